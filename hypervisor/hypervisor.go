@@ -1,0 +1,236 @@
+// Package hypervisor is the one door from Evenkeel to whatever runs virtual
+// machines on a host: start a VM with its CPU cap and balloon already in
+// place, change them while it runs, see what is really there, hear what
+// changes.
+//
+// The package holds the interface and its types, in the product's own words
+// and units (cores, bytes). Two implementations live below it: libvirt (the
+// real one) and simulated (many hosts, workloads over time, faults to inject).
+// Both must pass the suite in package conformance.
+//
+// It never decides: it does not choose hosts, caps or the order of changes,
+// and never acts on a VM that does not carry the owner's mark (Identity).
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+var (
+	// ErrNotFound: the host has no running VM of that id.
+	ErrNotFound = errors.New("no such VM on this host")
+	// ErrExists: a VM of that id runs on the host already, or a foreign one has its name.
+	ErrExists = errors.New("VM exists on this host already")
+	// ErrUnavailable: the hypervisor cannot be reached now (daemon stopped,
+	// connection lost, call timed out). Nothing is known about its VMs:
+	// in particular not that they are gone.
+	ErrUnavailable = errors.New("hypervisor is not reachable")
+	// ErrInvalid: the hypervisor can never do what was asked (no such pool, network or image file).
+	ErrInvalid = errors.New("the host cannot do this")
+)
+
+// Host drives the VMs of one host. All methods are safe for concurrent use,
+// honour ctx, and add a time-out of their own, so that a hung daemon is an
+// error (ErrUnavailable) and not a hang. Errors wrap one of the sentinels
+// above where one fits, and name the VM and what was being done.
+type Host interface {
+	// Capacity is what the machine has, before any allowance.
+	Capacity(ctx context.Context) (Capacity, error)
+
+	// List is every VM on the host that is not shut off, ours and foreign
+	// alike, with the caps and balloons that are in force now.
+	List(ctx context.Context) ([]VM, error)
+
+	// Define makes what a VM needs on the host before it can start (disk
+	// overlay, cloud-init seed). It runs nothing and is idempotent. An existing
+	// disk is kept.
+	Define(ctx context.Context, spec Spec) error
+
+	// Start boots a defined VM, with spec's CPU share, balloon and generation in
+	// force from its first instruction. ErrExists if the VM runs here already, whatever
+	// its generation.
+	Start(ctx context.Context, spec Spec) error
+
+	// Stop asks the guest to power off and returns at once.
+	Stop(ctx context.Context, id string) error
+
+	// Destroy pulls the plug and returns once the VM is gone. A VM that is not
+	// there is no error.
+	Destroy(ctx context.Context, id string) error
+
+	// Undefine removes what Define made (disks included) and is idempotent.
+	// A VM that still runs is an error.
+	Undefine(ctx context.Context, spec Spec) error
+
+	// SetCPU puts a cap and a weight in force on a running VM. They hold when
+	// it returns.
+	SetCPU(ctx context.Context, id string, cpu CPU) error
+
+	// SetBalloon sets the memory a running VM is to have, in bytes, at most
+	// its Spec.Memory. The guest follows in its own time, or not at all: see VM.Balloon.
+	SetBalloon(ctx context.Context, id string, bytes int64) error
+
+	// Stats samples every VM of ours on the host in one call.
+	Stats(ctx context.Context) ([]Stats, error)
+
+	// Events tells what happens on the host until ctx ends, when it closes
+	// the channel. A reader that falls behind, and every reader after a
+	// reconnect, gets an event of kind Resync: List again.
+	Events(ctx context.Context) (<-chan Event, error)
+
+	// Console attaches to the serial console of a running VM. One reader at a
+	// time; a new one takes the console over from the old.
+	Console(ctx context.Context, id string) (io.ReadWriteCloser, error)
+
+	// Migrate moves a running VM to another host while it runs. It returns when the
+	// hand-over is complete or the VM is known to run on here.
+	Migrate(ctx context.Context, id string, m Migration) (Moved, error)
+
+	// Close lets go of the hypervisor. VMs run on.
+	Close() error
+}
+
+// Capacity of a host: CPU in cores, memory in bytes.
+type Capacity struct {
+	Name     string // the machine's own host name
+	CPU      float64
+	Memory   int64
+	KVM      bool   // hardware virtualization is used; else software emulation
+	Software string // "libvirt 9.0.0, QEMU 7.2.22"
+	Cgroup   int    // 1 or 2; 0: none (simulated)
+}
+
+// Identity marks a VM as ours: written into it at its start, found again by
+// List for as long as it lives. Never derived from the VM's name.
+type Identity struct {
+	Cluster    string // id of the cluster that owns it
+	VM         string // id of the VM, unique for ever within the cluster
+	Generation uint64 // how many times the leader had this VM started
+}
+
+// Spec is a VM as it is to be started.
+type Spec struct {
+	Identity
+	Name      string // name the hypervisor shows: ek-<vc>-<group>-<n>
+	VCPUs     int
+	Memory    int64 // bytes; what the guest boots with and the most its balloon can give back
+	Balloon   int64 // bytes; memory target, <= Memory
+	CPU       CPU
+	Boot      Boot
+	Disk      Disk
+	Network   string // libvirt network by name, "bridge:NAME", or "" for no network
+	CloudInit CloudInit
+}
+
+// CPU is an allocation as a host enforces it.
+type CPU struct {
+	Cap    float64 // cores; 0 = no cap
+	Weight float64 // cores; the share in contention is proportional to it
+}
+
+// Boot by kernel, if Kernel is set; else the VM boots from its disk.
+// Paths are files on the host, out of the image catalogue.
+type Boot struct {
+	Kernel  string
+	Initrd  string
+	Cmdline string
+}
+
+// Disk of a VM: an overlay over Base in a storage pool. The zero value is no disk.
+type Disk struct {
+	Base      string // path of the qcow2 base image on the host; "" for an empty disk
+	Size      int64  // bytes; 0 = as large as Base
+	Pool      string // libvirt storage pool
+	Ephemeral bool   // made anew at every start, removed with the VM
+}
+
+// Present says whether there is a disk at all.
+func (d Disk) Present() bool { return d.Base != "" || d.Size > 0 }
+
+// CloudInit is the NoCloud data handed to the guest; the zero value is none.
+type CloudInit struct {
+	UserData      string
+	MetaData      string
+	NetworkConfig string
+}
+
+// State of a VM on its host.
+type State string
+
+// The states List reports. A VM that is shut off is not listed at all: ours are transient.
+const (
+	Running  State = "running"
+	Paused   State = "paused"
+	Incoming State = "incoming" // target side of a live migration: not a second instance
+	Crashed  State = "crashed"
+	Stopping State = "stopping" // asked to power off
+)
+
+// VM is what a host says of one of its VMs.
+type VM struct {
+	Identity        // zero if Foreign
+	Foreign  bool   // not created by an Evenkeel cluster: counted, never touched
+	Name     string // the hypervisor's name for it
+	State    State
+	VCPUs    int
+	Memory   int64 // bytes; most it can have
+	Balloon  int64 // bytes; what it has now (the balloon's actual size)
+	CPU      CPU   // in force now; Cap 0 = none
+}
+
+// Stats is one sample of one VM.
+type Stats struct {
+	Identity
+	Name                        string
+	At                          time.Time
+	VCPUTime                    time.Duration // CPU time its vCPUs have used since it started
+	TotalTime                   time.Duration // VCPUTime and that of the emulator's own threads
+	Balloon                     int64         // bytes; actual size
+	Resident                    int64         // bytes of host memory in use for it
+	Unused                      int64         // bytes free in the guest by its own report; -1 = not reported
+	ReadBytes, WriteBytes       int64         // disk
+	ReceiveBytes, TransmitBytes int64         // network
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// Kinds of events.
+const (
+	Started      EventKind = "started"
+	Stopped      EventKind = "stopped" // by whatever cause: see Reason
+	Suspended    EventKind = "suspended"
+	Resumed      EventKind = "resumed"
+	MovedIn      EventKind = "moved-in"
+	MovedOut     EventKind = "moved-out"
+	BalloonMoved EventKind = "balloon"
+	Disconnected EventKind = "disconnected" // the hypervisor is out of reach; VM is empty
+	Resync       EventKind = "resync"       // List again; VM is empty
+)
+
+// Event is one thing that happened on a host.
+type Event struct {
+	At     time.Time
+	Kind   EventKind
+	VM     string // id of our VM; "" for foreign ones and for the host itself
+	Name   string
+	Reason string // "shutdown", "destroyed", "crashed", "failed", "migrated", ... for people
+}
+
+// Migration says where a VM is to go and how fast.
+type Migration struct {
+	To        string // the target's address, in the form the implementation wants (libvirt: a URI reachable from here)
+	Bandwidth int64  // bytes per second; 0 = no limit
+	MaxBytes  int64  // abort before more than this was sent; 0 = no limit
+	Progress  func(Moved)
+}
+
+// Moved is how far a migration got.
+type Moved struct {
+	Bytes     int64 // sent so far, memory and disk, as the hypervisor counts them
+	Remaining int64
+	Downtime  time.Duration
+}
