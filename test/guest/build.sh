@@ -1,0 +1,123 @@
+#!/bin/bash
+# build.sh [OUTDIR] makes the test guest: OUTDIR/vmlinuz and OUTDIR/initrd.img
+# (OUTDIR: build/guest of this repository unless told otherwise).
+#
+# The kernel is Debian's, out of its linux-image-*-cloud-amd64 package; the
+# initrd holds busybox, the virtio drivers of that kernel and workload.c.
+# Packages are fetched with apt-get download and unpacked, never installed, and
+# kept in OUTDIR/cache: once they are there, no network is needed. Nothing is
+# done when the outcome is up to date. No root needed.
+#
+# EVENKEEL_KERNEL_DEB=FILE takes that kernel package and asks apt for none.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repo=$(cd "$here/../.." && pwd)
+mkdir -p "${1:-$repo/build/guest}"
+out=$(cd "${1:-$repo/build/guest}" && pwd)
+cache=$out/cache
+mkdir -p "$cache"
+
+# Drivers a VM of ours needs; what they depend on is added before them.
+drivers=(virtio_pci virtio_balloon virtio_blk virtio_net virtio_rng button evdev)
+
+die() {
+	echo "test/guest/build.sh: $*" >&2
+	exit 1
+}
+
+# Two builds at once (make test in one terminal, make demo in another) take turns.
+exec 9>"$out/lock"
+flock 9
+
+inputs=$(cat "$here/build.sh" "$here/init" "$here/workload.c" <(echo "${EVENKEEL_KERNEL_DEB:-}") | sha256sum | cut -d' ' -f1)
+if [[ -s $out/vmlinuz && -s $out/initrd.img && $(cat "$out/inputs" 2>/dev/null) == "$inputs" ]]; then
+	echo "test guest is up to date: $out"
+	exit 0
+fi
+command -v gcc >/dev/null || die "gcc is missing; make setup installs it (packages gcc, libc6-dev)"
+command -v dpkg-deb >/dev/null || die "dpkg-deb is missing: the guest is made of Debian packages"
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# cached PATTERN: the newest package file of that name in the cache, if any.
+cached() {
+	find "$cache" -maxdepth 1 -name "$1" | sort -V | tail -n 1
+}
+
+# download PACKAGE: into the cache, by way of a folder that a broken download cannot leave half a file in the cache from.
+download() {
+	command -v apt-get >/dev/null || die "package $1 is needed and there is no apt-get to fetch it with; set EVENKEEL_KERNEL_DEB or copy the .deb to $cache"
+	mkdir -p "$tmp/download"
+	# The sandbox user of apt cannot write here; as root it only warns about that.
+	(cd "$tmp/download" && apt-get -qq -o APT::Sandbox::User=root download "$1") ||
+		die "apt-get could not download $1 (no network, or old package lists: run apt-get update)"
+	mv "$tmp/download"/*.deb "$cache/"
+}
+
+# latest_kernel: the package that linux-image-cloud-amd64 stands for.
+latest_kernel() {
+	apt-cache depends linux-image-cloud-amd64 2>/dev/null |
+		sed -n 's/^ *Depends: \(linux-image-[0-9].*-cloud-amd64\)$/\1/p' | head -n 1
+}
+
+deb=${EVENKEEL_KERNEL_DEB:-$(cached 'linux-image-[0-9]*-cloud-amd64_*.deb')}
+if [[ -z $deb ]]; then
+	package=$(latest_kernel)
+	[[ -n $package ]] || die "apt knows no package linux-image-cloud-amd64: run apt-get update (Debian on amd64 only), or set EVENKEEL_KERNEL_DEB"
+	download "$package"
+	deb=$(cached 'linux-image-[0-9]*-cloud-amd64_*.deb')
+fi
+[[ -s $deb ]] || die "kernel package $deb does not exist"
+dpkg-deb -x "$deb" "$tmp/kernel" || die "$deb is not a Debian package; remove it and run again"
+
+# A static busybox: the installed one, or the package's.
+busybox=
+for b in /bin/busybox /usr/bin/busybox; do
+	if [[ -x $b ]] && ! ldd "$b" >/dev/null 2>&1; then busybox=$b; fi
+done
+if [[ -z $busybox ]]; then
+	[[ -n $(cached 'busybox-static_*.deb') ]] || download busybox-static
+	dpkg-deb -x "$(cached 'busybox-static_*.deb')" "$tmp/busybox"
+	busybox=$(find "$tmp/busybox" -type f -name busybox | head -n 1)
+fi
+
+root=$tmp/root
+mkdir -p "$root"/{bin,dev,modules,proc,sys}
+install -m 755 "$busybox" "$root/bin/busybox"
+install -m 755 "$here/init" "$root/init"
+gcc -std=gnu11 -O2 -Wall -Wextra -Werror -static -pthread -s -o "$root/bin/workload" "$here/workload.c"
+
+# In module names - and _ mean the same; newer kernels compress their files.
+find "$tmp/kernel" -path '*/kernel/*' -name '*.ko*' >"$tmp/files"
+declare -A taken
+take() {
+	local name=${1//-/_} file dependency
+	[[ -z ${taken[$name]:-} ]] || return 0
+	taken[$name]=yes
+	file=$(grep -E "/${name//_/[-_]}\.ko(\.xz|\.zst)?$" "$tmp/files" | head -n 1 || true)
+	[[ -n $file ]] || return 0 # built into the kernel, or not in this version
+	case $file in
+	*.xz) xz -dc "$file" ;;
+	*.zst) zstd -dqc "$file" ;;
+	*) cat "$file" ;;
+	esac >"$root/modules/$name.ko"
+	while read -r dependency; do take "$dependency"; done < <(
+		tr '\0' '\n' <"$root/modules/$name.ko" | grep -a '^depends=' | cut -d= -f2 | tr ',' '\n' | grep . || true
+	)
+	echo "$name.ko" >>"$root/modules/order"
+}
+for driver in "${drivers[@]}"; do take "$driver"; done
+for driver in virtio_balloon virtio_blk virtio_net; do
+	[[ -s $root/modules/$driver.ko ]] || die "$deb has no module $driver: not a kernel this guest can use"
+done
+
+# Same inputs, same bytes: no times, owners or order of the file system in the archive.
+find "$root" -exec touch -h -d @0 {} +
+(cd "$root" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc -R 0:0 2>/dev/null | gzip -9n) >"$out/initrd.img.new"
+cp "$(find "$tmp/kernel/boot" -name 'vmlinuz-*' | head -n 1)" "$out/vmlinuz.new"
+mv "$out/vmlinuz.new" "$out/vmlinuz"
+mv "$out/initrd.img.new" "$out/initrd.img"
+echo "$inputs" >"$out/inputs"
+echo "test guest built: $out (kernel $(basename "$(find "$tmp/kernel/boot" -name 'vmlinuz-*' | head -n 1)" | cut -d- -f2-), $(stat -c %s "$out/initrd.img") bytes of initrd)"
