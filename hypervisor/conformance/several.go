@@ -1,0 +1,86 @@
+package conformance
+
+import (
+	"testing"
+
+	"evenkeel/hypervisor"
+)
+
+// manyVCPUs checks that a cap is on the whole VM, whichever of its vCPUs work.
+func manyVCPUs(t *testing.T, s Setup) {
+	spec := s.Busy(s.Spec("ek-conf-many-0"), 2)
+	spec.VCPUs = 2
+	spec.CPU = hypervisor.CPU{Cap: 0.8 * s.Cores, Weight: 0.8 * s.Cores}
+	s.boot(t, spec)
+	s.busy(t, spec.VM, spec.CPU.Cap)
+	s.uses(t, spec.VM, spec.CPU.Cap)
+	cpu := hypervisor.CPU{Cap: 0.4 * s.Cores, Weight: 0.4 * s.Cores}
+	if err := s.Host.SetCPU(t.Context(), spec.VM, cpu); err != nil {
+		t.Fatalf("SetCPU: %v", err)
+	}
+	if vm := must(t, s.Host, spec.VM); !near(vm.CPU.Cap, cpu.Cap) || !near(vm.CPU.Weight, cpu.Weight) {
+		t.Errorf("CPU read back is %+v, want %+v", vm.CPU, cpu)
+	}
+	s.uses(t, spec.VM, cpu.Cap)
+	if err := s.Host.Destroy(t.Context(), spec.VM); err != nil {
+		t.Fatalf("Destroy: %v", err)
+	}
+
+	t.Run("OneBusyThread", func(t *testing.T) {
+		// One thread must be able to use the allocation of the whole VM: no
+		// quota per vCPU (a share of a half each would stop it at half).
+		one := s.Busy(s.Spec("ek-conf-thread-0"), 1)
+		one.VCPUs = 2
+		one.CPU = hypervisor.CPU{Cap: 0.8 * s.Cores, Weight: 0.8 * s.Cores}
+		s.boot(t, one)
+		s.busy(t, one.VM, one.CPU.Cap)
+		s.uses(t, one.VM, one.CPU.Cap)
+	})
+}
+
+// migration moves a busy VM to a second host.
+func migration(t *testing.T, s Setup) {
+	if s.Second == nil {
+		lacking(t, "Second")
+	}
+	spec := s.Busy(s.Spec("ek-conf-move-0"), 1)
+	spec.CPU = hypervisor.CPU{Cap: 0.5 * s.Cores, Weight: 0.5 * s.Cores}
+	here, there := watch(t, t.Context(), s.Host), watch(t, t.Context(), s.Second.Host)
+	s.boot(t, spec)
+	take(t, s.Second.Host, spec, s.Wait)
+	s.busy(t, spec.VM, spec.CPU.Cap)
+
+	t.Run("OverBudget", func(t *testing.T) {
+		moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Bandwidth: 1 << 20, MaxBytes: 2 << 20})
+		if err == nil {
+			t.Fatalf("a move of more than MaxBytes is no error: %+v", moved)
+		}
+		if moved.Bytes > 2<<20 {
+			t.Errorf("sent %d bytes of at most %d", moved.Bytes, 2<<20)
+		}
+		must(t, s.Host, spec.VM)
+		s.gone(t, s.Second.Host, spec.VM)
+	})
+
+	mark, markThere := here.mark(), there.mark()
+	moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address})
+	if err != nil {
+		t.Fatalf("Migrate: %v", err)
+	}
+	if moved.Bytes <= 0 || moved.Remaining != 0 {
+		t.Errorf("a complete move reports %+v", moved)
+	}
+	here.await(t, s.Wait, mark, hypervisor.MovedOut, spec.VM)
+	there.await(t, s.Wait, markThere, hypervisor.MovedIn, spec.VM)
+	here.none(t, mark, hypervisor.Stopped, spec.VM)
+	if vm, ok := find(t, s.Host, spec.VM); ok {
+		t.Errorf("the source still lists %+v", vm)
+	}
+	vm := must(t, s.Second.Host, spec.VM)
+	if vm.Identity != spec.Identity || !near(vm.CPU.Cap, spec.CPU.Cap) || vm.State != hypervisor.Running {
+		t.Errorf("the target lists %+v, want %+v running with %+v", vm, spec.Identity, spec.CPU)
+	}
+	on := s
+	on.Host = s.Second.Host
+	on.uses(t, spec.VM, spec.CPU.Cap)
+}
