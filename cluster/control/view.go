@@ -1,0 +1,165 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"evenkeel/cluster/state"
+)
+
+// Sample is the last measurement of a VM by its host.
+type Sample struct {
+	Generation uint64
+	At         time.Time
+	State      string        // as the hypervisor says: running, paused, ...
+	Cap        float64       // cores in force, 0 = none
+	Used       float64       // cores over the last interval, by vCPU time
+	VCPUTime   time.Duration // since it started
+	Balloon    int64         // bytes, actual
+	Resident   int64         // bytes of host memory
+	Unused     int64         // bytes free inside the guest, -1 = not reported
+}
+
+// HostLive is what a host's agent last said of itself.
+type HostLive struct {
+	At       time.Time
+	Synced   uint64 // log index up to which the desired state is in force
+	Error    string // why it is not, if it is not
+	Reach    bool   // the hypervisor answers
+	VMs      map[string]Sample
+	Unknown  []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
+	LastSeen time.Time
+}
+
+// View is one consistent look at the cluster: the replicated state at one
+// index, and the live figures beside it.
+type View struct {
+	*state.Snapshot
+	live map[string]HostLive
+	now  time.Time
+	// Leader is the name of the server that leads.
+	Leader string
+}
+
+// VMView is a VM with the figures users care for.
+type VMView struct {
+	state.VM
+	VCName     string
+	State      string  // starting, running, paused, stopping, stopped, failed, unknown
+	Need       float64 // cores
+	Allocation float64 // cores
+	Yield      float64
+	Cap        float64 // cores in force on the host, 0 = not seen
+	Used       float64 // cores
+	Memory     int64   // bytes: balloon target
+	Balloon    int64   // bytes: actual, 0 = not seen
+	Resident   int64
+	SampledAt  time.Time
+}
+
+// HostView is a host with what is allocated and used of it.
+type HostView struct {
+	state.Host
+	State     string // ready, cordoned, unreachable, unknown
+	Lease     string // "held": the control plane on this host decides; leases between hosts come with many hosts
+	Error     string
+	Allocated state.Resources
+	Used      state.Resources
+	VMs       int
+	Unknown   []string
+	Synced    uint64
+}
+
+// VCView is a VC with its state and yield.
+type VCView struct {
+	state.VC
+	State  state.VCState
+	Yield  float64
+	Count  state.Count
+	Reason string
+}
+
+// VM with its live figures.
+func (v *View) VMView(vm state.VM) VMView {
+	vc, _ := v.VC(vm.VC)
+	g, _ := vc.GroupOf(vm)
+	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.CPU, Memory: g.Memory}
+	if vm.Holds() {
+		out.Allocation, out.Yield = g.Allocation, g.Yield()
+	}
+	live := v.live[vm.Host]
+	s, ok := live.VMs[vm.ID]
+	if !ok || s.Generation != vm.Generation || !vm.Holds() {
+		return out
+	}
+	out.Cap, out.Used, out.Balloon, out.Resident, out.SampledAt = s.Cap, s.Used, s.Balloon, s.Resident, s.At
+	if vm.Phase == state.Running && s.State != "running" {
+		out.State = s.State
+	}
+	if !live.Reach {
+		out.State = "unknown"
+	}
+	return out
+}
+
+// HostView of a host.
+func (v *View) HostView(h state.Host) HostView {
+	out := HostView{Host: h, State: "ready", Lease: "held"}
+	load := v.LoadOf(h.Name)
+	out.Allocated, out.VMs = state.Resources{CPU: load.CPU, Memory: load.Memory}, load.VMs
+	live, seen := v.live[h.Name]
+	for _, s := range live.VMs {
+		out.Used.CPU += s.Used
+		out.Used.Memory += s.Resident
+	}
+	out.Unknown, out.Synced, out.Error = live.Unknown, live.Synced, live.Error
+	switch {
+	case !seen:
+		out.State = "unknown"
+	case !live.Reach:
+		out.State = "unreachable"
+	case h.Cordoned:
+		out.State = "cordoned"
+	}
+	return out
+}
+
+// VCView of a VC.
+func (v *View) VCView(vc state.VC) VCView {
+	vms := v.VMsOf(vc.ID)
+	out := VCView{VC: vc, State: state.StateOf(vc, vms), Count: state.CountPhases(vms)}
+	if out.Count.Starting+out.Count.Running > 0 {
+		out.Yield = state.YieldOf(vc)
+	}
+	switch out.State {
+	case state.VCQueued:
+		out.Reason = vc.Decision.Summary
+	case state.VCDegraded, state.VCFailed:
+		for _, vm := range vms {
+			if vm.Phase == state.Failed {
+				out.Reason = fmt.Sprintf("VM %s: %s", vm.Name, vm.Reason)
+				break
+			}
+		}
+		if out.Reason == "" {
+			out.Reason = fmt.Sprintf("yield %.3f is below its minimum %.3f", out.Yield, vc.MinYield)
+		}
+	}
+	return out
+}
+
+// MinYield of the cluster: the least yield of the VCs that run, 1 if none does.
+func (v *View) MinYield() float64 {
+	y := 1.0
+	for _, vc := range v.VCs() {
+		if c := v.VCView(vc); c.Count.Starting+c.Count.Running > 0 {
+			y = min(y, c.Yield)
+		}
+	}
+	return y
+}
+
+// Progress of an operation.
+func (v *View) Progress(op state.Operation) state.Progress {
+	return v.ProgressOf(op, func(host string) uint64 { return v.live[host].Synced })
+}

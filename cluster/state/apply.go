@@ -1,0 +1,225 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	memdb "github.com/hashicorp/go-memdb"
+)
+
+var (
+	// ErrConflict: the state is no longer the one that the command was made for. Plan anew.
+	ErrConflict = errors.New("changed meanwhile")
+	// ErrNotFound: the command names something that is not there.
+	ErrNotFound = errors.New("not found")
+	// ErrInUse: the command would remove something that others need.
+	ErrInUse = errors.New("in use")
+)
+
+// How much of the past is kept.
+const (
+	keepEvents     = 10_000
+	keepOperations = 10_000
+	keepRemembered = 24 * time.Hour
+)
+
+// Apply applies the log entry at the given index and returns the outcome that its
+// proposer gets: nil, or an error that wraps one of the sentinels above. In
+// both cases the state has moved on to the index.
+//
+// An entry that cannot be decoded panics: the log is corrupt or written by a
+// newer program, and going on would make this copy differ from the others.
+func (s *Store) Apply(index uint64, entry []byte) error {
+	cmd, body, err := Decode(entry)
+	if err != nil {
+		panic(fmt.Sprintf("state: log entry %d: %v", index, err))
+	}
+	return s.apply(index, cmd.At, body)
+}
+
+func (s *Store) apply(index uint64, at time.Time, body any) error {
+	db := s.current()
+	w := &writer{txn: db.Txn(true), index: index, at: at}
+	w.load()
+	err := w.dispatch(body)
+	if err != nil {
+		w.txn.Abort()
+		w = &writer{txn: db.Txn(true), index: index, at: at}
+		w.load()
+	}
+	w.finish()
+	w.txn.Commit()
+	return err
+}
+
+func (w *writer) dispatch(body any) error {
+	switch b := body.(type) {
+	case *Init:
+		return w.init(b)
+	case *HostReport:
+		return w.hostReport(b)
+	case *HostCordon:
+		return w.hostCordon(b)
+	case *Plan:
+		return w.plan(b)
+	case *VMReport:
+		return w.vmReport(b)
+	case *Image:
+		return w.imagePut(b)
+	case *ImageDrop:
+		return w.imageDrop(b)
+	}
+	panic(fmt.Sprintf("state: no way to apply a %T", body))
+}
+
+// writer is one transaction of Apply.
+type writer struct {
+	txn   *memdb.Txn
+	index uint64
+	at    time.Time
+	pos   position
+}
+
+func (w *writer) load() {
+	w.pos = position{Key: "log"}
+	if p, ok := first[position](w.read(), tIndex, "id", "log"); ok {
+		w.pos = p
+	}
+}
+
+func (w *writer) read() *Snapshot { return &Snapshot{txn: w.txn} }
+
+func (w *writer) put(table string, row any) {
+	if err := w.txn.Insert(table, row); err != nil {
+		panic("state: insert into " + table + ": " + err.Error())
+	}
+}
+
+func (w *writer) drop(table string, row any) {
+	if err := w.txn.Delete(table, row); err != nil {
+		panic("state: delete from " + table + ": " + err.Error())
+	}
+}
+
+func (w *writer) finish() {
+	w.pos.Index = w.index
+	p := w.pos
+	w.put(tIndex, &p)
+	if w.index%256 == 0 {
+		for _, r := range all[Remembered](w.read(), tIdem, "id") {
+			if w.at.Sub(r.At) > keepRemembered {
+				w.drop(tIdem, &r)
+			}
+		}
+	}
+}
+
+// event records what happened; the oldest one makes room.
+func (w *writer) event(kind, object, name, format string, args ...any) {
+	w.pos.Seq++
+	w.put(tEvents, &Event{Seq: w.pos.Seq, Index: w.index, At: w.at, Kind: kind, Object: object, Name: name, Text: fmt.Sprintf(format, args...)})
+	if old := w.pos.Seq; old > keepEvents {
+		if e, ok := first[Event](w.read(), tEvents, "id", old-keepEvents); ok {
+			w.drop(tEvents, &e)
+		}
+	}
+}
+
+// touch marks a host as changed for whoever plans on an older snapshot.
+func (w *writer) touch(host string) {
+	if h, ok := w.read().Host(host); ok && h.Version != w.index {
+		h.Version = w.index
+		w.put(tHosts, &h)
+	}
+}
+
+func (w *writer) init(b *Init) error {
+	if _, ok := w.read().Meta(); ok {
+		return nil
+	}
+	w.put(tMeta, &Meta{ID: b.ID, CreatedAt: w.at, Settings: b.Settings})
+	w.event("cluster-created", "cluster", b.ID, "cluster %s created", b.ID)
+	return nil
+}
+
+func (w *writer) hostReport(b *HostReport) error {
+	h, known := w.read().Host(b.Name)
+	if !known {
+		h = Host{Name: b.Name, CreateIndex: w.index}
+	}
+	old := h
+	h.Capacity, h.Allowance, h.Foreign, h.ForeignVMs = b.Capacity, b.Allowance, b.Foreign, b.ForeignVMs
+	h.VMOverhead, h.KVM, h.Software = b.VMOverhead, b.KVM, b.Software
+	if h == old {
+		return nil
+	}
+	h.Version = w.index
+	w.put(tHosts, &h)
+	switch {
+	case !known:
+		w.event("host-joined", "host", h.Name, "host joined: %.2f cores and %d MiB allowed", h.Allowance.CPU, h.Allowance.Memory>>20)
+	case old.Foreign != h.Foreign:
+		w.event("host-foreign", "host", h.Name, "%d VMs that are not ours take %.2f cores and %d MiB", h.ForeignVMs, h.Foreign.CPU, h.Foreign.Memory>>20)
+	case old.Allowance != h.Allowance:
+		w.event("host-allowance", "host", h.Name, "allowance is now %.2f cores and %d MiB", h.Allowance.CPU, h.Allowance.Memory>>20)
+	}
+	return nil
+}
+
+func (w *writer) hostCordon(b *HostCordon) error {
+	h, ok := w.read().Host(b.Host)
+	if !ok {
+		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
+	}
+	if h.Cordoned == b.Cordoned && h.CordonReason == b.Reason {
+		return nil
+	}
+	h.Cordoned, h.CordonReason, h.Version = b.Cordoned, b.Reason, w.index
+	w.put(tHosts, &h)
+	if b.Cordoned {
+		w.event("host-cordoned", "host", h.Name, "takes no new VMs%s", because(b.Reason))
+	} else {
+		w.event("host-uncordoned", "host", h.Name, "takes new VMs again")
+	}
+	return nil
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+func (w *writer) imagePut(b *Image) error {
+	if _, ok := w.read().Image(b.Name); ok {
+		return fmt.Errorf("image %s is in the catalogue already: %w", b.Name, ErrConflict)
+	}
+	b.CreateIndex, b.AddedAt = w.index, w.at
+	w.put(tImages, b)
+	w.event("image-added", "image", b.Name, "%s image added", b.Kind)
+	return nil
+}
+
+func (w *writer) imageDrop(b *ImageDrop) error {
+	img, ok := w.read().Image(b.Name)
+	if !ok {
+		return fmt.Errorf("image %s: %w", b.Name, ErrNotFound)
+	}
+	for _, vc := range w.read().VCs() {
+		for _, g := range vc.Groups {
+			if g.Image == b.Name || g.Boot.Kernel == b.Name || g.Boot.Initrd == b.Name {
+				return fmt.Errorf("image %s: virtual cluster %s, group %s uses it: %w", b.Name, vc.Name, g.Name, ErrInUse)
+			}
+		}
+	}
+	for _, i := range w.read().Images() {
+		if i.Initrd == b.Name {
+			return fmt.Errorf("image %s: kernel image %s boots with it: %w", b.Name, i.Name, ErrInUse)
+		}
+	}
+	w.drop(tImages, &img)
+	w.event("image-deleted", "image", b.Name, "image deleted")
+	return nil
+}

@@ -1,0 +1,179 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Kind names a command in the log. Kinds are append-only: a retired one stays
+// here, marked so, and its name is never used again.
+type Kind string
+
+// Kinds of commands, by what they change.
+const (
+	KindInit       Kind = "cluster-init"
+	KindHostReport Kind = "host-report"
+	KindHostCordon Kind = "host-cordon"
+	KindPlan       Kind = "plan"
+	KindVMReport   Kind = "vm-report"
+	KindImagePut   Kind = "image-put"
+	KindImageDrop  Kind = "image-drop"
+)
+
+// FormatVersion is the version of the command format that this code writes.
+// It reads every version from 1 on, for ever: testdata/log-v1.jsonl is a log of version 1.
+const FormatVersion = 1
+
+// MaxCommandBytes bounds one command in the log.
+const MaxCommandBytes = 16 << 20
+
+// Command is one entry of the log.
+type Command struct {
+	Version int             `json:"v"`
+	Kind    Kind            `json:"kind"`
+	At      time.Time       `json:"at"` // the proposer's clock; orders nothing
+	Body    json.RawMessage `json:"body"`
+}
+
+// Init makes the cluster. The second one is ignored.
+type Init struct {
+	ID       string   `json:"id"`
+	Settings Settings `json:"settings"`
+}
+
+// HostReport is what a host's agent says the machine is. It creates the host
+// or changes its limits.
+type HostReport struct {
+	Name       string    `json:"name"`
+	Capacity   Resources `json:"capacity"`
+	Allowance  Resources `json:"allowance"`
+	Foreign    Resources `json:"foreign"`
+	ForeignVMs int       `json:"foreignVMs"`
+	VMOverhead int64     `json:"vmOverhead"`
+	KVM        bool      `json:"kvm"`
+	Software   string    `json:"software"`
+}
+
+// HostCordon opens or closes a host for new VMs.
+type HostCordon struct {
+	Host     string `json:"host"`
+	Cordoned bool   `json:"cordoned"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// Plan is a change to one VC and to the allocations around it, made on a
+// snapshot and checked again when applied.
+type Plan struct {
+	Basis uint64 `json:"basis"` // log index of the snapshot it was made on
+	Verb  string `json:"verb"`  // create, admit, scale, start, stop, delete, reallocate, refuse
+	// VC is the new row, nil if only allocations change. VCVersion is the
+	// ModifyIndex it must still have, 0 for a VC that must not exist yet.
+	VC        *VC    `json:"vc,omitempty"`
+	VCVersion uint64 `json:"vcVersion,omitempty"`
+	// VMs are rows to insert or replace, whole.
+	VMs         []VM         `json:"vms,omitempty"`
+	Allocations []Allocation `json:"allocations,omitempty"`
+	// Touched are the hosts whose Version must not be newer than Basis.
+	Touched    []string    `json:"touched,omitempty"`
+	Operation  *Operation  `json:"operation,omitempty"`
+	Remembered *Remembered `json:"remembered,omitempty"`
+	Text       string      `json:"text,omitempty"` // for the event
+}
+
+// Allocation gives each VM of a group so many cores.
+type Allocation struct {
+	VC    string  `json:"vc"` // id
+	Group string  `json:"group"`
+	CPU   float64 `json:"cpu"`
+}
+
+// VMReport is what a host says has become of its VMs.
+type VMReport struct {
+	Host string     `json:"host"`
+	VMs  []VMStatus `json:"vms"`
+}
+
+// VMStatus is a step of one VM, by the word of its host. Gone: nothing of it
+// is left there, disks included. Held 0 leaves the memory held as it is.
+type VMStatus struct {
+	VM         string `json:"vm"`
+	Generation uint64 `json:"generation"`
+	Phase      Phase  `json:"phase"`
+	Gone       bool   `json:"gone,omitempty"`
+	Held       int64  `json:"held,omitempty"` // bytes
+	Reason     string `json:"reason,omitempty"`
+}
+
+// ImageDrop takes an image out of the catalogue.
+type ImageDrop struct {
+	Name string `json:"name"`
+}
+
+// Encode makes a log entry of a command body.
+func Encode(kind Kind, at time.Time, body any) ([]byte, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s command: %w", kind, err)
+	}
+	b, err := json.Marshal(Command{Version: FormatVersion, Kind: kind, At: at.UTC(), Body: raw})
+	if err != nil {
+		return nil, fmt.Errorf("encode %s command: %w", kind, err)
+	}
+	if len(b) > MaxCommandBytes {
+		return nil, fmt.Errorf("encode %s command: %d bytes, more than %d", kind, len(b), MaxCommandBytes)
+	}
+	return b, nil
+}
+
+// Decode reads a log entry. It refuses what this code cannot apply in full: a newer
+// format, an unknown kind, an unknown field, trailing bytes.
+func Decode(b []byte) (Command, any, error) {
+	var c Command
+	if len(b) > MaxCommandBytes {
+		return c, nil, fmt.Errorf("decode command: %d bytes, more than %d", len(b), MaxCommandBytes)
+	}
+	if err := strict(b, &c); err != nil {
+		return c, nil, fmt.Errorf("decode command: %w", err)
+	}
+	if c.Version < 1 || c.Version > FormatVersion {
+		return c, nil, fmt.Errorf("decode command: format version %d, this program knows 1 to %d", c.Version, FormatVersion)
+	}
+	var body any
+	switch c.Kind {
+	case KindInit:
+		body = new(Init)
+	case KindHostReport:
+		body = new(HostReport)
+	case KindHostCordon:
+		body = new(HostCordon)
+	case KindPlan:
+		body = new(Plan)
+	case KindVMReport:
+		body = new(VMReport)
+	case KindImagePut:
+		body = new(Image)
+	case KindImageDrop:
+		body = new(ImageDrop)
+	default:
+		return c, nil, fmt.Errorf("decode command: unknown kind %q", c.Kind)
+	}
+	if err := strict(c.Body, body); err != nil {
+		return c, nil, fmt.Errorf("decode %s command: %w", c.Kind, err)
+	}
+	return c, body, nil
+}
+
+func strict(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("bytes left after the end")
+	}
+	return nil
+}

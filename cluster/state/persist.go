@@ -1,0 +1,143 @@
+package state
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	memdb "github.com/hashicorp/go-memdb"
+)
+
+// snapshotFormat names the file format of Save: a header line, then a line per row.
+const snapshotFormat = "evenkeel-state"
+
+type header struct {
+	Format  string `json:"format"`
+	Version int    `json:"v"`
+}
+
+type line struct {
+	Table string          `json:"t"`
+	Row   json.RawMessage `json:"r"`
+}
+
+func saveTable[T any](enc *json.Encoder, s *Snapshot, table string) error {
+	for _, row := range all[T](s, table, "id") {
+		raw, err := json.Marshal(row)
+		if err != nil {
+			return fmt.Errorf("save %s: %w", table, err)
+		}
+		if err := enc.Encode(line{Table: table, Row: raw}); err != nil {
+			return fmt.Errorf("save %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// Save writes the snapshot as lines of JSON.
+func (s *Snapshot) Save(to io.Writer) error {
+	out := bufio.NewWriterSize(to, 1<<16)
+	enc := json.NewEncoder(out)
+	if err := enc.Encode(header{Format: snapshotFormat, Version: FormatVersion}); err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	for _, save := range []func() error{
+		func() error { return saveTable[Meta](enc, s, tMeta) },
+		func() error { return saveTable[Host](enc, s, tHosts) },
+		func() error { return saveTable[VC](enc, s, tVCs) },
+		func() error { return saveTable[VM](enc, s, tVMs) },
+		func() error { return saveTable[Image](enc, s, tImages) },
+		func() error { return saveTable[Operation](enc, s, tOps) },
+		func() error { return saveTable[Event](enc, s, tEvents) },
+		func() error { return saveTable[Remembered](enc, s, tIdem) },
+		func() error { return saveTable[position](enc, s, tIndex) },
+	} {
+		if err := save(); err != nil {
+			return err
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	return nil
+}
+
+// Restore replaces the state by a saved one, whole or not at all.
+func (s *Store) Restore(from io.Reader) error {
+	dec := json.NewDecoder(bufio.NewReaderSize(from, 1<<16))
+	dec.DisallowUnknownFields()
+	var h header
+	if err := dec.Decode(&h); err != nil {
+		return fmt.Errorf("restore state: header: %w", err)
+	}
+	if h.Format != snapshotFormat || h.Version < 1 || h.Version > FormatVersion {
+		return fmt.Errorf("restore state: format %q version %d, this program knows %q 1 to %d", h.Format, h.Version, snapshotFormat, FormatVersion)
+	}
+	db := New().db
+	txn := db.Txn(true)
+	defer txn.Abort()
+	for n := 2; ; n++ {
+		var l line
+		if err := dec.Decode(&l); err == io.EOF {
+			break
+		} else if err != nil {
+			return fmt.Errorf("restore state: row %d: %w", n, err)
+		}
+		row, err := newRow(l.Table)
+		if err != nil {
+			return fmt.Errorf("restore state: row %d: %w", n, err)
+		}
+		if err := strict(l.Row, row); err != nil {
+			return fmt.Errorf("restore state: row %d of %s: %w", n, l.Table, err)
+		}
+		if err := txn.Insert(l.Table, row); err != nil {
+			return fmt.Errorf("restore state: row %d of %s: %w", n, l.Table, err)
+		}
+	}
+	txn.Commit()
+
+	s.mu.Lock()
+	old := s.db
+	s.db = db
+	s.mu.Unlock()
+	wake(old)
+	return nil
+}
+
+// wake closes the watches of a store's old data.
+func wake(db *memdb.MemDB) {
+	txn := db.Txn(true)
+	p := position{Key: "log"}
+	if old, ok := first[position](&Snapshot{txn: txn}, tIndex, "id", "log"); ok {
+		p = old
+	}
+	if err := txn.Insert(tIndex, &p); err != nil {
+		panic("state: wake: " + err.Error())
+	}
+	txn.Commit()
+}
+
+func newRow(table string) (any, error) {
+	switch table {
+	case tMeta:
+		return new(Meta), nil
+	case tHosts:
+		return new(Host), nil
+	case tVCs:
+		return new(VC), nil
+	case tVMs:
+		return new(VM), nil
+	case tImages:
+		return new(Image), nil
+	case tOps:
+		return new(Operation), nil
+	case tEvents:
+		return new(Event), nil
+	case tIdem:
+		return new(Remembered), nil
+	case tIndex:
+		return new(position), nil
+	}
+	return nil, fmt.Errorf("unknown table %q", table)
+}

@@ -1,0 +1,199 @@
+package state
+
+import "fmt"
+
+// tolerance of sums of float64 cores against a limit, relative.
+const tolerance = 1e-9
+
+// plan applies a Plan whole, or leaves the transaction to be aborted.
+func (w *writer) plan(p *Plan) error {
+	for _, name := range p.Touched {
+		h, ok := w.read().Host(name)
+		if !ok {
+			return fmt.Errorf("host %s: %w", name, ErrNotFound)
+		}
+		if h.Version > p.Basis {
+			return fmt.Errorf("host %s changed at index %d, planned on %d: %w", name, h.Version, p.Basis, ErrConflict)
+		}
+	}
+	before := map[string]Load{}
+	for _, name := range p.Touched {
+		before[name] = w.read().LoadOf(name)
+	}
+	if p.VC != nil {
+		if err := w.putVC(p); err != nil {
+			return err
+		}
+	}
+	if err := w.putVMs(p); err != nil {
+		return err
+	}
+	for _, a := range p.Allocations {
+		if err := w.allocate(a); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.Touched {
+		if err := w.checkLimits(name, before[name]); err != nil {
+			return err
+		}
+		w.touch(name)
+	}
+	if p.VC != nil && p.VC.Goal == GoalDelete {
+		w.sweep(p.VC.ID)
+	}
+	if p.Operation != nil {
+		op := *p.Operation
+		op.Index = w.index
+		w.put(tOps, &op)
+		if ops := w.read().Operations(); len(ops) > keepOperations {
+			w.drop(tOps, &ops[0])
+		}
+	}
+	if p.Remembered != nil {
+		r := *p.Remembered
+		if _, taken := w.read().Remembered(r.Key); taken {
+			return fmt.Errorf("idempotency key %q is taken: %w", r.Key, ErrConflict)
+		}
+		r.At, r.Index = w.at, w.index
+		w.put(tIdem, &r)
+	}
+	return nil
+}
+
+func (w *writer) putVC(p *Plan) error {
+	vc := *p.VC
+	old, exists := w.read().VC(vc.ID)
+	switch named, taken := w.read().VCNamed(vc.Name); {
+	case p.VCVersion == 0 && taken:
+		return fmt.Errorf("virtual cluster %s exists already: %w", vc.Name, ErrConflict)
+	case p.VCVersion != 0 && !exists:
+		return fmt.Errorf("virtual cluster %s: %w", vc.Name, ErrNotFound)
+	case p.VCVersion != 0 && old.ModifyIndex != p.VCVersion:
+		return fmt.Errorf("virtual cluster %s changed at index %d: %w", vc.Name, old.ModifyIndex, ErrConflict)
+	case taken && named.ID != vc.ID:
+		return fmt.Errorf("virtual cluster %s: the name belongs to another: %w", vc.Name, ErrConflict)
+	}
+	if exists {
+		vc.CreateIndex, vc.CreatedAt = old.CreateIndex, old.CreatedAt
+	} else {
+		vc.CreateIndex, vc.CreatedAt = w.index, w.at
+	}
+	vc.ModifyIndex = w.index
+	w.put(tVCs, &vc)
+	w.event("vc-"+p.Verb, "vc", vc.Name, "%s", p.Text)
+	return nil
+}
+
+func (w *writer) putVMs(p *Plan) error {
+	for _, vm := range p.VMs {
+		old, exists := w.read().VM(vm.ID)
+		if named, taken := w.read().VMNamed(vm.Name); taken && named.ID != vm.ID {
+			return fmt.Errorf("VM %s: the name belongs to another VM: %w", vm.Name, ErrConflict)
+		}
+		if _, ok := w.read().VC(vm.VC); !ok {
+			return fmt.Errorf("VM %s: its virtual cluster is gone: %w", vm.Name, ErrConflict)
+		}
+		if exists && old.Generation > vm.Generation {
+			return fmt.Errorf("VM %s: generation %d is older than %d: %w", vm.Name, vm.Generation, old.Generation, ErrConflict)
+		}
+		if exists && old.ModifyIndex > p.Basis {
+			return fmt.Errorf("VM %s changed at index %d: %w", vm.Name, old.ModifyIndex, ErrConflict)
+		}
+		if exists && old.Holds() && vm.Host != old.Host {
+			return fmt.Errorf("VM %s: host %s still holds it: %w", vm.Name, old.Host, ErrConflict)
+		}
+		starts := vm.Phase == Starting && (!exists || vm.Generation > old.Generation)
+		if starts {
+			h, ok := w.read().Host(vm.Host)
+			if !ok {
+				return fmt.Errorf("VM %s: host %q: %w", vm.Name, vm.Host, ErrNotFound)
+			}
+			if h.Cordoned {
+				return fmt.Errorf("VM %s: host %s is cordoned: %w", vm.Name, h.Name, ErrConflict)
+			}
+		}
+		row := vm
+		row.CreateIndex, row.ModifyIndex = w.index, w.index
+		if exists {
+			row.CreateIndex = old.CreateIndex
+		}
+		w.put(tVMs, &row)
+	}
+	return nil
+}
+
+func (w *writer) allocate(a Allocation) error {
+	vc, ok := w.read().VC(a.VC)
+	if !ok {
+		return fmt.Errorf("allocation to virtual cluster %s: gone: %w", a.VC, ErrConflict)
+	}
+	groups := make([]Group, len(vc.Groups))
+	copy(groups, vc.Groups)
+	for i := range groups {
+		if groups[i].Name == a.Group {
+			groups[i].Allocation = a.CPU
+			vc.Groups = groups
+			w.put(tVCs, &vc)
+			return nil
+		}
+	}
+	return fmt.Errorf("allocation to virtual cluster %s: no group %s: %w", vc.Name, a.Group, ErrConflict)
+}
+
+// Load is what the VMs of a host take of it.
+type Load struct {
+	CPU    float64 // cores: allocations, and the caps that stopping VMs keep
+	Memory int64   // bytes: held, with overhead
+	// Reserve is the most that one VM may take back by itself: its boot memory
+	// less its target (design rule 3), bytes.
+	Reserve int64
+	VMs     int
+}
+
+// LoadOf adds up the VMs of a host that hold CPU and memory there.
+func (s *Snapshot) LoadOf(host string) Load {
+	var l Load
+	h, _ := s.Host(host)
+	for _, vm := range s.VMsOn(host) {
+		if !vm.Holds() {
+			continue
+		}
+		l.VMs++
+		l.Memory += vm.Held + h.VMOverhead
+		if vm.Phase == Stopping {
+			l.CPU += vm.Frozen
+			continue
+		}
+		vc, _ := s.VC(vm.VC)
+		g, _ := vc.GroupOf(vm)
+		l.CPU += g.Allocation
+		l.Reserve = max(l.Reserve, vm.BootMemory-max(g.Memory, vm.Held))
+	}
+	return l
+}
+
+// checkLimits refuses a plan that leaves a host beyond its limits, unless the
+// host was beyond them before and the plan does not make it worse.
+func (w *writer) checkLimits(host string, before Load) error {
+	h, _ := w.read().Host(host)
+	limit, now := h.Usable(), w.read().LoadOf(host)
+	if now.CPU > limit.CPU*(1+tolerance) && now.CPU > before.CPU*(1+tolerance) {
+		return fmt.Errorf("host %s: %.6f cores allocated of %.6f: %w", host, now.CPU, limit.CPU, ErrConflict)
+	}
+	need, had := now.Memory+now.Reserve, before.Memory+before.Reserve
+	if need > limit.Memory && need > had {
+		return fmt.Errorf("host %s: %d bytes of memory held of %d: %w", host, need, limit.Memory, ErrConflict)
+	}
+	return nil
+}
+
+// sweep removes a VC that is to be deleted and has no VM left.
+func (w *writer) sweep(id string) {
+	vc, ok := w.read().VC(id)
+	if !ok || vc.Goal != GoalDelete || len(w.read().VMsOf(id)) > 0 {
+		return
+	}
+	w.drop(tVCs, &vc)
+	w.event("vc-deleted", "vc", vc.Name, "nothing of it is left")
+}

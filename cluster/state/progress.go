@@ -1,0 +1,168 @@
+package state
+
+import "fmt"
+
+// VCState is what users see of a VC as a whole.
+type VCState string
+
+// States of a VC.
+const (
+	VCQueued   VCState = "queued"
+	VCStarting VCState = "starting"
+	VCRunning  VCState = "running"
+	VCStopping VCState = "stopping"
+	VCStopped  VCState = "stopped"
+	VCDegraded VCState = "degraded" // some VMs ended by themselves, or its yield is below its minimum
+	VCFailed   VCState = "failed"   // no VM of it runs and none will by itself
+	VCDeleting VCState = "deleting"
+)
+
+// Count adds up the phases of VMs.
+type Count struct {
+	Starting, Running, Stopping, Stopped, Failed int
+}
+
+// CountPhases of VMs.
+func CountPhases(vms []VM) Count {
+	var c Count
+	for _, vm := range vms {
+		switch vm.Phase {
+		case Starting:
+			c.Starting++
+		case Running:
+			c.Running++
+		case Stopping:
+			c.Stopping++
+		case Stopped:
+			c.Stopped++
+		case Failed:
+			c.Failed++
+		}
+	}
+	return c
+}
+
+// StateOf a VC from its row and its VMs.
+func StateOf(vc VC, vms []VM) VCState {
+	c := CountPhases(vms)
+	switch {
+	case vc.Goal == GoalDelete:
+		return VCDeleting
+	case vc.Goal == GoalStop && c.Starting+c.Running+c.Stopping > 0:
+		return VCStopping
+	case vc.Goal == GoalStop:
+		return VCStopped
+	case !vc.Admitted:
+		return VCQueued
+	case c.Failed > 0 && c.Starting+c.Running == 0:
+		return VCFailed
+	case c.Starting > 0:
+		return VCStarting
+	case c.Failed > 0 || YieldOf(vc) < vc.MinYield*(1-1e-6):
+		return VCDegraded
+	}
+	return VCRunning
+}
+
+// Yield of each VM of the group: allocation / need, in [0, 1]; 1 for a need of 0.
+func (g Group) Yield() float64 {
+	if g.CPU <= 0 {
+		return 1
+	}
+	return min(1, g.Allocation/g.CPU)
+}
+
+// YieldOf a VC is the least yield of its groups.
+func YieldOf(vc VC) float64 {
+	y := 1.0
+	for _, g := range vc.Groups {
+		y = min(y, g.Yield())
+	}
+	return y
+}
+
+// OpState says how far an operation is.
+type OpState string
+
+// States of an operation.
+const (
+	OpPending    OpState = "pending"
+	OpDone       OpState = "done"
+	OpFailed     OpState = "failed"
+	OpSuperseded OpState = "superseded" // a later request changed what is wanted
+)
+
+// Progress of an operation: Done of Total steps (VMs).
+type Progress struct {
+	State       OpState
+	Done, Total int
+	Text        string
+}
+
+// ProgressOf an operation. enacted tells up to which log index a host's agent
+// has put the desired state into force; 0 where it has not said so yet.
+func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Progress {
+	vc, ok := s.VC(op.VC)
+	if !ok {
+		if op.Kind == "delete" {
+			return Progress{State: OpDone, Done: 1, Total: 1, Text: "deleted"}
+		}
+		return Progress{State: OpSuperseded, Text: "the virtual cluster was deleted"}
+	}
+	vms := s.VMsOf(vc.ID)
+	c := CountPhases(vms)
+	switch op.Kind {
+	case "delete":
+		return Progress{State: OpPending, Total: len(vms), Text: fmt.Sprintf("%d VMs left", len(vms))}
+	case "stop":
+		p := Progress{State: OpPending, Done: c.Stopped + c.Failed, Total: len(vms), Text: fmt.Sprintf("%d of %d VMs stopped", c.Stopped+c.Failed, len(vms))}
+		switch {
+		case vc.Goal != GoalStop:
+			p.State, p.Text = OpSuperseded, "a later request wants it to "+string(vc.Goal)
+		case p.Done == p.Total:
+			p.State = OpDone
+		}
+		return p
+	}
+	return s.runProgress(op, vc, vms, enacted)
+}
+
+// runProgress is the progress of what ends in a VC that runs as asked: create, start, scale.
+func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(string) uint64) Progress {
+	c := CountPhases(vms)
+	p := Progress{State: OpPending, Done: c.Running, Total: len(vms), Text: fmt.Sprintf("%d of %d VMs running", c.Running, len(vms))}
+	switch {
+	case vc.Goal == GoalDelete, vc.Goal == GoalStop && op.Kind != "scale":
+		p.State, p.Text = OpSuperseded, "a later request wants it to "+string(vc.Goal)
+		return p
+	case vc.Goal == GoalStop:
+		p.State, p.Text = OpDone, "holds from its next start"
+		return p
+	case !vc.Admitted:
+		p.Text = "queued: " + vc.Decision.Summary
+		return p
+	}
+	leaving := 0
+	behind := ""
+	for _, vm := range vms {
+		if vm.Goal == GoalDelete {
+			leaving++
+		} else if vm.Phase == Failed {
+			p.State, p.Text = OpFailed, fmt.Sprintf("VM %s: %s", vm.Name, vm.Reason)
+			return p
+		}
+		if enacted(vm.Host) < op.Index {
+			behind = vm.Host
+		}
+	}
+	switch {
+	case leaving > 0:
+		p.Text = fmt.Sprintf("%d VMs to go", leaving)
+	case c.Running < len(vms):
+	case behind != "":
+		p.Text = "waiting for host " + behind + " to enforce the new shares"
+	default:
+		p.State = OpDone
+	}
+	return p
+}

@@ -1,0 +1,62 @@
+package state
+
+import "fmt"
+
+// vmReport moves VMs on by the word of their host. A status for another host's
+// VM, another generation or an unknown VM is stale and changes nothing.
+func (w *writer) vmReport(b *VMReport) error {
+	if _, ok := w.read().Host(b.Host); !ok {
+		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
+	}
+	for _, st := range b.VMs {
+		vm, ok := w.read().VM(st.VM)
+		if !ok || vm.Host != b.Host || vm.Generation != st.Generation {
+			continue
+		}
+		w.step(vm, st)
+	}
+	return nil
+}
+
+func (w *writer) step(vm VM, st VMStatus) {
+	old := vm
+	if st.Gone && vm.Goal == GoalDelete {
+		w.drop(tVMs, &vm)
+		w.touch(vm.Host)
+		w.event("vm-deleted", "vm", vm.Name, "deleted from host %s", vm.Host)
+		w.sweep(vm.VC)
+		return
+	}
+	switch st.Phase {
+	case Running:
+		// The host's word wins over a failure reported before: what runs is counted.
+		if vm.Phase == Starting || (vm.Phase == Failed && vm.Goal == GoalRun) {
+			vm.Phase, vm.Reason = Running, ""
+		}
+	case Stopped, Failed:
+		if vm.Phase == Stopped || vm.Phase == Failed {
+			break
+		}
+		vm.Phase, vm.Reason = st.Phase, st.Reason
+		if vm.Goal == GoalRun {
+			vm.Phase = Failed // nobody asked it to end
+		}
+		vm.Held, vm.Frozen = 0, 0
+	}
+	if st.Held > 0 && vm.Holds() {
+		vc, _ := w.read().VC(vm.VC)
+		g, _ := vc.GroupOf(vm)
+		vm.Held = max(g.Memory, st.Held)
+	}
+	if vm == old {
+		return
+	}
+	vm.ModifyIndex = w.index
+	w.put(tVMs, &vm)
+	if vm.Held != old.Held || vm.Holds() != old.Holds() {
+		w.touch(vm.Host)
+	}
+	if vm.Phase != old.Phase {
+		w.event("vm-"+string(vm.Phase), "vm", vm.Name, "%s on host %s%s", vm.Phase, vm.Host, because(vm.Reason))
+	}
+}

@@ -1,0 +1,130 @@
+package state
+
+import (
+	memdb "github.com/hashicorp/go-memdb"
+)
+
+// Snapshot is a consistent view of the state at one log index. Its rows are
+// constants.
+type Snapshot struct {
+	txn *memdb.Txn
+}
+
+func first[T any](s *Snapshot, table, index string, args ...any) (T, bool) {
+	obj, err := s.txn.First(table, index, args...)
+	if err != nil {
+		panic("state: " + table + ": " + err.Error())
+	}
+	if obj == nil {
+		var zero T
+		return zero, false
+	}
+	return *obj.(*T), true
+}
+
+func all[T any](s *Snapshot, table, index string, args ...any) []T {
+	it, err := s.txn.Get(table, index, args...)
+	if err != nil {
+		panic("state: " + table + ": " + err.Error())
+	}
+	var out []T
+	for obj := it.Next(); obj != nil; obj = it.Next() {
+		out = append(out, *obj.(*T))
+	}
+	return out
+}
+
+// Index is the log index of the last command applied.
+func (s *Snapshot) Index() uint64 {
+	p, _ := first[position](s, tIndex, "id", "log")
+	return p.Index
+}
+
+// Meta is the cluster's own row; false before the cluster was made.
+func (s *Snapshot) Meta() (Meta, bool) {
+	m := all[Meta](s, tMeta, "id")
+	if len(m) == 0 {
+		return Meta{}, false
+	}
+	return m[0], true
+}
+
+// Hosts by name, in order.
+func (s *Snapshot) Hosts() []Host { return all[Host](s, tHosts, "id") }
+
+// Host of that name.
+func (s *Snapshot) Host(name string) (Host, bool) { return first[Host](s, tHosts, "id", name) }
+
+// VCs in order of their ids, that is of their age.
+func (s *Snapshot) VCs() []VC { return all[VC](s, tVCs, "id") }
+
+// VC of that id.
+func (s *Snapshot) VC(id string) (VC, bool) { return first[VC](s, tVCs, "id", id) }
+
+// VCNamed is the VC of that name.
+func (s *Snapshot) VCNamed(name string) (VC, bool) { return first[VC](s, tVCs, "name", name) }
+
+// VMs in order of their ids.
+func (s *Snapshot) VMs() []VM { return all[VM](s, tVMs, "id") }
+
+// VM of that id.
+func (s *Snapshot) VM(id string) (VM, bool) { return first[VM](s, tVMs, "id", id) }
+
+// VMNamed is the VM of that name.
+func (s *Snapshot) VMNamed(name string) (VM, bool) { return first[VM](s, tVMs, "name", name) }
+
+// VMsOf are the VMs of a VC, by its id.
+func (s *Snapshot) VMsOf(vc string) []VM { return all[VM](s, tVMs, "vc", vc) }
+
+// VMsOn are the VMs whose place is that host, whatever their phase.
+func (s *Snapshot) VMsOn(host string) []VM { return all[VM](s, tVMs, "host", host) }
+
+// Images by name, in order.
+func (s *Snapshot) Images() []Image { return all[Image](s, tImages, "id") }
+
+// Image of that name.
+func (s *Snapshot) Image(name string) (Image, bool) { return first[Image](s, tImages, "id", name) }
+
+// Operations in order of their ids, that is of their age.
+func (s *Snapshot) Operations() []Operation { return all[Operation](s, tOps, "id") }
+
+// Operation of that id.
+func (s *Snapshot) Operation(id string) (Operation, bool) {
+	return first[Operation](s, tOps, "id", id)
+}
+
+// Remembered is the answer given before for an idempotency key.
+func (s *Snapshot) Remembered(key string) (Remembered, bool) {
+	return first[Remembered](s, tIdem, "id", key)
+}
+
+// EventsAfter are the events with a greater number than seq, oldest first, at
+// most limit of them (0: all). The oldest ones are dropped after a while:
+// see keepEvents.
+func (s *Snapshot) EventsAfter(seq uint64, limit int) []Event {
+	it, err := s.txn.LowerBound(tEvents, "id", seq+1)
+	if err != nil {
+		panic("state: events: " + err.Error())
+	}
+	var out []Event
+	for obj := it.Next(); obj != nil && (limit == 0 || len(out) < limit); obj = it.Next() {
+		out = append(out, *obj.(*Event))
+	}
+	return out
+}
+
+// LastEvent is the number of the newest event, 0 if there was none.
+func (s *Snapshot) LastEvent() uint64 {
+	p, _ := first[position](s, tIndex, "id", "log")
+	return p.Seq
+}
+
+// GroupOf is the group of the VC that a VM belongs to.
+func (v VC) GroupOf(vm VM) (Group, bool) {
+	for _, g := range v.Groups {
+		if g.Name == vm.Group {
+			return g, true
+		}
+	}
+	return Group{}, false
+}

@@ -1,0 +1,126 @@
+package state
+
+import (
+	"fmt"
+	"sync"
+
+	memdb "github.com/hashicorp/go-memdb"
+)
+
+// Tables of the store. Rows are pointers to the structs of types.go.
+const (
+	tMeta   = "meta"
+	tHosts  = "hosts"
+	tVCs    = "vcs"
+	tVMs    = "vms"
+	tImages = "images"
+	tOps    = "operations"
+	tEvents = "events"
+	tIdem   = "remembered"
+	tIndex  = "index"
+)
+
+// position is how far the log has been applied, and where the events stand.
+type position struct {
+	Key   string `json:"key"`
+	Index uint64 `json:"index"`
+	Seq   uint64 `json:"seq"`
+}
+
+func schema() *memdb.DBSchema {
+	str := func(field string) memdb.Indexer { return &memdb.StringFieldIndex{Field: field} }
+	table := func(name, key string, more ...*memdb.IndexSchema) *memdb.TableSchema {
+		t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{
+			"id": {Name: "id", Unique: true, Indexer: str(key)},
+		}}
+		for _, i := range more {
+			t.Indexes[i.Name] = i
+		}
+		return t
+	}
+	by := func(name, field string, unique, missing bool) *memdb.IndexSchema {
+		return &memdb.IndexSchema{Name: name, Unique: unique, AllowMissing: missing, Indexer: str(field)}
+	}
+	events := &memdb.TableSchema{Name: tEvents, Indexes: map[string]*memdb.IndexSchema{
+		"id": {Name: "id", Unique: true, Indexer: seqIndex{}},
+	}}
+	s := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{tEvents: events}}
+	for _, t := range []*memdb.TableSchema{
+		table(tMeta, "ID"),
+		table(tHosts, "Name"),
+		table(tVCs, "ID", by("name", "Name", true, false)),
+		table(tVMs, "ID", by("name", "Name", true, false), by("vc", "VC", false, false), by("host", "Host", false, true)),
+		table(tImages, "Name"),
+		table(tOps, "ID", by("vc", "VC", false, false)),
+		table(tIdem, "Key"),
+		table(tIndex, "Key"),
+	} {
+		s.Tables[t.Name] = t
+	}
+	return s
+}
+
+// seqIndex orders events by number.
+type seqIndex struct{}
+
+func seqKey(n uint64) []byte {
+	b := make([]byte, 8)
+	for i := range b {
+		b[i] = byte(n >> (56 - 8*i))
+	}
+	return b
+}
+
+// FromObject implements memdb.SingleIndexer.
+func (seqIndex) FromObject(obj any) (bool, []byte, error) {
+	e, ok := obj.(*Event)
+	if !ok {
+		return false, nil, fmt.Errorf("not an event: %T", obj)
+	}
+	return true, seqKey(e.Seq), nil
+}
+
+// FromArgs implements memdb.Indexer.
+func (seqIndex) FromArgs(args ...any) ([]byte, error) {
+	n, ok := args[0].(uint64)
+	if len(args) != 1 || !ok {
+		return nil, fmt.Errorf("an event is found by its number, not by %v", args)
+	}
+	return seqKey(n), nil
+}
+
+// Store holds the state. One goroutine applies, any number read.
+type Store struct {
+	mu sync.RWMutex // guards the pointer, not the data: Restore swaps it
+	db *memdb.MemDB
+}
+
+// New makes an empty store.
+func New() *Store {
+	db, err := memdb.NewMemDB(schema())
+	if err != nil {
+		panic("state: schema: " + err.Error()) // a programmer's error, met by the first test
+	}
+	return &Store{db: db}
+}
+
+func (s *Store) current() *memdb.MemDB {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.db
+}
+
+// Snapshot is the state as it is now. It costs a pointer copy and does not change.
+func (s *Store) Snapshot() *Snapshot {
+	return &Snapshot{txn: s.current().Txn(false)}
+}
+
+// Watch returns a channel that is closed at the next change of the state after
+// the given snapshot was taken.
+func (s *Snapshot) Watch() <-chan struct{} {
+	ch, _, err := s.txn.FirstWatch(tIndex, "id", "log")
+	if err != nil {
+		panic("state: watch: " + err.Error())
+	}
+	return ch
+}

@@ -1,0 +1,254 @@
+package state
+
+import "time"
+
+// Resources are CPU in cores and memory in bytes.
+type Resources struct {
+	CPU    float64 `json:"cpu"`
+	Memory int64   `json:"memory"`
+}
+
+// Meta is what the cluster knows of itself. There is one row.
+type Meta struct {
+	ID        string    `json:"id"` // marks the cluster's VMs on their hosts, for ever
+	CreatedAt time.Time `json:"createdAt"`
+	Settings  Settings  `json:"settings"`
+}
+
+// Settings are the defaults and limits of the cluster.
+type Settings struct {
+	MinYield  float64 `json:"minYield"`        // least yield of a VC that names none
+	OnFull    OnFull  `json:"onFull"`          // for a VC that names none
+	Image     string  `json:"image,omitempty"` // for a group that names neither image nor boot
+	Pool      string  `json:"pool"`            // storage pool for a disk that names none
+	MinMemory int64   `json:"minMemory"`       // least memory of a VM, bytes
+	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
+}
+
+// Host is a machine and what Evenkeel may use of it.
+type Host struct {
+	Name         string    `json:"name"`
+	Capacity     Resources `json:"capacity"`
+	Allowance    Resources `json:"allowance"`
+	Foreign      Resources `json:"foreign"` // taken by VMs that are not ours
+	ForeignVMs   int       `json:"foreignVMs"`
+	VMOverhead   int64     `json:"vmOverhead"` // bytes each VM costs the host beyond its own memory
+	KVM          bool      `json:"kvm"`
+	Software     string    `json:"software"`
+	Cordoned     bool      `json:"cordoned"`
+	CordonReason string    `json:"cordonReason,omitempty"`
+
+	CreateIndex uint64 `json:"createIndex"`
+	// Version is the log index of the last change that a placement depends on:
+	// limits, cordon, and the VMs and allocations on the host.
+	Version uint64 `json:"version"`
+}
+
+// Usable is what VMs of ours may have on the host: the allowance less what
+// foreign VMs take, at least zero.
+func (h Host) Usable() Resources {
+	return Resources{CPU: max(0, h.Allowance.CPU-h.Foreign.CPU), Memory: max(0, h.Allowance.Memory-h.Foreign.Memory)}
+}
+
+// OnFull says what becomes of a VC that does not fit now.
+type OnFull string
+
+// The two answers to a full cluster.
+const (
+	Queue  OnFull = "queue"
+	Reject OnFull = "reject"
+)
+
+// Goal is what the tenant wants of a VC.
+type Goal string
+
+// A VC is to run, to be stopped (disks kept), or to be gone.
+const (
+	GoalRun    Goal = "run"
+	GoalStop   Goal = "stop"
+	GoalDelete Goal = "delete"
+)
+
+// VC is a virtual cluster.
+type VC struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	MinYield   float64   `json:"minYield"`
+	OnFull     OnFull    `json:"onFull"`
+	OnHostLoss string    `json:"onHostLoss"`
+	Needs      string    `json:"needs"`
+	Priority   int       `json:"priority"`
+	Goal       Goal      `json:"goal"`
+	Admitted   bool      `json:"admitted"` // false while queued: it has VM rows only once admitted
+	Groups     []Group   `json:"groups"`
+	Decision   Decision  `json:"decision"` // the last answer of admission
+	CreatedAt  time.Time `json:"createdAt"`
+	QueuedAt   time.Time `json:"queuedAt,omitzero"`
+
+	CreateIndex uint64 `json:"createIndex"`
+	ModifyIndex uint64 `json:"modifyIndex"` // last change of this row: its ETag
+}
+
+// Group is a set of equal VMs of a VC.
+type Group struct {
+	Name      string            `json:"name"`
+	Count     int               `json:"count"`
+	CPU       float64           `json:"cpu"` // need of one VM, cores
+	VCPUs     int               `json:"vcpus"`
+	Memory    int64             `json:"memory"`    // of one VM, bytes
+	MemoryMin int64             `json:"memoryMin"` // floor of its balloon, bytes
+	Role      string            `json:"role"`
+	Image     string            `json:"image,omitempty"`
+	Boot      Boot              `json:"boot,omitzero"`
+	Disk      Disk              `json:"disk,omitzero"`
+	Network   string            `json:"network,omitempty"`
+	CloudInit CloudInit         `json:"cloudInit,omitzero"`
+	Labels    map[string]string `json:"labels,omitempty"`
+
+	Allocation float64 `json:"allocation"` // cores each VM of the group is given; 0 before admission
+}
+
+// Boot names a kernel and an initrd of the image catalogue.
+type Boot struct {
+	Kernel  string `json:"kernel,omitempty"`
+	Initrd  string `json:"initrd,omitempty"`
+	Cmdline string `json:"cmdline,omitempty"`
+}
+
+// Disk of each VM of a group; the zero value is none beyond what the image asks for.
+type Disk struct {
+	Size      int64  `json:"size,omitempty"`
+	Pool      string `json:"pool,omitempty"`
+	Ephemeral bool   `json:"ephemeral,omitempty"`
+}
+
+// CloudInit is handed to the guests of a group as it is.
+type CloudInit struct {
+	UserData      string `json:"userData,omitempty"`
+	MetaData      string `json:"metaData,omitempty"`
+	NetworkConfig string `json:"networkConfig,omitempty"`
+}
+
+// Decision is an answer of admission, kept so that it can be explained later.
+type Decision struct {
+	At         time.Time    `json:"at,omitzero"`
+	Admitted   bool         `json:"admitted"`
+	Summary    string       `json:"summary"`
+	Hosts      []HostReason `json:"hosts,omitempty"`  // why each host could not take it
+	Advice     []string     `json:"advice,omitempty"` // what would make it fit
+	MinYield   float64      `json:"minYield"`         // least yield of the cluster after it
+	UpperBound float64      `json:"upperBound"`       // no placement could have given more
+	Basis      uint64       `json:"basis"`            // log index of the snapshot it was made on
+}
+
+// HostReason is why a host did not take what was asked.
+type HostReason struct {
+	Host          string  `json:"host"`
+	Cordoned      bool    `json:"cordoned,omitempty"`
+	CPUMissing    float64 `json:"cpuMissing"`    // cores
+	MemoryMissing int64   `json:"memoryMissing"` // bytes
+	Text          string  `json:"text"`
+}
+
+// Phase is where a VM stands. It moves forward within a generation.
+type Phase string
+
+// The phases of a VM. Pending and starting may start; the host's own report moves it on.
+const (
+	Starting Phase = "starting" // permitted to start; not yet seen running
+	Running  Phase = "running"  // its host saw it run
+	Stopping Phase = "stopping" // to be stopped; still held by its host
+	Stopped  Phase = "stopped"  // its host says that it does not run
+	Failed   Phase = "failed"   // ended without being asked to, or could not start: see Reason
+)
+
+// VM is one instance of a group.
+type VM struct {
+	ID    string `json:"id"`
+	VC    string `json:"vc"` // id of the VC
+	Group string `json:"group"`
+	Task  int    `json:"task"` // number within the group, from 0
+	Name  string `json:"name"` // <vc>-<group>-<task>; the domain is "ek-" + Name
+	Host  string `json:"host"`
+	// Generation counts the starts that were permitted. A host starts exactly
+	// the generation that the leader permitted it, once.
+	Generation uint64 `json:"generation"`
+	Goal       Goal   `json:"goal"` // run, stop, delete
+	Phase      Phase  `json:"phase"`
+	Reason     string `json:"reason,omitempty"`
+	VCPUs      int    `json:"vcpus"`      // as started
+	BootMemory int64  `json:"bootMemory"` // as started: the most its balloon can give back, bytes
+	// Held is the memory the host still holds for it, bytes: at least its
+	// balloon target, more until the host reports that the guest has let go.
+	Held int64 `json:"held"`
+	// Frozen is the cap a stopping VM keeps until it is gone, cores.
+	Frozen float64 `json:"frozen,omitempty"`
+
+	CreateIndex uint64 `json:"createIndex"`
+	ModifyIndex uint64 `json:"modifyIndex"`
+}
+
+// Domain is the name the hypervisor shows for the VM.
+func (v VM) Domain() string { return "ek-" + v.Name }
+
+// Holds says whether the VM takes CPU and memory of its host now.
+func (v VM) Holds() bool {
+	switch v.Phase {
+	case Starting, Running, Stopping:
+		return true
+	}
+	return false
+}
+
+// ImageKind says what an image is for.
+type ImageKind string
+
+// Kinds of images.
+const (
+	DiskImage   ImageKind = "disk"   // qcow2 base; VMs get overlays
+	KernelImage ImageKind = "kernel" // may name an initrd and a command line, and then boots by itself
+	InitrdImage ImageKind = "initrd"
+)
+
+// Image is an entry of the catalogue. File is a path on the hosts.
+type Image struct {
+	Name        string    `json:"name"`
+	Kind        ImageKind `json:"kind"`
+	File        string    `json:"file"`
+	Size        int64     `json:"size"`              // bytes
+	Initrd      string    `json:"initrd,omitempty"`  // kernel: name of the initrd to boot with
+	Cmdline     string    `json:"cmdline,omitempty"` // kernel: default command line
+	AddedAt     time.Time `json:"addedAt"`
+	CreateIndex uint64    `json:"createIndex"`
+}
+
+// Operation is a change that a user asked for and can wait on. Its progress
+// is not stored: see Snapshot.Progress.
+type Operation struct {
+	ID    string    `json:"id"`
+	Kind  string    `json:"kind"` // create, scale, start, stop, delete
+	VC    string    `json:"vc"`   // id
+	Name  string    `json:"name"` // name of the VC at that time
+	At    time.Time `json:"at"`
+	Index uint64    `json:"index"` // the log index that made it
+}
+
+// Event is one thing that happened in the cluster.
+type Event struct {
+	Seq    uint64    `json:"seq"` // resumable position, increasing
+	Index  uint64    `json:"index"`
+	At     time.Time `json:"at"`
+	Kind   string    `json:"kind"`   // vc-admitted, vm-running, host-cordoned, ...
+	Object string    `json:"object"` // vc, vm, host, image, cluster
+	Name   string    `json:"name"`
+	Text   string    `json:"text"`
+}
+
+// Remembered is the answer kept for an idempotency key.
+type Remembered struct {
+	Key         string    `json:"key"`
+	Fingerprint string    `json:"fingerprint"` // of the request it was first used with
+	Operation   string    `json:"operation"`   // id
+	At          time.Time `json:"at"`
+	Index       uint64    `json:"index"`
+}
