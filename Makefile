@@ -1,0 +1,72 @@
+# Evenkeel: build, test, show. "make" lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# Go's own tarball unpacks here; a shell that is not a login shell may not know of it.
+export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+
+# libvirt_dlopen: no libvirt headers to build, the library is found at run time.
+# hashicorpmetrics: Raft's metrics reach our own Prometheus registry.
+export EVENKEEL_TAGS := libvirt_dlopen,hashicorpmetrics
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILD   := $(GO) build -trimpath -buildvcs=false -tags $(EVENKEEL_TAGS) -ldflags '-X main.version=$(VERSION)'
+
+export EVENKEEL_GUEST := $(CURDIR)/build/guest
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | while IFS=$$'\t' read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
+
+.PHONY: setup
+setup: ## install what is missing: Debian packages, Go modules, the test guest
+	@scripts/setup.sh
+
+.PHONY: setup-lint
+setup-lint:
+	@scripts/setup.sh lint
+
+.PHONY: build
+build: ## bin/vcd, bin/vcctl and, where it is in the tree, bin/vcsim
+	@mkdir -p bin
+	CGO_ENABLED=1 $(BUILD) -o bin/vcd ./cmd/vcd
+	CGO_ENABLED=0 $(BUILD) -o bin/vcctl ./cmd/vcctl
+	$(if $(wildcard cmd/vcsim/*.go),CGO_ENABLED=0 $(BUILD) -o bin/vcsim ./cmd/vcsim)
+
+.PHONY: demo
+demo: setup build ## the main job on this machine: real VMs, capped, scaled, refused, deleted
+	@scripts/demo.sh
+
+.PHONY: test
+test: setup ## all tests, those on real libvirt and QEMU included
+	@scripts/test.sh unit real
+
+# With make --keep-going ci, a finding of lint does not keep the tests from being run.
+.PHONY: ci
+ci: setup-lint lint build test-ci demo ## all that must pass: lint, build, tests with the race detector, fuzzing, demo
+
+.PHONY: test-ci
+test-ci: setup
+	@scripts/test.sh race real fuzz
+
+.PHONY: bench
+bench: ## benchmarks of every package (figures for people, no pass or fail)
+	$(GO) test -tags $(EVENKEEL_TAGS) -run '^$$' -bench . -benchmem ./...
+
+.PHONY: bench-caps
+bench-caps: setup ## how well CPU caps hold on this machine's real QEMU
+	$(GO) run -tags $(EVENKEEL_TAGS) ./test/lab/cmd/bench-caps
+
+.PHONY: lint
+lint: setup-lint ## formatting, vet, staticcheck, shellcheck, the house rules
+	@scripts/lint.sh
+
+.PHONY: fmt
+fmt: ## format the Go code
+	@find . -name '*.go' -not -path './build/*' -exec gofmt -w {} +
+
+.PHONY: clean
+clean: ## remove what was built (the test guest and its packages too)
+	rm -rf bin build

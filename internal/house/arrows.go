@@ -1,0 +1,227 @@
+package house
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Arrows point down only: cmd -> api -> cluster -> the packages below. arrows
+// says for each folder which of our own packages its code may import, itself
+// and what lies below it apart. A folder that is not named is judged as the
+// nearest one above it that is. "x/..." is x and all below it. Tests may import
+// what they like.
+var arrows = map[string][]string{
+	// Decide: values in, values out.
+	"allocator": nil,
+	"migration": {"allocator"},
+	"forecast":  nil,
+
+	// Act: one interface in our own types, and what stands behind it.
+	"hypervisor":             nil,
+	"hypervisor/libvirt":     {"hypervisor"},
+	"hypervisor/simulated":   {"hypervisor"},
+	"hypervisor/conformance": {"hypervisor"},
+
+	// Record and control.
+	"cluster/state":     {"allocator", "migration", "forecast", "hypervisor"},
+	"cluster/lease":     {"cluster/state"},
+	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "migration", "forecast", "hypervisor"},
+	"cluster/agent":     {"cluster/state", "cluster/lease", "hypervisor"},
+	"cluster/node":      {"cluster/state", "cluster/lease"},
+	"cluster/control":   {"cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
+	"cluster/transport": {"cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "cluster/control"},
+
+	// Speak to people and programs.
+	"api/v1":     nil,
+	"api/client": {"api/v1"},
+	"api":        {"api/...", "cluster/...", "allocator", "migration", "forecast", "hypervisor"},
+
+	// Wire together.
+	"cmd":       {"api/...", "cluster/...", "allocator", "migration", "forecast", "hypervisor/..."},
+	"cmd/vcctl": {"api/v1", "api/client", "allocator", "migration", "forecast"},
+
+	"internal/house": nil,
+	"test":           {"api/...", "cluster/...", "cmd/...", "allocator", "migration", "forecast", "hypervisor/..."},
+}
+
+// place is the entry of arrows that dir is judged by.
+func place(dir string) (string, bool) {
+	for d := dir; d != "."; d = path.Dir(d) {
+		if _, ok := arrows[d]; ok {
+			return d, true
+		}
+	}
+	return "", false
+}
+
+// listed says whether p is in a list of paths, some of which may be "x/...".
+func listed(list []string, p string) bool {
+	return slices.ContainsFunc(list, func(entry string) bool {
+		if root, ok := strings.CutSuffix(entry, "/..."); ok {
+			return within(p, root)
+		}
+		return p == entry
+	})
+}
+
+func checkArrows(r *Repo) (findings []Finding) {
+	unplaced := map[string]bool{}
+	for _, f := range r.Go {
+		if f.Test {
+			continue
+		}
+		at, ok := place(f.Dir)
+		if !ok {
+			if !unplaced[f.Dir] {
+				unplaced[f.Dir] = true
+				findings = append(findings, Finding{f.Dir, 0, "a package with no place in the house",
+					"put the code where it belongs (docs/architecture.md), or give the package its line in internal/house/arrows.go"})
+			}
+			continue
+		}
+		for _, i := range f.Imports {
+			own := i.Own()
+			if own == "" || within(own, at) || listed(arrows[at], own) {
+				continue
+			}
+			may := "none of our own packages"
+			if len(arrows[at]) > 0 {
+				may = strings.Join(arrows[at], ", ")
+			}
+			findings = append(findings, Finding{f.Path, i.Line,
+				fmt.Sprintf("%s imports %s, and arrows point down only", at, own),
+				fmt.Sprintf("%s may import %s; declare an interface or a type of its own here and let cmd wire the two together", at, may)})
+		}
+	}
+	return sorted(findings)
+}
+
+// confined says which imports are of which folders only. "x/..." is x and all below it.
+var confined = []struct {
+	imports []string
+	only    []string
+	fix     string
+}{
+	{[]string{"libvirt.org/go/...", "C"}, []string{"hypervisor/libvirt"},
+		"go through the interface of package hypervisor; cgo and libvirt stay in hypervisor/libvirt"},
+	{[]string{"github.com/hashicorp/raft/...", "github.com/hashicorp/raft-boltdb/...", "github.com/hashicorp/memberlist/...", "go.etcd.io/bbolt/..."}, []string{"cluster/node"},
+		"take an interface with the calls that are needed; cluster/node is the shell around Raft and gossip"},
+	{[]string{"github.com/hashicorp/go-memdb/..."}, []string{"cluster/state"},
+		"read through cluster/state's snapshot"},
+	{[]string{"net/http/...", "github.com/danielgtaylor/huma/...", "github.com/coder/websocket/..."}, []string{"api", "cluster/transport"},
+		"only api and cluster/transport speak HTTP: put the handler or the call there"},
+	{[]string{module + "/api/v1"}, []string{"api", "cmd"},
+		"convert wire types at the edge, in api, so that wire, log and solver can change apart"},
+	{[]string{"flag", "github.com/urfave/cli/...", "github.com/jedib0t/go-pretty/..."}, []string{"cmd"},
+		"take a value; only cmd reads flags and writes to terminals"},
+	{[]string{"log"}, nil,
+		"log with log/slog, through a logger that was handed in"},
+	{[]string{"testing/...", "pgregory.net/rapid/...", "go.uber.org/goleak/..."}, []string{"hypervisor/conformance"},
+		"move the code to a _test.go file"},
+}
+
+// pure packages decide: values in, values out.
+var pure = []string{"allocator", "migration", "forecast"}
+
+// impure are the imports no pure package has.
+var impure = []string{
+	"bufio", "context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "net", "os", "os/exec",
+	"os/signal", "os/user", "path/filepath", "plugin", "runtime", "sync", "syscall", "unsafe",
+}
+
+// pureModules are the modules that pure packages may use.
+var pureModules = []string{"gonum.org/v1/gonum"}
+
+func checkModules(r *Repo) (findings []Finding) {
+	for _, f := range r.Go {
+		// Programs of the tests and the lab may use what they need.
+		if f.Test || within(f.Dir, "test") {
+			continue
+		}
+		for _, i := range f.Imports {
+			for _, c := range confined {
+				if listed(c.imports, i.Path) && !withinAny(f.Dir, c.only) {
+					findings = append(findings, Finding{f.Path, i.Line, "imports " + i.Path, c.fix})
+				}
+			}
+			if !withinAny(f.Dir, pure) {
+				continue
+			}
+			external := strings.Contains(strings.Split(i.Path, "/")[0], ".")
+			if withinAny(i.Path, impure) || (external && !withinAny(i.Path, pureModules)) {
+				findings = append(findings, Finding{f.Path, i.Line,
+					fmt.Sprintf("imports %s, and %s is a pure package", i.Path, f.Dir),
+					"take what is needed as a value (a time, a seed, a stop function) and return what was found; the caller reads, logs and waits"})
+			}
+		}
+	}
+	return sorted(findings)
+}
+
+// barred are folders whose code must not come to link the target, by however many steps.
+var barred = []struct {
+	from   []string
+	target []string
+	fix    string
+}{
+	{[]string{"cmd/vcctl", "cmd/vcsim", "api", "cluster", "allocator", "migration", "forecast", "hypervisor/simulated"},
+		[]string{"libvirt.org/go/libvirt", "C"},
+		"only cmd/vcd imports hypervisor/libvirt; all else must build with CGO_ENABLED=0"},
+	{[]string{"cmd/vcctl"}, []string{"github.com/hashicorp/raft"},
+		"the client speaks REST: use api/client"},
+}
+
+// checkReach follows imports through our own packages. What modules of others
+// import in turn is seen by building vcctl with CGO_ENABLED=0 (make build).
+func checkReach(r *Repo) (findings []Finding) {
+	type edge struct {
+		file *GoFile
+		imp  Import
+	}
+	edges := map[string][]edge{}
+	for _, f := range r.Go {
+		if f.Test {
+			continue
+		}
+		for _, i := range f.Imports {
+			edges[f.Dir] = append(edges[f.Dir], edge{f, i})
+		}
+	}
+	// chain is a way from dir to an import below one of targets.
+	var chain func(dir string, targets []string, seen map[string]bool) []string
+	chain = func(dir string, targets []string, seen map[string]bool) []string {
+		if seen[dir] {
+			return nil
+		}
+		seen[dir] = true
+		for _, e := range edges[dir] {
+			if withinAny(e.imp.Path, targets) {
+				return []string{dir, e.imp.Path}
+			}
+			if own := e.imp.Own(); own != "" {
+				if rest := chain(own, targets, seen); rest != nil {
+					return append([]string{dir}, rest...)
+				}
+			}
+		}
+		return nil
+	}
+	dirs := make([]string, 0, len(edges))
+	for dir := range edges {
+		dirs = append(dirs, dir)
+	}
+	slices.Sort(dirs)
+	for _, b := range barred {
+		for _, dir := range dirs {
+			if !withinAny(dir, b.from) {
+				continue
+			}
+			if way := chain(dir, b.target, map[string]bool{}); way != nil {
+				findings = append(findings, Finding{dir, 0, "links " + way[len(way)-1] + " by way of " + strings.Join(way, " -> "), b.fix})
+			}
+		}
+	}
+	return sorted(findings)
+}

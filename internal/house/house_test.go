@@ -1,0 +1,211 @@
+package house
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// TestRepository holds the repository to every rule.
+func TestRepository(t *testing.T) {
+	repo, err := Load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(repo.Go) == 0 {
+		t.Fatal("no Go files found: the rules would check nothing")
+	}
+	for _, rule := range Rules() {
+		t.Run(rule.Name, func(t *testing.T) {
+			for _, f := range rule.Check(repo) {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// Words that must not stand in this file as they are, or the rules would find them here.
+const (
+	todo = "TO" + "DO"
+	home = "/" + "home/ann/src"
+)
+
+// TestRules breaks each rule in a small repository of its own, and shows for
+// each what is near to breaking it and does not.
+func TestRules(t *testing.T) {
+	long := "// Package allocator decides.\npackage allocator\n" + strings.Repeat("\n", longest)
+	tests := []struct {
+		name  string
+		rule  string
+		files map[string]string
+		want  []string // beginnings of the findings, in order
+	}{
+		{"down", "arrows", map[string]string{
+			"api/server/s.go":     `package server; import _ "evenkeel/cluster/control"`,
+			"cluster/state/s.go":  `package state; import _ "evenkeel/hypervisor"`,
+			"cmd/vcd/main.go":     `package main; import _ "evenkeel/hypervisor/libvirt"`,
+			"allocator/x/x.go":    `package x; import _ "evenkeel/allocator"`,
+			"test/lab/lab.go":     `package lab; import _ "evenkeel/hypervisor/libvirt"`,
+			"allocator/a_test.go": `package allocator; import _ "evenkeel/test/lab"`,
+		}, nil},
+		{"up and across", "arrows", map[string]string{
+			"allocator/a.go":       `package allocator; import _ "evenkeel/cluster/state"`,
+			"api/server/s.go":      `package server; import _ "evenkeel/hypervisor/libvirt"`,
+			"cluster/control/c.go": `package control; import _ "evenkeel/api/v1"`,
+			"cmd/vcctl/main.go":    `package main; import _ "evenkeel/cluster/state"`,
+			"hypervisor/h.go":      `package hypervisor; import _ "evenkeel/test/lab"`,
+			"stuff/s.go":           `package stuff`,
+		}, []string{
+			"allocator/a.go:1: allocator imports cluster/state",
+			"api/server/s.go:1: api imports hypervisor/libvirt",
+			"cluster/control/c.go:1: cluster/control imports api/v1",
+			"cmd/vcctl/main.go:1: cmd/vcctl imports cluster/state",
+			"hypervisor/h.go:1: hypervisor imports test/lab",
+			"stuff: a package with no place",
+		}},
+		{"where they belong", "modules", map[string]string{
+			"hypervisor/libvirt/l.go": `package libvirt; import _ "libvirt.org/go/libvirt"`,
+			"cluster/node/n.go":       `package node; import _ "github.com/hashicorp/raft"`,
+			"api/server/s.go":         `package server; import ("net/http"; "log/slog")`,
+			"cmd/vcctl/main.go":       `package main; import _ "github.com/urfave/cli/v2"`,
+			"allocator/a.go":          `package allocator; import ("math"; "math/rand/v2"; "time"; "gonum.org/v1/gonum/mat")`,
+			"allocator/a_test.go":     `package allocator; import ("os"; "testing")`,
+			"test/bench/main.go":      `package main; import ("flag"; "libvirt.org/go/libvirt")`,
+		}, nil},
+		{"where they do not", "modules", map[string]string{
+			"allocator/a.go":       `package allocator; import "context"`,
+			"allocator/b.go":       `package allocator; import "log/slog"`,
+			"allocator/c.go":       `package allocator; import "github.com/google/uuid"`,
+			"api/client/c.go":      `package client; import "libvirt.org/go/libvirtxml"`,
+			"cluster/agent/a.go":   `package agent; import _ "evenkeel/api/v1"`,
+			"cluster/agent/b.go":   `package agent; import "C"`,
+			"cluster/control/c.go": `package control; import "github.com/hashicorp/raft"`,
+			"cluster/loop/l.go":    `package loop; import "github.com/hashicorp/go-memdb"`,
+			"cluster/loop/t.go":    `package loop; import "testing"`,
+			"cluster/state/s.go":   `package state; import "net/http"`,
+			"cmd/vcd/main.go":      `package main; import "log"`,
+			"hypervisor/h.go":      `package hypervisor; import "flag"`,
+			"migration/m.go":       `package migration; import "os"`,
+		}, []string{
+			"allocator/a.go:1: imports context", "allocator/b.go:1: imports log/slog", "allocator/c.go:1: imports github.com/google/uuid",
+			"api/client/c.go:1: imports libvirt.org/go/libvirtxml",
+			"cluster/agent/a.go:1: imports evenkeel/api/v1", "cluster/agent/b.go:1: imports C",
+			"cluster/control/c.go:1: imports github.com/hashicorp/raft",
+			"cluster/loop/l.go:1: imports github.com/hashicorp/go-memdb", "cluster/loop/t.go:1: imports testing",
+			"cluster/state/s.go:1: imports net/http", "cmd/vcd/main.go:1: imports log",
+			"hypervisor/h.go:1: imports flag", "migration/m.go:1: imports os",
+		}},
+		{"by a detour", "reach", map[string]string{
+			"cmd/vcctl/main.go":       `package main; import _ "evenkeel/api/client"`,
+			"api/client/c.go":         `package client; import _ "evenkeel/hypervisor/libvirt"`,
+			"hypervisor/libvirt/l.go": `package libvirt; import _ "libvirt.org/go/libvirt"`,
+			"cmd/vcd/main.go":         `package main; import _ "evenkeel/hypervisor/libvirt"`,
+			"api/client/c_test.go":    `package client; import _ "evenkeel/hypervisor/libvirt"`,
+		}, []string{
+			"api/client: links libvirt.org/go/libvirt by way of api/client -> hypervisor/libvirt -> libvirt.org/go/libvirt",
+			"cmd/vcctl: links libvirt.org/go/libvirt by way of cmd/vcctl -> api/client -> hypervisor/libvirt",
+		}},
+		{"clock, dice, environment", "calls", map[string]string{
+			"allocator/a.go":      "package allocator\nimport \"time\"\nvar _ = time.Now()\nvar _ = time.Second",
+			"cluster/loop/l.go":   "package loop\nimport \"math/rand/v2\"\nvar _ = rand.IntN(3)\nvar _ = rand.New(rand.NewPCG(1, 2))",
+			"cluster/state/s.go":  "package state\nimport t \"time\"\nfunc f() { t.Sleep(1) }\nfunc g(t struct{ Now int }) int { return t.Now }",
+			"cluster/state/u.go":  "package state\nimport \"github.com/oklog/ulid/v2\"\nvar _ = ulid.Make()",
+			"cluster/agent/a.go":  "package agent\nimport (\"os\"; \"time\")\nvar _ = time.Now()\nvar _ = os.Getenv(\"X\")\nvar _ = os.ReadFile",
+			"cmd/vcd/main.go":     "package main\nimport \"os\"\nvar _ = os.Getenv(\"X\")",
+			"allocator/b_test.go": "package allocator\nimport \"time\"\nvar _ = time.Now()",
+		}, []string{
+			"allocator/a.go:3: uses time.Now", "cluster/agent/a.go:4: uses os.Getenv", "cluster/loop/l.go:3: uses math/rand/v2.IntN",
+			"cluster/state/s.go:3: uses time.Sleep", "cluster/state/u.go:3: uses github.com/oklog/ulid/v2.Make",
+		}},
+		{"goroutines", "goroutines", map[string]string{
+			"forecast/f.go":      "package forecast\nfunc f(c chan int) {\n go f(c)\n select {}\n}",
+			"cluster/agent/a.go": "package agent\nfunc f() { go f() }",
+		}, []string{"forecast/f.go:2: uses a channel", "forecast/f.go:3: starts a goroutine", "forecast/f.go:4: waits in a select"}},
+		{"package comments", "package comment", map[string]string{
+			"allocator/a.go":      "// Package allocator decides.\npackage allocator",
+			"allocator/b.go":      "// b.go is about b.\n\npackage allocator",
+			"allocator/a_test.go": "package allocator",
+			"api/v1/a.go":         "// Package v1 is one.\npackage v1",
+			"api/v1/b.go":         "// Package v1 is two.\npackage v1",
+			"cmd/vcctl/main.go":   "// Command vcctl asks.\npackage main",
+			"cmd/vcd/main.go":     "// vcd is a daemon.\npackage main",
+			"forecast/f.go":       "package forecast",
+			"migration/m.go":      "// Copyright of nobody.\npackage migration",
+		}, []string{
+			"api/v1/b.go:1: a second package comment", "cmd/vcd/main.go:1: the package comment does not begin",
+			"forecast: package forecast has no package comment", "migration/m.go:1: the licence stands",
+		}},
+		{"package names", "package name", map[string]string{
+			"cluster/util/u.go": "package util", "api/helpers/h.go": "package aid", "allocator/a.go": "package allocator",
+		}, []string{"api/helpers: package aid is named for nothing", "cluster/util: package util is named for nothing"}},
+		{"length", "file length", map[string]string{
+			"allocator/a.go": long,
+			"allocator/g.go": "// Code generated by hand. DO NOT EDIT.\n\n" + long,
+			"allocator/s.go": "package allocator\n",
+		}, []string{"allocator/a.go: 602 lines"}},
+		{"paths", "machine paths", map[string]string{
+			"README.md":       "see " + home + "\nsee https://example.org" + home + " and ~/src",
+			"scripts/go.sh":   "cd " + home,
+			"build/x.txt":     home,
+			"docs/binary.bin": "\x00" + home,
+		}, []string{"README.md:1: names a path", "scripts/go.sh:1: names a path"}},
+		{"sleep", "sleep in tests", map[string]string{
+			"api/a_test.go": "package api\nimport \"time\"\nfunc a() {\n time.Sleep(1)\n time.Sleep(1) // sleep: the lease must run out\n\n // sleep: so long that\n // it counts\n time.Sleep(1)\n // sleep:\n time.Sleep(1)\n}",
+			"api/b_test.go": "package api\nimport (\"time\"; \"testing/synctest\")\nfunc b() { synctest.Test(nil, func() { time.Sleep(1) }) }",
+			"api/c.go":      "package api\nimport \"time\"\nfunc c() { time.Sleep(1) }",
+		}, []string{"api/a_test.go:4: sleeps", "api/a_test.go:11: sleeps"}},
+		{"unfinished", "unfinished", map[string]string{
+			"api/a.go": "package api // " + todo + " more", "docs/a.md": "nothing to do",
+		}, []string{"api/a.go:1: says " + todo}},
+		{"links", "links", map[string]string{
+			"docs/a.md": "[b](b.md#part) [up](../README.md) [out](https://example.org/x) [here](#x) [gone](c.md)\n```\n[code](d.md)\n```", "docs/b.md": "", "README.md": "[docs](docs)",
+		}, []string{"docs/a.md:1: links to c.md"}},
+	}
+	broken := map[string]bool{}
+	for _, tt := range tests {
+		t.Run(tt.rule+"/"+tt.name, func(t *testing.T) {
+			fsys := fstest.MapFS{}
+			for name, text := range tt.files {
+				fsys[name] = &fstest.MapFile{Data: []byte(text)}
+			}
+			repo, err := Load(fsys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []Finding
+			for _, rule := range Rules() {
+				if rule.Name == tt.rule {
+					got = rule.Check(repo)
+				}
+			}
+			for i, f := range got {
+				if i >= len(tt.want) || !strings.HasPrefix(f.String(), tt.want[i]) {
+					t.Errorf("finding %d is not expected: %v", i, f)
+				}
+				if f.Fix == "" {
+					t.Errorf("finding says nothing of what to do instead: %v", f)
+				}
+			}
+			if len(got) < len(tt.want) {
+				t.Errorf("got %d findings, want %d: %q", len(got), len(tt.want), tt.want)
+			}
+			if len(got) > 0 {
+				broken[tt.rule] = true
+			}
+		})
+	}
+	for _, rule := range Rules() {
+		if !broken[rule.Name] {
+			t.Errorf("no case breaks rule %q: it may check nothing", rule.Name)
+		}
+	}
+}
+
+// A Go file that does not parse is an error with its name, not a pass.
+func TestLoadRefusesBadGo(t *testing.T) {
+	_, err := Load(fstest.MapFS{"api/a.go": {Data: []byte("package")}})
+	if err == nil || !strings.Contains(err.Error(), "api/a.go") {
+		t.Errorf("got error %v, want one that names api/a.go", err)
+	}
+}

@@ -1,0 +1,83 @@
+#!/bin/bash
+# test.sh STAGE... runs the tests in stages, each on its own share of the packages:
+#   unit   packages that need no hypervisor
+#   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo)
+#   real   packages whose tests drive the real libvirt and QEMU, one package at a time
+#   fuzz   every fuzz target for EVENKEEL_FUZZTIME (default 5s)
+# A stage that fails does not keep the later ones from running; the status is 1 if any failed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+tags=${EVENKEEL_TAGS:-libvirt_dlopen,hashicorpmetrics}
+export EVENKEEL_GUEST=${EVENKEEL_GUEST:-$PWD/build/guest}
+unset EVENKEEL_REAL
+
+all=$(go list -tags "$tags" ./...)
+
+# A package is "real" if its tests look at EVENKEEL_REAL or use the lab.
+real=$(grep -rlE --include='*_test.go' 'EVENKEEL_REAL|"evenkeel/test/lab"' . | xargs -r -n 1 dirname | sort -u || true)
+real_paths=
+[[ -z $real ]] || real_paths=$(xargs go list -tags "$tags" <<<"$real")
+
+# Packages that link the libvirt binding, themselves or in their tests.
+cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
+	grep -E ' (libvirt\.org/go/libvirt|evenkeel/hypervisor/libvirt) ' | cut -d ' ' -f 1 || true)
+
+# without LIST: standard input less the lines of LIST.
+without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
+
+failed=()
+# stage NAME COMMAND...
+stage() {
+	local name=$1
+	shift
+	echo "== $name"
+	"$@" || failed+=("$name")
+}
+
+go_test() {
+	local packages=() p
+	while read -r p; do [[ -z $p ]] || packages+=("$p"); done
+	if [[ ${#packages[@]} -eq 0 ]]; then
+		echo "(no packages)"
+		return 0
+	fi
+	go test -tags "$tags" -timeout 15m "$@" "${packages[@]}"
+}
+
+fuzz() {
+	local status=0 file name
+	while IFS=: read -r file name; do
+		echo "-- $name in $(dirname "$file")"
+		go test -tags "$tags" -run '^$' -fuzz "^$name\$" -fuzztime "${EVENKEEL_FUZZTIME:-5s}" "$(dirname "$file")" || status=1
+	done < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/func //' | sort)
+	return "$status"
+}
+
+for s in "$@"; do
+	case $s in
+	unit)
+		stage "unit tests" go_test < <(without "$real_paths" <<<"$all")
+		;;
+	race)
+		stage "unit tests, race detector" go_test -race < <(without "$real_paths"$'\n'"$cgo" <<<"$all")
+		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
+		;;
+	real)
+		export EVENKEEL_REAL=1
+		stage "tests on real libvirt and QEMU" go_test -p 1 -count 1 <<<"$real_paths"
+		unset EVENKEEL_REAL
+		;;
+	fuzz)
+		stage "fuzzing" fuzz
+		;;
+	*)
+		echo "test.sh: no stage $s" >&2
+		exit 2
+		;;
+	esac
+done
+if [[ ${#failed[@]} -gt 0 ]]; then
+	printf 'FAILED: %s\n' "${failed[@]}"
+	exit 1
+fi
