@@ -1,0 +1,42 @@
+// Package libvirt drives the VMs of one real host through its libvirt daemon.
+// It implements hypervisor.Host.
+//
+// # How a VM looks to libvirt
+//
+// Every VM is a transient domain: libvirt keeps no definition of it on disk,
+// so that nothing can start by itself after a power failure. It is ours by a
+// <metadata> element in our own XML namespace (urn:evenkeel:vm:1), which
+// holds the cluster, the id and the generation of the VM; never by its name.
+// Its libvirt UUID follows from its id, so that libvirt itself refuses to run
+// the same VM twice on one host.
+//
+// CPU cap, weight and balloon are in the XML the VM is started with: it never
+// runs a moment without them. See schedParams for how a cap becomes quotas.
+// The balloon does not deflate by itself under memory pressure in the guest
+// (a target that is set holds until it is changed), and gives freed pages
+// back to the host as they become free.
+//
+// # Connection
+//
+// One event loop serves all connections of the process (libvirt allows one),
+// is started by the first Open and runs for as long as the process does. A
+// Host keeps one connection, notices by keepalive or by the close callback
+// that it is gone, says so to the readers of its events (Disconnected),
+// connects again by itself with back-off and then says Resync. Calls of
+// libvirt block as long as a hung daemon pleases, so each runs in a goroutine
+// of its own and is given up after a time-out; what it did by then is not
+// known, and the error is hypervisor.ErrUnavailable.
+//
+// # Limits
+//
+// x86-64 guests only (machine type q35). A bridge cannot be checked before a VM
+// is started on it where libvirt was built with no interface driver. The
+// paths in a Spec are checked in this process's view of the file system
+// when the URI names no other machine.
+//
+// The package never decides anything, never retries a change by itself, and
+// never touches a domain that does not carry our mark.
+//
+// Build it with the tag libvirt_dlopen: no libvirt headers are needed then, and
+// a missing libvirt library is an error of Open.
+package libvirt

@@ -1,0 +1,220 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"evenkeel/hypervisor"
+)
+
+// Options of a Host.
+type Options struct {
+	URI    string       // libvirt URI; default qemu:///system
+	Logger *slog.Logger // default: slog.Default()
+
+	// ForceEmulation runs VMs in software even if libvirt offers KVM: a
+	// /dev/kvm that is there can still be unable to boot a kernel.
+	ForceEmulation bool
+
+	// StateDir is an absolute path, readable by QEMU's user, that holds the
+	// storage pool "default" where the host has none, and console logs.
+	// Without it there is neither.
+	StateDir string
+
+	// ConsoleLogs keeps what VMs write to their serial console in
+	// StateDir/console/ID.log. virtlogd bounds these files if libvirt's
+	// stdio_handler is "logd" (its default); with "file" nothing does.
+	ConsoleLogs bool
+
+	// Cgroup is the version of the control groups libvirt uses for CPU: 1 or
+	// 2; 0 finds out.
+	Cgroup int
+
+	// CallTimeout bounds one call of libvirt; default 15 s. Starting and
+	// destroying a VM may take four times as long.
+	CallTimeout time.Duration
+}
+
+// Host is one host's libvirt. Make it with Open.
+type Host struct {
+	opts   Options
+	log    *slog.Logger
+	local  bool // libvirt runs on this machine: paths can be checked here
+	cgroup int
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	session  *session // nil while disconnected
+	last     error    // why there is no session
+	caps     *hostCaps
+	known    map[string]knownVM // by libvirt UUID: our VMs, to name them in events after they are gone
+	stats    map[string]memory  // by libvirt UUID: last memory figures, for when a VM is too busy to give new ones
+	consoles map[string]*console
+	moves    map[string]chan hypervisor.Moved // by libvirt UUID: final figures of a migration from here
+
+	storage sync.Mutex // held while pools and volumes are looked at and made
+
+	raw  rawQueue
+	subs subscribers
+}
+
+var _ hypervisor.Host = (*Host)(nil)
+
+// knownVM is what is remembered of a VM of ours to name it in events.
+type knownVM struct {
+	hypervisor.Identity
+	name     string
+	incoming bool // on its way in by live migration
+}
+
+// Open connects to libvirt and keeps connected until Close. It is an error
+// (ErrUnavailable) if there is no answer at first; later losses are mended.
+func Open(ctx context.Context, opts Options) (*Host, error) {
+	if opts.URI == "" {
+		opts.URI = "qemu:///system"
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.CallTimeout <= 0 {
+		opts.CallTimeout = 15 * time.Second
+	}
+	if opts.StateDir != "" && !filepath.IsAbs(opts.StateDir) {
+		return nil, fmt.Errorf("libvirt %s: state directory %q is not an absolute path: %w", opts.URI, opts.StateDir, hypervisor.ErrInvalid)
+	}
+	u, err := url.Parse(opts.URI)
+	if err != nil {
+		return nil, fmt.Errorf("libvirt URI %q: %w: %w", opts.URI, err, hypervisor.ErrInvalid)
+	}
+	cgroup := opts.Cgroup
+	if cgroup == 0 {
+		cgroup = detectCgroup("/sys/fs/cgroup")
+	}
+	if cgroup != 1 && cgroup != 2 {
+		return nil, fmt.Errorf("libvirt %s: cgroup version %d: %w", opts.URI, opts.Cgroup, hypervisor.ErrInvalid)
+	}
+	if err := startEventLoop(opts.Logger); err != nil {
+		return nil, fmt.Errorf("libvirt %s: %w: %w", opts.URI, err, hypervisor.ErrUnavailable)
+	}
+	hctx, cancel := context.WithCancel(context.Background())
+	h := &Host{
+		opts: opts, log: opts.Logger.With("libvirt", opts.URI), local: u.Host == "", cgroup: cgroup,
+		ctx: hctx, cancel: cancel,
+		known: map[string]knownVM{}, stats: map[string]memory{}, consoles: map[string]*console{},
+		moves: map[string]chan hypervisor.Moved{},
+		last:  errors.New("not connected yet"),
+	}
+	h.raw.wake = make(chan struct{}, 1)
+	s, err := h.connect(ctx)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("libvirt %s: connect: %w", opts.URI, err)
+	}
+	h.setSession(s, nil)
+	h.wg.Add(2)
+	go h.dispatch()
+	go h.keepConnected(s)
+	return h, nil
+}
+
+// Close lets go of libvirt. VMs run on.
+func (h *Host) Close() error {
+	h.cancel()
+	h.wg.Wait()
+	h.mu.Lock()
+	consoles := h.consoles
+	h.consoles = map[string]*console{}
+	h.mu.Unlock()
+	for _, c := range consoles {
+		_ = c.Close()
+	}
+	return nil
+}
+
+// Time-outs of calls that are slower than most: starting QEMU, and making
+// sure that it is gone.
+func (h *Host) slow() time.Duration { return 4 * h.opts.CallTimeout }
+
+// call runs fn with the present connection in a goroutine of its own and
+// waits for it no longer than limit or ctx. fn must not touch anything the
+// caller uses: it may outlive the call.
+func call[T any](ctx context.Context, h *Host, limit time.Duration, fn func(*libvirt.Connect) (T, error)) (T, error) {
+	var zero T
+	if err := ctx.Err(); err != nil {
+		return zero, err
+	}
+	s, err := h.acquire()
+	if err != nil {
+		return zero, err
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer s.release()
+		v, err := fn(s.conn)
+		done <- result{v, translate(s, err)}
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	case <-timer.C:
+		return zero, fmt.Errorf("no answer within %v: %w", limit, hypervisor.ErrUnavailable)
+	}
+}
+
+// do is call for what has no result.
+func do(ctx context.Context, h *Host, limit time.Duration, fn func(*libvirt.Connect) error) error {
+	_, err := call(ctx, h, limit, func(c *libvirt.Connect) (struct{}, error) { return struct{}{}, fn(c) })
+	return err
+}
+
+// onVM runs fn on our running VM of that id. ErrNotFound if there is none that
+// carries our mark.
+func onVM[T any](ctx context.Context, h *Host, limit time.Duration, id string, fn func(*libvirt.Connect, *libvirt.Domain, mark) (T, error)) (T, error) {
+	return call(ctx, h, limit, func(c *libvirt.Connect) (T, error) {
+		var zero T
+		dom, m, err := ourDomain(c, id)
+		if err != nil {
+			return zero, err
+		}
+		defer dom.Free()
+		return fn(c, dom, m)
+	})
+}
+
+// ourDomain finds our VM of that id; the caller frees the domain.
+func ourDomain(c *libvirt.Connect, id string) (*libvirt.Domain, mark, error) {
+	dom, err := c.LookupDomainByUUIDString(uuidOf(id))
+	if err != nil {
+		return nil, mark{}, err
+	}
+	m, err := markOf(dom)
+	if err == nil && m.ID == id {
+		var active bool
+		if active, err = dom.IsActive(); err == nil && active {
+			return dom, m, nil
+		}
+	}
+	dom.Free()
+	if err == nil || isCode(err, libvirt.ERR_NO_DOMAIN_METADATA) {
+		err = hypervisor.ErrNotFound
+	}
+	return nil, mark{}, err
+}

@@ -1,0 +1,231 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"libvirt.org/go/libvirt"
+
+	"evenkeel/hypervisor"
+)
+
+// Start boots the VM as a transient domain.
+func (h *Host) Start(ctx context.Context, spec hypervisor.Spec) error {
+	if err := h.start(ctx, spec); err != nil {
+		return fmt.Errorf("start VM %s (%s): %w", spec.VM, spec.Name, err)
+	}
+	return nil
+}
+
+func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
+	if err := checkSpec(spec); err != nil {
+		return err
+	}
+	caps, err := h.hostCaps(ctx)
+	if err != nil {
+		return err
+	}
+	if err := do(ctx, h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return absent(c, spec) }); err != nil {
+		return err
+	}
+	if err := h.checkHost(ctx, spec); err != nil {
+		return err
+	}
+	uuid := uuidOf(spec.VM)
+	return do(ctx, h, h.slow(), func(c *libvirt.Connect) error {
+		p, undo, err := h.gather(c, spec)
+		if err != nil {
+			return err
+		}
+		text, err := domainXML(spec, p, caps.kvm, h.cgroup)
+		if err != nil {
+			return errors.Join(err, undo())
+		}
+		// Events name the VM from the first one on.
+		h.remember(uuid, knownVM{Identity: spec.Identity, name: spec.Name})
+		dom, err := c.DomainCreateXML(text, 0)
+		if err != nil {
+			if there := absent(c, spec); there != nil {
+				return fmt.Errorf("%w: %w", err, there) // lost a race: the disk is the other's too
+			}
+			h.forget(uuid)
+			return errors.Join(err, undo())
+		}
+		return dom.Free()
+	})
+}
+
+// absent is nil if neither the VM nor anything of its name is on the host.
+func absent(c *libvirt.Connect, spec hypervisor.Spec) error {
+	look := []func() (*libvirt.Domain, error){
+		func() (*libvirt.Domain, error) { return c.LookupDomainByUUIDString(uuidOf(spec.VM)) },
+		func() (*libvirt.Domain, error) { return c.LookupDomainByName(spec.Name) },
+	}
+	for _, by := range look {
+		dom, err := by()
+		if err == nil {
+			_ = dom.Free()
+			return hypervisor.ErrExists
+		}
+		if !isCode(err, libvirt.ERR_NO_DOMAIN) {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather finds the parts Define made, and makes those that are made at each
+// start; undo takes the latter away.
+func (h *Host) gather(c *libvirt.Connect, spec hypervisor.Spec) (p parts, undo func() error, err error) {
+	undo = func() error { return nil }
+	if p.log, err = h.makeLog(spec.VM); err != nil {
+		return parts{}, nil, err
+	}
+	if !needsPool(spec) {
+		return p, undo, nil
+	}
+	h.storage.Lock()
+	defer h.storage.Unlock()
+	sp, err := h.pool(c, spec.Disk.Pool, true)
+	if err != nil {
+		return parts{}, nil, err
+	}
+	defer sp.Free()
+	if spec.Disk.Present() && spec.Disk.Ephemeral {
+		if err := deleteVolume(sp, diskName(spec.VM)); err != nil {
+			return parts{}, nil, err
+		}
+		if _, err := makeDisk(sp, spec); err != nil {
+			return parts{}, nil, err
+		}
+		undo = func() error { return h.removeVolume(c, spec.Disk.Pool, diskName(spec.VM)) }
+	}
+	if spec.Disk.Present() {
+		if p.disk, err = volumePath(sp, diskName(spec.VM)); err != nil {
+			return parts{}, nil, errors.Join(fmt.Errorf("disk: %w", err))
+		}
+	}
+	if spec.CloudInit != (hypervisor.CloudInit{}) {
+		if p.seed, err = volumePath(sp, seedName(spec.VM)); err != nil {
+			return parts{}, nil, fmt.Errorf("cloud-init seed: %w", err)
+		}
+	}
+	return p, undo, nil
+}
+
+func volumePath(p *libvirt.StoragePool, name string) (string, error) {
+	v, err := findVolume(p, name)
+	if err != nil {
+		return "", err
+	}
+	if v == nil {
+		return "", fmt.Errorf("no volume %s: the VM is not defined here: %w", name, hypervisor.ErrInvalid)
+	}
+	defer v.Free()
+	return v.GetPath()
+}
+
+func (h *Host) removeVolume(c *libvirt.Connect, pool, name string) error {
+	h.storage.Lock()
+	defer h.storage.Unlock()
+	p, err := h.pool(c, pool, false)
+	if err != nil {
+		return err
+	}
+	defer p.Free()
+	return deleteVolume(p, name)
+}
+
+// logPath is where the VM's console is logged; "" if it is not.
+func (h *Host) logPath(id string) string {
+	if !h.opts.ConsoleLogs || h.opts.StateDir == "" {
+		return ""
+	}
+	name := id
+	if !domainName.MatchString(id) {
+		name = uuidOf(id)
+	}
+	return filepath.Join(h.opts.StateDir, "console", name+".log")
+}
+
+func (h *Host) makeLog(id string) (string, error) {
+	path := h.logPath(id)
+	if path == "" {
+		return "", nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
+		return "", fmt.Errorf("console log: %w", err)
+	}
+	return path, nil
+}
+
+func (h *Host) removeLog(id string) {
+	if path := h.logPath(id); path != "" {
+		_ = os.Remove(path)
+	}
+}
+
+// Stop presses the guest's power button.
+func (h *Host) Stop(ctx context.Context, id string) error {
+	_, err := onVM(ctx, h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+		return struct{}{}, dom.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+	})
+	if err != nil {
+		return fmt.Errorf("stop VM %s: %w", id, err)
+	}
+	return nil
+}
+
+// Destroy pulls the VM's plug. Its ephemeral disk goes with it.
+func (h *Host) Destroy(ctx context.Context, id string) error {
+	_, err := onVM(ctx, h, h.slow(), id, func(c *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
+		err := dom.DestroyFlags(libvirt.DOMAIN_DESTROY_DEFAULT)
+		if err != nil && !isCode(err, libvirt.ERR_NO_DOMAIN) {
+			if active, aerr := dom.IsActive(); aerr != nil || active {
+				return struct{}{}, err
+			}
+		}
+		if m.Ephemeral != nil {
+			return struct{}{}, h.removeVolume(c, m.Ephemeral.Pool, m.Ephemeral.Volume)
+		}
+		return struct{}{}, nil
+	})
+	if err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		return fmt.Errorf("destroy VM %s: %w", id, err)
+	}
+	return nil
+}
+
+// SetCPU puts cap and weight in force in the kernel's control groups.
+func (h *Host) SetCPU(ctx context.Context, id string, cpu hypervisor.CPU) error {
+	err := checkCPU(cpu)
+	if err == nil {
+		_, err = onVM(ctx, h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
+			return struct{}{}, schedParams(m.VCPUs, cpu, h.cgroup).apply(dom, m.VCPUs)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("set CPU of VM %s to cap %.3f, weight %.3f: %w", id, cpu.Cap, cpu.Weight, err)
+	}
+	return nil
+}
+
+// SetBalloon sets the memory target. libvirt takes it whether or not the guest
+// follows: VM.Balloon tells what came of it.
+func (h *Host) SetBalloon(ctx context.Context, id string, bytes int64) error {
+	err := error(nil)
+	if bytes < 1<<20 {
+		err = fmt.Errorf("%d bytes: %w", bytes, hypervisor.ErrInvalid)
+	} else {
+		_, err = onVM(ctx, h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+			return struct{}{}, dom.SetMemoryFlags(uint64(kib(bytes)), libvirt.DOMAIN_MEM_LIVE)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("set memory of VM %s to %d bytes: %w", id, bytes, err)
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"evenkeel/hypervisor"
+)
+
+// hostCaps is what libvirt says of the machine. It stays as long as the connection.
+type hostCaps struct {
+	capacity hypervisor.Capacity
+	kvm      bool
+}
+
+func (h *Host) hostCaps(ctx context.Context) (*hostCaps, error) {
+	h.mu.Lock()
+	caps := h.caps
+	h.mu.Unlock()
+	if caps != nil {
+		return caps, nil
+	}
+	caps, err := call(ctx, h, h.slow(), func(c *libvirt.Connect) (*hostCaps, error) { // a new daemon asks every QEMU first
+		text, err := c.GetCapabilities()
+		if err != nil {
+			return nil, err
+		}
+		kvm, err := offersKVM(text)
+		if err != nil {
+			return nil, err
+		}
+		kvm = kvm && !h.opts.ForceEmulation
+		info, err := c.GetNodeInfo()
+		if err != nil {
+			return nil, err
+		}
+		name, err := c.GetHostname()
+		if err != nil {
+			return nil, err
+		}
+		lib, err := c.GetLibVersion()
+		if err != nil {
+			return nil, err
+		}
+		qemu, err := c.GetVersion()
+		if err != nil {
+			return nil, err
+		}
+		return &hostCaps{kvm: kvm, capacity: hypervisor.Capacity{
+			Name: name, CPU: float64(info.Cpus), Memory: int64(info.Memory) * 1024, KVM: kvm,
+			Software: fmt.Sprintf("libvirt %s, QEMU %s", version(lib), version(qemu)), Cgroup: h.cgroup,
+		}}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("host capabilities: %w", err)
+	}
+	h.mu.Lock()
+	h.caps = caps
+	h.mu.Unlock()
+	return caps, nil
+}
+
+// offersKVM reads libvirt's capabilities: does it run x86-64 guests by KVM?
+// ErrInvalid if it runs none at all.
+func offersKVM(text string) (bool, error) {
+	var caps libvirtxml.Caps
+	if err := caps.Unmarshal(text); err != nil {
+		return false, fmt.Errorf("read capabilities: %w", err)
+	}
+	any := false
+	for _, g := range caps.Guests {
+		if g.OSType != "hvm" || g.Arch.Name != "x86_64" {
+			continue
+		}
+		any = true
+		for _, d := range g.Arch.Domains {
+			if d.Type == "kvm" {
+				return true, nil
+			}
+		}
+	}
+	if !any {
+		return false, fmt.Errorf("libvirt offers no x86-64 guests (is qemu-system-x86 installed?): %w", hypervisor.ErrInvalid)
+	}
+	return false, nil
+}
+
+// version is libvirt's way to pack three numbers in one.
+func version(v uint32) string { return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1_000%1_000, v%1_000) }
+
+// Capacity is the machine as libvirt sees it: its online CPUs and its memory.
+func (h *Host) Capacity(ctx context.Context) (hypervisor.Capacity, error) {
+	caps, err := h.hostCaps(ctx)
+	if err != nil {
+		return hypervisor.Capacity{}, err
+	}
+	return caps.capacity, nil
+}
+
+// List is every active domain. A cap is read back from the control groups and
+// comes out within 1e-5 core of what was set, weights within one share.
+func (h *Host) List(ctx context.Context) ([]hypervisor.VM, error) {
+	vms, err := call(ctx, h, h.slow(), func(c *libvirt.Connect) ([]hypervisor.VM, error) {
+		stats, err := c.GetAllDomainStats(nil, libvirt.DOMAIN_STATS_STATE|libvirt.DOMAIN_STATS_BALLOON|libvirt.DOMAIN_STATS_VCPU,
+			libvirt.CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE|libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
+		if err != nil {
+			return nil, err
+		}
+		defer free(stats)
+		vms := make([]hypervisor.VM, 0, len(stats))
+		for i := range stats {
+			vm, err := h.describe(&stats[i])
+			if isCode(err, libvirt.ERR_NO_DOMAIN) || isCode(err, libvirt.ERR_OPERATION_INVALID) {
+				continue // it ended meanwhile
+			}
+			if err != nil {
+				return nil, fmt.Errorf("VM %s: %w", vm.Name, err)
+			}
+			if vm.State != "" {
+				vms = append(vms, vm)
+			}
+		}
+		return vms, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list VMs: %w", err)
+	}
+	return vms, nil
+}
+
+func free(stats []libvirt.DomainStats) {
+	for i := range stats {
+		_ = stats[i].Domain.Free()
+	}
+}
+
+func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
+	dom := s.Domain
+	var vm hypervisor.VM
+	var err error
+	if vm.Name, err = dom.GetName(); err != nil {
+		return vm, err
+	}
+	uuid, err := dom.GetUUIDString()
+	if err != nil {
+		return vm, err
+	}
+	m, err := markOf(dom)
+	switch {
+	case err == nil && uuid == uuidOf(m.ID):
+		vm.Identity = m.identity()
+		h.remember(uuid, knownVM{Identity: vm.Identity, name: vm.Name})
+	case err == nil || isCode(err, libvirt.ERR_NO_DOMAIN_METADATA):
+		vm.Foreign = true // a copy of one of ours under another UUID is not ours either
+	default:
+		return vm, err
+	}
+	if s.State != nil && s.State.StateSet {
+		vm.State = stateOf(dom, s.State.State, s.State.Reason)
+	}
+	vm.VCPUs = len(s.Vcpu)
+	if s.Balloon != nil {
+		vm.Memory, vm.Balloon = int64(s.Balloon.Maximum)*1024, int64(s.Balloon.Current)*1024
+	}
+	sc, err := readSched(dom)
+	if err != nil {
+		if vm.Foreign { // counted all the same, by its vCPUs
+			return vm, nil
+		}
+		return vm, err
+	}
+	vm.CPU = sc.cpu(vm.VCPUs, h.cgroup, !vm.Foreign)
+	return vm, nil
+}
+
+// stateOf is libvirt's state in our words; "" for a domain that is off.
+func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int) hypervisor.State {
+	switch state {
+	case libvirt.DOMAIN_SHUTOFF:
+		return ""
+	case libvirt.DOMAIN_SHUTDOWN:
+		return hypervisor.Stopping
+	case libvirt.DOMAIN_CRASHED:
+		return hypervisor.Crashed
+	case libvirt.DOMAIN_PMSUSPENDED:
+		return hypervisor.Paused
+	case libvirt.DOMAIN_PAUSED:
+		// Source and target of a migration both say "paused (migration)": the
+		// source for the instant of the hand-over, the target all along.
+		if libvirt.DomainPausedReason(reason) == libvirt.DOMAIN_PAUSED_MIGRATION {
+			if job, err := dom.GetJobStats(0); err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN {
+				return hypervisor.Incoming
+			}
+		}
+		return hypervisor.Paused
+	}
+	return hypervisor.Running
+}
+
+// memory is what a VM's balloon statistics said last: a VM busy with a
+// migration or another slow call gives none.
+type memory struct{ resident, unused int64 }
+
+// Stats samples all VMs of ours in one call of libvirt, and waits for none
+// that is busy.
+func (h *Host) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
+	out, err := call(ctx, h, h.opts.CallTimeout, func(c *libvirt.Connect) ([]hypervisor.Stats, error) {
+		stats, err := c.GetAllDomainStats(nil,
+			libvirt.DOMAIN_STATS_CPU_TOTAL|libvirt.DOMAIN_STATS_VCPU|libvirt.DOMAIN_STATS_BALLOON|libvirt.DOMAIN_STATS_BLOCK|libvirt.DOMAIN_STATS_INTERFACE,
+			libvirt.CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE|libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
+		if err != nil {
+			return nil, err
+		}
+		defer free(stats)
+		at := time.Now()
+		out := make([]hypervisor.Stats, 0, len(stats))
+		for i := range stats {
+			uuid, err := stats[i].Domain.GetUUIDString()
+			if err != nil {
+				return nil, err
+			}
+			vm, ok := h.lookupKnown(uuid)
+			if !ok {
+				if known, err := nameOf(stats[i].Domain); err == nil && uuid == uuidOf(known.VM) {
+					h.remember(uuid, known)
+					vm, ok = known, true
+				}
+			}
+			if ok {
+				out = append(out, h.sample(&stats[i], vm, uuid, at))
+			}
+		}
+		return out, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sample VMs: %w", err)
+	}
+	return out, nil
+}
+
+func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.Time) hypervisor.Stats {
+	r := hypervisor.Stats{Identity: vm.Identity, Name: vm.name, At: at}
+	for _, v := range s.Vcpu {
+		r.VCPUTime += time.Duration(v.Time)
+	}
+	if s.Cpu != nil {
+		r.TotalTime = time.Duration(s.Cpu.Time)
+	}
+	h.mu.Lock()
+	last, ok := h.stats[uuid]
+	if !ok {
+		last.unused = -1
+	}
+	if b := s.Balloon; b != nil {
+		r.Balloon = int64(b.Current) * 1024
+		if b.RssSet {
+			last.resident = int64(b.Rss) * 1024
+		}
+		if b.UnusedSet {
+			last.unused = int64(b.Unused) * 1024
+		}
+	}
+	h.stats[uuid] = last
+	h.mu.Unlock()
+	r.Resident, r.Unused = last.resident, last.unused
+	for _, b := range s.Block {
+		r.ReadBytes += int64(b.RdBytes)
+		r.WriteBytes += int64(b.WrBytes)
+	}
+	for _, n := range s.Net {
+		r.ReceiveBytes += int64(n.RxBytes)
+		r.TransmitBytes += int64(n.TxBytes)
+	}
+	return r
+}

@@ -1,0 +1,293 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"evenkeel/hypervisor"
+)
+
+// defaultPool is the pool a Spec means when it names none, and the only one
+// that is made if the host has it not: a directory under Options.StateDir.
+const defaultPool = "default"
+
+func poolName(name string) string {
+	if name == "" {
+		return defaultPool
+	}
+	return name
+}
+
+// Volumes are named after the VM's libvirt UUID, so that any id makes a good file name.
+func diskName(id string) string { return "ek-" + uuidOf(id) + ".qcow2" }
+func seedName(id string) string { return "ek-" + uuidOf(id) + "-seed.iso" }
+
+func needsPool(spec hypervisor.Spec) bool {
+	return spec.Disk.Present() || spec.CloudInit != (hypervisor.CloudInit{})
+}
+
+// checkPool says whether the pool is there or will be made.
+func (h *Host) checkPool(c *libvirt.Connect, name string) error {
+	name = poolName(name)
+	p, err := c.LookupStoragePoolByName(name)
+	switch {
+	case err == nil:
+		return p.Free()
+	case isCode(err, libvirt.ERR_NO_STORAGE_POOL) && name == defaultPool && h.opts.StateDir != "":
+		return nil
+	case isCode(err, libvirt.ERR_NO_STORAGE_POOL):
+		return fmt.Errorf("no storage pool %q: %w", name, hypervisor.ErrInvalid)
+	}
+	return fmt.Errorf("storage pool %q: %w", name, err)
+}
+
+// pool finds a storage pool, started; the caller frees it. With create the
+// pool "default" is made if it is not there.
+func (h *Host) pool(c *libvirt.Connect, name string, create bool) (*libvirt.StoragePool, error) {
+	name = poolName(name)
+	p, err := c.LookupStoragePoolByName(name)
+	if isCode(err, libvirt.ERR_NO_STORAGE_POOL) && create && name == defaultPool && h.opts.StateDir != "" {
+		p, err = makeDefaultPool(c, filepath.Join(h.opts.StateDir, "pool"))
+	}
+	if isCode(err, libvirt.ERR_NO_STORAGE_POOL) {
+		return nil, fmt.Errorf("no storage pool %q: %w", name, hypervisor.ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("storage pool %q: %w", name, err)
+	}
+	if active, err := p.IsActive(); err != nil || !active {
+		if err == nil {
+			err = p.Create(libvirt.STORAGE_POOL_CREATE_NORMAL)
+		}
+		if err != nil {
+			_ = p.Free()
+			return nil, fmt.Errorf("start storage pool %q: %w", name, err)
+		}
+	}
+	return p, nil
+}
+
+func makeDefaultPool(c *libvirt.Connect, dir string) (*libvirt.StoragePool, error) {
+	x, err := (&libvirtxml.StoragePool{
+		Type: "dir", Name: defaultPool,
+		Target: &libvirtxml.StoragePoolTarget{Path: dir, Permissions: &libvirtxml.StoragePoolTargetPermissions{Mode: "0711"}},
+	}).Marshal()
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.StoragePoolDefineXML(x, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.Build(libvirt.STORAGE_POOL_BUILD_NEW), p.SetAutostart(true)); err != nil {
+		err = errors.Join(err, p.Undefine(), p.Free())
+		return nil, err
+	}
+	return p, nil
+}
+
+// findVolume looks a volume up, the second time after the pool has read its
+// directory again; nil if there is none.
+func findVolume(p *libvirt.StoragePool, name string) (*libvirt.StorageVol, error) {
+	v, err := p.LookupStorageVolByName(name)
+	if isCode(err, libvirt.ERR_NO_STORAGE_VOL) {
+		if err := p.Refresh(0); err != nil {
+			return nil, fmt.Errorf("refresh storage pool: %w", err)
+		}
+		v, err = p.LookupStorageVolByName(name)
+	}
+	if isCode(err, libvirt.ERR_NO_STORAGE_VOL) {
+		return nil, nil
+	}
+	return v, err
+}
+
+// makeDisk makes a VM's disk, a qcow2 overlay over its base (or an empty disk) and says whether it
+// did: one that is there is kept.
+func makeDisk(p *libvirt.StoragePool, spec hypervisor.Spec) (bool, error) {
+	name := diskName(spec.VM)
+	v, err := findVolume(p, name)
+	if err != nil {
+		return false, fmt.Errorf("disk %s: %w", name, err)
+	}
+	if v != nil {
+		return false, v.Free()
+	}
+	x := libvirtxml.StorageVolume{
+		Name:       name,
+		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
+		Target: &libvirtxml.StorageVolumeTarget{
+			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: "qcow2"},
+			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: "0600"},
+		},
+	}
+	if spec.Disk.Size > 0 {
+		x.Capacity = &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(spec.Disk.Size)}
+	}
+	if spec.Disk.Base != "" {
+		x.BackingStore = &libvirtxml.StorageVolumeBackingStore{
+			Path: spec.Disk.Base, Format: &libvirtxml.StorageVolumeTargetFormat{Type: "qcow2"},
+		}
+	}
+	text, err := x.Marshal()
+	if err != nil {
+		return false, err
+	}
+	v, err = p.StorageVolCreateXML(text, 0)
+	if err != nil {
+		return false, fmt.Errorf("make disk %s: %w", name, err)
+	}
+	return true, v.Free()
+}
+
+// makeSeed makes a VM's cloud-init seed and says whether it did. One that is there is made
+// anew: unlike a disk it holds nothing but what the Spec says.
+func makeSeed(c *libvirt.Connect, p *libvirt.StoragePool, id string, image []byte) error {
+	name := seedName(id)
+	if err := deleteVolume(p, name); err != nil {
+		return err
+	}
+	text, err := (&libvirtxml.StorageVolume{
+		Name:     name,
+		Capacity: &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(len(image))},
+		Target: &libvirtxml.StorageVolumeTarget{
+			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: "raw"},
+			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: "0600"}, // user data may hold secrets
+		},
+	}).Marshal()
+	if err != nil {
+		return err
+	}
+	v, err := p.StorageVolCreateXML(text, 0)
+	if err != nil {
+		return fmt.Errorf("make seed %s: %w", name, err)
+	}
+	defer v.Free()
+	if err := upload(c, v, image); err != nil {
+		return errors.Join(fmt.Errorf("fill seed %s: %w", name, err), v.Delete(libvirt.STORAGE_VOL_DELETE_NORMAL))
+	}
+	return nil
+}
+
+func upload(c *libvirt.Connect, v *libvirt.StorageVol, data []byte) error {
+	st, err := c.NewStream(0)
+	if err != nil {
+		return err
+	}
+	defer st.Free()
+	if err := v.Upload(st, 0, uint64(len(data)), 0); err != nil {
+		return err
+	}
+	for len(data) > 0 {
+		n, err := st.Send(data[:min(len(data), 64<<10)])
+		if err != nil {
+			_ = st.Abort()
+			return err
+		}
+		data = data[n:]
+	}
+	return st.Finish()
+}
+
+// deleteVolume removes a volume; one that is not there is no error.
+func deleteVolume(p *libvirt.StoragePool, name string) error {
+	v, err := findVolume(p, name)
+	if err != nil || v == nil {
+		return err
+	}
+	defer v.Free()
+	if err := v.Delete(libvirt.STORAGE_VOL_DELETE_NORMAL); err != nil && !isCode(err, libvirt.ERR_NO_STORAGE_VOL) {
+		return fmt.Errorf("delete volume %s: %w", name, err)
+	}
+	return nil
+}
+
+// Define makes the VM's disk and seed. An ephemeral disk is Start's to make.
+func (h *Host) Define(ctx context.Context, spec hypervisor.Spec) error {
+	if err := h.define(ctx, spec); err != nil {
+		return fmt.Errorf("define VM %s (%s): %w", spec.VM, spec.Name, err)
+	}
+	return nil
+}
+
+func (h *Host) define(ctx context.Context, spec hypervisor.Spec) error {
+	if err := checkSpec(spec); err != nil {
+		return err
+	}
+	var image []byte
+	if spec.CloudInit != (hypervisor.CloudInit{}) {
+		var err error
+		if image, err = seedImage(ctx, spec); err != nil {
+			return fmt.Errorf("cloud-init seed: %w", err)
+		}
+	}
+	if err := h.checkHost(ctx, spec); err != nil {
+		return err
+	}
+	keepDisk := spec.Disk.Present() && !spec.Disk.Ephemeral
+	if !keepDisk && image == nil {
+		return nil
+	}
+	return do(ctx, h, h.slow(), func(c *libvirt.Connect) (err error) {
+		h.storage.Lock()
+		defer h.storage.Unlock()
+		p, err := h.pool(c, spec.Disk.Pool, true)
+		if err != nil {
+			return err
+		}
+		defer p.Free()
+		made := false
+		if keepDisk {
+			if made, err = makeDisk(p, spec); err != nil {
+				return err
+			}
+		}
+		if image != nil {
+			if err := makeSeed(c, p, spec.VM, image); err != nil {
+				if made {
+					err = errors.Join(err, deleteVolume(p, diskName(spec.VM)))
+				}
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Undefine removes the VM's disk, seed and console log.
+func (h *Host) Undefine(ctx context.Context, spec hypervisor.Spec) error {
+	err := do(ctx, h, h.slow(), func(c *libvirt.Connect) error {
+		dom, _, err := ourDomain(c, spec.VM)
+		if err == nil {
+			_ = dom.Free()
+			return errors.New("it still runs")
+		}
+		if !isCode(err, libvirt.ERR_NO_DOMAIN) && !errors.Is(err, hypervisor.ErrNotFound) {
+			return err
+		}
+		h.removeLog(spec.VM)
+		if !needsPool(spec) {
+			return nil
+		}
+		h.storage.Lock()
+		defer h.storage.Unlock()
+		p, err := h.pool(c, spec.Disk.Pool, false)
+		if errors.Is(err, hypervisor.ErrInvalid) {
+			return nil // no pool, so nothing in it
+		}
+		if err != nil {
+			return err
+		}
+		defer p.Free()
+		return errors.Join(deleteVolume(p, diskName(spec.VM)), deleteVolume(p, seedName(spec.VM)))
+	})
+	if err != nil {
+		return fmt.Errorf("undefine VM %s (%s): %w", spec.VM, spec.Name, err)
+	}
+	return nil
+}
