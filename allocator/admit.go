@@ -1,0 +1,200 @@
+package allocator
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Admission is the answer to a request.
+type Admission struct {
+	Admitted bool
+	Solution Solution // if admitted: all VMs, those that were there included
+
+	// If refused:
+	Summary    string       // one sentence
+	Reasons    []HostReason // one per host, in order
+	Advice     []string     // changes to the request, each of which alone would make it fit now
+	NeverFits  bool         // proved: it would not fit if all hosts were empty and uncordoned either
+	Fits       int          // of the VMs that were to be placed, how many fit at once
+	Asked      int          // VMs that were to be placed
+	LeastYield float64      // yield that the request was tried at last: its MinYield
+}
+
+// HostReason is why a host does not take what was asked for: what it lacks to
+// take one more VM of the first group that does not fit, after it has taken what
+// does fit; or, if a need grew in place, what it lacks for the VMs it has.
+type HostReason struct {
+	Host          string
+	Cordoned      bool
+	CPUMissing    float64 // cores, at the least yields; 0: enough
+	MemoryMissing float64 // bytes; 0: enough
+	Text          string
+}
+
+// Admit places the VMs of p that have no host beside those that have one, all
+// or none. Nothing that has a host moves.
+//
+// It searches for the greatest yield Y with which the new VMs can be placed by
+// MCB8 over what is left, if every virtual cluster gets at least max(Y, its
+// MinYield). A virtual cluster that could not reach Y without the request
+// either, because the hosts it is on are crowded, counts with what it could
+// reach: a full host does not make the new VMs be squeezed onto another. The
+// CPU is then divided as Allocate does.
+//
+// A request is refused if some MinYield cannot be kept. A virtual cluster that
+// is below its MinYield already, on hosts that the request does not touch, is
+// no reason to refuse; its hosts take no new VM. Groups marked Requested, all of
+// whose VMs have hosts, are checked in place: needs that grew must fit where
+// they are. If nothing is to be placed and nothing is marked, every group and
+// every host is checked.
+func Admit(p Problem) Admission {
+	a := admission{p: &p}
+	if err := p.Validate(); err != nil {
+		return Admission{Summary: fmt.Sprintf("not a valid request: %v", err), NeverFits: true}
+	}
+	a.prepare()
+	if s, ok := a.place(); ok {
+		return Admission{Admitted: true, Solution: s, Asked: a.asked, Fits: a.asked, LeastYield: a.leastYield()}
+	}
+	return a.refuse()
+}
+
+// admission is the work on one request.
+type admission struct {
+	p        *Problem
+	t        tenancy
+	fixed    [][]load // [group]: VMs that have a host
+	unplaced []int    // [group]
+	asked    int      // sum of unplaced
+	marked   bool     // some group is requested
+	request  []bool   // [virtual cluster]: has requested groups
+	strict   []bool   // [virtual cluster]: the request may not put it below its floor
+	levels   []float64
+	floor    []float64 // [group]: least yield to keep
+	touched  []bool    // [host]: the request has VMs there already
+	pk       *packer
+	need     []float64
+}
+
+func (a *admission) prepare() {
+	p := a.p
+	a.t = tenancyOf(p.Groups)
+	a.fixed, a.unplaced = countLoads(p)
+	a.request = make([]bool, len(a.t.members))
+	for g, n := range a.unplaced {
+		a.asked += n
+		if n > 0 || p.Groups[g].Requested {
+			a.request[a.t.of[g]] = true
+			a.marked = true
+		}
+	}
+	a.touched = make([]bool, len(p.Hosts))
+	for g := range a.fixed {
+		for _, l := range a.fixed[g] {
+			a.touched[l.host] = a.touched[l.host] || !a.marked || a.request[a.t.of[g]]
+		}
+	}
+	a.strict = make([]bool, len(a.t.members))
+	for g := range p.Groups {
+		c := a.t.of[g]
+		a.strict[c] = a.strict[c] || !a.marked || a.request[c]
+		for _, l := range a.fixed[g] {
+			a.strict[c] = a.strict[c] || a.touched[l.host]
+		}
+	}
+	b := booksOf(p, a.fixed)
+	keepable, short := b.keepable(p, a.t)
+	a.levels = b.fairLevels(p, a.fixed, keepable)
+	a.floor = keepable
+	for g := range a.floor {
+		if c := a.t.of[g]; a.strict[c] {
+			a.floor[g] = a.t.floor[c]
+		}
+	}
+	a.pk = newPacker(p, a.fixed, a.unplaced)
+	for j := range p.Hosts {
+		short := short[j] || a.pk.memory[j] < -roundingSlack*p.Hosts[j].Memory
+		a.pk.exempt[j] = short && !a.touched[j]
+		a.pk.closed[j] = a.pk.closed[j] || a.pk.exempt[j]
+	}
+	a.need = make([]float64, len(p.Groups))
+}
+
+// place returns the solution if the request can be admitted.
+func (a *admission) place() (Solution, bool) {
+	p := a.p
+	for j := range p.Hosts {
+		if a.touched[j] && a.pk.memory[j] < -roundingSlack*p.Hosts[j].Memory {
+			return Solution{}, false
+		}
+	}
+	var loads [][]load
+	search(1, func(y float64) float64 {
+		a.needAt(y)
+		if !a.pk.pack(a.need) {
+			return -1
+		}
+		loads = a.pk.loads(a.fixed)
+		return y
+	})
+	if loads == nil {
+		return Solution{}, false
+	}
+	s := solutionOf(p, loads, spread(p, loads, false))
+	for c, members := range a.t.members {
+		if a.strict[c] && clusterYield(p.Groups, members, s.CPU) < a.t.floor[c]-yieldSlack {
+			return Solution{}, false
+		}
+	}
+	return s, true
+}
+
+// needAt sets the CPU that one VM of each group must have when Y is y.
+func (a *admission) needAt(y float64) {
+	for g := range a.need {
+		a.need[g] = max(a.floor[g], min(y, a.levels[g])) * a.p.Groups[g].CPU
+	}
+}
+
+// leastYield is the least MinYield of what is requested.
+func (a *admission) leastYield() float64 {
+	y := math.Inf(1)
+	for c, floor := range a.t.floor {
+		if a.request[c] || !a.marked {
+			y = min(y, floor)
+		}
+	}
+	if math.IsInf(y, 1) {
+		return 0
+	}
+	return y
+}
+
+// fitsAtFloor tells whether the request as it stands in a.p, a.floor and
+// a.unplaced can be placed with every yield at its least.
+func (a *admission) fitsAtFloor() bool {
+	pk := newPacker(a.p, a.fixed, a.unplaced)
+	pk.exempt, pk.closed = a.pk.exempt, a.pk.closed
+	for j := range a.p.Hosts {
+		if a.touched[j] && pk.memory[j] < -roundingSlack*a.p.Hosts[j].Memory {
+			return false
+		}
+	}
+	a.needAt(0)
+	return pk.pack(a.need)
+}
+
+// hostNames lists the names of the hosts marked in on, at most five.
+func hostNames(hosts []Host, on []bool) string {
+	var names []string
+	for j := range hosts {
+		if on[j] {
+			names = append(names, hostName(hosts, j))
+		}
+	}
+	if len(names) > 5 {
+		names = append(names[:5], fmt.Sprintf("%d more", len(names)-5))
+	}
+	return strings.Join(names, ", ")
+}
