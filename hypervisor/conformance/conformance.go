@@ -80,8 +80,8 @@ type Abilities struct {
 	// Kill ends a VM from outside as a crash of its process would.
 	Kill func(t *testing.T, id string)
 
-	// Console is what to send to a booted guest of Spec on its console, and what it answers
-	// with. Expect must not be found in Send.
+	// Console is what to send to a booted guest of Spec on its console, and what it says
+	// in answer. Where the line echoes, Expect should be more than the echo.
 	Console *Console
 
 	// Second is another host that VMs of Host can be migrated to.

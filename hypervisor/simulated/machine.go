@@ -1,0 +1,291 @@
+package simulated
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// never is a time that does not come.
+const never = math.MaxInt64
+
+// machine is one host. Everything below mu is guarded by it. Times are world
+// time in ns.
+type machine struct {
+	w      *World
+	index  int // in World.machines; locks of several machines are taken in this order
+	name   string
+	cpu    float64
+	memory int64
+	absent bool // not in the world at all
+
+	mu           sync.Mutex
+	ended        bool // the world was closed
+	off          bool
+	disconnected bool
+	vms          []*vm // in order of arrival
+	byID         map[string]*vm
+	byName       map[string]*vm
+	defined      map[string]bool
+	peak         Peak
+
+	// CPU shares hold from at on. If dirty, something changed at that instant
+	// and they are to be worked out again before time goes on; else they hold
+	// until next.
+	at    int64
+	dirty bool
+	next  int64
+	work  []contender // reused by settle
+
+	subscribers map[*subscriber]struct{}
+	loseEvents  int
+	faults      []*fault
+}
+
+func newMachine(w *World, index int, x Machine) *machine {
+	return &machine{
+		w: w, index: index, name: x.Name, cpu: x.CPU, memory: x.Memory,
+		byID: make(map[string]*vm), byName: make(map[string]*vm), defined: make(map[string]bool),
+		at: w.base, next: never, subscribers: make(map[*subscriber]struct{}),
+	}
+}
+
+// vm is one VM on a machine, ours or foreign, guarded by the machine's mu.
+type vm struct {
+	spec     hypervisor.Spec // CPU and Balloon as they are now to be; a foreign VM has no Identity
+	foreign  bool
+	incoming bool // the target side of a migration: takes memory, runs nothing
+	load     Workload
+	bootAt   int64 // guest computes and has its balloon driver
+	goneAt   int64 // guest is off; never until it was asked to
+
+	used  float64 // ns of vCPU time up to since
+	since int64
+	rate  float64 // cores from since on
+
+	balloon     int64 // bytes at balloonAt
+	balloonAt   int64
+	balloonSeq  int // counts changes, so that the timer of an old one finds itself stale
+	stuck       bool
+	ignoresStop bool
+
+	console *console
+	moving  chan struct{} // closed at the end of the migration that is under way
+}
+
+// vcpuTime is the CPU time used at an instant for which shares are settled.
+func (v *vm) vcpuTime(now int64) float64 { return v.used + v.rate*float64(now-v.since) }
+
+// fold makes now the instant that the VM's CPU time is counted from.
+func (v *vm) fold(now int64) { v.used, v.since = v.vcpuTime(now), now }
+
+// balloonNow is how much memory the guest has.
+func (v *vm) balloonNow(now int64, speed int64) int64 {
+	from := max(v.balloonAt, v.bootAt)
+	if v.stuck || v.incoming || now < from {
+		return v.balloon
+	}
+	by := int64(math.MaxInt64)
+	if speed > 0 {
+		by = int64(min(float64(speed)*float64(now-from)/1e9, math.MaxInt64/2))
+	}
+	if v.spec.Balloon < v.balloon {
+		return v.balloon - min(by, v.balloon-v.spec.Balloon)
+	}
+	return v.balloon + min(by, v.spec.Balloon-v.balloon)
+}
+
+// balloonDone is when the balloon will be where it is to be.
+func (v *vm) balloonDone(speed int64) int64 {
+	from := max(v.balloonAt, v.bootAt)
+	if speed <= 0 {
+		return from
+	}
+	return from + int64(math.Ceil(math.Abs(float64(v.spec.Balloon-v.balloon))/float64(speed)*1e9))
+}
+
+// retarget gives the balloon a new target at now.
+func (v *vm) retarget(now, speed, bytes int64) {
+	v.balloon = v.balloonNow(now, speed)
+	v.balloonAt = now
+	v.spec.Balloon = bytes
+	v.balloonSeq++
+}
+
+// limit is the most CPU that the VM can use now, and until when that is so.
+func (v *vm) limit(now int64) (cores float64, until int64) {
+	if v.incoming {
+		return 0, never
+	}
+	if now < v.bootAt {
+		return 0, v.bootAt
+	}
+	cores, end := wants(v.load, time.Duration(now-v.bootAt))
+	until = never
+	if int64(end) < never-v.bootAt {
+		until = v.bootAt + int64(end)
+	}
+	cores = min(cores, float64(v.spec.VCPUs))
+	if v.spec.CPU.Cap > 0 {
+		cores = min(cores, v.spec.CPU.Cap)
+	}
+	return cores, until
+}
+
+// advance brings the machine to now: shares are worked out anew at each change of a
+// workload since, and VMs whose time has come are gone. It returns now, or the
+// machine's own time if that is later.
+func (m *machine) advance(now int64) int64 {
+	now = max(now, m.at)
+	for {
+		if m.dirty && now > m.at {
+			m.settle()
+		}
+		if m.dirty || m.next > now {
+			break
+		}
+		m.at, m.dirty = m.next, true
+		for i := 0; i < len(m.vms); {
+			if v := m.vms[i]; v.goneAt <= m.at {
+				m.remove(v, hypervisor.Stopped, "shutdown")
+			} else {
+				i++
+			}
+		}
+	}
+	m.at = now
+	return now
+}
+
+// settle works out the CPU each VM gets from m.at on, and how long that holds.
+func (m *machine) settle() {
+	if cap(m.work) < len(m.vms) {
+		m.work = make([]contender, len(m.vms), 2*len(m.vms))
+	}
+	cs := m.work[:len(m.vms)]
+	m.next = never
+	for i, v := range m.vms {
+		limit, until := v.limit(m.at)
+		cs[i] = contender{limit: limit, weight: max(v.spec.CPU.Weight, leastWeight)}
+		m.next = min(m.next, until, v.goneAt)
+	}
+	share(m.cpu, cs)
+	for i, v := range m.vms {
+		if v.rate != cs[i].gets {
+			v.fold(m.at)
+			v.rate = cs[i].gets
+		}
+	}
+	m.dirty = false
+}
+
+// add puts a VM on the machine at m.at. Its figures must be folded to m.at.
+func (m *machine) add(v *vm) {
+	m.vms = append(m.vms, v)
+	m.byName[v.spec.Name] = v
+	if !v.foreign {
+		m.byID[v.spec.VM] = v
+		if !v.incoming {
+			m.w.ran(v.spec.Identity, m.name)
+		}
+	}
+	m.changed()
+}
+
+// remove takes a VM off the machine at m.at and tells of it.
+func (m *machine) remove(v *vm, kind hypervisor.EventKind, reason string) {
+	for i, x := range m.vms {
+		if x == v {
+			m.vms = append(m.vms[:i], m.vms[i+1:]...)
+			break
+		}
+	}
+	delete(m.byName, v.spec.Name)
+	if !v.foreign {
+		delete(m.byID, v.spec.VM)
+		if !v.incoming {
+			m.w.left(v.spec.Identity, m.name)
+		}
+	}
+	if v.console != nil {
+		v.console.end()
+	}
+	m.dirty = true
+	if kind != "" && !v.incoming {
+		m.tell(kind, v, reason)
+	}
+}
+
+// changed notes a change at m.at: shares are to be worked out anew, and the
+// peaks looked at. Between changes neither promise can grow: a balloon moves
+// towards its target, and the larger of the two counts.
+func (m *machine) changed() {
+	m.dirty = true
+	var p Peak
+	for _, v := range m.vms {
+		p.Memory += max(v.spec.Balloon, v.balloonNow(m.at, m.w.timing.Balloon))
+		switch {
+		case v.incoming:
+		case v.spec.CPU.Cap > 0:
+			p.CPU += v.spec.CPU.Cap
+		default:
+			p.CPU += float64(v.spec.VCPUs)
+		}
+	}
+	m.peak.CPU = max(m.peak.CPU, p.CPU)
+	m.peak.Memory = max(m.peak.Memory, p.Memory)
+}
+
+// arm has what the VM does in its own time told when it happens.
+func (m *machine) arm(v *vm) {
+	if m.w.restoring || v.incoming {
+		return
+	}
+	if v.goneAt != never {
+		m.when(v.goneAt, func() {}) // advance does it
+	}
+	if !v.stuck && v.balloon != v.spec.Balloon {
+		seq := v.balloonSeq
+		m.when(v.balloonDone(m.w.timing.Balloon), func() {
+			if m.byName[v.spec.Name] == v && v.balloonSeq == seq && !v.stuck {
+				m.tell(hypervisor.BalloonMoved, v, "")
+			}
+		})
+	}
+}
+
+// when calls f once at an instant, with the machine locked and brought there.
+func (m *machine) when(instant int64, f func()) {
+	m.w.clock.AfterFunc(time.Duration(instant-m.w.now()), func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.ended {
+			return
+		}
+		m.advance(m.w.now())
+		f()
+	})
+}
+
+// state is what List says of a VM.
+func (v *vm) state() hypervisor.State {
+	switch {
+	case v.incoming:
+		return hypervisor.Incoming
+	case v.goneAt != never:
+		return hypervisor.Stopping
+	default:
+		return hypervisor.Running
+	}
+}
+
+// hangUp ends all consoles.
+func (m *machine) hangUp() {
+	for _, v := range m.vms {
+		if v.console != nil {
+			v.console.end()
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// move is one migration under way.
+type move struct {
+	from   *conn
+	to     *machine
+	v      *vm             // on the source
+	spec   hypervisor.Spec // its spec when the move began; nothing can change it meanwhile
+	copied *vm             // on the target, incoming
+
+	// Bytes, and bytes per second.
+	memory float64 // of the guest
+	left   float64 // to send before the guest could be handed over
+	sent   float64
+	dirty  float64
+	speed  float64
+}
+
+// Migrate moves a running VM to another host of the same world; To is its
+// name. Memory is sent while the guest runs, what it dirties meanwhile is sent
+// again, and when the rest can go within Timing.Downtime the guest is handed
+// over. A guest that dirties its memory faster than it can be sent is tried
+// until MaxBytes or ctx ends the attempt.
+func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration) (hypervisor.Moved, error) {
+	mv := &move{from: c, to: c.m.w.byName[how.To]}
+	began := false
+	err := c.do(ctx, CallMigrate, id, 0, func(now int64) error {
+		if err := mv.begin(now, id, how); err != nil {
+			return err
+		}
+		began = true
+		return nil
+	})
+	if !began {
+		return hypervisor.Moved{}, err
+	}
+	if err == nil {
+		if err = mv.run(ctx, how); err != nil {
+			err = fmt.Errorf("simulated host %s: migrate %s to %s: %w", c.m.name, id, how.To, err)
+		}
+	}
+	if err != nil {
+		mv.giveUp()
+		return mv.moved(), err
+	}
+	done := mv.moved()
+	done.Downtime = mv.takes(mv.left)
+	done.Bytes += done.Remaining
+	done.Remaining = 0
+	return done, nil
+}
+
+// begin checks what was asked and marks the VM as moving. The source is locked.
+func (mv *move) begin(now int64, id string, how hypervisor.Migration) error {
+	m := mv.from.m
+	v := m.ours(id)
+	switch {
+	case v == nil || v.incoming:
+		return hypervisor.ErrNotFound
+	case v.moving != nil:
+		return fmt.Errorf("VM is on the move already")
+	case mv.to == nil || mv.to == m:
+		return fmt.Errorf("host %q is no other host: %w", how.To, hypervisor.ErrInvalid)
+	case how.Bandwidth < 0 || how.MaxBytes < 0:
+		return fmt.Errorf("bandwidth of %d and at most %d bytes: %w", how.Bandwidth, how.MaxBytes, hypervisor.ErrInvalid)
+	}
+	v.moving = make(chan struct{})
+	mv.v, mv.spec = v, v.spec
+	mv.memory = float64(v.balloonNow(now, m.w.timing.Balloon))
+	mv.left = mv.memory
+	mv.dirty = max(float64(m.w.dirty(v.spec)), 0)
+	mv.speed = float64(m.w.timing.Link)
+	if how.Bandwidth > 0 {
+		mv.speed = min(mv.speed, float64(how.Bandwidth))
+	}
+	return nil
+}
+
+// run carries the move through.
+func (mv *move) run(ctx context.Context, how hypervisor.Migration) error {
+	if err := mv.receive(); err != nil {
+		return err
+	}
+	if err := mv.send(ctx, how); err != nil {
+		return err
+	}
+	if err := mv.from.wait(ctx, mv.takes(mv.left), nil); err != nil {
+		return err
+	}
+	return mv.handOver()
+}
+
+// receive makes room on the target.
+func (mv *move) receive() error {
+	to := mv.to
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if to.down() {
+		return fmt.Errorf("target is out of reach: %w", hypervisor.ErrUnavailable)
+	}
+	now := to.advance(to.w.now())
+	if to.byID[mv.spec.VM] != nil || to.byName[mv.spec.Name] != nil {
+		return fmt.Errorf("target: %w", hypervisor.ErrExists)
+	}
+	mv.copied = &vm{
+		spec: mv.spec, incoming: true, goneAt: never,
+		since: now, balloon: int64(mv.memory), balloonAt: now,
+	}
+	to.add(mv.copied)
+	return nil
+}
+
+// send sends memory until what is left can go while the guest stands still.
+func (mv *move) send(ctx context.Context, how hypervisor.Migration) error {
+	timing := mv.from.m.w.timing
+	within := mv.speed * timing.Downtime.Seconds()
+	budget := math.Inf(1)
+	if how.MaxBytes > 0 {
+		budget = float64(how.MaxBytes)
+	}
+	for mv.left > within {
+		if mv.sent >= budget {
+			break
+		}
+		d := min(timing.Progress, mv.takes(budget-mv.sent))
+		if mv.speed > mv.dirty {
+			s := (mv.left - within) / (mv.speed - mv.dirty)
+			d = min(d, time.Duration(math.Ceil(s*float64(time.Second))))
+		}
+		d = max(d, time.Microsecond)
+		if err := mv.from.wait(ctx, d, nil); err != nil {
+			return err
+		}
+		if err := mv.alive(); err != nil {
+			return err
+		}
+		s := d.Seconds()
+		mv.sent = min(mv.sent+mv.speed*s, budget)
+		mv.left = min(max(mv.left-mv.speed*s, 0)+mv.dirty*s, mv.memory)
+		if how.Progress != nil {
+			how.Progress(mv.moved())
+		}
+	}
+	if mv.sent+mv.left > budget {
+		return fmt.Errorf("would send more than %d bytes: %d sent, %d left; VM runs on here", how.MaxBytes, int64(mv.sent), int64(mv.left))
+	}
+	return nil
+}
+
+// alive says what has become of either side. Locks are taken one by one: a
+// change right after is found by handOver.
+func (mv *move) alive() error {
+	m := mv.from.m
+	m.mu.Lock()
+	err := mv.from.reachable()
+	here := m.byID[mv.spec.VM] == mv.v
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if !here {
+		return fmt.Errorf("VM ended on the way: %w", hypervisor.ErrNotFound)
+	}
+	mv.to.mu.Lock()
+	defer mv.to.mu.Unlock()
+	return mv.waiting()
+}
+
+// waiting says whether the target still waits for the VM. It is locked.
+func (mv *move) waiting() error {
+	if mv.to.down() || mv.to.byID[mv.spec.VM] != mv.copied {
+		return fmt.Errorf("target was lost, VM runs on here: %w", hypervisor.ErrUnavailable)
+	}
+	return nil
+}
+
+// handOver moves the VM from one machine to the other in one instant.
+func (mv *move) handOver() error {
+	m, to := mv.from.m, mv.to
+	first, second := m, to
+	if second.index < first.index {
+		first, second = second, first
+	}
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	if err := mv.from.reachable(); err != nil {
+		return err
+	}
+	if err := mv.waiting(); err != nil {
+		return err
+	}
+	now := to.advance(m.advance(m.w.now()))
+	m.advance(now)
+	if m.byID[mv.spec.VM] != mv.v {
+		return fmt.Errorf("VM ended on the way: %w", hypervisor.ErrNotFound)
+	}
+	return m.commit(&record{Op: opMove, VM: mv.spec.VM, To: to.name})
+}
+
+// take takes a VM over from another machine at its instant m.at; both are
+// locked. The VM's CPU time and uptime go on.
+func (m *machine) take(v *vm, from *machine) error {
+	if in := m.byID[v.spec.VM]; in != nil && in.incoming {
+		m.remove(in, "", "")
+	}
+	if m.byID[v.spec.VM] != nil || m.byName[v.spec.Name] != nil {
+		return fmt.Errorf("move VM %s to host %s: %w", v.spec.VM, m.name, hypervisor.ErrExists)
+	}
+	s := v.saved(from.at)
+	from.remove(v, hypervisor.MovedOut, "migrated")
+	endMove(v)
+	arrived := s.vm(m.w, m.at)
+	arrived.ignoresStop = v.ignoresStop
+	m.defined[v.spec.VM] = true
+	m.add(arrived)
+	m.arm(arrived)
+	m.tell(hypervisor.MovedIn, arrived, "migrated")
+	return nil
+}
+
+// giveUp leaves the VM where it is, if it still is.
+func (mv *move) giveUp() {
+	mv.from.m.mu.Lock()
+	endMove(mv.v)
+	mv.from.m.mu.Unlock()
+	if mv.copied == nil {
+		return
+	}
+	mv.to.mu.Lock()
+	defer mv.to.mu.Unlock()
+	if mv.to.byID[mv.spec.VM] == mv.copied {
+		mv.to.advance(mv.to.w.now())
+		mv.to.remove(mv.copied, "", "")
+	}
+}
+
+// endMove lets those go on who wait for the end of a migration. The VM's machine is locked.
+func endMove(v *vm) {
+	if v.moving != nil {
+		close(v.moving)
+		v.moving = nil
+	}
+}
+
+// takes is how long it takes to send so many bytes.
+func (mv *move) takes(bytes float64) time.Duration {
+	s := bytes / mv.speed
+	if s > 1e9 {
+		return never
+	}
+	return time.Duration(math.Ceil(s * float64(time.Second)))
+}
+
+func (mv *move) moved() hypervisor.Moved {
+	return hypervisor.Moved{Bytes: int64(mv.sent), Remaining: int64(math.Ceil(mv.left))}
+}
