@@ -15,27 +15,43 @@ func isCode(err error, code libvirt.ErrorNumber) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
+// plain is a libvirt error that reads as libvirt's own message.
+type plain struct{ e libvirt.Error }
+
+func (p plain) Error() string { return p.e.Message }
+func (p plain) Unwrap() error { return p.e }
+
 // translate wraps libvirt's error in the sentinel that fits.
 func translate(s *session, err error) error {
 	var e libvirt.Error
 	if err == nil || !errors.As(err, &e) {
 		return err
 	}
+	if bare, ok := err.(libvirt.Error); ok {
+		err = plain{bare}
+	}
+	if fit := sentinel(s, e); fit != nil && !errors.Is(err, fit) {
+		return fmt.Errorf("%w: %w", err, fit)
+	}
+	return err
+}
+
+func sentinel(s *session, e libvirt.Error) error {
 	switch e.Code {
 	case libvirt.ERR_NO_DOMAIN:
-		return fmt.Errorf("%w: %w", err, hypervisor.ErrNotFound)
+		return hypervisor.ErrNotFound
 	case libvirt.ERR_DOM_EXIST:
-		return fmt.Errorf("%w: %w", err, hypervisor.ErrExists)
+		return hypervisor.ErrExists
 	case libvirt.ERR_NO_STORAGE_POOL, libvirt.ERR_NO_NETWORK, libvirt.ERR_INVALID_ARG,
 		libvirt.ERR_CONFIG_UNSUPPORTED, libvirt.ERR_NO_SUPPORT, libvirt.ERR_XML_ERROR:
-		return fmt.Errorf("%w: %w", err, hypervisor.ErrInvalid)
+		return hypervisor.ErrInvalid
 	case libvirt.ERR_NO_CONNECT, libvirt.ERR_OPERATION_TIMEOUT:
-		return fmt.Errorf("%w: %w", err, hypervisor.ErrUnavailable)
+		return hypervisor.ErrUnavailable
 	}
 	// A call on a connection that broke says "internal error", or whatever the
 	// socket said: the connection's own state is what tells.
 	if e.Domain == libvirt.FROM_RPC || s != nil && !s.alive() {
-		return fmt.Errorf("%w: %w", err, hypervisor.ErrUnavailable)
+		return hypervisor.ErrUnavailable
 	}
-	return err
+	return nil
 }

@@ -113,8 +113,11 @@ func lifecycleEvent(e *libvirt.DomainEventLifecycle) (rawEvent, bool) {
 		return rawEvent{kind: hypervisor.Suspended, reason: "guest suspended itself"}, true
 	case libvirt.DOMAIN_EVENT_RESUMED:
 		d := libvirt.DomainEventResumedDetailType(e.Detail)
+		if d == libvirt.DOMAIN_EVENT_RESUMED_UNPAUSED {
+			return rawEvent{kind: hypervisor.Resumed, reason: "unpaused"}, true
+		}
 		moved := d == libvirt.DOMAIN_EVENT_RESUMED_MIGRATED || d == libvirt.DOMAIN_EVENT_RESUMED_POSTCOPY
-		return rawEvent{kind: hypervisor.Resumed, moved: moved}, true
+		return rawEvent{kind: hypervisor.Resumed, reason: "migrated", moved: moved}, true
 	case libvirt.DOMAIN_EVENT_STOPPED:
 		d := libvirt.DomainEventStoppedDetailType(e.Detail)
 		if d == libvirt.DOMAIN_EVENT_STOPPED_MIGRATED {

@@ -16,7 +16,7 @@ const markNamespace = "urn:evenkeel:vm:1"
 // mark is the element itself: who the VM is, and what is needed to find its
 // parts again when no Spec is at hand.
 type mark struct {
-	XMLName    xml.Name   `xml:"vm"`
+	XMLName    xml.Name   // any: libvirt gives it back without prefix and namespace
 	Cluster    string     `xml:"cluster,attr"`
 	ID         string     `xml:"id,attr"`
 	Generation uint64     `xml:"generation,attr"`
@@ -33,10 +33,19 @@ func (m mark) identity() hypervisor.Identity {
 	return hypervisor.Identity{Cluster: m.Cluster, VM: m.ID, Generation: m.Generation}
 }
 
-// metadata is the mark as the content of a domain's <metadata>.
+// metadata is the mark as the content of a domain's <metadata>. libvirt drops
+// elements there that have no namespace prefix, even if they have a namespace.
 func (m mark) metadata() (string, error) {
-	m.XMLName = xml.Name{Space: markNamespace, Local: "vm"}
-	b, err := xml.Marshal(m)
+	type element struct {
+		XMLName    xml.Name   `xml:"ek:vm"`
+		Namespace  string     `xml:"xmlns:ek,attr"`
+		Cluster    string     `xml:"cluster,attr"`
+		ID         string     `xml:"id,attr"`
+		Generation uint64     `xml:"generation,attr"`
+		VCPUs      int        `xml:"vcpus,attr"`
+		Ephemeral  *markedVol `xml:"ek:ephemeral"`
+	}
+	b, err := xml.Marshal(element{Namespace: markNamespace, Cluster: m.Cluster, ID: m.ID, Generation: m.Generation, VCPUs: m.VCPUs, Ephemeral: m.Ephemeral})
 	return string(b), err
 }
 

@@ -38,6 +38,12 @@ func (h *Host) hostCaps(ctx context.Context) (*hostCaps, error) {
 		if err != nil {
 			return nil, err
 		}
+		// NodeInfo adds up NUMA nodes, which on some virtual machines are a
+		// fraction of the memory there is.
+		total := int64(info.Memory)
+		if ms, err := c.GetMemoryStats(libvirt.NODE_MEMORY_STATS_ALL_CELLS, 0); err == nil && ms.TotalSet {
+			total = int64(ms.Total)
+		}
 		name, err := c.GetHostname()
 		if err != nil {
 			return nil, err
@@ -51,7 +57,7 @@ func (h *Host) hostCaps(ctx context.Context) (*hostCaps, error) {
 			return nil, err
 		}
 		return &hostCaps{kvm: kvm, capacity: hypervisor.Capacity{
-			Name: name, CPU: float64(info.Cpus), Memory: int64(info.Memory) * 1024, KVM: kvm,
+			Name: name, CPU: float64(info.Cpus), Memory: total * 1024, KVM: kvm,
 			Software: fmt.Sprintf("libvirt %s, QEMU %s", version(lib), version(qemu)), Cgroup: h.cgroup,
 		}}, nil
 	})

@@ -47,12 +47,19 @@ func (h *Host) checkPool(c *libvirt.Connect, name string) error {
 }
 
 // pool finds a storage pool, started; the caller frees it. With create the
-// pool "default" is made if it is not there.
+// pool "default" is made if it is not there, or its directory is not.
 func (h *Host) pool(c *libvirt.Connect, name string, create bool) (*libvirt.StoragePool, error) {
 	name = poolName(name)
 	p, err := c.LookupStoragePoolByName(name)
-	if isCode(err, libvirt.ERR_NO_STORAGE_POOL) && create && name == defaultPool && h.opts.StateDir != "" {
-		p, err = makeDefaultPool(c, filepath.Join(h.opts.StateDir, "pool"))
+	create = create && name == defaultPool && h.opts.StateDir != ""
+	if err == nil && create && isMade(p) && p.Refresh(0) != nil {
+		// Its directory is gone: it was of a state directory that is no more.
+		_ = p.Destroy()
+		_ = p.Free()
+		p, err = h.makeDefaultPool(c)
+	}
+	if isCode(err, libvirt.ERR_NO_STORAGE_POOL) && create {
+		p, err = h.makeDefaultPool(c)
 	}
 	if isCode(err, libvirt.ERR_NO_STORAGE_POOL) {
 		return nil, fmt.Errorf("no storage pool %q: %w", name, hypervisor.ErrInvalid)
@@ -72,23 +79,40 @@ func (h *Host) pool(c *libvirt.Connect, name string, create bool) (*libvirt.Stor
 	return p, nil
 }
 
-func makeDefaultPool(c *libvirt.Connect, dir string) (*libvirt.StoragePool, error) {
+// makeDefaultPool makes the pool transient: it lasts as long as the machine is
+// up, or until the last volume in it is gone, and then leaves nothing in
+// libvirt's configuration. Its files stay, for the next one.
+func (h *Host) makeDefaultPool(c *libvirt.Connect) (*libvirt.StoragePool, error) {
 	x, err := (&libvirtxml.StoragePool{
 		Type: "dir", Name: defaultPool,
-		Target: &libvirtxml.StoragePoolTarget{Path: dir, Permissions: &libvirtxml.StoragePoolTargetPermissions{Mode: "0711"}},
+		Target: &libvirtxml.StoragePoolTarget{Path: h.poolDir(), Permissions: &libvirtxml.StoragePoolTargetPermissions{Mode: "0711"}},
 	}).Marshal()
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.StoragePoolDefineXML(x, 0)
-	if err != nil {
-		return nil, err
+	return c.StoragePoolCreateXML(x, libvirt.STORAGE_POOL_CREATE_WITH_BUILD)
+}
+
+func (h *Host) poolDir() string { return filepath.Join(h.opts.StateDir, "pool") }
+
+// isMade says whether a pool is one that makeDefaultPool made, if not for this StateDir.
+func isMade(p *libvirt.StoragePool) bool {
+	name, err := p.GetName()
+	if err != nil || name != defaultPool {
+		return false
 	}
-	if err := errors.Join(p.Build(libvirt.STORAGE_POOL_BUILD_NEW), p.SetAutostart(true)); err != nil {
-		err = errors.Join(err, p.Undefine(), p.Free())
-		return nil, err
+	persistent, err := p.IsPersistent()
+	return err == nil && !persistent
+}
+
+// dropPool stops the pool that makeDefaultPool made once it is empty.
+func dropPool(p *libvirt.StoragePool) {
+	if !isMade(p) {
+		return
 	}
-	return p, nil
+	if n, err := p.NumOfStorageVolumes(); err == nil && n == 0 {
+		_ = p.Destroy()
+	}
 }
 
 // findVolume looks a volume up, the second time after the pool has read its
@@ -262,12 +286,13 @@ func (h *Host) define(ctx context.Context, spec hypervisor.Spec) error {
 // Undefine removes the VM's disk, seed and console log.
 func (h *Host) Undefine(ctx context.Context, spec hypervisor.Spec) error {
 	err := do(ctx, h, h.slow(), func(c *libvirt.Connect) error {
-		dom, _, err := ourDomain(c, spec.VM)
+		// Whatever mark it carries or does not: nothing that runs loses its disk.
+		dom, err := c.LookupDomainByUUIDString(uuidOf(spec.VM))
 		if err == nil {
 			_ = dom.Free()
 			return errors.New("it still runs")
 		}
-		if !isCode(err, libvirt.ERR_NO_DOMAIN) && !errors.Is(err, hypervisor.ErrNotFound) {
+		if !isCode(err, libvirt.ERR_NO_DOMAIN) {
 			return err
 		}
 		h.removeLog(spec.VM)
@@ -284,6 +309,7 @@ func (h *Host) Undefine(ctx context.Context, spec hypervisor.Spec) error {
 			return err
 		}
 		defer p.Free()
+		defer dropPool(p) // before it is freed
 		return errors.Join(deleteVolume(p, diskName(spec.VM)), deleteVolume(p, seedName(spec.VM)))
 	})
 	if err != nil {
