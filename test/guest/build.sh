@@ -64,7 +64,7 @@ latest_kernel() {
 
 deb=${EVENKEEL_KERNEL_DEB:-$(cached 'linux-image-[0-9]*-cloud-amd64_*.deb')}
 if [[ -z $deb ]]; then
-	package=$(latest_kernel)
+	package=$(latest_kernel || true)
 	[[ -n $package ]] || die "apt knows no package linux-image-cloud-amd64: run apt-get update (Debian on amd64 only), or set EVENKEEL_KERNEL_DEB"
 	download "$package"
 	deb=$(cached 'linux-image-[0-9]*-cloud-amd64_*.deb')
@@ -115,7 +115,7 @@ done
 
 # Same inputs, same bytes: no times, owners or order of the file system in the archive.
 find "$root" -exec touch -h -d @0 {} +
-(cd "$root" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc -R 0:0 2>/dev/null | gzip -9n) >"$out/initrd.img.new"
+(cd "$root" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc -R 0:0 --ignore-devno --renumber-inodes 2>/dev/null | gzip -9n) >"$out/initrd.img.new"
 cp "$(find "$tmp/kernel/boot" -name 'vmlinuz-*' | head -n 1)" "$out/vmlinuz.new"
 mv "$out/vmlinuz.new" "$out/vmlinuz"
 mv "$out/initrd.img.new" "$out/initrd.img"
