@@ -64,11 +64,11 @@ type Shortfall struct {
 	Got     float64
 }
 
-// Numbers outside of this range (zero aside) are refused, so that no sum,
-// product or quotient of them overflows or loses all its digits.
+// Amounts of CPU and memory outside of this range (zero aside) are refused, so
+// that no sum, product or quotient of them overflows or loses all its digits.
 const (
-	leastNumber    = 1e-100
-	greatestNumber = 1e100
+	LeastNumber    = 1e-100
+	GreatestNumber = 1e100
 )
 
 // Rounding. A sum of memory may pass a capacity by this share of it, so that
@@ -134,8 +134,8 @@ func checkNumber(x float64) error {
 		return fmt.Errorf("%v is not a finite number", x)
 	case x < 0:
 		return fmt.Errorf("%v is negative", x)
-	case x != 0 && (x < leastNumber || x > greatestNumber):
-		return fmt.Errorf("%v is out of range (0, or %g to %g)", x, leastNumber, greatestNumber)
+	case x != 0 && (x < LeastNumber || x > GreatestNumber):
+		return fmt.Errorf("%v is out of range (0, or %g to %g)", x, LeastNumber, GreatestNumber)
 	}
 	return nil
 }

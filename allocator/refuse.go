@@ -243,7 +243,7 @@ func memoryStep(memory float64) (step float64, unit sizeUnit) {
 	if memory >= 2*mib && memory < 1<<50 {
 		return mib, sizeUnit{mib, "MiB"}
 	}
-	return max(memory/100, leastNumber), sizeUnit{1, "bytes"}
+	return max(memory/100, LeastNumber), sizeUnit{1, "bytes"}
 }
 
 type sizeUnit struct {

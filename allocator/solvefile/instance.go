@@ -1,0 +1,91 @@
+package solvefile
+
+import (
+	"evenkeel/allocator"
+)
+
+// Limits of one instance.
+const (
+	MaxCount = 1_000_000  // VMs of one entry
+	MaxTasks = 10_000_000 // VMs in sum
+)
+
+// Instance is one problem as it was written.
+type Instance struct {
+	Name            string
+	Hosts           []Host
+	VirtualClusters []VirtualCluster
+
+	// MaxMigrationBytes bounds the memory of the VMs that change hosts; nil: no bound.
+	MaxMigrationBytes *float64
+}
+
+// Host has an amount of CPU and memory, both > 0.
+type Host struct {
+	Name        string
+	CPU, Memory float64
+}
+
+// VirtualCluster is Count equal VMs.
+type VirtualCluster struct {
+	Name        string
+	Cluster     string // entries of equal value are groups of one virtual cluster; "": one by itself
+	Count       int
+	CPU, Memory float64 // need of one VM
+	MinYield    *float64
+	Current     []int // where each VM is: index into Instance.Hosts, -1 = not placed; nil: not given
+	Priority    int
+	Labels      map[string]string
+	Affinity    *Affinity
+}
+
+// Affinity says which hosts VMs need, like and avoid. A term is label=value,
+// host:NAME or vc:NAME.
+type Affinity struct {
+	Spread                 string
+	Require, Prefer, Avoid []string
+}
+
+// Options names the parts of the input, in the order of the contract, that
+// only some algorithms take.
+func (in *Instance) Options() []string {
+	var current, minYield, affinity bool
+	for i := range in.VirtualClusters {
+		vc := &in.VirtualClusters[i]
+		current = current || vc.Current != nil
+		minYield = minYield || vc.MinYield != nil
+		affinity = affinity || vc.Affinity != nil
+	}
+	var options []string
+	for _, o := range []struct {
+		name string
+		used bool
+	}{{"current", current}, {"maxMigrationBytes", in.MaxMigrationBytes != nil}, {"minYield", minYield}, {"affinity", affinity}} {
+		if o.used {
+			options = append(options, o.name)
+		}
+	}
+	return options
+}
+
+// Problem is the instance in the allocator's terms: one group per entry, in order.
+func (in *Instance) Problem() allocator.Problem {
+	p := allocator.Problem{
+		Hosts:  make([]allocator.Host, len(in.Hosts)),
+		Groups: make([]allocator.Group, len(in.VirtualClusters)),
+	}
+	for j, h := range in.Hosts {
+		p.Hosts[j] = allocator.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory}
+	}
+	for i := range in.VirtualClusters {
+		vc := &in.VirtualClusters[i]
+		p.Groups[i] = allocator.Group{
+			Cluster: vc.Cluster, Name: vc.Name, Count: vc.Count,
+			CPU: vc.CPU, Memory: vc.Memory, Hosts: vc.Current,
+		}
+		if vc.MinYield != nil {
+			p.Groups[i].MinYield = *vc.MinYield
+		}
+	}
+	return p
+}

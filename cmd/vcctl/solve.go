@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/allocator"
+	"evenkeel/allocator/solvefile"
+)
+
+// maxInstance is the size of the largest instance that solve reads, bytes.
+const maxInstance = 256 << 20
+
+// Exit statuses of solve.
+const (
+	exitNoPlacement = 3
+	exitBadInput    = 2
+)
+
+// solver is an algorithm of the offline solver.
+type solver struct {
+	name string
+	// options: it takes current, maxMigrationBytes, minYield and affinity.
+	options bool
+	// solve fills in the status, the figures and the placement.
+	solve func(*solvefile.Instance, *solvefile.Result)
+}
+
+// solvers are the known algorithms. The first is the default.
+var solvers = []solver{
+	{name: "mcb8", solve: solveMCB8},
+	{name: "lp", solve: solveLP},
+}
+
+func solverNames() string {
+	names := make([]string, len(solvers))
+	for i := range solvers {
+		names[i] = solvers[i].name
+	}
+	return strings.Join(names, ", ")
+}
+
+// solveCommand is the offline solver: it reads problems, writes answers, and
+// needs no server.
+func solveCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "solve",
+		Usage:     "place the VMs of a problem file and divide the CPU, without a server",
+		ArgsUsage: "[FILE|-]",
+		Description: "Reads one JSON object from FILE or, with - or no FILE, from standard input;\n" +
+			"with --batch one per line. Writes one line of JSON per object.\n" +
+			"Exit status: 0 placed; 3 no placement; 2 bad input. Of a batch: 0, or 2 if any line was bad.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "algorithm", Value: solvers[0].name, Usage: "one of " + solverNames()},
+			&cli.DurationFlag{Name: "time-limit", Usage: "`TIME` per instance for algorithms that search (mcb8 and lp do not)"},
+			&cli.Int64Flag{Name: "effort", Usage: "`STEPS` per instance for algorithms that search (mcb8 and lp do not)"},
+			&cli.Int64Flag{Name: "seed", Usage: "seed of algorithms that draw (mcb8 and lp do not)"},
+			&cli.BoolFlag{Name: "batch", Usage: "one object per line"},
+		},
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return badInput(err) },
+		Action:       runSolve,
+	}
+}
+
+func badInput(err error) error { return cli.Exit(fmt.Sprintf("solve: %v", err), exitBadInput) }
+
+func runSolve(c *cli.Context) error {
+	s, err := chosenSolver(c)
+	if err != nil {
+		return badInput(err)
+	}
+	in, closeInput, err := openInput(c)
+	if err != nil {
+		return badInput(err)
+	}
+	defer closeInput()
+	out := bufio.NewWriter(c.App.Writer)
+	if c.Bool("batch") {
+		err = solveBatch(s, bufio.NewReaderSize(in, 1<<16), out)
+	} else {
+		err = solveOne(s, in, out)
+	}
+	if ferr := out.Flush(); ferr != nil {
+		return cli.Exit(fmt.Sprintf("solve: writing the answer: %v", ferr), 1)
+	}
+	return err
+}
+
+// chosenSolver checks the flags and arguments.
+func chosenSolver(c *cli.Context) (*solver, error) {
+	if c.NArg() > 1 {
+		return nil, fmt.Errorf("one FILE at most, got %q", c.Args().Slice())
+	}
+	if f := c.Args().First(); len(f) > 1 && f[0] == '-' {
+		return nil, fmt.Errorf("unknown flag %s", f)
+	}
+	if c.IsSet("time-limit") && c.Duration("time-limit") <= 0 {
+		return nil, errors.New("--time-limit must be greater than 0")
+	}
+	if c.IsSet("effort") && c.Int64("effort") <= 0 {
+		return nil, errors.New("--effort must be greater than 0")
+	}
+	name := c.String("algorithm")
+	for i := range solvers {
+		if solvers[i].name == name {
+			return &solvers[i], nil
+		}
+	}
+	return nil, fmt.Errorf("unknown algorithm %q (known: %s)", name, solverNames())
+}
+
+func openInput(c *cli.Context) (io.Reader, func(), error) {
+	name := c.Args().First()
+	if name == "" || name == "-" {
+		return c.App.Reader, func() {}, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { _ = f.Close() }, nil
+}
+
+func solveOne(s *solver, in io.Reader, out *bufio.Writer) error {
+	data, err := io.ReadAll(io.LimitReader(in, maxInstance+1))
+	if err != nil {
+		return badInput(fmt.Errorf("reading: %w", err))
+	}
+	r := s.answer(data)
+	if r.Status == solvefile.Invalid {
+		return badInput(errors.New(r.Error))
+	}
+	if err := write(r, out); err != nil {
+		return err
+	}
+	switch r.Status {
+	case solvefile.Infeasible, solvefile.Failed, solvefile.Timeout:
+		return cli.Exit("", exitNoPlacement)
+	}
+	return nil
+}
+
+// solveBatch answers line by line, each before the next is read, so that it can
+// serve as a filter. A bad line does not end it.
+func solveBatch(s *solver, in *bufio.Reader, out *bufio.Writer) error {
+	bad := 0
+	for n := 1; ; n++ {
+		line, err := readLine(in)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return badInput(fmt.Errorf("reading line %d: %w", n, err))
+		}
+		r := s.answer(line)
+		if r.Status == solvefile.Invalid {
+			bad++
+		}
+		if err := write(r, out); err != nil {
+			return err
+		}
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return cli.Exit(fmt.Sprintf("solve: writing the answer: %v", err), 1)
+			}
+		}
+	}
+	if bad > 0 {
+		return cli.Exit(fmt.Sprintf("solve: %d bad lines", bad), exitBadInput)
+	}
+	return nil
+}
+
+// readLine returns the next line without its end; io.EOF if there is none. Of a
+// line longer than maxInstance it returns maxInstance+1 bytes and skips the rest.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if room := maxInstance + 1 - len(line); room > 0 {
+			line = append(line, part[:min(room, len(part))]...)
+		}
+		switch {
+		case err == nil:
+			return bytes.TrimSuffix(line, []byte("\n")), nil
+		case err == bufio.ErrBufferFull:
+		case err == io.EOF && len(line) > 0:
+			return line, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// answer solves one instance. What is wrong with the input is in the result.
+func (s *solver) answer(data []byte) *solvefile.Result {
+	r := &solvefile.Result{Algorithm: s.name}
+	in, err := s.read(data)
+	r.Name = in.Name
+	if err != nil {
+		r.Status, r.Error = solvefile.Invalid, err.Error()
+		return r
+	}
+	r.Instance = in
+	start := time.Now()
+	s.solve(in, r)
+	r.ElapsedSeconds = time.Since(start).Seconds()
+	return r
+}
+
+func (s *solver) read(data []byte) (*solvefile.Instance, error) {
+	if len(data) > maxInstance {
+		return &solvefile.Instance{}, fmt.Errorf("larger than %d MiB", maxInstance>>20)
+	}
+	in, err := solvefile.Parse(data)
+	if err != nil {
+		return in, err
+	}
+	if o := in.Options(); len(o) > 0 && !s.options {
+		return in, fmt.Errorf("algorithm %s does not take %s", s.name, strings.Join(o, ", "))
+	}
+	return in, nil
+}
+
+func write(r *solvefile.Result, out *bufio.Writer) error {
+	err := r.Encode(func(b []byte) error {
+		_, err := out.Write(b)
+		return err
+	})
+	if err != nil {
+		return cli.Exit(fmt.Sprintf("solve: writing the answer: %v", err), 1)
+	}
+	return nil
+}
+
+// provedAt is how near the bound a minimum yield must be to count as optimal.
+const provedAt = 1e-9
+
+func solveMCB8(in *solvefile.Instance, r *solvefile.Result) {
+	p := in.Problem()
+	if proof := allocator.ProveInfeasible(p); proof != "" {
+		r.Status = solvefile.Infeasible
+		return
+	}
+	s, ok := allocator.MCB8(p)
+	if !ok {
+		r.Status, r.UpperBound = solvefile.Failed, allocator.UpperBound(p)
+		return
+	}
+	r.Status = solvefile.Feasible
+	if s.MinYield >= s.UpperBound-provedAt {
+		r.Status = solvefile.Optimal
+	}
+	r.MinYield, r.AverageYield, r.UpperBound = s.MinYield, s.AverageYield, s.UpperBound
+	r.Hosts, r.CPU = s.Hosts, s.CPU
+}
+
+func solveLP(in *solvefile.Instance, r *solvefile.Result) {
+	p := in.Problem()
+	if proof := allocator.ProveInfeasible(p); proof != "" {
+		r.Status = solvefile.Infeasible
+		return
+	}
+	r.Status, r.UpperBound = solvefile.Bound, allocator.Bound(p)
+}
