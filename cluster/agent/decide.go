@@ -1,0 +1,267 @@
+package agent
+
+import (
+	"fmt"
+	"sort"
+
+	"evenkeel/hypervisor"
+)
+
+// Operation is one step on the host. Operations are values: equal inputs give
+// equal lists.
+type Operation interface{ String() string }
+
+// The operations of an agent.
+type (
+	// Shutdown asks the guest to power off.
+	Shutdown struct{ VM, Name string }
+	// Destroy pulls the plug.
+	Destroy struct{ VM, Name string }
+	// SetCPU puts a share in force.
+	SetCPU struct {
+		VM, Name string
+		From, To hypervisor.CPU
+	}
+	// SetBalloon sets a memory target, bytes.
+	SetBalloon struct {
+		VM, Name string
+		From, To int64
+	}
+	// Undefine removes what a VM that does not run has on the host.
+	Undefine struct{ Spec hypervisor.Spec }
+	// Start defines and boots a VM.
+	Start struct{ Spec hypervisor.Spec }
+	// Tell the leader.
+	Tell struct{ Status Status }
+	// Hold says why something that is wanted cannot be done yet. It does nothing.
+	Hold struct{ VM, Name, Why string }
+)
+
+func (o Shutdown) String() string { return "shut down " + o.Name }
+func (o Destroy) String() string  { return "destroy " + o.Name }
+func (o SetCPU) String() string {
+	return fmt.Sprintf("cap %s: %.4f -> %.4f cores", o.Name, o.From.Cap, o.To.Cap)
+}
+func (o SetBalloon) String() string {
+	return fmt.Sprintf("balloon %s: %d -> %d bytes", o.Name, o.From, o.To)
+}
+func (o Undefine) String() string { return "remove " + o.Spec.Name }
+func (o Start) String() string {
+	return fmt.Sprintf("start %s generation %d", o.Spec.Name, o.Spec.Generation)
+}
+func (o Tell) String() string {
+	return fmt.Sprintf("report %s generation %d %s", o.Status.VM, o.Status.Generation, o.Status.Phase)
+}
+func (o Hold) String() string { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
+
+// Past is what the agent did before and cannot read off the host.
+type Past struct {
+	// Asked: VMs that were asked to power off, long enough ago to pull the plug now.
+	Overdue map[string]bool
+	Asked   map[string]bool
+	// Balloon is the last target set, bytes, as long as there is no point in setting it again.
+	Balloon map[string]int64
+	// FailedStart is why the last start of a VM failed for good; of that generation.
+	FailedStart map[string]Failure
+	// Ended is the reason the hypervisor gave when a VM stopped, by VM id.
+	Ended map[string]string
+}
+
+// Failure of a start.
+type Failure struct {
+	Generation uint64
+	Reason     string
+}
+
+// Differences too small to act on: a quota is set in whole microseconds, a
+// balloon in whole pages that some drivers round.
+const (
+	cpuSlack     = 1e-4    // cores
+	balloonSlack = 1 << 20 // bytes
+)
+
+// Decide returns the steps from what is there to what is wanted, in the order
+// to take them. If one fails, those after it must wait for the next round: they
+// count on it.
+func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
+	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}}
+	for _, vm := range there {
+		if !vm.Foreign && vm.Cluster == want.Cluster {
+			d.there[vm.Identity.VM] = vm
+			d.cpu += inForce(vm)
+			d.memory += max(vm.Balloon, past.Balloon[vm.Identity.VM]) + want.Overhead
+		}
+	}
+	vms := append([]VM(nil), want.VMs...)
+	sort.Slice(vms, func(a, b int) bool { return vms[a].Spec.Identity.VM < vms[b].Spec.Identity.VM })
+	for _, step := range []func(VM, hypervisor.VM, bool){d.leave, d.shrink, d.grow, d.settle, d.start} {
+		for _, vm := range vms {
+			now, runs := d.there[vm.Spec.Identity.VM]
+			step(vm, now, runs)
+		}
+	}
+	return d.ops
+}
+
+// Unknown are the VMs that carry this cluster's mark but are not the leader's
+// on this host: to be reported and left alone.
+func Unknown(want Desired, there []hypervisor.VM) []hypervisor.VM {
+	known := map[string]bool{}
+	for _, vm := range want.VMs {
+		known[vm.Spec.Identity.VM] = true
+	}
+	var out []hypervisor.VM
+	for _, vm := range there {
+		if !vm.Foreign && vm.Cluster == want.Cluster && !known[vm.Identity.VM] {
+			out = append(out, vm)
+		}
+	}
+	return out
+}
+
+type decider struct {
+	want   Desired
+	past   Past
+	there  map[string]hypervisor.VM
+	cpu    float64 // cores in force or about to be, after the steps so far
+	memory int64   // bytes, likewise
+	ops    []Operation
+}
+
+func (d *decider) add(op Operation) { d.ops = append(d.ops, op) }
+
+// inForce is the most CPU a VM can take now, cores.
+func inForce(vm hypervisor.VM) float64 {
+	if vm.CPU.Cap > 0 {
+		return vm.CPU.Cap
+	}
+	return float64(vm.VCPUs)
+}
+
+// ours says whether the running instance is the one that the leader means. An
+// instance of another generation is never touched: either this desired state
+// is old, or something is wrong that only a person can sort out.
+func ours(vm VM, now hypervisor.VM, runs bool) bool {
+	return runs && now.Generation == vm.Spec.Generation
+}
+
+// leave handles VMs that run and are to stop.
+func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
+	id, name := vm.Spec.Identity.VM, vm.Spec.Name
+	if runs && now.Generation != vm.Spec.Generation {
+		d.add(Hold{id, name, fmt.Sprintf("generation %d runs, %d is wanted", now.Generation, vm.Spec.Generation)})
+		return
+	}
+	if !runs || vm.Want == WantRun {
+		return
+	}
+	switch {
+	case vm.Want == WantGone, d.past.Overdue[id], now.State == hypervisor.Crashed:
+		d.add(Destroy{id, name})
+		d.cpu -= inForce(now)
+		d.memory -= max(now.Balloon, d.past.Balloon[id]) + d.want.Overhead
+		delete(d.there, id)
+	case !d.past.Asked[id]:
+		d.add(Shutdown{id, name})
+	}
+}
+
+// shrink gives back before anything grows. VMs that stop keep what they have.
+func (d *decider) shrink(vm VM, now hypervisor.VM, runs bool) {
+	if !ours(vm, now, runs) || vm.Want != WantRun {
+		return
+	}
+	id, name := vm.Spec.Identity.VM, vm.Spec.Name
+	if !vm.FreezeCPU && vm.Spec.CPU.Cap < inForce(now)-cpuSlack {
+		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
+		d.cpu += vm.Spec.CPU.Cap - inForce(now)
+	}
+	if vm.Spec.Balloon < now.Balloon-balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon {
+		d.add(SetBalloon{id, name, now.Balloon, vm.Spec.Balloon})
+	}
+}
+
+// grow gives more as far as it fits with what is in force.
+func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
+	if !ours(vm, now, runs) || vm.Want != WantRun {
+		return
+	}
+	id, name := vm.Spec.Identity.VM, vm.Spec.Name
+	if more := vm.Spec.CPU.Cap - inForce(now); !vm.FreezeCPU && more > cpuSlack {
+		if d.cpu+more > d.want.CPU+cpuSlack {
+			d.add(Hold{id, name, fmt.Sprintf("%.3f cores more do not fit yet", more)})
+		} else {
+			d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
+			d.cpu += more
+		}
+	}
+	if more := vm.Spec.Balloon - now.Balloon; more > balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon {
+		if d.memory+more > d.want.Memory {
+			d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory more do not fit yet", more)})
+		} else {
+			d.add(SetBalloon{id, name, now.Balloon, vm.Spec.Balloon})
+			d.memory += more
+		}
+	}
+}
+
+// settle tells the leader what it does not know yet, and clears away.
+func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
+	id, gen := vm.Spec.Identity.VM, vm.Spec.Generation
+	switch {
+	case runs && now.Generation != gen:
+		// Held already.
+	case runs:
+		st := Status{VM: id, Generation: gen, Phase: SeenRunning}
+		switch {
+		case vm.Held > vm.Spec.Balloon && now.Balloon <= vm.Spec.Balloon+balloonSlack:
+			st.Held = max(now.Balloon, 1) // the guest has let go
+		case now.Balloon > vm.Held+balloonSlack:
+			st.Held = now.Balloon
+		}
+		if vm.Want == WantRun && (!vm.Seen || st.Held > 0) {
+			d.add(Tell{st})
+		}
+	case vm.Want == WantGone:
+		d.add(Undefine{vm.Spec})
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Gone: true, Reason: "deleted"}})
+	case vm.Want == WantStop && !vm.Settled:
+		if vm.Spec.Disk.Ephemeral || !vm.Spec.Disk.Present() {
+			d.add(Undefine{vm.Spec})
+		}
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Reason: "stopped as asked"}})
+	case vm.Want == WantRun && vm.Seen && !vm.Settled:
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenFailed, Reason: "ended by itself" + colon(d.past.Ended[id])}})
+	}
+}
+
+func colon(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+// start boots what is permitted and fits with what is in force.
+func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
+	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.Settled {
+		return
+	}
+	id, name := vm.Spec.Identity.VM, vm.Spec.Name
+	if f, failed := d.past.FailedStart[id]; failed && f.Generation == vm.Spec.Generation {
+		d.add(Tell{Status{VM: id, Generation: vm.Spec.Generation, Phase: SeenFailed, Reason: f.Reason}})
+		return
+	}
+	memory := vm.Spec.Memory + d.want.Overhead
+	switch {
+	case d.cpu+vm.Spec.CPU.Cap > d.want.CPU+cpuSlack*float64(1+len(d.there)):
+		d.add(Hold{id, name, fmt.Sprintf("%.3f cores do not fit yet", vm.Spec.CPU.Cap)})
+	case d.memory+memory > d.want.Memory:
+		d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory do not fit yet", memory)})
+	default:
+		d.add(Start{vm.Spec})
+		d.add(Tell{Status{VM: id, Generation: vm.Spec.Generation, Phase: SeenRunning}})
+		d.cpu += vm.Spec.CPU.Cap
+		d.memory += memory
+	}
+}

@@ -1,0 +1,391 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// Options of an agent. The zero durations mean the defaults.
+type Options struct {
+	Host       string // the host's name in the cluster
+	Hypervisor hypervisor.Host
+	Leader     Leader
+	// Allowance is what Evenkeel may use of a machine of that capacity.
+	Allowance func(hypervisor.Capacity) Limits
+	// Overhead is what a VM costs a machine beyond its own memory, bytes.
+	Overhead func(hypervisor.Capacity) int64
+	Log      *slog.Logger
+
+	StopGrace   time.Duration // from the power button to the plug; default 30 s
+	SampleEvery time.Duration // default 1 s
+	ListEvery   time.Duration // how often to look even if nothing is said to have changed; default 15 s
+	UseWindow   time.Duration // over which CPU use is averaged; default 5 s
+}
+
+// How a round is paced.
+const (
+	startsAtOnce   = 4
+	startAttempts  = 3
+	balloonPatient = 10 * time.Second
+	firstBackoff   = 200 * time.Millisecond
+	lastBackoff    = 5 * time.Second
+)
+
+// Run drives the host until ctx ends. It changes nothing on its way out: VMs go
+// on as they are.
+func Run(ctx context.Context, o Options) error {
+	if o.StopGrace == 0 {
+		o.StopGrace = 30 * time.Second
+	}
+	if o.SampleEvery == 0 {
+		o.SampleEvery = time.Second
+	}
+	if o.ListEvery == 0 {
+		o.ListEvery = 15 * time.Second
+	}
+	if o.UseWindow == 0 {
+		o.UseWindow = 5 * time.Second
+	}
+	events, err := o.Hypervisor.Events(ctx)
+	if err != nil {
+		return fmt.Errorf("agent of host %s: %w", o.Host, err)
+	}
+	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
+		attempts: map[string]attempt{}, ended: map[string]string{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}}
+	return r.loop(ctx, events)
+}
+
+type balloonTry struct {
+	target int64
+	at     time.Time
+}
+
+type attempt struct {
+	generation uint64
+	n          int
+	final      string
+}
+
+type runner struct {
+	Options
+	log *slog.Logger
+
+	capacity hypervisor.Capacity
+	asked    map[string]time.Time
+	balloons map[string]balloonTry
+	attempts map[string]attempt
+	ended    map[string]string
+	use      map[string]*useWindow
+	caps     map[string]hypervisor.VM // as last listed
+	index    uint64                   // highest index of desired state seen; older ones are refused
+	last     Report                   // limits and health as last reported
+}
+
+func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error {
+	tick := time.NewTicker(r.SampleEvery)
+	defer tick.Stop()
+	var listed time.Time
+	var backoff time.Duration
+	for {
+		again, changed, err := r.round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		listed = time.Now()
+		var retry <-chan time.Time
+		switch {
+		case err != nil:
+			backoff = min(max(2*backoff, firstBackoff), lastBackoff)
+			retry = time.After(backoff)
+			r.log.Warn("round failed", "error", err, "retry", backoff)
+		case again:
+			backoff = 0
+			continue
+		default:
+			backoff = 0
+		}
+	wait:
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+				break wait
+			case <-retry:
+				break wait
+			case e, open := <-events:
+				if !open {
+					return nil
+				}
+				if r.note(e) {
+					break wait
+				}
+			case <-tick.C:
+				if len(r.asked) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery {
+					break wait
+				}
+				if err := r.sample(ctx); err != nil {
+					break wait // the round finds out and reports
+				}
+			}
+		}
+	}
+}
+
+// note takes an event in and says whether it calls for a round.
+func (r *runner) note(e hypervisor.Event) bool {
+	r.log.Debug("hypervisor event", "kind", e.Kind, "vm", e.VM, "name", e.Name, "reason", e.Reason)
+	switch e.Kind {
+	case hypervisor.Resync:
+		r.capacity = hypervisor.Capacity{}
+	case hypervisor.Stopped:
+		if e.VM != "" {
+			r.ended[e.VM] = e.Reason
+		}
+	}
+	return true
+}
+
+func (r *runner) balloonDue() bool {
+	for _, t := range r.balloons {
+		if time.Since(t.at) < balloonPatient+r.SampleEvery {
+			return true
+		}
+	}
+	return false
+}
+
+// round looks, decides, acts and reports once. again: something was done, so
+// look again whether it holds. changed closes when the desired state changes.
+func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}, err error) {
+	there, err := r.look(ctx)
+	if err != nil {
+		r.last.Reach, r.last.Error, r.last.Index = false, err.Error(), 0
+		r.last.Statuses, r.last.Samples = nil, nil
+		if e := r.Leader.Report(ctx, r.last); e != nil {
+			err = errors.Join(err, e)
+		}
+		return false, nil, err
+	}
+	// The leader must know the host's limits before it says what is to run on it.
+	report := r.describe(there)
+	if err := r.Leader.Report(ctx, report); err != nil {
+		return false, nil, fmt.Errorf("report: %w", err)
+	}
+	want, changed, err := r.Leader.Desired(ctx, r.Host)
+	if err != nil {
+		return false, nil, fmt.Errorf("desired state: %w", err)
+	}
+	if want.Index < r.index {
+		return false, changed, fmt.Errorf("desired state of index %d is older than %d, seen before", want.Index, r.index)
+	}
+	r.index = want.Index
+
+	ops := Decide(want, there, r.past(want))
+	done, opErr := r.act(ctx, ops)
+	report = r.describe(there)
+	report.Statuses = done.statuses
+	for _, vm := range Unknown(want, there) {
+		report.Unknown = append(report.Unknown, vm.Name)
+	}
+	if opErr != nil {
+		report.Error = opErr.Error()
+	} else if len(ops) == 0 {
+		report.Index = want.Index
+	}
+	report.Samples, _ = r.samples(ctx)
+	if err := r.Leader.Report(ctx, report); err != nil {
+		return false, changed, errors.Join(opErr, fmt.Errorf("report: %w", err))
+	}
+	r.last = report
+	return done.acted > 0 && opErr == nil, changed, opErr
+}
+
+func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
+	if r.capacity.CPU == 0 {
+		c, err := r.Hypervisor.Capacity(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read capacity: %w", err)
+		}
+		r.capacity = c
+	}
+	there, err := r.Hypervisor.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list VMs: %w", err)
+	}
+	clear(r.caps)
+	for _, vm := range there {
+		if !vm.Foreign {
+			r.caps[vm.Identity.VM] = vm
+			delete(r.ended, vm.Identity.VM)
+		}
+	}
+	for id := range r.asked {
+		if _, runs := r.caps[id]; !runs {
+			delete(r.asked, id)
+		}
+	}
+	for id, t := range r.balloons {
+		vm, runs := r.caps[id]
+		reached := runs && vm.Balloon >= t.target-balloonSlack && vm.Balloon <= t.target+balloonSlack
+		if !runs || (!reached && time.Since(t.at) > balloonPatient) {
+			delete(r.balloons, id) // gone, or worth another try
+		}
+	}
+	return there, nil
+}
+
+// describe is the report on the machine itself.
+func (r *runner) describe(there []hypervisor.VM) Report {
+	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true}
+	for _, vm := range there {
+		if vm.Foreign {
+			out.ForeignVMs++
+			out.Foreign.CPU += min(inForce(vm), r.capacity.CPU)
+			out.Foreign.Memory += vm.Memory + out.Overhead
+		}
+	}
+	return out
+}
+
+func (r *runner) past(want Desired) Past {
+	p := Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended}
+	for id, at := range r.asked {
+		p.Asked[id] = true
+		p.Overdue[id] = time.Since(at) > r.StopGrace
+	}
+	for id, t := range r.balloons {
+		p.Balloon[id] = t.target
+	}
+	for _, vm := range want.VMs {
+		id := vm.Spec.Identity.VM
+		if a, ok := r.attempts[id]; ok && a.generation == vm.Spec.Generation && a.final != "" {
+			p.FailedStart[id] = Failure{Generation: a.generation, Reason: a.final}
+		}
+	}
+	return p
+}
+
+// outcome of acting: how many operations changed something, and what to tell.
+type outcome struct {
+	acted    int
+	statuses []Status
+}
+
+// act carries the operations out in order. It stops at the first that fails,
+// because those after it count on it; a failed start only takes its own report with it.
+func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
+	var out outcome
+	for i := 0; i < len(ops); i++ {
+		switch op := ops[i].(type) {
+		case Hold:
+			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
+		case Tell:
+			out.statuses = append(out.statuses, op.Status)
+		case Start:
+			started, n, err := r.startSome(ctx, ops[i:])
+			out.acted += n
+			out.statuses = append(out.statuses, started...)
+			return out, err // one batch a round: shrinking must not wait behind many boots
+		default:
+			r.log.Info(op.String())
+			if err := r.do(ctx, op); err != nil {
+				return out, fmt.Errorf("%s: %w", op, err)
+			}
+			out.acted++
+		}
+	}
+	return out, nil
+}
+
+func (r *runner) do(ctx context.Context, op Operation) error {
+	switch op := op.(type) {
+	case Shutdown:
+		r.asked[op.VM] = time.Now()
+		return absentIsFine(r.Hypervisor.Stop(ctx, op.VM))
+	case Destroy:
+		return r.Hypervisor.Destroy(ctx, op.VM)
+	case SetCPU:
+		return r.Hypervisor.SetCPU(ctx, op.VM, op.To)
+	case SetBalloon:
+		r.balloons[op.VM] = balloonTry{op.To, time.Now()}
+		return r.Hypervisor.SetBalloon(ctx, op.VM, op.To)
+	case Undefine:
+		return r.Hypervisor.Undefine(ctx, op.Spec)
+	}
+	return fmt.Errorf("no way to carry out a %T", op)
+}
+
+func absentIsFine(err error) error {
+	if errors.Is(err, hypervisor.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// startSome carries out the first few starts of a list that begins with one, side by
+// side. What follows them in the list waits for the next round.
+func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int, error) {
+	var specs []hypervisor.Spec
+	var tell []Status
+	for _, op := range ops {
+		switch op := op.(type) {
+		case Start:
+			if len(specs) < startsAtOnce {
+				specs = append(specs, op.Spec)
+			}
+		case Tell:
+			tell = append(tell, op.Status)
+		}
+	}
+	errs := make([]error, len(specs))
+	var wg sync.WaitGroup
+	for i, spec := range specs {
+		wg.Go(func() {
+			r.log.Info("start VM", "vm", spec.Name, "generation", spec.Generation)
+			if errs[i] = r.Hypervisor.Define(ctx, spec); errs[i] == nil {
+				errs[i] = r.Hypervisor.Start(ctx, spec)
+			}
+		})
+	}
+	wg.Wait()
+	var statuses []Status
+	var failed error
+	acted := 0
+	for i, spec := range specs {
+		id := spec.Identity.VM
+		if errs[i] == nil {
+			acted++
+			for _, st := range tell {
+				if st.VM == id {
+					statuses = append(statuses, st)
+				}
+			}
+			continue
+		}
+		a := r.attempts[id]
+		if a.generation != spec.Generation {
+			a = attempt{generation: spec.Generation}
+		}
+		err := fmt.Errorf("start VM %s: %w", spec.Name, errs[i])
+		switch {
+		case errors.Is(err, hypervisor.ErrUnavailable) || ctx.Err() != nil:
+			// says nothing of the VM
+		case errors.Is(err, hypervisor.ErrInvalid):
+			a.final = errs[i].Error()
+		default:
+			if a.n++; a.n >= startAttempts {
+				a.final = fmt.Sprintf("%v (after %d attempts)", errs[i], a.n)
+			}
+		}
+		r.attempts[id] = a
+		failed = errors.Join(failed, err)
+	}
+	return statuses, acted, failed
+}

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// useWindow averages the CPU use of one VM over a while.
+type useWindow struct {
+	generation uint64
+	points     []usePoint // oldest first
+}
+
+type usePoint struct {
+	at   time.Time
+	used time.Duration
+}
+
+// add a measurement and return the cores used since the oldest one within the
+// window; 0 while there is but one.
+func (u *useWindow) add(s hypervisor.Stats, window time.Duration) float64 {
+	if u.generation != s.Generation || (len(u.points) > 0 && s.VCPUTime < u.points[len(u.points)-1].used) {
+		u.generation, u.points = s.Generation, nil
+	}
+	u.points = append(u.points, usePoint{s.At, s.VCPUTime})
+	for len(u.points) > 2 && s.At.Sub(u.points[1].at) >= window {
+		u.points = u.points[1:]
+	}
+	oldest := u.points[0]
+	if wall := s.At.Sub(oldest.at); wall > 0 {
+		return float64(s.VCPUTime-oldest.used) / float64(wall)
+	}
+	return 0
+}
+
+// samples measures all VMs of the host at once.
+func (r *runner) samples(ctx context.Context) ([]Sample, error) {
+	stats, err := r.Hypervisor.Stats(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sample VMs: %w", err)
+	}
+	seen := make(map[string]bool, len(stats))
+	out := make([]Sample, 0, len(stats))
+	for _, s := range stats {
+		id := s.Identity.VM
+		seen[id] = true
+		u := r.use[id]
+		if u == nil {
+			u = &useWindow{}
+			r.use[id] = u
+		}
+		listed := r.caps[id]
+		out = append(out, Sample{VM: id, Generation: s.Generation, At: s.At, State: string(listed.State), Cap: listed.CPU.Cap,
+			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Unused: s.Unused})
+	}
+	for id := range r.use {
+		if !seen[id] {
+			delete(r.use, id)
+		}
+	}
+	return out, nil
+}
+
+// sample measures and reports between rounds.
+func (r *runner) sample(ctx context.Context) error {
+	s, err := r.samples(ctx)
+	if err != nil {
+		return err
+	}
+	report := r.last
+	report.Statuses, report.Samples = nil, s
+	return r.Leader.Report(ctx, report)
+}

@@ -1,0 +1,147 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"sort"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// Desired implements agent.Leader.
+func (c *Control) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return agent.Desired{}, nil, fmt.Errorf("%w: %w", ErrNoLeader, err)
+	}
+	s := c.o.State.Snapshot()
+	return desired(s, host), s.Watch(), nil
+}
+
+// desired state of a host, out of a snapshot.
+func desired(s *state.Snapshot, host string) agent.Desired {
+	meta, _ := s.Meta()
+	h, _ := s.Host(host)
+	limit := h.Usable()
+	out := agent.Desired{Cluster: meta.ID, Index: s.Index(), CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead}
+	for _, vm := range s.VMsOn(host) {
+		vc, _ := s.VC(vm.VC)
+		g, ok := vc.GroupOf(vm)
+		if !ok {
+			continue
+		}
+		w := agent.VM{Spec: specOf(s, meta, g, vm), Want: agent.WantRun, Held: vm.Held,
+			MayStart:  vm.Phase == state.Starting && vm.Goal == state.GoalRun,
+			Seen:      vm.Phase == state.Running,
+			Settled:   vm.Phase == state.Stopped || vm.Phase == state.Failed,
+			FreezeCPU: vm.Phase == state.Stopping}
+		switch vm.Goal {
+		case state.GoalStop:
+			w.Want = agent.WantStop
+		case state.GoalDelete:
+			w.Want = agent.WantGone
+		}
+		out.VMs = append(out.VMs, w)
+	}
+	return out
+}
+
+// specOf a VM as its host is to run it.
+func specOf(s *state.Snapshot, meta state.Meta, g state.Group, vm state.VM) hypervisor.Spec {
+	spec := hypervisor.Spec{
+		Identity: hypervisor.Identity{Cluster: meta.ID, VM: vm.ID, Generation: vm.Generation},
+		Name:     vm.Domain(), VCPUs: vm.VCPUs, Memory: vm.BootMemory, Balloon: min(g.Memory, vm.BootMemory),
+		CPU:     hypervisor.CPU{Cap: g.Allocation, Weight: g.Allocation},
+		Network: g.Network,
+		CloudInit: hypervisor.CloudInit{UserData: g.CloudInit.UserData, MetaData: g.CloudInit.MetaData,
+			NetworkConfig: g.CloudInit.NetworkConfig},
+	}
+	kernel, initrd, cmdline := g.Boot.Kernel, g.Boot.Initrd, g.Boot.Cmdline
+	base := ""
+	if img, ok := s.Image(g.Image); ok {
+		if img.Kind == state.KernelImage {
+			kernel = img.Name
+		} else {
+			base = img.File
+		}
+	}
+	if img, ok := s.Image(kernel); ok {
+		spec.Boot.Kernel = img.File
+		if initrd == "" {
+			initrd = img.Initrd
+		}
+		if cmdline == "" {
+			cmdline = img.Cmdline
+		}
+	}
+	if img, ok := s.Image(initrd); ok {
+		spec.Boot.Initrd = img.File
+	}
+	spec.Boot.Cmdline = cmdline
+	if base != "" || g.Disk.Size > 0 {
+		spec.Disk = hypervisor.Disk{Base: base, Size: g.Disk.Size, Pool: g.Disk.Pool, Ephemeral: g.Disk.Ephemeral}
+	}
+	return spec
+}
+
+// Report implements agent.Leader. What the log must know is proposed; the
+// rest is kept as the latest word of that host.
+func (c *Control) Report(ctx context.Context, r agent.Report) error {
+	s := c.o.State.Snapshot()
+	if r.Reach {
+		if err := c.recordHost(ctx, s, r); err != nil {
+			return fmt.Errorf("report of host %s: %w", r.Host, err)
+		}
+		if err := c.recordVMs(ctx, s, r); err != nil {
+			return fmt.Errorf("report of host %s: %w", r.Host, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	live := c.live[r.Host]
+	live.LastSeen, live.Reach, live.Error = c.o.Now(), r.Reach, r.Error
+	live.Synced = max(live.Synced, r.Index)
+	if r.Reach {
+		live.Unknown = r.Unknown
+	}
+	if r.Samples != nil || r.Index > 0 {
+		live.VMs = make(map[string]Sample, len(r.Samples))
+		for _, m := range r.Samples {
+			live.VMs[m.VM] = Sample{Generation: m.Generation, At: m.At, State: m.State, Cap: m.Cap, Used: m.Used,
+				VCPUTime: m.VCPUTime, Balloon: m.Balloon, Resident: m.Resident, Unused: m.Unused}
+		}
+	}
+	c.live[r.Host] = live
+	return nil
+}
+
+func (c *Control) recordHost(ctx context.Context, s *state.Snapshot, r agent.Report) error {
+	now := state.HostReport{Name: r.Host,
+		Capacity:   state.Resources{CPU: r.Capacity.CPU, Memory: r.Capacity.Memory},
+		Allowance:  state.Resources(r.Allowance),
+		Foreign:    state.Resources(r.Foreign),
+		ForeignVMs: r.ForeignVMs, VMOverhead: r.Overhead, KVM: r.Capacity.KVM, Software: r.Capacity.Software}
+	h, known := s.Host(r.Host)
+	if known && now == (state.HostReport{Name: h.Name, Capacity: h.Capacity, Allowance: h.Allowance, Foreign: h.Foreign,
+		ForeignVMs: h.ForeignVMs, VMOverhead: h.VMOverhead, KVM: h.KVM, Software: h.Software}) {
+		return nil
+	}
+	return c.propose(ctx, state.KindHostReport, now)
+}
+
+func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Report) error {
+	body := state.VMReport{Host: r.Host}
+	for _, st := range r.Statuses {
+		vm, ok := s.VM(st.VM)
+		if !ok || vm.Host != r.Host || vm.Generation != st.Generation {
+			continue
+		}
+		body.VMs = append(body.VMs, state.VMStatus{VM: st.VM, Generation: st.Generation, Phase: state.Phase(st.Phase), Gone: st.Gone, Held: st.Held, Reason: st.Reason})
+	}
+	if len(body.VMs) == 0 {
+		return nil
+	}
+	sort.SliceStable(body.VMs, func(a, b int) bool { return body.VMs[a].VM < body.VMs[b].VM })
+	return c.propose(ctx, state.KindVMReport, body)
+}

@@ -1,0 +1,250 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
+)
+
+// Log is where decisions become facts: *node.Node.
+type Log interface {
+	// Apply an entry and return what the state said of it, or that it is not known to be in the log.
+	Apply(ctx context.Context, entry []byte) (index uint64, outcome, err error)
+	// Linearize returns once the local state holds all that was acknowledged before.
+	Linearize(ctx context.Context) error
+	Leads() bool
+	Leader() string
+}
+
+// Options of the service.
+type Options struct {
+	State    *state.Store
+	Log      Log
+	Settings state.Settings // for a cluster that is made anew
+	Hosts    []string       // that must have reported before the service is ready
+	// Console attaches to the console of a VM by its id.
+	Console func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error)
+	// Inspect looks at an image's file before it enters the catalogue, and fills in its size.
+	Inspect func(img state.Image) (state.Image, error)
+	Logger  *slog.Logger
+	Now     func() time.Time // default time.Now
+	Entropy io.Reader        // for ids; default crypto/rand
+}
+
+// Control is the leader's service. Safe for concurrent use.
+type Control struct {
+	o   Options
+	log *slog.Logger
+
+	planning sync.Mutex // one plan at a time: plans made side by side would only conflict
+
+	mu   sync.Mutex
+	live map[string]HostLive
+	ids  io.Reader
+}
+
+// tries before a request gives up because the state keeps changing under it.
+const tries = 8
+
+// New makes the service and, if the state is empty, the cluster. The log must lead.
+func New(ctx context.Context, o Options) (*Control, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Entropy == nil {
+		o.Entropy = rand.Reader
+	}
+	c := &Control{o: o, log: o.Logger, live: map[string]HostLive{}, ids: ulid.Monotonic(o.Entropy, 0)}
+	if _, ok := o.State.Snapshot().Meta(); !ok {
+		if err := c.propose(ctx, state.KindInit, state.Init{ID: c.newID(), Settings: o.Settings}); err != nil {
+			return nil, fmt.Errorf("make the cluster: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func (c *Control) newID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ulid.MustNew(ulid.Timestamp(c.o.Now()), c.ids).String()
+}
+
+func (c *Control) env() loop.Env { return loop.Env{Now: c.o.Now().UTC(), NewID: c.newID} }
+
+// propose a command and return what became of it.
+func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error {
+	entry, err := state.Encode(kind, c.o.Now(), body)
+	if err != nil {
+		return err
+	}
+	_, outcome, err := c.o.Log.Apply(ctx, entry)
+	switch {
+	case errors.Is(err, node.ErrNotLeader), errors.Is(err, node.ErrClosed):
+		return fmt.Errorf("%w: %w", ErrNoLeader, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
+	}
+	return outcome
+}
+
+// View is the cluster as it is now; stale: as this server knows it.
+func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
+	if !stale {
+		if err := c.o.Log.Linearize(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoLeader, err)
+		}
+	}
+	v := &View{Snapshot: c.o.State.Snapshot(), live: map[string]HostLive{}, now: c.o.Now(), Leader: c.o.Log.Leader()}
+	c.mu.Lock()
+	for name, l := range c.live {
+		v.live[name] = l
+	}
+	c.mu.Unlock()
+	return v, nil
+}
+
+// Ready says why the service cannot do its work yet; nil if it can.
+func (c *Control) Ready() error {
+	if !c.o.Log.Leads() {
+		return ErrNoLeader
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.o.Hosts {
+		if _, ok := c.live[h]; !ok {
+			return fmt.Errorf("host %s has not reported yet", h)
+		}
+	}
+	return nil
+}
+
+// fingerprint of a request, so that an idempotency key is not used for two different ones.
+func fingerprint(verb, name string, body any) (string, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return "", fmt.Errorf("fingerprint of the request: %w", err)
+	}
+	sum := sha256.Sum256([]byte(verb + "\x00" + name + "\x00" + string(raw)))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// change plans on a snapshot, proposes, and plans anew if the state had moved
+// on. decide must be a function of the snapshot alone.
+func (c *Control) change(ctx context.Context, verb, name string, body any, call Call, decide func(*state.Snapshot) (loop.Answer, error)) (Result, error) {
+	print, err := fingerprint(verb, name, body)
+	if err != nil {
+		return Result{}, err
+	}
+	c.planning.Lock()
+	defer c.planning.Unlock()
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return Result{}, fmt.Errorf("%s %s: %w: %w", verb, name, ErrNoLeader, err)
+	}
+	for n := 0; ; n++ {
+		s := c.o.State.Snapshot()
+		if r, done, err := replay(s, print, call); done || err != nil {
+			return r, err
+		}
+		a, err := decide(s)
+		if err != nil {
+			return Result{}, err
+		}
+		if a.Plan == nil {
+			return Result{DryRun: call.DryRun, Decision: a.Decision}, &Refused{Decision: a.Decision}
+		}
+		res := Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun}
+		if call.DryRun {
+			return res, nil
+		}
+		a.Plan.Operation = &state.Operation{ID: c.newID(), Kind: verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
+		if call.IdempotencyKey != "" {
+			a.Plan.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: a.Plan.Operation.ID}
+		}
+		err = c.propose(ctx, state.KindPlan, a.Plan)
+		if errors.Is(err, state.ErrConflict) && n < tries {
+			c.log.Debug("planned on an old state, planning anew", "verb", verb, "name", name, "error", err)
+			continue
+		}
+		if err != nil {
+			return Result{}, fmt.Errorf("%s %s: %w", verb, name, err)
+		}
+		after := c.o.State.Snapshot()
+		res.Operation, _ = after.Operation(a.Plan.Operation.ID)
+		if vc, ok := after.VC(a.Plan.VC.ID); ok {
+			res.VC = vc
+		}
+		return res, nil
+	}
+}
+
+// replay answers an idempotency key that was used before.
+func replay(s *state.Snapshot, print string, call Call) (Result, bool, error) {
+	if call.IdempotencyKey == "" {
+		return Result{}, false, nil
+	}
+	r, ok := s.Remembered(call.IdempotencyKey)
+	if !ok {
+		return Result{}, false, nil
+	}
+	if r.Fingerprint != print {
+		return Result{}, false, &Invalid{Fields: []FieldError{{Field: "Idempotency-Key", Text: "was used for another request; use a new key for each new request"}}}
+	}
+	op, _ := s.Operation(r.Operation)
+	vc, _ := s.VC(op.VC)
+	return Result{Operation: op, VC: vc, Decision: vc.Decision, Replayed: true}, true, nil
+}
+
+// changesOf a plan, in the order of its rows.
+func changesOf(s *state.Snapshot, p *state.Plan) []Change {
+	var out []Change
+	named := map[string]state.VC{}
+	if p.VC != nil {
+		named[p.VC.ID] = *p.VC
+	}
+	for _, vm := range p.VMs {
+		old, existed := s.VM(vm.ID)
+		g, _ := p.VC.GroupOf(vm)
+		ch := Change{VM: vm.Name, VC: p.VC.Name}
+		switch {
+		case vm.Phase == state.Starting && (!existed || old.Generation < vm.Generation):
+			ch.Verb, ch.Text = "place", fmt.Sprintf("place %s on %s: need %.2f cores, %d MiB", vm.Name, vm.Host, g.CPU, g.Memory>>20)
+		case vm.Goal == state.GoalDelete:
+			ch.Verb, ch.Text = "delete", fmt.Sprintf("delete %s from %s, with its disk", vm.Name, vm.Host)
+		case vm.Goal == state.GoalStop:
+			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s, its disk is kept", vm.Name, vm.Host)
+		default:
+			ch.Verb, ch.Text = "balloon", fmt.Sprintf("balloon of %s on %s: %d MiB", vm.Name, vm.Host, g.Memory>>20)
+		}
+		out = append(out, ch)
+	}
+	for _, a := range p.Allocations {
+		vc, ok := named[a.VC]
+		if !ok {
+			vc, _ = s.VC(a.VC)
+		}
+		var was float64
+		if old, ok := s.VC(a.VC); ok {
+			for _, g := range old.Groups {
+				if g.Name == a.Group {
+					was = g.Allocation
+				}
+			}
+		}
+		out = append(out, Change{Verb: "cap", VC: vc.Name, Text: fmt.Sprintf("cap each VM of %s/%s: %.3f -> %.3f cores", vc.Name, a.Group, was, a.CPU)})
+	}
+	return out
+}

@@ -1,0 +1,81 @@
+package control
+
+import (
+	"fmt"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// Explanation of why a VC stands as it does.
+type Explanation struct {
+	Decision   state.Decision // what admission said last; for a queued VC what it says now
+	Yield      float64
+	MinYield   float64
+	Bottleneck string // the host that keeps its yield down, "" if none does
+	Lines      []string
+}
+
+// Explain the state and yield of a VC.
+func Explain(v *View, vc state.VC) Explanation {
+	view := v.VCView(vc)
+	out := Explanation{Decision: vc.Decision, Yield: view.Yield, MinYield: vc.MinYield}
+	say := func(format string, args ...any) { out.Lines = append(out.Lines, fmt.Sprintf(format, args...)) }
+	say("%s is %s", vc.Name, view.State)
+	if view.State == state.VCQueued {
+		out.Decision = loop.Consider(v.Snapshot, vc, loop.Env{Now: v.now, NewID: func() string { return "" }})
+		for i, w := range loop.Queue(v.Snapshot) {
+			if w.ID == vc.ID {
+				say("number %d in the queue, priority %d, waiting since %s", i+1, w.Priority, w.QueuedAt.Format("2006-01-02 15:04:05 MST"))
+			}
+		}
+	}
+	if out.Decision.Summary != "" {
+		say("admission: %s", out.Decision.Summary)
+	}
+	if view.Reason != "" && view.State != state.VCQueued {
+		say("reason: %s", view.Reason)
+	}
+	if view.Count.Running+view.Count.Starting == 0 {
+		return out
+	}
+	for _, g := range vc.Groups {
+		say("group %s: %d VMs, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, g.Count, g.Allocation, g.CPU, g.Yield())
+	}
+	least := 0.0
+	seen := map[string]bool{}
+	for _, vm := range v.VMsOf(vc.ID) {
+		if seen[vm.Host] || !vm.Holds() {
+			continue
+		}
+		seen[vm.Host] = true
+		h, _ := v.Host(vm.Host)
+		need, limit := v.needOn(vm.Host), h.Usable().CPU
+		switch {
+		case need <= limit:
+			say("host %s: %.2f cores needed of %.2f: room for all", h.Name, need, limit)
+		default:
+			say("host %s: %.2f cores needed of %.2f: %.0f%% can be given on average", h.Name, need, limit, 100*limit/need)
+			if out.Bottleneck == "" || limit/need < least {
+				out.Bottleneck, least = h.Name, limit/need
+			}
+		}
+	}
+	if out.Bottleneck != "" && out.Yield < 1 {
+		say("host %s keeps its yield down", out.Bottleneck)
+	}
+	return out
+}
+
+// needOn a host, of the VMs that hold CPU there, cores.
+func (v *View) needOn(host string) float64 {
+	var need float64
+	for _, vm := range v.VMsOn(host) {
+		if vm.Holds() {
+			vc, _ := v.VC(vm.VC)
+			g, _ := vc.GroupOf(vm)
+			need += g.CPU
+		}
+	}
+	return need
+}

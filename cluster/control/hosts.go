@@ -1,0 +1,105 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"evenkeel/cluster/state"
+)
+
+// Cordon closes a host for new VMs, or opens it again.
+func (c *Control) Cordon(ctx context.Context, host string, on bool, reason string, dryRun bool) error {
+	if len(reason) > 500 {
+		return &Invalid{Fields: []FieldError{{Field: "reason", Text: "must be at most 500 characters"}}}
+	}
+	if _, ok := c.o.State.Snapshot().Host(host); !ok {
+		return fmt.Errorf("host %s: %w", host, ErrNotFound)
+	}
+	if dryRun {
+		return nil
+	}
+	if !on {
+		reason = ""
+	}
+	if err := c.propose(ctx, state.KindHostCordon, state.HostCordon{Host: host, Cordoned: on, Reason: reason}); err != nil {
+		return fmt.Errorf("cordon host %s: %w", host, err)
+	}
+	return nil
+}
+
+// AddImage puts a file that lies on the hosts into the catalogue.
+func (c *Control) AddImage(ctx context.Context, img state.Image, dryRun bool) (state.Image, error) {
+	var f faults
+	s := c.o.State.Snapshot()
+	if !imageName.MatchString(img.Name) {
+		f.add("name", clip(img.Name), "must be letters, digits and - . _, at most 127, beginning with a letter or digit")
+	}
+	if _, taken := s.Image(img.Name); taken {
+		return img, &Exists{Field: "name", Text: "name: image " + img.Name + " is in the catalogue already; delete it first"}
+	}
+	switch img.Kind {
+	case state.KernelImage:
+		checkImage(&f, "initrd", s, img.Initrd, state.InitrdImage)
+		checkCmdline(&f, "cmdline", img.Cmdline)
+	case state.DiskImage, state.InitrdImage:
+		if img.Initrd != "" || img.Cmdline != "" {
+			f.add("initrd", clip(img.Initrd), "initrd and cmdline are for kernel images only")
+		}
+	default:
+		f.add("kind", clip(string(img.Kind)), "must be disk, kernel or initrd")
+	}
+	if !filepath.IsAbs(img.File) || filepath.Clean(img.File) != img.File {
+		f.add("file", clip(img.File), "must be the full path of a file on the hosts")
+	}
+	if err := f.err(); err != nil {
+		return img, err
+	}
+	img, err := c.o.Inspect(img)
+	if err != nil {
+		return img, &Invalid{Fields: []FieldError{{Field: "file", Text: err.Error(), Value: clip(img.File)}}}
+	}
+	if dryRun {
+		return img, nil
+	}
+	if err := c.propose(ctx, state.KindImagePut, img); err != nil {
+		return img, fmt.Errorf("add image %s: %w", img.Name, err)
+	}
+	img, _ = c.o.State.Snapshot().Image(img.Name)
+	return img, nil
+}
+
+// DeleteImage takes an image out of the catalogue. The file stays.
+func (c *Control) DeleteImage(ctx context.Context, name string, dryRun bool) error {
+	if _, ok := c.o.State.Snapshot().Image(name); !ok {
+		return fmt.Errorf("image %s: %w", name, ErrNotFound)
+	}
+	if dryRun {
+		return nil
+	}
+	if err := c.propose(ctx, state.KindImageDrop, state.ImageDrop{Name: name}); err != nil {
+		return fmt.Errorf("delete image %s: %w", name, err)
+	}
+	return nil
+}
+
+// Console attaches to the serial console of a VM, by its name or id.
+func (c *Control) Console(ctx context.Context, name string) (io.ReadWriteCloser, error) {
+	s := c.o.State.Snapshot()
+	vm, ok := s.VMNamed(name)
+	if !ok {
+		vm, ok = s.VM(name)
+	}
+	if !ok {
+		return nil, fmt.Errorf("VM %s: %w", name, ErrNotFound)
+	}
+	if vm.Phase != state.Running {
+		return nil, fmt.Errorf("VM %s is %s, it has a console only while it runs: %w", vm.Name, vm.Phase, ErrConflict)
+	}
+	rw, err := c.o.Console(ctx, vm.Host, vm.ID)
+	if err != nil {
+		return nil, fmt.Errorf("console of VM %s on host %s: %w", vm.Name, vm.Host, err)
+	}
+	return rw, nil
+}

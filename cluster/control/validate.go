@@ -1,0 +1,239 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"evenkeel/cluster/state"
+)
+
+// Bounds of what a VC may ask for. They keep nonsense out; what a site allows
+// is in state.Settings.
+const (
+	maxCPU       = 1024.0  // cores of one VM's need
+	maxVCPUs     = 1024    // of one VM
+	maxMemory    = 1 << 46 // bytes of one VM: 64 TiB
+	maxGroups    = 64
+	maxPriority  = 1_000_000
+	maxCloudInit = 64 << 10 // bytes of each document
+	maxCmdline   = 2048
+	maxLabels    = 64
+	minCPU       = 0.001 // cores; a host's scheduler cannot give less
+)
+
+var (
+	dnsLabel  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	imageName = regexp.MustCompile(`^[a-zA-Z0-9][-._a-zA-Z0-9]{0,126}$`)
+	netName   = regexp.MustCompile(`^(bridge:)?[a-zA-Z0-9][-._a-zA-Z0-9]{0,62}$`)
+	labelKey  = regexp.MustCompile(`^[a-zA-Z0-9]([-._/a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$`)
+	labelVal  = regexp.MustCompile(`^([a-zA-Z0-9]([-._a-zA-Z0-9]{0,61}[a-zA-Z0-9])?)?$`)
+)
+
+// faults collects what is wrong with a request.
+type faults []FieldError
+
+func (f *faults) add(field string, value any, format string, args ...any) {
+	*f = append(*f, FieldError{Field: field, Text: fmt.Sprintf(format, args...), Value: value})
+}
+
+func (f faults) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return &Invalid{Fields: f}
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+func total(vc state.VC) int {
+	n := 0
+	for _, g := range vc.Groups {
+		n += g.Count
+	}
+	return n
+}
+
+// complete checks a VC as a user wrote it and fills in the defaults.
+func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, error) {
+	var f faults
+	if !dnsLabel.MatchString(vc.Name) {
+		f.add("name", clip(vc.Name), "must be a DNS label: lower-case letters, digits and '-', 1 to 63 of them, no '-' at the ends")
+	}
+	switch {
+	case !finite(vc.MinYield) || vc.MinYield > 1:
+		f.add("minYield", vc.MinYield, "must be a number from 0 to 1")
+	case vc.MinYield < 0:
+		vc.MinYield = set.MinYield
+	}
+	oneOf(&f, "onFull", (*string)(&vc.OnFull), string(set.OnFull), string(state.Queue), string(state.Reject))
+	oneOf(&f, "onHostLoss", &vc.OnHostLoss, "keep", "keep")
+	oneOf(&f, "needs", &vc.Needs, "declared", "declared")
+	if vc.Priority < -maxPriority || vc.Priority > maxPriority {
+		f.add("priority", vc.Priority, "must be from %d to %d", -maxPriority, maxPriority)
+	}
+	if len(vc.Groups) == 0 || len(vc.Groups) > maxGroups {
+		f.add("groups", len(vc.Groups), "must be 1 to %d groups", maxGroups)
+	}
+	groups := append([]state.Group(nil), vc.Groups...)
+	seen := map[string]bool{}
+	for i := range groups {
+		at := fmt.Sprintf("groups[%d].", i)
+		g := &groups[i]
+		if !dnsLabel.MatchString(g.Name) {
+			f.add(at+"name", clip(g.Name), "must be a DNS label: lower-case letters, digits and '-', 1 to 63 of them")
+		} else if seen[g.Name] {
+			f.add(at+"name", g.Name, "is the name of an earlier group too")
+		}
+		seen[g.Name] = true
+		if g.VCPUs == 0 && finite(g.CPU) && g.CPU > 0 && g.CPU <= maxCPU {
+			g.VCPUs = int(math.Ceil(g.CPU))
+		}
+		if g.MemoryMin == 0 {
+			g.MemoryMin = g.Memory
+		}
+		oneOf(&f, at+"role", &g.Role, "core", "core", "elastic")
+		checkSize(&f, at, set, *g)
+		checkBoot(&f, at, s, set, g)
+		checkRest(&f, at, set, g)
+	}
+	vc.Groups = groups
+	if len(f) == 0 && total(vc) > set.MaxVMs {
+		f.add("groups", total(vc), "have %d VMs together, more than the %d that a virtual cluster may have", total(vc), set.MaxVMs)
+	}
+	return vc, f.err()
+}
+
+func oneOf(f *faults, field string, value *string, standard string, allowed ...string) {
+	if *value == "" {
+		*value = standard
+		return
+	}
+	for _, a := range allowed {
+		if *value == a {
+			return
+		}
+	}
+	switch {
+	case field == "onHostLoss" && *value == "restart":
+		f.add(field, *value, "restart is not supported by this version: it needs leases between hosts; use keep")
+	case field == "needs" && *value == "estimated":
+		f.add(field, *value, "estimated is not supported by this version: declare the needs of each group")
+	default:
+		f.add(field, clip(*value), "must be %s", strings.Join(allowed, " or "))
+	}
+}
+
+// checkSize of a group: its count and needs.
+func checkSize(f *faults, at string, set state.Settings, g state.Group) {
+	if g.Count < 1 || g.Count > set.MaxVMs {
+		f.add(at+"count", g.Count, "must be from 1 to %d", set.MaxVMs)
+	}
+	switch {
+	case !finite(g.CPU) || g.CPU < minCPU || g.CPU > maxCPU:
+		f.add(at+"cpu", number(g.CPU), "must be a number of cores from %g to %g", minCPU, maxCPU)
+	case g.VCPUs < 1 || g.VCPUs > maxVCPUs:
+		f.add(at+"vcpus", g.VCPUs, "must be from 1 to %d", maxVCPUs)
+	case g.CPU > float64(g.VCPUs):
+		f.add(at+"vcpus", g.VCPUs, "cannot use %g cores: give at least %d vCPUs", g.CPU, int(math.Ceil(g.CPU)))
+	}
+	switch {
+	case g.Memory < set.MinMemory || g.Memory > maxMemory:
+		f.add(at+"memory", g.Memory, "must be from %d MiB to %d TiB", set.MinMemory>>20, maxMemory>>40)
+	case g.MemoryMin < set.MinMemory || g.MemoryMin > g.Memory:
+		f.add(at+"memoryMin", g.MemoryMin, "must be from %d MiB to the memory of the group", set.MinMemory>>20)
+	}
+}
+
+// number keeps NaN and infinities out of what is encoded as JSON.
+func number(x float64) any {
+	if finite(x) {
+		return x
+	}
+	return fmt.Sprint(x)
+}
+
+// checkBoot: every image must be in the catalogue, of the right kind, and by name.
+func checkBoot(f *faults, at string, s *state.Snapshot, set state.Settings, g *state.Group) {
+	has := g.Boot.Kernel != "" || g.Boot.Initrd != "" || g.Boot.Cmdline != ""
+	switch {
+	case has && g.Image != "":
+		f.add(at+"image", g.Image, "give either image or boot, not both")
+		return
+	case has && g.Boot.Kernel == "":
+		f.add(at+"boot.kernel", "", "boot needs a kernel")
+		return
+	case !has && g.Image == "" && set.Image == "":
+		f.add(at+"image", "", "is needed: the cluster has no default image (vcctl image list shows the catalogue)")
+		return
+	case !has && g.Image == "":
+		g.Image = set.Image
+	}
+	checkImage(f, at+"image", s, g.Image, state.DiskImage, state.KernelImage)
+	checkImage(f, at+"boot.kernel", s, g.Boot.Kernel, state.KernelImage)
+	checkImage(f, at+"boot.initrd", s, g.Boot.Initrd, state.InitrdImage)
+	checkCmdline(f, at+"boot.cmdline", g.Boot.Cmdline)
+}
+
+func checkCmdline(f *faults, field, cmdline string) {
+	if len(cmdline) > maxCmdline || strings.ContainsFunc(cmdline, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		f.add(field, clip(cmdline), "must be one line of at most %d characters", maxCmdline)
+	}
+}
+
+func checkImage(f *faults, field string, s *state.Snapshot, name string, kinds ...state.ImageKind) {
+	if name == "" {
+		return
+	}
+	if !imageName.MatchString(name) {
+		f.add(field, clip(name), "must be the name of an image in the catalogue, never a path (vcctl image list shows them)")
+		return
+	}
+	img, ok := s.Image(name)
+	if !ok {
+		f.add(field, name, "no image of that name in the catalogue (vcctl image list shows them)")
+		return
+	}
+	for _, k := range kinds {
+		if img.Kind == k {
+			return
+		}
+	}
+	f.add(field, name, "is a %s image", img.Kind)
+}
+
+func checkRest(f *faults, at string, set state.Settings, g *state.Group) {
+	if g.Disk.Size < 0 || g.Disk.Size > maxMemory {
+		f.add(at+"disk.size", g.Disk.Size, "must be from 0 to %d TiB", maxMemory>>40)
+	}
+	if g.Disk.Pool == "" {
+		g.Disk.Pool = set.Pool
+	} else if !imageName.MatchString(g.Disk.Pool) {
+		f.add(at+"disk.pool", clip(g.Disk.Pool), "must be the name of a storage pool, never a path")
+	}
+	if g.Network != "" && !netName.MatchString(g.Network) {
+		f.add(at+"network", clip(g.Network), "must be the name of a libvirt network, or bridge:NAME")
+	}
+	for _, d := range []struct{ field, text string }{{"userData", g.CloudInit.UserData}, {"metaData", g.CloudInit.MetaData}, {"networkConfig", g.CloudInit.NetworkConfig}} {
+		if len(d.text) > maxCloudInit {
+			f.add(at+"cloudInit."+d.field, nil, "is %d bytes, more than %d", len(d.text), maxCloudInit)
+		}
+	}
+	if len(g.Labels) > maxLabels {
+		f.add(at+"labels", len(g.Labels), "are more than %d", maxLabels)
+	}
+	for k, v := range g.Labels {
+		if !labelKey.MatchString(k) || !labelVal.MatchString(v) {
+			f.add(at+"labels", clip(k), "must be letters, digits and - . _ (and / in names), at most 63")
+			return
+		}
+	}
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "..."
+	}
+	return s
+}

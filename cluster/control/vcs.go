@@ -1,0 +1,203 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// Create a VC. spec has its name, wishes and groups; MinYield below 0 and empty
+// fields mean the cluster's defaults.
+func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result, error) {
+	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot) (loop.Answer, error) {
+		meta, _ := s.Meta()
+		vc, bad := complete(s, meta.Settings, spec)
+		if bad != nil {
+			return loop.Answer{}, bad
+		}
+		if old, taken := s.VCNamed(vc.Name); taken {
+			what := "name: a virtual cluster " + vc.Name + " exists already; choose another name or delete it first"
+			if old.Goal == state.GoalDelete {
+				what = "name: virtual cluster " + vc.Name + " is still being deleted; try again when it is gone"
+			}
+			return loop.Answer{}, &Exists{Field: "name", Text: what}
+		}
+		if err := vmNamesFree(s, vc); err != nil {
+			return loop.Answer{}, err
+		}
+		vc.ID = c.newID()
+		return loop.Create(s, vc, c.env()), nil
+	})
+}
+
+// Exists says that a name is taken. It is a conflict.
+type Exists struct{ Field, Text string }
+
+// Error implements error.
+func (e *Exists) Error() string { return e.Text }
+
+// Is makes it an ErrConflict.
+func (e *Exists) Is(target error) bool { return target == ErrConflict }
+
+// vmNamesFree: "a-b" with group "c" and "a" with group "b-c" would make VMs of the same name.
+func vmNamesFree(s *state.Snapshot, vc state.VC) error {
+	for i, g := range vc.Groups {
+		for task := range g.Count {
+			name := fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task)
+			if vm, taken := s.VMNamed(name); taken && vm.VC != vc.ID {
+				other, _ := s.VC(vm.VC)
+				field := fmt.Sprintf("groups[%d].name", i)
+				return &Exists{Field: field, Text: fmt.Sprintf("%s: its VM %s would have the name of a VM of virtual cluster %s; choose another name", field, name, other.Name)}
+			}
+		}
+	}
+	return nil
+}
+
+// existing finds the VC that a request is about.
+func existing(s *state.Snapshot, name string, call Call) (state.VC, error) {
+	vc, ok := s.VCNamed(name)
+	if !ok {
+		return vc, fmt.Errorf("virtual cluster %s: %w", name, ErrNotFound)
+	}
+	if call.IfMatch != 0 && call.IfMatch != vc.ModifyIndex {
+		return vc, fmt.Errorf("virtual cluster %s is at version %d, not %d: %w", name, vc.ModifyIndex, call.IfMatch, ErrPrecondition)
+	}
+	return vc, nil
+}
+
+// busy refuses to start what still stops.
+func busy(s *state.Snapshot, vc state.VC) error {
+	if vc.Goal == state.GoalDelete {
+		return fmt.Errorf("virtual cluster %s is being deleted: %w", vc.Name, ErrConflict)
+	}
+	if n := state.CountPhases(s.VMsOf(vc.ID)).Stopping; n > 0 && vc.Goal == state.GoalStop {
+		return fmt.Errorf("virtual cluster %s: %d of its VMs are still stopping; try again when they have: %w", vc.Name, n, ErrConflict)
+	}
+	return nil
+}
+
+// Scale changes the size or the needs of a VC, all or nothing.
+func (c *Control) Scale(ctx context.Context, name string, by Scale, call Call) (Result, error) {
+	return c.change(ctx, "scale", name, by, call, func(s *state.Snapshot) (loop.Answer, error) {
+		vc, err := existing(s, name, call)
+		if err != nil {
+			return loop.Answer{}, err
+		}
+		if err := busy(s, vc); err != nil {
+			return loop.Answer{}, err
+		}
+		meta, _ := s.Meta()
+		scaled, bad := rescale(s, meta.Settings, vc, by)
+		if bad != nil {
+			return loop.Answer{}, bad
+		}
+		if err := vmNamesFree(s, scaled); err != nil {
+			return loop.Answer{}, err
+		}
+		return loop.Scale(s, scaled, c.env()), nil
+	})
+}
+
+// rescale is vc with the change made, or what is wrong with it.
+func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (state.VC, error) {
+	at := -1
+	for i, g := range vc.Groups {
+		if g.Name == by.Group || (by.Group == "" && len(vc.Groups) == 1) {
+			at = i
+		}
+	}
+	if at < 0 {
+		text := "virtual cluster " + vc.Name + " has no such group"
+		if by.Group == "" {
+			text = fmt.Sprintf("virtual cluster %s has %d groups: name one", vc.Name, len(vc.Groups))
+		}
+		return vc, &Invalid{Fields: []FieldError{{Field: "group", Text: text, Value: by.Group}}}
+	}
+	if by.Count == nil && by.CPU == nil && by.Memory == nil {
+		return vc, &Invalid{Fields: []FieldError{{Field: "count", Text: "nothing to change: give count, cpu or memory"}}}
+	}
+	groups := append([]state.Group(nil), vc.Groups...)
+	g := &groups[at]
+	old := *g
+	if by.Count != nil {
+		g.Count = *by.Count
+	}
+	if by.CPU != nil {
+		g.CPU = *by.CPU
+	}
+	if by.Memory != nil {
+		g.Memory = *by.Memory
+		g.MemoryMin = min(g.MemoryMin, g.Memory)
+		if old.MemoryMin < old.Memory {
+			g.MemoryMin = old.MemoryMin // a floor that was set on purpose stays
+		}
+	}
+	vc.Groups = groups
+	var f faults
+	live := false
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Group != g.Name || !vm.Holds() || vm.Goal != state.GoalRun {
+			continue
+		}
+		live = true
+		if by.CPU != nil && *by.CPU > float64(vm.VCPUs) {
+			f.add("cpu", *by.CPU, "VM %s runs with %d vCPUs and cannot use more; stop the virtual cluster, scale it and start it again", vm.Name, vm.VCPUs)
+			break
+		}
+		if by.Memory != nil && *by.Memory > vm.BootMemory {
+			f.add("memory", *by.Memory, "VM %s was started with %d MiB and cannot grow beyond; stop the virtual cluster, scale it and start it again", vm.Name, vm.BootMemory>>20)
+			break
+		}
+	}
+	if !live && by.CPU != nil && finite(*by.CPU) {
+		g.VCPUs = max(g.VCPUs, int(math.Ceil(min(*by.CPU, maxCPU))))
+	}
+	checkSize(&f, "", set, *g)
+	if len(f) == 0 && total(vc) > set.MaxVMs {
+		f.add("count", g.Count, "the virtual cluster would have %d VMs, more than the %d that one may have", total(vc), set.MaxVMs)
+	}
+	return vc, f.err()
+}
+
+// Start a VC that is stopped, or the VMs of it that failed.
+func (c *Control) Start(ctx context.Context, name string, call Call) (Result, error) {
+	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot) (loop.Answer, error) {
+		vc, err := existing(s, name, call)
+		if err != nil {
+			return loop.Answer{}, err
+		}
+		if err := busy(s, vc); err != nil {
+			return loop.Answer{}, err
+		}
+		return loop.Start(s, vc, c.env()), nil
+	})
+}
+
+// Stop a VC: its guests are asked to power off; its disks are kept.
+func (c *Control) Stop(ctx context.Context, name string, call Call) (Result, error) {
+	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot) (loop.Answer, error) {
+		vc, err := existing(s, name, call)
+		if err != nil {
+			return loop.Answer{}, err
+		}
+		if vc.Goal == state.GoalDelete {
+			return loop.Answer{}, fmt.Errorf("virtual cluster %s is being deleted: %w", name, ErrConflict)
+		}
+		return loop.Stop(s, vc, c.env()), nil
+	})
+}
+
+// Delete a VC with all it has.
+func (c *Control) Delete(ctx context.Context, name string, call Call) (Result, error) {
+	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot) (loop.Answer, error) {
+		vc, err := existing(s, name, call)
+		if err != nil {
+			return loop.Answer{}, err
+		}
+		return loop.Delete(s, vc, c.env()), nil
+	})
+}

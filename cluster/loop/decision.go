@@ -1,0 +1,36 @@
+package loop
+
+import (
+	"math"
+	"sort"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+)
+
+// decision is the allocator's answer in the state's terms.
+func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.Decision {
+	d := state.Decision{At: env.Now, Admitted: adm.Admitted, Summary: adm.Summary, Advice: adm.Advice, Basis: basis,
+		MinYield: adm.Solution.MinYield, UpperBound: adm.Solution.UpperBound}
+	if d.UpperBound == 0 {
+		d.UpperBound = allocator.Bound(p.Problem)
+	}
+	for _, r := range adm.Reasons {
+		d.Hosts = append(d.Hosts, state.HostReason{Host: r.Host, Cordoned: r.Cordoned, CPUMissing: r.CPUMissing,
+			MemoryMissing: int64(math.Ceil(r.MemoryMissing)), Text: r.Text})
+	}
+	return d
+}
+
+// sortQueue orders by priority, greatest first, then by age.
+func sortQueue(vcs []state.VC) {
+	sort.SliceStable(vcs, func(a, b int) bool {
+		if vcs[a].Priority != vcs[b].Priority {
+			return vcs[a].Priority > vcs[b].Priority
+		}
+		if !vcs[a].QueuedAt.Equal(vcs[b].QueuedAt) {
+			return vcs[a].QueuedAt.Before(vcs[b].QueuedAt)
+		}
+		return vcs[a].CreateIndex < vcs[b].CreateIndex
+	})
+}

@@ -1,0 +1,297 @@
+package loop
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+)
+
+// Env is what a decision may use besides the snapshot.
+type Env struct {
+	Now   time.Time
+	NewID func() string // a new, never used id at each call
+}
+
+// Answer to a request: a plan to propose, or a refusal with its reasons.
+type Answer struct {
+	Plan     *state.Plan // nil if refused
+	Decision state.Decision
+	// Queued: the plan only records the VC, it does not fit now.
+	Queued bool
+}
+
+// Create answers a request for a new VC. vc is complete (ids and defaults
+// filled in) but for its allocations.
+func Create(s *state.Snapshot, vc state.VC, env Env) Answer {
+	vc.Goal = state.GoalRun
+	return place(s, vc, 0, "create", env)
+}
+
+// Start answers a request to run a VC that is stopped or has VMs that failed.
+func Start(s *state.Snapshot, vc state.VC, env Env) Answer {
+	vc.Goal = state.GoalRun
+	return place(s, vc, vc.ModifyIndex, "start", env)
+}
+
+// Scale answers a request to run a VC with other groups than it has now. The
+// VC keeps its name and group names; counts and needs may differ.
+func Scale(s *state.Snapshot, vc state.VC, env Env) Answer {
+	if vc.Goal != state.GoalRun {
+		return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: "scaled", VC: &vc, VCVersion: vc.ModifyIndex,
+			VMs: surplus(s, vc), Text: "size and needs changed; they hold from its next start"}, Decision: vc.Decision}
+	}
+	return place(s, vc, vc.ModifyIndex, "scale", env)
+}
+
+// AdmitQueue looks at the queue by priority, then age, and returns a plan
+// that admits the first VC that fits now; nil if none does. A later VC that
+// fits does not wait for an earlier one that does not.
+func AdmitQueue(s *state.Snapshot, env Env) *state.Plan {
+	for _, vc := range Queue(s) {
+		if a := place(s, vc, vc.ModifyIndex, "admit", env); a.Plan != nil && !a.Queued {
+			return a.Plan
+		}
+	}
+	return nil
+}
+
+// Queue is the VCs that wait, in the order in which they are tried.
+func Queue(s *state.Snapshot) []state.VC {
+	var waiting []state.VC
+	for _, vc := range s.VCs() {
+		if vc.Goal == state.GoalRun && !vc.Admitted {
+			waiting = append(waiting, vc)
+		}
+	}
+	sortQueue(waiting)
+	return waiting
+}
+
+// Consider is what admission would say of a VC now, without a plan.
+func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
+	p, _ := problemWith(s, vc, env)
+	return decision(p, allocator.Admit(p.Problem), s.Index(), env)
+}
+
+// problemWith is the problem of everything that runs and vc in its new form.
+func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM) {
+	p := newProblem(s, vc.ID)
+	wanted := wantedVMs(s, vc, env)
+	byGroup := map[string][]state.VM{}
+	for _, vm := range wanted {
+		byGroup[vm.Group] = append(byGroup[vm.Group], vm)
+	}
+	for _, g := range vc.Groups {
+		if vms := byGroup[g.Name]; len(vms) > 0 {
+			p.add(vc, g, vms, vc.MinYield)
+		}
+	}
+	// VMs that this change sends away hold their memory and cap until they are gone.
+	for _, vm := range surplus(s, vc) {
+		if at, ok := p.index[vm.Host]; ok && vm.Holds() {
+			p.Hosts[at].CPU = max(0, p.Hosts[at].CPU-vm.Frozen)
+			p.Hosts[at].Memory = max(0, p.Hosts[at].Memory-float64(vm.Held+p.hosts[at].VMOverhead))
+		}
+	}
+	p.settle()
+	return p, wanted
+}
+
+// place asks admission for vc and turns the answer into a plan.
+func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env) Answer {
+	p, wanted := problemWith(s, vc, env)
+	adm := allocator.Admit(p.Problem)
+	if stuck, is := bound(p, wanted); is {
+		adm = stuck
+	}
+	d := decision(p, adm, s.Index(), env)
+	vc.Decision = d
+	if !adm.Admitted {
+		wait := vc.OnFull == state.Queue && !adm.NeverFits && (verb != "scale" || !vc.Admitted)
+		if !wait {
+			return Answer{Decision: d}
+		}
+		vc.Admitted, vc.QueuedAt = false, env.Now
+		return Answer{Decision: d, Queued: true, Plan: &state.Plan{Basis: s.Index(), Verb: "queued", VC: &vc, VCVersion: version,
+			Text: "queued: " + d.Summary}}
+	}
+	vc.Admitted, vc.QueuedAt = true, time.Time{}
+
+	allocs, touched := p.allocations(adm.Solution.CPU, vc.ID)
+	vms := surplus(s, vc)
+	for i, ref := range p.groups {
+		if ref.vc.ID != vc.ID {
+			continue
+		}
+		for k, vm := range ref.vms {
+			vm.Host = p.Hosts[adm.Solution.Hosts[i][k]].Name
+			vms = append(vms, started(vm, ref.group))
+			touched[vm.Host] = true
+		}
+	}
+	for _, vm := range vms {
+		touched[vm.Host] = true
+	}
+	return Answer{Decision: d, Plan: &state.Plan{Basis: s.Index(), Verb: pastTense[verb], VC: &vc, VCVersion: version, VMs: changed(s, vms),
+		Allocations: allocs, Touched: sorted(touched), Text: d.Summary}}
+}
+
+// bound refuses VMs whose disk lies on a host that is cordoned: they can start
+// nowhere else, and not there.
+func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
+	reasons := map[string]allocator.HostReason{}
+	for _, vm := range wanted {
+		if at, ok := p.index[vm.Host]; ok && !vm.Holds() && p.hosts[at].Cordoned {
+			reasons[vm.Host] = allocator.HostReason{Host: vm.Host, Cordoned: true, Text: "is cordoned, and the disk of VM " + vm.Name + " lies there"}
+		}
+	}
+	if len(reasons) == 0 {
+		return allocator.Admission{}, false
+	}
+	names := map[string]bool{}
+	for name := range reasons {
+		names[name] = true
+	}
+	out := allocator.Admission{Summary: fmt.Sprintf("its disks lie on cordoned hosts: %s", strings.Join(sorted(names), ", "))}
+	for _, name := range sorted(names) {
+		out.Reasons = append(out.Reasons, reasons[name])
+		out.Advice = append(out.Advice, "uncordon host "+name)
+	}
+	return out, true
+}
+
+var pastTense = map[string]string{"create": "created", "start": "started", "scale": "scaled", "admit": "admitted"}
+
+// wantedVMs are the VMs that vc is to have: those it has, and new ones for
+// the numbers that are missing. A VM that is to be placed has Host "".
+func wantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
+	type key struct {
+		group string
+		task  int
+	}
+	have := map[key]state.VM{}
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Goal != state.GoalDelete {
+			have[key{vm.Group, vm.Task}] = vm
+		}
+	}
+	var out []state.VM
+	for _, g := range vc.Groups {
+		for task := range g.Count {
+			vm, ok := have[key{g.Name, task}]
+			if !ok {
+				vm = state.VM{ID: env.NewID(), VC: vc.ID, Group: g.Name, Task: task, Name: fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task), Goal: state.GoalRun}
+			}
+			if !vm.Holds() && !keepsPlace(g) {
+				vm.Host = "" // nothing binds it to the host it was on
+			}
+			out = append(out, vm)
+		}
+	}
+	return out
+}
+
+// keepsPlace: a disk that outlives the run lies on one host.
+func keepsPlace(g state.Group) bool {
+	return !g.Disk.Ephemeral && (g.Disk.Size > 0 || g.Boot.Kernel == "")
+}
+
+// started is the VM as it is once it may start; one that holds its place
+// already only has its memory target followed.
+func started(vm state.VM, g state.Group) state.VM {
+	if vm.Holds() {
+		vm.Held = max(vm.Held, g.Memory)
+		return vm
+	}
+	vm.Goal, vm.Phase, vm.Reason = state.GoalRun, state.Starting, ""
+	vm.Generation++
+	vm.VCPUs, vm.BootMemory, vm.Held, vm.Frozen = g.VCPUs, g.Memory, g.Memory, 0
+	return vm
+}
+
+// surplus are the VMs of vc beyond its counts, on their way out.
+func surplus(s *state.Snapshot, vc state.VC) []state.VM {
+	var out []state.VM
+	for _, vm := range s.VMsOf(vc.ID) {
+		g, ok := vc.GroupOf(vm)
+		if vm.Goal == state.GoalDelete || (ok && vm.Task < g.Count) {
+			continue
+		}
+		old, _ := s.VC(vc.ID)
+		out = append(out, leaving(vm, old, state.GoalDelete))
+	}
+	return out
+}
+
+// leaving is the VM on its way to goal: it keeps its cap and its memory until its host says that it is gone.
+func leaving(vm state.VM, vc state.VC, goal state.Goal) state.VM {
+	vm.Goal = goal
+	switch vm.Phase {
+	case state.Starting, state.Running:
+		g, _ := vc.GroupOf(vm)
+		vm.Phase, vm.Frozen = state.Stopping, g.Allocation
+	}
+	return vm
+}
+
+// changed drops the rows that are as they were.
+func changed(s *state.Snapshot, vms []state.VM) []state.VM {
+	var out []state.VM
+	for _, vm := range vms {
+		if old, ok := s.VM(vm.ID); !ok || old != vm {
+			out = append(out, vm)
+		}
+	}
+	return out
+}
+
+// Stop answers a request to stop a VC: always yes.
+func Stop(s *state.Snapshot, vc state.VC, _ Env) Answer {
+	return leave(s, vc, state.GoalStop, "stopped", "stop requested")
+}
+
+// Delete answers a request to delete a VC: always yes.
+func Delete(s *state.Snapshot, vc state.VC, _ Env) Answer {
+	return leave(s, vc, state.GoalDelete, "deleting", "deletion requested")
+}
+
+func leave(s *state.Snapshot, vc state.VC, goal state.Goal, verb, text string) Answer {
+	old := vc
+	vc.Goal, vc.Admitted, vc.QueuedAt = goal, false, time.Time{}
+	touched := map[string]bool{}
+	var vms []state.VM
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Goal == state.GoalDelete {
+			continue
+		}
+		vms = append(vms, leaving(vm, old, goal))
+		touched[vm.Host] = true
+	}
+	return Answer{Decision: vc.Decision, Plan: &state.Plan{Basis: s.Index(), Verb: verb, VC: &vc, VCVersion: old.ModifyIndex,
+		VMs: changed(s, vms), Touched: sorted(touched), Text: text}}
+}
+
+// Reallocate shares the CPU of all hosts anew among the VMs that run, where
+// they are. It returns nil where the shares in force are right.
+func Reallocate(s *state.Snapshot) *state.Plan {
+	p := newProblem(s, "")
+	p.settle()
+	if len(p.Groups) == 0 {
+		return nil
+	}
+	for i := range p.Groups {
+		p.Groups[i].MinYield = p.groups[i].vc.MinYield
+	}
+	sol, err := allocator.Allocate(p.Problem)
+	if err != nil {
+		return nil
+	}
+	allocs, touched := p.allocations(sol.CPU, "")
+	if len(allocs) == 0 {
+		return nil
+	}
+	return &state.Plan{Basis: s.Index(), Verb: "reallocated", Allocations: allocs, Touched: sorted(touched), Text: "shares follow what runs"}
+}

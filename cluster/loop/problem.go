@@ -1,0 +1,147 @@
+package loop
+
+import (
+	"sort"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+)
+
+// problem is the allocator's view of a snapshot, and the way back.
+type problem struct {
+	allocator.Problem
+	hosts  []state.Host
+	index  map[string]int // host name -> position
+	groups []groupRef     // parallel to Problem.Groups
+	// overhead is added to each VM's memory; hosts with less of it are
+	// given the difference back.
+	overhead int64
+}
+
+type groupRef struct {
+	vc    state.VC
+	group state.Group
+	vms   []state.VM // parallel to Groups[i].Hosts; a VM to be placed has Host ""
+}
+
+// newProblem holds every VM that is to run and holds CPU and memory, at its
+// place. skip is the id of a VC that the caller adds in its new form.
+//
+// Hosts offer what they may use, less what stopping VMs still hold, less
+// memory held beyond the targets, less the reserve for one VM that grows back (design rule 3).
+func newProblem(s *state.Snapshot, skip string) *problem {
+	p := &problem{hosts: s.Hosts(), index: map[string]int{}}
+	for i, h := range p.hosts {
+		p.index[h.Name] = i
+		p.overhead = max(p.overhead, h.VMOverhead)
+	}
+	for _, h := range p.hosts {
+		free := h.Usable()
+		memory := free.Memory - s.LoadOf(h.Name).Reserve
+		cpu := free.CPU
+		for _, vm := range s.VMsOn(h.Name) {
+			if vm.Holds() && vm.Phase == state.Stopping {
+				cpu -= vm.Frozen
+				memory -= vm.Held + h.VMOverhead
+			}
+		}
+		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: max(0, cpu), Memory: float64(max(0, memory)), Cordoned: h.Cordoned})
+	}
+	for _, vc := range s.VCs() {
+		if vc.ID == skip {
+			continue
+		}
+		p.addLive(s, vc)
+	}
+	return p
+}
+
+// addLive adds the VMs of a VC that run or start, where they are.
+func (p *problem) addLive(s *state.Snapshot, vc state.VC) {
+	live := map[string][]state.VM{}
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Goal == state.GoalRun && vm.Holds() {
+			live[vm.Group] = append(live[vm.Group], vm)
+		}
+	}
+	// A VC that is below its minimum already (its host shrank) must not get
+	// worse, but does not block the others either.
+	floor := min(vc.MinYield, state.YieldOf(vc))
+	for _, g := range vc.Groups {
+		if vms := live[g.Name]; len(vms) > 0 {
+			p.add(vc, g, vms, floor)
+		}
+	}
+}
+
+// add appends a group. VMs with a Host stay there, the others are to be placed.
+func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64) {
+	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
+	ag := allocator.Group{Cluster: vc.ID, Name: g.Name, Count: len(vms), CPU: g.CPU,
+		Memory: float64(g.Memory + p.overhead), MinYield: floor, Hosts: make([]int, len(vms))}
+	for i, vm := range vms {
+		ag.Hosts[i] = -1
+		if vm.Host == "" {
+			continue
+		}
+		at, ok := p.index[vm.Host]
+		if !ok {
+			continue
+		}
+		ag.Hosts[i] = at
+		held := max(vm.Held, g.Memory)
+		extra := held + p.hosts[at].VMOverhead - (g.Memory + p.overhead)
+		p.Hosts[at].Memory -= float64(extra)
+	}
+	p.Groups = append(p.Groups, ag)
+	p.groups = append(p.groups, groupRef{vc: vc, group: g, vms: vms})
+}
+
+// settle makes room in the model for VMs that sit on a host which is beyond
+// its memory already (foreign VMs came, the allowance was cut): they stay, and
+// the host takes no more.
+func (p *problem) settle() {
+	held := make([]float64, len(p.Hosts))
+	for _, g := range p.Groups {
+		for _, at := range g.Hosts {
+			if at >= 0 {
+				held[at] += g.Memory
+			}
+		}
+	}
+	for i := range p.Hosts {
+		if held[i] > p.Hosts[i].Memory {
+			p.Hosts[i].Memory, p.Hosts[i].Cordoned = held[i], true
+		}
+	}
+}
+
+// allocations of a solution that differ from those in force, and the hosts
+// they touch. A rise of less than a millionth is left alone: it is not worth
+// a call to every host. A fall never is left alone, or sums could exceed a limit.
+func (p *problem) allocations(cpu []float64, except string) ([]state.Allocation, map[string]bool) {
+	var out []state.Allocation
+	touched := map[string]bool{}
+	for i, ref := range p.groups {
+		now := ref.group.Allocation
+		if ref.vc.ID != except && cpu[i] >= now && cpu[i] <= now*(1+1e-6) {
+			continue
+		}
+		out = append(out, state.Allocation{VC: ref.vc.ID, Group: ref.group.Name, CPU: cpu[i]})
+		for _, vm := range ref.vms {
+			if vm.Host != "" {
+				touched[vm.Host] = true
+			}
+		}
+	}
+	return out, touched
+}
+
+func sorted(set map[string]bool) []string {
+	out := make([]string, 0, len(set))
+	for name := range set {
+		out = append(out, name)
+	}
+	sort.Strings(out)
+	return out
+}
