@@ -1,6 +1,7 @@
 package simulated_test
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,9 @@ import (
 	"evenkeel/hypervisor/conformance"
 	"evenkeel/hypervisor/simulated"
 )
+
+// ctx is for calls under a virtual clock, which no test has to interrupt.
+var ctx = context.Background()
 
 var ids atomic.Int64
 

@@ -201,7 +201,7 @@ func (w *World) StickBalloon(host, id string, stuck bool) error {
 		if v.stuck != stuck {
 			v.retarget(m.at, m.w.timing.Balloon, v.spec.Balloon)
 			v.stuck = stuck
-			m.arm(v)
+			m.armBalloon(v)
 		}
 		return nil
 	})

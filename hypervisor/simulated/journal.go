@@ -125,14 +125,14 @@ func (m *machine) apply(r *record) error {
 	case opStart, opVM:
 		v = r.State.vm(m.w, m.at)
 		m.add(v)
-		m.arm(v)
+		m.armBalloon(v)
 		if r.Op == opStart {
 			m.tell(hypervisor.Started, v, "booted")
 		}
 	case opStop:
 		v.goneAt = r.GoneAt
 		m.dirty = true
-		m.arm(v)
+		m.armStop(v)
 	case opEnd:
 		m.remove(v, hypervisor.Stopped, r.Reason)
 	case opCPU:
@@ -144,7 +144,7 @@ func (m *machine) apply(r *record) error {
 	case opBalloon:
 		v.retarget(m.at, m.w.timing.Balloon, r.Bytes)
 		m.changed()
-		m.arm(v)
+		m.armBalloon(v)
 	case opMove:
 		to := m.w.byName[r.To]
 		if to == nil || to == m {
@@ -232,6 +232,18 @@ func open(path string, flag int) (*os.File, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("another world has it open: %w", err)
 	}
+	// The lock is worth nothing if its owner replaced the file meanwhile.
+	mine, err := f.Stat()
+	if err == nil {
+		var now os.FileInfo
+		if now, err = os.Stat(path); err == nil && !os.SameFile(mine, now) {
+			err = errors.New("another world has it open")
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -254,7 +266,8 @@ func (w *World) restore(path string) error {
 	for _, m := range w.machines {
 		m.mu.Lock()
 		for _, v := range m.vms {
-			m.arm(v)
+			m.armStop(v)
+			m.armBalloon(v)
 		}
 		m.mu.Unlock()
 	}

@@ -238,22 +238,28 @@ func (m *machine) changed() {
 	m.peak.Memory = max(m.peak.Memory, p.Memory)
 }
 
-// arm has what the VM does in its own time told when it happens.
-func (m *machine) arm(v *vm) {
-	if m.w.restoring || v.incoming {
+// armStop has the end of a guest that was asked to stop come in time.
+func (m *machine) armStop(v *vm) {
+	if !m.w.restoring && !v.incoming && v.goneAt != never {
+		m.when(v.goneAt, func() {}) // advance ends it
+	}
+}
+
+// armBalloon has the arrival of a balloon told in time.
+func (m *machine) armBalloon(v *vm) {
+	if m.w.restoring || v.incoming || v.stuck || v.balloon == v.spec.Balloon {
 		return
 	}
-	if v.goneAt != never {
-		m.when(v.goneAt, func() {}) // advance does it
+	done := v.balloonDone(m.w.timing.Balloon)
+	if done < m.at {
+		return // told already, before this process or on another host
 	}
-	if !v.stuck && v.balloon != v.spec.Balloon {
-		seq := v.balloonSeq
-		m.when(v.balloonDone(m.w.timing.Balloon), func() {
-			if m.byName[v.spec.Name] == v && v.balloonSeq == seq && !v.stuck {
-				m.tell(hypervisor.BalloonMoved, v, "")
-			}
-		})
-	}
+	seq := v.balloonSeq
+	m.when(done, func() {
+		if m.byName[v.spec.Name] == v && v.balloonSeq == seq && !v.stuck {
+			m.tell(hypervisor.BalloonMoved, v, "")
+		}
+	})
 }
 
 // when calls f once at an instant, with the machine locked and brought there.

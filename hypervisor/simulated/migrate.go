@@ -224,7 +224,8 @@ func (m *machine) take(v *vm, from *machine) error {
 	arrived.ignoresStop = v.ignoresStop
 	m.defined[v.spec.VM] = true
 	m.add(arrived)
-	m.arm(arrived)
+	m.armStop(arrived)
+	m.armBalloon(arrived)
 	m.tell(hypervisor.MovedIn, arrived, "migrated")
 	return nil
 }
