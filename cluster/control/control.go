@@ -132,23 +132,21 @@ func (c *Control) Ready() error {
 	return nil
 }
 
-// fingerprint of a request, so that an idempotency key is not used for two different ones.
-func fingerprint(verb, name string, body any) (string, error) {
+// fingerprint of a request, so that an idempotency key is not used for two
+// different ones. What JSON cannot say (NaN) is refused by validation later on.
+func fingerprint(verb, name string, body any) string {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return "", fmt.Errorf("fingerprint of the request: %w", err)
+		raw = []byte(err.Error())
 	}
 	sum := sha256.Sum256([]byte(verb + "\x00" + name + "\x00" + string(raw)))
-	return hex.EncodeToString(sum[:]), nil
+	return hex.EncodeToString(sum[:])
 }
 
 // change plans on a snapshot, proposes, and plans anew if the state had moved
 // on. decide must be a function of the snapshot alone.
 func (c *Control) change(ctx context.Context, verb, name string, body any, call Call, decide func(*state.Snapshot) (loop.Answer, error)) (Result, error) {
-	print, err := fingerprint(verb, name, body)
-	if err != nil {
-		return Result{}, err
-	}
+	print := fingerprint(verb, name, body)
 	c.planning.Lock()
 	defer c.planning.Unlock()
 	if err := c.o.Log.Linearize(ctx); err != nil {

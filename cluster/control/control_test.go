@@ -1,0 +1,203 @@
+package control_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+)
+
+const mib = 1 << 20
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
+
+// The main job: three VCs that need more CPU than there is, all run, at equal
+// yields; one is scaled and the others shrink; one is refused; all are deleted.
+func TestTour(t *testing.T) {
+	world := newWorld(t, 2)
+	c := startCluster(t, t.TempDir(), world, 2)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 4, 1, 512*mib), control.Call{}))
+	c.done(c.Create(ctx, vc("b", 4, 1, 512*mib), control.Call{}))
+	v := c.done(c.Create(ctx, vc("c", 2, 1, 512*mib), control.Call{}))
+	for _, x := range v.VCs() {
+		view := v.VCView(x)
+		if view.State != state.VCRunning || !near(view.Yield, 0.8) {
+			t.Errorf("%s: %s, yield %v, want running at 8 cores / 10 needed", x.Name, view.State, view.Yield)
+		}
+	}
+	for _, vm := range v.VMs() {
+		if view := v.VMView(vm); math.Abs(view.Cap-view.Allocation) > 1e-4 {
+			t.Errorf("%s: cap in force %v, allocation %v", vm.Name, view.Cap, view.Allocation)
+		}
+	}
+	count := 4
+	v = c.done(c.Scale(ctx, "c", control.Scale{Count: &count}, control.Call{}))
+	b, _ := v.VCNamed("b")
+	if y := v.VCView(b).Yield; !near(y, 8.0/12) {
+		t.Errorf("yield of b after c grew: %v, want 8/12", y)
+	}
+	big := vc("d", 20, 1, 512*mib)
+	big.OnFull = state.Reject
+	var refused *control.Refused
+	if _, err := c.Create(ctx, big, control.Call{}); !errors.As(err, &refused) || len(refused.Decision.Hosts) != 2 {
+		t.Fatalf("20 more cores at yield 0.5 on 8: %v, want a refusal with a reason per host", err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		c.done(c.Delete(ctx, name, control.Call{}))
+	}
+	if s := c.state.Snapshot(); len(s.VMs())+len(s.VCs()) != 0 {
+		t.Errorf("left behind: %v %v", s.VCs(), s.VMs())
+	}
+	audit := world.Audit()
+	for host, peak := range audit.Peaks {
+		if peak.CPU > 4*(1+1e-9)+1e-3 || peak.Memory > 8<<30 {
+			t.Errorf("host %s had %v cores of caps and %d bytes at one instant, more than it has", host, peak.CPU, peak.Memory)
+		}
+	}
+	if len(audit.Doubled) > 0 {
+		t.Error("ran twice:", audit.Doubled)
+	}
+}
+
+// What does not fit waits, and starts when there is room.
+func TestQueue(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("first", 4, 1, 512*mib), control.Call{}))
+	c.done(c.Create(ctx, vc("second", 4, 1, 512*mib), control.Call{}))
+	r, err := c.Create(ctx, vc("third", 4, 1, 512*mib), control.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, _ := c.View(ctx, false)
+	if x := v.VCView(r.VC); x.State != state.VCQueued || x.Reason == "" {
+		t.Fatalf("third is %s (%s), want queued with a reason", x.State, x.Reason)
+	}
+	c.done(c.Delete(ctx, "first", control.Call{}))
+	c.eventually("third starts", func(v *control.View) bool { return v.Progress(r.Operation).State == state.OpDone })
+}
+
+// Stopping keeps the VC; starting raises the generation.
+func TestStopStart(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), control.Call{}))
+	v := c.done(c.Stop(ctx, "a", control.Call{}))
+	a, _ := v.VCNamed("a")
+	if s := v.VCView(a).State; s != state.VCStopped {
+		t.Fatalf("state %s after stop", s)
+	}
+	if l := v.LoadOf("h1"); l.VMs != 0 || l.Memory != 0 {
+		t.Errorf("a stopped VC still holds %+v", l)
+	}
+	v = c.done(c.Start(ctx, "a", control.Call{}))
+	for _, vm := range v.VMs() {
+		if vm.Generation != 2 {
+			t.Errorf("%s has generation %d after its second start", vm.Name, vm.Generation)
+		}
+	}
+}
+
+// A VM that ends by itself is not started again; its VC says so; start brings it back.
+func TestCrash(t *testing.T) {
+	world := newWorld(t, 1)
+	c := startCluster(t, t.TempDir(), world, 1)
+	ctx := t.Context()
+	v := c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), control.Call{}))
+	victim := v.VMs()[0]
+	if err := world.Crash("h1", victim.ID); err != nil {
+		t.Fatal(err)
+	}
+	v = c.eventually("a is degraded", func(v *control.View) bool {
+		a, _ := v.VCNamed("a")
+		return v.VCView(a).State == state.VCDegraded
+	})
+	if vm, _ := v.VM(victim.ID); vm.Phase != state.Failed || vm.Reason == "" {
+		t.Errorf("VM is %s (%q), want failed with a reason", vm.Phase, vm.Reason)
+	}
+	c.done(c.Start(ctx, "a", control.Call{}))
+}
+
+// The same key with the same request gets the same answer; another request with it is refused.
+func TestIdempotency(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	call := control.Call{IdempotencyKey: "k1"}
+	first, err := c.Create(ctx, vc("a", 1, 1, 512*mib), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Create(ctx, vc("a", 1, 1, 512*mib), call)
+	if err != nil || !again.Replayed || again.Operation.ID != first.Operation.ID {
+		t.Errorf("second call: %+v, %v; want the first answer again", again, err)
+	}
+	var invalid *control.Invalid
+	if _, err := c.Create(ctx, vc("b", 1, 1, 512*mib), call); !errors.As(err, &invalid) {
+		t.Errorf("the key with another request: %v", err)
+	}
+	if _, err := c.Create(ctx, vc("a", 1, 1, 512*mib), control.Call{}); !errors.Is(err, control.ErrConflict) {
+		t.Errorf("the name again: %v", err)
+	}
+}
+
+// A dry run changes nothing.
+func TestDryRun(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 1, 1, 512*mib), control.Call{}))
+	before := c.state.Snapshot().Index()
+	r, err := c.Delete(ctx, "a", control.Call{DryRun: true})
+	if err != nil || len(r.Changes) != 1 {
+		t.Fatalf("dry run of a delete: %+v, %v", r, err)
+	}
+	if _, err := c.Create(ctx, vc("b", 2, 1, 512*mib), control.Call{DryRun: true}); err != nil {
+		t.Fatal(err)
+	}
+	if after := c.state.Snapshot().Index(); after != before {
+		t.Errorf("index went from %d to %d", before, after)
+	}
+}
+
+// Nothing of a refused scale stays.
+func TestScaleRefused(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), control.Call{}))
+	count, nan, much := 40, math.NaN(), int64(16<<30)
+	var refused *control.Refused
+	if _, err := c.Scale(ctx, "a", control.Scale{Count: &count}, control.Call{}); !errors.As(err, &refused) {
+		t.Errorf("40 VMs of 1 core at yield 0.5 on 4 cores: %v", err)
+	}
+	var invalid *control.Invalid
+	if _, err := c.Scale(ctx, "a", control.Scale{CPU: &nan}, control.Call{}); !errors.As(err, &invalid) || invalid.Fields[0].Field != "cpu" {
+		t.Errorf("NaN cores: %v", err)
+	}
+	if _, err := c.Scale(ctx, "a", control.Scale{Memory: &much}, control.Call{}); !errors.As(err, &invalid) || invalid.Fields[0].Field != "memory" {
+		t.Errorf("more memory than it booted with: %v", err)
+	}
+	if x, _ := c.state.Snapshot().VCNamed("a"); x.Groups[0].Count != 2 {
+		t.Errorf("count is %d", x.Groups[0].Count)
+	}
+}
+
+// A balloon that is made smaller frees memory once the guest has let go of it.
+func TestBalloon(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	x := vc("a", 1, 1, 1024*mib)
+	x.Groups[0].MemoryMin = 256 * mib
+	c.done(c.Create(ctx, x, control.Call{}))
+	half := int64(512 * mib)
+	c.done(c.Scale(ctx, "a", control.Scale{Memory: &half}, control.Call{}))
+	c.eventually("the guest lets go", func(v *control.View) bool {
+		vm := v.VMs()[0]
+		return vm.Held == half && v.VMView(vm).Balloon == half
+	})
+	v, _ := c.View(ctx, false)
+	if l := v.LoadOf("h1"); l.Reserve != half {
+		t.Errorf("reserve %d: the VM may take %d back by itself", l.Reserve, half)
+	}
+}
