@@ -1,0 +1,157 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	cgroupRoot  = "/sys/fs/cgroup"
+	cgroupMagic = 0x27e0eb // of a v1 hierarchy; linux/magic.h
+	periodUs    = 100_000
+)
+
+func unified() bool {
+	_, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers"))
+	return err == nil
+}
+
+// cgroups are the directories of the host of that name (of the lab, for ""), one per hierarchy.
+func (l *Lab) cgroups(host string) []string {
+	below := filepath.Join(l.state.ID, host)
+	if unified() {
+		return []string{filepath.Join(cgroupRoot, below)}
+	}
+	var dirs []string
+	entries, _ := os.ReadDir(cgroupRoot)
+	for _, e := range entries {
+		dir := filepath.Join(cgroupRoot, e.Name())
+		var st syscall.Statfs_t
+		if e.IsDir() && syscall.Statfs(dir, &st) == nil && st.Type == cgroupMagic {
+			dirs = append(dirs, filepath.Join(dir, below))
+		}
+	}
+	return dirs
+}
+
+func makeCgroups(dirs []string) error {
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		parent, top := filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))
+		if unified() {
+			// Controllers are handed down level by level, and a group that hands
+			// them down holds no process of its own.
+			all, err := os.ReadFile(filepath.Join(top, "cgroup.controllers"))
+			if err != nil {
+				return err
+			}
+			for _, c := range strings.Fields(string(all)) {
+				for _, d := range []string{top, parent} {
+					_ = os.WriteFile(filepath.Join(d, "cgroup.subtree_control"), []byte("+"+c), 0o644) // some cannot be handed down
+				}
+			}
+			if err := os.MkdirAll(filepath.Join(dir, "init"), 0o755); err != nil {
+				return err
+			}
+			continue
+		}
+		// A new cpuset of v1 is empty and takes no process.
+		for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
+			for _, d := range []string{parent, dir} {
+				if _, err := os.Stat(filepath.Join(d, f)); err != nil {
+					continue
+				}
+				have, err := os.ReadFile(filepath.Join(filepath.Dir(d), f))
+				if err == nil {
+					err = os.WriteFile(filepath.Join(d, f), have, 0o644)
+				}
+				if err != nil {
+					return fmt.Errorf("%s of %s: %w", f, d, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// removeCgroups removes groups with all below them, once their last processes are gone.
+func removeCgroups(dirs []string) error {
+	return eventually(10*time.Second, func() error {
+		var errs []error
+		for _, dir := range dirs {
+			var below []string
+			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil
+				}
+				if err == nil && d.IsDir() {
+					below = append(below, path)
+				}
+				return err
+			})
+			errs = append(errs, err)
+			for i := len(below) - 1; i >= 0; i-- {
+				if err := syscall.Rmdir(below[i]); err != nil && !errors.Is(err, syscall.ENOENT) {
+					errs = append(errs, fmt.Errorf("remove cgroup %s: %w", below[i], err))
+				}
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// set writes a setting to those of the groups that have it; an error if none has.
+func set(dirs []string, file, value string) error {
+	found := false
+	for _, dir := range dirs {
+		path := filepath.Join(dir, file)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		found = true
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			return err
+		}
+	}
+	if !found {
+		return fmt.Errorf("no control group of the host has %s", file)
+	}
+	return nil
+}
+
+func limitCPU(dirs []string, cores float64) error {
+	quota := fmt.Sprintf("%.0f", cores*periodUs)
+	if unified() {
+		if cores == 0 {
+			quota = "max"
+		}
+		return set(dirs, "cpu.max", fmt.Sprintf("%s %d", quota, periodUs))
+	}
+	if cores == 0 {
+		quota = "-1"
+	}
+	return errors.Join(set(dirs, "cpu.cfs_period_us", fmt.Sprint(periodUs)), set(dirs, "cpu.cfs_quota_us", quota))
+}
+
+func freeze(dirs []string, frozen bool) error {
+	if unified() {
+		value := "0"
+		if frozen {
+			value = "1"
+		}
+		return set(dirs, "cgroup.freeze", value)
+	}
+	value := "THAWED"
+	if frozen {
+		value = "FROZEN"
+	}
+	return set(dirs, "freezer.state", value)
+}
