@@ -13,9 +13,10 @@ import (
 // one yield per virtual cluster as in sec. 5); what no whole cluster can use
 // goes to single groups.
 //
-// A virtual cluster's MinYield is a floor under its yield. On a host that
-// cannot keep the floors of all its VMs, all of them get at least the equal
-// yield that the host can give, and Shortfall names who is below its floor.
+// A virtual cluster's MinYield is a floor under its yield. Where a host cannot
+// keep the floors of all its VMs, the floors of their virtual clusters are
+// lowered to the equal yield that this host can give; all other floors hold.
+// Shortfall names who ends below its floor.
 //
 // It is an error if p is malformed, if a VM has no host, or if the memory of
 // a host is exceeded.

@@ -1,0 +1,386 @@
+package allocator_test
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/allocator"
+)
+
+const gib = float64(1 << 30)
+
+func TestAdmitPlacesBesideWhatIsThere(t *testing.T) {
+	p := allocator.Problem{
+		Hosts: []allocator.Host{{Name: "h1", CPU: 2, Memory: 4 * gib}, {Name: "h2", CPU: 2, Memory: 4 * gib}, {Name: "h3", CPU: 8, Memory: 16 * gib, Cordoned: true}},
+		Groups: []allocator.Group{
+			{Cluster: "old", Name: "w", Count: 2, CPU: 1.5, Memory: gib, MinYield: 0.5, Hosts: []int{0, 2}},
+			{Cluster: "new", Name: "w", Count: 3, CPU: 1, Memory: gib, MinYield: 0.6},
+		},
+	}
+	a := allocator.Admit(p)
+	if !a.Admitted {
+		t.Fatalf("refused: %+v", a)
+	}
+	if err := checkSolution(p, a.Solution); err != nil {
+		t.Fatal(err)
+	}
+	// One beside the old VM, two on the empty host; all at their full need but
+	// the old cluster, which is held back on h1: 2.5 cores wanted of 2.
+	if got := a.Solution.Hosts; !reflect.DeepEqual(got[0], []int{0, 2}) || count(got[1], 0) != 1 || count(got[1], 1) != 2 {
+		t.Errorf("hosts %v", got)
+	}
+	if y := a.Solution.MinYield; y < 0.8-1e-9 || y > 0.8+1e-9 {
+		t.Errorf("minimum yield %v, want 0.8", y)
+	}
+}
+
+func count(hosts []int, j int) (n int) {
+	for _, h := range hosts {
+		if h == j {
+			n++
+		}
+	}
+	return n
+}
+
+// A cluster held at 0.25 by its own full host is no reason to squeeze new VMs
+// together on the others.
+func TestAdmitIsNotHeldDownByACrowdedHost(t *testing.T) {
+	p := allocator.Problem{
+		Hosts: []allocator.Host{{Name: "full", CPU: 1, Memory: 4}, {Name: "a", CPU: 1, Memory: 4}, {Name: "b", CPU: 1, Memory: 4}},
+		Groups: []allocator.Group{
+			{Name: "crowd", Count: 4, CPU: 1, Memory: 1, Hosts: []int{0, 0, 0, 0}},
+			{Name: "new", Count: 2, CPU: 1, Memory: 1},
+		},
+	}
+	a := allocator.Admit(p)
+	if !a.Admitted || a.Solution.CPU[1] < 1 {
+		t.Errorf("got %+v, want both new VMs at their full need on hosts of their own", a)
+	}
+}
+
+func TestAdmitRefusals(t *testing.T) {
+	hosts := func(cordoned bool) []allocator.Host {
+		return []allocator.Host{{Name: "h1", CPU: 2, Memory: 4 * gib}, {Name: "h2", CPU: 2, Memory: 4 * gib, Cordoned: cordoned}}
+	}
+	for name, c := range map[string]struct {
+		p       allocator.Problem
+		never   bool
+		fits    int
+		reasons []allocator.HostReason // without the text
+		advice  []string
+	}{
+		"too many for the CPU": {
+			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
+				{Name: "old", Count: 2, CPU: 1, Memory: gib, MinYield: 1, Hosts: []int{0, 1}},
+				{Name: "new", Count: 5, CPU: 1, Memory: gib, MinYield: 0.5}}},
+			fits:    4,
+			reasons: []allocator.HostReason{{Host: "h1", CPUMissing: 0.5}, {Host: "h2", CPUMissing: 0.5}},
+			advice:  []string{"at most 4 VMs in new instead of 5", "a minYield of at most 0.33 for new instead of 0.5"},
+		},
+		"too large for the memory left": {
+			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
+				{Name: "old", Count: 2, CPU: 0.1, Memory: 3 * gib, Hosts: []int{0, 1}},
+				{Name: "new", Count: 2, CPU: 0.1, Memory: 2 * gib}}},
+			reasons: []allocator.HostReason{{Host: "h1", MemoryMissing: gib}, {Host: "h2", MemoryMissing: gib}},
+			advice:  []string{"at most 1024 MiB of memory per VM of new instead of 2 GiB"},
+		},
+		"a host is cordoned": {
+			p: allocator.Problem{Hosts: hosts(true), Groups: []allocator.Group{
+				{Name: "new", Count: 2, CPU: 1, Memory: 4 * gib, MinYield: 1}}},
+			fits:    1,
+			reasons: []allocator.HostReason{{Host: "h1", MemoryMissing: 4 * gib}, {Host: "h2", Cordoned: true}},
+			advice:  []string{"at most 1 VMs in new instead of 2", "at most 2048 MiB of memory per VM of new instead of 4 GiB"},
+		},
+		"larger than any host": {
+			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
+				{Name: "new", Count: 1, CPU: 1, Memory: 5 * gib}}},
+			never:   true,
+			reasons: []allocator.HostReason{{Host: "h1", MemoryMissing: gib}, {Host: "h2", MemoryMissing: gib}},
+			advice:  []string{"at most 4096 MiB of memory per VM of new instead of 5 GiB"},
+		},
+		"more than all hosts": {
+			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
+				{Name: "new", Count: 5, CPU: 2, Memory: gib, MinYield: 0.5}}},
+			never: true, fits: 4,
+			reasons: []allocator.HostReason{{Host: "h1", CPUMissing: 1}, {Host: "h2", CPUMissing: 1}},
+			advice:  []string{"at most 4 VMs in new instead of 5", "a minYield of at most 0.33 for new instead of 0.5"},
+		},
+		"a need that grows in place": {
+			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
+				{Name: "neighbour", Count: 1, CPU: 1, Memory: gib, MinYield: 1, Hosts: []int{0}},
+				{Name: "grown", Count: 2, CPU: 3, Memory: gib, MinYield: 0.5, Hosts: []int{0, 1}, Requested: true}}},
+			reasons: []allocator.HostReason{{Host: "h1", CPUMissing: 0.5}, {Host: "h2"}},
+			advice:  []string{"a minYield of at most 0.33 for grown instead of 0.5", "a need of at most 2 cores of CPU per VM of grown instead of 3 cores"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := allocator.Admit(c.p)
+			if a.Admitted || a.NeverFits != c.never || a.Fits != c.fits || a.Summary == "" {
+				t.Fatalf("got %+v", a)
+			}
+			for j := range a.Reasons {
+				if a.Reasons[j].Text == "" {
+					t.Errorf("no text for host %d", j)
+				}
+				a.Reasons[j].Text = ""
+				// Of a cordoned host nothing but that is of interest here.
+				if a.Reasons[j].Cordoned {
+					a.Reasons[j] = allocator.HostReason{Host: a.Reasons[j].Host, Cordoned: true}
+				}
+			}
+			if !reflect.DeepEqual(a.Reasons, c.reasons) {
+				t.Errorf("reasons %+v, want %+v", a.Reasons, c.reasons)
+			}
+			if !slices.Equal(a.Advice, c.advice) {
+				t.Errorf("advice %q, want %q", a.Advice, c.advice)
+			}
+		})
+	}
+}
+
+func TestAdmitReasonsInWords(t *testing.T) {
+	a := allocator.Admit(allocator.Problem{
+		Hosts: []allocator.Host{{Name: "h1", CPU: 2, Memory: 4 * gib}, {Name: "h2", CPU: 2, Memory: 4 * gib, Cordoned: true}},
+		Groups: []allocator.Group{
+			{Cluster: "render", Name: "worker", Count: 4, CPU: 1.5, Memory: 3 * gib, MinYield: 0.8},
+		},
+	})
+	want := []string{
+		"1 of 4 VMs fit: one of render/worker needs 1.2 cores of CPU (1.5 cores at yield 0.8) and 3 GiB of memory, and would not fit if all hosts were empty",
+		"takes 1 of the VMs; lacks 0.4 cores of CPU and 2 GiB of memory for one more of render/worker",
+		"cordoned: takes no new VM",
+	}
+	got := []string{a.Summary}
+	for _, r := range a.Reasons {
+		got = append(got, r.Text)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// A cluster that is below its floor where the request does not go must not
+// keep all others out, and its host must take no more.
+func TestAdmitDespiteAnOldShortfall(t *testing.T) {
+	p := allocator.Problem{
+		Hosts: []allocator.Host{{Name: "shrunk", CPU: 0.5, Memory: 8}, {Name: "h2", CPU: 2, Memory: 8}},
+		Groups: []allocator.Group{
+			{Name: "old", Count: 1, CPU: 1, Memory: 1, MinYield: 0.8, Hosts: []int{0}},
+			{Name: "new", Count: 2, CPU: 0.5, Memory: 1, MinYield: 0.5},
+		},
+	}
+	a := allocator.Admit(p)
+	if !a.Admitted || !reflect.DeepEqual(a.Solution.Hosts[1], []int{1, 1}) {
+		t.Fatalf("got %+v", a)
+	}
+	if s := a.Solution.Shortfall; len(s) != 1 || s[0].Cluster != "old" {
+		t.Errorf("shortfall %+v", s)
+	}
+	p.Groups[0].Requested = true // but not if the request is the cause
+	p.Groups[1].Hosts = []int{1, 1}
+	if a := allocator.Admit(p); a.Admitted {
+		t.Errorf("a need that does not fit in place is admitted: %+v", a)
+	}
+}
+
+func TestAdmitMalformed(t *testing.T) {
+	a := allocator.Admit(allocator.Problem{})
+	if a.Admitted || !strings.Contains(a.Summary, "at least one host") {
+		t.Errorf("got %+v", a)
+	}
+}
+
+// grow admits drawn clusters one after the other and returns the problem with
+// those that were admitted.
+func grow(t *rapid.T, check func(p allocator.Problem, a allocator.Admission)) allocator.Problem {
+	p := allocator.Problem{Hosts: drawHosts(t, 5)}
+	for i := range rapid.IntRange(1, 8).Draw(t, "requests") {
+		floor := hundredths(t, "floor", 0, 100)
+		q := p
+		q.Groups = slices.Clone(p.Groups)
+		for g := range rapid.IntRange(1, 2).Draw(t, "groups") {
+			q.Groups = append(q.Groups, allocator.Group{
+				Cluster: fmt.Sprintf("vc%d", i), Name: fmt.Sprintf("g%d", g),
+				Count:    rapid.IntRange(1, 4).Draw(t, "count"),
+				CPU:      hundredths(t, "CPU", 0, 150),
+				Memory:   hundredths(t, "memory", 0, 100),
+				MinYield: floor,
+			})
+		}
+		q.Hosts = slices.Clone(p.Hosts)
+		for j := range q.Hosts {
+			q.Hosts[j].Cordoned = rapid.IntRange(0, 4).Draw(t, "cordoned") == 0
+		}
+		a := allocator.Admit(q)
+		check(q, a)
+		if a.Admitted {
+			p = q
+			for g := range p.Groups {
+				p.Groups[g].Hosts = a.Solution.Hosts[g]
+			}
+		}
+	}
+	return p
+}
+
+func TestAdmitKeepsItsPromises(t *testing.T) {
+	admitted, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		grow(t, func(p allocator.Problem, a allocator.Admission) {
+			if again := allocator.Admit(p); !reflect.DeepEqual(a, again) {
+				t.Fatalf("two answers to one request: %+v, %+v", a, again)
+			}
+			if !a.Admitted {
+				refused++
+				checkRefusal(t, p, a)
+				return
+			}
+			admitted++
+			if err := checkSolution(p, a.Solution); err != nil {
+				t.Fatalf("%+v: %v", p, err)
+			}
+			if len(a.Solution.Shortfall) > 0 {
+				t.Fatalf("admitted with %+v", a.Solution.Shortfall)
+			}
+			for g, group := range p.Groups {
+				if group.CPU > 0 && a.Solution.CPU[g]/group.CPU < group.MinYield-1e-9 {
+					t.Fatalf("group %d gets yield %v under its floor %v", g, a.Solution.CPU[g]/group.CPU, group.MinYield)
+				}
+				for vm, j := range a.Solution.Hosts[g] {
+					if group.Hosts != nil && group.Hosts[vm] != j {
+						t.Fatalf("VM %d of group %d moved from %d to %d", vm, g, group.Hosts[vm], j)
+					}
+					if group.Hosts == nil && p.Hosts[j].Cordoned {
+						t.Fatalf("new VM of group %d on cordoned host %d", g, j)
+					}
+				}
+			}
+		})
+	})
+	t.Logf("%d admitted, %d refused", admitted, refused)
+}
+
+// checkRefusal checks that a refusal says something of every host, that its
+// advice is true, and that what never fits does not fit on empty hosts.
+func checkRefusal(t *rapid.T, p allocator.Problem, a allocator.Admission) {
+	if len(a.Reasons) != len(p.Hosts) {
+		t.Fatalf("%d reasons for %d hosts", len(a.Reasons), len(p.Hosts))
+	}
+	for _, r := range a.Reasons {
+		if !r.Cordoned && r.CPUMissing == 0 && r.MemoryMissing == 0 {
+			t.Fatalf("host %s lacks nothing: %+v", r.Host, a)
+		}
+	}
+	for _, advice := range a.Advice {
+		q := follow(t, p, advice)
+		if b := allocator.Admit(q); !b.Admitted {
+			t.Fatalf("followed the advice %q and was refused again: %+v", advice, b)
+		}
+	}
+	if a.NeverFits {
+		var alone allocator.Problem
+		vms := 0
+		for _, h := range p.Hosts {
+			alone.Hosts = append(alone.Hosts, allocator.Host{CPU: h.CPU, Memory: h.Memory})
+		}
+		for _, g := range p.Groups {
+			if g.Hosts == nil {
+				alone.Groups = append(alone.Groups, g)
+				vms += g.Count
+			}
+		}
+		if vms <= 6 && optimum(alone) > alone.Groups[0].MinYield {
+			t.Fatalf("said to fit never, but a placement has yield %v: %+v", optimum(alone), alone)
+		}
+	}
+}
+
+var adviceForms = regexp.MustCompile(`^(?:at most (\d+) VMs in (\S+) instead|a minYield of at most ([\d.]+) for (\S+) instead|at most ([-+.e\d]+) bytes of memory per VM of (\S+) instead)`)
+
+// follow changes a request as the advice says.
+func follow(t *rapid.T, p allocator.Problem, advice string) allocator.Problem {
+	m := adviceForms.FindStringSubmatch(advice)
+	if m == nil {
+		t.Fatalf("advice of no known form: %q", advice)
+	}
+	value, err := strconv.ParseFloat(m[1]+m[3]+m[5], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := m[2] + m[4] + m[6]
+	q := p
+	q.Groups = slices.Clone(p.Groups)
+	changed := false
+	for g := range q.Groups {
+		group := &q.Groups[g]
+		switch {
+		case m[4] != "" && group.Cluster == name:
+			group.MinYield = value
+		case group.Cluster+"/"+group.Name != name:
+			continue
+		case m[2] != "":
+			group.Count = int(value)
+		case m[6] != "":
+			group.Memory = value
+		}
+		changed = true
+	}
+	if !changed {
+		t.Fatalf("advice %q names nothing", advice)
+	}
+	return q
+}
+
+// Whether a request is admitted does not hang on the order in which the state
+// lists what is there.
+func TestAdmitDoesNotDependOnTheOrderOfGroups(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		grow(t, func(p allocator.Problem, a allocator.Admission) {
+			q := p
+			q.Groups = rapid.Permutation(p.Groups).Draw(t, "order")
+			if b := allocator.Admit(q); a.Admitted != b.Admitted {
+				t.Fatalf("admitted %v in one order, %v in another", a.Admitted, b.Admitted)
+			}
+		})
+	})
+}
+
+// More VMs of a group: those that are there stay, the new ones are placed.
+func TestAdmitScale(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := grow(t, func(allocator.Problem, allocator.Admission) {})
+		if len(p.Groups) == 0 {
+			return
+		}
+		g := rapid.IntRange(0, len(p.Groups)-1).Draw(t, "group")
+		more := rapid.IntRange(1, 3).Draw(t, "more")
+		group := &p.Groups[g]
+		group.Count += more
+		old := group.Hosts
+		group.Hosts = slices.Clone(old)
+		// The new ones are not always the last.
+		for range more {
+			group.Hosts = slices.Insert(group.Hosts, rapid.IntRange(0, len(group.Hosts)).Draw(t, "at"), -1)
+		}
+		a := allocator.Admit(p)
+		if !a.Admitted {
+			return
+		}
+		if err := checkSolution(p, a.Solution); err != nil {
+			t.Fatal(err)
+		}
+		for vm, j := range group.Hosts {
+			if j >= 0 && a.Solution.Hosts[g][vm] != j {
+				t.Fatalf("VM %d moved: %v, was %v", vm, a.Solution.Hosts[g], group.Hosts)
+			}
+		}
+	})
+}
