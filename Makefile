@@ -10,9 +10,11 @@ export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # libvirt_dlopen: no libvirt headers to build, the library is found at run time.
 # hashicorpmetrics: Raft's metrics reach our own Prometheus registry.
 export EVENKEEL_TAGS := libvirt_dlopen,hashicorpmetrics
+# No version control stamps: they fail in a checkout that belongs to somebody else (CI), and VERSION says it all.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-BUILD   := $(GO) build -trimpath -buildvcs=false -tags $(EVENKEEL_TAGS) -ldflags '-X main.version=$(VERSION)'
+BUILD   := $(GO) build -trimpath -tags $(EVENKEEL_TAGS) -ldflags '-X main.version=$(VERSION)'
 
 export EVENKEEL_GUEST := $(CURDIR)/build/guest
 
