@@ -14,8 +14,11 @@ unset EVENKEEL_REAL
 
 all=$(go list -tags "$tags" ./...)
 
-# A package is "real" if its tests look at EVENKEEL_REAL or use the lab.
-real=$(grep -rlE --include='*_test.go' 'EVENKEEL_REAL|^[[:space:]]*([[:alnum:]_]+ )?"evenkeel/test/lab"' . | xargs -r -n 1 dirname | sort -u || true)
+# A package is "real" if its tests look at EVENKEEL_REAL or use the lab, or if it is the lab.
+real=$({
+	grep -rlE --include='*_test.go' 'EVENKEEL_REAL|^[[:space:]]*([[:alnum:]_]+ )?"evenkeel/test/lab"' . || true
+	find ./test -name '*_test.go'
+} | xargs -r -n 1 dirname | sort -u)
 real_paths=
 [[ -z $real ]] || real_paths=$(xargs go list -tags "$tags" <<<"$real")
 
