@@ -76,6 +76,76 @@ func checkGoroutines(r *Repo) (findings []Finding) {
 	return sorted(findings)
 }
 
+// checkGlobals: what a deterministic package answers must not depend on what it
+// was asked before, so its package variables keep the value they begin with.
+func checkGlobals(r *Repo) (findings []Finding) {
+	globals := map[string]bool{} // "dir name"
+	var files []*GoFile
+	for _, f := range r.Go {
+		if f.Test || !withinAny(f.Dir, deterministic) {
+			continue
+		}
+		files = append(files, f)
+		for _, d := range f.AST.Decls {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR {
+				for _, spec := range g.Specs {
+					for _, name := range spec.(*ast.ValueSpec).Names {
+						globals[f.Dir+" "+name.Name] = true
+					}
+				}
+			}
+		}
+	}
+	for _, f := range files {
+		written := func(target ast.Expr) {
+			id := root(target)
+			if id == nil || !globals[f.Dir+" "+id.Name] {
+				return
+			}
+			// The parser resolves names within a file: one that it took for something of a function is not the package's.
+			if id.Obj != nil && f.AST.Scope.Lookup(id.Name) != id.Obj {
+				return
+			}
+			findings = append(findings, Finding{f.Path, f.Line(target.Pos()), "changes the package variable " + id.Name + ", and " + f.Dir + " must give the same answer for the same input",
+				"make it a value that the caller holds and hands in"})
+		}
+		ast.Inspect(f.AST, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				for _, target := range n.Lhs {
+					if n.Tok != token.DEFINE {
+						written(target)
+					}
+				}
+			case *ast.IncDecStmt:
+				written(n.X)
+			}
+			return true
+		})
+	}
+	return sorted(findings)
+}
+
+// root is the variable that an assignment to e changes: x of x, x.f, x[i] and *x.
+func root(e ast.Expr) *ast.Ident {
+	for {
+		switch x := e.(type) {
+		case *ast.Ident:
+			return x
+		case *ast.SelectorExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		default:
+			return nil
+		}
+	}
+}
+
 // sleepReason begins the comment that allows a sleep in a test.
 const sleepReason = "sleep: "
 

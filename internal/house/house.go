@@ -44,6 +44,7 @@ func Rules() []Rule {
 		{"reach", checkReach},
 		{"calls", checkCalls},
 		{"goroutines", checkGoroutines},
+		{"globals", checkGlobals},
 		{"package comment", checkPackageComment},
 		{"package name", checkPackageName},
 		{"file length", checkFileLength},

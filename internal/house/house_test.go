@@ -122,6 +122,11 @@ func TestRules(t *testing.T) {
 			"forecast/f.go":      "package forecast\nfunc f(c chan int) {\n go f(c)\n select {}\n}",
 			"cluster/agent/a.go": "package agent\nfunc f() { go f() }",
 		}, []string{"forecast/f.go:2: uses a channel", "forecast/f.go:3: starts a goroutine", "forecast/f.go:4: waits in a select"}},
+		{"memory", "globals", map[string]string{
+			"allocator/a.go":     "package allocator\nvar calls int\nvar cache = map[string]int{}\nfunc f() {\n calls++\n cache[\"x\"] = 1\n calls := 2\n calls = 3\n _ = calls\n}",
+			"allocator/b.go":     "package allocator\nvar limit = 3\nfunc g(x struct{ limit int }) {\n calls = 4\n x.limit = 1\n}",
+			"cluster/agent/a.go": "package agent\nvar n int\nfunc f() { n++ }",
+		}, []string{"allocator/a.go:5: changes the package variable calls", "allocator/a.go:6: changes the package variable cache", "allocator/b.go:4: changes"}},
 		{"package comments", "package comment", map[string]string{
 			"allocator/a.go":      "// Package allocator decides.\npackage allocator",
 			"allocator/b.go":      "// b.go is about b.\n\npackage allocator",
