@@ -1,0 +1,257 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"evenkeel/api/v1"
+)
+
+// DefaultAddress is where `vcd dev` listens.
+const DefaultAddress = "https://127.0.0.1:7480"
+
+// ErrUnreachable: no answer from the server at all, or none that can be trusted.
+var ErrUnreachable = errors.New("not reachable")
+
+// Error is an answer of the server that is not a success.
+type Error struct {
+	Problem v1.Problem
+	Request string // METHOD path
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Problem.Detail == "" {
+		return e.Problem.Title
+	}
+	return e.Problem.Title + ": " + e.Problem.Detail
+}
+
+// IsProblem says whether an error is a problem of that type.
+func IsProblem(err error, kind string) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Problem.Type == kind
+}
+
+// Config of a client.
+type Config struct {
+	Address string // https://HOST:PORT, or HOST:PORT for the same; "" = DefaultAddress
+	Token   string
+	CAFile  string // PEM of the server's CA; "" = the system's
+	Timeout time.Duration
+	Agent   string // User-Agent
+}
+
+// Client of one server. Safe for concurrent use.
+type Client struct {
+	base    *url.URL
+	token   string
+	agent   string
+	timeout time.Duration
+	http    *http.Client
+}
+
+// New makes a client. It connects to nothing yet.
+func New(c Config) (*Client, error) {
+	if c.Address == "" {
+		c.Address = DefaultAddress
+	}
+	if !strings.Contains(c.Address, "://") {
+		c.Address = "https://" + c.Address
+	}
+	base, err := url.Parse(c.Address)
+	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
+		return nil, fmt.Errorf("address %q: must be like %s", c.Address, DefaultAddress)
+	}
+	if base.Scheme == "http" && !loopback(base.Hostname()) {
+		return nil, fmt.Errorf("address %q: without TLS the token would cross the network in the clear: use https", c.Address)
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 60 * time.Second
+	}
+	transport := &http.Transport{
+		// No proxy out of the environment: what is local stays local.
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 5 * time.Second,
+		IdleConnTimeout:     30 * time.Second,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("CA certificate: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("CA certificate: no certificate in %s", c.CAFile)
+		}
+		transport.TLSClientConfig.RootCAs = pool
+	}
+	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{base: base.JoinPath("/"), token: c.Token, agent: c.Agent, timeout: c.Timeout,
+		http: &http.Client{Transport: transport, CheckRedirect: noRedirects}}, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Address of the server.
+func (c *Client) Address() string { return strings.TrimSuffix(c.base.String(), "/") }
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Option of a change.
+type Option func(*http.Request)
+
+// DryRun: plan and answer, change nothing.
+func DryRun() Option {
+	return func(r *http.Request) {
+		q := r.URL.Query()
+		q.Set("dryRun", "true")
+		r.URL.RawQuery = q.Encode()
+	}
+}
+
+// IfMatch: only if the virtual cluster is at that ModifyIndex.
+func IfMatch(index uint64) Option {
+	return func(r *http.Request) { r.Header.Set("If-Match", fmt.Sprintf("%q", fmt.Sprint(index))) }
+}
+
+// IdempotencyKey: the same request with the same key is carried out once.
+func IdempotencyKey(key string) Option {
+	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
+}
+
+// Stale: what the server knows, also when there is no leader.
+func Stale() Option {
+	return func(r *http.Request) {
+		q := r.URL.Query()
+		q.Set("consistency", "stale")
+		r.URL.RawQuery = q.Encode()
+	}
+}
+
+// request makes a request to a path made of plain and escaped parts.
+func (c *Client) request(ctx context.Context, method string, parts []string, query url.Values, body any) (*http.Request, error) {
+	u := *c.base
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		if p == "" || p == "." || p == ".." {
+			return nil, fmt.Errorf("%q is not a name", p)
+		}
+		escaped[i] = url.PathEscape(p)
+	}
+	u.Path = "/" + strings.Join(parts, "/")
+	u.RawPath = "/" + strings.Join(escaped, "/")
+	u.RawQuery = query.Encode()
+	var reader io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		reader = bytes.NewReader(b)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), reader)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, u.Path, err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	c.sign(r.Header)
+	r.Header.Set("Accept", "application/json, application/problem+json")
+	return r, nil
+}
+
+func (c *Client) sign(h http.Header) {
+	if c.token != "" {
+		h.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.agent != "" {
+		h.Set("User-Agent", c.agent)
+	}
+}
+
+// do sends a request and decodes the answer into out, if out is not nil.
+func (c *Client) do(r *http.Request, timeout time.Duration, out any) error {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	resp, err := c.http.Do(r.WithContext(ctx))
+	if err != nil {
+		return c.unreachable(r.Context(), err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to its end or given up
+	if resp.StatusCode/100 != 2 {
+		return problem(resp, r)
+	}
+	if out == nil || resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("%w: the answer to %s %s broke off: %w", ErrUnreachable, r.Method, r.URL.Path, err)
+	}
+	return nil
+}
+
+// unreachable says why no answer came. The end of the caller's own context is returned as it is.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // without the whole address again
+	}
+	hint := ""
+	var unknown x509.UnknownAuthorityError
+	var verify *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &unknown), errors.As(err, &verify):
+		hint = " (is --cacert, or EVENKEEL_CACERT, the ca.pem in the server's data directory?)"
+	case errors.As(err, &record):
+		hint = " (the server does not speak TLS)"
+	}
+	return fmt.Errorf("%s is %w: %w%s", c.Address(), ErrUnreachable, err, hint)
+}
+
+// problem reads the document of an answer that is not a success.
+func problem(resp *http.Response, r *http.Request) error {
+	e := &Error{Request: r.Method + " " + r.URL.Path}
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what came is used
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if media != v1.ProblemMediaTypeDefault || json.Unmarshal(b, &e.Problem) != nil || e.Problem.Type == "" {
+		e.Problem = v1.Problem{Type: "about:blank", Title: "The answer is not one of Evenkeel's", Detail: fmt.Sprintf("%s: is there another server at this address?", resp.Status)}
+	}
+	e.Problem.Status = resp.StatusCode
+	return e
+}
+
+// call makes, signs and sends a request.
+func (c *Client) call(ctx context.Context, method string, parts []string, query url.Values, body, out any, opts []Option) error {
+	r, err := c.request(ctx, method, parts, query, body)
+	if err != nil {
+		return err
+	}
+	for _, o := range opts {
+		o(r)
+	}
+	return c.do(r, c.timeout, out)
+}

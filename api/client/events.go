@@ -1,0 +1,160 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"evenkeel/api/v1"
+)
+
+// ListEvents with a greater number than after, at most limit; after nil: the newest.
+func (c *Client) ListEvents(ctx context.Context, after *uint64, limit int, opts ...Option) ([]v1.Event, error) {
+	q := url.Values{"follow": {"false"}, "limit": {strconv.Itoa(limit)}}
+	if after != nil {
+		q.Set("after", strconv.FormatUint(*after, 10))
+	}
+	return list[v1.Event](ctx, c, q, opts, "v1", "events")
+}
+
+// Message of a stream of events: an event, or word of a gap before the next one.
+type Message struct {
+	Event v1.Event
+	Gap   *v1.Gap
+}
+
+// How a broken stream is taken up again.
+const (
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 5 * time.Second
+	silence    = time.Minute // the server says something at least every 15 s
+)
+
+// Follow events until ctx ends or handle returns an error, which it returns.
+// after nil: what happens from now on. A connection that breaks is taken up
+// again after the last event seen, for as long as ctx allows; an answer
+// that says no (a wrong token, say) ends it.
+func (c *Client) Follow(ctx context.Context, after *uint64, handle func(Message) error) error {
+	wait := firstRetry
+	for {
+		seen, err := c.follow(ctx, &after, handle)
+		var refused *Error
+		var stop *stopped
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &stop):
+			return stop.err
+		case errors.As(err, &refused) && refused.Problem.Status/100 == 4:
+			return err
+		case after == nil: // nothing to go on from: the caller would miss events without knowing
+			return err
+		}
+		if seen {
+			wait = firstRetry
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, lastRetry)
+	}
+}
+
+type stopped struct{ err error }
+
+func (s *stopped) Error() string { return s.err.Error() }
+
+// follow one connection. seen: it came about.
+func (c *Client) follow(ctx context.Context, after **uint64, handle func(Message) error) (seen bool, err error) {
+	q := url.Values{}
+	if *after != nil {
+		q.Set("after", strconv.FormatUint(**after, 10))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	quiet := time.AfterFunc(silence, cancel) // a dead connection says nothing, not even that it is dead
+	defer quiet.Stop()
+	r, err := c.request(ctx, http.MethodGet, []string{"v1", "events"}, q, nil)
+	if err != nil {
+		return false, &stopped{err}
+	}
+	r.Header.Set("Accept", "text/event-stream, application/problem+json")
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return false, c.unreachable(ctx, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // given up
+	if resp.StatusCode != http.StatusOK {
+		return false, problem(resp, r)
+	}
+	lines := bufio.NewReaderSize(resp.Body, 64<<10)
+	var kind, data string
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			if err == io.EOF {
+				err = fmt.Errorf("%w: the stream of events ended", ErrUnreachable)
+			}
+			return true, err
+		}
+		quiet.Reset(silence)
+		line = strings.TrimRight(line, "\r\n")
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "" && data != "":
+			m, err := message(kind, data)
+			if err != nil {
+				return true, &stopped{err}
+			}
+			if err := handle(m); err != nil {
+				return true, &stopped{err}
+			}
+			if m.Gap == nil {
+				*after = &m.Event.Seq
+			} else if m.Gap.Next > 0 {
+				last := m.Gap.Next - 1
+				*after = &last
+			}
+			kind, data = "", ""
+		case name == "event":
+			kind = value
+		case name == "data":
+			data += value
+		case line == "" || name == "" || name == "id": // end of nothing, a comment, the number that the data has too
+			if at, ok := strings.CutPrefix(value, "events after "); ok && name == "" && *after == nil {
+				if n, err := strconv.ParseUint(at, 10, 64); err == nil {
+					*after = &n // where a reconnect is to go on if it comes before the first event
+				}
+			}
+		}
+	}
+}
+
+func message(kind, data string) (Message, error) {
+	var m Message
+	var err error
+	switch kind {
+	case "", "message":
+		err = json.Unmarshal([]byte(data), &m.Event)
+	case "gap":
+		m.Gap = &v1.Gap{}
+		err = json.Unmarshal([]byte(data), m.Gap)
+	default:
+		return m, fmt.Errorf("an event of an unknown type %q: is this client older than the server?", kind)
+	}
+	if err != nil {
+		return m, fmt.Errorf("an event that cannot be read: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+)
+
+const (
+	tagCluster = "Cluster"
+	tagHealth  = "Health"
+)
+
+type textAnswer struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+func text(s string) *textAnswer {
+	return &textAnswer{ContentType: "text/plain; charset=utf-8", Body: []byte(s)}
+}
+
+func (s *Server) registerCluster(api huma.API) {
+	get(api, "getClusterStatus", "/v1/cluster/status", tagCluster, "Get the cluster's status", "The cluster at a glance.",
+		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.ClusterStatus], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			return &answerOf[v1.ClusterStatus]{Body: s.status(v)}, nil
+		})
+	plain := map[string]*huma.Response{"200": {Description: "ok", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}}}
+	none := []map[string][]string{}
+	huma.Register(api, huma.Operation{
+		OperationID: "livez", Method: http.MethodGet, Path: "/livez", Tags: []string{tagHealth}, Summary: "Is the process alive",
+		Description: "Answers ok as long as the process serves requests. Needs no token.", Responses: plain, Security: none,
+	}, func(context.Context, *struct{}) (*textAnswer, error) { return text("ok\n"), nil })
+	huma.Register(api, huma.Operation{
+		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{tagHealth}, Summary: "Is the server ready",
+		Description: "ok once a leader is known and every configured host has reported; else 503 and why not. Needs no token.", Responses: plain, Security: none,
+		Errors: []int{http.StatusServiceUnavailable},
+	}, func(context.Context, *struct{}) (*textAnswer, error) {
+		if err := s.cluster.Ready(); err != nil {
+			kind := v1.ProblemUnavailable
+			if errors.Is(err, control.ErrNoLeader) {
+				kind = v1.ProblemNoLeader
+			}
+			p := newProblem(http.StatusServiceUnavailable, kind, fmt.Sprintf("not ready: %v", err))
+			p.retry = true
+			return nil, p
+		}
+		return text("ok\n"), nil
+	})
+	huma.Register(api, huma.Operation{
+		OperationID: "metrics", Method: http.MethodGet, Path: "/metrics", Tags: []string{tagHealth}, Summary: "Metrics for Prometheus",
+		Description: "Yields, allowances, allocations and use, admissions, requests, Raft.", Responses: plain,
+	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
+		return &huma.StreamResponse{Body: func(hctx huma.Context) {
+			r, w := humago.Unwrap(hctx)
+			s.metrics.handler.ServeHTTP(w, r)
+		}}, nil
+	})
+}
+
+func (s *Server) status(v *control.View) v1.ClusterStatus {
+	meta, _ := v.Meta()
+	out := v1.ClusterStatus{
+		ID: meta.ID, Version: s.opts.Version, Leader: v.Leader, Index: v.Index(), Ready: true, CreatedAt: meta.CreatedAt, MinYield: v.MinYield(),
+		Hosts: map[string]int{}, VirtualClusters: map[string]int{}, VMs: count(state.CountPhases(v.VMs())),
+		Settings: v1.ClusterSettings{MinYield: meta.Settings.MinYield, OnFull: string(meta.Settings.OnFull), Image: meta.Settings.Image,
+			Pool: meta.Settings.Pool, MinMemory: v1.Size(meta.Settings.MinMemory), MaxVMs: meta.Settings.MaxVMs},
+	}
+	if err := s.cluster.Ready(); err != nil {
+		out.Ready, out.NotReady = false, err.Error()
+	}
+	add := func(to *v1.Resources, r state.Resources) { to.CPU += r.CPU; to.Memory += v1.Size(r.Memory) }
+	for _, row := range v.Hosts() {
+		h := v.HostView(row)
+		out.Hosts[h.State]++
+		add(&out.Capacity, h.Capacity)
+		add(&out.Allowance, h.Allowance)
+		add(&out.Allocated, h.Allocated)
+		add(&out.Used, h.Used)
+	}
+	for _, row := range v.VCs() {
+		out.VirtualClusters[string(v.VCView(row).State)]++
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"fmt"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+)
+
+func resources(r state.Resources) v1.Resources {
+	return v1.Resources{CPU: r.CPU, Memory: v1.Size(r.Memory)}
+}
+
+func hostReasons(in []state.HostReason) []v1.HostReason {
+	out := make([]v1.HostReason, len(in))
+	for i, h := range in {
+		out[i] = v1.HostReason{Host: h.Host, Cordoned: h.Cordoned, CPUMissing: h.CPUMissing, MemoryMissing: v1.Size(h.MemoryMissing), Text: h.Text}
+	}
+	return out
+}
+
+// decision is nil where admission was never asked.
+func decision(d state.Decision) *v1.Decision {
+	if d.Summary == "" && d.At.IsZero() {
+		return nil
+	}
+	return &v1.Decision{At: d.At, Admitted: d.Admitted, Summary: d.Summary, Hosts: hostReasons(d.Hosts), Advice: d.Advice,
+		MinYield: d.MinYield, UpperBound: d.UpperBound, Basis: d.Basis}
+}
+
+func count(c state.Count) v1.VMCount {
+	return v1.VMCount{Total: c.Starting + c.Running + c.Stopping + c.Stopped + c.Failed,
+		Starting: c.Starting, Running: c.Running, Stopping: c.Stopping, Stopped: c.Stopped, Failed: c.Failed}
+}
+
+func virtualCluster(v control.VCView) v1.VirtualCluster {
+	out := v1.VirtualCluster{
+		ID: v.ID, Name: v.Name, State: string(v.State), Reason: v.Reason, MinYield: v.MinYield, Yield: v.Yield,
+		OnFull: string(v.OnFull), OnHostLoss: v.OnHostLoss, Needs: v.Needs, Priority: v.Priority,
+		Groups: make([]v1.Group, len(v.Groups)), VMs: count(v.Count), Decision: decision(v.Decision),
+		CreatedAt: v.CreatedAt, QueuedAt: v.QueuedAt, ModifyIndex: v.ModifyIndex,
+	}
+	for i, g := range v.Groups {
+		to := v1.Group{
+			Name: g.Name, Count: g.Count, CPU: g.CPU, VCPUs: g.VCPUs, Memory: v1.Size(g.Memory), MemoryMin: v1.Size(g.MemoryMin),
+			Role: g.Role, Image: g.Image, Network: g.Network, CloudInit: g.CloudInit != (state.CloudInit{}), Labels: g.Labels,
+			Allocation: g.Allocation, Yield: g.Yield(),
+		}
+		if v.Count.Starting+v.Count.Running == 0 {
+			to.Yield = 0
+		}
+		if g.Boot != (state.Boot{}) {
+			to.Boot = &v1.Boot{Kernel: g.Boot.Kernel, Initrd: g.Boot.Initrd, Cmdline: g.Boot.Cmdline}
+		}
+		if g.Disk.Size > 0 || g.Disk.Ephemeral {
+			to.Disk = &v1.Disk{Size: v1.Size(g.Disk.Size), Pool: g.Disk.Pool, Ephemeral: g.Disk.Ephemeral}
+		}
+		out.Groups[i] = to
+	}
+	return out
+}
+
+func vm(v control.VMView) v1.VM {
+	return v1.VM{
+		ID: v.ID, Name: v.Name, Domain: v.Domain(), VirtualCluster: v.VCName, Group: v.Group, Task: v.Task, Host: v.Host,
+		State: v.State, Reason: v.Reason, Need: v.Need, Allocation: v.Allocation, Yield: v.Yield, Cap: v.Cap, Used: v.Used,
+		Memory: v1.Size(v.Memory), Balloon: v1.Size(v.Balloon), Resident: v1.Size(v.Resident), VCPUs: v.VCPUs,
+		Generation: v.Generation, SampledAt: v.SampledAt,
+	}
+}
+
+func host(v control.HostView) v1.Host {
+	return v1.Host{
+		Name: v.Name, State: v.State, Lease: v.Lease, Capacity: resources(v.Capacity), Allowance: resources(v.Allowance),
+		Allocated: resources(v.Allocated), Used: resources(v.Used), Foreign: resources(v.Foreign), ForeignVMs: v.ForeignVMs,
+		VMs: v.VMs, Cordoned: v.Cordoned, CordonReason: v.CordonReason, KVM: v.KVM, Software: v.Software, Error: v.Error,
+		Unknown: v.Unknown, Synced: v.Synced,
+	}
+}
+
+func operation(v *control.View, op state.Operation) v1.Operation {
+	p := v.Progress(op)
+	return v1.Operation{ID: op.ID, Kind: op.Kind, VirtualCluster: op.Name, State: string(p.State), Done: p.Done, Total: p.Total,
+		Text: p.Text, At: op.At, Index: op.Index}
+}
+
+func event(e state.Event) v1.Event {
+	return v1.Event{Seq: e.Seq, Index: e.Index, At: e.At, Kind: e.Kind, Object: e.Object, Name: e.Name, Text: e.Text}
+}
+
+func image(i state.Image) v1.Image {
+	return v1.Image{Name: i.Name, Kind: string(i.Kind), File: i.File, Size: v1.Size(i.Size), Initrd: i.Initrd, Cmdline: i.Cmdline, AddedAt: i.AddedAt}
+}
+
+// each maps a slice; the result is never nil, so that JSON shows [] and not null.
+func each[A, B any](in []A, f func(A) B) []B {
+	out := make([]B, len(in))
+	for i, a := range in {
+		out[i] = f(a)
+	}
+	return out
+}
+
+// unsupported are the wishes of a VC file that this version cannot grant. It
+// refuses them: to ignore one would be to break a promise later.
+func unsupported(spec v1.VirtualClusterSpec) error {
+	p := newProblem(422, v1.ProblemUnsupported, "")
+	add := func(field, value, format string, args ...any) {
+		f := v1.FieldError{In: "body", Field: field, Message: fmt.Sprintf(format, args...)}
+		if value != "" {
+			f.Value = value
+		}
+		p.Errors = append(p.Errors, f)
+	}
+	if spec.OnHostLoss == "restart" {
+		add("onHostLoss", "restart", "this version does not restart VMs of a lost host: use keep, or leave it out")
+	}
+	if spec.Needs == "estimated" {
+		add("needs", "estimated", "this version does not estimate needs: use declared, or leave it out")
+	}
+	for i, g := range spec.Groups {
+		if g.Affinity != nil {
+			add(fmt.Sprintf("groups[%d].affinity", i), "", "this version does not place VMs by affinity: leave it out")
+		}
+	}
+	if len(p.Errors) == 0 {
+		return nil
+	}
+	p.Detail = summary(p.Errors)
+	return p
+}
+
+// specOf a VC file, as the cluster wants it. Defaults that depend on the
+// cluster are left to it.
+func specOf(in v1.VirtualClusterSpec) state.VC {
+	vc := state.VC{Name: in.Name, MinYield: -1, OnFull: state.OnFull(in.OnFull), OnHostLoss: in.OnHostLoss, Needs: in.Needs, Priority: in.Priority}
+	if in.MinYield != nil {
+		vc.MinYield = *in.MinYield
+	}
+	for _, g := range in.Groups {
+		to := state.Group{Name: g.Name, Count: max(1, g.Count), CPU: g.CPU, VCPUs: g.VCPUs, Memory: int64(g.Memory), MemoryMin: int64(g.MemoryMin),
+			Role: g.Role, Image: g.Image, Network: g.Network, Labels: g.Labels}
+		if g.Boot != nil {
+			to.Boot = state.Boot{Kernel: g.Boot.Kernel, Initrd: g.Boot.Initrd, Cmdline: g.Boot.Cmdline}
+		}
+		if g.Disk != nil {
+			to.Disk = state.Disk{Size: int64(g.Disk.Size), Pool: g.Disk.Pool, Ephemeral: g.Disk.Ephemeral}
+		}
+		if c := g.CloudInit; c != nil {
+			to.CloudInit = state.CloudInit{UserData: c.UserData, MetaData: c.MetaData, NetworkConfig: c.NetworkConfig}
+		}
+		vc.Groups = append(vc.Groups, to)
+	}
+	return vc
+}

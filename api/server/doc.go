@@ -1,0 +1,8 @@
+// Package server is Evenkeel's REST API: it checks who asks and what, hands
+// the request to the cluster's control, and turns the answer into wire types
+// or into a problem document (RFC 9457) that names the field at fault.
+//
+// It decides nothing about virtual clusters, keeps no state of its own besides
+// counters, and never answers without a token but for /livez and /readyz.
+// The OpenAPI document at /openapi.json is made from this code.
+package server

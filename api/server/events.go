@@ -1,0 +1,178 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"evenkeel/api/v1"
+)
+
+const (
+	tagEvent       = "Events"
+	heartbeatEvery = 15 * time.Second
+	streamWrite    = 30 * time.Second // for one write to a stream
+	eventsAtOnce   = 500
+)
+
+type eventsInput struct {
+	ReadParams
+	After       string `query:"after" maxLength:"20" doc:"Only events with a greater number than this; 0: all that are kept. A stream without it begins with what happens next, a list with the newest."`
+	Follow      bool   `query:"follow" default:"true" doc:"false: a list as JSON, and the end."`
+	Limit       int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"Most events of a list."`
+	LastEventID string `header:"Last-Event-ID" maxLength:"20" doc:"The same as after, as browsers send it when they connect again."`
+}
+
+func (s *Server) registerEvents(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	item := schemas.Schema(reflect.TypeFor[v1.Event](), true, "")
+	schemas.Schema(reflect.TypeFor[v1.Gap](), true, "")
+	huma.Register(api, huma.Operation{
+		OperationID: "events", Method: http.MethodGet, Path: "/v1/events", Tags: []string{tagEvent}, Summary: "Follow or list events",
+		Description: "A stream of server-sent events. The id of each is its number: send the last one as Last-Event-ID, or as after, to go on where a connection ended. " +
+			"An event of type gap says that some are no longer kept. Comments keep the connection alive. With follow=false, a JSON list.",
+		Responses: map[string]*huma.Response{"200": {Description: "The events.", Content: map[string]*huma.MediaType{
+			"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString, Description: "Each message's data is an Event as JSON; a message of type gap holds a Gap."}},
+			"application/json":  {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"items": {Type: huma.TypeArray, Items: item}}, Required: []string{"items"}}},
+		}}},
+		Errors: []int{http.StatusUnauthorized, http.StatusServiceUnavailable},
+	}, s.events)
+}
+
+func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	after, given, err := position(in)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.view(ctx, in.Consistency)
+	if err != nil {
+		return nil, err
+	}
+	last := v.LastEvent()
+	if in.Follow {
+		if !given {
+			after = last
+		}
+		return &huma.StreamResponse{Body: func(hctx huma.Context) {
+			r, w := humago.Unwrap(hctx)
+			s.stream(r.Context(), w, after, last)
+		}}, nil
+	}
+	if limit := uint64(in.Limit); !given && last > limit {
+		after = last - limit
+	}
+	list := v1.List[v1.Event]{Items: each(v.EventsAfter(after, in.Limit), event)}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		hctx.SetHeader("Content-Type", "application/json")
+		_ = json.NewEncoder(hctx.BodyWriter()).Encode(list) // the client is gone: nobody to tell
+	}}, nil
+}
+
+func position(in *eventsInput) (after uint64, given bool, err error) {
+	where, name, text := "query", "after", in.After
+	if in.LastEventID != "" { // a reconnect knows better than the address it uses
+		where, name, text = "header", "Last-Event-ID", in.LastEventID
+	}
+	if text == "" {
+		return 0, false, nil
+	}
+	after, err = strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, false, invalidParameter(where, name, text, "must be the number of an event")
+	}
+	return after, true, nil
+}
+
+// stream sends the events after a number until the client or the server ends.
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last uint64) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	out := sse{w: w, conn: http.NewResponseController(w)}
+	w.WriteHeader(http.StatusOK)
+	if after > last { // the number is from before the state was restored to an older one
+		out.gap(v1.Gap{After: after, Next: last + 1})
+		after = last
+	}
+	out.comment("events after %d", after)
+	beat := time.NewTicker(heartbeatEvery)
+	defer beat.Stop()
+	for out.err == nil {
+		v, err := s.cluster.View(ctx, true) // events come in the order of the log wherever they are read
+		if err != nil {
+			return
+		}
+		changed := v.Watch()
+		events := v.EventsAfter(after, eventsAtOnce)
+		for _, e := range events {
+			if e.Seq > after+1 && after > 0 {
+				out.gap(v1.Gap{After: after, Next: e.Seq})
+			}
+			out.event(event(e))
+			after = e.Seq
+		}
+		if len(events) > 0 {
+			out.flush()
+			if len(events) == eventsAtOnce {
+				continue
+			}
+		}
+		select {
+		case <-changed:
+		case <-beat.C:
+			out.comment("still here")
+		case <-s.draining:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sse writes server-sent events; after the first error it writes nothing.
+type sse struct {
+	w    io.Writer
+	conn *http.ResponseController
+	err  error
+}
+
+func (o *sse) write(format string, args ...any) {
+	if o.err != nil {
+		return
+	}
+	_ = o.conn.SetWriteDeadline(time.Now().Add(streamWrite)) // a writer without deadlines is a test's
+	_, o.err = fmt.Fprintf(o.w, format, args...)
+}
+
+func (o *sse) flush() {
+	if o.err == nil {
+		o.err = o.conn.Flush()
+	}
+}
+
+func (o *sse) comment(format string, args ...any) {
+	o.write(": "+format+"\n\n", args...)
+	o.flush()
+}
+
+func (o *sse) event(e v1.Event) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		o.err = err
+		return
+	}
+	o.write("id: %d\ndata: %s\n\n", e.Seq, b)
+}
+
+func (o *sse) gap(g v1.Gap) {
+	o.write("event: gap\ndata: {\"after\":%d,\"next\":%d}\n\n", g.After, g.Next)
+}

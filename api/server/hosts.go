@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"evenkeel/api/v1"
+)
+
+const tagHost = "Hosts"
+
+func (s *Server) registerHosts(api huma.API) {
+	get(api, "listHosts", "/v1/hosts", tagHost, "List hosts", "All hosts by name, with what they have, may give and do give.",
+		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Host]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			out := &answerOf[v1.List[v1.Host]]{}
+			out.Body.Items = []v1.Host{}
+			for _, h := range v.Hosts() {
+				out.Body.Items = append(out.Body.Items, host(v.HostView(h)))
+			}
+			return out, nil
+		})
+	get(api, "getHost", "/v1/hosts/{name}", tagHost, "Get a host", "",
+		func(ctx context.Context, in *struct {
+			NameParam
+			ReadParams
+		}) (*answerOf[v1.Host], error) {
+			return s.getHost(ctx, in.Name, in.Consistency)
+		})
+
+	type on struct {
+		NameParam
+		ChangeParams
+		JSONBody
+	}
+	cordon := func(ctx context.Context, in *on) (*answerOf[v1.Host], error) {
+		var req v1.CordonRequest
+		if len(in.RawBody) > 0 {
+			var err error
+			if req, err = parse(in.JSONBody, v1.ParseCordon); err != nil {
+				return nil, err
+			}
+		}
+		return s.cordon(ctx, in.Name, true, req.Reason, in.DryRun)
+	}
+	const text = "No new VM is placed on a cordoned host; those on it run on."
+	change(api, http.MethodPut, "cordonHost", "/v1/hosts/{name}/cordon", tagHost, "Cordon a host", text, http.StatusOK, v1.CordonRequest{}, cordon)
+	change(api, http.MethodPost, "cordonHostPost", "/v1/hosts/{name}/cordon", tagHost, "Cordon a host", text+" The same as PUT.", http.StatusOK, v1.CordonRequest{}, cordon)
+	change(api, http.MethodDelete, "uncordonHost", "/v1/hosts/{name}/cordon", tagHost, "Uncordon a host", "The host takes new VMs again.", http.StatusOK, nil,
+		func(ctx context.Context, in *struct {
+			NameParam
+			ChangeParams
+		}) (*answerOf[v1.Host], error) {
+			return s.cordon(ctx, in.Name, false, "", in.DryRun)
+		})
+}
+
+func (s *Server) getHost(ctx context.Context, name, consistency string) (*answerOf[v1.Host], error) {
+	v, err := s.view(ctx, consistency)
+	if err != nil {
+		return nil, err
+	}
+	h, ok := v.Host(name)
+	if !ok {
+		return nil, notFound("there is no host %q", name)
+	}
+	return &answerOf[v1.Host]{Body: host(v.HostView(h))}, nil
+}
+
+func (s *Server) cordon(ctx context.Context, name string, on bool, reason string, dryRun bool) (*answerOf[v1.Host], error) {
+	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := s.cluster.Cordon(bounded, name, on, reason, dryRun); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return s.getHost(ctx, name, "")
+}

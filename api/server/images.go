@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/state"
+)
+
+const tagImage = "Images"
+
+type imageAnswer struct {
+	Status int
+	Body   v1.Image
+}
+
+func (s *Server) registerImages(api huma.API) {
+	get(api, "listImages", "/v1/images", tagImage, "List images", "The image catalogue by name. VC files name its entries; they never hold paths.",
+		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Image]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			return &answerOf[v1.List[v1.Image]]{Body: v1.List[v1.Image]{Items: each(v.Images(), image)}}, nil
+		})
+	get(api, "getImage", "/v1/images/{name}", tagImage, "Get an image", "",
+		func(ctx context.Context, in *struct {
+			NameParam
+			ReadParams
+		}) (*answerOf[v1.Image], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			i, ok := v.Image(in.Name)
+			if !ok {
+				return nil, notFound("there is no image %q", in.Name)
+			}
+			return &answerOf[v1.Image]{Body: image(i)}, nil
+		})
+	change(api, http.MethodPost, "addImage", "/v1/images", tagImage, "Add an image", "Enters a file that lies on the hosts into the catalogue. The file is looked at, not copied.",
+		http.StatusCreated, v1.ImageSpec{},
+		func(ctx context.Context, in *struct {
+			ChangeParams
+			JSONBody
+		}) (*imageAnswer, error) {
+			spec, err := parse(in.JSONBody, v1.ParseImage)
+			if err != nil {
+				return nil, err
+			}
+			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			img, err := s.cluster.AddImage(bounded, state.Image{Name: spec.Name, Kind: state.ImageKind(spec.Kind), File: spec.File,
+				Size: int64(spec.Size), Initrd: spec.Initrd, Cmdline: spec.Cmdline}, in.DryRun)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			out := &imageAnswer{Status: http.StatusCreated, Body: image(img)}
+			if in.DryRun {
+				out.Status = http.StatusOK
+			}
+			return out, nil
+		})
+	change(api, http.MethodDelete, "deleteImage", "/v1/images/{name}", tagImage, "Delete an image", "Takes it out of the catalogue; the file stays. One that a virtual cluster uses is refused (409).",
+		http.StatusNoContent, nil,
+		func(ctx context.Context, in *struct {
+			NameParam
+			ChangeParams
+		}) (*struct{}, error) {
+			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			if err := s.cluster.DeleteImage(bounded, in.Name, in.DryRun); err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return nil, nil
+		})
+}

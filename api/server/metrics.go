@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+)
+
+// metrics of the API and, read from a view at each scrape, of the cluster.
+type metrics struct {
+	handler    http.Handler
+	requests   *prometheus.HistogramVec
+	admissions *prometheus.CounterVec
+}
+
+func newMetrics(s *Server) *metrics {
+	m := &metrics{
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "evenkeel_request_duration_seconds", Help: "Time to answer API requests, by route. Streams count when they end.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60},
+		}, []string{"method", "route", "status"}),
+		admissions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "evenkeel_admissions_total", Help: "Answers of admission that this server gave, dry runs and repeated answers apart.",
+		}, []string{"verb", "answer"}),
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.requests, m.admissions, clusterCollector{s})
+	gatherers := prometheus.Gatherers{registry}
+	if s.opts.Gatherer != nil {
+		gatherers = append(gatherers, s.opts.Gatherer)
+	}
+	m.handler = promhttp.HandlerFor(gatherers, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return m
+}
+
+// request counts one. The route is a pattern of the mux, so that paths that
+// somebody makes up do not become metrics.
+func (m *metrics) request(method, pattern string, status int, took time.Duration) {
+	_, route, ok := strings.Cut(pattern, " ")
+	if !ok {
+		method, route = "other", "none"
+	}
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Observe(took.Seconds())
+}
+
+func (m *metrics) admission(verb string, r control.Result, err error) {
+	if verb == "stop" || verb == "delete" || r.DryRun || r.Replayed {
+		return
+	}
+	var refused *control.Refused
+	switch {
+	case errors.As(err, &refused):
+		m.admissions.WithLabelValues(verb, "refused").Inc()
+	case err != nil:
+	case r.VC.Admitted:
+		m.admissions.WithLabelValues(verb, "admitted").Inc()
+	default:
+		m.admissions.WithLabelValues(verb, "queued").Inc()
+	}
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("evenkeel_"+name, help, labels, nil)
+}
+
+var (
+	descIndex    = desc("state_index", "Log index of the state that these figures are of.")
+	descMin      = desc("min_yield", "Least yield of the virtual clusters that run; 1 if none does.")
+	descYield    = desc("virtual_cluster_yield", "Yield of a virtual cluster.", "virtual_cluster")
+	descPromised = desc("virtual_cluster_min_yield", "Least yield that a virtual cluster was promised.", "virtual_cluster")
+	descVCs      = desc("virtual_clusters", "Virtual clusters by state.", "state")
+	descVMs      = desc("vms", "VMs by phase.", "phase")
+	descUp       = desc("host_up", "1 if the host's hypervisor answers.", "host")
+	descCordoned = desc("host_cordoned", "1 if the host takes no new VMs.", "host")
+	descCPU      = desc("host_cpu_cores", "CPU of a host: its capacity, its allowance, what is allocated, used, and foreign.", "host", "of")
+	descMemory   = desc("host_memory_bytes", "Memory of a host: its capacity, its allowance, what is allocated, used, and foreign.", "host", "of")
+	descReady    = desc("ready", "1 if the server is ready.")
+)
+
+type clusterCollector struct{ s *Server }
+
+// Describe implements prometheus.Collector.
+func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descIndex, descMin, descYield, descPromised, descVCs, descVMs, descUp, descCordoned, descCPU, descMemory, descReady} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(descReady, truth(c.s.cluster.Ready() == nil))
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	v, err := c.s.cluster.View(ctx, true)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(descIndex, err)
+		return
+	}
+	gauge(descIndex, float64(v.Index()))
+	gauge(descMin, v.MinYield())
+	states := map[state.VCState]int{state.VCQueued: 0, state.VCStarting: 0, state.VCRunning: 0, state.VCStopping: 0, state.VCStopped: 0,
+		state.VCDegraded: 0, state.VCFailed: 0, state.VCDeleting: 0}
+	for _, row := range v.VCs() {
+		vc := v.VCView(row)
+		states[vc.State]++
+		if vc.Count.Starting+vc.Count.Running > 0 {
+			gauge(descYield, vc.Yield, vc.Name)
+			gauge(descPromised, vc.MinYield, vc.Name)
+		}
+	}
+	for s, n := range states {
+		gauge(descVCs, float64(n), string(s))
+	}
+	n := state.CountPhases(v.VMs())
+	for phase, n := range map[state.Phase]int{state.Starting: n.Starting, state.Running: n.Running, state.Stopping: n.Stopping, state.Stopped: n.Stopped, state.Failed: n.Failed} {
+		gauge(descVMs, float64(n), string(phase))
+	}
+	for _, row := range v.Hosts() {
+		h := v.HostView(row)
+		gauge(descUp, truth(h.State != "unreachable" && h.State != "unknown"), h.Name)
+		gauge(descCordoned, truth(h.Cordoned), h.Name)
+		for _, of := range []struct {
+			name string
+			r    state.Resources
+		}{{"capacity", h.Capacity}, {"allowance", h.Allowance}, {"allocated", h.Allocated}, {"used", h.Used}, {"foreign", h.Foreign}} {
+			gauge(descCPU, of.r.CPU, h.Name, of.name)
+			gauge(descMemory, float64(of.r.Memory), h.Name, of.name)
+		}
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

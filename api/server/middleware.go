@@ -1,0 +1,180 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"evenkeel/api/v1"
+)
+
+type requestKey struct{}
+
+// requestID of a request, as it stands in the log and in the header X-Request-Id.
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestKey{}).(string)
+	return id
+}
+
+// identify gives every request an id: the client's own if it is a plain one.
+func (s *Server) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("X-Request-Id")
+		if !plainID(id) {
+			b := make([]byte, 8)
+			_, _ = rand.Read(b) // never fails
+			id = hex.EncodeToString(b)
+		}
+		w.Header().Set("X-Request-Id", id)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+	})
+}
+
+func plainID(id string) bool {
+	return id != "" && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// Unwrap is for http.ResponseController.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// observe logs and counts every request, and keeps a panic from taking the server down.
+func (s *Server) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		rec := &recorder{ResponseWriter: w}
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.ErrorContext(r.Context(), "panic in a request", "request", requestID(r.Context()), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				if rec.status == 0 {
+					writeProblem(rec, r, newProblem(http.StatusInternalServerError, v1.ProblemInternal, "the server's log has the details"))
+				}
+			}
+			took := time.Since(begin)
+			_, pattern := s.mux.Handler(r)
+			s.metrics.request(r.Method, pattern, rec.status, took)
+			s.log.InfoContext(r.Context(), "request", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path,
+				"status", rec.status, "bytes", rec.bytes, "took", took.Round(time.Microsecond), "client", r.RemoteAddr)
+		}()
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// readBody reads the whole body, at most v1.MaxBytes of it and for at most
+// bodyTimeout, before anything is done with the request.
+func (s *Server) readBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if r.ContentLength > v1.MaxBytes {
+			s.refuseBody(w, r, tooLarge())
+			return
+		}
+		conn := http.NewResponseController(w)
+		_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer without deadlines is a test's
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, v1.MaxBytes))
+		var large *http.MaxBytesError
+		var slow net.Error
+		switch {
+		case errors.As(err, &large):
+			s.refuseBody(w, r, tooLarge())
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
+			writeProblem(w, r, newProblem(http.StatusRequestTimeout, v1.ProblemSlow, fmt.Sprintf("the body did not come within %s", bodyTimeout)))
+			return
+		case err != nil:
+			writeProblem(w, r, newProblem(http.StatusBadRequest, v1.ProblemMalformed, "the body ended before its time"))
+			return
+		}
+		_ = conn.SetReadDeadline(time.Time{})
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+func tooLarge() *problem {
+	p := newProblem(http.StatusRequestEntityTooLarge, v1.ProblemTooLarge, fmt.Sprintf("the body is larger than %d bytes", v1.MaxBytes))
+	p.Errors = []v1.FieldError{{In: "body", Field: "body", Message: p.Detail}}
+	return p
+}
+
+// refuseBody answers before the body is read. Then it throws some of the body
+// away, for a moment: a client that is still writing when the connection is
+// closed under it would never see the answer.
+func (s *Server) refuseBody(w http.ResponseWriter, r *http.Request, p *problem) {
+	if r.Body == nil || r.Body == http.NoBody {
+		writeProblem(w, r, p)
+		return
+	}
+	conn := http.NewResponseController(w)
+	_ = conn.EnableFullDuplex() // HTTP/2 is anyway
+	w.Header().Set("Connection", "close")
+	writeProblem(w, r, p)
+	_ = conn.Flush()
+	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 256<<20)) // best effort by its nature
+}
+
+// route hands the request to its handler. What the mux would refuse in plain
+// text (no such path, not with this method) becomes a problem.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	h, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	probe := &answer{header: http.Header{}}
+	h.ServeHTTP(probe, r)
+	switch probe.status {
+	case http.StatusMethodNotAllowed:
+		allow := probe.header.Get("Allow")
+		w.Header().Set("Allow", allow)
+		writeProblem(w, r, newProblem(probe.status, v1.ProblemMethod, fmt.Sprintf("%s is not for %s; it takes %s", r.Method, r.URL.Path, allow)))
+	default:
+		writeProblem(w, r, newProblem(http.StatusNotFound, v1.ProblemNotFound, fmt.Sprintf("there is nothing at %s; /openapi.json lists what there is", r.URL.Path)))
+	}
+}
+
+// answer catches what the mux would say.
+type answer struct {
+	header http.Header
+	status int
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"evenkeel/api/v1"
+)
+
+const (
+	tagOperation = "Operations"
+	// liveEvery is how often a long poll looks for progress that does not go
+	// through the log: how far the hosts' agents have come.
+	liveEvery = 200 * time.Millisecond
+)
+
+func (s *Server) registerOperations(api huma.API) {
+	get(api, "listOperations", "/v1/operations", tagOperation, "List operations", "Changes that were asked for, oldest first; the oldest ones are dropped after a while.",
+		func(ctx context.Context, in *struct {
+			ReadParams
+			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
+			State          string `query:"state" enum:"pending,done,failed,superseded" doc:"Only those in that state."`
+		}) (*answerOf[v1.List[v1.Operation]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			out := &answerOf[v1.List[v1.Operation]]{}
+			out.Body.Items = []v1.Operation{}
+			for _, row := range v.Operations() {
+				if in.VirtualCluster != "" && row.Name != in.VirtualCluster {
+					continue
+				}
+				if op := operation(v, row); in.State == "" || op.State == in.State {
+					out.Body.Items = append(out.Body.Items, op)
+				}
+			}
+			return out, nil
+		})
+	get(api, "getOperation", "/v1/operations/{id}", tagOperation, "Get an operation", "With wait, the answer comes once the operation has ended or moved on, or when the time is over.",
+		func(ctx context.Context, in *struct {
+			ReadParams
+			ID   string `path:"id" maxLength:"64" doc:"Id of the operation."`
+			Wait string `query:"wait" doc:"How long to wait for a change, as a Go duration; at most 60s." example:"30s"`
+			Seen string `query:"seen" maxLength:"300" doc:"The operation's text as last seen: with wait, any other text is answered at once."`
+		}) (*answerOf[v1.Operation], error) {
+			var wait time.Duration
+			if in.Wait != "" {
+				d, err := time.ParseDuration(in.Wait)
+				if err != nil || d < 0 || d > maxWait {
+					return nil, invalidParameter("query", "wait", in.Wait, "must be a duration from 0s to 60s, like 30s")
+				}
+				wait = d
+			}
+			op, err := s.await(ctx, in.ID, in.Consistency, in.Seen, wait)
+			if err != nil {
+				return nil, err
+			}
+			return &answerOf[v1.Operation]{Body: op}, nil
+		})
+}
+
+// await an operation's end, or its next step if seen is its last one.
+func (s *Server) await(ctx context.Context, id, consistency, seen string, wait time.Duration) (v1.Operation, error) {
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	live := time.NewTicker(liveEvery)
+	defer live.Stop()
+	for {
+		v, err := s.view(ctx, consistency)
+		if err != nil {
+			return v1.Operation{}, err
+		}
+		row, ok := v.Operation(id)
+		if !ok {
+			return v1.Operation{}, notFound("there is no operation %q (any more)", id)
+		}
+		op := operation(v, row)
+		if wait == 0 || op.Ended() || seen != "" && op.Text != seen {
+			return op, nil
+		}
+		select {
+		case <-v.Watch():
+		case <-live.C:
+		case <-over.C:
+			return op, nil
+		case <-s.draining:
+			return op, nil
+		case <-ctx.Done():
+			return v1.Operation{}, s.fail(ctx, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package server
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+)
+
+// ReadParams come with every read. (Exported because huma reads embedded structs only then.)
+type ReadParams struct {
+	Consistency string `query:"consistency" enum:"linearizable,stale" default:"linearizable" doc:"linearizable: everything acknowledged before is in the answer. stale: what the asked server knows, also when there is no leader."`
+}
+
+// ChangeParams come with every change.
+type ChangeParams struct {
+	DryRun bool `query:"dryRun" doc:"Plan and answer, change nothing."`
+}
+
+// CallParams come with every change of a virtual cluster.
+type CallParams struct {
+	ChangeParams
+	IfMatch        string `header:"If-Match" maxLength:"64" doc:"The ETag that the virtual cluster must have; 412 if it has another."`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"128" doc:"Any text of the client's making: the same request with the same key is carried out once and answered again. Kept for 24 hours."`
+}
+
+// call of the cluster that the parameters ask for.
+func (p CallParams) call() (control.Call, error) {
+	c := control.Call{IdempotencyKey: p.IdempotencyKey, DryRun: p.DryRun}
+	if p.IfMatch == "" || p.IfMatch == "*" {
+		return c, nil
+	}
+	tag := strings.TrimSuffix(strings.TrimPrefix(p.IfMatch, `"`), `"`)
+	index, err := strconv.ParseUint(tag, 10, 64)
+	if err != nil || index == 0 || p.IfMatch != etag(index) {
+		return c, invalidParameter("header", "If-Match", p.IfMatch, `must be an ETag as the API gives it, like "42" with its quotes`)
+	}
+	c.IfMatch = index
+	return c, nil
+}
+
+func etag(index uint64) string { return `"` + strconv.FormatUint(index, 10) + `"` }
+
+// NameParam is the name in the path.
+type NameParam struct {
+	Name string `path:"name" maxLength:"253" doc:"Name."`
+}
+
+// jsonBody is the raw body of a request; package v1 parses it and names the field
+// and the line of each fault.
+type jsonBody struct {
+	RawBody     []byte `contentType:"application/json"`
+	ContentType string `header:"Content-Type" hidden:"true"`
+}
+
+// JSONBody embeds jsonBody's fields in inputs.
+type JSONBody jsonBody
+
+func (b JSONBody) check() error {
+	if b.ContentType == "" {
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(b.ContentType)
+	if err != nil || media != "application/json" {
+		p := newProblem(http.StatusUnsupportedMediaType, v1.ProblemMediaType, "the body must be JSON: Content-Type: application/json")
+		p.Errors = []v1.FieldError{{In: "header", Field: "Content-Type", Message: p.Detail}}
+		return p
+	}
+	return nil
+}
+
+// parse the body after looking at its type.
+func parse[T any](b JSONBody, f func([]byte) (T, error)) (T, error) {
+	if err := b.check(); err != nil {
+		var zero T
+		return zero, err
+	}
+	v, err := f(b.RawBody)
+	if err != nil {
+		return v, problemOf(err)
+	}
+	return v, nil
+}
+
+// answerOf wraps a body.
+type answerOf[T any] struct{ Body T }
+
+// get registers a read.
+func get[I, O any](api huma.API, id, path, tag, summary, text string, h func(context.Context, *I) (*O, error)) {
+	huma.Register(api, huma.Operation{
+		OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Description: text, Tags: []string{tag},
+		Errors: []int{http.StatusUnauthorized, http.StatusNotFound, http.StatusServiceUnavailable, http.StatusGatewayTimeout},
+	}, h)
+}
+
+// change registers what changes something. body is a value of the type that the request's body holds, nil for none.
+func change[I, O any](api huma.API, method, id, path, tag, summary, text string, status int, body any, h func(context.Context, *I) (*O, error)) {
+	op := huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary, Description: text, Tags: []string{tag}, DefaultStatus: status,
+		SkipValidateBody: true,
+		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed,
+			http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable, http.StatusGatewayTimeout},
+	}
+	if body != nil {
+		op.RequestBody = &huma.RequestBody{}
+	}
+	huma.Register(api, op, h)
+	if body != nil {
+		op.RequestBody.Content["application/json"].Schema = api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(body), true, "")
+	}
+}
+
+// describeSizes tells in the OpenAPI document that sizes may be written with a unit.
+func describeSizes(doc *huma.OpenAPI) {
+	for _, name := range []string{"GroupSpec", "Disk", "ScaleRequest", "ImageSpec"} {
+		schema := doc.Components.Schemas.Map()[name]
+		if schema == nil {
+			continue
+		}
+		for _, field := range []string{"memory", "memoryMin", "size"} {
+			p := schema.Properties[field]
+			if p == nil {
+				continue
+			}
+			minimum := 1.0
+			schema.Properties[field] = &huma.Schema{
+				Description: p.Description,
+				OneOf: []*huma.Schema{
+					{Type: huma.TypeInteger, Format: "int64", Minimum: &minimum, Description: "Bytes."},
+					{Type: huma.TypeString, Pattern: `^[0-9]+((\.[0-9]+)?[KMGT]iB)?$`, Examples: []any{"2GiB"}},
+				},
+			}
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// problem is a problem document as an error that huma knows how to write.
+type problem struct {
+	v1.Problem
+	retry bool // worth trying again soon
+}
+
+// Error implements error.
+func (p *problem) Error() string { return p.Title + ": " + p.Detail }
+
+// GetStatus implements huma.StatusError.
+func (p *problem) GetStatus() int { return p.Status }
+
+// ContentType implements huma.ContentTypeFilter.
+func (p *problem) ContentType(string) string { return v1.ProblemMediaTypeDefault }
+
+// GetHeaders implements huma.HeadersError.
+func (p *problem) GetHeaders() http.Header {
+	h := http.Header{"Cache-Control": {"no-store"}}
+	if p.retry {
+		h.Set("Retry-After", "1")
+	}
+	return h
+}
+
+var titles = map[string]string{
+	v1.ProblemMalformed:     "The request cannot be read",
+	v1.ProblemUnauthorized:  "No valid token",
+	v1.ProblemNotFound:      "Not found",
+	v1.ProblemMethod:        "Method not allowed",
+	v1.ProblemNotAcceptable: "No such media type to answer with",
+	v1.ProblemSlow:          "The request came too slowly",
+	v1.ProblemConflict:      "Conflict with the state of things",
+	v1.ProblemExists:        "Exists already",
+	v1.ProblemRefused:       "Refused by admission",
+	v1.ProblemPrecondition:  "Changed meanwhile",
+	v1.ProblemTooLarge:      "The request is too large",
+	v1.ProblemMediaType:     "Unsupported media type",
+	v1.ProblemInvalid:       "Invalid request",
+	v1.ProblemUnsupported:   "Not supported by this version",
+	v1.ProblemUpgrade:       "WebSocket needed",
+	v1.ProblemInternal:      "The server failed",
+	v1.ProblemNoLeader:      "No leader",
+	v1.ProblemUnavailable:   "Out of reach",
+	v1.ProblemTimeout:       "Timed out",
+}
+
+func newProblem(status int, kind, detail string) *problem {
+	return &problem{Problem: v1.Problem{Type: kind, Title: titles[kind], Status: status, Detail: detail}}
+}
+
+// kinds of problems by status, for those that are not ours to begin with.
+var kinds = map[int]string{
+	http.StatusBadRequest:            v1.ProblemMalformed,
+	http.StatusUnauthorized:          v1.ProblemUnauthorized,
+	http.StatusNotFound:              v1.ProblemNotFound,
+	http.StatusMethodNotAllowed:      v1.ProblemMethod,
+	http.StatusNotAcceptable:         v1.ProblemNotAcceptable,
+	http.StatusRequestTimeout:        v1.ProblemSlow,
+	http.StatusConflict:              v1.ProblemConflict,
+	http.StatusRequestEntityTooLarge: v1.ProblemTooLarge,
+	http.StatusUnsupportedMediaType:  v1.ProblemMediaType,
+	http.StatusUnprocessableEntity:   v1.ProblemInvalid,
+}
+
+// newError makes the problem of an error that huma found: a parameter that
+// does not fit, a body that is missing. What it cannot name stays inside.
+func newError(status int, msg string, errs ...error) huma.StatusError {
+	kind, known := kinds[status]
+	if !known {
+		kind, msg, errs = v1.ProblemInternal, "the server's log has the details", nil
+	}
+	p := newProblem(status, kind, msg)
+	for _, err := range errs {
+		var d huma.ErrorDetailer
+		if !errors.As(err, &d) {
+			continue
+		}
+		e := d.ErrorDetail()
+		in, field, _ := strings.Cut(e.Location, ".")
+		f := v1.FieldError{In: in, Field: field, Message: e.Message}
+		if field == "" {
+			f.In, f.Field = "", in
+		}
+		if v, ok := e.Value.(string); ok && v != "" && len(v) <= 60 {
+			f.Value = v
+		}
+		p.Errors = append(p.Errors, f)
+	}
+	return p
+}
+
+// fail turns an error of the cluster or of a parser into a problem. What is not
+// meant for users is logged and kept from them.
+func (s *Server) fail(ctx context.Context, err error) error {
+	p := problemOf(err)
+	if p.Status == http.StatusInternalServerError {
+		s.log.ErrorContext(ctx, "request failed", "request", requestID(ctx), "error", err)
+	}
+	return p
+}
+
+func problemOf(err error) *problem {
+	var (
+		already  *problem
+		document *v1.Invalid
+		invalid  *control.Invalid
+		refused  *control.Refused
+		exists   *control.Exists
+	)
+	switch {
+	case errors.As(err, &already):
+		return already
+	case errors.As(err, &document):
+		p := newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, "")
+		if document.Malformed {
+			p = newProblem(http.StatusBadRequest, v1.ProblemMalformed, "")
+		}
+		for _, f := range document.Fields {
+			f.In = "body"
+			p.Errors = append(p.Errors, f)
+		}
+		p.Detail = summary(p.Errors)
+		return p
+	case errors.As(err, &invalid):
+		p := newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, "")
+		for _, f := range invalid.Fields {
+			in := "body"
+			if f.Field == "Idempotency-Key" {
+				in = "header"
+			}
+			p.Errors = append(p.Errors, v1.FieldError{In: in, Field: f.Field, Message: f.Text, Value: finite(f.Value)})
+		}
+		p.Detail = summary(p.Errors)
+		return p
+	case errors.As(err, &refused):
+		p := newProblem(http.StatusConflict, v1.ProblemRefused, refused.Decision.Summary)
+		p.Hosts, p.Advice = hostReasons(refused.Decision.Hosts), refused.Decision.Advice
+		return p
+	case errors.As(err, &exists):
+		p := newProblem(http.StatusConflict, v1.ProblemExists, exists.Text)
+		p.Errors = []v1.FieldError{{In: "body", Field: exists.Field, Message: strings.TrimPrefix(exists.Text, exists.Field+": ")}}
+		return p
+	case errors.Is(err, control.ErrPrecondition):
+		return newProblem(http.StatusPreconditionFailed, v1.ProblemPrecondition, err.Error())
+	case errors.Is(err, control.ErrNotFound):
+		return newProblem(http.StatusNotFound, v1.ProblemNotFound, err.Error())
+	case errors.Is(err, control.ErrConflict), errors.Is(err, state.ErrInUse), errors.Is(err, hypervisor.ErrNotFound):
+		return newProblem(http.StatusConflict, v1.ProblemConflict, err.Error())
+	case errors.Is(err, hypervisor.ErrInvalid):
+		return newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, err.Error())
+	case errors.Is(err, control.ErrNoLeader):
+		p := newProblem(http.StatusServiceUnavailable, v1.ProblemNoLeader, err.Error()+"; nothing was changed")
+		p.retry = true
+		return p
+	case errors.Is(err, control.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, err.Error())
+	case errors.Is(err, hypervisor.ErrUnavailable), errors.Is(err, context.Canceled):
+		p := newProblem(http.StatusServiceUnavailable, v1.ProblemUnavailable, err.Error())
+		p.retry = true
+		return p
+	}
+	return newProblem(http.StatusInternalServerError, v1.ProblemInternal, "the server's log has the details")
+}
+
+// finite keeps values that JSON cannot carry out of a document.
+func finite(v any) any {
+	switch x := v.(type) {
+	case float64:
+		if _, err := json.Marshal(x); err != nil {
+			return fmt.Sprint(x)
+		}
+	case nil, string, int, int64, uint64, bool:
+	default:
+		return fmt.Sprint(x)
+	}
+	return v
+}
+
+func summary(faults []v1.FieldError) string {
+	if len(faults) == 0 {
+		return ""
+	}
+	if len(faults) == 1 {
+		return faults[0].String()
+	}
+	return fmt.Sprintf("%s (and %d more)", faults[0], len(faults)-1)
+}
+
+func notFound(format string, args ...any) error {
+	return newProblem(http.StatusNotFound, v1.ProblemNotFound, fmt.Sprintf(format, args...))
+}
+
+// invalidParameter is a fault of one parameter.
+func invalidParameter(in, name, value, format string, args ...any) error {
+	p := newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, "")
+	f := v1.FieldError{In: in, Field: name, Message: fmt.Sprintf(format, args...)}
+	if len(value) <= 60 {
+		f.Value = value
+	}
+	p.Errors = []v1.FieldError{f}
+	p.Detail = summary(p.Errors)
+	return p
+}
+
+// stampProblem writes the request's id into problems that huma writes.
+func stampProblem(ctx huma.Context, _ string, v any) (any, error) {
+	if p, ok := v.(*problem); ok {
+		c := *p
+		c.Instance = "urn:evenkeel:request:" + requestID(ctx.Context())
+		return &c, nil
+	}
+	return v, nil
+}
+
+// writeProblem answers a request outside huma.
+func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
+	c := p.Problem
+	c.Instance = "urn:evenkeel:request:" + requestID(r.Context())
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", v1.ProblemMediaTypeDefault)
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(c) // the client is gone: nobody to tell
+}

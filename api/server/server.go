@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+)
+
+// Cluster is what the API asks of the cluster. *control.Control is one.
+// Errors are those of package control, wrapped.
+type Cluster interface {
+	Create(ctx context.Context, spec state.VC, call control.Call) (control.Result, error)
+	Scale(ctx context.Context, name string, s control.Scale, call control.Call) (control.Result, error)
+	Start(ctx context.Context, name string, call control.Call) (control.Result, error)
+	Stop(ctx context.Context, name string, call control.Call) (control.Result, error)
+	Delete(ctx context.Context, name string, call control.Call) (control.Result, error)
+	Cordon(ctx context.Context, host string, on bool, reason string, dryRun bool) error
+	AddImage(ctx context.Context, img state.Image, dryRun bool) (state.Image, error)
+	DeleteImage(ctx context.Context, name string, dryRun bool) error
+	// View is a look at the cluster; stale: as this server knows it, without asking the others.
+	View(ctx context.Context, stale bool) (*control.View, error)
+	// Console attaches to the serial console of a VM, by name or id.
+	Console(ctx context.Context, vm string) (io.ReadWriteCloser, error)
+	// Ready is nil once requests can be served in full.
+	Ready() error
+}
+
+// Options of a Server.
+type Options struct {
+	Tokens  []TokenHash  // who holds one of these tokens may do everything
+	Version string       // of the program, for /v1/cluster/status and OpenAPI
+	Logger  *slog.Logger // nil: slog.Default()
+	// Gatherer adds metrics of others to /metrics; nil: none.
+	Gatherer prometheus.Gatherer
+}
+
+// How long things may take.
+const (
+	headerTimeout  = 10 * time.Second
+	bodyTimeout    = 15 * time.Second
+	requestTimeout = 30 * time.Second // of one call to the cluster
+	writeTimeout   = 90 * time.Second // longer than maxWait
+	idleTimeout    = 2 * time.Minute
+	drainTimeout   = 10 * time.Second // for requests under way at the end
+	maxWait        = time.Minute      // of a long poll
+)
+
+// Server is the API as an http.Handler.
+type Server struct {
+	cluster  Cluster
+	opts     Options
+	log      *slog.Logger
+	mux      *http.ServeMux
+	handler  http.Handler
+	metrics  *metrics
+	draining chan struct{} // closed when the server is to end: ends streams and long polls
+	drain    sync.Once
+}
+
+// hookErrors makes huma write our problem documents. It is a variable of
+// huma's, so once for the whole program.
+var hookErrors = sync.OnceFunc(func() { huma.NewError = newError })
+
+// New makes the API of a cluster.
+func New(c Cluster, o Options) *Server {
+	hookErrors()
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	s := &Server{cluster: c, opts: o, log: o.Logger, mux: http.NewServeMux(), draining: make(chan struct{})}
+	s.metrics = newMetrics(s)
+
+	config := huma.DefaultConfig("Evenkeel", o.Version)
+	config.Info.Description = apiDescription
+	config.CreateHooks = nil // no $schema in bodies
+	config.DocsPath = ""     // its page loads scripts from elsewhere
+	config.SchemasPath = ""
+	config.RejectUnknownQueryParameters = true
+	config.Transformers = []huma.Transformer{stampProblem}
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "The admin token is in the file admin.token of the server's data directory."},
+	}
+	config.Security = []map[string][]string{{"token": {}}}
+	api := humago.New(s.mux, config)
+	s.registerVirtualClusters(api)
+	s.registerVMs(api)
+	s.registerHosts(api)
+	s.registerOperations(api)
+	s.registerEvents(api)
+	s.registerImages(api)
+	s.registerCluster(api)
+	describeSizes(api.OpenAPI())
+
+	s.handler = s.identify(s.observe(s.authenticate(s.readBody(http.HandlerFunc(s.route)))))
+	return s
+}
+
+const apiDescription = `Admits virtual clusters, places their VMs, and keeps CPU shares and memory fair among them.
+
+Every request needs a bearer token, but for /livez and /readyz. Errors are problem documents (RFC 9457); their
+` + "`type`" + ` is stable. Changes answer 202 with an operation to wait on (` + "`GET /v1/operations/{id}?wait=30s`" + `), or 200
+where nothing was left to do: a dry run, an idempotency key used before. Reads are linearizable unless
+` + "`consistency=stale`" + ` is asked for. CPU is in cores, memory in bytes.`
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Drain ends event streams, consoles and long polls, for good.
+func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }
+
+// Serve answers requests on the listener until ctx ends; then it drains, lets
+// requests under way finish for a while, and returns nil. conf nil: no TLS.
+func (s *Server) Serve(ctx context.Context, listener net.Listener, conf *tls.Config) error {
+	srv := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // handshakes that fail, and the like
+	}
+	if conf != nil {
+		srv.TLSConfig = conf.Clone()
+	}
+	done := make(chan error, 1)
+	go func() {
+		if conf != nil {
+			done <- srv.ServeTLS(listener, "", "")
+		} else {
+			done <- srv.Serve(listener)
+		}
+	}()
+	select {
+	case err := <-done:
+		s.Drain()
+		return fmt.Errorf("serve the API on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.Drain()
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if err := srv.Shutdown(bounded); err != nil {
+		s.log.Warn("requests were cut off at shutdown", "error", err)
+		_ = srv.Close() // what is left is cut off either way
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the API on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// view of the cluster for one request.
+func (s *Server) view(ctx context.Context, consistency string) (*control.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	v, err := s.cluster.View(ctx, consistency == "stale")
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return v, nil
+}

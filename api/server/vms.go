@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"evenkeel/api/v1"
+)
+
+const (
+	tagVM     = "VMs"
+	pingEvery = 20 * time.Second
+)
+
+func (s *Server) registerVMs(api huma.API) {
+	get(api, "listVMs", "/v1/vms", tagVM, "List VMs", "All VMs, oldest first, with what they need, are given and use.",
+		func(ctx context.Context, in *struct {
+			ReadParams
+			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
+			Host           string `query:"host" doc:"Only those on the host of that name."`
+		}) (*answerOf[v1.List[v1.VM]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			out := &answerOf[v1.List[v1.VM]]{}
+			out.Body.Items = []v1.VM{}
+			for _, row := range v.VMs() {
+				m := v.VMView(row)
+				if (in.VirtualCluster == "" || m.VCName == in.VirtualCluster) && (in.Host == "" || m.Host == in.Host) {
+					out.Body.Items = append(out.Body.Items, vm(m))
+				}
+			}
+			return out, nil
+		})
+	get(api, "getVM", "/v1/vms/{name}", tagVM, "Get a VM", "By its name or its id.",
+		func(ctx context.Context, in *struct {
+			NameParam
+			ReadParams
+		}) (*answerOf[v1.VM], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			row, ok := v.VMNamed(in.Name)
+			if !ok {
+				row, ok = v.VM(in.Name)
+			}
+			if !ok {
+				return nil, notFound("there is no VM %q", in.Name)
+			}
+			return &answerOf[v1.VM]{Body: vm(v.VMView(row))}, nil
+		})
+	huma.Register(api, huma.Operation{
+		OperationID: "openConsole", Method: http.MethodGet, Path: "/v1/vms/{name}/console", Tags: []string{tagVM}, Summary: "Open a VM's serial console",
+		Description: "A WebSocket of binary frames: what the guest writes comes out, what is sent goes in. A new reader takes the console over from the old one.",
+		Responses:   map[string]*huma.Response{"101": {Description: "The connection is a WebSocket now."}},
+		Errors:      []int{http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict, http.StatusUpgradeRequired, http.StatusServiceUnavailable},
+	}, s.console)
+}
+
+func (s *Server) console(ctx context.Context, in *struct {
+	NameParam
+	Upgrade string `header:"Upgrade" hidden:"true"`
+}) (*huma.StreamResponse, error) {
+	if in.Upgrade == "" {
+		return nil, newProblem(http.StatusUpgradeRequired, v1.ProblemUpgrade, "the console is a WebSocket: ask for one, or use `vcctl vm console`")
+	}
+	tty, err := s.cluster.Console(ctx, in.Name)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		defer tty.Close() //nolint:errcheck // nothing is kept in it
+		r, w := humago.Unwrap(hctx)
+		conn := http.NewResponseController(w)
+		_ = conn.SetWriteDeadline(time.Time{})
+		_ = conn.SetReadDeadline(time.Time{})
+		ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+		if err != nil {
+			return // Accept has answered
+		}
+		s.join(r.Context(), ws, tty)
+	}}, nil
+}
+
+// join copies both ways until either side ends or the server does.
+func (s *Server) join(ctx context.Context, ws *websocket.Conn, tty io.ReadWriteCloser) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan string, 3)
+	stream := websocket.NetConn(ctx, ws, websocket.MessageBinary)
+	go func() {
+		_, _ = io.Copy(tty, stream) // how it ended does not matter: the session is over
+		ended <- "closed by the client"
+	}()
+	go func() {
+		_, _ = io.Copy(stream, tty)
+		ended <- "the console ended: the VM stopped, or another reader took it over"
+	}()
+	go func() {
+		tick := time.NewTicker(pingEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if ws.Ping(ctx) != nil {
+					ended <- "the client does not answer"
+					return
+				}
+			}
+		}
+	}()
+	reason := "the server is shutting down"
+	select {
+	case reason = <-ended:
+	case <-s.draining:
+	}
+	_ = ws.Close(websocket.StatusNormalClosure, reason) // it may be gone already
+}

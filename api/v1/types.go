@@ -1,0 +1,231 @@
+package v1
+
+import "time"
+
+// Resources are CPU in cores and memory in bytes.
+type Resources struct {
+	CPU    float64 `json:"cpu" doc:"Cores."`
+	Memory Size    `json:"memory" doc:"Bytes."`
+}
+
+// List is how the API answers with several things.
+type List[T any] struct {
+	Items []T `json:"items" nullable:"false"`
+}
+
+// VirtualCluster is a virtual cluster as it stands.
+type VirtualCluster struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	State       string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, or the yield is below minYield. failed: no VM runs and none will by itself."`
+	Reason      string    `json:"reason,omitempty" doc:"Why it is queued, degraded or failed."`
+	MinYield    float64   `json:"minYield" doc:"Least yield it was promised."`
+	Yield       float64   `json:"yield" doc:"Its yield now: the least allocation / need of its VMs; 0 while none has an allocation."`
+	OnFull      string    `json:"onFull"`
+	OnHostLoss  string    `json:"onHostLoss"`
+	Needs       string    `json:"needs"`
+	Priority    int       `json:"priority"`
+	Groups      []Group   `json:"groups" nullable:"false"`
+	VMs         VMCount   `json:"vms" doc:"How many of its VMs are in which phase."`
+	Decision    *Decision `json:"decision,omitempty" doc:"The last answer of admission."`
+	CreatedAt   time.Time `json:"createdAt"`
+	QueuedAt    time.Time `json:"queuedAt,omitzero"`
+	ModifyIndex uint64    `json:"modifyIndex" doc:"Log index of its last change; its ETag, in quotes."`
+}
+
+// Group is a group of a virtual cluster with what its VMs are given.
+type Group struct {
+	Name       string            `json:"name"`
+	Count      int               `json:"count"`
+	CPU        float64           `json:"cpu" doc:"Need of each VM, cores."`
+	VCPUs      int               `json:"vcpus"`
+	Memory     Size              `json:"memory" doc:"Of each VM, bytes."`
+	MemoryMin  Size              `json:"memoryMin" doc:"Floor of each VM's balloon, bytes."`
+	Role       string            `json:"role"`
+	Image      string            `json:"image,omitempty"`
+	Boot       *Boot             `json:"boot,omitempty"`
+	Disk       *Disk             `json:"disk,omitempty"`
+	Network    string            `json:"network,omitempty"`
+	CloudInit  bool              `json:"cloudInit,omitempty" doc:"Whether cloud-init data was given. The data itself is not shown: it may hold secrets."`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Allocation float64           `json:"allocation" doc:"Cores each VM is given."`
+	Yield      float64           `json:"yield" doc:"allocation / need."`
+}
+
+// VMCount adds up the phases of VMs.
+type VMCount struct {
+	Total    int `json:"total"`
+	Starting int `json:"starting"`
+	Running  int `json:"running"`
+	Stopping int `json:"stopping"`
+	Stopped  int `json:"stopped"`
+	Failed   int `json:"failed"`
+}
+
+// VM is one instance of a group.
+type VM struct {
+	ID             string    `json:"id"`
+	Name           string    `json:"name" doc:"VC-GROUP-TASK."`
+	Domain         string    `json:"domain" doc:"Name the hypervisor shows."`
+	VirtualCluster string    `json:"virtualCluster" doc:"Name of its virtual cluster."`
+	Group          string    `json:"group"`
+	Task           int       `json:"task" doc:"Number within the group, from 0."`
+	Host           string    `json:"host"`
+	State          string    `json:"state" doc:"starting, running, paused, stopping, stopped, failed, or unknown while its host cannot be asked."`
+	Reason         string    `json:"reason,omitempty" doc:"Why it failed or stopped."`
+	Need           float64   `json:"need" doc:"Cores it would use alone on a host."`
+	Allocation     float64   `json:"allocation" doc:"Cores it is given."`
+	Yield          float64   `json:"yield" doc:"allocation / need."`
+	Cap            float64   `json:"cap" doc:"Cores its host holds it to now; 0: none seen."`
+	Used           float64   `json:"used" doc:"Cores it used over the last interval, by the time of its virtual CPUs."`
+	Memory         Size      `json:"memory" doc:"Bytes it is to have: the target of its balloon."`
+	Balloon        Size      `json:"balloon" doc:"Bytes it has: the actual size of its balloon; 0: not seen."`
+	Resident       Size      `json:"resident" doc:"Bytes of host memory in use for it."`
+	VCPUs          int       `json:"vcpus"`
+	Generation     uint64    `json:"generation" doc:"How many times it was started."`
+	SampledAt      time.Time `json:"sampledAt,omitzero" doc:"When cap, used, balloon and resident were measured."`
+}
+
+// Host is a machine and what it gives.
+type Host struct {
+	Name         string    `json:"name"`
+	State        string    `json:"state" doc:"ready, cordoned, unreachable (its hypervisor does not answer), or unknown (not heard of yet)."`
+	Lease        string    `json:"lease"`
+	Capacity     Resources `json:"capacity" doc:"What the machine has."`
+	Allowance    Resources `json:"allowance" doc:"What Evenkeel may use of it."`
+	Allocated    Resources `json:"allocated" doc:"What its VMs are given."`
+	Used         Resources `json:"used" doc:"What its VMs were last seen to use."`
+	Foreign      Resources `json:"foreign" doc:"What VMs take that are not Evenkeel's: counted, never touched."`
+	ForeignVMs   int       `json:"foreignVMs"`
+	VMs          int       `json:"vms"`
+	Cordoned     bool      `json:"cordoned"`
+	CordonReason string    `json:"cordonReason,omitempty"`
+	KVM          bool      `json:"kvm" doc:"Hardware virtualization is used; else software emulation."`
+	Software     string    `json:"software"`
+	Error        string    `json:"error,omitempty" doc:"Why what is wanted is not in force on it."`
+	Unknown      []string  `json:"unknown,omitempty" doc:"VMs that carry this cluster's mark and are unknown to it: reported, never touched."`
+	Synced       uint64    `json:"synced" doc:"Log index up to which what is wanted is in force on it."`
+}
+
+// States of an operation.
+const (
+	OperationPending    = "pending"
+	OperationDone       = "done"
+	OperationFailed     = "failed"
+	OperationSuperseded = "superseded"
+)
+
+// Operation is a change that somebody asked for, and how far it is.
+type Operation struct {
+	ID             string    `json:"id"`
+	Kind           string    `json:"kind" doc:"create, scale, start, stop or delete."`
+	VirtualCluster string    `json:"virtualCluster" doc:"Name of the virtual cluster."`
+	State          string    `json:"state" enum:"pending,done,failed,superseded" doc:"superseded: a later request wants something else."`
+	Done           int       `json:"done" doc:"Steps (VMs) done."`
+	Total          int       `json:"total" doc:"Steps in all."`
+	Text           string    `json:"text" doc:"How far it is, in words."`
+	At             time.Time `json:"at"`
+	Index          uint64    `json:"index" doc:"Log index of the change."`
+}
+
+// Ended says whether nothing more will come of it.
+func (o Operation) Ended() bool { return o.State != OperationPending }
+
+// Decision is an answer of admission.
+type Decision struct {
+	At         time.Time    `json:"at,omitzero"`
+	Admitted   bool         `json:"admitted"`
+	Summary    string       `json:"summary" doc:"The answer in a sentence."`
+	Hosts      []HostReason `json:"hosts,omitempty" doc:"What each host lacked."`
+	Advice     []string     `json:"advice,omitempty" doc:"What would make it fit."`
+	MinYield   float64      `json:"minYield" doc:"Least yield of the cluster after it."`
+	UpperBound float64      `json:"upperBound" doc:"No placement could have given more."`
+	Basis      uint64       `json:"basis" doc:"Log index of the state it was made on."`
+}
+
+// Change is one step of a plan.
+type Change struct {
+	Verb           string `json:"verb" doc:"place, cap, balloon, start, stop or delete."`
+	VM             string `json:"vm,omitempty" doc:"Name of the VM; left out where the change is to a group."`
+	VirtualCluster string `json:"virtualCluster"`
+	Text           string `json:"text" doc:"The step in words and figures."`
+}
+
+// Result is the answer to a request that changes something.
+type Result struct {
+	Operation      *Operation      `json:"operation,omitempty" doc:"What to wait on; left out in a dry run."`
+	VirtualCluster *VirtualCluster `json:"virtualCluster,omitempty" doc:"As it is after the change; in a dry run, as it would be."`
+	Decision       *Decision       `json:"decision,omitempty" doc:"What admission said, where it was asked."`
+	Changes        []Change        `json:"changes" nullable:"false" doc:"What the plan does; in a dry run, what it would do."`
+	DryRun         bool            `json:"dryRun"`
+	Replayed       bool            `json:"replayed" doc:"The answer to an idempotency key that was used before."`
+}
+
+// Event is one thing that happened.
+type Event struct {
+	Seq    uint64    `json:"seq" doc:"Its number, one more than that of the event before."`
+	Index  uint64    `json:"index" doc:"Log index of the change it belongs to."`
+	At     time.Time `json:"at"`
+	Kind   string    `json:"kind" doc:"vc-create, vm-running, host-cordoned and so on."`
+	Object string    `json:"object" enum:"vc,vm,host,image,cluster"`
+	Name   string    `json:"name"`
+	Text   string    `json:"text"`
+}
+
+// Gap is sent in a stream of events in place of some that are no longer kept.
+type Gap struct {
+	After uint64 `json:"after" doc:"The last event that the reader has."`
+	Next  uint64 `json:"next" doc:"The next event that there is."`
+}
+
+// Image is an entry of the image catalogue.
+type Image struct {
+	Name    string    `json:"name"`
+	Kind    string    `json:"kind" enum:"disk,kernel,initrd"`
+	File    string    `json:"file"`
+	Size    Size      `json:"size"`
+	Initrd  string    `json:"initrd,omitempty"`
+	Cmdline string    `json:"cmdline,omitempty"`
+	AddedAt time.Time `json:"addedAt,omitzero"`
+}
+
+// ClusterStatus is the cluster at a glance.
+type ClusterStatus struct {
+	ID              string          `json:"id"`
+	Version         string          `json:"version" doc:"Of the server that answers."`
+	Leader          string          `json:"leader" doc:"Name of the server that decides."`
+	Index           uint64          `json:"index" doc:"Log index of this answer."`
+	Ready           bool            `json:"ready"`
+	NotReady        string          `json:"notReady,omitempty" doc:"Why it is not ready."`
+	CreatedAt       time.Time       `json:"createdAt"`
+	MinYield        float64         `json:"minYield" doc:"Least yield of the virtual clusters that run; 1 if none does."`
+	Capacity        Resources       `json:"capacity"`
+	Allowance       Resources       `json:"allowance"`
+	Allocated       Resources       `json:"allocated"`
+	Used            Resources       `json:"used"`
+	Hosts           map[string]int  `json:"hosts" doc:"Number of hosts by state."`
+	VirtualClusters map[string]int  `json:"virtualClusters" doc:"Number of virtual clusters by state."`
+	VMs             VMCount         `json:"vms"`
+	Settings        ClusterSettings `json:"settings"`
+}
+
+// ClusterSettings are the defaults and limits of the cluster.
+type ClusterSettings struct {
+	MinYield  float64 `json:"minYield" doc:"Least yield of a virtual cluster that names none."`
+	OnFull    string  `json:"onFull" doc:"For a virtual cluster that names none."`
+	Image     string  `json:"image,omitempty" doc:"For a group that names neither image nor boot."`
+	Pool      string  `json:"pool" doc:"Storage pool for a disk that names none."`
+	MinMemory Size    `json:"minMemory" doc:"Least memory of a VM."`
+	MaxVMs    int     `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
+}
+
+// Explanation says why a virtual cluster has the yield it has, or why it has none.
+type Explanation struct {
+	VirtualCluster string    `json:"virtualCluster"`
+	State          string    `json:"state"`
+	Yield          float64   `json:"yield"`
+	MinYield       float64   `json:"minYield"`
+	Bottleneck     string    `json:"bottleneck,omitempty" doc:"The host that binds its yield."`
+	Lines          []string  `json:"lines" nullable:"false" doc:"The explanation, line by line."`
+	Decision       *Decision `json:"decision,omitempty"`
+}
