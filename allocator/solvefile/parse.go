@@ -44,6 +44,19 @@ func nameOf(data []byte) string {
 	return named.Name
 }
 
+// step is a key as part of the way to an error.
+func step(key string) string {
+	for _, r := range key {
+		if !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
+			return shown(key)
+		}
+	}
+	if key == "" || len(key) > 80 {
+		return shown(key)
+	}
+	return key
+}
+
 type decoder struct{ *json.Decoder }
 
 // token reads a token; the end of the input is an error here.
@@ -114,7 +127,7 @@ func (d decoder) object(field func(key string) error) error {
 		if err := field(key); err == errUnknown {
 			return fmt.Errorf("%s: unknown field", shown(key))
 		} else if err != nil {
-			return under(key, err)
+			return under(step(key), err)
 		}
 	}
 	_, err := d.token()
