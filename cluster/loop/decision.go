@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"fmt"
 	"math"
 	"sort"
 
@@ -12,6 +13,9 @@ import (
 func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.Decision {
 	d := state.Decision{At: env.Now, Admitted: adm.Admitted, Summary: adm.Summary, Advice: adm.Advice, Basis: basis,
 		MinYield: adm.Solution.MinYield, UpperBound: adm.Solution.UpperBound}
+	if adm.Admitted && d.Summary == "" {
+		d.Summary = fmt.Sprintf("fits: minimum yield of the cluster %.3f, no placement could give more than %.3f", d.MinYield, max(d.MinYield, d.UpperBound))
+	}
 	if d.UpperBound == 0 {
 		d.UpperBound = allocator.Bound(p.Problem)
 	}

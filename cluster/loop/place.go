@@ -185,7 +185,7 @@ func wantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 			if !ok {
 				vm = state.VM{ID: env.NewID(), VC: vc.ID, Group: g.Name, Task: task, Name: fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task), Goal: state.GoalRun}
 			}
-			if !vm.Holds() && !keepsPlace(g) {
+			if !vm.Holds() && !keepsPlace(s, g) {
 				vm.Host = "" // nothing binds it to the host it was on
 			}
 			out = append(out, vm)
@@ -195,8 +195,9 @@ func wantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 }
 
 // keepsPlace: a disk that outlives the run lies on one host.
-func keepsPlace(g state.Group) bool {
-	return !g.Disk.Ephemeral && (g.Disk.Size > 0 || g.Boot.Kernel == "")
+func keepsPlace(s *state.Snapshot, g state.Group) bool {
+	img, _ := s.Image(g.Image)
+	return !g.Disk.Ephemeral && (g.Disk.Size > 0 || img.Kind == state.DiskImage)
 }
 
 // started is the VM as it is once it may start; one that holds its place

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/server"
+	"evenkeel/api/v1"
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+func devCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "dev",
+		Usage: "run a cluster of one server: API, Raft on disk and the agents of its hosts",
+		Description: `Prints "ready" and its address on one line once it serves. The admin token is in DIR/admin.token, the
+certificate to trust in DIR/ca.pem:
+
+  vcd dev --data-dir /var/lib/evenkeel/dev &
+  export EVENKEEL_ADDRESS=https://127.0.0.1:7480 EVENKEEL_CACERT=/var/lib/evenkeel/dev/ca.pem
+  EVENKEEL_TOKEN=$(cat /var/lib/evenkeel/dev/admin.token) vcctl host list`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "data-dir", Usage: "keep state, token and certificates in `DIR`", Value: defaultDataDir()},
+			&cli.StringFlag{Name: "listen", Usage: "serve the API on `ADDRESS`", Value: "127.0.0.1:7480"},
+			&cli.StringFlag{Name: "hypervisor", Usage: "auto, simulated, or a libvirt `URI`; auto takes the local libvirt if there is one", Value: "auto"},
+			&cli.IntFlag{Name: "hosts", Usage: "simulated: `N` hosts of 32 cores and 128 GiB", Value: 12},
+			&cli.Float64Flag{Name: "allowance-cpu", Usage: "`CORES` of each host that VMs may use (default: all but max(0.25, 5%))"},
+			&cli.StringFlag{Name: "allowance-memory", Usage: "memory of each host that VMs may use, a `SIZE` such as 8GiB (default: all but max(512 MiB, 5%))"},
+			&cli.Float64Flag{Name: "min-yield", Usage: "least `YIELD` of a virtual cluster that names none", Value: 0.5},
+			&cli.BoolFlag{Name: "emulation", Usage: "never use KVM, even where libvirt offers it"},
+			&cli.StringFlag{Name: "guest", Usage: "put vmlinuz and initrd.img in `DIR` into the catalogue as image \"tiny\", the default image", Value: defaultGuestDir()},
+			&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info"},
+		},
+		Action: dev,
+	}
+}
+
+func defaultDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/evenkeel/dev"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "evenkeel-dev"
+	}
+	return filepath.Join(home, ".local", "state", "evenkeel", "dev")
+}
+
+// dev runs until its context ends.
+func dev(c *cli.Context) error {
+	if c.Args().Present() {
+		return cli.Exit(fmt.Sprintf("dev takes no arguments, but there is %q", c.Args().First()), 2)
+	}
+	log, err := logger(c.String("log-level"))
+	if err != nil {
+		return cli.Exit(err, 2)
+	}
+	allow, err := allowance(c)
+	if err != nil {
+		return cli.Exit(err, 2)
+	}
+	if y := c.Float64("min-yield"); !(y >= 0 && y <= 1) {
+		return cli.Exit(fmt.Sprintf("--min-yield %g: must be from 0 to 1", y), 2)
+	}
+	dir, err := filepath.Abs(c.String("data-dir"))
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	// The hypervisor's user must reach images and disks below it; secrets have modes of their own.
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	ctx, cancel := context.WithCancel(c.Context)
+	defer cancel()
+
+	// The log first: it is what tells a second vcd on the same directory to go away.
+	store := state.New()
+	metricsToPrometheus(log)
+	n, err := node.Open(node.Options{Dir: filepath.Join(dir, "raft"), ID: "dev", State: store, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := n.Close(); err != nil {
+			log.Error("close the log", "error", err)
+		}
+	}()
+	fleet, err := openFleet(ctx, c, dir, log)
+	if err != nil {
+		return err
+	}
+	defer fleet.close()
+	log.Info("hypervisor", "kind", fleet.kind, "hosts", len(fleet.hosts))
+
+	if err := n.Lead(ctx); err != nil {
+		return err
+	}
+	set := state.Settings{MinYield: c.Float64("min-yield"), OnFull: state.Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096}
+	ctl, err := control.New(ctx, control.Options{State: store, Log: n, Settings: set, Hosts: fleet.names(), Logger: log,
+		Console: fleet.console, Inspect: fleet.inspect})
+	if err != nil {
+		return err
+	}
+	if err := fleet.seed(ctx, ctl, c.String("guest"), dir, log); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { ctl.Run(ctx) })
+	failed := make(chan error, len(fleet.hosts))
+	for name, h := range fleet.hosts {
+		wg.Go(func() {
+			err := agent.Run(ctx, agent.Options{Host: name, Hypervisor: h, Leader: ctl, Allowance: allow, Overhead: overhead, Log: log})
+			if err != nil {
+				failed <- err
+			}
+		})
+	}
+	return serve(ctx, c, ctl, dir, failed, log)
+}
+
+// overhead is what a VM takes of its host beyond its own memory: QEMU's own,
+// and under emulation the cache of translated code.
+func overhead(c hypervisor.Capacity) int64 {
+	switch {
+	case c.Cgroup == 0: // simulated
+		return 32 << 20
+	case c.KVM:
+		return 64 << 20
+	}
+	return 128 << 20
+}
+
+// allowance of a host by the flags, or by the standard rule.
+func allowance(c *cli.Context) (func(hypervisor.Capacity) agent.Limits, error) {
+	cpu := c.Float64("allowance-cpu")
+	if c.IsSet("allowance-cpu") && !(cpu > 0 && cpu < 1e6) {
+		return nil, fmt.Errorf("--allowance-cpu %g: must be a number of cores above 0", cpu)
+	}
+	var memory int64
+	if s := c.String("allowance-memory"); s != "" {
+		n, err := v1.ParseSize(s)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("--allowance-memory %q: must be a size such as 8GiB", s)
+		}
+		memory = int64(n)
+	}
+	return func(h hypervisor.Capacity) agent.Limits {
+		l := agent.Limits{CPU: max(0, h.CPU-max(0.25, 0.05*h.CPU)), Memory: max(0, h.Memory-max(512<<20, h.Memory/20))}
+		if cpu > 0 {
+			l.CPU = min(cpu, h.CPU)
+		}
+		if memory > 0 {
+			l.Memory = min(memory, h.Memory)
+		}
+		return l
+	}, nil
+}
+
+// serve the API until ctx ends or an agent fails.
+func serve(ctx context.Context, c *cli.Context, ctl *control.Control, dir string, failed <-chan error, log *slog.Logger) error {
+	token, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", c.String("listen"))
+	if err != nil {
+		return fmt.Errorf("listen for the API: %w", err)
+	}
+	addr := listener.Addr().String()
+	certs, err := server.EnsureCertificates(dir, addr)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	api := server.New(ctl, server.Options{Tokens: []server.TokenHash{token}, Version: version, Logger: log, Gatherer: prometheus.DefaultGatherer})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- api.Serve(ctx, listener, certs.TLS()) }()
+
+	if err := waitReady(ctx, ctl, served, failed); err != nil {
+		return err
+	}
+	fmt.Printf("ready https://%s\n", addr)
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		log.Warn("tell systemd", "error", err)
+	}
+	select {
+	case err = <-served:
+		return err
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	log.Info("stopping; VMs run on")
+	cancel()
+	return errors.Join(err, <-served)
+}
+
+// waitReady returns once the service can do its work, or what keeps it from it.
+func waitReady(ctx context.Context, ctl *control.Control, served, failed <-chan error) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ctl.Ready() != nil {
+		select {
+		case err := <-served:
+			return err
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("stopped before it was ready: %w", ctl.Ready())
+		case <-tick.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/imagefile"
+	"evenkeel/hypervisor/libvirt"
+	"evenkeel/hypervisor/simulated"
+)
+
+// fleet is the hosts that this process is the agent of.
+type fleet struct {
+	kind    string
+	hosts   map[string]hypervisor.Host
+	world   *simulated.World // nil on real hosts
+	closers []func() error
+}
+
+const systemURI = "qemu:///system"
+
+// openFleet by the flag --hypervisor.
+func openFleet(ctx context.Context, c *cli.Context, dir string, log *slog.Logger) (*fleet, error) {
+	switch kind := c.String("hypervisor"); {
+	case kind == "simulated":
+		return simulate(c, dir)
+	case kind == "auto":
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		f, err := connect(short, c, systemURI, dir, log)
+		if err == nil {
+			return f, nil
+		}
+		log.Warn("no libvirt on this machine: its hosts are simulated, no VM is real", "error", err)
+		return simulate(c, dir)
+	case strings.Contains(kind, ":"):
+		return connect(ctx, c, kind, dir, log)
+	default:
+		return nil, cli.Exit(fmt.Sprintf("--hypervisor %q: must be auto, simulated or a libvirt URI such as %s", kind, systemURI), 2)
+	}
+}
+
+func simulate(c *cli.Context, dir string) (*fleet, error) {
+	n := c.Int("hosts")
+	if n < 1 || n > 10_000 {
+		return nil, cli.Exit(fmt.Sprintf("--hosts %d: must be from 1 to 10000", n), 2)
+	}
+	w, err := simulated.New(simulated.Options{Hosts: n, StateFile: filepath.Join(dir, "simulated.journal")})
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{kind: "simulated", hosts: map[string]hypervisor.Host{}, world: w, closers: []func() error{w.Close}}
+	for _, name := range w.Hosts() {
+		f.hosts[name] = w.Host(name)
+	}
+	return f, nil
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9-]+`)
+
+func connect(ctx context.Context, c *cli.Context, uri, dir string, log *slog.Logger) (*fleet, error) {
+	lv := filepath.Join(dir, "libvirt")
+	if err := os.MkdirAll(lv, 0o711); err != nil {
+		return nil, fmt.Errorf("directory for disks and consoles: %w", err)
+	}
+	h, err := libvirt.Open(ctx, libvirt.Options{URI: uri, Logger: log, ForceEmulation: c.Bool("emulation"), StateDir: lv})
+	if err != nil {
+		return nil, err
+	}
+	capacity, err := h.Capacity(ctx)
+	if err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(capacity.Name), "-"), "-")
+	if name == "" {
+		name = "localhost"
+	}
+	how := "software emulation"
+	if capacity.KVM {
+		how = "KVM"
+	}
+	log.Info("connected", "host", name, "uri", uri, "software", capacity.Software, "virtualization", how, "cgroup", capacity.Cgroup)
+	return &fleet{kind: uri, hosts: map[string]hypervisor.Host{name: h}, closers: []func() error{h.Close}}, nil
+}
+
+func (f *fleet) names() []string {
+	var out []string
+	for name := range f.hosts {
+		out = append(out, name)
+	}
+	sort.Strings(out)
+	return out
+}
+
+func (f *fleet) close() {
+	for _, c := range f.closers {
+		if err := c(); err != nil {
+			slog.Error("close hypervisor", "error", err)
+		}
+	}
+}
+
+func (f *fleet) console(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
+	h, ok := f.hosts[host]
+	if !ok {
+		return nil, fmt.Errorf("host %s: %w", host, control.ErrNotFound)
+	}
+	return h.Console(ctx, vm)
+}
+
+// inspect looks at an image's file. Simulated hosts have no files.
+func (f *fleet) inspect(img state.Image) (state.Image, error) {
+	if f.world != nil {
+		return img, nil
+	}
+	size, err := imagefile.Check(img.File, string(img.Kind))
+	img.Size = size
+	return img, err
+}
+
+// defaultGuestDir is where make setup leaves the test guest, as seen from the program.
+func defaultGuestDir() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(filepath.Dir(exe)), "build", "guest")
+}
+
+// seed puts the tiny guest into an empty catalogue, and on simulated hosts the
+// name of a disk image as well.
+func (f *fleet) seed(ctx context.Context, ctl *control.Control, guest, dir string, log *slog.Logger) error {
+	v, err := ctl.View(ctx, true)
+	if err != nil {
+		return err
+	}
+	if len(v.Images()) > 0 {
+		return nil
+	}
+	images := []state.Image{
+		{Name: "tiny-initrd", Kind: state.InitrdImage, File: "/simulated/initrd.img"},
+		{Name: "tiny", Kind: state.KernelImage, File: "/simulated/vmlinuz", Initrd: "tiny-initrd", Cmdline: tinyCmdline},
+		{Name: "debian-12", Kind: state.DiskImage, File: "/simulated/debian-12.qcow2"},
+	}
+	if f.world == nil {
+		initrd, kernel, err := copyGuest(guest, filepath.Join(dir, "images"))
+		if errors.Is(err, os.ErrNotExist) {
+			log.Info("no guest to put into the catalogue; add images with vcctl image add", "guest", guest)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		images[0].File, images[1].File = initrd, kernel
+		images = images[:2]
+	}
+	for _, img := range images {
+		if _, err := ctl.AddImage(ctx, img, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tinyCmdline boots the tiny guest: console on the serial port, every vCPU busy.
+const tinyCmdline = "console=ttyS0 quiet panic=-1 ek.burn=all"
+
+// copyGuest to where the hypervisor's user can read it.
+func copyGuest(from, to string) (initrd, kernel string, err error) {
+	initrd, kernel = filepath.Join(to, "tiny-initrd.img"), filepath.Join(to, "tiny-vmlinuz")
+	for src, dst := range map[string]string{"initrd.img": initrd, "vmlinuz": kernel} {
+		if err := copyFile(filepath.Join(from, src), dst); err != nil {
+			return "", "", fmt.Errorf("copy the tiny guest: %w", err)
+		}
+	}
+	return initrd, kernel, nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	out, err := os.CreateTemp(filepath.Dir(to), "copy-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(out.Name())
+	if _, err := io.Copy(out, in); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	if err := errors.Join(out.Chmod(0o644), out.Close()); err != nil {
+		return err
+	}
+	return os.Rename(out.Name(), to)
+}

@@ -1,0 +1,109 @@
+// Package imagefile looks at files that are to enter the image catalogue: is
+// it there, is it what it is said to be, and does it stand alone.
+//
+// It reads headers only, never writes, and never follows what a header points to. A
+// qcow2 image that names a backing or data file is refused: whoever may add images
+// could otherwise read any file of the host through a guest.
+package imagefile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Kind of file, as package state names them.
+const (
+	Disk   = "disk"
+	Kernel = "kernel"
+	Initrd = "initrd"
+)
+
+// ErrNot: the file is not what it is said to be. The text says what is wrong with it.
+var ErrNot = errors.New("not a usable image")
+
+// Check the file at path and return its size in bytes.
+func Check(path, kind string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("look at image file: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return 0, fmt.Errorf("image file %s is empty or no regular file: %w", path, ErrNot)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("open image file: %w", err)
+	}
+	defer f.Close()
+	head := make([]byte, 1024)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return 0, fmt.Errorf("read image file %s: %w", path, err)
+	}
+	if err := checkHead(head[:n], kind); err != nil {
+		return 0, fmt.Errorf("image file %s: %w", path, err)
+	}
+	return info.Size(), nil
+}
+
+// checkHead of a file of that kind.
+func checkHead(head []byte, kind string) error {
+	switch kind {
+	case Disk:
+		return checkQcow2(head)
+	case Kernel:
+		// "HdrS" at 0x202: Linux x86 boot protocol.
+		if len(head) < 0x206 || string(head[0x202:0x206]) != "HdrS" {
+			return fmt.Errorf("is no Linux kernel (bzImage): %w", ErrNot)
+		}
+	case Initrd:
+		// gzip, xz, zstd, lz4 (legacy), bzip2, or a bare cpio archive.
+		for _, magic := range []string{"\x1f\x8b", "\xfd7zXZ\x00", "\x28\xb5\x2f\xfd", "\x02\x21\x4c\x18", "BZh", "070701", "070702"} {
+			if len(head) >= len(magic) && string(head[:len(magic)]) == magic {
+				return nil
+			}
+		}
+		return fmt.Errorf("is no initrd (a cpio archive, plain or compressed): %w", ErrNot)
+	default:
+		return fmt.Errorf("unknown kind %q: %w", kind, ErrNot)
+	}
+	return nil
+}
+
+// Fields of a qcow2 header, by QEMU's docs/interop/qcow2.txt.
+const (
+	qcowMagic        = "QFI\xfb"
+	qcowBackingOff   = 8  // u64: offset of the backing file's name, 0 = none
+	qcowCrypt        = 32 // u32: 0 = none
+	qcowIncompatible = 72 // u64, version 3: bit 2 = external data file
+	qcowHeader2      = 72
+	qcowHeader3      = 104
+)
+
+func checkQcow2(head []byte) error {
+	if len(head) < qcowHeader2 || string(head[:4]) != qcowMagic {
+		return fmt.Errorf("is no qcow2 image (convert it: qemu-img convert -O qcow2): %w", ErrNot)
+	}
+	version := binary.BigEndian.Uint32(head[4:])
+	if version != 2 && version != 3 {
+		return fmt.Errorf("is qcow2 version %d, only 2 and 3 are known: %w", version, ErrNot)
+	}
+	if binary.BigEndian.Uint64(head[qcowBackingOff:]) != 0 {
+		return fmt.Errorf("has a backing file; flatten it first (qemu-img convert -O qcow2): %w", ErrNot)
+	}
+	if binary.BigEndian.Uint32(head[qcowCrypt:]) != 0 {
+		return fmt.Errorf("is encrypted: %w", ErrNot)
+	}
+	if version == 3 {
+		if len(head) < qcowHeader3 {
+			return fmt.Errorf("ends within its header: %w", ErrNot)
+		}
+		if binary.BigEndian.Uint64(head[qcowIncompatible:])&4 != 0 {
+			return fmt.Errorf("keeps its data in another file; flatten it first (qemu-img convert -O qcow2): %w", ErrNot)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package imagefile
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// qcow2 header of version 3 with one field changed.
+func qcow2(change func(head []byte)) []byte {
+	head := make([]byte, 512)
+	copy(head, qcowMagic)
+	binary.BigEndian.PutUint32(head[4:], 3)
+	binary.BigEndian.PutUint32(head[20:], 16)
+	if change != nil {
+		change(head)
+	}
+	return head
+}
+
+func TestCheck(t *testing.T) {
+	kernel := make([]byte, 0x210)
+	copy(kernel[0x202:], "HdrS")
+	for _, c := range []struct {
+		name, kind string
+		content    []byte
+		good       bool
+	}{
+		{"qcow2", Disk, qcow2(nil), true},
+		{"version 2", Disk, qcow2(func(h []byte) { h[7] = 2 }), true},
+		{"version 9", Disk, qcow2(func(h []byte) { h[7] = 9 }), false},
+		{"backing file", Disk, qcow2(func(h []byte) { h[qcowBackingOff+7] = 104 }), false},
+		{"encrypted", Disk, qcow2(func(h []byte) { h[qcowCrypt+3] = 2 }), false},
+		{"data file", Disk, qcow2(func(h []byte) { h[qcowIncompatible+7] = 4 }), false},
+		{"short header", Disk, qcow2(nil)[:80], false},
+		{"raw disk", Disk, make([]byte, 512), false},
+		{"kernel", Kernel, kernel, true},
+		{"text as kernel", Kernel, []byte("#!/bin/sh\n"), false},
+		{"gzip initrd", Initrd, []byte("\x1f\x8b\x08\x00rest"), true},
+		{"kernel as initrd", Initrd, kernel, false},
+		{"empty", Initrd, nil, false},
+		{"unknown kind", "iso", qcow2(nil), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "image")
+			if err := os.WriteFile(path, c.content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			size, err := Check(path, c.kind)
+			if c.good && (err != nil || size != int64(len(c.content))) {
+				t.Errorf("size %d, %v; want it accepted", size, err)
+			}
+			if !c.good && !errors.Is(err, ErrNot) {
+				t.Errorf("got %v, want it refused", err)
+			}
+		})
+	}
+	if _, err := Check(t.TempDir(), Disk); !errors.Is(err, ErrNot) {
+		t.Errorf("a folder: %v", err)
+	}
+	if _, err := Check(filepath.Join(t.TempDir(), "none"), Disk); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func FuzzHead(f *testing.F) {
+	f.Add(qcow2(nil), Disk)
+	f.Add([]byte("070701"), Initrd)
+	f.Fuzz(func(_ *testing.T, head []byte, kind string) { _ = checkHead(head, kind) })
+}
