@@ -153,7 +153,7 @@ func solveOne(s *solver, in io.Reader, out *bufio.Writer) error {
 func solveBatch(s *solver, in *bufio.Reader, out *bufio.Writer) error {
 	bad := 0
 	for n := 1; ; n++ {
-		line, err := readLine(in)
+		line, err := readLine(in, maxInstance)
 		if err == io.EOF {
 			break
 		}
@@ -180,12 +180,12 @@ func solveBatch(s *solver, in *bufio.Reader, out *bufio.Writer) error {
 }
 
 // readLine returns the next line without its end; io.EOF if there is none. Of a
-// line longer than maxInstance it returns maxInstance+1 bytes and skips the rest.
-func readLine(in *bufio.Reader) ([]byte, error) {
+// longer line it returns limit+1 bytes and skips the rest.
+func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
-		if room := maxInstance + 1 - len(line); room > 0 {
+		if room := limit + 1 - len(line); room > 0 {
 			line = append(line, part[:min(room, len(part))]...)
 		}
 		switch {
