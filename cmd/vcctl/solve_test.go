@@ -256,6 +256,25 @@ func TestReadLine(t *testing.T) {
 	}
 }
 
+// The worked example in the guide is what the command prints.
+func TestSolveGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/yield-and-mcb8.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(string(guide), "```")
+	if len(parts) != 5 {
+		t.Fatalf("the guide has %d code fences, want an input and an output", len(parts)-1)
+	}
+	in, want := strings.TrimPrefix(parts[1], "json"), strings.TrimPrefix(parts[3], "json")
+	out, _, exit := runSolver(t, strings.NewReader(in))
+	a, b := decodeAnswers(t, out), decodeAnswers(t, strings.ReplaceAll(want, "\n", ""))
+	a[0].ElapsedSeconds = b[0].ElapsedSeconds
+	if exit != 0 || fmt.Sprint(a) != fmt.Sprint(b) {
+		t.Errorf("exit %d; the guide says\n%+v\nthe command\n%+v", exit, b, a)
+	}
+}
+
 // TestSolvePaperInstances checks every printed answer to instances of the
 // paper's small kind against its input, from the contract alone.
 func TestSolvePaperInstances(t *testing.T) {
