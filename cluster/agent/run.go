@@ -31,6 +31,7 @@ type Options struct {
 // How a round is paced.
 const (
 	startsAtOnce   = 4
+	destroysAtOnce = 8
 	startAttempts  = 3
 	balloonPatient = 10 * time.Second
 	firstBackoff   = 200 * time.Millisecond
@@ -293,6 +294,13 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 			out.acted += n
 			out.statuses = append(out.statuses, started...)
 			return out, err // one batch a round: shrinking must not wait behind many boots
+		case Destroy:
+			n, err := r.destroyRun(ctx, ops[i:])
+			out.acted += n
+			if err != nil {
+				return out, err
+			}
+			i += n - 1
 		default:
 			r.log.Info(op.String())
 			if err := r.do(ctx, op); err != nil {
@@ -309,8 +317,6 @@ func (r *runner) do(ctx context.Context, op Operation) error {
 	case Shutdown:
 		r.asked[op.VM] = time.Now()
 		return absentIsFine(r.Hypervisor.Stop(ctx, op.VM))
-	case Destroy:
-		return r.Hypervisor.Destroy(ctx, op.VM)
 	case SetCPU:
 		return r.Hypervisor.SetCPU(ctx, op.VM, op.To)
 	case SetBalloon:
@@ -320,6 +326,31 @@ func (r *runner) do(ctx context.Context, op Operation) error {
 		return r.Hypervisor.Undefine(ctx, op.Spec)
 	}
 	return fmt.Errorf("no way to carry out a %T", op)
+}
+
+// destroyRun carries out the Destroy operations at the head of ops, up to a
+// few, side by side, and says how many there were.
+func (r *runner) destroyRun(ctx context.Context, ops []Operation) (int, error) {
+	var run []Destroy
+	for _, op := range ops {
+		d, is := op.(Destroy)
+		if !is || len(run) == destroysAtOnce {
+			break
+		}
+		run = append(run, d)
+	}
+	errs := make([]error, len(run))
+	var wg sync.WaitGroup
+	for i, d := range run {
+		wg.Go(func() {
+			r.log.Info(d.String())
+			if err := r.Hypervisor.Destroy(ctx, d.VM); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", d, err)
+			}
+		})
+	}
+	wg.Wait()
+	return len(run), errors.Join(errs...)
 }
 
 func absentIsFine(err error) error {

@@ -77,7 +77,7 @@ func (p *problem) addLive(s *state.Snapshot, vc state.VC) {
 // add appends a group. VMs with a Host stay there, the others are to be placed.
 func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
-	ag := allocator.Group{Cluster: vc.ID, Name: g.Name, Count: len(vms), CPU: g.CPU,
+	ag := allocator.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU,
 		Memory: float64(g.Memory + p.overhead), MinYield: floor, Hosts: make([]int, len(vms))}
 	for i, vm := range vms {
 		ag.Hosts[i] = -1
