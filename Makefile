@@ -61,6 +61,10 @@ bench: ## benchmarks of every package (figures for people, no pass or fail)
 bench-caps: setup ## how well CPU caps hold on this machine's real QEMU
 	$(GO) run -tags $(EVENKEEL_TAGS) ./test/lab/cmd/bench-caps
 
+.PHONY: bench-cluster
+bench-cluster: ## how long admissions take: 1,000 VMs on 12 simulated hosts, Raft on disk
+	CGO_ENABLED=0 $(GO) run -tags $(EVENKEEL_TAGS) ./cmd/vcsim cluster
+
 .PHONY: lint
 lint: setup-lint ## formatting, vet, staticcheck, shellcheck, the house rules
 	@scripts/lint.sh

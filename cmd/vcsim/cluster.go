@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+func clusterCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "cluster",
+		Usage: "admit many virtual clusters on simulated hosts and measure how long each takes",
+		Description: `The cluster is whole but for its hosts: Raft with a log on disk, the leader's service, an agent per host. Virtual
+clusters of random size are asked for one after the other until so many VMs were asked for; then all are waited
+for, the server is stopped and started again on its log, and what it holds is compared.`,
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "hosts", Usage: "`N` hosts of 32 cores and 128 GiB", Value: 12},
+			&cli.IntFlag{Name: "vms", Usage: "ask for `N` VMs in all", Value: 1000},
+			&cli.IntFlag{Name: "largest", Usage: "virtual clusters of 1 to `N` VMs", Value: 64},
+			&cli.Uint64Flag{Name: "seed", Usage: "`S` of the random sizes and needs", Value: 1},
+		},
+		Action: func(c *cli.Context) error {
+			if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Args().Present() {
+				return cli.Exit("hosts, vms and largest must be at least 1, and there are no arguments", 2)
+			}
+			return measure(c.Context, c.App.Writer, c.Int("hosts"), c.Int("vms"), c.Int("largest"), c.Uint64("seed"))
+		},
+	}
+}
+
+// running is a cluster in this process.
+type running struct {
+	ctl  *control.Control
+	stop func() error
+}
+
+// start a cluster on dir and world; both may have been used before.
+func start(ctx context.Context, dir string, world *simulated.World) (*running, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	store := state.New()
+	n, err := node.Open(node.Options{Dir: filepath.Join(dir, "raft"), ID: "sim", State: store, Log: log})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	fail := func(err error) (*running, error) { cancel(); return nil, errors.Join(err, n.Close()) }
+	if err := n.Lead(ctx); err != nil {
+		return fail(err)
+	}
+	ctl, err := control.New(ctx, control.Options{State: store, Log: n, Hosts: world.Hosts(), Logger: log,
+		Settings: state.Settings{MinYield: 0.5, OnFull: state.Reject, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096},
+		Inspect:  func(i state.Image) (state.Image, error) { return i, nil }})
+	if err != nil {
+		return fail(err)
+	}
+	if _, known := store.Snapshot().Image("tiny"); !known {
+		if _, err := ctl.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/simulated/vmlinuz"}, false); err != nil {
+			return fail(err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { ctl.Run(ctx) })
+	failures := make(chan error, len(world.Hosts()))
+	for _, name := range world.Hosts() {
+		wg.Go(func() {
+			err := agent.Run(ctx, agent.Options{Host: name, Hypervisor: world.Host(name), Leader: ctl, Log: log,
+				Allowance: func(c hypervisor.Capacity) agent.Limits {
+					return agent.Limits{CPU: 0.95 * c.CPU, Memory: c.Memory / 20 * 19}
+				},
+				Overhead: func(hypervisor.Capacity) int64 { return 32 << 20 }})
+			if err != nil {
+				failures <- err
+			}
+		})
+	}
+	r := &running{ctl: ctl, stop: func() error {
+		cancel()
+		wg.Wait()
+		close(failures)
+		err := n.Close()
+		for e := range failures {
+			err = errors.Join(err, e)
+		}
+		return err
+	}}
+	for ctl.Ready() != nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+	return r, nil
+}
+
+// settled waits until every VM that was admitted runs.
+func (r *running) settled(ctx context.Context) (*control.View, error) {
+	for {
+		v, err := r.ctl.View(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		c := state.CountPhases(v.VMs())
+		if c.Starting+c.Stopping == 0 {
+			return v, nil
+		}
+		select {
+		case <-v.Watch():
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%d VMs are still starting: %w", c.Starting, ctx.Err())
+		}
+	}
+}
+
+func measure(ctx context.Context, out io.Writer, hosts, vms, largest int, seed uint64) (err error) {
+	dir, err := os.MkdirTemp("", "vcsim-")
+	if err != nil {
+		return fmt.Errorf("directory for the log: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	world, err := simulated.New(simulated.Options{Hosts: hosts, Seed: seed})
+	if err != nil {
+		return err
+	}
+	defer world.Close()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	r, err := start(ctx, dir, world)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if r != nil {
+			err = errors.Join(err, r.stop())
+		}
+	}()
+
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var took []time.Duration
+	admitted, refused, unexplained, asked := 0, 0, 0, 0
+	begin := time.Now()
+	for i := 0; asked < vms; i++ {
+		n := min(1+rng.IntN(largest), vms-asked)
+		asked += n
+		spec := state.VC{Name: fmt.Sprintf("vc%d", i), MinYield: -1, Groups: []state.Group{{Name: "g", Count: n,
+			CPU: 0.1 * float64(1+rng.IntN(12)), Memory: int64(1+rng.IntN(4)) << 29}}}
+		t := time.Now()
+		_, err := r.ctl.Create(ctx, spec, control.Call{})
+		took = append(took, time.Since(t))
+		var no *control.Refused
+		switch {
+		case err == nil:
+			admitted += n
+		case errors.As(err, &no):
+			refused += n
+			if len(no.Decision.Hosts) == 0 || no.Decision.Summary == "" {
+				unexplained++
+			}
+		default:
+			return err
+		}
+	}
+	asking := time.Since(begin)
+	v, err := r.settled(ctx)
+	if err != nil {
+		return err
+	}
+	all := time.Since(begin)
+	before := facts(v)
+	if err := r.stop(); err != nil {
+		r = nil
+		return err
+	}
+	t := time.Now()
+	r = nil
+	again, err := start(ctx, dir, world)
+	if err != nil {
+		return err
+	}
+	r = again
+	back := time.Since(t)
+	v, err = r.settled(ctx)
+	if err != nil {
+		return err
+	}
+	if after := facts(v); after != before {
+		return fmt.Errorf("the state differs after a restart:\nbefore %s\nafter  %s", before, after)
+	}
+	audit := world.Audit()
+	if len(audit.Doubled) > 0 {
+		return fmt.Errorf("ran twice: %v", audit.Doubled)
+	}
+	slices.Sort(took)
+	at := func(q float64) time.Duration { return took[min(len(took)-1, int(q*float64(len(took))))] }
+	fmt.Fprintf(out, "%d hosts of 32 cores and 128 GiB, %d VMs asked for in %d virtual clusters of 1 to %d\n", hosts, asked, len(took), largest)
+	fmt.Fprintf(out, "  admitted %d VMs, refused %d, refusals without reasons %d\n", admitted, refused, unexplained)
+	fmt.Fprintf(out, "  admission: median %s, p99 %s, worst %s (request to durable answer); all asked in %s\n", round(at(0.5)), round(at(0.99)), round(at(1)), round(asking))
+	fmt.Fprintf(out, "  all running after %s, minimum yield %.3f\n", round(all), v.MinYield())
+	fmt.Fprintf(out, "  restart: ready after %s, state equal: %s\n", round(back), before)
+	return nil
+}
+
+// facts of a state that a restart must keep.
+func facts(v *control.View) string {
+	c := state.CountPhases(v.VMs())
+	return fmt.Sprintf("%d virtual clusters, %d VMs, %d running, minimum yield %.9f", len(v.VCs()), len(v.VMs()), c.Running, v.MinYield())
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
