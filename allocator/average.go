@@ -34,7 +34,7 @@ func raiseAverage(p *Problem, loads [][]load, t tenancy, base []float64) []float
 type raise struct {
 	p      *Problem
 	weight [][]cell  // [cluster]: need by host
-	total  []float64 // [cluster]: need in sum
+	scarce []float64 // [cluster]: need in sum on hosts that are tight
 	yield  []float64 // [cluster]: so far
 	free   []float64 // [host]: CPU not given yet
 	tight  []bool    // [host]: cannot give all its VMs all they need
@@ -47,7 +47,7 @@ type cell struct {
 
 func newRaise(p *Problem, loads [][]load, t tenancy, base []float64) *raise {
 	r := &raise{
-		p: p, weight: make([][]cell, len(t.members)), total: make([]float64, len(t.members)),
+		p: p, weight: make([][]cell, len(t.members)), scarce: make([]float64, len(t.members)),
 		yield: slices.Clone(base), free: make([]float64, len(p.Hosts)), tight: make([]bool, len(p.Hosts)),
 	}
 	n := 0
@@ -78,7 +78,6 @@ func newRaise(p *Problem, loads [][]load, t tenancy, base []float64) *raise {
 		r.weight[c] = room[start:len(room):len(room)]
 		for _, w := range r.weight[c] {
 			at[w.host] = 0
-			r.total[c] += w.weight
 			r.free[w.host] -= w.weight * base[c]
 			need[w.host] += w.weight
 		}
@@ -86,6 +85,13 @@ func newRaise(p *Problem, loads [][]load, t tenancy, base []float64) *raise {
 	for j := range p.Hosts {
 		r.free[j] = max(0, r.free[j])
 		r.tight[j] = need[j] > p.Hosts[j].CPU
+	}
+	for c := range r.weight {
+		for _, w := range r.weight[c] {
+			if r.tight[w.host] {
+				r.scarce[c] += w.weight
+			}
+		}
 	}
 	return r
 }
@@ -170,11 +176,12 @@ func (r *raise) room(c int) float64 {
 	return up
 }
 
-// greedy raises the clusters one after the other, smallest need first.
+// greedy raises the clusters one after the other, smallest need of scarce CPU
+// first.
 func (r *raise) greedy(clusters []int) {
 	order := slices.Clone(clusters)
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(r.total[a], r.total[b]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(r.scarce[a], r.scarce[b]), cmp.Compare(a, b))
 	})
 	for _, c := range order {
 		if up := r.room(c); up > 0 {

@@ -16,7 +16,7 @@ type boundedLP struct {
 // some hundred pivots of 32,000 numbers.
 const (
 	mostCells = 4_000_000
-	mostWork  = 400_000_000
+	mostWork  = 100_000_000
 )
 
 // maximize solves the program with the primal simplex method for variables
@@ -110,9 +110,8 @@ func (lp *boundedLP) maximize() []float64 {
 			}
 			flipped[v] = !flipped[v]
 		}
-		pivot(tab, value, gain, leave, enter)
+		work += m + pivot(tab, value, gain, leave, enter)
 		inRow[leave], inColumn[enter] = inColumn[enter], inRow[leave]
-		work += m * n
 	}
 	at := func(v int, value float64) {
 		if v >= n {
@@ -132,34 +131,41 @@ func (lp *boundedLP) maximize() []float64 {
 	return x
 }
 
-// pivot exchanges the basic variable of row r with the non-basic one of column c.
-func pivot(tab, value, gain []float64, r, c int) {
+// pivot exchanges the basic variable of row r with the non-basic one of column
+// c. It passes over zeros, of which a tableau of many hosts has many, and
+// returns how many numbers it changed.
+func pivot(tab, value, gain []float64, r, c int) (work int) {
 	n := len(gain)
 	row := tab[r*n : r*n+n]
 	inv := 1 / row[c]
+	var used []int // columns of the row that are not zero, c aside
 	for k := range row {
-		row[k] *= inv
+		if row[k] != 0 && k != c {
+			row[k] *= inv
+			used = append(used, k)
+		}
 	}
 	row[c] = inv
 	value[r] *= inv
-	for i := range value {
-		if i == r {
-			continue
-		}
-		other := tab[i*n : i*n+n]
+	subtract := func(other []float64) float64 {
 		f := other[c]
 		if f == 0 {
-			continue
+			return 0
 		}
-		other[c] = 0
-		for k := range other {
+		other[c] = -f * inv
+		for _, k := range used {
 			other[k] -= f * row[k]
 		}
-		value[i] -= f * value[r]
+		work += len(used)
+		return f
 	}
-	f := gain[c]
-	gain[c] = 0
-	for k := range gain {
-		gain[k] -= f * row[k]
+	for i := range value {
+		if i != r {
+			if f := subtract(tab[i*n : i*n+n]); f != 0 {
+				value[i] -= f * value[r]
+			}
+		}
 	}
+	subtract(gain)
+	return work
 }

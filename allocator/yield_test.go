@@ -40,6 +40,12 @@ func TestAllocateKnownAnswers(t *testing.T) {
 			groups: []allocator.Group{group("wide", 1, 0, 0, 1), group("n1", 1, 0, 0), group("n2", 1, 0, 1), group("low", 4, 0, 2)},
 			cpu:    []float64{0.5, 1, 1, 1}, least: 0.25, average: (0.5 + 1 + 1 + 0.25) / 4,
 		},
+		"only CPU that is scarce counts as need": {
+			// wide needs 1.0 in sum, but only 0.5 of it where CPU is short.
+			hosts:  []allocator.Host{host(1), host(9), host(1)},
+			groups: []allocator.Group{group("wide", 0.5, 0, 0, 1), group("n", 0.6, 0, 0), group("low", 10, 0, 2)},
+			cpu:    []float64{0.5, 0.5, 1}, least: 0.1, average: (1 + 0.5/0.6 + 0.1) / 3,
+		},
 		"floors before the minimum": {
 			hosts:  []allocator.Host{host(1)},
 			groups: []allocator.Group{group("a", 1, 0.8, 0), group("b", 1, 0, 0)},
