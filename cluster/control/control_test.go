@@ -201,3 +201,18 @@ func TestBalloon(t *testing.T) {
 		t.Errorf("reserve %d: the VM may take %d back by itself", l.Reserve, half)
 	}
 }
+
+// Down and up again at once: the new VMs do not wait for the numbers of those that leave.
+func TestScaleDownAndUp(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 2), 2)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 3, 0.5, 512*mib), control.Call{}))
+	one, three := 1, 3
+	if _, err := c.Scale(ctx, "a", control.Scale{Count: &one}, control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	v := c.done(c.Scale(ctx, "a", control.Scale{Count: &three}, control.Call{}))
+	if n := len(v.VMs()); n != 3 {
+		t.Errorf("%d VMs", n)
+	}
+}

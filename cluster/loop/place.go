@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"sort"
 	"strings"
 	"time"
 
@@ -165,33 +166,48 @@ func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
 
 var pastTense = map[string]string{"create": "created", "start": "started", "scale": "scaled", "admit": "admitted"}
 
-// wantedVMs are the VMs that vc is to have: those it has, and new ones for
-// the numbers that are missing. A VM that is to be placed has Host "".
+// wantedVMs are the VMs that vc is to have: of those it has the ones with the
+// lowest numbers, and new ones under the lowest numbers that are free. A number is
+// free once the VM that had it is gone from its host. A VM that is to be placed has
+// Host "".
 func wantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
-	type key struct {
-		group string
-		task  int
-	}
-	have := map[key]state.VM{}
-	for _, vm := range s.VMsOf(vc.ID) {
-		if vm.Goal != state.GoalDelete {
-			have[key{vm.Group, vm.Task}] = vm
-		}
-	}
 	var out []state.VM
 	for _, g := range vc.Groups {
-		for task := range g.Count {
-			vm, ok := have[key{g.Name, task}]
-			if !ok {
-				vm = state.VM{ID: env.NewID(), VC: vc.ID, Group: g.Name, Task: task, Name: fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task), Goal: state.GoalRun}
-			}
+		kept, used := kept(s, vc, g)
+		for _, vm := range kept {
 			if !vm.Holds() && !keepsPlace(s, g) {
 				vm.Host = "" // nothing binds it to the host it was on
 			}
 			out = append(out, vm)
 		}
+		task := 0
+		for range g.Count - len(kept) {
+			for used[task] {
+				task++
+			}
+			out = append(out, state.VM{ID: env.NewID(), VC: vc.ID, Group: g.Name, Task: task,
+				Name: fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task), Goal: state.GoalRun})
+			task++
+		}
 	}
 	return out
+}
+
+// kept are the VMs of a group that stay, by number, and used the numbers that any
+// VM of it still has.
+func kept(s *state.Snapshot, vc state.VC, g state.Group) (vms []state.VM, used map[int]bool) {
+	used = map[int]bool{}
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Group != g.Name {
+			continue
+		}
+		used[vm.Task] = true
+		if vm.Goal != state.GoalDelete {
+			vms = append(vms, vm)
+		}
+	}
+	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
+	return vms[:min(len(vms), g.Count)], used
 }
 
 // keepsPlace: a disk that outlives the run lies on one host.
@@ -215,14 +231,19 @@ func started(vm state.VM, g state.Group) state.VM {
 
 // surplus are the VMs of vc beyond its counts, on their way out.
 func surplus(s *state.Snapshot, vc state.VC) []state.VM {
+	stay := map[string]bool{}
+	for _, g := range vc.Groups {
+		vms, _ := kept(s, vc, g)
+		for _, vm := range vms {
+			stay[vm.ID] = true
+		}
+	}
+	old, _ := s.VC(vc.ID)
 	var out []state.VM
 	for _, vm := range s.VMsOf(vc.ID) {
-		g, ok := vc.GroupOf(vm)
-		if vm.Goal == state.GoalDelete || (ok && vm.Task < g.Count) {
-			continue
+		if vm.Goal != state.GoalDelete && !stay[vm.ID] {
+			out = append(out, leaving(vm, old, state.GoalDelete))
 		}
-		old, _ := s.VC(vc.ID)
-		out = append(out, leaving(vm, old, state.GoalDelete))
 	}
 	return out
 }
