@@ -66,6 +66,23 @@ func TestAdmitIsNotHeldDownByACrowdedHost(t *testing.T) {
 	}
 }
 
+// Nor by hosts where a floor holds others down.
+func TestAdmitIsNotHeldDownByFloors(t *testing.T) {
+	p := allocator.Problem{
+		Hosts: []allocator.Host{{CPU: 1, Memory: 2}, {CPU: 1, Memory: 2}, {CPU: 1, Memory: 2}, {CPU: 1, Memory: 2}},
+		Groups: []allocator.Group{
+			{Name: "wide", Count: 2, CPU: 1, Memory: 1, MinYield: 0.8, Hosts: []int{0, 1}},
+			{Name: "held", Count: 1, CPU: 1, Memory: 1, Hosts: []int{0}},
+			{Name: "held too", Count: 1, CPU: 1, Memory: 1, Hosts: []int{1}},
+			{Name: "new", Count: 2, CPU: 1, Memory: 1},
+		},
+	}
+	a := allocator.Admit(p)
+	if !a.Admitted || a.Solution.CPU[3] < 1 {
+		t.Errorf("got %+v, want both new VMs at their full need on hosts of their own", a)
+	}
+}
+
 func TestAdmitRefusals(t *testing.T) {
 	hosts := func(cordoned bool) []allocator.Host {
 		return []allocator.Host{{Name: "h1", CPU: 2, Memory: 4 * gib}, {Name: "h2", CPU: 2, Memory: 4 * gib, Cordoned: cordoned}}
@@ -183,6 +200,18 @@ func TestAdmitDespiteAnOldShortfall(t *testing.T) {
 	}
 	if s := a.Solution.Shortfall; len(s) != 1 || s[0].Cluster != "old" {
 		t.Errorf("shortfall %+v", s)
+	}
+	// What those with a lower floor could spare there is no room for new VMs.
+	short := allocator.Problem{
+		Hosts: []allocator.Host{{Name: "shrunk", CPU: 1, Memory: 8}, {Name: "h2", CPU: 2, Memory: 1}},
+		Groups: []allocator.Group{
+			{Name: "old", Count: 1, CPU: 1, Memory: 1, MinYield: 0.8, Hosts: []int{0}},
+			{Name: "modest", Count: 1, CPU: 1, Memory: 1, MinYield: 0.3, Hosts: []int{0}},
+			{Name: "new", Count: 1, CPU: 0.1, Memory: 2, MinYield: 0.5},
+		},
+	}
+	if b := allocator.Admit(short); b.Admitted || !strings.Contains(b.Reasons[0].Text, "too little for the VMs it has") {
+		t.Errorf("new VM on a host that is short: %+v", b)
 	}
 	p.Groups[0].Requested = true // but not if the request is the cause
 	p.Groups[1].Hosts = []int{1, 1}
