@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -257,8 +258,11 @@ func (h *Host) learnNames(s *session) error {
 
 // Events tells what happens on the host until ctx ends or the Host is closed.
 func (h *Host) Events(ctx context.Context) (<-chan hypervisor.Event, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if h.ctx.Err() != nil {
-		return nil, hypervisor.ErrUnavailable
+		return nil, fmt.Errorf("events: %w: %w", errClosed, hypervisor.ErrUnavailable)
 	}
 	sub := h.subs.add()
 	go func() {

@@ -30,6 +30,9 @@ func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (
 	if m.To == "" || m.Bandwidth < 0 || m.MaxBytes < 0 {
 		return hypervisor.Moved{}, fmt.Errorf("to %q, %d bytes/s, at most %d bytes: %w", m.To, m.Bandwidth, m.MaxBytes, hypervisor.ErrInvalid)
 	}
+	if err := ctx.Err(); err != nil {
+		return hypervisor.Moved{}, err
+	}
 	uuid := uuidOf(id)
 	final := make(chan hypervisor.Moved, 1)
 	h.mu.Lock()

@@ -20,9 +20,12 @@ type hostCaps struct {
 func (h *Host) hostCaps(ctx context.Context) (*hostCaps, error) {
 	h.mu.Lock()
 	caps := h.caps
+	if h.session == nil {
+		caps = nil // call says why
+	}
 	h.mu.Unlock()
 	if caps != nil {
-		return caps, nil
+		return caps, ctx.Err()
 	}
 	caps, err := call(ctx, h, h.slow(), func(c *libvirt.Connect) (*hostCaps, error) { // a new daemon asks every QEMU first
 		text, err := c.GetCapabilities()

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -154,4 +155,42 @@ func freeze(dirs []string, frozen bool) error {
 		value = "FROZEN"
 	}
 	return set(dirs, "freezer.state", value)
+}
+
+// vcpuGroups are the groups of the vCPUs of the VM of that name, in the
+// hierarchy that counts CPU time. libvirt names a VM's group after its number and
+// name, here with nothing in it that would be escaped.
+func vcpuGroups(dirs []string, vm string) ([]string, error) {
+	for _, dir := range dirs {
+		for _, sub := range []string{"", "libvirt"} { // cgroup v2: libvirt puts threads one level below
+			groups, err := filepath.Glob(filepath.Join(dir, "machine", "qemu-*-"+vm+".libvirt-qemu", sub, "vcpu*"))
+			if err != nil {
+				return nil, err
+			}
+			if len(groups) > 0 {
+				if _, err := cpuTime(groups[0]); err == nil {
+					return groups, nil
+				}
+			}
+		}
+	}
+	return nil, errors.New("no control groups of its vCPUs")
+}
+
+func cpuTime(group string) (time.Duration, error) {
+	if text, err := os.ReadFile(filepath.Join(group, "cpuacct.usage")); err == nil {
+		ns, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		return time.Duration(ns), err
+	}
+	text, err := os.ReadFile(filepath.Join(group, "cpu.stat"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			us, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return time.Duration(us) * time.Microsecond, err
+		}
+	}
+	return 0, fmt.Errorf("%s counts no CPU time", group)
 }

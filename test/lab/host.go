@@ -378,3 +378,22 @@ func (h *Host) KillVM(name string) error {
 	}
 	return p.kill(syscall.SIGKILL)
 }
+
+// VCPUTime is the CPU time that the vCPUs of the VM of that name have used
+// since it started, as its control groups count it: in nanoseconds, where
+// libvirt's own figure comes in clock ticks of 10 ms.
+func (h *Host) VCPUTime(name string) (time.Duration, error) {
+	groups, err := vcpuGroups(h.lab.cgroups(h.Name), name)
+	if err != nil {
+		return 0, fmt.Errorf("VM %s on %s: %w", name, h.Name, err)
+	}
+	var sum time.Duration
+	for _, g := range groups {
+		t, err := cpuTime(g)
+		if err != nil {
+			return 0, fmt.Errorf("VM %s on %s: %w", name, h.Name, err)
+		}
+		sum += t
+	}
+	return sum, nil
+}

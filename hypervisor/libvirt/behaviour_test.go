@@ -1,0 +1,345 @@
+package libvirt
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// patience bounds what an emulated guest on a busy machine does in its own time.
+const patience = 2 * time.Minute
+
+// guest is a booted guest with its console.
+type guest struct {
+	console io.ReadWriteCloser
+	lines   chan string
+}
+
+// attach opens a VM's console and waits until the guest beats.
+func (b bench) attach(t *testing.T, id string) *guest {
+	t.Helper()
+	c, err := b.Console(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &guest{console: c, lines: make(chan string, 1024)}
+	go func() {
+		defer close(g.lines)
+		for s := bufio.NewScanner(c); s.Scan(); {
+			g.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() { _ = c.Close() })
+	g.beat(t)
+	return g
+}
+
+// beat waits for the guest's next beat and returns its figures.
+func (g *guest) beat(t *testing.T) map[string]int64 {
+	t.Helper()
+	limit := time.After(patience)
+	for {
+		select {
+		case line, ok := <-g.lines:
+			if !ok {
+				t.Fatal("the console ended")
+			}
+			fields := strings.Fields(line)
+			if len(fields) < 2 || fields[0] != "BEAT" {
+				continue
+			}
+			figures := map[string]int64{}
+			for _, f := range fields[2:] {
+				k, v, _ := strings.Cut(f, "=")
+				n, err := strconv.ParseInt(v, 10, 64)
+				if err != nil {
+					continue // a line the console cut in two
+				}
+				figures[k] = n
+			}
+			return figures
+		case <-limit:
+			t.Fatalf("no beat within %v", patience)
+		}
+	}
+}
+
+// until waits for a beat that satisfies ok.
+func (g *guest) until(t *testing.T, what string, ok func(map[string]int64) bool) map[string]int64 {
+	t.Helper()
+	end := time.Now().Add(patience)
+	for {
+		beat := g.beat(t)
+		if ok(beat) {
+			return beat
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v; last beat %v", what, patience, beat)
+		}
+	}
+}
+
+// rate is the CPU the VM's vCPUs use over a window, in cores.
+func (b bench) rate(t *testing.T, name string, window time.Duration) float64 {
+	t.Helper()
+	read := func() (time.Duration, time.Time) {
+		used, err := b.lab.VCPUTime(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return used, time.Now()
+	}
+	u0, t0 := read()
+	time.Sleep(window)
+	u1, t1 := read()
+	return float64(u1-u0) / float64(t1.Sub(t0))
+}
+
+// settles measures rates until one satisfies ok; a busy machine may spoil some windows.
+func (b bench) settles(t *testing.T, what, name string, window time.Duration, ok func(float64) bool) {
+	t.Helper()
+	var seen []float64
+	for range 6 {
+		r := b.rate(t, name, window)
+		seen = append(seen, r)
+		if ok(r) {
+			return
+		}
+	}
+	t.Errorf("%s: %s uses %.3f cores in windows of %v", what, name, seen, window)
+}
+
+// Two busy guests on a host of 1.1 cores get the CPU they are allocated. Here
+// with loose bounds that hold on a busy machine; `make bench-caps` has the figures.
+func TestCapsHold(t *testing.T) {
+	b := realHost(t)
+	if err := b.lab.LimitCPU(1.1); err != nil {
+		t.Fatal(err)
+	}
+	specs := []hypervisor.Spec{b.spec("ek-caps-a-0", "ek.burn=1"), b.spec("ek-caps-b-0", "ek.burn=1")}
+	for _, s := range specs {
+		s.CPU = hypervisor.CPU{Cap: 0.5, Weight: 0.5}
+		b.run(t, s)
+	}
+	for _, s := range specs {
+		b.attach(t, s.VM)
+	}
+	for _, caps := range [][2]float64{{0.3, 0.7}, {0.7, 0.3}} {
+		for _, i := range []int{0, 1} { // shrink before grow
+			if caps[0] > caps[1] {
+				i = 1 - i
+			}
+			if err := b.SetCPU(t.Context(), specs[i].VM, hypervisor.CPU{Cap: caps[i], Weight: caps[i]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, s := range specs {
+			b.settles(t, fmt.Sprintf("cap %.1f", caps[i]), s.Name, 2*time.Second, func(r float64) bool {
+				return r > caps[i]-0.1 && r < caps[i]+0.03
+			})
+		}
+	}
+}
+
+// A lowered cap holds within 100 ms of the call's return.
+func TestCapHoldsAtOnce(t *testing.T) {
+	b := realHost(t)
+	s := b.spec("ek-once-a-0", "ek.burn=1")
+	s.CPU = hypervisor.CPU{Cap: 0.9, Weight: 1}
+	b.run(t, s)
+	b.attach(t, s.VM)
+	b.settles(t, "before", s.Name, time.Second, func(r float64) bool { return r > 0.4 })
+	if err := b.SetCPU(t.Context(), s.VM, hypervisor.CPU{Cap: 0.2, Weight: 0.2}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	// Half a second holds five periods and, where they begin amid one, part of a sixth.
+	if r := b.rate(t, s.Name, 500*time.Millisecond); r > 0.2*6/5+0.02 {
+		t.Errorf("from 100 ms to 600 ms after its cap became 0.2 core, the VM used %.3f", r)
+	}
+}
+
+// One busy thread of a VM with several vCPUs may use the whole allocation.
+func TestOneThreadOfMany(t *testing.T) {
+	b := realHost(t)
+	s := b.spec("ek-many-a-0", "ek.burn=1")
+	s.VCPUs = 4
+	s.CPU = hypervisor.CPU{Cap: 1, Weight: 1}
+	b.run(t, s)
+	b.attach(t, s.VM)
+	b.settles(t, "1.0 core for one thread of 4 vCPUs", s.Name, 3*time.Second, func(r float64) bool { return r > 0.93 && r < 1.05 })
+}
+
+// A VM capped to its whole vCPU does not stall: neither the guest nor the
+// emulator's own threads (console, balloon, monitor).
+func TestWholeVCPUDoesNotStall(t *testing.T) {
+	b := realHost(t)
+	s := b.spec("ek-whole-a-0", "ek.burn=1 ek.beat=100")
+	s.CPU = hypervisor.CPU{Cap: 1, Weight: 1}
+	b.run(t, s)
+	g := b.attach(t, s.VM)
+	last := g.beat(t)
+	worst := int64(0)
+	for range 50 {
+		beat := g.beat(t)
+		worst = max(worst, beat["uptime_ms"]-last["uptime_ms"])
+		last = beat
+	}
+	if worst > 2000 {
+		t.Errorf("a guest that beats every 100 ms fell silent for %d ms", worst)
+	}
+	if vms, err := b.List(t.Context()); err != nil || len(vms) != 1 || vms[0].CPU.Cap != 1 {
+		t.Errorf("List: %+v, %v; want the cap of 1", vms, err)
+	}
+	t.Logf("longest gap between beats: %d ms", worst)
+}
+
+// A balloon at half is followed by what the guest sees and by what the host
+// holds for it.
+func TestBalloonFollows(t *testing.T) {
+	b := realHost(t)
+	s := b.spec("ek-balloon-a-0", "ek.touch=160 ek.beat=200")
+	s.Memory, s.Balloon = 256<<20, 256<<20
+	b.run(t, s)
+	g := b.attach(t, s.VM)
+	before := g.until(t, "the guest holds 160 MiB", func(beat map[string]int64) bool { return beat["touched"] >= 160<<20/4096 })
+	full := b.sampleOf(t, s.VM)
+	if _, err := io.WriteString(g.console, "touch 0\n"); err != nil {
+		t.Fatal(err)
+	}
+	g.until(t, "the guest gives its memory back", func(beat map[string]int64) bool { return beat["memavail_kb"] > before["memavail_kb"]+100<<10 })
+	if err := b.SetBalloon(t.Context(), s.VM, 128<<20); err != nil {
+		t.Fatal(err)
+	}
+	after := g.until(t, "the guest sees half its memory", func(beat map[string]int64) bool {
+		return beat["memtotal_kb"] > 0 && beat["memtotal_kb"] < before["memtotal_kb"]-120<<10
+	})
+	var half hypervisor.Stats
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		half = b.sampleOf(t, s.VM)
+		if half.Balloon == 128<<20 && half.Resident < full.Resident-100<<20 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("balloon %d MiB, resident %d MiB; were %d and %d", half.Balloon>>20, half.Resident>>20, full.Balloon>>20, full.Resident>>20)
+		}
+	}
+	t.Logf("guest sees %d MiB (was %d), host holds %d MiB (was %d)", after["memtotal_kb"]>>10, before["memtotal_kb"]>>10, half.Resident>>20, full.Resident>>20)
+}
+
+func (b bench) sampleOf(t *testing.T, id string) hypervisor.Stats {
+	t.Helper()
+	all, err := b.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if s.VM == id {
+			return s
+		}
+	}
+	t.Fatalf("no sample of VM %s", id)
+	return hypervisor.Stats{}
+}
+
+// The daemon stops, dies and comes back: the guest runs on in one life, the
+// host says that it is out of reach, and tells of what happens afterwards.
+func TestDaemonRestart(t *testing.T) {
+	b := realHost(t)
+	s := b.spec("ek-restart-a-0", "ek.beat=200")
+	s.CPU = hypervisor.CPU{Cap: 0.5, Weight: 0.5}
+	b.run(t, s)
+	last := b.attach(t, s.VM).beat(t)
+	events, err := b.Events(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	await := func(kind hypervisor.EventKind) {
+		t.Helper()
+		limit := time.After(patience)
+		for {
+			select {
+			case e := <-events:
+				if e.Kind == hypervisor.Stopped {
+					t.Fatalf("the VM stopped: %+v", e)
+				}
+				if e.Kind == kind {
+					return
+				}
+			case <-limit:
+				t.Fatalf("no event %s within %v", kind, patience)
+			}
+		}
+	}
+	for _, end := range []func() error{b.lab.StopDaemon, b.lab.KillDaemon} {
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		await(hypervisor.Disconnected)
+		if _, err := b.List(t.Context()); !isUnavailable(err) {
+			t.Errorf("List with no daemon: %v, want ErrUnavailable", err)
+		}
+		if err := b.Destroy(t.Context(), s.VM); !isUnavailable(err) {
+			t.Errorf("Destroy with no daemon: %v, want ErrUnavailable: the VM is not known to be gone", err)
+		}
+		if err := b.lab.StartDaemon(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		await(hypervisor.Resync)
+		vms, err := b.List(t.Context())
+		if err != nil || len(vms) != 1 || vms[0].Identity != s.Identity || vms[0].CPU.Cap != 0.5 {
+			t.Fatalf("after the restart: %+v, %v", vms, err)
+		}
+		beat := b.attach(t, s.VM).beat(t)
+		if beat["uptime_ms"] <= last["uptime_ms"] {
+			t.Errorf("the guest's uptime went from %d to %d ms: it did not run on", last["uptime_ms"], beat["uptime_ms"])
+		}
+		last = beat
+		if err := b.SetBalloon(t.Context(), s.VM, s.Memory-16<<20); err != nil {
+			t.Fatal(err)
+		}
+		await(hypervisor.BalloonMoved)
+		if err := b.SetBalloon(t.Context(), s.VM, s.Memory); err != nil {
+			t.Fatal(err)
+		}
+		await(hypervisor.BalloonMoved)
+	}
+}
+
+// A frozen host is an error within the time-out, not a hang.
+func TestFrozenHost(t *testing.T) {
+	b := realHost(t)
+	b.opts.CallTimeout = time.Second
+	h := b.open(t)
+	if err := b.lab.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, err := h.List(t.Context()); !isUnavailable(err) {
+		t.Errorf("List of a frozen host: %v, want ErrUnavailable", err)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("List of a frozen host took %v", took)
+	}
+	if _, err := Open(t.Context(), b.opts); !isUnavailable(err) {
+		t.Errorf("Open of a frozen host: %v, want ErrUnavailable", err)
+	}
+	if err := b.lab.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		_, err := h.List(t.Context())
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("thawed: %v", err)
+		}
+	}
+}

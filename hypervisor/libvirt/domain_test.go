@@ -1,0 +1,125 @@
+package libvirt
+
+import (
+	"errors"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"evenkeel/hypervisor"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func baseSpec() hypervisor.Spec {
+	return hypervisor.Spec{
+		Identity: hypervisor.Identity{Cluster: "c1", VM: "vm1", Generation: 3}, Name: "ek-render-worker-0",
+		VCPUs: 1, Memory: 256 << 20, Balloon: 128 << 20, CPU: hypervisor.CPU{Cap: 0.25, Weight: 0.25},
+		Boot: hypervisor.Boot{Kernel: "/img/vmlinuz", Initrd: "/img/initrd", Cmdline: "console=ttyS0 a=\"<&>\""},
+	}
+}
+
+// The whole XML of the kinds of VM there are, as libvirt gets it.
+func TestDomainXML(t *testing.T) {
+	disk := baseSpec()
+	disk.Boot = hypervisor.Boot{}
+	disk.VCPUs = 4
+	disk.CPU.Cap = 2
+	disk.Disk = hypervisor.Disk{Base: "/img/debian.qcow2", Size: 10 << 30, Pool: "fast", Ephemeral: true}
+	disk.Network = "default"
+	disk.CloudInit.UserData = "#cloud-config\n"
+	bridge := baseSpec()
+	bridge.Network = "bridge:br0"
+	bridge.CPU = hypervisor.CPU{}
+	cases := []struct {
+		name   string
+		spec   hypervisor.Spec
+		parts  parts
+		kvm    bool
+		cgroup int
+	}{
+		{"kernel", baseSpec(), parts{log: "/s/console/vm1.log"}, false, 1},
+		{"disk", disk, parts{disk: "/pool/d.qcow2", seed: "/pool/s.iso"}, true, 2},
+		{"bridge", bridge, parts{}, false, 2},
+	}
+	for _, c := range cases {
+		got, err := domainXML(c.spec, c.parts, c.kvm, c.cgroup)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		golden := filepath.Join("testdata", "domain-"+c.name+".xml")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got+"\n" != string(want) {
+			t.Errorf("%s differs from %s (go test -update writes it anew):\n%s", c.name, golden, got)
+		}
+		var back libvirtxml.Domain
+		if err := back.Unmarshal(got); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if back.OnPoweroff != "destroy" || back.CPUTune == nil || back.Metadata == nil {
+			t.Errorf("%s: a VM must say what becomes of it, have its CPU share and its mark from the start", c.name)
+		}
+	}
+}
+
+func TestCheckSpec(t *testing.T) {
+	if err := checkSpec(baseSpec()); err != nil {
+		t.Errorf("a good spec: %v", err)
+	}
+	bad := map[string]func(*hypervisor.Spec){
+		"no cluster":         func(s *hypervisor.Spec) { s.Cluster = "" },
+		"no id":              func(s *hypervisor.Spec) { s.VM = "" },
+		"no name":            func(s *hypervisor.Spec) { s.Name = "" },
+		"name with a slash":  func(s *hypervisor.Spec) { s.Name = "a/b" },
+		"no vCPU":            func(s *hypervisor.Spec) { s.VCPUs = 0 },
+		"no memory":          func(s *hypervisor.Spec) { s.Memory = 0 },
+		"balloon too large":  func(s *hypervisor.Spec) { s.Balloon = s.Memory + 1 },
+		"negative balloon":   func(s *hypervisor.Spec) { s.Balloon = -1 },
+		"negative disk":      func(s *hypervisor.Spec) { s.Disk.Size = -1 },
+		"cap not a number":   func(s *hypervisor.Spec) { s.CPU.Cap = math.NaN() },
+		"nothing to boot":    func(s *hypervisor.Spec) { s.Boot = hypervisor.Boot{} },
+		"relative kernel":    func(s *hypervisor.Spec) { s.Boot.Kernel = "vmlinuz" },
+		"relative disk base": func(s *hypervisor.Spec) { s.Disk.Base = "../x" },
+	}
+	for name, spoil := range bad {
+		s := baseSpec()
+		spoil(&s)
+		if err := checkSpec(s); !errors.Is(err, hypervisor.ErrInvalid) {
+			t.Errorf("%s: error is %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+func TestOffersKVM(t *testing.T) {
+	guest := func(domains string) string {
+		return "<capabilities><guest><os_type>hvm</os_type><arch name='x86_64'><wordsize>64</wordsize>" + domains + "</arch></guest></capabilities>"
+	}
+	cases := []struct {
+		name, caps string
+		want, ok   bool
+	}{
+		{"both", guest("<domain type='qemu'/><domain type='kvm'/>"), true, true},
+		{"emulation only", guest("<domain type='qemu'/>"), false, true},
+		{"no guests", "<capabilities/>", false, false},
+		{"other machines only", "<capabilities><guest><os_type>hvm</os_type><arch name='aarch64'><domain type='kvm'/></arch></guest></capabilities>", false, false},
+		{"no XML", "nonsense", false, false},
+	}
+	for _, c := range cases {
+		got, err := offersKVM(c.caps)
+		if got != c.want || (err == nil) != c.ok {
+			t.Errorf("%s: %v, %v", c.name, got, err)
+		}
+	}
+}
