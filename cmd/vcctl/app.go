@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+)
+
+// tool is one run of vcctl: its streams and what it was told about the server.
+type tool struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func (t *tool) app() *cli.App {
+	app := &cli.App{
+		Name:  "vcctl",
+		Usage: "ask for virtual clusters, and see what they get",
+		UsageText: "vcctl [flags] NOUN VERB [NAME] [flags]\n" +
+			"Flags may stand anywhere; -- ends them.",
+		Description: "Address, token and CA come from flags, else from EVENKEEL_ADDRESS, EVENKEEL_TOKEN and\n" +
+			"EVENKEEL_CACERT, else from ~/.config/evenkeel/config.yaml (address, token or tokenFile, cacert).\n\n" +
+			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission; 4 not found;\n" +
+			"5 conflict; 6 timed out, still going on; 7 not reachable or no leader.",
+		HideVersion:     true,
+		HideHelpCommand: true,
+		Writer:          t.out,
+		ErrWriter:       t.err,
+		ExitErrHandler:  func(*cli.Context, error) {}, // run decides
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "address", Usage: "`URL` of the server (default: " + client.DefaultAddress + ")"},
+			&cli.StringFlag{Name: "token", Usage: "`TOKEN` of the server; others on this machine can see it while vcctl runs, so rather use --token-file"},
+			&cli.StringFlag{Name: "token-file", Usage: "`FILE` that holds the token"},
+			&cli.StringFlag{Name: "cacert", Usage: "`FILE` with the CA certificate of the server"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json (as the REST API has it) or yaml"},
+		},
+		Commands: []*cli.Command{
+			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.imageCommand(), t.eventsCommand(), t.topCommand(),
+			t.clusterCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
+		},
+	}
+	each(app.Commands, func(c *cli.Command) {
+		c.HideHelpCommand = true
+		c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) }
+		if len(c.Subcommands) > 0 && c.Action == nil {
+			c.Action = func(ctx *cli.Context) error { return cli.ShowSubcommandHelp(ctx) }
+		}
+	})
+	app.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) }
+	app.Action = func(ctx *cli.Context) error { return cli.ShowAppHelp(ctx) }
+	return app
+}
+
+// each visits all commands of a tree.
+func each(cmds []*cli.Command, f func(*cli.Command)) {
+	for _, c := range cmds {
+		f(c)
+		each(c.Subcommands, f)
+	}
+}
+
+// names takes exactly the arguments that a command has names for, so that what
+// was not understood changes nothing.
+func names(c *cli.Context, wanted ...string) ([]string, error) {
+	got := c.Args().Slice()
+	for _, a := range got {
+		if strings.HasPrefix(a, "-") && a != "-" {
+			return nil, usage("%q is no name: names do not begin with a hyphen", a)
+		}
+	}
+	switch {
+	case len(got) < len(wanted):
+		return nil, usage("%s: %s is missing", commandOf(c), wanted[len(got)])
+	case len(got) > len(wanted):
+		return nil, usage("%s: one argument too many: %q", commandOf(c), got[len(wanted)])
+	}
+	if slices.Contains(got, "") {
+		return nil, usage("%s: a name is empty", commandOf(c))
+	}
+	return got, nil
+}
+
+// name is names for the one name that most commands have.
+func name(c *cli.Context, wanted string) (string, error) {
+	got, err := names(c, wanted)
+	if err != nil {
+		return "", err
+	}
+	return got[0], nil
+}
+
+func (t *tool) versionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "version", Usage: "print the version of vcctl",
+		Description: "Prints the version of this program. `vcctl cluster status` shows that of the server.\n\nExample: vcctl version",
+		Action: func(c *cli.Context) error {
+			if _, err := names(c); err != nil {
+				return err
+			}
+			return t.print(c, map[string]string{"version": version}, func(bool) string { return "vcctl " + version + "\n" })
+		},
+	}
+}
+
+func (t *tool) printf(format string, args ...any) { _, _ = fmt.Fprintf(t.out, format, args...) }
+func (t *tool) say(format string, args ...any)    { _, _ = fmt.Fprintf(t.err, format, args...) }
+
+// commandOf is the command without the program: "vc create".
+func commandOf(c *cli.Context) string { return strings.TrimPrefix(c.Command.HelpName, "vcctl ") }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/v1"
+)
+
+func (t *tool) clusterCommand() *cli.Command {
+	return &cli.Command{
+		Name: "cluster", Usage: "the cluster itself: status",
+		Description: "What concerns the cluster as a whole.",
+		Subcommands: []*cli.Command{{
+			Name: "status", Usage: "the cluster at a glance", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.clusterStatus,
+			Description: "Example: vcctl cluster status",
+		}},
+	}
+}
+
+func (t *tool) clusterStatus(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+		s, err := api.Status(ctx)
+		return s, func(bool) string { return statusText(s) }, doing(err, "getting the cluster's status")
+	})
+}
+
+func statusText(s v1.ClusterStatus) string {
+	ready := "yes"
+	if !s.Ready {
+		ready = "no: " + s.NotReady
+	}
+	return fields(
+		"Cluster", s.ID, "Ready", ready, "Leader", s.Leader, "Server", s.Version, "Log index", strconv.FormatUint(s.Index, 10),
+		"Created", stamp(s.CreatedAt), "Minimum yield", yield(s.MinYield),
+		"CPU", fmt.Sprintf("%s cores given of %s allowed, %s used", cores(s.Allocated.CPU), cores(s.Allowance.CPU), cores(s.Used.CPU)),
+		"Memory", fmt.Sprintf("%s given of %s allowed", s.Allocated.Memory.Short(), s.Allowance.Memory.Short()),
+		"Hosts", counts(s.Hosts), "Virtual clusters", counts(s.VirtualClusters),
+		"VMs", counts(map[string]int{"starting": s.VMs.Starting, "running": s.VMs.Running, "stopping": s.VMs.Stopping, "stopped": s.VMs.Stopped, "failed": s.VMs.Failed}),
+		"Defaults", fmt.Sprintf("minYield %g, onFull %s, image %s", s.Settings.MinYield, s.Settings.OnFull, seen(s.Settings.Image, s.Settings.Image == "")))
+}
+
+// counts is "3 running, 1 failed".
+func counts(m map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if m[k] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", m[k], k))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+)
+
+// The shells ask `vcctl __complete WORDS...`: the words before the cursor, the
+// last one perhaps begun. It answers with one candidate per line.
+const (
+	bashScript = `# bash completion of vcctl; load it with: source <(vcctl completion bash)
+_vcctl() {
+    local IFS=$'\n'
+    COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -o default -F _vcctl vcctl
+`
+	zshScript = `#compdef vcctl
+# zsh completion of vcctl; load it with: source <(vcctl completion zsh)
+_vcctl() {
+    local -a candidates
+    candidates=("${(@f)$(${words[1]} __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    if [[ -n "${candidates[1]}" ]]; then compadd -- "${candidates[@]}"; else _files; fi
+}
+if [[ "${funcstack[1]}" == _vcctl ]]; then _vcctl "$@"; else compdef _vcctl vcctl; fi
+`
+	fishScript = `# fish completion of vcctl; load it with: vcctl completion fish | source
+complete -c vcctl -f -a '(set -l words (commandline -opc) (commandline -ct); vcctl __complete -- $words[2..] 2>/dev/null)'
+complete -c vcctl -n '__fish_contains_opt -s f file' -F
+`
+)
+
+func completionCommand(t *tool) *cli.Command {
+	script := func(text string) cli.ActionFunc {
+		return func(c *cli.Context) error {
+			if _, err := names(c); err != nil {
+				return err
+			}
+			t.printf("%s", text)
+			return nil
+		}
+	}
+	return &cli.Command{
+		Name: "completion", Usage: "print the completion script of a shell",
+		Description: "Names of virtual clusters, VMs, hosts and images are completed too, by asking the server.\n\n" +
+			"Example: source <(vcctl completion bash)",
+		Subcommands: []*cli.Command{
+			{Name: "bash", Usage: "for bash", ArgsUsage: " ", Action: script(bashScript), Description: "Example: source <(vcctl completion bash)"},
+			{Name: "zsh", Usage: "for zsh", ArgsUsage: " ", Action: script(zshScript), Description: "Example: source <(vcctl completion zsh)"},
+			{Name: "fish", Usage: "for fish", ArgsUsage: " ", Action: script(fishScript), Description: "Example: vcctl completion fish | source"},
+		},
+	}
+}
+
+func (t *tool) completeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "__complete", Hidden: true, Usage: "candidates for the last of the words", ArgsUsage: "WORDS",
+		Description: "What the completion scripts call.\n\nExample: vcctl __complete -- vc li",
+		Action: func(c *cli.Context) error {
+			for _, s := range t.candidates(c) {
+				t.printf("%s\n", s)
+			}
+			return nil
+		},
+	}
+}
+
+// candidates for the last word of a command line.
+func (t *tool) candidates(c *cli.Context) []string {
+	words := c.Args().Slice()
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	begun := words[len(words)-1]
+	table, commands, flags := flagTable(c.App), c.App.Commands, c.App.Flags
+	var path []string
+	var leaf *cli.Command
+	value, args := "", 0
+	for _, w := range words[:len(words)-1] {
+		switch {
+		case value != "":
+			value = ""
+		case strings.HasPrefix(w, "-"):
+			name := strings.TrimLeft(w, "-")
+			if spec := table[name]; spec != nil && spec.value {
+				value = name
+			}
+		default:
+			at := len(path)
+			for _, cmd := range commands {
+				if cmd.HasName(w) {
+					path, leaf, commands = append(path, w), cmd, cmd.Subcommands
+					break
+				}
+			}
+			if at == len(path) {
+				args++
+			}
+		}
+	}
+	var out []string
+	switch {
+	case value != "":
+		out = t.values(c, value)
+	case strings.HasPrefix(begun, "-"):
+		if leaf != nil {
+			flags = append(append([]cli.Flag{}, leaf.Flags...), flags...)
+		}
+		for _, f := range flags {
+			if n := f.Names()[0]; len(n) > 1 {
+				out = append(out, "--"+n)
+			}
+		}
+		out = append(out, "--help")
+	case len(commands) > 0:
+		for _, cmd := range commands {
+			if !cmd.Hidden {
+				out = append(out, cmd.Name)
+			}
+		}
+	case leaf != nil && args == 0 && strings.TrimSpace(leaf.ArgsUsage) != "" && len(path) > 0:
+		out = t.things(c, path[0])
+	}
+	matching := out[:0]
+	for _, s := range out {
+		if strings.HasPrefix(s, begun) {
+			matching = append(matching, s)
+		}
+	}
+	return matching
+}
+
+// values that a flag may have.
+func (t *tool) values(c *cli.Context, flag string) []string {
+	switch flag {
+	case "o", "output":
+		return []string{formatTable, formatWide, formatJSON, formatYAML}
+	case "kind":
+		return []string{"disk", "kernel", "initrd"}
+	case "vc", "host":
+		return t.things(c, flag)
+	case "algorithm":
+		return strings.Split(solverNames(), ", ")
+	}
+	return nil
+}
+
+// completionTime is how long a shell may be kept waiting for names.
+const completionTime = 2 * time.Second
+
+// things of a kind by name, if the server tells in time.
+func (t *tool) things(c *cli.Context, noun string) []string {
+	ctx, cancel := context.WithTimeout(c.Context, completionTime)
+	defer cancel()
+	api, err := t.client(c)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	switch noun { // an error means no candidates: a shell has no place for it
+	case "vc":
+		list, _ := api.VirtualClusters(ctx, client.Stale())
+		for _, x := range list {
+			out = append(out, x.Name)
+		}
+	case "vm":
+		list, _ := api.VMs(ctx, "", "", client.Stale())
+		for _, x := range list {
+			out = append(out, x.Name)
+		}
+	case "host":
+		list, _ := api.Hosts(ctx, client.Stale())
+		for _, x := range list {
+			out = append(out, x.Name)
+		}
+	case "image":
+		list, _ := api.Images(ctx, client.Stale())
+		for _, x := range list {
+			out = append(out, x.Name)
+		}
+	}
+	return out
+}

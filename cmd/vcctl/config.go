@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+)
+
+// config is the client's configuration file.
+type config struct {
+	Address   string `yaml:"address"`
+	Token     string `yaml:"token"`
+	TokenFile string `yaml:"tokenFile"`
+	CACert    string `yaml:"cacert"`
+}
+
+// configFile is $XDG_CONFIG_HOME/evenkeel/config.yaml, by default below ~/.config.
+func configFile() string {
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "evenkeel", "config.yaml")
+}
+
+// readConfig reads a configuration file; one that is not there is an empty one.
+func readConfig(path string) (config, error) {
+	var c config
+	if path == "" {
+		return c, nil
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("read the configuration: %w", err)
+	}
+	if len(strings.TrimSpace(string(b))) == 0 {
+		return c, nil
+	}
+	if err := yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
+		// Without the excerpt that the parser offers: it may show the token.
+		var at yaml.Error
+		if errors.As(err, &at) && at.GetToken() != nil {
+			return config{}, usage("%s: line %d: %s (it may hold address, token, tokenFile and cacert)", path, at.GetToken().Position.Line, at.GetMessage())
+		}
+		return config{}, usage("%s cannot be read as YAML", path)
+	}
+	// Files are named relative to the file that names them.
+	for _, f := range []*string{&c.TokenFile, &c.CACert} {
+		if *f != "" && !filepath.IsAbs(*f) {
+			*f = filepath.Join(filepath.Dir(path), *f)
+		}
+	}
+	return c, nil
+}
+
+// client of the server that flags, environment and configuration name, in that order.
+func (t *tool) client(c *cli.Context) (*client.Client, error) {
+	file, err := readConfig(configFile())
+	if err != nil {
+		return nil, err
+	}
+	first := func(candidates ...string) string {
+		for _, s := range candidates {
+			if s != "" {
+				return s
+			}
+		}
+		return ""
+	}
+	token, err := t.token(c, file)
+	if err != nil {
+		return nil, err
+	}
+	api, err := client.New(client.Config{
+		Address: first(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
+		CAFile:  first(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
+		Token:   token,
+		Agent:   "vcctl/" + version,
+	})
+	if err != nil {
+		return nil, &failure{statusUsage, err}
+	}
+	return api, nil
+}
+
+// token from the first place that has one.
+func (t *tool) token(c *cli.Context, file config) (string, error) {
+	for _, from := range []struct{ token, path string }{
+		{c.String("token"), c.String("token-file")},
+		{os.Getenv("EVENKEEL_TOKEN"), os.Getenv("EVENKEEL_TOKEN_FILE")},
+		{file.Token, file.TokenFile},
+	} {
+		if from.token != "" {
+			return strings.TrimSpace(from.token), nil
+		}
+		if from.path != "" {
+			b, err := os.ReadFile(from.path)
+			if err != nil {
+				return "", usage("read the token: %v", err)
+			}
+			return strings.TrimSpace(string(b)), nil
+		}
+	}
+	return "", nil
+}

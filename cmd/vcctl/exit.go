@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+// Exit statuses of vcctl.
+const (
+	statusDone        = 0
+	statusFailed      = 1
+	statusUsage       = 2
+	statusRefused     = 3
+	statusNotFound    = 4
+	statusConflict    = 5
+	statusStillGoing  = 6
+	statusUnreachable = 7
+)
+
+// failure is an error that knows its exit status.
+type failure struct {
+	status int
+	err    error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func failed(status int, format string, args ...any) error {
+	return &failure{status, fmt.Errorf(format, args...)}
+}
+
+func usage(format string, args ...any) error { return failed(statusUsage, format, args...) }
+
+// doing says what was being done when an error came.
+func doing(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
+
+// statusOf an error.
+func statusOf(err error) int {
+	var (
+		f *failure
+		p *client.Error
+		x cli.ExitCoder
+	)
+	switch {
+	case err == nil:
+		return statusDone
+	case errors.As(err, &f):
+		return f.status
+	case errors.As(err, &p):
+		return statusOfProblem(p.Problem)
+	case errors.As(err, &x):
+		return x.ExitCode()
+	case errors.Is(err, client.ErrUnreachable):
+		return statusUnreachable
+	case errors.Is(err, context.DeadlineExceeded):
+		return statusStillGoing
+	}
+	return statusFailed
+}
+
+func statusOfProblem(p v1.Problem) int {
+	switch p.Type {
+	case v1.ProblemRefused:
+		return statusRefused
+	case v1.ProblemNotFound:
+		return statusNotFound
+	case v1.ProblemConflict, v1.ProblemExists, v1.ProblemPrecondition:
+		return statusConflict
+	case v1.ProblemMalformed, v1.ProblemInvalid, v1.ProblemUnsupported, v1.ProblemTooLarge, v1.ProblemMediaType:
+		return statusUsage
+	case v1.ProblemTimeout:
+		return statusStillGoing
+	case v1.ProblemNoLeader:
+		return statusUnreachable
+	}
+	return statusFailed
+}
+
+// finish tells of an error, if there is one, and returns the exit status.
+func (t *tool) finish(err error) int {
+	status := statusOf(err)
+	if err == nil {
+		return status
+	}
+	if text := strings.TrimSpace(err.Error()); text != "" {
+		t.say("vcctl: %s\n", text)
+	}
+	var p *client.Error
+	if errors.As(err, &p) {
+		t.explain(p)
+	}
+	if status == statusUsage && p == nil {
+		var doc *v1.Invalid
+		if !errors.As(err, &doc) {
+			t.say("`vcctl help` and `vcctl NOUN VERB --help` say more.\n")
+		}
+	}
+	return status
+}
+
+// explain shows what a problem holds besides its sentence.
+func (t *tool) explain(e *client.Error) {
+	p := e.Problem
+	if len(p.Errors) > 1 {
+		for _, f := range p.Errors {
+			t.say("  %s\n", f)
+		}
+	}
+	t.say("%s", reasons(p.Hosts, p.Advice))
+	switch p.Type {
+	case v1.ProblemUnauthorized:
+		t.say("Set EVENKEEL_TOKEN, or tokenFile in ~/.config/evenkeel/config.yaml; `vcd dev` keeps its token in admin.token of its data directory.\n")
+	case v1.ProblemInternal:
+		t.say("The server's log has it under %s.\n", p.Instance)
+	}
+}
+
+// reasons is the table of what each host lacked, and the advice.
+func reasons(hosts []v1.HostReason, advice []string) string {
+	var b strings.Builder
+	if len(hosts) > 0 {
+		tab := newTable("HOST", "CPU MISSING", "MEMORY MISSING", "WHY")
+		for _, h := range hosts {
+			tab.row(h.Host, cores(h.CPUMissing), h.MemoryMissing.Short(), h.Text)
+		}
+		b.WriteString(tab.String())
+	}
+	for _, a := range advice {
+		b.WriteString("What would help: " + a + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+func (t *tool) hostCommand() *cli.Command {
+	dryRun := &cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}
+	return &cli.Command{
+		Name: "host", Usage: "hosts: list, get, cordon, uncordon",
+		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster.",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.hostList,
+				Description: "Example: vcctl host list -o wide",
+			},
+			{
+				Name: "get", Usage: "show one host with its VMs", ArgsUsage: "HOST", Flags: []cli.Flag{watchFlag}, Action: t.hostGet,
+				Description: "Example: vcctl host get h1",
+			},
+			{
+				Name: "cordon", Usage: "place no new VMs on a host", ArgsUsage: "HOST", Action: t.hostCordon(true),
+				Description: "VMs on it run on. `vcctl host uncordon` opens it again.\n\nExample: vcctl host cordon h1 -m 'disk replacement'",
+				Flags:       []cli.Flag{&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says why, for whoever looks at the host"}, dryRun},
+			},
+			{
+				Name: "uncordon", Usage: "place new VMs on a host again", ArgsUsage: "HOST", Action: t.hostCordon(false), Flags: []cli.Flag{dryRun},
+				Description: "Example: vcctl host uncordon h1",
+			},
+		},
+	}
+}
+
+func (t *tool) hostList(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+		hosts, err := api.Hosts(ctx)
+		return items(hosts), func(wide bool) string { return hostTable(hosts, wide) }, doing(err, "listing hosts")
+	})
+}
+
+func (t *tool) hostGet(c *cli.Context) error {
+	name, err := name(c, "HOST")
+	if err != nil {
+		return err
+	}
+	f, err := format(c)
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+		h, err := api.Host(ctx, name)
+		if err != nil {
+			return nil, nil, doing(err, "getting host %s", name)
+		}
+		var vms []v1.VM
+		if f == formatTable || f == formatWide {
+			if vms, err = api.VMs(ctx, "", name); err != nil {
+				return nil, nil, doing(err, "listing the VMs on host %s", name)
+			}
+		}
+		return h, func(wide bool) string { return hostText(h, vms, wide) }, nil
+	})
+}
+
+func (t *tool) hostCordon(on bool) cli.ActionFunc {
+	what := "uncordoning"
+	if on {
+		what = "cordoning"
+	}
+	return func(c *cli.Context) error {
+		name, err := name(c, "HOST")
+		if err != nil {
+			return err
+		}
+		if _, err := format(c); err != nil {
+			return err
+		}
+		api, err := t.client(c)
+		if err != nil {
+			return err
+		}
+		var opts []client.Option
+		if c.Bool("dry-run") {
+			opts = append(opts, client.DryRun())
+		}
+		var h v1.Host
+		if on {
+			h, err = api.Cordon(c.Context, name, c.String("reason"), opts...)
+		} else {
+			h, err = api.Uncordon(c.Context, name, opts...)
+		}
+		if err != nil {
+			return doing(err, "%s host %s", what, name)
+		}
+		return t.print(c, h, func(bool) string {
+			switch {
+			case c.Bool("dry-run"):
+				return fmt.Sprintf("Dry run: nothing was changed; host %s is %s.\n", h.Name, h.State)
+			case on:
+				return fmt.Sprintf("Host %s is cordoned: it takes no new VMs; the %d on it run on.\n", h.Name, h.VMs)
+			}
+			return fmt.Sprintf("Host %s takes new VMs again.\n", h.Name)
+		})
+	}
+}
+
+func hostTable(hosts []v1.Host, wide bool) string {
+	heads := []string{"NAME", "STATE", "VMS", "CPU GIVEN", "CPU ALLOWED", "CPU USED", "MEMORY GIVEN", "MEMORY ALLOWED"}
+	if wide {
+		heads = append(heads, "CPU", "MEMORY", "FOREIGN VMS", "KVM", "SOFTWARE", "REASON")
+	}
+	tab := newTable(heads...)
+	for _, h := range hosts {
+		row := []string{h.Name, h.State, strconv.Itoa(h.VMs), cores(h.Allocated.CPU), cores(h.Allowance.CPU), cores(h.Used.CPU),
+			h.Allocated.Memory.Short(), h.Allowance.Memory.Short()}
+		if wide {
+			row = append(row, cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs), strconv.FormatBool(h.KVM), h.Software, hostReason(h))
+		}
+		tab.row(row...)
+	}
+	return tab.String()
+}
+
+func hostReason(h v1.Host) string {
+	if h.Error != "" {
+		return h.Error
+	}
+	return h.CordonReason
+}
+
+func hostText(h v1.Host, vms []v1.VM, wide bool) string {
+	both := func(r v1.Resources) string { return fmt.Sprintf("%s cores, %s", cores(r.CPU), r.Memory.Short()) }
+	foreign := ""
+	if h.ForeignVMs > 0 {
+		foreign = fmt.Sprintf("%d VMs, %s", h.ForeignVMs, both(h.Foreign))
+	}
+	kvm := "software emulation"
+	if h.KVM {
+		kvm = "hardware virtualization"
+	}
+	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
+		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Foreign", foreign,
+		"Unknown VMs", strings.Join(h.Unknown, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", h.Lease)
+	if len(vms) > 0 {
+		text += "\n" + vmTable(vms, wide)
+	}
+	return text
+}

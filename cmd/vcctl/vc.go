@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+func (t *tool) vcCommand() *cli.Command {
+	return &cli.Command{
+		Name: "vc", Usage: "virtual clusters: create, list, get, scale, start, stop, delete, explain",
+		Description: "A virtual cluster is one or more groups of equal VMs that are admitted, run and deleted as one.",
+		Subcommands: []*cli.Command{
+			{
+				Name: "create", Usage: "create a virtual cluster from a file", ArgsUsage: " ",
+				Description: "Reads a VC file (YAML or JSON) and asks for it. Admission takes all of it or nothing: what does not\n" +
+					"fit now is queued, or with `onFull: reject` refused, with the reasons per host (exit status 3).\n\n" +
+					"Example: vcctl vc create -f render.yaml --wait",
+				Flags:  changeFlags(&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "VC `FILE`; - for standard input"}),
+				Action: t.vcCreate,
+			},
+			{
+				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.vcList,
+				Description: "Example: vcctl vc list -w",
+			},
+			{
+				Name: "get", Usage: "show one virtual cluster with its VMs", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: t.vcGet,
+				Description: "Example: vcctl vc get render -o json",
+			},
+			{
+				Name: "scale", Usage: "change the size or the needs of a group", ArgsUsage: "NAME", Action: t.vcScale,
+				Description: "All or nothing, and refused like an admission (exit status 3). What is not given stays.\n\n" +
+					"Example: vcctl vc scale render --group worker --count 6",
+				Flags: changeFlags(
+					&cli.StringFlag{Name: "group", Usage: "`GROUP` to change; not needed if there is only one"},
+					&cli.IntFlag{Name: "count", Usage: "`NUMBER` of VMs"},
+					&cli.Float64Flag{Name: "cpu", Usage: "`CORES` each VM needs"},
+					&cli.StringFlag{Name: "memory", Usage: "`SIZE` of each VM's memory, like 2GiB"},
+				),
+			},
+			{
+				Name: "start", Usage: "start a virtual cluster that is stopped, or its failed VMs", ArgsUsage: "NAME", Flags: changeFlags(),
+				Description: "It is admitted anew, all or nothing.\n\nExample: vcctl vc start render --wait",
+				Action:      t.vcVerb("starting", (*client.Client).Start),
+			},
+			{
+				Name: "stop", Usage: "stop a virtual cluster, keep its disks", ArgsUsage: "NAME", Flags: changeFlags(),
+				Description: "Asks the guests to power off. What they had of the hosts is free for others.\n\nExample: vcctl vc stop render --wait",
+				Action:      t.vcVerb("stopping", (*client.Client).Stop),
+			},
+			{
+				Name: "delete", Usage: "delete a virtual cluster with its VMs and disks", ArgsUsage: "NAME", Flags: changeFlags(),
+				Description: "Example: vcctl vc delete render --dry-run",
+				Action:      t.vcVerb("deleting", (*client.Client).Delete),
+			},
+			{
+				Name: "explain", Usage: "say why a virtual cluster has the yield it has, or has none", ArgsUsage: "NAME", Action: t.vcExplain,
+				Description: "Example: vcctl vc explain render",
+			},
+		},
+	}
+}
+
+// readVC reads a VC file from a path or, for "-", from standard input.
+func (t *tool) readVC(path string) (v1.VirtualClusterSpec, error) {
+	var in io.Reader = t.in
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return v1.VirtualClusterSpec{}, usage("read the VC file: %v", err)
+		}
+		defer f.Close() //nolint:errcheck // only read
+		in = f
+	}
+	doc, err := io.ReadAll(io.LimitReader(in, v1.MaxBytes+1))
+	if err != nil {
+		return v1.VirtualClusterSpec{}, usage("read the VC file %s: %v", path, err)
+	}
+	if len(doc) > v1.MaxBytes {
+		return v1.VirtualClusterSpec{}, usage("%s: a VC file has at most %d bytes", path, v1.MaxBytes)
+	}
+	spec, err := v1.ParseVCFile(doc)
+	if err != nil {
+		return spec, &failure{statusUsage, fmt.Errorf("%s: %w", path, err)}
+	}
+	return spec, nil
+}
+
+func (t *tool) vcCreate(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	opts, err := options(c)
+	if err != nil {
+		return err
+	}
+	if c.String("file") == "" {
+		return usage("vc create: give the VC file with -f FILE, or -f - for standard input")
+	}
+	spec, err := t.readVC(c.String("file"))
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	r, err := api.Create(c.Context, spec, opts...)
+	if err != nil {
+		return doing(err, "creating virtual cluster %s", spec.Name)
+	}
+	return t.conclude(c, api, r)
+}
+
+func (t *tool) vcScale(c *cli.Context) error {
+	name, err := name(c, "NAME")
+	if err != nil {
+		return err
+	}
+	opts, err := options(c)
+	if err != nil {
+		return err
+	}
+	req := v1.ScaleRequest{Group: c.String("group")}
+	if c.IsSet("count") {
+		n := c.Int("count")
+		req.Count = &n
+	}
+	if c.IsSet("cpu") {
+		v := c.Float64("cpu")
+		if !(v > 0 && v <= v1.MaxCPU) { // NaN too
+			return usage("--cpu must be more than 0 and at most %d cores", v1.MaxCPU)
+		}
+		req.CPU = &v
+	}
+	if c.IsSet("memory") {
+		size, err := v1.ParseSize(c.String("memory"))
+		if err != nil {
+			return usage("--memory: %v", err)
+		}
+		req.Memory = &size
+	}
+	if req.Count == nil && req.CPU == nil && req.Memory == nil {
+		return usage("vc scale: nothing to change: give --count, --cpu or --memory")
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	r, err := api.Scale(c.Context, name, req, opts...)
+	if err != nil {
+		return doing(err, "scaling virtual cluster %s", name)
+	}
+	return t.conclude(c, api, r)
+}
+
+func (t *tool) vcVerb(what string, do func(*client.Client, context.Context, string, ...client.Option) (v1.Result, error)) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		name, err := name(c, "NAME")
+		if err != nil {
+			return err
+		}
+		opts, err := options(c)
+		if err != nil {
+			return err
+		}
+		api, err := t.client(c)
+		if err != nil {
+			return err
+		}
+		r, err := do(api, c.Context, name, opts...)
+		if err != nil {
+			return doing(err, "%s virtual cluster %s", what, name)
+		}
+		return t.conclude(c, api, r)
+	}
+}
+
+func (t *tool) vcList(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+		vcs, err := api.VirtualClusters(ctx)
+		return items(vcs), func(wide bool) string { return vcTable(vcs, wide) }, doing(err, "listing virtual clusters")
+	})
+}
+
+func (t *tool) vcGet(c *cli.Context) error {
+	name, err := name(c, "NAME")
+	if err != nil {
+		return err
+	}
+	f, err := format(c)
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+		vc, err := api.VirtualCluster(ctx, name)
+		if err != nil {
+			return nil, nil, doing(err, "getting virtual cluster %s", name)
+		}
+		var vms []v1.VM
+		if f == formatTable || f == formatWide {
+			if vms, err = api.VMs(ctx, name, ""); err != nil {
+				return nil, nil, doing(err, "listing the VMs of virtual cluster %s", name)
+			}
+		}
+		return vc, func(wide bool) string { return vcText(vc, vms, wide) }, nil
+	})
+}
+
+func (t *tool) vcExplain(c *cli.Context) error {
+	name, err := name(c, "NAME")
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	e, err := api.Explain(c.Context, name)
+	if err != nil {
+		return doing(err, "explaining virtual cluster %s", name)
+	}
+	return t.print(c, e, func(bool) string {
+		text := strings.Join(e.Lines, "\n") + "\n"
+		if e.Decision != nil && !e.Decision.Admitted {
+			text += reasons(e.Decision.Hosts, e.Decision.Advice)
+		}
+		return text
+	})
+}
+
+func vcTable(vcs []v1.VirtualCluster, wide bool) string {
+	heads := []string{"NAME", "STATE", "YIELD", "MIN YIELD", "VMS RUNNING", "CPU GIVEN", "CPU NEEDED", "MEMORY"}
+	if wide {
+		heads = append(heads, "PRIORITY", "CREATED", "ID", "REASON")
+	}
+	tab := newTable(heads...)
+	for _, vc := range vcs {
+		var given, need float64
+		var memory v1.Size
+		count := 0
+		for _, g := range vc.Groups {
+			given += float64(g.Count) * g.Allocation
+			need += float64(g.Count) * g.CPU
+			memory += v1.Size(g.Count) * g.Memory
+			count += g.Count
+		}
+		idle := vc.VMs.Starting+vc.VMs.Running == 0
+		row := []string{vc.Name, vc.State, seen(yield(vc.Yield), idle), yield(vc.MinYield), fmt.Sprintf("%d/%d", vc.VMs.Running, count),
+			seen(cores(given), idle), cores(need), memory.Short()}
+		if wide {
+			row = append(row, strconv.Itoa(vc.Priority), stamp(vc.CreatedAt), vc.ID, vc.Reason)
+		}
+		tab.row(row...)
+	}
+	return tab.String()
+}
+
+func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
+	idle := vc.VMs.Starting+vc.VMs.Running == 0
+	pairs := []string{"Name", vc.Name, "State", vc.State, "Reason", vc.Reason,
+		"Yield", seen(yield(vc.Yield), idle) + " (promised at least " + yield(vc.MinYield) + ")",
+		"Created", stamp(vc.CreatedAt), "Queued", stamp(vc.QueuedAt)}
+	if wide {
+		pairs = append(pairs, "Id", vc.ID, "Priority", strconv.Itoa(vc.Priority), "If full", vc.OnFull, "On host loss", vc.OnHostLoss,
+			"Needs", vc.Needs, "Version", strconv.FormatUint(vc.ModifyIndex, 10))
+	}
+	tab := newTable("GROUP", "COUNT", "CPU GIVEN", "CPU NEEDED", "YIELD", "VCPUS", "MEMORY", "IMAGE")
+	for _, g := range vc.Groups {
+		img := g.Image
+		if g.Boot != nil {
+			img = g.Boot.Kernel
+		}
+		tab.row(g.Name, strconv.Itoa(g.Count), seen(cores(g.Allocation), idle), cores(g.CPU), seen(yield(g.Yield), idle), strconv.Itoa(g.VCPUs), g.Memory.Short(), img)
+	}
+	text := fields(pairs...) + "\n" + tab.String()
+	if len(vms) > 0 {
+		text += "\n" + vmTable(vms, wide)
+	}
+	return text
+}
+
+// resultText is what a change did, or in a dry run would do.
+func resultText(r v1.Result) string {
+	var b strings.Builder
+	if r.DryRun {
+		for _, ch := range r.Changes {
+			b.WriteString(oneLine(ch.Text) + "\n")
+		}
+		if r.Decision != nil && r.Decision.Summary != "" {
+			b.WriteString(oneLine(r.Decision.Summary) + "\n")
+			if !r.Decision.Admitted {
+				b.WriteString(reasons(r.Decision.Hosts, r.Decision.Advice))
+			}
+		}
+		b.WriteString("Dry run: nothing was changed.\n")
+		return b.String()
+	}
+	if r.Operation == nil {
+		return "Nothing to do.\n"
+	}
+	op, queued := *r.Operation, r.VirtualCluster != nil && r.VirtualCluster.State == "queued"
+	switch {
+	case queued:
+		fmt.Fprintf(&b, "%s is queued: %s\n", op.VirtualCluster, oneLine(r.VirtualCluster.Reason))
+		if r.Decision != nil {
+			b.WriteString(reasons(r.Decision.Hosts, r.Decision.Advice))
+		}
+	case op.Ended():
+		fmt.Fprintf(&b, "%s of %s: %s", op.Kind, op.VirtualCluster, op.State)
+		if op.Text != "" {
+			b.WriteString(", " + oneLine(op.Text))
+		}
+		b.WriteString("\n")
+	default:
+		if r.Decision != nil && r.Decision.Summary != "" && (op.Kind == "create" || op.Kind == "scale" || op.Kind == "start") {
+			fmt.Fprintf(&b, "%s: %s\n", op.VirtualCluster, oneLine(r.Decision.Summary))
+		}
+		fmt.Fprintf(&b, "%s of %s goes on (%s); watch it with: vcctl vc get %s -w\n", op.Kind, op.VirtualCluster, oneLine(op.Text), op.VirtualCluster)
+	}
+	if r.VirtualCluster != nil && op.State == v1.OperationDone && r.VirtualCluster.VMs.Running > 0 {
+		fmt.Fprintf(&b, "yield %s, promised at least %s\n", yield(r.VirtualCluster.Yield), yield(r.VirtualCluster.MinYield))
+	}
+	return b.String()
+}

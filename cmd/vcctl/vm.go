@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/v1"
+)
+
+func (t *tool) vmCommand() *cli.Command {
+	return &cli.Command{
+		Name: "vm", Usage: "VMs: list, get, console",
+		Description: "VMs belong to virtual clusters; what changes them is under `vcctl vc`.",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list VMs with what they need, are given and use", ArgsUsage: " ", Action: t.vmList,
+				Description: "Example: vcctl vm list --vc render",
+				Flags: []cli.Flag{watchFlag,
+					&cli.StringFlag{Name: "vc", Usage: "only those of the virtual cluster `NAME`"},
+					&cli.StringFlag{Name: "host", Usage: "only those on the host `NAME`"}},
+			},
+			{
+				Name: "get", Usage: "show one VM, by name or id", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: t.vmGet,
+				Description: "Example: vcctl vm get render-worker-0",
+			},
+			{
+				Name: "console", Usage: "attach to a VM's serial console", ArgsUsage: "NAME", Action: t.vmConsole,
+				Description: "What is typed goes to the VM; ctrl-] leaves. A new reader takes the console over from the old one.\n\n" +
+					"Example: vcctl vm console render-worker-0",
+			},
+		},
+	}
+}
+
+func (t *tool) vmList(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+		vms, err := api.VMs(ctx, c.String("vc"), c.String("host"))
+		return items(vms), func(wide bool) string { return vmTable(vms, wide) }, doing(err, "listing VMs")
+	})
+}
+
+func (t *tool) vmGet(c *cli.Context) error {
+	name, err := name(c, "NAME")
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+		vm, err := api.VM(ctx, name)
+		return vm, func(bool) string { return vmText(vm) }, doing(err, "getting VM %s", name)
+	})
+}
+
+func vmTable(vms []v1.VM, wide bool) string {
+	heads := []string{"NAME", "STATE", "HOST", "NEED", "GIVEN", "YIELD", "CAP", "USED", "MEMORY", "BALLOON"}
+	if wide {
+		heads = append(heads, "RESIDENT", "VCPUS", "DOMAIN", "ID", "REASON")
+	}
+	tab := newTable(heads...)
+	for _, vm := range vms {
+		idle, unseen := vm.Allocation == 0, vm.SampledAt.IsZero()
+		row := []string{vm.Name, vm.State, vm.Host, cores(vm.Need), seen(cores(vm.Allocation), idle), seen(yield(vm.Yield), idle),
+			seen(cores(vm.Cap), vm.Cap == 0), seen(cores(vm.Used), unseen), vm.Memory.Short(), seen(vm.Balloon.Short(), vm.Balloon == 0)}
+		if wide {
+			row = append(row, seen(vm.Resident.Short(), unseen), strconv.Itoa(vm.VCPUs), vm.Domain, vm.ID, vm.Reason)
+		}
+		tab.row(row...)
+	}
+	return tab.String()
+}
+
+func vmText(vm v1.VM) string {
+	unseen := vm.SampledAt.IsZero()
+	return fields(
+		"Name", vm.Name, "State", vm.State, "Reason", vm.Reason, "Virtual cluster", vm.VirtualCluster,
+		"Group", fmt.Sprintf("%s, task %d", vm.Group, vm.Task), "Host", vm.Host, "Domain", vm.Domain, "Id", vm.ID,
+		"CPU", fmt.Sprintf("given %s of %s cores needed, yield %s", cores(vm.Allocation), cores(vm.Need), yield(vm.Yield)),
+		"Cap in force", seen(cores(vm.Cap)+" cores", vm.Cap == 0), "CPU used", seen(cores(vm.Used)+" cores", unseen),
+		"Virtual CPUs", strconv.Itoa(vm.VCPUs), "Memory", vm.Memory.Short(),
+		"Balloon", seen(vm.Balloon.Short(), vm.Balloon == 0), "Resident", seen(vm.Resident.Short(), unseen),
+		"Starts", strconv.FormatUint(vm.Generation, 10), "Measured", stamp(vm.SampledAt))
+}
