@@ -236,6 +236,9 @@ func (w *World) AddForeign(host string, spec hypervisor.Spec) error {
 		if err := checkSpec(named); err != nil {
 			return fmt.Errorf("foreign VM %s: %w", spec.Name, err)
 		}
+		if m.off {
+			return fmt.Errorf("foreign VM %s: host is off: %w", spec.Name, hypervisor.ErrUnavailable)
+		}
 		if m.byName[spec.Name] != nil {
 			return fmt.Errorf("foreign VM %s: %w", spec.Name, hypervisor.ErrExists)
 		}

@@ -131,6 +131,10 @@ func (m *machine) apply(r *record) error {
 		}
 	case opStop:
 		v.goneAt = r.GoneAt
+		if v.goneAt <= m.at { // advance looks only at what is to come
+			m.remove(v, hypervisor.Stopped, "shutdown")
+			break
+		}
 		m.dirty = true
 		m.armStop(v)
 	case opEnd:
@@ -259,9 +263,11 @@ func (w *World) restore(path string) error {
 		return err
 	}
 	w.journal = j
-	if err := w.compact(); err != nil {
-		_ = j.close()
-		return err
+	if j.records == 0 {
+		if err := j.append(&record{At: w.now(), Op: opWorld, Format: format}); err != nil {
+			_ = f.Close()
+			return err
+		}
 	}
 	for _, m := range w.machines {
 		m.mu.Lock()
@@ -274,7 +280,8 @@ func (w *World) restore(path string) error {
 	return nil
 }
 
-// read replays a file. A last line without its end is a change whose call never returned.
+// read replays a file and leaves it open for appending. A last line without
+// its end is a change whose call never returned: it is cut off.
 func (w *World) read(j *journal) error {
 	data, err := io.ReadAll(j.file)
 	if err != nil {
@@ -282,13 +289,15 @@ func (w *World) read(j *journal) error {
 	}
 	w.restoring = true
 	defer func() { w.restoring = false }()
-	last := int64(0)
+	last, whole := int64(0), int64(0)
 	for n := 1; len(data) > 0; n++ {
 		line, rest, ended := bytes.Cut(data, []byte{'\n'})
 		if !ended {
 			break
 		}
 		data = rest
+		whole += int64(len(line)) + 1
+		j.records++
 		var r record
 		if err := json.Unmarshal(line, &r); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
@@ -311,6 +320,12 @@ func (w *World) read(j *journal) error {
 		if err := m.apply(&r); err != nil {
 			return fmt.Errorf("line %d: host %s: %w", n, r.Host, err)
 		}
+	}
+	if err := j.file.Truncate(whole); err != nil {
+		return err
+	}
+	if _, err := j.file.Seek(whole, io.SeekStart); err != nil {
+		return err
 	}
 	// The wall clock may have been set back meanwhile: time goes on from the last change.
 	w.base = max(w.base, last)

@@ -260,7 +260,7 @@ func (mv *move) takes(bytes float64) time.Duration {
 	if s > 1e9 {
 		return never
 	}
-	return time.Duration(math.Ceil(s * float64(time.Second)))
+	return time.Duration(math.Round(s * float64(time.Second)))
 }
 
 func (mv *move) moved() hypervisor.Moved {
