@@ -1,0 +1,262 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+	"evenkeel/test/lab"
+)
+
+// kills of vcd in TestKillNine.
+const kills = 50
+
+// ledger is what a client knows for sure: what was acknowledged, and of which
+// names the last request got no answer.
+type ledger struct {
+	mu    sync.Mutex
+	count map[string]int  // acknowledged VCs and how many VMs they are to have
+	gone  map[string]bool // acknowledged deletions
+	open  map[string]bool // no answer: either may be true
+	made  int
+	acked int
+}
+
+// record the answer to a change that would leave the VC with n VMs (0: deleted).
+func (l *ledger) record(name string, n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil && n > 0:
+		l.count[name] = n
+		l.acked++
+	case err == nil:
+		delete(l.count, name)
+		l.gone[name] = true
+		l.acked++
+	case answered(err):
+		// refused, and said so: all is as before
+	default:
+		l.open[name] = true
+		delete(l.count, name)
+	}
+}
+
+// answered: the server said no, in contrast to saying nothing.
+func answered(err error) bool {
+	for _, kind := range []string{v1.ProblemRefused, v1.ProblemConflict, v1.ProblemNotFound, v1.ProblemInvalid} {
+		if client.IsProblem(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// churn creates, scales and deletes VCs until ctx ends.
+func (l *ledger) churn(ctx context.Context, c *client.Client, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		var name string
+		for n := range l.count {
+			name = n
+			break
+		}
+		have := len(l.count)
+		l.mu.Unlock()
+		switch {
+		case have < 2 || (have < 4 && rng.IntN(3) == 0):
+			l.mu.Lock()
+			l.made++
+			name = fmt.Sprintf("churn%d", l.made)
+			l.mu.Unlock()
+			n := 1 + rng.IntN(2)
+			_, err := c.Create(ctx, spec(name, n, 0.2), client.IdempotencyKey(name))
+			l.record(name, n, err)
+		case rng.IntN(2) == 0:
+			n := 1 + rng.IntN(3)
+			_, err := c.Scale(ctx, name, v1.ScaleRequest{Count: &n})
+			l.record(name, n, err)
+		default:
+			_, err := c.Delete(ctx, name)
+			l.record(name, 0, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(rng.IntN(60)) * time.Millisecond):
+		}
+	}
+}
+
+// kill -9 at any moment: nothing acknowledged is lost, no VM is lost, doubled or
+// orphaned, and the VMs do not notice.
+func TestKillNine(t *testing.T) {
+	lab.Real(t)
+	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
+	d := newDaemon(t, h, "--min-yield", "0.05")
+	d.done(d.Create(t.Context(), spec("steady", 2, 0.3)))
+	before := domains(t, h)
+
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	l := &ledger{count: map[string]int{}, gone: map[string]bool{}, open: map[string]bool{}}
+	for range kills {
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		workers := rand.New(rand.NewPCG(seed, rng.Uint64()))
+		wg.Go(func() { l.churn(ctx, d.Client, workers) })
+		// sleep: the moment of the kill is to be any moment
+		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
+		d.kill()
+		stop()
+		wg.Wait()
+		d.start()
+		l.check(t, d)
+	}
+	t.Logf("%d kills, %d changes acknowledged, %d left without an answer", kills, l.acked, len(l.open))
+	if l.acked < kills {
+		t.Errorf("only %d changes were acknowledged over %d kills: the test did not test much", l.acked, kills)
+	}
+	settle(t, d, h)
+	after := domains(t, h)
+	for _, name := range []string{"ek-steady-g-0", "ek-steady-g-1"} {
+		if before[name] == "" || after[name] != before[name] {
+			t.Errorf("%s ran as process %q before the kills and %q after", name, before[name], after[name])
+		}
+	}
+	for _, vc := range must(d.VirtualClusters(t.Context()))(t) {
+		d.done(d.Delete(t.Context(), vc.Name))
+	}
+	if left := domains(t, h); len(left) != 0 {
+		t.Errorf("domains left after all was deleted: %v", left)
+	}
+}
+
+// check that the state agrees with what was acknowledged.
+func (l *ledger) check(t *testing.T, d *daemon) {
+	t.Helper()
+	vcs := map[string]v1.VirtualCluster{}
+	for _, vc := range must(d.VirtualClusters(t.Context()))(t) {
+		vcs[vc.Name] = vc
+	}
+	for name, n := range l.count {
+		vc, ok := vcs[name]
+		if !ok || vc.State == "deleting" || vc.Groups[0].Count != n {
+			t.Fatalf("%s with %d VMs was acknowledged, there is %+v (found: %v)", name, n, vc, ok)
+		}
+	}
+	for name := range l.gone {
+		if vc, ok := vcs[name]; ok && vc.State != "deleting" {
+			t.Fatalf("the deletion of %s was acknowledged, it is %s", name, vc.State)
+		}
+	}
+	for _, vm := range must(d.VMs(t.Context(), "", ""))(t) {
+		if vm.Generation != 1 || vm.State == "failed" {
+			t.Fatalf("%s has generation %d and is %s (%s): nobody asked for that", vm.Name, vm.Generation, vm.State, vm.Reason)
+		}
+	}
+}
+
+// settle waits until libvirt runs exactly what the state says, each VM once.
+func settle(t *testing.T, d *daemon, h *lab.Host) {
+	t.Helper()
+	d.eventually(2*time.Minute, "what libvirt runs is what the state says", func(ctx context.Context) (bool, error) {
+		vms, err := d.VMs(ctx, "", "")
+		if err != nil {
+			return false, err
+		}
+		there := domains(t, h)
+		if len(there) != len(vms) {
+			return false, fmt.Errorf("%d domains for %d VMs", len(there), len(vms))
+		}
+		for _, vm := range vms {
+			if _, runs := there[vm.Domain]; !runs || vm.State != "running" {
+				return false, fmt.Errorf("%s is %s, libvirt runs it: %v", vm.Name, vm.State, runs)
+			}
+		}
+		hosts, err := d.Hosts(ctx)
+		if err != nil || len(hosts) != 1 || len(hosts[0].Unknown) > 0 || hosts[0].ForeignVMs > 0 {
+			return false, fmt.Errorf("host %+v: %w", hosts, err)
+		}
+		return true, nil
+	})
+}
+
+// must have the answer.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// libvirtd ends and comes back under a running vcd: the VMs run on, requests made
+// meanwhile are carried out after it.
+func TestLibvirtRestart(t *testing.T) {
+	lab.Real(t)
+	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
+	d := newDaemon(t, h)
+	d.done(d.Create(t.Context(), spec("steady", 2, 0.3)))
+	before := domains(t, h)
+
+	if err := h.KillDaemon(); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually(30*time.Second, "the host is unreachable", func(ctx context.Context) (bool, error) {
+		host, err := d.Host(ctx, "h1")
+		return host.State == "unreachable", err
+	})
+	for _, vm := range must(d.VMs(t.Context(), "", ""))(t) {
+		if vm.State != "unknown" {
+			t.Errorf("%s is %s while nobody can know", vm.Name, vm.State)
+		}
+	}
+	later, err := d.Create(t.Context(), spec("later", 1, 0.3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.done(later, nil)
+	settle(t, d, h)
+	after := domains(t, h)
+	for name, pid := range before {
+		if pid == "" || after[name] != pid {
+			t.Errorf("%s ran as process %q before the restart and %q after", name, pid, after[name])
+		}
+	}
+}
+
+// A guest that powers off by itself is not started again, and what is said of it is true.
+func TestGuestPowersOff(t *testing.T) {
+	lab.Real(t)
+	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
+	d := newDaemon(t, h)
+	d.done(d.Create(t.Context(), spec("a", 1, 1)))
+	console := must(d.Console(t.Context(), "a-g-0"))(t)
+	defer console.Close()
+	waitFor(t, console, "EVENKEEL-GUEST ready", time.Minute)
+	if _, err := console.Write([]byte("poweroff\n")); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually(30*time.Second, "a has failed", func(ctx context.Context) (bool, error) {
+		vc, err := d.VirtualCluster(ctx, "a")
+		return vc.State == "failed" && vc.Reason != "", err
+	})
+	if there := domains(t, h); len(there) != 0 {
+		t.Errorf("runs again: %v", there)
+	}
+	d.done(d.Start(t.Context(), "a"))
+	if vm := must(d.VM(t.Context(), "a-g-0"))(t); vm.Generation != 2 {
+		t.Errorf("generation %d after a second start", vm.Generation)
+	}
+}
