@@ -114,7 +114,7 @@ func TestAdmitRefusals(t *testing.T) {
 				{Name: "new", Count: 2, CPU: 1, Memory: 4 * gib, MinYield: 1}}},
 			fits:    1,
 			reasons: []allocator.HostReason{{Host: "h1", MemoryMissing: 4 * gib}, {Host: "h2", Cordoned: true}},
-			advice:  []string{"at most 1 VMs in new instead of 2", "at most 2048 MiB of memory per VM of new instead of 4 GiB"},
+			advice:  []string{"at most 1 VM in new instead of 2", "at most 2048 MiB of memory per VM of new instead of 4 GiB"},
 		},
 		"larger than any host": {
 			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
@@ -308,6 +308,7 @@ func checkRefusal(t *rapid.T, p allocator.Problem, a allocator.Admission) {
 			t.Fatalf("host %s lacks nothing: %+v", r.Host, a)
 		}
 	}
+	checkSingleGroup(t, p)
 	for _, advice := range a.Advice {
 		q := follow(t, p, advice)
 		if b := allocator.Admit(q); !b.Admitted {
@@ -332,7 +333,73 @@ func checkRefusal(t *rapid.T, p allocator.Problem, a allocator.Admission) {
 	}
 }
 
-var adviceForms = regexp.MustCompile(`^(?:at most (\d+) VMs in (\S+) instead|a minYield of at most ([\d.]+) for (\S+) instead|at most ([-+.e\d]+) bytes of memory per VM of (\S+) instead)`)
+// checkSingleGroup: a request of one group is refused only if the hosts,
+// counted one by one, do not take its VMs.
+func checkSingleGroup(t *rapid.T, p allocator.Problem) {
+	var request *allocator.Group
+	free := slices.Clone(p.Hosts)
+	for g := range p.Groups {
+		group := &p.Groups[g]
+		if group.Hosts == nil {
+			if request != nil {
+				return
+			}
+			request = group
+		}
+		for _, j := range group.Hosts {
+			free[j].CPU -= group.MinYield * group.CPU
+			free[j].Memory -= group.Memory
+		}
+	}
+	room := 0
+	for j := range free {
+		for n := 1; !p.Hosts[j].Cordoned && n <= request.Count; n++ {
+			if float64(n)*request.MinYield*request.CPU > free[j].CPU-1e-9 || float64(n)*request.Memory > free[j].Memory-1e-9 {
+				break
+			}
+			room++
+		}
+	}
+	if room >= request.Count {
+		t.Fatalf("%+v refused, though the hosts take %d", request, room)
+	}
+}
+
+// A request with nothing to place is granted if and only if every floor and
+// every memory holds where the VMs are.
+func TestAdmitInPlace(t *testing.T) {
+	granted, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlaced(t)
+		fits := holds(p, clusterFloors(p), 0)
+		for j := range p.Hosts {
+			p.Hosts[j].Memory = hundredths(t, "memory", 100, 2000)
+			used := 0.0
+			for _, g := range p.Groups {
+				used += float64(count(g.Hosts, j)) * g.Memory
+			}
+			fits = fits && used <= p.Hosts[j].Memory*(1+1e-12)
+		}
+		a := allocator.Admit(p)
+		if a.Admitted != fits {
+			t.Fatalf("admitted %v, want %v: %+v", a.Admitted, fits, a)
+		}
+		if fits {
+			granted++
+			if err := checkSolution(p, a.Solution); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		refused++
+		if !slices.ContainsFunc(a.Reasons, func(r allocator.HostReason) bool { return r.CPUMissing > 0 || r.MemoryMissing > 0 }) {
+			t.Fatalf("no host lacks anything: %+v", a)
+		}
+	})
+	t.Logf("%d granted, %d refused", granted, refused)
+}
+
+var adviceForms = regexp.MustCompile(`^(?:at most (\d+) VMs? in (\S+) instead|a minYield of at most ([\d.]+) for (\S+) instead|at most ([-+.e\d]+) bytes of memory per VM of (\S+) instead)`)
 
 // follow changes a request as the advice says.
 func follow(t *rapid.T, p allocator.Problem, advice string) allocator.Problem {

@@ -79,6 +79,9 @@ const roundingSlack = 1e-13
 // yieldSlack is the difference under which a yield counts as reaching a floor.
 const yieldSlack = 1e-9
 
+// MaxVMs is how many VMs a problem may have: an answer has a host for each.
+const MaxVMs = 10_000_000
+
 // Validate reports the first thing wrong with a problem, naming the host or group.
 func (p Problem) Validate() error {
 	if len(p.Hosts) == 0 {
@@ -93,17 +96,21 @@ func (p Problem) Validate() error {
 			return fmt.Errorf("host %s: memory %w", hostName(p.Hosts, j), err)
 		}
 	}
+	vms := 0
 	for g := range p.Groups {
 		if err := p.Groups[g].validate(len(p.Hosts)); err != nil {
 			return fmt.Errorf("group %s: %w", groupName(p.Groups, g), err)
+		}
+		if vms += p.Groups[g].Count; vms > MaxVMs {
+			return fmt.Errorf("group %s: with it there are more than %d VMs", groupName(p.Groups, g), MaxVMs)
 		}
 	}
 	return nil
 }
 
 func (g *Group) validate(hosts int) error {
-	if g.Count < 0 {
-		return fmt.Errorf("count %d is negative", g.Count)
+	if g.Count < 0 || g.Count > MaxVMs {
+		return fmt.Errorf("count %d is not in 0..%d", g.Count, MaxVMs)
 	}
 	if err := checkNumber(g.CPU); err != nil {
 		return fmt.Errorf("CPU %w", err)

@@ -126,14 +126,15 @@ func (a *admission) reasonsForMore() []HostReason {
 	return reasons
 }
 
-// firstLeft is the first group of which the last packing left VMs over.
+// firstLeft is the first group of which the last packing left VMs over, and
+// the first of all if it left none.
 func (a *admission) firstLeft() int {
 	for i, n := range a.pk.left {
 		if n > 0 {
 			return a.pk.items[i]
 		}
 	}
-	return a.pk.items[0]
+	return 0
 }
 
 func (a *admission) summary(fits int) string {
@@ -178,7 +179,7 @@ func (a *admission) advice() []string {
 			a.unplaced[g] = n
 			if k > 0 {
 				kept := groups[g].Count - n
-				advice = append(advice, fmt.Sprintf("at most %d VMs in %s instead of %d", kept+k, groupName(groups, g), kept+n))
+				advice = append(advice, fmt.Sprintf("at most %s in %s instead of %d", vmsText(kept+k), groupName(groups, g), kept+n))
 			}
 		}
 	}
@@ -268,6 +269,13 @@ func most(limit int, ok func(k int) bool) int {
 		}
 	}
 	return lo
+}
+
+func vmsText(n int) string {
+	if n == 1 {
+		return "1 VM"
+	}
+	return strconv.Itoa(n) + " VMs"
 }
 
 func coresText(cores float64) string {

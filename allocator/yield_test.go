@@ -107,17 +107,19 @@ func TestAllocateRefuses(t *testing.T) {
 		p    allocator.Problem
 		want string
 	}{
-		"no hosts":          {allocator.Problem{}, "at least one host"},
-		"memory over":       {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Count: 2, Memory: 0.6, Hosts: []int{0, 0}}}}, "host h1: its VMs need"},
-		"no host yet":       {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: 2, Hosts: []int{0, -1}}}}, "group g: 1 of 2 VMs have no host"},
-		"no such host":      {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: 1, Hosts: []int{1}}}}, "VM 0 is on host 1 of 1"},
-		"hosts and count":   {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: 3, Hosts: []int{0}}}}, "1 hosts are given for 3 VMs"},
-		"negative count":    {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: -1}}}, "negative"},
-		"CPU not a number":  {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", CPU: math.NaN()}}}, "not a finite number"},
-		"infinite memory":   {allocator.Problem{Hosts: []allocator.Host{{Name: "h", Memory: math.Inf(1)}}}, "host h: memory +Inf is not"},
-		"yield above 1":     {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", MinYield: 1.5}}}, "not in 0..1"},
-		"yield not a value": {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", MinYield: math.NaN()}}}, "not in 0..1"},
-		"denormal":          {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", CPU: 1e-310}}}, "out of range"},
+		"no hosts":            {allocator.Problem{}, "at least one host"},
+		"memory over":         {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Count: 2, Memory: 0.6, Hosts: []int{0, 0}}}}, "host h1: its VMs need"},
+		"no host yet":         {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: 2, Hosts: []int{0, -1}}}}, "group g: 1 of 2 VMs have no host"},
+		"no such host":        {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: 1, Hosts: []int{1}}}}, "VM 0 is on host 1 of 1"},
+		"hosts and count":     {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: 3, Hosts: []int{0}}}}, "1 hosts are given for 3 VMs"},
+		"negative count":      {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: -1}}}, "count -1 is not in"},
+		"10^9 VMs":            {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: 1_000_000_000}}}, "count 1000000000 is not in"},
+		"too many VMs in sum": {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", Count: 9_000_000}, {Name: "h", Count: 9_000_000}}}, "group h: with it there are more than 10000000 VMs"},
+		"CPU not a number":    {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", CPU: math.NaN()}}}, "not a finite number"},
+		"infinite memory":     {allocator.Problem{Hosts: []allocator.Host{{Name: "h", Memory: math.Inf(1)}}}, "host h: memory +Inf is not"},
+		"yield above 1":       {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", MinYield: 1.5}}}, "not in 0..1"},
+		"yield not a value":   {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", MinYield: math.NaN()}}}, "not in 0..1"},
+		"denormal":            {allocator.Problem{Hosts: hosts, Groups: []allocator.Group{{Name: "g", CPU: 1e-310}}}, "out of range"},
 	} {
 		if _, err := allocator.Allocate(c.p); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)

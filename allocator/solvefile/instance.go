@@ -6,8 +6,8 @@ import (
 
 // Limits of one instance.
 const (
-	MaxCount = 1_000_000  // VMs of one entry
-	MaxTasks = 10_000_000 // VMs in sum
+	MaxCount = 1_000_000        // VMs of one entry
+	MaxTasks = allocator.MaxVMs // VMs in sum
 )
 
 // Instance is one problem as it was written.
