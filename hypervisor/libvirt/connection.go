@@ -17,6 +17,10 @@ const (
 	keepaliveCount    = 3 // probes without an answer before the connection counts as lost
 	firstBackoff      = 100 * time.Millisecond
 	maxBackoff        = 3 * time.Second
+
+	// A daemon that was restarted takes a while to find its VMs again. A VM that ends
+	// meanwhile is gone with no event, so readers are told to list again afterwards.
+	settling = 5 * time.Second
 )
 
 var eventLoop struct {
@@ -184,12 +188,18 @@ func (h *Host) prepare(s *session) error {
 // the Host is closed.
 func (h *Host) keepConnected(s *session) {
 	defer h.wg.Done()
+	settled := time.NewTimer(settling)
+	defer settled.Stop()
+	settled.Stop() // the first connection needs none
 	for {
 		select {
 		case <-h.ctx.Done():
 			h.setSession(nil, errClosed)
 			s.shut()
 			return
+		case <-settled.C:
+			h.raw.put(rawEvent{kind: hypervisor.Resync, at: time.Now(), reason: "the daemon has settled"})
+			continue
 		case <-s.closed:
 		}
 		h.setSession(nil, errLost)
@@ -217,6 +227,7 @@ func (h *Host) keepConnected(s *session) {
 		h.setSession(s, nil)
 		h.log.Info("libvirt connected again")
 		h.raw.put(rawEvent{kind: hypervisor.Resync, at: time.Now(), reason: "connected again"})
+		settled.Reset(settling)
 	}
 }
 

@@ -25,6 +25,7 @@ type rawEvent struct {
 	reason   string
 	incoming bool // Started by a migration that has yet to finish
 	moved    bool // Resumed by the end of a migration
+	inferred bool // not from libvirt: to be dropped if libvirt told of it after all
 }
 
 // rawQueue hands events from the event loop to dispatch without ever blocking the loop.
@@ -164,6 +165,12 @@ func (h *Host) resolve(r rawEvent) (hypervisor.Event, bool) {
 	vm, ok := h.lookupKnown(r.uuid)
 	if !ok && r.kind == hypervisor.Started {
 		vm, ok = h.learn(r.uuid)
+	}
+	if r.inferred {
+		if !ok {
+			return e, false
+		}
+		e.Name = vm.name
 	}
 	if r.kind == hypervisor.Resumed && r.moved && ok && vm.incoming {
 		e.Kind = hypervisor.MovedIn

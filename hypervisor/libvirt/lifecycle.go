@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"libvirt.org/go/libvirt"
 
@@ -184,9 +185,12 @@ func (h *Host) Destroy(ctx context.Context, id string) error {
 	_, err := onVM(ctx, h, h.slow(), id, func(c *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
 		err := dom.DestroyFlags(libvirt.DOMAIN_DESTROY_DEFAULT)
 		if err != nil && !isCode(err, libvirt.ERR_NO_DOMAIN) {
-			if active, aerr := dom.IsActive(); aerr != nil || active {
+			if active, aerr := dom.IsActive(); aerr == nil && active || aerr != nil && !isCode(aerr, libvirt.ERR_NO_DOMAIN) {
 				return struct{}{}, err
 			}
+			// It ended under our hands. A daemon that is still finding its VMs
+			// again after a restart says so to nobody, so it is said here.
+			h.raw.put(rawEvent{kind: hypervisor.Stopped, at: time.Now(), uuid: uuidOf(id), reason: "destroyed", inferred: true})
 		}
 		if m.Ephemeral != nil {
 			return struct{}{}, h.removeVolume(c, m.Ephemeral.Pool, m.Ephemeral.Volume)

@@ -177,6 +177,40 @@ func vcpuGroups(dirs []string, vm string) ([]string, error) {
 	return nil, errors.New("no control groups of its vCPUs")
 }
 
+// throttled is how long a group and those below it were kept off the CPU by
+// their quotas, one after the other.
+func throttled(group string) (time.Duration, error) {
+	var sum time.Duration
+	found := false
+	err := filepath.WalkDir(group, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cpu.stat" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			unit := map[string]time.Duration{"throttled_time": 1, "throttled_usec": time.Microsecond}[key] // v1, v2
+			if unit == 0 {
+				continue
+			}
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return err
+			}
+			found = true
+			sum += time.Duration(n) * unit
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("%s counts no throttled time", group)
+	}
+	return sum, err
+}
+
 func cpuTime(group string) (time.Duration, error) {
 	if text, err := os.ReadFile(filepath.Join(group, "cpuacct.usage")); err == nil {
 		ns, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)

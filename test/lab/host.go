@@ -397,3 +397,18 @@ func (h *Host) VCPUTime(name string) (time.Duration, error) {
 	}
 	return sum, nil
 }
+
+// Throttled is how long the VM of that name was kept off the CPU by quotas,
+// its own and those of its threads, since it started. It tells a VM that its
+// cap holds back from one that finds the machine busy.
+func (h *Host) Throttled(name string) (time.Duration, error) {
+	for _, dir := range h.lab.cgroups(h.Name) {
+		groups, _ := filepath.Glob(filepath.Join(dir, "machine", "qemu-*-"+name+".libvirt-qemu"))
+		for _, g := range groups {
+			if t, err := throttled(g); err == nil {
+				return t, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("VM %s on %s: no control group counts its throttled time", name, h.Name)
+}
