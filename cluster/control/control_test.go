@@ -216,3 +216,25 @@ func TestScaleDownAndUp(t *testing.T) {
 		t.Errorf("%d VMs", n)
 	}
 }
+
+// Memory that grows in place is refused where the host has no room for it.
+func TestScaleMemoryRefused(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	x := vc("a", 1, 1, 4096*mib)
+	x.Groups[0].MemoryMin = 512 * mib
+	c.done(c.Create(ctx, x, control.Call{}))
+	small, large := int64(1024*mib), int64(4096*mib)
+	c.done(c.Scale(ctx, "a", control.Scale{Memory: &small}, control.Call{}))
+	c.eventually("the guest lets go", func(v *control.View) bool { return v.VMs()[0].Held == small })
+	// What one VM may take back by itself is kept free for it: 3 GiB here.
+	c.done(c.Create(ctx, vc("b", 1, 1, 3900*mib), control.Call{}))
+	c.done(c.Scale(ctx, "a", control.Scale{Memory: &large}, control.Call{}))
+	c.done(c.Scale(ctx, "a", control.Scale{Memory: &small}, control.Call{}))
+	full := vc("c", 1, 1, 512*mib)
+	full.OnFull = state.Reject
+	var refused *control.Refused
+	if _, err := c.Create(ctx, full, control.Call{}); !errors.As(err, &refused) {
+		t.Errorf("512 MiB into the memory that is kept for a: %v", err)
+	}
+}

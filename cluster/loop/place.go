@@ -88,16 +88,17 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 	for _, g := range vc.Groups {
 		if vms := byGroup[g.Name]; len(vms) > 0 {
 			p.add(vc, g, vms, vc.MinYield)
+			p.Groups[len(p.Groups)-1].Requested = true // needs that grow in place are checked too
 		}
 	}
 	// VMs that this change sends away hold their memory and cap until they are gone.
 	for _, vm := range surplus(s, vc) {
 		if at, ok := p.index[vm.Host]; ok && vm.Holds() {
 			p.Hosts[at].CPU = max(0, p.Hosts[at].CPU-vm.Frozen)
-			p.Hosts[at].Memory = max(0, p.Hosts[at].Memory-float64(vm.Held+p.hosts[at].VMOverhead))
+			p.Hosts[at].Memory -= float64(vm.Held + p.hosts[at].VMOverhead)
 		}
 	}
-	p.settle()
+	p.finish()
 	return p, wanted
 }
 

@@ -16,6 +16,8 @@ type problem struct {
 	// overhead is added to each VM's memory; hosts with less of it are
 	// given the difference back.
 	overhead int64
+	// reserve is, per host, the most memory that one VM may take back by itself.
+	reserve []int64
 }
 
 type groupRef struct {
@@ -37,16 +39,16 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 	}
 	for _, h := range p.hosts {
 		free := h.Usable()
-		memory := free.Memory - s.LoadOf(h.Name).Reserve
-		cpu := free.CPU
+		cpu, memory := free.CPU, free.Memory
 		for _, vm := range s.VMsOn(h.Name) {
 			if vm.Holds() && vm.Phase == state.Stopping {
 				cpu -= vm.Frozen
 				memory -= vm.Held + h.VMOverhead
 			}
 		}
-		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: max(0, cpu), Memory: float64(max(0, memory)), Cordoned: h.Cordoned})
+		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: h.Cordoned})
 	}
+	p.reserve = make([]int64, len(p.hosts))
 	for _, vc := range s.VCs() {
 		if vc.ID == skip {
 			continue
@@ -92,27 +94,35 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64)
 		held := max(vm.Held, g.Memory)
 		extra := held + p.hosts[at].VMOverhead - (g.Memory + p.overhead)
 		p.Hosts[at].Memory -= float64(extra)
+		if vm.Holds() {
+			p.reserve[at] = max(p.reserve[at], vm.BootMemory-held)
+		}
 	}
 	p.Groups = append(p.Groups, ag)
 	p.groups = append(p.groups, groupRef{vc: vc, group: g, vms: vms})
 }
 
+// finish takes the reserves off, once all groups are there. A host that is beyond
+// its limits already has nothing to offer, not less.
+func (p *problem) finish() {
+	for i := range p.Hosts {
+		p.Hosts[i].CPU, p.Hosts[i].Memory = max(0, p.Hosts[i].CPU), max(0, p.Hosts[i].Memory-float64(p.reserve[i]))
+	}
+}
+
 // settle makes room in the model for VMs that sit on a host which is beyond
-// its memory already (foreign VMs came, the allowance was cut): they stay, and
-// the host takes no more.
+// its memory already (foreign VMs came, the allowance was cut): sharing CPU
+// among those that are there must not fail for it.
 func (p *problem) settle() {
+	p.finish()
 	held := make([]float64, len(p.Hosts))
 	for _, g := range p.Groups {
 		for _, at := range g.Hosts {
-			if at >= 0 {
-				held[at] += g.Memory
-			}
+			held[at] += g.Memory
 		}
 	}
 	for i := range p.Hosts {
-		if held[i] > p.Hosts[i].Memory {
-			p.Hosts[i].Memory, p.Hosts[i].Cordoned = held[i], true
-		}
+		p.Hosts[i].Memory = max(p.Hosts[i].Memory, held[i])
 	}
 }
 
