@@ -180,6 +180,26 @@ func TestRestoreEndsWhatEndedMeanwhile(t *testing.T) {
 	}
 }
 
+func TestRestoreAfterMove(t *testing.T) {
+	o := simulated.Options{Hosts: 2, StateFile: t.TempDir() + "/state", Timing: &simulated.Timing{Link: 1 << 62}}
+	w, clock := stepped(t, o)
+	run(t, w, "h1", sized("vm", 1, 0, 1))
+	clock.Advance(10 * time.Second)
+	if _, err := w.Host("h1").Migrate(ctx, "vm", hypervisor.Migration{To: "h2"}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(10 * time.Second)
+	must(t, w.Close())
+	again, _ := after(t, o.StateFile, t.TempDir(), o, clock.Now(), time.Minute)
+	if got := used(t, again, "h2"); len(got) != 1 || got["vm"] != 80*time.Second {
+		t.Errorf("target has used %v, want vm with %v", got, 80*time.Second)
+	}
+	if got := used(t, again, "h1"); len(got) != 0 {
+		t.Errorf("source has %v", got)
+	}
+	must(t, again.Close())
+}
+
 // Time goes on from the last change even if the wall clock was set back.
 func TestRestoreWithClockSetBack(t *testing.T) {
 	o := simulated.Options{Hosts: 1, StateFile: t.TempDir() + "/state"}

@@ -200,4 +200,7 @@ func TestMigrationWithBalloonInMotion(t *testing.T) {
 			t.Errorf("told %+v, want %s", e, want)
 		}
 	}
+	// What belongs to a VM has moved with it.
+	must(t, h.Destroy(ctx, "vm"))
+	must(t, h.Start(ctx, s))
 }

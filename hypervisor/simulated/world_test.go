@@ -426,18 +426,26 @@ func TestAudit(t *testing.T) {
 	s := sized("vm", 2, 0.5, 1)
 	s.Balloon = s.Memory / 2
 	run(t, w, "h1", s)
-	clock.Advance(time.Hour)
+	clock.Advance(32 * time.Second)
 	must(t, w.Host("h1").SetCPU(ctx, "vm", hypervisor.CPU{Cap: 1.5, Weight: 1}))
 	must(t, w.Host("h1").SetCPU(ctx, "vm", hypervisor.CPU{Cap: 0.1, Weight: 1}))
-	run(t, w, "h1", sized("other", 1, 0, 1))
+	run(t, w, "h1", sized("other", 1, 0, 1)) // while vm has given back 32 of 64 MiB
+	clock.Advance(time.Hour)
+	run(t, w, "h1", sized("last", 1, 0.1, 1))
+	must(t, w.Host("h1").Destroy(ctx, "last"))
+	must(t, w.Host("h1").Destroy(ctx, "other"))
+	must(t, w.Host("h1").SetBalloon(ctx, "vm", s.Memory)) // counts before it is there
 	a := w.Audit()
-	if got, want := a.Peaks["h1"], (simulated.Peak{CPU: 1.5, Memory: 192 << 20}); got != want {
+	if got, want := a.Peaks["h1"], (simulated.Peak{CPU: 1.5, Memory: (64 + 128 + 128) << 20}); got != want {
 		t.Errorf("peak is %+v, want %+v", got, want)
 	}
 	if len(a.Doubled) != 0 {
 		t.Errorf("doubled: %v", a.Doubled)
 	}
 	run(t, w, "h2", s)
+	if got := w.Audit().Peaks["h2"].Memory; got != s.Memory {
+		t.Errorf("a guest that has not given back anything yet counts %d, want %d", got, s.Memory)
+	}
 	if a := w.Audit(); !slices.Equal(a.Doubled, []string{"vm on h1 and h2"}) {
 		t.Errorf("doubled: %v", a.Doubled)
 	}
