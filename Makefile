@@ -39,7 +39,12 @@ build: ## bin/vcd, bin/vcctl and, where it is in the tree, bin/vcsim
 
 .PHONY: demo
 demo: setup build ## the main job on this machine: real VMs, capped, scaled, refused, deleted
+	@$(GO) build -o bin/ ./test/lab/cmd/accel ./test/lab/cmd/labhost
 	@scripts/demo.sh
+
+.PHONY: demo-simulated
+demo-simulated: build ## the same on twelve simulated hosts, with no libvirt at all, in seconds
+	@scripts/demo.sh simulated
 
 .PHONY: test
 test: setup ## all tests, those on real libvirt and QEMU included

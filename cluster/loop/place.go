@@ -42,7 +42,7 @@ func Start(s *state.Snapshot, vc state.VC, env Env) Answer {
 func Scale(s *state.Snapshot, vc state.VC, env Env) Answer {
 	if vc.Goal != state.GoalRun {
 		return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: "scaled", VC: &vc, VCVersion: vc.ModifyIndex,
-			VMs: surplus(s, vc), Text: "size and needs changed; they hold from its next start"}, Decision: vc.Decision}
+			VMs: surplus(s, vc), Text: "size and needs changed; they hold from its next start"}}
 	}
 	return place(s, vc, vc.ModifyIndex, "scale", env)
 }
@@ -293,7 +293,7 @@ func leave(s *state.Snapshot, vc state.VC, goal state.Goal, verb, text string) A
 		vms = append(vms, leaving(vm, old, goal))
 		touched[vm.Host] = true
 	}
-	return Answer{Decision: vc.Decision, Plan: &state.Plan{Basis: s.Index(), Verb: verb, VC: &vc, VCVersion: old.ModifyIndex,
+	return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: verb, VC: &vc, VCVersion: old.ModifyIndex,
 		VMs: changed(s, vms), Touched: sorted(touched), Text: text}}
 }
 
