@@ -1,8 +1,10 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	memdb "github.com/hashicorp/go-memdb"
@@ -22,6 +24,7 @@ const (
 	keepEvents     = 10_000
 	keepOperations = 10_000
 	keepRemembered = 24 * time.Hour
+	forgetEvery    = 256 // log entries, between two looks at what is too old
 )
 
 // Apply applies the log entry at the given index and returns the outcome that its
@@ -54,6 +57,9 @@ func (s *Store) apply(index uint64, at time.Time, body any) error {
 }
 
 func (w *writer) dispatch(body any) error {
+	if err := valid(body); err != nil {
+		return err
+	}
 	switch b := body.(type) {
 	case *Init:
 		return w.init(b)
@@ -106,12 +112,23 @@ func (w *writer) finish() {
 	w.pos.Index = w.index
 	p := w.pos
 	w.put(tIndex, &p)
-	if w.index%256 == 0 {
-		for _, r := range all[Remembered](w.read(), tIdem, "id") {
-			if w.at.Sub(r.At) > keepRemembered {
-				w.drop(tIdem, &r)
-			}
+	if w.index%forgetEvery == 0 {
+		w.forget()
+	}
+}
+
+// forget drops what is old. Operations go by their index: their ids tell their age by
+// the clocks of those who proposed them, which may be set back.
+func (w *writer) forget() {
+	for _, r := range all[Remembered](w.read(), tIdem, "id") {
+		if w.at.Sub(r.At) > keepRemembered {
+			w.drop(tIdem, &r)
 		}
+	}
+	ops := w.read().Operations()
+	slices.SortStableFunc(ops, func(a, b Operation) int { return cmp.Compare(a.Index, b.Index) })
+	for i := range len(ops) - keepOperations {
+		w.drop(tOps, &ops[i])
 	}
 }
 
@@ -151,7 +168,7 @@ func (w *writer) hostReport(b *HostReport) error {
 	old := h
 	h.Capacity, h.Allowance, h.Foreign, h.ForeignVMs = b.Capacity, b.Allowance, b.Foreign, b.ForeignVMs
 	h.VMOverhead, h.KVM, h.Software = b.VMOverhead, b.KVM, b.Software
-	if h == old {
+	if known && h == old {
 		return nil
 	}
 	h.Version = w.index
@@ -195,6 +212,9 @@ func because(reason string) string {
 func (w *writer) imagePut(b *Image) error {
 	if _, ok := w.read().Image(b.Name); ok {
 		return fmt.Errorf("image %s is in the catalogue already: %w", b.Name, ErrConflict)
+	}
+	if _, ok := w.read().Image(b.Initrd); b.Initrd != "" && !ok {
+		return fmt.Errorf("image %s: initrd image %s: %w", b.Name, b.Initrd, ErrNotFound)
 	}
 	b.CreateIndex, b.AddedAt = w.index, w.at
 	w.put(tImages, b)

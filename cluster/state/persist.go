@@ -2,6 +2,8 @@ package state
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,8 +11,17 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// snapshotFormat names the file format of Save: a header line, then a line per row.
+// snapshotFormat names the file format of Save: a header line, a line per row, and a
+// last line that seals all before it, so that half a file is not taken for a whole one.
 const snapshotFormat = "evenkeel-state"
+
+// tSeal is the table name on the last line.
+const tSeal = "end"
+
+// seal is the last line: SHA-256 of all bytes before it, in hexadecimal.
+type seal struct {
+	SHA256 string `json:"sha256"`
+}
 
 type header struct {
 	Format  string `json:"format"`
@@ -38,7 +49,8 @@ func saveTable[T any](enc *json.Encoder, s *Snapshot, table string) error {
 // Save writes the snapshot as lines of JSON.
 func (s *Snapshot) Save(to io.Writer) error {
 	out := bufio.NewWriterSize(to, 1<<16)
-	enc := json.NewEncoder(out)
+	sum := sha256.New()
+	enc := json.NewEncoder(io.MultiWriter(out, sum))
 	if err := enc.Encode(header{Format: snapshotFormat, Version: FormatVersion}); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
@@ -57,6 +69,13 @@ func (s *Snapshot) Save(to io.Writer) error {
 			return err
 		}
 	}
+	raw, err := json.Marshal(seal{SHA256: hex.EncodeToString(sum.Sum(nil))})
+	if err == nil {
+		err = enc.Encode(line{Table: tSeal, Row: raw})
+	}
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
@@ -65,10 +84,15 @@ func (s *Snapshot) Save(to io.Writer) error {
 
 // Restore replaces the state by a saved one, whole or not at all.
 func (s *Store) Restore(from io.Reader) error {
-	dec := json.NewDecoder(bufio.NewReaderSize(from, 1<<16))
-	dec.DisallowUnknownFields()
+	in := bufio.NewReaderSize(from, 1<<16)
+	sum := sha256.New()
+	head, err := in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("restore state: header: %w", err)
+	}
+	sum.Write(head)
 	var h header
-	if err := dec.Decode(&h); err != nil {
+	if err := strict(head, &h); err != nil {
 		return fmt.Errorf("restore state: header: %w", err)
 	}
 	if h.Format != snapshotFormat || h.Version < 1 || h.Version > FormatVersion {
@@ -78,21 +102,33 @@ func (s *Store) Restore(from io.Reader) error {
 	txn := db.Txn(true)
 	defer txn.Abort()
 	for n := 2; ; n++ {
-		var l line
-		if err := dec.Decode(&l); err == io.EOF {
-			break
-		} else if err != nil {
-			return fmt.Errorf("restore state: row %d: %w", n, err)
+		b, err := in.ReadBytes('\n')
+		if err == io.EOF {
+			return fmt.Errorf("restore state: it ends at line %d, before its end: %w", n, io.ErrUnexpectedEOF)
 		}
+		if err != nil {
+			return fmt.Errorf("restore state: line %d: %w", n, err)
+		}
+		var l line
+		if err := strict(b, &l); err != nil {
+			return fmt.Errorf("restore state: line %d: %w", n, err)
+		}
+		if l.Table == tSeal {
+			if err := checkSeal(l, sum.Sum(nil), in); err != nil {
+				return fmt.Errorf("restore state: line %d: %w", n, err)
+			}
+			break
+		}
+		sum.Write(b)
 		row, err := newRow(l.Table)
 		if err != nil {
-			return fmt.Errorf("restore state: row %d: %w", n, err)
+			return fmt.Errorf("restore state: line %d: %w", n, err)
 		}
 		if err := strict(l.Row, row); err != nil {
-			return fmt.Errorf("restore state: row %d of %s: %w", n, l.Table, err)
+			return fmt.Errorf("restore state: line %d, %s: %w", n, l.Table, err)
 		}
 		if err := txn.Insert(l.Table, row); err != nil {
-			return fmt.Errorf("restore state: row %d of %s: %w", n, l.Table, err)
+			return fmt.Errorf("restore state: line %d, %s: %w", n, l.Table, err)
 		}
 	}
 	txn.Commit()
@@ -102,6 +138,21 @@ func (s *Store) Restore(from io.Reader) error {
 	s.db = db
 	s.mu.Unlock()
 	wake(old)
+	return nil
+}
+
+// checkSeal holds the last line against what was read before it and what is left.
+func checkSeal(l line, sum []byte, rest *bufio.Reader) error {
+	var got seal
+	if err := strict(l.Row, &got); err != nil {
+		return err
+	}
+	if want := hex.EncodeToString(sum); got.SHA256 != want {
+		return fmt.Errorf("the file was changed since it was saved: SHA-256 %s, not %s", want, got.SHA256)
+	}
+	if _, err := rest.ReadByte(); err != io.EOF {
+		return fmt.Errorf("bytes left after the end")
+	}
 	return nil
 }
 

@@ -1,12 +1,18 @@
 package state
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // tolerance of sums of float64 cores against a limit, relative.
 const tolerance = 1e-9
 
 // plan applies a Plan whole, or leaves the transaction to be aborted.
 func (w *writer) plan(p *Plan) error {
+	if p.Basis >= w.index {
+		return fmt.Errorf("planned on index %d, which is not before %d: %w", p.Basis, w.index, ErrConflict)
+	}
 	for _, name := range p.Touched {
 		h, ok := w.read().Host(name)
 		if !ok {
@@ -16,9 +22,10 @@ func (w *writer) plan(p *Plan) error {
 			return fmt.Errorf("host %s changed at index %d, planned on %d: %w", name, h.Version, p.Basis, ErrConflict)
 		}
 	}
-	before := map[string]Load{}
-	for _, name := range p.Touched {
-		before[name] = w.read().LoadOf(name)
+	hosts := w.affected(p)
+	before := make([]Load, len(hosts))
+	for i, name := range hosts {
+		before[i] = w.read().LoadOf(name)
 	}
 	if p.VC != nil {
 		if err := w.putVC(p); err != nil {
@@ -33,8 +40,8 @@ func (w *writer) plan(p *Plan) error {
 			return err
 		}
 	}
-	for _, name := range p.Touched {
-		if err := w.checkLimits(name, before[name]); err != nil {
+	for i, name := range hosts {
+		if err := w.checkLimits(name, before[i]); err != nil {
 			return err
 		}
 		w.touch(name)
@@ -46,9 +53,6 @@ func (w *writer) plan(p *Plan) error {
 		op := *p.Operation
 		op.Index = w.index
 		w.put(tOps, &op)
-		if ops := w.read().Operations(); len(ops) > keepOperations {
-			w.drop(tOps, &ops[0])
-		}
 	}
 	if p.Remembered != nil {
 		r := *p.Remembered
@@ -61,11 +65,43 @@ func (w *writer) plan(p *Plan) error {
 	return nil
 }
 
+// affected are the hosts whose load a plan can change, by name: those it says it
+// touches, and those it touches without saying so.
+func (w *writer) affected(p *Plan) []string {
+	s := w.read()
+	set := map[string]bool{}
+	for _, name := range p.Touched {
+		set[name] = true
+	}
+	for _, vm := range p.VMs {
+		set[vm.Host] = true
+	}
+	ofVC := func(id string) {
+		for _, vm := range s.VMsOf(id) {
+			set[vm.Host] = set[vm.Host] || vm.Holds()
+		}
+	}
+	if p.VC != nil {
+		ofVC(p.VC.ID)
+	}
+	for _, a := range p.Allocations {
+		ofVC(a.VC)
+	}
+	var out []string
+	for name, on := range set {
+		if on && name != "" {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 func (w *writer) putVC(p *Plan) error {
 	vc := *p.VC
 	old, exists := w.read().VC(vc.ID)
 	switch named, taken := w.read().VCNamed(vc.Name); {
-	case p.VCVersion == 0 && taken:
+	case p.VCVersion == 0 && (taken || exists):
 		return fmt.Errorf("virtual cluster %s exists already: %w", vc.Name, ErrConflict)
 	case p.VCVersion != 0 && !exists:
 		return fmt.Errorf("virtual cluster %s: %w", vc.Name, ErrNotFound)
@@ -73,6 +109,9 @@ func (w *writer) putVC(p *Plan) error {
 		return fmt.Errorf("virtual cluster %s changed at index %d: %w", vc.Name, old.ModifyIndex, ErrConflict)
 	case taken && named.ID != vc.ID:
 		return fmt.Errorf("virtual cluster %s: the name belongs to another: %w", vc.Name, ErrConflict)
+	}
+	if err := w.imagesThere(vc); err != nil {
+		return err
 	}
 	if exists {
 		vc.CreateIndex, vc.CreatedAt = old.CreateIndex, old.CreatedAt
@@ -82,6 +121,21 @@ func (w *writer) putVC(p *Plan) error {
 	vc.ModifyIndex = w.index
 	w.put(tVCs, &vc)
 	w.event("vc-"+p.Verb, "vc", vc.Name, "%s", p.Text)
+	return nil
+}
+
+// imagesThere: an image may have left the catalogue since the plan was made.
+func (w *writer) imagesThere(vc VC) error {
+	if vc.Goal != GoalRun {
+		return nil
+	}
+	for _, g := range vc.Groups {
+		for _, name := range []string{g.Image, g.Boot.Kernel, g.Boot.Initrd} {
+			if _, ok := w.read().Image(name); name != "" && !ok {
+				return fmt.Errorf("virtual cluster %s, group %s: image %s is gone: %w", vc.Name, g.Name, name, ErrConflict)
+			}
+		}
+	}
 	return nil
 }
 
@@ -100,8 +154,14 @@ func (w *writer) putVMs(p *Plan) error {
 		if exists && old.ModifyIndex > p.Basis {
 			return fmt.Errorf("VM %s changed at index %d: %w", vm.Name, old.ModifyIndex, ErrConflict)
 		}
-		if exists && old.Holds() && vm.Host != old.Host {
-			return fmt.Errorf("VM %s: host %s still holds it: %w", vm.Name, old.Host, ErrConflict)
+		if exists && old.Holds() && (vm.Host != old.Host || vm.Generation != old.Generation) {
+			return fmt.Errorf("VM %s: host %s still holds generation %d: %w", vm.Name, old.Host, old.Generation, ErrConflict)
+		}
+		if exists && vm.Generation == old.Generation && vm.Phase.rank() < old.Phase.rank() {
+			return fmt.Errorf("VM %s: generation %d is %s already, not %s: %w", vm.Name, old.Generation, old.Phase, vm.Phase, ErrConflict)
+		}
+		if exists && (vm.VC != old.VC || vm.Group != old.Group || vm.Task != old.Task) {
+			return fmt.Errorf("VM %s: its id belongs to VM %s: %w", vm.Name, old.Name, ErrConflict)
 		}
 		starts := vm.Phase == Starting && (!exists || vm.Generation > old.Generation)
 		if starts {
@@ -161,6 +221,7 @@ func (s *Snapshot) LoadOf(host string) Load {
 		}
 		l.VMs++
 		l.Memory += vm.Held + h.VMOverhead
+		l.Reserve = max(l.Reserve, vm.BootMemory-vm.Held) // also of one that stops: its balloon goes before it does
 		if vm.Phase == Stopping {
 			l.CPU += vm.Frozen
 			continue
@@ -168,7 +229,6 @@ func (s *Snapshot) LoadOf(host string) Load {
 		vc, _ := s.VC(vm.VC)
 		g, _ := vc.GroupOf(vm)
 		l.CPU += g.Allocation
-		l.Reserve = max(l.Reserve, vm.BootMemory-max(g.Memory, vm.Held))
 	}
 	return l
 }

@@ -112,7 +112,9 @@ func (s *Store) current() *memdb.MemDB {
 
 // Snapshot is the state as it is now. It costs a pointer copy and does not change.
 func (s *Store) Snapshot() *Snapshot {
-	return &Snapshot{txn: s.current().Txn(false)}
+	s.mu.RLock() // or Restore could swap and wake in between, and a watch would sleep for ever
+	defer s.mu.RUnlock()
+	return &Snapshot{txn: s.db.Txn(false)}
 }
 
 // Watch returns a channel that is closed at the next change of the state after

@@ -1,0 +1,116 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrInvalid: the command says what no state can hold (a row without a name, an
+// unknown phase, negative memory). Its proposer has a fault; the state stays as it is.
+var ErrInvalid = errors.New("malformed command")
+
+// mostMemory bounds one amount of memory, bytes, so that sums do not overflow.
+const mostMemory = 1 << 56
+
+// valid says what is wrong with a command that decodes. Such a command is in the log for
+// ever, so it must be refused the same way by every program that reads it, and never by a panic.
+func valid(body any) error {
+	switch b := body.(type) {
+	case *Init:
+		return check("cluster", b.ID, "id", b.ID)
+	case *HostReport:
+		return b.valid()
+	case *Image:
+		return check("image", b.Name, "name", b.Name)
+	case *Plan:
+		return b.valid()
+	}
+	return nil
+}
+
+// check that names are there and can be keys: pairs of field and value.
+func check(object, name string, pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] == "" || strings.ContainsRune(pairs[i+1], 0) {
+			return fmt.Errorf("%s %q: %s %q: %w", object, name, pairs[i], pairs[i+1], ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func (b *HostReport) valid() error {
+	for _, r := range []Resources{b.Capacity, b.Allowance, b.Foreign, {Memory: b.VMOverhead}} {
+		if r.CPU < 0 || !isMemory(r.Memory) {
+			return fmt.Errorf("host %q: %v cores, %d bytes: %w", b.Name, r.CPU, r.Memory, ErrInvalid)
+		}
+	}
+	return check("host", b.Name, "name", b.Name)
+}
+
+func isMemory(bytes int64) bool { return bytes >= 0 && bytes <= mostMemory }
+
+func (b *Plan) valid() error {
+	if vc := b.VC; vc != nil {
+		if err := check("virtual cluster", vc.Name, "id", vc.ID, "name", vc.Name); err != nil {
+			return err
+		}
+		if !vc.Goal.known() {
+			return fmt.Errorf("virtual cluster %q: goal %q: %w", vc.Name, vc.Goal, ErrInvalid)
+		}
+		for _, g := range vc.Groups {
+			if g.CPU < 0 || g.Allocation < 0 || !isMemory(g.Memory) {
+				return fmt.Errorf("virtual cluster %q: group %q: need %v, allocation %v, %d bytes: %w", vc.Name, g.Name, g.CPU, g.Allocation, g.Memory, ErrInvalid)
+			}
+		}
+	}
+	for _, vm := range b.VMs {
+		if err := vm.valid(); err != nil {
+			return err
+		}
+	}
+	for _, a := range b.Allocations {
+		if a.CPU < 0 {
+			return fmt.Errorf("allocation to virtual cluster %q: %v cores: %w", a.VC, a.CPU, ErrInvalid)
+		}
+	}
+	if op := b.Operation; op != nil {
+		if err := check("operation", op.ID, "id", op.ID, "virtual cluster", op.VC); err != nil {
+			return err
+		}
+	}
+	if r := b.Remembered; r != nil {
+		return check("idempotency key", r.Key, "key", r.Key)
+	}
+	return nil
+}
+
+func (v *VM) valid() error {
+	if err := check("VM", v.Name, "id", v.ID, "name", v.Name, "virtual cluster", v.VC); err != nil {
+		return err
+	}
+	if !v.Goal.known() || v.Phase.rank() < 0 || v.Frozen < 0 || !isMemory(v.Held) || !isMemory(v.BootMemory) {
+		return fmt.Errorf("VM %q: goal %q, phase %q, %v cores, %d of %d bytes: %w", v.Name, v.Goal, v.Phase, v.Frozen, v.Held, v.BootMemory, ErrInvalid)
+	}
+	if v.Holds() || v.Host != "" {
+		return check("VM", v.Name, "host", v.Host)
+	}
+	return nil
+}
+
+func (g Goal) known() bool { return g == GoalRun || g == GoalStop || g == GoalDelete }
+
+// rank of a phase within a generation: a VM only goes up. -1 is no phase.
+func (p Phase) rank() int {
+	switch p {
+	case Starting:
+		return 0
+	case Running:
+		return 1
+	case Stopping:
+		return 2
+	case Stopped, Failed:
+		return 3
+	}
+	return -1
+}
