@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"evenkeel/hypervisor"
 )
@@ -226,22 +227,38 @@ func (j *journal) close() error {
 	return j.file.Close()
 }
 
-// open opens a file that no other world has open.
-func open(path string, flag int) (*os.File, error) {
+// open opens a file that no other world has open. A process that was just
+// killed may hold it a moment longer, so it asks for up to a second.
+func open(path string, flag int) (f *os.File, err error) {
+	for range 50 {
+		if f, err = openNow(path, flag); !errors.Is(err, errTaken) {
+			return f, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil, err
+}
+
+var errTaken = errors.New("another world has it open")
+
+func openNow(path string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("another world has it open: %w", err)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = errTaken
+		}
+		return nil, fmt.Errorf("lock it: %w", err)
 	}
 	// The lock is worth nothing if its owner replaced the file meanwhile.
 	mine, err := f.Stat()
 	if err == nil {
 		var now os.FileInfo
 		if now, err = os.Stat(path); err == nil && !os.SameFile(mine, now) {
-			err = errors.New("another world has it open")
+			err = errTaken
 		}
 	}
 	if err != nil {
