@@ -34,8 +34,11 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	if e.Problem.Detail == "" {
+	switch {
+	case e.Problem.Detail == "":
 		return e.Problem.Title
+	case e.Problem.Type == v1.ProblemNotFound, e.Problem.Type == v1.ProblemExists: // the detail says it all
+		return e.Problem.Detail
 	}
 	return e.Problem.Title + ": " + e.Problem.Detail
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -153,12 +154,14 @@ func (s *Server) refuseBody(w http.ResponseWriter, r *http.Request, p *problem) 
 // text (no such path, not with this method) becomes a problem.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	h, pattern := s.mux.Handler(r)
-	if pattern != "" {
+	if pattern != "" && path.Clean(r.URL.Path) == r.URL.Path { // the mux would redirect a path that is not clean
 		s.mux.ServeHTTP(w, r)
 		return
 	}
 	probe := &answer{header: http.Header{}}
-	h.ServeHTTP(probe, r)
+	if pattern == "" {
+		h.ServeHTTP(probe, r)
+	}
 	switch probe.status {
 	case http.StatusMethodNotAllowed:
 		allow := probe.header.Get("Allow")

@@ -104,6 +104,11 @@ func newError(status int, msg string, errs ...error) huma.StatusError {
 		}
 		p.Errors = append(p.Errors, f)
 	}
+	if len(p.Errors) > 0 {
+		p.Detail = summary(p.Errors)
+	} else if kind == v1.ProblemMalformed {
+		p.Errors = []v1.FieldError{{In: "body", Field: "body", Message: msg}}
+	}
 	return p
 }
 
@@ -133,11 +138,14 @@ func problemOf(err error) *problem {
 		if document.Malformed {
 			p = newProblem(http.StatusBadRequest, v1.ProblemMalformed, "")
 		}
+		p.Detail = summary(document.Fields)
 		for _, f := range document.Fields {
 			f.In = "body"
+			if f.Field == "" {
+				f.Field = "body" // the document as a whole
+			}
 			p.Errors = append(p.Errors, f)
 		}
-		p.Detail = summary(p.Errors)
 		return p
 	case errors.As(err, &invalid):
 		p := newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, "")
