@@ -16,9 +16,10 @@ const settleFor = 10 * time.Millisecond
 // Run is the control loop: whenever the state changes it admits what fits of
 // the queue and shares CPU anew, until ctx ends.
 func (c *Control) Run(ctx context.Context) {
+	var idle uint64 // placement index at which there was nothing to do
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()
-		acted, err := c.stage(ctx)
+		acted, err := c.stage(ctx, &idle)
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn("control loop", "error", err)
 		}
@@ -36,19 +37,26 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// stage proposes one plan, if there is one to propose.
-func (c *Control) stage(ctx context.Context) (bool, error) {
+// stage proposes one plan, if there is one to propose. idle is the placement
+// index at which there last was none: most changes of the state (a VM was seen
+// running, an operation recorded) cannot make one.
+func (c *Control) stage(ctx context.Context, idle *uint64) (bool, error) {
 	if !c.o.Log.Leads() {
 		return false, nil
 	}
 	c.planning.Lock()
 	defer c.planning.Unlock()
 	s := c.o.State.Snapshot()
+	at := s.PlacementIndex()
+	if at == *idle {
+		return false, nil
+	}
 	plan := loop.AdmitQueue(s, c.env())
 	if plan == nil {
 		plan = loop.Reallocate(s)
 	}
 	if plan == nil {
+		*idle = at
 		return false, nil
 	}
 	c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.Touched), "allocations", len(plan.Allocations), "text", plan.Text)

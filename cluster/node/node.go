@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"evenkeel/cluster/state"
 )
@@ -56,7 +57,7 @@ func Open(o Options) (*Node, error) {
 		Path:        filepath.Join(o.Dir, "raft.db"),
 		BoltOptions: &bbolt.Options{Timeout: 2 * time.Second},
 	})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("open node %s: %s is in use by another process", o.ID, filepath.Join(o.Dir, "raft.db"))
 	}
 	if err != nil {

@@ -40,6 +40,19 @@ func (s *Snapshot) Index() uint64 {
 	return p.Index
 }
 
+// PlacementIndex is the log index of the last change that placements and
+// shares depend on: a host's limits or load, or what a VC is to be.
+func (s *Snapshot) PlacementIndex() uint64 {
+	var last uint64
+	for _, h := range s.Hosts() {
+		last = max(last, h.Version)
+	}
+	for _, vc := range s.VCs() {
+		last = max(last, vc.ModifyIndex)
+	}
+	return last
+}
+
 // Meta is the cluster's own row; false before the cluster was made.
 func (s *Snapshot) Meta() (Meta, bool) {
 	m := all[Meta](s, tMeta, "id")
