@@ -80,9 +80,14 @@ const (
 	balloonSlack = 1 << 20 // bytes
 )
 
+// leastCap is the least share a host can enforce, cores: 1 ms of CPU time in each second.
+// A VM that is given less (the host's CPU went to VMs that are not ours) gets
+// this much: a cap of 0 would be no cap at all.
+const leastCap = 0.001
+
 // Decide returns the steps from what is there to what is wanted, in the order
-// to take them. If one fails, those after it must wait for the next round: they
-// count on it.
+// to take them. If a Destroy or a SetCPU fails, those after it must wait for the
+// next round: they count on it.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}}
 	for _, vm := range there {
@@ -94,6 +99,10 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	}
 	vms := append([]VM(nil), want.VMs...)
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Spec.Identity.VM < vms[b].Spec.Identity.VM })
+	for i := range vms {
+		cpu := &vms[i].Spec.CPU
+		cpu.Cap, cpu.Weight = max(cpu.Cap, leastCap), max(cpu.Weight, leastCap)
+	}
 	for _, step := range []func(VM, hypervisor.VM, bool){d.leave, d.shrink, d.grow, d.settle, d.start} {
 		for _, vm := range vms {
 			now, runs := d.there[vm.Spec.Identity.VM]
@@ -137,6 +146,10 @@ func inForce(vm hypervisor.VM) float64 {
 	}
 	return float64(vm.VCPUs)
 }
+
+// most is what the caps in force may sum to, cores. Each may be above its share by
+// a difference that was too small to act on; growing must not wait for that for ever.
+func (d *decider) most() float64 { return d.want.CPU + cpuSlack*float64(1+len(d.there)) }
 
 // ours says whether the running instance is the one that the leader means. An
 // instance of another generation is never touched: either this desired state
@@ -188,7 +201,7 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	}
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name
 	if more := vm.Spec.CPU.Cap - inForce(now); !vm.FreezeCPU && more > cpuSlack {
-		if d.cpu+more > d.want.CPU+cpuSlack {
+		if d.cpu+more > d.most() {
 			d.add(Hold{id, name, fmt.Sprintf("%.3f cores more do not fit yet", more)})
 		} else {
 			d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
@@ -213,9 +226,10 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 		// Held already.
 	case runs:
 		st := Status{VM: id, Generation: gen, Phase: SeenRunning}
-		switch {
-		case vm.Held > vm.Spec.Balloon && now.Balloon <= vm.Spec.Balloon+balloonSlack:
-			st.Held = max(now.Balloon, 1) // the guest has let go
+		// Told only where it changes what the leader counts, or it would be told for ever.
+		switch holds := max(now.Balloon, vm.Spec.Balloon); {
+		case holds < vm.Held && now.Balloon <= vm.Spec.Balloon+balloonSlack:
+			st.Held = holds // the guest has let go
 		case now.Balloon > vm.Held+balloonSlack:
 			st.Held = now.Balloon
 		}
@@ -254,7 +268,7 @@ func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
 	}
 	memory := vm.Spec.Memory + d.want.Overhead
 	switch {
-	case d.cpu+vm.Spec.CPU.Cap > d.want.CPU+cpuSlack*float64(1+len(d.there)):
+	case d.cpu+vm.Spec.CPU.Cap > d.most():
 		d.add(Hold{id, name, fmt.Sprintf("%.3f cores do not fit yet", vm.Spec.CPU.Cap)})
 	case d.memory+memory > d.want.Memory:
 		d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory do not fit yet", memory)})

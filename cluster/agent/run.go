@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -53,13 +54,45 @@ func Run(ctx context.Context, o Options) error {
 	if o.UseWindow == 0 {
 		o.UseWindow = 5 * time.Second
 	}
-	events, err := o.Hypervisor.Events(ctx)
-	if err != nil {
-		return fmt.Errorf("agent of host %s: %w", o.Host, err)
-	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
-		attempts: map[string]attempt{}, ended: map[string]string{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}}
+		attempts: map[string]attempt{}, ended: map[string]string{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{},
+		last: Report{Host: o.Host}}
+	events, err := r.subscribe(ctx)
+	if err != nil || events == nil {
+		return err
+	}
 	return r.loop(ctx, events)
+}
+
+// subscribe waits for a hypervisor that is out of reach. It returns nil once ctx has ended.
+func (r *runner) subscribe(ctx context.Context) (<-chan hypervisor.Event, error) {
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		events, err := r.Hypervisor.Events(ctx)
+		switch {
+		case err == nil:
+			return events, nil
+		case ctx.Err() != nil:
+			return nil, nil
+		case !errors.Is(err, hypervisor.ErrUnavailable):
+			return nil, fmt.Errorf("agent of host %s: %w", r.Host, err)
+		}
+		if e := r.outOfReach(ctx, err); e != nil {
+			err = errors.Join(err, e)
+		}
+		r.log.Warn("no events from the hypervisor", "error", err, "retry", backoff)
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(backoff):
+		}
+	}
+}
+
+// outOfReach tells the leader that nothing is known of this host's VMs.
+func (r *runner) outOfReach(ctx context.Context, err error) error {
+	r.last.Reach, r.last.Error, r.last.Index = false, err.Error(), 0
+	r.last.Statuses, r.last.Samples = nil, nil
+	return r.Leader.Report(ctx, r.last)
 }
 
 type balloonTry struct {
@@ -84,6 +117,8 @@ type runner struct {
 	ended    map[string]string
 	use      map[string]*useWindow
 	caps     map[string]hypervisor.VM // as last listed
+	cluster  string                   // id; "" until the leader said it
+	steps    string                   // of the last round that acted
 	index    uint64                   // highest index of desired state seen; older ones are refused
 	last     Report                   // limits and health as last reported
 }
@@ -167,12 +202,17 @@ func (r *runner) balloonDue() bool {
 func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}, err error) {
 	there, err := r.look(ctx)
 	if err != nil {
-		r.last.Reach, r.last.Error, r.last.Index = false, err.Error(), 0
-		r.last.Statuses, r.last.Samples = nil, nil
-		if e := r.Leader.Report(ctx, r.last); e != nil {
+		if e := r.outOfReach(ctx, err); e != nil {
 			err = errors.Join(err, e)
 		}
 		return false, nil, err
+	}
+	if r.cluster == "" { // else the VMs of another cluster could not be told from ours
+		want, _, err := r.Leader.Desired(ctx, r.Host)
+		if err != nil {
+			return false, nil, fmt.Errorf("desired state: %w", err)
+		}
+		r.cluster = want.Cluster
 	}
 	// The leader must know the host's limits before it says what is to run on it.
 	report := r.describe(there)
@@ -190,6 +230,14 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 
 	ops := Decide(want, there, r.past(want))
 	done, opErr := r.act(ctx, ops)
+	if steps := fmt.Sprint(ops); done.acted > 0 {
+		if opErr == nil && steps == r.steps {
+			opErr = fmt.Errorf("done before, with no effect: %s", steps)
+		}
+		r.steps = steps
+	} else {
+		r.steps = ""
+	}
 	report = r.describe(there)
 	report.Statuses = done.statuses
 	for _, vm := range Unknown(want, there) {
@@ -246,7 +294,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 func (r *runner) describe(there []hypervisor.VM) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true}
 	for _, vm := range there {
-		if vm.Foreign {
+		if vm.Foreign || vm.Cluster != r.cluster { // also what another cluster left here takes its room
 			out.ForeignVMs++
 			out.Foreign.CPU += min(inForce(vm), r.capacity.CPU)
 			out.Foreign.Memory += vm.Memory + out.Overhead
@@ -264,6 +312,13 @@ func (r *runner) past(want Desired) Past {
 	for id, t := range r.balloons {
 		p.Balloon[id] = t.target
 	}
+	known := make(map[string]bool, len(want.VMs))
+	for _, vm := range want.VMs {
+		known[vm.Spec.Identity.VM] = true
+	}
+	forgotten := func(id string) bool { return !known[id] }
+	maps.DeleteFunc(r.attempts, func(id string, _ attempt) bool { return forgotten(id) })
+	maps.DeleteFunc(r.ended, func(id string, _ string) bool { return forgotten(id) })
 	for _, vm := range want.VMs {
 		id := vm.Spec.Identity.VM
 		if a, ok := r.attempts[id]; ok && a.generation == vm.Spec.Generation && a.final != "" {
@@ -279,44 +334,60 @@ type outcome struct {
 	statuses []Status
 }
 
-// act carries the operations out in order. It stops at the first that fails,
-// because those after it count on it; a failed start only takes its own report with it.
+// act carries the operations out in order. It stops at a Destroy or SetCPU that
+// fails, because those after it count on it; anything else that fails only takes its own
+// report with it, so that one VM's trouble does not hold up the host.
 func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 	var out outcome
+	var failed error
+	left := map[string]bool{} // VMs that are not cleared away
 	for i := 0; i < len(ops); i++ {
 		switch op := ops[i].(type) {
 		case Hold:
 			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
 		case Tell:
-			out.statuses = append(out.statuses, op.Status)
+			if !left[op.Status.VM] {
+				out.statuses = append(out.statuses, op.Status)
+			}
 		case Start:
 			started, n, err := r.startSome(ctx, ops[i:])
 			out.acted += n
 			out.statuses = append(out.statuses, started...)
-			return out, err // one batch a round: shrinking must not wait behind many boots
+			return out, errors.Join(failed, err) // one batch a round: shrinking must not wait behind many boots
 		case Destroy:
 			n, err := r.destroyRun(ctx, ops[i:])
 			out.acted += n
 			if err != nil {
-				return out, err
+				return out, errors.Join(failed, err)
 			}
 			i += n - 1
 		default:
 			r.log.Info(op.String())
-			if err := r.do(ctx, op); err != nil {
-				return out, fmt.Errorf("%s: %w", op, err)
+			err := r.do(ctx, op)
+			if err == nil {
+				out.acted++
+				break
 			}
-			out.acted++
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", op, err))
+			if _, counted := op.(SetCPU); counted || ctx.Err() != nil || errors.Is(err, hypervisor.ErrUnavailable) {
+				return out, failed
+			}
+			if u, is := op.(Undefine); is {
+				left[u.Spec.Identity.VM] = true
+			}
 		}
 	}
-	return out, nil
+	return out, failed
 }
 
 func (r *runner) do(ctx context.Context, op Operation) error {
 	switch op := op.(type) {
 	case Shutdown:
-		r.asked[op.VM] = time.Now()
-		return absentIsFine(r.Hypervisor.Stop(ctx, op.VM))
+		err := absentIsFine(r.Hypervisor.Stop(ctx, op.VM))
+		if !errors.Is(err, hypervisor.ErrUnavailable) { // then nobody was asked, and no grace runs out
+			r.asked[op.VM] = time.Now()
+		}
+		return err
 	case SetCPU:
 		return r.Hypervisor.SetCPU(ctx, op.VM, op.To)
 	case SetBalloon:
