@@ -37,18 +37,19 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 		p.index[h.Name] = i
 		p.overhead = max(p.overhead, h.VMOverhead)
 	}
-	for _, h := range p.hosts {
+	p.reserve = make([]int64, len(p.hosts))
+	for i, h := range p.hosts {
 		free := h.Usable()
 		cpu, memory := free.CPU, free.Memory
 		for _, vm := range s.VMsOn(h.Name) {
 			if vm.Holds() && vm.Phase == state.Stopping {
 				cpu -= vm.Frozen
 				memory -= vm.Held + h.VMOverhead
+				p.reserve[i] = max(p.reserve[i], vm.BootMemory-vm.Held)
 			}
 		}
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: h.Cordoned})
 	}
-	p.reserve = make([]int64, len(p.hosts))
 	for _, vc := range s.VCs() {
 		if vc.ID == skip {
 			continue
