@@ -1,0 +1,140 @@
+// Package readme tests that the tour in README.md is true: it runs its commands
+// and looks for the output that it shows.
+package readme
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// step is a command of the tour and the lines it is said to print.
+type step struct {
+	command string
+	output  []string
+}
+
+// tour reads the commands and their output from the section "Five minutes".
+func tour(t *testing.T, path string) []step {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "\n## Five minutes\n")
+	section, _, ended := strings.Cut(rest, "\n## ")
+	if !found || !ended {
+		t.Fatal("README.md has no section Five minutes")
+	}
+	var steps []step
+	for line := range strings.Lines(section) {
+		line, code := strings.CutPrefix(strings.TrimRight(line, "\n"), "    ")
+		if !code {
+			continue
+		}
+		if cmd, is := strings.CutPrefix(line, "$ "); is {
+			steps = append(steps, step{command: cmd})
+		} else if len(steps) > 0 {
+			last := &steps[len(steps)-1]
+			last.output = append(last.output, line)
+		}
+	}
+	return steps
+}
+
+func TestTour(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := tour(t, filepath.Join(root, "README.md"))
+	if len(steps) < 10 {
+		t.Fatalf("the tour has only %d commands", len(steps))
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Another directory and port, so that the test disturbs nobody's tour; else word by word.
+	dir := t.TempDir()
+	adapt := strings.NewReplacer("/tmp/evenkeel-tour", dir, "bin/vcd dev", "bin/vcd dev --listen "+addr, "127.0.0.1:7480", addr)
+
+	bash := exec.Command("bash", "--norc")
+	bash.Dir = root
+	bash.Env = append(os.Environ(), "EVENKEEL_ADDRESS=https://"+addr)
+	in, err := bash.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := bash.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bash.Stderr = bash.Stdout
+	if err := bash.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 1000)
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+		close(lines)
+	}()
+	defer func() {
+		_, _ = io.WriteString(in, "kill $(jobs -p) 2>/dev/null; wait; exit 0\n")
+		for range lines {
+		}
+		_ = bash.Wait()
+	}()
+	for i, s := range steps {
+		end := fmt.Sprintf("end-of-step-%d", i)
+		if _, err := fmt.Fprintf(in, "%s\necho %s\n", adapt.Replace(s.command), end); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, lines, s, adapt, end)
+	}
+}
+
+// expect the output of a step, in order; other lines (progress) may stand between.
+// What runs in the background may print after the step's end.
+func expect(t *testing.T, lines <-chan string, s step, adapt *strings.Replacer, end string) {
+	t.Helper()
+	var seen []string
+	want := s.output
+	background := strings.HasSuffix(s.command, "&")
+	ended := false
+	deadline := time.After(3 * time.Minute)
+	for !ended || (background && len(want) > 0) {
+		select {
+		case line, open := <-lines:
+			if !open {
+				t.Fatalf("$ %s\nthe shell ended; it printed\n%s", s.command, strings.Join(seen, "\n"))
+			}
+			if line == end {
+				ended = true
+				continue
+			}
+			seen = append(seen, line)
+			if len(want) > 0 && strings.TrimRight(line, " ") == strings.TrimRight(adapt.Replace(want[0]), " ") {
+				want = want[1:]
+			}
+		case <-deadline:
+			t.Fatalf("$ %s\nnot done after 3 minutes; it printed\n%s", s.command, strings.Join(seen, "\n"))
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("$ %s\ndid not print\n%s\nbut\n%s", s.command, want[0], strings.Join(seen, "\n"))
+	}
+}
