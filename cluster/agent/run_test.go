@@ -99,6 +99,12 @@ func (l *leader) told() []string {
 	return out
 }
 
+func (l *leader) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.reports)
+}
+
 func (l *leader) last() agent.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,13 +380,13 @@ func TestRunTroubleOfOne(t *testing.T) {
 			d.VMs[0].Want = agent.WantGone
 			d.VMs = append(d.VMs, wanted("b"))
 		})
-		from := len(l.reports)
+		from := l.count()
 		after(time.Minute)
 		equal(t, "told", l.told(), []string{"a/1 running", "b/1 running"})
 		if r := l.last(); !strings.Contains(r.Error, "pool is not active") || r.Index != 0 && r.Index == l.want.Index {
 			t.Errorf("report %+v, want the error, and not all in force", r)
 		}
-		if n := len(l.reports) - from; n > 150 {
+		if n := l.count() - from; n > 150 {
 			t.Errorf("%d reports in a minute: it does not pause", n)
 		}
 		if err := w.ClearFaults("h1"); err != nil {
@@ -470,10 +476,10 @@ func TestRunStuckBalloon(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.order(func(d *agent.Desired) { d.VMs[0].Spec.Balloon = gib / 2 })
-		from := len(l.reports)
+		from := l.count()
 		after(5 * time.Minute)
 		equal(t, "told", l.told(), []string{"a/1 running"})
-		if n := len(l.reports) - from; n > 1200 {
+		if n := l.count() - from; n > 1200 {
 			t.Errorf("%d reports in five minutes", n)
 		}
 		if err := w.StickBalloon("h1", "a", false); err != nil {
@@ -494,12 +500,12 @@ func TestRunNoShare(t *testing.T) {
 		defer run(t, w, l)()
 		after(5 * time.Second)
 		l.order(func(d *agent.Desired) { d.CPU, d.VMs[0].Spec.CPU = 0, hypervisor.CPU{} })
-		from := len(l.reports)
+		from := l.count()
 		after(time.Minute)
 		if vm := list(t, w)[0]; vm.CPU.Cap != 0.001 {
 			t.Errorf("its cap is %v", vm.CPU.Cap)
 		}
-		if n := len(l.reports) - from; n > 100 {
+		if n := l.count() - from; n > 100 {
 			t.Errorf("%d reports in a minute", n)
 		}
 	})
