@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -33,19 +34,47 @@ type fleet struct {
 
 const systemURI = "qemu:///system"
 
-// openFleet by the flag --hypervisor.
+// openFleet by the flag --hypervisor. A data directory belongs to the hypervisor it
+// was first used with: a state of real VMs must never be played out on
+// simulated hosts because libvirt was slow to answer once.
 func openFleet(ctx context.Context, c *cli.Context, dir string, log *slog.Logger) (*fleet, error) {
-	switch kind := c.String("hypervisor"); {
+	owner := filepath.Join(dir, "hypervisor")
+	b, err := os.ReadFile(owner)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	kind, before := c.String("hypervisor"), strings.TrimSpace(string(b))
+	switch {
+	case before != "" && kind == "auto":
+		kind = before
+	case before != "" && kind != before:
+		return nil, cli.Exit(fmt.Sprintf("--hypervisor %q: the data directory %s belongs to %q; use another --data-dir", kind, dir, before), 2)
+	}
+	f, err := openKind(ctx, c, kind, dir, log)
+	if err != nil || before != "" {
+		return f, err
+	}
+	if err := os.WriteFile(owner, []byte(f.kind+"\n"), 0o600); err != nil {
+		f.close()
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	return f, nil
+}
+
+func openKind(ctx context.Context, c *cli.Context, kind, dir string, log *slog.Logger) (*fleet, error) {
+	switch {
 	case kind == "simulated":
 		return simulate(c, dir)
 	case kind == "auto":
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		f, err := connect(short, c, systemURI, dir, log)
+		if !slices.ContainsFunc(sockets, exists) {
+			log.Warn("no libvirt on this machine: its hosts are simulated, no VM is real")
+			return simulate(c, dir)
+		}
+		f, err := connect(ctx, c, systemURI, dir, log)
 		if err == nil {
 			return f, nil
 		}
-		log.Warn("no libvirt on this machine: its hosts are simulated, no VM is real", "error", err)
+		log.Warn("the libvirt of this machine does not answer: hosts are simulated, no VM is real", "uri", systemURI, "error", err)
 		return simulate(c, dir)
 	case strings.Contains(kind, ":"):
 		return connect(ctx, c, kind, dir, log)
@@ -53,6 +82,14 @@ func openFleet(ctx context.Context, c *cli.Context, dir string, log *slog.Logger
 		return nil, cli.Exit(fmt.Sprintf("--hypervisor %q: must be auto, simulated or a libvirt URI such as %s", kind, systemURI), 2)
 	}
 }
+
+// sockets of a libvirt that serves qemu:///system.
+var sockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// connectTimeout is patient: a daemon that was just started first asks QEMU what it can do.
+const connectTimeout = 30 * time.Second
 
 func simulate(c *cli.Context, dir string) (*fleet, error) {
 	n := c.Int("hosts")
@@ -73,6 +110,8 @@ func simulate(c *cli.Context, dir string) (*fleet, error) {
 var notInName = regexp.MustCompile(`[^a-z0-9-]+`)
 
 func connect(ctx context.Context, c *cli.Context, uri, dir string, log *slog.Logger) (*fleet, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	lv := filepath.Join(dir, "libvirt")
 	if err := os.MkdirAll(lv, 0o711); err != nil {
 		return nil, fmt.Errorf("directory for disks and consoles: %w", err)
