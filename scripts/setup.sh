@@ -19,6 +19,7 @@ packages=(
 	iproute2 util-linux mount # the lab's separate hosts: network, namespaces, cgroups
 	# building: Go's cgo (the libvirt binding) and the test guest
 	gcc libc6-dev busybox-static xz-utils make
+	syslinux syslinux-common mtools dosfstools # the test guest's bootable disk
 	ca-certificates curl # modules over HTTPS; trying the API by hand
 )
 [[ ${1:-} != lint ]] || packages+=(shellcheck)
@@ -73,7 +74,7 @@ install_packages() {
 # not_debian checks for the programs themselves, for we do not know the names of other systems' packages.
 not_debian() {
 	local absent=() c
-	for c in virsh libvirtd qemu-system-x86_64 qemu-img genisoimage ip unshare nsenter gcc make; do
+	for c in virsh libvirtd qemu-system-x86_64 qemu-img genisoimage ip unshare nsenter gcc make syslinux mcopy mkfs.fat; do
 		PATH=$PATH:/usr/sbin:/sbin command -v "$c" >/dev/null || absent+=("$c")
 	done
 	[[ ${#absent[@]} -eq 0 ]] || die "this is not Debian, and these programs are missing: ${absent[*]}

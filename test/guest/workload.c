@@ -7,6 +7,7 @@
  * The lines it prints and the commands it obeys are listed in README.md.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/input.h>
 #include <pthread.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/reboot.h>
@@ -32,6 +34,7 @@ enum {
 	PERIOD_US = 100000, /* a duty cycle is a share of this */
 	SLICE_US = 10000,   /* memory is touched in slices of this */
 	MAX_INPUT_DEVICES = 8,
+	BOOTS_AT = 512 << 10, /* byte of the disk where boots are counted: before the partition of disk.qcow2 */
 };
 
 /* Settings; guarded by lock, changes are signalled on changed. */
@@ -431,14 +434,47 @@ static void first_settings(void)
 		say("ERR ek.touch=%ld ek.rate=%ld is not a setting", mb, rate);
 }
 
+/* count_boot counts this boot in a sector of the disk and returns how many
+ * there were with it; 0 if the sector holds something that is not ours to
+ * overwrite, or cannot be written. */
+static unsigned long long count_boot(int fd)
+{
+	static const char mark[] = "EVENKEEL-GUEST boots=";
+	char sector[512];
+	unsigned long long n = 0;
+	if (pread(fd, sector, sizeof sector, BOOTS_AT) != sizeof sector)
+		return 0;
+	if (memcmp(sector, mark, sizeof mark - 1) == 0) {
+		sector[sizeof sector - 1] = '\0';
+		n = strtoull(sector + sizeof mark - 1, NULL, 10);
+	} else {
+		for (size_t i = 0; i < sizeof sector; i++)
+			if (sector[i] != 0)
+				return 0;
+	}
+	memset(sector, 0, sizeof sector);
+	snprintf(sector, sizeof sector, "%s%llu\n", mark, ++n);
+	/* A VM may lose its power at any moment after it said so. */
+	if (pwrite(fd, sector, sizeof sector, BOOTS_AT) != sizeof sector || fsync(fd) != 0) {
+		say("ERR cannot write to vda: %s", strerror(errno));
+		return 0;
+	}
+	return n;
+}
+
 static void report_disk(void)
 {
-	int fd = open("/dev/vda", O_RDONLY | O_CLOEXEC);
+	char label[6];
 	uint64_t bytes = 0;
+	int fd = open("/dev/vda", O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		fd = open("/dev/vda", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	if (ioctl(fd, BLKGETSIZE64, &bytes) == 0)
-		say("DISK vda bytes=%llu", (unsigned long long)bytes);
+	/* With no disk, a cloud-init seed is the first: init has reported it. */
+	int seed = pread(fd, label, sizeof label, 32808) == sizeof label && strncasecmp(label, "cidata", sizeof label) == 0;
+	if (!seed && ioctl(fd, BLKGETSIZE64, &bytes) == 0)
+		say("DISK vda bytes=%llu boots=%llu", (unsigned long long)bytes, count_boot(fd));
 	close(fd);
 }
 
