@@ -94,7 +94,9 @@ func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, err
 		d.Devices.Disks = append(d.Devices.Disks, disk)
 	}
 	if p.seed != "" {
-		seed := fileDisk("cdrom", p.seed, "sda", "sata")
+		// A virtio disk and no CD-ROM: kernels made for clouds (Debian's, for one) have no driver for
+		// AHCI, and cloud-init looks for the label on whatever disks there are.
+		seed := fileDisk("disk", p.seed, "vdb", "virtio")
 		seed.Driver = &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"}
 		seed.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
 		d.Devices.Disks = append(d.Devices.Disks, seed)
