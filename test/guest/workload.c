@@ -297,6 +297,79 @@ static int set_beat(long ms)
 	return 0;
 }
 
+static void read_text(const char *name, char *buf, size_t size)
+{
+	buf[0] = '\0';
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	ssize_t n = read(fd, buf, size - 1);
+	buf[n > 0 ? n : 0] = '\0';
+	close(fd);
+}
+
+/* count_boot counts this boot in a sector of the disk and returns how many
+ * there were with it; 0 if the sector holds something that is not ours to
+ * overwrite, or cannot be written. */
+static unsigned long long count_boot(int fd)
+{
+	static const char mark[] = "EVENKEEL-GUEST boots=";
+	char sector[512];
+	unsigned long long n = 0;
+	if (pread(fd, sector, sizeof sector, BOOTS_AT) != sizeof sector)
+		return 0;
+	if (memcmp(sector, mark, sizeof mark - 1) == 0) {
+		sector[sizeof sector - 1] = '\0';
+		n = strtoull(sector + sizeof mark - 1, NULL, 10);
+	} else {
+		for (size_t i = 0; i < sizeof sector; i++)
+			if (sector[i] != 0)
+				return 0;
+	}
+	memset(sector, 0, sizeof sector);
+	snprintf(sector, sizeof sector, "%s%llu\n", mark, ++n);
+	/* A VM may lose its power at any moment after it said so. */
+	if (pwrite(fd, sector, sizeof sector, BOOTS_AT) != sizeof sector || fsync(fd) != 0) {
+		say("ERR cannot write to vda: %s", strerror(errno));
+		return 0;
+	}
+	return n;
+}
+
+static char disk_line[100]; /* "" = no disk */
+
+static void look_at_disk(void)
+{
+	char label[6];
+	uint64_t bytes = 0;
+	int fd = open("/dev/vda", O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		fd = open("/dev/vda", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	/* With no disk, a cloud-init seed is the first: init has reported it. */
+	int seed = pread(fd, label, sizeof label, 32808) == sizeof label && strncasecmp(label, "cidata", sizeof label) == 0;
+	if (!seed && ioctl(fd, BLKGETSIZE64, &bytes) == 0)
+		snprintf(disk_line, sizeof disk_line, "DISK vda bytes=%llu boots=%llu", (unsigned long long)bytes, count_boot(fd));
+	close(fd);
+	if (disk_line[0] != '\0')
+		say("%s", disk_line);
+}
+
+/* report says again what was said of network, seed and disk at boot: a console
+ * shows nothing of what was said before somebody attached to it. */
+static void report(void)
+{
+	char found[4096];
+	read_text("/report", found, sizeof found);
+	char *rest = found, *line;
+	while ((line = strsep(&rest, "\n")) != NULL)
+		if (*line != '\0')
+			say("%s", line);
+	if (disk_line[0] != '\0')
+		say("%s", disk_line);
+}
+
 /* number reads a whole word as a decimal number: 0 if it is one. */
 static int number(const char *word, long *out)
 {
@@ -339,6 +412,8 @@ static void obey(char *line)
 	} else if (strcmp(verb, "beat") == 0) {
 		if (second != NULL || number(first, &a) != 0 || set_beat(a) != 0)
 			why = "beat takes milliseconds from 1 to 3600000";
+	} else if (strcmp(verb, "report") == 0 && first == NULL) {
+		report();
 	} else if (strcmp(verb, "poweroff") == 0 && first == NULL) {
 		say("OK poweroff");
 		power_off();
@@ -386,17 +461,6 @@ static long meminfo(const char *text, const char *key)
 	return at != NULL ? atol(at + strlen(key)) : -1;
 }
 
-static void read_text(const char *name, char *buf, size_t size)
-{
-	buf[0] = '\0';
-	int fd = open(name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	ssize_t n = read(fd, buf, size - 1);
-	buf[n > 0 ? n : 0] = '\0';
-	close(fd);
-}
-
 /* First settings come from the kernel's command line, as ek.KEY=VALUE. */
 static void first_settings(void)
 {
@@ -432,50 +496,6 @@ static void first_settings(void)
 	}
 	if (mb != 0 && set_touch(mb, rate) != 0)
 		say("ERR ek.touch=%ld ek.rate=%ld is not a setting", mb, rate);
-}
-
-/* count_boot counts this boot in a sector of the disk and returns how many
- * there were with it; 0 if the sector holds something that is not ours to
- * overwrite, or cannot be written. */
-static unsigned long long count_boot(int fd)
-{
-	static const char mark[] = "EVENKEEL-GUEST boots=";
-	char sector[512];
-	unsigned long long n = 0;
-	if (pread(fd, sector, sizeof sector, BOOTS_AT) != sizeof sector)
-		return 0;
-	if (memcmp(sector, mark, sizeof mark - 1) == 0) {
-		sector[sizeof sector - 1] = '\0';
-		n = strtoull(sector + sizeof mark - 1, NULL, 10);
-	} else {
-		for (size_t i = 0; i < sizeof sector; i++)
-			if (sector[i] != 0)
-				return 0;
-	}
-	memset(sector, 0, sizeof sector);
-	snprintf(sector, sizeof sector, "%s%llu\n", mark, ++n);
-	/* A VM may lose its power at any moment after it said so. */
-	if (pwrite(fd, sector, sizeof sector, BOOTS_AT) != sizeof sector || fsync(fd) != 0) {
-		say("ERR cannot write to vda: %s", strerror(errno));
-		return 0;
-	}
-	return n;
-}
-
-static void report_disk(void)
-{
-	char label[6];
-	uint64_t bytes = 0;
-	int fd = open("/dev/vda", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		fd = open("/dev/vda", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	/* With no disk, a cloud-init seed is the first: init has reported it. */
-	int seed = pread(fd, label, sizeof label, 32808) == sizeof label && strncasecmp(label, "cidata", sizeof label) == 0;
-	if (!seed && ioctl(fd, BLKGETSIZE64, &bytes) == 0)
-		say("DISK vda bytes=%llu boots=%llu", (unsigned long long)bytes, count_boot(fd));
-	close(fd);
 }
 
 static void beat(uint64_t seq)
@@ -557,7 +577,7 @@ int main(void)
 
 	run(toucher);
 	run(power_button);
-	report_disk();
+	look_at_disk();
 	uname(&u);
 	say("EVENKEEL-GUEST ready kernel=%s vcpus=%ld boot_ms=%llu", u.release,
 	    sysconf(_SC_NPROCESSORS_ONLN), (unsigned long long)(now_us() / 1000));
