@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -37,6 +38,10 @@ type Options struct {
 	// SnapshotEvery so many log entries; 0 = 8192. Trailing are kept behind it.
 	SnapshotEvery uint64
 	Trailing      uint64
+
+	// voters of a new cluster; nil: this server alone. Only tests set it, as long as there is
+	// no way to join a cluster.
+	voters []raft.Server
 }
 
 // Node is one Raft server.
@@ -45,6 +50,9 @@ type Node struct {
 	store *raftboltdb.BoltStore
 	state *state.Store
 	id    string
+	// settled is the last term in which this server led and had applied all that was
+	// committed before it.
+	settled atomic.Uint64
 }
 
 // Open starts the server on what its directory holds. A directory without a
@@ -95,7 +103,10 @@ func start(o Options, store *raftboltdb.BoltStore) (*Node, error) {
 		return nil, fmt.Errorf("look for an earlier log: %w", err)
 	}
 	if !has {
-		first := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: transport.LocalAddr()}}}
+		first := raft.Configuration{Servers: o.voters}
+		if o.voters == nil {
+			first.Servers = []raft.Server{{ID: conf.LocalID, Address: transport.LocalAddr()}}
+		}
 		if err := raft.BootstrapCluster(conf, store, store, snaps, transport, first); err != nil {
 			return nil, fmt.Errorf("bootstrap: %w", err)
 		}
@@ -128,16 +139,25 @@ func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, 
 // Linearize returns once the state here holds every entry that was
 // acknowledged by anyone before the call.
 func (n *Node) Linearize(ctx context.Context) error {
-	commit := n.raft.CommitIndex()
-	if err := wait(ctx, n.raft.VerifyLeader()); err != nil {
-		return fmt.Errorf("linearizable read: %w", err)
-	}
-	for n.raft.AppliedIndex() < commit {
-		if err := wait(ctx, n.raft.Barrier(10*time.Second)); err != nil {
+	// What this server acknowledged in its term it has applied. What others did before is
+	// applied once a barrier of this term has come through; neither the commit index nor
+	// the applied index says so (a new leader does not know yet what is committed, and
+	// raft counts an entry as applied when it is handed over, not when it is in the state).
+	for {
+		term := n.raft.CurrentTerm()
+		if n.settled.Load() != term {
+			if err := wait(ctx, n.raft.Barrier(10*time.Second)); err != nil {
+				return fmt.Errorf("linearizable read: %w", err)
+			}
+			n.settled.Store(term)
+		}
+		if err := wait(ctx, n.raft.VerifyLeader()); err != nil {
 			return fmt.Errorf("linearizable read: %w", err)
 		}
+		if n.raft.CurrentTerm() == term {
+			return nil
+		}
 	}
-	return nil
 }
 
 // Lead waits until this server leads and its state holds all that was
