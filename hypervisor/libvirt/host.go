@@ -57,8 +57,8 @@ type Host struct {
 	session  *session // nil while disconnected
 	last     error    // why there is no session
 	caps     *hostCaps
-	known    map[string]knownVM // by libvirt UUID: our VMs, to name them in events after they are gone
-	stats    map[string]memory  // by libvirt UUID: last memory figures, for when a VM is too busy to give new ones
+	known    map[string]knownVM   // by libvirt UUID: our VMs, to name them in events after they are gone
+	stats    map[string]lastStats // by libvirt UUID
 	consoles map[string]*console
 	moves    map[string]chan hypervisor.Moved // by libvirt UUID: final figures of a migration from here
 
@@ -110,7 +110,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	h := &Host{
 		opts: opts, log: opts.Logger.With("libvirt", opts.URI), local: u.Host == "", cgroup: cgroup,
 		ctx: hctx, cancel: cancel,
-		known: map[string]knownVM{}, stats: map[string]memory{}, consoles: map[string]*console{},
+		known: map[string]knownVM{}, stats: map[string]lastStats{}, consoles: map[string]*console{},
 		moves: map[string]chan hypervisor.Moved{},
 		last:  errors.New("not connected yet"),
 	}

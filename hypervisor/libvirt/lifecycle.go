@@ -188,10 +188,8 @@ func (h *Host) Destroy(ctx context.Context, id string) error {
 			if active, aerr := dom.IsActive(); aerr == nil && active || aerr != nil && !isCode(aerr, libvirt.ERR_NO_DOMAIN) {
 				return struct{}{}, err
 			}
-			// It ended under our hands. A daemon that is still finding its VMs
-			// again after a restart says so to nobody, so it is said here.
-			h.raw.put(rawEvent{kind: hypervisor.Stopped, at: time.Now(), uuid: uuidOf(id), reason: "destroyed", inferred: true})
 		}
+		h.tellStopped(uuidOf(id))
 		if m.Ephemeral != nil {
 			return struct{}{}, h.removeVolume(c, m.Ephemeral.Pool, m.Ephemeral.Volume)
 		}
@@ -201,6 +199,19 @@ func (h *Host) Destroy(ctx context.Context, id string) error {
 		return fmt.Errorf("destroy VM %s: %w", id, err)
 	}
 	return nil
+}
+
+// tellStopped makes sure that the end of a VM that was destroyed is told. libvirt
+// tells it, but for a daemon that was restarted a moment ago and is still
+// finding its VMs again: then a VM ends with no event.
+func (h *Host) tellStopped(uuid string) {
+	for range 50 {
+		if _, known := h.lookupKnown(uuid); !known {
+			return // told and forgotten
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	h.raw.put(rawEvent{kind: hypervisor.Stopped, at: time.Now(), uuid: uuid, reason: "destroyed", inferred: true})
 }
 
 // SetCPU puts cap and weight in force in the kernel's control groups.

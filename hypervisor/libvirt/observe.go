@@ -123,10 +123,10 @@ func (h *Host) List(ctx context.Context) ([]hypervisor.VM, error) {
 		vms := make([]hypervisor.VM, 0, len(stats))
 		for i := range stats {
 			vm, err := h.describe(&stats[i])
-			if isCode(err, libvirt.ERR_NO_DOMAIN) || isCode(err, libvirt.ERR_OPERATION_INVALID) {
-				continue // it ended meanwhile
-			}
 			if err != nil {
+				if active, aerr := stats[i].Domain.IsActive(); isCode(aerr, libvirt.ERR_NO_DOMAIN) || aerr == nil && !active {
+					continue // it ended meanwhile
+				}
 				return nil, fmt.Errorf("VM %s: %w", vm.Name, err)
 			}
 			if vm.State != "" {
@@ -171,15 +171,28 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	if s.State != nil && s.State.StateSet {
 		vm.State = stateOf(dom, s.State.State, s.State.Reason)
 	}
-	vm.VCPUs = len(s.Vcpu)
+	vm.VCPUs = max(len(s.Vcpu), m.VCPUs)
 	if s.Balloon != nil {
 		vm.Memory, vm.Balloon = int64(s.Balloon.Maximum)*1024, int64(s.Balloon.Current)*1024
 	}
 	sc, err := readSched(dom)
-	if err != nil {
-		if vm.Foreign { // counted all the same, by its vCPUs
-			return vm, nil
+	// A daemon that was restarted a moment ago knows its VMs before it has found
+	// their control groups again.
+	for end := time.Now().Add(settling); !vm.Foreign && isCode(err, libvirt.ERR_OPERATION_INVALID) && time.Now().Before(end); {
+		if active, aerr := dom.IsActive(); aerr != nil || !active {
+			return vm, err
 		}
+		time.Sleep(10 * time.Millisecond)
+		sc, err = readSched(dom)
+	}
+	if isCode(err, libvirt.ERR_OPERATION_INVALID) || err != nil && vm.Foreign {
+		// It runs, so it counts; that no cap is known to be in force is what Cap 0 says.
+		if !vm.Foreign {
+			h.log.Warn("CPU share cannot be read", "vm", vm.Identity.VM, "error", err)
+		}
+		return vm, nil
+	}
+	if err != nil {
 		return vm, err
 	}
 	vm.CPU = sc.cpu(vm.VCPUs, h.cgroup, !vm.Foreign)
@@ -210,9 +223,12 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int) hypervi
 	return hypervisor.Running
 }
 
-// memory is what a VM's balloon statistics said last: a VM busy with a
-// migration or another slow call gives none.
-type memory struct{ resident, unused int64 }
+// lastStats is what a VM's statistics said last: while it is busy with a
+// migration or another slow call, or the daemon has just been restarted, some are missing.
+type lastStats struct {
+	resident, unused int64
+	total            time.Duration
+}
 
 // Stats samples all VMs of ours in one call of libvirt, and waits for none
 // that is busy.
@@ -239,7 +255,7 @@ func (h *Host) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 					vm, ok = known, true
 				}
 			}
-			if ok {
+			if ok && complete(&stats[i]) {
 				out = append(out, h.sample(&stats[i], vm, uuid, at))
 			}
 		}
@@ -251,18 +267,29 @@ func (h *Host) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 	return out, nil
 }
 
+// complete says whether the CPU time of all vCPUs is there: without, a VM's
+// time would seem to fall.
+func complete(s *libvirt.DomainStats) bool {
+	for _, v := range s.Vcpu {
+		if !v.TimeSet {
+			return false
+		}
+	}
+	return len(s.Vcpu) > 0
+}
+
 func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.Time) hypervisor.Stats {
 	r := hypervisor.Stats{Identity: vm.Identity, Name: vm.name, At: at}
 	for _, v := range s.Vcpu {
 		r.VCPUTime += time.Duration(v.Time)
 	}
-	if s.Cpu != nil {
-		r.TotalTime = time.Duration(s.Cpu.Time)
-	}
 	h.mu.Lock()
 	last, ok := h.stats[uuid]
 	if !ok {
 		last.unused = -1
+	}
+	if s.Cpu != nil && s.Cpu.TimeSet {
+		last.total = time.Duration(s.Cpu.Time)
 	}
 	if b := s.Balloon; b != nil {
 		r.Balloon = int64(b.Current) * 1024
@@ -275,7 +302,7 @@ func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.T
 	}
 	h.stats[uuid] = last
 	h.mu.Unlock()
-	r.Resident, r.Unused = last.resident, last.unused
+	r.Resident, r.Unused, r.TotalTime = last.resident, last.unused, max(last.total, r.VCPUTime)
 	for _, b := range s.Block {
 		r.ReadBytes += int64(b.RdBytes)
 		r.WriteBytes += int64(b.WrBytes)

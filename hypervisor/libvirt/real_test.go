@@ -24,11 +24,12 @@ type bench struct {
 	opts  Options
 }
 
-// realHost starts a lab host and connects to it. QEMU is another QEMU's tree, or "".
+// realHost starts a lab host and connects to it. EVENKEEL_QEMU names a tree of
+// another QEMU that the host is to have.
 func realHost(t *testing.T) bench {
 	t.Helper()
 	guest := lab.Real(t)
-	return connectTo(t, lab.New(t, lab.Options{}).Host(1), guest)
+	return connectTo(t, lab.New(t, lab.Options{QEMU: os.Getenv("EVENKEEL_QEMU")}).Host(1), guest)
 }
 
 func connectTo(t *testing.T, l *lab.Host, guest lab.Guest) bench {
@@ -91,9 +92,10 @@ func (b bench) foreign(t *testing.T, name string) {
 	t.Helper()
 	text, err := (&libvirtxml.Domain{
 		Type: "qemu", Name: name,
-		Memory: &libvirtxml.DomainMemory{Value: 32, Unit: "MiB"},
-		VCPU:   &libvirtxml.DomainVCPU{Value: 1},
-		OS:     &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "q35", Type: "hvm"}},
+		Memory:   &libvirtxml.DomainMemory{Value: 32, Unit: "MiB"},
+		VCPU:     &libvirtxml.DomainVCPU{Value: 1},
+		OS:       &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "q35", Type: "hvm"}},
+		Features: &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}, // newer QEMUs cannot do without
 	}).Marshal()
 	if err != nil {
 		t.Fatal(err)
