@@ -1,0 +1,176 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+// ours are the VMs of Evenkeel that run in a world, by id, and where.
+func ours(t *testing.T, w *simulated.World) map[string]hypervisor.VM {
+	t.Helper()
+	out := map[string]hypervisor.VM{}
+	for _, name := range w.Hosts() {
+		vms, err := w.Host(name).List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, vm := range vms {
+			if vm.Foreign {
+				continue
+			}
+			if _, twice := out[vm.Identity.VM]; twice {
+				t.Errorf("VM %s runs on two hosts", vm.Name)
+			}
+			out[vm.Identity.VM] = vm
+		}
+	}
+	return out
+}
+
+// noHarm holds a world against the limits of its hosts.
+func noHarm(t *testing.T, w *simulated.World, cpu float64, memory int64) {
+	t.Helper()
+	audit := w.Audit()
+	if len(audit.Doubled) > 0 {
+		t.Error("ran twice:", audit.Doubled)
+	}
+	for host, peak := range audit.Peaks {
+		if peak.CPU > cpu+0.01 || peak.Memory > memory {
+			t.Errorf("host %s had %v cores of caps and %d bytes at one instant, of %v and %d", host, peak.CPU, peak.Memory, cpu, memory)
+		}
+	}
+}
+
+// wish is what a client knows of a VC: how many VMs it was promised, and what else may be if the
+// last answer did not come.
+type wish struct {
+	count int // 0: none
+	maybe int // -1: certain
+}
+
+// A cluster that is stopped at random moments during creates, scales and deletes, 50 times over: every
+// acknowledged write is there, no VM is lost, doubled, orphaned or started anew.
+func TestRestarts(t *testing.T) {
+	rounds := 50
+	if testing.Short() {
+		rounds = 8
+	}
+	world, dir := newWorld(t, 3), t.TempDir()
+	rng := rand.New(rand.NewPCG(1, 2))
+	wishes := map[string]wish{}
+	acknowledged := 0
+	for round := range rounds {
+		c := startCluster(t, dir, world, 3)
+		checkWishes(t, c, wishes)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ctx.Err() == nil {
+				name := fmt.Sprintf("v%d", rng.IntN(6))
+				if err := request(ctx, c.Control, rng, name, wishes); err != nil {
+					return
+				}
+				acknowledged++
+			}
+		}()
+		<-time.After(time.Duration(rng.IntN(60)) * time.Millisecond) // the moment is the test's input
+		c.stop()
+		cancel()
+		<-done
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	t.Logf("%d requests were answered", acknowledged)
+	c := startCluster(t, dir, world, 3)
+	checkWishes(t, c, wishes)
+	v := c.eventually("all is as wished", func(v *control.View) bool {
+		return !slices.ContainsFunc(v.VCs(), func(x state.VC) bool {
+			s := v.VCView(x).State
+			return s != state.VCRunning && s != state.VCQueued
+		})
+	})
+	there := ours(t, world)
+	for _, vm := range v.VMs() {
+		run, ok := there[vm.ID]
+		if !ok || vm.Phase != state.Running || run.Generation != vm.Generation {
+			t.Errorf("VM %s is %s, generation %d; on its host: %v %+v", vm.Name, vm.Phase, vm.Generation, ok, run)
+		}
+		if vm.Generation != 1 {
+			t.Errorf("VM %s was started %d times", vm.Name, vm.Generation)
+		}
+		delete(there, vm.ID)
+	}
+	for _, vm := range there {
+		t.Errorf("orphan: %+v", vm)
+	}
+	for _, h := range v.Hosts() {
+		if u := v.HostView(h).Unknown; len(u) > 0 {
+			t.Errorf("host %s reports VMs that nobody knows: %v", h.Name, u)
+		}
+	}
+	for _, e := range v.EventsAfter(0, 0) {
+		if e.Kind == "vm-failed" {
+			t.Errorf("event %+v", e)
+		}
+	}
+	noHarm(t, world, 4, 8<<30)
+}
+
+// request does something to a VC and notes what came of it.
+func request(ctx context.Context, c *control.Control, rng *rand.Rand, name string, wishes map[string]wish) error {
+	was := wishes[name]
+	next := 1 + rng.IntN(4)
+	var err error
+	switch {
+	case was.count == 0:
+		_, err = c.Create(ctx, vc(name, next, 0.5, 256*mib), control.Call{})
+	case rng.IntN(3) == 0:
+		next = 0
+		_, err = c.Delete(ctx, name, control.Call{})
+	default:
+		_, err = c.Scale(ctx, name, control.Scale{Count: &next}, control.Call{})
+	}
+	switch {
+	case err == nil:
+		wishes[name] = wish{next, -1}
+	case isRefusal(err):
+		return nil
+	default:
+		wishes[name] = wish{was.count, next}
+	}
+	return err
+}
+
+// isRefusal: an answer from which it is known that nothing happened.
+func isRefusal(err error) bool {
+	var refused *control.Refused
+	return errors.As(err, &refused) || errors.Is(err, control.ErrConflict) || errors.Is(err, control.ErrNotFound)
+}
+
+func checkWishes(t *testing.T, c *testCluster, wishes map[string]wish) {
+	t.Helper()
+	s := c.state.Snapshot()
+	for name, w := range wishes {
+		x, ok := s.VCNamed(name)
+		got := 0
+		if ok && x.Goal == state.GoalRun {
+			got = x.Groups[0].Count
+		}
+		if got != w.count && got != w.maybe {
+			t.Errorf("%s has %d VMs after a restart; acknowledged %d, perhaps %d", name, got, w.count, w.maybe)
+		}
+		wishes[name] = wish{got, -1}
+	}
+}
