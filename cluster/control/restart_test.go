@@ -72,6 +72,7 @@ func TestRestarts(t *testing.T) {
 	for round := range rounds {
 		c := startCluster(t, dir, world, 3)
 		checkWishes(t, c, wishes)
+		moment := time.Duration(rng.IntN(60)) * time.Millisecond
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -84,7 +85,7 @@ func TestRestarts(t *testing.T) {
 				acknowledged++
 			}
 		}()
-		<-time.After(time.Duration(rng.IntN(60)) * time.Millisecond) // the moment is the test's input
+		<-time.After(moment)
 		c.stop()
 		cancel()
 		<-done
