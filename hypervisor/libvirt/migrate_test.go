@@ -1,0 +1,83 @@
+package libvirt
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"evenkeel/hypervisor"
+	"evenkeel/test/lab"
+)
+
+func TestBudget(t *testing.T) {
+	const mib = 1 << 20
+	start := time.Unix(0, 0)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	type figures struct {
+		bytes, remaining int64
+		dirty            float64
+		asked, received  int // ms
+	}
+	cases := []struct {
+		name    string
+		limit   int64
+		rate    float64
+		figures []figures
+		now     int
+		want    bool
+	}{
+		{"no limit", 0, 0, nil, 1e6, false},
+		{"nothing known, early", 10 * mib, mib, nil, 1000, false},
+		{"nothing known for too long", 10 * mib, mib, nil, 10_000, true},
+		{"half sent", 10 * mib, mib, []figures{{5 * mib, 100 * mib, 0, 5000, 5001}}, 5010, false},
+		{"nearly all sent", 10 * mib, mib, []figures{{10*mib - 40_000, 100 * mib, 0, 9000, 9001}}, 9010, true},
+		{"QEMU answers slowly: stop sooner", 10 * mib, mib, []figures{{8 * mib, 100 * mib, 0, 8000, 9000}}, 9000, true},
+		{"old figures: stop sooner", 10 * mib, mib, []figures{{5 * mib, 100 * mib, 0, 5000, 5001}}, 10_000, true},
+		{"what is left fits", 100 * mib, 1000 * mib, []figures{{50 * mib, 40 * mib, 0, 50, 51}}, 500, false},
+		{"what is left fits, but for what is written anew", 100 * mib, 1000 * mib, []figures{{50 * mib, 40 * mib, 100 * mib, 50, 51}}, 500, true},
+		{"zeros before the transfer begins say nothing", 10 * mib, mib, []figures{{0, 0, 0, 9000, 9001}, {0, 0, 0, 19_000, 19_001}}, 19_010, false},
+	}
+	for _, c := range cases {
+		b := &budget{limit: c.limit, rate: c.rate, at: start}
+		for _, f := range c.figures {
+			b.figures(progress{hypervisor.Moved{Bytes: f.bytes, Remaining: f.remaining}, f.dirty}, at(f.asked), at(f.received))
+		}
+		if got := b.exceeded(at(c.now)); got != c.want {
+			t.Errorf("%s: exceeded is %v (bound %d of %d), want %v", c.name, got, b.bound(at(c.now)), c.limit, c.want)
+		}
+	}
+}
+
+// A budget that the VM fits in does not stop its move; one that is too small does, also
+// where no bandwidth was given.
+func TestMigrateBudget(t *testing.T) {
+	guest := lab.Real(t)
+	qemu := os.Getenv("EVENKEEL_QEMU")
+	if qemu == "" {
+		t.Skip("QEMU before 8 crashes emulated guests that move while they run: set EVENKEEL_QEMU to an unpacked tree of a newer one")
+	}
+	l := lab.New(t, lab.Options{Hosts: 2, QEMU: qemu})
+	here, there := connectTo(t, l.Host(1), guest), connectTo(t, l.Host(2), guest)
+	s := here.spec("ek-move-a-0", "ek.burn=1")
+	s.CPU = hypervisor.CPU{Cap: 0.5, Weight: 0.5}
+	here.run(t, s)
+	last := here.attach(t, s.VM).beat(t)
+	const small = 8 << 20
+	to := l.Host(2).MigrationURI()
+	if moved, err := here.Migrate(t.Context(), s.VM, hypervisor.Migration{To: to, MaxBytes: small}); err == nil || moved.Bytes > small {
+		t.Errorf("a budget of %d bytes: %+v, %v", small, moved, err)
+	}
+	t.Cleanup(func() { _ = there.Destroy(context.Background(), s.VM) })
+	moved, err := here.Migrate(t.Context(), s.VM, hypervisor.Migration{To: to, MaxBytes: 3 * s.Memory / 2})
+	if err != nil || moved.Bytes < 32<<20 || moved.Bytes > 3*s.Memory/2 {
+		t.Fatalf("a budget that fits: %+v, %v", moved, err)
+	}
+	if beat := there.attach(t, s.VM).beat(t); beat["uptime_ms"] <= last["uptime_ms"] {
+		t.Errorf("the guest's uptime went from %d to %d ms: it did not run on", last["uptime_ms"], beat["uptime_ms"])
+	}
+	if err := there.Destroy(t.Context(), s.VM); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%+v", moved)
+}
