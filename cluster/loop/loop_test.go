@@ -121,6 +121,9 @@ func (c *cluster) check(what string, before *state.Snapshot) {
 	// Where a host lost CPU, the minimum yields of those on it cannot be kept, nor always of those who share another host with them.
 	short := slices.ContainsFunc(before.Hosts(), func(h state.Host) bool { return before.LoadOf(h.Name).CPU > h.Usable().CPU*(1+1e-9) })
 	for _, x := range after.VCs() {
+		if x.Goal == state.GoalRun && !x.Admitted && slices.ContainsFunc(after.VMsOf(x.ID), func(vm state.VM) bool { return vm.Holds() && vm.Goal == state.GoalRun }) {
+			c.t.Fatalf("%s: %s waits, and runs", what, x.Name)
+		}
 		old, known := before.VC(x.ID)
 		floor := x.MinYield
 		if known {
@@ -488,6 +491,36 @@ func TestFailedVMs(t *testing.T) {
 	c.settle()
 	if c.state("a") != state.VCRunning {
 		t.Errorf("VC %s", c.state("a"))
+	}
+}
+
+// A VC of which some VMs run does not join the queue: what cannot be started is refused.
+func TestStartWithoutRoomWhileSomeRun(t *testing.T) {
+	c := newCluster(t, "h1")
+	c.create(vc("a", 1, group(2, 1, gib)))
+	c.create(vc("b", 1, group(2, 1, gib)))
+	c.settle()
+	vm := c.Snapshot().VMsOf("vc-a")[0]
+	c.must(state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: vm.ID, Generation: 1, Phase: state.Failed}}})
+	c.create(vc("c", 1, group(1, 1, gib)))
+	c.settle()
+	if a := loop.Start(c.Snapshot(), c.named("a"), c.env()); a.Plan != nil || a.Queued || len(a.Decision.Hosts) != 1 {
+		t.Errorf("start: %+v, want a refusal with reasons", a)
+	}
+	if c.state("a") != state.VCDegraded {
+		t.Errorf("a is %s", c.state("a"))
+	}
+}
+
+// Whoever waits keeps the turn when asked again.
+func TestQueuedKeepsItsTurn(t *testing.T) {
+	c := newCluster(t, "h1")
+	c.create(vc("full", 1, group(4, 1, gib)))
+	c.create(vc("first", 1, group(1, 1, gib)))
+	c.create(vc("second", 1, group(1, 1, gib)))
+	c.enact("start", loop.Start(c.Snapshot(), c.named("first"), c.env()).Plan)
+	if q := loop.Queue(c.Snapshot()); len(q) != 2 || q[0].Name != "first" {
+		t.Errorf("queue %+v", q)
 	}
 }
 

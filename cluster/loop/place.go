@@ -113,11 +113,14 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 	d := decision(p, adm, s.Index(), env)
 	vc.Decision = d
 	if !adm.Admitted {
-		wait := vc.OnFull == state.Queue && !adm.NeverFits && (verb != "scale" || !vc.Admitted)
+		wait := vc.OnFull == state.Queue && !adm.NeverFits && (verb != "scale" || !vc.Admitted) && !holds(s, vc)
 		if !wait {
 			return Answer{Decision: d}
 		}
-		vc.Admitted, vc.QueuedAt = false, env.Now
+		vc.Admitted = false
+		if vc.QueuedAt.IsZero() {
+			vc.QueuedAt = env.Now // one that waits already keeps its turn
+		}
 		return Answer{Decision: d, Queued: true, Plan: &state.Plan{Basis: s.Index(), Verb: "queued", VC: &vc, VCVersion: version,
 			Text: "queued: " + d.Summary}}
 	}
@@ -140,6 +143,16 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 	}
 	return Answer{Decision: d, Plan: &state.Plan{Basis: s.Index(), Verb: pastTense[verb], VC: &vc, VCVersion: version, VMs: changed(s, vms),
 		Allocations: allocs, Touched: sorted(touched), Text: d.Summary}}
+}
+
+// holds says whether some VM of vc runs: then it is not one that waits to run.
+func holds(s *state.Snapshot, vc state.VC) bool {
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Holds() && vm.Goal == state.GoalRun {
+			return true
+		}
+	}
+	return false
 }
 
 // bound refuses VMs whose disk lies on a host that is cordoned: they can start
