@@ -90,7 +90,7 @@ func event(e state.Event) v1.Event {
 }
 
 func image(i state.Image) v1.Image {
-	return v1.Image{Name: i.Name, Kind: string(i.Kind), File: i.File, Size: v1.Size(i.Size), Initrd: i.Initrd, Cmdline: i.Cmdline, AddedAt: i.AddedAt}
+	return v1.Image{Name: i.Name, Kind: string(i.Kind), File: i.File, Size: v1.Size(i.Size), DiskSize: v1.Size(i.DiskSize), Initrd: i.Initrd, Cmdline: i.Cmdline, AddedAt: i.AddedAt}
 }
 
 // each maps a slice; the result is never nil, so that JSON shows [] and not null.

@@ -180,13 +180,14 @@ type Gap struct {
 
 // Image is an entry of the image catalogue.
 type Image struct {
-	Name    string    `json:"name"`
-	Kind    string    `json:"kind" enum:"disk,kernel,initrd"`
-	File    string    `json:"file"`
-	Size    Size      `json:"size"`
-	Initrd  string    `json:"initrd,omitempty"`
-	Cmdline string    `json:"cmdline,omitempty"`
-	AddedAt time.Time `json:"addedAt,omitzero"`
+	Name     string    `json:"name"`
+	Kind     string    `json:"kind" enum:"disk,kernel,initrd"`
+	File     string    `json:"file"`
+	Size     Size      `json:"size" doc:"Of the file."`
+	DiskSize Size      `json:"diskSize,omitempty" doc:"disk only: the disk as guests see it; no disk made over it is smaller."`
+	Initrd   string    `json:"initrd,omitempty"`
+	Cmdline  string    `json:"cmdline,omitempty"`
+	AddedAt  time.Time `json:"addedAt,omitzero"`
 }
 
 // ClusterStatus is the cluster at a glance.

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+func TestProblemOf(t *testing.T) {
+	wrap := func(err error) error { return fmt.Errorf("create render: %w", err) }
+	for _, c := range []struct {
+		err    error
+		status int
+		kind   string
+	}{
+		{&v1.Invalid{Fields: []v1.FieldError{{Field: "a"}}}, 422, v1.ProblemInvalid},
+		{&v1.Invalid{Malformed: true, Fields: []v1.FieldError{{}}}, 400, v1.ProblemMalformed},
+		{wrap(&control.Invalid{Fields: []control.FieldError{{Field: "cpu", Value: math.NaN()}}}), 422, v1.ProblemInvalid},
+		{wrap(&control.Refused{Decision: state.Decision{Summary: "no room"}}), 409, v1.ProblemRefused},
+		{wrap(&control.Exists{Field: "name", Text: "name: taken"}), 409, v1.ProblemExists},
+		{wrap(control.ErrPrecondition), 412, v1.ProblemPrecondition},
+		{wrap(control.ErrNotFound), 404, v1.ProblemNotFound},
+		{wrap(control.ErrConflict), 409, v1.ProblemConflict},
+		{wrap(state.ErrInUse), 409, v1.ProblemConflict},
+		{wrap(control.ErrNoLeader), 503, v1.ProblemNoLeader},
+		{wrap(control.ErrTimeout), 504, v1.ProblemTimeout},
+		{wrap(context.DeadlineExceeded), 504, v1.ProblemTimeout},
+		{wrap(hypervisor.ErrUnavailable), 503, v1.ProblemUnavailable},
+		{wrap(hypervisor.ErrNotFound), 409, v1.ProblemConflict},
+		{wrap(hypervisor.ErrInvalid), 422, v1.ProblemInvalid},
+		{errors.New("secret inside"), 500, v1.ProblemInternal},
+	} {
+		p := problemOf(c.err)
+		if p.Status != c.status || p.Type != c.kind || p.Title == "" {
+			t.Errorf("%v: %d %s %q, want %d %s", c.err, p.Status, p.Type, p.Title, c.status, c.kind)
+		}
+		raw, err := json.Marshal(p.Problem)
+		if err != nil {
+			t.Errorf("%v: %v", c.err, err)
+		}
+		if strings.Contains(string(raw), "secret") {
+			t.Errorf("%v: its text is in the answer: %s", c.err, raw)
+		}
+	}
+}
+
+// broken is a cluster whose every answer is an error; only the mapping of
+// errors is tested with it.
+type broken struct {
+	Cluster
+	err   error
+	panic bool
+}
+
+func (b broken) View(context.Context, bool) (*control.View, error) {
+	if b.panic {
+		panic("secret inside")
+	}
+	return nil, b.err
+}
+func (b broken) Ready() error { return b.err }
+func (b broken) Delete(context.Context, string, control.Call) (control.Result, error) {
+	return control.Result{}, b.err
+}
+
+func TestBrokenCluster(t *testing.T) {
+	var log strings.Builder
+	for _, c := range []struct {
+		cluster      broken
+		method, path string
+		status       int
+		kind         string
+		retry        bool
+	}{
+		{broken{err: control.ErrNoLeader}, "GET", "/v1/vms", 503, v1.ProblemNoLeader, true},
+		{broken{err: control.ErrNoLeader}, "DELETE", "/v1/virtual-clusters/a", 503, v1.ProblemNoLeader, true},
+		{broken{err: control.ErrNoLeader}, "GET", "/readyz", 503, v1.ProblemNoLeader, true},
+		{broken{err: errors.New("host h1 has not reported yet")}, "GET", "/readyz", 503, v1.ProblemUnavailable, true},
+		{broken{err: control.ErrTimeout}, "DELETE", "/v1/virtual-clusters/a", 504, v1.ProblemTimeout, false},
+		{broken{err: errors.New("secret inside")}, "GET", "/v1/hosts", 500, v1.ProblemInternal, false},
+		{broken{panic: true}, "GET", "/v1/hosts", 500, v1.ProblemInternal, false},
+	} {
+		s := New(c.cluster, Options{Tokens: []TokenHash{HashToken("t")}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		r := httptest.NewRequest(c.method, c.path, nil)
+		r.Header.Set("Authorization", "Bearer t")
+		r.Header.Set("X-Request-Id", "mine-1")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		var p v1.Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != c.status || p.Type != c.kind {
+			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, w.Code, w.Body, c.status, c.kind)
+		}
+		if strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s %s: the error's text is in the answer: %s", c.method, c.path, w.Body)
+		}
+		if got := w.Header().Get("Retry-After") != ""; got != c.retry {
+			t.Errorf("%s %s: Retry-After %v", c.method, c.path, got)
+		}
+		if w.Header().Get("X-Request-Id") != "mine-1" || p.Instance != "urn:evenkeel:request:mine-1" {
+			t.Errorf("%s %s: request id lost: %v %s", c.method, c.path, w.Header(), p.Instance)
+		}
+	}
+	if !strings.Contains(log.String(), "secret inside") {
+		t.Error("the log does not say what failed")
+	}
+}
+
+func TestPlainIDs(t *testing.T) {
+	for id, want := range map[string]bool{"a-1.B_2": true, "": false, "a b": false, "a\nb": false, strings.Repeat("a", 65): false, "é": false} {
+		if plainID(id) != want {
+			t.Errorf("%q: %v", id, !want)
+		}
+	}
+}
+
+func TestManyTokens(t *testing.T) {
+	s := &Server{opts: Options{Tokens: []TokenHash{HashToken("one"), HashToken("two")}}}
+	for header, want := range map[string]bool{"Bearer one": true, "bearer two": true, "Bearer  two ": true, "Bearer three": false, "Bearer": false,
+		"": false, "one": false, "Basic one": false, "Bearer one two": false} {
+		if s.knows(header) != want {
+			t.Errorf("%q: %v", header, !want)
+		}
+	}
+	if (&Server{}).knows("Bearer ") {
+		t.Error("a server without tokens lets somebody in")
+	}
+}
+
+func TestTitles(t *testing.T) {
+	for status, kind := range kinds {
+		if titles[kind] == "" {
+			t.Errorf("%d %s has no title", status, kind)
+		}
+	}
+	if p := newError(http.StatusTeapot, "secret"); p.GetStatus() != http.StatusTeapot || strings.Contains(p.Error(), "secret") {
+		t.Errorf("%v", p)
+	}
+}
