@@ -146,7 +146,7 @@ func run(t *testing.T, w *simulated.World, l agent.Leader) (stop func()) {
 
 // after lets so much time pass in the bubble.
 func after(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(d) // sleep: in a bubble of synctest, where time is fake
 	synctest.Wait()
 }
 

@@ -1,0 +1,126 @@
+package loop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// On random clusters, whatever was done before: plans apply to the state they were made on, nothing that runs
+// moves, limits and yields hold (enact), the loop comes to rest (decide), and equal states give equal plans.
+func TestRandomLives(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hosts := []string{"h1", "h2", "h3"}[:rapid.IntRange(1, 3).Draw(t, "hosts")]
+		c := newCluster(t, hosts...)
+		n := func(what string, most int) int { return rapid.IntRange(0, most).Draw(t, what) }
+		names := []string{"a", "b", "c", "d", "e"}
+		for range rapid.IntRange(1, 40).Draw(t, "length") {
+			name := rapid.SampledFrom(names).Draw(t, "VC")
+			s := c.Snapshot()
+			x, exists := s.VCNamed(name)
+			x.Groups = slices.Clone(x.Groups)
+			var a loop.Answer
+			var again func() loop.Answer
+			ids := c.ids
+			switch what := rapid.SampledFrom([]string{"create", "create", "scale", "scale", "start", "stop", "delete", "host", "cordon", "fail", "follow", "follow", "decide"}).Draw(t, "what"); what {
+			case "create":
+				if exists {
+					continue
+				}
+				var groups []state.Group
+				for range 1 + n("groups", 1) {
+					g := group(1+n("count", 4), float64(1+n("tenths", 20))/10, int64(1+n("quarters", 8))*gib/4)
+					if n("disk", 2) == 0 {
+						g.Image = "disk"
+					}
+					groups = append(groups, g)
+				}
+				y := vc(name, float64(n("min yield", 4))/4, groups...)
+				y.ID = fmt.Sprintf("vc-%s-%d", name, c.index)
+				again = func() loop.Answer { return loop.Create(s, y, c.env()) }
+			case "scale":
+				if !exists || x.Goal == state.GoalDelete || x.Goal == state.GoalStop && state.CountPhases(s.VMsOf(x.ID)).Stopping > 0 {
+					continue
+				}
+				g := &x.Groups[n("group", len(x.Groups)-1)]
+				switch n("which", 2) {
+				case 0:
+					g.Count = 1 + n("count", 4)
+				case 1:
+					g.CPU = float64(1+n("tenths", 20)) / 10
+				case 2:
+					g.Memory = int64(1+n("quarters", 8)) * gib / 4
+					for _, vm := range s.VMsOf(x.ID) {
+						if vm.Group == g.Name && vm.Holds() {
+							g.Memory = min(g.Memory, vm.BootMemory)
+						}
+					}
+				}
+				again = func() loop.Answer { return loop.Scale(s, x, c.env()) }
+			case "start":
+				if !exists || x.Goal == state.GoalDelete || x.Goal == state.GoalStop && state.CountPhases(s.VMsOf(x.ID)).Stopping > 0 {
+					continue
+				}
+				again = func() loop.Answer { return loop.Start(s, x, c.env()) }
+			case "stop", "delete":
+				if !exists || x.Goal == state.GoalDelete {
+					continue
+				}
+				again = func() loop.Answer { return loop.Stop(s, x, c.env()) }
+				if what == "delete" {
+					again = func() loop.Answer { return loop.Delete(s, x, c.env()) }
+				}
+			case "host":
+				c.host(rapid.SampledFrom(hosts).Draw(t, "host"), float64(n("cores", 8)), int64(n("memory", 8))*gib, state.Resources{CPU: float64(n("foreign", 2)), Memory: int64(n("foreign", 2)) * gib})
+				continue
+			case "cordon":
+				c.must(state.KindHostCordon, state.HostCordon{Host: rapid.SampledFrom(hosts).Draw(t, "host"), Cordoned: n("cordon", 1) == 0})
+				continue
+			case "fail":
+				if vms := s.VMs(); len(vms) > 0 {
+					vm := rapid.SampledFrom(vms).Draw(t, "VM")
+					c.must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: state.Failed}}})
+				}
+				continue
+			case "follow":
+				for _, vm := range s.VMs() {
+					if n("follow", 2) > 0 {
+						c.follow(vm)
+					}
+				}
+				continue
+			case "decide":
+				c.decide()
+				continue
+			}
+			a = again()
+			c.ids = ids
+			if x, y := text(a), text(again()); x != y {
+				t.Fatalf("two answers to one question:\n%s\n%s", x, y)
+			}
+			if a.Plan == nil {
+				if a.Decision.Admitted || a.Decision.Summary == "" {
+					t.Fatalf("refused without a reason: %+v", a)
+				}
+				continue
+			}
+			c.enact("request", a.Plan)
+		}
+		c.decide()
+	})
+}
+
+// text is all that an answer says.
+func text(a loop.Answer) string {
+	b, err := json.Marshal(a)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
