@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
@@ -20,7 +17,7 @@ const (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// failer is what testing.TB and *rapid.T have in common here.
+// failer is what the tests here need of a *testing.T or a *rapid.T.
 type failer interface {
 	Helper()
 	Fatalf(string, ...any)
