@@ -160,7 +160,7 @@ func TestPowerLoss(t *testing.T) {
 	if err := world.PowerOn("h1"); err != nil {
 		t.Fatal(err)
 	}
-	v = c.eventually("a is degraded", func(v *control.View) bool {
+	c.eventually("a is degraded", func(v *control.View) bool {
 		return c.vc(v, "a").State == state.VCDegraded && c.vc(v, "a").Count.Failed == on["h1"]
 	})
 	if n := len(ours(t, world)); n != on["h2"] {

@@ -13,6 +13,9 @@ import (
 // a burst of reports is one look.
 const settleFor = 10 * time.Millisecond
 
+// retryAfter a plan that could not be proposed.
+const retryAfter = time.Second
+
 // Run is the control loop: whenever the state changes it admits what fits of
 // the queue and shares CPU anew, until ctx ends.
 func (c *Control) Run(ctx context.Context) {
@@ -20,14 +23,19 @@ func (c *Control) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()
 		acted, err := c.stage(ctx, &idle)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
 			c.log.Warn("control loop", "error", err)
 		}
 		if acted && err == nil {
 			continue
 		}
+		var retry <-chan time.Time
+		if err != nil {
+			retry = time.After(retryAfter) // nothing may change that would wake us
+		}
 		select {
 		case <-ctx.Done():
+		case <-retry:
 		case <-changed:
 			select {
 			case <-ctx.Done():
@@ -42,7 +50,7 @@ func (c *Control) Run(ctx context.Context) {
 // running, an operation recorded) cannot make one.
 func (c *Control) stage(ctx context.Context, idle *uint64) (bool, error) {
 	if !c.o.Log.Leads() {
-		return false, nil
+		return false, ErrNoLeader
 	}
 	c.planning.Lock()
 	defer c.planning.Unlock()
@@ -62,7 +70,7 @@ func (c *Control) stage(ctx context.Context, idle *uint64) (bool, error) {
 	c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.Touched), "allocations", len(plan.Allocations), "text", plan.Text)
 	err := c.propose(ctx, state.KindPlan, plan)
 	if errors.Is(err, state.ErrConflict) {
-		return true, nil // the state moved on: look again
+		return false, nil // the state moved on, and that wakes us
 	}
 	return err == nil, err
 }

@@ -22,7 +22,6 @@ type Sample struct {
 
 // HostLive is what a host's agent last said of itself.
 type HostLive struct {
-	At       time.Time
 	Synced   uint64 // log index up to which the desired state is in force
 	Error    string // why it is not, if it is not
 	Reach    bool   // the hypervisor answers
@@ -87,17 +86,20 @@ func (v *View) VMView(vm state.VM) VMView {
 	if vm.Holds() {
 		out.Allocation, out.Yield = g.Allocation, g.Yield()
 	}
+	if !vm.Holds() {
+		return out
+	}
 	live := v.live[vm.Host]
+	if !live.Reach && vm.Phase == state.Running {
+		out.State = "unknown" // its host cannot say
+	}
 	s, ok := live.VMs[vm.ID]
-	if !ok || s.Generation != vm.Generation || !vm.Holds() {
+	if !ok || s.Generation != vm.Generation {
 		return out
 	}
 	out.Cap, out.Used, out.Balloon, out.Resident, out.SampledAt = s.Cap, s.Used, s.Balloon, s.Resident, s.At
-	if vm.Phase == state.Running && s.State != "running" {
+	if live.Reach && vm.Phase == state.Running && s.State != "running" {
 		out.State = s.State
-	}
-	if !live.Reach {
-		out.State = "unknown"
 	}
 	return out
 }
