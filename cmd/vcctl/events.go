@@ -92,15 +92,13 @@ func (t *tool) printEvent(f string, e v1.Event) error {
 		if err != nil {
 			return fmt.Errorf("write JSON: %w", err)
 		}
-		t.printf("%s\n", b)
+		return t.write(string(b) + "\n")
 	case formatYAML:
 		s, err := render(f, e, nil)
 		if err != nil {
 			return err
 		}
-		t.printf("---\n%s", s)
-	default:
-		t.printf("%d  %s  %-7s  %-24s  %s\n", e.Seq, stamp(e.At), e.Object, oneLine(e.Name), oneLine(e.Text))
+		return t.write("---\n" + s)
 	}
-	return nil
+	return t.write(fmt.Sprintf("%d  %s  %-7s  %-24s  %s\n", e.Seq, stamp(e.At), e.Object, oneLine(e.Name), oneLine(e.Text)))
 }

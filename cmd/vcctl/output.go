@@ -71,6 +71,10 @@ func (t *tool) print(c *cli.Context, value any, text func(wide bool) string) err
 	if err != nil {
 		return err
 	}
+	return t.write(s)
+}
+
+func (t *tool) write(s string) error {
 	if _, err := io.WriteString(t.out, s); err != nil {
 		return fmt.Errorf("write the output: %w", err)
 	}
@@ -112,8 +116,8 @@ func (t *tool) show(c *cli.Context, read func(context.Context) (any, func(wide b
 			case last != "" && f == formatYAML:
 				t.printf("---\n")
 			}
-			if _, err := io.WriteString(t.out, s); err != nil {
-				return fmt.Errorf("write the output: %w", err)
+			if err := t.write(s); err != nil {
+				return err
 			}
 			last = s
 		}

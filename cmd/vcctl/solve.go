@@ -31,7 +31,14 @@ type solver struct {
 	// options: it takes current, maxMigrationBytes, minYield and affinity.
 	options bool
 	// solve fills in the status, the figures and the placement.
-	solve func(*solvefile.Instance, *solvefile.Result)
+	solve func(*solvefile.Instance, *solvefile.Result, settings)
+}
+
+// settings are what the flags say of the search; zero: not given.
+type settings struct {
+	timeLimit time.Duration // per instance
+	effort    int64         // steps per instance
+	seed      int64
 }
 
 // solvers are the known algorithms. The first is the default.
@@ -83,10 +90,11 @@ func runSolve(c *cli.Context) error {
 	}
 	defer closeInput()
 	out := bufio.NewWriter(c.App.Writer)
+	set := settings{timeLimit: c.Duration("time-limit"), effort: c.Int64("effort"), seed: c.Int64("seed")}
 	if c.Bool("batch") {
-		err = solveBatch(s, bufio.NewReaderSize(in, 1<<16), out)
+		err = solveBatch(s, set, bufio.NewReaderSize(in, 1<<16), out)
 	} else {
-		err = solveOne(s, in, out)
+		err = solveOne(s, set, in, out)
 	}
 	if ferr := out.Flush(); ferr != nil {
 		return cli.Exit(fmt.Sprintf("solve: writing the answer: %v", ferr), 1)
@@ -129,12 +137,12 @@ func openInput(c *cli.Context) (io.Reader, func(), error) {
 	return f, func() { _ = f.Close() }, nil
 }
 
-func solveOne(s *solver, in io.Reader, out *bufio.Writer) error {
+func solveOne(s *solver, set settings, in io.Reader, out *bufio.Writer) error {
 	data, err := io.ReadAll(io.LimitReader(in, maxInstance+1))
 	if err != nil {
 		return badInput(fmt.Errorf("reading: %w", err))
 	}
-	r := s.answer(data)
+	r := s.answer(data, set)
 	if r.Status == solvefile.Invalid {
 		return badInput(errors.New(r.Error))
 	}
@@ -150,7 +158,7 @@ func solveOne(s *solver, in io.Reader, out *bufio.Writer) error {
 
 // solveBatch answers line by line, each before the next is read, so that it can
 // serve as a filter. A bad line does not end it.
-func solveBatch(s *solver, in *bufio.Reader, out *bufio.Writer) error {
+func solveBatch(s *solver, set settings, in *bufio.Reader, out *bufio.Writer) error {
 	bad := 0
 	for n := 1; ; n++ {
 		line, err := readLine(in, maxInstance)
@@ -160,7 +168,7 @@ func solveBatch(s *solver, in *bufio.Reader, out *bufio.Writer) error {
 		if err != nil {
 			return badInput(fmt.Errorf("reading line %d: %w", n, err))
 		}
-		r := s.answer(line)
+		r := s.answer(line, set)
 		if r.Status == solvefile.Invalid {
 			bad++
 		}
@@ -201,7 +209,7 @@ func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 }
 
 // answer solves one instance. What is wrong with the input is in the result.
-func (s *solver) answer(data []byte) *solvefile.Result {
+func (s *solver) answer(data []byte, set settings) *solvefile.Result {
 	r := &solvefile.Result{Algorithm: s.name}
 	in, err := s.read(data)
 	r.Name = in.Name
@@ -211,7 +219,7 @@ func (s *solver) answer(data []byte) *solvefile.Result {
 	}
 	r.Instance = in
 	start := time.Now()
-	s.solve(in, r)
+	s.solve(in, r, set)
 	r.ElapsedSeconds = time.Since(start).Seconds()
 	return r
 }
@@ -244,7 +252,7 @@ func write(r *solvefile.Result, out *bufio.Writer) error {
 // provedAt is how near the bound a minimum yield must be to count as optimal.
 const provedAt = 1e-9
 
-func solveMCB8(in *solvefile.Instance, r *solvefile.Result) {
+func solveMCB8(in *solvefile.Instance, r *solvefile.Result, _ settings) {
 	p := in.Problem()
 	if proof := allocator.ProveInfeasible(p); proof != "" {
 		r.Status = solvefile.Infeasible
@@ -263,7 +271,7 @@ func solveMCB8(in *solvefile.Instance, r *solvefile.Result) {
 	r.Hosts, r.CPU = s.Hosts, s.CPU
 }
 
-func solveLP(in *solvefile.Instance, r *solvefile.Result) {
+func solveLP(in *solvefile.Instance, r *solvefile.Result, _ settings) {
 	p := in.Problem()
 	if proof := allocator.ProveInfeasible(p); proof != "" {
 		r.Status = solvefile.Infeasible

@@ -251,7 +251,7 @@ func TestReadLine(t *testing.T) {
 	if line, err := readLine(in, 20); err != io.EOF {
 		t.Errorf("after the end: %q, %v", line, err)
 	}
-	if r := solvers[0].answer(make([]byte, maxInstance+1)); r.Status != solvefile.Invalid || r.Error != "larger than 256 MiB" {
+	if r := solvers[0].answer(make([]byte, maxInstance+1), settings{}); r.Status != solvefile.Invalid || r.Error != "larger than 256 MiB" {
 		t.Errorf("got %+v", r)
 	}
 }
