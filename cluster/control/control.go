@@ -38,7 +38,7 @@ type Options struct {
 	Hosts    []string       // that must have reported before the service is ready
 	// Console attaches to the console of a VM by its id.
 	Console func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error)
-	// Inspect looks at an image's file before it enters the catalogue, and fills in its size.
+	// Inspect looks at an image's file before it enters the catalogue, and fills in its sizes.
 	Inspect func(img state.Image) (state.Image, error)
 	Logger  *slog.Logger
 	Now     func() time.Time // default time.Now

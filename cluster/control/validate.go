@@ -96,7 +96,7 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 		oneOf(&f, at+"role", &g.Role, "core", "core", "elastic")
 		checkSize(&f, at, set, *g)
 		checkBoot(&f, at, s, set, g)
-		checkRest(&f, at, set, g)
+		checkRest(&f, at, s, set, g)
 	}
 	vc.Groups = groups
 	if len(f) == 0 && total(vc) > set.MaxVMs {
@@ -203,9 +203,13 @@ func checkImage(f *faults, field string, s *state.Snapshot, name string, kinds .
 	f.add(field, name, "is a %s image", img.Kind)
 }
 
-func checkRest(f *faults, at string, set state.Settings, g *state.Group) {
+func checkRest(f *faults, at string, s *state.Snapshot, set state.Settings, g *state.Group) {
 	if g.Disk.Size < 0 || g.Disk.Size > maxMemory {
 		f.add(at+"disk.size", g.Disk.Size, "must be from 0 to %d TiB", maxMemory>>40)
+	}
+	// An overlay can be larger than its base; a smaller one would cut off the end of the guest's file system.
+	if img, ok := s.Image(g.Image); ok && g.Disk.Size > 0 && g.Disk.Size < img.DiskSize {
+		f.add(at+"disk.size", g.Disk.Size, "is less than the %d bytes of image %s", img.DiskSize, img.Name)
 	}
 	if g.Disk.Pool == "" {
 		g.Disk.Pool = set.Pool

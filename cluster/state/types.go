@@ -215,9 +215,10 @@ type Image struct {
 	Name        string    `json:"name"`
 	Kind        ImageKind `json:"kind"`
 	File        string    `json:"file"`
-	Size        int64     `json:"size"`              // bytes
-	Initrd      string    `json:"initrd,omitempty"`  // kernel: name of the initrd to boot with
-	Cmdline     string    `json:"cmdline,omitempty"` // kernel: default command line
+	Size        int64     `json:"size"`               // of the file, bytes
+	DiskSize    int64     `json:"diskSize,omitempty"` // disk: as guests see it, bytes; 0 = not known
+	Initrd      string    `json:"initrd,omitempty"`   // kernel: name of the initrd to boot with
+	Cmdline     string    `json:"cmdline,omitempty"`  // kernel: default command line
 	AddedAt     time.Time `json:"addedAt"`
 	CreateIndex uint64    `json:"createIndex"`
 }

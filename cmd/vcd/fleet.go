@@ -166,8 +166,8 @@ func (f *fleet) inspect(img state.Image) (state.Image, error) {
 	if f.world != nil {
 		return img, nil
 	}
-	size, err := imagefile.Check(img.File, string(img.Kind))
-	img.Size = size
+	info, err := imagefile.Check(img.File, string(img.Kind))
+	img.Size, img.DiskSize = info.Size, info.DiskSize
 	return img, err
 }
 

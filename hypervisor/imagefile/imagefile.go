@@ -24,29 +24,39 @@ const (
 // ErrNot: the file is not what it is said to be. The text says what is wrong with it.
 var ErrNot = errors.New("not a usable image")
 
-// Check the file at path and return its size in bytes.
-func Check(path, kind string) (int64, error) {
+// Info is what a file says of itself, in bytes.
+type Info struct {
+	Size     int64 // of the file
+	DiskSize int64 // of the disk that a guest sees; 0 = the file is no disk
+}
+
+// Check the file at path and return its sizes.
+func Check(path, kind string) (Info, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0, fmt.Errorf("look at image file: %w", err)
+		return Info{}, fmt.Errorf("look at image file: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() == 0 {
-		return 0, fmt.Errorf("image file %s is empty or no regular file: %w", path, ErrNot)
+		return Info{}, fmt.Errorf("image file %s is empty or no regular file: %w", path, ErrNot)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, fmt.Errorf("open image file: %w", err)
+		return Info{}, fmt.Errorf("open image file: %w", err)
 	}
 	defer f.Close()
 	head := make([]byte, 1024)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return 0, fmt.Errorf("read image file %s: %w", path, err)
+		return Info{}, fmt.Errorf("read image file %s: %w", path, err)
 	}
 	if err := checkHead(head[:n], kind); err != nil {
-		return 0, fmt.Errorf("image file %s: %w", path, err)
+		return Info{}, fmt.Errorf("image file %s: %w", path, err)
 	}
-	return info.Size(), nil
+	out := Info{Size: info.Size()}
+	if kind == Disk {
+		out.DiskSize = int64(binary.BigEndian.Uint64(head[qcowSize:])) // checkQcow2 has seen to its range
+	}
+	return out, nil
 }
 
 // checkHead of a file of that kind.
@@ -77,11 +87,15 @@ func checkHead(head []byte, kind string) error {
 const (
 	qcowMagic        = "QFI\xfb"
 	qcowBackingOff   = 8  // u64: offset of the backing file's name, 0 = none
+	qcowSize         = 24 // u64: bytes of the disk
 	qcowCrypt        = 32 // u32: 0 = none
 	qcowIncompatible = 72 // u64, version 3: bit 2 = external data file
 	qcowHeader2      = 72
 	qcowHeader3      = 104
 )
+
+// maxDisk is more than QEMU's own limit for any size of cluster.
+const maxDisk = 1 << 62
 
 func checkQcow2(head []byte) error {
 	if len(head) < qcowHeader2 || string(head[:4]) != qcowMagic {
@@ -93,6 +107,9 @@ func checkQcow2(head []byte) error {
 	}
 	if binary.BigEndian.Uint64(head[qcowBackingOff:]) != 0 {
 		return fmt.Errorf("has a backing file; flatten it first (qemu-img convert -O qcow2): %w", ErrNot)
+	}
+	if size := binary.BigEndian.Uint64(head[qcowSize:]); size == 0 || size > maxDisk {
+		return fmt.Errorf("is a disk of %d bytes: %w", size, ErrNot)
 	}
 	if binary.BigEndian.Uint32(head[qcowCrypt:]) != 0 {
 		return fmt.Errorf("is encrypted: %w", ErrNot)

@@ -14,6 +14,7 @@ func qcow2(change func(head []byte)) []byte {
 	copy(head, qcowMagic)
 	binary.BigEndian.PutUint32(head[4:], 3)
 	binary.BigEndian.PutUint32(head[20:], 16)
+	binary.BigEndian.PutUint64(head[qcowSize:], 3<<30)
 	if change != nil {
 		change(head)
 	}
@@ -32,6 +33,8 @@ func TestCheck(t *testing.T) {
 		{"version 2", Disk, qcow2(func(h []byte) { h[7] = 2 }), true},
 		{"version 9", Disk, qcow2(func(h []byte) { h[7] = 9 }), false},
 		{"backing file", Disk, qcow2(func(h []byte) { h[qcowBackingOff+7] = 104 }), false},
+		{"disk of no size", Disk, qcow2(func(h []byte) { copy(h[qcowSize:], make([]byte, 8)) }), false},
+		{"disk of 2^63 bytes", Disk, qcow2(func(h []byte) { h[qcowSize] = 0x80 }), false},
 		{"encrypted", Disk, qcow2(func(h []byte) { h[qcowCrypt+3] = 2 }), false},
 		{"data file", Disk, qcow2(func(h []byte) { h[qcowIncompatible+7] = 4 }), false},
 		{"short header", Disk, qcow2(nil)[:80], false},
@@ -48,9 +51,13 @@ func TestCheck(t *testing.T) {
 			if err := os.WriteFile(path, c.content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			size, err := Check(path, c.kind)
-			if c.good && (err != nil || size != int64(len(c.content))) {
-				t.Errorf("size %d, %v; want it accepted", size, err)
+			info, err := Check(path, c.kind)
+			want := Info{Size: int64(len(c.content))}
+			if c.kind == Disk {
+				want.DiskSize = 3 << 30
+			}
+			if c.good && (err != nil || info != want) {
+				t.Errorf("%+v, %v; want it accepted as %+v", info, err, want)
 			}
 			if !c.good && !errors.Is(err, ErrNot) {
 				t.Errorf("got %v, want it refused", err)
