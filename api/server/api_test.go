@@ -276,6 +276,12 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%+v", op)
 		}
 	}
+	_, body := c.request(t, "GET", "/v1/operations?limit=2&virtualCluster=a", "")
+	var ops v1.List[v1.Operation]
+	must(t, json.Unmarshal([]byte(body), &ops))
+	if len(ops.Items) != 2 || ops.Items[0].Kind != "start" || ops.Items[1].Kind != "delete" || ops.Items[1].State != v1.OperationDone {
+		t.Errorf("the last two operations: %s", body)
+	}
 	if left, err := api.VMs(ctx, "", ""); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

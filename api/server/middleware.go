@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -37,6 +38,7 @@ func (s *Server) identify(next http.Handler) http.Handler {
 			id = hex.EncodeToString(b)
 		}
 		w.Header().Set("X-Request-Id", id)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
 	})
 }
@@ -77,7 +79,11 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		begin := time.Now()
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
-			if p := recover(); p != nil {
+			switch p := recover(); {
+			case p == nil:
+			case r.Context().Err() != nil: // huma's way to say that the answer found nobody
+				s.log.DebugContext(r.Context(), "the client left", "request", requestID(r.Context()), "error", fmt.Sprint(p))
+			default:
 				s.log.ErrorContext(r.Context(), "panic in a request", "request", requestID(r.Context()), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				if rec.status == 0 {
 					writeProblem(rec, r, newProblem(http.StatusInternalServerError, v1.ProblemInternal, "the server's log has the details"))
@@ -86,7 +92,11 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			took := time.Since(begin)
 			_, pattern := s.mux.Handler(r)
 			s.metrics.request(r.Method, pattern, rec.status, took)
-			s.log.InfoContext(r.Context(), "request", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path,
+			level := slog.LevelInfo
+			if rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+				level = slog.LevelDebug // whoever looks again every second is not news
+			}
+			s.log.Log(r.Context(), level, "request", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path,
 				"status", rec.status, "bytes", rec.bytes, "took", took.Round(time.Microsecond), "client", r.RemoteAddr)
 		}()
 		next.ServeHTTP(rec, r)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,11 +18,12 @@ const (
 )
 
 func (s *Server) registerOperations(api huma.API) {
-	get(api, "listOperations", "/v1/operations", tagOperation, "List operations", "Changes that were asked for, oldest first; the oldest ones are dropped after a while.",
+	get(api, "listOperations", "/v1/operations", tagOperation, "List operations", "The newest changes that were asked for, oldest of them first. Old ones are dropped after a while.",
 		func(ctx context.Context, in *struct {
 			ReadParams
 			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
 			State          string `query:"state" enum:"pending,done,failed,superseded" doc:"Only those in that state."`
+			Limit          int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
 		}) (*answerOf[v1.List[v1.Operation]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -29,7 +31,9 @@ func (s *Server) registerOperations(api huma.API) {
 			}
 			out := &answerOf[v1.List[v1.Operation]]{}
 			out.Body.Items = []v1.Operation{}
-			for _, row := range v.Operations() {
+			rows := v.Operations()
+			for i := len(rows) - 1; i >= 0 && len(out.Body.Items) < in.Limit; i-- {
+				row := rows[i]
 				if in.VirtualCluster != "" && row.Name != in.VirtualCluster {
 					continue
 				}
@@ -37,6 +41,7 @@ func (s *Server) registerOperations(api huma.API) {
 					out.Body.Items = append(out.Body.Items, op)
 				}
 			}
+			slices.Reverse(out.Body.Items)
 			return out, nil
 		})
 	get(api, "getOperation", "/v1/operations/{id}", tagOperation, "Get an operation", "With wait, the answer comes once the operation has ended or moved on, or when the time is over.",

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"evenkeel/api/v1"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
 )
@@ -89,6 +91,7 @@ func New(c Cluster, o Options) *Server {
 	config.CreateHooks = nil // no $schema in bodies
 	config.DocsPath = ""     // its page loads scripts from elsewhere
 	config.SchemasPath = ""
+	config.OpenAPIPath = "" // served below: huma's own handler makes it anew in a race
 	config.RejectUnknownQueryParameters = true
 	config.Transformers = []huma.Transformer{stampProblem}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -104,6 +107,17 @@ func New(c Cluster, o Options) *Server {
 	s.registerImages(api)
 	s.registerCluster(api)
 	describeSizes(api.OpenAPI())
+	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
+	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
+		doc, err := description()
+		if err != nil {
+			s.log.ErrorContext(r.Context(), "describe the API", "error", err)
+			writeProblem(w, r, newProblem(http.StatusInternalServerError, v1.ProblemInternal, "the server's log has the details"))
+			return
+		}
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(doc) // the client is gone: nobody to tell
+	})
 
 	s.handler = s.identify(s.observe(s.authenticate(s.readBody(http.HandlerFunc(s.route)))))
 	return s

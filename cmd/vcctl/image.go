@@ -104,6 +104,9 @@ func (t *tool) imageDelete(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := format(c); err != nil {
+		return err
+	}
 	api, err := t.client(c)
 	if err != nil {
 		return err
