@@ -102,7 +102,7 @@ func (b bench) use(t *testing.T, name string, window time.Duration) use {
 		return used, throttled, time.Now()
 	}
 	u0, q0, t0 := read()
-	time.Sleep(window)
+	time.Sleep(window) // sleep: the CPU used over a real window is what is measured
 	u1, q1, t1 := read()
 	d := float64(t1.Sub(t0))
 	return use{float64(u1-u0) / d, float64(q1-q0) / d}
@@ -166,7 +166,7 @@ func TestCapHoldsAtOnce(t *testing.T) {
 	if err := b.SetCPU(t.Context(), s.VM, hypervisor.CPU{Cap: 0.2, Weight: 0.2}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // sleep: what holds after this time is what is measured
 	// Half a second holds five periods and, where they begin amid one, part of a sixth.
 	if u := b.use(t, s.Name, 500*time.Millisecond); u.cores > 0.2*6/5+0.02 {
 		t.Errorf("from 100 ms to 600 ms after its cap became 0.2 core, the VM used %.3f", u.cores)
@@ -235,7 +235,7 @@ func TestBalloonFollows(t *testing.T) {
 		return beat["memtotal_kb"] > 0 && beat["memtotal_kb"] < before["memtotal_kb"]-120<<10
 	})
 	var half hypervisor.Stats
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; pause() {
 		half = b.sampleOf(t, s.VM)
 		if half.Balloon == 128<<20 && half.Resident < full.Resident-100<<20 {
 			break
@@ -347,7 +347,7 @@ func TestFrozenHost(t *testing.T) {
 	if err := b.lab.Thaw(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; pause() {
 		_, err := h.List(t.Context())
 		if err == nil {
 			return
@@ -356,4 +356,9 @@ func TestFrozenHost(t *testing.T) {
 			t.Fatalf("thawed: %v", err)
 		}
 	}
+}
+
+// pause is between two looks at a real host.
+func pause() {
+	time.Sleep(100 * time.Millisecond) // sleep: one step of a bounded poll
 }

@@ -259,6 +259,11 @@ func (h *Host) learnNames(s *session) error {
 	}
 	h.mu.Lock()
 	h.known = found
+	for uuid := range h.stats {
+		if _, runs := found[uuid]; !runs {
+			delete(h.stats, uuid)
+		}
+	}
 	h.mu.Unlock()
 	return nil
 }

@@ -95,7 +95,8 @@ func (h *Host) gather(c *libvirt.Connect, spec hypervisor.Spec) (p parts, undo f
 		return parts{}, nil, err
 	}
 	defer sp.Free()
-	if spec.Disk.Present() && spec.Disk.Ephemeral {
+	ephemeral := spec.Disk.Present() && spec.Disk.Ephemeral
+	if ephemeral {
 		if err := deleteVolume(sp, diskName(spec.VM)); err != nil {
 			return parts{}, nil, err
 		}
@@ -104,17 +105,27 @@ func (h *Host) gather(c *libvirt.Connect, spec hypervisor.Spec) (p parts, undo f
 		}
 		undo = func() error { return h.removeVolume(c, spec.Disk.Pool, diskName(spec.VM)) }
 	}
+	if err := findParts(sp, spec, &p); err != nil {
+		if ephemeral {
+			err = errors.Join(err, deleteVolume(sp, diskName(spec.VM)))
+		}
+		return parts{}, nil, err
+	}
+	return p, undo, nil
+}
+
+func findParts(sp *libvirt.StoragePool, spec hypervisor.Spec, p *parts) (err error) {
 	if spec.Disk.Present() {
 		if p.disk, err = volumePath(sp, diskName(spec.VM)); err != nil {
-			return parts{}, nil, errors.Join(fmt.Errorf("disk: %w", err))
+			return fmt.Errorf("disk: %w", err)
 		}
 	}
 	if spec.CloudInit != (hypervisor.CloudInit{}) {
 		if p.seed, err = volumePath(sp, seedName(spec.VM)); err != nil {
-			return parts{}, nil, fmt.Errorf("cloud-init seed: %w", err)
+			return fmt.Errorf("cloud-init seed: %w", err)
 		}
 	}
-	return p, undo, nil
+	return nil
 }
 
 func volumePath(p *libvirt.StoragePool, name string) (string, error) {

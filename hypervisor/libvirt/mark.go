@@ -81,7 +81,9 @@ func uuidOf(id string) string {
 }
 
 // macOf is the VM's network address: the same at every start, on every host.
+// It is a locally administered one, with 40 bits of the id's hash: at 10,000 VMs
+// on one network the odds of any two being equal are 1 to 20,000.
 func macOf(id string) string {
 	sum := sha1.Sum([]byte(markNamespace + "\x00mac\x00" + id))
-	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", sum[0], sum[1], sum[2])
+	return fmt.Sprintf("52:%02x:%02x:%02x:%02x:%02x", sum[0], sum[1], sum[2], sum[3], sum[4])
 }

@@ -61,3 +61,16 @@ func TestUUIDOf(t *testing.T) {
 		t.Error("two VMs share a UUID or an address")
 	}
 }
+
+// Whatever stands in a domain's metadata, reading it is an error or a mark.
+func FuzzParseMark(f *testing.F) {
+	f.Add(`<vm cluster="c" id="v" generation="2" vcpus="4"><ephemeral pool="p" volume="x"/></vm>`)
+	f.Add(`<vm id=""/>`)
+	f.Add(`<vm id="a" generation="18446744073709551616"/>`)
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := parseMark(text)
+		if err == nil && m.ID == "" {
+			t.Errorf("%q: a mark of no VM", text)
+		}
+	})
+}

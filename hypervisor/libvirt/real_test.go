@@ -29,7 +29,11 @@ type bench struct {
 func realHost(t *testing.T) bench {
 	t.Helper()
 	guest := lab.Real(t)
-	return connectTo(t, lab.New(t, lab.Options{QEMU: os.Getenv("EVENKEEL_QEMU")}).Host(1), guest)
+	l := lab.New(t, lab.Options{QEMU: os.Getenv("EVENKEEL_QEMU")})
+	if err := l.Precede(); err != nil {
+		t.Fatal(err)
+	}
+	return connectTo(t, l.Host(1), guest)
 }
 
 func connectTo(t *testing.T, l *lab.Host, guest lab.Guest) bench {
@@ -125,6 +129,9 @@ func TestConformance(t *testing.T) {
 		opts.Hosts = 2
 	}
 	l := lab.New(t, opts)
+	if err := l.Precede(); err != nil {
+		t.Fatal(err)
+	}
 	conformance.Run(t, func(t *testing.T) conformance.Setup {
 		b := connectTo(t, l.Host(1), guest)
 		s := conformance.Setup{

@@ -142,6 +142,14 @@ func limitCPU(dirs []string, cores float64) error {
 	return errors.Join(set(dirs, "cpu.cfs_period_us", fmt.Sprint(periodUs)), set(dirs, "cpu.cfs_quota_us", quota))
 }
 
+// precede gives the groups the greatest weight there is among their siblings.
+func precede(dirs []string) error {
+	if unified() {
+		return set(dirs, "cpu.weight", "10000")
+	}
+	return set(dirs, "cpu.shares", "262144")
+}
+
 func freeze(dirs []string, frozen bool) error {
 	if unified() {
 		value := "0"

@@ -219,6 +219,16 @@ func (l *Lab) Hosts() []*Host { return l.hosts }
 // Dir is the lab's directory.
 func (l *Lab) Dir() string { return l.dir }
 
+// Precede gives the lab's hosts the CPU before anything else that runs on this
+// machine, so that what is measured in them is theirs. Limit them, so as to leave
+// something for others.
+func (l *Lab) Precede() error {
+	if err := precede(l.cgroups("")); err != nil {
+		return fmt.Errorf("lab in %s: precede other work: %w", l.dir, err)
+	}
+	return nil
+}
+
 // Close takes the lab down: every process in it is killed, and nothing is left.
 func (l *Lab) Close() error {
 	var errs []error

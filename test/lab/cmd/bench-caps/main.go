@@ -7,7 +7,8 @@
 // the VMs' vCPUs over a window, and repeats that; the figure of a cap is the median of its
 // rounds. It also measures how soon a changed cap holds.
 //
-// The figures are of the machine as it is: its load is printed with them.
+// The host's control group goes before other work on the machine, so that
+// figures can be had on one that is not quite calm; its load is printed with them.
 package main
 
 import (
@@ -73,6 +74,9 @@ func measure(ctx context.Context, window time.Duration, rounds int, limit float6
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := l.Precede(); err != nil {
+		return err
+	}
 	b := &bench{host: l.Host(1)}
 	if err := b.host.LimitCPU(limit); err != nil {
 		return err
@@ -86,7 +90,7 @@ func measure(ctx context.Context, window time.Duration, rounds int, limit float6
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s, KVM %v, cgroup v%d, %g CPUs, host limited to %g cores; windows of %v, median of %d\n",
+	fmt.Printf("%s, KVM %v, cgroup v%d, %g CPUs, host limited to %g cores, before other work; windows of %v, median of %d\n",
 		capacity.Software, capacity.KVM, capacity.Cgroup, capacity.CPU, limit, window, rounds)
 	fmt.Printf("load average before: %s\n\n", load())
 	if err := b.boot(ctx, guest); err != nil {
