@@ -88,6 +88,9 @@ func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, err
 	if p.disk != "" {
 		disk := fileDisk("disk", p.disk, "vda", "virtio")
 		disk.Driver = &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Discard: "unmap"}
+		if spec.Disk.Base != "" {
+			disk.BackingStore = backing(spec.Disk.Base)
+		}
 		if spec.Boot.Kernel == "" {
 			disk.Boot = &libvirtxml.DomainDeviceBoot{Order: 1}
 		}
@@ -110,6 +113,19 @@ func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, err
 		}}
 	}
 	return d.Marshal()
+}
+
+// backing is the base of an overlay, and says that there is none below it: libvirt and QEMU then follow no
+// path that a file's header names. It is shared and only read, so libvirt is to leave its owner as it is,
+// where by default it would give the file to QEMU's user, who could then write to it.
+func backing(path string) *libvirtxml.DomainDiskBackingStore {
+	return &libvirtxml.DomainDiskBackingStore{
+		Format: &libvirtxml.DomainDiskFormat{Type: "qcow2"},
+		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{
+			File: path, SecLabel: []libvirtxml.DomainDeviceSecLabel{{Model: "dac", Relabel: "no"}},
+		}},
+		BackingStore: &libvirtxml.DomainDiskBackingStore{},
+	}
 }
 
 func fileDisk(device, path, dev, bus string) libvirtxml.DomainDisk {
