@@ -130,7 +130,7 @@ func (a *admission) place() (Solution, bool) {
 		}
 	}
 	var loads [][]load
-	search(1, func(y float64) float64 {
+	searchYield(1, func(y float64) float64 {
 		a.needAt(y)
 		if !a.pk.pack(a.need) {
 			return -1

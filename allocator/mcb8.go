@@ -61,14 +61,14 @@ func mcb8(p *Problem) ([][]load, bool) {
 		}
 		return max(y, realized)
 	}
-	search(Bound(*p), try)
+	searchYield(Bound(*p), try)
 	return best, best != nil
 }
 
-// search bisects [0, hi] for the greatest yield at which try finds a
+// searchYield bisects [0, hi] for the greatest yield at which try finds a
 // placement, starting at the half (sec. 3.4). try returns -1 for failure, else
 // a yield, not below the one asked for, from which to go on.
-func search(hi float64, try func(y float64) float64) {
+func searchYield(hi float64, try func(y float64) float64) {
 	if try(hi) >= 0 {
 		return
 	}
