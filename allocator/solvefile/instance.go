@@ -89,3 +89,22 @@ func (in *Instance) Problem() allocator.Problem {
 	}
 	return p
 }
+
+// Rules are the labels and affinities of the entries, nil if there are none.
+func (in *Instance) Rules() *allocator.Rules {
+	n := len(in.VirtualClusters)
+	r := &allocator.Rules{Labels: make([]map[string]string, n), Affinity: make([]*allocator.Affinity, n)}
+	given := false
+	for i := range in.VirtualClusters {
+		vc := &in.VirtualClusters[i]
+		r.Labels[i] = vc.Labels
+		if a := vc.Affinity; a != nil {
+			given = true
+			r.Affinity[i] = &allocator.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: a.Avoid}
+		}
+	}
+	if !given {
+		return nil
+	}
+	return r
+}

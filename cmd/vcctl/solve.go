@@ -43,6 +43,8 @@ type settings struct {
 
 // solvers are the known algorithms. The first is the default.
 var solvers = []solver{
+	{name: "best", options: true, solve: solveBest},
+	{name: "exact", options: true, solve: solveExact},
 	{name: "mcb8", solve: solveMCB8},
 	{name: "lp", solve: solveLP},
 }
@@ -67,9 +69,9 @@ func solveCommand() *cli.Command {
 			"Exit status: 0 placed; 3 no placement; 2 bad input. Of a batch: 0, or 2 if any line was bad.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "algorithm", Value: solvers[0].name, Usage: "one of " + solverNames()},
-			&cli.DurationFlag{Name: "time-limit", Usage: "`TIME` per instance for algorithms that search (mcb8 and lp do not)"},
-			&cli.Int64Flag{Name: "effort", Usage: "`STEPS` per instance for algorithms that search (mcb8 and lp do not)"},
-			&cli.Int64Flag{Name: "seed", Usage: "seed of algorithms that draw (mcb8 and lp do not)"},
+			&cli.DurationFlag{Name: "time-limit", Usage: "wall `TIME` per instance for best and exact: the best so far is the answer"},
+			&cli.Int64Flag{Name: "effort", Usage: "`STEPS` of work per instance for best and exact, about 10 ns each: answers can be repeated exactly"},
+			&cli.Int64Flag{Name: "seed", Usage: "seed of algorithms that draw"},
 			&cli.BoolFlag{Name: "batch", Usage: "one object per line"},
 		},
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return badInput(err) },

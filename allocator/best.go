@@ -1,0 +1,220 @@
+package allocator
+
+import (
+	"math"
+
+	"evenkeel/allocator/search"
+)
+
+// Search says how much work Best and Exact may do, and what restricts them
+// beyond the problem. The zero value is a search with the default effort.
+type Search struct {
+	Seed uint64
+
+	// Steps bounds the work, deterministically; one is about 10 ns on a machine
+	// of 2020. 0: DefaultSteps, or no bound if Stop is given.
+	Steps int64
+
+	// Stop is asked now and then whether to end; nil: never. The best so far is
+	// returned. Answers are then as repeatable as Stop is.
+	Stop func() bool
+
+	// Rules beyond capacity and MinYield; nil: none.
+	Rules *Rules
+
+	// MoveBudget is the most memory of VMs that may change hosts (sec. 6, eq. 31).
+	// nil: no bound. VMs without a host are free.
+	MoveBudget *float64
+
+	// Stay keeps every VM that has a host there.
+	Stay bool
+}
+
+// DefaultSteps is about a tenth of a second.
+const DefaultSteps = 10_000_000
+
+// Verdict is what a search can say of a problem.
+type Verdict int
+
+const (
+	NotFound   Verdict = iota // no placement was found, which proves nothing
+	Infeasible                // proved: there is none
+	Feasible                  // a placement
+	Optimal                   // a placement, and proved: no other has a greater minimum yield
+)
+
+// Outcome is the answer of a search.
+type Outcome struct {
+	Verdict    Verdict
+	Solution   Solution // if a placement was found
+	UpperBound float64  // on the minimum yield, also without a placement; 0 if infeasible
+	Moved      float64  // memory of the VMs whose host differs from the one they had
+}
+
+// provedGap is how near its upper bound a minimum yield is optimal.
+const provedGap = 1e-9
+
+// Best places all VMs of p with a high minimum yield: wherever they are now,
+// unless s says otherwise. It improves on a first placement until the yield is
+// proved optimal or the work is used up, and so is the better the more work it
+// may do. With equal problems, seeds and steps (and no Stop) answers are equal.
+//
+// A virtual cluster's MinYield is a constraint. Cordoned hosts keep VMs they
+// have and take no other.
+//
+// An Outcome with Verdict Infeasible is returned for a malformed problem, too.
+func Best(p Problem, s Search) Outcome { return solve(p, s, false) }
+
+// mostSearched is up to how many VMs Best searches; beyond, it is MCB8.
+const mostSearched = 1_000_000
+
+// work is one call of Best or Exact.
+type work struct {
+	p     *Problem
+	s     Search
+	t     tenancy
+	prove bool
+	m     *search.Model
+	moves bool // Search.MoveBudget counts
+	home  []int32
+	group []int32 // [vm of the model]
+	task  []int32
+	scale float64 // weights of the model per CPU
+	unit  float64 // sizes of the model per memory
+	steps int64
+	bound float64
+}
+
+func solve(p Problem, s Search, prove bool) Outcome {
+	if p.Validate() != nil || s.Rules.validate(&p) != nil {
+		return Outcome{Verdict: Infeasible}
+	}
+	if ProveInfeasible(p) != "" {
+		return Outcome{Verdict: Infeasible}
+	}
+	w := &work{p: &p, s: s, t: tenancyOf(p.Groups), prove: prove, bound: UpperBound(p), steps: s.Steps}
+	if w.steps <= 0 {
+		w.steps = DefaultSteps
+		if s.Stop != nil {
+			w.steps = math.MaxInt64 / 8
+		} else if prove {
+			w.steps *= 100
+		}
+	}
+	vms := 0
+	for g := range p.Groups {
+		vms += p.Groups[g].Count
+	}
+	if vms > mostSearched {
+		return w.without()
+	}
+	w.model(vms)
+	host, infeasible := w.search()
+	switch {
+	case infeasible:
+		return Outcome{Verdict: Infeasible}
+	case host == nil:
+		return w.without()
+	}
+	return w.outcome(host)
+}
+
+// without is the answer where the search found nothing: what MCB8 finds, if
+// nothing stands against it.
+func (w *work) without() Outcome {
+	none := Outcome{Verdict: NotFound, UpperBound: w.bound}
+	if w.s.Rules != nil || w.s.MoveBudget != nil || w.s.Stay {
+		return none
+	}
+	s, ok := MCB8(*w.p)
+	if !ok || len(s.Shortfall) > 0 {
+		return none
+	}
+	o := Outcome{Verdict: Feasible, Solution: s, UpperBound: min(w.bound, s.UpperBound)}
+	o.Moved = moved(w.p, s.Hosts)
+	if s.MinYield >= o.UpperBound-provedGap {
+		o.Verdict = Optimal
+	}
+	return o
+}
+
+// outcome divides the CPU for the placement that was found.
+func (w *work) outcome(host []int32) Outcome {
+	p := w.p
+	hosts := make([][]int, len(p.Groups))
+	for g := range hosts {
+		hosts[g] = make([]int, p.Groups[g].Count)
+	}
+	for vm, j := range host {
+		hosts[w.group[vm]][w.task[vm]] = int(j)
+	}
+	keepHomes(p, hosts)
+	placed := *p
+	placed.Groups = append([]Group(nil), p.Groups...)
+	for g := range placed.Groups {
+		placed.Groups[g].Hosts = hosts[g]
+	}
+	loads, _ := countLoads(&placed)
+	for j, used := range memoryUsed(&placed, loads) {
+		if used > p.Hosts[j].Memory*(1+provedSlack) {
+			return w.without() // amounts too far apart for whole numbers
+		}
+	}
+	s := solutionOf(&placed, loads, hosts)
+	if len(s.Shortfall) > 0 {
+		return w.without()
+	}
+	o := Outcome{Verdict: Feasible, Solution: s, UpperBound: max(min(w.bound, s.UpperBound), s.MinYield), Moved: moved(p, hosts)}
+	o.Solution.UpperBound = o.UpperBound
+	if s.MinYield >= o.UpperBound-provedGap {
+		o.Verdict = Optimal
+	}
+	return o
+}
+
+// keepHomes exchanges VMs of a group so that as many as can keep their host.
+func keepHomes(p *Problem, hosts [][]int) {
+	n := make([]int, len(p.Hosts))
+	for g := range hosts {
+		home := p.Groups[g].Hosts
+		if home == nil {
+			continue
+		}
+		for _, j := range hosts[g] {
+			n[j]++
+		}
+		at := hosts[g]
+		for vm := range at {
+			if j := home[vm]; j >= 0 && n[j] > 0 {
+				n[j]--
+				at[vm] = j
+			} else {
+				at[vm] = -1
+			}
+		}
+		j := 0
+		for vm := range at {
+			if at[vm] >= 0 {
+				continue
+			}
+			for n[j] == 0 {
+				j++
+			}
+			n[j]--
+			at[vm] = j
+		}
+	}
+}
+
+// moved is the memory of VMs whose host is not the one they had.
+func moved(p *Problem, hosts [][]int) float64 {
+	var bytes sum
+	for g := range hosts {
+		for vm, j := range p.Groups[g].Hosts {
+			if j >= 0 && hosts[g][vm] != j {
+				bytes.add(p.Groups[g].Memory)
+			}
+		}
+	}
+	return bytes.value()
+}

@@ -1,0 +1,252 @@
+package search
+
+import (
+	"math"
+	"slices"
+)
+
+// LowerLevel is a level that no placement is below (as far as weights, and
+// memory through which VMs exclude each other, show). It is valid for any
+// rules, which can only raise the optimum.
+func LowerLevel(m *Model) float64 {
+	n, h := len(m.Weight), len(m.CPU)
+	if n == 0 || h == 0 {
+		return 0
+	}
+	var total, all, most int64
+	for _, w := range m.Weight {
+		total += w
+	}
+	for _, c := range m.CPU {
+		all += c
+		most = max(most, c)
+	}
+	t := float64(total) / float64(all) * (1 - 1e-15)
+	if !uniform(m.CPU) {
+		return max(t, countLevel(m))
+	}
+	w := slices.Clone(m.Weight)
+	slices.Sort(w)
+	slices.Reverse(w)
+	// Equal hosts: an average rounds up to a whole number.
+	lo := (total + int64(h) - 1) / int64(h)
+	lo = max(lo, w[0])
+	// Of the kh+1 largest, k+1 share a host: at least the smallest of them.
+	for k := 1; k*h < n; k++ {
+		s := int64(0)
+		for i := 0; i <= k; i++ {
+			s += w[k*h-i]
+		}
+		lo = max(lo, s)
+	}
+	// Least load for which the bin packing bounds leave it possible.
+	hi := lo
+	packs := func(c int64) bool {
+		return binsNeeded(w, c) <= h && !m.excludes(c, h)
+	}
+	if !packs(lo) {
+		step := max(1, lo/64)
+		for hi = lo + step; !packs(hi) && hi < 64*lo; hi += step {
+			lo = hi
+			step *= 2
+		}
+		if packs(hi) {
+			for hi-lo > 1 && hi-lo > hi>>40 {
+				if mid := lo + (hi-lo)/2; packs(mid) {
+					hi = mid
+				} else {
+					lo = mid
+				}
+			}
+			// lo is proved impossible; a load is a whole number.
+			lo++
+		}
+	}
+	return max(t, float64(lo)/float64(most)*(1-1e-15))
+}
+
+func uniform(a []int64) bool {
+	for _, x := range a {
+		if x != a[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// countLevel is a bound for hosts that differ: the VMs of at least some weight
+// must find room, whole, at level t.
+func countLevel(m *Model) float64 {
+	w := slices.Clone(m.Weight)
+	slices.Sort(w)
+	slices.Reverse(w)
+	bound := 0.0
+	fits := func(t float64, k int) bool {
+		a := w[k]
+		room := 0
+		for _, c := range m.CPU {
+			room += int(float64(c) * t / float64(a) * (1 + 1e-12))
+			if room > k {
+				return true
+			}
+		}
+		return false
+	}
+	for k := range w {
+		if w[k] == 0 || k+1 < len(w) && w[k+1] == w[k] || bound > 0 && fits(bound, k) {
+			continue
+		}
+		if k > 4*len(m.CPU) {
+			break // little is gained by small ones
+		}
+		lo, hi := bound, max(bound, 1e-9)
+		for !fits(hi, k) {
+			lo, hi = hi, hi*2
+		}
+		for i := 0; i < 60 && hi-lo > 1e-13*hi; i++ {
+			if mid := (lo + hi) / 2; fits(mid, k) {
+				hi = mid
+			} else {
+				lo = mid
+			}
+		}
+		bound = lo
+	}
+	return bound
+}
+
+// binsNeeded is the bound L2 of Martello and Toth (1990) on the bins of
+// capacity c that items need; w is sorted, largest first.
+func binsNeeded(w []int64, c int64) int {
+	n := len(w)
+	if n == 0 {
+		return 0
+	}
+	if w[0] > c {
+		return math.MaxInt
+	}
+	sum := make([]int64, n+1)
+	for i := range w {
+		sum[i+1] = sum[i] + w[i]
+	}
+	at := func(x int64) int { // items greater than x
+		lo, hi := 0, n
+		for lo < hi {
+			if mid := (lo + hi) / 2; w[mid] > x {
+				lo = mid + 1
+			} else {
+				hi = mid
+			}
+		}
+		return lo
+	}
+	half := at(c / 2)
+	best := 0
+	last := int64(-1)
+	for i := n; i >= half; i-- {
+		// Items of at least a count; those above c-a stand alone.
+		a := int64(0)
+		if i < n {
+			a = w[i]
+		} else if sum[n] == 0 {
+			return 0
+		}
+		if a == last {
+			continue
+		}
+		last = a
+		alone := at(c - a)
+		from := i
+		for from < n && w[from] == a {
+			from++
+		}
+		if i == n {
+			from = n
+		}
+		if from < half {
+			from = half
+		}
+		alone = min(alone, half)
+		over := sum[from] - sum[half] - (int64(half-alone)*c - (sum[half] - sum[alone]))
+		need := half
+		if over > 0 {
+			need += int((over + c - 1) / c)
+		}
+		best = max(best, need)
+	}
+	return best
+}
+
+// excludes tells whether h equal hosts with load at most c are too few because
+// of VMs that take more than half of the CPU, or more than half of the memory,
+// of a host: each host takes at most one of either, and one VM of each only
+// where the two fit together (a greatest matching).
+func (m *Model) excludes(c int64, h int) bool {
+	if !uniform(m.Memory) {
+		return false
+	}
+	memory := m.Memory[0]
+	var heavy, large []int32
+	both := 0
+	for i := range m.Weight {
+		switch w, s := m.Weight[i] > c/2, m.Size[i] > memory/2; {
+		case w && s:
+			both++
+		case w:
+			heavy = append(heavy, int32(i))
+		case s:
+			large = append(large, int32(i))
+		}
+	}
+	if len(heavy)+len(large)+both <= h || len(heavy)*len(large) > 1<<16 {
+		return false
+	}
+	mate := make([]int32, len(large))
+	for i := range mate {
+		mate[i] = -1
+	}
+	seen := make([]bool, len(large))
+	var grow func(a int32) bool
+	grow = func(a int32) bool {
+		v := heavy[a]
+		for k, u := range large {
+			if seen[k] || m.Weight[v]+m.Weight[u] > c || m.Size[v]+m.Size[u] > memory {
+				continue
+			}
+			seen[k] = true
+			if mate[k] < 0 || grow(mate[k]) {
+				mate[k] = a
+				return true
+			}
+		}
+		return false
+	}
+	matched := 0
+	for a := range heavy {
+		clear(seen)
+		if grow(int32(a)) {
+			matched++
+		}
+	}
+	return both+len(heavy)+len(large)-matched > h
+}
+
+// NoMemory tells whether the memory is proved too small for all VMs: a single
+// one, in sum, or by the bin packing bound.
+func NoMemory(m *Model) bool {
+	var size, room, most int64
+	for _, s := range m.Size {
+		size += s
+	}
+	for _, r := range m.Memory {
+		room += r
+		most = max(most, r)
+	}
+	if size > room {
+		return true
+	}
+	s := slices.Clone(m.Size)
+	slices.Sort(s)
+	slices.Reverse(s)
+	return binsNeeded(s, most) > len(m.Memory)
+}

@@ -1,0 +1,562 @@
+package search
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// completion decides whether items fit into hosts of given room: bin completion
+// (Korf 2003, here with two resources and unequal hosts). The largest item left
+// is the pivot: every way of filling one host with it is tried, and what is left
+// is solved the same way. A filling is passed over if
+//
+//   - what it leaves cannot fit into the other hosts in sum (two-sided window),
+//   - another item would fit beside it, or a larger one in the place of one of
+//     it: whatever it leads to, the fuller one does too (dominance),
+//   - what it leaves, with the same hosts, has failed before (memo).
+type completion struct {
+	model *Model
+	vms   []int32 // items: VMs of the model, in branching order
+	hosts []int32 // hosts of the model, equal ones side by side
+	w, m  []int64 // [item]
+	same  []bool  // [item]: equal to the one before in all that matters
+	roomW []int64 // [host]
+	roomM []int64
+
+	kinds []kind
+	plain bool // no rules: dominance and equal hosts hold without more ado
+	moves bool // a filling may be made fuller with no harm
+	spent bool // the budget counts
+
+	left           []uint64 // items not placed
+	restW, restM   int64    // of the items not placed
+	freeW, freeM   int64    // of the hosts not used
+	bigW, bigM     []uint64 // items of which no two fit on one host
+	hostsLeft      int
+	money          int64
+	assign         []int32 // [item]: index into hosts
+	levels         []fillLevel
+	memo           memo
+	steps          *int64 // what may still be done
+	stop           func() bool
+	gaveUp         bool
+	sortKey        []float64
+	order          []int
+	keepW, keepM   []int64
+	keepVM, keepHo []int32
+}
+
+// kind is a run of equal hosts.
+type kind struct{ first, count, used int }
+
+// fillLevel is the work space of one host's filling.
+type fillLevel struct {
+	avail      []int32 // items left after the pivot
+	sumW, sumM []int64 // sums over avail[i:]
+	in         []int32
+	isIn       []bool // [index in avail]
+	pivot      int32
+	host       int
+	kind       int
+	lowW, lowM int64
+	capW, capM int64
+	base       int64 // cost so far
+}
+
+// load prepares the question whether vms fit into hosts with this much room.
+func (c *completion) load(m *Model, vms, hosts []int32, roomW, roomM []int64) {
+	n, h := len(vms), len(hosts)
+	c.model = m
+	r := m.Rules
+	c.plain = r == nil
+	c.moves = r == nil || r.With == nil && !m.budgeted()
+	c.spent = m.budgeted()
+	c.gaveUp = false
+
+	c.hosts = append(c.hosts[:0], hosts...)
+	c.roomW = append(c.roomW[:0], roomW...)
+	c.roomM = append(c.roomM[:0], roomM...)
+	c.arrangeHosts(vms)
+
+	var mostW, mostM int64
+	for j := range h {
+		mostW, mostM = max(mostW, c.roomW[j]), max(mostM, c.roomM[j])
+	}
+	c.vms, c.w, c.m, c.same = resize(c.vms, n), resize(c.w, n), resize(c.m, n), resize(c.same, n)
+	c.sortKey, c.order = resize(c.sortKey, n), resize(c.order, n)
+	for i, vm := range vms {
+		c.order[i] = i
+		a, b := 0.0, 0.0
+		if mostW > 0 {
+			a = float64(m.Weight[vm]) / float64(mostW)
+		}
+		if mostM > 0 {
+			b = float64(m.Size[vm]) / float64(mostM)
+		}
+		c.sortKey[i] = max(a, b) + min(a, b)/1024
+	}
+	// Insertion is fastest for the few items that are usual, and keeps ties in order.
+	if n <= 24 {
+		for i := 1; i < n; i++ {
+			o := c.order[i]
+			j := i
+			for ; j > 0 && c.sortKey[c.order[j-1]] < c.sortKey[o]; j-- {
+				c.order[j] = c.order[j-1]
+			}
+			c.order[j] = o
+		}
+	} else {
+		slices.SortStableFunc(c.order, func(a, b int) int {
+			switch {
+			case c.sortKey[a] > c.sortKey[b]:
+				return -1
+			case c.sortKey[a] < c.sortKey[b]:
+				return 1
+			}
+			return 0
+		})
+	}
+	words := (n + 63) / 64
+	c.left, c.bigW, c.bigM = resize(c.left, words), resize(c.bigW, words), resize(c.bigM, words)
+	clear(c.left)
+	clear(c.bigW)
+	clear(c.bigM)
+	c.restW, c.restM = 0, 0
+	for i, o := range c.order {
+		vm := vms[o]
+		c.vms[i], c.w[i], c.m[i] = vm, m.Weight[vm], m.Size[vm]
+		c.same[i] = i > 0 && c.equal(c.vms[i-1], vm)
+		c.restW += c.w[i]
+		c.restM += c.m[i]
+		c.left[i>>6] |= 1 << (i & 63)
+		if c.w[i] > mostW/2 {
+			c.bigW[i>>6] |= 1 << (i & 63)
+		}
+		if c.m[i] > mostM/2 {
+			c.bigM[i>>6] |= 1 << (i & 63)
+		}
+	}
+	c.freeW, c.freeM = 0, 0
+	for j := range h {
+		c.freeW = min(unlimited, c.freeW+c.roomW[j])
+		c.freeM += c.roomM[j]
+	}
+	c.hostsLeft = h
+	c.money = 0
+	c.assign = resize(c.assign, n)
+	for len(c.levels) < h {
+		c.levels = append(c.levels, fillLevel{})
+	}
+	c.memo.reset(words + len(c.kinds))
+}
+
+// equal tells whether two VMs may be exchanged in any placement.
+func (c *completion) equal(a, b int32) bool {
+	m := c.model
+	if m.Weight[a] != m.Weight[b] || m.Size[a] != m.Size[b] {
+		return false
+	}
+	if c.plain {
+		return true
+	}
+	r := m.Rules
+	if r.Class != nil && r.Class[a] != r.Class[b] {
+		return false
+	}
+	if r.Allowed != nil && !slices.Equal(r.Allowed[a], r.Allowed[b]) {
+		return false
+	}
+	return !c.spent || r.Home[a] == r.Home[b]
+}
+
+// arrangeHosts puts equal hosts side by side, the roomiest first.
+func (c *completion) arrangeHosts(vms []int32) {
+	h := len(c.hosts)
+	equal := true
+	for j := 1; j < h && equal; j++ {
+		equal = c.roomW[j] == c.roomW[0] && c.roomM[j] == c.roomM[0]
+	}
+	if c.plain && equal {
+		c.kinds = append(c.kinds[:0], kind{0, h, 0})
+		return
+	}
+	c.keepHo = append(c.keepHo[:0], c.hosts...)
+	c.keepW = append(c.keepW[:0], c.roomW...)
+	c.keepM = append(c.keepM[:0], c.roomM...)
+	c.order = resize(c.order, h)
+	for j := range c.order {
+		c.order[j] = j
+	}
+	slices.SortStableFunc(c.order, func(a, b int) int {
+		switch {
+		case c.keepW[a] != c.keepW[b]:
+			if c.keepW[a] > c.keepW[b] {
+				return -1
+			}
+			return 1
+		case c.keepM[a] > c.keepM[b]:
+			return -1
+		case c.keepM[a] < c.keepM[b]:
+			return 1
+		}
+		return 0
+	})
+	for j, o := range c.order {
+		c.hosts[j], c.roomW[j], c.roomM[j] = c.keepHo[o], c.keepW[o], c.keepM[o]
+	}
+	c.kinds = c.kinds[:0]
+	for j := range h {
+		if n := len(c.kinds); n > 0 && c.equalHosts(vms, c.kinds[n-1].first, j) {
+			c.kinds[n-1].count++
+		} else {
+			c.kinds = append(c.kinds, kind{j, 1, 0})
+		}
+	}
+}
+
+func (c *completion) equalHosts(vms []int32, a, b int) bool {
+	if c.roomW[a] != c.roomW[b] || c.roomM[a] != c.roomM[b] {
+		return false
+	}
+	if c.plain {
+		return true
+	}
+	r := c.model.Rules
+	for _, vm := range vms {
+		if c.model.allowed(vm, c.hosts[a]) != c.model.allowed(vm, c.hosts[b]) {
+			return false
+		}
+		if c.spent && (r.Home[vm] == c.hosts[a] || r.Home[vm] == c.hosts[b]) {
+			return false
+		}
+	}
+	return true
+}
+
+// solve answers the question: found, or (with gaveUp unset) proved impossible.
+// At most *steps fillings and partial fillings are looked at.
+func (c *completion) solve(steps *int64, stop func() bool) bool {
+	c.steps, c.stop = steps, stop
+	return c.node(0)
+}
+
+func (c *completion) node(depth int) bool {
+	pivot := -1
+	for k, word := range c.left {
+		if word != 0 {
+			pivot = k<<6 + bits.TrailingZeros64(word)
+			break
+		}
+	}
+	if pivot < 0 {
+		return true
+	}
+	if depth >= len(c.hosts) || c.restW > c.freeW || c.restM > c.freeM {
+		return false
+	}
+	nw, nm := 0, 0
+	for k, word := range c.left {
+		nw += bits.OnesCount64(word & c.bigW[k])
+		nm += bits.OnesCount64(word & c.bigM[k])
+	}
+	if nw > c.hostsLeft || nm > c.hostsLeft {
+		return false
+	}
+	if depth > 0 && c.memo.failed(c.left, c.kinds, c.allowance()) {
+		return false
+	}
+	l := &c.levels[depth]
+	l.pivot = int32(pivot)
+	l.avail = l.avail[:0]
+	for k, word := range c.left {
+		for word != 0 {
+			if i := k<<6 + bits.TrailingZeros64(word); i != pivot {
+				l.avail = append(l.avail, int32(i))
+			}
+			word &= word - 1
+		}
+	}
+	n := len(l.avail)
+	l.sumW, l.sumM, l.isIn = resize(l.sumW, n+1), resize(l.sumM, n+1), resize(l.isIn, n)
+	l.sumW[n], l.sumM[n] = 0, 0
+	for i := n - 1; i >= 0; i-- {
+		l.sumW[i] = l.sumW[i+1] + c.w[l.avail[i]]
+		l.sumM[i] = l.sumM[i+1] + c.m[l.avail[i]]
+	}
+	clear(l.isIn)
+	l.base = c.money
+	for k := range c.kinds {
+		q := &c.kinds[k]
+		if q.used == q.count {
+			continue
+		}
+		l.kind, l.host = k, q.first+q.used
+		l.capW, l.capM = c.roomW[l.host], c.roomM[l.host]
+		l.lowW, l.lowM = c.restW-(c.freeW-l.capW), c.restM-(c.freeM-l.capM)
+		if c.freeW >= unlimited {
+			l.lowW = 0
+		}
+		if c.w[pivot] > l.capW || c.m[pivot] > l.capM || !c.model.allowed(c.vms[pivot], c.hosts[l.host]) {
+			continue
+		}
+		cost := c.model.cost(c.vms[pivot], c.hosts[l.host])
+		if c.spent && l.base+cost > c.model.Rules.Budget {
+			continue
+		}
+		l.in = append(l.in[:0], int32(pivot))
+		if c.fill(depth, 0, c.w[pivot], c.m[pivot], l.base+cost) {
+			return true
+		}
+		c.money = l.base
+		if c.gaveUp {
+			return false
+		}
+	}
+	if depth > 0 {
+		c.memo.add(c.left, c.kinds, c.allowance())
+	}
+	return false
+}
+
+// allowance is what may still be spent.
+func (c *completion) allowance() int64 {
+	if !c.spent {
+		return 0
+	}
+	return c.model.Rules.Budget - c.money
+}
+
+// fill tries all fillings that add items of avail[from:] to what is in.
+func (c *completion) fill(depth, from int, w, m, money int64) bool {
+	*c.steps--
+	if *c.steps < 0 || *c.steps&1023 == 0 && c.stop != nil && c.stop() {
+		c.gaveUp = true
+		return false
+	}
+	l := &c.levels[depth]
+	fuller := false
+	for p := from; p < len(l.avail); p++ {
+		if w+l.sumW[p] < l.lowW || m+l.sumM[p] < l.lowM {
+			return false
+		}
+		i := l.avail[p]
+		if w+c.w[i] > l.capW || m+c.m[i] > l.capM {
+			continue
+		}
+		if p > from && c.same[i] && l.avail[p-1] == i-1 && !l.isIn[p-1] {
+			continue // its equal was left out
+		}
+		cost := int64(0)
+		if !c.plain {
+			if c.barred(l, i) {
+				continue
+			}
+			cost = c.model.cost(c.vms[i], c.hosts[l.host])
+			if c.spent && money+cost > c.model.Rules.Budget {
+				continue
+			}
+		}
+		fuller = true
+		l.in = append(l.in, i)
+		l.isIn[p] = true
+		if c.fill(depth, p+1, w+c.w[i], m+c.m[i], money+cost) {
+			return true
+		}
+		l.in = l.in[:len(l.in)-1]
+		l.isIn[p] = false
+		if c.gaveUp {
+			return false
+		}
+	}
+	if w < l.lowW || m < l.lowM {
+		return false
+	}
+	if c.moves && (fuller || c.dominated(l, from, w, m)) {
+		return false
+	}
+	if c.model.Rules != nil && c.model.Rules.With != nil && !c.accompanied(l) {
+		return false
+	}
+	return c.use(depth, w, m, money)
+}
+
+// barred tells whether item i may not join what is in.
+func (c *completion) barred(l *fillLevel, i int32) bool {
+	vm := c.vms[i]
+	if !c.model.allowed(vm, c.hosts[l.host]) {
+		return true
+	}
+	if c.model.Rules.Apart != nil {
+		for _, k := range l.in {
+			if c.model.apart(vm, c.vms[k]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *completion) accompanied(l *fillLevel) bool {
+	c.keepVM = c.keepVM[:0]
+	for _, i := range l.in {
+		c.keepVM = append(c.keepVM, c.vms[i])
+	}
+	return c.model.accompanied(c.keepVM)
+}
+
+// dominated tells whether an item left out before from fits beside what is in,
+// or, without rules, a larger item in the place of a smaller one.
+func (c *completion) dominated(l *fillLevel, from int, w, m int64) bool {
+	for p := range min(from, len(l.avail)) {
+		i := l.avail[p]
+		if !l.isIn[p] && w+c.w[i] <= l.capW && m+c.m[i] <= l.capM && (c.plain || !c.barred(l, i)) {
+			return true
+		}
+	}
+	if !c.plain {
+		return false
+	}
+	for _, y := range l.in[1:] {
+		roomW, roomM := l.capW-w+c.w[y], l.capM-m+c.m[y]
+		for p, x := range l.avail {
+			if !l.isIn[p] && c.w[x] >= c.w[y] && c.m[x] >= c.m[y] && c.w[x] <= roomW && c.m[x] <= roomM && (c.w[x] > c.w[y] || c.m[x] > c.m[y]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// use takes the filling and goes on with what is left.
+func (c *completion) use(depth int, w, m, money int64) bool {
+	l := &c.levels[depth]
+	for _, i := range l.in {
+		c.left[i>>6] &^= 1 << (uint(i) & 63)
+		c.assign[i] = int32(l.host)
+	}
+	host, k := l.host, l.kind
+	c.kinds[k].used++
+	c.hostsLeft--
+	c.restW, c.restM = c.restW-w, c.restM-m
+	freeW, freeM := c.freeW, c.freeM
+	if freeW < unlimited {
+		c.freeW -= c.roomW[host]
+	}
+	c.freeM -= c.roomM[host]
+	before := c.money
+	c.money = money
+	if c.node(depth + 1) {
+		return true
+	}
+	c.money = before
+	c.freeW, c.freeM = freeW, freeM
+	c.restW, c.restM = c.restW+w, c.restM+m
+	c.hostsLeft++
+	c.kinds[k].used--
+	for _, i := range c.levels[depth].in {
+		c.left[i>>6] |= 1 << (uint(i) & 63)
+	}
+	return false
+}
+
+// memo remembers sets of items that did not fit into the hosts that were left,
+// with the most money for which that is known.
+type memo struct {
+	words   int
+	keys    []uint64 // slots of words
+	money   []int64
+	used    []bool
+	count   int
+	scratch []uint64
+}
+
+// mostMemo bounds the memory of a memo, in words of its keys.
+const mostMemo = 1 << 24
+
+func (t *memo) reset(words int) {
+	if t.count > 0 {
+		clear(t.used)
+	}
+	t.words, t.count = words, 0
+	t.scratch = resize(t.scratch, words)
+	if len(t.used) == 0 {
+		t.used = make([]bool, 64)
+	}
+	if len(t.used) > 1<<12 { // a large table is dear to clear
+		t.used = t.used[:64]
+		clear(t.used)
+	}
+	t.keys, t.money = resize(t.keys, len(t.used)*words), resize(t.money, len(t.used))
+}
+
+func (t *memo) key(left []uint64, kinds []kind) uint64 {
+	copy(t.scratch, left)
+	for k := range kinds {
+		t.scratch[len(left)+k] = uint64(kinds[k].used)
+	}
+	h := uint64(0x9e3779b97f4a7c15)
+	for _, x := range t.scratch {
+		h ^= x
+		h *= 0xff51afd7ed558ccd
+		h ^= h >> 32
+	}
+	return h
+}
+
+// slot finds the key in scratch, or the free slot for it.
+func (t *memo) slot(h uint64) int {
+	mask := uint64(len(t.used) - 1)
+	for i := h & mask; ; i = (i + 1) & mask {
+		if !t.used[i] || slices.Equal(t.keys[int(i)*t.words:int(i+1)*t.words], t.scratch) {
+			return int(i)
+		}
+	}
+}
+
+func (t *memo) failed(left []uint64, kinds []kind, money int64) bool {
+	i := t.slot(t.key(left, kinds))
+	return t.used[i] && money <= t.money[i]
+}
+
+func (t *memo) add(left []uint64, kinds []kind, money int64) {
+	if 2*t.count >= len(t.used) {
+		if len(t.used)*t.words >= mostMemo {
+			return
+		}
+		old := *t
+		t.used = make([]bool, 4*len(old.used))
+		t.keys = make([]uint64, len(t.used)*t.words)
+		t.money = make([]int64, len(t.used))
+		for i := range old.used {
+			if !old.used[i] {
+				continue
+			}
+			copy(t.scratch, old.keys[i*t.words:(i+1)*t.words])
+			h := uint64(0x9e3779b97f4a7c15)
+			for _, x := range t.scratch {
+				h ^= x
+				h *= 0xff51afd7ed558ccd
+				h ^= h >> 32
+			}
+			s := t.slot(h)
+			t.used[s], t.money[s] = true, old.money[i]
+			copy(t.keys[s*t.words:], t.scratch)
+		}
+	}
+	i := t.slot(t.key(left, kinds))
+	if !t.used[i] {
+		t.used[i] = true
+		copy(t.keys[i*t.words:], t.scratch)
+		t.count++
+		t.money[i] = money
+	}
+	t.money[i] = max(t.money[i], money)
+}
+
+// resize gives s the length n; what is in it is undefined.
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/2)
+	}
+	return s[:n]
+}

@@ -1,0 +1,22 @@
+// Package search minimizes the greatest load of a set of hosts: it places VMs,
+// each with a weight (CPU) and a size (memory), so that no host has more memory
+// in use than it has and the greatest level (CPU in use over CPU) is least. With
+// C that level, the minimum yield of the placement is min(1, 1/C); see package
+// allocator, which turns its problems into models and the answers back.
+//
+// All amounts are whole numbers, so that every sum and every comparison is
+// exact and a proof is a proof; who makes a model rounds needs down, so that a
+// bound on the model is a bound on what it stands for.
+//
+//   - Minimize is the whole search: a start, improvement, and, where asked for,
+//     the proof.
+//   - improvement re-splits pairs of hosts optimally (meet in the middle) and
+//     re-packs a few hosts at a time (bin completion).
+//   - completion decides whether VMs fit into hosts, host by host, always with
+//     the largest VM that is left as pivot.
+//   - LowerLevel limits what any placement can reach.
+//
+// The package never does I/O, reads no clock, logs nothing, starts no goroutine
+// and keeps nothing between calls. Equal models, seeds and steps give equal
+// answers. A caller that has a clock passes Stop.
+package search

@@ -1,0 +1,280 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// finder improves placements.
+type finder struct {
+	m        *Model
+	rng      *rand.Rand
+	steps    int64 // what may still be done; about 10 ns each
+	stop     func() bool
+	stopped  bool
+	company  []uint64 // classes that have to be with others, or others with them
+	splitter splitter
+	pack     completion
+	order    []int32
+	vms      []int32
+	hosts    []int32
+	roomW    []int64
+	roomM    []int64
+
+	within    int64 // >= 0: note placements that cost no more
+	near      []int32
+	nearLevel float64
+}
+
+func newFinder(m *Model, seed uint64, steps int64, stop func() bool) *finder {
+	f := &finder{m: m, rng: rand.New(rand.NewPCG(seed, 0x6576656e6b65656c)), steps: steps, stop: stop, within: -1}
+	if r := m.Rules; r != nil && r.With != nil {
+		f.company = setOf(64 * (1 + len(r.With)/64))
+		for c, sets := range r.With {
+			for _, set := range sets {
+				f.company[c>>6] |= 1 << (c & 63)
+				for k := range set {
+					f.company[k] |= set[k]
+				}
+			}
+		}
+	}
+	f.order = make([]int32, len(m.CPU))
+	for j := range f.order {
+		f.order[j] = int32(j)
+	}
+	return f
+}
+
+// done tells whether the work is used up.
+func (f *finder) done() bool {
+	if f.steps <= 0 || f.stopped {
+		return true
+	}
+	f.stopped = f.stop != nil && f.stop()
+	return f.stopped
+}
+
+// deal places the VMs, largest first, each on the host that it loads least of
+// those that have memory for it (any, if over: too little memory is mended
+// later). It reports whether all found one.
+func (f *finder) deal(over bool) (*placement, bool) {
+	m := f.m
+	n, h := len(m.Weight), len(m.CPU)
+	var cpu, memory float64
+	for j := range h {
+		cpu += float64(m.CPU[j])
+		memory += float64(m.Memory[j])
+	}
+	key := make([]float64, n)
+	order := make([]int32, n)
+	for i := range order {
+		order[i] = int32(i)
+		key[i] = float64(m.Weight[i]) / cpu
+		if s := float64(m.Size[i]) / memory; memory > 0 && s > key[i] {
+			key[i] = s
+		}
+		if f.company != nil && has(f.company, m.Rules.Class[i]) {
+			key[i] += 1
+			if len(m.withs(int32(i))) == 0 {
+				key[i] += 1
+			}
+		}
+	}
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
+	p := newPlacement(m)
+	for _, vm := range order {
+		at, least := int32(-1), math.Inf(1)
+		w, s := m.Weight[vm], m.Size[vm]
+		for j := range h {
+			if p.used[j]+s > m.Memory[j] && !over {
+				continue
+			}
+			l := level(p.load[j]+w, m.CPU[j])
+			if l >= least {
+				continue
+			}
+			if m.Rules != nil && (p.clashes(vm, int32(j)) || f.company != nil && p.lonely(vm, int32(j)) ||
+				m.budgeted() && p.cost+m.cost(vm, int32(j)) > m.Rules.Budget) {
+				continue
+			}
+			at, least = int32(j), l
+		}
+		if at < 0 {
+			return nil, false
+		}
+		p.put(vm, at)
+	}
+	f.steps -= int64(n*h) / 8
+	return p, true
+}
+
+// lonely tells whether vm would miss on host j one that it must be with.
+func (p *placement) lonely(vm, j int32) bool {
+	for _, set := range p.m.withs(vm) {
+		if !slices.ContainsFunc(p.on[j], func(o int32) bool { return o != vm && has(set, p.m.Rules.Class[o]) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// feasible finds some placement, or nil.
+func (f *finder) feasible() *placement {
+	m := f.m
+	if p, ok := f.deal(false); ok && m.Check(p.host) {
+		return p
+	}
+	if m.budgeted() {
+		if r := m.Rules; !slices.Contains(r.Home, -1) && m.Check(r.Home) {
+			return placementOf(m, r.Home)
+		}
+	}
+	return f.byMemory()
+}
+
+// byMemory spreads the memory evenly over the hosts, as if it were CPU, until it fits.
+func (f *finder) byMemory() *placement {
+	m := f.m
+	memory := &Model{CPU: make([]int64, len(m.CPU)), Memory: make([]int64, len(m.CPU)), Weight: m.Size, Size: make([]int64, len(m.Size)), Rules: m.Rules}
+	for j, r := range m.Memory {
+		memory.CPU[j] = max(1, r)
+	}
+	g := newFinder(memory, f.rng.Uint64(), f.steps, f.stop)
+	g.stopped = f.stopped
+	p, ok := g.deal(true)
+	if ok {
+		g.improve(p, 1)
+	}
+	f.steps, f.stopped = g.steps, g.stopped
+	if !ok || !m.Check(p.host) {
+		return nil
+	}
+	return placementOf(m, p.host)
+}
+
+// improve lowers the greatest level until it is at most floor, the work is used
+// up, or nothing more is found.
+func (f *finder) improve(p *placement, floor float64) {
+	for !f.done() {
+		a, t := p.top()
+		f.note(p, t)
+		if t <= floor {
+			return
+		}
+		if f.pairs(p, a, t) {
+			continue
+		}
+		if !f.few(p, a, t) {
+			return
+		}
+	}
+}
+
+// pairs tries host a with every other.
+func (f *finder) pairs(p *placement, a int32, t float64) bool {
+	n := len(f.order)
+	for i := range n {
+		k := i + f.rng.IntN(n-i)
+		f.order[i], f.order[k] = f.order[k], f.order[i]
+		b := f.order[i]
+		if b == a {
+			continue
+		}
+		if level(p.load[a]+p.load[b], f.m.CPU[a]+f.m.CPU[b]) >= t {
+			continue
+		}
+		if f.split(p, a, b, t) {
+			return true
+		}
+		if f.done() {
+			return false
+		}
+	}
+	return false
+}
+
+// fewItems is up to how many VMs a few hosts are packed anew.
+const fewItems = 28
+
+// few packs host a and some others anew, more and more of them.
+func (f *finder) few(p *placement, a int32, t float64) bool {
+	h := len(f.order)
+	if h < 3 {
+		return false
+	}
+	rounds := 0
+	for k := 3; ; k++ {
+		if k > h || k > 12 {
+			k = 3
+			if rounds++; rounds > 20 {
+				return false
+			}
+		}
+		any := false
+		for try := 0; try < 2*h; try++ {
+			if f.done() {
+				return false
+			}
+			f.hosts = append(f.hosts[:0], a)
+			items := len(p.on[a])
+			load, cpu := p.load[a], f.m.CPU[a]
+			for i := 0; len(f.hosts) < k && i < h; i++ {
+				q := i + f.rng.IntN(h-i)
+				f.order[i], f.order[q] = f.order[q], f.order[i]
+				if b := f.order[i]; b != a && items+len(p.on[b]) <= fewItems {
+					f.hosts = append(f.hosts, b)
+					items += len(p.on[b])
+					load, cpu = load+p.load[b], cpu+f.m.CPU[b]
+				}
+			}
+			if len(f.hosts) < 3 || level(load, cpu) >= t {
+				continue
+			}
+			any = true
+			if f.repack(p, f.hosts, t) {
+				return true
+			}
+		}
+		if !any && k > 4 {
+			k = h
+		}
+	}
+}
+
+// repack looks for another packing of the hosts' VMs with all levels below t.
+func (f *finder) repack(p *placement, hosts []int32, t float64) bool {
+	m := f.m
+	f.vms, f.roomW, f.roomM = f.vms[:0], f.roomW[:0], f.roomM[:0]
+	money := p.cost
+	for _, j := range hosts {
+		for _, vm := range p.on[j] {
+			money -= m.cost(vm, j)
+		}
+		f.vms = append(f.vms, p.on[j]...)
+		f.roomW = append(f.roomW, under(m.CPU[j], t, false))
+		f.roomM = append(f.roomM, m.Memory[j])
+	}
+	f.pack.load(m, f.vms, hosts, f.roomW, f.roomM)
+	f.pack.money = money
+	limit := min(f.steps, 2000)
+	left := limit
+	found := f.pack.solve(&left, f.stop)
+	f.steps -= (limit-max(0, left))*3 + 50
+	if !found {
+		return false
+	}
+	for i, vm := range f.pack.vms {
+		p.move(vm, f.pack.hosts[f.pack.assign[i]])
+	}
+	return true
+}
+
+// note keeps the placement if it is the best that costs at most f.within.
+func (f *finder) note(p *placement, t float64) {
+	if f.within >= 0 && p.cost <= f.within && (f.near == nil || t < f.nearLevel) {
+		f.near, f.nearLevel = append(f.near[:0], p.host...), t
+	}
+}

@@ -1,0 +1,144 @@
+package search
+
+import "math"
+
+// Options bound the work of Minimize.
+type Options struct {
+	Seed  uint64
+	Steps int64       // about 10 ns each; 0: no limit
+	Stop  func() bool // polled; nil: never
+	Goal  float64     // a level at which to stop: nothing is gained below it
+	Prove bool        // go on until the optimum is proved
+
+	// Within >= 0: beside the best placement the best that costs at most this.
+	Within int64
+
+	Start []int32 // a placement to begin with, host per VM; not used if it breaks a rule
+}
+
+// Result is what Minimize found.
+type Result struct {
+	Host       []int32 // [vm]; nil: no placement was found
+	Level      float64 // of the placement
+	Lower      float64 // no placement has a lower level
+	Relaxed    float64 // as Lower, whatever the budget
+	Optimal    bool    // Level is proved to be least, or is at most the goal
+	Infeasible bool    // proved: there is no placement
+
+	Near      []int32 // with Options.Within: of the placements on the way that cost no more, the best
+	NearLevel float64
+}
+
+// Minimize finds a placement with a small greatest level.
+func Minimize(m *Model, o Options) Result {
+	steps := o.Steps
+	if steps <= 0 {
+		steps = math.MaxInt64 / 4
+	}
+	r := Result{Lower: LowerLevel(m)}
+	r.Relaxed = r.Lower
+	if NoMemory(m) {
+		r.Infeasible = true
+		return r
+	}
+	f := newFinder(m, o.Seed, steps, o.Stop)
+	f.within = -1
+	if m.budgeted() || m.Rules != nil && m.Rules.Home != nil {
+		f.within = o.Within
+	}
+	floor := max(o.Goal, r.Lower*(1+1e-12))
+	var p *placement
+	if o.Start != nil && m.Check(o.Start) {
+		p = placementOf(m, o.Start)
+	} else {
+		p = f.feasible()
+	}
+	small := len(m.Weight) <= 256
+	if p == nil {
+		if !small {
+			return r
+		}
+		vms, hosts, roomW := all(len(m.Weight)), all(len(m.CPU)), make([]int64, len(m.CPU))
+		for j := range roomW {
+			roomW[j] = unlimited
+		}
+		f.pack.load(m, vms, hosts, roomW, m.Memory)
+		if !f.pack.solve(&f.steps, f.stop) {
+			r.Infeasible = !f.pack.gaveUp
+			return r
+		}
+		p = newPlacement(m)
+		f.settle(p)
+	}
+	if !o.Prove || !small {
+		f.improve(p, floor)
+	} else {
+		f.prove(p, floor, &r)
+	}
+	_, r.Level = p.top()
+	r.Host = p.host
+	if r.Level <= floor {
+		r.Optimal = true
+	}
+	f.note(p, r.Level)
+	r.Near, r.NearLevel = f.near, f.nearLevel
+	return r
+}
+
+func all(n int) []int32 {
+	a := make([]int32, n)
+	for i := range a {
+		a[i] = int32(i)
+	}
+	return a
+}
+
+// settle moves the VMs to where the completion put them.
+func (f *finder) settle(p *placement) {
+	for i, vm := range f.pack.vms {
+		j := f.pack.hosts[f.pack.assign[i]]
+		if p.host[vm] >= 0 {
+			p.move(vm, j)
+		} else {
+			p.put(vm, j)
+		}
+	}
+}
+
+// prove improves p until no placement of all VMs with a lower level is left.
+func (f *finder) prove(p *placement, floor float64, r *Result) {
+	m := f.m
+	vms, hosts, roomW := all(len(m.Weight)), all(len(m.CPU)), make([]int64, len(m.CPU))
+	if len(m.Weight) > 14 {
+		mine := min(f.steps, int64(len(m.Weight))*400)
+		rest := f.steps - mine
+		f.steps = mine
+		f.improve(p, floor)
+		f.steps = rest + max(0, f.steps)
+	} else {
+		for range 4 {
+			a, t := p.top()
+			if t <= floor || !f.pairs(p, a, t) {
+				break
+			}
+		}
+	}
+	for !f.done() {
+		_, t := p.top()
+		if t <= floor {
+			return
+		}
+		for j := range roomW {
+			roomW[j] = under(m.CPU[j], t, false)
+		}
+		f.pack.load(m, vms, hosts, roomW, m.Memory)
+		if f.pack.solve(&f.steps, f.stop) {
+			f.settle(p)
+			continue
+		}
+		if !f.pack.gaveUp {
+			r.Optimal, r.Lower = true, max(r.Lower, t)
+		}
+		return
+	}
+}

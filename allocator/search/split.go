@@ -1,0 +1,173 @@
+package search
+
+// mostFree is how many VMs of two hosts are divided anew at once.
+const mostFree = 18
+
+// part is a set of VMs: its weight, size, and which they are.
+type part struct {
+	w, s int64
+	set  uint32
+}
+
+// splitter divides the VMs of two hosts anew.
+type splitter struct {
+	free        []int32
+	left, right []part
+	scratch     []part
+}
+
+// sums lists all subsets of vms by weight, least first. Bit shift+i of a set is vms[i].
+func (x *splitter) sums(list []part, m *Model, vms []int32, shift int) []part {
+	list = append(list[:0], part{})
+	for i, vm := range vms {
+		w, s, bit := m.Weight[vm], m.Size[vm], uint32(1)<<(shift+i)
+		old := append(x.scratch[:0], list...)
+		x.scratch = old
+		list = resize(list, 2*len(old))
+		// Merge old with old + vm.
+		a, b := 0, 0
+		for k := range list {
+			if a < len(old) && old[a].w <= old[b].w+w {
+				list[k] = old[a]
+				a++
+			} else {
+				list[k] = part{old[b].w + w, old[b].s + s, old[b].set | bit}
+				b++
+			}
+		}
+	}
+	return list
+}
+
+// split divides the VMs of hosts a and b so that the greater level of the two
+// is least, if that is below t; it reports whether it is. Horowitz and Sahni's
+// two lists: all subsets of one half of the VMs against all of the other,
+// passing only over pairs whose weight lies in the window that t leaves.
+func (f *finder) split(p *placement, a, b int32, t float64) bool {
+	m, x := p.m, &f.splitter
+	x.free = x.free[:0]
+	baseA, baseB := p.load[a], p.load[b]
+	sizeA, sizeB := p.used[a], p.used[b]
+	total, size, cost := int64(0), int64(0), p.cost
+	room := len(p.on[a]) + len(p.on[b])
+	for side, j := range [2]int32{a, b} {
+		vms := p.on[j]
+		for i, vm := range vms {
+			// Of too many a random choice is free.
+			if room > mostFree && f.rng.IntN(room) >= mostFree || len(x.free) == mostFree {
+				continue
+			}
+			if m.Rules != nil && (f.tied(vm) || !m.allowed(vm, a) || !m.allowed(vm, b) || f.barred(p, vm, a, b)) {
+				continue
+			}
+			_ = i
+			x.free = append(x.free, vm)
+			total += m.Weight[vm]
+			size += m.Size[vm]
+			cost -= m.cost(vm, j)
+			if side == 0 {
+				baseA -= m.Weight[vm]
+				sizeA -= m.Size[vm]
+			} else {
+				baseB -= m.Weight[vm]
+				sizeB -= m.Size[vm]
+			}
+		}
+	}
+	n := len(x.free)
+	if n < 2 {
+		return false
+	}
+	capA, capB := under(m.CPU[a], t, false), under(m.CPU[b], t, false)
+	first := 0
+	free := x.free
+	if baseA == 0 && baseB == 0 && sizeA == 0 && sizeB == 0 && m.CPU[a] == m.CPU[b] && m.Memory[a] == m.Memory[b] && m.Rules == nil {
+		// The hosts are alike: the first VM stays.
+		first = 1
+		baseA, sizeA = m.Weight[free[0]], m.Size[free[0]]
+		total, size = total-baseA, size-sizeA
+		free = free[1:]
+		n--
+	}
+	x.left = x.sums(x.left, m, free[:n/2], 0)
+	x.right = x.sums(x.right, m, free[n/2:], n/2)
+	f.steps -= int64(len(x.left)+len(x.right)) / 4
+	hi, lo := capA-baseA, baseB+total-capB
+	sizeHi, sizeLo := m.Memory[a]-sizeA, sizeB+size-m.Memory[b]
+	found, best := false, uint32(0)
+	top := len(x.right) - 1
+	scans := 64 * (len(x.left) + len(x.right))
+	budget := m.budgeted()
+	for i := range x.left {
+		l := &x.left[i]
+		if l.w > hi {
+			break
+		}
+		for top >= 0 && x.right[top].w > hi-l.w {
+			top--
+		}
+		if top < 0 {
+			break
+		}
+		for k := top; k >= 0 && l.w+x.right[k].w >= lo; k-- {
+			if scans--; scans < 0 {
+				break
+			}
+			r := &x.right[k]
+			if s := l.s + r.s; s > sizeHi || s < sizeLo {
+				continue
+			}
+			if budget && cost+f.costOf(m, free, l.set|r.set, a, b) > m.Rules.Budget {
+				continue
+			}
+			w := l.w + r.w
+			found, best = true, l.set|r.set
+			t = max(level(baseA+w, m.CPU[a]), level(baseB+total-w, m.CPU[b]))
+			hi, lo = under(m.CPU[a], t, false)-baseA, baseB+total-under(m.CPU[b], t, false)
+			if l.w+x.right[k].w > hi || hi < lo {
+				break
+			}
+		}
+		if hi < lo {
+			break
+		}
+	}
+	if !found {
+		return false
+	}
+	if first == 1 {
+		p.move(x.free[0], a)
+	}
+	for i, vm := range free {
+		if best>>i&1 != 0 {
+			p.move(vm, a)
+		} else {
+			p.move(vm, b)
+		}
+	}
+	return true
+}
+
+func (f *finder) costOf(m *Model, free []int32, set uint32, a, b int32) (cost int64) {
+	for i, vm := range free {
+		if set>>i&1 != 0 {
+			cost += m.cost(vm, a)
+		} else {
+			cost += m.cost(vm, b)
+		}
+	}
+	return cost
+}
+
+// tied tells whether moving vm alone may break a rule that some VM must be with others.
+func (f *finder) tied(vm int32) bool {
+	return f.company != nil && has(f.company, f.m.Rules.Class[vm])
+}
+
+// barred tells whether vm may not be with some VM of the two hosts.
+func (f *finder) barred(p *placement, vm, a, b int32) bool {
+	return p.clashes(vm, a) || p.clashes(vm, b)
+}
+
+// setOf is a bit set of n bits with none set.
+func setOf(n int) []uint64 { return make([]uint64, (n+63)/64) }
