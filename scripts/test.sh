@@ -52,7 +52,7 @@ fuzz() {
 	local status=0 file name
 	while IFS=: read -r file name; do
 		echo "-- $name in $(dirname "$file")"
-		go test -tags "$tags" -run '^$' -fuzz "^$name\$" -fuzztime "${EVENKEEL_FUZZTIME:-5s}" "$(dirname "$file")" || status=1
+		go test -tags "$tags" -run '^$' -fuzz "^$name\$" -fuzzminimizetime 1s -fuzztime "${EVENKEEL_FUZZTIME:-5s}" "$(dirname "$file")" || status=1
 	done < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/func //' | sort)
 	return "$status"
 }
