@@ -185,14 +185,24 @@ func floorsFit(capacity, atFloors float64) bool {
 // keepable lowers the floors that cannot be kept. It returns the floor of each
 // group: its virtual cluster's, or, where a host of the cluster cannot keep the
 // floors of all its VMs, at most the equal yield that this host can give. short
-// marks these hosts.
+// marks these hosts. The scarcest hosts come first: what a cluster loses there it
+// cannot use elsewhere either, and what it leaves may keep others at their floors.
 func (b *books) keepable(p *Problem, t tenancy) (floor []float64, short []bool) {
 	perCluster := slices.Clone(t.floor)
 	short = make([]bool, len(p.Hosts))
+	var order []int
 	for j := range p.Hosts {
+		if b.need[j] > 0 {
+			order = append(order, j)
+		}
+	}
+	slices.SortFunc(order, func(x, y int) int {
+		return cmp.Or(cmp.Compare(p.Hosts[x].CPU/b.need[x], p.Hosts[y].CPU/b.need[y]), cmp.Compare(x, y))
+	})
+	for _, j := range order {
 		atFloors := 0.0
 		for _, s := range b.on[j] {
-			atFloors += t.floor[t.of[s.group]] * s.weight
+			atFloors += perCluster[t.of[s.group]] * s.weight
 		}
 		if floorsFit(p.Hosts[j].CPU, atFloors) {
 			continue
