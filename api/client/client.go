@@ -202,7 +202,11 @@ func (c *Client) do(r *http.Request, timeout time.Duration, out any) error {
 	}
 	defer resp.Body.Close() //nolint:errcheck // read to its end or given up
 	if resp.StatusCode/100 != 2 {
-		return problem(resp, r)
+		err := problem(resp, r)
+		if r.Context().Err() != nil {
+			return r.Context().Err() // the server may complain that we hung up, and be heard just in time
+		}
+		return err
 	}
 	if out == nil || resp.StatusCode == http.StatusNoContent {
 		return nil
