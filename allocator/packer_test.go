@@ -1,16 +1,19 @@
 package allocator
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-// scan is sec. 3.4 as it is written, task by task on equal hosts of capacity 1:
-// the oracle of the packer. It returns the tasks of each host, nil for failure.
-func scan(hosts int, cpu, memory []float64) [][]int {
+// scan is sec. 3.4 as it is written, task by task on equal hosts of capacity 1,
+// walking the lists from their beginning for each: the oracle of the packer. It
+// returns the tasks of each host, nil for failure.
+func scan(order ListOrder, hosts int, cpu, memory []float64) [][]int {
 	var cpuList, memoryList []int
 	for i := range cpu {
 		if cpu[i] > memory[i] {
@@ -19,22 +22,49 @@ func scan(hosts int, cpu, memory []float64) [][]int {
 			memoryList = append(memoryList, i)
 		}
 	}
-	byMaximum := func(a, b int) int {
-		ma, mb := max(cpu[a], memory[a]), max(cpu[b], memory[b])
-		switch {
-		case ma != mb && ma > mb:
-			return -1
-		case ma != mb:
-			return 1
-		case cpu[a]+memory[a] > cpu[b]+memory[b]:
-			return -1
-		case cpu[a]+memory[a] < cpu[b]+memory[b]:
-			return 1
+	key := func(i int) float64 {
+		c, m := cpu[i], memory[i]
+		switch order {
+		case 1, 5:
+			return c + m
+		case 2, 6:
+			return max(c, m) - min(c, m)
+		case 3, 7:
+			if c == m {
+				return 1
+			}
+			return max(c, m) / min(c, m) // infinite where one is zero
 		}
-		return a - b
+		return max(c, m)
 	}
-	slices.SortFunc(cpuList, byMaximum)
-	slices.SortFunc(memoryList, byMaximum)
+	byKey := func(a, b int) int {
+		up := a - b
+		switch {
+		case key(a) != key(b):
+			up = 1
+			if key(a) < key(b) {
+				up = -1
+			}
+		case cpu[a] != cpu[b]:
+			up = 1
+			if cpu[a] < cpu[b] {
+				up = -1
+			}
+		case memory[a] != memory[b]:
+			up = 1
+			if memory[a] < memory[b] {
+				up = -1
+			}
+		default:
+			return up
+		}
+		if order > 4 {
+			return -up
+		}
+		return up
+	}
+	slices.SortFunc(cpuList, byKey)
+	slices.SortFunc(memoryList, byKey)
 	placed := make([][]int, hosts)
 	for j := range placed {
 		freeCPU, freeMemory := 1.0, 1.0
@@ -70,17 +100,58 @@ func scan(hosts int, cpu, memory []float64) [][]int {
 	return placed
 }
 
+// samePacking compares a packing with the plain scan's of the same VMs, group[i]
+// being the group of the i-th. Equal groups are interchangeable.
+func samePacking(k *packer, packed bool, want [][]int, group []int) error {
+	if packed != (want != nil) {
+		return fmt.Errorf("packed: %v; by the plain scan: %v", packed, want)
+	}
+	if !packed {
+		return nil
+	}
+	groups := k.p.Groups
+	twin := make([]int, len(groups)) // first group that is equal
+	type size struct{ cpu, memory float64 }
+	known := map[size]int{}
+	for g := range groups {
+		s := size{groups[g].CPU, groups[g].Memory}
+		if _, ok := known[s]; !ok {
+			known[s] = g
+		}
+		twin[g] = known[s]
+	}
+	got := make([][]int, len(want))
+	for j := range got {
+		got[j] = make([]int, len(groups))
+	}
+	for g, loads := range k.loads(nil) {
+		for _, l := range loads {
+			got[l.host][twin[g]] += l.n
+		}
+	}
+	for j := range want {
+		n := make([]int, len(groups))
+		for _, i := range want[j] {
+			n[twin[group[i]]]++
+		}
+		if !slices.Equal(n, got[j]) {
+			return fmt.Errorf("host %d: %v VMs by group, by the plain scan %v", j, got[j], n)
+		}
+	}
+	return nil
+}
+
 func TestPackerIsThePlainScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := Problem{Hosts: make([]Host, rapid.IntRange(1, 6).Draw(t, "hosts"))}
+		p := Problem{Hosts: make([]Host, rapid.IntRange(1, 12).Draw(t, "hosts"))}
 		for j := range p.Hosts {
 			p.Hosts[j] = Host{CPU: 1, Memory: 1}
 		}
 		var cpu, memory []float64
 		var group, counts []int
 		var need []float64
-		for g := range rapid.IntRange(1, 8).Draw(t, "groups") {
-			n := rapid.IntRange(1, 5).Draw(t, "count")
+		for g := range rapid.IntRange(1, 40).Draw(t, "groups") {
+			n := rapid.IntRange(1, 3).Draw(t, "count")
 			// Powers of two: the sums are exact, so that the two cannot differ by rounding.
 			c, m := float64(rapid.IntRange(0, 64).Draw(t, "CPU"))/64, float64(rapid.IntRange(0, 64).Draw(t, "memory"))/64
 			p.Groups = append(p.Groups, Group{Count: n, CPU: c, Memory: m})
@@ -89,42 +160,102 @@ func TestPackerIsThePlainScan(t *testing.T) {
 				cpu, memory, group = append(cpu, c), append(memory, m), append(group, g)
 			}
 		}
-		want := scan(len(p.Hosts), cpu, memory)
 		k := newPacker(&p, nil, counts)
-		if ok := k.pack(need); ok != (want != nil) {
-			t.Fatalf("packed: %v; by the plain scan: %v", ok, want)
-		}
-		if want == nil {
-			return
-		}
-		got := make([][]int, len(p.Hosts))
-		for j := range got {
-			got[j] = make([]int, len(p.Groups))
-		}
-		for g, loads := range k.loads(nil) {
-			for _, l := range loads {
-				got[l.host][g] += l.n
-			}
-		}
-		for j := range want {
-			n := make([]int, len(p.Groups))
-			for _, i := range want[j] {
-				n[group[i]]++
-			}
-			// Equal groups are interchangeable.
-			for g := range n {
-				a, b := 0, 0
-				for o := range n {
-					if p.Groups[o].CPU == p.Groups[g].CPU && p.Groups[o].Memory == p.Groups[g].Memory {
-						a, b = a+n[o], b+got[j][o]
-					}
-				}
-				if a != b {
-					t.Fatalf("host %d: %v VMs by group, by the plain scan %v", j, got[j], n)
+		for order := ListOrder(1); order <= 8; order++ {
+			k.lists, k.sorted = order, false
+			// Twice: what one packing leaves behind must not matter to the next.
+			for range 2 {
+				packed := k.pack(need)
+				if err := samePacking(k, packed, scan(order, len(p.Hosts), cpu, memory), group); err != nil {
+					t.Fatalf("MCB%d: %v", order, err)
 				}
 			}
 		}
 	})
+}
+
+// On instances like the paper's, at yields around where packing begins to fail:
+// the packings that the search sees.
+func TestPackerIsThePlainScanOnLargeInstances(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	packed, failed := 0, 0
+	for _, slack := range []float64{0.2, 0.5, 0.8} {
+		p := slackInstance(r, 64, 500, slack, 0.75, 0.75)
+		counts, group := make([]int, len(p.Groups)), make([]int, len(p.Groups))
+		need, memory := make([]float64, len(p.Groups)), make([]float64, len(p.Groups))
+		for i := range p.Groups {
+			counts[i], group[i], memory[i] = 1, i, p.Groups[i].Memory
+		}
+		k := newPacker(&p, nil, counts)
+		for order := ListOrder(1); order <= 8; order++ {
+			k.lists, k.sorted = order, false
+			for _, part := range []float64{1, 0.995, 0.98, 0.9, 0.5} {
+				for i := range need {
+					need[i] = part * Bound(p) * p.Groups[i].CPU
+				}
+				ok := k.pack(need)
+				if err := samePacking(k, ok, scan(order, 64, need, memory), group); err != nil {
+					t.Fatalf("slack %v, MCB%d at %v of the bound: %v", slack, order, part, err)
+				}
+				if ok {
+					packed++
+				} else {
+					failed++
+				}
+			}
+		}
+	}
+	if packed < 20 || failed < 20 {
+		t.Errorf("%d packed, %d failed: too one-sided to tell", packed, failed)
+	}
+}
+
+func TestFitIndexIsALinearSearch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) demand {
+			return demand{float64(rapid.IntRange(0, 9).Draw(t, "CPU")), float64(rapid.IntRange(0, 9).Draw(t, "memory"))}
+		}), 0, 200).Draw(t, "list")
+		x := newFitIndex(len(list) + rapid.IntRange(0, 3).Draw(t, "unused"))
+		copy(x.room[0], list)
+		x.items = x.items[:len(list)]
+		x.build()
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			i := x.head + rapid.IntRange(0, len(list)).Draw(t, "from")
+			d := demand{float64(rapid.IntRange(-1, 9).Draw(t, "CPU")), float64(rapid.IntRange(-1, 9).Draw(t, "memory"))}
+			want := min(i, len(list))
+			for ; want < len(list); want++ {
+				if list[want].cpu <= d.cpu && list[want].memory <= d.memory {
+					break
+				}
+			}
+			got := x.first(min(i, len(list)), d.cpu, d.memory)
+			if got != want {
+				t.Fatalf("first at or after %d within %v: %d, want %d of %v", i, d, got, want, list)
+			}
+			if got < len(list) {
+				x.remove(got)
+				list[got] = nothingLeft
+			}
+		}
+	})
+}
+
+// A probe of the search allocates nothing.
+func TestProbesDoNotAllocate(t *testing.T) {
+	p := slackInstance(rand.New(rand.NewPCG(1, 2)), 64, 500, 0.4, 0.75, 0.75)
+	counts := make([]int, len(p.Groups))
+	for i := range counts {
+		counts[i] = 1
+	}
+	k := newPacker(&p, nil, counts)
+	y := Bound(p)
+	k.packScaled(1 / y)
+	if n := testing.AllocsPerRun(20, func() {
+		y *= 0.999
+		k.packScaled(1 / y)
+	}); n > 0 {
+		t.Errorf("%v allocations per packing", n)
+	}
 }
 
 func TestRealizedYieldIsNotBelowTheTarget(t *testing.T) {

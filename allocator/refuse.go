@@ -79,22 +79,24 @@ func lack(r *HostReason) string {
 // packMost leaves in the packer the attempt at the least yields that places
 // the most VMs.
 func (a *admission) packMost() {
-	a.pk.begin(a.need)
-	differ := a.pk.sortHosts()
-	a.pk.fill(a.need)
-	if !differ {
-		return
+	fewest := -1
+	pack := func(o HostOrder) (differ bool) {
+		a.pk.begin(a.need)
+		differ = a.pk.arrange(o)
+		a.pk.fill(false)
+		return differ
 	}
-	first := a.pk.total
-	a.pk.begin(a.need)
-	slices.Reverse(a.pk.order)
-	a.pk.fill(a.need)
-	if a.pk.total <= first {
-		return
+	best := 0
+	for i, o := range a.pk.orders {
+		differ := pack(o)
+		if fewest < 0 || a.pk.total < fewest {
+			best, fewest = i, a.pk.total
+		}
+		if !differ {
+			return
+		}
 	}
-	a.pk.begin(a.need)
-	slices.Reverse(a.pk.order)
-	a.pk.fill(a.need)
+	pack(a.pk.orders[best])
 }
 
 // reasonsForMore says of each host what it lacks for one more VM.

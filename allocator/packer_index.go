@@ -1,0 +1,126 @@
+package allocator
+
+import "math"
+
+// fitIndex finds in a list the first VM that fits into what is left of a host.
+// It is a tree over the list: a leaf holds what one VM of an item needs, a node
+// above the least CPU and the least memory of its children, so that whole parts of
+// the list are passed over at once. It is built without allocating.
+type fitIndex struct {
+	items []listed   // the list
+	level [][]demand // [0]: leaves; each a whole number of blocks
+	room  [][]demand // what backs level
+	head  int        // no VM is left before it
+}
+
+// listed is an item in a list, with how many of its VMs are left.
+type listed struct{ item, left int32 }
+
+// demand is CPU and memory.
+type demand struct{ cpu, memory float64 }
+
+var nothingLeft = demand{math.Inf(1), math.Inf(1)}
+
+// Children of a node.
+const (
+	fanShift = 3
+	fan      = 1 << fanShift
+)
+
+// newFitIndex has room for lists of up to n items.
+func newFitIndex(n int) fitIndex {
+	x := fitIndex{items: make([]listed, 0, n)}
+	for {
+		blocks := (n + fan - 1) / fan
+		x.room = append(x.room, make([]demand, blocks*fan))
+		if blocks <= 1 {
+			break
+		}
+		n = blocks
+	}
+	x.level = make([][]demand, 0, len(x.room))
+	return x
+}
+
+// build makes the index of the items and leaves that were set.
+func (x *fitIndex) build() {
+	x.level = x.level[:0]
+	x.head = 0
+	n := len(x.items)
+	for k := 0; ; k++ {
+		blocks := (n + fan - 1) / fan
+		lv := x.room[k][:blocks*fan]
+		for i := n; i < len(lv); i++ {
+			lv[i] = nothingLeft
+		}
+		x.level = append(x.level, lv)
+		if blocks <= 1 {
+			return
+		}
+		up := x.room[k+1]
+		for b := range blocks {
+			up[b] = leastOf((*[fan]demand)(lv[b*fan:]))
+		}
+		n = blocks
+	}
+}
+
+func leastOf(block *[fan]demand) demand {
+	d := block[0]
+	for i := 1; i < fan; i++ {
+		d.cpu = min(d.cpu, block[i].cpu)
+		d.memory = min(d.memory, block[i].memory)
+	}
+	return d
+}
+
+// first is the first place from i on whose VMs need at most cpu and memory;
+// len(x.items) if there is none.
+func (x *fitIndex) first(i int, cpu, memory float64) int {
+	k := 0
+	for i < len(x.level[k]) {
+		lv := x.level[k]
+		end := i | (fan - 1)
+		for ; i <= end; i++ {
+			if lv[i].cpu <= cpu && lv[i].memory <= memory {
+				break
+			}
+		}
+		switch {
+		case i > end: // on with the parent's next sibling
+			if k++; k == len(x.level) {
+				return len(x.items)
+			}
+			i = end>>fanShift + 1
+		case k == 0:
+			return i
+		default: // it may be here, but CPU and memory may be of different children
+			k--
+			i <<= fanShift
+		}
+	}
+	return len(x.items)
+}
+
+// remove takes the item at place i out of the list.
+func (x *fitIndex) remove(i int) {
+	old := x.level[0][i]
+	x.level[0][i] = nothingLeft
+	if i == x.head {
+		for x.head++; x.head < len(x.items) && x.level[0][x.head] == nothingLeft; x.head++ {
+		}
+	}
+	for k := 1; k < len(x.level); k++ {
+		b := i >> fanShift
+		node := &x.level[k][b]
+		if old.cpu > node.cpu && old.memory > node.memory {
+			return
+		}
+		d := leastOf((*[fan]demand)(x.level[k-1][b<<fanShift:]))
+		if d == *node {
+			return
+		}
+		old, *node = *node, d
+		i = b
+	}
+}
