@@ -42,12 +42,12 @@ type settings struct {
 }
 
 // solvers are the known algorithms. The first is the default.
-var solvers = []solver{
+var solvers = append([]solver{
 	{name: "best", options: true, solve: solveBest},
 	{name: "exact", options: true, solve: solveExact},
 	{name: "mcb8", solve: solveMCB8},
 	{name: "lp", solve: solveLP},
-}
+}, paperSolvers()...)
 
 func solverNames() string {
 	names := make([]string, len(solvers))
@@ -70,7 +70,7 @@ func solveCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "algorithm", Value: solvers[0].name, Usage: "one of " + solverNames()},
 			&cli.DurationFlag{Name: "time-limit", Usage: "wall `TIME` per instance for best and exact: the best so far is the answer"},
-			&cli.Int64Flag{Name: "effort", Usage: "`STEPS` of work per instance for best and exact, about 10 ns each: answers can be repeated exactly"},
+			&cli.Int64Flag{Name: "effort", Usage: "`STEPS` of work per instance for best and exact, about 10 ns each: answers can be repeated exactly; for gb and sgb: placement attempts"},
 			&cli.Int64Flag{Name: "seed", Usage: "seed of algorithms that draw"},
 			&cli.BoolFlag{Name: "batch", Usage: "one object per line"},
 		},
@@ -255,22 +255,7 @@ func write(r *solvefile.Result, out *bufio.Writer) error {
 const provedAt = 1e-9
 
 func solveMCB8(in *solvefile.Instance, r *solvefile.Result, _ settings) {
-	p := in.Problem()
-	if proof := allocator.ProveInfeasible(p); proof != "" {
-		r.Status = solvefile.Infeasible
-		return
-	}
-	s, ok := allocator.MCB8(p)
-	if !ok {
-		r.Status, r.UpperBound = solvefile.Failed, allocator.UpperBound(p)
-		return
-	}
-	r.Status = solvefile.Feasible
-	if s.MinYield >= s.UpperBound-provedAt {
-		r.Status = solvefile.Optimal
-	}
-	r.MinYield, r.AverageYield, r.UpperBound = s.MinYield, s.AverageYield, s.UpperBound
-	r.Hosts, r.CPU = s.Hosts, s.CPU
+	solveHeuristic(in, r, allocator.MCB8)
 }
 
 func solveLP(in *solvefile.Instance, r *solvefile.Result, _ settings) {
