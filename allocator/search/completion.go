@@ -233,8 +233,11 @@ func (c *completion) equalHosts(vms []int32, a, b int) bool {
 	return true
 }
 
+// stepsPerFill is what looking at one filling costs.
+const stepsPerFill = 4
+
 // solve answers the question: found, or (with gaveUp unset) proved impossible.
-// At most *steps fillings and partial fillings are looked at.
+// It spends *steps.
 func (c *completion) solve(steps *int64, stop func() bool) bool {
 	c.steps, c.stop = steps, stop
 	return c.node(0)
@@ -328,8 +331,8 @@ func (c *completion) allowance() int64 {
 
 // fill tries all fillings that add items of avail[from:] to what is in.
 func (c *completion) fill(depth, from int, w, m, money int64) bool {
-	*c.steps--
-	if *c.steps < 0 || *c.steps&1023 == 0 && c.stop != nil && c.stop() {
+	*c.steps -= stepsPerFill
+	if *c.steps < 0 || *c.steps&1023 < stepsPerFill && c.stop != nil && c.stop() {
 		c.gaveUp = true
 		return false
 	}

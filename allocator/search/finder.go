@@ -230,6 +230,7 @@ func (f *finder) few(p *placement, a int32, t float64) bool {
 					load, cpu = load+p.load[b], cpu+f.m.CPU[b]
 				}
 			}
+			f.steps -= int64(4 * k)
 			if len(f.hosts) < 3 || level(load, cpu) >= t {
 				continue
 			}
@@ -243,6 +244,9 @@ func (f *finder) few(p *placement, a int32, t float64) bool {
 		}
 	}
 }
+
+// mostRepack is how much work one try of repack may be.
+const mostRepack = 8000
 
 // repack looks for another packing of the hosts' VMs with all levels below t.
 func (f *finder) repack(p *placement, hosts []int32, t float64) bool {
@@ -259,10 +263,10 @@ func (f *finder) repack(p *placement, hosts []int32, t float64) bool {
 	}
 	f.pack.load(m, f.vms, hosts, f.roomW, f.roomM)
 	f.pack.money = money
-	limit := min(f.steps, 2000)
+	limit := min(f.steps, mostRepack)
 	left := limit
 	found := f.pack.solve(&left, f.stop)
-	f.steps -= (limit-max(0, left))*3 + 50
+	f.steps -= limit - max(0, left) + int64(8*len(f.vms))
 	if !found {
 		return false
 	}
