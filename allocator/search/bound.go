@@ -25,9 +25,8 @@ func LowerLevel(m *Model) float64 {
 	if !uniform(m.CPU) {
 		return max(t, countLevel(m))
 	}
-	w := slices.Clone(m.Weight)
-	slices.Sort(w)
-	slices.Reverse(w)
+	items := largestFirst(m.Weight)
+	w := items.w
 	// Equal hosts: an average rounds up to a whole number.
 	lo := (total + int64(h) - 1) / int64(h)
 	lo = max(lo, w[0])
@@ -42,7 +41,7 @@ func LowerLevel(m *Model) float64 {
 	// Least load for which the bin packing bounds leave it possible.
 	hi := lo
 	packs := func(c int64) bool {
-		return binsNeeded(w, c) <= h && !m.excludes(c, h)
+		return items.bins(c) <= h && !m.excludes(c, h)
 	}
 	if !packs(lo) {
 		step := max(1, lo/64)
@@ -77,9 +76,7 @@ func uniform(a []int64) bool {
 // countLevel is a bound for hosts that differ: the VMs of at least some weight
 // must find room, whole, at level t.
 func countLevel(m *Model) float64 {
-	w := slices.Clone(m.Weight)
-	slices.Sort(w)
-	slices.Reverse(w)
+	w := largestFirst(m.Weight).w
 	bound := 0.0
 	fits := func(t float64, k int) bool {
 		a := w[k]
@@ -115,19 +112,32 @@ func countLevel(m *Model) float64 {
 	return bound
 }
 
-// binsNeeded is the bound L2 of Martello and Toth (1990) on the bins of
-// capacity c that items need; w is sorted, largest first.
-func binsNeeded(w []int64, c int64) int {
+// sorted is items, largest first, and the sums of all items before each.
+type sorted struct{ w, sum []int64 }
+
+func largestFirst(a []int64) sorted {
+	n := len(a)
+	room := make([]int64, 2*n+1)
+	s := sorted{room[:n:n], room[n:]}
+	copy(s.w, a)
+	slices.Sort(s.w)
+	slices.Reverse(s.w)
+	for i, x := range s.w {
+		s.sum[i+1] = s.sum[i] + x
+	}
+	return s
+}
+
+// bins is the bound L2 of Martello and Toth (1990) on the bins of capacity c
+// that the items need.
+func (s sorted) bins(c int64) int {
+	w, sum := s.w, s.sum
 	n := len(w)
 	if n == 0 {
 		return 0
 	}
 	if w[0] > c {
 		return math.MaxInt
-	}
-	sum := make([]int64, n+1)
-	for i := range w {
-		sum[i+1] = sum[i] + w[i]
 	}
 	at := func(x int64) int { // items greater than x
 		lo, hi := 0, n
@@ -245,8 +255,5 @@ func NoMemory(m *Model) bool {
 	if size > room {
 		return true
 	}
-	s := slices.Clone(m.Size)
-	slices.Sort(s)
-	slices.Reverse(s)
-	return binsNeeded(s, most) > len(m.Memory)
+	return largestFirst(m.Size).bins(most) > len(m.Memory)
 }

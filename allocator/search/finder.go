@@ -121,8 +121,8 @@ func (p *placement) lonely(vm, j int32) bool {
 	return false
 }
 
-// feasible finds some placement, or nil.
-func (f *finder) feasible() *placement {
+// feasible finds some placement, or nil; quick: without a search.
+func (f *finder) feasible(quick bool) *placement {
 	m := f.m
 	if p, ok := f.deal(false); ok && m.Check(p.host) {
 		return p
@@ -131,6 +131,9 @@ func (f *finder) feasible() *placement {
 		if r := m.Rules; !slices.Contains(r.Home, -1) && m.Check(r.Home) {
 			return placementOf(m, r.Home)
 		}
+	}
+	if quick {
+		return nil
 	}
 	return f.byMemory()
 }

@@ -29,6 +29,9 @@ type Result struct {
 	NearLevel float64
 }
 
+// fewVMs is up to how many VMs a proof is quicker than a search.
+const fewVMs = 14
+
 // Minimize finds a placement with a small greatest level.
 func Minimize(m *Model, o Options) Result {
 	steps := o.Steps
@@ -51,7 +54,7 @@ func Minimize(m *Model, o Options) Result {
 	if o.Start != nil && m.Check(o.Start) {
 		p = placementOf(m, o.Start)
 	} else {
-		p = f.feasible()
+		p = f.feasible(o.Prove && len(m.Weight) <= fewVMs)
 	}
 	small := len(m.Weight) <= 256
 	if p == nil {
@@ -109,7 +112,7 @@ func (f *finder) settle(p *placement) {
 func (f *finder) prove(p *placement, floor float64, r *Result) {
 	m := f.m
 	vms, hosts, roomW := all(len(m.Weight)), all(len(m.CPU)), make([]int64, len(m.CPU))
-	if len(m.Weight) > 14 {
+	if len(m.Weight) > fewVMs {
 		mine := min(f.steps, int64(len(m.Weight))*400)
 		rest := f.steps - mine
 		f.steps = mine
