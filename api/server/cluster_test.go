@@ -20,7 +20,7 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/control"
-	"evenkeel/cluster/node"
+	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
@@ -42,36 +42,19 @@ func start(t *testing.T) *cluster {
 	t.Helper()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
 	c := &cluster{log: &strings.Builder{}}
 	log := slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	quiet := slog.New(slog.DiscardHandler)
-
-	store := state.New()
-	n, err := node.Open(node.Options{Dir: filepath.Join(dir, "raft"), ID: "n1", State: store, Log: quiet})
-	must(t, err)
-	must(t, n.Lead(ctx))
 	world, err := simulated.New(simulated.Options{Hosts: 2, CPU: 5, Memory: 9 << 30, Timing: &simulated.Timing{Beat: 20 * time.Millisecond}})
 	must(t, err)
-	c.control, err = control.New(ctx, control.Options{
-		State: store, Log: n, Hosts: world.Hosts(), Logger: quiet,
-		Settings: state.Settings{MinYield: 0.5, OnFull: state.Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096},
-		Console: func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
-			return world.Host(host).Console(ctx, vm)
-		},
-		Inspect: func(img state.Image) (state.Image, error) { return img, nil },
-	})
+	whole, err := single.Start(ctx, single.Options{Dir: dir, ID: "n1", Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler),
+		Open: func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
+		Agent: agent.Options{SampleEvery: 50 * time.Millisecond,
+			Allowance: func(hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: 4, Memory: 8 << 30} },
+			Overhead:  func(hypervisor.Capacity) int64 { return 0 }}})
 	must(t, err)
-	_, err = c.control.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, false)
+	c.control = whole.Control
+	_, err = whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, false)
 	must(t, err)
-	wg.Go(func() { c.control.Run(ctx) })
-	for _, name := range world.Hosts() {
-		wg.Go(func() {
-			_ = agent.Run(ctx, agent.Options{Host: name, Hypervisor: world.Host(name), Leader: c.control, Log: quiet, SampleEvery: 50 * time.Millisecond,
-				Allowance: func(hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: 4, Memory: 8 << 30} },
-				Overhead:  func(hypervisor.Capacity) int64 { return 0 }})
-		})
-	}
 
 	hash, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))
 	must(t, err)
@@ -88,14 +71,13 @@ func start(t *testing.T) *cluster {
 	served := make(chan error, 1)
 	go func() { served <- api.Serve(serving, listener, certs.TLS()) }()
 	c.stop = sync.OnceValue(func() error { end(); return <-served })
-	eventually(t, "the cluster is ready", func() bool { return c.control.Ready() == nil })
+	must(t, whole.AwaitReady(ctx))
 	t.Cleanup(func() {
 		if err := c.stop(); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 		cancel()
-		wg.Wait()
-		must(t, n.Close())
+		must(t, whole.Close())
 		must(t, world.Close())
 	})
 	return c

@@ -3,32 +3,24 @@ package control_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/control"
-	"evenkeel/cluster/node"
+	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
 )
 
-// settings of the clusters in these tests.
-var settings = state.Settings{MinYield: 0.5, OnFull: state.Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096}
-
-// testCluster is a whole cluster in this process: Raft on disk, the leader's
-// service, an agent per simulated host.
+// testCluster is a whole cluster in this process, on simulated hosts.
 type testCluster struct {
 	*control.Control
 	t     *testing.T
 	world *simulated.World
 	state *state.Store
-	node  *node.Node
 	stop  func()
 }
 
@@ -47,61 +39,31 @@ func newWorld(t *testing.T, n int) *simulated.World {
 // startCluster on a directory and a world; both may have been used before.
 func startCluster(t *testing.T, dir string, world *simulated.World, hosts int) *testCluster {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	store := state.New()
-	n, err := node.Open(node.Options{Dir: filepath.Join(dir, "raft"), ID: "s1", State: store, Log: logger, SnapshotEvery: 64, Trailing: 16})
+	c, err := single.Start(context.Background(), single.Options{Dir: dir, ID: "s1", Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler),
+		Open: func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
+		Agent: agent.Options{StopGrace: 200 * time.Millisecond, SampleEvery: 20 * time.Millisecond,
+			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
+			Overhead:  func(hypervisor.Capacity) int64 { return 64 << 20 }},
+		SnapshotEvery: 64, Trailing: 16})
 	if err != nil {
-		cancel()
 		t.Fatal(err)
 	}
-	lead, done := context.WithTimeout(ctx, 10*time.Second)
-	defer done()
-	if err := n.Lead(lead); err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	c, err := control.New(ctx, control.Options{State: store, Log: n, Settings: settings, Logger: logger,
-		Inspect: func(i state.Image) (state.Image, error) { return i, nil },
-		Console: func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
-			return world.Host(host).Console(ctx, vm)
-		}})
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	if _, ok := store.Snapshot().Image("tiny"); !ok {
-		if _, err := c.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+	tc := &testCluster{Control: c.Control, t: t, world: world, state: c.State, stop: func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-c.Failed():
+			t.Error(err)
+		default:
+		}
+	}}
+	t.Cleanup(tc.stop)
+	if _, ok := c.State.Snapshot().Image("tiny"); !ok {
+		if _, err := c.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { c.Run(ctx) })
-	for i := range hosts {
-		name := fmt.Sprintf("h%d", i+1)
-		h := world.Host(name)
-		wg.Go(func() {
-			err := agent.Run(ctx, agent.Options{Host: name, Hypervisor: h, Leader: c, Log: logger,
-				Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
-				Overhead:  func(hypervisor.Capacity) int64 { return 64 << 20 },
-				StopGrace: 200 * time.Millisecond, SampleEvery: 20 * time.Millisecond})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	tc := &testCluster{Control: c, t: t, world: world, state: store, node: n}
-	var once sync.Once
-	tc.stop = func() {
-		once.Do(func() {
-			cancel()
-			wg.Wait()
-			if err := n.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	t.Cleanup(tc.stop)
 	tc.eventually("all hosts report", func(v *control.View) bool {
 		for i := range hosts {
 			if _, ok := v.Host(fmt.Sprintf("h%d", i+1)); !ok {

@@ -25,6 +25,11 @@ type Settings struct {
 	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
 }
 
+// DefaultSettings of a cluster that nobody set otherwise.
+func DefaultSettings() Settings {
+	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096}
+}
+
 // Host is a machine and what Evenkeel may use of it.
 type Host struct {
 	Name         string    `json:"name"`

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"io"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -15,8 +15,7 @@ import (
 
 	"evenkeel/api/server"
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
-	"evenkeel/cluster/node"
+	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
@@ -72,51 +71,30 @@ func wantStatus(ts *testscript.TestScript, neg bool, args []string) {
 func startCluster(env *testscript.Env) (address, dir string, err error) {
 	dir = filepath.Join(env.WorkDir, ".cluster")
 	ctx, cancel := context.WithCancel(context.Background())
+	quiet := slog.New(slog.DiscardHandler)
+	world, err := simulated.New(simulated.Options{Hosts: 2, CPU: 5, Memory: 9 << 30, Timing: &simulated.Timing{Beat: 20 * time.Millisecond}})
+	if err != nil {
+		cancel()
+		return "", "", err
+	}
+	whole, err := single.Start(ctx, single.Options{Dir: dir, ID: "n1", Settings: state.DefaultSettings(), Logger: quiet,
+		Open: func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
+		Agent: agent.Options{SampleEvery: 50 * time.Millisecond,
+			Allowance: func(hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: 4, Memory: 8 << 30} },
+			Overhead:  func(hypervisor.Capacity) int64 { return 0 }}})
+	if err != nil {
+		cancel()
+		return "", "", errors.Join(err, world.Close())
+	}
 	var wg sync.WaitGroup
-	var closers []io.Closer
 	env.Defer(func() {
 		cancel()
 		wg.Wait()
-		for _, c := range closers {
-			_ = c.Close()
-		}
+		_ = whole.Close()
+		_ = world.Close()
 	})
-	quiet := slog.New(slog.DiscardHandler)
-	store := state.New()
-	n, err := node.Open(node.Options{Dir: filepath.Join(dir, "raft"), ID: "n1", State: store, Log: quiet})
-	if err != nil {
+	if _, err := whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, false); err != nil {
 		return "", "", err
-	}
-	closers = append(closers, n)
-	if err := n.Lead(ctx); err != nil {
-		return "", "", err
-	}
-	world, err := simulated.New(simulated.Options{Hosts: 2, CPU: 5, Memory: 9 << 30, Timing: &simulated.Timing{Beat: 20 * time.Millisecond}})
-	if err != nil {
-		return "", "", err
-	}
-	closers = append(closers, world)
-	ctl, err := control.New(ctx, control.Options{
-		State: store, Log: n, Hosts: world.Hosts(), Logger: quiet,
-		Settings: state.Settings{MinYield: 0.5, OnFull: state.Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096},
-		Console: func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
-			return world.Host(host).Console(ctx, vm)
-		},
-		Inspect: func(img state.Image) (state.Image, error) { return img, nil },
-	})
-	if err != nil {
-		return "", "", err
-	}
-	if _, err := ctl.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, false); err != nil {
-		return "", "", err
-	}
-	wg.Go(func() { ctl.Run(ctx) })
-	for _, name := range world.Hosts() {
-		wg.Go(func() {
-			_ = agent.Run(ctx, agent.Options{Host: name, Hypervisor: world.Host(name), Leader: ctl, Log: quiet, SampleEvery: 50 * time.Millisecond,
-				Allowance: func(hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: 4, Memory: 8 << 30} },
-				Overhead:  func(hypervisor.Capacity) int64 { return 0 }})
-		})
 	}
 	hash, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))
 	if err != nil {
@@ -130,12 +108,7 @@ func startCluster(env *testscript.Env) (address, dir string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	api := server.New(ctl, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: quiet})
+	api := server.New(whole.Control, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: quiet})
 	wg.Go(func() { _ = api.Serve(ctx, listener, certs.TLS()) })
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); ctl.Ready() != nil && time.Now().Before(end); {
-		<-tick.C
-	}
-	return "https://" + listener.Addr().String(), dir, ctl.Ready()
+	return "https://" + listener.Addr().String(), dir, whole.AwaitReady(ctx)
 }

@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,8 +16,7 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
-	"evenkeel/cluster/node"
+	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
@@ -85,54 +82,35 @@ func dev(c *cli.Context) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	ctx, cancel := context.WithCancel(c.Context)
-	defer cancel()
-
-	// The log first: it is what tells a second vcd on the same directory to go away.
-	store := state.New()
 	metricsToPrometheus(log)
-	n, err := node.Open(node.Options{Dir: filepath.Join(dir, "raft"), ID: "dev", State: store, Log: log})
+	set := state.DefaultSettings()
+	set.MinYield = c.Float64("min-yield")
+	var f *fleet
+	cluster, err := single.Start(c.Context, single.Options{Dir: dir, ID: "dev", Settings: set, Logger: log,
+		Open: func(ctx context.Context) (map[string]hypervisor.Host, error) {
+			if f, err = openFleet(ctx, c, dir, log); err != nil {
+				return nil, err
+			}
+			log.Info("hypervisor", "kind", f.kind, "hosts", len(f.hosts))
+			return f.hosts, nil
+		},
+		Inspect: func(img state.Image) (state.Image, error) { return f.inspect(img) },
+		Agent:   agent.Options{Allowance: allow, Overhead: overhead}})
+	if f != nil {
+		defer f.close()
+	}
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err := n.Close(); err != nil {
+		if err := cluster.Close(); err != nil {
 			log.Error("close the log", "error", err)
 		}
 	}()
-	fleet, err := openFleet(ctx, c, dir, log)
-	if err != nil {
+	if err := f.seed(c.Context, cluster.Control, c.String("guest"), dir, log); err != nil {
 		return err
 	}
-	defer fleet.close()
-	log.Info("hypervisor", "kind", fleet.kind, "hosts", len(fleet.hosts))
-
-	if err := n.Lead(ctx); err != nil {
-		return err
-	}
-	set := state.Settings{MinYield: c.Float64("min-yield"), OnFull: state.Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096}
-	ctl, err := control.New(ctx, control.Options{State: store, Log: n, Settings: set, Hosts: fleet.names(), Logger: log,
-		Console: fleet.console, Inspect: fleet.inspect})
-	if err != nil {
-		return err
-	}
-	if err := fleet.seed(ctx, ctl, c.String("guest"), dir, log); err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	wg.Go(func() { ctl.Run(ctx) })
-	failed := make(chan error, len(fleet.hosts))
-	for name, h := range fleet.hosts {
-		wg.Go(func() {
-			err := agent.Run(ctx, agent.Options{Host: name, Hypervisor: h, Leader: ctl, Allowance: allow, Overhead: overhead, Log: log})
-			if err != nil {
-				failed <- err
-			}
-		})
-	}
-	return serve(ctx, c, ctl, dir, failed, log)
+	return serve(c, cluster, dir, log)
 }
 
 // overhead is what a VM takes of its host beyond its own memory: QEMU's own,
@@ -173,8 +151,8 @@ func allowance(c *cli.Context) (func(hypervisor.Capacity) agent.Limits, error) {
 	}, nil
 }
 
-// serve the API until ctx ends or an agent fails.
-func serve(ctx context.Context, c *cli.Context, ctl *control.Control, dir string, failed <-chan error, log *slog.Logger) error {
+// serve the API until the context ends or an agent fails.
+func serve(c *cli.Context, cluster *single.Cluster, dir string, log *slog.Logger) error {
 	token, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))
 	if err != nil {
 		return err
@@ -188,44 +166,28 @@ func serve(ctx context.Context, c *cli.Context, ctl *control.Control, dir string
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	api := server.New(ctl, server.Options{Tokens: []server.TokenHash{token}, Version: version, Logger: log, Gatherer: prometheus.DefaultGatherer})
-	ctx, cancel := context.WithCancel(ctx)
+	api := server.New(cluster.Control, server.Options{Tokens: []server.TokenHash{token}, Version: version, Logger: log, Gatherer: prometheus.DefaultGatherer})
+	ctx, cancel := context.WithCancel(c.Context)
 	defer cancel()
 	served := make(chan error, 1)
-	go func() { served <- api.Serve(ctx, listener, certs.TLS()) }()
-
-	if err := waitReady(ctx, ctl, served, failed); err != nil {
-		return err
+	go func() {
+		err := api.Serve(ctx, listener, certs.TLS())
+		cancel()
+		served <- err
+	}()
+	if err := cluster.AwaitReady(ctx); err != nil {
+		cancel()
+		return errors.Join(err, <-served)
 	}
 	fmt.Printf("ready https://%s\n", addr)
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		log.Warn("tell systemd", "error", err)
 	}
 	select {
-	case err = <-served:
-		return err
-	case err = <-failed:
+	case err = <-cluster.Failed():
 	case <-ctx.Done():
 	}
 	log.Info("stopping; VMs run on")
 	cancel()
 	return errors.Join(err, <-served)
-}
-
-// waitReady returns once the service can do its work, or what keeps it from it.
-func waitReady(ctx context.Context, ctl *control.Control, served, failed <-chan error) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for ctl.Ready() != nil {
-		select {
-		case err := <-served:
-			return err
-		case err := <-failed:
-			return err
-		case <-ctx.Done():
-			return fmt.Errorf("stopped before it was ready: %w", ctl.Ready())
-		case <-tick.C:
-		}
-	}
-	return nil
 }

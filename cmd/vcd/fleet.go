@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -136,29 +135,12 @@ func connect(ctx context.Context, c *cli.Context, uri, dir string, log *slog.Log
 	return &fleet{kind: uri, hosts: map[string]hypervisor.Host{name: h}, closers: []func() error{h.Close}}, nil
 }
 
-func (f *fleet) names() []string {
-	var out []string
-	for name := range f.hosts {
-		out = append(out, name)
-	}
-	sort.Strings(out)
-	return out
-}
-
 func (f *fleet) close() {
 	for _, c := range f.closers {
 		if err := c(); err != nil {
 			slog.Error("close hypervisor", "error", err)
 		}
 	}
-}
-
-func (f *fleet) console(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
-	h, ok := f.hosts[host]
-	if !ok {
-		return nil, fmt.Errorf("host %s: %w", host, control.ErrNotFound)
-	}
-	return h.Console(ctx, vm)
 }
 
 // inspect looks at an image's file. Simulated hosts have no files.

@@ -8,16 +8,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/control"
-	"evenkeel/cluster/node"
+	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
@@ -45,72 +43,34 @@ for, the server is stopped and started again on its log, and what it holds is co
 	}
 }
 
-// running is a cluster in this process.
-type running struct {
-	ctl  *control.Control
-	stop func() error
-}
-
 // start a cluster on dir and world; both may have been used before.
-func start(ctx context.Context, dir string, world *simulated.World) (*running, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	store := state.New()
-	n, err := node.Open(node.Options{Dir: filepath.Join(dir, "raft"), ID: "sim", State: store, Log: log})
+func start(ctx context.Context, dir string, world *simulated.World) (*single.Cluster, error) {
+	set := state.DefaultSettings()
+	set.OnFull = state.Reject
+	c, err := single.Start(ctx, single.Options{Dir: dir, ID: "sim", Settings: set, Logger: slog.New(slog.DiscardHandler),
+		Open: func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
+		Agent: agent.Options{
+			Allowance: func(c hypervisor.Capacity) agent.Limits {
+				return agent.Limits{CPU: 0.95 * c.CPU, Memory: c.Memory / 20 * 19}
+			},
+			Overhead: func(hypervisor.Capacity) int64 { return 32 << 20 }}})
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	fail := func(err error) (*running, error) { cancel(); return nil, errors.Join(err, n.Close()) }
-	if err := n.Lead(ctx); err != nil {
-		return fail(err)
+	err = c.AwaitReady(ctx)
+	if _, known := c.State.Snapshot().Image("tiny"); err == nil && !known {
+		_, err = c.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/simulated/vmlinuz"}, false)
 	}
-	ctl, err := control.New(ctx, control.Options{State: store, Log: n, Hosts: world.Hosts(), Logger: log,
-		Settings: state.Settings{MinYield: 0.5, OnFull: state.Reject, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096},
-		Inspect:  func(i state.Image) (state.Image, error) { return i, nil }})
 	if err != nil {
-		return fail(err)
+		return nil, errors.Join(err, c.Close())
 	}
-	if _, known := store.Snapshot().Image("tiny"); !known {
-		if _, err := ctl.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/simulated/vmlinuz"}, false); err != nil {
-			return fail(err)
-		}
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { ctl.Run(ctx) })
-	failures := make(chan error, len(world.Hosts()))
-	for _, name := range world.Hosts() {
-		wg.Go(func() {
-			err := agent.Run(ctx, agent.Options{Host: name, Hypervisor: world.Host(name), Leader: ctl, Log: log,
-				Allowance: func(c hypervisor.Capacity) agent.Limits {
-					return agent.Limits{CPU: 0.95 * c.CPU, Memory: c.Memory / 20 * 19}
-				},
-				Overhead: func(hypervisor.Capacity) int64 { return 32 << 20 }})
-			if err != nil {
-				failures <- err
-			}
-		})
-	}
-	r := &running{ctl: ctl, stop: func() error {
-		cancel()
-		wg.Wait()
-		close(failures)
-		err := n.Close()
-		for e := range failures {
-			err = errors.Join(err, e)
-		}
-		return err
-	}}
-	for ctl.Ready() != nil {
-		time.Sleep(5 * time.Millisecond)
-	}
-	return r, nil
+	return c, nil
 }
 
 // settled waits until every VM that was admitted runs.
-func (r *running) settled(ctx context.Context) (*control.View, error) {
+func settled(ctx context.Context, r *single.Cluster) (*control.View, error) {
 	for {
-		v, err := r.ctl.View(ctx, false)
+		v, err := r.View(ctx, false)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +105,7 @@ func measure(ctx context.Context, out io.Writer, hosts, vms, largest int, seed u
 	}
 	defer func() {
 		if r != nil {
-			err = errors.Join(err, r.stop())
+			err = errors.Join(err, r.Close())
 		}
 	}()
 
@@ -159,7 +119,7 @@ func measure(ctx context.Context, out io.Writer, hosts, vms, largest int, seed u
 		spec := state.VC{Name: fmt.Sprintf("vc%d", i), MinYield: -1, Groups: []state.Group{{Name: "g", Count: n,
 			CPU: 0.1 * float64(1+rng.IntN(12)), Memory: int64(1+rng.IntN(4)) << 29}}}
 		t := time.Now()
-		_, err := r.ctl.Create(ctx, spec, control.Call{})
+		_, err := r.Create(ctx, spec, control.Call{})
 		took = append(took, time.Since(t))
 		var no *control.Refused
 		switch {
@@ -175,25 +135,21 @@ func measure(ctx context.Context, out io.Writer, hosts, vms, largest int, seed u
 		}
 	}
 	asking := time.Since(begin)
-	v, err := r.settled(ctx)
+	v, err := settled(ctx, r)
 	if err != nil {
 		return err
 	}
 	all := time.Since(begin)
 	before := facts(v)
-	if err := r.stop(); err != nil {
-		r = nil
+	if err := r.Close(); err != nil {
 		return err
 	}
 	t := time.Now()
-	r = nil
-	again, err := start(ctx, dir, world)
-	if err != nil {
+	if r, err = start(ctx, dir, world); err != nil {
 		return err
 	}
-	r = again
 	back := time.Since(t)
-	v, err = r.settled(ctx)
+	v, err = settled(ctx, r)
 	if err != nil {
 		return err
 	}

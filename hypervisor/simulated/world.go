@@ -235,6 +235,15 @@ func (w *World) Host(name string) hypervisor.Host {
 	return &conn{m: m, closed: make(chan struct{})}
 }
 
+// All hosts by name.
+func (w *World) All() map[string]hypervisor.Host {
+	all := make(map[string]hypervisor.Host, len(w.machines))
+	for _, name := range w.Hosts() {
+		all[name] = w.Host(name)
+	}
+	return all
+}
+
 // Now is the world's time.
 func (w *World) Now() time.Time { return time.Unix(0, w.now()).UTC() }
 

@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"cluster/agent":     {"cluster/state", "cluster/lease", "hypervisor"},
 	"cluster/node":      {"cluster/state", "cluster/lease"},
 	"cluster/control":   {"cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
+	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/control", "hypervisor"},
 	"cluster/transport": {"cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "cluster/control"},
 
 	// Speak to people and programs.

@@ -1,0 +1,133 @@
+// Package single runs a whole cluster of one server in this process: the log on
+// disk, the leader's service and its loop, an agent for each host.
+//
+// It is what vcd dev, vcsim and the tests of what stands above a cluster start. It
+// wires together and decides nothing; it opens no hypervisor and serves no API.
+package single
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// Options of a cluster.
+type Options struct {
+	Dir string // holds the log in raft/
+	ID  string // of the server, for ever
+	// Open the hosts, by name. It is called once the log is open, which makes
+	// sure that no other process works on the same directory.
+	Open     func(ctx context.Context) (map[string]hypervisor.Host, error)
+	Settings state.Settings // for a cluster that is made anew
+	// Inspect looks at an image's file before it enters the catalogue; nil takes it as it is.
+	Inspect func(state.Image) (state.Image, error)
+	// Agent holds what all agents have in common: allowance, overhead, pace.
+	Agent  agent.Options
+	Logger *slog.Logger
+	// SnapshotEvery and Trailing are those of node.Options.
+	SnapshotEvery, Trailing uint64
+}
+
+// Cluster is one that runs.
+type Cluster struct {
+	*control.Control
+	State *state.Store
+
+	failed chan error
+	close  func() error
+}
+
+// Start a cluster on what its directory holds. It returns once the server leads.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &Cluster{State: state.New()}
+	n, err := node.Open(node.Options{Dir: filepath.Join(o.Dir, "raft"), ID: o.ID, State: c.State, Log: o.Logger,
+		SnapshotEvery: o.SnapshotEvery, Trailing: o.Trailing})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	c.close = sync.OnceValue(func() error {
+		cancel()
+		wg.Wait()
+		return n.Close()
+	})
+	if err := c.start(ctx, o, n, &wg); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.WaitGroup) error {
+	hosts, err := o.Open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := n.Lead(ctx); err != nil {
+		return err
+	}
+	inspect := o.Inspect
+	if inspect == nil {
+		inspect = func(img state.Image) (state.Image, error) { return img, nil }
+	}
+	c.Control, err = control.New(ctx, control.Options{State: c.State, Log: n, Settings: o.Settings, Hosts: slices.Sorted(maps.Keys(hosts)),
+		Inspect: inspect, Logger: o.Logger,
+		Console: func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
+			h, ok := hosts[host]
+			if !ok {
+				return nil, fmt.Errorf("host %s: %w", host, control.ErrNotFound)
+			}
+			return h.Console(ctx, vm)
+		}})
+	if err != nil {
+		return err
+	}
+	c.failed = make(chan error, len(hosts))
+	wg.Go(func() { c.Run(ctx) })
+	for name, h := range hosts {
+		a := o.Agent
+		a.Host, a.Hypervisor, a.Leader, a.Log = name, h, c.Control, o.Logger
+		wg.Go(func() {
+			if err := agent.Run(ctx, a); err != nil {
+				c.failed <- err
+			}
+		})
+	}
+	return nil
+}
+
+// Failed gives the error of an agent that could not go on.
+func (c *Cluster) Failed() <-chan error { return c.failed }
+
+// AwaitReady returns once every host has reported, or why that will not be.
+func (c *Cluster) AwaitReady(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for c.Ready() != nil {
+		select {
+		case err := <-c.failed:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("not ready yet (%w): %w", c.Ready(), ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// Close stops the agents and the server. VMs run on; hosts stay open.
+func (c *Cluster) Close() error { return c.close() }
