@@ -88,6 +88,12 @@ func TestRefusedRequests(t *testing.T) {
 		{"a long key", "DELETE", vcs + "/taken", "", []string{"Idempotency-Key", strings.Repeat("k", 129)}, 422, v1.ProblemInvalid, "Idempotency-Key"},
 		{"dryRun that is no boolean", "DELETE", vcs + "/taken?dryRun=maybe", "", nil, 422, v1.ProblemInvalid, "dryRun"},
 		{"a parameter misspelt", "DELETE", vcs + "/taken?dryrun=true", "", nil, 422, v1.ProblemInvalid, "dryrun"},
+		{"dryRun without a value", "DELETE", vcs + "/taken?dryRun=", "", nil, 422, v1.ProblemInvalid, "dryRun"},
+		{"dryRun without an equals sign", "DELETE", vcs + "/taken?dryRun", "", nil, 422, v1.ProblemInvalid, "dryRun"},
+		{"dryRun twice", "DELETE", vcs + "/taken?dryRun=false&dryRun=true", "", nil, 422, v1.ProblemInvalid, "dryRun"},
+		{"dryRun that cannot be read", "DELETE", vcs + "/taken?dryRun=%zz", "", nil, 422, v1.ProblemInvalid, "query"},
+		{"dryRun after a semicolon", "DELETE", vcs + "/taken?x=1;dryRun=true", "", nil, 422, v1.ProblemInvalid, "query"},
+		{"create over a version", "POST", vcs, vc(""), []string{"If-Match", `"7"`}, 412, v1.ProblemPrecondition, ""},
 		{"consistency", "GET", vcs + "?consistency=some", "", nil, 422, v1.ProblemInvalid, "consistency"},
 		{"wait too long", "GET", "/v1/operations/x?wait=2m", "", nil, 422, v1.ProblemInvalid, "wait"},
 		{"operation", "GET", "/v1/operations/x", "", nil, 404, v1.ProblemNotFound, ""},
@@ -98,6 +104,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"cordon with a word too many", "PUT", "/v1/hosts/h1/cordon", `{"why":"y"}`, nil, 422, v1.ProblemInvalid, "why"},
 		{"image taken", "POST", "/v1/images", `{"name":"tiny","kind":"kernel","file":"/a"}`, nil, 409, v1.ProblemExists, "name"},
 		{"image in use", "DELETE", "/v1/images/tiny", "", nil, 409, v1.ProblemConflict, ""},
+		{"image in use, dry run", "DELETE", "/v1/images/tiny?dryRun=true", "", nil, 409, v1.ProblemConflict, ""},
 		{"events after a word", "GET", "/v1/events?after=x", "", nil, 422, v1.ProblemInvalid, "after"},
 		{"events after a word, again", "GET", "/v1/events", "", []string{"Last-Event-ID", "x"}, 422, v1.ProblemInvalid, "Last-Event-ID"},
 		{"console without a WebSocket", "GET", "/v1/vms/taken-w-0/console", "", nil, 426, v1.ProblemUpgrade, ""},
@@ -207,6 +214,9 @@ func TestChanges(t *testing.T) {
 	if !dry.DryRun || dry.Operation != nil || len(dry.Changes) == 0 || !dry.Decision.Admitted {
 		t.Errorf("dry run: %+v", dry)
 	}
+	if vc := dry.VirtualCluster; vc == nil || vc.State != "starting" || vc.Yield != 1 || vc.Groups[0].Allocation != 0.5 || vc.VMs.Starting != 2 || vc.CreatedAt.IsZero() {
+		t.Errorf("the virtual cluster of a dry run, as it would be: %+v", vc)
+	}
 	if _, err := api.VirtualCluster(ctx, "a"); !client.IsProblem(err, v1.ProblemNotFound) {
 		t.Fatalf("a dry run created it: %v", err)
 	}
@@ -300,6 +310,11 @@ func TestHostsAndImages(t *testing.T) {
 	}
 	if h, err := api.Cordon(ctx, "h1", "disk"); err != nil || h.State != "cordoned" || h.CordonReason != "disk" {
 		t.Errorf("%+v, %v", h, err)
+	}
+	for _, method := range []string{"PUT", "POST"} {
+		if resp, body := c.request(t, method, "/v1/hosts/h1/cordon", ""); resp.StatusCode != 200 || !strings.Contains(body, `"state":"cordoned"`) {
+			t.Errorf("%s of a cordon without a reason: %s %s", method, resp.Status, body)
+		}
 	}
 	if h, err := api.Uncordon(ctx, "h1"); err != nil || h.State != "ready" || h.CordonReason != "" {
 		t.Errorf("%+v, %v", h, err)

@@ -51,6 +51,9 @@ func (s *Server) registerHosts(api huma.API) {
 	const text = "No new VM is placed on a cordoned host; those on it run on."
 	change(api, http.MethodPut, "cordonHost", "/v1/hosts/{name}/cordon", tagHost, "Cordon a host", text, http.StatusOK, v1.CordonRequest{}, cordon)
 	change(api, http.MethodPost, "cordonHostPost", "/v1/hosts/{name}/cordon", tagHost, "Cordon a host", text+" The same as PUT.", http.StatusOK, v1.CordonRequest{}, cordon)
+	for _, op := range []*huma.Operation{api.OpenAPI().Paths["/v1/hosts/{name}/cordon"].Put, api.OpenAPI().Paths["/v1/hosts/{name}/cordon"].Post} {
+		op.RequestBody.Required = false // a reason need not be given
+	}
 	change(api, http.MethodDelete, "uncordonHost", "/v1/hosts/{name}/cordon", tagHost, "Uncordon a host", "The host takes new VMs again.", http.StatusOK, nil,
 		func(ctx context.Context, in *struct {
 			NameParam

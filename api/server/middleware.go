@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,9 +163,32 @@ func (s *Server) refuseBody(w http.ResponseWriter, r *http.Request, p *problem) 
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 256<<20)) // best effort by its nature
 }
 
+// query refuses what those who look for single parameters would overlook: pairs
+// that cannot be decoded, a name without a value, a name given twice. A
+// deletion must not be carried out because its dryRun was not understood.
+func query(r *http.Request) *problem {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return invalidParameter("query", "query", r.URL.RawQuery, "cannot be decoded: %v", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch all := values[name]; {
+		case len(all) > 1:
+			return invalidParameter("query", name, strings.Join(all, ", "), "is given more than once")
+		case all[0] == "":
+			return invalidParameter("query", name, "", "has no value: write name=value, or leave it out")
+		}
+	}
+	return nil
+}
+
 // route hands the request to its handler. What the mux would refuse in plain
 // text (no such path, not with this method) becomes a problem.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	if p := query(r); p != nil {
+		writeProblem(w, r, p)
+		return
+	}
 	h, pattern := s.mux.Handler(r)
 	if pattern != "" && path.Clean(r.URL.Path) == r.URL.Path { // the mux would redirect a path that is not clean
 		s.mux.ServeHTTP(w, r)

@@ -217,7 +217,7 @@ func notFound(format string, args ...any) error {
 }
 
 // invalidParameter is a fault of one parameter.
-func invalidParameter(in, name, value, format string, args ...any) error {
+func invalidParameter(in, name, value, format string, args ...any) *problem {
 	p := newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, "")
 	f := v1.FieldError{In: in, Field: name, Message: fmt.Sprintf(format, args...)}
 	if len(value) <= 60 {

@@ -152,7 +152,11 @@ func (s *Server) result(ctx context.Context, verb string, p CallParams, do func(
 		out.Status = http.StatusOK
 	}
 	if r.VC.ID != "" {
-		vc := virtualCluster(v.VCView(r.VC))
+		view := v.VCView(r.VC)
+		if r.DryRun {
+			view = r.View()
+		}
+		vc := virtualCluster(view)
 		out.Body.VirtualCluster = &vc
 		if !r.DryRun {
 			out.ETag = etag(r.VC.ModifyIndex)

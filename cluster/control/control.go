@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,6 +167,7 @@ func (c *Control) change(ctx context.Context, verb, name string, body any, call 
 		}
 		res := Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun}
 		if call.DryRun {
+			res.VC, res.VMs = c.preview(s, a.Plan)
 			return res, nil
 		}
 		a.Plan.Operation = &state.Operation{ID: c.newID(), Kind: verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
@@ -204,6 +206,31 @@ func replay(s *state.Snapshot, print string, call Call) (Result, bool, error) {
 	op, _ := s.Operation(r.Operation)
 	vc, _ := s.VC(op.VC)
 	return Result{Operation: op, VC: vc, Decision: vc.Decision, Replayed: true}, true, nil
+}
+
+// preview is the VC of a plan and its VMs, as they would be once it is applied.
+func (c *Control) preview(s *state.Snapshot, p *state.Plan) (state.VC, []state.VM) {
+	vc := *p.VC
+	vc.Groups = slices.Clone(vc.Groups)
+	if vc.CreatedAt.IsZero() {
+		vc.CreatedAt = c.o.Now().UTC()
+	}
+	for _, a := range p.Allocations {
+		for i, g := range vc.Groups {
+			if a.VC == vc.ID && a.Group == g.Name {
+				vc.Groups[i].Allocation = a.CPU
+			}
+		}
+	}
+	vms := slices.Clone(s.VMsOf(vc.ID))
+	for _, vm := range p.VMs {
+		if at := slices.IndexFunc(vms, func(old state.VM) bool { return old.ID == vm.ID }); at >= 0 {
+			vms[at] = vm
+		} else {
+			vms = append(vms, vm)
+		}
+	}
+	return vc, vms
 }
 
 // changesOf a plan, in the order of its rows.

@@ -153,11 +153,48 @@ func TestDryRun(t *testing.T) {
 	if err != nil || len(r.Changes) != 1 {
 		t.Fatalf("dry run of a delete: %+v, %v", r, err)
 	}
-	if _, err := c.Create(ctx, vc("b", 2, 1, 512*mib), control.Call{DryRun: true}); err != nil {
+	if len(r.VMs) != 1 || r.VMs[0].Goal != state.GoalDelete {
+		t.Errorf("its VMs as they would be: %+v", r.VMs)
+	}
+	r, err = c.Create(ctx, vc("b", 2, 2, 512*mib), control.Call{DryRun: true})
+	if err != nil {
 		t.Fatal(err)
+	}
+	if len(r.VMs) != 2 || r.VMs[0].Phase != state.Starting || !near(r.VC.Groups[0].Allocation, 1.6) || r.VC.CreatedAt.IsZero() {
+		t.Errorf("b as it would be: %+v %+v, want 2 VMs with 4/5 of the 2 cores each needs", r.VC, r.VMs)
+	}
+	count := 3
+	r, err = c.Scale(ctx, "a", control.Scale{Count: &count}, control.Call{DryRun: true})
+	if err != nil || len(r.VMs) != 3 || r.VMs[0].Phase != state.Running {
+		t.Errorf("a as it would be with 3 VMs: %+v, %v", r.VMs, err)
 	}
 	if after := c.state.Snapshot().Index(); after != before {
 		t.Errorf("index went from %d to %d", before, after)
+	}
+}
+
+// A VM that stops is shown with the cap it keeps, not with what its group is
+// given now: the figures of a host never add up to more than it has.
+func TestStoppingKeepsItsCap(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	a := vc("a", 4, 0.5, 512*mib)
+	a.Groups[0].VCPUs = 2
+	c.done(c.Create(ctx, a, control.Call{}))
+	count, cpu := 2, 2.0
+	if _, err := c.Scale(ctx, "a", control.Scale{Count: &count, CPU: &cpu}, control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.View(ctx, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, vm := range v.VMs() {
+		sum += v.VMView(vm).Allocation
+	}
+	if sum > 4*(1+1e-9) {
+		t.Errorf("the VMs of the host are shown with %v cores together, it has 4", sum)
 	}
 }
 

@@ -72,14 +72,32 @@ func (c *Control) AddImage(ctx context.Context, img state.Image, dryRun bool) (s
 
 // DeleteImage takes an image out of the catalogue. The file stays.
 func (c *Control) DeleteImage(ctx context.Context, name string, dryRun bool) error {
-	if _, ok := c.o.State.Snapshot().Image(name); !ok {
+	s := c.o.State.Snapshot()
+	if _, ok := s.Image(name); !ok {
 		return fmt.Errorf("image %s: %w", name, ErrNotFound)
 	}
 	if dryRun {
-		return nil
+		return imageFree(s, name)
 	}
 	if err := c.propose(ctx, state.KindImageDrop, state.ImageDrop{Name: name}); err != nil {
 		return fmt.Errorf("delete image %s: %w", name, err)
+	}
+	return nil
+}
+
+// imageFree is what deleting an image would meet; applying the deletion looks again.
+func imageFree(s *state.Snapshot, name string) error {
+	for _, vc := range s.VCs() {
+		for _, g := range vc.Groups {
+			if g.Image == name || g.Boot.Kernel == name || g.Boot.Initrd == name {
+				return fmt.Errorf("delete image %s: virtual cluster %s, group %s uses it: %w", name, vc.Name, g.Name, state.ErrInUse)
+			}
+		}
+	}
+	for _, img := range s.Images() {
+		if img.Initrd == name {
+			return fmt.Errorf("delete image %s: kernel image %s boots with it: %w", name, img.Name, state.ErrInUse)
+		}
 	}
 	return nil
 }

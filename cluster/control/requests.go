@@ -15,6 +15,7 @@ type Result struct {
 	VC        state.VC        // as it is after the change; in a dry run as it would be
 	Decision  state.Decision  // what admission said, where it was asked
 	Changes   []Change        // what the plan does (a dry run: would do)
+	VMs       []state.VM      // of a dry run: the VMs of VC as they would be
 	DryRun    bool
 	Replayed  bool // the answer to an idempotency key used before
 }

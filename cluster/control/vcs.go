@@ -13,6 +13,9 @@ import (
 // fields mean the cluster's defaults.
 func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result, error) {
 	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot) (loop.Answer, error) {
+		if call.IfMatch != 0 {
+			return loop.Answer{}, fmt.Errorf("create virtual cluster %s: a new one has no version %d: %w", spec.Name, call.IfMatch, ErrPrecondition)
+		}
 		meta, _ := s.Meta()
 		vc, bad := complete(s, meta.Settings, spec)
 		if bad != nil {

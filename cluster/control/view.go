@@ -83,7 +83,11 @@ func (v *View) VMView(vm state.VM) VMView {
 	vc, _ := v.VC(vm.VC)
 	g, _ := vc.GroupOf(vm)
 	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.CPU, Memory: g.Memory}
-	if vm.Holds() {
+	switch {
+	case vm.Holds() && vm.Phase == state.Stopping: // it keeps the cap it had, whatever its group is given meanwhile
+		g.Allocation = vm.Frozen
+		out.Allocation, out.Yield = vm.Frozen, g.Yield()
+	case vm.Holds():
 		out.Allocation, out.Yield = g.Allocation, g.Yield()
 	}
 	if !vm.Holds() {
@@ -128,7 +132,13 @@ func (v *View) HostView(h state.Host) HostView {
 
 // VCView of a VC.
 func (v *View) VCView(vc state.VC) VCView {
-	vms := v.VMsOf(vc.ID)
+	return viewOf(vc, v.VMsOf(vc.ID))
+}
+
+// View is the VC of a dry run as it would be.
+func (r Result) View() VCView { return viewOf(r.VC, r.VMs) }
+
+func viewOf(vc state.VC, vms []state.VM) VCView {
 	out := VCView{VC: vc, State: state.StateOf(vc, vms), Count: state.CountPhases(vms)}
 	if out.Count.Starting+out.Count.Running > 0 {
 		out.Yield = state.YieldOf(vc)
