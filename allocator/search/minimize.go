@@ -112,36 +112,68 @@ func (f *finder) settle(p *placement) {
 func (f *finder) prove(p *placement, floor float64, r *Result) {
 	m := f.m
 	vms, hosts, roomW := all(len(m.Weight)), all(len(m.CPU)), make([]int64, len(m.CPU))
-	if len(m.Weight) > fewVMs {
-		mine := min(f.steps, int64(len(m.Weight))*400)
-		rest := f.steps - mine
-		f.steps = mine
-		f.improve(p, floor)
-		f.steps = rest + max(0, f.steps)
-	} else {
+	// Improvement and proof take turns, with ever more work: either may be what
+	// the model is easy for.
+	turn := int64(len(m.Weight)) * 400
+	if len(m.Weight) <= fewVMs {
 		for range 4 {
 			a, t := p.top()
 			if t <= floor || !f.pairs(p, a, t) {
 				break
 			}
 		}
+		turn = math.MaxInt64 / 512
 	}
-	for !f.done() {
+	for first := true; !f.done(); first = false {
+		if !first || len(m.Weight) > fewVMs {
+			f.spend(turn, func() { f.improve(p, floor) })
+		}
+		// below asks for a placement with all levels under t. It reports whether
+		// that is settled.
+		below := func(t float64) (found, settled bool) {
+			for j := range roomW {
+				roomW[j] = under(m.CPU[j], t, false)
+			}
+			f.pack.load(m, vms, hosts, roomW, m.Memory)
+			f.spend(16*turn, func() { found = f.pack.solve(&f.steps, f.stop) })
+			if found {
+				f.settle(p)
+			} else if !f.pack.gaveUp {
+				r.Lower = max(r.Lower, t)
+			}
+			return found, !f.pack.gaveUp
+		}
 		_, t := p.top()
+		open := t // not refuted in this turn
+		for !f.done() && t > floor {
+			found, settled := below(open)
+			switch {
+			case found:
+				_, t = p.top()
+				open = t
+				continue
+			case settled && open == t:
+				r.Optimal = true
+				return
+			}
+			// The bound is raised where that is easier.
+			open = (open + r.Lower) / 2
+			if settled || open-r.Lower < (t-r.Lower)/8 {
+				break
+			}
+		}
 		if t <= floor {
 			return
 		}
-		for j := range roomW {
-			roomW[j] = under(m.CPU[j], t, false)
-		}
-		f.pack.load(m, vms, hosts, roomW, m.Memory)
-		if f.pack.solve(&f.steps, f.stop) {
-			f.settle(p)
-			continue
-		}
-		if !f.pack.gaveUp {
-			r.Optimal, r.Lower = true, max(r.Lower, t)
-		}
-		return
+		turn *= 2
 	}
+}
+
+// spend does work with at most this many of the steps that are left.
+func (f *finder) spend(steps int64, work func()) {
+	mine := min(f.steps, steps)
+	rest := f.steps - mine
+	f.steps = mine
+	work()
+	f.steps = rest + max(0, f.steps)
 }
