@@ -31,7 +31,7 @@ type packer struct {
 	// The lists, valid for hosts of shape listed (-1: none) in the current packing.
 	byCPU, byMemory     []ordered // all items, see ListOrder.byGreater
 	sorted              bool      // byCPU and byMemory hold for need
-	entries             []entry
+	entries, scratch    []entry
 	listed              int
 	cpuList, memoryList fitIndex
 
@@ -45,7 +45,7 @@ type packer struct {
 }
 
 // run is n VMs of an item on a host.
-type run struct{ item, host, n int }
+type run struct{ item, host, n int32 }
 
 // shape is one distinct host capacity.
 type shape struct{ cpu, memory float64 }
@@ -275,14 +275,13 @@ func (k *packer) fillHost(j int) (used demand) {
 		used.cpu += d.cpu
 		used.memory += d.memory
 		k.total--
-		item := int(it.item)
 		if it.left--; it.left == 0 {
 			list.remove(*at)
 		}
-		if r := len(k.runs) - 1; r >= 0 && k.runs[r].item == item && k.runs[r].host == j {
+		if r := len(k.runs) - 1; r >= 0 && k.runs[r].item == it.item && int(k.runs[r].host) == j {
 			k.runs[r].n++
 		} else {
-			k.runs = append(k.runs, run{item, j, 1})
+			k.runs = append(k.runs, run{it.item, int32(j), 1})
 		}
 	}
 	k.freeCPU[j], k.freeMemory[j] = cpu, memory
@@ -315,18 +314,18 @@ func (k *packer) loadsOf(runs []run, base [][]load) [][]load {
 	for _, r := range runs {
 		g := k.items[r.item]
 		// A run of another item may have come between two of one item and host.
-		if last := len(loads[g]) - 1; last >= 0 && loads[g][last].host == r.host {
-			loads[g][last].n += r.n
+		if last := len(loads[g]) - 1; last >= 0 && loads[g][last].host == int(r.host) {
+			loads[g][last].n += int(r.n)
 			continue
 		}
 		// A host may hold VMs of the group already.
 		if base != nil {
-			if at := slices.IndexFunc(loads[g], func(l load) bool { return l.host == r.host }); at >= 0 {
-				loads[g][at].n += r.n
+			if at := slices.IndexFunc(loads[g], func(l load) bool { return l.host == int(r.host) }); at >= 0 {
+				loads[g][at].n += int(r.n)
 				continue
 			}
 		}
-		loads[g] = append(loads[g], load{r.host, r.n})
+		loads[g] = append(loads[g], load{int(r.host), int(r.n)})
 	}
 	return loads
 }

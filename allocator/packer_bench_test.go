@@ -92,3 +92,16 @@ func BenchmarkSearch(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWholeMCB8 is MCB8 with all that belongs to its answer: the search, the
+// division of the CPU and the upper bound.
+func BenchmarkWholeMCB8(b *testing.B) {
+	for _, size := range []struct{ hosts, tasks int }{{64, 500}, {1000, 10_000}, {10_000, 100_000}, {100_000, 1_000_000}} {
+		b.Run(fmt.Sprintf("hosts=%d/tasks=%d", size.hosts, size.tasks), func(b *testing.B) {
+			problems := searchInstances(size.hosts, size.tasks)
+			for i := 0; b.Loop(); i++ {
+				MCB8(problems[i%len(problems)])
+			}
+		})
+	}
+}

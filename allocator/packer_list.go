@@ -58,26 +58,79 @@ type ordered struct {
 	item, count int32
 }
 
-func compareEntries(a, b entry) int {
-	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.need.cpu, b.need.cpu), cmp.Compare(a.need.memory, b.need.memory), cmp.Compare(a.item, b.item))
-}
-
-// sortEntries sorts by key, CPU, memory and item, the first three in the
-// direction given.
-func sortEntries(s []entry, descending bool) {
-	byKey := compareEntries
+// sortEntries sorts by key, CPU and memory, all in the direction given, and then
+// by item. What it returns is s or scratch, which must be as long.
+func sortEntries(s, scratch []entry, descending bool) []entry {
+	sign := 1
 	if descending {
-		byKey = func(a, b entry) int {
-			switch {
-			case a.key > b.key:
-				return -1
-			case a.key < b.key:
-				return 1
+		sign = -1
+	}
+	compare := func(a, b entry) int {
+		switch {
+		case a.key < b.key:
+			return -sign
+		case a.key > b.key:
+			return sign
+		}
+		if c := cmp.Or(cmp.Compare(a.need.cpu, b.need.cpu), cmp.Compare(a.need.memory, b.need.memory)); c != 0 {
+			return sign * c
+		}
+		return cmp.Compare(a.item, b.item)
+	}
+	if len(s) >= fewEntries {
+		if sorted, ends := spreadEntries(s, scratch, descending); sorted {
+			from := int32(0)
+			for _, to := range ends {
+				if to-from > 1 {
+					slices.SortFunc(scratch[from:to], compare)
+				}
+				from = to
 			}
-			return cmp.Or(cmp.Compare(b.need.cpu, a.need.cpu), cmp.Compare(b.need.memory, a.need.memory), cmp.Compare(a.item, b.item))
+			return scratch
 		}
 	}
-	slices.SortFunc(s, byKey)
+	slices.SortFunc(s, compare)
+	return s
+}
+
+// fewEntries are sorted by comparing alone.
+const fewEntries = 1024
+
+// spreadEntries puts the entries into scratch by sections of the range of keys, in
+// order: what is left is to sort the sections, most of which are a few entries
+// long. ends is where each section ends. It does nothing where the keys have no
+// range, or an infinite one, or come sorted.
+func spreadEntries(s, scratch []entry, descending bool) (done bool, ends []int32) {
+	least, greatest, inOrder := s[0].key, s[0].key, true
+	for i := 1; i < len(s); i++ {
+		least, greatest = min(least, s[i].key), max(greatest, s[i].key)
+		inOrder = inOrder && (s[i].key >= s[i-1].key) != descending
+	}
+	sections := len(s) / 2
+	perKey := float64(sections-1) / (greatest - least)
+	if inOrder || !(perKey > 0) || math.IsInf(perKey, 1) {
+		return false, nil
+	}
+	of := func(key float64) int {
+		if descending {
+			return int((greatest - key) * perKey)
+		}
+		return int((key - least) * perKey)
+	}
+	ends = make([]int32, sections+1)
+	for i := range s {
+		ends[of(s[i].key)+1]++
+	}
+	for i := 1; i <= sections; i++ {
+		ends[i] += ends[i-1]
+	}
+	// ends[k] is where section k begins, and moves to where it ends.
+	for i := range s {
+		k := of(s[i].key)
+		scratch[ends[k]] = s[i]
+		ends[k]++
+	}
+	return true, ends[:sections]
 }
 
 // sortItems orders all items by CPU and by memory, for the orders 4 and 8.
@@ -85,7 +138,7 @@ func (k *packer) sortItems() {
 	if k.byCPU == nil {
 		k.byCPU = make([]ordered, len(k.items))
 		k.byMemory = make([]ordered, len(k.items))
-		k.entries = make([]entry, len(k.items))
+		k.entries, k.scratch = make([]entry, len(k.items)), make([]entry, len(k.items))
 		for i := range k.items {
 			k.byCPU[i].item, k.byMemory[i].item = int32(i), int32(i)
 		}
@@ -95,9 +148,9 @@ func (k *packer) sortItems() {
 			i := list[at].item // in the order of the last time: much of it has often not changed
 			k.entries[at] = entry{key[i], demand{k.need[i], k.size[i]}, i}
 		}
-		sortEntries(k.entries[:len(list)], k.lists.descending())
+		entries := sortEntries(k.entries[:len(list)], k.scratch[:len(list)], k.lists.descending())
 		for at := range list {
-			e := &k.entries[at]
+			e := &entries[at]
 			list[at] = ordered{e.need, e.item, int32(k.count[e.item])}
 		}
 	}
@@ -130,9 +183,12 @@ func (k *packer) list(s int) {
 				k.entries = append(k.entries, entry{k.lists.key(fraction(d.cpu, cpu), fraction(d.memory, memory)), d, int32(i)})
 			}
 		}
-		sortEntries(k.entries, k.lists.descending())
-		for i := range k.entries {
-			e := &k.entries[i]
+		if k.scratch == nil {
+			k.scratch = make([]entry, len(k.items))
+		}
+		entries := sortEntries(k.entries, k.scratch[:len(k.entries)], k.lists.descending())
+		for i := range entries {
+			e := &entries[i]
 			it := listed{e.item, int32(k.left[e.item])}
 			if e.need.cpu*memory > e.need.memory*cpu {
 				c.room[0][nc], c.items[nc] = e.need, it

@@ -240,6 +240,46 @@ func TestFitIndexIsALinearSearch(t *testing.T) {
 	})
 }
 
+// Spread first or not, sorted is sorted.
+func TestSortEntries(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, key := range map[string]func() float64{
+		"uniform":  r.Float64,
+		"few":      func() float64 { return float64(r.IntN(5)) },
+		"skewed":   func() float64 { return math.Exp(20 * r.NormFloat64()) },
+		"equal":    func() float64 { return 1 },
+		"infinite": func() float64 { return 1 / float64(r.IntN(9)) },
+	} {
+		for _, descending := range []bool{false, true} {
+			s := make([]entry, 5*fewEntries)
+			for i := range s {
+				s[i] = entry{key(), demand{float64(r.IntN(3)), float64(r.IntN(3))}, int32(i)}
+			}
+			sum := 0
+			for range 2 { // the second time they come sorted
+				s = sortEntries(s, make([]entry, len(s)), descending)
+				sum = 0
+				for i := 1; i < len(s); i++ {
+					a, b := s[i-1], s[i]
+					if descending {
+						a, b = b, a
+					}
+					in := a.key < b.key || a.key == b.key && (a.need.cpu < b.need.cpu || a.need.cpu == b.need.cpu &&
+						(a.need.memory < b.need.memory || a.need.memory == b.need.memory && s[i-1].item < s[i].item))
+					if !in {
+						t.Fatalf("%s, descending %v: %v before %v", name, descending, s[i-1], s[i])
+					}
+					sum += int(s[i].item)
+				}
+				sum += int(s[0].item)
+			}
+			if sum != len(s)*(len(s)-1)/2 {
+				t.Errorf("%s: entries were lost", name)
+			}
+		}
+	}
+}
+
 // A probe of the search allocates nothing.
 func TestProbesDoNotAllocate(t *testing.T) {
 	p := slackInstance(rand.New(rand.NewPCG(1, 2)), 64, 500, 0.4, 0.75, 0.75)

@@ -105,7 +105,7 @@ func (a *admission) reasonsForMore() []HostReason {
 	need := &a.p.Groups[g]
 	here := make([]int, len(a.p.Hosts))
 	for _, r := range a.pk.runs {
-		here[r.host] += r.n
+		here[r.host] += int(r.n)
 	}
 	reasons := make([]HostReason, len(a.p.Hosts))
 	for j := range reasons {
