@@ -36,7 +36,8 @@ type HostReason struct {
 // or none. Nothing that has a host moves.
 //
 // It searches for the greatest yield Y with which the new VMs can be placed by
-// MCB8 over what is left, if every virtual cluster gets at least max(Y, its
+// MCB8 over what is left (or, where that finds no placement, by a search of
+// bounded work), if every virtual cluster gets at least max(Y, its
 // MinYield). A virtual cluster that could not reach Y without the request
 // either, because the hosts it is on are crowded, counts with what it could
 // reach: a full host does not make the new VMs be squeezed onto another. The
@@ -138,6 +139,9 @@ func (a *admission) place() (Solution, bool) {
 		loads = a.pk.loads(a.fixed)
 		return y
 	})
+	if loads == nil {
+		loads = a.seek()
+	}
 	if loads == nil {
 		return Solution{}, false
 	}

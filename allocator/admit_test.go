@@ -480,3 +480,26 @@ func TestAdmitScale(t *testing.T) {
 		}
 	})
 }
+
+// The largest first is not how these VMs fit: 0.5+0.3+0.2 and 0.4+0.4+0.2 of
+// the memory of two hosts.
+func TestAdmitSearchesWherePackingFails(t *testing.T) {
+	p := allocator.Problem{Hosts: []allocator.Host{{Name: "full", CPU: 1, Memory: 1, Cordoned: true}, {Name: "h1", CPU: 1, Memory: 2}, {Name: "h2", CPU: 1, Memory: 1}}}
+	p.Groups = append(p.Groups, allocator.Group{Cluster: "old", Name: "o", Count: 1, CPU: 0.5, Memory: 1, MinYield: 0.5, Hosts: []int{1}})
+	for i, g := range []struct {
+		count  int
+		memory float64
+	}{{1, 0.5}, {2, 0.4}, {1, 0.3}, {2, 0.2}} {
+		p.Groups = append(p.Groups, allocator.Group{Cluster: "new", Name: fmt.Sprint(i), Count: g.count, CPU: 0.2, Memory: g.memory, MinYield: 0.5})
+	}
+	if _, ok := allocator.MCB8(allocator.Problem{Hosts: []allocator.Host{{CPU: 1, Memory: 1}, {CPU: 1, Memory: 1}}, Groups: p.Groups[1:]}); ok {
+		t.Error("the heuristic finds it: this shows nothing")
+	}
+	a := allocator.Admit(p)
+	if !a.Admitted {
+		t.Fatalf("refused: %+v", a)
+	}
+	if err := checkSolution(p, a.Solution); err != nil || len(a.Solution.Shortfall) > 0 {
+		t.Errorf("%v: %+v", err, a.Solution)
+	}
+}

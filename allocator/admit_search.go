@@ -1,0 +1,139 @@
+package allocator
+
+import (
+	"cmp"
+	"slices"
+
+	"evenkeel/allocator/search"
+)
+
+// What the search may do for one request: mostSought VMs, and steps that keep
+// it to some milliseconds.
+const (
+	mostSought  = 1024
+	soughtSteps = 400_000
+	closerSteps = 50_000
+	closerTries = 6
+)
+
+// seek places the VMs of the request where the packing has failed: any placement
+// with every yield at its least, then, a few times, one with greater yields.
+// It returns nil if it finds none. It does not depend on the order of the groups.
+func (a *admission) seek() [][]load {
+	if a.asked == 0 || a.asked > mostSought {
+		return nil
+	}
+	q := newQuest(a)
+	a.needAt(0)
+	loads := q.at(soughtSteps)
+	if loads == nil {
+		return nil
+	}
+	lo, hi := 0.0, 1.0
+	for range closerTries {
+		y := (lo + hi) / 2
+		a.needAt(y)
+		if better := q.at(closerSteps); better != nil {
+			loads, lo = better, y
+		} else {
+			hi = y
+		}
+	}
+	return loads
+}
+
+// quest is the model of what is left of the hosts for the VMs of a request.
+type quest struct {
+	a     *admission
+	hosts []int // open ones
+	group []int // [vm]
+	host  []int32
+	unit  float64
+	m     search.Model
+}
+
+func newQuest(a *admission) *quest {
+	q := &quest{a: a}
+	memory := 0.0
+	for j := range a.p.Hosts {
+		if !a.pk.closed[j] {
+			q.hosts = append(q.hosts, j)
+			memory += a.p.Hosts[j].Memory
+		}
+	}
+	order := make([]int, len(a.p.Groups))
+	for g := range order {
+		order[g] = g
+	}
+	slices.SortStableFunc(order, func(x, y int) int {
+		m, n := &a.p.Groups[x], &a.p.Groups[y]
+		return cmp.Or(cmp.Compare(a.floor[y], a.floor[x]), cmp.Compare(n.CPU, m.CPU), cmp.Compare(n.Memory, m.Memory))
+	})
+	q.unit = powerUnder(0x1p59, memory)
+	for _, g := range order {
+		for range a.unplaced[g] {
+			q.group = append(q.group, g)
+			q.m.Size = append(q.m.Size, int64(min(a.p.Groups[g].Memory*q.unit, 0x1p60)))
+		}
+	}
+	for _, j := range q.hosts {
+		q.m.Memory = append(q.m.Memory, int64((max(0, a.pk.memory[j])+roundingSlack*a.p.Hosts[j].Memory)*q.unit))
+	}
+	q.m.CPU, q.m.Weight = make([]int64, len(q.hosts)), make([]int64, len(q.group))
+	return q
+}
+
+// at looks for a placement in which every VM has the need that the admission
+// has set. It begins with the one it found last.
+func (q *quest) at(steps int64) [][]load {
+	a := q.a
+	if len(q.hosts) == 0 || !a.pk.begin(a.need) {
+		return nil
+	}
+	total, capacity := 0.0, 0.0
+	for _, j := range q.hosts {
+		total += max(0, a.pk.freeCPU[j])
+		capacity += a.p.Hosts[j].CPU
+	}
+	want, memory := 0.0, 0.0
+	for _, g := range q.group {
+		want += a.need[g]
+		memory += a.p.Groups[g].Memory * q.unit
+	}
+	if want > total+provedSlack*capacity || memory > 0x1p60 {
+		return nil
+	}
+	scale := powerUnder(0x1p52, max(capacity, want))
+	for i, j := range q.hosts {
+		q.m.CPU[i] = max(1, int64((max(0, a.pk.freeCPU[j])+roundingSlack*a.p.Hosts[j].CPU)*scale))
+	}
+	for vm, g := range q.group {
+		q.m.Weight[vm] = int64(a.need[g] * scale)
+	}
+	r := search.Minimize(&q.m, search.Options{Steps: steps, Goal: 1, Prove: true, Start: q.host})
+	if r.Host == nil || r.Level > 1 {
+		return nil
+	}
+	q.host = r.Host
+	n := make([][]load, len(a.p.Groups))
+	for vm, i := range r.Host {
+		g, j := q.group[vm], q.hosts[i]
+		at := slices.IndexFunc(n[g], func(l load) bool { return l.host == j })
+		if at < 0 {
+			at = len(n[g])
+			n[g] = append(n[g], load{j, 0})
+		}
+		n[g][at].n++
+	}
+	for g, fixed := range a.fixed {
+		for _, l := range fixed {
+			if at := slices.IndexFunc(n[g], func(o load) bool { return o.host == l.host }); at >= 0 {
+				n[g][at].n += l.n
+			} else {
+				n[g] = append(n[g], l)
+			}
+		}
+		slices.SortFunc(n[g], func(x, y load) int { return cmp.Compare(x.host, y.host) })
+	}
+	return n
+}
