@@ -74,6 +74,9 @@ func dev(c *cli.Context) error {
 	if y := c.Float64("min-yield"); !(y >= 0 && y <= 1) {
 		return cli.Exit(fmt.Sprintf("--min-yield %g: must be from 0 to 1", y), 2)
 	}
+	if c.String("data-dir") == "" { // an unset variable of a script, and not the current directory
+		return cli.Exit("--data-dir: must not be empty", 2)
+	}
 	dir, err := filepath.Abs(c.String("data-dir"))
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
@@ -85,9 +88,16 @@ func dev(c *cli.Context) error {
 	metricsToPrometheus(log)
 	set := state.DefaultSettings()
 	set.MinYield = c.Float64("min-yield")
-	var f *fleet
+	var (
+		f        *fleet
+		listener net.Listener
+	)
 	cluster, err := single.Start(c.Context, single.Options{Dir: dir, ID: "dev", Settings: set, Logger: log,
 		Open: func(ctx context.Context) (map[string]hypervisor.Host, error) {
+			// After the log, whose lock tells of a second vcd on the directory; before anything is done with a host.
+			if listener, err = net.Listen("tcp", c.String("listen")); err != nil {
+				return nil, fmt.Errorf("listen for the API: %w", err)
+			}
 			if f, err = openFleet(ctx, c, dir, log); err != nil {
 				return nil, err
 			}
@@ -98,6 +108,9 @@ func dev(c *cli.Context) error {
 		Agent:   agent.Options{Allowance: allow, Overhead: overhead}})
 	if f != nil {
 		defer f.close()
+	}
+	if listener != nil {
+		defer listener.Close() //nolint:errcheck // closed by the server before, if it served
 	}
 	if err != nil {
 		return err
@@ -110,7 +123,7 @@ func dev(c *cli.Context) error {
 	if err := f.seed(c.Context, cluster.Control, c.String("guest"), dir, log); err != nil {
 		return err
 	}
-	return serve(c, cluster, dir, log)
+	return serve(c, cluster, listener, dir, log)
 }
 
 // overhead is what a VM takes of its host beyond its own memory: QEMU's own,
@@ -152,19 +165,15 @@ func allowance(c *cli.Context) (func(hypervisor.Capacity) agent.Limits, error) {
 }
 
 // serve the API until the context ends or an agent fails.
-func serve(c *cli.Context, cluster *single.Cluster, dir string, log *slog.Logger) error {
+func serve(c *cli.Context, cluster *single.Cluster, listener net.Listener, dir string, log *slog.Logger) error {
 	token, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", c.String("listen"))
-	if err != nil {
-		return fmt.Errorf("listen for the API: %w", err)
-	}
 	addr := listener.Addr().String()
 	certs, err := server.EnsureCertificates(dir, addr)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	api := server.New(cluster.Control, server.Options{Tokens: []server.TokenHash{token}, Version: version, Logger: log, Gatherer: prometheus.DefaultGatherer})
 	ctx, cancel := context.WithCancel(c.Context)

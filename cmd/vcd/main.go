@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -18,28 +19,42 @@ import (
 var version = "unknown"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	os.Exit(run(ctx, os.Args, os.Stdout, os.Stderr))
+}
+
+// run carries one command line out and returns the exit status: 1 failed, 2 wrong usage.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	wrong := func(_ *cli.Context, err error, _ bool) error { return cli.Exit(err, 2) }
 	app := &cli.App{
+		Writer: out, ErrWriter: errs, OnUsageError: wrong,
 		Name:            "vcd",
 		Usage:           "the daemon of Evenkeel",
 		Version:         version,
 		HideHelpCommand: true,
 		Description:     "vcd dev runs a whole cluster of one server in this process, for a look, a demo or a single host.\nStopping vcd leaves the VMs running; started again on the same data directory it finds them.",
 		Commands:        []*cli.Command{devCommand()},
-		ExitErrHandler:  func(*cli.Context, error) {}, // main says it, once
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cli.Exit(fmt.Sprintf("there is no command %q; vcd --help lists what there is", c.Args().First()), 2)
+			}
+			return cli.ShowAppHelp(c)
+		},
+		ExitErrHandler: func(*cli.Context, error) {}, // main says it, once
 	}
-	err := app.RunContext(ctx, os.Args)
+	for _, cmd := range app.Commands {
+		cmd.OnUsageError = wrong
+	}
+	err := app.RunContext(ctx, args)
 	if err == nil || errors.Is(err, context.Canceled) {
-		return
+		return 0
 	}
-	fmt.Fprintln(os.Stderr, "vcd:", err)
-	code := 1
+	fmt.Fprintln(errs, "vcd:", err)
 	var exit cli.ExitCoder
 	if errors.As(err, &exit) {
-		code = exit.ExitCode()
+		return exit.ExitCode()
 	}
-	os.Exit(code)
+	return 1
 }
 
 // logger writes to standard error; standard output is for what scripts wait for.
