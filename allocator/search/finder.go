@@ -84,6 +84,9 @@ func (f *finder) deal(over bool) (*placement, bool) {
 		}
 	}
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
+	if m.Rules == nil && h > 16 {
+		return f.dealByHeap(order, over)
+	}
 	p := newPlacement(m)
 	for _, vm := range order {
 		at, least := int32(-1), math.Inf(1)
@@ -108,6 +111,60 @@ func (f *finder) deal(over bool) (*placement, bool) {
 		p.put(vm, at)
 	}
 	f.steps -= int64(n*h) / 8
+	return p, true
+}
+
+// dealByHeap is deal without rules, for many hosts: they lie in a heap, the
+// least loaded on top.
+func (f *finder) dealByHeap(order []int32, over bool) (*placement, bool) {
+	m := f.m
+	h := len(m.CPU)
+	p := newPlacement(m)
+	lower := func(a, b int32) bool {
+		x, y := level(p.load[a], m.CPU[a]), level(p.load[b], m.CPU[b])
+		return x < y || x == y && a < b
+	}
+	heap := all(h)
+	down := func(n int) {
+		for i := 0; ; {
+			k := 2*i + 1
+			if k >= n {
+				return
+			}
+			if k+1 < n && lower(heap[k+1], heap[k]) {
+				k++
+			}
+			if !lower(heap[k], heap[i]) {
+				return
+			}
+			heap[i], heap[k] = heap[k], heap[i]
+			i = k
+		}
+	}
+	up := func(i int) {
+		for i > 0 && lower(heap[i], heap[(i-1)/2]) {
+			heap[i], heap[(i-1)/2] = heap[(i-1)/2], heap[i]
+			i = (i - 1) / 2
+		}
+	}
+	for _, vm := range order {
+		// Hosts with too little memory are set aside, behind the heap.
+		n := h
+		for n > 0 && !over && p.used[heap[0]]+m.Size[vm] > m.Memory[heap[0]] {
+			n--
+			heap[0], heap[n] = heap[n], heap[0]
+			down(n)
+		}
+		f.steps -= int64(4 * (1 + h - n))
+		if n == 0 {
+			return nil, false
+		}
+		p.put(vm, heap[0])
+		down(n)
+		for ; n < h; n++ {
+			up(n)
+		}
+	}
 	return p, true
 }
 
@@ -180,7 +237,13 @@ func (f *finder) improve(p *placement, floor float64) {
 func (f *finder) pairs(p *placement, a int32, t float64) bool {
 	n := len(f.order)
 	for i := range n {
+		// Of three at random the least loaded: it has most to offer.
 		k := i + f.rng.IntN(n-i)
+		for range 2 {
+			if o := i + f.rng.IntN(n-i); level(p.load[f.order[o]], f.m.CPU[f.order[o]]) < level(p.load[f.order[k]], f.m.CPU[f.order[k]]) {
+				k = o
+			}
+		}
 		f.order[i], f.order[k] = f.order[k], f.order[i]
 		b := f.order[i]
 		if b == a {

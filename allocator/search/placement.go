@@ -10,6 +10,11 @@ type placement struct {
 	load []int64
 	used []int64 // memory
 	cost int64
+
+	// tree[1] is the host with the greatest level: each inner node is the winner
+	// of its two children, the leaves are the hosts. dirty hosts changed since.
+	tree  []int32
+	dirty []int32
 }
 
 func newPlacement(m *Model) *placement {
@@ -45,6 +50,7 @@ func (p *placement) put(vm, j int32) {
 	p.load[j] += p.m.Weight[vm]
 	p.used[j] += p.m.Size[vm]
 	p.cost += p.m.cost(vm, j)
+	p.touch(j)
 }
 
 func (p *placement) take(vm int32) {
@@ -57,6 +63,13 @@ func (p *placement) take(vm int32) {
 	p.used[j] -= p.m.Size[vm]
 	p.cost -= p.m.cost(vm, j)
 	p.host[vm] = -1
+	p.touch(j)
+}
+
+func (p *placement) touch(j int32) {
+	if n := len(p.dirty); p.tree != nil && (n < 1 || p.dirty[n-1] != j) && (n < 2 || p.dirty[n-2] != j) {
+		p.dirty = append(p.dirty, j)
+	}
 }
 
 func (p *placement) move(vm, j int32) {
@@ -68,13 +81,31 @@ func (p *placement) move(vm, j int32) {
 
 // top is the host with the greatest level, and the level.
 func (p *placement) top() (int32, float64) {
-	at, t := 0, -1.0
-	for j, w := range p.load {
-		if l := level(w, p.m.CPU[j]); l > t {
-			at, t = j, l
+	h := len(p.load)
+	if p.tree == nil {
+		p.tree = make([]int32, 2*h)
+		for j := range h {
+			p.tree[h+j] = int32(j)
+		}
+		for k := h - 1; k > 0; k-- {
+			p.tree[k] = p.higher(p.tree[2*k], p.tree[2*k+1])
 		}
 	}
-	return int32(at), t
+	for _, j := range p.dirty {
+		for k := (h + int(j)) / 2; k > 0; k /= 2 {
+			p.tree[k] = p.higher(p.tree[2*k], p.tree[2*k+1])
+		}
+	}
+	p.dirty = p.dirty[:0]
+	j := p.tree[min(1, 2*h-1)]
+	return j, level(p.load[j], p.m.CPU[j])
+}
+
+func (p *placement) higher(a, b int32) int32 {
+	if level(p.load[b], p.m.CPU[b]) > level(p.load[a], p.m.CPU[a]) {
+		return b
+	}
+	return a
 }
 
 // clashes tells whether vm may not be on host j beside what is there.
