@@ -114,16 +114,22 @@ func (w *work) realized(host []int32) float64 {
 	return maxMin(&p, loads, floor)
 }
 
-// fewVMs is up to how many VMs Best asks for a proof also where moves are
-// bounded: it is found at once.
-const fewVMs = 12
+// Up to someVMs Best asks for a proof, too: it is near. Where moves are bounded,
+// up to fewVMs: what is found with a proof by one budget only may be better than
+// what is found without by a larger one.
+const (
+	someVMs = 48
+	fewVMs  = 12
+)
 
 // minimize searches the model, level 1 being the goal.
 func (w *work) minimize(steps int64, start []int32) search.Result {
 	o := search.Options{Seed: w.s.Seed, Steps: steps, Stop: w.s.Stop, Goal: 1, Prove: w.prove, Start: start}
 	if !w.moves {
+		o.Prove = o.Prove || len(w.m.Weight) <= someVMs
 		return search.Minimize(w.m, o)
 	}
+	o.Prove = o.Prove || len(w.m.Weight) <= fewVMs
 	return w.minimizeMoves(o)
 }
 
@@ -187,9 +193,9 @@ func (w *work) minimizeMoves(o search.Options) search.Result {
 			break
 		}
 	}
-	if (o.Prove || len(m.Weight) <= fewVMs) && best.Level > o.Goal {
+	if o.Prove && best.Level > o.Goal {
 		rules.Budget = budget
-		o.Start, o.Prove = best.Host, true
+		o.Start = best.Host
 		r := search.Minimize(&m, o)
 		if r.Infeasible || r.Optimal {
 			return r
