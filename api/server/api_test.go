@@ -285,6 +285,9 @@ func TestChanges(t *testing.T) {
 		if op.State != v1.OperationDone {
 			t.Errorf("%+v", op)
 		}
+		if vc, err := api.VirtualCluster(ctx, "a"); err == nil && vc.State == "stopped" && (vc.Groups[0].Allocation != 0 || vc.Yield != 0) {
+			t.Errorf("stopped, and still given CPU: %+v", vc)
+		}
 	}
 	_, body := c.request(t, "GET", "/v1/operations?limit=2&virtualCluster=a", "")
 	var ops v1.List[v1.Operation]

@@ -47,8 +47,8 @@ func virtualCluster(v control.VCView) v1.VirtualCluster {
 			Role: g.Role, Image: g.Image, Network: g.Network, CloudInit: g.CloudInit != (state.CloudInit{}), Labels: g.Labels,
 			Allocation: g.Allocation, Yield: g.Yield(),
 		}
-		if v.Count.Starting+v.Count.Running == 0 {
-			to.Yield = 0
+		if v.Count.Starting+v.Count.Running == 0 { // what it had is free for others
+			to.Allocation, to.Yield = 0, 0
 		}
 		if g.Boot != (state.Boot{}) {
 			to.Boot = &v1.Boot{Kernel: g.Boot.Kernel, Initrd: g.Boot.Initrd, Cmdline: g.Boot.Cmdline}

@@ -112,7 +112,7 @@ func (t *tool) candidates(c *cli.Context) []string {
 			flags = append(append([]cli.Flag{}, leaf.Flags...), flags...)
 		}
 		for _, f := range flags {
-			if n := f.Names()[0]; len(n) > 1 {
+			if n := f.Names()[0]; len(n) > 1 && n != "help" { // urfave's own may be there or not
 				out = append(out, "--"+n)
 			}
 		}

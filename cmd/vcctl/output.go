@@ -87,23 +87,34 @@ const refreshEvery = time.Second
 var watchFlag = &cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "go on and print every change, until ^C"}
 
 // show reads something and prints it; with -w again and again, whenever it
-// has changed. On a terminal it is redrawn in place.
+// has changed. On a terminal it is redrawn in place. A server that goes away
+// meanwhile is waited for: whoever watches wants to see it come back.
 func (t *tool) show(c *cli.Context, read func(context.Context) (any, func(wide bool) string, error)) error {
 	f, err := format(c)
 	if err != nil {
 		return err
 	}
-	last, redraw := "", isTerminal(t.out)
+	last, away, redraw := "", false, isTerminal(t.out)
 	for {
+		s := last
 		value, text, err := read(c.Context)
-		if err != nil {
-			if c.Bool("watch") && errors.Is(err, context.Canceled) {
-				return nil
+		switch {
+		case err == nil:
+			if s, err = render(f, value, text); err != nil {
+				return err
 			}
-			return err
-		}
-		s, err := render(f, value, text)
-		if err != nil {
+			if away && redraw {
+				last = "" // what was said below it goes
+			}
+			away = false
+		case c.Bool("watch") && errors.Is(err, context.Canceled):
+			return nil
+		case c.Bool("watch") && last != "" && statusOf(err) == statusUnreachable:
+			if !away {
+				t.say("vcctl: %s; trying again\n", err)
+			}
+			away = true
+		default:
 			return err
 		}
 		if s != last {
