@@ -30,14 +30,7 @@ func LowerLevel(m *Model) float64 {
 	// Equal hosts: an average rounds up to a whole number.
 	lo := (total + int64(h) - 1) / int64(h)
 	lo = max(lo, w[0])
-	// Of the kh+1 largest, k+1 share a host: at least the smallest of them.
-	for k := 1; k*h < n; k++ {
-		s := int64(0)
-		for i := 0; i <= k; i++ {
-			s += w[k*h-i]
-		}
-		lo = max(lo, s)
-	}
+	lo = max(lo, items.crowded(h))
 	// Least load for which the bin packing bounds leave it possible.
 	hi := lo
 	packs := func(c int64) bool {
@@ -126,6 +119,29 @@ func largestFirst(a []int64) sorted {
 		s.sum[i+1] = s.sum[i] + x
 	}
 	return s
+}
+
+// crowded is a load that some of h equal bins must have: of the n largest items
+// some k bins hold at least as many as when the items are dealt evenly, k
+// floor(n/h) + min(k, n mod h), and no smaller ones than the smallest of the n
+// (Haouari, Gharbi and Jemmali 2006).
+func (s sorted) crowded(h int) (load int64) {
+	for n := h + 1; n <= len(s.w) && n <= 8*h; n++ {
+		if h > 512 && n%h != 1 {
+			continue
+		}
+		each, more := n/h, n%h
+		// With more bins than there are crowded ones the mean only falls.
+		for k := 1; k <= max(1, more); k++ {
+			held := k*each + min(k, more)
+			least := s.sum[n] - s.sum[n-held]
+			load = max(load, (least+int64(k)-1)/int64(k))
+			if h > 512 {
+				break
+			}
+		}
+	}
+	return load
 }
 
 // bins is the bound L2 of Martello and Toth (1990) on the bins of capacity c
@@ -255,5 +271,6 @@ func NoMemory(m *Model) bool {
 	if size > room {
 		return true
 	}
-	return largestFirst(m.Size).bins(most) > len(m.Memory)
+	items := largestFirst(m.Size)
+	return items.bins(most) > len(m.Memory) || items.crowded(len(m.Memory)) > most
 }
