@@ -28,12 +28,16 @@ type packer struct {
 	shapes  []shape
 	memory  []float64 // [host]: free beside the VMs that stay
 
-	// The lists, valid for hosts of shape listed (-1: none) in the current packing.
+	// The lists, valid for hosts of shape listed, or noShape or allShapes, in the
+	// current packing.
 	byCPU, byMemory     []ordered // all items, see ListOrder.byGreater
 	sorted              bool      // byCPU and byMemory hold for need
+	apart               bool      // lists of their own for each shape, always
 	entries, scratch    []entry
 	listed              int
 	cpuList, memoryList fitIndex
+
+	placeCPU, placeMemory []int32 // [item]: in the lists for all shapes
 
 	// State of the current or last packing.
 	freeCPU, freeMemory []float64 // [host]
@@ -47,13 +51,19 @@ type packer struct {
 // run is n VMs of an item on a host.
 type run struct{ item, host, n int32 }
 
+// What packer.listed may be beside a shape.
+const (
+	noShape   = -1
+	allShapes = -2
+)
+
 // shape is one distinct host capacity.
 type shape struct{ cpu, memory float64 }
 
 func newPacker(p *Problem, fixed [][]load, counts []int) *packer {
 	n := len(p.Hosts)
 	k := &packer{
-		p: p, fixed: fixed, lists: 8, orders: defaultHostOrders, scale: 1, listed: -1,
+		p: p, fixed: fixed, lists: 8, orders: defaultHostOrders, scale: 1, listed: noShape,
 		closed: make([]bool, n), exempt: make([]bool, n), shapeOf: make([]int, n),
 		memory: make([]float64, n), freeCPU: make([]float64, n), freeMemory: make([]float64, n),
 		order: make([]int, n), rank: make([]float64, n),
@@ -184,7 +194,7 @@ func (k *packer) empty() {
 		k.total += c
 	}
 	k.runs = k.runs[:0]
-	k.listed = -1
+	k.listed = noShape
 	k.worst = 0
 }
 
@@ -243,45 +253,70 @@ func (k *packer) fill(giveUp bool) bool {
 // fillHost fills host j and returns what its new VMs need.
 func (k *packer) fillHost(j int) (used demand) {
 	s := k.shapeOf[j]
-	if k.listed != s {
+	shared := k.shares()
+	var withinCPU, withinMemory float64
+	if shared {
+		if k.listed != allShapes {
+			k.listAll()
+		}
+		withinCPU, withinMemory = k.limits(s)
+	} else if k.listed != s {
 		k.list(s)
 	}
 	capacity, total := k.capacity(s), k.shapes[s].memory
 	cpu, memory := k.freeCPU[j], k.freeMemory[j]
 	cpuSlack, memorySlack := roundingSlack*capacity, roundingSlack*total
+	next := func(list *fitIndex, at int, within float64) int {
+		if shared {
+			return list.firstWithin(at, cpu+cpuSlack, memory+memorySlack, within)
+		}
+		return list.first(at, cpu+cpuSlack, memory+memorySlack)
+	}
 	// What does not fit now fits no better once more is on the host, so each
 	// list is walked once.
 	atCPU, atMemory := k.cpuList.head, k.memoryList.head
 	for {
 		// cpu/capacity >= memory/total without dividing by a zero capacity.
-		cpuFirst := cpu*total >= memory*capacity
-		list, at := &k.memoryList, &atMemory
-		if cpuFirst {
-			list, at = &k.cpuList, &atCPU
-		}
-		if *at = list.first(*at, cpu+cpuSlack, memory+memorySlack); *at == len(list.items) {
-			if cpuFirst {
-				list, at = &k.memoryList, &atMemory
+		fromCPU := cpu*total >= memory*capacity
+		found := false
+		for range 2 {
+			if fromCPU {
+				atCPU = next(&k.cpuList, atCPU, withinCPU)
+				found = atCPU < len(k.cpuList.items)
 			} else {
-				list, at = &k.cpuList, &atCPU
+				atMemory = next(&k.memoryList, atMemory, withinMemory)
+				found = atMemory < len(k.memoryList.items)
 			}
-			if *at = list.first(*at, cpu+cpuSlack, memory+memorySlack); *at == len(list.items) {
+			if found {
 				break
 			}
+			fromCPU = !fromCPU
 		}
-		d, it := list.level[0][*at], &list.items[*at]
+		if !found {
+			break
+		}
+		list, at := &k.memoryList, atMemory
+		if fromCPU {
+			list, at = &k.cpuList, atCPU
+		}
+		d, it := list.level[0][at], &list.items[at]
 		cpu -= d.cpu
 		memory -= d.memory
 		used.cpu += d.cpu
 		used.memory += d.memory
 		k.total--
-		if it.left--; it.left == 0 {
-			list.remove(*at)
-		}
 		if r := len(k.runs) - 1; r >= 0 && k.runs[r].item == it.item && int(k.runs[r].host) == j {
 			k.runs[r].n++
 		} else {
 			k.runs = append(k.runs, run{it.item, int32(j), 1})
+		}
+		if shared {
+			if k.left[it.item]--; k.left[it.item] == 0 {
+				k.cpuList.removeWithin(int(k.placeCPU[it.item]))
+				k.memoryList.removeWithin(int(k.placeMemory[it.item]))
+			}
+		} else if it.left--; it.left == 0 {
+			list.remove(at)
 		}
 	}
 	k.freeCPU[j], k.freeMemory[j] = cpu, memory

@@ -1,6 +1,9 @@
 package allocator
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // fitIndex finds in a list the first VM that fits into what is left of a host.
 // It is a tree over the list: a leaf holds what one VM of an item needs, a node
@@ -11,6 +14,10 @@ type fitIndex struct {
 	level [][]demand // [0]: leaves; each a whole number of blocks
 	room  [][]demand // what backs level
 	head  int        // no VM is left before it
+
+	// limit, where it is not empty, is a third number beside each demand: firstWithin
+	// asks for it, too. A node has the least of its children's.
+	limit [][]float64
 }
 
 // listed is an item in a list, with how many of its VMs are left.
@@ -95,6 +102,73 @@ func (x *fitIndex) first(i int, cpu, memory float64) int {
 		case k == 0:
 			return i
 		default: // it may be here, but CPU and memory may be of different children
+			k--
+			i <<= fanShift
+		}
+	}
+	return len(x.items)
+}
+
+// buildLimits makes the index of the limits of the leaves, of which there are as
+// many as items. build must have come before.
+func (x *fitIndex) buildLimits(leaf func(i int) float64) {
+	if x.limit == nil {
+		x.limit = make([][]float64, len(x.room))
+		for k := range x.room {
+			x.limit[k] = make([]float64, len(x.room[k]))
+		}
+	}
+	for i := range x.level[0] {
+		x.limit[0][i] = math.Inf(1)
+		if i < len(x.items) {
+			x.limit[0][i] = leaf(i)
+		}
+	}
+	for k := 1; k < len(x.level); k++ {
+		for b := range x.level[k] {
+			x.limit[k][b] = math.Inf(1)
+			if from := b << fanShift; from < len(x.level[k-1]) {
+				x.limit[k][b] = slices.Min(x.limit[k-1][from : from+fan])
+			}
+		}
+	}
+}
+
+// removeWithin is remove for a list with limits.
+func (x *fitIndex) removeWithin(i int) {
+	x.remove(i)
+	x.limit[0][i] = math.Inf(1)
+	for k := 1; k < len(x.level); k++ {
+		i >>= fanShift
+		from := i << fanShift
+		least := slices.Min(x.limit[k-1][from : from+fan])
+		if least == x.limit[k][i] {
+			return
+		}
+		x.limit[k][i] = least
+	}
+}
+
+// firstWithin is first among the items whose limit is at most the one given.
+func (x *fitIndex) firstWithin(i int, cpu, memory, limit float64) int {
+	k := 0
+	for i < len(x.level[k]) {
+		lv, lm := x.level[k], x.limit[k]
+		end := i | (fan - 1)
+		for ; i <= end; i++ {
+			if lv[i].cpu <= cpu && lv[i].memory <= memory && lm[i] <= limit {
+				break
+			}
+		}
+		switch {
+		case i > end:
+			if k++; k == len(x.level) {
+				return len(x.items)
+			}
+			i = end>>fanShift + 1
+		case k == 0:
+			return i
+		default:
 			k--
 			i <<= fanShift
 		}

@@ -226,11 +226,65 @@ func (k *packer) pick(x *fitIndex, list []ordered, cpu, memory float64, greater 
 // settle notes in k.left what the lists have left.
 func (k *packer) settle() {
 	if k.listed < 0 {
-		return
+		return // no lists, or such as leave k.left true
 	}
 	for _, x := range []*fitIndex{&k.cpuList, &k.memoryList} {
 		for _, it := range x.items {
 			k.left[it.item] = int(it.left)
 		}
 	}
+}
+
+// manyShapes is from how many different capacities on the lists are made once for
+// all of them.
+const manyShapes = 9
+
+// shares tells whether one pair of lists, of all items each, serves hosts of all
+// shapes: the order is the same for all, and which list a VM belongs to is looked
+// up while searching.
+func (k *packer) shares() bool {
+	return !k.apart && k.lists.byGreater() && (len(k.shapes) >= manyShapes || len(k.shapes) > 1 && k.fixed != nil)
+}
+
+// ratio is how much CPU a VM needs per memory: more than a host has puts it into
+// the CPU list.
+func (d demand) ratio() float64 {
+	if d.cpu == 0 {
+		return 0
+	}
+	return d.cpu / d.memory
+}
+
+// listAll makes the lists for hosts of all shapes. The limit of an item is its
+// ratio in the memory list, and the negative of it in the CPU list.
+func (k *packer) listAll() {
+	k.listed = allShapes
+	if !k.sorted {
+		k.sortItems()
+	}
+	if k.placeCPU == nil {
+		k.placeCPU, k.placeMemory = make([]int32, len(k.items)), make([]int32, len(k.items))
+	}
+	fill := func(x *fitIndex, list []ordered, place []int32, sign float64) {
+		x.items = x.items[:len(list)]
+		for i := range list {
+			e := &list[i]
+			x.room[0][i], x.items[i] = e.need, listed{e.item, e.count}
+			place[e.item] = int32(i)
+		}
+		x.build()
+		x.buildLimits(func(i int) float64 { return sign * list[i].need.ratio() })
+	}
+	fill(&k.cpuList, k.byCPU, k.placeCPU, -1)
+	fill(&k.memoryList, k.byMemory, k.placeMemory, 1)
+}
+
+// limits are those within which an item is of the CPU list and of the memory list
+// of a host of shape s.
+func (k *packer) limits(s int) (cpu, memory float64) {
+	t := k.capacity(s) / k.shapes[s].memory
+	if math.IsNaN(t) || math.IsInf(t, 1) {
+		return math.NaN(), math.Inf(1) // no limit to the CPU, or no memory: one list, by memory
+	}
+	return math.Nextafter(-t, math.Inf(-1)), t // -ratio < -t, ratio <= t
 }

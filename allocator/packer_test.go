@@ -174,6 +174,50 @@ func TestPackerIsThePlainScan(t *testing.T) {
 	})
 }
 
+// One pair of lists for all shapes of hosts, or a pair for each, is the same.
+func TestSharedListsChangeNothing(t *testing.T) {
+	packed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		quarters := func(label string) float64 { return float64(rapid.IntRange(0, 8).Draw(t, label)) / 4 }
+		var p Problem
+		for range manyShapes + rapid.IntRange(0, 4).Draw(t, "more hosts") {
+			p.Hosts = append(p.Hosts, Host{CPU: quarters("host CPU") + 1.0/64*float64(len(p.Hosts)), Memory: quarters("host memory")})
+		}
+		var counts []int
+		for range rapid.IntRange(1, 40).Draw(t, "groups") {
+			n := rapid.IntRange(1, 3).Draw(t, "count")
+			p.Groups = append(p.Groups, Group{Count: n, CPU: quarters("CPU") / 4, Memory: quarters("memory") / 4})
+			counts = append(counts, n)
+		}
+		for _, lists := range []ListOrder{4, 8} {
+			shared, single := newPacker(&p, nil, counts), newPacker(&p, nil, counts)
+			shared.lists, single.lists, single.apart = lists, lists, true
+			if !shared.shares() {
+				t.Fatalf("%d shapes are not many", len(shared.shapes))
+			}
+			for _, y := range []float64{1, 0.5, 0} {
+				shared.scale, single.scale = 1/y, 1/y
+				for _, o := range defaultHostOrders {
+					shared.empty()
+					shared.arrange(o)
+					single.empty()
+					single.arrange(o)
+					a, b := shared.fill(false), single.fill(false)
+					if a != b || !slices.Equal(shared.runs, single.runs) || !slices.Equal(shared.left, single.left) {
+						t.Fatalf("yield %v: with shared lists %v %v, with single ones %v %v", y, a, shared.runs, b, single.runs)
+					}
+					if a {
+						packed++
+					}
+				}
+			}
+		}
+	})
+	if packed == 0 {
+		t.Error("nothing was ever packed")
+	}
+}
+
 // On instances like the paper's, at yields around where packing begins to fail:
 // the packings that the search sees.
 func TestPackerIsThePlainScanOnLargeInstances(t *testing.T) {
