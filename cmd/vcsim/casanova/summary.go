@@ -25,6 +25,12 @@ func failure(o *outcome) (float64, bool) {
 	return 1, true
 }
 
+// styles keeps each algorithm's look from figure to figure.
+var styles = map[string]int{
+	boundName: 0, "MCB8": 1, "GR": 2, "SG": 3, "GB": 4, "SGB": 5, "RRND": 6, "RRNZ": 7, exactName: 8,
+	"MCB7": 0, "MCB6": 2, "MCB5": 3, "MCB4": 4, "MCB3": 5, "MCB2": 6, "MCB1": 7, // in figures of their own
+}
+
 // curve is the mean of a measure over the instances for each value of x.
 func (r *Results) curve(name string, x func(spec) float64, m measure) chart.Series {
 	a := r.column(name)
@@ -43,7 +49,7 @@ func (r *Results) curve(name string, x func(spec) float64, m measure) chart.Seri
 		}
 	}
 	slices.Sort(xs)
-	s := chart.Series{Name: name}
+	s := chart.Series{Name: name, Style: styles[name]}
 	for _, at := range xs {
 		s.Points = append(s.Points, chart.Point{X: at, Y: means[at].sum / means[at].n}) // no number if there is none
 	}

@@ -29,6 +29,7 @@ type Axis struct {
 // Series is one line. Points that are not finite are left out, and part the line.
 type Series struct {
 	Name   string
+	Style  int // >= 0: colour, dashes and marker; equal in all charts where it is the same thing
 	Points []Point
 }
 
@@ -60,7 +61,7 @@ func (c *Chart) SVG() []byte {
 	d.printf(`<text x="%d" y="22" text-anchor="middle" font-size="14">%s</text>`+"\n", left+plotWidth/2, html.EscapeString(c.Title))
 	d.axes(c)
 	for i := range c.Series {
-		d.series(i, &c.Series[i])
+		d.series(&c.Series[i])
 	}
 	d.legend(c)
 	d.printf("</svg>\n")
@@ -182,7 +183,8 @@ func (d *drawing) axes(c *Chart) {
 	d.printf("</g>\n"+`<path d="M%d %dV%sH%d" fill="none" stroke="#000"/>`+"\n", left, top, px(bottom), left+plotWidth)
 }
 
-func (d *drawing) series(i int, s *Series) {
+func (d *drawing) series(s *Series) {
+	i := s.Style
 	d.printf(`<g fill="none" %s>`+"\n", stroke(i))
 	var path []byte
 	pen := "M"
@@ -214,7 +216,7 @@ func stroke(i int) string {
 	return s
 }
 
-// face is how the marker of series i is painted: every other one hollow.
+// face is how the marker of style i is painted: every other one hollow.
 func face(i int) string {
 	c := colours[i%len(colours)]
 	if i%2 == 1 {
@@ -223,7 +225,7 @@ func face(i int) string {
 	return fmt.Sprintf(`fill="%s" stroke="%s"`, c, c)
 }
 
-// marker is the path of series i's marker around a point.
+// marker is the path of style i's marker around a point.
 func marker(i int, x, y float64) string {
 	const m = markerSize
 	switch i % 4 {
@@ -242,8 +244,8 @@ func (d *drawing) legend(c *Chart) {
 	const x = left + plotWidth + 18
 	for i, s := range c.Series {
 		y := top + 12 + 20*i
-		d.printf(`<path d="M%d %dh30" fill="none" %s/>`+"\n", x, y, stroke(i))
-		d.printf(`<path d="%s" %s/>`+"\n", marker(i, x+15, float64(y)), face(i))
+		d.printf(`<path d="M%d %dh30" fill="none" %s/>`+"\n", x, y, stroke(s.Style))
+		d.printf(`<path d="%s" %s/>`+"\n", marker(s.Style, x+15, float64(y)), face(s.Style))
 		d.printf(`<text x="%d" y="%d">%s</text>`+"\n", x+38, y+4, html.EscapeString(s.Name))
 	}
 }

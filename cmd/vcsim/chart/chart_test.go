@@ -14,8 +14,8 @@ func sample() *Chart {
 	return &Chart{
 		Title: "yield <and> slack", X: Axis{Label: "slack"}, Y: Axis{Label: "yield", Least: 0, Greatest: 1},
 		Series: []Series{
-			{"first", []Point{{0.1, 0.5}, {0.2, math.NaN()}, {0.3, 0.7}, {0.4, 1}}},
-			{"second & last", []Point{{0.1, 0}, {0.4, 0.25}}},
+			{"first", 0, []Point{{0.1, 0.5}, {0.2, math.NaN()}, {0.3, 0.7}, {0.4, 1}}},
+			{"second & last", 3, []Point{{0.1, 0}, {0.4, 0.25}}},
 		},
 	}
 }
