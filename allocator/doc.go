@@ -13,6 +13,9 @@
 // Entry points:
 //
 //   - MCB8 places all VMs from nothing (sec. 3.4).
+//   - MCB has its seven siblings, and orders of unequal hosts; GR, SG, GB, SGB
+//     (sec. 3.3), RRND and RRNZ (sec. 3.2) are the paper's other heuristics, for
+//     comparison.
 //   - Allocate divides the CPU of every host among VMs whose hosts are given
 //     (sec. 3.5 and 5).
 //   - Admit places the VMs that are new beside those that stay where they are,
