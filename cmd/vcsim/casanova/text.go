@@ -17,7 +17,7 @@ func (r *Report) introduction(p *page) {
 	p.line("## Choices where the paper leaves one")
 	p.line("")
 	p.line("- *Truncation.* A requirement outside of 0..1 is drawn again; moving it to the nearer end is the other reading, see the end of this page.")
-	p.line("  Redrawing shifts the mean where the coefficient of variation is 0.75: the memory asked for is then up to 14% more than the slack says.")
+	p.line("  Redrawing shifts the mean where the coefficient of variation is 0.75: the memory asked for is then up to 14%% more than the slack says.")
 	p.line("- *The yield reported* is what the placement really allows, not the target at which the binary search ended.")
 	p.line("- *The binary search* ends when its two ends are 0.000001 apart. Before its first step the upper end is tried, after its last, if all failed, zero.")
 	p.line("- *Ties* in a list go by CPU, then memory, then the order of the tasks.")
