@@ -3,6 +3,7 @@ package allocator_test
 import (
 	"math"
 	"reflect"
+	"sort"
 	"strings"
 	"testing"
 
@@ -158,29 +159,58 @@ func clusterFloors(p allocator.Problem) []float64 {
 }
 
 // lowered gives clusters with VMs on a host that cannot keep its floors at most
-// the equal yield of that host as their floor.
-func lowered(p allocator.Problem, floors []float64) []float64 {
-	need, atFloors := make([]float64, len(p.Hosts)), make([]float64, len(p.Hosts))
-	for g, group := range p.Groups {
+// the equal yield of that host as their floor, scarcest hosts first: what a cluster
+// lost on one counts on the next. ok is false where two hosts are equally scarce, so
+// that rounding decides which comes first.
+func lowered(p allocator.Problem, floors []float64) (low []float64, ok bool) {
+	need := make([]float64, len(p.Hosts))
+	var order []int
+	for _, group := range p.Groups {
 		for _, j := range group.Hosts {
 			need[j] += group.CPU
-			atFloors[j] += floors[g] * group.CPU
 		}
 	}
-	low := append([]float64(nil), floors...)
-	for g, group := range p.Groups {
-		for o, other := range p.Groups {
-			if g != o && (group.Cluster == "" || group.Cluster != other.Cluster) {
-				continue
+	for j := range need {
+		if need[j] > 0 {
+			order = append(order, j)
+		}
+	}
+	sort.SliceStable(order, func(a, b int) bool {
+		return p.Hosts[order[a]].CPU/need[order[a]] < p.Hosts[order[b]].CPU/need[order[b]]
+	})
+	for k := 1; k < len(order); k++ {
+		a, b := p.Hosts[order[k-1]].CPU/need[order[k-1]], p.Hosts[order[k]].CPU/need[order[k]]
+		if a >= b*(1-1e-9) {
+			return nil, false
+		}
+	}
+	low = append(low, floors...)
+	for _, j := range order {
+		atFloors := 0.0
+		for g, group := range p.Groups {
+			for _, k := range group.Hosts {
+				if k == j {
+					atFloors += low[g] * group.CPU
+				}
 			}
-			for _, j := range other.Hosts {
-				if other.CPU > 0 && atFloors[j] > p.Hosts[j].CPU*(1+1e-9) {
-					low[g] = min(low[g], p.Hosts[j].CPU/need[j])
+		}
+		if atFloors <= p.Hosts[j].CPU*(1+1e-9) {
+			continue
+		}
+		for g, group := range p.Groups {
+			for o, other := range p.Groups {
+				if g != o && (group.Cluster == "" || group.Cluster != other.Cluster) {
+					continue
+				}
+				for _, k := range other.Hosts {
+					if k == j && other.CPU > 0 {
+						low[g] = min(low[g], p.Hosts[j].CPU/need[j])
+					}
 				}
 			}
 		}
 	}
-	return low
+	return low, true
 }
 
 // holds tells whether every host can give each VM max(y, floor).
@@ -219,7 +249,10 @@ func TestAllocateReachesTheGreatestMinimum(t *testing.T) {
 			if len(s.Shortfall) == 0 {
 				t.Fatalf("the floors cannot all hold, but none is said to be short: %+v", s)
 			}
-			floors = lowered(p, floors)
+			var ok bool
+			if floors, ok = lowered(p, floors); !ok {
+				return
+			}
 		} else if len(s.Shortfall) > 0 {
 			t.Fatalf("the floors can all hold, but %+v", s.Shortfall)
 		}
