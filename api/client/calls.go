@@ -138,6 +138,10 @@ func (c *Client) Operation(ctx context.Context, id string, opts ...Option) (v1.O
 // pollFor is how long one request for an operation may hang.
 const pollFor = 30 * time.Second
 
+// maxSeen is the longest text the server takes as seen, bytes. A text can name
+// every host of the cluster; beyond this length only the end is waited for.
+const maxSeen = 4096
+
 // Wait until an operation has ended or ctx does, and tell of each step on the
 // way. It returns the operation as last seen, also beside an error.
 func (c *Client) Wait(ctx context.Context, op v1.Operation, progress func(v1.Operation)) (v1.Operation, error) {
@@ -146,7 +150,7 @@ func (c *Client) Wait(ctx context.Context, op v1.Operation, progress func(v1.Ope
 			progress(op)
 		}
 		q := url.Values{"wait": {pollFor.String()}}
-		if op.Text != "" {
+		if op.Text != "" && len(op.Text) <= maxSeen {
 			q.Set("seen", op.Text)
 		}
 		r, err := c.request(ctx, http.MethodGet, []string{"v1", "operations", op.ID}, q, nil)

@@ -446,6 +446,12 @@ func TestLongPoll(t *testing.T) {
 	if got := <-answered; !strings.HasPrefix(got, v1.OperationSuperseded) {
 		t.Errorf("the wait for what was deleted: %s", got)
 	}
+	for _, long := range []int{4000, 5000} { // a text that names many hosts
+		op.State, op.Text = v1.OperationPending, strings.Repeat("h", long)
+		if ended, err := api.Wait(t.Context(), op, nil); err != nil || ended.State != v1.OperationDone {
+			t.Errorf("a wait with %d bytes of text seen: %+v, %v", long, ended, err)
+		}
+	}
 }
 
 func TestConsole(t *testing.T) {

@@ -49,7 +49,7 @@ func (s *Server) registerOperations(api huma.API) {
 			ReadParams
 			ID   string `path:"id" maxLength:"64" doc:"Id of the operation."`
 			Wait string `query:"wait" doc:"How long to wait for a change, as a Go duration; at most 60s." example:"30s"`
-			Seen string `query:"seen" maxLength:"300" doc:"The operation's text as last seen: with wait, any other text is answered at once."`
+			Seen string `query:"seen" maxLength:"4096" doc:"The operation's text as last seen: with wait, any other text is answered at once."`
 		}) (*answerOf[v1.Operation], error) {
 			var wait time.Duration
 			if in.Wait != "" {
