@@ -179,8 +179,9 @@ func (a *admission) leastYield() float64 {
 // a.unplaced can be placed with every yield at its least.
 func (a *admission) fitsAtFloor() bool {
 	pk := newPacker(a.p, a.fixed, a.unplaced)
-	pk.exempt, pk.closed = a.pk.exempt, a.pk.closed
-	for j := range a.p.Hosts {
+	copy(pk.exempt, a.pk.exempt)
+	copy(pk.closed, a.pk.closed)
+	for j := range a.touched {
 		if a.touched[j] && pk.memory[j] < -roundingSlack*a.p.Hosts[j].Memory {
 			return false
 		}

@@ -100,21 +100,21 @@ func TestAdmitRefusals(t *testing.T) {
 				{Name: "new", Count: 5, CPU: 1, Memory: gib, MinYield: 0.5}}},
 			fits:    4,
 			reasons: []allocator.HostReason{{Host: "h1", CPUMissing: 0.5}, {Host: "h2", CPUMissing: 0.5}},
-			advice:  []string{"at most 4 VMs in new instead of 5", "a minYield of at most 0.33 for new instead of 0.5"},
+			advice:  []string{"at most 4 VMs in new instead of 5", "a minYield of at most 0.33 for new instead of 0.5", "one more host like h1 (2 cores, 4 GiB)"},
 		},
 		"too large for the memory left": {
 			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
 				{Name: "old", Count: 2, CPU: 0.1, Memory: 3 * gib, Hosts: []int{0, 1}},
 				{Name: "new", Count: 2, CPU: 0.1, Memory: 2 * gib}}},
 			reasons: []allocator.HostReason{{Host: "h1", MemoryMissing: gib}, {Host: "h2", MemoryMissing: gib}},
-			advice:  []string{"at most 1024 MiB of memory per VM of new instead of 2 GiB"},
+			advice:  []string{"at most 1024 MiB of memory per VM of new instead of 2 GiB", "one more host like h1 (2 cores, 4 GiB)"},
 		},
 		"a host is cordoned": {
 			p: allocator.Problem{Hosts: hosts(true), Groups: []allocator.Group{
 				{Name: "new", Count: 2, CPU: 1, Memory: 4 * gib, MinYield: 1}}},
 			fits:    1,
 			reasons: []allocator.HostReason{{Host: "h1", MemoryMissing: 4 * gib}, {Host: "h2", Cordoned: true}},
-			advice:  []string{"at most 1 VM in new instead of 2", "at most 2048 MiB of memory per VM of new instead of 4 GiB"},
+			advice:  []string{"at most 1 VM in new instead of 2", "at most 2048 MiB of memory per VM of new instead of 4 GiB", "uncordon host h2", "one more host like h1 (2 cores, 4 GiB)"},
 		},
 		"larger than any host": {
 			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
@@ -128,7 +128,7 @@ func TestAdmitRefusals(t *testing.T) {
 				{Name: "new", Count: 5, CPU: 2, Memory: gib, MinYield: 0.5}}},
 			never: true, fits: 4,
 			reasons: []allocator.HostReason{{Host: "h1", CPUMissing: 1}, {Host: "h2", CPUMissing: 1}},
-			advice:  []string{"at most 4 VMs in new instead of 5", "a minYield of at most 0.33 for new instead of 0.5"},
+			advice:  []string{"at most 4 VMs in new instead of 5", "a minYield of at most 0.33 for new instead of 0.5", "one more host like h1 (2 cores, 4 GiB)"},
 		},
 		"a need that grows in place": {
 			p: allocator.Problem{Hosts: hosts(false), Groups: []allocator.Group{
@@ -403,6 +403,26 @@ var adviceForms = regexp.MustCompile(`^(?:at most (\d+) VMs? in (\S+) instead|a 
 
 // follow changes a request as the advice says.
 func follow(t *rapid.T, p allocator.Problem, advice string) allocator.Problem {
+	named := func(prefix string) int {
+		for j, h := range p.Hosts {
+			if advice == prefix+h.Name || strings.HasPrefix(advice, prefix+h.Name+" (") {
+				return j
+			}
+		}
+		return -1
+	}
+	q := p
+	q.Hosts = slices.Clone(p.Hosts)
+	if j := named("uncordon host "); j >= 0 {
+		q.Hosts[j].Cordoned = false
+		return q
+	}
+	if j := named("one more host like "); j >= 0 {
+		more := q.Hosts[j]
+		more.Cordoned = false
+		q.Hosts = append(q.Hosts, more)
+		return q
+	}
 	m := adviceForms.FindStringSubmatch(advice)
 	if m == nil {
 		t.Fatalf("advice of no known form: %q", advice)
@@ -412,7 +432,6 @@ func follow(t *rapid.T, p allocator.Problem, advice string) allocator.Problem {
 		t.Fatal(err)
 	}
 	name := m[2] + m[4] + m[6]
-	q := p
 	q.Groups = slices.Clone(p.Groups)
 	changed := false
 	for g := range q.Groups {

@@ -135,9 +135,10 @@ func (w *work) rules(anyHome bool) {
 		for vm := range r.Cost {
 			r.Cost[vm] = w.m.Size[vm]
 		}
-		r.Budget = -1
-		if b := *w.s.MoveBudget * (1 + 1e-12) * w.unit; b < 0x1p60 {
-			r.Budget = int64(b)
+		if w.s.MoveBudget != nil {
+			if b := *w.s.MoveBudget * (1 + 1e-12) * w.unit; b < 0x1p60 {
+				r.Budget = int64(b)
+			}
 		}
 	}
 	r.Class = make([]int32, len(w.home))

@@ -75,7 +75,7 @@ type work struct {
 	t     tenancy
 	prove bool
 	m     *search.Model
-	moves bool // Search.MoveBudget counts
+	moves bool // what moves counts
 	home  []int32
 	group []int32 // [vm of the model]
 	task  []int32

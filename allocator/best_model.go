@@ -44,7 +44,8 @@ func (w *work) model(vms int) {
 		}
 	}
 	w.m = m
-	w.moves = w.s.MoveBudget != nil && anyHome
+	// Without a budget, too: it is the largest of all.
+	w.moves = anyHome && !w.s.Stay && (w.s.MoveBudget != nil || w.s.Stop == nil)
 	w.rules(anyHome)
 }
 

@@ -129,7 +129,7 @@ func (w *work) minimize(steps int64, start []int32) search.Result {
 		o.Prove = o.Prove || len(w.m.Weight) <= someVMs
 		return search.Minimize(w.m, o)
 	}
-	o.Prove = o.Prove || len(w.m.Weight) <= fewVMs
+	o.Prove = o.Prove || len(w.m.Weight) <= fewVMs || w.s.MoveBudget == nil && len(w.m.Weight) <= someVMs
 	return w.minimizeMoves(o)
 }
 

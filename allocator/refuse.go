@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -234,6 +235,52 @@ func (a *admission) advice() []string {
 		groups[g].CPU = whole
 		if k > 0 {
 			advice = append(advice, fmt.Sprintf("a need of at most %s of CPU per VM of %s instead of %s", coresText(float64(k)*step), groupName(groups, g), coresText(whole)))
+		}
+	}
+	return append(advice, a.hostAdvice()...)
+}
+
+// hostAdvice names a cordoned host that would have to be open, and the smallest
+// host to add of those there are, each of which alone makes the request fit now.
+func (a *admission) hostAdvice() (advice []string) {
+	original := a.p
+	defer func() { a.p = original }()
+	for j := range original.Hosts {
+		if !original.Hosts[j].Cordoned || !a.pk.closed[j] || a.pk.exempt[j] {
+			continue
+		}
+		a.pk.closed[j] = false
+		fits := a.fitsAtFloor()
+		a.pk.closed[j] = true
+		if fits {
+			advice = append(advice, "uncordon host "+hostName(original.Hosts, j))
+			break
+		}
+	}
+	kinds := make([]int, 0, len(original.Hosts))
+	for j := range original.Hosts {
+		kinds = append(kinds, j)
+	}
+	size := func(j int) (cpu, memory float64) { return original.Hosts[j].CPU, original.Hosts[j].Memory }
+	slices.SortStableFunc(kinds, func(x, y int) int {
+		c, m := size(x)
+		d, n := size(y)
+		return cmp.Or(cmp.Compare(c, d), cmp.Compare(m, n))
+	})
+	kinds = slices.CompactFunc(kinds, func(x, y int) bool {
+		c, m := size(x)
+		d, n := size(y)
+		return c == d && m == n
+	})
+	const most = 8
+	for _, j := range kinds[max(0, len(kinds)-most):] {
+		p := *original
+		more := original.Hosts[j]
+		more.Cordoned = false
+		p.Hosts = append(slices.Clone(original.Hosts), more)
+		a.p = &p
+		if a.fitsAtFloor() {
+			return append(advice, fmt.Sprintf("one more host like %s (%s, %s)", hostName(original.Hosts, j), coresText(more.CPU), sizeText(more.Memory)))
 		}
 	}
 	return advice
