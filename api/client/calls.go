@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -142,9 +143,17 @@ const pollFor = 30 * time.Second
 // every host of the cluster; beyond this length only the end is waited for.
 const maxSeen = 4096
 
+// How long, and how often, a wait asks a server that went away: one that is
+// restarted is back in seconds.
+const (
+	awayFor   = 30 * time.Second
+	awayRetry = 500 * time.Millisecond
+)
+
 // Wait until an operation has ended or ctx does, and tell of each step on the
 // way. It returns the operation as last seen, also beside an error.
 func (c *Client) Wait(ctx context.Context, op v1.Operation, progress func(v1.Operation)) (v1.Operation, error) {
+	var away time.Time // since when there is no answer
 	for !op.Ended() {
 		if progress != nil {
 			progress(op)
@@ -158,10 +167,21 @@ func (c *Client) Wait(ctx context.Context, op v1.Operation, progress func(v1.Ope
 			return op, err
 		}
 		next := op
-		if err := c.do(r, pollFor+c.timeout, &next); err != nil {
+		switch err := c.do(r, pollFor+c.timeout, &next); {
+		case err == nil:
+			op, away = next, time.Time{}
+		case !errors.Is(err, ErrUnreachable) || (!away.IsZero() && time.Since(away) > awayFor):
 			return op, err
+		default:
+			if away.IsZero() {
+				away = time.Now()
+			}
+			select {
+			case <-ctx.Done():
+				return op, ctx.Err()
+			case <-time.After(awayRetry):
+			}
 		}
-		op = next
 	}
 	if progress != nil {
 		progress(op)

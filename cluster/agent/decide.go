@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"math"
 	"sort"
 
 	"evenkeel/hypervisor"
@@ -59,6 +60,9 @@ type Past struct {
 	// Asked: VMs that were asked to power off, long enough ago to pull the plug now.
 	Overdue map[string]bool
 	Asked   map[string]bool
+	// CPU is the cap last put in force, cores. What is read back may differ a little: a
+	// quota is set in whole microseconds.
+	CPU map[string]float64
 	// Balloon is the last target set, bytes, as long as there is no point in setting it again.
 	Balloon map[string]int64
 	// FailedStart is why the last start of a VM failed for good; of that generation.
@@ -73,12 +77,15 @@ type Failure struct {
 	Reason     string
 }
 
-// Differences too small to act on: a quota is set in whole microseconds, a
-// balloon in whole pages that some drivers round.
+// Differences that say nothing: a cap may be read back as it was not set by so
+// much, and a balloon is set in whole pages that some drivers round.
 const (
 	cpuSlack     = 1e-4    // cores
 	balloonSlack = 1 << 20 // bytes
 )
+
+// tiny is a difference of caps that is none, cores.
+const tiny = 1e-9
 
 // leastCap is the least share a host can enforce, cores: 1 ms of CPU time in each second.
 // A VM that is given less (the host's CPU went to VMs that are not ours) gets
@@ -93,7 +100,7 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == want.Cluster {
 			d.there[vm.Identity.VM] = vm
-			d.cpu += inForce(vm)
+			d.cpu += d.force(vm)
 			d.memory += max(vm.Balloon, past.Balloon[vm.Identity.VM]) + want.Overhead
 		}
 	}
@@ -147,9 +154,17 @@ func inForce(vm hypervisor.VM) float64 {
 	return float64(vm.VCPUs)
 }
 
-// most is what the caps in force may sum to, cores. Each may be above its share by
-// a difference that was too small to act on; growing must not wait for that for ever.
-func (d *decider) most() float64 { return d.want.CPU + cpuSlack*float64(1+len(d.there)) }
+// force is the cap in force on a VM: what was set, if what is read back can be that.
+func (d *decider) force(vm hypervisor.VM) float64 {
+	read := inForce(vm)
+	if set, known := d.past.CPU[vm.Identity.VM]; known && math.Abs(set-read) <= cpuSlack {
+		return set
+	}
+	return read
+}
+
+// most is what the caps in force may sum to, cores; a sum of floats may be off by a little.
+func (d *decider) most() float64 { return d.want.CPU*(1+tiny) + tiny }
 
 // ours says whether the running instance is the one that the leader means. An
 // instance of another generation is never touched: either this desired state
@@ -171,7 +186,7 @@ func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
 	switch {
 	case vm.Want == WantGone, d.past.Overdue[id], now.State == hypervisor.Crashed:
 		d.add(Destroy{id, name})
-		d.cpu -= inForce(now)
+		d.cpu -= d.force(now)
 		d.memory -= max(now.Balloon, d.past.Balloon[id]) + d.want.Overhead
 		delete(d.there, id)
 	case !d.past.Asked[id]:
@@ -185,9 +200,9 @@ func (d *decider) shrink(vm VM, now hypervisor.VM, runs bool) {
 		return
 	}
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name
-	if !vm.FreezeCPU && vm.Spec.CPU.Cap < inForce(now)-cpuSlack {
+	if less := d.force(now) - vm.Spec.CPU.Cap; !vm.FreezeCPU && less > tiny {
 		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
-		d.cpu += vm.Spec.CPU.Cap - inForce(now)
+		d.cpu -= less
 	}
 	if vm.Spec.Balloon < now.Balloon-balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon {
 		d.add(SetBalloon{id, name, now.Balloon, vm.Spec.Balloon})
@@ -200,7 +215,7 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 		return
 	}
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name
-	if more := vm.Spec.CPU.Cap - inForce(now); !vm.FreezeCPU && more > cpuSlack {
+	if more := vm.Spec.CPU.Cap - d.force(now); !vm.FreezeCPU && more > tiny {
 		if d.cpu+more > d.most() {
 			d.add(Hold{id, name, fmt.Sprintf("%.3f cores more do not fit yet", more)})
 		} else {

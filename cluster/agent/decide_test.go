@@ -142,7 +142,12 @@ func TestDecide(t *testing.T) {
 			agent.Past{Balloon: map[string]int64{"a": gib + gib/2}}, []string{"hold ek-b: 1140850688 bytes of memory do not fit yet"}},
 		{"it took memory back by itself", host(wanted("a", seen, balloon(gib/2), holding(gib/2))), []hypervisor.VM{runs("a")}, agent.Past{Balloon: map[string]int64{"a": gib / 2}},
 			[]string{"report a generation 1 running"}},
-		{"differences too small to act on", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(1.00005), has(gib-mib/2))}, agent.Past{}, nil},
+		{"a cap is read back a little off", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(1.00005), has(gib-mib/2))}, agent.Past{CPU: map[string]float64{"a": 1}}, nil},
+		{"a cap that was set by nobody known", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(1.00005))}, agent.Past{}, []string{"cap ek-a: 1.0001 -> 1.0000 cores"}},
+		{"the smallest fall counts", host(wanted("a", seen, capped(0.99999))), []hypervisor.VM{runs("a")}, agent.Past{CPU: map[string]float64{"a": 1}},
+			[]string{"cap ek-a: 1.0000 -> 1.0000 cores"}},
+		{"somebody else set the cap", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(0.5))}, agent.Past{CPU: map[string]float64{"a": 1}},
+			[]string{"cap ek-a: 0.5000 -> 1.0000 cores"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(append([]string{}, c.ops...), texts(agent.Decide(c.want, c.there, c.past))); diff != "" {
@@ -152,14 +157,16 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Many small differences, each too small to act on, must not keep a VM from what it is given for ever.
+// Many caps that are read back a little off must not keep a VM from what it is given for ever.
 func TestManySmallDifferencesDoNotBlock(t *testing.T) {
 	want := host(wanted("z", seen, capped(0.4)))
+	set := map[string]float64{}
 	var there []hypervisor.VM
 	for n := range 40 {
 		id := fmt.Sprintf("a%02d", n)
 		want.VMs = append(want.VMs, wanted(id, seen, capped(0.09)))
 		there = append(there, runs(id, cores(0.09009)))
+		set[id] = 0.09
 	}
 	there = append(there, runs("z", cores(0.3964)))
 	for n := range want.VMs {
@@ -168,7 +175,7 @@ func TestManySmallDifferencesDoNotBlock(t *testing.T) {
 	for n := range there {
 		there[n].Memory, there[n].Balloon = 64*mib, 64*mib
 	}
-	if got := texts(agent.Decide(want, there, agent.Past{})); !slices.Equal(got, []string{"cap ek-z: 0.3964 -> 0.4000 cores"}) {
+	if got := texts(agent.Decide(want, there, agent.Past{CPU: set})); !slices.Equal(got, []string{"cap ek-z: 0.3964 -> 0.4000 cores"}) {
 		t.Errorf("operations %q", got)
 	}
 }

@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) error {
 		o.UseWindow = 5 * time.Second
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
-		attempts: map[string]attempt{}, ended: map[string]string{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{},
+		attempts: map[string]attempt{}, ended: map[string]string{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
 		last: Report{Host: o.Host}}
 	events, err := r.subscribe(ctx)
 	if err != nil || events == nil {
@@ -117,6 +117,7 @@ type runner struct {
 	ended    map[string]string
 	use      map[string]*useWindow
 	caps     map[string]hypervisor.VM // as last listed
+	shares   map[string]float64       // caps as last set, cores
 	cluster  string                   // id; "" until the leader said it
 	steps    string                   // of the last round that acted
 	index    uint64                   // highest index of desired state seen; older ones are refused
@@ -275,6 +276,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 			delete(r.ended, vm.Identity.VM)
 		}
 	}
+	maps.DeleteFunc(r.shares, func(id string, _ float64) bool { _, runs := r.caps[id]; return !runs })
 	for id := range r.asked {
 		if _, runs := r.caps[id]; !runs {
 			delete(r.asked, id)
@@ -304,7 +306,7 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 }
 
 func (r *runner) past(want Desired) Past {
-	p := Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended}
+	p := Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended}
 	for id, at := range r.asked {
 		p.Asked[id] = true
 		p.Overdue[id] = time.Since(at) > r.StopGrace
@@ -389,7 +391,13 @@ func (r *runner) do(ctx context.Context, op Operation) error {
 		}
 		return err
 	case SetCPU:
-		return r.Hypervisor.SetCPU(ctx, op.VM, op.To)
+		err := r.Hypervisor.SetCPU(ctx, op.VM, op.To)
+		if err != nil {
+			delete(r.shares, op.VM) // what is in force now is read off the host
+		} else {
+			r.shares[op.VM] = op.To.Cap
+		}
+		return err
 	case SetBalloon:
 		r.balloons[op.VM] = balloonTry{op.To, time.Now()}
 		return r.Hypervisor.SetBalloon(ctx, op.VM, op.To)
@@ -464,6 +472,7 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 		id := spec.Identity.VM
 		if errs[i] == nil {
 			acted++
+			r.shares[id] = spec.CPU.Cap
 			for _, st := range tell {
 				if st.VM == id {
 					statuses = append(statuses, st)
@@ -481,6 +490,10 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 			// says nothing of the VM
 		case errors.Is(err, hypervisor.ErrInvalid):
 			a.final = errs[i].Error()
+		case errors.Is(err, hypervisor.ErrExists):
+			if a.n++; a.n >= startAttempts {
+				a.final = fmt.Sprintf("its name %s belongs to a VM on the host that is not of this cluster", spec.Name)
+			}
 		default:
 			if a.n++; a.n >= startAttempts {
 				a.final = fmt.Sprintf("%v (after %d attempts)", errs[i], a.n)

@@ -275,3 +275,24 @@ func TestScaleMemoryRefused(t *testing.T) {
 		t.Errorf("512 MiB into the memory that is kept for a: %v", err)
 	}
 }
+
+// Nobody is admitted to nothing: a VC that accepts any yield still needs a least share.
+func TestNoShareLeft(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	all := vc("all", 4, 1, 512*mib)
+	all.MinYield = 1
+	c.done(c.Create(ctx, all, control.Call{}))
+	any := vc("any", 2, 1, 512*mib)
+	any.MinYield = 0
+	r, err := c.Create(ctx, any, control.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, _ := c.View(ctx, false)
+	if s := v.VCView(r.VC).State; s != state.VCQueued {
+		t.Errorf("any is %s on a host that is given away", s)
+	}
+	c.done(c.Delete(ctx, "all", control.Call{}))
+	c.eventually("any runs", func(v *control.View) bool { return v.Progress(r.Operation).State == state.OpDone })
+}

@@ -99,7 +99,7 @@ func TestRestarts(t *testing.T) {
 	v := c.eventually("all is as wished", func(v *control.View) bool {
 		return !slices.ContainsFunc(v.VCs(), func(x state.VC) bool {
 			s := v.VCView(x).State
-			return s != state.VCRunning && s != state.VCQueued
+			return s != state.VCRunning && s != state.VCQueued || v.VCView(x).Count.Stopping > 0
 		})
 	})
 	there := ours(t, world)

@@ -20,6 +20,10 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 		d.UpperBound = allocator.Bound(p.Problem)
 	}
 	for _, r := range adm.Reasons {
+		if at, ok := p.index[r.Host]; ok && p.hosts[at].ForeignVMs > 0 {
+			h := p.hosts[at]
+			r.Text += fmt.Sprintf(" (VMs that are not of this cluster take %.2f cores and %d MiB there)", h.Foreign.CPU, h.Foreign.Memory>>20)
+		}
 		d.Hosts = append(d.Hosts, state.HostReason{Host: r.Host, Cordoned: r.Cordoned, CPUMissing: r.CPUMissing,
 			MemoryMissing: int64(math.Ceil(r.MemoryMissing)), Text: r.Text})
 	}

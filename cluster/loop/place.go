@@ -320,7 +320,7 @@ func Reallocate(s *state.Snapshot) *state.Plan {
 		return nil
 	}
 	for i := range p.Groups {
-		p.Groups[i].MinYield = p.groups[i].vc.MinYield
+		p.Groups[i].MinYield = max(p.groups[i].vc.MinYield, min(1, leastCPU/p.Groups[i].CPU))
 	}
 	sol, err := allocator.Allocate(p.Problem)
 	if err != nil {

@@ -81,7 +81,7 @@ func (p *problem) addLive(s *state.Snapshot, vc state.VC) {
 func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	ag := allocator.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU,
-		Memory: float64(g.Memory + p.overhead), MinYield: floor, Hosts: make([]int, len(vms))}
+		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, leastYield(g)), Hosts: make([]int, len(vms))}
 	for i, vm := range vms {
 		ag.Hosts[i] = -1
 		if vm.Host == "" {
@@ -101,6 +101,19 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64)
 	}
 	p.Groups = append(p.Groups, ag)
 	p.groups = append(p.groups, groupRef{vc: vc, group: g, vms: vms})
+}
+
+// leastCPU is the least share a host can enforce, cores: nobody runs on less.
+const leastCPU = 0.001
+
+// leastYield of a group that is to run: that of the least share, but no more
+// than it has if its host has nothing left to give.
+func leastYield(g state.Group) float64 {
+	y := min(1, leastCPU/g.CPU)
+	if g.Allocation > 0 {
+		y = min(y, g.Yield())
+	}
+	return y
 }
 
 // finish takes the reserves off, once all groups are there. A host that is beyond

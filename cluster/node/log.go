@@ -5,6 +5,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -12,9 +13,10 @@ import (
 // hclogAdapter hands raft's log lines to slog. What raft calls info is of
 // interest while debugging only.
 type hclogAdapter struct {
-	log  *slog.Logger
-	name string
-	args []any
+	log   *slog.Logger
+	name  string
+	args  []any
+	alone bool // no other server: that none is heard of is no news
 }
 
 // Log implements hclog.Logger.
@@ -23,6 +25,9 @@ func (a *hclogAdapter) Log(level hclog.Level, msg string, args ...any) {
 	switch level {
 	case hclog.Warn:
 		l = slog.LevelWarn
+		if a.alone && strings.HasPrefix(msg, "heartbeat timeout reached") {
+			l = slog.LevelDebug
+		}
 	case hclog.Error:
 		l = slog.LevelError
 	}
@@ -50,7 +55,7 @@ func (a *hclogAdapter) ImpliedArgs() []any { return a.args }
 
 // With implements hclog.Logger.
 func (a *hclogAdapter) With(args ...any) hclog.Logger {
-	return &hclogAdapter{log: a.log, name: a.name, args: append(append([]any{}, a.args...), args...)}
+	return &hclogAdapter{log: a.log, name: a.name, alone: a.alone, args: append(append([]any{}, a.args...), args...)}
 }
 
 // Name implements hclog.Logger.
@@ -58,7 +63,7 @@ func (a *hclogAdapter) Name() string { return a.name }
 
 // Named implements hclog.Logger.
 func (a *hclogAdapter) Named(name string) hclog.Logger {
-	return &hclogAdapter{log: a.log, name: name, args: a.args}
+	return &hclogAdapter{log: a.log, name: name, alone: a.alone, args: a.args}
 }
 
 // ResetNamed implements hclog.Logger.

@@ -35,6 +35,9 @@ type Options struct {
 	Transport raft.Transport // nil: a server alone, reachable by nobody
 	State     *state.Store
 	Log       *slog.Logger
+	// Used: the directory was used before, so that a missing or empty log is an
+	// error and not a new cluster.
+	Used bool
 	// SnapshotEvery so many log entries; 0 = 8192. Trailing are kept behind it.
 	SnapshotEvery uint64
 	Trailing      uint64
@@ -79,7 +82,7 @@ func Open(o Options) (*Node, error) {
 }
 
 func start(o Options, store *raftboltdb.BoltStore) (*Node, error) {
-	logger := &hclogAdapter{log: o.Log.With("part", "raft")}
+	logger := &hclogAdapter{log: o.Log.With("part", "raft"), alone: o.Transport == nil}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, 3, logger)
 	if err != nil {
 		return nil, fmt.Errorf("snapshots: %w", err)
@@ -101,6 +104,9 @@ func start(o Options, store *raftboltdb.BoltStore) (*Node, error) {
 	has, err := raft.HasExistingState(store, store, snaps)
 	if err != nil {
 		return nil, fmt.Errorf("look for an earlier log: %w", err)
+	}
+	if !has && o.Used {
+		return nil, fmt.Errorf("%s was used before, but its log is empty: bring raft.db back, or start anew in another directory (VMs of the old cluster run on as strangers)", o.Dir)
 	}
 	if !has {
 		first := raft.Configuration{Servers: o.voters}

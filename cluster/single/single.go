@@ -37,7 +37,8 @@ type Options struct {
 	// Agent holds what all agents have in common: allowance, overhead, pace.
 	Agent  agent.Options
 	Logger *slog.Logger
-	// SnapshotEvery and Trailing are those of node.Options.
+	// Used, SnapshotEvery and Trailing are those of node.Options.
+	Used                    bool
 	SnapshotEvery, Trailing uint64
 }
 
@@ -55,7 +56,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Cluster{State: state.New()}
 	n, err := node.Open(node.Options{Dir: filepath.Join(o.Dir, "raft"), ID: o.ID, State: c.State, Log: o.Logger,
-		SnapshotEvery: o.SnapshotEvery, Trailing: o.Trailing})
+		Used: o.Used, SnapshotEvery: o.SnapshotEvery, Trailing: o.Trailing})
 	if err != nil {
 		cancel()
 		return nil, err

@@ -92,7 +92,7 @@ func dev(c *cli.Context) error {
 		f        *fleet
 		listener net.Listener
 	)
-	cluster, err := single.Start(c.Context, single.Options{Dir: dir, ID: "dev", Settings: set, Logger: log,
+	cluster, err := single.Start(c.Context, single.Options{Dir: dir, ID: "dev", Settings: set, Logger: log, Used: exists(filepath.Join(dir, ownerFile)),
 		Open: func(ctx context.Context) (map[string]hypervisor.Host, error) {
 			// After the log, whose lock tells of a second vcd on the directory; before anything is done with a host.
 			if listener, err = net.Listen("tcp", c.String("listen")); err != nil {

@@ -33,11 +33,15 @@ type fleet struct {
 
 const systemURI = "qemu:///system"
 
+// ownerFile of a data directory names the hypervisor that it belongs to. It is
+// there once the directory was used.
+const ownerFile = "hypervisor"
+
 // openFleet by the flag --hypervisor. A data directory belongs to the hypervisor it
 // was first used with: a state of real VMs must never be played out on
 // simulated hosts because libvirt was slow to answer once.
 func openFleet(ctx context.Context, c *cli.Context, dir string, log *slog.Logger) (*fleet, error) {
-	owner := filepath.Join(dir, "hypervisor")
+	owner := filepath.Join(dir, ownerFile)
 	b, err := os.ReadFile(owner)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("data directory: %w", err)
