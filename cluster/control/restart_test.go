@@ -45,7 +45,7 @@ func noHarm(t *testing.T, w *simulated.World, cpu float64, memory int64) {
 		t.Error("ran twice:", audit.Doubled)
 	}
 	for host, peak := range audit.Peaks {
-		if peak.CPU > cpu+0.01 || peak.Memory > memory {
+		if peak.CPU > cpu*(1+1e-8) || peak.Memory > memory {
 			t.Errorf("host %s had %v cores of caps and %d bytes at one instant, of %v and %d", host, peak.CPU, peak.Memory, cpu, memory)
 		}
 	}
