@@ -15,7 +15,7 @@ func (w *work) search() (host []int32, infeasible bool) {
 	}
 	steps := w.steps
 	if highest > 0 {
-		steps /= 2
+		steps = w.portion(steps / 2)
 	}
 	r := w.minimize(steps, nil)
 	if r.Infeasible {
@@ -25,6 +25,11 @@ func (w *work) search() (host []int32, infeasible bool) {
 		w.bound = min(w.bound, outwards(1/r.Lower))
 	}
 	if r.Host != nil && (highest == 0 || 1/r.Level >= highest) {
+		if highest > 0 && !r.Optimal && w.timed() {
+			if more := w.minimize(w.steps, r.Host); more.Host != nil {
+				r = more
+			}
+		}
 		w.prefer(r.Host)
 		return r.Host, false
 	}
@@ -66,14 +71,24 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 		}
 	}
 	rest := w.steps / 2
-	try(0, rest/2)
+	try(0, w.portion(rest/2))
 	if host == nil {
 		return nil, proved == 0 && w.surelyFloors()
 	}
 	rest /= 2
-	for y := open; open-least > provedGap/10 && !w.stopped(); y = least + (open-least)/2 {
-		try(y, rest/8)
-		rest -= rest / 8
+	for patience := int64(1); ; patience *= 4 {
+		for y := open; open-least > provedGap/10 && !w.stopped(); y = least + (open-least)/2 {
+			steps := w.portion(rest / 8)
+			if w.timed() {
+				steps *= patience
+			}
+			try(y, steps)
+			rest -= min(rest/8, steps)
+		}
+		if !w.timed() || w.stopped() || proved-least <= provedGap/10 || patience > 1<<20 {
+			break
+		}
+		open = proved
 	}
 	w.bound = min(w.bound, outwards(max(proved, least)))
 	w.weigh(least)
@@ -92,6 +107,18 @@ func (w *work) surelyFloors() bool {
 	}
 	r := search.Minimize(&m, search.Options{Steps: w.steps, Stop: w.s.Stop, Goal: 1, Prove: true})
 	return r.Infeasible || r.Lower > 1
+}
+
+// timed tells whether it is Stop, not the steps, that ends the search.
+func (w *work) timed() bool { return w.s.Stop != nil }
+
+// portion is how much of the work one of several searches may do: where Stop
+// ends them all, none may wait for it.
+func (w *work) portion(steps int64) int64 {
+	if w.timed() {
+		return min(steps, 50_000+int64(len(w.group))*100)
+	}
+	return steps
 }
 
 func (w *work) stopped() bool { return w.s.Stop != nil && w.s.Stop() }
@@ -166,7 +193,7 @@ func (w *work) minimizeMoves(o search.Options) search.Result {
 	best := search.Result{Level: math.Inf(1)}
 	rung := o
 	rung.Prove = false
-	rung.Steps = max(1, o.Steps/int64(2*len(ladder)))
+	rung.Steps = w.portion(max(1, o.Steps/int64(2*len(ladder))))
 	for _, b := range ladder {
 		rules.Budget = b
 		rung.Start = best.Host
@@ -175,7 +202,7 @@ func (w *work) minimizeMoves(o search.Options) search.Result {
 		if above {
 			rung.Within = budget
 		}
-		if b == free {
+		if b == free && !(above && w.timed()) {
 			rung.Steps = max(1, o.Steps/2)
 		}
 		r := search.Minimize(&m, rung)
@@ -193,11 +220,11 @@ func (w *work) minimizeMoves(o search.Options) search.Result {
 			break
 		}
 	}
-	if o.Prove && best.Level > o.Goal {
+	if (o.Prove || w.timed()) && best.Level > o.Goal {
 		rules.Budget = budget
 		o.Start = best.Host
 		r := search.Minimize(&m, o)
-		if r.Infeasible || r.Optimal {
+		if r.Infeasible || r.Optimal || w.timed() && r.Host != nil {
 			return r
 		}
 		best.Lower = max(best.Lower, r.Lower)

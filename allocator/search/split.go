@@ -3,24 +3,26 @@ package search
 // mostFree is how many VMs of two hosts are divided anew at once.
 const mostFree = 18
 
-// part is a set of VMs: its weight, size, and which they are.
+// part is a set of VMs: its weight, size, what more it costs to have it on the
+// first host than on the second, and which they are.
 type part struct {
-	w, s int64
-	set  uint32
+	w, s, c int64
+	set     uint32
 }
 
 // splitter divides the VMs of two hosts anew.
 type splitter struct {
 	free        []int32
+	more        []int64 // [free]: as part.c
 	left, right []part
 	scratch     []part
 }
 
 // sums lists all subsets of vms by weight, least first. Bit shift+i of a set is vms[i].
-func (x *splitter) sums(list []part, m *Model, vms []int32, shift int) []part {
+func (x *splitter) sums(list []part, m *Model, vms []int32, more []int64, shift int) []part {
 	list = append(list[:0], part{})
 	for i, vm := range vms {
-		w, s, bit := m.Weight[vm], m.Size[vm], uint32(1)<<(shift+i)
+		w, s, c, bit := m.Weight[vm], m.Size[vm], more[i], uint32(1)<<(shift+i)
 		old := append(x.scratch[:0], list...)
 		x.scratch = old
 		list = resize(list, 2*len(old))
@@ -31,7 +33,7 @@ func (x *splitter) sums(list []part, m *Model, vms []int32, shift int) []part {
 				list[k] = old[a]
 				a++
 			} else {
-				list[k] = part{old[b].w + w, old[b].s + s, old[b].set | bit}
+				list[k] = part{old[b].w + w, old[b].s + s, old[b].c + c, old[b].set | bit}
 				b++
 			}
 		}
@@ -45,14 +47,15 @@ func (x *splitter) sums(list []part, m *Model, vms []int32, shift int) []part {
 // passing only over pairs whose weight lies in the window that t leaves.
 func (f *finder) split(p *placement, a, b int32, t float64) bool {
 	m, x := p.m, &f.splitter
-	x.free = x.free[:0]
+	x.free, x.more = x.free[:0], x.more[:0]
+	budget := m.budgeted()
 	baseA, baseB := p.load[a], p.load[b]
 	sizeA, sizeB := p.used[a], p.used[b]
 	total, size, cost := int64(0), int64(0), p.cost
 	room := len(p.on[a]) + len(p.on[b])
 	for side, j := range [2]int32{a, b} {
 		vms := p.on[j]
-		for i, vm := range vms {
+		for _, vm := range vms {
 			// Of too many a random choice is free.
 			if room > mostFree && f.rng.IntN(room) >= mostFree || len(x.free) == mostFree {
 				continue
@@ -60,11 +63,16 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 			if m.Rules != nil && (f.tied(vm) || !m.allowed(vm, a) || !m.allowed(vm, b) || f.barred(p, vm, a, b)) {
 				continue
 			}
-			_ = i
 			x.free = append(x.free, vm)
+			x.more = append(x.more, 0)
 			total += m.Weight[vm]
 			size += m.Size[vm]
-			cost -= m.cost(vm, j)
+			if budget {
+				// All are counted as on b.
+				onB := m.cost(vm, b)
+				x.more[len(x.more)-1] = m.cost(vm, a) - onB
+				cost += onB - m.cost(vm, j)
+			}
 			if side == 0 {
 				baseA -= m.Weight[vm]
 				sizeA -= m.Size[vm]
@@ -80,24 +88,24 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 	}
 	capA, capB := under(m.CPU[a], t, false), under(m.CPU[b], t, false)
 	first := 0
-	free := x.free
+	free, more := x.free, x.more
 	if baseA == 0 && baseB == 0 && sizeA == 0 && sizeB == 0 && m.CPU[a] == m.CPU[b] && m.Memory[a] == m.Memory[b] && m.Rules == nil {
 		// The hosts are alike: the first VM stays.
 		first = 1
 		baseA, sizeA = m.Weight[free[0]], m.Size[free[0]]
 		total, size = total-baseA, size-sizeA
-		free = free[1:]
+		free, more = free[1:], more[1:]
 		n--
 	}
-	x.left = x.sums(x.left, m, free[:n/2], 0)
-	x.right = x.sums(x.right, m, free[n/2:], n/2)
+	x.left = x.sums(x.left, m, free[:n/2], more[:n/2], 0)
+	x.right = x.sums(x.right, m, free[n/2:], more[n/2:], n/2)
 	f.steps -= int64(len(x.left)+len(x.right)) / 4
 	hi, lo := capA-baseA, baseB+total-capB
 	sizeHi, sizeLo := m.Memory[a]-sizeA, sizeB+size-m.Memory[b]
 	found, best := false, uint32(0)
 	top := len(x.right) - 1
-	scans := 64 * (len(x.left) + len(x.right))
-	budget := m.budgeted()
+	most := 16 * (len(x.left) + len(x.right))
+	scans := most
 	for i := range x.left {
 		l := &x.left[i]
 		if l.w > hi {
@@ -117,7 +125,7 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 			if s := l.s + r.s; s > sizeHi || s < sizeLo {
 				continue
 			}
-			if budget && cost+f.costOf(m, free, l.set|r.set, a, b) > m.Rules.Budget {
+			if budget && cost+l.c+r.c > m.Rules.Budget {
 				continue
 			}
 			w := l.w + r.w
@@ -132,6 +140,7 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 			break
 		}
 	}
+	f.steps -= int64(most-scans) / 4
 	if !found {
 		return false
 	}
@@ -146,17 +155,6 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 		}
 	}
 	return true
-}
-
-func (f *finder) costOf(m *Model, free []int32, set uint32, a, b int32) (cost int64) {
-	for i, vm := range free {
-		if set>>i&1 != 0 {
-			cost += m.cost(vm, a)
-		} else {
-			cost += m.cost(vm, b)
-		}
-	}
-	return cost
 }
 
 // tied tells whether moving vm alone may break a rule that some VM must be with others.
