@@ -20,6 +20,9 @@
 //     (sec. 3.5 and 5).
 //   - Admit places the VMs that are new beside those that stay where they are,
 //     all or nothing, and says why when it refuses.
+//   - Best places all VMs as well as the work it may do allows, and says how far
+//     from the optimum it is at most; Exact goes on until the optimum is proved.
+//     Both heed floors, cordons, affinity and a bound on what moves.
 //   - Bound and UpperBound limit what any placement can reach (sec. 3.1).
 //   - ProveInfeasible shows, where it can, that no placement exists.
 //
@@ -28,6 +31,6 @@
 //
 // The package never does I/O, reads no clock, logs nothing, starts no
 // goroutine and keeps no state between calls: equal input gives equal output.
-// It never moves a VM that has a host (package migration does), and never
+// Admit and Allocate never move a VM that has a host. Nothing here ever
 // gives a host's VMs more CPU in sum than the host has.
 package allocator
