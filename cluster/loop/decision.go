@@ -14,7 +14,7 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 	d := state.Decision{At: env.Now, Admitted: adm.Admitted, Summary: adm.Summary, Advice: adm.Advice, Basis: basis,
 		MinYield: adm.Solution.MinYield, UpperBound: adm.Solution.UpperBound}
 	if adm.Admitted && d.Summary == "" {
-		d.Summary = fmt.Sprintf("fits: minimum yield of the cluster %.3f, no placement could give more than %.3f", d.MinYield, max(d.MinYield, d.UpperBound))
+		d.Summary = fmt.Sprintf("fits: minimum yield of the cluster %.3f; no other place for the new VMs could give more than %.3f", d.MinYield, max(d.MinYield, d.UpperBound))
 	}
 	if d.UpperBound == 0 {
 		d.UpperBound = allocator.Bound(p.Problem)

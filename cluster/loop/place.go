@@ -110,6 +110,9 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 	if stuck, is := bound(p, wanted); is {
 		adm = stuck
 	}
+	if adm.Admitted {
+		adm.Solution = better(p, adm.Solution)
+	}
 	d := decision(p, adm, s.Index(), env)
 	vc.Decision = d
 	if !adm.Admitted {
@@ -153,6 +156,25 @@ func holds(s *state.Snapshot, vc state.VC) bool {
 		}
 	}
 	return false
+}
+
+// placeEffort bounds the search for a better placement than admission's own,
+// in the allocator's steps: some milliseconds.
+const placeEffort = 300_000
+
+// better is a placement of the new VMs with a greater minimum yield, if a
+// bounded search finds one; VMs that have a host stay there.
+func better(p *problem, s allocator.Solution) allocator.Solution {
+	if s.MinYield >= s.UpperBound-1e-6 || len(s.Shortfall) > 0 {
+		return s
+	}
+	o := allocator.Best(p.Problem, allocator.Search{Seed: 1, Steps: placeEffort, Stay: true})
+	if o.Verdict < allocator.Feasible || len(o.Solution.Shortfall) > 0 || o.Solution.MinYield <= s.MinYield+1e-6 {
+		s.UpperBound = min(s.UpperBound, max(o.UpperBound, s.MinYield))
+		return s
+	}
+	o.Solution.UpperBound = min(s.UpperBound, o.UpperBound)
+	return o.Solution
 }
 
 // bound refuses VMs whose disk lies on a host that is cordoned: they can start
