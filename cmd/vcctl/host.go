@@ -19,7 +19,9 @@ func (t *tool) hostCommand() *cli.Command {
 		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.hostList,
+				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: listing(t, "hosts", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.Host, error) {
+					return api.Hosts(ctx)
+				}, hostTable),
 				Description: "Example: vcctl host list -o wide",
 			},
 			{
@@ -37,20 +39,6 @@ func (t *tool) hostCommand() *cli.Command {
 			},
 		},
 	}
-}
-
-func (t *tool) hostList(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		hosts, err := api.Hosts(ctx)
-		return items(hosts), func(wide bool) string { return hostTable(hosts, wide) }, doing(err, "listing hosts")
-	})
 }
 
 func (t *tool) hostGet(c *cli.Context) error {

@@ -16,7 +16,9 @@ func (t *tool) imageCommand() *cli.Command {
 		Description: "VC files name images of the catalogue; they never hold paths.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the image catalogue", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.imageList,
+				Name: "list", Usage: "list the image catalogue", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: listing(t, "images", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.Image, error) {
+					return api.Images(ctx)
+				}, imageTable),
 				Description: "Example: vcctl image list",
 			},
 			{
@@ -40,32 +42,20 @@ func (t *tool) imageCommand() *cli.Command {
 	}
 }
 
-func (t *tool) imageList(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
+func imageTable(images []v1.Image, wide bool) string {
+	heads := []string{"NAME", "KIND", "SIZE", "FILE"}
+	if wide {
+		heads = append(heads, "INITRD", "CMDLINE", "ADDED")
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
+	tab := newTable(heads...)
+	for _, i := range images {
+		row := []string{i.Name, i.Kind, i.Size.Short(), i.File}
+		if wide {
+			row = append(row, i.Initrd, i.Cmdline, stamp(i.AddedAt))
+		}
+		tab.row(row...)
 	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		images, err := api.Images(ctx)
-		return items(images), func(wide bool) string {
-			heads := []string{"NAME", "KIND", "SIZE", "FILE"}
-			if wide {
-				heads = append(heads, "INITRD", "CMDLINE", "ADDED")
-			}
-			tab := newTable(heads...)
-			for _, i := range images {
-				row := []string{i.Name, i.Kind, i.Size.Short(), i.File}
-				if wide {
-					row = append(row, i.Initrd, i.Cmdline, stamp(i.AddedAt))
-				}
-				tab.row(row...)
-			}
-			return tab.String()
-		}, doing(err, "listing images")
-	})
+	return tab.String()
 }
 
 func (t *tool) imageAdd(c *cli.Context) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -225,6 +226,24 @@ func stamp(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// listing is the action of a command that lists: read what there is, show it as
+// a table or as the REST API has it.
+func listing[T any](t *tool, what string, read func(context.Context, *client.Client, *cli.Context) ([]T, error), table func([]T, bool) string) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if _, err := names(c); err != nil {
+			return err
+		}
+		api, err := t.client(c)
+		if err != nil {
+			return err
+		}
+		return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+			all, err := read(ctx, api, c)
+			return items(all), func(wide bool) string { return table(all, wide) }, doing(err, "listing "+what)
+		})
+	}
 }
 
 func items[T any](in []T) v1.List[T] {

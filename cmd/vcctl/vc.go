@@ -28,7 +28,9 @@ func (t *tool) vcCommand() *cli.Command {
 				Action: t.vcCreate,
 			},
 			{
-				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.vcList,
+				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: listing(t, "virtual clusters", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.VirtualCluster, error) {
+					return api.VirtualClusters(ctx)
+				}, vcTable),
 				Description: "Example: vcctl vc list -w",
 			},
 			{
@@ -182,20 +184,6 @@ func (t *tool) vcVerb(what string, do func(*client.Client, context.Context, stri
 		}
 		return t.conclude(c, api, r)
 	}
-}
-
-func (t *tool) vcList(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		vcs, err := api.VirtualClusters(ctx)
-		return items(vcs), func(wide bool) string { return vcTable(vcs, wide) }, doing(err, "listing virtual clusters")
-	})
 }
 
 func (t *tool) vcGet(c *cli.Context) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -16,7 +17,9 @@ func (t *tool) vmCommand() *cli.Command {
 		Description: "VMs belong to virtual clusters; what changes them is under `vcctl vc`.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list VMs with what they need, are given and use", ArgsUsage: " ", Action: t.vmList,
+				Name: "list", Usage: "list VMs with what they need, are given and use", ArgsUsage: " ", Action: listing(t, "VMs", func(ctx context.Context, api *client.Client, c *cli.Context) ([]v1.VM, error) {
+					return api.VMs(ctx, c.String("vc"), c.String("host"))
+				}, vmTable),
 				Description: "Example: vcctl vm list --vc render",
 				Flags: []cli.Flag{watchFlag,
 					&cli.StringFlag{Name: "vc", Usage: "only those of the virtual cluster `NAME`"},
@@ -33,20 +36,6 @@ func (t *tool) vmCommand() *cli.Command {
 			},
 		},
 	}
-}
-
-func (t *tool) vmList(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		vms, err := api.VMs(ctx, c.String("vc"), c.String("host"))
-		return items(vms), func(wide bool) string { return vmTable(vms, wide) }, doing(err, "listing VMs")
-	})
 }
 
 func (t *tool) vmGet(c *cli.Context) error {
