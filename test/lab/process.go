@@ -25,7 +25,11 @@ func processOf(pid int) (process, error) {
 		return process{}, fmt.Errorf("/proc/%d/stat: %q", pid, text)
 	}
 	if fields[0] == "Z" {
-		return process{}, os.ErrProcessDone
+		// A first thread that has ended says little: while others are still on their
+		// way out, sockets are open and taking connections.
+		if threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)); err != nil || len(threads) <= 1 {
+			return process{}, os.ErrProcessDone
+		}
 	}
 	return process{PID: pid, Start: fields[startTime]}, nil
 }
