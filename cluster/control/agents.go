@@ -100,16 +100,15 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	live := c.live[r.Host]
-	live.LastSeen, live.Reach, live.Error = c.o.Now(), r.Reach, r.Error
+	live.Reach, live.Error = r.Reach, r.Error
 	live.Synced = max(live.Synced, r.Index)
 	if r.Reach {
 		live.Unknown = r.Unknown
 	}
 	if r.Samples != nil || r.Index > 0 {
-		live.VMs = make(map[string]Sample, len(r.Samples))
+		live.VMs = make(map[string]agent.Sample, len(r.Samples))
 		for _, m := range r.Samples {
-			live.VMs[m.VM] = Sample{Generation: m.Generation, At: m.At, State: m.State, Cap: m.Cap, Used: m.Used,
-				VCPUTime: m.VCPUTime, Balloon: m.Balloon, Resident: m.Resident, Unused: m.Unused}
+			live.VMs[m.VM] = m
 		}
 	}
 	c.live[r.Host] = live

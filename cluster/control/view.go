@@ -4,30 +4,17 @@ import (
 	"fmt"
 	"time"
 
+	"evenkeel/cluster/agent"
 	"evenkeel/cluster/state"
 )
 
-// Sample is the last measurement of a VM by its host.
-type Sample struct {
-	Generation uint64
-	At         time.Time
-	State      string        // as the hypervisor says: running, paused, ...
-	Cap        float64       // cores in force, 0 = none
-	Used       float64       // cores over the last interval, by vCPU time
-	VCPUTime   time.Duration // since it started
-	Balloon    int64         // bytes, actual
-	Resident   int64         // bytes of host memory
-	Unused     int64         // bytes free inside the guest, -1 = not reported
-}
-
 // HostLive is what a host's agent last said of itself.
 type HostLive struct {
-	Synced   uint64 // log index up to which the desired state is in force
-	Error    string // why it is not, if it is not
-	Reach    bool   // the hypervisor answers
-	VMs      map[string]Sample
-	Unknown  []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
-	LastSeen time.Time
+	Synced  uint64 // log index up to which the desired state is in force
+	Error   string // why it is not, if it is not
+	Reach   bool   // the hypervisor answers
+	VMs     map[string]agent.Sample
+	Unknown []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
 }
 
 // View is one consistent look at the cluster: the replicated state at one

@@ -25,7 +25,10 @@ func (t *tool) hostCommand() *cli.Command {
 				Description: "Example: vcctl host list -o wide",
 			},
 			{
-				Name: "get", Usage: "show one host with its VMs", ArgsUsage: "HOST", Flags: []cli.Flag{watchFlag}, Action: t.hostGet,
+				Name: "get", Usage: "show one host with its VMs", ArgsUsage: "HOST", Flags: []cli.Flag{watchFlag}, Action: getting(t, "host", "HOST", (*client.Client).Host, func(ctx context.Context, api *client.Client, name string) ([]v1.VM, error) {
+					vms, err := api.VMs(ctx, "", name)
+					return vms, doing(err, "listing the VMs on host %s", name)
+				}, hostText),
 				Description: "Example: vcctl host get h1",
 			},
 			{
@@ -39,34 +42,6 @@ func (t *tool) hostCommand() *cli.Command {
 			},
 		},
 	}
-}
-
-func (t *tool) hostGet(c *cli.Context) error {
-	name, err := name(c, "HOST")
-	if err != nil {
-		return err
-	}
-	f, err := format(c)
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		h, err := api.Host(ctx, name)
-		if err != nil {
-			return nil, nil, doing(err, "getting host %s", name)
-		}
-		var vms []v1.VM
-		if f == formatTable || f == formatWide {
-			if vms, err = api.VMs(ctx, "", name); err != nil {
-				return nil, nil, doing(err, "listing the VMs on host %s", name)
-			}
-		}
-		return h, func(wide bool) string { return hostText(h, vms, wide) }, nil
-	})
 }
 
 func (t *tool) hostCordon(on bool) cli.ActionFunc {

@@ -246,6 +246,39 @@ func listing[T any](t *tool, what string, read func(context.Context, *client.Cli
 	}
 }
 
+// getting is the action of a command that shows one thing, as text with the VMs
+// that belong to it, if vms tells them.
+func getting[T any](t *tool, what, argument string, read func(*client.Client, context.Context, string, ...client.Option) (T, error),
+	vms func(context.Context, *client.Client, string) ([]v1.VM, error), text func(T, []v1.VM, bool) string) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		name, err := name(c, argument)
+		if err != nil {
+			return err
+		}
+		f, err := format(c)
+		if err != nil {
+			return err
+		}
+		api, err := t.client(c)
+		if err != nil {
+			return err
+		}
+		return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+			it, err := read(api, ctx, name)
+			if err != nil {
+				return nil, nil, doing(err, "getting %s %s", what, name)
+			}
+			var its []v1.VM
+			if vms != nil && (f == formatTable || f == formatWide) {
+				if its, err = vms(ctx, api, name); err != nil {
+					return nil, nil, err
+				}
+			}
+			return it, func(wide bool) string { return text(it, its, wide) }, nil
+		})
+	}
+}
+
 func items[T any](in []T) v1.List[T] {
 	if in == nil {
 		in = []T{}

@@ -34,7 +34,10 @@ func (t *tool) vcCommand() *cli.Command {
 				Description: "Example: vcctl vc list -w",
 			},
 			{
-				Name: "get", Usage: "show one virtual cluster with its VMs", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: t.vcGet,
+				Name: "get", Usage: "show one virtual cluster with its VMs", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: getting(t, "virtual cluster", "NAME", (*client.Client).VirtualCluster, func(ctx context.Context, api *client.Client, name string) ([]v1.VM, error) {
+					vms, err := api.VMs(ctx, name, "")
+					return vms, doing(err, "listing the VMs of virtual cluster %s", name)
+				}, vcText),
 				Description: "Example: vcctl vc get render -o json",
 			},
 			{
@@ -184,34 +187,6 @@ func (t *tool) vcVerb(what string, do func(*client.Client, context.Context, stri
 		}
 		return t.conclude(c, api, r)
 	}
-}
-
-func (t *tool) vcGet(c *cli.Context) error {
-	name, err := name(c, "NAME")
-	if err != nil {
-		return err
-	}
-	f, err := format(c)
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		vc, err := api.VirtualCluster(ctx, name)
-		if err != nil {
-			return nil, nil, doing(err, "getting virtual cluster %s", name)
-		}
-		var vms []v1.VM
-		if f == formatTable || f == formatWide {
-			if vms, err = api.VMs(ctx, name, ""); err != nil {
-				return nil, nil, doing(err, "listing the VMs of virtual cluster %s", name)
-			}
-		}
-		return vc, func(wide bool) string { return vcText(vc, vms, wide) }, nil
-	})
 }
 
 func (t *tool) vcExplain(c *cli.Context) error {

@@ -26,7 +26,7 @@ func (t *tool) vmCommand() *cli.Command {
 					&cli.StringFlag{Name: "host", Usage: "only those on the host `NAME`"}},
 			},
 			{
-				Name: "get", Usage: "show one VM, by name or id", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: t.vmGet,
+				Name: "get", Usage: "show one VM, by name or id", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: getting(t, "VM", "NAME", (*client.Client).VM, nil, func(vm v1.VM, _ []v1.VM, _ bool) string { return vmText(vm) }),
 				Description: "Example: vcctl vm get render-worker-0",
 			},
 			{
@@ -36,21 +36,6 @@ func (t *tool) vmCommand() *cli.Command {
 			},
 		},
 	}
-}
-
-func (t *tool) vmGet(c *cli.Context) error {
-	name, err := name(c, "NAME")
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		vm, err := api.VM(ctx, name)
-		return vm, func(bool) string { return vmText(vm) }, doing(err, "getting VM %s", name)
-	})
 }
 
 func vmTable(vms []v1.VM, wide bool) string {
