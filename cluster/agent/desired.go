@@ -32,12 +32,21 @@ type VM struct {
 	Held int64
 	// FreezeCPU: its share stays as it is in force (it is on its way out).
 	FreezeCPU bool
+	// MovingTo another host: the start of a live migration is the leader's word, its end is
+	// the hypervisor's. While it is set nothing of the VM is changed or cleared away here.
+	MovingTo string
+	// Incoming: this host is the target of an open move. It neither starts the VM nor clears it away.
+	Incoming bool
 }
 
 // Desired is the leader's word to one host.
 type Desired struct {
 	Cluster  string // id; marks our VMs
+	Epoch    uint64 // raised when the cluster was recovered from a lost quorum
 	Index    uint64 // log index of the snapshot this was taken from
+	// Hold says why nothing is to be started, stopped or changed here now: the cluster was
+	// restored and does not know yet what runs where. "" = go on.
+	Hold     string
 	CPU      float64
 	Memory   int64 // what our VMs may take together: cores, bytes
 	Overhead int64 // bytes a VM costs beyond its own memory
@@ -92,6 +101,16 @@ type Report struct {
 	Statuses   []Status
 	Samples    []Sample
 	Unknown    []string // VMs with our mark that the leader does not know here
+	// Running are all VMs with our mark that the hypervisor lists; nil if it was not asked.
+	Running []Instance
+}
+
+// Instance is a VM that runs on a host, by the hypervisor's word.
+type Instance struct {
+	VM         string
+	Name       string
+	Generation uint64
+	Incoming   bool // the target side of a live migration: not a second instance
 }
 
 // Limits are CPU in cores and memory in bytes.
@@ -106,4 +125,46 @@ type Leader interface {
 	Desired(ctx context.Context, host string) (Desired, <-chan struct{}, error)
 	// Report what the host did and saw. It returns once statuses are recorded.
 	Report(ctx context.Context, r Report) error
+	// Permit asks for the right to start a generation, right before it is started.
+	// The answer is worth something for as long as the agent would have waited for it.
+	Permit(ctx context.Context, q PermitRequest) (Permit, error)
+	// Renew the host's lease. The leader answers after a check of its leadership that began
+	// after the question arrived, and after the log knows what the renewal says of the host.
+	Renew(ctx context.Context, r Renewal) (Grant, error)
+}
+
+// PermitRequest asks whether generations may be started.
+type PermitRequest struct {
+	Host   string
+	Starts []Instance // VM and Generation
+}
+
+// Permit answers a PermitRequest.
+type Permit struct {
+	Epoch, Term, Index uint64
+	Granted            []Instance // of those asked for
+	Refused            string     // why not the others, for people
+}
+
+// Renewal asks for another lease.
+type Renewal struct {
+	Host string
+	// Enforcing: the agent stops restartable VMs when the lease runs out.
+	Enforcing bool
+	// Watchdog is armed, and turns the host off so long after the agent has last said that it
+	// is well; 0 = there is none, or it is not armed.
+	Watchdog time.Duration
+	// Boot tells one run of the machine from the next.
+	Boot string
+}
+
+// Grant is a lease.
+type Grant struct {
+	Epoch, Term, Index uint64
+	Lease              time.Duration // from the sending of the renewal
+	// Enforce says whether restartable VMs are to be stopped when the lease runs out, and
+	// the watchdog to be armed while there are any; false while the cluster is disarmed.
+	Enforce bool
+	// Servers of the cluster, where a later question may be asked: host:port.
+	Servers []string
 }
