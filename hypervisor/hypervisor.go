@@ -123,6 +123,8 @@ type Spec struct {
 	Disk      Disk
 	Network   string // libvirt network by name, "bridge:NAME", or "" for no network
 	CloudInit CloudInit
+	// Leased: the VM may run only while its host holds a lease (design rule 6). Written into it like its Identity.
+	Leased bool
 }
 
 // CPU is an allocation as a host enforces it.
@@ -173,6 +175,7 @@ const (
 type VM struct {
 	Identity        // zero if Foreign
 	Foreign  bool   // not created by an Evenkeel cluster: counted, never touched
+	Leased   bool   // Spec.Leased, as it was started
 	Name     string // the hypervisor's name for it
 	State    State
 	VCPUs    int

@@ -68,7 +68,7 @@ func (g *tested) identity(t *testing.T) {
 	if vm.Identity != g.spec.Identity {
 		t.Errorf("identity read back is %+v, want %+v", vm.Identity, g.spec.Identity)
 	}
-	if vm.Foreign || vm.Name != g.spec.Name || vm.VCPUs != g.spec.VCPUs || vm.State != hypervisor.Running {
+	if vm.Foreign || vm.Leased != g.spec.Leased || vm.Name != g.spec.Name || vm.VCPUs != g.spec.VCPUs || vm.State != hypervisor.Running {
 		t.Errorf("List shows %+v of %+v", vm, g.spec)
 	}
 }

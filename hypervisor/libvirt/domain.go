@@ -27,7 +27,7 @@ type parts struct {
 
 // domainXML is the VM as libvirt is to start it.
 func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, error) {
-	m := mark{Cluster: spec.Cluster, ID: spec.VM, Generation: spec.Generation, VCPUs: spec.VCPUs}
+	m := mark{Cluster: spec.Cluster, ID: spec.VM, Generation: spec.Generation, VCPUs: spec.VCPUs, Leased: spec.Leased}
 	if spec.Disk.Present() && spec.Disk.Ephemeral {
 		m.Ephemeral = &markedVol{Pool: poolName(spec.Disk.Pool), Volume: diskName(spec.VM)}
 	}

@@ -21,6 +21,7 @@ type mark struct {
 	ID         string     `xml:"id,attr"`
 	Generation uint64     `xml:"generation,attr"`
 	VCPUs      int        `xml:"vcpus,attr"`
+	Leased     bool       `xml:"leased,attr"`
 	Ephemeral  *markedVol `xml:"ephemeral"` // a disk that goes with the VM
 }
 
@@ -43,9 +44,10 @@ func (m mark) metadata() (string, error) {
 		ID         string     `xml:"id,attr"`
 		Generation uint64     `xml:"generation,attr"`
 		VCPUs      int        `xml:"vcpus,attr"`
+		Leased     bool       `xml:"leased,attr,omitempty"`
 		Ephemeral  *markedVol `xml:"ek:ephemeral"`
 	}
-	b, err := xml.Marshal(element{Namespace: markNamespace, Cluster: m.Cluster, ID: m.ID, Generation: m.Generation, VCPUs: m.VCPUs, Ephemeral: m.Ephemeral})
+	b, err := xml.Marshal(element{Namespace: markNamespace, Cluster: m.Cluster, ID: m.ID, Generation: m.Generation, VCPUs: m.VCPUs, Leased: m.Leased, Ephemeral: m.Ephemeral})
 	return string(b), err
 }
 

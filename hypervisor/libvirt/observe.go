@@ -161,7 +161,7 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	m, err := markOf(dom)
 	switch {
 	case err == nil && uuid == uuidOf(m.ID):
-		vm.Identity = m.identity()
+		vm.Identity, vm.Leased = m.identity(), m.Leased
 		h.remember(uuid, knownVM{Identity: vm.Identity, name: vm.Name})
 	case err == nil || isCode(err, libvirt.ERR_NO_DOMAIN_METADATA):
 		vm.Foreign = true // a copy of one of ours under another UUID is not ours either

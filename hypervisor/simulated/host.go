@@ -157,7 +157,7 @@ func (c *conn) List(ctx context.Context) ([]hypervisor.VM, error) {
 		r = make([]hypervisor.VM, len(c.m.vms))
 		for i, v := range c.m.vms {
 			r[i] = hypervisor.VM{
-				Identity: v.spec.Identity, Foreign: v.foreign, Name: v.spec.Name, State: v.state(),
+				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(),
 				VCPUs: v.spec.VCPUs, Memory: v.spec.Memory, Balloon: v.balloonNow(now, c.m.w.timing.Balloon), CPU: v.spec.CPU,
 			}
 		}
