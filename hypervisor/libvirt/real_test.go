@@ -65,7 +65,7 @@ func (b bench) spec(name, settings string) hypervisor.Spec {
 	const memory = 128 << 20
 	return hypervisor.Spec{
 		Identity: hypervisor.Identity{Cluster: "test", VM: fmt.Sprintf("vm-%d", serial), Generation: 1}, Leased: true,
-		Name:     name, VCPUs: 1, Memory: memory, Balloon: memory,
+		Name: name, VCPUs: 1, Memory: memory, Balloon: memory,
 		Boot: hypervisor.Boot{Kernel: b.guest.Kernel, Initrd: b.guest.Initrd, Cmdline: b.guest.Cmdline(settings)},
 	}
 }

@@ -21,7 +21,7 @@ var ids atomic.Int64
 func spec(name string) hypervisor.Spec {
 	return hypervisor.Spec{
 		Identity: hypervisor.Identity{Cluster: "c1", VM: fmt.Sprintf("vm-%d", ids.Add(1)), Generation: 1}, Leased: true,
-		Name:     name, VCPUs: 1, Memory: 128 << 20, Balloon: 128 << 20,
+		Name: name, VCPUs: 1, Memory: 128 << 20, Balloon: 128 << 20,
 		CPU:  hypervisor.CPU{Weight: 1},
 		Boot: hypervisor.Boot{Kernel: "test", Cmdline: "ek.burn=0"},
 	}

@@ -1,0 +1,44 @@
+package lease
+
+import "time"
+
+// Instant is a reading of one machine's CLOCK_BOOTTIME: time since it booted.
+type Instant = time.Duration
+
+// Holder is an agent's side: whether this host may run restartable VMs now.
+// The zero Holder holds nothing and enforces nothing. It is a value: methods
+// return what it becomes.
+type Holder struct {
+	// Until the lease lasts, if Held was ever true; counted from the sending of the renewal.
+	Until Instant
+	// Had: a lease was held, be it over by now.
+	Had bool
+	// Enforce: the leader's last word on whether the end of the lease stops VMs.
+	Enforce bool
+}
+
+// Granted takes in the answer to a renewal that was sent at the given instant.
+// Answers may come late and out of order: the latest end counts.
+func (h Holder) Granted(sent Instant, lease time.Duration, enforce bool) Holder {
+	if until := sent + lease; !h.Had || until > h.Until {
+		h.Until, h.Enforce = until, enforce
+	}
+	h.Had = true
+	return h
+}
+
+// Held says whether the lease runs at the instant.
+func (h Holder) Held(now Instant) bool { return h.Had && now < h.Until }
+
+// MustStop says whether restartable VMs have no right to run at the instant.
+// While the cluster is disarmed they have.
+func (h Holder) MustStop(now Instant) bool { return !h.Held(now) && (h.Enforce || !h.Had) }
+
+// MayPet says whether the watchdog is to be told that this host is well. running
+// are the restartable VMs that the hypervisor last listed, known whether it answered.
+func (h Holder) MayPet(now Instant, running int, known bool) bool {
+	return !h.MustStop(now) || known && running == 0
+}
+
+// RenewEvery is how often to renew a lease.
+func RenewEvery(lease time.Duration) time.Duration { return lease / 4 }

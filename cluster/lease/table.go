@@ -1,0 +1,83 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+)
+
+// Rates of two clocks may differ by so much, as a fraction.
+const Rates = 0.01
+
+// Margin is what the leader waits beyond the end of the lease and the time-out of
+// the watchdog, for rounding, scheduling and the reset itself.
+const Margin = 2 * time.Second
+
+// Word is what the log knows of a host's way to enforce its lease: what its
+// renewals said, recorded before they were answered.
+type Word struct {
+	Enforcing bool
+	Watchdog  time.Duration // time-out of the armed watchdog, 0 = none is armed
+}
+
+// Table is the leader's side: when it answered which host last, in this term.
+// It belongs to one term and to one goroutine at a time.
+type Table struct {
+	lease   time.Duration
+	elected Instant
+	hosts   map[string]Instant
+}
+
+// NewTable at the leader's election, of leases that last so long. Every host counts as renewed then.
+func NewTable(lease time.Duration, elected Instant) *Table {
+	return &Table{lease: lease, elected: elected, hosts: map[string]Instant{}}
+}
+
+// Renewed: the host's renewal is about to be answered. It must be called before the answer leaves,
+// so that what the host holds can only end earlier than what is counted here.
+func (t *Table) Renewed(host string, now Instant) {
+	t.hosts[host] = max(t.hosts[host], now)
+}
+
+// Heard says whether the host renewed in this term, and how long ago it last did, or
+// how long ago the term began.
+func (t *Table) Heard(host string, now Instant) (ago time.Duration, inTerm bool) {
+	at, inTerm := t.hosts[host]
+	if !inTerm {
+		at = t.elected
+	}
+	return now - at, inTerm
+}
+
+// Verdict on a host.
+type Verdict struct {
+	// Held: the host holds its lease, as far as this leader knows.
+	Held bool
+	// Over: the host has surely stopped its restartable VMs, or is off.
+	Over bool
+	// In is how long it takes until Over, if nothing is heard; 0 if it is, below 0 if it never will be.
+	In time.Duration
+	// Why it is not over, or how it is proved, in words.
+	Text string
+}
+
+// Judge what is known of the host by its silence alone (design rule 9).
+func (t *Table) Judge(host string, word Word, armed bool, now Instant) Verdict {
+	ago, _ := t.Heard(host, now)
+	if ago < t.lease {
+		return Verdict{Held: true, In: -1, Text: "it holds a lease"}
+	}
+	switch {
+	case !armed:
+		return Verdict{In: -1, Text: "the cluster is disarmed: its lease proves nothing"}
+	case !word.Enforcing:
+		return Verdict{In: -1, Text: "it does not enforce its lease: its silence proves nothing"}
+	case word.Watchdog <= 0:
+		return Verdict{In: -1, Text: "it has no armed watchdog: its silence proves nothing"}
+	}
+	need := t.lease + word.Watchdog
+	need += time.Duration(float64(need)*Rates) + Margin
+	if left := need - ago; left > 0 {
+		return Verdict{In: left, Text: fmt.Sprintf("its watchdog turns it off within %s", left.Round(time.Second))}
+	}
+	return Verdict{Over: true, Text: fmt.Sprintf("its lease ended, and its watchdog of %s with it: nothing heard for %s", word.Watchdog, ago.Round(time.Second))}
+}
