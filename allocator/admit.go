@@ -29,6 +29,7 @@ type HostReason struct {
 	Cordoned      bool
 	CPUMissing    float64 // cores, at the least yields; 0: enough
 	MemoryMissing float64 // bytes; 0: enough
+	Rule          string  // that keeps the VM from the host, as "avoid app=db"; "": none does
 	Text          string
 }
 
@@ -49,9 +50,21 @@ type HostReason struct {
 // whose VMs have hosts, are checked in place: needs that grew must fit where
 // they are. If nothing is to be placed and nothing is marked, every group and
 // every host is checked.
-func Admit(p Problem) Admission {
-	a := admission{p: &p}
-	if err := p.Validate(); err != nil {
+func Admit(p Problem) Admission { return AdmitUnder(p, nil) }
+
+// AdmitUnder is Admit with rules, which every VM that it places heeds: its own, and
+// what VMs that have hosts avoid. VMs that have hosts stay there whatever the rules
+// say of them (Rules.Broken tells). A host or virtual cluster that a term names and
+// that is not there has no VM: nothing to avoid, and nothing that could be required.
+// Of what is preferred as much is met as single moves find without lowering the
+// minimum yield.
+func AdmitUnder(p Problem, r *Rules) Admission {
+	a := admission{p: &p, rules: r}
+	err := p.Validate()
+	if err == nil {
+		err = r.check(&p)
+	}
+	if err != nil {
 		return Admission{Summary: fmt.Sprintf("not a valid request: %v", err), NeverFits: true}
 	}
 	a.prepare()
@@ -64,6 +77,8 @@ func Admit(p Problem) Admission {
 // admission is the work on one request.
 type admission struct {
 	p        *Problem
+	rules    *Rules
+	ruled    *ruling // nil: no rule restricts what is to be placed
 	t        tenancy
 	fixed    [][]load // [group]: VMs that have a host
 	unplaced []int    // [group]
@@ -120,6 +135,7 @@ func (a *admission) prepare() {
 		a.pk.closed[j] = a.pk.closed[j] || a.pk.exempt[j]
 	}
 	a.need = make([]float64, len(p.Groups))
+	a.ruled = rulingOf(p, a.rules, a.fixed, a.unplaced)
 }
 
 // place returns the solution if the request can be admitted.
@@ -130,7 +146,37 @@ func (a *admission) place() (Solution, bool) {
 			return Solution{}, false
 		}
 	}
-	var loads [][]load
+	loads := a.find()
+	if loads == nil {
+		return Solution{}, false
+	}
+	s := solutionOf(p, loads, spread(p, loads, false))
+	if better, ok := a.prefer(loads, s.MinYield); ok {
+		s = solutionOf(p, better, spread(p, better, false))
+	}
+	for c, members := range a.t.members {
+		if a.strict[c] && clusterYield(p.Groups, members, s.CPU) < a.t.floor[c]-yieldSlack {
+			return Solution{}, false
+		}
+	}
+	return s, true
+}
+
+// find returns where all VMs are once those of the request are placed, nil if it
+// finds no place for them.
+func (a *admission) find() (loads [][]load) {
+	a.needAt(0)
+	if !a.pk.begin(a.need) || a.hopeless(a.pk.freeCPU, a.pk.freeMemory) {
+		return nil
+	}
+	if a.ruled != nil {
+		return a.seek()
+	}
+	if !a.pk.pack(a.need) {
+		if loads = a.seek(); loads != nil {
+			return loads
+		}
+	}
 	searchYield(1, func(y float64) float64 {
 		a.needAt(y)
 		if !a.pk.pack(a.need) {
@@ -139,19 +185,39 @@ func (a *admission) place() (Solution, bool) {
 		loads = a.pk.loads(a.fixed)
 		return y
 	})
-	if loads == nil {
-		loads = a.seek()
-	}
-	if loads == nil {
-		return Solution{}, false
-	}
-	s := solutionOf(p, loads, spread(p, loads, false))
-	for c, members := range a.t.members {
-		if a.strict[c] && clusterYield(p.Groups, members, s.CPU) < a.t.floor[c]-yieldSlack {
-			return Solution{}, false
+	return loads
+}
+
+// hopeless tells whether what is free on the hosts is too little for what is asked at
+// these needs, whatever packs it: in sum, or for the VMs of one group alone.
+func (a *admission) hopeless(cpu, memory []float64) bool {
+	var want, have demand
+	for g, n := range a.unplaced {
+		if n == 0 {
+			continue
+		}
+		want.cpu += float64(n) * a.need[g]
+		want.memory += float64(n) * a.p.Groups[g].Memory
+		room := 0
+		for j := range cpu {
+			if h := &a.p.Hosts[j]; !a.pk.closed[j] && room < n {
+				room += min(times(max(0, cpu[j])+hopelessSlack*h.CPU, a.need[g]), times(max(0, memory[j])+hopelessSlack*h.Memory, a.p.Groups[g].Memory))
+			}
+		}
+		if room < n {
+			return true
 		}
 	}
-	return s, true
+	slack := demand{}
+	for j := range cpu {
+		if !a.pk.closed[j] {
+			have.cpu += max(0, cpu[j])
+			have.memory += max(0, memory[j])
+			slack.cpu += hopelessSlack * a.p.Hosts[j].CPU
+			slack.memory += hopelessSlack * a.p.Hosts[j].Memory
+		}
+	}
+	return want.cpu > have.cpu+slack.cpu || want.memory > have.memory+slack.memory
 }
 
 // needAt sets the CPU that one VM of each group must have when Y is y.
@@ -175,7 +241,7 @@ func (a *admission) leastYield() float64 {
 	return y
 }
 
-// fitsAtFloor tells whether the request as it stands in a.p, a.floor and
+// fitsAtFloor tells whether the request as it stands in a.p, a.rules, a.floor and
 // a.unplaced can be placed with every yield at its least.
 func (a *admission) fitsAtFloor() bool {
 	pk := newPacker(a.p, a.fixed, a.unplaced)
@@ -187,7 +253,23 @@ func (a *admission) fitsAtFloor() bool {
 		}
 	}
 	a.needAt(0)
-	return pk.pack(a.need)
+	u := rulingOf(a.p, a.rules, a.fixed, a.unplaced)
+	if u == nil {
+		return pk.pack(a.need)
+	}
+	if !pk.begin(a.need) {
+		return false
+	}
+	if u.putDownMost(pk, a.need, a.unplaced).total == 0 {
+		return true
+	}
+	b := *a
+	b.pk, b.ruled = pk, u
+	b.asked = 0
+	for _, n := range a.unplaced {
+		b.asked += n
+	}
+	return b.asked <= mostTried && newQuest(&b).at(closerSteps) != nil
 }
 
 // hostNames lists the names of the hosts marked in on, at most five.

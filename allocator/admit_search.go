@@ -7,10 +7,13 @@ import (
 	"evenkeel/allocator/search"
 )
 
-// What the search may do for one request: mostSought VMs, and steps that keep
-// it to some milliseconds.
+// What the search may do for one request: up to mostSought VMs, mostRuled where
+// rules leave it to the search alone, mostTried where only advice is at stake, and
+// steps that keep it to some milliseconds.
 const (
 	mostSought  = 1024
+	mostRuled   = 1 << 15
+	mostTried   = 128
 	soughtSteps = 400_000
 	closerSteps = 50_000
 	closerTries = 6
@@ -20,7 +23,13 @@ const (
 // with every yield at its least, then, a few times, one with greater yields.
 // It returns nil if it finds none. It does not depend on the order of the groups.
 func (a *admission) seek() [][]load {
-	if a.asked == 0 || a.asked > mostSought {
+	tries := closerTries
+	if a.ruled != nil {
+		tries *= 2
+	} else if a.asked > mostSought {
+		return nil
+	}
+	if a.asked == 0 || a.asked > mostRuled {
 		return nil
 	}
 	q := newQuest(a)
@@ -30,7 +39,13 @@ func (a *admission) seek() [][]load {
 		return nil
 	}
 	lo, hi := 0.0, 1.0
-	for range closerTries {
+	if a.ruled != nil {
+		a.needAt(1)
+		if better := q.at(closerSteps); better != nil {
+			return better
+		}
+	}
+	for range tries {
 		y := (lo + hi) / 2
 		a.needAt(y)
 		if better := q.at(closerSteps); better != nil {
@@ -46,7 +61,7 @@ func (a *admission) seek() [][]load {
 type quest struct {
 	a     *admission
 	hosts []int // open ones
-	group []int // [vm]
+	group []int // [vm]; -1: stands for VMs that stay, as company
 	host  []int32
 	unit  float64
 	m     search.Model
@@ -79,8 +94,82 @@ func newQuest(a *admission) *quest {
 	for _, j := range q.hosts {
 		q.m.Memory = append(q.m.Memory, int64((max(0, a.pk.memory[j])+roundingSlack*a.p.Hosts[j].Memory)*q.unit))
 	}
+	if a.ruled != nil {
+		q.rule()
+	}
 	q.m.CPU, q.m.Weight = make([]int64, len(q.hosts)), make([]int64, len(q.group))
 	return q
+}
+
+// rule puts the rules into the model. VMs that stay are not in it: what they bar is
+// taken out of the hosts that are allowed, and where they are company, a VM of no
+// size stands for them.
+func (q *quest) rule() {
+	u := q.a.ruled
+	r := &search.Rules{Budget: -1}
+	class := make([]int32, len(u.groups))
+	var groups []int // [class]
+	var allowed [][]uint64
+	for g, n := range q.a.unplaced {
+		if n == 0 {
+			continue
+		}
+		class[g] = int32(len(groups))
+		groups = append(groups, g)
+		set := make([]uint64, (len(q.hosts)+63)/64)
+		for i, j := range q.hosts {
+			if u.open(g, j, u.present[j]) {
+				set[i>>6] |= 1 << (i & 63)
+			}
+		}
+		allowed = append(allowed, set)
+	}
+	for _, g := range q.group {
+		r.Class = append(r.Class, class[g])
+		r.Allowed = append(r.Allowed, allowed[class[g]])
+	}
+	classes := len(groups)
+	r.Apart, r.With = make([][]uint64, classes), make([][][]uint64, classes)
+	stands := map[string]int32{} // class that stands for those a term names
+	for c, g := range groups {
+		for d, o := range groups {
+			if in(u.apart[g], o) {
+				r.Apart[c] = put(r.Apart[c], d, classes)
+			}
+		}
+		for _, term := range u.with[g] {
+			var set []uint64
+			for d, o := range groups {
+				if in(term.groups, o) {
+					set = put(set, d, classes)
+				}
+			}
+			stand, known := stands[term.term]
+			if !known {
+				stand = -1
+				for i, j := range q.hosts {
+					if !meet(term.groups, u.present[j]) {
+						continue
+					}
+					if stand < 0 {
+						stand = int32(len(r.Apart))
+						r.Apart, r.With = append(r.Apart, nil), append(r.With, nil)
+					}
+					q.group, q.m.Size = append(q.group, -1), append(q.m.Size, 0)
+					r.Class = append(r.Class, stand)
+					r.Allowed = append(r.Allowed, put(nil, i, len(q.hosts)))
+				}
+				stands[term.term] = stand
+			}
+			if stand >= 0 {
+				more := make([]uint64, max(len(set), int(stand>>6)+1))
+				copy(more, set)
+				set = put(more, int(stand), 0)
+			}
+			r.With[c] = append(r.With[c], set)
+		}
+	}
+	q.m.Rules = r
 }
 
 // at looks for a placement in which every VM has the need that the admission
@@ -97,6 +186,9 @@ func (q *quest) at(steps int64) [][]load {
 	}
 	want, memory := 0.0, 0.0
 	for _, g := range q.group {
+		if g < 0 {
+			continue
+		}
 		want += a.need[g]
 		memory += a.p.Groups[g].Memory * q.unit
 	}
@@ -108,7 +200,9 @@ func (q *quest) at(steps int64) [][]load {
 		q.m.CPU[i] = max(1, int64((max(0, a.pk.freeCPU[j])+roundingSlack*a.p.Hosts[j].CPU)*scale))
 	}
 	for vm, g := range q.group {
-		q.m.Weight[vm] = int64(a.need[g] * scale)
+		if g >= 0 {
+			q.m.Weight[vm] = int64(a.need[g] * scale)
+		}
 	}
 	r := search.Minimize(&q.m, search.Options{Steps: steps, Goal: 1, Prove: true, Start: q.host})
 	if r.Host == nil || r.Level > 1 {
@@ -118,6 +212,9 @@ func (q *quest) at(steps int64) [][]load {
 	n := make([][]load, len(a.p.Groups))
 	for vm, i := range r.Host {
 		g, j := q.group[vm], q.hosts[i]
+		if g < 0 {
+			continue
+		}
 		at := slices.IndexFunc(n[g], func(l load) bool { return l.host == j })
 		if at < 0 {
 			at = len(n[g])

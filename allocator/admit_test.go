@@ -304,7 +304,7 @@ func checkRefusal(t *rapid.T, p allocator.Problem, a allocator.Admission) {
 		t.Fatalf("%d reasons for %d hosts", len(a.Reasons), len(p.Hosts))
 	}
 	for _, r := range a.Reasons {
-		if !r.Cordoned && r.CPUMissing == 0 && r.MemoryMissing == 0 {
+		if r.Rule != "" || !r.Cordoned && r.CPUMissing == 0 && r.MemoryMissing == 0 {
 			t.Fatalf("host %s lacks nothing: %+v", r.Host, a)
 		}
 	}
@@ -417,19 +417,24 @@ func follow(t *rapid.T, p allocator.Problem, advice string) allocator.Problem {
 		q.Hosts[j].Cordoned = false
 		return q
 	}
-	if j := named("one more host like "); j >= 0 {
-		more := q.Hosts[j]
-		more.Cordoned = false
-		q.Hosts = append(q.Hosts, more)
-		return q
+	for n, prefix := 1, "one more host like "; n <= 64; n++ {
+		if j := named(prefix); j >= 0 {
+			more := q.Hosts[j]
+			more.Cordoned, more.Name = false, "" // a new one, of a name that no rule has
+			for range n {
+				q.Hosts = append(q.Hosts, more)
+			}
+			return q
+		}
+		prefix = fmt.Sprintf("%d more hosts like ", n+1)
 	}
 	m := adviceForms.FindStringSubmatch(advice)
 	if m == nil {
 		t.Fatalf("advice of no known form: %q", advice)
 	}
 	value, err := strconv.ParseFloat(m[1]+m[3]+m[5], 64)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || value <= 0 {
+		t.Fatalf("silly advice: %q (%v)", advice, err)
 	}
 	name := m[2] + m[4] + m[6]
 	q.Groups = slices.Clone(p.Groups)

@@ -12,6 +12,10 @@ import (
 type Rules struct {
 	Labels   []map[string]string // [group]; nil: none
 	Affinity []*Affinity         // [group]; nil: no rule
+
+	// ByCluster: "vc:NAME" is looked for among Group.Cluster only, never among
+	// the names of groups.
+	ByCluster bool
 }
 
 // Affinity of a group. A term is "host:NAME", "vc:NAME" (a virtual cluster, by
@@ -92,7 +96,10 @@ func (r *Rules) names(p *Problem) names {
 		}
 	}
 	for g := range p.Groups {
-		for _, name := range []string{p.Groups[g].Cluster, p.Groups[g].Name} {
+		for i, name := range []string{p.Groups[g].Cluster, p.Groups[g].Name} {
+			if i > 0 && r.ByCluster {
+				break
+			}
 			if t := "vc:" + name; name != "" && used[t] {
 				add(n.groups, t, g, len(p.Groups))
 			}

@@ -26,6 +26,10 @@ type Group struct {
 	// Where its groups differ, the greatest counts for all of them.
 	MinYield float64
 
+	// LeastYield is what the group must have whatever MinYield is: advice of Admit
+	// on MinYield goes no lower.
+	LeastYield float64
+
 	// Hosts has one entry per VM: an index into Problem.Hosts, or -1 for a VM
 	// that is to be placed. nil: all are to be placed.
 	Hosts []int
@@ -120,6 +124,9 @@ func (g *Group) validate(hosts int) error {
 	}
 	if !(g.MinYield >= 0 && g.MinYield <= 1) {
 		return fmt.Errorf("minimum yield %v is not in 0..1", g.MinYield)
+	}
+	if !(g.LeastYield >= 0 && g.LeastYield <= 1) {
+		return fmt.Errorf("least yield %v is not in 0..1", g.LeastYield)
 	}
 	if g.Hosts == nil {
 		return nil

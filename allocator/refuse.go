@@ -17,10 +17,11 @@ func (a *admission) refuse() Admission {
 		r.Reasons = a.reasonsInPlace(over)
 		r.Summary = fmt.Sprintf("the VMs on %s would need more than there is", hostNames(a.p.Hosts, over))
 	} else {
-		a.packMost()
-		r.Fits = a.asked - a.pk.total
-		r.Reasons = a.reasonsForMore()
-		r.Summary = a.summary(r.Fits)
+		d := a.most()
+		g := a.firstLeft(d)
+		r.Fits = a.asked - d.total
+		r.Reasons = a.reasonsForMore(g, d)
+		r.Summary = a.summary(g, r.Fits, r.Reasons)
 	}
 	if r.NeverFits {
 		r.Summary += ", and would not fit if all hosts were empty"
@@ -77,9 +78,12 @@ func lack(r *HostReason) string {
 	return strings.Join(s, " and ")
 }
 
-// packMost leaves in the packer the attempt at the least yields that places
-// the most VMs.
-func (a *admission) packMost() {
+// most is the attempt at the least yields that places the most VMs.
+func (a *admission) most() deal {
+	if a.ruled != nil {
+		a.pk.begin(a.need)
+		return a.ruled.putDownMost(a.pk, a.need, a.unplaced)
+	}
 	fewest := -1
 	pack := func(o HostOrder) (differ bool) {
 		a.pk.begin(a.need)
@@ -94,58 +98,96 @@ func (a *admission) packMost() {
 			best, fewest = i, a.pk.total
 		}
 		if !differ {
-			return
+			break
+		}
+		if i == len(a.pk.orders)-1 {
+			pack(a.pk.orders[best])
 		}
 	}
-	pack(a.pk.orders[best])
+	d := deal{cpu: a.pk.freeCPU, memory: a.pk.freeMemory, left: make([]int, len(a.p.Groups)), here: make([]int, len(a.p.Hosts)), total: a.pk.total}
+	for i, n := range a.pk.left {
+		d.left[a.pk.items[i]] = n
+	}
+	for _, r := range a.pk.runs {
+		d.here[r.host] += int(r.n)
+	}
+	return d
 }
 
-// reasonsForMore says of each host what it lacks for one more VM.
-func (a *admission) reasonsForMore() []HostReason {
-	g := a.firstLeft()
+// reasonsForMore says of each host what it lacks for one more VM of group g.
+func (a *admission) reasonsForMore(g int, d deal) []HostReason {
 	need := &a.p.Groups[g]
-	here := make([]int, len(a.p.Hosts))
-	for _, r := range a.pk.runs {
-		here[r.host] += int(r.n)
-	}
 	reasons := make([]HostReason, len(a.p.Hosts))
 	for j := range reasons {
 		h := &a.p.Hosts[j]
 		r := &reasons[j]
 		r.Host, r.Cordoned = hostName(a.p.Hosts, j), h.Cordoned
-		r.CPUMissing = missing(a.need[g], a.pk.freeCPU[j], h.CPU)
-		r.MemoryMissing = missing(need.Memory, a.pk.freeMemory[j], h.Memory)
+		r.CPUMissing = missing(a.need[g], d.cpu[j], h.CPU)
+		r.MemoryMissing = missing(need.Memory, d.memory[j], h.Memory)
+		rule := ""
+		if a.ruled != nil {
+			r.Rule, rule = a.ruled.why(g, j, d.on[j])
+		}
+		lacks := ""
+		if r.CPUMissing > 0 || r.MemoryMissing > 0 {
+			lacks = "lacks " + lack(r)
+		}
 		switch {
 		case h.Cordoned:
 			r.Text = "cordoned: takes no new VM"
 		case a.pk.closed[j]:
 			r.Text = "takes no new VM: it has too little for the VMs it has"
-		case here[j] > 0:
-			r.Text = fmt.Sprintf("takes %d of the VMs; lacks %s for one more of %s", here[j], lack(r), groupName(a.p.Groups, g))
+		case rule != "" && lacks != "":
+			r.Text = fmt.Sprintf("%s; and it %s for one VM of %s", rule, lacks, groupName(a.p.Groups, g))
+		case rule != "":
+			r.Text = rule
+		case d.here[j] > 0 && lacks != "":
+			r.Text = fmt.Sprintf("%s for one more of %s", lacks, groupName(a.p.Groups, g))
+		case lacks != "":
+			r.Text = fmt.Sprintf("%s for one VM of %s", lacks, groupName(a.p.Groups, g))
 		default:
-			r.Text = fmt.Sprintf("lacks %s for one VM of %s", lack(r), groupName(a.p.Groups, g))
+			r.Text = fmt.Sprintf("has room for %s, but not for all that are left", groupName(a.p.Groups, g))
+		}
+		if d.here[j] > 0 {
+			r.Text = fmt.Sprintf("takes %d of the VMs; %s", d.here[j], r.Text)
 		}
 	}
 	return reasons
 }
 
-// firstLeft is the first group of which the last packing left VMs over, and
-// the first of all if it left none.
-func (a *admission) firstLeft() int {
-	for i, n := range a.pk.left {
-		if n > 0 {
-			return a.pk.items[i]
+// firstLeft is the first group of which VMs were left over, or, if none were, the
+// first of the request.
+func (a *admission) firstLeft(d deal) int {
+	first := 0
+	for g := len(d.left) - 1; g >= 0; g-- {
+		if d.left[g] > 0 {
+			return slices.IndexFunc(d.left, func(n int) bool { return n > 0 })
+		}
+		if a.request[a.t.of[g]] {
+			first = g
 		}
 	}
-	return 0
+	return first
 }
 
-func (a *admission) summary(fits int) string {
-	g := a.firstLeft()
+func (a *admission) summary(g, fits int, reasons []HostReason) string {
 	need := &a.p.Groups[g]
 	floor := a.t.floor[a.t.of[g]]
-	return fmt.Sprintf("%d of %d VMs fit: one of %s needs %s of CPU (%s at yield %.4g) and %s of memory",
+	s := fmt.Sprintf("%d of %d VMs fit: one of %s needs %s of CPU (%s at yield %.4g) and %s of memory",
 		fits, a.asked, groupName(a.p.Groups, g), coresText(a.need[g]), coresText(need.CPU), floor, sizeText(need.Memory))
+	ruled := 0
+	for j := range reasons {
+		if reasons[j].Rule != "" && !a.pk.closed[j] {
+			ruled++
+		}
+	}
+	switch {
+	case ruled == 1:
+		s += ", and its rules keep it from 1 host"
+	case ruled > 1:
+		s += fmt.Sprintf(", and its rules keep it from %d hosts", ruled)
+	}
+	return s
 }
 
 // neverFits tells whether the clusters of the request are proved not to fit on
@@ -159,7 +201,39 @@ func (a *admission) neverFits() bool {
 			alone.Groups = append(alone.Groups, group)
 		}
 	}
-	return ProveInfeasible(alone) != ""
+	return ProveInfeasible(alone) != "" || a.neverByRules()
+}
+
+// neverByRules tells whether some group is proved not to fit on the hosts that it may
+// run on by name, if these were empty.
+func (a *admission) neverByRules() bool {
+	if a.ruled == nil {
+		return false
+	}
+	for g := range a.p.Groups {
+		group := a.p.Groups[g]
+		if a.unplaced[g] == 0 {
+			continue
+		}
+		group.MinYield, group.Hosts = a.t.floor[a.t.of[g]], nil
+		spread := in(a.ruled.apart[g], g)
+		if a.ruled.byHost[g] == nil && !spread {
+			continue
+		}
+		alone, places := Problem{Groups: []Group{group}}, 0
+		for j, h := range a.p.Hosts {
+			if a.ruled.byHost[g] == nil || in(a.ruled.byHost[g], j) {
+				alone.Hosts = append(alone.Hosts, h)
+				if group.Memory <= h.Memory*(1+provedSlack) && group.MinYield*group.CPU <= h.CPU*(1+provedSlack) {
+					places++
+				}
+			}
+		}
+		if len(alone.Hosts) == 0 || ProveInfeasible(alone) != "" || spread && places < group.Count {
+			return true
+		}
+	}
+	return false
 }
 
 // advice lists changes to the request each of which alone makes it fit now.
@@ -205,7 +279,12 @@ func (a *admission) advice() []string {
 		for i, g := range members {
 			a.floor[g] = floors[i]
 		}
-		if k >= 0 {
+		least := 0.0
+		for _, g := range members {
+			least = max(least, groups[g].LeastYield)
+		}
+		// A yield of 0 would be no answer: nobody runs on nothing.
+		if k > 0 && float64(k)/steps >= least {
 			advice = append(advice, fmt.Sprintf("a minYield of at most %g for %s instead of %.4g", float64(k)/steps, clusterName(groups, members), a.t.floor[c]))
 		}
 	}
@@ -237,7 +316,51 @@ func (a *admission) advice() []string {
 			advice = append(advice, fmt.Sprintf("a need of at most %s of CPU per VM of %s instead of %s", coresText(float64(k)*step), groupName(groups, g), coresText(whole)))
 		}
 	}
-	return append(advice, a.hostAdvice()...)
+	return append(append(advice, a.ruleAdvice()...), a.hostAdvice()...)
+}
+
+// ruleAdvice names rules of the request without each of which alone it would fit now.
+func (a *admission) ruleAdvice() (advice []string) {
+	if a.ruled == nil {
+		return nil
+	}
+	original := a.rules
+	defer func() { a.rules = original }()
+	const most = 16
+	tries := 0
+	try := func(g int, rule string, without Affinity) {
+		if tries++; tries > most {
+			return
+		}
+		r := *original
+		r.Affinity = slices.Clone(original.Affinity)
+		r.Affinity[g] = &without
+		a.rules = &r
+		if a.fitsAtFloor() {
+			advice = append(advice, fmt.Sprintf("%s without %q", groupName(a.p.Groups, g), rule))
+		}
+	}
+	for g, rule := range original.Affinity {
+		if rule == nil || a.unplaced[g] == 0 {
+			continue
+		}
+		if rule.Spread != "" {
+			without := *rule
+			without.Spread = ""
+			try(g, "spread host", without)
+		}
+		for i, term := range rule.Require {
+			without := *rule
+			without.Require = slices.Delete(slices.Clone(rule.Require), i, i+1)
+			try(g, "require "+term, without)
+		}
+		for i, term := range rule.Avoid {
+			without := *rule
+			without.Avoid = slices.Delete(slices.Clone(rule.Avoid), i, i+1)
+			try(g, "avoid "+term, without)
+		}
+	}
+	return advice
 }
 
 // hostAdvice names a cordoned host that would have to be open, and the smallest
@@ -272,16 +395,32 @@ func (a *admission) hostAdvice() (advice []string) {
 		d, n := size(y)
 		return c == d && m == n
 	})
-	const most = 8
-	for _, j := range kinds[max(0, len(kinds)-most):] {
+	const mostKinds, mostHosts = 8, 64
+	fits := func(j, n int) bool {
 		p := *original
 		more := original.Hosts[j]
-		more.Cordoned = false
-		p.Hosts = append(slices.Clone(original.Hosts), more)
-		a.p = &p
-		if a.fitsAtFloor() {
-			return append(advice, fmt.Sprintf("one more host like %s (%s, %s)", hostName(original.Hosts, j), coresText(more.CPU), sizeText(more.Memory)))
+		more.Cordoned, more.Name = false, ""
+		p.Hosts = slices.Clone(original.Hosts)
+		for range n {
+			p.Hosts = append(p.Hosts, more)
 		}
+		a.p = &p
+		return a.fitsAtFloor()
+	}
+	like := func(j int) string {
+		h := original.Hosts[j]
+		return fmt.Sprintf("like %s (%s, %s)", hostName(original.Hosts, j), coresText(h.CPU), sizeText(h.Memory))
+	}
+	kinds = kinds[max(0, len(kinds)-mostKinds):]
+	for _, j := range kinds {
+		if fits(j, 1) {
+			return append(advice, "one more host "+like(j))
+		}
+	}
+	// One does not do: the least number of the largest, where no other change does either.
+	if j := kinds[len(kinds)-1]; fits(j, mostHosts) {
+		n := mostHosts - most(mostHosts-2, func(k int) bool { return fits(j, mostHosts-k) })
+		return append(advice, fmt.Sprintf("%d more hosts %s", n, like(j)))
 	}
 	return advice
 }
