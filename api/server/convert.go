@@ -15,7 +15,7 @@ func resources(r state.Resources) v1.Resources {
 func hostReasons(in []state.HostReason) []v1.HostReason {
 	out := make([]v1.HostReason, len(in))
 	for i, h := range in {
-		out[i] = v1.HostReason{Host: h.Host, Cordoned: h.Cordoned, CPUMissing: h.CPUMissing, MemoryMissing: v1.Size(h.MemoryMissing), Text: h.Text}
+		out[i] = v1.HostReason{Host: h.Host, Cordoned: h.Cordoned, CPUMissing: h.CPUMissing, MemoryMissing: v1.Size(h.MemoryMissing), Rule: h.Rule, Text: h.Text}
 	}
 	return out
 }
@@ -52,6 +52,9 @@ func virtualCluster(v control.VCView) v1.VirtualCluster {
 		}
 		if g.Boot != (state.Boot{}) {
 			to.Boot = &v1.Boot{Kernel: g.Boot.Kernel, Initrd: g.Boot.Initrd, Cmdline: g.Boot.Cmdline}
+		}
+		if a := g.Affinity; !a.Empty() {
+			to.Affinity = &v1.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: a.Avoid}
 		}
 		if g.Disk.Size > 0 || g.Disk.Ephemeral {
 			to.Disk = &v1.Disk{Size: v1.Size(g.Disk.Size), Pool: g.Disk.Pool, Ephemeral: g.Disk.Ephemeral}
@@ -119,11 +122,6 @@ func unsupported(spec v1.VirtualClusterSpec) error {
 	if spec.Needs == "estimated" {
 		add("needs", "estimated", "this version does not estimate needs: use declared, or leave it out")
 	}
-	for i, g := range spec.Groups {
-		if g.Affinity != nil {
-			add(fmt.Sprintf("groups[%d].affinity", i), "", "this version does not place VMs by affinity: leave it out")
-		}
-	}
 	if len(p.Errors) == 0 {
 		return nil
 	}
@@ -146,6 +144,9 @@ func specOf(in v1.VirtualClusterSpec) state.VC {
 		}
 		if g.Disk != nil {
 			to.Disk = state.Disk{Size: int64(g.Disk.Size), Pool: g.Disk.Pool, Ephemeral: g.Disk.Ephemeral}
+		}
+		if a := g.Affinity; a != nil {
+			to.Affinity = state.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: a.Avoid}
 		}
 		if c := g.CloudInit; c != nil {
 			to.CloudInit = state.CloudInit{UserData: c.UserData, MetaData: c.MetaData, NetworkConfig: c.NetworkConfig}

@@ -59,6 +59,7 @@ type HostReason struct {
 	Cordoned      bool    `json:"cordoned,omitempty" doc:"The host takes no new VMs."`
 	CPUMissing    float64 `json:"cpuMissing" doc:"Cores that it lacks."`
 	MemoryMissing Size    `json:"memoryMissing" doc:"Bytes that it lacks."`
+	Rule          string  `json:"rule,omitempty" doc:"Rule of affinity that keeps the VMs from it." example:"avoid app=db"`
 	Text          string  `json:"text" doc:"The same in words."`
 }
 

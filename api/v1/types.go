@@ -48,6 +48,7 @@ type Group struct {
 	Network    string            `json:"network,omitempty"`
 	CloudInit  bool              `json:"cloudInit,omitempty" doc:"Whether cloud-init data was given. The data itself is not shown: it may hold secrets."`
 	Labels     map[string]string `json:"labels,omitempty"`
+	Affinity   *Affinity         `json:"affinity,omitempty"`
 	Allocation float64           `json:"allocation" doc:"Cores each VM is given; 0 while none runs or starts."`
 	Yield      float64           `json:"yield" doc:"allocation / need."`
 }

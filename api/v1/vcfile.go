@@ -3,6 +3,7 @@ package v1
 import (
 	"bytes"
 	"strconv"
+	"strings"
 )
 
 // VirtualClusterSpec is what a tenant asks for: a VC file.
@@ -30,8 +31,8 @@ type GroupSpec struct {
 	Disk      *Disk             `json:"disk,omitempty" doc:"Disk of each VM: an object, or the word ephemeral."`
 	Network   string            `json:"network,omitempty" doc:"libvirt network by name, or bridge:NAME. Left out: no network."`
 	CloudInit *CloudInit        `json:"cloudInit,omitempty" doc:"NoCloud data handed to the guests as it is."`
-	Labels    map[string]string `json:"labels,omitempty" doc:"Labels of the VMs."`
-	Affinity  *Affinity         `json:"affinity,omitempty" doc:"Where the VMs may and should run. This version refuses it."`
+	Labels    map[string]string `json:"labels,omitempty" doc:"Labels of the VMs, for rules of affinity to name."`
+	Affinity  *Affinity         `json:"affinity,omitempty" doc:"Where the VMs may, must and should run."`
 }
 
 // Boot names a kernel and an initrd of the image catalogue; never paths.
@@ -55,12 +56,30 @@ type CloudInit struct {
 	NetworkConfig string `json:"networkConfig,omitempty" doc:"network-config"`
 }
 
-// Affinity of a group: label=value, host:NAME or vc:NAME.
+// Affinity of a group. A term is label=value, host:NAME or vc:NAME.
 type Affinity struct {
-	Spread  string   `json:"spread,omitempty"`
-	Require []string `json:"require,omitempty"`
-	Prefer  []string `json:"prefer,omitempty"`
-	Avoid   []string `json:"avoid,omitempty"`
+	Spread  string   `json:"spread,omitempty" enum:"host" doc:"host: no two VMs of the group on one host."`
+	Require []string `json:"require,omitempty" doc:"Of the hosts named (host:NAME) the VM is on one; of every other term (vc:NAME, label=value) another VM that it names is on the same host." example:"[\"host:h1\",\"host:h2\"]"`
+	Prefer  []string `json:"prefer,omitempty" doc:"Terms as in require; as many of them are met as the minimum yield allows and the search finds." example:"[\"vc:db\"]"`
+	Avoid   []string `json:"avoid,omitempty" doc:"The VM is on none of the hosts named, and no other VM that a term names is on the same host, whichever of the two came first." example:"[\"app=db\"]"`
+}
+
+// TermFault says what is wrong with the form of a term of affinity, or "".
+func TermFault(term string) string {
+	kind, name, ok := strings.Cut(term, ":")
+	if !ok {
+		if key, _, ok := strings.Cut(term, "="); ok && key != "" {
+			return ""
+		}
+		return "must be label=value, host:NAME or vc:NAME"
+	}
+	switch {
+	case kind != "host" && kind != "vc":
+		return "must be label=value, host:NAME or vc:NAME"
+	case name == "":
+		return "names nothing: write " + kind + ":NAME"
+	}
+	return ""
 }
 
 const (
@@ -161,10 +180,10 @@ func (r *reader) group(n *node, path string) GroupSpec {
 		field{"affinity", func(n *node, path string) {
 			g.Affinity = &Affinity{}
 			r.object(n, path,
-				field{"spread", r.text(&g.Affinity.Spread, 255)},
-				field{"require", r.texts(&g.Affinity.Require, 64, 255)},
-				field{"prefer", r.texts(&g.Affinity.Prefer, 64, 255)},
-				field{"avoid", r.texts(&g.Affinity.Avoid, 64, 255)})
+				field{"spread", r.oneOf(&g.Affinity.Spread, "host")},
+				field{"require", r.terms(&g.Affinity.Require)},
+				field{"prefer", r.terms(&g.Affinity.Prefer)},
+				field{"avoid", r.terms(&g.Affinity.Avoid)})
 		}},
 	)
 	r.required(n, given, path, "name", "cpu", "memory")
@@ -179,6 +198,18 @@ func (r *reader) group(n *node, path string) GroupSpec {
 		r.fault(at, join(path, "memoryMin"), "must not be more than memory, %s", g.Memory)
 	}
 	return g
+}
+
+// terms reads a list of terms of affinity.
+func (r *reader) terms(into *[]string) func(*node, string) {
+	return func(n *node, path string) {
+		r.texts(into, 64, 255)(n, path)
+		for i, term := range *into {
+			if why := TermFault(term); why != "" {
+				r.fault(n.items[i], path+"["+strconv.Itoa(i)+"]", "%s", why)
+			}
+		}
+	}
 }
 
 func (r *reader) boot(n *node, path string) *Boot {

@@ -42,6 +42,9 @@ func Explain(v *View, vc state.VC) Explanation {
 	for _, g := range vc.Groups {
 		say("group %s: %d VMs, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, g.Count, g.Allocation, g.CPU, g.Yield())
 	}
+	for _, line := range loop.RulesOf(v.Snapshot, vc) {
+		say("%s", line)
+	}
 	least := 0.0
 	seen := map[string]bool{}
 	for _, vm := range v.VMsOf(vc.ID) {

@@ -20,6 +20,7 @@ const (
 	maxCloudInit = 64 << 10 // bytes of each document
 	maxCmdline   = 2048
 	maxLabels    = 64
+	maxTerms     = 64    // of each list of an affinity
 	minCPU       = 0.001 // cores; a host's scheduler cannot give less
 )
 
@@ -97,6 +98,7 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 		checkSize(&f, at, set, *g)
 		checkBoot(&f, at, s, set, g)
 		checkRest(&f, at, s, set, g)
+		checkAffinity(&f, at+"affinity.", s, vc.Name, g.Affinity)
 	}
 	vc.Groups = groups
 	if len(f) == 0 && total(vc) > set.MaxVMs {
@@ -233,6 +235,57 @@ func checkRest(f *faults, at string, s *state.Snapshot, set state.Settings, g *s
 			return
 		}
 	}
+}
+
+// checkAffinity: what a rule names must be there when it is written. What goes away
+// later stands for nothing from then on.
+func checkAffinity(f *faults, at string, s *state.Snapshot, own string, a state.Affinity) {
+	if a.Spread != "" && a.Spread != "host" {
+		f.add(at+"spread", clip(a.Spread), "must be host, or left out")
+	}
+	required := map[string]bool{}
+	for _, list := range []struct {
+		field string
+		terms []string
+	}{{"require", a.Require}, {"prefer", a.Prefer}, {"avoid", a.Avoid}} {
+		if len(list.terms) > maxTerms {
+			f.add(at+list.field, len(list.terms), "are more than %d", maxTerms)
+			continue
+		}
+		for i, term := range list.terms {
+			field := fmt.Sprintf("%s%s[%d]", at, list.field, i)
+			if text := termFault(s, own, term); text != "" {
+				f.add(field, clip(term), "%s", text)
+			}
+			switch list.field {
+			case "require":
+				required[term] = true
+			case "avoid":
+				if required[term] {
+					f.add(field, clip(term), "is required as well: no host could satisfy both")
+				}
+			}
+		}
+	}
+}
+
+func termFault(s *state.Snapshot, own, term string) string {
+	if name, ok := strings.CutPrefix(term, "host:"); ok {
+		if _, known := s.Host(name); !known {
+			return "there is no host " + clip(name) + " (vcctl host list shows them)"
+		}
+		return ""
+	}
+	if name, ok := strings.CutPrefix(term, "vc:"); ok {
+		if _, known := s.VCNamed(name); !known && name != own {
+			return "there is no virtual cluster " + clip(name) + " (vcctl vc list shows them)"
+		}
+		return ""
+	}
+	if key, value, ok := strings.Cut(term, "="); !ok || !labelKey.MatchString(key) || !labelVal.MatchString(value) {
+		return "must be label=value, host:NAME or vc:NAME"
+	}
+	return ""
 }
 
 func clip(s string) string {

@@ -73,8 +73,8 @@ func Queue(s *state.Snapshot) []state.VC {
 
 // Consider is what admission would say of a VC now, without a plan.
 func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
-	p, _ := problemWith(s, vc, env)
-	return decision(p, allocator.Admit(p.Problem), s.Index(), env)
+	p, wanted := problemWith(s, vc, env)
+	return decision(p, p.admit(wanted), s.Index(), env)
 }
 
 // problemWith is the problem of everything that runs and vc in its new form.
@@ -106,10 +106,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 // place asks admission for vc and turns the answer into a plan.
 func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env) Answer {
 	p, wanted := problemWith(s, vc, env)
-	adm := allocator.Admit(p.Problem)
-	if stuck, is := bound(p, wanted); is {
-		adm = stuck
-	}
+	adm := p.admit(wanted)
 	if adm.Admitted {
 		adm.Solution = better(p, adm.Solution)
 	}
@@ -162,14 +159,32 @@ func holds(s *state.Snapshot, vc state.VC) bool {
 // in the allocator's steps: some milliseconds.
 const placeEffort = 300_000
 
+// admit asks the allocator, and refuses what its answer does not know of: disks
+// that lie where their VMs may not start.
+func (p *problem) admit(wanted []state.VM) allocator.Admission {
+	if stuck, is := bound(p, wanted); is {
+		return stuck
+	}
+	adm := allocator.AdmitUnder(p.Problem, p.rules())
+	if adm.Admitted {
+		if stuck, is := p.misplaced(adm.Solution.Hosts); is {
+			return stuck
+		}
+	}
+	return adm
+}
+
 // better is a placement of the new VMs with a greater minimum yield, if a
 // bounded search finds one; VMs that have a host stay there.
 func better(p *problem, s allocator.Solution) allocator.Solution {
 	if s.MinYield >= s.UpperBound-1e-6 || len(s.Shortfall) > 0 {
 		return s
 	}
-	o := allocator.Best(p.Problem, allocator.Search{Seed: 1, Steps: placeEffort, Stay: true})
-	if o.Verdict < allocator.Feasible || len(o.Solution.Shortfall) > 0 || o.Solution.MinYield <= s.MinYield+1e-6 {
+	o := allocator.Best(p.Problem, allocator.Search{Seed: 1, Steps: placeEffort, Stay: true, Rules: p.rulesForNew()})
+	if o.Verdict == allocator.Infeasible {
+		return s // not by what is asked now: a placement is at hand
+	}
+	if o.Verdict < allocator.Feasible || len(o.Solution.Shortfall) > 0 || o.Solution.MinYield <= s.MinYield+1e-6 || p.breaks(o.Solution.Hosts) {
 		s.UpperBound = min(s.UpperBound, max(o.UpperBound, s.MinYield))
 		return s
 	}

@@ -81,7 +81,7 @@ func (p *problem) addLive(s *state.Snapshot, vc state.VC) {
 func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	ag := allocator.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU,
-		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, leastYield(g)), Hosts: make([]int, len(vms))}
+		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, leastYield(g)), LeastYield: leastYield(g), Hosts: make([]int, len(vms))}
 	for i, vm := range vms {
 		ag.Hosts[i] = -1
 		if vm.Host == "" {

@@ -109,8 +109,24 @@ type Group struct {
 	Network   string            `json:"network,omitempty"`
 	CloudInit CloudInit         `json:"cloudInit,omitzero"`
 	Labels    map[string]string `json:"labels,omitempty"`
+	Affinity  Affinity          `json:"affinity,omitzero"`
 
 	Allocation float64 `json:"allocation"` // cores each VM of the group is given; 0 before admission
+}
+
+// Affinity of a group: which hosts its VMs may, must and should share with whom. A term
+// is host:NAME, vc:NAME or label=value. Names may come to stand for nothing; they are
+// kept as they were written.
+type Affinity struct {
+	Spread  string   `json:"spread,omitempty"`  // "host": no two VMs of the group on one host
+	Require []string `json:"require,omitempty"` // one of the hosts; of every other term, another VM on the same host
+	Prefer  []string `json:"prefer,omitempty"`
+	Avoid   []string `json:"avoid,omitempty"` // none of the hosts; of no other term a VM on the same host
+}
+
+// Empty says that there is no rule.
+func (a Affinity) Empty() bool {
+	return a.Spread == "" && len(a.Require) == 0 && len(a.Prefer) == 0 && len(a.Avoid) == 0
 }
 
 // Boot names a kernel and an initrd of the image catalogue.
@@ -150,8 +166,9 @@ type Decision struct {
 type HostReason struct {
 	Host          string  `json:"host"`
 	Cordoned      bool    `json:"cordoned,omitempty"`
-	CPUMissing    float64 `json:"cpuMissing"`    // cores
-	MemoryMissing int64   `json:"memoryMissing"` // bytes
+	CPUMissing    float64 `json:"cpuMissing"`     // cores
+	MemoryMissing int64   `json:"memoryMissing"`  // bytes
+	Rule          string  `json:"rule,omitempty"` // that keeps a VM from the host, as "avoid app=db"
 	Text          string  `json:"text"`
 }
 

@@ -62,6 +62,9 @@ func (b *Plan) valid() error {
 			if g.CPU < 0 || g.Allocation < 0 || !isMemory(g.Memory) {
 				return fmt.Errorf("virtual cluster %q: group %q: need %v, allocation %v, %d bytes: %w", vc.Name, g.Name, g.CPU, g.Allocation, g.Memory, ErrInvalid)
 			}
+			if err := g.Affinity.valid(); err != nil {
+				return fmt.Errorf("virtual cluster %q: group %q: %w", vc.Name, g.Name, err)
+			}
 		}
 	}
 	for _, vm := range b.VMs {
@@ -81,6 +84,20 @@ func (b *Plan) valid() error {
 	}
 	if r := b.Remembered; r != nil {
 		return check("idempotency key", r.Key, "key", r.Key)
+	}
+	return nil
+}
+
+func (a Affinity) valid() error {
+	if a.Spread != "" && a.Spread != "host" {
+		return fmt.Errorf("affinity: spread %q: %w", a.Spread, ErrInvalid)
+	}
+	for _, terms := range [][]string{a.Require, a.Prefer, a.Avoid} {
+		for _, term := range terms {
+			if !strings.ContainsAny(term, ":=") || strings.ContainsRune(term, 0) {
+				return fmt.Errorf("affinity: %q: %w", term, ErrInvalid)
+			}
+		}
 	}
 	return nil
 }

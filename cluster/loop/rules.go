@@ -1,0 +1,153 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+)
+
+// rules are the labels and the affinity of all groups of the problem, nil if no
+// group has a rule.
+func (p *problem) rules() *allocator.Rules {
+	if !slices.ContainsFunc(p.groups, func(r groupRef) bool { return !r.group.Affinity.Empty() }) {
+		return nil
+	}
+	r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(p.groups)), Affinity: make([]*allocator.Affinity, len(p.groups))}
+	for i, ref := range p.groups {
+		r.Labels[i] = ref.group.Labels
+		if a := ref.group.Affinity; !a.Empty() {
+			r.Affinity[i] = &allocator.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: a.Avoid}
+		}
+	}
+	return r
+}
+
+// rulesForNew are the rules as far as they can be kept by VMs to be placed: VMs that
+// stay require and prefer nothing any more, and names of what is gone are left out.
+func (p *problem) rulesForNew() *allocator.Rules {
+	r := p.rules()
+	if r == nil {
+		return nil
+	}
+	there := map[string]bool{}
+	for name := range p.index {
+		there["host:"+name] = true
+	}
+	for _, ref := range p.groups {
+		there["vc:"+ref.vc.Name] = true
+	}
+	known := func(terms []string) []string {
+		return slices.DeleteFunc(slices.Clone(terms), func(t string) bool {
+			return !there[t] && (strings.HasPrefix(t, "host:") || strings.HasPrefix(t, "vc:"))
+		})
+	}
+	for i, a := range r.Affinity {
+		if a == nil {
+			continue
+		}
+		kept := &allocator.Affinity{Spread: a.Spread, Avoid: known(a.Avoid)}
+		if slices.Contains(p.Groups[i].Hosts, -1) {
+			kept.Require, kept.Prefer = known(a.Require), known(a.Prefer)
+		}
+		r.Affinity[i] = kept
+	}
+	return r
+}
+
+// broken are the rules that a placement does not keep, of the VMs for which of holds.
+func (p *problem) broken(hosts [][]int, of func(vm state.VM) bool) []allocator.Broken {
+	r := p.rules()
+	if r == nil {
+		return nil
+	}
+	return slices.DeleteFunc(r.Broken(p.Problem, hosts), func(b allocator.Broken) bool { return !of(p.groups[b.Group].vms[b.VM]) })
+}
+
+// breaks tells whether a placement breaks a rule of a VM that does not run yet.
+func (p *problem) breaks(hosts [][]int) bool {
+	return len(p.broken(hosts, func(vm state.VM) bool { return !vm.Holds() })) > 0
+}
+
+// misplaced refuses VMs whose disk lies on a host that a rule keeps them from now.
+func (p *problem) misplaced(hosts [][]int) (allocator.Admission, bool) {
+	broken := p.broken(hosts, func(vm state.VM) bool { return !vm.Holds() && vm.Host != "" })
+	if len(broken) == 0 {
+		return allocator.Admission{}, false
+	}
+	out := allocator.Admission{Summary: "its disks lie on hosts that its rules keep it from"}
+	seen := map[string]bool{}
+	for _, b := range broken {
+		vm := p.groups[b.Group].vms[b.VM]
+		if seen[vm.Host] {
+			continue
+		}
+		seen[vm.Host] = true
+		out.Reasons = append(out.Reasons, allocator.HostReason{Host: vm.Host, Cordoned: p.Hosts[b.Host].Cordoned, Rule: b.Rule,
+			Text: fmt.Sprintf("%s; and the disk of VM %s lies there", b.Text, vm.Name)})
+	}
+	return out, true
+}
+
+// RulesOf a VC, in words: of each group how many of the VMs that run keep each rule,
+// and which VM breaks which.
+func RulesOf(s *state.Snapshot, vc state.VC) []string {
+	var lines []string
+	p := newProblem(s, "")
+	p.finish()
+	r := p.rules()
+	if r == nil {
+		return nil
+	}
+	hosts := make([][]int, len(p.Groups))
+	for i := range hosts {
+		hosts[i] = p.Groups[i].Hosts
+	}
+	for i, ref := range p.groups {
+		if ref.vc.ID != vc.ID || r.Affinity[i] == nil {
+			continue
+		}
+		a := r.Affinity[i]
+		// say how many VMs of the group keep a rule that is the only one.
+		say := func(rule string, only allocator.Affinity) {
+			alone := allocator.Rules{ByCluster: true, Labels: r.Labels, Affinity: make([]*allocator.Affinity, len(p.groups))}
+			alone.Affinity[i] = &only
+			var texts []string
+			for _, b := range alone.Broken(p.Problem, hosts) {
+				if b.Group == i {
+					texts = append(texts, fmt.Sprintf("VM %s on host %s does not", ref.vms[b.VM].Name, p.Hosts[b.Host].Name))
+				}
+			}
+			n := len(ref.vms)
+			line := fmt.Sprintf("group %s: %s: kept by %d of %d VMs", ref.group.Name, rule, n-len(texts), n)
+			if len(texts) > 0 {
+				line += "; " + texts[0]
+			}
+			lines = append(lines, line)
+		}
+		if a.Spread != "" {
+			say("spread "+a.Spread, allocator.Affinity{Spread: a.Spread})
+		}
+		if on := hostTerms(a.Require); len(on) > 0 {
+			say("require "+strings.Join(on, ", "), allocator.Affinity{Require: on})
+		}
+		for _, t := range a.Require {
+			if !strings.HasPrefix(t, "host:") {
+				say("require "+t, allocator.Affinity{Require: []string{t}})
+			}
+		}
+		for _, t := range a.Avoid {
+			say("avoid "+t, allocator.Affinity{Avoid: []string{t}})
+		}
+		for _, t := range a.Prefer {
+			say("prefer "+t, allocator.Affinity{Require: []string{t}})
+		}
+	}
+	return lines
+}
+
+func hostTerms(terms []string) []string {
+	return slices.DeleteFunc(slices.Clone(terms), func(t string) bool { return !strings.HasPrefix(t, "host:") })
+}
