@@ -41,9 +41,9 @@ type VM struct {
 
 // Desired is the leader's word to one host.
 type Desired struct {
-	Cluster  string // id; marks our VMs
-	Epoch    uint64 // raised when the cluster was recovered from a lost quorum
-	Index    uint64 // log index of the snapshot this was taken from
+	Cluster string // id; marks our VMs
+	Epoch   uint64 // raised when the cluster was recovered from a lost quorum
+	Index   uint64 // log index of the snapshot this was taken from
 	// Hold says why nothing is to be started, stopped or changed here now: the cluster was
 	// restored and does not know yet what runs where. "" = go on.
 	Hold     string

@@ -24,7 +24,8 @@ const (
 	keepEvents     = 10_000
 	keepOperations = 10_000
 	keepRemembered = 24 * time.Hour
-	forgetEvery    = 256 // log entries, between two looks at what is too old
+	keepRevoked    = 7 * 24 * time.Hour // beyond the end of what was revoked
+	forgetEvery    = 256                // log entries, between two looks at what is too old
 )
 
 // Apply applies the log entry at the given index and returns the outcome that its
@@ -75,6 +76,33 @@ func (w *writer) dispatch(body any) error {
 		return w.imagePut(b)
 	case *ImageDrop:
 		return w.imageDrop(b)
+	case *Member:
+		return w.memberPut(b)
+	case *MemberDrop:
+		return w.memberDrop(b)
+	case *JoinToken:
+		return w.tokenPut(b)
+	case *Join:
+		return w.join(b)
+	case *Certificate:
+		return w.certificate(b)
+	case *HostFencing:
+		return w.fencing(b)
+	case *HostLost:
+		return w.hostLost(b)
+	case *Account:
+		return w.account(b)
+	case *Arm:
+		return w.arm(b)
+	case *Move:
+		return w.move(b)
+	case *Audit:
+		w.event(b.Kind, b.Object, b.Name, "%s", b.Text)
+		return nil
+	case *AdminToken:
+		b.MadeAt = w.at
+		w.put(tAdmins, b)
+		return nil
 	}
 	panic(fmt.Sprintf("state: no way to apply a %T", body))
 }
@@ -120,6 +148,16 @@ func (w *writer) finish() {
 // forget drops what is old. Operations go by their index: their ids tell their age by
 // the clocks of those who proposed them, which may be set back.
 func (w *writer) forget() {
+	for _, r := range all[Revoked](w.read(), tRevoked, "id") {
+		if w.at.Sub(r.Until) > keepRevoked {
+			w.drop(tRevoked, &r)
+		}
+	}
+	for _, t := range all[JoinToken](w.read(), tTokens, "id") {
+		if w.at.Sub(t.Until) > keepRevoked {
+			w.drop(tTokens, &t)
+		}
+	}
 	for _, r := range all[Remembered](w.read(), tIdem, "id") {
 		if w.at.Sub(r.At) > keepRemembered {
 			w.drop(tIdem, &r)
@@ -167,13 +205,16 @@ func (w *writer) hostReport(b *HostReport) error {
 	}
 	old := h
 	h.Capacity, h.Allowance, h.Foreign, h.ForeignVMs = b.Capacity, b.Allowance, b.Foreign, b.ForeignVMs
-	h.VMOverhead, h.KVM, h.Software = b.VMOverhead, b.KVM, b.Software
+	h.VMOverhead, h.KVM, h.Software, h.MigrateURI = b.VMOverhead, b.KVM, b.Software, b.MigrateURI
+	h.Lost = Loss{}
 	if known && h == old {
 		return nil
 	}
 	h.Version = w.index
 	w.put(tHosts, &h)
 	switch {
+	case known && old.Lost != (Loss{}):
+		w.event("host-returned", "host", h.Name, "it reports again; it was %s", old.Lost.Text)
 	case !known:
 		w.event("host-joined", "host", h.Name, "host joined: %.2f cores and %d MiB allowed", h.Allowance.CPU, h.Allowance.Memory>>20)
 	case old.Foreign != h.Foreign:

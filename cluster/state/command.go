@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -21,11 +22,63 @@ const (
 	KindVMReport   Kind = "vm-report"
 	KindImagePut   Kind = "image-put"
 	KindImageDrop  Kind = "image-drop"
+
+	// Since version 2.
+	KindMemberPut   Kind = "member-put"
+	KindMemberDrop  Kind = "member-drop"
+	KindTokenPut    Kind = "join-token-put"
+	KindJoin        Kind = "join"
+	KindCertificate Kind = "certificate"
+	KindFencing     Kind = "host-fencing"
+	KindHostLost    Kind = "host-lost"
+	KindAccount     Kind = "host-account"
+	KindArm         Kind = "arm"
+	KindMove        Kind = "move"
+	KindAudit       Kind = "audit"
+	KindAdminToken  Kind = "admin-token"
 )
+
+// kinds of commands: what their body is, and the version of the format that brought them.
+var kinds = map[Kind]struct {
+	since int
+	body  func() any
+}{
+	KindInit:        {1, func() any { return new(Init) }},
+	KindHostReport:  {1, func() any { return new(HostReport) }},
+	KindHostCordon:  {1, func() any { return new(HostCordon) }},
+	KindPlan:        {1, func() any { return new(Plan) }},
+	KindVMReport:    {1, func() any { return new(VMReport) }},
+	KindImagePut:    {1, func() any { return new(Image) }},
+	KindImageDrop:   {1, func() any { return new(ImageDrop) }},
+	KindMemberPut:   {2, func() any { return new(Member) }},
+	KindMemberDrop:  {2, func() any { return new(MemberDrop) }},
+	KindTokenPut:    {2, func() any { return new(JoinToken) }},
+	KindJoin:        {2, func() any { return new(Join) }},
+	KindCertificate: {2, func() any { return new(Certificate) }},
+	KindFencing:     {2, func() any { return new(HostFencing) }},
+	KindHostLost:    {2, func() any { return new(HostLost) }},
+	KindAccount:     {2, func() any { return new(Account) }},
+	KindArm:         {2, func() any { return new(Arm) }},
+	KindMove:        {2, func() any { return new(Move) }},
+	KindAudit:       {2, func() any { return new(Audit) }},
+	KindAdminToken:  {2, func() any { return new(AdminToken) }},
+}
+
+// Kinds that a version of the format knows, in order of their names.
+func Kinds(version int) []Kind {
+	var out []Kind
+	for kind, k := range kinds {
+		if k.since <= version {
+			out = append(out, kind)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
 
 // FormatVersion is the version of the command format that this code writes.
 // It reads every version from 1 on, for ever: testdata/log-v1.jsonl is a log of version 1.
-const FormatVersion = 1
+const FormatVersion = 2
 
 // MaxCommandBytes bounds one command in the log.
 const MaxCommandBytes = 16 << 20
@@ -55,6 +108,7 @@ type HostReport struct {
 	VMOverhead int64     `json:"vmOverhead"`
 	KVM        bool      `json:"kvm"`
 	Software   string    `json:"software"`
+	MigrateURI string    `json:"migrateURI,omitempty"`
 }
 
 // HostCordon opens or closes a host for new VMs.
@@ -141,25 +195,11 @@ func Decode(b []byte) (Command, any, error) {
 	if c.Version < 1 || c.Version > FormatVersion {
 		return c, nil, fmt.Errorf("decode command: format version %d, this program knows 1 to %d", c.Version, FormatVersion)
 	}
-	var body any
-	switch c.Kind {
-	case KindInit:
-		body = new(Init)
-	case KindHostReport:
-		body = new(HostReport)
-	case KindHostCordon:
-		body = new(HostCordon)
-	case KindPlan:
-		body = new(Plan)
-	case KindVMReport:
-		body = new(VMReport)
-	case KindImagePut:
-		body = new(Image)
-	case KindImageDrop:
-		body = new(ImageDrop)
-	default:
-		return c, nil, fmt.Errorf("decode command: unknown kind %q", c.Kind)
+	k, known := kinds[c.Kind]
+	if !known || k.since > c.Version {
+		return c, nil, fmt.Errorf("decode command: unknown kind %q in version %d", c.Kind, c.Version)
 	}
+	body := k.body()
 	if err := strict(c.Body, body); err != nil {
 		return c, nil, fmt.Errorf("decode %s command: %w", c.Kind, err)
 	}

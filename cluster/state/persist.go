@@ -63,6 +63,10 @@ func (s *Snapshot) Save(to io.Writer) error {
 		func() error { return saveTable[Operation](enc, s, tOps) },
 		func() error { return saveTable[Event](enc, s, tEvents) },
 		func() error { return saveTable[Remembered](enc, s, tIdem) },
+		func() error { return saveTable[Member](enc, s, tMembers) },
+		func() error { return saveTable[JoinToken](enc, s, tTokens) },
+		func() error { return saveTable[Revoked](enc, s, tRevoked) },
+		func() error { return saveTable[AdminToken](enc, s, tAdmins) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -189,6 +193,14 @@ func newRow(table string) (any, error) {
 		return new(Remembered), nil
 	case tIndex:
 		return new(position), nil
+	case tMembers:
+		return new(Member), nil
+	case tTokens:
+		return new(JoinToken), nil
+	case tRevoked:
+		return new(Revoked), nil
+	case tAdmins:
+		return new(AdminToken), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

@@ -13,6 +13,10 @@ func (w *writer) plan(p *Plan) error {
 	if p.Basis >= w.index {
 		return fmt.Errorf("planned on index %d, which is not before %d: %w", p.Basis, w.index, ErrConflict)
 	}
+	meta, _ := w.read().Meta()
+	if meta.Hold.On() && len(p.VMs) > 0 {
+		return fmt.Errorf("held after a %s, until these hosts are heard of: %v: %w", meta.Hold.Reason, meta.Hold.Pending, ErrConflict)
+	}
 	for _, name := range p.Touched {
 		h, ok := w.read().Host(name)
 		if !ok {
@@ -79,6 +83,7 @@ func (w *writer) affected(p *Plan) []string {
 	ofVC := func(id string) {
 		for _, vm := range s.VMsOf(id) {
 			set[vm.Host] = set[vm.Host] || vm.Holds()
+			set[vm.MovingTo] = set[vm.MovingTo] || vm.Holds()
 		}
 	}
 	if p.VC != nil {
@@ -154,6 +159,9 @@ func (w *writer) putVMs(p *Plan) error {
 		if exists && old.ModifyIndex > p.Basis {
 			return fmt.Errorf("VM %s changed at index %d: %w", vm.Name, old.ModifyIndex, ErrConflict)
 		}
+		if exists && (vm.MovingTo != old.MovingTo || vm.GoneFrom != old.GoneFrom) {
+			return fmt.Errorf("VM %s: a plan opens and closes no move: %w", vm.Name, ErrConflict)
+		}
 		if exists && old.Holds() && (vm.Host != old.Host || vm.Generation != old.Generation) {
 			return fmt.Errorf("VM %s: host %s still holds generation %d: %w", vm.Name, old.Host, old.Generation, ErrConflict)
 		}
@@ -171,6 +179,9 @@ func (w *writer) putVMs(p *Plan) error {
 			}
 			if h.Cordoned {
 				return fmt.Errorf("VM %s: host %s is cordoned: %w", vm.Name, h.Name, ErrConflict)
+			}
+			if h.Lost.Proof != "" {
+				return fmt.Errorf("VM %s: host %s is lost: %w", vm.Name, h.Name, ErrConflict)
 			}
 		}
 		row := vm
@@ -215,7 +226,7 @@ type Load struct {
 func (s *Snapshot) LoadOf(host string) Load {
 	var l Load
 	h, _ := s.Host(host)
-	for _, vm := range s.VMsOn(host) {
+	for _, vm := range append(s.VMsOn(host), s.VMsMovingTo(host)...) {
 		if !vm.Holds() {
 			continue
 		}

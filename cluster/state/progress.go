@@ -19,7 +19,7 @@ const (
 
 // Count adds up the phases of VMs.
 type Count struct {
-	Starting, Running, Stopping, Stopped, Failed int
+	Starting, Running, Stopping, Stopped, Failed, Lost int
 }
 
 // CountPhases of VMs.
@@ -37,6 +37,8 @@ func CountPhases(vms []VM) Count {
 			c.Stopped++
 		case Failed:
 			c.Failed++
+		case Lost:
+			c.Lost++
 		}
 	}
 	return c
@@ -54,11 +56,11 @@ func StateOf(vc VC, vms []VM) VCState {
 		return VCStopped
 	case !vc.Admitted:
 		return VCQueued
-	case c.Failed > 0 && c.Starting+c.Running == 0:
+	case c.Failed > 0 && c.Starting+c.Running+c.Lost == 0:
 		return VCFailed
 	case c.Starting > 0:
 		return VCStarting
-	case c.Failed > 0 || YieldOf(vc) < vc.MinYield*(1-1e-6):
+	case c.Failed+c.Lost > 0 || YieldOf(vc) < vc.MinYield*(1-1e-6):
 		return VCDegraded
 	}
 	return VCRunning
@@ -115,7 +117,7 @@ func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Pr
 	case "delete":
 		return Progress{State: OpPending, Total: len(vms), Text: fmt.Sprintf("%d VMs left", len(vms))}
 	case "stop":
-		p := Progress{State: OpPending, Done: c.Stopped + c.Failed, Total: len(vms), Text: fmt.Sprintf("%d of %d VMs stopped", c.Stopped+c.Failed, len(vms))}
+		p := Progress{State: OpPending, Done: c.Stopped + c.Failed + c.Lost, Total: len(vms), Text: fmt.Sprintf("%d of %d VMs stopped", c.Stopped+c.Failed+c.Lost, len(vms))}
 		switch {
 		case vc.Goal != GoalStop:
 			p.State, p.Text = OpSuperseded, "a later request wants it to "+string(vc.Goal)

@@ -10,10 +10,18 @@ func (w *writer) vmReport(b *VMReport) error {
 	}
 	for _, st := range b.VMs {
 		vm, ok := w.read().VM(st.VM)
-		if !ok || vm.Host != b.Host || vm.Generation != st.Generation {
+		if !ok || vm.Generation != st.Generation {
 			continue
 		}
-		w.step(vm, st)
+		if vm.MovingTo != "" { // either host may have it: what ended on one may run on the other
+			if (b.Host == vm.Host || b.Host == vm.MovingTo) && st.Phase == Lost && vm.Holds() {
+				w.goneFrom(vm, b.Host, st.Reason)
+			}
+			continue
+		}
+		if vm.Host == b.Host {
+			w.step(vm, st)
+		}
 	}
 	return nil
 }
@@ -30,11 +38,21 @@ func (w *writer) step(vm VM, st VMStatus) {
 	switch st.Phase {
 	case Running:
 		// The host's word wins over a failure reported before: what runs is counted.
-		if vm.Phase == Starting || (vm.Phase == Failed && vm.Goal == GoalRun) {
+		if vm.Phase == Starting || ((vm.Phase == Failed || vm.Phase == Lost) && vm.Goal == GoalRun) {
 			vm.Phase, vm.Reason = Running, ""
+			if old.Phase != Starting { // it holds again what it held
+				vc, _ := w.read().VC(vm.VC)
+				g, _ := vc.GroupOf(vm)
+				vm.Held = max(vm.Held, g.Memory)
+			}
 		}
+	case Lost:
+		if vm.Holds() {
+			w.lose(vm, st.Reason)
+		}
+		return
 	case Stopped, Failed:
-		if vm.Phase == Stopped || vm.Phase == Failed {
+		if vm.Phase == Stopped || vm.Phase == Failed || vm.Phase == Lost {
 			break
 		}
 		vm.Phase, vm.Reason = st.Phase, st.Reason

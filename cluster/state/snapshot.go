@@ -43,7 +43,8 @@ func (s *Snapshot) Index() uint64 {
 // PlacementIndex is the log index of the last change that placements and
 // shares depend on: a host's limits or load, or what a VC is to be.
 func (s *Snapshot) PlacementIndex() uint64 {
-	var last uint64
+	p, _ := first[position](s, tIndex, "id", "log")
+	last := p.Placement
 	for _, h := range s.Hosts() {
 		last = max(last, h.Version)
 	}

@@ -18,6 +18,11 @@ const (
 	tEvents = "events"
 	tIdem   = "remembered"
 	tIndex  = "index"
+
+	tMembers = "members"
+	tTokens  = "join-tokens"
+	tRevoked = "revoked"
+	tAdmins  = "admin-tokens"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -25,6 +30,8 @@ type position struct {
 	Key   string `json:"key"`
 	Index uint64 `json:"index"`
 	Seq   uint64 `json:"seq"`
+	// Placement is the index at which a host was last taken out.
+	Placement uint64 `json:"placement,omitempty"`
 }
 
 func schema() *memdb.DBSchema {
@@ -49,11 +56,15 @@ func schema() *memdb.DBSchema {
 		table(tMeta, "ID"),
 		table(tHosts, "Name"),
 		table(tVCs, "ID", by("name", "Name", true, false)),
-		table(tVMs, "ID", by("name", "Name", true, false), by("vc", "VC", false, false), by("host", "Host", false, true)),
+		table(tVMs, "ID", by("name", "Name", true, false), by("vc", "VC", false, false), by("host", "Host", false, true), by("movingTo", "MovingTo", false, true)),
 		table(tImages, "Name"),
 		table(tOps, "ID", by("vc", "VC", false, false)),
 		table(tIdem, "Key"),
 		table(tIndex, "Key"),
+		table(tMembers, "Name"),
+		table(tTokens, "ID"),
+		table(tRevoked, "Number"),
+		table(tAdmins, "ID"),
 	} {
 		s.Tables[t.Name] = t
 	}

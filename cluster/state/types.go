@@ -13,7 +13,24 @@ type Meta struct {
 	ID        string    `json:"id"` // marks the cluster's VMs on their hosts, for ever
 	CreatedAt time.Time `json:"createdAt"`
 	Settings  Settings  `json:"settings"`
+	// Epoch is raised when the cluster is recovered from a lost quorum or restored: what was
+	// said before counts for nothing with the agents, however high its index.
+	Epoch uint64 `json:"epoch,omitempty"`
+	// Disarmed: leases that run out stop no VM, and prove nothing.
+	Disarmed bool   `json:"disarmed,omitempty"`
+	Disarm   string `json:"disarm,omitempty"` // why
+	Hold     Hold   `json:"hold,omitzero"`
 }
+
+// Hold keeps everything as it is after a restore or a recovery, until every host that
+// was known has said what it runs or was confirmed dead. The zero value is none.
+type Hold struct {
+	Reason  string   `json:"reason,omitempty"`
+	Pending []string `json:"pending,omitempty"` // hosts not heard of yet, by name
+}
+
+// On says whether there is a hold.
+func (h Hold) On() bool { return h.Reason != "" }
 
 // Settings are the defaults and limits of the cluster.
 type Settings struct {
@@ -23,6 +40,8 @@ type Settings struct {
 	Pool      string  `json:"pool"`            // storage pool for a disk that names none
 	MinMemory int64   `json:"minMemory"`       // least memory of a VM, bytes
 	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
+	// SharedPools are storage pools that hold the same disks on every host.
+	SharedPools []string `json:"sharedPools,omitempty"`
 }
 
 // DefaultSettings of a cluster that nobody set otherwise.
@@ -42,12 +61,40 @@ type Host struct {
 	Software     string    `json:"software"`
 	Cordoned     bool      `json:"cordoned"`
 	CordonReason string    `json:"cordonReason,omitempty"`
+	MigrateURI   string    `json:"migrateURI,omitempty"` // where other hosts reach its hypervisor
+	Fencing      Fencing   `json:"fencing,omitzero"`
+	Lost         Loss      `json:"lost,omitzero"`
 
 	CreateIndex uint64 `json:"createIndex"`
 	// Version is the log index of the last change that a placement depends on:
 	// limits, cordon, and the VMs and allocations on the host.
 	Version uint64 `json:"version"`
 }
+
+// Fencing is what the host's agent said of how it enforces its lease. It is recorded
+// before the renewal that said it is answered.
+type Fencing struct {
+	Enforcing bool  `json:"enforcing,omitempty"`
+	Watchdog  int64 `json:"watchdog,omitempty"` // time-out of the armed watchdog, milliseconds; 0 = none is armed
+}
+
+// Loss of a host: what it was proved to have no right to any more, and how. The zero
+// value is none; the host's next report ends it.
+type Loss struct {
+	At    time.Time `json:"at,omitzero"`
+	Proof Proof     `json:"proof,omitempty"`
+	Text  string    `json:"text,omitempty"`
+}
+
+// Proof that a host does not run VMs (design rules 1 and 9).
+type Proof string
+
+// The proofs there are.
+const (
+	ProofLease    Proof = "lease"    // its lease and its watchdog ran out: of its restartable VMs only
+	ProofFence    Proof = "fence"    // a fence device says that its power is off
+	ProofOperator Proof = "operator" // an operator says that it is dead
+)
 
 // Usable is what VMs of ours may have on the host: the allowance less what
 // foreign VMs take, at least zero.
@@ -175,13 +222,14 @@ type HostReason struct {
 // Phase is where a VM stands. It moves forward within a generation.
 type Phase string
 
-// The phases of a VM. Pending and starting may start; the host's own report moves it on.
+// The phases of a VM. The host's own report moves it on.
 const (
 	Starting Phase = "starting" // permitted to start; not yet seen running
 	Running  Phase = "running"  // its host saw it run
 	Stopping Phase = "stopping" // to be stopped; still held by its host
 	Stopped  Phase = "stopped"  // its host says that it does not run
 	Failed   Phase = "failed"   // ended without being asked to, or could not start: see Reason
+	Lost     Phase = "lost"     // went with its host, as is proved; to be started again: see VM.Bound
 )
 
 // VM is one instance of a group.
@@ -203,6 +251,13 @@ type VM struct {
 	// Held is the memory the host still holds for it, bytes: at least its
 	// balloon target, more until the host reports that the guest has let go.
 	Held int64 `json:"held"`
+	// MovingTo is the target of an open move: until it is closed the VM counts on both
+	// hosts, and may be on either.
+	MovingTo string `json:"movingTo,omitempty"`
+	// GoneFrom is the one of the two hosts of an open move that was proved to run it no more.
+	GoneFrom string `json:"goneFrom,omitempty"`
+	// SeenEpoch is the epoch in which a host last told, during a hold, that it runs the VM.
+	SeenEpoch uint64 `json:"seenEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, cores.
 	Frozen float64 `json:"frozen,omitempty"`
 
@@ -254,6 +309,53 @@ type Operation struct {
 	Name  string    `json:"name"` // name of the VC at that time
 	At    time.Time `json:"at"`
 	Index uint64    `json:"index"` // the log index that made it
+}
+
+// Member is a vcd of the cluster.
+type Member struct {
+	Name      string    `json:"name"` // of its host
+	Server    bool      `json:"server,omitempty"`
+	Agent     bool      `json:"agent,omitempty"`
+	Address   string    `json:"address"`          // of its port, host:port
+	Gossip    string    `json:"gossip,omitempty"` // of its gossip, host:port
+	Version   string    `json:"version,omitempty"`
+	Format    int       `json:"format,omitempty"` // of the log, that it can read
+	JoinedAt  time.Time `json:"joinedAt"`
+	Serials   []Serial  `json:"serials,omitempty"` // of the certificates it was given that are not over
+	JoinIndex uint64    `json:"joinIndex"`
+}
+
+// Serial of a certificate and when it ends.
+type Serial struct {
+	Number string    `json:"number"` // hexadecimal
+	Until  time.Time `json:"until"`
+}
+
+// Revoked is a certificate that counts no more.
+type Revoked struct {
+	Number string    `json:"number"`
+	Name   string    `json:"name"` // of the member that had it
+	Until  time.Time `json:"until"`
+}
+
+// JoinToken lets one member in. Its secret is known by its SHA-256 only.
+type JoinToken struct {
+	ID      string    `json:"id"`
+	Hash    string    `json:"hash"`
+	Server  bool      `json:"server,omitempty"`
+	Agent   bool      `json:"agent,omitempty"`
+	Until   time.Time `json:"until"`
+	UsedBy  string    `json:"usedBy,omitempty"`
+	UsedAt  time.Time `json:"usedAt,omitzero"`
+	MadeAt  time.Time `json:"madeAt"`
+	Comment string    `json:"comment,omitempty"`
+}
+
+// AdminToken is a bearer token of the API, by its SHA-256.
+type AdminToken struct {
+	ID     string    `json:"id"`
+	Hash   string    `json:"hash"`
+	MadeAt time.Time `json:"madeAt"`
 }
 
 // Event is one thing that happened in the cluster.

@@ -2,23 +2,32 @@ package state_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"evenkeel/cluster/state"
 )
 
-var update = flag.Bool("update", false, "write testdata/log-v1.jsonl and its golden state anew: only before version 1 of the format is released")
+var update = flag.Bool("update", false, "write the log of the newest version of the format and its golden state anew: only before it is released")
 
-// A log of version 1 gives the state that it gave when it was written. Its files stay for ever:
+// A log of an older version gives the state that it gave when it was written. Its files stay for ever:
 // a later version of the format gets a log of its own beside them.
-func TestLogOfVersion1(t *testing.T) {
-	const log, golden = "testdata/log-v1.jsonl", "testdata/state-v1.golden"
-	if *update {
-		k := logOfVersion1(t)
+func TestLogsOfEveryVersion(t *testing.T) {
+	for v := 1; v <= state.FormatVersion; v++ {
+		t.Run(fmt.Sprint(v), func(t *testing.T) { logOfVersion(t, v) })
+	}
+}
+
+func logOfVersion(t *testing.T, v int) {
+	log, golden := fmt.Sprintf("testdata/log-v%d.jsonl", v), fmt.Sprintf("testdata/state-v%d.golden", v)
+	if *update && v == state.FormatVersion {
+		k := newestLog(t)
 		write(t, log, append(bytes.Join(k.log, []byte("\n")), '\n'))
 		write(t, golden, []byte(save(t, k.Snapshot())))
 	}
@@ -40,17 +49,17 @@ func TestLogOfVersion1(t *testing.T) {
 		kinds[cmd.Kind] = true
 		_ = s.Apply(uint64(i)+1, entry) // a refusal is an outcome that must stay, too
 	}
-	if diff := cmp.Diff(string(want), save(t, s.Snapshot())); diff != "" {
+	saved := state.New()
+	if err := saved.Restore(bytes.NewReader(want)); err != nil {
+		t.Fatalf("the saved state of version %d cannot be restored: %v", v, err)
+	}
+	if diff := cmp.Diff(save(t, saved.Snapshot()), save(t, s.Snapshot())); diff != "" {
 		t.Errorf("state differs (-want +got):\n%s", diff)
 	}
-	for _, kind := range []state.Kind{state.KindInit, state.KindHostReport, state.KindHostCordon, state.KindPlan, state.KindVMReport, state.KindImagePut, state.KindImageDrop} {
+	for _, kind := range state.Kinds(v) {
 		if !kinds[kind] {
 			t.Errorf("the log has no %s", kind)
 		}
-	}
-	other := state.New()
-	if err := other.Restore(bytes.NewReader(want)); err != nil {
-		t.Errorf("the saved state of version 1 cannot be restored: %v", err)
 	}
 }
 
@@ -61,8 +70,8 @@ func write(t *testing.T, name string, b []byte) {
 	}
 }
 
-// logOfVersion1 is a log with every kind of command and every field of each.
-func logOfVersion1(t *testing.T) *cluster {
+// newestLog is a log with every kind of command and every field of each.
+func newestLog(t *testing.T) *cluster {
 	k := small(t, 3)
 	r := hostReport("h3", 8, 16*gib)
 	r.Foreign, r.ForeignVMs, r.KVM = state.Resources{CPU: 1.5, Memory: 2 * gib}, 2, true
@@ -116,5 +125,39 @@ func logOfVersion1(t *testing.T) *cluster {
 	k.must(t, state.KindPlan, leave(k.Snapshot(), "leaving", state.GoalStop))
 	k.must(t, state.KindHostReport, hostReport("h1", 3, 6*gib))
 	k.must(t, state.KindHostCordon, state.HostCordon{Host: "h2"})
+
+	server := state.Member{Name: "h1", Server: true, Agent: true, Address: "10.0.0.1:7480", Gossip: "10.0.0.1:7481", Version: "1.0", Format: 2}
+	k.must(t, state.KindMemberPut, server)
+	k.must(t, state.KindCertificate, state.Certificate{Member: "h1", Serial: state.Serial{Number: "01", Until: start.Add(time.Hour)}})
+	k.must(t, state.KindTokenPut, state.JoinToken{ID: "t1", Hash: "f00d", Agent: true, Until: start.Add(time.Hour), Comment: "for h2"})
+	join := state.Join{Token: "t1", Hash: "f00d", Member: state.Member{Name: "h4", Agent: true, Address: "10.0.0.4:7480", Format: 2}}
+	k.must(t, state.KindJoin, join)
+	join.Member.Name = "h5"
+	if err := k.apply(t, state.KindJoin, join); !errors.Is(err, state.ErrToken) {
+		t.Fatalf("a token used twice: %v", err)
+	}
+	k.must(t, state.KindCertificate, state.Certificate{Member: "h4", Serial: state.Serial{Number: "04", Until: start.Add(time.Hour)}})
+	k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "h4"})
+	k.must(t, state.KindAdminToken, state.AdminToken{ID: "a1", Hash: "beef"})
+	k.must(t, state.KindAudit, state.Audit{Kind: "refused", Object: "member", Name: "10.0.0.9:1234", Text: "wrong CA"})
+
+	k.must(t, state.KindFencing, state.HostFencing{Host: "h3", Fencing: state.Fencing{Enforcing: true, Watchdog: 15_000}})
+	again := planOf(k.Snapshot(), "again", 0.5, gib, "h3")
+	again.VC.OnHostLoss = state.RestartOnLoss
+	k.must(t, state.KindPlan, again)
+	k.must(t, state.KindVMReport, report("h3", "vm-again-0", 1, state.Running))
+	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Open: true, Text: "balance"})
+	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Text: "cancelled"})
+	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Open: true})
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease, Text: "silent for 40s"})
+	k.must(t, state.KindArm, state.Arm{Disarmed: true, Reason: "switch is replaced"})
+	if err := k.apply(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease}); err == nil {
+		t.Fatal("a lease proves something while the cluster is disarmed")
+	}
+	k.must(t, state.KindArm, state.Arm{})
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofOperator, Text: "ann: it burnt"})
+	r.MigrateURI = "qemu+tls://10.0.0.3/system"
+	k.must(t, state.KindHostReport, r)
+	k.must(t, state.KindAccount, state.Account{Host: "h3"})
 	return k
 }

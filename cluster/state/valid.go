@@ -25,6 +25,18 @@ func valid(body any) error {
 		return check("image", b.Name, "name", b.Name)
 	case *Plan:
 		return b.valid()
+	case *Member:
+		return check("member", b.Name, "name", b.Name)
+	case *JoinToken:
+		return check("join token", b.ID, "id", b.ID, "hash", b.Hash)
+	case *Join:
+		return check("member", b.Member.Name, "name", b.Member.Name, "token", b.Token)
+	case *Certificate:
+		return check("certificate", b.Serial.Number, "member", b.Member, "number", b.Serial.Number)
+	case *AdminToken:
+		return check("admin token", b.ID, "id", b.ID, "hash", b.Hash)
+	case *Audit:
+		return check("event", b.Name, "kind", b.Kind, "object", b.Object)
 	}
 	return nil
 }
@@ -126,7 +138,7 @@ func (p Phase) rank() int {
 		return 1
 	case Stopping:
 		return 2
-	case Stopped, Failed:
+	case Stopped, Failed, Lost:
 		return 3
 	}
 	return -1

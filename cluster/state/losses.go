@@ -1,0 +1,288 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+)
+
+// HostFencing is what a renewal said of how the host enforces its lease.
+type HostFencing struct {
+	Host    string  `json:"host"`
+	Fencing Fencing `json:"fencing"`
+}
+
+// HostLost: the host is proved to run no VM, or none of its restartable ones.
+type HostLost struct {
+	Host  string `json:"host"`
+	Proof Proof  `json:"proof"`
+	Text  string `json:"text"` // how it was proved, by whom
+}
+
+// Account is what a host runs, told while there is a hold.
+type Account struct {
+	Host string     `json:"host"`
+	VMs  []Instance `json:"vms"`
+}
+
+// Instance is a VM that a host runs by its hypervisor's word.
+type Instance struct {
+	VM         string `json:"vm"`
+	Generation uint64 `json:"generation"`
+}
+
+// Arm or disarm the leases of the whole cluster.
+type Arm struct {
+	Disarmed bool   `json:"disarmed"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// Move opens or closes the intent to move a VM by live migration. While it is open the
+// VM counts on both hosts.
+type Move struct {
+	VM         string `json:"vm"` // id
+	Generation uint64 `json:"generation"`
+	To         string `json:"to"`
+	Open       bool   `json:"open"`
+	Arrived    bool   `json:"arrived,omitempty"` // closing: it runs on the target
+	Text       string `json:"text,omitempty"`
+}
+
+// OnHostLoss of a VC.
+const (
+	KeepOnLoss    = "keep"
+	RestartOnLoss = "restart"
+)
+
+// Restartable says whether the VC's VMs are started elsewhere if their host is lost.
+func (v VC) Restartable() bool { return v.OnHostLoss == RestartOnLoss }
+
+// VMsMovingTo are the VMs that an open move takes to that host.
+func (s *Snapshot) VMsMovingTo(host string) []VM { return all[VM](s, tVMs, "movingTo", host) }
+
+func (w *writer) fencing(b *HostFencing) error {
+	h, ok := w.read().Host(b.Host)
+	if !ok {
+		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
+	}
+	if h.Fencing == b.Fencing {
+		return nil
+	}
+	old := h.Fencing
+	h.Fencing = b.Fencing
+	w.put(tHosts, &h)
+	switch {
+	case old.Watchdog == 0 && b.Fencing.Watchdog > 0:
+		w.event("watchdog-armed", "host", h.Name, "its watchdog turns it off after %.3g s without a word of its agent", float64(b.Fencing.Watchdog)/1000)
+	case old.Watchdog > 0 && b.Fencing.Watchdog == 0:
+		w.event("watchdog-disarmed", "host", h.Name, "no watchdog guards its leases now")
+	}
+	return nil
+}
+
+func (w *writer) hostLost(b *HostLost) error {
+	h, ok := w.read().Host(b.Host)
+	if !ok {
+		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
+	}
+	switch b.Proof {
+	case ProofLease:
+		if m, _ := w.read().Meta(); m.Disarmed {
+			return fmt.Errorf("host %s: the cluster was disarmed: %w", b.Host, ErrConflict)
+		}
+		if !h.Fencing.Enforcing || h.Fencing.Watchdog == 0 {
+			return fmt.Errorf("host %s: no watchdog guards its leases now: %w", b.Host, ErrConflict)
+		}
+	case ProofFence, ProofOperator:
+	default:
+		return fmt.Errorf("host %s: proof %q: %w", b.Host, b.Proof, ErrInvalid)
+	}
+	h.Lost = Loss{At: w.at, Proof: b.Proof, Text: b.Text}
+	if b.Proof != ProofLease {
+		h.Fencing = Fencing{} // it begins anew when it comes back
+	}
+	w.put(tHosts, &h)
+	w.event("host-lost", "host", h.Name, "%s", b.Text)
+	n := 0
+	for _, vm := range append(w.read().VMsOn(h.Name), w.read().VMsMovingTo(h.Name)...) {
+		vc, _ := w.read().VC(vm.VC)
+		if vm.Holds() && (b.Proof != ProofLease || vc.Restartable()) && w.goneFrom(vm, h.Name, "host "+h.Name+" was lost: "+b.Text) {
+			n++
+		}
+	}
+	w.touch(h.Name)
+	if b.Proof != ProofLease {
+		w.accounted(h.Name)
+	}
+	return nil
+}
+
+// goneFrom: the VM is proved not to run on that host. It is lost once it is proved so of
+// every host that may hold it (design rule 1).
+func (w *writer) goneFrom(vm VM, host, why string) bool {
+	if vm.MovingTo != "" && (vm.GoneFrom == "" || vm.GoneFrom == host) {
+		vm.GoneFrom, vm.ModifyIndex = host, w.index
+		w.put(tVMs, &vm)
+		return false
+	}
+	w.lose(vm, why)
+	return true
+}
+
+// lose a VM: nobody holds it, and it is to be started again if it was to run.
+func (w *writer) lose(vm VM, why string) {
+	hosts := []string{vm.Host, vm.MovingTo}
+	vm.MovingTo, vm.GoneFrom = "", ""
+	vm.Held, vm.Frozen, vm.Reason, vm.ModifyIndex = 0, 0, why, w.index
+	vm.Phase = Lost
+	if vm.Goal != GoalRun {
+		vm.Phase = Stopped
+	}
+	w.put(tVMs, &vm)
+	for _, h := range hosts {
+		w.touch(h)
+	}
+	w.event("vm-"+string(vm.Phase), "vm", vm.Name, "%s", why)
+}
+
+func (w *writer) arm(b *Arm) error {
+	m, ok := w.read().Meta()
+	if !ok {
+		return fmt.Errorf("cluster: %w", ErrNotFound)
+	}
+	if m.Disarmed == b.Disarmed {
+		return nil
+	}
+	m.Disarmed, m.Disarm = b.Disarmed, b.Reason
+	w.put(tMeta, &m)
+	if b.Disarmed {
+		w.event("disarmed", "cluster", m.ID, "leases that run out stop no VM and prove nothing%s", because(b.Reason))
+	} else {
+		w.event("armed", "cluster", m.ID, "leases stop VMs again")
+	}
+	return nil
+}
+
+func (w *writer) move(b *Move) error {
+	vm, ok := w.read().VM(b.VM)
+	if !ok || vm.Generation != b.Generation {
+		return fmt.Errorf("move of VM %s generation %d: %w", b.VM, b.Generation, ErrConflict)
+	}
+	if b.Open {
+		return w.openMove(vm, b)
+	}
+	if vm.MovingTo == "" || vm.MovingTo != b.To {
+		return fmt.Errorf("VM %s is not on its way to %s: %w", vm.Name, b.To, ErrConflict)
+	}
+	if vm.Phase != Running && vm.Phase != Stopping {
+		return fmt.Errorf("VM %s is %s: %w", vm.Name, vm.Phase, ErrConflict)
+	}
+	from := vm.Host
+	vm.MovingTo, vm.GoneFrom, vm.ModifyIndex = "", "", w.index
+	kind, text := "vm-stayed", "did not move to "+b.To
+	if b.Arrived {
+		vm.Host, kind, text = b.To, "vm-moved", "moved from "+from+" to "+b.To
+	}
+	w.put(tVMs, &vm)
+	w.touch(from)
+	w.touch(b.To)
+	w.event(kind, "vm", vm.Name, "%s%s", text, because(b.Text))
+	return nil
+}
+
+func (w *writer) openMove(vm VM, b *Move) error {
+	to, ok := w.read().Host(b.To)
+	meta, _ := w.read().Meta()
+	switch {
+	case !ok:
+		return fmt.Errorf("move of VM %s: host %s: %w", vm.Name, b.To, ErrNotFound)
+	case vm.Phase != Running || vm.Goal != GoalRun || vm.MovingTo != "" || vm.Host == b.To:
+		return fmt.Errorf("VM %s is %s on %s: it cannot move to %s: %w", vm.Name, vm.Phase, vm.Host, b.To, ErrConflict)
+	case to.Cordoned || to.Lost.Proof != "" || meta.Hold.On():
+		return fmt.Errorf("move of VM %s: host %s takes no VMs now: %w", vm.Name, b.To, ErrConflict)
+	}
+	before := w.read().LoadOf(b.To)
+	vm.MovingTo, vm.ModifyIndex = b.To, w.index
+	w.put(tVMs, &vm)
+	if err := w.checkLimits(b.To, before); err != nil {
+		return fmt.Errorf("move of VM %s: %w", vm.Name, err)
+	}
+	w.touch(vm.Host)
+	w.touch(b.To)
+	w.event("vm-moving", "vm", vm.Name, "on its way from %s to %s%s", vm.Host, b.To, because(b.Text))
+	return nil
+}
+
+// account takes in what a host runs, while there is a hold: what runs is where it runs,
+// whatever the state says.
+func (w *writer) account(b *Account) error {
+	m, _ := w.read().Meta()
+	if _, ok := w.read().Host(b.Host); !ok {
+		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
+	}
+	if !slices.Contains(m.Hold.Pending, b.Host) {
+		return nil
+	}
+	here := map[string]bool{}
+	for _, r := range b.VMs {
+		vm, ok := w.read().VM(r.VM)
+		if !ok {
+			w.event("vm-unknown", "vm", r.VM, "runs on host %s, but the state does not know it: it is left alone", b.Host)
+			continue
+		}
+		if vm.Accounted(m) && vm.Host != b.Host {
+			w.event("vm-twice", "vm", vm.Name, "runs on host %s (generation %d) and on host %s (generation %d)", vm.Host, vm.Generation, b.Host, r.Generation)
+			if r.Generation <= vm.Generation {
+				continue
+			}
+		}
+		here[vm.ID] = true
+		old := vm.Host
+		g, _ := mustVC(w, vm).GroupOf(vm)
+		vm.Host, vm.Generation, vm.MovingTo, vm.GoneFrom = b.Host, max(vm.Generation, r.Generation), "", ""
+		vm.Held, vm.BootMemory = max(vm.Held, g.Memory), max(vm.BootMemory, g.Memory)
+		vm.VCPUs = max(vm.VCPUs, g.VCPUs)
+		if vm.Phase != Stopping {
+			vm.Phase, vm.Reason = Running, ""
+			if vm.Goal != GoalRun {
+				vm.Phase, vm.Frozen = Stopping, g.Allocation
+			}
+		}
+		vm.SeenEpoch, vm.ModifyIndex = m.Epoch, w.index
+		w.put(tVMs, &vm)
+		w.touch(old)
+		w.touch(b.Host)
+	}
+	w.accounted(b.Host)
+	return nil
+}
+
+// Accounted says whether a host has told in this epoch that it runs the VM.
+func (v VM) Accounted(m Meta) bool { return v.SeenEpoch == m.Epoch && m.Epoch > 0 }
+
+func mustVC(w *writer, vm VM) VC {
+	vc, _ := w.read().VC(vm.VC)
+	return vc
+}
+
+// accounted: the host needs not be waited for any more. With the last one the hold
+// ends, and what nobody runs is lost.
+func (w *writer) accounted(host string) {
+	m, ok := w.read().Meta()
+	if !ok || !m.Hold.On() || !slices.Contains(m.Hold.Pending, host) {
+		return
+	}
+	m.Hold.Pending = slices.DeleteFunc(slices.Clone(m.Hold.Pending), func(name string) bool { return name == host })
+	if len(m.Hold.Pending) > 0 {
+		w.put(tMeta, &m)
+		return
+	}
+	w.put(tMeta, &m)
+	for _, vm := range w.read().VMs() {
+		if vm.Holds() && !vm.Accounted(m) {
+			w.lose(vm, "no host runs it after the "+m.Hold.Reason)
+		}
+	}
+	w.event("hold-ended", "cluster", m.ID, "every host has said what it runs: the cluster goes on after the %s", m.Hold.Reason)
+	m.Hold = Hold{}
+	w.put(tMeta, &m)
+}

@@ -1,0 +1,166 @@
+package state_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/state"
+)
+
+// restartable makes a VC of one VM each on the hosts, running, to be restarted if its host is lost.
+func restartable(t *testing.T, k *cluster, name string, hosts ...string) {
+	t.Helper()
+	p := planOf(k.Snapshot(), name, 0.5, gib, hosts...)
+	p.VC.OnHostLoss = state.RestartOnLoss
+	k.must(t, state.KindPlan, p)
+	for _, vm := range k.Snapshot().VMsOf(p.VC.ID) {
+		k.must(t, state.KindVMReport, report(vm.Host, vm.ID, 1, state.Running))
+	}
+}
+
+func guard(t *testing.T, k *cluster, host string) {
+	t.Helper()
+	k.must(t, state.KindFencing, state.HostFencing{Host: host, Fencing: state.Fencing{Enforcing: true, Watchdog: 15_000}})
+}
+
+func phase(t *testing.T, k *cluster, id string, want state.Phase) state.VM {
+	t.Helper()
+	vm, ok := k.Snapshot().VM(id)
+	if !ok || vm.Phase != want {
+		t.Errorf("VM %s is %q, want %q", id, vm.Phase, want)
+	}
+	return vm
+}
+
+func TestHostLost(t *testing.T) {
+	k := small(t, 2)
+	restartable(t, k, "r", "h1")
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "k", 0.5, gib, "h1"))
+	k.must(t, state.KindVMReport, report("h1", "vm-k-0", 1, state.Running))
+	lease := state.HostLost{Host: "h1", Proof: state.ProofLease, Text: "silent"}
+	if err := k.apply(t, state.KindHostLost, lease); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("a lease without a watchdog proves something: %v", err)
+	}
+	guard(t, k, "h1")
+	k.must(t, state.KindHostLost, lease)
+	phase(t, k, "vm-r-0", state.Lost)
+	phase(t, k, "vm-k-0", state.Running) // the end of a lease says nothing of it
+	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "n", 0.1, gib, "h1")); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("a VM placed on a lost host: %v", err)
+	}
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofFence, Text: "fence_lab says off"})
+	phase(t, k, "vm-k-0", state.Lost)
+	if l := k.Snapshot().LoadOf("h1"); l.VMs != 0 || l.Memory != 0 {
+		t.Errorf("a host that is off has load %+v", l)
+	}
+	k.must(t, state.KindHostReport, hostReport("h1", 2, 4*gib))
+	if h, _ := k.Snapshot().Host("h1"); h.Lost != (state.Loss{}) {
+		t.Errorf("h1 reports, and is still %+v", h.Lost)
+	}
+}
+
+// While a move is open both hosts must be proved to run it no more.
+func TestLossDuringMove(t *testing.T) {
+	for _, order := range [][]string{{"h1", "h2"}, {"h2", "h1"}} {
+		k := small(t, 3)
+		restartable(t, k, "r", "h1")
+		guard(t, k, "h1")
+		guard(t, k, "h2")
+		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true})
+		for _, h := range []string{"h1", "h2"} {
+			if l := k.Snapshot().LoadOf(h); l.VMs != 1 {
+				t.Errorf("%s counts %d VMs while one moves", h, l.VMs)
+			}
+		}
+		k.must(t, state.KindHostLost, state.HostLost{Host: order[0], Proof: state.ProofLease, Text: "silent"})
+		k.must(t, state.KindHostLost, state.HostLost{Host: order[0], Proof: state.ProofFence, Text: "off"})
+		phase(t, k, "vm-r-0", state.Running)
+		k.must(t, state.KindHostLost, state.HostLost{Host: order[1], Proof: state.ProofLease, Text: "silent"})
+		if vm := phase(t, k, "vm-r-0", state.Lost); vm.MovingTo != "" || vm.GoneFrom != "" {
+			t.Errorf("the move is still open: %+v", vm)
+		}
+	}
+}
+
+func TestMove(t *testing.T) {
+	k := small(t, 3)
+	restartable(t, k, "r", "h1")
+	open := state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true}
+	k.must(t, state.KindMove, open)
+	if err := k.apply(t, state.KindMove, open); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("a second move of a VM on its way: %v", err)
+	}
+	k.must(t, state.KindVMReport, report("h1", "vm-r-0", 1, state.Failed)) // it left, which is not its end
+	phase(t, k, "vm-r-0", state.Running)
+	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true})
+	if vm := phase(t, k, "vm-r-0", state.Running); vm.Host != "h2" || vm.MovingTo != "" || vm.Generation != 1 {
+		t.Errorf("moved VM is %+v", vm)
+	}
+	if err := k.apply(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h9", Open: true}); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("a move to nowhere: %v", err)
+	}
+}
+
+// After a restore nothing changes until every host has said what it runs, and what runs counts.
+func TestHold(t *testing.T) {
+	k := small(t, 3)
+	restartable(t, k, "a", "h1", "h2")
+	var old, held bytes.Buffer
+	if err := k.Snapshot().Save(&old); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), 4000); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(&held); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := k.Snapshot().Meta()
+	if m.Epoch != 4001 || len(m.Hold.Pending) != 3 {
+		t.Fatalf("held cluster is %+v", m)
+	}
+	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "n", 0.1, gib, "h3")); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("a plan during the hold: %v", err)
+	}
+	// Meanwhile vm-a-0 moved to h3, vm-a-1 ended, and a VM was made that the state never heard of.
+	k.must(t, state.KindAccount, state.Account{Host: "h3", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}, {VM: "vm-new", Generation: 1}}})
+	k.must(t, state.KindAccount, state.Account{Host: "h1"})
+	if m, _ := k.Snapshot().Meta(); !m.Hold.On() {
+		t.Error("the hold ended before h2 was heard of")
+	}
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofOperator, Text: "it burnt"})
+	if m, _ := k.Snapshot().Meta(); m.Hold.On() {
+		t.Errorf("still held: %+v", m.Hold)
+	}
+	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h3" || vm.Generation != 2 {
+		t.Errorf("the VM that moved is %+v", vm)
+	}
+	phase(t, k, "vm-a-1", state.Lost)
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "n", 0.1, gib, "h3"))
+}
+
+func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
+	k := small(t, 2)
+	restartable(t, k, "a", "h1")
+	var old, held bytes.Buffer
+	if err := k.Snapshot().Save(&old); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Held(&old, &held, "recovery", time.Unix(1, 0), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(&held); err != nil {
+		t.Fatal(err)
+	}
+	for i, h := range []string{"h1", "h2"} {
+		k.must(t, state.KindAccount, state.Account{Host: h, VMs: []state.Instance{{VM: "vm-a-0", Generation: uint64(1 + i)}}})
+	}
+	for _, e := range k.Snapshot().EventsAfter(0, 0) {
+		if e.Kind == "vm-twice" {
+			return
+		}
+	}
+	t.Error("no event says that the VM runs twice")
+}

@@ -1,0 +1,171 @@
+package state
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// MemberDrop takes a member out of the cluster. Its certificates count no more. The row of
+// its host goes with it, which must hold no VM.
+type MemberDrop struct {
+	Name string `json:"name"`
+}
+
+// Join lets a member in on a token, once. The proposer's clock says whether the token is over.
+type Join struct {
+	Token  string `json:"token"` // id
+	Hash   string `json:"hash"`  // of the secret that was shown
+	Member Member `json:"member"`
+}
+
+// Certificate was issued to a member.
+type Certificate struct {
+	Member string `json:"member"`
+	Serial Serial `json:"serial"`
+}
+
+// Audit records an event that the cluster's own state does not show: a connection
+// refused, a fence device tried.
+type Audit struct {
+	Kind   string `json:"kind"`
+	Object string `json:"object"`
+	Name   string `json:"name"`
+	Text   string `json:"text"`
+}
+
+// Members by name, in order.
+func (s *Snapshot) Members() []Member { return all[Member](s, tMembers, "id") }
+
+// Member of that name.
+func (s *Snapshot) Member(name string) (Member, bool) { return first[Member](s, tMembers, "id", name) }
+
+// JoinTokens in order of their ids.
+func (s *Snapshot) JoinTokens() []JoinToken { return all[JoinToken](s, tTokens, "id") }
+
+// JoinToken of that id.
+func (s *Snapshot) JoinToken(id string) (JoinToken, bool) {
+	return first[JoinToken](s, tTokens, "id", id)
+}
+
+// Revoked says whether the certificate of that number counts no more.
+func (s *Snapshot) Revoked(number string) bool {
+	_, gone := first[Revoked](s, tRevoked, "id", number)
+	return gone
+}
+
+// AdminTokens in order of their ids.
+func (s *Snapshot) AdminTokens() []AdminToken { return all[AdminToken](s, tAdmins, "id") }
+
+// Format is the version of the log that every member can read.
+func (s *Snapshot) Format() int {
+	v := FormatVersion
+	for _, m := range s.Members() {
+		if m.Format > 0 {
+			v = min(v, m.Format)
+		}
+	}
+	return v
+}
+
+func (w *writer) memberPut(b *Member) error {
+	old, known := w.read().Member(b.Name)
+	m := *b
+	m.JoinedAt, m.JoinIndex = w.at, w.index
+	if known {
+		m.JoinedAt, m.JoinIndex, m.Serials = old.JoinedAt, old.JoinIndex, old.Serials
+	}
+	w.put(tMembers, &m)
+	switch {
+	case !known:
+		w.event("member-joined", "member", m.Name, "%s at %s", rolesOf(m), m.Address)
+	case old.Address != m.Address:
+		w.event("member-moved", "member", m.Name, "now at %s", m.Address)
+	case old.Version != m.Version:
+		w.event("member-upgraded", "member", m.Name, "runs %s now", m.Version)
+	}
+	return nil
+}
+
+func rolesOf(m Member) string {
+	switch {
+	case m.Server && m.Agent:
+		return "server and agent"
+	case m.Server:
+		return "server"
+	}
+	return "agent"
+}
+
+func (w *writer) memberDrop(b *MemberDrop) error {
+	m, ok := w.read().Member(b.Name)
+	if !ok {
+		return fmt.Errorf("member %s: %w", b.Name, ErrNotFound)
+	}
+	if h, ok := w.read().Host(b.Name); ok {
+		on, to := w.read().VMsOn(b.Name), w.read().VMsMovingTo(b.Name)
+		if n := len(on) + len(to); n > 0 {
+			return fmt.Errorf("member %s: its host has %d VMs: %w", b.Name, n, ErrInUse)
+		}
+		w.drop(tHosts, &h)
+		w.pos.Placement = w.index
+	}
+	for _, s := range m.Serials {
+		w.put(tRevoked, &Revoked{Number: s.Number, Name: m.Name, Until: s.Until})
+	}
+	w.drop(tMembers, &m)
+	w.event("member-removed", "member", m.Name, "it was %s; its certificates count no more", rolesOf(m))
+	return nil
+}
+
+func (w *writer) tokenPut(b *JoinToken) error {
+	t := *b
+	t.MadeAt, t.UsedBy, t.UsedAt = w.at, "", time.Time{}
+	if _, taken := w.read().JoinToken(t.ID); taken {
+		return fmt.Errorf("join token %s exists already: %w", t.ID, ErrConflict)
+	}
+	w.put(tTokens, &t)
+	w.event("join-token-made", "cluster", t.ID, "join token for one %s, until %s", rolesOf(Member{Server: t.Server, Agent: t.Agent}), t.Until.UTC().Format(time.RFC3339))
+	return nil
+}
+
+// ErrToken: the join token is not known, used, over, or shown with the wrong secret.
+var ErrToken = fmt.Errorf("join token refused")
+
+func (w *writer) join(b *Join) error {
+	m := b.Member
+	refuse := func(why string) error {
+		return fmt.Errorf("member %s: join token %s %s: %w", m.Name, b.Token, why, ErrToken)
+	}
+	t, ok := w.read().JoinToken(b.Token)
+	switch {
+	case !ok:
+		return refuse("is not known")
+	case subtle.ConstantTimeCompare([]byte(t.Hash), []byte(b.Hash)) != 1:
+		return refuse("came with the wrong secret")
+	case t.UsedBy != "":
+		return refuse("was used by " + t.UsedBy + " already")
+	case w.at.After(t.Until):
+		return refuse("ended at " + t.Until.UTC().Format(time.RFC3339))
+	case m.Server && !t.Server || m.Agent && !t.Agent:
+		return refuse("gives fewer rights")
+	}
+	if _, known := w.read().Member(m.Name); known {
+		return fmt.Errorf("member %s is in the cluster already; remove it first: %w", m.Name, ErrConflict)
+	}
+	t.UsedBy, t.UsedAt = m.Name, w.at
+	w.put(tTokens, &t)
+	return w.memberPut(&m)
+}
+
+func (w *writer) certificate(b *Certificate) error {
+	m, ok := w.read().Member(b.Member)
+	if !ok {
+		return fmt.Errorf("member %s: %w", b.Member, ErrNotFound)
+	}
+	m.Serials = slices.DeleteFunc(slices.Clone(m.Serials), func(s Serial) bool { return w.at.After(s.Until) })
+	m.Serials = append(m.Serials, b.Serial)
+	w.put(tMembers, &m)
+	return nil
+}
