@@ -15,6 +15,10 @@ type Search struct {
 	// of 2020. 0: DefaultSteps, or no bound if Stop is given.
 	Steps int64
 
+	// Gap ends the search as soon as the minimum yield is within this share of
+	// its upper bound, in [0, 1): with 0.0001 at 99.99% of it.
+	Gap float64
+
 	// Stop is asked now and then whether to end; nil: never. The best so far is
 	// returned. Answers are then as repeatable as Stop is.
 	Stop func() bool
@@ -83,10 +87,12 @@ type work struct {
 	unit  float64 // sizes of the model per memory
 	steps int64
 	bound float64
+
+	highest float64 // of all floors
 }
 
 func solve(p Problem, s Search, prove bool) Outcome {
-	if p.Validate() != nil || s.Rules.validate(&p) != nil {
+	if p.Validate() != nil || s.Rules.validate(&p) != nil || !(s.Gap >= 0 && s.Gap < 1) {
 		return Outcome{Verdict: Infeasible}
 	}
 	if ProveInfeasible(p) != "" {
@@ -100,6 +106,9 @@ func solve(p Problem, s Search, prove bool) Outcome {
 		} else if prove {
 			w.steps *= 100
 		}
+	}
+	for _, f := range w.t.floor {
+		w.highest = max(w.highest, f)
 	}
 	vms := 0
 	for g := range p.Groups {

@@ -9,10 +9,7 @@ import (
 // search returns the best placement found, host per VM of the model, nil if
 // none; or that there is proved to be none.
 func (w *work) search() (host []int32, infeasible bool) {
-	highest := 0.0
-	for _, f := range w.t.floor {
-		highest = max(highest, f)
-	}
+	highest := w.highest
 	steps := w.steps
 	if highest > 0 {
 		steps = w.portion(steps / 2)
@@ -151,7 +148,11 @@ const (
 
 // minimize searches the model, level 1 being the goal.
 func (w *work) minimize(steps int64, start []int32) search.Result {
-	o := search.Options{Seed: w.s.Seed, Steps: steps, Stop: w.s.Stop, Goal: 1, Prove: w.prove, Start: start}
+	o := search.Options{Seed: w.s.Seed, Steps: steps, Stop: w.s.Stop, Goal: 1, Gap: w.s.Gap, Prove: w.prove, Start: start}
+	if w.highest == 0 {
+		// At the upper bound there is nothing left to gain.
+		o.Goal = max(1, 1/w.bound/(1-max(w.s.Gap, 1e-13)))
+	}
 	if !w.moves {
 		o.Prove = o.Prove || len(w.m.Weight) <= someVMs
 		return search.Minimize(w.m, o)

@@ -8,6 +8,7 @@ type Options struct {
 	Steps int64       // about 10 ns each; 0: no limit
 	Stop  func() bool // polled; nil: never
 	Goal  float64     // a level at which to stop: nothing is gained below it
+	Gap   float64     // stop at a level within this share of the bound, in [0, 1)
 	Prove bool        // go on until the optimum is proved
 
 	// Within >= 0: beside the best placement the best that costs at most this.
@@ -49,10 +50,17 @@ func Minimize(m *Model, o Options) Result {
 	if m.budgeted() || m.Rules != nil && m.Rules.Home != nil {
 		f.within = o.Within
 	}
-	floor := max(o.Goal, r.Lower*(1+1e-12))
+	least := max(o.Goal, r.Lower*(1+1e-12)) // no lower level is worth anything
+	floor := max(least, r.Lower/(1-o.Gap))
 	var p *placement
 	if o.Start != nil && m.Check(o.Start) {
 		p = placementOf(m, o.Start)
+	} else if host := f.evenly(floor); host != nil {
+		if r.Level = m.Level(host); r.Level <= floor {
+			r.Host, r.Optimal = host, r.Level <= least
+			return r
+		}
+		p = placementOf(m, host)
 	} else {
 		p = f.feasible(o.Prove && len(m.Weight) <= fewVMs)
 	}
@@ -80,7 +88,7 @@ func Minimize(m *Model, o Options) Result {
 	}
 	_, r.Level = p.top()
 	r.Host = p.host
-	if r.Level <= floor {
+	if r.Level <= least {
 		r.Optimal = true
 	}
 	f.note(p, r.Level)

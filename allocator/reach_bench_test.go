@@ -1,0 +1,79 @@
+package allocator_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"evenkeel/allocator"
+)
+
+// reachInstances is instances of a size, less memory being free from one to the
+// next; unequal hosts have half of the capacity, or twice it.
+func reachInstances(hosts, tasks int, unequal bool) []allocator.Problem {
+	r := rand.New(rand.NewPCG(11, 12))
+	var set []allocator.Problem
+	for _, slack := range []float64{0.8, 0.6, 0.4, 0.2} {
+		for _, cv := range [][2]float64{{0.25, 0.75}, {0.75, 0.25}, {0.5, 0.5}} {
+			if tasks > 20_000 && slack != 0.4 {
+				continue
+			}
+			set = append(set, paperInstance(r, hosts, tasks, slack, cv[0], cv[1]))
+		}
+	}
+	if unequal {
+		for _, p := range set {
+			for j := range p.Hosts {
+				f := []float64{0.5, 1, 1, 2}[r.IntN(4)]
+				p.Hosts[j].CPU, p.Hosts[j].Memory = f, f
+			}
+		}
+	}
+	return set
+}
+
+// BenchmarkReach is the time that Best takes to within 0.01% of the bound, all
+// that belongs to the call included. It prints how many of the instances got
+// there, the time of the slowest, and the gap left on average.
+func BenchmarkReach(b *testing.B) {
+	for _, c := range []struct{ hosts, tasks int }{{64, 500}, {1000, 10_000}, {10_000, 100_000}, {100_000, 1_000_000}} {
+		for _, kind := range []string{"equal", "unequal"} {
+			b.Run(fmt.Sprintf("%dx%d/%s", c.hosts, c.tasks, kind), func(b *testing.B) {
+				set := reachInstances(c.hosts, c.tasks, kind == "unequal")
+				gap := make([]float64, len(set))
+				slowest := make([]time.Duration, len(set))
+				solve := func(i int) {
+					start := time.Now()
+					o := allocator.Best(set[i], allocator.Search{Gap: 1e-4, Steps: 20_000_000 + 3000*int64(c.tasks)})
+					took := time.Since(start)
+					gap[i] = 1
+					if o.Verdict >= allocator.Feasible {
+						gap[i] = 1 - o.Solution.MinYield/o.UpperBound
+					}
+					if slowest[i] == 0 || took < slowest[i] {
+						slowest[i] = took
+					}
+				}
+				for i := range set {
+					solve(i)
+				}
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					solve(i % len(set))
+				}
+				reached, sum, worst := 0, 0.0, time.Duration(0)
+				for i := range set {
+					if gap[i] <= 1e-4 {
+						reached++
+					}
+					sum += gap[i]
+					worst = max(worst, slowest[i])
+				}
+				b.ReportMetric(float64(reached)/float64(len(set)), "reached")
+				b.ReportMetric(100*sum/float64(len(set)), "%gap")
+				b.ReportMetric(float64(worst.Microseconds())/1000, "ms-slowest")
+			})
+		}
+	}
+}

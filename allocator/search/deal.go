@@ -1,0 +1,222 @@
+package search
+
+import "math"
+
+// crowd is a placement without rules for many hosts: the VMs of each host lie
+// side by side, so that looking at a host is looking at one place in memory.
+type crowd struct {
+	m     *Model
+	first []int32 // [host]: its first slot; [hosts]: one behind the last
+	n     []int32 // [host]: slots in use
+	slot  []guest
+	load  []int64 // [host]
+	free  []int64 // [host]: memory
+}
+
+// guest is a VM on a host.
+type guest struct {
+	w, s int64
+	vm   int32
+}
+
+// spareSlots are for VMs that a host may get beyond those it has at first.
+const spareSlots = 4
+
+func crowdOf(m *Model, host []int32) *crowd {
+	h := len(m.CPU)
+	c := &crowd{m: m, first: make([]int32, h+1), n: make([]int32, h), load: make([]int64, h), free: make([]int64, h)}
+	for _, j := range host {
+		c.first[j+1]++
+	}
+	for j := range h {
+		c.first[j+1] += c.first[j] + spareSlots
+	}
+	copy(c.free, m.Memory)
+	c.slot = make([]guest, c.first[h])
+	for vm, j := range host {
+		g := guest{m.Weight[vm], m.Size[vm], int32(vm)}
+		c.slot[c.first[j]+c.n[j]] = g
+		c.n[j]++
+		c.load[j] += g.w
+		c.free[j] -= g.s
+	}
+	return c
+}
+
+func (c *crowd) on(j int32) []guest { return c.slot[c.first[j] : c.first[j]+c.n[j]] }
+
+// hosts writes to host where each VM is.
+func (c *crowd) hosts(host []int32) {
+	for j := range c.n {
+		for i := range c.on(int32(j)) {
+			host[c.slot[c.first[j]+int32(i)].vm] = int32(j)
+		}
+	}
+}
+
+// queue holds hosts by how much weight they lack to an even level, those that
+// lack most first, in steps: taking one and putting one takes a few operations.
+type queue struct {
+	head   []int32 // [step]: first host, -1: none
+	next   []int32 // [host]
+	top    int     // no host is in a step before it
+	most   float64 // what a host in step 0 lacks
+	perOne float64 // steps per weight
+}
+
+func newQueue(hosts int, most, least float64) *queue {
+	steps := min(max(1024, 4*hosts), 1<<19)
+	q := &queue{head: make([]int32, steps), next: make([]int32, hosts), most: most, top: steps}
+	if most > least {
+		q.perOne = float64(steps-1) / (most - least)
+	}
+	for i := range q.head {
+		q.head[i] = -1
+	}
+	return q
+}
+
+func (q *queue) put(j int32, lacks float64) {
+	k := min(max(0, int((q.most-lacks)*q.perOne)), len(q.head)-1)
+	q.next[j] = q.head[k]
+	q.head[k] = j
+	q.top = min(q.top, k)
+}
+
+// byGreater lists the VMs by the greater of their shares of all CPU and all
+// memory, greatest first. VMs whose shares differ by less than 1 in 256 keep
+// their order.
+func (m *Model) byGreater() []int32 {
+	var cpu, memory float64
+	for j := range m.CPU {
+		cpu += float64(m.CPU[j])
+		memory += float64(m.Memory[j])
+	}
+	perCPU, perMemory := 1/cpu, 0.0
+	if memory > 0 {
+		perMemory = 1 / memory
+	}
+	// The bits of a positive float32 rise with it: exponent, then 8 bits of fraction.
+	n := len(m.Weight)
+	bits := make([]uint16, n)
+	most := uint16(0)
+	for i := range bits {
+		bits[i] = uint16(math.Float32bits(float32(max(float64(m.Weight[i])*perCPU, float64(m.Size[i])*perMemory))) >> 15)
+		most = max(most, bits[i])
+	}
+	const steps = 1 << 13 // 32 octaves; what is smaller comes last
+	var at [steps + 1]int32
+	for _, b := range bits {
+		at[min(int(most-b), steps-1)+1]++
+	}
+	for k := range steps {
+		at[k+1] += at[k]
+	}
+	order := make([]int32, n)
+	for i, b := range bits {
+		k := min(int(most-b), steps-1)
+		order[at[k]] = int32(i)
+		at[k]++
+	}
+	return order
+}
+
+// Among how many hosts that lack about as much a VM's is chosen, where memory is
+// scarce: by what memory they have left.
+const choices = 6
+
+// dealCrowd deals as deal does, without rules, to many hosts: each VM to a host
+// that lacks about the most weight. nil: some VM found no host with the memory.
+func (f *finder) dealCrowd() []int32 {
+	m := f.m
+	n, h := len(m.Weight), len(m.CPU)
+	var total, cpu, size, memory, largest float64
+	for i := range n {
+		total += float64(m.Weight[i])
+		size += float64(m.Size[i])
+		largest = max(largest, float64(m.Weight[i]))
+	}
+	most := 0.0
+	for j := range h {
+		cpu += float64(m.CPU[j])
+		memory += float64(m.Memory[j])
+		most = max(most, float64(m.CPU[j]))
+	}
+	t := total / cpu
+	order := m.byGreater()
+	lacks := make([]float64, h)
+	free := append([]int64(nil), m.Memory...)
+	q := newQueue(h, most*t, -largest)
+	for j := h - 1; j >= 0; j-- {
+		lacks[j] = float64(m.CPU[j]) * t
+		q.put(int32(j), lacks[j])
+	}
+	scarce := size > memory/2
+	mean := int64(size / float64(n))
+	// least[b] is the least size in the order from block b on: hosts with less
+	// memory are out of it.
+	const block = 256
+	least := make([]int64, n/block+2)
+	least[n/block+1] = math.MaxInt64
+	for b := n / block; b >= 0; b-- {
+		least[b] = least[b+1]
+		for _, vm := range order[b*block : min(n, b*block+block)] {
+			least[b] = min(least[b], m.Size[vm])
+		}
+	}
+	host := make([]int32, n)
+	for k, vm := range order {
+		w, s := m.Weight[vm], m.Size[vm]
+		at, before, step := int32(-1), int32(-1), 0
+		left := 1
+		if scarce {
+			left = choices
+		}
+		started := false
+	search:
+		for b := q.top; b < len(q.head); b++ {
+			prev := int32(-1)
+			for j := q.head[b]; j >= 0; j = q.next[j] {
+				if !started {
+					started, q.top = true, b
+				}
+				if free[j] < s {
+					if free[j] < least[k/block] {
+						q.drop(b, prev, j)
+					} else {
+						prev = j
+					}
+					f.steps -= 2
+					continue
+				}
+				// Large VMs to hosts with much memory left, small ones to those with little.
+				if at < 0 || s >= mean && free[j] > free[at] || s < mean && free[j] < free[at] {
+					at, before, step = j, prev, b
+				}
+				if left--; left == 0 {
+					break search
+				}
+				prev = j
+			}
+		}
+		f.steps -= 3
+		if at < 0 || k%1024 == 0 && f.done() {
+			return nil
+		}
+		q.drop(step, before, at)
+		host[vm] = at
+		free[at] -= s
+		lacks[at] -= float64(w)
+		q.put(at, lacks[at])
+	}
+	return host
+}
+
+// drop takes host j, the one after prev (-1: the first), out of a step.
+func (q *queue) drop(step int, prev, j int32) {
+	if prev < 0 {
+		q.head[step] = q.next[j]
+	} else {
+		q.next[prev] = q.next[j]
+	}
+}
