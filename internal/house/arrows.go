@@ -27,6 +27,8 @@ var arrows = map[string][]string{
 	// Record and control.
 	"cluster/state":     {"allocator", "migration", "forecast", "hypervisor"},
 	"cluster/lease":     {"cluster/state"},
+	"cluster/watchdog":  nil,
+	"cluster/fence":     nil,
 	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "migration", "forecast", "hypervisor"},
 	"cluster/agent":     {"cluster/state", "cluster/lease", "hypervisor"},
 	"cluster/node":      {"cluster/state", "cluster/lease"},
