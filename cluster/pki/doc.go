@@ -1,0 +1,15 @@
+// Package pki is the cluster's public key infrastructure: its CA, the
+// certificates of members, the identities they carry, and the tokens by which
+// new members join.
+//
+// A member is known by URIs in its certificate, one per role:
+// evenkeel://CLUSTER/server/NAME and evenkeel://CLUSTER/agent/NAME. No address,
+// DNS name or common name gives a right. Verify says for a chain who presented
+// it, or why it is refused, in a form fit for an audit event.
+//
+// Time, randomness and the list of revoked serials come in with the call. Files
+// are touched in files.go only, on behalf of a Keeper, which holds the
+// certificate of this member and hands it to TLS. The package opens no
+// connection, decides nothing about membership, and keeps no list of its own:
+// which tokens exist and which serials are revoked is the replicated state's.
+package pki

@@ -1,0 +1,199 @@
+package pki
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// maxFile is more than any certificate or key takes, bytes.
+const maxFile = 1 << 20
+
+// Files are where a member's certificate lies.
+type Files struct {
+	Cert string // the member's certificate, and those between it and the CA if there are any
+	Key  string // its key, mode 0600
+	CA   string // the CAs whose certificates are believed; several while one replaces another
+}
+
+// FilesIn is member.pem, member.key and ca.pem in a directory.
+func FilesIn(dir string) Files {
+	return Files{Cert: filepath.Join(dir, "member.pem"), Key: filepath.Join(dir, "member.key"), CA: filepath.Join(dir, "ca.pem")}
+}
+
+// Material is what the files hold, PEM.
+type Material struct {
+	Cert []byte
+	Key  []byte
+	CA   []byte
+}
+
+// Write puts a member's certificate, key and CAs in place of what was there. A crash in
+// between leaves the old or the new: the new key waits beside the old one until the
+// new certificate is there.
+func (f Files) Write(m Material) error {
+	if err := replaceFile(f.CA, m.CA, 0o644); err != nil {
+		return err
+	}
+	if err := replaceFile(f.next(), m.Key, 0o600); err != nil {
+		return err
+	}
+	if err := replaceFile(f.Cert, m.Cert, 0o644); err != nil {
+		return err
+	}
+	return f.promote()
+}
+
+// next is the key of a certificate that is about to be written.
+func (f Files) next() string { return f.Key + ".next" }
+
+// promote puts the waiting key in the place of the old one.
+func (f Files) promote() error {
+	if err := os.Rename(f.next(), f.Key); err != nil {
+		return fmt.Errorf("put a new key in place: %w", err)
+	}
+	return syncDir(filepath.Dir(f.Key))
+}
+
+// read the files. waiting is a key that a crash left beside the one in place, nil if there is none.
+func (f Files) read(openTo fs.FileMode) (m Material, waiting []byte, err error) {
+	if m.Cert, err = readFile(f.Cert); err != nil {
+		return Material{}, nil, err
+	}
+	if m.CA, err = readFile(f.CA); err != nil {
+		return Material{}, nil, err
+	}
+	m.Key, err = readKey(f.Key, openTo)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
+		return Material{}, nil, err
+	}
+	waiting, nextErr := readKey(f.next(), openTo)
+	if nextErr != nil && !errors.Is(nextErr, fs.ErrNotExist) {
+		return Material{}, nil, nextErr
+	}
+	if missing && waiting == nil {
+		return Material{}, nil, err
+	}
+	return m, waiting, nil
+}
+
+// stamp changes when one of the files does.
+func (f Files) stamp() (string, error) {
+	var out string
+	for _, name := range []string{f.Cert, f.Key, f.CA} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return "", fmt.Errorf("certificates: %w", err)
+		}
+		out += fmt.Sprintf("%d %s\n", info.Size(), info.ModTime().Format(time.RFC3339Nano))
+	}
+	return out, nil
+}
+
+// WriteCA writes a CA's certificate and key (0600).
+func WriteCA(certFile, keyFile string, ca *CA) error {
+	key, err := ca.KeyPEM()
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(keyFile, key, 0o600); err != nil {
+		return err
+	}
+	return replaceFile(certFile, ca.CertPEM(), 0o644)
+}
+
+// ReadCA reads a CA's key, which none but its owner may read, and its certificate out of those in certFile.
+func ReadCA(certFile, keyFile string) (*CA, error) {
+	cert, err := readFile(certFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := readKey(keyFile, 0)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := ParseCA(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", keyFile, err)
+	}
+	return ca, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("certificates: %s has more than %d bytes", path, maxFile)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	return content, nil
+}
+
+// readKey reads a file that nobody else may read or write; openTo are rights of others that are fine.
+func readKey(path string, openTo fs.FileMode) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077&^openTo != 0 {
+		return nil, fmt.Errorf("certificates: %s has mode %04o, so that others may have read the key: if nobody has, `chmod 600 %s`", path, mode, path)
+	}
+	return readFile(path)
+}
+
+// replaceFile puts a file in the place of another, whole or not at all.
+func replaceFile(path string, content []byte, mode fs.FileMode) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm() == mode {
+			return nil
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600 from the start
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err == nil {
+		return syncDir(filepath.Dir(path))
+	}
+	_ = os.Remove(f.Name()) // of no use any more
+	return fmt.Errorf("write %s: %w", path, err)
+}
+
+// syncDir makes a rename in a directory last.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	err = d.Sync()
+	if closed := d.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Keeper holds this member's certificate, its key and the CAs it believes, and
+// hands them to TLS. It is safe for concurrent use; what was handed out stays
+// good when the certificate is replaced, so that no connection ends by it.
+type Keeper struct {
+	files   Files
+	foreign bool
+
+	writing sync.Mutex // one replacement at a time
+	stamp   string     // under writing
+	now     atomic.Pointer[held]
+}
+
+// held is one generation of what a Keeper holds. It is not changed.
+type held struct {
+	pair  tls.Certificate // with the CA at its end: a joiner compares its fingerprint
+	id    Identity
+	roots *x509.CertPool
+	cas   []*x509.Certificate
+}
+
+// OpenKeeper reads a member's files. foreign: they are of a PKI of the operator's
+// own, so the key may be readable for its group, and nothing is renewed or written. A certificate
+// that has expired is taken, too: others will refuse it, and say so.
+func OpenKeeper(files Files, foreign bool, now time.Time) (*Keeper, error) {
+	k := &Keeper{files: files, foreign: foreign}
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	if err := k.load(now); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// load what is on disk, under writing.
+func (k *Keeper) load(now time.Time) error {
+	var openTo fs.FileMode
+	if k.foreign {
+		openTo = 0o040
+	}
+	stamp, err := k.files.stamp()
+	if errors.Is(err, fs.ErrNotExist) {
+		stamp = "" // perhaps a crash left the key under its other name
+	} else if err != nil {
+		return err
+	}
+	m, waiting, err := k.files.read(openTo)
+	if err != nil {
+		return err
+	}
+	h, err := hold(m, now)
+	if err != nil && waiting != nil && !k.foreign {
+		second := m
+		second.Key = waiting
+		if hs, e := hold(second, now); e == nil {
+			if err := k.files.promote(); err != nil {
+				return err
+			}
+			h, err = hs, nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.files.Cert, err)
+	}
+	if old := k.now.Load(); old != nil && old.id != h.id {
+		return fmt.Errorf("%s: it is of %s of cluster %s, this is %s of %s", k.files.Cert, h.id, h.id.Cluster, old.id, old.id.Cluster)
+	}
+	k.now.Store(h)
+	k.stamp = stamp
+	return nil
+}
+
+// hold checks that a certificate, a key and CAs belong together.
+func hold(m Material, now time.Time) (*held, error) {
+	certs, err := ParseCertificates(m.Cert)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ParseKey(m.Key)
+	if err != nil {
+		return nil, err
+	}
+	cas, err := ParseCertificates(m.CA)
+	if err != nil {
+		return nil, fmt.Errorf("CA: %w", err)
+	}
+	leaf := certs[0]
+	if public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(leaf.PublicKey) {
+		return nil, errors.New("the key is of another certificate")
+	}
+	h := &held{roots: x509.NewCertPool(), cas: cas}
+	for _, ca := range cas {
+		h.roots.AddCert(ca)
+	}
+	at := now // an expired certificate is judged as of its last moment
+	if at.After(leaf.NotAfter) {
+		at = leaf.NotAfter
+	}
+	if at.Before(leaf.NotBefore) {
+		at = leaf.NotBefore
+	}
+	if h.id, err = verify(certs, h.roots, at, nil, Want{}); err != nil {
+		return nil, err
+	}
+	last := certs[len(certs)-1]
+	for _, ca := range cas {
+		if !last.Equal(ca) && last.CheckSignatureFrom(ca) == nil {
+			certs = append(certs, ca)
+			break
+		}
+	}
+	h.pair = tls.Certificate{PrivateKey: key, Leaf: leaf}
+	for _, c := range certs {
+		h.pair.Certificate = append(h.pair.Certificate, c.Raw)
+	}
+	return h, nil
+}
+
+// Identity of this member.
+func (k *Keeper) Identity() Identity { return k.now.Load().id }
+
+// Leaf is this member's certificate. It is not to be changed.
+func (k *Keeper) Leaf() *x509.Certificate { return k.now.Load().pair.Leaf }
+
+// Roots are the CAs that are believed. The pool is not to be changed.
+func (k *Keeper) Roots() *x509.CertPool { return k.now.Load().roots }
+
+// CAs are the certificates in Roots.
+func (k *Keeper) CAs() []*x509.Certificate { return slices.Clone(k.now.Load().cas) }
+
+// GetCertificate is for tls.Config.
+func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return &k.now.Load().pair, nil
+}
+
+// GetClientCertificate is for tls.Config. The certificate is shown to whoever asks: servers of
+// other clusters refuse it, and say why.
+func (k *Keeper) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return &k.now.Load().pair, nil
+}
+
+// RenewDue says whether two thirds of the certificate's life are over. It is
+// never time for one that is not ours to renew.
+func (k *Keeper) RenewDue(now time.Time) bool {
+	return !k.foreign && !now.Before(k.RenewAt())
+}
+
+// RenewAt is when two thirds of the certificate's life are over.
+func (k *Keeper) RenewAt() time.Time {
+	leaf := k.Leaf()
+	return leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
+}
+
+// Foreign says whether the certificate is of a PKI of the operator's own.
+func (k *Keeper) Foreign() bool { return k.foreign }
+
+// Replace writes a renewed certificate, its key and the CAs to disk and hands
+// them out from then on. They must be of the same member.
+func (k *Keeper) Replace(m Material, now time.Time) error {
+	if k.foreign {
+		return errors.New("replace the member's certificate: it is of the operator's own PKI")
+	}
+	h, err := hold(m, now)
+	if err != nil {
+		return fmt.Errorf("replace the member's certificate: %w", err)
+	}
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	if old := k.now.Load().id; h.id != old {
+		return fmt.Errorf("replace the member's certificate: the new one is of %s of cluster %s, this is %s of %s", h.id, h.id.Cluster, old, old.Cluster)
+	}
+	if err := k.files.Write(m); err != nil {
+		return fmt.Errorf("replace the member's certificate: %w", err)
+	}
+	k.now.Store(h)
+	if stamp, err := k.files.stamp(); err == nil { // else the next Refresh reads once more than it must
+		k.stamp = stamp
+	}
+	return nil
+}
+
+// Refresh reads the files again if they changed on disk. If what is there now
+// cannot be used, the old goes on being handed out and the error says why.
+func (k *Keeper) Refresh(now time.Time) (changed bool, err error) {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	stamp, err := k.files.stamp()
+	if err != nil {
+		return false, err
+	}
+	if stamp == k.stamp {
+		return false, nil
+	}
+	if err := k.load(now); err != nil {
+		return false, err
+	}
+	return true, nil
+}

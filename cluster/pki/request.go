@@ -1,0 +1,50 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxRequest is more than any request for a certificate takes, bytes.
+const maxRequest = 8 << 10
+
+// NewRequest is a request for a certificate (PKCS #10, PEM). It proves that its sender has
+// the key, and says nothing else: names and roles come from elsewhere.
+func NewRequest(key crypto.Signer) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a request for a certificate: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
+}
+
+// KeyOfRequest is the public key (P-256) a request was made with. Everything
+// else in it is ignored.
+func KeyOfRequest(text []byte) (crypto.PublicKey, error) {
+	if len(text) > maxRequest {
+		return nil, fmt.Errorf("request for a certificate: more than %d bytes", maxRequest)
+	}
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != pemRequest || strings.TrimSpace(string(rest)) != "" {
+		return nil, errors.New("request for a certificate: not one in PEM form")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("request for a certificate: %w", err)
+	}
+	key, ok := request.PublicKey.(*ecdsa.PublicKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, errors.New("request for a certificate: its key is not of P-256")
+	}
+	if err := request.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("request for a certificate: whoever sent it does not have the key: %w", err)
+	}
+	return key, nil
+}
