@@ -102,6 +102,7 @@ func (c *cluster) enact(what string, p *state.Plan) {
 func (c *cluster) check(what string, before *state.Snapshot) {
 	c.t.Helper()
 	after := c.Snapshot()
+	keepsRules(c.t, what, before, after)
 	for _, old := range before.VMs() {
 		if vm, ok := after.VM(old.ID); old.Holds() && (!ok || vm.Host != old.Host) {
 			c.t.Fatalf("%s: VM moved: %+v, then %+v", what, old, vm)

@@ -39,6 +39,16 @@ func TestRandomLives(t *testing.T) {
 					if n("disk", 2) == 0 {
 						g.Image = "disk"
 					}
+					g.Labels = map[string]string{"app": rapid.SampledFrom(names[:2]).Draw(t, "app")}
+					if n("rules", 2) == 0 {
+						terms := func(what string) (list []string) {
+							for range n(what, 1) {
+								list = append(list, rapid.SampledFrom([]string{"app=a", "app=b", "vc:a", "vc:b", "host:h1", "host:h2"}).Draw(t, "term"))
+							}
+							return list
+						}
+						g.Affinity = state.Affinity{Spread: rapid.SampledFrom([]string{"", "host"}).Draw(t, "spread"), Require: terms("require"), Prefer: terms("prefer"), Avoid: terms("avoid")}
+					}
 					groups = append(groups, g)
 				}
 				y := vc(name, float64(n("min yield", 4))/4, groups...)
