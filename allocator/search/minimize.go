@@ -132,6 +132,12 @@ func (f *finder) prove(p *placement, floor float64, r *Result) {
 		}
 		turn = math.MaxInt64 / 512
 	}
+	if len(m.Weight) > fewVMs && patterned(m) {
+		f.spend(8*turn, func() { f.improve(p, floor) })
+		if f.cover(p, floor, r) {
+			return
+		}
+	}
 	for first := true; !f.done(); first = false {
 		if !first || len(m.Weight) > fewVMs {
 			f.spend(turn, func() { f.improve(p, floor) })

@@ -67,14 +67,22 @@ func drawModel(t *rapid.T) *Model {
 
 // leastLevel tries every placement: the least level, -1 if there is none.
 func leastLevel(m *Model) float64 {
-	host := make([]int32, len(m.Weight))
 	least := -1.0
-	for {
+	every(m, func(host []int32) {
 		if m.Check(host) {
 			if t := m.Level(host); least < 0 || t < least {
 				least = t
 			}
 		}
+	})
+	return least
+}
+
+// every calls do with every way of putting VMs on hosts.
+func every(m *Model, do func(host []int32)) {
+	host := make([]int32, len(m.Weight))
+	for {
+		do(host)
 		i := 0
 		for i < len(host) {
 			if host[i]++; int(host[i]) < len(m.CPU) {
@@ -84,7 +92,7 @@ func leastLevel(m *Model) float64 {
 			i++
 		}
 		if i == len(host) {
-			return least
+			return
 		}
 	}
 }

@@ -1,0 +1,91 @@
+package search
+
+// cover improves p by partitions into patterns, of ever greater loads from the
+// bound on, until the least load is found. It reports whether it got there; it
+// does not where patterns are too many, or the work is used up.
+func (f *finder) cover(p *placement, floor float64, r *Result) bool {
+	m := f.m
+	cpu := m.CPU[0]
+	q := newPartition(m)
+	top := func() int64 {
+		j, _ := p.top()
+		return p.load[j]
+	}
+	// Loads of low and less are refuted, high is reached, enough is good enough.
+	low, high := under(cpu, r.Lower, false), top()
+	enough := under(cpu, floor, true)
+	// The patterns become more as the load rises above the average, and with
+	// them the work: small steps first.
+	average := (q.cat.weight + int64(q.cat.hosts) - 1) / int64(q.cat.hosts)
+	low = max(low, average-1)
+	stride := max(1, (average>>14)+1)
+	turn := int64(len(m.Weight)) * 4000
+	direct := false
+	for !f.done() && high > enough {
+		if low >= high-1 {
+			r.Optimal = true
+			return true
+		}
+		load := min(low+stride, high-1)
+		if load < enough {
+			load = min(enough, high-1)
+		}
+		found, settled := false, false
+		f.spend(turn, func() { found, settled = q.ask(load, &f.steps, f.stop) })
+		switch {
+		case found:
+			q.settle(p)
+			high = top()
+			// Between half way and all the way: what is found tends to be near to
+			// what was asked for.
+			stride = (high - low) / 2
+			if direct {
+				stride = high - low
+			}
+			direct = !direct
+		case settled:
+			low = load
+			r.Lower = max(r.Lower, level(low+1, cpu))
+			stride += stride/6 + 1
+		case q.cat.crowded:
+			return false
+		case stride > (high-low)/64+1:
+			stride = stride/2 + 1
+		default:
+			turn *= 2
+			f.spend(turn/8, func() { f.improve(p, floor) })
+			high = min(high, top())
+			stride = (high - low) / 2
+		}
+	}
+	return high <= enough
+}
+
+// settle moves the VMs to where the partition put them.
+func (q *partition) settle(p *placement) {
+	for j, k := range q.chosen {
+		for i, vm := range q.cat.vms {
+			if q.cat.list[k].set>>uint(i)&1 == 0 {
+				continue
+			}
+			if p.host[vm] >= 0 {
+				p.move(vm, int32(j))
+			} else {
+				p.put(vm, int32(j))
+			}
+		}
+	}
+}
+
+// coverMemory looks for a placement with no regard to loads. It reports that
+// there is none only where that is proved.
+func (f *finder) coverMemory() (p *placement, impossible bool) {
+	q := newPartition(f.m)
+	found, settled := q.ask(q.cat.weight, &f.steps, f.stop)
+	if !found {
+		return nil, settled
+	}
+	p = newPlacement(f.m)
+	q.settle(p)
+	return p, false
+}

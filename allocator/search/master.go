@@ -1,0 +1,267 @@
+package search
+
+import (
+	"math"
+	"math/bits"
+)
+
+// master is the linear program behind a set partitioning: patterns in amounts x
+// >= 0 that cover every item exactly once, as many in sum as there are hosts. A
+// basis is kept from one question to the next one: patterns in it that may no
+// longer be used cost 1, and all that minimize does is to get rid of them. If
+// their amount cannot be brought to zero, there is no partition, and the duals
+// are a valuation that proves it.
+//
+// It computes in floating point, and what it says is no more than a hint: what
+// is concluded from it is checked with whole numbers.
+type master struct {
+	rows    int // items, and last the hosts
+	hosts   int
+	inverse []float64 // rows x rows: of the basis
+	x       []float64 // [row]: amount of the basic column
+	basis   []int32   // [row]: pattern, -1: none, the row's own unit column
+	dual    []float64
+	column  []float64
+	usable  []bool // [row]: the basic column may be used
+	pool    []int32
+	changes int // of the basis since it was inverted
+
+	scratch []float64
+}
+
+// start makes the basis that of no pattern.
+func (q *master) start(items, hosts int) {
+	r := items + 1
+	q.rows, q.hosts, q.changes = r, hosts, 0
+	q.inverse, q.x, q.basis = resize(q.inverse, r*r), resize(q.x, r), resize(q.basis, r)
+	q.dual, q.column, q.usable = resize(q.dual, r), resize(q.column, r), resize(q.usable, r)
+	clear(q.inverse)
+	for i := range r {
+		q.inverse[i*r+i] = 1
+		q.basis[i] = -1
+		q.x[i] = side(i, items, hosts)
+	}
+}
+
+// side is the right side of a row: 1, or the hosts, and something small that
+// differs from row to row, for without it most changes of the basis lead nowhere.
+func side(i, items, hosts int) float64 {
+	if i == items {
+		return float64(hosts)
+	}
+	return 1 + 1e-7*float64(i*7919%101)
+}
+
+func (q *master) copy(o *master) {
+	r := o.rows
+	q.rows, q.hosts, q.changes = r, o.hosts, o.changes
+	q.inverse = append(q.inverse[:0], o.inverse...)
+	q.x = append(q.x[:0], o.x...)
+	q.basis = append(q.basis[:0], o.basis...)
+	q.dual, q.column, q.usable = resize(q.dual, r), resize(q.column, r), resize(q.usable, r)
+}
+
+// Tolerances: the amount of unusable columns that counts as none, the least gain
+// of an entering column, the least pivot.
+const (
+	noAmount = 1e-7
+	noGain   = 1e-7
+	noPivot  = 1e-7
+)
+
+// mostChanges is how often the basis is changed before it is inverted anew.
+const mostChanges = 100
+
+// minimize brings the amount of columns for which usable is false as low as it
+// can with the patterns of which and more, at most limit changes of the basis. It reports
+// whether that ended with some left over, and the duals have gone to dual.
+func (q *master) minimize(list []pattern, which, more []int32, limit int, steps *int64) (stuck bool) {
+	r := q.rows
+	q.pool = q.pool[:0]
+	for range limit {
+		if q.changes >= mostChanges {
+			q.invert(list)
+			*steps -= int64(r * r * r / 20)
+		}
+		clear(q.dual)
+		amount := 0.0
+		for i := range q.basis {
+			if !q.usable[i] {
+				amount += q.x[i]
+				row := q.inverse[i*r : i*r+r]
+				for j, v := range row {
+					q.dual[j] += v
+				}
+			}
+		}
+		*steps -= int64(r * r / 10)
+		if amount < noAmount {
+			return false
+		}
+		enter := q.price(list, which, more, steps)
+		if enter < 0 {
+			return true
+		}
+		set := list[enter].set
+		for i := range r {
+			row := q.inverse[i*r : i*r+r]
+			v := row[r-1]
+			for x := set; x != 0; x &= x - 1 {
+				v += row[bits.TrailingZeros64(x)]
+			}
+			q.column[i] = v
+		}
+		leave, step, size := -1, math.Inf(1), 0.0
+		for i, a := range q.column {
+			if a > noPivot {
+				if s := q.x[i] / a; s < step-1e-12 || s < step+1e-12 && a > size {
+					leave, step, size = i, s, a
+				}
+			}
+		}
+		if leave < 0 {
+			return false // rounding: amounts are bounded
+		}
+		for i, a := range q.column {
+			q.x[i] = max(0, q.x[i]-a*step)
+		}
+		q.x[leave] = step
+		row := q.inverse[leave*r : leave*r+r]
+		f := 1 / size
+		for j := range row {
+			row[j] *= f
+		}
+		for i, a := range q.column {
+			if i == leave || a == 0 {
+				continue
+			}
+			other := q.inverse[i*r : i*r+r]
+			for j, v := range row {
+				other[j] -= a * v
+			}
+		}
+		q.basis[leave], q.usable[leave] = enter, true
+		q.changes++
+	}
+	return false
+}
+
+// poolSize is how many patterns of value are kept from one pricing to the next.
+const poolSize = 128
+
+// price is the pattern of the greatest gain, or of the greatest of those kept
+// from an earlier pricing; -1 if there is none.
+func (q *master) price(list []pattern, which, more []int32, steps *int64) int32 {
+	hosts := q.dual[q.rows-1]
+	value := func(set uint64) float64 {
+		v := hosts
+		for ; set != 0; set &= set - 1 {
+			v += q.dual[bits.TrailingZeros64(set)]
+		}
+		return v
+	}
+	best, enter := noGain, int32(-1)
+	kept := q.pool[:0]
+	for _, k := range q.pool {
+		if v := value(list[k].set); v > noGain {
+			kept = append(kept, k)
+			if v > best {
+				best, enter = v, k
+			}
+		}
+	}
+	*steps -= int64(len(q.pool))
+	q.pool = kept
+	if enter >= 0 {
+		return enter
+	}
+	*steps -= int64(len(which))
+	q.pool = q.pool[:0]
+	for _, k := range more {
+		if v := value(list[k].set); v > best {
+			best, enter = v, k
+		}
+	}
+	for _, k := range which {
+		v := value(list[k].set)
+		if v > best {
+			best, enter = v, k
+		}
+		if v > best/2 && len(which) > 2*poolSize {
+			if len(q.pool) == poolSize {
+				// The early ones were taken when best was lower.
+				q.pool = append(q.pool[:0], q.pool[poolSize/2:]...)
+			}
+			q.pool = append(q.pool, k)
+		}
+	}
+	return enter
+}
+
+// invert computes the inverse of the basis, and the amounts, from scratch, by
+// Gauss and Jordan. If the basis has become singular it starts from none.
+func (q *master) invert(list []pattern) {
+	r := q.rows
+	q.changes = 0
+	a := resize(q.scratch, r*r)
+	q.scratch = a
+	clear(a)
+	for j, k := range q.basis {
+		if k < 0 {
+			a[j*r+j] = 1
+			continue
+		}
+		a[(r-1)*r+j] = 1
+		for x := list[k].set; x != 0; x &= x - 1 {
+			a[bits.TrailingZeros64(x)*r+j] = 1
+		}
+	}
+	inv := q.inverse
+	clear(inv)
+	for i := range r {
+		inv[i*r+i] = 1
+	}
+	for j := range r {
+		at, size := -1, 1e-9
+		for i := j; i < r; i++ {
+			if v := math.Abs(a[i*r+j]); v > size {
+				at, size = i, v
+			}
+		}
+		if at < 0 {
+			for i := range q.usable {
+				q.usable[i] = false
+			}
+			q.start(r-1, q.hosts)
+			return
+		}
+		if at != j {
+			for k := range r {
+				a[at*r+k], a[j*r+k] = a[j*r+k], a[at*r+k]
+				inv[at*r+k], inv[j*r+k] = inv[j*r+k], inv[at*r+k]
+			}
+		}
+		f := 1 / a[j*r+j]
+		for k := range r {
+			a[j*r+k] *= f
+			inv[j*r+k] *= f
+		}
+		for i := range r {
+			g := a[i*r+j]
+			if i == j || g == 0 {
+				continue
+			}
+			for k := range r {
+				a[i*r+k] -= g * a[j*r+k]
+				inv[i*r+k] -= g * inv[j*r+k]
+			}
+		}
+	}
+	for i := range r {
+		x := 0.0
+		for j, v := range inv[i*r : i*r+r] {
+			x += v * side(j, r-1, q.hosts)
+		}
+		q.x[i] = max(0, x)
+	}
+}
