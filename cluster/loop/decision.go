@@ -3,7 +3,9 @@ package loop
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
+	"strings"
 
 	"evenkeel/allocator"
 	"evenkeel/cluster/state"
@@ -19,7 +21,11 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 	if d.UpperBound == 0 {
 		d.UpperBound = allocator.Bound(p.Problem)
 	}
+	d.Advice = slices.DeleteFunc(slices.Clone(d.Advice), func(a string) bool { return p.out[strings.TrimPrefix(a, "uncordon host ")] != "" })
 	for _, r := range adm.Reasons {
+		if why := p.out[r.Host]; why != "" && r.Cordoned {
+			r.Cordoned, r.Text = false, why
+		}
 		if at, ok := p.index[r.Host]; ok && p.hosts[at].ForeignVMs > 0 {
 			h := p.hosts[at]
 			r.Text += fmt.Sprintf(" (VMs that are not of this cluster take %.2f cores and %d MiB there)", h.Foreign.CPU, h.Foreign.Memory>>20)

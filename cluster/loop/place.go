@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -14,6 +15,8 @@ import (
 type Env struct {
 	Now   time.Time
 	NewID func() string // a new, never used id at each call
+	// Out are hosts that take no new VM now, and why: "does not answer since 12:01".
+	Out map[string]string
 }
 
 // Answer to a request: a plan to propose, or a refusal with its reasons.
@@ -80,6 +83,7 @@ func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
 // problemWith is the problem of everything that runs and vc in its new form.
 func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM) {
 	p := newProblem(s, vc.ID)
+	p.shut(env.Out)
 	wanted := wantedVMs(s, vc, env)
 	byGroup := map[string][]state.VM{}
 	for _, vm := range wanted {
@@ -192,13 +196,16 @@ func better(p *problem, s allocator.Solution) allocator.Solution {
 	return o.Solution
 }
 
-// bound refuses VMs whose disk lies on a host that is cordoned: they can start
+// bound refuses VMs whose disk lies on a host that takes no new VM: they can start
 // nowhere else, and not there.
 func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
 	reasons := map[string]allocator.HostReason{}
 	for _, vm := range wanted {
-		if at, ok := p.index[vm.Host]; ok && !vm.Holds() && p.hosts[at].Cordoned {
+		if at, ok := p.index[vm.Host]; ok && !vm.Holds() && p.Hosts[at].Cordoned {
 			reasons[vm.Host] = allocator.HostReason{Host: vm.Host, Cordoned: true, Text: "is cordoned, and the disk of VM " + vm.Name + " lies there"}
+			if why := p.out[vm.Host]; why != "" {
+				reasons[vm.Host] = allocator.HostReason{Host: vm.Host, Text: why + ", and VM " + vm.Name + " is bound to it"}
+			}
 		}
 	}
 	if len(reasons) == 0 {
@@ -208,10 +215,12 @@ func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
 	for name := range reasons {
 		names[name] = true
 	}
-	out := allocator.Admission{Summary: fmt.Sprintf("its disks lie on cordoned hosts: %s", strings.Join(sorted(names), ", "))}
+	out := allocator.Admission{Summary: fmt.Sprintf("its VMs are bound to hosts that take none now: %s", strings.Join(sorted(names), ", "))}
 	for _, name := range sorted(names) {
 		out.Reasons = append(out.Reasons, reasons[name])
-		out.Advice = append(out.Advice, "uncordon host "+name)
+		if reasons[name].Cordoned {
+			out.Advice = append(out.Advice, "uncordon host "+name)
+		}
 	}
 	return out, true
 }
@@ -262,9 +271,12 @@ func kept(s *state.Snapshot, vc state.VC, g state.Group) (vms []state.VM, used m
 	return vms[:min(len(vms), g.Count)], used
 }
 
-// keepsPlace: a disk that outlives the run lies on one host.
+// keepsPlace: a disk that outlives the run lies on one host, unless its pool is shared.
 func keepsPlace(s *state.Snapshot, g state.Group) bool {
 	img, _ := s.Image(g.Image)
+	if m, _ := s.Meta(); slices.Contains(m.Settings.SharedPools, g.Disk.Pool) {
+		return false
+	}
 	return !g.Disk.Ephemeral && (g.Disk.Size > 0 || img.Kind == state.DiskImage)
 }
 

@@ -18,6 +18,8 @@ type problem struct {
 	overhead int64
 	// reserve is, per host, the most memory that one VM may take back by itself.
 	reserve []int64
+	// out are hosts that take no new VM now though nobody cordoned them, and why.
+	out map[string]string
 }
 
 type groupRef struct {
@@ -48,6 +50,13 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 				p.reserve[i] = max(p.reserve[i], vm.BootMemory-vm.Held)
 			}
 		}
+		for _, vm := range s.VMsMovingTo(h.Name) { // counts here as well from the intent on
+			vc, _ := s.VC(vm.VC)
+			g, _ := vc.GroupOf(vm)
+			cpu -= g.Allocation
+			memory -= max(vm.Held, g.Memory) + h.VMOverhead
+			p.reserve[i] = max(p.reserve[i], vm.BootMemory-vm.Held)
+		}
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: h.Cordoned})
 	}
 	for _, vc := range s.VCs() {
@@ -57,6 +66,21 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 		p.addLive(s, vc)
 	}
 	return p
+}
+
+// shut takes hosts out that nothing may be decided for: those that have not reported in this
+// term or do not answer, by the caller's word, and those that are lost.
+func (p *problem) shut(out map[string]string) {
+	p.out = map[string]string{}
+	for i, h := range p.hosts {
+		why := out[h.Name]
+		if h.Lost.Proof != "" {
+			why = "is lost: " + h.Lost.Text
+		}
+		if why != "" {
+			p.out[h.Name], p.Hosts[i].Cordoned = why, true
+		}
+	}
 }
 
 // addLive adds the VMs of a VC that run or start, where they are.

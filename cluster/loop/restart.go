@@ -1,0 +1,131 @@
+package loop
+
+import (
+	"fmt"
+	"sort"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+)
+
+// mostTries bounds how many VMs of one VC are tried one by one, where they do not
+// all fit.
+const mostTries = 64
+
+// Restart plans the start of VMs that were lost with their host: of the first VC, by
+// priority, then age, some of whose VMs fit. Restartable VMs start wherever they fit,
+// the others on their own host once it is back. Where none fits, the plan records why,
+// if that is news; nil if there is nothing to do.
+//
+// It needs no proof of its own: a VM is lost only once it is proved that no host runs it.
+func Restart(s *state.Snapshot, env Env) *state.Plan {
+	var waiting []state.VC
+	for _, vc := range s.VCs() {
+		if vc.Goal == state.GoalRun && vc.Admitted && len(lostVMs(s, vc, env)) > 0 {
+			waiting = append(waiting, vc)
+		}
+	}
+	sortQueue(waiting)
+	var news *state.Plan
+	for _, vc := range waiting {
+		lost := lostVMs(s, vc, env)
+		plan, d := restart(s, vc, lost, env)
+		for i := 0; plan == nil && len(lost) > 1 && i < min(len(lost), mostTries); i++ {
+			plan, _ = restart(s, vc, lost[i:i+1], env)
+		}
+		if plan != nil {
+			return plan
+		}
+		if news == nil && vc.Decision.Summary != d.Summary {
+			waits := vc
+			waits.Decision = d
+			news = &state.Plan{Basis: s.Index(), Verb: "waiting", VC: &waits, VCVersion: vc.ModifyIndex, Text: d.Summary}
+		}
+	}
+	return news
+}
+
+// lostVMs of a VC that may be started again now, the core ones first. A VM that is not
+// restartable waits for its own host.
+func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
+	var out []state.VM
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Phase != state.Lost || vm.Goal != state.GoalRun {
+			continue
+		}
+		g, _ := vc.GroupOf(vm)
+		switch h, there := s.Host(vm.Host); {
+		case vc.Restartable() && !keepsPlace(s, g):
+			vm.Host = ""
+		case !there || h.Lost.Proof != "" || env.Out[vm.Host] != "":
+			continue
+		}
+		out = append(out, vm)
+	}
+	sort.SliceStable(out, func(a, b int) bool {
+		x, _ := vc.GroupOf(out[a])
+		y, _ := vc.GroupOf(out[b])
+		return x.Role != "elastic" && y.Role == "elastic"
+	})
+	return out
+}
+
+// restart plans the start of these lost VMs of vc, all or none.
+func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.Plan, state.Decision) {
+	p := newProblem(s, vc.ID)
+	p.shut(env.Out)
+	chosen := map[string]state.VM{}
+	for _, vm := range lost {
+		chosen[vm.ID] = vm
+	}
+	for _, g := range vc.Groups {
+		var vms []state.VM
+		for _, vm := range s.VMsOf(vc.ID) {
+			if vm.Group != g.Name {
+				continue
+			}
+			if again, is := chosen[vm.ID]; is {
+				vms = append(vms, again)
+			} else if vm.Holds() && vm.Goal == state.GoalRun {
+				vms = append(vms, vm)
+			}
+		}
+		if len(vms) > 0 {
+			p.add(vc, g, vms, vc.MinYield)
+			p.Groups[len(p.Groups)-1].Requested = true
+		}
+	}
+	p.finish()
+	adm := p.admit(lost)
+	if adm.Admitted {
+		adm.Solution = better(p, adm.Solution)
+	}
+	d := decision(p, adm, s.Index(), env)
+	if !adm.Admitted {
+		d.Summary = fmt.Sprintf("%d VMs were lost with their host and wait for room: %s", len(lost), d.Summary)
+		return nil, d
+	}
+	d.Summary = fmt.Sprintf("%d VMs that were lost with their host are started again: %s", len(lost), d.Summary)
+	vc.Decision = d
+	return restartPlan(s, p, adm.Solution, vc, chosen, d), d
+}
+
+func restartPlan(s *state.Snapshot, p *problem, sol allocator.Solution, vc state.VC, chosen map[string]state.VM, d state.Decision) *state.Plan {
+	allocs, touched := p.allocations(sol.CPU, vc.ID)
+	var vms []state.VM
+	for i, ref := range p.groups {
+		if ref.vc.ID != vc.ID {
+			continue
+		}
+		for k, vm := range ref.vms {
+			if _, is := chosen[vm.ID]; !is {
+				continue
+			}
+			vm.Host = p.Hosts[sol.Hosts[i][k]].Name
+			vms = append(vms, started(vm, ref.group))
+			touched[vm.Host] = true
+		}
+	}
+	return &state.Plan{Basis: s.Index(), Verb: "restarted", VC: &vc, VCVersion: vc.ModifyIndex, VMs: vms,
+		Allocations: allocs, Touched: sorted(touched), Text: d.Summary}
+}
