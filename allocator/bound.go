@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -32,38 +33,81 @@ func Bound(p Problem) float64 {
 // CPU a, a host of CPU C takes at most C/(y a) at yield y, rounded down.
 func UpperBound(p Problem) float64 {
 	bound := Bound(p)
-	groups := make([]int, 0, len(p.Groups))
-	for g := range p.Groups {
-		if p.Groups[g].Count > 0 && p.Groups[g].CPU > 0 {
-			groups = append(groups, g)
-		}
-	}
-	slices.SortFunc(groups, func(a, b int) int { return cmp.Compare(p.Groups[b].CPU, p.Groups[a].CPU) })
-	caps := capacities(p.Hosts, func(h *Host) float64 { return h.CPU })
-	vms := 0
-	for k, g := range groups {
-		vms += p.Groups[g].Count
-		a := p.Groups[g].CPU
-		if k+1 < len(groups) && p.Groups[groups[k+1]].CPU == a {
-			continue
-		}
-		fits := func(y float64) bool { return roomFor(caps, y*a, 1e-12) >= float64(vms) }
-		if fits(bound) {
-			continue
-		}
+	caps := capacitiesOf(p.Hosts, func(h *Host) float64 { return h.CPU })
+	const slack = 1e-12
+	size := func(g int) float64 { return p.Groups[g].CPU }
+	fits := func(a float64, vms int) bool { return caps.take(vms, bound*a, slack) }
+	eachShort(p.Groups, size, fits, func(a float64, vms int) bool {
 		lo, hi := 0.0, bound
 		for hi-lo > 1e-13*hi {
 			if mid := lo + (hi-lo)/2; mid <= lo || mid >= hi {
 				break
-			} else if fits(mid) {
+			} else if caps.take(vms, mid*a, slack) {
 				lo = mid
 			} else {
 				hi = mid
 			}
 		}
 		bound = min(bound, outwards(hi))
-	}
+		return true
+	})
 	return bound
+}
+
+// eachShort goes through the sizes of VMs, greatest first, and calls short for
+// those of which fits says that the VMs of at least that size, so many, do not
+// fit; until short returns false. What fits must fit, too, with fewer VMs or
+// smaller ones. Most sizes are passed over by the dozen: fits is asked for all VMs
+// of about a size as if they were a little larger.
+func eachShort(groups []Group, size func(g int) float64, fits func(size float64, vms int) bool, short func(size float64, vms int) bool) {
+	// The bits of a positive number rise with it: exponent, then 8 bits of fraction.
+	const shift = 52 - 8
+	const steps = 1 << 12 // 16 octaves; in the last step is all that is smaller
+	most := uint64(0)
+	for g := range groups {
+		if x := size(g); x > 0 && groups[g].Count > 0 {
+			most = max(most, math.Float64bits(x)>>shift)
+		}
+	}
+	step := func(x float64) int { return int(min(steps-1, most-math.Float64bits(x)>>shift)) }
+	var vms [steps]int
+	for g := range groups {
+		if x := size(g); x > 0 && groups[g].Count > 0 {
+			vms[step(x)] += groups[g].Count
+		}
+	}
+	type item struct {
+		size float64
+		n    int
+	}
+	// Few steps do not pass as a whole, one after the other: their VMs are
+	// gathered for some steps at a time.
+	var items []item
+	before := 0
+	for k := 0; k < steps; k++ {
+		if vms[k] == 0 || fits(math.Float64frombits((most-uint64(k)+1)<<shift), before+vms[k]) {
+			before += vms[k]
+			continue
+		}
+		end := min(steps, k+64)
+		items = items[:0]
+		for g := range groups {
+			if x := size(g); x > 0 && groups[g].Count > 0 && step(x) >= k && step(x) < end {
+				items = append(items, item{x, groups[g].Count})
+			}
+		}
+		slices.SortFunc(items, func(a, b item) int { return cmp.Compare(b.size, a.size) })
+		for i := range items {
+			before += items[i].n
+			if i+1 < len(items) && items[i+1].size == items[i].size {
+				continue
+			}
+			if !fits(items[i].size, before) && !short(items[i].size, before) {
+				return
+			}
+		}
+		k = end - 1
+	}
 }
 
 // outwards rounds up by more than the quotient of two sums can be wrong.
@@ -84,40 +128,79 @@ func (s *sum) add(x float64) {
 
 func (s *sum) value() float64 { return s.high + s.low }
 
-// capacity is a number of hosts with an equal amount of something.
-type capacity struct {
-	amount float64
-	hosts  int
+// capacities are the amounts of something that hosts have.
+type capacities struct {
+	amount []float64 // distinct, ascending
+	hosts  []int     // [amount]: hosts with at most that much
+	sum    float64   // of all hosts
 }
 
-func capacities(hosts []Host, amount func(*Host) float64) []capacity {
+func capacitiesOf(hosts []Host, amount func(*Host) float64) capacities {
 	all := make([]float64, len(hosts))
+	var c capacities
+	inOrder := true
 	for j := range hosts {
 		all[j] = amount(&hosts[j])
+		c.sum += all[j]
+		inOrder = inOrder && (j == 0 || all[j] >= all[j-1])
 	}
-	slices.Sort(all)
-	var caps []capacity
-	for _, a := range all {
-		if n := len(caps); n > 0 && caps[n-1].amount == a {
-			caps[n-1].hosts++
-		} else {
-			caps = append(caps, capacity{a, 1})
+	if !inOrder {
+		slices.Sort(all)
+	}
+	for j, a := range all {
+		if j == 0 || all[j-1] != a {
+			c.amount, c.hosts = append(c.amount, a), append(c.hosts, 0)
 		}
+		c.hosts[len(c.hosts)-1] = j + 1
 	}
-	return caps
+	return c
 }
 
-// roomFor is how many VMs of a size the hosts take at most, with limits wider
+// take tells whether room is at least vms.
+func (c *capacities) take(vms int, size, slack float64) bool {
+	if len(c.amount) == 0 {
+		return vms == 0
+	}
+	n := float64(c.hosts[len(c.hosts)-1])
+	// Rounding down costs less than one VM per host.
+	if c.sum*(1-1e-9)/size-n >= float64(vms) {
+		return true
+	}
+	return c.room(size, slack) >= float64(vms)
+}
+
+// room is how many VMs of a size the hosts take at most, with limits wider
 // by a share of slack.
-func roomFor(caps []capacity, size, slack float64) float64 {
+func (c *capacities) room(size, slack float64) float64 {
 	if size <= 0 {
 		return math.Inf(1)
 	}
-	n := 0.0
-	for _, c := range caps {
-		n += float64(c.hosts) * math.Floor(c.amount*(1+slack)/size)
+	kinds := len(c.amount)
+	if kinds == 0 {
+		return 0
 	}
-	return n
+	n := 0.0
+	// Host by host, or for one VM, two, three and so on the hosts that take as many.
+	if most := c.amount[kinds-1] * (1 + slack) / size; kinds < 32 || most*4*float64(bits.Len(uint(kinds))) > float64(kinds) {
+		less := 0
+		for k, a := range c.amount {
+			n += float64(c.hosts[k]-less) * math.Floor(a*(1+slack)/size)
+			less = c.hosts[k]
+		}
+		return n
+	}
+	from := 0
+	for q := 1.0; ; q++ {
+		at, _ := slices.BinarySearchFunc(c.amount[from:], q, func(a, q float64) int { return cmp.Compare(math.Floor(a*(1+slack)/size), q) })
+		if from += at; from == kinds {
+			return n
+		}
+		less := 0
+		if from > 0 {
+			less = c.hosts[from-1]
+		}
+		n += float64(c.hosts[kinds-1] - less)
+	}
 }
 
 // provedSlack widens the limits where something is proved impossible: whoever
@@ -128,37 +211,34 @@ const provedSlack = 1e-9
 // finds no proof (which proves nothing). It proves by memory: in sum, and by
 // counting for each size how many VMs of at least that size the hosts take;
 // and, for MinYield, by CPU at that yield in the same two ways.
-func ProveInfeasible(p Problem) string {
-	t := tenancyOf(p.Groups)
-	if s := proveTooMuch(&p, "memory", func(h *Host) float64 { return h.Memory }, func(g int) float64 { return p.Groups[g].Memory }); s != "" {
+func ProveInfeasible(p Problem) string { return proveInfeasible(&p, tenancyOf(p.Groups)) }
+
+func proveInfeasible(p *Problem, t tenancy) string {
+	if s := proveTooMuch(p, "memory", func(h *Host) float64 { return h.Memory }, func(g int) float64 { return p.Groups[g].Memory }); s != "" {
 		return s
 	}
-	return proveTooMuch(&p, "CPU at the least yield", func(h *Host) float64 { return h.CPU }, func(g int) float64 { return t.floor[t.of[g]] * p.Groups[g].CPU })
+	if !slices.ContainsFunc(t.floor, func(y float64) bool { return y > 0 }) {
+		return ""
+	}
+	return proveTooMuch(p, "CPU at the least yield", func(h *Host) float64 { return h.CPU }, func(g int) float64 { return t.floor[t.of[g]] * p.Groups[g].CPU })
 }
 
-func proveTooMuch(p *Problem, what string, amount func(*Host) float64, size func(g int) float64) string {
+func proveTooMuch(p *Problem, what string, amount func(*Host) float64, size func(g int) float64) (why string) {
 	var have, want sum
 	for j := range p.Hosts {
 		have.add(amount(&p.Hosts[j]))
 	}
-	groups := make([]int, 0, len(p.Groups))
 	for g := range p.Groups {
 		want.add(float64(p.Groups[g].Count) * size(g))
-		if p.Groups[g].Count > 0 && size(g) > 0 {
-			groups = append(groups, g)
-		}
 	}
 	if want.value() > have.value()*(1+provedSlack) {
 		return fmt.Sprintf("the VMs need %.6g of %s in sum, the hosts have %.6g", want.value(), what, have.value())
 	}
-	slices.SortFunc(groups, func(a, b int) int { return cmp.Compare(size(b), size(a)) })
-	caps := capacities(p.Hosts, amount)
-	vms := 0
-	for _, g := range groups {
-		vms += p.Groups[g].Count
-		if room := roomFor(caps, size(g), provedSlack); room < float64(vms) {
-			return fmt.Sprintf("%d VMs need at least %.6g of %s each, the hosts take %.0f of them", vms, size(g), what, room)
-		}
-	}
-	return ""
+	caps := capacitiesOf(p.Hosts, amount)
+	fits := func(a float64, vms int) bool { return caps.take(vms, a, provedSlack) }
+	eachShort(p.Groups, size, fits, func(a float64, vms int) bool {
+		why = fmt.Sprintf("%d VMs need at least %.6g of %s each, the hosts take %.0f of them", vms, a, what, caps.room(a, provedSlack))
+		return false
+	})
+	return why
 }

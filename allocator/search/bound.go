@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -70,37 +71,67 @@ func uniform(a []int64) bool {
 // must find room, whole, at level t.
 func countLevel(m *Model) float64 {
 	w := largestFirst(m.Weight).w
-	bound := 0.0
-	fits := func(t float64, k int) bool {
-		a := w[k]
-		room := 0
-		for _, c := range m.CPU {
-			room += int(float64(c) * t / float64(a) * (1 + 1e-12))
-			if room > k {
-				return true
-			}
+	cpu := slices.Clone(m.CPU)
+	slices.Sort(cpu)
+	var all float64
+	var kind []int // cpu[kind[i]:kind[i+1]] are equal
+	for j, c := range cpu {
+		all += float64(c)
+		if j == 0 || cpu[j-1] != c {
+			kind = append(kind, j)
 		}
-		return false
 	}
-	for k := range w {
-		if w[k] == 0 || k+1 < len(w) && w[k+1] == w[k] || bound > 0 && fits(bound, k) {
+	kind = append(kind, len(cpu))
+	// room is how many VMs like VM k the hosts take at level t at most, or that
+	// it is more than k.
+	room := func(t float64, k int) int {
+		a := float64(w[k])
+		// Rounding down costs less than one VM per host.
+		if least := all*t/a*(1-1e-9) - float64(len(cpu)); least > float64(k+1) {
+			return int(min(least, float64(len(w))))
+		}
+		n := 0
+		// Hosts of one CPU at a time, or those that take one, two and so on.
+		if most := float64(cpu[len(cpu)-1]) * t / a; most*4*math.Log2(float64(len(cpu))) > float64(len(kind)) {
+			for i := len(kind) - 2; i >= 0 && n <= k+len(cpu); i-- {
+				n += (kind[i+1] - kind[i]) * int(float64(cpu[kind[i]])*t/a*(1+1e-12))
+			}
+			return n
+		}
+		from := 0
+		for q := 1; ; q++ {
+			at, _ := slices.BinarySearchFunc(cpu[from:], q, func(c int64, q int) int { return cmp.Compare(int(float64(c)*t/a*(1+1e-12)), q) })
+			if from += at; from == len(cpu) {
+				return n
+			}
+			n += len(cpu) - from
+		}
+	}
+	bound := 0.0
+	for k := 0; k < len(w) && w[k] > 0 && k <= 4*len(cpu); {
+		if k+1 < len(w) && w[k+1] == w[k] {
+			k++
 			continue
 		}
-		if k > 4*len(m.CPU) {
-			break // little is gained by small ones
+		if bound > 0 {
+			if n := room(bound, k); n > k {
+				k = n // those between are smaller
+				continue
+			}
 		}
 		lo, hi := bound, max(bound, 1e-9)
-		for !fits(hi, k) {
+		for room(hi, k) <= k {
 			lo, hi = hi, hi*2
 		}
 		for i := 0; i < 60 && hi-lo > 1e-13*hi; i++ {
-			if mid := (lo + hi) / 2; fits(mid, k) {
+			if mid := (lo + hi) / 2; room(mid, k) > k {
 				hi = mid
 			} else {
 				lo = mid
 			}
 		}
 		bound = lo
+		k++
 	}
 	return bound
 }
@@ -112,13 +143,54 @@ func largestFirst(a []int64) sorted {
 	n := len(a)
 	room := make([]int64, 2*n+1)
 	s := sorted{room[:n:n], room[n:]}
-	copy(s.w, a)
-	slices.Sort(s.w)
-	slices.Reverse(s.w)
+	sortDown(s.w, a)
 	for i, x := range s.w {
 		s.sum[i+1] = s.sum[i] + x
 	}
 	return s
+}
+
+// sortDown puts a into w, largest first: into sections of the range of a that
+// hold a few each, if it is spread evenly, which are then sorted.
+func sortDown(w, a []int64) {
+	n := len(a)
+	if n < 1024 {
+		copy(w, a)
+		slices.Sort(w)
+		slices.Reverse(w)
+		return
+	}
+	least, most := slices.Min(a), slices.Max(a)
+	sections := n / 4
+	per := float64(sections-1) / (float64(most-least) + 1)
+	end := make([]int32, sections+1)
+	for _, x := range a {
+		end[int(float64(most-x)*per)+1]++
+	}
+	for k := range sections {
+		end[k+1] += end[k]
+	}
+	for _, x := range a {
+		k := int(float64(most-x) * per)
+		w[end[k]] = x
+		end[k]++
+	}
+	from := int32(0)
+	for _, to := range end[:sections] {
+		if part := w[from:to]; len(part) > 16 {
+			slices.Sort(part)
+			slices.Reverse(part)
+		} else {
+			for i := 1; i < len(part); i++ {
+				x, k := part[i], i
+				for ; k > 0 && part[k-1] < x; k-- {
+					part[k] = part[k-1]
+				}
+				part[k] = x
+			}
+		}
+		from = to
+	}
 }
 
 // crowded is a load that some of h equal bins must have: of the n largest items
@@ -167,6 +239,12 @@ func (s sorted) bins(c int64) int {
 		return lo
 	}
 	half := at(c / 2)
+	if half == 0 {
+		if sum[n] == 0 {
+			return 0
+		}
+		return int((sum[n] + c - 1) / c)
+	}
 	best := 0
 	last := int64(-1)
 	for i := n; i >= half; i-- {
@@ -270,6 +348,9 @@ func NoMemory(m *Model) bool {
 	}
 	if size > room {
 		return true
+	}
+	if len(m.Size) == 0 || uniform(m.Memory) && float64(size) < float64(len(m.Memory))*float64(most-slices.Max(m.Size)) {
+		return false // put anywhere they fit, they all do
 	}
 	items := largestFirst(m.Size)
 	return items.bins(most) > len(m.Memory) || items.crowded(len(m.Memory)) > most
