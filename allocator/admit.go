@@ -83,6 +83,7 @@ type admission struct {
 	fixed    [][]load // [group]: VMs that have a host
 	unplaced []int    // [group]
 	asked    int      // sum of unplaced
+	standing bool     // there is no request yet: see AdmitQueue
 	marked   bool     // some group is requested
 	request  []bool   // [virtual cluster]: has requested groups
 	strict   []bool   // [virtual cluster]: the request may not put it below its floor
@@ -94,9 +95,15 @@ type admission struct {
 }
 
 func (a *admission) prepare() {
+	a.fixed, a.unplaced = countLoads(a.p)
+	a.settle()
+}
+
+// settle prepares all that follows from the problem, and from fixed and unplaced.
+func (a *admission) settle() {
 	p := a.p
 	a.t = tenancyOf(p.Groups)
-	a.fixed, a.unplaced = countLoads(p)
+	a.marked = a.standing
 	a.request = make([]bool, len(a.t.members))
 	for g, n := range a.unplaced {
 		a.asked += n
@@ -166,7 +173,7 @@ func (a *admission) place() (Solution, bool) {
 // finds no place for them.
 func (a *admission) find() (loads [][]load) {
 	a.needAt(0)
-	if !a.pk.begin(a.need) || a.hopeless(a.pk.freeCPU, a.pk.freeMemory) {
+	if !a.pk.begin(a.need) || hopeless(a.pk, a.wants(a.p.Groups, a.need)) != "" {
 		return nil
 	}
 	if a.ruled != nil {
@@ -188,36 +195,55 @@ func (a *admission) find() (loads [][]load) {
 	return loads
 }
 
-// hopeless tells whether what is free on the hosts is too little for what is asked at
-// these needs, whatever packs it: in sum, or for the VMs of one group alone.
-func (a *admission) hopeless(cpu, memory []float64) bool {
-	var want, have demand
+// want is a number of VMs that each need so much.
+type want struct {
+	group  *Group
+	n      int
+	demand demand
+}
+
+// wants lists what is to be placed, need[group] being the CPU of one VM.
+func (a *admission) wants(groups []Group, need []float64) (w []want) {
 	for g, n := range a.unplaced {
-		if n == 0 {
-			continue
+		if n > 0 {
+			w = append(w, want{&groups[g], n, demand{need[g], groups[g].Memory}})
 		}
-		want.cpu += float64(n) * a.need[g]
-		want.memory += float64(n) * a.p.Groups[g].Memory
+	}
+	return w
+}
+
+// hopeless says why what is free on the hosts is too little for what is wanted, whatever
+// packs it: in sum, or for the VMs of one group alone; "" if that cannot be said. The
+// packer must have begun with the needs of the VMs that stay.
+func hopeless(k *packer, wants []want) string {
+	var all, have, slack demand
+	for j, closed := range k.closed {
+		if !closed {
+			have.cpu += max(0, k.freeCPU[j])
+			have.memory += max(0, k.freeMemory[j])
+			slack.cpu += hopelessSlack * k.p.Hosts[j].CPU
+			slack.memory += hopelessSlack * k.p.Hosts[j].Memory
+		}
+	}
+	for _, w := range wants {
+		all.cpu += float64(w.n) * w.demand.cpu
+		all.memory += float64(w.n) * w.demand.memory
 		room := 0
-		for j := range cpu {
-			if h := &a.p.Hosts[j]; !a.pk.closed[j] && room < n {
-				room += min(times(max(0, cpu[j])+hopelessSlack*h.CPU, a.need[g]), times(max(0, memory[j])+hopelessSlack*h.Memory, a.p.Groups[g].Memory))
+		for j := range k.closed {
+			if h := &k.p.Hosts[j]; !k.closed[j] && room < w.n {
+				room += min(times(max(0, k.freeCPU[j])+hopelessSlack*h.CPU, w.demand.cpu), times(max(0, k.freeMemory[j])+hopelessSlack*h.Memory, w.demand.memory))
 			}
 		}
-		if room < n {
-			return true
+		if room < w.n {
+			return fmt.Sprintf("at most %d of %s of %s fit: one needs %s of CPU at least and %s of memory", room, vmsText(w.n),
+				groupName([]Group{*w.group}, 0), coresText(w.demand.cpu), sizeText(w.demand.memory))
 		}
 	}
-	slack := demand{}
-	for j := range cpu {
-		if !a.pk.closed[j] {
-			have.cpu += max(0, cpu[j])
-			have.memory += max(0, memory[j])
-			slack.cpu += hopelessSlack * a.p.Hosts[j].CPU
-			slack.memory += hopelessSlack * a.p.Hosts[j].Memory
-		}
+	if all.cpu > have.cpu+slack.cpu || all.memory > have.memory+slack.memory {
+		return fmt.Sprintf("its VMs need %s of CPU at least and %s of memory; %s and %s are free", coresText(all.cpu), sizeText(all.memory),
+			coresText(have.cpu), sizeText(have.memory))
 	}
-	return want.cpu > have.cpu+slack.cpu || want.memory > have.memory+slack.memory
+	return ""
 }
 
 // needAt sets the CPU that one VM of each group must have when Y is y.

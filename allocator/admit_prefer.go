@@ -8,21 +8,10 @@ const mostPreferred = 1 << 20
 // prefer moves single new VMs to where more of what their groups prefer is met, as
 // far as every virtual cluster keeps the least yield reached. ok: something changed.
 func (a *admission) prefer(loads [][]load, least float64) (better [][]load, ok bool) {
-	if a.ruled == nil && a.rules == nil {
+	if !a.wishes() {
 		return nil, false
 	}
 	p, r := a.p, a.rules
-	wishes := func(g int) []string {
-		if a.unplaced[g] == 0 || g >= len(r.Affinity) || r.Affinity[g] == nil {
-			return nil
-		}
-		return r.Affinity[g].Prefer
-	}
-	if !slices.ContainsFunc(a.t.members, func(members []int) bool {
-		return slices.ContainsFunc(members, func(g int) bool { return len(wishes(g)) > 0 })
-	}) {
-		return nil, false
-	}
 	a.needAt(least)
 	b := newBoard(p, r, loads, a.need)
 	fixed := make([]int, len(p.Hosts))
@@ -30,7 +19,7 @@ func (a *admission) prefer(loads [][]load, least float64) (better [][]load, ok b
 	for range 4 {
 		moved := false
 		for g := range p.Groups {
-			want := wishes(g)
+			want := a.preferred(g)
 			if len(want) == 0 {
 				continue
 			}
@@ -64,6 +53,24 @@ func (a *admission) prefer(loads [][]load, least float64) (better [][]load, ok b
 		return nil, false
 	}
 	return b.loads(), true
+}
+
+// preferred are the terms that a group with VMs to be placed prefers.
+func (a *admission) preferred(g int) []string {
+	if a.rules == nil || a.unplaced[g] == 0 || g >= len(a.rules.Affinity) || a.rules.Affinity[g] == nil {
+		return nil
+	}
+	return a.rules.Affinity[g].Prefer
+}
+
+// wishes tells whether something is preferred.
+func (a *admission) wishes() bool {
+	for g := range a.unplaced {
+		if len(a.preferred(g)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // board is a placement of which single VMs are moved by the rules.
