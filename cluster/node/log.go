@@ -2,90 +2,143 @@ package node
 
 import (
 	"context"
-	"io"
-	"log"
-	"log/slog"
-	"strings"
+	"errors"
+	"fmt"
+	"time"
 
-	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
-// hclogAdapter hands raft's log lines to slog. What raft calls info is of
-// interest while debugging only.
-type hclogAdapter struct {
-	log   *slog.Logger
-	name  string
-	args  []any
-	alone bool // no other server: that none is heard of is no news
+// Apply puts an entry into the log and returns once it is committed and
+// applied here. outcome is what state.Store.Apply said of it; err means that it is not
+// known to be in the log: ErrNotLeader says that it is not, ErrUnknown that it may be.
+func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, err error) {
+	l := n.cur.Load()
+	if l == nil {
+		return 0, nil, fmt.Errorf("apply entry: %w", n.gone())
+	}
+	timeout := 10 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = max(time.Millisecond, time.Until(deadline))
+	}
+	f := l.raft.Apply(entry, timeout)
+	if err := n.wait(ctx, l, f); err != nil {
+		return 0, nil, fmt.Errorf("apply entry: %w", err)
+	}
+	if e, ok := f.Response().(error); ok {
+		outcome = e
+	}
+	return f.Index(), outcome, nil
 }
 
-// Log implements hclog.Logger.
-func (a *hclogAdapter) Log(level hclog.Level, msg string, args ...any) {
-	l := slog.LevelDebug
-	switch level {
-	case hclog.Warn:
-		l = slog.LevelWarn
-		if a.alone && strings.HasPrefix(msg, "heartbeat timeout reached") {
-			l = slog.LevelDebug
+// Linearize returns once the state here holds every entry that was
+// acknowledged by anyone before the call. Only the leader can.
+func (n *Node) Linearize(ctx context.Context) error {
+	// What this server acknowledged in its term it has applied. What others did before is
+	// applied once a barrier of this term has come through; neither the commit index nor
+	// the applied index says so (a new leader does not know yet what is committed, and
+	// raft counts an entry as applied when it is handed over, not when it is in the state).
+	for {
+		l := n.cur.Load()
+		if l == nil {
+			return fmt.Errorf("linearizable read: %w", n.gone())
 		}
-	case hclog.Error:
-		l = slog.LevelError
+		term := l.raft.CurrentTerm()
+		if n.settled.Load() != term {
+			if err := n.wait(ctx, l, l.raft.Barrier(10*time.Second)); err != nil {
+				return fmt.Errorf("linearizable read: %w", err)
+			}
+			if l.raft.CurrentTerm() != term {
+				continue
+			}
+			n.settled.Store(term)
+		}
+		verified, err := n.Verify(ctx)
+		if err != nil {
+			return fmt.Errorf("linearizable read: %w", err)
+		}
+		if verified == term {
+			return nil
+		}
 	}
-	a.log.Log(context.Background(), l, msg, append(append([]any{}, a.args...), args...)...)
 }
 
-// The levels of hclog.Logger.
-func (a *hclogAdapter) Trace(msg string, args ...any) { a.Log(hclog.Trace, msg, args...) }
-func (a *hclogAdapter) Debug(msg string, args ...any) { a.Log(hclog.Debug, msg, args...) }
-func (a *hclogAdapter) Info(msg string, args ...any)  { a.Log(hclog.Info, msg, args...) }
-func (a *hclogAdapter) Warn(msg string, args ...any)  { a.Log(hclog.Warn, msg, args...) }
-func (a *hclogAdapter) Error(msg string, args ...any) { a.Log(hclog.Error, msg, args...) }
-
-// IsTrace and the like: slog drops what nobody wants.
-func (a *hclogAdapter) IsTrace() bool { return false }
-func (a *hclogAdapter) IsDebug() bool { return a.enabled(slog.LevelDebug) }
-func (a *hclogAdapter) IsInfo() bool  { return a.enabled(slog.LevelDebug) }
-func (a *hclogAdapter) IsWarn() bool  { return a.enabled(slog.LevelWarn) }
-func (a *hclogAdapter) IsError() bool { return true }
-
-func (a *hclogAdapter) enabled(l slog.Level) bool { return a.log.Enabled(context.Background(), l) }
-
-// ImpliedArgs implements hclog.Logger.
-func (a *hclogAdapter) ImpliedArgs() []any { return a.args }
-
-// With implements hclog.Logger.
-func (a *hclogAdapter) With(args ...any) hclog.Logger {
-	return &hclogAdapter{log: a.log, name: a.name, alone: a.alone, args: append(append([]any{}, a.args...), args...)}
-}
-
-// Name implements hclog.Logger.
-func (a *hclogAdapter) Name() string { return a.name }
-
-// Named implements hclog.Logger.
-func (a *hclogAdapter) Named(name string) hclog.Logger {
-	return &hclogAdapter{log: a.log, name: name, alone: a.alone, args: a.args}
-}
-
-// ResetNamed implements hclog.Logger.
-func (a *hclogAdapter) ResetNamed(name string) hclog.Logger { return a.Named(name) }
-
-// SetLevel implements hclog.Logger: slog's handler has the say.
-func (a *hclogAdapter) SetLevel(hclog.Level) {}
-
-// GetLevel implements hclog.Logger.
-func (a *hclogAdapter) GetLevel() hclog.Level {
-	if a.IsDebug() {
-		return hclog.Debug
+// Term is the highest term this server has seen, 0 while it is down or closed.
+func (n *Node) Term() uint64 {
+	if l := n.cur.Load(); l != nil {
+		return l.raft.CurrentTerm()
 	}
-	return hclog.Warn
+	return 0
 }
 
-// StandardLogger implements hclog.Logger.
-func (a *hclogAdapter) StandardLogger(*hclog.StandardLoggerOptions) *log.Logger {
-	return slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)
+// Leader is the id of the server that leads, "" if none is known.
+func (n *Node) Leader() string {
+	if l := n.cur.Load(); l != nil {
+		_, id := l.raft.LeaderWithID()
+		return string(id)
+	}
+	return ""
 }
 
-// StandardWriter implements hclog.Logger.
-func (a *hclogAdapter) StandardWriter(o *hclog.StandardLoggerOptions) io.Writer {
-	return a.StandardLogger(o).Writer()
+// Leads says whether this server believes that it leads.
+func (n *Node) Leads() bool {
+	l := n.cur.Load()
+	return l != nil && l.raft.State() == raft.Leader
+}
+
+// Status in words and figures, for people.
+func (n *Node) Status() map[string]string {
+	if l := n.cur.Load(); l != nil {
+		return l.raft.Stats()
+	}
+	return map[string]string{"state": "Down"}
+}
+
+// Snapshot saves the state now and lets the log before it go.
+func (n *Node) Snapshot() error {
+	l := n.cur.Load()
+	if l == nil {
+		return fmt.Errorf("snapshot: %w", n.gone())
+	}
+	if err := l.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	return nil
+}
+
+// wait for a future, translated to our errors.
+func (n *Node) wait(ctx context.Context, l *life, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
+	case <-l.over: // an instance of raft that ends forgets some of those who wait
+		select {
+		case err = <-done:
+		default:
+			return fmt.Errorf("%w: %w", ErrUnknown, n.ended())
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
+		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	case errors.Is(err, raft.ErrRaftShutdown):
+		return fmt.Errorf("%w: %w", ErrUnknown, n.ended())
+	}
+	return fmt.Errorf("%w: %w", ErrUnknown, err)
+}
+
+// ended says why an instance of raft ended under somebody who waited for it.
+func (n *Node) ended() error {
+	select {
+	case <-n.closed:
+		return ErrClosed
+	default:
+		return errDown
+	}
 }

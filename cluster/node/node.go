@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"evenkeel/cluster/state"
 )
@@ -26,236 +22,315 @@ var (
 	ErrClosed = errors.New("node is closed")
 	// ErrUnknown: the entry may or may not be in the log.
 	ErrUnknown = errors.New("outcome unknown")
+	// ErrRefused: a change of the servers would put the cluster at risk; the text says what to do.
+	ErrRefused = errors.New("refused")
 )
+
+// errDown says why raft does not run now.
+var errDown = errors.New("this server's log cannot be written")
 
 // Options of a node.
 type Options struct {
-	Dir       string         // holds raft.db and snapshots/
-	ID        string         // of this server, for ever
-	Transport raft.Transport // nil: a server alone, reachable by nobody
+	Dir string // holds raft.db and snapshots/
+	ID  string // of this server, for ever
+	// Stream carries Raft; nil: a server alone, reachable by nobody. Advertise is the address under
+	// which others reach it. The node closes it.
+	Stream    Stream
+	Advertise string
 	State     *state.Store
 	Log       *slog.Logger
+	// Bootstrap makes this server the first and only voter of a new cluster, if there is no log yet. Without it,
+	// a server with a Stream and no log waits until the leader of a cluster adds it.
+	Bootstrap bool
 	// Used: the directory was used before, so that a missing or empty log is an
 	// error and not a new cluster.
 	Used bool
 	// SnapshotEvery so many log entries; 0 = 8192. Trailing are kept behind it.
 	SnapshotEvery uint64
 	Trailing      uint64
+	// Timers of Raft; zero values are the usual ones.
+	Timers Timers
+	// Health asks another server for its Stats; nil: the leader knows of the others only whether they answer
+	// Raft's messages, and Autopilot is off.
+	Health    func(ctx context.Context, of Server) (Stats, error)
+	Autopilot Autopilot
 
-	// voters of a new cluster; nil: this server alone. Only tests set it, as long as there is
-	// no way to join a cluster.
-	voters []raft.Server
+	// Memory is the disk instead of Dir, for simulations.
+	Memory *Memory
+	// Fault is asked before every write to the disk (WriteLog and so on); its error is
+	// what the write fails with. For tests and simulations.
+	Fault func(write string) error
+
+	// Only tests of this package set these: another transport, several first voters.
+	transport preVoter
+	voters    []raft.Server
+}
+
+// Timers of Raft.
+type Timers struct {
+	// Heartbeat is how long a server waits to hear of the leader before it stands for election itself; 0 = 1 s
+	// (100 ms for a server alone). Elections take as long at most, a leader that hears of no majority for half as
+	// long gives up.
+	Heartbeat time.Duration
+	// Retry is how long a server whose log cannot be written waits before it tries again, longer each time; 0 = 1 s.
+	Retry time.Duration
 }
 
 // Node is one Raft server.
 type Node struct {
-	raft  *raft.Raft
-	store *raftboltdb.BoltStore
-	state *state.Store
-	id    string
+	o      Options
+	log    *slog.Logger
+	hclog  *hclogAdapter
+	wire   *wire
+	state  *state.Store
+	id     string
+	cur    atomic.Pointer[life] // nil while the log cannot be written
+	closed chan struct{}        // closed by Close
+	end    context.CancelFunc   // ends what runs beside raft
+	group  sync.WaitGroup
+
 	// settled is the last term in which this server led and had applied all that was
 	// committed before it.
 	settled atomic.Uint64
+	lead    leadership
+	verify  verifier
+	pilot   pilot
+	members sync.Mutex // one change of the servers at a time
+
+	closing sync.Once
+	failure error // of Close
 }
 
-// Open starts the server on what its directory holds. A directory without a
-// log becomes a cluster of this one voter.
+// life is raft from one opening of the disk to its end.
+type life struct {
+	raft   *raft.Raft
+	disk   disk
+	snaps  raft.SnapshotStore
+	notify chan bool
+	failed chan error    // a write failed
+	over   chan struct{} // closed when this raft has ended
+}
+
+// Open starts the server on what its directory holds.
 func Open(o Options) (*Node, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open node %s: %w", o.ID, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &Node{o: o, state: o.State, id: o.ID, closed: make(chan struct{}), end: cancel}
+	n.log = o.Log.With("part", "raft")
+	n.hclog = &hclogAdapter{log: n.log, alone: n.alone()}
+	n.lead.init()
+	if o.Memory == nil {
+		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+			cancel()
+			return nil, fmt.Errorf("open node %s: %w", o.ID, err)
+		}
 	}
-	store, err := raftboltdb.New(raftboltdb.Options{
-		Path:        filepath.Join(o.Dir, "raft.db"),
-		BoltOptions: &bbolt.Options{Timeout: 2 * time.Second},
-	})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("open node %s: %s is in use by another process", o.ID, filepath.Join(o.Dir, "raft.db"))
-	}
+	n.wire = n.openWire()
+	l, err := n.begin(true)
 	if err != nil {
-		return nil, fmt.Errorf("open node %s: log: %w", o.ID, err)
+		cancel()
+		return nil, errors.Join(fmt.Errorf("open node %s: %w", o.ID, err), n.wire.close())
 	}
-	n, err := start(o, store)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open node %s: %w", o.ID, err), store.Close())
-	}
+	n.cur.Store(l)
+	n.pilot.init(n)
+	n.group.Go(func() { n.live(ctx, l) })
 	return n, nil
 }
 
-func start(o Options, store *raftboltdb.BoltStore) (*Node, error) {
-	logger := &hclogAdapter{log: o.Log.With("part", "raft"), alone: o.Transport == nil}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, 3, logger)
-	if err != nil {
-		return nil, fmt.Errorf("snapshots: %w", err)
+// alone says whether nobody else can reach this server.
+func (n *Node) alone() bool { return n.o.Stream == nil && n.o.transport == nil }
+
+func (n *Node) openWire() *wire {
+	switch {
+	case n.o.transport != nil:
+		return newWire(n.o.transport, nil)
+	case n.o.Stream == nil:
+		_, t := raft.NewInmemTransport(raft.ServerAddress(n.o.ID))
+		return newWire(t, nil)
 	}
+	l := &layer{Stream: n.o.Stream, advertise: n.o.Advertise, conns: map[*conn]struct{}{}}
+	return newWire(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Logger: n.hclog, Stream: l, MaxPool: 3, Timeout: 10 * time.Second, MsgpackUseNewTimeFormat: true}), l)
+}
+
+func (n *Node) config() *raft.Config {
 	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(o.ID)
-	conf.Logger = logger
+	conf.LocalID = raft.ServerID(n.o.ID)
+	conf.Logger = n.hclog
 	conf.SnapshotThreshold, conf.TrailingLogs = 8192, 4096
-	if o.SnapshotEvery > 0 {
-		conf.SnapshotThreshold, conf.TrailingLogs = o.SnapshotEvery, o.Trailing
+	if n.o.SnapshotEvery > 0 {
+		conf.SnapshotThreshold, conf.TrailingLogs = n.o.SnapshotEvery, n.o.Trailing
 		conf.SnapshotInterval = time.Second
 	}
-	transport := o.Transport
-	if transport == nil {
-		_, transport = raft.NewInmemTransport(raft.ServerAddress(o.ID))
-		// Nobody else votes, so nobody's network needs patience.
-		conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
+	beat := n.o.Timers.Heartbeat
+	if beat == 0 && n.alone() {
+		beat = 100 * time.Millisecond // nobody else votes, so nobody's network needs patience
 	}
-	has, err := raft.HasExistingState(store, store, snaps)
+	if beat > 0 {
+		conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = beat, beat, max(5*time.Millisecond, beat/2)
+		conf.CommitTimeout = min(conf.CommitTimeout, max(time.Millisecond, beat/4))
+	}
+	return conf
+}
+
+// begin opens the disk and starts raft on it.
+func (n *Node) begin(first bool) (l *life, err error) {
+	d, snaps, err := openDisk(n.o, n.hclog)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		// The library panics when it cannot write its term, or cannot read its log.
+		if p := recover(); p != nil {
+			err = fmt.Errorf("start raft: %v", p)
+		}
+		if err != nil {
+			l, err = nil, errors.Join(err, d.Close())
+		}
+	}()
+	l = &life{disk: d, snaps: snaps, notify: make(chan bool, 1), failed: make(chan error, 1), over: make(chan struct{})}
+	store := &storage{disk: d, fault: n.o.Fault, failed: func(err error) { l.failed <- err }}
+	if n.o.Fault != nil {
+		l.snaps = faultySnapshots{snaps, n.o.Fault}
+	}
+	conf := n.config()
+	conf.NotifyCh = l.notify
+	if !first {
+		if err := store.probe(); err != nil {
+			return nil, err
+		}
+	}
+	has, err := raft.HasExistingState(store, store, l.snaps)
 	if err != nil {
 		return nil, fmt.Errorf("look for an earlier log: %w", err)
 	}
-	if !has && o.Used {
-		return nil, fmt.Errorf("%s was used before, but its log is empty: bring raft.db back, or start anew in another directory (VMs of the old cluster run on as strangers)", o.Dir)
-	}
 	if !has {
-		first := raft.Configuration{Servers: o.voters}
-		if o.voters == nil {
-			first.Servers = []raft.Server{{ID: conf.LocalID, Address: transport.LocalAddr()}}
-		}
-		if err := raft.BootstrapCluster(conf, store, store, snaps, transport, first); err != nil {
-			return nil, fmt.Errorf("bootstrap: %w", err)
+		if err := n.bootstrap(conf, store, l.snaps); err != nil {
+			return nil, err
 		}
 	}
-	r, err := raft.NewRaft(conf, fsm{o.State}, store, store, snaps, transport)
+	// A state that goes on after a failed write must not fall back to the last snapshot: what it holds was
+	// committed, and does not change.
+	have := n.state.Snapshot().Index()
+	saved, err := l.snaps.List()
+	if err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	conf.NoSnapshotRestoreOnStart = !first && len(saved) > 0 && saved[0].Index <= have
+	l.raft, err = raft.NewRaft(conf, fsm{store: n.state, has: have}, store, store, l.snaps, n.wire)
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
-	return &Node{raft: r, store: store, state: o.State, id: o.ID}, nil
+	store.running.Store(true)
+	return l, nil
 }
 
-// Apply puts an entry into the log and returns once it is committed and
-// applied here. outcome is what state.Store.Apply said of it; err means that it is not
-// known to be in the log: ErrNotLeader says that it is not, ErrUnknown that it may be.
-func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, err error) {
-	timeout := 10 * time.Second
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = max(time.Millisecond, time.Until(deadline))
+// bootstrap writes the first entry of a new cluster's log, if this server is to make one.
+func (n *Node) bootstrap(conf *raft.Config, store *storage, snaps raft.SnapshotStore) error {
+	if n.o.Used {
+		return fmt.Errorf("%s was used before, but its log is empty: bring raft.db back, or start anew in another directory (VMs of the old cluster run on as strangers)", n.o.Dir)
 	}
-	f := n.raft.Apply(entry, timeout)
-	if err := wait(ctx, f); err != nil {
-		return 0, nil, fmt.Errorf("apply entry: %w", err)
+	first := raft.Configuration{Servers: n.o.voters}
+	switch {
+	case n.o.voters != nil:
+	case n.alone() || n.o.Bootstrap:
+		first.Servers = []raft.Server{{ID: conf.LocalID, Address: n.wire.LocalAddr()}}
+	default:
+		return nil // to be added by a leader
 	}
-	if e, ok := f.Response().(error); ok {
-		outcome = e
-	}
-	return f.Index(), outcome, nil
-}
-
-// Linearize returns once the state here holds every entry that was
-// acknowledged by anyone before the call.
-func (n *Node) Linearize(ctx context.Context) error {
-	// What this server acknowledged in its term it has applied. What others did before is
-	// applied once a barrier of this term has come through; neither the commit index nor
-	// the applied index says so (a new leader does not know yet what is committed, and
-	// raft counts an entry as applied when it is handed over, not when it is in the state).
-	for {
-		term := n.raft.CurrentTerm()
-		if n.settled.Load() != term {
-			if err := wait(ctx, n.raft.Barrier(10*time.Second)); err != nil {
-				return fmt.Errorf("linearizable read: %w", err)
-			}
-			n.settled.Store(term)
-		}
-		if err := wait(ctx, n.raft.VerifyLeader()); err != nil {
-			return fmt.Errorf("linearizable read: %w", err)
-		}
-		if n.raft.CurrentTerm() == term {
-			return nil
-		}
-	}
-}
-
-// Lead waits until this server leads and its state holds all that was
-// committed before its term.
-func (n *Node) Lead(ctx context.Context) error {
-	for {
-		err := wait(ctx, n.raft.Barrier(time.Second))
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
-			return fmt.Errorf("wait for leadership: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-n.raft.LeaderCh():
-		case <-time.After(20 * time.Millisecond): // raft signals leadership before the first entry of the term is in
-		}
-	}
-}
-
-// Leader is the id of the server that leads, "" if none is known.
-func (n *Node) Leader() string {
-	_, id := n.raft.LeaderWithID()
-	return string(id)
-}
-
-// Leads says whether this server believes that it leads.
-func (n *Node) Leads() bool { return n.raft.State() == raft.Leader }
-
-// Status in words and figures, for people.
-func (n *Node) Status() map[string]string { return n.raft.Stats() }
-
-// Snapshot saves the state now and lets the log before it go.
-func (n *Node) Snapshot() error {
-	if err := n.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		return fmt.Errorf("snapshot: %w", err)
+	if err := raft.BootstrapCluster(conf, store, store, snaps, n.wire, first); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
 	}
 	return nil
 }
 
+// live runs beside raft: it tells of leadership, and takes a server down whose log cannot be
+// written until it can.
+func (n *Node) live(ctx context.Context, l *life) {
+	retry := n.o.Timers.Retry
+	if retry == 0 {
+		retry = time.Second
+	}
+	var wait time.Duration
+	for l != nil {
+		began := time.Now()
+		err := n.watch(ctx, l)
+		n.cur.Store(nil)
+		n.lead.lost(l.raft.CurrentTerm(), "", "")
+		ended := l.raft.Shutdown()
+		n.wire.interrupt(err == nil)
+		n.pilot.stop()
+		n.pilot.runs.Wait()
+		stopErr := ended.Error()
+		close(l.over)
+		closeErr := l.disk.Close()
+		if err == nil { // closed
+			n.failure = errors.Join(stopErr, closeErr)
+			return
+		}
+		n.log.Error("the log cannot be written: this server is down until it can", "err", err)
+		end := n.wire.refuse(err)
+		if time.Since(began) > 16*retry {
+			wait = 0
+		}
+		l, wait = n.comeBack(ctx, err, retry, wait)
+		end()
+		if l != nil {
+			n.log.Warn("the log can be written again: this server is back")
+			n.cur.Store(l)
+		}
+	}
+}
+
+// comeBack starts raft anew as soon as the log can be written; nil if the node was closed meanwhile.
+func (n *Node) comeBack(ctx context.Context, why error, retry, wait time.Duration) (*life, time.Duration) {
+	for {
+		wait = min(max(retry, 2*wait), 30*retry)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, wait
+		case <-timer.C:
+		}
+		l, err := n.begin(false)
+		if err == nil {
+			return l, wait
+		}
+		if err.Error() != why.Error() {
+			n.log.Error("the log still cannot be written", "err", err)
+			why = err
+		}
+	}
+}
+
+// Down says why this server's log cannot be written; nil if it can.
+func (n *Node) Down() error {
+	if n.cur.Load() != nil {
+		return nil
+	}
+	return n.gone()
+}
+
+// gone is the error of a node without raft.
+func (n *Node) gone() error {
+	select {
+	case <-n.closed:
+		return ErrClosed
+	default:
+		return fmt.Errorf("%w: %w", ErrNotLeader, errDown)
+	}
+}
+
 // Close stops the server. What was acknowledged is on disk already.
 func (n *Node) Close() error {
-	err := n.raft.Shutdown().Error()
-	return errors.Join(err, n.store.Close())
+	n.closing.Do(func() {
+		close(n.closed)
+		n.verify.mu.Lock()
+		n.verify.shut = true
+		n.verify.mu.Unlock()
+		n.end()
+		n.group.Wait()
+		n.failure = errors.Join(n.failure, n.wire.close())
+	})
+	return n.failure
 }
-
-// wait for a future, translated to our errors.
-func wait(ctx context.Context, f raft.Future) error {
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	var err error
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
-		return fmt.Errorf("%w: %w", ErrNotLeader, err)
-	case errors.Is(err, raft.ErrRaftShutdown):
-		return ErrClosed
-	}
-	return fmt.Errorf("%w: %w", ErrUnknown, err)
-}
-
-// fsm lets raft drive the state.
-type fsm struct{ store *state.Store }
-
-// Apply implements raft.FSM.
-func (f fsm) Apply(l *raft.Log) any { return f.store.Apply(l.Index, l.Data) }
-
-// Snapshot implements raft.FSM.
-func (f fsm) Snapshot() (raft.FSMSnapshot, error) { return saved{f.store.Snapshot()}, nil }
-
-// Restore implements raft.FSM.
-func (f fsm) Restore(from io.ReadCloser) error {
-	defer from.Close()
-	return f.store.Restore(from)
-}
-
-type saved struct{ *state.Snapshot }
-
-// Persist implements raft.FSMSnapshot.
-func (s saved) Persist(sink raft.SnapshotSink) error {
-	if err := s.Save(sink); err != nil {
-		return errors.Join(err, sink.Cancel())
-	}
-	return sink.Close()
-}
-
-// Release implements raft.FSMSnapshot.
-func (saved) Release() {}

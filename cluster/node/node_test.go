@@ -139,7 +139,7 @@ func TestSnapshotAndReopen(t *testing.T) {
 	if err := s.Snapshot(); err != nil {
 		t.Errorf("a second one with nothing new: %v", err)
 	}
-	if n, err := s.Node.store.FirstIndex(); err != nil || n < 90 {
+	if n, err := s.cur.Load().disk.FirstIndex(); err != nil || n < 90 {
 		t.Errorf("the log begins at %d (%v) after a snapshot at 100 and more", n, err)
 	}
 	s.put(t, 100, 110)
@@ -295,7 +295,7 @@ func newTrio(t *testing.T) *trio {
 		}
 	}
 	for n, v := range voters {
-		g.servers = append(g.servers, open(t, Options{Dir: t.TempDir(), ID: string(v.ID), Transport: g.wires[n], voters: voters}))
+		g.servers = append(g.servers, open(t, Options{Dir: t.TempDir(), ID: string(v.ID), transport: g.wires[n], voters: voters}))
 	}
 	return g
 }

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"errors"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"evenkeel/cluster/state"
+)
+
+// fsm lets raft drive the state.
+type fsm struct {
+	store *state.Store
+	has   uint64 // index up to which the state held everything when raft was started
+}
+
+// Apply implements raft.FSM.
+func (f fsm) Apply(l *raft.Log) any {
+	if l.Index <= f.has {
+		return nil // the log is read again from an older snapshot on
+	}
+	return f.store.Apply(l.Index, l.Data)
+}
+
+// Snapshot implements raft.FSM.
+func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
+	return saved{save: f.store.Snapshot().Save}, nil
+}
+
+// Restore implements raft.FSM.
+func (f fsm) Restore(from io.ReadCloser) error {
+	defer from.Close()
+	return f.store.Restore(from)
+}
+
+type saved struct{ save func(io.Writer) error }
+
+// Persist implements raft.FSMSnapshot.
+func (s saved) Persist(sink raft.SnapshotSink) error {
+	if err := s.save(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (saved) Release() {}

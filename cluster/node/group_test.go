@@ -1,0 +1,210 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/state"
+)
+
+// tcp is a Stream over loopback without TLS.
+type tcp struct{ net.Listener }
+
+func (tcp) Dial(address string, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", address, timeout)
+}
+
+func listen(t *testing.T, address string) net.Listener {
+	t.Helper()
+	l := await(t, "the address is free", func() *net.Listener {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil
+		}
+		return &l
+	})
+	return *l
+}
+
+// group is servers over TCP that can be stopped and started.
+type group struct {
+	t       *testing.T
+	mu      sync.Mutex
+	members map[string]*member
+	pilot   Autopilot
+}
+
+type member struct {
+	*server
+	o       Options
+	address string
+	up      bool
+}
+
+func newGroup(t *testing.T, size int) *group {
+	g := &group{t: t, members: map[string]*member{}, pilot: Autopilot{Every: 50 * time.Millisecond, Stable: 100 * time.Millisecond}}
+	first := g.start("s1", Options{Bootstrap: true})
+	first.lead(t)
+	for n := 2; n <= size; n++ {
+		id := fmt.Sprintf("s%d", n)
+		m := g.start(id, Options{})
+		if err := first.AddServer(t.Context(), id, m.address, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g
+}
+
+// start a server that has its own directory, fast timers, and the others' health from themselves.
+func (g *group) start(id string, o Options) *member {
+	g.t.Helper()
+	l := listen(g.t, "127.0.0.1:0")
+	o.ID, o.Advertise = id, l.Addr().String()
+	if o.Dir == "" {
+		o.Dir = g.t.TempDir()
+	}
+	o.Timers = Timers{Heartbeat: 200 * time.Millisecond, Retry: 20 * time.Millisecond}
+	o.Health, o.Autopilot = g.health, g.pilot
+	o.Stream = tcp{l}
+	m := &member{o: o, address: o.Advertise, up: true}
+	m.server = open(g.t, o)
+	g.mu.Lock()
+	g.members[id] = m
+	g.mu.Unlock()
+	return m
+}
+
+func (g *group) health(_ context.Context, of Server) (Stats, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.members[of.ID]
+	if m == nil || !m.up {
+		return Stats{}, errors.New("no answer")
+	}
+	return m.Stats(), nil
+}
+
+func (g *group) setUp(m *member, up bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.up = up
+}
+
+func (g *group) stop(m *member) {
+	g.t.Helper()
+	g.setUp(m, false)
+	m.close(g.t)
+}
+
+// restart a stopped server on its directory and its address.
+func (g *group) restart(m *member) {
+	g.t.Helper()
+	m.o.Stream, m.o.Used = tcp{listen(g.t, m.address)}, true
+	s := open(g.t, m.o)
+	g.mu.Lock()
+	m.server, m.up = s, true
+	g.mu.Unlock()
+}
+
+func (g *group) leader(but ...*member) *member {
+	g.t.Helper()
+	return await(g.t, "a leader", func() *member {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, m := range g.members {
+			except := false
+			for _, b := range but {
+				except = except || b == m
+			}
+			if now, _ := m.Leadership(); m.up && now.Leads && !except {
+				return m
+			}
+		}
+		return nil
+	})
+}
+
+// server as the leader sees it.
+func (g *group) seen(leader *member, id string) *Server {
+	for _, s := range leader.Servers() {
+		if s.ID == id {
+			return &s
+		}
+	}
+	return nil
+}
+
+func (g *group) until(what string, f func() bool) {
+	g.t.Helper()
+	yes := true
+	await(g.t, what, func() *bool {
+		if f() {
+			return &yes
+		}
+		return nil
+	})
+}
+
+func (m *member) images() int { return len(m.store.Snapshot().Images()) }
+
+// put entries [from, to) through whoever leads.
+func (g *group) put(from, to int) {
+	g.t.Helper()
+	for n := from; n < to; n++ {
+		g.until(fmt.Sprintf("entry %d", n), func() bool {
+			ctx, cancel := context.WithTimeout(g.t.Context(), 2*time.Second)
+			defer cancel()
+			_, outcome, err := g.leader().Apply(ctx, entry(n))
+			return err == nil && (outcome == nil || errors.Is(outcome, state.ErrConflict))
+		})
+	}
+}
+
+func TestJoinAndPromotion(t *testing.T) {
+	g := newGroup(t, 1)
+	first := g.leader()
+	g.put(0, 10)
+	if a := Advice(first.Servers()); a == "" {
+		t.Error("no advice for a single server")
+	}
+	for _, id := range []string{"s2", "s3"} {
+		m := g.start(id, Options{})
+		if got := m.Servers(); len(got) != 0 {
+			t.Errorf("%s waits to be added, but has servers %v", id, got)
+		}
+		for range 2 { // idempotent
+			if err := first.AddServer(t.Context(), id, m.address, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.until(id+" votes", func() bool { s := g.seen(first, id); return s.Voter && s.Healthy })
+		if err := first.AddServer(t.Context(), id, m.address, false); err != nil {
+			t.Fatal(err)
+		}
+		if !g.seen(first, id).Voter {
+			t.Errorf("%s lost its vote by being added again", id)
+		}
+		if n := m.images(); n != 10 {
+			t.Errorf("%s was given a vote with %d of 10 entries", id, n)
+		}
+	}
+	if a := Advice(first.Servers()); a != "" {
+		t.Errorf("advice for three servers: %s", a)
+	}
+	if err := first.AddServer(t.Context(), "s4", first.address, true); !errors.Is(err, ErrRefused) {
+		t.Errorf("a second server at the same address: %v", err)
+	}
+	g.stop(first)
+	second := g.leader()
+	if n := second.images(); n != 10 {
+		t.Errorf("the next leader has %d of 10 entries", n)
+	}
+	g.put(10, 20)
+	g.restart(first)
+	g.until("the first one has all", func() bool { return first.images() == 20 })
+}

@@ -1,0 +1,302 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Stats is what a server tells of itself. The leader asks for it through Options.Health.
+type Stats struct {
+	ID      string        `json:"id"`
+	Term    uint64        `json:"term"`    // of the last entry of its log
+	Index   uint64        `json:"index"`   // of the last entry of its log
+	Commit  uint64        `json:"commit"`  // it knows that entries up to this one are in force
+	Applied uint64        `json:"applied"` // its state holds the entries up to this one
+	Contact time.Duration `json:"contact"` // since it last heard of the leader, nanoseconds; 0 on the leader itself, negative: never
+	Down    string        `json:"down,omitempty"`
+}
+
+// Stats of this server.
+func (n *Node) Stats() Stats {
+	s := Stats{ID: n.id, Contact: -1}
+	l := n.cur.Load()
+	if l == nil {
+		s.Down = errDown.Error()
+		return s
+	}
+	s.Index, s.Commit, s.Applied = l.raft.LastIndex(), l.raft.CommitIndex(), l.raft.AppliedIndex()
+	// raft tells the last entry's term only as text.
+	if _, err := fmt.Sscan(l.raft.Stats()["last_log_term"], &s.Term); err != nil {
+		s.Term = 0
+	}
+	if l.raft.State() == raft.Leader {
+		s.Contact = 0
+	} else if at := l.raft.LastContact(); !at.IsZero() {
+		s.Contact = time.Since(at)
+	}
+	return s
+}
+
+// Server is one of the cluster's servers. From Healthy on, only the leader knows.
+type Server struct {
+	ID      string `json:"id"`
+	Address string `json:"address"`
+	Voter   bool   `json:"voter"`
+	Leader  bool   `json:"leader"`
+
+	Healthy bool          `json:"healthy"`
+	Since   time.Time     `json:"since,omitzero"`    // Healthy is as it is since then
+	Contact time.Duration `json:"contact"`           // since it last answered the leader; negative: it never did
+	Behind  uint64        `json:"behind"`            // entries in force that its state does not hold yet
+	Stats   Stats         `json:"stats"`             // as it last told
+	Trouble string        `json:"trouble,omitempty"` // why it is not healthy
+}
+
+// Servers of the cluster, as this server knows them.
+func (n *Node) Servers() []Server {
+	l := n.cur.Load()
+	if l == nil {
+		return nil
+	}
+	_, leader := l.raft.LeaderWithID()
+	leads := l.raft.State() == raft.Leader
+	var out []Server
+	for _, r := range l.raft.GetConfiguration().Configuration().Servers {
+		s := Server{ID: string(r.ID), Address: string(r.Address), Voter: r.Suffrage == raft.Voter, Leader: r.ID == leader}
+		if leads {
+			n.pilot.judge(l, &s)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// Advice says what would make the cluster survive more, "" if nothing does.
+func Advice(servers []Server) string {
+	voters := 0
+	for _, s := range servers {
+		if s.Voter {
+			voters++
+		}
+	}
+	switch {
+	case voters == 1:
+		return "one voting server: the cluster stands still while it is away; add two"
+	case voters == 2:
+		return "two voting servers: the cluster stands still while either of them is away; add one"
+	case voters%2 == 0:
+		return fmt.Sprintf("%d voting servers survive the loss of %d, as %d do: add one or remove one", voters, (voters-1)/2, voters-1)
+	}
+	return ""
+}
+
+// AddServer makes a server known to the cluster, under its id and address. It gets the log, and a vote at once if
+// voter is set; otherwise when Autopilot finds that it has caught up. A server that is known gets its new address, and
+// loses no vote. Only the leader can.
+func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) error {
+	n.members.Lock()
+	defer n.members.Unlock()
+	l, servers, err := n.leading()
+	if err != nil {
+		return fmt.Errorf("add server %s: %w", id, err)
+	}
+	if id == "" || address == "" {
+		return fmt.Errorf("add server %q at %q: both a name and an address are needed", id, address)
+	}
+	for _, s := range servers {
+		switch {
+		case s.ID == id && s.Address == address && (s.Voter || !voter):
+			return nil
+		case s.ID == id:
+			voter = voter || s.Voter
+		case s.Address == address:
+			return fmt.Errorf("add server %s: %w: %s is the address of server %s: remove that one first", id, ErrRefused, address, s.ID)
+		}
+	}
+	f := l.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(address), 0, changeTimeout)
+	if voter {
+		f = l.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, changeTimeout)
+	}
+	if err := n.wait(ctx, l, f); err != nil {
+		return fmt.Errorf("add server %s: %w", id, err)
+	}
+	return nil
+}
+
+// changeTimeout bounds how long a change of the servers waits for the one before it.
+const changeTimeout = 5 * time.Second
+
+// RemoveServer takes a server out of the cluster, if it is in. It refuses, with ErrRefused, to remove the last voter and,
+// without force, to leave fewer healthy voters than a majority. A leader that is to be removed hands leadership on and
+// answers ErrNotLeader: ask again, there.
+func (n *Node) RemoveServer(ctx context.Context, id string, force bool) error {
+	n.members.Lock()
+	defer n.members.Unlock()
+	l, _, err := n.leading()
+	if err != nil {
+		return fmt.Errorf("remove server %s: %w", id, err)
+	}
+	gone, err := removal(n.Servers(), id, force)
+	if gone || err != nil {
+		return err
+	}
+	if id == n.id {
+		if err := n.transfer(ctx, l, ""); err != nil {
+			return fmt.Errorf("remove server %s, which leads: %w", id, err)
+		}
+		return fmt.Errorf("remove server %s: it has handed leadership on: %w", id, ErrNotLeader)
+	}
+	if err := n.wait(ctx, l, l.raft.RemoveServer(raft.ServerID(id), 0, changeTimeout)); err != nil {
+		return fmt.Errorf("remove server %s: %w", id, err)
+	}
+	return nil
+}
+
+// Demote takes a server's vote, under the conditions of RemoveServer.
+func (n *Node) Demote(ctx context.Context, id string, force bool) error {
+	n.members.Lock()
+	defer n.members.Unlock()
+	l, _, err := n.leading()
+	if err != nil {
+		return fmt.Errorf("demote server %s: %w", id, err)
+	}
+	servers := n.Servers()
+	for _, s := range servers {
+		if s.ID == id && !s.Voter {
+			return nil
+		}
+	}
+	gone, err := removal(servers, id, force)
+	if err != nil {
+		return err
+	}
+	if gone {
+		return fmt.Errorf("demote server %s: there is none", id)
+	}
+	if id == n.id {
+		if err := n.transfer(ctx, l, ""); err != nil {
+			return fmt.Errorf("demote server %s, which leads: %w", id, err)
+		}
+		return fmt.Errorf("demote server %s: it has handed leadership on: %w", id, ErrNotLeader)
+	}
+	if err := n.wait(ctx, l, l.raft.DemoteVoter(raft.ServerID(id), 0, changeTimeout)); err != nil {
+		return fmt.Errorf("demote server %s: %w", id, err)
+	}
+	return nil
+}
+
+// removal says whether a server may lose its vote. gone: it is not there.
+func removal(servers []Server, id string, force bool) (gone bool, err error) {
+	gone = true
+	var voter bool
+	voters, healthy := 0, 0 // without it
+	for _, s := range servers {
+		switch {
+		case s.ID == id:
+			gone, voter = false, s.Voter
+		case s.Voter:
+			voters++
+			if s.Healthy {
+				healthy++
+			}
+		}
+	}
+	switch {
+	case gone || !voter:
+		return gone, nil
+	case voters == 0:
+		return false, fmt.Errorf("remove server %s: %w: it is the only voting server; add another and wait until it votes", id, ErrRefused)
+	case 2*healthy <= voters && !force:
+		return false, fmt.Errorf("remove server %s: %w: of the %d voting servers left only %d would be healthy, and a majority is needed; "+
+			"bring one back or add one first, or say that it is to be forced", id, ErrRefused, voters, healthy)
+	}
+	return false, nil
+}
+
+// TransferLeadership hands leadership to a voting server; "" is the one whose log is the newest. It returns
+// once this server does not lead any more. Nothing to do if the other leads already.
+func (n *Node) TransferLeadership(ctx context.Context, to string) error {
+	n.members.Lock()
+	defer n.members.Unlock()
+	if to != "" && n.Leader() == to {
+		return nil
+	}
+	l, servers, err := n.leading()
+	if err == nil {
+		err = transferable(servers, n.id, to)
+	}
+	if err == nil {
+		err = n.transfer(ctx, l, to)
+	}
+	if err != nil {
+		return fmt.Errorf("transfer leadership to %q: %w", to, err)
+	}
+	return nil
+}
+
+func transferable(servers []Server, from, to string) error {
+	others := 0
+	for _, s := range servers {
+		if s.ID == to && to != "" {
+			if !s.Voter {
+				return fmt.Errorf("%w: %s has no vote", ErrRefused, to)
+			}
+			return nil
+		}
+		if s.Voter && s.ID != from {
+			others++
+		}
+	}
+	switch {
+	case to != "":
+		return fmt.Errorf("%w: there is no such server", ErrRefused)
+	case others == 0:
+		return fmt.Errorf("%w: there is no other voting server", ErrRefused)
+	}
+	return nil
+}
+
+func (n *Node) transfer(ctx context.Context, l *life, to string) error {
+	f := l.raft.LeadershipTransfer
+	if to != "" {
+		for _, s := range l.raft.GetConfiguration().Configuration().Servers {
+			if string(s.ID) == to {
+				f = func() raft.Future { return l.raft.LeadershipTransferToServer(s.ID, s.Address) }
+			}
+		}
+	}
+	if err := n.wait(ctx, l, f()); err != nil {
+		return err
+	}
+	for {
+		now, changed := n.Leadership()
+		if !now.Leads {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// leading is what a change of the servers starts from.
+func (n *Node) leading() (*life, []Server, error) {
+	l := n.cur.Load()
+	if l == nil {
+		return nil, nil, n.gone()
+	}
+	if now, _ := n.Leadership(); !now.Leads {
+		return nil, nil, ErrNotLeader
+	}
+	servers := n.Servers()
+	if len(servers) == 0 {
+		return nil, nil, errors.Join(ErrNotLeader, errDown)
+	}
+	return l, servers, nil
+}

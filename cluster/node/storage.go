@@ -1,0 +1,259 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// The writes that Options.Fault is asked about.
+const (
+	WriteLog      = "log"      // entries of the log
+	WriteTrim     = "trim"     // entries taken off one of its ends
+	WriteVote     = "vote"     // the term, and who was voted for
+	WriteSnapshot = "snapshot" // a part of a snapshot
+)
+
+// disk holds what a server must not forget.
+type disk interface {
+	raft.LogStore
+	raft.StableStore
+	Close() error
+}
+
+// openDisk opens what Options name: the directory's files, or memory.
+func openDisk(o Options, logger *hclogAdapter) (disk, raft.SnapshotStore, error) {
+	if o.Memory != nil {
+		if err := o.Memory.open(); err != nil {
+			return nil, nil, err
+		}
+		return o.Memory, o.Memory, nil
+	}
+	file := filepath.Join(o.Dir, "raft.db")
+	store, err := raftboltdb.New(raftboltdb.Options{Path: file, BoltOptions: &bbolt.Options{Timeout: 2 * time.Second}})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return nil, nil, fmt.Errorf("%s is in use by another process", file)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("log: %w", err)
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, 3, logger)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("snapshots: %w", err), store.Close())
+	}
+	return store, snaps, nil
+}
+
+// storage is a disk as one life of a server sees it. The first write that fails
+// ends that life: nothing is written after it, as if the server had crashed there.
+type storage struct {
+	disk
+	fault func(write string) error
+	// failed is told of the first failed write once the server runs; before that a failure
+	// is an error of opening.
+	failed  func(error)
+	running atomic.Bool
+	dead    atomic.Bool
+}
+
+var errDead = errors.New("an earlier write failed")
+
+func (s *storage) write(what string, f func() error) error {
+	if s.dead.Load() {
+		return errDead
+	}
+	var err error
+	if s.fault != nil {
+		err = s.fault(what)
+	}
+	if err == nil {
+		err = f()
+	}
+	if err != nil && s.running.Load() && s.dead.CompareAndSwap(false, true) {
+		s.failed(fmt.Errorf("write %s: %w", what, err))
+	}
+	return err
+}
+
+// StoreLog implements raft.LogStore.
+func (s *storage) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore.
+func (s *storage) StoreLogs(l []*raft.Log) error {
+	return s.write(WriteLog, func() error { return s.disk.StoreLogs(l) })
+}
+
+// DeleteRange implements raft.LogStore.
+func (s *storage) DeleteRange(from, to uint64) error {
+	return s.write(WriteTrim, func() error { return s.disk.DeleteRange(from, to) })
+}
+
+// Set implements raft.StableStore.
+func (s *storage) Set(key, value []byte) error {
+	return s.write(WriteVote, func() error { return s.disk.Set(key, value) })
+}
+
+// SetUint64 implements raft.StableStore.
+func (s *storage) SetUint64(key []byte, value uint64) error {
+	err := s.write(WriteVote, func() error { return s.disk.SetUint64(key, value) })
+	if err != nil && s.running.Load() {
+		// The library answers a term that it cannot save with a panic, which would take
+		// agents and VMs' leases down with this server. Its goroutine ends here instead: it does
+		// what it owes to those who wait (deferred), and nothing after.
+		runtime.Goexit()
+	}
+	return err
+}
+
+// probe tries whether there is room again, with more than one usual entry.
+func (s *storage) probe() error {
+	key := []byte("evenkeel-probe")
+	if err := s.Set(key, make([]byte, 1<<20)); err != nil {
+		return err
+	}
+	if err := s.Set(key, nil); err != nil {
+		return err
+	}
+	if s.fault != nil {
+		return s.fault(WriteLog)
+	}
+	return nil
+}
+
+// faultySnapshots asks about each part of a snapshot that is written.
+type faultySnapshots struct {
+	raft.SnapshotStore
+	fault func(write string) error
+}
+
+// Create implements raft.SnapshotStore.
+func (f faultySnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := f.SnapshotStore.Create(v, index, term, c, ci, t)
+	if err != nil {
+		return nil, err
+	}
+	return faultySink{sink, f.fault}, nil
+}
+
+type faultySink struct {
+	raft.SnapshotSink
+	fault func(write string) error
+}
+
+// Write implements io.Writer.
+func (f faultySink) Write(b []byte) (int, error) {
+	if err := f.fault(WriteSnapshot); err != nil {
+		return 0, err
+	}
+	return f.SnapshotSink.Write(b)
+}
+
+// Memory is a server's disk that is none, for simulations: it outlives the node, so that
+// a server can crash and come back.
+type Memory struct {
+	*raft.InmemStore
+	mu    sync.Mutex
+	used  bool
+	snaps []*memorySnapshot // newest last
+}
+
+// NewMemory is an empty disk.
+func NewMemory() *Memory { return &Memory{InmemStore: raft.NewInmemStore()} }
+
+type memorySnapshot struct {
+	meta  raft.SnapshotMeta
+	bytes []byte
+}
+
+func (m *Memory) open() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used {
+		return errors.New("this memory is in use by another node")
+	}
+	m.used = true
+	return nil
+}
+
+// Close implements disk.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used = false
+	return nil
+}
+
+// List implements raft.SnapshotStore.
+func (m *Memory) List() ([]*raft.SnapshotMeta, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []*raft.SnapshotMeta
+	for _, s := range slices.Backward(m.snaps) {
+		meta := s.meta
+		out = append(out, &meta)
+	}
+	return out, nil
+}
+
+// Open implements raft.SnapshotStore.
+func (m *Memory) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.snaps {
+		if s.meta.ID == id {
+			meta := s.meta
+			return &meta, io.NopCloser(bytes.NewReader(s.bytes)), nil
+		}
+	}
+	return nil, nil, fmt.Errorf("no snapshot %s", id)
+}
+
+// Create implements raft.SnapshotStore.
+func (m *Memory) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	return &memorySink{of: m, meta: raft.SnapshotMeta{Version: v, ID: fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixNano()),
+		Index: index, Term: term, Configuration: c, ConfigurationIndex: ci}}, nil
+}
+
+type memorySink struct {
+	bytes.Buffer
+	of   *Memory
+	meta raft.SnapshotMeta
+	done bool
+}
+
+// ID implements raft.SnapshotSink.
+func (s *memorySink) ID() string { return s.meta.ID }
+
+// Cancel implements raft.SnapshotSink.
+func (s *memorySink) Cancel() error {
+	s.done = true
+	return nil
+}
+
+// Close implements raft.SnapshotSink: only now the snapshot is there.
+func (s *memorySink) Close() error {
+	if s.done {
+		return nil
+	}
+	s.done = true
+	s.meta.Size = int64(s.Len())
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.of.snaps = append(s.of.snaps, &memorySnapshot{meta: s.meta, bytes: s.Bytes()})
+	if n := len(s.of.snaps); n > 3 {
+		s.of.snaps = slices.Delete(s.of.snaps, 0, n-3)
+	}
+	return nil
+}

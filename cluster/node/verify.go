@@ -1,0 +1,119 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// verifier lets those who ask at the same time share a check.
+type verifier struct {
+	mu      sync.Mutex
+	running bool
+	next    *check // begins after everyone who waits for it has arrived
+	shut    bool
+}
+
+type check struct {
+	done chan struct{}
+	term uint64
+	err  error
+}
+
+// Verify returns the term in which this server leads, after a check begun after the call: a majority of
+// the voters answered, in that term, to what was sent to them since. Calls that wait at the same time share one
+// check. err wraps ErrNotLeader if the check failed.
+func (n *Node) Verify(ctx context.Context) (term uint64, err error) {
+	v := &n.verify
+	v.mu.Lock()
+	if v.shut {
+		v.mu.Unlock()
+		return 0, fmt.Errorf("check leadership: %w", ErrClosed)
+	}
+	c := v.next
+	if c == nil {
+		c = &check{done: make(chan struct{})}
+		v.next = c
+	}
+	if !v.running {
+		v.running = true
+		n.group.Go(n.checks)
+	}
+	v.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.term, c.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("check leadership: %w", ctx.Err())
+	}
+}
+
+// checks runs until nobody waits.
+func (n *Node) checks() {
+	v := &n.verify
+	for {
+		v.mu.Lock()
+		c := v.next
+		v.next = nil
+		v.running = c != nil
+		v.mu.Unlock()
+		if c == nil {
+			return
+		}
+		c.term, c.err = n.check()
+		close(c.done)
+	}
+}
+
+func (n *Node) check() (term uint64, err error) {
+	l := n.cur.Load()
+	if l == nil {
+		return 0, fmt.Errorf("check leadership: %w", n.gone())
+	}
+	term = l.raft.CurrentTerm()
+	sent := n.wire.number()
+	no := fmt.Errorf("check leadership: %w", ErrNotLeader)
+	leads := func() bool { return l.raft.State() == raft.Leader && l.raft.CurrentTerm() == term }
+	if !leads() {
+		if n.isClosed() {
+			return 0, fmt.Errorf("check leadership: %w", ErrClosed)
+		}
+		return 0, no
+	}
+	// raft's own check makes it send a message to every server at once. Its result counts answers to earlier
+	// messages, too, and is not used.
+	l.raft.VerifyLeader()
+	// Leadership that is lost has no message of its own here: raft gives up within its lease when
+	// no majority answers.
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		yes, news := n.wire.agreed(raft.ServerID(n.id), voters(l.raft), term, sent)
+		if !leads() {
+			return 0, no
+		}
+		if yes {
+			return term, nil
+		}
+		select {
+		case <-news:
+		case <-tick.C:
+		case <-n.closed:
+			return 0, fmt.Errorf("check leadership: %w", ErrClosed)
+		}
+	}
+}
+
+// voters of the newest configuration, committed or not: raft counts by it, too.
+func voters(r *raft.Raft) []raft.ServerID {
+	var out []raft.ServerID
+	for _, s := range r.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			out = append(out, s.ID)
+		}
+	}
+	return out
+}

@@ -1,0 +1,210 @@
+package node
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Stream carries Raft between servers: accepted connections are from servers, Dial
+// reaches the server at an address.
+type Stream interface {
+	net.Listener
+	Dial(address string, timeout time.Duration) (net.Conn, error)
+}
+
+// layer is a Stream as raft wants it. It knows its connections, so that they can be
+// ended, and the address that others are told.
+type layer struct {
+	Stream
+	advertise string
+
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	closed bool
+}
+
+type conn struct {
+	net.Conn
+	of *layer
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (l *layer) track(c net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errors.Join(net.ErrClosed, c.Close())
+	}
+	tracked := &conn{Conn: c, of: l}
+	l.conns[tracked] = struct{}{}
+	return tracked, nil
+}
+
+// Accept implements net.Listener.
+func (l *layer) Accept() (net.Conn, error) { return l.track(l.Stream.Accept()) }
+
+// Dial implements raft.StreamLayer. raft would wait for a dead host as long as for a slow disk.
+func (l *layer) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return l.track(l.Stream.Dial(string(to), min(timeout, 2*time.Second)))
+}
+
+// Addr implements net.Listener: raft tells it to others.
+func (l *layer) Addr() net.Addr { return address(l.advertise) }
+
+type address string
+
+// Network implements net.Addr.
+func (address) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (a address) String() string { return string(a) }
+
+// drop ends all connections; closed ones stay away for good.
+func (l *layer) drop(forGood bool) {
+	l.mu.Lock()
+	conns := l.conns
+	l.conns, l.closed = map[*conn]struct{}{}, l.closed || forGood
+	l.mu.Unlock()
+	for c := range conns {
+		_ = c.Conn.Close() // its user finds out by itself
+	}
+}
+
+// preVoter is what all transports of raft's own are.
+type preVoter interface {
+	raft.Transport
+	raft.WithPreVote
+}
+
+// wire is a transport that remembers which servers answered what was sent when. It
+// outlives raft instances: they do not close it.
+type wire struct {
+	preVoter
+	layer *layer // nil: not over a Stream
+
+	mu   sync.Mutex
+	seq  uint64 // counts messages and checks
+	acks map[raft.ServerID]ack
+	news chan struct{} // closed at the next answer, if somebody waits
+}
+
+// ack is what a server is known to have agreed to.
+type ack struct {
+	term uint64    // of the leader it follows
+	sent uint64    // number of the last message that it answered
+	at   time.Time // of the answer
+}
+
+func newWire(t preVoter, l *layer) *wire {
+	return &wire{preVoter: t, layer: l, acks: map[raft.ServerID]ack{}}
+}
+
+func (w *wire) number() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seq++
+	return w.seq
+}
+
+// AppendEntries implements raft.Transport.
+func (w *wire) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	sent, term := w.number(), args.Term
+	if err := w.preVoter.AppendEntries(id, to, args, resp); err != nil {
+		return err
+	}
+	if !resp.Success || resp.Term != term {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old := w.acks[id]
+	if term > old.term || term == old.term && sent > old.sent {
+		w.acks[id] = ack{term: term, sent: sent, at: time.Now()}
+	}
+	if w.news != nil {
+		close(w.news)
+		w.news = nil
+	}
+	return nil
+}
+
+// agreed says whether a majority of the voters, among them this server, answered in the term to a
+// message sent after the given number; if not, news is closed at the next answer.
+func (w *wire) agreed(self raft.ServerID, voters []raft.ServerID, term, after uint64) (yes bool, news <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, v := range voters {
+		if a := w.acks[v]; v == self || a.term == term && a.sent > after {
+			n++
+		}
+	}
+	if 2*n > len(voters) {
+		return true, nil
+	}
+	if w.news == nil {
+		w.news = make(chan struct{})
+	}
+	return false, w.news
+}
+
+// contact is when the server last answered this one; zero if it never did.
+func (w *wire) contact(id raft.ServerID) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.acks[id].at
+}
+
+// Close implements raft.WithClose for an instance of raft that ends.
+func (w *wire) Close() error { return nil }
+
+// close ends the transport.
+func (w *wire) close() error {
+	var err error
+	if c, ok := w.preVoter.(io.Closer); ok {
+		err = c.Close()
+	}
+	w.interrupt(true)
+	return err
+}
+
+// interrupt ends what is under way to and from others.
+func (w *wire) interrupt(forGood bool) {
+	if w.layer != nil {
+		w.layer.drop(forGood)
+	}
+}
+
+// refuse answers all that comes in with an error until the returned function is called:
+// there is no raft that could.
+func (w *wire) refuse(why error) (end func()) {
+	w.SetHeartbeatHandler(nil)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case rpc := <-w.Consumer():
+				rpc.Respond(nil, why)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-done }
+}
