@@ -49,10 +49,10 @@ func (f *finder) cover(p *placement, floor float64, r *Result) bool {
 			stride += stride/6 + 1
 		case q.cat.crowded:
 			return false
-		case stride > (high-low)/64+1:
+		case stride > (high-low)/4+1:
 			stride = stride/2 + 1
 		default:
-			turn *= 2
+			turn *= 4
 			f.spend(turn/8, func() { f.improve(p, floor) })
 			high = min(high, top())
 			stride = (high - low) / 2
@@ -75,17 +75,4 @@ func (q *partition) settle(p *placement) {
 			}
 		}
 	}
-}
-
-// coverMemory looks for a placement with no regard to loads. It reports that
-// there is none only where that is proved.
-func (f *finder) coverMemory() (p *placement, impossible bool) {
-	q := newPartition(f.m)
-	found, settled := q.ask(q.cat.weight, &f.steps, f.stop)
-	if !found {
-		return nil, settled
-	}
-	p = newPlacement(f.m)
-	q.settle(p)
-	return p, false
 }

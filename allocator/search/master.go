@@ -22,8 +22,10 @@ type master struct {
 	basis   []int32   // [row]: pattern, -1: none, the row's own unit column
 	dual    []float64
 	column  []float64
-	usable  []bool // [row]: the basic column may be used
-	pool    []int32
+	usable  []bool  // [row]: the basic column may be used
+	pool    []int32 // patterns that had a gain
+	next    int     // where pricing goes on
+	table   [8][256]float64
 	changes int // of the basis since it was inverted
 
 	scratch []float64
@@ -149,53 +151,106 @@ func (q *master) minimize(list []pattern, which, more []int32, limit int, steps 
 // poolSize is how many patterns of value are kept from one pricing to the next.
 const poolSize = 128
 
-// price is the pattern of the greatest gain, or of the greatest of those kept
-// from an earlier pricing; -1 if there is none.
+// leastPriced is how many patterns are looked at, at least, before the best of
+// them is taken for good enough.
+const leastPriced = 2048
+
+// price is a pattern of great gain; -1 if there is none of any. Patterns with a
+// gain are kept, and serve until none of them has one any more.
 func (q *master) price(list []pattern, which, more []int32, steps *int64) int32 {
-	hosts := q.dual[q.rows-1]
-	value := func(set uint64) float64 {
-		v := hosts
-		for ; set != 0; set &= set - 1 {
+	best, enter := noGain, int32(-1)
+	consider := func(k int32) {
+		v := q.dual[q.rows-1]
+		for set := list[k].set; set != 0; set &= set - 1 {
 			v += q.dual[bits.TrailingZeros64(set)]
 		}
-		return v
+		if v <= noGain {
+			return
+		}
+		if len(q.pool) < cap(q.pool) {
+			q.pool = append(q.pool, k)
+		}
+		if v > best {
+			best, enter = v, k
+		}
 	}
-	best, enter := noGain, int32(-1)
-	kept := q.pool[:0]
-	for _, k := range q.pool {
-		if v := value(list[k].set); v > noGain {
-			kept = append(kept, k)
+	old := q.pool
+	q.pool = old[:0]
+	for _, k := range old {
+		consider(k)
+	}
+	for _, k := range more {
+		consider(k)
+	}
+	*steps -= int64(len(old))
+	if enter >= 0 {
+		return enter
+	}
+	if cap(q.pool) < poolSize {
+		q.pool = make([]int32, 0, poolSize)
+	}
+	if len(which) <= leastPriced {
+		for _, k := range which {
+			consider(k)
+		}
+		*steps -= int64(len(which))
+		return enter
+	}
+	q.tabulate()
+	if q.next >= len(which) {
+		q.next = 0
+	}
+	for n := range which {
+		if n >= leastPriced && enter >= 0 {
+			*steps -= int64(n) / 2
+			return enter
+		}
+		k := which[q.next]
+		if q.next++; q.next == len(which) {
+			q.next = 0
+		}
+		if v := q.gain(list[k].set); v > noGain {
+			if len(q.pool) == poolSize {
+				// The early ones were taken when best was lower.
+				q.pool = append(q.pool[:0], q.pool[poolSize/2:]...)
+			}
+			if v > best/2 {
+				q.pool = append(q.pool, k)
+			}
 			if v > best {
 				best, enter = v, k
 			}
 		}
 	}
-	*steps -= int64(len(q.pool))
-	q.pool = kept
-	if enter >= 0 {
-		return enter
-	}
-	*steps -= int64(len(which))
-	q.pool = q.pool[:0]
-	for _, k := range more {
-		if v := value(list[k].set); v > best {
-			best, enter = v, k
-		}
-	}
-	for _, k := range which {
-		v := value(list[k].set)
-		if v > best {
-			best, enter = v, k
-		}
-		if v > best/2 && len(which) > 2*poolSize {
-			if len(q.pool) == poolSize {
-				// The early ones were taken when best was lower.
-				q.pool = append(q.pool[:0], q.pool[poolSize/2:]...)
-			}
-			q.pool = append(q.pool, k)
-		}
-	}
+	*steps -= int64(len(which)) / 2
 	return enter
+}
+
+// tabulate adds up the duals of all subsets of eight items side by side.
+func (q *master) tabulate() {
+	for b := range q.table {
+		t := &q.table[b]
+		t[0] = 0
+		if b == 0 {
+			t[0] = q.dual[q.rows-1]
+		}
+		for i := range 8 {
+			v := 0.0
+			if 8*b+i < q.rows-1 {
+				v = q.dual[8*b+i]
+			}
+			for k := range 1 << i {
+				t[1<<i+k] = t[k] + v
+			}
+		}
+	}
+}
+
+// gain is what the table gives for a set.
+func (q *master) gain(set uint64) float64 {
+	t := &q.table
+	return t[0][set&255] + t[1][set>>8&255] + t[2][set>>16&255] + t[3][set>>24&255] +
+		(t[4][set>>32&255] + t[5][set>>40&255] + t[6][set>>48&255] + t[7][set>>56])
 }
 
 // invert computes the inverse of the basis, and the amounts, from scratch, by

@@ -69,17 +69,9 @@ func Minimize(m *Model, o Options) Result {
 		if !small {
 			return r
 		}
-		vms, hosts, roomW := all(len(m.Weight)), all(len(m.CPU)), make([]int64, len(m.CPU))
-		for j := range roomW {
-			roomW[j] = unlimited
-		}
-		f.pack.load(m, vms, hosts, roomW, m.Memory)
-		if !f.pack.solve(&f.steps, f.stop) {
-			r.Infeasible = !f.pack.gaveUp
+		if p, r.Infeasible = f.anywhere(); p == nil {
 			return r
 		}
-		p = newPlacement(m)
-		f.settle(p)
 	}
 	if !o.Prove || !small {
 		f.improve(p, floor)
@@ -116,6 +108,48 @@ func (f *finder) settle(p *placement) {
 	}
 }
 
+// anywhere looks for a placement with no regard to loads. It reports that there
+// is none only where that is proved.
+func (f *finder) anywhere() (p *placement, none bool) {
+	m := f.m
+	roomW := make([]int64, len(m.CPU))
+	for j := range roomW {
+		roomW[j] = unlimited
+	}
+	f.pack.load(m, all(len(m.Weight)), all(len(m.CPU)), roomW, m.Memory)
+	fits := func(steps int64) (found bool) {
+		f.spend(steps, func() { found = f.pack.solve(&f.steps, f.stop) })
+		return found
+	}
+	if patterned(m) {
+		if fits(int64(len(m.Weight)) * 10_000) {
+			p = newPlacement(m)
+			f.settle(p)
+			return p, false
+		}
+		if !f.pack.gaveUp {
+			return nil, true
+		}
+		q := newPartition(m)
+		found, settled := q.ask(q.cat.weight, &f.steps, f.stop)
+		if found {
+			p = newPlacement(m)
+			q.settle(p)
+			return p, false
+		}
+		if settled {
+			return nil, true
+		}
+		f.pack.load(m, all(len(m.Weight)), all(len(m.CPU)), roomW, m.Memory)
+	}
+	if !fits(math.MaxInt64) {
+		return nil, !f.pack.gaveUp
+	}
+	p = newPlacement(m)
+	f.settle(p)
+	return p, false
+}
+
 // prove improves p until no placement of all VMs with a lower level is left.
 func (f *finder) prove(p *placement, floor float64, r *Result) {
 	m := f.m
@@ -132,12 +166,7 @@ func (f *finder) prove(p *placement, floor float64, r *Result) {
 		}
 		turn = math.MaxInt64 / 512
 	}
-	if len(m.Weight) > fewVMs && patterned(m) {
-		f.spend(8*turn, func() { f.improve(p, floor) })
-		if f.cover(p, floor, r) {
-			return
-		}
-	}
+	covers := len(m.Weight) > fewVMs && patterned(m)
 	for first := true; !f.done(); first = false {
 		if !first || len(m.Weight) > fewVMs {
 			f.spend(turn, func() { f.improve(p, floor) })
@@ -170,13 +199,17 @@ func (f *finder) prove(p *placement, floor float64, r *Result) {
 				r.Optimal = true
 				return
 			}
+			if first && covers {
+				break
+			}
 			// The bound is raised where that is easier.
 			open = (open + r.Lower) / 2
 			if settled || open-r.Lower < (t-r.Lower)/8 {
 				break
 			}
 		}
-		if t <= floor {
+		// What is not solved at once is easier with patterns, where these serve.
+		if t <= floor || first && covers && f.cover(p, floor, r) {
 			return
 		}
 		turn *= 2

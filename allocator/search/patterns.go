@@ -40,7 +40,7 @@ func (l *lacks) within(slack *lacks) bool {
 const mostItems = 64
 
 // mostPatterns bounds the memory for patterns.
-const mostPatterns = 1 << 18
+const mostPatterns = 1 << 20
 
 // catalogue lists the patterns of a model for a given load.
 type catalogue struct {
