@@ -52,6 +52,7 @@ type Control struct {
 	log *slog.Logger
 
 	planning sync.Mutex // one plan at a time: plans made side by side would only conflict
+	queue    turn       // under planning
 
 	mu   sync.Mutex
 	live map[string]HostLive

@@ -59,7 +59,7 @@ func (c *Control) stage(ctx context.Context, idle *uint64) (bool, error) {
 	if at == *idle {
 		return false, nil
 	}
-	plan := loop.AdmitQueue(s, c.env())
+	plan := c.queue.admit(s, c.env())
 	if plan == nil {
 		plan = loop.Reallocate(s)
 	}

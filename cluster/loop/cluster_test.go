@@ -180,6 +180,11 @@ func (c *cluster) decide() {
 		}
 		p := loop.Reallocate(s)
 		if p == nil {
+			for _, x := range loop.Queue(s) { // nobody waits who would fit
+				if p := loop.Admit(s, x.ID, c.env()); p != nil {
+					c.t.Fatalf("the loop rests, and %s fits: %+v", x.Name, p)
+				}
+			}
 			return
 		}
 		if err := c.apply(state.KindPlan, p); err != nil {

@@ -50,30 +50,6 @@ func Scale(s *state.Snapshot, vc state.VC, env Env) Answer {
 	return place(s, vc, vc.ModifyIndex, "scale", env)
 }
 
-// AdmitQueue looks at the queue by priority, then age, and returns a plan
-// that admits the first VC that fits now; nil if none does. A later VC that
-// fits does not wait for an earlier one that does not.
-func AdmitQueue(s *state.Snapshot, env Env) *state.Plan {
-	for _, vc := range Queue(s) {
-		if a := place(s, vc, vc.ModifyIndex, "admit", env); a.Plan != nil && !a.Queued {
-			return a.Plan
-		}
-	}
-	return nil
-}
-
-// Queue is the VCs that wait, in the order in which they are tried.
-func Queue(s *state.Snapshot) []state.VC {
-	var waiting []state.VC
-	for _, vc := range s.VCs() {
-		if vc.Goal == state.GoalRun && !vc.Admitted {
-			waiting = append(waiting, vc)
-		}
-	}
-	sortQueue(waiting)
-	return waiting
-}
-
 // Consider is what admission would say of a VC now, without a plan.
 func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
 	p, wanted := problemWith(s, vc, env)

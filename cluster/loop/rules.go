@@ -15,6 +15,11 @@ func (p *problem) rules() *allocator.Rules {
 	if !slices.ContainsFunc(p.groups, func(r groupRef) bool { return !r.group.Affinity.Empty() }) {
 		return nil
 	}
+	return p.labels()
+}
+
+// labels are the rules of all groups, also if there is none: others may name their labels.
+func (p *problem) labels() *allocator.Rules {
 	r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(p.groups)), Affinity: make([]*allocator.Affinity, len(p.groups))}
 	for i, ref := range p.groups {
 		r.Labels[i] = ref.group.Labels

@@ -1,0 +1,41 @@
+package control
+
+import (
+	"slices"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// turn is what the loop remembers of the queue from one plan to the next.
+type turn struct {
+	fitting []string        // ids of VCs that were found to fit and are not admitted yet
+	known   map[string]bool // ids of the queue as it was then
+}
+
+// admit returns a plan that admits one VC of the queue, nil if none fits. The whole
+// queue is decided at once; that is worth nothing any more once somebody new waits.
+func (t *turn) admit(s *state.Snapshot, env loop.Env) *state.Plan {
+	queue := loop.Queue(s)
+	isNew := func(vc state.VC) bool { return !t.known[vc.ID] }
+	for decided := false; ; {
+		if len(t.fitting) == 0 || slices.ContainsFunc(queue, isNew) {
+			if decided || len(queue) == 0 {
+				return nil
+			}
+			decided = true
+			t.fitting, t.known = loop.Fitting(s), map[string]bool{}
+			for _, vc := range queue {
+				t.known[vc.ID] = true
+			}
+			if len(t.fitting) == 0 {
+				return nil
+			}
+		}
+		id := t.fitting[0]
+		t.fitting = t.fitting[1:]
+		if p := loop.Admit(s, id, env); p != nil {
+			return p
+		}
+	}
+}

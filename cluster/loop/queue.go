@@ -1,0 +1,86 @@
+package loop
+
+import (
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+)
+
+// Queue is the VCs that wait, in the order in which they are tried.
+func Queue(s *state.Snapshot) []state.VC {
+	var waiting []state.VC
+	for _, vc := range s.VCs() {
+		if vc.Goal == state.GoalRun && !vc.Admitted {
+			waiting = append(waiting, vc)
+		}
+	}
+	sortQueue(waiting)
+	return waiting
+}
+
+// Fitting is the ids of the VCs in the queue that fit now, each beside those before
+// it: by priority, then age. A later VC that fits does not wait for an earlier one that
+// does not. Of VCs whose disks lie on hosts it is not known: they are in the list,
+// for Admit to decide on.
+func Fitting(s *state.Snapshot) []string {
+	queue := Queue(s)
+	if len(queue) == 0 {
+		return nil
+	}
+	p := newProblem(s, "")
+	p.finish()
+	env := Env{NewID: func() string { return "" }} // no VM is made
+	var requests []allocator.Request
+	at := make([]int, len(queue)) // request of the VC, -1: none
+	for i, vc := range queue {
+		q := problem{index: p.index, hosts: p.hosts, overhead: p.overhead}
+		at[i] = len(requests)
+		byGroup := map[string][]state.VM{}
+		for _, vm := range wantedVMs(s, vc, env) {
+			byGroup[vm.Group] = append(byGroup[vm.Group], vm)
+			if vm.Host != "" {
+				at[i] = -1
+			}
+		}
+		if at[i] < 0 {
+			continue
+		}
+		for _, g := range vc.Groups {
+			if vms := byGroup[g.Name]; len(vms) > 0 {
+				q.add(vc, g, vms, vc.MinYield)
+			}
+		}
+		requests = append(requests, allocator.Request{Groups: q.Groups, Rules: q.rules(), Priority: vc.Priority})
+	}
+	answer := allocator.AdmitQueue(p.Problem, p.labels(), requests, false)
+	var ids []string
+	for i, vc := range queue {
+		if at[i] < 0 || answer.Answers[at[i]].Admitted {
+			ids = append(ids, vc.ID)
+		}
+	}
+	return ids
+}
+
+// Admit returns a plan that admits a VC of the queue; nil if it does not wait any
+// more or does not fit.
+func Admit(s *state.Snapshot, id string, env Env) *state.Plan {
+	vc, ok := s.VC(id)
+	if !ok || vc.Goal != state.GoalRun || vc.Admitted {
+		return nil
+	}
+	if a := place(s, vc, vc.ModifyIndex, "admit", env); a.Plan != nil && !a.Queued {
+		return a.Plan
+	}
+	return nil
+}
+
+// AdmitQueue returns a plan that admits the first VC of the queue that fits now; nil
+// if none does.
+func AdmitQueue(s *state.Snapshot, env Env) *state.Plan {
+	for _, id := range Fitting(s) {
+		if p := Admit(s, id, env); p != nil {
+			return p
+		}
+	}
+	return nil
+}
