@@ -3,22 +3,22 @@ package search
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
 // swapper evens the levels of a crowd by exchanges between two hosts of at most
-// two VMs each: some thousand exchanges, of which one that takes over about the
-// wanted weight is found in less than a microsecond.
+// two VMs each: some thousand exchanges, of which the one that takes over about
+// the wanted weight is found in some microsecond.
 type swapper struct {
-	c        *crowd
-	t        float64   // even level
-	over     []int64   // [host]: the load above the even level
-	give     []uint64  // what the host with more may give, and
-	take     []uint64  // get for it: weight, then twice 1 + which guest, 0: none
-	room     []uint64  // work space
-	pairs    []guest   // of the two hosts
-	byOver   []int32   // hosts, greatest over first
-	failures [64]int32 // of the hosts' last tries
+	c     *crowd
+	give  []uint64 // what the host with more may give: weight, then twice 1 + which guest, 0: none
+	take  []uint64 // what it may get for it
+	room  []uint64 // work space
+	moved []guest
+	over  []int64 // [host]: load above the even level
+	high  []int32 // hosts above the limit
+	low   []int32 // hosts below the even level, a heap, the lowest first
 }
 
 // Of more VMs on a host mostGuests take part in an exchange.
@@ -27,12 +27,14 @@ const mostGuests = 14
 const (
 	guestBits = 6
 	guestMask = 1<<guestBits - 1
+
+	sectionBits = 7
 )
 
 // offers lists the weights of no, one and two of the guests, least first.
 func (x *swapper) offers(list []uint64, on []guest) []uint64 {
 	list = append(list[:0], 0)
-	least, most := uint64(0), uint64(0)
+	most := uint64(0)
 	for i := range on {
 		w := uint64(on[i].w) << (2 * guestBits)
 		list = append(list, w|uint64(i+1))
@@ -43,19 +45,19 @@ func (x *swapper) offers(list []uint64, on []guest) []uint64 {
 		}
 		most = max(most, w)
 	}
-	// Into as many sections as there are offers, by weight; within them by insertion.
+	// Into sections by weight, of about one offer each; within them by insertion.
 	n := len(list)
 	x.room = resize(x.room, n)
-	var at [mostGuests*(mostGuests+1)/2 + 2]int32
-	per := float64(n-1) / (float64(most-least) + 1)
+	shift := bits.Len64(most|(1<<(2*guestBits)-1)) - sectionBits
+	var at [1<<sectionBits + 1]uint8
 	for _, v := range list {
-		at[int(float64(v>>(2*guestBits)<<(2*guestBits))*per)+1]++
+		at[v>>shift+1]++
 	}
-	for k := range n {
-		at[k+1] += at[k]
+	for k := 1; k < len(at); k++ {
+		at[k] += at[k-1]
 	}
 	for _, v := range list {
-		k := int(float64(v>>(2*guestBits)<<(2*guestBits)) * per)
+		k := v >> shift
 		x.room[at[k]] = v
 		at[k]++
 	}
@@ -72,26 +74,20 @@ func (x *swapper) offers(list []uint64, on []guest) []uint64 {
 	return out
 }
 
-// exchange brings the level of host a closer to that of b, which is lower, by
-// the exchange after which the two are most even, if any brings both below
-// what a has. It reports whether.
-func (x *swapper) exchange(a, b int32, turn int) bool {
-	c, m := x.c, x.c.m
-	cpuA, cpuB := float64(m.CPU[a]), float64(m.CPU[b])
-	// Weight that would take the two to one level.
-	ideal := int64((float64(c.load[a])*cpuB - float64(c.load[b])*cpuA) / (cpuA + cpuB))
-	if ideal <= 0 {
-		return false
-	}
+// exchange moves about the wanted weight from host a to host b, more than none
+// and less than twice as much, by the exchange that comes closest. It reports
+// whether there is one.
+func (x *swapper) exchange(a, b int32, want int64, turn int) bool {
+	c := x.c
 	onA, onB := some(c.on(a), turn), some(c.on(b), turn)
 	x.give = x.offers(x.give, onA)
 	x.take = x.offers(x.take, onB)
 	roomA, roomB := c.first[a+1]-c.first[a]-c.n[a], c.first[b+1]-c.first[b]-c.n[b]
 	freeA, freeB := c.free[a], c.free[b]
-	best := ideal // how far from ideal; what is not closer leaves b above, or a where it is
+	best := want // how far from what is wanted
 	var bestGive, bestTake uint64
 	try := func(g, v uint64) bool {
-		gap := int64(g>>(2*guestBits)) - int64(v>>(2*guestBits)) - ideal
+		gap := int64(g>>(2*guestBits)) - int64(v>>(2*guestBits)) - want
 		if gap < 0 {
 			gap = -gap
 		}
@@ -120,8 +116,8 @@ func (x *swapper) exchange(a, b int32, turn int) bool {
 	}
 	p := 0
 	for _, g := range x.give {
-		want := int64(g>>(2*guestBits)) - ideal
-		for p < len(x.take) && int64(x.take[p]>>(2*guestBits)) < want {
+		least := int64(g>>(2*guestBits)) - want
+		for p < len(x.take) && int64(x.take[p]>>(2*guestBits)) < least {
 			p++
 		}
 		for k := p; k < len(x.take) && try(g, x.take[k]); k++ {
@@ -129,28 +125,28 @@ func (x *swapper) exchange(a, b int32, turn int) bool {
 		for k := p - 1; k >= 0 && try(g, x.take[k]); k-- {
 		}
 	}
-	if best >= ideal {
+	if best >= want {
 		return false
 	}
-	x.pairs = x.pairs[:0]
-	both := func(on []guest, v uint64) {
+	x.moved = x.moved[:0]
+	note := func(on []guest, v uint64) {
 		for _, i := range [2]uint64{v >> guestBits & guestMask, v & guestMask} {
 			if i > 0 {
-				x.pairs = append(x.pairs, on[i-1])
+				x.moved = append(x.moved, on[i-1])
 			}
 		}
 	}
-	both(onA, bestGive)
-	given := len(x.pairs)
-	both(onB, bestTake)
-	for i, g := range x.pairs {
+	note(onA, bestGive)
+	given := len(x.moved)
+	note(onB, bestTake)
+	for i, g := range x.moved {
 		if i < given {
 			c.remove(a, g.vm)
 		} else {
 			c.remove(b, g.vm)
 		}
 	}
-	for i, g := range x.pairs {
+	for i, g := range x.moved {
 		if i < given {
 			c.add(b, g)
 		} else {
@@ -189,64 +185,96 @@ func (c *crowd) add(j int32, g guest) {
 	c.free[j] -= g.s
 }
 
-// partners is how many hosts a host above the limit is tried with in a sweep.
+// partners is how many hosts a host above the limit is tried with in a sweep;
+// twice as many after one that did not help.
 const partners = 4
 
-// even lowers all levels to at most limit, above the even level t, by sweeps:
-// the hosts with the greatest load above the even one are paired with those
-// that have the least. It reports whether it got there.
+// even lowers all levels to at most limit, which is above the even level t, by
+// sweeps over the hosts above it, highest first: each gives what it has too much
+// to the host that is then lowest, so that one of the two is done with. It
+// reports whether it got there.
 func (f *finder) even(c *crowd, t, limit float64) bool {
 	h := len(c.load)
-	x := &swapper{c: c, t: t, over: make([]int64, h)}
+	x := &swapper{c: c, over: make([]int64, h)}
+	spare := func(j int32) int64 { return int64((limit - t) * float64(c.m.CPU[j])) }
 	above := math.MaxInt
 	for sweep, idle := 0, 0; sweep < 100 && idle < 4; sweep++ {
-		x.byOver = x.byOver[:0]
+		x.high, x.low = x.high[:0], x.low[:0]
 		for j := range h {
 			x.over[j] = c.load[j] - int64(t*float64(c.m.CPU[j]))
-		}
-		n := 0
-		for j := range h {
 			if level(c.load[j], c.m.CPU[j]) > limit {
-				x.byOver = append(x.byOver, int32(j))
-				n++
+				x.high = append(x.high, int32(j))
+			} else if x.over[j] < 0 {
+				x.low = append(x.low, int32(j))
 			}
 		}
+		n := len(x.high)
 		if n == 0 {
 			return true
 		}
-		if n >= above {
-			idle++
-		} else {
+		if n < above {
 			above, idle = n, 0
+		} else {
+			idle++
 		}
-		for j := range h {
-			if x.over[j] < 0 {
-				x.byOver = append(x.byOver, int32(j))
-			}
+		slices.SortFunc(x.high, func(a, b int32) int { return cmp.Or(cmp.Compare(x.over[b], x.over[a]), cmp.Compare(a, b)) })
+		for i := len(x.low)/2 - 1; i >= 0; i-- {
+			x.down(i, len(x.low))
 		}
-		byOver := func(a, b int32) int { return cmp.Or(cmp.Compare(x.over[b], x.over[a]), cmp.Compare(a, b)) }
-		slices.SortFunc(x.byOver[:n], byOver)
-		under := x.byOver[n:]
-		slices.SortFunc(under, func(a, b int32) int { return byOver(b, a) })
-		f.steps -= int64(8 * len(x.byOver))
-		if len(under) == 0 {
-			return false
-		}
-		for i, a := range x.byOver[:n] {
+		f.steps -= int64(8*n + 4*h)
+		for i, a := range x.high {
 			if i%64 == 0 && f.done() {
 				return false
 			}
-			for k := range partners {
-				b := under[(i+k)%len(under)]
-				f.steps -= 60
-				x.exchange(a, b, sweep)
-				if level(c.load[a], c.m.CPU[a]) <= limit {
+			// Hosts that were tried lie behind the heap.
+			left := len(x.low)
+			for left > max(0, len(x.low)-partners<<idle) && level(c.load[a], c.m.CPU[a]) > limit {
+				b := x.low[0]
+				// Half of what the limit allows is left to be used at the end.
+				want := min(x.over[a]-spare(a)/2, spare(b)/2-x.over[b])
+				if want <= 0 {
 					break
 				}
+				f.steps -= 60
+				if x.exchange(a, b, want, sweep) {
+					x.over[a], x.over[b] = c.load[a]-int64(t*float64(c.m.CPU[a])), c.load[b]-int64(t*float64(c.m.CPU[b]))
+				}
+				left--
+				x.low[0], x.low[left] = x.low[left], x.low[0]
+				x.down(0, left)
+			}
+			for ; left < len(x.low); left++ {
+				x.up(left)
 			}
 		}
 	}
 	return false
+}
+
+// down restores the heap of the first n low hosts where host i is too high.
+func (x *swapper) down(i, n int) {
+	for {
+		k := 2*i + 1
+		if k >= n {
+			return
+		}
+		if k+1 < n && x.over[x.low[k+1]] < x.over[x.low[k]] {
+			k++
+		}
+		if x.over[x.low[k]] >= x.over[x.low[i]] {
+			return
+		}
+		x.low[i], x.low[k] = x.low[k], x.low[i]
+		i = k
+	}
+}
+
+// up restores the heap of the low hosts up to i.
+func (x *swapper) up(i int) {
+	for k := (i - 1) / 2; i > 0 && x.over[x.low[i]] < x.over[x.low[k]]; k = (i - 1) / 2 {
+		x.low[i], x.low[k] = x.low[k], x.low[i]
+		i = k
+	}
 }
 
 // evenly deals the VMs to many hosts and evens their levels as far as exchanges
