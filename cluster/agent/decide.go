@@ -34,6 +34,8 @@ type (
 	Start struct{ Spec hypervisor.Spec }
 	// Tell the leader.
 	Tell struct{ Status Status }
+	// Migrate hands a running VM over to another host.
+	Migrate struct{ VM, Name, To, URI string }
 	// Hold says why something that is wanted cannot be done yet. It does nothing.
 	Hold struct{ VM, Name, Why string }
 )
@@ -53,7 +55,8 @@ func (o Start) String() string {
 func (o Tell) String() string {
 	return fmt.Sprintf("report %s generation %d %s", o.Status.VM, o.Status.Generation, o.Status.Phase)
 }
-func (o Hold) String() string { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
+func (o Migrate) String() string { return "move " + o.Name + " to " + o.To }
+func (o Hold) String() string    { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
 
 // Past is what the agent did before and cannot read off the host.
 type Past struct {
@@ -69,6 +72,13 @@ type Past struct {
 	FailedStart map[string]Failure
 	// Ended is the reason the hypervisor gave when a VM stopped, by VM id.
 	Ended map[string]string
+	// Lost: why VMs that do not run ended by no fault of their own, by VM id.
+	Lost map[string]string
+	// Fresh: the machine was started since the leader last heard of it.
+	Fresh bool
+	// Moving: VMs whose migration is going on. Stayed: why it ended without them having left.
+	Moving map[string]bool
+	Stayed map[string]string
 }
 
 // Failure of a start.
@@ -110,10 +120,19 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 		cpu := &vms[i].Spec.CPU
 		cpu.Cap, cpu.Weight = max(cpu.Cap, leastCap), max(cpu.Weight, leastCap)
 	}
+	if want.Hold != "" {
+		return nil
+	}
+	for _, vm := range vms {
+		if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move != nil {
+			d.move(vm, now, runs)
+		}
+	}
 	for _, step := range []func(VM, hypervisor.VM, bool){d.leave, d.shrink, d.grow, d.settle, d.start} {
 		for _, vm := range vms {
-			now, runs := d.there[vm.Spec.Identity.VM]
-			step(vm, now, runs)
+			if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move == nil {
+				step(vm, now, runs)
+			}
 		}
 	}
 	return d.ops
@@ -171,6 +190,25 @@ func (d *decider) most() float64 { return d.want.CPU*(1+tiny) + tiny }
 // is old, or something is wrong that only a person can sort out.
 func ours(vm VM, now hypervisor.VM, runs bool) bool {
 	return runs && now.Generation == vm.Spec.Generation
+}
+
+// move handles a VM with an open move: it is handed over once, and what becomes of it is told.
+func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
+	id, name, gen := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation
+	gone := Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "runs neither on the source nor on the target of its move"}}
+	stayed, ended := d.past.Stayed[id]
+	switch {
+	case vm.Move.Incoming && !runs && vm.Move.SourceGone:
+		d.add(gone)
+	case vm.Move.Incoming, d.past.Moving[id]:
+	case !runs:
+		d.add(gone) // of this host; the target has its say
+	case now.Generation != gen || now.State == hypervisor.Incoming:
+	case ended:
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStayed, Reason: stayed}})
+	case vm.Want == WantRun:
+		d.add(Migrate{id, name, vm.Move.To, vm.Move.URI})
+	}
 }
 
 // leave handles VMs that run and are to stop.
@@ -259,6 +297,10 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 			d.add(Undefine{vm.Spec})
 		}
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Reason: "stopped as asked"}})
+	case vm.Want == WantRun && !vm.Settled && d.past.Lost[id] != "":
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: d.past.Lost[id]}})
+	case vm.Want == WantRun && vm.Seen && !vm.Settled && d.past.Fresh:
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "went when its host was restarted"}})
 	case vm.Want == WantRun && vm.Seen && !vm.Settled:
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenFailed, Reason: "ended by itself" + colon(d.past.Ended[id])}})
 	}
@@ -273,7 +315,7 @@ func colon(s string) string {
 
 // start boots what is permitted and fits with what is in force.
 func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
-	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.Settled {
+	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.Settled || d.past.Lost[vm.Spec.Identity.VM] != "" {
 		return
 	}
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name

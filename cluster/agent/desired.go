@@ -32,11 +32,19 @@ type VM struct {
 	Held int64
 	// FreezeCPU: its share stays as it is in force (it is on its way out).
 	FreezeCPU bool
-	// MovingTo another host: the start of a live migration is the leader's word, its end is
-	// the hypervisor's. While it is set nothing of the VM is changed or cleared away here.
-	MovingTo string
-	// Incoming: this host is the target of an open move. It neither starts the VM nor clears it away.
+	// Move is open: nothing of the VM is changed or cleared away until it is closed.
+	Move *Move
+}
+
+// Move is the leader's word to hand a running VM over by live migration. That it ended is
+// the hypervisors' word.
+type Move struct {
+	To  string // host
+	URI string // of its hypervisor
+	// Incoming: this host is the target. It neither starts the VM nor clears it away.
 	Incoming bool
+	// SourceGone: the source is proved not to run it. If it does not run here, nobody does.
+	SourceGone bool
 }
 
 // Desired is the leader's word to one host.
@@ -71,6 +79,8 @@ const (
 	SeenRunning Phase = "running"
 	SeenStopped Phase = "stopped"
 	SeenFailed  Phase = "failed"
+	SeenLost    Phase = "lost"   // it does not run here, by no fault of its own: to be started again
+	SeenStayed  Phase = "stayed" // its move ended, and it runs here
 )
 
 // Sample is the last measurement of one VM.
@@ -95,6 +105,7 @@ type Report struct {
 	Foreign    Limits // what VMs that are not ours take
 	ForeignVMs int
 	Overhead   int64
+	MigrateURI string // where other hosts reach this one's hypervisor
 	Reach      bool   // the hypervisor answers
 	Error      string // what went wrong in the last round, "" = nothing
 	Index      uint64 // of the desired state that is in force now; 0 = not in force

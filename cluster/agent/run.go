@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"evenkeel/cluster/lease"
 	"evenkeel/hypervisor"
 )
 
@@ -27,6 +28,13 @@ type Options struct {
 	SampleEvery time.Duration // default 1 s
 	ListEvery   time.Duration // how often to look even if nothing is said to have changed; default 15 s
 	UseWindow   time.Duration // over which CPU use is averaged; default 5 s
+
+	Watchdog   Watchdog // nil: none guards the host's leases
+	Keep       Keep     // nil: nothing is known again after a restart, restartable VMs are stopped at it
+	Boot       string   // tells one run of the machine from the next
+	MigrateURI string   // where other hosts reach this one's hypervisor
+	// Clock neither jumps nor stops while the machine sleeps; default CLOCK_BOOTTIME.
+	Clock func() lease.Instant
 }
 
 // How a round is paced.
@@ -54,9 +62,22 @@ func Run(ctx context.Context, o Options) error {
 	if o.UseWindow == 0 {
 		o.UseWindow = 5 * time.Second
 	}
+	if o.Clock == nil {
+		o.Clock = lease.Boottime
+	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		last: Report{Host: o.Host}}
+		moves: map[string]*moving{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+	keeper, err := newKeeper(r.Options, r.log)
+	if err != nil {
+		return err
+	}
+	r.keeper = keeper
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { keeper.run(ctx) })
 	events, err := r.subscribe(ctx)
 	if err != nil || events == nil {
 		return err
@@ -100,6 +121,14 @@ type balloonTry struct {
 	at     time.Time
 }
 
+// moving is a migration that was begun. The runner's goroutine alone reads it, once done is closed.
+type moving struct {
+	generation uint64
+	to         string
+	done       chan struct{}
+	err        error
+}
+
 type attempt struct {
 	generation uint64
 	n          int
@@ -120,8 +149,11 @@ type runner struct {
 	shares   map[string]float64       // caps as last set, cores
 	cluster  string                   // id; "" until the leader said it
 	steps    string                   // of the last round that acted
-	index    uint64                   // highest index of desired state seen; older ones are refused
-	last     Report                   // limits and health as last reported
+	lost     map[string]string        // why VMs were stopped for want of a lease
+	moves    map[string]*moving       // migrations that this agent began
+	moved    chan struct{}            // a migration ended
+	keeper   *keeper
+	last     Report // limits and health as last reported
 }
 
 func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error {
@@ -155,6 +187,8 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 			case <-changed:
 				break wait
 			case <-retry:
+				break wait
+			case <-r.moved:
 				break wait
 			case e, open := <-events:
 				if !open {
@@ -224,10 +258,14 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if err != nil {
 		return false, nil, fmt.Errorf("desired state: %w", err)
 	}
-	if want.Index < r.index {
-		return false, changed, fmt.Errorf("desired state of index %d is older than %d, seen before", want.Index, r.index)
+	if err := r.keeper.saw(want.Epoch, want.Index); err != nil {
+		return false, changed, err
 	}
-	r.index = want.Index
+	if awaitsVM(want) { // what was listed before the source was proved gone says nothing of what came since
+		if there, err = r.look(ctx); err != nil {
+			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
+		}
+	}
 
 	ops := Decide(want, there, r.past(want))
 	done, opErr := r.act(ctx, ops)
@@ -254,6 +292,9 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		return false, changed, errors.Join(opErr, fmt.Errorf("report: %w", err))
 	}
 	r.last = report
+	if opErr == nil && want.Hold == "" {
+		r.keeper.told()
+	}
 	return done.acted > 0 && opErr == nil, changed, opErr
 }
 
@@ -269,6 +310,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list VMs: %w", err)
 	}
+	r.lost = r.keeper.sees(there)
 	clear(r.caps)
 	for _, vm := range there {
 		if !vm.Foreign {
@@ -294,8 +336,12 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 
 // describe is the report on the machine itself.
 func (r *runner) describe(there []hypervisor.VM) Report {
-	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true}
+	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
+		MigrateURI: r.MigrateURI, Running: []Instance{}}
 	for _, vm := range there {
+		if !vm.Foreign && vm.Cluster == r.cluster {
+			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming})
+		}
 		if vm.Foreign || vm.Cluster != r.cluster { // also what another cluster left here takes its room
 			out.ForeignVMs++
 			out.Foreign.CPU += min(inForce(vm), r.capacity.CPU)
@@ -306,7 +352,18 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 }
 
 func (r *runner) past(want Desired) Past {
-	p := Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended}
+	p := Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
+		Lost: r.lost, Fresh: r.keeper.fresh(), Moving: map[string]bool{}, Stayed: map[string]string{}}
+	for id, m := range r.moves {
+		select {
+		case <-m.done:
+			if m.err != nil {
+				p.Stayed[id] = m.err.Error()
+			}
+		default:
+			p.Moving[id] = true
+		}
+	}
 	for id, at := range r.asked {
 		p.Asked[id] = true
 		p.Overdue[id] = time.Since(at) > r.StopGrace
@@ -321,6 +378,11 @@ func (r *runner) past(want Desired) Past {
 	forgotten := func(id string) bool { return !known[id] }
 	maps.DeleteFunc(r.attempts, func(id string, _ attempt) bool { return forgotten(id) })
 	maps.DeleteFunc(r.ended, func(id string, _ string) bool { return forgotten(id) })
+	open := map[string]bool{}
+	for _, vm := range want.VMs {
+		open[vm.Spec.Identity.VM] = vm.Move != nil && !vm.Move.Incoming
+	}
+	maps.DeleteFunc(r.moves, func(id string, _ *moving) bool { return !open[id] && !p.Moving[id] })
 	for _, vm := range want.VMs {
 		id := vm.Spec.Identity.VM
 		if a, ok := r.attempts[id]; ok && a.generation == vm.Spec.Generation && a.final != "" {
@@ -328,179 +390,4 @@ func (r *runner) past(want Desired) Past {
 		}
 	}
 	return p
-}
-
-// outcome of acting: how many operations changed something, and what to tell.
-type outcome struct {
-	acted    int
-	statuses []Status
-}
-
-// act carries the operations out in order. It stops at a Destroy or SetCPU that
-// fails, because those after it count on it; anything else that fails only takes its own
-// report with it, so that one VM's trouble does not hold up the host.
-func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
-	var out outcome
-	var failed error
-	left := map[string]bool{} // VMs that are not cleared away
-	for i := 0; i < len(ops); i++ {
-		switch op := ops[i].(type) {
-		case Hold:
-			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
-		case Tell:
-			if !left[op.Status.VM] {
-				out.statuses = append(out.statuses, op.Status)
-			}
-		case Start:
-			started, n, err := r.startSome(ctx, ops[i:])
-			out.acted += n
-			out.statuses = append(out.statuses, started...)
-			return out, errors.Join(failed, err) // one batch a round: shrinking must not wait behind many boots
-		case Destroy:
-			n, err := r.destroyRun(ctx, ops[i:])
-			out.acted += n
-			if err != nil {
-				return out, errors.Join(failed, err)
-			}
-			i += n - 1
-		default:
-			r.log.Info(op.String())
-			err := r.do(ctx, op)
-			if err == nil {
-				out.acted++
-				break
-			}
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", op, err))
-			if _, counted := op.(SetCPU); counted || ctx.Err() != nil || errors.Is(err, hypervisor.ErrUnavailable) {
-				return out, failed
-			}
-			if u, is := op.(Undefine); is {
-				left[u.Spec.Identity.VM] = true
-			}
-		}
-	}
-	return out, failed
-}
-
-func (r *runner) do(ctx context.Context, op Operation) error {
-	switch op := op.(type) {
-	case Shutdown:
-		err := absentIsFine(r.Hypervisor.Stop(ctx, op.VM))
-		if !errors.Is(err, hypervisor.ErrUnavailable) { // then nobody was asked, and no grace runs out
-			r.asked[op.VM] = time.Now()
-		}
-		return err
-	case SetCPU:
-		err := r.Hypervisor.SetCPU(ctx, op.VM, op.To)
-		if err != nil {
-			delete(r.shares, op.VM) // what is in force now is read off the host
-		} else {
-			r.shares[op.VM] = op.To.Cap
-		}
-		return err
-	case SetBalloon:
-		r.balloons[op.VM] = balloonTry{op.To, time.Now()}
-		return r.Hypervisor.SetBalloon(ctx, op.VM, op.To)
-	case Undefine:
-		return r.Hypervisor.Undefine(ctx, op.Spec)
-	}
-	return fmt.Errorf("no way to carry out a %T", op)
-}
-
-// destroyRun carries out the Destroy operations at the head of ops, up to a
-// few, side by side, and says how many there were.
-func (r *runner) destroyRun(ctx context.Context, ops []Operation) (int, error) {
-	var run []Destroy
-	for _, op := range ops {
-		d, is := op.(Destroy)
-		if !is || len(run) == destroysAtOnce {
-			break
-		}
-		run = append(run, d)
-	}
-	errs := make([]error, len(run))
-	var wg sync.WaitGroup
-	for i, d := range run {
-		wg.Go(func() {
-			r.log.Info(d.String())
-			if err := r.Hypervisor.Destroy(ctx, d.VM); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", d, err)
-			}
-		})
-	}
-	wg.Wait()
-	return len(run), errors.Join(errs...)
-}
-
-func absentIsFine(err error) error {
-	if errors.Is(err, hypervisor.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// startSome carries out the first few starts of a list that begins with one, side by
-// side. What follows them in the list waits for the next round.
-func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int, error) {
-	var specs []hypervisor.Spec
-	var tell []Status
-	for _, op := range ops {
-		switch op := op.(type) {
-		case Start:
-			if len(specs) < startsAtOnce {
-				specs = append(specs, op.Spec)
-			}
-		case Tell:
-			tell = append(tell, op.Status)
-		}
-	}
-	errs := make([]error, len(specs))
-	var wg sync.WaitGroup
-	for i, spec := range specs {
-		wg.Go(func() {
-			r.log.Info("start VM", "vm", spec.Name, "generation", spec.Generation)
-			if errs[i] = r.Hypervisor.Define(ctx, spec); errs[i] == nil {
-				errs[i] = r.Hypervisor.Start(ctx, spec)
-			}
-		})
-	}
-	wg.Wait()
-	var statuses []Status
-	var failed error
-	acted := 0
-	for i, spec := range specs {
-		id := spec.Identity.VM
-		if errs[i] == nil {
-			acted++
-			r.shares[id] = spec.CPU.Cap
-			for _, st := range tell {
-				if st.VM == id {
-					statuses = append(statuses, st)
-				}
-			}
-			continue
-		}
-		a := r.attempts[id]
-		if a.generation != spec.Generation {
-			a = attempt{generation: spec.Generation}
-		}
-		err := fmt.Errorf("start VM %s: %w", spec.Name, errs[i])
-		switch {
-		case errors.Is(err, hypervisor.ErrUnavailable) || ctx.Err() != nil:
-			// says nothing of the VM
-		case errors.Is(err, hypervisor.ErrInvalid):
-			a.final = errs[i].Error()
-		case errors.Is(err, hypervisor.ErrExists):
-			if a.n++; a.n >= startAttempts {
-				a.final = fmt.Sprintf("its name %s belongs to a VM on the host that is not of this cluster", spec.Name)
-			}
-		default:
-			if a.n++; a.n >= startAttempts {
-				a.final = fmt.Sprintf("%v (after %d attempts)", errs[i], a.n)
-			}
-		}
-		r.attempts[id] = a
-		failed = errors.Join(failed, err)
-	}
-	return statuses, acted, failed
 }

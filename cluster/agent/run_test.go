@@ -24,11 +24,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // leader gives orders to one host and follows its reports, as the real one does.
 type leader struct {
-	mu      sync.Mutex
-	want    agent.Desired
-	changed chan struct{}
-	reports []agent.Report
-	down    error // what every call fails with
+	mu       sync.Mutex
+	want     agent.Desired
+	changed  chan struct{}
+	reports  []agent.Report
+	down     error // what every call fails with
+	refuse   bool  // permits
+	disarmed bool  // leases stop nothing
+	renewals []agent.Renewal
 }
 
 func newLeader(vms ...agent.VM) *leader {
@@ -71,6 +74,29 @@ func (l *leader) Report(_ context.Context, r agent.Report) error {
 		l.next()
 	}
 	return nil
+}
+
+// Permit grants what is to be started by the state at hand.
+func (l *leader) Permit(_ context.Context, q agent.PermitRequest) (agent.Permit, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := agent.Permit{Epoch: l.want.Epoch, Index: l.want.Index}
+	for _, i := range q.Starts {
+		for _, vm := range l.want.VMs {
+			if vm.Spec.Identity.VM == i.VM && vm.Spec.Generation == i.Generation && vm.MayStart && !l.refuse {
+				p.Granted = append(p.Granted, i)
+			}
+		}
+	}
+	return p, l.down
+}
+
+// Renew grants a lease of 20 s.
+func (l *leader) Renew(_ context.Context, r agent.Renewal) (agent.Grant, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewals = append(l.renewals, r)
+	return agent.Grant{Epoch: l.want.Epoch, Index: l.want.Index, Lease: 20 * time.Second, Enforce: !l.disarmed}, l.down
 }
 
 // next makes the state that it is a newer one. l is locked.

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// outcome of acting: how many operations changed something, and what to tell.
+type outcome struct {
+	acted    int
+	statuses []Status
+}
+
+// act carries the operations out in order. It stops at a Destroy or SetCPU that
+// fails, because those after it count on it; anything else that fails only takes its own
+// report with it, so that one VM's trouble does not hold up the host.
+func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
+	var out outcome
+	var failed error
+	left := map[string]bool{} // VMs that are not cleared away
+	for i := 0; i < len(ops); i++ {
+		switch op := ops[i].(type) {
+		case Hold:
+			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
+		case Tell:
+			if !left[op.Status.VM] {
+				out.statuses = append(out.statuses, op.Status)
+			}
+		case Start:
+			started, n, err := r.startSome(ctx, ops[i:])
+			out.acted += n
+			out.statuses = append(out.statuses, started...)
+			return out, errors.Join(failed, err) // one batch a round: shrinking must not wait behind many boots
+		case Migrate:
+			r.log.Info(op.String())
+			r.migrate(ctx, op)
+		case Destroy:
+			n, err := r.destroyRun(ctx, ops[i:])
+			out.acted += n
+			if err != nil {
+				return out, errors.Join(failed, err)
+			}
+			i += n - 1
+		default:
+			r.log.Info(op.String())
+			err := r.do(ctx, op)
+			if err == nil {
+				out.acted++
+				break
+			}
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", op, err))
+			if _, counted := op.(SetCPU); counted || ctx.Err() != nil || errors.Is(err, hypervisor.ErrUnavailable) {
+				return out, failed
+			}
+			if u, is := op.(Undefine); is {
+				left[u.Spec.Identity.VM] = true
+			}
+		}
+	}
+	return out, failed
+}
+
+func (r *runner) do(ctx context.Context, op Operation) error {
+	switch op := op.(type) {
+	case Shutdown:
+		err := absentIsFine(r.Hypervisor.Stop(ctx, op.VM))
+		if !errors.Is(err, hypervisor.ErrUnavailable) { // then nobody was asked, and no grace runs out
+			r.asked[op.VM] = time.Now()
+		}
+		return err
+	case SetCPU:
+		err := r.Hypervisor.SetCPU(ctx, op.VM, op.To)
+		if err != nil {
+			delete(r.shares, op.VM) // what is in force now is read off the host
+		} else {
+			r.shares[op.VM] = op.To.Cap
+		}
+		return err
+	case SetBalloon:
+		r.balloons[op.VM] = balloonTry{op.To, time.Now()}
+		return r.Hypervisor.SetBalloon(ctx, op.VM, op.To)
+	case Undefine:
+		return r.Hypervisor.Undefine(ctx, op.Spec)
+	}
+	return fmt.Errorf("no way to carry out a %T", op)
+}
+
+// destroyRun carries out the Destroy operations at the head of ops, up to a
+// few, side by side, and says how many there were.
+func (r *runner) destroyRun(ctx context.Context, ops []Operation) (int, error) {
+	var run []Destroy
+	for _, op := range ops {
+		d, is := op.(Destroy)
+		if !is || len(run) == destroysAtOnce {
+			break
+		}
+		run = append(run, d)
+	}
+	errs := make([]error, len(run))
+	var wg sync.WaitGroup
+	for i, d := range run {
+		wg.Go(func() {
+			r.log.Info(d.String())
+			if err := r.Hypervisor.Destroy(ctx, d.VM); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", d, err)
+			}
+		})
+	}
+	wg.Wait()
+	return len(run), errors.Join(errs...)
+}
+
+// migrate begins a hand-over. It goes on beside the rounds; its end rouses them.
+func (r *runner) migrate(ctx context.Context, op Migrate) {
+	m := &moving{to: op.To, done: make(chan struct{})}
+	r.moves[op.VM] = m
+	go func() {
+		_, m.err = r.Hypervisor.Migrate(ctx, op.VM, hypervisor.Migration{To: op.URI})
+		close(m.done)
+		select {
+		case r.moved <- struct{}{}:
+		default:
+		}
+	}()
+}
+
+// awaitsVM says whether this host is the target of a move whose source is proved gone.
+func awaitsVM(want Desired) bool {
+	return slices.ContainsFunc(want.VMs, func(vm VM) bool { return vm.Move != nil && vm.Move.Incoming && vm.Move.SourceGone })
+}
+
+func absentIsFine(err error) error {
+	if errors.Is(err, hypervisor.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// startSome carries out the first few starts of a list that begins with one, side by
+// side. What follows them in the list waits for the next round.
+func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int, error) {
+	var specs []hypervisor.Spec
+	var tell []Status
+	for _, op := range ops {
+		switch op := op.(type) {
+		case Start:
+			if len(specs) < startsAtOnce {
+				specs = append(specs, op.Spec)
+			}
+		case Tell:
+			tell = append(tell, op.Status)
+		}
+	}
+	specs, held, err := r.permitted(ctx, specs)
+	defer r.keeper.started(held)
+	if err != nil {
+		return nil, 0, err
+	}
+	errs := make([]error, len(specs))
+	var wg sync.WaitGroup
+	for i, spec := range specs {
+		wg.Go(func() {
+			r.log.Info("start VM", "vm", spec.Name, "generation", spec.Generation)
+			if errs[i] = r.Hypervisor.Define(ctx, spec); errs[i] == nil {
+				errs[i] = r.Hypervisor.Start(ctx, spec)
+			}
+		})
+	}
+	wg.Wait()
+	var statuses []Status
+	var failed error
+	acted := 0
+	if len(specs) == 0 {
+		failed = fmt.Errorf("no start was permitted")
+	}
+	for i, spec := range specs {
+		id := spec.Identity.VM
+		if errs[i] == nil {
+			acted++
+			r.shares[id] = spec.CPU.Cap
+			for _, st := range tell {
+				if st.VM == id {
+					statuses = append(statuses, st)
+				}
+			}
+			continue
+		}
+		a := r.attempts[id]
+		if a.generation != spec.Generation {
+			a = attempt{generation: spec.Generation}
+		}
+		err := fmt.Errorf("start VM %s: %w", spec.Name, errs[i])
+		switch {
+		case errors.Is(err, hypervisor.ErrUnavailable) || ctx.Err() != nil:
+			// says nothing of the VM
+		case errors.Is(err, hypervisor.ErrInvalid):
+			a.final = errs[i].Error()
+		case errors.Is(err, hypervisor.ErrExists):
+			if a.n++; a.n >= startAttempts {
+				a.final = fmt.Sprintf("its name %s belongs to a VM on the host that is not of this cluster", spec.Name)
+			}
+		default:
+			if a.n++; a.n >= startAttempts {
+				a.final = fmt.Sprintf("%v (after %d attempts)", errs[i], a.n)
+			}
+		}
+		r.attempts[id] = a
+		failed = errors.Join(failed, err)
+	}
+	return statuses, acted, failed
+}

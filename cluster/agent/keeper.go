@@ -1,0 +1,380 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/lease"
+	"evenkeel/hypervisor"
+)
+
+// Watchdog turns the host off unless it is petted. cluster/watchdog has the real one.
+type Watchdog interface {
+	// Arm makes it count, and returns the time-out that is in force. Arming twice is petting.
+	Arm() (time.Duration, error)
+	Pet() error
+	// Disarm stops it. It is not called while restartable VMs may run.
+	Disarm() error
+}
+
+// Memory is what an agent must know again after it was restarted. It is kept on disk, and
+// written before it counts.
+type Memory struct {
+	Epoch uint64 // of the desired state; older ones are refused
+	Index uint64
+	// Boot is the run of the machine that the lease belongs to.
+	Boot  string
+	Lease lease.Holder
+	Armed bool // the watchdog counts
+	// Fresh: the machine was started since the leader last took this host's report; VMs that
+	// it believes to run here went with the run before.
+	Fresh bool
+}
+
+// newer says whether desired state of that epoch and index is not older than what was seen.
+func (m Memory) newer(epoch, index uint64) bool {
+	return epoch > m.Epoch || epoch == m.Epoch && index >= m.Index
+}
+
+// Keep stores a Memory.
+type Keep interface {
+	Load() (Memory, error)
+	Save(Memory) error
+}
+
+// petEvery is how often a watchdog is petted, as a share of its time-out.
+const petEvery = 5
+
+// stopEvery is how often the end of restartable VMs is tried while they have no right to run.
+const stopEvery = time.Second
+
+// listWithin is how long the hypervisor may take to list VMs when the lease is over.
+const listWithin = 10 * time.Second
+
+// keeper holds the host's lease: it renews it, pets the watchdog, and stops restartable
+// VMs when it runs out. It does not wait for the rounds of the runner: a hypervisor that hangs
+// must not keep the watchdog from being petted, nor keep it petted.
+type keeper struct {
+	o     Options
+	log   *slog.Logger
+	clock func() lease.Instant
+
+	mu       sync.Mutex
+	memory   Memory
+	running  int               // restartable VMs that run here, as the hypervisor last said
+	known    bool              // it said so
+	starting int               // restartable VMs being started, listed yet or not
+	stopped  map[string]string // VMs stopped for want of a lease, and why, by id
+	wd       time.Duration
+	renewed  chan struct{} // closed and made anew at each answered renewal
+}
+
+func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
+	k := &keeper{o: o, log: log, clock: o.Clock, stopped: map[string]string{}, renewed: make(chan struct{})}
+	if o.Keep == nil {
+		k.memory.Boot = o.Boot
+		return k, nil
+	}
+	m, err := o.Keep.Load()
+	if err != nil {
+		return nil, fmt.Errorf("agent of host %s: what it knew: %w", o.Host, err)
+	}
+	if m.Boot != o.Boot { // another run of the machine: what ran is gone, and so is the right to it
+		m = Memory{Epoch: m.Epoch, Index: m.Index, Boot: o.Boot, Fresh: m.Boot != ""}
+		if err := o.Keep.Save(m); err != nil {
+			return nil, fmt.Errorf("agent of host %s: keep what it must know again: %w", o.Host, err)
+		}
+	}
+	k.memory = m
+	if m.Armed { // it counts since the agent before this one; go on petting it
+		if err := k.arm(); err != nil {
+			return nil, fmt.Errorf("agent of host %s: take over its armed watchdog: %w", o.Host, err)
+		}
+	}
+	return k, nil
+}
+
+// run until ctx ends. It leaves the watchdog counting: another agent takes over, or the host has none.
+func (k *keeper) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { k.renewing(ctx) })
+	wg.Go(func() { k.petting(ctx) })
+	wg.Go(func() { k.stopping(ctx) })
+	wg.Wait()
+}
+
+func (k *keeper) renewing(ctx context.Context) {
+	backoff := firstBackoff
+	for ctx.Err() == nil {
+		wait := backoff
+		if every, err := k.renew(ctx); err == nil {
+			wait, backoff = every, firstBackoff
+		} else {
+			k.log.Debug("lease not renewed", "error", err)
+			backoff = min(2*backoff, 2*time.Second)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// renew asks once and returns when to ask again.
+func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	k.mu.Lock()
+	enforcing := !k.memory.Lease.Had || k.memory.Lease.Enforce
+	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot}
+	wanted := k.running+k.starting > 0 || !k.known
+	if enforcing && wanted && k.memory.Armed {
+		q.Watchdog = k.wd
+	}
+	k.mu.Unlock()
+	sent := k.clock()
+	g, err := k.o.Leader.Renew(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	wait, err := k.granted(q, sent, g)
+	if err != nil {
+		return 0, err
+	}
+	k.save()
+	return wait, nil
+}
+
+// granted takes the answer to a renewal in and returns when to ask again.
+func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.memory.newer(g.Epoch, g.Index) {
+		return 0, fmt.Errorf("the answer is older (epoch %d, index %d) than what was seen (%d, %d)", g.Epoch, g.Index, k.memory.Epoch, k.memory.Index)
+	}
+	k.memory.Lease = k.memory.Lease.Granted(sent, g.Lease, g.Enforce)
+	k.memory.Epoch, k.memory.Index = g.Epoch, g.Index
+	close(k.renewed)
+	k.renewed = make(chan struct{})
+	none := k.known && k.running+k.starting == 0
+	switch {
+	case k.memory.Armed && q.Watchdog == 0 && (none || !g.Enforce):
+		// Only now, when the leader has taken the word that it is not armed: it counts on it.
+		if err := k.o.Watchdog.Disarm(); err != nil {
+			k.log.Error("disarm the watchdog", "error", err)
+			break
+		}
+		k.memory.Armed = false
+		k.log.Info("watchdog disarmed")
+	case k.o.Watchdog != nil && !k.memory.Armed && g.Enforce && !none:
+		if err := k.armLocked(); err != nil {
+			k.log.Error("arm the watchdog", "error", err)
+			break
+		}
+		return 10 * time.Millisecond, nil // and tell the leader
+	}
+	return lease.RenewEvery(g.Lease), nil
+}
+
+func (k *keeper) arm() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.armLocked()
+}
+
+func (k *keeper) armLocked() error {
+	if k.o.Watchdog == nil {
+		k.memory.Armed = false
+		return fmt.Errorf("it is not in the configuration any more")
+	}
+	wd, err := k.o.Watchdog.Arm()
+	if err != nil {
+		return err
+	}
+	k.wd, k.memory.Armed = wd, true
+	k.log.Info("watchdog armed", "timeout", wd)
+	return nil
+}
+
+func (k *keeper) save() {
+	if k.o.Keep == nil {
+		return
+	}
+	k.mu.Lock()
+	m := k.memory
+	k.mu.Unlock() // a disk that hangs must not keep the watchdog from being petted
+	if err := k.o.Keep.Save(m); err != nil {
+		k.log.Error("keep what the agent must know again", "error", err)
+	}
+}
+
+// petting tells the watchdog that the host is well, as long as it is.
+func (k *keeper) petting(ctx context.Context) {
+	if k.o.Watchdog == nil {
+		return
+	}
+	for ctx.Err() == nil {
+		k.mu.Lock()
+		wait := time.Second
+		if k.memory.Armed {
+			wait = max(100*time.Millisecond, k.wd/petEvery)
+			if k.memory.Lease.MayPet(k.clock(), k.running+k.starting, k.known) {
+				if err := k.o.Watchdog.Pet(); err != nil {
+					k.log.Error("pet the watchdog", "error", err)
+				}
+			}
+		}
+		k.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// stopping ends the restartable VMs of a host that holds no lease.
+func (k *keeper) stopping(ctx context.Context) {
+	for ctx.Err() == nil {
+		k.mu.Lock()
+		now := k.clock()
+		must, wait, renewed := k.memory.Lease.MustStop(now), stopEvery, k.renewed
+		if !must {
+			wait = max(10*time.Millisecond, min(k.memory.Lease.Until-now, 5*time.Second))
+		}
+		idle := k.known && k.running+k.starting == 0
+		k.mu.Unlock()
+		if must && !idle {
+			k.stopLeased(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-renewed:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// stopLeased destroys every restartable VM of the host, by the mark on the VMs.
+func (k *keeper) stopLeased(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, listWithin)
+	defer cancel()
+	vms, err := k.o.Hypervisor.List(ctx)
+	if err != nil {
+		k.log.Error("the lease is over, and the hypervisor does not say what runs", "error", err)
+		k.mu.Lock()
+		k.known = false
+		k.mu.Unlock()
+		return
+	}
+	left := 0
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for _, vm := range vms {
+		if vm.Foreign || !vm.Leased {
+			continue
+		}
+		wg.Go(func() {
+			k.log.Warn("the lease is over: restartable VM stopped", "vm", vm.Name, "generation", vm.Generation)
+			if err := k.o.Hypervisor.Destroy(ctx, vm.Identity.VM); err != nil {
+				k.log.Error("stop a VM without lease", "vm", vm.Name, "error", err)
+				mu.Lock()
+				left++
+				mu.Unlock()
+				return
+			}
+			k.mu.Lock()
+			k.stopped[vm.Identity.VM] = "stopped by its host, whose lease was over"
+			k.mu.Unlock()
+		})
+	}
+	wg.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running, k.known = left, true
+}
+
+// sees takes in what the hypervisor lists, and returns why VMs were stopped for want of a
+// lease, by id.
+func (k *keeper) sees(vms []hypervisor.VM) map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running, k.known = 0, true
+	for _, vm := range vms {
+		if !vm.Foreign {
+			delete(k.stopped, vm.Identity.VM)
+			if vm.Leased {
+				k.running++
+			}
+		}
+	}
+	return maps.Clone(k.stopped)
+}
+
+// starts says whether n restartable VMs may be started now: the lease is held, and the
+// watchdog, if there is one, armed and known to the leader. started must be called once they are, or are not.
+func (k *keeper) starts(ctx context.Context, n int) error {
+	k.mu.Lock()
+	k.starting += n
+	held, armed, enforce := k.memory.Lease.Held(k.clock()), k.memory.Armed, k.memory.Lease.Enforce
+	k.mu.Unlock()
+	switch {
+	case !held:
+		return fmt.Errorf("the host holds no lease for restartable VMs")
+	case k.o.Watchdog == nil || armed || !enforce:
+		return nil
+	}
+	if err := k.arm(); err != nil {
+		return fmt.Errorf("arm the watchdog: %w", err)
+	}
+	if _, err := k.renew(ctx); err != nil {
+		return fmt.Errorf("tell the leader of the armed watchdog: %w", err)
+	}
+	return nil
+}
+
+func (k *keeper) started(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.starting -= n
+	k.known = false // until the next list
+}
+
+// holds says whether the lease is held now.
+func (k *keeper) holds() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.memory.Lease.Held(k.clock())
+}
+
+// fresh says whether VMs that the leader believes to run went with an earlier run of the machine.
+func (k *keeper) fresh() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.memory.Fresh
+}
+
+// told: the leader took a whole report of this run of the machine.
+func (k *keeper) told() {
+	k.mu.Lock()
+	was := k.memory.Fresh
+	k.memory.Fresh = false
+	k.mu.Unlock()
+	if was {
+		k.save()
+	}
+}
+
+// saw takes in the index of a desired state, or says that it is too old.
+func (k *keeper) saw(epoch, index uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.memory.newer(epoch, index) {
+		return fmt.Errorf("desired state of epoch %d, index %d is older than %d, %d, seen before", epoch, index, k.memory.Epoch, k.memory.Index)
+	}
+	k.memory.Epoch, k.memory.Index = epoch, index
+	return nil
+}

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// permitWithin is how long the answer to a question for permits may take. An answer that
+// comes later may be about a state that is long gone.
+const permitWithin = 5 * time.Second
+
+// permitted asks the leader, right before they are started, which of the VMs may be, and
+// returns those, and how many of them the keeper must be told of once they are started or are not.
+func (r *runner) permitted(ctx context.Context, specs []hypervisor.Spec) ([]hypervisor.Spec, int, error) {
+	leased := 0
+	q := PermitRequest{Host: r.Host}
+	for _, s := range specs {
+		q.Starts = append(q.Starts, Instance{VM: s.VM, Name: s.Name, Generation: s.Generation})
+		if s.Leased {
+			leased++
+		}
+	}
+	if leased > 0 {
+		if err := r.keeper.starts(ctx, leased); err != nil {
+			return nil, leased, fmt.Errorf("start VMs: %w", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, permitWithin)
+	defer cancel()
+	asked := r.Clock()
+	p, err := r.Leader.Permit(ctx, q)
+	if err != nil {
+		return nil, leased, fmt.Errorf("permit to start VMs: %w", err)
+	}
+	if r.Clock()-asked > permitWithin {
+		return nil, leased, fmt.Errorf("permit to start VMs: the answer came after %s", r.Clock()-asked)
+	}
+	if err := r.keeper.saw(p.Epoch, p.Index); err != nil {
+		return nil, leased, fmt.Errorf("permit to start VMs: %w", err)
+	}
+	granted := map[Instance]bool{}
+	for _, i := range p.Granted {
+		granted[Instance{VM: i.VM, Generation: i.Generation}] = true
+	}
+	holds := r.keeper.holds()
+	var out []hypervisor.Spec
+	for _, s := range specs {
+		if granted[Instance{VM: s.VM, Generation: s.Generation}] && (holds || !s.Leased) {
+			out = append(out, s)
+		}
+	}
+	if len(out) < len(specs) {
+		r.log.Info("not all starts were permitted", "permitted", len(out), "asked", len(specs), "why", p.Refused)
+	}
+	return out, leased, nil
+}
