@@ -81,7 +81,8 @@ func Real(t testing.TB) Guest {
 	return g
 }
 
-// New starts a lab that lasts as long as the test.
+// New starts a lab that lasts as long as the test. If the test fails, it shows the ends of what the
+// hosts' programs printed.
 func New(t testing.TB, opts Options) *Lab {
 	t.Helper()
 	l, err := Start(t.Context(), opts)
@@ -89,11 +90,28 @@ func New(t testing.TB, opts Options) *Lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if t.Failed() {
+			l.showLogs(t)
+		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return l
+}
+
+// showLogs shows the last lines of each log in the hosts' directories.
+func (l *Lab) showLogs(t testing.TB) {
+	const last = 4000 // bytes
+	logs, _ := filepath.Glob(filepath.Join(l.dir, "*", "programs", "*.log"))
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		t.Logf("%s:\n%s", strings.TrimPrefix(path, l.dir+"/"), text[max(0, len(text)-last):])
+	}
 }
 
 // bootLimit is how long a guest may take to boot under KVM: with a KVM that works it is

@@ -5,8 +5,13 @@
 #   host.sh boot  DIR NAME NETNS TREE   start the host: never returns
 #   host.sh enter DIR PID COMMAND...    run a command in the host whose first process is PID
 #
-# DIR holds the host's own run, etc, lib, log and cache directories, and
-# "cgroups": one directory of a cgroup hierarchy per line, where the host's
+# DIR holds what the host sees in other places:
+#   run, etc, lib, log, cache   /run, and libvirt's in /etc, /var/lib, /var/log, /var/cache
+#   config, disk/state          /etc/evenkeel, /var/lib/evenkeel
+#   board                       /run/board
+#   shared                      /var/lib/libvirt/shared, where it is there
+#   hosts, machine-id, boot-id  the files of those names
+# and "cgroups": one directory of a cgroup hierarchy per line, where the host's
 # processes are accounted.
 set -euo pipefail
 
@@ -47,6 +52,11 @@ control_groups() {
 	done
 }
 
+# own FILE PLACE: the host sees its own file there, if the machine has one there at all.
+own() {
+	[[ ! -e $2 ]] || mount --bind "$1" "$2"
+}
+
 # first is process 1 of the host.
 first() {
 	local dir=$1 name=$2 tree=$3 d
@@ -67,20 +77,37 @@ first() {
 	mount --bind "$dir/lib" /var/lib/libvirt
 	mount --bind "$dir/log" /var/log/libvirt
 	mount --bind "$dir/cache" /var/cache/libvirt
-	mount --bind "$dir/hosts" /etc/hosts
-	mkdir -p /run/lock
+	own "$dir/hosts" /etc/hosts
+	own "$dir/machine-id" /etc/machine-id
+	own "$dir/boot-id" /proc/sys/kernel/random/boot_id
+	mkdir -p /run/lock /run/board /etc/evenkeel /var/lib/evenkeel
+	mount --bind "$dir/board" /run/board
+	mount --bind "$dir/config" /etc/evenkeel
+	mount --bind "$dir/disk/state" /var/lib/evenkeel
+	if [[ -d $dir/shared ]]; then # a link to the lab's
+		mkdir -p /var/lib/libvirt/shared
+		mount --bind "$dir/shared" /var/lib/libvirt/shared
+	fi
 	echo up > /run/ready
 	# Process 1 ends when whoever holds the other end of its standard input does, and
 	# all processes of the host end with it. Until then it reaps orphans.
 	while IFS= read -r _; do :; done
 }
 
+# Where the kernel has time namespaces, CLOCK_BOOTTIME of a host begins at 0 when it is started.
+unshare_time=() enter_time=()
+if [[ -e /proc/self/ns/time ]]; then
+	uptime=$(< /proc/uptime)
+	unshare_time=(--time --boottime "-${uptime%%.*}")
+	enter_time=(--time)
+fi
+
 case ${1:?} in
 boot)
 	dir=$2 name=$3 netns=$4 tree=$5
 	join "$dir"
 	exec nsenter --net="/run/netns/$netns" \
-		unshare --mount --uts --ipc --pid --cgroup --fork --kill-child -- "$0" first "$dir" "$name" "$tree"
+		unshare --mount --uts --ipc --pid --cgroup "${unshare_time[@]}" --fork --kill-child -- "$0" first "$dir" "$name" "$tree"
 	;;
 first)
 	shift
@@ -90,7 +117,7 @@ enter)
 	dir=$2 pid=$3
 	shift 3
 	join "$dir"
-	exec nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup -- "$@"
+	exec nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup "${enter_time[@]}" -- "$@"
 	;;
 *)
 	echo "host.sh: unknown command $1" >&2

@@ -1,19 +1,3 @@
-// Package lab starts several separate, real libvirt hosts on one Linux
-// machine, for tests and demonstrations. Each host is a set of namespaces
-// (network, mount, UTS, IPC, PID, cgroup) with a libvirtd of its own, and its
-// own /run, /etc/libvirt, /var/lib/libvirt, host name, host UUID and cgroup
-// subtree; QEMU and the guests are real. Hosts are joined by a bridge in a
-// network namespace of the lab's, and reached from outside by a unix socket.
-//
-// A lab can do to a host what happens to hosts: stop, kill and start its
-// daemon, pull its cable, freeze it, cut its power, limit its CPU.
-//
-// It never touches the machine's own libvirt, network or cgroup settings, and
-// takes itself down with the process that started it (unless told to stay).
-// What a killed process leaves behind, the next Start of a lab removes.
-//
-// It needs root, libvirtd, QEMU, iproute2 and util-linux. Its cgroup v2 branch was
-// written from documentation and has not been run.
 package lab
 
 import (
@@ -26,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -52,6 +37,16 @@ type Options struct {
 	// Stay keeps the lab up when the process that started it ends. Take it
 	// down through Open.
 	Stay bool
+
+	// Shared gives the hosts a directory in common, SharedPath, as libvirt's storage pool
+	// "shared", and libvirt's lock manager: virtlockd of each host holds locks in that
+	// directory, so that a disk image is used by one VM at a time, whatever its host.
+	Shared bool
+
+	// StateSize, in bytes, bounds what fits on each host's own disk, which holds
+	// /var/lib/evenkeel; see Host.FillDisk. Such a disk is in memory. 0: the disk is
+	// part of this machine's.
+	StateSize int64
 }
 
 // Lab is a number of hosts.
@@ -59,6 +54,7 @@ type Lab struct {
 	dir   string
 	state state
 	hosts []*Host
+	mains *os.File // see power.go; nil in a lab that was opened
 }
 
 // state is what another process needs to know of a lab to take it down.
@@ -68,6 +64,9 @@ type state struct {
 	Stay  bool
 	QEMU  string
 	Hosts int
+
+	Shared    bool
+	StateSize int64
 }
 
 // process names a process beyond doubt: a process id alone is used again.
@@ -81,8 +80,8 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if opts.Hosts == 0 {
 		opts.Hosts = 1
 	}
-	if opts.Hosts < 1 || opts.Hosts > 99 {
-		return nil, fmt.Errorf("lab of %d hosts", opts.Hosts)
+	if opts.Hosts < 1 || opts.Hosts > 99 || opts.StateSize < 0 {
+		return nil, fmt.Errorf("lab of %d hosts with disks of %d bytes", opts.Hosts, opts.StateSize)
 	}
 	if err := ready(); err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
@@ -158,6 +157,7 @@ func reserve(root string, opts Options) (*Lab, error) {
 	}
 	l := &Lab{dir: dir, state: state{
 		ID: fmt.Sprintf("%s%x", idPrefix, uint32(time.Now().UnixNano())), Owner: owner, Stay: opts.Stay, QEMU: opts.QEMU, Hosts: opts.Hosts,
+		Shared: opts.Shared, StateSize: opts.StateSize,
 	}}
 	text, err := json.Marshal(l.state)
 	if err != nil {
@@ -167,6 +167,9 @@ func reserve(root string, opts Options) (*Lab, error) {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "host.sh"), hostScript, 0o755); err != nil {
+		return nil, err
+	}
+	if l.mains, err = makeMains(dir); err != nil {
 		return nil, err
 	}
 	if opts.Dir == "" {
@@ -185,30 +188,37 @@ func (l *Lab) addHosts() error {
 }
 
 func (l *Lab) bringUp(ctx context.Context) error {
-	sw := l.switchNetns()
-	for _, args := range [][]string{
-		{"netns", "add", sw},
-		{"-n", sw, "link", "add", "br0", "type", "bridge"},
-		{"-n", sw, "link", "set", "br0", "up"},
-	} {
-		if err := ip(args...); err != nil {
+	if err := l.makeSwitch(); err != nil {
+		return err
+	}
+	if l.state.Shared {
+		if err := l.makeShared(); err != nil {
 			return err
 		}
 	}
-	for i, h := range l.hosts {
-		if i > 0 { // libvirt asks QEMU what it can do once, and hosts of one QEMU may share the answer
-			if err := copyTree(filepath.Join(l.hosts[0].dir, "cache"), filepath.Join(h.dir, "cache")); err != nil {
-				return err
+	for _, h := range l.hosts {
+		if err := h.install(); err != nil {
+			return fmt.Errorf("host %s: %w", h.Name, err)
+		}
+	}
+	// libvirt asks QEMU what it can do once, and hosts of one QEMU may share the answer:
+	// the first host finds it, and the others start with it, all at once.
+	first := l.hosts[0]
+	if err := first.PowerOn(ctx); err != nil {
+		return err
+	}
+	errs := make([]error, len(l.hosts))
+	var all sync.WaitGroup
+	for i, h := range l.hosts[1:] {
+		all.Go(func() {
+			if errs[i] = copyTree(filepath.Join(first.dir, "cache"), filepath.Join(h.dir, "cache")); errs[i] == nil {
+				errs[i] = h.PowerOn(ctx)
 			}
-		}
-		if err := h.PowerOn(ctx); err != nil {
-			return err
-		}
+		})
 	}
-	return nil
+	all.Wait()
+	return errors.Join(errs...)
 }
-
-func (l *Lab) switchNetns() string { return l.state.ID + "-sw" }
 
 // Host is the i-th host, from 1.
 func (l *Lab) Host(i int) *Host { return l.hosts[i-1] }
@@ -229,18 +239,26 @@ func (l *Lab) Precede() error {
 	return nil
 }
 
-// Close takes the lab down: every process in it is killed, and nothing is left.
+// Close takes the lab down: every process in it is killed, and nothing is left. To close it again does nothing.
 func (l *Lab) Close() error {
-	var errs []error
+	if _, err := os.Stat(filepath.Join(l.dir, "lab.json")); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	// From here on no host is started by anybody.
+	errs := []error{os.WriteFile(filepath.Join(l.dir, "closed"), nil, 0o644)}
 	for _, h := range l.hosts {
 		errs = append(errs, h.PowerOff())
 	}
 	for _, h := range l.hosts {
-		errs = append(errs, removeNetns(h.netns()), removeCgroups(l.cgroups(h.Name)))
+		errs = append(errs, removeNetns(h.netns()), removeCgroups(l.cgroups(h.Name)), h.removeDisk())
 	}
 	errs = append(errs, removeNetns(l.switchNetns()), removeCgroups(l.cgroups("")))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("take down the lab in %s: %w", l.dir, err)
+	}
+	if l.mains != nil {
+		_ = l.mains.Close()
+		l.mains = nil
 	}
 	_ = os.Remove(filepath.Join(os.TempDir(), "evenkeel-lab", l.state.ID))
 	// lab.json goes last, so that an interrupted removal can be taken up again.

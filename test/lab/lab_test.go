@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -37,6 +38,12 @@ func leftovers(l *Lab) []string {
 		paths, _ := filepath.Glob(pattern)
 		found = append(found, paths...)
 	}
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, l.dir) {
+			found = append(found, line)
+		}
+	}
 	return found
 }
 
@@ -49,7 +56,7 @@ func TestLab(t *testing.T) {
 	defer l.Close()
 	h1, h2 := l.Host(1), l.Host(2)
 	ping := func() error {
-		out, err := h1.Command(t.Context(), "busybox", "ping", "-c", "1", "-W", "1", h2.address()).CombinedOutput()
+		out, err := h1.Command(t.Context(), "busybox", "ping", "-c", "1", "-W", "1", h2.Address()).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -166,7 +173,14 @@ func TestCrashedOwner(t *testing.T) {
 	Real(t)
 	const child = "EVENKEEL_LAB_CHILD"
 	if os.Getenv(child) == "1" {
-		l, err := Start(t.Context(), Options{})
+		l, err := Start(t.Context(), Options{Hosts: 2, Shared: true, StateSize: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := l.Host(1).Launch("", "sleep", "inf")
+		if err == nil {
+			err = errors.Join(p.Pause(), l.Host(2).PowerOff())
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,6 +214,14 @@ func TestCrashedOwner(t *testing.T) {
 	_ = cmd.Wait()
 	if err := first.await(patience); err != nil {
 		t.Errorf("the host outlives its owner: %v", err)
+	}
+	// The mains are gone with the owner: who turns a host on now finds it off again.
+	if err := l.Host(2).PowerOn(t.Context()); err == nil {
+		if first, up := l.Host(2).first(); up {
+			if err := first.await(patience); err != nil {
+				t.Errorf("a host was turned on without its owner: %v", err)
+			}
+		}
 	}
 	New(t, Options{})
 	if left := leftovers(l); len(left) > 0 {

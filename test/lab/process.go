@@ -50,6 +50,19 @@ func (p process) kill(sig syscall.Signal) error {
 	return nil
 }
 
+// state is the letter of proc(5) for what the process does: "T" is stopped.
+func (p process) state() (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+	if err != nil {
+		return "", err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) == 0 {
+		return "", fmt.Errorf("/proc/%d/stat: %q", p.PID, text)
+	}
+	return fields[0], nil
+}
+
 // await waits until the process is gone.
 func (p process) await(limit time.Duration) error {
 	return eventually(limit, func() error {

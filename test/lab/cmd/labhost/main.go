@@ -1,12 +1,31 @@
-// Command labhost runs one libvirt host of its own on this machine, in
-// namespaces, for a demonstration where no libvirtd runs:
+// Command labhost runs libvirt hosts of their own on this machine, in
+// namespaces, for demonstrations and for trying things by hand; and does to them, or
+// to those of a test's lab, what happens to hosts. It needs root.
 //
-//	labhost -dir DIR up            start it, print its libvirt URI
-//	labhost -dir DIR uri           print the URI again
-//	labhost -dir DIR limit CORES   limit the whole host to so many cores; 0 = no limit
-//	labhost -dir DIR down          stop it with all its VMs, remove everything
+//	labhost -dir DIR [-hosts N] [-shared] [-qemu TREE] [-state-size BYTES] up
+//	                               start N hosts, h1, h2, ...; print the libvirt URI of each
+//	labhost -dir DIR down          stop them with all their VMs, remove everything
+//	labhost -dir DIR uri [HOST]    print the URI again
+//	labhost -dir DIR address [HOST|desk]
+//	                               print the IP address in the lab's network
+//	labhost -dir DIR run HOST COMMAND [ARG...]
+//	                               run a command in a host
+//	labhost -dir DIR desk COMMAND [ARG...]
+//	                               run a command of this machine on the lab's network
+//	labhost -dir DIR off|on|state HOST
+//	                               the power switch: a power failure, or a start; print "on" or "off"
+//	labhost -dir DIR pull|plug HOST
+//	                               the network cable
+//	labhost -dir DIR freeze|thaw HOST
+//	labhost -dir DIR partition HOST,HOST,... [HOST,...]
+//	                               hosts of different groups do not hear one another (the rest is a group)
+//	labhost -dir DIR heal          end partition
+//	labhost -dir DIR fill|free HOST
+//	                               fill the disk of a host; with -state-size only
+//	labhost -dir DIR limit CORES [HOST]
+//	                               limit a whole host to so many cores; 0 = no limit
 //
-// It outlives the command. It needs root.
+// HOST is h1 where it may be left out. The hosts outlive the command "up"; those of a test end with it.
 package main
 
 import (
@@ -15,56 +34,60 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"os/signal"
 	"strconv"
+	"strings"
+	"syscall"
 
 	"evenkeel/test/lab"
 )
 
+const usage = `usage: labhost -dir DIR COMMAND
+  up | down | uri [HOST] | address [HOST|desk]
+  run HOST COMMAND [ARG...] | desk COMMAND [ARG...]
+  off HOST | on HOST | state HOST | pull HOST | plug HOST | freeze HOST | thaw HOST
+  partition HOST,HOST,... [HOST,...] | heal | fill HOST | free HOST | limit CORES [HOST]`
+
 func main() {
-	dir := flag.String("dir", "", "directory of the host's state, at most 70 bytes long; \"down\" removes it")
+	var opts lab.Options
+	flag.StringVar(&opts.Dir, "dir", "", "directory of the lab's state, at most 70 bytes long; \"down\" removes it")
+	flag.IntVar(&opts.Hosts, "hosts", 1, "up: how many hosts")
+	flag.BoolVar(&opts.Shared, "shared", false, "up: a storage pool \"shared\" between the hosts, and libvirt's lock manager")
+	flag.StringVar(&opts.QEMU, "qemu", "", "up: directory of unpacked packages to lay over /usr in the hosts")
+	flag.Int64Var(&opts.StateSize, "state-size", 0, "up: bytes that fit on the disk of each host; 0 = what fits on this machine's")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: labhost -dir DIR up|uri|limit CORES|down")
+		fmt.Fprintln(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if *dir == "" || flag.NArg() == 0 {
+	if opts.Dir == "" || flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := command(*dir, flag.Args()); err != nil {
+	if err := command(opts, flag.Arg(0), flag.Args()[1:]); err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() >= 0 {
+			os.Exit(exit.ExitCode()) // it has said why
+		}
 		fmt.Fprintln(os.Stderr, "labhost:", err)
 		os.Exit(1)
 	}
 }
 
-func command(dir string, args []string) error {
-	switch {
-	case args[0] == "up" && len(args) == 1:
-		l, err := lab.Start(context.Background(), lab.Options{Dir: dir, Stay: true})
+func command(opts lab.Options, verb string, args []string) error {
+	switch verb {
+	case "up":
+		opts.Stay = true
+		l, err := lab.Start(context.Background(), opts)
 		if err != nil {
 			return err
 		}
-		fmt.Println(l.Host(1).URI())
+		for _, h := range l.Hosts() {
+			fmt.Println(h.URI())
+		}
 		return nil
-	case args[0] == "limit" && len(args) == 2:
-		cores, err := strconv.ParseFloat(args[1], 64)
-		if err != nil || !(cores >= 0) {
-			return fmt.Errorf("%q is no number of cores", args[1])
-		}
-		l, err := lab.Open(dir)
-		if err != nil {
-			return err
-		}
-		return l.Host(1).LimitCPU(cores)
-	case args[0] == "uri" && len(args) == 1:
-		l, err := lab.Open(dir)
-		if err != nil {
-			return err
-		}
-		fmt.Println(l.Host(1).URI())
-		return nil
-	case args[0] == "down" && len(args) == 1:
-		l, err := lab.Open(dir)
+	case "down":
+		l, err := lab.Open(opts.Dir)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -73,5 +96,103 @@ func command(dir string, args []string) error {
 		}
 		return l.Close()
 	}
-	return fmt.Errorf("unknown command %q", args)
+	l, err := lab.Open(opts.Dir)
+	if err != nil {
+		return err
+	}
+	switch {
+	case verb == "partition":
+		var groups [][]*lab.Host
+		for _, arg := range args {
+			var group []*lab.Host
+			for name := range strings.SplitSeq(arg, ",") {
+				h, err := hostOf(l, name)
+				if err != nil {
+					return err
+				}
+				group = append(group, h)
+			}
+			groups = append(groups, group)
+		}
+		return l.Partition(groups...)
+	case verb == "heal" && len(args) == 0:
+		return l.Heal()
+	case verb == "desk" && len(args) > 0:
+		return attend(l.Command(context.Background(), args[0], args[1:]...))
+	case verb == "address" && len(args) == 1 && args[0] == "desk":
+		fmt.Println(l.Desk())
+		return nil
+	case verb == "limit" && len(args) > 0:
+		cores, err := strconv.ParseFloat(args[0], 64)
+		if err != nil || !(cores >= 0) {
+			return fmt.Errorf("%q is no number of cores", args[0])
+		}
+		return onHost(l, verb, args[1:], func(h *lab.Host) error { return h.LimitCPU(cores) })
+	case verb == "run" && len(args) > 1:
+		return onHost(l, verb, args[:1], func(h *lab.Host) error {
+			if !h.Up() {
+				return fmt.Errorf("host %s has no power", h.Name)
+			}
+			return attend(h.Command(context.Background(), args[1], args[2:]...))
+		})
+	}
+	does, known := verbs[verb]
+	if !known {
+		return fmt.Errorf("unknown command: %s %s", verb, strings.Join(args, " "))
+	}
+	return onHost(l, verb, args, does)
+}
+
+// verbs are what is done to one host.
+var verbs = map[string]func(*lab.Host) error{
+	"uri":     func(h *lab.Host) error { fmt.Println(h.URI()); return nil },
+	"address": func(h *lab.Host) error { fmt.Println(h.Address()); return nil },
+	"off":     (*lab.Host).PowerOff,
+	"on":      func(h *lab.Host) error { return h.PowerOn(context.Background()) },
+	"state": func(h *lab.Host) error {
+		if h.Up() {
+			fmt.Println("on")
+		} else {
+			fmt.Println("off")
+		}
+		return nil
+	},
+	"pull":   func(h *lab.Host) error { return h.CutCable(true) },
+	"plug":   func(h *lab.Host) error { return h.CutCable(false) },
+	"freeze": (*lab.Host).Freeze,
+	"thaw":   (*lab.Host).Thaw,
+	"fill":   (*lab.Host).FillDisk,
+	"free":   (*lab.Host).FreeDisk,
+}
+
+// onHost does something to the host that args name. What only looks may leave the name out.
+func onHost(l *lab.Lab, verb string, args []string, does func(*lab.Host) error) error {
+	if len(args) == 0 && (verb == "uri" || verb == "address" || verb == "limit") {
+		return does(l.Host(1))
+	}
+	if len(args) != 1 {
+		return fmt.Errorf("%s: which host?", verb)
+	}
+	h, err := hostOf(l, args[0])
+	if err != nil {
+		return err
+	}
+	return does(h)
+}
+
+func hostOf(l *lab.Lab, name string) (*lab.Host, error) {
+	for _, h := range l.Hosts() {
+		if h.Name == name {
+			return h, nil
+		}
+	}
+	return nil, fmt.Errorf("no host %q", name)
+}
+
+// attend runs a program on this terminal. What it is interrupted by reaches it, too, and it has the last word.
+func attend(cmd *exec.Cmd) error {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, os.Interrupt, syscall.SIGQUIT)
+	return cmd.Run()
 }
