@@ -170,7 +170,7 @@ func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration,
 		}
 		k.memory.Armed = false
 		k.log.Info("watchdog disarmed")
-	case k.o.Watchdog != nil && !k.memory.Armed && g.Enforce && !none:
+	case k.o.Watchdog != nil && !k.memory.Armed && g.Enforce && k.running+k.starting > 0:
 		if err := k.armLocked(); err != nil {
 			k.log.Error("arm the watchdog", "error", err)
 			break
@@ -340,7 +340,7 @@ func (k *keeper) started(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.starting -= n
-	k.known = false // until the next list
+	k.running, k.known = k.running+n, false // until the next list
 }
 
 // holds says whether the lease is held now.

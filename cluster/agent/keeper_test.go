@@ -1,0 +1,341 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/lease"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+// wdog is a watchdog with a time-out of 15 s that notes what is done to it.
+type wdog struct {
+	mu    sync.Mutex
+	armed bool
+	last  time.Time
+	bit   time.Time // when it ran out
+	did   []string
+	fired chan struct{}
+	timer *time.Timer
+}
+
+const bite = 15 * time.Second
+
+func (w *wdog) touch(what string) {
+	if n := len(w.did); what != "pet" || n == 0 || w.did[n-1] != "pet" {
+		w.did = append(w.did, what)
+	}
+	w.last = time.Now()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.armed {
+		w.timer = time.AfterFunc(bite, func() { w.mu.Lock(); w.bit = time.Now(); w.mu.Unlock() })
+	}
+}
+
+func (w *wdog) Arm() (time.Duration, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed = true
+	w.touch("arm")
+	return bite, nil
+}
+
+func (w *wdog) Pet() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.touch("pet")
+	return nil
+}
+
+func (w *wdog) Disarm() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed = false
+	w.touch("disarm")
+	return nil
+}
+
+func (w *wdog) ranOut() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.bit.IsZero() }
+
+// memory keeps what an agent must know again, as a file would.
+type memory struct {
+	mu sync.Mutex
+	m  agent.Memory
+}
+
+func (k *memory) Load() (agent.Memory, error) { k.mu.Lock(); defer k.mu.Unlock(); return k.m, nil }
+func (k *memory) Save(m agent.Memory) error   { k.mu.Lock(); defer k.mu.Unlock(); k.m = m; return nil }
+
+// leased makes a VM one that runs on a lease.
+func leased(vm agent.VM) agent.VM {
+	vm.Spec.Leased = true
+	return vm
+}
+
+type guarded struct {
+	w    *simulated.World
+	l    *leader
+	wd   *wdog
+	keep *memory
+	boot string
+	zero time.Time
+}
+
+func (g *guarded) options() agent.Options {
+	o := agent.Options{Host: "h1", Hypervisor: g.w.Host("h1"), Leader: g.l, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
+		Overhead:  func(hypervisor.Capacity) int64 { return 64 * mib }, Boot: g.boot, Keep: g.keep,
+		Clock: func() lease.Instant { return time.Since(g.zero) }}
+	if g.wd != nil {
+		o.Watchdog = g.wd
+	}
+	return o
+}
+
+func (g *guarded) start(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- agent.Run(ctx, g.options()) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+	}
+}
+
+// guard runs f with an agent whose leader wants these VMs.
+func guard(t *testing.T, wd *wdog, vms []agent.VM, f func(t *testing.T, g *guarded)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		g := &guarded{w: w, l: newLeader(vms...), wd: wd, keep: &memory{}, boot: "b1", zero: time.Now()}
+		f(t, g)
+		if wd != nil && wd.timer != nil {
+			wd.timer.Stop()
+		}
+	})
+}
+
+func names(vms []hypervisor.VM) (out []string) {
+	for _, vm := range vms {
+		out = append(out, vm.Identity.VM)
+	}
+	slices.Sort(out)
+	return out
+}
+
+var errCut = errors.New("the network is cut")
+
+func (l *leader) cut(err error) { l.mu.Lock(); defer l.mu.Unlock(); l.down = err }
+
+// A host that does not hear of the leader stops what runs on a lease when that is over, and nothing else.
+func TestLeaseEnds(t *testing.T) {
+	guard(t, nil, []agent.VM{leased(wanted("a")), wanted("b")}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		defer stop()
+		after(10 * time.Second)
+		equal(t, "with a lease", names(list(t, g.w)), []string{"a", "b"})
+		g.l.cut(errCut)
+		after(14 * time.Second) // a lease of 20 s is renewed every 5
+		equal(t, "before its end", names(list(t, g.w)), []string{"a", "b"})
+		after(8 * time.Second)
+		equal(t, "after its end", names(list(t, g.w)), []string{"b"})
+		after(time.Hour)
+		equal(t, "long after its end", names(list(t, g.w)), []string{"b"})
+		g.l.cut(nil)
+		after(time.Minute)
+		if told := g.l.told(); !slices.Contains(told, "a/1 lost stopped by its host, whose lease was over") {
+			t.Errorf("the leader was told %q", told)
+		}
+	})
+}
+
+func TestDisarmedLeaseStopsNothing(t *testing.T) {
+	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		defer stop()
+		after(20 * time.Second)
+		g.l.mu.Lock()
+		g.l.disarmed = true
+		g.l.mu.Unlock()
+		after(20 * time.Second)
+		g.l.cut(errCut)
+		after(time.Hour)
+		equal(t, "VMs", names(list(t, g.w)), []string{"a"})
+		if g.wd.ranOut() || g.wd.did[len(g.wd.did)-1] != "disarm" {
+			t.Errorf("watchdog: %q, ran out %v", g.wd.did, g.wd.ranOut())
+		}
+	})
+}
+
+// The watchdog counts before the first VM that needs it starts, and the leader knows; it is
+// disarmed only after the leader knows that it will be.
+func TestWatchdogIsArmedWhileNeeded(t *testing.T) {
+	guard(t, &wdog{}, []agent.VM{wanted("b")}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		defer stop()
+		after(20 * time.Second)
+		if len(g.wd.did) != 0 {
+			t.Errorf("armed with nothing to guard: %q", g.wd.did)
+		}
+		g.l.order(func(d *agent.Desired) { d.VMs = append(d.VMs, leased(wanted("a"))) })
+		after(3 * time.Second)
+		equal(t, "VMs", names(list(t, g.w)), []string{"a", "b"})
+		g.l.mu.Lock()
+		last := g.l.renewals[len(g.l.renewals)-1]
+		g.l.mu.Unlock()
+		if last.Watchdog != bite || !last.Enforcing {
+			t.Errorf("the leader was told %+v", last)
+		}
+		after(time.Minute)
+		g.l.order(func(d *agent.Desired) { d.VMs[1].Want = agent.WantGone })
+		after(time.Minute)
+		equal(t, "watchdog", g.wd.did, []string{"arm", "pet", "disarm"})
+		if g.wd.ranOut() {
+			t.Error("the watchdog ran out on a host that is well")
+		}
+	})
+}
+
+// A hypervisor that does not answer when the lease is over cannot say that the VMs are gone:
+// the watchdog is left to run out.
+func TestWatchdogRunsOutWhereVMsCannotBeStopped(t *testing.T) {
+	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		defer stop()
+		after(20 * time.Second)
+		if err := g.w.Inject("h1", simulated.Fault{Call: simulated.AnyCall, Times: -1, Hang: true}); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		if g.wd.ranOut() {
+			t.Fatal("a hypervisor that hangs makes the watchdog run out though the lease is held")
+		}
+		cut := time.Now()
+		g.l.cut(errCut)
+		after(time.Minute)
+		if !g.wd.ranOut() {
+			t.Fatal("the watchdog was petted on")
+		}
+		if after := g.wd.bit.Sub(cut); after > 20*time.Second+bite {
+			t.Errorf("it ran out %v after the cut", after)
+		}
+	})
+}
+
+// An agent that was restarted knows its lease again; one that comes too late stops VMs first.
+func TestAgentRestart(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		away time.Duration
+		want []string
+	}{{"within the lease", 8 * time.Second, []string{"a"}}, {"after it", time.Minute, nil}} {
+		t.Run(c.name, func(t *testing.T) {
+			guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+				stop := g.start(t)
+				after(12 * time.Second)
+				stop()
+				after(c.away)
+				g.l.cut(errCut)
+				stop = g.start(t)
+				after(100 * time.Millisecond)
+				equal(t, "VMs", names(list(t, g.w)), c.want)
+				stop()
+			})
+		})
+	}
+}
+
+// What went with the machine is told as lost, not as ended by itself.
+func TestHostRestart(t *testing.T) {
+	guard(t, nil, []agent.VM{leased(wanted("a")), wanted("b")}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		after(10 * time.Second)
+		stop()
+		for _, err := range []error{g.w.PowerOff("h1"), g.w.PowerOn("h1")} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.boot = "b2"
+		stop = g.start(t)
+		after(10 * time.Second)
+		stop()
+		told := strings.Join(g.l.told(), "\n")
+		for _, id := range []string{"a", "b"} {
+			if !strings.Contains(told, id+"/1 lost went when its host was restarted") {
+				t.Errorf("VM %s: the leader was told\n%s", id, told)
+			}
+		}
+	})
+}
+
+func TestNoStartWithoutPermit(t *testing.T) {
+	guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
+		g.l.refuse = true
+		stop := g.start(t)
+		defer stop()
+		after(time.Minute)
+		equal(t, "VMs", names(list(t, g.w)), nil)
+		g.l.mu.Lock()
+		g.l.refuse = false
+		g.l.mu.Unlock()
+		after(time.Minute)
+		equal(t, "VMs", names(list(t, g.w)), []string{"a"})
+	})
+}
+
+// Desired state that is older than what was seen, by this agent or the one before it, is not obeyed.
+func TestOlderStateIsRefused(t *testing.T) {
+	guard(t, nil, nil, func(t *testing.T, g *guarded) {
+		g.l.want.Epoch, g.l.want.Index = 2, 50
+		stop := g.start(t)
+		after(10 * time.Second)
+		stop()
+		for _, c := range []struct {
+			epoch, index uint64
+			want         []string
+		}{{1, 900, nil}, {2, 40, nil}, {2, 60, []string{"a"}}} {
+			g.l.order(func(d *agent.Desired) {
+				d.Epoch, d.Index, d.VMs = c.epoch, c.index, []agent.VM{wanted("a")}
+			})
+			stop := g.start(t)
+			after(10 * time.Second)
+			equal(t, "VMs", names(list(t, g.w)), c.want)
+			stop()
+		}
+	})
+}
+
+// While there is a hold nothing changes, but what runs is told.
+func TestHold(t *testing.T) {
+	guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		defer stop()
+		after(10 * time.Second)
+		g.l.order(func(d *agent.Desired) {
+			d.Hold = "held after a restore"
+			d.VMs[0].Want = agent.WantGone
+			d.VMs = append(d.VMs, wanted("b"))
+		})
+		after(time.Minute)
+		equal(t, "VMs", names(list(t, g.w)), []string{"a"})
+		if r := g.l.last(); len(r.Running) != 1 || r.Running[0].VM != "a" || r.Running[0].Generation != 1 {
+			t.Errorf("told of %+v", r.Running)
+		}
+	})
+}
