@@ -60,6 +60,10 @@ func UpperBound(p Problem) float64 {
 // smaller ones. Most sizes are passed over by the dozen: fits is asked for all VMs
 // of about a size as if they were a little larger.
 func eachShort(groups []Group, size func(g int) float64, fits func(size float64, vms int) bool, short func(size float64, vms int) bool) {
+	if len(groups) <= fewGroups {
+		eachShortOfFew(groups, size, fits, short)
+		return
+	}
 	// The bits of a positive number rise with it: exponent, then 8 bits of fraction.
 	const shift = 52 - 8
 	const steps = 1 << 12 // 16 octaves; in the last step is all that is smaller
@@ -76,13 +80,9 @@ func eachShort(groups []Group, size func(g int) float64, fits func(size float64,
 			vms[step(x)] += groups[g].Count
 		}
 	}
-	type item struct {
-		size float64
-		n    int
-	}
 	// Few steps do not pass as a whole, one after the other: their VMs are
 	// gathered for some steps at a time.
-	var items []item
+	var items []sized
 	before := 0
 	for k := 0; k < steps; k++ {
 		if vms[k] == 0 || fits(math.Float64frombits((most-uint64(k)+1)<<shift), before+vms[k]) {
@@ -93,10 +93,10 @@ func eachShort(groups []Group, size func(g int) float64, fits func(size float64,
 		items = items[:0]
 		for g := range groups {
 			if x := size(g); x > 0 && groups[g].Count > 0 && step(x) >= k && step(x) < end {
-				items = append(items, item{x, groups[g].Count})
+				items = append(items, sized{x, groups[g].Count})
 			}
 		}
-		slices.SortFunc(items, func(a, b item) int { return cmp.Compare(b.size, a.size) })
+		slices.SortFunc(items, func(a, b sized) int { return cmp.Compare(b.size, a.size) })
 		for i := range items {
 			before += items[i].n
 			if i+1 < len(items) && items[i+1].size == items[i].size {
@@ -107,6 +107,42 @@ func eachShort(groups []Group, size func(g int) float64, fits func(size float64,
 			}
 		}
 		k = end - 1
+	}
+}
+
+// sized is VMs of one size.
+type sized struct {
+	size float64
+	n    int
+}
+
+// fewGroups is up to how many groups it is quickest to ask size by size.
+const fewGroups = 32
+
+func eachShortOfFew(groups []Group, size func(g int) float64, fits func(size float64, vms int) bool, short func(size float64, vms int) bool) {
+	var room [fewGroups]sized
+	items := room[:0]
+	for g := range groups {
+		x := size(g)
+		if !(x > 0) || groups[g].Count <= 0 {
+			continue
+		}
+		items = append(items, sized{})
+		k := len(items) - 1
+		for ; k > 0 && items[k-1].size < x; k-- {
+			items[k] = items[k-1]
+		}
+		items[k] = sized{x, groups[g].Count}
+	}
+	vms := 0
+	for i := range items {
+		vms += items[i].n
+		if i+1 < len(items) && items[i+1].size == items[i].size {
+			continue
+		}
+		if !fits(items[i].size, vms) && !short(items[i].size, vms) {
+			return
+		}
 	}
 }
 
