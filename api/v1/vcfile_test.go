@@ -107,6 +107,12 @@ func TestVCFileRefuses(t *testing.T) {
 		{"no cpu", "name: a\ngroups: [{name: w, memory: 1GiB}]\n", "groups[0].cpu", "missing", false},
 		{"null cpu", "name: a\ngroups: [{name: w, cpu: , memory: 1GiB}]\n", "groups[0].cpu", "missing", false},
 		{"disk path", withGroup("disk: {pool: /var/lib}"), "groups[0].disk.pool", "not a path", false},
+		{"spread over racks", withGroup("affinity: {spread: rack}"), "groups[0].affinity.spread", "must be host", false},
+		{"a term that is a word", withGroup("affinity: {avoid: [app=db, db]}"), "groups[0].affinity.avoid[1]", "label=value, host:NAME or vc:NAME", false},
+		{"a term of no name", withGroup("affinity: {require: ['host:']}"), "groups[0].affinity.require[0]", "host:NAME", false},
+		{"a term of another kind", withGroup("affinity: {prefer: ['rack:1']}"), "groups[0].affinity.prefer[0]", "label=value", false},
+		{"a rule of no kind", withGroup("affinity: {avoids: [app=db]}"), "groups[0].affinity.avoids", "did you mean avoid?", false},
+		{"terms as a word", withGroup("affinity: {avoid: app=db}"), "groups[0].affinity.avoid", "a list", false},
 		{"disk word", withGroup("disk: big"), "groups[0].disk", "ephemeral", false},
 		{"a field twice", "name: a\nname: b\n", "", "already defined", true},
 		{"a field twice in JSON", `{"name":"a","name":"b"}`, "name", "twice", true},
@@ -214,4 +220,21 @@ func FuzzVCFile(f *testing.F) {
 			t.Fatalf("%s became %s (%v)", raw, again, err)
 		}
 	})
+}
+
+// The examples are VC files.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, name := range files {
+		doc, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseVCFile(doc); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
