@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"math"
+	"slices"
 
 	"evenkeel/allocator/search"
 )
@@ -88,6 +89,7 @@ type work struct {
 	steps int64
 	bound float64
 
+	counted float64 // UpperBound
 	highest float64 // of all floors
 }
 
@@ -95,10 +97,12 @@ func solve(p Problem, s Search, prove bool) Outcome {
 	if p.Validate() != nil || s.Rules.validate(&p) != nil || !(s.Gap >= 0 && s.Gap < 1) {
 		return Outcome{Verdict: Infeasible}
 	}
-	if ProveInfeasible(p) != "" {
+	t := tenancyOf(p.Groups)
+	if proveInfeasible(&p, t) != "" {
 		return Outcome{Verdict: Infeasible}
 	}
-	w := &work{p: &p, s: s, t: tenancyOf(p.Groups), prove: prove, bound: UpperBound(p), steps: s.Steps}
+	w := &work{p: &p, s: s, t: t, prove: prove, counted: UpperBound(p), steps: s.Steps}
+	w.bound = w.counted
 	if w.steps <= 0 {
 		w.steps = DefaultSteps
 		if s.Stop != nil {
@@ -150,26 +154,40 @@ func (w *work) without() Outcome {
 // outcome divides the CPU for the placement that was found.
 func (w *work) outcome(host []int32) Outcome {
 	p := w.p
+	room := make([]int, len(host))
+	for vm, j := range host {
+		room[vm] = int(j) // VMs of the model are in the order of the groups
+	}
 	hosts := make([][]int, len(p.Groups))
 	for g := range hosts {
-		hosts[g] = make([]int, p.Groups[g].Count)
-	}
-	for vm, j := range host {
-		hosts[w.group[vm]][w.task[vm]] = int(j)
+		n := p.Groups[g].Count
+		hosts[g], room = room[:n:n], room[n:]
 	}
 	keepHomes(p, hosts)
-	placed := *p
-	placed.Groups = append([]Group(nil), p.Groups...)
-	for g := range placed.Groups {
-		placed.Groups[g].Hosts = hosts[g]
+	var cpu []float64
+	var used []float64
+	if len(host) == len(p.Groups) && len(w.t.members) == len(p.Groups) && w.highest == 0 && !slices.ContainsFunc(hosts, func(at []int) bool { return len(at) != 1 }) {
+		used = make([]float64, len(p.Hosts))
+		for g, j := range host {
+			used[j] += p.Groups[g].Memory
+		}
+		cpu = (&singles{p: p, on: host}).divide()
+	} else {
+		placed := *p
+		placed.Groups = append([]Group(nil), p.Groups...)
+		for g := range placed.Groups {
+			placed.Groups[g].Hosts = hosts[g]
+		}
+		loads, _ := countLoads(&placed)
+		used = memoryUsed(p, loads)
+		cpu = divide(p, loads, w.t)
 	}
-	loads, _ := countLoads(&placed)
-	for j, used := range memoryUsed(&placed, loads) {
-		if used > p.Hosts[j].Memory*(1+provedSlack) {
+	for j := range used {
+		if used[j] > p.Hosts[j].Memory*(1+provedSlack) {
 			return w.without() // amounts too far apart for whole numbers
 		}
 	}
-	s := solutionOf(&placed, loads, hosts)
+	s := solutionWith(p, w.t, hosts, cpu, w.counted)
 	if len(s.Shortfall) > 0 {
 		return w.without()
 	}

@@ -51,7 +51,12 @@ func memoryUsed(p *Problem, loads [][]load) []float64 {
 // solutionOf divides the CPU for a placement and fills in the figures.
 func solutionOf(p *Problem, loads [][]load, hosts [][]int) Solution {
 	t := tenancyOf(p.Groups)
-	s := Solution{Hosts: hosts, CPU: divide(p, loads, t), UpperBound: UpperBound(*p)}
+	return solutionWith(p, t, hosts, divide(p, loads, t), UpperBound(*p))
+}
+
+// solutionWith fills in the figures where the CPU is divided.
+func solutionWith(p *Problem, t tenancy, hosts [][]int, cpu []float64, bound float64) Solution {
+	s := Solution{Hosts: hosts, CPU: cpu, UpperBound: bound}
 	s.MinYield, s.AverageYield = 1, 1
 	sum := 0.0
 	for c, members := range t.members {
@@ -222,6 +227,13 @@ func (b *books) keepable(p *Problem, t tenancy) (floor []float64, short []bool) 
 
 // divide gives each group the CPU of one of its VMs.
 func divide(p *Problem, loads [][]load, t tenancy) []float64 {
+	if s := singlesOf(p, loads, t); s != nil {
+		return s.divide()
+	}
+	return divideAny(p, loads, t)
+}
+
+func divideAny(p *Problem, loads [][]load, t tenancy) []float64 {
 	b := booksOf(p, loads)
 	floor, _ := b.keepable(p, t)
 	least := 1.0
