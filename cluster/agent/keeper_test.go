@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -338,4 +339,24 @@ func TestHold(t *testing.T) {
 			t.Errorf("told of %+v", r.Running)
 		}
 	})
+}
+
+func TestKeepFile(t *testing.T) {
+	f := agent.KeepFile(t.TempDir() + "/agents/h1.json")
+	if m, err := f.Load(); err != nil || m != (agent.Memory{}) {
+		t.Errorf("nothing kept: %+v, %v", m, err)
+	}
+	want := agent.Memory{Epoch: 3, Index: 9, Boot: "b", Lease: lease.Holder{Until: time.Hour, Had: true, Enforce: true}, Armed: true}
+	if err := f.Save(want); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := f.Load(); err != nil || m != want {
+		t.Errorf("kept %+v, %v", m, err)
+	}
+	if err := os.WriteFile(string(f), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Load(); err == nil {
+		t.Error("half a file was taken for what was kept")
+	}
 }

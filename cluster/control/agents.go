@@ -2,7 +2,9 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"evenkeel/cluster/agent"
@@ -24,8 +26,13 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 	meta, _ := s.Meta()
 	h, _ := s.Host(host)
 	limit := h.Usable()
-	out := agent.Desired{Cluster: meta.ID, Index: s.Index(), CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead}
-	for _, vm := range s.VMsOn(host) {
+	hold := ""
+	if meta.Hold.On() {
+		hold = "held after a " + meta.Hold.Reason
+	}
+	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead}
+	coming := s.VMsMovingTo(host)
+	for i, vm := range append(s.VMsOn(host), coming...) {
 		vc, _ := s.VC(vm.VC)
 		g, ok := vc.GroupOf(vm)
 		if !ok {
@@ -34,8 +41,13 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 		w := agent.VM{Spec: specOf(s, meta, g, vm), Want: agent.WantRun, Held: vm.Held,
 			MayStart:  vm.Phase == state.Starting && vm.Goal == state.GoalRun,
 			Seen:      vm.Phase == state.Running,
-			Settled:   vm.Phase == state.Stopped || vm.Phase == state.Failed,
-			FreezeCPU: vm.Phase == state.Stopping}
+			Settled:   vm.Phase == state.Stopped || vm.Phase == state.Failed || vm.Phase == state.Lost,
+			FreezeCPU: vm.Phase == state.Stopping || vm.MovingTo != ""}
+		w.Spec.Leased = vc.Restartable()
+		if vm.MovingTo != "" {
+			to, _ := s.Host(vm.MovingTo)
+			w.Move = &agent.Move{To: vm.MovingTo, URI: to.MigrateURI, Incoming: i >= len(s.VMsOn(host)), SourceGone: vm.GoneFrom == vm.Host}
+		}
 		switch vm.Goal {
 		case state.GoalStop:
 			w.Want = agent.WantStop
@@ -96,10 +108,19 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		if err := c.recordVMs(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
+		if err := c.recordMoves(ctx, s, r); err != nil {
+			return fmt.Errorf("report of host %s: %w", r.Host, err)
+		}
+		if err := c.recordAccount(ctx, s, r); err != nil {
+			return fmt.Errorf("report of host %s: %w", r.Host, err)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	live := c.live[r.Host]
+	live, reported := c.live[r.Host]
+	if !reported || live.Reach != r.Reach {
+		defer c.rouse()
+	}
 	live.Reach, live.Error = r.Reach, r.Error
 	live.Synced = max(live.Synced, r.Index)
 	if r.Reach {
@@ -120,10 +141,10 @@ func (c *Control) recordHost(ctx context.Context, s *state.Snapshot, r agent.Rep
 		Capacity:   state.Resources{CPU: r.Capacity.CPU, Memory: r.Capacity.Memory},
 		Allowance:  state.Resources(r.Allowance),
 		Foreign:    state.Resources(r.Foreign),
-		ForeignVMs: r.ForeignVMs, VMOverhead: r.Overhead, KVM: r.Capacity.KVM, Software: r.Capacity.Software}
+		ForeignVMs: r.ForeignVMs, VMOverhead: r.Overhead, KVM: r.Capacity.KVM, Software: r.Capacity.Software, MigrateURI: r.MigrateURI}
 	h, known := s.Host(r.Host)
 	if known && now == (state.HostReport{Name: h.Name, Capacity: h.Capacity, Allowance: h.Allowance, Foreign: h.Foreign,
-		ForeignVMs: h.ForeignVMs, VMOverhead: h.VMOverhead, KVM: h.KVM, Software: h.Software}) {
+		ForeignVMs: h.ForeignVMs, VMOverhead: h.VMOverhead, KVM: h.KVM, Software: h.Software, MigrateURI: h.MigrateURI}) && h.Lost.Proof == "" {
 		return nil
 	}
 	return c.propose(ctx, state.KindHostReport, now)
@@ -133,7 +154,7 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 	body := state.VMReport{Host: r.Host}
 	for _, st := range r.Statuses {
 		vm, ok := s.VM(st.VM)
-		if !ok || vm.Host != r.Host || vm.Generation != st.Generation {
+		if !ok || vm.Host != r.Host && vm.MovingTo != r.Host || vm.Generation != st.Generation || st.Phase == agent.SeenStayed {
 			continue
 		}
 		body.VMs = append(body.VMs, state.VMStatus{VM: st.VM, Generation: st.Generation, Phase: state.Phase(st.Phase), Gone: st.Gone, Held: st.Held, Reason: st.Reason})
@@ -143,4 +164,50 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 	}
 	sort.SliceStable(body.VMs, func(a, b int) bool { return body.VMs[a].VM < body.VMs[b].VM })
 	return c.propose(ctx, state.KindVMReport, body)
+}
+
+// recordMoves closes moves by what the hypervisors say: a VM that runs on the target has
+// arrived, one whose move ended and that runs on the source has stayed.
+func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Report) error {
+	if r.Running == nil {
+		return nil
+	}
+	here := map[string]agent.Instance{}
+	for _, i := range r.Running {
+		here[i.VM] = i
+	}
+	for _, vm := range s.VMsMovingTo(r.Host) {
+		if i, runs := here[vm.ID]; runs && !i.Incoming && i.Generation == vm.Generation {
+			m := state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true}
+			if err := c.propose(ctx, state.KindMove, m); err != nil && !errors.Is(err, state.ErrConflict) {
+				return err
+			}
+		}
+	}
+	for _, st := range r.Statuses {
+		vm, ok := s.VM(st.VM)
+		if !ok || st.Phase != agent.SeenStayed || vm.Host != r.Host || vm.MovingTo == "" || vm.Generation != st.Generation {
+			continue
+		}
+		m := state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason}
+		if err := c.propose(ctx, state.KindMove, m); err != nil && !errors.Is(err, state.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordAccount passes on what a host runs, while there is a hold that waits for it.
+func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.Report) error {
+	m, _ := s.Meta()
+	if r.Running == nil || !slices.Contains(m.Hold.Pending, r.Host) {
+		return nil
+	}
+	body := state.Account{Host: r.Host}
+	for _, i := range r.Running {
+		if !i.Incoming {
+			body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation})
+		}
+	}
+	return c.propose(ctx, state.KindAccount, body)
 }

@@ -66,7 +66,7 @@ func startCluster(t *testing.T, dir string, world *simulated.World, hosts int) *
 	}
 	tc.eventually("all hosts report", func(v *control.View) bool {
 		for i := range hosts {
-			if _, ok := v.Host(fmt.Sprintf("h%d", i+1)); !ok {
+			if h, ok := v.Host(fmt.Sprintf("h%d", i+1)); !ok || v.HostView(h).State == "unknown" {
 				return false
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"evenkeel/cluster/lease"
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
@@ -44,6 +45,29 @@ type Options struct {
 	Logger  *slog.Logger
 	Now     func() time.Time // default time.Now
 	Entropy io.Reader        // for ids; default crypto/rand
+
+	// Lease of a host to run restartable VMs; default 20 s.
+	Lease time.Duration
+	// Clock neither jumps nor stops while the machine sleeps; default CLOCK_BOOTTIME.
+	Clock func() lease.Instant
+	// Term is Raft's term in which this service leads, and Elected the reading of Clock at its election
+	// or later; 0 = when the service was made.
+	Term    uint64
+	Elected lease.Instant
+	// Fence turns hosts off; nil = there are no devices.
+	Fence Fence
+	// Servers that an agent may ask, host:port; nil = this one only.
+	Servers func() []string
+}
+
+// Fence turns a host's power off by a device made for it.
+type Fence interface {
+	// Has says whether there is a device for the host.
+	Has(host string) bool
+	// Test asks the device whether the host's power is on, and says so in words.
+	Test(ctx context.Context, host string) (string, error)
+	// Off turns the power off and returns what proves it, once the device confirms that it is off.
+	Off(ctx context.Context, host string) (string, error)
 }
 
 // Control is the leader's service. Safe for concurrent use.
@@ -54,9 +78,13 @@ type Control struct {
 	planning sync.Mutex // one plan at a time: plans made side by side would only conflict
 	queue    turn       // under planning
 
-	mu   sync.Mutex
-	live map[string]HostLive
-	ids  io.Reader
+	stir chan struct{} // rouses the loop
+
+	mu      sync.Mutex
+	live    map[string]HostLive
+	leases  *lease.Table
+	fencing map[string]*fencing // hosts whose device is at work, or was in vain
+	ids     io.Reader
 }
 
 // tries before a request gives up because the state keeps changing under it.
@@ -70,7 +98,16 @@ func New(ctx context.Context, o Options) (*Control, error) {
 	if o.Entropy == nil {
 		o.Entropy = rand.Reader
 	}
-	c := &Control{o: o, log: o.Logger, live: map[string]HostLive{}, ids: ulid.Monotonic(o.Entropy, 0)}
+	if o.Lease == 0 {
+		o.Lease = DefaultLease
+	}
+	if o.Clock == nil {
+		o.Clock = lease.Boottime
+	}
+	if o.Elected == 0 {
+		o.Elected = o.Clock()
+	}
+	c := &Control{o: o, log: o.Logger, live: map[string]HostLive{}, stir: make(chan struct{}, 1), leases: lease.NewTable(o.Lease, o.Elected), fencing: map[string]*fencing{}, ids: ulid.Monotonic(o.Entropy, 0)}
 	if _, ok := o.State.Snapshot().Meta(); !ok {
 		if err := c.propose(ctx, state.KindInit, state.Init{ID: c.newID(), Settings: o.Settings}); err != nil {
 			return nil, fmt.Errorf("make the cluster: %w", err)
@@ -85,7 +122,9 @@ func (c *Control) newID() string {
 	return ulid.MustNew(ulid.Timestamp(c.o.Now()), c.ids).String()
 }
 
-func (c *Control) env() loop.Env { return loop.Env{Now: c.o.Now().UTC(), NewID: c.newID} }
+func (c *Control) env() loop.Env {
+	return loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(c.o.State.Snapshot())}
+}
 
 // propose a command and return what became of it.
 func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error {
@@ -111,11 +150,27 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 		}
 	}
 	v := &View{Snapshot: c.o.State.Snapshot(), live: map[string]HostLive{}, now: c.o.Now(), Leader: c.o.Log.Leader()}
+	v.out, v.leases = c.out(v.Snapshot), map[string]leaseView{}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for name, l := range c.live {
 		v.live[name] = l
 	}
-	c.mu.Unlock()
+	now := c.o.Clock()
+	for _, h := range v.Hosts() {
+		ago, renewed := c.leases.Heard(h.Name, now)
+		switch {
+		case h.Lost.Proof != "":
+			v.leases[h.Name] = leaseView{"lost", -1}
+		case !renewed && ago < c.o.Lease:
+		case !renewed:
+			v.leases[h.Name] = leaseView{"over", -1}
+		case ago < c.o.Lease:
+			v.leases[h.Name] = leaseView{"held", ago}
+		default:
+			v.leases[h.Name] = leaseView{"over", ago}
+		}
+	}
 	return v, nil
 }
 
@@ -158,6 +213,9 @@ func (c *Control) change(ctx context.Context, verb, name string, body any, call 
 		s := c.o.State.Snapshot()
 		if r, done, err := replay(s, print, call); done || err != nil {
 			return r, err
+		}
+		if m, _ := s.Meta(); m.Hold.On() {
+			return Result{}, fmt.Errorf("%s %s: %w", verb, name, &Held{Reason: m.Hold.Reason, Pending: m.Hold.Pending})
 		}
 		a, err := decide(s)
 		if err != nil {

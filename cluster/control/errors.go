@@ -21,6 +21,18 @@ var (
 	ErrTimeout = errors.New("timed out, may still be going on")
 )
 
+// Held says that nothing may change until hosts have said what they run.
+type Held struct {
+	Reason  string
+	Pending []string
+}
+
+// Error implements error.
+func (e *Held) Error() string {
+	return fmt.Sprintf("nothing is changed after the %s until these hosts have said what they run: %s; vcctl host confirm-dead tells of one that never will",
+		e.Reason, strings.Join(e.Pending, ", "))
+}
+
 // FieldError is one fault of a request.
 type FieldError struct {
 	Field string // path as the user writes it: groups[0].cpu

@@ -3,6 +3,9 @@ package control
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"evenkeel/cluster/loop"
@@ -19,7 +22,7 @@ const retryAfter = time.Second
 // Run is the control loop: whenever the state changes it admits what fits of
 // the queue and shares CPU anew, until ctx ends.
 func (c *Control) Run(ctx context.Context) {
-	var idle uint64 // placement index at which there was nothing to do
+	var idle look // at which there was nothing to do
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()
 		acted, err := c.stage(ctx, &idle)
@@ -36,6 +39,7 @@ func (c *Control) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-retry:
+		case <-c.stir:
 		case <-changed:
 			select {
 			case <-ctx.Done():
@@ -45,21 +49,34 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// stage proposes one plan, if there is one to propose. idle is the placement
-// index at which there last was none: most changes of the state (a VM was seen
-// running, an operation recorded) cannot make one.
-func (c *Control) stage(ctx context.Context, idle *uint64) (bool, error) {
+// look is what plans depend on: the placement index and the hosts that are out.
+type look struct {
+	index uint64
+	out   string
+}
+
+// stage proposes one plan, if there is one to propose. idle is the look at which there
+// last was none: most changes of the state (a VM was seen running, an operation
+// recorded) cannot make one.
+func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	if !c.o.Log.Leads() {
 		return false, ErrNoLeader
 	}
 	c.planning.Lock()
 	defer c.planning.Unlock()
 	s := c.o.State.Snapshot()
-	at := s.PlacementIndex()
+	at := look{s.PlacementIndex(), c.whoIsOut(s)}
 	if at == *idle {
 		return false, nil
 	}
-	plan := c.queue.admit(s, c.env())
+	if m, _ := s.Meta(); m.Hold.On() {
+		*idle = look{}
+		return false, nil
+	}
+	plan := loop.Restart(s, c.env())
+	if plan == nil {
+		plan = c.queue.admit(s, c.env())
+	}
 	if plan == nil {
 		plan = loop.Reallocate(s)
 	}
@@ -73,4 +90,17 @@ func (c *Control) stage(ctx context.Context, idle *uint64) (bool, error) {
 		return false, nil // the state moved on, and that wakes us
 	}
 	return err == nil, err
+}
+
+// whoIsOut names the hosts that are out.
+func (c *Control) whoIsOut(s *state.Snapshot) string {
+	return strings.Join(slices.Sorted(maps.Keys(c.out(s))), " ")
+}
+
+// rouse the loop: something changed that is not in the log.
+func (c *Control) rouse() {
+	select {
+	case c.stir <- struct{}{}:
+	default:
+	}
 }

@@ -21,10 +21,17 @@ type HostLive struct {
 // index, and the live figures beside it.
 type View struct {
 	*state.Snapshot
-	live map[string]HostLive
-	now  time.Time
+	live   map[string]HostLive
+	leases map[string]leaseView
+	out    map[string]string
+	now    time.Time
 	// Leader is the name of the server that leads.
 	Leader string
+}
+
+type leaseView struct {
+	state string
+	heard time.Duration
 }
 
 // VMView is a VM with the figures users care for.
@@ -46,8 +53,9 @@ type VMView struct {
 // HostView is a host with what is allocated and used of it.
 type HostView struct {
 	state.Host
-	State     string // ready, cordoned, unreachable, unknown
-	Lease     string // "held": the control plane on this host decides; leases between hosts come with many hosts
+	State     string        // ready, cordoned, unreachable, unknown
+	Lease     string        // held, over (it was not renewed), lost (proved), unknown (not renewed in this term)
+	Heard     time.Duration // since its agent last renewed its lease; below 0 = not in this term
 	Error     string
 	Allocated state.Resources
 	Used      state.Resources
@@ -81,7 +89,7 @@ func (v *View) VMView(vm state.VM) VMView {
 		return out
 	}
 	live := v.live[vm.Host]
-	if !live.Reach && vm.Phase == state.Running {
+	if (!live.Reach || v.leases[vm.Host].state == "over") && vm.Phase == state.Running {
 		out.State = "unknown" // its host cannot say
 	}
 	s, ok := live.VMs[vm.ID]
@@ -97,7 +105,10 @@ func (v *View) VMView(vm state.VM) VMView {
 
 // HostView of a host.
 func (v *View) HostView(h state.Host) HostView {
-	out := HostView{Host: h, State: "ready", Lease: "held"}
+	out := HostView{Host: h, State: "ready", Lease: "unknown", Heard: -1}
+	if l, ok := v.leases[h.Name]; ok {
+		out.Lease, out.Heard = l.state, l.heard
+	}
 	load := v.LoadOf(h.Name)
 	out.Allocated, out.VMs = state.Resources{CPU: load.CPU, Memory: load.Memory}, load.VMs
 	live, seen := v.live[h.Name]
@@ -107,6 +118,10 @@ func (v *View) HostView(h state.Host) HostView {
 	}
 	out.Unknown, out.Synced, out.Error = live.Unknown, live.Synced, live.Error
 	switch {
+	case h.Lost.Proof != "":
+		out.State, out.Error = "lost", h.Lost.Text
+	case out.Lease == "over":
+		out.State, out.Error = "unreachable", v.out[h.Name]
 	case !seen:
 		out.State = "unknown"
 	case !live.Reach:

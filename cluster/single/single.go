@@ -99,9 +99,11 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 	}
 	c.failed = make(chan error, len(hosts))
 	wg.Go(func() { c.Run(ctx) })
+	wg.Go(func() { c.Guard(ctx) })
 	for name, h := range hosts {
 		a := o.Agent
 		a.Host, a.Hypervisor, a.Leader, a.Log = name, h, c.Control, o.Logger
+		a.Keep = agent.KeepFile(filepath.Join(o.Dir, "agents", name+".json"))
 		wg.Go(func() {
 			if err := agent.Run(ctx, a); err != nil {
 				c.failed <- err

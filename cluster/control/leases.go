@@ -1,0 +1,233 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/lease"
+	"evenkeel/cluster/state"
+)
+
+// DefaultLease is how long a host may run restartable VMs without a word of the leader.
+const DefaultLease = 20 * time.Second
+
+// Renew implements agent.Leader (design rule 9): it answers after a check of this server's
+// leadership that began after the question came, and after the log knows what the
+// renewal says of how the host enforces its lease.
+func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w: %w", r.Host, ErrNoLeader, err)
+	}
+	s := c.o.State.Snapshot()
+	h, known := s.Host(r.Host)
+	if !known {
+		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: it has not reported yet: %w", r.Host, ErrNotFound)
+	}
+	now := state.Fencing{Enforcing: r.Enforcing, Watchdog: r.Watchdog.Milliseconds()}
+	if h.Fencing != now {
+		if err := c.propose(ctx, state.KindFencing, state.HostFencing{Host: r.Host, Fencing: now}); err != nil {
+			return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w", r.Host, err)
+		}
+		s = c.o.State.Snapshot()
+	}
+	meta, _ := s.Meta()
+	c.mu.Lock()
+	c.leases.Renewed(r.Host, c.o.Clock())
+	delete(c.fencing, r.Host)
+	c.mu.Unlock()
+	g := agent.Grant{Epoch: meta.Epoch, Term: c.o.Term, Index: s.Index(), Lease: c.o.Lease, Enforce: !meta.Disarmed}
+	if c.o.Servers != nil {
+		g.Servers = c.o.Servers()
+	}
+	return g, nil
+}
+
+// Permit implements agent.Leader: the last question before a start.
+func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit, error) {
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return agent.Permit{}, fmt.Errorf("permit for host %s: %w: %w", q.Host, ErrNoLeader, err)
+	}
+	s := c.o.State.Snapshot()
+	meta, _ := s.Meta()
+	h, _ := s.Host(q.Host)
+	p := agent.Permit{Epoch: meta.Epoch, Term: c.o.Term, Index: s.Index()}
+	for _, i := range q.Starts {
+		vm, ok := s.VM(i.VM)
+		vc, _ := s.VC(vm.VC)
+		switch {
+		case meta.Hold.On():
+			p.Refused = "nothing is started after a " + meta.Hold.Reason + " until every host has said what it runs"
+		case !ok || vm.Host != q.Host || vm.Generation != i.Generation || vm.Phase != state.Starting || vm.Goal != state.GoalRun:
+			p.Refused = fmt.Sprintf("generation %d of VM %s is not to be started on %s", i.Generation, i.VM, q.Host)
+		case h.Lost.Proof != "":
+			p.Refused = "host " + q.Host + " is lost: " + h.Lost.Text
+		case vc.Restartable() && !c.judge(h, meta).Held:
+			p.Refused = "host " + q.Host + " holds no lease for restartable VMs"
+		default:
+			p.Granted = append(p.Granted, i)
+		}
+	}
+	return p, nil
+}
+
+// judge the lease of a host by what was heard in this term.
+func (c *Control) judge(h state.Host, m state.Meta) lease.Verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := lease.Word{Enforcing: h.Fencing.Enforcing, Watchdog: time.Duration(h.Fencing.Watchdog) * time.Millisecond}
+	return c.leases.Judge(h.Name, word, !m.Disarmed, c.o.Clock())
+}
+
+// out are the hosts that nothing may be decided for now (design rule 1), and why.
+func (c *Control) out(s *state.Snapshot) map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]string{}
+	now := c.o.Clock()
+	for _, h := range s.Hosts() {
+		live, reported := c.live[h.Name]
+		ago, renewed := c.leases.Heard(h.Name, now)
+		switch {
+		case h.Lost.Proof != "":
+			out[h.Name] = "is lost: " + h.Lost.Text
+		case !reported:
+			out[h.Name] = "has not reported since this server leads"
+		case !live.Reach:
+			out[h.Name] = "has a hypervisor that does not answer: " + live.Error
+		case renewed && ago >= c.o.Lease:
+			out[h.Name] = fmt.Sprintf("has not been heard of for %s", ago.Round(time.Second))
+		}
+	}
+	return out
+}
+
+// guardEvery is how often hosts are looked at that were not heard of.
+const guardEvery = time.Second
+
+// fencing of one host by its device.
+type fencing struct {
+	busy bool
+	said string // why it was in vain
+	next time.Time
+}
+
+// fenceAgain after a device did not confirm.
+const fenceAgain = 30 * time.Second
+
+// Guard watches for hosts that fell silent, until ctx ends: it records what is proved of them,
+// sets fence devices to work, and says so where nothing can be proved.
+func (c *Control) Guard(ctx context.Context) {
+	tick := time.NewTicker(guardEvery)
+	defer tick.Stop()
+	said := map[string]string{}
+	out := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !c.o.Log.Leads() {
+			continue
+		}
+		s := c.o.State.Snapshot()
+		if now := c.whoIsOut(s); now != out {
+			out = now
+			c.rouse()
+		}
+		for _, h := range s.Hosts() {
+			if err := c.guard(ctx, s, h, said); err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
+				c.log.Warn("guard", "host", h.Name, "error", err)
+			}
+		}
+	}
+}
+
+func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, said map[string]string) error {
+	meta, _ := s.Meta()
+	if !holdsRestartable(s, h.Name) {
+		delete(said, h.Name)
+		return nil
+	}
+	v := c.judge(h, meta)
+	switch {
+	case v.Held:
+		delete(said, h.Name)
+		return nil
+	case v.Over:
+		delete(said, h.Name)
+		c.log.Warn("host lost", "host", h.Name, "proof", v.Text)
+		return c.lose(ctx, h.Name, state.ProofLease, v.Text)
+	case v.In >= 0: // the watchdog will have its say
+		return nil
+	case meta.Disarmed:
+	case c.o.Fence != nil && c.o.Fence.Has(h.Name):
+		c.fence(ctx, h.Name)
+	}
+	c.mu.Lock()
+	f := c.fencing[h.Name]
+	c.mu.Unlock()
+	text := v.Text
+	if f != nil && f.said != "" {
+		text += "; " + f.said
+	}
+	if said[h.Name] == text || f != nil && f.busy {
+		return nil
+	}
+	said[h.Name] = text
+	c.log.Error("nothing proves that the host is dead: its restartable VMs are not started elsewhere", "host", h.Name, "why", text)
+	return c.propose(ctx, state.KindAudit, state.Audit{Kind: "host-unproved", Object: "host", Name: h.Name,
+		Text: "nothing proves that it is dead, its restartable VMs are not started elsewhere: " + text + "; vcctl host confirm-dead " + h.Name + " if you know"})
+}
+
+// lose proposes that the host is lost. That it holds no more meanwhile is no fault.
+func (c *Control) lose(ctx context.Context, host string, proof state.Proof, text string) error {
+	err := c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: proof, Text: text})
+	if errors.Is(err, state.ErrConflict) {
+		return nil // the cluster was disarmed, or the watchdog, since we looked
+	}
+	return err
+}
+
+func holdsRestartable(s *state.Snapshot, host string) bool {
+	for _, vm := range append(s.VMsOn(host), s.VMsMovingTo(host)...) {
+		if vc, _ := s.VC(vm.VC); vm.Holds() && vm.GoneFrom != host && vc.Restartable() {
+			return true
+		}
+	}
+	return false
+}
+
+// fence sets the host's device to work, unless it is at work.
+func (c *Control) fence(ctx context.Context, host string) {
+	c.mu.Lock()
+	f := c.fencing[host]
+	if f == nil {
+		f = &fencing{}
+		c.fencing[host] = f
+	}
+	busy := f.busy || c.o.Now().Before(f.next)
+	if !busy {
+		f.busy = true
+	}
+	c.mu.Unlock()
+	if busy {
+		return
+	}
+	go func() {
+		proof, err := c.o.Fence.Off(ctx, host)
+		if err == nil {
+			err = c.lose(ctx, host, state.ProofFence, proof)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		f.busy, f.next, f.said = false, c.o.Now().Add(fenceAgain), ""
+		if err != nil {
+			f.said = err.Error()
+			c.log.Error("fence", "host", host, "error", err)
+		}
+	}()
+}

@@ -1,0 +1,86 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"evenkeel/cluster/state"
+)
+
+// ConfirmDead takes an operator's word that a host is dead: its VMs are lost, the
+// restartable ones start elsewhere. A host that is heard of is not dead.
+func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error {
+	if len(reason) > 500 {
+		return &Invalid{Fields: []FieldError{{Field: "reason", Text: "must be at most 500 characters"}}}
+	}
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return fmt.Errorf("confirm that host %s is dead: %w: %w", host, ErrNoLeader, err)
+	}
+	s := c.o.State.Snapshot()
+	if _, ok := s.Host(host); !ok {
+		return fmt.Errorf("host %s: %w", host, ErrNotFound)
+	}
+	c.mu.Lock()
+	ago, renewed := c.leases.Heard(host, c.o.Clock())
+	c.mu.Unlock()
+	if renewed && ago < c.o.Lease {
+		return fmt.Errorf("host %s is not dead: its agent was heard of %s ago; turn it off first: %w", host, ago.Round(time.Second), ErrConflict)
+	}
+	if dryRun {
+		return nil
+	}
+	text := by + " confirmed that it is dead"
+	if reason != "" {
+		text += ": " + reason
+	}
+	if err := c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: state.ProofOperator, Text: text}); err != nil {
+		return fmt.Errorf("confirm that host %s is dead: %w", host, err)
+	}
+	return nil
+}
+
+// FenceHost tries the host's fence device (test), or turns the host off with it.
+func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string, error) {
+	if _, ok := c.o.State.Snapshot().Host(host); !ok {
+		return "", fmt.Errorf("host %s: %w", host, ErrNotFound)
+	}
+	if c.o.Fence == nil || !c.o.Fence.Has(host) {
+		return "", fmt.Errorf("host %s has no fence device; servers name them in their configuration under fence: %w", host, ErrNotFound)
+	}
+	if test {
+		said, err := c.o.Fence.Test(ctx, host)
+		if err != nil {
+			return "", fmt.Errorf("test the fence device of host %s: %w", host, err)
+		}
+		return said, c.propose(ctx, state.KindAudit, state.Audit{Kind: "fence-tested", Object: "host", Name: host, Text: said})
+	}
+	proof, err := c.o.Fence.Off(ctx, host)
+	if err != nil {
+		return "", fmt.Errorf("fence host %s: %w", host, err)
+	}
+	return proof, c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof})
+}
+
+// Arm lets leases stop VMs again; disarm keeps them from it, for work on the network.
+func (c *Control) Arm(ctx context.Context, armed bool, reason string) error {
+	if len(reason) > 500 {
+		return &Invalid{Fields: []FieldError{{Field: "reason", Text: "must be at most 500 characters"}}}
+	}
+	return c.propose(ctx, state.KindArm, state.Arm{Disarmed: !armed, Reason: reason})
+}
+
+// Audit records an event of the cluster's own: a connection refused, a certificate issued.
+func (c *Control) Audit(ctx context.Context, kind, object, name, text string) error {
+	return c.propose(ctx, state.KindAudit, state.Audit{Kind: kind, Object: object, Name: name, Text: text})
+}
+
+// Propose a command of those that only change the cluster's own tables: members, tokens,
+// certificates. What the state says of it is the outcome.
+func (c *Control) Propose(ctx context.Context, kind state.Kind, body any) error {
+	switch kind {
+	case state.KindMemberPut, state.KindMemberDrop, state.KindTokenPut, state.KindJoin, state.KindCertificate, state.KindAdminToken, state.KindMove:
+		return c.propose(ctx, kind, body)
+	}
+	return fmt.Errorf("a %s is not proposed from outside", kind)
+}
