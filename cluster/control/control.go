@@ -50,10 +50,6 @@ type Options struct {
 	Lease time.Duration
 	// Clock neither jumps nor stops while the machine sleeps; default CLOCK_BOOTTIME.
 	Clock func() lease.Instant
-	// Term is Raft's term in which this service leads, and Elected the reading of Clock at its election
-	// or later; 0 = when the service was made.
-	Term    uint64
-	Elected lease.Instant
 	// Fence turns hosts off; nil = there are no devices.
 	Fence Fence
 	// Servers that an agent may ask, host:port; nil = this one only.
@@ -81,6 +77,7 @@ type Control struct {
 	stir chan struct{} // rouses the loop
 
 	mu      sync.Mutex
+	term    uint64
 	live    map[string]HostLive
 	leases  *lease.Table
 	fencing map[string]*fencing // hosts whose device is at work, or was in vain
@@ -90,8 +87,8 @@ type Control struct {
 // tries before a request gives up because the state keeps changing under it.
 const tries = 8
 
-// New makes the service and, if the state is empty, the cluster. The log must lead.
-func New(ctx context.Context, o Options) (*Control, error) {
+// New makes the service. It answers what needs no leader; Begin it for each term in which its server leads.
+func New(o Options) *Control {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -104,16 +101,28 @@ func New(ctx context.Context, o Options) (*Control, error) {
 	if o.Clock == nil {
 		o.Clock = lease.Boottime
 	}
-	if o.Elected == 0 {
-		o.Elected = o.Clock()
+	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), stir: make(chan struct{}, 1),
+		fencing: map[string]*fencing{}, ids: ulid.Monotonic(o.Entropy, 0)}
+}
+
+// Begin a term in which this server leads: nothing is known of any host, and each counts as
+// renewed now (design rule 9). It makes the cluster if the state is empty, with that id; "" = a new one.
+func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
+	c.mu.Lock()
+	c.term = term
+	c.live, c.fencing = map[string]HostLive{}, map[string]*fencing{}
+	c.leases = lease.NewTable(c.o.Lease, c.o.Clock())
+	c.mu.Unlock()
+	if _, ok := c.o.State.Snapshot().Meta(); ok {
+		return nil
 	}
-	c := &Control{o: o, log: o.Logger, live: map[string]HostLive{}, stir: make(chan struct{}, 1), leases: lease.NewTable(o.Lease, o.Elected), fencing: map[string]*fencing{}, ids: ulid.Monotonic(o.Entropy, 0)}
-	if _, ok := o.State.Snapshot().Meta(); !ok {
-		if err := c.propose(ctx, state.KindInit, state.Init{ID: c.newID(), Settings: o.Settings}); err != nil {
-			return nil, fmt.Errorf("make the cluster: %w", err)
-		}
+	if id == "" {
+		id = c.newID()
 	}
-	return c, nil
+	if err := c.propose(ctx, state.KindInit, state.Init{ID: id, Settings: c.o.Settings}); err != nil {
+		return fmt.Errorf("make the cluster: %w", err)
+	}
+	return nil
 }
 
 func (c *Control) newID() string {

@@ -37,8 +37,9 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	c.mu.Lock()
 	c.leases.Renewed(r.Host, c.o.Clock())
 	delete(c.fencing, r.Host)
+	term := c.term
 	c.mu.Unlock()
-	g := agent.Grant{Epoch: meta.Epoch, Term: c.o.Term, Index: s.Index(), Lease: c.o.Lease, Enforce: !meta.Disarmed}
+	g := agent.Grant{Epoch: meta.Epoch, Term: term, Index: s.Index(), Lease: c.o.Lease, Enforce: !meta.Disarmed}
 	if c.o.Servers != nil {
 		g.Servers = c.o.Servers()
 	}
@@ -53,7 +54,9 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	s := c.o.State.Snapshot()
 	meta, _ := s.Meta()
 	h, _ := s.Host(q.Host)
-	p := agent.Permit{Epoch: meta.Epoch, Term: c.o.Term, Index: s.Index()}
+	c.mu.Lock()
+	p := agent.Permit{Epoch: meta.Epoch, Term: c.term, Index: s.Index()}
+	c.mu.Unlock()
 	for _, i := range q.Starts {
 		vm, ok := s.VM(i.VM)
 		vc, _ := s.VC(vm.VC)

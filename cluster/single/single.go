@@ -85,7 +85,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 	if inspect == nil {
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
 	}
-	c.Control, err = control.New(ctx, control.Options{State: c.State, Log: n, Settings: o.Settings, Hosts: slices.Sorted(maps.Keys(hosts)),
+	c.Control = control.New(control.Options{State: c.State, Log: n, Settings: o.Settings, Hosts: slices.Sorted(maps.Keys(hosts)),
 		Inspect: inspect, Logger: o.Logger,
 		Console: func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
 			h, ok := hosts[host]
@@ -94,7 +94,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 			}
 			return h.Console(ctx, vm)
 		}})
-	if err != nil {
+	if err := c.Begin(ctx, n.Term(), ""); err != nil {
 		return err
 	}
 	c.failed = make(chan error, len(hosts))
