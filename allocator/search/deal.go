@@ -83,19 +83,10 @@ func (q *queue) put(j int32, lacks float64) {
 	q.top = min(q.top, k)
 }
 
-// byGreater lists the VMs by the greater of their shares of all CPU and all
-// memory, greatest first. VMs whose shares differ by less than 1 in 256 keep
-// their order.
-func (m *Model) byGreater() []int32 {
-	var cpu, memory float64
-	for j := range m.CPU {
-		cpu += float64(m.CPU[j])
-		memory += float64(m.Memory[j])
-	}
-	perCPU, perMemory := 1/cpu, 0.0
-	if memory > 0 {
-		perMemory = 1 / memory
-	}
+// byGreater lists the VMs by the greater of weight times perCPU and size times
+// perMemory, greatest first. VMs that differ by less than 1 in 256 keep their
+// order.
+func (m *Model) byGreater(perCPU, perMemory float64) []int32 {
 	// The bits of a positive float32 rise with it: exponent, then 8 bits of fraction.
 	n := len(m.Weight)
 	bits := make([]uint16, n)
@@ -126,33 +117,50 @@ func (m *Model) byGreater() []int32 {
 const choices = 6
 
 // dealCrowd deals as deal does, without rules, to many hosts: each VM to a host
-// that lacks about the most weight. nil: some VM found no host with the memory.
-func (f *finder) dealCrowd() []int32 {
+// that lacks about the most weight or, memoryFirst, has about the most memory
+// left. nil: some VM found no host with the memory.
+func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 	m := f.m
 	n, h := len(m.Weight), len(m.CPU)
-	var total, cpu, size, memory, largest float64
+	var total, cpu, size, memory, largest, most float64
 	for i := range n {
 		total += float64(m.Weight[i])
 		size += float64(m.Size[i])
 		largest = max(largest, float64(m.Weight[i]))
 	}
-	most := 0.0
 	for j := range h {
 		cpu += float64(m.CPU[j])
 		memory += float64(m.Memory[j])
-		most = max(most, float64(m.CPU[j]))
 	}
 	t := total / cpu
-	order := m.byGreater()
-	lacks := make([]float64, h)
+	// The shares of what the VMs need, as far as the memory is used up.
+	order := m.byGreater(1/max(1, total), 1/max(1, memory))
 	free := append([]int64(nil), m.Memory...)
-	q := newQueue(h, most*t, -largest)
-	for j := h - 1; j >= 0; j-- {
-		lacks[j] = float64(m.CPU[j]) * t
-		q.put(int32(j), lacks[j])
+	lacks := make([]float64, h) // weight
+	key := func(j int32) float64 { return lacks[j] }
+	if memoryFirst {
+		key = func(j int32) float64 { return float64(free[j]) }
+		largest = 0
 	}
-	scarce := size > memory/2
-	mean := int64(size / float64(n))
+	for j := range h {
+		lacks[j] = float64(m.CPU[j]) * t
+		most = max(most, key(int32(j)))
+	}
+	q := newQueue(h, most, -largest)
+	for j := h - 1; j >= 0; j-- {
+		q.put(int32(j), key(int32(j)))
+	}
+	left, mean := 1, int64(size/float64(n))
+	if memoryFirst || size > memory/2 {
+		left = choices
+	}
+	meanWeight := int64(total / float64(n))
+	better := func(vm, j, than int32) bool {
+		if memoryFirst {
+			return (m.Weight[vm] >= meanWeight) == (lacks[j] > lacks[than])
+		}
+		return (m.Size[vm] >= mean) == (free[j] > free[than])
+	}
 	// least[b] is the least size in the order from block b on: hosts with less
 	// memory are out of it.
 	const block = 256
@@ -166,13 +174,9 @@ func (f *finder) dealCrowd() []int32 {
 	}
 	host := make([]int32, n)
 	for k, vm := range order {
-		w, s := m.Weight[vm], m.Size[vm]
+		s := m.Size[vm]
 		at, before, step := int32(-1), int32(-1), 0
-		left := 1
-		if scarce {
-			left = choices
-		}
-		started := false
+		left, started := left, false
 	search:
 		for b := q.top; b < len(q.head); b++ {
 			prev := int32(-1)
@@ -189,8 +193,8 @@ func (f *finder) dealCrowd() []int32 {
 					f.steps -= 2
 					continue
 				}
-				// Large VMs to hosts with much memory left, small ones to those with little.
-				if at < 0 || s >= mean && free[j] > free[at] || s < mean && free[j] < free[at] {
+				// Large VMs to hosts with much left of the other thing, small ones to those with little.
+				if at < 0 || better(vm, j, at) {
 					at, before, step = j, prev, b
 				}
 				if left--; left == 0 {
@@ -206,8 +210,8 @@ func (f *finder) dealCrowd() []int32 {
 		q.drop(step, before, at)
 		host[vm] = at
 		free[at] -= s
-		lacks[at] -= float64(w)
-		q.put(at, lacks[at])
+		lacks[at] -= float64(m.Weight[vm])
+		q.put(at, key(at))
 	}
 	return host
 }

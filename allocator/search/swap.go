@@ -11,14 +11,15 @@ import (
 // two VMs each: some thousand exchanges, of which the one that takes over about
 // the wanted weight is found in some microsecond.
 type swapper struct {
-	c     *crowd
-	give  []uint64 // what the host with more may give: weight, then twice 1 + which guest, 0: none
-	take  []uint64 // what it may get for it
-	room  []uint64 // work space
-	moved []guest
-	over  []int64 // [host]: load above the even level
-	high  []int32 // hosts above the limit
-	low   []int32 // hosts below the even level, a heap, the lowest first
+	c        *crowd
+	give     []uint64 // what the host with more may give: weight, then twice 1 + which guest, 0: none
+	take     []uint64 // what it may get for it
+	room     []uint64 // what may be taken, sorted
+	sections sections
+	moved    []guest
+	over     []int64 // [host]: load above the even level
+	high     []int32 // hosts above the limit
+	low      []int32 // hosts below the even level, a heap, the lowest first
 }
 
 // Of more VMs on a host mostGuests take part in an exchange.
@@ -31,10 +32,9 @@ const (
 	sectionBits = 7
 )
 
-// offers lists the weights of no, one and two of the guests, least first.
-func (x *swapper) offers(list []uint64, on []guest) []uint64 {
+// offers lists the weights of no, one and two of the guests.
+func offers(list []uint64, on []guest) (offers []uint64, most uint64) {
 	list = append(list[:0], 0)
-	most := uint64(0)
 	for i := range on {
 		w := uint64(on[i].w) << (2 * guestBits)
 		list = append(list, w|uint64(i+1))
@@ -45,21 +45,34 @@ func (x *swapper) offers(list []uint64, on []guest) []uint64 {
 		}
 		most = max(most, w)
 	}
+	return list, most
+}
+
+// sections is where the offers of about a weight begin in a sorted list.
+type sections struct {
+	shift int
+	at    [1<<sectionBits + 1]uint8
+}
+
+// sort orders the list, least first. what it returns is valid until the next call.
+func (x *swapper) sort(list []uint64, most uint64) []uint64 {
 	// Into sections by weight, of about one offer each; within them by insertion.
 	n := len(list)
 	x.room = resize(x.room, n)
-	shift := bits.Len64(most|(1<<(2*guestBits)-1)) - sectionBits
-	var at [1<<sectionBits + 1]uint8
+	q := &x.sections
+	q.shift = bits.Len64(most|(1<<(2*guestBits)-1)) - sectionBits
+	clear(q.at[:])
 	for _, v := range list {
-		at[v>>shift+1]++
+		q.at[v>>q.shift+1]++
 	}
-	for k := 1; k < len(at); k++ {
-		at[k] += at[k-1]
+	for k := 1; k < len(q.at); k++ {
+		q.at[k] += q.at[k-1]
 	}
+	next := q.at
 	for _, v := range list {
-		k := v >> shift
-		x.room[at[k]] = v
-		at[k]++
+		k := v >> q.shift
+		x.room[next[k]] = v
+		next[k]++
 	}
 	out := x.room
 	for i := 1; i < n; i++ {
@@ -70,7 +83,6 @@ func (x *swapper) offers(list []uint64, on []guest) []uint64 {
 		}
 		out[k] = v
 	}
-	x.room = list
 	return out
 }
 
@@ -80,8 +92,10 @@ func (x *swapper) offers(list []uint64, on []guest) []uint64 {
 func (x *swapper) exchange(a, b int32, want int64, turn int) bool {
 	c := x.c
 	onA, onB := some(c.on(a), turn), some(c.on(b), turn)
-	x.give = x.offers(x.give, onA)
-	x.take = x.offers(x.take, onB)
+	var most uint64
+	x.give, _ = offers(x.give, onA)
+	x.take, most = offers(x.take, onB)
+	take := x.sort(x.take, most)
 	roomA, roomB := c.first[a+1]-c.first[a]-c.n[a], c.first[b+1]-c.first[b]-c.n[b]
 	freeA, freeB := c.free[a], c.free[b]
 	best := want // how far from what is wanted
@@ -114,15 +128,17 @@ func (x *swapper) exchange(a, b int32, want int64, turn int) bool {
 		best, bestGive, bestTake = gap, g, v
 		return true
 	}
-	p := 0
 	for _, g := range x.give {
-		least := int64(g>>(2*guestBits)) - want
-		for p < len(x.take) && int64(x.take[p]>>(2*guestBits)) < least {
+		p, least := 0, int64(g>>(2*guestBits))-want
+		if least > 0 {
+			p = int(x.sections.at[min(uint64(least)<<(2*guestBits)>>x.sections.shift, 1<<sectionBits)])
+		}
+		for p < len(take) && int64(take[p]>>(2*guestBits)) < least {
 			p++
 		}
-		for k := p; k < len(x.take) && try(g, x.take[k]); k++ {
+		for k := p; k < len(take) && try(g, take[k]); k++ {
 		}
-		for k := p - 1; k >= 0 && try(g, x.take[k]); k-- {
+		for k := p - 1; k >= 0 && try(g, take[k]); k-- {
 		}
 	}
 	if best >= want {
@@ -292,7 +308,10 @@ func (f *finder) evenly(floor float64) []int32 {
 	for _, c := range m.CPU {
 		cpu += c
 	}
-	host := f.dealCrowd()
+	host := f.dealCrowd(false)
+	if host == nil {
+		host = f.dealCrowd(true)
+	}
 	if host == nil || total >= 1<<(64-2*guestBits) {
 		return host
 	}

@@ -129,17 +129,11 @@ func TestExchangeIsTheBest(t *testing.T) {
 func TestByGreaterIsLargestFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawCrowdModel(t)
-		var cpu, memory float64
-		for j := range m.CPU {
-			cpu, memory = cpu+float64(m.CPU[j]), memory+float64(m.Memory[j])
-		}
+		perCPU, perMemory := rapid.Float64Range(0.001, 1).Draw(t, "per CPU"), rapid.Float64Range(0.001, 1).Draw(t, "per memory")
 		seen := make([]bool, len(m.Weight))
 		last := math.Inf(1)
-		for _, i := range m.byGreater() {
-			key := float64(m.Weight[i]) / cpu
-			if memory > 0 {
-				key = max(key, float64(m.Size[i])/memory)
-			}
+		for _, i := range m.byGreater(perCPU, perMemory) {
+			key := max(float64(m.Weight[i])*perCPU, float64(m.Size[i])*perMemory)
 			if seen[i] || key > last*(1+1.0/128) {
 				t.Fatalf("VM %d: seen %v, key %v after %v", i, seen[i], key, last)
 			}
