@@ -55,7 +55,15 @@ func (id Identity) Validate() error {
 	return nil
 }
 
-// uris of a valid identity, one per role.
+// URIs of a valid identity, one per role.
+func (id Identity) URIs() []string {
+	var out []string
+	for _, u := range id.uris() {
+		out = append(out, u.String())
+	}
+	return out
+}
+
 func (id Identity) uris() []*url.URL {
 	var out []*url.URL
 	if id.Server {
@@ -76,10 +84,11 @@ func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	for i, u := range cert.URIs {
 		uris[i] = u.String()
 	}
-	return identityOf(uris)
+	return ParseIdentity(uris)
 }
 
-func identityOf(uris []string) (Identity, error) {
+// ParseIdentity reads what URIs and IdentityOf say, by the same rules.
+func ParseIdentity(uris []string) (Identity, error) {
 	var id Identity
 	for _, uri := range uris {
 		rest, ours := strings.CutPrefix(uri, scheme+":")

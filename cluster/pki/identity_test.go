@@ -65,7 +65,7 @@ func FuzzIdentity(f *testing.F) {
 				uris = append(uris, u.String())
 			}
 		}
-		id, err := identityOf(uris)
+		id, err := ParseIdentity(uris)
 		if err != nil {
 			if id != (Identity{}) {
 				t.Fatalf("an error and %+v", id)
@@ -75,16 +75,13 @@ func FuzzIdentity(f *testing.F) {
 		if err := id.Validate(); err != nil {
 			t.Fatalf("%q: %+v: %v", uris, id, err)
 		}
-		var again []string
-		for _, u := range id.uris() {
-			again = append(again, u.String())
-		}
+		again := id.URIs()
 		for _, u := range uris {
 			if strings.HasPrefix(u, scheme+":") && !strings.Contains(strings.Join(again, " ")+" ", u+" ") {
 				t.Fatalf("%q was taken for %+v", u, id)
 			}
 		}
-		if back, err := identityOf(again); err != nil || back != id {
+		if back, err := ParseIdentity(again); err != nil || back != id {
 			t.Fatalf("%+v became %+v, %v", id, back, err)
 		}
 	})

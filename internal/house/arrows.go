@@ -34,7 +34,8 @@ var arrows = map[string][]string{
 	"cluster/node":      {"cluster/state", "cluster/lease"},
 	"cluster/control":   {"cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
 	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/control", "hypervisor"},
-	"cluster/transport": {"cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "cluster/control"},
+	"cluster/pki":       nil,
+	"cluster/transport": {"cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "cluster/control"},
 
 	// Speak to people and programs.
 	"api/v1":     nil,

@@ -1,0 +1,410 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/pki"
+)
+
+// How an Agent waits.
+const (
+	silence      = 4 * heartbeat // without a frame, after which nobody leads
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 5 * time.Second
+	reportTime   = 10 * time.Second // for one try at one server
+	askTime      = 3 * time.Second
+)
+
+// AgentOptions are what an Agent needs. The zero durations mean the defaults.
+type AgentOptions struct {
+	Host    string // this member's name
+	Dialer  *Dialer
+	Servers []string // addresses ("host:port") of servers of the cluster, at least one
+	// Learned hears of another list of servers, to be kept for the next start. nil: nobody does.
+	Learned func(servers []string)
+	// Rand spreads reconnects. The Agent uses it alone.
+	Rand *rand.Rand
+	Log  *slog.Logger
+
+	Silence      time.Duration // without a word from the leader, after which there is none; default 4 s
+	FirstBackoff time.Duration // between tries to connect; default 100 ms, doubled
+	LastBackoff  time.Duration // up to 5 s; each drawn from its upper half
+}
+
+// Agent is agent.Leader for one host, over the network: one stream of desired state, and calls
+// through any server that finds the leader. It is safe for concurrent use.
+type Agent struct {
+	o    AgentOptions
+	http *http.Transport
+	// turns are one call of a kind at a time: the leader answers them in order.
+	turns   map[string]chan struct{}
+	reports reportEncoder // under turns[callReport]
+
+	mu      sync.Mutex
+	servers []string
+	at      int           // of servers: the one that answered last
+	alive   bool          // the stream is
+	why     error         // it is not
+	desired agent.Desired // the latest
+	changed chan struct{} // closes when desired or alive changes
+	session uint64        // of calls, 0 = none
+	calls   uint64        // numbers of calls so far
+
+	opening chan struct{} // holds one while a session is opened
+}
+
+// NewAgent makes an Agent. It knows of no leader until Run has found one.
+func NewAgent(o AgentOptions) *Agent {
+	if o.Silence == 0 {
+		o.Silence = silence
+	}
+	if o.FirstBackoff == 0 {
+		o.FirstBackoff = firstBackoff
+	}
+	if o.LastBackoff == 0 {
+		o.LastBackoff = lastBackoff
+	}
+	a := &Agent{o: o, http: newTransport(o.Dialer, pki.Want{Server: true}), servers: slices.Clone(o.Servers),
+		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1),
+		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
+	if len(a.servers) > 0 {
+		a.at = o.Rand.IntN(len(a.servers)) // so that not all agents choose the same
+	}
+	return a
+}
+
+// Run keeps the stream of desired state open until ctx ends.
+func (a *Agent) Run(ctx context.Context) {
+	defer a.http.CloseIdleConnections()
+	backoff := a.o.FirstBackoff
+	for ctx.Err() == nil {
+		address := a.address()
+		begun, err := a.follow(ctx, address)
+		if ctx.Err() != nil {
+			a.ended(ctx.Err())
+			return
+		}
+		a.ended(fmt.Errorf("desired state from %s: %w", address, err))
+		if begun {
+			backoff = a.o.FirstBackoff
+		}
+		wait := a.next(address, backoff)
+		a.o.Log.Info("no leader is heard", "server", address, "error", err, "retry", wait)
+		backoff = min(2*backoff, a.o.LastBackoff)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	a.ended(ctx.Err())
+}
+
+func (a *Agent) address() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.servers) == 0 {
+		return ""
+	}
+	return a.servers[a.at%len(a.servers)]
+}
+
+// next goes on to the server after one that did not answer, and draws a time to wait.
+func (a *Agent) next(after string, backoff time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if i := slices.Index(a.servers, after); i >= 0 && i == a.at {
+		a.at = (i + 1) % len(a.servers)
+	}
+	return backoff/2 + time.Duration(a.o.Rand.Int64N(int64(backoff/2)+1))
+}
+
+// ended: there is no stream any more.
+func (a *Agent) ended(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.why = why
+	if a.alive {
+		a.alive = false
+		close(a.changed)
+		a.changed = make(chan struct{})
+	}
+}
+
+// follow the stream of desired state of one server to its end. begun: it had one.
+func (a *Agent) follow(ctx context.Context, address string) (begun bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(handshakeTimeout+a.o.Silence, func() { cancel(fmt.Errorf("no word for %s", a.o.Silence)) })
+	defer quiet.Stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, urlOf(address, "hosts", a.o.Host, "desired").String(), nil)
+	if err != nil {
+		return false, err
+	}
+	resp, err := a.http.RoundTrip(req)
+	if err != nil {
+		return false, because(ctx, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing is kept in it
+	if resp.StatusCode != http.StatusOK {
+		return false, problemOf(resp)
+	}
+	lines := bufio.NewReaderSize(resp.Body, 16<<10)
+	var decoder desiredDecoder
+	for {
+		text, err := readLine(lines, maxFrame)
+		if err != nil {
+			return decoder.n > 0, because(ctx, err)
+		}
+		if !quiet.Reset(a.o.Silence) {
+			return decoder.n > 0, because(ctx, io.ErrUnexpectedEOF) // it came too late
+		}
+		var f Frame
+		if err := decodeOne(text, &f); err != nil {
+			return decoder.n > 0, err
+		}
+		changed, err := decoder.take(f)
+		if err != nil {
+			return decoder.n > 0, err
+		}
+		if changed {
+			a.have(decoder.now)
+		}
+		if len(f.Servers) > 0 {
+			a.learn(f.Servers)
+		}
+	}
+}
+
+// because says why a context ended, if that is why a call failed.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// readLine reads up to a line feed, at most limit bytes.
+func readLine(r *bufio.Reader, limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > limit {
+			return nil, fmt.Errorf("a frame of more than %d bytes: %w", limit, ErrTooLarge)
+		}
+		if err == nil && line == nil {
+			return part, nil // good until the next read
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(line)) > 0:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, err
+		}
+	}
+}
+
+func (a *Agent) have(want agent.Desired) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.alive, a.why, a.desired = true, nil, want
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+func (a *Agent) learn(servers []string) {
+	a.mu.Lock()
+	if slices.Equal(servers, a.servers) {
+		a.mu.Unlock()
+		return
+	}
+	at := ""
+	if len(a.servers) > 0 {
+		at = a.servers[a.at]
+	}
+	a.servers = slices.Clone(servers)
+	a.at = max(0, slices.Index(a.servers, at))
+	a.mu.Unlock()
+	if a.o.Learned != nil {
+		a.o.Learned(slices.Clone(servers))
+	}
+}
+
+// Desired implements agent.Leader: the latest word, as long as the leader is heard; else an error that
+// is ErrNoLeader. The channel closes at the next change, and when the leader is not heard any more. The state is not to be changed.
+func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan struct{}, error) {
+	if host != a.o.Host {
+		return agent.Desired{}, nil, fmt.Errorf("desired state of host %s: this is %s", host, a.o.Host)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.alive {
+		return agent.Desired{}, nil, fmt.Errorf("%w is heard: %w", ErrNoLeader, a.why)
+	}
+	return a.desired, a.changed, nil
+}
+
+// Report implements agent.Leader.
+func (a *Agent) Report(ctx context.Context, r agent.Report) error {
+	if err := a.turn(ctx, callReport); err != nil {
+		return fmt.Errorf("report of host %s: %w", a.o.Host, err)
+	}
+	defer a.leave(callReport)
+	for again := false; ; again = true {
+		c, err := a.reports.change(r)
+		if err != nil {
+			return err
+		}
+		n, err := a.call(ctx, callReport, reportTime, c, nil)
+		if err == nil {
+			a.reports.taken(n)
+			return nil
+		}
+		a.reports = reportEncoder{} // whether it arrived is not known
+		if again || !errors.Is(err, errWhole) {
+			return fmt.Errorf("report of host %s: %w", a.o.Host, err)
+		}
+	}
+}
+
+// Renew implements agent.Leader. The renewal counts from before the call.
+func (a *Agent) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
+	var out agent.Grant
+	err := a.ask(ctx, callRenew, r, &out)
+	if err == nil && len(out.Servers) > 0 {
+		a.learn(out.Servers)
+	}
+	return out, err
+}
+
+// Permit implements agent.Leader.
+func (a *Agent) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit, error) {
+	var out agent.Permit
+	err := a.ask(ctx, callPermit, q, &out)
+	return out, err
+}
+
+func (a *Agent) ask(ctx context.Context, kind string, in, out any) error {
+	err := a.turn(ctx, kind)
+	if err == nil {
+		defer a.leave(kind)
+		_, err = a.call(ctx, kind, askTime, in, out)
+	}
+	if err != nil {
+		return fmt.Errorf("%s of host %s: %w", kind, a.o.Host, err)
+	}
+	return nil
+}
+
+func (a *Agent) turn(ctx context.Context, kind string) error {
+	select {
+	case a.turns[kind] <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *Agent) leave(kind string) { <-a.turns[kind] }
+
+// call the leader through the server that answered last, and else through the others,
+// each once. n is the number under which it was answered.
+func (a *Agent) call(ctx context.Context, kind string, perTry time.Duration, in, out any) (n uint64, err error) {
+	a.mu.Lock()
+	order := slices.Concat(a.servers[a.at:], a.servers[:a.at])
+	a.mu.Unlock()
+	var errs []error
+	for _, address := range order {
+		bounded, cancel := context.WithTimeout(ctx, perTry)
+		n, err = a.callAt(bounded, address, kind, in, out)
+		cancel()
+		if err == nil {
+			a.answered(address)
+			return n, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", address, err))
+		if ctx.Err() != nil || (errors.As(err, new(*Problem)) && !errors.Is(err, ErrNoLeader)) {
+			break // the leader has spoken, or nobody waits
+		}
+	}
+	if len(errs) == 0 {
+		return 0, fmt.Errorf("%w: no server is known", ErrNoLeader)
+	}
+	return 0, errors.Join(errs...)
+}
+
+// answered: that server finds the leader. A stream that is alive stays where it is.
+func (a *Agent) answered(address string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if i := slices.Index(a.servers, address); i >= 0 {
+		a.at = i
+	}
+}
+
+// callAt calls the leader through one server, in a new session if the leader does not know the old.
+func (a *Agent) callAt(ctx context.Context, address, kind string, in, out any) (uint64, error) {
+	for try := 0; ; try++ {
+		session, err := a.openSession(ctx, address)
+		if err != nil {
+			return 0, err
+		}
+		a.mu.Lock()
+		a.calls++
+		n := a.calls
+		a.mu.Unlock()
+		header := http.Header{headerSession: {strconv.FormatUint(session, 10)}, headerCall: {strconv.FormatUint(n, 10)}}
+		err = post(ctx, a.http, urlOf(address, "hosts", a.o.Host, kind).String(), header, in, out)
+		if err == nil {
+			return n, nil
+		}
+		if !errors.Is(err, errSession) || try == 2 {
+			return 0, err
+		}
+		a.mu.Lock()
+		if a.session == session {
+			a.session = 0
+		}
+		a.mu.Unlock()
+	}
+}
+
+// openSession has the leader open a session, if there is none. One is opened at a time.
+func (a *Agent) openSession(ctx context.Context, address string) (uint64, error) {
+	select {
+	case a.opening <- struct{}{}:
+		defer func() { <-a.opening }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	a.mu.Lock()
+	session := a.session
+	a.mu.Unlock()
+	if session != 0 {
+		return session, nil
+	}
+	var opened sessionAnswer
+	if err := post(ctx, a.http, urlOf(address, "hosts", a.o.Host, "session").String(), nil, struct{}{}, &opened); err != nil {
+		return 0, fmt.Errorf("open a session: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.session = opened.Session
+	return opened.Session, nil
+}

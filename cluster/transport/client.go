@@ -1,0 +1,205 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"evenkeel/cluster/pki"
+)
+
+// ClientOptions of a Client.
+type ClientOptions struct {
+	Log *slog.Logger
+}
+
+// RenewCertificate asks a server (which asks the leader) for another certificate
+// of this member's own identity, for the key of a request (pki.NewRequest). Hand what it gives to
+// pki.Keeper.Replace.
+func (c *Client) RenewCertificate(ctx context.Context, address string, request []byte) (Certificate, error) {
+	var out Certificate
+	err := post(ctx, c.http, urlOf(address, "certificate").String(), nil, certificateRequest{string(request)}, &out)
+	if err != nil {
+		return Certificate{}, fmt.Errorf("renew the certificate at %s: %w", address, err)
+	}
+	return out, nil
+}
+
+// post sends a call and reads its answer into out, if out is not nil.
+func post(ctx context.Context, t http.RoundTripper, url string, header http.Header, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode %T: %w", in, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing is kept in it
+	if resp.StatusCode/100 != 2 {
+		return problemOf(resp)
+	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxCall+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the answer: %w", err)
+	case len(answer) > maxCall:
+		return fmt.Errorf("the answer: more than %d bytes: %w", maxCall, ErrTooLarge)
+	case out == nil:
+		return nil
+	}
+	return decodeOne(answer, out)
+}
+
+// JoinRequest is what a new member sends to POST /v1/cluster/join of the public API.
+type JoinRequest struct {
+	ID      string `json:"id"`     // of the join token
+	Secret  string `json:"secret"` // of the join token
+	Name    string `json:"name"`   // of the member: its host's, a DNS label
+	Address string `json:"address"`
+	Request string `json:"request"` // for a certificate: PKCS #10, PEM
+	// Voter: a server that votes, if the token is one for servers.
+	Voter bool `json:"voter,omitempty"`
+}
+
+// JoinAnswer is what a new member is given.
+type JoinAnswer struct {
+	Cluster string `json:"cluster"`
+	Certificate
+	CAKey     string   `json:"caKey,omitempty"`     // PEM; for servers only
+	GossipKey []byte   `json:"gossipKey,omitempty"` // for servers and agents that gossip
+	Servers   []string `json:"servers"`             // "host:port"
+}
+
+// joinPath is where the public API takes new members.
+const joinPath = "/v1/cluster/join"
+
+// Join enters a cluster through the server at an address. The secret of the token is sent only after the
+// server has shown a certificate of a server of the cluster with the token's CA: whoever else answers at
+// the address learns nothing. connect nil: TCP.
+func Join(ctx context.Context, address string, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error)) (JoinAnswer, error) {
+	if connect == nil {
+		connect = tcp
+	}
+	ask.ID, ask.Secret = token.ID, token.Secret
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	t := &http.Transport{DisableKeepAlives: true, Protocols: protocols, DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return dialPinned(ctx, address, token.Pin, connect)
+	}}
+	var out JoinAnswer
+	if err := post(ctx, t, "https://"+address+joinPath, nil, ask, &out); err != nil {
+		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)
+	}
+	// Who holds the CA's key holds the cluster; still, what it gave is checked before it is kept.
+	certs, err := pki.ParseCertificates([]byte(out.Cert))
+	if err != nil {
+		return JoinAnswer{}, fmt.Errorf("join at %s: the certificate it gave: %w", address, err)
+	}
+	id, err := pki.IdentityOf(certs[0])
+	if err != nil {
+		return JoinAnswer{}, fmt.Errorf("join at %s: the certificate it gave: %w", address, err)
+	}
+	if id.Cluster != out.Cluster || id.Name != ask.Name {
+		return JoinAnswer{}, fmt.Errorf("join at %s: the certificate it gave is of %s of cluster %s, not of %s of %s", address, id, id.Cluster, ask.Name, out.Cluster)
+	}
+	return out, nil
+}
+
+// dialPinned connects to the API of a server of the cluster whose CA has that fingerprint.
+func dialPinned(ctx context.Context, address string, pin pki.Pin, connect func(ctx context.Context, address string) (net.Conn, error)) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	raw, err := connect(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
+		InsecureSkipVerify: true, // by name; VerifyConnection verifies by the fingerprint
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			return verifyPinned(cs.PeerCertificates, pin, time.Now())
+		},
+	})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// verifyPinned: the chain ends at the CA with that fingerprint, and begins with a server of its cluster.
+func verifyPinned(certs []*x509.Certificate, pin pki.Pin, now time.Time) error {
+	raw := make([][]byte, len(certs))
+	roots, found := x509.NewCertPool(), false
+	for i, c := range certs {
+		raw[i] = c.Raw
+		if c.IsCA && pki.PinOf(c) == pin {
+			roots.AddCert(c)
+			found = true
+		}
+	}
+	if !found {
+		return &pki.Refusal{Reason: pki.WrongCA, Detail: "the server's CA is not the one of the join token"}
+	}
+	_, err := pki.Verify(raw, roots, now, nil, pki.Want{Server: true})
+	return err
+}
+
+// Console opens the console of a VM at the member that is its host. protocol errors are *Problem.
+func (c *Client) Console(ctx context.Context, address, host, id string) (io.ReadWriteCloser, error) {
+	t := newTransport(c.dialer, pki.Want{Name: host, Agent: true})
+	t.DisableKeepAlives = true
+	// The stream outlives the call: ctx bounds the opening only.
+	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	req, err := http.NewRequestWithContext(streaming, http.MethodGet, urlOf(address, "host", "vms", id, "console").String(), nil)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("console of VM %s on host %s: %w", id, host, err)
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", consoleProtocol)
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("console of VM %s on host %s: %w", id, host, err)
+	}
+	stream, ok := resp.Body.(io.ReadWriteCloser)
+	if resp.StatusCode != http.StatusSwitchingProtocols || !ok || !upgrades(resp.Header, consoleProtocol) || !stop() {
+		err := ctx.Err()
+		if err == nil {
+			err = problemOf(resp)
+		}
+		_ = resp.Body.Close()
+		cancel()
+		return nil, fmt.Errorf("console of VM %s on host %s: %w", id, host, err)
+	}
+	return &console{ReadWriteCloser: stream, cancel: cancel}, nil
+}
+
+type console struct {
+	io.ReadWriteCloser
+	cancel context.CancelFunc
+}
+
+func (c *console) Close() error {
+	defer c.cancel()
+	return c.ReadWriteCloser.Close()
+}

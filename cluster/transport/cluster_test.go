@@ -1,0 +1,306 @@
+package transport
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/pki"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const clusterID = "01TESTCLUSTER"
+
+// patience bounds waits for what happens in a moment.
+const patience = 20 * time.Second
+
+// site is a cluster's CA, and what every member of it shares.
+type site struct {
+	t  testing.TB
+	ca *pki.CA
+
+	mu      sync.Mutex
+	revoked map[string]bool
+	refused []error
+}
+
+func newSite(t testing.TB) *site {
+	ca, err := pki.NewCA(clusterID, time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &site{t: t, ca: ca, revoked: map[string]bool{}}
+}
+
+func (s *site) isRevoked(serial string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revoked[serial]
+}
+
+func (s *site) revoke(serial string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revoked[serial] = true
+}
+
+func (s *site) hear(_ net.Addr, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = append(s.refused, why)
+}
+
+// heard waits for a refusal that is wanted.
+func (s *site) heard(what string, want func(error) bool) {
+	s.t.Helper()
+	s.eventually(what, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.ContainsFunc(s.refused, want)
+	})
+}
+
+func refusal(reason pki.Reason) func(error) bool {
+	return func(err error) bool {
+		var r *pki.Refusal
+		return errors.As(err, &r) && r.Reason == reason
+	}
+}
+
+// eventually polls, for what nobody tells.
+func (s *site) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); !holds(); {
+		if time.Now().After(end) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.t.Fatalf("%s did not happen within %s; refused: %v", what, patience, s.refused)
+		}
+		time.Sleep(2 * time.Millisecond) // sleep: a bounded poll
+	}
+}
+
+// keeper of a new certificate by a CA, nil: the site's own.
+func (s *site) keeper(ca *pki.CA, name string, server, ag bool, now time.Time, life time.Duration) *pki.Keeper {
+	s.t.Helper()
+	if ca == nil {
+		ca = s.ca
+	}
+	files := pki.FilesIn(s.t.TempDir())
+	if err := files.Write(s.material(ca, name, server, ag, now, life)); err != nil {
+		s.t.Fatal(err)
+	}
+	k, err := pki.OpenKeeper(files, false, now)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return k
+}
+
+func (s *site) material(ca *pki.CA, name string, server, ag bool, now time.Time, life time.Duration) pki.Material {
+	s.t.Helper()
+	key, err := pki.GenerateKey(rand.Reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	names, err := pki.NamesOf("127.0.0.1:0", "localhost:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cert, err := ca.Issue(&key.PublicKey, pki.Identity{Cluster: clusterID, Name: name, Server: server, Agent: ag}, names, now, life, rand.Reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := pki.EncodeKey(key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pki.Material{Cert: pki.EncodeCertificates(cert), Key: text, CA: ca.CertPEM()}
+}
+
+func (s *site) security(k *pki.Keeper) Security {
+	return Security{Keeper: k, Revoked: s.isRevoked, Refused: s.hear}
+}
+
+// dialer of a member with that keeper.
+func (s *site) dialer(k *pki.Keeper) *Dialer {
+	d := &Dialer{Security: s.security(k)}
+	s.t.Cleanup(d.Close)
+	return d
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// member of a site, with its port open.
+type member struct {
+	*site
+	keeper *pki.Keeper
+	dialer *Dialer
+	port   *Port
+	peers  *Peers
+	client *Client
+	at     string
+	stop   func()
+}
+
+// member starts one; nil functions of o are filled in.
+func (s *site) member(name string, server, ag bool, o PeersOptions, change ...func(*PortOptions)) *member {
+	s.t.Helper()
+	k := s.keeper(nil, name, server, ag, time.Now(), time.Hour)
+	m := &member{site: s, keeper: k, dialer: s.dialer(k)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m.at = listener.Addr().String()
+	o.Security, o.Dialer, o.Log = s.security(k), m.dialer, quiet()
+	po := PortOptions{Security: s.security(k), Listener: listener, Advertise: m.at, Dialer: m.dialer, Log: quiet()}
+	for _, c := range change {
+		c(&po)
+	}
+	m.port, m.peers = NewPort(po), NewPeers(o)
+	m.client = NewClient(m.dialer, ClientOptions{Log: quiet()})
+	api := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("api over " + r.Proto))
+	})}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := m.port.Serve(ctx); err != nil {
+			s.t.Error(err)
+		}
+	})
+	wg.Go(func() {
+		if err := m.peers.Serve(ctx, m.port.Peers()); err != nil {
+			s.t.Error(err)
+		}
+	})
+	wg.Go(func() { _ = api.Serve(m.port.API()) })
+	var once sync.Once
+	m.stop = func() {
+		once.Do(func() {
+			cancel()
+			_ = api.Close()
+			m.client.Close()
+			wg.Wait()
+			m.dialer.Close()
+		})
+	}
+	s.t.Cleanup(m.stop)
+	return m
+}
+
+// agent of a host that is connected to those servers.
+func (s *site) agent(k *pki.Keeper, servers ...string) *Agent {
+	d := s.dialer(k)
+	a := NewAgent(AgentOptions{Host: k.Identity().Name, Dialer: d, Servers: servers, Rand: mathrand.New(mathrand.NewPCG(1, 2)), Log: quiet(),
+		Silence: time.Second, FirstBackoff: 5 * time.Millisecond, LastBackoff: 50 * time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { a.Run(ctx); close(done) }()
+	s.t.Cleanup(func() { cancel(); <-done; d.Close() })
+	return a
+}
+
+// brain is a leader's side of agents, in memory.
+type brain struct {
+	mu      sync.Mutex
+	desired map[string]agent.Desired
+	watch   map[string]chan struct{}
+	reports []agent.Report
+	renewed []agent.Renewal
+	fail    error
+}
+
+func newBrain() *brain {
+	return &brain{desired: map[string]agent.Desired{}, watch: map[string]chan struct{}{}}
+}
+
+func (b *brain) set(host string, d agent.Desired) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.desired[host] = d
+	if c := b.watch[host]; c != nil {
+		close(c)
+		delete(b.watch, host)
+	}
+}
+
+func (b *brain) Desired(_ context.Context, host string) (agent.Desired, <-chan struct{}, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.watch[host] == nil {
+		b.watch[host] = make(chan struct{})
+	}
+	return b.desired[host], b.watch[host], b.fail
+}
+
+func (b *brain) Report(_ context.Context, r agent.Report) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fail == nil {
+		b.reports = append(b.reports, r)
+	}
+	return b.fail
+}
+
+func (b *brain) Renew(_ context.Context, r agent.Renewal) (agent.Grant, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.renewed = append(b.renewed, r)
+	return agent.Grant{Epoch: 1, Term: 2, Index: 3, Lease: 20 * time.Second, Enforce: r.Enforcing}, b.fail
+}
+
+func (b *brain) Permit(_ context.Context, q agent.PermitRequest) (agent.Permit, error) {
+	return agent.Permit{Epoch: 1, Term: 2, Granted: q.Starts}, nil
+}
+
+func (b *brain) taken() []agent.Report {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.reports)
+}
+
+// lead is who leads, by the word of one server.
+type lead struct {
+	mu      sync.Mutex
+	here    bool
+	address string
+}
+
+func (l *lead) set(here bool, address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.here, l.address = here, address
+}
+
+func (l *lead) ask() (bool, string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.here, l.address
+}
+
+// over dials a port as anybody might.
+func over(t testing.TB, address string, conf *tls.Config) (*tls.Conn, error) {
+	t.Helper()
+	conf.InsecureSkipVerify = true
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", address, conf)
+	if err == nil {
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(patience))
+	}
+	return conn, err
+}

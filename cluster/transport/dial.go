@@ -1,0 +1,129 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"evenkeel/cluster/pki"
+)
+
+// Protocols of the port, as ALPN names them.
+const (
+	ProtocolRaft = "ek-raft/1"
+	ProtocolPeer = "ek-peer/1"
+)
+
+const handshakeTimeout = 5 * time.Second
+
+// Security is what decides whom a member believes. It is shared by the Port and the Dialer.
+type Security struct {
+	Keeper *pki.Keeper
+	// Revoked says whether a certificate of that serial was revoked, by the state at hand. It is asked often.
+	Revoked func(serial string) bool
+	// Refused hears of everybody who was refused, and why (*pki.Refusal, *Trespass, an
+	// error of TLS), for audit events. It must not block, and sees to it itself that a flood does no harm. nil: nobody listens.
+	Refused func(remote net.Addr, why error)
+	// Now is the time certificates are judged by; nil: time.Now.
+	Now func() time.Time
+}
+
+func (s Security) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+func (s Security) refused(remote net.Addr, why error) {
+	if s.Refused != nil {
+		s.Refused(remote, why)
+	}
+}
+
+func (s Security) cluster() string { return s.Keeper.Identity().Cluster }
+
+// verify the chain that the other side of a connection presented.
+func (s Security) verify(certs []*x509.Certificate, want pki.Want) (pki.Identity, error) {
+	want.Cluster = s.cluster()
+	raw := make([][]byte, len(certs))
+	for i, c := range certs {
+		raw[i] = c.Raw
+	}
+	return pki.Verify(raw, s.Keeper.Roots(), s.now(), s.Revoked, want)
+}
+
+// still says whether a certificate that was good at the handshake still is.
+func (s Security) still(cert *x509.Certificate) error {
+	if serial := pki.SerialOf(cert); s.Revoked != nil && s.Revoked(serial) {
+		id, _ := pki.IdentityOf(cert) // it was read at the handshake
+		return &pki.Refusal{Reason: pki.Revoked, Identity: id, Serial: serial}
+	}
+	if s.now().After(cert.NotAfter) {
+		id, _ := pki.IdentityOf(cert)
+		return &pki.Refusal{Reason: pki.Expired, Identity: id, Serial: pki.SerialOf(cert)}
+	}
+	return nil
+}
+
+// Dialer connects to other members.
+type Dialer struct {
+	Security
+	// Connect makes the connection below TLS; nil: TCP.
+	Connect func(ctx context.Context, address string) (net.Conn, error)
+
+	members members
+}
+
+// Dial connects to a member and speaks one of the protocols of members to it. It fails if the other
+// side is not what is wanted (the cluster is ours in any case), so that no word
+// of ours reaches a stranger.
+func (d *Dialer) Dial(ctx context.Context, address, protocol string, want pki.Want) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	connect := d.Connect
+	if connect == nil {
+		connect = tcp
+	}
+	raw, err := connect(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	below := &watched{Conn: raw}
+	conn := tls.Client(below, &tls.Config{
+		MinVersion:           tls.VersionTLS13,
+		NextProtos:           []string{protocol},
+		GetClientCertificate: d.Keeper.GetClientCertificate,
+		InsecureSkipVerify:   true, // by name; VerifyConnection verifies by identity
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			_, err := d.verify(cs.PeerCertificates, want)
+			return err
+		},
+	})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		if errors.As(err, new(*pki.Refusal)) {
+			d.refused(raw.RemoteAddr(), err)
+		}
+		return nil, fmt.Errorf("connect to %s over %s: %w", address, protocol, err)
+	}
+	if !d.members.keep(conn, below) {
+		_ = conn.Close()
+		return nil, fmt.Errorf("connect to %s: %w", address, net.ErrClosed)
+	}
+	return conn, nil
+}
+
+// Close ends all connections that the Dialer made; it makes no more.
+func (d *Dialer) Close() { d.members.closeAll() }
+
+func tcp(ctx context.Context, address string) (net.Conn, error) {
+	return (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext(ctx, "tcp", address)
+}
+
+// keepAlive finds out within half a minute that the other machine is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}

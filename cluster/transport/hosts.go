@@ -1,0 +1,266 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"evenkeel/cluster/agent"
+)
+
+const (
+	frameTime = 10 * time.Second      // for one write to a stream
+	spacing   = 10 * time.Millisecond // between two looks at a host's desired state
+)
+
+// Kinds of calls that an agent makes, each in an order of its own.
+const (
+	callReport = "report"
+	callRenew  = "renew"
+	callPermit = "permit"
+)
+
+// line is what an agent said last to this leader. Its calls carry a session,
+// which the leader gave it, and a number that grows. They are answered one by one in that order. A
+// call that was on its way for so long that a later one came before it is refused: it would say again what is
+// no longer so.
+type line struct {
+	busy map[string]chan struct{} // by kind; each holds one while a call is answered
+
+	// Under Peers.mu:
+	session uint64
+	last    map[string]uint64 // highest number by kind
+
+	// Under busy[callReport]:
+	of      uint64 // the session of reports
+	reports reportDecoder
+}
+
+// sessionAnswer is the answer to the question for a session.
+type sessionAnswer struct {
+	Session uint64 `json:"session"`
+}
+
+// session begins a new one, and so ends the one before it.
+func (p *Peers) session(w http.ResponseWriter, r *http.Request) {
+	var raw [8]byte
+	_, _ = crand.Read(raw[:]) // never fails
+	session := binary.BigEndian.Uint64(raw[:]) | 1
+	p.mu.Lock()
+	l := p.lines[r.PathValue("host")]
+	if l == nil {
+		l = &line{busy: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
+		p.lines[r.PathValue("host")] = l
+	}
+	l.session, l.last = session, map[string]uint64{}
+	p.mu.Unlock()
+	p.answer(w, r, sessionAnswer{session})
+}
+
+// enter finds the line of a call and waits for its turn. It answers, and leave is
+// nil, if the call is not the latest of its kind.
+func (p *Peers) enter(w http.ResponseWriter, r *http.Request, kind string) (l *line, n uint64, leave func()) {
+	session, err1 := strconv.ParseUint(r.Header.Get(headerSession), 10, 64)
+	n, err2 := strconv.ParseUint(r.Header.Get(headerCall), 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		refuse(w, http.StatusBadRequest, kindMalformed, "session and number of the call: %v", err)
+		return nil, 0, nil
+	}
+	p.mu.Lock()
+	l = p.lines[r.PathValue("host")]
+	known := l != nil && l.session == session
+	var last uint64
+	if known {
+		last = l.last[kind]
+		l.last[kind] = max(n, last)
+	}
+	p.mu.Unlock()
+	if known && n > last {
+		select {
+		case l.busy[kind] <- struct{}{}:
+		case <-r.Context().Done():
+			return nil, 0, nil
+		}
+		p.mu.Lock()
+		known, last = l.session == session, l.last[kind]
+		p.mu.Unlock()
+		if known && n == last {
+			return l, n, func() { <-l.busy[kind] }
+		}
+		<-l.busy[kind]
+	}
+	if !known {
+		refuse(w, http.StatusConflict, kindSession, "the leader does not know session %d", session)
+	} else {
+		refuse(w, http.StatusConflict, kindLate, "%s %d came after %d", kind, n, last)
+	}
+	return nil, 0, nil
+}
+
+// report takes what an agent did and saw.
+func (p *Peers) report(w http.ResponseWriter, r *http.Request) {
+	var c Change
+	if !readCall(w, r, maxReport, &c) {
+		return
+	}
+	l, n, leave := p.enter(w, r, callReport)
+	if leave == nil {
+		return
+	}
+	defer leave()
+	p.mu.Lock()
+	if l.of != l.session {
+		l.of, l.reports = l.session, reportDecoder{}
+	}
+	p.mu.Unlock()
+	report, err := l.reports.take(c)
+	switch {
+	case errors.Is(err, errWhole):
+		refuse(w, http.StatusConflict, kindWhole, "%v", err)
+		return
+	case err != nil:
+		refuse(w, http.StatusBadRequest, kindMalformed, "%v", err)
+		return
+	}
+	if report.Host != r.PathValue("host") {
+		p.trespass(w, r, &Trespass{Caller: callerOf(r.Context()), What: fmt.Sprintf("report for host %.64q", report.Host)})
+		return
+	}
+	if err := p.o.Leader.Report(r.Context(), report); err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	l.reports.keep(n, report)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// renew a lease.
+func (p *Peers) renew(w http.ResponseWriter, r *http.Request) {
+	call(p, w, r, callRenew, func(a agent.Renewal) string { return a.Host }, p.o.Leader.Renew)
+}
+
+// permit starts.
+func (p *Peers) permit(w http.ResponseWriter, r *http.Request) {
+	call(p, w, r, callPermit, func(q agent.PermitRequest) string { return q.Host }, p.o.Leader.Permit)
+}
+
+// call reads a question, checks that it is about the caller's own host, and asks the leader.
+func call[Q, A any](p *Peers, w http.ResponseWriter, r *http.Request, kind string, host func(Q) string, ask func(context.Context, Q) (A, error)) {
+	var q Q
+	if !readCall(w, r, maxCall, &q) {
+		return
+	}
+	if host(q) != r.PathValue("host") {
+		p.trespass(w, r, &Trespass{Caller: callerOf(r.Context()), What: fmt.Sprintf("%s for host %.64q", kind, host(q))})
+		return
+	}
+	_, _, leave := p.enter(w, r, kind)
+	if leave == nil {
+		return
+	}
+	defer leave()
+	a, err := ask(r.Context(), q)
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	p.answer(w, r, a)
+}
+
+// desired streams a host's desired state, for as long as this server leads.
+func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
+	ctx, host := r.Context(), r.PathValue("host")
+	conn := http.NewResponseController(w)
+	beat := time.NewTicker(p.o.Heartbeat)
+	defer beat.Stop()
+	var encoder desiredEncoder
+	var servers []string
+	begun := false
+	send := func(f Frame) error {
+		var line bytes.Buffer
+		if err := json.NewEncoder(&line).Encode(f); err != nil {
+			return fmt.Errorf("encode desired state: %w", err)
+		}
+		if line.Len() > maxFrame {
+			return fmt.Errorf("desired state of host %s: %d bytes: %w", host, line.Len(), ErrTooLarge)
+		}
+		if !begun {
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.Header().Set("Cache-Control", "no-store")
+			begun = true
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(frameTime)) // a writer without deadlines is a test's
+		if _, err := w.Write(line.Bytes()); err != nil {
+			return err
+		}
+		return conn.Flush()
+	}
+	for {
+		want, changed, err := p.o.Leader.Desired(ctx, host)
+		if err == nil {
+			f, differs := encoder.frame(want)
+			if now := p.servers(); !slices.Equal(now, servers) {
+				f.N, f.Servers, servers, differs = encoder.n, now, now, true
+			}
+			if differs {
+				err = send(f)
+			}
+		}
+		if err != nil {
+			if !begun {
+				p.fail(w, r, err)
+			} else if ctx.Err() == nil {
+				p.o.Log.DebugContext(ctx, "a stream of desired state ends", "host", host, "error", err)
+			}
+			return
+		}
+		looked := time.Now()
+	wait:
+		for {
+			select {
+			case <-changed:
+				break wait
+			case <-beat.C:
+				if here, _ := p.o.Lead(); !here {
+					return
+				}
+				f := Frame{N: encoder.n}
+				if now := p.servers(); !slices.Equal(now, servers) {
+					f.Servers, servers = now, now
+				}
+				if send(f) != nil {
+					return
+				}
+			case <-p.draining:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+		if early := spacing - time.Since(looked); early > 0 {
+			select {
+			case <-time.After(early):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if here, _ := p.o.Lead(); !here {
+			return
+		}
+	}
+}
+
+func (p *Peers) servers() []string {
+	if p.o.Servers == nil {
+		return nil
+	}
+	return p.o.Servers()
+}

@@ -1,0 +1,257 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/pki"
+)
+
+// Times and sizes of calls between members.
+const (
+	headerTime = 10 * time.Second
+	bodyTime   = 15 * time.Second
+	answerTime = 2 * time.Minute // longer than the API takes for an answer
+	idleTime   = 2 * time.Minute
+	drainTime  = 5 * time.Second
+
+	heartbeat = time.Second
+
+	maxHeader = 32 << 10
+	maxCall   = 1 << 20  // bytes of a renewal, permit, request for a certificate, or answer to one
+	maxReport = 16 << 20 // bytes
+	maxFrame  = 64 << 20 // bytes of a frame of desired state: a whole host with cloud-init data
+)
+
+// Issuer issues certificates. It is asked on the server that leads.
+type Issuer interface {
+	// Renew issues another certificate to a member whose present one has that identity and
+	// serial, for the key of a request (pki.KeyOfRequest).
+	Renew(ctx context.Context, id pki.Identity, serial string, request []byte) (Certificate, error)
+}
+
+// Certificate is what an issuer gives, PEM.
+type Certificate struct {
+	Cert string `json:"certificate"`
+	CA   string `json:"ca"` // all CAs that are believed
+}
+
+// Consoles opens consoles of VMs on this host; hypervisor.Host is one.
+type Consoles interface {
+	Console(ctx context.Context, id string) (io.ReadWriteCloser, error)
+}
+
+// PeersOptions are what Peers needs. What a member does not do is nil.
+type PeersOptions struct {
+	Security
+	Dialer *Dialer
+	// Lead says whether this server leads, and else where the peer server of the one
+	// that does is ("host:port"; "" = nobody knows). It is asked often.
+	Lead func() (here bool, address string)
+	// Leader answers agents while this server leads.
+	Leader agent.Leader
+	// Servers of the cluster ("host:port"), told to agents; nil: nothing is told.
+	Servers func() []string
+	// API answers requests that other servers forward.
+	API http.Handler
+	// Issuer renews certificates while this server leads.
+	Issuer Issuer
+	// Consoles of this member's host.
+	Consoles Consoles
+	Log      *slog.Logger
+
+	Heartbeat time.Duration // of streams of desired state; default 1 s
+}
+
+// Peers answers other members over ek-peer/1.
+type Peers struct {
+	o        PeersOptions
+	handler  http.Handler
+	relay    *relay
+	draining chan struct{}
+	drain    sync.Once
+
+	mu    sync.Mutex
+	lines map[string]*line // by host: what its agent said last, while this server leads
+}
+
+// NewPeers makes the peer server of a member.
+func NewPeers(o PeersOptions) *Peers {
+	if o.Heartbeat == 0 {
+		o.Heartbeat = heartbeat
+	}
+	p := &Peers{o: o, draining: make(chan struct{}), lines: map[string]*line{}}
+	mux := http.NewServeMux()
+	if o.Lead != nil {
+		p.relay = newRelay(o.Dialer, o.Log)
+	}
+	if o.Leader != nil && o.Lead != nil {
+		mux.HandleFunc("GET /v1/hosts/{host}/desired", p.itsAgent(p.leaderOnly(p.desired)))
+		mux.HandleFunc("POST /v1/hosts/{host}/session", p.itsAgent(p.leaderOnly(p.session)))
+		mux.HandleFunc("POST /v1/hosts/{host}/report", p.itsAgent(p.leaderOnly(p.report)))
+		mux.HandleFunc("POST /v1/hosts/{host}/renew", p.itsAgent(p.leaderOnly(p.renew)))
+		mux.HandleFunc("POST /v1/hosts/{host}/permit", p.itsAgent(p.leaderOnly(p.permit)))
+	}
+	if o.Issuer != nil && o.Lead != nil {
+		mux.HandleFunc("POST /v1/certificate", p.leaderOnly(p.certificate))
+	}
+	if o.API != nil {
+		mux.HandleFunc(forwardPrefix+"/", p.serversOnly("forward requests", p.forwarded))
+	}
+	if o.Consoles != nil {
+		mux.HandleFunc("GET /v1/host/vms/{id}/console", p.serversOnly("open consoles", p.console))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound, kindNotFound, "this member has nothing at %s %s", r.Method, r.URL.Path)
+	})
+	p.handler = p.identify(mux)
+	return p
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Peers) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
+
+// Serve answers on the listener (Port.Peers) until ctx ends; then streams end, and
+// calls under way have a moment to finish.
+func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	srv := &http.Server{
+		Handler: p, Protocols: protocols, ConnContext: peerOf, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		ErrorLog: slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(listener) }()
+	var err error
+	select {
+	case err = <-done:
+		p.drain.Do(func() { close(p.draining) })
+		_ = srv.Close() // nothing is kept in what is left
+	case <-ctx.Done():
+		p.drain.Do(func() { close(p.draining) })
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		if srv.Shutdown(bounded) != nil {
+			_ = srv.Close() // what is left is cut off
+		}
+		err = <-done
+	}
+	if p.relay != nil {
+		p.relay.close()
+	}
+	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve members on %s: %w", listener.Addr(), err)
+}
+
+// leaderOnly is for what only the server that leads answers. Another one relays it, once.
+func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		here, address := p.o.Lead()
+		caller := callerOf(r.Context())
+		switch {
+		case here:
+			next(w, r)
+		case caller.Relay != "":
+			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and %s thought it did", caller.Relay)
+		case address == "":
+			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and knows of nobody who does")
+		default:
+			r.Header.Set(headerCaller, caller.header())
+			p.relay.to(w, r, address)
+		}
+	}
+}
+
+// readCall reads the body of a call as JSON into v. It answers if that fails.
+func readCall(w http.ResponseWriter, r *http.Request, limit int64, v any) bool {
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
+	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "the body has more than %d bytes", large.Limit)
+		} else {
+			refuse(w, http.StatusBadRequest, kindMalformed, "the body ended before its time")
+		}
+		return false
+	}
+	if err := decodeOne(body, v); err != nil {
+		refuse(w, http.StatusBadRequest, kindMalformed, "%v", err)
+		return false
+	}
+	return true
+}
+
+// decodeOne JSON value, and nothing after it. Fields that are not known are those of a later version.
+func decodeOne(body []byte, v any) error {
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("decode %T: %w", v, err)
+	}
+	return nil
+}
+
+// answer with JSON.
+func (p *Peers) answer(w http.ResponseWriter, r *http.Request, v any) {
+	var body bytes.Buffer
+	if err := json.NewEncoder(&body).Encode(v); err != nil {
+		p.o.Log.ErrorContext(r.Context(), "encode an answer", "path", r.URL.Path, "error", err)
+		refuse(w, http.StatusInternalServerError, kindInternal, "the server's log has the details")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
+	_, _ = w.Write(body.Bytes())                                                 // the client is gone: nobody to tell
+}
+
+// certificate renews that of the caller.
+func (p *Peers) certificate(w http.ResponseWriter, r *http.Request) {
+	var ask certificateRequest
+	if !readCall(w, r, maxCall, &ask) {
+		return
+	}
+	caller := callerOf(r.Context())
+	cert, err := p.o.Issuer.Renew(r.Context(), caller.Identity, caller.Serial, []byte(ask.Request))
+	if err != nil {
+		p.fail(w, r, fmt.Errorf("renew the certificate of %s: %w", caller.Identity, err))
+		return
+	}
+	p.answer(w, r, cert)
+}
+
+// certificateRequest is the body of a renewal of a certificate.
+type certificateRequest struct {
+	Request string `json:"request"` // PKCS #10, PEM
+}
+
+// fail answers for an error of the control plane. Whatever it is, the caller tries again, here or
+// elsewhere: it is told why, for its log.
+func (p *Peers) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // nobody waits any more
+	}
+	p.o.Log.DebugContext(r.Context(), "a member's call failed", "path", r.URL.Path, "member", callerOf(r.Context()).Name, "error", err)
+	if here, _ := p.o.Lead(); !here || errors.Is(err, ErrNoLeader) {
+		refuse(w, http.StatusServiceUnavailable, kindNoLeader, "%v", err)
+		return
+	}
+	if errors.Is(err, ErrRefused) {
+		refuse(w, http.StatusForbidden, kindForbidden, "%v", err)
+		return
+	}
+	refuse(w, http.StatusInternalServerError, kindInternal, "%v", err)
+}

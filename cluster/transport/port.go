@@ -1,0 +1,257 @@
+package transport
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/pki"
+)
+
+const (
+	maxHandshakes = 1024             // under way at once
+	recheckEvery  = 30 * time.Second // certificates of open connections, and files of the operator's PKI
+)
+
+// PortOptions are what a Port needs.
+type PortOptions struct {
+	Security
+	// Listener takes connections below TLS. The Port closes it.
+	Listener net.Listener
+	// Advertise is the address at which other members find this one, "host:port".
+	Advertise string
+	// Dialer is for the streams that Raft opens.
+	Dialer *Dialer
+	Log    *slog.Logger
+
+	HandshakeTimeout time.Duration // default 5 s
+	MaxHandshakes    int           // under way at once; default 1024. Of more, the oldest is cut off.
+}
+
+// Port is the one port of a member. New, then hand Raft, API and Peers to those who serve
+// them, then Serve.
+type Port struct {
+	o    PortOptions
+	raft *Streams
+	api  *queue
+	peer *queue
+
+	mu      sync.Mutex
+	pending *list.List // of net.Conn: handshakes under way, the oldest first
+	closed  bool
+	members members
+	wg      sync.WaitGroup
+}
+
+// NewPort sorts the connections of a listener.
+func NewPort(o PortOptions) *Port {
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = handshakeTimeout
+	}
+	if o.MaxHandshakes == 0 {
+		o.MaxHandshakes = maxHandshakes
+	}
+	p := &Port{o: o, pending: list.New()}
+	addr := o.Listener.Addr()
+	p.api, p.peer = newQueue(addr), newQueue(addr)
+	p.raft = &Streams{queue: newQueue(named{addr.Network(), o.Advertise}), dialer: o.Dialer}
+	return p
+}
+
+// Raft is where servers' streams of Raft arrive and begin.
+func (p *Port) Raft() *Streams { return p.raft }
+
+// API has the connections of clients of the public API: each a *tls.Conn that is past its
+// handshake, so that http.Server speaks HTTP/2 where that was agreed on. Serve it without a TLS configuration.
+func (p *Port) API() net.Listener { return p.api }
+
+// Peers has the connections of members that speak ek-peer/1, for Peers.Serve.
+func (p *Port) Peers() net.Listener { return p.peer }
+
+// Serve takes connections until ctx ends; then it closes the port and all that wait in
+// it. Connections that were handed out are their holders' to close, members' ones apart.
+func (p *Port) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.wg.Go(func() { p.recheck(ctx) })
+	stop := context.AfterFunc(ctx, func() { _ = p.o.Listener.Close() })
+	defer stop()
+	var failed error
+	backoff := time.Duration(0)
+	for {
+		conn, err := p.o.Listener.Accept()
+		if err == nil {
+			backoff = 0
+			p.begin(conn)
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, net.ErrClosed) {
+			failed = fmt.Errorf("listen on %s: %w", p.o.Listener.Addr(), err)
+			break
+		}
+		// Out of file descriptors, or a connection that ended while it waited.
+		backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
+		p.o.Log.Warn("accept a connection", "error", err, "retry", backoff)
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff):
+		}
+	}
+	cancel()
+	p.end()
+	return failed
+}
+
+// end closes what is open and waits for what is under way.
+func (p *Port) end() {
+	_ = p.o.Listener.Close()
+	_ = p.raft.Close()
+	_ = p.api.Close()
+	_ = p.peer.Close()
+	p.mu.Lock()
+	p.closed = true
+	for e := p.pending.Front(); e != nil; e = e.Next() {
+		_ = e.Value.(net.Conn).Close()
+	}
+	p.mu.Unlock()
+	p.members.closeAll()
+	p.wg.Wait()
+}
+
+// begin a handshake, and cut off the oldest if there are too many: those that
+// mean well are done in a moment.
+func (p *Port) begin(conn net.Conn) {
+	if c, ok := conn.(*net.TCPConn); ok {
+		_ = c.SetKeepAliveConfig(keepAlive) // without it a dead peer is found out later
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = conn.Close()
+		return
+	}
+	if p.pending.Len() >= p.o.MaxHandshakes {
+		oldest := p.pending.Front()
+		p.pending.Remove(oldest)
+		_ = oldest.Value.(net.Conn).Close()
+	}
+	e := p.pending.PushBack(conn)
+	p.wg.Go(func() {
+		p.handshake(conn)
+		p.mu.Lock()
+		p.pending.Remove(e) // does nothing if it was cut off
+		p.mu.Unlock()
+	})
+}
+
+func (p *Port) handshake(raw net.Conn) {
+	watched := &watched{Conn: raw}
+	conn := tls.Server(watched, p.config())
+	ctx, cancel := context.WithTimeout(context.Background(), p.o.HandshakeTimeout)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no handshake within %s: %w", p.o.HandshakeTimeout, err)
+		}
+		p.o.refused(raw.RemoteAddr(), fmt.Errorf("handshake: %w", err))
+		return
+	}
+	to := p.api
+	switch conn.ConnectionState().NegotiatedProtocol {
+	case ProtocolRaft:
+		to = p.raft.queue
+	case ProtocolPeer:
+		to = p.peer
+	}
+	if to != p.api && !p.members.keep(conn, watched) {
+		_ = conn.Close()
+		return
+	}
+	var out net.Conn = conn
+	if to == p.peer {
+		out = peerConn{conn}
+	}
+	if !to.put(out) {
+		_ = conn.Close()
+	}
+}
+
+// peerConn is a connection of ek-peer/1. http.Server would turn a *tls.Conn away whose protocol it does not know.
+type peerConn struct{ *tls.Conn }
+
+// config of a handshake: members' protocols are for members only, the rest is
+// for everybody. A member that is no server has no API and no Raft.
+func (p *Port) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: p.o.Keeper.GetCertificate,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if !slices.ContainsFunc(hello.SupportedProtos, func(s string) bool { return strings.HasPrefix(s, "ek-") }) {
+				if !p.o.Keeper.Identity().Server {
+					return nil, errors.New("no client of members, and this one has no API")
+				}
+				return nil, nil
+			}
+			return p.memberConfig(), nil
+		},
+	}
+}
+
+func (p *Port) memberConfig() *tls.Config {
+	protocols := []string{ProtocolPeer}
+	if p.o.Keeper.Identity().Server {
+		protocols = append(protocols, ProtocolRaft)
+	}
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		NextProtos:             protocols,
+		GetCertificate:         p.o.Keeper.GetCertificate,
+		ClientAuth:             tls.RequestClientCert, // VerifyConnection wants one, and says better why
+		SessionTicketsDisabled: true,                  // every connection shows its certificate
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			_, err := p.o.verify(cs.PeerCertificates, pki.Want{Server: cs.NegotiatedProtocol == ProtocolRaft})
+			return err
+		},
+	}
+}
+
+// recheck now and then.
+func (p *Port) recheck(ctx context.Context) {
+	tick := time.NewTicker(recheckEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if changed, err := p.o.Keeper.Refresh(p.o.now()); err != nil {
+				p.o.Log.Error("the member's certificate changed on disk, the old one stays in use", "error", err)
+			} else if changed {
+				p.o.Log.Info("the member's certificate was read again", "serial", pki.SerialOf(p.o.Keeper.Leaf()))
+			}
+			p.Recheck()
+		}
+	}
+}
+
+// Recheck ends the connections of members whose certificate was revoked or has expired
+// meanwhile. It is called twice a minute; call it when a member was removed.
+func (p *Port) Recheck() {
+	p.members.recheck(p.o.Security)
+	if p.o.Dialer != nil {
+		p.o.Dialer.members.recheck(p.o.Security)
+	}
+}

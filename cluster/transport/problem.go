@@ -1,0 +1,114 @@
+package transport
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+)
+
+// Errors of calls to other members.
+var (
+	// ErrNoLeader: nobody who leads is known or can be reached now. Try again.
+	ErrNoLeader = errors.New("no leader")
+	// ErrRefused: the other member does not let this one do that.
+	ErrRefused = errors.New("refused by the member asked")
+	// errWhole: the leader does not have what a report is a change of.
+	errWhole = errors.New("the leader wants the whole report")
+	// errSession: the leader is another, or began anew.
+	errSession = errors.New("the leader does not know the session")
+	// ErrTooLarge: a frame, body or answer is larger than any should be.
+	ErrTooLarge = errors.New("larger than the limit")
+)
+
+// Types of the problem documents of this package (RFC 9457). Those that the API has as well are the same.
+const (
+	problemPrefix  = "urn:evenkeel:problem:"
+	kindMalformed  = problemPrefix + "malformed"
+	kindForbidden  = problemPrefix + "forbidden"
+	kindNotFound   = problemPrefix + "not-found"
+	kindWhole      = problemPrefix + "whole-report-wanted"
+	kindSession    = problemPrefix + "unknown-session"
+	kindLate       = problemPrefix + "late-call"
+	kindTooLarge   = problemPrefix + "too-large"
+	kindUpgrade    = problemPrefix + "upgrade-required"
+	kindInternal   = problemPrefix + "internal"
+	kindNoLeader   = problemPrefix + "no-leader"
+	kindOutOfReach = problemPrefix + "unavailable"
+
+	problemMediaType = "application/problem+json"
+	maxProblem       = 64 << 10 // bytes of a document that are read
+)
+
+// Problem is an answer that says what went wrong, as an error.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Error implements error.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return fmt.Sprintf("%s (%d)", p.Title, p.Status)
+	}
+	return fmt.Sprintf("%s (%d): %s", p.Title, p.Status, p.Detail)
+}
+
+// Is tells which sentinel of this package a problem is.
+func (p *Problem) Is(target error) bool {
+	switch target {
+	case ErrNoLeader:
+		return p.Type == kindNoLeader
+	case ErrRefused:
+		return p.Status == http.StatusForbidden
+	case ErrTooLarge:
+		return p.Type == kindTooLarge
+	case errWhole:
+		return p.Type == kindWhole
+	case errSession:
+		return p.Type == kindSession
+	}
+	return false
+}
+
+var titles = map[string]string{
+	kindMalformed:  "The request cannot be read",
+	kindForbidden:  "Not allowed to this member",
+	kindNotFound:   "Not found",
+	kindWhole:      "The whole report is wanted",
+	kindSession:    "Unknown session",
+	kindLate:       "A later call was answered before",
+	kindTooLarge:   "The request is too large",
+	kindUpgrade:    "An upgrade of the connection is needed",
+	kindInternal:   "The member failed",
+	kindNoLeader:   "No leader",
+	kindOutOfReach: "Out of reach",
+}
+
+// refuse answers with a problem document.
+func refuse(w http.ResponseWriter, status int, kind, format string, args ...any) {
+	h := w.Header()
+	h.Set("Content-Type", problemMediaType)
+	h.Set("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(Problem{Type: kind, Title: titles[kind], Status: status, Detail: fmt.Sprintf(format, args...)}) // the client is gone: nobody to tell
+}
+
+// problemOf reads an answer that is no success as an error.
+func problemOf(resp *http.Response) error {
+	p := &Problem{Title: http.StatusText(resp.StatusCode), Status: resp.StatusCode}
+	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && kind == problemMediaType {
+		if text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem)); err == nil {
+			_ = json.Unmarshal(text, p) // what it is not, the status says
+		}
+	}
+	p.Status = resp.StatusCode
+	return p
+}

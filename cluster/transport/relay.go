@@ -1,0 +1,114 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"evenkeel/cluster/pki"
+)
+
+// newTransport speaks HTTP over ek-peer/1 to members of that kind.
+func newTransport(d *Dialer, want pki.Want) *http.Transport {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			conn, err := d.Dial(ctx, address, ProtocolPeer, want)
+			if err != nil {
+				return nil, err // a nil *tls.Conn is no nil net.Conn
+			}
+			return conn, nil
+		},
+		Protocols:              protocols,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        idleTime / 2, // before the other side ends it
+		MaxResponseHeaderBytes: maxHeader,
+		ExpectContinueTimeout:  time.Second,
+	}
+}
+
+type target struct{}
+
+// relay copies requests to another server, and answers back, as they come.
+type relay struct {
+	transport *http.Transport
+	proxy     *httputil.ReverseProxy
+}
+
+func newRelay(d *Dialer, log *slog.Logger) *relay {
+	t := newTransport(d, pki.Want{Server: true})
+	return &relay{transport: t, proxy: &httputil.ReverseProxy{
+		Transport:     t,
+		FlushInterval: -1, // streams have to arrive as they are sent
+		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			to, _ := r.In.Context().Value(target{}).(destination)
+			r.Out.URL.Scheme, r.Out.URL.Host = "https", to.address
+			r.Out.URL.Path = to.prefix + r.In.URL.Path
+			if r.In.URL.RawPath != "" {
+				r.Out.URL.RawPath = to.prefix + r.In.URL.RawPath
+			}
+			r.Out.Host = r.In.Host
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			// What this server has said already, the other one says again.
+			to, _ := resp.Request.Context().Value(target{}).(destination)
+			for name := range resp.Header {
+				to.said.Del(name)
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			to, _ := r.Context().Value(target{}).(destination)
+			log.DebugContext(r.Context(), "relay a request", "to", to.address, "path", r.URL.Path, "error", err)
+			if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+				return // the client left
+			}
+			var large *http.MaxBytesError
+			if errors.As(err, &large) {
+				refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "the body has more than %d bytes", large.Limit)
+				return
+			}
+			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "the leader at %s cannot be reached: %v", to.address, err)
+		},
+	}}
+}
+
+// destination of a request that is relayed.
+type destination struct {
+	address string
+	prefix  string      // put before the path
+	said    http.Header // of the answer, by this server
+}
+
+// to relays a request to a server.
+func (y *relay) to(w http.ResponseWriter, r *http.Request, address string) { y.send(w, r, address, "") }
+
+func (y *relay) send(w http.ResponseWriter, r *http.Request, address, prefix string) {
+	ctx := context.WithValue(r.Context(), target{}, destination{address: address, prefix: prefix, said: w.Header()})
+	y.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+func (y *relay) close() { y.transport.CloseIdleConnections() }
+
+// urlOf a path of a member's peer server.
+func urlOf(address string, segments ...string) *url.URL {
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	u := &url.URL{Scheme: "https", Host: address}
+	return u.JoinPath(append([]string{"/v1"}, segments...)...)
+}
+
+// upgrades says whether a request asks for that protocol.
+func upgrades(h http.Header, protocol string) bool {
+	return strings.EqualFold(h.Get("Upgrade"), protocol)
+}
