@@ -208,3 +208,16 @@ func TestJoinAndPromotion(t *testing.T) {
 	g.restart(first)
 	g.until("the first one has all", func() bool { return first.images() == 20 })
 }
+
+// up are the servers that run.
+func (g *group) up() []*server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []*server
+	for _, m := range g.members {
+		if m.up {
+			out = append(out, m.server)
+		}
+	}
+	return out
+}

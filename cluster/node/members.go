@@ -84,6 +84,8 @@ func Advice(servers []Server) string {
 		}
 	}
 	switch {
+	case voters == 0:
+		return "" // nothing is known
 	case voters == 1:
 		return "one voting server: the cluster stands still while it is away; add two"
 	case voters == 2:
@@ -269,9 +271,26 @@ func (n *Node) transfer(ctx context.Context, l *life, to string) error {
 			}
 		}
 	}
-	if err := n.wait(ctx, l, f()); err != nil {
-		return err
+	// raft gives the other one an election's time, which a busy disk may take alone.
+	var err error
+	for range 3 {
+		if err = n.wait(ctx, l, f()); err == nil {
+			return n.awaitLoss(ctx)
+		}
+		if now, _ := n.Leadership(); !now.Leads {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond): // until raft has given the last attempt up
+		}
 	}
+	return fmt.Errorf("it did not take over: %w", err)
+}
+
+// awaitLoss returns once this server does not lead.
+func (n *Node) awaitLoss(ctx context.Context) error {
 	for {
 		now, changed := n.Leadership()
 		if !now.Leads {

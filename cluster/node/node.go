@@ -55,6 +55,9 @@ type Options struct {
 	Health    func(ctx context.Context, of Server) (Stats, error)
 	Autopilot Autopilot
 
+	// Version of the program, for the files that Save writes.
+	Version string
+
 	// Memory is the disk instead of Dir, for simulations.
 	Memory *Memory
 	// Fault is asked before every write to the disk (WriteLog and so on); its error is

@@ -40,7 +40,7 @@ type server struct {
 	store *state.Store
 }
 
-func open(t *testing.T, o Options) *server {
+func open(t testing.TB, o Options) *server {
 	t.Helper()
 	s, err := tryOpen(o)
 	if err != nil {
@@ -322,7 +322,7 @@ func contains(in []*server, s *server) bool {
 	return false
 }
 
-func await[T any](t *testing.T, what string, f func() *T) *T {
+func await[T any](t testing.TB, what string, f func() *T) *T {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {

@@ -1,0 +1,195 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"evenkeel/cluster/state"
+)
+
+// backupFormat names the file that Save writes: a line with a Header, and the state as
+// state.Snapshot.Save writes it, with its own seal.
+const (
+	backupFormat  = "evenkeel-snapshot"
+	backupVersion = 1
+	maxHeader     = 64 << 10 // bytes of the first line
+)
+
+// Header is the first line of a saved snapshot.
+type Header struct {
+	Format   string    `json:"format"`
+	Version  int       `json:"v"`
+	Cluster  string    `json:"cluster"`
+	Epoch    uint64    `json:"epoch"`
+	Index    uint64    `json:"index"` // of the last entry in it
+	Term     uint64    `json:"term"`  // in which it was saved
+	Time     time.Time `json:"time"`  // by the clock of the server that saved it
+	Server   string    `json:"server"`
+	Software string    `json:"software"`
+	SHA256   string    `json:"sha256"` // of this line without this field
+}
+
+func (h Header) seal() (string, error) {
+	h.SHA256 = ""
+	b, err := json.Marshal(h)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Saved is what a saved snapshot holds.
+type Saved struct {
+	Header
+	Hosts      int `json:"hosts"`
+	Members    int `json:"members"`
+	VCs        int `json:"virtualClusters"`
+	VMs        int `json:"vms"`
+	Images     int `json:"images"`
+	Operations int `json:"operations"`
+	Events     int `json:"events"`
+}
+
+// Save writes the state to a file that Inspect and Restore read. Everything that was acknowledged before
+// the call is in it; only the leader can give that.
+func (n *Node) Save(ctx context.Context, w io.Writer) error {
+	if err := n.Linearize(ctx); err != nil {
+		return fmt.Errorf("save snapshot: %w", err)
+	}
+	_, err := n.save(w)
+	return err
+}
+
+// save writes the state as it is on this server.
+func (n *Node) save(w io.Writer) (Header, error) {
+	term, snap := n.Term(), n.state.Snapshot()
+	meta, ok := snap.Meta()
+	if !ok {
+		return Header{}, errors.New("save snapshot: this server holds no cluster yet")
+	}
+	h := Header{Format: backupFormat, Version: backupVersion, Cluster: meta.ID, Epoch: meta.Epoch, Index: snap.Index(), Term: term,
+		Time: time.Now().UTC(), Server: n.id, Software: n.o.Version}
+	var err error
+	if h.SHA256, err = h.seal(); err == nil {
+		err = json.NewEncoder(w).Encode(h)
+	}
+	if err == nil {
+		err = snap.Save(w)
+	}
+	if err != nil {
+		return h, fmt.Errorf("save snapshot: %w", err)
+	}
+	return h, nil
+}
+
+// Inspect reads a saved snapshot, checks that it is whole and unchanged, and says what is in it.
+func Inspect(r io.Reader) (Saved, error) {
+	saved, _, err := inspect(r)
+	if err != nil {
+		return Saved{}, fmt.Errorf("inspect snapshot: %w", err)
+	}
+	return saved, nil
+}
+
+// inspect also gives the state's part of the file.
+func inspect(r io.Reader) (Saved, []byte, error) {
+	in := bufio.NewReaderSize(r, maxHeader)
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return Saved{}, nil, fmt.Errorf("first line: %w", err)
+	}
+	h, err := parseHeader(line)
+	if err != nil {
+		return Saved{}, nil, fmt.Errorf("first line: %w", err)
+	}
+	body, err := io.ReadAll(in)
+	if err != nil {
+		return Saved{}, nil, err
+	}
+	s := state.New()
+	if err := s.Restore(bytes.NewReader(body)); err != nil {
+		return Saved{}, nil, err
+	}
+	snap := s.Snapshot()
+	meta, _ := snap.Meta()
+	if meta.ID != h.Cluster || meta.Epoch != h.Epoch || snap.Index() != h.Index {
+		return Saved{}, nil, fmt.Errorf("the first line is of cluster %q, epoch %d, index %d, the state below it of %q, %d, %d",
+			h.Cluster, h.Epoch, h.Index, meta.ID, meta.Epoch, snap.Index())
+	}
+	return Saved{Header: h, Hosts: len(snap.Hosts()), Members: len(snap.Members()), VCs: len(snap.VCs()), VMs: len(snap.VMs()), Images: len(snap.Images()),
+		Operations: len(snap.Operations()), Events: len(snap.EventsAfter(0, 0))}, body, nil
+}
+
+func parseHeader(line []byte) (Header, error) {
+	var h Header
+	if err := json.Unmarshal(line, &h); err != nil {
+		return h, err
+	}
+	if h.Format != backupFormat || h.Version < 1 || h.Version > backupVersion {
+		return h, fmt.Errorf("format %q version %d, this program knows %q 1 to %d", h.Format, h.Version, backupFormat, backupVersion)
+	}
+	if want, err := h.seal(); err != nil || want != h.SHA256 {
+		return h, errors.Join(errors.New("it was changed since it was saved"), err)
+	}
+	return h, nil
+}
+
+// Restore puts a saved snapshot in force on all servers. Only the leader can. The state it makes is held (see
+// state.Held): nothing is started or stopped until the hosts have said what they run. A snapshot of
+// another cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone;
+// requests that were under way end with ErrUnknown.
+func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool) (Saved, error) {
+	saved, body, err := inspect(r)
+	if err != nil {
+		return saved, fmt.Errorf("restore snapshot: %w", err)
+	}
+	n.members.Lock()
+	defer n.members.Unlock()
+	l, _, err := n.leading()
+	if err == nil {
+		err = n.Linearize(ctx)
+	}
+	if err != nil {
+		return saved, fmt.Errorf("restore snapshot: %w", err)
+	}
+	now, ok := n.state.Snapshot().Meta()
+	if ok && now.ID != saved.Cluster && !foreign {
+		return saved, fmt.Errorf("restore snapshot: %w: it is of cluster %s, this is %s, whose hosts know none of its VMs; say so if it is to take this one's place",
+			ErrRefused, saved.Cluster, now.ID)
+	}
+	var held bytes.Buffer
+	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), now.Epoch); err != nil {
+		return saved, fmt.Errorf("restore snapshot: %w", err)
+	}
+	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: saved.Index, Term: saved.Term, Size: int64(held.Len())}
+	if err := n.wait(ctx, l, waited(func() error { return l.raft.Restore(meta, &held, changeTimeout) })); err != nil {
+		return saved, fmt.Errorf("restore snapshot: %w", err)
+	}
+	// The state says the index it was saved with, until an entry after it is applied: no reader is to meet that.
+	entry, err := state.Encode(state.KindAudit, time.Now(), state.Audit{Kind: "snapshot-restored", Object: "cluster", Name: saved.Cluster,
+		Text: fmt.Sprintf("the state of %s, index %d, is in force again", saved.Time.Format(time.RFC3339), saved.Index)})
+	if err == nil {
+		_, _, err = n.Apply(ctx, entry)
+	}
+	if err != nil {
+		return saved, fmt.Errorf("restore snapshot: it is in force, but that could not be recorded: %w", err)
+	}
+	return saved, nil
+}
+
+// waited is a call as a future.
+type waited func() error
+
+// Error implements raft.Future.
+func (w waited) Error() error { return w() }

@@ -1,0 +1,101 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"evenkeel/cluster/state"
+)
+
+// Recovered is what a server had when it was made the only voter.
+type Recovered struct {
+	Cluster string
+	Index   uint64 // of the last entry of its log
+	Term    uint64 // of that entry
+	Epoch   uint64 // the new one
+	Servers []Server
+}
+
+// Recover makes the stopped server whose directory Options name the only voter of its cluster, with all that its log holds: for a cluster
+// that has lost its majority for good. What other servers acknowledged and this one never heard of is lost, and what
+// was under way may be in force. The state is held (see state.Held). The other servers must not come back
+// on their old directories: they would form the old cluster again.
+//
+// Of the options it needs Dir (or Memory), ID, Advertise and Log. It fails while the directory is in use.
+func Recover(o Options) (r Recovered, err error) {
+	fail := func(err error) (Recovered, error) { return r, fmt.Errorf("recover server %s: %w", o.ID, err) }
+	if o.Memory == nil {
+		if _, err := os.Stat(o.Dir); err != nil { // a new log is not to be made
+			return fail(err)
+		}
+	}
+	n := &Node{o: o, id: o.ID, log: o.Log.With("part", "raft")}
+	n.hclog = &hclogAdapter{log: n.log}
+	disk, snaps, err := openDisk(o, n.hclog)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() {
+		if p := recover(); p != nil { // an entry that this program does not know
+			err = fmt.Errorf("recover server %s: %v", o.ID, p)
+		}
+		err = errors.Join(err, disk.Close())
+	}()
+	address := o.Advertise
+	if address == "" {
+		address = o.ID
+	}
+	_, transport := raft.NewInmemTransport(raft.ServerAddress(address))
+	defer transport.Close()
+	if has, err := raft.HasExistingState(disk, disk, snaps); err != nil || !has {
+		return fail(errors.Join(errors.New("there is no log in its directory"), err))
+	}
+	before, err := raft.GetConfiguration(n.config(), fsm{store: state.New()}, disk, disk, snaps, transport)
+	if err != nil {
+		return fail(fmt.Errorf("who the servers were: %w", err))
+	}
+	for _, s := range before.Servers {
+		r.Servers = append(r.Servers, Server{ID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
+	}
+	f := &recoveringFSM{fsm: fsm{store: state.New()}}
+	only := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(o.ID), Address: transport.LocalAddr()}}}
+	if err := raft.RecoverCluster(n.config(), f, disk, disk, snaps, transport, only); err != nil {
+		return fail(err)
+	}
+	list, err := snaps.List()
+	if err != nil || len(list) == 0 {
+		return fail(errors.Join(errors.New("the recovered state is not there"), err))
+	}
+	r.Index, r.Term = list[0].Index, list[0].Term
+	_, in, err := snaps.Open(list[0].ID)
+	if err != nil {
+		return fail(err)
+	}
+	s := state.New()
+	if err := (fsm{store: s}).Restore(in); err != nil {
+		return fail(err)
+	}
+	meta, _ := s.Snapshot().Meta()
+	r.Cluster, r.Epoch = meta.ID, meta.Epoch
+	return r, nil
+}
+
+// recoveringFSM saves what it was given as a held state.
+type recoveringFSM struct{ fsm }
+
+// Snapshot implements raft.FSM.
+func (f *recoveringFSM) Snapshot() (raft.FSMSnapshot, error) {
+	snap := f.store.Snapshot()
+	meta, _ := snap.Meta()
+	return saved{save: func(w io.Writer) error {
+		in, out := io.Pipe()
+		go func() { out.CloseWithError(snap.Save(out)) }()
+		defer in.Close()
+		return state.Held(in, w, "recovery", time.Now(), meta.Epoch)
+	}}, nil
+}
