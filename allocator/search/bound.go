@@ -9,7 +9,10 @@ import (
 // LowerLevel is a level that no placement is below (as far as weights, and
 // memory through which VMs exclude each other, show). It is valid for any
 // rules, which can only raise the optimum.
-func LowerLevel(m *Model) float64 {
+func LowerLevel(m *Model) float64 { return m.lowerLevel(true) }
+
+// lowerLevel is LowerLevel; if not thorough, of equal hosts only what takes no search.
+func (m *Model) lowerLevel(thorough bool) float64 {
 	n, h := len(m.Weight), len(m.CPU)
 	if n == 0 || h == 0 {
 		return 0
@@ -37,7 +40,7 @@ func LowerLevel(m *Model) float64 {
 	packs := func(c int64) bool {
 		return items.bins(c) <= h && !m.excludes(c, h)
 	}
-	if !packs(lo) {
+	if thorough && !packs(lo) {
 		step := max(1, lo/64)
 		for hi = lo + step; !packs(hi) && hi < 64*lo; hi += step {
 			lo = hi

@@ -72,6 +72,7 @@ func (c *completion) load(m *Model, vms, hosts []int32, roomW, roomM []int64) {
 	c.moves = r == nil || r.With == nil && !m.budgeted()
 	c.spent = m.budgeted()
 	c.gaveUp = false
+	c.makeRoom(h, n)
 
 	c.hosts = append(c.hosts[:0], hosts...)
 	c.roomW = append(c.roomW[:0], roomW...)
@@ -144,10 +145,43 @@ func (c *completion) load(m *Model, vms, hosts []int32, roomW, roomM []int64) {
 	c.hostsLeft = h
 	c.money = 0
 	c.assign = resize(c.assign, n)
-	for len(c.levels) < h {
-		c.levels = append(c.levels, fillLevel{})
-	}
+	c.makeLevels(h, n)
 	c.memo.reset(words + len(c.kinds))
+}
+
+// makeRoom makes the slices that load fills, all at one go.
+func (c *completion) makeRoom(h, n int) {
+	if cap(c.vms) < n {
+		k := n + n/2
+		wide, narrow, sets := make([]int64, 2*k), make([]int32, 2*k), make([]uint64, 3*((k+63)/64))
+		c.w, c.m = wide[:0:k], wide[k:k]
+		c.vms, c.assign = narrow[:0:k], narrow[k:k]
+		words := len(sets) / 3
+		c.left, c.bigW, c.bigM = sets[:0:words], sets[words:words:2*words], sets[2*words:2*words:3*words]
+	}
+	if cap(c.roomW) < h {
+		rooms := make([]int64, 2*h)
+		c.roomW, c.roomM = rooms[:0:h], rooms[h:h]
+	}
+}
+
+// makeLevels makes the work space of h hosts: at one go where it is little.
+func (c *completion) makeLevels(h, n int) {
+	if len(c.levels) >= h {
+		return
+	}
+	if c.levels != nil || h*n > 4096 {
+		c.levels = append(c.levels, make([]fillLevel, h-len(c.levels))...)
+		return
+	}
+	c.levels = make([]fillLevel, h)
+	sums, items, marks := make([]int64, 2*h*(n+1)), make([]int32, 2*h*n), make([]bool, h*n)
+	for d := range c.levels {
+		l := &c.levels[d]
+		l.sumW, l.sumM, sums = sums[:0:n+1], sums[n+1:n+1:2*(n+1)], sums[2*(n+1):]
+		l.avail, l.in, items = items[:0:n], items[n:n:2*n], items[2*n:]
+		l.isIn, marks = marks[:0:n], marks[n:]
+	}
 }
 
 // equal tells whether two VMs may be exchanged in any placement.
@@ -471,6 +505,12 @@ type memo struct {
 	used    []bool
 	count   int
 	scratch []uint64
+
+	first struct { // the room to begin with
+		used  [32]bool
+		money [32]int64
+		keys  [32 * 2]uint64
+	}
 }
 
 // mostMemo bounds the memory of a memo, in words of its keys.
@@ -483,7 +523,7 @@ func (t *memo) reset(words int) {
 	t.words, t.count = words, 0
 	t.scratch = resize(t.scratch, words)
 	if len(t.used) == 0 {
-		t.used = make([]bool, 64)
+		t.used, t.money, t.keys = t.first.used[:], t.first.money[:], t.first.keys[:]
 	}
 	if len(t.used) > 1<<12 { // a large table is dear to clear
 		t.used = t.used[:64]

@@ -39,7 +39,8 @@ func Minimize(m *Model, o Options) Result {
 	if steps <= 0 {
 		steps = math.MaxInt64 / 4
 	}
-	r := Result{Lower: LowerLevel(m)}
+	// A proof of a few VMs is quicker than the better of the bounds.
+	r := Result{Lower: m.lowerLevel(!o.Prove || len(m.Weight) > fewVMs || m.Rules != nil)}
 	r.Relaxed = r.Lower
 	if NoMemory(m) {
 		r.Infeasible = true

@@ -88,7 +88,10 @@ func (m *Model) Check(host []int32) bool {
 		return false
 	}
 	free := append([]int64(nil), m.Memory...)
-	on := make([][]int32, len(m.CPU))
+	var on [][]int32
+	if m.Rules != nil && m.Rules.Class != nil {
+		on = make([][]int32, len(m.CPU))
+	}
 	spent := int64(0)
 	for vm, j := range host {
 		if j < 0 || int(j) >= len(free) || !m.allowed(int32(vm), j) {
@@ -98,14 +101,13 @@ func (m *Model) Check(host []int32) bool {
 		if free[j] < 0 {
 			return false
 		}
-		on[j] = append(on[j], int32(vm))
+		if on != nil {
+			on[j] = append(on[j], int32(vm))
+		}
 		spent += m.cost(int32(vm), j)
 	}
 	if m.budgeted() && spent > m.Rules.Budget {
 		return false
-	}
-	if m.Rules == nil || m.Rules.Class == nil {
-		return true
 	}
 	for _, vms := range on {
 		for i, a := range vms {
