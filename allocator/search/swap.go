@@ -213,8 +213,8 @@ func (f *finder) even(c *crowd, t, limit float64) bool {
 	h := len(c.load)
 	x := &swapper{c: c, over: make([]int64, h)}
 	spare := func(j int32) int64 { return int64((limit - t) * float64(c.m.CPU[j])) }
-	above := math.MaxInt
-	for sweep, idle := 0, 0; sweep < 100 && idle < 4; sweep++ {
+	above := math.MaxInt / 8
+	for sweep, idle := 0, 0; sweep < 100 && idle < 3; sweep++ {
 		x.high, x.low = x.high[:0], x.low[:0]
 		for j := range h {
 			x.over[j] = c.load[j] - int64(t*float64(c.m.CPU[j]))
@@ -228,11 +228,12 @@ func (f *finder) even(c *crowd, t, limit float64) bool {
 		if n == 0 {
 			return true
 		}
-		if n < above {
-			above, idle = n, 0
+		if n*5 <= above*4 {
+			idle = 0
 		} else {
 			idle++
 		}
+		above = min(above, n)
 		slices.SortFunc(x.high, func(a, b int32) int { return cmp.Or(cmp.Compare(x.over[b], x.over[a]), cmp.Compare(a, b)) })
 		for i := len(x.low)/2 - 1; i >= 0; i-- {
 			x.down(i, len(x.low))
