@@ -3,10 +3,9 @@ package search
 // cover improves p by partitions into patterns, of ever greater loads from the
 // bound on, until the least load is found. It reports whether it got there; it
 // does not where patterns are too many, or the work is used up.
-func (f *finder) cover(p *placement, floor float64, r *Result) bool {
+func (f *finder) cover(q *partition, p *placement, floor float64, r *Result) bool {
 	m := f.m
 	cpu := m.CPU[0]
-	q := newPartition(m)
 	top := func() int64 {
 		j, _ := p.top()
 		return p.load[j]

@@ -25,7 +25,7 @@ type master struct {
 	usable  []bool  // [row]: the basic column may be used
 	pool    []int32 // patterns that had a gain
 	next    int     // where pricing goes on
-	table   [8][256]float64
+	table   *[8][256]float64
 	changes int // of the basis since it was inverted
 
 	scratch []float64
@@ -35,6 +35,9 @@ type master struct {
 func (q *master) start(items, hosts int) {
 	r := items + 1
 	q.rows, q.hosts, q.changes = r, hosts, 0
+	if q.table == nil {
+		q.table = new([8][256]float64)
+	}
 	q.inverse, q.x, q.basis = resize(q.inverse, r*r), resize(q.x, r), resize(q.basis, r)
 	q.dual, q.column, q.usable = resize(q.dual, r), resize(q.column, r), resize(q.usable, r)
 	clear(q.inverse)
@@ -56,7 +59,7 @@ func side(i, items, hosts int) float64 {
 
 func (q *master) copy(o *master) {
 	r := o.rows
-	q.rows, q.hosts, q.changes = r, o.hosts, o.changes
+	q.rows, q.hosts, q.changes, q.table = r, o.hosts, o.changes, o.table
 	q.inverse = append(q.inverse[:0], o.inverse...)
 	q.x = append(q.x[:0], o.x...)
 	q.basis = append(q.basis[:0], o.basis...)
@@ -248,7 +251,7 @@ func (q *master) tabulate() {
 
 // gain is what the table gives for a set.
 func (q *master) gain(set uint64) float64 {
-	t := &q.table
+	t := q.table
 	return t[0][set&255] + t[1][set>>8&255] + t[2][set>>16&255] + t[3][set>>24&255] +
 		(t[4][set>>32&255] + t[5][set>>40&255] + t[6][set>>48&255] + t[7][set>>56])
 }

@@ -168,6 +168,8 @@ func (f *finder) prove(p *placement, floor float64, r *Result) {
 		turn = math.MaxInt64 / 512
 	}
 	covers := len(m.Weight) > fewVMs && patterned(m)
+	var q *partition
+	share := int64(50_000_000)
 	for first := true; !f.done(); first = false {
 		if !first || len(m.Weight) > fewVMs {
 			f.spend(turn, func() { f.improve(p, floor) })
@@ -209,9 +211,20 @@ func (f *finder) prove(p *placement, floor float64, r *Result) {
 				break
 			}
 		}
-		// What is not solved at once is easier with patterns, where these serve.
-		if t <= floor || first && covers && f.cover(p, floor, r) {
+		if t <= floor {
 			return
+		}
+		// What is not solved at once is easier with patterns, where these serve.
+		if covers {
+			if q == nil {
+				q = newPartition(m)
+			}
+			solved := false
+			f.spend(share, func() { solved = f.cover(q, p, floor, r) })
+			if solved {
+				return
+			}
+			turn, share = max(turn, share/32), 2*share
 		}
 		turn *= 2
 	}

@@ -68,7 +68,7 @@ func TestCoverAgreesWithCompletion(t *testing.T) {
 			continue
 		}
 		result := Result{Lower: LowerLevel(m)}
-		if !f.cover(p, 0, &result) || !result.Optimal || !m.Check(p.host) {
+		if !f.cover(newPartition(m), p, 0, &result) || !result.Optimal || !m.Check(p.host) {
 			t.Fatalf("%+v: not solved: %+v", m, result)
 		}
 		_, least := p.top()
