@@ -19,7 +19,8 @@
 //   - Allocate divides the CPU of every host among VMs whose hosts are given
 //     (sec. 3.5 and 5).
 //   - Admit places the VMs that are new beside those that stay where they are,
-//     all or nothing, and says why when it refuses.
+//     all or nothing, and says why when it refuses; AdmitUnder does so under rules of
+//     affinity, AdmitQueue for all requests that wait.
 //   - Best places all VMs as well as the work it may do allows, and says how far
 //     from the optimum it is at most; Exact goes on until the optimum is proved.
 //     Both heed floors, cordons, affinity and a bound on what moves.
