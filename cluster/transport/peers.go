@@ -55,22 +55,32 @@ type Consoles interface {
 type PeersOptions struct {
 	Security
 	Dialer *Dialer
-	// Lead says whether this server leads, and else where the peer server of the one
-	// that does is ("host:port"; "" = nobody knows). It is asked often.
-	Lead func() (here bool, address string)
+	// Lead says who leads, as far as this server knows. It is asked often.
+	Lead func() Leading
 	// Leader answers agents while this server leads.
 	Leader agent.Leader
+	// NoLeader says whether an error of Leader or Issuer means that this server does not lead after all. nil: none does.
+	NoLeader func(error) bool
 	// Servers of the cluster ("host:port"), told to agents; nil: nothing is told.
 	Servers func() []string
 	// API answers requests that other servers forward.
 	API http.Handler
 	// Issuer renews certificates while this server leads.
 	Issuer Issuer
+	// About is what other servers may know of this one: a value that JSON can hold.
+	About func() any
 	// Consoles of this member's host.
 	Consoles Consoles
 	Log      *slog.Logger
 
 	Heartbeat time.Duration // of streams of desired state; default 1 s
+}
+
+// Leading is who leads, by the word of one server.
+type Leading struct {
+	Here    bool   // this server does
+	Term    uint64 // in which it leads; another one for another leader
+	Address string // else: of the peer server of the one that does, "host:port"; "" = nobody knows
 }
 
 // Peers answers other members over ek-peer/1.
@@ -80,6 +90,7 @@ type Peers struct {
 	relay    *relay
 	draining chan struct{}
 	drain    sync.Once
+	taken    sync.WaitGroup // connections that handlers took over
 
 	mu    sync.Mutex
 	lines map[string]*line // by host: what its agent said last, while this server leads
@@ -107,6 +118,9 @@ func NewPeers(o PeersOptions) *Peers {
 	}
 	if o.API != nil {
 		mux.HandleFunc(forwardPrefix+"/", p.serversOnly("forward requests", p.forwarded))
+	}
+	if o.About != nil {
+		mux.HandleFunc("GET /v1/about", p.serversOnly("ask how this server is", p.about))
 	}
 	if o.Consoles != nil {
 		mux.HandleFunc("GET /v1/host/vms/{id}/console", p.serversOnly("open consoles", p.console))
@@ -147,6 +161,7 @@ func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
 		}
 		err = <-done
 	}
+	p.taken.Wait()
 	if p.relay != nil {
 		p.relay.close()
 	}
@@ -159,18 +174,21 @@ func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
 // leaderOnly is for what only the server that leads answers. Another one relays it, once.
 func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		here, address := p.o.Lead()
+		lead := p.o.Lead()
 		caller := callerOf(r.Context())
 		switch {
-		case here:
+		case lead.Here:
 			next(w, r)
 		case caller.Relay != "":
 			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and %s thought it did", caller.Relay)
-		case address == "":
+		case lead.Address == "":
 			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and knows of nobody who does")
 		default:
 			r.Header.Set(headerCaller, caller.header())
-			p.relay.to(w, r, address)
+			if r.Method != http.MethodGet { // a stream has no end, a call has
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
+			}
+			p.relay.send(w, r, lead.Address, "")
 		}
 	}
 }
@@ -245,12 +263,12 @@ func (p *Peers) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return // nobody waits any more
 	}
 	p.o.Log.DebugContext(r.Context(), "a member's call failed", "path", r.URL.Path, "member", callerOf(r.Context()).Name, "error", err)
-	if here, _ := p.o.Lead(); !here || errors.Is(err, ErrNoLeader) {
+	if !p.o.Lead().Here || errors.Is(err, ErrNoLeader) || (p.o.NoLeader != nil && p.o.NoLeader(err)) {
 		refuse(w, http.StatusServiceUnavailable, kindNoLeader, "%v", err)
 		return
 	}
 	if errors.Is(err, ErrRefused) {
-		refuse(w, http.StatusForbidden, kindForbidden, "%v", err)
+		p.trespass(w, r, err)
 		return
 	}
 	refuse(w, http.StatusInternalServerError, kindInternal, "%v", err)

@@ -1,0 +1,78 @@
+package member
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"evenkeel/cluster/pki"
+)
+
+// Files of a member's directory.
+const (
+	caKeyFile     = "ca.key"       // servers only
+	gossipKeyFile = "gossip.key"   // 32 bytes
+	serversFile   = "servers.json" // where the cluster was last found
+	usedFile      = "raft.used"    // Raft has run here: a missing log is an error
+)
+
+// gossipKeyBytes of an encrypted gossip.
+const gossipKeyBytes = 32
+
+func pkiDir(dir string) string { return filepath.Join(dir, "pki") }
+
+// HasIdentity says whether the directory is a member's of some cluster.
+func HasIdentity(dir string) bool {
+	_, err := os.Stat(pki.FilesIn(pkiDir(dir)).Cert)
+	return err == nil
+}
+
+// writeSecret writes a file of mode 0600, whole or not at all.
+func writeSecret(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it is gone if all went well
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func newGossipKey() []byte {
+	key := make([]byte, gossipKeyBytes)
+	_, _ = rand.Read(key) // crypto/rand never fails: it ends the program first
+	return key
+}
+
+func readServers(dir string) ([]string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, serversFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	if err == nil {
+		err = json.Unmarshal(b, &out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("servers of the cluster: %w", err)
+	}
+	return out, nil
+}
+
+func writeServers(dir string, servers []string) error {
+	b, err := json.Marshal(servers)
+	if err != nil {
+		return err
+	}
+	return writeSecret(filepath.Join(dir, serversFile), append(b, '\n'))
+}

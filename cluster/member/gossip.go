@@ -1,0 +1,85 @@
+package member
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+
+	"evenkeel/cluster/node"
+)
+
+// gossiping keeps this member in the talk of all members, until ctx ends. What is heard
+// there is logged and shown; nothing is decided by it.
+func (m *Member) gossiping(ctx context.Context) {
+	if m.o.Gossip == "" {
+		return
+	}
+	key, err := os.ReadFile(filepath.Join(m.o.Dir, gossipKeyFile))
+	if err != nil {
+		m.log.Error("key of the gossip", "error", err)
+		return
+	}
+	roles := []string{}
+	if m.identity.Server {
+		roles = append(roles, "server")
+	}
+	if m.identity.Agent {
+		roles = append(roles, "agent")
+	}
+	g, err := node.OpenGossip(node.GossipOptions{Name: m.identity.Name, Bind: m.o.Gossip, Advertise: m.o.GossipAdvertise, Key: key, Log: m.log,
+		Meta: node.GossipMeta{Roles: roles, Address: m.o.Advertise, Version: m.o.Version}})
+	if err != nil {
+		m.log.Error("gossip", "error", err)
+		return
+	}
+	defer func() {
+		if err := g.Close(); err != nil {
+			m.log.Debug("leave the gossip", "error", err)
+		}
+	}()
+	m.talk.Store(g)
+	go g.Join(ctx, m.gossipAddresses)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case h, open := <-g.Hints():
+			if !open {
+				return
+			}
+			m.log.Info("gossip", "member", h.Name, "seems to have", h.Kind, "at", h.Gossip)
+		}
+	}
+}
+
+// gossipAddresses of other members: those in the state, or where servers are, with this member's port.
+func (m *Member) gossipAddresses() []string {
+	var out []string
+	if m.State != nil {
+		for _, row := range m.State.Snapshot().Members() {
+			if row.Gossip != "" && row.Name != m.identity.Name {
+				out = append(out, row.Gossip)
+			}
+		}
+	}
+	_, port, err := net.SplitHostPort(m.o.Gossip)
+	servers, readErr := readServers(m.o.Dir)
+	if err != nil || readErr != nil {
+		return out
+	}
+	for _, s := range servers {
+		if host, _, err := net.SplitHostPort(s); err == nil && s != m.o.Advertise {
+			out = append(out, net.JoinHostPort(host, port))
+		}
+	}
+	return out
+}
+
+// Gossips are the members that seem to be there, by their own talk; nil if this member does not take part.
+func (m *Member) Gossips() []node.Peer {
+	if g := m.talk.Load(); g != nil {
+		return g.Peers()
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package member
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
+)
+
+// ErrNoCA: this cluster's certificates come from elsewhere.
+var ErrNoCA = errors.New("this server has no CA of the cluster: certificates come from the operator's own PKI")
+
+// issue a certificate and record its number, so that it can be revoked.
+func (m *Member) issue(ctx context.Context, id pki.Identity, address string, request []byte) (transport.Certificate, error) {
+	if m.ca == nil {
+		return transport.Certificate{}, ErrNoCA
+	}
+	key, err := pki.KeyOfRequest(request)
+	if err != nil {
+		return transport.Certificate{}, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
+	}
+	names, err := namesOf(address)
+	if err != nil {
+		return transport.Certificate{}, &control.Invalid{Fields: []control.FieldError{{Field: "address", Text: err.Error()}}}
+	}
+	cert, err := m.ca.Issue(key, id, names, time.Now(), pki.DefaultLife, rand.Reader)
+	if err != nil {
+		return transport.Certificate{}, fmt.Errorf("certificate of %s: %w", id, err)
+	}
+	serial := state.Serial{Number: pki.SerialOf(cert), Until: cert.NotAfter.UTC()}
+	if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: id.Name, Serial: serial}); err != nil {
+		return transport.Certificate{}, fmt.Errorf("record the certificate of %s: %w", id, err)
+	}
+	return transport.Certificate{Cert: string(pki.EncodeCertificates(cert)), CA: string(pki.EncodeCertificates(m.keeper.CAs()...))}, nil
+}
+
+// Renew implements transport.Issuer: the same identity, another key or a longer life.
+func (m *Member) Renew(ctx context.Context, id pki.Identity, _ string, request []byte) (transport.Certificate, error) {
+	row, ok := m.State.Snapshot().Member(id.Name)
+	if !ok || row.Server != id.Server || row.Agent != id.Agent {
+		return transport.Certificate{}, fmt.Errorf("%s: %w", id, control.ErrNotFound)
+	}
+	return m.issue(ctx, id, row.Address, request)
+}
+
+// Admit lets a new member in on a join token (POST /v1/cluster/join).
+func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error) {
+	var none transport.JoinAnswer
+	if m.ca == nil {
+		return none, ErrNoCA
+	}
+	if !pki.ValidName(q.Name) {
+		return none, &control.Invalid{Fields: []control.FieldError{{Field: "name", Text: "must be a DNS label in lower case"}}}
+	}
+	if _, _, err := net.SplitHostPort(q.Address); err != nil {
+		return none, &control.Invalid{Fields: []control.FieldError{{Field: "address", Text: "must be host:port: " + err.Error()}}}
+	}
+	if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
+		return none, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
+	}
+	t, _ := m.State.Snapshot().JoinToken(q.ID) // what is not known is refused below
+	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, Address: q.Address, Format: state.FormatVersion}
+	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row}); err != nil {
+		if errors.Is(err, state.ErrToken) {
+			m.audits.add("join-refused", q.Name, err.Error(), time.Now())
+		}
+		return none, fmt.Errorf("join of %s: %w", q.Name, err)
+	}
+	id := pki.Identity{Cluster: m.identity.Cluster, Name: q.Name, Server: t.Server, Agent: t.Agent}
+	cert, err := m.issue(ctx, id, q.Address, []byte(q.Request))
+	if err != nil {
+		return none, err
+	}
+	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Certificate: cert, Servers: m.Servers()}
+	if out.GossipKey, err = os.ReadFile(filepath.Join(m.o.Dir, gossipKeyFile)); err != nil {
+		return none, fmt.Errorf("key of the gossip: %w", err)
+	}
+	if t.Server {
+		key, err := m.ca.KeyPEM()
+		if err != nil {
+			return none, err
+		}
+		out.CAKey = string(key)
+		if err := m.node.AddServer(ctx, q.Name, q.Address, false); err != nil {
+			return none, fmt.Errorf("join of %s: make it a server: %w", q.Name, err)
+		}
+		out.Servers = m.Servers()
+	}
+	return out, nil
+}
+
+// NewJoinToken makes a token that lets one member in. Its text is shown once.
+func (m *Member) NewJoinToken(ctx context.Context, server, agent bool, life time.Duration, comment string) (string, state.JoinToken, error) {
+	t, err := pki.NewJoinToken(m.keeper.CAs()[0], rand.Reader)
+	if m.ca != nil {
+		t, err = pki.NewJoinToken(m.ca.Certificate(), rand.Reader)
+	}
+	if err != nil {
+		return "", state.JoinToken{}, err
+	}
+	row := state.JoinToken{ID: t.ID, Hash: pki.HashSecret(t.Secret), Server: server, Agent: agent, Until: time.Now().Add(life).UTC(), Comment: comment}
+	if err := m.Propose(ctx, state.KindTokenPut, row); err != nil {
+		return "", row, fmt.Errorf("join token: %w", err)
+	}
+	return t.Text(), row, nil
+}
+
+// keepCertificate renews this member's certificate in time, and takes in files that changed.
+func (m *Member) keepCertificate(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(time.Minute, max(time.Second, time.Until(m.keeper.RenewAt())/2))):
+		}
+		if _, err := m.keeper.Refresh(time.Now()); err != nil {
+			m.log.Error("read the certificate again", "error", err)
+		}
+		if !m.keeper.RenewDue(time.Now()) {
+			continue
+		}
+		if err := m.renew(ctx); err != nil {
+			m.log.Error("renew the certificate", "ends", m.keeper.Leaf().NotAfter, "error", err)
+		} else {
+			m.log.Info("certificate renewed", "ends", m.keeper.Leaf().NotAfter)
+		}
+	}
+}
+
+func (m *Member) renew(ctx context.Context) error {
+	key, err := pki.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	request, err := pki.NewRequest(key)
+	if err != nil {
+		return err
+	}
+	keyPEM, err := pki.EncodeKey(key)
+	if err != nil {
+		return err
+	}
+	servers := []string{}
+	if m.State != nil {
+		servers = m.Servers()
+	} else if servers, err = readServers(m.o.Dir); err != nil {
+		return err
+	}
+	var failed error
+	for _, address := range servers {
+		c, err := m.client.RenewCertificate(ctx, address, request)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		return m.keeper.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
+	}
+	return failed
+}
+
+// known is the leader's service for agents that are members.
+type known struct{ *Member }
+
+var errNoMember = fmt.Errorf("this host is no member of the cluster: %w", control.ErrNotFound)
+
+func (k known) is(host string) error {
+	if row, ok := k.State.Snapshot().Member(host); !ok || !row.Agent {
+		return errNoMember
+	}
+	return nil
+}
+
+// Desired implements agent.Leader.
+func (k known) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
+	if err := k.is(host); err != nil {
+		return agent.Desired{}, nil, err
+	}
+	return k.Control.Desired(ctx, host)
+}
+
+// Report implements agent.Leader.
+func (k known) Report(ctx context.Context, r agent.Report) error {
+	if err := k.is(r.Host); err != nil {
+		return err
+	}
+	return k.Control.Report(ctx, r)
+}
+
+// Permit implements agent.Leader.
+func (k known) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit, error) {
+	if err := k.is(q.Host); err != nil {
+		return agent.Permit{}, err
+	}
+	return k.Control.Permit(ctx, q)
+}
+
+// Renew implements agent.Leader.
+func (k known) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
+	if err := k.is(r.Host); err != nil {
+		return agent.Grant{}, err
+	}
+	return k.Control.Renew(ctx, r)
+}

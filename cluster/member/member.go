@@ -1,0 +1,321 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
+)
+
+// Options of a member.
+type Options struct {
+	Dir       string       // its identity, its log, what its agent must know again
+	Listener  net.Listener // below TLS; the member closes it
+	Advertise string       // where others find the port, host:port
+	// Gossip is where to listen for it, and what to tell others of where that is, host:port; "" = none, and the same.
+	Gossip, GossipAdvertise string
+	// PKI of the operator's own, with the member's files; zero: those in Dir.
+	PKI pki.Files
+
+	// API makes the public API of a server. It is called once, before Start returns.
+	API func(*Member) http.Handler
+	// Agent is what the agent is made of; its Leader, Keep and Log are set here.
+	Agent   agent.Options
+	Inspect func(state.Image) (state.Image, error)
+
+	Settings  state.Settings // of a cluster that is made
+	Lease     time.Duration  // 0 = control.DefaultLease
+	Fence     control.Fence  // nil: no devices
+	Timers    node.Timers
+	Autopilot node.Autopilot
+	Backups   Backups
+	Version   string
+	Log       *slog.Logger
+	// SnapshotEvery and Trailing are those of node.Options.
+	SnapshotEvery, Trailing uint64
+}
+
+// Backups of a server: it saves the state to Dir at intervals, and keeps the latest
+// files and the last one of each of so many days. Dir "" = none.
+type Backups struct {
+	Dir          string
+	Every        time.Duration
+	Latest, Days int
+}
+
+// Member is one that runs.
+type Member struct {
+	o        Options
+	log      *slog.Logger
+	identity pki.Identity
+	keeper   *pki.Keeper
+	dialer   *transport.Dialer
+	client   *transport.Client
+	port     *transport.Port
+
+	// Of a server.
+	*control.Control
+	State   *state.Store
+	node    *node.Node
+	ca      *pki.CA
+	talk    atomic.Pointer[node.Gossip]
+	backups *node.Backups
+	leads   atomic.Uint64 // term whose leader's service has begun here, 0 = none
+	health  healths
+	audits  ring
+
+	failed chan error
+	close  func() error
+}
+
+// Start a member on what its directory holds. It returns once the port is open; Ready
+// says when the member can do its work.
+func Start(ctx context.Context, o Options) (*Member, error) {
+	files := o.PKI
+	foreign := files != (pki.Files{})
+	if !foreign {
+		files = pki.FilesIn(pkiDir(o.Dir))
+	}
+	keeper, err := pki.OpenKeeper(files, foreign, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("identity of this member: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, failed: make(chan error, 8)}
+	m.log = o.Log.With("member", m.identity.Name)
+	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused}
+	m.dialer = &transport.Dialer{Security: security}
+	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
+	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log})
+	var wg sync.WaitGroup
+	m.close = sync.OnceValue(func() error {
+		cancel()
+		var err error
+		if m.node != nil {
+			err = errors.Join(err, m.node.Close())
+		}
+		wg.Wait()
+		m.client.Close()
+		m.dialer.Close()
+		return err
+	})
+	if err := m.start(ctx, security, &wg); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
+}
+
+func (m *Member) start(ctx context.Context, security transport.Security, wg *sync.WaitGroup) error {
+	run := func(what string, f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				select {
+				case m.failed <- fmt.Errorf("%s: %w", what, err):
+				default:
+				}
+			}
+		})
+	}
+	peers := transport.PeersOptions{Security: security, Dialer: m.dialer, Log: m.log}
+	api := http.Handler(http.HandlerFunc(noServer))
+	if m.identity.Server {
+		if err := m.openServer(); err != nil {
+			return err
+		}
+		api = m.o.API(m)
+		peers.Lead, peers.Leader, peers.Servers, peers.API, peers.Issuer = m.lead, known{m}, m.Servers, api, m
+		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
+	}
+	if m.identity.Agent {
+		peers.Consoles = m.o.Agent.Hypervisor
+	}
+	answer := transport.NewPeers(peers)
+	run("members", func(ctx context.Context) error { return answer.Serve(ctx, m.port.Peers()) })
+	run("API", func(ctx context.Context) error { return serveAPI(ctx, api, m.port.API(), m.log) })
+	run("port", m.port.Serve)
+	run("certificate", m.keepCertificate)
+	wg.Go(func() { m.gossiping(ctx) })
+	if m.identity.Server {
+		m.startServer(ctx, wg)
+	}
+	if m.identity.Agent {
+		return m.startAgent(ctx, run)
+	}
+	return nil
+}
+
+// openServer opens the log and makes the leader's service, which waits for its term.
+func (m *Member) openServer() error {
+	m.State = state.New()
+	used := filepath.Join(m.o.Dir, usedFile)
+	_, err := os.Stat(used)
+	caKey, keyErr := os.ReadFile(filepath.Join(m.o.Dir, caKeyFile))
+	if keyErr == nil {
+		if m.ca, err = pki.ParseCA(pki.EncodeCertificates(m.keeper.CAs()...), caKey); err != nil {
+			return fmt.Errorf("the cluster's CA: %w", err)
+		}
+	}
+	servers, err := readServers(m.o.Dir)
+	if err != nil {
+		return err
+	}
+	_, usedErr := os.Stat(used)
+	first := len(servers) == 1 && servers[0] == m.o.Advertise // Init wrote this
+	m.node, err = node.Open(node.Options{Dir: filepath.Join(m.o.Dir, "raft"), ID: m.identity.Name, Stream: m.port.Raft(), Advertise: m.o.Advertise,
+		State: m.State, Log: m.log, Bootstrap: first && usedErr != nil, Used: usedErr == nil, SnapshotEvery: m.o.SnapshotEvery, Trailing: m.o.Trailing,
+		Timers: m.o.Timers, Health: m.askHealth, Autopilot: m.o.Autopilot, Version: m.o.Version})
+	if err != nil {
+		return err
+	}
+	if err := writeSecret(used, nil); err != nil {
+		return err
+	}
+	inspect := m.o.Inspect
+	if inspect == nil {
+		inspect = func(img state.Image) (state.Image, error) { return img, nil }
+	}
+	m.Control = control.New(control.Options{State: m.State, Log: m.node, Settings: m.o.Settings, Inspect: inspect, Logger: m.log,
+		Console: m.console, Lease: m.o.Lease, Fence: m.o.Fence, Servers: m.Servers})
+	return nil
+}
+
+func (m *Member) startServer(ctx context.Context, wg *sync.WaitGroup) {
+	wg.Go(func() { m.node.WhileLeading(ctx, m.term) })
+	if b := m.o.Backups; b.Dir != "" {
+		m.backups = &node.Backups{Node: m.node, Dir: b.Dir, Every: b.Every, Latest: b.Latest, Days: b.Days}
+		wg.Go(func() { m.backups.Run(ctx) })
+	}
+}
+
+// term runs the leader's service for as long as this server leads in that term.
+func (m *Member) term(ctx context.Context, term uint64) {
+	if err := m.Begin(ctx, term, m.identity.Cluster); err != nil {
+		m.log.Error("begin to lead", "term", term, "error", err)
+		return
+	}
+	m.leads.Store(term)
+	defer m.leads.Store(0)
+	m.log.Info("leads", "term", term)
+	var wg sync.WaitGroup
+	wg.Go(func() { m.Control.Run(ctx) })
+	wg.Go(func() { m.Guard(ctx) })
+	wg.Go(func() { m.register(ctx) })
+	wg.Wait()
+	m.log.Info("leads no more", "term", term)
+}
+
+func (m *Member) startAgent(ctx context.Context, run func(string, func(context.Context) error)) error {
+	servers, err := readServers(m.o.Dir)
+	if err != nil {
+		return err
+	}
+	leader := transport.NewAgent(transport.AgentOptions{Host: m.identity.Name, Dialer: m.dialer, Servers: servers, Log: m.log,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		Learned: func(servers []string) {
+			if err := writeServers(m.o.Dir, servers); err != nil {
+				m.log.Warn("keep where the servers are", "error", err)
+			}
+		}})
+	run("stream of desired state", func(ctx context.Context) error { leader.Run(ctx); return nil })
+	o := m.o.Agent
+	o.Host, o.Leader, o.Log = m.identity.Name, leader, m.log
+	o.Keep = agent.KeepFile(filepath.Join(m.o.Dir, "agents", m.identity.Name+".json"))
+	run("agent", func(ctx context.Context) error { return agent.Run(ctx, o) })
+	return nil
+}
+
+// Identity of this member.
+func (m *Member) Identity() pki.Identity { return m.identity }
+
+// Failed gives the error of a part that could not go on.
+func (m *Member) Failed() <-chan error { return m.failed }
+
+// Close stops the member. VMs run on; the hypervisor stays open.
+func (m *Member) Close() error { return m.close() }
+
+// lead says whether the leader's service runs here, and else where the leader's port is.
+func (m *Member) lead() transport.Leading {
+	if term := m.leads.Load(); term != 0 {
+		return transport.Leading{Here: true, Term: term}
+	}
+	now, _ := m.node.Leadership()
+	if now.Leads || now.Leader == m.identity.Name {
+		return transport.Leading{} // it has yet to begin
+	}
+	return transport.Leading{Term: now.Term, Address: now.Address}
+}
+
+// Servers of the cluster, by the addresses of their ports.
+func (m *Member) Servers() []string {
+	var out []string
+	for _, s := range m.node.Servers() {
+		out = append(out, s.Address)
+	}
+	return out
+}
+
+// Leader is whether this server leads, and where the one that does can be asked; "" if
+// nobody is known to lead.
+func (m *Member) Leader() (here bool, address string) {
+	l := m.lead()
+	return l.Here, l.Address
+}
+
+// Forward hands a request of the API on to the server at that address.
+func (m *Member) Forward(w http.ResponseWriter, r *http.Request, address string) {
+	m.client.Forward(w, r, address)
+}
+
+func (m *Member) console(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
+	if host == m.identity.Name && m.identity.Agent {
+		return m.o.Agent.Hypervisor.Console(ctx, vm)
+	}
+	row, ok := m.State.Snapshot().Member(host)
+	if !ok {
+		return nil, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
+	}
+	return m.client.Console(ctx, row.Address, host, vm)
+}
+
+// revoked says whether a certificate counts no more. An agent has no list of its own: it
+// speaks to servers only, and they have.
+func (m *Member) revoked(serial string) bool {
+	return m.State != nil && m.State.Snapshot().Revoked(serial)
+}
+
+// Ready says why this member cannot do its work yet; nil if it can.
+func (m *Member) Ready() error {
+	if m.State == nil {
+		return nil
+	}
+	if down := m.node.Down(); down != nil {
+		return fmt.Errorf("the log cannot be written: %w", down)
+	}
+	if here, address := m.Leader(); !here && address == "" {
+		return control.ErrNoLeader
+	}
+	if _, ok := m.State.Snapshot().Meta(); !ok {
+		return fmt.Errorf("the log of the cluster has not come yet")
+	}
+	return nil
+}
+
+func noServer(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "this member is an agent; ask one of the cluster's servers", http.StatusMisdirectedRequest)
+}

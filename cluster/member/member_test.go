@@ -1,0 +1,288 @@
+package member_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/member"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+const mib = 1 << 20
+
+// site is members on loopback, each with a simulated host, over real TLS and Raft on disk.
+type site struct {
+	t     *testing.T
+	world *simulated.World
+	dirs  map[string]string
+	at    map[string]string
+	up    map[string]*member.Member
+	log   *slog.Logger
+}
+
+func newSite(t *testing.T, hosts int) *site {
+	w, err := simulated.New(simulated.Options{Hosts: hosts, CPU: 8, Memory: 16 << 30, Timing: &simulated.Timing{Boot: time.Millisecond, Timeout: 5 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, world: w, dirs: map[string]string{}, at: map[string]string{}, up: map[string]*member.Member{}, log: slog.New(slog.DiscardHandler)}
+	if os.Getenv("EVENKEEL_TEST_LOG") != "" {
+		s.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	t.Cleanup(func() {
+		for _, m := range s.up {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = w.Close()
+	})
+	return s
+}
+
+// api answers joins, as the public API does.
+func api(m *member.Member) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if here, address := m.Leader(); !here {
+			m.Forward(w, r, address)
+			return
+		}
+		var q transport.JoinRequest
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		a, err := m.Admit(r.Context(), q)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(a)
+	})
+}
+
+func (s *site) listen(name string) net.Listener {
+	s.t.Helper()
+	address := s.at[name]
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.at[name] = l.Addr().String()
+	if s.dirs[name] == "" {
+		s.dirs[name] = s.t.TempDir()
+	}
+	return l
+}
+
+func (s *site) start(name string, l net.Listener) *member.Member {
+	s.t.Helper()
+	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log,
+		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 200 * time.Millisecond},
+		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
+		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
+			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
+			Overhead:  func(hypervisor.Capacity) int64 { return 32 * mib }}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.up[name] = m
+	return m
+}
+
+func (s *site) stop(name string) {
+	s.t.Helper()
+	if err := s.up[name].Close(); err != nil {
+		s.t.Error(err)
+	}
+	delete(s.up, name)
+}
+
+// first makes the cluster on h1.
+func (s *site) first() *member.Member {
+	s.t.Helper()
+	l := s.listen("h1")
+	if _, err := member.Init(s.dirs["h1"], "h1", s.at["h1"], true); err != nil {
+		s.t.Fatal(err)
+	}
+	m := s.start("h1", l)
+	s.eventually("h1 leads", func() bool { here, _ := m.Leader(); return here })
+	return m
+}
+
+// join adds a member through any that is up.
+func (s *site) join(name string, server bool) *member.Member {
+	s.t.Helper()
+	leader := s.leader()
+	token, _, err := leader.NewJoinToken(s.t.Context(), server, true, time.Hour, "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l := s.listen(name)
+	if _, err := member.Join(s.t.Context(), s.dirs[name], name, s.at[name], token, leader.Servers()); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.start(name, l)
+}
+
+func (s *site) leader() (found *member.Member) {
+	s.t.Helper()
+	s.eventually("a leader", func() bool {
+		for _, m := range s.up {
+			if m.Identity().Server {
+				if here, _ := m.Leader(); here {
+					found = m
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (s *site) eventually(what string, ok func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			s.t.Fatalf("not within 20 s: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond) // sleep: polls processes over a real network
+	}
+}
+
+// hosts that are ready, as the leader sees them.
+func (s *site) ready() int {
+	v, err := s.leader().View(s.t.Context(), false)
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, h := range v.Hosts() {
+		if v.HostView(h).State == "ready" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *site) create(name string, count int, loss string) {
+	s.t.Helper()
+	vc := state.VC{Name: name, MinYield: -1, OnHostLoss: loss, Groups: []state.Group{{Name: "w", Count: count, CPU: 1, Memory: 512 * mib, Image: "tiny"}}}
+	if _, err := s.leader().Create(s.t.Context(), vc, control.Call{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) running(name string, count int) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf("%d VMs of %s run", count, name), func() bool {
+		v, err := s.leader().View(s.t.Context(), false)
+		if err != nil {
+			return false
+		}
+		vc, _ := v.VCNamed(name)
+		return v.VCView(vc).Count.Running == count
+	})
+}
+
+// Three servers and a plain agent: VMs start on all, the leader goes, another one takes over, nothing of the VMs changes.
+func TestCluster(t *testing.T) {
+	s := newSite(t, 4)
+	s.first()
+	s.join("h2", true)
+	s.join("h3", true)
+	s.join("h4", false)
+	s.eventually("three voters", func() bool {
+		nodes, _ := s.leader().Nodes()
+		n := 0
+		for _, v := range nodes {
+			if v.Voter {
+				n++
+			}
+		}
+		return n == 3
+	})
+	s.eventually("four hosts report", func() bool { return s.ready() == 4 })
+	if _, err := s.leader().AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+		t.Fatal(err)
+	}
+	s.create("a", 24, "keep")
+	s.running("a", 24)
+
+	old := s.leader().Identity().Name
+	s.stop(old)
+	s.eventually("another leader", func() bool { return s.leader().Identity().Name != old })
+	s.create("b", 3, "keep")
+	s.running("b", 3)
+	s.start(old, s.listen(old))
+	s.eventually("four hosts report again", func() bool { return s.ready() == 4 })
+	s.create("c", 3, "keep")
+	s.running("c", 3)
+	if after := s.world.Audit(); len(after.Doubled) > 0 {
+		t.Errorf("VMs in two places: %+v", after)
+	}
+	v, err := s.leader().View(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, vm := range v.VMs() {
+		if vm.Generation != 1 {
+			t.Errorf("VM %s was started again: %+v", vm.Name, vm)
+		}
+	}
+	for _, row := range v.Members() {
+		if row.Server && (row.Version != "test" || row.Format != state.FormatVersion || len(row.Serials) == 0) {
+			t.Errorf("member %+v", row)
+		}
+	}
+}
+
+// A token works once; a removed member is not heard any more.
+func TestJoinAndRemove(t *testing.T) {
+	s := newSite(t, 3)
+	m := s.first()
+	token, _, err := m.NewJoinToken(t.Context(), false, true, time.Hour, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := s.listen("h2")
+	if _, err := member.Join(t.Context(), s.dirs["h2"], "h2", s.at["h2"], token, m.Servers()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := member.Join(t.Context(), t.TempDir(), "h3", "127.0.0.1:1", token, m.Servers()); err == nil {
+		t.Error("a token let in two members")
+	}
+	s.start("h2", l)
+	s.eventually("two hosts report", func() bool { return s.ready() == 2 })
+	if err := m.Remove(t.Context(), "h2", false); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the refusal is an event", func() bool {
+		for _, e := range m.State.Snapshot().EventsAfter(0, 0) {
+			if e.Kind == "connection-refused" {
+				return true
+			}
+		}
+		return false
+	})
+	if _, ok := m.State.Snapshot().Host("h2"); ok {
+		t.Error("the host of a removed member came back")
+	}
+}

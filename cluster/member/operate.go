@@ -1,0 +1,146 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
+)
+
+// about is what a server tells the others of itself.
+type about struct {
+	Stats   node.Stats `json:"stats"`
+	Version string     `json:"version"`
+	Format  int        `json:"format"`
+	Address string     `json:"address"`
+	Gossip  string     `json:"gossip"`
+	Audits  []audit    `json:"audits,omitempty"` // the last ones
+}
+
+func (m *Member) about() any {
+	return about{Stats: m.node.Stats(), Version: m.o.Version, Format: state.FormatVersion, Address: m.o.Advertise,
+		Gossip: m.o.GossipAdvertise, Audits: m.audits.last()}
+}
+
+// healths are what servers last said of themselves, on the leader.
+type healths struct {
+	mu sync.Mutex
+	of map[string]about
+}
+
+func (m *Member) askHealth(ctx context.Context, of node.Server) (node.Stats, error) {
+	var a about
+	if err := m.client.About(ctx, of.Address, &a); err != nil {
+		return node.Stats{}, err
+	}
+	m.health.mu.Lock()
+	defer m.health.mu.Unlock()
+	if m.health.of == nil {
+		m.health.of = map[string]about{}
+	}
+	m.health.of[of.ID] = a
+	return a.Stats, nil
+}
+
+// registerEvery is how often the leader looks whether servers run another version.
+const registerEvery = 5 * time.Second
+
+// register keeps the rows of servers as they are, this one's first.
+func (m *Member) register(ctx context.Context) {
+	recorded := map[string]uint64{}
+	for {
+		m.health.mu.Lock()
+		now := map[string]about{m.identity.Name: m.about().(about)}
+		for name, a := range m.health.of {
+			now[name] = a
+		}
+		m.health.mu.Unlock()
+		s := m.State.Snapshot()
+		for name, a := range now {
+			row, ok := s.Member(name)
+			if !ok && name != m.identity.Name {
+				continue // it was removed
+			}
+			if !ok {
+				row = state.Member{Name: name, Server: true, Agent: m.identity.Agent}
+			}
+			if ok && row.Version == a.Version && row.Format == a.Format && row.Address == a.Address && row.Gossip == a.Gossip {
+				continue
+			}
+			row.Version, row.Format, row.Address, row.Gossip = a.Version, a.Format, a.Address, a.Gossip
+			if err := m.Propose(ctx, state.KindMemberPut, row); err != nil {
+				m.log.Warn("register", "member", name, "error", err)
+				continue
+			}
+			if !ok && !m.keeper.Foreign() { // of the member that made the cluster nobody recorded it
+				leaf := m.keeper.Leaf()
+				serial := state.Serial{Number: pki.SerialOf(leaf), Until: leaf.NotAfter.UTC()}
+				if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: name, Serial: serial}); err != nil {
+					m.log.Warn("register the certificate", "member", name, "error", err)
+				}
+			}
+		}
+		for name, a := range now {
+			recorded[name] = m.record(ctx, a.Audits, recorded[name])
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(registerEvery):
+		}
+	}
+}
+
+// Nodes are the servers as Raft knows them, and what would make the cluster survive more.
+func (m *Member) Nodes() ([]node.Server, string) {
+	servers := m.node.Servers()
+	return servers, node.Advice(servers)
+}
+
+// Remove a member: its vote, its certificates, and the row of its host, which must have no VM.
+func (m *Member) Remove(ctx context.Context, name string, force bool) error {
+	row, ok := m.State.Snapshot().Member(name)
+	if !ok {
+		return fmt.Errorf("member %s: %w", name, control.ErrNotFound)
+	}
+	if n := len(m.State.Snapshot().VMsOn(name)); n > 0 {
+		return fmt.Errorf("remove member %s: its host has %d VMs; drain it, or stop and delete them: %w", name, n, control.ErrConflict)
+	}
+	if row.Server {
+		if err := m.node.RemoveServer(ctx, name, force); err != nil {
+			return fmt.Errorf("remove member %s: %w", name, err)
+		}
+	}
+	if err := m.Propose(ctx, state.KindMemberDrop, state.MemberDrop{Name: name}); err != nil {
+		return fmt.Errorf("remove member %s: %w", name, err)
+	}
+	m.port.Recheck()
+	return nil
+}
+
+// TransferLeadership hands leadership to a server; "" is the one that is furthest.
+func (m *Member) TransferLeadership(ctx context.Context, to string) error {
+	return m.node.TransferLeadership(ctx, to)
+}
+
+// SaveSnapshot writes the state of the cluster, with all that was acknowledged.
+func (m *Member) SaveSnapshot(ctx context.Context, w io.Writer) error { return m.node.Save(ctx, w) }
+
+// RestoreSnapshot puts a saved state in force. Everything is held then until the hosts have said what they run.
+func (m *Member) RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool) (node.Saved, error) {
+	return m.node.Restore(ctx, r, foreign)
+}
+
+// LastBackup is when this server last saved the state by itself, zero if it does not.
+func (m *Member) LastBackup() (time.Time, error) {
+	if m.backups == nil {
+		return time.Time{}, nil
+	}
+	return m.backups.Last()
+}

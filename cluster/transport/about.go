@@ -1,0 +1,36 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// about says how this server is.
+func (p *Peers) about(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(p.o.About()) // whoever asked is gone: nobody to tell
+}
+
+// About asks a server how it is: what its PeersOptions.About returns, decoded into out.
+func (c *Client) About(ctx context.Context, address string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, urlOf(address, "about").String(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("ask %s how it is: %w", address, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing is kept in it
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask %s how it is: %w", address, problemOf(resp))
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxCall))
+	if err != nil {
+		return fmt.Errorf("ask %s how it is: %w", address, err)
+	}
+	return decodeOne(body, out)
+}
