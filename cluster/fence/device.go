@@ -13,16 +13,16 @@ import (
 // Device is one fence device of a host, and how to reach it.
 type Device struct {
 	// Agent is the name of the program, without a path: fence_ipmilan.
-	Agent string
+	Agent string `yaml:"agent"`
 	// Options are the agent's own, by the names that its manual page gives for
 	// standard input: ip, username, plug, ... No action, and no secrets.
-	Options map[string]string
+	Options map[string]string `yaml:"options"`
 	// PasswordFile holds the value of the option password; "": none is needed.
-	PasswordFile string
+	PasswordFile string `yaml:"passwordFile"`
 	// SecretFiles hold the values of other secret options by name, such as snmp_priv_passwd.
-	SecretFiles map[string]string
+	SecretFiles map[string]string `yaml:"secretFiles"`
 	// Timeout bounds each run of the agent; 0: DefaultTimeout.
-	Timeout time.Duration
+	Timeout time.Duration `yaml:"timeout"`
 }
 
 // Level is devices that must all be off for the host to be: one for each power supply.

@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long an outside watchdog may take to answer, or to take a byte.
-const patience = 3 * time.Second
+const patience = 2 * time.Second
 
 // maxAnswer is the most bytes of an answer, with its end of line.
 const maxAnswer = 256
