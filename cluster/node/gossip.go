@@ -1,0 +1,353 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// GossipKeyBytes is the length of the key that all members of a cluster share.
+const GossipKeyBytes = 32
+
+// GossipMeta is what a member tells all others of itself. As JSON it has room for 512 bytes.
+type GossipMeta struct {
+	Roles   []string `json:"roles"`
+	Address string   `json:"address"` // of its port for everything else
+	Version string   `json:"version"`
+}
+
+// GossipOptions of a member.
+type GossipOptions struct {
+	Name      string // of the member, for ever
+	Bind      string // host:port for UDP and TCP
+	Advertise string // host:port that others are told; "" = where it listens
+	Key       []byte // GossipKeyBytes long
+	Meta      GossipMeta
+	Log       *slog.Logger
+	// Network carries it instead of UDP and TCP, for tests and simulations; Advertise is the address in it.
+	Network *GossipNetwork
+	// Interval between two probes of others, and what follows from it; 0 = 1 s.
+	Interval time.Duration
+}
+
+// toldMeta is what is sent. memberlist does not say whether a member left or failed, so one that
+// leaves says so before.
+type toldMeta struct {
+	GossipMeta
+	Leaving bool `json:"leaving,omitempty"`
+}
+
+// Peer is a member as gossip sees it.
+type Peer struct {
+	Name   string
+	Gossip string // its address for gossip
+	Meta   GossipMeta
+}
+
+// HintKind says what seems to have happened to a member.
+type HintKind string
+
+// What gossip tells.
+const (
+	HintJoined  HintKind = "joined"
+	HintChanged HintKind = "changed" // its meta
+	HintLeft    HintKind = "left"    // it said so itself
+	HintFailed  HintKind = "failed"  // it does not answer
+)
+
+// Hint is a change that gossip tells of. It is never proof.
+type Hint struct {
+	Kind HintKind
+	Peer
+}
+
+// Gossip is a member's part of the talk of all members about who seems to be there.
+// What it says is encrypted, and strangers get no answer.
+type Gossip struct {
+	ml    *memberlist.Memberlist
+	o     GossipOptions
+	hints chan Hint
+
+	mu      sync.Mutex
+	meta    GossipMeta
+	leaving bool
+
+	closing sync.Once
+	failure error
+}
+
+// OpenGossip starts it. It knows nobody until Join.
+func OpenGossip(o GossipOptions) (*Gossip, error) {
+	fail := func(err error) (*Gossip, error) { return nil, fmt.Errorf("open gossip of %s: %w", o.Name, err) }
+	if o.Name == "" || len(o.Key) != GossipKeyBytes {
+		return fail(fmt.Errorf("it needs a name and a key of %d bytes, and has %d", GossipKeyBytes, len(o.Key)))
+	}
+	g := &Gossip{o: o, hints: make(chan Hint, 256)}
+	if err := g.setMeta(o.Meta); err != nil {
+		return fail(err)
+	}
+	conf := memberlist.DefaultLANConfig()
+	conf.Name, conf.SecretKey = o.Name, o.Key
+	conf.Delegate, conf.Events = gossipDelegate{g}, gossipDelegate{g}
+	conf.LogOutput, conf.Logger = nil, log.New(gossipLog{o.Log.With("part", "gossip")}, "", 0)
+	conf.DeadNodeReclaimTime = 30 * time.Second // a member that comes back with another address
+	conf.DNSConfigPath = ""
+	if o.Interval > 0 {
+		scale := func(d *time.Duration) { *d = time.Duration(float64(*d) * float64(o.Interval) / float64(time.Second)) }
+		for _, d := range []*time.Duration{&conf.ProbeTimeout, &conf.ProbeInterval, &conf.GossipInterval, &conf.PushPullInterval, &conf.GossipToTheDeadTime} {
+			scale(d)
+		}
+	}
+	if err := g.transport(conf); err != nil {
+		return fail(err)
+	}
+	var err error
+	if g.ml, err = memberlist.Create(conf); err != nil {
+		return fail(errors.Join(err, conf.Transport.Shutdown()))
+	}
+	return g, nil
+}
+
+func (g *Gossip) transport(conf *memberlist.Config) error {
+	if g.o.Network != nil {
+		t, err := g.o.Network.attach(g.o.Advertise)
+		conf.Transport = t
+		return err
+	}
+	host, port, err := splitAddress(g.o.Bind)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{host}, BindPort: port, Logger: conf.Logger})
+	if err != nil {
+		return err
+	}
+	conf.BindAddr, conf.BindPort = host, t.GetAutoBindPort()
+	conf.AdvertisePort = conf.BindPort
+	conf.Transport = newVetting(t, g.o.Key)
+	if g.o.Advertise == "" {
+		return nil
+	}
+	host, port, err = splitAddress(g.o.Advertise)
+	var ips []net.IP
+	if err == nil {
+		ips, err = net.LookupIP(host)
+	}
+	if err != nil || len(ips) == 0 {
+		return errors.Join(fmt.Errorf("advertised address %s", g.o.Advertise), err, conf.Transport.Shutdown())
+	}
+	conf.AdvertiseAddr, conf.AdvertisePort = ips[0].String(), port
+	return nil
+}
+
+func splitAddress(a string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(a)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = strconv.Atoi(p)
+	return host, port, err
+}
+
+// Address under which this member listens.
+func (g *Gossip) Address() string { return g.ml.LocalNode().Address() }
+
+// Hints of changes. If nobody takes them, the oldest are dropped: Peers has the whole picture.
+func (g *Gossip) Hints() <-chan Hint { return g.hints }
+
+// Peers that seem to be there, this member among them, by name.
+func (g *Gossip) Peers() []Peer {
+	var out []Peer
+	for _, n := range g.ml.Members() {
+		out = append(out, peerOf(n))
+	}
+	slices.SortFunc(out, func(a, b Peer) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+func peerOf(n *memberlist.Node) Peer {
+	p, _ := readPeer(n)
+	return p
+}
+
+func readPeer(n *memberlist.Node) (p Peer, leaving bool) {
+	var m toldMeta
+	if err := json.Unmarshal(n.Meta, &m); err != nil {
+		m = toldMeta{} // of a newer version, perhaps; a hint can do without
+	}
+	return Peer{Name: n.Name, Gossip: n.Address(), Meta: m.GossipMeta}, m.Leaving
+}
+
+// SetMeta tells all others what has changed.
+func (g *Gossip) SetMeta(m GossipMeta) error {
+	if err := g.setMeta(m); err != nil {
+		return err
+	}
+	if err := g.ml.UpdateNode(time.Second); err != nil {
+		return fmt.Errorf("gossip: %w", err)
+	}
+	return nil
+}
+
+func (g *Gossip) setMeta(m GossipMeta) error {
+	b, err := json.Marshal(toldMeta{m, true}) // the longest it gets
+	if err != nil {
+		return fmt.Errorf("gossip: %w", err)
+	}
+	if len(b) > memberlist.MetaMaxSize {
+		return fmt.Errorf("gossip: roles, address and version take %d bytes, and there is room for %d", len(b), memberlist.MetaMaxSize)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.meta = m
+	return nil
+}
+
+// Join keeps this member in touch with the others until ctx is done: whoever of seeds (addresses for
+// gossip) does not seem to be there is asked again, with growing pauses while nobody answers.
+// So two halves of a cluster find each other again, which gossip by itself does not do.
+func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
+	const least, most = time.Second, time.Minute
+	wait := least
+	for {
+		missing := g.missing(seeds())
+		if len(missing) > 0 {
+			if n, err := g.ml.Join(missing); err != nil {
+				g.o.Log.Debug("gossip: join", "answered", n, "of", len(missing), "err", err)
+			}
+		}
+		if wait = min(2*wait, most); g.ml.NumMembers() > 1 && len(g.missing(seeds())) == 0 {
+			wait = most
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait/2)) // not all members at once
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// missing are those addresses at which nobody seems to be there.
+func (g *Gossip) missing(seeds []string) []string {
+	there := map[string]bool{}
+	for _, n := range g.ml.Members() {
+		there[n.Address()] = true
+	}
+	var out []string
+	for _, s := range seeds {
+		if !there[s] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Close tells the others that this member leaves, and ends.
+func (g *Gossip) Close() error {
+	g.closing.Do(func() {
+		g.mu.Lock()
+		g.leaving = true
+		g.mu.Unlock()
+		if err := g.ml.UpdateNode(time.Second); err != nil {
+			g.o.Log.Debug("gossip: tell that this member leaves", "err", err)
+		}
+		if err := g.ml.Leave(2 * time.Second); err != nil {
+			g.failure = fmt.Errorf("gossip: leave: %w", err)
+		}
+		if err := g.ml.Shutdown(); err != nil {
+			g.failure = errors.Join(g.failure, fmt.Errorf("gossip: %w", err))
+		}
+	})
+	return g.failure
+}
+
+// gossipDelegate is what memberlist asks and tells.
+type gossipDelegate struct{ *Gossip }
+
+// NodeMeta implements memberlist.Delegate.
+func (d gossipDelegate) NodeMeta(int) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b, err := json.Marshal(toldMeta{d.meta, d.leaving})
+	if err != nil {
+		panic("node: gossip meta: " + err.Error()) // setMeta has marshalled it
+	}
+	return b
+}
+
+// The rest of memberlist.Delegate: members exchange nothing else.
+func (gossipDelegate) NotifyMsg([]byte)                {}
+func (gossipDelegate) GetBroadcasts(int, int) [][]byte { return nil }
+func (gossipDelegate) LocalState(bool) []byte          { return nil }
+func (gossipDelegate) MergeRemoteState([]byte, bool)   {}
+
+// NotifyJoin implements memberlist.EventDelegate.
+func (d gossipDelegate) NotifyJoin(n *memberlist.Node) { d.tell(HintJoined, n) }
+
+// NotifyUpdate implements memberlist.EventDelegate.
+func (d gossipDelegate) NotifyUpdate(n *memberlist.Node) {
+	if _, leaving := readPeer(n); !leaving { // or it is told when it has left
+		d.tell(HintChanged, n)
+	}
+}
+
+// NotifyLeave implements memberlist.EventDelegate.
+func (d gossipDelegate) NotifyLeave(n *memberlist.Node) {
+	if _, leaving := readPeer(n); leaving {
+		d.tell(HintLeft, n)
+	} else {
+		d.tell(HintFailed, n)
+	}
+}
+
+func (d gossipDelegate) tell(k HintKind, n *memberlist.Node) {
+	if n.Name == d.o.Name {
+		return
+	}
+	h := Hint{Kind: k, Peer: peerOf(n)}
+	for {
+		select {
+		case d.hints <- h:
+			return
+		default:
+		}
+		select {
+		case <-d.hints: // the oldest one
+		default:
+		}
+	}
+}
+
+// gossipLog hands memberlist's lines on. They are for debugging: what they complain of as errors is
+// what strangers send, and members that do not answer are told of as hints.
+type gossipLog struct{ log *slog.Logger }
+
+// Write implements io.Writer.
+func (g gossipLog) Write(b []byte) (int, error) {
+	g.log.Debug(string(b))
+	return len(b), nil
+}
+
+var _ io.Writer = gossipLog{}
