@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -34,7 +33,7 @@ type Options struct {
 	PKI pki.Files
 
 	// API makes the public API of a server. It is called once, before Start returns.
-	API func(*Member) http.Handler
+	API func(*Member) transport.Handler
 	// Agent is what the agent is made of; its Leader, Keep and Log are set here.
 	Agent   agent.Options
 	Inspect func(state.Image) (state.Image, error)
@@ -133,7 +132,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 		})
 	}
 	peers := transport.PeersOptions{Security: security, Dialer: m.dialer, Log: m.log}
-	api := http.Handler(http.HandlerFunc(noServer))
+	api := transport.NoServer
 	if m.identity.Server {
 		if err := m.openServer(); err != nil {
 			return err
@@ -147,7 +146,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 	}
 	answer := transport.NewPeers(peers)
 	run("members", func(ctx context.Context) error { return answer.Serve(ctx, m.port.Peers()) })
-	run("API", func(ctx context.Context) error { return serveAPI(ctx, api, m.port.API(), m.log) })
+	run("API", func(ctx context.Context) error { return transport.ServeAPI(ctx, api, m.port.API(), m.log) })
 	run("port", m.port.Serve)
 	run("certificate", m.keepCertificate)
 	wg.Go(func() { m.gossiping(ctx) })
@@ -277,10 +276,8 @@ func (m *Member) Leader() (here bool, address string) {
 	return l.Here, l.Address
 }
 
-// Forward hands a request of the API on to the server at that address.
-func (m *Member) Forward(w http.ResponseWriter, r *http.Request, address string) {
-	m.client.Forward(w, r, address)
-}
+// Client asks other members, and hands requests on to the one that leads.
+func (m *Member) Client() *transport.Client { return m.client }
 
 func (m *Member) console(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
 	if host == m.identity.Name && m.identity.Agent {
@@ -314,8 +311,4 @@ func (m *Member) Ready() error {
 		return fmt.Errorf("the log of the cluster has not come yet")
 	}
 	return nil
-}
-
-func noServer(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "this member is an agent; ask one of the cluster's servers", http.StatusMisdirectedRequest)
 }

@@ -57,7 +57,7 @@ func newSite(t *testing.T, hosts int) *site {
 func api(m *member.Member) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if here, address := m.Leader(); !here {
-			m.Forward(w, r, address)
+			m.Client().Forward(w, r, address)
 			return
 		}
 		var q transport.JoinRequest

@@ -36,6 +36,7 @@ var arrows = map[string][]string{
 	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/control", "hypervisor"},
 	"cluster/pki":       nil,
 	"cluster/transport": {"cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "cluster/control"},
+	"cluster/member":    {"cluster/...", "hypervisor"},
 
 	// Speak to people and programs.
 	"api/v1":     nil,

@@ -1,4 +1,4 @@
-package member
+package transport
 
 import (
 	"context"
@@ -9,9 +9,17 @@ import (
 	"time"
 )
 
-// serveAPI answers on connections that are past their TLS handshake, until ctx ends.
+// Handler is the public API as it is served.
+type Handler = http.Handler
+
+// NoServer is the public API of a member that is no server.
+var NoServer Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "this member is an agent; ask one of the cluster's servers", http.StatusMisdirectedRequest)
+})
+
+// ServeAPI answers on connections that are past their TLS handshake, until ctx ends.
 // A handler with a method Drain is told before, so that it ends its streams.
-func serveAPI(ctx context.Context, h http.Handler, l net.Listener, log *slog.Logger) error {
+func ServeAPI(ctx context.Context, h Handler, l net.Listener, log *slog.Logger) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
