@@ -339,14 +339,28 @@ func (a *Agent) call(ctx context.Context, kind string, perTry time.Duration, in,
 			return n, nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", address, err))
-		if ctx.Err() != nil || (errors.As(err, new(*Problem)) && !errors.Is(err, ErrNoLeader)) {
-			break // the leader has spoken, or nobody waits
+		if ctx.Err() != nil || spoken(err) {
+			break
 		}
 	}
 	if len(errs) == 0 {
 		return 0, fmt.Errorf("%w: no server is known", ErrNoLeader)
 	}
 	return 0, errors.Join(errs...)
+}
+
+// spoken: the leader has answered, if not as one would like; or this member is not let in. Another server would
+// not say otherwise.
+func spoken(err error) bool {
+	var p *Problem
+	if !errors.As(err, &p) {
+		return false
+	}
+	switch p.Status {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusInternalServerError:
+		return true
+	}
+	return false
 }
 
 // answered: that server finds the leader. A stream that is alive stays where it is.

@@ -276,21 +276,23 @@ func (b *brain) taken() []agent.Report {
 
 // lead is who leads, by the word of one server.
 type lead struct {
-	mu      sync.Mutex
-	here    bool
-	address string
+	mu  sync.Mutex
+	now Leading
 }
 
 func (l *lead) set(here bool, address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.here, l.address = here, address
+	if here != l.now.Here {
+		l.now.Term++
+	}
+	l.now.Here, l.now.Address = here, address
 }
 
-func (l *lead) ask() (bool, string) {
+func (l *lead) ask() Leading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.here, l.address
+	return l.now
 }
 
 // over dials a port as anybody might.

@@ -41,6 +41,8 @@ func (p *Peers) console(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close() //nolint:errcheck // nothing is kept in it
+	p.taken.Add(1)
+	defer p.taken.Done()
 	_ = conn.SetWriteDeadline(time.Now().Add(frameTime))
 	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+consoleProtocol+"\r\n\r\n"); err != nil {
 		return

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -12,6 +14,9 @@ import (
 
 // forwardPrefix is where a peer server takes requests of the public API.
 const forwardPrefix = "/forwarded"
+
+// maxReplay is the largest body that is kept for another try, bytes.
+const maxReplay = 16 << 20
 
 // headerRequest carries the id of a request from end to end.
 const headerRequest = "X-Request-Id"
@@ -42,10 +47,18 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, address stri
 		return
 	}
 	out := r.Clone(r.Context())
-	for name := range out.Header {
-		if strings.HasPrefix(name, "Evenkeel-") && name != "Evenkeel-Index" { // words between members
-			out.Header.Del(name)
+	for _, name := range []string{headerCaller, headerSession, headerCall} { // words between members
+		out.Header.Del(name)
+	}
+	if r.Body != nil && r.ContentLength > 0 && r.ContentLength <= maxReplay {
+		// A connection that the leader closed while it was idle is found out by using it: have the body for another.
+		body, err := io.ReadAll(io.LimitReader(r.Body, r.ContentLength))
+		if err != nil {
+			refuse(w, http.StatusBadRequest, kindMalformed, "the body ended before its time")
+			return
 		}
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		out.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	out.Header.Set(headerClient, r.RemoteAddr)
 	if id := w.Header().Get(headerRequest); id != "" {

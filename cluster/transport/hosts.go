@@ -37,6 +37,7 @@ type line struct {
 
 	// Under Peers.mu:
 	session uint64
+	term    uint64            // in which it was given; a leader that was none for a while has missed calls
 	last    map[string]uint64 // highest number by kind
 
 	// Under busy[callReport]:
@@ -60,7 +61,7 @@ func (p *Peers) session(w http.ResponseWriter, r *http.Request) {
 		l = &line{busy: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
 		p.lines[r.PathValue("host")] = l
 	}
-	l.session, l.last = session, map[string]uint64{}
+	l.session, l.term, l.last = session, p.o.Lead().Term, map[string]uint64{}
 	p.mu.Unlock()
 	p.answer(w, r, sessionAnswer{session})
 }
@@ -74,9 +75,10 @@ func (p *Peers) enter(w http.ResponseWriter, r *http.Request, kind string) (l *l
 		refuse(w, http.StatusBadRequest, kindMalformed, "session and number of the call: %v", err)
 		return nil, 0, nil
 	}
+	term := p.o.Lead().Term
 	p.mu.Lock()
 	l = p.lines[r.PathValue("host")]
-	known := l != nil && l.session == session
+	known := l != nil && l.session == session && l.term == term
 	var last uint64
 	if known {
 		last = l.last[kind]
@@ -229,7 +231,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 			case <-changed:
 				break wait
 			case <-beat.C:
-				if here, _ := p.o.Lead(); !here {
+				if !p.o.Lead().Here {
 					return
 				}
 				f := Frame{N: encoder.n}
@@ -252,7 +254,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		if here, _ := p.o.Lead(); !here {
+		if !p.o.Lead().Here {
 			return
 		}
 	}

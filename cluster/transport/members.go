@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"time"
 )
 
 // members are open connections to and from other members, with what is below TLS.
@@ -12,6 +13,7 @@ type members struct {
 	mu     sync.Mutex
 	open   map[*tls.Conn]net.Conn
 	closed bool
+	idle   chan struct{} // set by wait; closes when none is open
 }
 
 // keep a connection in mind until it is closed; false if all are to be closed.
@@ -29,6 +31,10 @@ func (m *members) keep(conn *tls.Conn, below *watched) bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.open, conn)
+		if m.idle != nil && len(m.open) == 0 {
+			close(m.idle)
+			m.idle = nil
+		}
 	}
 	return true
 }
@@ -53,5 +59,23 @@ func (m *members) closeAll() {
 	m.closed = true
 	for _, below := range m.open {
 		_ = below.Close()
+	}
+}
+
+// wait until their holders have closed them all, at most so long.
+func (m *members) wait(atMost time.Duration) {
+	m.mu.Lock()
+	if len(m.open) == 0 {
+		m.mu.Unlock()
+		return
+	}
+	idle := make(chan struct{})
+	m.idle = idle
+	m.mu.Unlock()
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
 	}
 }

@@ -47,7 +47,7 @@ type Port struct {
 	mu      sync.Mutex
 	pending *list.List // of net.Conn: handshakes under way, the oldest first
 	closed  bool
-	members members
+	members members // that speak ek-peer/1
 	wg      sync.WaitGroup
 }
 
@@ -76,8 +76,9 @@ func (p *Port) API() net.Listener { return p.api }
 // Peers has the connections of members that speak ek-peer/1, for Peers.Serve.
 func (p *Port) Peers() net.Listener { return p.peer }
 
-// Serve takes connections until ctx ends; then it closes the port and all that wait in
-// it. Connections that were handed out are their holders' to close, members' ones apart.
+// Serve takes connections until ctx ends; then it closes the port, all that wait in it, and the
+// streams of Raft. Calls of members under way have a moment to finish, if Peers.Serve
+// ends at the same time. Connections of the API are their server's to close.
 func (p *Port) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,6 +126,7 @@ func (p *Port) end() {
 		_ = e.Value.(net.Conn).Close()
 	}
 	p.mu.Unlock()
+	p.members.wait(drainTime + time.Second) // calls under way are Peers' to finish
 	p.members.closeAll()
 	p.wg.Wait()
 }
@@ -156,8 +158,8 @@ func (p *Port) begin(conn net.Conn) {
 }
 
 func (p *Port) handshake(raw net.Conn) {
-	watched := &watched{Conn: raw}
-	conn := tls.Server(watched, p.config())
+	below := &watched{Conn: raw}
+	conn := tls.Server(below, p.config())
 	ctx, cancel := context.WithTimeout(context.Background(), p.o.HandshakeTimeout)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
@@ -175,7 +177,8 @@ func (p *Port) handshake(raw net.Conn) {
 	case ProtocolPeer:
 		to = p.peer
 	}
-	if to != p.api && !p.members.keep(conn, watched) {
+	switch {
+	case to == p.peer && !p.members.keep(conn, below), to == p.raft.queue && !p.raft.members.keep(conn, below):
 		_ = conn.Close()
 		return
 	}
@@ -251,6 +254,7 @@ func (p *Port) recheck(ctx context.Context) {
 // meanwhile. It is called twice a minute; call it when a member was removed.
 func (p *Port) Recheck() {
 	p.members.recheck(p.o.Security)
+	p.raft.members.recheck(p.o.Security)
 	if p.o.Dialer != nil {
 		p.o.Dialer.members.recheck(p.o.Security)
 	}

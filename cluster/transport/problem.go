@@ -37,6 +37,7 @@ const (
 	kindInternal   = problemPrefix + "internal"
 	kindNoLeader   = problemPrefix + "no-leader"
 	kindOutOfReach = problemPrefix + "unavailable"
+	kindTimeout    = problemPrefix + "timeout"
 
 	problemMediaType = "application/problem+json"
 	maxProblem       = 64 << 10 // bytes of a document that are read
@@ -87,6 +88,7 @@ var titles = map[string]string{
 	kindInternal:   "The member failed",
 	kindNoLeader:   "No leader",
 	kindOutOfReach: "Out of reach",
+	kindTimeout:    "Timed out",
 }
 
 // refuse answers with a problem document.

@@ -22,7 +22,7 @@ func newTransport(d *Dialer, want pki.Want) *http.Transport {
 		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			conn, err := d.Dial(ctx, address, ProtocolPeer, want)
 			if err != nil {
-				return nil, err // a nil *tls.Conn is no nil net.Conn
+				return nil, &unreachable{err}
 			}
 			return conn, nil
 		},
@@ -34,6 +34,11 @@ func newTransport(d *Dialer, want pki.Want) *http.Transport {
 		ExpectContinueTimeout:  time.Second,
 	}
 }
+
+// unreachable: a request was not even sent.
+type unreachable struct{ error }
+
+func (u *unreachable) Unwrap() error { return u.error }
 
 type target struct{}
 
@@ -77,7 +82,11 @@ func newRelay(d *Dialer, log *slog.Logger) *relay {
 				refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "the body has more than %d bytes", large.Limit)
 				return
 			}
-			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "the leader at %s cannot be reached: %v", to.address, err)
+			if errors.As(err, new(*unreachable)) || r.Method == http.MethodGet || r.Method == http.MethodHead {
+				refuse(w, http.StatusServiceUnavailable, kindNoLeader, "the leader at %s cannot be reached: %v", to.address, err)
+				return
+			}
+			refuse(w, http.StatusGatewayTimeout, kindTimeout, "the leader at %s did not say what became of it, it may still happen: %v", to.address, err)
 		},
 	}}
 }
@@ -89,9 +98,7 @@ type destination struct {
 	said    http.Header // of the answer, by this server
 }
 
-// to relays a request to a server.
-func (y *relay) to(w http.ResponseWriter, r *http.Request, address string) { y.send(w, r, address, "") }
-
+// send a request to the peer server at an address, with a prefix before its path, and the answer back.
 func (y *relay) send(w http.ResponseWriter, r *http.Request, address, prefix string) {
 	ctx := context.WithValue(r.Context(), target{}, destination{address: address, prefix: prefix, said: w.Header()})
 	y.proxy.ServeHTTP(w, r.WithContext(ctx))

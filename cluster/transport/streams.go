@@ -110,7 +110,15 @@ func (w *watched) Close() error {
 // servers open, and Dial for those to them. Addr is the advertised address.
 type Streams struct {
 	*queue
-	dialer *Dialer
+	dialer  *Dialer
+	members members // whose streams were accepted
+}
+
+// Close implements net.Listener. It ends the streams that were accepted, too: nobody would tell who reads from them.
+func (s *Streams) Close() error {
+	err := s.queue.Close()
+	s.members.closeAll()
+	return err
 }
 
 // Dial opens a stream to a server of this cluster.
