@@ -159,12 +159,12 @@ func bisect(lo, hi, tolerance float64, try func(y float64) float64) (greatest fl
 }
 
 // lastSteps is into how many parts searchLoad divides the step between failure
-// and success. The search ends within a hundredth or so of the distance to the bound:
+// and success. The search ends within a fortieth or so of the distance to the bound:
 // what packing reaches varies by more than that from one yield to the next.
-const lastSteps = 64
+const lastSteps = 32
 
 // searchLoad looks for the greatest yield from above: at loads that exceed the
-// least possible one by a hundred-thousandth, four, sixteen and so on. Where the packing is
+// least possible one by 0.0032%, four times as much, sixteen times and so on. Where the packing is
 // hopeless it fails the sooner the greater the yield is, so that all steps up to
 // the first that succeeds cost little more than the last of them.
 func searchLoad(hi float64, try func(y float64) float64) {
@@ -172,7 +172,7 @@ func searchLoad(hi float64, try func(y float64) float64) {
 		return
 	}
 	failed := hi
-	for over := 10 * searchTolerance; ; over *= 4 {
+	for over := lastSteps * searchTolerance; ; over *= 4 {
 		y := hi / (1 + over)
 		if y < searchTolerance {
 			try(0)

@@ -81,8 +81,10 @@ func sortEntries(s, scratch []entry, descending bool) []entry {
 		if sorted, ends := spreadEntries(s, scratch, descending); sorted {
 			from := int32(0)
 			for _, to := range ends {
-				if to-from > 1 {
+				if to-from > 12 {
 					slices.SortFunc(scratch[from:to], compare)
+				} else {
+					insert(scratch[from:to], sign, compare)
 				}
 				from = to
 			}
@@ -91,6 +93,23 @@ func sortEntries(s, scratch []entry, descending bool) []entry {
 	}
 	slices.SortFunc(s, compare)
 	return s
+}
+
+// insert sorts few entries: mostly two or three, whose keys differ.
+func insert(s []entry, sign int, compare func(a, b entry) int) {
+	for i := 1; i < len(s); i++ {
+		for k := i; k > 0; k-- {
+			a, b := &s[k-1], &s[k]
+			if a.key != b.key {
+				if (a.key < b.key) == (sign > 0) {
+					break
+				}
+			} else if compare(*a, *b) < 0 {
+				break
+			}
+			*a, *b = *b, *a
+		}
+	}
 }
 
 // fewEntries are sorted by comparing alone.

@@ -256,8 +256,14 @@ func TestPackerIsThePlainScanOnLargeInstances(t *testing.T) {
 
 func TestFitIndexIsALinearSearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		unit := rapid.SampledFrom([]float64{1, 1e-90, 1e90}).Draw(t, "unit")
+		amount := func(t *rapid.T, least int, what string) float64 {
+			// Some differ by next to nothing.
+			near := float64(rapid.IntRange(0, 2).Draw(t, what+" beyond")) * 1e-12
+			return unit * float64(rapid.IntRange(least, 9).Draw(t, what)) * (1 + near)
+		}
 		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) demand {
-			return demand{float64(rapid.IntRange(0, 9).Draw(t, "CPU")), float64(rapid.IntRange(0, 9).Draw(t, "memory"))}
+			return demand{amount(t, 0, "CPU"), amount(t, 0, "memory")}
 		}), 0, 200).Draw(t, "list")
 		x := newFitIndex(len(list) + rapid.IntRange(0, 3).Draw(t, "unused"))
 		copy(x.room[0], list)
@@ -265,7 +271,10 @@ func TestFitIndexIsALinearSearch(t *testing.T) {
 		x.build()
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			i := x.head + rapid.IntRange(0, len(list)).Draw(t, "from")
-			d := demand{float64(rapid.IntRange(-1, 9).Draw(t, "CPU")), float64(rapid.IntRange(-1, 9).Draw(t, "memory"))}
+			d := demand{amount(t, -1, "CPU"), amount(t, -1, "memory")}
+			if rapid.IntRange(0, 9).Draw(t, "unlimited") == 0 {
+				d.cpu = math.Inf(1)
+			}
 			want := min(i, len(list))
 			for ; want < len(list); want++ {
 				if list[want].cpu <= d.cpu && list[want].memory <= d.memory {
