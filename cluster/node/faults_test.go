@@ -149,11 +149,22 @@ func TestVoteThatCannotBeSaved(t *testing.T) {
 		}
 	}
 	g.stop(first)
-	for id, m := range g.members {
-		if id != first.id {
-			g.until(id+" is down", func() bool { return m.Down() != nil })
-			disks[id].on.Store(false)
+	// The first that stands for election goes down by it; the other gets no vote, or goes down as well.
+	g.until("one is down", func() bool {
+		for id, m := range g.members {
+			if id != first.id && m.Down() != nil {
+				return true
+			}
 		}
+		return false
+	})
+	for id, m := range g.members {
+		if now, _ := m.Leadership(); id != first.id && now.Leads {
+			t.Errorf("%s leads by votes that are on no disk", id)
+		}
+	}
+	for _, disk := range disks {
+		disk.on.Store(false)
 	}
 	g.put(5, 10)
 }

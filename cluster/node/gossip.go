@@ -79,6 +79,7 @@ type Gossip struct {
 	ml    *memberlist.Memberlist
 	o     GossipOptions
 	hints chan Hint
+	lost  chan struct{} // somebody does not answer any more
 
 	mu      sync.Mutex
 	meta    GossipMeta
@@ -94,7 +95,7 @@ func OpenGossip(o GossipOptions) (*Gossip, error) {
 	if o.Name == "" || len(o.Key) != GossipKeyBytes {
 		return fail(fmt.Errorf("it needs a name and a key of %d bytes, and has %d", GossipKeyBytes, len(o.Key)))
 	}
-	g := &Gossip{o: o, hints: make(chan Hint, 256)}
+	g := &Gossip{o: o, hints: make(chan Hint, 256), lost: make(chan struct{}, 1)}
 	if err := g.setMeta(o.Meta); err != nil {
 		return fail(err)
 	}
@@ -227,7 +228,11 @@ func (g *Gossip) setMeta(m GossipMeta) error {
 // gossip) does not seem to be there is asked again, with growing pauses while nobody answers.
 // So two halves of a cluster find each other again, which gossip by itself does not do.
 func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
-	const least, most = time.Second, time.Minute
+	least := time.Second
+	if g.o.Interval > 0 {
+		least = g.o.Interval
+	}
+	most := 60 * least
 	wait := least
 	for {
 		missing := g.missing(seeds())
@@ -244,6 +249,9 @@ func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
+		case <-g.lost:
+			timer.Stop()
+			wait = least / 2
 		case <-timer.C:
 		}
 	}
@@ -317,8 +325,12 @@ func (d gossipDelegate) NotifyUpdate(n *memberlist.Node) {
 func (d gossipDelegate) NotifyLeave(n *memberlist.Node) {
 	if _, leaving := readPeer(n); leaving {
 		d.tell(HintLeft, n)
-	} else {
-		d.tell(HintFailed, n)
+		return
+	}
+	d.tell(HintFailed, n)
+	select {
+	case d.lost <- struct{}{}:
+	default:
 	}
 }
 
