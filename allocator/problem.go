@@ -30,6 +30,10 @@ type Group struct {
 	// on MinYield goes no lower.
 	LeastYield float64
 
+	// Overhead is the part of Memory that is not the VM's own, and LeastMemory how
+	// little of its own it can have: advice of Admit on memory is about what is its own.
+	Overhead, LeastMemory float64
+
 	// Hosts has one entry per VM: an index into Problem.Hosts, or -1 for a VM
 	// that is to be placed. nil: all are to be placed.
 	Hosts []int
@@ -124,6 +128,12 @@ func (g *Group) validate(hosts int) error {
 	}
 	if !(g.MinYield >= 0 && g.MinYield <= 1) {
 		return fmt.Errorf("minimum yield %v is not in 0..1", g.MinYield)
+	}
+	if err := checkNumber(g.Overhead); err != nil {
+		return fmt.Errorf("overhead %w", err)
+	}
+	if err := checkNumber(g.LeastMemory); err != nil {
+		return fmt.Errorf("least memory %w", err)
 	}
 	if !(g.LeastYield >= 0 && g.LeastYield <= 1) {
 		return fmt.Errorf("least yield %v is not in 0..1", g.LeastYield)

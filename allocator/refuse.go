@@ -292,14 +292,15 @@ func (a *admission) advice() []string {
 		if a.unplaced[g] == 0 && !groups[g].Requested {
 			continue
 		}
-		whole := groups[g].Memory
+		all, overhead := groups[g].Memory, groups[g].Overhead
+		whole := max(0, all-overhead)
 		step, unit := memoryStep(whole)
 		k := most(int(math.Ceil(whole/step))-1, func(k int) bool {
-			groups[g].Memory = float64(k) * step
+			groups[g].Memory = float64(k)*step + overhead
 			return a.fitsAtFloor()
 		})
-		groups[g].Memory = whole
-		if k > 0 {
+		groups[g].Memory = all
+		if k > 0 && float64(k)*step >= groups[g].LeastMemory {
 			advice = append(advice, fmt.Sprintf("at most %.6g %s of memory per VM of %s instead of %s", float64(k)*step/unit.size, unit.name, groupName(groups, g), sizeText(whole)))
 		}
 		if !groups[g].Requested {

@@ -24,7 +24,7 @@ func (t *turn) admit(s *state.Snapshot, env loop.Env) *state.Plan {
 				return nil
 			}
 			decided = true
-			t.fitting, t.known = loop.Fitting(s), map[string]bool{}
+			t.fitting, t.known = loop.Fitting(s, env), map[string]bool{}
 			for _, vc := range queue {
 				t.known[vc.ID] = true
 			}

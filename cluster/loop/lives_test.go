@@ -15,6 +15,7 @@ import (
 // On random clusters, whatever was done before: plans apply to the state they were made on, nothing that runs
 // moves, limits and yields hold (enact), the loop comes to rest (decide), and equal states give equal plans.
 func TestRandomLives(t *testing.T) {
+	followed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := []string{"h1", "h2", "h3"}[:rapid.IntRange(1, 3).Draw(t, "hosts")]
 		c := newCluster(t, hosts...)
@@ -26,6 +27,7 @@ func TestRandomLives(t *testing.T) {
 			x, exists := s.VCNamed(name)
 			x.Groups = slices.Clone(x.Groups)
 			var a loop.Answer
+			var asked state.VC
 			var again func() loop.Answer
 			ids := c.ids
 			switch what := rapid.SampledFrom([]string{"create", "create", "scale", "scale", "start", "stop", "delete", "host", "cordon", "fail", "follow", "follow", "decide"}).Draw(t, "what"); what {
@@ -53,6 +55,8 @@ func TestRandomLives(t *testing.T) {
 				}
 				y := vc(name, float64(n("min yield", 4))/4, groups...)
 				y.ID = fmt.Sprintf("vc-%s-%d", name, c.index)
+				asked = y
+				asked.Goal = state.GoalRun
 				again = func() loop.Answer { return loop.Create(s, y, c.env()) }
 			case "scale":
 				if !exists || x.Goal == state.GoalDelete || x.Goal == state.GoalStop && state.CountPhases(s.VMsOf(x.ID)).Stopping > 0 {
@@ -114,6 +118,9 @@ func TestRandomLives(t *testing.T) {
 			if x, y := text(a), text(again()); x != y {
 				t.Fatalf("two answers to one question:\n%s\n%s", x, y)
 			}
+			if !exists && !a.Decision.Admitted && asked.ID != "" {
+				followed += c.adviceIsTrue(asked, a.Decision)
+			}
 			if a.Plan == nil {
 				if a.Decision.Admitted || a.Decision.Summary == "" {
 					t.Fatalf("refused without a reason: %+v", a)
@@ -124,6 +131,7 @@ func TestRandomLives(t *testing.T) {
 		}
 		c.decide()
 	})
+	t.Logf("%d pieces of advice followed", followed)
 }
 
 // text is all that an answer says.

@@ -16,6 +16,8 @@ type problem struct {
 	// overhead is added to each VM's memory; hosts with less of it are
 	// given the difference back.
 	overhead int64
+	// least is how little memory a VM may have, bytes.
+	least int64
 	// reserve is, per host, the most memory that one VM may take back by itself.
 	reserve []int64
 	// out are hosts that take no new VM now though nobody cordoned them, and why.
@@ -38,6 +40,9 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 	for i, h := range p.hosts {
 		p.index[h.Name] = i
 		p.overhead = max(p.overhead, h.VMOverhead)
+	}
+	if m, ok := s.Meta(); ok {
+		p.least = m.Settings.MinMemory
 	}
 	p.reserve = make([]int64, len(p.hosts))
 	for i, h := range p.hosts {
@@ -105,7 +110,8 @@ func (p *problem) addLive(s *state.Snapshot, vc state.VC) {
 func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	ag := allocator.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU,
-		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, leastYield(g)), LeastYield: leastYield(g), Hosts: make([]int, len(vms))}
+		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, leastYield(g)), LeastYield: leastYield(g),
+		Overhead: float64(p.overhead), LeastMemory: float64(p.least), Hosts: make([]int, len(vms))}
 	for i, vm := range vms {
 		ag.Hosts[i] = -1
 		if vm.Host == "" {
@@ -120,6 +126,7 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64)
 		extra := held + p.hosts[at].VMOverhead - (g.Memory + p.overhead)
 		p.Hosts[at].Memory -= float64(extra)
 		if vm.Holds() {
+			ag.LeastMemory = max(ag.LeastMemory, float64(vm.Held)) // less is not free before the guest lets go
 			p.reserve[at] = max(p.reserve[at], vm.BootMemory-held)
 		}
 	}

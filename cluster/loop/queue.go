@@ -21,18 +21,20 @@ func Queue(s *state.Snapshot) []state.VC {
 // it: by priority, then age. A later VC that fits does not wait for an earlier one that
 // does not. Of VCs whose disks lie on hosts it is not known: they are in the list,
 // for Admit to decide on.
-func Fitting(s *state.Snapshot) []string {
+func Fitting(s *state.Snapshot, env Env) []string {
 	queue := Queue(s)
 	if len(queue) == 0 {
 		return nil
 	}
 	p := newProblem(s, "")
+	p.shut(env.Out)
 	p.finish()
-	env := Env{NewID: func() string { return "" }} // no VM is made
+	env.NewID = func() string { return "" } // no VM is made
+	ruled := p.rules() != nil
 	var requests []allocator.Request
 	at := make([]int, len(queue)) // request of the VC, -1: none
 	for i, vc := range queue {
-		q := problem{index: p.index, hosts: p.hosts, overhead: p.overhead}
+		q := problem{index: p.index, hosts: p.hosts, overhead: p.overhead, least: p.least}
 		at[i] = len(requests)
 		byGroup := map[string][]state.VM{}
 		for _, vm := range wantedVMs(s, vc, env) {
@@ -49,9 +51,17 @@ func Fitting(s *state.Snapshot) []string {
 				q.add(vc, g, vms, vc.MinYield)
 			}
 		}
-		requests = append(requests, allocator.Request{Groups: q.Groups, Rules: q.rules(), Priority: vc.Priority})
+		requests = append(requests, allocator.Request{Groups: q.Groups, Rules: q.labels(), Priority: vc.Priority})
+		ruled = ruled || q.rules() != nil
 	}
-	answer := allocator.AdmitQueue(p.Problem, p.labels(), requests, false)
+	rules := p.labels()
+	if !ruled {
+		rules = nil
+		for i := range requests {
+			requests[i].Rules = nil
+		}
+	}
+	answer := allocator.AdmitQueue(p.Problem, rules, requests, false)
 	var ids []string
 	for i, vc := range queue {
 		if at[i] < 0 || answer.Answers[at[i]].Admitted {
@@ -77,7 +87,7 @@ func Admit(s *state.Snapshot, id string, env Env) *state.Plan {
 // AdmitQueue returns a plan that admits the first VC of the queue that fits now; nil
 // if none does.
 func AdmitQueue(s *state.Snapshot, env Env) *state.Plan {
-	for _, id := range Fitting(s) {
+	for _, id := range Fitting(s, env) {
 		if p := Admit(s, id, env); p != nil {
 			return p
 		}
