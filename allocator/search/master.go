@@ -78,12 +78,16 @@ const (
 const mostChanges = 100
 
 // minimize brings the amount of columns for which usable is false as low as it
-// can with the patterns of which and more, at most limit changes of the basis. It reports
-// whether that ended with some left over, and the duals have gone to dual.
-func (q *master) minimize(list []pattern, which, more []int32, limit int, steps *int64) (stuck bool) {
+// can with the patterns of which and more, in at most limit changes of the basis,
+// fewer if the work is used up. It reports whether some is left that cannot be
+// got rid of; dual then has the duals.
+func (q *master) minimize(list []pattern, which, more []int32, limit int, steps *int64, stop func() bool) (stuck bool) {
 	r := q.rows
 	q.pool = q.pool[:0]
-	for range limit {
+	for i := range limit {
+		if *steps < 0 || i%8 == 7 && stop != nil && stop() {
+			return false
+		}
 		if q.changes >= mostChanges {
 			q.invert(list)
 			*steps -= int64(r * r * r / 20)

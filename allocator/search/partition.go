@@ -30,6 +30,9 @@ type partLevel struct {
 	master master
 }
 
+// mostPivots ends a linear program that goes round in circles.
+const mostPivots = 3000
+
 // fewPatterns is up to how many patterns are tried without the linear program.
 const fewPatterns = 24
 
@@ -123,7 +126,7 @@ func (q *partition) relax(depth int, left uint64, slack *lacks) (impossible bool
 		p.usable[i] = k >= 0 && (slices.Contains(q.chosen, k) ||
 			!q.dead[k] && c.list[k].set&^left == 0 && c.list[k].lack.within(slack))
 	}
-	if !p.minimize(c.list, l.list, q.chosen, 3000, q.steps) {
+	if !p.minimize(c.list, l.list, q.chosen, mostPivots, q.steps, q.stop) {
 		return false
 	}
 	value := valuation(p.dual[:len(c.vms)])

@@ -20,6 +20,22 @@ func drawEqual(t *rapid.T) *Model {
 		m.Weight = append(m.Weight, rapid.Int64Range(0, 30).Draw(t, "weight"))
 		m.Size = append(m.Size, rapid.Int64Range(0, 20).Draw(t, "size"))
 	}
+	if !rapid.Bool().Draw(t, "rules") {
+		return m
+	}
+	r := &Rules{Budget: -1}
+	m.Rules = r
+	for range n {
+		r.Class = append(r.Class, rapid.Int32Range(0, 2).Draw(t, "class"))
+	}
+	a, b := rapid.IntRange(0, 2).Draw(t, "a"), rapid.IntRange(0, 2).Draw(t, "b")
+	r.Apart = [][]uint64{{0}, {0}, {0}}
+	r.Apart[a][0] |= 1 << b
+	r.Apart[b][0] |= 1 << a
+	if rapid.Bool().Draw(t, "with") {
+		r.With = make([][][]uint64, 3)
+		r.With[rapid.IntRange(0, 2).Draw(t, "of")] = [][]uint64{{rapid.Uint64Range(0, 7).Draw(t, "set")}}
+	}
 	return m
 }
 
@@ -54,14 +70,17 @@ func TestPartitionIsExact(t *testing.T) {
 	t.Logf("%d found, %d refuted", yes, no)
 }
 
-// With the linear program and without, and by bin completion, the least load is
-// the same.
+// By patterns and by bin completion the least load is the same, with rules and
+// without.
 func TestCoverAgreesWithCompletion(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	solved := 0
 	for range 60 {
 		h := 4 + r.IntN(4)
 		m := paperModel(r, h, h*(2+r.IntN(2)), 0.05+0.3*r.Float64(), []float64{0.25, 0.75}[r.IntN(2)], 0.25+0.5*r.Float64())
+		if r.IntN(2) == 0 {
+			m.Rules = pairsApart(len(m.Weight))
+		}
 		f := newFinder(m, 1, 1<<50, nil)
 		p := f.feasible(false)
 		if p == nil {
@@ -91,6 +110,19 @@ func TestCoverAgreesWithCompletion(t *testing.T) {
 	if solved < 30 {
 		t.Errorf("only %d of 60 models have a placement", solved)
 	}
+}
+
+// pairsApart keeps every VM and the next one on different hosts.
+func pairsApart(n int) *Rules {
+	r := &Rules{Budget: -1}
+	for i := range n {
+		r.Class = append(r.Class, int32(i/2))
+		if i%2 == 0 {
+			r.Apart = append(r.Apart, setOf(n))
+			r.Apart[i/2][i/2>>6] |= 1 << (i / 2 & 63)
+		}
+	}
+	return r
 }
 
 // Equal models give equal answers, and what a little work leads to is true.

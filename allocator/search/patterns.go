@@ -52,6 +52,11 @@ type catalogue struct {
 	hosts  int
 	memory int64 // of a host
 
+	// With rules; nil: none. Items that may not be with the item, and sets of
+	// items of each of which it must be with one.
+	apart []uint64
+	with  [][]uint64
+
 	load int64 // most that a host may carry
 	list []pattern
 
@@ -62,9 +67,13 @@ type catalogue struct {
 	crowded        bool // gave up because there are too many
 }
 
-// patterned tells whether patterns can be used for the model.
+// patterned tells whether patterns can be used for the model: what a host may
+// hold must be the same for all hosts, and whatever the others hold.
 func patterned(m *Model) bool {
-	return m.Rules == nil && len(m.Weight) <= mostItems && len(m.CPU) > 1 && len(m.CPU) <= mostItems && uniform(m.CPU) && uniform(m.Memory)
+	if r := m.Rules; r != nil && (r.Allowed != nil || m.budgeted()) {
+		return false
+	}
+	return len(m.Weight) <= mostItems && len(m.CPU) > 1 && len(m.CPU) <= mostItems && uniform(m.CPU) && uniform(m.Memory)
 }
 
 func newCatalogue(m *Model) *catalogue {
@@ -88,7 +97,48 @@ func newCatalogue(m *Model) *catalogue {
 		c.after[i] = c.after[i+1] + c.w[i]
 	}
 	c.weight = c.after[0]
+	if m.Rules != nil && m.Rules.Class != nil {
+		c.rule(m)
+	}
 	return c
+}
+
+// rule notes which items the rules keep apart, and which must be with which.
+func (c *catalogue) rule(m *Model) {
+	n := len(c.vms)
+	c.apart, c.with = make([]uint64, n), make([][]uint64, n)
+	for i, a := range c.vms {
+		for k, b := range c.vms {
+			if i != k && m.apart(a, b) {
+				c.apart[i] |= 1 << uint(k)
+				c.apart[k] |= 1 << uint(i)
+			}
+		}
+		for _, classes := range m.withs(a) {
+			others := uint64(0)
+			for k, b := range c.vms {
+				if i != k && has(classes, m.Rules.Class[b]) {
+					others |= 1 << uint(k)
+				}
+			}
+			c.with[i] = append(c.with[i], others)
+		}
+	}
+}
+
+// accompanied tells whether each item of set is with those that it must be with.
+func (c *catalogue) accompanied(set uint64) bool {
+	if c.with == nil {
+		return true
+	}
+	for x := set; x != 0; x &= x - 1 {
+		for _, others := range c.with[bits.TrailingZeros64(x)] {
+			if others&set == 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // enumerate lists the patterns for loads of at most load. It reports false if
@@ -118,7 +168,7 @@ func (c *catalogue) grow(from int, set uint64, w, s int64) {
 		c.gaveUp = true
 		return
 	}
-	if w >= c.leastW && s >= c.leastS {
+	if w >= c.leastW && s >= c.leastS && c.accompanied(set) {
 		c.list = append(c.list, pattern{set, lacks{c.load - w, c.memory - s, 0}})
 	}
 	// The first that is not too heavy.
@@ -132,7 +182,7 @@ func (c *catalogue) grow(from int, set uint64, w, s int64) {
 		}
 	}
 	for i := lo; i < n && w+c.after[i] >= c.leastW && !c.gaveUp; i++ {
-		if s+c.s[i] <= c.memory {
+		if s+c.s[i] <= c.memory && (c.apart == nil || c.apart[i]&set == 0) {
 			c.grow(i+1, set|1<<uint(i), w+c.w[i], s+c.s[i])
 		}
 	}
