@@ -70,6 +70,18 @@ bench-caps: setup ## how well CPU caps hold on this machine's real QEMU
 bench-cluster: ## how long admissions take: 1,000 VMs on 12 simulated hosts, Raft on disk
 	CGO_ENABLED=0 $(GO) run -tags $(EVENKEEL_TAGS) ./cmd/vcsim cluster
 
+.PHONY: packages
+packages: ## Debian packages of vcd and vcctl in build/packages; the same commit gives the same bytes
+	@packaging/build.sh
+
+.PHONY: test-packages
+test-packages: packages ## looks into the packages, installs them into a root of their own, builds them again
+	@packaging/test.sh
+
+.PHONY: test-alerts
+test-alerts: ## checks and tests of the Prometheus rules, where promtool is installed
+	@packaging/prometheus/test.sh
+
 .PHONY: lint
 lint: setup-lint ## formatting, vet, staticcheck, shellcheck, the house rules
 	@scripts/lint.sh
