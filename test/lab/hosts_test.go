@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -36,6 +37,28 @@ func TestHosts(t *testing.T) {
 	h1, h2, h3 := l.Host(1), l.Host(2), l.Host(3)
 
 	t.Run("Network", func(t *testing.T) { testNetwork(t, l) })
+	t.Run("Beside", func(t *testing.T) {
+		// Another lab has the same addresses, and hosts of its own behind them.
+		other := New(t, Options{})
+		if err := other.Host(1).PowerOff(); err != nil {
+			t.Fatal(err)
+		}
+		reach := func(l *Lab) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			c, err := l.Dial(ctx, "tcp", h1.Address()+":16509")
+			if err == nil {
+				err = c.Close()
+			}
+			return err
+		}
+		if reach(other) == nil {
+			t.Error("a host without power is reached")
+		}
+		if err := reach(l); err != nil {
+			t.Errorf("a host of that address in another lab has no power: %v", err)
+		}
+	})
 	t.Run("Cable", func(t *testing.T) {
 		if err := h2.CutCable(true); err != nil {
 			t.Fatal(err)

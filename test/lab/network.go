@@ -78,16 +78,28 @@ func (h *Host) wire() error {
 	return nil
 }
 
-// unwire takes the host's cable away.
-func (h *Host) unwire() error {
+// wired says whether there is a cable between the host and the switch.
+func (h *Host) wired() bool {
 	sw := h.lab.switchNetns()
 	if _, err := os.Stat(filepath.Join("/run/netns", sw)); err != nil {
+		return false
+	}
+	return ip("-n", sw, "link", "show", h.port()) == nil
+}
+
+// unwire takes the cable between the host and the switch away.
+func (h *Host) unwire() error {
+	if !h.wired() {
 		return nil
 	}
-	if err := ip("-n", sw, "link", "show", h.port()); err != nil {
-		return nil // not there
+	if err := ip("-n", h.lab.switchNetns(), "link", "del", h.port()); err != nil && h.wired() { // else it went with the host's end
+		return err
 	}
-	return ip("-n", sw, "link", "del", h.port())
+	return nil
+}
+
+func (h *Host) setCable(to string) error {
+	return ip("-n", h.lab.switchNetns(), "link", "set", h.port(), to)
 }
 
 // CutCable pulls the host's network cable, or plugs it in again; also of a host without
@@ -108,7 +120,7 @@ func (h *Host) CutCable(cut bool) error {
 	if err != nil || !h.Up() {
 		return err
 	}
-	return ip("-n", h.lab.switchNetns(), "link", "set", h.port(), to)
+	return h.setCable(to)
 }
 
 // Partition splits the hosts' network: hosts of different groups do not hear one another.

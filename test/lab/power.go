@@ -150,9 +150,12 @@ func (h *Host) PowerOff() error {
 }
 
 func (h *Host) powerOff() error {
-	// First the network: sockets of processes that are killed would say farewell.
-	if err := h.unwire(); err != nil {
-		return err
+	// First the network: sockets of processes that are killed would say farewell. The cable
+	// itself is taken away later, as that takes the kernel a while where connections are open.
+	if h.wired() {
+		if err := h.setCable("down"); err != nil {
+			return err
+		}
 	}
 	dirs := h.lab.cgroups(h.Name)
 	killAll(dirs)
