@@ -1,9 +1,10 @@
 package search
 
 // cover improves p by partitions into patterns, of ever greater loads from the
-// bound on, until the least load is found. It reports whether it got there; it
-// does not where patterns are too many, or the work is used up.
-func (f *finder) cover(q *partition, p *placement, floor float64, r *Result) bool {
+// bound on, until the least load is found, or a level of at most least, or one
+// within the gap of the bound. It reports whether it got there; it does not where
+// patterns are too many, or the work is used up.
+func (f *finder) cover(q *partition, p *placement, least, gap float64, r *Result) bool {
 	m := f.m
 	cpu := m.CPU[0]
 	top := func() int64 {
@@ -12,7 +13,13 @@ func (f *finder) cover(q *partition, p *placement, floor float64, r *Result) boo
 	}
 	// Loads of low and less are refuted, high is reached, enough is good enough.
 	low, high := under(cpu, r.Lower, false), top()
-	enough := under(cpu, floor, true)
+	floor, enough := 0.0, int64(0)
+	raise := func(lower float64) {
+		r.Lower = max(r.Lower, lower)
+		floor = max(least, r.Lower/(1-gap))
+		enough = under(cpu, floor, true)
+	}
+	raise(0)
 	// The patterns become more as the load rises above the average, and with
 	// them the work: small steps first.
 	average := (q.cat.weight + int64(q.cat.hosts) - 1) / int64(q.cat.hosts)
@@ -20,11 +27,7 @@ func (f *finder) cover(q *partition, p *placement, floor float64, r *Result) boo
 	stride := max(1, (average>>14)+1)
 	turn := int64(len(m.Weight)) * 4000
 	direct := false
-	for !f.done() && high > enough {
-		if low >= high-1 {
-			r.Optimal = true
-			return true
-		}
+	for high > enough && low < high-1 && !f.done() {
 		load := min(low+stride, high-1)
 		if load < enough {
 			load = min(enough, high-1)
@@ -44,7 +47,7 @@ func (f *finder) cover(q *partition, p *placement, floor float64, r *Result) boo
 			direct = !direct
 		case settled:
 			low = load
-			r.Lower = max(r.Lower, level(low+1, cpu))
+			raise(level(low+1, cpu))
 			stride += stride/6 + 1
 		case q.cat.crowded:
 			return false
@@ -57,7 +60,8 @@ func (f *finder) cover(q *partition, p *placement, floor float64, r *Result) boo
 			stride = (high - low) / 2
 		}
 	}
-	return high <= enough
+	r.Optimal = low >= high-1
+	return r.Optimal || high <= enough
 }
 
 // settle moves the VMs to where the partition put them.

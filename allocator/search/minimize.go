@@ -77,11 +77,11 @@ func Minimize(m *Model, o Options) Result {
 	if !o.Prove || !small {
 		f.improve(p, floor)
 	} else {
-		f.prove(p, floor, &r)
+		f.prove(p, least, o.Gap, &r)
 	}
 	_, r.Level = p.top()
 	r.Host = p.host
-	if r.Level <= least {
+	if r.Level <= max(least, r.Lower) {
 		r.Optimal = true
 	}
 	f.note(p, r.Level)
@@ -151,9 +151,16 @@ func (f *finder) anywhere() (p *placement, none bool) {
 	return p, false
 }
 
-// prove improves p until no placement of all VMs with a lower level is left.
-func (f *finder) prove(p *placement, floor float64, r *Result) {
+// prove improves p until no placement of all VMs with a lower level is left, or
+// its level is at most least, or within the gap of the bound.
+func (f *finder) prove(p *placement, least, gap float64, r *Result) {
 	m := f.m
+	floor := least
+	raise := func(lower float64) {
+		r.Lower = max(r.Lower, lower)
+		floor = max(floor, r.Lower/(1-gap))
+	}
+	raise(0)
 	vms, hosts, roomW := all(len(m.Weight)), all(len(m.CPU)), make([]int64, len(m.CPU))
 	// Improvement and proof take turns, with ever more work: either may be what
 	// the model is easy for.
@@ -185,7 +192,7 @@ func (f *finder) prove(p *placement, floor float64, r *Result) {
 			if found {
 				f.settle(p)
 			} else if !f.pack.gaveUp {
-				r.Lower = max(r.Lower, t)
+				raise(t)
 			}
 			return found, !f.pack.gaveUp
 		}
@@ -220,7 +227,8 @@ func (f *finder) prove(p *placement, floor float64, r *Result) {
 				q = newPartition(m)
 			}
 			solved := false
-			f.spend(share, func() { solved = f.cover(q, p, floor, r) })
+			f.spend(share, func() { solved = f.cover(q, p, least, gap, r) })
+			raise(0)
 			if solved {
 				return
 			}

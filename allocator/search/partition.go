@@ -30,6 +30,9 @@ type partLevel struct {
 	master master
 }
 
+// mostFailed bounds the memory for sets that failed.
+const mostFailed = 1 << 20
+
 // mostPivots ends a linear program that goes round in circles.
 const mostPivots = 3000
 
@@ -239,7 +242,7 @@ func (q *partition) node(depth int, left uint64, slack lacks) bool {
 		q.dead[take] = true
 		tried = append(tried, take)
 	}
-	if depth > 0 {
+	if depth > 0 && len(q.failed) < mostFailed {
 		q.failed[left] = struct{}{}
 	}
 	return false

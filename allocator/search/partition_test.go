@@ -87,7 +87,7 @@ func TestCoverAgreesWithCompletion(t *testing.T) {
 			continue
 		}
 		result := Result{Lower: LowerLevel(m)}
-		if !f.cover(newPartition(m), p, 0, &result) || !result.Optimal || !m.Check(p.host) {
+		if !f.cover(newPartition(m), p, 0, 0, &result) || !result.Optimal || !m.Check(p.host) {
 			t.Fatalf("%+v: not solved: %+v", m, result)
 		}
 		_, least := p.top()
@@ -139,6 +139,28 @@ func TestCoverWithLittleWork(t *testing.T) {
 		if !best.Optimal || a.Lower > best.Level || a.Level < best.Level || a.Optimal && a.Level != best.Level {
 			t.Fatalf("%+v: least level %v, got %+v", m, best.Level, a)
 		}
+	}
+}
+
+// With a gap the search ends early, not too early.
+func TestCoverWithGap(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 16))
+	short := 0
+	for range 20 {
+		m := paperModel(r, 8, 24, 0.3, 0.75, 0.5)
+		a := Minimize(m, Options{Prove: true, Gap: 0.01})
+		if a.Host == nil || !m.Check(a.Host) || a.Level > a.Lower/(1-0.01)*(1+1e-12) {
+			t.Fatalf("%+v: level %v, bound %v", m, a.Level, a.Lower)
+		}
+		if !a.Optimal {
+			short++
+		}
+		if best := Minimize(m, Options{Prove: true}); a.Lower > best.Level || a.Level < best.Level || a.Optimal && a.Level != best.Level {
+			t.Fatalf("%+v: least level %v, got %+v", m, best.Level, a)
+		}
+	}
+	if short == 0 {
+		t.Error("every search went on to the end")
 	}
 }
 

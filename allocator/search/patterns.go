@@ -73,7 +73,16 @@ func patterned(m *Model) bool {
 	if r := m.Rules; r != nil && (r.Allowed != nil || m.budgeted()) {
 		return false
 	}
-	return len(m.Weight) <= mostItems && len(m.CPU) > 1 && len(m.CPU) <= mostItems && uniform(m.CPU) && uniform(m.Memory)
+	h := len(m.CPU)
+	if len(m.Weight) > mostItems || h < 2 || h > mostItems || !uniform(m.CPU) || !uniform(m.Memory) {
+		return false
+	}
+	weight := int64(0)
+	for _, w := range m.Weight {
+		weight += w
+	}
+	// So that no sum overflows.
+	return weight < unlimited/int64(h) && m.Memory[0] < unlimited/int64(h)
 }
 
 func newCatalogue(m *Model) *catalogue {
@@ -199,7 +208,7 @@ func worth(value []int64, set uint64) int64 {
 
 // refutes tells whether the values prove that the items of left cannot be
 // partitioned into as many of the listed patterns as there are hosts. Values are
-// below 2^40 in size, so that no sum overflows.
+// below 2^50 in size, so that no sum overflows.
 func refutes(value []int64, list []pattern, which []int32, left uint64, hosts int) bool {
 	most := int64(-1) << 62
 	for _, k := range which {
