@@ -44,5 +44,6 @@
 //	bin/labhost -dir /tmp/lab pull h2                               # its cable; plug
 //	bin/labhost -dir /tmp/lab partition h1 h2,h3                    # heal
 //	bin/labhost -dir /tmp/lab off h3                                # its power; on, state
+//	bin/labhost -dir /tmp/lab serve                                 # now a host, too, may do that to another
 //	bin/labhost -dir /tmp/lab down
 package lab

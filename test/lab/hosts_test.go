@@ -99,6 +99,7 @@ func TestHosts(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("SwitchInside", func(t *testing.T) { testSwitchInside(t, l) })
 	t.Run("Program", func(t *testing.T) { testProgram(t, h1) })
 	t.Run("Disk", func(t *testing.T) {
 		write := func(h *Host) error {
@@ -158,6 +159,43 @@ func TestSwitch(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// testSwitchInside: a host can switch another, though it sees nothing of it, and while nobody serves
+// the switch it is told so: that a host is off is never said of one that is on.
+func testSwitchInside(t *testing.T, l *Lab) {
+	h1, h2 := l.Host(1), l.Host(2)
+	labhost := filepath.Join(t.TempDir(), "labhost")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", labhost, "./cmd/labhost").CombinedOutput(); err != nil {
+		t.Fatalf("build labhost: %v: %s", err, out)
+	}
+	ask := func(verb string) (string, error) {
+		out, err := h1.Command(t.Context(), labhost, "-dir", l.Dir(), verb, h2.Name).CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	for _, verb := range []string{"state", "off", "uri"} {
+		if out, err := ask(verb); err == nil {
+			t.Errorf("%s inside, with nobody to ask: %q", verb, out)
+		}
+	}
+	stop, err := l.ServePower()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ verb, says string }{{"state", "on"}, {"off", ""}, {"state", "off"}, {"on", ""}, {"state", "on"}} {
+		if out, err := ask(c.verb); err != nil || out != c.says {
+			t.Errorf("%s: %q, %v", c.verb, out, err)
+		}
+		if c.says != "" && h2.Up() != (c.says == "on") {
+			t.Errorf("said to be %s, and it is up: %v", c.says, h2.Up())
+		}
+	}
+	if out, err := h1.Command(t.Context(), labhost, "-dir", l.Dir(), "off", "h9").CombinedOutput(); err == nil {
+		t.Errorf("a host that is not there was turned off: %s", out)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -67,6 +67,8 @@ type state struct {
 
 	Shared    bool
 	StateSize int64
+
+	PIDs string // PID namespace of the process ids in the lab's files
 }
 
 // process names a process beyond doubt: a process id alone is used again.
@@ -123,9 +125,16 @@ func Open(dir string) (*Lab, error) {
 	if !strings.HasPrefix(l.state.ID, idPrefix) {
 		return nil, fmt.Errorf("lab in %s: unknown id %q", dir, l.state.ID)
 	}
+	// Elsewhere all hosts would seem to have no power.
+	if pids, err := os.Readlink(ownPIDs); err != nil || pids != l.state.PIDs {
+		return nil, errors.Join(fmt.Errorf("lab in %s: %w", dir, ErrInside), err)
+	}
 	l.addHosts()
 	return l, nil
 }
+
+// ownPIDs names this process's PID namespace.
+const ownPIDs = "/proc/self/ns/pid"
 
 // idPrefix begins the names of all network namespaces and cgroups of labs.
 const idPrefix = "ekl"
@@ -155,9 +164,13 @@ func reserve(root string, opts Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	pids, err := os.Readlink(ownPIDs)
+	if err != nil {
+		return nil, err
+	}
 	l := &Lab{dir: dir, state: state{
 		ID: fmt.Sprintf("%s%x", idPrefix, uint32(time.Now().UnixNano())), Owner: owner, Stay: opts.Stay, QEMU: opts.QEMU, Hosts: opts.Hosts,
-		Shared: opts.Shared, StateSize: opts.StateSize,
+		Shared: opts.Shared, StateSize: opts.StateSize, PIDs: pids,
 	}}
 	text, err := json.Marshal(l.state)
 	if err != nil {

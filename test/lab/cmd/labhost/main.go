@@ -13,7 +13,9 @@
 //	labhost -dir DIR desk COMMAND [ARG...]
 //	                               run a command of this machine on the lab's network
 //	labhost -dir DIR off|on|state HOST
-//	                               the power switch: a power failure, or a start; print "on" or "off"
+//	                               the power switch: a power failure, or a start; "state" prints "on" or "off".
+//	                               Inside a host it works by way of "serve"
+//	labhost -dir DIR serve         let hosts switch one another, until interrupted
 //	labhost -dir DIR pull|plug HOST
 //	                               the network cable
 //	labhost -dir DIR freeze|thaw HOST
@@ -47,7 +49,7 @@ const usage = `usage: labhost -dir DIR COMMAND
   up | down | uri [HOST] | address [HOST|desk]
   run HOST COMMAND [ARG...] | desk COMMAND [ARG...]
   off HOST | on HOST | state HOST | pull HOST | plug HOST | freeze HOST | thaw HOST
-  partition HOST,HOST,... [HOST,...] | heal | fill HOST | free HOST | limit CORES [HOST]`
+  serve | partition HOST,HOST,... [HOST,...] | heal | fill HOST | free HOST | limit CORES [HOST]`
 
 func main() {
 	var opts lab.Options
@@ -97,10 +99,28 @@ func command(opts lab.Options, verb string, args []string) error {
 		return l.Close()
 	}
 	l, err := lab.Open(opts.Dir)
+	if errors.Is(err, lab.ErrInside) && len(args) == 1 && (verb == "off" || verb == "on" || verb == "state") {
+		is, err := lab.AskPower(context.Background(), verb, args[0])
+		if err == nil && verb == "state" {
+			fmt.Println(is)
+		} else if err == nil && is != verb {
+			err = fmt.Errorf("host %s is %s", args[0], is)
+		}
+		return err
+	}
 	if err != nil {
 		return err
 	}
 	switch {
+	case verb == "serve" && len(args) == 0:
+		ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer cancel()
+		stop, err := l.ServePower()
+		if err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return stop()
 	case verb == "partition":
 		var groups [][]*lab.Host
 		for _, arg := range args {
