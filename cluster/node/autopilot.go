@@ -65,7 +65,8 @@ type pilot struct {
 // told is what a server said last, and whether it said it when it was last asked.
 type told struct {
 	stats Stats
-	at    time.Time // of its last answer
+	at    time.Time // of its last answer; of the first look at it, if there was none
+	asked bool      // it was asked at all
 	err   error     // of the last question
 }
 
@@ -106,7 +107,7 @@ func (p *pilot) stop() {
 func (p *pilot) judge(l *life, s *Server) {
 	p.mu.Lock()
 	run, since := p.run, p.since
-	t, asked := p.told[raft.ServerID(s.ID)]
+	t := p.told[raft.ServerID(s.ID)]
 	p.mu.Unlock()
 	if s.ID == p.node.id {
 		s.Healthy, s.Since, s.Stats = true, since, p.node.Stats()
@@ -118,7 +119,7 @@ func (p *pilot) judge(l *life, s *Server) {
 		s.Contact = time.Since(at)
 	}
 	s.Healthy = s.Contact >= 0 && s.Contact <= p.conf.Contact
-	if asked {
+	if t.asked {
 		s.Stats = t.stats
 		commit := l.raft.CommitIndex()
 		s.Behind = commit - min(commit, t.stats.Applied)
@@ -128,9 +129,9 @@ func (p *pilot) judge(l *life, s *Server) {
 		s.Trouble = "it has never answered"
 	case !s.Healthy:
 		s.Trouble = fmt.Sprintf("it has not answered for %s", s.Contact.Round(time.Millisecond))
-	case asked && t.err != nil:
+	case t.asked && t.err != nil:
 		s.Trouble = t.err.Error()
-	case asked && t.stats.Down != "":
+	case t.asked && t.stats.Down != "":
 		s.Trouble = t.stats.Down
 	}
 	if run == nil {
@@ -198,6 +199,7 @@ func (d delegate) FetchServerStats(ctx context.Context, servers map[raft.ServerI
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			t := d.told[id]
+			t.asked = true
 			if t.err = err; err == nil {
 				t.stats, t.at = stats, time.Now()
 			}
@@ -244,10 +246,12 @@ func (d delegate) dead(id raft.ServerID) bool {
 		return false
 	}
 	d.mu.Lock()
-	last := d.since // a new leader gives everyone the whole time
-	if at := d.told[id].at; at.After(last) {
-		last = at
+	t := d.told[id]
+	if t.at.IsZero() { // a new leader, and a new server, have the whole time before them
+		t.at = time.Now()
+		d.told[id] = t
 	}
+	last := t.at
 	d.mu.Unlock()
 	if at := d.node.wire.contact(id); at.After(last) {
 		last = at

@@ -34,13 +34,11 @@ func fullGroup(t *testing.T, only string) (*group, map[string]*full) {
 	disks["s1"] = &full{only: only}
 	g.members["s1"].o.Fault = disks["s1"].fault
 	g.restart(g.members["s1"])
-	first := g.leader()
+	g.leader()
 	for _, id := range []string{"s2", "s3"} {
 		disks[id] = &full{only: only}
 		m := g.start(id, Options{Fault: disks[id].fault})
-		if err := first.AddServer(t.Context(), id, m.address, true); err != nil {
-			t.Fatal(err)
-		}
+		g.add(m)
 	}
 	return g, disks
 }

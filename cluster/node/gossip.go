@@ -8,10 +8,12 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,6 +86,8 @@ type Gossip struct {
 	mu      sync.Mutex
 	meta    GossipMeta
 	leaving bool
+	// peers by name. memberlist gives its own rows to read only while it tells of a change.
+	peers map[string]Peer
 
 	closing sync.Once
 	failure error
@@ -95,7 +99,7 @@ func OpenGossip(o GossipOptions) (*Gossip, error) {
 	if o.Name == "" || len(o.Key) != GossipKeyBytes {
 		return fail(fmt.Errorf("it needs a name and a key of %d bytes, and has %d", GossipKeyBytes, len(o.Key)))
 	}
-	g := &Gossip{o: o, hints: make(chan Hint, 256), lost: make(chan struct{}, 1)}
+	g := &Gossip{o: o, hints: make(chan Hint, 256), lost: make(chan struct{}, 1), peers: map[string]Peer{}}
 	if err := g.setMeta(o.Meta); err != nil {
 		return fail(err)
 	}
@@ -166,29 +170,20 @@ func splitAddress(a string) (host string, port int, err error) {
 }
 
 // Address under which this member listens.
-func (g *Gossip) Address() string { return g.ml.LocalNode().Address() }
+func (g *Gossip) Address() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.peers[g.o.Name].Gossip
+}
 
 // Hints of changes. If nobody takes them, the oldest are dropped: Peers has the whole picture.
 func (g *Gossip) Hints() <-chan Hint { return g.hints }
 
 // Peers that seem to be there, this member among them, by name.
 func (g *Gossip) Peers() []Peer {
-	var out []Peer
-	for _, n := range g.ml.Members() {
-		out = append(out, peerOf(n))
-	}
-	slices.SortFunc(out, func(a, b Peer) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
-	return out
-}
-
-func peerOf(n *memberlist.Node) Peer {
-	p, _ := readPeer(n)
-	return p
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.SortedFunc(maps.Values(g.peers), func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func readPeer(n *memberlist.Node) (p Peer, leaving bool) {
@@ -241,7 +236,7 @@ func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
 				g.o.Log.Debug("gossip: join", "answered", n, "of", len(missing), "err", err)
 			}
 		}
-		if wait = min(2*wait, most); g.ml.NumMembers() > 1 && len(g.missing(seeds())) == 0 {
+		if wait = min(2*wait, most); len(g.Peers()) > 1 && len(g.missing(seeds())) == 0 {
 			wait = most
 		}
 		timer := time.NewTimer(wait/2 + rand.N(wait/2)) // not all members at once
@@ -260,8 +255,8 @@ func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
 // missing are those addresses at which nobody seems to be there.
 func (g *Gossip) missing(seeds []string) []string {
 	there := map[string]bool{}
-	for _, n := range g.ml.Members() {
-		there[n.Address()] = true
+	for _, p := range g.Peers() {
+		there[p.Gossip] = true
 	}
 	var out []string
 	for _, s := range seeds {
@@ -312,36 +307,53 @@ func (gossipDelegate) LocalState(bool) []byte          { return nil }
 func (gossipDelegate) MergeRemoteState([]byte, bool)   {}
 
 // NotifyJoin implements memberlist.EventDelegate.
-func (d gossipDelegate) NotifyJoin(n *memberlist.Node) { d.tell(HintJoined, n) }
+func (d gossipDelegate) NotifyJoin(n *memberlist.Node) {
+	p, _ := readPeer(n)
+	d.keep(p, true)
+	d.tell(HintJoined, p)
+}
 
 // NotifyUpdate implements memberlist.EventDelegate.
 func (d gossipDelegate) NotifyUpdate(n *memberlist.Node) {
-	if _, leaving := readPeer(n); !leaving { // or it is told when it has left
-		d.tell(HintChanged, n)
+	p, leaving := readPeer(n)
+	d.keep(p, true)
+	if !leaving { // or it is told when it has left
+		d.tell(HintChanged, p)
 	}
 }
 
 // NotifyLeave implements memberlist.EventDelegate.
 func (d gossipDelegate) NotifyLeave(n *memberlist.Node) {
-	if _, leaving := readPeer(n); leaving {
-		d.tell(HintLeft, n)
+	p, leaving := readPeer(n)
+	d.keep(p, false)
+	if leaving {
+		d.tell(HintLeft, p)
 		return
 	}
-	d.tell(HintFailed, n)
+	d.tell(HintFailed, p)
 	select {
 	case d.lost <- struct{}{}:
 	default:
 	}
 }
 
-func (d gossipDelegate) tell(k HintKind, n *memberlist.Node) {
-	if n.Name == d.o.Name {
+func (d gossipDelegate) keep(p Peer, there bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if there || p.Name == d.o.Name {
+		d.peers[p.Name] = p
+	} else {
+		delete(d.peers, p.Name)
+	}
+}
+
+func (d gossipDelegate) tell(k HintKind, p Peer) {
+	if p.Name == d.o.Name {
 		return
 	}
-	h := Hint{Kind: k, Peer: peerOf(n)}
 	for {
 		select {
-		case d.hints <- h:
+		case d.hints <- Hint{Kind: k, Peer: p}:
 			return
 		default:
 		}

@@ -152,7 +152,7 @@ func TestDeadServer(t *testing.T) {
 	}
 	g.until("the new one votes, the dead one is gone", func() bool {
 		s := g.seen(first, "s4")
-		return s.Voter && g.seen(first, "s3") == nil
+		return s != nil && s.Voter && g.seen(first, "s3") == nil
 	})
 }
 
