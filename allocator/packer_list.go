@@ -226,18 +226,21 @@ func (k *packer) list(s int) {
 // pick fills x with the items of the list that need a greater fraction of the
 // CPU than of the memory, or with the others, and returns how many there are.
 func (k *packer) pick(x *fitIndex, list []ordered, cpu, memory float64, greater bool) (n int) {
-	items, leaves := x.items[:len(list)], x.room[0][:max(len(list), 0)]
+	items, leaves := x.items[:len(list)], x.room[0][:len(list)]
 	untouched := len(k.runs) == 0
 	for i := range list {
 		e := &list[i]
-		left := e.count
+		leaves[n], items[n] = e.need, listed{e.item, e.count}
+		more := 0 // no branch: half of the items are of the list, in no order
+		if (e.need.cpu*memory > e.need.memory*cpu) == greater {
+			more = 1
+		}
 		if !untouched {
-			left = int32(k.left[e.item])
+			if items[n].left = int32(k.left[e.item]); items[n].left == 0 {
+				more = 0
+			}
 		}
-		leaves[n], items[n] = e.need, listed{e.item, left}
-		if (e.need.cpu*memory > e.need.memory*cpu) == greater && left > 0 {
-			n++
-		}
+		n += more
 	}
 	return n
 }

@@ -173,6 +173,8 @@ func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 		}
 	}
 	host := make([]int32, n)
+	passed := 0 // hosts without the memory
+	defer func() { f.steps -= int64(3*n + 2*passed) }()
 	for k, vm := range order {
 		s := m.Size[vm]
 		at, before, step := int32(-1), int32(-1), 0
@@ -190,7 +192,7 @@ func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 					} else {
 						prev = j
 					}
-					f.steps -= 2
+					passed++
 					continue
 				}
 				// Large VMs to hosts with much left of the other thing, small ones to those with little.
@@ -203,8 +205,8 @@ func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 				prev = j
 			}
 		}
-		f.steps -= 3
-		if at < 0 || k%1024 == 0 && f.done() {
+		// The start is not cut short by a limit, unless it is a search in itself.
+		if passed > 50*(n+h) || at < 0 {
 			return nil
 		}
 		q.drop(step, before, at)
