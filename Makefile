@@ -75,8 +75,9 @@ packages: ## Debian packages of vcd and vcctl in build/packages; the same commit
 	@packaging/build.sh
 
 .PHONY: test-packages
-test-packages: packages ## looks into the packages, installs them into a root of their own, builds them again
+test-packages: packages ## looks into the packages, installs and removes them in a small Debian, boots it, builds them again
 	@packaging/test.sh
+	@packaging/boot-test.sh
 
 .PHONY: test-alerts
 test-alerts: ## checks and tests of the Prometheus rules, where promtool is installed

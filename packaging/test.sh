@@ -113,7 +113,7 @@ if [[ $EUID -eq 0 && ! -e $root/usr/bin/dpkg ]] && command -v debootstrap >/dev/
 	say "making a small Debian in $root"
 	# shellcheck disable=SC1091 # what this machine is
 	codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
-	debootstrap --variant=minbase --include=init-system-helpers "$codename" "$root" >"$work/debootstrap.log" || {
+	debootstrap --variant=minbase --include=init-system-helpers,systemd,systemd-sysv "$codename" "$root" >"$work/debootstrap.log" || {
 		rm -rf "$root"
 		tail -n 3 "$work/debootstrap.log"
 		fail debootstrap
