@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,8 +90,8 @@ func writeNew(path string, content []byte) error {
 	return nil
 }
 
-// open are the paths that need no token.
-var open = map[string]bool{"/livez": true, "/readyz": true}
+// open are the paths that need no token; joining brings one of its own.
+var open = map[string]bool{"/livez": true, "/readyz": true, joinPath: true}
 
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -116,6 +117,12 @@ func (s *Server) knows(header string) bool {
 	ok := 0
 	for _, t := range s.opts.Tokens {
 		ok |= subtle.ConstantTimeCompare(given[:], t[:])
+	}
+	if s.opts.Members != nil {
+		text := hex.EncodeToString(given[:])
+		for _, t := range s.opts.Members.AdminTokens() {
+			ok |= subtle.ConstantTimeCompare([]byte(text), []byte(t.Hash))
+		}
 	}
 	return ok == 1 && strings.EqualFold(scheme, "Bearer")
 }

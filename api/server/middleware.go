@@ -17,6 +17,7 @@ import (
 	"path"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,7 +43,11 @@ func (s *Server) identify(next http.Handler) http.Handler {
 		}
 		w.Header().Set("X-Request-Id", id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+		r.Header.Set("X-Request-Id", id) // for the server that this one may hand it on to
+		ctx := context.WithValue(r.Context(), requestKey{}, id)
+		saw := &seen{}
+		saw.wanted, _ = strconv.ParseUint(r.URL.Query().Get("index"), 10, 64) // what is wrong with it is said later
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, seenKey{}, saw)))
 	})
 }
 
@@ -50,9 +55,15 @@ func plainID(id string) bool {
 	return id != "" && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
 }
 
+// seen is the index of the log that an answer is made from, and the one it had to wait for.
+type seen struct{ index, wanted uint64 }
+
+type seenKey struct{}
+
 // recorder remembers what was answered.
 type recorder struct {
 	http.ResponseWriter
+	index  func() uint64 // that the answer saw
 	status int
 	bytes  int64
 }
@@ -63,13 +74,22 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
+		w.named()
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// named puts the index that the answer saw into its header, unless the leader did.
+func (w *recorder) named() {
+	if i := w.index(); i > 0 && w.Header().Get("Evenkeel-Index") == "" {
+		w.Header().Set("Evenkeel-Index", strconv.FormatUint(i, 10))
+	}
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
+		w.named()
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
@@ -80,7 +100,13 @@ func (w *recorder) Write(b []byte) (int, error) {
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		rec := &recorder{ResponseWriter: w}
+		saw, _ := r.Context().Value(seenKey{}).(*seen)
+		rec := &recorder{ResponseWriter: w, index: func() uint64 {
+			if saw != nil && saw.index > 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+				return saw.index
+			}
+			return s.cluster.Index()
+		}}
 		defer func() {
 			switch p := recover(); {
 			case p == nil:

@@ -16,6 +16,7 @@ import (
 
 // ReadParams come with every read. (Exported because huma reads embedded structs only then.)
 type ReadParams struct {
+	Index       uint64 `query:"index" doc:"Answer only once the state asked has come to this index of the log, as Evenkeel-Index named it: a stale read that sees one's own change."`
 	Consistency string `query:"consistency" enum:"linearizable,stale" default:"linearizable" doc:"linearizable: everything acknowledged before is in the answer. stale: what the asked server knows, also when there is no leader."`
 }
 

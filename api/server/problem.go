@@ -12,6 +12,8 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/control"
+	"evenkeel/cluster/member"
+	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
@@ -129,10 +131,19 @@ func problemOf(err error) *problem {
 		invalid  *control.Invalid
 		refused  *control.Refused
 		exists   *control.Exists
+		held     *control.Held
 	)
 	switch {
 	case errors.As(err, &already):
 		return already
+	case errors.As(err, &held):
+		p := newProblem(http.StatusServiceUnavailable, v1.ProblemUnavailable, held.Error())
+		p.retry = true
+		return p
+	case errors.Is(err, node.ErrRefused), errors.Is(err, member.ErrNoCA):
+		return newProblem(http.StatusConflict, v1.ProblemConflict, err.Error())
+	case errors.Is(err, node.ErrNotLeader):
+		return noLeader("leadership changed meanwhile; try again")
 	case errors.As(err, &document):
 		p := newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, "")
 		if document.Malformed {

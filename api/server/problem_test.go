@@ -70,7 +70,8 @@ func (b broken) View(context.Context, bool) (*control.View, error) {
 	}
 	return nil, b.err
 }
-func (b broken) Ready() error { return b.err }
+func (b broken) Ready() error  { return b.err }
+func (b broken) Index() uint64 { return 0 }
 func (b broken) Delete(context.Context, string, control.Call) (control.Result, error) {
 	return control.Result{}, b.err
 }

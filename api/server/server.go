@@ -39,11 +39,15 @@ type Cluster interface {
 	Console(ctx context.Context, vm string) (io.ReadWriteCloser, error)
 	// Ready is nil once requests can be served in full.
 	Ready() error
+	// Index of the log that this server's state has come to; Await one.
+	Index() uint64
+	Await(ctx context.Context, index uint64) error
 }
 
 // Options of a Server.
 type Options struct {
 	Tokens  []TokenHash  // who holds one of these tokens may do everything
+	Members Members      // nil: a cluster of this server only
 	Version string       // of the program, for /v1/cluster/status and OpenAPI
 	Logger  *slog.Logger // nil: slog.Default()
 	// Gatherer adds metrics of others to /metrics; nil: none.
@@ -106,6 +110,9 @@ func New(c Cluster, o Options) *Server {
 	s.registerEvents(api)
 	s.registerImages(api)
 	s.registerCluster(api)
+	if o.Members != nil {
+		s.registerMembers(api)
+	}
 	describeSizes(api.OpenAPI())
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +126,7 @@ func New(c Cluster, o Options) *Server {
 		_, _ = w.Write(doc) // the client is gone: nobody to tell
 	})
 
-	s.handler = s.identify(s.observe(s.authenticate(s.readBody(http.HandlerFunc(s.route)))))
+	s.handler = s.identify(s.observe(s.lead(s.authenticate(s.readBody(http.HandlerFunc(s.route))))))
 	return s
 }
 
@@ -181,9 +188,18 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, conf *tls.Con
 func (s *Server) view(ctx context.Context, consistency string) (*control.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	seen, _ := ctx.Value(seenKey{}).(*seen)
+	if seen != nil && seen.wanted > 0 {
+		if err := s.cluster.Await(ctx, seen.wanted); err != nil {
+			return nil, s.fail(ctx, err)
+		}
+	}
 	v, err := s.cluster.View(ctx, consistency == "stale")
 	if err != nil {
 		return nil, s.fail(ctx, err)
+	}
+	if seen != nil {
+		seen.index = v.Index()
 	}
 	return v, nil
 }

@@ -16,6 +16,8 @@ import (
 type Watchdog interface {
 	// Arm makes it count, and returns the time-out that is in force. Arming twice is petting.
 	Arm() (time.Duration, error)
+	// Pet starts the time-out anew. After an error it may be counting or not, until Arm or
+	// Pet succeeds.
 	Pet() error
 	// Disarm stops it. It is not called while restartable VMs may run.
 	Disarm() error
@@ -70,6 +72,7 @@ type keeper struct {
 	starting int               // restartable VMs being started, listed yet or not
 	stopped  map[string]string // VMs stopped for want of a lease, and why, by id
 	wd       time.Duration
+	unsure   bool          // the watchdog could not be petted: it must not be told of as armed
 	renewed  chan struct{} // closed and made anew at each answered renewal
 }
 
@@ -132,7 +135,7 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	enforcing := !k.memory.Lease.Had || k.memory.Lease.Enforce
 	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot}
 	wanted := k.running+k.starting > 0 || !k.known
-	if enforcing && wanted && k.memory.Armed {
+	if enforcing && wanted && k.memory.Armed && !k.unsure {
 		q.Watchdog = k.wd
 	}
 	k.mu.Unlock()
@@ -195,7 +198,7 @@ func (k *keeper) armLocked() error {
 	if err != nil {
 		return err
 	}
-	k.wd, k.memory.Armed = wd, true
+	k.wd, k.memory.Armed, k.unsure = wd, true, false
 	k.log.Info("watchdog armed", "timeout", wd)
 	return nil
 }
@@ -223,9 +226,11 @@ func (k *keeper) petting(ctx context.Context) {
 		if k.memory.Armed {
 			wait = max(100*time.Millisecond, k.wd/petEvery)
 			if k.memory.Lease.MayPet(k.clock(), k.running+k.starting, k.known) {
-				if err := k.o.Watchdog.Pet(); err != nil {
+				err := k.o.Watchdog.Pet()
+				if err != nil {
 					k.log.Error("pet the watchdog", "error", err)
 				}
+				k.unsure = err != nil
 			}
 		}
 		k.mu.Unlock()

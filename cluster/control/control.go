@@ -183,6 +183,24 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 	return v, nil
 }
 
+// Index of the log up to which the state of this server has come.
+func (c *Control) Index() uint64 { return c.o.State.Snapshot().Index() }
+
+// Await returns once the state of this server has come to that index.
+func (c *Control) Await(ctx context.Context, index uint64) error {
+	for {
+		s := c.o.State.Snapshot()
+		if s.Index() >= index {
+			return nil
+		}
+		select {
+		case <-s.Watch():
+		case <-ctx.Done():
+			return fmt.Errorf("the state of this server is at index %d, not at %d: %w", s.Index(), index, ErrTimeout)
+		}
+	}
+}
+
 // Ready says why the service cannot do its work yet; nil if it can.
 func (c *Control) Ready() error {
 	if !c.o.Log.Leads() {

@@ -144,3 +144,6 @@ func (m *Member) LastBackup() (time.Time, error) {
 	}
 	return m.backups.Last()
 }
+
+// AdminTokens of the API.
+func (m *Member) AdminTokens() []state.AdminToken { return m.State.Snapshot().AdminTokens() }

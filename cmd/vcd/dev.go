@@ -144,11 +144,20 @@ func allowance(c *cli.Context) (func(hypervisor.Capacity) agent.Limits, error) {
 	if c.IsSet("allowance-cpu") && !(cpu > 0 && cpu < 1e6) {
 		return nil, fmt.Errorf("--allowance-cpu %g: must be a number of cores above 0", cpu)
 	}
+	f, err := allowanceOf(cpu, c.String("allowance-memory"))
+	if err != nil {
+		return nil, fmt.Errorf("--allowance-memory %w", err)
+	}
+	return f, nil
+}
+
+// allowanceOf a host; 0 and "" are the standard rule.
+func allowanceOf(cpu float64, size string) (func(hypervisor.Capacity) agent.Limits, error) {
 	var memory int64
-	if s := c.String("allowance-memory"); s != "" {
-		n, err := v1.ParseSize(s)
+	if size != "" {
+		n, err := v1.ParseSize(size)
 		if err != nil || n == 0 {
-			return nil, fmt.Errorf("--allowance-memory %q: must be a size such as 8GiB", s)
+			return nil, fmt.Errorf("%q: must be a size such as 8GiB", size)
 		}
 		memory = int64(n)
 	}

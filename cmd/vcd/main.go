@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		Version:         version,
 		HideHelpCommand: true,
 		Description:     "vcd dev runs a whole cluster of one server in this process, for a look, a demo or a single host.\nStopping vcd leaves the VMs running; started again on the same data directory it finds them.",
-		Commands:        []*cli.Command{devCommand()},
+		Commands:        []*cli.Command{runCommand(), devCommand(), recoverCommand()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cli.Exit(fmt.Sprintf("there is no command %q; vcd --help lists what there is", c.Args().First()), 2)
@@ -64,4 +64,15 @@ func logger(level string) (*slog.Logger, error) {
 		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+// formatted is logger in that format: text or json.
+func formatted(level, format string) (*slog.Logger, error) {
+	log, err := logger(level)
+	if err != nil || format != "json" {
+		return log, err
+	}
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(level)) // logger did
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
 }

@@ -1,0 +1,38 @@
+package client
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+
+	"evenkeel/api/v1"
+)
+
+// NewLocal makes a client of the vcd on this host, by its local socket. It knows Setup, Init and Join only.
+func NewLocal(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &Client{base: &url.URL{Scheme: "http", Host: "vcd"}, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
+}
+
+// Setup is what the vcd of this host says of itself.
+func (c *Client) Setup(ctx context.Context) (v1.SetupState, error) {
+	return one[v1.SetupState](ctx, c, nil, "v1", "setup")
+}
+
+// Init makes a new cluster whose first server is this host.
+func (c *Client) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer, error) {
+	var out v1.SetupAnswer
+	err := c.call(ctx, http.MethodPost, []string{"v1", "setup", "init"}, nil, q, &out, nil)
+	return out, err
+}
+
+// Join makes this host a member of a cluster.
+func (c *Client) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
+	var out v1.SetupAnswer
+	err := c.call(ctx, http.MethodPost, []string{"v1", "setup", "join"}, nil, q, &out, nil)
+	return out, err
+}

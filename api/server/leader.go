@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
+)
+
+// Members is what the API asks of a cluster of many members. *member.Member is one.
+type Members interface {
+	// Leader says whether this server leads, and else where the one that does can be asked.
+	Leader() (here bool, address string)
+	// Client hands requests on.
+	Client() *transport.Client
+	AdminTokens() []state.AdminToken
+	// Admit a new member on a join token; NewJoinToken makes one, and returns its text.
+	Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error)
+	NewJoinToken(ctx context.Context, server, agent bool, life time.Duration, comment string) (string, state.JoinToken, error)
+	// Nodes are the servers as Raft knows them, and advice on their number.
+	Nodes() ([]node.Server, string)
+	Gossips() []node.Peer
+	Remove(ctx context.Context, name string, force bool) error
+	TransferLeadership(ctx context.Context, to string) error
+	SaveSnapshot(ctx context.Context, w io.Writer) error
+	RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool) (node.Saved, error)
+	LastBackup() (time.Time, error)
+	// ConfirmDead, FenceHost and Arm are those of control.Control.
+	ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error
+	FenceHost(ctx context.Context, host string, test bool) (string, error)
+	Arm(ctx context.Context, armed bool, reason string) error
+}
+
+// own are the paths that a server answers for itself, leader or not.
+var own = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/openapi.json": true}
+
+// lead hands requests on to the server that leads, but for those that this one answers for itself
+// and reads that need not be up to date.
+func (s *Server) lead(next http.Handler) http.Handler {
+	if s.opts.Members == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stale := r.Method == http.MethodGet && r.URL.Query().Get("consistency") == "stale"
+		if own[r.URL.Path] || stale {
+			next.ServeHTTP(w, r)
+			return
+		}
+		here, address := s.opts.Members.Leader()
+		switch by := transport.ForwardedBy(r.Context()); {
+		case here:
+			next.ServeHTTP(w, r)
+		case by != "":
+			s.refuseBody(w, r, noLeader("this server does not lead, and "+by+" thought it did; try again"))
+		case address == "":
+			s.refuseBody(w, r, noLeader("no server leads now, or none is known to; try again"))
+		default:
+			s.opts.Members.Client().Forward(w, r, address)
+		}
+	})
+}
+
+func noLeader(detail string) *problem {
+	p := newProblem(http.StatusServiceUnavailable, v1.ProblemNoLeader, detail)
+	p.retry = true
+	return p
+}

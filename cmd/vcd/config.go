@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/fence"
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/watchdog"
+)
+
+// maxConfigBytes bounds vcd.yaml.
+const maxConfigBytes = 1 << 20
+
+// config is vcd.yaml. vcd.yaml(5) describes every key.
+type config struct {
+	Name       string `yaml:"name"`
+	Server     bool   `yaml:"server"`
+	Agent      bool   `yaml:"agent"`
+	Listen     string `yaml:"listen"`
+	Advertise  string `yaml:"advertise"`
+	Gossip     string `yaml:"gossip"`
+	DataDir    string `yaml:"dataDir"`
+	Socket     string `yaml:"socket"`
+	Hypervisor string `yaml:"hypervisor"`
+	Emulation  bool   `yaml:"emulation"`
+	Allowance  struct {
+		CPU    float64 `yaml:"cpu"`
+		Memory string  `yaml:"memory"`
+	} `yaml:"allowance"`
+	Lease    duration `yaml:"lease"`
+	Watchdog struct {
+		Device  string   `yaml:"device"`
+		Timeout duration `yaml:"timeout"`
+	} `yaml:"watchdog"`
+	Fence map[string]fenceConfig `yaml:"fence"`
+	PKI   struct {
+		CA   string `yaml:"ca"`
+		Cert string `yaml:"cert"`
+		Key  string `yaml:"key"`
+	} `yaml:"pki"`
+	Snapshots struct {
+		Every duration `yaml:"every"`
+		Keep  int      `yaml:"keep"`
+		Days  int      `yaml:"days"`
+		Dir   string   `yaml:"dir"`
+	} `yaml:"snapshots"`
+	SharedPools      []string `yaml:"sharedPools"`
+	MigrationNetwork string   `yaml:"migrationNetwork"`
+	MigrateURI       string   `yaml:"migrateURI"`
+	RemoveDead       duration `yaml:"removeDeadServersAfter"`
+	LogLevel         string   `yaml:"logLevel"`
+	LogFormat        string   `yaml:"logFormat"`
+	BootID           string   `yaml:"bootID"` // a file; for hosts that share a kernel
+}
+
+type fenceConfig struct {
+	Agent        string            `yaml:"agent"`
+	Options      map[string]string `yaml:"options"`
+	PasswordFile string            `yaml:"passwordFile"`
+	SecretFiles  map[string]string `yaml:"secretFiles"`
+	Timeout      duration          `yaml:"timeout"`
+}
+
+// duration in Go's syntax.
+type duration time.Duration
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (d *duration) UnmarshalYAML(b []byte) error {
+	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 20s or 1h", text)
+	}
+	*d = duration(v)
+	return nil
+}
+
+// readConfig reads and checks vcd.yaml. Errors name the file, and the line or the key.
+func readConfig(path string) (config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return config{}, fmt.Errorf("configuration: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it was read only
+	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	if err != nil {
+		return config{}, fmt.Errorf("configuration: %w", err)
+	}
+	c, err := parseConfig(b)
+	if err != nil {
+		return config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func parseConfig(b []byte) (config, error) {
+	if len(b) > maxConfigBytes {
+		return config{}, fmt.Errorf("more than %d bytes", maxConfigBytes)
+	}
+	c := config{Listen: "0.0.0.0:7480", Gossip: "0.0.0.0:7481", DataDir: "/var/lib/evenkeel", Socket: v1.SetupSocket, Hypervisor: systemURI,
+		Lease: duration(20 * time.Second), LogLevel: "info", LogFormat: "text"}
+	c.Snapshots.Every, c.Snapshots.Keep, c.Snapshots.Days = duration(time.Hour), 24, 14
+	c.Watchdog.Timeout = duration(15 * time.Second)
+	if len(bytes.TrimSpace(b)) > 0 {
+		d := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
+		if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+			return c, errors.New(yaml.FormatError(err, false, true))
+		}
+	}
+	if c.Name == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("name: not given, and the host's own is not known: %w", err)
+		}
+		c.Name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	}
+	if c.Snapshots.Dir == "" {
+		c.Snapshots.Dir = filepath.Join(c.DataDir, "snapshots")
+	}
+	if c.Advertise == "" {
+		c.Advertise = c.Listen
+	}
+	return c, c.check()
+}
+
+func (c *config) check() error {
+	var errs []error
+	bad := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	if !pki.ValidName(c.Name) {
+		bad("name", "%q must be a DNS label in lower case", c.Name)
+	}
+	if !c.Server && !c.Agent {
+		bad("server, agent", "one of them must be true")
+	}
+	for key, address := range map[string]string{"listen": c.Listen, "advertise": c.Advertise, "gossip": c.Gossip} {
+		if _, _, err := net.SplitHostPort(address); err != nil && (key != "gossip" || address != "") {
+			bad(key, "%q must be host:port", address)
+		}
+	}
+	if host, _, err := net.SplitHostPort(c.Advertise); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		bad("advertise", "%q: others cannot reach this member there; give the address of this host on their network", c.Advertise)
+	}
+	if !filepath.IsAbs(c.DataDir) {
+		bad("dataDir", "%q must be a full path", c.DataDir)
+	}
+	if a := c.Allowance.CPU; !(a >= 0 && a < 1e6) {
+		bad("allowance.cpu", "%g must be a number of cores", a)
+	}
+	if s := c.Allowance.Memory; s != "" {
+		if n, err := v1.ParseSize(s); err != nil || n == 0 {
+			bad("allowance.memory", "%q must be a size such as 8GiB", s)
+		}
+	}
+	if l := time.Duration(c.Lease); l < 4*time.Second || l > 10*time.Minute {
+		bad("lease", "%s must be from 4s to 10m", l)
+	}
+	if c.Watchdog.Device != "" {
+		if err := watchdog.Check(time.Duration(c.Watchdog.Timeout)); err != nil {
+			bad("watchdog.timeout", "%v", err)
+		}
+	}
+	for host, f := range c.Fence {
+		if err := f.device().Check(); err != nil {
+			bad("fence."+host, "%v", err)
+		}
+	}
+	if p := c.PKI; (p.CA != "" || p.Cert != "" || p.Key != "") && (p.CA == "" || p.Cert == "" || p.Key == "") {
+		bad("pki", "ca, cert and key belong together")
+	}
+	if c.Snapshots.Keep < 1 || c.Snapshots.Days < 0 || c.Snapshots.Every < 0 {
+		bad("snapshots", "keep must be at least 1, days and every not below 0")
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		bad("logFormat", "%q must be text or json", c.LogFormat)
+	}
+	if c.MigrationNetwork != "" {
+		if _, _, err := net.ParseCIDR(c.MigrationNetwork); err != nil {
+			bad("migrationNetwork", "%q must be like 192.0.2.0/24", c.MigrationNetwork)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+func (f fenceConfig) device() fence.Device {
+	return fence.Device{Agent: f.Agent, Options: f.Options, PasswordFile: f.PasswordFile, SecretFiles: f.SecretFiles, Timeout: time.Duration(f.Timeout)}
+}
+
+// bootID tells one run of this machine from the next.
+func (c *config) bootID() (string, error) {
+	path := c.BootID
+	if path == "" {
+		path = "/proc/sys/kernel/random/boot_id"
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("boot id of this machine: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// migrateURI is where other hosts reach this one's libvirt, "" where they cannot.
+func (c *config) migrateURI() string {
+	if c.MigrateURI != "" {
+		return c.MigrateURI
+	}
+	if c.Hypervisor == "simulated" {
+		return c.Name
+	}
+	host, _, err := net.SplitHostPort(c.Advertise)
+	if err != nil {
+		return ""
+	}
+	if ip := inNetwork(c.MigrationNetwork); ip != "" {
+		host = ip
+	}
+	return "qemu+tls://" + net.JoinHostPort(host, "16514") + "/system"
+}
+
+// inNetwork is this host's address in a network, "" if it has none.
+func inNetwork(cidr string) string {
+	_, want, err := net.ParseCIDR(cidr)
+	if err != nil {
+		return ""
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && want.Contains(n.IP) {
+			return n.IP.String()
+		}
+	}
+	return ""
+}

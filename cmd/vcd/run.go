@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/server"
+	"evenkeel/api/v1"
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/member"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
+	"evenkeel/cluster/watchdog"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/imagefile"
+	"evenkeel/hypervisor/libvirt"
+	"evenkeel/hypervisor/simulated"
+)
+
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "run",
+		Usage: "run a member of a cluster: server, agent or both, as the configuration says",
+		Description: `A member that belongs to no cluster yet answers root on its local socket only. Make a new cluster there,
+or enter one:
+
+  vcctl cluster init
+  vcctl cluster join --token-file FILE ADDRESS...
+
+Prints "ready" and the address of its port on one line once it is a member and serves. Stopping it leaves the VMs
+running; those that are to be restarted elsewhere if their host is lost are, once their lease is over.`,
+		Flags:  []cli.Flag{&cli.StringFlag{Name: "config", Usage: "read `FILE`, vcd.yaml(5)", Value: "/etc/evenkeel/vcd.yaml"}},
+		Action: runMember,
+	}
+}
+
+// runMember runs until its context ends.
+func runMember(c *cli.Context) error {
+	if c.Args().Present() {
+		return cli.Exit(fmt.Sprintf("run takes no arguments, but there is %q", c.Args().First()), 2)
+	}
+	conf, err := readConfig(c.String("config"))
+	if err != nil {
+		return cli.Exit(err, 2)
+	}
+	log, err := formatted(conf.LogLevel, conf.LogFormat)
+	if err != nil {
+		return cli.Exit(err, 2)
+	}
+	if err := os.MkdirAll(conf.DataDir, 0o711); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	metricsToPrometheus(log)
+	d := &memberDaemon{conf: conf, log: log, entered: make(chan struct{}), up: make(chan struct{})}
+	if member.HasIdentity(conf.DataDir) || conf.PKI.Cert != "" {
+		close(d.entered)
+	}
+	ctx, cancel := context.WithCancel(c.Context)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		if err := server.ServeSetup(ctx, conf.Socket, d, log); err != nil {
+			log.Error("local socket", "error", err)
+		}
+	})
+	wg.Go(func() { tellSystemd(ctx, log) })
+	select {
+	case <-d.entered:
+	default:
+		log.Info("this host is a member of no cluster yet: vcctl cluster init, or vcctl cluster join", "socket", conf.Socket)
+		notify(log, daemon.SdNotifyReady) // there is nothing to wait for but a person
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.entered:
+	}
+	return d.serve(ctx)
+}
+
+// memberDaemon is one member's process, from before it has an identity.
+type memberDaemon struct {
+	conf config
+	log  *slog.Logger
+
+	entering sync.Mutex
+	entered  chan struct{} // closed once there is an identity
+	first    bool          // it made the cluster
+	settings state.Settings
+
+	mu     sync.Mutex
+	member *member.Member
+	up     chan struct{} // closed once member is set
+}
+
+func (d *memberDaemon) serve(ctx context.Context) error {
+	l, err := net.Listen("tcp", d.conf.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	o, done, err := d.options(l)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer done()
+	m, err := member.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.member = m
+	close(d.up)
+	d.mu.Unlock()
+	defer func() {
+		if err := m.Close(); err != nil {
+			d.log.Error("close", "error", err)
+		}
+	}()
+	if id := m.Identity(); id.Server != d.conf.Server || id.Agent != d.conf.Agent {
+		d.log.Warn("the roles of its certificate count, not those of the configuration", "certificate", id.String())
+	}
+	fmt.Printf("ready https://%s\n", d.conf.Advertise)
+	notify(d.log, daemon.SdNotifyReady)
+	select {
+	case err = <-m.Failed():
+	case <-ctx.Done():
+	}
+	d.log.Info("stopping; VMs run on")
+	notify(d.log, daemon.SdNotifyStopping)
+	return err
+}
+
+// options of the member by the configuration. done lets go of what was opened for it.
+func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), err error) {
+	c := d.conf
+	host, done, err := d.openHost()
+	if err != nil {
+		return o, func() {}, err
+	}
+	boot, err := c.bootID()
+	if err != nil {
+		return o, done, err
+	}
+	allow, err := allowanceOf(c.Allowance.CPU, c.Allowance.Memory)
+	if err != nil {
+		return o, done, err
+	}
+	set := d.settings
+	if set.MaxVMs == 0 {
+		set = state.DefaultSettings()
+	}
+	set.SharedPools = c.SharedPools
+	o = member.Options{Dir: c.DataDir, Listener: l, Advertise: c.Advertise, Gossip: c.Gossip, GossipAdvertise: gossipAdvertise(c), Settings: set,
+		Lease: time.Duration(c.Lease), Version: version, Log: d.log, PKI: pki.Files{CA: c.PKI.CA, Cert: c.PKI.Cert, Key: c.PKI.Key},
+		Autopilot: node.Autopilot{DeadAfter: time.Duration(c.RemoveDead)},
+		Backups:   member.Backups{Dir: c.Snapshots.Dir, Every: time.Duration(c.Snapshots.Every), Latest: c.Snapshots.Keep, Days: c.Snapshots.Days},
+		API:       d.api,
+		Inspect: func(img state.Image) (state.Image, error) {
+			if c.Hypervisor == "simulated" {
+				return img, nil
+			}
+			info, err := imagefile.Check(img.File, string(img.Kind))
+			img.Size, img.DiskSize = info.Size, info.DiskSize
+			return img, err
+		},
+		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
+	if c.Snapshots.Every == 0 {
+		o.Backups.Dir = ""
+	}
+	if len(c.Fence) > 0 {
+		o.Fence = newDevices(c.Fence, d.log)
+	}
+	if c.Watchdog.Device != "" {
+		w, err := watchdog.NewGuard(c.Watchdog.Device, time.Duration(c.Watchdog.Timeout))
+		if err != nil {
+			return o, done, err
+		}
+		o.Agent.Watchdog = w
+	}
+	return o, done, nil
+}
+
+// gossipAdvertise is where others find this member's gossip: the host of advertise, the port of gossip.
+func gossipAdvertise(c config) string {
+	host, _, err := net.SplitHostPort(c.Advertise)
+	_, port, err2 := net.SplitHostPort(c.Gossip)
+	if err != nil || err2 != nil {
+		return ""
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func (d *memberDaemon) openHost() (hypervisor.Host, func(), error) {
+	if !d.conf.Agent {
+		return nil, func() {}, nil
+	}
+	if d.conf.Hypervisor == "simulated" {
+		w, err := simulated.New(simulated.Options{Hosts: 1, StateFile: filepath.Join(d.conf.DataDir, "simulated.journal")})
+		if err != nil {
+			return nil, func() {}, err
+		}
+		return w.Host("h1"), func() { _ = w.Close() }, nil
+	}
+	lv := filepath.Join(d.conf.DataDir, "libvirt")
+	if err := os.MkdirAll(lv, 0o711); err != nil {
+		return nil, func() {}, fmt.Errorf("directory for disks and consoles: %w", err)
+	}
+	h := &lazyHost{log: d.log, open: func(ctx context.Context) (hypervisor.Host, error) {
+		return libvirt.Open(ctx, libvirt.Options{URI: d.conf.Hypervisor, Logger: d.log, ForceEmulation: d.conf.Emulation, StateDir: lv})
+	}}
+	return h, func() {
+		if err := h.Close(); err != nil {
+			d.log.Error("close hypervisor", "error", err)
+		}
+	}, nil
+}
+
+func (d *memberDaemon) api(m *member.Member) transport.Handler {
+	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Gatherer: prometheus.DefaultGatherer})
+}
+
+// State implements server.Setup.
+func (d *memberDaemon) State() v1.SetupState {
+	out := v1.SetupState{Name: d.conf.Name, Address: d.conf.Advertise, Version: version, Member: member.HasIdentity(d.conf.DataDir) || d.conf.PKI.Cert != ""}
+	d.mu.Lock()
+	m := d.member
+	d.mu.Unlock()
+	if m == nil {
+		out.Reason = "it is a member of no cluster yet"
+		if out.Member {
+			out.Reason = "it is starting"
+		}
+		return out
+	}
+	id := m.Identity()
+	out.Name, out.Cluster, out.Roles = id.Name, id.Cluster, id.String()
+	if err := m.Ready(); err != nil {
+		out.Reason = err.Error()
+	} else {
+		out.Ready = true
+	}
+	return out
+}
+
+// Init implements server.Setup.
+func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer, error) {
+	d.entering.Lock()
+	defer d.entering.Unlock()
+	if !d.conf.Server {
+		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "server", Text: "is false in the configuration of this host: the first member must be a server"}}}
+	}
+	set := state.DefaultSettings()
+	if y := q.MinYield; y != nil {
+		if !(*y >= 0 && *y <= 1) {
+			return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "minYield", Text: "must be from 0 to 1"}}}
+		}
+		set.MinYield = *y
+	}
+	if _, err := member.Init(d.conf.DataDir, d.conf.Name, d.conf.Advertise, d.conf.Agent); err != nil {
+		return v1.SetupAnswer{}, entryError(err)
+	}
+	d.settings = set
+	close(d.entered)
+	m, err := d.await(ctx, func(m *member.Member) bool { here, _ := m.Leader(); return here })
+	if err != nil {
+		return v1.SetupAnswer{}, err
+	}
+	token, row := newAdminToken()
+	if err := m.Propose(ctx, state.KindAdminToken, row); err != nil {
+		return v1.SetupAnswer{}, fmt.Errorf("admin token: %w", err)
+	}
+	ca, err := os.ReadFile(filepath.Join(d.conf.DataDir, "pki", "ca.pem"))
+	if err != nil {
+		return v1.SetupAnswer{}, err
+	}
+	return v1.SetupAnswer{SetupState: d.State(), AdminToken: token, CA: string(ca)}, nil
+}
+
+// Join implements server.Setup.
+func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
+	d.entering.Lock()
+	defer d.entering.Unlock()
+	if len(q.Addresses) == 0 {
+		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "addresses", Text: "name at least one server, host:port"}}}
+	}
+	id, err := member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses)
+	if err != nil {
+		return v1.SetupAnswer{}, entryError(err)
+	}
+	d.conf.Server, d.conf.Agent = id.Server, id.Agent
+	close(d.entered)
+	if _, err := d.await(ctx, func(m *member.Member) bool { return m.Ready() == nil }); err != nil {
+		return v1.SetupAnswer{}, err
+	}
+	return v1.SetupAnswer{SetupState: d.State()}, nil
+}
+
+func entryError(err error) error {
+	if errors.Is(err, member.ErrMember) {
+		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, stop vcd and remove its data directory first"}
+	}
+	if errors.Is(err, pki.ErrToken) {
+		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: err.Error()}}}
+	}
+	return err
+}
+
+// await the member to be up and ready.
+func (d *memberDaemon) await(ctx context.Context, ready func(*member.Member) bool) (*member.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	select {
+	case <-d.up:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the member did not start: %w", ctx.Err())
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !ready(d.member) {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the member is not ready yet: %w", errors.Join(d.member.Ready(), ctx.Err()))
+		case <-tick.C:
+		}
+	}
+	return d.member, nil
+}
+
+// newAdminToken makes a token of the API and the row that knows it.
+func newAdminToken() (string, state.AdminToken) {
+	var secret [32]byte
+	var id [8]byte
+	_, _ = rand.Read(secret[:]) // crypto/rand never fails: it ends the program first
+	_, _ = rand.Read(id[:])
+	token := "ekt_" + base64.RawURLEncoding.EncodeToString(secret[:])
+	hash := server.HashToken(token)
+	return token, state.AdminToken{ID: hex.EncodeToString(id[:]), Hash: hex.EncodeToString(hash[:])}
+}
+
+// tellSystemd that the process is alive, as often as it wants to know.
+func tellSystemd(ctx context.Context, log *slog.Logger) {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || every == 0 {
+		return
+	}
+	for ctx.Err() == nil {
+		notify(log, daemon.SdNotifyWatchdog)
+		select {
+		case <-ctx.Done():
+		case <-time.After(every / 3):
+		}
+	}
+}
+
+func notify(log *slog.Logger, what string) {
+	if _, err := daemon.SdNotify(false, what); err != nil {
+		log.Warn("tell systemd", "what", what, "error", err)
+	}
+}
