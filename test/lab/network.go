@@ -148,9 +148,11 @@ func (l *Lab) Partition(groups ...[]*Host) error {
 	return inNetns(l.switchNetns(), rules.String(), "ebtables-restore")
 }
 
-// Block drops what one host sends to another, in this direction only, until Heal or Partition.
+// Block drops what one host sends to another, in this direction only, until Heal or Partition. The
+// question for a hardware address, and its answer, still pass: without them the other direction
+// would close as well, some seconds later.
 func (l *Lab) Block(from, to *Host) error {
-	return inNetns(l.switchNetns(), "", "ebtables", "-A", "FORWARD", "-i", from.port(), "-o", to.port(), "-j", "DROP")
+	return inNetns(l.switchNetns(), "", "ebtables", "-A", "FORWARD", "-p", "!", "ARP", "-i", from.port(), "-o", to.port(), "-j", "DROP")
 }
 
 // Heal ends Partition and Block. Cables that are pulled stay so.
