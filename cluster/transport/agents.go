@@ -21,11 +21,14 @@ import (
 
 // How an Agent waits.
 const (
+	sampleEvery  = 2 * time.Second
 	silence      = 4 * heartbeat // without a frame, after which nobody leads
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
 	reportTime   = 10 * time.Second // for one try at one server
 	askTime      = 3 * time.Second
+
+	samplesEarly = 100 * time.Millisecond // may a report be: the agent's clock ticks once a second, not to the millisecond
 )
 
 // AgentOptions are what an Agent needs. The zero durations mean the defaults.
@@ -39,6 +42,7 @@ type AgentOptions struct {
 	Rand *rand.Rand
 	Log  *slog.Logger
 
+	SampleEvery  time.Duration // reports that have nothing but samples are sent so often; of those between only the last counts; default 2 s
 	Silence      time.Duration // without a word from the leader, after which there is none; default 4 s
 	FirstBackoff time.Duration // between tries to connect; default 100 ms, doubled
 	LastBackoff  time.Duration // up to 5 s; each drawn from its upper half
@@ -52,11 +56,13 @@ type Agent struct {
 	// turns are one call of a kind at a time: the leader answers them in order.
 	turns   map[string]chan struct{}
 	reports reportEncoder // under turns[callReport]
+	sent    time.Time     // the last report was; under turns[callReport]
 
 	mu      sync.Mutex
 	servers []string
 	at      int           // of servers: the one that answered last
 	alive   bool          // the stream is
+	fresh   bool          // it is another than at the last report
 	why     error         // it is not
 	desired agent.Desired // the latest
 	changed chan struct{} // closes when desired or alive changes
@@ -68,6 +74,9 @@ type Agent struct {
 
 // NewAgent makes an Agent. It knows of no leader until Run has found one.
 func NewAgent(o AgentOptions) *Agent {
+	if o.SampleEvery == 0 {
+		o.SampleEvery = sampleEvery
+	}
 	if o.Silence == 0 {
 		o.Silence = silence
 	}
@@ -223,6 +232,9 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 func (a *Agent) have(want agent.Desired) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if !a.alive {
+		a.fresh = true
+	}
 	a.alive, a.why, a.desired = true, nil, want
 	close(a.changed)
 	a.changed = make(chan struct{})
@@ -260,20 +272,28 @@ func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan s
 	return a.desired, a.changed, nil
 }
 
-// Report implements agent.Leader.
+// Report implements agent.Leader. One that has nothing new but samples may be passed over: see AgentOptions.SampleEvery.
 func (a *Agent) Report(ctx context.Context, r agent.Report) error {
 	if err := a.turn(ctx, callReport); err != nil {
 		return fmt.Errorf("report of host %s: %w", a.o.Host, err)
 	}
 	defer a.leave(callReport)
+	if a.isFresh() { // perhaps of another leader
+		a.reports, a.sent = reportEncoder{}, time.Time{}
+	}
 	for again := false; ; again = true {
 		c, err := a.reports.change(r)
 		if err != nil {
 			return err
 		}
+		now := time.Now()
+		if c.Head == nil && len(c.Statuses) == 0 && now.Sub(a.sent) < a.o.SampleEvery-samplesEarly && a.heard() {
+			return nil
+		}
 		n, err := a.call(ctx, callReport, reportTime, c, nil)
 		if err == nil {
 			a.reports.taken(n)
+			a.sent = now
 			return nil
 		}
 		a.reports = reportEncoder{} // whether it arrived is not known
@@ -310,6 +330,22 @@ func (a *Agent) ask(ctx context.Context, kind string, in, out any) error {
 		return fmt.Errorf("%s of host %s: %w", kind, a.o.Host, err)
 	}
 	return nil
+}
+
+// isFresh says whether the stream is another than when this was asked last.
+func (a *Agent) isFresh() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	fresh := a.fresh
+	a.fresh = false
+	return fresh
+}
+
+// heard says whether the stream is alive.
+func (a *Agent) heard() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.alive
 }
 
 func (a *Agent) turn(ctx context.Context, kind string) error {

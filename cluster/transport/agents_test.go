@@ -88,6 +88,7 @@ func TestAgentAndLeader(t *testing.T) {
 	if _, _, err := a.Desired(ctx, "h1"); !errors.Is(err, ErrNoLeader) {
 		t.Fatalf("nobody leads: %v", err)
 	}
+	report.Error = "news"
 	if err := a.Report(ctx, report); !errors.Is(err, ErrNoLeader) {
 		t.Fatalf("nobody leads: %v", err)
 	}
@@ -263,7 +264,7 @@ func TestRelay(t *testing.T) {
 	leads[0].set(false, members[1].at)
 	leads[1].set(false, members[0].at)
 	leads[2].set(false, members[0].at)
-	if err := a.Report(ctx, report); !errors.Is(err, ErrNoLeader) {
+	if _, err := a.Renew(ctx, agent.Renewal{Host: "h1"}); !errors.Is(err, ErrNoLeader) {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	// The relay goes away, too.
@@ -361,6 +362,7 @@ func TestLeaderFails(t *testing.T) {
 	b.mu.Lock()
 	b.fail = errors.New("disk full")
 	b.mu.Unlock()
+	report.Error = "news"
 	var p *Problem
 	if err := a.Report(ctx, report); !errors.As(err, &p) || p.Status != 500 || !strings.Contains(p.Detail, "disk full") {
 		t.Errorf("%v", err)

@@ -40,8 +40,9 @@ const patience = 20 * time.Second
 
 // site is a cluster's CA, and what every member of it shares.
 type site struct {
-	t  testing.TB
-	ca *pki.CA
+	t   testing.TB
+	ca  *pki.CA
+	net *memory // nil: TCP on loopback
 
 	mu      sync.Mutex
 	revoked map[string]bool
@@ -149,6 +150,9 @@ func (s *site) security(k *pki.Keeper) Security {
 // dialer of a member with that keeper.
 func (s *site) dialer(k *pki.Keeper) *Dialer {
 	d := &Dialer{Security: s.security(k)}
+	if s.net != nil {
+		d.Connect = s.net.dial
+	}
 	s.t.Cleanup(d.Close)
 	return d
 }
@@ -167,12 +171,19 @@ type member struct {
 	stop   func()
 }
 
+func (s *site) listen(name string) (net.Listener, error) {
+	if s.net != nil {
+		return s.net.listen(name), nil
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
+}
+
 // member starts one; nil functions of o are filled in.
 func (s *site) member(name string, server, ag bool, o PeersOptions, change ...func(*PortOptions)) *member {
 	s.t.Helper()
 	k := s.keeper(nil, name, server, ag, time.Now(), time.Hour)
 	m := &member{site: s, keeper: k, dialer: s.dialer(k)}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := s.listen(name)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -217,8 +228,11 @@ func (s *site) member(name string, server, ag bool, o PeersOptions, change ...fu
 // agent of a host that is connected to those servers.
 func (s *site) agent(k *pki.Keeper, servers ...string) *Agent {
 	d := s.dialer(k)
-	a := NewAgent(AgentOptions{Host: k.Identity().Name, Dialer: d, Servers: servers, Rand: mathrand.New(mathrand.NewPCG(1, 2)), Log: quiet(),
-		Silence: time.Second, FirstBackoff: 5 * time.Millisecond, LastBackoff: 50 * time.Millisecond})
+	o := AgentOptions{Host: k.Identity().Name, Dialer: d, Servers: servers, Rand: mathrand.New(mathrand.NewPCG(1, 2)), Log: quiet()}
+	if s.net == nil { // real time is dear
+		o.Silence, o.FirstBackoff, o.LastBackoff = time.Second, 5*time.Millisecond, 50*time.Millisecond
+	}
+	a := NewAgent(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { a.Run(ctx); close(done) }()

@@ -40,6 +40,36 @@ type unreachable struct{ error }
 
 func (u *unreachable) Unwrap() error { return u.error }
 
+// neverArrived says of an error that the other side cannot have had the whole request: there was no connection,
+// or it would not take all of it.
+func neverArrived(err error) bool {
+	var failed *net.OpError
+	return errors.As(err, new(*unreachable)) || (errors.As(err, &failed) && failed.Op == "write")
+}
+
+// again tries once more on another connection if the one at hand turns out to be dead. http.Transport does so only if the
+// connection had been used before.
+type again struct{ *http.Transport }
+
+func (t again) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.Transport.RoundTrip(r)
+	if err == nil || errors.As(err, new(*unreachable)) || !neverArrived(err) || r.Context().Err() != nil {
+		return resp, err
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		if r.GetBody == nil {
+			return nil, err
+		}
+		body, e := r.GetBody()
+		if e != nil {
+			return nil, err
+		}
+		r = r.Clone(r.Context())
+		r.Body = body
+	}
+	return t.Transport.RoundTrip(r)
+}
+
 type target struct{}
 
 // relay copies requests to another server, and answers back, as they come.
@@ -51,7 +81,7 @@ type relay struct {
 func newRelay(d *Dialer, log *slog.Logger) *relay {
 	t := newTransport(d, pki.Want{Server: true})
 	return &relay{transport: t, proxy: &httputil.ReverseProxy{
-		Transport:     t,
+		Transport:     again{t},
 		FlushInterval: -1, // streams have to arrive as they are sent
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -82,7 +112,7 @@ func newRelay(d *Dialer, log *slog.Logger) *relay {
 				refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "the body has more than %d bytes", large.Limit)
 				return
 			}
-			if errors.As(err, new(*unreachable)) || r.Method == http.MethodGet || r.Method == http.MethodHead {
+			if neverArrived(err) || r.Method == http.MethodGet || r.Method == http.MethodHead {
 				refuse(w, http.StatusServiceUnavailable, kindNoLeader, "the leader at %s cannot be reached: %v", to.address, err)
 				return
 			}

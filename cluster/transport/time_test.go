@@ -1,0 +1,198 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"evenkeel/cluster/agent"
+)
+
+// memory is a network in one process, for tests with a fake clock. What is cut off loses what is sent to and
+// from it, and answers no call.
+type memory struct {
+	mu        sync.Mutex
+	listeners map[string]*queue
+	cut       map[string]bool
+	dials     []time.Time
+}
+
+func (n *memory) listen(name string) net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	q := newQueue(named{"memory", name + ":1"})
+	n.listeners[name+":1"] = q
+	return q
+}
+
+func (n *memory) isCut(address string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cut[address]
+}
+
+func (n *memory) set(address string, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[address] = cut
+}
+
+func (n *memory) dial(ctx context.Context, address string) (net.Conn, error) {
+	n.mu.Lock()
+	q, cut := n.listeners[address], n.cut[address]
+	n.dials = append(n.dials, time.Now())
+	n.mu.Unlock()
+	if cut || q == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	near, far := net.Pipe()
+	if !q.put(&lossy{far, n, address}) {
+		return nil, errors.New("connection refused")
+	}
+	return &lossy{near, n, address}, nil
+}
+
+type lossy struct {
+	net.Conn
+	n       *memory
+	address string
+}
+
+func (l *lossy) Write(b []byte) (int, error) {
+	if l.n.isCut(l.address) {
+		return len(b), nil
+	}
+	return l.Conn.Write(b)
+}
+
+// The leader's side is cut off: the agent holds its orders for void within the time of silence, reaches the
+// leader through another server for what is urgent, and is back soon after.
+func TestCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b, l := newSite(t), newBrain(), &lead{}
+		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		l.set(true, "")
+		one := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
+		two := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: one.at} }})
+		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), one.at, two.at)
+		await(t, a, "the first state", index(0))
+		a.mu.Lock()
+		a.at = slices.Index(a.servers, one.at)
+		a.mu.Unlock()
+		ctx := context.Background()
+		if _, err := a.Renew(ctx, agent.Renewal{Host: "h1"}); err != nil {
+			t.Fatal(err)
+		}
+
+		s.net.set(two.at, true)
+		s.net.set(one.at, true)
+		_, changed, err := a.Desired(ctx, "h1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		<-changed
+		if took := time.Since(begin); took > silence {
+			t.Errorf("old orders were held good for %s", took)
+		}
+		if _, _, err := a.Desired(ctx, "h1"); !errors.Is(err, ErrNoLeader) {
+			t.Fatalf("nobody is heard: %v", err)
+		}
+		begin = time.Now()
+		if _, err := a.Renew(ctx, agent.Renewal{Host: "h1"}); err == nil {
+			t.Fatal("renewed with nobody")
+		}
+		if took := time.Since(begin); took > 2*askTime {
+			t.Errorf("a renewal took %s to fail", took)
+		}
+
+		// One server can be reached again, not from the agent but as relay: the leader hears the relay only.
+		s.net.set(two.at, false)
+		s.net.set(one.at, false)
+		begin = time.Now()
+		await(t, a, "the state again", index(0))
+		if took := time.Since(begin); took > lastBackoff+2*handshakeTimeout+silence {
+			t.Errorf("back after %s", took)
+		}
+		begin = time.Now()
+		if _, err := a.Renew(ctx, agent.Renewal{Host: "h1"}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > 2*askTime {
+			t.Errorf("a renewal took %s", took)
+		}
+	})
+}
+
+// While there is no server to be reached, tries get rarer, and never rarer than the longest backoff.
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		closed := s.net.listen("s1")
+		_ = closed.Close()
+		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), "s1:1")
+		time.Sleep(time.Minute)
+		s.net.mu.Lock()
+		dials := slices.Clone(s.net.dials)
+		s.net.mu.Unlock()
+		if n := len(dials); n < 60/5 || n > 60/2 {
+			t.Errorf("%d tries in a minute", n)
+		}
+		for i := 1; i < len(dials); i++ {
+			gap, most := dials[i].Sub(dials[i-1]), min(firstBackoff<<(i-1), lastBackoff)
+			if gap > most || gap < most/2 {
+				t.Errorf("try %d came %s after the one before, want %s to %s", i, gap, most/2, most)
+			}
+		}
+		if _, _, err := a.Desired(context.Background(), "h1"); !errors.Is(err, ErrNoLeader) {
+			t.Error(err)
+		}
+	})
+}
+
+// Samples alone are sent every two seconds; anything else at once.
+func TestSamplesAreThinned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b, l := newSite(t), newBrain(), &lead{}
+		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		l.set(true, "")
+		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
+		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+		await(t, a, "the first state", index(0))
+		report := agent.Report{Host: "h1", Reach: true}
+		tell := func(want int, what string) {
+			t.Helper()
+			if err := a.Report(context.Background(), report); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(b.taken()); got != want {
+				t.Errorf("%s: %d reports arrived, want %d", what, got, want)
+			}
+		}
+		tell(1, "the first")
+		report.Samples = []agent.Sample{{VM: "a"}}
+		time.Sleep(time.Second)
+		tell(1, "after 1 s")
+		time.Sleep(time.Second)
+		tell(2, "after 2 s")
+		report.Statuses = []agent.Status{{VM: "a", Phase: agent.SeenRunning}}
+		tell(3, "a status")
+		tell(4, "another status")
+		report.Statuses = nil
+		tell(4, "samples again")
+		report.Error = "trouble"
+		tell(5, "trouble")
+		l.set(false, "")
+		time.Sleep(silence)
+		if err := a.Report(context.Background(), report); !errors.Is(err, ErrNoLeader) {
+			t.Errorf("nobody leads: %v", err)
+		}
+	})
+}
