@@ -27,7 +27,7 @@ func (m *Model) lowerLevel(thorough bool) float64 {
 	}
 	t := float64(total) / float64(all) * (1 - 1e-15)
 	if !uniform(m.CPU) {
-		return max(t, countLevel(m))
+		return max(t, countLevel(m, t))
 	}
 	items := largestFirst(m.Weight)
 	w := items.w
@@ -71,8 +71,8 @@ func uniform(a []int64) bool {
 }
 
 // countLevel is a bound for hosts that differ: the VMs of at least some weight
-// must find room, whole, at level t.
-func countLevel(m *Model) float64 {
+// must find room, whole, at level t. known is a bound already.
+func countLevel(m *Model, known float64) float64 {
 	w := largestFirst(m.Weight).w
 	cpu := slices.Clone(m.CPU)
 	slices.Sort(cpu)
@@ -110,7 +110,7 @@ func countLevel(m *Model) float64 {
 			n += len(cpu) - from
 		}
 	}
-	bound := 0.0
+	bound := known
 	for k := 0; k < len(w) && w[k] > 0 && k <= 4*len(cpu); {
 		if k+1 < len(w) && w[k+1] == w[k] {
 			k++

@@ -57,7 +57,7 @@ func TestCountLevel(t *testing.T) {
 			}
 			return true
 		}
-		got := countLevel(m)
+		got := countLevel(m, 0)
 		if !takes(got*(1+1e-9)) || got > 1e-9 && takes(got*(1-1e-9)) {
 			t.Fatalf("%v on %v: %v", m.Weight, m.CPU, got)
 		}
