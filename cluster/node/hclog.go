@@ -2,10 +2,13 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -17,6 +20,44 @@ type hclogAdapter struct {
 	name  string
 	args  []any
 	alone bool // no other server: that none is heard of is no news
+	said  *said
+}
+
+// said remembers complaints: raft repeats them twice a second for each server that is away.
+type said struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// repeatAfter so long a complaint is worth a line again.
+const repeatAfter = time.Minute
+
+// again says whether the complaint was made a short time ago, and remembers it if not.
+func (s *said) again(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, ok := s.at[what]; ok && time.Since(at) < repeatAfter {
+		return true
+	}
+	if len(s.at) > 1000 {
+		clear(s.at)
+	}
+	s.at[what] = time.Now()
+	return false
+}
+
+func newHclog(log *slog.Logger, alone bool) *hclogAdapter {
+	return &hclogAdapter{log: log, alone: alone, said: &said{at: map[string]time.Time{}}}
+}
+
+// subject is what a complaint is about: the peer, if one is named.
+func subject(msg string, args []any) string {
+	for n := 0; n+1 < len(args); n += 2 {
+		if args[n] == "peer" || args[n] == "server-id" || args[n] == "target" {
+			return fmt.Sprintf("%s %v", msg, args[n+1])
+		}
+	}
+	return msg
 }
 
 // Log implements hclog.Logger.
@@ -30,6 +71,9 @@ func (a *hclogAdapter) Log(level hclog.Level, msg string, args ...any) {
 		}
 	case hclog.Error:
 		l = slog.LevelError
+	}
+	if l > slog.LevelDebug && a.said.again(subject(msg, args)) {
+		l = slog.LevelDebug
 	}
 	a.log.Log(context.Background(), l, msg, append(append([]any{}, a.args...), args...)...)
 }
@@ -55,7 +99,9 @@ func (a *hclogAdapter) ImpliedArgs() []any { return a.args }
 
 // With implements hclog.Logger.
 func (a *hclogAdapter) With(args ...any) hclog.Logger {
-	return &hclogAdapter{log: a.log, name: a.name, alone: a.alone, args: append(append([]any{}, a.args...), args...)}
+	with := *a
+	with.args = append(append([]any{}, a.args...), args...)
+	return &with
 }
 
 // Name implements hclog.Logger.
@@ -63,7 +109,9 @@ func (a *hclogAdapter) Name() string { return a.name }
 
 // Named implements hclog.Logger.
 func (a *hclogAdapter) Named(name string) hclog.Logger {
-	return &hclogAdapter{log: a.log, name: name, alone: a.alone, args: a.args}
+	named := *a
+	named.name = name
+	return &named
 }
 
 // ResetNamed implements hclog.Logger.

@@ -119,7 +119,7 @@ func Open(o Options) (*Node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &Node{o: o, state: o.State, id: o.ID, closed: make(chan struct{}), end: cancel}
 	n.log = o.Log.With("part", "raft")
-	n.hclog = &hclogAdapter{log: n.log, alone: n.alone()}
+	n.hclog = newHclog(n.log, n.alone())
 	n.lead.init()
 	if o.Memory == nil {
 		if err := os.MkdirAll(o.Dir, 0o700); err != nil {

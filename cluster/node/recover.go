@@ -35,7 +35,7 @@ func Recover(o Options) (r Recovered, err error) {
 		}
 	}
 	n := &Node{o: o, id: o.ID, log: o.Log.With("part", "raft")}
-	n.hclog = &hclogAdapter{log: n.log}
+	n.hclog = newHclog(n.log, false)
 	disk, snaps, err := openDisk(o, n.hclog)
 	if err != nil {
 		return fail(err)

@@ -86,122 +86,181 @@ func (e *pipeEnd) Dial(to string, timeout time.Duration) (net.Conn, error) {
 	return nil, errors.New("refused")
 }
 
-// A whole cluster of five in simulated time, over streams and disks in memory, with usual timers: leaders are cut off,
-// servers crash and come back, and the states are equal in the end.
+// simulated is a cluster in simulated time, over streams and disks in memory, with usual timers.
+type simulated struct {
+	t       *testing.T
+	network *pipes
+	mu      sync.Mutex
+	servers map[string]*server
+	disks   map[string]*Memory
+	full    map[string]*full
+	written int // entries that are in the log
+}
+
+func simulate(t *testing.T, size int) *simulated {
+	c := &simulated{t: t, network: &pipes{ends: map[string]*pipeEnd{}, cut: map[string]bool{}, conns: map[string][]net.Conn{}},
+		servers: map[string]*server{}, disks: map[string]*Memory{}, full: map[string]*full{}}
+	c.start("s1")
+	for n := 2; n <= size; n++ {
+		id := fmt.Sprintf("s%d", n)
+		c.start(id)
+		if err := c.leader().AddServer(t.Context(), id, id, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.until("all vote", func() bool {
+		n := 0
+		for _, s := range c.leader().Servers() {
+			if s.Voter && s.Healthy {
+				n++
+			}
+		}
+		return n == size
+	})
+	return c
+}
+
+func (c *simulated) start(id string) {
+	c.t.Helper()
+	if c.disks[id] == nil {
+		c.disks[id], c.full[id] = NewMemory(), &full{}
+	}
+	s, err := tryOpen(Options{ID: id, Memory: c.disks[id], Fault: c.full[id].fault, Stream: c.network.end(id), Advertise: id,
+		Bootstrap: id == "s1", Health: c.health, SnapshotEvery: 50, Trailing: 10})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.servers[id] = s
+}
+
+func (c *simulated) crash(id string) {
+	c.t.Helper()
+	if err := c.servers[id].Close(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.servers, id)
+}
+
+func (c *simulated) health(_ context.Context, of Server) (Stats, error) {
+	c.mu.Lock()
+	s := c.servers[of.ID]
+	c.mu.Unlock()
+	c.network.mu.Lock()
+	defer c.network.mu.Unlock()
+	if s == nil || c.network.cut[of.Address] {
+		return Stats{}, errors.New("no answer")
+	}
+	return s.Stats(), nil
+}
+
+func (c *simulated) until(what string, f func() bool) {
+	c.t.Helper()
+	for range 6000 {
+		if f() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // sleep: simulated time
+	}
+	c.t.Fatalf("not within a simulated minute: %s", what)
+}
+
+// leader is one that is not cut off.
+func (c *simulated) leader() (leader *server) {
+	c.t.Helper()
+	c.until("a leader", func() bool {
+		for id, s := range c.servers {
+			if now, _ := s.Leadership(); now.Leads && !c.network.cut[id] {
+				leader = s
+			}
+		}
+		return leader != nil
+	})
+	return leader
+}
+
+// put so many more entries, and say how long that took.
+func (c *simulated) put(count int) time.Duration {
+	c.t.Helper()
+	began := time.Now()
+	for end := c.written + count; c.written < end; {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+		if _, outcome, err := c.leader().Apply(ctx, entry(c.written)); err == nil || outcome != nil {
+			c.written++
+		}
+		cancel()
+	}
+	return time.Since(began)
+}
+
+// settle waits until all servers hold all there is, and ends them.
+func (c *simulated) settle() {
+	c.t.Helper()
+	for id, s := range c.servers {
+		c.until(id+" has it all", func() bool {
+			return len(s.store.Snapshot().Images()) == c.written && save(c.t, s.store) == save(c.t, c.leader().store)
+		})
+	}
+	for _, s := range c.servers {
+		if err := s.Close(); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// Leaders are cut off, servers crash and come back, and the states are equal in the end.
 func TestInSimulatedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := &pipes{ends: map[string]*pipeEnd{}, cut: map[string]bool{}, conns: map[string][]net.Conn{}}
-		servers := map[string]*server{}
-		var mu sync.Mutex
-		health := func(_ context.Context, of Server) (Stats, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			network.mu.Lock()
-			defer network.mu.Unlock()
-			if s := servers[of.ID]; s != nil && !network.cut[of.Address] {
-				return s.Stats(), nil
-			}
-			return Stats{}, errors.New("no answer")
-		}
-		disks := map[string]*Memory{}
-		start := func(id string) *server {
-			if disks[id] == nil {
-				disks[id] = NewMemory()
-			}
-			s, err := tryOpen(Options{ID: id, Memory: disks[id], Stream: network.end(id), Advertise: id, Bootstrap: id == "s1", Health: health, SnapshotEvery: 50, Trailing: 10})
-			if err != nil {
-				t.Fatal(err)
-			}
-			mu.Lock()
-			servers[id] = s
-			mu.Unlock()
-			return s
-		}
-		leader := func() *server {
-			for range 6000 {
-				for id, s := range servers {
-					if now, _ := s.Leadership(); now.Leads && !network.cut[id] {
-						return s
-					}
-				}
-				time.Sleep(10 * time.Millisecond) // sleep: simulated time
-			}
-			t.Fatal("no leader within a simulated minute")
-			return nil
-		}
-		began := time.Now()
-		start("s1")
-		leader()
-		for n := 2; n <= 5; n++ {
-			id := fmt.Sprintf("s%d", n)
-			start(id)
-			if err := leader().AddServer(t.Context(), id, id, false); err != nil {
-				t.Fatal(err)
-			}
-		}
-		voters := func() (n int) {
-			for _, s := range leader().Servers() {
-				if s.Voter && s.Healthy {
-					n++
-				}
-			}
-			return n
-		}
-		for n := 0; voters() < 5; n++ {
-			if n > 600 {
-				t.Fatalf("after a simulated minute: %+v", leader().Servers())
-			}
-			time.Sleep(100 * time.Millisecond) // sleep: simulated time
-		}
-		t.Logf("five voters after %s of simulated time", time.Since(began))
-		n := 0
-		put := func(count int) {
-			for end := n + count; n < end; {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				if _, outcome, err := leader().Apply(ctx, entry(n)); err == nil || outcome != nil {
-					n++
-				}
-				cancel()
-			}
-		}
-		put(100)
+		c := simulate(t, 5)
+		c.put(100)
 		longest := time.Duration(0)
 		for range 3 {
-			cut := leader().id
-			network.setCut(cut, true)
-			at := time.Now()
-			put(20)
-			longest = max(longest, time.Since(at))
-			crashed := leader().id
-			if err := servers[crashed].Close(); err != nil {
-				t.Fatal(err)
-			}
-			mu.Lock()
-			delete(servers, crashed)
-			mu.Unlock()
-			put(20)
-			start(crashed)
-			network.setCut(cut, false)
-			put(20)
+			cut := c.leader().id
+			c.network.setCut(cut, true)
+			longest = max(longest, c.put(20))
+			crashed := c.leader().id
+			c.crash(crashed)
+			longest = max(longest, c.put(20))
+			c.start(crashed)
+			c.network.setCut(cut, false)
+			c.put(20)
 		}
-		t.Logf("longest gap after a leader was cut off: %s", longest)
+		t.Logf("longest time without a leader: %s", longest)
 		if longest > 5*time.Second {
 			t.Errorf("%s without a write", longest)
 		}
-		time.Sleep(30 * time.Second) // sleep: simulated time, for the last ones to catch up
-		want := save(t, leader().store)
-		for id, s := range servers {
-			if got := save(t, s.store); got != want {
-				t.Errorf("%s differs:\n%s\nfrom\n%s", id, got, want)
-			}
-			if k := len(s.store.Snapshot().Images()); k != n {
-				t.Errorf("%s has %d of %d entries", id, k, n)
-			}
+		c.settle()
+	})
+}
+
+// A full disk moves leadership once, and its server bothers the others no more until there is room.
+func TestFullDiskInSimulatedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := simulate(t, 3)
+		c.put(60)
+		first := c.leader()
+		c.full[first.id].on.Store(true)
+		c.until("another leads", func() bool { return c.put(1) >= 0 && c.leader() != first })
+		term := c.leader().Term()
+		for range 60 {
+			c.put(2)
+			time.Sleep(time.Second) // sleep: simulated time
 		}
-		for _, s := range servers {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+		if now := c.leader().Term(); now != term {
+			t.Errorf("term %d, and %d a minute later", term, now)
 		}
+		if first.Down() == nil {
+			t.Error("it is up without room")
+		}
+		c.full[first.id].on.Store(false)
+		c.until("it is back", func() bool { return first.Down() == nil })
+		c.put(5)
+		if now := c.leader().Term(); now != term {
+			t.Errorf("its return cost an election: term %d, then %d", term, now)
+		}
+		c.settle()
 	})
 }

@@ -1,0 +1,131 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// service records the times in which a server's leader's service ran.
+type service struct {
+	mu   sync.Mutex
+	runs []serviceRun
+}
+
+type serviceRun struct {
+	id         string
+	term       uint64
+	from, to   time.Time
+	has        int // entries that the state held at the beginning
+	overlapped bool
+}
+
+func (v *service) run(s *server) func(context.Context, uint64) {
+	running := false
+	return func(ctx context.Context, term uint64) {
+		v.mu.Lock()
+		n := len(v.runs)
+		v.runs = append(v.runs, serviceRun{id: s.id, term: term, from: time.Now(), has: len(s.store.Snapshot().Images()), overlapped: running})
+		running = true
+		v.mu.Unlock()
+		<-ctx.Done()
+		v.mu.Lock()
+		v.runs[n].to, running = time.Now(), false
+		v.mu.Unlock()
+	}
+}
+
+// The leader's service begins with all that was acknowledged before, ends when leadership does, and
+// never runs twice for a term.
+func TestWhileLeading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := simulate(t, 3)
+		v := &service{}
+		var group sync.WaitGroup
+		for _, s := range c.servers {
+			group.Go(func() { s.WhileLeading(t.Context(), v.run(s)) })
+		}
+		acked := map[int]int{} // entries acknowledged before the run of that number began
+		for range 4 {
+			c.put(10)
+			v.mu.Lock()
+			acked[len(v.runs)] = c.written
+			v.mu.Unlock()
+			first := c.leader()
+			for id, s := range c.servers { // everyone knows who leads, and where
+				c.until(id+" knows the leader", func() bool {
+					now, _ := s.Leadership()
+					return now.Leader == first.id && now.Address == first.id && now.Term == first.Term() && now.Leads == (s == first)
+				})
+			}
+			at := time.Now()
+			c.network.setCut(first.id, true)
+			c.until("its service has ended", func() bool { now, _ := first.Leadership(); return !now.Leads })
+			if took := time.Since(at); took > time.Second {
+				t.Errorf("a leader that was cut off gave up after %s", took)
+			}
+			c.leader()
+			c.network.setCut(first.id, false)
+		}
+		c.put(1)
+		c.settle()
+		group.Wait()
+		terms := map[uint64]bool{}
+		for n, r := range v.runs {
+			if terms[r.term] || r.overlapped || r.to.IsZero() {
+				t.Errorf("run %d: %+v", n, r)
+			}
+			terms[r.term] = true
+			if r.has < acked[n] {
+				t.Errorf("run %d began with %d of %d acknowledged entries", n, r.has, acked[n])
+			}
+		}
+		if len(v.runs) < 5 {
+			t.Errorf("%d runs for 5 leaders", len(v.runs))
+		}
+	})
+}
+
+// A service that ends by itself is not begun again in the same term.
+func TestWhileLeadingOnceATerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := simulate(t, 1)
+		runs := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.leader().WhileLeading(ctx, func(context.Context, uint64) { runs++ })
+		}()
+		time.Sleep(time.Minute) // sleep: simulated time
+		cancel()
+		<-done
+		if runs != 1 {
+			t.Errorf("%d runs in one term", runs)
+		}
+		c.settle()
+	})
+}
+
+// raft's complaints about a server that is away are heard once a minute for each such server.
+func TestComplaintsAreNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := newHclog(slog.New(slog.NewTextHandler(&out, nil)), false).Named("x").With("y", 1)
+		for range 60 {
+			log.Error("failed to heartbeat to", "peer", "s2", "error", "refused")
+			log.Error("failed to heartbeat to", "peer", "s3", "error", "refused")
+			log.Warn("heartbeat timeout reached, starting election")
+			log.Info("entering follower state")
+			time.Sleep(2 * time.Second) // sleep: simulated time
+		}
+		if n := strings.Count(out.String(), "\n"); n != 6 {
+			t.Errorf("%d lines in two minutes, want 6:\n%s", n, out.String())
+		}
+	})
+}
