@@ -105,3 +105,19 @@ func BenchmarkWholeMCB8(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkUpperBound: no two hosts are alike.
+func BenchmarkUpperBound(b *testing.B) {
+	for _, size := range []struct{ hosts, tasks int }{{1000, 10_000}, {10_000, 100_000}} {
+		b.Run(fmt.Sprintf("hosts=%d/tasks=%d", size.hosts, size.tasks), func(b *testing.B) {
+			r := rand.New(rand.NewPCG(9, 10))
+			p := slackInstance(r, size.hosts, size.tasks, 0.4, 0.5, 0.5)
+			for j := range p.Hosts {
+				p.Hosts[j].CPU = 0.5 + 1.5*r.Float64()
+			}
+			for b.Loop() {
+				UpperBound(p)
+			}
+		})
+	}
+}
