@@ -91,6 +91,8 @@ type work struct {
 
 	counted float64 // UpperBound
 	highest float64 // of all floors
+
+	rung
 }
 
 func solve(p Problem, s Search, prove bool) Outcome {

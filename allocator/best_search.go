@@ -9,17 +9,33 @@ import (
 // search returns the best placement found, host per VM of the model, nil if
 // none; or that there is proved to be none.
 func (w *work) search() (host []int32, infeasible bool) {
+	if w.moves {
+		return w.searchMoves()
+	}
+	if host, infeasible = w.once(); host != nil {
+		w.prefer(host)
+	}
+	return host, infeasible
+}
+
+// once is one search of the model with the budget that its rules have, from
+// w.from on. It leaves the weights as the placement wants them.
+func (w *work) once() (host []int32, infeasible bool) {
 	highest := w.highest
 	steps := w.steps
 	if highest > 0 {
 		steps = w.portion(steps / 2)
 	}
-	r := w.minimize(steps, nil)
+	r := w.minimize(steps, w.from)
 	if r.Infeasible {
+		w.settled = true
 		return nil, w.surely()
 	}
 	if r.Lower > 0 {
 		w.bound = min(w.bound, outwards(1/r.Lower))
+	}
+	if r.Near != nil && 1/r.NearLevel >= highest {
+		w.near = r.Near
 	}
 	if r.Host != nil && (highest == 0 || 1/r.Level >= highest) {
 		if highest > 0 && !r.Optimal && w.timed() {
@@ -27,7 +43,7 @@ func (w *work) search() (host []int32, infeasible bool) {
 				r = more
 			}
 		}
-		w.prefer(r.Host)
+		w.settled = r.Optimal
 		return r.Host, false
 	}
 	return w.withFloors(r.Host)
@@ -36,6 +52,9 @@ func (w *work) search() (host []int32, infeasible bool) {
 // surely repeats a proof that there is no placement with limits that are wider
 // by provedSlack.
 func (w *work) surely() bool {
+	if w.partial {
+		return false
+	}
 	m := *w.m
 	m.Memory = make([]int64, len(w.m.Memory))
 	for j := range m.Memory {
@@ -70,7 +89,8 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 	rest := w.steps / 2
 	try(0, w.portion(rest/2))
 	if host == nil {
-		return nil, proved == 0 && w.surelyFloors()
+		w.settled = proved == 0
+		return nil, w.settled && w.surelyFloors()
 	}
 	rest /= 2
 	for patience := int64(1); ; patience *= 4 {
@@ -88,13 +108,16 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 		open = proved
 	}
 	w.bound = min(w.bound, outwards(max(proved, least)))
+	w.settled = proved-least <= provedGap
 	w.weigh(least)
-	w.prefer(host)
 	return host, false
 }
 
 // surelyFloors repeats the proof that the floors cannot be kept with wider limits.
 func (w *work) surelyFloors() bool {
+	if w.partial {
+		return false
+	}
 	w.weigh(0)
 	m := *w.m
 	m.CPU, m.Memory = make([]int64, len(w.m.CPU)), make([]int64, len(w.m.Memory))
@@ -107,7 +130,7 @@ func (w *work) surelyFloors() bool {
 }
 
 // timed tells whether it is Stop, not the steps, that ends the search.
-func (w *work) timed() bool { return w.s.Stop != nil }
+func (w *work) timed() bool { return w.s.Stop != nil && !w.partial }
 
 // portion is how much of the work one of several searches may do: where Stop
 // ends them all, none may wait for it.
@@ -138,9 +161,8 @@ func (w *work) realized(host []int32) float64 {
 	return maxMin(&p, loads, floor)
 }
 
-// Up to someVMs Best asks for a proof, too: it is near. Where moves are bounded,
-// up to fewVMs: what is found with a proof by one budget only may be better than
-// what is found without by a larger one.
+// Up to someVMs Best asks for a proof, too: it is near. Where moves count there
+// is one for each of many budgets, so up to fewVMs only.
 const (
 	someVMs = 48
 	fewVMs  = 12
@@ -148,88 +170,17 @@ const (
 
 // minimize searches the model, level 1 being the goal.
 func (w *work) minimize(steps int64, start []int32) search.Result {
-	o := search.Options{Seed: w.s.Seed, Steps: steps, Stop: w.s.Stop, Goal: 1, Gap: w.s.Gap, Prove: w.prove, Start: start}
+	o := search.Options{Seed: w.s.Seed, Steps: max(1, steps), Stop: w.s.Stop, Goal: 1, Gap: w.s.Gap, Prove: w.prove, Start: start}
 	if w.highest == 0 {
 		// At the upper bound there is nothing left to gain.
 		o.Goal = max(1, 1/w.bound/(1-max(w.s.Gap, 1e-13)))
 	}
-	if !w.moves {
+	switch {
+	case !w.moves:
 		o.Prove = o.Prove || len(w.m.Weight) <= someVMs
-		return search.Minimize(w.m, o)
+	case len(w.m.Weight) <= fewVMs || w.thorough && len(w.m.Weight) <= someVMs:
+		o.Prove = true
 	}
-	o.Prove = o.Prove || len(w.m.Weight) <= fewVMs || w.s.MoveBudget == nil && len(w.m.Weight) <= someVMs
-	return w.minimizeMoves(o)
-}
-
-// minimizeMoves searches with a budget for moves. So that more bytes never give
-// less, everything that a larger budget tries includes what smaller ones tried:
-// a ladder of budgets that does not depend on the one that is given is climbed,
-// each search going on from the placement of the one below. Of the first
-// budget above the given one all placements on the way count that keep to it.
-// Last, where that can be proved, the optimum for the very budget is taken.
-func (w *work) minimizeMoves(o search.Options) search.Result {
-	rules := *w.m.Rules
-	m := *w.m
-	m.Rules = &rules
-	var total, least int64
-	for vm, c := range rules.Cost {
-		if w.home[vm] >= 0 && c > 0 {
-			total += c
-			if least == 0 || c < least {
-				least = c
-			}
-		}
-	}
-	const free = int64(-1)
-	budget := w.m.Rules.Budget
-	if budget < 0 || budget >= total {
-		budget = free
-	}
-	ladder := []int64{0}
-	for b := least; b > 0 && b < total; b *= 2 {
-		ladder = append(ladder, b)
-	}
-	ladder = append(ladder, free)
-
-	best := search.Result{Level: math.Inf(1)}
-	rung := o
-	rung.Prove = false
-	rung.Steps = w.portion(max(1, o.Steps/int64(2*len(ladder))))
-	for _, b := range ladder {
-		rules.Budget = b
-		rung.Start = best.Host
-		rung.Within = -1
-		above := budget != free && (b == free || b > budget)
-		if above {
-			rung.Within = budget
-		}
-		if b == free && !(above && w.timed()) {
-			rung.Steps = max(1, o.Steps/2)
-		}
-		r := search.Minimize(&m, rung)
-		if r.Infeasible && b == free {
-			return r
-		}
-		best.Lower = max(best.Lower, r.Relaxed)
-		if above {
-			r.Host, r.Level = r.Near, r.NearLevel
-		}
-		if r.Host != nil && r.Level < best.Level {
-			best.Host, best.Level = r.Host, r.Level
-		}
-		if above || best.Level <= o.Goal {
-			break
-		}
-	}
-	if (o.Prove || w.timed()) && best.Level > o.Goal {
-		rules.Budget = budget
-		o.Start = best.Host
-		r := search.Minimize(&m, o)
-		if r.Infeasible || r.Optimal || w.timed() && r.Host != nil {
-			return r
-		}
-		best.Lower = max(best.Lower, r.Lower)
-	}
-	best.Optimal = best.Host != nil && best.Level <= max(o.Goal, best.Lower)
-	return best
+	o.Within = w.within
+	return search.Minimize(w.m, o)
 }
