@@ -74,7 +74,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"no token for what is not there", "GET", "/nothing", "", []string{"Authorization", ""}, 401, v1.ProblemUnauthorized, "Authorization"},
 		{"no token for the API's description", "GET", "/openapi.json", "", []string{"Authorization", ""}, 401, v1.ProblemUnauthorized, "Authorization"},
 		{"no token for metrics", "GET", "/metrics", "", []string{"Authorization", ""}, 401, v1.ProblemUnauthorized, "Authorization"},
-		{"restart", "POST", vcs, `{"name":"a","onHostLoss":"restart","groups":[{"name":"w","cpu":1,"memory":"1GiB"}]}`, nil, 422, v1.ProblemUnsupported, "onHostLoss"},
+		{"restart", "POST", vcs, `{"name":"a","onHostLoss":"restart","groups":[{"name":"w","cpu":1,"memory":"1GiB","disk":{"size":"1GiB"}}]}`, nil, 422, v1.ProblemInvalid, "groups[0].disk"},
 		{"estimated", "POST", vcs, `{"name":"a","needs":"estimated","groups":[{"name":"w","cpu":1,"memory":"1GiB"}]}`, nil, 422, v1.ProblemUnsupported, "needs"},
 		{"spread over something else", "POST", vcs, vc(`,"affinity":{"spread":"rack"}`), nil, 422, v1.ProblemInvalid, "groups[0].affinity.spread"},
 		{"a term of no form", "POST", vcs, vc(`,"affinity":{"avoid":["app=db","db"]}`), nil, 422, v1.ProblemInvalid, "groups[0].affinity.avoid[1]"},

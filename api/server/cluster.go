@@ -93,5 +93,11 @@ func (s *Server) status(v *control.View) v1.ClusterStatus {
 	for _, row := range v.VCs() {
 		out.VirtualClusters[string(v.VCView(row).State)]++
 	}
+	out.Epoch, out.Disarmed, out.Hold, out.HoldFor = meta.Epoch, meta.Disarmed, meta.Hold.Reason, meta.Hold.Pending
+	if s.opts.Members != nil {
+		out.Members, out.Advice = s.members(v)
+		out.BackupAt, _ = s.opts.Members.LastBackup()
+	}
+	out.Conditions = s.conditions(v, out)
 	return out
 }

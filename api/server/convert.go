@@ -30,7 +30,7 @@ func decision(d state.Decision) *v1.Decision {
 }
 
 func count(c state.Count) v1.VMCount {
-	return v1.VMCount{Total: c.Starting + c.Running + c.Stopping + c.Stopped + c.Failed,
+	return v1.VMCount{Total: c.Starting + c.Running + c.Stopping + c.Stopped + c.Failed + c.Lost, Lost: c.Lost,
 		Starting: c.Starting, Running: c.Running, Stopping: c.Stopping, Stopped: c.Stopped, Failed: c.Failed}
 }
 
@@ -75,7 +75,7 @@ func vm(v control.VMView) v1.VM {
 
 func host(v control.HostView) v1.Host {
 	return v1.Host{
-		Name: v.Name, State: v.State, Lease: v.Lease, Capacity: resources(v.Capacity), Allowance: resources(v.Allowance),
+		Name: v.Name, State: v.State, Lease: v.Lease, Heard: v.Heard.Seconds(), Watchdog: float64(v.Fencing.Watchdog) / 1000, Capacity: resources(v.Capacity), Allowance: resources(v.Allowance),
 		Allocated: resources(v.Allocated), Used: resources(v.Used), Foreign: resources(v.Foreign), ForeignVMs: v.ForeignVMs,
 		VMs: v.VMs, Cordoned: v.Cordoned, CordonReason: v.CordonReason, KVM: v.KVM, Software: v.Software, Error: v.Error,
 		Unknown: v.Unknown, Synced: v.Synced,
@@ -115,9 +115,6 @@ func unsupported(spec v1.VirtualClusterSpec) error {
 			f.Value = value
 		}
 		p.Errors = append(p.Errors, f)
-	}
-	if spec.OnHostLoss == "restart" {
-		add("onHostLoss", "restart", "this version does not restart VMs of a lost host: use keep, or leave it out")
 	}
 	if spec.Needs == "estimated" {
 		add("needs", "estimated", "this version does not estimate needs: use declared, or leave it out")

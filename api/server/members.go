@@ -1,14 +1,19 @@
 package server
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
@@ -18,8 +23,184 @@ import (
 // the cluster's own, and not described by OpenAPI.
 const joinPath = "/v1/cluster/join"
 
-func (s *Server) registerMembers(_ huma.API) {
+const tagMembers = "Members"
+
+func (s *Server) registerMembers(api huma.API) {
 	s.mux.HandleFunc("POST "+joinPath, s.joinMember)
+	get(api, "listMembers", "/v1/cluster/members", tagMembers, "List members", "Every vcd of the cluster: servers as Raft knows them, agents with their host's lease.",
+		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Member]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			out := &answerOf[v1.List[v1.Member]]{}
+			out.Body.Items, _ = s.members(v)
+			return out, nil
+		})
+	change(api, http.MethodDelete, "removeMember", "/v1/cluster/members/{name}", tagMembers, "Remove a member",
+		"Takes its vote and revokes its certificates. Its host must have no VM. Refused if too few healthy servers would be left, unless forced.", http.StatusOK, nil,
+		func(ctx context.Context, in *struct {
+			NameParam
+			Force bool `query:"force" doc:"Also if too few healthy servers are left for a majority."`
+		}) (*answerOf[v1.Said], error) {
+			if err := s.opts.Members.Remove(ctx, in.Name, in.Force); err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return &answerOf[v1.Said]{Body: v1.Said{Text: "member " + in.Name + " is removed; its certificates count no more"}}, nil
+		})
+	change(api, http.MethodPost, "makeJoinToken", "/v1/cluster/join-tokens", tagMembers, "Make a join token", "It lets one member in, once. It is shown in this answer only.",
+		http.StatusCreated, v1.JoinTokenRequest{}, s.makeJoinToken)
+	get(api, "listJoinTokens", "/v1/cluster/join-tokens", tagMembers, "List join tokens", "Without their secrets.",
+		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.JoinToken]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			out := &answerOf[v1.List[v1.JoinToken]]{}
+			out.Body.Items = each(v.JoinTokens(), joinToken)
+			return out, nil
+		})
+	change(api, http.MethodPost, "transferLeadership", "/v1/cluster/leader", tagMembers, "Hand leadership on", "To a server that votes.", http.StatusOK, v1.LeaderRequest{},
+		func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Said], error) {
+			q, err := body[v1.LeaderRequest](in.JSONBody)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.opts.Members.TransferLeadership(ctx, q.To); err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return &answerOf[v1.Said]{Body: v1.Said{Text: "leadership was handed on"}}, nil
+		})
+	for path, armed := range map[string]bool{"arm": true, "disarm": false} {
+		text := map[bool]string{true: "Leases stop restartable VMs again when they run out.", false: "Leases that run out stop no VM and prove nothing, until armed again: for work on the network."}[armed]
+		change(api, http.MethodPost, path+"Cluster", "/v1/cluster/"+path, tagMembers, map[bool]string{true: "Arm leases", false: "Disarm leases"}[armed], text, http.StatusOK, v1.ReasonRequest{},
+			func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Said], error) {
+				q, err := body[v1.ReasonRequest](in.JSONBody)
+				if err != nil {
+					return nil, err
+				}
+				if err := s.opts.Members.Arm(ctx, armed, q.Reason); err != nil {
+					return nil, s.fail(ctx, err)
+				}
+				return &answerOf[v1.Said]{Body: v1.Said{Text: text}}, nil
+			})
+	}
+	s.registerLosses(api)
+	s.registerSnapshots(api)
+}
+
+func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.JoinToken], error) {
+	q, err := body[v1.JoinTokenRequest](in.JSONBody)
+	if err != nil {
+		return nil, err
+	}
+	if q.Seconds == 0 {
+		q.Seconds = 3600
+	}
+	switch {
+	case !q.Server && !q.Agent:
+		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "agent", Text: "give the member a role: server, agent or both"}}})
+	case !(q.Seconds >= 60 && q.Seconds <= 7*24*3600):
+		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "seconds", Text: "must be from 60 to 604800", Value: q.Seconds}}})
+	case len(q.Comment) > 200:
+		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "comment", Text: "must be at most 200 characters"}}})
+	}
+	text, row, err := s.opts.Members.NewJoinToken(ctx, q.Server, q.Agent, time.Duration(q.Seconds*float64(time.Second)), q.Comment)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	out := joinToken(row)
+	out.Token = text
+	return &answerOf[v1.JoinToken]{Body: out}, nil
+}
+
+func joinToken(t state.JoinToken) v1.JoinToken {
+	return v1.JoinToken{ID: t.ID, Server: t.Server, Agent: t.Agent, Until: t.Until, UsedBy: t.UsedBy, Comment: t.Comment}
+}
+
+// members of the cluster: rows of the state with what Raft, gossip and leases say of them.
+func (s *Server) members(v *control.View) ([]v1.Member, string) {
+	nodes, advice := s.opts.Members.Nodes()
+	of := map[string]node.Server{}
+	for _, n := range nodes {
+		of[n.ID] = n
+	}
+	heard := map[string]bool{}
+	for _, p := range s.opts.Members.Gossips() {
+		heard[p.Name] = true
+	}
+	out := []v1.Member{}
+	for _, row := range v.Members() {
+		m := v1.Member{Name: row.Name, Server: row.Server, Agent: row.Agent, Address: row.Address, Version: row.Version, JoinedAt: row.JoinedAt, Gossip: "silent"}
+		if heard[row.Name] {
+			m.Gossip = "there"
+		}
+		if n, ok := of[row.Name]; ok {
+			m.Leader, m.Voter, m.Healthy, m.Behind, m.Trouble, m.Contact = n.Leader, n.Voter, n.Healthy, n.Behind, n.Trouble, n.Contact.Seconds()
+		}
+		if h, ok := v.Host(row.Name); ok && row.Agent {
+			m.Lease = v.HostView(h).Lease
+		}
+		out = append(out, m)
+	}
+	return out, advice
+}
+
+// conditions are what somebody should look at.
+func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condition {
+	out := []v1.Condition{}
+	add := func(severity, object, name, format string, args ...any) {
+		out = append(out, v1.Condition{Severity: severity, Object: object, Name: name, Text: fmt.Sprintf(format, args...)})
+	}
+	if status.Hold != "" {
+		add("critical", "cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %v", status.Hold, status.HoldFor)
+	}
+	if status.Disarmed {
+		add("warning", "cluster", status.ID, "disarmed: VMs of lost hosts are not restarted")
+	}
+	for _, m := range status.Members {
+		if m.Server && !m.Healthy && m.Trouble != "" {
+			add("critical", "member", m.Name, "server: %s", m.Trouble)
+		}
+	}
+	if status.Advice != "" {
+		add("warning", "cluster", status.ID, "%s", status.Advice)
+	}
+	for _, row := range v.Hosts() {
+		h := v.HostView(row)
+		switch h.State {
+		case "unreachable", "unknown":
+			add("critical", "host", h.Name, "%s: %s", h.State, h.Error)
+		case "lost":
+			add("warning", "host", h.Name, "lost: %s", h.Error)
+		}
+		if len(h.Unknown) > 0 {
+			add("warning", "host", h.Name, "runs VMs that the cluster does not know: %v", h.Unknown)
+		}
+	}
+	return out
+}
+
+// body of a small request, strictly.
+func body[T any](b JSONBody) (T, error) {
+	return parse(b, func(raw []byte) (T, error) {
+		var out T
+		if len(bytes.TrimSpace(raw)) == 0 {
+			return out, nil
+		}
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		err := d.Decode(&out)
+		if err == nil && d.More() {
+			err = fmt.Errorf("there is more after the end")
+		}
+		if err != nil {
+			p := newProblem(http.StatusBadRequest, v1.ProblemMalformed, err.Error())
+			p.Errors = []v1.FieldError{{In: "body", Field: "body", Message: err.Error()}}
+			return out, p
+		}
+		return out, nil
+	})
 }
 
 // joinMember lets a member in. What is wrong with a token is said to nobody but the events.

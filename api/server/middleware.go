@@ -136,7 +136,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 // bodyTimeout, before anything is done with the request.
 func (s *Server) readBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil || r.Body == http.NoBody {
+		if r.Body == nil || r.Body == http.NoBody || r.URL.Path == snapshotPath { // a snapshot has a limit of its own
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -1,5 +1,7 @@
 package v1
 
+import "time"
+
 // SetupSocket is where a vcd that runs as a member answers its host's root.
 const SetupSocket = "/run/evenkeel/vcd.sock"
 
@@ -31,4 +33,79 @@ type SetupAnswer struct {
 	SetupState
 	AdminToken string `json:"adminToken,omitempty"`
 	CA         string `json:"ca,omitempty"` // PEM
+}
+
+// Member is a vcd of the cluster.
+type Member struct {
+	Name     string    `json:"name"`
+	Server   bool      `json:"server"`
+	Agent    bool      `json:"agent"`
+	Address  string    `json:"address"`
+	Version  string    `json:"version,omitempty"`
+	JoinedAt time.Time `json:"joinedAt"`
+	Gossip   string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
+	// Of a server.
+	Leader  bool    `json:"leader,omitempty"`
+	Voter   bool    `json:"voter,omitempty"`
+	Healthy bool    `json:"healthy,omitempty"`
+	Contact float64 `json:"contact,omitempty" doc:"Seconds since it last answered the leader; below 0: it never did."`
+	Behind  uint64  `json:"behind,omitempty" doc:"Entries in force that its state does not hold yet."`
+	Trouble string  `json:"trouble,omitempty"`
+	// Of an agent: its host's lease.
+	Lease string `json:"lease,omitempty"`
+}
+
+// JoinTokenRequest asks for a token that lets one member in.
+type JoinTokenRequest struct {
+	Server  bool    `json:"server"`
+	Agent   bool    `json:"agent"`
+	Seconds float64 `json:"seconds" doc:"Life of the token: 60 to 604800; default 3600."`
+	Comment string  `json:"comment,omitempty"`
+}
+
+// JoinToken lets one member in, once.
+type JoinToken struct {
+	ID      string    `json:"id"`
+	Token   string    `json:"token,omitempty" doc:"Shown once, when it is made."`
+	Server  bool      `json:"server"`
+	Agent   bool      `json:"agent"`
+	Until   time.Time `json:"until"`
+	UsedBy  string    `json:"usedBy,omitempty"`
+	Comment string    `json:"comment,omitempty"`
+}
+
+// LeaderRequest hands leadership on.
+type LeaderRequest struct {
+	To string `json:"to,omitempty" doc:"Name of a voting server; empty: the one whose log is the newest."`
+}
+
+// ReasonRequest comes with what an operator has to answer for.
+type ReasonRequest struct {
+	Reason string `json:"reason,omitempty" maxLength:"500"`
+}
+
+// FenceRequest is for the fence device of a host.
+type FenceRequest struct {
+	Test bool `json:"test" doc:"Only ask the device whether the power is on."`
+}
+
+// Said is an answer in words.
+type Said struct {
+	Text string `json:"text"`
+}
+
+// Snapshot is a saved state of the cluster.
+type Snapshot struct {
+	Cluster         string    `json:"cluster"`
+	Index           uint64    `json:"index"`
+	Term            uint64    `json:"term"`
+	Epoch           uint64    `json:"epoch"`
+	Time            time.Time `json:"time"`
+	Server          string    `json:"server"`
+	Version         string    `json:"version"`
+	Hosts           int       `json:"hosts"`
+	Members         int       `json:"members"`
+	VirtualClusters int       `json:"virtualClusters"`
+	VMs             int       `json:"vms"`
+	Images          int       `json:"images"`
 }

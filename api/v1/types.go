@@ -61,6 +61,7 @@ type VMCount struct {
 	Stopping int `json:"stopping"`
 	Stopped  int `json:"stopped"`
 	Failed   int `json:"failed"`
+	Lost     int `json:"lost" doc:"Went with their host, and are to be started again."`
 }
 
 // VM is one instance of a group.
@@ -72,7 +73,7 @@ type VM struct {
 	Group          string    `json:"group"`
 	Task           int       `json:"task" doc:"Number within the group, from 0."`
 	Host           string    `json:"host"`
-	State          string    `json:"state" doc:"starting, running, paused, stopping, stopped, failed, or unknown while its host cannot be asked."`
+	State          string    `json:"state" doc:"starting, running, paused, stopping, stopped, failed, lost (it went with its host and is to be started again), or unknown while its host cannot be asked."`
 	Reason         string    `json:"reason,omitempty" doc:"Why it failed or stopped."`
 	Need           float64   `json:"need" doc:"Cores it would use alone on a host."`
 	Allocation     float64   `json:"allocation" doc:"Cores it is given."`
@@ -90,8 +91,10 @@ type VM struct {
 // Host is a machine and what it gives.
 type Host struct {
 	Name         string    `json:"name"`
-	State        string    `json:"state" doc:"ready, cordoned, unreachable (its hypervisor does not answer), or unknown (not heard of yet)."`
-	Lease        string    `json:"lease"`
+	State        string    `json:"state" doc:"ready, cordoned, unreachable (its agent or its hypervisor does not answer), lost (proved to run nothing), or unknown (not heard of yet)."`
+	Lease        string    `json:"lease" doc:"held, over (not renewed in time), lost (proved to be over), or unknown (not renewed since this leader leads)."`
+	Heard        float64   `json:"heard" doc:"Seconds since its agent last renewed its lease; below 0: not since this leader leads."`
+	Watchdog     float64   `json:"watchdog" doc:"Seconds after which its armed watchdog turns it off; 0: none is armed."`
 	Capacity     Resources `json:"capacity" doc:"What the machine has."`
 	Allowance    Resources `json:"allowance" doc:"What Evenkeel may use of it."`
 	Allocated    Resources `json:"allocated" doc:"What its VMs are given."`
@@ -209,6 +212,23 @@ type ClusterStatus struct {
 	VirtualClusters map[string]int  `json:"virtualClusters" doc:"Number of virtual clusters by state."`
 	VMs             VMCount         `json:"vms"`
 	Settings        ClusterSettings `json:"settings"`
+
+	Epoch      uint64      `json:"epoch" doc:"Raised by every restore and recovery."`
+	Disarmed   bool        `json:"disarmed" doc:"Leases that run out stop no VM, and prove nothing."`
+	Hold       string      `json:"hold,omitempty" doc:"restore or recovery, after which nothing is started or stopped until every host has said what it runs."`
+	HoldFor    []string    `json:"holdFor,omitempty" doc:"Hosts that have not said so yet."`
+	Members    []Member    `json:"members,omitempty"`
+	Advice     string      `json:"advice,omitempty" doc:"What would make the cluster survive more."`
+	Conditions []Condition `json:"conditions" nullable:"false" doc:"What somebody should look at."`
+	BackupAt   time.Time   `json:"backupAt,omitzero" doc:"When the server that answers last saved the state by itself."`
+}
+
+// Condition is something that somebody should look at.
+type Condition struct {
+	Severity string `json:"severity" enum:"warning,critical"`
+	Object   string `json:"object" doc:"cluster, member, host."`
+	Name     string `json:"name"`
+	Text     string `json:"text"`
 }
 
 // ClusterSettings are the defaults and limits of the cluster.

@@ -11,7 +11,7 @@ type VirtualClusterSpec struct {
 	Name       string      `json:"name" doc:"Name of the virtual cluster, unique; a DNS label." example:"render"`
 	MinYield   *float64    `json:"minYield,omitempty" doc:"Least yield it accepts, from 0 to 1: below it the virtual cluster is refused or queued. Left out: the cluster's default."`
 	OnFull     string      `json:"onFull,omitempty" enum:"queue,reject" doc:"What becomes of it if it does not fit now. Left out: the cluster's default."`
-	OnHostLoss string      `json:"onHostLoss,omitempty" enum:"keep,restart" doc:"What becomes of its VMs if their host is lost. This version knows keep only."`
+	OnHostLoss string      `json:"onHostLoss,omitempty" enum:"keep,restart" doc:"What becomes of its VMs if their host is lost. keep: nothing until it is back. restart: they are started elsewhere once it is proved that it runs them no more; needs disks that are ephemeral or in a shared pool."`
 	Priority   int         `json:"priority,omitempty" doc:"Orders admission: higher first. It never weights a yield."`
 	Needs      string      `json:"needs,omitempty" enum:"declared,estimated" doc:"Where the CPU needs come from. This version knows declared only."`
 	Groups     []GroupSpec `json:"groups" doc:"One or more groups of equal VMs, admitted, run and deleted as one."`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"evenkeel/cluster/state"
@@ -69,7 +70,7 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 		vc.MinYield = set.MinYield
 	}
 	oneOf(&f, "onFull", (*string)(&vc.OnFull), string(set.OnFull), string(state.Queue), string(state.Reject))
-	oneOf(&f, "onHostLoss", &vc.OnHostLoss, "keep", "keep")
+	oneOf(&f, "onHostLoss", &vc.OnHostLoss, state.KeepOnLoss, state.KeepOnLoss, state.RestartOnLoss)
 	oneOf(&f, "needs", &vc.Needs, "declared", "declared")
 	if vc.Priority < -maxPriority || vc.Priority > maxPriority {
 		f.add("priority", vc.Priority, "must be from %d to %d", -maxPriority, maxPriority)
@@ -101,6 +102,7 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 		checkAffinity(&f, at+"affinity.", s, vc.Name, g.Affinity)
 	}
 	vc.Groups = groups
+	checkRestart(&f, s, set, vc)
 	if len(f) == 0 && total(vc) > set.MaxVMs {
 		f.add("groups", total(vc), "have %d VMs together, more than the %d that a virtual cluster may have", total(vc), set.MaxVMs)
 	}
@@ -118,8 +120,6 @@ func oneOf(f *faults, field string, value *string, standard string, allowed ...s
 		}
 	}
 	switch {
-	case field == "onHostLoss" && *value == "restart":
-		f.add(field, *value, "restart is not supported by this version: it needs leases between hosts; use keep")
 	case field == "needs" && *value == "estimated":
 		f.add(field, *value, "estimated is not supported by this version: declare the needs of each group")
 	default:
@@ -293,4 +293,25 @@ func clip(s string) string {
 		return s[:80] + "..."
 	}
 	return s
+}
+
+// checkRestart: VMs that are started on another host need a disk that is there, too, or none
+// that outlives them.
+func checkRestart(f *faults, s *state.Snapshot, set state.Settings, vc state.VC) {
+	if !vc.Restartable() {
+		return
+	}
+	for i, g := range vc.Groups {
+		img, _ := s.Image(g.Image)
+		if (g.Disk.Size > 0 || img.Kind == state.DiskImage) && !g.Disk.Ephemeral && !slices.Contains(set.SharedPools, g.Disk.Pool) {
+			f.add(fmt.Sprintf("groups[%d].disk", i), g.Disk.Pool, "is on one host, in pool %q: with onHostLoss: restart it must be ephemeral, or in a shared pool%s", g.Disk.Pool, sharedText(set))
+		}
+	}
+}
+
+func sharedText(set state.Settings) string {
+	if len(set.SharedPools) == 0 {
+		return " (sharedPools in the servers' configuration names none)"
+	}
+	return ": " + strings.Join(set.SharedPools, ", ")
 }
