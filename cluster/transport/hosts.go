@@ -177,9 +177,15 @@ func call[Q, A any](p *Peers, w http.ResponseWriter, r *http.Request, kind strin
 	p.answer(w, r, a)
 }
 
-// desired streams a host's desired state, for as long as this server leads.
+// desired streams a host's desired state, for as long as this server leads in the same term.
 func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 	ctx, host := r.Context(), r.PathValue("host")
+	caller, term := callerOf(ctx), p.o.Lead().Term
+	// good: this server leads as it did at first, and the agent is a member still.
+	good := func() bool {
+		now := p.o.Lead()
+		return now.Here && now.Term == term && (p.o.Revoked == nil || !p.o.Revoked(caller.Serial))
+	}
 	conn := http.NewResponseController(w)
 	beat := time.NewTicker(p.o.Heartbeat)
 	defer beat.Stop()
@@ -231,7 +237,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 			case <-changed:
 				break wait
 			case <-beat.C:
-				if !p.o.Lead().Here {
+				if !good() {
 					return
 				}
 				f := Frame{N: encoder.n}
@@ -254,7 +260,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		if !p.o.Lead().Here {
+		if !good() {
 			return
 		}
 	}

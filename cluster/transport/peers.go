@@ -142,7 +142,7 @@ func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
 	protocols.SetHTTP1(true)
 	srv := &http.Server{
 		Handler: p, Protocols: protocols, ConnContext: peerOf, MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: answerTime, // streams move it
 		ErrorLog: slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)
@@ -232,8 +232,7 @@ func (p *Peers) answer(w http.ResponseWriter, r *http.Request, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
-	_, _ = w.Write(body.Bytes())                                                 // the client is gone: nobody to tell
+	_, _ = w.Write(body.Bytes()) // the client is gone: nobody to tell
 }
 
 // certificate renews that of the caller.

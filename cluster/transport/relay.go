@@ -131,8 +131,19 @@ type destination struct {
 // send a request to the peer server at an address, with a prefix before its path, and the answer back.
 func (y *relay) send(w http.ResponseWriter, r *http.Request, address, prefix string) {
 	ctx := context.WithValue(r.Context(), target{}, destination{address: address, prefix: prefix, said: w.Header()})
-	y.proxy.ServeHTTP(w, r.WithContext(ctx))
+	y.proxy.ServeHTTP(patient{w}, r.WithContext(ctx))
 }
+
+// patient gives each write of an answer its own time: a stream that is relayed has no end of its own.
+type patient struct{ http.ResponseWriter }
+
+func (w patient) Write(b []byte) (int, error) {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(answerTime)) // a writer without deadlines is a test's
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w patient) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (y *relay) close() { y.transport.CloseIdleConnections() }
 

@@ -1,9 +1,12 @@
 package transport
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -193,6 +196,78 @@ func TestSamplesAreThinned(t *testing.T) {
 		time.Sleep(silence)
 		if err := a.Report(context.Background(), report); !errors.Is(err, ErrNoLeader) {
 			t.Errorf("nobody leads: %v", err)
+		}
+	})
+}
+
+// Connections outlive every time limit of a single call, and streams those of an answer, also through a relay.
+func TestLongConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b, l := newSite(t), newBrain(), &lead{}
+		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		l.set(true, "")
+		api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn := http.NewResponseController(w)
+			for r.Context().Err() == nil {
+				_ = conn.SetWriteDeadline(time.Now().Add(time.Minute))
+				if _, err := io.WriteString(w, "tick\n"); err != nil {
+					t.Error(err)
+					return
+				}
+				_ = conn.Flush()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(10 * time.Second):
+				}
+			}
+		})
+		leader := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask, API: api})
+		relay := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: leader.at} }})
+		agents := []*Agent{s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), leader.at), s.agent(s.keeper(nil, "h2", false, true, time.Now(), time.Hour), relay.at)}
+		for _, a := range agents {
+			await(t, a, "the first state", index(0))
+		}
+		near, far := net.Pipe()
+		front := &http.Server{WriteTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { relay.client.Forward(w, r, leader.at) })}
+		q := newQueue(named{"memory", "front"})
+		q.put(far)
+		go func() { _ = front.Serve(q) }()
+		defer front.Close()
+		go func() { _, _ = io.WriteString(near, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n") }()
+		ticks := bufio.NewScanner(near)
+		ctx := context.Background()
+		for round := range 20 {
+			for _, a := range agents {
+				if _, changed, err := a.Desired(ctx, a.o.Host); err != nil {
+					t.Fatalf("round %d: %v", round, err)
+				} else {
+					defer func() {
+						select {
+						case <-changed:
+							t.Errorf("the stream of %s ended in round %d", a.o.Host, round)
+						default:
+						}
+					}()
+				}
+				if err := a.Report(ctx, agent.Report{Host: a.o.Host, Statuses: []agent.Status{{VM: "a"}}}); err != nil {
+					t.Fatalf("round %d: %v", round, err)
+				}
+				if _, err := a.Renew(ctx, agent.Renewal{Host: a.o.Host}); err != nil {
+					t.Fatalf("round %d: %v", round, err)
+				}
+			}
+			for n := 0; n < 2; {
+				if !ticks.Scan() {
+					t.Fatalf("round %d: the forwarded stream ended: %v", round, ticks.Err())
+				}
+				if ticks.Text() == "tick" {
+					n++
+				}
+			}
+		}
+		_ = near.Close()
+		if n := len(s.net.dials); n > 10 {
+			t.Errorf("%d connections were made", n)
 		}
 	})
 }
