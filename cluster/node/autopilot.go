@@ -263,12 +263,12 @@ func (d delegate) dead(id raft.ServerID) bool {
 func (d delegate) RemoveFailedServer(s *autopilot.Server) {
 	n := d.node
 	if gone, err := removal(n.Servers(), string(s.ID), false); gone || err != nil {
-		n.log.Warn("a dead server stays in the cluster", "server", s.ID, "err", err)
+		n.hclog.Warn("a dead server stays in the cluster", "peer", s.ID, "err", err)
 		return
 	}
 	f := guarded{Raft: d.life.raft, node: n}.RemoveServer(s.ID, 0, 0)
 	if err := f.Error(); err != nil {
-		n.log.Warn("remove a dead server", "server", s.ID, "err", err)
+		n.hclog.Warn("remove a dead server", "peer", s.ID, "err", err)
 		return
 	}
 	n.log.Warn("removed a dead server", "server", s.ID, "silent for", d.conf.DeadAfter)

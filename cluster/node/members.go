@@ -17,7 +17,7 @@ type Stats struct {
 	Commit  uint64        `json:"commit"`  // it knows that entries up to this one are in force
 	Applied uint64        `json:"applied"` // its state holds the entries up to this one
 	Contact time.Duration `json:"contact"` // since it last heard of the leader, nanoseconds; 0 on the leader itself, negative: never
-	Down    string        `json:"down,omitempty"`
+	Down    string        `json:"down,omitempty"` // why its log cannot be written
 }
 
 // Stats of this server.
@@ -25,7 +25,7 @@ func (n *Node) Stats() Stats {
 	s := Stats{ID: n.id, Contact: -1}
 	l := n.cur.Load()
 	if l == nil {
-		s.Down = errDown.Error()
+		s.Down = n.gone().Error()
 		return s
 	}
 	s.Index, s.Commit, s.Applied = l.raft.LastIndex(), l.raft.CommitIndex(), l.raft.AppliedIndex()

@@ -50,8 +50,8 @@ type Options struct {
 	Trailing      uint64
 	// Timers of Raft; zero values are the usual ones.
 	Timers Timers
-	// Health asks another server for its Stats; nil: the leader knows of the others only whether they answer
-	// Raft's messages, and Autopilot is off.
+	// Health asks another server for its Stats, and gives up when its context is done; nil: the leader knows of the
+	// others only whether they answer Raft's messages, and Autopilot is off.
 	Health    func(ctx context.Context, of Server) (Stats, error)
 	Autopilot Autopilot
 
@@ -87,9 +87,10 @@ type Node struct {
 	wire   *wire
 	state  *state.Store
 	id     string
-	cur    atomic.Pointer[life] // nil while the log cannot be written
-	closed chan struct{}        // closed by Close
-	end    context.CancelFunc   // ends what runs beside raft
+	cur    atomic.Pointer[life]  // nil while the log cannot be written
+	why    atomic.Pointer[error] // of it
+	closed chan struct{}         // closed by Close
+	end    context.CancelFunc    // ends what runs beside raft
 	group  sync.WaitGroup
 
 	// settled is the last term in which this server led and had applied all that was
@@ -257,6 +258,9 @@ func (n *Node) live(ctx context.Context, l *life) {
 	for l != nil {
 		began := time.Now()
 		err := n.watch(ctx, l)
+		if err != nil {
+			n.why.Store(&err)
+		}
 		n.cur.Store(nil)
 		n.lead.lost(l.raft.CurrentTerm(), "", "")
 		ended := l.raft.Shutdown()
@@ -302,6 +306,7 @@ func (n *Node) comeBack(ctx context.Context, why error, retry, wait time.Duratio
 		if err.Error() != why.Error() {
 			n.log.Error("the log still cannot be written", "err", err)
 			why = err
+			n.why.Store(&err)
 		}
 	}
 }
@@ -320,7 +325,7 @@ func (n *Node) gone() error {
 	case <-n.closed:
 		return ErrClosed
 	default:
-		return fmt.Errorf("%w: %w", ErrNotLeader, errDown)
+		return fmt.Errorf("%w: %w: %w", ErrNotLeader, errDown, *n.why.Load())
 	}
 }
 
