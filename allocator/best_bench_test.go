@@ -70,7 +70,7 @@ func BenchmarkExact(b *testing.B) {
 	for _, c := range []struct {
 		hosts, tasks, per int
 		limit             time.Duration
-	}{{8, 24, 5, time.Minute}, {12, 24, 5, time.Minute}, {16, 48, 1, 10 * time.Second}} {
+	}{{8, 24, 5, time.Minute}, {12, 24, 5, time.Minute}, {16, 48, 3, 10 * time.Second}} {
 		b.Run(fmt.Sprintf("%dx%d", c.hosts, c.tasks), func(b *testing.B) {
 			timed(b, paperProblems(c.hosts, c.tasks, c.per), c.limit, allocator.Exact)
 		})
