@@ -427,7 +427,7 @@ func testProgram(t *testing.T, h *Host) {
 	}
 	p := launch()
 	goesOn()
-	for range 3 {
+	for range 10 {
 		if err := p.Pause(); err != nil {
 			t.Fatal(err)
 		}

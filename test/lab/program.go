@@ -184,26 +184,39 @@ func (p *Program) Wait(limit time.Duration) error {
 
 // Pause stops the program where it is (SIGSTOP), and returns when it stands.
 func (p *Program) Pause() error {
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	// nsenter follows its child into the stop; a Resume that came before would leave it there.
-	for _, q := range []process{p.inner, p.outer} {
-		err := eventually(patience, func() error {
+	// nsenter follows its child into the stop. Only when it stands, too, is there no SIGCONT of an
+	// earlier Resume left that it will yet send its child: until then one SIGSTOP may be undone.
+	err := eventually(patience, func() error {
+		for _, q := range []process{p.outer, p.inner} {
 			state, err := q.state()
 			if err == nil && state != "T" {
-				err = fmt.Errorf("process %d is in state %q, not stopped", q.PID, state)
+				err = errors.Join(fmt.Errorf("process %d is in state %q, not stopped", q.PID, state), p.inner.kill(syscall.SIGSTOP))
 			}
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("pause %s on %s: %w", p.name, p.host.Name, err)
+			if err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("pause %s on %s: %w", p.name, p.host.Name, err)
 	}
 	return nil
 }
 
 // Resume ends Pause.
 func (p *Program) Resume() error {
-	return errors.Join(p.Signal(syscall.SIGCONT), p.outer.kill(syscall.SIGCONT))
+	if err := errors.Join(p.Signal(syscall.SIGCONT), p.outer.kill(syscall.SIGCONT)); err != nil {
+		return err
+	}
+	err := eventually(patience, func() error {
+		if state, err := p.outer.state(); err == nil && state == "T" {
+			return fmt.Errorf("process %d is still stopped", p.outer.PID)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("resume %s on %s: %w", p.name, p.host.Name, err)
+	}
+	return nil
 }
