@@ -116,6 +116,9 @@ func (m *Model) byGreater(perCPU, perMemory float64) []int32 {
 // scarce: by what memory they have left.
 const choices = 6
 
+// choiceSteps is over how many steps of the queue they may be spread.
+const choiceSteps = 64
+
 // dealCrowd deals as deal does, without rules, to many hosts: each VM to a host
 // that lacks about the most weight or, memoryFirst, has about the most memory
 // left. nil: some VM found no host with the memory.
@@ -180,7 +183,7 @@ func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 		at, before, step := int32(-1), int32(-1), 0
 		left, started := left, false
 	search:
-		for b := q.top; b < len(q.head); b++ {
+		for b := q.top; b < len(q.head) && (at < 0 || b <= step+choiceSteps); b++ {
 			prev := int32(-1)
 			for j := q.head[b]; j >= 0; j = q.next[j] {
 				if !started {
