@@ -10,6 +10,8 @@
 //
 //   - Minimize is the whole search: a start, improvement, and, where asked for,
 //     the proof.
+//   - many hosts without rules are dealt to by a queue, and evened by exchanges
+//     between two of them.
 //   - improvement re-splits pairs of hosts optimally (meet in the middle) and
 //     re-packs a few hosts at a time (bin completion).
 //   - completion decides whether VMs fit into hosts, host by host, always with
