@@ -242,7 +242,7 @@ func (a *Agent) have(want agent.Desired) {
 
 func (a *Agent) learn(servers []string) {
 	a.mu.Lock()
-	if slices.Equal(servers, a.servers) {
+	if slices.Equal(slices.Sorted(slices.Values(servers)), slices.Sorted(slices.Values(a.servers))) {
 		a.mu.Unlock()
 		return
 	}

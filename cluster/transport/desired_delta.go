@@ -65,6 +65,25 @@ func (e *desiredEncoder) frame(want agent.Desired) (Frame, bool) {
 	return out, true
 }
 
+// onlyIndex says whether a state differs from the last one by nothing but its index, if at all: something
+// happened in the cluster that does not concern the host.
+func (e *desiredEncoder) onlyIndex(want agent.Desired) bool {
+	if e.n == 0 || len(want.VMs) != len(e.vms) {
+		return false
+	}
+	head := want
+	head.VMs, head.Index = nil, e.head.Index
+	if !reflect.DeepEqual(head, e.head) {
+		return false
+	}
+	for _, vm := range want.VMs {
+		if old, had := e.vms[idOf(vm)]; !had || !reflect.DeepEqual(old, vm) {
+			return false
+		}
+	}
+	return true
+}
+
 // desiredDecoder puts states together again. The zero value begins a stream.
 type desiredDecoder struct {
 	n   uint64

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	frameTime = 10 * time.Second      // for one write to a stream
-	spacing   = 10 * time.Millisecond // between two looks at a host's desired state
+	frameTime    = 10 * time.Second       // for one write to a stream
+	leastSpacing = 10 * time.Millisecond  // between two looks at a host's desired state,
+	mostSpacing  = 250 * time.Millisecond // while what changes does not concern the host
 )
 
 // Kinds of calls that an agent makes, each in an order of its own.
@@ -192,6 +193,8 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 	var encoder desiredEncoder
 	var servers []string
 	begun := false
+	var later *agent.Desired // has another index only: the next heartbeat tells it
+	spacing := leastSpacing
 	send := func(f Frame) error {
 		var line bytes.Buffer
 		if err := json.NewEncoder(&line).Encode(f); err != nil {
@@ -213,14 +216,17 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 	}
 	for {
 		want, changed, err := p.o.Leader.Desired(ctx, host)
-		if err == nil {
-			f, differs := encoder.frame(want)
+		switch {
+		case err != nil:
+		case encoder.onlyIndex(want):
+			later, spacing = &want, min(2*spacing, mostSpacing)
+		default:
+			later, spacing = nil, leastSpacing
+			f, _ := encoder.frame(want)
 			if now := p.servers(); !slices.Equal(now, servers) {
-				f.N, f.Servers, servers, differs = encoder.n, now, now, true
+				f.Servers, servers = now, now
 			}
-			if differs {
-				err = send(f)
-			}
+			err = send(f)
 		}
 		if err != nil {
 			if !begun {
@@ -241,6 +247,12 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 					return
 				}
 				f := Frame{N: encoder.n}
+				if later != nil {
+					if next, differs := encoder.frame(*later); differs {
+						f = next
+					}
+					later = nil
+				}
 				if now := p.servers(); !slices.Equal(now, servers) {
 					f.Servers, servers = now, now
 				}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/pki"
 )
 
 // memory is a network in one process, for tests with a fake clock. What is cut off loses what is sent to and
@@ -269,5 +270,95 @@ func TestLongConnections(t *testing.T) {
 		if n := len(s.net.dials); n > 10 {
 			t.Errorf("%d connections were made", n)
 		}
+	})
+}
+
+// churn is a leader with much to do that does not concern the host: only the index moves.
+type churn struct {
+	*brain
+	looks int
+}
+
+func (c *churn) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
+	c.mu.Lock()
+	c.looks++
+	c.mu.Unlock()
+	return c.brain.Desired(ctx, host)
+}
+
+// What does not concern a host is looked at a few times a second at most, and told with the heartbeat; what
+// does concern it arrives soon all the same.
+func TestChurnElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b, l := newSite(t), newBrain(), &lead{}
+		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		l.set(true, "")
+		c := &churn{brain: b}
+		m := s.member("s1", true, false, PeersOptions{Leader: c, Lead: l.ask})
+		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+		await(t, a, "the first state", index(0))
+		frames, n := 0, uint64(0)
+		busy := func(vms []agent.VM) {
+			for range 10_000 {
+				n++
+				b.set("h1", agent.Desired{Index: n, VMs: vms})
+				before, changed, err := a.Desired(context.Background(), "h1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Millisecond)
+				select {
+				case <-changed:
+					frames++
+				default:
+				}
+				if len(before.VMs) < len(vms) && n > 10_000+uint64(mostSpacing/time.Millisecond)+1 {
+					t.Fatalf("a VM is told %d ms late", n-10_000)
+				}
+			}
+		}
+		busy(nil)
+		if c.looks > 50 || frames > 12 {
+			t.Errorf("in 10 s of churn %d looks and %d frames", c.looks, frames)
+		}
+		busy([]agent.VM{vm("a", 1)})
+		time.Sleep(heartbeat + mostSpacing)
+		if got, _, err := a.Desired(context.Background(), "h1"); err != nil || got.Index != n {
+			t.Errorf("at the end index %d of %d, %v", got.Index, n, err)
+		}
+	})
+}
+
+// A member that does not renew its certificate is cut off when it ends; one that does is not kept away.
+func TestCertificatesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b, l := newSite(t), newBrain(), &lead{}
+		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		l.set(true, "")
+		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
+		if err := m.keeper.Replace(s.material(s.ca, "s1", true, false, time.Now(), 100*time.Hour), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		k := s.keeper(nil, "h1", false, true, time.Now(), time.Hour)
+		renews, lazy := s.agent(k, m.at), s.agent(s.keeper(nil, "h2", false, true, time.Now(), time.Hour), m.at)
+		for _, a := range []*Agent{renews, lazy} {
+			await(t, a, "the first state", index(0))
+		}
+		time.Sleep(time.Until(k.RenewAt()))
+		if !k.RenewDue(time.Now()) {
+			t.Error("it is not time to renew")
+		}
+		if err := k.Replace(s.material(s.ca, "h1", false, true, time.Now(), 10*time.Hour), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		await(t, renews, "the state after the renewal", index(0))
+		if _, err := renews.Renew(context.Background(), agent.Renewal{Host: "h1"}); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := lazy.Desired(context.Background(), "h2"); !errors.Is(err, ErrNoLeader) {
+			t.Errorf("the certificate has ended: %v", err)
+		}
+		s.heard("the end of the certificate", refusal(pki.Expired))
 	})
 }
