@@ -62,6 +62,10 @@ test-ci: setup
 bench: ## benchmarks of every package (figures for people, no pass or fail)
 	$(GO) test -tags $(EVENKEEL_TAGS) -run '^$$' -bench . -benchmem ./...
 
+.PHONY: bench-solvers
+bench-solvers: ## exact against GLPK (glpsol) and CBC (cbc), where they are installed
+	$(GO) test -run '^$$' -bench Solvers -benchtime 1x ./test/solvers
+
 .PHONY: bench-caps
 bench-caps: setup ## how well CPU caps hold on this machine's real QEMU
 	$(GO) run -tags $(EVENKEEL_TAGS) ./test/lab/cmd/bench-caps

@@ -149,3 +149,22 @@ func TestRunStops(t *testing.T) {
 		t.Error("a run that was stopped has results")
 	}
 }
+
+func TestOpenInstancesAreListed(t *testing.T) {
+	r := &Results{Set: Large, Seed: 1, Instances: 1, algorithms: []string{BestName}, specs: Large.specs()[:3], outcomes: [][]outcome{
+		{{solved: true}}, {{}}, {{infeasible: true}},
+	}}
+	dir := t.TempDir()
+	if err := r.WriteOpen(dir, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "casanova-best.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"3 instances: 1 placed, 1 proved infeasible, 1 left open.", "| 100 | 0.1 | 0.25, 0.75 | 0 | "} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

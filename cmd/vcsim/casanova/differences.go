@@ -26,4 +26,6 @@ microseconds, GLPK took minutes.
 **Run times** are those of another machine and of other data structures: all eight packing heuristics find the first task that fits by an
 index, so that MCB8 is not much slower than SG, where the paper measured a factor of 32 and more.
 
+**` + "`best`" + `**, the product's own algorithm, places every large instance or proves that there is no placement: [casanova-best.md](casanova-best.md).
+
 **Not repeated:** section 7 (the accuracy of CPU caps), which ` + "`make bench-caps`" + ` measures on this machine's QEMU.`

@@ -109,7 +109,7 @@ type Options struct {
 	How       Truncation
 	Workers   int
 
-	// Only names the algorithms to run; nil: all.
+	// Only names the algorithms to run; nil: all of the paper's.
 	Only []string
 
 	// Progress is told now and then how many of all instances are done; nil: nobody.
@@ -124,8 +124,8 @@ func Run(ctx context.Context, set Set, o Options) (*Results, error) {
 	}
 	r := &Results{Set: set, Seed: o.Seed, Instances: n, How: o.How, specs: set.specs()}
 	var algorithms []algorithm
-	for _, a := range set.algorithms() {
-		if o.Only == nil || slices.Contains(o.Only, a.name) {
+	for _, a := range append(set.algorithms(), best()) {
+		if o.Only == nil && a.name != BestName || slices.Contains(o.Only, a.name) {
 			algorithms = append(algorithms, a)
 			r.algorithms = append(r.algorithms, a.name)
 		}
