@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"evenkeel/api/v1"
 )
@@ -15,7 +16,7 @@ func NewLocal(socket string) *Client {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
-	return &Client{base: &url.URL{Scheme: "http", Host: "vcd"}, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
+	return &Client{base: &url.URL{Scheme: "http", Host: "vcd"}, timeout: 2 * time.Minute, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
 // Setup is what the vcd of this host says of itself.

@@ -15,12 +15,12 @@ import (
 
 func (t *tool) clusterCommand() *cli.Command {
 	return &cli.Command{
-		Name: "cluster", Usage: "the cluster itself: status",
+		Name: "cluster", Usage: "the cluster itself: init, join, members, leases, snapshots, status",
 		Description: "What concerns the cluster as a whole.",
-		Subcommands: []*cli.Command{{
+		Subcommands: append([]*cli.Command{{
 			Name: "status", Usage: "the cluster at a glance", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.clusterStatus,
 			Description: "Example: vcctl cluster status",
-		}},
+		}}, t.memberCommands()...),
 	}
 }
 
@@ -43,14 +43,43 @@ func statusText(s v1.ClusterStatus) string {
 	if !s.Ready {
 		ready = "no: " + s.NotReady
 	}
-	return fields(
+	text := fields(
 		"Cluster", s.ID, "Ready", ready, "Leader", s.Leader, "Server", s.Version, "Log index", strconv.FormatUint(s.Index, 10),
 		"Created", stamp(s.CreatedAt), "Minimum yield", yield(s.MinYield),
 		"CPU", fmt.Sprintf("%s cores given of %s allowed, %s used", cores(s.Allocated.CPU), cores(s.Allowance.CPU), cores(s.Used.CPU)),
 		"Memory", fmt.Sprintf("%s given of %s allowed", s.Allocated.Memory.Short(), s.Allowance.Memory.Short()),
 		"Hosts", counts(s.Hosts), "Virtual clusters", counts(s.VirtualClusters),
-		"VMs", counts(map[string]int{"starting": s.VMs.Starting, "running": s.VMs.Running, "stopping": s.VMs.Stopping, "stopped": s.VMs.Stopped, "failed": s.VMs.Failed}),
-		"Defaults", fmt.Sprintf("minYield %g, onFull %s, image %s", s.Settings.MinYield, s.Settings.OnFull, seen(s.Settings.Image, s.Settings.Image == "")))
+		"VMs", counts(map[string]int{"starting": s.VMs.Starting, "running": s.VMs.Running, "stopping": s.VMs.Stopping, "stopped": s.VMs.Stopped, "failed": s.VMs.Failed, "lost": s.VMs.Lost}),
+		"Defaults", fmt.Sprintf("minYield %g, onFull %s, image %s", s.Settings.MinYield, s.Settings.OnFull, seen(s.Settings.Image, s.Settings.Image == "")),
+		"Members", membersText(s.Members), "Backup", stamp(s.BackupAt))
+	if len(s.Conditions) > 0 {
+		tab := newTable("SEVERITY", "OBJECT", "NAME", "CONDITION")
+		for _, c := range s.Conditions {
+			tab.row(c.Severity, c.Object, c.Name, c.Text)
+		}
+		text += "\n" + tab.String()
+	}
+	return text
+}
+
+// membersText is "3 servers (3 vote), 12 agents".
+func membersText(members []v1.Member) string {
+	if len(members) == 0 {
+		return ""
+	}
+	servers, votes, agents := 0, 0, 0
+	for _, m := range members {
+		if m.Server {
+			servers++
+		}
+		if m.Voter {
+			votes++
+		}
+		if m.Agent {
+			agents++
+		}
+	}
+	return fmt.Sprintf("%d servers (%d vote), %d agents", servers, votes, agents)
 }
 
 // counts is "3 running, 1 failed".

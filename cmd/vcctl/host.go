@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,7 +16,7 @@ import (
 func (t *tool) hostCommand() *cli.Command {
 	dryRun := &cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}
 	return &cli.Command{
-		Name: "host", Usage: "hosts: list, get, cordon, uncordon",
+		Name: "host", Usage: "hosts: list, get, cordon, uncordon, fence, confirm-dead",
 		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster.",
 		Subcommands: []*cli.Command{
 			{
@@ -39,6 +40,24 @@ func (t *tool) hostCommand() *cli.Command {
 			{
 				Name: "uncordon", Usage: "place new VMs on a host again", ArgsUsage: "HOST", Action: t.hostCordon(false), Flags: []cli.Flag{dryRun},
 				Description: "Example: vcctl host uncordon h1",
+			},
+			{
+				Name: "fence", Usage: "turn a host's power off with its fence device, or try the device", ArgsUsage: "HOST", Action: t.hostFence,
+				Description: "Fence devices are named in the servers' vcd.yaml. All VMs of the host end; the restartable ones start elsewhere once the\n" +
+					"device has confirmed that the power is off.\n\nExample: vcctl host fence --test h1",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "test", Usage: "only ask the device whether the power is on"},
+					&cli.BoolFlag{Name: "yes", Usage: "do it; without it, and without --test, the command says what it would do"},
+				},
+			},
+			{
+				Name: "confirm-dead", Usage: "say that a host is dead, where nothing else can prove it", ArgsUsage: "HOST", Action: t.hostConfirmDead,
+				Description: "Your word counts as proof: restartable VMs of the host start elsewhere. If the host still runs, they run twice and ruin their disks:\n" +
+					"make sure that its power is off. Refused while its agent is heard of.\n\nExample: vcctl host confirm-dead --yes -m 'power supply burnt' h1",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says how you know"},
+					&cli.BoolFlag{Name: "yes", Usage: "do it; without it the command says what it would do"},
+				},
 			},
 		},
 	}
@@ -103,6 +122,18 @@ func hostTable(hosts []v1.Host, wide bool) string {
 	return tab.String()
 }
 
+// leaseText is "held, renewed 2s ago; a watchdog of 15s is armed".
+func leaseText(h v1.Host) string {
+	text := h.Lease
+	if h.Heard >= 0 {
+		text += fmt.Sprintf(", renewed %s ago", time.Duration(h.Heard*float64(time.Second)).Round(100*time.Millisecond))
+	}
+	if h.Watchdog > 0 {
+		text += fmt.Sprintf("; a watchdog of %s is armed", time.Duration(h.Watchdog*float64(time.Second)))
+	}
+	return text
+}
+
 func hostReason(h v1.Host) string {
 	if h.Error != "" {
 		return h.Error
@@ -122,9 +153,68 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 	}
 	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
 		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Foreign", foreign,
-		"Unknown VMs", strings.Join(h.Unknown, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", h.Lease)
+		"Unknown VMs", strings.Join(h.Unknown, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", leaseText(h))
 	if len(vms) > 0 {
 		text += "\n" + vmTable(vms, wide)
 	}
 	return text
+}
+
+// vmsOf a host that a change would end, for what is said before it is made.
+func (t *tool) vmsOf(c *cli.Context, api *client.Client, host string) (string, error) {
+	vms, err := api.VMs(c.Context, "", host)
+	if err != nil {
+		return "", doing(err, "listing the VMs on host %s", host)
+	}
+	return fmt.Sprintf("host %s has %d VMs", host, len(vms)), nil
+}
+
+func (t *tool) hostFence(c *cli.Context) error {
+	host, err := name(c, "HOST")
+	if err != nil {
+		return err
+	}
+	if !c.Bool("test") && !c.Bool("yes") {
+		return t.wouldDo(c, host, "Fencing would turn it off; say --yes to do it, or --test to ask its device whether the power is on.")
+	}
+	return t.carryOut(c, "fencing host "+host, func(api *client.Client) (v1.Said, error) { return api.Fence(c.Context, host, c.Bool("test")) })
+}
+
+func (t *tool) hostConfirmDead(c *cli.Context) error {
+	host, err := name(c, "HOST")
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	if !c.Bool("yes") {
+		if _, err := api.ConfirmDead(c.Context, host, c.String("reason"), client.DryRun()); err != nil {
+			return doing(err, "confirming that host %s is dead", host)
+		}
+		return t.wouldDo(c, host, "Its restartable VMs would start elsewhere. If it still runs, they would run twice: make sure that its power is off, then say --yes.")
+	}
+	h, err := api.ConfirmDead(c.Context, host, c.String("reason"))
+	if err != nil {
+		return doing(err, "confirming that host %s is dead", host)
+	}
+	return t.print(c, h, func(bool) string {
+		return fmt.Sprintf("Host %s counts as dead; its restartable VMs start elsewhere.\n", h.Name)
+	})
+}
+
+// wouldDo says what a change would do, and changes nothing.
+func (t *tool) wouldDo(c *cli.Context, host, what string) error {
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	has, err := t.vmsOf(c, api, host)
+	if err != nil {
+		return err
+	}
+	return t.print(c, v1.Said{Text: has + ". " + what}, func(bool) string {
+		return "Nothing was changed: " + has + ". " + what + "\n"
+	})
 }

@@ -1,0 +1,116 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"evenkeel/api/v1"
+)
+
+// bulkTimeout is for what may be large, or waits for other programs.
+const bulkTimeout = 10 * time.Minute
+
+// Members of the cluster.
+func (c *Client) Members(ctx context.Context, opts ...Option) ([]v1.Member, error) {
+	return list[v1.Member](ctx, c, nil, opts, "v1", "cluster", "members")
+}
+
+// RemoveMember from the cluster.
+func (c *Client) RemoveMember(ctx context.Context, name string, force bool) (v1.Said, error) {
+	q := url.Values{}
+	if force {
+		q.Set("force", "true")
+	}
+	var out v1.Said
+	err := c.call(ctx, http.MethodDelete, []string{"v1", "cluster", "members", name}, q, nil, &out, nil)
+	return out, err
+}
+
+// MakeJoinToken that lets one member in.
+func (c *Client) MakeJoinToken(ctx context.Context, q v1.JoinTokenRequest) (v1.JoinToken, error) {
+	var out v1.JoinToken
+	err := c.call(ctx, http.MethodPost, []string{"v1", "cluster", "join-tokens"}, nil, q, &out, nil)
+	return out, err
+}
+
+// JoinTokens there are, without their secrets.
+func (c *Client) JoinTokens(ctx context.Context, opts ...Option) ([]v1.JoinToken, error) {
+	return list[v1.JoinToken](ctx, c, nil, opts, "v1", "cluster", "join-tokens")
+}
+
+// TransferLeadership to a server; "" is the one whose log is the newest.
+func (c *Client) TransferLeadership(ctx context.Context, to string) (v1.Said, error) {
+	return c.said(ctx, v1.LeaderRequest{To: to}, "v1", "cluster", "leader")
+}
+
+// Arm the leases of the cluster, or disarm them.
+func (c *Client) Arm(ctx context.Context, armed bool, reason string) (v1.Said, error) {
+	verb := "disarm"
+	if armed {
+		verb = "arm"
+	}
+	return c.said(ctx, v1.ReasonRequest{Reason: reason}, "v1", "cluster", verb)
+}
+
+// ConfirmDead says that a host is dead.
+func (c *Client) ConfirmDead(ctx context.Context, host, reason string, opts ...Option) (v1.Host, error) {
+	var out v1.Host
+	err := c.call(ctx, http.MethodPost, []string{"v1", "hosts", host, "confirm-dead"}, nil, v1.ReasonRequest{Reason: reason}, &out, opts)
+	return out, err
+}
+
+// Fence a host with its device, or only try the device.
+func (c *Client) Fence(ctx context.Context, host string, test bool) (v1.Said, error) {
+	r, err := c.request(ctx, http.MethodPost, []string{"v1", "hosts", host, "fence"}, nil, v1.FenceRequest{Test: test})
+	if err != nil {
+		return v1.Said{}, err
+	}
+	var out v1.Said
+	err = c.do(r, bulkTimeout, &out)
+	return out, err
+}
+
+func (c *Client) said(ctx context.Context, q any, parts ...string) (v1.Said, error) {
+	var out v1.Said
+	err := c.call(ctx, http.MethodPost, parts, nil, q, &out, nil)
+	return out, err
+}
+
+// SaveSnapshot copies the saved state of the cluster to w.
+func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) (int64, error) {
+	r, err := c.request(ctx, http.MethodGet, []string{"v1", "cluster", "snapshot"}, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Accept", "application/octet-stream, application/problem+json")
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return 0, c.unreachable(ctx, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing is kept in it
+	if resp.StatusCode != http.StatusOK {
+		return 0, problem(resp, r)
+	}
+	return io.Copy(w, resp.Body)
+}
+
+// RestoreSnapshot puts a saved state in force. foreign: also that of another cluster.
+func (c *Client) RestoreSnapshot(ctx context.Context, from io.Reader, foreign bool) (v1.Snapshot, error) {
+	q := url.Values{}
+	if foreign {
+		q.Set("foreign", "true")
+	}
+	var out v1.Snapshot
+	r, err := c.request(ctx, http.MethodPost, []string{"v1", "cluster", "snapshot"}, q, nil)
+	if err != nil {
+		return out, err
+	}
+	r.Body = io.NopCloser(from)
+	r.ContentLength = -1
+	r.Header.Set("Content-Type", "application/octet-stream")
+	err = c.do(r, bulkTimeout, &out)
+	return out, err
+}

@@ -1,0 +1,387 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+var socketFlag = &cli.StringFlag{Name: "socket", Usage: "local `SOCKET` of the vcd on this host", Value: v1.SetupSocket}
+
+// memberCommands are those of `vcctl cluster` that concern its members.
+func (t *tool) memberCommands() []*cli.Command {
+	return []*cli.Command{
+		{
+			Name: "init", Usage: "make a new cluster whose first server is this host", ArgsUsage: " ", Action: t.clusterInit,
+			Description: "Asks the vcd of this host over its local socket, so it has to be run there, by root. It leaves address, admin token and\n" +
+				"CA certificate in ~/.config/evenkeel, where vcctl looks for them.\n\nExample: vcctl cluster init",
+			Flags: []cli.Flag{socketFlag, &cli.Float64Flag{Name: "min-yield", Usage: "least `YIELD` of a virtual cluster that names none", Value: 0.5}},
+		},
+		{
+			Name: "join-token", Usage: "make a token that lets one host in, once", ArgsUsage: " ", Action: t.clusterJoinToken,
+			Description: "Without --server and --agent the new member is both. The token is shown once; it is a secret while it lasts.\n\n" +
+				"Example: vcctl cluster join-token --ttl 15m > token",
+			Flags: []cli.Flag{
+				&cli.BoolFlag{Name: "server", Usage: "it may be a server"}, &cli.BoolFlag{Name: "agent", Usage: "it may be an agent"},
+				&cli.DurationFlag{Name: "ttl", Usage: "how `LONG` it lasts", Value: time.Hour},
+				&cli.StringFlag{Name: "comment", Aliases: []string{"m"}, Usage: "`TEXT` for the list of tokens"},
+				&cli.BoolFlag{Name: "list", Usage: "list the tokens there are instead"},
+			},
+		},
+		{
+			Name: "join", Usage: "make this host a member of a cluster", ArgsUsage: "ADDRESS...", Action: t.clusterJoin,
+			Description: "Asks the vcd of this host over its local socket, so it has to be run there, by root. ADDRESS is host:port of a server of\n" +
+				"the cluster; of several, the first that answers is taken.\n\nExample: vcctl cluster join --join-token-file token 192.0.2.11:7480",
+			Flags: []cli.Flag{socketFlag, &cli.StringFlag{Name: "join-token-file", Usage: "`FILE` with the join token, - for standard input", Value: "-"}},
+		},
+		{
+			Name: "members", Usage: "list the members: servers and agents", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+			Action: listing(t, "members", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.Member, error) {
+				return api.Members(ctx)
+			}, memberTable),
+			Description: "Example: vcctl cluster members -w",
+		},
+		{
+			Name: "remove", Usage: "take a member out of the cluster", ArgsUsage: "MEMBER", Action: t.clusterRemove,
+			Description: "Its certificates count no more; its host must have no VM.\n\nExample: vcctl cluster remove h3",
+			Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "also if too few healthy servers are left for a majority"}},
+		},
+		{
+			Name: "transfer-leadership", Usage: "hand leadership on to another server", ArgsUsage: "[MEMBER]", Action: t.clusterTransfer,
+			Description: "Without a name, to the server whose log is the newest.\n\nExample: vcctl cluster transfer-leadership h2",
+		},
+		t.armCommand(true), t.armCommand(false), t.snapshotCommand(),
+	}
+}
+
+func (t *tool) clusterInit(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	y := c.Float64("min-yield")
+	a, err := client.NewLocal(c.String("socket")).Init(c.Context, v1.SetupInit{MinYield: &y})
+	if err != nil {
+		return doing(err, "making a cluster with the vcd at %s", c.String("socket"))
+	}
+	dir := filepath.Dir(configFile())
+	for name, content := range map[string]string{"admin.token": a.AdminToken + "\n", "ca.pem": a.CA,
+		"config.yaml": fmt.Sprintf("address: https://%s\ntokenFile: admin.token\ncacert: ca.pem\n", a.Address)} {
+		if err := keepFile(filepath.Join(dir, name), content); err != nil {
+			return fmt.Errorf("the cluster is made, but its access is not kept: %w; the admin token is %s", err, a.AdminToken)
+		}
+	}
+	shown := a
+	shown.AdminToken = ""
+	return t.print(c, shown, func(bool) string {
+		return fmt.Sprintf("Cluster %s is made; %s is its first server, at %s.\nThe admin token is in %s. Let other hosts in with `vcctl cluster join-token`.\n",
+			a.Cluster, a.Name, a.Address, filepath.Join(dir, "admin.token"))
+	})
+}
+
+// keepFile writes a file that its owner alone may read. What was there stays beside it.
+func keepFile(path, content string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(path); err == nil && string(old) != content {
+		if err := os.Rename(path, path+".old"); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(path, []byte(content), 0o600)
+}
+
+func (t *tool) clusterJoinToken(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("list") {
+		tokens, err := api.JoinTokens(c.Context)
+		if err != nil {
+			return doing(err, "listing join tokens")
+		}
+		return t.print(c, v1.List[v1.JoinToken]{Items: tokens}, func(bool) string {
+			tab := newTable("ID", "ROLES", "UNTIL", "USED BY", "COMMENT")
+			for _, k := range tokens {
+				tab.row(k.ID, roles(k.Server, k.Agent), stamp(k.Until), k.UsedBy, k.Comment)
+			}
+			return tab.String()
+		})
+	}
+	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), Seconds: c.Duration("ttl").Seconds(), Comment: c.String("comment")}
+	if !q.Server && !q.Agent {
+		q.Server, q.Agent = true, true
+	}
+	k, err := api.MakeJoinToken(c.Context, q)
+	if err != nil {
+		return doing(err, "making a join token")
+	}
+	return t.print(c, k, func(bool) string { return k.Token + "\n" })
+}
+
+func (t *tool) clusterJoin(c *cli.Context) error {
+	addresses := c.Args().Slice()
+	if len(addresses) == 0 {
+		return usage("cluster join: ADDRESS of a server is missing")
+	}
+	token, err := t.joinToken(c.String("join-token-file"))
+	if err != nil {
+		return err
+	}
+	a, err := client.NewLocal(c.String("socket")).Join(c.Context, v1.SetupJoin{Token: token, Addresses: addresses})
+	if err != nil {
+		return doing(err, "joining through %s", strings.Join(addresses, ", "))
+	}
+	return t.print(c, a, func(bool) string {
+		return fmt.Sprintf("This host is a member of cluster %s: %s, at %s.\n", a.Cluster, a.Roles, a.Address)
+	})
+}
+
+// joinToken reads it from a file or standard input: an argument would show it to everybody on this machine.
+func (t *tool) joinToken(path string) (string, error) {
+	in := t.in
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", usage("join token: %v", err)
+		}
+		defer f.Close() //nolint:errcheck // it was read only
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, 4096))
+	if err != nil {
+		return "", fmt.Errorf("join token: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return "", usage("join token: %s is empty", path)
+	}
+	return token, nil
+}
+
+func (t *tool) clusterRemove(c *cli.Context) error {
+	name, err := name(c, "MEMBER")
+	if err != nil {
+		return err
+	}
+	return t.carryOut(c, fmt.Sprintf("removing member %s", name), func(api *client.Client) (v1.Said, error) {
+		return api.RemoveMember(c.Context, name, c.Bool("force"))
+	})
+}
+
+func (t *tool) clusterTransfer(c *cli.Context) error {
+	to := ""
+	if c.Args().Present() {
+		var err error
+		if to, err = name(c, "MEMBER"); err != nil {
+			return err
+		}
+	}
+	return t.carryOut(c, "handing leadership on", func(api *client.Client) (v1.Said, error) { return api.TransferLeadership(c.Context, to) })
+}
+
+// carryOut does what is answered in words.
+func (t *tool) carryOut(c *cli.Context, what string, f func(*client.Client) (v1.Said, error)) error {
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	s, err := f(api)
+	if err != nil {
+		return doing(err, "%s", what)
+	}
+	return t.print(c, s, func(bool) string { return strings.ToUpper(s.Text[:1]) + s.Text[1:] + "\n" })
+}
+
+func (t *tool) armCommand(armed bool) *cli.Command {
+	cmd := &cli.Command{Name: "disarm", Usage: "let leases that run out stop no VM, for work on the network", ArgsUsage: " ",
+		Description: "While disarmed, VMs of lost hosts are not restarted. `vcctl cluster arm` ends it.\n\nExample: vcctl cluster disarm -m 'switch is replaced'",
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says why"}}}
+	if armed {
+		cmd = &cli.Command{Name: "arm", Usage: "let leases stop restartable VMs again when they run out", ArgsUsage: " ", Description: "Example: vcctl cluster arm"}
+	}
+	cmd.Action = func(c *cli.Context) error {
+		if _, err := names(c); err != nil {
+			return err
+		}
+		return t.carryOut(c, cmd.Name+"ing the cluster", func(api *client.Client) (v1.Said, error) { return api.Arm(c.Context, armed, c.String("reason")) })
+	}
+	return cmd
+}
+
+func memberTable(members []v1.Member, wide bool) string {
+	heads := []string{"NAME", "ROLES", "ADDRESS", "SERVER", "LEASE", "VERSION"}
+	if wide {
+		heads = append(heads, "CONTACT", "BEHIND", "GOSSIP", "JOINED")
+	}
+	tab := newTable(heads...)
+	for _, m := range members {
+		row := []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), m.Lease, m.Version}
+		if wide {
+			contact := ""
+			if m.Server && !m.Leader {
+				contact = (time.Duration(m.Contact * float64(time.Second))).Round(time.Millisecond).String()
+			}
+			row = append(row, contact, fmt.Sprint(m.Behind), m.Gossip, stamp(m.JoinedAt))
+		}
+		tab.row(row...)
+	}
+	return tab.String()
+}
+
+func roles(server, agent bool) string {
+	switch {
+	case server && agent:
+		return "server, agent"
+	case server:
+		return "server"
+	}
+	return "agent"
+}
+
+func serverText(m v1.Member) string {
+	switch {
+	case !m.Server:
+		return ""
+	case m.Leader:
+		return "leader"
+	case !m.Healthy:
+		return "not healthy: " + m.Trouble
+	case m.Voter:
+		return "voter"
+	}
+	return "no vote yet"
+}
+
+func (t *tool) snapshotCommand() *cli.Command {
+	return &cli.Command{
+		Name: "snapshot", Usage: "save, inspect and restore the state of the cluster",
+		Description: "Servers save snapshots by themselves too: see snapshots in vcd.yaml(5).",
+		Subcommands: []*cli.Command{
+			{
+				Name: "save", Usage: "save the state to a file", ArgsUsage: "FILE", Action: t.snapshotSave,
+				Description: "With all that was acknowledged before. It holds cloud-init data and hashes of tokens: keep it like a secret.\n\n" +
+					"Example: vcctl cluster snapshot save before-upgrade.snap",
+			},
+			{
+				Name: "inspect", Usage: "check a saved snapshot and say what is in it", ArgsUsage: "FILE", Action: t.snapshotInspect,
+				Description: "Needs no server.\n\nExample: vcctl cluster snapshot inspect before-upgrade.snap",
+			},
+			{
+				Name: "restore", Usage: "put a saved state in force on all servers", ArgsUsage: "FILE", Action: t.snapshotRestore,
+				Description: "What was changed since it was saved is forgotten. Then nothing is started or stopped until every host that it knows has said\n" +
+					"what it runs; `vcctl host confirm-dead` tells of one that never will.\n\nExample: vcctl cluster snapshot restore --yes before-upgrade.snap",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "yes", Usage: "do it; without it the command says what is in the file and changes nothing"},
+					&cli.BoolFlag{Name: "foreign", Usage: "also the snapshot of another cluster"},
+				},
+			},
+		},
+	}
+}
+
+func (t *tool) snapshotSave(c *cli.Context) error {
+	path, err := name(c, "FILE")
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("save the snapshot: %w", err)
+	}
+	_, err = api.SaveSnapshot(c.Context, f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = os.Remove(path) // half a snapshot is none
+		return doing(err, "saving the snapshot")
+	}
+	s, err := inspectSnapshot(path)
+	if err != nil {
+		return err
+	}
+	return t.print(c, s, func(bool) string { return "Saved to " + path + ".\n" + snapshotText(s) })
+}
+
+func (t *tool) snapshotInspect(c *cli.Context) error {
+	path, err := name(c, "FILE")
+	if err != nil {
+		return err
+	}
+	s, err := inspectSnapshot(path)
+	if err != nil {
+		return err
+	}
+	return t.print(c, s, func(bool) string { return snapshotText(s) })
+}
+
+func (t *tool) snapshotRestore(c *cli.Context) error {
+	path, err := name(c, "FILE")
+	if err != nil {
+		return err
+	}
+	s, err := inspectSnapshot(path)
+	if err != nil {
+		return err
+	}
+	if !c.Bool("yes") {
+		return t.print(c, s, func(bool) string {
+			return snapshotText(s) + "Nothing was changed. Say --yes to put it in force: what was changed since is forgotten.\n"
+		})
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("restore the snapshot: %w", err)
+	}
+	s, err = api.RestoreSnapshot(c.Context, bytes.NewReader(b), c.Bool("foreign"))
+	if err != nil {
+		return doing(err, "restoring the snapshot")
+	}
+	return t.print(c, s, func(bool) string {
+		return "Restored.\n" + snapshotText(s) + "Nothing is started or stopped until every host has said what it runs: vcctl cluster status shows whom it waits for.\n"
+	})
+}
+
+func snapshotText(s v1.Snapshot) string {
+	return fields("Cluster", s.Cluster, "Saved", stamp(s.Time)+" by "+s.Server, "Log index", fmt.Sprint(s.Index), "Epoch", fmt.Sprint(s.Epoch),
+		"Holds", fmt.Sprintf("%d hosts, %d members, %d virtual clusters, %d VMs, %d images", s.Hosts, s.Members, s.VirtualClusters, s.VMs, s.Images))
+}
+
+func inspectSnapshot(path string) (v1.Snapshot, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return v1.Snapshot{}, usage("snapshot: %v", err)
+	}
+	defer f.Close() //nolint:errcheck // it was read only
+	s, err := v1.InspectSnapshot(f)
+	if err != nil {
+		return s, usage("snapshot %s: %v", path, err)
+	}
+	return s, nil
+}
