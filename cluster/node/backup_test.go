@@ -190,7 +190,7 @@ func FuzzInspect(f *testing.F) {
 
 func TestExpired(t *testing.T) {
 	at := func(day, hour int, index uint64) string {
-		return BackupName(time.Date(2026, 11, day, hour, 0, 0, 0, time.UTC), index)
+		return backupName(time.Date(2026, 11, day, hour, 0, 0, 0, time.UTC), index)
 	}
 	names := []string{at(20, 23, 50), at(21, 1, 60), at(21, 2, 70), at(21, 3, 80), at(20, 5, 40), at(19, 6, 30), at(19, 1, 20), at(17, 1, 10),
 		"evenkeel-20261121T030000Z-80.snapshot.old", "evenkeel-x-80.snapshot", "notes.txt", ".saving-1", "evenkeel-20261121T030000Z-08.snapshot"}
@@ -205,7 +205,7 @@ func TestExpired(t *testing.T) {
 		{4, 1, []string{at(17, 1, 10), at(19, 1, 20), at(19, 6, 30), at(20, 5, 40)}},
 	} {
 		slices.Sort(c.want)
-		if got := Expired(names, c.latest, c.days); !slices.Equal(got, c.want) {
+		if got := expired(names, c.latest, c.days); !slices.Equal(got, c.want) {
 			t.Errorf("latest %d, days %d: gone %v, want %v", c.latest, c.days, got, c.want)
 		}
 	}
@@ -219,7 +219,7 @@ func TestBackups(t *testing.T) {
 		t.Error("saved a cluster that is none")
 	}
 	s.found(t, "c1")
-	old := BackupName(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), 1)
+	old := backupName(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), 1)
 	for _, name := range []string{old, savingPrefix + "1", "notes.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)

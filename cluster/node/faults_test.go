@@ -47,53 +47,49 @@ func fullGroup(t *testing.T, only string) (*group, map[string]*full) {
 
 // A leader with a full disk acknowledges nothing, hands over by ending, and is back once there is room.
 func TestFullDiskOfLeader(t *testing.T) {
-	for _, only := range []string{"", WriteLog} {
-		t.Run("writes "+only, func(t *testing.T) {
-			g, disks := fullGroup(t, only)
-			g.put(0, 10)
-			first := g.leader()
-			disks[first.id].on.Store(true)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			if _, _, err := first.Apply(ctx, entry(999)); err == nil || errors.Is(err, ErrNotLeader) {
-				t.Errorf("a write on a full disk: %v", err)
-			}
-			second := g.leader(first)
-			g.until("it is down", func() bool { return first.Down() != nil })
-			if now, _ := first.Leadership(); now.Leads || first.Leads() {
-				t.Error("it still leads")
-			}
-			if _, _, err := first.Apply(t.Context(), entry(999)); !errors.Is(err, ErrNotLeader) {
-				t.Errorf("a write while it is down: %v", err)
-			}
-			if s := first.Stats(); !strings.Contains(s.Down, "no space left") {
-				t.Errorf("its stats do not say that it is down: %+v", s)
-			}
-			g.put(10, 30)
-			g.until("the leader sees it", func() bool {
-				second = g.leader(first)
-				s := g.seen(second, first.id)
-				return s != nil && !s.Healthy && s.Trouble != ""
-			})
-			tries := disks[first.id].asked.Load()
-			g.until("it tries again", func() bool { return disks[first.id].asked.Load() > tries+1 })
-			if n := first.images(); n < 10 {
-				t.Errorf("a state that was there is gone: %d entries", n)
-			}
-			disks[first.id].on.Store(false)
-			g.until("it is back in step", func() bool { return first.Down() == nil && first.images() >= 30 })
-			want := ""
-			g.until("same state", func() bool {
-				want = save(t, g.leader().store)
-				return save(t, first.store) == want
-			})
-			g.put(30, 35)
-			g.stop(first)
-			g.restart(first)
-			want = save(t, g.leader().store)
-			g.until("same state after a restart", func() bool { return save(t, first.store) == want })
-		})
+	g, disks := fullGroup(t, "")
+	g.put(0, 10)
+	first := g.leader()
+	disks[first.id].on.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, _, err := first.Apply(ctx, entry(999)); err == nil || errors.Is(err, ErrNotLeader) {
+		t.Errorf("a write on a full disk: %v", err)
 	}
+	second := g.leader(first)
+	g.until("it is down", func() bool { return first.Down() != nil })
+	if now, _ := first.Leadership(); now.Leads || first.Leads() {
+		t.Error("it still leads")
+	}
+	if _, _, err := first.Apply(t.Context(), entry(999)); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("a write while it is down: %v", err)
+	}
+	if s := first.Stats(); !strings.Contains(s.Down, "no space left") {
+		t.Errorf("its stats do not say that it is down: %+v", s)
+	}
+	g.put(10, 30)
+	g.until("the leader sees it", func() bool {
+		second = g.leader(first)
+		s := g.seen(second, first.id)
+		return s != nil && !s.Healthy && s.Trouble != ""
+	})
+	tries := disks[first.id].asked.Load()
+	g.until("it tries again", func() bool { return disks[first.id].asked.Load() > tries+1 })
+	if n := first.images(); n < 10 {
+		t.Errorf("a state that was there is gone: %d entries", n)
+	}
+	disks[first.id].on.Store(false)
+	g.until("it is back in step", func() bool { return first.Down() == nil && first.images() >= 30 })
+	want := ""
+	g.until("same state", func() bool {
+		want = save(t, g.leader().store)
+		return save(t, first.store) == want
+	})
+	g.put(30, 35)
+	g.stop(first)
+	g.restart(first)
+	want = save(t, g.leader().store)
+	g.until("same state after a restart", func() bool { return save(t, first.store) == want })
 }
 
 // A follower with a full disk takes nobody down; with two of three full nothing is acknowledged, and all is

@@ -71,7 +71,7 @@ func (g *group) start(id string, o Options) *member {
 	if o.Dir == "" {
 		o.Dir = g.t.TempDir()
 	}
-	o.Timers = Timers{Heartbeat: 200 * time.Millisecond, Retry: 20 * time.Millisecond}
+	o.Timers = Timers{Heartbeat: 500 * time.Millisecond, Retry: 20 * time.Millisecond}
 	o.Health, o.Autopilot = g.health, g.pilot
 	o.Stream = tcp{l}
 	m := &member{o: o, address: o.Advertise, up: true}
@@ -180,22 +180,19 @@ func TestJoinAndPromotion(t *testing.T) {
 		if got := m.Servers(); len(got) != 0 {
 			t.Errorf("%s waits to be added, but has servers %v", id, got)
 		}
-		for range 2 { // idempotent
-			if err := first.AddServer(t.Context(), id, m.address, false); err != nil {
-				t.Fatal(err)
-			}
-		}
-		g.until(id+" votes", func() bool { s := g.seen(first, id); return s.Voter && s.Healthy })
-		if err := first.AddServer(t.Context(), id, m.address, false); err != nil {
-			t.Fatal(err)
-		}
-		if !g.seen(first, id).Voter {
+		add := func() bool { return g.leader().AddServer(t.Context(), id, m.address, false) == nil }
+		g.until(id+" is added", add)
+		g.until(id+" is added again", add)
+		g.until(id+" votes", func() bool { s := g.seen(g.leader(), id); return s.Voter && s.Healthy })
+		g.until(id+" is added once more", add)
+		if !g.seen(g.leader(), id).Voter {
 			t.Errorf("%s lost its vote by being added again", id)
 		}
 		if n := m.images(); n != 10 {
 			t.Errorf("%s was given a vote with %d of 10 entries", id, n)
 		}
 	}
+	first = g.leader()
 	if a := Advice(first.Servers()); a != "" {
 		t.Errorf("advice for three servers: %s", a)
 	}

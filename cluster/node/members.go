@@ -12,11 +12,11 @@ import (
 // Stats is what a server tells of itself. The leader asks for it through Options.Health.
 type Stats struct {
 	ID      string        `json:"id"`
-	Term    uint64        `json:"term"`    // of the last entry of its log
-	Index   uint64        `json:"index"`   // of the last entry of its log
-	Commit  uint64        `json:"commit"`  // it knows that entries up to this one are in force
-	Applied uint64        `json:"applied"` // its state holds the entries up to this one
-	Contact time.Duration `json:"contact"` // since it last heard of the leader, nanoseconds; 0 on the leader itself, negative: never
+	Term    uint64        `json:"term"`           // of the last entry of its log
+	Index   uint64        `json:"index"`          // of the last entry of its log
+	Commit  uint64        `json:"commit"`         // it knows that entries up to this one are in force
+	Applied uint64        `json:"applied"`        // its state holds the entries up to this one
+	Contact time.Duration `json:"contact"`        // since it last heard of the leader, nanoseconds; 0 on the leader itself, negative: never
 	Down    string        `json:"down,omitempty"` // why its log cannot be written
 }
 

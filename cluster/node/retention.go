@@ -22,8 +22,8 @@ const (
 	savingPrefix = ".saving-" // until it is whole
 )
 
-// BackupName is the file name of a snapshot saved at that time with that index.
-func BackupName(at time.Time, index uint64) string {
+// backupName is the file name of a snapshot saved at that time with that index.
+func backupName(at time.Time, index uint64) string {
 	return fmt.Sprintf("%s%s-%d%s", backupPrefix, at.UTC().Format(backupTime), index, backupSuffix)
 }
 
@@ -39,15 +39,15 @@ func backupAt(name string) (at time.Time, index uint64, ok bool) {
 	if err != nil {
 		return at, 0, false
 	}
-	if _, err := fmt.Sscanf(num, "%d", &index); err != nil || BackupName(at, index) != name {
+	if _, err := fmt.Sscanf(num, "%d", &index); err != nil || backupName(at, index) != name {
 		return at, 0, false
 	}
 	return at, index, true
 }
 
-// Expired are those of a directory's files that need not be kept: snapshots, by their names, but for the
+// expired are those of a directory's files that need not be kept: snapshots, by their names, but for the
 // latest ones and the last one of each of so many days (UTC) that have any. Other files are never named.
-func Expired(names []string, latest, days int) []string {
+func expired(names []string, latest, days int) []string {
 	type file struct {
 		name  string
 		at    time.Time
@@ -161,7 +161,7 @@ func (b *Backups) Once() error {
 			names = append(names, e.Name())
 		}
 	}
-	gone := Expired(names, b.Latest, b.Days)
+	gone := expired(names, b.Latest, b.Days)
 	for _, name := range names {
 		if strings.HasPrefix(name, savingPrefix) { // its writer crashed
 			gone = append(gone, name)
@@ -194,7 +194,7 @@ func (b *Backups) write() (err error) {
 	if err := errors.Join(w.Flush(), f.Sync()); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
-	if err := os.Rename(f.Name(), filepath.Join(b.Dir, BackupName(h.Time, h.Index))); err != nil {
+	if err := os.Rename(f.Name(), filepath.Join(b.Dir, backupName(h.Time, h.Index))); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
 	return errors.Join(f.Close(), syncDir(b.Dir))

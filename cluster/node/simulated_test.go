@@ -238,29 +238,36 @@ func TestInSimulatedTime(t *testing.T) {
 
 // A full disk moves leadership once, and its server bothers the others no more until there is room.
 func TestFullDiskInSimulatedTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := simulate(t, 3)
-		c.put(60)
-		first := c.leader()
-		c.full[first.id].on.Store(true)
-		c.until("another leads", func() bool { return c.put(1) >= 0 && c.leader() != first })
-		term := c.leader().Term()
-		for range 60 {
-			c.put(2)
-			time.Sleep(time.Second) // sleep: simulated time
-		}
-		if now := c.leader().Term(); now != term {
-			t.Errorf("term %d, and %d a minute later", term, now)
-		}
-		if first.Down() == nil {
-			t.Error("it is up without room")
-		}
-		c.full[first.id].on.Store(false)
-		c.until("it is back", func() bool { return first.Down() == nil })
-		c.put(5)
-		if now := c.leader().Term(); now != term {
-			t.Errorf("its return cost an election: term %d, then %d", term, now)
-		}
-		c.settle()
-	})
+	for _, only := range []string{"", WriteLog} {
+		t.Run("writes "+only, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { fullDisk(t, only) })
+		})
+	}
+}
+
+func fullDisk(t *testing.T, only string) {
+	c := simulate(t, 3)
+	c.put(60)
+	first := c.leader()
+	c.full[first.id].only = only
+	c.full[first.id].on.Store(true)
+	c.until("another leads", func() bool { return c.put(1) >= 0 && c.leader() != first })
+	term := c.leader().Term()
+	for range 60 {
+		c.put(2)
+		time.Sleep(time.Second) // sleep: simulated time
+	}
+	if now := c.leader().Term(); now != term {
+		t.Errorf("term %d, and %d a minute later", term, now)
+	}
+	if first.Down() == nil {
+		t.Error("it is up without room")
+	}
+	c.full[first.id].on.Store(false)
+	c.until("it is back", func() bool { return first.Down() == nil })
+	c.put(5)
+	if now := c.leader().Term(); now != term {
+		t.Errorf("its return cost an election: term %d, then %d", term, now)
+	}
+	c.settle()
 }
