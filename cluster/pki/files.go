@@ -107,7 +107,8 @@ func WriteCA(certFile, keyFile string, ca *CA) error {
 	return replaceFile(certFile, ca.CertPEM(), 0o644)
 }
 
-// ReadCA reads a CA's key, which none but its owner may read, and its certificate out of those in certFile.
+// ReadCA reads a CA's key, which none but its owner may read, and its certificate out of those in
+// certFile.
 func ReadCA(certFile, keyFile string) (*CA, error) {
 	cert, err := readFile(certFile)
 	if err != nil {

@@ -88,8 +88,8 @@ func decode64(s string) ([]byte, error) {
 	return b, err
 }
 
-// HashSecret is what the state keeps of a secret: its SHA-256 in hexadecimal. The secret has 256 random bits,
-// so nothing slower is needed.
+// HashSecret is what the state keeps of a secret: its SHA-256 in hexadecimal. The secret has 256
+// random bits, so nothing slower is needed.
 func HashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])

@@ -27,9 +27,9 @@ const (
 	NoRole        Reason = "no-role"    // it does not have the role that this takes
 )
 
-// Refusal is an error that says why a certificate is refused, and whose it was as far as
-// that can be known. Identity is believed only if the reason is Revoked, WrongName or NoRole: what comes before
-// in Verify held then.
+// Refusal is an error that says why a certificate is refused, and whose it was as far as that can
+// be known. Identity is believed only if the reason is Revoked, WrongName or NoRole: what comes
+// before in Verify held then.
 type Refusal struct {
 	Reason   Reason
 	Identity Identity // as the certificate says; zero if it says none

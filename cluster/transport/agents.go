@@ -258,8 +258,9 @@ func (a *Agent) learn(servers []string) {
 	}
 }
 
-// Desired implements agent.Leader: the latest word, as long as the leader is heard; else an error that
-// is ErrNoLeader. The channel closes at the next change, and when the leader is not heard any more. The state is not to be changed.
+// Desired implements agent.Leader: the latest word, as long as the leader is heard; else an error
+// that is ErrNoLeader. The channel closes at the next change, and when the leader is not heard any
+// more. The state is not to be changed.
 func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan struct{}, error) {
 	if host != a.o.Host {
 		return agent.Desired{}, nil, fmt.Errorf("desired state of host %s: this is %s", host, a.o.Host)
@@ -272,7 +273,8 @@ func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan s
 	return a.desired, a.changed, nil
 }
 
-// Report implements agent.Leader. One that has nothing new but samples may be passed over: see AgentOptions.SampleEvery.
+// Report implements agent.Leader. One that has nothing new but samples may be passed over: see
+// AgentOptions.SampleEvery.
 func (a *Agent) Report(ctx context.Context, r agent.Report) error {
 	if err := a.turn(ctx, callReport); err != nil {
 		return fmt.Errorf("report of host %s: %w", a.o.Host, err)
@@ -385,8 +387,8 @@ func (a *Agent) call(ctx context.Context, kind string, perTry time.Duration, in,
 	return 0, errors.Join(errs...)
 }
 
-// spoken: the leader has answered, if not as one would like; or this member is not let in. Another server would
-// not say otherwise.
+// spoken: the leader has answered, if not as one would like; or this member is not let in. Another
+// server would not say otherwise.
 func spoken(err error) bool {
 	var p *Problem
 	if !errors.As(err, &p) {

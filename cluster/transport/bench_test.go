@@ -67,9 +67,9 @@ type forgetful struct{ *brain }
 
 func (forgetful) Report(context.Context, agent.Report) error { return nil }
 
-// BenchmarkAgents is 1,000 agents on one leader in steady state: a stream each, a report with the samples of 10 VMs every second, a
-// renewal every 5 s. One iteration is one second of it; leader-cpu-% is what the leader's process uses of
-// one core, leader-MiB what it keeps in memory.
+// BenchmarkAgents is 1,000 agents on one leader in steady state: a stream each, a report with the
+// samples of 10 VMs every second, a renewal every 5 s. One iteration is one second of it;
+// leader-cpu-% is what the leader's process uses of one core, leader-MiB what it keeps in memory.
 func BenchmarkAgents(b *testing.B) {
 	s := newSite(b)
 	dir := b.TempDir()

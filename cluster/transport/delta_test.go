@@ -296,8 +296,9 @@ func FuzzChange(f *testing.F) {
 	})
 }
 
-// The words between members of different versions: what stands in testdata, as an earlier version wrote it, is understood
-// for ever. -rewrite writes it as this version does, for a new file beside the old.
+// The words between members of different versions: what stands in testdata, as an earlier version
+// wrote it, is understood for ever. -rewrite writes it as this version does, for a new file beside
+// the old.
 func TestWireFormat(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
 	moving := vm("b", 2)

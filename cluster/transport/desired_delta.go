@@ -12,8 +12,8 @@ import (
 // Frame is one line of a stream of desired state: JSON, ended by a line feed. One without Head says
 // only that the leader is there.
 type Frame struct {
-	// N counts the frames of a stream that have a Head: 1, 2, 3, ...; the first of them is whole. In a frame without, it is
-	// that of the last one with.
+	// N counts the frames of a stream that have a Head: 1, 2, 3, ...; the first of them is whole.
+	// In a frame without, it is that of the last one with.
 	N uint64 `json:"n"`
 	// Head is the desired state without its VMs.
 	Head *agent.Desired `json:"head,omitempty"`

@@ -23,10 +23,12 @@ const handshakeTimeout = 5 * time.Second
 // Security is what decides whom a member believes. It is shared by the Port and the Dialer.
 type Security struct {
 	Keeper *pki.Keeper
-	// Revoked says whether a certificate of that serial was revoked, by the state at hand. It is asked often.
+	// Revoked says whether a certificate of that serial was revoked, by the state at hand. It is
+	// asked often.
 	Revoked func(serial string) bool
-	// Refused hears of everybody who was refused, and why (*pki.Refusal, *Trespass, an
-	// error of TLS), for audit events. It must not block, and sees to it itself that a flood does no harm. nil: nobody listens.
+	// Refused hears of everybody who was refused, and why (*pki.Refusal, *Trespass, an error of
+	// TLS), for audit events. It must not block, and sees to it itself that a flood does no harm.
+	// nil: nobody listens.
 	Refused func(remote net.Addr, why error)
 	// Now is the time certificates are judged by; nil: time.Now.
 	Now func() time.Time

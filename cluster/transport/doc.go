@@ -19,6 +19,6 @@
 //   - Client forwards API requests, opens consoles and renews certificates; Join enters a
 //     cluster.
 //
-// The package takes no decision of the control plane: who leads, what is desired, who is revoked and what is
-// permitted it asks the interfaces it was given. It keeps nothing on disk.
+// The package takes no decision of the control plane: who leads, what is desired, who is revoked
+// and what is permitted it asks the interfaces it was given. It keeps nothing on disk.
 package transport

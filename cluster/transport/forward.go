@@ -22,8 +22,8 @@ const headerRequest = "X-Request-Id"
 
 type forwardedKey struct{}
 
-// ForwardedBy is the server that handed this request on, "" if it came directly. A handler that finds one must
-// answer itself, or refuse.
+// ForwardedBy is the server that handed this request on, "" if it came directly. A handler that
+// finds one must answer itself, or refuse.
 func ForwardedBy(ctx context.Context) string {
 	name, _ := ctx.Value(forwardedKey{}).(string)
 	return name
@@ -32,10 +32,10 @@ func ForwardedBy(ctx context.Context) string {
 // Forwarder hands requests of the public API on to the server that leads.
 type Forwarder struct{ relay *relay }
 
-// Forward hands a request on to the peer server at an address, as it came: token,
-// idempotency key and body, event streams and WebSockets. The request's id goes with it, also one that stands in
-// the answer's header only. A request that was handed on before is refused, so that two servers that take
-// each other for the leader do not play ball.
+// Forward hands a request on to the peer server at an address, as it came: token, idempotency key
+// and body, event streams and WebSockets. The request's id goes with it, also one that stands in
+// the answer's header only. A request that was handed on before is refused, so that two servers
+// that take each other for the leader do not play ball.
 func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, address string) {
 	if by := ForwardedBy(r.Context()); by != "" {
 		refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and %s, which handed the request on, thought it did", by)
@@ -50,7 +50,8 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, address stri
 		out.Header.Del(name)
 	}
 	if r.Body != nil && r.ContentLength > 0 && r.ContentLength <= maxReplay {
-		// A connection that the leader closed while it was idle is found out by using it: have the body for another.
+		// A connection that the leader closed while it was idle is found out by using it: have the
+		// body for another.
 		body, err := io.ReadAll(io.LimitReader(r.Body, r.ContentLength))
 		if err != nil {
 			refuse(w, http.StatusBadRequest, kindMalformed, "the body ended before its time")

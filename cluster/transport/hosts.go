@@ -29,10 +29,10 @@ const (
 	callPermit = "permit"
 )
 
-// line is what an agent said last to this leader. Its calls carry a session,
-// which the leader gave it, and a number that grows. They are answered one by one in that order. A
-// call that was on its way for so long that a later one came before it is refused: it would say again what is
-// no longer so.
+// line is what an agent said last to this leader. Its calls carry a session, which the leader gave
+// it, and a number that grows. They are answered one by one in that order. A call that was on its
+// way for so long that a later one came before it is refused: it would say again what is no longer
+// so.
 type line struct {
 	busy map[string]chan struct{} // by kind; each holds one while a call is answered
 

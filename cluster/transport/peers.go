@@ -59,7 +59,8 @@ type PeersOptions struct {
 	Lead func() Leading
 	// Leader answers agents while this server leads.
 	Leader agent.Leader
-	// NoLeader says whether an error of Leader or Issuer means that this server does not lead after all. nil: none does.
+	// NoLeader says whether an error of Leader or Issuer means that this server does not lead after
+	// all. nil: none does.
 	NoLeader func(error) bool
 	// Servers of the cluster ("host:port"), told to agents; nil: nothing is told.
 	Servers func() []string

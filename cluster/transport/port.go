@@ -43,6 +43,7 @@ type Port struct {
 	raft *Streams
 	api  *queue
 	peer *queue
+	conf *tls.Config
 
 	mu      sync.Mutex
 	pending *list.List // of net.Conn: handshakes under way, the oldest first
@@ -62,6 +63,7 @@ func NewPort(o PortOptions) *Port {
 	p := &Port{o: o, pending: list.New()}
 	addr := o.Listener.Addr()
 	p.api, p.peer = newQueue(addr), newQueue(addr)
+	p.conf = p.config()
 	p.raft = &Streams{queue: newQueue(named{addr.Network(), o.Advertise}), dialer: o.Dialer}
 	return p
 }
@@ -70,7 +72,8 @@ func NewPort(o PortOptions) *Port {
 func (p *Port) Raft() *Streams { return p.raft }
 
 // API has the connections of clients of the public API: each a *tls.Conn that is past its
-// handshake, so that http.Server speaks HTTP/2 where that was agreed on. Serve it without a TLS configuration.
+// handshake, so that http.Server speaks HTTP/2 where that was agreed on. Serve it without a TLS
+// configuration.
 func (p *Port) API() net.Listener { return p.api }
 
 // Peers has the connections of members that speak ek-peer/1, for Peers.Serve.
@@ -159,7 +162,7 @@ func (p *Port) begin(conn net.Conn) {
 
 func (p *Port) handshake(raw net.Conn) {
 	below := &watched{Conn: raw}
-	conn := tls.Server(below, p.config())
+	conn := tls.Server(below, p.conf)
 	ctx, cancel := context.WithTimeout(context.Background(), p.o.HandshakeTimeout)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
@@ -191,24 +194,26 @@ func (p *Port) handshake(raw net.Conn) {
 	}
 }
 
-// peerConn is a connection of ek-peer/1. http.Server would turn a *tls.Conn away whose protocol it does not know.
+// peerConn is a connection of ek-peer/1. http.Server would turn a *tls.Conn away whose protocol it
+// does not know.
 type peerConn struct{ *tls.Conn }
 
 // config of a handshake: members' protocols are for members only, the rest is
 // for everybody. A member that is no server has no API and no Raft.
 func (p *Port) config() *tls.Config {
+	server, members := p.o.Keeper.Identity().Server, p.memberConfig()
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"h2", "http/1.1"},
 		GetCertificate: p.o.Keeper.GetCertificate,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			if !slices.ContainsFunc(hello.SupportedProtos, func(s string) bool { return strings.HasPrefix(s, "ek-") }) {
-				if !p.o.Keeper.Identity().Server {
+				if !server {
 					return nil, errors.New("no client of members, and this one has no API")
 				}
 				return nil, nil
 			}
-			return p.memberConfig(), nil
+			return members, nil
 		},
 	}
 }

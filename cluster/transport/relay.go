@@ -40,15 +40,15 @@ type unreachable struct{ error }
 
 func (u *unreachable) Unwrap() error { return u.error }
 
-// neverArrived says of an error that the other side cannot have had the whole request: there was no connection,
-// or it would not take all of it.
+// neverArrived says of an error that the other side cannot have had the whole request: there was no
+// connection, or it would not take all of it.
 func neverArrived(err error) bool {
 	var failed *net.OpError
 	return errors.As(err, new(*unreachable)) || (errors.As(err, &failed) && failed.Op == "write")
 }
 
-// again tries once more on another connection if the one at hand turns out to be dead. http.Transport does so only if the
-// connection had been used before.
+// again tries once more on another connection if the one at hand turns out to be dead.
+// http.Transport does so only if the connection had been used before.
 type again struct{ *http.Transport }
 
 func (t again) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -26,7 +26,8 @@ type reportEncoder struct {
 	next []byte // of the last change that was made
 }
 
-// change of a report since the last one that was taken. Make it again for another try: nothing counts until taken.
+// change of a report since the last one that was taken. Make it again for another try: nothing
+// counts until taken.
 func (e *reportEncoder) change(r agent.Report) (Change, error) {
 	out := Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples}
 	r.Statuses, r.Samples = nil, nil
@@ -50,7 +51,8 @@ type reportDecoder struct {
 	head agent.Report
 }
 
-// take a change in; errWhole if what it is a change of is not known here. It counts for the next one only when it is kept.
+// take a change in; errWhole if what it is a change of is not known here. It counts for the next
+// one only when it is kept.
 func (d *reportDecoder) take(c Change) (agent.Report, error) {
 	r := d.head
 	switch {

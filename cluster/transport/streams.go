@@ -114,7 +114,8 @@ type Streams struct {
 	members members // whose streams were accepted
 }
 
-// Close implements net.Listener. It ends the streams that were accepted, too: nobody would tell who reads from them.
+// Close implements net.Listener. It ends the streams that were accepted, too: nobody would tell who
+// reads from them.
 func (s *Streams) Close() error {
 	err := s.queue.Close()
 	s.members.closeAll()

@@ -17,8 +17,8 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// memory is a network in one process, for tests with a fake clock. What is cut off loses what is sent to and
-// from it, and answers no call.
+// memory is a network in one process, for tests with a fake clock. What is cut off loses what is
+// sent to and from it, and answers no call.
 type memory struct {
 	mu        sync.Mutex
 	listeners map[string]*queue
@@ -75,8 +75,8 @@ func (l *lossy) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-// The leader's side is cut off: the agent holds its orders for void within the time of silence, reaches the
-// leader through another server for what is urgent, and is back soon after.
+// The leader's side is cut off: the agent holds its orders for void within the time of silence,
+// reaches the leader through another server for what is urgent, and is back soon after.
 func TestCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
@@ -116,7 +116,8 @@ func TestCutOff(t *testing.T) {
 			t.Errorf("a renewal took %s to fail", took)
 		}
 
-		// One server can be reached again, not from the agent but as relay: the leader hears the relay only.
+		// One server can be reached again, not from the agent but as relay: the leader hears the
+		// relay only.
 		s.net.set(two.at, false)
 		s.net.set(one.at, false)
 		begin = time.Now()
@@ -201,7 +202,8 @@ func TestSamplesAreThinned(t *testing.T) {
 	})
 }
 
-// Connections outlive every time limit of a single call, and streams those of an answer, also through a relay.
+// Connections outlive every time limit of a single call, and streams those of an answer, also
+// through a relay.
 func TestLongConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
@@ -286,8 +288,8 @@ func (c *churn) Desired(ctx context.Context, host string) (agent.Desired, <-chan
 	return c.brain.Desired(ctx, host)
 }
 
-// What does not concern a host is looked at a few times a second at most, and told with the heartbeat; what
-// does concern it arrives soon all the same.
+// What does not concern a host is looked at a few times a second at most, and told with the
+// heartbeat; what does concern it arrives soon all the same.
 func TestChurnElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
