@@ -12,11 +12,13 @@ import (
 // fsm lets raft drive the state.
 type fsm struct {
 	store *state.Store
-	has   uint64 // index up to which the state held everything when raft was started
+	// has is the index up to which the state held everything when raft was started; 0 once
+	// the state was replaced.
+	has uint64
 }
 
 // Apply implements raft.FSM.
-func (f fsm) Apply(l *raft.Log) any {
+func (f *fsm) Apply(l *raft.Log) any {
 	if l.Index <= f.has {
 		return nil // the log is read again from an older snapshot on
 	}
@@ -24,13 +26,14 @@ func (f fsm) Apply(l *raft.Log) any {
 }
 
 // Snapshot implements raft.FSM.
-func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return saved{save: f.store.Snapshot().Save}, nil
 }
 
 // Restore implements raft.FSM.
-func (f fsm) Restore(from io.ReadCloser) error {
+func (f *fsm) Restore(from io.ReadCloser) error {
 	defer from.Close()
+	f.has = 0
 	return f.store.Restore(from)
 }
 

@@ -220,7 +220,7 @@ func (n *Node) begin(first bool) (l *life, err error) {
 		return nil, fmt.Errorf("list snapshots: %w", err)
 	}
 	conf.NoSnapshotRestoreOnStart = !first && len(saved) > 0 && saved[0].Index <= have
-	l.raft, err = raft.NewRaft(conf, fsm{store: n.state, has: have}, store, store, l.snaps, n.wire)
+	l.raft, err = raft.NewRaft(conf, &fsm{store: n.state, has: have}, store, store, l.snaps, n.wire)
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}

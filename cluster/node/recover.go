@@ -55,14 +55,14 @@ func Recover(o Options) (r Recovered, err error) {
 	if has, err := raft.HasExistingState(disk, disk, snaps); err != nil || !has {
 		return fail(errors.Join(errors.New("there is no log in its directory"), err))
 	}
-	before, err := raft.GetConfiguration(n.config(), fsm{store: state.New()}, disk, disk, snaps, transport)
+	before, err := raft.GetConfiguration(n.config(), &fsm{store: state.New()}, disk, disk, snaps, transport)
 	if err != nil {
 		return fail(fmt.Errorf("who the servers were: %w", err))
 	}
 	for _, s := range before.Servers {
 		r.Servers = append(r.Servers, Server{ID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
 	}
-	f := &recoveringFSM{fsm: fsm{store: state.New()}}
+	f := &recoveringFSM{fsm{store: state.New()}}
 	only := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(o.ID), Address: transport.LocalAddr()}}}
 	if err := raft.RecoverCluster(n.config(), f, disk, disk, snaps, transport, only); err != nil {
 		return fail(err)
@@ -77,7 +77,7 @@ func Recover(o Options) (r Recovered, err error) {
 		return fail(err)
 	}
 	s := state.New()
-	if err := (fsm{store: s}).Restore(in); err != nil {
+	if err := (&fsm{store: s}).Restore(in); err != nil {
 		return fail(err)
 	}
 	meta, _ := s.Snapshot().Meta()

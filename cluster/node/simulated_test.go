@@ -1,14 +1,21 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
+
+	"evenkeel/cluster/state"
 )
 
 // pipes is a network within a process: connections of net.Pipe that end when a side is cut off.
@@ -270,4 +277,67 @@ func fullDisk(t *testing.T, only string) {
 		t.Errorf("its return cost an election: term %d, then %d", term, now)
 	}
 	c.settle()
+}
+
+// A state is restored while one server is down and another is cut off; both come back to it.
+func TestRestoreInSimulatedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := simulate(t, 5)
+		c.leader().found(t, "c1")
+		c.put(30)
+		file := c.leader().backup(t)
+		c.put(60) // more than a snapshot's worth
+		var others []string
+		for id := range c.servers {
+			if id != c.leader().id {
+				others = append(others, id)
+			}
+		}
+		down, cut := others[0], others[1]
+		c.full[down].on.Store(true)
+		c.network.setCut(cut, true)
+		c.put(30)
+		c.until("one is down", func() bool { return c.servers[down].Down() != nil })
+		for name := range 3 { // older, and older again
+			if _, err := c.leader().Restore(t.Context(), bytes.NewReader(file), false); err != nil {
+				t.Fatal(name, err)
+			}
+		}
+		c.written = 30
+		c.put(5)
+		c.full[down].on.Store(false)
+		c.network.setCut(cut, false)
+		c.put(5)
+		c.settle()
+	})
+}
+
+// A state that raft replaces by an older snapshot takes the entries after that one again.
+func TestReplacedStateTakesEntriesAgain(t *testing.T) {
+	s := state.New()
+	f := &fsm{store: s}
+	for n := range 10 {
+		f.Apply(&raft.Log{Index: uint64(n + 1), Data: entry(n)})
+	}
+	older := save(t, s)
+	for n := 10; n < 20; n++ {
+		f.Apply(&raft.Log{Index: uint64(n + 1), Data: entry(n)})
+	}
+	want := save(t, s)
+	back := &fsm{store: s, has: 20}
+	for n := 5; n < 20; n++ {
+		back.Apply(&raft.Log{Index: uint64(n + 1), Data: entry(n)})
+	}
+	if save(t, s) != want {
+		t.Error("entries that the state held changed it")
+	}
+	if err := back.Restore(io.NopCloser(strings.NewReader(older))); err != nil {
+		t.Fatal(err)
+	}
+	for n := 10; n < 20; n++ {
+		back.Apply(&raft.Log{Index: uint64(n + 1), Data: entry(n)})
+	}
+	if got := save(t, s); got != want {
+		t.Errorf("entries after the older snapshot are missing:\n%s\nwant\n%s", got, want)
+	}
 }
