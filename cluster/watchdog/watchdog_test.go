@@ -29,9 +29,10 @@ func newPeer(t *testing.T, answer string) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
+	done, over := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() {
 		_ = l.Close()
+		close(over)
 		<-done
 	})
 	go func() {
@@ -41,6 +42,10 @@ func newPeer(t *testing.T, answer string) *peer {
 			return
 		}
 		defer c.Close()
+		go func() { // a test that failed may leave the connection open
+			<-over
+			_ = c.SetDeadline(time.Now())
+		}()
 		r := bufio.NewReader(c)
 		text, _ := r.ReadString('\n')
 		p.first <- text
