@@ -219,7 +219,12 @@ func TestLibvirtRestart(t *testing.T) {
 			t.Errorf("%s is %s while nobody can know", vm.Name, vm.State)
 		}
 	}
-	later, err := d.Create(t.Context(), spec("later", 1, 0.3))
+	if _, err := d.Create(t.Context(), spec("now", 1, 0.3)); !client.IsProblem(err, v1.ProblemRefused) {
+		t.Errorf("a VM that cannot wait was promised a host that does not answer: %v", err)
+	}
+	waits := spec("later", 1, 0.3)
+	waits.OnFull = "queue"
+	later, err := d.Create(t.Context(), waits)
 	if err != nil {
 		t.Fatal(err)
 	}
