@@ -58,6 +58,18 @@ func newOutside(t *testing.T) *outside {
 	return o
 }
 
+// next is the next connection of a host.
+func (o *outside) next(t *testing.T) net.Conn {
+	t.Helper()
+	select {
+	case c := <-o.conns:
+		return c
+	case <-time.After(30 * time.Second):
+		t.Fatal("the host did not connect")
+		return nil
+	}
+}
+
 // rest is what the host sent over a connection until it ended it.
 func rest(t *testing.T, c net.Conn) string {
 	t.Helper()
@@ -90,7 +102,7 @@ func TestGuard(t *testing.T) {
 	if err := errors.Join(g.Pet(), g.Disarm()); err != nil {
 		t.Fatal(err)
 	}
-	if got := rest(t, <-o.conns); got != "ppV" {
+	if got := rest(t, o.next(t)); got != "ppV" {
 		t.Errorf("sent %q", got)
 	}
 	if err := g.Pet(); !errors.Is(err, ErrClosed) {
@@ -102,7 +114,7 @@ func TestGuard(t *testing.T) {
 	if _, err := g.Arm(); err != nil {
 		t.Fatal(err)
 	}
-	_ = (<-o.conns).Close()
+	_ = o.next(t).Close()
 	if err := g.Pet(); err == nil {
 		t.Error("pet of a watchdog that hung up says nothing")
 	}
@@ -110,7 +122,7 @@ func TestGuard(t *testing.T) {
 	if err := errors.Join(g.Pet(), g.Pet()); err != nil {
 		t.Errorf("pet after it is back: %v", err)
 	}
-	c := <-o.conns
+	c := o.next(t)
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
@@ -123,7 +135,7 @@ func TestGuard(t *testing.T) {
 	if err := g.Disarm(); err != nil {
 		t.Error(err)
 	}
-	if got := rest(t, <-o.conns); got != "V" {
+	if got := rest(t, o.next(t)); got != "V" {
 		t.Errorf("sent %q, want it disarmed", got)
 	}
 }
@@ -140,7 +152,7 @@ func TestGuardLonger(t *testing.T) {
 	if _, err := g.Arm(); err != nil {
 		t.Fatal(err)
 	}
-	_ = (<-o.conns).Close()
+	_ = o.next(t).Close()
 	_ = g.Pet()
 	for range 2 {
 		o.takes <- "armed 20 x\n"
