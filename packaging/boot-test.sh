@@ -35,8 +35,12 @@ inside() {
 	local vm pid
 	serve
 	dpkg -i /srv/packages/*.deb
-	must "enabled and started by the installation" systemctl is-active --quiet vcd
-	must "enabled" systemctl is-enabled --quiet vcd
+	must "enabled by the installation" systemctl is-enabled --quiet vcd
+	must "not started before it knows its address" not systemctl is-active --quiet vcd
+	dpkg -r evenkeel-vcd
+	echo "advertise: 127.0.0.1:7480" >>/etc/evenkeel/vcd.yaml
+	dpkg --force-confold -i /srv/packages/evenkeel-vcd_*.deb
+	must "started by the installation once it does" systemctl is-active --quiet vcd
 	must "mode 0700 of /run/evenkeel" test "$(stat -c %a /run/evenkeel)" = 700
 	must "mode 0711 of /var/lib/evenkeel, for QEMU's user" test "$(stat -c %a /var/lib/evenkeel)" = 711
 	EVENKEEL_CACERT=/var/lib/evenkeel/dev/ca.pem EVENKEEL_TOKEN_FILE=/var/lib/evenkeel/dev/admin.token must "vcctl is answered" vcctl host list
@@ -45,7 +49,7 @@ inside() {
 	pid=$(main_pid)
 	must "/usr is closed to vcd" not nsenter -t "$pid" -m touch /usr/x
 	must "/var/lib/evenkeel is open to vcd" nsenter -t "$pid" -m touch /var/lib/evenkeel/x
-	dpkg -i /srv/packages/evenkeel-vcd_*.deb
+	dpkg --force-confold -i /srv/packages/evenkeel-vcd_*.deb
 	must "another process after the upgrade" test "$(main_pid)" != "$pid"
 	must "the VM outlives the upgrade" kill -0 "$vm"
 
