@@ -24,6 +24,15 @@ type memory struct {
 	listeners map[string]*queue
 	cut       map[string]bool
 	dials     []time.Time
+	weather   *weather // nil: fine
+}
+
+// inMemory gives a site such a network. In a bubble only: writes have some time to end.
+func (s *site) inMemory(w *weather) {
+	s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}, weather: w}
+	s.t.Cleanup(func() {
+		time.Sleep(2 * time.Minute) // sleep: a fake clock's; what is on its way gets lost in the end
+	})
 }
 
 func (n *memory) listen(name string) net.Listener {
@@ -56,23 +65,69 @@ func (n *memory) dial(ctx context.Context, address string) (net.Conn, error) {
 		return nil, ctx.Err()
 	}
 	near, far := net.Pipe()
-	if !q.put(&lossy{far, n, address}) {
+	if n.weather != nil {
+		n.weather.seen(near)
+		n.weather.seen(far)
+	}
+	if end := n.lossy(far, address); !q.put(end) {
+		_ = end.Close()
 		return nil, errors.New("connection refused")
 	}
-	return &lossy{near, n, address}, nil
+	return n.lossy(near, address), nil
 }
 
+// lossy is an end of a connection. What is written is on its way until it is read, so that a
+// writer does not wait for a reader.
 type lossy struct {
 	net.Conn
-	n       *memory
-	address string
+	sent chan []byte
+	done chan struct{}
+	once sync.Once
+}
+
+func (n *memory) lossy(c net.Conn, address string) *lossy {
+	l := &lossy{Conn: c, sent: make(chan []byte, 1000), done: make(chan struct{})}
+	go func() {
+		defer c.Close()
+		for {
+			var b []byte
+			select {
+			case b = <-l.sent:
+			case <-l.done:
+				select {
+				case b = <-l.sent: // what was written before the end still arrives
+				default:
+					return
+				}
+			}
+			if n.weather != nil {
+				time.Sleep(n.weather.late()) // sleep: a fake clock's
+			}
+			if n.isCut(address) {
+				continue
+			}
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	return l
 }
 
 func (l *lossy) Write(b []byte) (int, error) {
-	if l.n.isCut(l.address) {
+	select {
+	case <-l.done:
+		return 0, net.ErrClosed
+	case l.sent <- slices.Clone(b):
 		return len(b), nil
 	}
-	return l.Conn.Write(b)
+}
+
+func (l *lossy) Close() error {
+	l.once.Do(func() { close(l.done) })
+	_ = l.Conn.SetReadDeadline(time.Unix(1, 0)) // whoever reads is woken
+	_ = l.Conn.SetWriteDeadline(time.Now().Add(time.Minute))
+	return nil
 }
 
 // The leader's side is cut off: the agent holds its orders for void within the time of silence,
@@ -80,7 +135,7 @@ func (l *lossy) Write(b []byte) (int, error) {
 func TestCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
-		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		s.inMemory(nil)
 		l.set(true, "")
 		one := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
 		two := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: one.at} }})
@@ -139,7 +194,7 @@ func TestCutOff(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		s.inMemory(nil)
 		closed := s.net.listen("s1")
 		_ = closed.Close()
 		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), "s1:1")
@@ -166,7 +221,7 @@ func TestBackoff(t *testing.T) {
 func TestSamplesAreThinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
-		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		s.inMemory(nil)
 		l.set(true, "")
 		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
 		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
@@ -207,7 +262,7 @@ func TestSamplesAreThinned(t *testing.T) {
 func TestLongConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
-		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		s.inMemory(nil)
 		l.set(true, "")
 		api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			conn := http.NewResponseController(w)
@@ -293,7 +348,7 @@ func (c *churn) Desired(ctx context.Context, host string) (agent.Desired, <-chan
 func TestChurnElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
-		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		s.inMemory(nil)
 		l.set(true, "")
 		c := &churn{brain: b}
 		m := s.member("s1", true, false, PeersOptions{Leader: c, Lead: l.ask})
@@ -335,7 +390,7 @@ func TestChurnElsewhere(t *testing.T) {
 func TestCertificatesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
-		s.net = &memory{listeners: map[string]*queue{}, cut: map[string]bool{}}
+		s.inMemory(nil)
 		l.set(true, "")
 		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
 		if err := m.keeper.Replace(s.material(s.ca, "s1", true, false, time.Now(), 100*time.Hour), time.Now()); err != nil {
