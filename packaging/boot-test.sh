@@ -19,14 +19,13 @@ must() {
 main_pid() { systemctl show --property MainPID --value vcd.service; }
 not() { ! "$@"; }
 
-# serve [PREFIX]: vcd with simulated hosts, which runs anywhere, under the shipped unit.
+# serve [COMMAND;]: the shipped unit, with a "VM" beside vcd, and what else is to be done before vcd starts.
 serve() {
 	mkdir -p /etc/systemd/system/vcd.service.d
 	cat >/etc/systemd/system/vcd.service.d/test.conf <<-END
 		[Service]
-		WatchdogSec=0
 		ExecStart=
-		ExecStart=/bin/sh -c '[ -e /run/evenkeel/vm ] || { sleep 1000 & echo \$! > /run/evenkeel/vm; }; ${1:-} exec /usr/sbin/vcd dev --hypervisor simulated --hosts 2 --data-dir /var/lib/evenkeel/dev'
+		ExecStart=/bin/sh -c '[ -e /run/evenkeel/vm ] || { sleep 1000 & echo \$! > /run/evenkeel/vm; }; ${1:-} exec /usr/sbin/vcd run --config /etc/evenkeel/vcd.yaml'
 	END
 	systemctl daemon-reload
 }
@@ -38,15 +37,19 @@ inside() {
 	must "enabled by the installation" systemctl is-enabled --quiet vcd
 	must "not started before it knows its address" not systemctl is-active --quiet vcd
 	dpkg -r evenkeel-vcd
-	echo "advertise: 127.0.0.1:7480" >>/etc/evenkeel/vcd.yaml
+	printf '%s\n' "advertise: 127.0.0.1:7480" "hypervisor: simulated" "name: h1" >>/etc/evenkeel/vcd.yaml
 	dpkg --force-confold -i /srv/packages/evenkeel-vcd_*.deb
 	must "started by the installation once it does" systemctl is-active --quiet vcd
 	must "mode 0700 of /run/evenkeel" test "$(stat -c %a /run/evenkeel)" = 700
 	must "mode 0711 of /var/lib/evenkeel, for QEMU's user" test "$(stat -c %a /var/lib/evenkeel)" = 711
-	EVENKEEL_CACERT=/var/lib/evenkeel/dev/ca.pem EVENKEEL_TOKEN_FILE=/var/lib/evenkeel/dev/admin.token must "vcctl is answered" vcctl host list
+	export HOME=/srv
+	must "a cluster is made" vcctl cluster init
+	must "vcctl is answered" vcctl host list
 	vm=$(</run/evenkeel/vm)
 
 	pid=$(main_pid)
+	sleep 25
+	must "systemd's watchdog is fed" test "$(main_pid)" = "$pid"
 	must "/usr is closed to vcd" not nsenter -t "$pid" -m touch /usr/x
 	must "/var/lib/evenkeel is open to vcd" nsenter -t "$pid" -m touch /var/lib/evenkeel/x
 	dpkg --force-confold -i /srv/packages/evenkeel-vcd_*.deb
@@ -78,7 +81,7 @@ inside() {
 	must "stopped by the removal" not systemctl is-active --quiet vcd
 	must "the VM outlives the removal" kill -0 "$vm"
 	dpkg -P evenkeel-vcd
-	must "the state outlives the purge" test -e /var/lib/evenkeel/dev/admin.token
+	must "the state outlives the purge" test -e /var/lib/evenkeel/ca.key
 	must "the configuration is gone after the purge" not test -e /etc/evenkeel/vcd.yaml
 	echo "end of the test"
 }
@@ -116,7 +119,7 @@ ln -sf ../boot-test.service "$root/etc/systemd/system/multi-user.target.wants/"
 timeout --kill-after 10 300 systemd-nspawn --quiet --register=no --keep-unit --boot --directory "$root" \
 	--private-network --machine "evenkeel-$$" </dev/null >"$root/srv/console.log" 2>&1 || true
 log=$(cat "$root/srv/boot-test.log" 2>/dev/null || true)
-rm -rf "$root"/srv/{packages,boot-test.sh} "$root"/etc/systemd/system/{boot-test.service,multi-user.target.wants/boot-test.service,vcd.service.d} "$root/var/lib/evenkeel"
+rm -rf "$root"/srv/{packages,boot-test.sh,.config} "$root"/etc/systemd/system/{boot-test.service,multi-user.target.wants/boot-test.service,vcd.service.d} "$root/var/lib/evenkeel"
 grep -E '^(ok|FAILED):' <<<"$log" || true
 if grep -q '^FAILED:' <<<"$log" || ! grep -q '^end of the test' <<<"$log"; then
 	echo "boot-test: FAILED; the end of the container's console and of the log:"
