@@ -138,6 +138,7 @@ func (n *Node) watch(ctx context.Context, l *life) error {
 	})
 	l.raft.RegisterObserver(observer)
 	defer l.raft.DeregisterObserver(observer)
+	n.lead.heard(l.raft) // before the observer was there
 	var settling sync.WaitGroup
 	defer settling.Wait()
 	stop := func() {}
@@ -161,15 +162,20 @@ func (n *Node) watch(ctx context.Context, l *life) error {
 			stop = cancel
 			settling.Go(func() { n.settle(c, l) })
 		case <-seen:
-			address, id := l.raft.LeaderWithID()
-			term := l.raft.CurrentTerm()
-			n.lead.set(func(s *Leadership) {
-				if !s.Leads {
-					*s = Leadership{Term: max(term, s.Term), Leader: string(id), Address: string(address)}
-				}
-			})
+			n.lead.heard(l.raft)
 		}
 	}
+}
+
+// heard of another server that leads, or of none.
+func (l *leadership) heard(r *raft.Raft) {
+	address, id := r.LeaderWithID()
+	term := r.CurrentTerm()
+	l.set(func(s *Leadership) {
+		if !s.Leads {
+			*s = Leadership{Term: max(term, s.Term), Leader: string(id), Address: string(address)}
+		}
+	})
 }
 
 // settle waits until all that was committed before this term is applied, and tells that this server leads.
