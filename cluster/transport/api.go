@@ -14,7 +14,7 @@ type Handler = http.Handler
 
 // NoServer is the public API of a member that is no server.
 var NoServer Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "this member is an agent; ask one of the cluster's servers", http.StatusMisdirectedRequest)
+	refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this member is an agent; ask one of the cluster's servers")
 })
 
 // ServeAPI answers on connections that are past their TLS handshake, until ctx ends.
