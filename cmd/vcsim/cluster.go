@@ -33,8 +33,22 @@ for, the server is stopped and started again on its log, and what it holds is co
 			&cli.IntFlag{Name: "vms", Usage: "ask for `N` VMs in all", Value: 1000},
 			&cli.IntFlag{Name: "largest", Usage: "virtual clusters of 1 to `N` VMs", Value: 64},
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of the random sizes and needs", Value: 1},
+			&cli.IntFlag{Name: "servers", Usage: "1: all in this process. `N` of 3 and more: as many processes, the hosts here, requests over the REST API", Value: 1},
+			&cli.DurationFlag{Name: "steady", Usage: "several servers: measure for `TIME` while nothing is asked for", Value: time.Minute},
+			&cli.Float64Flag{Name: "rate", Usage: "several servers: ask for `N` virtual clusters a second, and delete as many", Value: 200},
+			&cli.DurationFlag{Name: "during", Usage: "several servers: for `TIME`", Value: time.Minute},
+			&cli.IntFlag{Name: "small", Usage: "several servers: of 1 to `N` VMs each", Value: 2},
+			&cli.Float64Flag{Name: "cpu", Usage: "several servers: mean need of a VM, `CORES`", Value: 1.5},
+			&cli.IntFlag{Name: "clients", Usage: "several servers: `N` connections of clients", Value: 64},
+			&cli.DurationFlag{Name: "sample-every", Usage: "several servers: agents sample every `TIME`", Value: 10 * time.Second},
+			&cli.StringFlag{Name: "profile", Usage: "several servers: write profiles of the leader to `DIR`"},
+			&cli.StringFlag{Name: "dir", Usage: "several servers: keep their files in `DIR`"},
+			&cli.BoolFlag{Name: "json", Usage: "several servers: print the figures as JSON"},
 		},
 		Action: func(c *cli.Context) error {
+			if c.Int("servers") > 1 {
+				return many(c)
+			}
 			if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Args().Present() {
 				return cli.Exit("hosts, vms and largest must be at least 1, and there are no arguments", 2)
 			}

@@ -1,0 +1,536 @@
+package manyhosts
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+	"evenkeel/cluster/member"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+// Options of a run.
+type Options struct {
+	Dir     string // for all files; empty or not there
+	Profile string // directory for profiles of the leader, "" = none
+	Servers int
+	Hosts   int
+	VMs     int     // that run throughout
+	Largest int     // virtual clusters of 1 to so many VMs among them
+	CPU     float64 // mean need of a VM, cores
+	Seed    uint64
+
+	Steady      time.Duration // of the measurement without requests
+	Rate        float64       // virtual clusters a second
+	During      time.Duration
+	Small       int // virtual clusters of 1 to so many VMs under load
+	Clients     int
+	SampleEvery time.Duration
+	Progress    io.Writer // what happens meanwhile, for people
+}
+
+// Figures of a run.
+type Figures struct {
+	Machine struct {
+		Cores int    `json:"cores"`
+		Go    string `json:"go"`
+	} `json:"machine"`
+	Servers int     `json:"servers"`
+	Hosts   int     `json:"hosts"`
+	VMs     int     `json:"vms"`
+	JoinIn  float64 `json:"joinSeconds"` // all hosts, by tokens
+	FillIn  float64 `json:"fillSeconds"` // from the first request until all VMs run
+
+	Steady struct {
+		Seconds float64            `json:"seconds"`
+		Leader  string             `json:"leader"`
+		CPU     map[string]float64 `json:"cpuPercentOfOneCore"`
+		RSS     map[string]float64 `json:"rssMiB"`
+		Entries float64            `json:"logEntriesPerSecond"`
+		Others  float64            `json:"othersPercentOfMachine"` // what all processes but the servers took
+	} `json:"steady"`
+
+	Load        Load               `json:"load"`
+	LoadCPU     map[string]float64 `json:"loadCPUPercentOfOneCore"`
+	LoadOthers  float64            `json:"loadOthersPercentOfMachine"`
+	LoadEntries float64            `json:"loadLogEntriesPerSecond"`
+	LoadRSS     map[string]float64 `json:"loadPeakRSSMiB"`
+
+	Disk     map[string]Disk `json:"disk"`
+	Restarts []Restart       `json:"restarts"`
+	Doubled  []string        `json:"ranTwice"`
+}
+
+// Disk of a server after the load.
+type Disk struct {
+	Log       float64 `json:"logMiB"`
+	Snapshots float64 `json:"snapshotsMiB"`
+	Index     uint64  `json:"index"`
+}
+
+// Restart of a server under load, until it held all that the leader held when it was started.
+type Restart struct {
+	Server  string  `json:"server"`
+	By      string  `json:"by"`
+	Leader  bool    `json:"leader"`
+	Behind  uint64  `json:"behind"` // entries, when it was started again
+	Seconds float64 `json:"seconds"`
+}
+
+type bench struct {
+	o       Options
+	f       Figures
+	token   string
+	servers []*process
+	world   *simulated.World
+	all     []*client.Client
+	agents  sync.WaitGroup
+	stop    context.CancelFunc
+}
+
+// Run the measurement.
+func Run(ctx context.Context, o Options) (f *Figures, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	b := &bench{o: o, stop: stop}
+	defer func() {
+		stop()
+		b.agents.Wait()
+		for _, p := range b.servers {
+			if e := p.end(syscall.SIGTERM); e != nil && err == nil {
+				err = fmt.Errorf("server %s: %w", p.name, e)
+			}
+		}
+		if b.world != nil {
+			err = errors.Join(err, b.world.Close())
+		}
+	}()
+	b.f.Machine.Cores, b.f.Machine.Go = runtime.NumCPU(), runtime.Version()
+	b.f.Servers, b.f.Hosts = o.Servers, o.Hosts
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{{"servers", b.startServers}, {"hosts", b.startHosts}, {"fill", b.fill}, {"steady state", b.steady}, {"load", b.load}, {"restarts", b.restarts}} {
+		b.say("%s", step.name)
+		if err := step.do(ctx); err != nil {
+			return &b.f, fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	b.f.Doubled = b.world.Audit().Doubled
+	return &b.f, nil
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.o.Progress, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+func (b *bench) addresses() (out []string) {
+	for _, p := range b.servers {
+		out = append(out, p.listen)
+	}
+	return out
+}
+
+// free address on loopback.
+func free() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func (b *bench) startServers(ctx context.Context) error {
+	var raw [24]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	b.token = hex.EncodeToString(raw[:])
+	for i := range b.o.Servers {
+		p := &process{name: fmt.Sprintf("s%d", i+1), dir: filepath.Join(b.o.Dir, fmt.Sprintf("s%d", i+1))}
+		var err error
+		if p.listen, err = free(); err != nil {
+			return err
+		}
+		if p.gossip, err = free(); err != nil {
+			return err
+		}
+		token := b.token
+		if i == 0 {
+			_, err = member.Init(p.dir, p.name, p.listen, false)
+		} else {
+			token = ""
+			var t v1.JoinToken
+			if t, err = b.all[0].MakeJoinToken(ctx, v1.JoinTokenRequest{Server: true}); err == nil {
+				_, err = member.Join(ctx, p.dir, p.name, p.listen, t.Token, b.addresses())
+			}
+		}
+		if err != nil {
+			return err
+		}
+		b.servers = append(b.servers, p)
+		if err := p.start(ctx, token); err != nil {
+			return err
+		}
+		if i == 0 {
+			if b.all, err = clients(1, b.addresses(), b.token, filepath.Join(p.dir, "pki", "ca.pem")); err != nil {
+				return err
+			}
+		}
+	}
+	voters := func() bool {
+		s, err := b.all[0].Status(ctx)
+		n := 0
+		for _, m := range s.Members {
+			if m.Voter {
+				n++
+			}
+		}
+		return err == nil && n == b.o.Servers
+	}
+	if err := until(ctx, time.Minute, "all servers vote", voters); err != nil {
+		return err
+	}
+	for _, img := range []v1.ImageSpec{{Name: "tiny", Kind: "kernel", File: "/simulated/vmlinuz"}} {
+		if _, err := b.all[0].AddImage(ctx, img); err != nil {
+			return err
+		}
+	}
+	var err error
+	b.all, err = clients(b.o.Clients, b.addresses(), b.token, filepath.Join(b.servers[0].dir, "pki", "ca.pem"))
+	return err
+}
+
+func (b *bench) startHosts(ctx context.Context) error {
+	var err error
+	if b.world, err = simulated.New(simulated.Options{Hosts: b.o.Hosts, Seed: b.o.Seed}); err != nil {
+		return err
+	}
+	dir := filepath.Join(b.o.Dir, "hosts")
+	begin := time.Now()
+	if err := join(ctx, b.all[0], dir, b.world.Hosts(), b.addresses()); err != nil {
+		return err
+	}
+	b.f.JoinIn = time.Since(begin).Seconds()
+	b.say("%d hosts joined in %.1f s", b.o.Hosts, b.f.JoinIn)
+	if err := startAgents(ctx, &b.agents, dir, b.world.Hosts(), b.addresses(), func(name string) hypervisor.Host { return b.world.Host(name) }, b.o.SampleEvery); err != nil {
+		return err
+	}
+	return until(ctx, 5*time.Minute, "all hosts are ready", func() bool {
+		s, err := b.all[0].Status(ctx)
+		return err == nil && s.Hosts["ready"] == b.o.Hosts
+	})
+}
+
+func (b *bench) fill(ctx context.Context) error {
+	begin := time.Now()
+	n, err := fill(ctx, b.all, b.o.VMs, b.o.Largest, b.o.CPU, b.o.Seed)
+	if err != nil {
+		return err
+	}
+	b.f.VMs = n
+	b.say("%d VMs admitted in %.1f s", n, time.Since(begin).Seconds())
+	err = until(ctx, 10*time.Minute, "all VMs run", func() bool {
+		s, err := b.all[0].Status(ctx)
+		if err != nil || s.VMs.Running < n {
+			time.Sleep(time.Second) // sleep: the question is a costly one
+			return false
+		}
+		return true
+	})
+	b.f.FillIn = time.Since(begin).Seconds()
+	return err
+}
+
+// leader that leads now.
+func (b *bench) leader() (*process, error) {
+	for _, p := range b.servers {
+		if p.cmd == nil {
+			continue
+		}
+		if here, err := p.ask("leads"); err != nil {
+			return nil, err
+		} else if here == "true" {
+			return p, nil
+		}
+	}
+	return nil, errors.New("no server leads")
+}
+
+// look is what a measurement begins and ends with.
+type look struct {
+	by        map[string]usage
+	busy, all time.Duration
+	at        time.Time
+	index     uint64
+}
+
+func (b *bench) look() (l look, err error) {
+	l = look{by: map[string]usage{}, at: time.Now()}
+	l.busy, l.all = spent()
+	for _, p := range b.servers {
+		if l.by[p.name], err = usageOf(p.cmd.Process.Pid); err != nil {
+			return l, err
+		}
+	}
+	lead, err := b.leader()
+	if err == nil {
+		l.index, err = lead.index()
+	}
+	return l, err
+}
+
+// between two looks: CPU by server in percent of a core, that of all others in percent of the machine,
+// entries of the log per second.
+func between(a, z look) (cpu map[string]float64, others, entries float64) {
+	cpu = map[string]float64{}
+	var servers time.Duration
+	for name, u := range z.by {
+		spent := u.cpu - a.by[name].cpu
+		servers += spent
+		cpu[name] = 100 * spent.Seconds() / u.at.Sub(a.by[name].at).Seconds()
+	}
+	if all := z.all - a.all; all > 0 {
+		others = 100 * float64(z.busy-a.busy-servers) / float64(all)
+	}
+	return cpu, others, float64(z.index-a.index) / z.at.Sub(a.at).Seconds()
+}
+
+// profiled runs f while the leader writes a profile of it, if one is wanted.
+func (b *bench) profiled(name string, f func() error) error {
+	if b.o.Profile == "" {
+		return f()
+	}
+	p, err := b.leader()
+	if err != nil {
+		return err
+	}
+	if _, err := p.ask("profile " + filepath.Join(b.o.Profile, name+".cpu")); err != nil {
+		return err
+	}
+	err = f()
+	_, err2 := p.ask("profiled " + filepath.Join(b.o.Profile, name+".heap"))
+	return errors.Join(err, err2)
+}
+
+func (b *bench) steady(ctx context.Context) error {
+	if b.o.Steady <= 0 {
+		return nil
+	}
+	select { // what the VMs' starts left to do is not steady state
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(20 * time.Second):
+	}
+	return b.profiled("steady", func() error {
+		a, err := b.look()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(b.o.Steady):
+		}
+		z, err := b.look()
+		if err != nil {
+			return err
+		}
+		lead, err := b.leader()
+		if err != nil {
+			return err
+		}
+		s := &b.f.Steady
+		s.Seconds, s.Leader, s.RSS = z.at.Sub(a.at).Seconds(), lead.name, map[string]float64{}
+		s.CPU, s.Others, s.Entries = between(a, z)
+		for name, u := range z.by {
+			s.RSS[name] = mib(u.rss)
+		}
+		b.say("leader %s: %.1f%% of a core, %.0f MiB; others take %.0f%% of the machine", lead.name, s.CPU[lead.name], s.RSS[lead.name], s.Others)
+		return nil
+	})
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// life of a virtual cluster under load.
+const life = 5 * time.Second
+
+func (b *bench) load(ctx context.Context) error {
+	if b.o.Rate <= 0 || b.o.During <= 0 {
+		return nil
+	}
+	err := b.profiled("load", func() error {
+		a, err := b.look()
+		if err != nil {
+			return err
+		}
+		b.f.Load = offer(ctx, b.all, b.o.Rate, b.o.During, life, b.o.Small, b.o.CPU, b.o.Seed, "load")
+		z, err := b.look()
+		if err != nil {
+			return err
+		}
+		b.f.LoadCPU, b.f.LoadOthers, b.f.LoadEntries = between(a, z)
+		b.f.LoadRSS = map[string]float64{}
+		for name, u := range z.by {
+			b.f.LoadRSS[name] = mib(u.peak)
+		}
+		return nil
+	})
+	l := b.f.Load
+	b.say("%.0f admissions a second, p50 %.0f ms, p99 %.0f ms, failed %v", l.PerSecond, l.Millis.P50, l.Millis.P99, l.Failed)
+	return errors.Join(err, b.disks())
+}
+
+func (b *bench) disks() error {
+	b.f.Disk = map[string]Disk{}
+	for _, p := range b.servers {
+		index, err := p.index()
+		if err != nil {
+			return err
+		}
+		dir := filepath.Join(p.dir, "raft")
+		b.f.Disk[p.name] = Disk{mib(sizeOf(filepath.Join(dir, "raft.db"))), mib(sizeOf(filepath.Join(dir, "snapshots"))), index}
+	}
+	return nil
+}
+
+// restarts ends a follower with SIGTERM, then another one with SIGKILL, then the leader, while requests go on.
+func (b *bench) restarts(ctx context.Context) error {
+	if b.o.Servers < 3 {
+		return nil
+	}
+	for i, by := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGKILL} {
+		lead, err := b.leader()
+		if err != nil {
+			return err
+		}
+		victim := lead
+		if i < 2 {
+			for _, p := range b.servers {
+				if p != lead && (victim == lead || i == 1) {
+					victim = p
+				}
+			}
+		}
+		var r Restart
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			offer(ctx, b.all, min(20, max(1, b.o.Rate)), 5*time.Second, time.Second, b.o.Small, b.o.CPU, b.o.Seed, fmt.Sprintf("restart%d-", i))
+		})
+		r, err = b.restart(ctx, victim, lead, by)
+		busy.Wait()
+		if err != nil {
+			return err
+		}
+		b.f.Restarts = append(b.f.Restarts, r)
+		b.say("server %s ended by %s and started again: in step after %.1f s", r.Server, r.By, r.Seconds)
+	}
+	return nil
+}
+
+func (b *bench) restart(ctx context.Context, victim, lead *process, by syscall.Signal) (r Restart, err error) {
+	r = Restart{Server: victim.name, By: by.String(), Leader: victim == lead}
+	had, err := victim.index()
+	if err != nil {
+		return r, err
+	}
+	if err := victim.end(by); err != nil {
+		return r, err
+	}
+	// Others go on meanwhile; if it led, another one must be found first.
+	var now *process
+	if err := until(ctx, 30*time.Second, "another server leads", func() bool { now, err = b.leader(); return err == nil }); err != nil {
+		return r, err
+	}
+	select {
+	case <-ctx.Done():
+		return r, ctx.Err()
+	case <-time.After(3 * time.Second):
+	}
+	goal, err := now.index()
+	if err != nil {
+		return r, err
+	}
+	r.Behind = goal - min(goal, had)
+	begin := time.Now()
+	if err := victim.start(ctx, ""); err != nil {
+		return r, err
+	}
+	err = until(ctx, 2*time.Minute, "server "+victim.name+" is in step", func() bool {
+		at, err := victim.index()
+		return err == nil && at >= goal
+	})
+	r.Seconds = time.Since(begin).Seconds()
+	return r, err
+}
+
+// Write the figures for people.
+func (f *Figures) Write(out io.Writer) {
+	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	by := func(m map[string]float64, format string) string {
+		var parts []string
+		for i := range f.Servers {
+			name := fmt.Sprintf("s%d", i+1)
+			parts = append(parts, name+" "+fmt.Sprintf(format, m[name]))
+		}
+		return strings.Join(parts, ", ")
+	}
+	line("%d servers, %d hosts, %d VMs on one machine of %d cores, %s", f.Servers, f.Hosts, f.VMs, f.Machine.Cores, f.Machine.Go)
+	line("  hosts joined in %.1f s; all VMs running %.1f s after the first was asked for", f.JoinIn, f.FillIn)
+	if s := f.Steady; s.Seconds > 0 {
+		line("steady state, %.0f s: leader %s takes %.1f%% of one core and %.0f MiB", s.Seconds, s.Leader, s.CPU[s.Leader], s.RSS[s.Leader])
+		line("  CPU %s; memory %s; %.1f log entries a second", by(s.CPU, "%.1f%%"), by(s.RSS, "%.0f MiB"), s.Entries)
+		line("  all other processes, hosts and clients included, take %.0f%% of the machine", s.Others)
+	}
+	if l := f.Load; l.Asked > 0 {
+		line("load, %.0f s: %d virtual clusters asked for, %d admitted (%.1f a second, %d VMs), %d deleted", l.Seconds, l.Asked, l.Admitted, l.PerSecond, l.VMs, l.Deleted)
+		line("  create: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms from when it was due", l.Millis.P50, l.Millis.P90, l.Millis.P99, l.Millis.Max)
+		line("  delete: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms", l.DeleteTime.P50, l.DeleteTime.P90, l.DeleteTime.P99, l.DeleteTime.Max)
+		line("  asked again: %v; failed: %v", l.Retried, l.Failed)
+		line("  CPU %s; peak memory %s; %.0f log entries a second; others take %.0f%% of the machine", by(f.LoadCPU, "%.0f%%"), by(f.LoadRSS, "%.0f MiB"), f.LoadEntries, f.LoadOthers)
+	}
+	for i := range f.Servers {
+		name := fmt.Sprintf("s%d", i+1)
+		if d, ok := f.Disk[name]; ok {
+			line("disk of %s at index %d: log %.1f MiB, snapshots %.1f MiB", name, d.Index, d.Log, d.Snapshots)
+		}
+	}
+	for _, r := range f.Restarts {
+		role := "follower"
+		if r.Leader {
+			role = "leader"
+		}
+		line("%s %s ended by %s, %d entries behind when started again: in step after %.1f s", role, r.Server, r.By, r.Behind, r.Seconds)
+	}
+	line("VMs that ran twice: %d", len(f.Doubled))
+}
+
+// JSON writes the figures for programs.
+func (f *Figures) JSON(out io.Writer) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(f)
+}
+
+// Dir makes a directory for a run, and what removes it.
+func Dir() (string, func(), error) {
+	dir, err := os.MkdirTemp("", "vcsim-")
+	if err != nil {
+		return "", func() {}, fmt.Errorf("directory for the servers: %w", err)
+	}
+	return dir, func() { _ = os.RemoveAll(dir) }, nil
+}

@@ -1,0 +1,80 @@
+package manyhosts
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/member"
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/transport"
+	"evenkeel/hypervisor"
+)
+
+// joinsAtOnce is how many hosts enter the cluster at the same time.
+const joinsAtOnce = 8
+
+// join the hosts as agents, each with a token of its own.
+func join(ctx context.Context, api *client.Client, dir string, hosts, servers []string) error {
+	slots := make(chan struct{}, joinsAtOnce)
+	failed := make(chan error, len(hosts))
+	var wg sync.WaitGroup
+	for i, host := range hosts {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			t, err := api.MakeJoinToken(ctx, v1.JoinTokenRequest{Agent: true})
+			if err == nil {
+				first := i % len(servers)
+				_, err = member.Join(ctx, filepath.Join(dir, host), host, "127.0.0.1:1", t.Token, append(servers[first:len(servers):len(servers)], servers[:first]...))
+			}
+			if err != nil {
+				failed <- fmt.Errorf("host %s: %w", host, err)
+			}
+		})
+	}
+	wg.Wait()
+	close(failed)
+	return <-failed
+}
+
+// startAgents runs an agent per host until ctx ends. Nobody is where consoles would come from, and
+// nothing gossips: 1,000 hosts on one machine would talk to themselves most of the time.
+func startAgents(ctx context.Context, wg *sync.WaitGroup, dir string, hosts, servers []string, host func(string) hypervisor.Host, sampleEvery time.Duration) error {
+	log := slog.New(slog.DiscardHandler)
+	for i, name := range hosts {
+		keeper, err := pki.OpenKeeper(pki.FilesIn(filepath.Join(dir, name, "pki")), false, time.Now())
+		if err != nil {
+			return fmt.Errorf("host %s: %w", name, err)
+		}
+		dialer := &transport.Dialer{Security: transport.Security{Keeper: keeper, Revoked: func(string) bool { return false }}}
+		leader := transport.NewAgent(transport.AgentOptions{Host: name, Dialer: dialer, Servers: servers, Log: log,
+			Rand: rand.New(rand.NewPCG(uint64(i), 1))})
+		wg.Go(func() {
+			leader.Run(ctx)
+			dialer.Close()
+		})
+		o := agent.Options{Host: name, Hypervisor: host(name), Leader: leader, Log: log, SampleEvery: sampleEvery, Boot: "1", MigrateURI: name,
+			Keep: agent.KeepFile(filepath.Join(dir, name, "agents", name+".json")),
+			Allowance: func(c hypervisor.Capacity) agent.Limits {
+				return agent.Limits{CPU: 0.95 * c.CPU, Memory: c.Memory / 20 * 19}
+			},
+			Overhead: func(hypervisor.Capacity) int64 { return 32 << 20 }}
+		wg.Go(func() { _ = agent.Run(ctx, o) }) // what it could not do shows in the figures
+		if i%20 == 19 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(100 * time.Millisecond): // hosts come one after the other, as they do
+			}
+		}
+	}
+	return nil
+}
