@@ -74,8 +74,6 @@ type JoinRequest struct {
 	Name    string `json:"name"`   // of the member: its host's, a DNS label
 	Address string `json:"address"`
 	Request string `json:"request"` // for a certificate: PKCS #10, PEM
-	// Voter: a server that votes, if the token is one for servers.
-	Voter bool `json:"voter,omitempty"`
 }
 
 // JoinAnswer is what a new member is given.
