@@ -1,0 +1,280 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/lease"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// listed are the VMs of ours that run on a host, by those who only look.
+func (s *sim) listed(name string) []hypervisor.VM {
+	c := s.world.Host(name)
+	defer c.Close() //nolint:errcheck // a connection to nothing
+	vms, err := c.List(s.ctx)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(vms, func(vm hypervisor.VM) bool { return vm.Foreign || vm.State == hypervisor.Incoming })
+}
+
+func (s *sim) runsOn(name, id string, generation uint64) bool {
+	return slices.ContainsFunc(s.listed(name), func(vm hypervisor.VM) bool { return vm.VM == id && vm.Generation == generation })
+}
+
+// watchEvery is how often the invariants are looked at that are not recorded by the world itself.
+const watchEvery = 500 * time.Millisecond
+
+// watch the invariants until ctx ends.
+func (s *sim) watch(ctx context.Context) {
+	over := map[string]time.Time{}
+	for wait(ctx, watchEvery) == nil {
+		s.audit()
+		s.watchHold()
+		for _, name := range s.order {
+			s.watchLease(s.hosts[name], over)
+		}
+	}
+}
+
+// audit what the world saw: VMs in two places, hosts beyond their allowance.
+func (s *sim) audit() {
+	a := s.world.Audit()
+	for _, d := range a.Doubled[s.doubled:] {
+		s.violate("a VM runs in two places: %s", d)
+	}
+	s.doubled = len(a.Doubled)
+	limit := allowance(hypervisor.Capacity{CPU: 4, Memory: 4 << 30})
+	for _, name := range s.order {
+		if p := a.Peaks[name]; p.CPU > limit.CPU*(1+1e-8) || p.Memory > limit.Memory {
+			s.violate("host %s had %v cores of caps and %d bytes at one instant, of %v and %d", name, p.CPU, p.Memory, limit.CPU, limit.Memory)
+		}
+	}
+}
+
+// watchHold notes since when the cluster is held.
+func (s *sim) watchHold() {
+	l := s.leader()
+	if l == nil {
+		return
+	}
+	m, _ := l.store.Snapshot().Meta()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !m.Hold.On():
+		s.holdSince = time.Time{}
+	case s.holdSince.IsZero():
+		s.holdSince = time.Now()
+	}
+}
+
+// lateWord is how long an agent may act on what it was told before a hold began: its permits are good for 5 s.
+const lateWord = 8 * time.Second
+
+// checkHold: nothing is started or stopped by a host while the cluster is held.
+func (s *sim) checkHold(what, host string) {
+	h := s.hosts[host]
+	h.mu.Lock()
+	calm := time.Since(h.uneasy) > lateWord
+	h.mu.Unlock()
+	s.mu.Lock()
+	since := s.holdSince
+	s.mu.Unlock()
+	if calm && !since.IsZero() && time.Since(since) > lateWord {
+		s.violate("%s on %s in a hold that began %s ago", what, host, time.Since(since))
+	}
+}
+
+// watchLease: a restartable VM does not outlive its host's lease by more than the watchdog, or what a healthy
+// agent needs to stop it.
+func (s *sim) watchLease(h *host, over map[string]time.Time) {
+	h.mu.Lock()
+	on, proc, armed, uneasy := h.on, h.proc, h.armed, h.uneasy
+	held := h.lease
+	if proc != nil && h.leaseOf != proc.boot {
+		held = lease.Holder{}
+	}
+	must := held.MustStop(h.clock())
+	h.mu.Unlock()
+	leased := on && must && slices.ContainsFunc(s.listed(h.name), func(vm hypervisor.VM) bool { return vm.Leased })
+	if !leased {
+		delete(over, h.name)
+		return
+	}
+	since, known := over[h.name]
+	if !known {
+		over[h.name] = time.Now()
+		return
+	}
+	if armed && time.Since(since) > h.watchdog+h.watchdog/50+time.Second {
+		s.violate("host %s runs restartable VMs for %s without a lease, with an armed watchdog of %s", h.name, time.Since(since), h.watchdog)
+		over[h.name] = time.Now()
+	}
+	if calm := time.Since(uneasy); proc != nil && !proc.still.Load() && min(calm, time.Since(since)) > 25*time.Second {
+		s.violate("host %s runs restartable VMs for %s without a lease, and its agent is well", h.name, time.Since(since))
+		over[h.name] = time.Now()
+	}
+}
+
+// heal everything.
+func (s *sim) heal() {
+	s.note("all is healed")
+	s.net.change(func() { s.net.lose, s.net.repeat, s.net.slow = 0, 0, 0 })
+	s.net.heal()
+	for _, name := range s.names {
+		s.servers[name].full.Store(false)
+		if err := s.servers[name].start(false); err != nil {
+			s.violate("%v", err)
+		}
+	}
+	var all sync.WaitGroup
+	for _, h := range s.hosts {
+		all.Go(func() {
+			h.mu.Lock()
+			h.faults = nil
+			h.mu.Unlock()
+			h.powerOn()
+			h.startAgent()
+		})
+	}
+	all.Wait()
+	for range 60 {
+		if s.withLeader(func(ctx context.Context, p *serving) error { return p.ctl.Arm(ctx, true, "") }) == nil {
+			return
+		}
+		_ = wait(s.ctx, time.Second)
+	}
+	s.violate("no leader for a minute after all was healed")
+}
+
+// settle waits until all is as it should be; it must be, some time after all is healed.
+func (s *sim) settle() {
+	start, why := time.Now(), ""
+	if !s.eventually(s.o.quiet/2, func() bool { why = s.unsettled(); return why == "" }) {
+		s.revive()
+		if !s.eventually(s.o.quiet/2, func() bool { why = s.unsettled(); return why == "" }) {
+			s.violate("%s after all was healed: %s", s.o.quiet, why)
+		}
+	}
+	s.note("settled after %s", time.Since(start))
+}
+
+// revive VCs whose VMs failed, as their owners would.
+func (s *sim) revive() {
+	l := s.leader()
+	if l == nil {
+		return
+	}
+	for _, vm := range l.store.Snapshot().VMs() {
+		if vc, _ := l.store.Snapshot().VC(vm.VC); vm.Phase == state.Failed && vc.Goal == state.GoalRun {
+			s.count("VCs started again by their owners")
+			s.request(s.ctx, seeded(s.o.seed, 77), 400, int(vm.Generation)<<20|vm.Task, vc.Name, want{Verb: "start"})
+		}
+	}
+}
+
+// unsettled says what is not as it should be; "" = all is.
+func (s *sim) unsettled() string {
+	l := s.leader()
+	if l == nil {
+		return "no leader"
+	}
+	snap := l.store.Snapshot()
+	for _, name := range s.names {
+		if p := s.servers[name].alive(); p == nil || p.store.Snapshot().Index() != snap.Index() || p.saved() != l.saved() {
+			return fmt.Sprintf("the state of %s is not that of %s", name, l.name)
+		}
+	}
+	if m, _ := snap.Meta(); m.Hold.On() {
+		return fmt.Sprintf("hold: %+v", m.Hold)
+	}
+	for _, h := range snap.Hosts() {
+		if h.Lost.Proof != "" {
+			return fmt.Sprintf("host %s is lost: %s", h.Name, h.Lost.Text)
+		}
+	}
+	there := map[string]map[string]uint64{}
+	for _, name := range s.order {
+		there[name] = map[string]uint64{}
+		for _, vm := range s.listed(name) {
+			there[name][vm.VM] = vm.Generation
+		}
+	}
+	for _, vm := range snap.VMs() {
+		vc, _ := snap.VC(vm.VC)
+		runs := there[vm.Host][vm.ID] == vm.Generation
+		delete(there[vm.Host], vm.ID)
+		switch {
+		case vm.MovingTo != "":
+			return fmt.Sprintf("VM %s moves from %s to %s", vm.Name, vm.Host, vm.MovingTo)
+		case vm.Goal == state.GoalRun && (vm.Phase != state.Running || !runs):
+			return fmt.Sprintf("VM %s (%s) of generation %d is %s on %s: %s; it runs there: %v; %s", vm.Name, vm.ID, vm.Generation, vm.Phase, vm.Host, vm.Reason, runs, vc.Decision.Summary)
+		case vm.Goal == state.GoalDelete:
+			return fmt.Sprintf("VM %s is to be deleted, and %s on %s", vm.Name, vm.Phase, vm.Host)
+		case vm.Goal == state.GoalStop && (vm.Holds() || runs):
+			return fmt.Sprintf("VM %s is to be stopped, and %s on %s; it runs there: %v", vm.Name, vm.Phase, vm.Host, runs)
+		}
+	}
+	if s.restored { // what a restored state does not know is left alone
+		return ""
+	}
+	for name, vms := range there {
+		for id, generation := range vms {
+			return fmt.Sprintf("VM %s of generation %d runs on %s, and the state does not know it there", id, generation, name)
+		}
+	}
+	return ""
+}
+
+// replay the logs: every server, started again on its disk, comes to the state that it had, and all have the same.
+func (s *sim) replay() {
+	for _, h := range s.hosts {
+		h.killAgent()
+	}
+	for _, v := range s.servers {
+		p := v.alive()
+		p.cancel()
+		p.group.Wait()
+	}
+	_ = wait(s.ctx, 2*time.Second)
+	before := map[string]string{}
+	for _, name := range s.names {
+		before[name] = s.servers[name].alive().saved()
+		if before[name] != before[s.names[0]] {
+			s.violate("the state of %s is not that of %s: %s", name, s.names[0], firstDifference(before[name], before[s.names[0]]))
+		}
+	}
+	for _, name := range s.names {
+		s.servers[name].crash()
+	}
+	for _, name := range s.names {
+		if err := s.servers[name].start(true); err != nil {
+			s.violate("%v", err)
+			return
+		}
+	}
+	for _, name := range s.names {
+		p := s.servers[name].alive()
+		if !s.eventually(time.Minute, func() bool { return p.saved() == before[name] }) {
+			s.violate("the log of %s, read again, gives another state: %s", name, firstDifference(p.saved(), before[name]))
+		}
+	}
+}
+
+func firstDifference(a, b string) string {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	cut := func(s string) string { return s[max(0, n-120):min(len(s), n+120)] }
+	if n > len(a) || n > len(b) {
+		return ""
+	}
+	return fmt.Sprintf("%q against %q", cut(a), cut(b))
+}

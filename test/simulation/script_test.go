@@ -1,0 +1,418 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor/simulated"
+)
+
+// step is a line of a script: what is done to the cluster at a time, or what must hold then.
+//
+//	cut A [B]            nothing gets through between A and B (all others)
+//	block A B            nothing gets through from A to B
+//	join A [B] | heal    the opposite; all links
+//	crash X | start X    a server's process, or a host's agent
+//	off H | on H         a host's power
+//	stall X FOR          all threads of a server's or an agent's process stand still
+//	full S | free S      a server's disk
+//	strike H CALL N HOW  the agent's next N calls of the hypervisor fail, hang, or are done and fail
+//	create|scale VC N, run|stop|delete VC   as a client, until it is answered
+//	move VM H | move any a live migration
+//	kill VM              its process dies
+//	confirm H            an operator says that a host is dead, while it is
+//	arm | disarm | save | restore | transfer
+//	expect ...           see expect
+type step struct {
+	at   time.Duration
+	verb string
+	args []string
+}
+
+// String is the line of the step.
+func (p step) String() string {
+	return strings.TrimSpace(fmt.Sprintf("at %s %s %s", p.at, p.verb, strings.Join(p.args, " ")))
+}
+
+func scriptText(steps []step) string {
+	var out []string
+	for _, p := range steps {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, "\n")
+}
+
+// parseScript reads the lines of a scenario. Settings come before the first step.
+func parseScript(text string, o *options) error {
+	for n, l := range strings.Split(text, "\n") {
+		l, _, _ = strings.Cut(l, "#")
+		f := strings.Fields(l)
+		if len(f) == 0 {
+			continue
+		}
+		err := parseLine(f, o)
+		if err != nil {
+			return fmt.Errorf("line %d: %s: %w", n+1, strings.TrimSpace(l), err)
+		}
+	}
+	slices.SortStableFunc(o.script, func(a, b step) int { return int(a.at - b.at) })
+	return nil
+}
+
+func parseLine(f []string, o *options) (err error) {
+	if f[0] == "unhealed" && len(f) == 1 {
+		o.unhealed = true
+		return nil
+	}
+	if len(f) < 2 {
+		return fmt.Errorf("it has one word")
+	}
+	switch f[0] {
+	case "seed":
+		o.seed, err = strconv.ParseUint(f[1], 10, 64)
+	case "servers":
+		o.servers, err = strconv.Atoi(f[1])
+	case "hosts":
+		o.hosts, err = strconv.Atoi(f[1])
+	case "clients":
+		o.clients, err = strconv.Atoi(f[1])
+	case "watchdogs":
+		var d time.Duration
+		d, err = time.ParseDuration(f[1])
+		o.watchdogs = always(d)
+	case "fences":
+		o.devices = always(f[1])
+	case "at":
+		if len(f) < 3 {
+			return fmt.Errorf("nothing is done at that time")
+		}
+		var at time.Duration
+		at, err = time.ParseDuration(f[1])
+		o.script = append(o.script, step{at, f[2], f[3:]})
+	default:
+		err = fmt.Errorf("no such word")
+	}
+	return err
+}
+
+// follow the script. What takes time goes on beside it.
+func (s *sim) follow() {
+	start := time.Now()
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	for _, p := range s.o.script {
+		if d := p.at - time.Since(start); d > 0 && wait(s.ctx, d) != nil {
+			return
+		}
+		s.note("> %s", p)
+		s.count("steps: " + p.verb)
+		if p.verb == "expect" {
+			s.expect(p)
+			continue
+		}
+		busy.Go(func() {
+			if err := s.perform(p); err != nil {
+				s.note("%s: %v", p, err)
+				if s.o.script[0].verb != "random" {
+					s.violate("%s: %v", p, err)
+				}
+			}
+		})
+	}
+}
+
+func (s *sim) perform(p step) error {
+	arg := func(n int) string {
+		if n < len(p.args) {
+			return p.args[n]
+		}
+		return ""
+	}
+	a, b := arg(0), arg(1)
+	if b == "" {
+		b = "*"
+	}
+	v, h := s.servers[a], s.hosts[a]
+	need := map[string]bool{"crash": true, "start": true, "stall": true, "cut": true, "join": true}
+	if need[p.verb] && v == nil && h == nil {
+		return fmt.Errorf("no member %q", a)
+	}
+	switch p.verb {
+	case "random":
+	case "cut", "join":
+		s.net.setCut(a, b, p.verb == "cut")
+		s.net.setCut(b, a, p.verb == "cut")
+	case "block":
+		s.net.setCut(a, b, true)
+	case "heal":
+		s.net.heal()
+	case "crash":
+		if v != nil {
+			v.crash()
+		} else {
+			h.killAgent()
+		}
+	case "start":
+		if v == nil {
+			h.startAgent()
+			break
+		}
+		return v.start(false)
+	case "stall":
+		d, err := time.ParseDuration(arg(1))
+		if err != nil {
+			return err
+		}
+		if h != nil {
+			h.stall(d)
+			break
+		}
+		s.net.freeze(a, true)
+		err = wait(s.ctx, d)
+		s.net.freeze(a, false)
+		return err
+	case "full", "free":
+		v.full.Store(p.verb == "full")
+	case "off":
+		h.powerOff(true)
+	case "on":
+		h.powerOn()
+	case "strike":
+		n, err := strconv.Atoi(arg(2))
+		if err != nil {
+			return err
+		}
+		how, which := arg(3), strings.ReplaceAll(b, "-", " ")
+		if which == "any" {
+			which = ""
+		}
+		h.inject(simulated.Fault{Call: simulated.Call(which), Times: n, Hang: how == "hang", After: how == "after"})
+	default:
+		return s.ask(p, a, b)
+	}
+	return nil
+}
+
+// ask is what people ask of the cluster.
+func (s *sim) ask(p step, a, b string) error {
+	switch p.verb {
+	case "create", "scale", "run", "stop", "delete":
+		w := want{Verb: p.verb}
+		if w.Verb == "run" {
+			w.Verb = "start"
+		}
+		w.Count, _ = strconv.Atoi(b)
+		rng := seeded(s.o.seed, uint64(p.at))
+		for n := range 20 {
+			switch g := s.request(s.ctx, rng, 300, int(p.at/time.Millisecond)*100+n, a, w); g.Is {
+			case "done":
+				return nil
+			case "unknown":
+				return fmt.Errorf("outcome unknown")
+			}
+			_ = wait(s.ctx, time.Second)
+		}
+		return fmt.Errorf("refused again and again")
+	case "move":
+		return s.move(a, b)
+	case "kill":
+		for _, host := range s.order {
+			for _, vm := range s.listed(host) {
+				if vm.Name == "ek-"+a {
+					return s.world.Crash(host, vm.VM)
+				}
+			}
+		}
+	case "confirm":
+		h := s.hosts[a]
+		h.mu.Lock()
+		on := h.on
+		h.mu.Unlock()
+		if on {
+			return fmt.Errorf("it is on: nobody confirms that it is dead")
+		}
+		h.powerOff(true) // and it stays off until this is answered
+		s.count("hosts confirmed dead")
+		return s.withLeader(func(ctx context.Context, p *serving) error {
+			return p.ctl.ConfirmDead(ctx, a, "operator", "it is off", false)
+		})
+	case "arm", "disarm":
+		return s.withLeader(func(ctx context.Context, l *serving) error { return l.ctl.Arm(ctx, p.verb == "arm", "a test") })
+	case "transfer":
+		return s.withLeader(func(ctx context.Context, p *serving) error { return p.node.TransferLeadership(ctx, "") })
+	case "save":
+		return s.withLeader(func(ctx context.Context, p *serving) error {
+			var out bytes.Buffer
+			if err := p.node.Save(ctx, &out); err != nil {
+				return err
+			}
+			s.mu.Lock()
+			s.saved = out.Bytes()
+			s.mu.Unlock()
+			return nil
+		})
+	case "restore":
+		return s.restore()
+	default:
+		return fmt.Errorf("no such step")
+	}
+	return nil
+}
+
+func (s *sim) withLeader(f func(context.Context, *serving) error) error {
+	l := s.leader()
+	if l == nil {
+		return fmt.Errorf("no leader")
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	return f(ctx, l)
+}
+
+// restore the saved snapshot. Clients wait meanwhile.
+func (s *sim) restore() error {
+	s.mu.Lock()
+	saved := s.saved
+	s.mu.Unlock()
+	if saved == nil {
+		return fmt.Errorf("nothing was saved")
+	}
+	s.clients.Lock()
+	defer s.clients.Unlock()
+	s.mu.Lock()
+	s.restored = true
+	s.mu.Unlock()
+	err := s.withLeader(func(ctx context.Context, p *serving) error {
+		_, err := p.node.Restore(ctx, bytes.NewReader(saved), false)
+		return err
+	})
+	if err == nil {
+		s.count("snapshots restored")
+	}
+	for range 30 { // whether it is in force is for the next linearizable read to say
+		there := map[string]seenVC{}
+		if s.withLeader(func(ctx context.Context, p *serving) error {
+			v, err := p.ctl.View(ctx, false)
+			if err != nil {
+				return err
+			}
+			for _, name := range s.o.names {
+				if vc, ok := v.VCNamed(name); ok {
+					there[name] = seenVC{Count: vc.Groups[0].Count, Goal: vc.Goal}
+				} else {
+					there[name] = seenVC{}
+				}
+			}
+			return nil
+		}) == nil {
+			s.history.restored(time.Since(s.began), there)
+			return err
+		}
+		_ = wait(s.ctx, 2*time.Second)
+	}
+	return fmt.Errorf("restore: no leader after it: %w", err)
+}
+
+// move a VM, by its name, to a host; "any" is one by chance to another by chance.
+func (s *sim) move(name, to string) error {
+	return s.withLeader(func(ctx context.Context, p *serving) error {
+		snap := p.store.Snapshot()
+		vms := slices.DeleteFunc(snap.VMs(), func(vm state.VM) bool {
+			return vm.Phase != state.Running || vm.MovingTo != "" || name != "any" && vm.Name != name
+		})
+		if len(vms) == 0 {
+			return fmt.Errorf("no such VM runs")
+		}
+		s.mu.Lock()
+		vm := vms[s.rng.IntN(len(vms))]
+		if to == "*" {
+			to = s.order[s.rng.IntN(len(s.order))]
+		}
+		s.mu.Unlock()
+		err := p.ctl.Propose(ctx, state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Open: true, Text: "a test"})
+		if err == nil {
+			s.count("moves opened")
+		}
+		return err
+	})
+}
+
+// expect that something holds, now or within a time:
+//
+//	running VC N [within D]   N VMs of it run, as the state says and on the hosts
+//	nowhere VC [within D]     none of its VMs runs on any host
+//	on VM H [within D]        it runs there
+//	event KIND NAME [within D]
+//	no KIND NAME              there is no such event
+//	hold on|off [within D]
+func (s *sim) expect(p step) {
+	within := time.Duration(0)
+	args := p.args
+	if n := len(args); n > 2 && args[n-2] == "within" {
+		within, _ = time.ParseDuration(args[n-1])
+		args = args[:n-2]
+	}
+	if len(args) < 2 {
+		s.violate("%s: it expects nothing", p)
+		return
+	}
+	why := ""
+	if !s.eventually(within, func() bool { why = s.unexpected(args); return why == "" }) {
+		s.violate("%s: %s", p, why)
+	}
+}
+
+func (s *sim) unexpected(args []string) string {
+	l := s.leader()
+	if l == nil {
+		return "no leader"
+	}
+	snap := l.store.Snapshot()
+	vc, _ := snap.VCNamed(args[1])
+	switch args[0] {
+	case "running":
+		good := 0
+		for _, vm := range snap.VMsOf(vc.ID) {
+			if vm.Phase == state.Running && s.runsOn(vm.Host, vm.ID, vm.Generation) {
+				good++
+			}
+		}
+		if fmt.Sprint(good) != args[2] {
+			return fmt.Sprintf("%d VMs of it run", good)
+		}
+	case "nowhere":
+		for _, h := range s.order {
+			for _, vm := range s.listed(h) {
+				if strings.HasPrefix(vm.Name, "ek-"+args[1]+"-") {
+					return vm.Name + " runs on " + h
+				}
+			}
+		}
+	case "on":
+		vm, _ := snap.VMNamed(args[1])
+		if vm.Host != args[2] || !s.runsOn(args[2], vm.ID, vm.Generation) {
+			return fmt.Sprintf("it is %s on %s", vm.Phase, vm.Host)
+		}
+	case "event", "no":
+		there := slices.ContainsFunc(snap.EventsAfter(0, 0), func(e state.Event) bool { return e.Kind == args[1] && (e.Name == args[2] || args[2] == "any") })
+		if there != (args[0] == "event") {
+			return fmt.Sprintf("there is such an event: %v", there)
+		}
+	case "hold":
+		m, _ := snap.Meta()
+		if m.Hold.On() != (args[1] == "on") {
+			return fmt.Sprintf("hold: %+v", m.Hold)
+		}
+	default:
+		return "no such thing can be expected"
+	}
+	return ""
+}

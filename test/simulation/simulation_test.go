@@ -1,0 +1,59 @@
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	seeds   = flag.Int("seeds", 200, "how many random runs")
+	first   = flag.Uint64("first", 1, "seed of the first one")
+	verbose = flag.Bool("verbose", false, "print what happens, and what members log")
+)
+
+// long is how long trouble is made in a random run.
+const long = 150 * time.Second
+
+func random(seed uint64) options {
+	o := defaults(seed)
+	o.verbose = *verbose
+	randomScript(&o, long)
+	return o
+}
+
+// Random runs: whatever happens, the safety rules hold, and all is well again in the end.
+func TestRandom(t *testing.T) {
+	n := *seeds
+	if testing.Short() {
+		n = min(n, 4)
+	}
+	var mu sync.Mutex
+	total := map[string]int{}
+	began := time.Now()
+	t.Run("seeds", func(t *testing.T) {
+		for i := range n {
+			seed := *first + uint64(i)
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				o := random(seed)
+				r := play(t, o)
+				mu.Lock()
+				total["runs"]++
+				if len(r.violations) > 0 {
+					total["runs with violations"]++
+				}
+				for k, n := range r.counts {
+					total[k] += n
+				}
+				mu.Unlock()
+				if len(r.violations) > 0 {
+					report(t, o, r)
+				}
+			})
+		}
+	})
+	t.Logf("in %s:\n%s", time.Since(began).Round(time.Second), figures(total))
+}
