@@ -355,6 +355,13 @@ func (k *keeper) holds() bool {
 	return k.memory.Lease.Held(k.clock())
 }
 
+// epoch is the highest that was seen.
+func (k *keeper) epoch() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.memory.Epoch
+}
+
 // fresh says whether VMs that the leader believes to run went with an earlier run of the machine.
 func (k *keeper) fresh() bool {
 	k.mu.Lock()

@@ -153,6 +153,7 @@ type runner struct {
 	moves    map[string]*moving       // migrations that this agent began
 	moved    chan struct{}            // a migration ended
 	keeper   *keeper
+	epoch    uint64 // known before the hypervisor was last asked
 	last     Report // limits and health as last reported
 }
 
@@ -235,6 +236,7 @@ func (r *runner) balloonDue() bool {
 // round looks, decides, acts and reports once. again: something was done, so
 // look again whether it holds. changed closes when the desired state changes.
 func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}, err error) {
+	r.epoch = r.keeper.epoch()
 	there, err := r.look(ctx)
 	if err != nil {
 		if e := r.outOfReach(ctx, err); e != nil {
@@ -337,7 +339,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 // describe is the report on the machine itself.
 func (r *runner) describe(there []hypervisor.VM) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
-		MigrateURI: r.MigrateURI, Running: []Instance{}}
+		MigrateURI: r.MigrateURI, Running: []Instance{}, Epoch: r.epoch}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
 			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming})

@@ -200,7 +200,8 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 // recordAccount passes on what a host runs, while there is a hold that waits for it.
 func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.Report) error {
 	m, _ := s.Meta()
-	if r.Running == nil || !slices.Contains(m.Hold.Pending, r.Host) {
+	// What was listed before the agent knew of this epoch may be from before the restore.
+	if r.Running == nil || r.Epoch != m.Epoch || !slices.Contains(m.Hold.Pending, r.Host) {
 		return nil
 	}
 	body := state.Account{Host: r.Host}

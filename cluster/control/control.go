@@ -71,8 +71,9 @@ type Control struct {
 	o   Options
 	log *slog.Logger
 
-	planning sync.Mutex // one plan at a time: plans made side by side would only conflict
-	queue    turn       // under planning
+	// planning holds one while a plan is made, one at a time: plans made side by side would only conflict.
+	planning chan struct{}
+	queue    turn // under planning
 
 	stir chan struct{} // rouses the loop
 
@@ -101,7 +102,7 @@ func New(o Options) *Control {
 	if o.Clock == nil {
 		o.Clock = lease.Boottime
 	}
-	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), stir: make(chan struct{}, 1),
+	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), stir: make(chan struct{}, 1), planning: make(chan struct{}, 1),
 		fencing: map[string]*fencing{}, ids: ulid.Monotonic(o.Entropy, 0)}
 }
 
@@ -143,6 +144,8 @@ func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error 
 	}
 	_, outcome, err := c.o.Log.Apply(ctx, entry)
 	switch {
+	case errors.Is(err, node.ErrUnknown): // also of a server that ends: the entry may be in the log
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
 	case errors.Is(err, node.ErrNotLeader), errors.Is(err, node.ErrClosed):
 		return fmt.Errorf("%w: %w", ErrNoLeader, err)
 	case err != nil:
@@ -150,6 +153,18 @@ func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error 
 	}
 	return outcome
 }
+
+// plan waits for the turn to make a plan, no longer than who asked for it does.
+func (c *Control) plan(ctx context.Context) error {
+	select {
+	case c.planning <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for other requests: %w", ctx.Err())
+	}
+}
+
+func (c *Control) planned() { <-c.planning }
 
 // View is the cluster as it is now; stale: as this server knows it.
 func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
@@ -231,8 +246,10 @@ func fingerprint(verb, name string, body any) string {
 // on. decide must be a function of the snapshot alone.
 func (c *Control) change(ctx context.Context, verb, name string, body any, call Call, decide func(*state.Snapshot) (loop.Answer, error)) (Result, error) {
 	print := fingerprint(verb, name, body)
-	c.planning.Lock()
-	defer c.planning.Unlock()
+	if err := c.plan(ctx); err != nil {
+		return Result{}, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
+	}
+	defer c.planned()
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return Result{}, fmt.Errorf("%s %s: %w: %w", verb, name, ErrNoLeader, err)
 	}

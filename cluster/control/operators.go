@@ -24,8 +24,11 @@ func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryR
 	c.mu.Lock()
 	ago, renewed := c.leases.Heard(host, c.o.Clock())
 	c.mu.Unlock()
-	if renewed && ago < c.o.Lease {
+	switch {
+	case ago < c.o.Lease && renewed:
 		return fmt.Errorf("host %s is not dead: its agent was heard of %s ago; turn it off first: %w", host, ago.Round(time.Second), ErrConflict)
+	case ago < c.o.Lease:
+		return fmt.Errorf("host %s may be heard of yet: this server leads since %s only; try again after %s: %w", host, ago.Round(time.Second), c.o.Lease, ErrConflict)
 	}
 	if dryRun {
 		return nil

@@ -62,8 +62,10 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	if !c.o.Log.Leads() {
 		return false, ErrNoLeader
 	}
-	c.planning.Lock()
-	defer c.planning.Unlock()
+	if err := c.plan(ctx); err != nil {
+		return false, err
+	}
+	defer c.planned()
 	s := c.o.State.Snapshot()
 	at := look{s.PlacementIndex(), c.whoIsOut(s)}
 	if at == *idle {

@@ -154,6 +154,14 @@ func (w *writer) arm(b *Arm) error {
 	}
 	m.Disarmed, m.Disarm = b.Disarmed, b.Reason
 	w.put(tMeta, &m)
+	// A host may have been told of the other state, and not have been heard since: what it
+	// said before proves nothing until it says it again.
+	for _, h := range w.read().Hosts() {
+		if h.Fencing != (Fencing{}) {
+			h.Fencing = Fencing{}
+			w.put(tHosts, &h)
+		}
+	}
 	if b.Disarmed {
 		w.event("disarmed", "cluster", m.ID, "leases that run out stop no VM and prove nothing%s", because(b.Reason))
 	} else {

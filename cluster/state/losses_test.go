@@ -164,3 +164,20 @@ func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 	}
 	t.Error("no event says that the VM runs twice")
 }
+
+// A host that was told of a disarmed cluster and not heard of since does not stop its VMs: what
+// it said before must prove nothing once the cluster is armed again.
+func TestArmingForgetsWhatWasSaidBefore(t *testing.T) {
+	k := small(t, 2)
+	restartable(t, k, "r", "h1")
+	guard(t, k, "h1")
+	k.must(t, state.KindArm, state.Arm{Disarmed: true})
+	guard(t, k, "h1") // a renewal under way when it was disarmed
+	k.must(t, state.KindArm, state.Arm{})
+	if err := k.apply(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofLease, Text: "silent"}); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("taken for lost: %v", err)
+	}
+	phase(t, k, "vm-r-0", state.Running)
+	guard(t, k, "h1")
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofLease, Text: "silent"})
+}
