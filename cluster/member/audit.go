@@ -2,10 +2,14 @@ package member
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"sync"
 	"time"
+
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/transport"
 )
 
 // audit is an event that the state does not show: a connection that was refused. The
@@ -58,6 +62,11 @@ func (m *Member) refused(remote net.Addr, why error) {
 		host = remote.String()
 	}
 	m.log.Warn("connection refused", "remote", remote.String(), "why", why)
+	var refusal *pki.Refusal
+	var trespass *transport.Trespass
+	if !errors.As(why, &refusal) && !errors.As(why, &trespass) {
+		return // somebody who speaks no TLS, or scans ports: the log of this server has it
+	}
 	m.audits.add("connection-refused", host, why.Error(), time.Now())
 }
 

@@ -104,6 +104,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log})
 	var wg sync.WaitGroup
 	m.close = sync.OnceValue(func() error {
+		m.handOver()
 		cancel()
 		var err error
 		if m.node != nil {
@@ -237,6 +238,19 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 	o.Keep = agent.KeepFile(filepath.Join(m.o.Dir, "agents", m.identity.Name+".json"))
 	run("agent", func(ctx context.Context) error { return agent.Run(ctx, o) })
 	return nil
+}
+
+// handOver lets another server lead before this one stops, so that requests need not wait
+// for an election. A server that is alone, or that nobody follows, stops all the same.
+func (m *Member) handOver() {
+	if m.node == nil || !m.node.Leads() || len(m.node.Servers()) < 2 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := m.node.TransferLeadership(ctx, ""); err != nil {
+		m.log.Info("leadership is not handed on", "error", err)
+	}
 }
 
 // Identity of this member.
