@@ -51,16 +51,20 @@ func IsProblem(err error, kind string) bool {
 
 // Config of a client.
 type Config struct {
-	Address string // https://HOST:PORT, or HOST:PORT for the same; "" = DefaultAddress
+	// Address is https://HOST:PORT, or HOST:PORT for the same; several servers of one cluster are separated by
+	// commas; "" = DefaultAddress.
+	Address string
 	Token   string
-	CAFile  string // PEM of the server's CA; "" = the system's
-	Timeout time.Duration
-	Agent   string // User-Agent
+	CAFile  string        // PEM of the server's CA; "" = the system's
+	Timeout time.Duration // of one request
+	Agent   string        // User-Agent
+	// Dial makes the connections; nil: from this machine, as usual.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Client of one server. Safe for concurrent use.
+// Client of one cluster. Safe for concurrent use.
 type Client struct {
-	base    *url.URL
+	servers *servers
 	token   string
 	agent   string
 	timeout time.Duration
@@ -69,18 +73,9 @@ type Client struct {
 
 // New makes a client. It connects to nothing yet.
 func New(c Config) (*Client, error) {
-	if c.Address == "" {
-		c.Address = DefaultAddress
-	}
-	if !strings.Contains(c.Address, "://") {
-		c.Address = "https://" + c.Address
-	}
-	base, err := url.Parse(c.Address)
-	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
-		return nil, fmt.Errorf("address %q: must be like %s", c.Address, DefaultAddress)
-	}
-	if base.Scheme == "http" && !loopback(base.Hostname()) {
-		return nil, fmt.Errorf("address %q: without TLS the token would cross the network in the clear: use https", c.Address)
+	addresses, err := parseAddresses(c.Address)
+	if err != nil {
+		return nil, err
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 60 * time.Second
@@ -91,6 +86,9 @@ func New(c Config) (*Client, error) {
 		TLSHandshakeTimeout: 5 * time.Second,
 		IdleConnTimeout:     30 * time.Second,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if c.Dial != nil {
+		transport.DialContext = c.Dial
 	}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
@@ -104,8 +102,9 @@ func New(c Config) (*Client, error) {
 		transport.TLSClientConfig.RootCAs = pool
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{base: base.JoinPath("/"), token: c.Token, agent: c.Agent, timeout: c.Timeout,
-		http: &http.Client{Transport: transport, CheckRedirect: noRedirects}}, nil
+	all := &servers{addresses: addresses, transport: transport}
+	return &Client{servers: all, token: c.Token, agent: c.Agent, timeout: c.Timeout,
+		http: &http.Client{Transport: all, CheckRedirect: noRedirects}}, nil
 }
 
 func loopback(host string) bool {
@@ -113,11 +112,24 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Address of the server.
-func (c *Client) Address() string { return strings.TrimSuffix(c.base.String(), "/") }
+// Address of the server, or of the servers, separated by commas.
+func (c *Client) Address() string {
+	out := make([]string, len(c.servers.addresses))
+	for i, a := range c.servers.addresses {
+		out[i] = strings.TrimSuffix(a.String(), "/")
+	}
+	return strings.Join(out, ",")
+}
 
 // Close lets go of idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	if t, ok := c.servers.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// keyHeader names the key under which a request is carried out once.
+const keyHeader = "Idempotency-Key"
 
 // Option of a change.
 type Option func(*http.Request)
@@ -138,7 +150,7 @@ func IfMatch(index uint64) Option {
 
 // IdempotencyKey: the same request with the same key is carried out once.
 func IdempotencyKey(key string) Option {
-	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
+	return func(r *http.Request) { r.Header.Set(keyHeader, key) }
 }
 
 // Stale: what the server knows, also when there is no leader.
@@ -152,7 +164,7 @@ func Stale() Option {
 
 // request makes a request to a path made of plain and escaped parts.
 func (c *Client) request(ctx context.Context, method string, parts []string, query url.Values, body any) (*http.Request, error) {
-	u := *c.base
+	u := *c.servers.addresses[c.servers.current.Load()]
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
 		if p == "" || p == "." || p == ".." {
@@ -226,6 +238,13 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err // without the whole address again
 	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // of several servers, on one line
+		var each []string
+		for _, e := range all.Unwrap() {
+			each = append(each, e.Error())
+		}
+		err = &reasons{strings.Join(each, "; "), err}
+	}
 	hint := ""
 	var unknown x509.UnknownAuthorityError
 	var verify *tls.CertificateVerificationError
@@ -238,6 +257,18 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("%s is %w: %w%s", c.Address(), ErrUnreachable, err, hint)
 }
+
+// reasons why no server could be reached.
+type reasons struct {
+	text string
+	error
+}
+
+// Error implements error.
+func (r *reasons) Error() string { return r.text }
+
+// Unwrap is for errors.As.
+func (r *reasons) Unwrap() error { return r.error }
 
 // problem reads the document of an answer that is not a success.
 func problem(resp *http.Response, r *http.Request) error {

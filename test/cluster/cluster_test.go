@@ -1,0 +1,286 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+// table of the figures of all scenarios.
+type table struct{ rows [][2]string }
+
+func (tab *table) add(what, format string, args ...any) {
+	tab.rows = append(tab.rows, [2]string{what, fmt.Sprintf(format, args...)})
+}
+
+func (tab *table) String() string {
+	var b strings.Builder
+	for _, r := range tab.rows {
+		fmt.Fprintf(&b, "%-58s %s\n", r[0], r[1])
+	}
+	return b.String()
+}
+
+// long says whether the tests that take long are wanted, too.
+func long() bool { return os.Getenv("EVENKEEL_LONG") == "1" }
+
+// TestCluster runs all scenarios on one cluster, each from a healthy one without VCs on.
+func TestCluster(t *testing.T) {
+	begun := time.Now()
+	s := newSite(t)
+	tab := &table{}
+	tab.add("three hosts made a cluster", "%.1f s with building the programs", time.Since(begun).Seconds())
+	for _, c := range []struct {
+		name string
+		long bool
+		f    func(*testing.T, *site, *table)
+	}{
+		{"LeaderKilled", false, leaderKilled},
+		{"CablePulled", false, cablePulled},
+		{"HostLosesPower", false, hostLosesPower},
+		{"AllLosePower", false, allLosePower},
+	} {
+		if c.long && !long() {
+			continue
+		}
+		ok := t.Run(c.name, func(t *testing.T) {
+			begun := time.Now()
+			s.calm(t)
+			c.f(t, s, tab)
+			s.watch.check(t)
+			t.Logf("took %.1f s", time.Since(begun).Seconds())
+		})
+		if !ok && t.Context().Err() != nil {
+			break
+		}
+	}
+	s.watch.check(t)
+	t.Logf("processes were looked at %d times; %d ran VMs\n%s", s.watch.scans, len(s.watch.all), tab)
+}
+
+// kill -9 of the leader while 20 clients write: nothing acknowledged is lost, and writes go on in time.
+func leaderKilled(t *testing.T, s *site, tab *table) {
+	s.create(t, filled(len(s.hosts)), nil)
+	before := s.watch.processes()
+	l := startLoad(t, s, 20)
+	l.awaitAcks(t, 30*time.Second, 100)
+	var worst time.Duration
+	const kills = 3
+	for range kills {
+		leads := s.leader(t)
+		at := time.Now()
+		if err := leads.program().Kill(); err != nil {
+			t.Fatal(err)
+		}
+		l.awaitAcks(t, 30*time.Second, 50)
+		gap := l.gap(at)
+		worst = max(worst, gap)
+		t.Logf("%s killed; the longest gap of writes was %.2f s, now %s leads", leads.Name, gap.Seconds(), s.leader(t).Name)
+		leads.launch(t)
+		eventually(t, 30*time.Second, "the cluster is healthy", s.healthy)
+		l.awaitAcks(t, 30*time.Second, 20)
+	}
+	l.end(t)
+	l.check(t, s.hosts)
+	after := s.watch.processes()
+	for name, pid := range before {
+		if strings.HasPrefix(name, "ek-steady") && after[name] != pid {
+			t.Errorf("%s was process %d, is %d", name, pid, after[name])
+		}
+	}
+	if worst > 3*time.Second {
+		t.Errorf("no write was acknowledged for %.2f s, 3 s are allowed", worst.Seconds())
+	}
+	tab.add("leader killed (kill -9), 20 clients write", "%d times; longest gap of writes %.2f s; %d writes acknowledged, 0 lost; repeated: %s", kills, worst.Seconds(), len(l.acks), counts(l.again))
+}
+
+func counts(of map[string]int) string {
+	var out []string
+	for k, n := range of {
+		out = append(out, fmt.Sprintf("%s %d", k, n))
+	}
+	sort.Strings(out)
+	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// moved follows VMs that were on a host that was lost at that time, until they all run elsewhere. It returns
+// when the last was gone there, when the first began elsewhere, and when the last ran.
+func (s *site) moved(t *testing.T, vc string, from *host, n int, within time.Duration, at time.Time) (gone, began, run time.Duration) {
+	t.Helper()
+	eventually(t, within, "all VMs run elsewhere", func(ctx context.Context) error {
+		for _, i := range s.watch.now() {
+			if i.host == from.Name && strings.HasPrefix(i.domain, "ek-"+vc+"-") {
+				return fmt.Errorf("%s", i)
+			}
+		}
+		vms, err := ask(ctx, s.others(from), func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, vc, "") })
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, vm := range vms {
+			if i, ok := s.watch.of(vm.Domain); ok && vm.State == "running" && vm.Host != from.Name && i.host == vm.Host && vm.Generation == 2 {
+				ready++
+			}
+		}
+		if ready < n {
+			return fmt.Errorf("%d of %d: %s", ready, n, describe(vms))
+		}
+		return nil
+	})
+	run = time.Since(at)
+	began = time.Hour
+	for task := range n {
+		h := s.watch.history(fmt.Sprintf("ek-%s-g-%d", vc, task), at)
+		if len(h) != 2 || h[0].host != from.Name || h[1].host == from.Name || h[0].gone.IsZero() {
+			t.Errorf("VM %d of %s had the processes %v", task, vc, h)
+			continue
+		}
+		if !h[0].seen.Before(h[1].started) {
+			t.Errorf("%s was there until %s, %s began at %s", h[0], h[0].seen, h[1], h[1].started)
+		}
+		t.Logf("%s: on %s until %.2f to %.2f s after the loss; on %s from %.2f s on", h[0].domain, h[0].host, h[0].seen.Sub(at).Seconds(), h[0].gone.Sub(at).Seconds(),
+			h[1].host, h[1].started.Sub(at).Seconds())
+		gone = max(gone, h[0].gone.Sub(at))
+		began = min(began, h[1].started.Sub(at))
+	}
+	return gone, began, run
+}
+
+func describe(vms []v1.VM) string {
+	var out []string
+	for _, vm := range vms {
+		out = append(out, fmt.Sprintf("%s %s on %s, generation %d (%s)", vm.Name, vm.State, vm.Host, vm.Generation, vm.Reason))
+	}
+	return strings.Join(out, "; ")
+}
+
+// The network of a host is pulled: its restartable VMs are stopped there, then started elsewhere, and
+// only there when it is plugged in again. It is the leader's, which costs an election besides.
+func cablePulled(t *testing.T, s *site, tab *table) {
+	lost := s.leader(t)
+	s.create(t, spec("move", 2, "restart", lost), lost)
+	s.create(t, spec("stay", 1, "keep", lost), lost)
+	stay, _ := s.watch.of("ek-stay-g-0")
+	at := time.Now()
+	if err := lost.CutCable(true); err != nil {
+		t.Fatal(err)
+	}
+	gone, began, run := s.moved(t, "move", lost, 2, 90*time.Second, at)
+	if run > time.Minute {
+		t.Errorf("all ran again after %.1f s, 60 s are allowed", run.Seconds())
+	}
+	if err := lost.CutCable(false); err != nil {
+		t.Fatal(err)
+	}
+	plugged := time.Now()
+	after := s.watch.processes()
+	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
+	back := time.Since(plugged)
+	s.running(t, 10*time.Second, "move", 2)
+	s.running(t, 10*time.Second, "stay", 1)
+	for name, pid := range s.watch.processes() {
+		if after[name] != pid {
+			t.Errorf("%s was process %d before the cable was plugged in again, is %d", name, after[name], pid)
+		}
+	}
+	if i, _ := s.watch.of("ek-stay-g-0"); i.pid != stay.pid {
+		t.Errorf("the VM that is kept was %s, is %s", stay, i)
+	}
+	tab.add("leader's network pulled, 2 restartable VMs", "stopped after %.1f s, first elsewhere after %.1f s, all run after %.1f s; plugged in: healthy after %.1f s, no second copy",
+		gone.Seconds(), began.Seconds(), run.Seconds(), back.Seconds())
+}
+
+// A host loses its power: restartable VMs start elsewhere, the others again on it when it is back.
+func hostLosesPower(t *testing.T, s *site, tab *table) {
+	lost := s.others(s.leader(t))[0]
+	s.create(t, spec("move", 2, "restart", lost), lost)
+	disk := spec("stay", 1, "keep", lost)
+	disk.Groups[0].Disk = &v1.Disk{Size: 8 << 20}
+	s.create(t, disk, lost)
+	at := time.Now()
+	if err := lost.PowerOff(); err != nil {
+		t.Fatal(err)
+	}
+	_, began, run := s.moved(t, "move", lost, 2, 90*time.Second, at)
+	if n := len(s.watch.history("ek-stay-g-0", at)); n != 0 {
+		if i, runs := s.watch.of("ek-stay-g-0"); runs {
+			t.Errorf("the VM that is to be kept runs: %s", i)
+		}
+	}
+	back := time.Now()
+	lost.boot(t)
+	eventually(t, time.Minute, "the VM that is kept runs again on its host", func(ctx context.Context) error {
+		vms, err := s.vms(ctx, "stay")
+		if err != nil {
+			return err
+		}
+		if len(vms) != 1 || vms[0].Host != lost.Name || vms[0].Generation != 2 || vms[0].State != "running" {
+			return fmt.Errorf("%s", describe(vms))
+		}
+		return s.run(ctx, "stay", 1)
+	})
+	again := time.Since(back)
+	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
+	s.running(t, 10*time.Second, "move", 2)
+	tab.add("a host loses its power, watchdog armed", "restartable VMs: first elsewhere after %.1f s, all run after %.1f s; the others run on it %.1f s after its power is back",
+		began.Seconds(), run.Seconds(), again.Seconds())
+}
+
+// All hosts lose their power at once: the same VMs run on the same hosts again.
+func allLosePower(t *testing.T, s *site, tab *table) {
+	for n, h := range s.hosts {
+		vc := spec(fmt.Sprintf("keep%d", n+1), 1, "keep", h)
+		vc.Groups[0].Disk = &v1.Disk{Size: 8 << 20}
+		s.create(t, vc, h)
+		s.create(t, spec(fmt.Sprintf("move%d", n+1), 1, "restart", h), h)
+	}
+	before := map[string]v1.VM{}
+	for _, vm := range must(t, s, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, "", "") }) {
+		before[vm.Name] = vm
+	}
+	disks := s.disks(t)
+	for _, h := range s.hosts {
+		if err := h.PowerOff(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := s.watch.history("", time.Now()); len(all) > 0 {
+		t.Errorf("run without power: %v", all)
+	}
+	at := time.Now()
+	for _, h := range s.hosts {
+		h.boot(t)
+	}
+	up := time.Since(at)
+	eventually(t, 2*time.Minute, "everything runs as before", func(ctx context.Context) error {
+		vms, err := s.vms(ctx, "")
+		if err != nil {
+			return err
+		}
+		if len(vms) != len(before) {
+			return fmt.Errorf("%d VMs: %s", len(vms), describe(vms))
+		}
+		for _, vm := range vms {
+			old := before[vm.Name]
+			i, runs := s.watch.of(vm.Domain)
+			if vm.ID != old.ID || vm.Host != old.Host || vm.State != "running" || vm.Generation != old.Generation+1 || !runs || i.host != vm.Host {
+				return fmt.Errorf("%s on %s, process %v; before: generation %d on %s", describe([]v1.VM{vm}), vm.Host, i, old.Generation, old.Host)
+			}
+		}
+		return nil
+	})
+	run := time.Since(at)
+	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
+	if now := s.disks(t); fmt.Sprint(now) != fmt.Sprint(disks) {
+		t.Errorf("disks were %v, are %v", disks, now)
+	}
+	tab.add("all hosts lose their power", "%d VMs run again on their hosts, generation + 1, %.1f s after the power is back (%.1f s of them the hosts' own start)", len(before), run.Seconds(), up.Seconds())
+}

@@ -1,0 +1,524 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+	"evenkeel/test/lab"
+)
+
+// site is a cluster on three hosts, and what is needed to disturb it.
+type site struct {
+	lab   *lab.Lab
+	bin   string // directory of vcd, vcctl, labhost, watchdog
+	hosts []*host
+	watch *watcher
+}
+
+// host is a host of the lab with its vcd.
+type host struct {
+	*lab.Host
+	site *site
+	api  *client.Client // from the desk, set once there is a cluster
+
+	mu  sync.Mutex
+	vcd *lab.Program
+}
+
+// settings of a host's vcd.yaml that tests change.
+type settings struct {
+	noWatchdog bool
+	fences     []*host // hosts that it can turn off
+}
+
+// newSite starts three hosts and makes a cluster of them, as docs/install.md says.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	guest := lab.Real(t)
+	s := &site{bin: t.TempDir()}
+	if err := os.Chmod(s.bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"cmd/vcd", "cmd/vcctl", "test/lab/cmd/labhost", "test/lab/cmd/watchdog"} {
+		out, err := exec.Command("go", "build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", s.bin+"/", "evenkeel/"+program).CombinedOutput()
+		if err != nil {
+			t.Fatalf("build %s: %v\n%s", program, err, out)
+		}
+	}
+	s.lab = lab.New(t, lab.Options{Hosts: 3, Shared: true, StateSize: 512 << 20})
+	stop, err := s.lab.ServePower()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stop() })
+	kvm, err := lab.KVM(t.Context(), guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range s.lab.Hosts() {
+		s.hosts = append(s.hosts, &host{Host: h, site: s})
+	}
+	for _, h := range s.hosts {
+		h.guard(t)
+		h.configure(t, settings{}, !kvm)
+		h.launch(t)
+	}
+	s.watch = newWatcher(t, s)
+
+	first := s.hosts[0]
+	eventually(t, 20*time.Second, "the first vcd listens on its local socket", func(ctx context.Context) error {
+		_, err := os.Stat(filepath.Join(first.Run(), "evenkeel", "vcd.sock"))
+		return err
+	})
+	first.vcctl(t, "", "cluster", "init", "--min-yield", "0.05")
+	for _, h := range s.hosts[1:] {
+		token := first.vcctl(t, "", "cluster", "join-token", "--ttl", "5m")
+		h.vcctl(t, token, "cluster", "join", first.port())
+	}
+	admin := filepath.Join(first.Config(), "root", "evenkeel")
+	token, err := os.ReadFile(filepath.Join(admin, "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range s.hosts {
+		h.api = s.client(t, h, strings.TrimSpace(string(token)), filepath.Join(admin, "ca.pem"))
+	}
+	first.vcctl(t, "", "image", "add", "guest-initrd", "--kind", "initrd", "--file", guest.Initrd)
+	first.vcctl(t, "", "image", "add", "guest", "--kind", "kernel", "--file", guest.Kernel, "--initrd", "guest-initrd", "--cmdline", guest.Cmdline(""))
+	s.calm(t)
+	return s
+}
+
+// client of one server, from the desk.
+func (s *site) client(t *testing.T, h *host, token, ca string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{Address: "https://" + h.port(), Token: token, CAFile: ca, Timeout: 10 * time.Second,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return s.lab.Dial(ctx, network, address)
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// port is the one port of the host's vcd.
+func (h *host) port() string { return h.Address() + ":7480" }
+
+// guard starts the stand-in for the host's watchdog, outside of all hosts.
+func (h *host) guard(t *testing.T) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(filepath.Dir(h.Board()), "programs", "watchdog.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dog := exec.Command(filepath.Join(h.site.bin, "watchdog"), "-socket", filepath.Join(h.Board(), "watchdog"),
+		filepath.Join(h.site.bin, "labhost"), "-dir", h.site.lab.Dir(), "off", h.Name)
+	dog.Stdout, dog.Stderr = log, log
+	dog.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := dog.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = dog.Process.Kill()
+		_ = dog.Wait() // it was killed: that is its status
+		_ = log.Close()
+	})
+}
+
+// configure writes the host's vcd.yaml.
+func (h *host) configure(t *testing.T, set settings, emulation bool) {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "server: true\nagent: true\nadvertise: %s\nmigrateURI: %s\nemulation: %v\nsharedPools: [shared]\n", h.port(), h.MigrationURI(), emulation)
+	b.WriteString("allowance: {cpu: 1.5, memory: 3GiB}\nsnapshots: {every: 1h, keep: 2}\n")
+	if !set.noWatchdog {
+		b.WriteString("watchdog: {device: /run/board/watchdog}\n")
+	}
+	if len(set.fences) > 0 {
+		b.WriteString("fence:\n")
+	}
+	for _, other := range set.fences {
+		fmt.Fprintf(&b, "  %s:\n    agent: fence_lab\n    options: {labhost: %s, lab: %s, plug: %s}\n", other.Name, filepath.Join(h.site.bin, "labhost"), h.site.lab.Dir(), other.Name)
+	}
+	sbin := filepath.Join(h.Config(), "sbin")
+	agent, err := os.ReadFile(filepath.Join("..", "lab", "fence", "fence_lab"))
+	err = errors.Join(err, os.MkdirAll(sbin, 0o755), os.WriteFile(filepath.Join(sbin, "fence_lab"), agent, 0o755),
+		os.WriteFile(filepath.Join(h.Config(), "vcd.yaml"), []byte(b.String()), 0o644),
+		os.WriteFile(filepath.Join(h.Config(), "emulation"), []byte(fmt.Sprint(emulation)), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// set changes the host's vcd.yaml and starts its vcd anew.
+func (h *host) set(t *testing.T, set settings) {
+	t.Helper()
+	emulation, err := os.ReadFile(filepath.Join(h.Config(), "emulation"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.configure(t, set, string(emulation) == "true")
+	h.terminate(t)
+	h.launch(t)
+}
+
+// launch starts the host's vcd, as the init of a real host does.
+func (h *host) launch(t *testing.T) {
+	t.Helper()
+	// The host's own /usr/local/sbin: the lab's hosts share the machine's otherwise.
+	mount := `mountpoint -q /usr/local/sbin || mount --bind /etc/evenkeel/sbin /usr/local/sbin`
+	if out, err := h.Command(t.Context(), "bash", "-c", mount).CombinedOutput(); err != nil {
+		t.Fatalf("install fence_lab on %s: %v: %s", h.Name, err, out)
+	}
+	log := "" // in the lab
+	if dir := os.Getenv("EVENKEEL_LOGS"); dir != "" {
+		log = filepath.Join(dir, h.Name+".log")
+	}
+	p, err := h.Launch(log, filepath.Join(h.site.bin, "vcd"), "run", "--config", "/etc/evenkeel/vcd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.vcd = p
+}
+
+func (h *host) program() *lab.Program {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.vcd
+}
+
+// runs says whether the host's vcd has a process.
+func (h *host) runs() bool {
+	select {
+	case <-h.program().Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// terminate the host's vcd, as systemd does.
+func (h *host) terminate(t *testing.T) {
+	t.Helper()
+	p := h.program()
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// boot gives the host its power back, and starts what runs on it.
+func (h *host) boot(t *testing.T) {
+	t.Helper()
+	if err := h.PowerOn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !h.runs() {
+		h.launch(t)
+	}
+}
+
+// try runs vcctl in the host, as its root.
+func (h *host) try(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := h.Command(ctx, filepath.Join(h.site.bin, "vcctl"), args...)
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME=/etc/evenkeel/root") // the machine's files are everybody's, but for some
+	cmd.Stdin = strings.NewReader(stdin)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("vcctl %s on %s: %w: %s", strings.Join(args, " "), h.Name, err, strings.TrimSpace(said.String()))
+	}
+	return string(out), err
+}
+
+// vcctl must succeed.
+func (h *host) vcctl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := h.try(ctx, stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// host of that name.
+func (s *site) host(name string) *host {
+	for _, h := range s.hosts {
+		if h.Name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// others than those.
+func (s *site) others(not ...*host) []*host {
+	var out []*host
+next:
+	for _, h := range s.hosts {
+		for _, n := range not {
+			if h == n {
+				continue next
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// eventually asks until there is no error. What the test's end is to it, within is to each question.
+func eventually(t *testing.T, within time.Duration, what string, f func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		err := f(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not within %s: %s (%v)", within, what, last)
+		}
+	}
+}
+
+// ask one server after another until one answers.
+func ask[T any](ctx context.Context, hosts []*host, f func(context.Context, *client.Client) (T, error)) (T, error) {
+	var out T
+	var errs []error
+	for _, h := range hosts {
+		if !h.Up() {
+			continue
+		}
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		v, err := f(short, h.api)
+		cancel()
+		if err == nil {
+			return v, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", h.Name, err))
+	}
+	return out, errors.Join(errs...)
+}
+
+// must have an answer within half a minute, from any server.
+func must[T any](t *testing.T, s *site, f func(context.Context, *client.Client) (T, error)) T {
+	t.Helper()
+	var out T
+	eventually(t, 30*time.Second, "a server answers", func(ctx context.Context) (err error) {
+		out, err = ask(ctx, s.hosts, f)
+		return err
+	})
+	return out
+}
+
+func (s *site) vms(ctx context.Context, vc string) ([]v1.VM, error) {
+	return ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, vc, "") })
+}
+
+// leader is the host whose vcd leads.
+func (s *site) leader(t *testing.T) *host {
+	t.Helper()
+	var leads *host
+	eventually(t, 30*time.Second, "somebody leads", func(ctx context.Context) error {
+		st, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) (v1.ClusterStatus, error) { return c.Status(ctx) })
+		if leads = s.host(st.Leader); err == nil && leads == nil {
+			err = fmt.Errorf("leader %q", st.Leader)
+		}
+		return err
+	})
+	return leads
+}
+
+// healthy: all members vote and are well, all hosts are ready and hold their leases.
+func (s *site) healthy(ctx context.Context) error {
+	st, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) (v1.ClusterStatus, error) { return c.Status(ctx) })
+	if err != nil {
+		return err
+	}
+	if len(st.Members) != len(s.hosts) || st.Hosts["ready"] != len(s.hosts) || st.Hold != "" {
+		return fmt.Errorf("%d members, hosts %v, hold %q", len(st.Members), st.Hosts, st.Hold)
+	}
+	for _, m := range st.Members {
+		if !m.Healthy || !m.Voter || m.Lease != "held" {
+			return fmt.Errorf("member %s: healthy %v (%s), voter %v, lease %s", m.Name, m.Healthy, m.Trouble, m.Voter, m.Lease)
+		}
+	}
+	return nil
+}
+
+// calm undoes whatever a test did, and waits for a healthy cluster without VCs.
+func (s *site) calm(t *testing.T) {
+	t.Helper()
+	if err := s.lab.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range s.hosts {
+		if err := errors.Join(h.FreeDisk(), h.CutCable(false)); err != nil {
+			t.Fatal(err)
+		}
+		if h.Up() && h.runs() {
+			if err := h.program().Resume(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.boot(t)
+	}
+	eventually(t, 90*time.Second, "the cluster is healthy", s.healthy)
+	eventually(t, 90*time.Second, "all virtual clusters are deleted", func(ctx context.Context) error {
+		vcs, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.VirtualCluster, error) {
+			return c.VirtualClusters(ctx)
+		})
+		if err != nil || len(vcs) == 0 {
+			return err
+		}
+		for _, vc := range vcs {
+			if vc.State != "deleting" {
+				_, err = ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) (v1.Result, error) { return c.Delete(ctx, vc.Name) })
+			}
+		}
+		return errors.Join(fmt.Errorf("%d are left, the first is %s, %s", len(vcs), vcs[0].Name, vcs[0].State), err)
+	})
+	eventually(t, 30*time.Second, "no VM runs", func(context.Context) error {
+		if all := s.watch.now(); len(all) > 0 {
+			return fmt.Errorf("%v", all)
+		}
+		return nil
+	})
+}
+
+// spec of a VC of n guests that do little; where says on which host they are put if that may be.
+func spec(name string, n int, onLoss string, where *host) v1.VirtualClusterSpec {
+	g := v1.GroupSpec{Name: "g", Count: n, CPU: 0.15, Memory: 96 << 20, Boot: &v1.Boot{Kernel: "guest"}}
+	if where != nil {
+		g.Affinity = &v1.Affinity{Prefer: []string{"host:" + where.Name}}
+	}
+	return v1.VirtualClusterSpec{Name: name, OnHostLoss: onLoss, Groups: []v1.GroupSpec{g}}
+}
+
+// create a VC and wait until all its VMs run; on that host, if one is given.
+func (s *site) create(t *testing.T, vc v1.VirtualClusterSpec, where *host) {
+	t.Helper()
+	must(t, s, func(ctx context.Context, c *client.Client) (v1.Result, error) {
+		return c.Create(ctx, vc, client.IdempotencyKey(vc.Name))
+	})
+	n := 0
+	for _, g := range vc.Groups {
+		n += g.Count
+	}
+	s.running(t, time.Minute, vc.Name, n)
+	for _, vm := range must(t, s, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, vc.Name, "") }) {
+		if where != nil && vm.Host != where.Name {
+			t.Fatalf("%s is on %s, not on %s", vm.Name, vm.Host, where.Name)
+		}
+	}
+}
+
+// running waits until n VMs of the VC run.
+func (s *site) running(t *testing.T, within time.Duration, vc string, n int) {
+	t.Helper()
+	eventually(t, within, fmt.Sprintf("%d VMs of %s run", n, vc), func(ctx context.Context) error { return s.run(ctx, vc, n) })
+}
+
+func (s *site) run(ctx context.Context, vc string, n int) error {
+	vms, err := s.vms(ctx, vc)
+	if err != nil {
+		return err
+	}
+	if len(vms) != n {
+		return fmt.Errorf("%d VMs", len(vms))
+	}
+	for _, vm := range vms {
+		if vm.State != "running" {
+			return fmt.Errorf("%s is %s on %s (%s)", vm.Name, vm.State, vm.Host, vm.Reason)
+		}
+		if i, ok := s.watch.of(vm.Domain); !ok || i.host != vm.Host {
+			return fmt.Errorf("%s has no process on %s", vm.Name, vm.Host)
+		}
+	}
+	return nil
+}
+
+// lastEvent is the number of the newest event.
+func (s *site) lastEvent(t *testing.T) uint64 {
+	t.Helper()
+	all := must(t, s, func(ctx context.Context, c *client.Client) ([]v1.Event, error) { return c.ListEvents(ctx, nil, 1) })
+	if len(all) == 0 {
+		return 0
+	}
+	return all[len(all)-1].Seq
+}
+
+// event waits for an event of that kind about that name, with a part of its text.
+func (s *site) event(t *testing.T, within time.Duration, after uint64, kind, name, part string) v1.Event {
+	t.Helper()
+	var found v1.Event
+	eventually(t, within, fmt.Sprintf("there is an event %s of %s with %q", kind, name, part), func(ctx context.Context) error {
+		all, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.Event, error) {
+			return c.ListEvents(ctx, &after, 1000)
+		})
+		if err != nil {
+			return err
+		}
+		var kinds []string
+		for _, e := range all {
+			if e.Kind == kind && (name == "" || e.Name == name) && strings.Contains(e.Text, part) {
+				found = e
+				return nil
+			}
+			kinds = append(kinds, e.Kind+" "+e.Name+": "+e.Text)
+		}
+		return fmt.Errorf("%d events, the last %q", len(all), kinds[max(0, len(kinds)-8):])
+	})
+	return found
+}
+
+// disks of all hosts, by host and name of the file, and what tells one file from another.
+func (s *site) disks(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, h := range s.hosts {
+		files, err := filepath.Glob(filepath.Join(h.State(), "libvirt", "pool", "*.qcow2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			info, err := os.Stat(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, fmt.Sprintf("%s/%s inode %d", h.Name, filepath.Base(f), info.Sys().(*syscall.Stat_t).Ino))
+		}
+	}
+	return out
+}
