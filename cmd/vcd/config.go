@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -44,7 +45,7 @@ type config struct {
 		Device  string   `yaml:"device"`
 		Timeout duration `yaml:"timeout"`
 	} `yaml:"watchdog"`
-	Fence map[string]fenceConfig `yaml:"fence"`
+	Fence map[string]fence.Config `yaml:"fence"`
 	PKI   struct {
 		CA   string `yaml:"ca"`
 		Cert string `yaml:"cert"`
@@ -63,14 +64,6 @@ type config struct {
 	LogLevel         string   `yaml:"logLevel"`
 	LogFormat        string   `yaml:"logFormat"`
 	BootID           string   `yaml:"bootID"` // a file; for hosts that share a kernel
-}
-
-type fenceConfig struct {
-	Agent        string            `yaml:"agent"`
-	Options      map[string]string `yaml:"options"`
-	PasswordFile string            `yaml:"passwordFile"`
-	SecretFiles  map[string]string `yaml:"secretFiles"`
-	Timeout      duration          `yaml:"timeout"`
 }
 
 // duration in Go's syntax.
@@ -174,7 +167,7 @@ func (c *config) check() error {
 		}
 	}
 	for host, f := range c.Fence {
-		if err := f.device().Check(); err != nil {
+		if _, err := f.Check(host); err != nil {
 			bad("fence."+host, "%v", err)
 		}
 	}
@@ -196,8 +189,13 @@ func (c *config) check() error {
 	return errors.Join(errs...)
 }
 
-func (f fenceConfig) device() fence.Device {
-	return fence.Device{Agent: f.Agent, Options: f.Options, PasswordFile: f.PasswordFile, SecretFiles: f.SecretFiles, Timeout: time.Duration(f.Timeout)}
+// devices are the fence devices of the configuration, checked before.
+func (c *config) devices(log *slog.Logger) *fence.Hosts {
+	levels := map[string][]fence.Level{}
+	for host, f := range c.Fence {
+		levels[host], _ = f.Check(host)
+	}
+	return fence.NewHosts(fence.New(fence.Options{Log: log}), levels)
 }
 
 // bootID tells one run of this machine from the next.

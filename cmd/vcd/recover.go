@@ -15,7 +15,7 @@ func recoverCommand() *cli.Command {
 		Name:  "recover",
 		Usage: "make this server the only voter of a cluster that has lost its majority for good",
 		Description: `For the day that more than half of the servers are gone and will not come back. Stop vcd here first; choose the
-server with the newest log (this command shows what it has before it does anything, with --dry-run).
+server that had applied the most (vcctl cluster members -o wide showed it last). Without --yes nothing is done.
 
 What the lost servers acknowledged and this one never heard of is lost. After the start nothing is started or
 stopped until every host has said what it runs, or an operator has said with vcctl host confirm-dead that it

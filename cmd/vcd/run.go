@@ -42,7 +42,7 @@ func runCommand() *cli.Command {
 or enter one:
 
   vcctl cluster init
-  vcctl cluster join --token-file FILE ADDRESS...
+  vcctl cluster join --join-token-file FILE ADDRESS...
 
 Prints "ready" and the address of its port on one line once it is a member and serves. Stopping it leaves the VMs
 running; those that are to be restarted elsewhere if their host is lost are, once their lease is over.`,
@@ -187,7 +187,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 		o.Backups.Dir = ""
 	}
 	if len(c.Fence) > 0 {
-		o.Fence = newDevices(c.Fence, d.log)
+		o.Fence = c.devices(d.log)
 	}
 	if c.Watchdog.Device != "" {
 		w, err := watchdog.NewGuard(c.Watchdog.Device, time.Duration(c.Watchdog.Timeout))
