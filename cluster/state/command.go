@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -166,13 +167,25 @@ type ImageDrop struct {
 	Name string `json:"name"`
 }
 
-// Encode makes a log entry of a command body.
+// ErrTooNew: not every member can read such a command yet.
+var ErrTooNew = errors.New("not all members run a version that knows this yet: upgrade them first")
+
+// Encode makes a log entry of a command body, in the newest version of the format.
 func Encode(kind Kind, at time.Time, body any) ([]byte, error) {
+	return EncodeAs(FormatVersion, kind, at, body)
+}
+
+// EncodeAs makes a log entry that programs which know that version of the format can read,
+// for a cluster whose members are upgraded one after the other: see Snapshot.Format.
+func EncodeAs(version int, kind Kind, at time.Time, body any) ([]byte, error) {
+	if k, known := kinds[kind]; !known || k.since > version {
+		return nil, fmt.Errorf("encode %s command as version %d: %w", kind, version, ErrTooNew)
+	}
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s command: %w", kind, err)
 	}
-	b, err := json.Marshal(Command{Version: FormatVersion, Kind: kind, At: at.UTC(), Body: raw})
+	b, err := json.Marshal(Command{Version: version, Kind: kind, At: at.UTC(), Body: raw})
 	if err != nil {
 		return nil, fmt.Errorf("encode %s command: %w", kind, err)
 	}

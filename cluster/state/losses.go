@@ -16,6 +16,9 @@ type HostLost struct {
 	Host  string `json:"host"`
 	Proof Proof  `json:"proof"`
 	Text  string `json:"text"` // how it was proved, by whom
+	// Basis is the log index up to which the state was known when the proof began. It says nothing of a VM that
+	// moves to the host and was proved gone from its source only after that: it may have arrived since.
+	Basis uint64 `json:"basis,omitempty"`
 }
 
 // Account is what a host runs, told while there is a hold.
@@ -105,6 +108,9 @@ func (w *writer) hostLost(b *HostLost) error {
 	n := 0
 	for _, vm := range append(w.read().VMsOn(h.Name), w.read().VMsMovingTo(h.Name)...) {
 		vc, _ := w.read().VC(vm.VC)
+		if vm.MovingTo == h.Name && vm.GoneFrom != "" && b.Basis != 0 && vm.ModifyIndex > b.Basis { // 0: an entry of before it was written
+			continue
+		}
 		if vm.Holds() && (b.Proof != ProofLease || vc.Restartable()) && w.goneFrom(vm, h.Name, "host "+h.Name+" was lost: "+b.Text) {
 			n++
 		}
@@ -117,15 +123,18 @@ func (w *writer) hostLost(b *HostLost) error {
 }
 
 // goneFrom: the VM is proved not to run on that host. It is lost once it is proved so of
-// every host that may hold it (design rule 1).
+// every host that may hold it (design rule 1). A VM goes from the source of its move to the target, never
+// back: of the target it must be proved after it was proved of the source, or it may have come in between.
 func (w *writer) goneFrom(vm VM, host, why string) bool {
-	if vm.MovingTo != "" && (vm.GoneFrom == "" || vm.GoneFrom == host) {
+	switch {
+	case vm.MovingTo == "", host == vm.MovingTo && vm.GoneFrom == vm.Host:
+		w.lose(vm, why)
+		return true
+	case host == vm.Host && vm.GoneFrom == "":
 		vm.GoneFrom, vm.ModifyIndex = host, w.index
 		w.put(tVMs, &vm)
-		return false
 	}
-	w.lose(vm, why)
-	return true
+	return false
 }
 
 // lose a VM: nobody holds it, and it is to be started again if it was to run.

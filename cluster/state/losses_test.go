@@ -61,7 +61,7 @@ func TestHostLost(t *testing.T) {
 	}
 }
 
-// While a move is open both hosts must be proved to run it no more.
+// While a move is open both hosts must be proved to run it no more, the target after the source.
 func TestLossDuringMove(t *testing.T) {
 	for _, order := range [][]string{{"h1", "h2"}, {"h2", "h1"}} {
 		k := small(t, 3)
@@ -77,7 +77,14 @@ func TestLossDuringMove(t *testing.T) {
 		k.must(t, state.KindHostLost, state.HostLost{Host: order[0], Proof: state.ProofLease, Text: "silent"})
 		k.must(t, state.KindHostLost, state.HostLost{Host: order[0], Proof: state.ProofFence, Text: "off"})
 		phase(t, k, "vm-r-0", state.Running)
-		k.must(t, state.KindHostLost, state.HostLost{Host: order[1], Proof: state.ProofLease, Text: "silent"})
+		before := k.Snapshot().Index()
+		k.must(t, state.KindHostLost, state.HostLost{Host: order[1], Proof: state.ProofLease, Text: "silent", Basis: before})
+		if order[1] == "h1" { // it may have come to h2 after that was proved, and before this
+			phase(t, k, "vm-r-0", state.Running)
+			k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofFence, Text: "was off before", Basis: before})
+			phase(t, k, "vm-r-0", state.Running)
+			k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofFence, Text: "off", Basis: k.Snapshot().Index()})
+		}
 		if vm := phase(t, k, "vm-r-0", state.Lost); vm.MovingTo != "" || vm.GoneFrom != "" {
 			t.Errorf("the move is still open: %+v", vm)
 		}

@@ -58,11 +58,12 @@ func (s *Snapshot) Revoked(number string) bool {
 // AdminTokens in order of their ids.
 func (s *Snapshot) AdminTokens() []AdminToken { return all[AdminToken](s, tAdmins, "id") }
 
-// Format is the version of the log that every member can read.
+// Format is the version of the log and of snapshots that every server can read. While servers
+// are upgraded it is that of the older ones, so that each can take over from each.
 func (s *Snapshot) Format() int {
 	v := FormatVersion
 	for _, m := range s.Members() {
-		if m.Format > 0 {
+		if m.Server && m.Format > 0 {
 			v = min(v, m.Format)
 		}
 	}

@@ -51,7 +51,7 @@ func (s *Snapshot) Save(to io.Writer) error {
 	out := bufio.NewWriterSize(to, 1<<16)
 	sum := sha256.New()
 	enc := json.NewEncoder(io.MultiWriter(out, sum))
-	if err := enc.Encode(header{Format: snapshotFormat, Version: FormatVersion}); err != nil {
+	if err := enc.Encode(header{Format: snapshotFormat, Version: s.Format()}); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
 	for _, save := range []func() error{

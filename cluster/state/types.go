@@ -254,7 +254,7 @@ type VM struct {
 	// MovingTo is the target of an open move: until it is closed the VM counts on both
 	// hosts, and may be on either.
 	MovingTo string `json:"movingTo,omitempty"`
-	// GoneFrom is the one of the two hosts of an open move that was proved to run it no more.
+	// GoneFrom is the source of an open move, once it was proved to run the VM no more: only then the target can be.
 	GoneFrom string `json:"goneFrom,omitempty"`
 	// SeenEpoch is the epoch in which a host last told, during a hold, that it runs the VM.
 	SeenEpoch uint64 `json:"seenEpoch,omitempty"`

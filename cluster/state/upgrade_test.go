@@ -161,3 +161,32 @@ func newestLog(t *testing.T) *cluster {
 	k.must(t, state.KindAccount, state.Account{Host: "h3"})
 	return k
 }
+
+// While a server still runs an older version, nothing is written that it cannot read.
+func TestOldestServerSetsTheFormat(t *testing.T) {
+	k := small(t, 1)
+	if v := k.Snapshot().Format(); v != state.FormatVersion {
+		t.Errorf("a cluster without members writes version %d", v)
+	}
+	k.must(t, state.KindMemberPut, state.Member{Name: "h1", Server: true, Format: state.FormatVersion + 1})
+	k.must(t, state.KindMemberPut, state.Member{Name: "h2", Server: true, Format: 1})
+	k.must(t, state.KindMemberPut, state.Member{Name: "h3", Agent: true, Format: 0})
+	s := k.Snapshot()
+	if v := s.Format(); v != 1 {
+		t.Fatalf("format %d, but h2 knows version 1 only", v)
+	}
+	if _, err := state.EncodeAs(s.Format(), state.KindMove, start, state.Move{}); !errors.Is(err, state.ErrTooNew) {
+		t.Errorf("a move as version 1: %v", err)
+	}
+	old, err := state.EncodeAs(s.Format(), state.KindHostCordon, start, state.HostCordon{Host: "h1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cmd, _, err := state.Decode(old); err != nil || cmd.Version != 1 {
+		t.Errorf("a cordon as version 1: %+v, %v", cmd, err)
+	}
+	newer := bytes.Replace(old, []byte(`"v":1`), []byte(fmt.Sprintf(`"v":%d`, state.FormatVersion+1)), 1)
+	if _, _, err := state.Decode(newer); err == nil {
+		t.Error("an entry of a later version was read")
+	}
+}
