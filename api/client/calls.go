@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
@@ -22,8 +23,11 @@ func one[T any](ctx context.Context, c *Client, opts []Option, parts ...string) 
 	return out, err
 }
 
+// change a virtual cluster. Each change has a key, the caller's or a new one, so that it can be
+// sent to another server if one does not answer.
 func (c *Client) change(ctx context.Context, method string, body any, opts []Option, parts ...string) (v1.Result, error) {
 	var out v1.Result
+	opts = append([]Option{IdempotencyKey(rand.Text())}, opts...)
 	err := c.call(ctx, method, parts, nil, body, &out, opts)
 	return out, err
 }
@@ -143,8 +147,8 @@ const pollFor = 30 * time.Second
 // every host of the cluster; beyond this length only the end is waited for.
 const maxSeen = 4096
 
-// How long, and how often, a wait asks a server that went away: one that is
-// restarted is back in seconds.
+// How long, and how often, a wait asks a server that went away, or that has no leader: one that is
+// restarted is back in seconds, and so is a leader.
 const (
 	awayFor   = 30 * time.Second
 	awayRetry = 500 * time.Millisecond
@@ -170,7 +174,7 @@ func (c *Client) Wait(ctx context.Context, op v1.Operation, progress func(v1.Ope
 		switch err := c.do(r, pollFor+c.timeout, &next); {
 		case err == nil:
 			op, away = next, time.Time{}
-		case !errors.Is(err, ErrUnreachable) || (!away.IsZero() && time.Since(away) > awayFor):
+		case !(errors.Is(err, ErrUnreachable) || IsProblem(err, v1.ProblemNoLeader)) || (!away.IsZero() && time.Since(away) > awayFor):
 			return op, err
 		default:
 			if away.IsZero() {

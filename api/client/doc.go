@@ -3,5 +3,6 @@
 //
 // Every problem document comes back as an *Error, and a server that cannot be
 // reached as ErrUnreachable. The package keeps no state besides connections,
-// retries nothing but event streams, and never writes a token anywhere.
+// never writes a token anywhere, and asks again only where that is safe: event streams, waits, and,
+// where it knows several servers, what surely did not arrive or has an idempotency key.
 package client

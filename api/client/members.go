@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -98,7 +99,7 @@ func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) (int64, error) {
 }
 
 // RestoreSnapshot puts a saved state in force. foreign: also that of another cluster.
-func (c *Client) RestoreSnapshot(ctx context.Context, from io.Reader, foreign bool) (v1.Snapshot, error) {
+func (c *Client) RestoreSnapshot(ctx context.Context, saved []byte, foreign bool) (v1.Snapshot, error) {
 	q := url.Values{}
 	if foreign {
 		q.Set("foreign", "true")
@@ -108,8 +109,9 @@ func (c *Client) RestoreSnapshot(ctx context.Context, from io.Reader, foreign bo
 	if err != nil {
 		return out, err
 	}
-	r.Body = io.NopCloser(from)
-	r.ContentLength = -1
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(saved)), nil }
+	r.Body, _ = r.GetBody()
+	r.ContentLength = int64(len(saved))
 	r.Header.Set("Content-Type", "application/octet-stream")
 	err = c.do(r, bulkTimeout, &out)
 	return out, err

@@ -16,7 +16,8 @@ func NewLocal(socket string) *Client {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
-	return &Client{base: &url.URL{Scheme: "http", Host: "vcd"}, timeout: 2 * time.Minute, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
+	here := &servers{addresses: []*url.URL{{Scheme: "http", Host: "vcd"}}, transport: &http.Transport{DialContext: dial}}
+	return &Client{servers: here, timeout: 2 * time.Minute, http: &http.Client{Transport: here}}
 }
 
 // Setup is what the vcd of this host says of itself.

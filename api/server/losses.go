@@ -41,6 +41,9 @@ func (s *Server) registerLosses(api huma.API) {
 				return nil, err
 			}
 			text, err := s.opts.Members.FenceHost(ctx, in.Name, q.Test)
+			if p := problemOf(err); err != nil && p.Status == http.StatusInternalServerError { // what the device says is for the operator
+				return nil, newProblem(http.StatusBadGateway, v1.ProblemUnavailable, err.Error())
+			}
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -153,7 +155,7 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 		out = append(out, v1.Condition{Severity: severity, Object: object, Name: name, Text: fmt.Sprintf(format, args...)})
 	}
 	if status.Hold != "" {
-		add("critical", "cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %v", status.Hold, status.HoldFor)
+		add("critical", "cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %s", status.Hold, strings.Join(status.HoldFor, ", "))
 	}
 	if status.Disarmed {
 		add("warning", "cluster", status.ID, "disarmed: VMs of lost hosts are not restarted")
@@ -175,11 +177,15 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 			add("warning", "host", h.Name, "lost: %s", h.Error)
 		}
 		if len(h.Unknown) > 0 {
-			add("warning", "host", h.Name, "runs VMs that the cluster does not know: %v", h.Unknown)
+			add("warning", "host", h.Name, "runs VMs that the cluster does not know: %s; they are left alone", strings.Join(h.Unknown, ", "))
 		}
 	}
+	slices.SortStableFunc(out, func(a, b v1.Condition) int { return severities[a.Severity] - severities[b.Severity] })
 	return out
 }
+
+// severities in the order in which conditions are listed.
+var severities = map[string]int{"critical": 0, "warning": 1, "info": 2}
 
 // body of a small request, strictly.
 func body[T any](b JSONBody) (T, error) {

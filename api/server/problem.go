@@ -183,7 +183,7 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusNotFound, v1.ProblemNotFound, err.Error())
 	case errors.Is(err, control.ErrConflict), errors.Is(err, state.ErrInUse), errors.Is(err, hypervisor.ErrNotFound):
 		return newProblem(http.StatusConflict, v1.ProblemConflict, err.Error())
-	case errors.Is(err, hypervisor.ErrInvalid):
+	case errors.Is(err, hypervisor.ErrInvalid), errors.Is(err, node.ErrBadSnapshot):
 		return newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, err.Error())
 	case errors.Is(err, control.ErrNoLeader):
 		p := newProblem(http.StatusServiceUnavailable, v1.ProblemNoLeader, err.Error()+"; nothing was changed")

@@ -126,6 +126,9 @@ func (m *Member) Remove(ctx context.Context, name string, force bool) error {
 
 // TransferLeadership hands leadership to a server; "" is the one that is furthest.
 func (m *Member) TransferLeadership(ctx context.Context, to string) error {
+	if _, ok := m.State.Snapshot().Member(to); !ok && to != "" {
+		return fmt.Errorf("hand leadership to %s: member %s: %w", to, to, control.ErrNotFound)
+	}
 	return m.node.TransferLeadership(ctx, to)
 }
 

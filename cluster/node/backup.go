@@ -152,7 +152,7 @@ func parseHeader(line []byte) (Header, error) {
 func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool) (Saved, error) {
 	saved, body, err := inspect(r)
 	if err != nil {
-		return saved, fmt.Errorf("restore snapshot: %w", err)
+		return saved, fmt.Errorf("restore snapshot: %w: %w", ErrBadSnapshot, err)
 	}
 	n.members.Lock()
 	defer n.members.Unlock()

@@ -24,6 +24,8 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrRefused: a change of the servers would put the cluster at risk; the text says what to do.
 	ErrRefused = errors.New("refused")
+	// ErrBadSnapshot: a file is no snapshot, was changed since it was saved, or is of a later version.
+	ErrBadSnapshot = errors.New("no good snapshot")
 )
 
 // errDown says why raft does not run now.

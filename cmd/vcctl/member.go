@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -359,7 +358,7 @@ func (t *tool) snapshotRestore(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore the snapshot: %w", err)
 	}
-	s, err = api.RestoreSnapshot(c.Context, bytes.NewReader(b), c.Bool("foreign"))
+	s, err = api.RestoreSnapshot(c.Context, b, c.Bool("foreign"))
 	if err != nil {
 		return doing(err, "restoring the snapshot")
 	}

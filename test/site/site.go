@@ -1,0 +1,293 @@
+// Package site is a cluster of many members in one process, for tests: real members, each with its log on disk and
+// a TLS port on loopback, the public API on it, and a simulated host behind every agent.
+// It is for tests of what stands on top of members, API and command line; it proves nothing about real hosts.
+package site
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"evenkeel/api/server"
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/member"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+// Token is the admin token of every site.
+const Token = "ekt_c2l0ZSBvZiB0ZXN0cywgd2l0aG91dCBzZWNyZXRzISE"
+
+// Options of a site.
+type Options struct {
+	Dir   string // of the members' directories
+	Hosts int    // that the world has: h1, h2, ...
+	// CPU in cores and Memory in bytes of each host; 0 = 8 and 16 GiB. All of it may be used.
+	CPU    float64
+	Memory int64
+	Lease  time.Duration
+	Fence  control.Fence
+	// Backups of every server, into a directory of its own; 0 = none.
+	Backups time.Duration
+	// Log of the members; nil: none.
+	Log *slog.Logger
+}
+
+// Site is members on loopback. It is not safe for concurrent use.
+type Site struct {
+	o     Options
+	World *simulated.World
+	up    map[string]*member.Member
+	at    map[string]string // addresses, kept over a stop
+}
+
+// New site without members.
+func New(o Options) (*Site, error) {
+	if o.CPU == 0 {
+		o.CPU, o.Memory = 8, 16<<30
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	w, err := simulated.New(simulated.Options{Hosts: o.Hosts, CPU: o.CPU, Memory: o.Memory,
+		Timing: &simulated.Timing{Boot: time.Millisecond, Timeout: 5 * time.Second, Beat: 20 * time.Millisecond}})
+	if err != nil {
+		return nil, err
+	}
+	return &Site{o: o, World: w, up: map[string]*member.Member{}, at: map[string]string{}}, nil
+}
+
+// Close everything.
+func (s *Site) Close() error {
+	var errs []error
+	for name := range s.up {
+		errs = append(errs, s.Stop(name))
+	}
+	return errors.Join(append(errs, s.World.Close())...)
+}
+
+// Dir of a member.
+func (s *Site) Dir(name string) string { return filepath.Join(s.o.Dir, name) }
+
+// CAFile of the cluster, as h1 has it.
+func (s *Site) CAFile() string { return filepath.Join(s.Dir("h1"), "pki", "ca.pem") }
+
+// Address of a member's port, host:port.
+func (s *Site) Address(name string) string { return s.at[name] }
+
+// Member that is up; nil if it is not.
+func (s *Site) Member(name string) *member.Member { return s.up[name] }
+
+// Up are the names of the members that are up.
+func (s *Site) Up() []string {
+	var out []string
+	for name := range s.up {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (s *Site) listen(name string) (net.Listener, error) {
+	address := s.at[name]
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s.at[name] = l.Addr().String()
+	return l, os.MkdirAll(s.Dir(name), 0o700)
+}
+
+func (s *Site) start(name string, l net.Listener) error {
+	o := member.Options{Dir: s.Dir(name), Listener: l, Advertise: s.at[name], Log: s.o.Log, Settings: state.DefaultSettings(), Version: "test",
+		Lease: s.o.Lease, Fence: s.o.Fence, Timers: node.Timers{Heartbeat: 200 * time.Millisecond},
+		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
+		API: func(m *member.Member) http.Handler {
+			return server.New(m, server.Options{Members: m, Version: "test", Logger: s.o.Log.With("on", name)})
+		},
+		Agent: agent.Options{Hypervisor: s.World.Host(name), Boot: "1", SampleEvery: time.Second,
+			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
+			Overhead:  func(hypervisor.Capacity) int64 { return 0 }}}
+	if s.o.Backups > 0 {
+		o.Backups = member.Backups{Dir: filepath.Join(s.Dir(name), "snapshots"), Every: s.o.Backups, Latest: 3, Days: 1}
+	}
+	m, err := member.Start(context.Background(), o)
+	if err == nil {
+		s.up[name] = m
+	}
+	return err
+}
+
+// First makes the cluster on h1, with the admin token and an image "tiny", and waits until it leads.
+func (s *Site) First(ctx context.Context) error {
+	l, err := s.listen("h1")
+	if err != nil {
+		return err
+	}
+	if _, err := member.Init(s.Dir("h1"), "h1", s.at["h1"], true); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := s.start("h1", l); err != nil {
+		return err
+	}
+	if err := s.Await(ctx, "h1 leads", func() bool { return s.Leader() == "h1" }); err != nil {
+		return err
+	}
+	hash := server.HashToken(Token)
+	m := s.Member("h1")
+	if err := m.Propose(ctx, state.KindAdminToken, state.AdminToken{ID: "site", Hash: hex.EncodeToString(hash[:])}); err != nil {
+		return err
+	}
+	_, err = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false)
+	return err
+}
+
+// Join a member in these roles through whoever leads.
+func (s *Site) Join(ctx context.Context, name string, server, agent bool) error {
+	if err := s.Await(ctx, "a leader", func() bool { return s.Leader() != "" }); err != nil {
+		return err
+	}
+	leader := s.Member(s.Leader())
+	token, _, err := leader.NewJoinToken(ctx, server, agent, time.Hour, "")
+	if err != nil {
+		return err
+	}
+	l, err := s.listen(name)
+	if err != nil {
+		return err
+	}
+	if _, err := member.Join(ctx, s.Dir(name), name, s.at[name], token, leader.Servers()); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return s.start(name, l)
+}
+
+// Servers makes a cluster of so many servers that are agents too, and waits until all vote and all hosts are ready.
+func (s *Site) Servers(ctx context.Context, n int) error {
+	if err := s.First(ctx); err != nil {
+		return err
+	}
+	for i := 2; i <= n; i++ {
+		if err := s.Join(ctx, fmt.Sprintf("h%d", i), true, true); err != nil {
+			return err
+		}
+	}
+	if err := s.Await(ctx, fmt.Sprintf("%d servers vote", n), func() bool { return s.voters() == n }); err != nil {
+		return err
+	}
+	return s.Await(ctx, fmt.Sprintf("%d hosts are ready", n), func() bool { return s.ready(ctx) == n })
+}
+
+func (s *Site) voters() int {
+	m := s.Member(s.Leader())
+	if m == nil {
+		return 0
+	}
+	nodes, _ := m.Nodes()
+	n := 0
+	for _, v := range nodes {
+		if v.Voter && v.Healthy {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Site) ready(ctx context.Context) int {
+	m := s.Member(s.Leader())
+	if m == nil {
+		return 0
+	}
+	v, err := m.View(ctx, false)
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, h := range v.Hosts() {
+		if v.HostView(h).State == "ready" {
+			n++
+		}
+	}
+	return n
+}
+
+// Leader is the name of the server that leads, "" if none does now.
+func (s *Site) Leader() string {
+	for name, m := range s.up {
+		if !m.Identity().Server {
+			continue
+		}
+		if here, _ := m.Leader(); here {
+			return name
+		}
+	}
+	return ""
+}
+
+// Follower is the first server by name that knows a leader and is not it.
+func (s *Site) Follower() string {
+	for _, name := range s.Up() {
+		m := s.up[name]
+		if !m.Identity().Server {
+			continue
+		}
+		if here, address := m.Leader(); !here && address != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// Stop a member: its streams end, its port closes. Its host runs on.
+func (s *Site) Stop(name string) error {
+	m := s.up[name]
+	if m == nil {
+		return fmt.Errorf("member %s is not up", name)
+	}
+	delete(s.up, name)
+	return m.Close()
+}
+
+// Start a member again on what it had.
+func (s *Site) Start(name string) error {
+	l, err := s.listen(name)
+	if err != nil {
+		return err
+	}
+	return s.start(name, l)
+}
+
+// awaitAtMost is the longest that something awaited may take, on a machine with much else to do.
+const awaitAtMost = 30 * time.Second
+
+// Await what is to come soon.
+func (s *Site) Await(ctx context.Context, what string, ok func() bool) error {
+	over := time.NewTimer(awaitAtMost)
+	defer over.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-over.C:
+			return fmt.Errorf("not within %s: %s", awaitAtMost, what)
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, ctx.Err())
+		}
+	}
+	return nil
+}
