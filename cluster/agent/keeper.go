@@ -54,6 +54,9 @@ const petEvery = 5
 // stopEvery is how often the end of restartable VMs is tried while they have no right to run.
 const stopEvery = time.Second
 
+// knownFor so long what the hypervisor listed says what runs, once the lease is over.
+const knownFor = 3 * stopEvery
+
 // listWithin is how long the hypervisor may take to list VMs when the lease is over.
 const listWithin = 10 * time.Second
 
@@ -69,6 +72,7 @@ type keeper struct {
 	memory   Memory
 	running  int               // restartable VMs that run here, as the hypervisor last said
 	known    bool              // it said so
+	asOf     lease.Instant     // when it was asked
 	starting int               // restartable VMs being started, listed yet or not
 	stopped  map[string]string // VMs stopped for want of a lease, and why, by id
 	wd       time.Duration
@@ -225,7 +229,10 @@ func (k *keeper) petting(ctx context.Context) {
 		wait := time.Second
 		if k.memory.Armed {
 			wait = max(100*time.Millisecond, k.wd/petEvery)
-			if k.memory.Lease.MayPet(k.clock(), k.running+k.starting, k.known) {
+			now := k.clock()
+			// Without a lease it counts what runs now: a VM may come in by migration.
+			known := k.known && now-k.asOf <= knownFor
+			if k.memory.Lease.MayPet(now, k.running+k.starting, known) {
 				err := k.o.Watchdog.Pet()
 				if err != nil {
 					k.log.Error("pet the watchdog", "error", err)
@@ -250,9 +257,8 @@ func (k *keeper) stopping(ctx context.Context) {
 		if !must {
 			wait = max(10*time.Millisecond, min(k.memory.Lease.Until-now, 5*time.Second))
 		}
-		idle := k.known && k.running+k.starting == 0
 		k.mu.Unlock()
-		if must && !idle {
+		if must { // also if nothing ran a moment ago: a VM may have come in by migration
 			k.stopLeased(ctx)
 		}
 		select {
@@ -267,6 +273,7 @@ func (k *keeper) stopping(ctx context.Context) {
 func (k *keeper) stopLeased(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
+	asOf := k.clock()
 	vms, err := k.o.Hypervisor.List(ctx)
 	if err != nil {
 		k.log.Error("the lease is over, and the hypervisor does not say what runs", "error", err)
@@ -299,15 +306,20 @@ func (k *keeper) stopLeased(ctx context.Context) {
 	wg.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.running, k.known = left, true
+	if asOf >= k.asOf {
+		k.running, k.known, k.asOf = left, true, asOf
+	}
 }
 
-// sees takes in what the hypervisor lists, and returns why VMs were stopped for want of a
+// sees takes in what the hypervisor lists, asked at that instant, and returns why VMs were stopped for want of a
 // lease, by id.
-func (k *keeper) sees(vms []hypervisor.VM) map[string]string {
+func (k *keeper) sees(asOf lease.Instant, vms []hypervisor.VM) map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.running, k.known = 0, true
+	if asOf < k.asOf { // the list was overtaken by another
+		return maps.Clone(k.stopped)
+	}
+	k.running, k.known, k.asOf = 0, true, asOf
 	for _, vm := range vms {
 		if !vm.Foreign {
 			delete(k.stopped, vm.Identity.VM)
@@ -345,7 +357,7 @@ func (k *keeper) started(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.starting -= n
-	k.running, k.known = k.running+n, false // until the next list
+	k.running, k.known, k.asOf = k.running+n, false, k.clock() // until the next list
 }
 
 // holds says whether the lease is held now.

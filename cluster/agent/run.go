@@ -308,11 +308,12 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 		}
 		r.capacity = c
 	}
+	asOf := r.Clock()
 	there, err := r.Hypervisor.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list VMs: %w", err)
 	}
-	r.lost = r.keeper.sees(there)
+	r.lost = r.keeper.sees(asOf, there)
 	clear(r.caps)
 	for _, vm := range there {
 		if !vm.Foreign {

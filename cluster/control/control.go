@@ -82,6 +82,7 @@ type Control struct {
 	live    map[string]HostLive
 	leases  *lease.Table
 	fencing map[string]*fencing // hosts whose device is at work, or was in vain
+	gone    map[string]goneSince
 	ids     io.Reader
 }
 
@@ -103,7 +104,7 @@ func New(o Options) *Control {
 		o.Clock = lease.Boottime
 	}
 	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), stir: make(chan struct{}, 1), planning: make(chan struct{}, 1),
-		fencing: map[string]*fencing{}, ids: ulid.Monotonic(o.Entropy, 0)}
+		fencing: map[string]*fencing{}, gone: map[string]goneSince{}, ids: ulid.Monotonic(o.Entropy, 0)}
 }
 
 // Begin a term in which this server leads: nothing is known of any host, and each counts as
@@ -111,7 +112,7 @@ func New(o Options) *Control {
 func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
 	c.mu.Lock()
 	c.term = term
-	c.live, c.fencing = map[string]HostLive{}, map[string]*fencing{}
+	c.live, c.fencing, c.gone = map[string]HostLive{}, map[string]*fencing{}, map[string]goneSince{}
 	c.leases = lease.NewTable(c.o.Lease, c.o.Clock())
 	c.mu.Unlock()
 	if _, ok := c.o.State.Snapshot().Meta(); ok {
@@ -138,7 +139,7 @@ func (c *Control) env() loop.Env {
 
 // propose a command and return what became of it.
 func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error {
-	entry, err := state.Encode(kind, c.o.Now(), body)
+	entry, err := state.EncodeAs(c.o.State.Snapshot().Format(), kind, c.o.Now(), body)
 	if err != nil {
 		return err
 	}

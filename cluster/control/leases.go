@@ -162,13 +162,16 @@ func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, sa
 		return nil
 	case v.Over:
 		delete(said, h.Name)
+		if c.arriving(s, h) {
+			return nil
+		}
 		c.log.Warn("host lost", "host", h.Name, "proof", v.Text)
-		return c.lose(ctx, h.Name, state.ProofLease, v.Text)
+		return c.lose(ctx, h.Name, s.Index(), state.ProofLease, v.Text)
 	case v.In >= 0: // the watchdog will have its say
 		return nil
 	case meta.Disarmed:
 	case c.o.Fence != nil && c.o.Fence.Has(h.Name):
-		c.fence(ctx, h.Name)
+		c.fence(ctx, h.Name, s.Index())
 	}
 	c.mu.Lock()
 	f := c.fencing[h.Name]
@@ -186,9 +189,36 @@ func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, sa
 		Text: "nothing proves that it is dead, its restartable VMs are not started elsewhere: " + text + "; vcctl host confirm-dead " + h.Name + " if you know"})
 }
 
+// arriving says whether a restartable VM may have come to the host, by migration, after its lease had ended, so that
+// the watchdog may not have had its say. A VM cannot come any more once it is proved gone from its source.
+func (c *Control) arriving(s *state.Snapshot, h state.Host) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, wait := c.o.Clock(), lease.Stopped(time.Duration(h.Fencing.Watchdog)*time.Millisecond)
+	coming := false
+	for _, vm := range s.VMsMovingTo(h.Name) {
+		if vm.GoneFrom == "" {
+			continue
+		}
+		since, known := c.gone[vm.ID]
+		if !known || since.index != vm.ModifyIndex {
+			since = goneSince{vm.ModifyIndex, now}
+			c.gone[vm.ID] = since
+		}
+		coming = coming || now-since.at < wait
+	}
+	return coming
+}
+
+// goneSince is when this server first saw, in this term, that a VM was proved gone from the source of its move.
+type goneSince struct {
+	index uint64
+	at    lease.Instant
+}
+
 // lose proposes that the host is lost. That it holds no more meanwhile is no fault.
-func (c *Control) lose(ctx context.Context, host string, proof state.Proof, text string) error {
-	err := c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: proof, Text: text})
+func (c *Control) lose(ctx context.Context, host string, basis uint64, proof state.Proof, text string) error {
+	err := c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: proof, Text: text, Basis: basis})
 	if errors.Is(err, state.ErrConflict) {
 		return nil // the cluster was disarmed, or the watchdog, since we looked
 	}
@@ -205,7 +235,7 @@ func holdsRestartable(s *state.Snapshot, host string) bool {
 }
 
 // fence sets the host's device to work, unless it is at work.
-func (c *Control) fence(ctx context.Context, host string) {
+func (c *Control) fence(ctx context.Context, host string, basis uint64) {
 	c.mu.Lock()
 	f := c.fencing[host]
 	if f == nil {
@@ -223,7 +253,7 @@ func (c *Control) fence(ctx context.Context, host string) {
 	go func() {
 		proof, err := c.o.Fence.Off(ctx, host)
 		if err == nil {
-			err = c.lose(ctx, host, state.ProofFence, proof)
+			err = c.lose(ctx, host, basis, state.ProofFence, proof)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

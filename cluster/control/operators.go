@@ -37,7 +37,7 @@ func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryR
 	if reason != "" {
 		text += ": " + reason
 	}
-	if err := c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: state.ProofOperator, Text: text}); err != nil {
+	if err := c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: state.ProofOperator, Text: text, Basis: s.Index()}); err != nil {
 		return fmt.Errorf("confirm that host %s is dead: %w", host, err)
 	}
 	return nil
@@ -58,11 +58,12 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 		}
 		return said, c.propose(ctx, state.KindAudit, state.Audit{Kind: "fence-tested", Object: "host", Name: host, Text: said})
 	}
+	basis := c.o.State.Snapshot().Index()
 	proof, err := c.o.Fence.Off(ctx, host)
 	if err != nil {
 		return "", fmt.Errorf("fence host %s: %w", host, err)
 	}
-	return proof, c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof})
+	return proof, c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof, Basis: basis})
 }
 
 // Arm lets leases stop VMs again; disarm keeps them from it, for work on the network.

@@ -12,6 +12,13 @@ const Rates = 0.01
 // the watchdog, for rounding, scheduling and the reset itself.
 const Margin = 2 * time.Second
 
+// Stopped is how long after a restartable VM came to a host without a lease it surely runs there no more,
+// if a watchdog of that time-out is armed there: the agent lists what runs every few seconds, or pets no more.
+func Stopped(watchdog time.Duration) time.Duration {
+	need := watchdog + 5*time.Second
+	return need + time.Duration(float64(need)*Rates) + Margin
+}
+
 // Word is what the log knows of a host's way to enforce its lease: what its
 // renewals said, recorded before they were answered.
 type Word struct {

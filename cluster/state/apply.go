@@ -44,16 +44,15 @@ func (s *Store) Apply(index uint64, entry []byte) error {
 
 func (s *Store) apply(index uint64, at time.Time, body any) error {
 	db := s.current()
-	w := &writer{txn: db.Txn(true), index: index, at: at}
-	w.load()
+	w := newWriter(db.Txn(true), index, at)
 	err := w.dispatch(body)
 	if err != nil {
 		w.txn.Abort()
-		w = &writer{txn: db.Txn(true), index: index, at: at}
-		w.load()
+		w = newWriter(db.Txn(true), index, at)
 	}
 	w.finish()
 	w.txn.Commit()
+	s.watches.fire(w.hosts, w.all)
 	return err
 }
 
@@ -113,24 +112,30 @@ type writer struct {
 	index uint64
 	at    time.Time
 	pos   position
+
+	hosts map[string]bool // that what is written concerns
+	all   bool            // it concerns every host
 }
 
-func (w *writer) load() {
-	w.pos = position{Key: "log"}
+func newWriter(txn *memdb.Txn, index uint64, at time.Time) *writer {
+	w := &writer{txn: txn, index: index, at: at, pos: position{Key: "log"}, hosts: map[string]bool{}}
 	if p, ok := first[position](w.read(), tIndex, "id", "log"); ok {
 		w.pos = p
 	}
+	return w
 }
 
 func (w *writer) read() *Snapshot { return &Snapshot{txn: w.txn} }
 
 func (w *writer) put(table string, row any) {
+	w.concern(row)
 	if err := w.txn.Insert(table, row); err != nil {
 		panic("state: insert into " + table + ": " + err.Error())
 	}
 }
 
 func (w *writer) drop(table string, row any) {
+	w.concern(row)
 	if err := w.txn.Delete(table, row); err != nil {
 		panic("state: delete from " + table + ": " + err.Error())
 	}

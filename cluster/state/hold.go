@@ -16,8 +16,7 @@ func Held(in io.Reader, out io.Writer, reason string, at time.Time, floor uint64
 	if err := s.Restore(in); err != nil {
 		return err
 	}
-	w := &writer{txn: s.db.Txn(true), at: at}
-	w.load()
+	w := newWriter(s.db.Txn(true), 0, at)
 	w.index = w.pos.Index
 	m, ok := w.read().Meta()
 	if !ok {

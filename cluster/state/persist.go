@@ -142,6 +142,7 @@ func (s *Store) Restore(from io.Reader) error {
 	s.db = db
 	s.mu.Unlock()
 	wake(old)
+	s.watches.fire(nil, true)
 	return nil
 }
 

@@ -226,21 +226,29 @@ type Load struct {
 func (s *Snapshot) LoadOf(host string) Load {
 	var l Load
 	h, _ := s.Host(host)
-	for _, vm := range append(s.VMsOn(host), s.VMsMovingTo(host)...) {
+	add := func(vm *VM) bool {
 		if !vm.Holds() {
-			continue
+			return true
 		}
 		l.VMs++
 		l.Memory += vm.Held + h.VMOverhead
 		l.Reserve = max(l.Reserve, vm.BootMemory-vm.Held) // also of one that stops: its balloon goes before it does
 		if vm.Phase == Stopping {
 			l.CPU += vm.Frozen
-			continue
+			return true
 		}
-		vc, _ := s.VC(vm.VC)
-		g, _ := vc.GroupOf(vm)
-		l.CPU += g.Allocation
+		if vc, ok := peek[VC](s, tVCs, "id", vm.VC); ok {
+			for i := range vc.Groups {
+				if vc.Groups[i].Name == vm.Group {
+					l.CPU += vc.Groups[i].Allocation
+					break
+				}
+			}
+		}
+		return true
 	}
+	s.eachVM("host", host, add)
+	s.eachVM("movingTo", host, add)
 	return l
 }
 

@@ -34,6 +34,44 @@ func all[T any](s *Snapshot, table, index string, args ...any) []T {
 	return out
 }
 
+// peek is first without a copy: the row is not to be changed.
+func peek[T any](s *Snapshot, table, index string, args ...any) (*T, bool) {
+	obj, err := s.txn.First(table, index, args...)
+	if err != nil {
+		panic("state: " + table + ": " + err.Error())
+	}
+	if obj == nil {
+		return nil, false
+	}
+	return obj.(*T), true
+}
+
+// each calls f with the rows, not to be changed, until it returns false.
+func each[T any](s *Snapshot, f func(*T) bool, table, index string, args ...any) {
+	it, err := s.txn.Get(table, index, args...)
+	if err != nil {
+		panic("state: " + table + ": " + err.Error())
+	}
+	for obj := it.Next(); obj != nil; obj = it.Next() {
+		if !f(obj.(*T)) {
+			return
+		}
+	}
+}
+
+// EachHost calls f with the hosts by name, in order, until it returns false. The rows are constants: with
+// many of them, copies are what takes the time.
+func (s *Snapshot) EachHost(f func(*Host) bool) { each(s, f, tHosts, "id") }
+
+// EachVC is EachHost for the VCs, in order of their ids.
+func (s *Snapshot) EachVC(f func(*VC) bool) { each(s, f, tVCs, "id") }
+
+// EachVM is EachHost for the VMs, in order of their ids.
+func (s *Snapshot) EachVM(f func(*VM) bool) { each(s, f, tVMs, "id") }
+
+// eachVM is EachVM for those that an index names.
+func (s *Snapshot) eachVM(index, key string, f func(*VM) bool) { each(s, f, tVMs, index, key) }
+
 // Index is the log index of the last command applied.
 func (s *Snapshot) Index() uint64 {
 	p, _ := first[position](s, tIndex, "id", "log")
@@ -45,12 +83,8 @@ func (s *Snapshot) Index() uint64 {
 func (s *Snapshot) PlacementIndex() uint64 {
 	p, _ := first[position](s, tIndex, "id", "log")
 	last := p.Placement
-	for _, h := range s.Hosts() {
-		last = max(last, h.Version)
-	}
-	for _, vc := range s.VCs() {
-		last = max(last, vc.ModifyIndex)
-	}
+	s.EachHost(func(h *Host) bool { last = max(last, h.Version); return true })
+	s.EachVC(func(vc *VC) bool { last = max(last, vc.ModifyIndex); return true })
 	return last
 }
 

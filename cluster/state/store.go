@@ -104,6 +104,8 @@ func (seqIndex) FromArgs(args ...any) ([]byte, error) {
 type Store struct {
 	mu sync.RWMutex // guards the pointer, not the data: Restore swaps it
 	db *memdb.MemDB
+
+	watches hostWatches
 }
 
 // New makes an empty store.
@@ -112,7 +114,7 @@ func New() *Store {
 	if err != nil {
 		panic("state: schema: " + err.Error()) // a programmer's error, met by the first test
 	}
-	return &Store{db: db}
+	return &Store{db: db, watches: hostWatches{by: map[string]chan struct{}{}}}
 }
 
 func (s *Store) current() *memdb.MemDB {
