@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"evenkeel/cluster/state"
 )
 
@@ -164,4 +166,61 @@ func TestRememberedKeys(t *testing.T) {
 		}
 	}
 	t.Error("not forgotten after a day")
+}
+
+// concernOf is all that a host is told of, in one text.
+func concernOf(s *state.Snapshot, host string) string {
+	var b strings.Builder
+	meta, _ := s.Meta()
+	h, _ := s.Host(host)
+	fmt.Fprintln(&b, meta, h, s.Images())
+	for _, vm := range append(s.VMsOn(host), s.VMsMovingTo(host)...) {
+		vc, _ := s.VC(vm.VC)
+		to, _ := s.Host(vm.MovingTo)
+		fmt.Fprintln(&b, vm, vc, to.MigrateURI)
+	}
+	return b.String()
+}
+
+// Whatever changes of what a host is told, its watch fires before Apply returns.
+func TestWatchHost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := small(t, len(hostNames))
+		d := drawn{t: t, k: k}
+		hosts := append([]string{"h9"}, hostNames...)
+		for range rapid.IntRange(1, 40).Draw(t, "commands") {
+			before, watches := map[string]string{}, map[string]<-chan struct{}{}
+			for _, h := range hosts {
+				watches[h] = k.WatchHost(h)
+				before[h] = concernOf(k.Snapshot(), h)
+			}
+			kind, body := d.command()
+			if vms := k.Snapshot().VMs(); len(vms) > 0 && d.chance("move", 4) {
+				vm := rapid.SampledFrom(vms).Draw(t, "VM")
+				m := state.Move{VM: vm.ID, Generation: vm.Generation, To: d.pick("to", hostNames), Open: vm.MovingTo == "", Arrived: d.chance("arrived", 2)}
+				if vm.MovingTo != "" {
+					m.To = vm.MovingTo
+				}
+				kind, body = state.KindMove, m
+			}
+			err := k.apply(t, kind, body)
+			for _, h := range hosts {
+				if after := concernOf(k.Snapshot(), h); after != before[h] && !fired(watches[h]) {
+					t.Fatalf("%s %+v (%v) did not wake %s:\n%s%s", kind, body, err, h, before[h], after)
+				}
+				if err != nil && fired(watches[h]) {
+					t.Fatalf("%s %+v was refused (%v) and woke %s", kind, body, err, h)
+				}
+			}
+		}
+	})
+	k := small(t, 2)
+	one, two := k.WatchHost("h1"), k.WatchHost("h2")
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1"))
+	if !fired(one) || fired(two) {
+		t.Error("a VM on h1 wakes h1 and nobody else")
+	}
+	if err := k.Restore(strings.NewReader(save(t, k.Snapshot()))); err != nil || !fired(two) {
+		t.Errorf("a restore (%v) wakes all", err)
+	}
 }
