@@ -21,7 +21,7 @@ type Members interface {
 	AdminTokens() []state.AdminToken
 	// Admit a new member on a join token; NewJoinToken makes one, and returns its text.
 	Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error)
-	NewJoinToken(ctx context.Context, server, agent bool, life time.Duration, comment string) (string, state.JoinToken, error)
+	NewJoinToken(ctx context.Context, server, agent, noVote bool, life time.Duration, comment string) (string, state.JoinToken, error)
 	// Nodes are the servers as Raft knows them, and advice on their number.
 	Nodes() ([]node.Server, string)
 	Gossips() []node.Peer

@@ -102,12 +102,14 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 	switch {
 	case !q.Server && !q.Agent:
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "agent", Text: "give the member a role: server, agent or both"}}})
+	case q.NoVote && !q.Server:
+		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "noVote", Text: "is for servers: an agent has no vote anyway"}}})
 	case !(q.Seconds >= 60 && q.Seconds <= 7*24*3600):
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "seconds", Text: "must be from 60 to 604800", Value: q.Seconds}}})
 	case len(q.Comment) > 200:
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "comment", Text: "must be at most 200 characters"}}})
 	}
-	text, row, err := s.opts.Members.NewJoinToken(ctx, q.Server, q.Agent, time.Duration(q.Seconds*float64(time.Second)), q.Comment)
+	text, row, err := s.opts.Members.NewJoinToken(ctx, q.Server, q.Agent, q.NoVote, time.Duration(q.Seconds*float64(time.Second)), q.Comment)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

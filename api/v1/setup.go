@@ -59,6 +59,7 @@ type Member struct {
 type JoinTokenRequest struct {
 	Server  bool    `json:"server"`
 	Agent   bool    `json:"agent"`
+	NoVote  bool    `json:"noVote,omitempty" doc:"A server that follows the log and never votes: it takes requests, and does not count for a majority."`
 	Seconds float64 `json:"seconds" doc:"Life of the token: 60 to 604800; default 3600."`
 	Comment string  `json:"comment,omitempty"`
 }

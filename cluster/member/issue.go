@@ -69,7 +69,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		return none, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
 	}
 	t, _ := m.State.Snapshot().JoinToken(q.ID) // what is not known is refused below
-	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, Address: q.Address, Format: state.FormatVersion}
+	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
 	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row}); err != nil {
 		if errors.Is(err, state.ErrToken) {
 			m.audits.add("join-refused", q.Name, err.Error(), time.Now())
@@ -100,7 +100,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 }
 
 // NewJoinToken makes a token that lets one member in. Its text is shown once.
-func (m *Member) NewJoinToken(ctx context.Context, server, agent bool, life time.Duration, comment string) (string, state.JoinToken, error) {
+func (m *Member) NewJoinToken(ctx context.Context, server, agent, noVote bool, life time.Duration, comment string) (string, state.JoinToken, error) {
 	t, err := pki.NewJoinToken(m.keeper.CAs()[0], rand.Reader)
 	if m.ca != nil {
 		t, err = pki.NewJoinToken(m.ca.Certificate(), rand.Reader)
@@ -108,7 +108,7 @@ func (m *Member) NewJoinToken(ctx context.Context, server, agent bool, life time
 	if err != nil {
 		return "", state.JoinToken{}, err
 	}
-	row := state.JoinToken{ID: t.ID, Hash: pki.HashSecret(t.Secret), Server: server, Agent: agent, Until: time.Now().Add(life).UTC(), Comment: comment}
+	row := state.JoinToken{ID: t.ID, Hash: pki.HashSecret(t.Secret), Server: server, Agent: agent, NoVote: noVote, Until: time.Now().Add(life).UTC(), Comment: comment}
 	if err := m.Propose(ctx, state.KindTokenPut, row); err != nil {
 		return "", row, fmt.Errorf("join token: %w", err)
 	}

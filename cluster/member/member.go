@@ -177,9 +177,14 @@ func (m *Member) openServer() error {
 	}
 	_, usedErr := os.Stat(used)
 	first := len(servers) == 1 && servers[0] == m.o.Advertise // Init wrote this
+	pilot := m.o.Autopilot
+	pilot.Votes = func(id string) bool {
+		row, _ := m.State.Snapshot().Member(id)
+		return !row.NoVote
+	}
 	m.node, err = node.Open(node.Options{Dir: filepath.Join(m.o.Dir, "raft"), ID: m.identity.Name, Stream: m.port.Raft(), Advertise: m.o.Advertise,
 		State: m.State, Log: m.log, Bootstrap: first && usedErr != nil, Used: usedErr == nil, SnapshotEvery: m.o.SnapshotEvery, Trailing: m.o.Trailing,
-		Timers: m.o.Timers, Health: m.askHealth, Autopilot: m.o.Autopilot, Version: m.o.Version})
+		Timers: m.o.Timers, Health: m.askHealth, Autopilot: pilot, Version: m.o.Version})
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (s *site) first() *member.Member {
 func (s *site) join(name string, server bool) *member.Member {
 	s.t.Helper()
 	leader := s.leader()
-	token, _, err := leader.NewJoinToken(s.t.Context(), server, true, time.Hour, "")
+	token, _, err := leader.NewJoinToken(s.t.Context(), server, true, false, time.Hour, "")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestCluster(t *testing.T) {
 func TestJoinAndRemove(t *testing.T) {
 	s := newSite(t, 3)
 	m := s.first()
-	token, _, err := m.NewJoinToken(t.Context(), false, true, time.Hour, "")
+	token, _, err := m.NewJoinToken(t.Context(), false, true, false, time.Hour, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,4 +285,32 @@ func TestJoinAndRemove(t *testing.T) {
 	if _, ok := m.State.Snapshot().Host("h2"); ok {
 		t.Error("the host of a removed member came back")
 	}
+}
+
+// A server without a vote follows the log and takes requests, however healthy it is.
+func TestNonVotingServer(t *testing.T) {
+	s := newSite(t, 3)
+	m := s.first()
+	token, _, err := m.NewJoinToken(t.Context(), true, true, true, time.Hour, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := s.listen("h2")
+	if _, err := member.Join(t.Context(), s.dirs["h2"], "h2", s.at["h2"], token, m.Servers()); err != nil {
+		t.Fatal(err)
+	}
+	s.start("h2", l)
+	s.join("h3", true)
+	s.eventually("h3 has its vote", func() bool {
+		votes := map[string]bool{}
+		nodes, _ := s.leader().Nodes()
+		for _, n := range nodes {
+			votes[n.ID] = n.Voter
+		}
+		if votes["h2"] {
+			t.Fatal("h2 was given a vote")
+		}
+		return votes["h3"]
+	})
+	s.eventually("h2 follows", func() bool { return s.up["h2"].Index() >= m.Index() && m.Index() > 0 })
 }

@@ -316,6 +316,7 @@ type Member struct {
 	Name      string    `json:"name"` // of its host
 	Server    bool      `json:"server,omitempty"`
 	Agent     bool      `json:"agent,omitempty"`
+	NoVote    bool      `json:"noVote,omitempty"` // a server that follows the log and never votes
 	Address   string    `json:"address"`          // of its port, host:port
 	Gossip    string    `json:"gossip,omitempty"` // of its gossip, host:port
 	Version   string    `json:"version,omitempty"`
@@ -344,6 +345,7 @@ type JoinToken struct {
 	Hash    string    `json:"hash"`
 	Server  bool      `json:"server,omitempty"`
 	Agent   bool      `json:"agent,omitempty"`
+	NoVote  bool      `json:"noVote,omitempty"`
 	Until   time.Time `json:"until"`
 	UsedBy  string    `json:"usedBy,omitempty"`
 	UsedAt  time.Time `json:"usedAt,omitzero"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,7 @@ func (t *tool) memberCommands() []*cli.Command {
 				"Example: vcctl cluster join-token --ttl 15m > token",
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "server", Usage: "it may be a server"}, &cli.BoolFlag{Name: "agent", Usage: "it may be an agent"},
+				&cli.BoolFlag{Name: "non-voting", Usage: "a server that follows the log and takes requests, but never votes"},
 				&cli.DurationFlag{Name: "ttl", Usage: "how `LONG` it lasts", Value: time.Hour},
 				&cli.StringFlag{Name: "comment", Aliases: []string{"m"}, Usage: "`TEXT` for the list of tokens"},
 				&cli.BoolFlag{Name: "list", Usage: "list the tokens there are instead"},
@@ -40,7 +42,8 @@ func (t *tool) memberCommands() []*cli.Command {
 		{
 			Name: "join", Usage: "make this host a member of a cluster", ArgsUsage: "ADDRESS...", Action: t.clusterJoin,
 			Description: "Asks the vcd of this host over its local socket, so it has to be run there, by root. ADDRESS is host:port of a server of\n" +
-				"the cluster; of several, the first that answers is taken.\n\nExample: vcctl cluster join --join-token-file token 192.0.2.11:7480",
+				"the cluster, port 7480 if it names none; of several, the first that answers is taken. The token is read from standard\n" +
+				"input or a file, for what stands on a command line is seen by everybody on the machine.\n\nExample: vcctl cluster join --join-token-file token 192.0.2.11:7480",
 			Flags: []cli.Flag{socketFlag, &cli.StringFlag{Name: "join-token-file", Usage: "`FILE` with the join token, - for standard input", Value: "-"}},
 		},
 		{
@@ -121,7 +124,7 @@ func (t *tool) clusterJoinToken(c *cli.Context) error {
 			return tab.String()
 		})
 	}
-	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), Seconds: c.Duration("ttl").Seconds(), Comment: c.String("comment")}
+	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), NoVote: c.Bool("non-voting"), Seconds: c.Duration("ttl").Seconds(), Comment: c.String("comment")}
 	if !q.Server && !q.Agent {
 		q.Server, q.Agent = true, true
 	}
@@ -133,9 +136,12 @@ func (t *tool) clusterJoinToken(c *cli.Context) error {
 }
 
 func (t *tool) clusterJoin(c *cli.Context) error {
-	addresses := c.Args().Slice()
-	if len(addresses) == 0 {
+	if c.NArg() == 0 {
 		return usage("cluster join: ADDRESS of a server is missing")
+	}
+	addresses, err := serverAddresses(c.Args().Slice())
+	if err != nil {
+		return err
 	}
 	token, err := t.joinToken(c.String("join-token-file"))
 	if err != nil {
@@ -149,6 +155,25 @@ func (t *tool) clusterJoin(c *cli.Context) error {
 		return fmt.Sprintf("This host is a member of cluster %s: %s, at %s.\n", a.Cluster, a.Roles, a.Address)
 	})
 }
+
+// serverAddresses as vcd wants them, host:port, out of what people write.
+func serverAddresses(args []string) ([]string, error) {
+	var out []string
+	for _, a := range args {
+		host := strings.TrimSuffix(strings.TrimPrefix(a, "https://"), "/")
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), defaultPort)
+		}
+		if name, port, err := net.SplitHostPort(host); err != nil || name == "" || port == "" || strings.HasPrefix(a, "-") || strings.ContainsAny(host, "/ ") {
+			return nil, usage("cluster join: %q is no address of a server: write host or host:port", a)
+		}
+		out = append(out, host)
+	}
+	return out, nil
+}
+
+// defaultPort of a server.
+const defaultPort = "7480"
 
 // joinToken reads it from a file or standard input: an argument would show it to everybody on this machine.
 func (t *tool) joinToken(path string) (string, error) {
