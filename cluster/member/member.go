@@ -34,6 +34,8 @@ type Options struct {
 
 	// API makes the public API of a server. It is called once, before Start returns.
 	API func(*Member) transport.Handler
+	// AgentOnly leaves the server out, whatever the identity says: its disk is full.
+	AgentOnly bool
 	// Agent is what the agent is made of; its Leader, Keep and Log are set here.
 	Agent   agent.Options
 	Inspect func(state.Image) (state.Image, error)
@@ -97,6 +99,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, failed: make(chan error, 8)}
+	m.identity.Server = m.identity.Server && !o.AgentOnly
 	m.log = o.Log.With("member", m.identity.Name)
 	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused}
 	m.dialer = &transport.Dialer{Security: security}

@@ -31,6 +31,8 @@ type site struct {
 	at    map[string]string
 	up    map[string]*member.Member
 	log   *slog.Logger
+
+	agentOnly bool // of the members that are started next
 }
 
 func newSite(t *testing.T, hosts int) *site {
@@ -93,7 +95,7 @@ func (s *site) listen(name string) net.Listener {
 
 func (s *site) start(name string, l net.Listener) *member.Member {
 	s.t.Helper()
-	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log,
+	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, AgentOnly: s.agentOnly,
 		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 200 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
@@ -313,4 +315,29 @@ func TestNonVotingServer(t *testing.T) {
 		return votes["h3"]
 	})
 	s.eventually("h2 follows", func() bool { return s.up["h2"].Index() >= m.Index() && m.Index() > 0 })
+}
+
+// A server whose disk is full runs its agent alone: the host is heard of, and keeps its lease.
+func TestAgentOnly(t *testing.T) {
+	s := newSite(t, 3)
+	s.first()
+	s.join("h2", true)
+	s.join("h3", true)
+	s.eventually("three hosts report", func() bool { return s.ready() == 3 })
+	s.leader() // h2 may lead: then another one takes over
+	s.stop("h2")
+	s.agentOnly = true
+	m := s.start("h2", s.listen("h2"))
+	if m.State != nil {
+		t.Error("the server runs")
+	}
+	s.eventually("h2 holds a lease", func() bool {
+		v, err := s.leader().View(t.Context(), false)
+		if err != nil {
+			return false
+		}
+		h, _ := v.Host("h2")
+		view := v.HostView(h)
+		return view.State == "ready" && view.Lease == "held" && view.Heard >= 0 && view.Heard < time.Second
+	})
 }

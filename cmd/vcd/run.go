@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -107,12 +108,30 @@ type memberDaemon struct {
 	first    bool          // it made the cluster
 	settings state.Settings
 
-	mu     sync.Mutex
-	member *member.Member
-	up     chan struct{} // closed once member is set
+	mu       sync.Mutex
+	member   *member.Member
+	up       chan struct{} // closed once member is set
+	announce sync.Once
 }
 
+// serve runs the member until ctx ends. A server whose disk is full runs its agent alone, so that
+// the host keeps its lease, and becomes a server again once there is room.
 func (d *memberDaemon) serve(ctx context.Context) error {
+	for agentOnly := false; ; agentOnly = !agentOnly {
+		err := d.once(ctx, agentOnly)
+		switch {
+		case !agentOnly && errors.Is(err, syscall.ENOSPC) && d.conf.Agent:
+			d.log.Error("no room for the log: this host's agent runs on without the server", "dir", d.conf.DataDir, "error", err)
+		case agentOnly && err == nil && ctx.Err() == nil:
+			d.log.Info("there is room again", "dir", d.conf.DataDir)
+		default:
+			return err
+		}
+	}
+}
+
+// once runs the member until ctx ends or a part of it fails; the agent alone also until there is room on the disk.
+func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 	l, err := net.Listen("tcp", d.conf.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -122,31 +141,60 @@ func (d *memberDaemon) serve(ctx context.Context) error {
 		return errors.Join(err, l.Close())
 	}
 	defer done()
+	o.AgentOnly = agentOnly
 	m, err := member.Start(ctx, o)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	d.member = m
-	close(d.up)
 	d.mu.Unlock()
+	d.announce.Do(func() { close(d.up) })
 	defer func() {
 		if err := m.Close(); err != nil {
 			d.log.Error("close", "error", err)
 		}
 	}()
-	if id := m.Identity(); id.Server != d.conf.Server || id.Agent != d.conf.Agent {
+	if id := m.Identity(); !agentOnly && (id.Server != d.conf.Server || id.Agent != d.conf.Agent) {
 		d.log.Warn("the roles of its certificate count, not those of the configuration", "certificate", id.String())
 	}
 	fmt.Printf("ready https://%s\n", d.conf.Advertise)
 	notify(d.log, daemon.SdNotifyReady)
+	var room <-chan struct{}
+	if agentOnly {
+		room = d.room(ctx)
+	}
 	select {
 	case err = <-m.Failed():
+	case <-room:
+		return nil
 	case <-ctx.Done():
 	}
 	d.log.Info("stopping; VMs run on")
 	notify(d.log, daemon.SdNotifyStopping)
 	return err
+}
+
+// enoughRoom is what must be free before a server is tried again, bytes.
+const enoughRoom = 16 << 20
+
+// room closes once there is enough of it.
+func (d *memberDaemon) room(ctx context.Context) <-chan struct{} {
+	there := make(chan struct{})
+	go func() {
+		for ctx.Err() == nil {
+			var fs syscall.Statfs_t
+			if err := syscall.Statfs(d.conf.DataDir, &fs); err == nil && fs.Bavail*uint64(fs.Bsize) >= enoughRoom {
+				close(there)
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Second):
+			}
+		}
+	}()
+	return there
 }
 
 // options of the member by the configuration. done lets go of what was opened for it.
