@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"net"
 	"net/http"
@@ -69,6 +70,7 @@ type Client struct {
 	agent   string
 	timeout time.Duration
 	http    *http.Client
+	local   bool // it is the vcd of this host, asked by its socket
 }
 
 // New makes a client. It connects to nothing yet.
@@ -114,6 +116,9 @@ func loopback(host string) bool {
 
 // Address of the server, or of the servers, separated by commas.
 func (c *Client) Address() string {
+	if c.local {
+		return "the vcd of this host"
+	}
 	out := make([]string, len(c.servers.addresses))
 	for i, a := range c.servers.addresses {
 		out[i] = strings.TrimSuffix(a.String(), "/")
@@ -252,6 +257,10 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &unknown), errors.As(err, &verify):
 		hint = " (is --cacert, or EVENKEEL_CACERT, the ca.pem in the server's data directory?)"
+	case c.local && errors.Is(err, fs.ErrNotExist):
+		hint = " (does `vcd run` run on this host? systemctl status vcd)"
+	case c.local && errors.Is(err, fs.ErrPermission):
+		hint = " (it answers root only)"
 	case errors.As(err, &record):
 		hint = " (the server does not speak TLS)"
 	}

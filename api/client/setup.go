@@ -17,7 +17,7 @@ func NewLocal(socket string) *Client {
 		return d.DialContext(ctx, "unix", socket)
 	}
 	here := &servers{addresses: []*url.URL{{Scheme: "http", Host: "vcd"}}, transport: &http.Transport{DialContext: dial}}
-	return &Client{servers: here, timeout: 2 * time.Minute, http: &http.Client{Transport: here}}
+	return &Client{local: true, servers: here, timeout: 2 * time.Minute, http: &http.Client{Transport: here}}
 }
 
 // Setup is what the vcd of this host says of itself.

@@ -307,7 +307,7 @@ func TestJoinTokens(t *testing.T) {
 func TestExpiredToken(t *testing.T) {
 	t.Parallel()
 	s := startSeveral(t, 1, 2, site.Options{})
-	token, _, err := s.Member("h1").NewJoinToken(t.Context(), false, true, time.Millisecond, "")
+	token, _, err := s.Member("h1").NewJoinToken(t.Context(), false, true, false, time.Millisecond, "")
 	must(t, err)
 	_, err = member.Join(t.Context(), t.TempDir(), "h2", "127.0.0.1:1", token, []string{s.Address("h1")})
 	if err == nil || !strings.Contains(err.Error(), "403") && !strings.Contains(err.Error(), "not known, used, or over") {

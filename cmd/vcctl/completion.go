@@ -47,7 +47,7 @@ func completionCommand(t *tool) *cli.Command {
 	}
 	return &cli.Command{
 		Name: "completion", Usage: "print the completion script of a shell",
-		Description: "Names of virtual clusters, VMs, hosts and images are completed too, by asking the server.\n\n" +
+		Description: "Names of virtual clusters, VMs, hosts, members and images are completed too, by asking the server.\n\n" +
 			"Example: source <(vcctl completion bash)",
 		Subcommands: []*cli.Command{
 			{Name: "bash", Usage: "for bash", ArgsUsage: " ", Action: script(bashScript), Description: "Example: source <(vcctl completion bash)"},
@@ -124,7 +124,11 @@ func (t *tool) candidates(c *cli.Context) []string {
 			}
 		}
 	case leaf != nil && args == 0 && strings.TrimSpace(leaf.ArgsUsage) != "" && len(path) > 0:
-		out = t.things(c, path[0])
+		noun := path[0]
+		if strings.Contains(leaf.ArgsUsage, "MEMBER") {
+			noun = "member"
+		}
+		out = t.things(c, noun)
 	}
 	matching := out[:0]
 	for _, s := range out {
@@ -175,6 +179,11 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		}
 	case "host":
 		list, _ := api.Hosts(ctx, client.Stale())
+		for _, x := range list {
+			out = append(out, x.Name)
+		}
+	case "member":
+		list, _ := api.Members(ctx, client.Stale())
 		for _, x := range list {
 			out = append(out, x.Name)
 		}

@@ -160,15 +160,6 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 	return text
 }
 
-// vmsOf a host that a change would end, for what is said before it is made.
-func (t *tool) vmsOf(c *cli.Context, api *client.Client, host string) (string, error) {
-	vms, err := api.VMs(c.Context, "", host)
-	if err != nil {
-		return "", doing(err, "listing the VMs on host %s", host)
-	}
-	return fmt.Sprintf("host %s has %d VMs", host, len(vms)), nil
-}
-
 func (t *tool) hostFence(c *cli.Context) error {
 	host, err := name(c, "HOST")
 	if err != nil {
@@ -210,10 +201,11 @@ func (t *tool) wouldDo(c *cli.Context, host, what string) error {
 	if err != nil {
 		return err
 	}
-	has, err := t.vmsOf(c, api, host)
+	h, err := api.Host(c.Context, host)
 	if err != nil {
-		return err
+		return doing(err, "getting host %s", host)
 	}
+	has := fmt.Sprintf("host %s is %s and has %d VMs", h.Name, h.State, h.VMs)
 	return t.print(c, v1.Said{Text: has + ". " + what}, func(bool) string {
 		return "Nothing was changed: " + has + ". " + what + "\n"
 	})

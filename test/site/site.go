@@ -162,7 +162,7 @@ func (s *Site) Join(ctx context.Context, name string, server, agent bool) error 
 		return err
 	}
 	leader := s.Member(s.Leader())
-	token, _, err := leader.NewJoinToken(ctx, server, agent, time.Hour, "")
+	token, _, err := leader.NewJoinToken(ctx, server, agent, false, time.Hour, "")
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"evenkeel/api/server"
+	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/member"
+	"evenkeel/cluster/pki"
+	"evenkeel/test/site"
+)
+
+// The scripts in testdata/members run against three servers that are agents too: h1, h2, h3.
+// $LEADER and $FOLLOWER are two of them, $OTHER is the third. h2 has a fence device that says that the power
+// is on and cannot turn it off. A vcd that belongs to no cluster answers on $SOCKET.
+
+func TestMemberScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/members",
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup:         startSite,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": wantStatus,
+			"stop": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(ts.Value(siteKey{}).(*site.Site).Stop(args[0]))
+			}},
+	})
+}
+
+type siteKey struct{}
+
+// stubborn is a fence device that can be asked and does nothing.
+type stubborn struct{}
+
+func (stubborn) Has(host string) bool                         { return host == "h2" }
+func (stubborn) Test(context.Context, string) (string, error) { return "the power is on", nil }
+func (stubborn) Off(context.Context, string) (string, error) {
+	return "", errors.New("the outlet is stuck")
+}
+
+func startSite(env *testscript.Env) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := site.New(site.Options{Dir: filepath.Join(env.WorkDir, ".site"), Hosts: 4, Fence: stubborn{}, Lease: 4 * time.Second})
+	if err != nil {
+		cancel()
+		return err
+	}
+	var wg sync.WaitGroup
+	env.Defer(func() {
+		cancel()
+		wg.Wait()
+		_ = s.Close()
+	})
+	if err := s.Servers(ctx, 3); err != nil {
+		return err
+	}
+	env.Values[siteKey{}] = s
+	leader, follower := s.Leader(), s.Follower()
+	for _, name := range s.Up() {
+		if name != leader && name != follower {
+			env.Setenv("OTHER", name)
+		}
+		env.Setenv("ADDRESS_"+name, s.Address(name))
+	}
+	// The socket's name must be short: the kernel allows 107 bytes.
+	dir, err := os.MkdirTemp("", "vcctl")
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = os.RemoveAll(dir) })
+	local := &outside{dir: filepath.Join(dir, "h4")}
+	socket := filepath.Join(dir, "vcd.sock")
+	wg.Go(func() { _ = server.ServeSetup(ctx, socket, local, slog.New(slog.DiscardHandler)) })
+	if err := s.Await(ctx, "the local socket", func() bool { _, err := os.Stat(socket); return err == nil }); err != nil {
+		return err
+	}
+	env.Setenv("SOCKET", socket)
+	env.Setenv("LEADER", leader)
+	env.Setenv("FOLLOWER", follower)
+	env.Setenv("EVENKEEL_ADDRESS", s.Address(follower))
+	env.Setenv("EVENKEEL_CACERT", s.CAFile())
+	env.Setenv("EVENKEEL_TOKEN", site.Token)
+	env.Setenv("HOME", env.WorkDir)
+	return nil
+}
+
+// outside is a host whose vcd belongs to no cluster until it is told to: what vcd does, without running on.
+type outside struct {
+	mu  sync.Mutex
+	dir string
+}
+
+func (o *outside) State() v1.SetupState {
+	return v1.SetupState{Name: "h4", Address: "127.0.0.1:7480", Version: "test", Member: member.HasIdentity(o.dir)}
+}
+
+func (o *outside) entered(err error) error {
+	if errors.Is(err, member.ErrMember) {
+		return &control.Exists{Field: "member", Text: err.Error()}
+	}
+	if errors.Is(err, pki.ErrToken) {
+		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: err.Error()}}}
+	}
+	return err
+}
+
+func (o *outside) Init(context.Context, v1.SetupInit) (v1.SetupAnswer, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	id, err := member.Init(o.dir, "h4", "127.0.0.1:7480", true)
+	if err != nil {
+		return v1.SetupAnswer{}, o.entered(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(o.dir, "pki", "ca.pem"))
+	a := v1.SetupAnswer{SetupState: o.State(), AdminToken: "ekt_of-h4", CA: string(ca)}
+	a.Cluster = id
+	return a, err
+}
+
+func (o *outside) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	id, err := member.Join(ctx, o.dir, "h4", "127.0.0.1:7480", q.Token, q.Addresses)
+	a := v1.SetupAnswer{SetupState: o.State()}
+	a.Cluster, a.Roles = id.Cluster, id.String()
+	return a, o.entered(err)
+}
