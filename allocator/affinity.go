@@ -138,19 +138,11 @@ func (w *work) rules(anyHome bool) {
 	w.m.Rules = r
 	if w.moves {
 		r.Home = w.home
-		r.Cost = make([]int64, len(w.home))
-		for vm := range r.Cost {
-			r.Cost[vm] = w.m.Size[vm]
-		}
-		if w.s.MoveBudget != nil {
-			if b := *w.s.MoveBudget * (1 + 1e-12) * w.unit; b < 0x1p60 {
-				r.Budget = int64(b)
-			}
-		}
+		r.Cost, r.Budget = w.costs()
 	}
 	r.Class = make([]int32, len(w.home))
 	copy(r.Class, w.group)
-	byGroup := w.affinity(r)
+	byGroup := w.s.Rules.meant(p, r)
 	open := fill(hosts)
 	for j := range p.Hosts {
 		if p.Hosts[j].Cordoned {
@@ -193,15 +185,14 @@ func fill(n int) []uint64 {
 	return set
 }
 
-// affinity fills in Apart and With, and returns the hosts that each group may
-// run on (nil: all).
-func (w *work) affinity(r *search.Rules) (byGroup [][]uint64) {
-	a := w.s.Rules
+// meant fills in Apart and With, and returns the hosts that each group may run
+// on (nil: all).
+func (a *Rules) meant(p *Problem, r *search.Rules) (byGroup [][]uint64) {
 	if a == nil {
 		return nil
 	}
-	groups := len(w.p.Groups)
-	names := a.names(w.p)
+	groups := len(p.Groups)
+	names := a.names(p)
 	byGroup = make([][]uint64, groups)
 	apart := func(g, o int) {
 		if r.Apart == nil {
@@ -250,7 +241,7 @@ func (w *work) affinity(r *search.Rules) (byGroup [][]uint64) {
 			}
 			if m.hosts != nil {
 				if byGroup[g] == nil {
-					byGroup[g] = fill(len(w.p.Hosts))
+					byGroup[g] = fill(len(p.Hosts))
 				}
 				for k := range m.hosts {
 					byGroup[g][k] &^= m.hosts[k]

@@ -31,6 +31,10 @@ type Search struct {
 	// nil: no bound. VMs without a host are free.
 	MoveBudget *float64
 
+	// MoveBytes is what moving each VM costs, by group and VM, where that is not
+	// its memory; nil: the memory of all. Finite, >= 0. Outcome.Moved adds up the same.
+	MoveBytes [][]float64
+
 	// Stay keeps every VM that has a host there.
 	Stay bool
 }
@@ -96,7 +100,7 @@ type work struct {
 }
 
 func solve(p Problem, s Search, prove bool) Outcome {
-	if p.Validate() != nil || s.Rules.validate(&p) != nil || !(s.Gap >= 0 && s.Gap < 1) {
+	if p.Validate() != nil || s.Rules.validate(&p) != nil || !(s.Gap >= 0 && s.Gap < 1) || !s.costsKnown(&p) {
 		return Outcome{Verdict: Infeasible}
 	}
 	t := tenancyOf(p.Groups)
@@ -146,7 +150,7 @@ func (w *work) without() Outcome {
 		return none
 	}
 	o := Outcome{Verdict: Feasible, Solution: s, UpperBound: min(w.bound, s.UpperBound)}
-	o.Moved = moved(w.p, s.Hosts)
+	o.Moved = w.s.moved(w.p, s.Hosts)
 	if s.MinYield >= o.UpperBound-provedGap {
 		o.Verdict = Optimal
 	}
@@ -165,7 +169,7 @@ func (w *work) outcome(host []int32) Outcome {
 		n := p.Groups[g].Count
 		hosts[g], room = room[:n:n], room[n:]
 	}
-	keepHomes(p, hosts)
+	w.s.keepHomes(p, hosts)
 	var cpu []float64
 	var used []float64
 	if len(host) == len(p.Groups) && len(w.t.members) == len(p.Groups) && w.highest == 0 && !slices.ContainsFunc(hosts, func(at []int) bool { return len(at) != 1 }) {
@@ -193,57 +197,10 @@ func (w *work) outcome(host []int32) Outcome {
 	if len(s.Shortfall) > 0 {
 		return w.without()
 	}
-	o := Outcome{Verdict: Feasible, Solution: s, UpperBound: max(min(w.bound, s.UpperBound), s.MinYield), Moved: moved(p, hosts)}
+	o := Outcome{Verdict: Feasible, Solution: s, UpperBound: max(min(w.bound, s.UpperBound), s.MinYield), Moved: w.s.moved(p, hosts)}
 	o.Solution.UpperBound = o.UpperBound
 	if s.MinYield >= o.UpperBound-provedGap {
 		o.Verdict = Optimal
 	}
 	return o
-}
-
-// keepHomes exchanges VMs of a group so that as many as can keep their host.
-func keepHomes(p *Problem, hosts [][]int) {
-	n := make([]int, len(p.Hosts))
-	for g := range hosts {
-		home := p.Groups[g].Hosts
-		if home == nil {
-			continue
-		}
-		for _, j := range hosts[g] {
-			n[j]++
-		}
-		at := hosts[g]
-		for vm := range at {
-			if j := home[vm]; j >= 0 && n[j] > 0 {
-				n[j]--
-				at[vm] = j
-			} else {
-				at[vm] = -1
-			}
-		}
-		j := 0
-		for vm := range at {
-			if at[vm] >= 0 {
-				continue
-			}
-			for n[j] == 0 {
-				j++
-			}
-			n[j]--
-			at[vm] = j
-		}
-	}
-}
-
-// moved is the memory of VMs whose host is not the one they had.
-func moved(p *Problem, hosts [][]int) float64 {
-	var bytes sum
-	for g := range hosts {
-		for vm, j := range p.Groups[g].Hosts {
-			if j >= 0 && hosts[g][vm] != j {
-				bytes.add(p.Groups[g].Memory)
-			}
-		}
-	}
-	return bytes.value()
 }
