@@ -14,11 +14,11 @@ import (
 
 // Desired implements agent.Leader.
 func (c *Control) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
-	if err := c.o.Log.Linearize(ctx); err != nil {
+	w, err := c.wordTo(ctx, host)
+	if err != nil {
 		return agent.Desired{}, nil, fmt.Errorf("%w: %w", ErrNoLeader, err)
 	}
-	s := c.o.State.Snapshot()
-	return desired(s, host), s.Watch(), nil
+	return w.desired, w.changed, nil
 }
 
 // desired state of a host, out of a snapshot.

@@ -75,7 +75,9 @@ type Control struct {
 	planning chan struct{}
 	queue    turn // under planning
 
-	stir chan struct{} // rouses the loop
+	stir    chan struct{} // rouses the loop
+	words   words
+	figures figures
 
 	mu      sync.Mutex
 	term    uint64
@@ -104,7 +106,7 @@ func New(o Options) *Control {
 		o.Clock = lease.Boottime
 	}
 	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), stir: make(chan struct{}, 1), planning: make(chan struct{}, 1),
-		fencing: map[string]*fencing{}, gone: map[string]goneSince{}, ids: ulid.Monotonic(o.Entropy, 0)}
+		fencing: map[string]*fencing{}, gone: map[string]goneSince{}, ids: ulid.Monotonic(o.Entropy, 0), words: words{by: map[string]word{}}}
 }
 
 // Begin a term in which this server leads: nothing is known of any host, and each counts as
@@ -115,6 +117,8 @@ func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
 	c.live, c.fencing, c.gone = map[string]HostLive{}, map[string]*fencing{}, map[string]goneSince{}
 	c.leases = lease.NewTable(c.o.Lease, c.o.Clock())
 	c.mu.Unlock()
+	c.words.begin(term)
+	c.figures.begin()
 	if _, ok := c.o.State.Snapshot().Meta(); ok {
 		return nil
 	}

@@ -18,6 +18,8 @@ const DefaultLease = 20 * time.Second
 // leadership that began after the question came, and after the log knows what the
 // renewal says of how the host enforces its lease.
 func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
+	began := c.termNow()
+	c.figures.renewed(r, c.o.Clock())
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w: %w", r.Host, ErrNoLeader, err)
 	}
@@ -39,7 +41,8 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	delete(c.fencing, r.Host)
 	term := c.term
 	c.mu.Unlock()
-	g := agent.Grant{Epoch: meta.Epoch, Term: term, Index: s.Index(), Lease: c.o.Lease, Enforce: !meta.Disarmed}
+	w := c.words.to(c.o.State, r.Host, began) // its index: the agent would refuse its own word under a higher one
+	g := agent.Grant{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index, Lease: c.o.Lease, Enforce: !meta.Disarmed}
 	if c.o.Servers != nil {
 		g.Servers = c.o.Servers()
 	}
@@ -48,15 +51,15 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 
 // Permit implements agent.Leader: the last question before a start.
 func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit, error) {
+	term := c.termNow()
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return agent.Permit{}, fmt.Errorf("permit for host %s: %w: %w", q.Host, ErrNoLeader, err)
 	}
 	s := c.o.State.Snapshot()
 	meta, _ := s.Meta()
 	h, _ := s.Host(q.Host)
-	c.mu.Lock()
-	p := agent.Permit{Epoch: meta.Epoch, Term: c.term, Index: s.Index()}
-	c.mu.Unlock()
+	w := c.words.to(c.o.State, q.Host, term)
+	p := agent.Permit{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index}
 	for _, i := range q.Starts {
 		vm, ok := s.VM(i.VM)
 		vc, _ := s.VC(vm.VC)
@@ -251,7 +254,7 @@ func (c *Control) fence(ctx context.Context, host string, basis uint64) {
 		return
 	}
 	go func() {
-		proof, err := c.o.Fence.Off(ctx, host)
+		proof, err := c.off(ctx, host)
 		if err == nil {
 			err = c.lose(ctx, host, basis, state.ProofFence, proof)
 		}

@@ -116,7 +116,7 @@ func (v *View) HostView(h state.Host) HostView {
 		out.Used.CPU += s.Used
 		out.Used.Memory += s.Resident
 	}
-	out.Unknown, out.Synced, out.Error = live.Unknown, live.Synced, live.Error
+	out.Unknown, out.Synced, out.Error = live.Unknown, v.synced(h.Name), live.Error
 	switch {
 	case h.Lost.Proof != "":
 		out.State, out.Error = "lost", h.Lost.Text
@@ -162,6 +162,16 @@ func viewOf(vc state.VC, vms []state.VM) VCView {
 	return out
 }
 
+// synced is the log index up to which what is wanted is in force on a host. An agent tells the index at
+// which its own part of the state last changed.
+func (v *View) synced(host string) uint64 {
+	told := v.live[host].Synced
+	if h, ok := v.Host(host); ok && told > 0 && told >= h.Version {
+		return v.Index()
+	}
+	return told
+}
+
 // MinYield of the cluster: the least yield of the VCs that run, 1 if none does.
 func (v *View) MinYield() float64 {
 	y := 1.0
@@ -175,5 +185,5 @@ func (v *View) MinYield() float64 {
 
 // Progress of an operation.
 func (v *View) Progress(op state.Operation) state.Progress {
-	return v.ProgressOf(op, func(host string) uint64 { return v.live[host].Synced })
+	return v.ProgressOf(op, v.synced)
 }
