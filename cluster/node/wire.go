@@ -3,9 +3,7 @@ package node
 import (
 	"errors"
 	"io"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -103,35 +101,6 @@ type wire struct {
 	seq  uint64 // counts messages and checks
 	acks map[raft.ServerID]ack
 	news chan struct{} // closed at the next answer, if somebody waits
-	open map[*pipeline]struct{}
-}
-
-// pipeline is one of raft's that is open. When it is full and nobody reads its answers any more, who writes to
-// it waits for ever, and with it the end of raft: interrupt closes those that are left.
-type pipeline struct {
-	raft.AppendPipeline
-	of *wire
-}
-
-// Close implements raft.AppendPipeline.
-func (p *pipeline) Close() error {
-	p.of.mu.Lock()
-	delete(p.of.open, p)
-	p.of.mu.Unlock()
-	return p.AppendPipeline.Close()
-}
-
-// AppendEntriesPipeline implements raft.Transport.
-func (w *wire) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
-	p, err := w.preVoter.AppendEntriesPipeline(id, to)
-	if err != nil {
-		return nil, err
-	}
-	mine := &pipeline{p, w}
-	w.mu.Lock()
-	w.open[mine] = struct{}{}
-	w.mu.Unlock()
-	return mine, nil
 }
 
 // ack is what a server is known to have agreed to.
@@ -141,8 +110,15 @@ type ack struct {
 	at   time.Time // of the answer
 }
 
+// AppendEntriesPipeline implements raft.Transport: there are none. With entries under way when a server answers
+// no (it was restarted, its disk was full), raft 1.7.3 waits for ever to write to a pipeline whose answers nobody
+// reads any more: the server gets heartbeats but no entry for as long as the leader leads, and that raft never ends.
+func (w *wire) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
 func newWire(t preVoter, l *layer) *wire {
-	return &wire{preVoter: t, layer: l, acks: map[raft.ServerID]ack{}, open: map[*pipeline]struct{}{}}
+	return &wire{preVoter: t, layer: l, acks: map[raft.ServerID]ack{}}
 }
 
 func (w *wire) number() uint64 {
@@ -218,12 +194,6 @@ func (w *wire) close() error {
 func (w *wire) interrupt(forGood bool) {
 	if w.layer != nil {
 		w.layer.drop(forGood)
-	}
-	w.mu.Lock()
-	open := slices.Collect(maps.Keys(w.open))
-	w.mu.Unlock()
-	for _, p := range open {
-		_ = p.Close()
 	}
 }
 
