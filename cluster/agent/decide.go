@@ -208,6 +208,8 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStayed, Reason: stayed}})
 	case vm.Want == WantRun:
 		d.add(Migrate{id, name, vm.Move.To, vm.Move.URI})
+	default: // else it would neither go nor stop
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStayed, Reason: "it is to end, and was not handed over"}})
 	}
 }
 

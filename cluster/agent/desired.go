@@ -169,6 +169,10 @@ type Renewal struct {
 	Watchdog time.Duration
 	// Boot tells one run of the machine from the next.
 	Boot string
+	// Watched: the host's configuration names a watchdog, armed or not. At is the host's CLOCK_BOOTTIME at the
+	// sending. Nothing is decided by these two: they are for who watches over the cluster.
+	Watched bool
+	At      time.Duration
 }
 
 // Grant is a lease.

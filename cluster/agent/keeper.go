@@ -137,13 +137,14 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	k.mu.Lock()
 	enforcing := !k.memory.Lease.Had || k.memory.Lease.Enforce
-	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot}
+	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot, Watched: k.o.Watchdog != nil}
 	wanted := k.running+k.starting > 0 || !k.known
 	if enforcing && wanted && k.memory.Armed && !k.unsure {
 		q.Watchdog = k.wd
 	}
 	k.mu.Unlock()
 	sent := k.clock()
+	q.At = sent
 	g, err := k.o.Leader.Renew(ctx, q)
 	if err != nil {
 		return 0, err

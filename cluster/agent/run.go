@@ -297,7 +297,9 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if opErr == nil && want.Hold == "" {
 		r.keeper.told()
 	}
-	return done.acted > 0 && opErr == nil, changed, opErr
+	// After a restore the leader waits for what this host runs, listed after the host heard of it.
+	again = opErr == nil && (done.acted > 0 || want.Epoch > r.epoch)
+	return again, changed, opErr
 }
 
 func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
