@@ -491,6 +491,20 @@ func TestRunRefusesOldOrders(t *testing.T) {
 	})
 }
 
+// After a restore the leader waits for what was listed once the new epoch was known: it is told at once.
+func TestRunTellsOfANewEpoch(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		l := newLeader(wanted("a"))
+		defer run(t, w, l)()
+		after(5 * time.Second)
+		l.order(func(d *agent.Desired) { d.Epoch, d.Hold = 7, "held after a restore" })
+		after(time.Second)
+		if r := l.last(); r.Epoch != 7 || len(r.Running) != 1 {
+			t.Errorf("a second after the new epoch the last report is of epoch %d, with %d VMs", r.Epoch, len(r.Running))
+		}
+	})
+}
+
 // A balloon that does not move is tried again now and then, without a busy loop, and the leader goes on
 // counting the memory; once it moves the leader is told once.
 func TestRunStuckBalloon(t *testing.T) {
