@@ -16,7 +16,7 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 	d := state.Decision{At: env.Now, Admitted: adm.Admitted, Summary: adm.Summary, Advice: adm.Advice, Basis: basis,
 		MinYield: adm.Solution.MinYield, UpperBound: adm.Solution.UpperBound}
 	if adm.Admitted && d.Summary == "" {
-		d.Summary = fmt.Sprintf("fits: minimum yield of the cluster %.3f; no other place for the new VMs could give more than %.3f", d.MinYield, max(d.MinYield, d.UpperBound))
+		d.Summary = fitsText(d.MinYield, max(d.MinYield, d.UpperBound))
 	}
 	if d.UpperBound == 0 {
 		d.UpperBound = allocator.Bound(p.Problem)
@@ -34,6 +34,10 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 			MemoryMissing: int64(math.Ceil(r.MemoryMissing)), Rule: r.Rule, Text: r.Text})
 	}
 	return d
+}
+
+func fitsText(least, bound float64) string {
+	return fmt.Sprintf("fits: minimum yield of the cluster %.3f; no other place for the new VMs could give more than %.3f", least, bound)
 }
 
 // sortQueue orders by priority, greatest first, then by age.

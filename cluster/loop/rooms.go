@@ -1,0 +1,174 @@
+package loop
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"evenkeel/cluster/state"
+)
+
+// Rooms is what each host has left, kept from one snapshot to the next. A request that all of its
+// hosts can serve in full changes nothing for anybody else, so that with many hosts it is planned from
+// the rooms alone (Roomy); and where everybody has all that they need there is nothing to do (Still).
+// What it knows is checked again when the plan is applied.
+//
+// The zero value knows nothing. It belongs to one goroutine at a time.
+type Rooms struct {
+	by    map[string]*room
+	list  []*room // those of the last snapshot, by name
+	epoch uint64  // of it
+}
+
+type room struct {
+	host    string
+	version uint64 // of the host's row: all that a room follows from moves it
+	size    state.Resources
+	cpu     float64 // cores left
+	memory  int64   // bytes left beside the reserve; may be below 0
+	each    int64   // bytes that a VM costs beyond its own memory
+	closed  bool
+}
+
+// follow takes in which hosts changed.
+func (r *Rooms) follow(s *state.Snapshot) {
+	if m, _ := s.Meta(); r.by == nil || r.epoch != m.Epoch { // another epoch is another log
+		r.by, r.epoch = map[string]*room{}, m.Epoch
+	}
+	r.list = r.list[:0]
+	s.EachHost(func(h *state.Host) bool {
+		old, known := r.by[h.Name]
+		if !known || old.version != h.Version {
+			free, load := h.Usable(), s.LoadOf(h.Name)
+			old = &room{host: h.Name, version: h.Version, size: h.Usable(), cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve,
+				each: h.VMOverhead}
+			r.by[h.Name] = old
+		}
+		old.closed = h.Cordoned || h.Lost.Proof != ""
+		r.list = append(r.list, old)
+		return true
+	})
+	if len(r.by) > len(r.list) { // hosts went
+		clear(r.by)
+		for _, one := range r.list {
+			r.by[one.host] = one
+		}
+	}
+}
+
+// leastRoomy is how many hosts a cluster has at least whose requests are planned from the rooms. With fewer, a
+// plan in full takes no longer.
+const leastRoomy = 64
+
+// Roomy answers a request for a new VC if each of its VMs can have all that it needs of hosts that have that
+// left, beside what everybody has already; false: not, or it cannot be said without a plan in full. No
+// other place could serve it better, and nobody is served worse. Hosts in busy are passed over.
+//
+// Each VM goes where most is left, so that many that come at once start side by side.
+func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, busy func(host string) bool) (Answer, bool) {
+	r.follow(s)
+	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < leastCPU }
+	if len(r.list) < leastRoomy || slices.ContainsFunc(vc.Groups, special) {
+		return Answer{}, false
+	}
+	least, ruled := leastOf(s)
+	if ruled {
+		return Answer{}, false
+	}
+	took := map[*room]*state.Resources{}
+	touched := map[string]bool{}
+	vc.Goal, vc.Admitted = state.GoalRun, true
+	plan := state.Plan{Basis: s.Index(), Verb: "created"}
+	for _, vm := range wantedVMs(s, vc, env) {
+		g, _ := vc.GroupOf(vm)
+		var best *room
+		most := math.Inf(-1)
+		for _, one := range r.list {
+			if one.closed || env.Out[one.host] != "" || busy != nil && busy(one.host) {
+				continue
+			}
+			cpu, memory := one.cpu-g.CPU, one.memory-g.Memory-one.each
+			if t := took[one]; t != nil {
+				cpu, memory = cpu-t.CPU, memory-t.Memory
+			}
+			if cpu < 0 || memory < 0 {
+				continue
+			}
+			if left := min(cpu/one.size.CPU, float64(memory)/float64(one.size.Memory)); left > most {
+				best, most = one, left
+			}
+		}
+		if best == nil {
+			return Answer{}, false
+		}
+		if took[best] == nil {
+			took[best] = &state.Resources{}
+		}
+		took[best].CPU += g.CPU
+		took[best].Memory += g.Memory + best.each
+		vm.Host = best.host
+		touched[best.host] = true
+		plan.VMs = append(plan.VMs, started(vm, g))
+	}
+	for _, g := range vc.Groups {
+		if g.Count > 0 {
+			plan.Allocations = append(plan.Allocations, state.Allocation{VC: vc.ID, Group: g.Name, CPU: g.CPU})
+		}
+	}
+	d := state.Decision{At: env.Now, Admitted: true, Summary: fitsText(least, least), MinYield: least, UpperBound: least, Basis: s.Index()}
+	vc.Decision = d
+	plan.VC, plan.Touched, plan.Text = &vc, sorted(touched), d.Summary
+	return Answer{Plan: &plan, Decision: d}, true
+}
+
+// leastOf is the minimum yield of what runs, and whether any group has a rule.
+func leastOf(s *state.Snapshot) (yield float64, ruled bool) {
+	yield = 1
+	s.EachVC(func(vc *state.VC) bool {
+		for i := range vc.Groups {
+			if g := &vc.Groups[i]; !g.Affinity.Empty() {
+				ruled = true
+				return false
+			}
+		}
+		if vc.Goal == state.GoalRun && vc.Admitted {
+			if y := state.YieldOf(*vc); y < yield && holds(s, *vc) {
+				yield = y
+			}
+		}
+		return true
+	})
+	return yield, ruled
+}
+
+// Still says that there is nothing to decide: nobody waits, nothing is lost, everybody who runs has all
+// that they need, and no host is beyond its limits. It is a quick look; false may be wrong.
+func (r *Rooms) Still(s *state.Snapshot) bool {
+	r.follow(s)
+	for _, one := range r.list {
+		if one.cpu < -tooMuch*one.size.CPU {
+			return false
+		}
+	}
+	still := true
+	s.EachVC(func(vc *state.VC) bool {
+		if vc.Goal != state.GoalRun {
+			return true
+		}
+		still = vc.Admitted
+		for i := range vc.Groups {
+			still = still && (vc.Groups[i].Count == 0 || cmp.Compare(vc.Groups[i].Allocation, vc.Groups[i].CPU) == 0)
+		}
+		return still
+	})
+	if still {
+		s.EachVM(func(vm *state.VM) bool {
+			still = vm.Phase != state.Lost
+			return still
+		})
+	}
+	return still
+}
+
+// tooMuch is what sums of float64 cores may be off by, relative.
+const tooMuch = 1e-9

@@ -1,0 +1,94 @@
+package loop_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// What is planned from the rooms is what a plan in full could not do better: it applies, nobody else gets
+// anything else, the minimum yield is as high as in a plan in full. And where all is still, no stage has a plan.
+func TestRooms(t *testing.T) {
+	const hosts = 64
+	planned, still := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		var names []string
+		for i := range hosts {
+			names = append(names, fmt.Sprintf("h%02d", i))
+		}
+		c := newCluster(t, names...)
+		var rooms loop.Rooms
+		for n := range rapid.IntRange(1, 12).Draw(t, "steps") {
+			s := c.Snapshot()
+			switch rapid.SampledFrom([]string{"create", "create", "large", "leave", "settle", "cordon", "shrink", "lose"}).Draw(t, "step") {
+			case "create":
+				cpu := float64(rapid.IntRange(1, 40).Draw(t, "tenths")) / 10
+				x := vc(fmt.Sprintf("x%d", n), 0.3, group(rapid.IntRange(1, 90).Draw(t, "count"), cpu, int64(rapid.IntRange(1, 8).Draw(t, "memory"))*gib/2))
+				x.Admitted = false
+				closed := rapid.SampledFrom(names).Draw(t, "busy")
+				a, ok := rooms.Roomy(s, x, c.env(), func(h string) bool { return h == closed })
+				full := loop.Create(s, x, c.env())
+				if !ok {
+					if full.Plan != nil {
+						c.enact("create", full.Plan)
+					}
+					break
+				}
+				planned++
+				if full.Decision.Admitted && full.Decision.MinYield > a.Decision.MinYield+1e-6 {
+					t.Fatalf("a plan in full gives %v, the rooms %v", full.Decision, a.Decision)
+				}
+				for _, vm := range a.Plan.VMs {
+					if vm.Host == closed {
+						t.Fatalf("VM %+v on a host that is busy", vm)
+					}
+				}
+				c.enact("create from rooms", a.Plan)
+				if made, _ := c.Snapshot().VC(x.ID); state.YieldOf(made) != 1 {
+					t.Fatalf("it has not all that it needs: %+v", made)
+				}
+				for _, old := range s.VCs() {
+					now, _ := c.Snapshot().VC(old.ID)
+					if state.YieldOf(now) != state.YieldOf(old) {
+						t.Fatalf("another one is served otherwise: %+v, then %+v", old, now)
+					}
+				}
+			case "large":
+				if a := loop.Create(s, vc(fmt.Sprintf("l%d", n), 0.3, group(hosts*2, 1.5, gib)), c.env()); a.Plan != nil {
+					c.enact("create", a.Plan)
+				}
+			case "leave":
+				if vcs := s.VCs(); len(vcs) > 0 {
+					c.enact("delete", loop.Delete(s, rapid.SampledFrom(vcs).Draw(t, "VC"), c.env()).Plan)
+				}
+			case "settle":
+				c.settle()
+			case "cordon":
+				c.must(state.KindHostCordon, state.HostCordon{Host: rapid.SampledFrom(names).Draw(t, "host"), Cordoned: rapid.Bool().Draw(t, "cordon")})
+			case "shrink":
+				c.host(rapid.SampledFrom(names).Draw(t, "host"), float64(rapid.IntRange(1, 4).Draw(t, "cores")), 8*gib, state.Resources{})
+			case "lose":
+				c.must(state.KindHostLost, state.HostLost{Host: rapid.SampledFrom(names).Draw(t, "host"), Proof: state.ProofOperator, Text: "it is dead"})
+			}
+			if s := c.Snapshot(); rooms.Still(s) {
+				still++
+				if p := loop.Restart(s, c.env()); p != nil {
+					t.Fatalf("still, but %+v", p)
+				}
+				if f := loop.Fitting(s, c.env()); len(f) > 0 {
+					t.Fatalf("still, but %v", f)
+				}
+				if p := loop.Reallocate(s); p != nil {
+					t.Fatalf("still, but %+v", p)
+				}
+			}
+		}
+	})
+	if planned == 0 || still == 0 {
+		t.Errorf("%d plans from rooms, still %d times: the test shows nothing", planned, still)
+	}
+}
