@@ -72,8 +72,10 @@ type Past struct {
 	FailedStart map[string]Failure
 	// Ended is the reason the hypervisor gave when a VM stopped, by VM id.
 	Ended map[string]string
-	// Lost: why VMs that do not run ended by no fault of their own, by VM id.
-	Lost map[string]string
+	// Lost: generations of VMs that were stopped for want of a lease, by VM id.
+	Lost map[string]uint64
+	// Lapsed: restartable VMs were stopped for want of a lease since the leader last heard of this host.
+	Lapsed bool
 	// Fresh: the machine was started since the leader last heard of it.
 	Fresh bool
 	// Moving: VMs whose migration is going on. Stayed: why it ended without them having left.
@@ -299,8 +301,8 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 			d.add(Undefine{vm.Spec})
 		}
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Reason: "stopped as asked"}})
-	case vm.Want == WantRun && !vm.Settled && d.past.Lost[id] != "":
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: d.past.Lost[id]}})
+	case vm.Want == WantRun && !vm.Settled && d.lost(vm), vm.Want == WantRun && vm.Seen && !vm.Settled && d.past.Lapsed && vm.Spec.Leased:
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "stopped by its host, whose lease was over"}})
 	case vm.Want == WantRun && vm.Seen && !vm.Settled && d.past.Fresh:
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "went when its host was restarted"}})
 	case vm.Want == WantRun && vm.Seen && !vm.Settled:
@@ -315,9 +317,15 @@ func colon(s string) string {
 	return ": " + s
 }
 
+// lost: this very instance was stopped for want of a lease.
+func (d *decider) lost(vm VM) bool {
+	gen, is := d.past.Lost[vm.Spec.Identity.VM]
+	return is && gen == vm.Spec.Generation
+}
+
 // start boots what is permitted and fits with what is in force.
 func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
-	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.Settled || d.past.Lost[vm.Spec.Identity.VM] != "" {
+	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.Settled || d.lost(vm) {
 		return
 	}
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name

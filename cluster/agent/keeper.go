@@ -35,6 +35,8 @@ type Memory struct {
 	// Fresh: the machine was started since the leader last took this host's report; VMs that
 	// it believes to run here went with the run before.
 	Fresh bool
+	// Lapsed: restartable VMs were stopped for want of a lease since the leader last took a whole report.
+	Lapsed bool
 }
 
 // newer says whether desired state of that epoch and index is not older than what was seen.
@@ -74,14 +76,14 @@ type keeper struct {
 	known    bool              // it said so
 	asOf     lease.Instant     // when it was asked
 	starting int               // restartable VMs being started, listed yet or not
-	stopped  map[string]string // VMs stopped for want of a lease, and why, by id
+	stopped  map[string]uint64 // VMs stopped for want of a lease, by id: of that generation
 	wd       time.Duration
 	unsure   bool          // the watchdog could not be petted: it must not be told of as armed
 	renewed  chan struct{} // closed and made anew at each answered renewal
 }
 
 func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
-	k := &keeper{o: o, log: log, clock: o.Clock, stopped: map[string]string{}, renewed: make(chan struct{})}
+	k := &keeper{o: o, log: log, clock: o.Clock, stopped: map[string]uint64{}, renewed: make(chan struct{})}
 	if o.Keep == nil {
 		k.memory.Boot = o.Boot
 		return k, nil
@@ -97,7 +99,9 @@ func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
 		}
 	}
 	k.memory = m
-	if m.Armed { // it counts since the agent before this one; go on petting it
+	// It counts since the agent before this one; go on petting it. Without a lease it is petted no more until
+	// the VMs are gone, however often the agent is started.
+	if m.Armed && (o.Watchdog == nil || m.Lease.MayPet(k.clock(), 0, false)) {
 		if err := k.arm(); err != nil {
 			return nil, fmt.Errorf("agent of host %s: take over its armed watchdog: %w", o.Host, err)
 		}
@@ -234,7 +238,12 @@ func (k *keeper) petting(ctx context.Context) {
 			// Without a lease it counts what runs now: a VM may come in by migration.
 			known := k.known && now-k.asOf <= knownFor
 			if k.memory.Lease.MayPet(now, k.running+k.starting, known) {
-				err := k.o.Watchdog.Pet()
+				var err error
+				if k.wd == 0 { // not taken over yet from the agent before this one
+					err = k.armLocked()
+				} else {
+					err = k.o.Watchdog.Pet()
+				}
 				if err != nil {
 					k.log.Error("pet the watchdog", "error", err)
 				}
@@ -283,7 +292,7 @@ func (k *keeper) stopLeased(ctx context.Context) {
 		k.mu.Unlock()
 		return
 	}
-	left := 0
+	left, lapsed := 0, false
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for _, vm := range vms {
@@ -300,11 +309,16 @@ func (k *keeper) stopLeased(ctx context.Context) {
 				return
 			}
 			k.mu.Lock()
-			k.stopped[vm.Identity.VM] = "stopped by its host, whose lease was over"
+			k.stopped[vm.Identity.VM] = vm.Generation
+			lapsed = lapsed || !k.memory.Lapsed
+			k.memory.Lapsed = true
 			k.mu.Unlock()
 		})
 	}
 	wg.Wait()
+	if lapsed {
+		defer k.save() // after the VMs are gone: a disk that hangs must not hold that up
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if asOf >= k.asOf {
@@ -312,9 +326,9 @@ func (k *keeper) stopLeased(ctx context.Context) {
 	}
 }
 
-// sees takes in what the hypervisor lists, asked at that instant, and returns why VMs were stopped for want of a
-// lease, by id.
-func (k *keeper) sees(asOf lease.Instant, vms []hypervisor.VM) map[string]string {
+// sees takes in what the hypervisor lists, asked at that instant, and returns the generations of VMs that were
+// stopped for want of a lease, by id.
+func (k *keeper) sees(asOf lease.Instant, vms []hypervisor.VM) map[string]uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if asOf < k.asOf { // the list was overtaken by another
@@ -375,18 +389,18 @@ func (k *keeper) epoch() uint64 {
 	return k.memory.Epoch
 }
 
-// fresh says whether VMs that the leader believes to run went with an earlier run of the machine.
-func (k *keeper) fresh() bool {
+// went says whether VMs that the leader believes to run went with an earlier run of the machine, or with a lease.
+func (k *keeper) went() (fresh, lapsed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.memory.Fresh
+	return k.memory.Fresh, k.memory.Lapsed
 }
 
 // told: the leader took a whole report of this run of the machine.
 func (k *keeper) told() {
 	k.mu.Lock()
-	was := k.memory.Fresh
-	k.memory.Fresh = false
+	was := k.memory.Fresh || k.memory.Lapsed
+	k.memory.Fresh, k.memory.Lapsed = false, false
 	k.mu.Unlock()
 	if was {
 		k.save()

@@ -261,6 +261,73 @@ func TestAgentRestart(t *testing.T) {
 	}
 }
 
+// A VM that a host stopped for want of a lease may be started there again: what was said of one
+// generation says nothing of the next.
+func TestStoppedVMStartsAgainHere(t *testing.T) {
+	guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		defer stop()
+		after(10 * time.Second)
+		g.l.cut(errCut)
+		after(time.Minute)
+		g.l.cut(nil)
+		after(time.Minute)
+		g.l.order(func(d *agent.Desired) {
+			d.VMs[0] = leased(wanted("a"))
+			d.VMs[0].Spec.Generation = 2
+		})
+		after(time.Minute)
+		equal(t, "VMs", names(list(t, g.w)), []string{"a"})
+		if told := g.l.told(); slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, "a/2 lost") }) {
+			t.Errorf("the leader was told %q", told)
+		}
+	})
+}
+
+// What a host stopped for want of a lease is told as lost also by an agent that was started after it.
+func TestStoppedBeforeTheAgentWasRestarted(t *testing.T) {
+	guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		after(10 * time.Second)
+		g.l.cut(errCut)
+		after(time.Minute)
+		stop()
+		stop = g.start(t)
+		defer stop()
+		after(time.Minute)
+		g.l.cut(nil)
+		after(time.Minute)
+		if told := g.l.told(); !slices.Contains(told, "a/1 lost stopped by its host, whose lease was over") {
+			t.Errorf("the leader was told %q", told)
+		}
+	})
+}
+
+// Without a lease the watchdog runs out, however often the agent is started again meanwhile: the
+// leader counts on it.
+func TestRestartsDoNotPetWithoutLease(t *testing.T) {
+	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		after(20 * time.Second)
+		if err := g.w.Inject("h1", simulated.Fault{Call: simulated.AnyCall, Times: -1, Hang: true}); err != nil {
+			t.Fatal(err)
+		}
+		cut := time.Now()
+		g.l.cut(errCut)
+		after(19 * time.Second)
+		for range 10 {
+			stop()
+			after(2 * time.Second)
+			stop = g.start(t)
+			after(3 * time.Second)
+		}
+		stop()
+		if !g.wd.ranOut() || g.wd.bit.Sub(cut) > 20*time.Second+bite {
+			t.Errorf("ran out %v, %v after the cut", g.wd.ranOut(), g.wd.bit.Sub(cut))
+		}
+	})
+}
+
 // What went with the machine is told as lost, not as ended by itself.
 func TestHostRestart(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a")), wanted("b")}, func(t *testing.T, g *guarded) {

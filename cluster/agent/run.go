@@ -149,7 +149,7 @@ type runner struct {
 	shares   map[string]float64       // caps as last set, cores
 	cluster  string                   // id; "" until the leader said it
 	steps    string                   // of the last round that acted
-	lost     map[string]string        // why VMs were stopped for want of a lease
+	lost     map[string]uint64        // generations of VMs that were stopped for want of a lease
 	moves    map[string]*moving       // migrations that this agent began
 	moved    chan struct{}            // a migration ended
 	keeper   *keeper
@@ -358,7 +358,8 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 
 func (r *runner) past(want Desired) Past {
 	p := Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
-		Lost: r.lost, Fresh: r.keeper.fresh(), Moving: map[string]bool{}, Stayed: map[string]string{}}
+		Lost: r.lost, Moving: map[string]bool{}, Stayed: map[string]string{}}
+	p.Fresh, p.Lapsed = r.keeper.went()
 	for id, m := range r.moves {
 		select {
 		case <-m.done:
