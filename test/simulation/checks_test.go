@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"evenkeel/cluster/control"
 	"evenkeel/cluster/lease"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
@@ -79,6 +80,7 @@ const lateWord = 8 * time.Second
 
 // checkHold: nothing is started or stopped by a host while the cluster is held.
 func (s *sim) checkHold(what, host string) {
+	s.watchHold() // it may have ended since that was looked at
 	h := s.hosts[host]
 	h.mu.Lock()
 	calm := time.Since(h.uneasy) > lateWord
@@ -156,13 +158,13 @@ func (s *sim) heal() {
 // settle waits until all is as it should be; it must be, some time after all is healed.
 func (s *sim) settle() {
 	start, why := time.Now(), ""
+	defer func() { s.note("settled after %s", time.Since(start)) }()
 	if !s.eventually(s.o.quiet/2, func() bool { why = s.unsettled(); return why == "" }) {
 		s.revive()
 		if !s.eventually(s.o.quiet/2, func() bool { why = s.unsettled(); return why == "" }) {
 			s.violate("%s after all was healed: %s", s.o.quiet, why)
 		}
 	}
-	s.note("settled after %s", time.Since(start))
 }
 
 // revive VCs whose VMs failed, as their owners would.
@@ -185,10 +187,26 @@ func (s *sim) unsettled() string {
 	if l == nil {
 		return "no leader"
 	}
-	snap := l.store.Snapshot()
+	view, err := l.ctl.View(s.ctx, true)
+	if err != nil {
+		return err.Error()
+	}
+	snap := view.Snapshot
 	for _, name := range s.names {
-		if p := s.servers[name].alive(); p == nil || p.store.Snapshot().Index() != snap.Index() || p.saved() != l.saved() {
-			return fmt.Sprintf("the state of %s is not that of %s", name, l.name)
+		if p := s.servers[name].alive(); p == nil || p.store.Snapshot().Index() != snap.Index() {
+			if p == nil {
+				return "server " + name + " does not run"
+			}
+			return fmt.Sprintf("server %s is at index %d, %s at %d; %v; %v", name, p.store.Snapshot().Index(), l.name, snap.Index(), p.node.Status(), p.node.Down())
+		}
+	}
+	for _, h := range s.hosts { // a fence device may have been at work still
+		h.mu.Lock()
+		on := h.on
+		h.mu.Unlock()
+		if !on {
+			s.group.Go(h.powerOn)
+			return "host " + h.name + " is off"
 		}
 	}
 	if m, _ := snap.Meta(); m.Hold.On() {
@@ -212,9 +230,11 @@ func (s *sim) unsettled() string {
 		delete(there[vm.Host], vm.ID)
 		switch {
 		case vm.MovingTo != "":
-			return fmt.Sprintf("VM %s moves from %s to %s", vm.Name, vm.Host, vm.MovingTo)
+			return fmt.Sprintf("VM %s moves from %s to %s: %+v; it runs on the one: %v, on the other: %v", vm.Name, vm.Host, vm.MovingTo, vm, runs,
+				there[vm.MovingTo][vm.ID] == vm.Generation)
 		case vm.Goal == state.GoalRun && (vm.Phase != state.Running || !runs):
-			return fmt.Sprintf("VM %s (%s) of generation %d is %s on %s: %s; it runs there: %v; %s", vm.Name, vm.ID, vm.Generation, vm.Phase, vm.Host, vm.Reason, runs, vc.Decision.Summary)
+			return fmt.Sprintf("VM %s (%s) of generation %d is %s on %s: %s; it runs there: %v; %s; its host: %+v", vm.Name, vm.ID, vm.Generation, vm.Phase, vm.Host, vm.Reason, runs,
+				vc.Decision.Summary, hostOf(view, vm.Host))
 		case vm.Goal == state.GoalDelete:
 			return fmt.Sprintf("VM %s is to be deleted, and %s on %s", vm.Name, vm.Phase, vm.Host)
 		case vm.Goal == state.GoalStop && (vm.Holds() || runs):
@@ -265,6 +285,11 @@ func (s *sim) replay() {
 			s.violate("the log of %s, read again, gives another state: %s", name, firstDifference(p.saved(), before[name]))
 		}
 	}
+}
+
+func hostOf(v *control.View, name string) control.HostView {
+	h, _ := v.Host(name)
+	return v.HostView(h)
 }
 
 func firstDifference(a, b string) string {

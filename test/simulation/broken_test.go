@@ -1,0 +1,173 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+)
+
+// Variants that are broken on purpose, by wrappers: the runs must find each of them, or they would find nothing.
+func TestBroken(t *testing.T) {
+	for _, c := range []struct {
+		variant broken
+		most    int    // seeds that it may take
+		found   string // a part of what one of them must find
+		shape   func(*options)
+	}{
+		{noLeaseWait, 10, "in two places", func(o *options) { o.watchdogs, o.devices = always(5*time.Second), always("") }},
+		{ackBeforeCommit, 10, "not linearizable", func(*options) {}},
+		{withoutProof, 10, "in two places", func(*options) {}},
+		{staleRelay, 15, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second) }},
+		{oneSidedProof, 15, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second); manyMoves(o) }},
+	} {
+		t.Run(c.variant.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= uint64(c.most); seed++ {
+				o := defaults(seed)
+				c.shape(&o)
+				o.broken, o.quiet, o.unhealed = c.variant, 20*time.Second, c.found == "in two places"
+				if o.script == nil {
+					randomScript(&o, long)
+				}
+				r := play(t, o)
+				for _, v := range r.violations {
+					if strings.Contains(v, c.found) {
+						t.Logf("found with seed %d: %.300s", seed, v)
+						return
+					}
+				}
+				t.Logf("seed %d: %d other violations %.600s", seed, len(r.violations), strings.Join(r.violations, "\n"))
+			}
+			t.Errorf("%d seeds did not find it", c.most)
+		})
+	}
+}
+
+// manyMoves has migrations under way whenever a host is cut off or falls.
+func manyMoves(o *options) {
+	randomScript(o, long)
+	for at := 15 * time.Second; at < long; at += 1500 * time.Millisecond {
+		o.script = append(o.script, step{at, "move", []string{"any"}})
+	}
+	_ = parseScript("", o) // in order of time
+}
+
+// 1. The agent is told of a longer lease than the leader counts.
+var noLeaseWait = broken{name: "no lease wait", agent: func(_ *host, l agent.Leader) agent.Leader { return longLease{l} }}
+
+type longLease struct{ agent.Leader }
+
+func (l longLease) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
+	g, err := l.Leader.Renew(ctx, r)
+	g.Lease *= 10
+	return g, err
+}
+
+// 2. The log answers clients before an entry is committed.
+var ackBeforeCommit = broken{name: "ack before commit", log: func(s *sim, l control.Log) control.Log { return hasty{l, s} }}
+
+type hasty struct {
+	control.Log
+	s *sim
+}
+
+func (l hasty) Apply(ctx context.Context, entry []byte) (uint64, error, error) { //nolint:staticcheck // control.Log says so
+	_, body, err := state.Decode(entry)
+	if plan, is := body.(*state.Plan); err != nil || !l.Leads() || !is || plan.Operation == nil {
+		return l.Log.Apply(ctx, entry) // the loop would see no end of what it does
+	}
+	l.s.group.Go(func() { _, _, _ = l.Log.Apply(l.s.ctx, entry) })
+	return 0, nil, nil
+}
+
+// 3. The leader takes a host for lost that it has not heard of, without any proof.
+var withoutProof = broken{name: "restart without proof", leading: func(ctx context.Context, p *serving) {
+	for wait(ctx, time.Second) == nil {
+		v, err := p.ctl.View(ctx, true)
+		if err != nil {
+			continue
+		}
+		for _, h := range v.Hosts() {
+			if v.HostView(h).Lease == "over" && h.Lost.Proof == "" {
+				propose(ctx, p.node.Apply, state.KindHostLost, state.HostLost{Host: h.Name, Proof: state.ProofOperator, Text: "it is so quiet"})
+			}
+		}
+	}
+}}
+
+func propose(ctx context.Context, apply func(context.Context, []byte) (uint64, error, error), kind state.Kind, body any) { //nolint:staticcheck // control.Log says so
+	if entry, err := state.Encode(kind, time.Now(), body); err == nil {
+		_, _, _ = apply(ctx, entry)
+	}
+}
+
+// 4. A relay serves what it once heard, as if it were new, and grants permits by itself.
+var staleRelay = broken{name: "stale relay obeyed", agent: func(h *host, l agent.Leader) agent.Leader {
+	return &stale{Leader: l, h: h}
+}}
+
+// stales are what relays once heard for each host, longer than its agent lives.
+var stales sync.Map // *host -> map[string]agent.VM
+
+type stale struct {
+	agent.Leader
+	h *host
+}
+
+func (l *stale) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
+	d, changed, err := l.Leader.Desired(ctx, host)
+	if err != nil {
+		return d, changed, err
+	}
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	old, _ := stales.LoadOrStore(l.h, map[string]agent.VM{})
+	heard := old.(map[string]agent.VM)
+	there := map[string]bool{}
+	for _, vm := range d.VMs {
+		there[vm.Spec.VM] = true
+		if vm.MayStart {
+			heard[vm.Spec.VM] = vm
+		}
+	}
+	d.VMs = append([]agent.VM(nil), d.VMs...)
+	for id, vm := range heard {
+		if !there[id] {
+			d.VMs = append(d.VMs, vm)
+		}
+	}
+	return d, changed, nil
+}
+
+func (l *stale) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit, error) {
+	d, _, err := l.Leader.Desired(ctx, q.Host)
+	return agent.Permit{Epoch: d.Epoch, Index: d.Index, Granted: q.Starts}, err
+}
+
+// 5. The proof of one host is taken for that of both while a VM moves.
+var oneSidedProof = broken{name: "one-sided proof in a migration", leading: func(ctx context.Context, p *serving) {
+	for wait(ctx, 500*time.Millisecond) == nil {
+		snap := p.store.Snapshot()
+		for _, vm := range snap.VMs() {
+			if vm.MovingTo == "" || !vm.Holds() {
+				continue
+			}
+			from, _ := snap.Host(vm.Host)
+			to, _ := snap.Host(vm.MovingTo)
+			if from.Lost.Proof == "" && to.Lost.Proof == "" && vm.GoneFrom == "" {
+				continue
+			}
+			for _, host := range []string{vm.Host, vm.MovingTo} {
+				propose(ctx, p.node.Apply, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation,
+					Phase: state.Lost, Reason: fmt.Sprintf("one of %s and %s is proved", vm.Host, vm.MovingTo)}}})
+			}
+		}
+	}
+}}
