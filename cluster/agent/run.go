@@ -127,6 +127,7 @@ type moving struct {
 	to         string
 	done       chan struct{}
 	err        error
+	over       bool // it was done before the host's VMs were last listed
 }
 
 type attempt struct {
@@ -311,6 +312,13 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 		r.capacity = c
 	}
 	asOf := r.Clock()
+	for _, m := range r.moves {
+		select {
+		case <-m.done:
+			m.over = true
+		default:
+		}
+	}
 	there, err := r.Hypervisor.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list VMs: %w", err)
@@ -361,13 +369,11 @@ func (r *runner) past(want Desired) Past {
 		Lost: r.lost, Moving: map[string]bool{}, Stayed: map[string]string{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	for id, m := range r.moves {
-		select {
-		case <-m.done:
-			if m.err != nil {
-				p.Stayed[id] = m.err.Error()
-			}
-		default:
+		switch {
+		case !m.over: // or it ended since, and what was listed is older than that
 			p.Moving[id] = true
+		case m.err != nil:
+			p.Stayed[id] = m.err.Error()
 		}
 	}
 	for id, at := range r.asked {
