@@ -25,6 +25,9 @@ const (
 	maxHeader     = 64 << 10 // bytes of the first line
 )
 
+// errEmpty: there is nothing to save.
+var errEmpty = errors.New("this server holds no cluster yet")
+
 // Header is the first line of a saved snapshot.
 type Header struct {
 	Format   string    `json:"format"`
@@ -76,7 +79,7 @@ func (n *Node) save(w io.Writer) (Header, error) {
 	term, snap := n.Term(), n.state.Snapshot()
 	meta, ok := snap.Meta()
 	if !ok {
-		return Header{}, errors.New("save snapshot: this server holds no cluster yet")
+		return Header{}, fmt.Errorf("save snapshot: %w", errEmpty)
 	}
 	h := Header{Format: backupFormat, Version: backupVersion, Cluster: meta.ID, Epoch: meta.Epoch, Index: snap.Index(), Term: term,
 		Time: time.Now().UTC(), Server: n.id, Software: n.o.Version}
@@ -163,13 +166,14 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool) (Saved, e
 	if err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}
-	now, ok := n.state.Snapshot().Meta()
+	is := n.state.Snapshot()
+	now, ok := is.Meta()
 	if ok && now.ID != saved.Cluster && !foreign {
 		return saved, fmt.Errorf("restore snapshot: %w: it is of cluster %s, this is %s, whose hosts know none of its VMs; say so if it is to take this one's place",
 			ErrRefused, saved.Cluster, now.ID)
 	}
 	var held bytes.Buffer
-	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), now.Epoch); err != nil {
+	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), is); err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}
 	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: saved.Index, Term: saved.Term, Size: int64(held.Len())}

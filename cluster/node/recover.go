@@ -91,11 +91,10 @@ type recoveringFSM struct{ fsm }
 // Snapshot implements raft.FSM.
 func (f *recoveringFSM) Snapshot() (raft.FSMSnapshot, error) {
 	snap := f.store.Snapshot()
-	meta, _ := snap.Meta()
 	return saved{save: func(w io.Writer) error {
 		in, out := io.Pipe()
 		go func() { out.CloseWithError(snap.Save(out)) }()
 		defer in.Close()
-		return state.Held(in, w, "recovery", time.Now(), meta.Epoch)
+		return state.Held(in, w, "recovery", time.Now(), snap)
 	}}, nil
 }

@@ -8,10 +8,12 @@ import (
 
 // Held copies a saved state so that it can be put in force again, on a cluster whose
 // hosts went on without it: nothing is started or stopped until every host has said what it
-// runs (design rule 1). Its epoch is above its own, above floor (that of the state it replaces), and
-// not below the seconds since 1970 at that time, so that it is new also where the newest state is not known.
-// What renewals had said of watchdogs is forgotten. reason is a noun: "restore", "recovery".
-func Held(in io.Reader, out io.Writer, reason string, at time.Time, floor uint64) error {
+// runs (design rule 1). Its epoch is above its own, above that of the state it replaces (now; nil if that is not
+// known), and not below the seconds since 1970 at that time, so that it is new also where the newest state is not known.
+// What renewals had said of watchdogs is forgotten. Hosts that came since it was saved are waited for as well: they
+// may run its VMs. Who may come in is as it is now, and not as it was: members, the certificates that were
+// revoked, and tokens. reason is a noun: "restore", "recovery".
+func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot) error {
 	s := New()
 	if err := s.Restore(in); err != nil {
 		return err
@@ -23,7 +25,14 @@ func Held(in io.Reader, out io.Writer, reason string, at time.Time, floor uint64
 		w.txn.Abort()
 		return fmt.Errorf("hold after %s: the saved state knows no cluster", reason)
 	}
-	m.Epoch = max(m.Epoch+1, floor+1, uint64(max(0, at.Unix())))
+	var is Meta
+	if now != nil {
+		is, _ = now.Meta()
+	}
+	if is.ID == m.ID {
+		w.since(now)
+	}
+	m.Epoch = max(m.Epoch+1, is.Epoch+1, uint64(max(0, at.Unix())))
 	m.Hold = Hold{}
 	for _, h := range w.read().Hosts() {
 		h.Fencing, h.Lost = Fencing{}, Loss{}
@@ -38,4 +47,30 @@ func Held(in io.Reader, out io.Writer, reason string, at time.Time, floor uint64
 	w.put(tIndex, &w.pos)
 	w.txn.Commit()
 	return s.Snapshot().Save(out)
+}
+
+// since the state was saved, hosts, members, certificates and tokens came and went: what holds of them is
+// what now says.
+func (w *writer) since(now *Snapshot) {
+	for _, h := range now.Hosts() {
+		if _, known := w.read().Host(h.Name); !known {
+			w.put(tHosts, &h)
+		}
+	}
+	replace(w, now, tMembers, (*Snapshot).Members)
+	replace(w, now, tTokens, (*Snapshot).JoinTokens)
+	replace(w, now, tAdmins, (*Snapshot).AdminTokens)
+	for _, r := range all[Revoked](now, tRevoked, "id") {
+		w.put(tRevoked, &r)
+	}
+}
+
+// replace the rows of a table by those of another state.
+func replace[T any](w *writer, by *Snapshot, table string, rows func(*Snapshot) []T) {
+	for _, row := range rows(w.read()) {
+		w.drop(table, &row)
+	}
+	for _, row := range rows(by) {
+		w.put(table, &row)
+	}
 }

@@ -248,7 +248,7 @@ func (w *writer) account(b *Account) error {
 		}
 		if vm.Accounted(m) && vm.Host != b.Host {
 			w.event("vm-twice", "vm", vm.Name, "runs on host %s (generation %d) and on host %s (generation %d)", vm.Host, vm.Generation, b.Host, r.Generation)
-			if r.Generation <= vm.Generation {
+			if r.Generation < vm.Generation { // of the same one the later word counts: it may have moved between the two
 				continue
 			}
 		}

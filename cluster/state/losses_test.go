@@ -118,14 +118,14 @@ func TestHold(t *testing.T) {
 	if err := k.Snapshot().Save(&old); err != nil {
 		t.Fatal(err)
 	}
-	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), 4000); err != nil {
+	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Restore(&held); err != nil {
 		t.Fatal(err)
 	}
 	m, _ := k.Snapshot().Meta()
-	if m.Epoch != 4001 || len(m.Hold.Pending) != 3 {
+	if m.Epoch != 1000 || len(m.Hold.Pending) != 3 {
 		t.Fatalf("held cluster is %+v", m)
 	}
 	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "n", 0.1, gib, "h3")); !errors.Is(err, state.ErrConflict) {
@@ -148,6 +148,53 @@ func TestHold(t *testing.T) {
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "n", 0.1, gib, "h3"))
 }
 
+// A host that joined after the snapshot was saved may run its VMs: it is waited for, too. And
+// what was taken away since then does not come back with the snapshot.
+func TestRestoreKnowsWhatCameSince(t *testing.T) {
+	k := small(t, 2)
+	restartable(t, k, "a", "h1")
+	member := func(name, serial string) {
+		k.must(t, state.KindMemberPut, state.Member{Name: name, Agent: true, Address: name + ":1", Format: state.FormatVersion})
+		k.must(t, state.KindCertificate, state.Certificate{Member: name, Serial: state.Serial{Number: serial, Until: time.Unix(1e11, 0)}})
+	}
+	join := state.Join{Token: "t1", Hash: "x", Member: state.Member{Name: "h4", Agent: true, Address: "h4:1", Format: state.FormatVersion}}
+	k.must(t, state.KindTokenPut, state.JoinToken{ID: "t1", Hash: "x", Agent: true, Until: time.Unix(1e11, 0)})
+	member("thief", "0a")
+	var old, held bytes.Buffer
+	if err := k.Snapshot().Save(&old); err != nil {
+		t.Fatal(err)
+	}
+	k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "thief"})
+	k.must(t, state.KindJoin, join)
+	member("h3", "0b")
+	k.must(t, state.KindHostReport, hostReport("h3", 2, 4*gib))
+	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), k.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(&held); err != nil {
+		t.Fatal(err)
+	}
+	if _, is := k.Snapshot().Member("thief"); is || !k.Snapshot().Revoked("0a") {
+		t.Error("a member that was removed is one again")
+	}
+	if _, is := k.Snapshot().Member("h3"); !is {
+		t.Error("a member that joined since is none")
+	}
+	join.Member.Name = "h5"
+	if err := k.apply(t, state.KindJoin, join); !errors.Is(err, state.ErrToken) {
+		t.Errorf("a join token is used twice: %v", err)
+	}
+	k.must(t, state.KindAccount, state.Account{Host: "h1"})
+	k.must(t, state.KindAccount, state.Account{Host: "h2"})
+	if vm, _ := k.Snapshot().VM("vm-a-0"); vm.Phase == state.Lost {
+		t.Fatal("lost, though h3 has not said what it runs")
+	}
+	k.must(t, state.KindAccount, state.Account{Host: "h3", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}})
+	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h3" {
+		t.Errorf("it runs on h3, and is %+v", vm)
+	}
+}
+
 func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "a", "h1")
@@ -155,7 +202,7 @@ func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 	if err := k.Snapshot().Save(&old); err != nil {
 		t.Fatal(err)
 	}
-	if err := state.Held(&old, &held, "recovery", time.Unix(1, 0), 0); err != nil {
+	if err := state.Held(&old, &held, "recovery", time.Unix(1, 0), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Restore(&held); err != nil {
