@@ -46,6 +46,13 @@ func TestCluster(t *testing.T) {
 		{"CablePulled", false, cablePulled},
 		{"HostLosesPower", false, hostLosesPower},
 		{"AllLosePower", false, allLosePower},
+		{"RollingRestarts", false, rollingRestarts},
+		{"SnapshotRestored", true, snapshotRestored},
+		{"Fenced", true, fenced},
+		{"DisksFull", true, disksFull},
+		{"AgentHangs", true, agentHangs},
+		{"AgentHangsUnguarded", true, agentHangsUnguarded},
+		{"LeaderPaused", true, leaderPaused},
 	} {
 		if c.long && !long() {
 			continue
