@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
@@ -30,6 +32,11 @@ type Members interface {
 	SaveSnapshot(ctx context.Context, w io.Writer) error
 	RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool) (node.Saved, error)
 	LastBackup() (time.Time, error)
+	// Figures of this server itself; those of hosts and VMs that only the leader knows are those of control.Control.
+	Figures() (member.Figures, error)
+	Fenced() map[string]control.FenceCount
+	HostFigures(v *control.View) map[string]control.HostFigures
+	Twice(v *control.View) []string
 	// ConfirmDead, FenceHost and Arm are those of control.Control.
 	ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error
 	FenceHost(ctx context.Context, host string, test bool) (string, error)
@@ -69,4 +76,18 @@ func noLeader(detail string) *problem {
 	p := newProblem(http.StatusServiceUnavailable, v1.ProblemNoLeader, detail)
 	p.retry = true
 	return p
+}
+
+// tolerated are how many servers vote, and how many of them may fail before the majority is lost.
+func tolerated(servers []node.Server) (voters, tolerance int) {
+	healthy := 0
+	for _, n := range servers {
+		if n.Voter {
+			voters++
+			if n.Healthy {
+				healthy++
+			}
+		}
+	}
+	return voters, max(0, healthy-(voters/2+1))
 }

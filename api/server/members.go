@@ -170,8 +170,12 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 	if status.Advice != "" {
 		add("warning", "cluster", status.ID, "%s", status.Advice)
 	}
+	figures := s.opts.hostFigures(v)
 	for _, row := range v.Hosts() {
 		h := v.HostView(row)
+		if n := figures[h.Name].Unproved; n > 0 {
+			add("critical", "host", h.Name, "%d restartable VMs are not started elsewhere, for nothing proves that the host is dead: vcctl host fence, or vcctl host confirm-dead if you know", n)
+		}
 		switch h.State {
 		case "unreachable", "unknown":
 			add("critical", "host", h.Name, "%s: %s", h.State, h.Error)
@@ -184,6 +188,14 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 	}
 	slices.SortStableFunc(out, func(a, b v1.Condition) int { return severities[a.Severity] - severities[b.Severity] })
 	return out
+}
+
+// hostFigures of a cluster of many members.
+func (o Options) hostFigures(v *control.View) map[string]control.HostFigures {
+	if o.Members == nil {
+		return nil
+	}
+	return o.Members.HostFigures(v)
 }
 
 // severities in the order in which conditions are listed.

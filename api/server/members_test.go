@@ -547,7 +547,7 @@ func TestLosses(t *testing.T) {
 		t.Errorf("%+v, %v", said, err)
 	}
 	s.event("fence-tested", "power is on")
-	s.device.fail(errors.New("the BMC does not answer"))
+	s.device.fail(errNoAnswer)
 	if _, err := c.Fence(t.Context(), "h2", true); err == nil || !strings.Contains(err.Error(), "the BMC does not answer") {
 		t.Errorf("what the device says is kept from the operator: %v", err)
 	}
@@ -596,6 +596,9 @@ func TestLosses(t *testing.T) {
 		t.Errorf("%+v, %v", members, err)
 	}
 }
+
+// errNoAnswer is what a fence device says.
+var errNoAnswer = errors.New("the BMC does not answer")
 
 func mentions(conditions []v1.Condition, words string) bool {
 	for _, c := range conditions {

@@ -34,6 +34,9 @@ func newMetrics(s *Server) *metrics {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.requests, m.admissions, clusterCollector{s})
+	if s.opts.Members != nil {
+		registry.MustRegister(memberCollector{s})
+	}
 	gatherers := prometheus.Gatherers{registry}
 	if s.opts.Gatherer != nil {
 		gatherers = append(gatherers, s.opts.Gatherer)
@@ -79,7 +82,7 @@ var (
 	descPromised = desc("virtual_cluster_min_yield", "Least yield that a virtual cluster was promised.", "virtual_cluster")
 	descVCs      = desc("virtual_clusters", "Virtual clusters by state.", "state")
 	descVMs      = desc("vms", "VMs by phase.", "phase")
-	descUp       = desc("host_up", "1 if the host's hypervisor answers.", "host")
+	descUp       = desc("host_up", "1 if the host's hypervisor answers; of the leader only.", "host")
 	descCordoned = desc("host_cordoned", "1 if the host takes no new VMs.", "host")
 	descCPU      = desc("host_cpu_cores", "CPU of a host: its capacity, its allowance, what is allocated, used, and foreign.", "host", "of")
 	descMemory   = desc("host_memory_bytes", "Memory of a host: its capacity, its allowance, what is allocated, used, and foreign.", "host", "of")
@@ -127,14 +130,23 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 	for phase, n := range map[state.Phase]int{state.Starting: n.Starting, state.Running: n.Running, state.Stopping: n.Stopping, state.Stopped: n.Stopped, state.Failed: n.Failed} {
 		gauge(descVMs, float64(n), string(phase))
 	}
+	live := true
+	if c.s.opts.Members != nil {
+		live, _ = c.s.opts.Members.Leader()
+	}
 	for _, row := range v.Hosts() {
 		h := v.HostView(row)
-		gauge(descUp, truth(h.State != "unreachable" && h.State != "unknown"), h.Name)
+		if live { // others hear nothing of hosts
+			gauge(descUp, truth(h.State != "unreachable" && h.State != "unknown" && h.State != "lost"), h.Name)
+		}
 		gauge(descCordoned, truth(h.Cordoned), h.Name)
 		for _, of := range []struct {
 			name string
 			r    state.Resources
 		}{{"capacity", h.Capacity}, {"allowance", h.Allowance}, {"allocated", h.Allocated}, {"used", h.Used}, {"foreign", h.Foreign}} {
+			if of.name == "used" && !live {
+				continue
+			}
 			gauge(descCPU, of.r.CPU, h.Name, of.name)
 			gauge(descMemory, float64(of.r.Memory), h.Name, of.name)
 		}

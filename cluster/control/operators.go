@@ -59,7 +59,7 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 		return said, c.propose(ctx, state.KindAudit, state.Audit{Kind: "fence-tested", Object: "host", Name: host, Text: said})
 	}
 	basis := c.o.State.Snapshot().Index()
-	proof, err := c.o.Fence.Off(ctx, host)
+	proof, err := c.off(ctx, host)
 	if err != nil {
 		return "", fmt.Errorf("fence host %s: %w", host, err)
 	}

@@ -102,6 +102,9 @@ func (b *Backups) Last() (time.Time, error) {
 func (b *Backups) Run(ctx context.Context) {
 	wait := time.Duration(0)
 	if newest, _ := b.newest(); !newest.IsZero() {
+		b.mu.Lock()
+		b.last = newest
+		b.mu.Unlock()
 		wait = max(0, min(b.Every, b.Every-time.Since(newest)))
 	}
 	for {
@@ -118,7 +121,10 @@ func (b *Backups) Run(ctx context.Context) {
 			b.last = time.Now()
 		}
 		b.mu.Unlock()
-		if wait = b.Every; err != nil {
+		switch wait = b.Every; {
+		case errors.Is(err, errEmpty): // the log is about to come
+			wait = min(b.Every, time.Second)
+		case err != nil:
 			wait = max(time.Second, b.Every/10)
 			b.Node.log.Warn("scheduled snapshot", "dir", b.Dir, "err", err)
 		}

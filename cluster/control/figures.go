@@ -1,0 +1,179 @@
+package control
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/lease"
+)
+
+// HostFigures are what only the leader knows of a host, for those who watch over the cluster.
+type HostFigures struct {
+	// Unproved are its restartable VMs that wait since nothing proves, nor ever will by itself, that
+	// the host has lost them.
+	Unproved int
+	// Watched: the host's configuration names a watchdog, armed or not.
+	Watched bool
+	// Rate is how much faster the host's clock runs than this server's, as a fraction; not known
+	// before the host has renewed for a while in this term.
+	Rate      float64
+	RateKnown bool
+}
+
+// FenceCount are the times that fence devices were told to turn a host off, by how it ended.
+type FenceCount struct{ Proved, Failed int }
+
+// figures are counted and measured besides what is decided; nothing is decided by them.
+type figures struct {
+	mu      sync.Mutex
+	fenced  map[string]FenceCount
+	clocks  map[string]*rate
+	watched map[string]bool
+	twice   map[string][2]time.Time // VMs that two hosts say to run, and when the two took the samples that first said so
+}
+
+// rate of a host's clock against this server's.
+type rate struct {
+	boot             string
+	host, here       lease.Instant // where it is measured from
+	lastAt, lastHere lease.Instant
+	value            float64
+	known            bool
+}
+
+// How long the rate of a clock is measured: at least, so that the network's delays weigh little, and at most,
+// so that a change shows.
+const (
+	rateAtLeast = 5 * time.Minute
+	rateAtMost  = time.Hour
+)
+
+// begin a term: nothing is known of any host. What was fenced stays counted.
+func (f *figures) begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.clocks, f.watched, f.twice = map[string]*rate{}, map[string]bool{}, map[string][2]time.Time{}
+}
+
+// renewed notes what a renewal says besides what the lease is judged by.
+func (f *figures) renewed(r agent.Renewal, here lease.Instant) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.clocks == nil {
+		f.clocks, f.watched = map[string]*rate{}, map[string]bool{}
+	}
+	f.watched[r.Host] = r.Watched
+	if r.At == 0 { // of a version that does not say
+		return
+	}
+	c := f.clocks[r.Host]
+	if c == nil || c.boot != r.Boot || r.At < c.lastAt {
+		f.clocks[r.Host] = &rate{boot: r.Boot, host: r.At, here: here, lastAt: r.At, lastHere: here}
+		return
+	}
+	c.lastAt, c.lastHere = r.At, here
+	if over := here - c.here; over >= rateAtLeast {
+		c.value, c.known = float64(r.At-c.host)/float64(over)-1, true
+		if over >= rateAtMost {
+			c.host, c.here = r.At, here
+		}
+	}
+}
+
+// off turns a host off with its device, and counts how that ended.
+func (c *Control) off(ctx context.Context, host string) (string, error) {
+	proof, err := c.o.Fence.Off(ctx, host)
+	f := &c.figures
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fenced == nil {
+		f.fenced = map[string]FenceCount{}
+	}
+	n := f.fenced[host]
+	if err == nil {
+		n.Proved++
+	} else {
+		n.Failed++
+	}
+	f.fenced[host] = n
+	return proof, err
+}
+
+// Fenced counts what devices were told to do by this server, by host.
+func (c *Control) Fenced() map[string]FenceCount {
+	c.figures.mu.Lock()
+	defer c.figures.mu.Unlock()
+	return maps.Clone(c.figures.fenced)
+}
+
+// HostFigures of all hosts, on the server that leads.
+func (c *Control) HostFigures(v *View) map[string]HostFigures {
+	meta, _ := v.Meta()
+	out := map[string]HostFigures{}
+	for _, h := range v.Hosts() {
+		var x HostFigures
+		if verdict := c.judge(h, meta); h.Lost.Proof == "" && !verdict.Held && !verdict.Over && verdict.In < 0 {
+			for _, vm := range v.VMsOn(h.Name) {
+				if vc, _ := v.VC(vm.VC); vm.Holds() && vc.Restartable() {
+					x.Unproved++
+				}
+			}
+		}
+		out[h.Name] = x
+	}
+	c.figures.mu.Lock()
+	defer c.figures.mu.Unlock()
+	for name, x := range out {
+		x.Watched = c.figures.watched[name]
+		if r := c.figures.clocks[name]; r != nil {
+			x.Rate, x.RateKnown = r.value, r.known
+		}
+		out[name] = x
+	}
+	return out
+}
+
+// Twice are the VMs that two hosts say to run while no move of theirs is open. Hosts that are not heard of
+// count for nothing, and a VM counts only once both have said so again since it was first seen: what a host said last
+// before a VM left it is not news.
+func (c *Control) Twice(v *View) []string {
+	where := map[string][]agent.Sample{}
+	for host, live := range v.live {
+		if v.leases[host].state != "held" {
+			continue
+		}
+		for id, s := range live.VMs {
+			if s.State == "running" {
+				where[id] = append(where[id], s)
+			}
+		}
+	}
+	f := &c.figures
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := map[string][2]time.Time{}
+	var out []string
+	for id, samples := range where {
+		vm, _ := v.VM(id)
+		if len(samples) < 2 || vm.MovingTo != "" {
+			continue
+		}
+		a, b := samples[0].At, samples[1].At
+		if b.Before(a) {
+			a, b = b, a
+		}
+		first, seen := f.twice[id]
+		if !seen {
+			first = [2]time.Time{a, b}
+		}
+		now[id] = first
+		if seen && a.After(first[0]) && b.After(first[1]) {
+			out = append(out, id)
+		}
+	}
+	f.twice = now
+	return out
+}

@@ -1,0 +1,38 @@
+package control
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/lease"
+)
+
+// The rate of a host's clock is what its renewals say, once they have said it for long enough, of one run of the machine.
+func TestClockRate(t *testing.T) {
+	var f figures
+	renew := func(here time.Duration, fast float64, boot string) {
+		f.renewed(agent.Renewal{Host: "h", Boot: boot, At: lease.Instant(float64(here)*fast) + time.Hour}, here)
+	}
+	for s := time.Duration(0); s < 4*time.Minute; s += 5 * time.Second {
+		renew(s, 1.001, "a")
+	}
+	if f.clocks["h"].known {
+		t.Error("known after 4 minutes")
+	}
+	for s := 4 * time.Minute; s < 3*time.Hour; s += 5 * time.Second {
+		renew(s, 1.001, "a")
+	}
+	if r := f.clocks["h"]; !r.known || math.Abs(r.value-0.001) > 1e-6 {
+		t.Errorf("%+v, want 0.001", r)
+	}
+	renew(3*time.Hour, 1, "b")
+	if f.clocks["h"].known {
+		t.Error("another run of the machine has the rate of the last one")
+	}
+	f.renewed(agent.Renewal{Host: "old"}, time.Hour)
+	if f.clocks["old"] != nil {
+		t.Error("a host that does not tell its clock has a rate")
+	}
+}

@@ -1,0 +1,63 @@
+package member
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"evenkeel/cluster/pki"
+)
+
+// Figures of this server itself, for those who watch over it.
+type Figures struct {
+	Leads   bool
+	Contact time.Duration // since it heard of the leader; 0 on the leader itself, negative: never
+	// DiskFree and DiskSize are of the file system with its log, bytes.
+	DiskFree, DiskSize uint64
+	// SnapshotEvery is 0 where none are saved at intervals; SnapshotAt is zero before the first.
+	SnapshotEvery time.Duration
+	SnapshotAt    time.Time
+	Certificates  []CertificateFigures
+}
+
+// CertificateFigures say how long a certificate that counts is good for.
+type CertificateFigures struct {
+	Member      string // its name; "cluster" for that of the CA
+	CA          bool
+	Until, From time.Time
+}
+
+// Figures of this server.
+func (m *Member) Figures() (Figures, error) {
+	here, _ := m.Leader()
+	out := Figures{Leads: here, Contact: m.node.Stats().Contact}
+	if m.backups != nil {
+		out.SnapshotEvery = m.o.Backups.Every
+		out.SnapshotAt, _ = m.backups.Last()
+	}
+	leaf := m.keeper.Leaf()
+	out.Certificates = append(out.Certificates, CertificateFigures{Member: m.identity.Name, From: leaf.NotBefore, Until: leaf.NotAfter})
+	for i, ca := range m.keeper.CAs() {
+		if i == 0 || ca.NotAfter.After(out.Certificates[1].Until) {
+			out.Certificates = append(out.Certificates[:1], CertificateFigures{Member: "cluster", CA: true, From: ca.NotBefore, Until: ca.NotAfter})
+		}
+	}
+	for _, row := range m.State.Snapshot().Members() {
+		var until time.Time
+		for _, s := range row.Serials {
+			if s.Until.After(until) {
+				until = s.Until
+			}
+		}
+		if row.Name != m.identity.Name && !until.IsZero() { // of a PKI of the operator's own each server knows its own only
+			out.Certificates = append(out.Certificates, CertificateFigures{Member: row.Name, From: until.Add(-pki.DefaultLife), Until: until})
+		}
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(m.o.Dir, &fs); err != nil {
+		return out, fmt.Errorf("room in %s: %w", m.o.Dir, err)
+	}
+	out.DiskFree, out.DiskSize = fs.Bavail*uint64(fs.Bsize), fs.Blocks*uint64(fs.Bsize) //nolint:gosec // sizes are not negative
+	return out, nil
+}
