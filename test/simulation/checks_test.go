@@ -163,6 +163,21 @@ func (s *sim) settle() {
 		s.revive()
 		if !s.eventually(s.o.quiet/2, func() bool { why = s.unsettled(); return why == "" }) {
 			s.violate("%s after all was healed: %s", s.o.quiet, why)
+			if l := s.leader(); l != nil { // what goes on instead
+				snap := l.store.Snapshot()
+				for _, e := range snap.EventsAfter(max(30, snap.LastEvent())-30, 0) {
+					s.note("event %d at index %d: %s %s %s: %s", e.Seq, e.Index, e.Kind, e.Object, e.Name, e.Text)
+				}
+			}
+			for _, h := range s.hosts {
+				h.mu.Lock()
+				if h.link != nil {
+					h.link.mu.Lock()
+					s.note("%s: alive %v (%v), desired %d/%d, kept %d/%d, at %d", h.name, h.link.alive, h.link.why, h.link.desired.Epoch, h.link.desired.Index, h.disk.Epoch, h.disk.Index, h.link.at)
+					h.link.mu.Unlock()
+				}
+				h.mu.Unlock()
+			}
 		}
 	}
 }

@@ -29,6 +29,7 @@ type host struct {
 	boots   int
 	disk    agent.Memory // outlives the process
 	proc    *process     // nil: the agent does not run
+	link    *link        // its last one
 	dog     *dog
 	faults  []*waiting
 	lease   lease.Holder // as the host was told truly, by its own clock
@@ -71,6 +72,7 @@ func (h *host) startAgent() {
 	h.uneasy = time.Now()
 	h.s.net.freeze(h.name, false)
 	link := newLink(h, p)
+	h.link = link
 	var leader agent.Leader = watched{link, p}
 	if b := h.s.o.broken.agent; b != nil {
 		leader = b(h, leader)

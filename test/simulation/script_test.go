@@ -88,7 +88,7 @@ func parseLine(f []string, o *options) (err error) {
 		d, err = time.ParseDuration(f[1])
 		o.watchdogs = always(d)
 	case "fences":
-		o.devices = always(f[1])
+		o.devices = always(strings.TrimPrefix(f[1], "none"))
 	case "at":
 		if len(f) < 3 {
 			return fmt.Errorf("nothing is done at that time")
@@ -326,7 +326,7 @@ func (s *sim) move(name, to string) error {
 	return s.withLeader(func(ctx context.Context, p *serving) error {
 		snap := p.store.Snapshot()
 		vms := slices.DeleteFunc(snap.VMs(), func(vm state.VM) bool {
-			return vm.Phase != state.Running || vm.MovingTo != "" || name != "any" && vm.Name != name
+			return vm.Phase != state.Running || vm.MovingTo != "" || vm.Host == to || name != "any" && vm.Name != name
 		})
 		if len(vms) == 0 {
 			return fmt.Errorf("no such VM runs")
@@ -334,7 +334,8 @@ func (s *sim) move(name, to string) error {
 		s.mu.Lock()
 		vm := vms[s.rng.IntN(len(vms))]
 		if to == "*" {
-			to = s.order[s.rng.IntN(len(s.order))]
+			others := slices.DeleteFunc(slices.Clone(s.order), func(h string) bool { return h == vm.Host })
+			to = others[s.rng.IntN(len(others))]
 		}
 		s.mu.Unlock()
 		err := p.ctl.Propose(ctx, state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Open: true, Text: "a test"})

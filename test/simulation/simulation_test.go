@@ -3,6 +3,9 @@ package simulation
 import (
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -56,4 +59,29 @@ func TestRandom(t *testing.T) {
 		}
 	})
 	t.Logf("in %s:\n%s", time.Since(began).Round(time.Second), figures(total))
+}
+
+// Scenarios: what is to come of what, step by step.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := defaults(1)
+			o.lose, o.repeat, o.slow, o.verbose = 0, 0, 0, *verbose
+			if err := parseScript(string(text), &o); err != nil {
+				t.Fatal(err)
+			}
+			if r := play(t, o); len(r.violations) > 0 {
+				t.Errorf("%s\ntrace:\n%s", strings.Join(r.violations, "\n"), strings.Join(r.trace, "\n"))
+			}
+		})
+	}
 }
