@@ -73,7 +73,9 @@ type Control struct {
 
 	// planning holds one while a plan is made, one at a time: plans made side by side would only conflict.
 	planning chan struct{}
-	queue    turn // under planning
+	queue    turn       // under planning
+	rooms    loop.Rooms // under planning
+	flight   flight
 
 	stir    chan struct{} // rouses the loop
 	words   words
@@ -247,55 +249,79 @@ func fingerprint(verb, name string, body any) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// decision of a request on a snapshot. alone: no other plan is on its way. If it is not alone it may say
+// that it would have to be, and else plans for nothing but the hosts that the plan touches.
+type decider func(s *state.Snapshot, alone bool) (a loop.Answer, narrow bool, err error)
+
 // change plans on a snapshot, proposes, and plans anew if the state had moved
-// on. decide must be a function of the snapshot alone.
-func (c *Control) change(ctx context.Context, verb, name string, body any, call Call, decide func(*state.Snapshot) (loop.Answer, error)) (Result, error) {
+// on. decide must be a function of the snapshot, and of what is on its way.
+func (c *Control) change(ctx context.Context, verb, name string, body any, call Call, decide decider) (Result, error) {
 	print := fingerprint(verb, name, body)
-	if err := c.plan(ctx); err != nil {
-		return Result{}, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
-	}
-	defer c.planned()
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return Result{}, fmt.Errorf("%s %s: %w: %w", verb, name, ErrNoLeader, err)
 	}
 	for n := 0; ; n++ {
-		s := c.o.State.Snapshot()
-		if r, done, err := replay(s, print, call); done || err != nil {
+		r, again, err := c.try(ctx, verb, name, print, call, n > 1, decide)
+		if !again || n >= tries {
 			return r, err
 		}
-		if m, _ := s.Meta(); m.Hold.On() {
-			return Result{}, fmt.Errorf("%s %s: %w", verb, name, &Held{Reason: m.Hold.Reason, Pending: m.Hold.Pending})
+		c.log.Debug("planned on an old state, planning anew", "verb", verb, "name", name, "error", err)
+	}
+}
+
+// try plans once. again: the state had moved on.
+func (c *Control) try(ctx context.Context, verb, name, print string, call Call, alone bool, decide decider) (r Result, again bool, err error) {
+	if err := c.plan(ctx); err != nil {
+		return r, false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
+	}
+	planned := sync.OnceFunc(c.planned)
+	defer planned()
+	for {
+		if alone {
+			if err := c.flight.drained(ctx); err != nil {
+				return r, false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
+			}
 		}
-		a, err := decide(s)
+		s := c.o.State.Snapshot()
+		if r, done, err := replay(s, print, call); done || err != nil {
+			return r, false, err
+		}
+		if m, _ := s.Meta(); m.Hold.On() {
+			return r, false, fmt.Errorf("%s %s: %w", verb, name, &Held{Reason: m.Hold.Reason, Pending: m.Hold.Pending})
+		}
+		a, narrow, err := decide(s, alone)
 		if err != nil {
-			return Result{}, err
+			return r, false, err
+		}
+		if !narrow && !alone {
+			alone = true
+			continue
 		}
 		if a.Plan == nil {
-			return Result{DryRun: call.DryRun, Decision: a.Decision}, &Refused{Decision: a.Decision}
+			return Result{DryRun: call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
 		}
-		res := Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun}
+		r = Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun}
 		if call.DryRun {
-			res.VC, res.VMs = c.preview(s, a.Plan)
-			return res, nil
+			r.VC, r.VMs = c.preview(s, a.Plan)
+			return r, false, nil
 		}
 		a.Plan.Operation = &state.Operation{ID: c.newID(), Kind: verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
 		if call.IdempotencyKey != "" {
 			a.Plan.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: a.Plan.Operation.ID}
 		}
-		err = c.propose(ctx, state.KindPlan, a.Plan)
-		if errors.Is(err, state.ErrConflict) && n < tries {
-			c.log.Debug("planned on an old state, planning anew", "verb", verb, "name", name, "error", err)
-			continue
+		if !alone {
+			defer c.flight.off(a.Plan)()
+			planned()
 		}
-		if err != nil {
-			return Result{}, fmt.Errorf("%s %s: %w", verb, name, err)
+		if err := c.propose(ctx, state.KindPlan, a.Plan); err != nil {
+			return Result{}, errors.Is(err, state.ErrConflict), fmt.Errorf("%s %s: %w", verb, name, err)
 		}
 		after := c.o.State.Snapshot()
-		res.Operation, _ = after.Operation(a.Plan.Operation.ID)
+		r.Operation, _ = after.Operation(a.Plan.Operation.ID)
 		if vc, ok := after.VC(a.Plan.VC.ID); ok {
-			res.VC = vc
+			r.VC = vc
 		}
-		return res, nil
+		return r, false, nil
 	}
 }
 

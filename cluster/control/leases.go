@@ -93,7 +93,7 @@ func (c *Control) out(s *state.Snapshot) map[string]string {
 	defer c.mu.Unlock()
 	out := map[string]string{}
 	now := c.o.Clock()
-	for _, h := range s.Hosts() {
+	s.EachHost(func(h *state.Host) bool {
 		live, reported := c.live[h.Name]
 		ago, renewed := c.leases.Heard(h.Name, now)
 		switch {
@@ -106,7 +106,8 @@ func (c *Control) out(s *state.Snapshot) map[string]string {
 		case renewed && ago >= c.o.Lease:
 			out[h.Name] = fmt.Sprintf("has not been heard of for %s", ago.Round(time.Second))
 		}
-	}
+		return true
+	})
 	return out
 }
 

@@ -16,6 +16,13 @@ import (
 // a burst of reports is one look.
 const settleFor = 10 * time.Millisecond
 
+// restFor so many times as long as a look took in vain the loop waits before the next: with many hosts, requests
+// have the turn meanwhile. But no longer than mostRest.
+const (
+	restFor  = 9
+	mostRest = time.Second
+)
+
 // retryAfter a plan that could not be proposed.
 const retryAfter = time.Second
 
@@ -25,7 +32,9 @@ func (c *Control) Run(ctx context.Context) {
 	var idle look // at which there was nothing to do
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()
+		began := time.Now()
 		acted, err := c.stage(ctx, &idle)
+		rest := max(settleFor, min(restFor*time.Since(began), mostRest))
 		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
 			c.log.Warn("control loop", "error", err)
 		}
@@ -43,7 +52,7 @@ func (c *Control) Run(ctx context.Context) {
 		case <-changed:
 			select {
 			case <-ctx.Done():
-			case <-time.After(settleFor):
+			case <-time.After(rest):
 			}
 		}
 	}
@@ -75,6 +84,15 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 		*idle = look{}
 		return false, nil
 	}
+	if c.rooms.Still(s) {
+		*idle = at
+		return false, nil
+	}
+	if err := c.flight.drained(ctx); err != nil {
+		return false, err
+	}
+	s = c.o.State.Snapshot()
+	at = look{s.PlacementIndex(), c.whoIsOut(s)}
 	plan := loop.Restart(s, c.env())
 	if plan == nil {
 		plan = c.queue.admit(s, c.env())

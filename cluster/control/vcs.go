@@ -12,27 +12,31 @@ import (
 // Create a VC. spec has its name, wishes and groups; MinYield below 0 and empty
 // fields mean the cluster's defaults.
 func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result, error) {
-	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot) (loop.Answer, error) {
+	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
 		if call.IfMatch != 0 {
-			return loop.Answer{}, fmt.Errorf("create virtual cluster %s: a new one has no version %d: %w", spec.Name, call.IfMatch, ErrPrecondition)
+			return loop.Answer{}, true, fmt.Errorf("create virtual cluster %s: a new one has no version %d: %w", spec.Name, call.IfMatch, ErrPrecondition)
 		}
 		meta, _ := s.Meta()
 		vc, bad := complete(s, meta.Settings, spec)
 		if bad != nil {
-			return loop.Answer{}, bad
+			return loop.Answer{}, true, bad
 		}
 		if old, taken := s.VCNamed(vc.Name); taken {
 			what := "name: a virtual cluster " + vc.Name + " exists already; choose another name or delete it first"
 			if old.Goal == state.GoalDelete {
 				what = "name: virtual cluster " + vc.Name + " is still being deleted; try again when it is gone"
 			}
-			return loop.Answer{}, &Exists{Field: "name", Text: what}
+			return loop.Answer{}, true, &Exists{Field: "name", Text: what}
 		}
 		if err := vmNamesFree(s, vc); err != nil {
-			return loop.Answer{}, err
+			return loop.Answer{}, true, err
 		}
 		vc.ID = c.newID()
-		return loop.Create(s, vc, c.env()), nil
+		env := c.env()
+		if a, ok := c.rooms.Roomy(s, vc, env, c.flight.busy); ok || !alone {
+			return a, ok, nil
+		}
+		return loop.Create(s, vc, env), false, nil
 	})
 }
 
@@ -85,23 +89,26 @@ func busy(s *state.Snapshot, vc state.VC) error {
 
 // Scale changes the size or the needs of a VC, all or nothing.
 func (c *Control) Scale(ctx context.Context, name string, by Scale, call Call) (Result, error) {
-	return c.change(ctx, "scale", name, by, call, func(s *state.Snapshot) (loop.Answer, error) {
+	return c.change(ctx, "scale", name, by, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
-			return loop.Answer{}, err
+			return loop.Answer{}, true, err
 		}
 		if err := busy(s, vc); err != nil {
-			return loop.Answer{}, err
+			return loop.Answer{}, true, err
 		}
 		meta, _ := s.Meta()
 		scaled, bad := rescale(s, meta.Settings, vc, by)
 		if bad != nil {
-			return loop.Answer{}, bad
+			return loop.Answer{}, true, bad
 		}
 		if err := vmNamesFree(s, scaled); err != nil {
-			return loop.Answer{}, err
+			return loop.Answer{}, true, err
 		}
-		return loop.Scale(s, scaled, c.env()), nil
+		if !alone {
+			return loop.Answer{}, false, nil
+		}
+		return loop.Scale(s, scaled, c.env()), false, nil
 	})
 }
 
@@ -168,39 +175,42 @@ func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (stat
 
 // Start a VC that is stopped, or the VMs of it that failed.
 func (c *Control) Start(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot) (loop.Answer, error) {
+	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
-			return loop.Answer{}, err
+			return loop.Answer{}, true, err
 		}
 		if err := busy(s, vc); err != nil {
-			return loop.Answer{}, err
+			return loop.Answer{}, true, err
 		}
-		return loop.Start(s, vc, c.env()), nil
+		if !alone {
+			return loop.Answer{}, false, nil
+		}
+		return loop.Start(s, vc, c.env()), false, nil
 	})
 }
 
 // Stop a VC: its guests are asked to power off; its disks are kept.
 func (c *Control) Stop(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot) (loop.Answer, error) {
+	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
-			return loop.Answer{}, err
+			return loop.Answer{}, true, err
 		}
 		if vc.Goal == state.GoalDelete {
-			return loop.Answer{}, fmt.Errorf("virtual cluster %s is being deleted: %w", name, ErrConflict)
+			return loop.Answer{}, true, fmt.Errorf("virtual cluster %s is being deleted: %w", name, ErrConflict)
 		}
-		return loop.Stop(s, vc, c.env()), nil
+		return loop.Stop(s, vc, loop.Env{}), true, nil
 	})
 }
 
 // Delete a VC with all it has.
 func (c *Control) Delete(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot) (loop.Answer, error) {
+	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
-			return loop.Answer{}, err
+			return loop.Answer{}, true, err
 		}
-		return loop.Delete(s, vc, c.env()), nil
+		return loop.Delete(s, vc, loop.Env{}), true, nil
 	})
 }

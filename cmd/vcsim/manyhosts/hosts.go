@@ -49,6 +49,7 @@ func join(ctx context.Context, api *client.Client, dir string, hosts, servers []
 // nothing gossips: 1,000 hosts on one machine would talk to themselves most of the time.
 func startAgents(ctx context.Context, wg *sync.WaitGroup, dir string, hosts, servers []string, host func(string) hypervisor.Host, sampleEvery time.Duration) error {
 	log := slog.New(slog.DiscardHandler)
+	slots := make(chan struct{}, joinsAtOnce)
 	for i, name := range hosts {
 		keeper, err := pki.OpenKeeper(pki.FilesIn(filepath.Join(dir, name, "pki")), false, time.Now())
 		if err != nil {
@@ -68,12 +69,14 @@ func startAgents(ctx context.Context, wg *sync.WaitGroup, dir string, hosts, ser
 			},
 			Overhead: func(hypervisor.Capacity) int64 { return 32 << 20 }}
 		wg.Go(func() { _ = agent.Run(ctx, o) }) // what it could not do shows in the figures
-		if i%20 == 19 {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(100 * time.Millisecond): // hosts come one after the other, as they do
-			}
+		// No more at a time than this one machine can shake hands with: each has two ends here.
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			_ = until(ctx, time.Minute, "host "+name+" hears the leader", func() bool { _, _, err := leader.Desired(ctx, name); return err == nil })
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 	return nil
