@@ -111,7 +111,7 @@ var confined = []struct {
 }{
 	{[]string{"libvirt.org/go/...", "C"}, []string{"hypervisor/libvirt"},
 		"go through the interface of package hypervisor; cgo and libvirt stay in hypervisor/libvirt"},
-	{[]string{"github.com/hashicorp/raft/...", "github.com/hashicorp/raft-boltdb/...", "github.com/hashicorp/memberlist/...", "go.etcd.io/bbolt/..."}, []string{"cluster/node"},
+	{[]string{"github.com/hashicorp/raft/...", "github.com/hashicorp/raft-boltdb/...", "github.com/hashicorp/raft-autopilot/...", "github.com/hashicorp/memberlist/...", "go.etcd.io/bbolt/..."}, []string{"cluster/node"},
 		"take an interface with the calls that are needed; cluster/node is the shell around Raft and gossip"},
 	{[]string{"github.com/hashicorp/go-memdb/..."}, []string{"cluster/state"},
 		"read through cluster/state's snapshot"},
