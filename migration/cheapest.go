@@ -1,0 +1,174 @@
+package migration
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+)
+
+// The cheapest search: all states that can be reached are gone through by the
+// bytes that a whole order through them costs at least, which is what was spent
+// and one move for every VM that is not where it belongs. So the first state with
+// none left is reached with the fewest bytes, parking counted.
+const (
+	mostStates = 3000 // looked at, beyond which the search gives up
+	mostMoving = 14   // VMs that may be wrong for the search to begin
+	mostRefuge = 3    // hosts besides those of the moves that VMs may wait on
+)
+
+// state is where the VMs of a cheapest search are.
+type state struct {
+	at     []int
+	spent  float64
+	rest   float64
+	number int
+	before *state
+	by     op
+}
+
+type states []*state
+
+func (s states) Len() int { return len(s) }
+func (s states) Less(a, b int) bool {
+	return cmp.Or(cmp.Compare(s[a].spent+s[a].rest, s[b].spent+s[b].rest), cmp.Compare(s[a].rest, s[b].rest), cmp.Compare(s[a].number, s[b].number)) < 0
+}
+func (s states) Swap(a, b int) { s[a], s[b] = s[b], s[a] }
+func (s *states) Push(x any)   { *s = append(*s, x.(*state)) }
+func (s *states) Pop() any {
+	last := len(*s) - 1
+	x := (*s)[last]
+	*s = (*s)[:last]
+	return x
+}
+
+// cheapest is the order with the fewest bytes from where o is, if a bounded
+// search finds it. o is changed.
+func (o *order) cheapest() ([]op, bool) {
+	if len(o.left) > mostMoving || len(o.used) >= 1<<16-1 {
+		return nil, false
+	}
+	hosts := o.involved()
+	var vms []int // that may move
+	for _, j := range hosts {
+		for _, vm := range o.on[j] {
+			if !o.f.held[vm] {
+				vms = append(vms, vm)
+			}
+		}
+	}
+	for _, vm := range o.left {
+		if o.at[vm] < 0 {
+			vms = append(vms, vm)
+		}
+	}
+	slices.Sort(vms)
+	home := make([]int, len(vms))
+	for i, vm := range vms {
+		home[i] = o.at[vm]
+	}
+	begin := &state{at: home, rest: o.rest(vms, home)}
+	open := &states{begin}
+	known := map[string]float64{place(home): 0}
+	for count := 1; open.Len() > 0; {
+		s := heap.Pop(open).(*state)
+		if s.spent > known[place(s.at)] {
+			continue
+		}
+		o.restore(vms, s.at)
+		if o.arrived(vms) {
+			return s.ops(), true
+		}
+		for i, vm := range vms {
+			for _, to := range hosts {
+				direct := to == o.target[vm]
+				if to == s.at[i] || direct && !o.fits(vm, to) || !direct && (s.at[i] < 0 || !o.refuge(vm, to)) {
+					continue
+				}
+				at := slices.Clone(s.at)
+				at[i] = to
+				next := &state{at: at, spent: s.spent, rest: o.rest(vms, at), number: count, before: s, by: op{vm, s.at[i], to, !direct}}
+				if s.at[i] >= 0 {
+					next.spent += o.f.bytes[vm]
+				}
+				if spent, ok := known[place(at)]; ok && spent <= next.spent {
+					continue
+				}
+				if count++; count > mostStates {
+					return nil, false
+				}
+				known[place(at)] = next.spent
+				heap.Push(open, next)
+			}
+		}
+	}
+	return nil, false
+}
+
+// involved is the hosts of the moves that are left, and some with the most
+// memory free.
+func (o *order) involved() []int {
+	in := make([]bool, len(o.used))
+	for _, vm := range o.left {
+		in[o.target[vm]] = true
+		if o.at[vm] >= 0 {
+			in[o.at[vm]] = true
+		}
+	}
+	var hosts, others []int
+	for j := range in {
+		if in[j] {
+			hosts = append(hosts, j)
+		} else {
+			others = append(others, j)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(o.room[b]-o.used[b], o.room[a]-o.used[a]) })
+	return append(hosts, others[:min(len(others), mostRefuge)]...)
+}
+
+func (o *order) rest(vms, at []int) (bytes float64) {
+	for i, vm := range vms {
+		if at[i] >= 0 && at[i] != o.target[vm] {
+			bytes += o.f.bytes[vm]
+		}
+	}
+	return bytes
+}
+
+func (o *order) arrived(vms []int) bool {
+	return !slices.ContainsFunc(vms, func(vm int) bool { return o.at[vm] != o.target[vm] })
+}
+
+// restore takes the VMs to where they are in a state.
+func (o *order) restore(vms, at []int) {
+	for i, vm := range vms {
+		if from := o.at[vm]; from >= 0 && from != at[i] {
+			o.used[from] -= o.f.of(vm).Memory
+			o.on[from] = slices.DeleteFunc(o.on[from], func(x int) bool { return x == vm })
+		}
+	}
+	for i, vm := range vms {
+		if to := at[i]; to >= 0 && to != o.at[vm] {
+			o.used[to] += o.f.of(vm).Memory
+			o.on[to] = append(o.on[to], vm)
+		}
+		o.at[vm] = at[i]
+	}
+}
+
+func place(at []int) string {
+	b := make([]byte, 0, 2*len(at))
+	for _, j := range at {
+		b = append(b, byte(j+1), byte((j+1)>>8))
+	}
+	return string(b)
+}
+
+func (s *state) ops() []op {
+	var ops []op
+	for ; s.before != nil; s = s.before {
+		ops = append(ops, s.by)
+	}
+	slices.Reverse(ops)
+	return ops
+}

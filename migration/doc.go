@@ -1,0 +1,20 @@
+// Package migration plans how VMs that run are moved between hosts: which, where
+// to and in which order, so that the minimum yield becomes the best that can be
+// had for at most so many bytes moved (Casanova et al. 2008, eq. 22-31), and so
+// that no host is ever beyond its memory or its CPU while the moves go on.
+//
+// Entry points:
+//
+//   - New looks at a Problem once: it finds placements for every amount of bytes
+//     from none to all, none of which hangs on a budget.
+//   - Planner.Plan is the best of them that can be reached, step by step, within
+//     a budget; Planner.Curve is the minimum yield over the bytes; Planner.Least is
+//     the plan with the fewest bytes for a wanted minimum yield.
+//   - VMs without a host are placed free of charge. Where no room can be made for
+//     them within the budget, the Plan says how many bytes would.
+//
+// CPU is in cores, memory and what moves cost in bytes, times are in seconds.
+//
+// The package never moves anything. It does no I/O, reads no clock, logs nothing,
+// starts no goroutine and keeps no state between calls: equal input gives equal plans.
+package migration
