@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/watchdog"
 )
+
+// maxSocket is the longest path of a unix socket that the kernel takes, bytes.
+const maxSocket = 107
 
 // maxConfigBytes bounds vcd.yaml.
 const maxConfigBytes = 1 << 20
@@ -111,6 +115,9 @@ func parseConfig(b []byte) (config, error) {
 		if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 			return c, errors.New(yaml.FormatError(err, false, true))
 		}
+		if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+			return c, errors.New("more than one document: there is a line of --- in it")
+		}
 	}
 	if c.Name == "" {
 		name, err := os.Hostname()
@@ -140,8 +147,9 @@ func (c *config) check() error {
 		bad("server, agent", "one of them must be true")
 	}
 	for key, address := range map[string]string{"listen": c.Listen, "advertise": c.Advertise, "gossip": c.Gossip} {
-		if _, _, err := net.SplitHostPort(address); err != nil && (key != "gossip" || address != "") {
-			bad(key, "%q must be host:port", address)
+		_, port, err := net.SplitHostPort(address)
+		if n, e := strconv.ParseUint(port, 10, 16); (err != nil || e != nil || n == 0 && key == "advertise") && (key != "gossip" || address != "") {
+			bad(key, "%q must be host:port, the port a number", address)
 		}
 	}
 	if host, _, err := net.SplitHostPort(c.Advertise); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
@@ -149,6 +157,9 @@ func (c *config) check() error {
 	}
 	if !filepath.IsAbs(c.DataDir) {
 		bad("dataDir", "%q must be a full path", c.DataDir)
+	}
+	if !filepath.IsAbs(c.Socket) || len(c.Socket) > maxSocket {
+		bad("socket", "%q must be a full path of at most %d bytes", c.Socket, maxSocket)
 	}
 	if a := c.Allowance.CPU; !(a >= 0 && a < 1e6) {
 		bad("allowance.cpu", "%g must be a number of cores", a)
@@ -167,6 +178,9 @@ func (c *config) check() error {
 		}
 	}
 	for host, f := range c.Fence {
+		if !pki.ValidName(host) {
+			bad("fence."+host, "is no name of a host: a DNS label in lower case")
+		}
 		if _, err := f.Check(host); err != nil {
 			bad("fence."+host, "%v", err)
 		}
@@ -176,6 +190,15 @@ func (c *config) check() error {
 	}
 	if c.Snapshots.Keep < 1 || c.Snapshots.Days < 0 || c.Snapshots.Every < 0 {
 		bad("snapshots", "keep must be at least 1, days and every not below 0")
+	}
+	if c.RemoveDead < 0 {
+		bad("removeDeadServersAfter", "%s must not be below 0", time.Duration(c.RemoveDead))
+	}
+	if slices.Contains(c.SharedPools, "") {
+		bad("sharedPools", "a name is empty")
+	}
+	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
+		bad("logLevel", "%q must be debug, info, warn or error", c.LogLevel)
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("logFormat", "%q must be text or json", c.LogFormat)

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const leastConfig = "name: h1\nserver: true\nadvertise: 192.0.2.11:7480\n"
+
+// What is wrong with a configuration is said with the key, or the line that cannot be read.
+func TestBadConfig(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"nothing", "", []string{"server, agent: one of them must be true", "advertise: "}},
+		{"unknown key", leastConfig + "colour: red\n", []string{"[4:1]", "colour"}},
+		{"unknown key below another", leastConfig + "snapshots:\n  evry: 1h\n", []string{"[5:3]", "evry"}},
+		{"no YAML", "name: [h1\nserver: true\n", []string{"[2:1]"}},
+		{"a list", "- name: h1\n", []string{"[1:"}},
+		{"a key twice", leastConfig + "name: h2\n", []string{"[4:1]", "name"}},
+		{"two documents", leastConfig + "---\nname: h2\n", []string{"more than one document"}},
+		{"wrong type", leastConfig + "agent: perhaps\n", []string{"[4:8]", "agent"}},
+		{"name", strings.Replace(leastConfig, "h1", "Host_1", 1), []string{"name: ", "DNS label"}},
+		{"long name", strings.Replace(leastConfig, "h1", strings.Repeat("h", 64), 1), []string{"name: "}},
+		{"no role", "name: h1\nadvertise: 192.0.2.11:7480\n", []string{"server, agent: "}},
+		{"listen", leastConfig + "listen: 7480\n", []string{"listen: "}},
+		{"port", leastConfig + "listen: 0.0.0.0:http\n", []string{"listen: "}},
+		{"port of advertise", "server: true\nname: h1\nadvertise: 192.0.2.11:0\n", []string{"advertise: "}},
+		{"high port", leastConfig + "gossip: 0.0.0.0:70000\n", []string{"gossip: "}},
+		{"advertise everywhere", "server: true\nname: h1\nadvertise: 0.0.0.0:7480\n", []string{"advertise: "}},
+		{"no advertise", "server: true\nname: h1\n", []string{"advertise: "}},
+		{"dataDir", leastConfig + "dataDir: data\n", []string{"dataDir: "}},
+		{"socket", leastConfig + "socket: vcd.sock\n", []string{"socket: "}},
+		{"long socket", leastConfig + "socket: /" + strings.Repeat("x", 107) + "\n", []string{"socket: "}},
+		{"CPU", leastConfig + "allowance: {cpu: -1}\n", []string{"allowance.cpu: "}},
+		{"CPU that is none", leastConfig + "allowance: {cpu: .nan}\n", []string{"allowance.cpu: "}},
+		{"memory", leastConfig + "allowance: {memory: lots}\n", []string{"allowance.memory: "}},
+		{"lease", leastConfig + "lease: 1s\n", []string{"lease: "}},
+		{"no duration", leastConfig + "lease: soon\n", []string{"soon", "not a duration"}},
+		{"a number", leastConfig + "lease: 20\n", []string{"20", "not a duration"}},
+		{"watchdog", leastConfig + "watchdog: {device: /dev/watchdog, timeout: 1s}\n", []string{"watchdog.timeout: "}},
+		{"fence", leastConfig + "fence:\n  h2: {agent: fence_scsi}\n", []string{"fence.h2: "}},
+		{"fence without agent", leastConfig + "fence:\n  h2: {}\n", []string{"fence.h2: "}},
+		{"fence of nobody", leastConfig + "fence:\n  Host_2: {agent: fence_ipmilan}\n", []string{"fence.Host_2: "}},
+		{"fence twice", leastConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}, levels: [[{agent: fence_ipmilan}]]}\n", []string{"fence.h2: "}},
+		{"pki", leastConfig + "pki: {ca: /x}\n", []string{"pki: "}},
+		{"snapshots", leastConfig + "snapshots: {keep: 0}\n", []string{"snapshots: "}},
+		{"removeDeadServersAfter", leastConfig + "removeDeadServersAfter: -1h\n", []string{"removeDeadServersAfter: "}},
+		{"pools", leastConfig + "sharedPools: ['']\n", []string{"sharedPools: "}},
+		{"network", leastConfig + "migrationNetwork: 192.0.2.1\n", []string{"migrationNetwork: "}},
+		{"level", leastConfig + "logLevel: loud\n", []string{"logLevel: "}},
+		{"format", leastConfig + "logFormat: xml\n", []string{"logFormat: "}},
+		{"several faults", "name: H\nserver: true\nadvertise: x\n", []string{"name: ", "advertise: "}},
+		{"large", strings.Repeat("# nothing\n", maxConfigBytes/10+1), []string{"more than"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := parseConfig([]byte(c.text))
+			if err == nil {
+				t.Fatalf("taken: %+v", got)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q does not say %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+// Faults of a file name the file, and vcd ends with status 2 and touches nothing.
+func TestConfigFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "vcd.yaml")
+	if _, err := readConfig(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(path, []byte(leastConfig+"lease: 1s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readConfig(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "lease") {
+		t.Errorf("%v", err)
+	}
+	for _, cmd := range []string{"run", "recover"} {
+		var out, errs strings.Builder
+		if status := run(t.Context(), []string{"vcd", cmd, "--config", path}, &out, &errs); status != 2 {
+			t.Errorf("vcd %s: exit status %d, %s%s", cmd, status, &out, &errs)
+		}
+	}
+}
+
+func TestConfigDefaults(t *testing.T) {
+	c, err := parseConfig([]byte(leastConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen != "0.0.0.0:7480" || c.Gossip != "0.0.0.0:7481" || c.DataDir != "/var/lib/evenkeel" || c.Socket != "/run/evenkeel/vcd.sock" ||
+		time.Duration(c.Lease) != 20*time.Second || c.Snapshots.Dir != "/var/lib/evenkeel/snapshots" || c.Snapshots.Keep != 24 || c.migrateURI() != "qemu+tls://192.0.2.11:16514/system" {
+		t.Errorf("%+v", c)
+	}
+	// The file that is installed has to be completed by nothing but the address.
+	b, err := os.ReadFile("../../packaging/vcd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parseConfig(append(b, "\nname: h1\nadvertise: 192.0.2.11:7480\n"...)); err != nil {
+		t.Error(err)
+	}
+	// Each key that is commented out there is one, with a value that is good.
+	var all []string
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "#"); ok && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\n") || ok && strings.HasPrefix(rest, "  ") {
+			line = rest
+		}
+		if !strings.HasPrefix(line, "#") {
+			all = append(all, line)
+		}
+	}
+	c, err = parseConfig([]byte(strings.Join(all, "")))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, strings.Join(all, ""))
+	}
+	if c.Fence["h2"].Agent == "" || c.Watchdog.Device == "" || c.PKI.Key == "" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(leastConfig))
+	f.Add([]byte(leastConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}}\nlease: 4s\n"))
+	if b, err := os.ReadFile("../../packaging/vcd.yaml"); err == nil {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := parseConfig(b)
+		if err != nil {
+			if strings.TrimSpace(err.Error()) == "" {
+				t.Error("an error without words")
+			}
+			return
+		}
+		if c.check() != nil || !c.Server && !c.Agent || c.Name == "" || time.Duration(c.Lease) < 4*time.Second {
+			t.Errorf("%+v", c)
+		}
+	})
+}
