@@ -264,6 +264,9 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if err := r.keeper.saw(want.Epoch, want.Index); err != nil {
 		return false, changed, err
 	}
+	if want.Epoch > r.epoch { // after a restore the leader waits for what is listed once this host has heard of it
+		return true, changed, nil
+	}
 	if awaitsVM(want) { // what was listed before the source was proved gone says nothing of what came since
 		if there, err = r.look(ctx); err != nil {
 			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
@@ -298,9 +301,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if opErr == nil && want.Hold == "" {
 		r.keeper.told()
 	}
-	// After a restore the leader waits for what this host runs, listed after the host heard of it.
-	again = opErr == nil && (done.acted > 0 || want.Epoch > r.epoch)
-	return again, changed, opErr
+	return done.acted > 0 && opErr == nil, changed, opErr
 }
 
 func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {

@@ -101,6 +101,10 @@ func specOf(s *state.Snapshot, meta state.Meta, g state.Group, vm state.VM) hype
 // rest is kept as the latest word of that host.
 func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	s := c.o.State.Snapshot()
+	if m, _ := s.Meta(); len(r.Statuses) > 0 && r.Epoch < m.Epoch {
+		// What it tells of is the end of steps that were wanted before the restore.
+		return fmt.Errorf("report of host %s: it is of epoch %d, this is %d: %w", r.Host, r.Epoch, m.Epoch, ErrConflict)
+	}
 	if r.Reach {
 		if err := c.recordHost(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
