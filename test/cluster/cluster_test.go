@@ -47,6 +47,7 @@ func TestCluster(t *testing.T) {
 		{"HostLosesPower", false, hostLosesPower},
 		{"AllLosePower", false, allLosePower},
 		{"RollingRestarts", false, rollingRestarts},
+		{"StrangersRefused", false, strangersRefused},
 		{"SnapshotRestored", true, snapshotRestored},
 		{"Fenced", true, fenced},
 		{"DisksFull", true, disksFull},
