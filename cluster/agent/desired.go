@@ -167,6 +167,8 @@ type Renewal struct {
 	// Watchdog is armed, and turns the host off so long after the agent has last said that it
 	// is well; 0 = there is none, or it is not armed.
 	Watchdog time.Duration
+	// Left is how much of the lease that the host holds was left when it asked.
+	Left time.Duration
 	// Boot tells one run of the machine from the next.
 	Boot string
 	// Watched: the host's configuration names a watchdog, armed or not. At is the host's CLOCK_BOOTTIME at the

@@ -146,6 +146,9 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	if enforcing && wanted && k.memory.Armed && !k.unsure {
 		q.Watchdog = k.wd
 	}
+	if k.memory.Lease.Had {
+		q.Left = max(0, k.memory.Lease.Until-k.clock())
+	}
 	k.mu.Unlock()
 	sent := k.clock()
 	q.At = sent

@@ -28,7 +28,10 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	if !known {
 		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: it has not reported yet: %w", r.Host, ErrNotFound)
 	}
-	now := state.Fencing{Enforcing: r.Enforcing, Watchdog: r.Watchdog.Milliseconds()}
+	now := state.Fencing{Enforcing: r.Enforcing, Watchdog: r.Watchdog.Milliseconds(), Lease: c.o.Lease.Milliseconds()}
+	if left := r.Left.Milliseconds() + 1; left > now.Lease { // it holds one of a server with longer leases
+		now.Lease = max(left, h.Fencing.Lease)
+	}
 	if h.Fencing != now {
 		if err := c.propose(ctx, state.KindFencing, state.HostFencing{Host: r.Host, Fencing: now}); err != nil {
 			return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w", r.Host, err)
@@ -37,7 +40,10 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	}
 	meta, _ := s.Meta()
 	c.mu.Lock()
-	c.leases.Renewed(r.Host, c.o.Clock())
+	if !c.leases.Renewed(r.Host, c.o.Clock()) {
+		c.mu.Unlock()
+		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: that it was lost is being recorded: %w", r.Host, ErrConflict)
+	}
 	delete(c.fencing, r.Host)
 	term := c.term
 	c.mu.Unlock()
@@ -55,6 +61,10 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return agent.Permit{}, fmt.Errorf("permit for host %s: %w: %w", q.Host, ErrNoLeader, err)
 	}
+	// Before the snapshot: a host that held its lease then is not proved lost before it had to stop what it starts now.
+	c.mu.Lock()
+	holds, losing := c.leases.Holds(q.Host, c.o.Clock()), c.leases.IsLosing(q.Host)
+	c.mu.Unlock()
 	s := c.o.State.Snapshot()
 	meta, _ := s.Meta()
 	h, _ := s.Host(q.Host)
@@ -70,7 +80,9 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 			p.Refused = fmt.Sprintf("generation %d of VM %s is not to be started on %s", i.Generation, i.VM, q.Host)
 		case h.Lost.Proof != "":
 			p.Refused = "host " + q.Host + " is lost: " + h.Lost.Text
-		case vc.Restartable() && !c.judge(h, meta).Held:
+		case losing:
+			p.Refused = "that host " + q.Host + " was lost is being recorded"
+		case vc.Restartable() && !holds:
 			p.Refused = "host " + q.Host + " holds no lease for restartable VMs"
 		default:
 			p.Granted = append(p.Granted, i)
@@ -83,8 +95,12 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 func (c *Control) judge(h state.Host, m state.Meta) lease.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	word := lease.Word{Enforcing: h.Fencing.Enforcing, Watchdog: time.Duration(h.Fencing.Watchdog) * time.Millisecond}
-	return c.leases.Judge(h.Name, word, !m.Disarmed, c.o.Clock())
+	return c.leases.Judge(h.Name, wordOf(h), !m.Disarmed, c.o.Clock())
+}
+
+func wordOf(h state.Host) lease.Word {
+	f := h.Fencing
+	return lease.Word{Enforcing: f.Enforcing, Watchdog: time.Duration(f.Watchdog) * time.Millisecond, Lease: time.Duration(f.Lease) * time.Millisecond}
 }
 
 // out are the hosts that nothing may be decided for now (design rule 1), and why.
@@ -146,6 +162,11 @@ func (c *Control) Guard(ctx context.Context) {
 			c.rouse()
 		}
 		for _, h := range s.Hosts() {
+			s := c.o.State.Snapshot() // the hosts before this one may have taken long
+			h, there := s.Host(h.Name)
+			if !there {
+				continue
+			}
 			if err := c.guard(ctx, s, h, said); err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
 				c.log.Warn("guard", "host", h.Name, "error", err)
 			}
@@ -173,7 +194,7 @@ func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, sa
 		return c.lose(ctx, h.Name, s.Index(), state.ProofLease, v.Text)
 	case v.In >= 0: // the watchdog will have its say
 		return nil
-	case meta.Disarmed:
+	case meta.Disarmed, meta.Hold.On(): // what is held is not turned off either
 	case c.o.Fence != nil && c.o.Fence.Has(h.Name):
 		c.fence(ctx, h.Name, s.Index())
 	}
@@ -222,9 +243,38 @@ type goneSince struct {
 
 // lose proposes that the host is lost. That it holds no more meanwhile is no fault.
 func (c *Control) lose(ctx context.Context, host string, basis uint64, proof state.Proof, text string) error {
-	err := c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: proof, Text: text, Basis: basis})
+	err := c.proposeLoss(ctx, state.HostLost{Host: host, Proof: proof, Text: text, Basis: basis})
 	if errors.Is(err, state.ErrConflict) {
-		return nil // the cluster was disarmed, or the watchdog, since we looked
+		return nil // the cluster was disarmed, or the watchdog, or the host was heard of, since we looked
+	}
+	return err
+}
+
+// proposeLoss of a host. From the last look at the proof until it is in the log the host is granted nothing: what
+// it would start then is not covered by the proof.
+func (c *Control) proposeLoss(ctx context.Context, b state.HostLost) error {
+	c.mu.Lock()
+	leases := c.leases // of this term
+	now := c.o.Clock()
+	s := c.o.State.Snapshot()
+	h, _ := s.Host(b.Host)
+	m, _ := s.Meta()
+	ago, renewed := leases.Heard(b.Host, now)
+	again := b.Proof == state.ProofLease && !leases.Judge(b.Host, wordOf(h), !m.Disarmed, now).Over ||
+		b.Proof == state.ProofOperator && renewed && ago < c.o.Lease
+	if !again {
+		leases.Losing(b.Host)
+	}
+	c.mu.Unlock()
+	if again {
+		return fmt.Errorf("host %s was heard of again: %w", b.Host, ErrConflict)
+	}
+	// Whoever asked may go away meanwhile, but what becomes of the entry must be known.
+	err := c.propose(context.WithoutCancel(ctx), state.KindHostLost, b)
+	if !errors.Is(err, ErrTimeout) { // else it is known once another term has begun
+		c.mu.Lock()
+		leases.Recorded(b.Host)
+		c.mu.Unlock()
 	}
 	return err
 }
@@ -250,12 +300,16 @@ func (c *Control) fence(ctx context.Context, host string, basis uint64) {
 	if !busy {
 		f.busy = true
 	}
+	term := c.term
 	c.mu.Unlock()
 	if busy {
 		return
 	}
 	go func() {
 		proof, err := c.off(ctx, host)
+		if err == nil && c.termNow() != term { // the power may be on again since
+			err = ErrNoLeader
+		}
 		if err == nil {
 			err = c.lose(ctx, host, basis, state.ProofFence, proof)
 		}

@@ -37,7 +37,7 @@ func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryR
 	if reason != "" {
 		text += ": " + reason
 	}
-	if err := c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: state.ProofOperator, Text: text, Basis: s.Index()}); err != nil {
+	if err := c.proposeLoss(ctx, state.HostLost{Host: host, Proof: state.ProofOperator, Text: text, Basis: s.Index()}); err != nil {
 		return fmt.Errorf("confirm that host %s is dead: %w", host, err)
 	}
 	return nil
@@ -58,12 +58,15 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 		}
 		return said, c.propose(ctx, state.KindAudit, state.Audit{Kind: "fence-tested", Object: "host", Name: host, Text: said})
 	}
-	basis := c.o.State.Snapshot().Index()
+	basis, term := c.o.State.Snapshot().Index(), c.termNow()
 	proof, err := c.off(ctx, host)
+	if err == nil && c.termNow() != term { // the power may be on again since
+		err = ErrNoLeader
+	}
 	if err != nil {
 		return "", fmt.Errorf("fence host %s: %w", host, err)
 	}
-	return proof, c.propose(ctx, state.KindHostLost, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof, Basis: basis})
+	return proof, c.proposeLoss(ctx, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof, Basis: basis})
 }
 
 // Arm lets leases stop VMs again; disarm keeps them from it, for work on the network.

@@ -24,6 +24,8 @@ func Stopped(watchdog time.Duration) time.Duration {
 type Word struct {
 	Enforcing bool
 	Watchdog  time.Duration // time-out of the armed watchdog, 0 = none is armed
+	// Lease is the longest that the host may hold since its last renewal, of this leader or of one whose leases are longer.
+	Lease time.Duration
 }
 
 // Table is the leader's side: when it answered which host last, in this term.
@@ -32,18 +34,40 @@ type Table struct {
 	lease   time.Duration
 	elected Instant
 	hosts   map[string]Instant
+	losing  map[string]int // losses on their way into the log
 }
 
 // NewTable at the leader's election, of leases that last so long. Every host counts as renewed then.
 func NewTable(lease time.Duration, elected Instant) *Table {
-	return &Table{lease: lease, elected: elected, hosts: map[string]Instant{}}
+	return &Table{lease: lease, elected: elected, hosts: map[string]Instant{}, losing: map[string]int{}}
 }
 
 // Renewed: the host's renewal is about to be answered. It must be called before the answer leaves,
-// so that what the host holds can only end earlier than what is counted here.
-func (t *Table) Renewed(host string, now Instant) {
+// so that what the host holds can only end earlier than what is counted here. False: it must not be
+// answered, the host's loss is on its way into the log.
+func (t *Table) Renewed(host string, now Instant) bool {
+	if t.losing[host] > 0 {
+		return false
+	}
 	t.hosts[host] = max(t.hosts[host], now)
+	return true
 }
+
+// Losing: what was proved of a host is on its way into the log. What the host begins now would not be covered by
+// the proof: it is granted nothing until Recorded, called once it is known what became of the entry.
+func (t *Table) Losing(host string) { t.losing[host]++ }
+
+// Recorded ends Losing.
+func (t *Table) Recorded(host string) { t.losing[host]-- }
+
+// Holds says whether the host holds a lease, and may be granted something on it.
+func (t *Table) Holds(host string, now Instant) bool {
+	ago, _ := t.Heard(host, now)
+	return ago < t.lease && !t.IsLosing(host)
+}
+
+// IsLosing says whether the host's loss is on its way into the log.
+func (t *Table) IsLosing(host string) bool { return t.losing[host] > 0 }
 
 // Heard says whether the host renewed in this term, and how long ago it last did, or
 // how long ago the term began.
@@ -81,7 +105,7 @@ func (t *Table) Judge(host string, word Word, armed bool, now Instant) Verdict {
 	case word.Watchdog <= 0:
 		return Verdict{In: -1, Text: "it has no armed watchdog: its silence proves nothing"}
 	}
-	need := t.lease + word.Watchdog
+	need := max(t.lease, word.Lease) + word.Watchdog
 	need += time.Duration(float64(need)*Rates) + Margin
 	if left := need - ago; left > 0 {
 		return Verdict{In: left, Text: fmt.Sprintf("its watchdog turns it off within %s", left.Round(time.Second))}

@@ -76,6 +76,9 @@ type Host struct {
 type Fencing struct {
 	Enforcing bool  `json:"enforcing,omitempty"`
 	Watchdog  int64 `json:"watchdog,omitempty"` // time-out of the armed watchdog, milliseconds; 0 = none is armed
+	// Lease is the longest that the host may hold since its last renewal, milliseconds: servers may be configured
+	// with different ones, and a host holds what it was granted. 0 = that of whoever leads.
+	Lease int64 `json:"lease,omitempty"`
 }
 
 // Loss of a host: what it was proved to have no right to any more, and how. The zero
