@@ -78,8 +78,13 @@ type relay struct {
 	proxy     *httputil.ReverseProxy
 }
 
+// relayed calls that may be under way at the same time without a handshake for the next ones: a server has the calls of
+// a third of 1,000 agents to hand on, or of all of them where the other followers are down.
+const relayed = 1024
+
 func newRelay(d *Dialer, log *slog.Logger) *relay {
 	t := newTransport(d, pki.Want{Server: true})
+	t.MaxIdleConnsPerHost = relayed
 	return &relay{transport: t, proxy: &httputil.ReverseProxy{
 		Transport:     again{t},
 		FlushInterval: -1, // streams have to arrive as they are sent
