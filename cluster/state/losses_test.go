@@ -195,6 +195,39 @@ func TestRestoreKnowsWhatCameSince(t *testing.T) {
 	}
 }
 
+// What the leader read of a member before it was removed does not make it one again. And a host that is waited
+// for after a restore is not removed unheard.
+func TestRemovedMemberStaysOut(t *testing.T) {
+	k := small(t, 2)
+	for _, name := range []string{"h1", "h2"} {
+		k.must(t, state.KindMemberPut, state.Member{Name: name, Agent: true, Address: name + ":1", Format: state.FormatVersion})
+	}
+	row, _ := k.Snapshot().Member("h1")
+	k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "h1"})
+	row.Version = "2"
+	if err := k.apply(t, state.KindMemberPut, row); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("a member that was removed is registered again: %v", err)
+	}
+	if _, is := k.Snapshot().Member("h1"); is {
+		t.Error("a member that was removed is one again")
+	}
+	var old, held bytes.Buffer
+	if err := k.Snapshot().Save(&old); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Held(&old, &held, "restore", time.Unix(1, 0), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(&held); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.apply(t, state.KindMemberDrop, state.MemberDrop{Name: "h2"}); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("a host is removed that has not said what it runs: %v", err)
+	}
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofOperator, Text: "it burnt"})
+	k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "h2"})
+}
+
 func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "a", "h1")

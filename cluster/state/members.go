@@ -73,6 +73,9 @@ func (s *Snapshot) Format() int {
 func (w *writer) memberPut(b *Member) error {
 	old, known := w.read().Member(b.Name)
 	m := *b
+	if !known && m.JoinIndex != 0 { // a row that was read before the member was removed
+		return fmt.Errorf("member %s: %w", b.Name, ErrNotFound)
+	}
 	m.JoinedAt, m.JoinIndex = w.at, w.index
 	if known {
 		m.JoinedAt, m.JoinIndex, m.Serials = old.JoinedAt, old.JoinIndex, old.Serials
@@ -103,6 +106,9 @@ func (w *writer) memberDrop(b *MemberDrop) error {
 	m, ok := w.read().Member(b.Name)
 	if !ok {
 		return fmt.Errorf("member %s: %w", b.Name, ErrNotFound)
+	}
+	if meta, _ := w.read().Meta(); slices.Contains(meta.Hold.Pending, b.Name) {
+		return fmt.Errorf("member %s: its host has not said yet what it runs after the %s; confirm first that it is dead: %w", b.Name, meta.Hold.Reason, ErrConflict)
 	}
 	if h, ok := w.read().Host(b.Name); ok {
 		on, to := w.read().VMsOn(b.Name), w.read().VMsMovingTo(b.Name)
