@@ -32,6 +32,9 @@ func (m *Meaning) Apart(a, b int) bool {
 	return m.rules.Apart != nil && m.rules.Apart[a] != nil && m.rules.Apart[a][b>>6]>>(b&63)&1 != 0
 }
 
+// Required tells whether some group's VMs need VMs of others on their host.
+func (m *Meaning) Required() bool { return m.rules.With != nil }
+
 // Kept tells whether the VMs of one host, given by group, one entry per VM, keep
 // every rule there: Allowed, Apart, and that those are there which others require.
 func (m *Meaning) Kept(host int, groups []int) bool {

@@ -36,15 +36,21 @@ type search struct {
 	bound float64
 }
 
-// Up to fewVMs the placements of every budget are searched for, one after another.
-// Up to manyVMs those of some budgets are.
 const (
+	// Up to fewVMs the placements of all budgets are asked for, down from each
+	// of budgetShares at most mostBudgets; up to someVMs those of budgetShares; up to
+	// manyVMs these, too, if nothing else finds any.
 	fewVMs      = 12
-	mostBudgets = 60
+	mostBudgets = 24
+	someVMs     = 48
 	manyVMs     = 2000
-	sameBytes   = 1e-9
-	sameYield   = 1e-9
+
+	sameBytes = 1e-9
+	sameYield = 1e-9
 )
+
+// budgetShares are budgets, as parts of the bytes of all VMs that may move.
+var budgetShares = [...]float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}
 
 func newSearch(f *fleet) *search {
 	s := &search{f: f, p: f.p.allocation(), bound: 1}
@@ -87,26 +93,46 @@ func (s *search) run() {
 	if !slices.Contains(f.home, -1) {
 		s.add(slices.Clone(f.home))
 	}
-	switch n := len(f.home); {
-	case n <= fewVMs:
-		budget := f.total
+	few := len(f.home) <= fewVMs
+	if few {
+		s.fronts(steps)
+	} else if len(s.found) == 0 {
+		s.best(0, steps)
+	}
+	if len(s.found) > 0 && !f.rules.Required() {
+		floors := slices.ContainsFunc(f.p.Groups, func(g Group) bool { return g.MinYield > 0 })
+		newShed(s, slices.Clone(s.found[0].at)).run(func(at []int, level float64) {
+			if floors || f.p.Rules != nil {
+				s.add(at)
+				return
+			}
+			s.found = append(s.found, candidate{at: at, direct: f.cost(at), broken: s.found[0].broken, yield: 1 / level})
+		})
+	}
+	if n := len(f.home); !few && (n <= someVMs || n <= manyVMs && (f.rules.Required() || len(s.found) == 0)) {
+		for _, share := range budgetShares {
+			s.best(f.total*share, steps)
+		}
+	}
+	slices.SortStableFunc(s.found, func(a, b candidate) int { return a.better(&b) })
+}
+
+// fronts searches for the best placements of all budgets, from some on
+// downwards, the next being what the one before costs and a little less.
+func (s *search) fronts(steps int64) {
+	for i := len(budgetShares) - 1; i >= 0; i-- {
+		budget := s.f.total * budgetShares[i]
 		for range mostBudgets {
 			c := s.best(budget, steps)
 			if c == nil || c.direct <= 0 {
 				break
 			}
-			budget = min(c.direct, budget) * (1 - sameBytes)
-		}
-		s.best(0, steps)
-	case n <= manyVMs:
-		for _, share := range []float64{0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1} {
-			if share == 0 && len(s.found) > 0 {
-				continue // nothing is new, so nothing else costs nothing
+			if budget = c.direct * (1 - sameBytes); i > 0 && budget < s.f.total*budgetShares[i-1] {
+				break
 			}
-			s.best(f.total*share, steps)
 		}
 	}
-	slices.SortStableFunc(s.found, func(a, b candidate) int { return a.better(&b) })
+	s.best(0, steps)
 }
 
 // best asks the allocator for a placement within a budget.
