@@ -21,9 +21,9 @@ type Members interface {
 	// Client hands requests on.
 	Client() *transport.Client
 	AdminTokens() []state.AdminToken
-	// Admit a new member on a join token; NewJoinToken makes one, and returns its text.
+	// Admit a member on a join token; NewToken makes one, and returns its text.
 	Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error)
-	NewJoinToken(ctx context.Context, server, agent, noVote bool, life time.Duration, comment string) (string, state.JoinToken, error)
+	NewToken(ctx context.Context, life time.Duration, row state.JoinToken) (string, state.JoinToken, error)
 	// Nodes are the servers as Raft knows them, and advice on their number.
 	Nodes() ([]node.Server, string)
 	Gossips() []node.Peer

@@ -104,12 +104,15 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "agent", Text: "give the member a role: server, agent or both"}}})
 	case q.NoVote && !q.Server:
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "noVote", Text: "is for servers: an agent has no vote anyway"}}})
+	case q.For != "" && !pki.ValidName(q.For):
+		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "for", Text: "must be the name of a member, a DNS label in lower case", Value: q.For}}})
 	case !(q.Seconds >= 60 && q.Seconds <= 7*24*3600):
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "seconds", Text: "must be from 60 to 604800", Value: q.Seconds}}})
 	case len(q.Comment) > 200:
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "comment", Text: "must be at most 200 characters"}}})
 	}
-	text, row, err := s.opts.Members.NewJoinToken(ctx, q.Server, q.Agent, q.NoVote, time.Duration(q.Seconds*float64(time.Second)), q.Comment)
+	text, row, err := s.opts.Members.NewToken(ctx, time.Duration(q.Seconds*float64(time.Second)),
+		state.JoinToken{Server: q.Server, Agent: q.Agent, NoVote: q.NoVote, For: q.For, Comment: q.Comment})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -119,7 +122,7 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 }
 
 func joinToken(t state.JoinToken) v1.JoinToken {
-	return v1.JoinToken{ID: t.ID, Server: t.Server, Agent: t.Agent, Until: t.Until, UsedBy: t.UsedBy, Comment: t.Comment}
+	return v1.JoinToken{ID: t.ID, Server: t.Server, Agent: t.Agent, Until: t.Until, NoVote: t.NoVote, For: t.For, UsedBy: t.UsedBy, Comment: t.Comment}
 }
 
 // members of the cluster: rows of the state with what Raft, gossip and leases say of them.

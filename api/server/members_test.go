@@ -194,6 +194,8 @@ func TestMemberRequests(t *testing.T) {
 		{"POST", cluster + "join-tokens", `{"agent":true,"seconds":604801}`, 422, v1.ProblemInvalid, "seconds"},
 		{"POST", cluster + "join-tokens", `{"agent":true,"seconds":-1}`, 422, v1.ProblemInvalid, "seconds"},
 		{"POST", cluster + "join-tokens", `{"agent":true,"seconds":1e300}`, 422, v1.ProblemInvalid, "seconds"},
+		{"POST", cluster + "join-tokens", `{"agent":true,"for":"Not A Name"}`, 422, v1.ProblemInvalid, "for"},
+		{"POST", cluster + "join-tokens", `{"agent":true,"noVote":true}`, 422, v1.ProblemInvalid, "noVote"},
 		{"POST", cluster + "join-tokens", `{"agent":true,"comment":"` + strings.Repeat("x", 201) + `"}`, 422, v1.ProblemInvalid, "comment"},
 		{"POST", cluster + "join-tokens", `{"agent":true,"role":"x"}`, 400, v1.ProblemMalformed, "body"},
 		{"POST", cluster + "join-tokens", `{"agent":"yes"}`, 400, v1.ProblemMalformed, "body"},
@@ -633,4 +635,51 @@ func TestSeveralAddresses(t *testing.T) {
 	if _, err := c.Members(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A member that lost its disk comes back under its name with a token made for it, and for nobody else. A server
+// comes back without the vote that it had, and is given one once it has caught up.
+func TestRejoin(t *testing.T) {
+	t.Parallel()
+	s := startSeveral(t, 3, 4, site.Options{})
+	leader, lost := s.leads()
+	c := s.client(leader)
+	must(t, s.Stop(lost))
+	must(t, os.RemoveAll(s.Dir(lost)))
+	join := func(name, dir string, q v1.JoinTokenRequest) error {
+		q.Server, q.Agent, q.Seconds = true, true, 60
+		k, err := c.MakeJoinToken(t.Context(), q)
+		must(t, err)
+		_, err = member.Join(t.Context(), dir, name, s.Address(lost), k.Token, []string{s.Address(leader)})
+		return err
+	}
+	if err := join(lost, t.TempDir(), v1.JoinTokenRequest{}); err == nil || !strings.Contains(err.Error(), "--for "+lost) {
+		t.Errorf("any token lets a member in again: %v", err)
+	}
+	if err := join("h4", t.TempDir(), v1.JoinTokenRequest{For: lost}); err == nil {
+		t.Error("a token for one member let another in")
+	}
+	must(t, join(lost, s.Dir(lost), v1.JoinTokenRequest{For: lost}))
+	members, err := c.Members(t.Context())
+	must(t, err)
+	for _, m := range members {
+		if m.Name == lost && m.Voter {
+			t.Errorf("it votes without its log: %+v", m)
+		}
+	}
+	must(t, s.Start(lost))
+	must(t, s.Await(t.Context(), "it votes again, and its host is ready", func() bool {
+		members, err := c.Members(t.Context())
+		h, err2 := c.Host(t.Context(), lost)
+		if err != nil || err2 != nil || h.State != "ready" || h.Lease != "held" {
+			return false
+		}
+		for _, m := range members {
+			if m.Name == lost {
+				return m.Voter && m.Healthy
+			}
+		}
+		return false
+	}))
+	s.event("member-rejoined", "")
 }

@@ -60,6 +60,7 @@ type JoinTokenRequest struct {
 	Server  bool    `json:"server"`
 	Agent   bool    `json:"agent"`
 	NoVote  bool    `json:"noVote,omitempty" doc:"A server that follows the log and never votes: it takes requests, and does not count for a majority."`
+	For     string  `json:"for,omitempty" doc:"Name of the member that it lets in, and no other; also one that is in the cluster already and lost what it had. Its old certificates count no more then."`
 	Seconds float64 `json:"seconds" doc:"Life of the token: 60 to 604800; default 3600."`
 	Comment string  `json:"comment,omitempty"`
 }
@@ -70,6 +71,8 @@ type JoinToken struct {
 	Token   string    `json:"token,omitempty" doc:"Shown once, when it is made."`
 	Server  bool      `json:"server"`
 	Agent   bool      `json:"agent"`
+	NoVote  bool      `json:"noVote,omitempty"`
+	For     string    `json:"for,omitempty" doc:"The one member that it lets in, if it names one."`
 	Until   time.Time `json:"until"`
 	UsedBy  string    `json:"usedBy,omitempty"`
 	Comment string    `json:"comment,omitempty"`

@@ -69,6 +69,9 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		return none, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
 	}
 	t, _ := m.State.Snapshot().JoinToken(q.ID) // what is not known is refused below
+	if err := m.forget(ctx, t, q); err != nil {
+		return none, err
+	}
 	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
 	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row}); err != nil {
 		if errors.Is(err, state.ErrToken) {
@@ -76,6 +79,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		}
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}
+	m.port.Recheck() // of who was in under that name before
 	id := pki.Identity{Cluster: m.identity.Cluster, Name: q.Name, Server: t.Server, Agent: t.Agent}
 	cert, err := m.issue(ctx, id, q.Address, []byte(q.Request))
 	if err != nil {
@@ -99,8 +103,26 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	return out, nil
 }
 
-// NewJoinToken makes a token that lets one member in. Its text is shown once.
+// forget the vote of a server that is let in again: it comes without the log that it voted with, and a voter must
+// never forget what it acknowledged. The token is looked at first, and again by the state.
+func (m *Member) forget(ctx context.Context, t state.JoinToken, q transport.JoinRequest) error {
+	_, known := m.State.Snapshot().Member(q.Name)
+	if !known || t.For != q.Name || t.UsedBy != "" || time.Now().After(t.Until) || !pki.SecretMatches(t.Hash, q.Secret) {
+		return nil
+	}
+	if err := m.node.RemoveServer(ctx, q.Name, false); err != nil {
+		return fmt.Errorf("let server %s in again without its vote: %w", q.Name, err)
+	}
+	return nil
+}
+
+// NewJoinToken makes a token that lets one member in, one that was never in. Its text is shown once.
 func (m *Member) NewJoinToken(ctx context.Context, server, agent, noVote bool, life time.Duration, comment string) (string, state.JoinToken, error) {
+	return m.NewToken(ctx, life, state.JoinToken{Server: server, Agent: agent, NoVote: noVote, Comment: comment})
+}
+
+// NewToken makes a token that lets one member in, as the row says. Its text is shown once.
+func (m *Member) NewToken(ctx context.Context, life time.Duration, row state.JoinToken) (string, state.JoinToken, error) {
 	t, err := pki.NewJoinToken(m.keeper.CAs()[0], rand.Reader)
 	if m.ca != nil {
 		t, err = pki.NewJoinToken(m.ca.Certificate(), rand.Reader)
@@ -108,7 +130,7 @@ func (m *Member) NewJoinToken(ctx context.Context, server, agent, noVote bool, l
 	if err != nil {
 		return "", state.JoinToken{}, err
 	}
-	row := state.JoinToken{ID: t.ID, Hash: pki.HashSecret(t.Secret), Server: server, Agent: agent, NoVote: noVote, Until: time.Now().Add(life).UTC(), Comment: comment}
+	row.ID, row.Hash, row.Until = t.ID, pki.HashSecret(t.Secret), time.Now().Add(life).UTC()
 	if err := m.Propose(ctx, state.KindTokenPut, row); err != nil {
 		return "", row, fmt.Errorf("join token: %w", err)
 	}

@@ -62,11 +62,12 @@ func (s *Snapshot) AdminTokens() []AdminToken { return all[AdminToken](s, tAdmin
 // are upgraded it is that of the older ones, so that each can take over from each.
 func (s *Snapshot) Format() int {
 	v := FormatVersion
-	for _, m := range s.Members() {
+	each(s, func(m *Member) bool { // it is asked for every command
 		if m.Server && m.Format > 0 {
 			v = min(v, m.Format)
 		}
-	}
+		return true
+	}, tMembers, "id")
 	return v
 }
 
@@ -157,9 +158,19 @@ func (w *writer) join(b *Join) error {
 		return refuse("ended at " + t.Until.UTC().Format(time.RFC3339))
 	case m.Server && !t.Server || m.Agent && !t.Agent:
 		return refuse("gives fewer rights")
+	case t.For != "" && t.For != m.Name:
+		return refuse("is for member " + t.For)
 	}
-	if _, known := w.read().Member(m.Name); known {
-		return fmt.Errorf("member %s is in the cluster already; remove it first: %w", m.Name, ErrConflict)
+	if old, known := w.read().Member(m.Name); known {
+		if t.For == "" {
+			return fmt.Errorf("member %s is in the cluster already; remove it first, or let it in again with a token of its own (vcctl cluster join-token --for %s): %w", m.Name, m.Name, ErrConflict)
+		}
+		for _, s := range old.Serials {
+			w.put(tRevoked, &Revoked{Number: s.Number, Name: old.Name, Until: s.Until})
+		}
+		old.Serials = nil
+		w.put(tMembers, &old)
+		w.event("member-rejoined", "member", m.Name, "let in again as %s at %s; its old certificates count no more", rolesOf(m), m.Address)
 	}
 	t.UsedBy, t.UsedAt = m.Name, w.at
 	w.put(tTokens, &t)

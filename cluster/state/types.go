@@ -349,6 +349,7 @@ type JoinToken struct {
 	Server  bool      `json:"server,omitempty"`
 	Agent   bool      `json:"agent,omitempty"`
 	NoVote  bool      `json:"noVote,omitempty"`
+	For     string    `json:"for,omitempty"` // lets in the member of that name only, also one that was in before
 	Until   time.Time `json:"until"`
 	UsedBy  string    `json:"usedBy,omitempty"`
 	UsedAt  time.Time `json:"usedAt,omitzero"`

@@ -29,11 +29,14 @@ func (t *tool) memberCommands() []*cli.Command {
 		},
 		{
 			Name: "join-token", Usage: "make a token that lets one host in, once", ArgsUsage: " ", Action: t.clusterJoinToken,
-			Description: "Without --server and --agent the new member is both. The token is shown once; it is a secret while it lasts.\n\n" +
+			Description: "Without --server and --agent the new member is both. The token is shown once; it is a secret while it lasts.\n" +
+				"With --for it lets in the member of that name and no other, also one that is in the cluster already and lost its disk or let its\n" +
+				"certificate run out: it must be the same machine, or the old one must be off, for its VMs are looked for on the one that comes.\n\n" +
 				"Example: vcctl cluster join-token --ttl 15m > token",
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "server", Usage: "it may be a server"}, &cli.BoolFlag{Name: "agent", Usage: "it may be an agent"},
 				&cli.BoolFlag{Name: "non-voting", Usage: "a server that follows the log and takes requests, but never votes"},
+				&cli.StringFlag{Name: "for", Usage: "lets in `MEMBER` only, also if it is in the cluster already"},
 				&cli.DurationFlag{Name: "ttl", Usage: "how `LONG` it lasts", Value: time.Hour},
 				&cli.StringFlag{Name: "comment", Aliases: []string{"m"}, Usage: "`TEXT` for the list of tokens"},
 				&cli.BoolFlag{Name: "list", Usage: "list the tokens there are instead"},
@@ -117,14 +120,14 @@ func (t *tool) clusterJoinToken(c *cli.Context) error {
 			return doing(err, "listing join tokens")
 		}
 		return t.print(c, v1.List[v1.JoinToken]{Items: tokens}, func(bool) string {
-			tab := newTable("ID", "ROLES", "UNTIL", "USED BY", "COMMENT")
+			tab := newTable("ID", "ROLES", "FOR", "UNTIL", "USED BY", "COMMENT")
 			for _, k := range tokens {
-				tab.row(k.ID, roles(k.Server, k.Agent), stamp(k.Until), k.UsedBy, k.Comment)
+				tab.row(k.ID, roles(k.Server, k.Agent), k.For, stamp(k.Until), k.UsedBy, k.Comment)
 			}
 			return tab.String()
 		})
 	}
-	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), NoVote: c.Bool("non-voting"), Seconds: c.Duration("ttl").Seconds(), Comment: c.String("comment")}
+	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), NoVote: c.Bool("non-voting"), For: c.String("for"), Seconds: c.Duration("ttl").Seconds(), Comment: c.String("comment")}
 	if !q.Server && !q.Agent {
 		q.Server, q.Agent = true, true
 	}
