@@ -17,6 +17,10 @@ type outcome struct {
 	statuses []Status
 }
 
+// decidedFor is how long what was decided may be carried out. After that it is decided anew: a hypervisor may have
+// hung meanwhile, and the leader may have given this host up and started a VM elsewhere, on the same disk.
+const decidedFor = 10 * time.Second
+
 // act carries the operations out in order. It stops at a Destroy or SetCPU that
 // fails, because those after it count on it; anything else that fails only takes its own
 // report with it, so that one VM's trouble does not hold up the host.
@@ -24,7 +28,11 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 	var out outcome
 	var failed error
 	left := map[string]bool{} // VMs that are not cleared away
+	decided := r.Clock()
 	for i := 0; i < len(ops); i++ {
+		if took := r.Clock() - decided; took > decidedFor {
+			return out, errors.Join(failed, fmt.Errorf("what is left to do was decided %s ago", took.Round(time.Second)))
+		}
 		switch op := ops[i].(type) {
 		case Hold:
 			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
@@ -86,7 +94,11 @@ func (r *runner) do(ctx context.Context, op Operation) error {
 		r.balloons[op.VM] = balloonTry{op.To, time.Now()}
 		return r.Hypervisor.SetBalloon(ctx, op.VM, op.To)
 	case Undefine:
-		return r.Hypervisor.Undefine(ctx, op.Spec)
+		err := r.Hypervisor.Undefine(ctx, op.Spec)
+		if err == nil {
+			r.cleared[op.Spec.Identity.VM] = op.Spec.Generation
+		}
+		return err
 	}
 	return fmt.Errorf("no way to carry out a %T", op)
 }

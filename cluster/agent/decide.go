@@ -70,6 +70,9 @@ type Past struct {
 	Balloon map[string]int64
 	// FailedStart is why the last start of a VM failed for good; of that generation.
 	FailedStart map[string]Failure
+	// Cleared: generations whose disk was removed, by VM id. Once it was, the leader may start the VM elsewhere, on a
+	// disk of the same name in a shared pool, before this host hears of it.
+	Cleared map[string]uint64
 	// Ended is the reason the hypervisor gave when a VM stopped, by VM id.
 	Ended map[string]string
 	// Lost: generations of VMs that were stopped for want of a lease, by VM id.
@@ -297,7 +300,7 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 		d.add(Undefine{vm.Spec})
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Gone: true, Reason: "deleted"}})
 	case vm.Want == WantStop && !vm.Settled:
-		if vm.Spec.Disk.Ephemeral || !vm.Spec.Disk.Present() {
+		if cleared, is := d.past.Cleared[id]; (vm.Spec.Disk.Ephemeral || !vm.Spec.Disk.Present()) && (!is || cleared != gen) {
 			d.add(Undefine{vm.Spec})
 		}
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Reason: "stopped as asked"}})

@@ -328,6 +328,83 @@ func TestRestartsDoNotPetWithoutLease(t *testing.T) {
 	})
 }
 
+// counting notes how often each VM's disk was removed.
+type counting struct {
+	hypervisor.Host
+	mu   sync.Mutex
+	n    map[string]int
+	hang time.Duration // of Destroy
+}
+
+func (c *counting) Undefine(ctx context.Context, s hypervisor.Spec) error {
+	c.mu.Lock()
+	c.n[s.VM]++
+	c.mu.Unlock()
+	return c.Host.Undefine(ctx, s)
+}
+
+func (c *counting) Destroy(ctx context.Context, id string) error {
+	if id == "b" {
+		time.Sleep(c.hang) // sleep: a hypervisor that hangs, in simulated time
+	}
+	return c.Host.Destroy(ctx, id)
+}
+
+// count what an agent removes in a minute, with a leader whose word does not change by what it hears, and that
+// is not heard itself after a while.
+func (g *guarded) count(t *testing.T, hang, heard time.Duration, want ...agent.VM) map[string]int {
+	t.Helper()
+	o := g.options()
+	c := &counting{Host: o.Hypervisor, n: map[string]int{}, hang: hang}
+	o.Hypervisor = c
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- agent.Run(ctx, o) }()
+	after(10 * time.Second)
+	g.l.order(func(d *agent.Desired) { d.VMs = want })
+	g.l.mu.Lock()
+	g.l.deaf = true
+	g.l.mu.Unlock()
+	after(heard)
+	g.l.cut(errCut)
+	after(time.Minute)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	synctest.Wait()
+	return c.n
+}
+
+func ephemeral(vm agent.VM, want agent.Want) agent.VM {
+	vm.Want, vm.MayStart, vm.Seen = want, false, true
+	vm.Spec.Disk = hypervisor.Disk{Size: 1 << 20, Pool: "shared", Ephemeral: true}
+	return vm
+}
+
+// The disk of a VM that was stopped is removed once: the leader may have started the VM elsewhere since it
+// heard, on a disk of the same name.
+func TestDiskIsRemovedOnce(t *testing.T) {
+	guard(t, nil, nil, func(t *testing.T, g *guarded) {
+		n := g.count(t, 0, time.Minute, ephemeral(wanted("a"), agent.WantStop))
+		if n["a"] != 1 {
+			t.Errorf("its disk was removed %d times", n["a"])
+		}
+	})
+}
+
+// What was decided before a hypervisor hung is not carried out after it.
+func TestOldDecisionsAreNotCarriedOut(t *testing.T) {
+	guard(t, nil, []agent.VM{wanted("b")}, func(t *testing.T, g *guarded) {
+		b := wanted("b")
+		b.Want, b.MayStart, b.Seen = agent.WantGone, false, true
+		n := g.count(t, 40*time.Second, time.Second, b, ephemeral(wanted("c"), agent.WantStop))
+		if n["c"] != 0 {
+			t.Errorf("the disk of c was removed, by what was decided 40 s ago")
+		}
+	})
+}
+
 // What went with the machine is told as lost, not as ended by itself.
 func TestHostRestart(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a")), wanted("b")}, func(t *testing.T, g *guarded) {

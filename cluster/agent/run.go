@@ -66,7 +66,7 @@ func Run(ctx context.Context, o Options) error {
 		o.Clock = lease.Boottime
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
-		attempts: map[string]attempt{}, ended: map[string]string{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
+		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
 		moves: map[string]*moving{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
@@ -145,6 +145,7 @@ type runner struct {
 	balloons map[string]balloonTry
 	attempts map[string]attempt
 	ended    map[string]string
+	cleared  map[string]uint64
 	use      map[string]*useWindow
 	caps     map[string]hypervisor.VM // as last listed
 	shares   map[string]float64       // caps as last set, cores
@@ -367,7 +368,7 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 
 func (r *runner) past(want Desired) Past {
 	p := Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
-		Lost: r.lost, Moving: map[string]bool{}, Stayed: map[string]string{}}
+		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Stayed: map[string]string{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	for id, m := range r.moves {
 		switch {
@@ -391,6 +392,7 @@ func (r *runner) past(want Desired) Past {
 	forgotten := func(id string) bool { return !known[id] }
 	maps.DeleteFunc(r.attempts, func(id string, _ attempt) bool { return forgotten(id) })
 	maps.DeleteFunc(r.ended, func(id string, _ string) bool { return forgotten(id) })
+	maps.DeleteFunc(r.cleared, func(id string, _ uint64) bool { return forgotten(id) })
 	open := map[string]bool{}
 	for _, vm := range want.VMs {
 		open[vm.Spec.Identity.VM] = vm.Move != nil && !vm.Move.Incoming
