@@ -15,13 +15,14 @@ import (
 //
 // None of the levels hangs on a budget. Every placement on the way is a candidate.
 type shed struct {
-	f    *fleet
-	room []float64 // [host]: memory
-	cpu  []float64
-	base []int     // [vm]: where it is, or, if it is new, would be without moves
-	cost []float64 // [vm]: 0 if it is new
-	idle []float64 // [vm]: cost per need
-	stay []bool    // [vm]
+	f            *fleet
+	weight, size []float64 // [vm]: CPU, memory
+	room         []float64 // [host]: memory
+	cpu          []float64
+	base         []int     // [vm]: where it is, or, if it is new, would be without moves
+	cost         []float64 // [vm]: 0 if it is new
+	idle         []float64 // [vm]: cost per need
+	stay         []bool    // [vm]
 
 	was  [][]int   // [host]: VMs in base, cheapest per need first
 	load []float64 // of base
@@ -36,7 +37,7 @@ type shed struct {
 func newShed(s *search, base []int) *shed {
 	f := s.f
 	n := len(f.p.Hosts)
-	h := &shed{f: f, room: make([]float64, n), cpu: make([]float64, n), base: base, cost: slices.Clone(f.bytes), idle: make([]float64, len(base)), stay: slices.Clone(f.held),
+	h := &shed{f: f, room: make([]float64, n), cpu: make([]float64, n), base: base, weight: make([]float64, len(base)), size: make([]float64, len(base)), cost: slices.Clone(f.bytes), idle: make([]float64, len(base)), stay: slices.Clone(f.held),
 		was: make([][]int, n), load: make([]float64, n), full: make([]float64, n)}
 	for j := range h.room {
 		h.room[j], h.cpu[j] = s.p.Hosts[j].Memory, f.p.Hosts[j].CPU
@@ -46,6 +47,7 @@ func newShed(s *search, base []int) *shed {
 			h.cost[vm] = 0
 		}
 		x := f.of(vm)
+		h.weight[vm], h.size[vm] = x.CPU, x.Memory
 		h.idle[vm] = math.Inf(1)
 		if x.CPU > 0 {
 			h.idle[vm] = h.cost[vm] / x.CPU
@@ -60,8 +62,8 @@ func newShed(s *search, base []int) *shed {
 	return h
 }
 
-func (h *shed) w(vm int) float64 { return h.f.of(vm).CPU }
-func (h *shed) m(vm int) float64 { return h.f.of(vm).Memory }
+func (h *shed) w(vm int) float64 { return h.weight[vm] }
+func (h *shed) m(vm int) float64 { return h.size[vm] }
 
 // level is the greatest level now.
 func (h *shed) level() (level float64, host int) {
@@ -77,11 +79,11 @@ func (h *shed) level() (level float64, host int) {
 func (h *shed) levels() int {
 	switch n := len(h.base); {
 	case n <= 2000:
-		return 96
+		return 160
 	case n <= 20_000:
-		return 40
+		return 120
 	}
-	return 24
+	return 40
 }
 
 // run calls found for every placement; it may keep it.
@@ -99,15 +101,20 @@ func (h *shed) run(found func(at []int, level float64)) {
 	}
 	k := h.levels()
 	for i := 1; i <= k; i++ {
-		t := top - (top-low)*float64(i)/float64(k)
 		h.reset()
-		h.reach(t)
+		h.reach(top - (top-low)*float64(i)/float64(k))
 		l, _ := h.level()
 		if l = max(l, 1); l >= top {
 			continue
 		}
 		h.takeBack(l)
 		found(slices.Clone(h.at), l)
+	}
+	for _, share := range tight {
+		h.reset()
+		t := low + (top-low)*share
+		h.reach(t)
+		h.polish(max(t, low*evenEnough), top, found)
 	}
 }
 
@@ -153,6 +160,9 @@ func (h *shed) move(vm, to int) {
 	h.at[vm] = to
 }
 
+// mostExchanges is how often two hosts exchange VMs at one level.
+const mostExchanges = 12
+
 // above is how far a load may pass a level: rounding of sums.
 const above = 1 + 1e-12
 
@@ -165,22 +175,49 @@ func (h *shed) reach(t float64) {
 		}
 	}
 	slices.SortStableFunc(away, func(a, b int) int { return cmp.Compare(h.w(b), h.w(a)) })
+	// The CPU of those that go is free for others at once, their memory as soon
+	// as they have found a host.
 	for _, vm := range away {
-		best, left := -1, math.Inf(1)
-		w, m := h.w(vm), h.m(vm)
-		for k := range h.need {
-			l := t*h.cpu[k]*above - h.need[k] - w
-			if l >= 0 && l < left && k != h.at[vm] && fits(h.used[k]+m, h.room[k]) && h.may(vm, k, -1) {
-				best, left = k, l
-			}
-		}
-		if best >= 0 {
-			h.move(vm, best)
-		}
+		h.need[h.at[vm]] -= h.w(vm)
 	}
-	for range min(64, 2_000_000/(1+len(h.base)*20)) {
+	left := func(k int) float64 { return t*h.cpu[k]*above - h.need[k] }
+	order := make([]int, len(h.need)) // least left first
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(left(a), left(b)) })
+	at := func(l float64) int {
+		i, _ := slices.BinarySearchFunc(order, l, func(k int, l float64) int { return cmp.Compare(left(k), l) })
+		return i
+	}
+	for _, vm := range away {
+		from := h.at[vm]
+		h.need[from] += h.w(vm)
+		for i := at(h.w(vm)); i < len(order); i++ {
+			k := order[i]
+			if k == from || !fits(h.used[k]+h.m(vm), h.room[k]) || !h.may(vm, k, -1) {
+				continue
+			}
+			order = slices.Delete(order, i, i+1)
+			h.need[from] -= h.w(vm) // as the order has it
+			to := at(left(k) - h.w(vm))
+			h.need[from] += h.w(vm)
+			h.move(vm, k)
+			order = slices.Insert(order, to, k)
+			break
+		}
+		if h.at[vm] != from {
+			continue
+		}
+		// It stays, and its host has less left.
+		i := slices.Index(order, from)
+		order = slices.Delete(order, i, i+1)
+		order = slices.Insert(order, at(left(from)), from)
+	}
+	random := uint64(1)
+	for range mostExchanges {
 		l, j := h.level()
-		if l <= t*above || !h.exchange(j, t) {
+		if l <= t*above || !h.exchange(j, t, h.partners(j, &random)) {
 			return
 		}
 	}
@@ -236,38 +273,26 @@ func (h *shed) cheapest(j int, excess float64) []int {
 
 // exchange moves a VM off a host, in return for another if need be, such that it
 // and the other host end at level t or below, for the fewest bytes.
-func (h *shed) exchange(j int, t float64) bool {
+func (h *shed) exchange(j int, t float64, with []int) bool {
 	best, cost, to, back := -1, math.Inf(1), -1, -1
-	extra := func(vm, to int) float64 {
-		switch h.base[vm] {
-		case to:
-			return -h.cost[vm]
-		case h.at[vm]:
-			return h.cost[vm]
-		}
-		return 0
-	}
 	high := t * h.cpu[j] * above
 	for _, a := range h.on[j] {
 		if h.stay[a] || h.need[j]-h.w(a) > high && h.need[j] <= high {
 			continue
 		}
-		for k := range h.need {
-			if k == j {
-				continue
-			}
+		for _, k := range with {
 			limit := t * h.cpu[k] * above
-			c := extra(a, k)
+			c := h.extra(a, k)
 			if c < cost && h.need[j]-h.w(a) <= high && h.need[k]+h.w(a) <= limit && fits(h.used[k]+h.m(a), h.room[k]) && h.may(a, k, -1) {
 				best, cost, to, back = a, c, k, -1
 			}
 			for _, b := range h.on[k] {
 				d := h.w(a) - h.w(b)
-				if d <= 0 || h.stay[b] || h.need[j]-d > high || h.need[k]+d > limit || c+extra(b, j) >= cost {
+				if d <= 0 || h.stay[b] || h.need[j]-d > high || h.need[k]+d > limit || c+h.extra(b, j) >= cost {
 					continue
 				}
 				if fits(h.used[k]+h.m(a)-h.m(b), h.room[k]) && fits(h.used[j]-h.m(a)+h.m(b), h.room[j]) && h.may(a, k, b) && h.may(b, j, a) {
-					best, cost, to, back = a, c+extra(b, j), k, b
+					best, cost, to, back = a, c+h.extra(b, j), k, b
 				}
 			}
 		}
