@@ -124,6 +124,7 @@ type Instance struct {
 	Name       string
 	Generation uint64
 	Incoming   bool // the target side of a live migration: not a second instance
+	Leaving    bool `json:",omitempty"` // being handed over: it may run elsewhere by now
 }
 
 // Limits are CPU in cores and memory in bytes.

@@ -153,6 +153,7 @@ type runner struct {
 	steps    string                   // of the last round that acted
 	lost     map[string]uint64        // generations of VMs that were stopped for want of a lease
 	moves    map[string]*moving       // migrations that this agent began
+	leaving  map[string]bool          // VMs whose migration went on when the hypervisor was last asked
 	moved    chan struct{}            // a migration ended
 	keeper   *keeper
 	epoch    uint64 // known before the hypervisor was last asked
@@ -314,11 +315,13 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 		r.capacity = c
 	}
 	asOf := r.Clock()
-	for _, m := range r.moves {
+	r.leaving = map[string]bool{}
+	for id, m := range r.moves {
 		select {
 		case <-m.done:
 			m.over = true
 		default:
+			r.leaving[id] = true
 		}
 	}
 	there, err := r.Hypervisor.List(ctx)
@@ -355,7 +358,7 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 		MigrateURI: r.MigrateURI, Running: []Instance{}, Epoch: r.epoch}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
-			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming})
+			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leaving: r.leaving[vm.Identity.VM]})
 		}
 		if vm.Foreign || vm.Cluster != r.cluster { // also what another cluster left here takes its room
 			out.ForeignVMs++

@@ -210,9 +210,10 @@ func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.
 	}
 	body := state.Account{Host: r.Host}
 	for _, i := range r.Running {
-		if !i.Incoming {
-			body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation})
+		if i.Incoming || i.Leaving { // where it runs is not decided yet: the host tells again once it is
+			return nil
 		}
+		body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation})
 	}
 	return c.propose(ctx, state.KindAccount, body)
 }

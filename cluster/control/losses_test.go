@@ -190,3 +190,30 @@ func TestLeasesOfAnotherLeaderAreLonger(t *testing.T) {
 		}
 	})
 }
+
+// A migration that was under way when a snapshot was restored is over before the hold is: neither of its hosts
+// can say before where the VM runs.
+func TestHoldWaitsForMigrations(t *testing.T) {
+	lead(t, nil, func(t *testing.T, s *site, vm state.VM) {
+		s.hold()
+		m, _ := s.o.State.Snapshot().Meta()
+		tell := func(host string, running ...agent.Instance) {
+			s.must(s.Report(t.Context(), agent.Report{Host: host, Reach: true, Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Epoch: m.Epoch,
+				Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Running: append([]agent.Instance{}, running...)}))
+		}
+		here := agent.Instance{VM: vm.ID, Generation: vm.Generation}
+		leaving, coming := here, here
+		leaving.Leaving, coming.Incoming = true, true
+		tell("h1", leaving)
+		tell("h2", coming)
+		if m, _ := s.o.State.Snapshot().Meta(); len(m.Hold.Pending) != 2 {
+			t.Fatalf("waits for %q only", m.Hold.Pending)
+		}
+		tell("h2", here)
+		tell("h1")
+		now, _ := s.o.State.Snapshot().VM(vm.ID)
+		if m, _ := s.o.State.Snapshot().Meta(); m.Hold.On() || now.Host != "h2" || now.Phase != state.Running {
+			t.Errorf("hold %+v, VM %+v", m.Hold, now)
+		}
+	})
+}
