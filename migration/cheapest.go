@@ -13,6 +13,7 @@ import (
 const (
 	mostStates = 3000 // looked at, beyond which the search gives up
 	mostMoving = 14   // VMs that may be wrong for the search to begin
+	fewMoving  = 16   // VMs up to which one may make way even where nobody waits for its room yet
 	mostRefuge = 3    // hosts besides those of the moves that VMs may wait on
 )
 
@@ -78,8 +79,12 @@ func (o *order) cheapest() ([]op, bool) {
 		if o.arrived(vms) {
 			return s.ops(), true
 		}
+		crowded := o.crowded(vms)
 		for i, vm := range vms {
 			for _, to := range hosts {
+				if to != o.target[vm] && len(vms) > fewMoving && !(s.at[i] >= 0 && crowded[s.at[i]]) {
+					continue
+				}
 				direct := to == o.target[vm]
 				if to == s.at[i] || direct && !o.fits(vm, to) || !direct && (s.at[i] < 0 || !o.refuge(vm, to)) {
 					continue
@@ -124,6 +129,17 @@ func (o *order) involved() []int {
 	}
 	slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(o.room[b]-o.used[b], o.room[a]-o.used[a]) })
 	return append(hosts, others[:min(len(others), mostRefuge)]...)
+}
+
+// crowded is the hosts that VMs belong to and cannot go to.
+func (o *order) crowded(vms []int) []bool {
+	full := make([]bool, len(o.used))
+	for _, vm := range vms {
+		if t := o.target[vm]; o.at[vm] != t && !o.fits(vm, t) {
+			full[t] = true
+		}
+	}
+	return full
 }
 
 func (o *order) rest(vms, at []int) (bytes float64) {

@@ -15,9 +15,9 @@ const (
 	partners   = 12 // hosts with the lowest levels that are looked at, and as many others
 	evenEnough = 1.0003
 	mostPolish = 5_000_000 // pairs of VMs looked at, about
-	stride     = 0.4        // part of the way to the wanted level that is as good as more, if it costs less
-	fewHosts   = 200        // all of which are asked where no partner helps
-	everyStep  = 0.004      // part by which a level must have fallen for a new candidate
+	stride     = 0.4       // part of the way to the wanted level that is as good as more, if it costs less
+	fewHosts   = 200       // all of which are asked where no partner helps
+	everyStep  = 0.004     // part by which a level must have fallen for a new candidate
 )
 
 // tight are the levels from which polishing begins, as parts of the way from the

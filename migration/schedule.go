@@ -126,7 +126,7 @@ func (s *schedule) fitting(on [][]int) []float64 {
 			sum += s.want[s.f.group[vm]]
 		}
 		cpu := s.f.p.Hosts[j].CPU
-		if sum <= cpu*(1-1e-12) {
+		if sum <= cpu {
 			continue
 		}
 		// Groups in the order of the yield at which they have what they want.

@@ -1,0 +1,173 @@
+package migration_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"evenkeel/allocator"
+	"evenkeel/migration"
+)
+
+func TestRoomForWhatIsNew(t *testing.T) {
+	p := migration.Problem{
+		Hosts: []migration.Host{{Name: "h0", CPU: 2, Memory: 4}, {Name: "h1", CPU: 2, Memory: 4}},
+		Groups: []migration.Group{
+			{Name: "a", Count: 1, CPU: 1, Memory: 2, Bytes: []float64{2.5}, Hosts: []int{0}},
+			{Name: "b", Count: 1, CPU: 1, Memory: 2, Bytes: []float64{3}, Hosts: []int{1}},
+			{Name: "new", Count: 1, CPU: 0.5, Memory: 3, MinYield: 0.5},
+		},
+	}
+	pl := planner(t, p)
+	refused := pl.Plan(2)
+	if refused.Feasible || refused.Takes != 2.5 || !strings.Contains(refused.Reason, "2.5 B") || len(refused.Steps) > 0 {
+		t.Errorf("with too few bytes: %+v", refused)
+	}
+	plan := pl.Plan(2.5)
+	if !plan.Feasible || plan.Bytes != 2.5 || plan.Moves != 1 {
+		t.Fatalf("%+v", plan)
+	}
+	if err := checkPlan(p, plan, 2.5, rand.New(rand.NewPCG(1, 1)), true); err != nil {
+		t.Error(err)
+	}
+	last := plan.Steps[len(plan.Steps)-1]
+	if last.Kind != migration.Start || len(last.After) == 0 {
+		t.Errorf("the VM starts without waiting for room: %+v", plan.Steps)
+	}
+	p.Groups[2].MinYield = 1
+	p.Groups[2].CPU = 2.5
+	if plan := planner(t, p).Plan(math.Inf(1)); plan.Feasible || !math.IsInf(plan.Takes, 1) {
+		t.Errorf("a floor that no placement keeps: %+v", plan)
+	}
+}
+
+func TestCapsOnly(t *testing.T) {
+	p := migration.Problem{
+		Hosts: []migration.Host{{Name: "h0", CPU: 1, Memory: 4}, {Name: "h1", CPU: 4, Memory: 4}},
+		Groups: []migration.Group{
+			{Name: "a", Count: 1, CPU: 1, Memory: 2, Hosts: []int{0}},
+			{Name: "b", Count: 1, CPU: 1, Memory: 2, Hosts: []int{0}},
+		},
+		Caps: []float64{0.9, 0.1},
+	}
+	plan := planner(t, p).Plan(0)
+	if plan.Moves != 0 || plan.MinYieldBefore != 0.1 || math.Abs(plan.MinYieldAfter-0.5) > 1e-9 || len(plan.Steps) != 1 || len(plan.Steps[0].Shrink) != 1 || len(plan.Steps[0].Grow) != 1 {
+		t.Errorf("%+v", plan)
+	}
+	if err := checkPlan(p, plan, 0, rand.New(rand.NewPCG(1, 1)), true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIdleClusterMovesNothing(t *testing.T) {
+	p := migration.Problem{
+		Hosts:  []migration.Host{{Name: "h0", CPU: 8, Memory: 64}, {Name: "h1", CPU: 8, Memory: 64}},
+		Groups: []migration.Group{{Name: "a", Count: 8, CPU: 0.1, Memory: 2, Hosts: make([]int, 8)}},
+	}
+	plan := planner(t, p).Plan(math.Inf(1))
+	if plan.Moves != 0 || len(plan.Steps) != 0 || !strings.HasPrefix(plan.Reason, "no beneficial move") {
+		t.Errorf("%+v", plan)
+	}
+}
+
+// Two VMs that fill their hosts change places by way of a third, and only if
+// that may cost as much.
+func TestSwapThroughAThirdHost(t *testing.T) {
+	p := migration.Problem{
+		Hosts: []migration.Host{{Name: "h0", CPU: 1, Memory: 4}, {Name: "h1", CPU: 3, Memory: 4}, {Name: "h2", CPU: 0.01, Memory: 4}},
+		Groups: []migration.Group{
+			{Name: "busy", Count: 1, CPU: 3, Memory: 4, Hosts: []int{0}},
+			{Name: "idle", Count: 1, CPU: 1, Memory: 3, Hosts: []int{1}},
+		},
+	}
+	pl := planner(t, p)
+	plan := pl.Plan(9)
+	if plan.Bytes != 0 || len(plan.Passed) == 0 {
+		t.Errorf("a swap of 4 and 3 bytes by way of a third host costs 10: %+v", plan)
+	}
+	plan = pl.Plan(10)
+	if plan.Bytes != 10 || plan.Moves != 3 || plan.MinYieldAfter != 1 {
+		t.Fatalf("%+v", plan)
+	}
+	if err := checkPlan(p, plan, 10, rand.New(rand.NewPCG(1, 1)), true); err != nil {
+		t.Error(err)
+	}
+	if least := pl.Least(0.9); least.Bytes != 10 {
+		t.Errorf("%+v", least)
+	}
+	if least := pl.Least(2); least.Feasible || !math.IsInf(least.Takes, 1) {
+		t.Errorf("%+v", least)
+	}
+}
+
+// What the properties show of small problems is shown of larger ones with little
+// memory here: groups, rules, limits, several stages.
+func TestLargerPlansKeepTheRules(t *testing.T) {
+	moves, parks, stages := 0, 0, 0
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		p := migration.Problem{Limits: migration.Limits{PerHost: 1 + rng.IntN(2), Total: 4, PerLink: 3, Bandwidth: 1}, Rules: &allocator.Rules{}}
+		hosts := 8 + rng.IntN(8)
+		free := make([]float64, hosts)
+		for j := range hosts {
+			p.Hosts = append(p.Hosts, migration.Host{Name: fmt.Sprint("h", j), CPU: 4 + float64(rng.IntN(3)), Memory: 40, Reserve: 1, Link: fmt.Sprint(j % 2)})
+			free[j] = 38
+		}
+		for g := range 40 {
+			q := migration.Group{Name: fmt.Sprint("g", g), CPU: 0.2 + 1.5*rng.Float64(), Memory: float64(1 + rng.IntN(15)), Growth: float64(rng.IntN(2)), Count: 1 + rng.IntN(3)}
+			var rule *allocator.Affinity
+			if rng.IntN(3) == 0 {
+				rule = &allocator.Affinity{Spread: "host"}
+			}
+			p.Rules.Affinity = append(p.Rules.Affinity, rule)
+			for range q.Count {
+				for range 20 {
+					j := rng.IntN(hosts)
+					here := false
+					for _, k := range q.Hosts {
+						here = here || k == j
+					}
+					if free[j] >= q.Memory && !(here && rule != nil) {
+						free[j] -= q.Memory
+						q.Hosts = append(q.Hosts, j)
+						break
+					}
+				}
+			}
+			q.Count = len(q.Hosts)
+			p.Groups = append(p.Groups, q)
+		}
+		if seed%2 == 0 {
+			p.Groups[0].MinYield = 0.1
+		}
+		pl := planner(t, p)
+		last := 0.0
+		for _, budget := range []float64{0, 5, 20, 60, 200, math.Inf(1)} {
+			plan := pl.Plan(budget)
+			for i := range 2 {
+				if err := checkPlan(p, plan, budget, rng, i == 0); err != nil {
+					t.Fatalf("seed %d, budget %v: %v", seed, budget, err)
+				}
+			}
+			if !plan.Feasible || plan.MinYieldAfter < max(last, plan.MinYieldBefore)-1e-9 {
+				t.Errorf("seed %d, budget %v: %v after %v, less allowed %v: %s", seed, budget, plan.MinYieldAfter, plan.MinYieldBefore, last, plan.Reason)
+			}
+			last = plan.MinYieldAfter
+			moves += plan.Moves
+			for _, s := range plan.Steps {
+				if s.Parks {
+					parks++
+				}
+				if s.Kind == migration.Adjust {
+					stages++
+				}
+			}
+		}
+	}
+	t.Logf("%d moves, %d of them to a third host, caps set %d times", moves, parks, stages)
+	if moves == 0 || stages == 0 {
+		t.Error("nothing was tried")
+	}
+}
