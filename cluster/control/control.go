@@ -180,15 +180,26 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 			return nil, fmt.Errorf("%w: %w", ErrNoLeader, err)
 		}
 	}
-	v := &View{Snapshot: c.o.State.Snapshot(), live: map[string]HostLive{}, now: c.o.Now(), Leader: c.o.Log.Leader()}
-	v.out, v.leases = c.out(v.Snapshot), map[string]leaseView{}
+	v := &View{Snapshot: c.o.State.Snapshot(), now: c.o.Now(), Leader: c.o.Log.Leader()}
+	v.told = func(host string) uint64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.live[host].Synced
+	}
+	v.fill = sync.OnceFunc(func() { c.fill(v) })
+	return v, nil
+}
+
+// fill a view with what agents said, all at one time.
+func (c *Control) fill(v *View) {
+	v.live, v.leases, v.out = map[string]HostLive{}, map[string]leaseView{}, c.out(v.Snapshot)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, l := range c.live {
 		v.live[name] = l
 	}
 	now := c.o.Clock()
-	for _, h := range v.Hosts() {
+	v.EachHost(func(h *state.Host) bool {
 		ago, renewed := c.leases.Heard(h.Name, now)
 		switch {
 		case h.Lost.Proof != "":
@@ -201,8 +212,8 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 		default:
 			v.leases[h.Name] = leaseView{"over", ago}
 		}
-	}
-	return v, nil
+		return true
+	})
 }
 
 // Index of the log up to which the state of this server has come.

@@ -141,6 +141,7 @@ func (c *Control) HostFigures(v *View) map[string]HostFigures {
 // before a VM left it is not news.
 func (c *Control) Twice(v *View) []string {
 	where := map[string][]agent.Sample{}
+	v.fill()
 	for host, live := range v.live {
 		if v.leases[host].state != "held" {
 			continue

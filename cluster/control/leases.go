@@ -110,21 +110,36 @@ func (c *Control) out(s *state.Snapshot) map[string]string {
 	out := map[string]string{}
 	now := c.o.Clock()
 	s.EachHost(func(h *state.Host) bool {
-		live, reported := c.live[h.Name]
-		ago, renewed := c.leases.Heard(h.Name, now)
-		switch {
-		case h.Lost.Proof != "":
-			out[h.Name] = "is lost: " + h.Lost.Text
-		case !reported:
-			out[h.Name] = "has not reported since this server leads"
-		case !live.Reach:
-			out[h.Name] = "has a hypervisor that does not answer: " + live.Error
-		case renewed && ago >= c.o.Lease:
-			out[h.Name] = fmt.Sprintf("has not been heard of for %s", ago.Round(time.Second))
+		if why := c.outLocked(h, now); why != "" {
+			out[h.Name] = why
 		}
 		return true
 	})
 	return out
+}
+
+// isOut says whether a host is one of out.
+func (c *Control) isOut(s *state.Snapshot, host string) bool {
+	h, ok := s.Host(host)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !ok || c.outLocked(&h, c.o.Clock()) != ""
+}
+
+func (c *Control) outLocked(h *state.Host, now lease.Instant) string {
+	live, reported := c.live[h.Name]
+	ago, renewed := c.leases.Heard(h.Name, now)
+	switch {
+	case h.Lost.Proof != "":
+		return "is lost: " + h.Lost.Text
+	case !reported:
+		return "has not reported since this server leads"
+	case !live.Reach:
+		return "has a hypervisor that does not answer: " + live.Error
+	case renewed && ago >= c.o.Lease:
+		return fmt.Sprintf("has not been heard of for %s", ago.Round(time.Second))
+	}
+	return ""
 }
 
 // guardEvery is how often hosts are looked at that were not heard of.
@@ -279,13 +294,15 @@ func (c *Control) proposeLoss(ctx context.Context, b state.HostLost) error {
 	return err
 }
 
-func holdsRestartable(s *state.Snapshot, host string) bool {
-	for _, vm := range append(s.VMsOn(host), s.VMsMovingTo(host)...) {
-		if vc, _ := s.VC(vm.VC); vm.Holds() && vm.GoneFrom != host && vc.Restartable() {
-			return true
+func holdsRestartable(s *state.Snapshot, host string) (holds bool) {
+	s.EachVMOn(host, func(vm *state.VM) bool {
+		if vm.Holds() && vm.GoneFrom != host {
+			vc, _ := s.VC(vm.VC)
+			holds = vc.Restartable()
 		}
-	}
-	return false
+		return !holds
+	})
+	return holds
 }
 
 // fence sets the host's device to work, unless it is at work.

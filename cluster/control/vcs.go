@@ -32,11 +32,11 @@ func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result,
 			return loop.Answer{}, true, err
 		}
 		vc.ID = c.newID()
-		env := c.env()
-		if a, ok := c.rooms.Roomy(s, vc, env, c.flight.busy); ok || !alone {
+		shut := func(host string) bool { return c.flight.busy(host) || c.isOut(s, host) }
+		if a, ok := c.rooms.Roomy(s, vc, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID}, shut); ok || !alone {
 			return a, ok, nil
 		}
-		return loop.Create(s, vc, env), false, nil
+		return loop.Create(s, vc, c.env()), false, nil
 	})
 }
 

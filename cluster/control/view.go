@@ -21,6 +21,9 @@ type HostLive struct {
 // index, and the live figures beside it.
 type View struct {
 	*state.Snapshot
+	// fill the three maps below before they are read: with many hosts they cost more than most answers need.
+	fill   func()
+	told   func(host string) uint64 // HostLive.Synced
 	live   map[string]HostLive
 	leases map[string]leaseView
 	out    map[string]string
@@ -88,6 +91,7 @@ func (v *View) VMView(vm state.VM) VMView {
 	if !vm.Holds() {
 		return out
 	}
+	v.fill()
 	live := v.live[vm.Host]
 	if (!live.Reach || v.leases[vm.Host].state == "over") && vm.Phase == state.Running {
 		out.State = "unknown" // its host cannot say
@@ -105,6 +109,7 @@ func (v *View) VMView(vm state.VM) VMView {
 
 // HostView of a host.
 func (v *View) HostView(h state.Host) HostView {
+	v.fill()
 	out := HostView{Host: h, State: "ready", Lease: "unknown", Heard: -1}
 	if l, ok := v.leases[h.Name]; ok {
 		out.Lease, out.Heard = l.state, l.heard
@@ -165,7 +170,7 @@ func viewOf(vc state.VC, vms []state.VM) VCView {
 // synced is the log index up to which what is wanted is in force on a host. An agent tells the index at
 // which its own part of the state last changed.
 func (v *View) synced(host string) uint64 {
-	told := v.live[host].Synced
+	told := v.told(host)
 	if h, ok := v.Host(host); ok && told > 0 && told >= h.Version {
 		return v.Index()
 	}

@@ -27,6 +27,8 @@ type room struct {
 	cpu     float64 // cores left
 	memory  int64   // bytes left beside the reserve; may be below 0
 	each    int64   // bytes that a VM costs beyond its own memory
+	least   float64 // yield of the VCs of its VMs
+	ruled   bool    // some of its VMs have rules, which a new one may break
 	closed  bool
 }
 
@@ -41,7 +43,17 @@ func (r *Rooms) follow(s *state.Snapshot) {
 		if !known || old.version != h.Version {
 			free, load := h.Usable(), s.LoadOf(h.Name)
 			old = &room{host: h.Name, version: h.Version, size: h.Usable(), cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve,
-				each: h.VMOverhead}
+				each: h.VMOverhead, least: 1}
+			s.EachVMOn(h.Name, func(vm *state.VM) bool {
+				if vc, ok := s.VC(vm.VC); ok {
+					g, _ := vc.GroupOf(*vm)
+					old.ruled = old.ruled || !g.Affinity.Empty()
+					if vm.Holds() && vm.Goal == state.GoalRun {
+						old.least = min(old.least, state.YieldOf(vc))
+					}
+				}
+				return true
+			})
 			r.by[h.Name] = old
 		}
 		old.closed = h.Cordoned || h.Lost.Proof != ""
@@ -62,18 +74,18 @@ const leastRoomy = 64
 
 // Roomy answers a request for a new VC if each of its VMs can have all that it needs of hosts that have that
 // left, beside what everybody has already; false: not, or it cannot be said without a plan in full. No
-// other place could serve it better, and nobody is served worse. Hosts in busy are passed over.
+// other place could serve it better, and nobody is served worse. Hosts that are shut are passed over (Env.Out is not asked).
 //
 // Each VM goes where most is left, so that many that come at once start side by side.
-func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, busy func(host string) bool) (Answer, bool) {
+func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host string) bool) (Answer, bool) {
 	r.follow(s)
 	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < leastCPU }
 	if len(r.list) < leastRoomy || slices.ContainsFunc(vc.Groups, special) {
 		return Answer{}, false
 	}
-	least, ruled := leastOf(s)
-	if ruled {
-		return Answer{}, false
+	least := 1.0
+	for _, one := range r.list {
+		least = min(least, one.least)
 	}
 	took := map[*room]*state.Resources{}
 	touched := map[string]bool{}
@@ -84,7 +96,7 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, busy func(host st
 		var best *room
 		most := math.Inf(-1)
 		for _, one := range r.list {
-			if one.closed || env.Out[one.host] != "" || busy != nil && busy(one.host) {
+			if one.closed || one.ruled {
 				continue
 			}
 			cpu, memory := one.cpu-g.CPU, one.memory-g.Memory-one.each
@@ -94,7 +106,7 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, busy func(host st
 			if cpu < 0 || memory < 0 {
 				continue
 			}
-			if left := min(cpu/one.size.CPU, float64(memory)/float64(one.size.Memory)); left > most {
+			if left := min(cpu/one.size.CPU, float64(memory)/float64(one.size.Memory)); left > most && !shut(one.host) {
 				best, most = one, left
 			}
 		}
@@ -119,26 +131,6 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, busy func(host st
 	vc.Decision = d
 	plan.VC, plan.Touched, plan.Text = &vc, sorted(touched), d.Summary
 	return Answer{Plan: &plan, Decision: d}, true
-}
-
-// leastOf is the minimum yield of what runs, and whether any group has a rule.
-func leastOf(s *state.Snapshot) (yield float64, ruled bool) {
-	yield = 1
-	s.EachVC(func(vc *state.VC) bool {
-		for i := range vc.Groups {
-			if g := &vc.Groups[i]; !g.Affinity.Empty() {
-				ruled = true
-				return false
-			}
-		}
-		if vc.Goal == state.GoalRun && vc.Admitted {
-			if y := state.YieldOf(*vc); y < yield && holds(s, *vc) {
-				yield = y
-			}
-		}
-		return true
-	})
-	return yield, ruled
 }
 
 // Still says that there is nothing to decide: nobody waits, nothing is lost, everybody who runs has all

@@ -98,6 +98,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		if err := m.node.AddServer(ctx, q.Name, q.Address, false); err != nil {
 			return none, fmt.Errorf("join of %s: make it a server: %w", q.Name, err)
 		}
+		m.servers.Store(nil)
 		out.Servers = m.Servers()
 	}
 	return out, nil

@@ -77,6 +77,7 @@ type Member struct {
 	ca      *pki.CA
 	talk    atomic.Pointer[node.Gossip]
 	backups *node.Backups
+	servers atomic.Pointer[addresses]
 	leads   atomic.Uint64 // term whose leader's service has begun here, 0 = none
 	health  healths
 	audits  ring
@@ -282,13 +283,26 @@ func (m *Member) lead() transport.Leading {
 	return transport.Leading{Term: now.Term, Address: now.Address}
 }
 
-// Servers of the cluster, by the addresses of their ports.
+// serversEvery is how old the answer of Servers may be. Each agent's stream asks once a second, and it takes a
+// look at every server's health.
+const serversEvery = 500 * time.Millisecond
+
+type addresses struct {
+	at  time.Time
+	all []string
+}
+
+// Servers of the cluster, by the addresses of their ports. The answer is not to be changed.
 func (m *Member) Servers() []string {
-	var out []string
-	for _, s := range m.node.Servers() {
-		out = append(out, s.Address)
+	if old := m.servers.Load(); old != nil && time.Since(old.at) < serversEvery {
+		return old.all
 	}
-	return out
+	now := addresses{at: time.Now()}
+	for _, s := range m.node.Servers() {
+		now.all = append(now.all, s.Address)
+	}
+	m.servers.Store(&now)
+	return now.all
 }
 
 // Leader is whether this server leads, and where the one that does can be asked; "" if

@@ -247,8 +247,7 @@ func (s *Snapshot) LoadOf(host string) Load {
 		}
 		return true
 	}
-	s.eachVM("host", host, add)
-	s.eachVM("movingTo", host, add)
+	s.EachVMOn(host, add)
 	return l
 }
 

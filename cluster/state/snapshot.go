@@ -69,6 +69,15 @@ func (s *Snapshot) EachVC(f func(*VC) bool) { each(s, f, tVCs, "id") }
 // EachVM is EachHost for the VMs, in order of their ids.
 func (s *Snapshot) EachVM(f func(*VM) bool) { each(s, f, tVMs, "id") }
 
+// EachVMOn is EachVM for those whose place is that host, and then for those that an open move takes there.
+func (s *Snapshot) EachVMOn(host string, f func(*VM) bool) {
+	more := true
+	again := func(vm *VM) bool { more = f(vm); return more }
+	if s.eachVM("host", host, again); more {
+		s.eachVM("movingTo", host, again)
+	}
+}
+
 // eachVM is EachVM for those that an index names.
 func (s *Snapshot) eachVM(index, key string, f func(*VM) bool) { each(s, f, tVMs, index, key) }
 

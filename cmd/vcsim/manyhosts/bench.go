@@ -237,13 +237,23 @@ func (b *bench) startHosts(ctx context.Context) error {
 
 func (b *bench) fill(ctx context.Context) error {
 	begin := time.Now()
+	err := b.profiled("fill", func() error {
+		_, err := b.fillUp(ctx)
+		return err
+	})
+	b.f.FillIn = time.Since(begin).Seconds()
+	return err
+}
+
+func (b *bench) fillUp(ctx context.Context) (int, error) {
+	begin := time.Now()
 	n, err := fill(ctx, b.all, b.o.VMs, b.o.Largest, b.o.CPU, b.o.Seed)
 	if err != nil {
-		return err
+		return n, err
 	}
 	b.f.VMs = n
 	b.say("%d VMs admitted in %.1f s", n, time.Since(begin).Seconds())
-	err = until(ctx, 10*time.Minute, "all VMs run", func() bool {
+	return n, until(ctx, 10*time.Minute, "all VMs run", func() bool {
 		s, err := b.all[0].Status(ctx)
 		if err != nil || s.VMs.Running < n {
 			time.Sleep(time.Second) // sleep: the question is a costly one
@@ -251,8 +261,6 @@ func (b *bench) fill(ctx context.Context) error {
 		}
 		return true
 	})
-	b.f.FillIn = time.Since(begin).Seconds()
-	return err
 }
 
 // leader that leads now.
