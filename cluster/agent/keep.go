@@ -42,7 +42,8 @@ func (f KeepFile) Save(m Memory) error {
 	}
 	defer os.Remove(next.Name()) //nolint:errcheck // it is gone if all went well
 	_, err = next.Write(append(b, '\n'))
-	if err = errors.Join(err, next.Close()); err != nil {
+	// Synced, or a power failure may leave an empty file, and with it an agent that does not start.
+	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
 		return err
 	}
 	return os.Rename(next.Name(), string(f))

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -23,8 +24,7 @@ type Watchdog interface {
 	Disarm() error
 }
 
-// Memory is what an agent must know again after it was restarted. It is kept on disk, and
-// written before it counts.
+// Memory is what an agent must know again after it was restarted. It is kept on disk.
 type Memory struct {
 	Epoch uint64 // of the desired state; older ones are refused
 	Index uint64
@@ -72,6 +72,7 @@ type keeper struct {
 
 	mu       sync.Mutex
 	memory   Memory
+	kept     Memory            // as the next agent would find it
 	running  int               // restartable VMs that run here, as the hypervisor last said
 	known    bool              // it said so
 	asOf     lease.Instant     // when it was asked
@@ -80,10 +81,12 @@ type keeper struct {
 	wd       time.Duration
 	unsure   bool          // the watchdog could not be petted: it must not be told of as armed
 	renewed  chan struct{} // closed and made anew at each answered renewal
+
+	dirty chan struct{} // holds one while there is something to save
 }
 
 func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
-	k := &keeper{o: o, log: log, clock: o.Clock, stopped: map[string]uint64{}, renewed: make(chan struct{})}
+	k := &keeper{o: o, log: log, clock: o.Clock, stopped: map[string]uint64{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1)}
 	if o.Keep == nil {
 		k.memory.Boot = o.Boot
 		return k, nil
@@ -98,7 +101,7 @@ func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
 			return nil, fmt.Errorf("agent of host %s: keep what it must know again: %w", o.Host, err)
 		}
 	}
-	k.memory = m
+	k.memory, k.kept = m, m
 	// It counts since the agent before this one; go on petting it. Without a lease it is petted no more until
 	// the VMs are gone, however often the agent is started.
 	if m.Armed && (o.Watchdog == nil || m.Lease.MayPet(k.clock(), 0, false)) {
@@ -115,6 +118,7 @@ func (k *keeper) run(ctx context.Context) {
 	wg.Go(func() { k.renewing(ctx) })
 	wg.Go(func() { k.petting(ctx) })
 	wg.Go(func() { k.stopping(ctx) })
+	wg.Go(func() { k.saving(ctx) })
 	wg.Wait()
 }
 
@@ -140,7 +144,11 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	k.mu.Lock()
-	enforcing := !k.memory.Lease.Had || k.memory.Lease.Enforce
+	if now := k.clock(); k.memory.Lease.Had && k.memory.Lease.MustStop(now) && !k.stoppedSince(k.memory.Lease.Until) {
+		k.mu.Unlock()
+		return 0, errors.New("the lease is over: restartable VMs are stopped before there is another")
+	}
+	enforcing := k.enforces()
 	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot, Watched: k.o.Watchdog != nil}
 	wanted := k.running+k.starting > 0 || !k.known
 	if enforcing && wanted && k.memory.Armed && !k.unsure {
@@ -162,6 +170,13 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	}
 	k.save()
 	return wait, nil
+}
+
+// stoppedSince says whether it was seen, after that instant, that no restartable VM runs. An agent that hung
+// finds its lease over when it goes on: what was proved of the host meanwhile does not become untrue by a
+// renewal. k is locked.
+func (k *keeper) stoppedSince(end lease.Instant) bool {
+	return k.known && k.running+k.starting == 0 && k.asOf >= end
 }
 
 // granted takes the answer to a renewal in and returns when to ask again.
@@ -215,16 +230,43 @@ func (k *keeper) armLocked() error {
 	return nil
 }
 
+// save what must be known again, soon: a disk that is slow or hangs must not hold up a renewal, the end of VMs, or
+// the watchdog.
 func (k *keeper) save() {
+	select {
+	case k.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// saving writes until ctx ends, and then once more.
+func (k *keeper) saving(ctx context.Context) {
 	if k.o.Keep == nil {
 		return
 	}
-	k.mu.Lock()
-	m := k.memory
-	k.mu.Unlock() // a disk that hangs must not keep the watchdog from being petted
-	if err := k.o.Keep.Save(m); err != nil {
-		k.log.Error("keep what the agent must know again", "error", err)
+	for last := false; !last; {
+		select {
+		case <-k.dirty:
+		case <-ctx.Done():
+			last = true
+		}
+		k.mu.Lock()
+		m := k.memory
+		k.mu.Unlock()
+		if err := k.o.Keep.Save(m); err != nil {
+			k.log.Error("keep what the agent must know again", "error", err)
+			continue
+		}
+		k.mu.Lock()
+		k.kept = m
+		k.mu.Unlock()
 	}
+}
+
+// enforces says whether the end of the lease stops VMs here, also if the next agent has to do it.
+func (k *keeper) enforces() bool {
+	will := func(h lease.Holder) bool { return !h.Had || h.Enforce }
+	return will(k.memory.Lease) && (k.o.Keep == nil || will(k.kept.Lease))
 }
 
 // petting tells the watchdog that the host is well, as long as it is.

@@ -72,12 +72,21 @@ func (w *wdog) ranOut() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.bit.I
 
 // memory keeps what an agent must know again, as a file would.
 type memory struct {
-	mu sync.Mutex
-	m  agent.Memory
+	mu   sync.Mutex
+	m    agent.Memory
+	full bool
 }
 
 func (k *memory) Load() (agent.Memory, error) { k.mu.Lock(); defer k.mu.Unlock(); return k.m, nil }
-func (k *memory) Save(m agent.Memory) error   { k.mu.Lock(); defer k.mu.Unlock(); k.m = m; return nil }
+func (k *memory) Save(m agent.Memory) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.full {
+		return errors.New("no space left on device")
+	}
+	k.m = m
+	return nil
+}
 
 // leased makes a VM one that runs on a lease.
 func leased(vm agent.VM) agent.VM {
@@ -380,6 +389,38 @@ func ephemeral(vm agent.VM, want agent.Want) agent.VM {
 	vm.Want, vm.MayStart, vm.Seen = want, false, true
 	vm.Spec.Disk = hypervisor.Disk{Size: 1 << 20, Pool: "shared", Ephemeral: true}
 	return vm
+}
+
+// An agent whose disk is full does not say that it enforces its lease, if the next agent, which reads what was
+// kept while the cluster was disarmed, would not.
+func TestEnforcingIsKeptBeforeItIsSaid(t *testing.T) {
+	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		set := func(disarmed, full bool) {
+			g.l.mu.Lock()
+			g.l.disarmed = disarmed
+			g.l.mu.Unlock()
+			g.keep.mu.Lock()
+			g.keep.full = full
+			g.keep.mu.Unlock()
+			after(20 * time.Second)
+		}
+		said := func() agent.Renewal {
+			g.l.mu.Lock()
+			defer g.l.mu.Unlock()
+			return g.l.renewals[len(g.l.renewals)-1]
+		}
+		stop := g.start(t)
+		defer func() { stop() }()
+		set(true, false)
+		set(false, true)
+		if r := said(); r.Enforcing || r.Watchdog > 0 {
+			t.Errorf("the leader was told %+v", r)
+		}
+		set(false, false)
+		if r := said(); !r.Enforcing || r.Watchdog == 0 {
+			t.Errorf("with room again the leader was told %+v", r)
+		}
+	})
 }
 
 // The disk of a VM that was stopped is removed once: the leader may have started the VM elsewhere since it
