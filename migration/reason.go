@@ -57,9 +57,9 @@ func (f *fleet) explain(steps []Step, at []int) {
 // why says why a plan is as it is.
 func (pl *Planner) why(p *Plan, budget float64) string {
 	if starts := len(p.Steps) - p.Moves - adjusts(p.Steps); starts > 0 {
-		text := fmt.Sprintf("%d VMs start beside those that run; the minimum yield is %.4f", starts, p.MinYieldAfter)
+		text := fmt.Sprintf("%s to start beside those that run; the minimum yield is %.4f", counted(starts, "VM"), p.MinYieldAfter)
 		if p.Moves > 0 {
-			text = fmt.Sprintf("%d moves of %s make room and %s", p.Moves, size(p.Bytes), text)
+			text = fmt.Sprintf("%s of %s, to make room; %s", counted(p.Moves, "move"), size(p.Bytes), text)
 		}
 		return text
 	}
@@ -70,13 +70,34 @@ func (pl *Planner) why(p *Plan, budget float64) string {
 	case p.Moves == 0 && p.MinYieldAfter >= p.UpperBound-sameYield:
 		return fmt.Sprintf("no beneficial move: no placement has a minimum yield above %.4f", p.UpperBound)
 	case p.Moves == 0:
-		return fmt.Sprintf("no beneficial move within %s: the minimum yield stays %.4f; no placement has more than %.4f", size(budget), p.MinYieldAfter, p.UpperBound)
+		text := fmt.Sprintf("no beneficial move within %s: the minimum yield stays %.4f", size(budget), p.MinYieldAfter)
+		if next := pl.next(p.MinYieldAfter); next != nil {
+			text += fmt.Sprintf("; %.4f takes at least %s", next.yield, size(next.direct))
+		}
+		return text
 	}
-	text := fmt.Sprintf("%d moves of %s bring the minimum yield from %.4f to %.4f (%+.4f)", p.Moves, size(p.Bytes), p.MinYieldBefore, p.MinYieldAfter, gain)
+	text := fmt.Sprintf("%s of %s bring the minimum yield from %.4f to %.4f (%+.4f)", counted(p.Moves, "move"), size(p.Bytes), p.MinYieldBefore, p.MinYieldAfter, gain)
 	if n := len(p.Passed); n > 0 {
 		text += "; better ones were passed over: " + p.Passed[0].Reason
 	}
 	return text
+}
+
+// next is the cheapest candidate with a greater minimum yield; nil: none.
+func (pl *Planner) next(yield float64) (best *candidate) {
+	for i := range pl.s.found {
+		if c := &pl.s.found[i]; c.yield > yield+1e-6 && pl.good(c) && (best == nil || c.direct < best.direct) {
+			best = c
+		}
+	}
+	return best
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func adjusts(steps []Step) (n int) {

@@ -166,7 +166,28 @@ func (s *schedule) fitting(on [][]int) []float64 {
 			caps[g] = min(caps[g], max(0, level)*groups[g].CPU)
 		}
 	}
-	return caps
+	return s.unrounded(caps, on)
+}
+
+// unrounded leaves caps as they are now that would change by no more than
+// rounding, if every host can have that.
+func (s *schedule) unrounded(caps []float64, on [][]int) []float64 {
+	kept := slices.Clone(caps)
+	for g, now := range s.now {
+		if caps[g] >= now*(1-1e-9) && caps[g] <= now*(1+1e-9) {
+			kept[g] = now
+		}
+	}
+	for j, vms := range on {
+		sum := 0.0
+		for _, vm := range vms {
+			sum += kept[s.f.group[vm]]
+		}
+		if sum > s.f.p.Hosts[j].CPU {
+			return caps
+		}
+	}
+	return kept
 }
 
 // adjust brings the caps to what is given, after all that goes on now; and is
@@ -209,7 +230,7 @@ func (s *schedule) adjust(caps []float64, last bool) int {
 	if len(step.Shrink)+len(step.Grow) == 0 {
 		step.Reason = "the moves before have to end first: both copies of a moving VM need CPU"
 	} else {
-		step.Reason = fmt.Sprintf("caps of %d groups shrink, then those of %d grow", len(step.Shrink), len(step.Grow))
+		step.Reason = fmt.Sprintf("caps that shrink: %d; then those that grow: %d", len(step.Shrink), len(step.Grow))
 	}
 	s.steps = append(s.steps, step)
 	return begun
