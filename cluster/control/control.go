@@ -83,6 +83,7 @@ type Control struct {
 
 	mu      sync.Mutex
 	term    uint64
+	begun   lease.Instant // the term
 	live    map[string]HostLive
 	leases  *lease.Table
 	fencing map[string]*fencing // hosts whose device is at work, or was in vain
@@ -115,7 +116,7 @@ func New(o Options) *Control {
 // renewed now (design rule 9). It makes the cluster if the state is empty, with that id; "" = a new one.
 func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
 	c.mu.Lock()
-	c.term = term
+	c.term, c.begun = term, c.o.Clock()
 	c.live, c.fencing, c.gone = map[string]HostLive{}, map[string]*fencing{}, map[string]goneSince{}
 	c.leases = lease.NewTable(c.o.Lease, c.o.Clock())
 	c.mu.Unlock()
@@ -307,6 +308,9 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 		if !narrow && !alone {
 			alone = true
 			continue
+		}
+		if a.Plan == nil && c.gathering(s) {
+			return r, false, fmt.Errorf("%s %s: it does not fit on the hosts that have reported to the new leader so far: %w", verb, name, ErrNoLeader)
 		}
 		if a.Plan == nil {
 			return Result{DryRun: call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}

@@ -118,6 +118,23 @@ func (c *Control) out(s *state.Snapshot) map[string]string {
 	return out
 }
 
+// gathering says whether this server began to lead less than a lease ago and some hosts have yet to report: what they could
+// take is not known, and a refusal for want of room would be too early.
+func (c *Control) gathering(s *state.Snapshot) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.o.Clock()-c.begun >= c.o.Lease {
+		return false
+	}
+	missing := false
+	s.EachHost(func(h *state.Host) bool {
+		_, reported := c.live[h.Name]
+		missing = !reported && h.Lost.Proof == "" && !h.Cordoned
+		return !missing
+	})
+	return missing
+}
+
 // isOut says whether a host is one of out.
 func (c *Control) isOut(s *state.Snapshot, host string) bool {
 	h, ok := s.Host(host)
