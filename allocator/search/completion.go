@@ -200,7 +200,7 @@ func (c *completion) equal(a, b int32) bool {
 	if r.Allowed != nil && !slices.Equal(r.Allowed[a], r.Allowed[b]) {
 		return false
 	}
-	return !c.spent || r.Home[a] == r.Home[b]
+	return !c.spent || r.Home[a] == r.Home[b] && r.Cost[a] == r.Cost[b]
 }
 
 // arrangeHosts puts equal hosts side by side, the roomiest first.
