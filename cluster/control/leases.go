@@ -230,14 +230,17 @@ func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, sa
 	case c.o.Fence != nil && c.o.Fence.Has(h.Name):
 		c.fence(ctx, h.Name, s.Index())
 	}
+	var f fencing
 	c.mu.Lock()
-	f := c.fencing[h.Name]
+	if at := c.fencing[h.Name]; at != nil {
+		f = *at
+	}
 	c.mu.Unlock()
 	text := v.Text
-	if f != nil && f.said != "" {
+	if f.said != "" {
 		text += "; " + f.said
 	}
-	if said[h.Name] == text || f != nil && f.busy {
+	if said[h.Name] == text || f.busy {
 		return nil
 	}
 	said[h.Name] = text

@@ -96,7 +96,7 @@ func (s *site) listen(name string) net.Listener {
 func (s *site) start(name string, l net.Listener) *member.Member {
 	s.t.Helper()
 	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, AgentOnly: s.agentOnly,
-		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 200 * time.Millisecond},
+		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },

@@ -114,7 +114,7 @@ func (s *Site) listen(name string) (net.Listener, error) {
 
 func (s *Site) start(name string, l net.Listener) error {
 	o := member.Options{Dir: s.Dir(name), Listener: l, Advertise: s.at[name], Log: s.o.Log, Settings: state.DefaultSettings(), Version: "test",
-		Lease: s.o.Lease, Fence: s.o.Fence, Timers: node.Timers{Heartbeat: 200 * time.Millisecond},
+		Lease: s.o.Lease, Fence: s.o.Fence, Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		API: func(m *member.Member) http.Handler {
 			return server.New(m, server.Options{Members: m, Version: "test", Logger: s.o.Log.With("on", name)})
