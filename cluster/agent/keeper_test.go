@@ -174,6 +174,27 @@ func TestLeaseEnds(t *testing.T) {
 	})
 }
 
+// An agent that hung, or was away, until its lease was over stops what ran on it before it asks for
+// another: the leader may have been told meanwhile that the host is dead.
+func TestLapsedLeaseStopsFirst(t *testing.T) {
+	guard(t, nil, []agent.VM{leased(wanted("a")), wanted("b")}, func(t *testing.T, g *guarded) {
+		g.start(t)()
+		stop := g.start(t)
+		after(10 * time.Second)
+		equal(t, "with a lease", names(list(t, g.w)), []string{"a", "b"})
+		stop()
+		after(time.Minute)
+		g.l.renewing = func() { equal(t, "at a renewal", names(list(t, g.w)), []string{"b"}) }
+		defer g.start(t)()
+		before := len(g.l.renewals)
+		after(10 * time.Second)
+		equal(t, "after its end", names(list(t, g.w)), []string{"b"})
+		if len(g.l.renewals) == before {
+			t.Error("the lease was not renewed when the VMs were gone")
+		}
+	})
+}
+
 func TestDisarmedLeaseStopsNothing(t *testing.T) {
 	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)
@@ -389,6 +410,49 @@ func ephemeral(vm agent.VM, want agent.Want) agent.VM {
 	vm.Want, vm.MayStart, vm.Seen = want, false, true
 	vm.Spec.Disk = hypervisor.Disk{Size: 1 << 20, Pool: "shared", Ephemeral: true}
 	return vm
+}
+
+// slowDefine takes long to make what VMs need, and notes what is started.
+type slowDefine struct {
+	hypervisor.Host
+	takes   time.Duration
+	mu      sync.Mutex
+	started []string
+}
+
+func (s *slowDefine) Define(ctx context.Context, spec hypervisor.Spec) error {
+	time.Sleep(s.takes) // sleep: a slow disk, in simulated time
+	return s.Host.Define(ctx, spec)
+}
+
+func (s *slowDefine) Start(ctx context.Context, spec hypervisor.Spec) error {
+	s.mu.Lock()
+	s.started = append(s.started, spec.VM)
+	s.mu.Unlock()
+	return s.Host.Start(ctx, spec)
+}
+
+// A VM whose disk takes longer to make than the lease lasts is not even started.
+func TestLeaseEndsBeforeTheStart(t *testing.T) {
+	guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		o := g.options()
+		h := &slowDefine{Host: o.Hypervisor, takes: 40 * time.Second}
+		o.Hypervisor = h
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- agent.Run(ctx, o) }()
+		after(10 * time.Second)
+		g.l.cut(errCut)
+		after(time.Minute)
+		if len(h.started) > 0 {
+			t.Errorf("started %q", h.started)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+	})
 }
 
 // An agent whose disk is full does not say that it enforces its lease, if the next agent, which reads what was

@@ -33,6 +33,7 @@ type leader struct {
 	disarmed bool  // leases stop nothing
 	deaf     bool  // reports change nothing
 	renewals []agent.Renewal
+	renewing func() // is called at every renewal
 }
 
 func newLeader(vms ...agent.VM) *leader {
@@ -100,6 +101,9 @@ func (l *leader) Renew(_ context.Context, r agent.Renewal) (agent.Grant, error) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewals = append(l.renewals, r)
+	if l.renewing != nil {
+		l.renewing()
+	}
 	return agent.Grant{Epoch: l.want.Epoch, Index: l.want.Index, Lease: 20 * time.Second, Enforce: !l.disarmed}, l.down
 }
 
