@@ -179,7 +179,11 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 	for i, spec := range specs {
 		wg.Go(func() {
 			r.log.Info("start VM", "vm", spec.Name, "generation", spec.Generation)
-			if errs[i] = r.Hypervisor.Define(ctx, spec); errs[i] == nil {
+			errs[i] = r.Hypervisor.Define(ctx, spec)
+			if errs[i] == nil && spec.Leased && !r.keeper.holds() { // it took long
+				errs[i] = fmt.Errorf("the host's lease is over: %w", hypervisor.ErrUnavailable)
+			}
+			if errs[i] == nil {
 				errs[i] = r.Hypervisor.Start(ctx, spec)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -183,6 +184,24 @@ func call[T any](ctx context.Context, h *Host, limit time.Duration, fn func(*lib
 func do(ctx context.Context, h *Host, limit time.Duration, fn func(*libvirt.Connect) error) error {
 	_, err := call(ctx, h, limit, func(c *libvirt.Connect) (struct{}, error) { return struct{}{}, fn(c) })
 	return err
+}
+
+// errAbandoned: nobody waits for the call any more.
+var errAbandoned = errors.New("the call was given up meanwhile")
+
+// doAwaited is do for what must not happen once the caller has given up: the VM may have been started elsewhere
+// since, on the same disk. fn asks wanted before each step that changes something.
+func doAwaited(ctx context.Context, h *Host, limit time.Duration, fn func(c *libvirt.Connect, wanted func() error) error) error {
+	var over atomic.Bool
+	defer over.Store(true)
+	return do(ctx, h, limit, func(c *libvirt.Connect) error {
+		return fn(c, func() error {
+			if over.Load() {
+				return errAbandoned
+			}
+			return nil
+		})
+	})
 }
 
 // onVM runs fn on our running VM of that id. ErrNotFound if there is none that

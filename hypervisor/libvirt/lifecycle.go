@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -36,14 +37,25 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 		return err
 	}
 	uuid := uuidOf(spec.VM)
-	return do(ctx, h, h.slow(), func(c *libvirt.Connect) error {
-		p, undo, err := h.gather(c, spec)
+	return doAwaited(ctx, h, h.slow(), func(c *libvirt.Connect, wanted func() error) error {
+		p, undo, err := h.gather(c, spec, wanted)
 		if err != nil {
 			return err
 		}
+		undo = func(undo func() error) func() error {
+			return func() error {
+				if err := wanted(); err != nil {
+					return err // the disk may be another's by now
+				}
+				return undo()
+			}
+		}(undo)
 		text, err := domainXML(spec, p, caps.kvm, h.cgroup)
 		if err != nil {
 			return errors.Join(err, undo())
+		}
+		if err := wanted(); err != nil {
+			return err
 		}
 		// Events name the VM from the first one on.
 		h.remember(uuid, knownVM{Identity: spec.Identity, name: spec.Name})
@@ -80,7 +92,7 @@ func absent(c *libvirt.Connect, spec hypervisor.Spec) error {
 
 // gather finds the parts Define made, and makes those that are made at each
 // start; undo takes the latter away.
-func (h *Host) gather(c *libvirt.Connect, spec hypervisor.Spec) (p parts, undo func() error, err error) {
+func (h *Host) gather(c *libvirt.Connect, spec hypervisor.Spec, wanted func() error) (p parts, undo func() error, err error) {
 	undo = func() error { return nil }
 	if p.log, err = h.makeLog(spec.VM); err != nil {
 		return parts{}, nil, err
@@ -97,6 +109,9 @@ func (h *Host) gather(c *libvirt.Connect, spec hypervisor.Spec) (p parts, undo f
 	defer sp.Free()
 	ephemeral := spec.Disk.Present() && spec.Disk.Ephemeral
 	if ephemeral {
+		if err := wanted(); err != nil {
+			return parts{}, nil, err
+		}
 		if err := deleteVolume(sp, diskName(spec.VM)); err != nil {
 			return parts{}, nil, err
 		}
@@ -193,6 +208,8 @@ func (h *Host) Stop(ctx context.Context, id string) error {
 
 // Destroy pulls the VM's plug. Its ephemeral disk goes with it.
 func (h *Host) Destroy(ctx context.Context, id string) error {
+	var over atomic.Bool // given up: the disk may be another host's by now
+	defer over.Store(true)
 	_, err := onVM(ctx, h, h.slow(), id, func(c *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
 		err := dom.DestroyFlags(libvirt.DOMAIN_DESTROY_DEFAULT)
 		if err != nil && !isCode(err, libvirt.ERR_NO_DOMAIN) {
@@ -201,6 +218,9 @@ func (h *Host) Destroy(ctx context.Context, id string) error {
 			}
 		}
 		h.tellStopped(uuidOf(id))
+		if m.Ephemeral != nil && over.Load() {
+			return struct{}{}, errAbandoned
+		}
 		if m.Ephemeral != nil {
 			return struct{}{}, h.removeVolume(c, m.Ephemeral.Pool, m.Ephemeral.Volume)
 		}

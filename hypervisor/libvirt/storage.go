@@ -285,7 +285,7 @@ func (h *Host) define(ctx context.Context, spec hypervisor.Spec) error {
 
 // Undefine removes the VM's disk, seed and console log.
 func (h *Host) Undefine(ctx context.Context, spec hypervisor.Spec) error {
-	err := do(ctx, h, h.slow(), func(c *libvirt.Connect) error {
+	err := doAwaited(ctx, h, h.slow(), func(c *libvirt.Connect, wanted func() error) error {
 		// Whatever mark it carries or does not: nothing that runs loses its disk.
 		dom, err := c.LookupDomainByUUIDString(uuidOf(spec.VM))
 		if err == nil {
@@ -310,6 +310,9 @@ func (h *Host) Undefine(ctx context.Context, spec hypervisor.Spec) error {
 		}
 		defer p.Free()
 		defer dropPool(p) // before it is freed
+		if err := wanted(); err != nil {
+			return err
+		}
 		return errors.Join(deleteVolume(p, diskName(spec.VM)), deleteVolume(p, seedName(spec.VM)))
 	})
 	if err != nil {
