@@ -85,6 +85,56 @@ func Recover(o Options) (r Recovered, err error) {
 	return r, nil
 }
 
+// Examine says what the stopped server whose directory Options name has: who the servers were by its word, and the
+// last entry of its log. It changes nothing. It fails while the directory is in use.
+func Examine(o Options) (r Recovered, err error) {
+	fail := func(err error) (Recovered, error) { return r, fmt.Errorf("examine server %s: %w", o.ID, err) }
+	if _, err := os.Stat(o.Dir); err != nil { // a new log is not to be made
+		return fail(err)
+	}
+	n := &Node{o: o, id: o.ID, log: o.Log.With("part", "raft")}
+	n.hclog = newHclog(n.log, false)
+	disk, snaps, err := openDisk(o, n.hclog)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() {
+		if p := recover(); p != nil { // an entry that this program does not know
+			err = fmt.Errorf("examine server %s: %v", o.ID, p)
+		}
+		err = errors.Join(err, disk.Close())
+	}()
+	if has, err := raft.HasExistingState(disk, disk, snaps); err != nil || !has {
+		return fail(errors.Join(errors.New("there is no log in its directory"), err))
+	}
+	_, transport := raft.NewInmemTransport(raft.ServerAddress(o.ID))
+	defer transport.Close()
+	s := state.New()
+	conf, err := raft.GetConfiguration(n.config(), &fsm{store: s}, disk, disk, snaps, transport)
+	if err != nil {
+		return fail(fmt.Errorf("who the servers were: %w", err))
+	}
+	for _, v := range conf.Servers {
+		r.Servers = append(r.Servers, Server{ID: string(v.ID), Address: string(v.Address), Voter: v.Suffrage == raft.Voter})
+	}
+	meta, _ := s.Snapshot().Meta()
+	r.Cluster, r.Epoch = meta.ID, meta.Epoch
+	last, err := disk.LastIndex()
+	if err != nil {
+		return fail(err)
+	}
+	if list, err := snaps.List(); err == nil && len(list) > 0 && list[0].Index >= last {
+		r.Index, r.Term = list[0].Index, list[0].Term
+		return r, nil
+	}
+	var entry raft.Log
+	if err := disk.GetLog(last, &entry); err != nil {
+		return fail(fmt.Errorf("entry %d of its log: %w", last, err))
+	}
+	r.Index, r.Term = entry.Index, entry.Term
+	return r, nil
+}
+
 // recoveringFSM saves what it was given as a held state.
 type recoveringFSM struct{ fsm }
 

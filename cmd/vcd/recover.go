@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
+	"evenkeel/cluster/pki"
 )
 
 func recoverCommand() *cli.Command {
@@ -40,23 +42,60 @@ func recoverQuorum(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if !member.HasIdentity(conf.DataDir) {
-		return cli.Exit(fmt.Sprintf("%s holds no server of a cluster", conf.DataDir), 2)
+	who, err := identityOf(conf)
+	if err != nil {
+		return cli.Exit(fmt.Errorf("recover: %w", err), 2)
+	}
+	o := node.Options{Dir: filepath.Join(conf.DataDir, "raft"), ID: who.Name, Advertise: conf.Advertise, Log: log}
+	before, err := node.Examine(o)
+	if err != nil {
+		return fmt.Errorf("recover: vcd must be stopped here: %w", err)
+	}
+	fmt.Fprintf(c.App.Writer, "server %s of cluster %s has the log up to entry %d of term %d\n", who.Name, who.Cluster, before.Index, before.Term)
+	if !slices.ContainsFunc(before.Servers, func(s node.Server) bool { return s.ID == who.Name }) {
+		return fmt.Errorf("recover: by its own log %s is no server of the cluster: it was removed", who.Name)
 	}
 	if !c.Bool("yes") {
-		fmt.Printf("would make %s (%s) the only voter of its cluster, on the log in %s\nsay --yes to do it\n", conf.Name, conf.Advertise, filepath.Join(conf.DataDir, "raft"))
+		fmt.Fprintf(c.App.Writer, "it would be the only voter, at %s; these would be left out, with what they alone have:\n", conf.Advertise)
+		for _, s := range before.Servers {
+			if s.ID != who.Name {
+				fmt.Fprintf(c.App.Writer, "  %s (%s)\n", s.ID, s.Address)
+			}
+		}
+		fmt.Fprintln(c.App.Writer, "nothing was changed: look at the other servers' logs first, take the one that is furthest (term, then entry), and say --yes there")
 		return nil
 	}
-	r, err := node.Recover(node.Options{Dir: filepath.Join(conf.DataDir, "raft"), ID: conf.Name, Advertise: conf.Advertise, Log: log})
+	r, err := node.Recover(o)
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
-	fmt.Printf("cluster %s recovered: %s is its only voter now, with the log up to entry %d of term %d; epoch %d\n", r.Cluster, conf.Name, r.Index, r.Term, r.Epoch)
+	fmt.Fprintf(c.App.Writer, "cluster %s recovered: %s is its only voter now; epoch %d\n", r.Cluster, who.Name, r.Epoch)
 	for _, s := range r.Servers {
-		if s.ID != conf.Name {
-			fmt.Printf("%s (%s) must not come back on its old data directory\n", s.ID, s.Address)
+		if s.ID != who.Name {
+			fmt.Fprintf(c.App.Writer, "%s (%s) must not come back on its old data directory\n", s.ID, s.Address)
 		}
 	}
-	fmt.Println("start vcd; then `vcctl cluster status` shows which hosts are still to be heard of")
+	fmt.Fprintln(c.App.Writer, "start vcd; then `vcctl cluster status` shows which hosts are still to be heard of")
 	return nil
+}
+
+// identityOf the member whose files the configuration names. It must be a server.
+func identityOf(conf config) (pki.Identity, error) {
+	files := pki.Files{CA: conf.PKI.CA, Cert: conf.PKI.Cert, Key: conf.PKI.Key}
+	if files == (pki.Files{}) {
+		files = pki.FilesIn(filepath.Join(conf.DataDir, "pki"))
+	}
+	b, err := os.ReadFile(files.Cert)
+	if err != nil {
+		return pki.Identity{}, fmt.Errorf("there is no member of a cluster in %s: %w", conf.DataDir, err)
+	}
+	certs, err := pki.ParseCertificates(b)
+	if err != nil {
+		return pki.Identity{}, fmt.Errorf("%s: %w", files.Cert, err)
+	}
+	who, err := pki.IdentityOf(certs[0])
+	if err == nil && !who.Server {
+		err = fmt.Errorf("%s is an agent; recover a server", who.Name)
+	}
+	return who, err
 }

@@ -78,9 +78,11 @@ func runMember(c *cli.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
+	noSocket := make(chan error, 1)
 	wg.Go(func() {
-		if err := server.ServeSetup(ctx, conf.Socket, d, log); err != nil {
-			log.Error("local socket", "error", err)
+		if err := server.ServeSetup(ctx, conf.Socket, d, log); err != nil { // another vcd has it, as a rule
+			noSocket <- err
+			cancel()
 		}
 	})
 	wg.Go(func() { tellSystemd(ctx, log) })
@@ -92,10 +94,15 @@ func runMember(c *cli.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-		return nil
 	case <-d.entered:
+		err = d.serve(ctx)
 	}
-	return d.serve(ctx)
+	select {
+	case e := <-noSocket:
+		return errors.Join(err, e)
+	default:
+		return err
+	}
 }
 
 // memberDaemon is one member's process, from before it has an identity.

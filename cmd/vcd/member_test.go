@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+// host is a vcd that runs as a member in this process, with a simulated hypervisor.
+type host struct {
+	t                   *testing.T
+	config, socket, dir string
+	advertise, name     string
+	stop                context.CancelFunc
+	ended               chan int
+	out, errs           *bytes.Buffer
+}
+
+func newHost(t *testing.T, name string) *host {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vcd") // short: the kernel allows a socket 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, name: name, dir: filepath.Join(dir, "data"), config: filepath.Join(dir, "vcd.yaml"), socket: filepath.Join(dir, "run", "s"), advertise: l.Addr().String()}
+	_ = l.Close()
+	h.write("server: true\nagent: true\n")
+	return h
+}
+
+func (h *host) write(roles string) {
+	text := fmt.Sprintf("name: %s\n%slisten: %s\nadvertise: %s\ngossip: ''\ndataDir: %s\nsocket: %s\nhypervisor: simulated\nlogLevel: error\n", h.name, roles, h.advertise, h.advertise, h.dir, h.socket)
+	if err := os.WriteFile(h.config, []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) start() {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop, h.ended, h.out, h.errs = cancel, make(chan int, 1), &bytes.Buffer{}, &bytes.Buffer{}
+	go func() { h.ended <- run(ctx, []string{"vcd", "run", "--config", h.config}, h.out, h.errs) }()
+	h.t.Cleanup(func() { h.end() })
+	h.await("the local socket answers", func() bool { _, err := client.NewLocal(h.socket).Setup(h.t.Context()); return err == nil })
+}
+
+// end a vcd that runs, and return its exit status.
+func (h *host) end() int {
+	if h.stop == nil {
+		return 0
+	}
+	h.stop()
+	h.stop = nil
+	return <-h.ended
+}
+
+func (h *host) await(what string, ok func() bool) {
+	h.t.Helper()
+	over := time.After(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case s := <-h.ended:
+			h.ended <- s
+			h.t.Fatalf("vcd of %s ended with %d before %s: %s", h.name, s, what, h.errs)
+		case <-over:
+			h.t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+func (h *host) recover(args ...string) (int, string) {
+	var out, errs bytes.Buffer
+	status := run(h.t.Context(), append([]string{"vcd", "recover", "--config", h.config}, args...), &out, &errs)
+	return status, out.String() + errs.String()
+}
+
+// From nothing to three servers by the local sockets, then two are lost for good and the third is made the cluster.
+func TestSetupAndRecover(t *testing.T) {
+	h1, h2, h3 := newHost(t, "h1"), newHost(t, "h2"), newHost(t, "h3")
+	if status, said := h1.recover("--yes"); status != 2 || !strings.Contains(said, "no member of a cluster") {
+		t.Errorf("recover of nothing: %d %s", status, said)
+	}
+	h1.start()
+	if info, err := os.Stat(h1.socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the local socket: %v %v", info.Mode(), err)
+	}
+	var out, errs bytes.Buffer
+	if status := run(t.Context(), []string{"vcd", "run", "--config", h1.config}, &out, &errs); status != 1 || !strings.Contains(errs.String(), "another vcd answers") {
+		t.Errorf("a second vcd on the same host: %d %s", status, &errs)
+	}
+	local := client.NewLocal(h1.socket)
+	if s, err := local.Setup(t.Context()); err != nil || s.Member || s.Ready || s.Name != "h1" || s.Reason == "" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, y := range []float64{-0.1, 1.1} {
+		if _, err := local.Init(t.Context(), v1.SetupInit{MinYield: &y}); !client.IsProblem(err, v1.ProblemInvalid) {
+			t.Errorf("a minimum yield of %g: %v", y, err)
+		}
+	}
+	if _, err := local.Join(t.Context(), v1.SetupJoin{Token: "ekj1.nonsense", Addresses: []string{"127.0.0.1:1"}}); !client.IsProblem(err, v1.ProblemInvalid) {
+		t.Errorf("a bad token: %v", err)
+	}
+	if _, err := local.Join(t.Context(), v1.SetupJoin{Token: "ekj1.nonsense"}); !client.IsProblem(err, v1.ProblemInvalid) {
+		t.Errorf("no address: %v", err)
+	}
+	made, err := local.Init(t.Context(), v1.SetupInit{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !made.Member || made.Cluster == "" || !strings.HasPrefix(made.AdminToken, "ekt_") || !strings.Contains(made.CA, "BEGIN CERTIFICATE") {
+		t.Errorf("%+v", made)
+	}
+	if _, err := local.Init(t.Context(), v1.SetupInit{}); !client.IsProblem(err, v1.ProblemExists) {
+		t.Errorf("init twice: %v", err)
+	}
+	if _, err := local.Join(t.Context(), v1.SetupJoin{Token: "ekj1.x", Addresses: []string{h1.advertise}}); !client.IsProblem(err, v1.ProblemExists) {
+		t.Errorf("join of a member: %v", err)
+	}
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dial := func(addresses ...string) *client.Client {
+		c, err := client.New(client.Config{Address: strings.Join(addresses, ","), CAFile: ca, Token: made.AdminToken})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	api := dial(h1.advertise)
+	for _, h := range []*host{h2, h3} {
+		h.start()
+		k, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The servers that cannot be reached are passed over.
+		a, err := client.NewLocal(h.socket).Join(t.Context(), v1.SetupJoin{Token: k.Token, Addresses: []string{"127.0.0.1:1", h1.advertise}})
+		if err != nil || a.Cluster != made.Cluster || a.AdminToken != "" {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		if _, err := client.NewLocal(h1.socket).Join(t.Context(), v1.SetupJoin{Token: k.Token, Addresses: []string{h1.advertise}}); err == nil {
+			t.Error("a member joined again")
+		}
+	}
+	h1.await("three servers vote", func() bool {
+		members, err := api.Members(t.Context())
+		n := 0
+		for _, m := range members {
+			if m.Voter && m.Healthy {
+				n++
+			}
+		}
+		return err == nil && n == 3
+	})
+	if status, said := h1.recover(); status != 1 || !strings.Contains(said, "vcd must be stopped") {
+		t.Errorf("recover beside a vcd that runs: %d %s", status, said)
+	}
+	if _, err := api.AddImage(t.Context(), v1.ImageSpec{Name: "tiny", Kind: "kernel", File: "/boot/tiny"}); err != nil {
+		t.Fatal(err)
+	}
+	// All three hold what was acknowledged before two of them are lost.
+	follower := dial(h3.advertise)
+	h3.await("h3 has the image", func() bool {
+		images, err := follower.Images(t.Context(), client.Stale())
+		return err == nil && len(images) == 1
+	})
+	for _, h := range []*host{h1, h2, h3} {
+		if status := h.end(); status != 0 {
+			t.Errorf("vcd of %s ended with %d: %s", h.name, status, h.errs)
+		}
+	}
+	h3.start()
+	if _, err := follower.Images(t.Context()); !client.IsProblem(err, v1.ProblemNoLeader) {
+		t.Errorf("one of three servers answers as if it led: %v", err)
+	}
+	h3.end()
+
+	status, said := h3.recover()
+	if status != 0 || !strings.Contains(said, "nothing was changed") || !strings.Contains(said, "has the log up to entry ") || !strings.Contains(said, "h1 ("+h1.advertise+")") {
+		t.Errorf("%d %s", status, said)
+	}
+	if status, said := h3.recover("--yes", "now"); status != 2 {
+		t.Errorf("%d %s", status, said)
+	}
+	status, said = h3.recover("--yes")
+	if status != 0 || !strings.Contains(said, "cluster "+made.Cluster+" recovered: h3 is its only voter now") || !strings.Contains(said, "h2 ("+h2.advertise+") must not come back") {
+		t.Fatalf("%d %s", status, said)
+	}
+	h3.start()
+	h3.await("h3 leads", func() bool { _, err := follower.Images(t.Context()); return err == nil })
+	images, err := follower.Images(t.Context())
+	if err != nil || len(images) != 1 {
+		t.Errorf("what was acknowledged is lost: %+v, %v", images, err)
+	}
+	s, err := follower.Status(t.Context())
+	if err != nil || s.Hold != "recovery" || s.Epoch == 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := follower.Create(t.Context(), v1.VirtualClusterSpec{Name: "a", Groups: []v1.GroupSpec{{Name: "w", CPU: 0.1, Memory: 64 << 20}}}); !client.IsProblem(err, v1.ProblemUnavailable) {
+		t.Errorf("something is started while hosts are still to be heard of: %v", err)
+	}
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Problem.Status != http.StatusServiceUnavailable {
+		t.Errorf("%+v", refused.Problem)
+	}
+}
