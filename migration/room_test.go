@@ -171,3 +171,97 @@ func TestLargerPlansKeepTheRules(t *testing.T) {
 		t.Error("nothing was tried")
 	}
 }
+
+// The checker finds fault with a plan whose steps wait for nothing.
+func TestCheckerSeesStepsThatDoNotWait(t *testing.T) {
+	seen := 0
+	for seed := range uint64(20) {
+		p, ok := crowded(seed, 4, 10, 0.15)
+		if !ok {
+			continue
+		}
+		plan := planner(t, p).Plan(math.Inf(1))
+		for i := range plan.Steps {
+			plan.Steps[i].After = nil
+		}
+		if plan.Moves > 1 && checkPlan(p, plan, math.Inf(1), rand.New(rand.NewPCG(seed, 7)), true) != nil {
+			seen++
+		}
+	}
+	if seen < 5 {
+		t.Errorf("%d plans without any order were refused", seen)
+	}
+}
+
+// Hosts that have lost memory to others, or take part in rules that are broken
+// already, are never made worse.
+func TestHostsBeyondTheirMemory(t *testing.T) {
+	mended := 0
+	for seed := range uint64(40) {
+		p, ok := crowded(seed, 4, 10, 0.5)
+		if !ok {
+			continue
+		}
+		used := 0.0
+		for _, q := range p.Groups {
+			if q.Hosts[0] == 0 {
+				used += q.Memory
+			}
+		}
+		if used < 2 {
+			continue
+		}
+		p.Hosts[0].Memory = used - 1
+		pl := planner(t, p)
+		for _, budget := range []float64{0, 10, math.Inf(1)} {
+			plan := pl.Plan(budget)
+			if err := checkPlan(p, plan, budget, rand.New(rand.NewPCG(seed, 8)), seed%2 == 0); err != nil {
+				t.Fatalf("seed %d, budget %v: %v", seed, budget, err)
+			}
+			after := 0.0
+			for g, q := range p.Groups {
+				if plan.Feasible && plan.Hosts[g][0] == 0 {
+					after += q.Memory
+				}
+			}
+			if budget > 10 && after < used {
+				mended++
+			}
+		}
+	}
+	if mended < 5 {
+		t.Errorf("%d hosts were relieved", mended)
+	}
+}
+
+// Among many VMs one that fits nowhere takes few moves, not a new placement of all.
+func TestRoomAmongMany(t *testing.T) {
+	p := scattered(1, 64, 500)
+	free := make([]float64, len(p.Hosts))
+	for j := range free {
+		free[j] = p.Hosts[j].Memory
+	}
+	total := 0.0
+	for _, g := range p.Groups {
+		free[g.Hosts[0]] -= g.Memory
+		total += g.Memory
+	}
+	most := 0.0
+	for _, f := range free {
+		most = max(most, f)
+	}
+	p.Groups = append(p.Groups, migration.Group{Name: "new", Count: 1, CPU: 1, Memory: most + 1<<30})
+	pl := planner(t, p)
+	refused := pl.Plan(0)
+	if refused.Feasible || !(refused.Takes > 0) || refused.Takes > total/100 {
+		t.Fatalf("room for one VM is said to take %v of %v bytes: %s", refused.Takes, total, refused.Reason)
+	}
+	plan := pl.Plan(refused.Takes)
+	if !plan.Feasible || plan.Bytes > refused.Takes {
+		t.Fatalf("%v bytes are not enough: %s", refused.Takes, plan.Reason)
+	}
+	if err := checkPlan(p, plan, refused.Takes, rand.New(rand.NewPCG(1, 9)), false); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d moves, %.2f GiB of %.0f", plan.Moves, plan.Bytes/(1<<30), total/(1<<30))
+}

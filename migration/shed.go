@@ -52,6 +52,9 @@ func newShed(s *search, base []int) *shed {
 		if x.CPU > 0 {
 			h.idle[vm] = h.cost[vm] / x.CPU
 		}
+		if j < 0 {
+			continue
+		}
 		h.was[j] = append(h.was[j], vm)
 		h.load[j] += x.CPU
 		h.full[j] += x.Memory
@@ -148,13 +151,14 @@ func (h *shed) conflict(vm, to, but int) bool {
 }
 
 func (h *shed) move(vm, to int) {
-	from := h.at[vm]
-	if i := slices.Index(h.on[from], vm); i >= 0 {
-		h.on[from] = slices.Delete(h.on[from], i, i+1)
+	if from := h.at[vm]; from >= 0 {
+		if i := slices.Index(h.on[from], vm); i >= 0 {
+			h.on[from] = slices.Delete(h.on[from], i, i+1)
+		}
+		h.need[from] -= h.w(vm)
+		h.used[from] -= h.m(vm)
 	}
 	h.on[to] = append(h.on[to], vm)
-	h.need[from] -= h.w(vm)
-	h.used[from] -= h.m(vm)
 	h.need[to] += h.w(vm)
 	h.used[to] += h.m(vm)
 	h.at[vm] = to
@@ -223,9 +227,8 @@ func (h *shed) reach(t float64) {
 	}
 }
 
-// cheapest is VMs of a host that cost least among those looked at and need as
-// much as is too much together: the cheapest per need, and one or two others that
-// bring what then lacks.
+// cheapest is VMs of a host, at home all of them, that cost least among those
+// looked at and need as much as is too much together.
 func (h *shed) cheapest(j int, excess float64) []int {
 	var vms []int
 	for _, vm := range h.on[j] {
@@ -233,42 +236,50 @@ func (h *shed) cheapest(j int, excess float64) []int {
 			vms = append(vms, vm)
 		}
 	}
-	best, cost := []int(nil), math.Inf(1)
+	best, _ := cover(vms, h.weight, h.cost, excess)
+	return best
+}
+
+// cover is some of the VMs, given by cost per weight, that weigh excess or more
+// together, and their cost: the first of them, and one or two others that bring
+// what then lacks. nil: all together weigh less.
+func cover(vms []int, weight, cost []float64, excess float64) (best []int, least float64) {
+	least = math.Inf(1)
 	take := func(prefix []int, c float64, more ...int) {
 		for _, vm := range more {
-			c += h.cost[vm]
+			c += cost[vm]
 		}
-		if c < cost {
-			best, cost = append(slices.Clone(prefix), more...), c
+		if c < least {
+			best, least = append(slices.Clone(prefix), more...), c
 		}
 	}
 	sum := 0.0
-	for n := 0; n <= len(vms) && sum < cost; n++ {
+	for n := 0; n <= len(vms) && sum < least; n++ {
 		rest := vms[n:]
 		if excess <= 0 {
 			take(vms[:n], sum)
 			break
 		}
 		for i, a := range rest {
-			if sum+h.cost[a] >= cost {
+			if sum+cost[a] >= least {
 				continue
 			}
-			if h.w(a) >= excess {
+			if weight[a] >= excess {
 				take(vms[:n], sum, a)
 				continue
 			}
 			for _, b := range rest[i+1:] {
-				if h.w(a)+h.w(b) >= excess && sum+h.cost[a]+h.cost[b] < cost {
+				if weight[a]+weight[b] >= excess && sum+cost[a]+cost[b] < least {
 					take(vms[:n], sum, a, b)
 				}
 			}
 		}
 		if n < len(vms) {
-			sum += h.cost[vms[n]]
-			excess -= h.w(vms[n])
+			sum += cost[vms[n]]
+			excess -= weight[vms[n]]
 		}
 	}
-	return best
+	return best, least
 }
 
 // exchange moves a VM off a host, in return for another if need be, such that it

@@ -99,6 +99,11 @@ func (s *search) run() {
 	} else if len(s.found) == 0 {
 		s.best(0, steps)
 	}
+	if len(s.found) == 0 && !f.rules.Required() {
+		if at := s.room(); at != nil {
+			s.add(at)
+		}
+	}
 	if len(s.found) > 0 && !f.rules.Required() {
 		floors := slices.ContainsFunc(f.p.Groups, func(g Group) bool { return g.MinYield > 0 })
 		newShed(s, slices.Clone(s.found[0].at)).run(func(at []int, level float64) {
