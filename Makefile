@@ -71,8 +71,10 @@ bench-caps: setup ## how well CPU caps hold on this machine's real QEMU
 	$(GO) run -tags $(EVENKEEL_TAGS) ./test/lab/cmd/bench-caps
 
 .PHONY: bench-cluster
-bench-cluster: ## how long admissions take: 1,000 VMs on 12 simulated hosts, Raft on disk
-	CGO_ENABLED=0 $(GO) run -tags $(EVENKEEL_TAGS) ./cmd/vcsim cluster
+bench-cluster: ## one server and 12 simulated hosts; then three servers, 1,000 hosts and 10,000 VMs: CPU, memory, admissions a second, restarts
+	CGO_ENABLED=0 $(GO) build -tags $(EVENKEEL_TAGS) -o bin/vcsim ./cmd/vcsim
+	bin/vcsim cluster
+	bin/vcsim cluster --servers 3 --hosts 1000 --vms 10000 --largest 8
 
 .PHONY: packages
 packages: ## Debian packages of vcd and vcctl in build/packages; the same commit gives the same bytes

@@ -27,7 +27,12 @@ func clusterCommand() *cli.Command {
 		Usage: "admit many virtual clusters on simulated hosts and measure how long each takes",
 		Description: `The cluster is whole but for its hosts: Raft with a log on disk, the leader's service, an agent per host. Virtual
 clusters of random size are asked for one after the other until so many VMs were asked for; then all are waited
-for, the server is stopped and started again on its log, and what it holds is compared.`,
+for, the server is stopped and started again on its log, and what it holds is compared.
+
+With --servers 3 each server is a process of its own, the agents of all hosts run here, and all that is between
+them is real: TLS on loopback, certificates by join tokens, streams, reports, leases, the REST API. Printed are CPU and
+memory of each server while nothing is asked for, how long requests take at a given rate, and how soon servers that were
+ended are in step again. All processes share this machine, so that much else on it shows in the figures.`,
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "hosts", Usage: "`N` hosts of 32 cores and 128 GiB", Value: 12},
 			&cli.IntFlag{Name: "vms", Usage: "ask for `N` VMs in all", Value: 1000},

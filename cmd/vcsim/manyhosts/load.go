@@ -78,6 +78,7 @@ type tally struct {
 	load    Load
 	creates []time.Duration
 	deletes []time.Duration
+	last    time.Time // a create was answered
 }
 
 // persist asks until there is an answer that is final, with a key so that it is done once.
@@ -183,7 +184,7 @@ func offer(ctx context.Context, all []*client.Client, perSecond float64, during,
 				})
 				now := time.Now()
 				t.mu.Lock()
-				t.creates = append(t.creates, now.Sub(j.due))
+				t.creates, t.last = append(t.creates, now.Sub(j.due)), now
 				if err == nil {
 					t.load.Admitted++
 					t.load.VMs += j.spec.Groups[0].Count
@@ -220,7 +221,7 @@ func offer(ctx context.Context, all []*client.Client, perSecond float64, during,
 	close(jobs)
 	wg.Wait()
 	t.load.Seconds = asked.Seconds()
-	t.load.PerSecond = float64(t.load.Admitted) / asked.Seconds()
+	t.load.PerSecond = float64(t.load.Admitted) / max(asked, t.last.Sub(begin)).Seconds()
 	t.load.Millis, t.load.DeleteTime = quantiles(t.creates), quantiles(t.deletes)
 	return t.load
 }

@@ -96,7 +96,7 @@ func (p *process) end(by syscall.Signal) error {
 	err := p.cmd.Wait()
 	p.cmd = nil
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && by == syscall.SIGKILL {
+	if errors.As(err, &exit) && by == syscall.SIGKILL || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
