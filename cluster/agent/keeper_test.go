@@ -26,7 +26,6 @@ type wdog struct {
 	last  time.Time
 	bit   time.Time // when it ran out
 	did   []string
-	fired chan struct{}
 	timer *time.Timer
 }
 

@@ -123,11 +123,10 @@ type balloonTry struct {
 
 // moving is a migration that was begun. The runner's goroutine alone reads it, once done is closed.
 type moving struct {
-	generation uint64
-	to         string
-	done       chan struct{}
-	err        error
-	over       bool // it was done before the host's VMs were last listed
+	to   string
+	done chan struct{}
+	err  error
+	over bool // it was done before the host's VMs were last listed
 }
 
 type attempt struct {
