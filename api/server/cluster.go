@@ -96,6 +96,9 @@ func (s *Server) status(v *control.View) v1.ClusterStatus {
 	out.Epoch, out.Disarmed, out.Hold, out.HoldFor = meta.Epoch, meta.Disarmed, meta.Hold.Reason, meta.Hold.Pending
 	if s.opts.Members != nil {
 		out.Members, out.Advice = s.members(v)
+		nodes, _ := s.opts.Members.Nodes()
+		out.Voters, out.Tolerance = tolerated(nodes)
+		out.Format = v.Format()
 		out.BackupAt, _ = s.opts.Members.LastBackup()
 	}
 	out.Conditions = s.conditions(v, out)

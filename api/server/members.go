@@ -174,13 +174,21 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 		add("warning", "cluster", status.ID, "%s", status.Advice)
 	}
 	figures := s.opts.hostFigures(v)
-	for _, row := range v.Hosts() {
+	hosts := v.Hosts()
+	if s.opts.Members != nil {
+		if leads, _ := s.opts.Members.Leader(); !leads {
+			hosts = nil // what hosts say is known to the leader only
+		}
+	}
+	for _, row := range hosts {
 		h := v.HostView(row)
 		if n := figures[h.Name].Unproved; n > 0 {
 			add("critical", "host", h.Name, "%d restartable VMs are not started elsewhere, for nothing proves that the host is dead: vcctl host fence, or vcctl host confirm-dead if you know", n)
 		}
 		switch h.State {
-		case "unreachable", "unknown":
+		case "unknown": // for a moment after an election; then it is out of reach
+			add("warning", "host", h.Name, "it has not reported since this server leads")
+		case "unreachable":
 			add("critical", "host", h.Name, "%s: %s", h.State, h.Error)
 		case "lost":
 			add("warning", "host", h.Name, "lost: %s", h.Error)

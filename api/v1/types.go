@@ -218,6 +218,9 @@ type ClusterStatus struct {
 	Hold       string      `json:"hold,omitempty" doc:"restore or recovery, after which nothing is started or stopped until every host has said what it runs."`
 	HoldFor    []string    `json:"holdFor,omitempty" doc:"Hosts that have not said so yet."`
 	Members    []Member    `json:"members,omitempty"`
+	Voters     int         `json:"voters,omitempty" doc:"Servers that vote."`
+	Tolerance  int         `json:"tolerance" doc:"How many of them may fail before the majority is lost."`
+	Format     int         `json:"format,omitempty" doc:"Of the log: the newest that all servers can read."`
 	Advice     string      `json:"advice,omitempty" doc:"What would make the cluster survive more."`
 	Conditions []Condition `json:"conditions" nullable:"false" doc:"What somebody should look at."`
 	BackupAt   time.Time   `json:"backupAt,omitzero" doc:"When the server that answers last saved the state by itself."`

@@ -10,16 +10,20 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
+
+var staleFlag = &cli.BoolFlag{Name: "stale", Usage: "what the server asked knows, also without a leader"}
 
 func (t *tool) clusterCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cluster", Usage: "the cluster itself: init, join, members, leases, snapshots, status",
 		Description: "What concerns the cluster as a whole.",
 		Subcommands: append([]*cli.Command{{
-			Name: "status", Usage: "the cluster at a glance", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.clusterStatus,
-			Description: "Example: vcctl cluster status",
+			Name: "status", Usage: "the cluster at a glance", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, staleFlag}, Action: t.clusterStatus,
+			Description: "With what somebody should look at, the worst first. Where there is no leader, --stale shows what the server at hand knows:\n" +
+				"how far its log goes, and whom it takes for members.\n\nExample: vcctl cluster status --stale --address h2:7480",
 		}}, t.memberCommands()...),
 	}
 }
@@ -33,7 +37,11 @@ func (t *tool) clusterStatus(c *cli.Context) error {
 		return err
 	}
 	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		s, err := api.Status(ctx)
+		var opts []client.Option
+		if c.Bool("stale") {
+			opts = append(opts, client.Stale())
+		}
+		s, err := api.Status(ctx, opts...)
 		return s, func(bool) string { return statusText(s) }, doing(err, "getting the cluster's status")
 	})
 }
@@ -51,7 +59,7 @@ func statusText(s v1.ClusterStatus) string {
 		"Hosts", counts(s.Hosts), "Virtual clusters", counts(s.VirtualClusters),
 		"VMs", counts(map[string]int{"starting": s.VMs.Starting, "running": s.VMs.Running, "stopping": s.VMs.Stopping, "stopped": s.VMs.Stopped, "failed": s.VMs.Failed, "lost": s.VMs.Lost}),
 		"Defaults", fmt.Sprintf("minYield %g, onFull %s, image %s", s.Settings.MinYield, s.Settings.OnFull, seen(s.Settings.Image, s.Settings.Image == "")),
-		"Members", membersText(s.Members), "Backup", stamp(s.BackupAt))
+		"Members", membersText(s), "Epoch", epochText(s), "Backup", stamp(s.BackupAt))
 	if len(s.Conditions) > 0 {
 		tab := newTable("SEVERITY", "OBJECT", "NAME", "CONDITION")
 		for _, c := range s.Conditions {
@@ -62,24 +70,29 @@ func statusText(s v1.ClusterStatus) string {
 	return text
 }
 
-// membersText is "3 servers (3 vote), 12 agents".
-func membersText(members []v1.Member) string {
-	if len(members) == 0 {
+// epochText is empty where nothing was ever restored.
+func epochText(s v1.ClusterStatus) string {
+	if s.Epoch == 0 {
 		return ""
 	}
-	servers, votes, agents := 0, 0, 0
-	for _, m := range members {
+	return fmt.Sprint(s.Epoch)
+}
+
+// membersText is "3 servers, of which 3 vote and 1 may fail, 12 agents; log format 2".
+func membersText(s v1.ClusterStatus) string {
+	if len(s.Members) == 0 {
+		return ""
+	}
+	servers, agents := 0, 0
+	for _, m := range s.Members {
 		if m.Server {
 			servers++
-		}
-		if m.Voter {
-			votes++
 		}
 		if m.Agent {
 			agents++
 		}
 	}
-	return fmt.Sprintf("%d servers (%d vote), %d agents", servers, votes, agents)
+	return fmt.Sprintf("%d servers, of which %d vote and %d may fail, %d agents; log format %d", servers, s.Voters, s.Tolerance, agents, s.Format)
 }
 
 // counts is "3 running, 1 failed".
