@@ -105,13 +105,21 @@ func (s *search) run() {
 		}
 	}
 	if len(s.found) > 0 && !f.rules.Required() {
-		floors := slices.ContainsFunc(f.p.Groups, func(g Group) bool { return g.MinYield > 0 })
-		newShed(s, slices.Clone(s.found[0].at)).run(func(at []int, level float64) {
-			if floors || f.p.Rules != nil {
-				s.add(at)
+		highest := 0.0
+		for g := range f.p.Groups {
+			highest = max(highest, f.p.Groups[g].MinYield)
+		}
+		begin := s.found[0]
+		newShed(s, slices.Clone(begin.at)).run(func(at []int, level float64) {
+			if 1/level < highest {
+				s.add(at) // some floor binds: what others then have must be looked at
 				return
 			}
-			s.found = append(s.found, candidate{at: at, direct: f.cost(at), broken: s.found[0].broken, yield: 1 / level})
+			c := candidate{at: at, direct: f.cost(at), broken: begin.broken, yield: 1 / level}
+			if f.p.Rules != nil || begin.broken > 0 {
+				c.broken = f.broken(at)
+			}
+			s.found = append(s.found, c)
 		})
 	}
 	if n := len(f.home); !few && (n <= someVMs || n <= manyVMs && (f.rules.Required() || len(s.found) == 0)) {
