@@ -268,3 +268,17 @@ func TestArmingForgetsWhatWasSaidBefore(t *testing.T) {
 	guard(t, k, "h1")
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofLease, Text: "silent"})
 }
+
+// Whoever takes the name of a member that is silent must not be taken for its machine, on which VMs may run.
+func TestNobodyTakesTheNameOfAHostWithVMs(t *testing.T) {
+	k := small(t, 2)
+	restartable(t, k, "r", "h1")
+	k.must(t, state.KindMemberPut, state.Member{Name: "h1", Agent: true, Address: "10.0.0.1:7480"})
+	k.must(t, state.KindTokenPut, state.JoinToken{ID: "t", Hash: "f00d", Agent: true, For: "h1", Until: start.Add(time.Hour)})
+	again := state.Join{Token: "t", Hash: "f00d", Member: state.Member{Name: "h1", Agent: true, Address: "10.0.0.9:7480"}}
+	if err := k.apply(t, state.KindJoin, again); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("let in while the old machine may run a VM: %v", err)
+	}
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it is off"})
+	k.must(t, state.KindJoin, again)
+}

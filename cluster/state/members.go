@@ -165,6 +165,13 @@ func (w *writer) join(b *Join) error {
 		if t.For == "" {
 			return fmt.Errorf("member %s is in the cluster already; remove it first, or let it in again with a token of its own (vcctl cluster join-token --for %s): %w", m.Name, m.Name, ErrConflict)
 		}
+		// It may be another machine that takes the name: the VMs that the old one holds would be
+		// taken for its own, and what it does not run for ended.
+		for _, vm := range append(w.read().VMsOn(m.Name), w.read().VMsMovingTo(m.Name)...) {
+			if vm.Holds() {
+				return fmt.Errorf("member %s: its host holds VM %s; turn the old machine off, and say so (vcctl host confirm-dead %s): %w", m.Name, vm.Name, m.Name, ErrConflict)
+			}
+		}
 		for _, s := range old.Serials {
 			w.put(tRevoked, &Revoked{Number: s.Number, Name: old.Name, Until: s.Until})
 		}
