@@ -112,7 +112,7 @@ func countLevel(m *Model, known float64) float64 {
 	}
 	bound := known
 	for k := 0; k < len(w) && w[k] > 0 && k <= 4*len(cpu); {
-		if k+1 < len(w) && w[k+1] == w[k] {
+		if k+1 < len(w) && w[k+1] == w[k] && k < 4*len(cpu) {
 			k++
 			continue
 		}
