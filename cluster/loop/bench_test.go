@@ -107,6 +107,27 @@ func BenchmarkLarge(b *testing.B) {
 				}
 			}
 		})
+		b.Run(scale.name+"/roomy", func(b *testing.B) {
+			c := scale.make(b)
+			var rooms loop.Rooms
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				x := vc(fmt.Sprintf("r%d-%s", n, scale.name), 0.1, group(2, 1, gib))
+				x.ID = c.id()
+				a, ok := rooms.Roomy(c.Snapshot(), x, c.env(), func(string) bool { return false })
+				if !ok {
+					b.Skip("there is no room")
+				}
+				c.must(state.KindPlan, a.Plan)
+				x, _ = c.Snapshot().VC(x.ID)
+				c.must(state.KindPlan, loop.Delete(c.Snapshot(), x, c.env()).Plan)
+				for _, vm := range c.Snapshot().VMsOf(x.ID) {
+					c.must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: 1, Phase: state.Stopped, Gone: true}}})
+				}
+			}
+		})
 		b.Run(scale.name+"/reallocate", func(b *testing.B) {
 			c := scale.make(b)
 			b.ReportAllocs()
