@@ -71,9 +71,12 @@ type Options struct {
 	voters    []raft.Server
 }
 
+// usualBeat is Timers.Heartbeat where none is given.
+const usualBeat = 700 * time.Millisecond
+
 // Timers of Raft.
 type Timers struct {
-	// Heartbeat is how long a server waits to hear of the leader before it stands for election itself; 0 = 1 s
+	// Heartbeat is how long a server waits to hear of the leader before it stands for election itself; 0 = 0.7 s
 	// (100 ms for a server alone). Elections take as long at most, a leader that hears of no majority for half as
 	// long gives up.
 	Heartbeat time.Duration
@@ -173,6 +176,9 @@ func (n *Node) config() *raft.Config {
 	if beat == 0 && n.alone() {
 		beat = 100 * time.Millisecond // nobody else votes, so nobody's network needs patience
 	}
+	// A server that waits draws from once to twice the time, and may draw again when the last word came just
+	// before: three times as long until it stands is possible, and more than 3 s without a leader are too many.
+	conf.HeartbeatTimeout, conf.ElectionTimeout = usualBeat, usualBeat
 	if beat > 0 {
 		conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = beat, beat, max(5*time.Millisecond, beat/2)
 		conf.CommitTimeout = min(conf.CommitTimeout, max(time.Millisecond, beat/4))
