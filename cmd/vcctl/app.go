@@ -33,7 +33,7 @@ func (t *tool) app() *cli.App {
 		ErrWriter:       t.err,
 		ExitErrHandler:  func(*cli.Context, error) {}, // run decides
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "address", Usage: "`URL` of the server (default: " + client.DefaultAddress + ")"},
+			&cli.StringFlag{Name: "address", Usage: "`URL` of the server, or of several, separated by commas (default: " + client.DefaultAddress + ")"},
 			&cli.StringFlag{Name: "token", Usage: "`TOKEN` of the server; others on this machine can see it while vcctl runs, so rather use --token-file"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` that holds the token"},
 			&cli.StringFlag{Name: "cacert", Usage: "`FILE` with the CA certificate of the server"},
