@@ -1,0 +1,100 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"evenkeel/api/v1"
+)
+
+// Which requests go on to the next server, and which must not.
+func TestSeveralServers(t *testing.T) {
+	good := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "{}") }
+	leaderless := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintf(w, `{"type":%q,"title":"No leader"}`, v1.ProblemNoLeader)
+	}
+	busy := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintf(w, `{"type":%q,"title":"Out of reach"}`, v1.ProblemUnavailable)
+	}
+	breaks := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) } // the request had arrived
+	create := func(c *Client) error {
+		_, err := c.Create(t.Context(), v1.VirtualClusterSpec{Name: "a"})
+		return err
+	}
+	token := func(c *Client) error { // a change without a key
+		_, err := c.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Agent: true})
+		return err
+	}
+	read := func(c *Client) error { _, err := c.Hosts(t.Context()); return err }
+	for _, c := range []struct {
+		name  string
+		first http.HandlerFunc // nil: nobody listens
+		do    func(*Client) error
+		asked bool // the second server is
+	}{
+		{"read, nobody there", nil, read, true}, {"change, nobody there", nil, create, true}, {"change without a key, nobody there", nil, token, true},
+		{"read, no leader", leaderless, read, true}, {"change, no leader", leaderless, create, true}, {"change without a key, no leader", leaderless, token, true},
+		{"read, broken off", breaks, read, true}, {"change, broken off", breaks, create, true}, {"change without a key, broken off", breaks, token, false},
+		{"another problem", busy, create, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked, body, key := 0, "", ""
+			second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b, _ := io.ReadAll(r.Body)
+				asked, body, key = asked+1, string(b), r.Header.Get("Idempotency-Key")
+				good(w, r)
+			}))
+			defer second.Close()
+			address, keys := "http://127.0.0.1:1", []string{}
+			if c.first != nil {
+				first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					keys = append(keys, r.Header.Get("Idempotency-Key"))
+					c.first(w, r)
+				}))
+				defer first.Close()
+				address = first.URL
+			}
+			api, err := New(Config{Address: address + ", " + second.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer api.Close()
+			err = c.do(api)
+			if (asked == 1) != c.asked || (err == nil) != c.asked {
+				t.Fatalf("the second server was asked %d times: %v", asked, err)
+			}
+			if c.asked && strings.HasPrefix(c.name, "change") && body == "" {
+				t.Error("the body did not go along")
+			}
+			if len(keys) > 0 && c.asked && keys[0] != key {
+				t.Errorf("keys %q and %q", keys[0], key)
+			}
+			if c.asked { // from now on it is asked first
+				if err := c.do(api); err != nil || asked != 2 || len(keys) > 1 {
+					t.Errorf("%v, asked %d times, the first one %d", err, asked, len(keys))
+				}
+			}
+		})
+	}
+	api, err := New(Config{Address: "http://127.0.0.1:1,http://127.0.0.1:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.Hosts(t.Context()); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:2") {
+		t.Errorf("%v", err)
+	}
+	for _, bad := range []string{"h:1,", "h:1,http://h:2", ",", "h:1,ftp://x"} {
+		if _, err := New(Config{Address: bad}); err == nil {
+			t.Errorf("%q is taken for addresses", bad)
+		}
+	}
+}
