@@ -50,7 +50,7 @@ func TestCluster(t *testing.T) {
 		{"StrangersRefused", false, strangersRefused},
 		{"SnapshotRestored", true, snapshotRestored},
 		{"Fenced", true, fenced},
-		{"DisksFull", true, disksFull},
+		{"DisksFull", false, disksFull},
 		{"AgentHangs", true, agentHangs},
 		{"AgentHangsUnguarded", true, agentHangsUnguarded},
 		{"LeaderPaused", true, leaderPaused},
