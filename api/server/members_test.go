@@ -357,16 +357,16 @@ func TestForwarding(t *testing.T) {
 	}
 	// The leader's log and the follower's name the request by one id.
 	s.ask(follower, "POST", "/v1/cluster/join-tokens", `{}`, "X-Request-Id", "find-me-7")
-	servers := map[string]bool{}
-	for line := range strings.Lines(s.log.String()) {
-		var entry struct{ Msg, Request, On string }
-		if json.Unmarshal([]byte(line), &entry) == nil && entry.Request == "find-me-7" {
-			servers[entry.On] = true
+	must(t, s.Await(t.Context(), "the request is in the logs of both", func() bool { // it is written after the answer
+		servers := map[string]bool{}
+		for line := range strings.Lines(s.log.String()) {
+			var entry struct{ Msg, Request, On string }
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Request == "find-me-7" {
+				servers[entry.On] = true
+			}
 		}
-	}
-	if !servers[leader] || !servers[follower] {
-		t.Errorf("the request is in the logs of %v, not of %s and %s", servers, leader, follower)
-	}
+		return servers[leader] && servers[follower]
+	}))
 
 	vms, err := here.VMs(t.Context(), "a", "")
 	must(t, err)

@@ -173,7 +173,7 @@ func (m *Member) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	servers := []string{}
+	var servers []string
 	if m.State != nil {
 		servers = m.Servers()
 	} else if servers, err = readServers(m.o.Dir); err != nil {

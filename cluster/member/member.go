@@ -168,9 +168,8 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 func (m *Member) openServer() error {
 	m.State = state.New()
 	used := filepath.Join(m.o.Dir, usedFile)
-	_, err := os.Stat(used)
-	caKey, keyErr := os.ReadFile(filepath.Join(m.o.Dir, caKeyFile))
-	if keyErr == nil {
+	caKey, err := os.ReadFile(filepath.Join(m.o.Dir, caKeyFile))
+	if err == nil {
 		if m.ca, err = pki.ParseCA(pki.EncodeCertificates(m.keeper.CAs()...), caKey); err != nil {
 			return fmt.Errorf("the cluster's CA: %w", err)
 		}

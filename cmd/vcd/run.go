@@ -112,7 +112,6 @@ type memberDaemon struct {
 
 	entering sync.Mutex
 	entered  chan struct{} // closed once there is an identity
-	first    bool          // it made the cluster
 	settings state.Settings
 
 	mu       sync.Mutex
