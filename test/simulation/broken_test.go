@@ -65,6 +65,7 @@ var noLeaseWait = broken{name: "no lease wait", agent: func(_ *host, l agent.Lea
 type longLease struct{ agent.Leader }
 
 func (l longLease) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
+	r.Left /= 10 // or the leader would hear of it
 	g, err := l.Leader.Renew(ctx, r)
 	g.Lease *= 10
 	return g, err
