@@ -11,6 +11,9 @@ import (
 	"evenkeel/hypervisor"
 )
 
+// closed is the end of a migration that never began.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 // outcome of acting: how many operations changed something, and what to tell.
 type outcome struct {
 	acted    int
@@ -37,6 +40,10 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 		case Hold:
 			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
 		case Tell:
+			if st := op.Status; st.Phase == SeenStayed && r.moves[st.VM] == nil {
+				// The leader may hear of it late: what was told to have stayed must not go after that.
+				r.moves[st.VM] = &moving{done: closed, over: true, err: errors.New(st.Reason)}
+			}
 			if !left[op.Status.VM] {
 				out.statuses = append(out.statuses, op.Status)
 			}
