@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"evenkeel/api/v1"
@@ -47,17 +49,27 @@ func TestSeveralServers(t *testing.T) {
 		{"another problem", busy, create, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asked, body, key := 0, "", ""
+			var mu sync.Mutex // the servers write, the test reads
+			wasAsked, lastBody, lastKey, allKeys := 0, "", "", []string{}
+			look := func() (int, string, string, []string) {
+				mu.Lock()
+				defer mu.Unlock()
+				return wasAsked, lastBody, lastKey, slices.Clone(allKeys)
+			}
 			second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				b, _ := io.ReadAll(r.Body)
-				asked, body, key = asked+1, string(b), r.Header.Get("Idempotency-Key")
+				mu.Lock()
+				wasAsked, lastBody, lastKey = wasAsked+1, string(b), r.Header.Get("Idempotency-Key")
+				mu.Unlock()
 				good(w, r)
 			}))
 			defer second.Close()
-			address, keys := "http://127.0.0.1:1", []string{}
+			address := "http://127.0.0.1:1"
 			if c.first != nil {
 				first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					keys = append(keys, r.Header.Get("Idempotency-Key"))
+					mu.Lock()
+					allKeys = append(allKeys, r.Header.Get("Idempotency-Key"))
+					mu.Unlock()
 					c.first(w, r)
 				}))
 				defer first.Close()
@@ -69,6 +81,7 @@ func TestSeveralServers(t *testing.T) {
 			}
 			defer api.Close()
 			err = c.do(api)
+			asked, body, key, keys := look()
 			if (asked == 1) != c.asked || (err == nil) != c.asked {
 				t.Fatalf("the second server was asked %d times: %v", asked, err)
 			}
@@ -79,7 +92,8 @@ func TestSeveralServers(t *testing.T) {
 				t.Errorf("keys %q and %q", keys[0], key)
 			}
 			if c.asked { // from now on it is asked first
-				if err := c.do(api); err != nil || asked != 2 || len(keys) > 1 {
+				err := c.do(api)
+				if asked, _, _, keys = look(); err != nil || asked != 2 || len(keys) > 1 {
 					t.Errorf("%v, asked %d times, the first one %d", err, asked, len(keys))
 				}
 			}

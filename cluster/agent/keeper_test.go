@@ -185,10 +185,11 @@ func TestLapsedLeaseStopsFirst(t *testing.T) {
 		after(time.Minute)
 		g.l.renewing = func() { equal(t, "at a renewal", names(list(t, g.w)), []string{"b"}) }
 		defer g.start(t)()
-		before := len(g.l.renewals)
+		count := func() int { g.l.mu.Lock(); defer g.l.mu.Unlock(); return len(g.l.renewals) }
+		before := count()
 		after(10 * time.Second)
 		equal(t, "after its end", names(list(t, g.w)), []string{"b"})
-		if len(g.l.renewals) == before {
+		if count() == before {
 			t.Error("the lease was not renewed when the VMs were gone")
 		}
 	})
