@@ -1,0 +1,121 @@
+package loop
+
+import (
+	"fmt"
+	"time"
+
+	"evenkeel/migration"
+)
+
+// Pace bounds how often VMs that run are moved to balance a cluster, and for how little gain. Every manager's
+// users complain first of needless moves: each bound answers one of the complaints.
+type Pace struct {
+	Hold      time.Duration // so long VMs must have had less than they need before anything is planned
+	Period    time.Duration // between looks at a cluster in which nothing changed
+	CoolDown  time.Duration // after a re-balance; n of them within the last hour make it n times as long
+	LeastGain float64       // of the minimum yield, as a share of it; 0.1 = a tenth more
+}
+
+// Sight is what the cluster looks like now.
+type Sight struct {
+	Now      time.Time
+	MinYield float64     // of all VMs that run, at the caps they have
+	Short    bool        // a virtual cluster has less than the least yield it accepts
+	Busy     string      // why no plan can be begun now: another is carried out, a host does not answer; "" = one can
+	Change   uint64      // differs from that of the last sight if VMs or hosts came, went or changed since
+	Ended    []time.Time // when re-balances ended that moved something; in any order
+}
+
+// Balance is what is remembered from one sight to the next. The zero value remembers nothing: a new leader
+// begins with it, and at worst waits for one Hold more.
+type Balance struct {
+	Since  time.Time // VMs get less than they need
+	Looked time.Time // a plan was last looked for
+	Change uint64    // of the sight at that time
+}
+
+// Verdict is whether a plan is to be looked for now.
+type Verdict struct {
+	Look bool
+	Why  string    // in words
+	Next time.Time // when to ask again if nothing changes; zero: not before something does
+}
+
+// full is a minimum yield that leaves nothing to gain.
+const full = 1 - 1e-6
+
+// remembered is how long a re-balance counts towards the cool-down of the next.
+const remembered = time.Hour
+
+// When says whether it is time to look for moves that raise the minimum yield. It looks at nothing that costs:
+// whether there is a plan worth its bytes is for Worth to say.
+func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
+	if in.MinYield >= full {
+		b.Since = time.Time{}
+		return b, Verdict{Why: "every VM is given what it needs: nothing can be gained by moving one"}
+	}
+	if b.Since.IsZero() {
+		b.Since = in.Now
+	}
+	if in.Busy != "" {
+		return b, Verdict{Why: in.Busy}
+	}
+	later := func(at time.Time, format string, args ...any) (Balance, Verdict) {
+		return b, Verdict{Next: at, Why: fmt.Sprintf(format, args...) + fmt.Sprintf("; next look in %s", at.Sub(in.Now).Round(time.Second))}
+	}
+	if ripe := b.Since.Add(p.Hold); in.Now.Before(ripe) {
+		return later(ripe, "VMs get less than they need since %s, which may pass by itself", in.Now.Sub(b.Since).Round(time.Second))
+	}
+	if !in.Short { // a tenant has what was promised: what is to be gained can wait
+		if n, last := recent(in); n > 0 {
+			if cool := last.Add(time.Duration(n) * p.CoolDown); in.Now.Before(cool) {
+				return later(cool, "%d re-balances ended within the last hour, the last %s ago", n, in.Now.Sub(last).Round(time.Second))
+			}
+		}
+	}
+	if again := b.Looked.Add(p.Period); !b.Looked.IsZero() && in.Change == b.Change && in.Now.Before(again) {
+		return later(again, "nothing changed since the last look, %s ago", in.Now.Sub(b.Looked).Round(time.Second))
+	}
+	b.Looked, b.Change = in.Now, in.Change
+	return b, Verdict{Look: true, Next: in.Now.Add(p.Period), Why: fmt.Sprintf("VMs get less than they need since %s: minimum yield %.3f", in.Now.Sub(b.Since).Round(time.Second), in.MinYield)}
+}
+
+// recent counts the re-balances that ended within the last hour, and says when the last of them did.
+func recent(in Sight) (n int, last time.Time) {
+	for _, at := range in.Ended {
+		if in.Now.Sub(at) < remembered {
+			n++
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return n, last
+}
+
+// nearly all of what can be gained is enough, if it takes fewer bytes.
+const nearly = 0.95
+
+// Worth is the plan to carry out of all that are possible within a budget of bytes: of those that bring nearly all
+// that can be gained the one that moves least. not says why none is worth it, with the figures; "" = this one is.
+func Worth(pl *migration.Planner, budget, leastGain float64) (plan migration.Plan, not string) {
+	plan = pl.Plan(budget)
+	switch gain := plan.MinYieldAfter - plan.MinYieldBefore; {
+	case !plan.Feasible:
+		return plan, plan.Reason
+	case plan.Moves == 0:
+		return plan, plan.Reason
+	case gain < leastGain*plan.MinYieldBefore:
+		return plan, fmt.Sprintf("no beneficial move: %d moves of %s would bring the minimum yield from %.4f to %.4f, %.1f%% more, and less than %.0f%% is not worth it",
+			plan.Moves, bytesText(plan.Bytes), plan.MinYieldBefore, plan.MinYieldAfter, 100*gain/plan.MinYieldBefore, 100*leastGain)
+	default:
+		enough := plan.MinYieldBefore + max(nearly*gain, leastGain*plan.MinYieldBefore)
+		if less := pl.Least(enough); less.Feasible && less.Bytes < plan.Bytes {
+			less.Reason = fmt.Sprintf("%s; %.4f would take %s", less.Reason, plan.MinYieldAfter, bytesText(plan.Bytes))
+			plan = less
+		}
+	}
+	return plan, ""
+}
+
+func bytesText(b float64) string { return fmt.Sprintf("%.1f GiB", b/(1<<30)) }
