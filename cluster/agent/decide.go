@@ -81,6 +81,8 @@ type Past struct {
 	Lapsed bool
 	// Fresh: the machine was started since the leader last heard of it.
 	Fresh bool
+	// Cores of the machine: a VM without a cap takes no more, however many vCPUs it has; 0 = not known.
+	Cores float64
 	// Moving: VMs whose migration is going on. Stayed: why it ended without them having left.
 	Moving map[string]bool
 	Stayed map[string]string
@@ -112,12 +114,25 @@ const leastCap = 0.001
 // next round: they count on it.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}}
+	unknown := map[string]bool{}
+	for _, vm := range Unknown(want, there) {
+		unknown[vm.Identity.VM] = true
+	}
 	for _, vm := range there {
-		if !vm.Foreign && vm.Cluster == want.Cluster {
-			d.there[vm.Identity.VM] = vm
-			d.cpu += d.force(vm)
-			d.memory += max(vm.Balloon, past.Balloon[vm.Identity.VM]) + want.Overhead
+		if vm.Foreign || vm.Cluster != want.Cluster {
+			continue
 		}
+		id := vm.Identity.VM
+		d.there[id] = vm
+		if want.Foreign == nil || !unknown[id] {
+			d.cpu += d.force(vm)
+			d.memory += max(vm.Balloon, past.Balloon[id]) + want.Overhead
+		}
+	}
+	if want.Foreign != nil { // what the leader does not count for these yet
+		use, _ := others(want.Cluster, want.Overhead, past.Cores, unknown, there)
+		d.cpu += max(0, use.CPU-want.Foreign.CPU)
+		d.memory += max(0, use.Memory-want.Foreign.Memory)
 	}
 	vms := append([]VM(nil), want.VMs...)
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Spec.Identity.VM < vms[b].Spec.Identity.VM })
@@ -157,6 +172,24 @@ func Unknown(want Desired, there []hypervisor.VM) []hypervisor.VM {
 		}
 	}
 	return out
+}
+
+// others is what VMs take that are not the leader's on this host, and how many there are: those without this
+// cluster's mark, and of the marked ones those that are unknown. They keep what they have, so each counts with all its memory.
+func others(cluster string, overhead int64, cores float64, unknown map[string]bool, there []hypervisor.VM) (use Limits, n int) {
+	for _, vm := range there {
+		if !vm.Foreign && vm.Cluster == cluster && !unknown[vm.Identity.VM] {
+			continue
+		}
+		cpu := inForce(vm)
+		if cores > 0 {
+			cpu = min(cpu, cores)
+		}
+		n++
+		use.CPU += cpu
+		use.Memory += vm.Memory + overhead
+	}
+	return use, n
 }
 
 type decider struct {

@@ -75,6 +75,12 @@ func TestDecide(t *testing.T) {
 		d.CPU, d.Memory = 2, 2*(gib+64*mib)
 		return d
 	}
+	// leftOut is a full host, of whose room the leader leaves out so much for VMs that are not its own.
+	leftOut := func(cores float64, memory int64, vms ...agent.VM) agent.Desired {
+		d := full(vms...)
+		d.CPU, d.Memory, d.Foreign = d.CPU-cores, d.Memory-memory, &agent.Limits{CPU: cores, Memory: memory}
+		return d
+	}
 	for _, c := range []struct {
 		name  string
 		want  agent.Desired
@@ -99,6 +105,16 @@ func TestDecide(t *testing.T) {
 		{"with our mark, unknown", host(), []hypervisor.VM{runs("x")}, agent.Past{}, nil},
 		{"what is unknown takes room", full(wanted("a"), wanted("b")), []hypervisor.VM{runs("x")}, agent.Past{},
 			[]string{"start ek-a generation 1", "report a generation 1 running", "hold ek-b: 1.000 cores do not fit yet"}},
+		{"what is unknown and left out by the leader is counted once", leftOut(1, gib+64*mib, wanted("a")), []hypervisor.VM{runs("x")}, agent.Past{},
+			[]string{"start ek-a generation 1", "report a generation 1 running"}},
+		{"what is unknown and not yet left out takes room", leftOut(0, 0, wanted("a"), wanted("b")), []hypervisor.VM{runs("x")}, agent.Past{},
+			[]string{"start ek-a generation 1", "report a generation 1 running", "hold ek-b: 1.000 cores do not fit yet"}},
+		{"what is not ours and not yet left out takes room", leftOut(0, 0, wanted("a"), wanted("b")), []hypervisor.VM{{Foreign: true, Name: "x", VCPUs: 1, Memory: gib}}, agent.Past{},
+			[]string{"start ek-a generation 1", "report a generation 1 running", "hold ek-b: 1.000 cores do not fit yet"}},
+		{"what went since the leader left it out gives no room yet", leftOut(1, gib+64*mib, wanted("a"), wanted("b")), nil, agent.Past{},
+			[]string{"start ek-a generation 1", "report a generation 1 running", "hold ek-b: 1.000 cores do not fit yet"}},
+		{"without a cap it takes no more than the machine has", leftOut(1, gib+64*mib, wanted("a")), []hypervisor.VM{{Foreign: true, Name: "x", VCPUs: 64, Memory: gib}}, agent.Past{Cores: 1},
+			[]string{"start ek-a generation 1", "report a generation 1 running"}},
 		{"stop", host(wanted("a", seen, stop)), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"shut down ek-a"}},
 		{"stop, asked already", host(wanted("a", seen, stop)), []hypervisor.VM{runs("a")}, agent.Past{Asked: map[string]bool{"a": true}}, nil},
 		{"stop, asked too long ago", host(wanted("a", seen, stop)), []hypervisor.VM{runs("a")}, agent.Past{Asked: map[string]bool{"a": true}, Overdue: map[string]bool{"a": true}},

@@ -58,7 +58,11 @@ type Desired struct {
 	CPU      float64
 	Memory   int64 // what our VMs may take together: cores, bytes
 	Overhead int64 // bytes a VM costs beyond its own memory
-	VMs      []VM
+	// Foreign is what CPU and Memory leave out for VMs that are not the leader's here, by this host's own word: what
+	// they take is not to be counted against CPU and Memory once more. nil: the leader is of a version that
+	// does not say it, and leaves out what it does not know as if it took nothing.
+	Foreign *Limits `json:",omitempty"`
+	VMs     []VM
 }
 
 // Status is a step of one VM to be told to the leader.
@@ -102,7 +106,7 @@ type Report struct {
 	Host       string
 	Capacity   hypervisor.Capacity
 	Allowance  Limits // what Evenkeel may use of the machine
-	Foreign    Limits // what VMs that are not ours take
+	Foreign    Limits // what VMs take that are not ours, or that the leader does not know here
 	ForeignVMs int
 	Overhead   int64
 	MigrateURI string // where other hosts reach this one's hypervisor

@@ -153,6 +153,7 @@ type runner struct {
 	lost     map[string]uint64        // generations of VMs that were stopped for want of a lease
 	moves    map[string]*moving       // migrations that this agent began
 	leaving  map[string]bool          // VMs whose migration went on when the hypervisor was last asked
+	unknown  map[string]bool          // VMs with our mark that the leader was last seen not to know here
 	moved    chan struct{}            // a migration ended
 	keeper   *keeper
 	epoch    uint64 // known before the hypervisor was last asked
@@ -252,6 +253,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 			return false, nil, fmt.Errorf("desired state: %w", err)
 		}
 		r.cluster = want.Cluster
+		r.learn(want, there)
 	}
 	// The leader must know the host's limits before it says what is to run on it.
 	report := r.describe(there)
@@ -268,6 +270,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if want.Epoch > r.epoch { // after a restore the leader waits for what is listed once this host has heard of it
 		return true, changed, nil
 	}
+	r.learn(want, there)
 	if awaitsVM(want) { // what was listed before the source was proved gone says nothing of what came since
 		if there, err = r.look(ctx); err != nil {
 			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
@@ -359,17 +362,24 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 		if !vm.Foreign && vm.Cluster == r.cluster {
 			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leaving: r.leaving[vm.Identity.VM]})
 		}
-		if vm.Foreign || vm.Cluster != r.cluster { // also what another cluster left here takes its room
-			out.ForeignVMs++
-			out.Foreign.CPU += min(inForce(vm), r.capacity.CPU)
-			out.Foreign.Memory += vm.Memory + out.Overhead
-		}
 	}
+	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown, there)
 	return out
 }
 
+// learn which VMs with our mark the leader does not know here. One that comes or goes by migration it counts, or will
+// in a moment: the intent is recorded before the move begins.
+func (r *runner) learn(want Desired, there []hypervisor.VM) {
+	r.unknown = map[string]bool{}
+	for _, vm := range Unknown(want, there) {
+		if id := vm.Identity.VM; vm.State != hypervisor.Incoming && r.moves[id] == nil {
+			r.unknown[id] = true
+		}
+	}
+}
+
 func (r *runner) past(want Desired) Past {
-	p := Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
+	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
 		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Stayed: map[string]string{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	for id, m := range r.moves {

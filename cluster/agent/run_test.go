@@ -231,6 +231,40 @@ func TestRunStartsStopsAndDeletes(t *testing.T) {
 	})
 }
 
+// What the leader does not know is reported as taken, until it does; so it places nothing there. An agent that was
+// started again reports it from its first word on.
+func TestRunReportsWhatIsUnknown(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		l := newLeader(wanted("a"), wanted("b"))
+		stopAgent := run(t, w, l)
+		after(5 * time.Second)
+		takes := func(when string, n int, want agent.Limits) {
+			t.Helper()
+			if r := l.last(); r.ForeignVMs != n || r.Foreign != want || len(r.Unknown) != n {
+				t.Errorf("%s: %d VMs of others (unknown %q) take %+v, want %d and %+v", when, r.ForeignVMs, r.Unknown, r.Foreign, n, want)
+			}
+		}
+		takes("all are known", 0, agent.Limits{})
+		b := l.want.VMs[1]
+		l.order(func(d *agent.Desired) { d.VMs = d.VMs[:1] })
+		after(5 * time.Second)
+		takes("b is unknown", 1, agent.Limits{CPU: 1, Memory: gib + 64*mib})
+		stopAgent()
+		before := l.count()
+		stopAgent = run(t, w, l)
+		defer func() { stopAgent() }()
+		after(5 * time.Second)
+		for _, r := range l.reports[before:] {
+			if r.Foreign.CPU != 1 {
+				t.Errorf("started again it reports %+v of others", r.Foreign)
+			}
+		}
+		l.order(func(d *agent.Desired) { d.VMs = append(d.VMs, b) })
+		after(5 * time.Second)
+		takes("b is known again", 0, agent.Limits{})
+	})
+}
+
 // A guest that does not power off loses its plug after the grace, not before.
 func TestRunStopGrace(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
@@ -559,7 +593,7 @@ func TestRunNoShare(t *testing.T) {
 	})
 }
 
-// What is foreign and what another cluster left are counted and left alone; what has our mark and is unknown is reported.
+// What is foreign, what another cluster left, and what has our mark and is unknown are counted and left alone; the last is named.
 func TestRunForeign(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		ctx := context.Background()
@@ -576,8 +610,8 @@ func TestRunForeign(t *testing.T) {
 		defer run(t, w, l)()
 		after(time.Minute)
 		for _, r := range l.reports {
-			if r.ForeignVMs != 2 || r.Foreign.CPU != 2 || r.Foreign.Memory != 2*(gib+64*mib) {
-				t.Fatalf("report %+v, want two foreign VMs", r)
+			if r.ForeignVMs != 3 || r.Foreign.CPU != 3 || r.Foreign.Memory != 3*(gib+64*mib) {
+				t.Fatalf("report %+v, want three VMs that are not the leader's", r)
 			}
 		}
 		full := slices.IndexFunc(l.reports, func(r agent.Report) bool { return slices.Equal(r.Unknown, []string{"ek-u"}) })

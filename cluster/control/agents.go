@@ -30,7 +30,8 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 	if meta.Hold.On() {
 		hold = "held after a " + meta.Hold.Reason
 	}
-	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead}
+	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
+		Foreign: &agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}}
 	coming := s.VMsMovingTo(host)
 	for i, vm := range append(s.VMsOn(host), coming...) {
 		vc, _ := s.VC(vm.VC)
