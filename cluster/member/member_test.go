@@ -44,6 +44,7 @@ func newSite(t *testing.T, hosts int) *site {
 	if os.Getenv("EVENKEEL_TEST_LOG") != "" {
 		s.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
+	t.TempDir() // directories are removed after the members have ended, which write in them
 	t.Cleanup(func() {
 		for _, m := range s.up {
 			if err := m.Close(); err != nil {
