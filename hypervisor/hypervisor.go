@@ -223,12 +223,27 @@ type Event struct {
 	Reason string // "shutdown", "destroyed", "crashed", "failed", "migrated", ... for people
 }
 
-// Migration says where a VM is to go and how fast.
+// Migration says where a VM is to go, how fast, and by which means. How long it may take is for
+// the context to say.
 type Migration struct {
 	To        string // the target's address, in the form the implementation wants (libvirt: a URI reachable from here)
 	Bandwidth int64  // bytes per second; 0 = no limit
-	MaxBytes  int64  // abort before more than this was sent; 0 = no limit
-	Progress  func(Moved)
+	MaxBytes  int64  // abort before more than this was sent, memory and disk; 0 = no limit
+
+	// AutoConverge slows the guest down, more and more, as long as it writes faster than can be sent.
+	AutoConverge bool
+	// PostCopy lets the guest run on at the target before all of its memory is there, once that was
+	// tried without and what is left fits MaxBytes. From then on nothing can abort the move.
+	PostCopy bool
+	// CopyStorage sends the VM's own disk, too, into the pool of that name at the target. What its base image
+	// holds is not sent: the target must have the same file.
+	CopyStorage bool
+	// SharedDisk: somebody who knows says that both hosts see the same disk, where the hypervisor cannot tell.
+	SharedDisk bool
+	// Spec is the VM as it was defined. Needed with CopyStorage alone.
+	Spec Spec
+
+	Progress func(Moved)
 }
 
 // Moved is how far a migration got.
@@ -236,4 +251,17 @@ type Moved struct {
 	Bytes     int64 // sent so far, memory and disk, as the hypervisor counts them
 	Remaining int64
 	Downtime  time.Duration
+	Rate      float64 // bytes per second that are sent now
+	Dirty     float64 // bytes per second that the guest writes anew
+	PostCopy  bool    // the guest runs at the target, and the rest follows
+}
+
+// Partner is what a host has that VMs need where they move to.
+type Partner struct {
+	CPUModel string            // that VMs are given: a model's name, "host-model NAME" where it is the machine's own
+	Machines []string          // types of machine that can be run; the first is what new VMs get
+	QEMU     string            // version of the emulator
+	Networks []string          // by the names that Spec.Network takes, those that are started
+	Pools    map[string]string // storage pools that are started: name -> "kind path"
+	KVM      bool
 }

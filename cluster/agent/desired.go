@@ -39,12 +39,25 @@ type VM struct {
 // Move is the leader's word to hand a running VM over by live migration. That it ended is
 // the hypervisors' word.
 type Move struct {
-	To  string // host
-	URI string // of its hypervisor
+	// Open is the log index of the intent: which move this is. What is told of a move names it.
+	Open uint64 `json:",omitempty"`
+	To   string // host
+	URI  string // of its hypervisor
 	// Incoming: this host is the target. It neither starts the VM nor clears it away.
 	Incoming bool
 	// SourceGone: the source is proved not to run it. If it does not run here, nobody does.
 	SourceGone bool
+
+	// MaxBytes is the most that the move may send, Bandwidth the most per second; 0 = no limit.
+	MaxBytes, Bandwidth int64 `json:",omitempty"`
+	// Deadline is how long the move may take from its beginning on; 0 = no limit.
+	Deadline time.Duration `json:",omitempty"`
+	// AutoConverge: the guest is slowed down where its writes outrun the transfer. PostCopy: it may run on at the
+	// target before all of its memory is there. CopyStorage: its disk moves with it. SharedDisk: its disk is
+	// in a pool that the operator declared to be the same on all hosts.
+	AutoConverge, PostCopy, CopyStorage, SharedDisk bool `json:",omitempty"`
+	// Abort says why the move is to be given up; "" = it is not.
+	Abort string `json:",omitempty"`
 }
 
 // Desired is the leader's word to one host.
@@ -73,6 +86,10 @@ type Status struct {
 	Gone       bool
 	Held       int64 // bytes, 0 = as before
 	Reason     string
+	// Of a move that ended: which one (Move.Open), what was sent, and how long the guest stood still.
+	Move     uint64        `json:",omitempty"`
+	Bytes    int64         `json:",omitempty"`
+	Downtime time.Duration `json:",omitempty"`
 }
 
 // Phase is what the host saw of a VM.
@@ -85,6 +102,7 @@ const (
 	SeenFailed  Phase = "failed"
 	SeenLost    Phase = "lost"   // it does not run here, by no fault of its own: to be started again
 	SeenStayed  Phase = "stayed" // its move ended, and it runs here
+	SeenLeft    Phase = "left"   // the source's side of its move ended well; that it arrived is the target's word
 )
 
 // Sample is the last measurement of one VM.
@@ -120,7 +138,25 @@ type Report struct {
 	Epoch uint64
 	// Running are all VMs with our mark that the hypervisor lists; nil if it was not asked.
 	Running []Instance
+	// Moves are the migrations that go on from here.
+	Moves []MoveProgress `json:",omitempty"`
+	// Migrates is what the host has to be a partner of moves.
+	Migrates Migrates
 }
+
+// MoveProgress is how far a migration got, by the hypervisor's count.
+type MoveProgress struct {
+	Move             uint64 // Move.Open
+	VM               string
+	Bytes, Remaining int64
+	Rate, Dirty      float64       // bytes per second that are sent, and that the guest writes anew
+	Since            time.Duration // how long it goes on
+	PostCopy         bool          `json:",omitempty"` // the guest runs at the target already
+	Text             string        `json:",omitempty"`
+}
+
+// Migrates is what a host has to take VMs over from another, and to hand them over.
+type Migrates = hypervisor.Partner
 
 // Instance is a VM that runs on a host, by the hypervisor's word.
 type Instance struct {
