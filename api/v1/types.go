@@ -74,6 +74,8 @@ type VM struct {
 	Task           int       `json:"task" doc:"Number within the group, from 0."`
 	Host           string    `json:"host"`
 	State          string    `json:"state" doc:"starting, running, paused, stopping, stopped, failed, lost (it went with its host and is to be started again), or unknown while its host cannot be asked."`
+	MovingTo       string    `json:"movingTo,omitempty" doc:"The host that it is moving to; until it is there it counts on both."`
+	Migration      string    `json:"migration,omitempty" doc:"Id of the migration that moves it."`
 	Reason         string    `json:"reason,omitempty" doc:"Why it failed or stopped."`
 	Need           float64   `json:"need" doc:"Cores it would use alone on a host."`
 	Allocation     float64   `json:"allocation" doc:"Cores it is given."`
@@ -91,7 +93,7 @@ type VM struct {
 // Host is a machine and what it gives.
 type Host struct {
 	Name         string    `json:"name"`
-	State        string    `json:"state" doc:"ready, cordoned, unreachable (its agent or its hypervisor does not answer), lost (proved to run nothing), or unknown (not heard of yet)."`
+	State        string    `json:"state" doc:"ready, cordoned, draining (VMs leave it), drained (its hypervisor says that none of ours is left), unreachable (its agent or its hypervisor does not answer), lost (proved to run nothing), or unknown (not heard of yet)."`
 	Lease        string    `json:"lease" doc:"held, over (not renewed in time), lost (proved to be over), or unknown (not renewed since this leader leads)."`
 	Heard        float64   `json:"heard" doc:"Seconds since its agent last renewed its lease; below 0: not since this leader leads."`
 	Watchdog     float64   `json:"watchdog" doc:"Seconds after which its armed watchdog turns it off; 0: none is armed."`
@@ -104,6 +106,7 @@ type Host struct {
 	VMs          int       `json:"vms"`
 	Cordoned     bool      `json:"cordoned"`
 	CordonReason string    `json:"cordonReason,omitempty"`
+	Drain        *Drain    `json:"drain,omitempty" doc:"Of a host that is to be emptied: how far it is."`
 	KVM          bool      `json:"kvm" doc:"Hardware virtualization is used; else software emulation."`
 	Software     string    `json:"software"`
 	Error        string    `json:"error,omitempty" doc:"Why what is wanted is not in force on it."`
@@ -122,10 +125,12 @@ const (
 // Operation is a change that somebody asked for, and how far it is.
 type Operation struct {
 	ID             string    `json:"id"`
-	Kind           string    `json:"kind" doc:"create, scale, start, stop or delete."`
-	VirtualCluster string    `json:"virtualCluster" doc:"Name of the virtual cluster."`
+	Kind           string    `json:"kind" doc:"create, scale, start, stop or delete; of moves, rebalance or drain."`
+	VirtualCluster string    `json:"virtualCluster" doc:"Name of the virtual cluster; empty where it is about a plan or a host."`
+	Plan           string    `json:"plan,omitempty" doc:"Id of the plan of moves."`
+	Host           string    `json:"host,omitempty" doc:"Name of the host that is emptied."`
 	State          string    `json:"state" enum:"pending,done,failed,superseded" doc:"superseded: a later request wants something else."`
-	Done           int       `json:"done" doc:"Steps (VMs) done."`
+	Done           int       `json:"done" doc:"Steps (VMs, moves) done."`
 	Total          int       `json:"total" doc:"Steps in all."`
 	Text           string    `json:"text" doc:"How far it is, in words."`
 	At             time.Time `json:"at"`
@@ -232,16 +237,6 @@ type Condition struct {
 	Object   string `json:"object" doc:"cluster, member, host."`
 	Name     string `json:"name"`
 	Text     string `json:"text"`
-}
-
-// ClusterSettings are the defaults and limits of the cluster.
-type ClusterSettings struct {
-	MinYield  float64 `json:"minYield" doc:"Least yield of a virtual cluster that names none."`
-	OnFull    string  `json:"onFull" doc:"For a virtual cluster that names none."`
-	Image     string  `json:"image,omitempty" doc:"For a group that names neither image nor boot."`
-	Pool      string  `json:"pool" doc:"Storage pool for a disk that names none."`
-	MinMemory Size    `json:"minMemory" doc:"Least memory of a VM."`
-	MaxVMs    int     `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
 }
 
 // Explanation says why a virtual cluster has the yield it has, or why it has none.

@@ -1,0 +1,246 @@
+package v1
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bound is a most number of bytes in a request: written as a size, or "unlimited".
+type Bound int64
+
+// Unlimited is no bound at all.
+const Unlimited Bound = -1
+
+// ParseBound reads a size, 0 included, or "unlimited".
+func ParseBound(s string) (Bound, error) {
+	if s == "unlimited" {
+		return Unlimited, nil
+	}
+	v, err := ParseSize(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w, or unlimited", err)
+	}
+	return Bound(v), nil
+}
+
+// String is how ParseBound reads it back.
+func (b Bound) String() string {
+	if b < 0 {
+		return "unlimited"
+	}
+	return Size(b).String()
+}
+
+// MarshalJSON writes bytes, or "unlimited".
+func (b Bound) MarshalJSON() ([]byte, error) {
+	if b < 0 {
+		return []byte(`"unlimited"`), nil
+	}
+	return strconv.AppendInt(nil, int64(b), 10), nil
+}
+
+func (r *reader) bound(into **Bound) func(*node, string) {
+	return func(n *node, path string) {
+		if n.kind != kindNumber && !r.want(n, path, kindString) {
+			return
+		}
+		v, err := ParseBound(n.text)
+		if err != nil {
+			r.fault(n, path, "%v", err)
+			return
+		}
+		*into = &v
+	}
+}
+
+// maxDuration of anything that a request may name.
+const maxDuration = 366 * 24 * time.Hour
+
+// ParseDuration reads a Go duration from zero to a year.
+func ParseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || d > maxDuration {
+		return 0, fmt.Errorf("%q is no duration: write it like 30s, 10m or 1h30m", clip(s, 40))
+	}
+	return d, nil
+}
+
+// FormatDuration is a duration as people write it: 10m, not 10m0s.
+func FormatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// duration reads a Go duration and keeps it as text.
+func (r *reader) duration(into *string) func(*node, string) {
+	return func(n *node, path string) {
+		if !r.want(n, path, kindString) {
+			return
+		}
+		d, err := ParseDuration(n.text)
+		if err != nil {
+			r.fault(n, path, "%v", err)
+			return
+		}
+		*into = FormatDuration(d)
+	}
+}
+
+// RebalanceRequest asks for the best moves within some bytes.
+type RebalanceRequest struct {
+	MaxBytes *Bound `json:"maxBytes,omitempty" doc:"Most bytes that all moves together may send: bytes, a size with a unit, or \"unlimited\". 0: only caps change. Left out: the cluster's own bound."`
+	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why, for whoever looks at the plan."`
+}
+
+// ParseRebalance reads a request to re-balance from JSON; an empty body leaves all to the cluster.
+func ParseRebalance(doc []byte) (RebalanceRequest, error) {
+	var q RebalanceRequest
+	if len(doc) == 0 {
+		return q, nil
+	}
+	n, err := jsonTree(doc)
+	if err != nil {
+		return q, err
+	}
+	r := &reader{}
+	r.object(n, "", field{"maxBytes", r.bound(&q.MaxBytes)}, field{"reason", r.text(&q.Reason, 500)})
+	return q, r.err()
+}
+
+// What becomes of VMs that cannot leave a host that is to be emptied.
+const (
+	OnBlockedStop     = "stop"
+	OnBlockedSkip     = "skip"
+	OnBlockedShutdown = "shutdown"
+)
+
+// DrainRequest asks for a host to be emptied.
+type DrainRequest struct {
+	Deadline  string `json:"deadline,omitempty" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
+	MaxBytes  *Bound `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
+	OnBlocked string `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
+	Reason    string `json:"reason,omitempty" maxLength:"500" doc:"Why, for whoever looks at the host."`
+}
+
+// ParseDrain reads a request to empty a host from JSON; an empty body is one without wishes.
+func ParseDrain(doc []byte) (DrainRequest, error) {
+	q := DrainRequest{OnBlocked: OnBlockedStop}
+	if len(doc) == 0 {
+		return q, nil
+	}
+	n, err := jsonTree(doc)
+	if err != nil {
+		return q, err
+	}
+	r := &reader{}
+	given := r.object(n, "",
+		field{"deadline", r.duration(&q.Deadline)},
+		field{"maxBytes", r.bound(&q.MaxBytes)},
+		field{"onBlocked", r.oneOf(&q.OnBlocked, OnBlockedStop, OnBlockedSkip, OnBlockedShutdown)},
+		field{"reason", r.text(&q.Reason, 500)})
+	if given["deadline"] && q.Deadline == "0s" {
+		r.fault(nil, "deadline", "must be more than 0")
+	}
+	return q, r.err()
+}
+
+// TryHost is a host, or some equal ones, that a what-if adds.
+type TryHost struct {
+	CPU    float64 `json:"cpu" doc:"Its allowance, cores."`
+	Memory Size    `json:"memory" doc:"Its allowance, bytes or a size with a unit."`
+	Count  int     `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"How many of them; default 1."`
+}
+
+// TryNeed is another CPU need of a virtual cluster's VMs.
+type TryNeed struct {
+	VirtualCluster string  `json:"virtualCluster" doc:"Name of the virtual cluster."`
+	Group          string  `json:"group,omitempty" doc:"Its group; may be left out if there is only one."`
+	CPU            float64 `json:"cpu" doc:"What each VM would need, cores."`
+}
+
+// TryRequest asks what would be if the cluster were another. Nothing is changed.
+type TryRequest struct {
+	AddHosts    []TryHost `json:"addHosts,omitempty" doc:"Hosts that are not there."`
+	RemoveHosts []string  `json:"removeHosts,omitempty" doc:"Names of hosts to think away; their VMs go elsewhere."`
+	Needs       []TryNeed `json:"needs,omitempty" doc:"CPU needs other than the present ones."`
+	MaxBytes    *Bound    `json:"maxBytes,omitempty" doc:"Most bytes that all moves together may send: bytes, a size with a unit, or \"unlimited\". Left out: the cluster's own bound."`
+	Snapshot    []byte    `json:"snapshot,omitempty" doc:"A saved state of the cluster in base64, to be asked in place of the present one."`
+}
+
+// maxTried bounds each list of a what-if.
+const maxTried = 1000
+
+// ParseTry reads a what-if from JSON. The snapshot, which may be large, is taken out first; the faults'
+// lines are then not those of the document.
+func ParseTry(doc []byte) (TryRequest, error) {
+	var q TryRequest
+	doc, snapshot, err := takeSnapshot(doc)
+	if err != nil {
+		return q, err
+	}
+	n, err := jsonTree(doc)
+	if err != nil {
+		return q, err
+	}
+	r := &reader{}
+	r.object(n, "",
+		field{"addHosts", r.each(maxTried, func(n *node, path string) {
+			h := TryHost{Count: 1}
+			given := r.object(n, path, field{"cpu", r.cpu(&h.CPU)}, field{"memory", r.size(&h.Memory)}, field{"count", r.integer(&h.Count, 1, 1000)})
+			r.required(n, given, path, "cpu", "memory")
+			q.AddHosts = append(q.AddHosts, h)
+		})},
+		field{"removeHosts", r.texts(&q.RemoveHosts, maxTried, 253)},
+		field{"needs", r.each(maxTried, func(n *node, path string) {
+			var w TryNeed
+			given := r.object(n, path, field{"virtualCluster", r.label(&w.VirtualCluster)}, field{"group", r.label(&w.Group)}, field{"cpu", r.cpu(&w.CPU)})
+			r.required(n, given, path, "virtualCluster", "cpu")
+			q.Needs = append(q.Needs, w)
+		})},
+		field{"maxBytes", r.bound(&q.MaxBytes)})
+	if err := r.err(); err != nil {
+		return TryRequest{}, err
+	}
+	q.Snapshot = snapshot
+	return q, nil
+}
+
+// takeSnapshot takes the field snapshot out of a document that has one. What is no JSON object is left as it is,
+// for others to complain of.
+func takeSnapshot(doc []byte) (rest, snapshot []byte, err error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(doc, &fields) != nil || fields["snapshot"] == nil {
+		return doc, nil, nil
+	}
+	if err := json.Unmarshal(fields["snapshot"], &snapshot); err != nil {
+		return nil, nil, &Invalid{Fields: []FieldError{{Field: "snapshot", Message: "must be a saved state of the cluster in base64"}}}
+	}
+	delete(fields, "snapshot")
+	rest, err = json.Marshal(fields)
+	return rest, snapshot, err
+}
+
+// each reads a list of at most so many entries.
+func (r *reader) each(most int, read func(*node, string)) func(*node, string) {
+	return func(n *node, path string) {
+		if !r.want(n, path, kindList) {
+			return
+		}
+		if len(n.items) > most {
+			r.fault(n, path, "has %d entries; %d are allowed", len(n.items), most)
+			return
+		}
+		for i, item := range n.items {
+			read(item, path+"["+strconv.Itoa(i)+"]")
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package v1
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ClusterSettings are the defaults and limits of the cluster.
+type ClusterSettings struct {
+	MinYield    float64      `json:"minYield" doc:"Least yield of a virtual cluster that names none."`
+	OnFull      string       `json:"onFull" doc:"For a virtual cluster that names none: queue or reject."`
+	Image       string       `json:"image,omitempty" doc:"For a group that names neither image nor boot."`
+	Pool        string       `json:"pool" doc:"Storage pool for a disk that names none."`
+	MinMemory   Size         `json:"minMemory" doc:"Least memory of a VM, bytes."`
+	MaxVMs      int          `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
+	SharedPools []string     `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
+	Moves       MoveSettings `json:"moves" doc:"When VMs move by live migration, and how."`
+}
+
+// MoveSettings say when VMs move by live migration, and how.
+type MoveSettings struct {
+	Mode         string  `json:"mode" enum:"auto,propose,off" doc:"auto: plans that are worth it are carried out. propose: they are made and wait for somebody to apply them. off: none are made unless asked for."`
+	Period       string  `json:"period" doc:"Time between looks for a better placement, as a Go duration." example:"10m"`
+	Grace        string  `json:"grace" doc:"Time for which a VM that moved is not moved again, as a Go duration." example:"10m"`
+	CoolDown     string  `json:"coolDown" doc:"Time after a plan before the next one begins, as a Go duration." example:"30m"`
+	Hold         string  `json:"hold" doc:"Time for which a better placement must stay better before it is worth a plan, as a Go duration." example:"30s"`
+	LeastGain    float64 `json:"leastGain" doc:"Least gain of a plan, as a fraction of the minimum yield: 0.1 is a tenth."`
+	IdleBelow    float64 `json:"idleBelow" doc:"Nothing moves while less than this fraction of the cluster's CPU is used, 0 to 1."`
+	MaxBytes     Size    `json:"maxBytes" doc:"Most bytes that one plan may send, if it is not told otherwise; 0: what one migration sends in a period."`
+	Budget       Size    `json:"budget" doc:"What maxBytes comes to: itself, or where it is 0 what the bandwidth and the period make of it. Read only."`
+	PerHost      int     `json:"perHost" doc:"Most migrations at a time that one host takes part in."`
+	Total        int     `json:"total" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
+	Bandwidth    Size    `json:"bandwidth" doc:"Most bytes per second that one migration may send; 0: no limit, and predictions assume 125 MB/s."`
+	AutoConverge bool    `json:"autoConverge" doc:"Guests that change memory faster than it can be sent are slowed down."`
+	PostCopy     bool    `json:"postCopy" doc:"Guests may be handed over before all their memory is there, if what is left fits the budget."`
+	Deadline     string  `json:"deadline" doc:"Time after which a migration is aborted, as a Go duration." example:"10m"`
+	OnJoin       bool    `json:"onJoin" doc:"A host that joins or comes back is a reason to look for a better placement at once."`
+}
+
+// SettingsPatch changes settings; what is left out stays.
+type SettingsPatch struct {
+	MinYield    *float64   `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield of a virtual cluster that names none."`
+	OnFull      *string    `json:"onFull,omitempty" enum:"queue,reject" doc:"For a virtual cluster that names none."`
+	Image       *string    `json:"image,omitempty" doc:"For a group that names neither image nor boot; empty: it has to name one."`
+	Pool        *string    `json:"pool,omitempty" doc:"Storage pool for a disk that names none."`
+	MinMemory   *Size      `json:"minMemory,omitempty" doc:"Least memory of a VM, bytes or a size with a unit."`
+	MaxVMs      *int       `json:"maxVMs,omitempty" minimum:"1" doc:"Most VMs of one virtual cluster."`
+	SharedPools *[]string  `json:"sharedPools,omitempty" doc:"Storage pools that hold the same disks on every host."`
+	Moves       *MovePatch `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
+}
+
+// MovePatch changes settings of moves; what is left out stays.
+type MovePatch struct {
+	Mode         *string  `json:"mode,omitempty" enum:"auto,propose,off" doc:"Carry plans out, only propose them, or make none unless asked."`
+	Period       *string  `json:"period,omitempty" doc:"Time between looks for a better placement, as a Go duration; here and below, 0s is the default."`
+	Grace        *string  `json:"grace,omitempty" doc:"Time for which a VM that moved is not moved again, as a Go duration."`
+	CoolDown     *string  `json:"coolDown,omitempty" doc:"Time after a plan before the next one begins, as a Go duration."`
+	Hold         *string  `json:"hold,omitempty" doc:"Time for which a better placement must stay better, as a Go duration."`
+	LeastGain    *float64 `json:"leastGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`
+	IdleBelow    *float64 `json:"idleBelow,omitempty" minimum:"0" maximum:"1" doc:"Nothing moves while less than this fraction of the cluster's CPU is used; 0: the default."`
+	MaxBytes     *Size    `json:"maxBytes,omitempty" doc:"Most bytes that one plan may send, bytes or a size with a unit; 0: what one migration sends in a period."`
+	PerHost      *int     `json:"perHost,omitempty" minimum:"1" maximum:"64" doc:"Most migrations at a time that one host takes part in."`
+	Total        *int     `json:"total,omitempty" minimum:"0" maximum:"4096" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
+	Bandwidth    *Size    `json:"bandwidth,omitempty" doc:"Most bytes per second that one migration may send, bytes or a size with a unit; 0: no limit."`
+	AutoConverge *bool    `json:"autoConverge,omitempty" doc:"Slow guests down that change memory faster than it can be sent."`
+	PostCopy     *bool    `json:"postCopy,omitempty" doc:"Hand guests over before all their memory is there, where that fits the budget."`
+	Deadline     *string  `json:"deadline,omitempty" doc:"Time after which a migration is aborted, as a Go duration; 0s: the default."`
+	OnJoin       *bool    `json:"onJoin,omitempty" doc:"Look for a better placement when a host joins or comes back."`
+}
+
+func some[T any](into **T, read func(*T) func(*node, string)) func(*node, string) {
+	return func(n *node, path string) {
+		*into = new(T)
+		read(*into)(n, path)
+	}
+}
+
+func (r *reader) fraction(most float64) func(*float64) func(*node, string) {
+	return func(into *float64) func(*node, string) {
+		return func(n *node, path string) {
+			v, ok := r.number(n, path)
+			if ok && (v < 0 || v > most) {
+				r.fault(n, path, "must be from 0 to %g", most)
+			}
+			*into = v
+		}
+	}
+}
+
+// zeroSize is size with 0 allowed.
+func (r *reader) zeroSize(into *Size) func(*node, string) {
+	return func(n *node, path string) {
+		if (n.kind == kindNumber || n.kind == kindString) && n.text == "0" {
+			*into = 0
+			return
+		}
+		r.size(into)(n, path)
+	}
+}
+
+// ParseSettings reads a change of settings from JSON. Its errors are *Invalid.
+func ParseSettings(doc []byte) (SettingsPatch, error) {
+	var s SettingsPatch
+	n, err := jsonTree(doc)
+	if err != nil {
+		return s, err
+	}
+	r := &reader{}
+	word := func(allowed ...string) func(*string) func(*node, string) {
+		return func(into *string) func(*node, string) { return r.oneOf(into, allowed...) }
+	}
+	whole := func(least, most int) func(*int) func(*node, string) {
+		return func(into *int) func(*node, string) { return r.integer(into, least, most) }
+	}
+	text := func(into *string) func(*node, string) { return r.text(into, 127) }
+	given := r.object(n, "",
+		field{"minYield", some(&s.MinYield, r.fraction(1))},
+		field{"onFull", some(&s.OnFull, word("queue", "reject"))},
+		field{"image", some(&s.Image, text)},
+		field{"pool", some(&s.Pool, text)},
+		field{"minMemory", some(&s.MinMemory, r.size)},
+		field{"maxVMs", some(&s.MaxVMs, whole(1, MaxCount))},
+		field{"sharedPools", func(n *node, path string) {
+			s.SharedPools = &[]string{}
+			r.texts(s.SharedPools, 64, 127)(n, path)
+		}},
+		field{"moves", func(n *node, path string) {
+			var m MovePatch
+			s.Moves = &m
+			inside := r.object(n, path,
+				field{"mode", some(&m.Mode, word("auto", "propose", "off"))},
+				field{"period", some(&m.Period, r.duration)},
+				field{"grace", some(&m.Grace, r.duration)},
+				field{"coolDown", some(&m.CoolDown, r.duration)},
+				field{"hold", some(&m.Hold, r.duration)},
+				field{"leastGain", some(&m.LeastGain, r.fraction(10))},
+				field{"idleBelow", some(&m.IdleBelow, r.fraction(1))},
+				field{"maxBytes", some(&m.MaxBytes, r.zeroSize)},
+				field{"perHost", some(&m.PerHost, whole(1, 64))},
+				field{"total", some(&m.Total, whole(0, 4096))},
+				field{"bandwidth", some(&m.Bandwidth, r.zeroSize)},
+				field{"autoConverge", some(&m.AutoConverge, r.boolean)},
+				field{"postCopy", some(&m.PostCopy, r.boolean)},
+				field{"deadline", some(&m.Deadline, r.duration)},
+				field{"onJoin", some(&m.OnJoin, r.boolean)})
+			if n.kind == kindObject && len(inside) == 0 && len(r.faults) == 0 {
+				r.fault(n, path, "nothing to change")
+			}
+		}})
+	if n.kind == kindObject && len(given) == 0 && len(r.faults) == 0 {
+		r.fault(nil, "settings", "nothing to change: give at least one setting")
+	}
+	if err := r.err(); err != nil {
+		return SettingsPatch{}, err
+	}
+	return s, nil
+}
+
+// settingKeys are the settings by the names that people write, and whether JSON has them as text.
+var settingKeys = map[string]bool{
+	"minYield": false, "onFull": true, "image": true, "pool": true, "minMemory": true, "maxVMs": false, "sharedPools": true,
+	"moves.mode": true, "moves.period": true, "moves.grace": true, "moves.coolDown": true, "moves.hold": true, "moves.leastGain": false,
+	"moves.idleBelow": false, "moves.maxBytes": true, "moves.perHost": false, "moves.total": false, "moves.bandwidth": true,
+	"moves.autoConverge": false, "moves.postCopy": false, "moves.deadline": true, "moves.onJoin": false,
+}
+
+// SettingKeys are the names of all settings, in order.
+func SettingKeys() []string {
+	out := make([]string, 0, len(settingKeys))
+	for k := range settingKeys {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ParseSettingPairs reads settings written as KEY=VALUE: moves.period=5m. Its errors are *Invalid.
+func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
+	r := &reader{}
+	top, moves := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		text, known := settingKeys[key]
+		switch {
+		case !ok:
+			r.fault(nil, clip(pair, 60), "write a setting as KEY=VALUE")
+			continue
+		case !known:
+			r.fault(nil, clip(key, 60), "unknown setting%s", nearest(key, SettingKeys()))
+			continue
+		}
+		into, name := top, key
+		if inner, nested := strings.CutPrefix(key, "moves."); nested {
+			into, name = moves, inner
+		}
+		if into[name] != nil {
+			r.fault(nil, key, "given twice")
+			continue
+		}
+		switch {
+		case key == "sharedPools":
+			list := []string{}
+			if value != "" {
+				list = strings.Split(value, ",")
+			}
+			into[name], _ = json.Marshal(list) // text always can be
+		case !text && json.Valid([]byte(value)):
+			into[name] = json.RawMessage(value)
+		default:
+			into[name], _ = json.Marshal(value)
+		}
+	}
+	if err := r.err(); err != nil {
+		return SettingsPatch{}, err
+	}
+	if len(moves) > 0 {
+		inner, err := json.Marshal(moves)
+		if err != nil {
+			return SettingsPatch{}, fmt.Errorf("settings: %w", err)
+		}
+		top["moves"] = inner
+	}
+	doc, err := json.Marshal(top)
+	if err != nil {
+		return SettingsPatch{}, fmt.Errorf("settings: %w", err)
+	}
+	patch, err := ParseSettings(doc)
+	var invalid *Invalid
+	if errors.As(err, &invalid) {
+		for i := range invalid.Fields {
+			invalid.Fields[i].Line = 0 // of a document that nobody wrote
+		}
+	}
+	return patch, err
+}
