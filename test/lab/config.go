@@ -102,6 +102,13 @@ migration_host = "%s"
 		"hosts":            hosts,
 		"boot-id":          uuid() + "\n",
 	}
+	if h.lab.state.TLS {
+		conf := files["etc/libvirtd.conf"]
+		conf = strings.Replace(conf, "listen_tls = 0\nlisten_tcp = 1\n", "listen_tls = 1\nlisten_tcp = 0\n", 1)
+		files["etc/libvirtd.conf"] = conf + fmt.Sprintf("ca_file = %q\ncert_file = %q\nkey_file = %q\n",
+			keysPath+"/cacert.pem", keysPath+"/servercert.pem", keysPath+"/serverkey.pem")
+		files["etc/qemu.conf"] += fmt.Sprintf("migrate_tls_x509_cert_dir = %q\n", keysPath)
+	}
 	if h.lab.state.Shared {
 		files["etc/qemu.conf"] += "lock_manager = \"lockd\"\n"
 		files["etc/qemu-lockd.conf"] = fmt.Sprintf("auto_disk_leases = 1\nfile_lockspace_dir = %q\n", locksPath)

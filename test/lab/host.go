@@ -29,7 +29,12 @@ func (h *Host) URI() string {
 }
 
 // MigrationURI is libvirt's address of the host for the other hosts.
-func (h *Host) MigrationURI() string { return "qemu+tcp://" + h.Address() + "/system" }
+func (h *Host) MigrationURI() string {
+	if h.lab.state.TLS {
+		return "qemu+tls://" + h.Name + "/system?pkipath=" + keysPath
+	}
+	return "qemu+tcp://" + h.Address() + "/system"
+}
 
 func (h *Host) socket() string { return filepath.Join(h.dir, "run", "libvirt", "libvirt-sock") }
 func (h *Host) netns() string  { return h.lab.state.ID + "-" + h.Name }

@@ -43,6 +43,10 @@ type Options struct {
 	// directory, so that a disk image is used by one VM at a time, whatever its host.
 	Shared bool
 
+	// TLS gives every host a certificate: libvirtds speak TLS with one another, and so does QEMU when it
+	// moves a VM. Without it both are in the clear.
+	TLS bool
+
 	// StateSize, in bytes, bounds what fits on each host's own disk, which holds
 	// /var/lib/evenkeel; see Host.FillDisk. Such a disk is in memory. 0: the disk is
 	// part of this machine's.
@@ -66,6 +70,7 @@ type state struct {
 	Hosts int
 
 	Shared    bool
+	TLS       bool
 	StateSize int64
 
 	PIDs string // PID namespace of the process ids in the lab's files
@@ -170,7 +175,7 @@ func reserve(root string, opts Options) (*Lab, error) {
 	}
 	l := &Lab{dir: dir, state: state{
 		ID: fmt.Sprintf("%s%x", idPrefix, uint32(time.Now().UnixNano())), Owner: owner, Stay: opts.Stay, QEMU: opts.QEMU, Hosts: opts.Hosts,
-		Shared: opts.Shared, StateSize: opts.StateSize, PIDs: pids,
+		Shared: opts.Shared, TLS: opts.TLS, StateSize: opts.StateSize, PIDs: pids,
 	}}
 	text, err := json.Marshal(l.state)
 	if err != nil {
@@ -212,6 +217,11 @@ func (l *Lab) bringUp(ctx context.Context) error {
 	for _, h := range l.hosts {
 		if err := h.install(); err != nil {
 			return fmt.Errorf("host %s: %w", h.Name, err)
+		}
+	}
+	if l.state.TLS {
+		if err := l.makeKeys(); err != nil {
+			return err
 		}
 	}
 	// libvirt asks QEMU what it can do once, and hosts of one QEMU may share the answer:

@@ -2,7 +2,7 @@
 // namespaces, for demonstrations and for trying things by hand; and does to them, or
 // to those of a test's lab, what happens to hosts. It needs root.
 //
-//	labhost -dir DIR [-hosts N] [-shared] [-qemu TREE] [-state-size BYTES] up
+//	labhost -dir DIR [-hosts N] [-shared] [-tls] [-qemu TREE] [-state-size BYTES] up
 //	                               start N hosts, h1, h2, ...; print the libvirt URI of each
 //	labhost -dir DIR down          stop them with all their VMs, remove everything
 //	labhost -dir DIR uri [HOST]    print the URI again
@@ -55,6 +55,7 @@ func main() {
 	var opts lab.Options
 	flag.StringVar(&opts.Dir, "dir", "", "directory of the lab's state, at most 70 bytes long; \"down\" removes it")
 	flag.IntVar(&opts.Hosts, "hosts", 1, "up: how many hosts")
+	flag.BoolVar(&opts.TLS, "tls", false, "up: certificates for the hosts, so that VMs move over TLS")
 	flag.BoolVar(&opts.Shared, "shared", false, "up: a storage pool \"shared\" between the hosts, and libvirt's lock manager")
 	flag.StringVar(&opts.QEMU, "qemu", "", "up: directory of unpacked packages to lay over /usr in the hosts")
 	flag.Int64Var(&opts.StateSize, "state-size", 0, "up: bytes that fit on the disk of each host; 0 = what fits on this machine's")
