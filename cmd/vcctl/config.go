@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 
@@ -22,13 +23,18 @@ type config struct {
 	CACert    string `yaml:"cacert"`
 }
 
-// configFile is $XDG_CONFIG_HOME/evenkeel/config.yaml, by default below ~/.config.
+// configFile is $XDG_CONFIG_HOME/evenkeel/config.yaml, by default below ~/.config. Where HOME is not set, as in scripts of
+// the first boot, ~ is what the user database says; "" if that is not known either.
 func configFile() string {
 	dir := os.Getenv("XDG_CONFIG_HOME")
-	if dir == "" {
+	if !filepath.IsAbs(dir) {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return ""
+			u, err := user.Current()
+			if err != nil || !filepath.IsAbs(u.HomeDir) {
+				return ""
+			}
+			home = u.HomeDir
 		}
 		dir = filepath.Join(home, ".config")
 	}

@@ -73,12 +73,16 @@ func (t *tool) clusterInit(c *cli.Context) error {
 	if _, err := names(c); err != nil {
 		return err
 	}
+	file := configFile()
+	if file == "" {
+		return usage("cluster init: where to keep the admin token is not known: set HOME or XDG_CONFIG_HOME")
+	}
 	y := c.Float64("min-yield")
 	a, err := client.NewLocal(c.String("socket")).Init(c.Context, v1.SetupInit{MinYield: &y})
 	if err != nil {
 		return doing(err, "making a cluster with the vcd at %s", c.String("socket"))
 	}
-	dir := filepath.Dir(configFile())
+	dir := filepath.Dir(file)
 	for name, content := range map[string]string{"admin.token": a.AdminToken + "\n", "ca.pem": a.CA,
 		"config.yaml": fmt.Sprintf("address: https://%s\ntokenFile: admin.token\ncacert: ca.pem\n", a.Address)} {
 		if err := keepFile(filepath.Join(dir, name), content); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/cluster/pki"
 )
 
 // host is a vcd that runs as a member in this process, with a simulated hypervisor.
@@ -163,6 +165,30 @@ func TestSetupAndRecover(t *testing.T) {
 			t.Error("a member joined again")
 		}
 	}
+	h4 := newHost(t, "h4")
+	h4.start()
+	used, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true, For: "h9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the cluster says of a token or a name reaches who asked: nothing here failed.
+	_, err = client.NewLocal(h4.socket).Join(t.Context(), v1.SetupJoin{Token: used.Token, Addresses: []string{"127.0.0.1:1", h1.advertise, h2.advertise}})
+	if !client.IsProblem(err, v1.ProblemInvalid) || !strings.Contains(err.Error(), "join token is not known, used, or over") {
+		t.Errorf("a token that lets another member in: %v", err)
+	}
+	again, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h4.end()
+	h4.name = "h2" // which is in already
+	h4.write("server: true\nagent: true\n")
+	h4.start()
+	_, err = client.NewLocal(h4.socket).Join(t.Context(), v1.SetupJoin{Token: again.Token, Addresses: []string{h1.advertise}})
+	if !client.IsProblem(err, v1.ProblemConflict) || !strings.Contains(err.Error(), "--for h2") {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	h4.end()
 	h1.await("three servers vote", func() bool {
 		members, err := api.Members(t.Context())
 		n := 0
@@ -223,5 +249,62 @@ func TestSetupAndRecover(t *testing.T) {
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Problem.Status != http.StatusServiceUnavailable {
 		t.Errorf("%+v", refused.Problem)
+	}
+}
+
+// A host with certificates of a PKI of its own is a member by them. It is not made one of another cluster, and nothing panics.
+func TestSetupWithOwnPKI(t *testing.T) {
+	h1, h2 := newHost(t, "h1"), newHost(t, "h2")
+	h1.start()
+	made, err := client.NewLocal(h1.socket).Init(t.Context(), v1.SetupInit{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(client.Config{Address: h1.advertise, CAFile: ca, Token: made.AdminToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	k, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	own, err := pki.NewCA("other", time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pki.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := own.Issue(key.Public(), pki.Identity{Cluster: "other", Name: "h2", Server: true, Agent: true}, pki.Names{}, time.Now(), time.Hour, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyPEM, err := pki.EncodeKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := pki.FilesIn(dir)
+	if err := files.Write(pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: own.CertPEM()}); err != nil {
+		t.Fatal(err)
+	}
+	h2.write(fmt.Sprintf("server: true\nagent: true\npki: {ca: %s, cert: %s, key: %s}\n", files.CA, files.Cert, files.Key))
+	h2.start()
+	local := client.NewLocal(h2.socket)
+	if _, err := local.Join(t.Context(), v1.SetupJoin{Token: k.Token, Addresses: []string{h1.advertise}}); !client.IsProblem(err, v1.ProblemExists) {
+		t.Errorf("join of a host with a PKI of its own: %v", err)
+	}
+	if _, err := local.Init(t.Context(), v1.SetupInit{}); !client.IsProblem(err, v1.ProblemExists) {
+		t.Errorf("init of a host with a PKI of its own: %v", err)
+	}
+	tokens, err := api.JoinTokens(t.Context())
+	if err != nil || len(tokens) != 1 || tokens[0].UsedBy != "" {
+		t.Errorf("the token was used: %+v, %v", tokens, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -319,6 +320,9 @@ func (d *memberDaemon) State() v1.SetupState {
 func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer, error) {
 	d.entering.Lock()
 	defer d.entering.Unlock()
+	if d.conf.PKI.Cert != "" {
+		return v1.SetupAnswer{}, errOwnPKI
+	}
 	if !d.conf.Server {
 		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "server", Text: "is false in the configuration of this host: the first member must be a server"}}}
 	}
@@ -353,6 +357,9 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
 	d.entering.Lock()
 	defer d.entering.Unlock()
+	if d.conf.PKI.Cert != "" {
+		return v1.SetupAnswer{}, errOwnPKI
+	}
 	if len(q.Addresses) == 0 {
 		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "addresses", Text: "name at least one server, host:port"}}}
 	}
@@ -368,7 +375,23 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 	return v1.SetupAnswer{SetupState: d.State()}, nil
 }
 
+// errOwnPKI: the certificates of this host say who it is, and nobody gives it others.
+var errOwnPKI = &control.Exists{Field: "pki", Text: "the configuration of this host names certificates of a PKI of your own: it is a member of the cluster that they name; " +
+	"to enter one with a token, or to make one, take pki out of the configuration first"}
+
+// entryError is an error of entering a cluster in the words of the API.
 func entryError(err error) error {
+	var said *transport.Problem
+	if errors.As(err, &said) {
+		switch said.Status {
+		case http.StatusForbidden:
+			return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: said.Detail}}}
+		case http.StatusConflict:
+			return fmt.Errorf("the cluster does not let this host in: %s: %w", said.Detail, control.ErrConflict)
+		case http.StatusBadRequest, http.StatusUnprocessableEntity:
+			return &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: said.Detail}}}
+		}
+	}
 	if errors.Is(err, member.ErrMember) {
 		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, stop vcd and remove its data directory first"}
 	}
