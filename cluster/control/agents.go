@@ -162,7 +162,7 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 		if !ok || vm.Host != r.Host && vm.MovingTo != r.Host || vm.Generation != st.Generation || st.Phase == agent.SeenStayed {
 			continue
 		}
-		body.VMs = append(body.VMs, state.VMStatus{VM: st.VM, Generation: st.Generation, Phase: state.Phase(st.Phase), Gone: st.Gone, Held: st.Held, Reason: st.Reason})
+		body.VMs = append(body.VMs, state.VMStatus{VM: st.VM, Generation: st.Generation, Move: vm.Move, Phase: state.Phase(st.Phase), Gone: st.Gone, Held: st.Held, Reason: st.Reason})
 	}
 	if len(body.VMs) == 0 {
 		return nil
@@ -183,7 +183,7 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 	}
 	for _, vm := range s.VMsMovingTo(r.Host) {
 		if i, runs := here[vm.ID]; runs && !i.Incoming && i.Generation == vm.Generation {
-			m := state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true}
+			m := state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true, Move: vm.Move}
 			if err := c.propose(ctx, state.KindMove, m); err != nil && !errors.Is(err, state.ErrConflict) {
 				return err
 			}
@@ -194,7 +194,7 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 		if !ok || st.Phase != agent.SeenStayed || vm.Host != r.Host || vm.MovingTo == "" || vm.Generation != st.Generation {
 			continue
 		}
-		m := state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason}
+		m := state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason, Move: vm.Move}
 		if err := c.propose(ctx, state.KindMove, m); err != nil && !errors.Is(err, state.ErrConflict) {
 			return err
 		}

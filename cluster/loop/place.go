@@ -294,7 +294,7 @@ func leaving(vm state.VM, vc state.VC, goal state.Goal) state.VM {
 	switch vm.Phase {
 	case state.Starting, state.Running:
 		g, _ := vc.GroupOf(vm)
-		vm.Phase, vm.Frozen = state.Stopping, g.Allocation
+		vm.Phase, vm.Frozen = state.Stopping, max(vm.Frozen, g.Allocation) // one that moves has what it had then
 	}
 	return vm
 }

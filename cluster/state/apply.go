@@ -39,12 +39,13 @@ func (s *Store) Apply(index uint64, entry []byte) error {
 	if err != nil {
 		panic(fmt.Sprintf("state: log entry %d: %v", index, err))
 	}
-	return s.apply(index, cmd.At, body)
+	return s.apply(index, cmd.Version, cmd.At, body)
 }
 
-func (s *Store) apply(index uint64, at time.Time, body any) error {
+func (s *Store) apply(index uint64, version int, at time.Time, body any) error {
 	db := s.current()
 	w := newWriter(db.Txn(true), index, at)
+	w.version = version
 	err := w.dispatch(body)
 	if err != nil {
 		w.txn.Abort()
@@ -112,6 +113,8 @@ type writer struct {
 	index uint64
 	at    time.Time
 	pos   position
+	// version of the format of the entry. One of an older version changes the state as it always did.
+	version int
 
 	hosts map[string]bool // that what is written concerns
 	all   bool            // it concerns every host

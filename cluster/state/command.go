@@ -77,9 +77,9 @@ func Kinds(version int) []Kind {
 	return out
 }
 
-// FormatVersion is the version of the command format that this code writes.
+// FormatVersion is the version of the command format that this code writes. Version 3 numbers moves.
 // It reads every version from 1 on, for ever: testdata/log-v1.jsonl is a log of version 1.
-const FormatVersion = 2
+const FormatVersion = 3
 
 // MaxCommandBytes bounds one command in the log.
 const MaxCommandBytes = 16 << 20
@@ -156,10 +156,14 @@ type VMReport struct {
 type VMStatus struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
-	Phase      Phase  `json:"phase"`
-	Gone       bool   `json:"gone,omitempty"`
-	Held       int64  `json:"held,omitempty"` // bytes
-	Reason     string `json:"reason,omitempty"`
+	// Since version 3: Move is VM.Move of the open move as the host knew of it when it looked, 0 if it knew of none.
+	// Room: the host is its target, and has room for the VM. Phase is not set then.
+	Move   uint64 `json:"move,omitempty"`
+	Room   bool   `json:"room,omitempty"`
+	Phase  Phase  `json:"phase"`
+	Gone   bool   `json:"gone,omitempty"`
+	Held   int64  `json:"held,omitempty"` // bytes
+	Reason string `json:"reason,omitempty"`
 }
 
 // ImageDrop takes an image out of the catalogue.
@@ -181,6 +185,9 @@ func EncodeAs(version int, kind Kind, at time.Time, body any) ([]byte, error) {
 	if k, known := kinds[kind]; !known || k.since > version {
 		return nil, fmt.Errorf("encode %s command as version %d: %w", kind, version, ErrTooNew)
 	}
+	if version < 3 {
+		body = unnumbered(body)
+	}
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s command: %w", kind, err)
@@ -193,6 +200,26 @@ func EncodeAs(version int, kind Kind, at time.Time, body any) ([]byte, error) {
 		return nil, fmt.Errorf("encode %s command: %d bytes, more than %d", kind, len(b), MaxCommandBytes)
 	}
 	return b, nil
+}
+
+// unnumbered is a command without what version 3 brought.
+func unnumbered(body any) any {
+	switch b := body.(type) {
+	case Move:
+		b.Move = 0
+		return b
+	case *Move:
+		return unnumbered(*b)
+	case *VMReport:
+		return unnumbered(*b)
+	case VMReport:
+		b.VMs = slices.DeleteFunc(slices.Clone(b.VMs), func(st VMStatus) bool { return st.Room })
+		for i := range b.VMs {
+			b.VMs[i].Move = 0
+		}
+		return b
+	}
+	return body
 }
 
 // Decode reads a log entry. It refuses what this code cannot apply in full: a newer

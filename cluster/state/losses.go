@@ -48,6 +48,8 @@ type Move struct {
 	Open       bool   `json:"open"`
 	Arrived    bool   `json:"arrived,omitempty"` // closing: it runs on the target
 	Text       string `json:"text,omitempty"`
+	// Move, since version 3, closing: VM.Move of the move that is over.
+	Move uint64 `json:"move,omitempty"`
 }
 
 // OnHostLoss of a VC.
@@ -137,10 +139,19 @@ func (w *writer) goneFrom(vm VM, host, why string) bool {
 	return false
 }
 
+// settled is the VM without its move. A VM that stops keeps its cap.
+func (v VM) settled() VM {
+	if v.Move != 0 && v.Phase != Stopping {
+		v.Frozen = 0
+	}
+	v.MovingTo, v.GoneFrom, v.Move, v.Ready = "", "", 0, false
+	return v
+}
+
 // lose a VM: nobody holds it, and it is to be started again if it was to run.
 func (w *writer) lose(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
-	vm.MovingTo, vm.GoneFrom = "", ""
+	vm = vm.settled()
 	vm.Held, vm.Frozen, vm.Reason, vm.ModifyIndex = 0, 0, why, w.index
 	vm.Phase = Lost
 	if vm.Goal != GoalRun {
@@ -190,11 +201,15 @@ func (w *writer) move(b *Move) error {
 	if vm.MovingTo == "" || vm.MovingTo != b.To {
 		return fmt.Errorf("VM %s is not on its way to %s: %w", vm.Name, b.To, ErrConflict)
 	}
+	if w.version >= 3 && b.Move != vm.Move {
+		return fmt.Errorf("VM %s is on its way to %s by move %d, not by move %d: %w", vm.Name, b.To, vm.Move, b.Move, ErrConflict)
+	}
 	if vm.Phase != Running && vm.Phase != Stopping {
 		return fmt.Errorf("VM %s is %s: %w", vm.Name, vm.Phase, ErrConflict)
 	}
 	from := vm.Host
-	vm.MovingTo, vm.GoneFrom, vm.ModifyIndex = "", "", w.index
+	vm = vm.settled()
+	vm.ModifyIndex = w.index
 	kind, text := "vm-stayed", "did not move to "+b.To
 	if b.Arrived {
 		vm.Host, kind, text = b.To, "vm-moved", "moved from "+from+" to "+b.To
@@ -219,6 +234,15 @@ func (w *writer) openMove(vm VM, b *Move) error {
 	}
 	before := w.read().LoadOf(b.To)
 	vm.MovingTo, vm.ModifyIndex = b.To, w.index
+	if w.version >= 3 {
+		for _, name := range []string{vm.Host, b.To} {
+			if m, ok := w.read().Member(name); ok && m.Format < 3 {
+				return fmt.Errorf("move of VM %s: host %s runs a version that does not number moves; upgrade it first: %w", vm.Name, name, ErrConflict)
+			}
+		}
+		g, _ := mustVC(w, vm).GroupOf(vm)
+		vm.Move, vm.Frozen = w.index, g.Allocation
+	}
 	w.put(tVMs, &vm)
 	if err := w.checkLimits(b.To, before); err != nil {
 		return fmt.Errorf("move of VM %s: %w", vm.Name, err)
@@ -255,7 +279,8 @@ func (w *writer) account(b *Account) error {
 		here[vm.ID] = true
 		old := vm.Host
 		g, _ := mustVC(w, vm).GroupOf(vm)
-		vm.Host, vm.Generation, vm.MovingTo, vm.GoneFrom = b.Host, max(vm.Generation, r.Generation), "", ""
+		vm = vm.settled()
+		vm.Host, vm.Generation = b.Host, max(vm.Generation, r.Generation)
 		vm.Held, vm.BootMemory = max(vm.Held, g.Memory), max(vm.BootMemory, g.Memory)
 		vm.VCPUs = max(vm.VCPUs, g.VCPUs)
 		if vm.Phase != Stopping {

@@ -101,12 +101,118 @@ func TestMove(t *testing.T) {
 	}
 	k.must(t, state.KindVMReport, report("h1", "vm-r-0", 1, state.Failed)) // it left, which is not its end
 	phase(t, k, "vm-r-0", state.Running)
-	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true})
-	if vm := phase(t, k, "vm-r-0", state.Running); vm.Host != "h2" || vm.MovingTo != "" || vm.Generation != 1 {
+	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: phase(t, k, "vm-r-0", state.Running).Move})
+	if vm := phase(t, k, "vm-r-0", state.Running); vm.Host != "h2" || vm.MovingTo != "" || vm.Move != 0 || vm.Frozen != 0 || vm.Generation != 1 {
 		t.Errorf("moved VM is %+v", vm)
 	}
 	if err := k.apply(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h9", Open: true}); !errors.Is(err, state.ErrNotFound) {
 		t.Errorf("a move to nowhere: %v", err)
+	}
+}
+
+// What is said late of one move settles no other, whichever way it went.
+func TestMovesAreToldApart(t *testing.T) {
+	k := small(t, 3)
+	restartable(t, k, "r", "h1")
+	open := func(to string) uint64 {
+		t.Helper()
+		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: to, Open: true})
+		return phase(t, k, "vm-r-0", state.Running).Move
+	}
+	over := func(to string, move uint64, arrived bool) error {
+		t.Helper()
+		return k.apply(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: to, Arrived: arrived, Move: move})
+	}
+	tell := func(host string, move uint64, st state.VMStatus) state.VM {
+		t.Helper()
+		st.VM, st.Generation, st.Move = "vm-r-0", 1, move
+		k.must(t, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
+		return phase(t, k, "vm-r-0", state.Running)
+	}
+	lost := state.VMStatus{Phase: state.Lost, Reason: "does not run here"}
+
+	first := open("h2")
+	if err := over("h2", first, false); err != nil {
+		t.Fatal(err)
+	}
+	second := open("h2")
+	if first == second || second == 0 {
+		t.Fatalf("moves %d and %d", first, second)
+	}
+	for _, arrived := range []bool{false, true} {
+		if err := over("h2", first, arrived); !errors.Is(err, state.ErrConflict) {
+			t.Errorf("the end of an older move (arrived: %v): %v", arrived, err)
+		}
+	}
+	for _, stale := range []uint64{0, first} {
+		if vm := tell("h1", stale, lost); vm.GoneFrom != "" {
+			t.Errorf("gone from its source by the word of move %d, in move %d", stale, second)
+		}
+		if vm := tell("h2", stale, state.VMStatus{Room: true}); vm.Ready {
+			t.Errorf("the target is ready for move %d by the word of move %d", second, stale)
+		}
+	}
+	if vm := tell("h1", second, state.VMStatus{Room: true}); vm.Ready {
+		t.Error("ready by the word of the source")
+	}
+	if vm := tell("h2", second, state.VMStatus{Room: true}); !vm.Ready || vm.GoneFrom != "" {
+		t.Errorf("its target is ready: %+v", vm)
+	}
+	if vm := tell("h1", second, lost); vm.GoneFrom != "h1" {
+		t.Errorf("gone from its source: %+v", vm)
+	}
+	if err := over("h2", second, true); err != nil {
+		t.Fatal(err)
+	}
+	// It moved: what was said on its way, or is said of the next move, does not end it.
+	tell("h2", second, lost)
+	if vm := tell("h2", first, state.VMStatus{Phase: state.Failed}); vm.Ready || vm.GoneFrom != "" || vm.Host != "h2" {
+		t.Errorf("it moved: %+v", vm)
+	}
+}
+
+// What a moving VM may take on either host is what it had when its move began, and no less: its host changes nothing of
+// it on its way.
+func TestShareOnTheWay(t *testing.T) {
+	k := small(t, 3)
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 2, gib, "h1"))
+	k.must(t, state.KindVMReport, report("h1", "vm-a-0", 1, state.Running))
+	share := func(cpu float64) {
+		t.Helper()
+		k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "reallocated", Allocations: []state.Allocation{{VC: "vc-a", Group: "g", CPU: cpu}}})
+	}
+	loads := func(what string, h1, h2 float64) {
+		t.Helper()
+		if a, b := k.Snapshot().LoadOf("h1").CPU, k.Snapshot().LoadOf("h2").CPU; a != h1 || b != h2 {
+			t.Errorf("%s: h1 has %v cores taken and h2 %v, want %v and %v", what, a, b, h1, h2)
+		}
+	}
+	k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Open: true})
+	loads("on its way", 2, 2)
+	share(1)
+	loads("given less on its way", 2, 2)
+	share(3)
+	loads("given more on its way", 3, 3)
+	share(1)
+	k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Arrived: true, Move: phase(t, k, "vm-a-0", state.Running).Move})
+	loads("there", 0, 1)
+}
+
+// A host whose vcd does not number moves takes part in none.
+func TestMoveNeedsVersion(t *testing.T) {
+	for _, old := range []string{"h1", "h2"} {
+		k := small(t, 3)
+		restartable(t, k, "r", "h1")
+		k.must(t, state.KindMemberPut, state.Member{Name: "h3", Agent: true, Format: 2})
+		k.must(t, state.KindMemberPut, state.Member{Name: old, Agent: true, Format: 2})
+		open := state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true}
+		if err := k.apply(t, state.KindMove, open); !errors.Is(err, state.ErrConflict) {
+			t.Errorf("%s is of version 2: %v", old, err)
+		}
+		row, _ := k.Snapshot().Member(old)
+		row.Format = 3
+		k.must(t, state.KindMemberPut, row)
+		k.must(t, state.KindMove, open)
 	}
 }
 

@@ -159,7 +159,7 @@ func (w *writer) putVMs(p *Plan) error {
 		if exists && old.ModifyIndex > p.Basis {
 			return fmt.Errorf("VM %s changed at index %d: %w", vm.Name, old.ModifyIndex, ErrConflict)
 		}
-		if exists && (vm.MovingTo != old.MovingTo || vm.GoneFrom != old.GoneFrom) {
+		if exists && (vm.MovingTo != old.MovingTo || vm.GoneFrom != old.GoneFrom || vm.Move != old.Move || vm.Ready != old.Ready) {
 			return fmt.Errorf("VM %s: a plan opens and closes no move: %w", vm.Name, ErrConflict)
 		}
 		if exists && old.Holds() && (vm.Host != old.Host || vm.Generation != old.Generation) {
@@ -237,14 +237,16 @@ func (s *Snapshot) LoadOf(host string) Load {
 			l.CPU += vm.Frozen
 			return true
 		}
+		share := vm.Frozen // of one that moves: its share may have become another meanwhile
 		if vc, ok := peek[VC](s, tVCs, "id", vm.VC); ok {
 			for i := range vc.Groups {
 				if vc.Groups[i].Name == vm.Group {
-					l.CPU += vc.Groups[i].Allocation
+					share = max(share, vc.Groups[i].Allocation)
 					break
 				}
 			}
 		}
+		l.CPU += share
 		return true
 	}
 	s.EachVMOn(host, add)

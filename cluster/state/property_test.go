@@ -269,7 +269,7 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 	}
 	refuse(t, "bytes after the end", append(slices.Clone(good), '\n'))
 	for what, b := range map[string]string{
-		"nothing": "", "another format": `{"format":"other","v":1}` + "\n", "a newer version": strings.Replace(string(good), `"v":2`, `"v":3`, 1),
+		"nothing": "", "another format": `{"format":"other","v":1}` + "\n", "a newer version": strings.Replace(string(good), fmt.Sprintf(`"v":%d`, state.FormatVersion), fmt.Sprintf(`"v":%d`, state.FormatVersion+1), 1),
 		"an unknown table": strings.Replace(string(good), `{"t":"hosts"`, `{"t":"ghosts"`, 1), "no JSON": "{\n",
 	} {
 		refuse(t, what, []byte(b))

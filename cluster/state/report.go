@@ -3,7 +3,7 @@ package state
 import "fmt"
 
 // vmReport moves VMs on by the word of their host. A status for another host's
-// VM, another generation or an unknown VM is stale and changes nothing.
+// VM, another generation, another move or an unknown VM is stale and changes nothing.
 func (w *writer) vmReport(b *VMReport) error {
 	if _, ok := w.read().Host(b.Host); !ok {
 		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
@@ -14,12 +14,19 @@ func (w *writer) vmReport(b *VMReport) error {
 			continue
 		}
 		if vm.MovingTo != "" { // either host may have it: what ended on one may run on the other
+			if w.version >= 3 && st.Move != vm.Move {
+				continue // it looked before it knew of this move
+			}
+			if b.Host == vm.MovingTo && st.Room && !vm.Ready {
+				vm.Ready, vm.ModifyIndex = true, w.index
+				w.put(tVMs, &vm)
+			}
 			if (b.Host == vm.Host || b.Host == vm.MovingTo) && st.Phase == Lost && vm.Holds() {
 				w.goneFrom(vm, b.Host, st.Reason)
 			}
 			continue
 		}
-		if vm.Host == b.Host {
+		if vm.Host == b.Host && st.Move == 0 {
 			w.step(vm, st)
 		}
 	}

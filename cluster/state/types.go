@@ -259,9 +259,14 @@ type VM struct {
 	MovingTo string `json:"movingTo,omitempty"`
 	// GoneFrom is the source of an open move, once it was proved to run the VM no more: only then the target can be.
 	GoneFrom string `json:"goneFrom,omitempty"`
+	// Move is the log index at which the open move was opened: what is said of another move settles nothing of this
+	// one. 0: none is open, or it was opened by an entry of version 2.
+	Move uint64 `json:"move,omitempty"`
+	// Ready: the target of the open move has room for the VM and keeps it. Only then the source hands over.
+	Ready bool `json:"ready,omitempty"`
 	// SeenEpoch is the epoch in which a host last told, during a hold, that it runs the VM.
 	SeenEpoch uint64 `json:"seenEpoch,omitempty"`
-	// Frozen is the cap a stopping VM keeps until it is gone, cores.
+	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.
 	Frozen float64 `json:"frozen,omitempty"`
 
 	CreateIndex uint64 `json:"createIndex"`

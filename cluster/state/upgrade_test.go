@@ -126,11 +126,11 @@ func newestLog(t *testing.T) *cluster {
 	k.must(t, state.KindHostReport, hostReport("h1", 3, 6*gib))
 	k.must(t, state.KindHostCordon, state.HostCordon{Host: "h2"})
 
-	server := state.Member{Name: "h1", Server: true, Agent: true, Address: "10.0.0.1:7480", Gossip: "10.0.0.1:7481", Version: "1.0", Format: 2}
+	server := state.Member{Name: "h1", Server: true, Agent: true, Address: "10.0.0.1:7480", Gossip: "10.0.0.1:7481", Version: "1.0", Format: state.FormatVersion}
 	k.must(t, state.KindMemberPut, server)
 	k.must(t, state.KindCertificate, state.Certificate{Member: "h1", Serial: state.Serial{Number: "01", Until: start.Add(time.Hour)}})
 	k.must(t, state.KindTokenPut, state.JoinToken{ID: "t1", Hash: "f00d", Agent: true, Until: start.Add(time.Hour), Comment: "for h2"})
-	join := state.Join{Token: "t1", Hash: "f00d", Member: state.Member{Name: "h4", Agent: true, Address: "10.0.0.4:7480", Format: 2}}
+	join := state.Join{Token: "t1", Hash: "f00d", Member: state.Member{Name: "h4", Agent: true, Address: "10.0.0.4:7480", Format: state.FormatVersion}}
 	k.must(t, state.KindJoin, join)
 	join.Member.Name = "h5"
 	if err := k.apply(t, state.KindJoin, join); !errors.Is(err, state.ErrToken) {
@@ -147,8 +147,11 @@ func newestLog(t *testing.T) *cluster {
 	k.must(t, state.KindPlan, again)
 	k.must(t, state.KindVMReport, report("h3", "vm-again-0", 1, state.Running))
 	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Open: true, Text: "balance"})
-	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Text: "cancelled"})
+	move := func() uint64 { vm, _ := k.Snapshot().VM("vm-again-0"); return vm.Move }
+	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Text: "it stayed", Move: move()})
 	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Open: true})
+	k.must(t, state.KindVMReport, state.VMReport{Host: "h2", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Move: move(), Room: true}}})
+	k.must(t, state.KindVMReport, state.VMReport{Host: "h3", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Phase: state.Lost}}}) // of before the move
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease, Text: "silent for 40s"})
 	k.must(t, state.KindArm, state.Arm{Disarmed: true, Reason: "switch is replaced"})
 	if err := k.apply(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease}); err == nil {
@@ -177,6 +180,22 @@ func TestOldestServerSetsTheFormat(t *testing.T) {
 	}
 	if _, err := state.EncodeAs(s.Format(), state.KindMove, start, state.Move{}); !errors.Is(err, state.ErrTooNew) {
 		t.Errorf("a move as version 1: %v", err)
+	}
+	told := state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "a", Generation: 1, Move: 7, Room: true}, {VM: "b", Generation: 1, Move: 7, Phase: state.Lost}}}
+	for _, body := range []any{told, &told} {
+		entry, err := state.EncodeAs(2, state.KindVMReport, start, body)
+		if err != nil || bytes.Contains(entry, []byte("move")) || bytes.Contains(entry, []byte("room")) || bytes.Contains(entry, []byte(`"a"`)) {
+			t.Errorf("a report as version 2: %s, %v", entry, err)
+		}
+	}
+	over := state.Move{VM: "a", Generation: 1, To: "h1", Move: 7}
+	for _, body := range []any{over, &over} {
+		if entry, err := state.EncodeAs(2, state.KindMove, start, body); err != nil || bytes.Contains(entry, []byte(`"move":7`)) {
+			t.Errorf("a move as version 2: %s, %v", entry, err)
+		}
+	}
+	if told.VMs[0].Move != 7 || over.Move != 7 {
+		t.Error("encoding changed what it was given")
 	}
 	old, err := state.EncodeAs(s.Format(), state.KindHostCordon, start, state.HostCordon{Host: "h1"})
 	if err != nil {
