@@ -162,7 +162,7 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 		if !ok || vm.Host != r.Host && vm.MovingTo != r.Host || vm.Generation != st.Generation || st.Phase == agent.SeenStayed {
 			continue
 		}
-		body.VMs = append(body.VMs, state.VMStatus{VM: st.VM, Generation: st.Generation, Move: vm.Move, Phase: state.Phase(st.Phase), Gone: st.Gone, Held: st.Held, Reason: st.Reason})
+		body.VMs = append(body.VMs, state.VMStatus{VM: st.VM, Generation: st.Generation, Phase: state.Phase(st.Phase), Gone: st.Gone, Held: st.Held, Reason: st.Reason})
 	}
 	if len(body.VMs) == 0 {
 		return nil

@@ -96,6 +96,16 @@ func (w *writer) dispatch(body any) error {
 		return w.arm(b)
 	case *Move:
 		return w.move(b)
+	case *SettingsPut:
+		return w.settings(b)
+	case *MovePlanPut:
+		return w.movePlanPut(b)
+	case *MigrationTold:
+		return w.migrationTold(b)
+	case *MigrationAbort:
+		return w.migrationAbort(b)
+	case *HostDrain:
+		return w.drain(b)
 	case *Audit:
 		w.event(b.Kind, b.Object, b.Name, "%s", b.Text)
 		return nil
@@ -240,6 +250,9 @@ func (w *writer) hostCordon(b *HostCordon) error {
 	}
 	if h.Cordoned == b.Cordoned && h.CordonReason == b.Reason {
 		return nil
+	}
+	if !b.Cordoned && h.Drain.State != "" {
+		return fmt.Errorf("host %s is %s: undrain it: %w", h.Name, h.Drain.State, ErrConflict)
 	}
 	h.Cordoned, h.CordonReason, h.Version = b.Cordoned, b.Reason, w.index
 	w.put(tHosts, &h)

@@ -37,6 +37,13 @@ const (
 	KindMove        Kind = "move"
 	KindAudit       Kind = "audit"
 	KindAdminToken  Kind = "admin-token"
+
+	// Since version 3, which also told moves more of themselves.
+	KindSettings       Kind = "settings"
+	KindMovePlan       Kind = "move-plan"
+	KindMigrationTold  Kind = "migration-told"
+	KindMigrationAbort Kind = "migration-abort"
+	KindDrain          Kind = "drain"
 )
 
 // kinds of commands: what their body is, and the version of the format that brought them.
@@ -63,6 +70,12 @@ var kinds = map[Kind]struct {
 	KindMove:        {2, func() any { return new(Move) }},
 	KindAudit:       {2, func() any { return new(Audit) }},
 	KindAdminToken:  {2, func() any { return new(AdminToken) }},
+
+	KindSettings:       {3, func() any { return new(SettingsPut) }},
+	KindMovePlan:       {3, func() any { return new(MovePlanPut) }},
+	KindMigrationTold:  {3, func() any { return new(MigrationTold) }},
+	KindMigrationAbort: {3, func() any { return new(MigrationAbort) }},
+	KindDrain:          {3, func() any { return new(HostDrain) }},
 }
 
 // Kinds that a version of the format knows, in order of their names.
@@ -185,6 +198,9 @@ func EncodeAs(version int, kind Kind, at time.Time, body any) ([]byte, error) {
 	if k, known := kinds[kind]; !known || k.since > version {
 		return nil, fmt.Errorf("encode %s command as version %d: %w", kind, version, ErrTooNew)
 	}
+	if newer(body, version) {
+		return nil, fmt.Errorf("encode %s command as version %d: %w", kind, version, ErrTooNew)
+	}
 	if version < 3 {
 		body = unnumbered(body)
 	}
@@ -243,7 +259,16 @@ func Decode(b []byte) (Command, any, error) {
 	if err := strict(c.Body, body); err != nil {
 		return c, nil, fmt.Errorf("decode %s command: %w", c.Kind, err)
 	}
+	if newer(body, c.Version) {
+		return c, nil, fmt.Errorf("decode %s command: it has what version %d does not know", c.Kind, c.Version)
+	}
 	return c, body, nil
+}
+
+// newer says whether a body has fields that came after that version of the format.
+func newer(body any, version int) bool {
+	b, ok := body.(interface{ since() int })
+	return ok && b.since() > version
 }
 
 func strict(b []byte, into any) error {

@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"testing"
 
@@ -12,12 +13,14 @@ import (
 // and to a populated state, with the same outcome in every copy. An entry that made apply
 // panic would stop every server of a cluster, and again at each start.
 func FuzzDecodeCommand(f *testing.F) {
-	log, err := os.ReadFile("testdata/log-v1.jsonl")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, entry := range bytes.Split(bytes.TrimSpace(log), []byte("\n")) {
-		f.Add(entry)
+	for v := 1; v <= state.FormatVersion; v++ {
+		log, err := os.ReadFile(fmt.Sprintf("testdata/log-v%d.jsonl", v))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, entry := range bytes.Split(bytes.TrimSpace(log), []byte("\n")) {
+			f.Add(entry)
+		}
 	}
 	for _, body := range []string{
 		`{"v":1,"kind":"cluster-init","at":"2026-01-01T00:00:00Z","body":null}`,
@@ -25,6 +28,10 @@ func FuzzDecodeCommand(f *testing.F) {
 		`{"v":1,"kind":"plan","at":"9999-12-31T23:59:59+14:00","body":{"vc":{},"vms":[{}],"allocations":[{}],"touched":[""],"operation":{},"remembered":{}}}`,
 		`{"v":1,"kind":"vm-report","at":"2026-01-01T00:00:00Z","body":{"host":"h1","vms":[{"vm":"vm-a-0","generation":1,"phase":"weird","held":-1}]}}`,
 		`{"v":1,"kind":"image-put","at":"2026-01-01T00:00:00Z","body":{"name":"\u0000"}}`,
+		`{"v":3,"kind":"move-plan","at":"2026-01-01T00:00:00Z","body":{"plan":{"id":"a","kind":"drain","state":"running","steps":[{"vm":"x","from":"a","to":"b","state":"moving","after":[7]}]}}}`,
+		`{"v":3,"kind":"drain","at":"2026-01-01T00:00:00Z","body":{"host":"h1","drain":{"state":"draining"},"movePlan":{"plan":{}}}}`,
+		`{"v":3,"kind":"move","at":"2026-01-01T00:00:00Z","body":{"vm":"vm-a-0","generation":1,"to":"h2","open":true,"id":"m","plan":"p","step":-1}}`,
+		`{"v":3,"kind":"settings","at":"2026-01-01T00:00:00Z","body":{}}`,
 		`{"v":2,"kind":"plan","body":{}}`, `{"v":1`, ``,
 	} {
 		f.Add([]byte(body))

@@ -50,6 +50,16 @@ type Move struct {
 	Text       string `json:"text,omitempty"`
 	// Move, since version 3, closing: VM.Move of the move that is over.
 	Move uint64 `json:"move,omitempty"`
+
+	// Since version 3, too: the migration that is opened, and the move plan and step that it belongs to.
+	ID   string `json:"id,omitempty"`
+	Plan string `json:"plan,omitempty"`
+	Step int    `json:"step,omitempty"`
+	// Bytes are what it is predicted to send when it opens, and what it sent when it closes.
+	Bytes      int64       `json:"bytes,omitempty"`
+	MaxBytes   int64       `json:"maxBytes,omitempty"` // opening: its allotment; -1 = no bound
+	DowntimeMs int64       `json:"downtimeMs,omitempty"`
+	Options    MoveOptions `json:"options,omitzero"`
 }
 
 // OnHostLoss of a VC.
@@ -151,6 +161,7 @@ func (v VM) settled() VM {
 // lose a VM: nobody holds it, and it is to be started again if it was to run.
 func (w *writer) lose(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
+	w.endMigration(vm, false, 0, 0, why)
 	vm = vm.settled()
 	vm.Held, vm.Frozen, vm.Reason, vm.ModifyIndex = 0, 0, why, w.index
 	vm.Phase = Lost
@@ -208,6 +219,7 @@ func (w *writer) move(b *Move) error {
 		return fmt.Errorf("VM %s is %s: %w", vm.Name, vm.Phase, ErrConflict)
 	}
 	from := vm.Host
+	w.endMigration(vm, b.Arrived, b.Bytes, b.DowntimeMs, b.Text)
 	vm = vm.settled()
 	vm.ModifyIndex = w.index
 	kind, text := "vm-stayed", "did not move to "+b.To
@@ -244,6 +256,9 @@ func (w *writer) openMove(vm VM, b *Move) error {
 		vm.Move, vm.Frozen = w.index, g.Allocation
 	}
 	w.put(tVMs, &vm)
+	if err := w.openMigration(vm, b); err != nil {
+		return fmt.Errorf("move of VM %s: %w", vm.Name, err)
+	}
 	if err := w.checkLimits(b.To, before); err != nil {
 		return fmt.Errorf("move of VM %s: %w", vm.Name, err)
 	}
@@ -279,6 +294,7 @@ func (w *writer) account(b *Account) error {
 		here[vm.ID] = true
 		old := vm.Host
 		g, _ := mustVC(w, vm).GroupOf(vm)
+		w.endMigration(vm, b.Host == vm.MovingTo, 0, 0, "host "+b.Host+" says so after the "+m.Hold.Reason)
 		vm = vm.settled()
 		vm.Host, vm.Generation = b.Host, max(vm.Generation, r.Generation)
 		vm.Held, vm.BootMemory = max(vm.Held, g.Memory), max(vm.BootMemory, g.Memory)

@@ -67,6 +67,8 @@ func (s *Snapshot) Save(to io.Writer) error {
 		func() error { return saveTable[JoinToken](enc, s, tTokens) },
 		func() error { return saveTable[Revoked](enc, s, tRevoked) },
 		func() error { return saveTable[AdminToken](enc, s, tAdmins) },
+		func() error { return saveTable[MovePlan](enc, s, tMovePlans) },
+		func() error { return saveTable[Migration](enc, s, tMigrations) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -202,6 +204,10 @@ func newRow(table string) (any, error) {
 		return new(Revoked), nil
 	case tAdmins:
 		return new(AdminToken), nil
+	case tMovePlans:
+		return new(MovePlan), nil
+	case tMigrations:
+		return new(Migration), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

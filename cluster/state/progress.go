@@ -104,6 +104,9 @@ type Progress struct {
 // ProgressOf an operation. enacted tells up to which log index a host's agent
 // has put the desired state into force; 0 where it has not said so yet.
 func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Progress {
+	if op.MovePlan != "" || op.Host != "" {
+		return s.moveProgress(op)
+	}
 	vc, ok := s.VC(op.VC)
 	if !ok {
 		if op.Kind == "delete" {

@@ -23,6 +23,9 @@ const (
 	tTokens  = "join-tokens"
 	tRevoked = "revoked"
 	tAdmins  = "admin-tokens"
+
+	tMovePlans  = "move-plans"
+	tMigrations = "migrations"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -58,13 +61,15 @@ func schema() *memdb.DBSchema {
 		table(tVCs, "ID", by("name", "Name", true, false)),
 		table(tVMs, "ID", by("name", "Name", true, false), by("vc", "VC", false, false), by("host", "Host", false, true), by("movingTo", "MovingTo", false, true)),
 		table(tImages, "Name"),
-		table(tOps, "ID", by("vc", "VC", false, false)),
+		table(tOps, "ID", by("vc", "VC", false, true)),
 		table(tIdem, "Key"),
 		table(tIndex, "Key"),
 		table(tMembers, "Name"),
 		table(tTokens, "ID"),
 		table(tRevoked, "Number"),
 		table(tAdmins, "ID"),
+		table(tMovePlans, "ID"),
+		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false)),
 	} {
 		s.Tables[t.Name] = t
 	}

@@ -20,6 +20,8 @@ type Meta struct {
 	Disarmed bool   `json:"disarmed,omitempty"`
 	Disarm   string `json:"disarm,omitempty"` // why
 	Hold     Hold   `json:"hold,omitzero"`
+	// SettingsIndex is the log index of the last change of the settings; 0 = none since the cluster was made.
+	SettingsIndex uint64 `json:"settingsIndex,omitempty"`
 }
 
 // Hold keeps everything as it is after a restore or a recovery, until every host that
@@ -41,7 +43,8 @@ type Settings struct {
 	MinMemory int64   `json:"minMemory"`       // least memory of a VM, bytes
 	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
 	// SharedPools are storage pools that hold the same disks on every host.
-	SharedPools []string `json:"sharedPools,omitempty"`
+	SharedPools []string     `json:"sharedPools,omitempty"`
+	Moves       MoveSettings `json:"moves,omitzero"`
 }
 
 // DefaultSettings of a cluster that nobody set otherwise.
@@ -64,6 +67,7 @@ type Host struct {
 	MigrateURI   string    `json:"migrateURI,omitempty"` // where other hosts reach its hypervisor
 	Fencing      Fencing   `json:"fencing,omitzero"`
 	Lost         Loss      `json:"lost,omitzero"`
+	Drain        Drain     `json:"drain,omitzero"`
 
 	CreateIndex uint64 `json:"createIndex"`
 	// Version is the log index of the last change that a placement depends on:
@@ -312,11 +316,14 @@ type Image struct {
 // is not stored: see Snapshot.Progress.
 type Operation struct {
 	ID    string    `json:"id"`
-	Kind  string    `json:"kind"` // create, scale, start, stop, delete
+	Kind  string    `json:"kind"` // create, scale, start, stop, delete; rebalance, drain
 	VC    string    `json:"vc"`   // id
-	Name  string    `json:"name"` // name of the VC at that time
+	Name  string    `json:"name"` // name of the VC, or of the host to be drained, at that time
 	At    time.Time `json:"at"`
 	Index uint64    `json:"index"` // the log index that made it
+	// MovePlan and Host are what its progress is that of: a plan of moves, a host that is emptied.
+	MovePlan string `json:"movePlan,omitempty"`
+	Host     string `json:"host,omitempty"`
 }
 
 // Member is a vcd of the cluster.

@@ -162,6 +162,7 @@ func newestLog(t *testing.T) *cluster {
 	r.MigrateURI = "qemu+tls://10.0.0.3/system"
 	k.must(t, state.KindHostReport, r)
 	k.must(t, state.KindAccount, state.Account{Host: "h3"})
+	withMoves(t, k)
 	return k
 }
 

@@ -35,6 +35,20 @@ func valid(body any) error {
 		return check("certificate", b.Serial.Number, "member", b.Member, "number", b.Serial.Number)
 	case *AdminToken:
 		return check("admin token", b.ID, "id", b.ID, "hash", b.Hash)
+	case *SettingsPut:
+		return b.valid()
+	case *MovePlanPut:
+		return b.valid()
+	case *HostDrain:
+		return b.valid()
+	case *Move:
+		return b.valid()
+	case *MigrationTold:
+		if !isMemory(b.Bytes) || b.DowntimeMs < 0 {
+			return fmt.Errorf("migration %q: %d bytes, %d ms: %w", b.ID, b.Bytes, b.DowntimeMs, ErrInvalid)
+		}
+	case *MigrationAbort:
+		return check("migration", b.ID, "id", b.ID, "reason", b.Reason)
 	case *Audit:
 		return check("event", b.Name, "kind", b.Kind, "object", b.Object)
 	}

@@ -54,6 +54,8 @@ func (w *writer) concern(row any) {
 		if old, ok := peek[Host](w.read(), tHosts, "id", r.Name); ok && old.MigrateURI != r.MigrateURI {
 			w.read().eachVM("movingTo", r.Name, func(vm *VM) bool { on(vm); return true })
 		}
+	case *Migration:
+		w.hosts[r.From], w.hosts[r.To] = true, true
 	case *VM:
 		on(r)
 		if old, ok := peek[VM](w.read(), tVMs, "id", r.ID); ok {

@@ -1,0 +1,432 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// How much of the past of moves is kept.
+const (
+	keepMovePlans  = 200
+	keepMigrations = 1000
+)
+
+// SettingsPut replaces the cluster's settings.
+type SettingsPut struct {
+	Settings Settings `json:"settings"`
+	Version  uint64   `json:"version"` // Meta.SettingsIndex that they were made on
+}
+
+// MovePlanPut records a move plan, or what became of it.
+type MovePlanPut struct {
+	Plan    MovePlan `json:"plan"`
+	Version uint64   `json:"version"` // ModifyIndex it must still have; 0: it is new
+	// Supersedes are plans that end with this one, by id.
+	Supersedes []string    `json:"supersedes,omitempty"`
+	Operation  *Operation  `json:"operation,omitempty"`
+	Remembered *Remembered `json:"remembered,omitempty"`
+}
+
+// HostDrain begins, changes or (with the zero Drain) ends the drain of a host.
+type HostDrain struct {
+	Host    string `json:"host"`
+	Drain   Drain  `json:"drain,omitzero"`
+	Version uint64 `json:"version"` // Drain.Index that the host must still have
+	// MovePlan is recorded with it.
+	MovePlan   *MovePlanPut `json:"movePlan,omitempty"`
+	Operation  *Operation   `json:"operation,omitempty"`
+	Remembered *Remembered  `json:"remembered,omitempty"`
+}
+
+// MigrationTold is the source's word of what a migration sent. It may come after the target's word that the VM arrived.
+type MigrationTold struct {
+	ID         string `json:"id"`
+	Bytes      int64  `json:"bytes"`
+	DowntimeMs int64  `json:"downtimeMs"`
+}
+
+// MigrationAbort: the source's agent is to give the move up.
+type MigrationAbort struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// since which version of the format a move can be read.
+func (m Move) since() int {
+	if m.ID != "" || m.Plan != "" || m.Step != 0 || m.Bytes != 0 || m.MaxBytes != 0 || m.DowntimeMs != 0 || m.Options != (MoveOptions{}) {
+		return 3
+	}
+	return 2
+}
+
+func (w *writer) settings(b *SettingsPut) error {
+	m, ok := w.read().Meta()
+	if !ok {
+		return fmt.Errorf("cluster: %w", ErrNotFound)
+	}
+	if m.SettingsIndex != b.Version {
+		return fmt.Errorf("settings changed at index %d: %w", m.SettingsIndex, ErrConflict)
+	}
+	m.Settings, m.SettingsIndex = b.Settings, w.index
+	w.put(tMeta, &m)
+	w.event("settings-changed", "cluster", m.ID, "the cluster's settings were changed")
+	return nil
+}
+
+// movePlanPut records a plan, and touches the hosts where what is counted of its steps changes.
+func (w *writer) movePlanPut(b *MovePlanPut) error {
+	p := b.Plan
+	old, exists := w.read().MovePlan(p.ID)
+	switch {
+	case exists && b.Version != old.ModifyIndex:
+		return fmt.Errorf("move plan %s changed at index %d: %w", p.ID, old.ModifyIndex, ErrConflict)
+	case !exists && b.Version != 0:
+		return fmt.Errorf("move plan %s: %w", p.ID, ErrNotFound)
+	case old.State.Ended() && !p.State.Ended():
+		return fmt.Errorf("move plan %s is %s already: %w", p.ID, old.State, ErrConflict)
+	}
+	if m, _ := w.read().Meta(); m.Hold.On() && p.State == MovesRunning && old.State != MovesRunning {
+		return fmt.Errorf("move plan %s: held after a %s, until these hosts are heard of: %v: %w", p.ID, m.Hold.Reason, m.Hold.Pending, ErrConflict)
+	}
+	for _, id := range b.Supersedes {
+		if o, ok := w.read().MovePlan(id); ok && !o.State.Ended() {
+			o.State, o.Reason = MovesSuperseded, "move plan "+p.ID+" took its place"
+			o.Steps = skipped(o.Steps, o.Reason)
+			w.putMovePlan(o)
+		}
+	}
+	if err := w.remember(b.Operation, b.Remembered); err != nil {
+		return err
+	}
+	p.Steps = slices.Clone(p.Steps)
+	p.CreateIndex, p.CreatedAt = w.index, w.at
+	if exists {
+		p.CreateIndex, p.CreatedAt = old.CreateIndex, old.CreatedAt
+	}
+	w.putMovePlan(p)
+	return nil
+}
+
+// skipped ends the steps that have not begun.
+func skipped(steps []MoveStep, why string) []MoveStep {
+	steps = slices.Clone(steps)
+	for i := range steps {
+		if s := &steps[i]; s.State == StepWaiting || s.State == StepPreparing {
+			s.State, s.Text = StepSkipped, why
+		}
+	}
+	return steps
+}
+
+// putMovePlan writes the row, whose steps are the writer's own.
+func (w *writer) putMovePlan(p MovePlan) {
+	old, exists := w.read().MovePlan(p.ID)
+	p.ModifyIndex = w.index
+	if p.State.Ended() && p.EndedAt.IsZero() {
+		p.EndedAt = w.at
+	}
+	was := map[string]bool{} // moves that prepare, as VM and target
+	count := func(p MovePlan, f func(s *MoveStep)) {
+		for i := range p.Steps {
+			if s := &p.Steps[i]; p.State == MovesRunning && s.State == StepPreparing {
+				f(s)
+			}
+		}
+	}
+	count(old, func(s *MoveStep) { was[s.VM+"\x00"+s.To] = true })
+	for i := range p.Steps {
+		if s := &p.Steps[i]; i >= len(old.Steps) || old.Steps[i].State != s.State {
+			s.Since = w.index
+		}
+	}
+	w.put(tMovePlans, &p)
+	count(p, func(s *MoveStep) {
+		if key := s.VM + "\x00" + s.To; !was[key] {
+			w.touch(s.To)
+		} else {
+			delete(was, key)
+		}
+	})
+	count(old, func(s *MoveStep) {
+		if was[s.VM+"\x00"+s.To] {
+			w.touch(s.To)
+		}
+	})
+	if !exists || old.State != p.State {
+		text := p.Reason
+		if text == "" {
+			text = fmt.Sprintf("%d moves", len(p.Steps))
+		}
+		w.event("plan-"+string(p.State), "plan", p.ID, "%s: %s", p.Kind, text)
+	}
+	if !exists {
+		w.forgetMovePlans()
+	}
+}
+
+// forgetMovePlans drops the oldest that ended.
+func (w *writer) forgetMovePlans() {
+	rows := w.read().MovePlans()
+	for i := 0; i < len(rows) && len(rows)-keepMovePlans > i; i++ {
+		if rows[i].State.Ended() || rows[i].State == MovesProposed {
+			w.drop(tMovePlans, &rows[i])
+		}
+	}
+}
+
+func (w *writer) remember(op *Operation, r *Remembered) error {
+	if op != nil {
+		row := *op
+		row.Index = w.index
+		w.put(tOps, &row)
+	}
+	if r != nil {
+		row := *r
+		if _, taken := w.read().Remembered(row.Key); taken {
+			return fmt.Errorf("idempotency key %q is taken: %w", row.Key, ErrConflict)
+		}
+		row.At, row.Index = w.at, w.index
+		w.put(tIdem, &row)
+	}
+	return nil
+}
+
+func (w *writer) drain(b *HostDrain) error {
+	h, ok := w.read().Host(b.Host)
+	if !ok {
+		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
+	}
+	if h.Drain.Index != b.Version {
+		return fmt.Errorf("host %s: its drain changed at index %d: %w", h.Name, h.Drain.Index, ErrConflict)
+	}
+	old := h.Drain
+	h.Drain = b.Drain
+	h.Drain.Index = w.index
+	switch b.Drain.State {
+	case "":
+		h.Drain = Drain{}
+		h.Cordoned, h.CordonReason = false, ""
+	default:
+		if !h.Cordoned || h.CordonReason == "" {
+			h.CordonReason = "drain" + because(b.Drain.Reason)
+		}
+		h.Cordoned = true
+	}
+	h.Version = w.index
+	w.put(tHosts, &h)
+	if b.MovePlan != nil {
+		if err := w.movePlanPut(b.MovePlan); err != nil {
+			return err
+		}
+	}
+	if err := w.remember(b.Operation, b.Remembered); err != nil {
+		return err
+	}
+	switch {
+	case b.Drain.State == "" && old.State != "":
+		w.event("host-undrained", "host", h.Name, "takes new VMs again")
+	case b.Drain.State != old.State:
+		w.event("host-"+string(b.Drain.State), "host", h.Name, "%s%s", b.Drain.State, because(b.Drain.Text))
+	}
+	return nil
+}
+
+// openMigration records a move that was just opened.
+func (w *writer) openMigration(vm VM, b *Move) error {
+	if b.ID == "" {
+		return nil
+	}
+	if _, taken := w.read().Migration(b.ID); taken {
+		return fmt.Errorf("migration %s exists already: %w", b.ID, ErrConflict)
+	}
+	m := Migration{ID: b.ID, VM: vm.ID, VMName: vm.Name, VC: vm.VC, Generation: vm.Generation, From: vm.Host, To: b.To, Plan: b.Plan, Step: b.Step,
+		State: MigrationRunning, Bytes: b.Bytes, MaxBytes: b.MaxBytes, Reason: b.Text, Options: b.Options, OpenedAt: w.at, Open: w.index, ModifyIndex: w.index}
+	if b.Plan != "" {
+		p, ok := w.read().MovePlan(b.Plan)
+		switch {
+		case !ok:
+			return fmt.Errorf("move plan %s: %w", b.Plan, ErrNotFound)
+		case p.State != MovesRunning || b.Step < 0 || b.Step >= len(p.Steps) || p.Steps[b.Step].State.Ended() || p.Steps[b.Step].State == StepMoving || p.Steps[b.Step].VM != vm.ID:
+			return fmt.Errorf("move plan %s, step %d: it is not to be begun: %w", b.Plan, b.Step, ErrConflict)
+		}
+		p.Steps = slices.Clone(p.Steps)
+		p.Steps[b.Step].State, p.Steps[b.Step].Migration = StepMoving, b.ID
+		w.putMovePlan(p)
+	}
+	w.put(tMigrations, &m)
+	w.forgetMigrations()
+	return nil
+}
+
+func (w *writer) forgetMigrations() {
+	n := 0
+	each(w.read(), func(*Migration) bool { n++; return true }, tMigrations, "id")
+	if n <= keepMigrations {
+		return
+	}
+	for _, m := range w.read().Migrations() {
+		if n <= keepMigrations {
+			return
+		}
+		if m.State != MigrationRunning {
+			w.drop(tMigrations, &m)
+			n--
+		}
+	}
+}
+
+// endMigration of a VM whose move is closed, however it was, and the step of its plan with it.
+func (w *writer) endMigration(vm VM, arrived bool, bytes, downtimeMs int64, text string) {
+	if vm.MovingTo == "" {
+		return
+	}
+	m, ok := w.read().MigrationOf(vm.ID)
+	if !ok {
+		return
+	}
+	m.EndedAt, m.ModifyIndex = w.at, w.index
+	m.BytesMoved, m.DowntimeMs = max(m.BytesMoved, bytes), max(m.DowntimeMs, downtimeMs)
+	step := StepFailed
+	switch {
+	case arrived:
+		m.State, step = MigrationDone, StepDone
+	case m.Abort != "":
+		m.State, m.Error = MigrationAborted, text
+	default:
+		m.State, m.Error = MigrationFailed, text
+	}
+	w.put(tMigrations, &m)
+	p, ok := w.read().MovePlan(m.Plan)
+	if m.Plan == "" || !ok {
+		return
+	}
+	p.Steps = slices.Clone(p.Steps)
+	p.BytesMoved += m.BytesMoved
+	if m.Step < len(p.Steps) && p.Steps[m.Step].Migration == m.ID {
+		p.Steps[m.Step].State, p.Steps[m.Step].Text = step, text
+	}
+	w.putMovePlan(p)
+}
+
+func (w *writer) migrationTold(b *MigrationTold) error {
+	m, ok := w.read().Migration(b.ID)
+	if !ok {
+		return fmt.Errorf("migration %s: %w", b.ID, ErrNotFound)
+	}
+	more := max(0, b.Bytes-m.BytesMoved)
+	if more == 0 && b.DowntimeMs <= m.DowntimeMs {
+		return nil
+	}
+	m.BytesMoved, m.DowntimeMs, m.ModifyIndex = m.BytesMoved+more, max(m.DowntimeMs, b.DowntimeMs), w.index
+	w.put(tMigrations, &m)
+	if p, ok := w.read().MovePlan(m.Plan); ok && m.Plan != "" && m.State != MigrationRunning {
+		p.BytesMoved += more
+		p.Steps = slices.Clone(p.Steps)
+		w.putMovePlan(p)
+	}
+	return nil
+}
+
+func (w *writer) migrationAbort(b *MigrationAbort) error {
+	m, ok := w.read().Migration(b.ID)
+	switch {
+	case !ok:
+		return fmt.Errorf("migration %s: %w", b.ID, ErrNotFound)
+	case m.State != MigrationRunning:
+		return fmt.Errorf("migration %s is %s: %w", m.ID, m.State, ErrConflict)
+	case m.Abort != "":
+		return nil
+	}
+	m.Abort, m.ModifyIndex = b.Reason, w.index
+	w.put(tMigrations, &m)
+	w.event("migration-abort", "vm", m.VMName, "its move to %s is to be given up: %s", m.To, b.Reason)
+	return nil
+}
+
+func (b *MovePlanPut) valid() error {
+	p := &b.Plan
+	if err := check("move plan", p.ID, "id", p.ID, "kind", string(p.Kind)); err != nil {
+		return err
+	}
+	if p.State != MovesProposed && p.State != MovesRunning && !p.State.Ended() {
+		return fmt.Errorf("move plan %q: state %q: %w", p.ID, p.State, ErrInvalid)
+	}
+	for i, s := range p.Steps {
+		if err := check("move plan", p.ID, "VM", s.VM, "source", s.From, "target", s.To); err != nil {
+			return err
+		}
+		if s.State != StepWaiting && s.State != StepPreparing && s.State != StepMoving && !s.State.Ended() {
+			return fmt.Errorf("move plan %q, step %d: state %q: %w", p.ID, i, s.State, ErrInvalid)
+		}
+		if !isMemory(s.Bytes) || s.Allotment < -1 || s.Allotment > mostMemory {
+			return fmt.Errorf("move plan %q, step %d: %d bytes, %d at most: %w", p.ID, i, s.Bytes, s.Allotment, ErrInvalid)
+		}
+		for _, j := range s.After {
+			if j < 0 || j >= len(p.Steps) || j == i {
+				return fmt.Errorf("move plan %q, step %d: after step %d: %w", p.ID, i, j, ErrInvalid)
+			}
+		}
+	}
+	return validRemembered(b.Operation, b.Remembered)
+}
+
+func validRemembered(op *Operation, r *Remembered) error {
+	if op != nil {
+		if err := check("operation", op.ID, "id", op.ID); err != nil {
+			return err
+		}
+	}
+	if r != nil {
+		return check("idempotency key", r.Key, "key", r.Key)
+	}
+	return nil
+}
+
+func (b *HostDrain) valid() error {
+	switch b.Drain.State {
+	case "", DrainRunning, DrainDone, DrainBlocked, DrainStopped:
+	default:
+		return fmt.Errorf("host %q: drain %q: %w", b.Host, b.Drain.State, ErrInvalid)
+	}
+	if b.MovePlan != nil {
+		if err := b.MovePlan.valid(); err != nil {
+			return err
+		}
+	}
+	return validRemembered(b.Operation, b.Remembered)
+}
+
+func (m Move) valid() error {
+	if m.ID != "" {
+		if err := check("migration", m.ID, "id", m.ID); err != nil {
+			return err
+		}
+	}
+	if !isMemory(m.Bytes) || m.MaxBytes < -1 || m.MaxBytes > mostMemory || m.DowntimeMs < 0 || m.Step < 0 {
+		return fmt.Errorf("move of VM %q: %d bytes, %d at most: %w", m.VM, m.Bytes, m.MaxBytes, ErrInvalid)
+	}
+	return nil
+}
+
+func (b *SettingsPut) valid() error {
+	m, s := b.Settings.Moves, b.Settings
+	const longest = Millis(365 * 24 * time.Hour / time.Millisecond)
+	for _, d := range []Millis{m.Period, m.Grace, m.CoolDown, m.Hold, m.Deadline} {
+		if d < 0 || d > longest {
+			return fmt.Errorf("settings: moves: %d ms: %w", d, ErrInvalid)
+		}
+	}
+	switch {
+	case m.Mode != "" && m.Mode != MovesAuto && m.Mode != MovesPropose && m.Mode != MovesOff:
+		return fmt.Errorf("settings: moves: mode %q: %w", m.Mode, ErrInvalid)
+	case m.LeastGain < 0 || m.IdleBelow < 0 || math.IsNaN(m.LeastGain) || math.IsNaN(m.IdleBelow):
+		return fmt.Errorf("settings: moves: least gain %v, idle below %v: %w", m.LeastGain, m.IdleBelow, ErrInvalid)
+	case !isMemory(m.MaxBytes) || !isMemory(m.Bandwidth) || m.PerHost < 0 || m.Total < 0:
+		return fmt.Errorf("settings: moves: %d bytes, %d bytes per second, %d per host, %d in all: %w", m.MaxBytes, m.Bandwidth, m.PerHost, m.Total, ErrInvalid)
+	case s.MinYield < 0 || s.MinYield > 1 || s.OnFull != Queue && s.OnFull != Reject || !isMemory(s.MinMemory) || s.MaxVMs < 0:
+		return fmt.Errorf("settings: minimum yield %v, on full %q, %d bytes, %d VMs: %w", s.MinYield, s.OnFull, s.MinMemory, s.MaxVMs, ErrInvalid)
+	}
+	return nil
+}
