@@ -170,9 +170,11 @@ type VMStatus struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
 	// Since version 3: Move is VM.Move of the open move as the host knew of it when it looked, 0 if it knew of none.
-	// Room: the host is its target, and has room for the VM. Phase is not set then.
+	// Room: the host is its target, and has room for the VM. Permit: it is its source, and asks to hand the VM over.
+	// Phase is not set with either.
 	Move   uint64 `json:"move,omitempty"`
 	Room   bool   `json:"room,omitempty"`
+	Permit bool   `json:"permit,omitempty"`
 	Phase  Phase  `json:"phase"`
 	Gone   bool   `json:"gone,omitempty"`
 	Held   int64  `json:"held,omitempty"` // bytes
@@ -222,14 +224,14 @@ func EncodeAs(version int, kind Kind, at time.Time, body any) ([]byte, error) {
 func unnumbered(body any) any {
 	switch b := body.(type) {
 	case Move:
-		b.Move = 0
+		b.Move, b.Permit = 0, 0
 		return b
 	case *Move:
 		return unnumbered(*b)
 	case *VMReport:
 		return unnumbered(*b)
 	case VMReport:
-		b.VMs = slices.DeleteFunc(slices.Clone(b.VMs), func(st VMStatus) bool { return st.Room })
+		b.VMs = slices.DeleteFunc(slices.Clone(b.VMs), func(st VMStatus) bool { return st.Room || st.Permit })
 		for i := range b.VMs {
 			b.VMs[i].Move = 0
 		}

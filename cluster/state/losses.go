@@ -48,8 +48,10 @@ type Move struct {
 	Open       bool   `json:"open"`
 	Arrived    bool   `json:"arrived,omitempty"` // closing: it runs on the target
 	Text       string `json:"text,omitempty"`
-	// Move, since version 3, closing: VM.Move of the move that is over.
-	Move uint64 `json:"move,omitempty"`
+	// Move, since version 3, closing: VM.Move of the move that is over. If the VM stayed: Permit is VM.Permit as
+	// its host knew of it when it found that it does not hand the VM over.
+	Move   uint64 `json:"move,omitempty"`
+	Permit uint64 `json:"permit,omitempty"`
 
 	// Since version 3, too: the migration that is opened, and the move plan and step that it belongs to.
 	ID   string `json:"id,omitempty"`
@@ -154,7 +156,7 @@ func (v VM) settled() VM {
 	if v.Move != 0 && v.Phase != Stopping {
 		v.Frozen = 0
 	}
-	v.MovingTo, v.GoneFrom, v.Move, v.Ready = "", "", 0, false
+	v.MovingTo, v.GoneFrom, v.Move, v.Ready, v.Permit = "", "", 0, false, 0
 	return v
 }
 
@@ -214,6 +216,9 @@ func (w *writer) move(b *Move) error {
 	}
 	if w.version >= 3 && b.Move != vm.Move {
 		return fmt.Errorf("VM %s is on its way to %s by move %d, not by move %d: %w", vm.Name, b.To, vm.Move, b.Move, ErrConflict)
+	}
+	if w.version >= 3 && !b.Arrived && b.Permit != vm.Permit {
+		return fmt.Errorf("VM %s is handed over by permit %d, what is said is of permit %d: %w", vm.Name, vm.Permit, b.Permit, ErrConflict)
 	}
 	if vm.Phase != Running && vm.Phase != Stopping {
 		return fmt.Errorf("VM %s is %s: %w", vm.Name, vm.Phase, ErrConflict)

@@ -17,8 +17,12 @@ func (w *writer) vmReport(b *VMReport) error {
 			if w.version >= 3 && st.Move != vm.Move {
 				continue // it looked before it knew of this move
 			}
-			if b.Host == vm.MovingTo && st.Room && !vm.Ready {
+			switch {
+			case st.Room && b.Host == vm.MovingTo && !vm.Ready:
 				vm.Ready, vm.ModifyIndex = true, w.index
+				w.put(tVMs, &vm)
+			case st.Permit && b.Host == vm.Host && vm.Ready && vm.GoneFrom == "" && vm.Goal == GoalRun:
+				vm.Permit, vm.ModifyIndex = w.index, w.index
 				w.put(tVMs, &vm)
 			}
 			if (b.Host == vm.Host || b.Host == vm.MovingTo) && st.Phase == Lost && vm.Holds() {

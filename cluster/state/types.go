@@ -268,6 +268,9 @@ type VM struct {
 	Move uint64 `json:"move,omitempty"`
 	// Ready: the target of the open move has room for the VM and keeps it. Only then the source hands over.
 	Ready bool `json:"ready,omitempty"`
+	// Permit is the log index of the last permit that the source of the open move was given to hand the VM over. Its
+	// word that the VM stayed counts only if it is of after that permit: an attempt begins with one.
+	Permit uint64 `json:"permit,omitempty"`
 	// SeenEpoch is the epoch in which a host last told, during a hold, that it runs the VM.
 	SeenEpoch uint64 `json:"seenEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.

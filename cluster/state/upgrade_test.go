@@ -151,6 +151,7 @@ func newestLog(t *testing.T) *cluster {
 	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Text: "it stayed", Move: move()})
 	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Open: true})
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h2", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Move: move(), Room: true}}})
+	k.must(t, state.KindVMReport, state.VMReport{Host: "h3", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Move: move(), Permit: true}}})
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h3", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Phase: state.Lost}}}) // of before the move
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease, Text: "silent for 40s"})
 	k.must(t, state.KindArm, state.Arm{Disarmed: true, Reason: "switch is replaced"})
@@ -182,16 +183,16 @@ func TestOldestServerSetsTheFormat(t *testing.T) {
 	if _, err := state.EncodeAs(s.Format(), state.KindMove, start, state.Move{}); !errors.Is(err, state.ErrTooNew) {
 		t.Errorf("a move as version 1: %v", err)
 	}
-	told := state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "a", Generation: 1, Move: 7, Room: true}, {VM: "b", Generation: 1, Move: 7, Phase: state.Lost}}}
+	told := state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "a", Generation: 1, Move: 7, Room: true}, {VM: "a", Generation: 1, Move: 7, Permit: true}, {VM: "b", Generation: 1, Move: 7, Phase: state.Lost}}}
 	for _, body := range []any{told, &told} {
 		entry, err := state.EncodeAs(2, state.KindVMReport, start, body)
-		if err != nil || bytes.Contains(entry, []byte("move")) || bytes.Contains(entry, []byte("room")) || bytes.Contains(entry, []byte(`"a"`)) {
+		if err != nil || bytes.Contains(entry, []byte("move")) || bytes.Contains(entry, []byte("room")) || bytes.Contains(entry, []byte("permit")) || bytes.Contains(entry, []byte(`"a"`)) {
 			t.Errorf("a report as version 2: %s, %v", entry, err)
 		}
 	}
-	over := state.Move{VM: "a", Generation: 1, To: "h1", Move: 7}
+	over := state.Move{VM: "a", Generation: 1, To: "h1", Move: 7, Permit: 8}
 	for _, body := range []any{over, &over} {
-		if entry, err := state.EncodeAs(2, state.KindMove, start, body); err != nil || bytes.Contains(entry, []byte(`"move":7`)) {
+		if entry, err := state.EncodeAs(2, state.KindMove, start, body); err != nil || bytes.Contains(entry, []byte(`"move":7`)) || bytes.Contains(entry, []byte("permit")) {
 			t.Errorf("a move as version 2: %s, %v", entry, err)
 		}
 	}
