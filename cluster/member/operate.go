@@ -109,18 +109,40 @@ func (m *Member) Remove(ctx context.Context, name string, force bool) error {
 	if !ok {
 		return fmt.Errorf("member %s: %w", name, control.ErrNotFound)
 	}
-	if n := len(m.State.Snapshot().VMsOn(name)); n > 0 {
-		return fmt.Errorf("remove member %s: its host has %d VMs; drain it, or stop and delete them: %w", name, n, control.ErrConflict)
+	if err := mayLeave(m.State.Snapshot(), name); err != nil {
+		return fmt.Errorf("remove member %s: %w", name, err)
 	}
 	if row.Server {
 		if err := m.node.RemoveServer(ctx, name, force); err != nil {
 			return fmt.Errorf("remove member %s: %w", name, err)
 		}
 	}
-	if err := m.Propose(ctx, state.KindMemberDrop, state.MemberDrop{Name: name}); err != nil {
+	if err := m.Propose(ctx, state.KindMemberDrop, state.MemberDrop{Name: name, Deleted: m.State.Snapshot().Format() >= 3}); err != nil {
 		return fmt.Errorf("remove member %s: %w", name, err)
 	}
 	m.port.Recheck()
+	return nil
+}
+
+// mayLeave says why a member cannot be removed: VMs that its host has, and what to do about them.
+func mayLeave(s *state.Snapshot, name string) error {
+	h, _ := s.Host(name)
+	n, deleted := 0, 0
+	for _, vm := range s.VMsOn(name) {
+		switch {
+		case vm.LeavesWith(h):
+		case vm.Goal == state.GoalDelete:
+			deleted++
+		default:
+			n++
+		}
+	}
+	switch {
+	case n > 0:
+		return fmt.Errorf("its host has %d VMs; drain it, or stop and delete them: %w", n+deleted, control.ErrConflict)
+	case deleted > 0:
+		return fmt.Errorf("its host has %d deleted VMs to clear away; if it is dead for good, say so first (vcctl host confirm-dead %s): %w", deleted, name, control.ErrConflict)
+	}
 	return nil
 }
 

@@ -155,25 +155,8 @@ func TestMovesAreToldApart(t *testing.T) {
 	if vm := tell("h1", second, state.VMStatus{Room: true}); vm.Ready {
 		t.Error("ready by the word of the source")
 	}
-	if vm := tell("h1", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
-		t.Error("a permit to hand over before the target has room")
-	}
 	if vm := tell("h2", second, state.VMStatus{Room: true}); !vm.Ready || vm.GoneFrom != "" {
 		t.Errorf("its target is ready: %+v", vm)
-	}
-	if vm := tell("h2", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
-		t.Error("a permit to hand over what the target does not have")
-	}
-	permit := tell("h1", second, state.VMStatus{Permit: true}).Permit
-	again := tell("h1", second, state.VMStatus{Permit: true}).Permit
-	if permit == 0 || again <= permit {
-		t.Errorf("permits %d and %d", permit, again)
-	}
-	for _, old := range []uint64{0, permit} { // by an agent that knew nothing of the last attempt
-		m := state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Move: second, Permit: old}
-		if err := k.apply(t, state.KindMove, m); !errors.Is(err, state.ErrConflict) {
-			t.Errorf("it stayed, by the word of permit %d: %v", old, err)
-		}
 	}
 	if vm := tell("h1", second, lost); vm.GoneFrom != "h1" {
 		t.Errorf("gone from its source: %+v", vm)
@@ -349,6 +332,47 @@ func TestRemovedMemberStaysOut(t *testing.T) {
 	}
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofOperator, Text: "it burnt"})
 	k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "h2"})
+}
+
+// Deleted VMs whose host is dead for good wait for nobody any more: they go with it. Those that are not deleted keep the
+// host in the cluster, and so do deleted ones while nothing proves that the host is dead.
+func TestDeletedVMsGoWithTheirDeadHost(t *testing.T) {
+	k := small(t, 2)
+	for _, name := range []string{"h1", "h2"} {
+		k.must(t, state.KindMemberPut, state.Member{Name: name, Agent: true, Address: name + ":1", Format: state.FormatVersion})
+	}
+	restartable(t, k, "gone", "h1", "h2")
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "kept", 0.5, gib, "h1"))
+	k.must(t, state.KindVMReport, report("h1", "vm-kept-0", 1, state.Running))
+	k.must(t, state.KindPlan, leave(k.Snapshot(), "gone", state.GoalDelete))
+	left := report("h2", "vm-gone-1", 1, state.Stopped)
+	left.VMs[0].Gone = true
+	k.must(t, state.KindVMReport, left)
+	drop := state.MemberDrop{Name: "h1", Deleted: true}
+	refused := func(why string, drop state.MemberDrop) {
+		t.Helper()
+		if err := k.apply(t, state.KindMemberDrop, drop); !errors.Is(err, state.ErrInUse) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	refused("a host is removed that may run VMs", drop)
+	guard(t, k, "h1")
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofLease, Text: "silent"})
+	refused("a host is removed whose lease ran out", drop)
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it burnt"})
+	refused("a host is removed with a VM that is not deleted", drop)
+	k.must(t, state.KindPlan, leave(k.Snapshot(), "kept", state.GoalDelete))
+	refused("an old server's word removes VMs", state.MemberDrop{Name: "h1"})
+	if n := len(k.Snapshot().VMs()); n != 2 {
+		t.Fatalf("%d VMs are left before the host is removed, want 2", n)
+	}
+	k.must(t, state.KindMemberDrop, drop)
+	if s := k.Snapshot(); len(s.VMs()) != 0 || len(s.VCs()) != 0 {
+		t.Errorf("left: %+v, %+v", s.VMs(), s.VCs())
+	}
+	if _, is := k.Snapshot().Host("h1"); is {
+		t.Error("the host is there still")
+	}
 }
 
 func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {

@@ -11,6 +11,9 @@ import (
 // its host goes with it, which must hold no VM.
 type MemberDrop struct {
 	Name string `json:"name"`
+	// Deleted, since version 3: of a host that is proved dead, VMs that are deleted and that it can clear away no more
+	// go with it.
+	Deleted bool `json:"deleted,omitempty"`
 }
 
 // Join lets a member in on a token, once. The proposer's clock says whether the token is over.
@@ -113,6 +116,9 @@ func (w *writer) memberDrop(b *MemberDrop) error {
 	}
 	if h, ok := w.read().Host(b.Name); ok {
 		on, to := w.read().VMsOn(b.Name), w.read().VMsMovingTo(b.Name)
+		if b.Deleted {
+			on = w.leaveDead(h, on)
+		}
 		if n := len(on) + len(to); n > 0 {
 			return fmt.Errorf("member %s: its host has %d VMs: %w", b.Name, n, ErrInUse)
 		}
@@ -125,6 +131,33 @@ func (w *writer) memberDrop(b *MemberDrop) error {
 	w.drop(tMembers, &m)
 	w.event("member-removed", "member", m.Name, "it was %s; its certificates count no more", rolesOf(m))
 	return nil
+}
+
+func (b MemberDrop) since() int {
+	if b.Deleted {
+		return 3
+	}
+	return 2
+}
+
+// LeavesWith says whether a VM goes with its host when that is removed: it is deleted, it is proved not to run, and
+// the host is dead, so that nobody is left to clear it away. The end of a lease says nothing of a host's disks.
+func (v VM) LeavesWith(h Host) bool {
+	return (h.Lost.Proof == ProofOperator || h.Lost.Proof == ProofFence) && v.Goal == GoalDelete && !v.Holds() && v.Host == h.Name && v.MovingTo == ""
+}
+
+// leaveDead drops those of a dead host's VMs that go with it and returns the others.
+func (w *writer) leaveDead(h Host, on []VM) (left []VM) {
+	for _, vm := range on {
+		if !vm.LeavesWith(h) {
+			left = append(left, vm)
+			continue
+		}
+		w.drop(tVMs, &vm)
+		w.event("vm-deleted", "vm", vm.Name, "left behind on host %s, which is dead: %s", h.Name, h.Lost.Text)
+		w.sweep(vm.VC)
+	}
+	return left
 }
 
 func (w *writer) tokenPut(b *JoinToken) error {
