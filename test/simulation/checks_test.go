@@ -239,23 +239,9 @@ func (s *sim) unsettled() string {
 			there[name][vm.VM] = vm.Generation
 		}
 	}
-	// What a host runs that a restored state does not know takes room there that the leader does not
-	// count yet (docs/roadmap.md): a VM may wait for it.
-	crowded := map[string]bool{}
-	for name, vms := range there {
-		for id := range vms {
-			if row, ok := snap.VM(id); !ok || row.Host != name {
-				crowded[name] = s.restored
-			}
-		}
-	}
 	for _, vm := range snap.VMs() {
 		vc, _ := snap.VC(vm.VC)
 		runs := there[vm.Host][vm.ID] == vm.Generation
-		if vm.Phase == state.Starting && vm.MovingTo == "" && vm.Goal == state.GoalRun && crowded[vm.Host] {
-			delete(there[vm.Host], vm.ID)
-			continue
-		}
 		delete(there[vm.Host], vm.ID)
 		switch {
 		case vm.MovingTo != "":
