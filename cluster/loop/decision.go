@@ -14,7 +14,7 @@ import (
 // decision is the allocator's answer in the state's terms.
 func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.Decision {
 	d := state.Decision{At: env.Now, Admitted: adm.Admitted, Summary: adm.Summary, Advice: adm.Advice, Basis: basis,
-		MinYield: adm.Solution.MinYield, UpperBound: adm.Solution.UpperBound}
+		MinYield: min(adm.Solution.MinYield, p.frozen), UpperBound: adm.Solution.UpperBound}
 	if adm.Admitted && d.Summary == "" {
 		d.Summary = fitsText(d.MinYield, max(d.MinYield, d.UpperBound))
 	}

@@ -67,7 +67,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 	}
 	for _, g := range vc.Groups {
 		if vms := byGroup[g.Name]; len(vms) > 0 {
-			p.add(vc, g, vms, vc.MinYield)
+			p.add(vc, g, vms, vc.MinYield, true)
 			p.Groups[len(p.Groups)-1].Requested = true // needs that grow in place are checked too
 		}
 	}
@@ -112,7 +112,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 		if ref.vc.ID != vc.ID {
 			continue
 		}
-		for k, vm := range ref.vms {
+		for k, vm := range ref.vms[:ref.real] {
 			vm.Host = p.Hosts[adm.Solution.Hosts[i][k]].Name
 			vms = append(vms, started(vm, ref.group))
 			touched[vm.Host] = true

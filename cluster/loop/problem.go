@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"sort"
 
 	"evenkeel/allocator"
@@ -22,12 +23,20 @@ type problem struct {
 	reserve []int64
 	// out are hosts that take no new VM now though nobody cordoned them, and why.
 	out map[string]string
+	// expected are the targets of VMs that are about to move, by id: they count there as well.
+	expected map[string]string
+	// frozen is the least yield of the VCs whose shares cannot change now: see freeze.
+	frozen float64
 }
 
 type groupRef struct {
 	vc    state.VC
 	group state.Group
-	vms   []state.VM // parallel to Groups[i].Hosts; a VM to be placed has Host ""
+	// vms are parallel to Groups[i].Hosts; a VM to be placed has Host "". The last of them, from real on, are
+	// VMs that are about to move, once more, at their targets.
+	vms    []state.VM
+	real   int
+	frozen bool
 }
 
 // newProblem holds every VM that is to run and holds CPU and memory, at its
@@ -35,8 +44,12 @@ type groupRef struct {
 //
 // Hosts offer what they may use, less what stopping VMs still hold, less
 // memory held beyond the targets, less the reserve for one VM that grows back (design rule 3).
+//
+// A VM that moves counts on both hosts, and its whole group keeps the share it has: a cap cannot be changed
+// meanwhile, and VMs of a group have equal ones. A VM that is about to move counts on both hosts, too, but may be
+// given another share first.
 func newProblem(s *state.Snapshot, skip string) *problem {
-	p := &problem{hosts: s.Hosts(), index: map[string]int{}}
+	p := &problem{hosts: s.Hosts(), index: map[string]int{}, expected: s.Preparing(), frozen: 1}
 	for i, h := range p.hosts {
 		p.index[h.Name] = i
 		p.overhead = max(p.overhead, h.VMOverhead)
@@ -56,9 +69,12 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 			}
 		}
 		for _, vm := range s.VMsMovingTo(h.Name) { // counts here as well from the intent on
+			if vm.VC == skip {
+				continue // see add
+			}
 			vc, _ := s.VC(vm.VC)
 			g, _ := vc.GroupOf(vm)
-			cpu -= g.Allocation
+			cpu -= max(vm.Frozen, g.Allocation)
 			memory -= max(vm.Held, g.Memory) + h.VMOverhead
 			p.reserve[i] = max(p.reserve[i], vm.BootMemory-vm.Held)
 		}
@@ -100,15 +116,45 @@ func (p *problem) addLive(s *state.Snapshot, vc state.VC) {
 	// worse, but does not block the others either.
 	floor := min(vc.MinYield, state.YieldOf(vc))
 	for _, g := range vc.Groups {
-		if vms := live[g.Name]; len(vms) > 0 {
-			p.add(vc, g, vms, floor)
+		vms := live[g.Name]
+		if len(vms) == 0 {
+			continue
+		}
+		p.add(vc, g, vms, floor, false)
+		if slices.ContainsFunc(vms, func(vm state.VM) bool { return vm.MovingTo != "" }) {
+			p.freeze(len(p.Groups) - 1)
 		}
 	}
 }
 
-// add appends a group. VMs with a Host stay there, the others are to be placed.
-func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64) {
+// freeze the share of a group some VM of which moves: it is taken off its hosts, and the group needs no CPU any more.
+func (p *problem) freeze(i int) {
+	ref, g := &p.groups[i], &p.Groups[i]
+	ref.frozen = true
+	p.frozen = min(p.frozen, ref.group.Yield())
+	for k, at := range g.Hosts {
+		if at >= 0 {
+			p.Hosts[at].CPU -= max(ref.group.Allocation, ref.vms[k].Frozen)
+		}
+	}
+	g.CPU, g.MinYield, g.LeastYield = 0, 0, 0
+}
+
+// add appends a group. VMs with a Host stay there, the others are to be placed. Those that are about to move are
+// counted at their targets as well; twice: so are those that move.
+func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, twice bool) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
+	real := len(vms)
+	for _, vm := range vms[:real] {
+		to, coming := p.expected[vm.ID]
+		if vm.MovingTo != "" && twice {
+			to, coming = vm.MovingTo, true
+		}
+		if _, there := p.index[to]; coming && there && vm.Host != "" && vm.Host != to && vm.Holds() {
+			vm.Host = to
+			vms = append(vms, vm)
+		}
+	}
 	ag := allocator.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU,
 		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, leastYield(g)), LeastYield: leastYield(g),
 		Overhead: float64(p.overhead), LeastMemory: float64(p.least), Hosts: make([]int, len(vms))}
@@ -131,7 +177,7 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64)
 		}
 	}
 	p.Groups = append(p.Groups, ag)
-	p.groups = append(p.groups, groupRef{vc: vc, group: g, vms: vms})
+	p.groups = append(p.groups, groupRef{vc: vc, group: g, vms: vms, real: real})
 }
 
 // leastCPU is the least share a host can enforce, cores: nobody runs on less.
@@ -179,6 +225,9 @@ func (p *problem) allocations(cpu []float64, except string) ([]state.Allocation,
 	touched := map[string]bool{}
 	for i, ref := range p.groups {
 		now := ref.group.Allocation
+		if ref.frozen {
+			continue
+		}
 		if ref.vc.ID != except && cpu[i] >= now && cpu[i] <= now*(1+1e-6) {
 			continue
 		}

@@ -48,7 +48,7 @@ func Fitting(s *state.Snapshot, env Env) []string {
 		}
 		for _, g := range vc.Groups {
 			if vms := byGroup[g.Name]; len(vms) > 0 {
-				q.add(vc, g, vms, vc.MinYield)
+				q.add(vc, g, vms, vc.MinYield, true)
 			}
 		}
 		requests = append(requests, allocator.Request{Groups: q.Groups, Rules: q.labels(), Priority: vc.Priority})

@@ -91,7 +91,7 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 			}
 		}
 		if len(vms) > 0 {
-			p.add(vc, g, vms, vc.MinYield)
+			p.add(vc, g, vms, vc.MinYield, true)
 			p.Groups[len(p.Groups)-1].Requested = true
 		}
 	}
@@ -117,7 +117,7 @@ func restartPlan(s *state.Snapshot, p *problem, sol allocator.Solution, vc state
 		if ref.vc.ID != vc.ID {
 			continue
 		}
-		for k, vm := range ref.vms {
+		for k, vm := range ref.vms[:ref.real] {
 			if _, is := chosen[vm.ID]; !is {
 				continue
 			}

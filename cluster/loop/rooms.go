@@ -27,6 +27,7 @@ type room struct {
 	cpu     float64 // cores left
 	memory  int64   // bytes left beside the reserve; may be below 0
 	each    int64   // bytes that a VM costs beyond its own memory
+	grow    int64   // of its reserve: most that one of its VMs may take back by itself
 	least   float64 // yield of the VCs of its VMs
 	ruled   bool    // some of its VMs have rules, which a new one may break
 	closed  bool
@@ -37,13 +38,17 @@ func (r *Rooms) follow(s *state.Snapshot) {
 	if m, _ := s.Meta(); r.by == nil || r.epoch != m.Epoch { // another epoch is another log
 		r.by, r.epoch = map[string]*room{}, m.Epoch
 	}
+	expected := map[string][]string{} // VMs that are about to move there
+	for vm, to := range s.Preparing() {
+		expected[to] = append(expected[to], vm)
+	}
 	r.list = r.list[:0]
 	s.EachHost(func(h *state.Host) bool {
 		old, known := r.by[h.Name]
 		if !known || old.version != h.Version {
 			free, load := h.Usable(), s.LoadOf(h.Name)
 			old = &room{host: h.Name, version: h.Version, size: h.Usable(), cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve,
-				each: h.VMOverhead, least: 1}
+				each: h.VMOverhead, grow: load.Reserve, least: 1}
 			s.EachVMOn(h.Name, func(vm *state.VM) bool {
 				if vc, ok := s.VC(vm.VC); ok {
 					g, _ := vc.GroupOf(*vm)
@@ -54,6 +59,7 @@ func (r *Rooms) follow(s *state.Snapshot) {
 				}
 				return true
 			})
+			old.expect(s, expected[h.Name])
 			r.by[h.Name] = old
 		}
 		old.closed = h.Cordoned || h.Lost.Proof != ""
@@ -66,6 +72,25 @@ func (r *Rooms) follow(s *state.Snapshot) {
 			r.by[one.host] = one
 		}
 	}
+}
+
+// expect VMs that are about to move there. A host's version moves when one begins to be expected, and when it ends.
+func (one *room) expect(s *state.Snapshot, ids []string) {
+	slices.Sort(ids) // sums do not hang on their order
+	var grow int64
+	for _, id := range ids {
+		vm, _ := s.VM(id)
+		if vm.Host == one.host || vm.MovingTo == one.host || !vm.Holds() {
+			continue
+		}
+		vc, _ := s.VC(vm.VC)
+		g, _ := vc.GroupOf(vm)
+		one.cpu -= g.Allocation
+		one.memory -= max(vm.Held, g.Memory) + one.each
+		grow = max(grow, vm.BootMemory-vm.Held)
+		one.ruled = one.ruled || !g.Affinity.Empty()
+	}
+	one.memory -= max(0, grow-one.grow)
 }
 
 // leastRoomy is how many hosts a cluster has at least whose requests are planned from the rooms. With fewer, a

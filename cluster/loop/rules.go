@@ -121,11 +121,11 @@ func RulesOf(s *state.Snapshot, vc state.VC) []string {
 			alone.Affinity[i] = &only
 			var texts []string
 			for _, b := range alone.Broken(p.Problem, hosts) {
-				if b.Group == i {
+				if b.Group == i && b.VM < ref.real {
 					texts = append(texts, fmt.Sprintf("VM %s on host %s does not", ref.vms[b.VM].Name, p.Hosts[b.Host].Name))
 				}
 			}
-			n := len(ref.vms)
+			n := ref.real
 			line := fmt.Sprintf("group %s: %s: kept by %d of %d VMs", ref.group.Name, rule, n-len(texts), n)
 			if len(texts) > 0 {
 				line += "; " + texts[0]
