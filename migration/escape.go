@@ -1,0 +1,114 @@
+package migration
+
+import (
+	"container/heap"
+	"slices"
+)
+
+// mostEscapes bounds the states that escape looks at, and mostEscaping the VMs that it moves.
+const (
+	mostEscapes  = 12_000
+	mostEscaping = 14
+)
+
+// escape looks for any way by which these VMs leave, whichever hosts they end on: through all states by the
+// bytes that they cost at least, so that the first found has the fewest. Only small problems are gone through.
+func (e *emptying) escape(vms []int) *candidate {
+	f := e.f
+	o := newOrder(f, f.home)
+	goes := make([]bool, len(f.home))
+	for _, vm := range vms {
+		goes[vm] = true
+	}
+	var may []int
+	growth := 0.0
+	for vm, j := range f.home {
+		if !f.held[vm] && (goes[vm] || !e.leaves[j]) {
+			may = append(may, vm)
+			growth = max(growth, f.of(vm).Growth)
+		}
+	}
+	if len(may) > mostEscaping || len(o.used) >= 1<<16-1 {
+		return nil
+	}
+	for j := range o.room { // whoever ends there, and whoever waits there
+		o.room[j] = f.p.Hosts[j].room(max(o.growth[j], growth))
+	}
+	rest := func(at []int) (bytes float64) {
+		for i, vm := range may {
+			if goes[vm] && e.leaves[at[i]] {
+				bytes += f.bytes[vm]
+			}
+		}
+		return bytes
+	}
+	home := make([]int, len(may))
+	for i, vm := range may {
+		home[i] = f.home[vm]
+	}
+	open := &states{&state{at: home, rest: rest(home)}}
+	known := map[string]float64{place(home): 0}
+	for count := 1; open.Len() > 0; {
+		s := heap.Pop(open).(*state)
+		if s.spent > known[place(s.at)] {
+			continue
+		}
+		if s.spent+s.rest > e.d.Budget {
+			return nil
+		}
+		o.restore(may, s.at)
+		if s.rest == 0 && e.out(may, s.at, goes) {
+			if c := e.escaped(may, s); c != nil {
+				return c
+			}
+		}
+		for i, vm := range may {
+			for to := range o.used {
+				if to == s.at[i] || f.p.Hosts[to].Cordoned || !f.rules.Allowed(f.group[vm], to) || !o.fits(vm, to) {
+					continue
+				}
+				at := slices.Clone(s.at)
+				at[i] = to
+				next := &state{at: at, spent: s.spent + f.bytes[vm], rest: rest(at), number: count, before: s, by: op{vm: vm, from: s.at[i], to: to}}
+				if spent, ok := known[place(at)]; ok && spent <= next.spent {
+					continue
+				}
+				if count++; count > mostEscapes {
+					return nil
+				}
+				known[place(at)] = next.spent
+				heap.Push(open, next)
+			}
+		}
+	}
+	return nil
+}
+
+// out: nobody who has to go is where it has to leave.
+func (e *emptying) out(may, at []int, goes []bool) bool {
+	for i, vm := range may {
+		if goes[vm] && e.leaves[at[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// escaped is a state as a placement with the moves to it, if that keeps what has to be kept.
+func (e *emptying) escaped(may []int, s *state) *candidate {
+	c := &candidate{at: slices.Clone(e.f.home), ordered: true, ops: s.ops()}
+	for i, vm := range may {
+		c.at[vm] = s.at[i]
+	}
+	if !e.keeps(c) {
+		return nil
+	}
+	growth := newOrder(e.f, c.at).growth
+	for i := range c.ops {
+		x := &c.ops[i]
+		if x.park = x.to != c.at[x.vm]; x.park && e.f.of(x.vm).Growth > growth[x.to] {
+			return nil
+		}
+	}
+	return c
+}

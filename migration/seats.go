@@ -1,0 +1,341 @@
+package migration
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// seats is VMs on hosts, for VMs that are placed one after another while the others stay: quick
+// enough to be asked for every host of a large cluster.
+type seats struct {
+	f      *fleet
+	open   []bool // [host]: takes VMs
+	at     []int  // [vm]: -1: nowhere
+	on     [][]int
+	used   []float64 // memory
+	need   []float64 // CPU
+	growth []float64 // largest of all VMs that are or were there
+	floors []float64 // CPU that the VMs there must have
+	least  []float64 // [group]: yield that its VMs must have
+	floor  float64   // greatest of least
+	below  float64   // no host's yield may come below, if VMs come to it
+	done   []seated  // to be undone
+}
+
+// seated is one change of seats.
+type seated struct {
+	vm, from int
+	growth   float64 // of the host it came to
+}
+
+// newSeats is where VMs are now; hosts that are cordoned take none.
+func newSeats(f *fleet) *seats {
+	n := len(f.p.Hosts)
+	s := &seats{f: f, open: make([]bool, n), at: slices.Clone(f.home), on: make([][]int, n), used: slices.Clone(f.used), need: slices.Clone(f.need), growth: make([]float64, n),
+		floors: make([]float64, n), least: make([]float64, len(f.p.Groups))}
+	for g := range s.least {
+		s.least[g] = f.p.Groups[g].MinYield
+		if f.p.Groups[g].Count > 0 && f.p.Groups[g].CPU > 0 {
+			s.floor = max(s.floor, s.least[g])
+		}
+	}
+	for j := range s.open {
+		s.open[j] = !f.p.Hosts[j].Cordoned
+	}
+	for vm, j := range f.home {
+		if j >= 0 {
+			s.on[j] = append(s.on[j], vm)
+			s.growth[j] = max(s.growth[j], f.of(vm).Growth)
+			s.floors[j] += f.of(vm).CPU * s.least[f.group[vm]]
+		}
+	}
+	return s
+}
+
+// yield of the VMs on a host: the greatest that all can have beside the floors of some; below 0: they cannot have those.
+func (s *seats) yield(j int) float64 { return s.yieldWith(j, nil) }
+
+// yieldWith is yield with some VMs more.
+func (s *seats) yieldWith(j int, vms []int) float64 {
+	cpu, need, floors := s.f.p.Hosts[j].CPU, s.need[j], s.floors[j]
+	for _, vm := range vms {
+		need += s.f.of(vm).CPU
+		floors += s.f.of(vm).CPU * s.least[s.f.group[vm]]
+	}
+	switch {
+	case need <= cpu:
+		return 1
+	case floors > cpu*(1+1e-9):
+		return -1
+	case cpu/need >= s.floor:
+		return cpu / need
+	}
+	// Those with the greatest floors have just these; the others share what is left.
+	all := slices.Concat(s.on[j], vms)
+	slices.SortFunc(all, func(a, b int) int {
+		return cmp.Or(cmp.Compare(s.least[s.f.group[b]], s.least[s.f.group[a]]), cmp.Compare(a, b))
+	})
+	for _, vm := range all {
+		if need <= 0 || cpu/need >= s.least[s.f.group[vm]] {
+			break
+		}
+		cpu -= s.f.of(vm).CPU * s.least[s.f.group[vm]]
+		need -= s.f.of(vm).CPU
+	}
+	if need <= 0 {
+		return 1
+	}
+	return max(0, min(1, cpu/need))
+}
+
+// memory that is left on a host if VMs come; below 0: so much lacks.
+func (s *seats) memory(j int, vms []int) float64 {
+	used, growth := s.used[j], s.growth[j]
+	for _, vm := range vms {
+		used += s.f.of(vm).Memory
+		growth = max(growth, s.f.of(vm).Growth)
+	}
+	room := s.f.p.Hosts[j].room(growth)
+	if fits(used, room) {
+		return max(0, room-used)
+	}
+	return room - used
+}
+
+// apart is a VM on the host that one of these must be apart from; -1: none.
+func (s *seats) apart(j int, vms []int) int {
+	if s.f.p.Rules == nil {
+		return -1
+	}
+	for _, vm := range vms {
+		for _, o := range s.on[j] {
+			if o != vm && s.f.rules.Apart(s.f.group[vm], s.f.group[o]) {
+				return o
+			}
+		}
+	}
+	return -1
+}
+
+// kept tells whether the rules of a host hold once VMs have come, those that need others beside them included.
+func (s *seats) kept(j int, vms []int) bool {
+	if !s.f.rules.Required() {
+		return true
+	}
+	groups := make([]int, 0, len(s.on[j])+len(vms))
+	for _, vm := range s.on[j] {
+		groups = append(groups, s.f.group[vm])
+	}
+	for _, vm := range vms {
+		groups = append(groups, s.f.group[vm])
+	}
+	return s.f.rules.Kept(j, groups)
+}
+
+// may tells whether VMs may come to a host together.
+func (s *seats) may(j int, vms []int) bool {
+	if !s.open[j] || s.memory(j, vms) < 0 {
+		return false
+	}
+	for i, vm := range vms {
+		if s.f.home[vm] != j && !s.f.rules.Allowed(s.f.group[vm], j) {
+			return false
+		}
+		for _, o := range vms[:i] {
+			if s.f.rules.Apart(s.f.group[vm], s.f.group[o]) {
+				return false
+			}
+		}
+	}
+	return s.apart(j, vms) < 0 && s.kept(j, vms)
+}
+
+func (s *seats) move(vm, to int) {
+	change := seated{vm: vm, from: s.at[vm]}
+	s.leave(vm)
+	if to >= 0 {
+		change.growth = s.growth[to]
+	}
+	s.enter(vm, to)
+	s.done = append(s.done, change)
+}
+
+func (s *seats) leave(vm int) {
+	from := s.at[vm]
+	if from < 0 {
+		return
+	}
+	x := s.f.of(vm)
+	if i := slices.Index(s.on[from], vm); i >= 0 {
+		s.on[from] = slices.Delete(s.on[from], i, i+1)
+	}
+	s.used[from] -= x.Memory
+	s.need[from] -= x.CPU
+	s.floors[from] -= x.CPU * s.least[s.f.group[vm]]
+	s.at[vm] = -1
+}
+
+func (s *seats) enter(vm, to int) {
+	if s.at[vm] = to; to < 0 {
+		return
+	}
+	x := s.f.of(vm)
+	s.on[to] = append(s.on[to], vm)
+	s.used[to] += x.Memory
+	s.need[to] += x.CPU
+	s.floors[to] += x.CPU * s.least[s.f.group[vm]]
+	s.growth[to] = max(s.growth[to], x.Growth)
+}
+
+// undo what was done since.
+func (s *seats) undo(since int) {
+	for i := len(s.done) - 1; i >= since; i-- {
+		d := s.done[i]
+		to := s.at[d.vm]
+		s.leave(d.vm)
+		if to >= 0 {
+			s.growth[to] = d.growth
+		}
+		s.enter(d.vm, d.from)
+	}
+	s.done = s.done[:since]
+}
+
+// manner is how seats are chosen.
+type manner struct {
+	byCPU bool // the most needy first, else the largest
+	tight bool // where least memory is left, else where the yield stays greatest
+}
+
+// manners are tried one after the other.
+var manners = [...]manner{{false, false}, {true, false}, {false, true}}
+
+// place VMs that are nowhere, all or none. lowest is the least yield of a host that somebody came to. If not all can
+// be placed, stuck is the first that could not.
+func (s *seats) place(vms []int, m manner) (lowest float64, stuck []int) {
+	begin := len(s.done)
+	units := s.units(vms)
+	slices.SortStableFunc(units, func(a, b []int) int {
+		x, y := s.sum(a), s.sum(b)
+		if m.byCPU {
+			return cmp.Or(cmp.Compare(y.cpu, x.cpu), cmp.Compare(y.memory, x.memory))
+		}
+		return cmp.Or(cmp.Compare(y.memory, x.memory), cmp.Compare(y.cpu, x.cpu))
+	})
+	lowest = 1
+	for _, unit := range units {
+		to, y := s.seat(unit, m)
+		if to < 0 {
+			s.undo(begin)
+			return 0, unit
+		}
+		for _, vm := range unit {
+			s.move(vm, to)
+		}
+		lowest = min(lowest, y)
+	}
+	return lowest, nil
+}
+
+// any places VMs in the manner that keeps the yield greatest.
+func (s *seats) any(vms []int) (lowest float64, stuck []int) {
+	begin, best := len(s.done), -1
+	for i, m := range manners {
+		y, none := s.place(vms, m)
+		if none != nil {
+			if stuck == nil {
+				stuck = none
+			}
+			continue
+		}
+		s.undo(begin)
+		if best < 0 || y > lowest {
+			best, lowest = i, y
+		}
+		if y >= 1 {
+			break
+		}
+	}
+	if best < 0 {
+		return 0, stuck
+	}
+	lowest, _ = s.place(vms, manners[best])
+	return lowest, nil
+}
+
+// seat is the host for VMs that stay together, -1: none, and its yield with them.
+func (s *seats) seat(unit []int, m manner) (host int, yield float64) {
+	host, best, second := -1, math.Inf(-1), 0.0
+	w := s.sum(unit)
+	for j := range s.open {
+		if !s.open[j] || s.used[j]+w.memory > s.f.p.Hosts[j].Memory*(1+1e-12) || !s.may(j, unit) {
+			continue
+		}
+		y := s.yieldWith(j, unit)
+		if y < 0 || y < s.below {
+			continue
+		}
+		worth, other := y, -(s.need[j]+w.cpu)/s.f.p.Hosts[j].CPU
+		if m.tight {
+			worth, other = -s.memory(j, unit), y
+		}
+		if host < 0 || worth > best || worth == best && other > second {
+			host, best, second, yield = j, worth, other, y
+		}
+	}
+	return host, yield
+}
+
+type sum struct{ cpu, memory float64 }
+
+func (s *seats) sum(vms []int) (x sum) {
+	for _, vm := range vms {
+		x.cpu += s.f.of(vm).CPU
+		x.memory += s.f.of(vm).Memory
+	}
+	return x
+}
+
+// units are the VMs cut into those that have to be placed together, since one needs the other on its host: of
+// VMs that need others each is joined to the first that will do.
+func (s *seats) units(vms []int) [][]int {
+	units := make([][]int, 0, len(vms))
+	if !s.f.rules.Required() {
+		for _, vm := range vms {
+			units = append(units, []int{vm})
+		}
+		return units
+	}
+	root := map[int]int{}
+	var find func(vm int) int
+	find = func(vm int) int {
+		if r, ok := root[vm]; ok && r != vm {
+			return find(r)
+		}
+		return vm
+	}
+	for _, vm := range vms {
+		if j := s.f.home[vm]; j < 0 || s.f.rules.Kept(j, []int{s.f.group[vm]}) {
+			continue
+		}
+		for _, o := range vms {
+			if o != vm && s.f.rules.Kept(s.f.home[vm], []int{s.f.group[vm], s.f.group[o]}) {
+				root[find(vm)] = find(o)
+				break
+			}
+		}
+	}
+	at := map[int]int{}
+	for _, vm := range vms {
+		r := find(vm)
+		i, ok := at[r]
+		if !ok {
+			i = len(units)
+			at[r] = i
+			units = append(units, nil)
+		}
+		units[i] = append(units[i], vm)
+	}
+	return units
+}
