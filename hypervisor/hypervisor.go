@@ -89,6 +89,13 @@ type Host interface {
 	// hand-over is complete or the VM is known to run on here.
 	Migrate(ctx context.Context, id string, m Migration) (Moved, error)
 
+	// Abort ends a migration of the VM from here that goes on, whoever began it, and says whether there was
+	// one. It returns when that has ended: the VM runs on here, or has left all the same.
+	Abort(ctx context.Context, id string) (bool, error)
+
+	// Partner is what the host has that VMs need where they move to.
+	Partner(ctx context.Context) (Partner, error)
+
 	// Close lets go of the hypervisor. VMs run on.
 	Close() error
 }

@@ -99,6 +99,14 @@ func (l *lazyHost) Events(ctx context.Context) (<-chan hypervisor.Event, error) 
 func (l *lazyHost) Console(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) (io.ReadWriteCloser, error) { return h.Console(ctx, id) })
 }
+func (l *lazyHost) Abort(ctx context.Context, id string) (bool, error) {
+	return lazily(ctx, l, func(h hypervisor.Host) (bool, error) { return h.Abort(ctx, id) })
+}
+
+func (l *lazyHost) Partner(ctx context.Context) (hypervisor.Partner, error) {
+	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Partner, error) { return h.Partner(ctx) })
+}
+
 func (l *lazyHost) Migrate(ctx context.Context, id string, m hypervisor.Migration) (hypervisor.Moved, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Moved, error) { return h.Migrate(ctx, id, m) })
 }

@@ -15,6 +15,12 @@ import (
 	"evenkeel/hypervisor"
 )
 
+// What VMs are made as: the emulated CPU is the same whatever the host's.
+const (
+	machineType = "q35"
+	emulatedCPU = "qemu64"
+)
+
 // statsPeriod is how often, in seconds, the guest's balloon driver reports.
 const statsPeriod = 2
 
@@ -48,11 +54,11 @@ func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, err
 		VCPU:          &libvirtxml.DomainVCPU{Placement: "static", Value: uint(spec.VCPUs)},
 		CPUTune:       schedParams(spec.VCPUs, spec.CPU, cgroup).tune(),
 		OS: &libvirtxml.DomainOS{
-			Type:   &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "q35", Type: "hvm"},
+			Type:   &libvirtxml.DomainOSType{Arch: "x86_64", Machine: machineType, Type: "hvm"},
 			Kernel: spec.Boot.Kernel, Initrd: spec.Boot.Initrd, Cmdline: spec.Boot.Cmdline,
 		},
 		Features: &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}},
-		CPU:      &libvirtxml.DomainCPU{Mode: "custom", Match: "exact", Check: "none", Model: &libvirtxml.DomainCPUModel{Fallback: "forbid", Value: "qemu64"}},
+		CPU:      &libvirtxml.DomainCPU{Mode: "custom", Match: "exact", Check: "none", Model: &libvirtxml.DomainCPUModel{Fallback: "forbid", Value: emulatedCPU}},
 		Clock:    &libvirtxml.DomainClock{Offset: "utc"},
 		// A guest that powers off or dies is gone, and says so by an event: what becomes of it is
 		// the leader's to decide.

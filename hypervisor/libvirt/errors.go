@@ -21,15 +21,21 @@ type plain struct{ e libvirt.Error }
 func (p plain) Error() string { return p.e.Message }
 func (p plain) Unwrap() error { return p.e }
 
+// plainly is err with libvirt's own message and no more.
+func plainly(err error) error {
+	if bare, ok := err.(libvirt.Error); ok {
+		return plain{bare}
+	}
+	return err
+}
+
 // translate wraps libvirt's error in the sentinel that fits.
 func translate(s *session, err error) error {
 	var e libvirt.Error
 	if err == nil || !errors.As(err, &e) {
 		return err
 	}
-	if bare, ok := err.(libvirt.Error); ok {
-		err = plain{bare}
-	}
+	err = plainly(err)
 	if fit := sentinel(s, e); fit != nil && !errors.Is(err, fit) {
 		return fmt.Errorf("%w: %w", err, fit)
 	}

@@ -63,6 +63,9 @@ type Host struct {
 	consoles map[string]*console
 	moves    map[string]chan hypervisor.Moved // by libvirt UUID: final figures of a migration from here
 
+	// peerURI is how this process reaches the daemon that others reach at that address.
+	peerURI func(string) string
+
 	storage sync.Mutex // held while pools and volumes are looked at and made
 
 	raw  rawQueue
@@ -112,8 +115,8 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 		opts: opts, log: opts.Logger.With("libvirt", opts.URI), local: u.Host == "", cgroup: cgroup,
 		ctx: hctx, cancel: cancel,
 		known: map[string]knownVM{}, stats: map[string]lastStats{}, consoles: map[string]*console{},
-		moves: map[string]chan hypervisor.Moved{},
-		last:  errors.New("not connected yet"),
+		moves: map[string]chan hypervisor.Moved{}, peerURI: func(uri string) string { return uri },
+		last: errors.New("not connected yet"),
 	}
 	h.raw.wake = make(chan struct{}, 1)
 	s, err := h.connect(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -11,49 +13,13 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// pollInterval is how often a migration's figures are asked for at most. QEMU
-// may take a second to answer, and to abort, while its VM is throttled: budget
-// allows for that.
-const pollInterval = 50 * time.Millisecond
-
-// budget bounds what a migration may have sent by the time an abort would take
-// effect: by its bandwidth and the time since the last figures, and by what there
-// was left to send.
-type budget struct {
-	limit   int64   // bytes; 0 = none
-	rate    float64 // bytes per second, which QEMU keeps to
-	last    hypervisor.Moved
-	dirty   float64 // bytes per second that the guest writes anew, as QEMU last counted them
-	known   bool    // last holds figures of a migration under way
-	at      time.Time
-	slowest time.Duration // that figures took to come
-}
-
-// figures takes what QEMU said in an answer asked for at one time and received at another.
-func (b *budget) figures(p progress, asked, received time.Time) {
-	if took := received.Sub(asked); took > b.slowest {
-		b.slowest = took
-	}
-	b.last, b.dirty, b.at = p.moved, p.dirty, asked
-	b.known = b.known || p.moved.Bytes > 0
-}
-
-// bound is the most that may have been sent when an abort asked for now takes effect.
-func (b *budget) bound(now time.Time) int64 {
-	lag := (now.Sub(b.at) + pollInterval + 2*b.slowest).Seconds()
-	more := b.rate * lag
-	if b.known {
-		more = min(more, float64(b.last.Remaining)+b.dirty*lag)
-	}
-	return b.last.Bytes + int64(more)
-}
-
-func (b *budget) exceeded(now time.Time) bool { return b.limit > 0 && b.bound(now) > b.limit }
-
 // Migrate moves the VM while it runs: the two libvirt daemons talk to each
-// other (peer to peer), and hand it over. If ctx ends or MaxBytes could be
+// other (peer to peer), and hand it over; over TLS if the target's address says so,
+// and then QEMU encrypts what it sends, too. If ctx ends or MaxBytes could be
 // passed before an abort takes effect, the move is aborted and the VM runs on here.
 // A move with MaxBytes and no Bandwidth is given one that the budget can be kept with.
+//
+// A move goes on in the daemons if this process dies: see Abort.
 func (h *Host) Migrate(ctx context.Context, id string, m hypervisor.Migration) (hypervisor.Moved, error) {
 	moved, err := h.migrate(ctx, id, m)
 	if err != nil {
@@ -65,6 +31,13 @@ func (h *Host) Migrate(ctx context.Context, id string, m hypervisor.Migration) (
 func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (hypervisor.Moved, error) {
 	if m.To == "" || m.Bandwidth < 0 || m.MaxBytes < 0 {
 		return hypervisor.Moved{}, fmt.Errorf("to %q, %d bytes/s, at most %d bytes: %w", m.To, m.Bandwidth, m.MaxBytes, hypervisor.ErrInvalid)
+	}
+	if m.CopyStorage && m.Spec.VM != id {
+		return hypervisor.Moved{}, fmt.Errorf("its disk is to go along, and the definition is of VM %q: %w", m.Spec.VM, hypervisor.ErrInvalid)
+	}
+	flags, err := migrationFlags(m)
+	if err != nil {
+		return hypervisor.Moved{}, err
 	}
 	if err := ctx.Err(); err != nil {
 		return hypervisor.Moved{}, err
@@ -83,41 +56,112 @@ func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (
 		delete(h.moves, uuid)
 		h.mu.Unlock()
 	}()
-	// The move itself is one call that ends with it, however long it takes: only the end of the
-	// connection bounds it.
-	bandwidth := m.Bandwidth >> 20 // libvirt counts in MiB/s
+	var disk *copied
+	if m.CopyStorage && needsPool(m.Spec) {
+		if disk, err = h.prepareCopy(ctx, m); err != nil {
+			return hypervisor.Moved{}, err
+		}
+	}
+	t := &transfer{h: h, id: id, m: m, final: final}
+	moved, err := t.run(ctx, flags)
+	if disk != nil {
+		if cleared := disk.settle(h, m.Spec, err == nil); cleared != nil {
+			h.log.Warn("a copy of a VM's disk is left", "vm", id, "moved", err == nil, "error", cleared)
+		}
+	}
+	return moved, err
+}
+
+// migrationFlags are what libvirt is to do, in its words.
+func migrationFlags(m hypervisor.Migration) (libvirt.DomainMigrateFlags, error) {
+	to, err := url.Parse(m.To)
+	if err != nil {
+		return 0, fmt.Errorf("address %q: %w: %w", m.To, err, hypervisor.ErrInvalid)
+	}
+	flags := libvirt.MIGRATE_LIVE | libvirt.MIGRATE_PEER2PEER | libvirt.MIGRATE_ABORT_ON_ERROR
+	if _, transport, _ := strings.Cut(to.Scheme, "+"); transport == "tls" {
+		flags |= libvirt.MIGRATE_TLS
+	}
+	if m.AutoConverge {
+		flags |= libvirt.MIGRATE_AUTO_CONVERGE
+	}
+	if m.CopyStorage && m.Spec.Disk.Present() {
+		// What the base image holds is there already: only what the VM itself wrote is sent.
+		flags |= libvirt.MIGRATE_NON_SHARED_INC
+	}
+	if postCopy(m) {
+		flags |= libvirt.MIGRATE_POSTCOPY
+	}
+	// libvirt takes a disk outside of the network file systems that it knows for one that the target has not.
+	if m.SharedDisk {
+		flags |= libvirt.MIGRATE_UNSAFE
+	}
+	return flags, nil
+}
+
+// postCopy says whether the guest may run on at the target before all is there: not while its disk is copied, too.
+func postCopy(m hypervisor.Migration) bool {
+	return m.PostCopy && (!m.CopyStorage || !m.Spec.Disk.Present())
+}
+
+// transfer is one migration under way.
+type transfer struct {
+	h     *Host
+	id    string
+	m     hypervisor.Migration
+	final chan hypervisor.Moved // libvirt's last word, if it ends well
+}
+
+// answer to a question for figures.
+type answer struct {
+	progress
+	ok              bool
+	asked, received time.Time
+}
+
+// bandwidth in MiB per second, as libvirt counts it; 0 = no limit.
+func (t *transfer) bandwidth() int64 {
 	switch {
-	case m.Bandwidth > 0:
-		bandwidth = max(bandwidth, 1)
-	case m.MaxBytes > 0:
+	case t.m.Bandwidth > 0:
+		return max(t.m.Bandwidth>>20, 1)
+	case t.m.MaxBytes > 0:
 		// Without a bandwidth a whole VM is sent between two looks at it: no budget
 		// would hold. This one is spent in four seconds at the least.
-		bandwidth = max(m.MaxBytes>>22, 1)
+		return max(t.m.MaxBytes>>22, 1)
 	}
+	return 0
+}
+
+func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (hypervisor.Moved, error) {
+	bandwidth := t.bandwidth()
+	// The move itself is one call that ends with it, however long it takes: only the end of the
+	// connection bounds it.
 	result := make(chan error, 1)
 	go func() {
-		_, err := onVM(context.WithoutCancel(ctx), h, 1<<62, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+		_, err := onVM(context.WithoutCancel(ctx), t.h, 1<<62, t.id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 			p := &libvirt.DomainMigrateParameters{}
 			if bandwidth > 0 {
 				p.BandwidthSet, p.Bandwidth = true, uint64(bandwidth)
 			}
-			return struct{}{}, dom.MigrateToURI3(m.To, p, libvirt.MIGRATE_LIVE|libvirt.MIGRATE_PEER2PEER|libvirt.MIGRATE_ABORT_ON_ERROR)
+			return struct{}{}, dom.MigrateToURI3(t.m.To, p, flags)
 		})
 		result <- err
 	}()
-	type answer struct {
-		progress
-		ok              bool
-		asked, received time.Time
-	}
 	answers := make(chan answer, 1)
 	ask := func() {
 		asked := time.Now()
-		p, ok := h.progress(id)
+		p, ok := t.h.progress(t.id)
 		answers <- answer{p, ok, asked, time.Now()}
 	}
-	bill := &budget{limit: m.MaxBytes, rate: float64(bandwidth << 20), at: time.Now()}
-	asking := false
+	begun := time.Now()
+	deadline, _ := ctx.Deadline()
+	bill := &budget{limit: t.m.MaxBytes, rate: float64(bandwidth << 20), at: begun}
+	if t.m.CopyStorage {
+		bill.rate *= 2 // memory and disk each have it
+	}
+	asking, switched := false, false
+	switching := make(chan error, 1)
+	mayPostCopy := postCopy(t.m)
 	var why error // of our own abort
 	end := ctx.Done()
 	ticker := time.NewTicker(pollInterval)
@@ -125,25 +169,25 @@ func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (
 	for {
 		select {
 		case err := <-result:
-			moved := bill.last
-			select {
-			case moved = <-final:
-			default:
-			}
-			if err != nil {
-				return moved, errors.Join(why, err)
-			}
-			moved.Remaining = 0
-			return moved, nil
+			return t.ended(bill, switched, errors.Join(why, err), err)
 		case <-end:
-			why, end = ctx.Err(), nil
-			go h.abort(id)
+			end = nil
+			if why == nil && !switched {
+				why = ctx.Err()
+				go t.h.abort(t.id)
+			}
+		case err := <-switching:
+			if err != nil { // it goes on without
+				t.h.log.Warn("switch to post-copy", "vm", t.id, "error", err)
+				switched = false
+			}
 		case a := <-answers:
 			asking = false
 			if a.ok {
 				bill.figures(a.progress, a.asked, a.received)
-				if m.Progress != nil {
-					m.Progress(a.moved)
+				bill.last.PostCopy = switched
+				if t.m.Progress != nil {
+					t.m.Progress(bill.last)
 				}
 			}
 		case <-ticker.C:
@@ -152,9 +196,69 @@ func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (
 				go ask()
 			}
 		}
-		if now := time.Now(); why == nil && bill.exceeded(now) {
-			why = fmt.Errorf("%d bytes sent, %d more could follow, %d allowed", bill.last.Bytes, bill.bound(now)-bill.last.Bytes, m.MaxBytes)
-			go h.abort(id)
+		now := time.Now()
+		switch {
+		case why != nil || switched:
+		case mayPostCopy && bill.switchOver(now, begun, deadline):
+			mayPostCopy, switched = false, true
+			go func() { switching <- t.h.startPostCopy(t.id) }()
+		case bill.exceeded(now):
+			why = fmt.Errorf("%d bytes sent, %d more could follow, %d allowed", bill.last.Bytes, bill.bound(now)-bill.last.Bytes, t.m.MaxBytes)
+			go t.h.abort(t.id)
+		}
+	}
+}
+
+// ended puts the last figures together.
+func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hypervisor.Moved, error) {
+	moved := bill.last
+	moved.PostCopy = switched
+	if failed != nil {
+		moved.Bytes, moved.Downtime = bill.charged(time.Now()), 0
+		if switched {
+			err = fmt.Errorf("after the guest was handed over: %w", err)
+		}
+		return moved, err
+	}
+	select {
+	case last := <-t.final:
+		moved.Bytes, moved.Downtime = max(last.Bytes, moved.Bytes), last.Downtime
+	default: // the event was lost with a connection: what was left was sent
+		moved.Bytes += moved.Remaining
+	}
+	moved.Remaining = 0
+	return moved, nil
+}
+
+// Abort ends a migration of the VM from here that goes on in the daemons, whoever began it, and returns when it has ended, one way
+// or the other. It says whether there was one. A process that dies leaves its moves behind, with nobody to
+// keep their budget.
+func (h *Host) Abort(ctx context.Context, id string) (bool, error) {
+	found := false
+	for {
+		out, err := onVM(ctx, h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (bool, error) {
+			info, err := dom.GetJobStats(0)
+			if err != nil || info.Type == libvirt.DOMAIN_JOB_NONE || !info.OperationSet || info.Operation != libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT {
+				return false, err
+			}
+			if err := dom.AbortJob(); err != nil && !isCode(err, libvirt.ERR_OPERATION_INVALID) { // it may be over by now, or past the point of no return
+				return true, err
+			}
+			return true, nil
+		})
+		switch {
+		case errors.Is(err, hypervisor.ErrNotFound): // it has left, or ended
+			return found, nil
+		case err != nil:
+			return found || out, fmt.Errorf("abort the migration of VM %s: %w", id, err)
+		case !out:
+			return found, nil
+		}
+		found = true
+		select {
+		case <-ctx.Done():
+			return true, fmt.Errorf("abort the migration of VM %s: %w", id, ctx.Err())
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -168,10 +272,11 @@ func (h *Host) abort(id string) {
 	}
 }
 
-// progress is how far a migration got.
-type progress struct {
-	moved hypervisor.Moved
-	dirty float64 // bytes per second
+func (h *Host) startPostCopy(id string) error {
+	_, err := onVM(context.Background(), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+		return struct{}{}, dom.MigrateStartPostCopy(0)
+	})
+	return err
 }
 
 func (h *Host) progress(id string) (progress, bool) {
@@ -183,7 +288,7 @@ func (h *Host) progress(id string) (progress, bool) {
 		if info.Type == libvirt.DOMAIN_JOB_NONE {
 			return progress{}, errors.New("no job yet")
 		}
-		return progress{movedOf(info), float64(info.MemDirtyRate) * float64(info.MemPageSize)}, nil
+		return progress{movedOf(info), int(info.MemIteration)}, nil
 	})
 	return p, err == nil
 }
@@ -193,6 +298,8 @@ func movedOf(info *libvirt.DomainJobInfo) hypervisor.Moved {
 		Bytes:     int64(info.DataProcessed),
 		Remaining: int64(info.DataRemaining),
 		Downtime:  time.Duration(info.Downtime) * time.Millisecond,
+		Rate:      float64(info.MemBps) + float64(info.DiskBps),
+		Dirty:     float64(info.MemDirtyRate) * float64(info.MemPageSize),
 	}
 }
 

@@ -41,7 +41,7 @@ func TestBudget(t *testing.T) {
 	for _, c := range cases {
 		b := &budget{limit: c.limit, rate: c.rate, at: start}
 		for _, f := range c.figures {
-			b.figures(progress{hypervisor.Moved{Bytes: f.bytes, Remaining: f.remaining}, f.dirty}, at(f.asked), at(f.received))
+			b.figures(progress{hypervisor.Moved{Bytes: f.bytes, Remaining: f.remaining, Dirty: f.dirty}, 1}, at(f.asked), at(f.received))
 		}
 		if got := b.exceeded(at(c.now)); got != c.want {
 			t.Errorf("%s: exceeded is %v (bound %d of %d), want %v", c.name, got, b.bound(at(c.now)), c.limit, c.want)

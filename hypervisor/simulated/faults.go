@@ -25,6 +25,8 @@ const (
 	CallEvents     Call = "events"
 	CallConsole    Call = "console of"
 	CallMigrate    Call = "migrate"
+	CallAbort      Call = "abort the migration of"
+	CallPartner    Call = "partner"
 )
 
 // Fault strikes one call, or some in a row, on one host.

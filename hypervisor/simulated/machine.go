@@ -73,6 +73,7 @@ type vm struct {
 
 	console *console
 	moving  chan struct{} // closed at the end of the migration that is under way
+	abort   func()        // aborts it
 }
 
 // vcpuTime is the CPU time used at an instant for which shares are settled.

@@ -2,6 +2,7 @@ package simulated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -18,25 +19,41 @@ type move struct {
 	copied *vm             // on the target, incoming
 
 	// Bytes, and bytes per second.
-	memory float64 // of the guest
+	memory float64 // of the guest, and of its disk if that goes along
 	left   float64 // to send before the guest could be handed over
 	sent   float64
 	dirty  float64
 	speed  float64
+
+	balloon  int64
+	handed   bool          // the guest runs at the target
+	downtime time.Duration // it stood still so long
 }
+
+// What is known of the ways of QEMU: with auto-converge a guest that cannot be sent as fast as it writes is slowed
+// down by a fifth, then by a tenth more and more, after each pass over its memory.
+const (
+	firstThrottle = 0.2
+	moreThrottle  = 0.1
+	mostThrottle  = 0.99
+)
 
 // Migrate moves a running VM to another host of the same world; To is its
 // name. Memory is sent while the guest runs, what it dirties meanwhile is sent
 // again, and when the rest can go within Timing.Downtime the guest is handed
 // over. A guest that dirties its memory faster than it can be sent is tried
-// until MaxBytes or ctx ends the attempt.
+// until MaxBytes or ctx ends the attempt, unless it is slowed down (AutoConverge), or handed over before all is
+// sent (PostCopy). Here the rest of the latter always arrives.
 func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration) (hypervisor.Moved, error) {
 	mv := &move{from: c, to: c.m.w.byName[how.To]}
 	began := false
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	err := c.do(ctx, CallMigrate, id, 0, func(now int64) error {
 		if err := mv.begin(now, id, how); err != nil {
 			return err
 		}
+		mv.v.abort = func() { cancel(errAborted) }
 		began = true
 		return nil
 	})
@@ -45,6 +62,9 @@ func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration)
 	}
 	if err == nil {
 		if err = mv.run(ctx, how); err != nil {
+			if errors.Is(context.Cause(ctx), errAborted) {
+				err = errAborted
+			}
 			err = fmt.Errorf("simulated host %s: migrate %s to %s: %w", c.m.name, id, how.To, err)
 		}
 	}
@@ -53,10 +73,38 @@ func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration)
 		return mv.moved(), err
 	}
 	done := mv.moved()
-	done.Downtime = mv.takes(mv.left)
+	done.Downtime = mv.downtime
 	done.Bytes += done.Remaining
-	done.Remaining = 0
+	done.Remaining, done.Rate = 0, 0
 	return done, nil
+}
+
+// errAborted: somebody had a migration aborted.
+var errAborted = errors.New("it was aborted, VM runs on here")
+
+// Abort ends a migration of the VM from here.
+func (c *conn) Abort(ctx context.Context, id string) (bool, error) {
+	var ended <-chan struct{}
+	err := c.do(ctx, CallAbort, id, 0, func(int64) error {
+		if v := c.m.ours(id); v != nil && v.moving != nil {
+			ended = v.moving
+			v.abort()
+		}
+		return nil
+	})
+	if err != nil || ended == nil {
+		return false, err
+	}
+	return true, c.wait(ctx, never, ended)
+}
+
+// Partner is the same for all hosts of a world, which have one network and one pool of every name.
+func (c *conn) Partner(ctx context.Context) (p hypervisor.Partner, err error) {
+	err = c.do(ctx, CallPartner, "", 0, func(int64) error {
+		p = hypervisor.Partner{CPUModel: "simulated", Machines: []string{"simulated"}, QEMU: "simulated"}
+		return nil
+	})
+	return p, err
 }
 
 // begin checks what was asked and marks the VM as moving. The source is locked.
@@ -73,9 +121,16 @@ func (mv *move) begin(now int64, id string, how hypervisor.Migration) error {
 	case how.Bandwidth < 0 || how.MaxBytes < 0:
 		return fmt.Errorf("bandwidth of %d and at most %d bytes: %w", how.Bandwidth, how.MaxBytes, hypervisor.ErrInvalid)
 	}
+	if v.spec.Disk.Present() && !how.SharedDisk && !how.CopyStorage {
+		return fmt.Errorf("its disk is here alone: %w", hypervisor.ErrInvalid)
+	}
 	v.moving = make(chan struct{})
 	mv.v, mv.spec = v, v.spec
-	mv.memory = float64(v.balloonNow(now, m.w.timing.Balloon))
+	mv.balloon = v.balloonNow(now, m.w.timing.Balloon)
+	mv.memory = float64(mv.balloon)
+	if how.CopyStorage {
+		mv.memory += float64(max(m.w.written(v.spec), 0))
+	}
 	mv.left = mv.memory
 	mv.dirty = max(float64(m.w.dirty(v.spec)), 0)
 	mv.speed = float64(m.w.timing.Link)
@@ -93,9 +148,13 @@ func (mv *move) run(ctx context.Context, how hypervisor.Migration) error {
 	if err := mv.send(ctx, how); err != nil {
 		return err
 	}
+	if mv.handed {
+		return nil
+	}
 	if err := mv.from.wait(ctx, mv.takes(mv.left), nil); err != nil {
 		return err
 	}
+	mv.downtime = mv.takes(mv.left)
 	return mv.handOver()
 }
 
@@ -113,7 +172,7 @@ func (mv *move) receive() error {
 	}
 	mv.copied = &vm{
 		spec: mv.spec, incoming: true, goneAt: never,
-		since: now, balloon: int64(mv.memory), balloonAt: now,
+		since: now, balloon: int64(mv.balloon), balloonAt: now,
 	}
 	to.add(mv.copied)
 	return nil
@@ -127,13 +186,18 @@ func (mv *move) send(ctx context.Context, how hypervisor.Migration) error {
 	if how.MaxBytes > 0 {
 		budget = float64(how.MaxBytes)
 	}
-	for mv.left > within {
+	pass, throttle := mv.left, 0.0 // bytes of this pass over the memory that are yet to be sent
+	for passes := 1; mv.left > within; {
 		if mv.sent >= budget {
 			break
 		}
+		if how.PostCopy && !how.CopyStorage && passes > 1 && mv.sent+mv.left <= budget {
+			return mv.postCopy(how)
+		}
+		dirty := mv.dirty * (1 - throttle)
 		d := min(timing.Progress, mv.takes(budget-mv.sent))
-		if mv.speed > mv.dirty {
-			s := (mv.left - within) / (mv.speed - mv.dirty)
+		if mv.speed > dirty {
+			s := (mv.left - within) / (mv.speed - dirty)
 			d = min(d, time.Duration(math.Ceil(s*float64(time.Second))))
 		}
 		d = max(d, time.Microsecond)
@@ -145,13 +209,43 @@ func (mv *move) send(ctx context.Context, how hypervisor.Migration) error {
 		}
 		s := d.Seconds()
 		mv.sent = min(mv.sent+mv.speed*s, budget)
-		mv.left = min(max(mv.left-mv.speed*s, 0)+mv.dirty*s, mv.memory)
+		mv.left = min(max(mv.left-mv.speed*s, 0)+dirty*s, mv.memory)
+		if pass -= mv.speed * s; pass <= 0 {
+			passes, pass = passes+1, mv.left
+			if how.AutoConverge && 2*dirty > mv.speed {
+				throttle = min(max(firstThrottle, throttle+moreThrottle), mostThrottle)
+			}
+		}
 		if how.Progress != nil {
-			how.Progress(mv.moved())
+			m := mv.moved()
+			m.Dirty = dirty
+			how.Progress(m)
 		}
 	}
 	if mv.sent+mv.left > budget {
 		return fmt.Errorf("would send more than %d bytes: %d sent, %d left; VM runs on here", how.MaxBytes, int64(mv.sent), int64(mv.left))
+	}
+	return nil
+}
+
+// postCopy hands the guest over and has what is left follow it. Nothing can go wrong with that here.
+func (mv *move) postCopy(how hypervisor.Migration) error {
+	if err := mv.handOver(); err != nil {
+		return err
+	}
+	mv.handed, mv.downtime = true, time.Millisecond
+	for mv.left > 0 {
+		d := max(min(mv.from.m.w.timing.Progress, mv.takes(mv.left)), time.Microsecond)
+		if err := mv.from.wait(context.Background(), d, nil); err != nil {
+			return nil // a daemon that is gone: the guest is at the target
+		}
+		n := min(mv.left, mv.speed*d.Seconds())
+		if mv.sent, mv.left = mv.sent+n, mv.left-n; mv.left < 1 {
+			mv.left = 0
+		}
+		if how.Progress != nil {
+			how.Progress(mv.moved())
+		}
 	}
 	return nil
 }
@@ -264,5 +358,5 @@ func (mv *move) takes(bytes float64) time.Duration {
 }
 
 func (mv *move) moved() hypervisor.Moved {
-	return hypervisor.Moved{Bytes: int64(mv.sent), Remaining: int64(math.Ceil(mv.left))}
+	return hypervisor.Moved{Bytes: int64(mv.sent), Remaining: int64(math.Ceil(mv.left)), Rate: mv.speed, Dirty: mv.dirty, PostCopy: mv.handed}
 }

@@ -52,6 +52,9 @@ type Options struct {
 	// DirtyRate is how fast a guest dirties memory while it migrates, in
 	// bytes per second; nil = 16 MiB/s for every guest.
 	DirtyRate func(hypervisor.Spec) int64
+	// Written is what a guest has written to its own disk, beyond the base image: what a move that copies
+	// storage sends of it, in bytes. nil = 64 MiB, or Disk.Size if that is less.
+	Written func(hypervisor.Spec) int64
 
 	// StateFile, if set, keeps the world's VMs across processes: every change is
 	// in the file before the call that made it returns, and New goes on from
@@ -105,6 +108,7 @@ const (
 	defaultTimeout = 10 * time.Second
 	defaultLink    = 1 << 30
 	defaultDirty   = 16 << 20
+	defaultWritten = 64 << 20
 
 	// overhead is the host memory that a VM takes besides its guest's.
 	overhead = 32 << 20
@@ -121,6 +125,7 @@ type World struct {
 	timing    Timing
 	workload  func(hypervisor.Spec) Workload
 	dirty     func(hypervisor.Spec) int64
+	written   func(hypervisor.Spec) int64
 	machines  []*machine
 	byName    map[string]*machine
 	journal   *journal // nil: nothing is kept
@@ -146,7 +151,7 @@ func New(o Options) (*World, error) {
 		timing = *o.Timing
 	}
 	w := &World{
-		clock: o.Clock, seed: o.Seed, timing: timing.filled(), workload: o.Workload, dirty: o.DirtyRate,
+		clock: o.Clock, seed: o.Seed, timing: timing.filled(), workload: o.Workload, dirty: o.DirtyRate, written: o.Written,
 		byName:  make(map[string]*machine, len(o.Machines)),
 		running: make(map[hypervisor.Identity]string),
 	}
@@ -158,6 +163,9 @@ func New(o Options) (*World, error) {
 	}
 	if w.dirty == nil {
 		w.dirty = func(hypervisor.Spec) int64 { return defaultDirty }
+	}
+	if w.written == nil {
+		w.written = written
 	}
 	w.epoch = w.clock.Now()
 	w.base = w.epoch.UnixNano()
@@ -178,6 +186,17 @@ func New(o Options) (*World, error) {
 		}
 	}
 	return w, nil
+}
+
+// written is the default of Options.Written.
+func written(spec hypervisor.Spec) int64 {
+	switch {
+	case !spec.Disk.Present():
+		return 0
+	case spec.Disk.Size > 0:
+		return min(spec.Disk.Size, defaultWritten)
+	}
+	return defaultWritten
 }
 
 func equalMachines(o Options) []Machine {

@@ -1,0 +1,91 @@
+package libvirt
+
+import (
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// pollInterval is how often a migration's figures are asked for at most. QEMU
+// may take a second to answer, and to abort, while its VM is throttled: budget
+// allows for that.
+const pollInterval = 50 * time.Millisecond
+
+// progress is how far a migration got, and what else tells when to change its ways.
+type progress struct {
+	moved hypervisor.Moved
+	pass  int // over the guest's memory, from 1; 0 = not begun
+}
+
+// budget bounds what a migration may have sent by the time an abort would take
+// effect: by its bandwidth and the time since the last figures, and by what there
+// was left to send.
+type budget struct {
+	limit   int64   // bytes; 0 = none
+	rate    float64 // bytes per second, which QEMU keeps to
+	last    hypervisor.Moved
+	pass    int
+	known   bool // last holds figures of a migration under way
+	at      time.Time
+	slowest time.Duration // that figures took to come
+}
+
+// figures takes what QEMU said in an answer asked for at one time and received at another.
+func (b *budget) figures(p progress, asked, received time.Time) {
+	if took := received.Sub(asked); took > b.slowest {
+		b.slowest = took
+	}
+	b.last, b.pass, b.at = p.moved, p.pass, asked
+	b.known = b.known || p.moved.Bytes > 0
+}
+
+// since is the most that may have been sent since the last figures, after so long.
+func (b *budget) since(lag time.Duration) float64 {
+	more := b.rate * lag.Seconds()
+	if b.known {
+		more = min(more, float64(b.last.Remaining)+b.last.Dirty*lag.Seconds())
+	}
+	return more
+}
+
+// bound is the most that may have been sent when an abort asked for now takes effect.
+func (b *budget) bound(now time.Time) int64 {
+	return b.last.Bytes + int64(b.since(now.Sub(b.at)+pollInterval+2*b.slowest))
+}
+
+func (b *budget) exceeded(now time.Time) bool { return b.limit > 0 && b.bound(now) > b.limit }
+
+// charged is what a move that was aborted, or failed, is taken to have sent: QEMU's own count is gone
+// with it, so that the most it can have been since the last look counts. An abort for the budget's sake came in time.
+func (b *budget) charged(now time.Time) int64 {
+	most := b.last.Bytes + int64(b.since(now.Sub(b.at)))
+	if b.limit > 0 {
+		most = min(most, b.limit)
+	}
+	return max(most, b.last.Bytes)
+}
+
+// pagesTwice is the part of what is left that a switch to post-copy may send in vain: pages on their way
+// when it happens, and the list of those that are to be sent again.
+const pagesTwice = 0.03
+
+// latePasses is how many passes over the memory are made before post-copy is thought of: most guests need two or three.
+const latePasses = 4
+
+// rest says whether all that is left can be sent once within the limit: from the switch to post-copy on nothing
+// is written anew here, and nothing is aborted.
+func (b *budget) rest(now time.Time) bool {
+	if b.pass < 2 { // a pass is needed in which everything is sent: the guest waits for each page that is missing
+		return false
+	}
+	lag := now.Sub(b.at) + pollInterval + 2*b.slowest
+	most := float64(b.last.Remaining)*(1+pagesTwice) + b.last.Dirty*lag.Seconds() + (1 << 20)
+	return b.limit == 0 || float64(b.last.Bytes)+most <= float64(b.limit)
+}
+
+// switchOver says whether now is the time for post-copy: it would do, and going on without has had its chance, or
+// would break the budget, or would take more than the half of its time that is left.
+func (b *budget) switchOver(now, begun, deadline time.Time) bool {
+	late := !deadline.IsZero() && now.Sub(begun) > deadline.Sub(now)
+	return b.rest(now) && (b.pass >= latePasses || late || b.exceeded(now))
+}
