@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"time"
 
 	"evenkeel/hypervisor"
 )
@@ -35,7 +36,10 @@ type (
 	// Tell the leader.
 	Tell struct{ Status Status }
 	// Migrate hands a running VM over to another host.
-	Migrate struct{ VM, Name, To, URI string }
+	Migrate struct {
+		VM, Name, To, URI string
+		Generation, Move  uint64
+	}
 	// Hold says why something that is wanted cannot be done yet. It does nothing.
 	Hold struct{ VM, Name, Why string }
 )
@@ -86,6 +90,8 @@ type Past struct {
 	// Moving: VMs whose migration is going on. Stayed: why it ended without them having left.
 	Moving map[string]bool
 	Stayed map[string]string
+	// Waited: VMs whose move waits for room at its target, for too long.
+	Waited map[string]bool
 }
 
 // Failure of a start.
@@ -103,6 +109,9 @@ const (
 
 // tiny is a difference of caps that is none, cores.
 const tiny = 1e-9
+
+// roomWithin is how long the source of a move waits for the target to have room.
+const roomWithin = 30 * time.Second
 
 // leastCap is the least share a host can enforce, cores: 1 ms of CPU time in each second.
 // A VM that is given less (the host's CPU went to VMs that are not ours) gets
@@ -143,6 +152,12 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	if want.Hold != "" {
 		return nil
 	}
+	for _, vm := range vms {
+		if vm.Move != nil && vm.Move.Incoming {
+			d.expect(vm)
+		}
+	}
+	d.fits = d.cpu <= d.most() && d.memory <= want.Memory
 	for _, vm := range vms {
 		if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move != nil {
 			d.move(vm, now, runs)
@@ -198,6 +213,7 @@ type decider struct {
 	there  map[string]hypervisor.VM
 	cpu    float64 // cores in force or about to be, after the steps so far
 	memory int64   // bytes, likewise
+	fits   bool    // what was in force at first, and what is to come
 	ops    []Operation
 }
 
@@ -230,24 +246,54 @@ func ours(vm VM, now hypervisor.VM, runs bool) bool {
 	return runs && now.Generation == vm.Spec.Generation
 }
 
-// move handles a VM with an open move: it is handed over once, and what becomes of it is told.
+// expect counts a VM that may come at any moment as if it were here: it comes with the cap it has, and nothing that
+// is here may have grown into its room.
+func (d *decider) expect(vm VM) {
+	now := d.there[vm.Spec.Identity.VM] // what is there of it
+	cpu, memory := vm.Spec.CPU.Cap, max(vm.Held, vm.Spec.Balloon)
+	if now.Identity.VM == "" {
+		memory += d.want.Overhead
+	} else {
+		cpu -= d.force(now)
+	}
+	d.cpu += max(0, cpu)
+	d.memory += max(0, memory-max(now.Balloon, d.past.Balloon[vm.Spec.Identity.VM]))
+}
+
+// move handles a VM with an open move: it is handed over, and what becomes of it is told.
 func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
-	id, name, gen := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation
-	gone := Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "runs neither on the source nor on the target of its move"}}
+	id, name, gen, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, vm.Move
+	tell := func(p Phase, reason string) {
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: p, Reason: reason, Move: m.Open, Permit: m.Permit}})
+	}
+	const gone = "runs neither on the source nor on the target of its move"
 	stayed, ended := d.past.Stayed[id]
 	switch {
-	case vm.Move.Incoming && !runs && vm.Move.SourceGone:
-		d.add(gone)
-	case vm.Move.Incoming, d.past.Moving[id]:
+	case m.Incoming && !runs && m.SourceGone:
+		tell(SeenLost, gone)
+	case m.Incoming && m.Open != 0 && ours(vm, now, runs) && now.State != hypervisor.Incoming:
+		tell(SeenArrived, "")
+	case m.Incoming && m.Wait && d.fits:
+		tell(SeenRoom, "")
+	case m.Incoming && m.Wait:
+		d.add(Hold{id, name, "there is no room for it yet"})
+	case m.Incoming, d.past.Moving[id]:
 	case !runs:
-		d.add(gone) // of this host; the target has its say
+		tell(SeenLost, gone) // of this host; the target has its say
 	case now.Generation != gen || now.State == hypervisor.Incoming:
 	case ended:
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStayed, Reason: stayed}})
-	case vm.Want == WantRun:
-		d.add(Migrate{id, name, vm.Move.To, vm.Move.URI})
-	default: // else it would neither go nor stop
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStayed, Reason: "it is to end, and was not handed over"}})
+		tell(SeenStayed, stayed)
+	case vm.Want != WantRun: // else it would neither go nor stop
+		tell(SeenStayed, "it is to end, and was not handed over")
+	case d.past.Waited[id]:
+		tell(SeenStayed, fmt.Sprintf("host %s had no room for it for %s", m.To, roomWithin))
+	case m.Wait:
+		d.add(Hold{id, name, "host " + m.To + " has no room for it yet"})
+	case d.force(now)-vm.Spec.CPU.Cap > tiny && m.Open != 0: // it would bring more than the target keeps for it
+		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
+		d.cpu -= d.force(now) - vm.Spec.CPU.Cap
+	default:
+		d.add(Migrate{id, name, m.To, m.URI, gen, m.Open})
 	}
 }
 

@@ -47,6 +47,10 @@ type Move struct {
 	Incoming bool
 	// SourceGone: the source is proved not to run it. If it does not run here, nobody does.
 	SourceGone bool
+	// Wait: the target has not said yet that it has room (SeenRoom). Until then the source keeps the VM.
+	Wait bool `json:",omitempty"`
+	// Permit is the number of the last permit to hand the VM over. What the source tells of its staying names it.
+	Permit uint64 `json:",omitempty"`
 
 	// MaxBytes is the most that the move may send, Bandwidth the most per second; 0 = no limit.
 	MaxBytes, Bandwidth int64 `json:",omitempty"`
@@ -86,8 +90,10 @@ type Status struct {
 	Gone       bool
 	Held       int64 // bytes, 0 = as before
 	Reason     string
-	// Of a move that ended: which one (Move.Open), what was sent, and how long the guest stood still.
+	// Of a move: which one (Move.Open), and the last permit as it was known (Move.Permit); of one that ended what was
+	// sent, and how long the guest stood still.
 	Move     uint64        `json:",omitempty"`
+	Permit   uint64        `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
 	Downtime time.Duration `json:",omitempty"`
 }
@@ -102,7 +108,9 @@ const (
 	SeenFailed  Phase = "failed"
 	SeenLost    Phase = "lost"   // it does not run here, by no fault of its own: to be started again
 	SeenStayed  Phase = "stayed" // its move ended, and it runs here
-	SeenLeft    Phase = "left"   // the source's side of its move ended well; that it arrived is the target's word
+	SeenRoom    Phase = "room"   // it is to come here, and has room until it does
+	SeenArrived Phase = "arrived"
+	SeenLeft    Phase = "left" // the source's side of its move ended well; that it arrived is the target's word
 )
 
 // Sample is the last measurement of one VM.
@@ -179,7 +187,7 @@ type Leader interface {
 	Desired(ctx context.Context, host string) (Desired, <-chan struct{}, error)
 	// Report what the host did and saw. It returns once statuses are recorded.
 	Report(ctx context.Context, r Report) error
-	// Permit asks for the right to start a generation, right before it is started.
+	// Permit asks for the right to start a generation or to hand a VM over, right before that is done.
 	// The answer is worth something for as long as the agent would have waited for it.
 	Permit(ctx context.Context, q PermitRequest) (Permit, error)
 	// Renew the host's lease. The leader answers after a check of its leadership that began
@@ -187,16 +195,24 @@ type Leader interface {
 	Renew(ctx context.Context, r Renewal) (Grant, error)
 }
 
-// PermitRequest asks whether generations may be started.
+// PermitRequest asks whether generations may be started, and running VMs handed over.
 type PermitRequest struct {
 	Host   string
 	Starts []Instance // VM and Generation
+	Moves  []Handover `json:",omitempty"`
+}
+
+// Handover of a VM to the target of its open move.
+type Handover struct {
+	VM               string
+	Generation, Move uint64 // Move.Open
 }
 
 // Permit answers a PermitRequest.
 type Permit struct {
 	Epoch, Term, Index uint64
 	Granted            []Instance // of those asked for
+	Moves              []Handover `json:",omitempty"`
 	Refused            string     // why not the others, for people
 }
 

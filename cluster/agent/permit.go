@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"evenkeel/hypervisor"
@@ -11,6 +12,35 @@ import (
 // permitWithin is how long the answer to a question for permits may take. An answer that
 // comes later may be about a state that is long gone.
 const permitWithin = 5 * time.Second
+
+// mayHandOver asks the leader, right before it is done, whether a VM may be handed over. The permit is in the log: whatever
+// was decided on older permits and is heard of later, that the VM stayed above all, counts no more.
+func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
+	if op.Move == 0 { // the leader is of a version that gives no such permits
+		return true, nil
+	}
+	h := Handover{VM: op.VM, Generation: op.Generation, Move: op.Move}
+	ctx, cancel := context.WithTimeout(ctx, permitWithin)
+	defer cancel()
+	asked := r.Clock()
+	p, err := r.Leader.Permit(ctx, PermitRequest{Host: r.Host, Moves: []Handover{h}})
+	if took := r.Clock() - asked; err == nil && took > permitWithin {
+		err = fmt.Errorf("the answer came after %s", took)
+	}
+	if err == nil {
+		err = r.keeper.saw(p.Epoch, p.Index)
+	}
+	if err != nil {
+		return false, fmt.Errorf("permit to hand over VM %s: %w", op.Name, err)
+	}
+	if !slices.Contains(p.Moves, h) {
+		r.log.Info("a hand-over was not permitted", "vm", op.Name, "why", p.Refused)
+		r.moves[op.VM] = &moving{open: op.Move, done: closed, over: true, err: fmt.Errorf("not permitted: %s", p.Refused)}
+		r.rouse()
+		return false, nil
+	}
+	return true, nil
+}
 
 // permitted asks the leader, right before they are started, which of the VMs may be, and
 // returns those, and how many of them the keeper must be told of once they are started or are not.

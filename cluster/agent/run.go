@@ -124,9 +124,16 @@ type balloonTry struct {
 // moving is a migration that was begun. The runner's goroutine alone reads it, once done is closed.
 type moving struct {
 	to   string
+	open uint64 // which move
 	done chan struct{}
 	err  error
 	over bool // it was done before the host's VMs were last listed
+}
+
+// waiting for room at the target of a move.
+type waiting struct {
+	open  uint64
+	since time.Time
 }
 
 type attempt struct {
@@ -154,6 +161,8 @@ type runner struct {
 	moves    map[string]*moving       // migrations that this agent began
 	leaving  map[string]bool          // VMs whose migration went on when the hypervisor was last asked
 	unknown  map[string]bool          // VMs with our mark that the leader was last seen not to know here
+	known    map[known]bool           // moves that the leader last told of
+	waits    map[string]waiting       // VMs whose move waits for room
 	moved    chan struct{}            // a migration ended
 	keeper   *keeper
 	epoch    uint64 // known before the hypervisor was last asked
@@ -271,7 +280,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		return true, changed, nil
 	}
 	r.learn(want, there)
-	if awaitsVM(want) { // what was listed before the source was proved gone says nothing of what came since
+	if r.news(want) {
 		if there, err = r.look(ctx); err != nil {
 			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
 		}
@@ -380,16 +389,9 @@ func (r *runner) learn(want Desired, there []hypervisor.VM) {
 
 func (r *runner) past(want Desired) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
-		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Stayed: map[string]string{}}
+		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Stayed: map[string]string{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
-	for id, m := range r.moves {
-		switch {
-		case !m.over: // or it ended since, and what was listed is older than that
-			p.Moving[id] = true
-		case m.err != nil:
-			p.Stayed[id] = m.err.Error()
-		}
-	}
+	r.pastMoves(want, p)
 	for id, at := range r.asked {
 		p.Asked[id] = true
 		p.Overdue[id] = time.Since(at) > r.StopGrace
@@ -405,11 +407,6 @@ func (r *runner) past(want Desired) Past {
 	maps.DeleteFunc(r.attempts, func(id string, _ attempt) bool { return forgotten(id) })
 	maps.DeleteFunc(r.ended, func(id string, _ string) bool { return forgotten(id) })
 	maps.DeleteFunc(r.cleared, func(id string, _ uint64) bool { return forgotten(id) })
-	open := map[string]bool{}
-	for _, vm := range want.VMs {
-		open[vm.Spec.Identity.VM] = vm.Move != nil && !vm.Move.Incoming
-	}
-	maps.DeleteFunc(r.moves, func(id string, _ *moving) bool { return !open[id] && !p.Moving[id] })
 	for _, vm := range want.VMs {
 		id := vm.Spec.Identity.VM
 		if a, ok := r.attempts[id]; ok && a.generation == vm.Spec.Generation && a.final != "" {
@@ -417,4 +414,36 @@ func (r *runner) past(want Desired) Past {
 		}
 	}
 	return p
+}
+
+// pastMoves is what was done before for the moves that are open, and forgets the others.
+func (r *runner) pastMoves(want Desired, p Past) {
+	open, waits := map[string]uint64{}, map[string]waiting{}
+	for _, vm := range want.VMs {
+		id := vm.Spec.Identity.VM
+		if vm.Move == nil || vm.Move.Incoming {
+			continue
+		}
+		open[id] = vm.Move.Open
+		if !vm.Move.Wait {
+			continue
+		}
+		w, known := r.waits[id]
+		if !known || w.open != vm.Move.Open {
+			w = waiting{vm.Move.Open, time.Now()}
+		}
+		waits[id], p.Waited[id] = w, time.Since(w.since) > roomWithin
+	}
+	r.waits = waits
+	for id, m := range r.moves {
+		at, is := open[id]
+		switch {
+		case !m.over: // or it ended since, and what was listed is older than that
+			p.Moving[id] = true
+		case !is || at != m.open:
+			delete(r.moves, id)
+		case m.err != nil:
+			p.Stayed[id] = m.err.Error()
+		}
+	}
 }

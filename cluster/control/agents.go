@@ -47,7 +47,11 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 		w.Spec.Leased = vc.Restartable()
 		if vm.MovingTo != "" {
 			to, _ := s.Host(vm.MovingTo)
-			w.Move = &agent.Move{To: vm.MovingTo, URI: to.MigrateURI, Incoming: i >= len(s.VMsOn(host)), SourceGone: vm.GoneFrom == vm.Host}
+			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: i >= len(s.VMsOn(host)), SourceGone: vm.GoneFrom == vm.Host,
+				Wait: vm.Move != 0 && !vm.Ready, Permit: vm.Permit}
+			if vm.Move != 0 { // what it comes with; its group may be given another share meanwhile
+				w.Spec.CPU = hypervisor.CPU{Cap: vm.Frozen, Weight: vm.Frozen}
+			}
 		}
 		switch vm.Goal {
 		case state.GoalStop:
@@ -159,10 +163,19 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 	body := state.VMReport{Host: r.Host}
 	for _, st := range r.Statuses {
 		vm, ok := s.VM(st.VM)
-		if !ok || vm.Host != r.Host && vm.MovingTo != r.Host || vm.Generation != st.Generation || st.Phase == agent.SeenStayed {
+		if !ok || vm.Host != r.Host && vm.MovingTo != r.Host || vm.Generation != st.Generation {
 			continue
 		}
-		body.VMs = append(body.VMs, state.VMStatus{VM: st.VM, Generation: st.Generation, Phase: state.Phase(st.Phase), Gone: st.Gone, Held: st.Held, Reason: st.Reason})
+		now := state.VMStatus{VM: st.VM, Generation: st.Generation, Move: st.Move, Gone: st.Gone, Held: st.Held, Reason: st.Reason}
+		switch st.Phase {
+		case agent.SeenStayed, agent.SeenArrived, agent.SeenLeft: // the end of a move: see recordMoves
+			continue
+		case agent.SeenRoom:
+			now.Room = true
+		default:
+			now.Phase = state.Phase(st.Phase)
+		}
+		body.VMs = append(body.VMs, now)
 	}
 	if len(body.VMs) == 0 {
 		return nil
@@ -171,35 +184,38 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 	return c.propose(ctx, state.KindVMReport, body)
 }
 
-// recordMoves closes moves by what the hypervisors say: a VM that runs on the target has
-// arrived, one whose move ended and that runs on the source has stayed.
+// recordMoves closes moves by what the hypervisors say: a VM that runs on the target has arrived, one whose move ended
+// and that runs on the source has stayed. Which move that is, and which attempt, is said with it: what comes late settles no other.
 func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Report) error {
-	if r.Running == nil {
-		return nil
-	}
-	here := map[string]agent.Instance{}
-	for _, i := range r.Running {
-		here[i.VM] = i
-	}
-	for _, vm := range s.VMsMovingTo(r.Host) {
-		if i, runs := here[vm.ID]; runs && !i.Incoming && i.Generation == vm.Generation {
-			m := state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true, Move: vm.Move}
-			if err := c.propose(ctx, state.KindMove, m); err != nil && !errors.Is(err, state.ErrConflict) {
-				return err
-			}
-		}
-	}
+	over := unnumbered(s, r)
 	for _, st := range r.Statuses {
 		vm, ok := s.VM(st.VM)
-		if !ok || st.Phase != agent.SeenStayed || vm.Host != r.Host || vm.MovingTo == "" || vm.Generation != st.Generation {
+		if !ok || vm.MovingTo == "" || vm.Generation != st.Generation || vm.Move != st.Move {
 			continue
 		}
-		m := state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason, Move: vm.Move}
+		switch {
+		case st.Phase == agent.SeenArrived && vm.MovingTo == r.Host:
+			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true, Move: st.Move})
+		case st.Phase == agent.SeenStayed && vm.Host == r.Host:
+			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason, Move: st.Move, Permit: st.Permit})
+		}
+	}
+	for _, m := range over {
 		if err := c.propose(ctx, state.KindMove, m); err != nil && !errors.Is(err, state.ErrConflict) {
 			return err
 		}
 	}
 	return nil
+}
+
+// unnumbered are the VMs that came to the host by a move without a number, which a log of version 2 opened.
+func unnumbered(s *state.Snapshot, r agent.Report) (over []state.Move) {
+	for _, vm := range s.VMsMovingTo(r.Host) {
+		if vm.Move == 0 && slices.ContainsFunc(r.Running, func(i agent.Instance) bool { return i.VM == vm.ID && i.Generation == vm.Generation && !i.Incoming }) {
+			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true})
+		}
+	}
+	return over
 }
 
 // recordAccount passes on what a host runs, while there is a hold that waits for it.

@@ -88,7 +88,53 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 			p.Granted = append(p.Granted, i)
 		}
 	}
+	if len(q.Moves) > 0 {
+		if err := c.permitMoves(ctx, s, q, &p); err != nil {
+			return agent.Permit{}, fmt.Errorf("permit for host %s: %w", q.Host, err)
+		}
+	}
 	return p, nil
+}
+
+// permitMoves gives the permits to hand VMs over: by the log, so that they come before or after all else that is said of
+// these moves, and what was said before is told from what is said after.
+func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.PermitRequest, p *agent.Permit) error {
+	meta, _ := s.Meta()
+	body := state.VMReport{Host: q.Host}
+	asked := map[agent.Handover]uint64{}
+	for _, m := range q.Moves {
+		vm, ok := s.VM(m.VM)
+		switch {
+		case meta.Hold.On():
+			p.Refused = "nothing moves after a " + meta.Hold.Reason + " until every host has said what it runs"
+		case !ok || vm.Host != q.Host || vm.Generation != m.Generation || vm.Move != m.Move || vm.Move == 0:
+			p.Refused = fmt.Sprintf("move %d of VM %s from %s is not open", m.Move, m.VM, q.Host)
+		case c.isOut(s, vm.MovingTo):
+			p.Refused = "target host " + vm.MovingTo + " does not answer"
+		default:
+			body.VMs = append(body.VMs, state.VMStatus{VM: m.VM, Generation: m.Generation, Move: m.Move, Permit: true})
+			asked[m] = vm.Permit
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	if err := c.propose(ctx, state.KindVMReport, body); err != nil {
+		return err
+	}
+	s = c.o.State.Snapshot()
+	for _, m := range q.Moves {
+		vm, ok := s.VM(m.VM)
+		before, is := asked[m]
+		switch {
+		case !is:
+		case !ok || vm.Move != m.Move || vm.Permit <= before:
+			p.Refused = fmt.Sprintf("move %d of VM %s from %s is not to be begun", m.Move, m.VM, q.Host)
+		default:
+			p.Moves = append(p.Moves, m)
+		}
+	}
+	return nil
 }
 
 // judge the lease of a host by what was heard in this term.

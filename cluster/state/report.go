@@ -8,6 +8,7 @@ func (w *writer) vmReport(b *VMReport) error {
 	if _, ok := w.read().Host(b.Host); !ok {
 		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
 	}
+	meta, _ := w.read().Meta()
 	for _, st := range b.VMs {
 		vm, ok := w.read().VM(st.VM)
 		if !ok || vm.Generation != st.Generation {
@@ -21,7 +22,7 @@ func (w *writer) vmReport(b *VMReport) error {
 			case st.Room && b.Host == vm.MovingTo && !vm.Ready:
 				vm.Ready, vm.ModifyIndex = true, w.index
 				w.put(tVMs, &vm)
-			case st.Permit && b.Host == vm.Host && vm.Ready && vm.GoneFrom == "" && vm.Goal == GoalRun:
+			case st.Permit && b.Host == vm.Host && vm.Ready && vm.GoneFrom == "" && vm.Goal == GoalRun && !meta.Hold.On():
 				vm.Permit, vm.ModifyIndex = w.index, w.index
 				w.put(tVMs, &vm)
 			}
