@@ -155,8 +155,25 @@ func TestMovesAreToldApart(t *testing.T) {
 	if vm := tell("h1", second, state.VMStatus{Room: true}); vm.Ready {
 		t.Error("ready by the word of the source")
 	}
+	if vm := tell("h1", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
+		t.Error("a permit to hand over before the target has room")
+	}
 	if vm := tell("h2", second, state.VMStatus{Room: true}); !vm.Ready || vm.GoneFrom != "" {
 		t.Errorf("its target is ready: %+v", vm)
+	}
+	if vm := tell("h2", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
+		t.Error("a permit to hand over what the target does not have")
+	}
+	permit := tell("h1", second, state.VMStatus{Permit: true}).Permit
+	again := tell("h1", second, state.VMStatus{Permit: true}).Permit
+	if permit == 0 || again <= permit {
+		t.Errorf("permits %d and %d", permit, again)
+	}
+	for _, old := range []uint64{0, permit} { // by an agent that knew nothing of the last attempt
+		m := state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Move: second, Permit: old}
+		if err := k.apply(t, state.KindMove, m); !errors.Is(err, state.ErrConflict) {
+			t.Errorf("it stayed, by the word of permit %d: %v", old, err)
+		}
 	}
 	if vm := tell("h1", second, lost); vm.GoneFrom != "h1" {
 		t.Errorf("gone from its source: %+v", vm)
