@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
@@ -23,13 +22,9 @@ func one[T any](ctx context.Context, c *Client, opts []Option, parts ...string) 
 	return out, err
 }
 
-// change a virtual cluster. Each change has a key, the caller's or a new one, so that it can be
-// sent to another server if one does not answer.
+// change a virtual cluster.
 func (c *Client) change(ctx context.Context, method string, body any, opts []Option, parts ...string) (v1.Result, error) {
-	var out v1.Result
-	opts = append([]Option{IdempotencyKey(rand.Text())}, opts...)
-	err := c.call(ctx, method, parts, nil, body, &out, opts)
-	return out, err
+	return keyed[v1.Result](ctx, c, method, body, opts, parts...)
 }
 
 // VirtualClusters, oldest first.

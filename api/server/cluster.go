@@ -75,8 +75,7 @@ func (s *Server) status(v *control.View) v1.ClusterStatus {
 	out := v1.ClusterStatus{
 		ID: meta.ID, Version: s.opts.Version, Leader: v.Leader, Index: v.Index(), Ready: true, CreatedAt: meta.CreatedAt, MinYield: v.MinYield(),
 		Hosts: map[string]int{}, VirtualClusters: map[string]int{}, VMs: count(state.CountPhases(v.VMs())),
-		Settings: v1.ClusterSettings{MinYield: meta.Settings.MinYield, OnFull: string(meta.Settings.OnFull), Image: meta.Settings.Image,
-			Pool: meta.Settings.Pool, MinMemory: v1.Size(meta.Settings.MinMemory), MaxVMs: meta.Settings.MaxVMs},
+		Settings: settings(meta.Settings),
 	}
 	if err := s.cluster.Ready(); err != nil {
 		out.Ready, out.NotReady = false, err.Error()

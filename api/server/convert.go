@@ -66,7 +66,7 @@ func virtualCluster(v control.VCView) v1.VirtualCluster {
 
 func vm(v control.VMView) v1.VM {
 	return v1.VM{
-		ID: v.ID, Name: v.Name, Domain: v.Domain(), VirtualCluster: v.VCName, Group: v.Group, Task: v.Task, Host: v.Host,
+		ID: v.ID, Name: v.Name, Domain: v.Domain(), VirtualCluster: v.VCName, Group: v.Group, Task: v.Task, Host: v.Host, MovingTo: v.MovingTo,
 		State: v.State, Reason: v.Reason, Need: v.Need, Allocation: v.Allocation, Yield: v.Yield, Cap: v.Cap, Used: v.Used,
 		Memory: v1.Size(v.Memory), Balloon: v1.Size(v.Balloon), Resident: v1.Size(v.Resident), VCPUs: v.VCPUs,
 		Generation: v.Generation, SampledAt: v.SampledAt,
@@ -74,18 +74,34 @@ func vm(v control.VMView) v1.VM {
 }
 
 func host(v control.HostView) v1.Host {
-	return v1.Host{
+	out := v1.Host{
 		Name: v.Name, State: v.State, Lease: v.Lease, Heard: v.Heard.Seconds(), Watchdog: float64(v.Fencing.Watchdog) / 1000, Capacity: resources(v.Capacity), Allowance: resources(v.Allowance),
 		Allocated: resources(v.Allocated), Used: resources(v.Used), Foreign: resources(v.Foreign), ForeignVMs: v.ForeignVMs,
 		VMs: v.VMs, Cordoned: v.Cordoned, CordonReason: v.CordonReason, KVM: v.KVM, Software: v.Software, Error: v.Error,
 		Unknown: v.Unknown, Synced: v.Synced,
 	}
+	if v.Drain.State != "" {
+		d := drain(v.Name, v.Drain)
+		out.Drain = &d
+		if out.State == "cordoned" && (v.Drain.State == state.DrainRunning || v.Drain.State == state.DrainDone) {
+			out.State = string(v.Drain.State)
+		}
+	}
+	return out
 }
 
 func operation(v *control.View, op state.Operation) v1.Operation {
 	p := v.Progress(op)
-	return v1.Operation{ID: op.ID, Kind: op.Kind, VirtualCluster: op.Name, State: string(p.State), Done: p.Done, Total: p.Total,
-		Text: p.Text, At: op.At, Index: op.Index}
+	return v1.Operation{ID: op.ID, Kind: op.Kind, VirtualCluster: operand(op), Plan: op.MovePlan, Host: op.Host, State: string(p.State),
+		Done: p.Done, Total: p.Total, Text: p.Text, At: op.At, Index: op.Index}
+}
+
+// operand is the name of the virtual cluster that an operation is about, "" if it is about a plan or a host.
+func operand(op state.Operation) string {
+	if op.VC == "" {
+		return ""
+	}
+	return op.Name
 }
 
 func event(e state.Event) v1.Event {
@@ -151,4 +167,16 @@ func specOf(in v1.VirtualClusterSpec) state.VC {
 		vc.Groups = append(vc.Groups, to)
 	}
 	return vc
+}
+
+// drain of a host without its VMs; the state is none where nobody wants it empty.
+func drain(host string, d state.Drain) v1.Drain {
+	out := v1.Drain{Host: host, State: string(d.State), Reason: d.Reason, By: d.By, Text: d.Text, Since: d.Since, Deadline: d.Deadline,
+		OnBlocked: d.OnBlocked, BytesMoved: v1.Size(d.Moved), Plan: d.Plan}
+	if d.State == "" {
+		out.State = "none"
+		return out
+	}
+	out.BytesBudget = budget(d.MaxBytes)
+	return out
 }

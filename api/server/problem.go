@@ -52,6 +52,7 @@ var titles = map[string]string{
 	v1.ProblemConflict:      "Conflict with the state of things",
 	v1.ProblemExists:        "Exists already",
 	v1.ProblemRefused:       "Refused by admission",
+	v1.ProblemBlocked:       "VMs cannot move",
 	v1.ProblemPrecondition:  "Changed meanwhile",
 	v1.ProblemTooLarge:      "The request is too large",
 	v1.ProblemMediaType:     "Unsupported media type",

@@ -110,6 +110,8 @@ func New(c Cluster, o Options) *Server {
 	s.registerEvents(api)
 	s.registerImages(api)
 	s.registerCluster(api)
+	s.registerSettings(api)
+	s.registerMoves(api)
 	if o.Members != nil {
 		s.registerMembers(api)
 	}

@@ -19,6 +19,7 @@ const (
 	ProblemConflict         = ProblemPrefix + "conflict"               // 409: changed meanwhile, or in use
 	ProblemExists           = ProblemPrefix + "exists"                 // 409: the name is taken
 	ProblemRefused          = ProblemPrefix + "refused"                // 409: admission has no room
+	ProblemBlocked          = ProblemPrefix + "blocked"                // 409: VMs that cannot move keep a host from being emptied
 	ProblemPrecondition     = ProblemPrefix + "precondition-failed"    // 412: not at the version of If-Match
 	ProblemTooLarge         = ProblemPrefix + "too-large"              // 413
 	ProblemMediaType        = ProblemPrefix + "unsupported-media-type" // 415
@@ -42,6 +43,7 @@ type Problem struct {
 	Errors   []FieldError `json:"errors,omitempty" doc:"Each fault of the request, by field."`
 	Hosts    []HostReason `json:"hosts,omitempty" doc:"For a refusal: what each host lacked."`
 	Advice   []string     `json:"advice,omitempty" doc:"For a refusal: what would make it fit."`
+	Blockers []Blocker    `json:"blockers,omitempty" doc:"For a host that cannot be emptied: the VMs that cannot leave, and what to do about each."`
 }
 
 // FieldError is one fault of a request.

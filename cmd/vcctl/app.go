@@ -25,7 +25,7 @@ func (t *tool) app() *cli.App {
 			"Flags may stand anywhere; -- ends them.",
 		Description: "Address, token and CA come from flags, else from EVENKEEL_ADDRESS, EVENKEEL_TOKEN and\n" +
 			"EVENKEEL_CACERT, else from ~/.config/evenkeel/config.yaml (address, token or tokenFile, cacert).\n\n" +
-			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission; 4 not found;\n" +
+			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission, or a drain that is blocked; 4 not found;\n" +
 			"5 conflict; 6 timed out, still going on; 7 not reachable or no leader.",
 		HideVersion:     true,
 		HideHelpCommand: true,
@@ -40,7 +40,8 @@ func (t *tool) app() *cli.App {
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json (as the REST API has it) or yaml"},
 		},
 		Commands: []*cli.Command{
-			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.imageCommand(), t.eventsCommand(), t.topCommand(),
+			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.migrationCommand(),
+			t.imageCommand(), t.eventsCommand(), t.topCommand(),
 			t.clusterCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},
 	}

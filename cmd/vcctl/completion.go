@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/api/client"
+	"evenkeel/api/v1"
 )
 
 // The shells ask `vcctl __complete WORDS...`: the words before the cursor, the
@@ -47,7 +48,7 @@ func completionCommand(t *tool) *cli.Command {
 	}
 	return &cli.Command{
 		Name: "completion", Usage: "print the completion script of a shell",
-		Description: "Names of virtual clusters, VMs, hosts, members and images are completed too, by asking the server.\n\n" +
+		Description: "Names of virtual clusters, VMs, hosts, members, images, plans, migrations and settings are completed too, by asking the server.\n\n" +
 			"Example: source <(vcctl completion bash)",
 		Subcommands: []*cli.Command{
 			{Name: "bash", Usage: "for bash", ArgsUsage: " ", Action: script(bashScript), Description: "Example: source <(vcctl completion bash)"},
@@ -125,8 +126,11 @@ func (t *tool) candidates(c *cli.Context) []string {
 		}
 	case leaf != nil && args == 0 && strings.TrimSpace(leaf.ArgsUsage) != "" && len(path) > 0:
 		noun := path[0]
-		if strings.Contains(leaf.ArgsUsage, "MEMBER") {
+		switch {
+		case strings.Contains(leaf.ArgsUsage, "MEMBER"):
 			noun = "member"
+		case strings.Contains(leaf.ArgsUsage, "KEY=VALUE"):
+			noun = "setting"
 		}
 		out = t.things(c, noun)
 	}
@@ -146,8 +150,16 @@ func (t *tool) values(c *cli.Context, flag string) []string {
 		return []string{formatTable, formatWide, formatJSON, formatYAML}
 	case "kind":
 		return []string{"disk", "kernel", "initrd"}
-	case "vc", "host":
+	case "vc", "host", "vm", "plan":
 		return t.things(c, flag)
+	case "lose", "skip":
+		return t.things(c, "host")
+	case "need":
+		return t.things(c, "vc")
+	case "on-blocked":
+		return []string{v1.OnBlockedStop, v1.OnBlockedSkip, v1.OnBlockedShutdown}
+	case "state":
+		return []string{"proposed", "running", "done", "failed", "stopped", "superseded", "aborted"}
 	case "algorithm":
 		return strings.Split(solverNames(), ", ")
 	}
@@ -186,6 +198,20 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		list, _ := api.Members(ctx, client.Stale())
 		for _, x := range list {
 			out = append(out, x.Name)
+		}
+	case "plan":
+		list, _ := api.Plans(ctx, "", 0, client.Stale())
+		for _, x := range list {
+			out = append(out, x.ID)
+		}
+	case "migration":
+		list, _ := api.Migrations(ctx, "", "", "", 0, client.Stale())
+		for _, x := range list {
+			out = append(out, x.ID)
+		}
+	case "setting":
+		for _, key := range v1.SettingKeys() {
+			out = append(out, key+"=")
 		}
 	case "image":
 		list, _ := api.Images(ctx, client.Stale())

@@ -73,7 +73,7 @@ func statusOf(err error) int {
 
 func statusOfProblem(p v1.Problem) int {
 	switch p.Type {
-	case v1.ProblemRefused:
+	case v1.ProblemRefused, v1.ProblemBlocked:
 		return statusRefused
 	case v1.ProblemNotFound:
 		return statusNotFound
@@ -119,7 +119,7 @@ func (t *tool) explain(e *client.Error) {
 			t.say("  %s\n", f)
 		}
 	}
-	t.say("%s", reasons(p.Hosts, p.Advice))
+	t.say("%s%s", reasons(p.Hosts, p.Advice), blockersText(p.Blockers))
 	switch p.Type {
 	case v1.ProblemUnauthorized:
 		t.say("Set EVENKEEL_TOKEN, or tokenFile in ~/.config/evenkeel/config.yaml; `vcd dev` keeps its token in admin.token of its data directory.\n")

@@ -16,9 +16,9 @@ import (
 func (t *tool) hostCommand() *cli.Command {
 	dryRun := &cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}
 	return &cli.Command{
-		Name: "host", Usage: "hosts: list, get, cordon, uncordon, fence, confirm-dead",
+		Name: "host", Usage: "hosts: list, get, cordon, uncordon, drain, undrain, fence, confirm-dead, confirm-empty",
 		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster.",
-		Subcommands: []*cli.Command{
+		Subcommands: append([]*cli.Command{
 			{
 				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: listing(t, "hosts", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.Host, error) {
 					return api.Hosts(ctx)
@@ -35,7 +35,7 @@ func (t *tool) hostCommand() *cli.Command {
 			{
 				Name: "cordon", Usage: "place no new VMs on a host", ArgsUsage: "HOST", Action: t.hostCordon(true),
 				Description: "VMs on it run on. `vcctl host uncordon` opens it again.\n\nExample: vcctl host cordon h1 -m 'disk replacement'",
-				Flags:       []cli.Flag{&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says why, for whoever looks at the host"}, dryRun},
+				Flags:       []cli.Flag{reasonFlag("`TEXT` that says why, for whoever looks at the host"), dryRun},
 			},
 			{
 				Name: "uncordon", Usage: "place new VMs on a host again", ArgsUsage: "HOST", Action: t.hostCordon(false), Flags: []cli.Flag{dryRun},
@@ -55,11 +55,11 @@ func (t *tool) hostCommand() *cli.Command {
 				Description: "Your word counts as proof: restartable VMs of the host start elsewhere. If the host still runs, they run twice and ruin their disks:\n" +
 					"make sure that its power is off. Refused while its agent is heard of.\n\nExample: vcctl host confirm-dead --yes -m 'power supply burnt' h1",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says how you know"},
+					reasonFlag("`TEXT` that says how you know"),
 					&cli.BoolFlag{Name: "yes", Usage: "do it; without it the command says what it would do"},
 				},
 			},
-		},
+		}, t.drainCommands()...),
 	}
 }
 
@@ -138,6 +138,9 @@ func hostReason(h v1.Host) string {
 	if h.Error != "" {
 		return h.Error
 	}
+	if h.Drain != nil && h.Drain.State != "none" {
+		return h.Drain.State + ": " + h.Drain.Text
+	}
 	return h.CordonReason
 }
 
@@ -154,6 +157,9 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
 		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Foreign", foreign,
 		"Unknown VMs", strings.Join(h.Unknown, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", leaseText(h))
+	if h.Drain != nil {
+		text += drainText(*h.Drain)
+	}
 	if len(vms) > 0 {
 		text += "\n" + vmTable(vms, wide)
 	}

@@ -29,6 +29,7 @@ type look struct {
 	Hosts           []v1.Host           `json:"hosts"`
 	VirtualClusters []v1.VirtualCluster `json:"virtualClusters"`
 	VMs             []v1.VM             `json:"vms"`
+	Migrations      []v1.Migration      `json:"migrations"` // that are under way
 }
 
 func takeLook(ctx context.Context, api *client.Client) (look, error) {
@@ -43,15 +44,22 @@ func takeLook(ctx context.Context, api *client.Client) (look, error) {
 	if l.VirtualClusters, err = api.VirtualClusters(ctx); err != nil {
 		return l, err
 	}
-	l.VMs, err = api.VMs(ctx, "", "")
+	if l.VMs, err = api.VMs(ctx, "", ""); err != nil {
+		return l, err
+	}
+	l.Migrations, err = api.Migrations(ctx, "", "", "running", 0)
 	return l, err
 }
 
 func (l look) text(wide bool) string {
+	moving := ""
+	if len(l.Migrations) > 0 {
+		moving = migrationTable(l.Migrations, wide) + "\n"
+	}
 	return "Minimum yield " + yield(l.Status.MinYield) + "   CPU " + cores(l.Status.Allocated.CPU) + " given of " + cores(l.Status.Allowance.CPU) +
 		", " + cores(l.Status.Used.CPU) + " used   memory " + l.Status.Allocated.Memory.Short() + " given of " + l.Status.Allowance.Memory.Short() +
 		"   virtual clusters: " + counts(l.Status.VirtualClusters) + "\n\n" +
-		hostTable(l.Hosts, wide) + "\n" + vcTable(l.VirtualClusters, wide) + "\n" + vmTable(l.VMs, wide)
+		hostTable(l.Hosts, wide) + "\n" + moving + vcTable(l.VirtualClusters, wide) + "\n" + vmTable(l.VMs, wide)
 }
 
 func (t *tool) top(c *cli.Context) error {
@@ -117,14 +125,34 @@ func (t *tool) topLive(ctx context.Context, api *client.Client, in *os.File, l l
 	}
 }
 
-// draw one look from the top left, cut to the screen.
-func (t *tool) draw(l look, wide bool, trouble string) {
-	width, height := 80, 24
-	if f, ok := t.out.(*os.File); ok {
+// screen is the size of a terminal, in columns and lines.
+func screen(stream any) (width, height int) {
+	if f, ok := stream.(*os.File); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
-			width, height = w, h
+			return w, h
 		}
 	}
+	return 80, 24
+}
+
+// fit cuts lines to the screen, so that each is one line there, and leaves out those that it has no room for.
+func fit(stream any, text string) string {
+	width, height := screen(stream)
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) > height-1 {
+		lines = lines[:height-1]
+	}
+	for i, line := range lines {
+		if r := []rune(line); len(r) >= width {
+			lines[i] = string(r[:width-1])
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// draw one look from the top left, cut to the screen.
+func (t *tool) draw(l look, wide bool, trouble string) {
+	width, height := screen(t.out)
 	lines := strings.Split(strings.TrimRight(l.text(wide), "\n"), "\n")
 	last := "q leaves"
 	if trouble != "" {

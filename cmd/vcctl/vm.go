@@ -45,8 +45,12 @@ func vmTable(vms []v1.VM, wide bool) string {
 	}
 	tab := newTable(heads...)
 	for _, vm := range vms {
+		host := vm.Host
+		if vm.MovingTo != "" {
+			host += " -> " + vm.MovingTo
+		}
 		idle, unseen := vm.Allocation == 0, vm.SampledAt.IsZero()
-		row := []string{vm.Name, vm.State, vm.Host, cores(vm.Need), seen(cores(vm.Allocation), idle), seen(yield(vm.Yield), idle),
+		row := []string{vm.Name, vm.State, host, cores(vm.Need), seen(cores(vm.Allocation), idle), seen(yield(vm.Yield), idle),
 			seen(cores(vm.Cap), vm.Cap == 0), seen(cores(vm.Used), unseen), vm.Memory.Short(), seen(vm.Balloon.Short(), vm.Balloon == 0)}
 		if wide {
 			row = append(row, seen(vm.Resident.Short(), unseen), strconv.Itoa(vm.VCPUs), vm.Domain, vm.ID, vm.Reason)
@@ -60,10 +64,18 @@ func vmText(vm v1.VM) string {
 	unseen := vm.SampledAt.IsZero()
 	return fields(
 		"Name", vm.Name, "State", vm.State, "Reason", vm.Reason, "Virtual cluster", vm.VirtualCluster,
-		"Group", fmt.Sprintf("%s, task %d", vm.Group, vm.Task), "Host", vm.Host, "Domain", vm.Domain, "Id", vm.ID,
+		"Group", fmt.Sprintf("%s, task %d", vm.Group, vm.Task), "Host", vm.Host, "Moving to", movingText(vm), "Domain", vm.Domain, "Id", vm.ID,
 		"CPU", fmt.Sprintf("given %s of %s cores needed, yield %s", cores(vm.Allocation), cores(vm.Need), yield(vm.Yield)),
 		"Cap in force", seen(cores(vm.Cap)+" cores", vm.Cap == 0), "CPU used", seen(cores(vm.Used)+" cores", unseen),
 		"Virtual CPUs", strconv.Itoa(vm.VCPUs), "Memory", vm.Memory.Short(),
 		"Balloon", seen(vm.Balloon.Short(), vm.Balloon == 0), "Resident", seen(vm.Resident.Short(), unseen),
 		"Starts", strconv.FormatUint(vm.Generation, 10), "Measured", stamp(vm.SampledAt))
+}
+
+// movingText is empty where a VM does not move.
+func movingText(vm v1.VM) string {
+	if vm.MovingTo == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s (vcctl migration get %s)", vm.MovingTo, vm.Migration)
 }

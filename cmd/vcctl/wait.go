@@ -45,35 +45,69 @@ func (t *tool) conclude(c *cli.Context, api *client.Client, r v1.Result) error {
 	if r.DryRun || r.Operation == nil || !c.Bool("wait") {
 		return t.print(c, r, func(bool) string { return resultText(r) })
 	}
-	ctx, cancel := c.Context, context.CancelFunc(func() {})
-	if d := c.Duration("timeout"); d > 0 {
-		ctx, cancel = context.WithTimeout(ctx, d)
+	op, err := t.await(c, api, *r.Operation)
+	if err != nil {
+		return err
 	}
-	defer cancel()
-	line := t.progressLine()
-	op, err := api.Wait(ctx, *r.Operation, func(op v1.Operation) { line.set(op) })
-	line.end()
 	r.Operation = &op
-	again := "watch it with: vcctl vc get " + op.VirtualCluster + " -w"
-	switch {
-	case errors.Is(err, context.Canceled):
-		return failed(statusStillGoing, "detached; %s of %s goes on: %s", op.Kind, op.VirtualCluster, again)
-	case errors.Is(err, context.DeadlineExceeded):
-		return failed(statusStillGoing, "%s of %s is still going on after %s (%s): %s", op.Kind, op.VirtualCluster, c.Duration("timeout"), op.Text, again)
-	case err != nil:
-		return doing(err, "waiting for %s of %s, which goes on (%s)", op.Kind, op.VirtualCluster, again)
-	}
 	if vc, err := api.VirtualCluster(c.Context, op.VirtualCluster); err == nil {
 		r.VirtualCluster = &vc
 	}
 	if err := t.print(c, r, func(bool) string { return resultText(r) }); err != nil {
 		return err
 	}
+	return outcome(op)
+}
+
+// await the end of an operation, for as long as --timeout allows, and show how far it is.
+func (t *tool) await(c *cli.Context, api *client.Client, op v1.Operation) (v1.Operation, error) {
+	ctx, cancel := c.Context, context.CancelFunc(func() {})
+	if d := c.Duration("timeout"); d > 0 {
+		ctx, cancel = context.WithTimeout(ctx, d)
+	}
+	defer cancel()
+	line := t.progressLine()
+	op, err := api.Wait(ctx, op, func(op v1.Operation) { line.set(op) })
+	line.end()
+	again := "watch it with: " + watchWith(op)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return op, failed(statusStillGoing, "detached; %s of %s goes on: %s", op.Kind, subject(op), again)
+	case errors.Is(err, context.DeadlineExceeded):
+		return op, failed(statusStillGoing, "%s of %s is still going on after %s (%s): %s", op.Kind, subject(op), c.Duration("timeout"), op.Text, again)
+	}
+	return op, doing(err, "waiting for %s of %s, which goes on (%s)", op.Kind, subject(op), again)
+}
+
+// subject of an operation: what it is about.
+func subject(op v1.Operation) string {
+	switch {
+	case op.VirtualCluster != "":
+		return op.VirtualCluster
+	case op.Host != "":
+		return "host " + op.Host
+	}
+	return "plan " + op.Plan
+}
+
+// watchWith is the command that shows how far an operation is.
+func watchWith(op v1.Operation) string {
+	switch {
+	case op.VirtualCluster != "":
+		return "vcctl vc get " + op.VirtualCluster + " -w"
+	case op.Host != "":
+		return "vcctl host get " + op.Host + " -w"
+	}
+	return "vcctl plan get " + op.Plan + " -w"
+}
+
+// outcome is nil if an operation ended well, else an error with the status for how it ended.
+func outcome(op v1.Operation) error {
 	switch op.State {
 	case v1.OperationFailed:
-		return failed(statusFailed, "%s of %s failed: %s", op.Kind, op.VirtualCluster, op.Text)
+		return failed(statusFailed, "%s of %s failed: %s", op.Kind, subject(op), op.Text)
 	case v1.OperationSuperseded:
-		return failed(statusConflict, "%s of %s was overtaken: %s", op.Kind, op.VirtualCluster, op.Text)
+		return failed(statusConflict, "%s of %s was overtaken: %s", op.Kind, subject(op), op.Text)
 	}
 	return nil
 }
@@ -92,7 +126,7 @@ func (t *tool) progressLine() *progress {
 }
 
 func (p *progress) set(op v1.Operation) {
-	text := op.Kind + " " + op.VirtualCluster + ": " + op.State
+	text := op.Kind + " " + subject(op) + ": " + op.State
 	if op.Text != "" {
 		text += ", " + oneLine(op.Text)
 	}

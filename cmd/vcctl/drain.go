@@ -1,0 +1,461 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+func (t *tool) drainCommands() []*cli.Command {
+	return []*cli.Command{
+		{
+			Name: "drain", Usage: "empty a host by live migration, for maintenance", ArgsUsage: "[HOST]", Action: t.hostDrain,
+			Description: "First it lists the VMs that cannot move, and what to do about each; if there are any it is refused and nothing moves (exit\n" +
+				"status 3), unless --on-blocked says otherwise. Then the host takes no new VMs, and its VMs leave it, each move being shown. No\n" +
+				"VM is stopped but with --on-blocked shutdown. ^C detaches: the drain goes on, and `vcctl host get HOST -w` shows it again.\n" +
+				"`vcctl host undrain` stops it.\n\n" +
+				"Exit status 0: its hypervisor says that none of the cluster's VMs is left on the host. 1: it ended otherwise: at the deadline,\n" +
+				"out of bytes, or with VMs that stay. 3: blocked. 5: somebody undrained it. 6: detached by ^C; it goes on.\n\n" +
+				"--next empties the next group of hosts that can be empty at the same time; with --dry-run it lists all groups. --skip names hosts\n" +
+				"that had their turn.\n\nExample: vcctl host drain h1 --deadline 1h --max-bytes 64GiB -m 'new memory'",
+			Flags: []cli.Flag{
+				&cli.DurationFlag{Name: "deadline", Usage: "begin no further move after `TIME`; moves under way end (default: none)"},
+				&cli.StringFlag{Name: "max-bytes", Usage: "most bytes that its moves may send, a `SIZE` or unlimited (default: unlimited)"},
+				&cli.StringFlag{Name: "on-blocked", Value: v1.OnBlockedStop, Usage: "what to do about VMs that cannot move: stop (refuse the drain), skip (they stay) or shutdown (their guests are asked to power off)"},
+				&cli.BoolFlag{Name: "dry-run", Usage: "print what is in the way and the plan, and move nothing"},
+				&cli.BoolFlag{Name: "detach", Usage: "return once the drain has begun (exit status 0)"},
+				&cli.BoolFlag{Name: "next", Usage: "drain the next group of hosts that can be empty at the same time"},
+				&cli.StringSliceFlag{Name: "skip", Usage: "with --next: the host `NAME` had its turn"},
+				reasonFlag("`TEXT` that says why, for whoever looks at the host"),
+			},
+		},
+		{
+			Name: "undrain", Usage: "let a host take VMs again, and stop emptying it", ArgsUsage: "HOST", Action: t.hostUndrain,
+			Description: "Moves that are under way end; nothing is moved back.\n\nExample: vcctl host undrain h1",
+			Flags:       []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
+		},
+		{
+			Name: "confirm-empty", Usage: "say whether a host runs none of the cluster's VMs, by its hypervisor's word", ArgsUsage: "HOST", Action: t.hostConfirmEmpty,
+			Description: "For scripts: exit status 0 if it is empty; 1 if it is not, or cannot say, with the VMs listed.\n\n" +
+				"Example: vcctl host confirm-empty h1 && ssh h1 reboot",
+		},
+	}
+}
+
+func (t *tool) hostDrain(c *cli.Context) error {
+	q, err := drainRequest(c)
+	if err != nil {
+		return err
+	}
+	if _, err := format(c); err != nil {
+		return err
+	}
+	if c.Bool("dry-run") && c.Bool("detach") {
+		return usage("--dry-run changes nothing, so there is nothing to --detach from")
+	}
+	if c.Bool("next") {
+		if _, err := names(c); err != nil {
+			return err
+		}
+		return t.drainNext(c, q)
+	}
+	if c.IsSet("skip") {
+		return usage("--skip needs --next")
+	}
+	host, err := name(c, "HOST")
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	r, err := api.Drain(c.Context, host, q, dryRun(c)...)
+	if err != nil {
+		return doing(err, "draining host %s", host)
+	}
+	if r.DryRun {
+		return t.print(c, r, func(wide bool) string { return drainResultText(r, wide) })
+	}
+	if c.Bool("detach") {
+		return t.print(c, r, func(wide bool) string { return drainResultText(r, wide) + drainHint(host) })
+	}
+	t.say("%s", blockersText(r.Blockers))
+	return t.followDrains(c, api, []string{host})
+}
+
+func drainRequest(c *cli.Context) (v1.DrainRequest, error) {
+	q := v1.DrainRequest{OnBlocked: c.String("on-blocked"), Reason: c.String("reason")}
+	if !slices.Contains([]string{v1.OnBlockedStop, v1.OnBlockedSkip, v1.OnBlockedShutdown}, q.OnBlocked) {
+		return q, usage("--on-blocked %s: must be stop, skip or shutdown", q.OnBlocked)
+	}
+	if len(q.Reason) > 500 {
+		return q, usage("--reason: at most 500 bytes are kept")
+	}
+	if c.IsSet("deadline") {
+		d := c.Duration("deadline")
+		if d <= 0 {
+			return q, usage("--deadline must be more than 0")
+		}
+		q.Deadline = v1.FormatDuration(d)
+	}
+	var err error
+	q.MaxBytes, err = maxBytes(c)
+	return q, err
+}
+
+// drainNext empties the first group of hosts that had no turn yet.
+func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	groups, err := api.DrainGroups(c.Context)
+	if err != nil {
+		return doing(err, "asking which hosts can be emptied together")
+	}
+	left := withoutSkipped(groups, c.StringSlice("skip"))
+	if c.Bool("dry-run") {
+		return t.print(c, items(left), func(bool) string { return groupsText(left) })
+	}
+	if len(left) == 0 {
+		return t.print(c, items(left), func(bool) string { return groupsText(left) })
+	}
+	hosts := left[0].Hosts
+	t.say("Draining %s; %d groups of hosts come after.\n", strings.Join(hosts, ", "), len(left)-1)
+	var begun []string
+	for _, host := range hosts {
+		r, err := api.Drain(c.Context, host, q)
+		if err != nil {
+			if len(begun) > 0 {
+				t.say("The drain of %s goes on.\n", strings.Join(begun, ", "))
+			}
+			return doing(err, "draining host %s", host)
+		}
+		begun = append(begun, host)
+		t.say("%s", blockersText(r.Blockers))
+	}
+	if c.Bool("detach") {
+		return t.print(c, left[0], func(bool) string {
+			var b strings.Builder
+			for _, host := range begun {
+				b.WriteString(drainHint(host))
+			}
+			return b.String()
+		})
+	}
+	return t.followDrains(c, api, begun)
+}
+
+// withoutSkipped are the groups less the hosts that had their turn.
+func withoutSkipped(groups []v1.DrainGroup, skip []string) []v1.DrainGroup {
+	left := []v1.DrainGroup{}
+	for _, g := range groups {
+		hosts := []string{}
+		for _, h := range g.Hosts {
+			if !slices.Contains(skip, h) {
+				hosts = append(hosts, h)
+			}
+		}
+		if len(hosts) > 0 {
+			left = append(left, v1.DrainGroup{Hosts: hosts})
+		}
+	}
+	return left
+}
+
+func groupsText(groups []v1.DrainGroup) string {
+	if len(groups) == 0 {
+		return "No host is left to be drained.\n"
+	}
+	tab := newTable("TURN", "HOSTS THAT CAN BE EMPTY AT THE SAME TIME")
+	for i, g := range groups {
+		tab.row(fmt.Sprint(i+1), strings.Join(g.Hosts, ", "))
+	}
+	return tab.String()
+}
+
+// followDrains shows hosts on their way to be empty until all have ended, and says what became of them.
+func (t *tool) followDrains(c *cli.Context, api *client.Client, hosts []string) error {
+	board := &drainBoard{t: t, terminal: isTerminal(t.err), last: map[string]string{}}
+	last := make([]v1.Drain, len(hosts))
+	_, err := client.Watch(c.Context, refreshEvery, func(ctx context.Context) (bool, error) {
+		over := true
+		for i, host := range hosts {
+			d, err := api.HostDrain(ctx, host)
+			if err != nil {
+				return false, err
+			}
+			last[i] = d
+			over = over && d.Ended()
+		}
+		board.show(last)
+		return over, nil
+	}, func(over bool) bool { return over })
+	board.end()
+	if errors.Is(err, context.Canceled) {
+		var b strings.Builder
+		for _, host := range hosts {
+			b.WriteString("\n" + strings.TrimSuffix(drainHint(host), "\n"))
+		}
+		return failed(statusStillGoing, "detached%s", b.String())
+	}
+	if err != nil {
+		return doing(err, "watching the drain of %s, which goes on", strings.Join(hosts, ", "))
+	}
+	var ends []v1.HostEmpty
+	for _, host := range hosts {
+		e, err := api.HostEmpty(c.Context, host)
+		if err != nil {
+			return doing(err, "asking whether host %s is empty", host)
+		}
+		ends = append(ends, e)
+	}
+	if err := t.print(c, drained(last), func(bool) string {
+		var b strings.Builder
+		for i, d := range last {
+			b.WriteString(endText(d, ends[i]))
+		}
+		return b.String()
+	}); err != nil {
+		return err
+	}
+	return drainOutcome(last, ends)
+}
+
+// drained is one drain as the API has it, or several as a list.
+func drained(all []v1.Drain) any {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return items(all)
+}
+
+func endText(d v1.Drain, e v1.HostEmpty) string {
+	if e.Empty {
+		return fmt.Sprintf("Host %s is empty: its hypervisor runs none of the cluster's VMs; %s were sent.\n", d.Host, d.BytesMoved.Short())
+	}
+	text := fmt.Sprintf("Host %s is not empty: the drain is %s", d.Host, d.State)
+	if d.Text != "" {
+		text += ": " + oneLine(d.Text)
+	}
+	return text + "\n" + drainTable(d)
+}
+
+// drainOutcome is nil if all hosts are empty, else an error with the status that says why not.
+func drainOutcome(all []v1.Drain, ends []v1.HostEmpty) error {
+	status := statusDone
+	var left []string
+	for i, e := range ends {
+		if e.Empty {
+			continue
+		}
+		left = append(left, e.Host)
+		if all[i].State == "none" && status == statusDone {
+			status = statusConflict // somebody undrained it
+		} else {
+			status = statusFailed
+		}
+	}
+	if status == statusDone {
+		return nil
+	}
+	return failed(status, "not empty: %s", strings.Join(left, ", "))
+}
+
+func drainHint(host string) string {
+	return fmt.Sprintf("The drain of %s goes on; watch it with: vcctl host get %s -w; stop it with: vcctl host undrain %s\n", host, host, host)
+}
+
+// drainResultText is what is in the way, and the plan.
+func drainResultText(r v1.DrainResult, wide bool) string {
+	text := blockersText(r.Blockers)
+	if r.Plan != nil {
+		text += planText(*r.Plan, nil, wide)
+	} else if len(r.Blockers) == 0 {
+		text += fmt.Sprintf("Host %s has nothing to move.\n", r.Host)
+	}
+	if r.DryRun {
+		text += "Dry run: nothing was changed.\n"
+	}
+	return text
+}
+
+// blockersText lists the VMs that cannot leave a host, and what to do about each.
+func blockersText(all []v1.Blocker) string {
+	if len(all) == 0 {
+		return ""
+	}
+	tab := newTable("CANNOT MOVE", "VIRTUAL CLUSTER", "WHY", "WHAT TO DO")
+	for _, b := range all {
+		tab.row(b.VM, b.VirtualCluster, b.Why, strings.Join(b.Advice, "; or "))
+	}
+	return tab.String()
+}
+
+// drainSummary is "3 of 8 VMs gone, 12GiB of at most 64GiB sent, until 14:30:00Z".
+func drainSummary(d v1.Drain) string {
+	gone := 0
+	for _, vm := range d.VMs {
+		if vm.State == "done" {
+			gone++
+		}
+	}
+	sent := d.BytesMoved.Short()
+	if d.BytesBudget != nil {
+		sent += " of at most " + d.BytesBudget.Short()
+	}
+	text := fmt.Sprintf("%s, %d of %d VMs gone, %s sent", d.State, gone, len(d.VMs), sent)
+	if !d.Deadline.IsZero() {
+		text += ", no move begins after " + stamp(d.Deadline)
+	}
+	if d.Text != "" {
+		text += ": " + oneLine(d.Text)
+	}
+	return text
+}
+
+func drainTable(d v1.Drain) string {
+	if len(d.VMs) == 0 {
+		return ""
+	}
+	tab := newTable("VM", "STATE", "TO", "BYTES", "SENT", "RATE", "ETA", "")
+	for _, vm := range d.VMs {
+		eta := ""
+		if vm.State == "moving" {
+			eta = arrival(vm.ETA)
+		}
+		tab.row(vm.VM, vm.State, vm.To, vm.Bytes.Short(), vm.BytesMoved.Short(), perSecond(vm.Rate), eta, vm.Text)
+	}
+	return tab.String()
+}
+
+// drainText is a drain in full, as `host get` shows it.
+func drainText(d v1.Drain) string {
+	return fields("Drain", drainSummary(d), "Drained because", d.Reason, "Plan", d.Plan) + drainTable(d)
+}
+
+// drainBoard shows drains that are under way: on a terminal in place, elsewhere a line for each step.
+type drainBoard struct {
+	t        *tool
+	terminal bool
+	lines    int               // drawn last
+	last     map[string]string // by host and VM
+}
+
+func (b *drainBoard) show(all []v1.Drain) {
+	if b.terminal {
+		var text strings.Builder
+		for _, d := range all {
+			text.WriteString("Host " + d.Host + ": " + drainSummary(d) + "\n" + drainTable(d))
+		}
+		b.erase()
+		cut := fit(b.t.err, text.String())
+		b.lines = strings.Count(cut, "\n")
+		b.t.say("%s", cut)
+		return
+	}
+	for _, d := range all {
+		for _, vm := range d.VMs {
+			line := vm.VM + ": " + vm.State
+			if vm.To != "" {
+				line += " to " + vm.To
+			}
+			if vm.Text != "" {
+				line += ", " + oneLine(vm.Text)
+			}
+			if b.last[d.Host+"/"+vm.VM] == line {
+				continue
+			}
+			b.last[d.Host+"/"+vm.VM] = line
+			if vm.State == "done" {
+				line += ", " + vm.BytesMoved.Short() + " sent"
+			}
+			b.t.say("%s: %s\n", d.Host, line)
+		}
+		if line := d.State + ": " + oneLine(d.Text); b.last[d.Host] != line {
+			b.last[d.Host] = line
+			b.t.say("%s: %s\n", d.Host, strings.TrimSuffix(line, ": "))
+		}
+	}
+}
+
+// erase what was drawn last.
+func (b *drainBoard) erase() {
+	if b.lines > 0 {
+		b.t.say("\x1b[%dA\r\x1b[J", b.lines)
+	}
+}
+
+func (b *drainBoard) end() {
+	if b.terminal {
+		b.erase()
+	}
+}
+
+func (t *tool) hostUndrain(c *cli.Context) error {
+	host, err := name(c, "HOST")
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	h, err := api.Undrain(c.Context, host, dryRun(c)...)
+	if err != nil {
+		return doing(err, "undraining host %s", host)
+	}
+	return t.print(c, h, func(bool) string {
+		if c.Bool("dry-run") {
+			return fmt.Sprintf("Dry run: nothing was changed; host %s is %s.\n", h.Name, h.State)
+		}
+		return fmt.Sprintf("Host %s takes new VMs again; nothing is moved back.\n", h.Name)
+	})
+}
+
+func (t *tool) hostConfirmEmpty(c *cli.Context) error {
+	host, err := name(c, "HOST")
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	e, err := api.HostEmpty(c.Context, host)
+	if err != nil {
+		return doing(err, "asking whether host %s is empty", host)
+	}
+	if err := t.print(c, e, func(bool) string { return emptyText(e) }); err != nil {
+		return err
+	}
+	if !e.Empty {
+		return failed(statusFailed, "host %s is not empty", host)
+	}
+	return nil
+}
+
+func emptyText(e v1.HostEmpty) string {
+	if e.Empty {
+		return fmt.Sprintf("Host %s runs none of the cluster's VMs, by its hypervisor's word of %s.\n", e.Host, stamp(e.At))
+	}
+	var b strings.Builder
+	for _, vm := range e.VMs {
+		b.WriteString(oneLine(vm) + "\n")
+	}
+	for _, vm := range e.Unknown {
+		b.WriteString(oneLine(vm) + " (unknown to the cluster)\n")
+	}
+	if b.Len() == 0 {
+		b.WriteString("Its hypervisor has not said what it runs.\n")
+	}
+	return b.String()
+}
