@@ -210,7 +210,7 @@ type MoveSettings struct {
 	CoolDown  Millis   `json:"coolDown,omitempty"`  // after a plan ended, until the next
 	Hold      Millis   `json:"hold,omitempty"`      // a gain must have been there for so long
 	LeastGain float64  `json:"leastGain,omitempty"` // of the minimum yield, relative
-	IdleBelow float64  `json:"idleBelow,omitempty"` // use of the cluster's CPU, 0 to 1, below which nothing moves
+	IdleBelow float64  `json:"idleBelow,omitempty"` // use of the cluster's CPU, 0 to 1, below which nothing moves; 0 = any
 	MaxBytes  int64    `json:"maxBytes,omitempty"`  // of one plan; 0 = bandwidth x period
 	PerHost   int      `json:"perHost,omitempty"`   // most moves at once that one host takes part in
 	Total     int      `json:"total,omitempty"`     // most moves at once; 0 = see Concurrent
@@ -218,8 +218,9 @@ type MoveSettings struct {
 
 	AutoConverge bool   `json:"autoConverge,omitempty"`
 	PostCopy     bool   `json:"postCopy,omitempty"`
-	Deadline     Millis `json:"deadline,omitempty"` // of one move
-	OnJoin       bool   `json:"onJoin,omitempty"`   // look also when a host joins or returns
+	CopyStorage  bool   `json:"copyStorage,omitempty"` // VMs whose disks lie on one host move with them
+	Deadline     Millis `json:"deadline,omitempty"`    // of one move
+	OnJoin       bool   `json:"onJoin,omitempty"`      // look also when a host joins or returns
 }
 
 // Defaults of MoveSettings.
@@ -230,13 +231,12 @@ const (
 	defaultHold      = Millis(60_000)
 	defaultDeadline  = Millis(30 * 60_000)
 	defaultLeastGain = 0.1
-	defaultIdleBelow = 0.05
 	defaultPerHost   = 2
 	defaultTotal     = 8
 	defaultLink      = 125_000_000 // 1 Gbit/s, bytes per second
 )
 
-// WithDefaults fills in what is not set, but for Total, Bandwidth and MaxBytes: see Concurrent, Link and Budget.
+// WithDefaults fills in what is not set, but for Total, Bandwidth and MaxBytes (see Concurrent, Link and Budget), and IdleBelow.
 func (m MoveSettings) WithDefaults() MoveSettings {
 	set(&m.Mode, MovesAuto)
 	set(&m.Period, defaultPeriod)
@@ -244,7 +244,6 @@ func (m MoveSettings) WithDefaults() MoveSettings {
 	set(&m.CoolDown, defaultCoolDown)
 	set(&m.Hold, defaultHold)
 	set(&m.LeastGain, defaultLeastGain)
-	set(&m.IdleBelow, defaultIdleBelow)
 	set(&m.PerHost, defaultPerHost)
 	set(&m.Deadline, defaultDeadline)
 	return m

@@ -48,7 +48,7 @@ func withMoves(t *testing.T, k *cluster) {
 	m, _ := k.Snapshot().Meta()
 	s := m.Settings
 	s.Moves = state.MoveSettings{Mode: state.MovesPropose, Period: 1, Grace: 2, CoolDown: 3, Hold: 4, LeastGain: 0.2, IdleBelow: 0.3,
-		MaxBytes: gib, PerHost: 1, Total: 2, Bandwidth: 1000, AutoConverge: true, PostCopy: true, Deadline: 5, OnJoin: true}
+		MaxBytes: gib, PerHost: 1, Total: 2, Bandwidth: 1000, AutoConverge: true, PostCopy: true, CopyStorage: true, Deadline: 5, OnJoin: true}
 	k.must(t, state.KindSettings, state.SettingsPut{Settings: s, Version: m.SettingsIndex})
 	k.must(t, state.KindHostReport, hostReport("h7", 8, 16*gib))
 	k.must(t, state.KindHostReport, hostReport("h8", 8, 16*gib))

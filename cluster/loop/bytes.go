@@ -1,0 +1,52 @@
+package loop
+
+import (
+	"math"
+
+	"evenkeel/cluster/state"
+)
+
+// Use is what was last measured of a VM that runs.
+type Use struct {
+	Resident int64   // bytes of the host's memory that it has; 0 = not known
+	Dirty    float64 // bytes per second that it writes anew, measured when it last moved; 0 = not known
+	Sent     int64   // bytes that its last move sent, whatever became of it; 0 = not known
+}
+
+// What live migration is reckoned to cost. A hypervisor stops the guest once what is left goes within its downtime; a
+// guest that writes nearly as fast as can be sent is slowed down, or the move ends at its allotment.
+const (
+	downtime   = 0.3     // seconds
+	mostPasses = 3.0     // times the memory, however fast the guest writes
+	spare      = 0.05    // of what is predicted, for what prediction does not see
+	leastSpare = 4 << 20 // bytes
+)
+
+// memoryBytes is what moving a VM is predicted to send of its memory: what is in use of it once (Casanova et al. 2008, eq. 31, count no
+// more), then what the guest wrote anew meanwhile, and so on: a geometric series with the ratio of dirty rate to bandwidth.
+func memoryBytes(inUse int64, dirty, bandwidth float64) float64 {
+	total, left := 0.0, float64(inUse)
+	for range 64 {
+		total += left
+		if left <= bandwidth*downtime || dirty <= 0 {
+			break
+		}
+		left *= dirty / bandwidth
+		if total >= mostPasses*float64(inUse) {
+			break
+		}
+	}
+	return min(total, mostPasses*float64(inUse))
+}
+
+// moveBytes is what moving a VM is predicted to send: memory, its disk if that is copied, and something to spare. What its last
+// move needed more than was expected is expected of the next.
+func moveBytes(g state.Group, vm state.VM, u Use, disk int64, bandwidth float64) int64 {
+	inUse := max(vm.Held, g.Memory)
+	if u.Resident > 0 {
+		inUse = min(inUse, u.Resident)
+	}
+	b := memoryBytes(inUse, u.Dirty, bandwidth)
+	b = max(b, min(float64(u.Sent), mostPasses*float64(inUse))) + float64(disk)
+	return int64(math.Ceil(b + max(spare*b, leastSpare)))
+}

@@ -1,0 +1,369 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+	"evenkeel/migration"
+)
+
+// Sights is what the leader knows of hosts and VMs besides the state, for plans of moves. What is not known is left out.
+type Sights struct {
+	Use      map[string]Use                // by VM id
+	Partners map[string]hypervisor.Partner // by host
+}
+
+// FleetOptions say which VMs may move.
+type FleetOptions struct {
+	// Grace keeps VMs where they are that moved so short a time ago; 0: they may move on.
+	Grace time.Duration
+	// Instead are move plans that the new one takes the place of: their VMs may move.
+	Instead []string
+	// CopyStorage: VMs whose disks lie on one host may move with them.
+	CopyStorage bool
+	// Steps bounds the work: see migration.Problem.
+	Steps int64
+}
+
+// Fleet is a snapshot as package migration knows it, and the way back. A VM that moves counts at its target, and its
+// memory on both hosts; so does the memory of a VM that another plan is to move. Neither is moved by what is planned on it.
+type Fleet struct {
+	migration.Problem
+	Basis uint64 // log index of the snapshot
+	// Still says of VMs, by id, why they cannot be moved now.
+	Still map[string]string
+
+	s      *state.Snapshot
+	index  map[string]int // host name -> position in Problem.Hosts
+	hosts  []state.Host
+	groups []fleetGroup
+}
+
+type fleetGroup struct {
+	vc    state.VC
+	group state.Group
+	vms   []state.VM // parallel to Group.Hosts
+	copy  bool       // their disks are copied
+}
+
+// NewFleet looks at a snapshot. more are VCs that do not run yet: their VMs have no host, or that where their disks lie.
+func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...state.VC) *Fleet {
+	meta, _ := s.Meta()
+	set := meta.Settings.Moves.WithDefaults()
+	f := &Fleet{s: s, Basis: s.Index(), Still: map[string]string{}, index: map[string]int{}, hosts: s.Hosts()}
+	f.Steps = o.Steps
+	f.Limits = migration.Limits{PerHost: set.PerHost, Total: set.Concurrent(len(f.hosts)), Bandwidth: float64(set.Link())}
+	overhead := int64(0)
+	for i, h := range f.hosts {
+		f.index[h.Name] = i
+		overhead = max(overhead, h.VMOverhead)
+	}
+	for _, h := range f.hosts {
+		free := h.Usable()
+		cpu, memory, reserve := free.CPU, free.Memory, int64(0)
+		for _, vm := range s.VMsOn(h.Name) {
+			if vm.Holds() && (vm.Phase == state.Stopping || vm.Goal != state.GoalRun) {
+				cpu -= vm.Frozen
+				memory -= vm.Held + h.VMOverhead
+				reserve = max(reserve, vm.BootMemory-vm.Held)
+			}
+		}
+		shut := h.Cordoned || h.Lost.Proof != "" || env.Out[h.Name] != ""
+		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Reserve: float64(reserve), Cordoned: shut})
+	}
+	elsewhere := f.others(o.Instead)
+	moved := map[string]time.Time{}
+	for _, m := range s.Migrations() {
+		if m.State == state.MigrationDone {
+			moved[m.VM] = m.EndedAt
+		}
+	}
+	for _, vc := range s.VCs() {
+		live := map[string][]state.VM{}
+		for _, vm := range s.VMsOf(vc.ID) {
+			if vm.Goal == state.GoalRun && vm.Holds() && vm.Phase != state.Stopping {
+				live[vm.Group] = append(live[vm.Group], vm)
+			}
+		}
+		for _, g := range vc.Groups {
+			if vms := live[g.Name]; len(vms) > 0 {
+				f.add(vc, g, vms, min(vc.MinYield, state.YieldOf(vc)), overhead, see, o, set)
+			}
+		}
+	}
+	f.Caps = make([]float64, len(f.Groups), len(f.Groups)+len(more))
+	for i := range f.groups {
+		f.Caps[i] = f.groups[i].group.Allocation
+	}
+	for _, vc := range more {
+		env := env
+		env.NewID = func() string { return "" }
+		wanted := map[string][]state.VM{}
+		for _, vm := range wantedVMs(s, vc, env) {
+			wanted[vm.Group] = append(wanted[vm.Group], vm)
+		}
+		for _, g := range vc.Groups {
+			if vms := wanted[g.Name]; len(vms) > 0 {
+				f.add(vc, g, vms, vc.MinYield, overhead, see, o, set)
+				f.Caps = append(f.Caps, 0)
+			}
+		}
+	}
+	for i := range f.groups {
+		for k, vm := range f.groups[i].vms {
+			why := ""
+			switch to, expected := elsewhere[vm.ID]; {
+			case !vm.Holds():
+				why = "does not run yet"
+			case vm.MovingTo != "":
+				why = "is on its way to host " + vm.MovingTo
+			case expected:
+				why = "is to move to host " + to + " by another plan"
+				f.keepRoom(i, vm, to)
+			case vm.Phase != state.Running:
+				why = "is " + string(vm.Phase)
+			case env.Out[vm.Host] != "":
+				why = "its host " + vm.Host + " " + env.Out[vm.Host]
+			case o.Grace > 0 && env.Now.Sub(moved[vm.ID]) < o.Grace:
+				why = fmt.Sprintf("moved %s ago", env.Now.Sub(moved[vm.ID]).Round(time.Second))
+			default:
+				why = f.stuck(i, o)
+			}
+			if why != "" {
+				f.hold(i, k, why)
+			}
+		}
+	}
+	f.setRules(see)
+	f.settle()
+	return f
+}
+
+// settle gives hosts that are beyond their limits what they have: what is there is there, and nothing else fits.
+func (f *Fleet) settle() {
+	used, growth := make([]float64, len(f.Hosts)), make([]float64, len(f.Hosts))
+	for _, q := range f.Groups {
+		for _, j := range q.Hosts {
+			if j >= 0 {
+				used[j] += q.Memory
+				growth[j] = max(growth[j], q.Growth)
+			}
+		}
+	}
+	for j := range f.Hosts {
+		h := &f.Hosts[j]
+		h.CPU, h.Memory = max(h.CPU, 1e-9), max(h.Memory, used[j]+growth[j]+h.Reserve, 1)
+	}
+}
+
+// others are the moves that plans under way have yet to begin: VM ids to where they end.
+func (f *Fleet) others(instead []string) map[string]string {
+	out := map[string]string{}
+	for _, p := range f.s.RunningMovePlans() {
+		if slices.Contains(instead, p.ID) {
+			continue
+		}
+		for _, step := range p.Steps {
+			if !step.State.Ended() && step.State != state.StepMoving {
+				out[step.VM] = step.To
+			}
+		}
+	}
+	return out
+}
+
+// add a group of VMs, at the places they have, or are on their way to.
+func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, overhead int64, see Sights, o FleetOptions, set state.MoveSettings) {
+	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
+	memory := g.Memory
+	for _, vm := range vms {
+		memory = max(memory, vm.Held)
+	}
+	ref := fleetGroup{vc: vc, group: g, vms: vms, copy: o.CopyStorage && f.local(g)}
+	q := migration.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU, Memory: float64(memory + overhead), MinYield: floor,
+		Hosts: make([]int, len(vms)), Bytes: make([]float64, len(vms))}
+	for k, vm := range vms {
+		q.Hosts[k] = -1
+		place := vm.Host
+		if vm.MovingTo != "" {
+			place = vm.MovingTo
+		}
+		at, ok := f.index[place]
+		if !ok {
+			continue
+		}
+		q.Hosts[k] = at
+		if !vm.Holds() {
+			continue // its disk is there
+		}
+		held := max(vm.Held, g.Memory)
+		f.Hosts[at].Memory -= float64(held + f.hosts[at].VMOverhead - (memory + overhead))
+		q.Growth = max(q.Growth, float64(vm.BootMemory-held))
+		if from, ok := f.index[vm.Host]; ok && from != at {
+			f.Hosts[from].Memory -= float64(held + f.hosts[from].VMOverhead)
+		}
+		q.Bytes[k] = float64(moveBytes(g, vm, see.Use[vm.ID], f.diskBytes(ref), float64(set.Link())))
+	}
+	f.Groups = append(f.Groups, q)
+	f.groups = append(f.groups, ref)
+}
+
+// keepRoom for a VM that another plan moves.
+func (f *Fleet) keepRoom(i int, vm state.VM, to string) {
+	if at, ok := f.index[to]; ok {
+		f.Hosts[at].Memory -= float64(max(vm.Held, f.groups[i].group.Memory) + f.hosts[at].VMOverhead)
+		f.Hosts[at].CPU -= f.groups[i].group.Allocation
+	}
+}
+
+func (f *Fleet) hold(i, k int, why string) {
+	if !slices.Contains(f.Groups[i].Held, k) {
+		f.Groups[i].Held = append(f.Groups[i].Held, k)
+	}
+	f.Still[f.groups[i].vms[k].ID] = why
+}
+
+// hasDisk says whether the VMs of a group have one.
+func (f *Fleet) hasDisk(g state.Group) bool {
+	img, _ := f.s.Image(g.Image)
+	return g.Disk.Size > 0 || img.Kind == state.DiskImage
+}
+
+// local: their disks lie on one host each.
+func (f *Fleet) local(g state.Group) bool {
+	m, _ := f.s.Meta()
+	return f.hasDisk(g) && !slices.Contains(m.Settings.SharedPools, g.Disk.Pool)
+}
+
+// diskBytes is what copying the disk of one VM may take.
+func (f *Fleet) diskBytes(ref fleetGroup) int64 {
+	if !ref.copy {
+		return 0
+	}
+	img, _ := f.s.Image(ref.group.Image)
+	return max(ref.group.Disk.Size, img.DiskSize, img.Size)
+}
+
+// stuck says why no VM of a group can be moved anywhere.
+func (f *Fleet) stuck(i int, o FleetOptions) string {
+	if g := f.groups[i].group; f.local(g) && !o.CopyStorage {
+		return "its disk lies on its host: pool " + g.Disk.Pool + " is not shared, and disks are not copied (see moves.copyStorage of the cluster's settings)"
+	}
+	return ""
+}
+
+// VM of a group, by its number there.
+func (f *Fleet) VM(group, vm int) state.VM { return f.groups[group].vms[vm] }
+
+// VC of a group.
+func (f *Fleet) VC(group int) state.VC { return f.groups[group].vc }
+
+// Host of that name: its position, -1 if there is none.
+func (f *Fleet) Host(name string) int {
+	if at, ok := f.index[name]; ok {
+		return at
+	}
+	return -1
+}
+
+// setRules takes over the affinity of all groups, and bars hosts that cannot run a VM as its own does.
+func (f *Fleet) setRules(see Sights) {
+	r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(f.groups)), Affinity: make([]*allocator.Affinity, len(f.groups))}
+	there := map[string]bool{}
+	for name := range f.index {
+		there["host:"+name] = true
+	}
+	for _, ref := range f.groups {
+		there["vc:"+ref.vc.Name] = true
+	}
+	known := func(terms []string) []string {
+		return slices.DeleteFunc(slices.Clone(terms), func(t string) bool {
+			return !there[t] && (strings.HasPrefix(t, "host:") || strings.HasPrefix(t, "vc:"))
+		})
+	}
+	any := false
+	for i, ref := range f.groups {
+		a := allocator.Affinity{Spread: ref.group.Affinity.Spread, Require: known(ref.group.Affinity.Require), Prefer: known(ref.group.Affinity.Prefer),
+			Avoid: known(ref.group.Affinity.Avoid)}
+		for _, host := range f.barred(i, see) {
+			if term := "host:" + host; !slices.Contains(a.Avoid, term) {
+				a.Avoid = append(a.Avoid, term)
+			}
+		}
+		r.Labels[i] = ref.group.Labels
+		if a.Spread != "" || len(a.Require)+len(a.Prefer)+len(a.Avoid) > 0 {
+			r.Affinity[i], any = &a, true
+		}
+	}
+	if any {
+		f.Rules = r
+	}
+}
+
+// barred are the hosts that VMs of a group cannot move to from where they are. Rules are of groups: a VM that cannot go
+// where others of its group run stays where it is.
+func (f *Fleet) barred(i int, see Sights) []string {
+	home := map[string]bool{}
+	for _, vm := range f.groups[i].vms {
+		home[vm.Host] = true
+	}
+	set := map[string]bool{}
+	for k, vm := range f.groups[i].vms {
+		if !vm.Holds() {
+			continue
+		}
+		for _, h := range f.hosts {
+			why := ""
+			if h.Name != vm.Host {
+				why = f.unlike(see, vm.Host, h.Name, f.groups[i].group)
+			}
+			switch {
+			case why == "":
+			case home[h.Name]:
+				f.hold(i, k, why)
+			default:
+				set[h.Name] = true
+			}
+		}
+	}
+	return sorted(set)
+}
+
+// unlike says what a host lacks that a VM of a group has on another; "" = nothing, as far as is known.
+func (f *Fleet) unlike(see Sights, from, to string, g state.Group) string {
+	a, okA := see.Partners[from]
+	b, okB := see.Partners[to]
+	if !okA || !okB {
+		return ""
+	}
+	if !slices.Contains(b.Networks, g.Network) && g.Network != "" && b.Networks != nil {
+		return fmt.Sprintf("host %s has no network %s", to, g.Network)
+	}
+	if pool := g.Disk.Pool; f.hasDisk(g) && b.Pools != nil {
+		if _, has := b.Pools[pool]; pool != "" && !has {
+			return fmt.Sprintf("host %s has no storage pool %s", to, pool)
+		}
+	}
+	switch {
+	case a.KVM != b.KVM:
+		return fmt.Sprintf("hosts %s and %s do not both virtualize by hardware", from, to)
+	case a.CPUModel != "" && b.CPUModel != "" && a.CPUModel != b.CPUModel:
+		return fmt.Sprintf("guests see a CPU %q on host %s and %q on host %s", a.CPUModel, from, b.CPUModel, to)
+	case len(a.Machines) > 0 && len(b.Machines) > 0 && !slices.Contains(b.Machines, a.Machines[0]):
+		return fmt.Sprintf("host %s does not know machines of type %s", to, a.Machines[0])
+	}
+	return ""
+}
+
+// Unlike is why a VM cannot run on a host as it does on its own; "" = it can, as far as is known.
+func (f *Fleet) Unlike(see Sights, vm state.VM, to string) string {
+	vc, _ := f.s.VC(vm.VC)
+	g, _ := vc.GroupOf(vm)
+	return f.unlike(see, vm.Host, to, g)
+}

@@ -1,0 +1,169 @@
+package loop
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"evenkeel/cluster/state"
+	"evenkeel/migration"
+)
+
+// budgetOf bytes as package migration has it; below 0: no bound.
+func budgetOf(bytes int64) float64 {
+	if bytes < 0 {
+		return math.Inf(1)
+	}
+	return float64(bytes)
+}
+
+// Rebalance is the plan of moves that raises the minimum yield, within a budget of bytes (-1: no bound). Without steps
+// there is no move worth it, and the reason says why, with the figures. thrifty: of plans that bring nearly
+// as much the one that moves least.
+func Rebalance(f *Fleet, budget int64, leastGain float64, thrifty bool) (state.MovePlan, error) {
+	pl, err := migration.New(f.Problem)
+	if err != nil {
+		return state.MovePlan{}, fmt.Errorf("re-balance: %w", err)
+	}
+	var plan migration.Plan
+	not := ""
+	if thrifty {
+		plan, not = Worth(pl, budgetOf(budget), leastGain)
+	} else if plan = pl.Plan(budgetOf(budget)); !plan.Feasible || plan.Moves == 0 {
+		not = plan.Reason
+	} else if gain := plan.MinYieldAfter - plan.MinYieldBefore; gain < leastGain*plan.MinYieldBefore {
+		_, not = Worth(pl, budgetOf(budget), leastGain)
+	}
+	out := f.MovePlan(plan, state.MovesRebalance, budget)
+	if not != "" {
+		out.Steps, out.Bytes, out.Seconds, out.Reason = nil, 0, 0, not
+		out.MinYieldAfter, out.AverageYieldAfter = out.MinYieldBefore, out.AverageYieldBefore
+	}
+	return out, nil
+}
+
+// Curve is the minimum yield over the bytes moved.
+func Curve(f *Fleet) ([]migration.Point, error) {
+	pl, err := migration.New(f.Problem)
+	if err != nil {
+		return nil, fmt.Errorf("the yields that bytes buy: %w", err)
+	}
+	return pl.Curve(), nil
+}
+
+// Room is the plan of moves after which the VCs that the fleet was made with beside what runs fit, within a budget of bytes
+// (-1: no bound). It has no steps if there is none within the budget. takes is how many bytes would do; +Inf: none are known to.
+func Room(f *Fleet, budget int64) (plan state.MovePlan, takes float64, err error) {
+	pl, err := migration.New(f.Problem)
+	if err != nil {
+		return state.MovePlan{}, math.Inf(1), fmt.Errorf("make room: %w", err)
+	}
+	p := pl.Plan(budgetOf(budget))
+	out := f.MovePlan(p, state.MovesRoom, budget)
+	if takes = p.Takes; p.Feasible {
+		takes = p.Bytes
+		if all := pl.Plan(0); all.Feasible {
+			takes = 0
+		}
+	}
+	return out, takes, nil
+}
+
+// MovePlan is a plan of package migration as it is recorded: its moves, each with the moves it has to wait for, and with its
+// allotment. They have neither an id nor a time yet, and nothing of it has begun.
+func (f *Fleet) MovePlan(p migration.Plan, kind state.MovePlanKind, budget int64) state.MovePlan {
+	out := state.MovePlan{Kind: kind, State: state.MovesRunning, Basis: f.Basis, Budget: budget, Seconds: p.Seconds, Reason: p.Reason, Effort: f.Steps,
+		MinYieldBefore: p.MinYieldBefore, MinYieldAfter: p.MinYieldAfter, AverageYieldBefore: p.AverageYieldBefore, AverageYieldAfter: p.AverageYieldAfter,
+		UpperBound: p.UpperBound}
+	if out.Effort == 0 {
+		out.Effort = migration.DefaultSteps
+	}
+	at := make([]int, len(p.Steps)) // move of a step, -1: none
+	before := make([]map[int]bool, len(p.Steps))
+	for i, step := range p.Steps {
+		at[i], before[i] = -1, map[int]bool{}
+		for _, j := range step.After { // earlier ones, all of them
+			if at[j] >= 0 {
+				before[i][at[j]] = true
+				continue
+			}
+			for k := range before[j] {
+				before[i][k] = true
+			}
+		}
+		if step.Kind != migration.Move {
+			continue
+		}
+		vm, ref := f.VM(step.Group, step.VM), f.groups[step.Group]
+		at[i] = len(out.Steps)
+		row := state.MoveStep{VM: vm.ID, VMName: vm.Name, VC: vm.VC, Group: vm.Group, From: f.Hosts[step.From].Name, To: f.Hosts[step.To].Name,
+			Bytes: int64(math.Ceil(step.Bytes)), CopyStorage: ref.copy, Parks: step.Parks, Reason: step.Reason, Begins: step.Begins, Seconds: step.Seconds, State: state.StepWaiting}
+		for k := range before[i] {
+			row.After = append(row.After, k)
+		}
+		slices.Sort(row.After)
+		out.Steps = append(out.Steps, row)
+		out.Bytes += row.Bytes
+	}
+	allot(out.Steps, budget)
+	return out
+}
+
+// allot shares a budget out among moves: what each is predicted to send, and what is left in proportion. The sum is never
+// above the budget.
+func allot(steps []state.MoveStep, budget int64) {
+	sum := int64(0)
+	for i := range steps {
+		sum += steps[i].Bytes
+	}
+	for i := range steps {
+		s := &steps[i]
+		switch {
+		case budget < 0:
+			s.Allotment = -1
+		case sum <= 0:
+			s.Allotment = 0
+		default:
+			s.Allotment = int64(float64(s.Bytes) / float64(sum) * float64(budget) * (1 - 1e-12))
+		}
+	}
+}
+
+// PlanAnew is a plan some moves of which did not come about, with moves that take their place: those that have yet to begin are
+// left out, and what else helps is added, within what is left of the budget. instead is the plan for that; where it has no
+// steps nothing else helps, and its reason says why.
+func PlanAnew(old state.MovePlan, instead state.MovePlan, why string) state.MovePlan {
+	out := old
+	out.Tries++
+	out.Steps = slices.Clone(old.Steps)
+	for i := range out.Steps {
+		if s := &out.Steps[i]; s.State == state.StepWaiting || s.State == state.StepPreparing {
+			s.State, s.Text = state.StepSkipped, "planned anew: "+why
+		}
+	}
+	first := len(out.Steps)
+	for _, s := range instead.Steps {
+		s.After = slices.Clone(s.After)
+		for k := range s.After {
+			s.After[k] += first
+		}
+		out.Steps = append(out.Steps, s)
+	}
+	out.MinYieldAfter, out.AverageYieldAfter, out.UpperBound = instead.MinYieldAfter, instead.AverageYieldAfter, instead.UpperBound
+	out.Reason = fmt.Sprintf("planned anew, since %s: %s", why, instead.Reason)
+	return out
+}
+
+// Left is what a plan may still send: its budget, less what it sent, less what moves under way may send yet. -1: no bound.
+func Left(s *state.Snapshot, p state.MovePlan) int64 {
+	if p.Budget < 0 {
+		return -1
+	}
+	left := p.Budget - p.BytesMoved
+	for _, m := range s.MigrationsOf(p.ID) {
+		if m.State == state.MigrationRunning {
+			left -= max(m.MaxBytes, m.BytesMoved)
+		}
+	}
+	return max(0, left)
+}
