@@ -25,7 +25,7 @@ func TestBroken(t *testing.T) {
 		{ackBeforeCommit, 10, "not linearizable", func(*options) {}},
 		{withoutProof, 10, "in two places", func(*options) {}},
 		{staleRelay, 15, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second) }},
-		{oneSidedProof, 15, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second); manyMoves(o) }},
+		{oneSidedProof, 15, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second); randomScript(o, long); manyMoves(o) }},
 	} {
 		t.Run(c.variant.name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +52,6 @@ func TestBroken(t *testing.T) {
 
 // manyMoves has migrations under way whenever a host is cut off or falls.
 func manyMoves(o *options) {
-	randomScript(o, long)
 	for at := 15 * time.Second; at < long; at += 1500 * time.Millisecond {
 		o.script = append(o.script, step{at, "move", []string{"any"}})
 	}

@@ -398,9 +398,13 @@ func (y struckHost) Stats(ctx context.Context) (v []hypervisor.Stats, err error)
 
 func (y struckHost) Migrate(ctx context.Context, id string, m hypervisor.Migration) (v hypervisor.Moved, err error) {
 	err = y.do(ctx, simulated.CallMigrate, func(ctx context.Context) (err error) {
+		life := y.p.ctx
+		if y.p.h.s.net.chance(0.5) { // it goes on by itself if the agent dies
+			ctx, life = context.WithoutCancel(ctx), y.p.h.s.ctx
+		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(y.p.ctx, cancel)()
+		defer context.AfterFunc(life, cancel)()
 		y.p.h.s.note("%s: migrate %s to %s", y.p.h.name, id, m.To)
 		v, err = y.Host.Migrate(ctx, id, m)
 		y.p.h.s.note("%s: migrated %s to %s: %v", y.p.h.name, id, m.To, err)

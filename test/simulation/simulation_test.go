@@ -14,6 +14,7 @@ import (
 var (
 	seeds   = flag.Int("seeds", 30, "how many random runs; about one in 700 still finds a fault: docs/roadmap.md")
 	first   = flag.Uint64("first", 1, "seed of the first one")
+	crowd   = flag.Bool("moves", false, "with many moves in every run, not in one of four")
 	verbose = flag.Bool("verbose", false, "print what happens, and what members log")
 )
 
@@ -24,6 +25,9 @@ func random(seed uint64) options {
 	o := defaults(seed)
 	o.verbose = *verbose
 	randomScript(&o, long)
+	if *crowd || seed%4 == 0 {
+		manyMoves(&o)
+	}
 	return o
 }
 
