@@ -90,8 +90,8 @@ type Host interface {
 	Migrate(ctx context.Context, id string, m Migration) (Moved, error)
 
 	// Abort ends a migration of the VM from here that goes on, whoever began it, and says whether there was
-	// one. It returns when that has ended: the VM runs on here, or has left all the same.
-	Abort(ctx context.Context, id string) (bool, error)
+	// one, and how far it got. It returns when that has ended: the VM runs on here, or has left all the same.
+	Abort(ctx context.Context, id string) (Moved, bool, error)
 
 	// Partner is what the host has that VMs need where they move to.
 	Partner(ctx context.Context) (Partner, error)
@@ -268,7 +268,7 @@ type Partner struct {
 	CPUModel string            // that VMs are given: a model's name, "host-model NAME" where it is the machine's own
 	Machines []string          // types of machine that can be run; the first is what new VMs get
 	QEMU     string            // version of the emulator
-	Networks []string          // by the names that Spec.Network takes, those that are started
-	Pools    map[string]string // storage pools that are started: name -> "kind path"
+	Networks []string          // by the names that Spec.Network takes, those that are started; nil = not known
+	Pools    map[string]string // storage pools that are started: name -> "kind path"; nil = not known
 	KVM      bool
 }

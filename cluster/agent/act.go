@@ -10,9 +10,6 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// closed is the end of a migration that never began.
-var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
 // outcome of acting: how many operations changed something, and what to tell.
 type outcome struct {
 	acted    int
@@ -39,14 +36,16 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 		case Hold:
 			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
 		case Tell:
-			if op.Status.Phase == SeenStayed {
-				if err := r.stays(ctx, op.Status); err != nil {
+			st := op.Status
+			if st.Phase == SeenStayed {
+				var err error
+				if st, err = r.stays(ctx, st); err != nil {
 					failed = errors.Join(failed, err)
 					break
 				}
 			}
-			if !left[op.Status.VM] {
-				out.statuses = append(out.statuses, op.Status)
+			if !left[st.VM] {
+				out.statuses = append(out.statuses, st)
 			}
 		case Start:
 			started, n, err := r.startSome(ctx, ops[i:])
@@ -59,6 +58,11 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 			if permitted {
 				r.log.Info(op.String())
 				r.migrate(ctx, op)
+			}
+		case AbortMove:
+			if m := r.moves[op.VM]; m != nil && m.open == op.Move && m.abort != nil {
+				r.log.Info(op.String())
+				m.abort(errors.New(op.Why))
 			}
 		case Destroy:
 			n, err := r.destroyRun(ctx, ops[i:])
@@ -138,62 +142,6 @@ func (r *runner) destroyRun(ctx context.Context, ops []Operation) (int, error) {
 	}
 	wg.Wait()
 	return len(run), errors.Join(errs...)
-}
-
-// migrate begins a hand-over. It goes on beside the rounds; its end rouses them.
-func (r *runner) migrate(ctx context.Context, op Migrate) {
-	m := &moving{to: op.To, open: op.Move, done: make(chan struct{})}
-	r.moves[op.VM] = m
-	go func() {
-		_, m.err = r.Hypervisor.Migrate(ctx, op.VM, hypervisor.Migration{To: op.URI})
-		close(m.done)
-		r.rouse()
-	}()
-}
-
-// rouse the loop: a migration ended, or came to nothing.
-func (r *runner) rouse() {
-	select {
-	case r.moved <- struct{}{}:
-	default:
-	}
-}
-
-// stays makes sure that a VM of which that is to be told does not go: no migration of it goes on. One may that an agent
-// before this one began, or whose end was not heard of. A hypervisor sets nothing of a VM on its way: it waits for
-// the end, and then says that the VM is not there.
-func (r *runner) stays(ctx context.Context, st Status) error {
-	if err := r.Hypervisor.SetCPU(ctx, st.VM, r.caps[st.VM].CPU); err != nil {
-		return fmt.Errorf("VM %s: whether it stays here: %w", st.VM, err)
-	}
-	if m := r.moves[st.VM]; m == nil || m.open != st.Move {
-		// The leader may hear of it late: what was told to have stayed is not handed over after that.
-		r.moves[st.VM] = &moving{open: st.Move, done: closed, over: true, err: errors.New(st.Reason)}
-	}
-	return nil
-}
-
-// known is a move that a host knew of.
-type known struct {
-	vm   string
-	open uint64
-	gone bool // its source
-}
-
-// news says whether there are moves that this host did not know of when its VMs were listed: what was listed then says
-// nothing of who runs what since.
-func (r *runner) news(want Desired) bool {
-	before := r.known
-	r.known = map[known]bool{}
-	isNew := false
-	for _, vm := range want.VMs {
-		if vm.Move != nil {
-			k := known{vm.Spec.Identity.VM, vm.Move.Open, vm.Move.SourceGone}
-			r.known[k] = true
-			isNew = isNew || !before[k]
-		}
-	}
-	return isNew
 }
 
 func absentIsFine(err error) error {

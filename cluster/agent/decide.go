@@ -37,8 +37,14 @@ type (
 	Tell struct{ Status Status }
 	// Migrate hands a running VM over to another host.
 	Migrate struct {
-		VM, Name, To, URI string
-		Generation, Move  uint64
+		Spec hypervisor.Spec
+		Move Move
+	}
+	// AbortMove gives a migration up that goes on.
+	AbortMove struct {
+		VM, Name string
+		Move     uint64 // Move.Open
+		Why      string
 	}
 	// Hold says why something that is wanted cannot be done yet. It does nothing.
 	Hold struct{ VM, Name, Why string }
@@ -59,8 +65,15 @@ func (o Start) String() string {
 func (o Tell) String() string {
 	return fmt.Sprintf("report %s generation %d %s", o.Status.VM, o.Status.Generation, o.Status.Phase)
 }
-func (o Migrate) String() string { return "move " + o.Name + " to " + o.To }
-func (o Hold) String() string    { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
+func (o Migrate) String() string {
+	s := "move " + o.Spec.Name + " to " + o.Move.To
+	if o.Move.MaxBytes > 0 {
+		s += fmt.Sprintf(", at most %d bytes", o.Move.MaxBytes)
+	}
+	return s
+}
+func (o AbortMove) String() string { return "give up the move of " + o.Name + ": " + o.Why }
+func (o Hold) String() string      { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
 
 // Past is what the agent did before and cannot read off the host.
 type Past struct {
@@ -87,9 +100,9 @@ type Past struct {
 	Fresh bool
 	// Cores of the machine: a VM without a cap takes no more, however many vCPUs it has; 0 = not known.
 	Cores float64
-	// Moving: VMs whose migration is going on. Stayed: why it ended without them having left.
+	// Moving: VMs whose migration is going on. Moved: how the open move's migration ended.
 	Moving map[string]bool
-	Stayed map[string]string
+	Moved  map[string]MoveEnd
 	// Waited: VMs whose move waits for room at its target, for too long.
 	Waited map[string]bool
 }
@@ -258,43 +271,6 @@ func (d *decider) expect(vm VM) {
 	}
 	d.cpu += max(0, cpu)
 	d.memory += max(0, memory-max(now.Balloon, d.past.Balloon[vm.Spec.Identity.VM]))
-}
-
-// move handles a VM with an open move: it is handed over, and what becomes of it is told.
-func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
-	id, name, gen, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, vm.Move
-	tell := func(p Phase, reason string) {
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: p, Reason: reason, Move: m.Open, Permit: m.Permit}})
-	}
-	const gone = "runs neither on the source nor on the target of its move"
-	stayed, ended := d.past.Stayed[id]
-	switch {
-	case m.Incoming && !runs && m.SourceGone:
-		tell(SeenLost, gone)
-	case m.Incoming && m.Open != 0 && ours(vm, now, runs) && now.State != hypervisor.Incoming:
-		tell(SeenArrived, "")
-	case m.Incoming && m.Wait && d.fits:
-		tell(SeenRoom, "")
-	case m.Incoming && m.Wait:
-		d.add(Hold{id, name, "there is no room for it yet"})
-	case m.Incoming, d.past.Moving[id]:
-	case !runs:
-		tell(SeenLost, gone) // of this host; the target has its say
-	case now.Generation != gen || now.State == hypervisor.Incoming:
-	case ended:
-		tell(SeenStayed, stayed)
-	case vm.Want != WantRun: // else it would neither go nor stop
-		tell(SeenStayed, "it is to end, and was not handed over")
-	case d.past.Waited[id]:
-		tell(SeenStayed, fmt.Sprintf("host %s had no room for it for %s", m.To, roomWithin))
-	case m.Wait:
-		d.add(Hold{id, name, "host " + m.To + " has no room for it yet"})
-	case d.force(now)-vm.Spec.CPU.Cap > tiny && m.Open != 0: // it would bring more than the target keeps for it
-		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
-		d.cpu -= d.force(now) - vm.Spec.CPU.Cap
-	default:
-		d.add(Migrate{id, name, m.To, m.URI, gen, m.Open})
-	}
 }
 
 // leave handles VMs that run and are to stop.

@@ -16,10 +16,10 @@ const permitWithin = 5 * time.Second
 // mayHandOver asks the leader, right before it is done, whether a VM may be handed over. The permit is in the log: whatever
 // was decided on older permits and is heard of later, that the VM stayed above all, counts no more.
 func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
-	if op.Move == 0 { // the leader is of a version that gives no such permits
+	if op.Move.Open == 0 { // the leader is of a version that gives no such permits
 		return true, nil
 	}
-	h := Handover{VM: op.VM, Generation: op.Generation, Move: op.Move}
+	h := Handover{VM: op.Spec.VM, Generation: op.Spec.Generation, Move: op.Move.Open}
 	ctx, cancel := context.WithTimeout(ctx, permitWithin)
 	defer cancel()
 	asked := r.Clock()
@@ -31,11 +31,11 @@ func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
 		err = r.keeper.saw(p.Epoch, p.Index)
 	}
 	if err != nil {
-		return false, fmt.Errorf("permit to hand over VM %s: %w", op.Name, err)
+		return false, fmt.Errorf("permit to hand over VM %s: %w", op.Spec.Name, err)
 	}
 	if !slices.Contains(p.Moves, h) {
-		r.log.Info("a hand-over was not permitted", "vm", op.Name, "why", p.Refused)
-		r.moves[op.VM] = &moving{open: op.Move, done: closed, over: true, err: fmt.Errorf("not permitted: %s", p.Refused)}
+		r.log.Info("a hand-over was not permitted", "vm", op.Spec.Name, "why", p.Refused)
+		r.moves[h.VM] = never(h.VM, h.Move, 0, "not permitted: "+p.Refused)
 		r.rouse()
 		return false, nil
 	}

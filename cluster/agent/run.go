@@ -43,12 +43,13 @@ const (
 	destroysAtOnce = 8
 	startAttempts  = 3
 	balloonPatient = 10 * time.Second
+	surveyEvery    = time.Minute // how often networks and pools are looked at
 	firstBackoff   = 200 * time.Millisecond
 	lastBackoff    = 5 * time.Second
 )
 
 // Run drives the host until ctx ends. It changes nothing on its way out: VMs go
-// on as they are.
+// on as they are, and moves that go on are given up, as nobody would count their bytes.
 func Run(ctx context.Context, o Options) error {
 	if o.StopGrace == 0 {
 		o.StopGrace = 30 * time.Second
@@ -73,6 +74,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	r.keeper = keeper
+	defer r.awaitMoves()
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -121,15 +123,6 @@ type balloonTry struct {
 	at     time.Time
 }
 
-// moving is a migration that was begun. The runner's goroutine alone reads it, once done is closed.
-type moving struct {
-	to   string
-	open uint64 // which move
-	done chan struct{}
-	err  error
-	over bool // it was done before the host's VMs were last listed
-}
-
 // waiting for room at the target of a move.
 type waiting struct {
 	open  uint64
@@ -164,6 +157,9 @@ type runner struct {
 	known    map[known]bool           // moves that the leader last told of
 	waits    map[string]waiting       // VMs whose move waits for room
 	moved    chan struct{}            // a migration ended
+	ending   sync.WaitGroup           // migrations that go on
+	partner  Migrates                 // what the host has for moves, as last asked
+	surveyed time.Time                // when that was
 	keeper   *keeper
 	epoch    uint64 // known before the hypervisor was last asked
 	last     Report // limits and health as last reported
@@ -192,6 +188,7 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 		default:
 			backoff = 0
 		}
+		tick.Reset(r.pace())
 	wait:
 		for {
 			select {
@@ -217,6 +214,7 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 				if err := r.sample(ctx); err != nil {
 					break wait // the round finds out and reports
 				}
+				tick.Reset(r.pace())
 			}
 		}
 	}
@@ -227,7 +225,7 @@ func (r *runner) note(e hypervisor.Event) bool {
 	r.log.Debug("hypervisor event", "kind", e.Kind, "vm", e.VM, "name", e.Name, "reason", e.Reason)
 	switch e.Kind {
 	case hypervisor.Resync:
-		r.capacity = hypervisor.Capacity{}
+		r.capacity, r.surveyed = hypervisor.Capacity{}, time.Time{}
 	case hypervisor.Stopped:
 		if e.VM != "" {
 			r.ended[e.VM] = e.Reason
@@ -325,6 +323,14 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 		}
 		r.capacity = c
 	}
+	if r.surveyed.IsZero() || time.Since(r.surveyed) > surveyEvery {
+		// Only what is planned hangs on it: a move that the target cannot take fails, and says why.
+		if p, err := r.Hypervisor.Partner(ctx); err == nil {
+			r.partner, r.surveyed = p, time.Now()
+		} else if ctx.Err() == nil {
+			r.log.Warn("what the host has for moves is not known", "error", err)
+		}
+	}
 	asOf := r.Clock()
 	r.leaving = map[string]bool{}
 	for id, m := range r.moves {
@@ -366,7 +372,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 // describe is the report on the machine itself.
 func (r *runner) describe(there []hypervisor.VM) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
-		MigrateURI: r.MigrateURI, Running: []Instance{}, Epoch: r.epoch}
+		MigrateURI: r.MigrateURI, Migrates: r.partner, Moves: r.progress(), Running: []Instance{}, Epoch: r.epoch}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
 			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leaving: r.leaving[vm.Identity.VM]})
@@ -389,7 +395,7 @@ func (r *runner) learn(want Desired, there []hypervisor.VM) {
 
 func (r *runner) past(want Desired) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
-		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Stayed: map[string]string{}, Waited: map[string]bool{}}
+		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	r.pastMoves(want, p)
 	for id, at := range r.asked {
@@ -442,8 +448,8 @@ func (r *runner) pastMoves(want Desired, p Past) {
 			p.Moving[id] = true
 		case !is || at != m.open:
 			delete(r.moves, id)
-		case m.err != nil:
-			p.Stayed[id] = m.err.Error()
+		default:
+			p.Moved[id] = m.end
 		}
 	}
 }

@@ -71,6 +71,6 @@ func (r *runner) sample(ctx context.Context) error {
 		return err
 	}
 	report := r.last
-	report.Statuses, report.Samples = nil, s
+	report.Statuses, report.Samples, report.Moves = nil, s, r.progress()
 	return r.Leader.Report(ctx, report)
 }

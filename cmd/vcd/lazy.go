@@ -99,8 +99,12 @@ func (l *lazyHost) Events(ctx context.Context) (<-chan hypervisor.Event, error) 
 func (l *lazyHost) Console(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) (io.ReadWriteCloser, error) { return h.Console(ctx, id) })
 }
-func (l *lazyHost) Abort(ctx context.Context, id string) (bool, error) {
-	return lazily(ctx, l, func(h hypervisor.Host) (bool, error) { return h.Abort(ctx, id) })
+func (l *lazyHost) Abort(ctx context.Context, id string) (moved hypervisor.Moved, found bool, err error) {
+	h, err := l.get(ctx)
+	if err != nil {
+		return hypervisor.Moved{}, false, err
+	}
+	return h.Abort(ctx, id)
 }
 
 func (l *lazyHost) Partner(ctx context.Context) (hypervisor.Partner, error) {

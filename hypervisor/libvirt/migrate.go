@@ -231,33 +231,39 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 }
 
 // Abort ends a migration of the VM from here that goes on in the daemons, whoever began it, and returns when it has ended, one way
-// or the other. It says whether there was one. A process that dies leaves its moves behind, with nobody to
-// keep their budget.
-func (h *Host) Abort(ctx context.Context, id string) (bool, error) {
-	found := false
+// or the other. A process that dies leaves its moves behind, with nobody to keep their budget.
+func (h *Host) Abort(ctx context.Context, id string) (last hypervisor.Moved, found bool, err error) {
+	type look struct {
+		moved hypervisor.Moved
+		out   bool
+	}
 	for {
-		out, err := onVM(ctx, h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (bool, error) {
+		l, err := onVM(ctx, h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (look, error) {
 			info, err := dom.GetJobStats(0)
 			if err != nil || info.Type == libvirt.DOMAIN_JOB_NONE || !info.OperationSet || info.Operation != libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT {
-				return false, err
+				return look{}, err
 			}
+			l := look{movedOf(info), true}
 			if err := dom.AbortJob(); err != nil && !isCode(err, libvirt.ERR_OPERATION_INVALID) { // it may be over by now, or past the point of no return
-				return true, err
+				return l, err
 			}
-			return true, nil
+			return l, nil
 		})
+		if l.moved.Bytes > last.Bytes {
+			last = l.moved
+		}
 		switch {
 		case errors.Is(err, hypervisor.ErrNotFound): // it has left, or ended
-			return found, nil
+			return last, found, nil
 		case err != nil:
-			return found || out, fmt.Errorf("abort the migration of VM %s: %w", id, err)
-		case !out:
-			return found, nil
+			return last, found, fmt.Errorf("abort the migration of VM %s: %w", id, err)
+		case !l.out:
+			return last, found, nil
 		}
 		found = true
 		select {
 		case <-ctx.Done():
-			return true, fmt.Errorf("abort the migration of VM %s: %w", id, ctx.Err())
+			return last, true, fmt.Errorf("abort the migration of VM %s: %w", id, ctx.Err())
 		case <-time.After(pollInterval):
 		}
 	}

@@ -86,7 +86,7 @@ func machinesOf(caps libvirtxml.Caps, kvm bool) []string {
 
 // networksOf are the networks and bridges that VMs can be on.
 func networksOf(c *libvirt.Connect) ([]string, error) {
-	var out []string
+	out := []string{} // nil would say that it is not known
 	networks, err := c.ListAllNetworks(libvirt.CONNECT_LIST_NETWORKS_ACTIVE)
 	if err != nil && !isCode(err, libvirt.ERR_NO_SUPPORT) {
 		return nil, fmt.Errorf("list networks: %w", err)

@@ -73,7 +73,7 @@ type vm struct {
 
 	console *console
 	moving  chan struct{} // closed at the end of the migration that is under way
-	abort   func()        // aborts it
+	move    *move         // the migration itself
 }
 
 // vcpuTime is the CPU time used at an instant for which shares are settled.

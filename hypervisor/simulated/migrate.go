@@ -25,6 +25,7 @@ type move struct {
 	dirty  float64
 	speed  float64
 
+	cancel   context.CancelCauseFunc
 	balloon  int64
 	handed   bool          // the guest runs at the target
 	downtime time.Duration // it stood still so long
@@ -53,7 +54,7 @@ func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration)
 		if err := mv.begin(now, id, how); err != nil {
 			return err
 		}
-		mv.v.abort = func() { cancel(errAborted) }
+		mv.v.move, mv.cancel = mv, cancel
 		began = true
 		return nil
 	})
@@ -83,19 +84,23 @@ func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration)
 var errAborted = errors.New("it was aborted, VM runs on here")
 
 // Abort ends a migration of the VM from here.
-func (c *conn) Abort(ctx context.Context, id string) (bool, error) {
+func (c *conn) Abort(ctx context.Context, id string) (hypervisor.Moved, bool, error) {
+	var mv *move
 	var ended <-chan struct{}
 	err := c.do(ctx, CallAbort, id, 0, func(int64) error {
 		if v := c.m.ours(id); v != nil && v.moving != nil {
-			ended = v.moving
-			v.abort()
+			mv, ended = v.move, v.moving
+			mv.cancel(errAborted)
 		}
 		return nil
 	})
 	if err != nil || ended == nil {
-		return false, err
+		return hypervisor.Moved{}, false, err
 	}
-	return true, c.wait(ctx, never, ended)
+	if err := c.wait(ctx, never, ended); err != nil {
+		return hypervisor.Moved{}, true, err
+	}
+	return mv.moved(), true, nil // nothing changes it any more
 }
 
 // Partner is the same for all hosts of a world, which have one network and one pool of every name.

@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// MoveEnd is how a migration ended, at its source.
+type MoveEnd struct {
+	Error    string // why it failed; "" = the VM was handed over
+	Bytes    int64
+	Downtime time.Duration
+}
+
+// move handles a VM with an open move: it is handed over, and what becomes of it is told.
+func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
+	id, name, gen, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, vm.Move
+	end, ended := d.past.Moved[id]
+	tell := func(p Phase, reason string) {
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: p, Reason: reason, Move: m.Open, Permit: m.Permit, Bytes: end.Bytes, Downtime: end.Downtime}})
+	}
+	const gone = "runs neither on the source nor on the target of its move"
+	switch {
+	case m.Incoming && !runs && m.SourceGone:
+		tell(SeenLost, gone)
+	case m.Incoming && m.Open != 0 && ours(vm, now, runs) && now.State != hypervisor.Incoming:
+		tell(SeenArrived, "")
+	case m.Incoming && m.Wait && d.fits:
+		tell(SeenRoom, "")
+	case m.Incoming && m.Wait:
+		d.add(Hold{id, name, "there is no room for it yet"})
+	case m.Incoming:
+	case d.past.Moving[id]:
+		if m.Abort != "" {
+			d.add(AbortMove{id, name, m.Open, m.Abort})
+		}
+	case !runs:
+		if ended && end.Error == "" {
+			tell(SeenLeft, "")
+		}
+		tell(SeenLost, gone) // of this host; the target has its say
+	case now.Generation != gen || now.State == hypervisor.Incoming:
+	case ended && end.Error == "":
+		tell(SeenStayed, "it was handed over by the hypervisor's word, and runs here all the same")
+	case ended:
+		tell(SeenStayed, end.Error)
+	case m.Abort != "":
+		tell(SeenStayed, m.Abort)
+	case vm.Want != WantRun: // else it would neither go nor stop
+		tell(SeenStayed, "it is to end, and was not handed over")
+	case d.past.Waited[id]:
+		tell(SeenStayed, fmt.Sprintf("host %s had no room for it for %s", m.To, roomWithin))
+	case m.Wait:
+		d.add(Hold{id, name, "host " + m.To + " has no room for it yet"})
+	case d.force(now)-vm.Spec.CPU.Cap > tiny && m.Open != 0: // it would bring more than the target keeps for it
+		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
+		d.cpu -= d.force(now) - vm.Spec.CPU.Cap
+	default:
+		d.add(Migrate{vm.Spec, *m})
+	}
+}
+
+// Moves under way report how far they got so often.
+const progressEvery = time.Second
+
+// movesEnd bounds the wait, at an agent's end, for moves that it gives up.
+const movesEnd = 10 * time.Second
+
+// errOrphan: a migration that was begun by an agent that has ended since. Nobody counted its bytes.
+var errOrphan = errors.New("the agent was restarted while it went on, and gave it up: nobody counted its bytes")
+
+// moving is a migration that was begun, or that is being given up. The runner's goroutine alone reads end, once done
+// is closed.
+type moving struct {
+	id    string
+	open  uint64
+	done  chan struct{}
+	end   MoveEnd
+	over  bool // it was done before the host's VMs were last listed
+	begun time.Time
+	abort context.CancelCauseFunc
+
+	mu   sync.Mutex
+	last hypervisor.Moved
+}
+
+// stays makes sure that a VM of which that is to be told does not go: no migration of it goes on. One may that an agent
+// before this one began, or whose end was not heard of.
+func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
+	moved, found, err := r.Hypervisor.Abort(ctx, st.VM)
+	if err == nil {
+		// A hypervisor sets nothing of a VM on its way: it waits for the end, and then says that the VM is not there.
+		err = r.Hypervisor.SetCPU(ctx, st.VM, r.caps[st.VM].CPU)
+	}
+	if err != nil {
+		return st, fmt.Errorf("VM %s: whether it stays here: %w", st.VM, err)
+	}
+	if found {
+		st.Bytes, st.Reason = max(st.Bytes, moved.Bytes), st.Reason+"; "+errOrphan.Error()
+	}
+	if m := r.moves[st.VM]; m == nil || m.open != st.Move {
+		// The leader may hear of it late: what was told to have stayed is not handed over after that.
+		r.moves[st.VM] = never(st.VM, st.Move, st.Bytes, st.Reason)
+	}
+	return st, nil
+}
+
+// never is a migration that was not begun.
+func never(id string, open uint64, bytes int64, why string) *moving {
+	done := make(chan struct{})
+	close(done)
+	return &moving{id: id, open: open, done: done, over: true, end: MoveEnd{Error: why, Bytes: bytes}}
+}
+
+// migrate begins a hand-over. It goes on beside the rounds; its end rouses them.
+func (r *runner) migrate(ctx context.Context, op Migrate) {
+	r.carryOut(ctx, op.Spec.Identity.VM, op.Move.Open, func(ctx context.Context, m *moving) (hypervisor.Moved, error) {
+		if d := op.Move.Deadline; d > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("it was not done within %s", d))
+			defer cancel()
+		}
+		// One that goes on already was begun by an agent that was killed.
+		if moved, found, err := r.Hypervisor.Abort(ctx, m.id); err != nil || found {
+			return moved, errors.Join(orphaned(found), absentIsFine(err))
+		}
+		how := op.Move
+		return r.Hypervisor.Migrate(ctx, m.id, hypervisor.Migration{To: how.URI, Bandwidth: how.Bandwidth, MaxBytes: how.MaxBytes,
+			AutoConverge: how.AutoConverge, PostCopy: how.PostCopy, CopyStorage: how.CopyStorage, SharedDisk: how.SharedDisk, Spec: op.Spec,
+			Progress: func(p hypervisor.Moved) {
+				m.mu.Lock()
+				m.last = p
+				m.mu.Unlock()
+			}})
+	})
+}
+
+func orphaned(found bool) error {
+	if found {
+		return errOrphan
+	}
+	return nil
+}
+
+// carryOut runs what becomes of a move to its end, beside the rounds.
+func (r *runner) carryOut(ctx context.Context, id string, open uint64, f func(context.Context, *moving) (hypervisor.Moved, error)) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	m := &moving{id: id, open: open, done: make(chan struct{}), begun: time.Now(), abort: cancel}
+	r.moves[id] = m
+	r.ending.Add(1)
+	go func() {
+		defer r.ending.Done()
+		moved, err := f(ctx, m)
+		m.end = MoveEnd{Bytes: moved.Bytes, Downtime: moved.Downtime}
+		if err != nil {
+			// The cause says more than that a context has ended.
+			if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
+				err = fmt.Errorf("%w: %w", why, err)
+			}
+			m.end.Error = err.Error()
+			r.log.Info("a move ended", "vm", id, "bytes", moved.Bytes, "error", err)
+		} else {
+			r.log.Info("handed over", "vm", id, "bytes", moved.Bytes, "downtime", moved.Downtime)
+		}
+		cancel(nil)
+		close(m.done)
+		r.rouse()
+	}()
+}
+
+// rouse the loop: a migration ended, or came to nothing.
+func (r *runner) rouse() {
+	select {
+	case r.moved <- struct{}{}:
+	default:
+	}
+}
+
+// awaitMoves waits, at the agent's end, until its moves were given up, but not for ever.
+func (r *runner) awaitMoves() {
+	done := make(chan struct{})
+	go func() {
+		r.ending.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(movesEnd):
+		r.log.Warn("moves that were to be given up go on: the next agent gives them up")
+	}
+}
+
+// progress of the moves that go on from here.
+func (r *runner) progress() []MoveProgress {
+	var out []MoveProgress
+	for _, m := range r.moves {
+		select {
+		case <-m.done:
+			continue
+		default:
+		}
+		m.mu.Lock()
+		p := m.last
+		m.mu.Unlock()
+		out = append(out, MoveProgress{Move: m.open, VM: m.id, Bytes: p.Bytes, Remaining: p.Remaining, Rate: p.Rate, Dirty: p.Dirty,
+			Since: time.Since(m.begun), PostCopy: p.PostCopy})
+	}
+	slices.SortFunc(out, func(a, b MoveProgress) int { return int(int64(a.Move) - int64(b.Move)) })
+	return out
+}
+
+// pace is how often the host is measured now.
+func (r *runner) pace() time.Duration {
+	if len(r.progress()) > 0 {
+		return min(r.SampleEvery, progressEvery)
+	}
+	return r.SampleEvery
+}
+
+// known is a move that a host knew of.
+type known struct {
+	vm   string
+	open uint64
+	gone bool // its source
+}
+
+// news says whether there are moves that this host did not know of when its VMs were listed: what was listed then says
+// nothing of who runs what since.
+func (r *runner) news(want Desired) bool {
+	before := r.known
+	r.known = map[known]bool{}
+	isNew := false
+	for _, vm := range want.VMs {
+		if vm.Move != nil {
+			k := known{vm.Spec.Identity.VM, vm.Move.Open, vm.Move.SourceGone}
+			r.known[k] = true
+			isNew = isNew || !before[k]
+		}
+	}
+	return isNew
+}
