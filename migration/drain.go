@@ -241,45 +241,57 @@ func listed(names []string) string {
 	return fmt.Sprintf("%s, %s and %d more", names[0], names[1], len(names)-2)
 }
 
-// ways are placements in which these VMs have left, that keep rules and floors and can be reached
-// within the budget, the cheapest first, each with a greater minimum yield than those before it. well: all that
-// are found, or else one will do.
+// ways are placements in which these VMs have left, that keep rules and floors and can be reached within
+// the budget: the cheapest that is found, and, if well, the one with the greatest minimum yield.
 func (e *emptying) ways(vms []int, well bool) []candidate {
 	if len(vms) == 0 {
-		return e.sound([]candidate{{at: slices.Clone(e.f.home)}}, 1)
+		return e.sound([]candidate{{at: slices.Clone(e.f.home)}}, false)
 	}
-	most := math.MaxInt
-	if !well {
-		most = 1
-	}
-	ways := e.sound(e.simple(vms), most)
-	if !well && len(ways) > 0 {
-		return ways
+	well = well && !math.IsInf(e.d.LeastGain, 1)
+	found := e.simple(vms)
+	few := len(e.f.home) <= someVMs
+	if !few && !well {
+		if ways := e.sound(found, false); len(ways) > 0 {
+			return ways
+		}
 	}
 	s, err := e.without(vms)
 	if err != nil {
+		return e.sound(found, false)
+	}
+	if few {
+		s.best(0, e.steps)
+	}
+	if well {
+		s.run()
+	}
+	if ways := e.sound(e.taken(&found, s), well); len(ways) > 0 {
 		return ways
 	}
-	few := len(e.f.home) <= someVMs
-	if well && !math.IsInf(e.d.LeastGain, 1) || few {
-		if few {
-			s.best(0, e.steps)
-		}
-		s.run()
-	} else if at := s.room(); at != nil && !e.f.rules.Required() {
-		s.found = append(s.found, candidate{at: at})
-	}
-	found := make([]candidate, 0, len(s.found)+len(ways))
-	for _, c := range slices.Concat(s.found, ways) {
-		found = append(found, candidate{at: c.at, yield: c.yield})
-	}
-	ways = e.sound(found, most)
-	if len(ways) == 0 {
-		if c := e.escape(vms); c != nil {
-			ways = e.sound([]candidate{*c}, 1)
+	if !e.f.rules.Required() {
+		if at := s.room(); at != nil {
+			s.found = append(s.found, candidate{at: at})
 		}
 	}
-	return ways
+	if few || e.f.rules.Required() && len(e.f.home) <= manyVMs {
+		s.best(s.f.total, e.steps)
+	}
+	if ways := e.sound(e.taken(&found, s), well); len(ways) > 0 {
+		return ways
+	}
+	if c := e.escape(vms); c != nil {
+		return e.sound([]candidate{*c}, false)
+	}
+	return nil
+}
+
+// taken are placements that a search found, besides others.
+func (e *emptying) taken(found *[]candidate, s *search) []candidate {
+	for i := range s.found {
+		*found = append(*found, candidate{at: s.found[i].at, yield: s.found[i].yield})
+	}
+	s.found = nil
+	return *found
 }
 
 // without is the search in which VMs that have to go have no host, so that to place them is free.
@@ -413,12 +425,12 @@ func (s *seats) relieve(j int, y float64, mine [][]int) bool {
 	return true
 }
 
-// sound judges placements, and orders the moves to those that are no worse than cheaper ones.
-func (e *emptying) sound(found []candidate, most int) (ways []candidate) {
-	f := e.f
+// sound are the placements that can be reached within the budget and keep what has to be kept: of those found the
+// cheapest, and, if well, the one with the greatest minimum yield, and of such the cheapest.
+func (e *emptying) sound(found []candidate, well bool) (ways []candidate) {
 	for i := range found {
 		c := &found[i]
-		c.direct, c.why = f.cost(c.at), ""
+		c.direct = e.f.cost(c.at)
 		if c.yield == 0 {
 			if sol, err := e.divide(c.at); err == nil {
 				c.yield = sol.MinYield
@@ -428,32 +440,63 @@ func (e *emptying) sound(found []candidate, most int) (ways []candidate) {
 	slices.SortStableFunc(found, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.direct, b.direct), cmp.Compare(b.yield, a.yield))
 	})
-	top := math.Inf(-1)
+	cheapest := -1
 	for i := range found {
 		c := &found[i]
-		if len(ways) >= most || c.direct > e.d.Budget || c.yield <= top+sameYield || !e.keeps(c) {
-			continue
+		if cheapest >= 0 && c.direct >= found[cheapest].bytes {
+			break
 		}
-		if !c.ordered {
-			if c.ops, c.why = newOrder(f, c.at).find(); c.why != "" {
-				continue
-			}
-		}
-		c.ordered, c.bytes = true, 0
-		for _, x := range c.ops {
-			if x.from >= 0 {
-				c.bytes += f.bytes[x.vm]
-			}
-		}
-		if c.bytes <= e.d.Budget {
-			ways = append(ways, *c)
-			if c.bytes == c.direct {
-				top = c.yield
-			}
+		if e.reach(c) && (cheapest < 0 || c.bytes < found[cheapest].bytes) {
+			cheapest = i
 		}
 	}
-	slices.SortStableFunc(ways, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(b.yield, a.yield)) })
+	if cheapest < 0 {
+		return nil
+	}
+	ways = []candidate{found[cheapest]}
+	if !well {
+		return ways
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.yield, a.yield), cmp.Compare(a.direct, b.direct))
+	})
+	best := -1
+	for i := range found {
+		c := &found[i]
+		if c.yield <= ways[0].yield+sameYield || best >= 0 && c.yield < found[best].yield-sameYield {
+			break
+		}
+		if best >= 0 && c.direct >= found[best].bytes || !e.reach(c) || c.yield <= ways[0].yield+sameYield {
+			continue
+		}
+		if best < 0 || c.bytes < found[best].bytes {
+			best = i
+		}
+	}
+	if best >= 0 {
+		ways = append(ways, found[best])
+	}
 	return ways
+}
+
+// reach orders the moves to a placement; false: it costs too much, breaks something, or cannot be reached.
+func (e *emptying) reach(c *candidate) bool {
+	if c.direct > e.d.Budget || !e.keeps(c) {
+		return false
+	}
+	if !c.ordered {
+		if c.ops, c.why = newOrder(e.f, c.at).find(); c.why != "" {
+			return false
+		}
+		c.ordered, c.bytes = true, 0
+	}
+	c.bytes = 0
+	for _, x := range c.ops {
+		if x.from >= 0 {
+			c.bytes += e.f.bytes[x.vm]
+		}
+	}
+	return c.bytes <= e.d.Budget
 }
 
 // keeps tells whether a placement keeps floors and rules, where they are kept now, and whether VMs go to
@@ -530,8 +573,7 @@ func (e *emptying) bound() float64 {
 func (e *emptying) choose(ways []candidate) *candidate {
 	best := &ways[0]
 	for i := range ways[1:] {
-		c := &ways[1+i]
-		if c.yield > best.yield+sameYield && c.yield >= best.yield*(1+e.d.LeastGain) {
+		if c := &ways[1+i]; c.yield > best.yield+sameYield && c.yield >= ways[0].yield*(1+e.d.LeastGain) {
 			best = c
 		}
 	}

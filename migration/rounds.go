@@ -1,0 +1,172 @@
+package migration
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Round is hosts that can be emptied together, in a maintenance of many.
+type Round struct {
+	Hosts    []int
+	Bytes    float64 // of the moves that empty them
+	MinYield float64 // while they are empty
+}
+
+// Stuck is a host that cannot be emptied at all, and why.
+type Stuck struct {
+	Host     int
+	MinYield float64 // of the best way to empty it that was found, if it is too little; else 0
+	Blockers []Blocker
+}
+
+// How many hosts that fit into no round are looked at closely; among many VMs that takes long.
+const (
+	mostAlone    = 32
+	fewLookedAt  = 4
+	manyToLookAt = 2000 // VMs
+)
+
+// Rounds sorts hosts into groups that can be emptied together: everything of a group fits on hosts that are not of it,
+// rules kept, and no yield there falls below minYield. The rounds are meant for one after another: when a round is over its
+// hosts are empty and take VMs again, and what they had stays where it went. The fewer rounds the better; of equal ones,
+// hosts with less to move come first.
+//
+// Within a round only VMs of its hosts move. A host for which others have to make way makes a round by itself.
+func Rounds(p Problem, hosts []int, minYield float64) ([]Round, []Stuck, error) {
+	e, err := newEmptying(p, Drainage{Budget: math.Inf(1)})
+	if err != nil {
+		return nil, nil, fmt.Errorf("rounds of hosts: %w", err)
+	}
+	var left []int
+	for _, j := range hosts {
+		if j < 0 || j >= len(p.Hosts) || slices.Contains(left, j) {
+			return nil, nil, fmt.Errorf("rounds of hosts: host %d of %d, or named twice", j, len(p.Hosts))
+		}
+		left = append(left, j)
+	}
+	s := newSeats(e.f)
+	s.below = minYield
+	looks := mostAlone
+	if len(e.f.home) > manyToLookAt {
+		looks = fewLookedAt
+	}
+	var rounds []Round
+	var stuck []Stuck
+	for len(left) > 0 {
+		r, rest := s.round(left)
+		if len(r.Hosts) == 0 {
+			alone, none, after, err := e.alone(s, left, minYield, &looks)
+			if err != nil {
+				return nil, nil, err
+			}
+			stuck = none
+			if alone == nil {
+				return rounds, stuck, nil
+			}
+			r, rest = *alone, slices.DeleteFunc(slices.Clone(left), func(j int) bool { return j == alone.Hosts[0] })
+			s = after
+			s.below = minYield
+		}
+		rounds = append(rounds, r)
+		left = rest
+	}
+	return rounds, nil, nil
+}
+
+// round takes as many hosts as it finds for the next round, and moves their VMs.
+func (s *seats) round(hosts []int) (r Round, rest []int) {
+	before := slices.Clone(s.at)
+	sorted := slices.Clone(hosts)
+	bytes := func(j int) (b float64) {
+		for _, vm := range s.on[j] {
+			b += s.f.bytes[vm]
+		}
+		return b
+	}
+	cost := make(map[int]float64, len(hosts))
+	for _, j := range hosts {
+		cost[j] = bytes(j)
+	}
+	slices.SortStableFunc(sorted, func(a, b int) int { return cmp.Compare(cost[a], cost[b]) })
+	was := slices.Clone(s.open)
+	for _, j := range sorted {
+		if !s.empty(j) {
+			rest = append(rest, j)
+			continue
+		}
+		r.Hosts = append(r.Hosts, j)
+	}
+	r.MinYield = 1
+	for j := range s.open {
+		r.MinYield = min(r.MinYield, s.yield(j))
+	}
+	for vm, j := range s.at {
+		if before[vm] != j {
+			r.Bytes += s.f.bytes[vm]
+		}
+	}
+	copy(s.open, was)
+	s.done = s.done[:0]
+	slices.Sort(r.Hosts)
+	slices.Sort(rest)
+	return r, rest
+}
+
+// empty moves all VMs of a host to others, or none.
+func (s *seats) empty(j int) bool {
+	begin, was := len(s.done), s.open[j]
+	vms := slices.Clone(s.on[j])
+	slices.Sort(vms)
+	s.open[j] = false
+	for _, vm := range vms {
+		if s.f.held[vm] {
+			s.open[j] = was
+			return false
+		}
+	}
+	for _, vm := range vms {
+		s.move(vm, -1)
+	}
+	if _, stuck := s.any(vms); stuck != nil {
+		s.undo(begin)
+		s.open[j] = was
+		return false
+	}
+	return true
+}
+
+// alone looks for a host that can be emptied if others make way, from where the VMs are now. after is
+// where they are then.
+func (e *emptying) alone(s *seats, hosts []int, minYield float64, looks *int) (r *Round, stuck []Stuck, after *seats, err error) {
+	p := e.p
+	p.Caps = nil
+	p.Groups = slices.Clone(e.p.Groups)
+	for g := range p.Groups {
+		q := &p.Groups[g]
+		q.Hosts = s.at[e.f.first[g] : e.f.first[g]+q.Count]
+	}
+	for _, j := range hosts {
+		if *looks--; *looks < 0 {
+			stuck = append(stuck, Stuck{Host: j})
+			continue
+		}
+		d, err := Drain(p, Drainage{Hosts: []int{j}, Budget: math.Inf(1), Partial: false})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if d.Empties() && d.MinYieldAfter >= min(minYield, d.MinYieldBefore)-sameYield {
+			for g := range p.Groups {
+				p.Groups[g].Hosts = d.Hosts[g]
+			}
+			f, err := p.fleet()
+			if err != nil {
+				return nil, nil, nil, fmt.Errorf("rounds of hosts: %w", err)
+			}
+			return &Round{Hosts: []int{j}, Bytes: d.Bytes, MinYield: d.MinYieldAfter}, nil, newSeats(f), nil
+		}
+		stuck = append(stuck, Stuck{Host: j, MinYield: d.MinYieldAfter, Blockers: d.Blockers})
+	}
+	return nil, stuck, nil, nil
+}
