@@ -22,6 +22,9 @@ type audit struct {
 	Text string    `json:"text"`
 }
 
+// refusedKind is the kind of the event of a connection that was refused.
+const refusedKind = "connection-refused"
+
 const (
 	auditEvery = time.Minute      // how often the same thing is recorded at most
 	auditFresh = 30 * time.Second // what a leader that has just begun records of what was before
@@ -67,7 +70,7 @@ func (m *Member) refused(remote net.Addr, why error) {
 	if !errors.As(why, &refusal) && !errors.As(why, &trespass) {
 		return // somebody who speaks no TLS, or scans ports: the log of this server has it
 	}
-	m.audits.add("connection-refused", host, why.Error(), time.Now())
+	m.audits.add(refusedKind, host, why.Error(), time.Now())
 }
 
 // record the events of a server that come after number n, and return the number of the

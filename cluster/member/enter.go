@@ -124,6 +124,16 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 		if err != nil {
 			return none, fmt.Errorf("the certificate from %s: %w", address, err)
 		}
+		shut, err := pki.OpenRevoked(filepath.Join(dir, revokedFile))
+		if err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err == nil {
+			_, err = shut.Add(a.Revoked, time.Now())
+		}
+		if err != nil {
+			return none, err
+		}
 		return who, write(dir, pki.Material{Cert: []byte(a.Cert), Key: keyPEM, CA: []byte(a.CA)}, []byte(a.CAKey), a.GossipKey, a.Servers)
 	}
 	return none, fmt.Errorf("join the cluster: %w", failed)

@@ -18,6 +18,7 @@ const (
 	gossipKeyFile = "gossip.key"   // 32 bytes
 	serversFile   = "servers.json" // where the cluster was last found
 	usedFile      = "raft.used"    // Raft has run here: a missing log is an error
+	revokedFile   = "revoked.json" // certificates that count no more
 )
 
 // gossipKeyBytes of an encrypted gossip.

@@ -85,7 +85,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	if err != nil {
 		return none, err
 	}
-	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Certificate: cert, Servers: m.Servers()}
+	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Certificate: cert, Servers: m.Servers(), Revoked: m.revocations()}
 	if out.GossipKey, err = os.ReadFile(filepath.Join(m.o.Dir, gossipKeyFile)); err != nil {
 		return none, fmt.Errorf("key of the gossip: %w", err)
 	}

@@ -80,7 +80,14 @@ type Member struct {
 	servers atomic.Pointer[addresses]
 	leads   atomic.Uint64 // term whose leader's service has begun here, 0 = none
 	health  healths
-	audits  ring
+	tellers struct {
+		mu sync.Mutex
+		of map[string]*taken // by host
+	}
+	revokedNow atomic.Pointer[revocations]
+
+	audits ring
+	shut   *pki.RevokedFile // certificates that count no more, as far as was heard
 
 	failed chan error
 	close  func() error
@@ -101,6 +108,10 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, failed: make(chan error, 8)}
 	m.identity.Server = m.identity.Server && !o.AgentOnly
+	if m.shut, err = pki.OpenRevoked(filepath.Join(o.Dir, revokedFile)); err != nil {
+		cancel()
+		return nil, err
+	}
 	m.log = o.Log.With("member", m.identity.Name)
 	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused}
 	m.dialer = &transport.Dialer{Security: security}
@@ -144,6 +155,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 		}
 		api = m.o.API(m)
 		peers.Lead, peers.Leader, peers.Servers, peers.API, peers.Issuer = m.lead, known{m}, m.Servers, api, m
+		peers.Revocations, peers.Record = m.revocations, m.takeDown
 		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
 	}
 	if m.identity.Agent {
@@ -204,6 +216,7 @@ func (m *Member) openServer() error {
 }
 
 func (m *Member) startServer(ctx context.Context, wg *sync.WaitGroup) {
+	wg.Go(func() { m.keepRevoked(ctx) })
 	wg.Go(func() { m.node.WhileLeading(ctx, m.term) })
 	if b := m.o.Backups; b.Dir != "" {
 		m.backups = &node.Backups{Node: m.node, Dir: b.Dir, Every: b.Every, Latest: b.Latest, Days: b.Days}
@@ -239,7 +252,11 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 			if err := writeServers(m.o.Dir, servers); err != nil {
 				m.log.Warn("keep where the servers are", "error", err)
 			}
-		}})
+		},
+		Revoked: m.shutOut})
+	if m.State == nil {
+		run("events", func(ctx context.Context) error { m.telling(ctx); return nil })
+	}
 	run("stream of desired state", func(ctx context.Context) error { leader.Run(ctx); return nil })
 	o := m.o.Agent
 	o.Host, o.Leader, o.Log = m.identity.Name, leader, m.log
@@ -323,12 +340,6 @@ func (m *Member) console(ctx context.Context, host, vm string) (io.ReadWriteClos
 		return nil, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
 	}
 	return m.client.Console(ctx, row.Address, host, vm)
-}
-
-// revoked says whether a certificate counts no more. An agent has no list of its own: it
-// speaks to servers only, and they have.
-func (m *Member) revoked(serial string) bool {
-	return m.State != nil && m.State.Snapshot().Revoked(serial)
 }
 
 // Ready says why this member cannot do its work yet; nil if it can.

@@ -2,12 +2,18 @@ package member_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +21,7 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
+	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
 	"evenkeel/hypervisor"
@@ -69,11 +76,14 @@ func api(m *member.Member) http.Handler {
 			return
 		}
 		a, err := m.Admit(r.Context(), q)
-		if err != nil {
+		switch {
+		case errors.Is(err, control.ErrNoLeader), errors.Is(err, control.ErrTimeout), errors.Is(err, node.ErrNotLeader):
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		case err != nil:
 			http.Error(w, err.Error(), http.StatusForbidden)
-			return
+		default:
+			_ = json.NewEncoder(w).Encode(a)
 		}
-		_ = json.NewEncoder(w).Encode(a)
 	})
 }
 
@@ -132,15 +142,29 @@ func (s *site) first() *member.Member {
 // join adds a member through any that is up.
 func (s *site) join(name string, server bool) *member.Member {
 	s.t.Helper()
-	leader := s.leader()
-	token, _, err := leader.NewJoinToken(s.t.Context(), server, true, false, time.Hour, "")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	return s.joinAs(name, state.JoinToken{Server: server, Agent: true})
+}
+
+// joinAs what the token says. On a busy machine the leader may change meanwhile, and the token may have been used all the same.
+func (s *site) joinAs(name string, row state.JoinToken) *member.Member {
+	s.t.Helper()
 	l := s.listen(name)
-	if _, err := member.Join(s.t.Context(), s.dirs[name], name, s.at[name], token, leader.Servers()); err != nil {
-		s.t.Fatal(err)
-	}
+	s.eventually(name+" joins", func() bool {
+		leader := s.leader()
+		token, _, err := leader.NewToken(s.t.Context(), time.Hour, row)
+		if err == nil {
+			_, err = member.Join(s.t.Context(), s.dirs[name], name, s.at[name], token, leader.Servers())
+		}
+		var said *transport.Problem
+		switch {
+		case err == nil:
+			return true
+		case errors.As(err, &said) && said.Status == http.StatusForbidden:
+			s.t.Fatal(err)
+		}
+		row.For = name
+		return false
+	})
 	return s.start(name, l)
 }
 
@@ -188,9 +212,13 @@ func (s *site) ready() int {
 func (s *site) create(name string, count int, loss string) {
 	s.t.Helper()
 	vc := state.VC{Name: name, MinYield: -1, OnHostLoss: loss, Groups: []state.Group{{Name: "w", Count: count, CPU: 1, Memory: 512 * mib, Image: "tiny"}}}
-	if _, err := s.leader().Create(s.t.Context(), vc, control.Call{}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.eventually(name+" is created", func() bool { // on a busy machine the leader may change meanwhile
+		_, err := s.leader().Create(s.t.Context(), vc, control.Call{IdempotencyKey: name})
+		if err != nil && !errors.Is(err, control.ErrNoLeader) && !errors.Is(err, control.ErrTimeout) {
+			s.t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 func (s *site) running(name string, count int) {
@@ -250,11 +278,18 @@ func TestCluster(t *testing.T) {
 			t.Errorf("VM %s was started again: %+v", vm.Name, vm)
 		}
 	}
-	for _, row := range v.Members() {
-		if row.Server && (row.Version != "test" || row.Format != state.FormatVersion || len(row.Serials) == 0) {
-			t.Errorf("member %+v", row)
+	s.eventually("servers are registered as they are", func() bool {
+		v, err := s.leader().View(t.Context(), false)
+		if err != nil {
+			return false
 		}
-	}
+		for _, row := range v.Members() {
+			if row.Server && (row.Version != "test" || row.Format != state.FormatVersion || len(row.Serials) == 0) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // A token works once; a removed member is not heard any more.
@@ -294,15 +329,7 @@ func TestJoinAndRemove(t *testing.T) {
 func TestNonVotingServer(t *testing.T) {
 	s := newSite(t, 3)
 	m := s.first()
-	token, _, err := m.NewJoinToken(t.Context(), true, true, true, time.Hour, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := s.listen("h2")
-	if _, err := member.Join(t.Context(), s.dirs["h2"], "h2", s.at["h2"], token, m.Servers()); err != nil {
-		t.Fatal(err)
-	}
-	s.start("h2", l)
+	s.joinAs("h2", state.JoinToken{Server: true, Agent: true, NoVote: true})
 	s.join("h3", true)
 	s.eventually("h3 has its vote", func() bool {
 		votes := map[string]bool{}
@@ -341,4 +368,81 @@ func TestAgentOnly(t *testing.T) {
 		view := v.HostView(h)
 		return view.State == "ready" && view.Lease == "held" && view.Heard >= 0 && view.Heard < time.Second
 	})
+}
+
+// A thief with the certificate of a server that was removed cannot pose as the leader to an agent that is lured to it, also
+// to one that has just been started and has heard of nobody yet. And the cluster hears of it.
+func TestRemovedServerIsNoLeader(t *testing.T) {
+	s := newSite(t, 4)
+	m := s.first()
+	s.joinAs("h2", state.JoinToken{Server: true, Agent: true, NoVote: true})
+	s.join("h3", false)
+	s.eventually("three hosts report", func() bool { return s.ready() == 3 })
+	stolen, err := tls.LoadX509KeyPair(filepath.Join(s.dirs["h2"], "pki", "member.pem"), filepath.Join(s.dirs["h2"], "pki", "member.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stop("h2")
+	if err := m.Remove(t.Context(), "h2", true); err != nil {
+		t.Fatal(err)
+	}
+	serial := pki.SerialOf(stolen.Leaf)
+	for _, name := range []string{"h1", "h3"} {
+		s.eventually(name+" has the serial on disk", func() bool {
+			list, err := pki.OpenRevoked(filepath.Join(s.dirs[name], "revoked.json"))
+			return err == nil && list.Has(serial)
+		})
+	}
+	s.join("h4", false)
+	if list, err := pki.OpenRevoked(filepath.Join(s.dirs["h4"], "revoked.json")); err != nil || !list.Has(serial) {
+		t.Errorf("a member that joined since does not know it: %v", err)
+	}
+	s.stop("h4")
+	s.stop("h3")
+	s.stop("h1")
+
+	lure, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var came, stayed atomic.Int32
+	var thief sync.WaitGroup
+	thief.Go(func() {
+		for {
+			c, err := lure.Accept()
+			if err != nil {
+				return
+			}
+			came.Add(1)
+			conn := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{stolen}, NextProtos: []string{transport.ProtocolPeer}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS13})
+			if conn.HandshakeContext(t.Context()) == nil {
+				if _, err := conn.Read(make([]byte, 1)); err == nil { // a client that takes it for a server asks it something
+					stayed.Add(1)
+				}
+			}
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(func() { _ = lure.Close(); thief.Wait() })
+	servers, err := json.Marshal([]string{lure.Addr().String(), s.at["h1"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dirs["h3"], "servers.json"), servers, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.start("h3", s.listen("h3"))
+	s.eventually("h3 comes to the thief", func() bool { return came.Load() > 0 })
+	m = s.start("h1", s.listen("h1"))
+	s.eventually("the cluster hears of it", func() bool {
+		for _, e := range m.State.Snapshot().EventsAfter(0, 0) {
+			if e.Kind == "connection-refused" && strings.Contains(e.Text, "by agent h3: ") && strings.Contains(e.Text, string(pki.Revoked)) && strings.Contains(e.Text, serial) {
+				return true
+			}
+		}
+		return false
+	})
+	if n := stayed.Load(); n > 0 {
+		t.Errorf("it was taken for a server %d times", n)
+	}
 }

@@ -7,9 +7,9 @@
 // DNS name or common name gives a right. Verify says for a chain who presented
 // it, or why it is refused, in a form fit for an audit event.
 //
-// Time, randomness and the list of revoked serials come in with the call. Files
-// are touched in files.go only, on behalf of a Keeper, which holds the
-// certificate of this member and hands it to TLS. The package opens no
-// connection, decides nothing about membership, and keeps no list of its own:
+// Time, randomness and what is revoked come in with the call. Files are touched
+// on behalf of a Keeper, which holds the certificate of this member and hands it
+// to TLS, and of a RevokedFile, which keeps what this member has heard of revoked
+// certificates. The package opens no connection and decides nothing about membership:
 // which tokens exist and which serials are revoked is the replicated state's.
 package pki

@@ -58,6 +58,9 @@ func (s *Snapshot) Revoked(number string) bool {
 	return gone
 }
 
+// RevokedCertificates in order of their numbers.
+func (s *Snapshot) RevokedCertificates() []Revoked { return all[Revoked](s, tRevoked, "id") }
+
 // AdminTokens in order of their ids.
 func (s *Snapshot) AdminTokens() []AdminToken { return all[AdminToken](s, tAdmins, "id") }
 

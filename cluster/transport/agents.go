@@ -38,6 +38,8 @@ type AgentOptions struct {
 	Servers []string // addresses ("host:port") of servers of the cluster, at least one
 	// Learned hears of another list of servers, to be kept for the next start. nil: nobody does.
 	Learned func(servers []string)
+	// Revoked hears of certificates that count no more, at the beginning of each stream and when there are others. nil: nobody does.
+	Revoked func([]pki.Revocation)
 	// Rand spreads reconnects. The Agent uses it alone.
 	Rand *rand.Rand
 	Log  *slog.Logger
@@ -193,6 +195,9 @@ func (a *Agent) follow(ctx context.Context, address string) (begun bool, err err
 		}
 		if len(f.Servers) > 0 {
 			a.learn(f.Servers)
+		}
+		if len(f.Revoked) > 0 && a.o.Revoked != nil {
+			a.o.Revoked(f.Revoked)
 		}
 	}
 }

@@ -83,6 +83,8 @@ type JoinAnswer struct {
 	CAKey     string   `json:"caKey,omitempty"`     // PEM; for servers only
 	GossipKey []byte   `json:"gossipKey,omitempty"` // for servers and agents that gossip
 	Servers   []string `json:"servers"`             // "host:port"
+	// Revoked certificates of the cluster, which the new member believes no more than the others do.
+	Revoked []pki.Revocation `json:"revoked,omitempty"`
 }
 
 // joinPath is where the public API takes new members.

@@ -227,11 +227,17 @@ func (s *site) member(name string, server, ag bool, o PeersOptions, change ...fu
 
 // agent of a host that is connected to those servers.
 func (s *site) agent(k *pki.Keeper, servers ...string) *Agent {
+	return s.agentWith(k, func(*AgentOptions) {}, servers...)
+}
+
+// agentWith other options.
+func (s *site) agentWith(k *pki.Keeper, change func(*AgentOptions), servers ...string) *Agent {
 	d := s.dialer(k)
 	o := AgentOptions{Host: k.Identity().Name, Dialer: d, Servers: servers, Rand: mathrand.New(mathrand.NewPCG(1, 2)), Log: quiet()}
 	if s.net == nil { // real time is dear
 		o.Silence, o.FirstBackoff, o.LastBackoff = time.Second, 5*time.Millisecond, 50*time.Millisecond
 	}
+	change(&o)
 	a := NewAgent(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/pki"
 )
 
 // Frame is one line of a stream of desired state: JSON, ended by a line feed. One without Head says
@@ -22,6 +23,8 @@ type Frame struct {
 	Removed []string   `json:"removed,omitempty"`
 	// Servers of the cluster ("host:port") are told at first and when they changed.
 	Servers []string `json:"servers,omitempty"`
+	// Revoked certificates are told like that, too. Who hears of one never forgets it before it ends.
+	Revoked []pki.Revocation `json:"revoked,omitempty"`
 }
 
 func idOf(vm agent.VM) string { return vm.Spec.Identity.VM }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/pki"
 )
 
 const (
@@ -192,6 +193,16 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 	defer beat.Stop()
 	var encoder desiredEncoder
 	var servers []string
+	var revoked []pki.Revocation
+	// aside of the desired state, what agents should know.
+	aside := func(f *Frame) {
+		if now := p.servers(); !slices.Equal(now, servers) {
+			f.Servers, servers = now, now
+		}
+		if now := p.revocations(); !slices.Equal(now, revoked) {
+			f.Revoked, revoked = now, now
+		}
+	}
 	begun := false
 	var later *agent.Desired // has another index only: the next heartbeat tells it
 	spacing := leastSpacing
@@ -223,9 +234,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 		default:
 			later, spacing = nil, leastSpacing
 			f, _ := encoder.frame(want)
-			if now := p.servers(); !slices.Equal(now, servers) {
-				f.Servers, servers = now, now
-			}
+			aside(&f)
 			err = send(f)
 		}
 		if err != nil {
@@ -253,9 +262,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 					}
 					later = nil
 				}
-				if now := p.servers(); !slices.Equal(now, servers) {
-					f.Servers, servers = now, now
-				}
+				aside(&f)
 				if send(f) != nil {
 					return
 				}
@@ -276,6 +283,13 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+func (p *Peers) revocations() []pki.Revocation {
+	if p.o.Revocations == nil {
+		return nil
+	}
+	return p.o.Revocations()
 }
 
 func (p *Peers) servers() []string {

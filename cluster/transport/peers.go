@@ -64,6 +64,10 @@ type PeersOptions struct {
 	NoLeader func(error) bool
 	// Servers of the cluster ("host:port"), told to agents; nil: nothing is told.
 	Servers func() []string
+	// Revocations are certificates that count no more, told to agents; nil: nothing is told. The answer is not changed.
+	Revocations func() []pki.Revocation
+	// Record takes down what an agent tells of itself, while this server leads; nil: such calls are not answered.
+	Record func(host string, events []Event)
 	// API answers requests that other servers forward.
 	API http.Handler
 	// Issuer renews certificates while this server leads.
@@ -113,6 +117,9 @@ func NewPeers(o PeersOptions) *Peers {
 		mux.HandleFunc("POST /v1/hosts/{host}/report", p.itsAgent(p.leaderOnly(p.report)))
 		mux.HandleFunc("POST /v1/hosts/{host}/renew", p.itsAgent(p.leaderOnly(p.renew)))
 		mux.HandleFunc("POST /v1/hosts/{host}/permit", p.itsAgent(p.leaderOnly(p.permit)))
+	}
+	if o.Record != nil && o.Lead != nil {
+		mux.HandleFunc("POST /v1/hosts/{host}/events", p.itsAgent(p.leaderOnly(p.events)))
 	}
 	if o.Issuer != nil && o.Lead != nil {
 		mux.HandleFunc("POST /v1/certificate", p.leaderOnly(p.certificate))

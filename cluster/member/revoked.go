@@ -1,0 +1,148 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/transport"
+)
+
+const (
+	// revokedEvery is how old what is known of revoked certificates may be: agents' streams ask once a second each.
+	revokedEvery = time.Second
+	// tellEvery is how often an agent looks whether it has refused somebody.
+	tellEvery = 5 * time.Second
+	// toldMost are the events of one agent that are taken down in a minute.
+	toldMost = 10
+)
+
+// revocations is a list of certificates that count no more, as of a time.
+type revocations struct {
+	at  time.Time
+	all []pki.Revocation
+}
+
+// revoked says whether a certificate counts no more: by the state that this server has, or by what this member has
+// heard before.
+func (m *Member) revoked(serial string) bool {
+	return m.shut.Has(serial) || m.State != nil && m.State.Snapshot().Revoked(serial)
+}
+
+// revocations of the state. The answer is not to be changed.
+func (m *Member) revocations() []pki.Revocation {
+	if old := m.revokedNow.Load(); old != nil && time.Since(old.at) < revokedEvery {
+		return old.all
+	}
+	now := revocations{at: time.Now()}
+	for _, r := range m.State.Snapshot().RevokedCertificates() {
+		now.all = append(now.all, pki.Revocation{Serial: r.Number, Until: r.Until})
+	}
+	m.revokedNow.Store(&now)
+	return now.all
+}
+
+// shutOut takes in which certificates count no more, and ends the connections of those who have them.
+func (m *Member) shutOut(list []pki.Revocation) {
+	news, err := m.shut.Add(list, time.Now())
+	if err != nil {
+		m.log.Error("keep which certificates are revoked", "error", err)
+	}
+	if news {
+		m.port.Recheck()
+	}
+}
+
+// keepRevoked keeps what the state of a server says of revoked certificates also where it is known before the state is,
+// until ctx ends.
+func (m *Member) keepRevoked(ctx context.Context) {
+	for ctx.Err() == nil {
+		m.shutOut(m.revocations())
+		select {
+		case <-ctx.Done():
+		case <-time.After(tellEvery):
+		}
+	}
+}
+
+// telling the leader whom an agent that is no server refused, until ctx ends.
+func (m *Member) telling(ctx context.Context) {
+	var told uint64
+	for ctx.Err() == nil {
+		var events []transport.Event
+		last := told
+		for _, a := range m.audits.last() {
+			if a.N > told {
+				events = append(events, transport.Event{At: a.At, Kind: a.Kind, Name: a.Name, Text: a.Text})
+				last = a.N
+			}
+		}
+		if len(events) > 0 && m.tell(ctx, events) {
+			told = last
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(tellEvery):
+		}
+	}
+}
+
+// tell the leader through the first server that finds it.
+func (m *Member) tell(ctx context.Context, events []transport.Event) bool {
+	servers, err := readServers(m.o.Dir)
+	if err != nil {
+		return false
+	}
+	for _, address := range servers {
+		bounded, cancel := context.WithTimeout(ctx, tellEvery)
+		err := m.client.Tell(bounded, address, m.identity.Name, events)
+		cancel()
+		if err == nil {
+			return true
+		}
+		m.log.Debug("events are not told", "server", address, "error", err)
+	}
+	return false
+}
+
+// taken counts what was taken down of one agent since a time.
+type taken struct {
+	since time.Time
+	n     int
+}
+
+// takeDown what an agent tells of itself: whom it refused, and nothing else. What it says is not proved, so it is said who
+// says it, and how much of it is taken down is bounded.
+func (m *Member) takeDown(host string, events []transport.Event) {
+	m.tellers.mu.Lock()
+	defer m.tellers.mu.Unlock()
+	if m.tellers.of == nil {
+		m.tellers.of = map[string]*taken{}
+	}
+	now := time.Now()
+	t := m.tellers.of[host]
+	if t == nil || now.Sub(t.since) >= time.Minute {
+		t = &taken{since: now}
+		m.tellers.of[host] = t
+	}
+	for _, e := range events {
+		if e.Kind != refusedKind || t.n >= toldMost {
+			continue
+		}
+		t.n++
+		m.audits.add(refusedKind, printable(e.Name), fmt.Sprintf("by agent %s: %s", host, printable(e.Text)), now)
+	}
+}
+
+// printable is a text without what a terminal would take for an order.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

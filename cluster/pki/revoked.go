@@ -1,0 +1,96 @@
+package pki
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Revocation is a certificate that counts no more, though it has not ended.
+type Revocation struct {
+	Serial string    `json:"serial"` // as SerialOf says it
+	Until  time.Time `json:"until"`  // when the certificate ends by itself
+}
+
+// RevokedFile is a list of certificates that count no more, kept in a file, for a member that may be started where nobody
+// who knows them can be asked. It only grows, until the certificates on it have ended by themselves: who could take from
+// it could make a stolen certificate good again. It is safe for concurrent use.
+type RevokedFile struct {
+	path string
+
+	writing sync.Mutex
+	list    []Revocation // by serial; under writing
+	serials atomic.Pointer[map[string]bool]
+}
+
+// OpenRevoked reads the list in a file. A file that is not there is an empty list; one that cannot be read is an error, for
+// without it everybody who was shut out would be let in.
+func OpenRevoked(path string) (*RevokedFile, error) {
+	f := &RevokedFile{path: path}
+	f.hold(nil)
+	b, err := readFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f, nil
+	case err != nil:
+		return nil, err
+	}
+	var list []Revocation
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("certificates that count no more: %s: %w; remove the file, and the cluster tells them anew", path, err)
+	}
+	f.hold(list)
+	return f, nil
+}
+
+// hold a list from now on.
+func (f *RevokedFile) hold(list []Revocation) {
+	f.list = list
+	serials := make(map[string]bool, len(list))
+	for _, r := range list {
+		serials[r.Serial] = true
+	}
+	f.serials.Store(&serials)
+}
+
+// Has says whether the certificate of that serial is on the list.
+func (f *RevokedFile) Has(serial string) bool { return (*f.serials.Load())[serial] }
+
+// Add what is not on the list yet. news: there was something; it counts from now on, also if an error says that it could
+// not be kept. What has ended by itself is dropped.
+func (f *RevokedFile) Add(more []Revocation, now time.Time) (news bool, err error) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	list := slices.Clone(f.list)
+	for _, r := range more {
+		if !f.Has(r.Serial) && now.Before(r.Until) && r.Serial != "" {
+			list = append(list, r)
+			news = true
+		}
+	}
+	if !news {
+		return false, nil
+	}
+	list = slices.DeleteFunc(list, func(r Revocation) bool { return !now.Before(r.Until) })
+	slices.SortFunc(list, func(a, b Revocation) int { return strings.Compare(a.Serial, b.Serial) })
+	list = slices.CompactFunc(list, func(a, b Revocation) bool { return a.Serial == b.Serial })
+	f.hold(list)
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(list); err != nil {
+		return true, fmt.Errorf("certificates that count no more: %w", err)
+	}
+	if b.Len() > maxFile {
+		return true, fmt.Errorf("certificates that count no more: the list of %d is too long to be kept", len(list))
+	}
+	if err := replaceFile(f.path, b.Bytes(), 0o600); err != nil {
+		return true, fmt.Errorf("certificates that count no more: %w", err)
+	}
+	return true, nil
+}

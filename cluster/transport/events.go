@@ -1,0 +1,55 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Event is what an agent tells of itself for the record: a connection that it refused.
+type Event struct {
+	At   time.Time `json:"at"`
+	Kind string    `json:"kind"`
+	Name string    `json:"name"` // of whom it concerns: a member, or an address
+	Text string    `json:"text"`
+}
+
+// mostEvents of one call, and the longest field of one, bytes.
+const (
+	mostEvents    = 64
+	mostEventText = 1000
+)
+
+// eventsRequest is the body of a call that tells events.
+type eventsRequest struct {
+	Events []Event `json:"events"`
+}
+
+// events of an agent are taken down by the server that leads.
+func (p *Peers) events(w http.ResponseWriter, r *http.Request) {
+	var told eventsRequest
+	if !readCall(w, r, maxCall, &told) {
+		return
+	}
+	if len(told.Events) > mostEvents {
+		refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "%d events, at most %d are taken", len(told.Events), mostEvents)
+		return
+	}
+	for _, e := range told.Events {
+		if len(e.Kind) > mostEventText || len(e.Name) > mostEventText || len(e.Text) > mostEventText {
+			refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "an event with more than %d bytes in a field", mostEventText)
+			return
+		}
+	}
+	p.o.Record(r.PathValue("host"), told.Events)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Tell a server (which tells the leader) of events on a host, this member's own.
+func (c *Client) Tell(ctx context.Context, address, host string, events []Event) error {
+	if err := post(ctx, c.http, urlOf(address, "hosts", host, "events").String(), nil, eventsRequest{events}, nil); err != nil {
+		return fmt.Errorf("tell %s of events: %w", address, err)
+	}
+	return nil
+}
