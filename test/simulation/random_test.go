@@ -13,7 +13,7 @@ func always[T any](v T) func(*rand.Rand) T { return func(*rand.Rand) T { return 
 
 // defaults of a run: five servers and twenty hosts.
 func defaults(seed uint64) options {
-	return options{seed: seed, servers: 5, hosts: 20, clients: 3, names: []string{"ra", "rb", "rc", "rd", "ka", "kb", "kc"},
+	return options{seed: seed, servers: 5, hosts: 20, clients: 3, needs: 1, names: []string{"ra", "rb", "rc", "rd", "ka", "kb", "kc"},
 		snapshotEvery: 150, timers: node.Timers{Heartbeat: 2 * time.Second}, lose: 0.01, repeat: 0.03, slow: 0.01, quiet: 4 * time.Minute,
 		watchdogs: func(r *rand.Rand) time.Duration {
 			return []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}[r.IntN(4)]

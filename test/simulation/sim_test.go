@@ -27,6 +27,7 @@ type options struct {
 	seed           uint64
 	servers, hosts int
 	clients        int
+	needs          float64  // of VMs for CPU, times this
 	names          []string // of the VCs that clients know
 	snapshotEvery  uint64
 	timers         node.Timers
