@@ -20,6 +20,7 @@ type metrics struct {
 	handler    http.Handler
 	requests   *prometheus.HistogramVec
 	admissions *prometheus.CounterVec
+	moves      *moveMeter
 }
 
 func newMetrics(s *Server) *metrics {
@@ -31,6 +32,7 @@ func newMetrics(s *Server) *metrics {
 		admissions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "evenkeel_admissions_total", Help: "Answers of admission that this server gave, dry runs and repeated answers apart.",
 		}, []string{"verb", "answer"}),
+		moves: newMoveMeter(),
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.requests, m.admissions, clusterCollector{s})
@@ -93,7 +95,8 @@ type clusterCollector struct{ s *Server }
 
 // Describe implements prometheus.Collector.
 func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descIndex, descMin, descYield, descPromised, descVCs, descVMs, descUp, descCordoned, descCPU, descMemory, descReady} {
+	for _, d := range []*prometheus.Desc{descIndex, descMin, descYield, descPromised, descVCs, descVMs, descUp, descCordoned, descCPU, descMemory, descReady,
+		descMigrations, descMigratedBytes, descDowntime, descMoving, descPlans, descDrain, descDrainMoved, descDrainVMs} {
 		ch <- d
 	}
 }
@@ -151,6 +154,7 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(descMemory, float64(of.r.Memory), h.Name, of.name)
 		}
 	}
+	c.moveFigures(ch, v)
 }
 
 func truth(b bool) float64 {
