@@ -2,8 +2,10 @@ package loop
 
 import (
 	"fmt"
+	"hash/fnv"
 	"time"
 
+	"evenkeel/cluster/state"
 	"evenkeel/migration"
 )
 
@@ -14,16 +16,78 @@ type Pace struct {
 	Period    time.Duration // between looks at a cluster in which nothing changed
 	CoolDown  time.Duration // after a re-balance; n of them within the last hour make it n times as long
 	LeastGain float64       // of the minimum yield, as a share of it; 0.1 = a tenth more
+	IdleBelow float64       // nothing is moved while the cluster's VMs need less than this share of its CPU; 0 = no such bound
+}
+
+// PaceOf a cluster's settings.
+func PaceOf(m state.MoveSettings) Pace {
+	m = m.WithDefaults()
+	return Pace{Hold: m.Hold.Duration(), Period: m.Period.Duration(), CoolDown: m.CoolDown.Duration(), LeastGain: m.LeastGain, IdleBelow: m.IdleBelow}
 }
 
 // Sight is what the cluster looks like now.
 type Sight struct {
 	Now      time.Time
 	MinYield float64     // of all VMs that run, at the caps they have
+	Load     float64     // what they need over what hosts have, CPU
 	Short    bool        // a virtual cluster has less than the least yield it accepts
 	Busy     string      // why no plan can be begun now: another is carried out, a host does not answer; "" = one can
 	Change   uint64      // differs from that of the last sight if VMs or hosts came, went or changed since
 	Ended    []time.Time // when re-balances ended that moved something; in any order
+}
+
+// SightOf a snapshot. Out are hosts that are not heard of now.
+func SightOf(s *state.Snapshot, env Env) Sight {
+	in := Sight{Now: env.Now, MinYield: 1}
+	have, need := 0.0, 0.0
+	change := fnv.New64a()
+	note := func(parts ...any) { fmt.Fprintln(change, parts...) }
+	for _, h := range s.Hosts() {
+		have += h.Usable().CPU
+		note(h.Name, h.Cordoned, h.Lost.Proof, h.Allowance, h.Foreign, env.Out[h.Name] != "")
+		if why := env.Out[h.Name]; why != "" && in.Busy == "" {
+			in.Busy = "host " + h.Name + " " + why // it may come back with what it has
+		}
+	}
+	for _, vc := range s.VCs() {
+		live := map[string]int{}
+		for _, vm := range s.VMsOf(vc.ID) {
+			switch {
+			case vm.MovingTo != "":
+				in.Busy = "VM " + vm.Name + " is on its way to host " + vm.MovingTo
+				live[vm.Group]++
+			case vm.Phase == state.Starting && vm.Goal == state.GoalRun:
+				in.Busy = "VM " + vm.Name + " starts"
+				live[vm.Group]++
+			case vm.Phase == state.Running && vm.Goal == state.GoalRun:
+				live[vm.Group]++
+			}
+		}
+		for _, g := range vc.Groups {
+			if n := live[g.Name]; n > 0 {
+				note(vc.ID, g.Name, n, g.CPU, g.Memory)
+				need += float64(n) * g.CPU
+				in.MinYield = min(in.MinYield, g.Yield())
+				in.Short = in.Short || g.Yield() < vc.MinYield*(1-1e-6)
+			}
+		}
+	}
+	if have > 0 {
+		in.Load = need / have
+	}
+	in.Change = change.Sum64()
+	for _, p := range s.MovePlans() {
+		switch {
+		case p.State == state.MovesRunning:
+			in.Busy = "move plan " + p.ID + " is carried out"
+		case p.Kind == state.MovesRebalance && p.BytesMoved > 0:
+			in.Ended = append(in.Ended, p.EndedAt)
+		}
+	}
+	if m, ok := s.Meta(); ok && m.Hold.On() {
+		in.Busy = "the cluster is held after a " + m.Hold.Reason
+	}
+	return in
 }
 
 // Balance is what is remembered from one sight to the next. The zero value remembers nothing: a new leader
@@ -56,6 +120,9 @@ func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
 	}
 	if b.Since.IsZero() {
 		b.Since = in.Now
+	}
+	if in.Load < p.IdleBelow {
+		return b, Verdict{Why: fmt.Sprintf("VMs need %.0f%% of the cluster's CPU, and below %.0f%% nothing is moved", 100*in.Load, 100*p.IdleBelow)}
 	}
 	if in.Busy != "" {
 		return b, Verdict{Why: in.Busy}

@@ -49,6 +49,17 @@ func TestWhen(t *testing.T) {
 	}
 }
 
+func TestWhenNearlyIdle(t *testing.T) {
+	p := pace
+	p.IdleBelow = 0.3
+	long := Balance{Since: time.Unix(0, 0)}
+	for load, look := range map[float64]bool{0.29: false, 0.3: true} {
+		if _, v := long.When(p, Sight{Now: time.Unix(1e6, 0), MinYield: 0.5, Load: load}); v.Look != look || v.Look == strings.Contains(v.Why, "nothing is moved") {
+			t.Errorf("load %v: %+v", load, v)
+		}
+	}
+}
+
 // An hour of load that swings every five minutes is worth a few re-balances, not one per swing.
 func TestWhenSwings(t *testing.T) {
 	t0 := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
