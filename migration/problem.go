@@ -42,6 +42,9 @@ type Group struct {
 
 	// Held names by index the VMs that cannot be moved.
 	Held []int
+
+	// Names of the VMs, for what is said of them. nil: see VMName.
+	Names []string
 }
 
 // Limits bound what goes on at once. 0 or less: no bound.
@@ -142,8 +145,13 @@ func (g *Group) bytes(vm int) float64 {
 	return g.Bytes[vm]
 }
 
-// VMName is how reasons name a VM of a group: the group and a number from 0 on.
-func (g *Group) VMName(vm int) string { return fmt.Sprintf("%s-%d", g.title(), vm) }
+// VMName is how reasons name a VM of a group: its name, or the group and a number from 0 on.
+func (g *Group) VMName(vm int) string {
+	if vm < len(g.Names) {
+		return g.Names[vm]
+	}
+	return fmt.Sprintf("%s-%d", g.title(), vm)
+}
 
 // allocation is the problem as the allocator knows it, hosts whole.
 func (p *Problem) allocation() allocator.Problem {

@@ -135,6 +135,12 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	if r.Reach {
 		live.Unknown = r.Unknown
 	}
+	if r.Reach && r.Running != nil {
+		live.Running, live.Listed = r.Running, c.o.Now()
+		if r.Index > 0 || len(r.Running) > 0 { // what begins a round has no index, and is as good as the one before if nothing runs
+			live.ListedFor = r.Index
+		}
+	}
 	if r.Samples != nil || r.Index > 0 {
 		live.VMs = make(map[string]agent.Sample, len(r.Samples))
 		for _, m := range r.Samples {

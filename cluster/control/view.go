@@ -15,6 +15,11 @@ type HostLive struct {
 	Reach   bool   // the hypervisor answers
 	VMs     map[string]agent.Sample
 	Unknown []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
+	// Running are the VMs of this cluster that the hypervisor listed last; ListedFor is the log index up to which what is
+	// wanted of the host was in force by then, 0 = it is not known.
+	Running   []agent.Instance
+	Listed    time.Time
+	ListedFor uint64
 }
 
 // View is one consistent look at the cluster: the replicated state at one

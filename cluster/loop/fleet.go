@@ -189,7 +189,7 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 	q := migration.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU, Memory: float64(memory + overhead), MinYield: floor,
 		Hosts: make([]int, len(vms)), Bytes: make([]float64, len(vms))}
 	for k, vm := range vms {
-		q.Hosts[k] = -1
+		q.Hosts[k], q.Names = -1, append(q.Names, vm.Name)
 		place := vm.Host
 		if vm.MovingTo != "" {
 			place = vm.MovingTo
