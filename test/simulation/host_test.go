@@ -418,6 +418,16 @@ func (y struckHost) Migrate(ctx context.Context, id string, m hypervisor.Migrati
 	return
 }
 
+func (y struckHost) Abort(ctx context.Context, id string) (v hypervisor.Moved, was bool, err error) {
+	err = y.do(ctx, simulated.CallAbort, func(ctx context.Context) (err error) { v, was, err = y.Host.Abort(ctx, id); return })
+	return
+}
+
+func (y struckHost) Partner(ctx context.Context) (v hypervisor.Partner, err error) {
+	err = y.do(ctx, simulated.CallPartner, func(ctx context.Context) (err error) { v, err = y.Host.Partner(ctx); return })
+	return
+}
+
 // overhead of a VM on its host, bytes.
 const overhead = 32 << 20
 

@@ -88,7 +88,7 @@ func randomScript(o *options, long time.Duration) {
 			add(at, "full", v)
 			add(until, "free", v)
 		case k < 74:
-			calls := []string{"any", "list", "start", "destroy", "set-CPU-of", "define", "stop", "undefine", "stats", "migrate"}
+			calls := []string{"any", "list", "start", "destroy", "set-CPU-of", "define", "stop", "undefine", "stats", "migrate", "abort-the-migration-of"}
 			add(at, "strike", host(), calls[r.IntN(len(calls))], fmt.Sprint(1+r.IntN(4)), []string{"fails", "hang", "after"}[r.IntN(3)])
 		case k < 88:
 			add(at, "move", "any")
