@@ -254,15 +254,12 @@ func (c *Control) Guard(ctx context.Context) {
 
 func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, said map[string]string) error {
 	meta, _ := s.Meta()
-	if !holdsRestartable(s, h.Name) {
+	v := c.judge(h, meta)
+	if v.Held || !holdsRestartable(s, h.Name) { // in this order: the second looks at all VMs of the host
 		delete(said, h.Name)
 		return nil
 	}
-	v := c.judge(h, meta)
 	switch {
-	case v.Held:
-		delete(said, h.Name)
-		return nil
 	case v.Over:
 		delete(said, h.Name)
 		if c.arriving(s, h) {

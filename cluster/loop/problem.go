@@ -228,7 +228,7 @@ func (p *problem) allocations(cpu []float64, except string) ([]state.Allocation,
 		if ref.frozen {
 			continue
 		}
-		if ref.vc.ID != except && cpu[i] >= now && cpu[i] <= now*(1+1e-6) {
+		if ref.vc.ID != except && cpu[i] >= now && cpu[i] <= now*(1+littleMore) {
 			continue
 		}
 		out = append(out, state.Allocation{VC: ref.vc.ID, Group: ref.group.Name, CPU: cpu[i]})

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -174,7 +173,8 @@ func (r *Rooms) Still(s *state.Snapshot) bool {
 		}
 		still = vc.Admitted
 		for i := range vc.Groups {
-			still = still && (vc.Groups[i].Count == 0 || cmp.Compare(vc.Groups[i].Allocation, vc.Groups[i].CPU) == 0)
+			g := &vc.Groups[i]
+			still = still && (g.Count == 0 || g.Allocation <= g.CPU && g.CPU <= g.Allocation*(1+littleMore))
 		}
 		return still
 	})
@@ -186,6 +186,9 @@ func (r *Rooms) Still(s *state.Snapshot) bool {
 	}
 	return still
 }
+
+// littleMore is a rise of a share that is not worth a call to every host, relative.
+const littleMore = 1e-6
 
 // tooMuch is what sums of float64 cores may be off by, relative.
 const tooMuch = 1e-9

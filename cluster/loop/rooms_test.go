@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -90,5 +91,25 @@ func TestRooms(t *testing.T) {
 	})
 	if planned == 0 || still == 0 {
 		t.Errorf("%d plans from rooms, still %d times: the test shows nothing", planned, still)
+	}
+}
+
+// Shares that the allocator makes are off by rounding: that must not have everything planned at each look.
+func TestStillWithRoundedShares(t *testing.T) {
+	for _, tc := range []struct {
+		share float64
+		still bool
+	}{{1.3125, true}, {math.Nextafter(1.3125, 0), true}, {1.3125 * (1 - 2e-6), false}, {math.Nextafter(1.3125, 2), false}} {
+		c := newCluster(t, "h1")
+		a := loop.Create(c.Snapshot(), vc("x", 0.5, group(2, 1.3125, gib)), c.env())
+		a.Plan.Allocations[0].CPU = tc.share
+		c.enact("create", a.Plan)
+		var rooms loop.Rooms
+		if rooms.Still(c.Snapshot()) != tc.still {
+			t.Errorf("share %v of 1.3125: still is not %v", tc.share, tc.still)
+		}
+		if p := loop.Reallocate(c.Snapshot()); tc.still && p != nil {
+			t.Errorf("share %v of 1.3125: still, but %+v", tc.share, p)
+		}
 	}
 }
