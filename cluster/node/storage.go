@@ -38,7 +38,11 @@ func openDisk(o Options, logger *hclogAdapter) (disk, raft.SnapshotStore, error)
 		return o.Memory.disk, o.Memory.disk, nil
 	}
 	file := filepath.Join(o.Dir, "raft.db")
-	store, err := raftboltdb.New(raftboltdb.Options{Path: file, BoltOptions: &bbolt.Options{Timeout: 2 * time.Second}})
+	store, err := raftboltdb.New(raftboltdb.Options{Path: file, BoltOptions: &bbolt.Options{
+		Timeout: 2 * time.Second,
+		// Which pages are free is found out when the file is opened, not written with every entry: pages of trimmed entries
+		// are used again, so that the file stays as large as the log once was, most of it free.
+		NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}})
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, nil, fmt.Errorf("%s is in use by another process", file)
 	}
