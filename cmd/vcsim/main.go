@@ -19,7 +19,7 @@ func main() {
 		Usage:           "Evenkeel on simulated hosts",
 		Version:         version,
 		HideHelpCommand: true,
-		Commands:        []*cli.Command{clusterCommand(), clusterServerCommand(), paperCommand()},
+		Commands:        []*cli.Command{clusterCommand(), clusterServerCommand(), clusterClientsCommand(), paperCommand()},
 		ExitErrHandler:  func(*cli.Context, error) {}, // main says it, once
 	}
 	if err := app.Run(os.Args); err != nil {

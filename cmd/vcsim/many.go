@@ -24,6 +24,14 @@ func clusterServerCommand() *cli.Command {
 	}
 }
 
+// clusterClientsCommand is what cluster --servers runs of itself to ask for virtual clusters.
+func clusterClientsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "cluster-clients", Hidden: true, Usage: "the clients of cluster --servers",
+		Action: func(c *cli.Context) error { return manyhosts.Ask(c.Context, os.Stdin, os.Stdout) },
+	}
+}
+
 // many measures several servers.
 func many(c *cli.Context) (err error) {
 	if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Int("small") < 1 || c.Int("clients") < 1 || c.Args().Present() {

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,14 +62,15 @@ type Figures struct {
 	Steady struct {
 		Seconds float64            `json:"seconds"`
 		Leader  string             `json:"leader"`
-		CPU     map[string]float64 `json:"cpuPercentOfOneCore"`
+		CPU     map[string]float64 `json:"cpuPercentOfOneCore"` // by server, and of the process that is all hosts
 		RSS     map[string]float64 `json:"rssMiB"`
 		Entries float64            `json:"logEntriesPerSecond"`
-		Others  float64            `json:"othersPercentOfMachine"` // what all processes but the servers took
+		Others  float64            `json:"othersPercentOfMachine"` // what the machine did besides
 	} `json:"steady"`
 
 	Load        Load               `json:"load"`
 	LoadCPU     map[string]float64 `json:"loadCPUPercentOfOneCore"`
+	LoadMillis  map[string]float64 `json:"loadCPUMillisPerAdmission"` // deletion and all else that follows included, less what steady state takes
 	LoadOthers  float64            `json:"loadOthersPercentOfMachine"`
 	LoadEntries float64            `json:"loadLogEntriesPerSecond"`
 	LoadRSS     map[string]float64 `json:"loadPeakRSSMiB"`
@@ -294,6 +298,9 @@ func (b *bench) look() (l look, err error) {
 			return l, err
 		}
 	}
+	if l.by[hosts], err = usageOf(os.Getpid()); err != nil {
+		return l, err
+	}
 	lead, err := b.leader()
 	if err == nil {
 		l.index, err = lead.index()
@@ -301,18 +308,24 @@ func (b *bench) look() (l look, err error) {
 	return l, err
 }
 
-// between two looks: CPU by server in percent of a core, that of all others in percent of the machine,
+// The processes besides the servers, in figures: this one, and the one that asks.
+const (
+	hosts  = "hosts"
+	askers = "clients"
+)
+
+// between two looks: CPU by process in percent of a core, that of all others in percent of the machine,
 // entries of the log per second.
 func between(a, z look) (cpu map[string]float64, others, entries float64) {
 	cpu = map[string]float64{}
-	var servers time.Duration
+	var ours time.Duration
 	for name, u := range z.by {
 		spent := u.cpu - a.by[name].cpu
-		servers += spent
+		ours += spent
 		cpu[name] = 100 * spent.Seconds() / u.at.Sub(a.by[name].at).Seconds()
 	}
 	if all := z.all - a.all; all > 0 {
-		others = 100 * float64(z.busy-a.busy-servers) / float64(all)
+		others = 100 * float64(z.busy-a.busy-ours) / float64(all)
 	}
 	return cpu, others, float64(z.index-a.index) / z.at.Sub(a.at).Seconds()
 }
@@ -329,9 +342,17 @@ func (b *bench) profiled(name string, f func() error) error {
 	if _, err := p.ask("profile " + filepath.Join(b.o.Profile, name+".cpu")); err != nil {
 		return err
 	}
+	here, err := os.Create(filepath.Join(b.o.Profile, name+"-hosts.cpu"))
+	if err == nil {
+		err = pprof.StartCPUProfile(here)
+	}
+	if err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
 	err = f()
+	pprof.StopCPUProfile()
 	_, err2 := p.ask("profiled " + filepath.Join(b.o.Profile, name+".heap"))
-	return errors.Join(err, err2)
+	return errors.Join(err, err2, here.Close())
 }
 
 func (b *bench) steady(ctx context.Context) error {
@@ -364,10 +385,10 @@ func (b *bench) steady(ctx context.Context) error {
 		s := &b.f.Steady
 		s.Seconds, s.Leader, s.RSS = z.at.Sub(a.at).Seconds(), lead.name, map[string]float64{}
 		s.CPU, s.Others, s.Entries = between(a, z)
-		for name, u := range z.by {
-			s.RSS[name] = mib(u.rss)
+		for _, p := range b.servers {
+			s.RSS[p.name] = mib(z.by[p.name].rss)
 		}
-		b.say("leader %s: %.1f%% of a core, %.0f MiB; others take %.0f%% of the machine", lead.name, s.CPU[lead.name], s.RSS[lead.name], s.Others)
+		b.say("leader %s: %.1f%% of a core, %.0f MiB; hosts %.0f%%; others take %.0f%% of the machine", lead.name, s.CPU[lead.name], s.RSS[lead.name], s.CPU[hosts], s.Others)
 		return nil
 	})
 }
@@ -376,6 +397,11 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // life of a virtual cluster under load.
 const life = 5 * time.Second
+
+func (b *bench) offer(rate float64, during, life time.Duration, prefix string) Offer {
+	return Offer{Servers: b.addresses(), Token: b.token, CA: filepath.Join(b.servers[0].dir, "pki", "ca.pem"), Clients: b.o.Clients,
+		Rate: rate, During: during, Life: life, Largest: b.o.Small, CPU: b.o.CPU, Seed: b.o.Seed, Prefix: prefix}
+}
 
 func (b *bench) load(ctx context.Context) error {
 	if b.o.Rate <= 0 || b.o.During <= 0 {
@@ -386,15 +412,24 @@ func (b *bench) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.f.Load = offer(ctx, b.all, b.o.Rate, b.o.During, life, b.o.Small, b.o.CPU, b.o.Seed, "load")
+		load, used, err := ask(ctx, b.offer(b.o.Rate, b.o.During, life, "load"))
+		if err != nil {
+			return err
+		}
+		b.f.Load = load
 		z, err := b.look()
 		if err != nil {
 			return err
 		}
+		a.by[askers], z.by[askers] = usage{at: a.at}, usage{at: z.at, cpu: used}
 		b.f.LoadCPU, b.f.LoadOthers, b.f.LoadEntries = between(a, z)
+		b.f.LoadMillis = map[string]float64{}
+		for name, percent := range b.f.LoadCPU {
+			b.f.LoadMillis[name] = 10 * (percent - b.f.Steady.CPU[name]) * z.at.Sub(a.at).Seconds() / float64(max(1, load.Admitted))
+		}
 		b.f.LoadRSS = map[string]float64{}
-		for name, u := range z.by {
-			b.f.LoadRSS[name] = mib(u.peak)
+		for _, p := range b.servers {
+			b.f.LoadRSS[p.name] = mib(z.by[p.name].peak)
 		}
 		return nil
 	})
@@ -437,7 +472,7 @@ func (b *bench) restarts(ctx context.Context) error {
 		var r Restart
 		var busy sync.WaitGroup
 		busy.Go(func() {
-			offer(ctx, b.all, min(20, max(1, b.o.Rate)), 5*time.Second, time.Second, b.o.Small, b.o.CPU, b.o.Seed, fmt.Sprintf("restart%d-", i))
+			offer(ctx, b.all, b.offer(min(20, max(1, b.o.Rate)), 5*time.Second, time.Second, fmt.Sprintf("restart%d-", i)))
 		})
 		r, err = b.restart(ctx, victim, lead, by)
 		busy.Wait()
@@ -491,8 +526,7 @@ func (f *Figures) Write(out io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	by := func(m map[string]float64, format string) string {
 		var parts []string
-		for i := range f.Servers {
-			name := fmt.Sprintf("s%d", i+1)
+		for _, name := range slices.Sorted(maps.Keys(m)) {
 			parts = append(parts, name+" "+fmt.Sprintf(format, m[name]))
 		}
 		return strings.Join(parts, ", ")
@@ -502,7 +536,7 @@ func (f *Figures) Write(out io.Writer) {
 	if s := f.Steady; s.Seconds > 0 {
 		line("steady state, %.0f s: leader %s takes %.1f%% of one core and %.0f MiB", s.Seconds, s.Leader, s.CPU[s.Leader], s.RSS[s.Leader])
 		line("  CPU %s; memory %s; %.1f log entries a second", by(s.CPU, "%.1f%%"), by(s.RSS, "%.0f MiB"), s.Entries)
-		line("  all other processes, hosts and clients included, take %.0f%% of the machine", s.Others)
+		line("  all other processes take %.0f%% of the machine", s.Others)
 	}
 	if l := f.Load; l.Asked > 0 {
 		line("load, %.0f s: %d virtual clusters asked for, %d admitted (%.1f a second, %d VMs), %d deleted", l.Seconds, l.Asked, l.Admitted, l.PerSecond, l.VMs, l.Deleted)
@@ -510,6 +544,7 @@ func (f *Figures) Write(out io.Writer) {
 		line("  delete: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms", l.DeleteTime.P50, l.DeleteTime.P90, l.DeleteTime.P99, l.DeleteTime.Max)
 		line("  asked again: %v; failed: %v", l.Retried, l.Failed)
 		line("  CPU %s; peak memory %s; %.0f log entries a second; others take %.0f%% of the machine", by(f.LoadCPU, "%.0f%%"), by(f.LoadRSS, "%.0f MiB"), f.LoadEntries, f.LoadOthers)
+		line("  CPU per admission, all that follows from it and the deletion included, steady state not: %s", by(f.LoadMillis, "%.1f ms"))
 	}
 	for i := range f.Servers {
 		name := fmt.Sprintf("s%d", i+1)

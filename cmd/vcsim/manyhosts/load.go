@@ -149,14 +149,14 @@ func fill(ctx context.Context, all []*client.Client, vms, largest int, cpu float
 
 // offer so many virtual clusters a second for a time, and delete each after life. Requests are due at
 // fixed times, whether those before them were answered or not; their time runs from then.
-func offer(ctx context.Context, all []*client.Client, perSecond float64, during, life time.Duration, largest int, cpu float64, seed uint64, prefix string) Load {
+func offer(ctx context.Context, all []*client.Client, o Offer) Load {
 	type job struct {
 		due    time.Time
 		spec   v1.VirtualClusterSpec
 		delete bool
 	}
 	jobs := make(chan job, 1<<16)
-	r := rand.New(rand.NewPCG(seed, 2))
+	r := rand.New(rand.NewPCG(o.Seed, 2))
 	var t tally
 	t.load.Failed, t.load.Retried = map[string]int{}, map[string]int{}
 	begin := time.Now()
@@ -194,15 +194,15 @@ func offer(ctx context.Context, all []*client.Client, perSecond float64, during,
 					later.Done()
 					continue
 				}
-				due := j.due.Add(life)
+				due := j.due.Add(o.Life)
 				time.AfterFunc(time.Until(due), func() { jobs <- job{due: due, spec: j.spec, delete: true} })
 			}
 		})
 	}
-	every := time.Duration(float64(time.Second) / perSecond)
+	every := time.Duration(float64(time.Second) / o.Rate)
 	for n := 0; ; n++ {
 		due := begin.Add(time.Duration(n) * every)
-		if due.Sub(begin) >= during {
+		if due.Sub(begin) >= o.During {
 			break
 		}
 		select {
@@ -214,7 +214,7 @@ func offer(ctx context.Context, all []*client.Client, perSecond float64, during,
 		}
 		t.load.Asked++
 		later.Add(1)
-		jobs <- job{due: due, spec: small(r, fmt.Sprintf("%s%d", prefix, n), largest, cpu)}
+		jobs <- job{due: due, spec: small(r, fmt.Sprintf("%s%d", o.Prefix, n), o.Largest, o.CPU)}
 	}
 	asked := time.Since(begin)
 	later.Wait()
