@@ -278,6 +278,9 @@ func drainHint(host string) string {
 func drainResultText(r v1.DrainResult, wide bool) string {
 	text := blockersText(r.Blockers)
 	if r.Plan != nil {
+		if text != "" {
+			text += "\n"
+		}
 		text += planText(*r.Plan, nil, wide)
 	} else if len(r.Blockers) == 0 {
 		text += fmt.Sprintf("Host %s has nothing to move.\n", r.Host)
