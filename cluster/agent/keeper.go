@@ -32,6 +32,8 @@ type Memory struct {
 	Boot  string
 	Lease lease.Holder
 	Armed bool // the watchdog counts
+	// ArmedAs is the configuration by which it was armed; "" from an agent that did not keep it.
+	ArmedAs string `json:",omitempty"`
 	// Fresh: the machine was started since the leader last took this host's report; VMs that
 	// it believes to run here went with the run before.
 	Fresh bool
@@ -78,6 +80,8 @@ type keeper struct {
 	asOf     lease.Instant     // when it was asked
 	starting int               // restartable VMs being started, listed yet or not
 	stopped  map[string]uint64 // VMs stopped for want of a lease, by id: of that generation
+	dog      Watchdog          // the one in use
+	leaving  bool              // it is of an earlier configuration, and to be disarmed
 	wd       time.Duration
 	unsure   bool          // the watchdog could not be petted: it must not be told of as armed
 	renewed  chan struct{} // closed and made anew at each answered renewal
@@ -86,7 +90,7 @@ type keeper struct {
 }
 
 func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
-	k := &keeper{o: o, log: log, clock: o.Clock, stopped: map[string]uint64{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1)}
+	k := &keeper{o: o, log: log, clock: o.Clock, dog: o.Watchdog, stopped: map[string]uint64{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1)}
 	if o.Keep == nil {
 		k.memory.Boot = o.Boot
 		return k, nil
@@ -102,14 +106,28 @@ func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
 		}
 	}
 	k.memory, k.kept = m, m
+	if m.Armed && m.ArmedAs != "" && m.ArmedAs != o.WatchdogAs {
+		if k.dog, err = earlier(o, m.ArmedAs); err != nil {
+			return nil, fmt.Errorf("agent of host %s: the watchdog that was armed by an earlier configuration (%s): %w", o.Host, m.ArmedAs, err)
+		}
+		k.leaving = true
+		log.Warn("the watchdog was armed by an earlier configuration: it counts until the leader knows that it will not", "armed", m.ArmedAs, "configured", o.WatchdogAs)
+	}
 	// It counts since the agent before this one; go on petting it. Without a lease it is petted no more until
 	// the VMs are gone, however often the agent is started.
-	if m.Armed && (o.Watchdog == nil || m.Lease.MayPet(k.clock(), 0, false)) {
+	if m.Armed && (k.dog == nil || m.Lease.MayPet(k.clock(), 0, false)) {
 		if err := k.arm(); err != nil {
 			return nil, fmt.Errorf("agent of host %s: take over its armed watchdog: %w", o.Host, err)
 		}
 	}
 	return k, nil
+}
+
+func earlier(o Options, as string) (Watchdog, error) {
+	if o.Earlier == nil {
+		return nil, errors.New("it is not in the configuration any more")
+	}
+	return o.Earlier(as)
 }
 
 // run until ctx ends. It leaves the watchdog counting: another agent takes over, or the host has none.
@@ -151,7 +169,7 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	enforcing := k.enforces()
 	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot, Watched: k.o.Watchdog != nil}
 	wanted := k.running+k.starting > 0 || !k.known
-	if enforcing && wanted && k.memory.Armed && !k.unsure {
+	if enforcing && wanted && k.memory.Armed && !k.unsure && !k.leaving {
 		q.Watchdog = k.wd
 	}
 	if k.memory.Lease.Had {
@@ -191,16 +209,15 @@ func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration,
 	close(k.renewed)
 	k.renewed = make(chan struct{})
 	none := k.known && k.running+k.starting == 0
-	switch {
-	case k.memory.Armed && q.Watchdog == 0 && (none || !g.Enforce):
+	if k.memory.Armed && q.Watchdog == 0 && (none || !g.Enforce || k.leaving) {
 		// Only now, when the leader has taken the word that it is not armed: it counts on it.
-		if err := k.o.Watchdog.Disarm(); err != nil {
-			k.log.Error("disarm the watchdog", "error", err)
-			break
+		left := k.leaving
+		if err := k.disarmLocked(); err != nil || !left {
+			return lease.RenewEvery(g.Lease), nil
 		}
-		k.memory.Armed = false
-		k.log.Info("watchdog disarmed")
-	case k.o.Watchdog != nil && !k.memory.Armed && g.Enforce && k.running+k.starting > 0:
+	}
+	switch {
+	case k.dog != nil && !k.memory.Armed && g.Enforce && k.running+k.starting > 0:
 		if err := k.armLocked(); err != nil {
 			k.log.Error("arm the watchdog", "error", err)
 			break
@@ -210,6 +227,20 @@ func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration,
 	return lease.RenewEvery(g.Lease), nil
 }
 
+// disarmLocked stops the watchdog, and puts the one of the configuration in the place of one of an earlier.
+func (k *keeper) disarmLocked() error {
+	if err := k.dog.Disarm(); err != nil {
+		k.log.Error("disarm the watchdog", "error", err)
+		return err
+	}
+	k.memory.Armed, k.memory.ArmedAs = false, ""
+	k.log.Info("watchdog disarmed")
+	if k.leaving {
+		k.dog, k.leaving, k.wd, k.unsure = k.o.Watchdog, false, 0, false
+	}
+	return nil
+}
+
 func (k *keeper) arm() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -217,15 +248,18 @@ func (k *keeper) arm() error {
 }
 
 func (k *keeper) armLocked() error {
-	if k.o.Watchdog == nil {
+	if k.dog == nil {
 		k.memory.Armed = false
 		return fmt.Errorf("it is not in the configuration any more")
 	}
-	wd, err := k.o.Watchdog.Arm()
+	wd, err := k.dog.Arm()
 	if err != nil {
 		return err
 	}
 	k.wd, k.memory.Armed, k.unsure = wd, true, false
+	if !k.leaving {
+		k.memory.ArmedAs = k.o.WatchdogAs
+	}
 	k.log.Info("watchdog armed", "timeout", wd)
 	return nil
 }
@@ -271,11 +305,12 @@ func (k *keeper) enforces() bool {
 
 // petting tells the watchdog that the host is well, as long as it is.
 func (k *keeper) petting(ctx context.Context) {
-	if k.o.Watchdog == nil {
-		return
-	}
 	for ctx.Err() == nil {
 		k.mu.Lock()
+		if k.dog == nil {
+			k.mu.Unlock()
+			return
+		}
 		wait := time.Second
 		if k.memory.Armed {
 			wait = max(100*time.Millisecond, k.wd/petEvery)
@@ -287,7 +322,7 @@ func (k *keeper) petting(ctx context.Context) {
 				if k.wd == 0 { // not taken over yet from the agent before this one
 					err = k.armLocked()
 				} else {
-					err = k.o.Watchdog.Pet()
+					err = k.dog.Pet()
 				}
 				if err != nil {
 					k.log.Error("pet the watchdog", "error", err)
@@ -396,12 +431,12 @@ func (k *keeper) sees(asOf lease.Instant, vms []hypervisor.VM) map[string]uint64
 func (k *keeper) starts(ctx context.Context, n int) error {
 	k.mu.Lock()
 	k.starting += n
-	held, armed, enforce := k.memory.Lease.Held(k.clock()), k.memory.Armed, k.memory.Lease.Enforce
+	held, armed, enforce, guarded := k.memory.Lease.Held(k.clock()), k.memory.Armed, k.memory.Lease.Enforce, k.dog != nil
 	k.mu.Unlock()
 	switch {
 	case !held:
 		return fmt.Errorf("the host holds no lease for restartable VMs")
-	case k.o.Watchdog == nil || armed || !enforce:
+	case !guarded || armed || !enforce:
 		return nil
 	}
 	if err := k.arm(); err != nil {

@@ -29,10 +29,15 @@ type Options struct {
 	ListEvery   time.Duration // how often to look even if nothing is said to have changed; default 15 s
 	UseWindow   time.Duration // over which CPU use is averaged; default 5 s
 
-	Watchdog   Watchdog // nil: none guards the host's leases
-	Keep       Keep     // nil: nothing is known again after a restart, restartable VMs are stopped at it
-	Boot       string   // tells one run of the machine from the next
-	MigrateURI string   // where other hosts reach this one's hypervisor
+	Watchdog Watchdog // nil: none guards the host's leases
+	// WatchdogAs tells one configuration of the watchdog from another, its time-out included. A watchdog that an agent before
+	// this one armed by another is what Earlier makes of that: it is petted, and never told of as armed, until the leader
+	// knows that it counts on it no more; then it is disarmed, and Watchdog takes its place.
+	WatchdogAs string
+	Earlier    func(as string) (Watchdog, error)
+	Keep       Keep   // nil: nothing is known again after a restart, restartable VMs are stopped at it
+	Boot       string // tells one run of the machine from the next
+	MigrateURI string // where other hosts reach this one's hypervisor
 	// Clock neither jumps nor stops while the machine sleeps; default CLOCK_BOOTTIME.
 	Clock func() lease.Instant
 }

@@ -3,6 +3,7 @@ package watchdog
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,23 @@ func NewGuard(path string, timeout time.Duration) (*Guard, error) {
 		return nil, fmt.Errorf("watchdog %s: %w", path, err)
 	}
 	return &Guard{path: path, timeout: timeout}, nil
+}
+
+// String tells one configuration of a watchdog from another: its path and time-out. ParseGuard reads it.
+func (g *Guard) String() string { return g.path + " " + g.timeout.String() }
+
+// ParseGuard makes the Guard that String was called of: a watchdog that was armed by an earlier configuration can be
+// petted and disarmed by that one only.
+func ParseGuard(text string) (*Guard, error) {
+	at := strings.LastIndexByte(text, ' ')
+	if at < 0 {
+		return nil, fmt.Errorf("watchdog %q: it is not a path and a time-out", text)
+	}
+	timeout, err := time.ParseDuration(text[at+1:])
+	if err != nil {
+		return nil, fmt.Errorf("watchdog %q: %w", text, err)
+	}
+	return NewGuard(text[:at], timeout)
 }
 
 // Arm makes the watchdog count, and returns the time-out that is in force.

@@ -172,3 +172,20 @@ func TestGuardLonger(t *testing.T) {
 		t.Error("NewGuard takes a second")
 	}
 }
+
+func TestParseGuard(t *testing.T) {
+	for _, path := range []string{"/dev/watchdog", "/run/a dog/socket"} {
+		g, err := NewGuard(path, 15*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := ParseGuard(g.String()); err != nil || *back != *g {
+			t.Errorf("%q is read as %+v, %v", g, back, err)
+		}
+	}
+	for _, bad := range []string{"", "/dev/watchdog", "/dev/watchdog soon", "/dev/watchdog 1s"} {
+		if g, err := ParseGuard(bad); err == nil {
+			t.Errorf("%q is read as %+v", bad, g)
+		}
+	}
+}

@@ -249,8 +249,9 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 		if err != nil {
 			return o, done, err
 		}
-		o.Agent.Watchdog = w
+		o.Agent.Watchdog, o.Agent.WatchdogAs = w, w.String()
 	}
+	o.Agent.Earlier = func(as string) (agent.Watchdog, error) { return watchdog.ParseGuard(as) }
 	return o, done, nil
 }
 
