@@ -93,6 +93,14 @@ func (l *leader) Permit(_ context.Context, q agent.PermitRequest) (agent.Permit,
 			}
 		}
 	}
+	for _, m := range q.Moves {
+		if !l.refuse {
+			p.Moves = append(p.Moves, m)
+		}
+	}
+	if l.refuse {
+		p.Refused = "a test"
+	}
 	return p, l.down
 }
 
@@ -162,10 +170,15 @@ func world(t *testing.T) *simulated.World {
 // run an agent in the background. Within a bubble of synctest; stop waits for its end.
 func run(t *testing.T, w *simulated.World, l agent.Leader) (stop func()) {
 	t.Helper()
+	return runOn(t, w.Host("h1"), l)
+}
+
+func runOn(t *testing.T, h hypervisor.Host, l agent.Leader) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- agent.Run(ctx, agent.Options{Host: "h1", Hypervisor: w.Host("h1"), Leader: l, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		done <- agent.Run(ctx, agent.Options{Host: "h1", Hypervisor: h, Leader: l, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 64 * mib }})
 	}()

@@ -1,0 +1,202 @@
+package agent_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+// moving has the VM on its way to h2 by move 5.
+func moving(change ...func(*agent.Move)) func(*agent.VM) {
+	return func(vm *agent.VM) {
+		seen(vm)
+		vm.FreezeCPU, vm.Move = true, &agent.Move{Open: 5, To: "h2", URI: "h2", Permit: 3}
+		for _, f := range change {
+			f(vm.Move)
+		}
+	}
+}
+
+func incoming(m *agent.Move)    { m.Incoming = true }
+func waits(m *agent.Move)       { m.Wait = true }
+func without(m *agent.Move)     { m.Open, m.Permit = 0, 0 } // by a leader that does not number moves
+func arriving(v *hypervisor.VM) { v.State = hypervisor.Incoming }
+
+// What either host of a move does and tells. A VM is handed over once its target has room, with no more than its share; the target lets nothing
+// grow into that room; and what is told names the move and the last permit.
+func TestDecideMoves(t *testing.T) {
+	small := func(vms ...agent.VM) agent.Desired { // room for three VMs
+		d := host(vms...)
+		d.CPU, d.Memory = 3, 3*(gib+64*mib)
+		return d
+	}
+	ended := func(why string) agent.Past { return agent.Past{Moved: map[string]agent.MoveEnd{"m": {Error: why}}} }
+	for _, c := range []struct {
+		name  string
+		want  agent.Desired
+		there []hypervisor.VM
+		past  agent.Past
+		ops   []string
+	}{
+		{"its target has no room yet", host(wanted("m", moving(waits))), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"hold ek-m: host h2 has no room for it yet"}},
+		{"its target has no room for long", host(wanted("m", moving(waits))), []hypervisor.VM{runs("m")}, agent.Past{Waited: map[string]bool{"m": true}}, []string{"report m generation 1 stayed"}},
+		{"it goes", host(wanted("m", moving())), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"move ek-m to h2"}},
+		{"it takes more than its share: that shrinks first", host(wanted("m", moving(), capped(0.5))), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"cap ek-m: 1.0000 -> 0.5000 cores"}},
+		{"it takes less than its share: it goes with that", host(wanted("m", moving())), []hypervisor.VM{runs("m", cores(0.5))}, agent.Past{}, []string{"move ek-m to h2"}},
+		{"it is on its way", host(wanted("m", moving())), []hypervisor.VM{runs("m")}, agent.Past{Moving: map[string]bool{"m": true}}, nil},
+		{"it went", host(wanted("m", moving())), nil, agent.Past{}, []string{"report m generation 1 lost"}},
+		{"it stayed", host(wanted("m", moving())), []hypervisor.VM{runs("m")}, ended("broken pipe"), []string{"report m generation 1 stayed"}},
+		{"another generation of it runs", host(wanted("m", moving(), generation(2))), []hypervisor.VM{runs("m")}, agent.Past{}, nil},
+		{"it is to stop before it went", host(wanted("m", moving(), stop)), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"report m generation 1 stayed"}},
+
+		{"one that comes has room", small(wanted("m", moving(incoming, waits)), wanted("a", seen), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
+			[]string{"report m generation 1 room"}},
+		{"one that comes has no CPU", small(wanted("m", moving(incoming, waits), capped(1.5)), wanted("a", seen), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
+			[]string{"hold ek-m: there is no room for it yet"}},
+		{"one that comes has no memory", small(wanted("m", moving(incoming, waits), holding(3*gib/2)), wanted("a", seen), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
+			[]string{"hold ek-m: there is no room for it yet"}},
+		{"others shrink for it, and that it has room is told once they have", small(wanted("m", moving(incoming, waits), capped(1.5)), wanted("a", seen, capped(0.5)), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
+			[]string{"hold ek-m: there is no room for it yet", "cap ek-a: 1.0000 -> 0.5000 cores"}},
+		{"nothing grows into its room", small(wanted("m", moving(incoming)), wanted("a", seen), wanted("b", seen, capped(1.5))), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
+			[]string{"hold ek-b: 0.500 cores more do not fit yet"}},
+		{"nothing starts in its room", small(wanted("m", moving(incoming)), wanted("a", seen), wanted("b", seen), wanted("c")), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
+			[]string{"hold ek-c: 1.000 cores do not fit yet"}},
+		{"what of it is there is counted once", small(wanted("m", moving(incoming)), wanted("a", seen), wanted("b")), []hypervisor.VM{runs("a"), runs("m", arriving)}, agent.Past{},
+			[]string{"start ek-b generation 1", "report b generation 1 running"}},
+		{"it comes with less than its share, which it may grow to", small(wanted("m", moving(incoming)), wanted("a", seen), wanted("b")), []hypervisor.VM{runs("a", cores(1.2)), runs("m", arriving, cores(0.5))}, agent.Past{},
+			[]string{"cap ek-a: 1.2000 -> 1.0000 cores", "start ek-b generation 1", "report b generation 1 running"}},
+		{"it is there", small(wanted("m", moving(incoming))), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"report m generation 1 arrived"}},
+		{"it is there, by a leader that takes that from what runs", small(wanted("m", moving(incoming, without))), []hypervisor.VM{runs("m")}, agent.Past{}, nil},
+		{"its source is gone, and it did not come", small(wanted("m", moving(incoming, func(m *agent.Move) { m.SourceGone = true }))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ops := agent.Decide(c.want, c.there, c.past)
+			if diff := cmp.Diff(append([]string{}, c.ops...), texts(ops)); diff != "" {
+				t.Errorf("operations (-want +got):\n%s", diff)
+			}
+			for _, op := range ops {
+				if tell, is := op.(agent.Tell); is && tell.Status.VM == "m" && (tell.Status.Move != 5 || tell.Status.Permit != 3) {
+					t.Errorf("it tells of move %d and permit %d: %s", tell.Status.Move, tell.Status.Permit, tell)
+				}
+			}
+		})
+	}
+}
+
+// twoHosts has an agent on the first of two, where VM m runs and is to move to the other.
+func twoHosts(t *testing.T, before func(w *simulated.World, l *leader), then func(w *simulated.World, l *leader)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		timing := simulated.DefaultTiming()
+		timing.Link = 64 << 20 // 16 s for a VM
+		w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 4, Memory: 8 * gib, Timing: &timing})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := wanted("m").Spec
+		if err := w.Host("h1").Define(context.Background(), spec); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Host("h1").Start(context.Background(), spec); err != nil {
+			t.Fatal(err)
+		}
+		l := newLeader(wanted("m", moving()))
+		l.deaf = true
+		before(w, l)
+		end := run(t, w, l)
+		after(40 * time.Second)
+		then(w, l)
+		end()
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func on(t *testing.T, w *simulated.World, host string) bool {
+	t.Helper()
+	vms, err := w.Host(host).List(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(vms, func(vm hypervisor.VM) bool { return vm.Identity.VM == "m" && vm.State != hypervisor.Incoming })
+}
+
+// Nothing is handed over without a permit, and that it stayed is told.
+func TestHandOverNeedsPermit(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		twoHosts(t, func(_ *simulated.World, l *leader) { l.refuse = refuse }, func(w *simulated.World, l *leader) {
+			if on(t, w, "h1") != refuse || on(t, w, "h2") == refuse {
+				t.Errorf("permits are refused: %v; it runs on h1: %v, on h2: %v", refuse, on(t, w, "h1"), on(t, w, "h2"))
+			}
+			if told := strings.Join(l.told(), "\n"); strings.Contains(told, "m/1 stayed not permitted") != refuse {
+				t.Errorf("permits are refused: %v; told %q", refuse, told)
+			}
+		})
+	}
+}
+
+// A migration that an agent before this one began does not outlive the word that the VM stayed.
+func TestStaysForGood(t *testing.T) {
+	twoHosts(t, func(w *simulated.World, l *leader) {
+		l.want.VMs[0].Want = agent.WantStop
+		l.want.Index = 8
+		go func() { _, _ = w.Host("h1").Migrate(context.Background(), "m", hypervisor.Migration{To: "h2"}) }()
+		synctest.Wait()
+	}, func(w *simulated.World, l *leader) {
+		if told := strings.Join(l.told(), "\n"); !strings.Contains(told, "m/1 stayed") {
+			t.Errorf("told %q", told)
+		}
+		if !on(t, w, "h1") || on(t, w, "h2") {
+			t.Errorf("it was told to have stayed; it runs on h1: %v, on h2: %v", on(t, w, "h1"), on(t, w, "h2"))
+		}
+	})
+}
+
+// What was listed before the host knew of a move says nothing of who runs the VM since.
+func TestListedBeforeTheMove(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		l := newLeader()
+		l.deaf = true
+		h := &hook{Host: w.Host("h1")}
+		h.listed = func() { // the VM comes by one move, and is to leave by the next, while the agent still has the list of before
+			h.listed = nil
+			spec := wanted("m").Spec
+			if err := h.Define(context.Background(), spec); err != nil {
+				t.Error(err)
+			}
+			if err := h.Start(context.Background(), spec); err != nil {
+				t.Error(err)
+			}
+			l.order(func(d *agent.Desired) { d.VMs = []agent.VM{wanted("m", moving(waits))} })
+		}
+		defer runOn(t, h, l)()
+		after(10 * time.Second)
+		for _, told := range l.told() {
+			t.Errorf("told: %s", told)
+		}
+	})
+}
+
+// hook is called after each list.
+type hook struct {
+	hypervisor.Host
+	listed func()
+}
+
+func (h *hook) List(ctx context.Context) ([]hypervisor.VM, error) {
+	vms, err := h.Host.List(ctx)
+	if h.listed != nil {
+		h.listed()
+	}
+	return vms, err
+}
