@@ -98,6 +98,7 @@ type Console struct {
 type Second struct {
 	Host    hypervisor.Host
 	Address string // for hypervisor.Migration.To, as seen from the first host
+	Back    string // the first host's, as seen from this one; "" = there is no way back
 }
 
 func (s Setup) filled() Setup {

@@ -69,6 +69,9 @@ func noGuest(t *testing.T, s Setup) {
 		}
 		_, err = h.Migrate(ctx, spec.VM, hypervisor.Migration{To: "nowhere"})
 		is(t, "Migrate of an unknown VM", err, hypervisor.ErrNotFound)
+		if _, found, err := h.Abort(ctx, spec.VM); err != nil || found {
+			t.Errorf("Abort for an unknown VM: %v, %v", found, err)
+		}
 		if err := h.Destroy(ctx, spec.VM); err != nil {
 			t.Errorf("Destroy of a VM that is not there: %v", err)
 		}
@@ -132,6 +135,8 @@ func noGuest(t *testing.T, s Setup) {
 			"Stats":      func() error { _, err := h.Stats(ctx); return err },
 			"Events":     func() error { _, err := h.Events(ctx); return err },
 			"Console":    func() error { _, err := h.Console(ctx, spec.VM); return err },
+			"Abort":      func() error { _, _, err := h.Abort(ctx, spec.VM); return err },
+			"Partner":    func() error { _, err := h.Partner(ctx); return err },
 			"Migrate":    func() error { _, err := h.Migrate(ctx, spec.VM, hypervisor.Migration{To: "x"}); return err },
 		}
 		for name, call := range calls {

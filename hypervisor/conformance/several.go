@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"evenkeel/hypervisor"
 )
@@ -62,6 +64,46 @@ func migration(t *testing.T, s Setup) {
 		s.gone(t, s.Second.Host, spec.VM)
 	})
 
+	t.Run("Aborted", func(t *testing.T) {
+		began, result := make(chan struct{}), make(chan error, 1)
+		var once sync.Once
+		go func() {
+			_, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Bandwidth: 1 << 20,
+				Progress: func(m hypervisor.Moved) {
+					if m.Bytes > 0 {
+						once.Do(func() { close(began) })
+					}
+				}})
+			result <- err
+		}()
+		select {
+		case <-began:
+		case err := <-result:
+			t.Fatalf("Migrate at 1 MiB/s ended: %v", err)
+		case <-time.After(s.Wait):
+			t.Fatal("Migrate does not begin")
+		}
+		from := s.Host
+		if s.Reconnect != nil { // whoever began it
+			from = s.Reconnect(t)
+			defer from.Close()
+		}
+		if moved, found, err := from.Abort(t.Context(), spec.VM); err != nil || !found || moved.Bytes <= 0 {
+			t.Errorf("Abort of a migration: %+v, %v, %v", moved, found, err)
+		}
+		if err := <-result; err == nil {
+			t.Error("Migrate that was aborted is no error")
+		}
+		must(t, s.Host, spec.VM)
+		s.gone(t, s.Second.Host, spec.VM)
+		if _, found, err := from.Abort(t.Context(), spec.VM); err != nil || found {
+			t.Errorf("Abort of no migration: %v, %v", found, err)
+		}
+		if err := s.Host.SetCPU(t.Context(), spec.VM, spec.CPU); err != nil {
+			t.Errorf("SetCPU afterwards: %v", err)
+		}
+	})
+
 	mark, markThere := here.mark(), there.mark()
 	moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address})
 	if err != nil {
@@ -83,4 +125,25 @@ func migration(t *testing.T, s Setup) {
 	on := s
 	on.Host = s.Second.Host
 	on.uses(t, spec.VM, spec.CPU.Cap)
+	if s.Second.Back == "" {
+		return
+	}
+
+	t.Run("PostCopy", func(t *testing.T) {
+		// So little bandwidth that what the guest writes keeps it from an end for a while; the budget bounds it.
+		m := hypervisor.Migration{To: s.Second.Back, Bandwidth: 16 << 20, MaxBytes: 3 * spec.Memory, PostCopy: true, AutoConverge: true}
+		moved, err := s.Second.Host.Migrate(t.Context(), spec.VM, m)
+		if err != nil {
+			t.Fatalf("Migrate: %v", err)
+		}
+		if moved.Bytes <= 0 || moved.Bytes > m.MaxBytes || moved.Remaining != 0 {
+			t.Errorf("a complete move reports %+v", moved)
+		}
+		t.Logf("%+v", moved)
+		if vm := must(t, s.Host, spec.VM); vm.Identity != spec.Identity || vm.State != hypervisor.Running {
+			t.Errorf("back home there is %+v", vm)
+		}
+		s.gone(t, s.Second.Host, spec.VM)
+		s.uses(t, spec.VM, spec.CPU.Cap)
+	})
 }

@@ -27,14 +27,14 @@ type budget struct {
 	pass    int
 	known   bool // last holds figures of a migration under way
 	at      time.Time
+	took    time.Duration // until the last figures came
 	slowest time.Duration // that figures took to come
 }
 
 // figures takes what QEMU said in an answer asked for at one time and received at another.
 func (b *budget) figures(p progress, asked, received time.Time) {
-	if took := received.Sub(asked); took > b.slowest {
-		b.slowest = took
-	}
+	b.took = received.Sub(asked)
+	b.slowest = max(b.slowest, b.took)
 	b.last, b.pass, b.at = p.moved, p.pass, asked
 	b.known = b.known || p.moved.Bytes > 0
 }
@@ -78,14 +78,27 @@ func (b *budget) rest(now time.Time) bool {
 	if b.pass < 2 { // a pass is needed in which everything is sent: the guest waits for each page that is missing
 		return false
 	}
-	lag := now.Sub(b.at) + pollInterval + 2*b.slowest
+	lag := now.Sub(b.at) + pollInterval + 2*b.took
 	most := float64(b.last.Remaining)*(1+pagesTwice) + b.last.Dirty*lag.Seconds() + (1 << 20)
 	return b.limit == 0 || float64(b.last.Bytes)+most <= float64(b.limit)
+}
+
+// passFits says whether the limit holds a pass over what is left and, after it, one over what was written meanwhile.
+func (b *budget) passFits() bool {
+	rate := b.last.Rate
+	if b.rate > 0 {
+		rate = b.rate
+	}
+	if b.limit == 0 || rate <= 0 {
+		return true
+	}
+	left := float64(b.last.Remaining)
+	return float64(b.last.Bytes)+left+min(left*b.last.Dirty/rate, left) <= float64(b.limit)
 }
 
 // switchOver says whether now is the time for post-copy: it would do, and going on without has had its chance, or
 // would break the budget, or would take more than the half of its time that is left.
 func (b *budget) switchOver(now, begun, deadline time.Time) bool {
 	late := !deadline.IsZero() && now.Sub(begun) > deadline.Sub(now)
-	return b.rest(now) && (b.pass >= latePasses || late || b.exceeded(now))
+	return b.rest(now) && (b.pass >= latePasses || late || !b.passFits() || b.exceeded(now))
 }

@@ -124,7 +124,7 @@ func (b bench) foreign(t *testing.T, name string) {
 func TestConformance(t *testing.T) {
 	guest := lab.Real(t)
 	// QEMU 7.2 crashes emulated guests that move while they run, so the move needs another.
-	opts := lab.Options{Hosts: 1, QEMU: os.Getenv("EVENKEEL_QEMU")}
+	opts := lab.Options{Hosts: 1, QEMU: os.Getenv("EVENKEEL_QEMU"), TLS: true}
 	if opts.QEMU != "" {
 		opts.Hosts = 2
 	}
@@ -174,7 +174,7 @@ func TestConformance(t *testing.T) {
 			},
 		}
 		if opts.Hosts == 2 {
-			s.Second = &conformance.Second{Host: connectTo(t, l.Host(2), guest).Host, Address: l.Host(2).MigrationURI()}
+			s.Second = &conformance.Second{Host: connectTo(t, l.Host(2), guest).Host, Address: l.Host(2).MigrationURI(), Back: l.Host(1).MigrationURI()}
 		}
 		return s
 	})

@@ -1,0 +1,214 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/hypervisor"
+	"evenkeel/test/lab"
+)
+
+// pair is two lab hosts with TLS and a shared pool, whose libvirts this process reaches by their sockets.
+func pair(t *testing.T) (here, there bench) {
+	t.Helper()
+	guest := lab.Real(t)
+	qemu := os.Getenv("EVENKEEL_QEMU")
+	if qemu == "" {
+		t.Skip("QEMU before 8 crashes emulated guests that move while they run: set EVENKEEL_QEMU to an unpacked tree of a newer one")
+	}
+	l := lab.New(t, lab.Options{Hosts: 2, QEMU: qemu, TLS: true, Shared: true})
+	here, there = connectTo(t, l.Host(1), guest), connectTo(t, l.Host(2), guest)
+	// Both would have their state in the same place, and each its own file system.
+	for _, h := range []bench{here, there} {
+		if out, err := h.lab.Command(t.Context(), "mkdir", "-p", "/var/lib/libvirt/pool").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		h.Host.opts.StateDir = "/var/lib/libvirt"
+	}
+	here.peerURI = func(string) string { return l.Host(2).URI() }
+	there.peerURI = func(string) string { return l.Host(1).URI() }
+	return here, there
+}
+
+// files of a host's own pool.
+func (b bench) files(t *testing.T) string {
+	t.Helper()
+	out, err := b.lab.Command(t.Context(), "ls", "/var/lib/libvirt/pool").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.Join(strings.Fields(string(out)), " ")
+}
+
+// io has qemu-io do something to the VM's disk, which must succeed.
+func (b bench) io(t *testing.T, s hypervisor.Spec, what string) {
+	t.Helper()
+	out, err := b.lab.Command(t.Context(), "qemu-io", "-c", what, "/var/lib/libvirt/pool/"+diskName(s.VM)).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "failed") {
+		t.Fatalf("qemu-io %s: %v: %s", what, err, out)
+	}
+}
+
+// A disk in a pool that the operator declared shared, and one that goes along.
+func TestMigrateDisks(t *testing.T) {
+	here, there := pair(t)
+	base := filepath.Join(filepath.Dir(here.guest.Kernel), "disk.qcow2")
+	for _, c := range []struct {
+		name string
+		disk hypervisor.Disk
+		seed bool
+		fill bool
+		how  hypervisor.Migration
+	}{
+		{"shared pool", hypervisor.Disk{Base: base, Pool: "shared"}, true, false, hypervisor.Migration{SharedDisk: true}},
+		{"overlay that goes along", hypervisor.Disk{Base: base}, true, false, hypervisor.Migration{CopyStorage: true, MaxBytes: 300 << 20, Bandwidth: 64 << 20}},
+		{"own disk that goes along", hypervisor.Disk{Size: 32 << 20}, false, true, hypervisor.Migration{CopyStorage: true, PostCopy: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := here.spec("ek-disk-a-0", "")
+			s.Disk = c.disk
+			if c.seed {
+				s.CloudInit = hypervisor.CloudInit{MetaData: "instance-id: x\n"}
+			}
+			const filled = 12 << 20
+			if c.fill { // what a guest may have written there
+				if err := here.Define(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				here.io(t, s, fmt.Sprintf("write -P 90 16M %d", filled))
+			}
+			here.run(t, s)
+			t.Cleanup(func() {
+				_ = there.Destroy(context.Background(), s.VM)
+				_ = there.Undefine(context.Background(), s)
+			})
+			last := here.attach(t, s.VM).beat(t)
+			m := c.how
+			m.To, m.Spec = there.lab.MigrationURI(), s
+			if _, err := here.Migrate(t.Context(), s.VM, hypervisor.Migration{To: m.To}); err == nil || !strings.Contains(err.Error(), "nsafe") {
+				t.Errorf("a move of a disk without a word on it: %v", err)
+			}
+			if m.CopyStorage {
+				// What libvirt counts of a disk counts against the budget: two bytes a second do not get far.
+				small := m
+				small.Bandwidth, small.MaxBytes = 1<<20, 3<<20
+				if moved, err := here.Migrate(t.Context(), s.VM, small); err == nil || moved.Bytes > small.MaxBytes {
+					t.Errorf("a budget of %d bytes: %+v, %v", small.MaxBytes, moved, err)
+				}
+				if left := there.files(t); left != "" {
+					t.Errorf("after a move that failed the target holds %s", left)
+				}
+			}
+			moved, err := here.Migrate(t.Context(), s.VM, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%+v", moved)
+			if beat := there.attach(t, s.VM).beat(t); beat["uptime_ms"] <= last["uptime_ms"] {
+				t.Errorf("the guest's uptime went from %d to %d ms: it did not run on", last["uptime_ms"], beat["uptime_ms"])
+			}
+			if left := here.files(t); left != "" {
+				t.Errorf("the source still holds %s", left)
+			}
+			if m.CopyStorage {
+				if got := there.files(t); !strings.Contains(got, diskName(s.VM)) {
+					t.Errorf("the target holds %s", got)
+				}
+			}
+			if err := there.Destroy(t.Context(), s.VM); err != nil {
+				t.Error(err)
+			}
+			if c.fill {
+				there.io(t, s, fmt.Sprintf("read -P 90 16M %d", filled))
+				if moved.Bytes < 64<<20+filled {
+					t.Errorf("%d bytes were counted, of memory and %d of the disk", moved.Bytes, filled)
+				}
+			}
+			if err := there.Undefine(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A guest that writes faster than can be sent: post-copy ends its move within the budget.
+func TestMigratePostCopy(t *testing.T) {
+	here, there := pair(t)
+	s := here.spec("ek-post-a-0", "ek.touch=24 ek.rate=80")
+	here.run(t, s)
+	t.Cleanup(func() { _ = there.Destroy(context.Background(), s.VM) })
+	console := here.attach(t, s.VM)
+	first := console.beat(t)
+	for touched := first["touched"]; touched < 24<<20>>12; {
+		touched = console.beat(t)["touched"]
+	}
+	m := hypervisor.Migration{To: there.lab.MigrationURI(), Bandwidth: 24 << 20, MaxBytes: 250 << 20, PostCopy: true}
+	seen := false
+	m.Progress = func(p hypervisor.Moved) { seen = seen || p.PostCopy }
+	moved, err := here.Migrate(t.Context(), s.VM, m)
+	t.Logf("%+v", moved)
+	if err != nil || moved.Bytes > m.MaxBytes || moved.Remaining != 0 {
+		t.Fatalf("%+v, %v", moved, err)
+	}
+	if !moved.PostCopy {
+		t.Skip("this machine sent faster than the guest wrote")
+	}
+	if !seen {
+		t.Error("no figures between the hand-over and the end")
+	}
+	after := there.attach(t, s.VM)
+	if beat := after.beat(t); beat["uptime_ms"] <= first["uptime_ms"] {
+		t.Errorf("the guest's uptime went from %d to %d ms: it did not run on", first["uptime_ms"], beat["uptime_ms"])
+	}
+}
+
+// What two equal hosts have agrees, and is what the lab gave them.
+func TestPartner(t *testing.T) {
+	b := realHost(t)
+	p, err := b.Partner(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Machines) == 0 || !strings.HasPrefix(p.Machines[0], "pc-q35-") || p.QEMU == "" || p.Networks == nil || p.Pools == nil || p.CPUModel == "" {
+		t.Errorf("%+v", p)
+	}
+	t.Logf("%+v", p)
+}
+
+func TestSwitchOver(t *testing.T) {
+	const mib = 1 << 20
+	begun := time.Unix(0, 0)
+	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	for _, c := range []struct {
+		name       string
+		limit      int64
+		bytes      int64
+		left       int64
+		pass       int
+		now, until int // s; until 0 = no deadline
+		want       bool
+	}{
+		{"first pass", 0, 50 * mib, 50 * mib, 1, 10, 0, false},
+		{"may yet end by itself", 0, 100 * mib, 20 * mib, 2, 10, 0, false},
+		{"does not end by itself", 0, 300 * mib, 20 * mib, 4, 10, 0, true},
+		{"half of its time is up", 0, 100 * mib, 20 * mib, 2, 10, 19, true},
+		{"less than half is", 0, 100 * mib, 20 * mib, 2, 10, 21, false},
+		{"what is left does not fit", 110 * mib, 100 * mib, 20 * mib, 4, 10, 0, false},
+		{"fits now, and would not later", 125 * mib, 100 * mib, 20 * mib, 2, 10, 0, true},
+	} {
+		b := &budget{limit: c.limit, rate: 100 * mib, at: begun}
+		b.figures(progress{hypervisor.Moved{Bytes: c.bytes, Remaining: c.left, Dirty: 30 * mib}, c.pass}, at(c.now), at(c.now))
+		deadline := time.Time{}
+		if c.until > 0 {
+			deadline = at(c.until)
+		}
+		if got := b.switchOver(at(c.now), begun, deadline); got != c.want {
+			t.Errorf("%s: switch over is %v, want %v", c.name, got, c.want)
+		}
+	}
+}
