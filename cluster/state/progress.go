@@ -47,6 +47,11 @@ func CountPhases(vms []VM) Count {
 // StateOf a VC from its row and its VMs.
 func StateOf(vc VC, vms []VM) VCState {
 	c := CountPhases(vms)
+	for _, vm := range vms {
+		if vm.shutDown() {
+			c.Failed++
+		}
+	}
 	switch {
 	case vc.Goal == GoalDelete:
 		return VCDeleting
@@ -65,6 +70,9 @@ func StateOf(vc VC, vms []VM) VCState {
 	}
 	return VCRunning
 }
+
+// shutDown: it was stopped by itself, as when its host was emptied, and stays so until its VC is started.
+func (v VM) shutDown() bool { return v.Phase == Stopped && v.Goal == GoalStop }
 
 // Yield of each VM of the group: allocation / need, in [0, 1]; 1 for a need of 0.
 func (g Group) Yield() float64 {

@@ -67,7 +67,10 @@ func (w *writer) step(vm VM, st VMStatus) {
 		if vm.Phase == Stopped || vm.Phase == Failed || vm.Phase == Lost {
 			break
 		}
-		vm.Phase, vm.Reason = st.Phase, st.Reason
+		if vm.Goal != GoalStop || vm.Reason == "" { // else it is said already why it was stopped
+			vm.Reason = st.Reason
+		}
+		vm.Phase = st.Phase
 		if vm.Goal == GoalRun {
 			vm.Phase = Failed // nobody asked it to end
 		}
