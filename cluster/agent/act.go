@@ -216,7 +216,7 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 			a.final = errs[i].Error()
 		case errors.Is(err, hypervisor.ErrExists):
 			if a.n++; a.n >= startAttempts {
-				a.final = fmt.Sprintf("its name %s belongs to a VM on the host that is not of this cluster", spec.Name)
+				a.final = fmt.Sprintf("its name %s belongs to a VM on the host that the cluster does not know", spec.Name)
 			}
 		default:
 			if a.n++; a.n >= startAttempts {

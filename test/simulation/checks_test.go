@@ -239,8 +239,20 @@ func (s *sim) unsettled() string {
 			there[name][vm.VM] = vm.Generation
 		}
 	}
+	// A VM that a restored state does not know may have the name of one that was made since (docs/roadmap.md).
+	named := map[string]bool{}
+	for name := range there {
+		for _, vm := range s.listed(name) {
+			if _, known := snap.VM(vm.VM); !known && s.restored {
+				named[name+"/"+vm.Name] = true
+			}
+		}
+	}
 	for _, vm := range snap.VMs() {
 		vc, _ := snap.VC(vm.VC)
+		if vm.Phase == state.Failed && named[vm.Host+"/"+vm.Domain()] {
+			continue
+		}
 		runs := there[vm.Host][vm.ID] == vm.Generation
 		delete(there[vm.Host], vm.ID)
 		switch {
