@@ -14,7 +14,7 @@ import (
 type Pace struct {
 	Hold      time.Duration // so long VMs must have had less than they need before anything is planned
 	Period    time.Duration // between looks at a cluster in which nothing changed
-	CoolDown  time.Duration // after a re-balance; n of them within the last hour make it n times as long
+	CoolDown  time.Duration // after a re-balance; n of them within the last four hours make it n times as long
 	LeastGain float64       // of the minimum yield, as a share of it; 0.1 = a tenth more
 	IdleBelow float64       // nothing is moved while the cluster's VMs need less than this share of its CPU; 0 = no such bound
 }
@@ -32,7 +32,8 @@ type Sight struct {
 	Load     float64     // what they need over what hosts have, CPU
 	Short    bool        // a virtual cluster has less than the least yield it accepts
 	Busy     string      // why no plan can be begun now: another is carried out, a host does not answer; "" = one can
-	Change   uint64      // differs from that of the last sight if VMs or hosts came, went or changed since
+	Change   uint64      // differs from that of the last sight if VMs came, went or changed their needs since
+	Hosts    uint64      // the same of hosts
 	Ended    []time.Time // when re-balances ended that moved something; in any order
 }
 
@@ -40,11 +41,10 @@ type Sight struct {
 func SightOf(s *state.Snapshot, env Env) Sight {
 	in := Sight{Now: env.Now, MinYield: 1}
 	have, need := 0.0, 0.0
-	change := fnv.New64a()
-	note := func(parts ...any) { fmt.Fprintln(change, parts...) }
+	hosts, change := fnv.New64a(), fnv.New64a()
 	for _, h := range s.Hosts() {
 		have += h.Usable().CPU
-		note(h.Name, h.Cordoned, h.Lost.Proof, h.Allowance, h.Foreign, env.Out[h.Name] != "")
+		fmt.Fprintln(hosts, h.Name, h.Cordoned, h.Lost.Proof, h.Allowance, h.Foreign, env.Out[h.Name] != "")
 		if why := env.Out[h.Name]; why != "" && in.Busy == "" {
 			in.Busy = "host " + h.Name + " " + why // it may come back with what it has
 		}
@@ -65,7 +65,7 @@ func SightOf(s *state.Snapshot, env Env) Sight {
 		}
 		for _, g := range vc.Groups {
 			if n := live[g.Name]; n > 0 {
-				note(vc.ID, g.Name, n, g.CPU, g.Memory)
+				fmt.Fprintln(change, vc.ID, g.Name, n, g.CPU, g.Memory)
 				need += float64(n) * g.CPU
 				in.MinYield = min(in.MinYield, g.Yield())
 				in.Short = in.Short || g.Yield() < vc.MinYield*(1-1e-6)
@@ -75,7 +75,7 @@ func SightOf(s *state.Snapshot, env Env) Sight {
 	if have > 0 {
 		in.Load = need / have
 	}
-	in.Change = change.Sum64()
+	in.Hosts, in.Change = hosts.Sum64(), change.Sum64()
 	for _, p := range s.MovePlans() {
 		switch {
 		case p.State == state.MovesRunning:
@@ -96,6 +96,8 @@ type Balance struct {
 	Since  time.Time // VMs get less than they need
 	Looked time.Time // a plan was last looked for
 	Change uint64    // of the sight at that time
+	Hosts  uint64    // of the last sight
+	Stable time.Time // since when hosts are as they are; zero: since before the first sight
 }
 
 // Verdict is whether a plan is to be looked for now.
@@ -109,11 +111,17 @@ type Verdict struct {
 const full = 1 - 1e-6
 
 // remembered is how long a re-balance counts towards the cool-down of the next.
-const remembered = time.Hour
+const remembered = 4 * time.Hour
 
 // When says whether it is time to look for moves that raise the minimum yield. It looks at nothing that costs:
 // whether there is a plan worth its bytes is for Worth to say.
 func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
+	if in.Hosts != b.Hosts {
+		if b.Hosts != 0 {
+			b.Stable = in.Now
+		}
+		b.Hosts = in.Hosts
+	}
 	if in.MinYield >= full {
 		b.Since = time.Time{}
 		return b, Verdict{Why: "every VM is given what it needs: nothing can be gained by moving one"}
@@ -133,21 +141,24 @@ func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
 	if ripe := b.Since.Add(p.Hold); in.Now.Before(ripe) {
 		return later(ripe, "VMs get less than they need since %s, which may pass by itself", in.Now.Sub(b.Since).Round(time.Second))
 	}
+	if ripe := b.Stable.Add(p.Hold); in.Now.Before(ripe) {
+		return later(ripe, "a host came, went or changed %s ago, and may do so again", in.Now.Sub(b.Stable).Round(time.Second))
+	}
 	if !in.Short { // a tenant has what was promised: what is to be gained can wait
 		if n, last := recent(in); n > 0 {
 			if cool := last.Add(time.Duration(n) * p.CoolDown); in.Now.Before(cool) {
-				return later(cool, "%d re-balances ended within the last hour, the last %s ago", n, in.Now.Sub(last).Round(time.Second))
+				return later(cool, "%d re-balances ended within the last four hours, the last %s ago", n, in.Now.Sub(last).Round(time.Second))
 			}
 		}
 	}
-	if again := b.Looked.Add(p.Period); !b.Looked.IsZero() && in.Change == b.Change && in.Now.Before(again) {
+	if again := b.Looked.Add(p.Period); !b.Looked.IsZero() && in.Change == b.Change && !b.Stable.After(b.Looked) && in.Now.Before(again) {
 		return later(again, "nothing changed since the last look, %s ago", in.Now.Sub(b.Looked).Round(time.Second))
 	}
 	b.Looked, b.Change = in.Now, in.Change
 	return b, Verdict{Look: true, Next: in.Now.Add(p.Period), Why: fmt.Sprintf("VMs get less than they need since %s: minimum yield %.3f", in.Now.Sub(b.Since).Round(time.Second), in.MinYield)}
 }
 
-// recent counts the re-balances that ended within the last hour, and says when the last of them did.
+// recent counts the re-balances that ended within the last four hours, and says when the last of them did.
 func recent(in Sight) (n int, last time.Time) {
 	for _, at := range in.Ended {
 		if in.Now.Sub(at) < remembered {

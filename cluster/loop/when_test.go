@@ -31,6 +31,9 @@ func TestWhen(t *testing.T) {
 		"one re-balance":       {short, Sight{Now: at(9), MinYield: 0.8, Ended: []time.Time{at(3)}}, false, "1 re-balances", at(13)},
 		"three re-balances":    {short, Sight{Now: at(30), MinYield: 0.8, Ended: []time.Time{at(3), at(25), at(13)}}, false, "3 re-balances", at(55)},
 		"long ago":             {short, Sight{Now: at(90), MinYield: 0.8, Ended: []time.Time{at(3), at(13), at(25)}}, true, "", at(100)},
+		"host just came":       {Balance{Since: t0, Hosts: 1}, Sight{Now: at(9), MinYield: 0.8, Hosts: 2}, false, "a host came", at(10)},
+		"host came":            {Balance{Since: t0, Hosts: 2, Stable: at(8), Looked: at(5)}, Sight{Now: at(9), MinYield: 0.8, Hosts: 2}, true, "", at(19)},
+		"host came, looked":    {Balance{Since: t0, Hosts: 2, Stable: at(4), Looked: at(5)}, Sight{Now: at(9), MinYield: 0.8, Hosts: 2}, false, "nothing changed", at(15)},
 		"short of its least":   {short, Sight{Now: at(30), MinYield: 0.3, Short: true, Ended: []time.Time{at(25)}}, true, "", at(40)},
 		"short but not held":   {Balance{Since: at(29.5)}, Sight{Now: at(30), MinYield: 0.3, Short: true}, false, "may pass", at(30.5)},
 	} {
