@@ -194,8 +194,8 @@ func (m *Member) openServer() error {
 	first := len(servers) == 1 && servers[0] == m.o.Advertise // Init wrote this
 	pilot := m.o.Autopilot
 	pilot.Votes = func(id string) bool {
-		row, _ := m.State.Snapshot().Member(id)
-		return !row.NoVote
+		row, known := m.State.Snapshot().Member(id)
+		return known && !row.NoVote // one that is not known is on its way out
 	}
 	m.node, err = node.Open(node.Options{Dir: filepath.Join(m.o.Dir, "raft"), ID: m.identity.Name, Stream: m.port.Raft(), Advertise: m.o.Advertise,
 		State: m.State, Log: m.log, Bootstrap: first && usedErr != nil, Used: usedErr == nil, SnapshotEvery: m.o.SnapshotEvery, Trailing: m.o.Trailing,

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -152,14 +153,28 @@ type guarded struct {
 	node *Node
 }
 
-// AddVoter implements autopilot.Raft.
+// AddVoter implements autopilot.Raft. What it was decided by may be older than a removal: raft would take the server in
+// again, and count on it for its quorum.
 func (g guarded) AddVoter(id raft.ServerID, a raft.ServerAddress, prev uint64, _ time.Duration) raft.IndexFuture {
 	g.node.members.Lock()
 	defer g.node.members.Unlock()
+	there := slices.ContainsFunc(g.GetConfiguration().Configuration().Servers, func(s raft.Server) bool { return s.ID == id && s.Address == a })
+	if !there || !g.node.pilot.conf.Votes(string(id)) {
+		return refused{fmt.Errorf("give server %s at %s a vote: %w: it is not one that is to have one any more", id, a, ErrRefused)}
+	}
 	f := g.Raft.AddVoter(id, a, prev, changeTimeout)
 	_ = f.Error() // and it is in force before anyone else looks; the caller asks again for the error
 	return f
 }
+
+// refused is the outcome of a change that was not begun.
+type refused struct{ err error }
+
+// Error implements raft.Future.
+func (f refused) Error() error { return f.err }
+
+// Index implements raft.IndexFuture.
+func (refused) Index() uint64 { return 0 }
 
 // RemoveServer implements autopilot.Raft.
 func (g guarded) RemoveServer(id raft.ServerID, prev uint64, _ time.Duration) raft.IndexFuture {

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +39,41 @@ func TestRemovalIsSafe(t *testing.T) {
 		if gone != c.gone || (err != nil) != (c.refused != "") || err != nil && (!errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: gone %v, %v; want %v, %q", c.name, gone, err, c.gone, c.refused)
 		}
+	}
+}
+
+// What autopilot decided before a server was removed, or taken its right to a vote, is not carried out after that: a dead server
+// with a vote would take the quorum with it.
+func TestPromotionComesTooLate(t *testing.T) {
+	var vote atomic.Bool
+	vote.Store(true)
+	s := open(t, Options{Dir: t.TempDir(), Autopilot: Autopilot{Votes: func(string) bool { return vote.Load() }}}).lead(t)
+	late := func() error {
+		return guarded{Raft: s.cur.Load().raft, node: s.Node}.AddVoter("new", "new:1", 0, 0).Error()
+	}
+	servers := func() (out []string) {
+		for _, s := range s.Servers() {
+			out = append(out, fmt.Sprint(s.ID, " ", s.Voter))
+		}
+		return out
+	}
+	before := servers()
+	if err := s.AddServer(t.Context(), "new", "new:1", false); err != nil {
+		t.Fatal(err)
+	}
+	vote.Store(false)
+	if err := late(); !errors.Is(err, ErrRefused) {
+		t.Errorf("a server without a right to a vote: %v", err)
+	}
+	vote.Store(true)
+	if err := s.RemoveServer(t.Context(), "new", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := late(); !errors.Is(err, ErrRefused) {
+		t.Errorf("a server that was removed: %v", err)
+	}
+	if now := servers(); !slices.Equal(now, before) {
+		t.Errorf("the servers are %q, were %q", now, before)
 	}
 }
 
