@@ -103,6 +103,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 	for name, h := range hosts {
 		a := o.Agent
 		a.Host, a.Hypervisor, a.Leader, a.Log = name, h, c.Control, o.Logger
+		a.MigrateURI = name // several hosts in one process are simulated ones, which know each other by name
 		a.Keep = agent.KeepFile(filepath.Join(o.Dir, "agents", name+".json"))
 		wg.Go(func() {
 			if err := agent.Run(ctx, a); err != nil {

@@ -119,7 +119,7 @@ func (s *Site) start(name string, l net.Listener) error {
 		API: func(m *member.Member) http.Handler {
 			return server.New(m, server.Options{Members: m, Version: "test", Logger: s.o.Log.With("on", name)})
 		},
-		Agent: agent.Options{Hypervisor: s.World.Host(name), Boot: "1", SampleEvery: time.Second,
+		Agent: agent.Options{Hypervisor: s.World.Host(name), Boot: "1", MigrateURI: name, SampleEvery: time.Second,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 0 }}}
 	if s.o.Backups > 0 {
