@@ -49,6 +49,7 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 			to, _ := s.Host(vm.MovingTo)
 			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: i >= len(s.VMsOn(host)), SourceGone: vm.GoneFrom == vm.Host,
 				Wait: vm.Move != 0 && !vm.Ready, Permit: vm.Permit}
+			boundsOf(w.Move, s, meta, g, vm)
 			if vm.Move != 0 { // what it comes with; its group may be given another share meanwhile
 				w.Spec.CPU = hypervisor.CPU{Cap: vm.Frozen, Weight: vm.Frozen}
 			}
@@ -120,6 +121,9 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		if err := c.recordMoves(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
+		if err := c.recordSent(ctx, s, r); err != nil {
+			return fmt.Errorf("report of host %s: %w", r.Host, err)
+		}
 		if err := c.recordAccount(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
@@ -131,6 +135,9 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		defer c.rouse()
 	}
 	live.Reach, live.Error = r.Reach, r.Error
+	if r.Index > live.Synced && c.moves.on.Load() {
+		defer c.rouse() // a move may wait for it
+	}
 	live.Synced = max(live.Synced, r.Index)
 	if r.Reach {
 		live.Unknown = r.Unknown
@@ -140,6 +147,11 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		if r.Index > 0 || len(r.Running) > 0 { // what begins a round has no index, and is as good as the one before if nothing runs
 			live.ListedFor = r.Index
 		}
+	}
+	c.moves.told(r)
+	live.Moves = r.Moves
+	if r.Migrates.CPUModel != "" {
+		live.Migrates = r.Migrates
 	}
 	if r.Samples != nil || r.Index > 0 {
 		live.VMs = make(map[string]agent.Sample, len(r.Samples))
@@ -203,7 +215,8 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 		case st.Phase == agent.SeenArrived && vm.MovingTo == r.Host:
 			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true, Move: st.Move})
 		case st.Phase == agent.SeenStayed && vm.Host == r.Host:
-			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason, Move: st.Move, Permit: st.Permit})
+			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason, Move: st.Move, Permit: st.Permit,
+				Bytes: sentBytes(s, st), DowntimeMs: st.Downtime.Milliseconds()})
 		}
 	}
 	for _, m := range over {

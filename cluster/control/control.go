@@ -80,6 +80,7 @@ type Control struct {
 	stir    chan struct{} // rouses the loop
 	words   words
 	figures figures
+	moves   moving
 
 	mu      sync.Mutex
 	term    uint64
@@ -122,6 +123,7 @@ func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
 	c.mu.Unlock()
 	c.words.begin(term)
 	c.figures.begin()
+	c.moves.begin()
 	if _, ok := c.o.State.Snapshot().Meta(); ok {
 		return nil
 	}

@@ -49,6 +49,7 @@ func (c *Control) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-retry:
 		case <-c.stir:
+		case <-c.moves.due(c.o.Now()):
 		case <-changed:
 			select {
 			case <-ctx.Done():
@@ -76,9 +77,12 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	}
 	defer c.planned()
 	s := c.o.State.Snapshot()
+	if acted, err := c.carryOn(ctx, s); acted || err != nil {
+		return acted, err
+	}
 	at := look{s.PlacementIndex(), c.whoIsOut(s)}
 	if at == *idle {
-		return false, nil
+		return c.balance(ctx, s)
 	}
 	if m, _ := s.Meta(); m.Hold.On() {
 		*idle = look{}
@@ -86,7 +90,7 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	}
 	if c.rooms.Still(s) {
 		*idle = at
-		return false, nil
+		return c.balance(ctx, s)
 	}
 	if err := c.flight.drained(ctx); err != nil {
 		return false, err
@@ -102,7 +106,10 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	}
 	if plan == nil {
 		*idle = at
-		return false, nil
+		if acted, err := c.makeRoom(ctx, s); acted || err != nil {
+			return acted, err
+		}
+		return c.balance(ctx, s)
 	}
 	c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.Touched), "allocations", len(plan.Allocations), "text", plan.Text)
 	err := c.propose(ctx, state.KindPlan, plan)

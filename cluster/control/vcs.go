@@ -36,7 +36,7 @@ func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result,
 		if a, ok := c.rooms.Roomy(s, vc, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID}, shut); ok || !alone {
 			return a, ok, nil
 		}
-		return loop.Create(s, vc, c.env()), false, nil
+		return loop.Create(s, vc, c.ask()), false, nil
 	})
 }
 
@@ -108,7 +108,7 @@ func (c *Control) Scale(ctx context.Context, name string, by Scale, call Call) (
 		if !alone {
 			return loop.Answer{}, false, nil
 		}
-		return loop.Scale(s, scaled, c.env()), false, nil
+		return loop.Scale(s, scaled, c.ask()), false, nil
 	})
 }
 
@@ -186,7 +186,7 @@ func (c *Control) Start(ctx context.Context, name string, call Call) (Result, er
 		if !alone {
 			return loop.Answer{}, false, nil
 		}
-		return loop.Start(s, vc, c.env()), false, nil
+		return loop.Start(s, vc, c.ask()), false, nil
 	})
 }
 

@@ -20,6 +20,9 @@ type HostLive struct {
 	Running   []agent.Instance
 	Listed    time.Time
 	ListedFor uint64
+
+	Moves    []agent.MoveProgress // the migrations that go on from there
+	Migrates agent.Migrates       // what it has for VMs that move there; the zero value: it has not said
 }
 
 // View is one consistent look at the cluster: the replicated state at one

@@ -25,6 +25,8 @@ type FleetOptions struct {
 	Grace time.Duration
 	// Instead are move plans that the new one takes the place of: their VMs may move.
 	Instead []string
+	// Keep are VMs, by id, that stay where they are, and why.
+	Keep map[string]string
 	// CopyStorage: VMs whose disks lie on one host may move with them.
 	CopyStorage bool
 	// Steps bounds the work: see migration.Problem.
@@ -128,6 +130,8 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 				f.keepRoom(i, vm, to)
 			case vm.Phase != state.Running:
 				why = "is " + string(vm.Phase)
+			case o.Keep[vm.ID] != "":
+				why = o.Keep[vm.ID]
 			case env.Out[vm.Host] != "":
 				why = "its host " + vm.Host + " " + env.Out[vm.Host]
 			case o.Grace > 0 && env.Now.Sub(moved[vm.ID]) < o.Grace:

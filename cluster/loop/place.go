@@ -17,6 +17,8 @@ type Env struct {
 	NewID func() string // a new, never used id at each call
 	// Out are hosts that take no new VM now, and why: "does not answer since 12:01".
 	Out map[string]string
+	// Advise says what moves would make room for a VC that does not fit; "" = none are known to. nil: nobody asks.
+	Advise func(s *state.Snapshot, vc state.VC) string
 }
 
 // Answer to a request: a plan to propose, or a refusal with its reasons.
@@ -73,10 +75,12 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 	}
 	// VMs that this change sends away hold their memory and cap until they are gone.
 	for _, vm := range surplus(s, vc) {
-		if at, ok := p.index[vm.Host]; ok && vm.Holds() {
-			p.Hosts[at].CPU = max(0, p.Hosts[at].CPU-vm.Frozen)
-			p.Hosts[at].Memory -= float64(vm.Held + p.hosts[at].VMOverhead)
-			p.reserve[at] = max(p.reserve[at], vm.BootMemory-vm.Held)
+		for _, name := range []string{vm.Host, vm.MovingTo} {
+			if at, ok := p.index[name]; ok && vm.Holds() {
+				p.Hosts[at].CPU = max(0, p.Hosts[at].CPU-vm.Frozen)
+				p.Hosts[at].Memory -= float64(vm.Held + p.hosts[at].VMOverhead)
+				p.reserve[at] = max(p.reserve[at], vm.BootMemory-vm.Held)
+			}
 		}
 	}
 	p.finish()
@@ -91,6 +95,11 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 		adm.Solution = better(p, adm.Solution)
 	}
 	d := decision(p, adm, s.Index(), env)
+	if !adm.Admitted && !adm.NeverFits && env.Advise != nil {
+		if text := env.Advise(s, vc); text != "" {
+			d.Advice = append(d.Advice, text)
+		}
+	}
 	vc.Decision = d
 	if !adm.Admitted {
 		wait := vc.OnFull == state.Queue && !adm.NeverFits && (verb != "scale" || !vc.Admitted) && !holds(s, vc)

@@ -146,6 +146,9 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	real := len(vms)
 	for _, vm := range vms[:real] {
+		if vm.MovingTo != "" && twice && vm.Holds() {
+			floor = max(floor, p.keepShare(vm, g))
+		}
 		to, coming := p.expected[vm.ID]
 		if vm.MovingTo != "" && twice {
 			to, coming = vm.MovingTo, true
@@ -178,6 +181,23 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 	}
 	p.Groups = append(p.Groups, ag)
 	p.groups = append(p.groups, groupRef{vc: vc, group: g, vms: vms, real: real})
+}
+
+// keepShare of a VM that moves, whose group may be given another: it keeps the share it has until it has arrived. It returns the yield
+// below which the group's would be less than that.
+func (p *problem) keepShare(vm state.VM, g state.Group) float64 {
+	if vm.Frozen <= g.CPU {
+		if g.CPU <= 0 {
+			return 0
+		}
+		return vm.Frozen / g.CPU
+	}
+	for _, name := range []string{vm.Host, vm.MovingTo} { // more than it needs from now on
+		if at, ok := p.index[name]; ok {
+			p.Hosts[at].CPU -= vm.Frozen - g.CPU
+		}
+	}
+	return 1
 }
 
 // leastCPU is the least share a host can enforce, cores: nobody runs on less.

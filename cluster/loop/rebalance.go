@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"evenkeel/allocator"
 	"evenkeel/cluster/state"
 	"evenkeel/migration"
 )
@@ -135,10 +136,14 @@ func allot(steps []state.MoveStep, budget int64) {
 func PlanAnew(old state.MovePlan, instead state.MovePlan, why string) state.MovePlan {
 	out := old
 	out.Tries++
+	out.Failures = 0
 	out.Steps = slices.Clone(old.Steps)
 	for i := range out.Steps {
-		if s := &out.Steps[i]; s.State == state.StepWaiting || s.State == state.StepPreparing {
+		switch s := &out.Steps[i]; s.State {
+		case state.StepWaiting, state.StepPreparing:
 			s.State, s.Text = state.StepSkipped, "planned anew: "+why
+		case state.StepFailed:
+			out.Failures++
 		}
 	}
 	first := len(out.Steps)
@@ -166,4 +171,54 @@ func Left(s *state.Snapshot, p state.MovePlan) int64 {
 		}
 	}
 	return max(0, left)
+}
+
+// Holds says why a plan that was made earlier is not what it was any more; "" = it is: its VMs are where they were, its hosts take VMs,
+// and the minimum yield rises by it.
+func (f *Fleet) Holds(p state.MovePlan) string {
+	place := map[string]string{}
+	for _, step := range p.Steps {
+		vm, ok := f.s.VM(step.VM)
+		at := f.Host(step.To)
+		from, moves := place[step.VM]
+		if !moves {
+			from = vm.Host
+		}
+		switch {
+		case !ok || vm.Goal != state.GoalRun || vm.Phase != state.Running:
+			return "VM " + step.VMName + " does not run any more"
+		case f.Still[step.VM] != "":
+			return "VM " + step.VMName + " " + f.Still[step.VM]
+		case from != step.From:
+			return "VM " + step.VMName + " runs on host " + vm.Host + " now"
+		case at < 0 || f.Hosts[at].Cordoned:
+			return "host " + step.To + " takes no VMs now"
+		}
+		place[step.VM] = step.To
+	}
+	q := allocator.Problem{}
+	for _, h := range f.Hosts {
+		q.Hosts = append(q.Hosts, allocator.Host{Name: h.Name, CPU: h.CPU, Memory: allocator.GreatestNumber})
+	}
+	for i, g := range f.Groups {
+		hosts := slices.Clone(g.Hosts)
+		for k := range hosts {
+			if to, moves := place[f.VM(i, k).ID]; moves {
+				hosts[k] = f.Host(to)
+			}
+		}
+		q.Groups = append(q.Groups, allocator.Group{Cluster: g.Cluster, Name: g.Name, Count: g.Count, CPU: g.CPU, Memory: g.Memory, Hosts: hosts})
+	}
+	least := 1.0
+	for i := range f.groups {
+		least = min(least, f.groups[i].group.Yield())
+	}
+	sol, err := allocator.Allocate(q)
+	if err != nil {
+		return err.Error()
+	}
+	if sol.MinYield < min(p.MinYieldAfter, 1)*(1-1e-6) && sol.MinYield <= least*(1+1e-6) {
+		return fmt.Sprintf("the minimum yield would go from %.4f to %.4f", least, sol.MinYield)
+	}
+	return ""
 }

@@ -83,10 +83,12 @@ type MovePlan struct {
 	AverageYieldAfter  float64 `json:"averageYieldAfter"`
 	UpperBound         float64 `json:"upperBound"` // no placement gives a greater minimum yield
 
-	Effort int64      `json:"effort"` // deterministic steps given to the planner
-	Tries  int        `json:"tries"`  // how often what was left was planned anew
-	Reason string     `json:"reason"` // in words: why this plan, or why none; of one that ended early: why
-	Steps  []MoveStep `json:"steps,omitempty"`
+	Effort int64 `json:"effort"` // deterministic steps given to the planner
+	Tries  int   `json:"tries"`  // how often what was left was planned anew
+	// Failures are the moves that failed and were planned anew for.
+	Failures int        `json:"failures,omitempty"`
+	Reason   string     `json:"reason"` // in words: why this plan, or why none; of one that ended early: why
+	Steps    []MoveStep `json:"steps,omitempty"`
 
 	CreateIndex uint64 `json:"createIndex"`
 	ModifyIndex uint64 `json:"modifyIndex"`
@@ -113,6 +115,7 @@ type MoveStep struct {
 
 	State     StepState `json:"state"`
 	Since     uint64    `json:"since,omitempty"`     // log index at which it came to its state
+	At        time.Time `json:"at,omitzero"`         // and when
 	Migration string    `json:"migration,omitempty"` // id, once there is one
 	Text      string    `json:"text,omitempty"`      // what became of it
 }
@@ -319,6 +322,16 @@ func (s *Snapshot) MigrationsOf(plan string) []Migration {
 func (s *Snapshot) MigrationOf(vm string) (Migration, bool) {
 	for _, m := range all[Migration](s, tMigrations, "vm", vm) {
 		if m.State == MigrationRunning {
+			return m, true
+		}
+	}
+	return Migration{}, false
+}
+
+// MigrationOpened of a VM by the log index of the move.
+func (s *Snapshot) MigrationOpened(vm string, open uint64) (Migration, bool) {
+	for _, m := range all[Migration](s, tMigrations, "vm", vm) {
+		if m.Open == open {
 			return m, true
 		}
 	}

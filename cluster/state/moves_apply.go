@@ -93,7 +93,7 @@ func (w *writer) movePlanPut(b *MovePlanPut) error {
 	for _, id := range b.Supersedes {
 		if o, ok := w.read().MovePlan(id); ok && !o.State.Ended() {
 			o.State, o.Reason = MovesSuperseded, "move plan "+p.ID+" took its place"
-			o.Steps = skipped(o.Steps, o.Reason)
+			o.Steps = Skipped(o.Steps, o.Reason)
 			w.putMovePlan(o)
 		}
 	}
@@ -109,8 +109,8 @@ func (w *writer) movePlanPut(b *MovePlanPut) error {
 	return nil
 }
 
-// skipped ends the steps that have not begun.
-func skipped(steps []MoveStep, why string) []MoveStep {
+// Skipped are steps of which those end the steps that have not begun.
+func Skipped(steps []MoveStep, why string) []MoveStep {
 	steps = slices.Clone(steps)
 	for i := range steps {
 		if s := &steps[i]; s.State == StepWaiting || s.State == StepPreparing {
@@ -138,7 +138,7 @@ func (w *writer) putMovePlan(p MovePlan) {
 	count(old, func(s *MoveStep) { was[s.VM+"\x00"+s.To] = true })
 	for i := range p.Steps {
 		if s := &p.Steps[i]; i >= len(old.Steps) || old.Steps[i].State != s.State {
-			s.Since = w.index
+			s.Since, s.At = w.index, w.at
 		}
 	}
 	w.put(tMovePlans, &p)
@@ -409,6 +409,9 @@ func (m Move) valid() error {
 	}
 	return nil
 }
+
+// Check says what is wrong with settings.
+func (b SettingsPut) Check() error { return b.valid() }
 
 func (b *SettingsPut) valid() error {
 	m, s := b.Settings.Moves, b.Settings

@@ -1,0 +1,280 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// moving is what the leader remembers of moves besides the state. A new leader begins with nothing of it.
+type moving struct {
+	on atomic.Bool // some plan is carried out
+
+	// Of the loop's goroutine alone.
+	refused  map[string]refusal   // openings that were refused on apply, by plan and step
+	outSince map[string]time.Time // hosts that are out
+	seen     loop.Balance
+	looked   time.Time         // whether moves would help
+	wake     time.Time         // when the loop is to look again though nothing changes; zero: never
+	tried    map[string]uint64 // VCs that room was looked for, and the placement index at that time
+
+	mu    sync.Mutex
+	reset bool // a term began: the loop forgets
+	dirty map[string]float64
+	said  string // why there is no plan now, in words
+}
+
+type refusal struct {
+	times int
+	why   string
+}
+
+// retryMoves is how often the loop looks at plans that are carried out, though nothing changes: time may decide.
+const retryMoves = time.Second
+
+func (m *moving) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reset, m.dirty, m.said = true, map[string]float64{}, ""
+}
+
+// fresh begins a term, for the loop's goroutine.
+func (m *moving) fresh() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reset || m.refused == nil {
+		m.refused, m.outSince, m.tried = map[string]refusal{}, map[string]time.Time{}, map[string]uint64{}
+		m.seen, m.wake, m.looked, m.reset = loop.Balance{}, time.Time{}, time.Time{}, false
+	}
+}
+
+// told takes in how fast guests write that are on their way.
+func (m *moving) told(r agent.Report) {
+	if len(r.Moves) == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range r.Moves {
+		if p.Dirty > 0 && m.dirty != nil {
+			m.dirty[p.VM] = p.Dirty
+		}
+	}
+}
+
+// due tells when the loop is to look again though nothing changed.
+func (m *moving) due(now time.Time) <-chan time.Time {
+	at := m.wake
+	if m.on.Load() {
+		if soon := now.Add(retryMoves); at.IsZero() || at.After(soon) {
+			at = soon
+		}
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return time.After(max(at.Sub(now), settleFor))
+}
+
+// boundsOf a move, out of its migration's row, for the agents.
+func boundsOf(to *agent.Move, s *state.Snapshot, meta state.Meta, g state.Group, vm state.VM) {
+	for _, pool := range meta.Settings.SharedPools {
+		to.SharedDisk = to.SharedDisk || pool == g.Disk.Pool
+	}
+	m, ok := s.MigrationOf(vm.ID)
+	if !ok {
+		return
+	}
+	o := m.Options
+	to.MaxBytes, to.Bandwidth, to.Deadline = max(0, m.MaxBytes), o.Bandwidth, o.Deadline.Duration()
+	to.AutoConverge, to.PostCopy, to.CopyStorage, to.Abort = o.AutoConverge, o.PostCopy, o.CopyStorage, m.Abort
+}
+
+// sentBytes of a move that a status tells the end of: never less than was told before.
+func sentBytes(s *state.Snapshot, st agent.Status) int64 {
+	m, _ := s.MigrationOpened(st.VM, st.Move)
+	return max(st.Bytes, m.BytesMoved)
+}
+
+// recordSent passes on what migrations sent, by their source's last word. It may come after the VM arrived.
+func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Report) error {
+	for _, st := range r.Statuses {
+		if st.Phase != agent.SeenLeft || st.Move == 0 {
+			continue
+		}
+		m, ok := s.MigrationOpened(st.VM, st.Move)
+		if !ok || m.From != r.Host || st.Bytes <= m.BytesMoved && st.Downtime.Milliseconds() <= m.DowntimeMs {
+			continue
+		}
+		body := state.MigrationTold{ID: m.ID, Bytes: st.Bytes, DowntimeMs: st.Downtime.Milliseconds()}
+		if err := c.propose(ctx, state.KindMigrationTold, body); err != nil && !errors.Is(err, state.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// carryOn does what is to be done now about the plans of moves that run, and about moves that are to end.
+func (c *Control) carryOn(ctx context.Context, s *state.Snapshot) (bool, error) {
+	m := &c.moves
+	m.fresh()
+	env := c.env()
+	for host := range m.outSince {
+		if env.Out[host] == "" {
+			delete(m.outSince, host)
+		}
+	}
+	for host := range env.Out {
+		if _, known := m.outSince[host]; !known {
+			m.outSince[host] = env.Now
+		}
+	}
+	m.on.Store(len(s.RunningMovePlans()) > 0)
+	if !m.on.Load() && len(m.refused) > 0 {
+		clear(m.refused)
+	}
+	key := func(plan string, step int) string { return fmt.Sprintf("%s/%d", plan, step) }
+	acts := loop.Next(s, loop.Carry{Env: env,
+		Told: func(host string) uint64 {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.live[host].Synced
+		},
+		OutFor:  func(host string) time.Duration { return env.Now.Sub(m.outSince[host]) },
+		Refused: func(plan string, step int) (int, string) { r := m.refused[key(plan, step)]; return r.times, r.why },
+	})
+	acted := false
+	for _, act := range acts {
+		c.log.Info("moves", "act", act.String())
+		var err error
+		switch {
+		case act.Put != nil:
+			err = c.propose(ctx, state.KindMovePlan, act.Put)
+		case act.Abort != nil:
+			err = c.propose(ctx, state.KindMigrationAbort, act.Abort)
+		case act.Anew != nil:
+			err = c.planAnew(ctx, s, env, act.Anew)
+		case act.Open != nil:
+			err = c.propose(ctx, state.KindMove, act.Open)
+			if k := key(act.Open.Plan, act.Open.Step); errors.Is(err, state.ErrConflict) {
+				m.refused[k] = refusal{m.refused[k].times + 1, err.Error()}
+			}
+		}
+		switch {
+		case err == nil:
+			acted = true
+		case !errors.Is(err, state.ErrConflict): // else the state moved on, and that wakes us
+			return acted, err
+		}
+	}
+	return acted, nil
+}
+
+// sights are what agents said of VMs and of what they have for those of others.
+func (c *Control) sights(s *state.Snapshot) loop.Sights {
+	out := loop.Sights{Use: map[string]loop.Use{}, Partners: map[string]hypervisor.Partner{}}
+	for _, m := range s.Migrations() {
+		if m.BytesMoved > 0 {
+			u := out.Use[m.VM]
+			u.Sent = m.BytesMoved
+			out.Use[m.VM] = u
+		}
+	}
+	c.moves.mu.Lock()
+	dirty := maps.Clone(c.moves.dirty)
+	c.moves.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, l := range c.live {
+		if l.Migrates.CPUModel != "" {
+			out.Partners[name] = l.Migrates
+		}
+		for id, v := range l.VMs {
+			u := out.Use[id]
+			u.Resident, u.Dirty = max(u.Resident, v.Resident), dirty[id]
+			out.Use[id] = u
+		}
+	}
+	return out
+}
+
+// planAnew what is left of a plan some moves of which did not come about. Where nothing helps any more it has failed.
+func (c *Control) planAnew(ctx context.Context, s *state.Snapshot, env loop.Env, a *loop.Anew) error {
+	meta, _ := s.Meta()
+	set := meta.Settings.Moves.WithDefaults()
+	o := loop.FleetOptions{Instead: []string{a.Plan.ID}, Keep: a.Keep, CopyStorage: set.CopyStorage}
+	left := loop.Left(s, a.Plan)
+	var instead state.MovePlan
+	var err error
+	switch a.Plan.Kind {
+	case state.MovesRebalance:
+		instead, err = loop.Rebalance(loop.NewFleet(s, env, c.sights(s), o), left, set.LeastGain, false)
+	case state.MovesRoom:
+		if vc, ok := s.VC(a.Plan.VC); ok && vc.Goal == state.GoalRun && !vc.Admitted {
+			instead, _, err = loop.Room(loop.NewFleet(s, env, c.sights(s), o, vc), left)
+		} else {
+			instead.Reason = "nobody waits for the room any more"
+		}
+	default:
+		instead.Reason = "it is for whoever asked for it to go on"
+	}
+	if err != nil {
+		instead.Reason = err.Error()
+	}
+	next := loop.PlanAnew(a.Plan, instead, a.Why)
+	if len(instead.Steps) == 0 {
+		next.State = state.MovesFailed
+	}
+	return c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: next, Version: a.Plan.ModifyIndex})
+}
+
+// ask is the environment of a request: what does not fit is told what moves would make room for it.
+func (c *Control) ask() loop.Env {
+	env := c.env()
+	env.Advise = func(s *state.Snapshot, vc state.VC) string {
+		meta, _ := s.Meta()
+		set := meta.Settings.Moves.WithDefaults()
+		vms := 0
+		s.EachVM(func(*state.VM) bool { vms++; return true })
+		if s.Format() < 3 || vms == 0 || vms > mostAdvised {
+			return ""
+		}
+		f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc)
+		plan, takes, err := loop.Room(f, -1)
+		if err != nil || math.IsInf(takes, 1) || len(plan.Steps) == 0 {
+			return ""
+		}
+		names := make([]string, 0, len(plan.Steps))
+		for _, step := range plan.Steps {
+			names = append(names, step.VMName+" to "+step.To)
+		}
+		if len(names) > 3 {
+			names = append(names[:3], fmt.Sprintf("and %d more", len(plan.Steps)-3))
+		}
+		text := fmt.Sprintf("would fit after moving %s: %s", gibText(plan.Bytes), strings.Join(names, ", "))
+		switch budget := set.Budget(); {
+		case set.Mode != state.MovesAuto:
+			text += "; moves are not made by themselves (see moves.mode of the cluster's settings)"
+		case plan.Bytes > budget:
+			text += fmt.Sprintf("; at most %s are moved at a time (see moves.maxBytes of the cluster's settings)", gibText(budget))
+		}
+		return text
+	}
+	return env
+}
+
+// mostAdvised VMs: with more of them a refusal does not wait for a plan of moves.
+const mostAdvised = 2000
+
+func gibText(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

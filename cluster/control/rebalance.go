@@ -1,0 +1,426 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// RebalanceRequest asks for a plan of moves that raises the minimum yield.
+type RebalanceRequest struct {
+	MaxBytes *int64 // most bytes that may be moved; nil: the cluster's default; -1: no bound
+	By, Text string // who asks, and why
+}
+
+// MoveResult is a plan of moves that was made. Without steps there is nothing worth moving, and the plan's reason says why.
+type MoveResult struct {
+	Plan      state.MovePlan
+	Operation state.Operation // zero in a dry run
+	DryRun    bool
+	Replayed  bool // the answer to an idempotency key used before
+}
+
+// CurvePoint is the minimum yield that so many bytes buy.
+type CurvePoint struct {
+	Bytes    int64
+	MinYield float64
+}
+
+// MigrationView is a migration with how far it is, while it goes on.
+type MigrationView struct {
+	state.Migration
+	Live *agent.MoveProgress // nil: its host has not said
+}
+
+// MigrationView of a migration.
+func (v *View) MigrationView(m state.Migration) MigrationView {
+	out := MigrationView{Migration: m}
+	if m.State != state.MigrationRunning {
+		return out
+	}
+	v.fill()
+	for _, p := range v.live[m.From].Moves {
+		if p.Move == m.Open && p.VM == m.VM {
+			out.Live = &p
+			out.BytesMoved = max(out.BytesMoved, p.Bytes)
+		}
+	}
+	return out
+}
+
+// before says whether requests about moves can be answered: by the leader, of a cluster that waits for nobody.
+func (c *Control) before(ctx context.Context, what string) (*state.Snapshot, error) {
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", what, ErrNoLeader, err)
+	}
+	s := c.o.State.Snapshot()
+	if m, _ := s.Meta(); m.Hold.On() {
+		return nil, fmt.Errorf("%s: %w", what, &Held{Reason: m.Hold.Reason, Pending: m.Hold.Pending})
+	}
+	return s, nil
+}
+
+// replayMoves answers an idempotency key that was used before for a plan of moves.
+func replayMoves(s *state.Snapshot, print string, call Call) (MoveResult, bool, error) {
+	r, done, err := replay(s, print, call)
+	if !done || err != nil {
+		return MoveResult{}, false, err
+	}
+	plan, _ := s.MovePlan(r.Operation.MovePlan)
+	return MoveResult{Plan: plan, Operation: r.Operation, Replayed: true}, true, nil
+}
+
+// Rebalance plans moves that raise the minimum yield, and has them carried out. It takes the place of such a plan that is carried
+// out: moves under way end, those that have not begun are planned anew.
+func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) (MoveResult, error) {
+	if err := checkReason("text", q.Text); err != nil {
+		return MoveResult{}, err
+	}
+	if q.MaxBytes != nil && *q.MaxBytes < -1 {
+		return MoveResult{}, &Invalid{Fields: []FieldError{{Field: "maxBytes", Text: "must be a number of bytes, or -1 for no bound", Value: *q.MaxBytes}}}
+	}
+	print := fingerprint("rebalance", "", q)
+	return c.movePlan(ctx, "rebalance", print, call, func(s *state.Snapshot) (state.MovePlanPut, error) {
+		meta, _ := s.Meta()
+		set := meta.Settings.Moves.WithDefaults()
+		budget := set.Budget()
+		if q.MaxBytes != nil {
+			budget = *q.MaxBytes
+		}
+		var put state.MovePlanPut
+		for _, p := range s.MovePlans() {
+			if p.State == state.MovesRunning && p.Kind != state.MovesDrain || p.State == state.MovesProposed {
+				put.Supersedes = append(put.Supersedes, p.ID)
+			}
+		}
+		f := loop.NewFleet(s, c.env(), c.sights(s), loop.FleetOptions{Instead: put.Supersedes, CopyStorage: set.CopyStorage})
+		var err error
+		if put.Plan, err = loop.Rebalance(f, budget, set.LeastGain, false); err != nil {
+			return put, err
+		}
+		put.Plan.By, put.Plan.Text = q.By, q.Text
+		if len(put.Plan.Steps) == 0 {
+			put.Plan.State, put.Supersedes = state.MovesDone, nil
+		}
+		return put, nil
+	})
+}
+
+// movePlan makes a plan on a snapshot and records it; anew if the state had moved on.
+func (c *Control) movePlan(ctx context.Context, verb, print string, call Call, make func(s *state.Snapshot) (state.MovePlanPut, error)) (MoveResult, error) {
+	for n := 0; ; n++ {
+		r, again, err := c.tryMovePlan(ctx, verb, print, call, make)
+		if !again || n >= tries {
+			return r, err
+		}
+	}
+}
+
+func (c *Control) tryMovePlan(ctx context.Context, verb, print string, call Call, make func(s *state.Snapshot) (state.MovePlanPut, error)) (MoveResult, bool, error) {
+	s, err := c.before(ctx, verb)
+	if err != nil {
+		return MoveResult{}, false, err
+	}
+	if err := c.plan(ctx); err != nil {
+		return MoveResult{}, false, fmt.Errorf("%s: %w: %w", verb, ErrTimeout, err)
+	}
+	defer c.planned()
+	if err := c.flight.drained(ctx); err != nil {
+		return MoveResult{}, false, fmt.Errorf("%s: %w: %w", verb, ErrTimeout, err)
+	}
+	s = c.o.State.Snapshot()
+	if r, done, err := replayMoves(s, print, call); done || err != nil {
+		return r, false, err
+	}
+	put, err := make(s)
+	if err != nil {
+		return MoveResult{}, false, fmt.Errorf("%s: %w", verb, err)
+	}
+	if call.DryRun {
+		put.Plan.State = state.MovesProposed
+		return MoveResult{Plan: put.Plan, DryRun: true}, false, nil
+	}
+	if put.Plan.ID == "" {
+		put.Plan.ID = c.newID()
+	}
+	put.Operation = &state.Operation{ID: c.newID(), Kind: verb, Name: put.Plan.ID, At: c.o.Now().UTC(), MovePlan: put.Plan.ID}
+	if call.IdempotencyKey != "" {
+		put.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: put.Operation.ID}
+	}
+	if err := c.propose(ctx, state.KindMovePlan, put); err != nil {
+		return MoveResult{}, errors.Is(err, state.ErrConflict), fmt.Errorf("%s: %w", verb, err)
+	}
+	after := c.o.State.Snapshot()
+	r := MoveResult{}
+	r.Plan, _ = after.MovePlan(put.Plan.ID)
+	r.Operation, _ = after.Operation(put.Operation.ID)
+	return r, false, nil
+}
+
+// Curve is the minimum yield over the bytes moved, as things are now.
+func (c *Control) Curve(ctx context.Context) ([]CurvePoint, error) {
+	s, err := c.before(ctx, "the curve of yield over bytes")
+	if err != nil {
+		return nil, err
+	}
+	meta, _ := s.Meta()
+	points, err := loop.Curve(loop.NewFleet(s, c.env(), c.sights(s), loop.FleetOptions{CopyStorage: meta.Settings.Moves.CopyStorage}))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]CurvePoint, len(points))
+	for i, p := range points {
+		out[i] = CurvePoint{int64(p.Bytes), p.MinYield}
+	}
+	return out, nil
+}
+
+// ApplyPlan has a plan that was put forward carried out, if it still is what it was.
+func (c *Control) ApplyPlan(ctx context.Context, id string, call Call) (MoveResult, error) {
+	return c.movePlan(ctx, "rebalance", fingerprint("apply", id, nil), call, func(s *state.Snapshot) (state.MovePlanPut, error) {
+		p, ok := s.MovePlan(id)
+		switch {
+		case !ok:
+			return state.MovePlanPut{}, fmt.Errorf("move plan %s: %w", id, ErrNotFound)
+		case p.State != state.MovesProposed:
+			return state.MovePlanPut{}, fmt.Errorf("move plan %s is %s: %w", id, p.State, ErrConflict)
+		case call.IfMatch != 0 && call.IfMatch != p.ModifyIndex:
+			return state.MovePlanPut{}, fmt.Errorf("move plan %s is at version %d, not %d: %w", id, p.ModifyIndex, call.IfMatch, ErrPrecondition)
+		}
+		put := state.MovePlanPut{Plan: p, Version: p.ModifyIndex}
+		for _, other := range s.RunningMovePlans() {
+			if other.Kind != state.MovesDrain {
+				put.Supersedes = append(put.Supersedes, other.ID)
+			}
+		}
+		meta, _ := s.Meta()
+		f := loop.NewFleet(s, c.env(), c.sights(s), loop.FleetOptions{Instead: append(slices.Clone(put.Supersedes), id), CopyStorage: meta.Settings.Moves.CopyStorage})
+		if why := f.Holds(p); why != "" {
+			return put, fmt.Errorf("move plan %s was made on another state: %s; plan anew: %w", id, why, ErrConflict)
+		}
+		put.Plan.State = state.MovesRunning
+		return put, nil
+	})
+}
+
+// StopPlan begins no further move of a plan. Those under way end.
+func (c *Control) StopPlan(ctx context.Context, id, by string) (state.MovePlan, error) {
+	for n := 0; ; n++ {
+		if err := c.o.Log.Linearize(ctx); err != nil {
+			return state.MovePlan{}, fmt.Errorf("stop move plan %s: %w: %w", id, ErrNoLeader, err)
+		}
+		p, ok := c.o.State.Snapshot().MovePlan(id)
+		switch {
+		case !ok:
+			return p, fmt.Errorf("move plan %s: %w", id, ErrNotFound)
+		case p.State == state.MovesStopped:
+			return p, nil
+		case p.State.Ended():
+			return p, fmt.Errorf("move plan %s is %s: %w", id, p.State, ErrConflict)
+		}
+		p.State, p.Reason = state.MovesStopped, "stopped by "+orSomebody(by)
+		p.Steps = state.Skipped(p.Steps, p.Reason)
+		err := c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: p, Version: p.ModifyIndex})
+		if err == nil {
+			p, _ = c.o.State.Snapshot().MovePlan(id)
+			return p, nil
+		}
+		if !errors.Is(err, state.ErrConflict) || n >= tries {
+			return p, fmt.Errorf("stop move plan %s: %w", id, err)
+		}
+	}
+}
+
+func orSomebody(by string) string {
+	if by == "" {
+		return "request"
+	}
+	return by
+}
+
+// AbortMigration has the source give a move up. The VM runs on where it is; whether it does is the hosts' word.
+func (c *Control) AbortMigration(ctx context.Context, id, by string) (state.Migration, error) {
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return state.Migration{}, fmt.Errorf("abort migration %s: %w: %w", id, ErrNoLeader, err)
+	}
+	if err := c.propose(ctx, state.KindMigrationAbort, state.MigrationAbort{ID: id, Reason: "asked for by " + orSomebody(by)}); err != nil {
+		return state.Migration{}, fmt.Errorf("abort migration %s: %w", id, err)
+	}
+	m, _ := c.o.State.Snapshot().Migration(id)
+	return m, nil
+}
+
+// Settings changes the cluster's settings: patch is given a copy of those in force. It may be called more than once.
+func (c *Control) Settings(ctx context.Context, patch func(*state.Settings) error, call Call) (state.Settings, error) {
+	for n := 0; ; n++ {
+		if err := c.o.Log.Linearize(ctx); err != nil {
+			return state.Settings{}, fmt.Errorf("settings: %w: %w", ErrNoLeader, err)
+		}
+		meta, ok := c.o.State.Snapshot().Meta()
+		if !ok {
+			return state.Settings{}, fmt.Errorf("settings: %w", ErrNotFound)
+		}
+		if call.IfMatch != 0 && call.IfMatch != meta.SettingsIndex {
+			return meta.Settings, fmt.Errorf("settings are at version %d, not %d: %w", meta.SettingsIndex, call.IfMatch, ErrPrecondition)
+		}
+		set := meta.Settings
+		set.SharedPools = slices.Clone(set.SharedPools)
+		if err := patch(&set); err != nil {
+			return meta.Settings, err
+		}
+		body := state.SettingsPut{Settings: set, Version: meta.SettingsIndex}
+		if err := body.Check(); err != nil {
+			return meta.Settings, &Invalid{Fields: []FieldError{{Field: "settings", Text: err.Error()}}}
+		}
+		if call.DryRun {
+			return set, nil
+		}
+		err := c.propose(ctx, state.KindSettings, body)
+		if err == nil {
+			return set, nil
+		}
+		if !errors.Is(err, state.ErrConflict) || n >= tries {
+			return meta.Settings, fmt.Errorf("settings: %w", err)
+		}
+	}
+}
+
+func checkReason(field, text string) error {
+	if len(text) > 500 {
+		return &Invalid{Fields: []FieldError{{Field: field, Text: "must be at most 500 characters"}}}
+	}
+	return nil
+}
+
+// makeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission
+// then starts it as any other.
+func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
+	meta, _ := s.Meta()
+	set := meta.Settings.Moves.WithDefaults()
+	if set.Mode != state.MovesAuto || s.Format() < 3 || len(s.RunningMovePlans()) > 0 {
+		return false, nil
+	}
+	at := s.PlacementIndex()
+	env := c.env()
+	for i, vc := range loop.Queue(s) {
+		if i == mostRoomed {
+			break
+		}
+		if c.moves.tried[vc.ID] == at || recentRooms(s, vc.ID, env.Now.Add(-set.CoolDown.Duration())) >= mostRooms {
+			continue
+		}
+		c.moves.tried[vc.ID] = at
+		plan, _, err := loop.Room(loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc), set.Budget())
+		if err != nil || len(plan.Steps) == 0 {
+			continue
+		}
+		plan.ID, plan.VC, plan.By = c.newID(), vc.ID, "queue"
+		plan.Text = "virtual cluster " + vc.Name + " waits for room"
+		c.log.Info("plan of moves", "kind", plan.Kind, "vc", vc.Name, "moves", len(plan.Steps), "bytes", plan.Bytes)
+		return c.putPlan(ctx, plan)
+	}
+	return false, nil
+}
+
+// Of the queue, how many VCs room is looked for at a time, and how many plans one VC is given within a cool-down.
+const (
+	mostRoomed = 4
+	mostRooms  = 2
+)
+
+func recentRooms(s *state.Snapshot, vc string, since time.Time) (n int) {
+	for _, p := range s.MovePlans() {
+		if p.Kind == state.MovesRoom && p.VC == vc && p.CreatedAt.After(since) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Control) putPlan(ctx context.Context, plan state.MovePlan) (bool, error) {
+	err := c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: plan})
+	if errors.Is(err, state.ErrConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// betweenLooks at whether moves would help.
+const betweenLooks = time.Second
+
+// balance looks for moves that raise the minimum yield, if it is time to.
+func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) {
+	m := &c.moves
+	meta, _ := s.Meta()
+	set := meta.Settings.Moves.WithDefaults()
+	now := c.o.Now()
+	if next := m.looked.Add(betweenLooks); now.Before(next) && !now.Before(m.looked) { // a look costs, and the state changes often
+		m.wake = next
+		return false, nil
+	}
+	m.looked, m.wake = now, time.Time{}
+	if set.Mode == state.MovesOff || s.Format() < 3 {
+		return false, nil
+	}
+	env := c.env()
+	var v loop.Verdict
+	m.seen, v = m.seen.When(loop.PaceOf(meta.Settings.Moves), c.sight(s, env, set))
+	m.wake = v.Next
+	if !v.Look {
+		m.say(v.Why)
+		return false, nil
+	}
+	f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{Grace: set.Grace.Duration(), CopyStorage: set.CopyStorage})
+	plan, err := loop.Rebalance(f, set.Budget(), set.LeastGain, true)
+	if err != nil {
+		return false, err
+	}
+	if len(plan.Steps) == 0 {
+		m.say(plan.Reason)
+		return false, nil
+	}
+	plan.ID, plan.By, plan.Text = c.newID(), "loop", v.Why
+	if set.Mode == state.MovesPropose {
+		plan.State = state.MovesProposed
+	}
+	c.log.Info("plan of moves", "kind", plan.Kind, "state", plan.State, "moves", len(plan.Steps), "bytes", plan.Bytes, "text", plan.Reason)
+	return c.putPlan(ctx, plan)
+}
+
+// sight of the cluster, for the question whether to look for moves. Where everybody has what they need a quick look says so.
+func (c *Control) sight(s *state.Snapshot, env loop.Env, set state.MoveSettings) loop.Sight {
+	full := true
+	s.EachVC(func(vc *state.VC) bool {
+		full = vc.Goal != state.GoalRun || !vc.Admitted || state.YieldOf(*vc) >= 1
+		return full
+	})
+	if full {
+		return loop.Sight{Now: env.Now, MinYield: 1, Hosts: c.moves.seen.Hosts}
+	}
+	in := loop.SightOf(s, env)
+	for _, p := range s.MovePlans() {
+		if p.Kind == state.MovesRebalance && p.State == state.MovesProposed && set.Mode == state.MovesPropose && env.Now.Sub(p.CreatedAt) < set.Period.Duration() && in.Busy == "" {
+			in.Busy = "move plan " + p.ID + " waits to be applied"
+		}
+	}
+	return in
+}
+
+func (m *moving) say(why string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said = why
+}
+
+// Balance says in words why no plan of moves was made when that was last looked at; "" = there was one, or nobody looked.
+func (c *Control) Balance() string {
+	c.moves.mu.Lock()
+	defer c.moves.mu.Unlock()
+	return c.moves.said
+}

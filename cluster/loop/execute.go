@@ -1,0 +1,375 @@
+package loop
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"evenkeel/cluster/state"
+)
+
+// mostAnew is how often what is left of a move plan is planned anew.
+const mostAnew = 3
+
+// prepareFor so long a move waits for its hosts to put in force what makes room for it.
+const prepareFor = 2 * time.Minute
+
+// Act is one thing to do about moves. Exactly one field is set.
+type Act struct {
+	Put   *state.MovePlanPut
+	Open  *state.Move
+	Abort *state.MigrationAbort
+	Anew  *Anew
+}
+
+// String implements fmt.Stringer.
+func (a Act) String() string {
+	switch {
+	case a.Put != nil:
+		return fmt.Sprintf("record move plan %s: %s", a.Put.Plan.ID, a.Put.Plan.State)
+	case a.Open != nil:
+		return fmt.Sprintf("move VM %s to host %s", a.Open.VM, a.Open.To)
+	case a.Abort != nil:
+		return fmt.Sprintf("abort migration %s: %s", a.Abort.ID, a.Abort.Reason)
+	case a.Anew != nil:
+		return fmt.Sprintf("plan anew %s: %s", a.Anew.Plan.ID, a.Anew.Why)
+	}
+	return "nothing"
+}
+
+// Anew asks for what is left of a plan to be planned anew: see PlanAnew.
+type Anew struct {
+	Plan state.MovePlan
+	Why  string
+	// Keep are VMs that are not to be moved by it any more.
+	Keep map[string]string
+}
+
+// Carry is what carrying plans out may use besides the snapshot.
+type Carry struct {
+	Env
+	// Told is the log index up to which a host has put in force what it is to do.
+	Told func(host string) uint64
+	// OutFor is how long a host is among those that are out.
+	OutFor func(host string) time.Duration
+	// Refused counts how often the opening of a step was refused on apply, by plan and step, and the last reason.
+	Refused func(plan string, step int) (times int, why string)
+}
+
+// mostRefusals of the opening of a move, before it counts as failed.
+const mostRefusals = 8
+
+// Next is what is to be done now to carry out the move plans that run. It is empty while there is nothing but
+// to wait: for a move to end, for a host to put shares in force.
+//
+// A step goes from waiting to preparing once the moves before it have ended well, a lane is free on both hosts, and the target has
+// the memory. From then on everybody counts the VM on both hosts, so that shares shrink where they must. Once both hosts
+// have in force what is decided about them the move is opened. No move begins while one of the plan has failed: those under way end, and
+// what is left is planned anew.
+func Next(s *state.Snapshot, in Carry) []Act {
+	if m, ok := s.Meta(); !ok || m.Hold.On() {
+		return nil
+	}
+	x := newCarrier(s, in)
+	acts := x.aborts()
+	for _, p := range s.RunningMovePlans() {
+		acts = append(acts, x.plan(p)...)
+	}
+	return acts
+}
+
+// carrier is one look at all plans.
+type carrier struct {
+	s     *state.Snapshot
+	in    Carry
+	set   state.MoveSettings
+	hosts int
+
+	busy     map[string]int // moves that a host takes part in, those that prepare included
+	total    int
+	expected map[string][]state.VM // by target: VMs whose steps prepare
+}
+
+func newCarrier(s *state.Snapshot, in Carry) *carrier {
+	m, _ := s.Meta()
+	x := &carrier{s: s, in: in, set: m.Settings.Moves.WithDefaults(), busy: map[string]int{}, expected: map[string][]state.VM{}}
+	s.EachHost(func(*state.Host) bool { x.hosts++; return true })
+	s.EachVM(func(vm *state.VM) bool {
+		if vm.MovingTo != "" {
+			x.busy[vm.Host]++
+			x.busy[vm.MovingTo]++
+			x.total++
+		}
+		return true
+	})
+	for _, p := range s.RunningMovePlans() {
+		for i := range p.Steps {
+			if step := &p.Steps[i]; step.State == state.StepPreparing {
+				x.prepares(step)
+			}
+		}
+	}
+	return x
+}
+
+func (x *carrier) prepares(step *state.MoveStep) {
+	x.busy[step.From]++
+	x.busy[step.To]++
+	x.total++
+	if vm, ok := x.s.VM(step.VM); ok && vm.MovingTo == "" && vm.Host != step.To {
+		x.expected[step.To] = append(x.expected[step.To], vm)
+	}
+}
+
+// aborts gives up the moves of VMs that are not to run any more.
+func (x *carrier) aborts() (acts []Act) {
+	x.s.EachVM(func(vm *state.VM) bool {
+		if vm.MovingTo == "" || vm.Goal == state.GoalRun {
+			return true
+		}
+		if m, ok := x.s.MigrationOf(vm.ID); ok && m.Abort == "" {
+			acts = append(acts, Act{Abort: &state.MigrationAbort{ID: m.ID, Reason: fmt.Sprintf("VM %s is to %s", vm.Name, vm.Goal)}})
+		}
+		return true
+	})
+	return acts
+}
+
+// plan is what is to be done about one.
+func (x *carrier) plan(p state.MovePlan) []Act {
+	steps := slices.Clone(p.Steps)
+	changed := false
+	set := func(i int, to state.StepState, text string) {
+		steps[i].State, steps[i].Text, changed = to, text, true
+	}
+	failed, last, flying, open := -p.Failures, "", 0, 0
+	count := func() {
+		failed, flying, open = -p.Failures, 0, 0
+		for i := range steps {
+			switch steps[i].State {
+			case state.StepFailed:
+				failed++
+				last = fmt.Sprintf("VM %s did not get from host %s to host %s: %s", steps[i].VMName, steps[i].From, steps[i].To, steps[i].Text)
+			case state.StepMoving:
+				flying++
+				open++
+			case state.StepWaiting, state.StepPreparing:
+				open++
+			}
+		}
+	}
+	for i := range steps {
+		if steps[i].State != state.StepWaiting && steps[i].State != state.StepPreparing {
+			continue
+		}
+		switch verdict, text := x.sense(p.ID, steps, i); verdict {
+		case skip:
+			set(i, state.StepSkipped, text)
+		case fail:
+			set(i, state.StepFailed, text)
+		}
+	}
+	var acts []Act
+	if count(); failed <= 0 {
+		for i := range steps {
+			step := &steps[i]
+			switch {
+			case step.State == state.StepWaiting && x.mayPrepare(steps, i):
+				switch fits, why := x.hasRoom(step, flying > 0); {
+				case why != "":
+					set(i, state.StepFailed, why)
+				case fits:
+					set(i, state.StepPreparing, "")
+					x.prepares(step)
+				}
+			case step.State == state.StepPreparing:
+				if act, why := x.open(p, i); why != "" {
+					set(i, state.StepFailed, why)
+				} else if act != nil {
+					acts = append(acts, Act{Open: act})
+				}
+			}
+		}
+		count()
+	}
+	if changed && failed > 0 { // nothing begins any more
+		acts = nil
+	}
+	next := p
+	next.Steps = steps
+	switch {
+	case failed > 0 && flying == 0 && p.Tries < mostAnew:
+		return []Act{{Anew: &Anew{Plan: next, Why: last, Keep: x.keep(next)}}}
+	case failed > 0 && flying == 0:
+		next.State, next.Reason = state.MovesFailed, fmt.Sprintf("planned anew %d times; the last: %s", p.Tries, last)
+		next.Steps, changed = state.Skipped(steps, "the plan failed"), true
+	case open == 0:
+		next.State, changed = state.MovesDone, true
+	}
+	if changed {
+		return []Act{{Put: &state.MovePlanPut{Plan: next, Version: p.ModifyIndex}}} // what may be opened is, at the next look
+	}
+	return acts
+}
+
+// keep are the VMs of a plan that it is not to move again: somebody had their moves aborted, or two failed.
+func (x *carrier) keep(p state.MovePlan) map[string]string {
+	out, failed := map[string]string{}, map[string]int{}
+	for _, step := range p.Steps {
+		if step.State != state.StepFailed {
+			continue
+		}
+		failed[step.VM]++
+		if m, ok := x.s.Migration(step.Migration); ok && step.Migration != "" && m.State == state.MigrationAborted {
+			out[step.VM] = "its move was aborted: " + m.Abort
+		} else if failed[step.VM] > 1 {
+			out[step.VM] = "two of its moves failed"
+		}
+	}
+	return out
+}
+
+type verdict int
+
+const (
+	keep verdict = iota
+	skip
+	fail
+)
+
+// sense says whether a step that has not begun still makes sense.
+func (x *carrier) sense(plan string, steps []state.MoveStep, i int) (verdict, string) {
+	step := &steps[i]
+	vm, ok := x.s.VM(step.VM)
+	switch {
+	case !ok:
+		return skip, "the VM is gone"
+	case vm.Goal != state.GoalRun:
+		return skip, "the VM is to " + string(vm.Goal)
+	case !vm.Holds():
+		return skip, "the VM is " + string(vm.Phase)
+	}
+	if !x.turn(steps, i) || vm.MovingTo != "" {
+		return keep, ""
+	}
+	switch {
+	case vm.Host == step.To:
+		return skip, "the VM is there already"
+	case vm.Host != step.From:
+		return skip, "the VM runs on host " + vm.Host + " by now"
+	}
+	for _, host := range []string{step.From, step.To} {
+		if why := x.in.Out[host]; why != "" && x.in.OutFor(host) > prepareFor {
+			return fail, "host " + host + " " + why
+		}
+	}
+	switch to, ok := x.s.Host(step.To); {
+	case !ok:
+		return fail, "host " + step.To + " is gone"
+	case to.Lost.Proof != "":
+		return fail, "host " + step.To + " is lost: " + to.Lost.Text
+	case to.Cordoned:
+		return fail, "host " + step.To + " takes no VMs now"
+	}
+	if step.State == state.StepPreparing {
+		if times, why := x.in.Refused(plan, i); times >= mostRefusals {
+			return fail, why
+		}
+	}
+	return keep, ""
+}
+
+// turn says whether the moves that a step waits for have ended well, or are not made any more.
+func (x *carrier) turn(steps []state.MoveStep, i int) bool {
+	for _, j := range steps[i].After {
+		if st := steps[j].State; st != state.StepDone && st != state.StepSkipped {
+			return false
+		}
+	}
+	return true
+}
+
+// mayPrepare: it is the step's turn, its VM runs, and both hosts have a lane free.
+func (x *carrier) mayPrepare(steps []state.MoveStep, i int) bool {
+	step := &steps[i]
+	vm, _ := x.s.VM(step.VM)
+	return x.turn(steps, i) && vm.Phase == state.Running && vm.MovingTo == "" && x.in.Out[step.From] == "" && x.in.Out[step.To] == "" &&
+		x.total < x.set.Concurrent(x.hosts) && x.busy[step.From] < x.set.PerHost && x.busy[step.To] < x.set.PerHost
+}
+
+// memoryLeft of a host beside what is there and what is expected, if a VM comes. Below 0: it has not the room.
+func (x *carrier) memoryLeft(host string, vm state.VM) int64 {
+	h, _ := x.s.Host(host)
+	load := x.s.LoadOf(host)
+	used, reserve := load.Memory, load.Reserve
+	for _, e := range append(slices.Clone(x.expected[host]), vm) {
+		used += e.Held + h.VMOverhead
+		reserve = max(reserve, e.BootMemory-e.Held)
+	}
+	return h.Usable().Memory - used - reserve
+}
+
+// hasRoom says whether the target has the memory for a VM that is about to move. why: it has not, and nothing goes on that will
+// change that.
+func (x *carrier) hasRoom(step *state.MoveStep, more bool) (fits bool, why string) {
+	vm, _ := x.s.VM(step.VM)
+	if x.memoryLeft(step.To, vm) >= 0 {
+		return true, ""
+	}
+	if more || x.busy[step.To] > 0 || x.leaves(step.To) {
+		return false, ""
+	}
+	return false, fmt.Sprintf("host %s has not the %d MiB of memory any more", step.To, vm.Held>>20)
+}
+
+// leaves says whether some VM of the host is on its way out.
+func (x *carrier) leaves(host string) bool {
+	found := false
+	x.s.EachVMOn(host, func(vm *state.VM) bool {
+		found = vm.Phase == state.Stopping
+		return !found
+	})
+	return found
+}
+
+// open the move of a step that prepares, once both hosts are ready for it; nil: not yet. why it never will be.
+func (x *carrier) open(p state.MovePlan, i int) (move *state.Move, why string) {
+	step := p.Steps[i]
+	vm, _ := x.s.VM(step.VM)
+	if vm.MovingTo != "" || vm.Phase != state.Running {
+		return nil, ""
+	}
+	for _, name := range []string{step.From, step.To} {
+		if h, _ := x.s.Host(name); x.in.Told(name) < h.Version || x.in.Out[name] != "" {
+			if x.in.Now.Sub(step.At) > prepareFor {
+				return nil, fmt.Sprintf("host %s did not put the shares in force that make room for it, in %s", name, prepareFor)
+			}
+			return nil, ""
+		}
+	}
+	vc, _ := x.s.VC(vm.VC)
+	g, _ := vc.GroupOf(vm)
+	h, _ := x.s.Host(step.To)
+	load := x.s.LoadOf(step.To)
+	if load.CPU+g.Allocation > h.Usable().CPU*(1+1e-9) || load.Memory+vm.Held+h.VMOverhead+max(load.Reserve, vm.BootMemory-vm.Held) > h.Usable().Memory {
+		if x.in.Now.Sub(step.At) > prepareFor {
+			return nil, fmt.Sprintf("host %s has no room for it", step.To)
+		}
+		return nil, ""
+	}
+	return &state.Move{VM: vm.ID, Generation: vm.Generation, To: step.To, Open: true, Text: step.Reason, ID: x.in.NewID(), Plan: p.ID, Step: i,
+		Bytes: step.Bytes, MaxBytes: step.Allotment, Options: state.MoveOptions{Bandwidth: x.set.Bandwidth, AutoConverge: x.set.AutoConverge,
+			PostCopy: x.set.PostCopy, CopyStorage: step.CopyStorage, Deadline: x.set.Deadline}}, ""
+}
+
+// Affected are the VMs of a plan's steps that have not ended, in order of their ids.
+func Affected(p state.MovePlan) []string {
+	set := map[string]bool{}
+	for i := range p.Steps {
+		if !p.Steps[i].State.Ended() {
+			set[p.Steps[i].VM] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
