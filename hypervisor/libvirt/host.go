@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,14 @@ type Options struct {
 	// CallTimeout bounds one call of libvirt; default 15 s. Starting and
 	// destroying a VM may take four times as long.
 	CallTimeout time.Duration
+}
+
+// consoleDir is where console logs are kept; "" = nowhere.
+func (o Options) consoleDir() string {
+	if !o.ConsoleLogs || o.StateDir == "" {
+		return ""
+	}
+	return filepath.Join(o.StateDir, "console")
 }
 
 // Host is one host's libvirt. Make it with Open.
@@ -106,6 +115,12 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	}
 	if cgroup != 1 && cgroup != 2 {
 		return nil, fmt.Errorf("libvirt %s: cgroup version %d: %w", opts.URI, opts.Cgroup, hypervisor.ErrInvalid)
+	}
+	if dir := opts.consoleDir(); dir != "" && u.Host == "" {
+		// Also for VMs that come from elsewhere, with the paths they had there.
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return nil, fmt.Errorf("libvirt %s: console logs: %w", opts.URI, err)
+		}
 	}
 	if err := startEventLoop(opts.Logger); err != nil {
 		return nil, fmt.Errorf("libvirt %s: %w: %w", opts.URI, err, hypervisor.ErrUnavailable)

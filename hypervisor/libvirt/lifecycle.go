@@ -168,14 +168,14 @@ func (h *Host) removeVolume(c *libvirt.Connect, pool, name string) error {
 
 // logPath is where the VM's console is logged; "" if it is not.
 func (h *Host) logPath(id string) string {
-	if !h.opts.ConsoleLogs || h.opts.StateDir == "" {
+	if h.opts.consoleDir() == "" {
 		return ""
 	}
 	name := id
 	if !domainName.MatchString(id) {
 		name = uuidOf(id)
 	}
-	return filepath.Join(h.opts.StateDir, "console", name+".log")
+	return filepath.Join(h.opts.consoleDir(), name+".log")
 }
 
 func (h *Host) makeLog(id string) (string, error) {

@@ -148,9 +148,9 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 		result <- err
 	}()
 	answers := make(chan answer, 1)
-	ask := func() {
+	ask := func(known bool) {
 		asked := time.Now()
-		p, ok := t.h.progress(t.id)
+		p, ok := t.h.progress(t.id, known)
 		answers <- answer{p, ok, asked, time.Now()}
 	}
 	begun := time.Now()
@@ -193,7 +193,7 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 		case <-ticker.C:
 			if !asking {
 				asking = true
-				go ask()
+				go ask(bill.known)
 			}
 		}
 		now := time.Now()
@@ -285,19 +285,23 @@ func (h *Host) startPostCopy(id string) error {
 	return err
 }
 
-func (h *Host) progress(id string) (progress, bool) {
+func (h *Host) progress(id string, known bool) (progress, bool) {
 	p, err := onVM(context.Background(), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (progress, error) {
 		info, err := dom.GetJobStats(0)
 		if err != nil {
 			return progress{}, err
 		}
 		if info.Type == libvirt.DOMAIN_JOB_NONE {
-			return progress{}, errors.New("no job yet")
+			return progress{}, errNoJob
 		}
 		return progress{movedOf(info), int(info.MemIteration)}, nil
 	})
-	return p, err == nil
+	// Before the first figures that there is no job is as good as figures of zero; after them it is over.
+	return p, err == nil || errors.Is(err, errNoJob) && !known
 }
+
+// errNoJob: nothing is on its way.
+var errNoJob = errors.New("no job")
 
 func movedOf(info *libvirt.DomainJobInfo) hypervisor.Moved {
 	return hypervisor.Moved{
