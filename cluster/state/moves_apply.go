@@ -201,7 +201,7 @@ func (w *writer) drain(b *HostDrain) error {
 	if h.Drain.Index != b.Version {
 		return fmt.Errorf("host %s: its drain changed at index %d: %w", h.Name, h.Drain.Index, ErrConflict)
 	}
-	old := h.Drain
+	old, open := h.Drain, !h.Cordoned
 	h.Drain = b.Drain
 	h.Drain.Index = w.index
 	switch b.Drain.State {
@@ -214,7 +214,9 @@ func (w *writer) drain(b *HostDrain) error {
 		}
 		h.Cordoned = true
 	}
-	h.Version = w.index
+	if open == h.Cordoned { // else nothing changed that placements depend on
+		h.Version = w.index
+	}
 	w.put(tHosts, &h)
 	if b.MovePlan != nil {
 		if err := w.movePlanPut(b.MovePlan); err != nil {
