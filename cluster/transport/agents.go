@@ -278,8 +278,8 @@ func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan s
 	return a.desired, a.changed, nil
 }
 
-// Report implements agent.Leader. One that has nothing new but samples may be passed over: see
-// AgentOptions.SampleEvery.
+// Report implements agent.Leader. One that has nothing new is not sent, one that has nothing but samples may be
+// passed over: see AgentOptions.SampleEvery.
 func (a *Agent) Report(ctx context.Context, r agent.Report) error {
 	if err := a.turn(ctx, callReport); err != nil {
 		return fmt.Errorf("report of host %s: %w", a.o.Host, err)
@@ -289,12 +289,12 @@ func (a *Agent) Report(ctx context.Context, r agent.Report) error {
 		a.reports, a.sent = reportEncoder{}, time.Time{}
 	}
 	for again := false; ; again = true {
-		c, err := a.reports.change(r)
+		c, news, err := a.reports.change(r)
 		if err != nil {
 			return err
 		}
 		now := time.Now()
-		if c.Head == nil && len(c.Statuses) == 0 && now.Sub(a.sent) < a.o.SampleEvery-samplesEarly && a.heard() {
+		if !news && (c.Samples == nil || now.Sub(a.sent) < a.o.SampleEvery-samplesEarly) && a.heard() {
 			return nil
 		}
 		n, err := a.call(ctx, callReport, reportTime, c, nil)

@@ -137,18 +137,31 @@ func TestReportDelta(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e reportEncoder
 		var d reportDecoder
+		var last agent.Report // that was taken
 		for n := uint64(1); n <= 8; n++ {
 			r := agent.Report{Host: "h1", Reach: true, Foreign: agent.Limits{CPU: rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "foreign")},
 				Error:    rapid.SampledFrom([]string{"", "no"}).Draw(t, "error"),
+				Index:    rapid.SampledFrom([]uint64{0, 0, 5, 6}).Draw(t, "index"),
 				Unknown:  rapid.SampledFrom([][]string{nil, {}, {"x"}}).Draw(t, "unknown"),
 				Running:  rapid.SampledFrom([][]agent.Instance{nil, {}, {{VM: "a", Generation: 1}}}).Draw(t, "running"),
 				Statuses: rapid.SampledFrom([][]agent.Status{nil, {}, {{VM: "a", Phase: agent.SeenRunning}}}).Draw(t, "statuses"),
 				Samples:  rapid.SampledFrom([][]agent.Sample{nil, {}, {{VM: "a", At: time.Unix(5, 7).UTC(), Used: 0.1}}}).Draw(t, "samples"),
 			}
 			for whole := false; ; whole = true {
-				c, err := e.change(r)
+				known := e.n > 0
+				c, news, err := e.change(r)
 				if err != nil {
 					t.Fatal(err)
+				}
+				was, is := last, r
+				was.Statuses, was.Samples, is.Statuses, is.Samples = nil, nil, nil, nil
+				if is.Index == 0 {
+					was.Index = 0
+				}
+				before, _ := json.Marshal(was)
+				now, _ := json.Marshal(is)
+				if wanted := !known || len(r.Statuses) > 0 || !bytes.Equal(before, now); news != wanted {
+					t.Fatalf("news %v after %+v: %+v", news, last, r)
 				}
 				if (c.Head == nil) != (c.Since != 0) {
 					t.Fatalf("%+v", c)
@@ -178,6 +191,7 @@ func TestReportDelta(t *testing.T) {
 					t.Fatal(diff)
 				}
 				d.keep(n, back)
+				last = r
 				if e.taken(n); fate == "answer lost" {
 					e = reportEncoder{}
 				}
@@ -194,18 +208,30 @@ func TestReportDelta(t *testing.T) {
 func TestReportDeltaIsSmall(t *testing.T) {
 	var e reportEncoder
 	r := agent.Report{Host: "h1", Running: make([]agent.Instance, 10)}
-	if _, err := e.change(r); err != nil {
-		t.Fatal(err)
+	change := func(head, news bool) (c Change) {
+		t.Helper()
+		c, is, err := e.change(r)
+		if err != nil || (c.Head != nil) != head || is != news {
+			t.Fatalf("%+v, news %v, %v", c, is, err)
+		}
+		return c
 	}
+	change(true, true)
 	e.taken(7)
-	c, err := e.change(r)
-	if err != nil || c.Head != nil || c.Since != 7 {
-		t.Fatalf("%+v, %v", c, err)
+	if c := change(false, false); c.Since != 7 {
+		t.Fatalf("%+v", c)
 	}
 	r.Running[3].VM = "a" // the agent goes on using its slices
-	if c, err = e.change(r); err != nil || c.Head == nil {
-		t.Fatalf("a change in a slice was not seen: %+v, %v", c, err)
-	}
+	change(true, true)
+	r.Running[3].VM = ""
+	r.Index = 9
+	change(true, true)
+	e.taken(8)
+	change(false, false)
+	r.Index = 0
+	change(true, false) // the leader keeps 9
+	r.Statuses = []agent.Status{{VM: "a"}}
+	change(true, true)
 }
 
 func TestReadLine(t *testing.T) {
@@ -313,7 +339,7 @@ func TestWireFormat(t *testing.T) {
 		Statuses: []agent.Status{{VM: "a", Generation: 1, Phase: agent.SeenStopped, Gone: true, Reason: "shutdown"}},
 		Samples:  []agent.Sample{{VM: "b", Generation: 2, At: at, State: "running", Cap: 1, Used: 0.5, VCPUTime: 3 * time.Second, Balloon: 1 << 30}},
 		Running:  []agent.Instance{{VM: "b", Name: "ek-b", Generation: 2}}}
-	change, err := reports.change(report)
+	change, _, err := reports.change(report)
 	if err != nil {
 		t.Fatal(err)
 	}

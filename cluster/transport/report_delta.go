@@ -21,29 +21,41 @@ type Change struct {
 
 // reportEncoder makes changes of a sequence of reports. The zero value begins with a whole one.
 type reportEncoder struct {
-	n    uint64 // of the last report that was taken, 0 = none
-	head []byte // of it
-	next []byte // of the last change that was made
+	n          uint64 // of the last report that was taken, 0 = none
+	last, next told   // by it, and by the last change that was made
+}
+
+// told is the head of a report: its Index, and all else as JSON, in which Index is 0.
+type told struct {
+	index uint64
+	rest  []byte
 }
 
 // change of a report since the last one that was taken. Make it again for another try: nothing
-// counts until taken.
-func (e *reportEncoder) change(r agent.Report) (Change, error) {
-	out := Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples}
-	r.Statuses, r.Samples = nil, nil
-	head, err := json.Marshal(r) // compared as bytes: the agent may go on using what the report points to
-	if err != nil {
-		return Change{}, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
+// counts until taken. news: there is more in it than samples, if that. An Index of 0 says nothing to a leader that
+// was told another: it keeps the highest.
+func (e *reportEncoder) change(r agent.Report) (out Change, news bool, err error) {
+	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples}
+	e.next.index = r.Index
+	r.Statuses, r.Samples, r.Index = nil, nil, 0
+	if e.next.rest, err = json.Marshal(r); err != nil { // compared as bytes: the agent may go on using what the report points to
+		return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
 	}
-	e.next = head
-	if e.n == 0 || !bytes.Equal(head, e.head) {
-		out.Since, out.Head = 0, head
+	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest)
+	news = len(out.Statuses) > 0 || !same || e.next.index != 0 && e.next.index != e.last.index
+	if !same || e.next.index != e.last.index {
+		out.Since, out.Head = 0, e.next.rest
+		if r.Index = e.next.index; r.Index != 0 {
+			if out.Head, err = json.Marshal(r); err != nil {
+				return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
+			}
+		}
 	}
-	return out, nil
+	return out, news, nil
 }
 
 // taken: the leader has what the last change told, under that number.
-func (e *reportEncoder) taken(n uint64) { e.n, e.head = n, e.next }
+func (e *reportEncoder) taken(n uint64) { e.n, e.last = n, e.next }
 
 // reportDecoder puts reports of one host together again. The zero value knows none.
 type reportDecoder struct {
