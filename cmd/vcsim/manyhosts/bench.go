@@ -30,7 +30,7 @@ import (
 // Options of a run.
 type Options struct {
 	Dir     string // for all files; empty or not there
-	Profile string // directory for profiles of the leader, "" = none
+	Profile string // directory for profiles of the servers and hosts, "" = none
 	Servers int
 	Hosts   int
 	VMs     int     // that run throughout
@@ -330,17 +330,15 @@ func between(a, z look) (cpu map[string]float64, others, entries float64) {
 	return cpu, others, float64(z.index-a.index) / z.at.Sub(a.at).Seconds()
 }
 
-// profiled runs f while the leader writes a profile of it, if one is wanted.
+// profiled runs f while all processes write profiles of it, if they are wanted.
 func (b *bench) profiled(name string, f func() error) error {
 	if b.o.Profile == "" {
 		return f()
 	}
-	p, err := b.leader()
-	if err != nil {
-		return err
-	}
-	if _, err := p.ask("profile " + filepath.Join(b.o.Profile, name+".cpu")); err != nil {
-		return err
+	for _, p := range b.servers {
+		if _, err := p.ask("profile " + filepath.Join(b.o.Profile, name+"-"+p.name+".cpu")); err != nil {
+			return err
+		}
 	}
 	here, err := os.Create(filepath.Join(b.o.Profile, name+"-hosts.cpu"))
 	if err == nil {
@@ -351,8 +349,11 @@ func (b *bench) profiled(name string, f func() error) error {
 	}
 	err = f()
 	pprof.StopCPUProfile()
-	_, err2 := p.ask("profiled " + filepath.Join(b.o.Profile, name+".heap"))
-	return errors.Join(err, err2, here.Close())
+	for _, p := range b.servers {
+		_, err2 := p.ask("profiled " + filepath.Join(b.o.Profile, name+"-"+p.name+".heap"))
+		err = errors.Join(err, err2)
+	}
+	return errors.Join(err, here.Close())
 }
 
 func (b *bench) steady(ctx context.Context) error {
