@@ -81,6 +81,7 @@ type Control struct {
 	words   words
 	figures figures
 	moves   moving
+	drains  draining
 
 	mu      sync.Mutex
 	term    uint64
@@ -124,6 +125,7 @@ func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
 	c.words.begin(term)
 	c.figures.begin()
 	c.moves.begin()
+	c.drains.begin()
 	if _, ok := c.o.State.Snapshot().Meta(); ok {
 		return nil
 	}
@@ -190,6 +192,7 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 		return c.live[host].Synced
 	}
 	v.fill = sync.OnceFunc(func() { c.fill(v) })
+	v.blockers = c.drains.of
 	return v, nil
 }
 

@@ -14,10 +14,13 @@ func (c *Control) Cordon(ctx context.Context, host string, on bool, reason strin
 	if len(reason) > 500 {
 		return &Invalid{Fields: []FieldError{{Field: "reason", Text: "must be at most 500 characters"}}}
 	}
-	if _, ok := c.o.State.Snapshot().Host(host); !ok {
+	h, ok := c.o.State.Snapshot().Host(host)
+	switch {
+	case !ok:
 		return fmt.Errorf("host %s: %w", host, ErrNotFound)
-	}
-	if dryRun {
+	case !on && h.Drain.State != "":
+		return fmt.Errorf("host %s is %s for maintenance: undrain it: %w", host, h.Drain.State, ErrConflict)
+	case dryRun:
 		return nil
 	}
 	if !on {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"evenkeel/cluster/loop"
@@ -29,6 +30,9 @@ const retryAfter = time.Second
 // Run is the control loop: whenever the state changes it admits what fits of
 // the queue and shares CPU anew, until ctx ends.
 func (c *Control) Run(ctx context.Context) {
+	var drains sync.WaitGroup
+	drains.Go(func() { c.emptyHosts(ctx) })
+	defer drains.Wait()
 	var idle look // at which there was nothing to do
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()

@@ -36,6 +36,8 @@ type View struct {
 	leases map[string]leaseView
 	out    map[string]string
 	now    time.Time
+	// blockers that were found last of a host that is emptied.
+	blockers func(host string) []Blocker
 	// Leader is the name of the server that leads.
 	Leader string
 }
@@ -163,7 +165,7 @@ func viewOf(vc state.VC, vms []state.VM) VCView {
 		out.Reason = vc.Decision.Summary
 	case state.VCDegraded, state.VCFailed:
 		for _, vm := range vms {
-			if vm.Phase == state.Failed {
+			if vm.Phase == state.Failed || vm.Phase == state.Stopped && vm.Goal == state.GoalStop {
 				out.Reason = fmt.Sprintf("VM %s: %s", vm.Name, vm.Reason)
 				break
 			}

@@ -1,0 +1,349 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+	"evenkeel/migration"
+)
+
+// DrainRequest asks for a host to be emptied by live migration.
+type DrainRequest struct {
+	Deadline  time.Duration // after which no move begins; 0: none
+	MaxBytes  *int64        // most bytes that its moves may send; nil or -1: no bound
+	OnBlocked string        // loop.OnBlockedStop, OnBlockedSkip, OnBlockedShutdown; "" = the first
+	By        string
+	Reason    string
+}
+
+// Blocker is a VM that keeps its host from being emptied.
+type Blocker = loop.Blocker
+
+// DrainResult is the answer to a request to empty a host.
+type DrainResult struct {
+	Host      string
+	Plan      state.MovePlan // without an id and steps where nothing has to move
+	Blockers  []Blocker      // VMs that cannot leave, for now
+	Operation state.Operation
+	DryRun    bool
+	Replayed  bool
+}
+
+// Blocked says that a host cannot be emptied, and why. Nothing was moved or changed. It is a conflict.
+type Blocked struct {
+	Host     string
+	Blockers []Blocker
+}
+
+// Error implements error.
+func (e *Blocked) Error() string {
+	return fmt.Sprintf("host %s cannot be emptied, and nothing was moved: %s", e.Host, loop.BlockersText(e.Blockers))
+}
+
+// Is makes it an ErrConflict.
+func (e *Blocked) Is(target error) bool { return target == ErrConflict }
+
+func (q DrainRequest) check() error {
+	var f faults
+	switch q.OnBlocked {
+	case "", loop.OnBlockedStop, loop.OnBlockedSkip, loop.OnBlockedShutdown:
+	default:
+		f.add("onBlocked", clip(q.OnBlocked), "must be stop, skip or shutdown")
+	}
+	if q.Deadline < 0 {
+		f.add("deadline", q.Deadline.String(), "must not be below 0")
+	}
+	if q.MaxBytes != nil && *q.MaxBytes < -1 {
+		f.add("maxBytes", *q.MaxBytes, "must be a number of bytes, or -1 for no bound")
+	}
+	if len(q.Reason) > 500 {
+		f.add("reason", nil, "must be at most 500 characters")
+	}
+	return f.err()
+}
+
+// Drain begins to empty a host: nothing new comes to it, and what runs there moves to others. What cannot leave is listed
+// before anything moves; unless that is accepted (OnBlocked) the answer is *Blocked, and nothing is changed. A drain that goes on
+// is given the new bounds. It is over once the hypervisor says that the host runs none of this cluster's VMs: see Empty.
+func (c *Control) Drain(ctx context.Context, host string, q DrainRequest, call Call) (DrainResult, error) {
+	if err := q.check(); err != nil {
+		return DrainResult{}, err
+	}
+	if q.OnBlocked == "" {
+		q.OnBlocked = loop.OnBlockedStop
+	}
+	print := fingerprint("drain", host, q)
+	for n := 0; ; n++ {
+		r, again, err := c.tryDrain(ctx, host, q, print, call)
+		if !again || n >= tries {
+			return r, err
+		}
+	}
+}
+
+func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, print string, call Call) (DrainResult, bool, error) {
+	what := "drain host " + host
+	if _, err := c.before(ctx, what); err != nil {
+		return DrainResult{}, false, err
+	}
+	if err := c.plan(ctx); err != nil {
+		return DrainResult{}, false, fmt.Errorf("%s: %w: %w", what, ErrTimeout, err)
+	}
+	defer c.planned()
+	if err := c.flight.drained(ctx); err != nil {
+		return DrainResult{}, false, fmt.Errorf("%s: %w: %w", what, ErrTimeout, err)
+	}
+	s := c.o.State.Snapshot()
+	if r, done, err := replay(s, print, call); done || err != nil {
+		plan, _ := s.MovePlan(r.Operation.MovePlan)
+		return DrainResult{Host: host, Plan: plan, Operation: r.Operation, Replayed: true}, false, err
+	}
+	h, ok := s.Host(host)
+	switch {
+	case !ok:
+		return DrainResult{}, false, fmt.Errorf("host %s: %w", host, ErrNotFound)
+	case h.Lost.Proof != "":
+		return DrainResult{}, false, fmt.Errorf("host %s is lost, and what ran there with it: %s: %w", host, h.Lost.Text, ErrConflict)
+	}
+	body, a, err := c.drainOf(s, h, q)
+	if err != nil {
+		return DrainResult{}, false, fmt.Errorf("%s: %w", what, err)
+	}
+	r := DrainResult{Host: host, Plan: a.Plan, Blockers: a.Blockers, DryRun: call.DryRun}
+	switch {
+	case len(a.Blockers) > 0 && c.gathering(s):
+		return r, false, fmt.Errorf("%s: not all hosts have reported to the new leader so far: %w", what, ErrNoLeader)
+	case call.DryRun:
+		r.Plan.State = state.MovesProposed
+		return r, false, nil
+	case len(a.Blockers) > 0 && q.OnBlocked == loop.OnBlockedStop:
+		return r, false, &Blocked{Host: host, Blockers: a.Blockers}
+	}
+	body.Operation = &state.Operation{ID: c.newID(), Kind: "drain", Name: host, Host: host, At: c.o.Now().UTC(), MovePlan: body.Drain.Plan}
+	if call.IdempotencyKey != "" {
+		body.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: body.Operation.ID}
+	}
+	if err := c.propose(ctx, state.KindDrain, body); err != nil {
+		return DrainResult{}, errors.Is(err, state.ErrConflict), fmt.Errorf("%s: %w", what, err)
+	}
+	c.drains.found(host, a.Blockers)
+	after := c.o.State.Snapshot()
+	r.Operation, _ = after.Operation(body.Operation.ID)
+	if p, ok := after.MovePlan(body.Drain.Plan); ok {
+		r.Plan = p
+	}
+	return r, false, nil
+}
+
+// drainOf a host as it would be begun now.
+func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.HostDrain, loop.DrainAnswer, error) {
+	now := c.o.Now().UTC()
+	d := state.Drain{State: state.DrainRunning, Since: now, MaxBytes: -1, OnBlocked: q.OnBlocked, By: q.By, Reason: q.Reason}
+	if q.Deadline > 0 {
+		d.Deadline = now.Add(q.Deadline)
+	}
+	if q.MaxBytes != nil {
+		d.MaxBytes = *q.MaxBytes
+	}
+	if h.Drain.State == state.DrainRunning {
+		d.Since = h.Drain.Since
+	}
+	instead := loop.Instead(s, h.Name)
+	o := loop.DrainOptions{Budget: d.MaxBytes, LeastGain: loop.LeastGain(s), Deadline: q.Deadline, Instead: instead}
+	a, err := loop.Drain(c.drainFleet(s, instead, nil), h.Name, o)
+	if err != nil {
+		return nil, a, err
+	}
+	body := &state.HostDrain{Host: h.Name, Drain: d, Version: h.Drain.Index}
+	a.Plan.By, a.Plan.Text = q.By, q.Reason
+	if len(a.Plan.Steps) > 0 {
+		a.Plan.ID = c.newID()
+		body.Drain.Plan = a.Plan.ID
+		body.MovePlan = &state.MovePlanPut{Plan: a.Plan, Supersedes: instead}
+	}
+	return body, a, nil
+}
+
+// drainEffort bounds the search for where VMs go: see migration.Problem.
+const drainEffort = 200_000
+
+// drainFleet is the cluster as drains are planned on.
+func (c *Control) drainFleet(s *state.Snapshot, instead []string, keep map[string]string) *loop.Fleet {
+	meta, _ := s.Meta()
+	return loop.NewFleet(s, c.env(), c.sights(s), loop.FleetOptions{Instead: instead, Keep: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
+}
+
+// Undrain makes a host take VMs again, and stops emptying it: moves under way end, nothing is moved back.
+func (c *Control) Undrain(ctx context.Context, host string, call Call) error {
+	what := "undrain host " + host
+	for n := 0; ; n++ {
+		s, err := c.before(ctx, what)
+		if err != nil {
+			return err
+		}
+		h, ok := s.Host(host)
+		switch {
+		case !ok:
+			return fmt.Errorf("host %s: %w", host, ErrNotFound)
+		case h.Drain.State == "" && h.Cordoned:
+			return fmt.Errorf("host %s has no drain; it is cordoned: uncordon it: %w", host, ErrConflict)
+		case h.Drain.State == "" || call.DryRun:
+			return nil
+		}
+		body := state.HostDrain{Host: host, Version: h.Drain.Index}
+		if p, ok := s.MovePlan(h.Drain.Plan); ok && !p.State.Ended() {
+			body.MovePlan = loop.StopMoves(p, "host "+host+" takes VMs again")
+		}
+		err = c.propose(ctx, state.KindDrain, body)
+		if err == nil {
+			c.drains.found(host, nil)
+			return nil
+		}
+		if !errors.Is(err, state.ErrConflict) || n >= tries {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// Turn is hosts that can be emptied together.
+type Turn struct {
+	Hosts    []string
+	Bytes    int64   // predicted
+	MinYield float64 // of the cluster while they are empty
+}
+
+// Unemptiable is a host that cannot be emptied as things are.
+type Unemptiable struct {
+	Host     string
+	Why      string
+	Blockers []Blocker
+}
+
+// DrainGroups are the hosts that can be emptied together, one group after another: see Turns.
+func (c *Control) DrainGroups(ctx context.Context) ([][]string, error) {
+	turns, _, err := c.Turns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]string, len(turns))
+	for i, t := range turns {
+		out[i] = t.Hosts
+	}
+	return out, nil
+}
+
+// Turns are all hosts but those with a drain, sorted into groups that can be emptied together while everything fits on the others, rules kept,
+// at a minimum yield that is not below the present one or the cluster's default, whichever is less; and the hosts for which there is no way.
+func (c *Control) Turns(ctx context.Context) ([]Turn, []Unemptiable, error) {
+	s, err := c.before(ctx, "hosts that can be emptied together")
+	if err != nil {
+		return nil, nil, err
+	}
+	f := c.drainFleet(s, nil, nil)
+	var turns []Turn
+	var stuck []Unemptiable
+	var hosts []int
+	out := c.out(s)
+	for i, h := range s.Hosts() {
+		switch {
+		case out[h.Name] != "":
+			stuck = append(stuck, Unemptiable{Host: h.Name, Why: "host " + h.Name + " " + out[h.Name]})
+		case h.Drain.State == "":
+			hosts = append(hosts, i)
+		}
+	}
+	meta, _ := s.Meta()
+	floor := meta.Settings.MinYield
+	for _, vc := range s.VCs() {
+		if vc.Goal == state.GoalRun && vc.Admitted {
+			floor = min(floor, state.YieldOf(vc))
+		}
+	}
+	rounds, none, err := migration.Rounds(f.Problem, hosts, floor)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range rounds {
+		t := Turn{Bytes: int64(r.Bytes), MinYield: r.MinYield}
+		for _, j := range r.Hosts {
+			t.Hosts = append(t.Hosts, f.Hosts[j].Name)
+		}
+		turns = append(turns, t)
+	}
+	for _, x := range none {
+		u := Unemptiable{Host: f.Hosts[x.Host].Name, Blockers: f.Blockers(x.Blockers)}
+		switch {
+		case len(u.Blockers) > 0:
+			u.Why = loop.BlockersText(u.Blockers)
+		case x.MinYield > 0:
+			u.Why = fmt.Sprintf("the minimum yield would fall to %.3f", x.MinYield)
+		default:
+			u.Why = "no way was found in which everything fits on the others"
+		}
+		stuck = append(stuck, u)
+	}
+	return turns, stuck, nil
+}
+
+// EmptyView is whether a host runs any VM of this cluster, by its hypervisor's word.
+type EmptyView struct {
+	Host    string
+	Empty   bool
+	VMs     []string // that it runs, by its word, or may run, by the state
+	Unknown []string // that carry this cluster's mark, and are unknown to its state
+	At      time.Time
+}
+
+// Empty says whether a host runs none of this cluster's VMs. That it does is true only by its hypervisor's own list, told in this
+// leader's term, with everything in force that was decided for the host, and while no move goes there.
+func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
+	out := EmptyView{Host: host}
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return out, fmt.Errorf("is host %s empty: %w: %w", host, ErrNoLeader, err)
+	}
+	s := c.o.State.Snapshot()
+	h, ok := s.Host(host)
+	if !ok {
+		return out, fmt.Errorf("host %s: %w", host, ErrNotFound)
+	}
+	w, at := c.hostWord(s, h)
+	out.At, out.Unknown = at, w.Unknown
+	for _, name := range w.Running {
+		if !slices.Contains(w.Unknown, name) {
+			out.VMs = append(out.VMs, name)
+		}
+	}
+	s.EachVMOn(host, func(vm *state.VM) bool {
+		if vm.Holds() && !slices.Contains(out.VMs, vm.Name) {
+			out.VMs = append(out.VMs, vm.Name)
+		}
+		return true
+	})
+	slices.Sort(out.VMs)
+	out.Empty = w.Listed && w.Out == "" && len(out.VMs)+len(out.Unknown) == 0
+	return out, nil
+}
+
+// hostWord is what a host's hypervisor last listed, and when it said so; zero: it has not in this term.
+func (c *Control) hostWord(s *state.Snapshot, h state.Host) (loop.HostWord, time.Time) {
+	c.mu.Lock()
+	live, out := c.live[h.Name], c.outLocked(&h, c.o.Clock())
+	c.mu.Unlock()
+	w := loop.HostWord{Out: out, Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
+	for _, i := range live.Running {
+		vm, known := s.VM(i.VM)
+		name := i.Name
+		if known {
+			name = vm.Name
+		} else {
+			w.Unknown = append(w.Unknown, name)
+		}
+		w.Running = append(w.Running, name)
+	}
+	return w, live.Listed
+}

@@ -1,0 +1,369 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// calm is settings under which nothing moves by itself, but for drains.
+func calm(c *testCluster, change ...func(*state.MoveSettings)) {
+	c.t.Helper()
+	if _, err := c.Settings(c.t.Context(), func(s *state.Settings) error {
+		s.Moves.Mode = state.MovesOff
+		for _, f := range change {
+			f(&s.Moves)
+		}
+		return nil
+	}, control.Call{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// drainIs waits until a drain has come to a state.
+func (c *testCluster) drainIs(host string, want state.DrainState) *control.View {
+	c.t.Helper()
+	return c.eventually(fmt.Sprintf("the drain of %s is %s", host, want), func(v *control.View) bool {
+		h, _ := v.Host(host)
+		return h.Drain.State == want
+	})
+}
+
+func on(v *control.View, host string) []state.VM {
+	return slices.DeleteFunc(v.VMsOn(host), func(vm state.VM) bool { return !vm.Holds() })
+}
+
+// The main job: a host is emptied while it works, others run on, and the hypervisor has the last word.
+func TestDrain(t *testing.T) {
+	world := newWorld(t, 3)
+	c := startCluster(t, t.TempDir(), world, 3)
+	calm(c)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 6, 0.5, 512*mib), control.Call{}))
+	before, err := c.Empty(ctx, "h1")
+	if err != nil || before.Empty || len(before.VMs) == 0 {
+		t.Fatalf("before: %+v, %v", before, err)
+	}
+	index := c.state.Snapshot().Index()
+	dry, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{DryRun: true})
+	if err != nil || len(dry.Plan.Steps) != len(before.VMs) || len(dry.Blockers) != 0 || c.state.Snapshot().Index() != index {
+		t.Fatalf("dry run: %+v, %v", dry, err)
+	}
+	call := control.Call{IdempotencyKey: "d1"}
+	r, err := c.Drain(ctx, "h1", control.DrainRequest{Reason: "new memory", By: "ops"}, call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Drain(ctx, "h1", control.DrainRequest{Reason: "new memory", By: "ops"}, call)
+	if err != nil || !again.Replayed || again.Operation.ID != r.Operation.ID {
+		t.Errorf("the same request again: %+v, %v", again, err)
+	}
+	v := c.drainIs("h1", state.DrainDone)
+	h, _ := v.Host("h1")
+	if !h.Cordoned || len(on(v, "h1")) > 0 || v.Progress(r.Operation).State != state.OpDone {
+		t.Errorf("host %+v, progress %+v", h, v.Progress(r.Operation))
+	}
+	if after, err := c.Empty(ctx, "h1"); err != nil || !after.Empty {
+		t.Errorf("right after: %+v, %v", after, err)
+	}
+	view := v.DrainView(h)
+	if len(view.VMs) != len(before.VMs) || view.BytesMoved == 0 || view.BytesMoved > dry.Plan.Bytes {
+		t.Errorf("%+v; %d bytes were predicted", view, dry.Plan.Bytes)
+	}
+	for _, vm := range view.VMs {
+		if vm.State != "done" || vm.To == "" || vm.VC != "a" {
+			t.Errorf("%+v", vm)
+		}
+	}
+	after, err := c.Empty(ctx, "h1")
+	if err != nil || !after.Empty || len(after.VMs)+len(after.Unknown) > 0 || after.At.IsZero() {
+		t.Errorf("after: %+v, %v", after, err)
+	}
+	vms, err := world.Host("h1").List(ctx)
+	if err != nil || len(vms) > 0 {
+		t.Errorf("the hypervisor lists %v, %v", vms, err)
+	}
+	for _, vm := range v.VMs() {
+		if vm.Generation != 1 || vm.Phase != state.Running {
+			t.Errorf("VM %s was stopped: %+v", vm.Name, vm)
+		}
+	}
+	// New VMs go elsewhere, until it takes some again; nothing is moved back.
+	v = c.done(c.Create(ctx, vc("b", 3, 0.5, 512*mib), control.Call{}))
+	if len(on(v, "h1")) > 0 {
+		t.Error("a drained host got a VM")
+	}
+	if err := c.Cordon(ctx, "h1", false, "", false); !errors.Is(err, control.ErrConflict) {
+		t.Errorf("uncordon of a drained host: %v", err)
+	}
+	if err := c.Undrain(ctx, "h1", control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	v = c.done(c.Create(ctx, vc("d", 3, 2, 512*mib), control.Call{}))
+	if h, _ := v.Host("h1"); h.Cordoned || h.Drain.State != "" || len(on(v, "h1")) == 0 {
+		t.Errorf("after undrain: %+v", h)
+	}
+	noHarm(t, world, 4, 8<<30)
+}
+
+// pinned is a VC whose VMs can only be on one host.
+func pinned(name, host string) state.VC {
+	x := vc(name, 1, 0.5, 512*mib)
+	x.Groups[0].Affinity.Require = []string{"host:" + host}
+	return x
+}
+
+// A VM that cannot move is named before anything moves; the other ways of going on do what they say.
+func TestDrainWithAVMThatCannotMove(t *testing.T) {
+	world := newWorld(t, 2)
+	c := startCluster(t, t.TempDir(), world, 2)
+	calm(c)
+	ctx := t.Context()
+	c.done(c.Create(ctx, pinned("pin", "h1"), control.Call{}))
+	x := vc("free", 2, 0.5, 512*mib)
+	x.Groups[0].Affinity.Prefer = []string{"host:h1"}
+	v := c.done(c.Create(ctx, x, control.Call{}))
+	if len(on(v, "h1")) != 3 {
+		t.Fatalf("%d VMs on h1", len(on(v, "h1")))
+	}
+	index := c.state.Snapshot().Index()
+	var blocked *control.Blocked
+	_, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{})
+	if !errors.As(err, &blocked) || len(blocked.Blockers) != 1 || blocked.Blockers[0].VM != "pin-g-0" || blocked.Blockers[0].VC != "pin" || len(blocked.Blockers[0].Advice) == 0 {
+		t.Fatalf("%v", err)
+	}
+	v, _ = c.View(ctx, false)
+	if h, _ := v.Host("h1"); h.Cordoned || h.Drain.State != "" || v.Index() != index {
+		t.Error("a refused drain changed something")
+	}
+	r, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: loop.OnBlockedSkip}, control.Call{})
+	if err != nil || len(r.Blockers) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	v = c.drainIs("h1", state.DrainBlocked)
+	h, _ := v.Host("h1")
+	if len(on(v, "h1")) != 1 || !strings.Contains(h.Drain.Text, "pin-g-0") || v.Progress(r.Operation).State != state.OpFailed {
+		t.Errorf("%+v: %+v", h.Drain, v.Progress(r.Operation))
+	}
+	if view := v.DrainView(h); len(view.VMs) != 3 || !slices.ContainsFunc(view.VMs, func(r control.DrainVM) bool { return r.VM == "pin-g-0" && r.State == "stays" && r.Text != "" }) {
+		t.Errorf("%+v", view.VMs)
+	}
+	if e, _ := c.Empty(ctx, "h1"); e.Empty {
+		t.Error("it is said to be empty")
+	}
+	if _, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: loop.OnBlockedShutdown}, control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	v = c.drainIs("h1", state.DrainDone)
+	vm, _ := v.VMNamed("pin-g-0")
+	p, _ := v.VCNamed("pin")
+	if vm.Phase != state.Stopped || !strings.Contains(vm.Reason, "h1") || v.VCView(p).State != state.VCFailed || v.VCView(p).Reason == "" {
+		t.Errorf("VM %+v, virtual cluster %+v", vm, v.VCView(p))
+	}
+	// It stays down until somebody starts it, where it may run.
+	var refused *control.Refused
+	p.OnFull = state.Reject
+	if _, err := c.Start(ctx, "pin", control.Call{}); err != nil && !errors.As(err, &refused) {
+		t.Errorf("%v", err)
+	}
+	if err := c.Undrain(ctx, "h1", control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	c.done(c.Start(ctx, "pin", control.Call{}))
+	noHarm(t, world, 4, 8<<30)
+}
+
+// All other hosts are full: nothing moves, and the answer says what lacks.
+func TestDrainWhereAllHostsAreFull(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 3), 3)
+	calm(c)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 3, 1, 6144*mib), control.Call{}))
+	var blocked *control.Blocked
+	_, err := c.Drain(ctx, "h2", control.DrainRequest{}, control.Call{})
+	if !errors.As(err, &blocked) || !strings.Contains(err.Error(), "too little memory") || !strings.Contains(strings.Join(blocked.Blockers[0].Advice, ","), "free ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// VMs that must be apart, and too few hosts for them.
+func TestDrainWithTooFewHostsForApart(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 3), 3)
+	calm(c)
+	ctx := t.Context()
+	x := vc("db", 3, 0.5, 512*mib)
+	x.Groups[0].Affinity.Spread = "host"
+	c.done(c.Create(ctx, x, control.Call{}))
+	var blocked *control.Blocked
+	if _, err := c.Drain(ctx, "h3", control.DrainRequest{}, control.Call{}); !errors.As(err, &blocked) || !strings.Contains(blocked.Blockers[0].Why, "apart from") {
+		t.Errorf("%v", err)
+	}
+	turns, stuck, err := c.Turns(ctx)
+	if err != nil || len(turns) != 0 || len(stuck) != 3 {
+		t.Errorf("%+v %+v %v", turns, stuck, err)
+	}
+}
+
+// Undrain in the middle: what is on its way arrives, the rest stays.
+func TestUndrainInTheMiddle(t *testing.T) {
+	world := newWorld(t, 2)
+	c := startCluster(t, t.TempDir(), world, 2)
+	calm(c, func(m *state.MoveSettings) { m.PerHost = 1 })
+	ctx := t.Context()
+	x := vc("a", 6, 0.25, 512*mib)
+	x.Groups[0].Affinity.Prefer = []string{"host:h1"}
+	c.done(c.Create(ctx, x, control.Call{}))
+	if _, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("one has left", func(v *control.View) bool { return len(on(v, "h2")) > 0 })
+	if err := c.Undrain(ctx, "h1", control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	v := c.eventually("moves have ended", func(v *control.View) bool {
+		return !slices.ContainsFunc(v.VMs(), func(vm state.VM) bool { return vm.MovingTo != "" })
+	})
+	if len(on(v, "h1")) == 0 || len(v.RunningMovePlans()) > 0 {
+		t.Errorf("%d VMs left, %d plans run", len(on(v, "h1")), len(v.RunningMovePlans()))
+	}
+	if h, _ := v.Host("h1"); h.Cordoned || h.Drain != (state.Drain{}) {
+		t.Errorf("%+v", h)
+	}
+	noHarm(t, world, 4, 8<<30)
+}
+
+// The server is stopped in the middle: the next one goes on from the state alone.
+func TestDrainGoesOnUnderANewLeader(t *testing.T) {
+	world, dir := newWorld(t, 2), t.TempDir()
+	c := startCluster(t, dir, world, 2)
+	calm(c, func(m *state.MoveSettings) { m.PerHost = 1 })
+	ctx := t.Context()
+	x := vc("a", 6, 0.25, 512*mib)
+	x.Groups[0].Affinity.Prefer = []string{"host:h1"}
+	c.done(c.Create(ctx, x, control.Call{}))
+	r, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("one has left", func(v *control.View) bool { return len(on(v, "h2")) > 0 })
+	c.stop()
+	c = startCluster(t, dir, world, 2)
+	v := c.drainIs("h1", state.DrainDone)
+	if v.Progress(r.Operation).State != state.OpDone || len(on(v, "h2")) != 6 {
+		t.Errorf("%+v, %d VMs on h2", v.Progress(r.Operation), len(on(v, "h2")))
+	}
+	for _, vm := range v.VMs() {
+		if vm.Generation != 1 {
+			t.Errorf("VM %s was started %d times", vm.Name, vm.Generation)
+		}
+	}
+	noHarm(t, world, 4, 8<<30)
+}
+
+// A deadline that passes at once, with each way of going on.
+func TestDrainDeadline(t *testing.T) {
+	for _, onBlocked := range []string{loop.OnBlockedStop, loop.OnBlockedSkip, loop.OnBlockedShutdown} {
+		t.Run(onBlocked, func(t *testing.T) {
+			world := newWorld(t, 2)
+			c := startCluster(t, t.TempDir(), world, 2)
+			calm(c, func(m *state.MoveSettings) { m.PerHost = 1 })
+			ctx := t.Context()
+			x := vc("a", 6, 0.25, 512*mib)
+			x.Groups[0].Affinity.Prefer = []string{"host:h1"}
+			c.done(c.Create(ctx, x, control.Call{}))
+			r, err := c.Drain(ctx, "h1", control.DrainRequest{Deadline: time.Millisecond, OnBlocked: onBlocked}, control.Call{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]state.DrainState{loop.OnBlockedStop: state.DrainStopped, loop.OnBlockedSkip: state.DrainBlocked, loop.OnBlockedShutdown: state.DrainDone}[onBlocked]
+			v := c.drainIs("h1", want)
+			v = c.eventually("moves have ended", func(v *control.View) bool {
+				return !slices.ContainsFunc(v.VMs(), func(vm state.VM) bool { return vm.MovingTo != "" })
+			})
+			h, _ := v.Host("h1")
+			down := 0
+			for _, vm := range v.VMs() {
+				if vm.Phase == state.Stopped {
+					down++
+				}
+			}
+			switch onBlocked {
+			case loop.OnBlockedShutdown:
+				if down == 0 || len(on(v, "h1")) > 0 || v.Progress(r.Operation).State != state.OpDone {
+					t.Errorf("%d VMs are down: %+v", down, h.Drain)
+				}
+				v = c.done(c.Start(ctx, "a", control.Call{}))
+				if len(on(v, "h2")) != 6 {
+					t.Errorf("%d VMs on h2 after the start", len(on(v, "h2")))
+				}
+			default:
+				if down > 0 || len(on(v, "h1")) == 0 || v.Progress(r.Operation).State != state.OpFailed || !strings.Contains(h.Drain.Text, "deadline") {
+					t.Errorf("%d VMs are down: %+v, %+v", down, h.Drain, v.Progress(r.Operation))
+				}
+			}
+			noHarm(t, world, 4, 8<<30)
+		})
+	}
+}
+
+// Bytes are a bound: what they do not suffice for stays, and is named.
+func TestDrainWithinBytes(t *testing.T) {
+	world := newWorld(t, 2)
+	c := startCluster(t, t.TempDir(), world, 2)
+	calm(c)
+	ctx := t.Context()
+	x := vc("a", 4, 0.25, 512*mib)
+	x.Groups[0].Affinity.Prefer = []string{"host:h1"}
+	c.done(c.Create(ctx, x, control.Call{}))
+	dry, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := dry.Plan.Bytes * 2 / 3
+	var blocked *control.Blocked
+	if _, err := c.Drain(ctx, "h1", control.DrainRequest{MaxBytes: &bound}, control.Call{}); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "budget") {
+		t.Fatalf("%v", err)
+	}
+	if _, err := c.Drain(ctx, "h1", control.DrainRequest{MaxBytes: &bound, OnBlocked: loop.OnBlockedSkip}, control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	v := c.drainIs("h1", state.DrainBlocked)
+	h, _ := v.Host("h1")
+	if n := len(on(v, "h1")); n == 0 || n == 4 || v.DrainView(h).BytesMoved > bound {
+		t.Errorf("%d VMs left, %d bytes of %d", n, v.DrainView(h).BytesMoved, bound)
+	}
+}
+
+func TestDrainRefuses(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	var invalid *control.Invalid
+	less := int64(-2)
+	for _, q := range []control.DrainRequest{{OnBlocked: "kill"}, {Deadline: -1}, {MaxBytes: &less}, {Reason: strings.Repeat("x", 501)}} {
+		if _, err := c.Drain(ctx, "h1", q, control.Call{}); !errors.As(err, &invalid) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	if _, err := c.Drain(ctx, "h9", control.DrainRequest{}, control.Call{}); !errors.Is(err, control.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+	if err := c.Undrain(ctx, "h9", control.Call{}); !errors.Is(err, control.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Empty(ctx, "h9"); !errors.Is(err, control.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := c.Drain(gone, "h1", control.DrainRequest{}, control.Call{}); err == nil {
+		t.Error("a request that nobody waits for was carried out")
+	}
+}

@@ -1,0 +1,258 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// draining is what the leader remembers of drains besides the state.
+type draining struct {
+	mu       sync.Mutex
+	blockers map[string][]Blocker // by host: that were found last
+}
+
+func (d *draining) begin() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.blockers = map[string][]Blocker{}
+}
+
+func (d *draining) found(host string, blockers []Blocker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(blockers) == 0 {
+		delete(d.blockers, host)
+	} else if d.blockers != nil {
+		d.blockers[host] = blockers
+	}
+}
+
+func (d *draining) of(host string) []Blocker {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.blockers[host]
+}
+
+// drainEvery is how often drains are looked at though nothing changes: deadlines pass, hosts fall silent.
+const drainEvery = time.Second
+
+// emptyHosts sees to it that hosts with a drain become empty, or say why they do not, until ctx ends. The moves that
+// it plans are carried out as those of any plan.
+func (c *Control) emptyHosts(ctx context.Context) {
+	since := map[string]time.Time{} // hosts that are out
+	for ctx.Err() == nil {
+		changed := c.o.State.Snapshot().Watch()
+		var tick <-chan time.Time
+		if c.o.Log.Leads() {
+			some, err := c.drainHosts(ctx, since)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
+				c.log.Warn("drains", "error", err)
+			}
+			if some || err != nil {
+				tick = time.After(drainEvery)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+			continue
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settleFor):
+		}
+	}
+}
+
+// drainHosts takes the next step for every host with a drain. some: there are such hosts that are not empty.
+func (c *Control) drainHosts(ctx context.Context, since map[string]time.Time) (some bool, err error) {
+	var hosts []string
+	s := c.o.State.Snapshot()
+	if m, ok := s.Meta(); !ok || m.Hold.On() {
+		return false, nil
+	}
+	s.EachHost(func(h *state.Host) bool {
+		if h.Drain.State != "" && h.Drain.State != state.DrainDone {
+			hosts = append(hosts, h.Name)
+		}
+		return true
+	})
+	var faults []error
+	for _, name := range hosts {
+		if e := c.drainHost(ctx, name, since); e != nil {
+			faults = append(faults, fmt.Errorf("drain of host %s: %w", name, e))
+		}
+	}
+	for name := range since {
+		if !slices.Contains(hosts, name) {
+			delete(since, name)
+		}
+	}
+	return len(hosts) > 0, errors.Join(faults...)
+}
+
+func (c *Control) drainHost(ctx context.Context, name string, since map[string]time.Time) error {
+	if err := c.plan(ctx); err != nil {
+		return err
+	}
+	defer c.planned()
+	s := c.o.State.Snapshot()
+	h, ok := s.Host(name)
+	if !ok {
+		return nil
+	}
+	env := c.env()
+	w, _ := c.hostWord(s, h)
+	if w.Out == "" {
+		delete(since, name)
+	} else if since[name].IsZero() {
+		since[name] = env.Now
+	}
+	w.OutFor = env.Now.Sub(since[name])
+	if w.Out == "" {
+		w.OutFor = 0
+	}
+	if c.gathering(s) { // what others could take is not known yet
+		return nil
+	}
+	step, err := loop.NextDrain(s, h, w, env, func(instead []string, keep map[string]string) *loop.Fleet { return c.drainFleet(s, instead, keep) })
+	if err != nil {
+		return err
+	}
+	switch {
+	case step.Put != nil:
+		d := step.Put.Drain
+		c.log.Info("drain", "host", name, "state", d.State, "plan", d.Plan, "text", d.Text)
+		err = c.propose(ctx, state.KindDrain, step.Put)
+	case step.Stop != nil:
+		c.log.Info("drain", "host", name, "shuts down", len(step.Stop.VMs), "text", step.Stop.Text)
+		if err = c.flight.drained(ctx); err == nil {
+			err = c.propose(ctx, state.KindPlan, step.Stop)
+		}
+	}
+	if err == nil && step.Blockers != nil {
+		c.drains.found(name, step.Blockers)
+	}
+	if errors.Is(err, state.ErrConflict) {
+		return nil // the state moved on, and that wakes us
+	}
+	return err
+}
+
+// DrainVM is a VM of a host that is emptied.
+type DrainVM struct {
+	VM, VC     string // names
+	State      string // that of its step: waiting, preparing, moving, done, failed, skipped; or stays, stopping, comes, starting
+	To         string
+	Migration  string // id
+	Bytes      int64  // predicted
+	BytesMoved int64
+	Rate       float64 // bytes per second, while it moves
+	ETA        float64 // seconds; below 0: not known
+	Text       string
+}
+
+// DrainView is how far a host is on its way to be emptied.
+type DrainView struct {
+	state.Drain
+	BytesMoved int64
+	VMs        []DrainVM
+}
+
+// DrainView of a host.
+func (v *View) DrainView(h state.Host) DrainView {
+	out := DrainView{Drain: h.Drain, BytesMoved: h.Drain.Moved}
+	if h.Drain.State == "" {
+		return out
+	}
+	rows := map[string]int{}
+	for _, p := range v.MovePlans() {
+		if p.Kind != state.MovesDrain || p.Host != h.Name || p.CreatedAt.Before(h.Drain.Since) {
+			continue
+		}
+		if p.ID == h.Drain.Plan {
+			out.BytesMoved += p.BytesMoved
+		}
+		for _, step := range p.Steps {
+			vc, _ := v.VC(step.VC)
+			row := DrainVM{VM: step.VMName, VC: vc.Name, State: string(step.State), To: step.To, Migration: step.Migration, Bytes: step.Bytes, ETA: -1, Text: step.Text}
+			if m, ok := v.Migration(step.Migration); ok && step.Migration != "" {
+				row = row.moves(v.MigrationView(m))
+				if m.State == state.MigrationRunning {
+					out.BytesMoved += row.BytesMoved
+				}
+			}
+			at, known := rows[step.VMName]
+			if !known {
+				at = len(out.VMs)
+				rows[step.VMName] = at
+				out.VMs = append(out.VMs, DrainVM{})
+			}
+			out.VMs[at] = row
+		}
+	}
+	v.EachVMOn(h.Name, func(vm *state.VM) bool {
+		if vm.Holds() {
+			v.stays(&out, rows, h, *vm)
+		}
+		return true
+	})
+	return out
+}
+
+// moves fills in what is known of a migration.
+func (d DrainVM) moves(m MigrationView) DrainVM {
+	d.BytesMoved = m.BytesMoved
+	if m.Live == nil {
+		return d
+	}
+	d.Rate, d.Text = m.Live.Rate, m.Live.Text
+	if speed := m.Live.Rate - m.Live.Dirty; speed > 0 {
+		d.ETA = float64(m.Live.Remaining) / speed
+	}
+	return d
+}
+
+// stays adds a VM of the host that no step moves now, or says of its last step why it is there still.
+func (v *View) stays(out *DrainView, rows map[string]int, h state.Host, vm state.VM) {
+	at, known := rows[vm.Name]
+	if known {
+		switch state.StepState(out.VMs[at].State) {
+		case state.StepWaiting, state.StepPreparing, state.StepMoving:
+			return
+		}
+	} else {
+		vc, _ := v.VC(vm.VC)
+		at = len(out.VMs)
+		out.VMs = append(out.VMs, DrainVM{VM: vm.Name, VC: vc.Name, ETA: -1})
+	}
+	row := &out.VMs[at]
+	switch {
+	case vm.MovingTo == h.Name:
+		row.State, row.Text = "comes", "on its way from host "+vm.Host
+	case vm.MovingTo != "":
+		row.State, row.To = string(state.StepMoving), vm.MovingTo
+	case vm.Phase == state.Stopping:
+		row.State, row.Text = "stopping", vm.Reason
+	case vm.Phase == state.Starting:
+		row.State = "starting"
+	default:
+		row.State = "stays"
+		if v.blockers != nil {
+			for _, b := range v.blockers(h.Name) {
+				if b.ID == vm.ID {
+					row.Text = b.Why
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,457 @@
+package loop
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"evenkeel/cluster/state"
+	"evenkeel/migration"
+)
+
+// What becomes of VMs that cannot leave a host which is emptied, or have not left it by the deadline.
+const (
+	OnBlockedStop     = "stop"     // the drain is not begun, or ends
+	OnBlockedSkip     = "skip"     // they stay, all others leave
+	OnBlockedShutdown = "shutdown" // all others leave, and then they are shut down
+)
+
+// Blocker is a VM that keeps its host from being emptied.
+type Blocker struct {
+	ID     string
+	VM, VC string // names
+	Why    string
+	Advice []string // what would let it leave
+}
+
+// String says which VM, and why.
+func (b Blocker) String() string { return b.VM + ": " + b.Why }
+
+// DrainOptions of a plan that empties a host.
+type DrainOptions struct {
+	Budget    int64   // most bytes; -1: no bound
+	LeastGain float64 // part by which the minimum yield has to rise for moves that need not be; +Inf: none are made
+	Deadline  time.Duration
+	// Instead are the plans that it takes the place of, as the fleet was told: see FleetOptions.
+	Instead []string
+}
+
+// DrainAnswer is how a host is emptied.
+type DrainAnswer struct {
+	Plan     state.MovePlan // the moves of all that can leave
+	Blockers []Blocker
+	// Waits are VMs that come, start, or are another plan's, by name: to be looked at again once that has ended.
+	Waits []string
+	// Late is how many moves are predicted to end after the deadline.
+	Late int
+}
+
+// Drain plans how to empty a host: all VMs that can leave it do.
+func Drain(f *Fleet, host string, o DrainOptions) (DrainAnswer, error) {
+	at := f.Host(host)
+	if at < 0 {
+		return DrainAnswer{}, fmt.Errorf("drain: host %s: %w", host, state.ErrNotFound)
+	}
+	p := migration.Drainage{Hosts: []int{at}, Budget: budgetOf(o.Budget), Partial: true, LeastGain: o.LeastGain, Deadline: o.Deadline.Seconds()}
+	d, err := migration.Drain(f.Problem, p)
+	if err != nil {
+		return DrainAnswer{}, fmt.Errorf("drain host %s: %w", host, err)
+	}
+	out := DrainAnswer{Plan: f.MovePlan(d.Plan, state.MovesDrain, o.Budget), Late: len(d.Late)}
+	out.Plan.Host = host
+	others := f.others(o.Instead)
+	lasting := slices.DeleteFunc(slices.Clone(d.Blockers), func(b migration.Blocker) bool {
+		vm := f.VM(b.Group, b.VM)
+		_, expected := others[vm.ID]
+		passes := expected || vm.MovingTo != "" || vm.Phase != state.Running
+		if passes {
+			out.Waits = append(out.Waits, vm.Name)
+		}
+		return passes
+	})
+	out.Blockers = f.Blockers(lasting)
+	return out, nil
+}
+
+// Blockers of a plan in the state's terms.
+func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
+	var out []Blocker
+	for _, b := range all {
+		vm := f.VM(b.Group, b.VM)
+		x := Blocker{ID: vm.ID, VM: vm.Name, VC: f.VC(b.Group).Name, Why: b.Why}
+		if still := f.Still[vm.ID]; still != "" {
+			x.Why = still
+			if f.stuck(b.Group, FleetOptions{}) == still {
+				x.Advice = append(x.Advice, "set moves.copyStorage of the cluster's settings, so that disks are copied")
+			}
+		}
+		for _, a := range b.Advice {
+			if a == "stop it" {
+				a = "have it shut down (on-blocked shutdown), or stop virtual cluster " + x.VC
+			}
+			x.Advice = append(x.Advice, a)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// HostWord is what is known of a host that is emptied, besides the state.
+type HostWord struct {
+	// Listed: its hypervisor said what it runs once all that is wanted of the host was in force.
+	Listed bool
+	// Running are names of the VMs that it listed, and Unknown those of them that the state does not know.
+	Running, Unknown []string
+	// Out is why nothing can be decided for the host, and for how long; "" = it can.
+	Out    string
+	OutFor time.Duration
+}
+
+// How often the moves off a host are planned anew although the last ones came to nothing, and how long a host may be out of
+// reach, before its drain ends.
+const (
+	mostFruitless = 3
+	mostOut       = 5 * time.Minute
+)
+
+// retryDrain so long after moves that failed.
+const retryDrain = 2 * time.Second
+
+// DrainStep is what to do next about a host that is emptied. The zero value: wait until something changes.
+type DrainStep struct {
+	Put  *state.HostDrain
+	Stop *state.Plan // shuts VMs down
+	// Blockers that were found; nil if nothing was planned.
+	Blockers []Blocker
+}
+
+// NextDrain is what to do next about a host with a drain: to plan what can leave, to say that it is empty, or what keeps it from being so.
+// fleet is the cluster as it is planned on: the plans named are given up for the new one, the VMs named stay where they are. Time is one
+// of the things that change what it says.
+func NextDrain(s *state.Snapshot, h state.Host, word HostWord, env Env, fleet func(instead []string, keep map[string]string) *Fleet) (DrainStep, error) {
+	x := drainer{s: s, h: h, d: h.Drain, word: word, env: env}
+	if x.d.State == "" || x.d.State == state.DrainDone {
+		return DrainStep{}, nil
+	}
+	x.plan, x.has = s.MovePlan(x.d.Plan)
+	x.left = left(s, h.Name)
+	if len(x.left) == 0 {
+		return x.isEmpty(), nil
+	}
+	running := x.has && !x.plan.State.Ended()
+	late := !x.d.Deadline.IsZero() && !env.Now.Before(x.d.Deadline)
+	switch {
+	case x.d.State != state.DrainRunning:
+		return DrainStep{}, nil
+	case late:
+		return x.late(running), nil
+	case h.Lost.Proof != "":
+		return x.end(state.DrainStopped, "the host is lost: "+h.Lost.Text), nil
+	case word.Out != "" && word.OutFor >= mostOut:
+		return x.end(state.DrainBlocked, fmt.Sprintf("host %s %s: its VMs cannot leave; %s", h.Name, word.Out, x.whoIsLeft())), nil
+	case word.Out != "":
+		return x.say(fmt.Sprintf("host %s %s: no VM can leave it until it answers again", h.Name, word.Out)), nil
+	case running:
+		return x.say(""), nil
+	case x.has && x.plan.State == state.MovesStopped:
+		return x.end(state.DrainStopped, "its plan was stopped: "+x.plan.Reason), nil
+	}
+	return x.again(fleet)
+}
+
+// left are the VMs that the host runs, by the state, or that are on their way to it.
+func left(s *state.Snapshot, host string) []state.VM {
+	var out []state.VM
+	s.EachVMOn(host, func(vm *state.VM) bool {
+		if vm.Holds() {
+			out = append(out, *vm)
+		}
+		return true
+	})
+	return out
+}
+
+type drainer struct {
+	s    *state.Snapshot
+	h    state.Host
+	d    state.Drain
+	plan state.MovePlan
+	has  bool
+	word HostWord
+	env  Env
+	left []state.VM
+}
+
+func (x *drainer) put(d state.Drain, plan *state.MovePlanPut) DrainStep {
+	return DrainStep{Put: &state.HostDrain{Host: x.h.Name, Drain: d, Version: x.d.Index, MovePlan: plan}}
+}
+
+// say how it stands, if that is news.
+func (x *drainer) say(text string) DrainStep {
+	if x.d.Text == text {
+		return DrainStep{}
+	}
+	d := x.d
+	d.Text = text
+	return x.put(d, nil)
+}
+
+// end the drain, and no move of its plan begins any more.
+func (x *drainer) end(as state.DrainState, text string) DrainStep {
+	d := x.d
+	d.State, d.Text = as, text
+	return x.put(d, x.stopped(text))
+}
+
+// stopped is the plan with no move to begin, nil if it has ended.
+func (x *drainer) stopped(why string) *state.MovePlanPut {
+	if !x.has || x.plan.State.Ended() {
+		return nil
+	}
+	return StopMoves(x.plan, why)
+}
+
+// StopMoves is a plan of which no move begins any more. Those under way end.
+func StopMoves(p state.MovePlan, why string) *state.MovePlanPut {
+	version := p.ModifyIndex
+	p.State, p.Reason = state.MovesStopped, why
+	p.Steps = state.Skipped(p.Steps, why)
+	return &state.MovePlanPut{Plan: p, Version: version}
+}
+
+// isEmpty: nothing is left by the state. That it is so is the hypervisor's word.
+func (x *drainer) isEmpty() DrainStep {
+	if x.word.Listed && len(x.word.Running) == 0 && x.word.Out == "" {
+		d := x.d
+		d.State, d.Text = state.DrainDone, "its hypervisor runs none of the cluster's VMs"
+		return x.put(d, nil)
+	}
+	if x.d.State != state.DrainRunning {
+		return DrainStep{}
+	}
+	switch {
+	case x.h.Lost.Proof != "":
+		return x.end(state.DrainStopped, "the host is lost: "+x.h.Lost.Text)
+	case x.word.Out != "" && x.word.OutFor >= mostOut:
+		return x.end(state.DrainBlocked, fmt.Sprintf("nothing is left on it as far as is known, but host %s %s, and only its hypervisor can say so", x.h.Name, x.word.Out))
+	case x.word.Out != "":
+		return x.say(fmt.Sprintf("nothing is left on it as far as is known; host %s %s", x.h.Name, x.word.Out))
+	case x.word.Listed && len(x.word.Unknown) > 0:
+		return x.end(state.DrainBlocked, "its hypervisor runs VMs with this cluster's mark that the cluster does not know: "+names(x.word.Unknown))
+	case len(x.word.Running) > 0:
+		return x.say("its hypervisor still lists " + names(x.word.Running))
+	}
+	return x.say("its hypervisor has yet to say that nothing is left")
+}
+
+// late: the deadline passed with VMs left.
+func (x *drainer) late(running bool) DrainStep {
+	why := "the deadline of the drain passed"
+	text := why + "; " + x.whoIsLeft()
+	switch x.d.OnBlocked {
+	case OnBlockedSkip:
+		return x.end(state.DrainBlocked, text)
+	case OnBlockedShutdown:
+		if running {
+			d := x.d
+			d.Text = text + ": they are shut down"
+			return x.put(d, x.stopped(why))
+		}
+		whys := map[string]string{}
+		for _, vm := range x.left {
+			whys[vm.ID] = why
+		}
+		return x.shutDown(whys)
+	}
+	return x.end(state.DrainStopped, text)
+}
+
+func (x *drainer) whoIsLeft() string {
+	var out []string
+	for _, vm := range x.left {
+		out = append(out, vm.Name)
+	}
+	if len(out) == 1 {
+		return "1 VM is left: " + out[0]
+	}
+	return fmt.Sprintf("%d VMs are left: %s", len(out), names(out))
+}
+
+// shutDown asks the guests of VMs that run on the host, by id, to power off. They can be started again, elsewhere if their disks allow it, by
+// who starts their VC.
+func (x *drainer) shutDown(whys map[string]string) DrainStep {
+	p := state.Plan{Basis: x.s.Index(), Verb: "shut-down", Touched: []string{x.h.Name}}
+	for _, vm := range x.left {
+		why, is := whys[vm.ID]
+		if !is || vm.Host != x.h.Name || vm.MovingTo != "" || vm.Goal != state.GoalRun || vm.Phase != state.Running && vm.Phase != state.Starting {
+			continue
+		}
+		vc, _ := x.s.VC(vm.VC)
+		vm = leaving(vm, vc, state.GoalStop)
+		vm.Reason = fmt.Sprintf("shut down to empty host %s: %s", x.h.Name, why)
+		p.VMs = append(p.VMs, vm)
+	}
+	if len(p.VMs) == 0 {
+		return DrainStep{}
+	}
+	p.Text = fmt.Sprintf("%d VMs are shut down to empty host %s", len(p.VMs), x.h.Name)
+	return DrainStep{Stop: &p}
+}
+
+// plans of this drain, the present one included.
+func (x *drainer) plans() []state.MovePlan {
+	return slices.DeleteFunc(x.s.MovePlans(), func(p state.MovePlan) bool {
+		return p.Kind != state.MovesDrain || p.Host != x.h.Name || p.CreatedAt.Before(x.d.Since)
+	})
+}
+
+// spent is what the plans of this drain sent, and what moves under way may send yet.
+func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64) {
+	for _, p := range plans {
+		moved += p.BytesMoved
+		for _, m := range x.s.MigrationsOf(p.ID) {
+			if m.State == state.MigrationRunning {
+				sent += max(m.MaxBytes, m.BytesMoved)
+			}
+		}
+	}
+	return moved, moved + sent
+}
+
+// Instead are the plans under way that give way to one that empties a host: all but drains of other hosts.
+func Instead(s *state.Snapshot, host string) []string {
+	var out []string
+	for _, p := range s.RunningMovePlans() {
+		if p.Kind != state.MovesDrain || p.Host == host {
+			out = append(out, p.ID)
+		}
+	}
+	return out
+}
+
+// again plans what is left to leave.
+func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fleet) (DrainStep, error) {
+	if x.has && x.plan.State == state.MovesFailed && x.env.Now.Before(x.plan.EndedAt.Add(retryDrain)) {
+		return DrainStep{}, nil
+	}
+	plans := x.plans()
+	fruitless := 0
+	for _, p := range plans {
+		if !slices.ContainsFunc(p.Steps, func(s state.MoveStep) bool { return s.State == state.StepDone || s.State == state.StepFailed }) {
+			fruitless++
+		}
+	}
+	if fruitless >= mostFruitless {
+		return x.end(state.DrainBlocked, fmt.Sprintf("its moves were planned %d times in vain; the last time: %s", fruitless, x.plan.Reason)), nil
+	}
+	moved, sent := x.spent(plans)
+	o := DrainOptions{Budget: -1, LeastGain: LeastGain(x.s)}
+	if x.d.MaxBytes >= 0 {
+		o.Budget = max(0, x.d.MaxBytes-sent)
+	}
+	if !x.d.Deadline.IsZero() {
+		o.Deadline = x.d.Deadline.Sub(x.env.Now)
+	}
+	instead := Instead(x.s, x.h.Name)
+	o.Instead = instead
+	a, err := Drain(fleet(instead, x.keep(plans)), x.h.Name, o)
+	if err != nil {
+		return DrainStep{}, err
+	}
+	if len(a.Plan.Steps) > 0 {
+		d := x.d
+		a.Plan.ID, a.Plan.By, a.Plan.Text = x.env.NewID(), x.d.By, x.d.Reason
+		d.Plan, d.Moved, d.Text = a.Plan.ID, moved, ""
+		step := x.put(d, &state.MovePlanPut{Plan: a.Plan, Supersedes: instead})
+		step.Blockers = a.Blockers
+		return step, nil
+	}
+	stopping := x.ending()
+	switch {
+	case len(a.Waits)+len(stopping) > 0:
+		step := x.say("waits for " + names(append(a.Waits, stopping...)))
+		step.Blockers = a.Blockers
+		return step, nil
+	case x.d.OnBlocked == OnBlockedShutdown:
+		whys := map[string]string{}
+		for _, b := range a.Blockers {
+			whys[b.ID] = b.Why
+		}
+		step := x.shutDown(whys)
+		step.Blockers = a.Blockers
+		return step, nil
+	}
+	step := x.end(state.DrainBlocked, BlockersText(a.Blockers))
+	step.Blockers = a.Blockers
+	return step, nil
+}
+
+// keep are the VMs that are not to be moved again: somebody had their moves aborted, or two failed.
+func (x *drainer) keep(plans []state.MovePlan) map[string]string {
+	out, failed := map[string]string{}, map[string]int{}
+	for _, p := range plans {
+		for _, step := range p.Steps {
+			if step.State != state.StepFailed {
+				continue
+			}
+			failed[step.VM]++
+			if m, ok := x.s.Migration(step.Migration); ok && step.Migration != "" && m.State == state.MigrationAborted {
+				out[step.VM] = "its move was aborted: " + m.Abort
+			} else if failed[step.VM] > 1 {
+				out[step.VM] = "two of its moves failed, the last: " + step.Text
+			}
+		}
+	}
+	return out
+}
+
+// ending are the VMs on the host that stop by themselves.
+func (x *drainer) ending() (out []string) {
+	for _, vm := range x.left {
+		if vm.Phase == state.Stopping || vm.Goal != state.GoalRun {
+			out = append(out, vm.Name)
+		}
+	}
+	return out
+}
+
+// LeastGain is what the minimum yield must gain for moves that a drain could do without: where nobody wants moves
+// by themselves there are none.
+func LeastGain(s *state.Snapshot) float64 {
+	m, _ := s.Meta()
+	if set := m.Settings.Moves.WithDefaults(); set.Mode == state.MovesAuto {
+		return set.LeastGain
+	}
+	return math.Inf(1)
+}
+
+// fewBlockers are named in a text; how many more there are is said.
+const fewBlockers = 3
+
+// BlockersText sums up VMs that cannot leave.
+func BlockersText(all []Blocker) string {
+	var parts []string
+	for _, b := range all[:min(len(all), fewBlockers)] {
+		parts = append(parts, b.String())
+	}
+	text := "1 VM cannot leave: "
+	if len(all) != 1 {
+		text = fmt.Sprintf("%d VMs cannot leave: ", len(all))
+	}
+	text += strings.Join(parts, "; ")
+	if more := len(all) - fewBlockers; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// names of some VMs, of which not all are written if they are many.
+func names(all []string) string {
+	const few = 5
+	if len(all) <= few {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
+}
