@@ -40,6 +40,7 @@ type config struct {
 	Socket     string `yaml:"socket"`
 	Hypervisor string `yaml:"hypervisor"`
 	Emulation  bool   `yaml:"emulation"`
+	Consoles   bool   `yaml:"consoleLogs"`
 	Allowance  struct {
 		CPU    float64 `yaml:"cpu"`
 		Memory string  `yaml:"memory"`

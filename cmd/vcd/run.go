@@ -281,7 +281,7 @@ func (d *memberDaemon) openHost() (hypervisor.Host, func(), error) {
 		return nil, func() {}, fmt.Errorf("directory for disks and consoles: %w", err)
 	}
 	h := &lazyHost{log: d.log, open: func(ctx context.Context) (hypervisor.Host, error) {
-		return libvirt.Open(ctx, libvirt.Options{URI: d.conf.Hypervisor, Logger: d.log, ForceEmulation: d.conf.Emulation, StateDir: lv})
+		return libvirt.Open(ctx, libvirt.Options{URI: d.conf.Hypervisor, Logger: d.log, ForceEmulation: d.conf.Emulation, StateDir: lv, ConsoleLogs: d.conf.Consoles})
 	}}
 	return h, func() {
 		if err := h.Close(); err != nil {

@@ -99,6 +99,18 @@ func migrationFlags(m hypervisor.Migration) (libvirt.DomainMigrateFlags, error) 
 	return flags, nil
 }
 
+// hostOf is the host in libvirt's address of a target, as it stands in a URI; "" if there is none.
+func hostOf(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	if name := u.Hostname(); strings.Contains(name, ":") {
+		return "[" + name + "]"
+	}
+	return u.Hostname()
+}
+
 // postCopy says whether the guest may run on at the target before all is there: not while its disk is copied, too.
 func postCopy(m hypervisor.Migration) bool {
 	return m.PostCopy && (!m.CopyStorage || !m.Spec.Disk.Present())
@@ -142,6 +154,11 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 			p := &libvirt.DomainMigrateParameters{}
 			if bandwidth > 0 {
 				p.BandwidthSet, p.Bandwidth = true, uint64(bandwidth)
+			}
+			if host := hostOf(t.m.To); host != "" {
+				// The memory goes the same way. By itself libvirt asks the target for its host name, which may be of
+				// another network, or of none.
+				p.URISet, p.URI = true, "tcp://"+host
 			}
 			return struct{}{}, dom.MigrateToURI3(t.m.To, p, flags)
 		})
