@@ -73,7 +73,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		return none, err
 	}
 	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
-	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row}); err != nil {
+	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row, Held: m.State.Snapshot().Format() >= 3}); err != nil {
 		if errors.Is(err, state.ErrToken) {
 			m.audits.add("join-refused", q.Name, err.Error(), time.Now())
 		}

@@ -12,7 +12,7 @@ import (
 // known), and not below the seconds since 1970 at that time, so that it is new also where the newest state is not known.
 // What renewals had said of watchdogs is forgotten. Hosts that came since it was saved are waited for as well: they
 // may run its VMs. Who may come in is as it is now, and not as it was: members, the certificates that were
-// revoked, and tokens. reason is a noun: "restore", "recovery".
+// revoked, and tokens; of another cluster's state that is put in force here, as it is now and as it was. reason is a noun: "restore", "recovery".
 func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot) error {
 	s := New()
 	if err := s.Restore(in); err != nil {
@@ -29,8 +29,12 @@ func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapsho
 	if now != nil {
 		is, _ = now.Meta()
 	}
-	if is.ID == m.ID {
+	switch {
+	case now == nil:
+	case is.ID == m.ID:
 		w.since(now)
+	default:
+		w.beside(now)
 	}
 	m.Epoch = max(m.Epoch+1, is.Epoch+1, uint64(max(0, at.Unix())))
 	m.Hold = Hold{}
@@ -49,18 +53,41 @@ func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapsho
 	return s.Snapshot().Save(out)
 }
 
-// since the state was saved, hosts, members, certificates and tokens came and went: what holds of them is
-// what now says.
-func (w *writer) since(now *Snapshot) {
+// beside the state of another cluster, which this one takes over, what holds of members, tokens and certificates is what
+// both say: who restores it does not lose access by it, and the servers that there are stay servers.
+func (w *writer) beside(now *Snapshot) {
+	w.waitForNew(now)
+	for _, m := range now.Members() {
+		w.put(tMembers, &m)
+	}
+	for _, t := range now.JoinTokens() {
+		w.put(tTokens, &t)
+	}
+	for _, t := range now.AdminTokens() {
+		w.put(tAdmins, &t)
+	}
+	for _, r := range now.RevokedCertificates() {
+		w.put(tRevoked, &r)
+	}
+}
+
+// waitForNew hosts, which the saved state does not know.
+func (w *writer) waitForNew(now *Snapshot) {
 	for _, h := range now.Hosts() {
 		if _, known := w.read().Host(h.Name); !known {
 			w.put(tHosts, &h)
 		}
 	}
+}
+
+// since the state was saved, hosts, members, certificates and tokens came and went: what holds of them is
+// what now says.
+func (w *writer) since(now *Snapshot) {
+	w.waitForNew(now)
 	replace(w, now, tMembers, (*Snapshot).Members)
 	replace(w, now, tTokens, (*Snapshot).JoinTokens)
 	replace(w, now, tAdmins, (*Snapshot).AdminTokens)
-	for _, r := range all[Revoked](now, tRevoked, "id") {
+	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
 	}
 }

@@ -318,6 +318,63 @@ func TestRestoreKnowsWhatCameSince(t *testing.T) {
 	}
 }
 
+// A cluster that takes another one's state over keeps its own members and tokens beside those of the state, and lets members of
+// the old one in again while they have yet to say what they run: their VMs run on.
+func TestRestoreOfAnotherCluster(t *testing.T) {
+	lost := small(t, 2)
+	restartable(t, lost, "a", "h1", "h2")
+	for _, name := range []string{"h1", "h2"} {
+		lost.must(t, state.KindMemberPut, state.Member{Name: name, Server: true, Agent: true, Address: "old-" + name + ":1", Format: state.FormatVersion})
+	}
+	lost.must(t, state.KindAdminToken, state.AdminToken{ID: "old", Hash: "x"})
+	var saved, held bytes.Buffer
+	if err := lost.Snapshot().Save(&saved); err != nil {
+		t.Fatal(err)
+	}
+	k := newCluster()
+	k.must(t, state.KindInit, state.Init{ID: "cluster-2", Settings: state.DefaultSettings()})
+	k.must(t, state.KindMemberPut, state.Member{Name: "h1", Server: true, Agent: true, Address: "new-h1:1", Format: state.FormatVersion})
+	k.must(t, state.KindCertificate, state.Certificate{Member: "h1", Serial: state.Serial{Number: "0a", Until: time.Unix(1e11, 0)}})
+	k.must(t, state.KindAdminToken, state.AdminToken{ID: "new", Hash: "y"})
+	k.must(t, state.KindHostReport, hostReport("h9", 2, 4*gib))
+	if err := state.Held(&saved, &held, "restore", time.Unix(1000, 0), k.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(&held); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := k.Snapshot().Member("h1"); m.Address != "new-h1:1" || len(m.Serials) != 1 {
+		t.Errorf("the server that there is is registered as %+v", m)
+	}
+	if n := len(k.Snapshot().AdminTokens()); n != 2 {
+		t.Errorf("%d admin tokens are good, want the old and the new", n)
+	}
+	if m, _ := k.Snapshot().Meta(); m.ID != "cluster-1" || len(m.Hold.Pending) != 3 {
+		t.Errorf("%+v", m)
+	}
+	k.must(t, state.KindTokenPut, state.JoinToken{ID: "t1", Hash: "x", Agent: true, For: "h2", Until: time.Unix(1e11, 0)})
+	join := state.Join{Token: "t1", Hash: "x", Member: state.Member{Name: "h2", Agent: true, Address: "h2:1", Format: state.FormatVersion}}
+	if err := k.apply(t, state.KindJoin, join); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("by the word of an older server: %v", err)
+	}
+	join.Held = true
+	k.must(t, state.KindJoin, join)
+	for _, h := range []string{"h1", "h2", "h9"} {
+		a := state.Account{Host: h}
+		if h == "h2" {
+			a.VMs = []state.Instance{{VM: "vm-a-1", Generation: 1}}
+		}
+		k.must(t, state.KindAccount, a)
+	}
+	phase(t, k, "vm-a-0", state.Lost)
+	phase(t, k, "vm-a-1", state.Running)
+	k.must(t, state.KindTokenPut, state.JoinToken{ID: "t2", Hash: "x", Agent: true, For: "h2", Until: time.Unix(1e11, 0)})
+	join.Token = "t2"
+	if err := k.apply(t, state.KindJoin, join); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("the name of a host that has said that it runs VMs is taken: %v", err)
+	}
+}
+
 // What the leader read of a member before it was removed does not make it one again. And a host that is waited
 // for after a restore is not removed unheard.
 func TestRemovedMemberStaysOut(t *testing.T) {

@@ -21,6 +21,16 @@ type Join struct {
 	Token  string `json:"token"` // id
 	Hash   string `json:"hash"`  // of the secret that was shown
 	Member Member `json:"member"`
+	// Held, since version 3: it may take the name of a member that has yet to say what it runs after a restore. What it
+	// says then is taken for what runs under that name, so it must be the same machine, or the old one must be off.
+	Held bool `json:"held,omitempty"`
+}
+
+func (b Join) since() int {
+	if b.Held {
+		return 3
+	}
+	return 2
 }
 
 // Certificate was issued to a member.
@@ -203,8 +213,10 @@ func (w *writer) join(b *Join) error {
 		}
 		// It may be another machine that takes the name: the VMs that the old one holds would be
 		// taken for its own, and what it does not run for ended.
+		meta, _ := w.read().Meta()
+		pending := b.Held && slices.Contains(meta.Hold.Pending, m.Name) // what the state says of its VMs is not believed anyway
 		for _, vm := range append(w.read().VMsOn(m.Name), w.read().VMsMovingTo(m.Name)...) {
-			if vm.Holds() {
+			if vm.Holds() && !pending {
 				return fmt.Errorf("member %s: its host holds VM %s; turn the old machine off, and say so (vcctl host confirm-dead %s): %w", m.Name, vm.Name, m.Name, ErrConflict)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +28,28 @@ type host struct {
 	stop                context.CancelFunc
 	ended               chan int
 	out, errs           *bytes.Buffer
+	program             string // run it as a process of its own; "" = in this one
+}
+
+// buildVcd builds the program itself.
+func buildVcd(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "vcd")
+	if said, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", program, "evenkeel/cmd/vcd").CombinedOutput(); err != nil {
+		t.Fatalf("build vcd: %v: %s", err, said)
+	}
+	return program
+}
+
+// exec runs vcd as a process until ctx ends, which kills it, and returns its exit status: 0 if it was killed.
+func (h *host) exec(ctx context.Context) int {
+	cmd := exec.CommandContext(ctx, h.program, "run", "--config", h.config)
+	cmd.Stdout, cmd.Stderr = h.out, h.errs
+	if err := cmd.Run(); err != nil && ctx.Err() == nil {
+		fmt.Fprintln(h.errs, err)
+		return 1
+	}
+	return 0
 }
 
 func newHost(t *testing.T, name string) *host {
@@ -57,7 +80,11 @@ func (h *host) start() {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop, h.ended, h.out, h.errs = cancel, make(chan int, 1), &bytes.Buffer{}, &bytes.Buffer{}
-	go func() { h.ended <- run(ctx, []string{"vcd", "run", "--config", h.config}, h.out, h.errs) }()
+	if h.program != "" {
+		go func() { h.ended <- h.exec(ctx) }()
+	} else {
+		go func() { h.ended <- run(ctx, []string{"vcd", "run", "--config", h.config}, h.out, h.errs) }()
+	}
 	h.t.Cleanup(func() { h.end() })
 	h.await("the local socket answers", func() bool { _, err := client.NewLocal(h.socket).Setup(h.t.Context()); return err == nil })
 }
