@@ -1,0 +1,345 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/lease"
+	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// lateLog commits entries at once, or holds them so that nobody knows what becomes of them.
+type lateLog struct {
+	store *state.Store
+	index uint64
+	hold  bool
+	held  [][]byte
+}
+
+func (l *lateLog) Apply(_ context.Context, entry []byte) (uint64, error, error) { //nolint:staticcheck // control.Log says so
+	if l.hold {
+		l.held = append(l.held, entry)
+		return 0, nil, node.ErrUnknown
+	}
+	l.index++
+	return l.index, l.store.Apply(l.index, entry), nil
+}
+func (l *lateLog) Linearize(context.Context) error { return nil }
+func (l *lateLog) Leads() bool                     { return true }
+func (l *lateLog) Leader() string                  { return "s1" }
+
+// attempt at a hand-over, by a process of an agent.
+type attempt struct {
+	open       uint64
+	done, over bool
+	err        string
+}
+
+// mover is an agent as the rounds of package agent go, with anything in between.
+type mover struct {
+	want   agent.Desired
+	listed []hypervisor.VM
+	known  map[uint64]bool
+	past   map[string]*attempt // by VM
+	stage  int                 // 0: to look, 1: to hear what is wanted, 2: to decide and act
+	grant  *agent.Handover     // it has a permit, and is about to begin
+}
+
+// journey is one VM, two hosts, their agents, a leader, and what is true.
+type journey struct {
+	t     *rapid.T
+	log   *lateLog
+	ctl   *control.Control
+	store *state.Store
+	at    string // where the VM runs
+	from  string // of the migration that goes on, if one does
+	to    string
+	by    *attempt // that began it, nil once its agent is dead
+	hosts map[string]*mover
+	bag   []agent.Report // said, and not heard, or heard and repeated
+}
+
+var places = []string{"h1", "h2"}
+
+func newJourney(t *rapid.T) *journey {
+	store := state.New()
+	j := &journey{t: t, store: store, log: &lateLog{store: store}, at: "h1", hosts: map[string]*mover{}}
+	j.ctl = control.New(control.Options{State: store, Log: j.log, Logger: slog.New(slog.DiscardHandler), Clock: func() lease.Instant { return 0 }})
+	j.put(state.KindInit, state.Init{ID: "c", Settings: state.DefaultSettings()})
+	for _, h := range places {
+		j.hosts[h] = &mover{past: map[string]*attempt{}}
+		j.must(j.ctl.Report(context.Background(), j.report(h, nil)))
+	}
+	p := state.Plan{Basis: store.Snapshot().Index(), Verb: "created", Touched: []string{"h1"},
+		VC: &state.VC{ID: "v", Name: "v", Goal: state.GoalRun, Admitted: true, Groups: []state.Group{{Name: "g", Count: 1, CPU: 1, VCPUs: 1, Memory: 1 << 30, MemoryMin: 1 << 30}}},
+		VMs: []state.VM{{ID: "m", VC: "v", Group: "g", Name: "v-g-0", Host: "h1", Generation: 1, Goal: state.GoalRun, Phase: state.Starting, VCPUs: 1,
+			BootMemory: 1 << 30, Held: 1 << 30}}, Allocations: []state.Allocation{{VC: "v", Group: "g", CPU: 1}}}
+	j.put(state.KindPlan, p)
+	j.put(state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "m", Generation: 1, Phase: state.Running}}})
+	return j
+}
+
+func (j *journey) must(err error) {
+	j.t.Helper()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// commit an entry, and put one that must be taken.
+func (j *journey) commit(kind state.Kind, body any) error {
+	entry, err := state.Encode(kind, time.Unix(0, 0), body)
+	j.must(err)
+	_, outcome, err := j.log.Apply(context.Background(), entry)
+	j.must(err)
+	return outcome
+}
+
+func (j *journey) put(kind state.Kind, body any) { j.must(j.commit(kind, body)) }
+
+func (j *journey) report(host string, statuses []agent.Status) agent.Report {
+	size := hypervisor.Capacity{CPU: 4, Memory: 8 << 30}
+	return agent.Report{Host: host, Capacity: size, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 1 << 20, MigrateURI: host, Reach: true,
+		Running: []agent.Instance{}, Statuses: statuses}
+}
+
+// list is what the hypervisor of a host says.
+func (j *journey) list(host string) (out []hypervisor.VM) {
+	vm := hypervisor.VM{Identity: hypervisor.Identity{Cluster: "c", VM: "m", Generation: 1}, Name: "ek-v-g-0", State: hypervisor.Running, VCPUs: 1, Memory: 1 << 30,
+		Balloon: 1 << 30, CPU: hypervisor.CPU{Cap: 1, Weight: 1}}
+	switch host {
+	case j.at:
+		out = append(out, vm)
+	case j.to:
+		vm.State = hypervisor.Incoming
+		out = append(out, vm)
+	}
+	for _, a := range j.hosts[host].past {
+		a.over = a.done
+	}
+	return out
+}
+
+// round takes the next step of a host's agent.
+func (j *journey) round(host string) {
+	m := j.hosts[host]
+	switch m.stage {
+	case 0:
+		if m.grant != nil {
+			j.begin(host)
+			return
+		}
+		m.listed = j.list(host)
+	case 1:
+		want, _, err := j.ctl.Desired(context.Background(), host)
+		j.must(err)
+		m.want = want
+		isNew := false
+		before := m.known
+		m.known = map[uint64]bool{}
+		for _, vm := range want.VMs {
+			if vm.Move != nil {
+				k := vm.Move.Open<<1 | map[bool]uint64{true: 1}[vm.Move.SourceGone]
+				m.known[k], isNew = true, isNew || !before[k]
+			}
+		}
+		if isNew {
+			m.listed = j.list(host)
+		}
+	case 2:
+		j.act(host)
+	}
+	m.stage = (m.stage + 1) % 3
+}
+
+func (j *journey) act(host string) {
+	m := j.hosts[host]
+	past := agent.Past{Moving: map[string]bool{}, Moved: map[string]agent.MoveEnd{}}
+	open := uint64(0)
+	for _, vm := range m.want.VMs {
+		if vm.Move != nil && !vm.Move.Incoming {
+			open = vm.Move.Open
+		}
+	}
+	if a := m.past["m"]; a != nil {
+		switch {
+		case !a.over:
+			past.Moving["m"] = true
+		case a.open != open:
+			delete(m.past, "m")
+		default:
+			past.Moved["m"] = agent.MoveEnd{Error: a.err}
+		}
+	}
+	if rapid.IntRange(1, 10).Draw(j.t, "patience") == 1 {
+		past.Waited = map[string]bool{"m": true}
+	}
+	var told []agent.Status
+	for _, op := range agent.Decide(m.want, m.listed, past) {
+		switch op := op.(type) {
+		case agent.Tell:
+			if op.Status.Phase == agent.SeenStayed && !j.stays(host, op.Status) {
+				continue
+			}
+			told = append(told, op.Status)
+		case agent.Migrate:
+			h := agent.Handover{VM: "m", Generation: 1, Move: op.Move.Open}
+			p, err := j.ctl.Permit(context.Background(), agent.PermitRequest{Host: host, Moves: []agent.Handover{h}})
+			switch {
+			case err != nil: // nothing is known
+			case slices.Contains(p.Moves, h):
+				m.grant = &h
+			default:
+				m.past["m"] = &attempt{open: h.Move, done: true, over: true, err: "not permitted"}
+			}
+		}
+	}
+	if len(told) > 0 {
+		j.bag = append(j.bag, j.report(host, told))
+	}
+}
+
+// stays gives up what migration goes on, which may be over before that.
+func (j *journey) stays(host string, st agent.Status) bool {
+	if j.from == host {
+		j.end(rapid.Bool().Draw(j.t, "it is handed over first"))
+	}
+	if j.at != host {
+		return false
+	}
+	if a := j.hosts[host].past["m"]; a == nil || a.open != st.Move {
+		j.hosts[host].past["m"] = &attempt{open: st.Move, done: true, over: true, err: "it stayed"}
+	}
+	return true
+}
+
+// begin a migration that was permitted: in the same step of the agent, but what others do may come before it.
+func (j *journey) begin(host string) {
+	m := j.hosts[host]
+	a := &attempt{open: m.grant.Move}
+	m.past["m"], m.grant = a, nil
+	row, _ := j.store.Snapshot().VM("m")
+	if j.from != "" || j.at != host {
+		a.done, a.err = true, "no such VM, or it is on its way"
+		return
+	}
+	if row.Move != a.open || row.Host != host {
+		j.t.Fatalf("move %d begins on %s, and the state has %+v", a.open, host, row)
+	}
+	j.from, j.to, j.by = host, row.MovingTo, a
+}
+
+// end the migration that goes on.
+func (j *journey) end(well bool) {
+	if well {
+		j.at = j.to
+	}
+	if j.by != nil {
+		j.by.done = true
+		if !well {
+			j.by.err = "broken pipe"
+		}
+	}
+	j.from, j.to, j.by = "", "", nil
+}
+
+func (j *journey) step() {
+	host := rapid.SampledFrom(places).Draw(j.t, "host")
+	switch rapid.SampledFrom([]string{"round", "round", "round", "round", "round", "round", "round", "hear", "hear", "hear", "open", "open", "end", "end", "commit", "restart"}).Draw(j.t, "step") {
+	case "round":
+		j.log.hold = rapid.IntRange(1, 12).Draw(j.t, "hold") == 1
+		j.round(host)
+	case "hear":
+		if len(j.bag) == 0 {
+			return
+		}
+		i := rapid.IntRange(0, len(j.bag)-1).Draw(j.t, "report")
+		r := j.bag[i]
+		if rapid.IntRange(1, 4).Draw(j.t, "again") > 1 {
+			j.bag = slices.Delete(j.bag, i, i+1)
+		}
+		j.log.hold = rapid.IntRange(1, 6).Draw(j.t, "hold") == 1
+		if err := j.ctl.Report(context.Background(), r); err != nil && !errors.Is(err, control.ErrTimeout) {
+			j.t.Fatal(err)
+		}
+	case "open":
+		j.log.hold = false
+		_ = j.commit(state.KindMove, state.Move{VM: "m", Generation: 1, To: host, Open: true})
+	case "end":
+		if j.from != "" {
+			j.end(rapid.IntRange(1, 3).Draw(j.t, "well") > 1)
+		}
+	case "restart": // what it began may go on
+		if rapid.Bool().Draw(j.t, "not now") {
+			return
+		}
+		old := j.hosts[host]
+		j.hosts[host] = &mover{past: map[string]*attempt{}}
+		if j.by != nil && old.past["m"] == j.by {
+			j.by = nil
+		}
+	case "commit":
+		if n := len(j.log.held); n > 0 {
+			i := rapid.IntRange(0, n-1).Draw(j.t, "entry")
+			entry := j.log.held[i]
+			j.log.held = slices.Delete(j.log.held, i, i+1)
+			j.log.index++
+			_ = j.store.Apply(j.log.index, entry)
+		}
+	}
+	j.log.hold = false
+}
+
+// check that the state is not wrong about where the VM may be.
+func (j *journey) check() {
+	vm, ok := j.store.Snapshot().VM("m")
+	fail := func(what string) {
+		j.t.Fatalf("%s: it runs on %s, and goes from %q to %q; the state has %+v", what, j.at, j.from, j.to, vm)
+	}
+	switch {
+	case !ok || vm.Phase != state.Running || vm.Generation != 1:
+		fail("the VM never ended")
+	case vm.MovingTo == "" && (vm.Host != j.at || j.from != ""):
+		fail("no move is open")
+	case vm.MovingTo != "" && j.at != vm.Host && j.at != vm.MovingTo:
+		fail("it runs on neither host of its move")
+	case vm.GoneFrom != "" && j.at != vm.MovingTo:
+		fail("it is not gone from the source")
+	case j.from != "" && (j.from != vm.Host || j.to != vm.MovingTo):
+		fail("it goes another way")
+	}
+}
+
+// However late, doubled and out of order reports and log entries come, however often agents are killed at any point and migrations end either
+// way: the state never takes a VM for being where it is not.
+func TestMovesUnderLateWords(t *testing.T) {
+	arrived, stayed := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		j := newJourney(t)
+		for range rapid.IntRange(100, 600).Draw(t, "steps") {
+			j.step()
+			j.check()
+		}
+		for _, e := range j.store.Snapshot().EventsAfter(0, 0) {
+			switch e.Kind {
+			case "vm-moved":
+				arrived++
+			case "vm-stayed":
+				stayed++
+			}
+		}
+	})
+	if t.Logf("%d moves ended on the target, %d on the source", arrived, stayed); arrived < 10 || stayed < 10 {
+		t.Error("too few moves to show anything")
+	}
+}
