@@ -76,8 +76,8 @@ func newEmptying(p Problem, d Drainage) (*emptying, error) {
 	if math.IsNaN(d.Budget) || math.IsNaN(d.LeastGain) || math.IsNaN(d.Deadline) {
 		return nil, fmt.Errorf("budget %v, least gain %v, deadline %v: not a number", d.Budget, d.LeastGain, d.Deadline)
 	}
-	if e.steps <= 0 {
-		e.steps = DefaultSteps
+	if e.steps <= 0 || e.steps > askSteps {
+		e.steps = askSteps // for each placement that is asked for
 	}
 	e.p.Hosts = slices.Clone(p.Hosts)
 	for _, j := range d.Hosts {

@@ -121,21 +121,6 @@ func (f *fleet) yields(caps []float64, groups []allocator.Group) (least, mean fl
 	return least, mean / float64(len(of))
 }
 
-// order orders the moves of a candidate, once.
-func (pl *Planner) order(c *candidate) bool {
-	if !c.ordered {
-		c.ordered = true
-		if c.ops, c.why = newOrder(pl.s.f, c.at).find(); c.why == "" {
-			for _, o := range c.ops {
-				if o.from >= 0 {
-					c.bytes += pl.s.f.bytes[o.vm]
-				}
-			}
-		}
-	}
-	return c.why == ""
-}
-
 // good tells whether a candidate may be what a plan ends with.
 func (pl *Planner) good(c *candidate) bool {
 	if !slices.Contains(pl.s.f.home, -1) {
@@ -154,7 +139,7 @@ func (pl *Planner) Plan(budget float64) Plan {
 			continue
 		}
 		switch {
-		case !pl.order(c):
+		case !pl.s.order(c):
 			p.pass(c, c.why)
 		case c.bytes > budget:
 			p.pass(c, fmt.Sprintf("VMs that have to wait on a third host on the way bring it to %s, and the budget is %s", size(c.bytes), size(budget)))
@@ -166,7 +151,7 @@ func (pl *Planner) Plan(budget float64) Plan {
 	}
 	p.Takes = math.Inf(1)
 	for i := range pl.s.found {
-		if c := &pl.s.found[i]; pl.good(c) && c.direct < p.Takes && pl.order(c) {
+		if c := &pl.s.found[i]; pl.good(c) && c.direct < p.Takes && pl.s.order(c) {
 			p.Takes = min(p.Takes, c.bytes)
 		}
 	}
@@ -199,7 +184,7 @@ func (pl *Planner) Least(minYield float64) Plan {
 	best := -1
 	for i := range pl.s.found {
 		c := &pl.s.found[i]
-		if c.yield < minYield-sameYield || !pl.good(c) || best >= 0 && c.direct >= pl.s.found[best].bytes || !pl.order(c) {
+		if c.yield < minYield-sameYield || !pl.good(c) || best >= 0 && c.direct >= pl.s.found[best].bytes || !pl.s.order(c) {
 			continue
 		}
 		if best < 0 || c.bytes < pl.s.found[best].bytes {
@@ -224,7 +209,7 @@ func (pl *Planner) Least(minYield float64) Plan {
 func (pl *Planner) Curve() []Point {
 	var all []*candidate
 	for i := range pl.s.found {
-		if c := &pl.s.found[i]; pl.good(c) && pl.order(c) {
+		if c := &pl.s.found[i]; pl.good(c) && pl.s.order(c) {
 			all = append(all, c)
 		}
 	}

@@ -21,22 +21,26 @@ const (
 )
 
 // tight are the levels from which polishing begins, as parts of the way from the
-// average to the present level.
-var tight = [...]float64{0.08, 0.05, 0.03, 0.015, 0.006, 0}
+// average to the present level; tightOfMany are those of more than fewHosts.
+var (
+	tight       = []float64{0.05, 0.03, 0.02, 0.015, 0.0125, 0.01, 0.008, 0.006, 0.0045, 0.003, 0.0015, 0}
+	tightOfMany = []float64{0.03, 0}
+)
 
 // polish brings the levels to goal, as far as it can. Candidates are below top.
-func (h *shed) polish(goal, top float64, found func(at []int, level float64)) {
+func (h *shed) polish(s *search, goal, top float64, found func(at []int, level float64)) {
 	n := len(h.need)
 	perHost := 1 + len(h.base)/n
 	random := uint64(1)
 	mark := top
+	work := int64(perHost*perHost*partners + 2*n)
 	for rounds := min(8*n, mostPolish/(perHost*perHost*2*partners+2*n)); rounds >= 0; rounds-- {
 		l, j := h.level()
 		if l < mark*(1-everyStep) && l > goal {
 			mark = l
 			found(slices.Clone(h.at), max(1, l))
 		}
-		if l <= goal {
+		if l <= goal || s.done(work) {
 			break
 		}
 		next := l - (l-goal)*stride

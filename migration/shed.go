@@ -28,10 +28,17 @@ type shed struct {
 	load []float64 // of base
 	full []float64
 
-	at   []int
-	on   [][]int
-	need []float64
-	used []float64
+	at    []int
+	on    [][]int
+	need  []float64
+	used  []float64
+	order []spare
+}
+
+// spare is the CPU that a host has left.
+type spare struct {
+	cpu  float64
+	host int
 }
 
 func newShed(s *search, base []int) *shed {
@@ -78,19 +85,45 @@ func (h *shed) level() (level float64, host int) {
 	return level, host
 }
 
-// levels are how many levels are tried.
-func (h *shed) levels() int {
+// levels are how many levels are tried: some first, evenly, the rest where most
+// is to be gained.
+func (h *shed) levels() (first, all int) {
 	switch n := len(h.base); {
 	case n <= 2000:
-		return 160
+		return 16, 160
 	case n <= 20_000:
-		return 120
+		return 12, 100
 	}
-	return 40
+	return 8, 32
 }
 
-// run calls found for every placement; it may keep it.
-func (h *shed) run(found func(at []int, level float64)) {
+// leastStep is the least distance of two levels, as a part of the average.
+const leastStep = 0.002
+
+// tried is one level and what came of it.
+type tried struct {
+	t     float64
+	yield float64
+	cost  float64
+}
+
+// gain is about what a placement between two would be worth: the yield lost, on
+// average, by budgets of all magnitudes between them. The lower of two levels may
+// be one that was not reached: the lowest that can be is then between them.
+func gain(a, b tried, total float64) float64 {
+	const (
+		small   = 0.002 // part of all bytes below which budgets are of no interest
+		unknown = 1.1   // times the bytes of the last level reached that the next may cost
+	)
+	cost := max(a.cost, b.cost)
+	if b.yield*b.t < 1-sameYield {
+		cost = max(cost, a.cost*unknown)
+	}
+	return max(0, 1/b.t-a.yield) / a.yield * math.Log((cost+small*total)/(a.cost+small*total))
+}
+
+// run calls found for every placement; it may keep it. The search may end it.
+func (h *shed) run(s *search, found func(at []int, level float64)) {
 	total, cpu := 0.0, 0.0
 	h.reset()
 	for j := range h.load {
@@ -102,22 +135,60 @@ func (h *shed) run(found func(at []int, level float64)) {
 	if top <= low {
 		return
 	}
-	k := h.levels()
-	for i := 1; i <= k; i++ {
+	work := int64(12*len(h.base) + 20*len(h.cpu))
+	try := func(t float64) tried {
 		h.reset()
-		h.reach(top - (top-low)*float64(i)/float64(k))
+		h.reach(t)
 		l, _ := h.level()
-		if l = max(l, 1); l >= top {
-			continue
+		l = max(l, 1)
+		if l >= top {
+			return tried{t, 1 / top, 0}
 		}
 		h.takeBack(l)
+		cost := 0.0
+		for vm, j := range h.at {
+			if j != h.base[vm] {
+				cost += h.cost[vm]
+			}
+		}
 		found(slices.Clone(h.at), l)
+		return tried{t, 1 / l, cost}
 	}
-	for _, share := range tight {
+	first, all := h.levels()
+	row := []tried{{top, 1 / top, 0}} // by falling level
+	for i := 1; i <= first && !s.ended; i++ {
+		row = append(row, try(top-(top-low)*float64(i)/float64(first)))
+		s.done(work)
+	}
+	for range all - first {
+		if s.ended {
+			return
+		}
+		best, most := -1, 0.0
+		for i := range row[1:] {
+			if g := gain(row[i], row[i+1], s.f.total); g > most && row[i].t-row[i+1].t > low*leastStep {
+				best, most = i, g
+			}
+		}
+		if best < 0 {
+			break
+		}
+		row = slices.Insert(row, best+1, try((row[best].t+row[best+1].t)/2))
+		s.done(work)
+	}
+	shares := tight
+	if len(h.need) > fewHosts {
+		shares = tightOfMany
+	}
+	for _, share := range shares {
+		if s.ended {
+			return
+		}
 		h.reset()
 		t := low + (top-low)*share
 		h.reach(t)
-		h.polish(max(t, low*evenEnough), top, found)
+		s.done(work)
+		h.polish(s, max(t, low*evenEnough), top, found)
 	}
 }
 
@@ -178,48 +249,47 @@ func (h *shed) reach(t float64) {
 			away = append(away, h.cheapest(j, excess)...)
 		}
 	}
-	slices.SortStableFunc(away, func(a, b int) int { return cmp.Compare(h.w(b), h.w(a)) })
+	slices.SortFunc(away, func(a, b int) int { return cmp.Or(cmp.Compare(h.weight[b], h.weight[a]), cmp.Compare(a, b)) })
 	// The CPU of those that go is free for others at once, their memory as soon
 	// as they have found a host.
 	for _, vm := range away {
 		h.need[h.at[vm]] -= h.w(vm)
 	}
-	left := func(k int) float64 { return t*h.cpu[k]*above - h.need[k] }
-	order := make([]int, len(h.need)) // least left first
-	for k := range order {
-		order[k] = k
+	order := h.order[:0] // least left first
+	for k, need := range h.need {
+		order = append(order, spare{t*h.cpu[k]*above - need, k})
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(left(a), left(b)) })
-	at := func(l float64) int {
-		i, _ := slices.BinarySearchFunc(order, l, func(k int, l float64) int { return cmp.Compare(left(k), l) })
-		return i
+	h.order = order
+	slices.SortFunc(order, func(a, b spare) int { return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.host, b.host)) })
+	// lower puts a host where it belongs that has less left than it had at i.
+	lower := func(i int, cpu float64) {
+		x := spare{cpu, order[i].host}
+		to, _ := slices.BinarySearchFunc(order[:i], x, func(o, x spare) int { return cmp.Compare(o.cpu, x.cpu) })
+		copy(order[to+1:i+1], order[to:i])
+		order[to] = x
 	}
 	for _, vm := range away {
-		from := h.at[vm]
-		h.need[from] += h.w(vm)
-		for i := at(h.w(vm)); i < len(order); i++ {
-			k := order[i]
+		from, w := h.at[vm], h.w(vm)
+		h.need[from] += w
+		i, _ := slices.BinarySearchFunc(order, w, func(o spare, w float64) int { return cmp.Compare(o.cpu, w) })
+		for ; i < len(order); i++ {
+			k := order[i].host
 			if k == from || !fits(h.used[k]+h.m(vm), h.room[k]) || !h.may(vm, k, -1) {
 				continue
 			}
-			order = slices.Delete(order, i, i+1)
-			h.need[from] -= h.w(vm) // as the order has it
-			to := at(left(k) - h.w(vm))
-			h.need[from] += h.w(vm)
+			lower(i, order[i].cpu-w)
 			h.move(vm, k)
-			order = slices.Insert(order, to, k)
 			break
 		}
 		if h.at[vm] != from {
 			continue
 		}
 		// It stays, and its host has less left.
-		i := slices.Index(order, from)
-		order = slices.Delete(order, i, i+1)
-		order = slices.Insert(order, at(left(from)), from)
+		i = slices.IndexFunc(order, func(o spare) bool { return o.host == from })
+		lower(i, order[i].cpu-w)
 	}
 	random := uint64(1)
-	for range mostExchanges {
+	for range mostExchanges + len(h.need)/8 {
 		l, j := h.level()
 		if l <= t*above || !h.exchange(j, t, h.partners(j, &random)) {
 			return
@@ -318,7 +388,8 @@ func (h *shed) exchange(j int, t float64, with []int) bool {
 	return true
 }
 
-// takeBack lets VMs stay at home where the level allows it, the dearest first.
+// takeBack lets VMs stay at home where the level allows it, the dearest first, or
+// where another that leaves their home for them costs less.
 func (h *shed) takeBack(level float64) {
 	var gone []int
 	for vm, j := range h.at {
@@ -332,4 +403,69 @@ func (h *shed) takeBack(level float64) {
 			h.move(vm, j)
 		}
 	}
+	roomy := make([]int, 0, mostRoomy+1)
+	for range passes {
+		roomy = h.roomy(roomy[:0], level)
+		better := false
+		for _, vm := range gone {
+			better = h.at[vm] != h.base[vm] && h.cost[vm] > 0 && h.instead(vm, level, roomy) || better
+		}
+		if !better {
+			break
+		}
+	}
+}
+
+const (
+	passes    = 3  // over the VMs that are away
+	mostRoomy = 12 // hosts that others may go to instead
+)
+
+// roomy is the hosts with most CPU left below a level.
+func (h *shed) roomy(hosts []int, level float64) []int {
+	over := func(k int) float64 { return h.need[k] - level*h.cpu[k] }
+	for k := range h.need {
+		if len(hosts) == mostRoomy && over(k) >= over(hosts[mostRoomy-1]) {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(hosts, over(k), func(o int, l float64) int { return cmp.Compare(over(o), l) })
+		if len(hosts) == mostRoomy {
+			hosts = hosts[:mostRoomy-1]
+		}
+		hosts = slices.Insert(hosts, i, k)
+	}
+	return hosts
+}
+
+// instead lets a VM go home and another of its home leave, for where it was or
+// for a host with room, if that saves bytes and keeps to the level.
+func (h *shed) instead(vm int, level float64, roomy []int) bool {
+	j, k := h.base[vm], h.at[vm]
+	if !h.may(vm, j, -1) {
+		return false
+	}
+	excess := h.need[j] + h.w(vm) - level*h.cpu[j]*above
+	best, to, saved := -1, -1, h.cost[vm]*sameBytes
+	for _, u := range h.on[j] {
+		if h.w(u) < excess || h.stay[u] || !fits(h.used[j]+h.m(vm)-h.m(u), h.room[j]) || h.cost[vm]-max(0, h.extra(u, k)) <= saved && h.base[u] == j {
+			continue
+		}
+		try := func(m int, weight, size float64) {
+			if save := h.cost[vm] - h.extra(u, m); save > saved && weight+h.w(u) <= level*h.cpu[m]*above && fits(size+h.m(u), h.room[m]) && h.may(u, m, vm) {
+				best, to, saved = u, m, save
+			}
+		}
+		try(k, h.need[k]-h.w(vm), h.used[k]-h.m(vm))
+		for _, m := range roomy {
+			if m != j && m != k {
+				try(m, h.need[m], h.used[m])
+			}
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	h.move(best, to)
+	h.move(vm, j)
+	return true
 }

@@ -2,6 +2,7 @@ package migration
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"evenkeel/allocator"
@@ -34,6 +35,8 @@ type search struct {
 	cost  [][]float64
 	found []candidate
 	bound float64
+	steps int64 // left
+	ended bool
 }
 
 const (
@@ -45,6 +48,8 @@ const (
 	someVMs     = 48
 	manyVMs     = 2000
 
+	askSteps = 1_000_000 // of one question to the allocator
+
 	sameBytes = 1e-9
 	sameYield = 1e-9
 )
@@ -53,7 +58,10 @@ const (
 var budgetShares = [...]float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}
 
 func newSearch(f *fleet) *search {
-	s := &search{f: f, p: f.p.allocation(), bound: 1}
+	s := &search{f: f, p: f.p.allocation(), bound: 1, steps: f.p.Steps}
+	if s.steps <= 0 {
+		s.steps = DefaultSteps
+	}
 	growth := 0.0
 	for g := range f.p.Groups {
 		if f.p.Groups[g].Count > 0 {
@@ -82,10 +90,6 @@ func newSearch(f *fleet) *search {
 // run collects candidates.
 func (s *search) run() {
 	f := s.f
-	steps := f.p.Steps
-	if steps <= 0 {
-		steps = DefaultSteps
-	}
 	if len(f.p.Hosts) == 0 {
 		return
 	}
@@ -94,23 +98,21 @@ func (s *search) run() {
 		s.add(slices.Clone(f.home))
 	}
 	few := len(f.home) <= fewVMs
-	if few {
-		s.fronts(steps)
-	} else if len(s.found) == 0 {
-		s.best(0, steps)
+	if len(s.found) == 0 {
+		s.best(0, askSteps)
 	}
 	if len(s.found) == 0 && !f.rules.Required() {
 		if at := s.room(); at != nil {
 			s.add(at)
 		}
 	}
+	highest, known := 0.0, -1.0
+	for g := range f.p.Groups {
+		highest = max(highest, f.p.Groups[g].MinYield)
+	}
 	if len(s.found) > 0 && !f.rules.Required() {
-		highest := 0.0
-		for g := range f.p.Groups {
-			highest = max(highest, f.p.Groups[g].MinYield)
-		}
 		begin := s.found[0]
-		newShed(s, slices.Clone(begin.at)).run(func(at []int, level float64) {
+		newShed(s, slices.Clone(begin.at)).run(s, func(at []int, level float64) {
 			if 1/level < highest {
 				s.add(at) // some floor binds: what others then have must be looked at
 				return
@@ -121,22 +123,38 @@ func (s *search) run() {
 			}
 			s.found = append(s.found, c)
 		})
+		if begin.broken == 0 && len(f.home) <= mostFront {
+			known = s.front(begin, highest)
+			if begin.yield < highest || slices.Contains(f.home, -1) {
+				known = -1
+			}
+		}
 	}
-	if n := len(f.home); !few && (n <= someVMs || n <= manyVMs && (f.rules.Required() || len(s.found) == 0)) {
+	if few && math.IsInf(known, 1) {
+		// nothing is left to be found
+	} else if few {
+		s.fronts(known)
+	} else if n := len(f.home); n <= someVMs || n <= manyVMs && (f.rules.Required() || len(s.found) == 0) {
 		for _, share := range budgetShares {
-			s.best(f.total*share, steps)
+			if f.total*share > known {
+				s.best(f.total*share, askSteps)
+			}
 		}
 	}
 	slices.SortStableFunc(s.found, func(a, b candidate) int { return a.better(&b) })
 }
 
 // fronts searches for the best placements of all budgets, from some on
-// downwards, the next being what the one before costs and a little less.
-func (s *search) fronts(steps int64) {
+// downwards, the next being what the one before costs and a little less, as far
+// as they are not known.
+func (s *search) fronts(known float64) {
 	for i := len(budgetShares) - 1; i >= 0; i-- {
 		budget := s.f.total * budgetShares[i]
+		if budget <= known {
+			return
+		}
 		for range mostBudgets {
-			c := s.best(budget, steps)
+			c := s.best(budget, askSteps)
 			if c == nil || c.direct <= 0 {
 				break
 			}
@@ -145,11 +163,23 @@ func (s *search) fronts(steps int64) {
 			}
 		}
 	}
-	s.best(0, steps)
+	s.best(0, askSteps)
 }
 
-// best asks the allocator for a placement within a budget.
+// done tells whether the work is to end, some steps more having been done.
+func (s *search) done(steps int64) bool {
+	s.steps -= steps
+	s.ended = s.ended || s.steps <= 0 || s.f.p.Stop != nil && s.f.p.Stop()
+	return s.ended
+}
+
+// best asks the allocator for a placement within a budget; nil: none was found,
+// or there is no time to ask.
 func (s *search) best(budget float64, steps int64) *candidate {
+	if s.ended {
+		return nil
+	}
+	defer s.done(steps)
 	o := allocator.Best(s.p, allocator.Search{Steps: steps, Rules: s.f.p.Rules, MoveBudget: &budget, MoveBytes: s.cost})
 	if o.Verdict < allocator.Feasible {
 		return nil
@@ -175,6 +205,21 @@ func (s *search) add(at []int) *candidate {
 	c.broken = s.f.broken(at)
 	s.found = append(s.found, c)
 	return &s.found[len(s.found)-1]
+}
+
+// order orders the moves of a candidate, once.
+func (s *search) order(c *candidate) bool {
+	if !c.ordered {
+		c.ordered = true
+		if c.ops, c.why = newOrder(s.f, c.at).find(); c.why == "" {
+			for _, o := range c.ops {
+				if o.from >= 0 {
+					c.bytes += s.f.bytes[o.vm]
+				}
+			}
+		}
+	}
+	return c.why == ""
 }
 
 // divide is the CPU of everybody in a placement.
