@@ -154,6 +154,8 @@ func (p *play) act(line string) {
 		}
 	case "cordon", "uncordon":
 		p.put(state.KindHostCordon, state.HostCordon{Host: names[0], Cordoned: words[0] == "cordon"})
+	case "drain":
+		p.drain(names[0], strings.Join(names[1:], ""))
 	case "vc":
 		p.place(names[0], opts)
 	case "scale":
@@ -227,6 +229,7 @@ func (p *play) run() string {
 		}
 		p.land()
 		p.carry()
+		p.empty()
 		p.balanceNow()
 	}
 	twice, back := 0, 0
@@ -314,6 +317,58 @@ func (p *play) carry() {
 	p.t.Fatalf("at %s: the moves do not come to rest", p.now)
 }
 
+// fleet is the cluster as a drain is planned on it.
+func (p *play) fleet(instead []string, keep map[string]string) *loop.Fleet {
+	return loop.NewFleet(p.Snapshot(), p.env(), loop.Sights{}, loop.FleetOptions{Instead: instead, Keep: keep})
+}
+
+// drain a host. What keeps VMs from leaving it is said before anything moves.
+func (p *play) drain(host, onBlocked string) {
+	p.t.Helper()
+	if onBlocked == "" {
+		onBlocked = loop.OnBlockedStop
+	}
+	a, err := loop.Drain(p.fleet(nil, nil), host, loop.DrainOptions{Budget: -1, LeastGain: math.Inf(1)})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.say("drain %s, %s if it is blocked:", host, onBlocked)
+	for _, b := range a.Blockers {
+		p.say("  blocked by %s; %s", b, strings.Join(b.Advice, "; or "))
+	}
+	if len(a.Blockers) > 0 && onBlocked == loop.OnBlockedStop {
+		p.say("  refused, nothing is moved")
+		return
+	}
+	h, _ := p.Snapshot().Host(host)
+	p.put(state.KindDrain, state.HostDrain{Host: host, Version: h.Drain.Index,
+		Drain: state.Drain{State: state.DrainRunning, Since: p.time(), MaxBytes: -1, OnBlocked: onBlocked}})
+}
+
+// empty takes the next step for every host with a drain.
+func (p *play) empty() {
+	p.t.Helper()
+	for _, h := range p.Snapshot().Hosts() {
+		word := loop.HostWord{Listed: true}
+		for _, vm := range p.Snapshot().VMsOn(h.Name) {
+			word.Running = append(word.Running, vm.Name)
+		}
+		step, err := loop.NextDrain(p.Snapshot(), h, word, p.env(), p.fleet)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if step.Put == nil {
+			continue
+		}
+		p.put(state.KindDrain, step.Put)
+		if plan := step.Put.MovePlan; plan != nil && plan.Version == 0 {
+			p.tell(plan.Plan)
+		} else {
+			p.say("drain of %s is %s: %s", h.Name, step.Put.Drain.State, step.Put.Drain.Text)
+		}
+	}
+}
+
 // balanceNow asks whether to move VMs, as the leader does, and begins to.
 func (p *play) balanceNow() {
 	p.t.Helper()
@@ -346,10 +401,19 @@ func (p *play) balanceNow() {
 func (p *play) begin(plan state.MovePlan) {
 	p.t.Helper()
 	plan.ID = p.id()
-	p.say("  plan: %.1f GiB of %.1f, %.0f s, minimum yield %.3f -> %.3f, average %.3f -> %.3f: %s", float64(plan.Bytes)/float64(gib), float64(plan.Budget)/float64(gib),
+	p.tell(plan)
+	p.put(state.KindMovePlan, state.MovePlanPut{Plan: plan})
+}
+
+// tell what a plan is.
+func (p *play) tell(plan state.MovePlan) {
+	of := ""
+	if plan.Budget >= 0 {
+		of = fmt.Sprintf(" of %.1f", float64(plan.Budget)/float64(gib))
+	}
+	p.say("  plan: %.1f GiB%s, %.0f s, minimum yield %.3f -> %.3f, average %.3f -> %.3f: %s", float64(plan.Bytes)/float64(gib), of,
 		plan.Seconds, plan.MinYieldBefore, plan.MinYieldAfter, plan.AverageYieldBefore, plan.AverageYieldAfter, plan.Reason)
 	for _, step := range plan.Steps {
 		p.say("  %s: %s -> %s, %.1f GiB, after %v: %s", step.VMName, step.From, step.To, float64(step.Bytes)/float64(gib), step.After, step.Reason)
 	}
-	p.put(state.KindMovePlan, state.MovePlanPut{Plan: plan})
 }
