@@ -131,14 +131,23 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 			return moved, errors.Join(orphaned(found), absentIsFine(err))
 		}
 		how := op.Move
-		return r.Hypervisor.Migrate(ctx, m.id, hypervisor.Migration{To: how.URI, Bandwidth: how.Bandwidth, MaxBytes: how.MaxBytes,
+		moved, err := r.Hypervisor.Migrate(ctx, m.id, hypervisor.Migration{To: how.URI, Bandwidth: how.Bandwidth, MaxBytes: how.MaxBytes,
 			AutoConverge: how.AutoConverge, PostCopy: how.PostCopy, CopyStorage: how.CopyStorage, SharedDisk: how.SharedDisk, Spec: op.Spec,
 			Progress: func(p hypervisor.Moved) {
 				m.mu.Lock()
 				m.last = p
 				m.mu.Unlock()
 			}})
+		return moved, because(ctx, err)
 	})
+}
+
+// because adds to an error why its context was ended: that says more than that it was.
+func because(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {
+		return fmt.Errorf("%w: %w", why, err)
+	}
+	return err
 }
 
 func orphaned(found bool) error {
@@ -158,11 +167,7 @@ func (r *runner) carryOut(ctx context.Context, id string, open uint64, f func(co
 		defer r.ending.Done()
 		moved, err := f(ctx, m)
 		m.end = MoveEnd{Bytes: moved.Bytes, Downtime: moved.Downtime}
-		if err != nil {
-			// The cause says more than that a context has ended.
-			if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
-				err = fmt.Errorf("%w: %w", why, err)
-			}
+		if err = because(ctx, err); err != nil {
 			m.end.Error = err.Error()
 			r.log.Info("a move ended", "vm", id, "bytes", moved.Bytes, "error", err)
 		} else {

@@ -28,13 +28,13 @@ type budget struct {
 	known   bool // last holds figures of a migration under way
 	at      time.Time
 	took    time.Duration // until the last figures came
-	slowest time.Duration // that figures took to come
+	slowest time.Duration // that figures took to come, lately
 }
 
 // figures takes what QEMU said in an answer asked for at one time and received at another.
 func (b *budget) figures(p progress, asked, received time.Time) {
 	b.took = received.Sub(asked)
-	b.slowest = max(b.slowest, b.took)
+	b.slowest = max(b.slowest-b.slowest/16, b.took) // on a busy machine one answer may take seconds, and the next none
 	b.last, b.pass, b.at = p.moved, p.pass, asked
 	b.known = b.known || p.moved.Bytes > 0
 }

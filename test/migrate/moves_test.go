@@ -96,7 +96,9 @@ func TestMoves(t *testing.T) {
 	for n := range moves {
 		i := n % guests
 		from, to := at[i], (at[i]+1+n/guests%(hosts-1))%hosts
-		all = append(all, moveOne(t, on, specs[i], beats[i], from, to))
+		m := moveOne(t, on, specs[i], beats[i], from, to)
+		t.Logf("%d: %s from h%d to h%d: %+v", n, specs[i].Name, from+1, to+1, m)
+		all = append(all, m)
 		at[i] = to
 	}
 	for i, s := range specs {
@@ -116,7 +118,7 @@ const allotment = 4 * memory
 func moveOne(t *testing.T, on []machine, s hypervisor.Spec, beats *lab.Beats, from, to int) move {
 	t.Helper()
 	begun := time.Now()
-	moved, err := on[from].Migrate(t.Context(), s.VM, hypervisor.Migration{To: on[to].lab.MigrationURI(), Bandwidth: 32 << 20, MaxBytes: allotment, AutoConverge: true})
+	moved, err := on[from].Migrate(t.Context(), s.VM, hypervisor.Migration{To: on[to].lab.MigrationURI(), Bandwidth: 16 << 20, MaxBytes: allotment, AutoConverge: true})
 	took := time.Since(begun)
 	if err != nil {
 		t.Fatalf("%s from %s to %s: %v", s.Name, on[from].lab.Name, on[to].lab.Name, err)
