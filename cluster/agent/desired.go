@@ -183,7 +183,8 @@ type Limits struct {
 
 // Leader is where an agent gets its orders and leaves its reports.
 type Leader interface {
-	// Desired state of a host, and a channel that closes when it may have changed.
+	// Desired state of a host, and a channel that closes when it may have changed. With an error the channel, if there is
+	// one, closes when the leader is heard again.
 	Desired(ctx context.Context, host string) (Desired, <-chan struct{}, error)
 	// Report what the host did and saw. It returns once statuses are recorded.
 	Report(ctx context.Context, r Report) error

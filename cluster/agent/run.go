@@ -186,6 +186,9 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 		case err != nil:
 			backoff = min(max(2*backoff, firstBackoff), lastBackoff)
 			retry = time.After(backoff)
+			if _, heard, e := r.Leader.Desired(ctx, r.Host); e != nil && changed == nil {
+				changed = heard // again: there is no point in waiting any longer
+			}
 			r.log.Warn("round failed", "error", err, "retry", backoff)
 		case again:
 			backoff = 0

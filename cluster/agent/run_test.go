@@ -44,7 +44,7 @@ func (l *leader) Desired(context.Context, string) (agent.Desired, <-chan struct{
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down != nil {
-		return agent.Desired{}, nil, l.down
+		return agent.Desired{}, l.changed, l.down
 	}
 	d := l.want
 	d.VMs = slices.Clone(d.VMs)
@@ -275,6 +275,27 @@ func TestRunReportsWhatIsUnknown(t *testing.T) {
 		l.order(func(d *agent.Desired) { d.VMs = append(d.VMs, b) })
 		after(5 * time.Second)
 		takes("b is known again", 0, agent.Limits{})
+	})
+}
+
+// An agent that has waited for a leader for long acts as soon as it is heard.
+func TestRunActsWhenTheLeaderIsHeard(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		l := newLeader(wanted("a"))
+		l.cut(errCut)
+		defer run(t, w, l)()
+		after(time.Minute + 100*time.Millisecond)
+		l.mu.Lock()
+		l.down = nil
+		l.next()
+		l.mu.Unlock()
+		began := time.Now()
+		for len(l.told()) == 0 && time.Since(began) < time.Minute {
+			after(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the VM ran %s after the leader was heard", took)
+		}
 	})
 }
 

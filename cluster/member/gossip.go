@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"evenkeel/cluster/node"
 )
@@ -27,8 +28,8 @@ func (m *Member) gossiping(ctx context.Context) {
 	if m.identity.Agent {
 		roles = append(roles, "agent")
 	}
-	g, err := node.OpenGossip(node.GossipOptions{Name: m.identity.Name, Bind: m.o.Gossip, Advertise: m.o.GossipAdvertise, Key: key, Log: m.log,
-		Meta: node.GossipMeta{Roles: roles, Address: m.o.Advertise, Version: m.o.Version}})
+	meta := node.GossipMeta{Roles: roles, Address: m.o.Advertise, Version: m.o.Version}
+	g, err := node.OpenGossip(node.GossipOptions{Name: m.identity.Name, Bind: m.o.Gossip, Advertise: m.o.GossipAdvertise, Key: key, Log: m.log, Meta: meta})
 	if err != nil {
 		m.log.Error("gossip", "error", err)
 		return
@@ -41,14 +42,56 @@ func (m *Member) gossiping(ctx context.Context) {
 	m.talk.Store(g)
 	go g.Join(ctx, m.gossipAddresses)
 	for {
+		if now := m.leads.Load(); now != meta.Term { // so that agents that wait for a leader wait no longer
+			meta.Term = now
+			if err := g.SetMeta(meta); err != nil {
+				m.log.Debug("tell who leads", "error", err)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-m.announced:
 		case h, open := <-g.Hints():
 			if !open {
 				return
 			}
-			m.log.Info("gossip", "member", h.Name, "seems to have", h.Kind, "at", h.Gossip)
+			if h.Kind != node.HintChanged {
+				m.log.Info("gossip", "member", h.Name, "seems to have", h.Kind, "at", h.Gossip)
+			}
+			if h.Meta.Term != 0 || h.Kind == node.HintJoined && slices.Contains(h.Meta.Roles, "server") {
+				m.hint()
+			}
+		}
+	}
+}
+
+// hint to this host's agent, if there is one, that there may be a leader.
+func (m *Member) hint() {
+	if a := m.orders.Load(); a != nil {
+		a.Hint()
+	}
+}
+
+// announce that this server leads, or leads no more, to all members.
+func (m *Member) announce() {
+	select {
+	case m.announced <- struct{}{}:
+	default:
+	}
+}
+
+// watchLeader tells this host's agent when the server beside it knows of another leader, until ctx ends.
+func (m *Member) watchLeader(ctx context.Context) {
+	for {
+		now, changed := m.node.Leadership()
+		if now.Leader != "" {
+			m.hint()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
 		}
 	}
 }

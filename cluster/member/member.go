@@ -76,6 +76,7 @@ type Member struct {
 	node    *node.Node
 	ca      *pki.CA
 	talk    atomic.Pointer[node.Gossip]
+	orders  atomic.Pointer[transport.Agent] // of this host's agent
 	backups *node.Backups
 	servers atomic.Pointer[addresses]
 	leads   atomic.Uint64 // term whose leader's service has begun here, 0 = none
@@ -85,6 +86,8 @@ type Member struct {
 		of map[string]*taken // by host
 	}
 	revokedNow atomic.Pointer[revocations]
+
+	announced chan struct{} // holds one after leads changed
 
 	audits ring
 	shut   *pki.RevokedFile // certificates that count no more, as far as was heard
@@ -106,7 +109,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 		return nil, fmt.Errorf("identity of this member: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, failed: make(chan error, 8)}
+	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, announced: make(chan struct{}, 1), failed: make(chan error, 8)}
 	m.identity.Server = m.identity.Server && !o.AgentOnly
 	if m.shut, err = pki.OpenRevoked(filepath.Join(o.Dir, revokedFile)); err != nil {
 		cancel()
@@ -231,7 +234,12 @@ func (m *Member) term(ctx context.Context, term uint64) {
 		return
 	}
 	m.leads.Store(term)
-	defer m.leads.Store(0)
+	m.announce()
+	m.hint()
+	defer func() {
+		m.leads.Store(0)
+		m.announce()
+	}()
 	m.log.Info("leads", "term", term)
 	var wg sync.WaitGroup
 	wg.Go(func() { m.Control.Run(ctx) })
@@ -256,6 +264,10 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 		Revoked: m.shutOut})
 	if m.State == nil {
 		run("events", func(ctx context.Context) error { m.telling(ctx); return nil })
+	}
+	m.orders.Store(leader)
+	if m.State != nil {
+		run("leadership", func(ctx context.Context) error { m.watchLeader(ctx); return nil })
 	}
 	run("stream of desired state", func(ctx context.Context) error { leader.Run(ctx); return nil })
 	o := m.o.Agent

@@ -28,6 +28,7 @@ type GossipMeta struct {
 	Roles   []string `json:"roles"`
 	Address string   `json:"address"` // of its port for everything else
 	Version string   `json:"version"`
+	Term    uint64   `json:"term,omitempty"` // in which it leads; 0 = it does not
 }
 
 // GossipOptions of a member.

@@ -72,6 +72,7 @@ type Agent struct {
 	calls   uint64        // numbers of calls so far
 
 	opening chan struct{} // holds one while a session is opened
+	wake    chan struct{} // holds one after a hint
 }
 
 // NewAgent makes an Agent. It knows of no leader until Run has found one.
@@ -89,7 +90,7 @@ func NewAgent(o AgentOptions) *Agent {
 		o.LastBackoff = lastBackoff
 	}
 	a := &Agent{o: o, http: newTransport(o.Dialer, pki.Want{Server: true}), servers: slices.Clone(o.Servers),
-		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1),
+		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
 	if len(a.servers) > 0 {
 		a.at = o.Rand.IntN(len(a.servers)) // so that not all agents choose the same
@@ -102,6 +103,10 @@ func (a *Agent) Run(ctx context.Context) {
 	defer a.http.CloseIdleConnections()
 	backoff := a.o.FirstBackoff
 	for ctx.Err() == nil {
+		select { // what was hinted before this try is no news after it
+		case <-a.wake:
+		default:
+		}
 		address := a.address()
 		begun, err := a.follow(ctx, address)
 		if ctx.Err() != nil {
@@ -115,12 +120,35 @@ func (a *Agent) Run(ctx context.Context) {
 		wait := a.next(address, backoff)
 		a.o.Log.Info("no leader is heard", "server", address, "error", err, "retry", wait)
 		backoff = min(2*backoff, a.o.LastBackoff)
+		over := time.After(wait)
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-over:
+		case <-a.wake:
+			backoff = a.o.FirstBackoff
+			select { // not all agents at once
+			case <-ctx.Done():
+			case <-over:
+			case <-time.After(a.soon()):
+			}
 		}
 	}
 	a.ended(ctx.Err())
+}
+
+// Hint that there may be a leader to be heard again: if the Agent waits before it tries, it tries soon.
+func (a *Agent) Hint() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// soon is a time drawn from the first tenth of the longest backoff.
+func (a *Agent) soon() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Duration(a.o.Rand.Int64N(int64(a.o.LastBackoff/10) + 1))
 }
 
 func (a *Agent) address() string {
@@ -264,8 +292,8 @@ func (a *Agent) learn(servers []string) {
 }
 
 // Desired implements agent.Leader: the latest word, as long as the leader is heard; else an error
-// that is ErrNoLeader. The channel closes at the next change, and when the leader is not heard any
-// more. The state is not to be changed.
+// that is ErrNoLeader. The channel closes at the next change, when the leader is not heard any
+// more, and when it is heard again. The state is not to be changed.
 func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan struct{}, error) {
 	if host != a.o.Host {
 		return agent.Desired{}, nil, fmt.Errorf("desired state of host %s: this is %s", host, a.o.Host)
@@ -273,7 +301,7 @@ func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan s
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.alive {
-		return agent.Desired{}, nil, fmt.Errorf("%w is heard: %w", ErrNoLeader, a.why)
+		return agent.Desired{}, a.changed, fmt.Errorf("%w is heard: %w", ErrNoLeader, a.why)
 	}
 	return a.desired, a.changed, nil
 }
@@ -412,6 +440,9 @@ func (a *Agent) answered(address string) {
 	defer a.mu.Unlock()
 	if i := slices.Index(a.servers, address); i >= 0 {
 		a.at = i
+	}
+	if !a.alive {
+		a.Hint()
 	}
 }
 

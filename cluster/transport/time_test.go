@@ -217,6 +217,42 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+// A hint that there is a leader again ends a long wait for one, and so does an answer to any call.
+func TestHintEndsTheWait(t *testing.T) {
+	for name, hint := range map[string]func(a *Agent){
+		"a hint":    (*Agent).Hint,
+		"an answer": func(a *Agent) { _, _ = a.Renew(context.Background(), agent.Renewal{Host: "h1"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, b, l := newSite(t), newBrain(), &lead{}
+				s.inMemory(nil)
+				b.set("h1", agent.Desired{Cluster: clusterID, Index: 1})
+				m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
+				a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+				for n := range 5 { // at some instant of a wait of up to 5 s
+					l.set(false, "")
+					time.Sleep(time.Minute + time.Duration(n)*700*time.Millisecond) // sleep: in a bubble of synctest, where time is fake
+					_, heard, err := a.Desired(context.Background(), "h1")
+					if !errors.Is(err, ErrNoLeader) || heard == nil {
+						t.Fatalf("%v, %v", heard, err)
+					}
+					l.set(true, "")
+					began := time.Now()
+					hint(a)
+					<-heard
+					if took := time.Since(began); took > lastBackoff/10+100*time.Millisecond {
+						t.Errorf("the leader was heard after %s", took)
+					}
+					if _, _, err := a.Desired(context.Background(), "h1"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Samples alone are sent every two seconds; anything else at once.
 func TestSamplesAreThinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
