@@ -299,6 +299,9 @@ func (w *writer) endMigration(vm VM, arrived bool, bytes, downtimeMs int64, text
 	default:
 		m.State, m.Error = MigrationFailed, text
 	}
+	if !arrived && vm.Goal != GoalRun {
+		step = StepSkipped // nobody wants it there any more
+	}
 	w.put(tMigrations, &m)
 	p, ok := w.read().MovePlan(m.Plan)
 	if m.Plan == "" || !ok {

@@ -1,0 +1,464 @@
+package loop_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// mover carries plans out as the leader does, on hosts that do what they are told some time later.
+type mover struct {
+	*cluster
+	caps    map[string]map[string]float64 // by host and VM: in force
+	told    map[string]uint64
+	refused map[string]int
+	out     map[string]string
+	late    time.Duration
+}
+
+func newMover(c *cluster) *mover {
+	m := &mover{cluster: c, caps: map[string]map[string]float64{}, told: map[string]uint64{}, refused: map[string]int{}, out: map[string]string{}}
+	for _, h := range c.Snapshot().Hosts() {
+		m.sync(h.Name)
+	}
+	return m
+}
+
+// sync puts in force on a host what it is to do. The caps of VMs that move stay.
+func (m *mover) sync(host string) {
+	s := m.Snapshot()
+	now := map[string]float64{}
+	for _, vm := range append(s.VMsOn(host), s.VMsMovingTo(host)...) {
+		if !vm.Holds() {
+			continue
+		}
+		vc, _ := s.VC(vm.VC)
+		g, _ := vc.GroupOf(vm)
+		now[vm.ID] = g.Allocation
+		if vm.MovingTo != "" || vm.Phase == state.Stopping {
+			now[vm.ID] = vm.Frozen
+		}
+	}
+	m.caps[host], m.told[host] = now, s.Index()
+}
+
+func (m *mover) check(what string) {
+	m.t.Helper()
+	s := m.Snapshot()
+	for _, h := range s.Hosts() {
+		sum := 0.0
+		for _, c := range m.caps[h.Name] {
+			sum += c
+		}
+		if l := s.LoadOf(h.Name); sum > h.Usable().CPU*(1+1e-9) || l.CPU > h.Usable().CPU*(1+1e-9) || l.Memory+l.Reserve > h.Usable().Memory {
+			m.t.Fatalf("%s: host %s: caps of %v cores, load %+v, of %+v: %v", what, h.Name, sum, l, h.Usable(), m.caps[h.Name])
+		}
+	}
+	for _, p := range s.MovePlans() {
+		sent := int64(0)
+		for _, mg := range s.MigrationsOf(p.ID) {
+			sent += mg.BytesMoved
+		}
+		if p.Budget >= 0 && sent > p.Budget {
+			m.t.Fatalf("%s: plan %s sent %d bytes of %d", what, p.ID, sent, p.Budget)
+		}
+	}
+}
+
+func (m *mover) carry() loop.Carry {
+	env := m.env()
+	env.Now, env.Out = env.Now.Add(m.late), m.out
+	return loop.Carry{Env: env, Told: func(h string) uint64 { return m.told[h] },
+		OutFor:  func(string) time.Duration { return time.Hour },
+		Refused: func(plan string, step int) (int, string) { return m.refused[fmt.Sprint(plan, step)], "refused" }}
+}
+
+// step does what is to be done now, and says whether there was something.
+func (m *mover) step() bool {
+	m.t.Helper()
+	did := false
+	for _, act := range loop.Next(m.Snapshot(), m.carry()) {
+		if act.String() == "nothing" {
+			m.t.Fatalf("an act that is none")
+		}
+		did = true
+		var err error
+		switch {
+		case act.Put != nil:
+			err = m.apply(state.KindMovePlan, *act.Put)
+		case act.Abort != nil:
+			err = m.apply(state.KindMigrationAbort, *act.Abort)
+		case act.Open != nil:
+			if err = m.apply(state.KindMove, *act.Open); err != nil {
+				m.refused[fmt.Sprint(act.Open.Plan, act.Open.Step)]++
+			}
+		case act.Anew != nil:
+			s := m.Snapshot()
+			f := loop.NewFleet(s, m.carry().Env, loop.Sights{}, loop.FleetOptions{Instead: []string{act.Anew.Plan.ID}, Keep: act.Anew.Keep})
+			instead, planErr := loop.Rebalance(f, loop.Left(s, act.Anew.Plan), 0.01, false)
+			if planErr != nil {
+				m.t.Fatalf("plan anew: %v", planErr)
+			}
+			next := loop.PlanAnew(act.Anew.Plan, instead, act.Anew.Why)
+			if len(instead.Steps) == 0 {
+				next.State = state.MovesFailed
+			}
+			err = m.apply(state.KindMovePlan, state.MovePlanPut{Plan: next, Version: act.Anew.Plan.ModifyIndex})
+		}
+		if err != nil && !errors.Is(err, state.ErrConflict) {
+			m.t.Fatalf("%s: %v", act, err)
+		}
+		m.check(act.String())
+	}
+	if m.reallocate() {
+		did = true
+	}
+	return did
+}
+
+// end the move of a VM.
+func (m *mover) end(vm state.VM, arrived bool, bytes int64) {
+	m.t.Helper()
+	from, to := vm.Host, vm.MovingTo
+	m.must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Move: vm.Move, Arrived: arrived, Bytes: bytes, DowntimeMs: 5, Text: "so it was"})
+	if arrived {
+		delete(m.caps[from], vm.ID)
+	} else {
+		delete(m.caps[to], vm.ID)
+	}
+}
+
+func (m *mover) moving() (out []state.VM) {
+	for _, vm := range m.Snapshot().VMs() {
+		if vm.MovingTo != "" {
+			out = append(out, vm)
+		}
+	}
+	return out
+}
+
+// plan a re-balance and record it.
+func (m *mover) plan(budget int64) (state.MovePlan, bool) {
+	p := m.rebalance(loop.Sights{}, loop.FleetOptions{}, budget)
+	if len(p.Steps) == 0 {
+		return p, false
+	}
+	sum := int64(0)
+	for _, s := range p.Steps {
+		sum += s.Allotment
+	}
+	if budget >= 0 && sum > budget {
+		m.t.Fatalf("allotments sum to %d of %d", sum, budget)
+	}
+	p.ID = m.id()
+	m.must(state.KindMovePlan, state.MovePlanPut{Plan: p})
+	return p, true
+}
+
+func (m *mover) planNow(id string) state.MovePlan { p, _ := m.Snapshot().MovePlan(id); return p }
+
+// toEnd carries a plan out, every move arriving.
+func (m *mover) toEnd(id string) state.MovePlan {
+	m.t.Helper()
+	for range 100 {
+		for m.step() {
+			for _, h := range m.Snapshot().Hosts() {
+				m.sync(h.Name)
+			}
+		}
+		if p := m.planNow(id); p.State.Ended() {
+			return p
+		}
+		for _, vm := range m.moving() {
+			m.end(vm, true, 1)
+		}
+	}
+	m.t.Fatalf("the plan does not end: %+v", m.planNow(id))
+	return state.MovePlan{}
+}
+
+// A plan of one move: what has to be there before each step of it.
+func TestCarryOut(t *testing.T) {
+	m := newMover(crowded(t, "a", "b"))
+	p, _ := m.plan(-1)
+	step := func() state.MoveStep { return m.planNow(p.ID).Steps[0] }
+	m.out["b"] = "does not answer"
+	carry := m.carry()
+	carry.OutFor = func(string) time.Duration { return 0 }
+	if acts := loop.Next(m.Snapshot(), carry); len(acts) != 0 {
+		t.Fatalf("its target does not answer for a moment: %v", acts)
+	}
+	delete(m.out, "b")
+	m.step()
+	if step().State != state.StepPreparing {
+		t.Fatalf("%+v", step())
+	}
+	if m.step() {
+		t.Fatalf("b has not put in force what it is to do: %+v", step())
+	}
+	m.sync("b")
+	m.step()
+	if step().State == state.StepMoving { // the source has nothing new to put in force: it may be at its version already
+		t.Log("the source needs no word")
+	}
+	m.sync("a")
+	m.step()
+	if step().State != state.StepMoving {
+		t.Fatalf("%+v", step())
+	}
+	if m.step() {
+		t.Fatal("there is nothing to do while it moves")
+	}
+	m.end(m.moving()[0], true, gib)
+	m.step()
+	if p := m.planNow(p.ID); p.State != state.MovesDone || p.BytesMoved != gib || p.Steps[0].State != state.StepDone {
+		t.Fatalf("%+v", p)
+	}
+}
+
+// What keeps a step from being made, and what becomes of its plan.
+func TestCarryOutTrouble(t *testing.T) {
+	begun := func(t *testing.T) (*mover, string) {
+		m := newMover(crowded(t, "a", "b"))
+		p, _ := m.plan(-1)
+		for m.step() {
+			m.sync("a")
+			m.sync("b")
+		}
+		return m, p.ID
+	}
+	for name, c := range map[string]struct {
+		do    func(m *mover, id string)
+		state state.MovePlanState
+		text  string // in the plan's reason, or its last step's
+	}{
+		"the VM is deleted": {func(m *mover, id string) {
+			vm := m.moving()[0]
+			vc, _ := m.Snapshot().VC(vm.VC)
+			m.must(state.KindPlan, loop.Delete(m.Snapshot(), vc, m.env()).Plan)
+			if !m.step() {
+				m.t.Fatalf("its move is not aborted")
+			}
+			if mg, _ := m.Snapshot().MigrationOf(vm.ID); mg.Abort == "" {
+				m.t.Fatalf("its move is not aborted: %+v", mg)
+			}
+			vm, _ = m.Snapshot().VM(vm.ID)
+			m.end(vm, false, 7)
+		}, state.MovesDone, "so it was"},
+		"an operator aborts it": {func(m *mover, id string) {
+			vm := m.moving()[0]
+			mg, _ := m.Snapshot().MigrationOf(vm.ID)
+			m.must(state.KindMigrationAbort, state.MigrationAbort{ID: mg.ID, Reason: "ann"})
+			m.end(vm, false, 7)
+		}, state.MovesDone, ""}, // the other VM moves instead
+		"it fails once":   {func(m *mover, id string) { m.end(m.moving()[0], false, 7) }, state.MovesDone, ""},
+		"its target goes": {func(m *mover, id string) { m.out["b"] = "does not answer"; m.end(m.moving()[0], false, 7) }, state.MovesFailed, "no beneficial move"},
+		"it always fails": {func(m *mover, id string) {
+			for range 20 {
+				for _, vm := range m.moving() {
+					m.end(vm, false, 7)
+				}
+				for m.step() {
+					m.sync("a")
+					m.sync("b")
+				}
+			}
+		}, state.MovesFailed, "so it was"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, id := begun(t)
+			if len(m.moving()) != 1 {
+				t.Fatalf("%+v", m.planNow(id))
+			}
+			c.do(m, id)
+			p := m.planNow(id)
+			for range 20 {
+				if p.State.Ended() {
+					break
+				}
+				for m.step() {
+					m.sync("a")
+					m.sync("b")
+				}
+				for _, vm := range m.moving() {
+					m.end(vm, true, 1)
+				}
+				p = m.planNow(id)
+			}
+			text := p.Reason + p.Steps[len(p.Steps)-1].Text
+			if p.State != c.state || !strings.Contains(text, c.text) {
+				t.Errorf("plan is %s: %s: %+v", p.State, p.Reason, p.Steps)
+			}
+			if p.Tries > 3 {
+				t.Errorf("planned anew %d times", p.Tries)
+			}
+		})
+	}
+}
+
+// Steps that prepare and are never opened fail, and say why.
+func TestCarryOutInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(m *mover)
+		text string
+	}{
+		"the host does not enforce": {func(m *mover) { m.late = time.Hour }, "did not put the shares in force"},
+		"the opening is refused": {func(m *mover) {
+			for _, h := range []string{"a", "b"} {
+				m.sync(h)
+			}
+			p := m.Snapshot().RunningMovePlans()[0]
+			m.refused[fmt.Sprint(p.ID, 0)] = 100
+		}, "refused"},
+		"the target is closed": {func(m *mover) { m.must(state.KindHostCordon, state.HostCordon{Host: "b", Cordoned: true}) }, "takes no VMs now"},
+		"the target is lost": {func(m *mover) {
+			m.must(state.KindHostLost, state.HostLost{Host: "b", Proof: state.ProofOperator, Text: "burnt"})
+		}, "burnt"},
+	} {
+		m := newMover(crowded(t, "a", "b"))
+		p, _ := m.plan(-1)
+		m.step()
+		if s := m.planNow(p.ID).Steps[0]; s.State != state.StepPreparing {
+			t.Fatalf("%s: %+v", name, s)
+		}
+		c.do(m)
+		acts := loop.Next(m.Snapshot(), m.carry())
+		for _, a := range acts {
+			if a.Anew == nil || !strings.Contains(a.Anew.Why, c.text) {
+				t.Errorf("%s: %v: %+v", name, a, a.Anew)
+			}
+		}
+		if len(acts) != 1 {
+			t.Errorf("%s: %v", name, acts)
+		}
+	}
+}
+
+// Moves wait for lanes: no more at once than the settings say.
+func TestCarryOutLanes(t *testing.T) {
+	c := newCluster(t, "a", "b", "c", "d")
+	for _, h := range []string{"b", "c", "d"} {
+		c.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: true})
+	}
+	for i := range 8 {
+		c.enact("create", loop.Create(c.Snapshot(), vc(string(rune('p'+i)), 0, group(1, 2, gib/2)), c.env()).Plan)
+	}
+	c.run()
+	for _, h := range []string{"b", "c", "d"} {
+		c.must(state.KindHostCordon, state.HostCordon{Host: h})
+	}
+	for _, limit := range []struct{ perHost, total, want int }{{1, 0, 1}, {2, 0, 2}, {8, 3, 3}, {8, 8, 6}} {
+		m, _ := c.Snapshot().Meta()
+		set := state.DefaultSettings()
+		set.Moves.PerHost, set.Moves.Total = limit.perHost, limit.total
+		c.must(state.KindSettings, state.SettingsPut{Settings: set, Version: m.SettingsIndex})
+		mv := newMover(c)
+		p, ok := mv.plan(-1)
+		if !ok {
+			t.Fatalf("%+v: %s", limit, p.Reason)
+		}
+		for mv.step() {
+			for _, h := range c.Snapshot().Hosts() {
+				mv.sync(h.Name)
+			}
+		}
+		if n := len(mv.moving()); n == 0 || n > limit.want {
+			t.Errorf("%+v: %d at once", limit, n)
+		}
+		for _, vm := range mv.moving() {
+			mv.end(vm, false, 0)
+		}
+		now := mv.planNow(p.ID)
+		now.State = state.MovesStopped
+		now.Steps = state.Skipped(now.Steps, "stopped")
+		c.must(state.KindMovePlan, state.MovePlanPut{Plan: now, Version: now.ModifyIndex})
+		mv.step()
+	}
+}
+
+// Whatever the plan and whatever happens on the way: no host is ever beyond its memory or its CPU, by caps in force too, no plan
+// sends more than its budget, and every plan ends.
+func TestPlansEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hosts := []string{"a", "b", "c", "d"}[:rapid.IntRange(2, 4).Draw(t, "hosts")]
+		c := newCluster(t, hosts...)
+		for _, h := range hosts[1:] {
+			c.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: rapid.Bool().Draw(t, "closed at first")})
+		}
+		for i := range rapid.IntRange(2, 8).Draw(t, "VCs") {
+			g := group(rapid.IntRange(1, 3).Draw(t, "VMs"), float64(rapid.IntRange(1, 12).Draw(t, "need"))/4, int64(rapid.IntRange(1, 5).Draw(t, "memory"))*gib/2)
+			if rapid.IntRange(1, 4).Draw(t, "rule") == 1 {
+				g.Affinity.Spread = "host"
+			}
+			if a := loop.Create(c.Snapshot(), vc(string(rune('p'+i)), 0, g), c.env()); a.Plan != nil && !a.Queued {
+				c.enact("create", a.Plan)
+			}
+		}
+		c.run()
+		for _, h := range hosts {
+			c.must(state.KindHostCordon, state.HostCordon{Host: h})
+		}
+		m := newMover(c)
+		c.reallocate()
+		p, ok := m.plan(rapid.SampledFrom([]int64{-1, gib / 2, 2 * gib, 6 * gib, 20 * gib}).Draw(t, "budget"))
+		if !ok {
+			return
+		}
+		quiet := 0
+		for range 400 {
+			if m.planNow(p.ID).State.Ended() {
+				break
+			}
+			did := m.step()
+			switch event := rapid.IntRange(0, 12).Draw(t, "event"); {
+			case event < 4:
+				m.sync(rapid.SampledFrom(hosts).Draw(t, "syncs"))
+			case event < 9 && len(m.moving()) > 0:
+				vm := rapid.SampledFrom(m.moving()).Draw(t, "ends")
+				mg, _ := m.Snapshot().MigrationOf(vm.ID)
+				most := mg.MaxBytes
+				if most < 0 {
+					most = gib
+				}
+				m.end(vm, rapid.IntRange(1, 4).Draw(t, "arrives") > 1, int64(rapid.Float64Range(0, 1).Draw(t, "bytes")*float64(most)))
+			case event == 9:
+				m.must(state.KindHostCordon, state.HostCordon{Host: rapid.SampledFrom(hosts).Draw(t, "host"), Cordoned: rapid.IntRange(1, 3).Draw(t, "closed") == 1})
+			case event == 10 && quiet > 3:
+				vcs := m.Snapshot().VCs()
+				vc := rapid.SampledFrom(vcs).Draw(t, "VC")
+				m.must(state.KindPlan, loop.Stop(m.Snapshot(), vc, m.env()).Plan)
+				for _, vm := range m.Snapshot().VMsOf(vc.ID) {
+					if vm.MovingTo != "" {
+						m.end(vm, false, 0)
+						vm, _ = m.Snapshot().VM(vm.ID)
+					}
+					m.must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: state.Stopped}}})
+				}
+			case event == 11:
+				m.late += time.Minute
+			}
+			if !did {
+				quiet++
+			}
+			m.check("event")
+		}
+		if now := m.planNow(p.ID); !now.State.Ended() { // nothing goes wrong any more
+			for _, h := range hosts {
+				m.must(state.KindHostCordon, state.HostCordon{Host: h})
+			}
+			m.toEnd(p.ID)
+		}
+		now := m.planNow(p.ID)
+		if open := loop.Affected(now); now.State != state.MovesStopped && len(open) > 0 && !slices.ContainsFunc(m.moving(), func(vm state.VM) bool { return slices.Contains(open, vm.ID) }) {
+			t.Fatalf("plan is %s, VMs %v are in steps that have not ended: %+v", now.State, open, now)
+		}
+	})
+}
