@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -248,6 +249,9 @@ func (p *problem) allocations(cpu []float64, except string) ([]state.Allocation,
 		if ref.frozen {
 			continue
 		}
+		if math.Abs(cpu[i]-ref.group.CPU) < rounding*ref.group.CPU {
+			cpu[i] = ref.group.CPU
+		}
 		if ref.vc.ID != except && cpu[i] >= now && cpu[i] <= now*(1+littleMore) {
 			continue
 		}
@@ -260,6 +264,10 @@ func (p *problem) allocations(cpu []float64, except string) ([]state.Allocation,
 	}
 	return out, touched
 }
+
+// rounding is what a share may be off by, relative, when it is meant to be all that is needed. It is far below what
+// sums over a host may be off by.
+const rounding = 1e-12
 
 func sorted(set map[string]bool) []string {
 	out := make([]string, 0, len(set))

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -17,6 +18,8 @@ type Rooms struct {
 	by    map[string]*room
 	list  []*room // those of the last snapshot, by name
 	epoch uint64  // of it
+	at    uint64  // its index
+	gone  uint64  // its TakenOut
 }
 
 type room struct {
@@ -29,48 +32,74 @@ type room struct {
 	grow    int64   // of its reserve: most that one of its VMs may take back by itself
 	least   float64 // yield of the VCs of its VMs
 	ruled   bool    // some of its VMs have rules, which a new one may break
+	unfair  bool    // some of its VMs have not the share that they need, or are lost
 	closed  bool
 }
 
 // follow takes in which hosts changed.
 func (r *Rooms) follow(s *state.Snapshot) {
-	if m, _ := s.Meta(); r.by == nil || r.epoch != m.Epoch { // another epoch is another log
-		r.by, r.epoch = map[string]*room{}, m.Epoch
+	if m, _ := s.Meta(); r.by == nil || r.epoch != m.Epoch || s.Index() < r.at { // another epoch is another log
+		*r = Rooms{by: map[string]*room{}, epoch: m.Epoch}
 	}
-	expected := map[string][]string{} // VMs that are about to move there
-	for vm, to := range s.Preparing() {
-		expected[to] = append(expected[to], vm)
-	}
-	r.list = r.list[:0]
-	s.EachHost(func(h *state.Host) bool {
+	came := false
+	var expected map[string][]string // VMs that are about to move there
+	s.EachHostSince(r.at, func(h *state.Host) bool {
 		old, known := r.by[h.Name]
-		if !known || old.version != h.Version {
-			free, load := h.Usable(), s.LoadOf(h.Name)
-			old = &room{host: h.Name, version: h.Version, size: h.Usable(), cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve,
-				each: h.VMOverhead, grow: load.Reserve, least: 1}
-			s.EachVMOn(h.Name, func(vm *state.VM) bool {
-				if vc, ok := s.VC(vm.VC); ok {
-					g, _ := vc.GroupOf(*vm)
-					old.ruled = old.ruled || !g.Affinity.Empty()
-					if vm.Holds() && vm.Goal == state.GoalRun {
-						old.least = min(old.least, state.YieldOf(vc))
-					}
-				}
-				return true
-			})
-			old.expect(s, expected[h.Name])
-			r.by[h.Name] = old
+		if known && old.version == h.Version {
+			return true
 		}
-		old.closed = h.Cordoned || h.Lost.Proof != ""
-		r.list = append(r.list, old)
+		if expected == nil {
+			expected = map[string][]string{}
+			for vm, to := range s.Preparing() {
+				expected[to] = append(expected[to], vm)
+			}
+		}
+		now := roomOf(s, h, expected[h.Name])
+		if known {
+			*old = *now // the list has it, too
+			return true
+		}
+		r.by[h.Name], came = now, true
 		return true
 	})
-	if len(r.by) > len(r.list) { // hosts went
-		clear(r.by)
-		for _, one := range r.list {
-			r.by[one.host] = one
+	r.at = s.Index()
+	if gone := s.TakenOut(); gone != r.gone {
+		r.gone, came = gone, true
+		for name := range r.by {
+			if _, there := s.Host(name); !there {
+				delete(r.by, name)
+			}
 		}
 	}
+	if came {
+		r.list = r.list[:0]
+		for _, name := range slices.Sorted(maps.Keys(r.by)) {
+			r.list = append(r.list, r.by[name])
+		}
+	}
+}
+
+// roomOf a host, on which some VMs are expected.
+func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
+	free, load := h.Usable(), s.LoadOf(h.Name)
+	one := &room{host: h.Name, version: h.Version, size: free, cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve,
+		each: h.VMOverhead, grow: load.Reserve, least: 1, closed: h.Cordoned || h.Lost.Proof != ""}
+	s.EachVMOn(h.Name, func(vm *state.VM) bool {
+		vc, ok := s.VC(vm.VC)
+		if !ok {
+			return true
+		}
+		g, _ := vc.GroupOf(*vm)
+		one.ruled = one.ruled || !g.Affinity.Empty()
+		if vm.Holds() && vm.Goal == state.GoalRun {
+			one.least = min(one.least, state.YieldOf(vc))
+			one.unfair = one.unfair || g.Allocation > g.CPU || g.CPU > g.Allocation*(1+littleMore)
+		}
+		one.unfair = one.unfair || vm.Phase == state.Lost
+		return true
+	})
+	one.expect(s, expected)
+	return one
 }
 
 // expect VMs that are about to move there. A host's version moves when one begins to be expected, and when it ends.
@@ -162,29 +191,11 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host st
 func (r *Rooms) Still(s *state.Snapshot) bool {
 	r.follow(s)
 	for _, one := range r.list {
-		if one.cpu < -tooMuch*one.size.CPU {
+		if one.unfair || one.cpu < -tooMuch*one.size.CPU {
 			return false
 		}
 	}
-	still := true
-	s.EachVC(func(vc *state.VC) bool {
-		if vc.Goal != state.GoalRun {
-			return true
-		}
-		still = vc.Admitted
-		for i := range vc.Groups {
-			g := &vc.Groups[i]
-			still = still && (g.Count == 0 || g.Allocation <= g.CPU && g.CPU <= g.Allocation*(1+littleMore))
-		}
-		return still
-	})
-	if still {
-		s.EachVM(func(vm *state.VM) bool {
-			still = vm.Phase != state.Lost
-			return still
-		})
-	}
-	return still
+	return !s.SomebodyWaits()
 }
 
 // littleMore is a rise of a share that is not worth a call to every host, relative.

@@ -46,6 +46,18 @@ func peek[T any](s *Snapshot, table, index string, args ...any) (*T, bool) {
 	return obj.(*T), true
 }
 
+// final row of an index, not to be changed.
+func final[T any](s *Snapshot, table, index string) (*T, bool) {
+	obj, err := s.txn.Last(table, index)
+	if err != nil {
+		panic("state: " + table + ": " + err.Error())
+	}
+	if obj == nil {
+		return nil, false
+	}
+	return obj.(*T), true
+}
+
 // each calls f with the rows, not to be changed, until it returns false.
 func each[T any](s *Snapshot, f func(*T) bool, table, index string, args ...any) {
 	it, err := s.txn.Get(table, index, args...)
@@ -90,11 +102,36 @@ func (s *Snapshot) Index() uint64 {
 // PlacementIndex is the log index of the last change that placements and
 // shares depend on: a host's limits or load, or what a VC is to be.
 func (s *Snapshot) PlacementIndex() uint64 {
-	p, _ := first[position](s, tIndex, "id", "log")
-	last := p.Placement
-	s.EachHost(func(h *Host) bool { last = max(last, h.Version); return true })
-	s.EachVC(func(vc *VC) bool { last = max(last, vc.ModifyIndex); return true })
+	last := s.TakenOut()
+	if h, ok := final[Host](s, tHosts, "version"); ok {
+		last = max(last, h.Version)
+	}
+	if vc, ok := final[VC](s, tVCs, "modified"); ok {
+		last = max(last, vc.ModifyIndex)
+	}
 	return last
+}
+
+// TakenOut is the log index at which a host was last taken out, 0 if none was.
+func (s *Snapshot) TakenOut() uint64 {
+	p, _ := first[position](s, tIndex, "id", "log")
+	return p.Placement
+}
+
+// EachHostSince is EachHost for those whose Version is beyond an index, in order of their versions.
+func (s *Snapshot) EachHostSince(index uint64, f func(*Host) bool) {
+	it, err := s.txn.LowerBound(tHosts, "version", index+1)
+	if err != nil {
+		panic("state: hosts: " + err.Error())
+	}
+	for obj := it.Next(); obj != nil && f(obj.(*Host)); obj = it.Next() {
+	}
+}
+
+// SomebodyWaits says whether a VC is to run and is not admitted.
+func (s *Snapshot) SomebodyWaits() bool {
+	_, waits := final[VC](s, tVCs, "waiting")
+	return waits
 }
 
 // Meta is the cluster's own row; false before the cluster was made.

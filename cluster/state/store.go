@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 
@@ -52,13 +53,17 @@ func schema() *memdb.DBSchema {
 		return &memdb.IndexSchema{Name: name, Unique: unique, AllowMissing: missing, Indexer: str(field)}
 	}
 	events := &memdb.TableSchema{Name: tEvents, Indexes: map[string]*memdb.IndexSchema{
-		"id": {Name: "id", Unique: true, Indexer: seqIndex{}},
+		"id": {Name: "id", Unique: true, Indexer: numberIndex[Event]{func(e *Event) (uint64, bool) { return e.Seq, true }}},
 	}}
 	s := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{tEvents: events}}
 	for _, t := range []*memdb.TableSchema{
 		table(tMeta, "ID"),
-		table(tHosts, "Name"),
-		table(tVCs, "ID", by("name", "Name", true, false)),
+		table(tHosts, "Name", &memdb.IndexSchema{Name: "version", Indexer: numberIndex[Host]{func(h *Host) (uint64, bool) { return h.Version, true }}}),
+		table(tVCs, "ID", by("name", "Name", true, false),
+			&memdb.IndexSchema{Name: "modified", Indexer: numberIndex[VC]{func(vc *VC) (uint64, bool) { return vc.ModifyIndex, true }}},
+			&memdb.IndexSchema{Name: "waiting", AllowMissing: true, Indexer: numberIndex[VC]{func(vc *VC) (uint64, bool) {
+				return vc.CreateIndex, vc.Goal == GoalRun && !vc.Admitted
+			}}}),
 		table(tVMs, "ID", by("name", "Name", true, false), by("vc", "VC", false, false), by("host", "Host", false, true), by("movingTo", "MovingTo", false, true)),
 		table(tImages, "Name"),
 		table(tOps, "ID", by("vc", "VC", false, true)),
@@ -76,33 +81,29 @@ func schema() *memdb.DBSchema {
 	return s
 }
 
-// seqIndex orders events by number.
-type seqIndex struct{}
-
-func seqKey(n uint64) []byte {
-	b := make([]byte, 8)
-	for i := range b {
-		b[i] = byte(n >> (56 - 8*i))
-	}
-	return b
-}
+// numberIndex orders rows by a number; those that have none are not in it.
+type numberIndex[T any] struct{ of func(*T) (uint64, bool) }
 
 // FromObject implements memdb.SingleIndexer.
-func (seqIndex) FromObject(obj any) (bool, []byte, error) {
-	e, ok := obj.(*Event)
+func (x numberIndex[T]) FromObject(obj any) (bool, []byte, error) {
+	row, ok := obj.(*T)
 	if !ok {
-		return false, nil, fmt.Errorf("not an event: %T", obj)
+		return false, nil, fmt.Errorf("not a %T: %T", row, obj)
 	}
-	return true, seqKey(e.Seq), nil
+	n, ok := x.of(row)
+	if !ok {
+		return false, nil, nil
+	}
+	return true, binary.BigEndian.AppendUint64(nil, n), nil
 }
 
 // FromArgs implements memdb.Indexer.
-func (seqIndex) FromArgs(args ...any) ([]byte, error) {
+func (numberIndex[T]) FromArgs(args ...any) ([]byte, error) {
 	n, ok := args[0].(uint64)
 	if len(args) != 1 || !ok {
-		return nil, fmt.Errorf("an event is found by its number, not by %v", args)
+		return nil, fmt.Errorf("a row is found by its number, not by %v", args)
 	}
-	return seqKey(n), nil
+	return binary.BigEndian.AppendUint64(nil, n), nil
 }
 
 // Store holds the state. One goroutine applies, any number read.
