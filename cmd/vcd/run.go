@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -57,6 +58,9 @@ running; those that are to be restarted elsewhere if their host is lost are, onc
 func runMember(c *cli.Context) error {
 	if c.Args().Present() {
 		return cli.Exit(fmt.Sprintf("run takes no arguments, but there is %q", c.Args().First()), 2)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(member.GCPercent)
 	}
 	conf, err := readConfig(c.String("config"))
 	if err != nil {
