@@ -262,7 +262,10 @@ func (e *emptying) ways(vms []int, well bool) []candidate {
 	if few {
 		s.best(0, e.steps)
 	}
-	if well {
+	if well { // unless no placement could gain enough
+		if ways := e.sound(e.taken(&found, s), false); len(ways) > 0 && ways[0].yield*(1+e.d.LeastGain) >= e.bound()-sameYield {
+			return ways
+		}
 		s.run()
 	}
 	if ways := e.sound(e.taken(&found, s), well); len(ways) > 0 {

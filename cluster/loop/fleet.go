@@ -313,6 +313,9 @@ func (f *Fleet) setRules(see Sights) {
 // barred are the hosts that VMs of a group cannot move to from where they are. Rules are of groups: a VM that cannot go
 // where others of its group run stays where it is.
 func (f *Fleet) barred(i int, see Sights) []string {
+	if len(see.Partners) < 2 { // no two hosts can be compared: among many VMs and hosts that takes longer than all else
+		return nil
+	}
 	home := map[string]bool{}
 	for _, vm := range f.groups[i].vms {
 		home[vm.Host] = true
