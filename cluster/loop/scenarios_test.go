@@ -152,6 +152,10 @@ func (p *play) act(line string) {
 			r := state.Resources{CPU: p.number(opts["cpu"]), Memory: p.size(opts["memory"])}
 			p.put(state.KindHostReport, state.HostReport{Name: name, Capacity: r, Allowance: r})
 		}
+	case "settings":
+		m, _ := p.Snapshot().Meta()
+		m.Settings.Moves.OnJoin = opts["onJoin"] == "true"
+		p.put(state.KindSettings, state.SettingsPut{Settings: m.Settings, Version: m.SettingsIndex})
 	case "cordon", "uncordon":
 		p.put(state.KindHostCordon, state.HostCordon{Host: names[0], Cordoned: words[0] == "cordon"})
 	case "drain":

@@ -16,13 +16,14 @@ type Pace struct {
 	Period    time.Duration // between looks at a cluster in which nothing changed
 	CoolDown  time.Duration // after a re-balance; n of them within the last four hours make it n times as long
 	LeastGain float64       // of the minimum yield, as a share of it; 0.1 = a tenth more
+	OnJoin    bool          // a host that came, went or changed is a reason to look before the period is over
 	IdleBelow float64       // nothing is moved while the cluster's VMs need less than this share of its CPU; 0 = no such bound
 }
 
 // PaceOf a cluster's settings.
 func PaceOf(m state.MoveSettings) Pace {
 	m = m.WithDefaults()
-	return Pace{Hold: m.Hold.Duration(), Period: m.Period.Duration(), CoolDown: m.CoolDown.Duration(), LeastGain: m.LeastGain, IdleBelow: m.IdleBelow}
+	return Pace{Hold: m.Hold.Duration(), Period: m.Period.Duration(), CoolDown: m.CoolDown.Duration(), LeastGain: m.LeastGain, OnJoin: m.OnJoin, IdleBelow: m.IdleBelow}
 }
 
 // Sight is what the cluster looks like now.
@@ -151,7 +152,7 @@ func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
 			}
 		}
 	}
-	if again := b.Looked.Add(p.Period); !b.Looked.IsZero() && in.Change == b.Change && !b.Stable.After(b.Looked) && in.Now.Before(again) {
+	if again := b.Looked.Add(p.Period); !b.Looked.IsZero() && in.Change == b.Change && !(p.OnJoin && b.Stable.After(b.Looked)) && in.Now.Before(again) {
 		return later(again, "nothing changed since the last look, %s ago", in.Now.Sub(b.Looked).Round(time.Second))
 	}
 	b.Looked, b.Change = in.Now, in.Change

@@ -8,7 +8,7 @@ import (
 	"evenkeel/migration"
 )
 
-var pace = Pace{Hold: time.Minute, Period: 10 * time.Minute, CoolDown: 10 * time.Minute, LeastGain: 0.1}
+var pace = Pace{Hold: time.Minute, Period: 10 * time.Minute, CoolDown: 10 * time.Minute, LeastGain: 0.1, OnJoin: true}
 
 func TestWhen(t *testing.T) {
 	t0 := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -49,6 +49,17 @@ func TestWhen(t *testing.T) {
 				t.Errorf("idle, but short since %s", after.Since)
 			}
 		})
+	}
+}
+
+// Where hosts that join are no reason to look, the period is.
+func TestWhenJoined(t *testing.T) {
+	p, t0 := pace, time.Unix(1e6, 0)
+	joined := Balance{Since: t0, Hosts: 2, Stable: t0.Add(8 * time.Minute), Looked: t0.Add(5 * time.Minute)}
+	for _, p.OnJoin = range []bool{false, true} {
+		if _, v := joined.When(p, Sight{Now: t0.Add(9 * time.Minute), MinYield: 0.8, Hosts: 2}); v.Look != p.OnJoin {
+			t.Errorf("on join %v: %+v", p.OnJoin, v)
+		}
 	}
 }
 
