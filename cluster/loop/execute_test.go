@@ -58,6 +58,11 @@ func (m *mover) check(what string) {
 		for _, c := range m.caps[h.Name] {
 			sum += c
 		}
+		for _, vm := range s.VMsMovingTo(h.Name) { // it may come at any moment, with the cap that it has
+			if _, known := m.caps[h.Name][vm.ID]; !known {
+				sum += m.caps[vm.Host][vm.ID]
+			}
+		}
 		if l := s.LoadOf(h.Name); sum > h.Usable().CPU*(1+1e-9) || l.CPU > h.Usable().CPU*(1+1e-9) || l.Memory+l.Reserve > h.Usable().Memory {
 			m.t.Fatalf("%s: host %s: caps of %v cores, load %+v, of %+v: %v", what, h.Name, sum, l, h.Usable(), m.caps[h.Name])
 		}
@@ -130,6 +135,7 @@ func (m *mover) end(vm state.VM, arrived bool, bytes int64) {
 	from, to := vm.Host, vm.MovingTo
 	m.must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Move: vm.Move, Arrived: arrived, Bytes: bytes, DowntimeMs: 5, Text: "so it was"})
 	if arrived {
+		m.caps[to][vm.ID] = m.caps[from][vm.ID]
 		delete(m.caps[from], vm.ID)
 	} else {
 		delete(m.caps[to], vm.ID)
