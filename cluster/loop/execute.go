@@ -95,12 +95,10 @@ func newCarrier(s *state.Snapshot, in Carry) *carrier {
 	m, _ := s.Meta()
 	x := &carrier{s: s, in: in, set: m.Settings.Moves.WithDefaults(), busy: map[string]int{}, expected: map[string][]state.VM{}}
 	s.EachHost(func(*state.Host) bool { x.hosts++; return true })
-	s.EachVM(func(vm *state.VM) bool {
-		if vm.MovingTo != "" {
-			x.busy[vm.Host]++
-			x.busy[vm.MovingTo]++
-			x.total++
-		}
+	s.EachVMMoving(func(vm *state.VM) bool {
+		x.busy[vm.Host]++
+		x.busy[vm.MovingTo]++
+		x.total++
 		return true
 	})
 	for _, p := range s.RunningMovePlans() {
@@ -124,8 +122,8 @@ func (x *carrier) prepares(step *state.MoveStep) {
 
 // aborts gives up the moves of VMs that are not to run any more.
 func (x *carrier) aborts() (acts []Act) {
-	x.s.EachVM(func(vm *state.VM) bool {
-		if vm.MovingTo == "" || vm.Goal == state.GoalRun {
+	x.s.EachVMMoving(func(vm *state.VM) bool {
+		if vm.Goal == state.GoalRun {
 			return true
 		}
 		if m, ok := x.s.MigrationOf(vm.ID); ok && m.Abort == "" {

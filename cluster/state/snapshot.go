@@ -90,6 +90,9 @@ func (s *Snapshot) EachVMOn(host string, f func(*VM) bool) {
 	}
 }
 
+// EachVMMoving is EachVM for those with an open move, in order of their targets.
+func (s *Snapshot) EachVMMoving(f func(*VM) bool) { s.eachVM("movingTo_prefix", "", f) }
+
 // eachVM is EachVM for those that an index names.
 func (s *Snapshot) eachVM(index, key string, f func(*VM) bool) { each(s, f, tVMs, index, key) }
 
