@@ -159,15 +159,19 @@ func PlanAnew(old state.MovePlan, instead state.MovePlan, why string) state.Move
 	return out
 }
 
-// Left is what a plan may still send: its budget, less what it sent, less what moves under way may send yet. -1: no bound.
+// Left is what a plan may still send: its budget, less what it sent, less what moves may have sent or send yet whose sources have
+// not told. -1: no bound.
 func Left(s *state.Snapshot, p state.MovePlan) int64 {
 	if p.Budget < 0 {
 		return -1
 	}
 	left := p.Budget - p.BytesMoved
 	for _, m := range s.MigrationsOf(p.ID) {
-		if m.State == state.MigrationRunning {
+		switch {
+		case m.State == state.MigrationRunning:
 			left -= max(m.MaxBytes, m.BytesMoved)
+		case !m.Told: // what it said is in the plan's sum
+			left -= max(0, m.MaxBytes-m.BytesMoved)
 		}
 	}
 	return max(0, left)

@@ -25,6 +25,16 @@ type HostLost struct {
 type Account struct {
 	Host string     `json:"host"`
 	VMs  []Instance `json:"vms"`
+	// Exact, since version 3: a VM's generation is that of what runs, also if the state knows of a later one. No
+	// permit for that one is good any more, for it is of an epoch before this one.
+	Exact bool `json:"exact,omitempty"`
+}
+
+func (b Account) since() int {
+	if b.Exact {
+		return 3
+	}
+	return 2
 }
 
 // Instance is a VM that a host runs by its hypervisor's word.
@@ -163,7 +173,7 @@ func (v VM) settled() VM {
 // lose a VM: nobody holds it, and it is to be started again if it was to run.
 func (w *writer) lose(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
-	w.endMigration(vm, false, 0, 0, why)
+	w.endMigration(vm, false, false, 0, 0, why)
 	vm = vm.settled()
 	vm.Held, vm.Frozen, vm.Reason, vm.ModifyIndex = 0, 0, why, w.index
 	vm.Phase = Lost
@@ -224,7 +234,7 @@ func (w *writer) move(b *Move) error {
 		return fmt.Errorf("VM %s is %s: %w", vm.Name, vm.Phase, ErrConflict)
 	}
 	from := vm.Host
-	w.endMigration(vm, b.Arrived, b.Bytes, b.DowntimeMs, b.Text)
+	w.endMigration(vm, b.Arrived, !b.Arrived, b.Bytes, b.DowntimeMs, b.Text)
 	vm = vm.settled()
 	vm.ModifyIndex = w.index
 	kind, text := "vm-stayed", "did not move to "+b.To
@@ -299,9 +309,12 @@ func (w *writer) account(b *Account) error {
 		here[vm.ID] = true
 		old := vm.Host
 		g, _ := mustVC(w, vm).GroupOf(vm)
-		w.endMigration(vm, b.Host == vm.MovingTo, 0, 0, "host "+b.Host+" says so after the "+m.Hold.Reason)
+		w.endMigration(vm, b.Host == vm.MovingTo, false, 0, 0, "host "+b.Host+" says so after the "+m.Hold.Reason)
 		vm = vm.settled()
-		vm.Host, vm.Generation = b.Host, max(vm.Generation, r.Generation)
+		vm.Host = b.Host
+		if b.Exact || r.Generation > vm.Generation {
+			vm.Generation = r.Generation
+		}
 		vm.Held, vm.BootMemory = max(vm.Held, g.Memory), max(vm.BootMemory, g.Memory)
 		vm.VCPUs = max(vm.VCPUs, g.VCPUs)
 		if vm.Phase != Stopping {

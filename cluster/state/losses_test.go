@@ -271,6 +271,41 @@ func TestHold(t *testing.T) {
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "n", 0.1, gib, "h3"))
 }
 
+// What runs counts also if the state has permitted a later generation that never came to run: else its host would hold the
+// instance for one that it must not touch, and neither its share nor its end would ever reach it.
+func TestAccountOfAnEarlierGeneration(t *testing.T) {
+	k := small(t, 2)
+	restartable(t, k, "a", "h1")
+	guard(t, k, "h1")
+	k.must(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofLease, Text: "silent"})
+	again := planOf(k.Snapshot(), "a", 0.5, gib, "h2")
+	vc, _ := k.Snapshot().VC(again.VC.ID)
+	again.VC, again.VCVersion = &vc, vc.ModifyIndex
+	again.VMs[0].Generation = 2
+	k.must(t, state.KindPlan, again)
+	phase(t, k, "vm-a-0", state.Starting)
+	var old, held bytes.Buffer
+	if err := k.Snapshot().Save(&old); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(&held); err != nil {
+		t.Fatal(err)
+	}
+	// The proof was wrong, by an operator's word say, or the world went on from before it: generation 1 runs on h1.
+	k.must(t, state.KindAccount, state.Account{Host: "h1", VMs: []state.Instance{{VM: "vm-a-0", Generation: 1}}, Exact: true})
+	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h1" || vm.Generation != 1 {
+		t.Errorf("generation 1 runs on h1, and the VM is %+v", vm)
+	}
+	// A later one that is heard of after that counts more.
+	k.must(t, state.KindAccount, state.Account{Host: "h2", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}, Exact: true})
+	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h2" || vm.Generation != 2 {
+		t.Errorf("generation 2 runs on h2, and the VM is %+v", vm)
+	}
+}
+
 // A host that joined after the snapshot was saved may run its VMs: it is waited for, too. And
 // what was taken away since then does not come back with the snapshot.
 func TestRestoreKnowsWhatCameSince(t *testing.T) {

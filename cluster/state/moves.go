@@ -148,6 +148,8 @@ type Migration struct {
 	MaxBytes   int64 `json:"maxBytes"`   // its allotment; -1 = no bound
 	BytesMoved int64 `json:"bytesMoved"` // by the source's last word
 	DowntimeMs int64 `json:"downtimeMs"`
+	// Told: the source said what it sent in all. Until then it may be as much as was allowed.
+	Told bool `json:"told,omitempty"`
 
 	Reason  string      `json:"reason,omitempty"` // why it moves
 	Error   string      `json:"error,omitempty"`  // why it failed

@@ -280,7 +280,8 @@ func (w *writer) forgetMigrations() {
 }
 
 // endMigration of a VM whose move is closed, however it was, and the step of its plan with it.
-func (w *writer) endMigration(vm VM, arrived bool, bytes, downtimeMs int64, text string) {
+// told: by the source's word, which says what it sent.
+func (w *writer) endMigration(vm VM, arrived, told bool, bytes, downtimeMs int64, text string) {
 	if vm.MovingTo == "" {
 		return
 	}
@@ -288,7 +289,7 @@ func (w *writer) endMigration(vm VM, arrived bool, bytes, downtimeMs int64, text
 	if !ok {
 		return
 	}
-	m.EndedAt, m.ModifyIndex = w.at, w.index
+	m.EndedAt, m.ModifyIndex, m.Told = w.at, w.index, told
 	m.BytesMoved, m.DowntimeMs = max(m.BytesMoved, bytes), max(m.DowntimeMs, downtimeMs)
 	step := StepFailed
 	switch {
@@ -321,9 +322,10 @@ func (w *writer) migrationTold(b *MigrationTold) error {
 		return fmt.Errorf("migration %s: %w", b.ID, ErrNotFound)
 	}
 	more := max(0, b.Bytes-m.BytesMoved)
-	if more == 0 && b.DowntimeMs <= m.DowntimeMs {
+	if m.Told && more == 0 && b.DowntimeMs <= m.DowntimeMs {
 		return nil
 	}
+	m.Told = m.Told || m.State != MigrationRunning
 	m.BytesMoved, m.DowntimeMs, m.ModifyIndex = m.BytesMoved+more, max(m.DowntimeMs, b.DowntimeMs), w.index
 	w.put(tMigrations, &m)
 	if p, ok := w.read().MovePlan(m.Plan); ok && m.Plan != "" && m.State != MigrationRunning {
