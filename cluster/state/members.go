@@ -77,14 +77,11 @@ func (s *Snapshot) AdminTokens() []AdminToken { return all[AdminToken](s, tAdmin
 // Format is the version of the log and of snapshots that every server can read. While servers
 // are upgraded it is that of the older ones, so that each can take over from each.
 func (s *Snapshot) Format() int {
-	v := FormatVersion
-	each(s, func(m *Member) bool { // it is asked for every command
-		if m.Server && m.Format > 0 {
-			v = min(v, m.Format)
-		}
-		return true
-	}, tMembers, "id")
-	return v
+	// It is asked for every command.
+	if m, ok := peek[Member](s, tMembers, "format"); ok {
+		return min(FormatVersion, m.Format)
+	}
+	return FormatVersion
 }
 
 func (w *writer) memberPut(b *Member) error {

@@ -69,7 +69,9 @@ func schema() *memdb.DBSchema {
 		table(tOps, "ID", by("vc", "VC", false, true)),
 		table(tIdem, "Key"),
 		table(tIndex, "Key"),
-		table(tMembers, "Name"),
+		table(tMembers, "Name", &memdb.IndexSchema{Name: "format", AllowMissing: true, Indexer: numberIndex[Member]{func(m *Member) (uint64, bool) {
+			return uint64(m.Format), m.Server && m.Format > 0
+		}}}),
 		table(tTokens, "ID"),
 		table(tRevoked, "Number"),
 		table(tAdmins, "ID"),
