@@ -58,6 +58,15 @@ func manyMoves(o *options) {
 	_ = parseScript("", o) // in order of time
 }
 
+// manyPlans has the leader plan moves all the time, and hosts emptied.
+func manyPlans(o *options) {
+	for at := 15 * time.Second; at < long; at += 8 * time.Second {
+		o.script = append(o.script, step{at, "drain", []string{"any", []string{"-1", "900"}[int(at/(8*time.Second))%2]}},
+			step{at + 4*time.Second, "rebalance", []string{"1500"}}, step{at + 20*time.Second, "undrain", []string{"any"}})
+	}
+	_ = parseScript("", o) // in order of time
+}
+
 // 1. The agent is told of a longer lease than the leader counts.
 var noLeaseWait = broken{name: "no lease wait", agent: func(_ *host, l agent.Leader) agent.Leader { return longLease{l} }}
 

@@ -37,6 +37,7 @@ func (s *sim) watch(ctx context.Context) {
 	for wait(ctx, watchEvery) == nil {
 		s.audit()
 		s.watchHold()
+		s.watchPlans()
 		for _, name := range s.order {
 			s.watchLease(s.hosts[name], over)
 		}
@@ -155,6 +156,17 @@ func (s *sim) heal() {
 	s.violate("no leader for a minute after all was healed")
 }
 
+// calm: nobody plans moves any more, and no host is to be emptied. Plans that are carried out go on.
+func (s *sim) calm() {
+	for range 60 {
+		if s.withLeader(s.undrain) == nil {
+			return
+		}
+		_ = wait(s.ctx, time.Second)
+	}
+	s.violate("drains and plans of moves could not be ended")
+}
+
 // settle waits until all is as it should be; it must be, some time after all is healed.
 func (s *sim) settle() {
 	start, why := time.Now(), ""
@@ -226,6 +238,9 @@ func (s *sim) unsettled() string {
 	}
 	if m, _ := snap.Meta(); m.Hold.On() {
 		return fmt.Sprintf("hold: %+v", m.Hold)
+	}
+	if why := unmoved(snap); why != "" {
+		return why
 	}
 	for _, h := range snap.Hosts() {
 		if h.Lost.Proof != "" {

@@ -405,9 +405,11 @@ func (y struckHost) Migrate(ctx context.Context, id string, m hypervisor.Migrati
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(life, cancel)()
+		plan := y.p.h.s.planOf(id)
 		y.p.h.s.note("%s: migrate %s to %s", y.p.h.name, id, m.To)
 		v, err = y.Host.Migrate(ctx, id, m)
-		y.p.h.s.note("%s: migrated %s to %s: %v", y.p.h.name, id, m.To, err)
+		y.p.h.s.note("%s: migrated %s to %s, %d of %d bytes: %v", y.p.h.name, id, m.To, v.Bytes, m.MaxBytes, err)
+		y.p.h.s.moved(plan, v.Bytes, m.MaxBytes)
 		if err == nil {
 			y.p.h.s.count("migrations done")
 		} else {

@@ -7,13 +7,19 @@ import (
 	"time"
 
 	"evenkeel/cluster/node"
+	"evenkeel/cluster/state"
 )
 
 func always[T any](v T) func(*rand.Rand) T { return func(*rand.Rand) T { return v } }
 
+// often is how moves are planned in random runs: much more often than anybody would want.
+var often = state.MoveSettings{Mode: state.MovesAuto, Period: 30_000, Grace: 20_000, CoolDown: 20_000, Hold: 2_000, LeastGain: 0.05, Deadline: 60_000, OnJoin: true}
+
 // defaults of a run: five servers and twenty hosts.
 func defaults(seed uint64) options {
-	return options{seed: seed, servers: 5, hosts: 20, clients: 3, needs: 1, names: []string{"ra", "rb", "rc", "rd", "ka", "kb", "kc"},
+	settings := state.DefaultSettings()
+	settings.Moves.Mode = state.MovesOff
+	return options{seed: seed, settings: settings, servers: 5, hosts: 20, clients: 3, needs: 1, names: []string{"ra", "rb", "rc", "rd", "ka", "kb", "kc"},
 		snapshotEvery: 150, timers: node.Timers{Heartbeat: 2 * time.Second}, lose: 0.01, repeat: 0.03, slow: 0.01, quiet: 4 * time.Minute,
 		watchdogs: func(r *rand.Rand) time.Duration {
 			return []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}[r.IntN(4)]
@@ -36,6 +42,7 @@ func randomScript(o *options, long time.Duration) {
 		}
 		return host()
 	}
+	o.settings.Moves = often
 	add(0, "random")
 	for i, name := range o.names {
 		add(between(0, 8*time.Second), "create", name, fmt.Sprint(1+(i+r.IntN(3))%3))
@@ -43,7 +50,7 @@ func randomScript(o *options, long time.Duration) {
 	saved := false
 	for at := between(12*time.Second, 20*time.Second); at < long; at += between(time.Second, 6*time.Second) {
 		until := at + between(3*time.Second, 70*time.Second)
-		switch k := r.IntN(100); {
+		switch k := r.IntN(108); {
 		case k < 10:
 			m := host()
 			add(at, "cut", m)
@@ -102,6 +109,11 @@ func randomScript(o *options, long time.Duration) {
 			saved = true
 		case k < 96 && saved:
 			add(at, "restore")
+		case k < 104 && k >= 100:
+			add(at, "drain", "any", []string{"-1", "-1", "600"}[r.IntN(3)])
+			add(until, "undrain", "any")
+		case k < 108 && k >= 104:
+			add(at, "rebalance", []string{"-1", "300", "1500"}[r.IntN(3)])
 		case k < 98:
 			add(at, "kill", fmt.Sprintf("%s-g-0", o.names[r.IntN(len(o.names))]))
 		}

@@ -26,6 +26,7 @@ import (
 //	strike H CALL N HOW  the agent's next N calls of the hypervisor fail, hang, or are done and fail
 //	create|scale VC N, run|stop|delete VC   as a client, until it is answered
 //	move VM H | move any a live migration
+//	drain H|any MIB | undrain H|any | rebalance MIB   as an operator; -1 MiB: no bound
 //	kill VM              its process dies
 //	confirm H            an operator says that a host is dead, while it is
 //	arm | disarm | save | restore | transfer
@@ -222,6 +223,8 @@ func (s *sim) ask(p step, a, b string) error {
 		return fmt.Errorf("refused again and again")
 	case "move":
 		return s.move(a, b)
+	case "drain", "undrain", "rebalance":
+		return s.plan(p, a, b)
 	case "kill":
 		for _, host := range s.order {
 			for _, vm := range s.listed(host) {

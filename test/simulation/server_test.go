@@ -85,7 +85,7 @@ func (v *server) start(bare bool) error {
 	if v.s.o.broken.log != nil {
 		log = v.s.o.broken.log(v.s, log)
 	}
-	p.ctl = control.New(control.Options{State: p.store, Log: log, Settings: state.DefaultSettings(), Logger: v.s.log, Clock: v.clock,
+	p.ctl = control.New(control.Options{State: p.store, Log: log, Settings: v.s.o.settings, Logger: v.s.log, Clock: v.clock,
 		Inspect: func(img state.Image) (state.Image, error) { return img, nil }, Fence: fences{v.s, v.name},
 		Entropy: rand.NewChaCha8(v.s.entropy())})
 	v.mu.Lock()

@@ -27,7 +27,8 @@ type options struct {
 	seed           uint64
 	servers, hosts int
 	clients        int
-	needs          float64  // of VMs for CPU, times this
+	needs          float64 // of VMs for CPU, times this
+	settings       state.Settings
 	names          []string // of the VCs that clients know
 	snapshotEvery  uint64
 	timers         node.Timers
@@ -76,6 +77,7 @@ type sim struct {
 	holdSince  time.Time // zero: there is none
 	restored   bool
 	saved      []byte
+	sent       map[string]int64 // bytes, by move plan, as the hypervisors know it
 }
 
 // outcome of a run.
@@ -87,7 +89,7 @@ type outcome struct {
 
 // play a run, in simulated time. It returns all that was found.
 func play(t *testing.T, o options) outcome {
-	s := &sim{o: o, servers: map[string]*server{}, hosts: map[string]*host{}, counts: map[string]int{},
+	s := &sim{o: o, servers: map[string]*server{}, hosts: map[string]*host{}, counts: map[string]int{}, sent: map[string]int64{},
 		history: &history{byName: map[string][]porcupine.Operation{}, answer: map[string]int{}}}
 	defer func() {
 		if p := recover(); p != nil { // goroutines that wait for each other, or are left
@@ -236,6 +238,7 @@ func (s *sim) run() {
 	clients.Wait()
 	if !o.unhealed {
 		s.heal()
+		s.calm()
 		s.settle()
 		for id, name := range o.names {
 			s.request(s.ctx, rng, 100+id, 0, name, want{Verb: "read"})

@@ -28,8 +28,11 @@ func random(seed uint64) options {
 		o.needs = 3
 	}
 	randomScript(&o, long)
-	if *crowd || seed%4 == 0 {
+	switch {
+	case *crowd || seed%4 == 0:
 		manyMoves(&o)
+	case seed%4 == 2:
+		manyPlans(&o)
 	}
 	return o
 }
