@@ -244,7 +244,7 @@ func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.
 	if r.Running == nil || r.Epoch != m.Epoch || !slices.Contains(m.Hold.Pending, r.Host) {
 		return nil
 	}
-	body := state.Account{Host: r.Host}
+	body := state.Account{Host: r.Host, Exact: s.Format() >= 3}
 	for _, i := range r.Running {
 		if i.Incoming || i.Leaving { // where it runs is not decided yet: the host tells again once it is
 			return nil
