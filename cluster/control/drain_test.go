@@ -367,3 +367,108 @@ func TestDrainRefuses(t *testing.T) {
 		t.Error("a request that nobody waits for was carried out")
 	}
 }
+
+// A host whose hypervisor falls silent during its drain: that is said, it is not said to be empty, and the drain goes on
+// once it answers.
+func TestDrainOfAHostThatFallsSilent(t *testing.T) {
+	world := newWorld(t, 2)
+	c := startCluster(t, t.TempDir(), world, 2)
+	calm(c, func(m *state.MoveSettings) { m.PerHost = 1 })
+	ctx := t.Context()
+	x := vc("a", 4, 0.25, 512*mib)
+	x.Groups[0].Affinity.Prefer = []string{"host:h1"}
+	c.done(c.Create(ctx, x, control.Call{}))
+	if err := world.Disconnect("h1"); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("h1 is out of reach", func(v *control.View) bool { h, _ := v.Host("h1"); return v.HostView(h).State == "unreachable" })
+	var blocked *control.Blocked
+	if _, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{}); !errors.As(err, &blocked) || len(blocked.Blockers) != 4 || !strings.Contains(blocked.Blockers[0].Why, "does not answer") {
+		t.Errorf("a drain of a host that does not answer: %v", err)
+	}
+	if _, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: loop.OnBlockedSkip}, control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the drain says so", func(v *control.View) bool {
+		h, _ := v.Host("h1")
+		return strings.Contains(h.Drain.Text, "does not answer") && h.Drain.State == state.DrainRunning
+	})
+	if e, err := c.Empty(ctx, "h1"); err != nil || e.Empty || len(e.VMs) != 4 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if err := world.Reconnect("h1"); err != nil {
+		t.Fatal(err)
+	}
+	c.drainIs("h1", state.DrainDone)
+	noHarm(t, world, 4, 8<<30)
+}
+
+// Hosts that can be emptied together are, while new VCs are admitted; then the next.
+func TestRollingMaintenance(t *testing.T) {
+	world := newWorld(t, 4)
+	c := startCluster(t, t.TempDir(), world, 4)
+	calm(c)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 8, 0.5, 1024*mib), control.Call{}))
+	groups, err := c.DrainGroups(ctx)
+	if err != nil || len(groups) == 0 || len(groups) > 2 || len(slices.Concat(groups...)) != 4 {
+		t.Fatalf("%v, %v", groups, err)
+	}
+	for n, hosts := range groups {
+		for _, host := range hosts {
+			if err := c.Cordon(ctx, host, true, "maintenance", false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, host := range hosts {
+			if _, err := c.Drain(ctx, host, control.DrainRequest{}, control.Call{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.done(c.Create(ctx, vc(fmt.Sprint("new", n), 2, 0.25, 256*mib), control.Call{}))
+		for _, host := range hosts {
+			c.drainIs(host, state.DrainDone)
+		}
+		for _, host := range hosts {
+			if e, err := c.Empty(ctx, host); err != nil || !e.Empty {
+				t.Errorf("%+v, %v", e, err)
+			}
+			if err := c.Undrain(ctx, host, control.Call{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	v, _ := c.View(ctx, false)
+	for _, vm := range v.VMs() {
+		if vm.Generation != 1 || vm.Phase != state.Running {
+			t.Errorf("%+v", vm)
+		}
+	}
+	noHarm(t, world, 4, 8<<30)
+}
+
+func TestTryAndSpare(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 2), 2)
+	calm(c)
+	ctx := t.Context()
+	c.done(c.Create(ctx, vc("a", 4, 1, 512*mib), control.Call{}))
+	less := int64(-5)
+	var invalid *control.Invalid
+	for _, q := range []control.TryRequest{{MaxBytes: &less}, {Snapshot: []byte("{}")}, {AddHosts: []control.TryHost{{}}}} {
+		if _, err := c.Try(ctx, q); !errors.As(err, &invalid) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	if _, err := c.Try(ctx, control.TryRequest{RemoveHosts: []string{"h9"}}); !errors.Is(err, control.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+	v, _ := c.View(ctx, false)
+	live, err := c.Try(ctx, control.TryRequest{RemoveHosts: []string{"h1"}})
+	if err != nil || live.MinYieldAfter != 1 || len(live.Plan.Steps) != len(on(v, "h1")) || len(live.Unplaced) != 0 {
+		t.Fatalf("%+v, %v", live, err)
+	}
+	rows, err := c.Spare(ctx)
+	if err != nil || len(rows) != 2 || !rows[0].Fits || rows[0].MinYield != 1 {
+		t.Errorf("%+v, %v", rows, err)
+	}
+}
