@@ -15,6 +15,9 @@ const mostAnew = 3
 // prepareFor so long a move waits for its hosts to put in force what makes room for it.
 const prepareFor = 2 * time.Minute
 
+// settleFor so long at most a plan waits for the last words about its moves.
+const settleFor = 5 * time.Second
+
 // Act is one thing to do about moves. Exactly one field is set.
 type Act struct {
 	Put   *state.MovePlanPut
@@ -202,13 +205,29 @@ func (x *carrier) plan(p state.MovePlan) []Act {
 	case failed > 0 && flying == 0:
 		next.State, next.Reason = state.MovesFailed, fmt.Sprintf("planned anew %d times; the last: %s", p.Tries, last)
 		next.Steps, changed = state.Skipped(steps, "the plan failed"), true
-	case open == 0:
+	case open == 0 && !x.settles(p):
 		next.State, changed = state.MovesDone, true
 	}
 	if changed {
 		return []Act{{Put: &state.MovePlanPut{Plan: next, Version: p.ModifyIndex}}} // what may be opened is, at the next look
 	}
 	return acts
+}
+
+// settles: of moves that ended a moment ago the sources have not told yet what they sent, or hosts have not put in force what
+// is decided about them since. Who waits for the plan sees its figures then, and the new shares.
+func (x *carrier) settles(p state.MovePlan) bool {
+	for _, m := range x.s.MigrationsOf(p.ID) {
+		if m.State == state.MigrationRunning || x.in.Now.Sub(m.EndedAt) >= settleFor {
+			continue
+		}
+		from, _ := x.s.Host(m.From)
+		to, _ := x.s.Host(m.To)
+		if !m.Told || x.in.Told(m.From) < from.Version || x.in.Told(m.To) < to.Version {
+			return true
+		}
+	}
+	return false
 }
 
 // keep are the VMs of a plan that it is not to move again: somebody had their moves aborted, or two failed.
