@@ -132,9 +132,9 @@ func (c *Client) HostEmpty(ctx context.Context, host string, opts ...Option) (v1
 	return one[v1.HostEmpty](ctx, c, opts, "v1", "hosts", host, "empty")
 }
 
-// DrainGroups are sets of hosts that can be emptied at the same time, one set after another.
-func (c *Client) DrainGroups(ctx context.Context, opts ...Option) ([]v1.DrainGroup, error) {
-	return list[v1.DrainGroup](ctx, c, nil, opts, "v1", "drain-groups")
+// DrainGroups are hosts that can be emptied at the same time, one group after another.
+func (c *Client) DrainGroups(ctx context.Context, opts ...Option) (v1.DrainGroups, error) {
+	return one[v1.DrainGroups](ctx, c, opts, "v1", "drain-groups")
 }
 
 // Settings of the cluster.

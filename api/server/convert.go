@@ -64,13 +64,19 @@ func virtualCluster(v control.VCView) v1.VirtualCluster {
 	return out
 }
 
-func vm(v control.VMView) v1.VM {
-	return v1.VM{
+// vmOf a view, with the migration that moves it.
+func vmOf(all *control.View, v control.VMView) v1.VM {
+	out := v1.VM{
 		ID: v.ID, Name: v.Name, Domain: v.Domain(), VirtualCluster: v.VCName, Group: v.Group, Task: v.Task, Host: v.Host, MovingTo: v.MovingTo,
 		State: v.State, Reason: v.Reason, Need: v.Need, Allocation: v.Allocation, Yield: v.Yield, Cap: v.Cap, Used: v.Used,
 		Memory: v1.Size(v.Memory), Balloon: v1.Size(v.Balloon), Resident: v1.Size(v.Resident), VCPUs: v.VCPUs,
 		Generation: v.Generation, SampledAt: v.SampledAt,
 	}
+	if v.MovingTo != "" {
+		m, _ := all.MigrationOf(v.ID) // none: a move of before migrations had rows
+		out.Migration = m.ID
+	}
+	return out
 }
 
 func host(v control.HostView) v1.Host {
@@ -81,8 +87,6 @@ func host(v control.HostView) v1.Host {
 		Unknown: v.Unknown, Synced: v.Synced,
 	}
 	if v.Drain.State != "" {
-		d := drain(v.Name, v.Drain)
-		out.Drain = &d
 		if out.State == "cordoned" && (v.Drain.State == state.DrainRunning || v.Drain.State == state.DrainDone) {
 			out.State = string(v.Drain.State)
 		}

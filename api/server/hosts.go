@@ -7,6 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
 )
 
 const tagHost = "Hosts"
@@ -21,7 +23,7 @@ func (s *Server) registerHosts(api huma.API) {
 			out := &answerOf[v1.List[v1.Host]]{}
 			out.Body.Items = []v1.Host{}
 			for _, h := range v.Hosts() {
-				out.Body.Items = append(out.Body.Items, host(v.HostView(h)))
+				out.Body.Items = append(out.Body.Items, hostOf(v, h))
 			}
 			return out, nil
 		})
@@ -72,7 +74,17 @@ func (s *Server) getHost(ctx context.Context, name, consistency string) (*answer
 	if !ok {
 		return nil, notFound("there is no host %q", name)
 	}
-	return &answerOf[v1.Host]{Body: host(v.HostView(h))}, nil
+	return &answerOf[v1.Host]{Body: hostOf(v, h)}, nil
+}
+
+// hostOf a row, with its drain if it has one.
+func hostOf(v *control.View, row state.Host) v1.Host {
+	out := host(v.HostView(row))
+	if row.Drain.State != "" {
+		d := drainOf(v, row)
+		out.Drain = &d
+	}
+	return out
 }
 
 func (s *Server) cordon(ctx context.Context, name string, on bool, reason string, dryRun bool) (*answerOf[v1.Host], error) {

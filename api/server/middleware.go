@@ -133,28 +133,32 @@ func (s *Server) observe(next http.Handler) http.Handler {
 }
 
 // readBody reads the whole body, at most v1.MaxBytes of it and for at most
-// bodyTimeout, before anything is done with the request.
+// bodyTimeout (more of a what-if), before anything is done with the request.
 func (s *Server) readBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody || r.URL.Path == snapshotPath { // a snapshot has a limit of its own
 			next.ServeHTTP(w, r)
 			return
 		}
-		if r.ContentLength > v1.MaxBytes {
-			s.refuseBody(w, r, tooLarge())
+		most, within := int64(v1.MaxBytes), bodyTimeout
+		if r.URL.Path == tryPath { // it may hold a saved state
+			most, within = MaxTryBytes, writeTimeout
+		}
+		if r.ContentLength > most {
+			s.refuseBody(w, r, tooLarge(most))
 			return
 		}
 		conn := http.NewResponseController(w)
-		_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer without deadlines is a test's
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, v1.MaxBytes))
+		_ = conn.SetReadDeadline(time.Now().Add(within)) // a writer without deadlines is a test's
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 		var large *http.MaxBytesError
 		var slow net.Error
 		switch {
 		case errors.As(err, &large):
-			s.refuseBody(w, r, tooLarge())
+			s.refuseBody(w, r, tooLarge(most))
 			return
 		case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
-			writeProblem(w, r, newProblem(http.StatusRequestTimeout, v1.ProblemSlow, fmt.Sprintf("the body did not come within %s", bodyTimeout)))
+			writeProblem(w, r, newProblem(http.StatusRequestTimeout, v1.ProblemSlow, fmt.Sprintf("the body did not come within %s", within)))
 			return
 		case err != nil:
 			writeProblem(w, r, newProblem(http.StatusBadRequest, v1.ProblemMalformed, "the body ended before its time"))
@@ -166,8 +170,8 @@ func (s *Server) readBody(next http.Handler) http.Handler {
 	})
 }
 
-func tooLarge() *problem {
-	p := newProblem(http.StatusRequestEntityTooLarge, v1.ProblemTooLarge, fmt.Sprintf("the body is larger than %d bytes", v1.MaxBytes))
+func tooLarge(most int64) *problem {
+	p := newProblem(http.StatusRequestEntityTooLarge, v1.ProblemTooLarge, fmt.Sprintf("the body is larger than %d bytes", most))
 	p.Errors = []v1.FieldError{{In: "body", Field: "body", Message: p.Detail}}
 	return p
 }

@@ -121,20 +121,11 @@ func (c clusterCollector) moveFigures(ch chan<- prometheus.Metric, v *control.Vi
 		for _, s := range []state.DrainState{state.DrainRunning, state.DrainDone, state.DrainBlocked, state.DrainStopped} {
 			gauge(descDrain, truth(h.Drain.State == s), h.Name, string(s))
 		}
-		gauge(descDrainMoved, float64(drainMoved(v, h.Drain)), h.Name)
+		gauge(descDrainMoved, float64(v.DrainView(h).BytesMoved), h.Name)
 		left := 0
 		if h.Drain.State != "" {
 			left = v.LoadOf(h.Name).VMs
 		}
 		gauge(descDrainVMs, float64(left), h.Name)
 	}
-}
-
-// drainMoved is what a drain has sent, bytes: by the plans that ended, and by the one that empties it now.
-func drainMoved(v *control.View, d state.Drain) int64 {
-	moved := d.Moved
-	if p, ok := v.MovePlan(d.Plan); ok {
-		moved += p.BytesMoved
-	}
-	return moved
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -174,19 +175,27 @@ func plan(v *control.View, p state.MovePlan) v1.Plan {
 		ModifyIndex: p.ModifyIndex,
 	}
 	names := map[string]string{}
-	name := func(vc string) string {
+	name := func(vc, vm, group string) string {
 		if _, ok := names[vc]; !ok {
-			row, _ := v.VC(vc) // deleted meanwhile: no name
+			row, known := v.VC(vc)
+			if i := strings.LastIndex(vm, "-"+group+"-"); !known && i > 0 { // deleted meanwhile, or of a saved state
+				row.Name = vm[:i]
+			}
 			names[vc] = row.Name
 		}
 		return names[vc]
 	}
 	if p.VC != "" {
-		out.VirtualCluster = name(p.VC)
+		out.VirtualCluster = name(p.VC, "", "")
+	}
+	for _, m := range v.MigrationsOf(p.ID) {
+		if m.State == state.MigrationRunning { // the plan's own count holds those that ended
+			out.BytesMoved += v1.Size(v.MigrationView(m).BytesMoved)
+		}
 	}
 	for i, m := range p.Steps {
 		out.Moves[i] = v1.Move{
-			VM: m.VMName, VMID: m.VM, VirtualCluster: name(m.VC), Group: m.Group, From: m.From, To: m.To, After: append([]int{}, m.After...),
+			VM: m.VMName, VMID: m.VM, VirtualCluster: name(m.VC, m.VMName, m.Group), Group: m.Group, From: m.From, To: m.To, After: append([]int{}, m.After...),
 			Bytes: v1.Size(m.Bytes), BytesBudget: budget(m.Allotment), Parks: m.Parks, Reason: m.Reason, Begins: m.Begins, Seconds: m.Seconds,
 			State: string(m.State), Migration: m.Migration, Text: m.Text,
 		}
@@ -194,7 +203,8 @@ func plan(v *control.View, p state.MovePlan) v1.Plan {
 	return out
 }
 
-func migration(v *control.View, m state.Migration) v1.Migration {
+func migration(v *control.View, row state.Migration) v1.Migration {
+	m := v.MigrationView(row)
 	vc, _ := v.VC(m.VC) // deleted meanwhile: no name
 	out := v1.Migration{
 		ID: m.ID, VM: m.VMName, VMID: m.VM, VirtualCluster: vc.Name, Generation: m.Generation, From: m.From, To: m.To, Plan: m.Plan, Move: m.Step,
@@ -205,5 +215,20 @@ func migration(v *control.View, m state.Migration) v1.Migration {
 	if m.Options.Deadline > 0 {
 		out.Options.Deadline = v1.FormatDuration(m.Options.Deadline.Duration())
 	}
+	if p := m.Live; p != nil {
+		out.Progress = &v1.MoveProgress{Bytes: v1.Size(p.Bytes), Remaining: v1.Size(max(0, p.Remaining)), Rate: p.Rate, Dirty: p.Dirty, Since: p.Since.Seconds(),
+			ETA: eta(p.Remaining, p.Rate-p.Dirty), PostCopy: p.PostCopy, Text: p.Text}
+		if p.PostCopy { // nothing is sent again: the guest writes at the target
+			out.Progress.ETA = eta(p.Remaining, p.Rate)
+		}
+	}
 	return out
+}
+
+// eta is when what is left is sent at a rate, in seconds; -1: never, or not known.
+func eta(bytes int64, rate float64) float64 {
+	if rate <= 0 || bytes < 0 {
+		return -1
+	}
+	return float64(bytes) / rate
 }

@@ -112,6 +112,9 @@ func change[I, O any](api huma.API, method, id, path, tag, summary, text string,
 	if body != nil {
 		op.RequestBody = &huma.RequestBody{}
 	}
+	if path == tryPath {
+		op.MaxBodyBytes = MaxTryBytes
+	}
 	huma.Register(api, op, h)
 	if body != nil {
 		op.RequestBody.Content["application/json"].Schema = api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(body), true, "")
@@ -120,22 +123,28 @@ func change[I, O any](api huma.API, method, id, path, tag, summary, text string,
 
 // describeSizes tells in the OpenAPI document that sizes may be written with a unit.
 func describeSizes(doc *huma.OpenAPI) {
-	for _, name := range []string{"GroupSpec", "Disk", "ScaleRequest", "ImageSpec"} {
+	for _, name := range []string{"GroupSpec", "Disk", "ScaleRequest", "ImageSpec", "TryHost", "SettingsPatch", "MovePatch", "RebalanceRequest", "DrainRequest", "TryRequest"} {
 		schema := doc.Components.Schemas.Map()[name]
 		if schema == nil {
 			continue
 		}
-		for _, field := range []string{"memory", "memoryMin", "size"} {
+		for _, field := range []string{"memory", "memoryMin", "size", "minMemory", "maxBytes", "bandwidth"} {
 			p := schema.Properties[field]
 			if p == nil {
 				continue
 			}
-			minimum := 1.0
+			minimum, pattern := 1.0, `^[0-9]+((\.[0-9]+)?[KMGT]iB)?$`
+			if field == "maxBytes" || field == "bandwidth" {
+				minimum = 0
+			}
+			if field == "maxBytes" && name != "MovePatch" { // a v1.Bound
+				pattern = `^([0-9]+((\.[0-9]+)?[KMGT]iB)?|unlimited)$`
+			}
 			schema.Properties[field] = &huma.Schema{
 				Description: p.Description,
 				OneOf: []*huma.Schema{
 					{Type: huma.TypeInteger, Format: "int64", Minimum: &minimum, Description: "Bytes."},
-					{Type: huma.TypeString, Pattern: `^[0-9]+((\.[0-9]+)?[KMGT]iB)?$`, Examples: []any{"2GiB"}},
+					{Type: huma.TypeString, Pattern: pattern, Examples: []any{"2GiB"}},
 				},
 			}
 		}

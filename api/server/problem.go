@@ -133,6 +133,7 @@ func problemOf(err error) *problem {
 		refused  *control.Refused
 		exists   *control.Exists
 		held     *control.Held
+		blocked  *control.Blocked
 	)
 	switch {
 	case errors.As(err, &already):
@@ -174,6 +175,10 @@ func problemOf(err error) *problem {
 		p := newProblem(http.StatusConflict, v1.ProblemRefused, refused.Decision.Summary)
 		p.Hosts, p.Advice = hostReasons(refused.Decision.Hosts), refused.Decision.Advice
 		return p
+	case errors.As(err, &blocked):
+		p := newProblem(http.StatusConflict, v1.ProblemBlocked, err.Error())
+		p.Blockers = blockers(blocked.Blockers)
+		return p
 	case errors.As(err, &exists):
 		p := newProblem(http.StatusConflict, v1.ProblemExists, exists.Text)
 		p.Errors = []v1.FieldError{{In: "body", Field: exists.Field, Message: strings.TrimPrefix(exists.Text, exists.Field+": ")}}
@@ -182,7 +187,7 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusPreconditionFailed, v1.ProblemPrecondition, err.Error())
 	case errors.Is(err, control.ErrNotFound):
 		return newProblem(http.StatusNotFound, v1.ProblemNotFound, err.Error())
-	case errors.Is(err, control.ErrConflict), errors.Is(err, state.ErrInUse), errors.Is(err, hypervisor.ErrNotFound):
+	case errors.Is(err, control.ErrConflict), errors.Is(err, state.ErrTooNew), errors.Is(err, state.ErrInUse), errors.Is(err, hypervisor.ErrNotFound):
 		return newProblem(http.StatusConflict, v1.ProblemConflict, err.Error())
 	case errors.Is(err, hypervisor.ErrInvalid), errors.Is(err, node.ErrBadSnapshot):
 		return newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, err.Error())

@@ -42,6 +42,7 @@ type Cluster interface {
 	// Index of the log that this server's state has come to; Await one.
 	Index() uint64
 	Await(ctx context.Context, index uint64) error
+	Mover
 }
 
 // Options of a Server.
@@ -112,6 +113,9 @@ func New(c Cluster, o Options) *Server {
 	s.registerCluster(api)
 	s.registerSettings(api)
 	s.registerMoves(api)
+	s.registerRebalance(api)
+	s.registerDrains(api)
+	s.registerTry(api)
 	if o.Members != nil {
 		s.registerMembers(api)
 	}

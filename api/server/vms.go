@@ -34,7 +34,7 @@ func (s *Server) registerVMs(api huma.API) {
 			for _, row := range v.VMs() {
 				m := v.VMView(row)
 				if (in.VirtualCluster == "" || m.VCName == in.VirtualCluster) && (in.Host == "" || m.Host == in.Host) {
-					out.Body.Items = append(out.Body.Items, vm(m))
+					out.Body.Items = append(out.Body.Items, vmOf(v, m))
 				}
 			}
 			return out, nil
@@ -55,7 +55,7 @@ func (s *Server) registerVMs(api huma.API) {
 			if !ok {
 				return nil, notFound("there is no VM %q", in.Name)
 			}
-			return &answerOf[v1.VM]{Body: vm(v.VMView(row))}, nil
+			return &answerOf[v1.VM]{Body: vmOf(v, v.VMView(row))}, nil
 		})
 	huma.Register(api, huma.Operation{
 		OperationID: "openConsole", Method: http.MethodGet, Path: "/v1/vms/{name}/console", Tags: []string{tagVM}, Summary: "Open a VM's serial console",

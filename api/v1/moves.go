@@ -147,7 +147,7 @@ func (d Drain) Ended() bool { return d.State != "draining" }
 type DrainVM struct {
 	VM             string  `json:"vm" doc:"Name of the VM."`
 	VirtualCluster string  `json:"virtualCluster"`
-	State          string  `json:"state" doc:"waiting, preparing, moving, done, failed, skipped, stays (it cannot move) or stopping."`
+	State          string  `json:"state" doc:"waiting, preparing, moving, done, failed, skipped, stays (no move of it is planned), stopping, starting, or comes (on its way to this host)."`
 	To             string  `json:"to,omitempty" doc:"Name of the host that it goes to."`
 	Migration      string  `json:"migration,omitempty" doc:"Id of its migration, once it began."`
 	Bytes          Size    `json:"bytes" doc:"Bytes that its move is predicted to send."`
@@ -175,9 +175,24 @@ type HostEmpty struct {
 	At      time.Time `json:"at,omitzero" doc:"When the hypervisor said so; left out: it has not said."`
 }
 
+// DrainGroups are all hosts that are not to be emptied yet, in groups that can be empty at the same time.
+type DrainGroups struct {
+	Items   []DrainGroup  `json:"items" nullable:"false" doc:"In turn: once a group's hosts have VMs again, the next one can be emptied."`
+	Blocked []BlockedHost `json:"blocked" nullable:"false" doc:"Hosts that cannot be emptied as things are."`
+}
+
 // DrainGroup is a set of hosts that can be emptied at the same time.
 type DrainGroup struct {
-	Hosts []string `json:"hosts" nullable:"false"`
+	Hosts    []string `json:"hosts" nullable:"false" doc:"By name."`
+	Bytes    Size     `json:"bytes" doc:"Bytes that it is predicted to take."`
+	MinYield float64  `json:"minYield" doc:"Least yield of the cluster while they are empty."`
+}
+
+// BlockedHost is a host that cannot be emptied as things are.
+type BlockedHost struct {
+	Host     string    `json:"host"`
+	Why      string    `json:"why"`
+	Blockers []Blocker `json:"blockers" nullable:"false" doc:"Its VMs that cannot leave it, where it is they that are in the way."`
 }
 
 // TryResult is what would be if the cluster were another.

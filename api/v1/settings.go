@@ -36,6 +36,7 @@ type MoveSettings struct {
 	Bandwidth    Size    `json:"bandwidth" doc:"Most bytes per second that one migration may send; 0: no limit, and predictions assume 125 MB/s."`
 	AutoConverge bool    `json:"autoConverge" doc:"Guests that change memory faster than it can be sent are slowed down."`
 	PostCopy     bool    `json:"postCopy" doc:"Guests may be handed over before all their memory is there, if what is left fits the budget."`
+	CopyStorage  bool    `json:"copyStorage" doc:"VMs whose disks lie on one host move with their disks, whose bytes count."`
 	Deadline     string  `json:"deadline" doc:"Time after which a migration is aborted, as a Go duration." example:"10m"`
 	OnJoin       bool    `json:"onJoin" doc:"A host that joins or comes back is a reason to look for a better placement at once."`
 }
@@ -67,6 +68,7 @@ type MovePatch struct {
 	Bandwidth    *Size    `json:"bandwidth,omitempty" doc:"Most bytes per second that one migration may send, bytes or a size with a unit; 0: no limit."`
 	AutoConverge *bool    `json:"autoConverge,omitempty" doc:"Slow guests down that change memory faster than it can be sent."`
 	PostCopy     *bool    `json:"postCopy,omitempty" doc:"Hand guests over before all their memory is there, where that fits the budget."`
+	CopyStorage  *bool    `json:"copyStorage,omitempty" doc:"Move VMs whose disks lie on one host with their disks, whose bytes count."`
 	Deadline     *string  `json:"deadline,omitempty" doc:"Time after which a migration is aborted, as a Go duration; 0s: the default."`
 	OnJoin       *bool    `json:"onJoin,omitempty" doc:"Look for a better placement when a host joins or comes back."`
 }
@@ -144,6 +146,7 @@ func ParseSettings(doc []byte) (SettingsPatch, error) {
 				field{"bandwidth", some(&m.Bandwidth, r.zeroSize)},
 				field{"autoConverge", some(&m.AutoConverge, r.boolean)},
 				field{"postCopy", some(&m.PostCopy, r.boolean)},
+				field{"copyStorage", some(&m.CopyStorage, r.boolean)},
 				field{"deadline", some(&m.Deadline, r.duration)},
 				field{"onJoin", some(&m.OnJoin, r.boolean)})
 			if n.kind == kindObject && len(inside) == 0 && len(r.faults) == 0 {
@@ -164,7 +167,7 @@ var settingKeys = map[string]bool{
 	"minYield": false, "onFull": true, "image": true, "pool": true, "minMemory": true, "maxVMs": false, "sharedPools": true,
 	"moves.mode": true, "moves.period": true, "moves.grace": true, "moves.coolDown": true, "moves.hold": true, "moves.leastGain": false,
 	"moves.idleBelow": false, "moves.maxBytes": true, "moves.perHost": false, "moves.total": false, "moves.bandwidth": true,
-	"moves.autoConverge": false, "moves.postCopy": false, "moves.deadline": true, "moves.onJoin": false,
+	"moves.autoConverge": false, "moves.postCopy": false, "moves.copyStorage": false, "moves.deadline": true, "moves.onJoin": false,
 }
 
 // SettingKeys are the names of all settings, in order.

@@ -82,7 +82,13 @@ func (t *tool) hostDrain(c *cli.Context) error {
 		return doing(err, "draining host %s", host)
 	}
 	if r.DryRun {
-		return t.print(c, r, func(wide bool) string { return drainResultText(r, wide) })
+		if err := t.print(c, r, func(wide bool) string { return drainResultText(r, wide) }); err != nil {
+			return err
+		}
+		if len(r.Blockers) > 0 && q.OnBlocked == v1.OnBlockedStop {
+			return failed(statusRefused, "the drain of host %s would be refused: %d VMs cannot move", host, len(r.Blockers))
+		}
+		return nil
 	}
 	if c.Bool("detach") {
 		return t.print(c, r, func(wide bool) string { return drainResultText(r, wide) + drainHint(host) })
@@ -121,12 +127,16 @@ func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
 	if err != nil {
 		return doing(err, "asking which hosts can be emptied together")
 	}
-	left := withoutSkipped(groups, c.StringSlice("skip"))
-	if c.Bool("dry-run") {
-		return t.print(c, items(left), func(bool) string { return groupsText(left) })
-	}
-	if len(left) == 0 {
-		return t.print(c, items(left), func(bool) string { return groupsText(left) })
+	groups = withoutSkipped(groups, c.StringSlice("skip"))
+	left := groups.Items
+	if c.Bool("dry-run") || len(left) == 0 {
+		if err := t.print(c, groups, func(bool) string { return groupsText(groups) }); err != nil {
+			return err
+		}
+		if len(left) == 0 && len(groups.Blocked) > 0 {
+			return failed(statusRefused, "%d hosts cannot be emptied as things are", len(groups.Blocked))
+		}
+		return nil
 	}
 	hosts := left[0].Hosts
 	t.say("Draining %s; %d groups of hosts come after.\n", strings.Join(hosts, ", "), len(left)-1)
@@ -155,9 +165,9 @@ func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
 }
 
 // withoutSkipped are the groups less the hosts that had their turn.
-func withoutSkipped(groups []v1.DrainGroup, skip []string) []v1.DrainGroup {
-	left := []v1.DrainGroup{}
-	for _, g := range groups {
+func withoutSkipped(groups v1.DrainGroups, skip []string) v1.DrainGroups {
+	left := v1.DrainGroups{Items: []v1.DrainGroup{}, Blocked: []v1.BlockedHost{}}
+	for _, g := range groups.Items {
 		hosts := []string{}
 		for _, h := range g.Hosts {
 			if !slices.Contains(skip, h) {
@@ -165,21 +175,35 @@ func withoutSkipped(groups []v1.DrainGroup, skip []string) []v1.DrainGroup {
 			}
 		}
 		if len(hosts) > 0 {
-			left = append(left, v1.DrainGroup{Hosts: hosts})
+			g.Hosts = hosts
+			left.Items = append(left.Items, g)
+		}
+	}
+	for _, h := range groups.Blocked {
+		if !slices.Contains(skip, h.Host) {
+			left.Blocked = append(left.Blocked, h)
 		}
 	}
 	return left
 }
 
-func groupsText(groups []v1.DrainGroup) string {
-	if len(groups) == 0 {
-		return "No host is left to be drained.\n"
+func groupsText(groups v1.DrainGroups) string {
+	text := "No host is left to be drained.\n"
+	if len(groups.Items) > 0 {
+		tab := newTable("TURN", "HOSTS THAT CAN BE EMPTY AT THE SAME TIME", "BYTES", "MIN YIELD THEN")
+		for i, g := range groups.Items {
+			tab.row(fmt.Sprint(i+1), strings.Join(g.Hosts, ", "), g.Bytes.Short(), yield(g.MinYield))
+		}
+		text = tab.String()
 	}
-	tab := newTable("TURN", "HOSTS THAT CAN BE EMPTY AT THE SAME TIME")
-	for i, g := range groups {
-		tab.row(fmt.Sprint(i+1), strings.Join(g.Hosts, ", "))
+	if len(groups.Blocked) > 0 {
+		tab := newTable("CANNOT BE EMPTIED", "WHY")
+		for _, h := range groups.Blocked {
+			tab.row(h.Host, h.Why)
+		}
+		text += "\n" + tab.String()
 	}
-	return tab.String()
+	return text
 }
 
 // followDrains shows hosts on their way to be empty until all have ended, and says what became of them.

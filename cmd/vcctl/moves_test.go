@@ -100,7 +100,7 @@ func TestTexts(t *testing.T) {
 		"drain-empty":      drainResultText(v1.DrainResult{Host: "h1"}, false),
 		"drain-ended":      endText(ended, v1.HostEmpty{Host: "h1", VMs: []string{"db-0"}}),
 		"drain-ended-well": endText(aDrain(), v1.HostEmpty{Host: "h1", Empty: true, At: at}),
-		"groups":           groupsText([]v1.DrainGroup{{Hosts: []string{"h1", "h4"}}, {Hosts: []string{"h2"}}}),
+		"groups":           groupsText(v1.DrainGroups{Items: []v1.DrainGroup{{Hosts: []string{"h1", "h4"}, Bytes: 12 << 30, MinYield: 0.61}, {Hosts: []string{"h2"}, MinYield: 0.7}}, Blocked: []v1.BlockedHost{{Host: "h3", Why: "VM db-0 cannot move"}}}),
 		"try":              tryText(try, false),
 		"spare":            spareText(spare, false),
 		"spare-wide":       spareText(spare, true),
@@ -211,9 +211,10 @@ func TestTryHosts(t *testing.T) {
 }
 
 func TestSkipped(t *testing.T) {
-	groups := []v1.DrainGroup{{Hosts: []string{"h1", "h2"}}, {Hosts: []string{"h3"}}, {Hosts: []string{"h4"}}}
-	got := withoutSkipped(groups, []string{"h1", "h3"})
-	if want := []v1.DrainGroup{{Hosts: []string{"h2"}}, {Hosts: []string{"h4"}}}; !reflect.DeepEqual(got, want) {
+	groups := v1.DrainGroups{Items: []v1.DrainGroup{{Hosts: []string{"h1", "h2"}, Bytes: 7}, {Hosts: []string{"h3"}}, {Hosts: []string{"h4"}}}, Blocked: []v1.BlockedHost{{Host: "h5"}, {Host: "h6"}}}
+	got := withoutSkipped(groups, []string{"h1", "h3", "h5"})
+	want := v1.DrainGroups{Items: []v1.DrainGroup{{Hosts: []string{"h2"}, Bytes: 7}, {Hosts: []string{"h4"}}}, Blocked: []v1.BlockedHost{{Host: "h6"}}}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 }

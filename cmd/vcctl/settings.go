@@ -65,6 +65,7 @@ func settingsText(s v1.ClusterSettings) string {
 		"moves.mode", m.Mode, "moves.period", m.Period, "moves.grace", m.Grace, "moves.coolDown", m.CoolDown, "moves.hold", m.Hold,
 		"moves.leastGain", fmt.Sprint(m.LeastGain), "moves.idleBelow", fmt.Sprint(m.IdleBelow), "moves.maxBytes", budget, "moves.perHost", strconv.Itoa(m.PerHost),
 		"moves.total", total, "moves.bandwidth", link, "moves.autoConverge", strconv.FormatBool(m.AutoConverge), "moves.postCopy", strconv.FormatBool(m.PostCopy),
+		"moves.copyStorage", strconv.FormatBool(m.CopyStorage),
 		"moves.deadline", m.Deadline, "moves.onJoin", strconv.FormatBool(m.OnJoin)}
 	tab := newTable("SETTING", "VALUE")
 	for i := 0; i < len(rows); i += 2 {
