@@ -2,10 +2,13 @@ package control_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
+	"evenkeel/hypervisor/simulated"
 )
 
 // off keeps the loop from moving VMs by itself.
@@ -26,7 +29,9 @@ func (c *testCluster) crowd(others []string, names ...string) {
 		}
 	}
 	for _, name := range names {
-		c.done(c.Create(ctx, vc(name, 1, 4, 512*mib), control.Call{}))
+		x := vc(name, 1, 4, 512*mib)
+		x.MinYield = 0.1
+		c.done(c.Create(ctx, x, control.Call{}))
 	}
 	for _, h := range others {
 		if err := c.Cordon(ctx, h, false, "", false); err != nil {
@@ -210,4 +215,175 @@ func advises(d state.Decision, text string) bool {
 		}
 	}
 	return false
+}
+
+// slowWorld has links over which 512 MiB take most of a second.
+func slowWorld(t *testing.T, n int) *simulated.World {
+	t.Helper()
+	w, err := simulated.New(simulated.Options{Hosts: n, CPU: 4, Memory: 8 << 30, Timing: &simulated.Timing{
+		Start: 2 * time.Millisecond, Boot: 5 * time.Millisecond, Shutdown: 5 * time.Millisecond, Timeout: 2 * time.Second,
+		Link: 700 << 20, Downtime: 10 * time.Millisecond, Progress: 10 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+// underWay begins a re-balance and returns once a VM is on its way.
+func (c *testCluster) underWay() (control.MoveResult, state.Migration) {
+	c.t.Helper()
+	r := must[control.MoveResult](c.t)(c.Rebalance(c.t.Context(), control.RebalanceRequest{}, control.Call{}))
+	v := c.eventually("a VM is on its way", func(v *control.View) bool {
+		for _, m := range v.MigrationsOf(r.Plan.ID) {
+			if live := v.MigrationView(m).Live; live != nil && live.Bytes > 0 {
+				return true
+			}
+		}
+		return false
+	})
+	return r, v.MigrationsOf(r.Plan.ID)[0]
+}
+
+// once checks that every VM that is to run does so in one place.
+func (c *testCluster) once(v *control.View) {
+	c.t.Helper()
+	if twice := c.world.Audit().Doubled; len(twice) > 0 {
+		c.t.Errorf("in two places: %v", twice)
+	}
+	for _, vm := range v.VMs() {
+		if vm.Goal == state.GoalRun && vm.Phase != state.Running {
+			c.t.Errorf("VM %s is %s: %s", vm.Name, vm.Phase, vm.Reason)
+		}
+	}
+}
+
+// While VMs move: what becomes of plans, migrations and VMs when something comes in between.
+func TestMovesThatAreDisturbed(t *testing.T) {
+	setup := func(t *testing.T, hosts int) (*testCluster, control.MoveResult, state.Migration) {
+		c := startCluster(t, t.TempDir(), slowWorld(t, hosts), hosts)
+		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
+		var others []string
+		for i := 1; i < hosts; i++ {
+			others = append(others, fmt.Sprintf("h%d", i+1))
+		}
+		c.crowd(others, "a", "b")
+		r, m := c.underWay()
+		return c, r, m
+	}
+	t.Run("aborted", func(t *testing.T) {
+		c, r, m := setup(t, 2)
+		if _, err := c.AbortMigration(t.Context(), m.ID, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		p := c.ended(r.Plan.ID)
+		v := c.eventually("the other one moved instead", func(v *control.View) bool { return v.MinYield() == 1 })
+		m, _ = v.Migration(m.ID)
+		if m.State != state.MigrationAborted || m.BytesMoved <= 0 || p.BytesMoved <= m.BytesMoved || p.Tries != 1 {
+			t.Errorf("%+v of %+v", m, p)
+		}
+		if _, err := c.AbortMigration(t.Context(), m.ID, "ann"); !errors.Is(err, control.ErrConflict) {
+			t.Errorf("aborted again: %v", err)
+		}
+		c.once(v)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		c, r, m := setup(t, 2)
+		if p, err := c.StopPlan(t.Context(), r.Plan.ID, "ann"); err != nil || p.State != state.MovesStopped {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		p := c.ended(r.Plan.ID)
+		if v := c.eventually("it arrives", func(*control.View) bool { return true }); true {
+			if m, _ = v.Migration(m.ID); m.State != state.MigrationDone || p.Steps[0].State != state.StepDone || v.Progress(r.Operation).State != state.OpFailed {
+				t.Errorf("%+v of %+v", m, p)
+			}
+			c.once(v)
+		}
+	})
+	t.Run("its target is cut off", func(t *testing.T) {
+		c, r, m := setup(t, 3)
+		if err := c.world.Disconnect(m.To); err != nil {
+			t.Fatal(err)
+		}
+		v := c.eventually("it stayed", func(v *control.View) bool { m, _ = v.Migration(m.ID); return m.State == state.MigrationFailed })
+		if err := c.world.Reconnect(m.To); err != nil {
+			t.Fatal(err)
+		}
+		p := c.ended(r.Plan.ID)
+		v = c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
+		if p.State != state.MovesDone || p.Tries == 0 || m.Error == "" {
+			t.Errorf("%+v of %+v", m, p)
+		}
+		c.once(v)
+	})
+	t.Run("its VC is deleted", func(t *testing.T) {
+		c, r, m := setup(t, 2)
+		vc, _ := c.state.Snapshot().VC(m.VC)
+		del := must[control.Result](t)(c.Delete(t.Context(), vc.Name, control.Call{}))
+		p := c.ended(r.Plan.ID)
+		c.done(del, nil)
+		if p.State != state.MovesDone || p.Steps[0].State == state.StepFailed {
+			t.Errorf("%+v", p)
+		}
+		c.once(c.eventually("the other has what it needs", func(v *control.View) bool { return v.MinYield() == 1 }))
+	})
+	t.Run("its VC grows", func(t *testing.T) {
+		c, r, m := setup(t, 2)
+		vc, _ := c.state.Snapshot().VC(m.VC)
+		more := 4.0
+		count := 2
+		scaled, err := c.Scale(t.Context(), vc.Name, control.Scale{CPU: &more, Count: &count}, control.Call{})
+		var no *control.Refused
+		if err != nil && !errors.As(err, &no) {
+			t.Fatal(err)
+		}
+		if p := c.ended(r.Plan.ID); p.State != state.MovesDone {
+			t.Errorf("%+v", p)
+		}
+		if err == nil {
+			c.done(scaled, nil)
+		}
+		c.once(c.eventually("", func(*control.View) bool { return true }))
+	})
+	t.Run("another server leads", func(t *testing.T) {
+		dir, world := t.TempDir(), slowWorld(t, 2)
+		c := startCluster(t, dir, world, 2)
+		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 1 })
+		c.crowd([]string{"h2"}, "a", "b", "c", "d")
+		r, _ := c.underWay()
+		if len(r.Plan.Steps) < 2 {
+			t.Fatalf("%+v", r.Plan)
+		}
+		c.stop()
+		c = startCluster(t, dir, world, 2)
+		p := c.ended(r.Plan.ID)
+		v := c.eventually("all have half of what they need", func(v *control.View) bool { return v.MinYield() > 0.49 })
+		if p.State != state.MovesDone {
+			t.Errorf("%+v", p)
+		}
+		c.once(v)
+	})
+}
+
+// Caps never sum above a host's CPU, nor memory above its own, while a re-balance of many VMs goes on and tenants come and go.
+func TestLimitsWhileMoving(t *testing.T) {
+	world := newWorld(t, 3)
+	c := startCluster(t, t.TempDir(), world, 3)
+	ctx := t.Context()
+	c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 4 })
+	c.crowd([]string{"h2", "h3"}, "a", "b", "c", "d", "e", "f")
+	r := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{}, control.Call{}))
+	for i := range 4 {
+		if _, err := c.Create(ctx, vc(fmt.Sprintf("n%d", i), 1, 1, 512<<20), control.Call{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.ended(r.Plan.ID)
+	v := c.eventually("they are spread", func(v *control.View) bool { return v.MinYield() > 0.35 })
+	c.once(v)
+	for host, of := range world.Audit().Peaks {
+		if of.CPU > 4*1.000001 || of.Memory > 8<<30 {
+			t.Errorf("host %s had caps of %v cores and %d bytes at once", host, of.CPU, of.Memory)
+		}
+	}
 }
