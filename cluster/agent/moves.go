@@ -41,9 +41,6 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 			d.add(AbortMove{id, name, m.Open, m.Abort})
 		}
 	case !runs:
-		if ended && end.Error == "" {
-			tell(SeenLeft, "")
-		}
 		tell(SeenLost, gone) // of this host; the target has its say
 	case now.Generation != gen || now.State == hypervisor.Incoming:
 	case ended && end.Error == "":
@@ -79,6 +76,7 @@ var errOrphan = errors.New("the agent was restarted while it went on, and gave i
 // is closed.
 type moving struct {
 	id    string
+	gen   uint64
 	open  uint64
 	done  chan struct{}
 	end   MoveEnd
@@ -120,7 +118,7 @@ func never(id string, open uint64, bytes int64, why string) *moving {
 
 // migrate begins a hand-over. It goes on beside the rounds; its end rouses them.
 func (r *runner) migrate(ctx context.Context, op Migrate) {
-	r.carryOut(ctx, op.Spec.Identity.VM, op.Move.Open, func(ctx context.Context, m *moving) (hypervisor.Moved, error) {
+	r.carryOut(ctx, op.Spec.Identity, op.Move.Open, func(ctx context.Context, m *moving) (hypervisor.Moved, error) {
 		if d := op.Move.Deadline; d > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("it was not done within %s", d))
@@ -158,9 +156,10 @@ func orphaned(found bool) error {
 }
 
 // carryOut runs what becomes of a move to its end, beside the rounds.
-func (r *runner) carryOut(ctx context.Context, id string, open uint64, f func(context.Context, *moving) (hypervisor.Moved, error)) {
+func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint64, f func(context.Context, *moving) (hypervisor.Moved, error)) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	m := &moving{id: id, open: open, done: make(chan struct{}), begun: time.Now(), abort: cancel}
+	id := of.VM
+	m := &moving{id: id, gen: of.Generation, open: open, done: make(chan struct{}), begun: time.Now(), abort: cancel}
 	r.moves[id] = m
 	r.ending.Add(1)
 	go func() {
@@ -199,6 +198,15 @@ func (r *runner) awaitMoves() {
 	case <-time.After(movesEnd):
 		r.log.Warn("moves that were to be given up go on: the next agent gives them up")
 	}
+}
+
+// over notes that a migration had ended before the host's VMs were listed. What it sent is told also if the move was closed
+// meanwhile, by the target's word.
+func (r *runner) over(m *moving) {
+	if !m.over && m.end.Error == "" {
+		r.left = append(r.left, Status{VM: m.id, Generation: m.gen, Phase: SeenLeft, Move: m.open, Bytes: m.end.Bytes, Downtime: m.end.Downtime})
+	}
+	m.over = true
 }
 
 // progress of the moves that go on from here.

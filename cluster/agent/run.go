@@ -163,6 +163,7 @@ type runner struct {
 	waits    map[string]waiting       // VMs whose move waits for room
 	moved    chan struct{}            // a migration ended
 	ending   sync.WaitGroup           // migrations that go on
+	left     []Status                 // of VMs that were handed over, yet to be told
 	partner  Migrates                 // what the host has for moves, as last asked
 	surveyed time.Time                // when that was
 	keeper   *keeper
@@ -303,7 +304,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		r.steps = ""
 	}
 	report = r.describe(there)
-	report.Statuses = done.statuses
+	report.Statuses = append(done.statuses, r.left...)
 	for _, vm := range Unknown(want, there) {
 		report.Unknown = append(report.Unknown, vm.Name)
 	}
@@ -316,6 +317,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if err := r.Leader.Report(ctx, report); err != nil {
 		return false, changed, errors.Join(opErr, fmt.Errorf("report: %w", err))
 	}
+	r.left = nil
 	r.last = report
 	if opErr == nil && want.Hold == "" {
 		r.keeper.told()
@@ -344,7 +346,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 	for id, m := range r.moves {
 		select {
 		case <-m.done:
-			m.over = true
+			r.over(m)
 		default:
 			r.leaving[id] = true
 		}
