@@ -1,0 +1,100 @@
+package loop_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// Whatever becomes of its moves, a drain comes to an end and tells the truth: drained only with nothing left, else with what is left and
+// why; no VM is stopped unless that was asked for; never more bytes than were allowed.
+func TestDrainsEndAndTellTheTruth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hosts := []string{"a", "b", "c", "d"}[:rapid.IntRange(1, 4).Draw(t, "hosts")]
+		c := newCluster(t, hosts...)
+		for i := range rapid.IntRange(0, 5).Draw(t, "vcs") {
+			g := group(rapid.IntRange(1, 3).Draw(t, "count"), 0.1, int64(rapid.IntRange(1, 6).Draw(t, "memory"))*gib/2)
+			if rapid.IntRange(0, 3).Draw(t, "spread") == 0 {
+				g.Affinity.Spread = "host"
+			}
+			if rapid.IntRange(0, 5).Draw(t, "disk") == 0 {
+				g.Image = "disk"
+			}
+			if a := loop.Create(c.Snapshot(), vc(fmt.Sprint("v", i), 0, g), c.env()); a.Plan != nil {
+				c.enact("create", a.Plan)
+			}
+		}
+		c.run()
+		d := state.Drain{OnBlocked: rapid.SampledFrom([]string{loop.OnBlockedStop, loop.OnBlockedSkip, loop.OnBlockedShutdown}).Draw(t, "on blocked")}
+		if rapid.Bool().Draw(t, "bounded") {
+			d.MaxBytes = int64(rapid.IntRange(1, 8).Draw(t, "bytes")) * gib
+		}
+		c.drained("a", d)
+		asked := d.OnBlocked == loop.OnBlockedShutdown
+		for round := 0; ; round++ {
+			if round > 60 {
+				t.Fatalf("it goes on for ever: %+v", c.drainOf("a"))
+			}
+			word := loop.HostWord{Listed: true}
+			for _, vm := range c.Snapshot().VMsOn("a") {
+				if vm.Holds() {
+					word.Running = append(word.Running, vm.Name)
+				}
+			}
+			c.nextAt("a", word, c.env().Now.Add(time.Duration(round)*time.Minute))
+			now := c.drainOf("a")
+			if now.State != state.DrainRunning {
+				break
+			}
+			if p, ok := c.Snapshot().MovePlan(now.Plan); ok && p.State == state.MovesRunning {
+				c.carry(t, p)
+			}
+			for _, vm := range c.Snapshot().VMs() { // guests that were asked to do
+				if vm.Phase == state.Stopping {
+					c.must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: state.Stopped}}})
+				}
+			}
+		}
+		s, end := c.Snapshot(), c.drainOf("a")
+		left := 0
+		for _, vm := range s.VMs() {
+			if vm.Holds() && vm.Host == "a" {
+				left++
+			}
+			if !asked && (vm.Goal != state.GoalRun || vm.Phase != state.Running) || vm.Generation != 1 {
+				t.Errorf("nobody asked for that: %+v", vm)
+			}
+			if vm.Phase == state.Stopped && vm.Reason == "" {
+				t.Errorf("it was shut down, and nothing says why: %+v", vm)
+			}
+		}
+		if drained := end.State == state.DrainDone; drained != (left == 0) || end.Text == "" || asked && !drained {
+			t.Errorf("%d VMs are left: %+v", left, end)
+		}
+		sent := int64(0)
+		for _, m := range s.Migrations() {
+			sent += m.BytesMoved
+		}
+		if end.MaxBytes >= 0 && sent > end.MaxBytes {
+			t.Errorf("%d bytes were sent of %d", sent, end.MaxBytes)
+		}
+	})
+}
+
+// carry a plan out, move after move, some of which fail.
+func (c *cluster) carry(t *rapid.T, p state.MovePlan) {
+	for i := range p.Steps {
+		if rapid.IntRange(0, 3).Draw(t, "fails") == 0 {
+			c.moves(p.ID, i, false)
+			c.ends(p.ID, state.MovesFailed)
+			return
+		}
+		c.moves(p.ID, i, true)
+	}
+	c.ends(p.ID, state.MovesDone)
+}
