@@ -379,7 +379,7 @@ func TestLimitsWhileMoving(t *testing.T) {
 		}
 	}
 	c.ended(r.Plan.ID)
-	v := c.eventually("they are spread", func(v *control.View) bool { return v.MinYield() > 0.35 })
+	v := c.eventually("all run", func(v *control.View) bool { return state.CountPhases(v.VMs()).Running == 10 })
 	c.once(v)
 	for host, of := range world.Audit().Peaks {
 		if of.CPU > 4*1.000001 || of.Memory > 8<<30 {
