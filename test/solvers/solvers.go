@@ -1,7 +1,8 @@
-// Package solvers compares Exact of package allocator with the solvers of mixed
-// integer programs that Debian has, GLPK (glpsol) and CBC (cbc): it writes
-// problems as the program of Casanova et al. 2008, sec. 2.3, and runs these on it. It
-// is used by a benchmark only, make bench-solvers.
+// Package solvers compares Exact of package allocator, and the plans of package
+// migration, with what others find: the solvers of mixed integer programs that Debian
+// has, GLPK (glpsol) and CBC (cbc), and Ganeti's balancer (hbal). It writes problems
+// as the programs of Casanova et al. 2008, sec. 2.3 and 6.1, or as hbal reads
+// them, and runs these on it. It is used by benchmarks only, make bench-solvers and make bench-migration.
 package solvers
 
 import (
@@ -9,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +24,9 @@ import (
 // WriteLP writes a problem of groups of one VM on hosts of any kind in CPLEX's
 // LP format: equations (3) to (11), with e_ij = 1 where task i is on host j, a_ij
 // the CPU it gets there, and the minimum yield y to be maximized. The hosts'
-// capacities stand where the paper has 1.
-func WriteLP(w io.Writer, p allocator.Problem) error {
+// capacities stand where the paper has 1. budget bounds the memory of the tasks
+// that leave the host they have (sec. 6.1, equation (31)); math.Inf(1): no bound.
+func WriteLP(w io.Writer, p allocator.Problem, budget float64) error {
 	b := bufio.NewWriter(w)
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 	fmt.Fprintln(b, "Maximize\n obj: y\nSubject To")
@@ -54,6 +57,18 @@ func WriteLP(w io.Writer, p allocator.Problem) error {
 			fmt.Fprintf(b, " + %s e%d_%d", number(p.Groups[i].Memory), i, j)
 		}
 		fmt.Fprintf(b, " <= %s\n", number(p.Hosts[j].Memory))
+	}
+	if !math.IsInf(budget, 1) {
+		fmt.Fprint(b, " moved:")
+		for i := range p.Groups {
+			for j := range p.Hosts {
+				if home := p.Groups[i].Hosts; home != nil && home[0] >= 0 && home[0] != j {
+					fmt.Fprintf(b, " + %s e%d_%d", number(p.Groups[i].Memory), i, j)
+				}
+			}
+			fmt.Fprintln(b)
+		}
+		fmt.Fprintf(b, " <= %s\n", number(budget))
 	}
 	fmt.Fprintln(b, "Bounds\n 0 <= y <= 1\nBinary")
 	for i := range p.Groups {
@@ -109,15 +124,15 @@ func (s *Solver) Found() bool {
 	return err == nil
 }
 
-// Solve runs the solver on a problem for some seconds at most, its files being
-// in dir. An answer that is neither optimal nor infeasible is one of no proof.
-func (s *Solver) Solve(ctx context.Context, dir string, p allocator.Problem, seconds int) (Answer, error) {
+// Solve runs the solver on a problem, moves being bounded by budget, for some
+// seconds at most, its files being in dir. An answer that is neither optimal nor infeasible is one of no proof.
+func (s *Solver) Solve(ctx context.Context, dir string, p allocator.Problem, budget float64, seconds int) (Answer, error) {
 	in, out := filepath.Join(dir, "problem.lp"), filepath.Join(dir, "answer.txt")
 	f, err := os.Create(in)
 	if err != nil {
 		return Answer{}, fmt.Errorf("problem for %s: %w", s.Program, err)
 	}
-	err = WriteLP(f, p)
+	err = WriteLP(f, p, budget)
 	if e := f.Close(); err == nil {
 		err = e
 	}

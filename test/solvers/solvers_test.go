@@ -35,7 +35,7 @@ func TestWriteLP(t *testing.T) {
 		Hosts:  []allocator.Host{{CPU: 1, Memory: 2}},
 		Groups: []allocator.Group{{Count: 1, CPU: 0.5, Memory: 0.25}, {Count: 1, Memory: 1}},
 	}
-	if err := WriteLP(&b, p); err != nil {
+	if err := WriteLP(&b, p, math.Inf(1)); err != nil {
 		t.Fatal(err)
 	}
 	want := `Maximize
@@ -103,7 +103,7 @@ func BenchmarkSolvers(b *testing.B) {
 					var took time.Duration
 					proved := 0
 					for i, p := range set {
-						a, err := s.Solve(b.Context(), b.TempDir(), p, limit)
+						a, err := s.Solve(b.Context(), b.TempDir(), p, math.Inf(1), limit)
 						took += a.Took
 						if err != nil {
 							b.Logf("instance %d: %v", i, err)
