@@ -156,8 +156,8 @@ type guarded struct {
 // AddVoter implements autopilot.Raft. What it was decided by may be older than a removal: raft would take the server in
 // again, and count on it for its quorum.
 func (g guarded) AddVoter(id raft.ServerID, a raft.ServerAddress, prev uint64, _ time.Duration) raft.IndexFuture {
-	g.node.members.Lock()
-	defer g.node.members.Unlock()
+	_ = g.node.members.take(context.Background()) // which does not end
+	defer g.node.members.give()
 	there := slices.ContainsFunc(g.GetConfiguration().Configuration().Servers, func(s raft.Server) bool { return s.ID == id && s.Address == a })
 	if !there || !g.node.pilot.conf.Votes(string(id)) {
 		return refused{fmt.Errorf("give server %s at %s a vote: %w: it is not one that is to have one any more", id, a, ErrRefused)}
@@ -178,8 +178,8 @@ func (refused) Index() uint64 { return 0 }
 
 // RemoveServer implements autopilot.Raft.
 func (g guarded) RemoveServer(id raft.ServerID, prev uint64, _ time.Duration) raft.IndexFuture {
-	g.node.members.Lock()
-	defer g.node.members.Unlock()
+	_ = g.node.members.take(context.Background()) // which does not end
+	defer g.node.members.give()
 	f := g.Raft.RemoveServer(id, prev, changeTimeout)
 	_ = f.Error()
 	return f

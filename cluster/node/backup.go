@@ -157,8 +157,10 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool) (Saved, e
 	if err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w: %w", ErrBadSnapshot, err)
 	}
-	n.members.Lock()
-	defer n.members.Unlock()
+	if err := n.members.take(ctx); err != nil {
+		return saved, fmt.Errorf("restore snapshot: %w", err)
+	}
+	defer n.members.give()
 	l, _, err := n.leading()
 	if err == nil {
 		err = n.Linearize(ctx)
@@ -181,7 +183,7 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool) (Saved, e
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}
 	// The state says the index it was saved with, until an entry after it is applied: no reader is to meet that.
-	entry, err := state.Encode(state.KindAudit, time.Now(), state.Audit{Kind: "snapshot-restored", Object: "cluster", Name: saved.Cluster,
+	entry, err := state.EncodeAs(is.Format(), state.KindAudit, time.Now(), state.Audit{Kind: "snapshot-restored", Object: "cluster", Name: saved.Cluster,
 		Text: fmt.Sprintf("the state of %s, index %d, is in force again", saved.Time.Format(time.RFC3339), saved.Index)})
 	if err == nil {
 		_, _, err = n.Apply(ctx, entry)

@@ -100,8 +100,10 @@ func Advice(servers []Server) string {
 // voter is set; otherwise when Autopilot finds that it has caught up. A server that is known gets its new address, and
 // loses no vote. Only the leader can.
 func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) error {
-	n.members.Lock()
-	defer n.members.Unlock()
+	if err := n.members.take(ctx); err != nil {
+		return fmt.Errorf("add server %s: %w", id, err)
+	}
+	defer n.members.give()
 	l, servers, err := n.leading()
 	if err != nil {
 		return fmt.Errorf("add server %s: %w", id, err)
@@ -129,6 +131,20 @@ func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) er
 	return nil
 }
 
+// turn is for one at a time to take. Waiting for it ends with the context: what is done in a turn may take long.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for other changes of the servers: %w", ctx.Err())
+	}
+}
+
+func (t turn) give() { <-t }
+
 // changeTimeout bounds how long a change of the servers waits for the one before it.
 const changeTimeout = 5 * time.Second
 
@@ -136,8 +152,10 @@ const changeTimeout = 5 * time.Second
 // without force, to leave fewer healthy voters than a majority. A leader that is to be removed hands leadership on and
 // answers ErrNotLeader: ask again, there.
 func (n *Node) RemoveServer(ctx context.Context, id string, force bool) error {
-	n.members.Lock()
-	defer n.members.Unlock()
+	if err := n.members.take(ctx); err != nil {
+		return fmt.Errorf("remove server %s: %w", id, err)
+	}
+	defer n.members.give()
 	l, _, err := n.leading()
 	if err != nil {
 		return fmt.Errorf("remove server %s: %w", id, err)
@@ -160,8 +178,10 @@ func (n *Node) RemoveServer(ctx context.Context, id string, force bool) error {
 
 // Demote takes a server's vote, under the conditions of RemoveServer.
 func (n *Node) Demote(ctx context.Context, id string, force bool) error {
-	n.members.Lock()
-	defer n.members.Unlock()
+	if err := n.members.take(ctx); err != nil {
+		return fmt.Errorf("demote server %s: %w", id, err)
+	}
+	defer n.members.give()
 	l, _, err := n.leading()
 	if err != nil {
 		return fmt.Errorf("demote server %s: %w", id, err)
@@ -222,8 +242,10 @@ func removal(servers []Server, id string, force bool) (gone bool, err error) {
 // TransferLeadership hands leadership to a voting server; "" is the one whose log is the newest. It returns
 // once this server does not lead any more. Nothing to do if the other leads already.
 func (n *Node) TransferLeadership(ctx context.Context, to string) error {
-	n.members.Lock()
-	defer n.members.Unlock()
+	if err := n.members.take(ctx); err != nil {
+		return fmt.Errorf("transfer leadership to %q: %w", to, err)
+	}
+	defer n.members.give()
 	if to != "" && n.Leader() == to {
 		return nil
 	}

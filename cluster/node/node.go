@@ -104,7 +104,7 @@ type Node struct {
 	lead    leadership
 	verify  verifier
 	pilot   pilot
-	members sync.Mutex // one change of the servers at a time
+	members turn // one change of the servers at a time
 
 	closing sync.Once
 	failure error // of Close
@@ -123,7 +123,7 @@ type life struct {
 // Open starts the server on what its directory holds.
 func Open(o Options) (*Node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &Node{o: o, state: o.State, id: o.ID, closed: make(chan struct{}), end: cancel}
+	n := &Node{o: o, state: o.State, id: o.ID, members: make(turn, 1), closed: make(chan struct{}), end: cancel}
 	n.log = o.Log.With("part", "raft")
 	n.hclog = newHclog(n.log, n.alone())
 	n.lead.init()
