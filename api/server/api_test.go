@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -541,7 +542,9 @@ func TestOpenAPI(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/virtual-clusters", "/v1/virtual-clusters/{name}", "/v1/virtual-clusters/{name}/explain", "/v1/virtual-clusters/{name}/start",
 		"/v1/virtual-clusters/{name}/stop", "/v1/vms", "/v1/vms/{name}", "/v1/vms/{name}/console", "/v1/hosts", "/v1/hosts/{name}", "/v1/hosts/{name}/cordon",
-		"/v1/operations", "/v1/operations/{id}", "/v1/events", "/v1/images", "/v1/images/{name}", "/v1/cluster/status", "/metrics", "/livez", "/readyz"} {
+		"/v1/operations", "/v1/operations/{id}", "/v1/events", "/v1/images", "/v1/images/{name}", "/v1/cluster/status", "/metrics",
+		"/v1/rebalance", "/v1/rebalance/curve", "/v1/plans", "/v1/plans/{id}", "/v1/plans/{id}/apply", "/v1/plans/{id}/stop", "/v1/plans/try", "/v1/plans/spare",
+		"/v1/migrations", "/v1/migrations/{id}", "/v1/migrations/{id}/abort", "/v1/hosts/{name}/drain", "/v1/hosts/{name}/empty", "/v1/drain-groups", "/v1/cluster/settings", "/livez", "/readyz"} {
 		if len(doc.Paths[path]) == 0 {
 			t.Errorf("%s is not described", path)
 		}
@@ -566,5 +569,29 @@ func TestOpenAPI(t *testing.T) {
 	}
 	if strings.Contains(body, `"$schema"`) {
 		t.Error("$schema in the description")
+	}
+	for name, raw := range doc.Components.Schemas {
+		if !slices.Contains([]string{"Plan", "Move", "Migration", "MoveOptions", "MoveProgress", "PlanResult", "CurvePoint", "Blocker", "Drain", "DrainVM", "DrainResult", "HostEmpty",
+			"DrainGroups", "DrainGroup", "BlockedHost", "TryResult", "TryRequest", "TryHost", "TryNeed", "Unplaced", "SpareRow", "RebalanceRequest", "DrainRequest", "SettingsPatch", "MovePatch", "MoveSettings"}, name) {
+			continue
+		}
+		var schema struct {
+			Properties map[string]struct {
+				Description string
+				Format      string
+				Ref         string `json:"$ref"`
+			}
+		}
+		must(t, json.Unmarshal(raw, &schema))
+		for field, p := range schema.Properties {
+			if p.Description == "" && p.Ref == "" && p.Format != "date-time" {
+				t.Errorf("%s.%s is not described", name, field)
+			}
+		}
+	}
+	for _, name := range []string{"RebalanceRequest", "DrainRequest", "TryRequest"} {
+		if !strings.Contains(string(doc.Components.Schemas[name]), "unlimited)") {
+			t.Errorf("%s: what bounds may be written is not described", name)
+		}
 	}
 }

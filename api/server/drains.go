@@ -34,6 +34,9 @@ func (s *Server) registerDrains(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
+			if err := in.unversioned(); err != nil {
+				return nil, err
+			}
 			return s.drainHost(ctx, in.Name, q, in.CallParams)
 		})
 	optionalBody(api, path)
@@ -43,6 +46,9 @@ func (s *Server) registerDrains(api huma.API) {
 			NameParam
 			CallParams
 		}) (*answerOf[v1.Host], error) {
+			if err := in.unversioned(); err != nil {
+				return nil, err
+			}
 			call, err := in.call()
 			if err != nil {
 				return nil, err
@@ -135,14 +141,17 @@ func (s *Server) drainHost(ctx context.Context, host string, q v1.DrainRequest, 
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out := &drainResultAnswer{Status: http.StatusOK, Body: v1.DrainResult{Host: host, Blockers: blockers(r.Blockers), DryRun: r.DryRun}}
+	out := &drainResultAnswer{Status: http.StatusOK, Body: v1.DrainResult{Host: host, Blockers: blockers(r.Blockers), DryRun: r.DryRun, Replayed: r.Replayed}}
 	if r.Plan.ID != "" || len(r.Plan.Steps) > 0 {
 		p := plan(v, r.Plan)
 		out.Body.Plan = &p
 	}
 	if r.Operation.ID != "" && !r.DryRun {
 		op := operation(v, r.Operation)
-		out.Body.Operation, out.Location, out.Status = &op, "/v1/operations/"+op.ID, http.StatusAccepted
+		out.Body.Operation, out.Location = &op, "/v1/operations/"+op.ID
+		if !r.Replayed {
+			out.Status = http.StatusAccepted
+		}
 	}
 	return out, nil
 }

@@ -25,10 +25,10 @@ type ChangeParams struct {
 	DryRun bool `query:"dryRun" doc:"Plan and answer, change nothing."`
 }
 
-// CallParams come with every change of a virtual cluster.
+// CallParams come with every change of a virtual cluster, and with what moves VMs.
 type CallParams struct {
 	ChangeParams
-	IfMatch        string `header:"If-Match" maxLength:"64" doc:"The ETag that the virtual cluster must have; 412 if it has another."`
+	IfMatch        string `header:"If-Match" maxLength:"64" doc:"The ETag that the virtual cluster, or the plan, must have; 412 if it has another."`
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"128" doc:"Any text of the client's making: the same request with the same key is carried out once and answered again. Kept for 24 hours."`
 }
 
@@ -45,6 +45,14 @@ func (p CallParams) call() (control.Call, error) {
 	}
 	c.IfMatch = index
 	return c, nil
+}
+
+// unversioned refuses If-Match where nothing has a version that it could name.
+func (p CallParams) unversioned() error {
+	if p.IfMatch == "" {
+		return nil
+	}
+	return invalidParameter("header", "If-Match", p.IfMatch, "nothing has a version here: leave it out")
 }
 
 func etag(index uint64) string { return `"` + strconv.FormatUint(index, 10) + `"` }

@@ -60,6 +60,9 @@ func (s *Server) registerRebalance(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
+			if err := in.unversioned(); err != nil {
+				return nil, err
+			}
 			return s.planned(ctx, in.CallParams, func(ctx context.Context, call control.Call) (control.MoveResult, error) {
 				return s.cluster.Rebalance(ctx, control.RebalanceRequest{MaxBytes: (*int64)(q.MaxBytes), By: operator, Text: q.Reason}, call)
 			})

@@ -18,8 +18,8 @@ type Plan struct {
 	Seconds            float64   `json:"seconds" doc:"Predicted time from the first move to the end of the last, seconds."`
 	MinYieldBefore     float64   `json:"minYieldBefore" doc:"Least yield of the cluster before the plan."`
 	MinYieldAfter      float64   `json:"minYieldAfter" doc:"Least yield of the cluster once it is carried out, as predicted."`
-	AverageYieldBefore float64   `json:"averageYieldBefore"`
-	AverageYieldAfter  float64   `json:"averageYieldAfter"`
+	AverageYieldBefore float64   `json:"averageYieldBefore" doc:"Mean yield of the virtual clusters before."`
+	AverageYieldAfter  float64   `json:"averageYieldAfter" doc:"Mean yield of the virtual clusters after, as predicted."`
 	UpperBound         float64   `json:"upperBound" doc:"No placement, whatever it moves, gives a greater least yield."`
 	Moves              []Move    `json:"moves" nullable:"false" doc:"In order; empty: nothing is worth moving, or nothing has to."`
 	CreatedAt          time.Time `json:"createdAt,omitzero"`
@@ -35,9 +35,9 @@ func (p Plan) Ended() bool { return p.State != "proposed" && p.State != "running
 // Move is one live migration of a plan.
 type Move struct {
 	VM             string  `json:"vm" doc:"Name of the VM."`
-	VMID           string  `json:"vmID"`
+	VMID           string  `json:"vmID" doc:"Id of the VM."`
 	VirtualCluster string  `json:"virtualCluster" doc:"Name of its virtual cluster."`
-	Group          string  `json:"group"`
+	Group          string  `json:"group" doc:"Group of its virtual cluster."`
 	From           string  `json:"from" doc:"Name of the host that it leaves."`
 	To             string  `json:"to" doc:"Name of the host that it goes to."`
 	After          []int   `json:"after" nullable:"false" doc:"Positions in moves, from 0, of those that must have ended well before."`
@@ -54,9 +54,9 @@ type Move struct {
 
 // Migration is one VM on its way from one host to another, or there.
 type Migration struct {
-	ID             string        `json:"id"`
+	ID             string        `json:"id" doc:"Id, for /v1/migrations/{id}."`
 	VM             string        `json:"vm" doc:"Name of the VM."`
-	VMID           string        `json:"vmID"`
+	VMID           string        `json:"vmID" doc:"Id of the VM."`
 	VirtualCluster string        `json:"virtualCluster" doc:"Name of its virtual cluster."`
 	Generation     uint64        `json:"generation" doc:"Which start of the VM it is that moves."`
 	From           string        `json:"from" doc:"Name of the host that it leaves."`
@@ -106,7 +106,7 @@ type MoveProgress struct {
 type PlanResult struct {
 	Plan      Plan       `json:"plan"`
 	Operation *Operation `json:"operation,omitempty" doc:"What to wait on; left out in a dry run, and where nothing moves."`
-	DryRun    bool       `json:"dryRun"`
+	DryRun    bool       `json:"dryRun" doc:"Nothing was changed."`
 	Replayed  bool       `json:"replayed" doc:"The answer to an idempotency key that was used before."`
 }
 
@@ -119,14 +119,14 @@ type CurvePoint struct {
 // Blocker is a VM that keeps a host from being emptied.
 type Blocker struct {
 	VM             string   `json:"vm" doc:"Name of the VM."`
-	VirtualCluster string   `json:"virtualCluster"`
+	VirtualCluster string   `json:"virtualCluster" doc:"Name of its virtual cluster."`
 	Why            string   `json:"why" doc:"What keeps it on its host."`
 	Advice         []string `json:"advice" nullable:"false" doc:"What to do about it."`
 }
 
 // Drain is how far a host is on its way to be emptied.
 type Drain struct {
-	Host        string    `json:"host"`
+	Host        string    `json:"host" doc:"Name of the host."`
 	State       string    `json:"state" enum:"none,draining,drained,blocked,stopped" doc:"none: nobody wants it empty. draining: VMs leave it. drained: its hypervisor says that none of ours is left. blocked: the VMs that are left cannot leave. stopped: nothing leaves it any more, though it is not empty."`
 	Reason      string    `json:"reason,omitempty" doc:"The operator's reason."`
 	By          string    `json:"by,omitempty" doc:"Who asked for it."`
@@ -146,7 +146,7 @@ func (d Drain) Ended() bool { return d.State != "draining" }
 // DrainVM is a VM of a host that is emptied.
 type DrainVM struct {
 	VM             string  `json:"vm" doc:"Name of the VM."`
-	VirtualCluster string  `json:"virtualCluster"`
+	VirtualCluster string  `json:"virtualCluster" doc:"Name of its virtual cluster."`
 	State          string  `json:"state" doc:"waiting, preparing, moving, done, failed, skipped, stays (no move of it is planned), stopping, starting, or comes (on its way to this host)."`
 	To             string  `json:"to,omitempty" doc:"Name of the host that it goes to."`
 	Migration      string  `json:"migration,omitempty" doc:"Id of its migration, once it began."`
@@ -154,21 +154,22 @@ type DrainVM struct {
 	BytesMoved     Size    `json:"bytesMoved" doc:"Bytes that it has sent."`
 	Rate           float64 `json:"rate" doc:"Bytes sent per second, while it moves."`
 	ETA            float64 `json:"eta" doc:"Seconds until its move ends; below 0: not known."`
-	Text           string  `json:"text,omitempty"`
+	Text           string  `json:"text,omitempty" doc:"What it waits for, or what became of it."`
 }
 
 // DrainResult is the answer to a request to empty a host.
 type DrainResult struct {
-	Host      string     `json:"host"`
+	Host      string     `json:"host" doc:"Name of the host."`
 	Plan      *Plan      `json:"plan,omitempty" doc:"The moves that empty it; left out where it is empty."`
 	Blockers  []Blocker  `json:"blockers" nullable:"false" doc:"VMs that cannot move, and what to do about each."`
 	Operation *Operation `json:"operation,omitempty" doc:"What to wait on; left out in a dry run."`
-	DryRun    bool       `json:"dryRun"`
+	DryRun    bool       `json:"dryRun" doc:"Nothing was changed."`
+	Replayed  bool       `json:"replayed" doc:"The answer to an idempotency key that was used before."`
 }
 
 // HostEmpty is whether a host runs any VM of this cluster, by its hypervisor's word.
 type HostEmpty struct {
-	Host    string    `json:"host"`
+	Host    string    `json:"host" doc:"Name of the host."`
 	Empty   bool      `json:"empty" doc:"The hypervisor said that it runs no VM of this cluster, and none is on its way there."`
 	VMs     []string  `json:"vms" nullable:"false" doc:"Names of those that it runs, or may run."`
 	Unknown []string  `json:"unknown" nullable:"false" doc:"VMs that carry this cluster's mark and are unknown to it."`
@@ -190,8 +191,8 @@ type DrainGroup struct {
 
 // BlockedHost is a host that cannot be emptied as things are.
 type BlockedHost struct {
-	Host     string    `json:"host"`
-	Why      string    `json:"why"`
+	Host     string    `json:"host" doc:"Name of the host."`
+	Why      string    `json:"why" doc:"What is in the way."`
 	Blockers []Blocker `json:"blockers" nullable:"false" doc:"Its VMs that cannot leave it, where it is they that are in the way."`
 }
 
@@ -199,8 +200,8 @@ type BlockedHost struct {
 type TryResult struct {
 	MinYieldBefore     float64    `json:"minYieldBefore" doc:"Least yield of the cluster as it is."`
 	MinYieldAfter      float64    `json:"minYieldAfter" doc:"Least yield as it would be, after the best moves within the bytes."`
-	AverageYieldBefore float64    `json:"averageYieldBefore"`
-	AverageYieldAfter  float64    `json:"averageYieldAfter"`
+	AverageYieldBefore float64    `json:"averageYieldBefore" doc:"Mean yield of the virtual clusters before."`
+	AverageYieldAfter  float64    `json:"averageYieldAfter" doc:"Mean yield of the virtual clusters after, as predicted."`
 	Bytes              Size       `json:"bytes" doc:"Bytes that the moves would send."`
 	Refused            []string   `json:"refused" nullable:"false" doc:"Virtual clusters that would not be admitted, or not get what they were promised, each with why."`
 	Unplaced           []Unplaced `json:"unplaced" nullable:"false" doc:"VMs that would have no host."`
@@ -210,8 +211,8 @@ type TryResult struct {
 // Unplaced is a VM without a host.
 type Unplaced struct {
 	VM             string `json:"vm" doc:"Name of the VM."`
-	VirtualCluster string `json:"virtualCluster"`
-	Why            string `json:"why,omitempty"`
+	VirtualCluster string `json:"virtualCluster" doc:"Name of its virtual cluster."`
+	Why            string `json:"why,omitempty" doc:"What is in the way."`
 }
 
 // SpareRow says whether everything still fits without one host.

@@ -176,7 +176,7 @@ type Event struct {
 	Index  uint64    `json:"index" doc:"Log index of the change it belongs to."`
 	At     time.Time `json:"at"`
 	Kind   string    `json:"kind" doc:"vc-create, vm-running, host-cordoned and so on."`
-	Object string    `json:"object" enum:"vc,vm,host,image,cluster"`
+	Object string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan"`
 	Name   string    `json:"name"`
 	Text   string    `json:"text"`
 }
