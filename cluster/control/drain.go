@@ -119,7 +119,7 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 	case len(a.Blockers) > 0 && c.gathering(s):
 		return r, false, fmt.Errorf("%s: not all hosts have reported to the new leader so far: %w", what, ErrNoLeader)
 	case call.DryRun:
-		r.Plan.State = state.MovesProposed
+		r.Plan.ID, r.Plan.State = "", state.MovesProposed
 		return r, false, nil
 	case len(a.Blockers) > 0 && q.OnBlocked == loop.OnBlockedStop:
 		return r, false, &Blocked{Host: host, Blockers: a.Blockers}

@@ -54,7 +54,7 @@ func TestDrain(t *testing.T) {
 	}
 	index := c.state.Snapshot().Index()
 	dry, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{DryRun: true})
-	if err != nil || len(dry.Plan.Steps) != len(before.VMs) || len(dry.Blockers) != 0 || c.state.Snapshot().Index() != index {
+	if err != nil || dry.Plan.ID != "" || len(dry.Plan.Steps) != len(before.VMs) || len(dry.Blockers) != 0 || c.state.Snapshot().Index() != index {
 		t.Fatalf("dry run: %+v, %v", dry, err)
 	}
 	call := control.Call{IdempotencyKey: "d1"}
@@ -137,7 +137,7 @@ func TestDrainWithAVMThatCannotMove(t *testing.T) {
 	index := c.state.Snapshot().Index()
 	var blocked *control.Blocked
 	_, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{})
-	if !errors.As(err, &blocked) || len(blocked.Blockers) != 1 || blocked.Blockers[0].VM != "pin-g-0" || blocked.Blockers[0].VC != "pin" || len(blocked.Blockers[0].Advice) == 0 {
+	if !errors.As(err, &blocked) || len(blocked.Blockers) != 1 || blocked.Blockers[0].VM != "pin-g-0" || blocked.Blockers[0].VC != "pin" || !strings.Contains(blocked.Blockers[0].Why, "require host:h1") || len(blocked.Blockers[0].Advice) == 0 {
 		t.Fatalf("%v", err)
 	}
 	v, _ = c.View(ctx, false)

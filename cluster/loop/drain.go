@@ -81,6 +81,9 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 	for _, b := range all {
 		vm := f.VM(b.Group, b.VM)
 		x := Blocker{ID: vm.ID, VM: vm.Name, VC: f.VC(b.Group).Name, Why: b.Why}
+		if b.Cause == migration.ByRules {
+			x.Why += rulesText(f.groups[b.Group].group.Affinity)
+		}
 		if still := f.Still[vm.ID]; still != "" {
 			x.Why = still
 			if f.stuck(b.Group, FleetOptions{}) == still {
@@ -96,6 +99,25 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 		out = append(out, x)
 	}
 	return out
+}
+
+// rulesText names the rules of a group's own, in brackets; "" if it has none.
+func rulesText(a state.Affinity) string {
+	var rules []string
+	add := func(what string, terms ...string) {
+		for _, t := range terms {
+			if t != "" {
+				rules = append(rules, what+" "+t)
+			}
+		}
+	}
+	add("spread", a.Spread)
+	add("require", a.Require...)
+	add("avoid", a.Avoid...)
+	if len(rules) == 0 {
+		return ""
+	}
+	return " (" + names(rules) + ")"
 }
 
 // HostWord is what is known of a host that is emptied, besides the state.
