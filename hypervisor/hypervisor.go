@@ -93,6 +93,10 @@ type Host interface {
 	// one, and how far it got. It returns when that has ended: the VM runs on here, or has left all the same.
 	Abort(ctx context.Context, id string) (Moved, bool, error)
 
+	// Arrival is what the migration took that brought a VM here, by this host's count; the zero value if it came by none, or
+	// that is not known any more.
+	Arrival(ctx context.Context, id string) (Moved, error)
+
 	// Partner is what the host has that VMs need where they move to.
 	Partner(ctx context.Context) (Partner, error)
 

@@ -44,6 +44,9 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 					break
 				}
 			}
+			if st.Phase == SeenArrived {
+				st = r.arrives(ctx, st)
+			}
 			if !left[st.VM] {
 				out.statuses = append(out.statuses, st)
 			}

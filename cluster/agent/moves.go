@@ -109,6 +109,16 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 	return st, nil
 }
 
+// arrives adds what the migration took, by this host's count: the source may be gone.
+func (r *runner) arrives(ctx context.Context, st Status) Status {
+	moved, err := r.Hypervisor.Arrival(ctx, st.VM)
+	if err != nil {
+		r.log.Debug("figures of a move", "error", err)
+	}
+	st.Bytes, st.Downtime = moved.Bytes, moved.Downtime
+	return st
+}
+
 // never is a migration that was not begun.
 func never(id string, open uint64, bytes int64, why string) *moving {
 	done := make(chan struct{})

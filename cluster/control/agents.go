@@ -213,7 +213,7 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 		}
 		switch {
 		case st.Phase == agent.SeenArrived && vm.MovingTo == r.Host:
-			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true, Move: st.Move})
+			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true, Move: st.Move, Bytes: sentBytes(s, st), DowntimeMs: st.Downtime.Milliseconds()})
 		case st.Phase == agent.SeenStayed && vm.Host == r.Host:
 			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason, Move: st.Move, Permit: st.Permit,
 				Bytes: sentBytes(s, st), DowntimeMs: st.Downtime.Milliseconds()})

@@ -107,6 +107,10 @@ func (l *lazyHost) Abort(ctx context.Context, id string) (moved hypervisor.Moved
 	return h.Abort(ctx, id)
 }
 
+func (l *lazyHost) Arrival(ctx context.Context, id string) (hypervisor.Moved, error) {
+	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Moved, error) { return h.Arrival(ctx, id) })
+}
+
 func (l *lazyHost) Partner(ctx context.Context) (hypervisor.Partner, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Partner, error) { return h.Partner(ctx) })
 }

@@ -136,6 +136,7 @@ func noGuest(t *testing.T, s Setup) {
 			"Events":     func() error { _, err := h.Events(ctx); return err },
 			"Console":    func() error { _, err := h.Console(ctx, spec.VM); return err },
 			"Abort":      func() error { _, _, err := h.Abort(ctx, spec.VM); return err },
+			"Arrival":    func() error { _, err := h.Arrival(ctx, spec.VM); return err },
 			"Partner":    func() error { _, err := h.Partner(ctx); return err },
 			"Migrate":    func() error { _, err := h.Migrate(ctx, spec.VM, hypervisor.Migration{To: "x"}); return err },
 		}

@@ -115,6 +115,9 @@ func migration(t *testing.T, s Setup) {
 	here.await(t, s.Wait, mark, hypervisor.MovedOut, spec.VM)
 	there.await(t, s.Wait, markThere, hypervisor.MovedIn, spec.VM)
 	here.none(t, mark, hypervisor.Stopped, spec.VM)
+	if there, err := s.Second.Host.Arrival(t.Context(), spec.VM); err != nil || there.Bytes < moved.Bytes*9/10 || there.Bytes > moved.Bytes*11/10 {
+		t.Errorf("Arrival: %+v, %v; the source counted %+v", there, err, moved)
+	}
 	if vm, ok := find(t, s.Host, spec.VM); ok {
 		t.Errorf("the source still lists %+v", vm)
 	}

@@ -286,6 +286,22 @@ func (h *Host) Abort(ctx context.Context, id string) (last hypervisor.Moved, fou
 	}
 }
 
+// Arrival is what libvirt keeps of the migration that brought the VM, until it is restarted.
+func (h *Host) Arrival(ctx context.Context, id string) (hypervisor.Moved, error) {
+	moved, err := onVM(ctx, h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (hypervisor.Moved, error) {
+		info, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED | libvirt.DOMAIN_JOB_STATS_KEEP_COMPLETED)
+		if err != nil || info.Type != libvirt.DOMAIN_JOB_COMPLETED || !info.OperationSet || info.Operation != libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN {
+			return hypervisor.Moved{}, err
+		}
+		return movedOf(info), nil
+	})
+	if err != nil {
+		return hypervisor.Moved{}, fmt.Errorf("figures of the migration of VM %s: %w", id, err)
+	}
+	moved.Remaining, moved.Rate, moved.Dirty = 0, 0, 0
+	return moved, nil
+}
+
 func (h *Host) abort(id string) {
 	_, err := onVM(context.Background(), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 		return struct{}{}, dom.AbortJob()

@@ -26,6 +26,7 @@ const (
 	CallConsole    Call = "console of"
 	CallMigrate    Call = "migrate"
 	CallAbort      Call = "abort the migration of"
+	CallArrival    Call = "arrival of"
 	CallPartner    Call = "partner"
 )
 

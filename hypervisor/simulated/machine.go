@@ -74,6 +74,7 @@ type vm struct {
 	console *console
 	moving  chan struct{} // closed at the end of the migration that is under way
 	move    *move         // the migration itself
+	arrival hypervisor.Moved
 }
 
 // vcpuTime is the CPU time used at an instant for which shares are settled.

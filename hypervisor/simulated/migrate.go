@@ -77,7 +77,17 @@ func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration)
 	done.Downtime = mv.downtime
 	done.Bytes += done.Remaining
 	done.Remaining, done.Rate = 0, 0
+	mv.arrived(done)
 	return done, nil
+}
+
+// arrived leaves the figures at the target, where the VM is or was.
+func (mv *move) arrived(done hypervisor.Moved) {
+	mv.to.mu.Lock()
+	defer mv.to.mu.Unlock()
+	if v := mv.to.byID[mv.spec.VM]; v != nil && !v.incoming {
+		v.arrival = hypervisor.Moved{Bytes: done.Bytes, Downtime: done.Downtime}
+	}
 }
 
 // errAborted: somebody had a migration aborted.
@@ -101,6 +111,19 @@ func (c *conn) Abort(ctx context.Context, id string) (hypervisor.Moved, bool, er
 		return hypervisor.Moved{}, true, err
 	}
 	return mv.moved(), true, nil // nothing changes it any more
+}
+
+// Arrival is what the migration took that brought the VM; it is told once the source has ended it, and forgotten with the world.
+func (c *conn) Arrival(ctx context.Context, id string) (moved hypervisor.Moved, err error) {
+	err = c.do(ctx, CallArrival, id, 0, func(int64) error {
+		v := c.m.ours(id)
+		if v == nil {
+			return hypervisor.ErrNotFound
+		}
+		moved = v.arrival
+		return nil
+	})
+	return moved, err
 }
 
 // Partner is the same for all hosts of a world, which have one network and one pool of every name.
