@@ -226,6 +226,9 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 	}
 }
 
+// finalWithin is how long libvirt's last word on a migration may come after its end.
+const finalWithin = time.Second
+
 // ended puts the last figures together.
 func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hypervisor.Moved, error) {
 	moved := bill.last
@@ -240,7 +243,7 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 	select {
 	case last := <-t.final:
 		moved.Bytes, moved.Downtime = max(last.Bytes, moved.Bytes), last.Downtime
-	default: // the event was lost with a connection: what was left was sent
+	case <-time.After(finalWithin): // the event was lost with a connection: what was left was sent
 		moved.Bytes += moved.Remaining
 	}
 	moved.Remaining = 0
