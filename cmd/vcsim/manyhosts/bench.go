@@ -435,7 +435,7 @@ func (b *bench) load(ctx context.Context) error {
 		return nil
 	})
 	l := b.f.Load
-	b.say("%.0f admissions a second, p50 %.0f ms, p99 %.0f ms, failed %v", l.PerSecond, l.Millis.P50, l.Millis.P99, l.Failed)
+	b.say("%.0f admissions a second, p50 %.0f ms, p99 %.0f ms, failed %v; CPU for each: %s", l.PerSecond, l.Millis.P50, l.Millis.P99, l.Failed, parts(b.f.LoadMillis, "%.1f ms"))
 	return errors.Join(err, b.disks())
 }
 
@@ -522,21 +522,23 @@ func (b *bench) restart(ctx context.Context, victim, lead *process, by syscall.S
 	return r, err
 }
 
+// parts of a figure, by name.
+func parts(m map[string]float64, format string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, name+" "+fmt.Sprintf(format, m[name]))
+	}
+	return strings.Join(out, ", ")
+}
+
 // Write the figures for people.
 func (f *Figures) Write(out io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
-	by := func(m map[string]float64, format string) string {
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			parts = append(parts, name+" "+fmt.Sprintf(format, m[name]))
-		}
-		return strings.Join(parts, ", ")
-	}
 	line("%d servers, %d hosts, %d VMs on one machine of %d cores, %s", f.Servers, f.Hosts, f.VMs, f.Machine.Cores, f.Machine.Go)
 	line("  hosts joined in %.1f s; all VMs running %.1f s after the first was asked for", f.JoinIn, f.FillIn)
 	if s := f.Steady; s.Seconds > 0 {
 		line("steady state, %.0f s: leader %s takes %.1f%% of one core and %.0f MiB", s.Seconds, s.Leader, s.CPU[s.Leader], s.RSS[s.Leader])
-		line("  CPU %s; memory %s; %.1f log entries a second", by(s.CPU, "%.1f%%"), by(s.RSS, "%.0f MiB"), s.Entries)
+		line("  CPU %s; memory %s; %.1f log entries a second", parts(s.CPU, "%.1f%%"), parts(s.RSS, "%.0f MiB"), s.Entries)
 		line("  all other processes take %.0f%% of the machine", s.Others)
 	}
 	if l := f.Load; l.Asked > 0 {
@@ -544,8 +546,8 @@ func (f *Figures) Write(out io.Writer) {
 		line("  create: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms from when it was due", l.Millis.P50, l.Millis.P90, l.Millis.P99, l.Millis.Max)
 		line("  delete: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms", l.DeleteTime.P50, l.DeleteTime.P90, l.DeleteTime.P99, l.DeleteTime.Max)
 		line("  asked again: %v; failed: %v", l.Retried, l.Failed)
-		line("  CPU %s; peak memory %s; %.0f log entries a second; others take %.0f%% of the machine", by(f.LoadCPU, "%.0f%%"), by(f.LoadRSS, "%.0f MiB"), f.LoadEntries, f.LoadOthers)
-		line("  CPU per admission, all that follows from it and the deletion included, steady state not: %s", by(f.LoadMillis, "%.1f ms"))
+		line("  CPU %s; peak memory %s; %.0f log entries a second; others take %.0f%% of the machine", parts(f.LoadCPU, "%.0f%%"), parts(f.LoadRSS, "%.0f MiB"), f.LoadEntries, f.LoadOthers)
+		line("  CPU per admission, all that follows from it and the deletion included, steady state not: %s", parts(f.LoadMillis, "%.1f ms"))
 	}
 	for i := range f.Servers {
 		name := fmt.Sprintf("s%d", i+1)
