@@ -20,6 +20,8 @@ type execution struct {
 	p       migration.Problem
 	plan    migration.Plan
 	at      map[where][]int // hosts that hold a copy
+	on      [][]where       // [host]: the same, the other way round
+	changed map[int]bool    // hosts on which something has changed since they were looked at
 	cap     []float64       // [group]
 	moving  map[int]bool    // steps that have begun and not ended
 	begun   []bool
@@ -37,11 +39,11 @@ func checkPlan(p migration.Problem, plan migration.Plan, budget float64, rng *ra
 		}
 		return nil
 	}
-	x := &execution{p: p, plan: plan, at: map[where][]int{}, moving: map[int]bool{}, begun: make([]bool, len(plan.Steps)), ended: make([]bool, len(plan.Steps)), todo: make([][]migration.Cap, len(plan.Steps))}
+	x := &execution{p: p, plan: plan, at: map[where][]int{}, on: make([][]where, len(p.Hosts)), changed: map[int]bool{}, moving: map[int]bool{}, begun: make([]bool, len(plan.Steps)), ended: make([]bool, len(plan.Steps)), todo: make([][]migration.Cap, len(plan.Steps))}
 	for g, q := range p.Groups {
 		for vm := range q.Count {
 			if q.Hosts != nil && q.Hosts[vm] >= 0 {
-				x.at[where{g, vm}] = []int{q.Hosts[vm]}
+				x.hold(where{g, vm}, q.Hosts[vm])
 			}
 		}
 	}
@@ -168,8 +170,8 @@ func (x *execution) begin(i int) error {
 		return fmt.Errorf("the VM is held")
 	}
 	runs := false
-	for w, hosts := range x.at {
-		runs = runs || w.group == s.Group && len(hosts) > 0
+	for vm := range x.p.Groups[s.Group].Count {
+		runs = runs || len(x.at[where{s.Group, vm}]) > 0
 	}
 	if !runs {
 		x.cap[s.Group] = s.CPU
@@ -177,7 +179,7 @@ func (x *execution) begin(i int) error {
 	if math.Abs(x.cap[s.Group]-s.CPU) > 1e-9*s.CPU {
 		return fmt.Errorf("comes with %v cores, its group has %v", s.CPU, x.cap[s.Group])
 	}
-	x.at[vm] = append(slices.Clone(at), s.To)
+	x.hold(vm, append(slices.Clone(at), s.To)...)
 	x.moving[i] = true
 	return nil
 }
@@ -187,27 +189,43 @@ func (x *execution) end(i int) {
 	s := x.plan.Steps[i]
 	if len(x.todo[i]) > 0 {
 		x.cap[x.todo[i][0].Group] = x.todo[i][0].CPU
+		for vm := range x.p.Groups[x.todo[i][0].Group].Count {
+			for _, j := range x.at[where{x.todo[i][0].Group, vm}] {
+				x.changed[j] = true
+			}
+		}
 		x.todo[i] = x.todo[i][1:]
 		return
 	}
 	x.ended[i] = true
 	if s.Kind != migration.Adjust {
-		x.at[where{s.Group, s.VM}] = []int{s.To}
+		x.hold(where{s.Group, s.VM}, s.To)
 		delete(x.moving, i)
 	}
 }
 
+// hold says which hosts have a copy of a VM from now on.
+func (x *execution) hold(w where, hosts ...int) {
+	for _, j := range x.at[w] {
+		x.on[j] = slices.DeleteFunc(x.on[j], func(o where) bool { return o == w })
+		x.changed[j] = true
+	}
+	x.at[w] = hosts
+	for _, j := range hosts {
+		x.on[j] = append(x.on[j], w)
+		x.changed[j] = true
+	}
+}
+
 func (x *execution) memory(j int) (used, growth float64) {
-	for w, hosts := range x.at {
-		if slices.Contains(hosts, j) {
-			used += x.p.Groups[w.group].Memory
-			growth = max(growth, x.p.Groups[w.group].Growth)
-		}
+	for _, w := range x.on[j] {
+		used += x.p.Groups[w.group].Memory
+		growth = max(growth, x.p.Groups[w.group].Growth)
 	}
 	return used, growth
 }
 
-// look looks at all hosts.
+// look looks at all hosts on which something has changed.
 func (x *execution) look() error {
 	perHost, perLink, total := make([]int, len(x.p.Hosts)), map[string]int{}, 0
 	for i := range x.moving {
@@ -245,17 +263,17 @@ func (x *execution) look() error {
 		if l.PerHost > 0 && perHost[j] > l.PerHost {
 			return fmt.Errorf("host %d: %d moves at once", j, perHost[j])
 		}
+		if !x.changed[j] {
+			continue
+		}
+		delete(x.changed, j)
 		used, growth := x.memory(j)
 		if limit := max(x.initial[j], h.Memory-h.Reserve-growth); used > limit*(1+1e-9) || used+growth > h.Memory-h.Reserve+1e-9*h.Memory && used > x.initial[j] {
 			return fmt.Errorf("host %d: memory %v of %v less %v and %v", j, used, h.Memory, h.Reserve, growth)
 		}
-		cpu := 0.0
-		var here []where
-		for w, hosts := range x.at {
-			if slices.Contains(hosts, j) {
-				here = append(here, w)
-				cpu += x.cap[w.group]
-			}
+		cpu, here := 0.0, x.on[j]
+		for _, w := range here {
+			cpu += x.cap[w.group]
 		}
 		if cpu > h.CPU*(1+1e-9) {
 			return fmt.Errorf("host %d: caps sum to %v of %v", j, cpu, h.CPU)
