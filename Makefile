@@ -66,6 +66,10 @@ bench: ## benchmarks of every package (figures for people, no pass or fail)
 bench-solvers: ## exact against GLPK (glpsol) and CBC (cbc), where they are installed
 	$(GO) test -run '^$$' -bench Solvers -benchtime 1x ./test/solvers
 
+.PHONY: bench-migration
+bench-migration: ## plans against the exact optimum (cbc or glpsol), a bound and hbal, where these are installed; takes hours, CASES=20 less
+	$(GO) test -run '^$$' -bench 'Bound|Anytime|Hbal|Optimum' -benchtime 1x -timeout 0 ./migration $(if $(CASES),-args -cases $(CASES))
+
 .PHONY: bench-caps
 bench-caps: setup ## how well CPU caps hold on this machine's real QEMU
 	$(GO) run -tags $(EVENKEEL_TAGS) ./test/lab/cmd/bench-caps
