@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,12 +28,12 @@ type moving struct {
 	seen     loop.Balance
 	looked   time.Time         // whether moves would help
 	wake     time.Time         // when the loop is to look again though nothing changes; zero: never
+	weighed  map[string]uint64 // plans that were found to help still, and the last change of needs at that time
 	tried    map[string]uint64 // VCs that room was looked for, and the placement index at that time
 
 	mu    sync.Mutex
 	reset bool // a term began: the loop forgets
 	dirty map[string]float64
-	said  string // why there is no plan now, in words
 }
 
 type refusal struct {
@@ -46,7 +47,7 @@ const retryMoves = time.Second
 func (m *moving) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.reset, m.dirty, m.said = true, map[string]float64{}, ""
+	m.reset, m.dirty = true, map[string]float64{}
 }
 
 // fresh begins a term, for the loop's goroutine.
@@ -54,7 +55,7 @@ func (m *moving) fresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.reset || m.refused == nil {
-		m.refused, m.outSince, m.tried = map[string]refusal{}, map[string]time.Time{}, map[string]uint64{}
+		m.refused, m.outSince, m.tried, m.weighed = map[string]refusal{}, map[string]time.Time{}, map[string]uint64{}, map[string]uint64{}
 		m.seen, m.wake, m.looked, m.reset = loop.Balance{}, time.Time{}, time.Time{}, false
 	}
 }
@@ -141,8 +142,11 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot) (bool, error) 
 		}
 	}
 	m.on.Store(len(s.RunningMovePlans()) > 0)
-	if !m.on.Load() && len(m.refused) > 0 {
+	if !m.on.Load() {
 		clear(m.refused)
+		clear(m.weighed)
+	} else if acted, err := c.weigh(ctx, s, env); acted || err != nil {
+		return acted, err
 	}
 	key := func(plan string, step int) string { return fmt.Sprintf("%s/%d", plan, step) }
 	acts := loop.Next(s, loop.Carry{Env: env,
@@ -179,6 +183,34 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot) (bool, error) 
 		}
 	}
 	return acted, nil
+}
+
+// weigh the re-balances under way once more where needs have changed since: one whose moves to come do not help any more is planned anew.
+func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (bool, error) {
+	needs := loop.Needs(s)
+	meta, _ := s.Meta()
+	for _, p := range s.RunningMovePlans() {
+		begin := func(st state.MoveStep) bool { return st.State == state.StepWaiting || st.State == state.StepPreparing }
+		if p.Kind != state.MovesRebalance || needs <= max(p.Basis, c.moves.weighed[p.ID]) || meta.Hold.On() || !slices.ContainsFunc(p.Steps, begin) {
+			continue
+		}
+		f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{Instead: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
+		without, with, err := f.Outcome(p)
+		if err != nil {
+			return false, err
+		}
+		if c.moves.weighed[p.ID] = needs; with > without*(1+1e-6) {
+			continue
+		}
+		why := fmt.Sprintf("needs have changed: the moves to come would bring the minimum yield from %.4f to %.4f", without, with)
+		err = c.planAnew(ctx, s, env, &loop.Anew{Plan: p, Why: why})
+		if errors.Is(err, state.ErrConflict) {
+			delete(c.moves.weighed, p.ID)
+			return false, nil
+		}
+		return err == nil, err
+	}
+	return false, nil
 }
 
 // sights are what agents said of VMs and of what they have for those of others.
@@ -233,8 +265,16 @@ func (c *Control) planAnew(ctx context.Context, s *state.Snapshot, env loop.Env,
 		instead.Reason = err.Error()
 	}
 	next := loop.PlanAnew(a.Plan, instead, a.Why)
-	if len(instead.Steps) == 0 {
+	failed := next.Failures > a.Plan.Failures
+	if !failed {
+		next.Tries = a.Plan.Tries // nothing went wrong
+	}
+	switch {
+	case len(instead.Steps) > 0:
+	case failed:
 		next.State = state.MovesFailed
+	default:
+		next.State = state.MovesStopped
 	}
 	return c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: next, Version: a.Plan.ModifyIndex})
 }

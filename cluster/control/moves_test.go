@@ -345,6 +345,27 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		}
 		c.once(c.eventually("", func(*control.View) bool { return true }))
 	})
+	t.Run("needs shrink", func(t *testing.T) {
+		c := startCluster(t, t.TempDir(), slowWorld(t, 2), 2)
+		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 1 })
+		c.crowd([]string{"h2"}, "a", "b", "c", "d")
+		r, m := c.underWay()
+		if len(r.Plan.Steps) != 2 {
+			t.Fatalf("%+v", r.Plan)
+		}
+		less := 0.5
+		for _, name := range []string{"a", "b", "c", "d"} {
+			if _, err := c.Scale(t.Context(), name, control.Scale{CPU: &less}, control.Call{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := c.ended(r.Plan.ID)
+		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
+		if m, _ = v.Migration(m.ID); m.State != state.MigrationDone || p.State != state.MovesStopped || p.Steps[1].State != state.StepSkipped || p.Tries != 0 {
+			t.Errorf("%s, planned anew %d times: %s: %+v, and %+v", p.State, p.Tries, p.Reason, m, p.Steps[1:])
+		}
+		c.once(v)
+	})
 	t.Run("another server leads", func(t *testing.T) {
 		dir, world := t.TempDir(), slowWorld(t, 2)
 		c := startCluster(t, dir, world, 2)

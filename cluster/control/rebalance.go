@@ -373,7 +373,6 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 	m.seen, v = m.seen.When(loop.PaceOf(meta.Settings.Moves), c.sight(s, env, set))
 	m.wake = v.Next
 	if !v.Look {
-		m.say(v.Why)
 		return false, nil
 	}
 	f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{Grace: set.Grace.Duration(), CopyStorage: set.CopyStorage})
@@ -382,7 +381,7 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return false, err
 	}
 	if len(plan.Steps) == 0 {
-		m.say(plan.Reason)
+		c.log.Debug("no plan of moves", "why", plan.Reason)
 		return false, nil
 	}
 	plan.ID, plan.By, plan.Text = c.newID(), "loop", v.Why
@@ -410,17 +409,4 @@ func (c *Control) sight(s *state.Snapshot, env loop.Env, set state.MoveSettings)
 		}
 	}
 	return in
-}
-
-func (m *moving) say(why string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.said = why
-}
-
-// Balance says in words why no plan of moves was made when that was last looked at; "" = there was one, or nobody looked.
-func (c *Control) Balance() string {
-	c.moves.mu.Lock()
-	defer c.moves.mu.Unlock()
-	return c.moves.said
 }

@@ -63,10 +63,16 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// look is what plans depend on: the placement index and the hosts that are out.
+// look is what plans depend on: the placement index, the settings, the hosts that are out, and whether VMs are being moved by a plan.
 type look struct {
-	index uint64
-	out   string
+	index, settings uint64
+	out             string
+	moves           bool
+}
+
+func (c *Control) lookAt(s *state.Snapshot) look {
+	m, _ := s.Meta()
+	return look{s.PlacementIndex(), m.SettingsIndex, c.whoIsOut(s), c.moves.on.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle is the look at which there
@@ -84,7 +90,7 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	if acted, err := c.carryOn(ctx, s); acted || err != nil {
 		return acted, err
 	}
-	at := look{s.PlacementIndex(), c.whoIsOut(s)}
+	at := c.lookAt(s)
 	if at == *idle {
 		return c.balance(ctx, s)
 	}
@@ -100,7 +106,7 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 		return false, err
 	}
 	s = c.o.State.Snapshot()
-	at = look{s.PlacementIndex(), c.whoIsOut(s)}
+	at = c.lookAt(s)
 	plan := loop.Restart(s, c.env())
 	if plan == nil {
 		plan = c.queue.admit(s, c.env())

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -160,8 +159,13 @@ func (x *carrier) plan(p state.MovePlan) []Act {
 			}
 		}
 	}
+	waits := p.Kind != state.MovesRoom || x.waits(p.VC)
 	for i := range steps {
 		if steps[i].State != state.StepWaiting && steps[i].State != state.StepPreparing {
+			continue
+		}
+		if !waits {
+			set(i, state.StepSkipped, "nobody waits for the room any more")
 			continue
 		}
 		switch verdict, text := x.sense(p.ID, steps, i); verdict {
@@ -228,6 +232,12 @@ func (x *carrier) settles(p state.MovePlan) bool {
 		}
 	}
 	return false
+}
+
+// waits says whether a VC waits for room.
+func (x *carrier) waits(id string) bool {
+	vc, ok := x.s.VC(id)
+	return ok && vc.Goal == state.GoalRun && !vc.Admitted
 }
 
 // keep are the VMs of a plan that it is not to move again: somebody had their moves aborted, or two failed.
@@ -378,15 +388,4 @@ func (x *carrier) open(p state.MovePlan, i int) (move *state.Move, why string) {
 	return &state.Move{VM: vm.ID, Generation: vm.Generation, To: step.To, Open: true, Text: step.Reason, ID: x.in.NewID(), Plan: p.ID, Step: i,
 		Bytes: step.Bytes, MaxBytes: step.Allotment, Options: state.MoveOptions{Bandwidth: x.set.Bandwidth, AutoConverge: x.set.AutoConverge,
 			PostCopy: x.set.PostCopy, CopyStorage: step.CopyStorage, Deadline: x.set.Deadline}}, ""
-}
-
-// Affected are the VMs of a plan's steps that have not ended, in order of their ids.
-func Affected(p state.MovePlan) []string {
-	set := map[string]bool{}
-	for i := range p.Steps {
-		if !p.Steps[i].State.Ended() {
-			set[p.Steps[i].VM] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(set))
 }

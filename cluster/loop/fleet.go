@@ -367,10 +367,3 @@ func (f *Fleet) unlike(see Sights, from, to string, g state.Group) string {
 	}
 	return ""
 }
-
-// Unlike is why a VM cannot run on a host as it does on its own; "" = it can, as far as is known.
-func (f *Fleet) Unlike(see Sights, vm state.VM, to string) string {
-	vc, _ := f.s.VC(vm.VC)
-	g, _ := vc.GroupOf(vm)
-	return f.unlike(see, vm.Host, to, g)
-}

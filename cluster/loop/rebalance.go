@@ -200,29 +200,58 @@ func (f *Fleet) Holds(p state.MovePlan) string {
 		}
 		place[step.VM] = step.To
 	}
-	q := allocator.Problem{}
-	for _, h := range f.Hosts {
-		q.Hosts = append(q.Hosts, allocator.Host{Name: h.Name, CPU: h.CPU, Memory: allocator.GreatestNumber})
-	}
-	for i, g := range f.Groups {
-		hosts := slices.Clone(g.Hosts)
-		for k := range hosts {
-			if to, moves := place[f.VM(i, k).ID]; moves {
-				hosts[k] = f.Host(to)
-			}
-		}
-		q.Groups = append(q.Groups, allocator.Group{Cluster: g.Cluster, Name: g.Name, Count: g.Count, CPU: g.CPU, Memory: g.Memory, Hosts: hosts})
-	}
 	least := 1.0
 	for i := range f.groups {
 		least = min(least, f.groups[i].group.Yield())
 	}
-	sol, err := allocator.Allocate(q)
+	_, with, err := f.Outcome(p)
 	if err != nil {
 		return err.Error()
 	}
-	if sol.MinYield < min(p.MinYieldAfter, 1)*(1-1e-6) && sol.MinYield <= least*(1+1e-6) {
-		return fmt.Sprintf("the minimum yield would go from %.4f to %.4f", least, sol.MinYield)
+	if with < min(p.MinYieldAfter, 1)*(1-1e-6) && with <= least*(1+1e-6) {
+		return fmt.Sprintf("the minimum yield would go from %.4f to %.4f", least, with)
 	}
 	return ""
+}
+
+// Outcome is the minimum yield that CPU shared anew gives without the moves of a plan that have not begun, and with them.
+func (f *Fleet) Outcome(p state.MovePlan) (without, with float64, err error) {
+	place := map[string]int{}
+	for _, step := range p.Steps {
+		if at := f.Host(step.To); at >= 0 && !step.State.Ended() && step.State != state.StepMoving {
+			place[step.VM] = at
+		}
+	}
+	q := allocator.Problem{}
+	for _, h := range f.Hosts {
+		q.Hosts = append(q.Hosts, allocator.Host{Name: h.Name, CPU: h.CPU, Memory: allocator.GreatestNumber})
+	}
+	for _, g := range f.Groups {
+		q.Groups = append(q.Groups, allocator.Group{Cluster: g.Cluster, Name: g.Name, Count: g.Count, CPU: g.CPU, Memory: g.Memory, Hosts: g.Hosts})
+	}
+	sol, err := allocator.Allocate(q)
+	if err != nil {
+		return 0, 0, fmt.Errorf("share CPU: %w", err)
+	}
+	without = sol.MinYield
+	for i := range q.Groups {
+		hosts := slices.Clone(q.Groups[i].Hosts)
+		for k := range hosts {
+			if at, moves := place[f.VM(i, k).ID]; moves {
+				hosts[k] = at
+			}
+		}
+		q.Groups[i].Hosts = hosts
+	}
+	if sol, err = allocator.Allocate(q); err != nil {
+		return 0, 0, fmt.Errorf("share CPU: %w", err)
+	}
+	return without, sol.MinYield, nil
+}
+
+// Needs is the log index of the last change of what somebody who runs needs.
+func Needs(s *state.Snapshot) uint64 {
+	last := uint64(0)
+	s.EachVC(func(vc *state.VC) bool { last = max(last, vc.ModifyIndex); return true })
+	return last
 }
