@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"evenkeel/api/v1"
@@ -98,9 +99,13 @@ func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) (int64, error) {
 	return io.Copy(w, resp.Body)
 }
 
-// RestoreSnapshot puts a saved state in force. foreign: also that of another cluster.
-func (c *Client) RestoreSnapshot(ctx context.Context, saved []byte, foreign bool) (v1.Snapshot, error) {
+// RestoreSnapshot puts a saved state in force. foreign: also that of another cluster. waitFor are hosts that it does
+// not know and that may run its VMs.
+func (c *Client) RestoreSnapshot(ctx context.Context, saved []byte, foreign bool, waitFor ...string) (v1.Snapshot, error) {
 	q := url.Values{}
+	if len(waitFor) > 0 {
+		q.Set("waitFor", strings.Join(waitFor, ","))
+	}
 	if foreign {
 		q.Set("foreign", "true")
 	}

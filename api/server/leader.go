@@ -30,7 +30,7 @@ type Members interface {
 	Remove(ctx context.Context, name string, force bool) error
 	TransferLeadership(ctx context.Context, to string) error
 	SaveSnapshot(ctx context.Context, w io.Writer) error
-	RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool) (node.Saved, error)
+	RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (node.Saved, error)
 	LastBackup() (time.Time, error)
 	// Figures of this server itself; those of hosts and VMs that only the leader knows are those of control.Control.
 	Figures() (member.Figures, error)

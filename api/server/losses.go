@@ -74,10 +74,11 @@ func (s *Server) registerSnapshots(api huma.API) {
 		Description:      "Puts a saved state in force on all servers. What was changed since it was saved is forgotten. Nothing is started or stopped then until every host that it knows has said what it runs, or was confirmed dead.",
 		SkipValidateBody: true, MaxBodyBytes: MaxSnapshotBytes,
 	}, func(ctx context.Context, in *struct {
-		Foreign bool   `query:"foreign" doc:"Also a snapshot of another cluster."`
-		RawBody []byte `contentType:"application/octet-stream"`
+		Foreign bool     `query:"foreign" doc:"Also a snapshot of another cluster."`
+		WaitFor []string `query:"waitFor" doc:"Hosts that had joined since it was saved and that nobody knows any more: they are waited for as well."`
+		RawBody []byte   `contentType:"application/octet-stream"`
 	}) (*answerOf[v1.Snapshot], error) {
-		saved, err := s.opts.Members.RestoreSnapshot(ctx, bytes.NewReader(in.RawBody), in.Foreign)
+		saved, err := s.opts.Members.RestoreSnapshot(ctx, bytes.NewReader(in.RawBody), in.Foreign, in.WaitFor...)
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}

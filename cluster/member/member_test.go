@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -352,6 +353,10 @@ func TestAgentOnly(t *testing.T) {
 	s.join("h2", true)
 	s.join("h3", true)
 	s.eventually("three hosts report", func() bool { return s.ready() == 3 })
+	s.eventually("three voters", func() bool { // or h2 would take the quorum with it
+		nodes, _ := s.leader().Nodes()
+		return !slices.ContainsFunc(nodes, func(n node.Server) bool { return !n.Voter }) && len(nodes) == 3
+	})
 	s.leader() // h2 may lead: then another one takes over
 	s.stop("h2")
 	s.agentOnly = true

@@ -157,9 +157,15 @@ func (m *Member) TransferLeadership(ctx context.Context, to string) error {
 // SaveSnapshot writes the state of the cluster, with all that was acknowledged.
 func (m *Member) SaveSnapshot(ctx context.Context, w io.Writer) error { return m.node.Save(ctx, w) }
 
-// RestoreSnapshot puts a saved state in force. Everything is held then until the hosts have said what they run.
-func (m *Member) RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool) (node.Saved, error) {
-	return m.node.Restore(ctx, r, foreign)
+// RestoreSnapshot puts a saved state in force. Everything is held then until the hosts, and those in waitFor,
+// have said what they run.
+func (m *Member) RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (node.Saved, error) {
+	for _, name := range waitFor {
+		if !pki.ValidName(name) {
+			return node.Saved{}, &control.Invalid{Fields: []control.FieldError{{Field: "waitFor", Text: "must be names of hosts, DNS labels in lower case", Value: name}}}
+		}
+	}
+	return m.node.Restore(ctx, r, foreign, waitFor...)
 }
 
 // LastBackup is when this server last saved the state by itself, zero if it does not.

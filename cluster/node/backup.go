@@ -151,8 +151,8 @@ func parseHeader(line []byte) (Header, error) {
 // Restore puts a saved snapshot in force on all servers. Only the leader can. The state it makes is held (see
 // state.Held): nothing is started or stopped until the hosts have said what they run. A snapshot of
 // another cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone;
-// requests that were under way end with ErrUnknown.
-func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool) (Saved, error) {
+// requests that were under way end with ErrUnknown. Hosts in waitFor are waited for, too (see state.Held).
+func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (Saved, error) {
 	saved, body, err := inspect(r)
 	if err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w: %w", ErrBadSnapshot, err)
@@ -175,7 +175,7 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool) (Saved, e
 			ErrRefused, saved.Cluster, now.ID)
 	}
 	var held bytes.Buffer
-	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), is); err != nil {
+	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), is, waitFor...); err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}
 	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: saved.Index, Term: saved.Term, Size: int64(held.Len())}

@@ -19,6 +19,7 @@ type Recovered struct {
 	Term    uint64 // of that entry
 	Epoch   uint64 // the new one
 	Servers []Server
+	Hosts   []string // that the state knows, by name: those that are waited for
 }
 
 // Recover makes the stopped server whose directory Options name the only voter of its cluster, with all that its log holds: for a cluster
@@ -26,8 +27,10 @@ type Recovered struct {
 // was under way may be in force. The state is held (see state.Held). The other servers must not come back
 // on their old directories: they would form the old cluster again.
 //
+// Hosts in waitFor are waited for as well: they joined by what the lost servers had, and this one never heard of them.
+//
 // Of the options it needs Dir (or Memory), ID, Advertise and Log. It fails while the directory is in use.
-func Recover(o Options) (r Recovered, err error) {
+func Recover(o Options, waitFor ...string) (r Recovered, err error) {
 	fail := func(err error) (Recovered, error) { return r, fmt.Errorf("recover server %s: %w", o.ID, err) }
 	if o.Memory == nil {
 		if _, err := os.Stat(o.Dir); err != nil { // a new log is not to be made
@@ -62,7 +65,7 @@ func Recover(o Options) (r Recovered, err error) {
 	for _, s := range before.Servers {
 		r.Servers = append(r.Servers, Server{ID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
 	}
-	f := &recoveringFSM{fsm{store: state.New()}}
+	f := &recoveringFSM{fsm{store: state.New()}, waitFor}
 	only := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(o.ID), Address: transport.LocalAddr()}}}
 	if err := raft.RecoverCluster(n.config(), f, disk, disk, snaps, transport, only); err != nil {
 		return fail(err)
@@ -81,12 +84,12 @@ func Recover(o Options) (r Recovered, err error) {
 		return fail(err)
 	}
 	meta, _ := s.Snapshot().Meta()
-	r.Cluster, r.Epoch = meta.ID, meta.Epoch
+	r.Cluster, r.Epoch, r.Hosts = meta.ID, meta.Epoch, hostNames(s.Snapshot())
 	return r, nil
 }
 
-// Examine says what the stopped server whose directory Options name has: who the servers were by its word, and the
-// last entry of its log. It changes nothing. It fails while the directory is in use.
+// Examine says what the stopped server whose directory Options name has: who the servers were and which hosts there are by its word,
+// and the last entry of its log. It changes nothing. It fails while the directory is in use.
 func Examine(o Options) (r Recovered, err error) {
 	fail := func(err error) (Recovered, error) { return r, fmt.Errorf("examine server %s: %w", o.ID, err) }
 	if _, err := os.Stat(o.Dir); err != nil { // a new log is not to be made
@@ -110,19 +113,22 @@ func Examine(o Options) (r Recovered, err error) {
 	_, transport := raft.NewInmemTransport(raft.ServerAddress(o.ID))
 	defer transport.Close()
 	s := state.New()
-	conf, err := raft.GetConfiguration(n.config(), &fsm{store: s}, disk, disk, snaps, transport)
+	conf, err := raft.GetConfiguration(n.config(), &fsm{store: state.New()}, disk, disk, snaps, transport)
 	if err != nil {
 		return fail(fmt.Errorf("who the servers were: %w", err))
 	}
 	for _, v := range conf.Servers {
 		r.Servers = append(r.Servers, Server{ID: string(v.ID), Address: string(v.Address), Voter: v.Suffrage == raft.Voter})
 	}
-	meta, _ := s.Snapshot().Meta()
-	r.Cluster, r.Epoch = meta.ID, meta.Epoch
 	last, err := disk.LastIndex()
 	if err != nil {
 		return fail(err)
 	}
+	if err := replay(s, disk, snaps, last); err != nil {
+		return fail(err)
+	}
+	meta, _ := s.Snapshot().Meta()
+	r.Cluster, r.Epoch, r.Hosts = meta.ID, meta.Epoch, hostNames(s.Snapshot())
 	if list, err := snaps.List(); err == nil && len(list) > 0 && list[0].Index >= last {
 		r.Index, r.Term = list[0].Index, list[0].Term
 		return r, nil
@@ -135,8 +141,47 @@ func Examine(o Options) (r Recovered, err error) {
 	return r, nil
 }
 
+// replay the newest snapshot and the log after it into a state, as a recovery does: with what was never known to be in force.
+func replay(s *state.Store, logs raft.LogStore, snaps raft.SnapshotStore, last uint64) error {
+	list, err := snaps.List()
+	if err != nil {
+		return fmt.Errorf("its snapshots: %w", err)
+	}
+	f, from := &fsm{store: s}, uint64(1)
+	if len(list) > 0 {
+		_, in, err := snaps.Open(list[0].ID)
+		if err == nil {
+			err = f.Restore(in)
+		}
+		if err != nil {
+			return fmt.Errorf("its snapshot %s: %w", list[0].ID, err)
+		}
+		from = list[0].Index + 1
+	}
+	for index := from; index <= last; index++ {
+		var entry raft.Log
+		if err := logs.GetLog(index, &entry); err != nil {
+			return fmt.Errorf("entry %d of its log: %w", index, err)
+		}
+		if entry.Type == raft.LogCommand {
+			f.Apply(&entry)
+		}
+	}
+	return nil
+}
+
+func hostNames(s *state.Snapshot) (out []string) {
+	for _, h := range s.Hosts() {
+		out = append(out, h.Name)
+	}
+	return out
+}
+
 // recoveringFSM saves what it was given as a held state.
-type recoveringFSM struct{ fsm }
+type recoveringFSM struct {
+	fsm
+	waitFor []string
+}
 
 // Snapshot implements raft.FSM.
 func (f *recoveringFSM) Snapshot() (raft.FSMSnapshot, error) {
@@ -145,6 +190,6 @@ func (f *recoveringFSM) Snapshot() (raft.FSMSnapshot, error) {
 		in, out := io.Pipe()
 		go func() { out.CloseWithError(snap.Save(out)) }()
 		defer in.Close()
-		return state.Held(in, w, "recovery", time.Now(), snap)
+		return state.Held(in, w, "recovery", time.Now(), snap, f.waitFor...)
 	}}, nil
 }

@@ -12,8 +12,10 @@ import (
 // known), and not below the seconds since 1970 at that time, so that it is new also where the newest state is not known.
 // What renewals had said of watchdogs is forgotten. Hosts that came since it was saved are waited for as well: they
 // may run its VMs. Who may come in is as it is now, and not as it was: members, the certificates that were
-// revoked, and tokens; of another cluster's state that is put in force here, as it is now and as it was. reason is a noun: "restore", "recovery".
-func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot) error {
+// revoked, and tokens; of another cluster's state that is put in force here, as it is now and as it was. Hosts in
+// waitFor are waited for, too, and their agents listened to: somebody knows that they had joined, though neither state does.
+// reason is a noun: "restore", "recovery".
+func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot, waitFor ...string) error {
 	s := New()
 	if err := s.Restore(in); err != nil {
 		return err
@@ -35,6 +37,14 @@ func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapsho
 		w.since(now)
 	default:
 		w.beside(now)
+	}
+	for _, name := range waitFor {
+		if _, known := w.read().Host(name); !known {
+			w.put(tHosts, &Host{Name: name, CreateIndex: w.index, Version: w.index})
+		}
+		if _, known := w.read().Member(name); !known {
+			w.put(tMembers, &Member{Name: name, Agent: true, Format: FormatVersion, JoinedAt: at, JoinIndex: w.index})
+		}
 	}
 	m.Epoch = max(m.Epoch+1, is.Epoch+1, uint64(max(0, at.Unix())))
 	m.Hold = Hold{}

@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -407,6 +408,46 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 	join.Token = "t2"
 	if err := k.apply(t, state.KindJoin, join); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("the name of a host that has said that it runs VMs is taken: %v", err)
+	}
+}
+
+// A host whose joining is known to nobody but the operator is waited for like the others: by what it says, or by the word that it
+// is dead.
+func TestRestoreWaitsForWhoIsNamed(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		k := small(t, 1)
+		restartable(t, k, "a", "h1")
+		var old, held bytes.Buffer
+		if err := k.Snapshot().Save(&old); err != nil {
+			t.Fatal(err)
+		}
+		if err := state.Held(&old, &held, "recovery", time.Unix(1000, 0), k.Snapshot(), "h9", "h1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Restore(&held); err != nil {
+			t.Fatal(err)
+		}
+		if m, _ := k.Snapshot().Meta(); !slices.Equal(m.Hold.Pending, []string{"h1", "h9"}) {
+			t.Fatalf("%+v", m.Hold)
+		}
+		if row, is := k.Snapshot().Member("h9"); !is || !row.Agent || row.Server {
+			t.Errorf("its agent is listened to by %+v", row)
+		}
+		k.must(t, state.KindAccount, state.Account{Host: "h1", Exact: true})
+		if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h1" {
+			t.Errorf("before h9 has said what it runs: %+v", vm)
+		}
+		if dead {
+			k.must(t, state.KindHostLost, state.HostLost{Host: "h9", Proof: state.ProofOperator, Text: "it burnt"})
+			phase(t, k, "vm-a-0", state.Lost)
+			k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "h9"})
+			continue
+		}
+		k.must(t, state.KindHostReport, hostReport("h9", 2, 4*gib))
+		k.must(t, state.KindAccount, state.Account{Host: "h9", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}, Exact: true})
+		if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h9" || vm.Generation != 2 {
+			t.Errorf("it runs on h9, and is %+v", vm)
+		}
 	}
 }
 

@@ -315,10 +315,12 @@ func (t *tool) snapshotCommand() *cli.Command {
 			{
 				Name: "restore", Usage: "put a saved state in force on all servers", ArgsUsage: "FILE", Action: t.snapshotRestore,
 				Description: "What was changed since it was saved is forgotten. Then nothing is started or stopped until every host that it knows has said\n" +
-					"what it runs; `vcctl host confirm-dead` tells of one that never will.\n\nExample: vcctl cluster snapshot restore --yes before-upgrade.snap",
+					"what it runs; `vcctl host confirm-dead` tells of one that never will. A host that joined after the snapshot was saved may be known\n" +
+					"to nobody, and run VMs of it all the same: name it with --wait-for, or turn it off before.\n\nExample: vcctl cluster snapshot restore --yes before-upgrade.snap",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "yes", Usage: "do it; without it the command says what is in the file and changes nothing"},
 					&cli.BoolFlag{Name: "foreign", Usage: "also the snapshot of another cluster"},
+					&cli.StringSliceFlag{Name: "wait-for", Usage: "wait for `HOST` as well, which joined after the snapshot was saved"},
 				},
 			},
 		},
@@ -379,7 +381,7 @@ func (t *tool) snapshotRestore(c *cli.Context) error {
 	}
 	if !c.Bool("yes") {
 		return t.print(c, s, func(bool) string {
-			return snapshotText(s) + "Nothing was changed. Say --yes to put it in force: what was changed since is forgotten.\n"
+			return snapshotText(s) + "Nothing was changed. Say --yes to put it in force: what was changed since is forgotten. Name hosts that joined since with --wait-for.\n"
 		})
 	}
 	api, err := t.client(c)
@@ -390,7 +392,7 @@ func (t *tool) snapshotRestore(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore the snapshot: %w", err)
 	}
-	s, err = api.RestoreSnapshot(c.Context, b, c.Bool("foreign"))
+	s, err = api.RestoreSnapshot(c.Context, b, c.Bool("foreign"), c.StringSlice("wait-for")...)
 	if err != nil {
 		return doing(err, "restoring the snapshot")
 	}

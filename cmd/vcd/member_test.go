@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -256,7 +257,13 @@ func TestSetupAndRecover(t *testing.T) {
 	if status, said := h3.recover("--yes", "now"); status != 2 {
 		t.Errorf("%d %s", status, said)
 	}
-	status, said = h3.recover("--yes")
+	if !strings.Contains(said, "will be waited for: h1, h2, h3") {
+		t.Errorf("which hosts it knows is not said: %s", said)
+	}
+	if status, said := h3.recover("--yes", "--wait-for", "H9"); status != 2 || !strings.Contains(said, "no name of a host") {
+		t.Errorf("%d %s", status, said)
+	}
+	status, said = h3.recover("--yes", "--wait-for", "h9")
 	if status != 0 || !strings.Contains(said, "cluster "+made.Cluster+" recovered: h3 is its only voter now") || !strings.Contains(said, "h2 ("+h2.advertise+") must not come back") {
 		t.Fatalf("%d %s", status, said)
 	}
@@ -267,7 +274,7 @@ func TestSetupAndRecover(t *testing.T) {
 		t.Errorf("what was acknowledged is lost: %+v, %v", images, err)
 	}
 	s, err := follower.Status(t.Context())
-	if err != nil || s.Hold != "recovery" || s.Epoch == 0 {
+	if err != nil || s.Hold != "recovery" || s.Epoch == 0 || !slices.Contains(s.HoldFor, "h9") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if _, err := follower.Create(t.Context(), v1.VirtualClusterSpec{Name: "a", Groups: []v1.GroupSpec{{Name: "w", CPU: 0.1, Memory: 64 << 20}}}); !client.IsProblem(err, v1.ProblemUnavailable) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -21,9 +22,14 @@ server that had applied the most (vcctl cluster members -o wide showed it last).
 
 What the lost servers acknowledged and this one never heard of is lost. After the start nothing is started or
 stopped until every host has said what it runs, or an operator has said with vcctl host confirm-dead that it
-never will. The other servers must not come back on their old data directories: let them join anew.`,
+never will. The other servers must not come back on their old data directories: let them join anew.
+
+A host that joined by a write that this server never heard of is not known to it, and may run VMs that it believes to be
+elsewhere. The command names the hosts that it knows: name every other one with --wait-for, or turn it off before vcd is
+started here.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "read `FILE`, vcd.yaml(5)", Value: "/etc/evenkeel/vcd.yaml"},
+			&cli.StringSliceFlag{Name: "wait-for", Usage: "wait for `HOST` as well, which had joined though this server does not know of it"},
 			&cli.BoolFlag{Name: "yes", Usage: "do it; without it the command says what it would do"},
 		},
 		Action: recoverQuorum,
@@ -55,6 +61,13 @@ func recoverQuorum(c *cli.Context) error {
 	if !slices.ContainsFunc(before.Servers, func(s node.Server) bool { return s.ID == who.Name }) {
 		return fmt.Errorf("recover: by its own log %s is no server of the cluster: it was removed", who.Name)
 	}
+	for _, name := range c.StringSlice("wait-for") {
+		if !pki.ValidName(name) {
+			return cli.Exit(fmt.Sprintf("recover: --wait-for %q is no name of a host: a DNS label in lower case", name), 2)
+		}
+	}
+	fmt.Fprintf(c.App.Writer, "hosts that it knows, and that will be waited for: %s\n", strings.Join(before.Hosts, ", "))
+	fmt.Fprintln(c.App.Writer, "is there a host that is not among them? It may run VMs that this server believes to be elsewhere: name it with --wait-for, or turn it off first")
 	if !c.Bool("yes") {
 		fmt.Fprintf(c.App.Writer, "it would be the only voter, at %s; these would be left out, with what they alone have:\n", conf.Advertise)
 		for _, s := range before.Servers {
@@ -65,7 +78,7 @@ func recoverQuorum(c *cli.Context) error {
 		fmt.Fprintln(c.App.Writer, "nothing was changed: look at the other servers' logs first, take the one that is furthest (term, then entry), and say --yes there")
 		return nil
 	}
-	r, err := node.Recover(o)
+	r, err := node.Recover(o, c.StringSlice("wait-for")...)
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
