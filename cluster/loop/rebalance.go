@@ -110,7 +110,10 @@ func (f *Fleet) MovePlan(p migration.Plan, kind state.MovePlanKind, budget int64
 	return out
 }
 
-// allot shares a budget out among moves: what each is predicted to send, and what is left in proportion. The sum is never
+// mostOver is how many times what it is predicted to send a move may send at most: one that needs more will not end.
+const mostOver = 4
+
+// allot shares a budget out among moves: what each is predicted to send, and what is left in proportion, up to mostOver. The sum is never
 // above the budget.
 func allot(steps []state.MoveStep, budget int64) {
 	sum := int64(0)
@@ -125,7 +128,7 @@ func allot(steps []state.MoveStep, budget int64) {
 		case sum <= 0:
 			s.Allotment = 0
 		default:
-			s.Allotment = int64(float64(s.Bytes) / float64(sum) * float64(budget) * (1 - 1e-12))
+			s.Allotment = min(mostOver*s.Bytes, int64(float64(s.Bytes)/float64(sum)*float64(budget)*(1-1e-12)))
 		}
 	}
 }
