@@ -1,10 +1,12 @@
 package main
 
 import (
+	"math"
 	"time"
 
 	"evenkeel/allocator"
 	"evenkeel/allocator/solvefile"
+	"evenkeel/migration"
 )
 
 func solveBest(in *solvefile.Instance, r *solvefile.Result, set settings) {
@@ -30,7 +32,16 @@ func solveWith(algorithm func(allocator.Problem, allocator.Search) allocator.Out
 		r.Status, r.Error = solvefile.Invalid, err.Error()
 		return
 	}
-	o := algorithm(p, s)
+	moved := placeByMoves(p, s, set.timeLimit)
+	if set.effort > 1 && moved.tried {
+		s.Steps -= set.effort / 2
+	}
+	var o allocator.Outcome
+	if moved.proved {
+		o = moved.Outcome
+	} else {
+		o = moved.better(algorithm(p, s))
+	}
 	r.UpperBound = o.UpperBound
 	switch o.Verdict {
 	case allocator.Infeasible:
@@ -48,4 +59,93 @@ func solveWith(algorithm func(allocator.Problem, allocator.Search) allocator.Out
 		r.MinYield, r.AverageYield, r.MovedBytes = o.Solution.MinYield, o.Solution.AverageYield, o.Moved
 		r.Hosts, r.CPU = o.Solution.Hosts, o.Solution.CPU
 	}
+}
+
+// byMoves is what package migration finds where VMs have hosts already.
+type byMoves struct {
+	allocator.Outcome
+	tried, proved bool
+}
+
+const (
+	mostMoved  = 50_000     // VMs for which moves are looked for
+	moveSteps  = 20_000_000 // if neither time nor effort is given
+	timeToMove = 0.5        // of the time limit, at most
+)
+
+// placeByMoves looks for moves from where VMs are now, which where few bytes may
+// move finds more than a search for placements. Its work does not hang on the
+// budget: more bytes never give less.
+func placeByMoves(p allocator.Problem, s allocator.Search, limit time.Duration) (found byMoves) {
+	m := migration.Problem{Rules: s.Rules, Steps: moveSteps}
+	for j := range p.Hosts {
+		h := &p.Hosts[j]
+		m.Hosts = append(m.Hosts, migration.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory, Cordoned: h.Cordoned})
+	}
+	vms, placed := 0, false
+	for g := range p.Groups {
+		q := &p.Groups[g]
+		m.Groups = append(m.Groups, migration.Group{Cluster: q.Cluster, Name: q.Name, Count: q.Count, CPU: q.CPU, Memory: q.Memory, MinYield: q.MinYield, Hosts: q.Hosts})
+		vms += q.Count
+		for _, j := range q.Hosts {
+			placed = placed || j >= 0
+		}
+	}
+	if !placed || vms > mostMoved {
+		return found
+	}
+	if limit > 0 {
+		end := time.Now().Add(time.Duration(float64(limit) * timeToMove))
+		m.Steps, m.Stop = 0, func() bool { return !time.Now().Before(end) }
+	} else if s.Steps > 0 {
+		m.Steps = max(1, s.Steps/2)
+	}
+	budget := math.Inf(1)
+	if s.MoveBudget != nil {
+		budget = *s.MoveBudget
+	}
+	found.tried = true
+	at, err := migration.Place(m, budget)
+	if err != nil {
+		return found // the search for placements says what is wrong
+	}
+	found.UpperBound = at.UpperBound
+	if !at.Found {
+		return found
+	}
+	q := p
+	q.Groups = append([]allocator.Group(nil), p.Groups...)
+	for g := range q.Groups {
+		q.Groups[g].Hosts = at.Hosts[g]
+	}
+	solution, err := allocator.Allocate(q)
+	if err != nil || len(solution.Shortfall) > 0 {
+		return found
+	}
+	found.Verdict, found.Solution, found.Moved = allocator.Feasible, solution, at.Bytes
+	found.UpperBound = max(found.UpperBound, solution.MinYield)
+	found.proved = solution.MinYield >= found.UpperBound-provedAt
+	if found.proved {
+		found.Verdict = allocator.Optimal
+	}
+	return found
+}
+
+// better is the better of two outcomes, and the lesser bound.
+func (m byMoves) better(o allocator.Outcome) allocator.Outcome {
+	if !m.tried || o.Verdict == allocator.Infeasible {
+		return o
+	}
+	bound := min(o.UpperBound, m.UpperBound)
+	if m.Verdict >= allocator.Feasible && (o.Verdict < allocator.Feasible || m.Solution.MinYield > o.Solution.MinYield+provedAt/10) {
+		o = m.Outcome
+	}
+	if o.UpperBound = bound; o.Verdict >= allocator.Feasible {
+		o.UpperBound = max(bound, o.Solution.MinYield)
+		o.Verdict = allocator.Feasible
+		if o.Solution.MinYield >= o.UpperBound-provedAt {
+			o.Verdict = allocator.Optimal
+		}
+	}
+	return o
 }
