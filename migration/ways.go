@@ -1,0 +1,318 @@
+package migration
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"evenkeel/allocator"
+)
+
+// ways are placements in which these VMs have left, that keep rules and floors and can be reached within
+// the budget: the cheapest that is found, and, if well, the one with the greatest minimum yield.
+func (e *emptying) ways(vms []int, well bool) []candidate {
+	if len(vms) == 0 {
+		return e.sound([]candidate{{at: slices.Clone(e.f.home)}}, false)
+	}
+	well = well && !math.IsInf(e.d.LeastGain, 1)
+	found := e.simple(vms)
+	few := len(e.f.home) <= someVMs
+	if !few && !well {
+		if ways := e.sound(found, false); len(ways) > 0 {
+			return ways
+		}
+	}
+	s, err := e.without(vms)
+	if err != nil {
+		return e.sound(found, false)
+	}
+	if few {
+		s.best(0, e.steps)
+	}
+	if well { // unless no placement could gain enough
+		if ways := e.sound(e.taken(&found, s), false); len(ways) > 0 && ways[0].yield*(1+e.d.LeastGain) >= e.bound()-sameYield {
+			return ways
+		}
+		s.run()
+	}
+	if ways := e.sound(e.taken(&found, s), well); len(ways) > 0 {
+		return ways
+	}
+	if !e.f.rules.Required() {
+		if at := s.room(); at != nil {
+			s.found = append(s.found, candidate{at: at})
+		}
+	}
+	if few || e.f.rules.Required() && len(e.f.home) <= manyVMs {
+		s.best(s.f.total, e.steps)
+	}
+	if ways := e.sound(e.taken(&found, s), well); len(ways) > 0 {
+		return ways
+	}
+	if c := e.escape(vms); c != nil {
+		return e.sound([]candidate{*c}, false)
+	}
+	return nil
+}
+
+// taken are placements that a search found, besides others.
+func (e *emptying) taken(found *[]candidate, s *search) []candidate {
+	for i := range s.found {
+		*found = append(*found, candidate{at: s.found[i].at, yield: s.found[i].yield})
+	}
+	s.found = nil
+	return *found
+}
+
+// without is the search in which VMs that have to go have no host, so that to place them is free.
+func (e *emptying) without(vms []int) (*search, error) {
+	p := e.p
+	p.Groups = slices.Clone(e.p.Groups)
+	goes := make([]bool, len(e.f.home))
+	for _, vm := range vms {
+		goes[vm] = true
+	}
+	for g := range p.Groups {
+		q := &p.Groups[g]
+		if q.Hosts == nil {
+			continue
+		}
+		q.Hosts = slices.Clone(q.Hosts)
+		q.Held = slices.Clone(q.Held)
+		for i := range q.Hosts {
+			switch vm := e.f.first[g] + i; {
+			case goes[vm]:
+				q.Hosts[i] = -1
+			case q.Hosts[i] >= 0 && e.leaves[q.Hosts[i]] && !e.f.held[vm]:
+				q.Held = append(q.Held, i) // it stays, as things are
+			}
+		}
+	}
+	f, err := p.fleet()
+	if err != nil {
+		return nil, err
+	}
+	return newSearch(f), nil
+}
+
+// simple are placements in which nobody moves but those that have to.
+func (e *emptying) simple(vms []int) (found []candidate) {
+	for _, m := range manners {
+		s := newSeats(e.f)
+		for _, vm := range vms {
+			s.move(vm, -1)
+		}
+		if _, stuck := s.place(vms, m); stuck != nil {
+			continue
+		}
+		found = append(found, candidate{at: slices.Clone(s.at)})
+		if s.even(vms) {
+			found = append(found, candidate{at: slices.Clone(s.at)})
+		}
+	}
+	return found
+}
+
+// evenRounds bounds how often even improves.
+const evenRounds = 400
+
+// even lets the VMs given go from the host with the least yield to others, one by one, or change places
+// with another of them, as long as that makes the least yield greater.
+func (s *seats) even(vms []int) (better bool) {
+	if s.f.rules.Required() {
+		return false
+	}
+	mine := make([][]int, len(s.open))
+	for _, vm := range vms {
+		mine[s.at[vm]] = append(mine[s.at[vm]], vm)
+	}
+	for range evenRounds {
+		worst, y := -1, 1.0
+		for j := range mine {
+			if len(mine[j]) > 0 {
+				if z := s.yield(j); z < y {
+					worst, y = j, z
+				}
+			}
+		}
+		if worst < 0 || !s.relieve(worst, y*(1+1e-9), mine) {
+			return better
+		}
+		better = true
+	}
+	return better
+}
+
+// relieve brings host j, and whoever takes its VMs, above a yield.
+func (s *seats) relieve(j int, y float64, mine [][]int) bool {
+	begin := len(s.done)
+	bestVM, bestTo, bestBack, best := -1, -1, -1, y
+	for _, vm := range slices.Clone(mine[j]) {
+		for to := range s.open {
+			if to == j || !s.open[to] {
+				continue
+			}
+			try := func(back int) {
+				// As it would be, and back again.
+				if back >= 0 {
+					s.move(back, -1)
+				}
+				s.move(vm, -1)
+				if s.may(to, []int{vm}) && (back < 0 || s.may(j, []int{back})) {
+					z := s.yieldWith(to, []int{vm})
+					if back >= 0 {
+						z = min(z, s.yieldWith(j, []int{back}))
+					} else {
+						z = min(z, s.yield(j))
+					}
+					if z > best {
+						bestVM, bestTo, bestBack, best = vm, to, back, z
+					}
+				}
+				s.undo(begin)
+			}
+			try(-1)
+			for _, back := range slices.Clone(mine[to]) {
+				if s.f.of(back).CPU < s.f.of(vm).CPU {
+					try(back)
+				}
+			}
+		}
+	}
+	if bestVM < 0 {
+		return false
+	}
+	go_ := func(vm, to int) {
+		from := s.at[vm]
+		mine[from] = slices.DeleteFunc(mine[from], func(o int) bool { return o == vm })
+		mine[to] = append(mine[to], vm)
+		s.move(vm, to)
+	}
+	go_(bestVM, bestTo)
+	if bestBack >= 0 {
+		go_(bestBack, j)
+	}
+	return true
+}
+
+// sound are the placements that can be reached within the budget and keep what has to be kept: of those found the
+// cheapest, and, if well, the one with the greatest minimum yield, and of such the cheapest.
+func (e *emptying) sound(found []candidate, well bool) (ways []candidate) {
+	for i := range found {
+		c := &found[i]
+		c.direct = e.f.cost(c.at)
+		if c.yield == 0 {
+			if sol, err := e.divide(c.at); err == nil {
+				c.yield = sol.MinYield
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.direct, b.direct), cmp.Compare(b.yield, a.yield))
+	})
+	cheapest := -1
+	for i := range found {
+		c := &found[i]
+		if cheapest >= 0 && c.direct >= found[cheapest].bytes {
+			break
+		}
+		if e.reach(c) && (cheapest < 0 || c.bytes < found[cheapest].bytes) {
+			cheapest = i
+		}
+	}
+	if cheapest < 0 {
+		return nil
+	}
+	ways = []candidate{found[cheapest]}
+	if !well {
+		return ways
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.yield, a.yield), cmp.Compare(a.direct, b.direct))
+	})
+	best := -1
+	for i := range found {
+		c := &found[i]
+		if c.yield <= ways[0].yield+sameYield || best >= 0 && c.yield < found[best].yield-sameYield {
+			break
+		}
+		if best >= 0 && c.direct >= found[best].bytes || !e.reach(c) || c.yield <= ways[0].yield+sameYield {
+			continue
+		}
+		if best < 0 || c.bytes < found[best].bytes {
+			best = i
+		}
+	}
+	if best >= 0 {
+		ways = append(ways, found[best])
+	}
+	return ways
+}
+
+// reach orders the moves to a placement; false: it costs too much, breaks something, or cannot be reached.
+func (e *emptying) reach(c *candidate) bool {
+	if c.direct > e.d.Budget || !e.keeps(c) {
+		return false
+	}
+	if !c.ordered {
+		if c.ops, c.why = newOrder(e.f, c.at).find(); c.why != "" {
+			return false
+		}
+		c.ordered, c.bytes = true, 0
+	}
+	c.bytes = 0
+	for _, x := range c.ops {
+		if x.from >= 0 {
+			c.bytes += e.f.bytes[x.vm]
+		}
+	}
+	return c.bytes <= e.d.Budget
+}
+
+// keeps tells whether a placement keeps floors and rules, where they are kept now, and whether VMs go to
+// hosts that take them; it corrects the yield.
+func (e *emptying) keeps(c *candidate) bool {
+	sol, err := e.divide(c.at)
+	if err != nil || len(sol.Shortfall) > 0 {
+		return false
+	}
+	c.yield = sol.MinYield
+	comes := make([]bool, len(e.p.Hosts))
+	for vm, j := range c.at {
+		switch home := e.f.home[vm]; {
+		case home == j:
+		case j < 0 || e.p.Hosts[j].Cordoned || home >= 0 && e.f.held[vm] || !e.f.rules.Allowed(e.f.group[vm], j):
+			return false
+		default:
+			comes[j] = true
+		}
+	}
+	for j, broken := range e.f.brokenHosts(c.at) {
+		if broken && (comes[j] || !e.broken[j]) {
+			return false
+		}
+	}
+	return true
+}
+
+// divide is the CPU of everybody in a placement.
+func (e *emptying) divide(at []int) (allocator.Solution, error) {
+	return allocator.Allocate(e.f.placed(e.q, at))
+}
+
+// brokenHosts are those that do not keep their memory or a rule in a placement.
+func (f *fleet) brokenHosts(at []int) []bool {
+	n := len(f.p.Hosts)
+	broken, used, growth, groups := make([]bool, n), make([]float64, n), make([]float64, n), make([][]int, n)
+	for vm, j := range at {
+		used[j] += f.of(vm).Memory
+		growth[j] = max(growth[j], f.of(vm).Growth)
+		if f.p.Rules != nil {
+			groups[j] = append(groups[j], f.group[vm])
+		}
+	}
+	for j := range used {
+		broken[j] = !fits(used[j], f.p.Hosts[j].room(growth[j])) && used[j] > 0 || f.p.Rules != nil && !f.rules.Kept(j, groups[j])
+	}
+	return broken
+}
