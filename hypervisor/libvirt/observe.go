@@ -168,9 +168,13 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	default:
 		return vm, err
 	}
-	if s.State != nil && s.State.StateSet {
-		vm.State = stateOf(dom, s.State.State, s.State.Reason)
+	h.mu.Lock()
+	_, from := h.moves[uuid]
+	h.mu.Unlock()
+	if s.State == nil || !s.State.StateSet {
+		return vm, fmt.Errorf("the state of VM %s is not known", vm.Name)
 	}
+	vm.State = stateOf(dom, s.State.State, s.State.Reason, from)
 	vm.VCPUs = max(len(s.Vcpu), m.VCPUs)
 	if s.Balloon != nil {
 		vm.Memory, vm.Balloon = int64(s.Balloon.Maximum)*1024, int64(s.Balloon.Current)*1024
@@ -199,8 +203,8 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	return vm, nil
 }
 
-// stateOf is libvirt's state in our words; "" for a domain that is off.
-func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int) hypervisor.State {
+// stateOf is libvirt's state in our words; "" for a domain that is off. from: this process moves it away just now.
+func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bool) hypervisor.State {
 	switch state {
 	case libvirt.DOMAIN_SHUTOFF:
 		return ""
@@ -211,12 +215,17 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int) hypervi
 	case libvirt.DOMAIN_PMSUSPENDED:
 		return hypervisor.Paused
 	case libvirt.DOMAIN_PAUSED:
-		// Source and target of a migration both say "paused (migration)": the
-		// source for the instant of the hand-over, the target all along.
-		if libvirt.DomainPausedReason(reason) == libvirt.DOMAIN_PAUSED_MIGRATION {
-			if job, err := dom.GetJobStats(0); err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN {
-				return hypervisor.Incoming
+		switch libvirt.DomainPausedReason(reason) {
+		case libvirt.DOMAIN_PAUSED_MIGRATION, libvirt.DOMAIN_PAUSED_STARTING_UP:
+			// Source and target of a migration both say "paused (migration)": the source for the instant of the
+			// hand-over, the target once QEMU waits; before that it says "paused (starting up)". Where the job does not
+			// tell, a VM that is not sent from here is taken for one that has not arrived: else it would count as here,
+			// and run there.
+			job, err := dom.GetJobStats(0)
+			if from || err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT {
+				return hypervisor.Paused
 			}
+			return hypervisor.Incoming
 		}
 		return hypervisor.Paused
 	}
