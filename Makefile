@@ -46,6 +46,11 @@ demo: setup build ## the main job on this machine: real VMs, capped, scaled, ref
 demo-simulated: build ## the same on twelve simulated hosts, with no libvirt at all, in seconds
 	@scripts/demo.sh simulated
 
+.PHONY: demo-lab
+demo-lab: setup build ## three hosts in a lab on this machine: a re-balance, a drain, what-if; guests run on while they move
+	@$(GO) build -o bin/ ./test/lab/cmd/accel ./test/lab/cmd/labhost
+	@scripts/demo-lab.sh
+
 .PHONY: test
 test: setup ## all tests, those on real libvirt and QEMU included
 	@scripts/test.sh unit real

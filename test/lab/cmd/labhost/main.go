@@ -8,6 +8,8 @@
 //	labhost -dir DIR uri [HOST]    print the URI again
 //	labhost -dir DIR address [HOST|desk]
 //	                               print the IP address in the lab's network
+//	labhost -dir DIR migrate-uri HOST
+//	                               print the URI by which the other hosts reach its libvirt
 //	labhost -dir DIR run HOST COMMAND [ARG...]
 //	                               run a command in a host
 //	labhost -dir DIR desk COMMAND [ARG...]
@@ -46,7 +48,7 @@ import (
 )
 
 const usage = `usage: labhost -dir DIR COMMAND
-  up | down | uri [HOST] | address [HOST|desk]
+  up | down | uri [HOST] | address [HOST|desk] | migrate-uri HOST
   run HOST COMMAND [ARG...] | desk COMMAND [ARG...]
   off HOST | on HOST | state HOST | pull HOST | plug HOST | freeze HOST | thaw HOST
   serve | partition HOST,HOST,... [HOST,...] | heal | fill HOST | free HOST | limit CORES [HOST]`
@@ -166,10 +168,11 @@ func command(opts lab.Options, verb string, args []string) error {
 
 // verbs are what is done to one host.
 var verbs = map[string]func(*lab.Host) error{
-	"uri":     func(h *lab.Host) error { fmt.Println(h.URI()); return nil },
-	"address": func(h *lab.Host) error { fmt.Println(h.Address()); return nil },
-	"off":     (*lab.Host).PowerOff,
-	"on":      func(h *lab.Host) error { return h.PowerOn(context.Background()) },
+	"uri":         func(h *lab.Host) error { fmt.Println(h.URI()); return nil },
+	"address":     func(h *lab.Host) error { fmt.Println(h.Address()); return nil },
+	"migrate-uri": func(h *lab.Host) error { fmt.Println(h.MigrationURI()); return nil },
+	"off":         (*lab.Host).PowerOff,
+	"on":          func(h *lab.Host) error { return h.PowerOn(context.Background()) },
 	"state": func(h *lab.Host) error {
 		if h.Up() {
 			fmt.Println("on")
