@@ -162,6 +162,24 @@ func TestStaysForGood(t *testing.T) {
 	})
 }
 
+// After a restore a host that was started again tells of no VM while it may be on its way by a migration of before.
+func TestOrphansEndFirst(t *testing.T) {
+	twoHosts(t, func(w *simulated.World, l *leader) {
+		l.want.VMs[0].Move, l.want.Hold = nil, "held after a restore"
+		go func() { _, _ = w.Host("h1").Migrate(context.Background(), "m", hypervisor.Migration{To: "h2"}) }()
+		synctest.Wait()
+	}, func(w *simulated.World, l *leader) {
+		if !on(t, w, "h1") || on(t, w, "h2") {
+			t.Errorf("it went: it runs on h1: %v, on h2: %v", on(t, w, "h1"), on(t, w, "h2"))
+		}
+		for _, r := range l.reports {
+			if len(r.Running) != 1 || r.Running[0].Leaving {
+				t.Errorf("told of %+v", r.Running)
+			}
+		}
+	})
+}
+
 // What was listed before the host knew of a move says nothing of who runs the VM since.
 func TestListedBeforeTheMove(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {

@@ -109,6 +109,36 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 	return st, nil
 }
 
+// giveUpOrphans ends, as an agent's first step, the migrations that the one before it began: nobody counts their bytes, and after
+// a restore a VM that this host tells of must not go. It returns what is there then.
+func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hypervisor.VM, error) {
+	var failed error
+	for _, vm := range there {
+		if vm.Foreign || vm.Cluster != r.cluster || vm.State == hypervisor.Incoming {
+			continue
+		}
+		moved, found, err := r.Hypervisor.Abort(ctx, vm.Identity.VM)
+		if found {
+			r.log.Warn("a migration that an agent before this one began is given up", "vm", vm.Name, "bytes", moved.Bytes, "error", err)
+			r.orphans[vm.Identity.VM] = moved.Bytes
+		}
+		switch err = absentIsFine(err); {
+		case errors.Is(err, hypervisor.ErrUnavailable) || ctx.Err() != nil:
+			return nil, fmt.Errorf("VM %s: whether it is on its way: %w", vm.Name, err)
+		case err != nil: // it cannot be given up any more: again in the next round
+			failed = errors.Join(failed, fmt.Errorf("VM %s: %w", vm.Name, err))
+		}
+	}
+	if failed != nil {
+		r.log.Warn("migrations of an agent before this one go on", "error", failed)
+	}
+	r.alone = failed == nil
+	if len(r.orphans) == 0 && r.alone {
+		return there, nil
+	}
+	return r.look(ctx)
+}
+
 // arrives adds what the migration took, by this host's count: the source may be gone.
 func (r *runner) arrives(ctx context.Context, st Status) Status {
 	moved, err := r.Hypervisor.Arrival(ctx, st.VM)

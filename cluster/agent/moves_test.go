@@ -57,7 +57,7 @@ func TestMoveEnds(t *testing.T) {
 		}, phase: agent.SeenStayed, why: "nobody wants it", least: 250 * mib, most: 450 * mib},
 		{name: "an agent before this one began it", before: begunBefore, phase: agent.SeenStayed, why: "nobody counted its bytes", least: 300 * mib, most: 400 * mib},
 		{name: "an agent before this one began it, and it is to be given up", change: func(m *agent.Move) { m.Abort = "nobody wants it" }, before: begunBefore, phase: agent.SeenStayed,
-			why: "nobody wants it; the agent was restarted", least: 300 * mib, most: 400 * mib},
+			why: "the agent was restarted", least: 300 * mib, most: 400 * mib},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			twoHosts(t, func(w *simulated.World, l *leader) {

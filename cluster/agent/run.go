@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		moves: map[string]*moving{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		moves: map[string]*moving{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -161,6 +161,8 @@ type runner struct {
 	unknown  map[string]bool          // VMs with our mark that the leader was last seen not to know here
 	known    map[known]bool           // moves that the leader last told of
 	waits    map[string]waiting       // VMs whose move waits for room
+	alone    bool                     // no migration goes on that an agent before this one began
+	orphans  map[string]int64         // bytes that such migrations sent, by VM, until that is told
 	moved    chan struct{}            // a migration ended
 	ending   sync.WaitGroup           // migrations that go on
 	left     []Status                 // of VMs that were handed over, yet to be told
@@ -270,6 +272,11 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		}
 		r.cluster = want.Cluster
 		r.learn(want, there)
+	}
+	if !r.alone {
+		if there, err = r.giveUpOrphans(ctx, there); err != nil {
+			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
+		}
 	}
 	// The leader must know the host's limits before it says what is to run on it.
 	report := r.describe(there)
@@ -385,7 +392,7 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 		MigrateURI: r.MigrateURI, Migrates: r.partner, Moves: r.progress(), Running: []Instance{}, Epoch: r.epoch}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
-			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leaving: r.leaving[vm.Identity.VM]})
+			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leaving: r.leaving[vm.Identity.VM] || !r.alone})
 		}
 	}
 	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown, there)
@@ -441,6 +448,10 @@ func (r *runner) pastMoves(want Desired, p Past) {
 			continue
 		}
 		open[id] = vm.Move.Open
+		if bytes, is := r.orphans[id]; is && r.moves[id] == nil {
+			r.moves[id] = never(id, vm.Move.Open, bytes, errOrphan.Error())
+		}
+		delete(r.orphans, id)
 		if !vm.Move.Wait {
 			continue
 		}
