@@ -17,6 +17,7 @@ type DrainRequest struct {
 	Deadline  time.Duration // after which no move begins; 0: none
 	MaxBytes  *int64        // most bytes that its moves may send; nil or -1: no bound
 	OnBlocked string        // loop.OnBlockedStop, OnBlockedSkip, OnBlockedShutdown; "" = the first
+	Together  []string      // hosts that are about to be emptied, too: nothing goes there
 	By        string
 	Reason    string
 }
@@ -155,7 +156,15 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	}
 	instead := loop.Instead(s, h.Name)
 	o := loop.DrainOptions{Budget: d.MaxBytes, LeastGain: loop.LeastGain(s), Deadline: q.Deadline, Instead: instead}
-	a, err := loop.Drain(c.drainFleet(s, instead, nil), h.Name, o)
+	f := c.drainFleet(s, instead, nil)
+	for _, name := range q.Together {
+		at := f.Host(name)
+		if at < 0 {
+			return nil, loop.DrainAnswer{}, fmt.Errorf("host %s: %w", name, ErrNotFound)
+		}
+		f.Hosts[at].Cordoned = true
+	}
+	a, err := loop.Drain(f, h.Name, o)
 	if err != nil {
 		return nil, a, err
 	}

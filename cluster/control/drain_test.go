@@ -74,8 +74,12 @@ func TestDrain(t *testing.T) {
 	if after, err := c.Empty(ctx, "h1"); err != nil || !after.Empty {
 		t.Errorf("right after: %+v, %v", after, err)
 	}
+	v = c.eventually("what every move sent is told", func(v *control.View) bool {
+		view := v.DrainView(h)
+		return len(view.VMs) == len(before.VMs) && !slices.ContainsFunc(view.VMs, func(vm control.DrainVM) bool { return vm.BytesMoved == 0 })
+	})
 	view := v.DrainView(h)
-	if len(view.VMs) != len(before.VMs) || view.BytesMoved == 0 || view.BytesMoved > dry.Plan.Bytes {
+	if view.BytesMoved == 0 || view.BytesMoved > dry.Plan.Bytes {
 		t.Errorf("%+v; %d bytes were predicted", view, dry.Plan.Bytes)
 	}
 	for _, vm := range view.VMs {
@@ -284,8 +288,8 @@ func TestDrainDeadline(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := map[string]state.DrainState{loop.OnBlockedStop: state.DrainStopped, loop.OnBlockedSkip: state.DrainBlocked, loop.OnBlockedShutdown: state.DrainDone}[onBlocked]
-			v := c.drainIs("h1", want)
-			v = c.eventually("moves have ended", func(v *control.View) bool {
+			c.drainIs("h1", want)
+			v := c.eventually("moves have ended", func(v *control.View) bool {
 				return !slices.ContainsFunc(v.VMs(), func(vm state.VM) bool { return vm.MovingTo != "" })
 			})
 			h, _ := v.Host("h1")
@@ -300,8 +304,7 @@ func TestDrainDeadline(t *testing.T) {
 				if down == 0 || len(on(v, "h1")) > 0 || v.Progress(r.Operation).State != state.OpDone {
 					t.Errorf("%d VMs are down: %+v", down, h.Drain)
 				}
-				v = c.done(c.Start(ctx, "a", control.Call{}))
-				if len(on(v, "h2")) != 6 {
+				if v = c.done(c.Start(ctx, "a", control.Call{})); len(on(v, "h2")) != 6 {
 					t.Errorf("%d VMs on h2 after the start", len(on(v, "h2")))
 				}
 			default:
@@ -352,8 +355,10 @@ func TestDrainRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
-	if _, err := c.Drain(ctx, "h9", control.DrainRequest{}, control.Call{}); !errors.Is(err, control.ErrNotFound) {
-		t.Errorf("%v", err)
+	for host, q := range map[string]control.DrainRequest{"h9": {}, "h1": {Together: []string{"h9"}}} {
+		if _, err := c.Drain(ctx, host, q, control.Call{}); !errors.Is(err, control.ErrNotFound) {
+			t.Errorf("%v", err)
+		}
 	}
 	if err := c.Undrain(ctx, "h9", control.Call{}); !errors.Is(err, control.ErrNotFound) {
 		t.Errorf("%v", err)
@@ -416,13 +421,14 @@ func TestRollingMaintenance(t *testing.T) {
 	}
 	for n, hosts := range groups {
 		for _, host := range hosts {
-			if err := c.Cordon(ctx, host, true, "maintenance", false); err != nil {
+			r, err := c.Drain(ctx, host, control.DrainRequest{Together: hosts}, control.Call{})
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		for _, host := range hosts {
-			if _, err := c.Drain(ctx, host, control.DrainRequest{}, control.Call{}); err != nil {
-				t.Fatal(err)
+			for _, step := range r.Plan.Steps {
+				if slices.Contains(hosts, step.To) {
+					t.Errorf("a VM goes to a host that is next to be emptied: %+v", step)
+				}
 			}
 		}
 		c.done(c.Create(ctx, vc(fmt.Sprint("new", n), 2, 0.25, 256*mib), control.Call{}))
