@@ -182,14 +182,14 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	sc, err := readSched(dom)
 	// A daemon that was restarted a moment ago knows its VMs before it has found
 	// their control groups again.
-	for end := time.Now().Add(settling); !vm.Foreign && isCode(err, libvirt.ERR_OPERATION_INVALID) && time.Now().Before(end); {
+	for end := time.Now().Add(settling); !vm.Foreign && vm.State != hypervisor.Incoming && unsettled(err) && time.Now().Before(end); {
 		if active, aerr := dom.IsActive(); aerr != nil || !active {
 			return vm, err
 		}
 		time.Sleep(10 * time.Millisecond)
 		sc, err = readSched(dom)
 	}
-	if isCode(err, libvirt.ERR_OPERATION_INVALID) || err != nil && vm.Foreign {
+	if unsettled(err) || err != nil && vm.Foreign {
 		// It runs, so it counts; that no cap is known to be in force is what Cap 0 says.
 		if !vm.Foreign {
 			h.log.Warn("CPU share cannot be read", "vm", vm.Identity.VM, "error", err)
@@ -201,6 +201,11 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	}
 	vm.CPU = sc.cpu(vm.VCPUs, h.cgroup, !vm.Foreign)
 	return vm, nil
+}
+
+// unsettled says whether a VM's control groups are not there: not yet, or not any more.
+func unsettled(err error) bool {
+	return isCode(err, libvirt.ERR_OPERATION_INVALID) || isCode(err, libvirt.ERR_SYSTEM_ERROR)
 }
 
 // stateOf is libvirt's state in our words; "" for a domain that is off. from: this process moves it away just now.

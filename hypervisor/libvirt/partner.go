@@ -42,7 +42,13 @@ func (h *Host) Partner(ctx context.Context) (hypervisor.Partner, error) {
 		if p.Networks, err = networksOf(c); err != nil {
 			return p, err
 		}
-		return p, poolsOf(c, p.Pools)
+		if err := poolsOf(c, p.Pools); err != nil {
+			return p, err
+		}
+		if _, has := p.Pools[defaultPool]; !has && h.opts.StateDir != "" {
+			p.Pools[defaultPool] = "dir " + h.poolDir() // it is made when it is needed
+		}
+		return p, nil
 	})
 	if err != nil {
 		return p, fmt.Errorf("what the host has for moves: %w", err)
@@ -97,14 +103,15 @@ func networksOf(c *libvirt.Connect) ([]string, error) {
 		}
 		_ = networks[i].Free()
 	}
-	// Where libvirt was built with no interface driver nobody can say which bridges there are.
-	if interfaces, err := c.ListAllInterfaces(libvirt.CONNECT_LIST_INTERFACES_ACTIVE); err == nil {
-		for i := range interfaces {
-			if name, err := interfaces[i].GetName(); err == nil {
-				out = append(out, bridgePrefix+name)
-			}
-			_ = interfaces[i].Free()
+	interfaces, err := c.ListAllInterfaces(libvirt.CONNECT_LIST_INTERFACES_ACTIVE)
+	if err != nil {
+		return nil, nil // a libvirt without an interface driver: nobody can say which bridges there are
+	}
+	for i := range interfaces {
+		if name, err := interfaces[i].GetName(); err == nil {
+			out = append(out, bridgePrefix+name)
 		}
+		_ = interfaces[i].Free()
 	}
 	slices.Sort(out)
 	return out, nil
