@@ -46,6 +46,11 @@ type settings struct {
 // newSite starts three hosts and makes a cluster of them, as docs/install.md says.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	return newSiteOn(t, lab.Options{Hosts: 3, Shared: true, StateSize: 512 << 20})
+}
+
+func newSiteOn(t *testing.T, opts lab.Options) *site {
+	t.Helper()
 	guest := lab.Real(t)
 	s := &site{bin: t.TempDir()}
 	if err := os.Chmod(s.bin, 0o755); err != nil {
@@ -57,7 +62,7 @@ func newSite(t *testing.T) *site {
 			t.Fatalf("build %s: %v\n%s", program, err, out)
 		}
 	}
-	s.lab = lab.New(t, lab.Options{Hosts: 3, Shared: true, StateSize: 512 << 20})
+	s.lab = lab.New(t, opts)
 	stop, err := s.lab.ServePower()
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +149,7 @@ func (h *host) guard(t *testing.T) {
 func (h *host) configure(t *testing.T, set settings, emulation bool) {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "server: true\nagent: true\nadvertise: %s\nmigrateURI: %s\nemulation: %v\nsharedPools: [shared]\n", h.port(), h.MigrationURI(), emulation)
+	fmt.Fprintf(&b, "server: true\nagent: true\nadvertise: %s\nmigrateURI: %s\nemulation: %v\nsharedPools: [shared]\nconsoleLogs: true\n", h.port(), h.MigrationURI(), emulation)
 	b.WriteString("allowance: {cpu: 1.5, memory: 3GiB}\nsnapshots: {every: 1h, keep: 2}\n")
 	if !set.noWatchdog {
 		b.WriteString("watchdog: {device: /run/board/watchdog}\n")
