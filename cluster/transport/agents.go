@@ -72,6 +72,7 @@ type Agent struct {
 	desired agent.Desired // the latest
 	changed chan struct{} // closes when desired or alive changes
 	session uint64        // of calls, 0 = none
+	apart   bool          // its leader knows Change.Index
 	calls   uint64        // numbers of calls so far
 
 	opening chan struct{} // holds one while a session is opened
@@ -320,7 +321,7 @@ func (a *Agent) Report(ctx context.Context, r agent.Report) error {
 		a.reports, a.sent = reportEncoder{}, time.Time{}
 	}
 	for again := false; ; again = true {
-		c, news, err := a.reports.change(r)
+		c, news, err := a.reports.change(r, a.knowsIndex())
 		if err != nil {
 			return err
 		}
@@ -377,6 +378,14 @@ func (a *Agent) isFresh() bool {
 	fresh := a.fresh
 	a.fresh = false
 	return fresh
+}
+
+// knowsIndex says whether the leader of the session knows Change.Index. A session with another leader begins with a
+// whole report.
+func (a *Agent) knowsIndex() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.session != 0 && a.apart
 }
 
 // heard says whether the stream is alive.
@@ -530,6 +539,6 @@ func (a *Agent) openSession(ctx context.Context, address string) (uint64, error)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.session = opened.Session
+	a.session, a.apart = opened.Session, opened.Index
 	return opened.Session, nil
 }

@@ -149,7 +149,8 @@ func TestReportDelta(t *testing.T) {
 			}
 			for whole := false; ; whole = true {
 				known := e.n > 0
-				c, news, err := e.change(r)
+				apart := rapid.Bool().Draw(t, "apart")
+				c, news, err := e.change(r, apart)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +164,7 @@ func TestReportDelta(t *testing.T) {
 				if wanted := !known || len(r.Statuses) > 0 || !bytes.Equal(before, now); news != wanted {
 					t.Fatalf("news %v after %+v: %+v", news, last, r)
 				}
-				if (c.Head == nil) != (c.Since != 0) {
+				if (c.Head == nil) != (c.Since != 0) || c.Index != nil && (!apart || c.Head != nil) {
 					t.Fatalf("%+v", c)
 				}
 				fate := rapid.SampledFrom([]string{"fine", "fine", "fine", "lost", "answer lost"}).Draw(t, "fate")
@@ -208,9 +209,10 @@ func TestReportDelta(t *testing.T) {
 func TestReportDeltaIsSmall(t *testing.T) {
 	var e reportEncoder
 	r := agent.Report{Host: "h1", Running: make([]agent.Instance, 10)}
+	apart := false
 	change := func(head, news bool) (c Change) {
 		t.Helper()
-		c, is, err := e.change(r)
+		c, is, err := e.change(r, apart)
 		if err != nil || (c.Head != nil) != head || is != news {
 			t.Fatalf("%+v, news %v, %v", c, is, err)
 		}
@@ -232,6 +234,10 @@ func TestReportDeltaIsSmall(t *testing.T) {
 	change(true, false) // the leader keeps 9
 	r.Statuses = []agent.Status{{VM: "a"}}
 	change(true, true)
+	apart = true
+	if c := change(false, true); c.Since != 8 || c.Index == nil || *c.Index != 0 {
+		t.Fatalf("%+v", c)
+	}
 }
 
 func TestReadLine(t *testing.T) {
@@ -339,7 +345,7 @@ func TestWireFormat(t *testing.T) {
 		Statuses: []agent.Status{{VM: "a", Generation: 1, Phase: agent.SeenStopped, Gone: true, Reason: "shutdown"}},
 		Samples:  []agent.Sample{{VM: "b", Generation: 2, At: at, State: "running", Cap: 1, Used: 0.5, VCPUTime: 3 * time.Second, Balloon: 1 << 30}},
 		Running:  []agent.Instance{{VM: "b", Name: "ek-b", Generation: 2}}}
-	change, _, err := reports.change(report)
+	change, _, err := reports.change(report, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +357,7 @@ func TestWireFormat(t *testing.T) {
 		agent.Permit{Epoch: 1, Term: 2, Index: 3, Granted: []agent.Instance{{VM: "a", Generation: 2}}},
 		JoinRequest{ID: "i", Secret: "s", Name: "h1", Address: "10.0.0.3:7480", Request: "PEM"},
 		JoinAnswer{Cluster: "c", Certificate: Certificate{Cert: "PEM", CA: "PEM"}, CAKey: "PEM", GossipKey: []byte{1}, Servers: []string{"10.0.0.1:7480"}},
-		certificateRequest{"PEM"}, sessionAnswer{5},
+		certificateRequest{"PEM"}, sessionAnswer{Session: 5},
 	} {
 		if err := json.NewEncoder(&lines).Encode(v); err != nil {
 			t.Fatal(err)

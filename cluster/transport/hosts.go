@@ -50,6 +50,7 @@ type line struct {
 // sessionAnswer is the answer to the question for a session.
 type sessionAnswer struct {
 	Session uint64 `json:"session"`
+	Index   bool   `json:"index,omitempty"` // this leader knows Change.Index
 }
 
 // session begins a new one, and so ends the one before it.
@@ -65,7 +66,7 @@ func (p *Peers) session(w http.ResponseWriter, r *http.Request) {
 	}
 	l.session, l.term, l.last = session, p.o.Lead().Term, map[string]uint64{}
 	p.mu.Unlock()
-	p.answer(w, r, sessionAnswer{session})
+	p.answer(w, r, sessionAnswer{Session: session, Index: true})
 }
 
 // enter finds the line of a call and waits for its turn. It answers, and leave is

@@ -13,6 +13,9 @@ import (
 type Change struct {
 	// Since is the number of the report whose Head still holds; 0 if there is a Head here.
 	Since uint64 `json:"since,omitempty"`
+	// Index is that of the report where it is not that of the Head. Only a leader that says that it knows it (sessionAnswer)
+	// is sent one: it changes with nearly every report.
+	Index *uint64 `json:"index,omitempty"`
 	// Head is the report without Statuses and Samples, an agent.Report.
 	Head     json.RawMessage `json:"head,omitempty"`
 	Statuses []agent.Status  `json:"statuses"`
@@ -33,8 +36,8 @@ type told struct {
 
 // change of a report since the last one that was taken. Make it again for another try: nothing
 // counts until taken. news: there is more in it than samples, if that. An Index of 0 says nothing to a leader that
-// was told another: it keeps the highest.
-func (e *reportEncoder) change(r agent.Report) (out Change, news bool, err error) {
+// was told another: it keeps the highest. apart: the leader knows Change.Index.
+func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples}
 	e.next.index = r.Index
 	r.Statuses, r.Samples, r.Index = nil, nil, 0
@@ -43,7 +46,12 @@ func (e *reportEncoder) change(r agent.Report) (out Change, news bool, err error
 	}
 	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest)
 	news = len(out.Statuses) > 0 || !same || e.next.index != 0 && e.next.index != e.last.index
-	if !same || e.next.index != e.last.index {
+	switch {
+	case same && e.next.index == e.last.index:
+	case same && apart:
+		index := e.next.index
+		out.Index = &index
+	default:
 		out.Since, out.Head = 0, e.next.rest
 		if r.Index = e.next.index; r.Index != 0 {
 			if out.Head, err = json.Marshal(r); err != nil {
@@ -75,6 +83,9 @@ func (d *reportDecoder) take(c Change) (agent.Report, error) {
 		}
 	case c.Since == 0 || c.Since != d.n:
 		return agent.Report{}, fmt.Errorf("the report is a change of report %d, and the last one here is %d: %w", c.Since, d.n, errWhole)
+	}
+	if c.Index != nil {
+		r.Index = *c.Index
 	}
 	r.Statuses, r.Samples = c.Statuses, c.Samples
 	return r, nil
