@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -124,6 +125,7 @@ func Run(ctx context.Context, o Options) (f *Figures, err error) {
 			err = errors.Join(err, b.world.Close())
 		}
 	}()
+	debug.SetGCPercent(400) // what the agents of all hosts share here each would have for itself
 	b.f.Machine.Cores, b.f.Machine.Go = runtime.NumCPU(), runtime.Version()
 	b.f.Servers, b.f.Hosts = o.Servers, o.Hosts
 	for _, step := range []struct {
