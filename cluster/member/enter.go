@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -109,7 +108,7 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 	var failed error
 	for _, address := range addresses {
 		a, err := transport.Join(ctx, address, t, ask, nil)
-		if said := refusal(err); said != 0 { // the cluster has answered: another server would not say otherwise
+		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer { // another server would not say otherwise
 			return none, fmt.Errorf("join the cluster: %w", err)
 		}
 		if err != nil {
@@ -137,16 +136,4 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 		return who, write(dir, pki.Material{Cert: []byte(a.Cert), Key: keyPEM, CA: []byte(a.CA)}, []byte(a.CAKey), a.GossipKey, a.Servers)
 	}
 	return none, fmt.Errorf("join the cluster: %w", failed)
-}
-
-// refusal is the HTTP status of an answer by which the cluster does not let a member in, 0 of any other error.
-func refusal(err error) int {
-	var p *transport.Problem
-	if errors.As(err, &p) {
-		switch p.Status {
-		case http.StatusBadRequest, http.StatusForbidden, http.StatusConflict, http.StatusUnprocessableEntity:
-			return p.Status
-		}
-	}
-	return 0
 }

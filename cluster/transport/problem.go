@@ -76,6 +76,33 @@ func (p *Problem) Is(target error) bool {
 	return false
 }
 
+// Answer is what the cluster said to a request, if it said anything: who asks another server hears nothing else.
+type Answer int
+
+// The answers there are.
+const (
+	NoAnswer  Answer = iota
+	Forbidden        // the right to it was not shown
+	Conflict         // it does not go with the state of things
+	Malformed        // it can never be answered otherwise
+)
+
+// AnswerOf reads an error of Join. detail is the cluster's own words.
+func AnswerOf(err error) (a Answer, detail string) {
+	var p *Problem
+	if errors.As(err, &p) {
+		switch p.Status {
+		case http.StatusForbidden:
+			return Forbidden, p.Detail
+		case http.StatusConflict:
+			return Conflict, p.Detail
+		case http.StatusBadRequest, http.StatusUnprocessableEntity:
+			return Malformed, p.Detail
+		}
+	}
+	return NoAnswer, ""
+}
+
 var titles = map[string]string{
 	kindMalformed:  "The request cannot be read",
 	kindForbidden:  "Not allowed to this member",

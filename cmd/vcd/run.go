@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -386,16 +385,13 @@ var errOwnPKI = &control.Exists{Field: "pki", Text: "the configuration of this h
 
 // entryError is an error of entering a cluster in the words of the API.
 func entryError(err error) error {
-	var said *transport.Problem
-	if errors.As(err, &said) {
-		switch said.Status {
-		case http.StatusForbidden:
-			return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: said.Detail}}}
-		case http.StatusConflict:
-			return fmt.Errorf("the cluster does not let this host in: %s: %w", said.Detail, control.ErrConflict)
-		case http.StatusBadRequest, http.StatusUnprocessableEntity:
-			return &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: said.Detail}}}
-		}
+	switch said, detail := transport.AnswerOf(err); said {
+	case transport.Forbidden:
+		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: detail}}}
+	case transport.Conflict:
+		return fmt.Errorf("the cluster does not let this host in: %s: %w", detail, control.ErrConflict)
+	case transport.Malformed:
+		return &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: detail}}}
 	}
 	if errors.Is(err, member.ErrMember) {
 		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, stop vcd and remove its data directory first"}
