@@ -254,18 +254,19 @@ func (s *sim) unsettled() string {
 			there[name][vm.VM] = vm.Generation
 		}
 	}
-	// A VM that a restored state does not know may have the name of one that was made since (docs/roadmap.md).
-	named := map[string]bool{}
+	// A VM that a restored state does not know is left alone. It may have the name of one that was made since, or the
+	// room of one that is bound to its host (docs/roadmap.md).
+	named, full := map[string]bool{}, map[string]bool{}
 	for name := range there {
 		for _, vm := range s.listed(name) {
 			if _, known := snap.VM(vm.VM); !known && s.restored {
-				named[name+"/"+vm.Name] = true
+				named[name+"/"+vm.Name], full[name] = true, true
 			}
 		}
 	}
 	for _, vm := range snap.VMs() {
 		vc, _ := snap.VC(vm.VC)
-		if vm.Phase == state.Failed && named[vm.Host+"/"+vm.Domain()] {
+		if vm.Phase == state.Failed && named[vm.Host+"/"+vm.Domain()] || vm.Phase == state.Lost && full[vm.Host] {
 			continue
 		}
 		runs := there[vm.Host][vm.ID] == vm.Generation
