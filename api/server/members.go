@@ -40,7 +40,7 @@ func (s *Server) registerMembers(api huma.API) {
 			return out, nil
 		})
 	change(api, http.MethodDelete, "removeMember", "/v1/cluster/members/{name}", tagMembers, "Remove a member",
-		"Takes its vote and revokes its certificates. Its host must have no VM. Refused if too few healthy servers would be left, unless forced.", http.StatusOK, nil,
+		"Takes its vote and revokes its certificates. Its host must have no VM, but for deleted ones if it was fenced or confirmed dead: those go with it. Refused if too few healthy servers would be left, unless forced.", http.StatusOK, nil,
 		func(ctx context.Context, in *struct {
 			NameParam
 			Force bool `query:"force" doc:"Also if too few healthy servers are left for a majority."`

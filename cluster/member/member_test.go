@@ -41,6 +41,7 @@ type site struct {
 	log   *slog.Logger
 
 	agentOnly bool // of the members that are started next
+	lease     time.Duration
 }
 
 func newSite(t *testing.T, hosts int) *site {
@@ -107,7 +108,7 @@ func (s *site) listen(name string) net.Listener {
 
 func (s *site) start(name string, l net.Listener) *member.Member {
 	s.t.Helper()
-	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, AgentOnly: s.agentOnly,
+	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, AgentOnly: s.agentOnly, Lease: s.lease,
 		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
@@ -449,5 +450,37 @@ func TestRemovedServerIsNoLeader(t *testing.T) {
 	})
 	if n := stayed.Load(); n > 0 {
 		t.Errorf("it was taken for a server %d times", n)
+	}
+}
+
+// A host that is dead for good, with VMs that were deleted since: once an operator says so, it can be removed.
+func TestRemoveDeadHost(t *testing.T) {
+	s := newSite(t, 2)
+	s.lease = 3 * time.Second
+	m := s.first()
+	s.join("h2", false)
+	s.eventually("two hosts report", func() bool { return s.ready() == 2 })
+	if _, err := m.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+		t.Fatal(err)
+	}
+	s.create("a", 12, "keep")
+	s.running("a", 12)
+	s.stop("h2")
+	if _, err := m.Delete(t.Context(), "a", control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("what h1 had is gone", func() bool { return len(m.State.Snapshot().VMsOn("h1")) == 0 })
+	if n := len(m.State.Snapshot().VMsOn("h2")); n == 0 {
+		t.Fatal("h2 had no VM")
+	}
+	if err := m.Remove(t.Context(), "h2", false); !errors.Is(err, control.ErrConflict) || !strings.Contains(err.Error(), "confirm-dead h2") {
+		t.Errorf("h2 may be alive: %v", err)
+	}
+	s.eventually("h2 is confirmed dead", func() bool { return m.ConfirmDead(t.Context(), "h2", "a test", "", false) == nil })
+	if err := m.Remove(t.Context(), "h2", false); err != nil {
+		t.Fatal(err)
+	}
+	if left := m.State.Snapshot(); len(left.VMs()) != 0 || len(left.VCs()) != 0 {
+		t.Errorf("left: %+v, %+v", left.VMs(), left.VCs())
 	}
 }

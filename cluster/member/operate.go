@@ -103,7 +103,7 @@ func (m *Member) Nodes() ([]node.Server, string) {
 	return servers, node.Advice(servers)
 }
 
-// Remove a member: its vote, its certificates, and the row of its host, which must have no VM.
+// Remove a member: its vote, its certificates, and the row of its host, which must have no VM but those that leave with it.
 func (m *Member) Remove(ctx context.Context, name string, force bool) error {
 	row, ok := m.State.Snapshot().Member(name)
 	if !ok {

@@ -58,7 +58,7 @@ func (t *tool) memberCommands() []*cli.Command {
 		},
 		{
 			Name: "remove", Usage: "take a member out of the cluster", ArgsUsage: "MEMBER", Action: t.clusterRemove,
-			Description: "Its certificates count no more; its host must have no VM.\n\nExample: vcctl cluster remove h3",
+			Description: "Its certificates count no more; its host must have no VM. Deleted VMs of a host that was fenced or confirmed dead go with it.\n\nExample: vcctl cluster remove h3",
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "also if too few healthy servers are left for a majority"}},
 		},
 		{
