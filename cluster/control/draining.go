@@ -176,7 +176,7 @@ func (v *View) DrainView(h state.Host) DrainView {
 	}
 	rows := map[string]int{}
 	for _, p := range v.MovePlans() {
-		if p.Kind != state.MovesDrain || p.Host != h.Name || p.CreatedAt.Before(h.Drain.Since) {
+		if p.Kind != state.MovesDrain || p.Host != h.Name || p.CreateIndex < h.Drain.Begun {
 			continue
 		}
 		if p.ID == h.Drain.Plan {

@@ -325,7 +325,7 @@ func (x *drainer) shutDown(whys map[string]string) DrainStep {
 // plans of this drain, the present one included.
 func (x *drainer) plans() []state.MovePlan {
 	return slices.DeleteFunc(x.s.MovePlans(), func(p state.MovePlan) bool {
-		return p.Kind != state.MovesDrain || p.Host != x.h.Name || p.CreatedAt.Before(x.d.Since)
+		return p.Kind != state.MovesDrain || p.Host != x.h.Name || p.CreateIndex < x.d.Begun
 	})
 }
 

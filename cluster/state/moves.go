@@ -195,6 +195,7 @@ type Drain struct {
 	Plan      string     `json:"plan,omitempty"`  // its move plan
 	Moved     int64      `json:"moved,omitempty"` // bytes, of plans before that one
 	Index     uint64     `json:"index,omitempty"` // log index of its last change
+	Begun     uint64     `json:"begun,omitempty"` // log index of its beginning: plans made since are of it
 }
 
 // MoveMode says who decides on moves that nobody asked for.

@@ -203,7 +203,10 @@ func (w *writer) drain(b *HostDrain) error {
 	}
 	old, open := h.Drain, !h.Cordoned
 	h.Drain = b.Drain
-	h.Drain.Index = w.index
+	h.Drain.Index, h.Drain.Begun = w.index, old.Begun
+	if b.Drain.State == DrainRunning && old.State != DrainRunning {
+		h.Drain.Begun = w.index
+	}
 	switch b.Drain.State {
 	case "":
 		h.Drain = Drain{}
