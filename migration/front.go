@@ -77,7 +77,7 @@ func (s *search) front(base candidate, highest float64) (known float64) {
 	}
 	again := -1.0
 	known = f.walk(top, low, func(from float64, c *candidate) {
-		if again < 0 && !(s.order(c) && c.bytes <= c.direct*(1+sameBytes)) {
+		if again < 0 && !s.straight && !(s.order(c) && c.bytes <= c.direct*(1+sameBytes)) {
 			again = from
 		}
 	})

@@ -21,10 +21,11 @@ const (
 )
 
 // tight are the levels from which polishing begins, as parts of the way from the
-// average to the present level; tightOfMany are those of more than fewHosts.
+// average to the present level, besides the average; tightOfMany are those of
+// more than fewHosts.
 var (
-	tight       = []float64{0.05, 0.03, 0.02, 0.015, 0.0125, 0.01, 0.008, 0.006, 0.0045, 0.003, 0.0015, 0}
-	tightOfMany = []float64{0.03, 0}
+	tight       = []float64{0.05, 0.03, 0.02, 0.015, 0.0125, 0.01, 0.008, 0.006, 0.0045, 0.003, 0.0015}
+	tightOfMany = []float64{0.03}
 )
 
 // polish brings the levels to goal, as far as it can. Candidates are below top.

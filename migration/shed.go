@@ -160,6 +160,17 @@ func (h *shed) run(s *search, found func(at []int, level float64)) {
 		row = append(row, try(top-(top-low)*float64(i)/float64(first)))
 		s.done(work)
 	}
+	polish := func(share float64) {
+		if s.ended {
+			return
+		}
+		h.reset()
+		t := low + (top-low)*share
+		h.reach(t)
+		s.done(work)
+		h.polish(s, max(t, low*evenEnough), top, found)
+	}
+	polish(0) // what many bytes would do is known early
 	for range all - first {
 		if s.ended {
 			return
@@ -181,14 +192,7 @@ func (h *shed) run(s *search, found func(at []int, level float64)) {
 		shares = tightOfMany
 	}
 	for _, share := range shares {
-		if s.ended {
-			return
-		}
-		h.reset()
-		t := low + (top-low)*share
-		h.reach(t)
-		s.done(work)
-		h.polish(s, max(t, low*evenEnough), top, found)
+		polish(share)
 	}
 }
 

@@ -37,6 +37,9 @@ type search struct {
 	bound float64
 	steps int64 // left
 	ended bool
+
+	straight bool    // orders are not asked for
+	known    float64 // no placement of at most so many bytes is worth more than what was found; -1: nothing is known
 }
 
 const (
@@ -58,7 +61,7 @@ const (
 var budgetShares = [...]float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}
 
 func newSearch(f *fleet) *search {
-	s := &search{f: f, p: f.p.allocation(), bound: 1, steps: f.p.Steps}
+	s := &search{f: f, p: f.p.allocation(), bound: 1, steps: f.p.Steps, known: -1}
 	if s.steps <= 0 {
 		s.steps = DefaultSteps
 	}
@@ -106,7 +109,7 @@ func (s *search) run() {
 			s.add(at)
 		}
 	}
-	highest, known := 0.0, -1.0
+	highest := 0.0
 	for g := range f.p.Groups {
 		highest = max(highest, f.p.Groups[g].MinYield)
 	}
@@ -124,19 +127,19 @@ func (s *search) run() {
 			s.found = append(s.found, c)
 		})
 		if begin.broken == 0 && len(f.home) <= mostFront {
-			known = s.front(begin, highest)
+			s.known = s.front(begin, highest)
 			if begin.yield < highest || slices.Contains(f.home, -1) {
-				known = -1
+				s.known = -1
 			}
 		}
 	}
-	if few && math.IsInf(known, 1) {
+	if few && math.IsInf(s.known, 1) {
 		// nothing is left to be found
 	} else if few {
-		s.fronts(known)
+		s.fronts(s.known)
 	} else if n := len(f.home); n <= someVMs || n <= manyVMs && (f.rules.Required() || len(s.found) == 0) {
 		for _, share := range budgetShares {
-			if f.total*share > known {
+			if f.total*share > s.known {
 				s.best(f.total*share, askSteps)
 			}
 		}
