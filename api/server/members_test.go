@@ -513,19 +513,29 @@ func TestRejoin(t *testing.T) {
 	join := func(name, dir string, q v1.JoinTokenRequest) error {
 		q.Server, q.Agent, q.Seconds = true, true, 60
 		k, err := c.MakeJoinToken(t.Context(), q)
-		must(t, err)
-		_, err = member.Join(t.Context(), dir, name, s.Address(lost), k.Token, []string{s.Address(leader)})
+		if err == nil {
+			_, err = member.Join(t.Context(), dir, name, s.Address(lost), k.Token, []string{s.Address(leader)})
+		}
 		return err
 	}
-	if err := join(lost, t.TempDir(), v1.JoinTokenRequest{}); err == nil || !strings.Contains(err.Error(), "--for "+lost) {
-		t.Errorf("any token lets a member in again: %v", err)
+	// On a busy machine the leader may change meanwhile, or hold the other server for ill: then it is asked again.
+	var err error
+	must(t, s.Await(t.Context(), "a token for anybody is refused", func() bool {
+		err = join(lost, t.TempDir(), v1.JoinTokenRequest{})
+		return err == nil || strings.Contains(err.Error(), "--for "+lost)
+	}))
+	if err == nil {
+		t.Error("any token lets a member in again")
 	}
 	if err := join("h4", t.TempDir(), v1.JoinTokenRequest{For: lost}); err == nil {
 		t.Error("a token for one member let another in")
 	}
-	must(t, join(lost, s.Dir(lost), v1.JoinTokenRequest{For: lost}))
-	members, err := c.Members(t.Context())
-	must(t, err)
+	must(t, s.Await(t.Context(), "it is let in again", func() bool {
+		err := join(lost, s.Dir(lost), v1.JoinTokenRequest{For: lost})
+		return err == nil || errors.Is(err, member.ErrMember)
+	}))
+	var members []v1.Member
+	must(t, s.Await(t.Context(), "a list of members", func() bool { members, err = c.Members(t.Context()); return err == nil }))
 	for _, m := range members {
 		if m.Name == lost && m.Voter {
 			t.Errorf("it votes without its log: %+v", m)

@@ -79,7 +79,7 @@ func api(m *member.Member) http.Handler {
 		}
 		a, err := m.Admit(r.Context(), q)
 		switch {
-		case errors.Is(err, control.ErrNoLeader), errors.Is(err, control.ErrTimeout), errors.Is(err, node.ErrNotLeader):
+		case errors.Is(err, control.ErrNoLeader), errors.Is(err, control.ErrTimeout), errors.Is(err, node.ErrNotLeader), errors.Is(err, node.ErrRefused):
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusForbidden)
