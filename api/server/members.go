@@ -193,6 +193,9 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 		case "lost":
 			add("warning", "host", h.Name, "lost: %s", h.Error)
 		}
+		if d := h.Drain; h.VMs > 0 && (d.State == state.DrainBlocked || d.State == state.DrainStopped) {
+			add("warning", "host", h.Name, "is to be empty, and %d VMs do not leave it (drain %s: %s): vcctl host get says which; vcctl host undrain gives up", h.VMs, d.State, d.Text)
+		}
 		if len(h.Unknown) > 0 {
 			add("warning", "host", h.Name, "runs VMs that the cluster does not know: %s; they are left alone", strings.Join(h.Unknown, ", "))
 		}

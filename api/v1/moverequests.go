@@ -125,10 +125,11 @@ const (
 
 // DrainRequest asks for a host to be emptied.
 type DrainRequest struct {
-	Deadline  string `json:"deadline,omitempty" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
-	MaxBytes  *Bound `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
-	OnBlocked string `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
-	Reason    string `json:"reason,omitempty" maxLength:"500" doc:"Why, for whoever looks at the host."`
+	Deadline  string   `json:"deadline,omitempty" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
+	MaxBytes  *Bound   `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
+	OnBlocked string   `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
+	Together  []string `json:"together,omitempty" doc:"Names of other hosts that are about to be emptied as well: no VM goes there."`
+	Reason    string   `json:"reason,omitempty" maxLength:"500" doc:"Why, for whoever looks at the host."`
 }
 
 // ParseDrain reads a request to empty a host from JSON; an empty body is one without wishes.
@@ -146,6 +147,7 @@ func ParseDrain(doc []byte) (DrainRequest, error) {
 		field{"deadline", r.duration(&q.Deadline)},
 		field{"maxBytes", r.bound(&q.MaxBytes)},
 		field{"onBlocked", r.oneOf(&q.OnBlocked, OnBlockedStop, OnBlockedSkip, OnBlockedShutdown)},
+		field{"together", r.texts(&q.Together, maxTried, 253)},
 		field{"reason", r.text(&q.Reason, 500)})
 	if given["deadline"] && q.Deadline == "0s" {
 		r.fault(nil, "deadline", "must be more than 0")

@@ -75,8 +75,8 @@ func TestParseRebalance(t *testing.T) {
 }
 
 func TestParseDrain(t *testing.T) {
-	got, err := ParseDrain([]byte(`{"deadline":"90m","maxBytes":"64GiB","onBlocked":"shutdown","reason":"a new disk"}`))
-	want := DrainRequest{Deadline: "1h30m", MaxBytes: bound(64 << 30), OnBlocked: OnBlockedShutdown, Reason: "a new disk"}
+	got, err := ParseDrain([]byte(`{"deadline":"90m","maxBytes":"64GiB","onBlocked":"shutdown","reason":"a new disk","together":["h2"]}`))
+	want := DrainRequest{Deadline: "1h30m", MaxBytes: bound(64 << 30), OnBlocked: OnBlockedShutdown, Reason: "a new disk", Together: []string{"h2"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -59,7 +59,7 @@ func statusText(s v1.ClusterStatus) string {
 		"Hosts", counts(s.Hosts), "Virtual clusters", counts(s.VirtualClusters),
 		"VMs", counts(map[string]int{"starting": s.VMs.Starting, "running": s.VMs.Running, "stopping": s.VMs.Stopping, "stopped": s.VMs.Stopped, "failed": s.VMs.Failed, "lost": s.VMs.Lost}),
 		"Defaults", fmt.Sprintf("minYield %g, onFull %s, image %s", s.Settings.MinYield, s.Settings.OnFull, seen(s.Settings.Image, s.Settings.Image == "")),
-		"Members", membersText(s), "Epoch", epochText(s), "Backup", stamp(s.BackupAt))
+		"Re-balancing", s.Settings.Moves.Mode, "Members", membersText(s), "Epoch", epochText(s), "Backup", stamp(s.BackupAt))
 	if len(s.Conditions) > 0 {
 		tab := newTable("SEVERITY", "OBJECT", "NAME", "CONDITION")
 		for _, c := range s.Conditions {

@@ -140,6 +140,7 @@ func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
 	}
 	hosts := left[0].Hosts
 	t.say("Draining %s; %d groups of hosts come after.\n", strings.Join(hosts, ", "), len(left)-1)
+	q.Together = hosts
 	var begun []string
 	for _, host := range hosts {
 		r, err := api.Drain(c.Context, host, q)

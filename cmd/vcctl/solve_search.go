@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"evenkeel/allocator"
@@ -68,16 +69,16 @@ type byMoves struct {
 }
 
 const (
-	mostMoved  = 50_000     // VMs for which moves are looked for
-	moveSteps  = 20_000_000 // if neither time nor effort is given
-	timeToMove = 0.5        // of the time limit, at most
+	mostMoved  = 50_000               // VMs for which moves are looked for
+	timePerVM  = 3 * time.Microsecond // least time limit with which they are
+	timeToMove = 0.5                  // of the time limit, at most
 )
 
 // placeByMoves looks for moves from where VMs are now, which where few bytes may
 // move finds more than a search for placements. Its work does not hang on the
 // budget: more bytes never give less.
 func placeByMoves(p allocator.Problem, s allocator.Search, limit time.Duration) (found byMoves) {
-	m := migration.Problem{Rules: s.Rules, Steps: moveSteps}
+	m := migration.Problem{Rules: s.Rules}
 	for j := range p.Hosts {
 		h := &p.Hosts[j]
 		m.Hosts = append(m.Hosts, migration.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory, Cordoned: h.Cordoned})
@@ -91,12 +92,12 @@ func placeByMoves(p allocator.Problem, s allocator.Search, limit time.Duration) 
 			placed = placed || j >= 0
 		}
 	}
-	if !placed || vms > mostMoved {
+	if !placed || vms > mostMoved || limit > 0 && limit < time.Duration(vms)*timePerVM {
 		return found
 	}
 	if limit > 0 {
 		end := time.Now().Add(time.Duration(float64(limit) * timeToMove))
-		m.Steps, m.Stop = 0, func() bool { return !time.Now().Before(end) }
+		m.Stop = func() bool { return !time.Now().Before(end) }
 	} else if s.Steps > 0 {
 		m.Steps = max(1, s.Steps/2)
 	}
@@ -124,11 +125,15 @@ func placeByMoves(p allocator.Problem, s allocator.Search, limit time.Duration) 
 	}
 	found.Verdict, found.Solution, found.Moved = allocator.Feasible, solution, at.Bytes
 	found.UpperBound = max(found.UpperBound, solution.MinYield)
-	found.proved = solution.MinYield >= found.UpperBound-provedAt
-	if found.proved {
+	if solution.MinYield >= found.UpperBound-provedAt {
 		found.Verdict = allocator.Optimal
+		found.proved = !prefers(s.Rules) // the search for placements heeds what is preferred
 	}
 	return found
+}
+
+func prefers(r *allocator.Rules) bool {
+	return r != nil && slices.ContainsFunc(r.Affinity, func(a *allocator.Affinity) bool { return a != nil && len(a.Prefer) > 0 })
 }
 
 // better is the better of two outcomes, and the lesser bound.
