@@ -85,6 +85,9 @@ func (m *moving) due(now time.Time) <-chan time.Time {
 	if at.IsZero() {
 		return nil
 	}
+	if !at.After(now) {
+		m.wake = time.Time{} // once: who looks then says when to look next
+	}
 	return time.After(max(at.Sub(now), settleFor))
 }
 
