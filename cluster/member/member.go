@@ -190,7 +190,12 @@ func (m *Member) openServer() error {
 	used := filepath.Join(m.o.Dir, usedFile)
 	caKey, err := os.ReadFile(filepath.Join(m.o.Dir, caKeyFile))
 	if err == nil {
-		if m.ca, err = pki.ParseCA(pki.EncodeCertificates(m.keeper.CAs()...), caKey); err != nil {
+		m.ca, err = pki.ParseCA(pki.EncodeCertificates(m.keeper.CAs()...), caKey)
+		switch {
+		case err != nil && m.keeper.Foreign():
+			m.ca = nil
+			m.log.Info("the cluster's own CA issues no certificates here: it is not among those that are believed", "why", err)
+		case err != nil:
 			return fmt.Errorf("the cluster's CA: %w", err)
 		}
 	}

@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,7 @@ type site struct {
 
 	agentOnly bool // of the members that are started next
 	lease     time.Duration
+	pki       pki.Files // of the operator's own
 }
 
 func newSite(t *testing.T, hosts int) *site {
@@ -108,7 +110,7 @@ func (s *site) listen(name string) net.Listener {
 
 func (s *site) start(name string, l net.Listener) *member.Member {
 	s.t.Helper()
-	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, AgentOnly: s.agentOnly, Lease: s.lease,
+	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, AgentOnly: s.agentOnly, Lease: s.lease, PKI: s.pki,
 		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
@@ -482,5 +484,43 @@ func TestRemoveDeadHost(t *testing.T) {
 	}
 	if left := m.State.Snapshot(); len(left.VMs()) != 0 || len(left.VCs()) != 0 {
 		t.Errorf("left: %+v, %+v", left.VMs(), left.VCs())
+	}
+}
+
+// A server whose certificate comes from a PKI of the operator's own goes on with what it has, also where the CA that the cluster
+// was made with is believed no more.
+func TestOwnPKI(t *testing.T) {
+	s := newSite(t, 1)
+	m := s.first()
+	who := m.Identity()
+	s.stop("h1")
+	own, err := pki.NewCA("own", time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pki.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pki.NamesOf("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := own.Issue(key.Public(), who, names, time.Now(), time.Hour, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyPEM, err := pki.EncodeKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.pki = pki.FilesIn(t.TempDir())
+	if err := s.pki.Write(pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: own.CertPEM()}); err != nil {
+		t.Fatal(err)
+	}
+	m = s.start("h1", s.listen("h1"))
+	s.eventually("h1 leads again, and its host reports", func() bool { return s.ready() == 1 })
+	if _, err := m.Admit(t.Context(), transport.JoinRequest{Name: "h2", Address: "127.0.0.1:1"}); !errors.Is(err, member.ErrNoCA) {
+		t.Errorf("a certificate from a CA that is not believed: %v", err)
 	}
 }
