@@ -269,6 +269,9 @@ func (s *sim) unsettled() string {
 		if vm.Phase == state.Failed && named[vm.Host+"/"+vm.Domain()] || vm.Phase == state.Lost && full[vm.Host] {
 			continue
 		}
+		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && s.waits(snap, vc, vm) {
+			continue
+		}
 		runs := there[vm.Host][vm.ID] == vm.Generation
 		delete(there[vm.Host], vm.ID)
 		switch {
@@ -293,6 +296,13 @@ func (s *sim) unsettled() string {
 		}
 	}
 	return ""
+}
+
+// waits says whether a lost VM waits for memory on the host that it is bound to, which others have taken meanwhile.
+func (s *sim) waits(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
+	h, _ := snap.Host(vm.Host)
+	g, _ := vc.GroupOf(vm)
+	return !vc.Restartable() && snap.LoadOf(vm.Host).Memory+g.Memory+h.VMOverhead > h.Usable().Memory
 }
 
 // replay the logs: every server, started again on its disk, comes to the state that it had, and all have the same.
