@@ -19,9 +19,9 @@ type Drainage struct {
 	// Partial: what can leave leaves, though others cannot. If not, either all leave or nothing moves.
 	Partial bool
 
-	// LeastGain is the part by which the minimum yield has to rise for VMs to be moved that need not
-	// be. 0: any gain will do; math.Inf(1): none does.
-	LeastGain float64
+	// Extra is the most bytes of moves that need not be, besides what emptying the hosts takes: VMs are moved that
+	// way only if the minimum yield rises by LeastGain, as a part of it. 0: there are none; math.Inf(1): no bound.
+	Extra, LeastGain float64
 
 	// Deadline is when the moves are to have ended, in seconds from their beginning; 0: none.
 	Deadline float64
@@ -45,7 +45,7 @@ func (d *Drained) Empties() bool { return d.Feasible && len(d.Blockers) == 0 }
 
 // Drain plans how to empty hosts: all VMs that run there go, others make way where there is no room
 // otherwise; rules and floors hold at every instant. Of all ways within the budget that are found it takes the one with the
-// greatest minimum yield, and of those with equal ones the one with the fewest bytes; LeastGain says what a gain is.
+// fewest bytes, or, where Extra allows it, the one with the greatest minimum yield, and of such the one with the fewest bytes.
 // Where nobody has to leave nothing moves. Every VM must have a host.
 func Drain(p Problem, d Drainage) (Drained, error) {
 	e, err := newEmptying(p, d)
@@ -72,8 +72,8 @@ type emptying struct {
 
 func newEmptying(p Problem, d Drainage) (*emptying, error) {
 	e := &emptying{p: p, d: d, leaves: make([]bool, len(p.Hosts)), steps: p.Steps, stuck: map[int]cause{}}
-	if math.IsNaN(d.Budget) || math.IsNaN(d.LeastGain) || math.IsNaN(d.Deadline) {
-		return nil, fmt.Errorf("budget %v, least gain %v, deadline %v: not a number", d.Budget, d.LeastGain, d.Deadline)
+	if math.IsNaN(d.Budget) || math.IsNaN(d.LeastGain) || math.IsNaN(d.Deadline) || math.IsNaN(d.Extra) {
+		return nil, fmt.Errorf("budget %v, extra %v, least gain %v, deadline %v: not a number", d.Budget, d.Extra, d.LeastGain, d.Deadline)
 	}
 	if e.steps <= 0 || e.steps > askSteps {
 		e.steps = askSteps // for each placement that is asked for

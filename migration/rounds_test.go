@@ -94,7 +94,7 @@ func TestRoundsCanBePlanned(t *testing.T) {
 		}
 		seen := map[int]bool{}
 		for _, r := range rounds {
-			d := migration.Drainage{Hosts: r.Hosts, Budget: math.Inf(1), LeastGain: math.Inf(1)}
+			d := migration.Drainage{Hosts: r.Hosts, Budget: math.Inf(1)}
 			out := drained(t, p, d)
 			if err := checkDrain(p, d, out, rng); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -222,14 +222,14 @@ func packs(free, sizes []float64) bool {
 
 func BenchmarkDrain(b *testing.B) {
 	p := scattered(1, 1000, 10_000)
-	for _, gain := range []float64{0, math.Inf(1)} {
+	for _, extra := range []float64{math.Inf(1), 0} {
 		name := "any gain"
-		if gain > 0 {
+		if extra == 0 {
 			name = "only what has to go"
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				out, err := migration.Drain(p, migration.Drainage{Hosts: []int{7}, Budget: math.Inf(1), LeastGain: gain})
+				out, err := migration.Drain(p, migration.Drainage{Hosts: []int{7}, Budget: math.Inf(1), Extra: extra})
 				if err != nil || !out.Empties() {
 					b.Fatal(err, out.Reason)
 				}

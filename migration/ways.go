@@ -2,11 +2,13 @@ package migration
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"evenkeel/allocator"
 )
+
+// quickSteps of a question to the allocator whether some VMs can leave.
+const quickSteps = 200_000
 
 // ways are placements in which these VMs have left, that keep rules and floors and can be reached within
 // the budget: the cheapest that is found, and, if well, the one with the greatest minimum yield.
@@ -14,7 +16,7 @@ func (e *emptying) ways(vms []int, well bool) []candidate {
 	if len(vms) == 0 {
 		return e.sound([]candidate{{at: slices.Clone(e.f.home)}}, false)
 	}
-	well = well && !math.IsInf(e.d.LeastGain, 1)
+	well = well && e.d.Extra > 0
 	found := e.simple(vms)
 	few := len(e.f.home) <= someVMs
 	if !few && !well {
@@ -26,8 +28,12 @@ func (e *emptying) ways(vms []int, well bool) []candidate {
 	if err != nil {
 		return e.sound(found, false)
 	}
+	steps := e.steps
+	if !well { // one of many questions
+		steps = min(steps, quickSteps)
+	}
 	if few {
-		s.best(0, e.steps)
+		s.best(0, steps)
 	}
 	if well { // unless no placement could gain enough
 		if ways := e.sound(e.taken(&found, s), false); len(ways) > 0 && ways[0].yield*(1+e.d.LeastGain) >= e.bound()-sameYield {
@@ -44,7 +50,7 @@ func (e *emptying) ways(vms []int, well bool) []candidate {
 		}
 	}
 	if few || e.f.rules.Required() && len(e.f.home) <= manyVMs {
-		s.best(s.f.total, e.steps)
+		s.best(s.f.total, steps)
 	}
 	if ways := e.sound(e.taken(&found, s), well); len(ways) > 0 {
 		return ways
@@ -236,7 +242,8 @@ func (e *emptying) sound(found []candidate, well bool) (ways []candidate) {
 		if c.yield <= ways[0].yield+sameYield || best >= 0 && c.yield < found[best].yield-sameYield {
 			break
 		}
-		if best >= 0 && c.direct >= found[best].bytes || !e.reach(c) || c.yield <= ways[0].yield+sameYield {
+		most := ways[0].bytes + e.d.Extra
+		if c.direct > most || best >= 0 && c.direct >= found[best].bytes || !e.reach(c) || c.bytes > most || c.yield <= ways[0].yield+sameYield {
 			continue
 		}
 		if best < 0 || c.bytes < found[best].bytes {

@@ -155,7 +155,8 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 		d.Since = h.Drain.Since
 	}
 	instead := loop.Instead(s, h.Name)
-	o := loop.DrainOptions{Budget: d.MaxBytes, LeastGain: loop.LeastGain(s), Deadline: q.Deadline, Instead: instead}
+	o := loop.DrainOptions{Budget: d.MaxBytes, Deadline: q.Deadline, Instead: instead}
+	o.Extra, o.LeastGain = loop.Besides(s)
 	f := c.drainFleet(s, instead, nil)
 	for _, name := range q.Together {
 		at := f.Host(name)
@@ -179,7 +180,7 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 }
 
 // drainEffort bounds the search for where VMs go: see migration.Problem.
-const drainEffort = 200_000
+const drainEffort = 20_000_000
 
 // drainFleet is the cluster as drains are planned on.
 func (c *Control) drainFleet(s *state.Snapshot, instead []string, keep map[string]string) *loop.Fleet {

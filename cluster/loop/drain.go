@@ -2,7 +2,6 @@ package loop
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,8 +30,11 @@ func (b Blocker) String() string { return b.VM + ": " + b.Why }
 
 // DrainOptions of a plan that empties a host.
 type DrainOptions struct {
-	Budget    int64   // most bytes; -1: no bound
-	LeastGain float64 // part by which the minimum yield has to rise for moves that need not be; +Inf: none are made
+	Budget int64 // most bytes; -1: no bound
+	// Extra is the most bytes of moves that need not be, made only if the minimum yield rises by LeastGain, as a part of
+	// it. 0: there are none.
+	Extra     int64
+	LeastGain float64
 	Deadline  time.Duration
 	// Instead are the plans that it takes the place of, as the fleet was told: see FleetOptions.
 	Instead []string
@@ -54,7 +56,7 @@ func Drain(f *Fleet, host string, o DrainOptions) (DrainAnswer, error) {
 	if at < 0 {
 		return DrainAnswer{}, fmt.Errorf("drain: host %s: %w", host, state.ErrNotFound)
 	}
-	p := migration.Drainage{Hosts: []int{at}, Budget: budgetOf(o.Budget), Partial: true, LeastGain: o.LeastGain, Deadline: o.Deadline.Seconds()}
+	p := migration.Drainage{Hosts: []int{at}, Budget: budgetOf(o.Budget), Partial: true, Extra: float64(o.Extra), LeastGain: o.LeastGain, Deadline: o.Deadline.Seconds()}
 	d, err := migration.Drain(f.Problem, p)
 	if err != nil {
 		return DrainAnswer{}, fmt.Errorf("drain host %s: %w", host, err)
@@ -369,7 +371,7 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 		return x.end(state.DrainBlocked, fmt.Sprintf("its moves were planned %d times in vain; the last time: %s", fruitless, x.plan.Reason)), nil
 	}
 	moved, sent := x.spent(plans)
-	o := DrainOptions{Budget: -1, LeastGain: LeastGain(x.s)}
+	o := DrainOptions{Budget: -1}
 	if x.d.MaxBytes >= 0 {
 		o.Budget = max(0, x.d.MaxBytes-sent)
 	}
@@ -439,14 +441,14 @@ func (x *drainer) ending() (out []string) {
 	return out
 }
 
-// LeastGain is what the minimum yield must gain for moves that a drain could do without: where nobody wants moves
-// by themselves there are none.
-func LeastGain(s *state.Snapshot) float64 {
+// Besides says which moves a drain may begin with that it could do without: as many bytes as a re-balance might move, for as much as
+// it would have to gain; none where nobody wants moves that were not asked for.
+func Besides(s *state.Snapshot) (bytes int64, leastGain float64) {
 	m, _ := s.Meta()
 	if set := m.Settings.Moves.WithDefaults(); set.Mode == state.MovesAuto {
-		return set.LeastGain
+		return set.Budget(), set.LeastGain
 	}
-	return math.Inf(1)
+	return 0, 0
 }
 
 // fewBlockers are named in a text; how many more there are is said.

@@ -1,7 +1,6 @@
 package loop_test
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -255,7 +254,7 @@ func TestDrainOfLocalDisks(t *testing.T) {
 	c.run()
 	host := c.Snapshot().VMs()[0].Host
 	plan := func(o loop.FleetOptions) loop.DrainAnswer {
-		a, err := loop.Drain(loop.NewFleet(c.Snapshot(), c.env(), loop.Sights{}, o), host, loop.DrainOptions{Budget: -1, LeastGain: math.Inf(1)})
+		a, err := loop.Drain(loop.NewFleet(c.Snapshot(), c.env(), loop.Sights{}, o), host, loop.DrainOptions{Budget: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

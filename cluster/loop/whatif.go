@@ -47,7 +47,7 @@ type Outcome struct {
 var ErrWhat = errors.New("no such what-if")
 
 // tryEffort bounds the search for where VMs would be: see migration.Problem.
-const tryEffort = 300_000
+const tryEffort = 50_000_000
 
 // Try says what would be if a cluster were another: what runs there is moved for the greatest minimum yield within the bytes,
 // VMs of hosts that are thought away going to others. VCs that wait are then admitted as far as they fit.
@@ -171,7 +171,7 @@ func (f *Fleet) need(need WhatNeed, out *Outcome) error {
 // best is the plan of moves for the greatest minimum yield within a budget once some hosts are gone, and what cannot leave them.
 func (f *Fleet) best(gone []int, budget int64) (migration.Plan, []migration.Blocker, error) {
 	if len(gone) > 0 {
-		d, err := migration.Drain(f.Problem, migration.Drainage{Hosts: gone, Budget: budgetOf(budget), Partial: true})
+		d, err := migration.Drain(f.Problem, migration.Drainage{Hosts: gone, Budget: budgetOf(budget), Partial: true, Extra: math.Inf(1)})
 		if err != nil {
 			return migration.Plan{}, nil, fmt.Errorf("try: %w", err)
 		}

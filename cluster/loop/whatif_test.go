@@ -145,7 +145,7 @@ func BenchmarkWhatIf(b *testing.B) {
 			return err
 		})
 		run("drain", func() error {
-			_, err := loop.Drain(loop.NewFleet(s, c.env(), loop.Sights{}, loop.FleetOptions{}), "h7", loop.DrainOptions{Budget: -1, LeastGain: 0.1})
+			_, err := loop.Drain(loop.NewFleet(s, c.env(), loop.Sights{}, loop.FleetOptions{}), "h7", loop.DrainOptions{Budget: -1, Extra: 75e9, LeastGain: 0.1})
 			return err
 		})
 	}
