@@ -432,7 +432,7 @@ func TestPlansEnd(t *testing.T) {
 			return
 		}
 		quiet := 0
-		for range 400 {
+		for range 150 {
 			if m.planNow(p.ID).State.Ended() {
 				break
 			}
