@@ -478,3 +478,27 @@ func TestTryAndSpare(t *testing.T) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 }
+
+// A new leader knows nothing of a host before its hypervisor has listed what it runs: not that it is empty, either.
+func TestEmptyIsOfThisTerm(t *testing.T) {
+	world, dir := newWorld(t, 2), t.TempDir()
+	c := startCluster(t, dir, world, 2)
+	ctx := t.Context()
+	c.eventually("both are empty", func(*control.View) bool {
+		a, _ := c.Empty(ctx, "h1")
+		b, _ := c.Empty(ctx, "h2")
+		return a.Empty && b.Empty
+	})
+	c.stop()
+	if err := world.Disconnect("h1"); err != nil {
+		t.Fatal(err)
+	}
+	c = startCluster(t, dir, world, 2)
+	if e, err := c.Empty(ctx, "h1"); err != nil || e.Empty || !e.At.IsZero() {
+		t.Errorf("nobody has listed what it runs: %+v, %v", e, err)
+	}
+	if err := world.Reconnect("h1"); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("it is empty", func(*control.View) bool { e, _ := c.Empty(ctx, "h1"); return e.Empty && !e.At.IsZero() })
+}
