@@ -22,6 +22,7 @@ import (
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
 )
@@ -156,21 +157,29 @@ func (s *Site) First(ctx context.Context) error {
 	return err
 }
 
-// Join a member in these roles through whoever leads.
+// Join a member in these roles through whoever leads. On a busy machine the leader may change meanwhile: then it asks again,
+// with a token for that name, for the one before may have been used all the same.
 func (s *Site) Join(ctx context.Context, name string, server, agent bool) error {
-	if err := s.Await(ctx, "a leader", func() bool { return s.Leader() != "" }); err != nil {
-		return err
-	}
-	leader := s.Member(s.Leader())
-	token, _, err := leader.NewJoinToken(ctx, server, agent, false, time.Hour, "")
-	if err != nil {
-		return err
-	}
 	l, err := s.listen(name)
 	if err != nil {
 		return err
 	}
-	if _, err := member.Join(ctx, s.Dir(name), name, s.at[name], token, leader.Servers()); err != nil {
+	row := state.JoinToken{Server: server, Agent: agent}
+	var failed error
+	err = s.Await(ctx, name+" joins", func() bool {
+		leader := s.Member(s.Leader())
+		if leader == nil {
+			return false
+		}
+		var token string
+		if token, _, failed = leader.NewToken(ctx, time.Hour, row); failed == nil {
+			_, failed = member.Join(ctx, s.Dir(name), name, s.at[name], token, leader.Servers())
+			row.For = name
+		}
+		said, _ := transport.AnswerOf(failed)
+		return failed == nil || said == transport.Forbidden || said == transport.Malformed
+	})
+	if err := errors.Join(failed, err); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	return s.start(name, l)
