@@ -305,12 +305,12 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		if err := c.world.Disconnect(m.To); err != nil {
 			t.Fatal(err)
 		}
-		v := c.eventually("it stayed", func(v *control.View) bool { m, _ = v.Migration(m.ID); return m.State == state.MigrationFailed })
+		c.eventually("it stayed", func(v *control.View) bool { m, _ = v.Migration(m.ID); return m.State == state.MigrationFailed })
 		if err := c.world.Reconnect(m.To); err != nil {
 			t.Fatal(err)
 		}
 		p := c.ended(r.Plan.ID)
-		v = c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
+		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
 		if p.State != state.MovesDone || p.Tries == 0 || m.Error == "" {
 			t.Errorf("%+v of %+v", m, p)
 		}

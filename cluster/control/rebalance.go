@@ -123,8 +123,7 @@ func (c *Control) movePlan(ctx context.Context, verb, print string, call Call, m
 }
 
 func (c *Control) tryMovePlan(ctx context.Context, verb, print string, call Call, make func(s *state.Snapshot) (state.MovePlanPut, error)) (MoveResult, bool, error) {
-	s, err := c.before(ctx, verb)
-	if err != nil {
+	if _, err := c.before(ctx, verb); err != nil {
 		return MoveResult{}, false, err
 	}
 	if err := c.plan(ctx); err != nil {
@@ -134,7 +133,7 @@ func (c *Control) tryMovePlan(ctx context.Context, verb, print string, call Call
 	if err := c.flight.drained(ctx); err != nil {
 		return MoveResult{}, false, fmt.Errorf("%s: %w: %w", verb, ErrTimeout, err)
 	}
-	s = c.o.State.Snapshot()
+	s := c.o.State.Snapshot()
 	if r, done, err := replayMoves(s, print, call); done || err != nil {
 		return r, false, err
 	}
