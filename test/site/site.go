@@ -150,11 +150,18 @@ func (s *Site) First(ctx context.Context) error {
 	}
 	hash := server.HashToken(Token)
 	m := s.Member("h1")
-	if err := m.Propose(ctx, state.KindAdminToken, state.AdminToken{ID: "site", Hash: hex.EncodeToString(hash[:])}); err != nil {
-		return err
+	var failed error // on a busy machine it may lead no more, for a moment
+	err = s.Await(ctx, "the admin token and the image are there", func() bool {
+		failed = m.Propose(ctx, state.KindAdminToken, state.AdminToken{ID: "site", Hash: hex.EncodeToString(hash[:])})
+		if _, there := m.State.Snapshot().Image("tiny"); failed == nil && !there {
+			_, failed = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false)
+		}
+		return failed == nil
+	})
+	if err != nil {
+		return errors.Join(err, failed)
 	}
-	_, err = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false)
-	return err
+	return nil
 }
 
 // Join a member in these roles through whoever leads. On a busy machine the leader may change meanwhile: then it asks again,
