@@ -103,7 +103,7 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 	return out
 }
 
-// rulesText names the rules of a group's own, in brackets; "" if it has none.
+// rulesText names the rules of a group's own; "" if it has none.
 func rulesText(a state.Affinity) string {
 	var rules []string
 	add := func(what string, terms ...string) {
@@ -119,7 +119,7 @@ func rulesText(a state.Affinity) string {
 	if len(rules) == 0 {
 		return ""
 	}
-	return " (" + names(rules) + ")"
+	return "; its rules: " + names(rules)
 }
 
 // HostWord is what is known of a host that is emptied, besides the state.
