@@ -322,7 +322,7 @@ func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error)
 		plan.ID, plan.VC, plan.By = c.newID(), vc.ID, "queue"
 		plan.Text = "virtual cluster " + vc.Name + " waits for room"
 		c.log.Info("plan of moves", "kind", plan.Kind, "vc", vc.Name, "moves", len(plan.Steps), "bytes", plan.Bytes)
-		return c.putPlan(ctx, plan)
+		return c.putPlan(ctx, s, plan)
 	}
 	return false, nil
 }
@@ -342,8 +342,15 @@ func recentRooms(s *state.Snapshot, vc string, since time.Time) (n int) {
 	return n
 }
 
-func (c *Control) putPlan(ctx context.Context, plan state.MovePlan) (bool, error) {
-	err := c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: plan})
+// putPlan records a plan of the loop. It takes the place of those that nobody applied.
+func (c *Control) putPlan(ctx context.Context, s *state.Snapshot, plan state.MovePlan) (bool, error) {
+	put := state.MovePlanPut{Plan: plan}
+	for _, p := range s.MovePlans() {
+		if p.State == state.MovesProposed {
+			put.Supersedes = append(put.Supersedes, p.ID)
+		}
+	}
+	err := c.propose(ctx, state.KindMovePlan, put)
 	if errors.Is(err, state.ErrConflict) {
 		return false, nil
 	}
@@ -388,7 +395,7 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 		plan.State = state.MovesProposed
 	}
 	c.log.Info("plan of moves", "kind", plan.Kind, "state", plan.State, "moves", len(plan.Steps), "bytes", plan.Bytes, "text", plan.Reason)
-	return c.putPlan(ctx, plan)
+	return c.putPlan(ctx, s, plan)
 }
 
 // sight of the cluster, for the question whether to look for moves. Where everybody has what they need a quick look says so.
