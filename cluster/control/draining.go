@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -46,12 +47,12 @@ const drainEvery = time.Second
 // emptyHosts sees to it that hosts with a drain become empty, or say why they do not, until ctx ends. The moves that
 // it plans are carried out as those of any plan.
 func (c *Control) emptyHosts(ctx context.Context) {
-	since := map[string]time.Time{} // hosts that are out
+	looks := drainLooks{map[string]time.Time{}, map[string]time.Time{}}
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()
 		var tick <-chan time.Time
 		if c.o.Log.Leads() {
-			some, err := c.drainHosts(ctx, since)
+			some, err := c.drainHosts(ctx, looks)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
 				c.log.Warn("drains", "error", err)
 			}
@@ -73,8 +74,14 @@ func (c *Control) emptyHosts(ctx context.Context) {
 	}
 }
 
+// drainLooks is what one look at drains leaves for the next, by host.
+type drainLooks struct {
+	out  map[string]time.Time // since when it is out
+	vain map[string]time.Time // when moves were last planned in vain
+}
+
 // drainHosts takes the next step for every host with a drain. some: there are such hosts that are not empty.
-func (c *Control) drainHosts(ctx context.Context, since map[string]time.Time) (some bool, err error) {
+func (c *Control) drainHosts(ctx context.Context, looks drainLooks) (some bool, err error) {
 	var hosts []string
 	s := c.o.State.Snapshot()
 	if m, ok := s.Meta(); !ok || m.Hold.On() {
@@ -88,19 +95,17 @@ func (c *Control) drainHosts(ctx context.Context, since map[string]time.Time) (s
 	})
 	var faults []error
 	for _, name := range hosts {
-		if e := c.drainHost(ctx, name, since); e != nil {
+		if e := c.drainHost(ctx, name, looks); e != nil {
 			faults = append(faults, fmt.Errorf("drain of host %s: %w", name, e))
 		}
 	}
-	for name := range since {
-		if !slices.Contains(hosts, name) {
-			delete(since, name)
-		}
+	for _, kept := range []map[string]time.Time{looks.out, looks.vain} {
+		maps.DeleteFunc(kept, func(name string, _ time.Time) bool { return !slices.Contains(hosts, name) })
 	}
 	return len(hosts) > 0, errors.Join(faults...)
 }
 
-func (c *Control) drainHost(ctx context.Context, name string, since map[string]time.Time) error {
+func (c *Control) drainHost(ctx context.Context, name string, looks drainLooks) error {
 	if err := c.plan(ctx); err != nil {
 		return err
 	}
@@ -113,20 +118,29 @@ func (c *Control) drainHost(ctx context.Context, name string, since map[string]t
 	env := c.env()
 	w, _ := c.hostWord(s, h)
 	if w.Out == "" {
-		delete(since, name)
-	} else if since[name].IsZero() {
-		since[name] = env.Now
-	}
-	w.OutFor = env.Now.Sub(since[name])
-	if w.Out == "" {
-		w.OutFor = 0
+		delete(looks.out, name)
+	} else {
+		if looks.out[name].IsZero() {
+			looks.out[name] = env.Now
+		}
+		w.OutFor = env.Now.Sub(looks.out[name])
 	}
 	if c.gathering(s) { // what others could take is not known yet
 		return nil
 	}
-	step, err := loop.NextDrain(s, h, w, env, func(instead []string, keep map[string]string) *loop.Fleet { return c.drainFleet(s, instead, keep) })
+	if at, vain := looks.vain[name]; vain && env.Now.Sub(at) < drainEvery && s.LoadOf(name).VMs > 0 {
+		return nil // planning takes long among many VMs, and others wait for their turn
+	}
+	planned := false
+	step, err := loop.NextDrain(s, h, w, env, func(instead []string, keep map[string]string) *loop.Fleet {
+		planned = true
+		return c.drainFleet(s, instead, keep)
+	})
 	if err != nil {
 		return err
+	}
+	if delete(looks.vain, name); planned && step.Stop == nil && (step.Put == nil || step.Put.MovePlan == nil) {
+		looks.vain[name] = env.Now
 	}
 	switch {
 	case step.Put != nil:
