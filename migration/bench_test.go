@@ -227,6 +227,15 @@ func BenchmarkHbal(b *testing.B) {
 	}
 	fmt.Printf("| before | %.4f | | |\n| hbal | %.4f | %.2f%% | %.1f s |\n", plan.MinYieldBefore, yield, 100*bytes/total, theirs.Seconds())
 	fmt.Printf("| fewest bytes for as much | %.4f | %.2f%%, %.2f of hbal's | %.1f ms, 1/%.0f of hbal's |\n", plan.MinYieldAfter, 100*plan.Bytes/total, plan.Bytes/bytes, ours.Seconds()*1000, theirs.Seconds()/ours.Seconds())
+	low, high := 0.0, total // bytes below which nothing reaches as much, and above
+	for range 30 {
+		if mid := (low + high) / 2; coverBound(p, mid) < yield {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	fmt.Printf("| nothing does for less than | %.4f | %.2f%%, %.2f of hbal's | |\n", yield, 100*low/total, low/bytes)
 	fmt.Printf("| the best for hbal's bytes | %.4f | %.2f%% | |\n", same.MinYieldAfter, 100*same.Bytes/total)
 	b.ReportMetric(0, "ns/op")
 }

@@ -24,7 +24,7 @@ const (
 // average to the present level, besides the average; tightOfMany are those of
 // more than fewHosts.
 var (
-	tight       = []float64{0.05, 0.03, 0.02, 0.015, 0.0125, 0.01, 0.008, 0.006, 0.0045, 0.003, 0.0015}
+	tight       = []float64{0.04, 0.025, 0.015, 0.01, 0.006, 0.003}
 	tightOfMany = []float64{0.03}
 )
 
