@@ -36,7 +36,8 @@ type Beats struct {
 type follow struct {
 	path   string
 	offset int64
-	rest   []byte // of a line whose end is yet to come
+	rest   []byte    // of a line whose end is yet to come
+	began  time.Time // when that was seen
 }
 
 // FollowBeats begins to follow the logs, by the name of the host that each is on. They need not be there yet.
@@ -55,7 +56,8 @@ func FollowBeats(logs map[string]string) *Beats {
 				return
 			case now := <-look.C:
 				for host, f := range b.logs {
-					b.take(host, f.more(), now)
+					began := f.began
+					b.take(host, f.more(now), now, began)
 				}
 			}
 		}
@@ -74,13 +76,13 @@ func (b *Beats) Close() {
 }
 
 // more are the whole lines that were added since the last look.
-func (f *follow) more() []string {
+func (f *follow) more(now time.Time) []string {
 	info, err := os.Stat(f.path)
 	if err != nil || info.Size() == f.offset {
 		return nil
 	}
 	if info.Size() < f.offset { // made anew
-		f.offset, f.rest = 0, nil
+		f.offset, f.rest, f.began = 0, nil, time.Time{}
 	}
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -90,18 +92,28 @@ func (f *follow) more() []string {
 	text := make([]byte, info.Size()-f.offset)
 	n, _ := file.ReadAt(text, f.offset)
 	f.offset += int64(n)
-	text = append(f.rest, text[:n]...)
+	if text = append(f.rest, text[:n]...); f.began.IsZero() {
+		f.began = now
+	}
 	last := bytes.LastIndexByte(text, '\n')
 	f.rest = bytes.Clone(text[last+1:])
 	if last < 0 {
 		return nil
 	}
+	if f.began = now; len(f.rest) == 0 {
+		f.began = time.Time{}
+	}
 	return strings.Split(string(text[:last]), "\n")
 }
 
-func (b *Beats) take(host string, lines []string, now time.Time) {
+// take lines in. The first of them may have begun earlier: a guest that leaves in the middle of a line ends it on
+// another host, and what it says once it is back is no end of it.
+func (b *Beats) take(host string, lines []string, now, began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if n := len(b.beats); n > 0 && len(lines) > 0 && !began.IsZero() && b.beats[n-1].Host != host && b.beats[n-1].At.After(began) {
+		lines = lines[1:]
+	}
 	for _, line := range lines {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "CORRUPT ") {
