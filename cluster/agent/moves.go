@@ -91,6 +91,8 @@ type moving struct {
 // stays makes sure that a VM of which that is to be told does not go: no migration of it goes on. One may that an agent
 // before this one began, or whose end was not heard of.
 func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, decidedFor) // one past the point of no return ends in its own time
+	defer cancel()
 	moved, found, err := r.Hypervisor.Abort(ctx, st.VM)
 	if err == nil {
 		// A hypervisor sets nothing of a VM on its way: it waits for the end, and then says that the VM is not there.
