@@ -27,7 +27,6 @@ const (
 	lastBackoff  = 5 * time.Second
 	reportTime   = 10 * time.Second // for one try at one server
 	askTime      = 3 * time.Second
-	relayTime    = time.Minute // after a leader could not be reached at once, until that is tried again
 
 	samplesEarly = 100 * time.Millisecond // may a report be: the agent's clock ticks once a second, not to the millisecond
 )
@@ -64,8 +63,6 @@ type Agent struct {
 	mu      sync.Mutex
 	servers []string
 	at      int           // of servers: the one that answered last
-	direct  string        // of servers: the one that leads, while the stream comes from another; calls go there first
-	relayed time.Time     // until then they do not: it could not be reached
 	alive   bool          // the stream is
 	fresh   bool          // it is another than at the last report
 	why     error         // it is not
@@ -178,7 +175,7 @@ func (a *Agent) next(after string, backoff time.Duration) time.Duration {
 func (a *Agent) ended(why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.why, a.direct = why, ""
+	a.why = why
 	if a.alive {
 		a.alive = false
 		close(a.changed)
@@ -406,30 +403,25 @@ func (a *Agent) turn(ctx context.Context, kind string) error {
 
 func (a *Agent) leave(kind string) { <-a.turns[kind] }
 
-// call the leader: at once if it is known where it is, else through the server that answered last, and else through
-// the others, each once. n is the number under which it was answered.
+// call the leader through the server that answered last, and else through the others,
+// each once. n is the number under which it was answered.
 func (a *Agent) call(ctx context.Context, kind string, perTry time.Duration, in, out any) (n uint64, err error) {
 	a.mu.Lock()
-	order, direct := slices.Concat(a.servers[a.at:], a.servers[:a.at]), a.direct
+	order := slices.Concat(a.servers[a.at:], a.servers[:a.at])
 	a.mu.Unlock()
-	if i := slices.Index(order, direct); i > 0 {
-		order = slices.Concat([]string{direct}, order[:i], order[i+1:])
-	}
 	var errs []error
 	for _, address := range order {
 		bounded, cancel := context.WithTimeout(ctx, perTry)
-		var leader string
-		n, leader, err = a.callAt(bounded, address, kind, in, out)
+		n, err = a.callAt(bounded, address, kind, in, out)
 		cancel()
 		if err == nil {
-			a.answered(address, leader)
+			a.answered(address)
 			return n, nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", address, err))
 		if ctx.Err() != nil || spoken(err) {
 			break
 		}
-		a.failed(address)
 	}
 	if len(errs) == 0 {
 		return 0, fmt.Errorf("%w: no server is known", ErrNoLeader)
@@ -451,50 +443,36 @@ func spoken(err error) bool {
 	return false
 }
 
-// answered: that server finds the leader, or is it. A stream that is alive stays where it is.
-func (a *Agent) answered(address, leader string) {
+// answered: that server finds the leader. A stream that is alive stays where it is.
+func (a *Agent) answered(address string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if i := slices.Index(a.servers, address); i >= 0 && address != a.direct {
+	if i := slices.Index(a.servers, address); i >= 0 {
 		a.at = i
 	}
 	if !a.alive {
 		a.Hint()
 	}
-	if a.alive && leader != "" && slices.Contains(a.servers, leader) && time.Now().After(a.relayed) {
-		a.direct = leader
-	}
 }
 
-// failed: that server does not answer, or knows of no leader. If it was to be the leader, others relay for a while.
-func (a *Agent) failed(address string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if address == a.direct {
-		a.direct, a.relayed = "", time.Now().Add(relayTime)
-	}
-}
-
-// callAt calls the leader through one server, in a new session if the leader does not know the old. leader is where it
-// is, if that server relayed the call.
-func (a *Agent) callAt(ctx context.Context, address, kind string, in, out any) (n uint64, leader string, err error) {
+// callAt calls the leader through one server, in a new session if the leader does not know the old.
+func (a *Agent) callAt(ctx context.Context, address, kind string, in, out any) (uint64, error) {
 	for try := 0; ; try++ {
 		session, err := a.openSession(ctx, address)
 		if err != nil {
-			return 0, "", err
+			return 0, err
 		}
 		a.mu.Lock()
 		a.calls++
 		n := a.calls
 		a.mu.Unlock()
 		header := http.Header{headerSession: {strconv.FormatUint(session, 10)}, headerCall: {strconv.FormatUint(n, 10)}}
-		through := &overheard{RoundTripper: a.http}
-		err = post(ctx, through, urlOf(address, "hosts", a.o.Host, kind).String(), header, in, out)
+		err = post(ctx, a.http, urlOf(address, "hosts", a.o.Host, kind).String(), header, in, out)
 		if err == nil {
-			return n, through.leader, nil
+			return n, nil
 		}
 		if !errors.Is(err, errSession) || try == 2 {
-			return 0, "", err
+			return 0, err
 		}
 		a.mu.Lock()
 		if a.session == session {
@@ -502,21 +480,6 @@ func (a *Agent) callAt(ctx context.Context, address, kind string, in, out any) (
 		}
 		a.mu.Unlock()
 	}
-}
-
-// overheard remembers where the leader is, by the word of the server that relayed a call to it.
-type overheard struct {
-	http.RoundTripper
-	leader string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (o *overheard) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := o.RoundTripper.RoundTrip(r)
-	if err == nil {
-		o.leader = resp.Header.Get(headerLeader)
-	}
-	return resp, err
 }
 
 // openSession has the leader open a session, if there is none. One is opened at a time.

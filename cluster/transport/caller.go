@@ -18,7 +18,6 @@ const (
 	headerClient  = "Evenkeel-Client"  // address of the client of a forwarded request
 	headerSession = "Evenkeel-Session" // of an agent's calls
 	headerCall    = "Evenkeel-Call"    // number of the call in its session
-	headerLeader  = "Evenkeel-Leader"  // of the answer to a call that was relayed: the address of the server that leads
 )
 
 // Caller is who asks.

@@ -104,9 +104,6 @@ func newRelay(d *Dialer, log *slog.Logger) *relay {
 			for name := range resp.Header {
 				to.said.Del(name)
 			}
-			if to.prefix == "" { // a member's call: the next one may spare this server's time
-				resp.Header.Set(headerLeader, to.address)
-			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
