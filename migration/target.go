@@ -144,6 +144,11 @@ func (s *search) run() {
 			}
 		}
 	}
+	for i := range s.found {
+		if c := &s.found[i]; c.broken > 0 {
+			s.bound = max(s.bound, c.yield) // it was proved of placements that keep the rules
+		}
+	}
 	slices.SortStableFunc(s.found, func(a, b candidate) int { return a.better(&b) })
 }
 
