@@ -360,19 +360,19 @@ func (x *carrier) leaves(host string) bool {
 	return found
 }
 
-// readySince is when what the step waits for could begin: a share does not change while a VM of its group moves.
-func (x *carrier) readySince(p state.MovePlan, i int) time.Time {
-	at := p.Steps[i].At
+// tooLong says whether a step prepares for longer than it may, from when what it waits for could begin: a share does not change while
+// a VM of its group moves.
+func (x *carrier) tooLong(p state.MovePlan, i int) bool {
+	step := &p.Steps[i]
+	if x.in.Now.Sub(step.At) <= prepareFor {
+		return false
+	}
 	for _, m := range x.s.Migrations() {
-		switch {
-		case m.VC != p.Steps[i].VC && m.To != p.Steps[i].To:
-		case m.State == state.MigrationRunning:
-			return x.in.Now
-		case m.EndedAt.After(at):
-			at = m.EndedAt
+		if (m.VC == step.VC || m.To == step.To) && (m.State == state.MigrationRunning || x.in.Now.Sub(m.EndedAt) <= prepareFor) {
+			return false
 		}
 	}
-	return at
+	return true
 }
 
 // open the move of a step that prepares, once both hosts are ready for it; nil: not yet. why it never will be.
@@ -384,7 +384,7 @@ func (x *carrier) open(p state.MovePlan, i int) (move *state.Move, why string) {
 	}
 	for _, name := range []string{step.From, step.To} {
 		if h, _ := x.s.Host(name); x.in.Told(name) < h.Version || x.in.Out[name] != "" {
-			if x.in.Now.Sub(x.readySince(p, i)) > prepareFor {
+			if x.tooLong(p, i) {
 				return nil, fmt.Sprintf("host %s did not put the shares in force that make room for it, in %s", name, prepareFor)
 			}
 			return nil, ""
@@ -395,7 +395,7 @@ func (x *carrier) open(p state.MovePlan, i int) (move *state.Move, why string) {
 	h, _ := x.s.Host(step.To)
 	load := x.s.LoadOf(step.To)
 	if load.CPU+g.Allocation > h.Usable().CPU*(1+1e-9) || load.Memory+vm.Held+h.VMOverhead+max(load.Reserve, vm.BootMemory-vm.Held) > h.Usable().Memory {
-		if x.in.Now.Sub(x.readySince(p, i)) > prepareFor {
+		if x.tooLong(p, i) {
 			return nil, fmt.Sprintf("host %s has no room for it", step.To)
 		}
 		return nil, ""
