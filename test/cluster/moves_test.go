@@ -28,10 +28,8 @@ func TestMoves(t *testing.T) {
 	if err := s.lab.Precede(); err != nil { // what is measured is theirs, not what else this machine does
 		t.Fatal(err)
 	}
-	bandwidth, mode, on := v1.Size(16<<20), "off", true
-	must(t, s, func(ctx context.Context, c *client.Client) (v1.ClusterSettings, error) {
-		return c.SetSettings(ctx, v1.SettingsPatch{Moves: &v1.MovePatch{Mode: &mode, Bandwidth: &bandwidth, AutoConverge: &on, CopyStorage: &on}})
-	})
+	mode, on := "off", true
+	s.moves(t, v1.MovePatch{Mode: &mode, AutoConverge: &on, CopyStorage: &on})
 	tab := &table{}
 	for _, c := range []struct {
 		name string
@@ -50,12 +48,22 @@ func TestMoves(t *testing.T) {
 			begun := time.Now()
 			s.undrained(t)
 			s.calm(t)
+			bandwidth := v1.Size(16 << 20)
+			s.moves(t, v1.MovePatch{Bandwidth: &bandwidth})
 			c.f(t, s, tab)
 			s.watch.check(t)
 			t.Logf("took %.1f s", time.Since(begun).Seconds())
 		})
 	}
 	t.Logf("processes were looked at %d times; %d ran VMs\n%s", s.watch.scans, len(s.watch.all), tab)
+}
+
+// moves changes settings.
+func (s *site) moves(t *testing.T, patch v1.MovePatch) {
+	t.Helper()
+	must(t, s, func(ctx context.Context, c *client.Client) (v1.ClusterSettings, error) {
+		return c.SetSettings(ctx, v1.SettingsPatch{Moves: &patch})
+	})
 }
 
 // loaded is spec with guests that compute, write to their memory, and tell that they live 20 times a second.
@@ -169,6 +177,8 @@ func faultsWhileMoving(t *testing.T, s *site, tab *table) {
 	if long() {
 		rounds = 30
 	}
+	slow := v1.Size(8 << 20) // a move takes some 10 s
+	s.moves(t, v1.MovePatch{Bandwidth: &slow})
 	s.create(t, loaded("struck", 1, s.hosts[0]), nil)
 	vm := must(t, s, func(ctx context.Context, c *client.Client) (v1.VM, error) { return c.VM(ctx, "struck-g-0") })
 	b := s.beats(t, vm)
