@@ -34,6 +34,8 @@ func TestProblemOf(t *testing.T) {
 		{wrap(control.ErrNotFound), 404, v1.ProblemNotFound},
 		{wrap(control.ErrConflict), 409, v1.ProblemConflict},
 		{wrap(state.ErrInUse), 409, v1.ProblemConflict},
+		{wrap(state.ErrTooNew), 409, v1.ProblemConflict},
+		{wrap(&control.Blocked{Host: "h1", Blockers: []control.Blocker{{VM: "a-w-0", VC: "a", Why: "its disk"}}}), 409, v1.ProblemBlocked},
 		{wrap(control.ErrNoLeader), 503, v1.ProblemNoLeader},
 		{wrap(control.ErrTimeout), 504, v1.ProblemTimeout},
 		{wrap(context.DeadlineExceeded), 504, v1.ProblemTimeout},
