@@ -148,6 +148,8 @@ type Report struct {
 	Running []Instance
 	// Moves are the migrations that go on from here.
 	Moves []MoveProgress `json:",omitempty"`
+	// Numbers: this agent tells moves apart by their numbers (Move.Open), waits for room and asks for permits.
+	Numbers bool `json:",omitempty"`
 	// Migrates is what the host has to be a partner of moves.
 	Migrates Migrates
 }

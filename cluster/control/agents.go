@@ -150,6 +150,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	}
 	c.moves.told(r)
 	live.Moves = r.Moves
+	live.Numbers = r.Numbers
 	if r.Migrates.CPUModel != "" {
 		live.Migrates = r.Migrates
 	}

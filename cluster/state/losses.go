@@ -262,11 +262,6 @@ func (w *writer) openMove(vm VM, b *Move) error {
 	before := w.read().LoadOf(b.To)
 	vm.MovingTo, vm.ModifyIndex = b.To, w.index
 	if w.version >= 3 {
-		for _, name := range []string{vm.Host, b.To} {
-			if m, ok := w.read().Member(name); ok && m.Format < 3 {
-				return fmt.Errorf("move of VM %s: host %s runs a version that does not number moves; upgrade it first: %w", vm.Name, name, ErrConflict)
-			}
-		}
 		g, _ := mustVC(w, vm).GroupOf(vm)
 		vm.Move, vm.Frozen = w.index, g.Allocation
 	}

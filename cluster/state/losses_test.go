@@ -216,24 +216,6 @@ func TestShareOnTheWay(t *testing.T) {
 	loads("there", 0, 1)
 }
 
-// A host whose vcd does not number moves takes part in none.
-func TestMoveNeedsVersion(t *testing.T) {
-	for _, old := range []string{"h1", "h2"} {
-		k := small(t, 3)
-		restartable(t, k, "r", "h1")
-		k.must(t, state.KindMemberPut, state.Member{Name: "h3", Agent: true, Format: 2})
-		k.must(t, state.KindMemberPut, state.Member{Name: old, Agent: true, Format: 2})
-		open := state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true}
-		if err := k.apply(t, state.KindMove, open); !errors.Is(err, state.ErrConflict) {
-			t.Errorf("%s is of version 2: %v", old, err)
-		}
-		row, _ := k.Snapshot().Member(old)
-		row.Format = 3
-		k.must(t, state.KindMemberPut, row)
-		k.must(t, state.KindMove, open)
-	}
-}
-
 // After a restore nothing changes until every host has said what it runs, and what runs counts.
 func TestHold(t *testing.T) {
 	k := small(t, 3)
