@@ -156,7 +156,9 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	}
 	instead := loop.Instead(s, h.Name)
 	o := loop.DrainOptions{Budget: d.MaxBytes, Deadline: q.Deadline, Instead: instead}
-	o.Extra, o.LeastGain = loop.Besides(s)
+	if q.Deadline == 0 { // else there is no time for what need not be
+		o.Extra, o.LeastGain = loop.Besides(s)
+	}
 	f := c.drainFleet(s, instead, nil)
 	for _, name := range q.Together {
 		at := f.Host(name)

@@ -502,3 +502,50 @@ func TestEmptyIsOfThisTerm(t *testing.T) {
 	}
 	c.eventually("it is empty", func(*control.View) bool { e, _ := c.Empty(ctx, "h1"); return e.Empty && !e.At.IsZero() })
 }
+
+// Where moves are made by themselves a drain also makes those that raise the minimum yield a lot, but not with a deadline, and
+// nowhere else.
+func TestDrainMovesOthersForAGreatGainOnly(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 3), 3)
+	calm(c)
+	ctx := t.Context()
+	// h1 is full, of h2 three times is wanted what it can give, and h3 is empty.
+	for host, n := range map[string]int{"h1": 1, "h2": 3} {
+		x := vc("on-"+host, n, 4, 512*mib)
+		x.MinYield = 0.1
+		x.Groups[0].Affinity.Prefer = []string{"host:" + host}
+		for _, other := range []string{"h1", "h2", "h3"} {
+			if err := c.Cordon(ctx, other, other != host, "", false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.done(c.Create(ctx, x, control.Call{}))
+	}
+	for _, host := range []string{"h1", "h2", "h3"} {
+		if err := c.Cordon(ctx, host, false, "", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moves := func(q control.DrainRequest) int {
+		r, err := c.Drain(ctx, "h1", q, control.Call{DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(r.Plan.Steps)
+	}
+	if n := moves(control.DrainRequest{}); n != 1 {
+		t.Errorf("%d moves where nobody wants any that were not asked for", n)
+	}
+	if _, err := c.Settings(ctx, func(s *state.Settings) error {
+		s.Moves.Mode, s.Moves.Hold = state.MovesAuto, state.Millis(time.Hour.Milliseconds())
+		return nil
+	}, control.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := moves(control.DrainRequest{}); n != 2 {
+		t.Errorf("%d moves, where one more brings the minimum yield from 0.33 to 0.5", n)
+	}
+	if n := moves(control.DrainRequest{Deadline: time.Hour}); n != 1 {
+		t.Errorf("%d moves with a deadline", n)
+	}
+}
