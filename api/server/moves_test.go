@@ -390,3 +390,52 @@ func TestSettings(t *testing.T) {
 }
 
 func first[T any](v T, _ error) T { return v }
+
+// TestProposed: with moves.mode propose nothing moves by itself; a plan waits until somebody applies the version that was seen.
+func TestProposed(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	mode, hold, period, bound := "propose", "10ms", "1s", v1.Size(4<<30)
+	_, err := c.client(t).SetSettings(t.Context(), v1.SettingsPatch{Moves: &v1.MovePatch{Mode: &mode, Hold: &hold, Period: &period, MaxBytes: &bound}})
+	must(t, err)
+	api := c.crowd(t, 4)
+	var p v1.Plan
+	eventually(t, "a plan is proposed", func() bool {
+		all, err := api.Plans(t.Context(), "proposed", 0)
+		must(t, err)
+		if len(all) > 0 {
+			p = all[len(all)-1]
+		}
+		return len(all) > 0
+	})
+	if len(p.Moves) == 0 || p.BytesBudget == nil || *p.BytesBudget != bound || p.Text == "" || p.Reason == "" || p.Ended() {
+		t.Errorf("%+v", p)
+	}
+	if all, err := api.Migrations(t.Context(), "", "", "", 0); err != nil || len(all) != 0 {
+		t.Errorf("something moves: %+v, %v", all, err)
+	}
+	if _, err := api.ApplyPlan(t.Context(), p.ID, client.IfMatch(p.ModifyIndex+1)); !client.IsProblem(err, v1.ProblemPrecondition) {
+		t.Errorf("another version: %v", err)
+	}
+	dry, err := api.ApplyPlan(t.Context(), p.ID, client.DryRun())
+	must(t, err)
+	if !dry.DryRun || dry.Operation != nil || dry.Plan.State != "proposed" {
+		t.Errorf("%+v", dry)
+	}
+	r, err := api.ApplyPlan(t.Context(), p.ID, client.IfMatch(p.ModifyIndex))
+	must(t, err)
+	if r.Operation == nil || r.Plan.State != "running" || r.Plan.ID != p.ID {
+		t.Fatalf("%+v", r)
+	}
+	op, err := api.Wait(t.Context(), *r.Operation, nil)
+	must(t, err)
+	if op.State != v1.OperationDone {
+		t.Errorf("%+v", op)
+	}
+	// Nothing has a version where a plan is made: If-Match is refused, and not passed over.
+	for _, q := range [][2]string{{"POST", "/v1/rebalance"}, {"POST", "/v1/hosts/h1/drain"}, {"DELETE", "/v1/hosts/h1/drain"}} {
+		if resp, body := c.request(t, q[0], q[1], "", "If-Match", `"7"`); resp.StatusCode != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %s", q[1], body)
+		}
+	}
+}
