@@ -180,6 +180,27 @@ func TestPartner(t *testing.T) {
 	t.Logf("%+v", p)
 }
 
+// What a move that failed is charged with: all that may have been sent since the last figures, which are zeros at its very end.
+func TestCharged(t *testing.T) {
+	const mib = 1 << 20
+	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
+	b := &budget{limit: 60 * mib, rate: 8 * mib, at: at(0)}
+	if got := b.charged(at(500)); got != 4*mib {
+		t.Errorf("before any figures: %d", got)
+	}
+	b.figures(progress{hypervisor.Moved{Bytes: 40 * mib, Remaining: 50 * mib}, 1}, at(5000), at(5001))
+	if got := b.charged(at(6000)); got != 48*mib {
+		t.Errorf("a second after the last figures: %d", got)
+	}
+	if got := b.charged(at(60_000)); got != 60*mib {
+		t.Errorf("long after them, more than the budget: %d", got)
+	}
+	b.figures(progress{}, at(6000), at(6001))
+	if got := b.charged(at(6050)); got < 40*mib {
+		t.Errorf("after zeros: %d", got)
+	}
+}
+
 func TestSwitchOver(t *testing.T) {
 	const mib = 1 << 20
 	begun := time.Unix(0, 0)
