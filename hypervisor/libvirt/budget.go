@@ -34,7 +34,7 @@ type budget struct {
 // figures takes what QEMU said in an answer asked for at one time and received at another.
 func (b *budget) figures(p progress, asked, received time.Time) {
 	b.took = received.Sub(asked)
-	b.slowest = max(b.slowest-b.slowest/16, b.took) // on a busy machine one answer may take seconds, and the next none
+	b.slowest = max(b.slowest-b.slowest/16, b.took)  // on a busy machine one answer may take seconds, and the next none
 	p.moved.Bytes = max(p.moved.Bytes, b.last.Bytes) // a migration that is just failing is told of with zeros
 	b.last, b.pass, b.at = p.moved, p.pass, asked
 	b.known = b.known || p.moved.Bytes > 0
