@@ -103,6 +103,7 @@ func NewAgent(o AgentOptions) *Agent {
 func (a *Agent) Run(ctx context.Context) {
 	defer a.http.CloseIdleConnections()
 	backoff := a.o.FirstBackoff
+	hinted := false // the try after which there is still no leader was made on a hint
 	for ctx.Err() == nil {
 		select { // what was hinted before this try is no news after it
 		case <-a.wake:
@@ -122,11 +123,18 @@ func (a *Agent) Run(ctx context.Context) {
 		a.o.Log.Info("no leader is heard", "server", address, "error", err, "retry", wait)
 		backoff = min(2*backoff, a.o.LastBackoff)
 		over := time.After(wait)
+		// One hint for each time that is waited through: where servers cannot keep up with all who try, hints must not
+		// make everybody try again and again.
+		wake := a.wake
+		if hinted && !begun {
+			wake = nil
+		}
+		hinted = false
 		select {
 		case <-ctx.Done():
 		case <-over:
-		case <-a.wake:
-			backoff = a.o.FirstBackoff
+		case <-wake:
+			hinted = true
 			select { // not all agents at once
 			case <-ctx.Done():
 			case <-over:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,6 +252,27 @@ func TestHintEndsTheWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Hints that lead nowhere do not make an agent try all the time: a thousand that do would keep servers from coming back.
+func TestHintsInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b, l := newSite(t), newBrain(), &lead{}
+		s.inMemory(nil)
+		var tries atomic.Int64
+		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: func() Leading { tries.Add(1); return l.ask() }})
+		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+		l.set(false, "")
+		time.Sleep(time.Minute) // sleep: in a bubble of synctest, where time is fake
+		tries.Store(0)
+		for range 6000 {
+			a.Hint()
+			time.Sleep(10 * time.Millisecond) // sleep: the same
+		}
+		if n := tries.Load(); n == 0 || n > 60 { // a wait of 2.5 to 5 s, and a hint for each
+			t.Errorf("%d tries in a minute", n)
+		}
+	})
 }
 
 // Samples alone are sent every two seconds; anything else at once.
