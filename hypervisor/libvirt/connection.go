@@ -116,6 +116,16 @@ func (h *Host) acquire() (*session, error) {
 	return h.session, nil
 }
 
+// connected says whether this host's own libvirt answers, as far as is known.
+func (h *Host) connected() bool {
+	s, err := h.acquire()
+	if err != nil {
+		return false
+	}
+	defer s.release()
+	return s.alive()
+}
+
 func (h *Host) setSession(s *session, why error) {
 	h.mu.Lock()
 	h.session, h.last = s, why

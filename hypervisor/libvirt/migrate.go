@@ -235,6 +235,9 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 	moved.PostCopy = switched
 	if failed != nil {
 		moved.Bytes, moved.Downtime = bill.charged(time.Now()), 0
+		if errors.Is(failed, hypervisor.ErrUnavailable) && t.h.connected() {
+			err = fmt.Errorf("the target's libvirt was lost, or cannot be reached: %w", err)
+		}
 		if switched {
 			err = fmt.Errorf("after the guest was handed over: %w", err)
 		}
