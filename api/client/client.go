@@ -59,6 +59,9 @@ type Config struct {
 	CAFile  string        // PEM of the server's CA; "" = the system's
 	Timeout time.Duration // of one request
 	Agent   string        // User-Agent
+	// Patience is how long to ask again while servers say that there is no leader: one is elected within seconds, and
+	// they say that nothing was changed. 0: not at all.
+	Patience time.Duration
 	// Dial makes the connections; nil: from this machine, as usual.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -104,7 +107,7 @@ func New(c Config) (*Client, error) {
 		transport.TLSClientConfig.RootCAs = pool
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	all := &servers{addresses: addresses, transport: transport}
+	all := &servers{addresses: addresses, transport: transport, patience: c.Patience}
 	return &Client{servers: all, token: c.Token, agent: c.Agent, timeout: c.Timeout,
 		http: &http.Client{Transport: all, CheckRedirect: noRedirects}}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"evenkeel/api/v1"
 )
@@ -22,8 +23,12 @@ import (
 type servers struct {
 	addresses []*url.URL
 	transport http.RoundTripper
+	patience  time.Duration // while there is no leader
 	current   atomic.Int32
 }
+
+// askAgain so long after servers said that there is no leader.
+const askAgain = 300 * time.Millisecond
 
 // parseAddresses of servers, separated by commas: https://HOST:PORT, or HOST:PORT for the same.
 func parseAddresses(list string) ([]*url.URL, error) {
@@ -51,12 +56,30 @@ func parseAddresses(list string) ([]*url.URL, error) {
 
 // RoundTrip implements http.RoundTripper.
 func (s *servers) RoundTrip(r *http.Request) (*http.Response, error) {
-	if len(s.addresses) == 1 {
+	if len(s.addresses) == 1 && s.patience == 0 {
 		return s.transport.RoundTrip(r)
 	}
 	if r.Body != nil {
 		defer r.Body.Close() //nolint:errcheck // each try has a copy of its own, but for the first one where there is one only
 	}
+	end := time.Now().Add(s.patience)
+	for {
+		resp, err := s.round(r)
+		again := r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
+		if err != nil || !again || !time.Now().Before(end) || !noLeader(resp) {
+			return resp, err
+		}
+		select {
+		case <-r.Context().Done():
+			return resp, nil // what was said last says more than that time is over
+		case <-time.After(askAgain):
+			closed(resp)
+		}
+	}
+}
+
+// round asks each server once, until one answers that knows a leader.
+func (s *servers) round(r *http.Request) (*http.Response, error) {
 	first := int(s.current.Load())
 	var refused *http.Response // that has no leader
 	var failed []error

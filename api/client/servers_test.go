@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"evenkeel/api/v1"
 )
@@ -110,5 +112,50 @@ func TestSeveralServers(t *testing.T) {
 		if _, err := New(Config{Address: bad}); err == nil {
 			t.Errorf("%q is taken for addresses", bad)
 		}
+	}
+}
+
+// While there is no leader a client that has patience asks again, also what changes something: nothing was changed.
+func TestPatience(t *testing.T) {
+	for name, c := range map[string]struct {
+		patience time.Duration
+		silent   int // answers without a leader
+		asked    int32
+		fails    bool
+	}{
+		"none":   {0, 1, 1, true},
+		"enough": {time.Minute, 2, 3, false},
+		"over":   {time.Millisecond, 9, 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if int(asked.Add(1)) <= c.silent {
+					w.Header().Set("Content-Type", v1.ProblemMediaTypeDefault)
+					w.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = w.Write([]byte(`{"type":"` + v1.ProblemNoLeader + `","title":"No leader","status":503}`))
+					return
+				}
+				if !strings.Contains(string(body), "unlimited") {
+					t.Errorf("asked with %q", body)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(`{"plan":{"id":"p"}}`))
+			}))
+			defer srv.Close()
+			api, err := New(Config{Address: srv.URL, Token: "x", Patience: c.patience})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound, err := v1.ParseBound("unlimited")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: &bound})
+			if (err != nil) != c.fails || !c.fails && r.Plan.ID != "p" || asked.Load() != c.asked {
+				t.Errorf("%v, plan %q, asked %d times", err, r.Plan.ID, asked.Load())
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/urfave/cli/v2"
@@ -97,6 +98,8 @@ func (t *tool) client(c *cli.Context) (*client.Client, error) {
 		CAFile:  first(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
 		Token:   token,
 		Agent:   "vcctl/" + version,
+		// Longer than an election takes.
+		Patience: 5 * time.Second,
 	})
 	if err != nil {
 		return nil, &failure{statusUsage, err}
