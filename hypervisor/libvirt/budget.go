@@ -11,6 +11,9 @@ import (
 // allows for that.
 const pollInterval = 50 * time.Millisecond
 
+// diskBurst is what QEMU sends of a disk before it heeds the bandwidth: it reads up to 16 MiB ahead.
+const diskBurst = 16 << 20
+
 // progress is how far a migration got, and what else tells when to change its ways.
 type progress struct {
 	moved hypervisor.Moved
@@ -23,6 +26,7 @@ type progress struct {
 type budget struct {
 	limit   int64   // bytes; 0 = none
 	rate    float64 // bytes per second, which QEMU keeps to
+	burst   float64 // bytes that may be sent beyond that at once
 	last    hypervisor.Moved
 	pass    int
 	known   bool // last holds figures of a migration under way
@@ -42,8 +46,8 @@ func (b *budget) figures(p progress, asked, received time.Time) {
 
 // since is the most that may have been sent since the last figures, after so long.
 func (b *budget) since(lag time.Duration) float64 {
-	more := b.rate * lag.Seconds()
-	if b.known {
+	more := b.rate*lag.Seconds() + b.burst
+	if b.known && b.pass > 0 { // while a disk is copied what is left of it is told, and not the memory
 		more = min(more, float64(b.last.Remaining)+b.last.Dirty*lag.Seconds())
 	}
 	return more

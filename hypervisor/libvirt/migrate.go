@@ -35,6 +35,10 @@ func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (
 	if m.CopyStorage && m.Spec.VM != id {
 		return hypervisor.Moved{}, fmt.Errorf("its disk is to go along, and the definition is of VM %q: %w", m.Spec.VM, hypervisor.ErrInvalid)
 	}
+	if m.CopyStorage && m.Spec.Disk.Present() && m.MaxBytes > 0 && m.MaxBytes <= diskBurst {
+		return hypervisor.Moved{}, fmt.Errorf("its disk is to go along, and %d bytes may be sent before anybody could stop it; %d are allowed: %w",
+			diskBurst, m.MaxBytes, hypervisor.ErrInvalid)
+	}
 	flags, err := migrationFlags(m)
 	if err != nil {
 		return hypervisor.Moved{}, err
@@ -173,8 +177,8 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 	begun := time.Now()
 	deadline, _ := ctx.Deadline()
 	bill := &budget{limit: t.m.MaxBytes, rate: float64(bandwidth << 20), at: begun}
-	if t.m.CopyStorage {
-		bill.rate *= 2 // memory and disk each have it
+	if t.m.CopyStorage && t.m.Spec.Disk.Present() {
+		bill.rate, bill.burst = 2*bill.rate, diskBurst // memory and disk each have it
 	}
 	asking, switched := false, false
 	switching := make(chan error, 1)

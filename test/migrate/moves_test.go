@@ -118,7 +118,7 @@ const allotment = 4 * memory
 func moveOne(t *testing.T, on []machine, s hypervisor.Spec, beats *lab.Beats, from, to int) move {
 	t.Helper()
 	begun := time.Now()
-	moved, err := on[from].Migrate(t.Context(), s.VM, hypervisor.Migration{To: on[to].lab.MigrationURI(), Bandwidth: 16 << 20, MaxBytes: allotment, AutoConverge: true})
+	moved, err := on[from].Migrate(t.Context(), s.VM, hypervisor.Migration{To: on[to].lab.MigrationURI(), Bandwidth: 32 << 20, MaxBytes: allotment, AutoConverge: true})
 	took := time.Since(begun)
 	if err != nil {
 		t.Fatalf("%s from %s to %s: %v", s.Name, on[from].lab.Name, on[to].lab.Name, err)
