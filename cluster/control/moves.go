@@ -118,7 +118,7 @@ func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Rep
 			continue
 		}
 		m, ok := s.MigrationOpened(st.VM, st.Move)
-		if !ok || m.From != r.Host || st.Bytes <= m.BytesMoved && st.Downtime.Milliseconds() <= m.DowntimeMs {
+		if !ok || m.From != r.Host || m.Told && st.Bytes <= m.BytesMoved && st.Downtime.Milliseconds() <= m.DowntimeMs {
 			continue
 		}
 		body := state.MigrationTold{ID: m.ID, Bytes: st.Bytes, DowntimeMs: st.Downtime.Milliseconds()}

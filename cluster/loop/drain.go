@@ -331,17 +331,22 @@ func (x *drainer) plans() []state.MovePlan {
 	})
 }
 
-// spent is what the plans of this drain sent, and what moves under way may send yet.
-func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64) {
+// spent is what the plans of this drain sent, and with it what moves may have sent or send yet whose sources have not told. soon: the
+// word of a source may come any moment.
+func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 	for _, p := range plans {
 		moved += p.BytesMoved
 		for _, m := range x.s.MigrationsOf(p.ID) {
-			if m.State == state.MigrationRunning {
+			switch {
+			case m.State == state.MigrationRunning:
 				sent += max(m.MaxBytes, m.BytesMoved)
+			case !m.Told: // what it said is in the plan's sum
+				sent += max(0, m.MaxBytes-m.BytesMoved)
+				soon = soon || x.env.Now.Sub(m.EndedAt) < settleFor
 			}
 		}
 	}
-	return moved, moved + sent
+	return moved, moved + sent, soon
 }
 
 // Instead are the plans under way that give way to one that empties a host: all but drains of other hosts.
@@ -370,9 +375,12 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 	if fruitless >= mostFruitless {
 		return x.end(state.DrainBlocked, fmt.Sprintf("its moves were planned %d times in vain; the last time: %s", fruitless, x.plan.Reason)), nil
 	}
-	moved, sent := x.spent(plans)
+	moved, sent, soon := x.spent(plans)
 	o := DrainOptions{Budget: -1}
 	if x.d.MaxBytes >= 0 {
+		if soon {
+			return DrainStep{}, nil
+		}
 		o.Budget = max(0, x.d.MaxBytes-sent)
 	}
 	if !x.d.Deadline.IsZero() {

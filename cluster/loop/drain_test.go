@@ -267,3 +267,25 @@ func TestDrainOfLocalDisks(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// What a source has not told of yet counts against the bytes of a drain, all that was allowed to it.
+func TestNextDrainCountsWhatWasNotTold(t *testing.T) {
+	c := crowded(t, "a", "b", "d")
+	const most = 20 * gib
+	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip, MaxBytes: most})
+	c.next("a", loop.HostWord{})
+	first := c.drainOf("a").Plan
+	p, _ := c.Snapshot().MovePlan(first)
+	c.moves(first, 0, false)
+	c.moves(first, 1, true) // by the target's word
+	c.ends(first, state.MovesFailed)
+	now := c.env().Now
+	if step := c.nextAt("a", loop.HostWord{}, now.Add(2*time.Second)); step.Put != nil {
+		t.Errorf("the source may tell any moment: %+v", step.Put)
+	}
+	c.nextAt("a", loop.HostWord{}, now.Add(time.Minute))
+	again, _ := c.Snapshot().MovePlan(c.drainOf("a").Plan)
+	if sent := p.Steps[0].Bytes + p.Steps[1].Allotment; again.ID == first || again.Budget != most-sent {
+		t.Errorf("budget %d of %d after at most %d", again.Budget, int64(most), sent)
+	}
+}

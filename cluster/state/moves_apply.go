@@ -292,7 +292,7 @@ func (w *writer) endMigration(vm VM, arrived, told bool, bytes, downtimeMs int64
 	if !ok {
 		return
 	}
-	m.EndedAt, m.ModifyIndex, m.Told = w.at, w.index, told
+	m.EndedAt, m.ModifyIndex, m.Told = w.at, w.index, m.Told || told
 	m.BytesMoved, m.DowntimeMs = max(m.BytesMoved, bytes), max(m.DowntimeMs, downtimeMs)
 	step := StepFailed
 	switch {
@@ -328,7 +328,7 @@ func (w *writer) migrationTold(b *MigrationTold) error {
 	if m.Told && more == 0 && b.DowntimeMs <= m.DowntimeMs {
 		return nil
 	}
-	m.Told = m.Told || m.State != MigrationRunning
+	m.Told = true // it is the last word, also if it comes before that of the target
 	m.BytesMoved, m.DowntimeMs, m.ModifyIndex = m.BytesMoved+more, max(m.DowntimeMs, b.DowntimeMs), w.index
 	w.put(tMigrations, &m)
 	if p, ok := w.read().MovePlan(m.Plan); ok && m.Plan != "" && m.State != MigrationRunning {

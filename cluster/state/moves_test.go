@@ -265,3 +265,25 @@ func TestOldMovesAreForgotten(t *testing.T) {
 		t.Errorf("%d plans, from %s and %s on", len(rows), rows[0].ID, rows[1].ID)
 	}
 }
+
+// The source's last word is its last, whether it comes before that of the target or after it, and whoever counted more.
+func TestSourceTells(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		k := small(t, 2)
+		k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1"))
+		k.must(t, state.KindVMReport, report("h1", "vm-a-0", 1, state.Running))
+		k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Open: true, ID: "mg-1", MaxBytes: 2 * gib})
+		open := k.Snapshot().Index()
+		told := state.MigrationTold{ID: "mg-1", Bytes: 90, DowntimeMs: 5}
+		if early {
+			k.must(t, state.KindMigrationTold, told)
+		}
+		k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Arrived: true, Move: open, Bytes: 100, DowntimeMs: 5})
+		if !early {
+			k.must(t, state.KindMigrationTold, told)
+		}
+		if m, _ := k.Snapshot().Migration("mg-1"); !m.Told || m.State != state.MigrationDone || m.BytesMoved != 100 {
+			t.Errorf("early %v: %+v", early, m)
+		}
+	}
+}
