@@ -96,7 +96,15 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 	moved, found, err := r.Hypervisor.Abort(ctx, st.VM)
 	if err == nil {
 		// A hypervisor sets nothing of a VM on its way: it waits for the end, and then says that the VM is not there.
-		err = r.Hypervisor.SetCPU(ctx, st.VM, r.caps[st.VM].CPU)
+		// The share is the one in force: where it could not be read it is not known, and 0 would take it off.
+		share := r.caps[st.VM].CPU
+		if kept, set := r.shares[st.VM]; set {
+			share = hypervisor.CPU{Cap: kept, Weight: kept}
+		}
+		if share.Cap <= 0 {
+			return st, fmt.Errorf("VM %s: whether it stays here: the share it has cannot be read", st.VM)
+		}
+		err = r.Hypervisor.SetCPU(ctx, st.VM, share)
 	}
 	if err != nil {
 		return st, fmt.Errorf("VM %s: whether it stays here: %w", st.VM, err)

@@ -184,6 +184,11 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 	switching := make(chan error, 1)
 	mayPostCopy := postCopy(t.m)
 	var why error // of our own abort
+	aborts, aborting := make(chan error, 1), false
+	abort := func(because error) {
+		why, aborting = because, true
+		go func() { aborts <- t.h.abort(t.id) }()
+	}
 	end := ctx.Done()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -194,9 +199,11 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 		case <-end:
 			end = nil
 			if why == nil && !switched {
-				why = ctx.Err()
-				go t.h.abort(t.id)
+				abort(ctx.Err())
 			}
+		case err := <-aborts:
+			// There may have been no job yet to be aborted, or no answer: until one is aborted, or the move has ended, again.
+			aborting = err == nil
 		case err := <-switching:
 			if err != nil { // it goes on without
 				t.h.log.Warn("switch to post-copy", "vm", t.id, "error", err)
@@ -216,6 +223,9 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 				asking = true
 				go ask(bill.known)
 			}
+			if why != nil && !aborting && !switched {
+				abort(why)
+			}
 		}
 		now := time.Now()
 		switch {
@@ -224,8 +234,7 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 			mayPostCopy, switched = false, true
 			go func() { switching <- t.h.startPostCopy(t.id) }()
 		case bill.exceeded(now):
-			why = fmt.Errorf("%d bytes sent, %d more could follow, %d allowed", bill.last.Bytes, bill.bound(now)-bill.last.Bytes, t.m.MaxBytes)
-			go t.h.abort(t.id)
+			abort(fmt.Errorf("%d bytes sent, %d more could follow, %d allowed", bill.last.Bytes, bill.bound(now)-bill.last.Bytes, t.m.MaxBytes))
 		}
 	}
 }
@@ -312,13 +321,14 @@ func (h *Host) Arrival(ctx context.Context, id string) (hypervisor.Moved, error)
 	return moved, nil
 }
 
-func (h *Host) abort(id string) {
+func (h *Host) abort(id string) error {
 	_, err := onVM(context.Background(), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 		return struct{}{}, dom.AbortJob()
 	})
 	if err != nil {
-		h.log.Warn("abort migration", "vm", id, "error", err)
+		h.log.Debug("abort migration", "vm", id, "error", err)
 	}
+	return err
 }
 
 func (h *Host) startPostCopy(id string) error {

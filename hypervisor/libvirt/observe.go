@@ -231,6 +231,13 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bo
 				return hypervisor.Paused
 			}
 			return hypervisor.Incoming
+		case libvirt.DOMAIN_PAUSED_POSTCOPY, libvirt.DOMAIN_PAUSED_POSTCOPY_FAILED:
+			// Of a source whose guest runs on at the target already, but for pages that have yet to go; a target says so of a guest that
+			// waits for such pages in vain.
+			job, err := dom.GetJobStats(0)
+			if !from && !(err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN) {
+				return hypervisor.Incoming
+			}
 		}
 		return hypervisor.Paused
 	}
