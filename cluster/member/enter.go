@@ -105,10 +105,33 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 		return none, err
 	}
 	ask := transport.JoinRequest{ID: t.ID, Secret: t.Secret, Name: name, Address: advertise, Request: string(request)}
+	end := time.Now().Add(electedWithin)
+	for {
+		who, err := enter(ctx, dir, t, ask, addresses, keyPEM)
+		if said, _ := transport.AnswerOf(err); said != transport.Leaderless || !time.Now().Before(end) {
+			return who, err
+		}
+		select {
+		case <-ctx.Done():
+			return none, err
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// While servers elect a leader nobody can be let in: who joins asks again so often, for so long.
+const (
+	electedWithin = 10 * time.Second
+	askAgain      = 300 * time.Millisecond
+)
+
+// enter asks each address once.
+func enter(ctx context.Context, dir string, t pki.JoinToken, ask transport.JoinRequest, addresses []string, keyPEM []byte) (pki.Identity, error) {
+	var none pki.Identity
 	var failed error
 	for _, address := range addresses {
 		a, err := transport.Join(ctx, address, t, ask, nil)
-		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer { // another server would not say otherwise
+		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && said != transport.Leaderless { // another server would not say otherwise
 			return none, fmt.Errorf("join the cluster: %w", err)
 		}
 		if err != nil {

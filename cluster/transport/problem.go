@@ -81,10 +81,11 @@ type Answer int
 
 // The answers there are.
 const (
-	NoAnswer  Answer = iota
-	Forbidden        // the right to it was not shown
-	Conflict         // it does not go with the state of things
-	Malformed        // it can never be answered otherwise
+	NoAnswer   Answer = iota
+	Forbidden         // the right to it was not shown
+	Conflict          // it does not go with the state of things
+	Malformed         // it can never be answered otherwise
+	Leaderless        // nobody leads now; nothing was changed, and it may be asked again
 )
 
 // AnswerOf reads an error of Join. detail is the cluster's own words.
@@ -98,6 +99,10 @@ func AnswerOf(err error) (a Answer, detail string) {
 			return Conflict, p.Detail
 		case http.StatusBadRequest, http.StatusUnprocessableEntity:
 			return Malformed, p.Detail
+		case http.StatusServiceUnavailable:
+			if p.Type == kindNoLeader {
+				return Leaderless, p.Detail
+			}
 		}
 	}
 	return NoAnswer, ""

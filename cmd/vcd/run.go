@@ -392,6 +392,8 @@ func entryError(err error) error {
 		return fmt.Errorf("the cluster does not let this host in: %s: %w", detail, control.ErrConflict)
 	case transport.Malformed:
 		return &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: detail}}}
+	case transport.Leaderless:
+		return fmt.Errorf("the cluster lets nobody in now: %s: %w", detail, control.ErrNoLeader)
 	}
 	if errors.Is(err, member.ErrMember) {
 		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, stop vcd and remove its data directory first"}
