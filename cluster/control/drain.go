@@ -156,6 +156,9 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	}
 	instead := loop.Instead(s, h.Name)
 	o := loop.DrainOptions{Budget: d.MaxBytes, Deadline: q.Deadline, Instead: instead}
+	if h.Drain.State == state.DrainRunning && d.MaxBytes >= 0 { // it goes on: what it sent counts
+		o.Budget = max(0, d.MaxBytes-loop.Spent(s, h))
+	}
 	if q.Deadline == 0 { // else there is no time for what need not be
 		o.Extra, o.LeastGain = loop.Besides(s)
 	}

@@ -349,6 +349,27 @@ func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 	return moved, moved + sent, soon
 }
 
+// silent says which other host is not heard of that might take VMs once it is: nothing is given up, and nobody shut down, for a host that
+// is silent for a moment. It is waited for as long as the host that is emptied would be.
+func (x *drainer) silent() string {
+	if !x.env.Now.Before(x.d.Since.Add(mostOut)) && !x.env.Now.Before(x.plan.EndedAt.Add(mostOut)) {
+		return ""
+	}
+	for _, h := range x.s.Hosts() {
+		if why := x.env.Out[h.Name]; why != "" && h.Name != x.h.Name && !h.Cordoned && h.Lost.Proof == "" {
+			return fmt.Sprintf("waits for host %s, which may take VMs: it %s", h.Name, why)
+		}
+	}
+	return ""
+}
+
+// Spent is what the drain of a host may have sent, all its plans together.
+func Spent(s *state.Snapshot, h state.Host) int64 {
+	x := drainer{s: s, h: h, d: h.Drain}
+	_, sent, _ := x.spent(x.plans())
+	return sent
+}
+
 // Instead are the plans under way that give way to one that empties a host: all but drains of other hosts.
 func Instead(s *state.Snapshot, host string) []string {
 	var out []string
@@ -401,7 +422,12 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 		return step, nil
 	}
 	stopping := x.ending()
+	silent := x.silent()
 	switch {
+	case silent != "":
+		step := x.say(silent)
+		step.Blockers = a.Blockers
+		return step, nil
 	case len(a.Waits)+len(stopping) > 0:
 		step := x.say("waits for " + names(append(a.Waits, stopping...)))
 		step.Blockers = a.Blockers

@@ -289,3 +289,29 @@ func TestNextDrainCountsWhatWasNotTold(t *testing.T) {
 		t.Errorf("budget %d of %d after at most %d", again.Budget, int64(most), sent)
 	}
 }
+
+// For a target that is silent for a moment nobody is shut down, and no drain is given up.
+func TestNextDrainWhoseTargetsAreSilent(t *testing.T) {
+	c := crowded(t, "a", "b")
+	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedShutdown})
+	at := func(later time.Duration) loop.DrainStep {
+		s := c.Snapshot()
+		h, _ := s.Host("a")
+		env := c.env()
+		env.Now, env.Out = h.Drain.Since.Add(later), map[string]string{"b": "has not been heard of for 3s"}
+		step, err := loop.NextDrain(s, h, loop.HostWord{}, env, func(instead []string, keep map[string]string) *loop.Fleet {
+			return loop.NewFleet(s, env, loop.Sights{}, loop.FleetOptions{Instead: instead, Keep: keep})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return step
+	}
+	if step := at(time.Second); step.Stop != nil || step.Put == nil || step.Put.Drain.State != state.DrainRunning ||
+		step.Put.Drain.Text != "waits for host b, which may take VMs: it has not been heard of for 3s" {
+		t.Errorf("after a second: %+v", step)
+	}
+	if step := at(6 * time.Minute); step.Stop == nil {
+		t.Errorf("after 6 minutes: %+v", step)
+	}
+}
