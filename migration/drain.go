@@ -202,7 +202,7 @@ func (e *emptying) words(out *Drained, going int) string {
 	case !out.Feasible:
 		return fmt.Sprintf("no way was found to empty %s", what)
 	case n > 0:
-		text = fmt.Sprintf("%s of %s take %d of %d VMs off %s; %s cannot leave", counted(out.Moves, "move"), size(out.Bytes), going+e.count(held)-n, going+e.count(held), what, counted(n, "VM"))
+		text = fmt.Sprintf("%s of %s %s %d of %s off %s; %s cannot leave", counted(out.Moves, "move"), size(out.Bytes), verb(out.Moves, "take"), going+e.count(held)-n, counted(going+e.count(held), "VM"), what, counted(n, "VM"))
 	case going == 0:
 		return what + " runs no VM"
 	default:

@@ -76,7 +76,7 @@ func (pl *Planner) why(p *Plan, budget float64) string {
 		}
 		return text
 	}
-	text := fmt.Sprintf("%s of %s bring the minimum yield from %.4f to %.4f (%+.4f)", counted(p.Moves, "move"), size(p.Bytes), p.MinYieldBefore, p.MinYieldAfter, gain)
+	text := fmt.Sprintf("%s of %s %s the minimum yield from %.4f to %.4f (%+.4f)", counted(p.Moves, "move"), size(p.Bytes), verb(p.Moves, "bring"), p.MinYieldBefore, p.MinYieldAfter, gain)
 	if n := len(p.Passed); n > 0 {
 		text += "; better ones were passed over: " + p.Passed[0].Reason
 	}
@@ -98,6 +98,14 @@ func counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// verb of n things: 1 move brings, 2 moves bring.
+func verb(n int, plural string) string {
+	if n == 1 {
+		return plural + "s"
+	}
+	return plural
 }
 
 func adjusts(steps []Step) (n int) {

@@ -148,7 +148,7 @@ func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
 	if !in.Short { // a tenant has what was promised: what is to be gained can wait
 		if n, last := recent(in); n > 0 {
 			if cool := last.Add(time.Duration(n) * p.CoolDown); in.Now.Before(cool) {
-				return later(cool, "%d re-balances ended within the last four hours, the last %s ago", n, in.Now.Sub(last).Round(time.Second))
+				return later(cool, "%s ended within the last four hours, the last %s ago", counted(n, "re-balance"), in.Now.Sub(last).Round(time.Second))
 			}
 		}
 	}
@@ -185,8 +185,8 @@ func Worth(pl *migration.Planner, budget, leastGain float64) (plan migration.Pla
 	case plan.Moves == 0:
 		return plan, plan.Reason
 	case gain < leastGain*plan.MinYieldBefore:
-		return plan, fmt.Sprintf("no beneficial move: %d moves of %s would bring the minimum yield from %.4f to %.4f, %.1f%% more, and less than %.0f%% is not worth it",
-			plan.Moves, bytesText(plan.Bytes), plan.MinYieldBefore, plan.MinYieldAfter, 100*gain/plan.MinYieldBefore, 100*leastGain)
+		return plan, fmt.Sprintf("no beneficial move: %s of %s would bring the minimum yield from %.4f to %.4f, %.1f%% more, and less than %.0f%% is not worth it",
+			counted(plan.Moves, "move"), bytesText(plan.Bytes), plan.MinYieldBefore, plan.MinYieldAfter, 100*gain/plan.MinYieldBefore, 100*leastGain)
 	default:
 		enough := plan.MinYieldBefore + max(nearly*gain, leastGain*plan.MinYieldBefore)
 		if less := pl.Least(enough); less.Feasible && less.Bytes < plan.Bytes {
@@ -198,3 +198,10 @@ func Worth(pl *migration.Planner, budget, leastGain float64) (plan migration.Pla
 }
 
 func bytesText(b float64) string { return fmt.Sprintf("%.1f GiB", b/(1<<30)) }
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

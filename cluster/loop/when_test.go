@@ -28,7 +28,7 @@ func TestWhen(t *testing.T) {
 		"looked":               {Balance{Since: t0, Looked: at(5), Change: 7}, Sight{Now: at(9), MinYield: 0.8, Change: 7}, false, "nothing changed", at(15)},
 		"looked, then changed": {Balance{Since: t0, Looked: at(5), Change: 7}, Sight{Now: at(9), MinYield: 0.8, Change: 8}, true, "", at(19)},
 		"period over":          {Balance{Since: t0, Looked: at(5), Change: 7}, Sight{Now: at(15), MinYield: 0.8, Change: 7}, true, "", at(25)},
-		"one re-balance":       {short, Sight{Now: at(9), MinYield: 0.8, Ended: []time.Time{at(3)}}, false, "1 re-balances", at(13)},
+		"one re-balance":       {short, Sight{Now: at(9), MinYield: 0.8, Ended: []time.Time{at(3)}}, false, "1 re-balance ended", at(13)},
 		"three re-balances":    {short, Sight{Now: at(30), MinYield: 0.8, Ended: []time.Time{at(3), at(25), at(13)}}, false, "3 re-balances", at(55)},
 		"long ago":             {short, Sight{Now: at(90), MinYield: 0.8, Ended: []time.Time{at(3), at(13), at(25)}}, true, "", at(100)},
 		"host just came":       {Balance{Since: t0, Hosts: 1}, Sight{Now: at(9), MinYield: 0.8, Hosts: 2}, false, "a host came", at(10)},
