@@ -247,17 +247,8 @@ func (f *fleet) placed(p allocator.Problem, at []int) allocator.Problem {
 
 // broken is how many hosts do not keep their memory or a rule in a placement.
 func (f *fleet) broken(at []int) (n int) {
-	hosts := len(f.p.Hosts)
-	used, growth, groups := make([]float64, hosts), make([]float64, hosts), make([][]int, hosts)
-	for vm, j := range at {
-		used[j] += f.of(vm).Memory
-		growth[j] = max(growth[j], f.of(vm).Growth)
-		if f.p.Rules != nil {
-			groups[j] = append(groups[j], f.group[vm])
-		}
-	}
-	for j := range used {
-		if !fits(used[j], f.p.Hosts[j].room(growth[j])) && used[j] > 0 || f.p.Rules != nil && !f.rules.Kept(j, groups[j]) {
+	for _, b := range f.brokenHosts(at) {
+		if b {
 			n++
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 // Cordon closes a host for new VMs, or opens it again.
 func (c *Control) Cordon(ctx context.Context, host string, on bool, reason string, dryRun bool) error {
-	if len(reason) > 500 {
-		return &Invalid{Fields: []FieldError{{Field: "reason", Text: "must be at most 500 characters"}}}
+	if err := checkReason("reason", reason); err != nil {
+		return err
 	}
 	h, ok := c.o.State.Snapshot().Host(host)
 	switch {

@@ -11,8 +11,8 @@ import (
 // ConfirmDead takes an operator's word that a host is dead: its VMs are lost, the
 // restartable ones start elsewhere. A host that is heard of is not dead.
 func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error {
-	if len(reason) > 500 {
-		return &Invalid{Fields: []FieldError{{Field: "reason", Text: "must be at most 500 characters"}}}
+	if err := checkReason("reason", reason); err != nil {
+		return err
 	}
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return fmt.Errorf("confirm that host %s is dead: %w: %w", host, ErrNoLeader, err)
@@ -71,8 +71,8 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 
 // Arm lets leases stop VMs again; disarm keeps them from it, for work on the network.
 func (c *Control) Arm(ctx context.Context, armed bool, reason string) error {
-	if len(reason) > 500 {
-		return &Invalid{Fields: []FieldError{{Field: "reason", Text: "must be at most 500 characters"}}}
+	if err := checkReason("reason", reason); err != nil {
+		return err
 	}
 	return c.propose(ctx, state.KindArm, state.Arm{Disarmed: !armed, Reason: reason})
 }

@@ -337,13 +337,8 @@ func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 	for _, p := range plans {
 		moved += p.BytesMoved
 		for _, m := range x.s.MigrationsOf(p.ID) {
-			switch {
-			case m.State == state.MigrationRunning:
-				sent += max(m.MaxBytes, m.BytesMoved)
-			case !m.Told: // what it said is in the plan's sum
-				sent += max(0, m.MaxBytes-m.BytesMoved)
-				soon = soon || x.env.Now.Sub(m.EndedAt) < settleFor
-			}
+			sent += beyond(m)
+			soon = soon || m.State != state.MigrationRunning && !m.Told && x.env.Now.Sub(m.EndedAt) < settleFor
 		}
 	}
 	return moved, moved + sent, soon

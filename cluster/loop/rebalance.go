@@ -26,15 +26,7 @@ func Rebalance(f *Fleet, budget int64, leastGain float64, thrifty bool) (state.M
 	if err != nil {
 		return state.MovePlan{}, fmt.Errorf("re-balance: %w", err)
 	}
-	var plan migration.Plan
-	not := ""
-	if thrifty {
-		plan, not = Worth(pl, budgetOf(budget), leastGain)
-	} else if plan = pl.Plan(budgetOf(budget)); !plan.Feasible || plan.Moves == 0 {
-		not = plan.Reason
-	} else if gain := plan.MinYieldAfter - plan.MinYieldBefore; gain < leastGain*plan.MinYieldBefore {
-		_, not = Worth(pl, budgetOf(budget), leastGain)
-	}
+	plan, not := Worth(pl, budgetOf(budget), leastGain, thrifty)
 	out := f.MovePlan(plan, state.MovesRebalance, budget)
 	if not != "" {
 		out.Steps, out.Bytes, out.Seconds, out.Reason = nil, 0, 0, not
@@ -170,14 +162,20 @@ func Left(s *state.Snapshot, p state.MovePlan) int64 {
 	}
 	left := p.Budget - p.BytesMoved
 	for _, m := range s.MigrationsOf(p.ID) {
-		switch {
-		case m.State == state.MigrationRunning:
-			left -= max(m.MaxBytes, m.BytesMoved)
-		case !m.Told: // what it said is in the plan's sum
-			left -= max(0, m.MaxBytes-m.BytesMoved)
-		}
+		left -= beyond(m)
 	}
 	return max(0, left)
+}
+
+// beyond is what a migration may have sent, or may send yet, beyond what is in its plan's sum, bytes.
+func beyond(m state.Migration) int64 {
+	switch {
+	case m.State == state.MigrationRunning:
+		return max(m.MaxBytes, m.BytesMoved)
+	case !m.Told: // what it said is in the sum
+		return max(0, m.MaxBytes-m.BytesMoved)
+	}
+	return 0
 }
 
 // Holds says why a plan that was made earlier is not what it was any more; "" = it is: its VMs are where they were, its hosts take VMs,

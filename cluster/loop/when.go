@@ -175,9 +175,9 @@ func recent(in Sight) (n int, last time.Time) {
 // nearly all of what can be gained is enough, if it takes fewer bytes.
 const nearly = 0.95
 
-// Worth is the plan to carry out of all that are possible within a budget of bytes: of those that bring nearly all
+// Worth is the plan to carry out of all that are possible within a budget of bytes: the best; thrifty: of those that bring nearly all
 // that can be gained the one that moves least. not says why none is worth it, with the figures; "" = this one is.
-func Worth(pl *migration.Planner, budget, leastGain float64) (plan migration.Plan, not string) {
+func Worth(pl *migration.Planner, budget, leastGain float64, thrifty bool) (plan migration.Plan, not string) {
 	plan = pl.Plan(budget)
 	switch gain := plan.MinYieldAfter - plan.MinYieldBefore; {
 	case !plan.Feasible:
@@ -187,7 +187,7 @@ func Worth(pl *migration.Planner, budget, leastGain float64) (plan migration.Pla
 	case gain < leastGain*plan.MinYieldBefore:
 		return plan, fmt.Sprintf("no beneficial move: %s of %s would bring the minimum yield from %.4f to %.4f, %.1f%% more, and less than %.0f%% is not worth it",
 			counted(plan.Moves, "move"), bytesText(plan.Bytes), plan.MinYieldBefore, plan.MinYieldAfter, 100*gain/plan.MinYieldBefore, 100*leastGain)
-	default:
+	case thrifty:
 		enough := plan.MinYieldBefore + max(nearly*gain, leastGain*plan.MinYieldBefore)
 		if less := pl.Least(enough); less.Feasible && less.Bytes < plan.Bytes {
 			less.Reason = fmt.Sprintf("%s; %.4f would take %s", less.Reason, plan.MinYieldAfter, bytesText(plan.Bytes))

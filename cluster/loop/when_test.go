@@ -118,7 +118,7 @@ func TestWorth(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, not := Worth(pl, c.budget, 0.1)
+			plan, not := Worth(pl, c.budget, 0.1, true)
 			if plan.Moves != c.moves || !strings.Contains(not, c.not) || c.not == "" && c.moves > 0 && not != "" {
 				t.Errorf("%d moves, not worth it because %q; want %d, %q", plan.Moves, not, c.moves, c.not)
 			}
