@@ -232,6 +232,10 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 		case why != nil || switched:
 		case mayPostCopy && bill.switchOver(now, begun, deadline):
 			mayPostCopy, switched = false, true
+			bill.last.PostCopy = true
+			if t.m.Progress != nil { // the rest may be gone before the next look
+				t.m.Progress(bill.last)
+			}
 			go func() { switching <- t.h.startPostCopy(t.id) }()
 		case bill.exceeded(now):
 			abort(fmt.Errorf("%d bytes sent, %d more could follow, %d allowed", bill.last.Bytes, bill.bound(now)-bill.last.Bytes, t.m.MaxBytes))

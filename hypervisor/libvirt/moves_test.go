@@ -154,14 +154,14 @@ func TestMigratePostCopy(t *testing.T) {
 	m.Progress = func(p hypervisor.Moved) { seen = seen || p.PostCopy }
 	moved, err := here.Migrate(t.Context(), s.VM, m)
 	t.Logf("%+v", moved)
-	if err != nil || moved.Bytes > m.MaxBytes || moved.Remaining != 0 {
+	if err != nil || moved.Bytes > 250<<20 || moved.Remaining != 0 {
 		t.Fatalf("%+v, %v", moved, err)
 	}
 	if !moved.PostCopy {
 		t.Skip("this machine sent faster than the guest wrote")
 	}
-	if !seen { // what was left may have gone between two looks
-		t.Log("no figures between the hand-over and the end")
+	if !seen {
+		t.Error("no figures between the hand-over and the end")
 	}
 	after := there.attach(t, s.VM)
 	if beat := after.beat(t); beat["uptime_ms"] <= first["uptime_ms"] {
