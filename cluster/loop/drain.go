@@ -404,7 +404,7 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 	}
 	instead := Instead(x.s, x.h.Name)
 	o.Instead = instead
-	a, err := Drain(fleet(instead, x.keep(plans)), x.h.Name, o)
+	a, err := Drain(fleet(instead, stay(x.s, plans...)), x.h.Name, o)
 	if err != nil {
 		return DrainStep{}, err
 	}
@@ -439,25 +439,6 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 	step := x.end(state.DrainBlocked, BlockersText(a.Blockers))
 	step.Blockers = a.Blockers
 	return step, nil
-}
-
-// keep are the VMs that are not to be moved again: somebody had their moves aborted, or two failed.
-func (x *drainer) keep(plans []state.MovePlan) map[string]string {
-	out, failed := map[string]string{}, map[string]int{}
-	for _, p := range plans {
-		for _, step := range p.Steps {
-			if step.State != state.StepFailed {
-				continue
-			}
-			failed[step.VM]++
-			if m, ok := x.s.Migration(step.Migration); ok && step.Migration != "" && m.State == state.MigrationAborted {
-				out[step.VM] = "its move was aborted: " + m.Abort
-			} else if failed[step.VM] > 1 {
-				out[step.VM] = "two of its moves failed, the last: " + step.Text
-			}
-		}
-	}
-	return out
 }
 
 // ending are the VMs on the host that stop by themselves.

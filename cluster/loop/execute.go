@@ -205,7 +205,7 @@ func (x *carrier) plan(p state.MovePlan) []Act {
 	next.Steps = steps
 	switch {
 	case failed > 0 && flying == 0 && p.Tries < mostAnew:
-		return []Act{{Anew: &Anew{Plan: next, Why: last, Keep: x.keep(next)}}}
+		return []Act{{Anew: &Anew{Plan: next, Why: last, Keep: stay(x.s, next)}}}
 	case failed > 0 && flying == 0:
 		next.State, next.Reason = state.MovesFailed, fmt.Sprintf("planned anew %d times; the last: %s", p.Tries, last)
 		next.Steps, changed = state.Skipped(steps, "the plan failed"), true
@@ -240,18 +240,20 @@ func (x *carrier) waits(id string) bool {
 	return ok && vc.Goal == state.GoalRun && !vc.Admitted
 }
 
-// keep are the VMs of a plan that it is not to move again: somebody had their moves aborted, or two failed.
-func (x *carrier) keep(p state.MovePlan) map[string]string {
+// stay are the VMs that plans are not to move again, and why: somebody had their moves aborted, or two failed.
+func stay(s *state.Snapshot, plans ...state.MovePlan) map[string]string {
 	out, failed := map[string]string{}, map[string]int{}
-	for _, step := range p.Steps {
-		if step.State != state.StepFailed {
-			continue
-		}
-		failed[step.VM]++
-		if m, ok := x.s.Migration(step.Migration); ok && step.Migration != "" && m.State == state.MigrationAborted {
-			out[step.VM] = "its move was aborted: " + m.Abort
-		} else if failed[step.VM] > 1 {
-			out[step.VM] = "two of its moves failed"
+	for _, p := range plans {
+		for _, step := range p.Steps {
+			if step.State != state.StepFailed {
+				continue
+			}
+			failed[step.VM]++
+			if m, ok := s.Migration(step.Migration); ok && step.Migration != "" && m.State == state.MigrationAborted {
+				out[step.VM] = "its move was aborted: " + m.Abort
+			} else if failed[step.VM] > 1 {
+				out[step.VM] = "two of its moves failed, the last: " + step.Text
+			}
 		}
 	}
 	return out
