@@ -18,6 +18,9 @@ var arrows = map[string][]string{
 	"migration": {"allocator"},
 	"forecast":  nil,
 
+	"forecast/score": {"forecast"}, // how well models predict a series
+	"trace":          nil,          // workloads that others measured and published, read from their formats
+
 	// Act: one interface in our own types, and what stands behind it.
 	"hypervisor":             nil,
 	"hypervisor/libvirt":     {"hypervisor"},
@@ -30,12 +33,13 @@ var arrows = map[string][]string{
 	"cluster/watchdog":  nil,
 	"cluster/fence":     nil,
 	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "migration", "forecast", "hypervisor"},
-	"cluster/agent":     {"cluster/state", "cluster/lease", "hypervisor"},
+	"cluster/history":   nil,
+	"cluster/agent":     {"cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor"},
 	"cluster/node":      {"cluster/state", "cluster/lease"},
-	"cluster/control":   {"cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
+	"cluster/control":   {"cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
 	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/control", "hypervisor"},
 	"cluster/pki":       nil,
-	"cluster/transport": {"cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/loop", "cluster/agent", "cluster/node", "cluster/control"},
+	"cluster/transport": {"cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "forecast", "cluster/agent", "cluster/node", "cluster/control"},
 	"cluster/member":    {"cluster/...", "hypervisor"},
 
 	// Speak to people and programs.
@@ -44,11 +48,11 @@ var arrows = map[string][]string{
 	"api":        {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor"},
 
 	// Wire together.
-	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor/..."},
+	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "trace", "hypervisor/..."},
 	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast"},
 
 	"internal/house": nil,
-	"test":           {"api/...", "cluster/...", "cmd/...", "allocator/...", "migration", "forecast", "hypervisor/..."},
+	"test":           {"api/...", "cluster/...", "cmd/...", "allocator/...", "migration", "forecast/...", "trace", "hypervisor/..."},
 }
 
 // place is the entry of arrows that dir is judged by.
