@@ -42,6 +42,7 @@ type Options struct {
 	Steady      time.Duration // of the measurement without requests
 	Rate        float64       // virtual clusters a second
 	During      time.Duration
+	Life        time.Duration // after which each of these is deleted; longer than During: none meanwhile
 	Small       int // virtual clusters of 1 to so many VMs under load
 	Clients     int
 	SampleEvery time.Duration
@@ -398,9 +399,6 @@ func (b *bench) steady(ctx context.Context) error {
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// life of a virtual cluster under load.
-const life = 5 * time.Second
-
 func (b *bench) offer(rate float64, during, life time.Duration, prefix string) Offer {
 	return Offer{Servers: b.addresses(), Token: b.token, CA: filepath.Join(b.servers[0].dir, "pki", "ca.pem"), Clients: b.o.Clients,
 		Rate: rate, During: during, Life: life, Largest: b.o.Small, CPU: b.o.CPU, Seed: b.o.Seed, Prefix: prefix}
@@ -415,7 +413,7 @@ func (b *bench) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		load, used, err := ask(ctx, b.offer(b.o.Rate, b.o.During, life, "load"))
+		load, used, err := ask(ctx, b.offer(b.o.Rate, b.o.During, b.o.Life, "load"))
 		if err != nil {
 			return err
 		}
