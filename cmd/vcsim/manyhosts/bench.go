@@ -43,7 +43,7 @@ type Options struct {
 	Rate        float64       // virtual clusters a second
 	During      time.Duration
 	Life        time.Duration // after which each of these is deleted; longer than During: none meanwhile
-	Small       int // virtual clusters of 1 to so many VMs under load
+	Small       int           // virtual clusters of 1 to so many VMs under load
 	Clients     int
 	SampleEvery time.Duration
 	Progress    io.Writer // what happens meanwhile, for people
