@@ -1,0 +1,75 @@
+package forecast
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// With a half-life that is long for the series, quantiles are those of the values but for the width of a bucket.
+func TestHistogramQuantiles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ys := rapid.SliceOfN(rapid.Float64Range(0.01, 100), 3, 300).Draw(t, "values")
+		h, out := NewHistogram(1e9), make([]Prediction, 1)
+		for _, y := range ys {
+			h.Observe(y)
+		}
+		if !h.Predict(out) {
+			t.Fatal("no prediction")
+		}
+		for i, p := range Levels {
+			q, below, upTo := out[0].Quantiles[i], 0.0, 0.0
+			for _, y := range ys {
+				if y < q/1.0501 {
+					below += 1 / float64(len(ys))
+				}
+				if y <= q*1.0501 {
+					upTo += 1 / float64(len(ys))
+				}
+			}
+			if below > p+1e-6 || upTo < p-1e-6 {
+				t.Fatalf("quantile %v is %v: %v of the values are a bucket below it, %v at most a bucket above", p, q, below, upTo)
+			}
+		}
+	})
+}
+
+func TestHistogramForgets(t *testing.T) {
+	h, out := NewHistogram(10), make([]Prediction, 1)
+	for range 5000 { // the weights are brought back to 1 several times on the way
+		h.Observe(100)
+	}
+	for range 10 {
+		h.Observe(1)
+	}
+	// One half-life of ones weighs as much as all the hundreds before them.
+	if h.Predict(out); math.Abs(out[0].Mean-50.5) > 0.1 || math.Abs(out[0].Quantiles[4]-1) > 0.06 || math.Abs(out[0].Quantiles[6]-100) > 5 {
+		t.Errorf("after one half-life: %+v", out[0])
+	}
+	for range 190 {
+		h.Observe(1)
+	}
+	if h.Predict(out); math.Abs(out[0].Mean-1) > 0.01 || out[0].Quantiles[len(Levels)-1] > 1.06 {
+		t.Errorf("after 20 half-lives: %+v", out[0])
+	}
+	// A gap changes nothing but that what comes after it weighs more.
+	before := out[0]
+	for range 10 {
+		h.Observe(math.NaN())
+	}
+	if h.Predict(out); math.Abs(out[0].Mean-before.Mean) > 1e-9 {
+		t.Errorf("a gap moved the mean from %v to %v", before.Mean, out[0].Mean)
+	}
+}
+
+func TestHistogramFollowsTheScale(t *testing.T) {
+	h, out := NewHistogram(1e6), make([]Prediction, 1)
+	for i := range 300 {
+		h.Observe([]float64{0, 1e-3, 2e9}[i%3]) // the least two share the bucket at the bottom
+	}
+	h.Predict(out)
+	if q := out[0].Quantiles; q[2] > 2e9/11000 || q[4] > 2e9/11000 || math.Abs(q[7]-2e9) > 0.05*2e9 {
+		t.Errorf("%v", q)
+	}
+}
