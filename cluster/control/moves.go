@@ -167,7 +167,8 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot) (bool, error) 
 		var err error
 		switch {
 		case act.Put != nil:
-			err = c.propose(ctx, state.KindMovePlan, act.Put)
+			old, _ := s.MovePlan(act.Put.Plan.ID)
+			err = c.propose(ctx, state.KindMovePlan, act.Put.Shorter(old))
 		case act.Abort != nil:
 			err = c.propose(ctx, state.KindMigrationAbort, act.Abort)
 		case act.Anew != nil:

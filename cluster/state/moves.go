@@ -59,6 +59,10 @@ const (
 // Ended says whether a step in this state is over.
 func (s StepState) Ended() bool { return s == StepDone || s == StepFailed || s == StepSkipped }
 
+func (s StepState) known() bool {
+	return s == StepWaiting || s == StepPreparing || s == StepMoving || s.Ended()
+}
+
 // MovePlan is an ordered list of live migrations. It is recorded before the first of them begins.
 type MovePlan struct {
 	ID        string        `json:"id"`

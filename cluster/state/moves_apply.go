@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -23,10 +24,42 @@ type SettingsPut struct {
 type MovePlanPut struct {
 	Plan    MovePlan `json:"plan"`
 	Version uint64   `json:"version"` // ModifyIndex it must still have; 0: it is new
+	// Changes are all that is to change about the steps that the plan has; Plan.Steps is empty then. A plan of hundreds of
+	// steps changes that often.
+	Changes []StepChange `json:"changes,omitempty"`
 	// Supersedes are plans that end with this one, by id.
 	Supersedes []string    `json:"supersedes,omitempty"`
 	Operation  *Operation  `json:"operation,omitempty"`
 	Remembered *Remembered `json:"remembered,omitempty"`
+}
+
+// StepChange is what became of one step.
+type StepChange struct {
+	Step  int       `json:"step"` // its place in the plan
+	State StepState `json:"state"`
+	Text  string    `json:"text,omitempty"`
+}
+
+// Shorter is b for a log that holds old: with changes in place of the steps, if those say it all.
+func (b MovePlanPut) Shorter(old MovePlan) MovePlanPut {
+	if b.Version == 0 || b.Version != old.ModifyIndex || b.Plan.ID != old.ID || len(b.Plan.Steps) != len(old.Steps) {
+		return b
+	}
+	changes := []StepChange{}
+	for i, s := range b.Plan.Steps {
+		was := old.Steps[i]
+		if s.State != was.State || s.Text != was.Text {
+			changes = append(changes, StepChange{i, s.State, s.Text})
+		}
+		if was.State, was.Text = s.State, s.Text; !reflect.DeepEqual(was, s) {
+			return b
+		}
+	}
+	if len(changes) == 0 {
+		return b
+	}
+	b.Plan.Steps, b.Changes = nil, changes
+	return b
 }
 
 // HostDrain begins, changes or (with the zero Drain) ends the drain of a host.
@@ -87,6 +120,15 @@ func (w *writer) movePlanPut(b *MovePlanPut) error {
 	case old.State.Ended() && !p.State.Ended():
 		return fmt.Errorf("move plan %s is %s already: %w", p.ID, old.State, ErrConflict)
 	}
+	if len(b.Changes) > 0 {
+		p.Steps = slices.Clone(old.Steps)
+		for _, c := range b.Changes {
+			if c.Step >= len(p.Steps) {
+				return fmt.Errorf("move plan %s, step %d of %d: %w", p.ID, c.Step, len(p.Steps), ErrInvalid)
+			}
+			p.Steps[c.Step].State, p.Steps[c.Step].Text = c.State, c.Text
+		}
+	}
 	if m, _ := w.read().Meta(); m.Hold.On() && p.State == MovesRunning && old.State != MovesRunning {
 		return fmt.Errorf("move plan %s: held after a %s, until these hosts are heard of: %v: %w", p.ID, m.Hold.Reason, m.Hold.Pending, ErrConflict)
 	}
@@ -100,7 +142,9 @@ func (w *writer) movePlanPut(b *MovePlanPut) error {
 	if err := w.remember(b.Operation, b.Remembered); err != nil {
 		return err
 	}
-	p.Steps = slices.Clone(p.Steps)
+	if len(b.Changes) == 0 {
+		p.Steps = slices.Clone(p.Steps)
+	}
 	p.CreateIndex, p.CreatedAt = w.index, w.at
 	if exists {
 		p.CreateIndex, p.CreatedAt = old.CreateIndex, old.CreatedAt
@@ -367,7 +411,7 @@ func (b *MovePlanPut) valid() error {
 		if err := check("move plan", p.ID, "VM", s.VM, "source", s.From, "target", s.To); err != nil {
 			return err
 		}
-		if s.State != StepWaiting && s.State != StepPreparing && s.State != StepMoving && !s.State.Ended() {
+		if !s.State.known() {
 			return fmt.Errorf("move plan %q, step %d: state %q: %w", p.ID, i, s.State, ErrInvalid)
 		}
 		if !isMemory(s.Bytes) || s.Allotment < -1 || s.Allotment > mostMemory {
@@ -377,6 +421,14 @@ func (b *MovePlanPut) valid() error {
 			if j < 0 || j >= len(p.Steps) || j == i {
 				return fmt.Errorf("move plan %q, step %d: after step %d: %w", p.ID, i, j, ErrInvalid)
 			}
+		}
+	}
+	if len(b.Changes) > 0 && (len(p.Steps) > 0 || b.Version == 0) {
+		return fmt.Errorf("move plan %q: changes to steps, and %d steps at version %d: %w", p.ID, len(p.Steps), b.Version, ErrInvalid)
+	}
+	for _, c := range b.Changes {
+		if c.Step < 0 || !c.State.known() {
+			return fmt.Errorf("move plan %q, step %d: state %q: %w", p.ID, c.Step, c.State, ErrInvalid)
 		}
 	}
 	return validRemembered(b.Operation, b.Remembered)

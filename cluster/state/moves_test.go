@@ -1,11 +1,14 @@
 package state_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"evenkeel/cluster/state"
 )
@@ -284,6 +287,64 @@ func TestSourceTells(t *testing.T) {
 		}
 		if m, _ := k.Snapshot().Migration("mg-1"); !m.Told || m.State != state.MigrationDone || m.BytesMoved != 100 {
 			t.Errorf("early %v: %+v", early, m)
+		}
+	}
+}
+
+// What became of steps is written without the steps, and comes to the same.
+func TestChangesOfStepsAreShort(t *testing.T) {
+	const steps = 300
+	whole, short := small(t, 2), small(t, 2)
+	rows := make([][3]string, steps)
+	for i := range rows {
+		rows[i] = [3]string{fmt.Sprintf("vm-%d", i), "h1", "h2"}
+	}
+	for _, k := range []*cluster{whole, short} {
+		k.must(t, state.KindMovePlan, state.MovePlanPut{Plan: movePlanOf(k.Snapshot(), "mp-1", rows...)})
+	}
+	old, _ := whole.Snapshot().MovePlan("mp-1")
+	b := state.MovePlanPut{Plan: old, Version: old.ModifyIndex}
+	b.Plan.Steps = slices.Clone(old.Steps)
+	b.Plan.Steps[7].State, b.Plan.Steps[7].Text = state.StepSkipped, "the VM is gone"
+	b.Plan.Steps[9].State = state.StepPreparing
+	b.Plan.Reason = "so it is"
+	s := b.Shorter(old)
+	if data, err := json.Marshal(s); err != nil || len(data) > 2000 || len(s.Changes) != 2 {
+		t.Errorf("%d bytes, %d changes, %v", len(data), len(s.Changes), err)
+	}
+	whole.must(t, state.KindMovePlan, b)
+	short.must(t, state.KindMovePlan, s)
+	a, _ := whole.Snapshot().MovePlan("mp-1")
+	z, _ := short.Snapshot().MovePlan("mp-1")
+	if d := cmp.Diff(a, z); d != "" || z.Steps[9].Since == 0 {
+		t.Errorf("whole and by changes (-+):\n%s", d)
+	}
+	for what, f := range map[string]func(b *state.MovePlanPut){
+		"another target": func(b *state.MovePlanPut) { b.Plan.Steps[3].To = "h9" },
+		"a step more":    func(b *state.MovePlanPut) { b.Plan.Steps = append(b.Plan.Steps, b.Plan.Steps[0]) },
+		"an older plan":  func(b *state.MovePlanPut) { b.Version-- },
+		"no step":        func(b *state.MovePlanPut) { b.Plan.State = state.MovesStopped },
+	} {
+		b := state.MovePlanPut{Plan: z, Version: z.ModifyIndex}
+		b.Plan.Steps = slices.Clone(z.Steps)
+		if what != "no step" {
+			b.Plan.Steps[1].State = state.StepFailed
+		}
+		f(&b)
+		if s := b.Shorter(z); len(s.Changes) != 0 || len(s.Plan.Steps) != len(b.Plan.Steps) {
+			t.Errorf("%s: said by changes", what)
+		}
+	}
+	for what, b := range map[string]state.MovePlanPut{
+		"no such step":    {Plan: state.MovePlan{ID: "mp-1", State: state.MovesRunning}, Version: z.ModifyIndex, Changes: []state.StepChange{{steps, state.StepDone, ""}}},
+		"a step below 0":  {Plan: state.MovePlan{ID: "mp-1", State: state.MovesRunning}, Version: z.ModifyIndex, Changes: []state.StepChange{{-1, state.StepDone, ""}}},
+		"no such state":   {Plan: state.MovePlan{ID: "mp-1", State: state.MovesRunning}, Version: z.ModifyIndex, Changes: []state.StepChange{{0, "gone", ""}}},
+		"steps as well":   {Plan: z, Version: z.ModifyIndex, Changes: []state.StepChange{{0, state.StepDone, ""}}},
+		"of a plan to be": {Plan: state.MovePlan{ID: "mp-2", State: state.MovesRunning}, Changes: []state.StepChange{{0, state.StepDone, ""}}},
+	} {
+		b.Plan.Kind = state.MovesRebalance
+		if err := short.apply(t, state.KindMovePlan, b); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
