@@ -76,6 +76,9 @@ type Host interface {
 	// Stats samples every VM of ours on the host in one call.
 	Stats(ctx context.Context) ([]Stats, error)
 
+	// Pressure is how much work on the whole machine waits for CPU, memory and disks now.
+	Pressure(ctx context.Context) (Pressure, error)
+
 	// Events tells what happens on the host until ctx ends, when it closes
 	// the channel. A reader that falls behind, and every reader after a
 	// reconnect, gets an event of kind Resync: List again.
@@ -195,19 +198,33 @@ type VM struct {
 	CPU      CPU   // in force now; Cap 0 = none
 }
 
-// Stats is one sample of one VM.
+// Unknown stands in Stats and Pressure for a figure that nobody tells. It is never 0: that is a figure.
+const Unknown = -1
+
+// Stats is one sample of one VM. Counters count since it was started on this host, or in the guest since it booted.
 type Stats struct {
 	Identity
-	Name                        string
-	At                          time.Time
-	VCPUTime                    time.Duration // CPU time its vCPUs have used since it started
-	TotalTime                   time.Duration // VCPUTime and that of the emulator's own threads
-	Balloon                     int64         // bytes; actual size
-	Resident                    int64         // bytes of host memory in use for it
-	Unused                      int64         // bytes free in the guest by its own report; -1 = not reported
-	ReadBytes, WriteBytes       int64         // disk
-	ReceiveBytes, TransmitBytes int64         // network
+	Name      string
+	At        time.Time
+	VCPUTime  time.Duration // CPU time its vCPUs have used
+	TotalTime time.Duration // VCPUTime and that of the emulator's own threads
+	// Throttled is how long its threads were held back by its cap, each counted for itself; Unknown where the host does not say.
+	Throttled                   time.Duration
+	Balloon                     int64 // bytes; actual size
+	Resident                    int64 // bytes of host memory in use for it
+	ReadBytes, WriteBytes       int64 // disk
+	ReceiveBytes, TransmitBytes int64 // network
+
+	// By the guest's own report, which its balloon driver makes; each Unknown where it makes none.
+	Unused          int64 // bytes that hold nothing
+	Available       int64 // bytes that it could take into use without swapping: Unused, and caches that it can drop
+	SwapIn, SwapOut int64 // bytes read from and written to its swap
+	MajorFaults     int64 // pages that it had to read from a disk
 }
+
+// Pressure of a machine: the share of the last ten seconds in which at least one task waited for the resource, 0 to 1; each
+// Unknown where the kernel does not measure it (PSI).
+type Pressure struct{ CPU, Memory, IO float64 }
 
 // EventKind says what happened.
 type EventKind string

@@ -93,6 +93,9 @@ func (l *lazyHost) SetBalloon(ctx context.Context, id string, bytes int64) error
 func (l *lazyHost) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) ([]hypervisor.Stats, error) { return h.Stats(ctx) })
 }
+func (l *lazyHost) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
+	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Pressure, error) { return h.Pressure(ctx) })
+}
 func (l *lazyHost) Events(ctx context.Context) (<-chan hypervisor.Event, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) (<-chan hypervisor.Event, error) { return h.Events(ctx) })
 }

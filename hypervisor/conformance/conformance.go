@@ -86,6 +86,9 @@ type Abilities struct {
 
 	// Second is another host that VMs of Host can be migrated to.
 	Second *Second
+
+	// Throttles: Host tells how long VMs are held back by their caps.
+	Throttles bool
 }
 
 // Console is one exchange with a guest.

@@ -51,6 +51,7 @@ func oneGuest(t *testing.T, s Setup) {
 	t.Run("BalloonAtStart", func(t *testing.T) { g.balloonReaches(t, low) })
 	t.Run("Balloon", g.balloon)
 	t.Run("CPU", g.cpu)
+	t.Run("Throttled", g.throttled)
 	t.Run("BadSettings", g.badSettings)
 	t.Run("Stats", g.stats)
 	t.Run("Foreign", g.foreign)
@@ -160,6 +161,45 @@ func (g *tested) cpu(t *testing.T) {
 	g.uses(t, g.spec.VM, min(1, g.Cores))
 }
 
+// throttled: a busy guest is held back by a small cap, and not at all without one.
+func (g *tested) throttled(t *testing.T) {
+	if !g.Throttles {
+		lacking(t, "Throttles")
+	}
+	// share is how much of a window one thread is held back.
+	share := func() (held float64) {
+		t.Helper()
+		first, _ := stat(t, g.Host, g.spec.VM)
+		g.eventually(t, "a window of samples", func() (bool, string) {
+			now, ok := stat(t, g.Host, g.spec.VM)
+			switch {
+			case !ok || now.Throttled < 0:
+				t.Fatalf("the host tells no throttled time of %s: %+v", g.spec.VM, now)
+			case now.Throttled < first.Throttled:
+				t.Fatalf("throttled time went backwards: %v, then %v", first.Throttled, now.Throttled)
+			}
+			held = float64(now.Throttled-first.Throttled) / float64(now.At.Sub(first.At))
+			return now.At.Sub(first.At) >= g.Window, ""
+		})
+		return held
+	}
+	set := func(cpu hypervisor.CPU) {
+		t.Helper()
+		if err := g.Host.SetCPU(t.Context(), g.spec.VM, cpu); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(hypervisor.CPU{Cap: 0.25 * g.Cores, Weight: g.Cores})
+	g.busy(t, g.spec.VM, 0.25*g.Cores)
+	if held := share(); held < 0.4 || held > 1 {
+		t.Errorf("a busy guest of one thread with a cap of %.2f cores is held back %.3f of the time", 0.25*g.Cores, held)
+	}
+	set(hypervisor.CPU{Weight: g.Cores})
+	if held := share(); held > 0.1 {
+		t.Errorf("a guest without a cap is held back %.3f of the time", held)
+	}
+}
+
 func (g *tested) badSettings(t *testing.T) {
 	before := must(t, g.Host, g.spec.VM)
 	for _, cpu := range []hypervisor.CPU{{Cap: -1}, {Cap: math.NaN()}, {Cap: math.Inf(1)}, {Weight: -1}, {Weight: math.NaN()}} {
@@ -191,12 +231,29 @@ func (g *tested) stats(t *testing.T) {
 		if x.Identity != g.spec.Identity || x.Name != g.spec.Name || x.At.IsZero() {
 			t.Errorf("sample %+v does not say whose it is and when", x)
 		}
-		if x.VCPUTime <= 0 || x.Balloon <= 0 || x.Resident <= 0 || x.Unused < -1 {
+		if x.VCPUTime <= 0 || x.Balloon <= 0 || x.Resident <= 0 {
 			t.Errorf("sample %+v of a busy VM lacks figures", x)
+		}
+		for _, v := range []int64{x.Unused, x.Available, x.SwapIn, x.SwapOut, x.MajorFaults, int64(x.Throttled)} {
+			if v < hypervisor.Unknown {
+				t.Errorf("sample %+v has a figure that is neither known nor unknown", x)
+			}
+		}
+		if x.Available > x.Balloon || x.Unused > x.Balloon {
+			t.Errorf("sample %+v: a guest has more to give than it has", x)
 		}
 	}
 	if !covered {
 		t.Errorf("Stats leaves out %s: %+v", g.spec.VM, all)
+	}
+	p, err := g.Host.Pressure(t.Context())
+	if err != nil {
+		t.Fatalf("Pressure: %v", err)
+	}
+	for _, v := range []float64{p.CPU, p.Memory, p.IO} {
+		if v != hypervisor.Unknown && !(v >= 0 && v <= 1) {
+			t.Errorf("pressure %+v is no share", p)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -224,6 +225,18 @@ func TestBalloonFollows(t *testing.T) {
 	g := b.attach(t, s.VM)
 	before := g.until(t, "the guest holds 160 MiB", func(beat map[string]int64) bool { return beat["touched"] >= 160<<20/4096 })
 	full := b.sampleOf(t, s.VM)
+	// What the guest reports to the host is what it says of itself.
+	for end := time.Now().Add(patience); ; pause() {
+		if x := b.sampleOf(t, s.VM); math.Abs(float64(x.Available-before["memavail_kb"]<<10)) < 16<<20 {
+			if x.Unused < 0 || x.Unused > x.Available || x.MajorFaults < 0 || x.SwapIn != 0 || x.SwapOut != 0 {
+				t.Errorf("a guest without swap reports %+v", x)
+			}
+			t.Logf("of %d MiB the guest says that %d are available and %d unused, the host holds %d; major faults %d", x.Balloon>>20, x.Available>>20, x.Unused>>20, x.Resident>>20, x.MajorFaults)
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("the guest has %d kB available, the host hears %+v", before["memavail_kb"], x)
+		}
+	}
 	if _, err := io.WriteString(g.console, "touch 0\n"); err != nil {
 		t.Fatal(err)
 	}

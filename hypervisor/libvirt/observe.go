@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -247,8 +248,52 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bo
 // lastStats is what a VM's statistics said last: while it is busy with a
 // migration or another slow call, or the daemon has just been restarted, some are missing.
 type lastStats struct {
-	resident, unused int64
-	total            time.Duration
+	resident int64
+	total    time.Duration
+	guest    guestReport
+	groups   groups
+}
+
+// guestReport is what the guest said last of its memory. It counts for a while: a guest may crash, or unload the driver.
+type guestReport struct {
+	unused, available, swapIn, swapOut, majorFaults int64
+
+	update uint64    // the guest's last report as QEMU numbers it, by its own clock
+	at     time.Time // when that was seen to change
+}
+
+// reportsFor is how long a guest's report counts: 30 times as long as it is asked to let pass between two, for a guest with
+// little CPU.
+const reportsFor = 30 * statsPeriod * time.Second
+
+var noReport = guestReport{unused: hypervisor.Unknown, available: hypervisor.Unknown,
+	swapIn: hypervisor.Unknown, swapOut: hypervisor.Unknown, majorFaults: hypervisor.Unknown}
+
+// take what the statistics of the balloon say of the guest at that time. QEMU gives the last report again and again.
+func (g *guestReport) take(b *libvirt.DomainStatsBalloon, now time.Time) {
+	if b.LastUpdateSet {
+		if b.LastUpdate != g.update {
+			*g = noReport
+			g.update, g.at = b.LastUpdate, now
+		}
+		if g.update == 0 || now.Sub(g.at) > reportsFor {
+			update, at := g.update, g.at
+			*g = noReport
+			g.update, g.at = update, at
+			return
+		}
+	}
+	// Of a guest that leaves a figure out of its report libvirt says nothing.
+	set := func(to *int64, is bool, value, unit uint64) {
+		if is && value <= math.MaxInt64/unit {
+			*to = int64(value * unit)
+		}
+	}
+	set(&g.unused, b.UnusedSet, b.Unused, 1024)
+	set(&g.available, b.UsableSet, b.Usable, 1024) // what libvirt calls available is all that the guest has
+	set(&g.swapIn, b.SwapInSet, b.SwapIn, 1024)
+	set(&g.swapOut, b.SwapOutSet, b.SwapOut, 1024)
+	set(&g.majorFaults, b.MajorFaultSet, b.MajorFault, 1)
 }
 
 // Stats samples all VMs of ours in one call of libvirt, and waits for none
@@ -306,8 +351,9 @@ func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.T
 	}
 	h.mu.Lock()
 	last, ok := h.stats[uuid]
+	h.mu.Unlock()
 	if !ok {
-		last.unused = -1
+		last.guest = noReport
 	}
 	if s.Cpu != nil && s.Cpu.TimeSet {
 		last.total = time.Duration(s.Cpu.Time)
@@ -317,13 +363,17 @@ func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.T
 		if b.RssSet {
 			last.resident = int64(b.Rss) * 1024
 		}
-		if b.UnusedSet {
-			last.unused = int64(b.Unused) * 1024
-		}
+		last.guest.take(b, at)
 	}
-	h.stats[uuid] = last
+	r.Throttled = h.throttled(&last.groups, uuid, at)
+	h.mu.Lock()
+	if _, still := h.known[uuid]; still {
+		h.stats[uuid] = last
+	}
 	h.mu.Unlock()
-	r.Resident, r.Unused, r.TotalTime = last.resident, last.unused, max(last.total, r.VCPUTime)
+	g := last.guest
+	r.Unused, r.Available, r.SwapIn, r.SwapOut, r.MajorFaults = g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults
+	r.Resident, r.TotalTime = last.resident, max(last.total, r.VCPUTime)
 	for _, b := range s.Block {
 		r.ReadBytes += int64(b.RdBytes)
 		r.WriteBytes += int64(b.WrBytes)

@@ -145,7 +145,8 @@ func TestConformance(t *testing.T) {
 			Window: 2 * time.Second,
 			Poll:   50 * time.Millisecond,
 			Abilities: conformance.Abilities{
-				Foreign: b.foreign,
+				Foreign:   b.foreign,
+				Throttles: true, // the lab's processes are seen from here
 				RestartDaemon: func(t *testing.T) {
 					if err := b.lab.StopDaemon(); err != nil {
 						t.Fatal(err)

@@ -76,6 +76,7 @@ func TestConformance(t *testing.T) {
 				Kill:      func(t *testing.T, id string) { fate(t, w.Crash("h1", id)) },
 				Console:   &conformance.Console{Send: "hello\n", Expect: "hello\nBEAT "},
 				Second:    &conformance.Second{Host: w.Host("h2"), Address: "h2", Back: "h1"},
+				Throttles: true,
 			},
 		}
 	})

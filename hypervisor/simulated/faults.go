@@ -22,6 +22,7 @@ const (
 	CallSetCPU     Call = "set CPU of"
 	CallSetBalloon Call = "set balloon of"
 	CallStats      Call = "stats"
+	CallPressure   Call = "pressure"
 	CallEvents     Call = "events"
 	CallConsole    Call = "console of"
 	CallMigrate    Call = "migrate"

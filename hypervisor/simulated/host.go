@@ -323,12 +323,20 @@ func (c *conn) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 			r = append(r, hypervisor.Stats{
 				Identity: v.spec.Identity, Name: v.spec.Name, At: at,
 				VCPUTime: time.Duration(used), TotalTime: time.Duration(used * (1 + emulator)),
-				Balloon: balloon, Resident: balloon + overhead, Unused: -1,
+				Throttled: time.Duration(v.throttled(now)), Balloon: balloon, Resident: balloon + overhead,
+				Unused: hypervisor.Unknown, Available: hypervisor.Unknown,
+				SwapIn: hypervisor.Unknown, SwapOut: hypervisor.Unknown, MajorFaults: hypervisor.Unknown,
 			})
 		}
 		return nil
 	})
 	return r, err
+}
+
+// Pressure is not simulated: it is not known.
+func (c *conn) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
+	err := c.do(ctx, CallPressure, "", 0, func(int64) error { return nil })
+	return hypervisor.Pressure{CPU: hypervisor.Unknown, Memory: hypervisor.Unknown, IO: hypervisor.Unknown}, err
 }
 
 // Events tells what happens on the machine.

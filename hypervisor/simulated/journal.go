@@ -66,7 +66,8 @@ type saved struct {
 	Foreign   bool            `json:"foreign,omitempty"`
 	BootAt    int64           `json:"bootAt"`
 	GoneAt    int64           `json:"goneAt"`
-	Used      float64         `json:"used"` // ns of vCPU time
+	Used      float64         `json:"used"`           // ns of vCPU time
+	Held      float64         `json:"held,omitempty"` // ns that threads were held back by the cap
 	Balloon   int64           `json:"balloon"`
 	BalloonAt int64           `json:"balloonAt"`
 	Stuck     bool            `json:"stuck,omitempty"`
@@ -75,7 +76,7 @@ type saved struct {
 // saved is the VM as it stands at now.
 func (v *vm) saved(now int64) *saved {
 	return &saved{
-		Spec: v.spec, Foreign: v.foreign, BootAt: v.bootAt, GoneAt: v.goneAt, Used: v.vcpuTime(now),
+		Spec: v.spec, Foreign: v.foreign, BootAt: v.bootAt, GoneAt: v.goneAt, Used: v.vcpuTime(now), Held: v.throttled(now),
 		Balloon: v.balloon, BalloonAt: v.balloonAt, Stuck: v.stuck,
 	}
 }
@@ -84,7 +85,7 @@ func (v *vm) saved(now int64) *saved {
 func (s *saved) vm(w *World, at int64) *vm {
 	return &vm{
 		spec: s.Spec, foreign: s.Foreign, load: w.workload(s.Spec), bootAt: s.BootAt, goneAt: s.GoneAt,
-		used: s.Used, since: at, balloon: s.Balloon, balloonAt: s.BalloonAt, stuck: s.Stuck,
+		used: s.Used, held: s.Held, since: at, balloon: s.Balloon, balloonAt: s.BalloonAt, stuck: s.Stuck,
 	}
 }
 

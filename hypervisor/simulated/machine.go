@@ -61,9 +61,9 @@ type vm struct {
 	bootAt   int64 // guest computes and has its balloon driver
 	goneAt   int64 // guest is off; never until it was asked to
 
-	used  float64 // ns of vCPU time up to since
-	since int64
-	rate  float64 // cores from since on
+	used, held float64 // ns of vCPU time, and ns that threads were held back by the cap, up to since
+	since      int64
+	rate, hold float64 // cores used, and held back, from since on
 
 	balloon     int64 // bytes at balloonAt
 	balloonAt   int64
@@ -80,8 +80,11 @@ type vm struct {
 // vcpuTime is the CPU time used at an instant for which shares are settled.
 func (v *vm) vcpuTime(now int64) float64 { return v.used + v.rate*float64(now-v.since) }
 
+// throttled is how long its threads were held back by its cap, ns, as vcpuTime.
+func (v *vm) throttled(now int64) float64 { return v.held + v.hold*float64(now-v.since) }
+
 // fold makes now the instant that the VM's CPU time is counted from.
-func (v *vm) fold(now int64) { v.used, v.since = v.vcpuTime(now), now }
+func (v *vm) fold(now int64) { v.used, v.held, v.since = v.vcpuTime(now), v.throttled(now), now }
 
 // balloonNow is how much memory the guest has.
 func (v *vm) balloonNow(now int64, speed int64) int64 {
@@ -116,13 +119,13 @@ func (v *vm) retarget(now, speed, bytes int64) {
 	v.balloonSeq++
 }
 
-// limit is the most CPU that the VM can use now, and until when that is so.
-func (v *vm) limit(now int64) (cores float64, until int64) {
+// limit is the most CPU that the VM can use now, until when that is so, and the cores that it would use beyond its cap.
+func (v *vm) limit(now int64) (cores float64, until int64, hold float64) {
 	if v.incoming {
-		return 0, never
+		return 0, never, 0
 	}
 	if now < v.bootAt {
-		return 0, v.bootAt
+		return 0, v.bootAt, 0
 	}
 	cores, end := wants(v.load, time.Duration(now-v.bootAt))
 	until = never
@@ -130,10 +133,10 @@ func (v *vm) limit(now int64) (cores float64, until int64) {
 		until = v.bootAt + int64(end)
 	}
 	cores = min(cores, float64(v.spec.VCPUs))
-	if v.spec.CPU.Cap > 0 {
-		cores = min(cores, v.spec.CPU.Cap)
+	if limit := v.spec.CPU.Cap; limit > 0 && cores > limit {
+		cores, hold = limit, cores-limit
 	}
-	return cores, until
+	return cores, until, hold
 }
 
 // advance brings the machine to now: shares are worked out anew at each change of a
@@ -169,7 +172,11 @@ func (m *machine) settle() {
 	cs := m.work[:len(m.vms)]
 	m.next = never
 	for i, v := range m.vms {
-		limit, until := v.limit(m.at)
+		limit, until, hold := v.limit(m.at)
+		if v.hold != hold {
+			v.fold(m.at)
+			v.hold = hold
+		}
 		cs[i] = contender{limit: limit, weight: max(v.spec.CPU.Weight, leastWeight)}
 		m.next = min(m.next, until, v.goneAt)
 	}

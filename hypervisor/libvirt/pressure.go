@@ -1,0 +1,59 @@
+package libvirt
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"evenkeel/hypervisor"
+)
+
+// Pressure is that of this machine, where libvirt runs on it. Libvirt itself tells none.
+func (h *Host) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
+	if err := ctx.Err(); err != nil {
+		return hypervisor.Pressure{}, err
+	}
+	if !h.local {
+		return pressureIn(""), nil
+	}
+	return pressureIn("/proc/pressure"), nil
+}
+
+func pressureIn(dir string) hypervisor.Pressure {
+	of := func(resource string) float64 {
+		if dir == "" {
+			return hypervisor.Unknown
+		}
+		text, err := os.ReadFile(filepath.Join(dir, resource))
+		if err != nil { // a kernel without, or one that was told to have none
+			return hypervisor.Unknown
+		}
+		share, err := pressureOf(text)
+		if err != nil {
+			return hypervisor.Unknown
+		}
+		return share
+	}
+	return hypervisor.Pressure{CPU: of("cpu"), Memory: of("memory"), IO: of("io")}
+}
+
+// pressureOf reads the line "some avg10=1.53 avg60=..." of a file of /proc/pressure.
+func pressureOf(text []byte) (float64, error) {
+	for line := range bytes.Lines(text) {
+		words := strings.Fields(string(line))
+		if len(words) < 2 || words[0] != "some" {
+			continue
+		}
+		value, ok := strings.CutPrefix(words[1], "avg10=")
+		percent, err := strconv.ParseFloat(value, 64)
+		if !ok || err != nil || !(percent >= 0 && percent <= 100) {
+			return 0, fmt.Errorf("pressure %q", words[1])
+		}
+		return percent / 100, nil
+	}
+	return 0, fmt.Errorf("no line of what waits")
+}
