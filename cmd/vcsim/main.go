@@ -19,10 +19,10 @@ func main() {
 		Usage:           "Evenkeel on simulated hosts",
 		Version:         version,
 		HideHelpCommand: true,
-		Commands:        []*cli.Command{clusterCommand(), clusterServerCommand(), clusterClientsCommand(), paperCommand()},
+		Commands:        []*cli.Command{clusterCommand(), clusterServerCommand(), clusterClientsCommand(), paperCommand(), forecastCommand()},
 		ExitErrHandler:  func(*cli.Context, error) {}, // main says it, once
 	}
-	if err := app.Run(os.Args); err != nil {
+	if err := app.Run(spreadData(os.Args)); err != nil {
 		fmt.Fprintln(os.Stderr, "vcsim:", err)
 		code := 1
 		var exit cli.ExitCoder
