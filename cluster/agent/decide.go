@@ -47,7 +47,11 @@ type (
 		Why      string
 	}
 	// Hold says why something that is wanted cannot be done yet. It does nothing.
-	Hold struct{ VM, Name, Why string }
+	Hold struct {
+		VM, Name, Why string
+		// More: a running VM goes without what it is to have more, and nobody else waits for that.
+		More bool
+	}
 )
 
 func (o Shutdown) String() string { return "shut down " + o.Name }
@@ -277,7 +281,7 @@ func (d *decider) expect(vm VM) {
 func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name
 	if runs && now.Generation != vm.Spec.Generation {
-		d.add(Hold{id, name, fmt.Sprintf("generation %d runs, %d is wanted", now.Generation, vm.Spec.Generation)})
+		d.add(Hold{id, name, fmt.Sprintf("generation %d runs, %d is wanted", now.Generation, vm.Spec.Generation), false})
 		return
 	}
 	if !runs || vm.Want == WantRun {
@@ -317,7 +321,7 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name
 	if more := vm.Spec.CPU.Cap - d.force(now); !vm.FreezeCPU && more > tiny {
 		if d.cpu+more > d.most() {
-			d.add(Hold{id, name, fmt.Sprintf("%.3f cores more do not fit yet", more)})
+			d.add(Hold{id, name, fmt.Sprintf("%.3f cores more do not fit yet", more), true})
 		} else {
 			d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
 			d.cpu += more
@@ -325,7 +329,7 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	}
 	if more := vm.Spec.Balloon - now.Balloon; more > balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon {
 		if d.memory+more > d.want.Memory {
-			d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory more do not fit yet", more)})
+			d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory more do not fit yet", more), true})
 		} else {
 			d.add(SetBalloon{id, name, now.Balloon, vm.Spec.Balloon})
 			d.memory += more
@@ -394,9 +398,9 @@ func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
 	memory := vm.Spec.Memory + d.want.Overhead
 	switch {
 	case d.cpu+vm.Spec.CPU.Cap > d.most():
-		d.add(Hold{id, name, fmt.Sprintf("%.3f cores do not fit yet", vm.Spec.CPU.Cap)})
+		d.add(Hold{id, name, fmt.Sprintf("%.3f cores do not fit yet", vm.Spec.CPU.Cap), false})
 	case d.memory+memory > d.want.Memory:
-		d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory do not fit yet", memory)})
+		d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory do not fit yet", memory), false})
 	default:
 		d.add(Start{vm.Spec})
 		d.add(Tell{Status{VM: id, Generation: vm.Spec.Generation, Phase: SeenRunning}})

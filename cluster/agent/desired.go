@@ -139,9 +139,11 @@ type Report struct {
 	Reach      bool   // the hypervisor answers
 	Error      string // what went wrong in the last round, "" = nothing
 	Index      uint64 // of the desired state that is in force now; 0 = not in force
-	Statuses   []Status
-	Samples    []Sample
-	Unknown    []string // VMs with our mark that the leader does not know here
+	// Lacking are VMs that go without what they are to have more than now, by id: with Index, all but that is in force.
+	Lacking  []string `json:",omitempty"`
+	Statuses []Status
+	Samples  []Sample
+	Unknown  []string // VMs with our mark that the leader does not know here
 	// Epoch that the agent knew of before it looked at what runs.
 	Epoch uint64
 	// Running are all VMs with our mark that the hypervisor lists; nil if it was not asked.

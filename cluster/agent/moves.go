@@ -34,7 +34,7 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	case m.Incoming && m.Wait && d.fits:
 		tell(SeenRoom, "")
 	case m.Incoming && m.Wait:
-		d.add(Hold{id, name, "there is no room for it yet"})
+		d.add(Hold{id, name, "there is no room for it yet", false})
 	case m.Incoming:
 	case d.past.Moving[id]:
 		if m.Abort != "" {
@@ -54,7 +54,7 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	case d.past.Waited[id]:
 		tell(SeenStayed, fmt.Sprintf("host %s had no room for it for %s", m.To, roomWithin))
 	case m.Wait:
-		d.add(Hold{id, name, "host " + m.To + " has no room for it yet"})
+		d.add(Hold{id, name, "host " + m.To + " has no room for it yet", false})
 	case d.force(now)-vm.Spec.CPU.Cap > tiny && m.Open != 0: // it would bring more than the target keeps for it
 		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
 		d.cpu -= d.force(now) - vm.Spec.CPU.Cap

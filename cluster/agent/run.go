@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -317,8 +318,8 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	}
 	if opErr != nil {
 		report.Error = opErr.Error()
-	} else if len(ops) == 0 {
-		report.Index = want.Index
+	} else if lacking, all := lacks(ops); all {
+		report.Index, report.Lacking = want.Index, lacking
 	}
 	report.Samples, _ = r.samples(ctx)
 	if err := r.Leader.Report(ctx, report); err != nil {
@@ -330,6 +331,20 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		r.keeper.told()
 	}
 	return done.acted > 0 && opErr == nil, changed, opErr
+}
+
+// lacks are the VMs that go without what they are to have more. all: that is all that is left to do.
+func lacks(ops []Operation) (vms []string, all bool) {
+	for _, op := range ops {
+		h, ok := op.(Hold)
+		if !ok || !h.More {
+			return nil, false
+		}
+		if !slices.Contains(vms, h.VM) {
+			vms = append(vms, h.VM)
+		}
+	}
+	return vms, true
 }
 
 func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {

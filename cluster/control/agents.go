@@ -135,10 +135,13 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		defer c.rouse()
 	}
 	live.Reach, live.Error = r.Reach, r.Error
-	if r.Index > live.Synced && c.moves.on.Load() {
+	if r.Index > live.Shrunk && c.moves.on.Load() {
 		defer c.rouse() // a move may wait for it
 	}
-	live.Synced = max(live.Synced, r.Index)
+	live.Shrunk = max(live.Shrunk, r.Index)
+	if len(r.Lacking) == 0 {
+		live.Synced = max(live.Synced, r.Index)
+	}
 	if r.Reach {
 		live.Unknown = r.Unknown
 	}

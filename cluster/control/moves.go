@@ -156,7 +156,7 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot) (bool, error) 
 		Told: func(host string) uint64 {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.live[host].Synced
+			return c.live[host].Shrunk
 		},
 		OutFor:  func(host string) time.Duration { return env.Now.Sub(m.outSince[host]) },
 		Refused: func(plan string, step int) (int, string) { r := m.refused[key(plan, step)]; return r.times, r.why },

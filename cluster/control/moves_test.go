@@ -202,7 +202,7 @@ func TestRoomForOneThatWaits(t *testing.T) {
 	}
 	c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesAuto })
 	c.done(r, nil)
-	plans := c.state.Snapshot().MovePlans()
+	plans := c.eventually("the plan has ended", func(v *control.View) bool { return len(v.RunningMovePlans()) == 0 }).MovePlans()
 	if len(plans) != 1 || plans[0].Kind != state.MovesRoom || plans[0].VC != r.VC.ID || plans[0].State != state.MovesDone {
 		t.Errorf("plans: %+v", plans)
 	}

@@ -11,6 +11,7 @@ import (
 // HostLive is what a host's agent last said of itself.
 type HostLive struct {
 	Synced  uint64 // log index up to which the desired state is in force
+	Shrunk  uint64 // log index up to which all of it is in force that takes something from a VM
 	Error   string // why it is not, if it is not
 	Reach   bool   // the hypervisor answers
 	VMs     map[string]agent.Sample

@@ -51,7 +51,8 @@ type Anew struct {
 // Carry is what carrying plans out may use besides the snapshot.
 type Carry struct {
 	Env
-	// Told is the log index up to which a host has put in force what it is to do.
+	// Told is the log index up to which a host has put in force all that takes something from a VM. Who goes without more for
+	// now holds up no move.
 	Told func(host string) uint64
 	// OutFor is how long a host is among those that are out.
 	OutFor func(host string) time.Duration
@@ -66,8 +67,8 @@ const mostRefusals = 8
 // to wait: for a move to end, for a host to put shares in force.
 //
 // A step goes from waiting to preparing once the moves before it have ended well, a lane is free on both hosts, and the target has
-// the memory. From then on everybody counts the VM on both hosts, so that shares shrink where they must. Once both hosts
-// have in force what is decided about them the move is opened. No move begins while one of the plan has failed: those under way end, and
+// the memory. From then on everybody counts the VM on both hosts, so that shares shrink where they must. Once they have shrunk
+// on both hosts the move is opened. No move begins while one of the plan has failed: those under way end, and
 // what is left is planned anew.
 func Next(s *state.Snapshot, in Carry) []Act {
 	if m, ok := s.Meta(); !ok || m.Hold.On() {
