@@ -178,7 +178,7 @@ func NextDrain(s *state.Snapshot, h state.Host, word HostWord, env Env, fleet fu
 	case word.Out != "":
 		return x.say(fmt.Sprintf("host %s %s: no VM can leave it until it answers again", h.Name, word.Out)), nil
 	case running:
-		return x.say(""), nil
+		return x.say(x.stuck()), nil
 	case x.has && x.plan.State == state.MovesStopped:
 		return x.end(state.DrainStopped, "its plan was stopped: "+x.plan.Reason), nil
 	}
@@ -353,6 +353,16 @@ func (x *drainer) silent() string {
 	for _, h := range x.s.Hosts() {
 		if why := x.env.Out[h.Name]; why != "" && h.Name != x.h.Name && !h.Cordoned && h.Lost.Proof == "" {
 			return fmt.Sprintf("waits for host %s, which may take VMs: it %s", h.Name, why)
+		}
+	}
+	return ""
+}
+
+// stuck says which VM is on its way to a host that is not heard of: its move ends once that host answers, or is proved lost.
+func (x *drainer) stuck() string {
+	for _, vm := range x.left {
+		if why := x.env.Out[vm.MovingTo]; vm.MovingTo != "" && why != "" {
+			return fmt.Sprintf("waits for the move of VM %s to host %s, which %s: it ends once the host answers, is fenced, or is confirmed dead", vm.Name, vm.MovingTo, why)
 		}
 	}
 	return ""

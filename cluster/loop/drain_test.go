@@ -315,3 +315,38 @@ func TestNextDrainWhoseTargetsAreSilent(t *testing.T) {
 		t.Errorf("after 6 minutes: %+v", step)
 	}
 }
+
+// A drain that waits for a move to a host that fell silent says so, and what ends it.
+func TestNextDrainWhoseMoveGotStuck(t *testing.T) {
+	c := crowded(t, "a", "b")
+	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedStop})
+	c.next("a", loop.HostWord{})
+	p, _ := c.Snapshot().MovePlan(c.drainOf("a").Plan)
+	m := p.Steps[0]
+	vm, _ := c.Snapshot().VM(m.VM)
+	c.must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: m.To, Open: true, ID: c.id(), Plan: p.ID, Bytes: m.Bytes, MaxBytes: m.Allotment})
+	at := func(out map[string]string) string {
+		s := c.Snapshot()
+		h, _ := s.Host("a")
+		env := c.env()
+		env.Out = out
+		step, err := loop.NextDrain(s, h, loop.HostWord{}, env, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step.Put != nil {
+			c.must(state.KindDrain, step.Put)
+		}
+		return c.drainOf("a").Text
+	}
+	if got := at(nil); got != "" {
+		t.Errorf("while it moves: %q", got)
+	}
+	want := "waits for the move of VM " + vm.Name + " to host b, which has not been heard of for 3s: it ends once the host answers, is fenced, or is confirmed dead"
+	if got := at(map[string]string{"b": "has not been heard of for 3s"}); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := at(nil); got != "" {
+		t.Errorf("once it answers: %q", got)
+	}
+}
