@@ -18,6 +18,7 @@ var kinds = []struct {
 	{"last", func() Model { return NewLast() }, true, 9},
 	{"peak", func() Model { return NewPeak(PeakWindow) }, true, 9},
 	{"histogram", func() Model { return NewHistogram(HistogramHalfLife) }, true, 3},
+	{"smooth", func() Model { return NewSmooth() }, true, 20},
 }
 
 // noise is a series of n values around 50.
