@@ -1,0 +1,222 @@
+package arima
+
+import (
+	"fmt"
+	"math"
+)
+
+// Method is what a fit optimises.
+type Method int
+
+const (
+	ML  Method = iota // the exact likelihood
+	CSS               // the conditional sum of squares: quicker, cruder, for series without gaps
+)
+
+// Options of a fit. The zero value is a good one.
+type Options struct {
+	X           [][]float64 // regressors, one slice per regressor, each as long as the series, without gaps
+	Method      Method
+	Evaluations int     // most evaluations of the likelihood, 0 means 2,000
+	Tolerance   float64 // gain in log-likelihood per value below which the optimiser rests, 0 means 1e-10
+	StdErr      bool    // compute Model.StdErr, at the cost of some 2 k^2 evaluations for k coefficients
+	Starts      int     // points to start from, 0 means 2; more find a better optimum of a likelihood with several
+}
+
+// largest absolute value that is taken for a measurement: squares and their sums must stay finite.
+const largest = 1e150
+
+// Fitter fits models and keeps its memory for the next fit. The zero value is ready. A Fitter serves one goroutine.
+type Fitter struct {
+	o       objective
+	d       descent
+	u, best []float64
+	start   []float64
+	long    longAR
+}
+
+// Fit is a fit with a Fitter of its own.
+func Fit(y []float64, s Spec, opts Options) (*Model, error) {
+	return new(Fitter).Fit(y, s, opts)
+}
+
+// Fit estimates the parameters of s from y (NaN: not measured) and returns the model at the end of y. It refuses
+// series that are too short or not finite. A series that the model explains without error, such as a constant
+// one, gets coefficients of 0, a variance of 0 and a log-likelihood of +Inf.
+func (f *Fitter) Fit(y []float64, s Spec, opts Options) (*Model, error) {
+	m := &Model{}
+	if err := f.fit(m, y, s, opts, false); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Refit fits m anew to y, starting from its present parameters, and moves it to the end of y. On an error m is as it
+// was, unless the error is of the state (ErrCollinear).
+func (f *Fitter) Refit(m *Model, y []float64, opts Options) error {
+	return f.fit(m, y, m.Spec, opts, true)
+}
+
+func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) error {
+	o := &f.o
+	if err := o.prepare(s, y, opts.X); err != nil {
+		return err
+	}
+	o.css = opts.Method == CSS
+	if o.css && o.gaps {
+		return fmt.Errorf("arima %s: the conditional sum of squares needs a series without gaps", s)
+	}
+	o.c.reset(s)
+	n := s.coefficients()
+	if o.css && o.n-len(o.delta)-o.c.p < n+len(o.level)+1 {
+		return fmt.Errorf("arima %s: %d values: %w", s, o.used, ErrTooShort)
+	}
+	limit, tol := opts.Evaluations, opts.Tolerance
+	if limit <= 0 {
+		limit = 2000
+	}
+	if tol <= 0 {
+		tol = 1e-10
+	}
+	o.evaluations = 0
+	f.u, f.best, f.start = grow(f.u, n), grow(f.best, n), grow(f.start, n)
+	clear(f.u)
+
+	// Without coefficients first: whether the regressors can be told apart, and whether anything is left to explain.
+	plain := o.at(f.u)
+	if math.IsInf(plain, 1) {
+		return fmt.Errorf("arima %s: %w", s, ErrCollinear)
+	}
+	var most float64
+	for _, v := range y {
+		if a := math.Abs(v); a > most {
+			most = a
+		}
+	}
+	if rms := o.scale * math.Sqrt(o.ssq/float64(o.terms)); rms <= 4e-16*most*float64(1+len(o.delta)) || rms == 0 {
+		f.adopt(m, s, f.u, 0)
+		return f.finish(m, y, opts)
+	}
+
+	value := math.Inf(1)
+	converged := false
+	try := func() {
+		v, ok := f.d.minimise(o.at, f.u, limit-o.evaluations, tol)
+		if v < value {
+			value, converged = v, ok
+			copy(f.best, f.u)
+		}
+	}
+	if warm && m.Params.fits(s, len(opts.X)) == nil && m.Params.Sigma2 > 0 {
+		ar, ma, sar, sma := s.parts(f.start)
+		copy(ar, m.Params.AR)
+		copy(ma, m.Params.MA)
+		copy(sar, m.Params.SAR)
+		copy(sma, m.Params.SMA)
+		o.c.untransform(f.start, f.u, 0.995)
+		try()
+	} else {
+		starts := opts.Starts
+		if starts <= 0 {
+			starts = 2
+		}
+		for i := 0; i < starts && (i == 0 || n > 0 && o.evaluations < limit); i++ {
+			if f.startAt(i) {
+				try()
+			}
+		}
+	}
+	if math.IsInf(value, 1) {
+		return fmt.Errorf("arima %s: no coefficients with a finite likelihood were found", s)
+	}
+	o.at(f.best)
+	f.adopt(m, s, f.best, o.ssq/float64(o.terms))
+	m.Converged = converged
+	if err := f.finish(m, y, opts); err != nil {
+		return err
+	}
+	if opts.StdErr {
+		m.StdErr = f.standardErrors()
+	}
+	m.Evaluations = o.evaluations
+	return nil
+}
+
+// startAt sets u to the start of the given number. It is false if it is none worth trying.
+func (f *Fitter) startAt(i int) bool {
+	switch i {
+	case 0:
+		clear(f.u)
+		if len(f.u) == 0 {
+			return true
+		}
+		zero := f.o.at(f.u)
+		if !f.long.start(&f.o, f.start) {
+			clear(f.u)
+			return true
+		}
+		f.o.c.untransform(f.start, f.u, 0.9)
+		if !(f.o.at(f.u) < zero) {
+			clear(f.u)
+		}
+	default:
+		// A fixed lattice of the signs and sizes that optima have: no random numbers, so the same answer always.
+		for j := range f.u {
+			b := (i - 1) >> (j % 4) & 1
+			f.u[j] = 0.35
+			if b == 0 != (j%2 == 0) {
+				f.u[j] = -0.35
+			}
+			if (i-1)>>2&1 == 1 {
+				f.u[j] *= 2.5
+			}
+		}
+	}
+	return true
+}
+
+// adopt gives m the coefficients that u stands for and the regression of the last evaluation, in the unit of the series.
+func (f *Fitter) adopt(m *Model, s Spec, u []float64, sigma2 float64) {
+	o := &f.o
+	o.c.transform(u)
+	ar, ma, sar, sma := s.parts(o.c.raw)
+	m.Spec = s
+	p := &m.Params
+	p.AR, p.MA = append(p.AR[:0], ar...), append(p.MA[:0], ma...)
+	p.SAR, p.SMA = append(p.SAR[:0], sar...), append(p.SMA[:0], sma...)
+	p.Sigma2 = sigma2 * o.scale * o.scale
+	beta := o.beta
+	p.Mean = 0
+	if s.Mean {
+		p.Mean = beta[0] * o.scale
+		beta = beta[1:]
+	}
+	p.Beta = p.Beta[:0]
+	for j, b := range beta {
+		b *= o.scale / o.xscale[j]
+		p.Beta = append(p.Beta, b)
+		if s.Mean && len(o.delta) == 0 {
+			p.Mean -= b * o.xcenter[j]
+		}
+	}
+	if s.Mean && len(o.delta) == 0 {
+		p.Mean += o.center
+	}
+	m.edge = o.c.edge(u)
+	m.Converged, m.StdErr = true, nil
+}
+
+// finish moves m to the end of y and sets its criteria.
+func (f *Fitter) finish(m *Model, y []float64, opts Options) error {
+	o := &f.o
+	if err := m.run(y, opts.X); err != nil {
+		return err
+	}
+	loglik := math.Inf(1)
+	if m.Params.Sigma2 > 0 {
+		loglik = -0.5 * (float64(o.used)*(math.Log(2*math.Pi*m.Params.Sigma2)+1) + o.logdet)
+	}
+	m.criteria(loglik, o.used)
+	m.Evaluations = o.evaluations
+	return nil
+}

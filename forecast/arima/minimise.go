@@ -1,0 +1,140 @@
+package arima
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/optimize"
+)
+
+// descent minimises an objective by quasi-Newton steps: the directions are gonum's BFGS, the gradient is by forward
+// differences (the objective costs microseconds and is smooth to 1e-15), the line search backtracks. It is driven
+// here and not by optimize.Minimize, which starts goroutines and reads the clock.
+type descent struct {
+	bfgs           optimize.BFGS
+	loc            optimize.Location
+	dir, trial, gr []float64
+}
+
+const (
+	difference = 1e-6 // step of the gradient, in partial-autocorrelation (atanh) space
+	longest    = 1.5  // greatest change of a coordinate in one step: beyond, tanh is flat and the way back is lost
+	outermost  = 11.5 // tanh of it is 1 - 2e-10
+)
+
+// minimise moves u to a minimum of f, spending at most limit evaluations, until a step gains less than tol. It returns
+// the value there.
+func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, tol float64) (value float64, converged bool) {
+	n := len(u)
+	value = f(u)
+	spent := 1
+	if n == 0 || math.IsInf(value, 1) {
+		return value, n == 0
+	}
+	d.dir, d.trial, d.gr = grow(d.dir, n), grow(d.trial, n), grow(d.gr, n)
+	gradient := func() {
+		copy(d.trial, u)
+		for i := range u {
+			h := difference
+			if u[i] > 0 { // away from the edge
+				h = -difference
+			}
+			d.trial[i] = u[i] + h
+			d.gr[i] = (f(d.trial) - value) / h
+			d.trial[i] = u[i]
+			if math.IsNaN(d.gr[i]) || math.IsInf(d.gr[i], 0) {
+				d.gr[i] = 0
+			}
+		}
+		spent += n
+	}
+	locate := func() *optimize.Location {
+		d.loc.X, d.loc.F, d.loc.Gradient = u, value, d.gr
+		return &d.loc
+	}
+	gradient()
+	fresh, small := true, 0
+	d.bfgs.InitDirection(locate(), d.dir)
+	for spent < limit {
+		var slope, most, steep float64
+		for i, g := range d.gr {
+			slope += g * d.dir[i]
+			most = max(most, math.Abs(d.dir[i]))
+			steep = max(steep, math.Abs(g))
+		}
+		if steep < 1e-8 {
+			return value, true
+		}
+		if !(slope < 0) || math.IsInf(most, 0) {
+			if fresh {
+				return value, true
+			}
+			d.bfgs.InitDirection(locate(), d.dir)
+			fresh = true
+			continue
+		}
+		step := 1.0
+		if fresh {
+			step = min(1, 0.5/most)
+		}
+		step = min(step, longest/most)
+		accepted, next := false, 0.0
+		for range 25 {
+			for i := range u {
+				d.trial[i] = min(max(u[i]+step*d.dir[i], -outermost), outermost)
+			}
+			next = f(d.trial)
+			if spent++; next <= value+1e-4*step*slope {
+				accepted = true
+				break
+			}
+			if spent >= limit || step*most < 1e-9 {
+				break
+			}
+			// The minimum of the parabola through what is known, within reason.
+			shrink := 0.5
+			if !math.IsInf(next, 1) {
+				shrink = -step * slope / (2 * (next - value - step*slope))
+			}
+			step *= min(max(shrink, 0.1), 0.5)
+		}
+		if !accepted {
+			if fresh || spent >= limit {
+				return value, spent < limit
+			}
+			d.bfgs.InitDirection(locate(), d.dir)
+			fresh = true
+			continue
+		}
+		gain := value - next
+		curvature := 0.0
+		for i := range u {
+			curvature -= (d.trial[i] - u[i]) * d.gr[i]
+		}
+		// curvature becomes s·(g' - g): s·g' is added below.
+		copy(d.dir, d.trial)
+		for i := range u {
+			d.dir[i] -= u[i]
+		}
+		copy(u, d.trial)
+		value = next
+		if gain < tol {
+			if small++; small == 2 {
+				return value, true
+			}
+		} else {
+			small = 0
+		}
+		gradient()
+		for i := range u {
+			curvature += d.dir[i] * d.gr[i]
+		}
+		if curvature > 1e-16 {
+			d.bfgs.NextDirection(locate(), d.dir)
+			fresh = false
+		} else {
+			d.bfgs.InitDirection(locate(), d.dir)
+			fresh = true
+		}
+	}
+	return value, false
+}
