@@ -79,9 +79,11 @@ func readBitbrains(c *collector, name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if g.repeated*100 > len(rows) {
-		c.note("%s: left out, %d of %d rows repeat a time: the rows of several machines", name, g.repeated, len(rows))
-		return nil
+	switch {
+	case len(g.values[0]) == 0:
+		return c.leaveOut(name, "%d rows of one time", len(rows))
+	case g.repeated*100 > len(rows):
+		return c.leaveOut(name, "%d of %d rows repeat a time: the rows of several machines", g.repeated, len(rows))
 	}
 	if g.repeated > 0 {
 		c.note("%s: %d rows repeat a time, the first of each counts", name, g.repeated)
@@ -89,8 +91,7 @@ func readBitbrains(c *collector, name string, r io.Reader) error {
 	s := Series{Set: string(Bitbrains), VM: vm, Step: time.Duration(g.step) * time.Second, Start: time.Unix(g.start, 0).UTC()}
 	s.Resource, s.Values, s.Limit = CPU, g.values[0], cpu
 	if s.Measured() == 0 {
-		c.note("%s: left out, the VM was never on", name)
-		return nil
+		return c.leaveOut(name, "the VM was never on")
 	}
 	if err := c.add(s); err != nil {
 		return err

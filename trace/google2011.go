@@ -67,7 +67,7 @@ func readGoogle2011(c *collector, name string, r io.Reader) error {
 		return err
 	}
 	if len(d.cpu) == 0 {
-		return fmt.Errorf("no rows")
+		return c.leaveOut(name, "no rows")
 	}
 	if len(d.cpu) < perDay {
 		c.note("%s: %d rows of %d, the rest was not measured", name, len(d.cpu), perDay)

@@ -20,8 +20,8 @@ type grid struct {
 }
 
 // newGrid orders rows by time and gives each the place that is nearest to a whole number of steps after the row before
-// it, so that a clock that drifts by a second now and then costs nothing. The step is the median of the distances.
-// rows is reordered. most bounds the number of places.
+// it, so that a clock that drifts by a second now and then costs nothing. The step is the median of the distances, the lower of two.
+// rows is reordered. most bounds the number of places. Rows of one time only give a grid without places.
 func newGrid(rows []sample, most int) (grid, error) {
 	slices.SortStableFunc(rows, func(a, b sample) int {
 		switch {
@@ -39,10 +39,10 @@ func newGrid(rows []sample, most int) (grid, error) {
 		}
 	}
 	if len(apart) == 0 {
-		return grid{}, fmt.Errorf("fewer than 2 rows with different times: the step is unknown")
+		return grid{}, nil
 	}
 	slices.Sort(apart)
-	g := grid{start: rows[0].at, step: apart[len(apart)/2]}
+	g := grid{start: rows[0].at, step: apart[(len(apart)-1)/2]}
 	place, last := 0, rows[0].at // of the row that was placed last
 	for i, row := range rows {
 		if i > 0 {

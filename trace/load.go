@@ -195,7 +195,8 @@ func (c *collector) file(s Source, p, name string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
-		r = bufio.NewReader(z)
+		// What is passed over in an archive is unpacked too, and not counted below.
+		r = bufio.NewReader(&bounded{r: z, left: c.o.MaxTotalBytes - c.bytes})
 		name = strings.TrimSuffix(name, ".gz")
 	}
 	if head, _ := r.Peek(262); len(head) == 262 && string(head[257:]) == "ustar" {
@@ -245,6 +246,12 @@ func (c *collector) member(name string, r io.Reader) error {
 		}
 	}
 	return errUnknown
+}
+
+// leaveOut says why there is no series of a file.
+func (c *collector) leaveOut(name, why string, args ...any) error {
+	c.note("%s: left out, %s", name, fmt.Sprintf(why, args...))
+	return nil
 }
 
 // bounded fails once more than left bytes were read.

@@ -48,6 +48,9 @@ func readNAB(c *collector, name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if len(g.values[0]) == 0 {
+		return c.leaveOut(name, "%d rows of one time", len(rows))
+	}
 	if g.repeated > 0 {
 		c.note("%s: %d rows repeat a time, the first of each counts", name, g.repeated)
 	}

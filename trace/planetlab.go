@@ -33,7 +33,7 @@ func readPlanetLab(c *collector, name string, r io.Reader) error {
 		return err
 	}
 	if len(values) == 0 {
-		return fmt.Errorf("no rows")
+		return c.leaveOut(name, "no rows")
 	}
 	start, err := time.Parse("20060102", path.Base(path.Dir(name)))
 	if err != nil {
