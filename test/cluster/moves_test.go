@@ -40,6 +40,7 @@ func TestMoves(t *testing.T) {
 		{"DisksMove", true, disksMove},
 		{"DrainWhileAdmitting", true, drainWhileAdmitting},
 		{"NeedTriples", true, needTriples},
+		{"RestoredBeforeMoves", true, restoredBeforeMoves},
 	} {
 		if c.long && !long() {
 			continue
