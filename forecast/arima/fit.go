@@ -17,10 +17,11 @@ const (
 type Options struct {
 	X           [][]float64 // regressors, one slice per regressor, each as long as the series, without gaps
 	Method      Method
-	Evaluations int     // most evaluations of the likelihood, 0 means 2,000
+	Evaluations int     // most evaluations of the likelihood, 0 means 5,000
 	Tolerance   float64 // gain in log-likelihood per value below which the optimiser rests, 0 means 1e-10
 	StdErr      bool    // compute Model.StdErr, at the cost of some 2 k^2 evaluations for k coefficients
-	Starts      int     // points to start from, 0 means 2; more find a better optimum of a likelihood with several
+	rough       bool
+	Starts      int // points to start from, 0 means 4, 10 is all there are; more find a better optimum of a likelihood with several
 }
 
 // largest absolute value that is taken for a measurement: squares and their sums must stay finite.
@@ -73,7 +74,7 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	}
 	limit, tol := opts.Evaluations, opts.Tolerance
 	if limit <= 0 {
-		limit = 2000
+		limit = 5000
 	}
 	if tol <= 0 {
 		tol = 1e-10
@@ -101,7 +102,7 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	value := math.Inf(1)
 	converged := false
 	try := func() {
-		v, ok := f.d.minimise(o.at, f.u, limit-o.evaluations, tol)
+		v, ok := f.d.minimise(o.at, f.u, limit-o.evaluations, tol, !opts.rough)
 		if v < value {
 			value, converged = v, ok
 			copy(f.best, f.u)
@@ -118,7 +119,7 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	} else {
 		starts := opts.Starts
 		if starts <= 0 {
-			starts = 2
+			starts = 4
 		}
 		for i := 0; i < starts && (i == 0 || n > 0 && o.evaluations < limit); i++ {
 			if f.startAt(i) {
@@ -159,20 +160,39 @@ func (f *Fitter) startAt(i int) bool {
 		if !(f.o.at(f.u) < zero) {
 			clear(f.u)
 		}
+	case 1:
+		// An autoregression alone, as if there were no moving average; and the other way round where there is no
+		// autoregression.
+		if !f.long.alone(&f.o, f.start) {
+			return false
+		}
+		f.o.c.untransform(f.start, f.u, 0.99)
 	default:
 		// A fixed lattice of the signs and sizes that optima have: no random numbers, so the same answer always.
-		for j := range f.u {
-			b := (i - 1) >> (j % 4) & 1
-			f.u[j] = 0.35
-			if b == 0 != (j%2 == 0) {
-				f.u[j] = -0.35
-			}
-			if (i-1)>>2&1 == 1 {
-				f.u[j] *= 2.5
+		from := lattice[(i-2)%len(lattice)]
+		ar, ma, sar, sma := f.o.spec.parts(f.u)
+		for _, group := range [...]struct {
+			u, from []float64
+		}{{ar, from.ar[:]}, {sar, from.ar[:]}, {ma, from.ma[:]}, {sma, from.ma[:]}} {
+			for j := range group.u {
+				group.u[j] = group.from[j%len(group.from)]
 			}
 		}
 	}
 	return true
+}
+
+// lattice are points to start from, by the place of the coefficient among those of its kind: a persistent
+// autoregression, moving averages near the edge and far from it, of either sign.
+var lattice = [...]struct{ ar, ma [3]float64 }{
+	{[3]float64{1.8, 0.2, -0.5}, [3]float64{0.1, -1.8, 0.1}},
+	{[3]float64{1.8, -0.5, 0.2}, [3]float64{-0.5, 0.3, 0.1}},
+	{[3]float64{0.35, 0.35, 0.35}, [3]float64{0.35, -0.35, 0.35}},
+	{[3]float64{-0.35, 0.35, -0.35}, [3]float64{-0.35, -0.35, 0.35}},
+	{[3]float64{1.5, 1.0, 0.5}, [3]float64{0.4, 1.0, 0.4}},
+	{[3]float64{0.9, -0.9, 0.9}, [3]float64{0.9, -0.9, -0.9}},
+	{[3]float64{-0.9, 0.4, 0.9}, [3]float64{-0.9, 0.4, -0.4}},
+	{[3]float64{2.2, -1.0, 0.0}, [3]float64{1.5, 0.5, -1.0}},
 }
 
 // adopt gives m the coefficients that u stands for and the regression of the last evaluation, in the unit of the series.

@@ -22,8 +22,8 @@ const (
 )
 
 // minimise moves u to a minimum of f, spending at most limit evaluations, until a step gains less than tol. It returns
-// the value there.
-func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, tol float64) (value float64, converged bool) {
+// the value there. With polish, differences are taken on both sides once those on one side find no more.
+func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, tol float64, polish bool) (value float64, converged bool) {
 	n := len(u)
 	value = f(u)
 	spent := 1
@@ -31,8 +31,23 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 		return value, n == 0
 	}
 	d.dir, d.trial, d.gr = grow(d.dir, n), grow(d.trial, n), grow(d.gr, n)
+	central := false
 	gradient := func() {
 		copy(d.trial, u)
+		if central {
+			for i := range u {
+				d.trial[i] = u[i] + 100*difference
+				above := f(d.trial)
+				d.trial[i] = u[i] - 100*difference
+				d.gr[i] = (above - f(d.trial)) / (200 * difference)
+				d.trial[i] = u[i]
+				if math.IsNaN(d.gr[i]) || math.IsInf(d.gr[i], 0) {
+					d.gr[i] = 0
+				}
+			}
+			spent += 2 * n
+			return
+		}
 		for i := range u {
 			h := difference
 			if u[i] > 0 { // away from the edge
@@ -54,6 +69,16 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 	gradient()
 	fresh, small := true, 0
 	d.bfgs.InitDirection(locate(), d.dir)
+	// refine goes over to differences on both sides, the first time.
+	refine := func() bool {
+		if central || !polish {
+			return false
+		}
+		central, fresh = true, true
+		gradient()
+		d.bfgs.InitDirection(locate(), d.dir)
+		return true
+	}
 	for spent < limit {
 		var slope, most, steep float64
 		for i, g := range d.gr {
@@ -62,11 +87,17 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 			steep = max(steep, math.Abs(g))
 		}
 		if steep < 1e-8 {
-			return value, true
+			if !refine() {
+				return value, true
+			}
+			continue
 		}
 		if !(slope < 0) || math.IsInf(most, 0) {
 			if fresh {
-				return value, true
+				if !refine() {
+					return value, true
+				}
+				continue
 			}
 			d.bfgs.InitDirection(locate(), d.dir)
 			fresh = true
@@ -98,8 +129,14 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 			step *= min(max(shrink, 0.1), 0.5)
 		}
 		if !accepted {
-			if fresh || spent >= limit {
-				return value, spent < limit
+			if spent >= limit {
+				return value, false
+			}
+			if fresh {
+				if !refine() {
+					return value, true
+				}
+				continue
 			}
 			d.bfgs.InitDirection(locate(), d.dir)
 			fresh = true
@@ -119,7 +156,11 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 		value = next
 		if gain < tol {
 			if small++; small == 2 {
-				return value, true
+				if !refine() {
+					return value, true
+				}
+				small = 0
+				continue
 			}
 		} else {
 			small = 0

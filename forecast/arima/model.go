@@ -89,7 +89,7 @@ func (m *Model) run(y []float64, x [][]float64) error {
 	m.coefs.expand()
 	m.delta = differencing(s, m.delta)
 	var mom moments
-	if !mom.reset(&m.coefs) {
+	if !m.coefs.stationary() || !mom.reset(&m.coefs) {
 		return fmt.Errorf("arima %s: the coefficients %v are not those of a stationary process", s, m.coefs.raw)
 	}
 	first := 0

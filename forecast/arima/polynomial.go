@@ -99,6 +99,21 @@ func (c *coefs) untransform(raw, u []float64, bound float64) {
 	}
 }
 
+// stationary says whether the autoregressions of raw are.
+func (c *coefs) stationary() bool {
+	ar, _, sar, _ := c.spec.parts(c.raw)
+	for _, x := range [...][]float64{ar, sar} {
+		r := append([]float64(nil), x...)
+		toPartial(r, c.tmp, 1)
+		for _, a := range r {
+			if !(math.Abs(a) < 1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // expand multiplies the seasonal and the plain polynomials of raw.
 func (c *coefs) expand() {
 	ar, ma, sar, sma := c.spec.parts(c.raw)

@@ -270,3 +270,20 @@ func (c *tally) forecast(name string, m *Model, mean, se []float64) {
 	c.check(name+" forecast", closeAll(got, mean, percent), "%.5f, want %v", got, mean)
 	c.check(name+" forecast error", closeAll(mapped(variance, math.Sqrt), se, percent), "%.5f, want %v", mapped(variance, math.Sqrt), se)
 }
+
+// columnText is a column of a CSV as text.
+func columnText(t *testing.T, name, title string) (out []string) {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(string(reference(t, name)))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j, h := range rows[0] {
+		if h == title {
+			for _, row := range rows[1:] {
+				out = append(out, row[j])
+			}
+		}
+	}
+	return out
+}

@@ -96,7 +96,7 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 		return s
 	}
 	rough := opts
-	rough.Starts, rough.Tolerance, rough.StdErr = 1, 1e-7, false
+	rough.Starts, rough.Tolerance, rough.StdErr, rough.rough = 1, 1e-7, false, true
 	if rough.Evaluations <= 0 || rough.Evaluations > 400 {
 		rough.Evaluations = 400
 	}

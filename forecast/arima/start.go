@@ -54,6 +54,21 @@ func (l *longAR) start(o *objective, raw []float64) bool {
 	return true
 }
 
+// alone writes coefficients as if the model had no moving average; it needs the residuals that start left.
+func (l *longAR) alone(o *objective, raw []float64) bool {
+	s := o.spec
+	if s.P+s.SP == 0 || s.Q+s.SQ == 0 {
+		return false
+	}
+	clear(raw)
+	ar, _, sar, _ := s.parts(raw)
+	if !l.regress(ar, nil, 1) {
+		return false
+	}
+	copy(l.w, l.e)
+	return l.regress(sar, nil, s.Period)
+}
+
 // regress estimates ar and ma at multiples of lag from w, and leaves the residuals in e.
 func (l *longAR) regress(ar, ma []float64, lag int) bool {
 	n := len(l.w)
