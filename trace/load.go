@@ -84,7 +84,10 @@ func Load(o Options, sources ...Source) (Data, error) {
 		return Data{}, err
 	}
 	if len(c.data.Series) == 0 {
-		return Data{}, fmt.Errorf("no series in what was read: %s", strings.Join(append(c.data.Notes, "no files"), "; "))
+		if len(c.data.Notes) == 0 {
+			return Data{}, errors.New("no files to read series from")
+		}
+		return Data{}, fmt.Errorf("no series in what was read: %s", strings.Join(c.data.Notes, "; "))
 	}
 	slices.SortFunc(c.data.Series, func(a, b Series) int {
 		return strings.Compare(key(a), key(b))

@@ -97,7 +97,7 @@ func TestLoad(t *testing.T) {
 				"bitbrains 23 memory step 5m0s start 0101-00:16:40 limit 1e+06: [1 2]"},
 			notes: []string{"20.csv: left out, 2 of 5 rows repeat a time", "21.csv: left out, the VM was never on", "22.csv: left out, 1 rows of one time"}},
 		{name: "google: days of a job are one series, a day that is missing is a gap, an archive may hold what is no trace",
-			in: files("gcd.tar.gz", packed(t, "GCD_VMs/README", "days\n", "GCD_VMs/vm_12_3", googleDays(3, 30, 288), "GCD_VMs/vm_12_1", googleDays(1, 10, 287), "GCD_VMs/._vm_12_1", "x")),
+			in:   files("gcd.tar.gz", packed(t, "GCD_VMs/README", "days\n", "GCD_VMs/vm_12_3", googleDays(3, 30, 288), "GCD_VMs/vm_12_1", googleDays(1, 10, 287), "GCD_VMs/._vm_12_1", "x")),
 			from: "gcd.tar.gz",
 			want: []string{
 				"google2011 12 cpu step 5m0s start 0501-00:00:00 limit NaN: " + fmt.Sprint(slices.Concat(slices.Repeat([]float64{1}, 287), slices.Repeat([]float64{nan}, 289), slices.Repeat([]float64{3}, 288))),
@@ -157,7 +157,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a file that is not there", files(), []string{"x"}, Options{}, "x: file does not exist"},
 		{"a file of no known format", files("x", "hello\n"), []string{"x"}, Options{}, "x: in none of the known formats"},
 		{"a folder of nothing", files("d/x", "hello\n"), []string{"d"}, Options{}, "no series in what was read: d/x: passed over"},
-		{"no sources", files(), nil, Options{}, "no series in what was read: no files"},
+		{"no sources", files(), nil, Options{}, "no files to read series from"},
 		{"no such format", files("x", "1\n"), []string{"x"}, Options{Format: "excel"}, `format "excel" is not one of [bitbrains nab google2011 planetlab]`},
 		{"no number", files("x", "1\n\ntwo\n"), []string{"x"}, Options{}, `x: line 3: "two" is not a number`},
 		{"a column too few", files("x.csv", bitbrainsHeader+"1000;1;2\n"), []string{"x.csv"}, Options{}, "x.csv: line 2: 3 columns, expected at least 7"},

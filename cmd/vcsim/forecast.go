@@ -38,6 +38,7 @@ var forecasters = []forecaster{
 		func(s trace.Series) forecast.Model {
 			return forecast.NewHistogram(float64(24*time.Hour) / float64(s.Step))
 		}},
+	{"smooth", "exponential smoothing, with and without a trend", func(trace.Series) forecast.Model { return forecast.NewSmooth() }},
 }
 
 func forecasterNames() []string {
@@ -77,7 +78,7 @@ How to read the table, per set and use (CPU, memory, both):
              as within or not, whichever is kinder; use that stands still or is measured in whole numbers needs that.
   UNABLE     places at which the model could not predict. They count for nobody.
 Means are over series, every series counting the same. Still series, 95% of whose values repeat, are apart: no interval covers
-95% of a constant. ` + "\n\nModels:" + models.String(),
+95% of a constant.` + "\n\nModels:" + models.String(),
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "data", Usage: "read `FILE`, a folder, archive or file; several may follow each other"},
 			&cli.StringFlag{Name: "format", Usage: "files are in format `F`: " + joined(trace.Formats()) + " (default: by their content)"},
@@ -202,6 +203,9 @@ func joined[S ~string](names []S) string {
 func scoreForecasts(ctx context.Context, out, say io.Writer, o forecastOptions) error {
 	var sources []trace.Source
 	for _, p := range o.data {
+		if _, err := os.Stat(p); err != nil {
+			return fmt.Errorf("read the data: %w", err)
+		}
 		abs, err := filepath.Abs(p)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p, err)
