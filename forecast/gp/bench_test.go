@@ -43,7 +43,7 @@ func BenchmarkFitAndForecast(b *testing.B) {
 	for _, c := range []Config{
 		{Shape: Exponential, History: 10, Patterns: 50},
 		{Shape: Exponential, History: 10, Patterns: 50, Time: true},
-		{Shape: Matern52, History: 10, Patterns: 50, Linear: true},
+		{Shape: Matern52, History: 10, Patterns: 50},
 	} {
 		f := forecaster(b, c)
 		mean, variance := make([]float64, 10), make([]float64, 10)
@@ -56,7 +56,7 @@ func BenchmarkFitAndForecast(b *testing.B) {
 			fitted[i] = h
 		}
 		for _, start := range []string{"cold", "warm", "slide"} {
-			b.Run(fmt.Sprintf("%v time=%v linear=%v/%s", c.Shape, c.Time, c.Linear, start), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%v time=%v/%s", c.Shape, c.Time, start), func(b *testing.B) {
 				b.ReportAllocs()
 				for n := 0; b.Loop(); n++ {
 					i := n % len(series)
@@ -79,8 +79,7 @@ func BenchmarkFitAndForecast(b *testing.B) {
 func BenchmarkEvidence(b *testing.B) {
 	for _, n := range []int{25, 50, 100} {
 		f := forecaster(b, Config{Shape: Exponential, History: 10, Patterns: n})
-		_, err := f.load(workload(1, f.Window()))
-		must(b, err)
+		must(b, f.load(workload(1, f.Window()), 1))
 		must(b, f.reg.Load(f.kernel, f.x, f.y))
 		h := f.cold[0]
 		gradient := make([]float64, len(h))

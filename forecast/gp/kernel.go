@@ -57,32 +57,23 @@ func (s Shape) at(q float64) (value, slope float64) {
 
 // Kernel is the prior covariance of the values at two points x and x' of d columns:
 //
-//	k(x, x') = sf² shape(r) + sl² x·x'/d,   r² = Σ over groups g of |x_g - x'_g|² / l_g²
+//	k(x, x') = sf² shape(r),   r² = Σ over groups g of |x_g - x'_g|² / l_g²
 //
-// to which the observations add the variance sn² of their noise.
+// to which observations add the variance sn² of their noise.
 type Kernel struct {
 	Shape Shape
 
 	// Groups are the numbers of columns, from the first on, that share a length scale each; together they are all
 	// columns. One group makes the kernel isotropic (Pace, eq. 6).
 	Groups []int
-
-	// Linear adds the second term: a linear regression on the columns whose weights have the prior variance sl²/d.
-	Linear bool
 }
 
 // Hyper are the natural logarithms of hyper-parameters: the length scales l of the groups in their order, the
-// amplitude sf, the slope sl if the kernel is Linear, and the noise sn.
+// amplitude sf and the noise sn.
 type Hyper []float64
 
 // Hypers is how many hyper-parameters there are.
-func (k Kernel) Hypers() int {
-	n := len(k.Groups) + 2
-	if k.Linear {
-		n++
-	}
-	return n
-}
+func (k Kernel) Hypers() int { return len(k.Groups) + 2 }
 
 // columns is d.
 func (k Kernel) columns() int {
@@ -126,7 +117,6 @@ const (
 type scales struct {
 	precision []float64 // 1/l² of each group
 	signal    float64   // sf²
-	slope     float64   // sl²/d, or 0
 	noise     float64   // sn²
 }
 
@@ -137,9 +127,5 @@ func (k Kernel) scales(h Hyper, into *scales) {
 		into.precision = append(into.precision, math.Exp(-2*l))
 	}
 	into.signal = math.Exp(2 * h[g])
-	into.slope = 0
-	if k.Linear {
-		into.slope = math.Exp(2*h[g+1]) / float64(k.columns())
-	}
 	into.noise = math.Exp(2 * h[len(h)-1])
 }

@@ -292,6 +292,6 @@ func maunaLoa(t *testing.T, published float64, gradient []float64) {
 		}
 	}
 	for i, want := range gradient {
-		near(t, "derivative "+strconv.Itoa(i)+" of Mauna Loa", got[i], want, 1e-4*max(1, math.Abs(want)))
+		near(t, "derivative "+strconv.Itoa(i)+" of Mauna Loa", got[i], want, 1e-6*max(1, math.Abs(want)))
 	}
 }

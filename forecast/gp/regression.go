@@ -12,16 +12,13 @@ type Regression struct {
 	n, d     int
 	x, y     []float64   // n x d by rows, n
 	distance [][]float64 // of each group, n x n by rows, lower triangle: squared distances
-	product  []float64   // n x n, lower triangle: x·x', if the kernel is linear
 
 	k      []float64 // covariance of the observations, lower triangle
-	signal []float64 // its first term
-	slope  []float64 // derivative of the first term by the squared distance in length scales
+	slope  []float64 // derivative of the kernel by the squared distance in length scales
 	factor factor
 	scales scales
-	ready  bool // Condition was called
-	cross  []float64
-	point  []float64 // slopes by the squared distance from the point that Predict was asked for
+	ready  bool      // Condition was called
+	cross  []float64 // of the point that was asked for last: L⁻¹ k(x, X)
 }
 
 // Load takes the points: x holds len(y) rows of as many columns as the groups of the kernel have together. It copies
@@ -84,20 +81,6 @@ func (r *Regression) measure(n int) {
 		}
 		first += columns
 	}
-	if r.kernel.Linear {
-		r.product = resize(r.product, n*n)
-		for i := range n {
-			a := r.x[i*r.d : (i+1)*r.d]
-			for j := range i + 1 {
-				b := r.x[j*r.d : (j+1)*r.d]
-				sum := 0.0
-				for c, v := range a {
-					sum += v * b[c]
-				}
-				r.product[i*n+j] = sum
-			}
-		}
-	}
 }
 
 // Condition makes h the hyper-parameters that Predict answers for.
@@ -121,10 +104,10 @@ func (r *Regression) build(h Hyper) error {
 	n := r.n
 	r.kernel.scales(h, &r.scales)
 	s := &r.scales
-	r.k, r.signal, r.slope = resize(r.k, n*n), resize(r.signal, n*n), resize(r.slope, n*n)
+	r.k, r.slope = resize(r.k, n*n), resize(r.slope, n*n)
 	one := len(r.kernel.Groups) == 1
 	for i := range n {
-		k, signal, slope := r.k[i*n:i*n+i+1], r.signal[i*n:i*n+i+1], r.slope[i*n:i*n+i+1]
+		k, slope := r.k[i*n:i*n+i+1], r.slope[i*n:i*n+i+1]
 		first := r.distance[0][i*n : i*n+i+1]
 		for j := range i {
 			q := first[j] * s.precision[0]
@@ -134,16 +117,9 @@ func (r *Regression) build(h Hyper) error {
 				}
 			}
 			v, dv := r.kernel.Shape.at(q)
-			signal[j], slope[j] = s.signal*v, s.signal*dv
+			k[j], slope[j] = s.signal*v, s.signal*dv
 		}
-		signal[i], slope[i] = s.signal, 0
-		copy(k, signal)
-		if r.kernel.Linear {
-			for j, p := range r.product[i*n : i*n+i+1] {
-				k[j] += s.slope * p
-			}
-		}
-		k[i] += s.noise
+		k[i], slope[i] = s.signal+s.noise, 0
 	}
 	return r.factor.set(n, r.k, r.y)
 }
@@ -169,33 +145,24 @@ func (r *Regression) gradient(into []float64) {
 	f.invert()
 	groups := len(r.kernel.Groups)
 	clear(into)
-	var amplitude, slope, noise float64
+	var amplitude, noise float64
 	for i := range n {
-		row, alpha := f.inverse[i*n:i*n+i+1], f.alpha[i]
-		for j := range i + 1 {
-			w := alpha*f.alpha[j] - row[j] // as factor.weight has it
-			if j == i {
-				w /= 2
-				noise += w
-			}
-			amplitude += w * r.signal[i*n+j]
-			if r.kernel.Linear {
-				slope += w * r.product[i*n+j]
-			}
-			w *= r.slope[i*n+j]
+		row, k, slope, alpha := f.inverse[i*n:i*n+i], r.k[i*n:i*n+i], r.slope[i*n:i*n+i], f.alpha[i]
+		for j, inverse := range row {
+			w := alpha*f.alpha[j] - inverse // as factor.weight has it
+			amplitude += w * k[j]
+			w *= slope[j]
 			for g := range groups {
 				into[g] += w * r.distance[g][i*n+j]
 			}
 		}
+		noise += f.weight(i, i)
 	}
 	for g := range groups {
 		into[g] *= -2 * s.precision[g]
 	}
-	into[groups] = 2 * amplitude
-	if r.kernel.Linear {
-		into[groups+1] = 2 * s.slope * slope
-	}
-	into[len(into)-1] = 2 * s.noise * noise
+	into[groups] = 2 * (amplitude + s.signal*noise)
+	into[groups+1] = 2 * s.noise * noise
 }
 
 // Prediction is what a Regression says of one point.
@@ -222,41 +189,14 @@ func (r *Regression) Predict(x []float64) (Prediction, error) {
 }
 
 func (r *Regression) predict(x []float64) Prediction {
-	n, s := r.n, &r.scales
-	r.cross, r.point = resize(r.cross, n), resize(r.point, n)
-	prior := s.signal
-	if r.kernel.Linear {
-		for _, v := range x {
-			prior += s.slope * v * v
-		}
-	}
-	for i := range n {
-		at := r.x[i*r.d : (i+1)*r.d]
-		q, first := 0.0, 0
-		for g, columns := range r.kernel.Groups {
-			sum := 0.0
-			for c := first; c < first+columns; c++ {
-				sum += (x[c] - at[c]) * (x[c] - at[c])
-			}
-			q += sum * s.precision[g]
-			first += columns
-		}
-		v, dv := r.kernel.Shape.at(q)
-		r.cross[i], r.point[i] = s.signal*v, s.signal*dv
-		if r.kernel.Linear {
-			sum := 0.0
-			for c, v := range x {
-				sum += v * at[c]
-			}
-			r.cross[i] += s.slope * sum
-		}
-	}
+	s := &r.scales
+	r.correlate(x)
 	var p Prediction
 	for i, k := range r.cross {
 		p.Mean += k * r.factor.alpha[i]
 	}
 	r.factor.solveLower(r.cross)
-	p.Variance = prior
+	p.Variance = s.signal
 	for _, v := range r.cross {
 		p.Variance -= v * v
 	}
@@ -265,24 +205,21 @@ func (r *Regression) predict(x []float64) Prediction {
 	return p
 }
 
-// tangent fills into with the derivatives of the mean by the columns of x, the point that predict was last asked for.
-func (r *Regression) tangent(x, into []float64) {
-	s := &r.scales
-	clear(into)
-	for i, a := range r.factor.alpha[:r.n] {
+// correlate fills cross with the prior covariances k(x, X) of x and the points.
+func (r *Regression) correlate(x []float64) {
+	r.cross = resize(r.cross, r.n)
+	for i := range r.cross {
 		at := r.x[i*r.d : (i+1)*r.d]
-		first, w := 0, 2*a*r.point[i]
+		q, first := 0.0, 0
 		for g, columns := range r.kernel.Groups {
-			p := w * s.precision[g]
+			sum := 0.0
 			for c := first; c < first+columns; c++ {
-				into[c] += p * (x[c] - at[c])
+				sum += (x[c] - at[c]) * (x[c] - at[c])
 			}
+			q += sum * r.scales.precision[g]
 			first += columns
 		}
-		if r.kernel.Linear {
-			for c, v := range at {
-				into[c] += s.slope * a * v
-			}
-		}
+		v, _ := r.kernel.Shape.at(q)
+		r.cross[i] = r.scales.signal * v
 	}
 }

@@ -19,7 +19,6 @@ func drawProblem(t *rapid.T) problem {
 	p := problem{kernel: Kernel{
 		Shape:  Shape(rapid.IntRange(0, int(SquaredExponential)).Draw(t, "shape")),
 		Groups: rapid.SliceOfN(rapid.IntRange(1, 3), 1, 3).Draw(t, "groups"),
-		Linear: rapid.Bool().Draw(t, "linear"),
 	}}
 	n := rapid.IntRange(1, 12).Draw(t, "points")
 	value := rapid.Float64Range(-3, 3)
@@ -85,13 +84,7 @@ func TestPredictionsOfRegression(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		signal, noise := math.Exp(2*p.h[len(p.kernel.Groups)]), math.Exp(2*p.h[len(p.h)-1])
-		prior := signal
-		if p.kernel.Linear {
-			for _, v := range x {
-				prior += math.Exp(2*p.h[len(p.kernel.Groups)+1]) * v * v / float64(d)
-			}
-		}
+		prior, noise := math.Exp(2*p.h[len(p.kernel.Groups)]), math.Exp(2*p.h[len(p.h)-1])
 		switch {
 		case math.IsNaN(got.Mean) || math.IsInf(got.Mean, 0):
 			t.Fatalf("mean %v", got.Mean)
@@ -129,34 +122,6 @@ func indices(n int) []int {
 		all[i] = i
 	}
 	return all
-}
-
-func TestTangentIsTheSlopeOfTheMean(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := drawProblem(t)
-		r := p.load(t)
-		if err := r.Condition(p.h); err != nil {
-			t.Fatal(err)
-		}
-		d := p.kernel.columns()
-		// Away from the points, where the exponential kernel has a kink.
-		x := rapid.SliceOfN(rapid.Float64Range(3.1, 5), d, d).Draw(t, "at")
-		r.predict(x)
-		slopes := make([]float64, d)
-		r.tangent(x, slopes)
-		const step = 1e-5
-		for c := range x {
-			v := x[c]
-			x[c] = v + step
-			up := r.predict(x).Mean
-			x[c] = v - step
-			down := r.predict(x).Mean
-			x[c] = v
-			if want := (up - down) / (2 * step); math.Abs(slopes[c]-want) > 1e-5*(1+math.Abs(want)) {
-				t.Fatalf("slope %d is %v, differences say %v", c, slopes[c], want)
-			}
-		}
-	})
 }
 
 // TestShapes holds each shape against its definition, and its slope against differences.
