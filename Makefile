@@ -85,6 +85,11 @@ bench-cluster: ## one server and 12 simulated hosts; then three servers, 1,000 h
 	bin/vcsim cluster
 	bin/vcsim cluster --servers 3 --hosts 1000 --vms 10000 --largest 8
 
+.PHONY: bench-forecast
+bench-forecast: ## all forecasts scored on published traces, as a table: DATA="FILE...", ARGS="--vms 40"; docs/forecasts.md says where to get them
+	CGO_ENABLED=0 $(GO) build -tags $(EVENKEEL_TAGS) -o bin/vcsim ./cmd/vcsim
+	bin/vcsim forecast --data $(or $(DATA),$(error DATA="FILE..." names the traces)) -o markdown $(ARGS)
+
 .PHONY: packages
 packages: ## Debian packages of vcd and vcctl in build/packages; the same commit gives the same bytes
 	@packaging/build.sh
