@@ -304,3 +304,45 @@ func BenchmarkRun(b *testing.B) {
 		Run(values, []forecast.Model{&around{sd: 1}}, Options{Steps: 10, Warmup: 10})
 	}
 }
+
+// truth predicts the values of a random walk (keep 1) or of noise around a level (keep 0), whose steps have a standard deviation
+// of 1, by their true distributions.
+type truth struct {
+	around
+	keep float64
+}
+
+func (w *truth) Predict(out []forecast.Prediction) bool {
+	mean, variance := w.last, 0.0
+	for i := range out {
+		mean *= w.keep
+		variance = 1 + w.keep*w.keep*variance
+		out[i] = forecast.Normal(mean, variance)
+	}
+	return true
+}
+
+// How often even the true distribution is out of the band, because a series is short. docs/forecasts.md has these figures.
+func TestBandOfShortSeries(t *testing.T) {
+	for _, c := range []struct {
+		keep     float64
+		n        int
+		low, top float64 // share of series in the band
+	}{{0, 288, 0.94, 0.99}, {0.7, 288, 0.91, 0.97}, {1, 288, 0.88, 0.95}, {1, 2880, 1, 1}} {
+		rng := rand.New(rand.NewPCG(7, uint64(c.n)))
+		var results []Result
+		for range 200 {
+			values := make([]float64, c.n)
+			for i := 1; i < c.n; i++ {
+				values[i] = c.keep*values[i-1] + rng.NormFloat64()
+			}
+			results = append(results, Run(values, []forecast.Model{&truth{keep: c.keep}}, Options{Steps: 10, Warmup: 60}))
+		}
+		s := Summarize(results, 0, 0)
+		t.Logf("keep %v, %d values: coverage %.3f, in band %.2f", c.keep, c.n, s.Coverage[2], s.InBand)
+		near(t, "coverage", s.Coverage[2], 0.95, 0.005)
+		if s.InBand < c.low || s.InBand > c.top {
+			t.Errorf("keep %v, %d values: %.2f of series in the band, expected %v to %v", c.keep, c.n, s.InBand, c.low, c.top)
+		}
+	}
+}
