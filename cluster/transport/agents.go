@@ -25,6 +25,7 @@ const (
 	silence      = 4 * heartbeat // without a frame, after which nobody leads
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
+	hungFor      = 30 * time.Second // a server that took the connection and then said nothing is asked last
 	reportTime   = 10 * time.Second // for one try at one server
 	askTime      = 3 * time.Second
 
@@ -62,15 +63,16 @@ type Agent struct {
 
 	mu      sync.Mutex
 	servers []string
-	at      int           // of servers: the one that answered last
-	alive   bool          // the stream is
-	fresh   bool          // it is another than at the last report
-	why     error         // it is not
-	desired agent.Desired // the latest
-	changed chan struct{} // closes when desired or alive changes
-	session uint64        // of calls, 0 = none
-	apart   bool          // its leader knows Change.Index
-	calls   uint64        // numbers of calls so far
+	at      int             // of servers: the one that answered last
+	alive   bool            // the stream is
+	fresh   bool            // it is another than at the last report
+	why     error           // it is not
+	desired agent.Desired   // the latest
+	changed chan struct{}   // closes when desired or alive changes
+	session uint64          // of calls, 0 = none
+	ways    map[string]*way // by server
+	apart   bool            // its leader knows Change.Index
+	calls   uint64          // numbers of calls so far
 
 	opening chan struct{} // holds one while a session is opened
 	wake    chan struct{} // holds one after a hint
@@ -90,13 +92,69 @@ func NewAgent(o AgentOptions) *Agent {
 	if o.LastBackoff == 0 {
 		o.LastBackoff = lastBackoff
 	}
-	a := &Agent{o: o, http: newTransport(o.Dialer, pki.Want{Server: true}), servers: slices.Clone(o.Servers),
+	a := &Agent{o: o, http: newTransport(o.Dialer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{},
 		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
 	if len(a.servers) > 0 {
 		a.at = o.Rand.IntN(len(a.servers)) // so that not all agents choose the same
 	}
 	return a
+}
+
+// way to a server: what is known of how it answers.
+type way struct {
+	hung time.Time // when it was found to hang last
+	// up ends when the server is found to hang: calls that wait for it go on to the next one.
+	up  context.Context
+	cut context.CancelCauseFunc
+}
+
+// errHangs: a server took the connection and says nothing. Its process may stand still.
+var errHangs = errors.New("the server hangs")
+
+// wayTo a server. The lock is held.
+func (a *Agent) wayTo(address string) *way {
+	w := a.ways[address]
+	if w == nil {
+		w = &way{}
+		a.ways[address] = w
+	}
+	if w.up == nil || w.up.Err() != nil {
+		w.up, w.cut = context.WithCancelCause(context.Background())
+	}
+	return w
+}
+
+// hangs: the server is asked last for a while, and what waits for it is given up.
+func (a *Agent) hangs(address string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w := a.wayTo(address)
+	w.hung = time.Now()
+	w.cut(errHangs)
+}
+
+// order in which servers are asked: from one on, those that hang last, the latest last of all.
+func (a *Agent) order(from int) []string {
+	around := slices.Concat(a.servers[from:], a.servers[:from])
+	hung := func(address string) (at time.Time) {
+		if w := a.ways[address]; w != nil && time.Since(w.hung) < hungFor {
+			at = w.hung
+		}
+		return at
+	}
+	slices.SortStableFunc(around, func(a, b string) int { return hung(a).Compare(hung(b)) })
+	return around
+}
+
+// waiting for one answer of a server.
+func (a *Agent) waiting(ctx context.Context, address string, most time.Duration) (context.Context, func()) {
+	a.mu.Lock()
+	up := a.wayTo(address).up
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, most)
+	stop := context.AfterFunc(up, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // Run keeps the stream of desired state open until ctx ends.
@@ -114,6 +172,9 @@ func (a *Agent) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			a.ended(ctx.Err())
 			return
+		}
+		if errors.Is(err, errHangs) {
+			a.hangs(address)
 		}
 		a.ended(fmt.Errorf("desired state from %s: %w", address, err))
 		if begun {
@@ -174,7 +235,7 @@ func (a *Agent) next(after string, backoff time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if i := slices.Index(a.servers, after); i >= 0 && i == a.at {
-		a.at = (i + 1) % len(a.servers)
+		a.at = slices.Index(a.servers, a.order((i + 1) % len(a.servers))[0])
 	}
 	return backoff/2 + time.Duration(a.o.Rand.Int64N(int64(backoff/2)+1))
 }
@@ -195,7 +256,7 @@ func (a *Agent) ended(why error) {
 func (a *Agent) follow(ctx context.Context, address string) (begun bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(handshakeTimeout+a.o.Silence, func() { cancel(fmt.Errorf("no word for %s", a.o.Silence)) })
+	quiet := time.AfterFunc(handshakeTimeout+a.o.Silence, func() { cancel(fmt.Errorf("no word for %s: %w", a.o.Silence, errHangs)) })
 	defer quiet.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, urlOf(address, "hosts", a.o.Host, "desired").String(), nil)
 	if err != nil {
@@ -415,13 +476,13 @@ func (a *Agent) leave(kind string) { <-a.turns[kind] }
 // each once. n is the number under which it was answered.
 func (a *Agent) call(ctx context.Context, kind string, perTry time.Duration, in, out any) (n uint64, err error) {
 	a.mu.Lock()
-	order := slices.Concat(a.servers[a.at:], a.servers[:a.at])
+	order := a.order(a.at)
 	a.mu.Unlock()
 	var errs []error
 	for _, address := range order {
-		bounded, cancel := context.WithTimeout(ctx, perTry)
+		bounded, done := a.waiting(ctx, address, perTry)
 		n, err = a.callAt(bounded, address, kind, in, out)
-		cancel()
+		done()
 		if err == nil {
 			a.answered(address)
 			return n, nil
@@ -458,6 +519,7 @@ func (a *Agent) answered(address string) {
 	if i := slices.Index(a.servers, address); i >= 0 {
 		a.at = i
 	}
+	a.wayTo(address).hung = time.Time{}
 	if !a.alive {
 		a.Hint()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -395,5 +396,52 @@ func TestLeaderFails(t *testing.T) {
 	}
 	if _, _, err := a.Desired(ctx, "h2"); err == nil {
 		t.Error("another host's state")
+	}
+}
+
+// A server that takes connections and says nothing is asked last, and who waits for its answer goes on to the next.
+func TestHungServer(t *testing.T) {
+	s, b, l := newSite(t), newBrain(), &lead{}
+	l.set(true, "")
+	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // connections stay in its backlog
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close() //nolint:errcheck // at the end
+	a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+	await(t, a, "the first state", index(0))
+	a.mu.Lock()
+	a.servers, a.at = []string{hung.Addr().String(), m.at}, 0
+	a.mu.Unlock()
+	waits := make(chan error, 1)
+	go func() {
+		_, err := a.Renew(context.Background(), agent.Renewal{Host: "h1", Boot: "1"})
+		waits <- err
+	}()
+	s.eventually("the call waits", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.ways[hung.Addr().String()] != nil
+	})
+	begun := time.Now()
+	a.hangs(hung.Addr().String())
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > askTime {
+		t.Errorf("the call went on to the next server after %s", took)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if got := a.order(0); got[0] != m.at || got[1] != hung.Addr().String() {
+		t.Errorf("asked in the order %v", got)
+	}
+	if got := a.order(1); got[0] != m.at {
+		t.Errorf("asked in the order %v", got)
+	}
+	a.ways[hung.Addr().String()].hung = time.Now().Add(-hungFor)
+	if got := a.order(0); got[0] != hung.Addr().String() {
+		t.Errorf("after %s asked in the order %v", hungFor, got)
 	}
 }
