@@ -196,12 +196,13 @@ func (f *Forecaster) load(window []float64, ahead int) error {
 	if known := len(f.places) - (ahead - 1); known < minPatterns {
 		return fmt.Errorf("%w: %d in %d values for %d steps ahead, want %d", ErrTooFew, max(known, 0), len(window), ahead, minPatterns)
 	}
-	if !f.standardise(window[f.places[0]-h:]) {
+	oldest := f.places[0] - h
+	if !f.standardise(window[oldest:]) {
 		return fmt.Errorf("%w: fewer than half of the latest %d values are measured", ErrTooFew, h)
 	}
 	f.x, f.y = f.x[:0], f.y[:0]
 	for p, i := range f.places {
-		i -= f.places[0] - h
+		i -= oldest
 		f.places[p] = i
 		if f.config.Time {
 			f.x = append(f.x, float64(i-len(f.z))/float64(f.config.Patterns))
