@@ -170,18 +170,18 @@ func compare(t *testing.T, m *Model, p published, ys []float64) (worst float64) 
 	mean, variance := make([]float64, len(p.Forecast)), make([]float64, len(p.Forecast))
 	m.Forecast(mean, variance)
 	for h := range mean {
-		if s.Damped && s.Error == Multiplicative && (s.Trend == Multiplicative || s.Season == Multiplicative) {
-			mean[h] = asR(m, h+1)
-		}
-		check(fmt.Sprint("forecast ", h+1), mean[h], p.Forecast[h], 1e-6)
+		check(fmt.Sprint("forecast ", h+1), meanAsR(m, mean[h], h+1), p.Forecast[h], 1e-6)
 	}
 	return worst
 }
 
-// asR is the mean that the version of R that made the references states of damped models of class 3 and 4. It is not what
-// their equations say (a growth b adds phi+...+phi^h of itself in h steps): it takes 1+...+phi^(h-1) for class 3, and
-// phi+(phi+...+phi^(h-1)) for class 4. The states it comes from do agree.
-func asR(m *Model, h int) float64 {
+// meanAsR is the mean of step h, or for damped models of class 3 and 4 what the version of R that made the references
+// states of them in its place. That is not what their equations say (a growth b adds phi+...+phi^h of itself in h steps): it is
+// 1+...+phi^(h-1) for class 3, and phi+(phi+...+phi^(h-1)) for class 4. The states it comes from do agree.
+func meanAsR(m *Model, mean float64, h int) float64 {
+	if s := m.spec; !s.Damped || s.Error == Additive || s.Trend != Multiplicative && s.Season != Multiplicative {
+		return mean
+	}
 	phi, p := 1.0, m.par.Phi
 	if m.spec.Trend == Multiplicative {
 		phi = p
