@@ -48,6 +48,9 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 				st = r.arrives(ctx, st)
 			}
 			if !left[st.VM] {
+				if st.Gone {
+					r.Recorder.leaves(st.VM)
+				}
 				out.statuses = append(out.statuses, st)
 			}
 		case Start:
@@ -179,6 +182,7 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 	for i, spec := range specs {
 		wg.Go(func() {
 			r.log.Info("start VM", "vm", spec.Name, "generation", spec.Generation)
+			r.Recorder.starts(spec.Identity.VM, spec.Generation)
 			errs[i] = r.Hypervisor.Define(ctx, spec)
 			if errs[i] == nil && spec.Leased && !r.keeper.holds() { // it took long
 				errs[i] = fmt.Errorf("the host's lease is over: %w", hypervisor.ErrUnavailable)

@@ -124,7 +124,7 @@ type Sample struct {
 	VCPUTime   time.Duration
 	Balloon    int64
 	Resident   int64
-	Unused     int64
+	Memory     int64 // bytes it uses of its memory, see MemoryUsed; 0 = not known
 }
 
 // Report is what an agent tells the leader after each round.

@@ -254,6 +254,7 @@ func (r *runner) awaitMoves() {
 // meanwhile, by the target's word.
 func (r *runner) over(m *moving) {
 	if !m.over && m.end.Error == "" {
+		r.Recorder.leaves(m.id)
 		r.left = append(r.left, Status{VM: m.id, Generation: m.gen, Phase: SeenLeft, Move: m.open, Bytes: m.end.Bytes, Downtime: m.end.Downtime})
 	}
 	m.over = true
@@ -278,12 +279,16 @@ func (r *runner) progress() []MoveProgress {
 	return out
 }
 
-// pace is how often the host is measured now.
+// pace is how long it is until the host is measured again.
 func (r *runner) pace() time.Duration {
+	every := r.SampleEvery
 	if len(r.progress()) > 0 {
-		return min(r.SampleEvery, progressEvery)
+		every = min(every, progressEvery)
 	}
-	return r.SampleEvery
+	if r.Recorder != nil { // whose ten seconds begin when those of the clock do
+		every = min(every, tillSlot(time.Now()))
+	}
+	return every
 }
 
 // known is a move that a host knew of.

@@ -36,9 +36,10 @@ type Options struct {
 	// knows that it counts on it no more; then it is disarmed, and Watchdog takes its place.
 	WatchdogAs string
 	Earlier    func(as string) (Watchdog, error)
-	Keep       Keep   // nil: nothing is known again after a restart, restartable VMs are stopped at it
-	Boot       string // tells one run of the machine from the next
-	MigrateURI string // where other hosts reach this one's hypervisor
+	Recorder   *Recorder // of the VMs' histories; nil: none are kept
+	Keep       Keep      // nil: nothing is known again after a restart, restartable VMs are stopped at it
+	Boot       string    // tells one run of the machine from the next
+	MigrateURI string    // where other hosts reach this one's hypervisor
 	// Clock neither jumps nor stops while the machine sleeps; default CLOCK_BOOTTIME.
 	Clock func() lease.Instant
 }
@@ -86,6 +87,9 @@ func Run(ctx context.Context, o Options) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { keeper.run(ctx) })
+	if o.Recorder != nil {
+		wg.Go(func() { o.Recorder.run(ctx) })
+	}
 	events, err := r.subscribe(ctx)
 	if err != nil || events == nil {
 		return err

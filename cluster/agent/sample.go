@@ -42,6 +42,9 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sample VMs: %w", err)
 	}
+	if r.Recorder != nil {
+		r.Recorder.record(stats, r.caps)
+	}
 	seen := make(map[string]bool, len(stats))
 	out := make([]Sample, 0, len(stats))
 	for _, s := range stats {
@@ -54,7 +57,7 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 		}
 		listed := r.caps[id]
 		out = append(out, Sample{VM: id, Generation: s.Generation, At: s.At, State: string(listed.State), Cap: listed.CPU.Cap,
-			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Unused: s.Unused})
+			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Memory: memoryOf(s)})
 	}
 	for id := range r.use {
 		if !seen[id] {
@@ -62,6 +65,19 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 		}
 	}
 	return out, nil
+}
+
+// memoryOf is MemoryUsed in whole bytes; 0 = not known.
+func memoryOf(s hypervisor.Stats) int64 {
+	if used := MemoryUsed(s); used > 0 {
+		return int64(used)
+	}
+	return 0
+}
+
+// censored says whether a VM that used so many cores would have used more, had its cap not been there.
+func censored(used, limit, throttled float64) bool {
+	return limit > 0 && (used >= 0.95*limit || throttled > 0)
 }
 
 // sample measures and reports between rounds.

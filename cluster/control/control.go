@@ -40,6 +40,9 @@ type Options struct {
 	Hosts    []string       // that must have reported before the service is ready
 	// Console attaches to the console of a VM by its id.
 	Console func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error)
+	// History gets what a host measured of a VM (its id), as history.Encode makes it; hypervisor.ErrNotFound if that is nothing.
+	// nil: no histories are kept.
+	History func(ctx context.Context, host, vm string) ([]byte, error)
 	// Inspect looks at an image's file before it enters the catalogue, and fills in its sizes.
 	Inspect func(img state.Image) (state.Image, error)
 	Logger  *slog.Logger

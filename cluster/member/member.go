@@ -77,16 +77,17 @@ type Member struct {
 
 	// Of a server.
 	*control.Control
-	State   *state.Store
-	node    *node.Node
-	ca      *pki.CA
-	talk    atomic.Pointer[node.Gossip]
-	orders  atomic.Pointer[transport.Agent] // of this host's agent
-	backups *node.Backups
-	servers atomic.Pointer[addresses]
-	leads   atomic.Uint64 // term whose leader's service has begun here, 0 = none
-	health  healths
-	tellers struct {
+	State    *state.Store
+	node     *node.Node
+	ca       *pki.CA
+	talk     atomic.Pointer[node.Gossip]
+	orders   atomic.Pointer[transport.Agent] // of this host's agent
+	recorder *agent.Recorder                 // of this host's VMs; nil: no agent
+	backups  *node.Backups
+	servers  atomic.Pointer[addresses]
+	leads    atomic.Uint64 // term whose leader's service has begun here, 0 = none
+	health   healths
+	tellers  struct {
 		mu sync.Mutex
 		of map[string]*taken // by host
 	}
@@ -164,10 +165,20 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 		api = m.o.API(m)
 		peers.Lead, peers.Leader, peers.Servers, peers.API, peers.Issuer = m.lead, known{m}, m.Servers, api, m
 		peers.Revocations, peers.Record = m.revocations, m.takeDown
+		peers.HistoryFor = m.HistoryFor
 		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
 	}
 	if m.identity.Agent {
 		peers.Consoles = m.o.Agent.Hypervisor
+		m.recorder = agent.OpenRecorder(agent.RecorderOptions{Dir: filepath.Join(m.o.Dir, "agents", m.identity.Name+".histories"), Log: m.log,
+			Fetch: func(ctx context.Context, vm string) ([]byte, error) {
+				leader := m.orders.Load()
+				if leader == nil {
+					return nil, control.ErrNoLeader
+				}
+				return leader.History(ctx, vm)
+			}})
+		peers.Histories = m.recorder
 	}
 	answer := transport.NewPeers(peers)
 	run("members", func(ctx context.Context) error { return answer.Serve(ctx, m.port.Peers()) })
@@ -224,7 +235,7 @@ func (m *Member) openServer() error {
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
 	}
 	m.Control = control.New(control.Options{State: m.State, Log: m.node, Settings: m.o.Settings, Inspect: inspect, Logger: m.log,
-		Console: m.console, Lease: m.o.Lease, Fence: m.o.Fence, Servers: m.Servers})
+		Console: m.console, History: m.history, Lease: m.o.Lease, Fence: m.o.Fence, Servers: m.Servers})
 	return nil
 }
 
@@ -281,7 +292,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 	}
 	run("stream of desired state", func(ctx context.Context) error { leader.Run(ctx); return nil })
 	o := m.o.Agent
-	o.Host, o.Leader, o.Log = m.identity.Name, leader, m.log
+	o.Host, o.Leader, o.Log, o.Recorder = m.identity.Name, leader, m.log, m.recorder
 	o.Keep = agent.KeepFile(filepath.Join(m.o.Dir, "agents", m.identity.Name+".json"))
 	run("agent", func(ctx context.Context) error { return agent.Run(ctx, o) })
 	return nil
@@ -362,6 +373,18 @@ func (m *Member) console(ctx context.Context, host, vm string) (io.ReadWriteClos
 		return nil, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
 	}
 	return m.client.Console(ctx, row.Address, host, vm)
+}
+
+// history of a VM from its host.
+func (m *Member) history(ctx context.Context, host, vm string) ([]byte, error) {
+	if host == m.identity.Name && m.recorder != nil {
+		return m.recorder.History(vm)
+	}
+	row, ok := m.State.Snapshot().Member(host)
+	if !ok {
+		return nil, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
+	}
+	return m.client.History(ctx, row.Address, host, vm)
 }
 
 // Ready says why this member cannot do its work yet; nil if it can.

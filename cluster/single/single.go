@@ -81,6 +81,11 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 	if err := n.Lead(ctx); err != nil {
 		return err
 	}
+	recorders := map[string]*agent.Recorder{}
+	for name := range hosts {
+		recorders[name] = agent.OpenRecorder(agent.RecorderOptions{Dir: filepath.Join(o.Dir, "agents", name+".histories"), Log: o.Logger.With("host", name),
+			Fetch: func(ctx context.Context, vm string) ([]byte, error) { return c.HistoryFor(ctx, name, vm) }})
+	}
 	inspect := o.Inspect
 	if inspect == nil {
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
@@ -93,6 +98,13 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 				return nil, fmt.Errorf("host %s: %w", host, control.ErrNotFound)
 			}
 			return h.Console(ctx, vm)
+		},
+		History: func(_ context.Context, host, vm string) ([]byte, error) {
+			r, ok := recorders[host]
+			if !ok {
+				return nil, fmt.Errorf("host %s: %w", host, hypervisor.ErrNotFound)
+			}
+			return r.History(vm)
 		}})
 	if err := c.Begin(ctx, n.Term(), ""); err != nil {
 		return err
@@ -104,6 +116,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 		a := o.Agent
 		a.Host, a.Hypervisor, a.Leader, a.Log = name, h, c.Control, o.Logger
 		a.MigrateURI = name // several hosts in one process are simulated ones, which know each other by name
+		a.Recorder = recorders[name]
 		a.Keep = agent.KeepFile(filepath.Join(o.Dir, "agents", name+".json"))
 		wg.Go(func() {
 			if err := agent.Run(ctx, a); err != nil {

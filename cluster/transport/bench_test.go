@@ -133,7 +133,7 @@ func steady(ctx context.Context, a *Agent, host string, begin time.Duration) {
 	defer tick.Stop()
 	report := agent.Report{Host: host, Reach: true, Index: 1}
 	for j := range benchVMs {
-		report.Samples = append(report.Samples, agent.Sample{VM: fmt.Sprintf("%s-%d", host, j), Generation: 1, State: "running", Cap: 1.234, Balloon: 1 << 30, Resident: 1 << 29, Unused: 1 << 20})
+		report.Samples = append(report.Samples, agent.Sample{VM: fmt.Sprintf("%s-%d", host, j), Generation: 1, State: "running", Cap: 1.234, Balloon: 1 << 30, Resident: 1 << 29, Memory: 1 << 29})
 		report.Running = append(report.Running, agent.Instance{VM: fmt.Sprintf("%s-%d", host, j), Generation: 1, Name: "ek-vc-group-1"})
 	}
 	for n := 0; ; n++ {

@@ -51,6 +51,12 @@ type Consoles interface {
 	Console(ctx context.Context, id string) (io.ReadWriteCloser, error)
 }
 
+// Histories has what was measured of VMs on this host; *agent.Recorder is one.
+type Histories interface {
+	// History of a VM, as history.Encode makes it; hypervisor.ErrNotFound if there is none.
+	History(vm string) ([]byte, error)
+}
+
 // PeersOptions are what Peers needs. What a member does not do is nil.
 type PeersOptions struct {
 	Security
@@ -74,9 +80,13 @@ type PeersOptions struct {
 	Issuer Issuer
 	// About is what other servers may know of this one: a value that JSON can hold.
 	About func() any
-	// Consoles of this member's host.
-	Consoles Consoles
-	Log      *slog.Logger
+	// HistoryFor gets, while this server leads, the history of a VM that has moved to a host from where it was before;
+	// agent.ErrNoHistory if it came from nowhere. nil: such calls are not answered.
+	HistoryFor func(ctx context.Context, host, vm string) ([]byte, error)
+	// Consoles and Histories of this member's host.
+	Consoles  Consoles
+	Histories Histories
+	Log       *slog.Logger
 
 	Heartbeat time.Duration // of streams of desired state; default 1 s
 }
@@ -121,6 +131,9 @@ func NewPeers(o PeersOptions) *Peers {
 	if o.Record != nil && o.Lead != nil {
 		mux.HandleFunc("POST /v1/hosts/{host}/events", p.itsAgent(p.leaderOnly(p.events)))
 	}
+	if o.HistoryFor != nil && o.Lead != nil {
+		mux.HandleFunc("POST /v1/hosts/{host}/history", p.itsAgent(p.leaderOnly(p.historyFor)))
+	}
 	if o.Issuer != nil && o.Lead != nil {
 		mux.HandleFunc("POST /v1/certificate", p.leaderOnly(p.certificate))
 	}
@@ -132,6 +145,9 @@ func NewPeers(o PeersOptions) *Peers {
 	}
 	if o.Consoles != nil {
 		mux.HandleFunc("GET /v1/host/vms/{id}/console", p.serversOnly("open consoles", p.console))
+	}
+	if o.Histories != nil {
+		mux.HandleFunc("GET /v1/host/vms/{id}/history", p.serversOnly("read histories", p.history))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, kindNotFound, "this member has nothing at %s %s", r.Method, r.URL.Path)

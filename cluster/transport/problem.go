@@ -7,6 +7,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/hypervisor"
 )
 
 // Errors of calls to other members.
@@ -38,6 +41,7 @@ const (
 	kindNoLeader   = problemPrefix + "no-leader"
 	kindOutOfReach = problemPrefix + "unavailable"
 	kindTimeout    = problemPrefix + "timeout"
+	kindNoHistory  = problemPrefix + "no-history"
 
 	problemMediaType = "application/problem+json"
 	maxProblem       = 64 << 10 // bytes of a document that are read
@@ -72,6 +76,8 @@ func (p *Problem) Is(target error) bool {
 		return p.Type == kindWhole
 	case errSession:
 		return p.Type == kindSession
+	case agent.ErrNoHistory, hypervisor.ErrNotFound:
+		return p.Type == kindNoHistory
 	}
 	return false
 }
@@ -121,6 +127,7 @@ var titles = map[string]string{
 	kindNoLeader:   "No leader",
 	kindOutOfReach: "Out of reach",
 	kindTimeout:    "Timed out",
+	kindNoHistory:  "Nothing was measured",
 }
 
 // refuse answers with a problem document.

@@ -1,0 +1,206 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/history"
+	"evenkeel/hypervisor"
+)
+
+// RecorderOptions are what a Recorder needs.
+type RecorderOptions struct {
+	Dir string // where histories outlast a restart; "" = nowhere
+	// Fetch gets the history of a VM that came from another host, from there. ErrNoHistory: there is none, and none
+	// will come. nil: nobody is asked.
+	Fetch func(ctx context.Context, vm string) ([]byte, error)
+	Log   *slog.Logger
+}
+
+// ErrNoHistory: the VM did not come from a host that would know what it used.
+var ErrNoHistory = errors.New("no host has a history of the VM")
+
+// How long histories are kept of VMs that do not run here.
+const (
+	keptAfterMove = time.Hour          // the host that a VM went to asks for it within that
+	keptStopped   = 7 * 24 * time.Hour // it may be started again
+	mostHistories = 4096
+
+	// HistoryKept is how long after a move the host that the VM left can be asked for its history.
+	HistoryKept = keptAfterMove
+)
+
+// longestStep is the longest time between two measurements that a sample is made of. What a counter grew by over a longer time
+// says nothing of ten seconds.
+const longestStep = time.Minute
+
+// Recorder keeps the histories of a host's VMs: an agent gives it what it measures, servers ask it for what there is. It
+// is safe for concurrent use, and holds nothing up: it writes files and asks other hosts in its own time (run).
+type Recorder struct {
+	o    RecorderOptions
+	log  *slog.Logger
+	wake chan struct{} // holds one when there is somebody new to ask for
+
+	mu  sync.Mutex
+	vms map[string]*recorded
+
+	disk diskHealth // of run alone
+}
+
+// recorded is one VM.
+type recorded struct {
+	history    *history.History
+	generation uint64
+	last       *hypervisor.Stats // measured last for the history; nil: not since this agent began
+	seen       time.Time         // when it was last measured at all
+	left       time.Time         // when it was handed over, or deleted; zero: it was not
+	started    uint64            // the generation that this agent started: it came from nowhere
+
+	ask *asking // for the history that it has elsewhere; nil: there is no need
+
+	whole   time.Time // when the whole history was last written down
+	written time.Time // up to where Raw was, then
+}
+
+// asking is how far it is to get a VM's history from the host that it came from.
+type asking struct {
+	since, next time.Time
+	wait        time.Duration
+}
+
+// OpenRecorder with the histories that the directory holds. What cannot be read is left out, and said in the log: a history
+// is not worth an agent.
+func OpenRecorder(o RecorderOptions) *Recorder {
+	r := &Recorder{o: o, log: o.Log, vms: map[string]*recorded{}, wake: make(chan struct{}, 1)}
+	r.load(time.Now())
+	return r
+}
+
+// record what was measured of all VMs of the host at once. vms is what the hypervisor listed last.
+func (r *Recorder) record(stats []hypervisor.Stats, vms map[string]hypervisor.VM) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range stats {
+		s := &stats[i]
+		vm, listed := vms[s.VM]
+		if !listed || vm.State == hypervisor.Incoming { // it does not run here yet
+			continue
+		}
+		v := r.vms[s.VM]
+		if v == nil {
+			v = &recorded{history: &history.History{}, seen: s.At}
+			r.vms[s.VM] = v
+			r.askFor(v, s)
+		} else if !v.left.IsZero() || s.At.Sub(v.seen) > longestStep {
+			v.left = time.Time{}
+			r.askFor(v, s)
+		}
+		v.seen, v.generation = s.At, s.Generation
+		if v.last != nil && slot(v.last.At) == slot(s.At) && v.last.Generation == s.Generation {
+			continue
+		}
+		v.history.Add(sampleOf(v.last, s, vm))
+		last := *s
+		v.last = &last
+	}
+}
+
+// slot is the number of the ten seconds that a time is in.
+func slot(t time.Time) int64 { return t.UnixNano() / int64(history.RawStep) }
+
+// tillSlot is how long it is until the next ten seconds have begun, and a moment more.
+func tillSlot(now time.Time) time.Duration {
+	return history.RawStep - time.Duration(now.UnixNano()%int64(history.RawStep)) + 20*time.Millisecond
+}
+
+// sampleOf what a VM used between two measurements. last is nil before the first.
+func sampleOf(last, s *hypervisor.Stats, vm hypervisor.VM) history.Sample {
+	nan := math.NaN()
+	out := history.Sample{At: s.At.Add(-history.RawStep / 2), CPU: nan, Throttled: nan, Memory: MemoryUsed(*s), Balloon: float64(s.Balloon)}
+	if last == nil || last.Generation != s.Generation || s.VCPUTime < last.VCPUTime {
+		return out
+	}
+	took := s.At.Sub(last.At)
+	if took <= 0 || took > longestStep {
+		return out
+	}
+	out.At = s.At.Add(-took / 2)
+	out.CPU, out.Cap = float64(s.VCPUTime-last.VCPUTime)/float64(took), vm.CPU.Cap
+	if s.Throttled >= last.Throttled && last.Throttled >= 0 {
+		out.Throttled = min(1, float64(s.Throttled-last.Throttled)/float64(took)/float64(max(1, vm.VCPUs)))
+	}
+	out.Censored = censored(out.CPU, out.Cap, out.Throttled)
+	return out
+}
+
+// MemoryUsed is what a VM uses of its memory, in bytes: its balloon less what the guest reports that it could take into use
+// without swapping; of a guest that reports nothing, the host's memory that it holds.
+func MemoryUsed(s hypervisor.Stats) float64 {
+	if s.Available >= 0 && s.Balloon > 0 {
+		return float64(max(0, s.Balloon-s.Available))
+	}
+	if s.Resident > 0 {
+		return float64(s.Resident)
+	}
+	return math.NaN()
+}
+
+// askFor the history of a VM that is new here, or was away for a while, unless this agent started it. r is locked.
+func (r *Recorder) askFor(v *recorded, s *hypervisor.Stats) {
+	if r.o.Fetch == nil || v.started == s.Generation && v.started != 0 {
+		return
+	}
+	now := time.Now()
+	v.ask = &asking{since: now, next: now.Add(firstAsk), wait: firstAsk}
+	r.rouse()
+}
+
+func (r *Recorder) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// starts is told of a generation that this agent is about to start.
+func (r *Recorder) starts(vm string, generation uint64) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.vms[vm]
+	if v == nil {
+		v = &recorded{history: &history.History{}, seen: time.Now()}
+		r.vms[vm] = v
+	}
+	v.started, v.left = generation, time.Time{}
+}
+
+// leaves is told of a VM that was handed over, or deleted.
+func (r *Recorder) leaves(vm string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if v := r.vms[vm]; v != nil && v.left.IsZero() {
+		v.left, v.last, v.ask = time.Now(), nil, nil
+	}
+}
+
+// History of a VM that runs here, or ran here until a while ago, as history.Encode makes it. hypervisor.ErrNotFound if there is none.
+func (r *Recorder) History(vm string) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.vms[vm]
+	if v == nil || v.history.Empty() {
+		return nil, fmt.Errorf("VM %s: nothing was measured of it here: %w", vm, hypervisor.ErrNotFound)
+	}
+	return history.Encode(v.history, nil), nil
+}

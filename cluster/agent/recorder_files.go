@@ -1,0 +1,267 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"evenkeel/cluster/history"
+)
+
+// Each VM has a file with its whole history, which is written every ten minutes; what was measured since is in one file for
+// all VMs, which is written every minute: some 40 bytes for each sample. So a host with 100 VMs writes 13 kB a second.
+const (
+	wholeEvery = 10 * time.Minute
+	wholeName  = ".history"
+	tailsName  = "recent"
+	maxTails   = 64 << 20
+
+	aboutNote = 0 // what the recorder knows of the VM besides
+)
+
+// aboutVM is that note.
+type aboutVM struct {
+	VM         string    `json:"vm"`
+	Generation uint64    `json:"generation"`
+	Seen       time.Time `json:"seen"`
+	Left       time.Time `json:"left,omitzero"`
+	AskedSince time.Time `json:"askedSince,omitzero"` // its history is to be had elsewhere, since then
+}
+
+func (v *recorded) note(id string) []byte {
+	a := aboutVM{VM: id, Generation: v.generation, Seen: v.seen, Left: v.left}
+	if v.ask != nil {
+		a.AskedSince = v.ask.since
+	}
+	b, _ := json.Marshal(a) // strings, numbers and times: it cannot fail
+	return b
+}
+
+// diskHealth says each trouble once.
+type diskHealth struct{ failed bool }
+
+// fileOf a VM's history; "" for ids that make no file's name.
+func (r *Recorder) fileOf(id string) string {
+	ok := id != "" && len(id) <= 64 && strings.Trim(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == ""
+	if r.o.Dir == "" || !ok {
+		return ""
+	}
+	return filepath.Join(r.o.Dir, id+wholeName)
+}
+
+func (r *Recorder) remove(id string) {
+	if file := r.fileOf(id); file != "" {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			r.log.Debug("remove a history", "error", err)
+		}
+	}
+}
+
+// write down what was not yet. A disk that is full keeps nothing from being measured.
+func (r *Recorder) write(now time.Time) {
+	if r.o.Dir == "" {
+		return
+	}
+	err := os.MkdirAll(r.o.Dir, 0o700)
+	if err == nil {
+		err = errors.Join(r.writeWhole(now), r.writeTails())
+	}
+	switch {
+	case err != nil && !r.disk.failed:
+		r.log.Warn("histories are not written down: what is measured from now on is lost when the agent is restarted", "error", err)
+	case err == nil && r.disk.failed:
+		r.log.Info("histories are written down again")
+	}
+	r.disk.failed = err != nil
+}
+
+// writeWhole writes those whole histories that it is time for. They are spread over the time between two.
+func (r *Recorder) writeWhole(now time.Time) error {
+	type file struct {
+		id   string
+		name string
+		data []byte
+		of   *recorded
+		last time.Time
+	}
+	var files []file
+	r.mu.Lock()
+	for id, v := range r.vms {
+		if now.Sub(v.whole) < wholeEvery || v.history.Empty() {
+			continue
+		}
+		last, _ := v.history.Last()
+		if name := r.fileOf(id); name != "" && (v.whole.IsZero() || last.After(v.written)) {
+			files = append(files, file{id, name, history.Encode(v.history, history.Notes{aboutNote: v.note(id)}), v, last})
+		}
+	}
+	r.mu.Unlock()
+	var failed error
+	for _, f := range files {
+		if err := replaceFile(f.name, f.data); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		r.mu.Lock()
+		if f.of.whole.IsZero() { // the next time others may not be due
+			f.of.whole = now.Add(-spread(f.id))
+		} else {
+			f.of.whole = now
+		}
+		f.of.written = f.last
+		r.mu.Unlock()
+	}
+	return failed
+}
+
+// writeTails writes what was measured since the whole histories were written: for each VM its length (u32) and an encoded history.
+func (r *Recorder) writeTails() error {
+	var all []byte
+	r.mu.Lock()
+	for id, v := range r.vms {
+		if r.fileOf(id) == "" {
+			continue
+		}
+		one := history.Encode(v.history.Tail(v.written), history.Notes{aboutNote: v.note(id)})
+		all = binary.LittleEndian.AppendUint32(all, uint32(len(one))) //nolint:gosec // bounded
+		all = append(all, one...)
+	}
+	r.mu.Unlock()
+	return replaceFile(filepath.Join(r.o.Dir, tailsName), all)
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(path string, data []byte) error {
+	next, err := os.CreateTemp(filepath.Dir(path), ".next")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(next.Name()) //nolint:errcheck // it is gone if all went well
+	_, err = next.Write(data)
+	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(next.Name(), path)
+}
+
+// load what an agent before this one wrote down.
+func (r *Recorder) load(now time.Time) {
+	if r.o.Dir == "" {
+		return
+	}
+	entries, err := os.ReadDir(r.o.Dir)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.log.Warn("histories of before cannot be read: they begin anew", "error", err)
+		}
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(r.o.Dir, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), ".next"): // of an agent that was killed
+			_ = os.Remove(path)
+		case strings.HasSuffix(e.Name(), wholeName) && len(r.vms) < mostHistories:
+			if err := r.loadWhole(path, now); err != nil {
+				r.log.Warn("the history of a VM cannot be read: it begins anew", "file", path, "error", err)
+				_ = os.Remove(path) // or it would stay for good once the VM is gone
+			}
+		}
+	}
+	if err := r.loadTails(filepath.Join(r.o.Dir, tailsName), now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.log.Warn("what was measured right before the restart cannot be read", "error", err)
+	}
+}
+
+func (r *Recorder) loadWhole(path string, now time.Time) error {
+	data, err := readFile(path, history.MaxEncoded)
+	if err != nil {
+		return err
+	}
+	v, id, err := r.readOne(data, now)
+	if err != nil {
+		return err
+	}
+	if r.fileOf(id) != path {
+		return fmt.Errorf("it is of VM %.80q", id)
+	}
+	v.written, _ = v.history.Last()
+	v.whole = now.Add(-spread(id))
+	r.vms[id] = v
+	return nil
+}
+
+// spread is when, within the time between two, a VM's history is written first.
+func spread(id string) time.Duration {
+	var n uint32
+	for _, b := range []byte(id) {
+		n = n*31 + uint32(b)
+	}
+	return time.Duration(n%uint32(wholeEvery/time.Second)) * time.Second
+}
+
+func readFile(path string, limit int) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > int64(limit) {
+		return nil, fmt.Errorf("%d bytes, and at most %d are a history", info.Size(), limit)
+	}
+	return os.ReadFile(path)
+}
+
+func (r *Recorder) readOne(data []byte, now time.Time) (*recorded, string, error) {
+	h, notes, err := history.Decode(data)
+	if err != nil {
+		return nil, "", err
+	}
+	var a aboutVM
+	if err := json.NewDecoder(bytes.NewReader(notes[aboutNote])).Decode(&a); err != nil || a.VM == "" {
+		return nil, "", fmt.Errorf("it does not say of which VM: %w", err)
+	}
+	v := &recorded{history: h, generation: a.Generation, seen: a.Seen, left: a.Left}
+	if v.seen.After(now) {
+		v.seen = now
+	}
+	if !a.AskedSince.IsZero() && r.o.Fetch != nil {
+		v.ask = &asking{since: a.AskedSince, next: now.Add(firstAsk), wait: firstAsk}
+	}
+	return v, a.VM, nil
+}
+
+func (r *Recorder) loadTails(path string, now time.Time) error {
+	data, err := readFile(path, maxTails)
+	if err != nil {
+		return err
+	}
+	for len(data) > 0 {
+		if len(data) < 4 || uint64(len(data)-4) < uint64(binary.LittleEndian.Uint32(data)) {
+			return errors.New("it is cut off")
+		}
+		n := binary.LittleEndian.Uint32(data)
+		tail, id, err := r.readOne(data[4:4+n], now)
+		if err != nil {
+			return err
+		}
+		data = data[4+n:]
+		v := r.vms[id]
+		if v == nil {
+			if r.fileOf(id) == "" || len(r.vms) >= mostHistories {
+				continue
+			}
+			v = &recorded{history: &history.History{}}
+			r.vms[id] = v
+		}
+		v.history.Extend(tail.history)
+		v.generation, v.seen, v.left, v.ask = tail.generation, tail.seen, tail.left, tail.ask
+	}
+	return nil
+}

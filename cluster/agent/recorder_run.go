@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"evenkeel/cluster/history"
+)
+
+// How a host is asked for the history of a VM that came from it.
+const (
+	firstAsk = 2 * time.Second // the move may not be closed yet
+	lastAsk  = 5 * time.Minute
+	askTime  = 20 * time.Second // for one try
+)
+
+// writeEvery is how often what was measured is written down: at most so much is lost when the agent is killed.
+const writeEvery = time.Minute
+
+// run until ctx ends: writes histories down, asks for those of VMs that came from elsewhere, and forgets VMs that are gone.
+func (r *Recorder) run(ctx context.Context) {
+	write := time.NewTicker(writeEvery)
+	defer write.Stop()
+	for {
+		timer := time.NewTimer(r.untilAsk(time.Now()))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			r.write(time.Now())
+			return
+		case <-r.wake:
+		case <-timer.C:
+			r.fetchDue(ctx)
+		case now := <-write.C:
+			r.forget(now)
+			r.write(now)
+		}
+		timer.Stop()
+	}
+}
+
+// untilAsk is how long it is until somebody is to be asked.
+func (r *Recorder) untilAsk(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait := writeEvery
+	for _, v := range r.vms {
+		if v.ask != nil {
+			wait = min(wait, v.ask.next.Sub(now))
+		}
+	}
+	return max(0, wait)
+}
+
+// fetchDue gets the histories that it is time to ask for, one after the other.
+func (r *Recorder) fetchDue(ctx context.Context) {
+	now := time.Now()
+	var due []string
+	r.mu.Lock()
+	for id, v := range r.vms {
+		if v.ask != nil && !v.ask.next.After(now) {
+			due = append(due, id)
+		}
+	}
+	r.mu.Unlock()
+	for _, id := range due {
+		if ctx.Err() != nil {
+			return
+		}
+		bounded, cancel := context.WithTimeout(ctx, askTime)
+		data, err := r.o.Fetch(bounded, id)
+		cancel()
+		var h *history.History
+		if err == nil {
+			h, _, err = history.Decode(data)
+			if err != nil {
+				err = fmt.Errorf("%w: %w", ErrNoHistory, err) // asked again it would be the same
+			}
+		}
+		if ctx.Err() == nil {
+			r.fetched(id, h, err)
+		}
+	}
+}
+
+// fetched takes in what came of asking for a VM's history.
+func (r *Recorder) fetched(id string, h *history.History, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.vms[id]
+	if v == nil || v.ask == nil {
+		return // it left meanwhile
+	}
+	now := time.Now()
+	switch {
+	case err == nil:
+		v.history = history.Merge(h, v.history)
+		v.ask, v.whole = nil, time.Time{} // to be written down at once
+		last, _ := h.Last()
+		r.log.Info("history of a VM that came from another host", "vm", id, "until", last)
+	case errors.Is(err, ErrNoHistory):
+		v.ask = nil
+		r.log.Debug("no history of a VM that is new here", "vm", id, "why", err)
+	case now.Sub(v.ask.since) > keptAfterMove:
+		v.ask = nil
+		r.log.Warn("the history of a VM could not be had from the host that it came from: it begins anew", "vm", id, "error", err)
+	default:
+		v.ask.wait = min(2*v.ask.wait, lastAsk)
+		v.ask.next = now.Add(v.ask.wait)
+		r.log.Debug("the history of a VM cannot be had yet", "vm", id, "error", err, "retry", v.ask.wait)
+	}
+}
+
+// forget VMs that left, or do not run, for long.
+func (r *Recorder) forget(now time.Time) {
+	var gone []string
+	r.mu.Lock()
+	for id, v := range r.vms {
+		away := now.Sub(v.seen)
+		if !v.left.IsZero() && now.Sub(v.left) > keptAfterMove || away > keptStopped || away > keptAfterMove && v.history.Empty() {
+			gone = append(gone, id)
+			delete(r.vms, id)
+		}
+	}
+	for len(r.vms) > mostHistories {
+		oldest := ""
+		for id, v := range r.vms {
+			if oldest == "" || v.seen.Before(r.vms[oldest].seen) {
+				oldest = id
+			}
+		}
+		gone = append(gone, oldest)
+		delete(r.vms, oldest)
+	}
+	r.mu.Unlock()
+	for _, id := range gone { // without the lock: a disk that hangs must not keep anything from being measured
+		r.remove(id)
+	}
+}

@@ -1,0 +1,126 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/history"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// Unreachable says that what is asked for is known to a host only, and that the host does not answer.
+type Unreachable struct {
+	VM, Host string
+	Err      error
+}
+
+// Error implements error.
+func (e *Unreachable) Error() string {
+	return fmt.Sprintf("what VM %s used is kept by its host %s, which cannot be asked now (%v); it is kept there: ask again once the host answers (vcctl host get %s)",
+		e.VM, e.Host, e.Err, e.Host)
+}
+
+// Unwrap gives the cause.
+func (e *Unreachable) Unwrap() error { return e.Err }
+
+// History of a VM, by its name or id, from the host that it is on.
+func (c *Control) History(ctx context.Context, name string) (*history.History, history.Notes, state.VM, error) {
+	vm, err := c.placed(name)
+	if err != nil {
+		return nil, nil, vm, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, historyTime)
+	defer cancel()
+	data, err := c.o.History(ctx, vm.Host, vm.ID)
+	switch {
+	case errors.Is(err, hypervisor.ErrNotFound): // it has just been started, or has begun to arrive
+		return &history.History{}, nil, vm, nil
+	case err != nil:
+		return nil, nil, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
+	}
+	h, notes, err := history.Decode(data)
+	if err != nil {
+		return nil, nil, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
+	}
+	return h, notes, vm, nil
+}
+
+// placed is the VM of that name or id, which has a host that keeps what it used.
+func (c *Control) placed(name string) (state.VM, error) {
+	s := c.o.State.Snapshot()
+	vm, ok := s.VMNamed(name)
+	if !ok {
+		vm, ok = s.VM(name)
+	}
+	switch {
+	case !ok:
+		return vm, fmt.Errorf("VM %s: %w", name, ErrNotFound)
+	case vm.Host == "":
+		return vm, fmt.Errorf("VM %s is %s and on no host: nothing is measured of it: %w", vm.Name, vm.Phase, ErrConflict)
+	case c.o.History == nil:
+		return vm, fmt.Errorf("VM %s: this cluster keeps no histories: %w", vm.Name, ErrConflict)
+	}
+	return vm, nil
+}
+
+// HistoryFor the agent of a host to which a VM has moved: what the hosts measured that it was on within the last hour.
+// agent.ErrNoHistory where it came from none. An error of another kind is worth another try.
+func (c *Control) HistoryFor(ctx context.Context, host, id string) ([]byte, error) {
+	s := c.o.State.Snapshot()
+	vm, ok := s.VM(id)
+	switch {
+	case !ok || c.o.History == nil:
+		return nil, fmt.Errorf("VM %s: %w", id, agent.ErrNoHistory)
+	case vm.Host != host && vm.MovingTo == host:
+		return nil, fmt.Errorf("VM %s has not arrived on host %s by what its agent told", id, host)
+	case vm.Host != host:
+		return nil, fmt.Errorf("VM %s is on host %s: %w", id, vm.Host, agent.ErrNoHistory)
+	}
+	var from []state.Migration // the last move first
+	for _, m := range s.Migrations() {
+		if m.VM == id && m.State == state.MigrationDone && m.From != host && c.o.Now().Sub(m.EndedAt) <= agent.HistoryKept {
+			from = append(from, m)
+		}
+	}
+	slices.SortFunc(from, func(a, b state.Migration) int { return b.EndedAt.Compare(a.EndedAt) })
+	ctx, cancel := context.WithTimeout(ctx, historyTime)
+	defer cancel()
+	var out *history.History
+	var notes history.Notes
+	asked := map[string]bool{}
+	for i, m := range from {
+		if asked[m.From] {
+			continue
+		}
+		asked[m.From] = true
+		data, err := c.o.History(ctx, m.From, id)
+		var h *history.History
+		var n history.Notes
+		if err == nil {
+			h, n, err = history.Decode(data)
+		}
+		switch {
+		case errors.Is(err, hypervisor.ErrNotFound):
+		case err != nil && i == 0:
+			return nil, fmt.Errorf("history of VM %s from host %s: %w", id, m.From, err)
+		case err != nil: // the host after it has asked for it, too
+			c.log.Debug("history of a VM from a host that it was on before", "vm", id, "host", m.From, "error", err)
+		case out == nil:
+			out, notes = h, n
+		default:
+			out = history.Merge(out, h)
+		}
+	}
+	if out == nil {
+		return nil, fmt.Errorf("VM %s: %w", id, agent.ErrNoHistory)
+	}
+	return history.Encode(out, notes), nil
+}
+
+// historyTime bounds how long a host is asked.
+const historyTime = 10 * time.Second

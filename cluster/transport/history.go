@@ -1,0 +1,121 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/history"
+	"evenkeel/cluster/pki"
+	"evenkeel/hypervisor"
+)
+
+// History of VMs goes two ways: a server reads it from the host of a VM, and an agent asks the leader for what other hosts
+// have of a VM that came to it. Neither goes through reports.
+
+// historyTime is how long an agent waits for one server's answer.
+const historyTime = 15 * time.Second
+
+// historyType is the media type of an encoded history.
+const historyType = "application/octet-stream"
+
+// history is what was measured of a VM on this host.
+func (p *Peers) history(w http.ResponseWriter, r *http.Request) {
+	data, err := p.o.Histories.History(r.PathValue("id"))
+	switch {
+	case errors.Is(err, hypervisor.ErrNotFound):
+		refuse(w, http.StatusNotFound, kindNoHistory, "%v", err)
+	case err != nil:
+		refuse(w, http.StatusServiceUnavailable, kindOutOfReach, "%v", err)
+	default:
+		w.Header().Set("Content-Type", historyType)
+		_, _ = w.Write(data) // the server is gone: nobody to tell
+	}
+}
+
+// History of a VM from the member that is its host, as history.Encode makes it. hypervisor.ErrNotFound if nothing was measured.
+func (c *Client) History(ctx context.Context, address, host, id string) ([]byte, error) {
+	data, err := c.history(ctx, address, host, id)
+	if err != nil {
+		return nil, fmt.Errorf("history of VM %s on host %s: %w", id, host, err)
+	}
+	return data, nil
+}
+
+func (c *Client) history(ctx context.Context, address, host, id string) ([]byte, error) {
+	t := newTransport(c.dialer, pki.Want{Name: host, Agent: true})
+	t.DisableKeepAlives = true
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, urlOf(address, "host", "vms", id, "history").String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing is kept in it
+	if resp.StatusCode != http.StatusOK {
+		return nil, problemOf(resp)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(history.MaxEncoded)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the answer: %w", err)
+	case len(data) > history.MaxEncoded:
+		return nil, fmt.Errorf("the answer: more than %d bytes: %w", history.MaxEncoded, ErrTooLarge)
+	}
+	return data, nil
+}
+
+// historyRequest is an agent's question for the history of a VM that came to its host.
+type historyRequest struct {
+	VM string `json:"vm"`
+}
+
+// historyAnswer has it, as history.Encode makes it.
+type historyAnswer struct {
+	History []byte `json:"history"`
+}
+
+// historyFor an agent.
+func (p *Peers) historyFor(w http.ResponseWriter, r *http.Request) {
+	var q historyRequest
+	if !readCall(w, r, maxCall, &q) {
+		return
+	}
+	data, err := p.o.HistoryFor(r.Context(), r.PathValue("host"), q.VM)
+	switch {
+	case errors.Is(err, agent.ErrNoHistory):
+		refuse(w, http.StatusNotFound, kindNoHistory, "%v", err)
+	case err != nil:
+		p.fail(w, r, err)
+	default:
+		p.answer(w, r, historyAnswer{History: data})
+	}
+}
+
+// History of a VM that came to this host, from where it was before. agent.ErrNoHistory if it came from nowhere.
+func (a *Agent) History(ctx context.Context, vm string) ([]byte, error) {
+	a.mu.Lock()
+	servers := append(append([]string(nil), a.servers[a.at:]...), a.servers[:a.at]...)
+	a.mu.Unlock()
+	failed := ErrNoLeader
+	for _, address := range servers {
+		bounded, cancel := context.WithTimeout(ctx, historyTime)
+		var out historyAnswer
+		err := post(bounded, a.http, urlOf(address, "hosts", a.o.Host, "history").String(), nil, historyRequest{VM: vm}, &out)
+		cancel()
+		if err == nil {
+			return out.History, nil
+		}
+		failed = fmt.Errorf("history of VM %s by way of %s: %w", vm, address, err)
+		if ctx.Err() != nil || spoken(err) || errors.Is(err, agent.ErrNoHistory) {
+			break
+		}
+	}
+	return nil, failed
+}
