@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/allocator"
 	"evenkeel/migration"
 	"evenkeel/test/solvers"
 )
@@ -44,6 +45,22 @@ func scattered(seed uint64, hosts, vms int) migration.Problem {
 		}
 		used[j] += size[i]
 		p.Groups = append(p.Groups, migration.Group{Name: fmt.Sprint("g", i), Count: 1, CPU: need[i], Memory: size[i], Hosts: []int{j}})
+	}
+	return p
+}
+
+// grown is scattered, placed as MCB8 places it, whereupon every tenth VM came to need twice as much.
+func grown(b *testing.B, seed uint64, hosts, vms int) migration.Problem {
+	p := scattered(seed, hosts, vms)
+	placed, ok := allocator.MCB8(asAllocation(p))
+	if !ok {
+		b.Fatal("MCB8 finds no placement")
+	}
+	for i := range p.Groups {
+		p.Groups[i].Hosts = placed.Hosts[i]
+		if i%10 == 0 {
+			p.Groups[i].CPU *= 2
+		}
 	}
 	return p
 }
@@ -178,7 +195,11 @@ func BenchmarkHbal(b *testing.B) {
 	if _, err := exec.LookPath(solvers.Hbal); err != nil {
 		b.Skipf("%s is not installed: apt-get install %s", solvers.Hbal, solvers.HbalPackage)
 	}
-	p := scattered(1, 64, 500)
+	b.Run("scattered", func(b *testing.B) { againstHbal(b, scattered(1, 64, 500)) })
+	b.Run("grown", func(b *testing.B) { againstHbal(b, grown(b, 1, 64, 500)) })
+}
+
+func againstHbal(b *testing.B, p migration.Problem) {
 	const mebi = 1 << 20
 	for j := range p.Hosts {
 		p.Hosts[j].Memory = math.Floor(p.Hosts[j].Memory/mebi) * mebi
