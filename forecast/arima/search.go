@@ -70,7 +70,10 @@ func (c *candidate) better(than *candidate) bool {
 	if c.edgy != than.edgy {
 		return than.edgy
 	}
-	return c.score < than.score
+	if c.score != than.score {
+		return c.score < than.score
+	}
+	return c.spec.coefficients() < than.spec.coefficients() // all explain it without error
 }
 
 // Search fits models within the bounds to y and returns the one of the least criterion. Candidates are fitted roughly
