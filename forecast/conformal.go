@@ -1,0 +1,149 @@
+package forecast
+
+import "math"
+
+// conformal corrects quantiles by how often they held, for each level and horizon apart: adaptive conformal inference
+// (Gibbs and Candes 2021), with the correction in standard normal scores. A level whose quantile is exceeded too often
+// is read off further out in the distribution; how far that is, is the distribution's own width there, so that a wide
+// forecast is corrected by much, a narrow one by little, and one that is a single value hardly at all.
+//
+// Whatever the series does, over n steps the share of values beyond a quantile differs from its level by no more than a
+// constant over n, as long as the correction is within its bounds: it needs no model to be right.
+type conformal struct {
+	waiting [conformalRows][levels]float32 // by horizon, then step; NaN: nothing waits
+	shift   [corrections][levels]float32   // in standard normal scores
+	scale   [corrections]float32           // decayed mean absolute error of the median
+}
+
+const (
+	corrections   = 6
+	conformalRows = 1 + 2 + 3 + 5 + 7 + 10
+
+	shiftStep  = 0.05 // of a shift for each value beyond, in standard normal scores
+	shiftDelay = 0.1  // how much slower per further step ahead: what is judged late is corrected with care
+	shiftMost  = 3.0
+
+	// What a wide interval is widened by at first: what few values say of the tails is too little, the more the
+	// farther ahead. Of the size that corrections came to on measured use of VMs.
+	shiftFirst    = 0.0
+	shiftFirstFar = 0.05
+	scaleRate     = 0.03
+
+	// shiftFloor of the mean absolute error is the least that one standard normal score is worth: a quantile must be
+	// able to leave a mass point that the values left.
+	shiftFloor = 0.03
+)
+
+var (
+	// corrected are the horizons with corrections of their own; the others' are interpolated.
+	corrected      = [corrections]int{1, 2, 3, 5, 7, 10}
+	correctedPlace = place(corrected[:])
+	correctedRow   = func() (at [corrections]int) {
+		for i := 1; i < corrections; i++ {
+			at[i] = at[i-1] + corrected[i-1]
+		}
+		return at
+	}()
+	// haste is how much of a step levels take: the bounds of wide intervals are what decisions rest on, and what models
+	// know least of. The median is left as it is.
+	haste = [levels]float64{1, 1, 1, 0.5, 0.2, 0, 0.2, 0.5, 1, 1, 1}
+)
+
+func newConformal() (c conformal) {
+	for i, h := range corrected {
+		for l, z := range normalQuantiles {
+			if haste[l] == 1 {
+				c.shift[i][l] = float32(math.Copysign(shiftFirst+shiftFirstFar*float64(h-1)/(Horizon-1), z))
+			}
+		}
+	}
+
+	c.lose()
+	return c
+}
+
+// lose forgets what waits.
+func (c *conformal) lose() {
+	for i := range c.waiting {
+		c.waiting[i][0] = float32(math.NaN())
+	}
+}
+
+// said is what was stated corrected[i] steps before step t for it, nil if nothing was.
+func (c *conformal) said(i, t int) *[levels]float32 {
+	row := &c.waiting[correctedRow[i]+t%corrected[i]]
+	if row[0] != row[0] {
+		return nil
+	}
+	return row
+}
+
+// learn takes in the value of step t. Of a censored one it is known only that it is y at least: nothing is said about
+// quantiles above.
+func (c *conformal) learn(t int, y float64, censored bool) {
+	z := float32(y)
+	for i, h := range corrected {
+		row := c.said(i, t)
+		if row == nil {
+			continue
+		}
+		if !censored {
+			e := float32(math.Abs(float64(z - row[Median])))
+			if c.scale[i] == 0 {
+				c.scale[i] = e
+			}
+			c.scale[i] += scaleRate * (e - c.scale[i])
+		}
+		for l, p := range Levels {
+			step := p // a value above
+			switch q := row[l]; {
+			case l < Median && z < q, l > Median && z <= q:
+				step = p - 1
+				if censored {
+					step = 0
+				}
+			}
+			step *= shiftStep * haste[l] / (1 + shiftDelay*float64(h-1))
+			c.shift[i][l] = float32(within(float64(c.shift[i][l])+step, shiftMost))
+		}
+		row[0] = float32(math.NaN())
+	}
+}
+
+// correct rewrites the quantiles for the Horizon values from step t on.
+func (c *conformal) correct(g *grid) {
+	for h := range Horizon {
+		b := correctedPlace[h]
+		q := g[h]
+		floor := shiftFloor * (float64(c.scale[b.low]) + b.share*float64(c.scale[b.high]-c.scale[b.low]))
+		for l, z := range normalQuantiles {
+			shift := float64(c.shift[b.low][l]) + b.share*float64(c.shift[b.high][l]-c.shift[b.low][l])
+			g[h][l] = q.at(z+shift) + floor*shift
+		}
+		g[h].order()
+	}
+}
+
+// keep remembers what was stated for the values from step t on; nil: nothing was.
+func (c *conformal) keep(t int, g *grid) {
+	for i, h := range corrected {
+		row := &c.waiting[correctedRow[i]+(t+h-1)%h]
+		if g == nil {
+			row[0] = float32(math.NaN())
+			continue
+		}
+		for l, q := range g[h-1] {
+			row[l] = float32(q)
+		}
+	}
+}
+
+func (c *conformal) archive(a *archive) {
+	for i := range c.waiting {
+		a.singles(c.waiting[i][:], true)
+	}
+	for i := range c.shift {
+		a.singles(c.shift[i][:], false)
+	}
+	a.singles(c.scale[:], false)
+}

@@ -1,0 +1,125 @@
+package forecast
+
+import (
+	"slices"
+
+	"evenkeel/forecast/arima"
+	"evenkeel/forecast/gp"
+)
+
+// Horizon is how many steps ahead a mixture predicts from what it measured of itself at each of them. Further ones are
+// drawn from the last.
+const Horizon = 10
+
+// grid is what is said of the next Horizon values: quantiles at Levels, the very next value first.
+type grid [Horizon]quantiles
+
+// expert is one opinion within a mixture. Experts read the history that all of them share and keep next to nothing
+// themselves: the memory of a series is counted in kilobytes.
+type expert interface {
+	name() string
+	// observe follows the newest value of h, measured or filled in.
+	observe(h *history, w *Workspace)
+	// predict changes nothing but scratch memory and out, apart from what it remembers of what it said.
+	predict(h *history, w *Workspace, out *grid) bool
+	archive(a *archive)
+}
+
+// Workspace is scratch memory for series. Any number of series may share one, but not two goroutines. It carries
+// nothing from one call to the next.
+type Workspace struct {
+	values []float64
+	sample []float64
+	near   []neighbour
+	grids  []grid
+	able   []bool
+	share  []float64
+	mean   []float64
+	spread []float64
+	gp     *gp.Forecaster
+	arima  arima.Fitter
+}
+
+// NewWorkspace returns scratch memory.
+func NewWorkspace() *Workspace {
+	w := &Workspace{mean: make([]float64, Horizon), spread: make([]float64, Horizon)}
+	f, err := gp.NewForecaster(gp.Default)
+	if err != nil { // only constants went in: the package is wrong, not its input
+		panic(err)
+	}
+	w.gp = f
+	return w
+}
+
+// recent says: the next values are distributed as the latest n were, however far ahead. For use that jumps about a
+// level there is nothing better; several n stand for several speeds of change.
+type recent struct{ n int }
+
+func (e recent) name() string {
+	switch e.n {
+	case 8:
+		return "recent-8"
+	case 24:
+		return "recent-24"
+	case 96:
+		return "recent-96"
+	}
+	return "recent"
+}
+func (e recent) observe(*history, *Workspace) {}
+func (e recent) archive(*archive)             {}
+func (e recent) predict(h *history, w *Workspace, out *grid) bool {
+	w.values = h.latest(w.values, e.n)
+	if len(w.values) < 3 {
+		return false
+	}
+	slices.Sort(w.values)
+	out[0].ofSample(w.values)
+	for i := 1; i < Horizon; i++ {
+		out[i] = out[0]
+	}
+	return true
+}
+
+// walk says: the value stays where it is and moves within s steps as it did within s steps before. It is the model
+// "last value" with the distribution of its errors, and what a mixture has to beat to be of any use.
+type walk struct{ n int }
+
+func (e walk) name() string                 { return "walk" }
+func (e walk) observe(*history, *Workspace) {}
+func (e walk) archive(*archive)             {}
+func (e walk) predict(h *history, w *Workspace, out *grid) bool {
+	n := min(e.n, h.size())
+	last := h.at(0)
+	for s := range Horizon {
+		v := w.values[:0]
+		for k := 0; k+s+1 < n; k++ {
+			if h.measured(k) && h.measured(k+s+1) {
+				v = append(v, h.at(k)-h.at(k+s+1))
+			}
+		}
+		w.values = v
+		if len(v) < 3 {
+			if s == 0 {
+				return false
+			}
+			out[s] = out[s-1]
+			continue
+		}
+		slices.Sort(v)
+		out[s].ofSample(v)
+		for i := range out[s] {
+			out[s][i] += last
+		}
+	}
+	return true
+}
+
+// clip moves quantiles beyond a range to its ends.
+func (g *grid) clip(low, high float64) {
+	for h := range g {
+		for l, q := range g[h] {
+			g[h][l] = max(low, min(high, q))
+		}
+	}
+}

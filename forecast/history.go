@@ -1,0 +1,106 @@
+package forecast
+
+import "math"
+
+// window is how many values a history keeps. In minutes that is 8.5 hours; what repeats daily is the seasonal expert's.
+const window = 512
+
+// largest absolute value that counts as measured: float32, in which most of what is learned is kept, must hold its square.
+const largest = 1e17
+
+// history is the latest values of one series. A value that was not measured is filled with what was expected of it, so
+// that lags stay lags, and marked, so that nobody takes it for a measurement.
+type history struct {
+	ring  [window]float64 // by n modulo window
+	known [window / 64]uint64
+	n     int // values pushed, filled ones included
+	seen  int // values measured
+}
+
+func (h *history) push(y float64, measured bool) {
+	i := h.n & (window - 1)
+	h.ring[i] = y
+	if measured {
+		h.known[i/64] |= 1 << (i % 64)
+		h.seen++
+	} else {
+		h.known[i/64] &^= 1 << (i % 64)
+	}
+	h.n++
+}
+
+// size is how many values can be looked at.
+func (h *history) size() int { return min(h.n, window) }
+
+// at is the value k steps before the newest, 0 <= k < size.
+func (h *history) at(k int) float64 { return h.ring[(h.n-1-k)&(window-1)] }
+
+// measured says whether at(k) was measured.
+func (h *history) measured(k int) bool {
+	i := (h.n - 1 - k) & (window - 1)
+	return h.known[i/64]&(1<<(i%64)) != 0
+}
+
+// latest are the measured ones of the newest n values, newest first, in dst's memory.
+func (h *history) latest(dst []float64, n int) []float64 {
+	dst = dst[:0]
+	for k := range min(n, h.size()) {
+		if h.measured(k) {
+			dst = append(dst, h.at(k))
+		}
+	}
+	return dst
+}
+
+// span writes the newest n values to dst's memory, oldest first, NaN where none was measured, without those before the
+// first that was.
+func (h *history) span(dst []float64, n int) []float64 {
+	dst = dst[:0]
+	for k := min(n, h.size()) - 1; k >= 0; k-- {
+		switch {
+		case h.measured(k):
+			dst = append(dst, h.at(k))
+		case len(dst) > 0:
+			dst = append(dst, math.NaN())
+		}
+	}
+	return dst
+}
+
+func (h *history) archive(a *archive) {
+	a.floats(h.ring[:])
+	for i := range h.known {
+		a.word(&h.known[i])
+	}
+	a.count(&h.n, math.MaxInt32)
+	a.count(&h.seen, h.n)
+}
+
+// countable says whether y counts as measured.
+func countable(y float64) bool { return math.Abs(y) <= largest }
+
+// observe pushes y; what was not measured is filled with the value before.
+func (h *history) observe(y float64) {
+	switch {
+	case countable(y):
+		h.push(y, true)
+	case h.n == 0:
+		h.push(0, false)
+	default:
+		h.push(h.at(0), false)
+	}
+}
+
+// room is where values may be believed to lie: the range of what was measured, with as much again on either side.
+func (h *history) room() (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for k := range h.size() {
+		if h.measured(k) {
+			low, high = min(low, h.at(k)), max(high, h.at(k))
+		}
+	}
+	if low > high {
+		return h.at(0), h.at(0)
+	}
+	return low - (high - low), high + (high - low)
+}

@@ -1,0 +1,182 @@
+package forecast
+
+import (
+	"math"
+
+	"evenkeel/forecast/arima"
+)
+
+const (
+	arimaWindow = 200 // values that it is fitted to and filtered from
+	arimaMostP  = 3
+	arimaMostQ  = 2
+)
+
+// arimaBounds of the search, which goes by AICc: by the AIC of the paper short windows get too many coefficients.
+var arimaBounds = arima.Bounds{P: arimaMostP, Q: arimaMostQ, D: -1, Models: 10}
+
+// arimaFit is what one series keeps of its ARIMA model: structure and coefficients. Its state is filtered out of the
+// window each time (some microseconds), and so is the same after a restart as without.
+type arimaFit struct {
+	schedule
+	spec   arima.Spec
+	params arima.Params
+	fitted bool
+}
+
+// newArimaFit fits first after 40 values, then every two hours of minutes.
+func newArimaFit(phase int) arimaFit {
+	return arimaFit{schedule: schedule{phase: phase, fresh: 120, retry: 15, least: 40}}
+}
+
+// observe fits if it is time to. A window that is refused leaves the model as it was.
+func (f *arimaFit) observe(h *history, w *Workspace) {
+	if !f.due(h.n, h.seen, f.fitted) {
+		return
+	}
+	w.sample = h.span(w.sample, arimaWindow)
+	o := arima.Options{Evaluations: 200, Tolerance: 1e-6, Starts: 1}
+	bounds := arimaBounds
+	if f.fitted {
+		// From where it was, if its coefficients fit at all any more.
+		if m, err := arima.At(f.spec, f.params, w.sample, nil); err == nil {
+			bounds.From = m
+		}
+	}
+	found, err := w.arima.Search(w.sample, bounds, o)
+	if err != nil || !sound(found.Params) {
+		return
+	}
+	f.spec, f.params, f.fitted = found.Spec, found.Params, true
+}
+
+func sound(p arima.Params) bool {
+	ok := math.Abs(p.Mean) <= math.MaxFloat32 && p.Sigma2 >= 0 && p.Sigma2 <= math.MaxFloat32
+	for _, v := range p.AR {
+		ok = ok && math.Abs(v) <= math.MaxFloat32
+	}
+	for _, v := range p.MA {
+		ok = ok && math.Abs(v) <= math.MaxFloat32
+	}
+	return ok
+}
+
+// forecast fills mean and variance, and says whether it could.
+func (f *arimaFit) forecast(h *history, w *Workspace, mean, variance []float64) bool {
+	if !f.fitted {
+		return false
+	}
+	w.sample = h.span(w.sample, arimaWindow)
+	m, err := arima.At(f.spec, f.params, w.sample, nil)
+	if err != nil {
+		return false
+	}
+	return m.Forecast(mean, variance) == nil && finite(mean, variance)
+}
+
+// finite says whether all means are values and all variances those of something.
+func finite(mean, variance []float64) bool {
+	for i := range mean {
+		if !countable(mean[i]) || !(variance[i] >= 0) || variance[i] > math.MaxFloat32 {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *arimaFit) archive(a *archive) {
+	a.flag(&f.fitted)
+	a.count(&f.spec.P, arimaMostP)
+	a.count(&f.spec.D, 2)
+	a.count(&f.spec.Q, arimaMostQ)
+	a.flag(&f.spec.Mean)
+	if a.reading {
+		f.params.AR, f.params.MA = make([]float64, f.spec.P), make([]float64, f.spec.Q)
+	}
+	a.floats(f.params.AR)
+	a.floats(f.params.MA)
+	a.float(&f.params.Mean)
+	a.float(&f.params.Sigma2)
+}
+
+// arimaExpert is ARIMA within a mixture: with the quantiles that its errors had in place of the normal ones.
+type arimaExpert struct {
+	fit    arimaFit
+	errors residuals
+}
+
+func (e *arimaExpert) name() string { return "arima" }
+
+func (e *arimaExpert) observe(h *history, w *Workspace) {
+	if h.measured(0) {
+		e.errors.learn(h.n-1, h.at(0))
+	}
+	e.fit.observe(h, w)
+}
+
+func (e *arimaExpert) predict(h *history, w *Workspace, out *grid) bool {
+	if !e.fit.forecast(h, w, w.mean, w.spread) {
+		return false
+	}
+	roots(w.spread)
+	e.errors.spread(h.n, w.mean, w.spread, out)
+	return true
+}
+
+func (e *arimaExpert) archive(a *archive) {
+	e.fit.archive(a)
+	e.errors.archive(a)
+}
+
+func roots(x []float64) {
+	for i := range x {
+		x[i] = math.Sqrt(x[i])
+	}
+}
+
+// ARIMA is the Model that the paper compares: ARIMA(p,d,q) searched by an information criterion, predicting normally.
+// It is fitted to the latest 200 values, seldom, and filtered with each.
+type ARIMA struct {
+	h              history
+	w              *Workspace
+	fit            arimaFit
+	mean, variance []float64
+}
+
+// NewARIMA is a model that is fitted at steps shifted by phase. A nil w is a workspace of its own.
+func NewARIMA(phase int, w *Workspace) *ARIMA {
+	if w == nil {
+		w = NewWorkspace()
+	}
+	return &ARIMA{w: w, fit: newArimaFit(phase)}
+}
+
+// Name implements Model.
+func (m *ARIMA) Name() string { return "arima" }
+
+// Observe implements Model.
+func (m *ARIMA) Observe(y float64) {
+	m.h.observe(y)
+	m.fit.observe(&m.h, m.w)
+}
+
+// Predict implements Model.
+func (m *ARIMA) Predict(out []Prediction) bool {
+	m.mean, m.variance = resize(m.mean, len(out)), resize(m.variance, len(out))
+	if !m.fit.forecast(&m.h, m.w, m.mean, m.variance) {
+		return false
+	}
+	for i := range out {
+		out[i] = Normal(m.mean[i], m.variance[i])
+	}
+	return true
+}
+
+func resize(x []float64, n int) []float64 {
+	if cap(x) < n {
+		return make([]float64, n)
+	}
+	return x[:n]
+}
+
+func (e *arimaExpert) lose() { e.errors.lose() }
