@@ -196,7 +196,7 @@ func TestForecastsOfAnything(t *testing.T) {
 		}
 		window := series(t)
 		ahead := rapid.IntRange(0, 12).Draw(t, "ahead")
-		checkForecast(t, f, window, ahead)
+		checkForecast(t, f, window, ahead, 30)
 	})
 }
 
@@ -204,10 +204,10 @@ func TestForecastsOfAnything(t *testing.T) {
 func checkForecast(t interface {
 	Helper()
 	Fatalf(string, ...any)
-}, f *Forecaster, window []float64, ahead int) {
+}, f *Forecaster, window []float64, ahead, evaluations int) {
 	t.Helper()
 	given := slices.Clone(window)
-	hyper, evidence, err := f.Fit(window, nil, Effort{Evaluations: 30, Gradient: 0.1})
+	hyper, evidence, err := f.Fit(window, nil, Effort{Evaluations: evaluations, Gradient: 0.1})
 	switch {
 	case errors.Is(err, ErrTooFew), errors.Is(err, ErrConstant):
 	case err != nil:
@@ -249,7 +249,7 @@ func FuzzForecast(f *testing.F) {
 	f.Add([]byte("a series of bytes that go up and down, as words do, over and over again"), uint8(10), uint8(4))
 	f.Add(make([]byte, 80), uint8(3), uint8(10))
 	f.Fuzz(func(t *testing.T, text []byte, ahead, history uint8) {
-		if len(text) > 120 {
+		if len(text) > 80 {
 			return
 		}
 		window := make([]float64, len(text))
@@ -267,8 +267,8 @@ func FuzzForecast(f *testing.F) {
 				window[i] = float64(b)
 			}
 		}
-		c := Config{Shape: Shape(history % 4), History: 1 + int(history%12), Patterns: 30, Time: history%2 == 0}
-		checkForecast(t, forecaster(t, c), window, int(ahead%15))
+		c := Config{Shape: Shape(history % 4), History: 1 + int(history%12), Patterns: 20, Time: history%2 == 0}
+		checkForecast(t, forecaster(t, c), window, int(ahead%15), 6)
 	})
 }
 
@@ -276,6 +276,9 @@ func TestForecastOfAConstant(t *testing.T) {
 	f := forecaster(t, Default)
 	for _, v := range []float64{0, 0.1, -7, 1e99, 1e-300} {
 		window := slices.Repeat([]float64{v}, 60)
+		if v != 1e-300 {
+			window = slices.Repeat([]float64{v, math.Nextafter(v, 2*v)}, 30) // as sums in another order leave it
+		}
 		if _, _, err := f.Fit(window, nil, Cold); !errors.Is(err, ErrConstant) {
 			t.Errorf("fit of %v: %v", v, err)
 		}

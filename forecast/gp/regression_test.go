@@ -163,6 +163,23 @@ func TestJitter(t *testing.T) {
 	must(t, err)
 	near(t, "mean between two points", p.Mean, math.Sin(0.105), 1e-4)
 
+	// Noise near what rounding leaves makes the variance negative at points that were seen, but for its bound.
+	bounded := false
+	for noise := -20.0; noise < -12; noise += 0.25 {
+		must(t, r.Condition(Hyper{0, 0, noise}))
+		for i := range x {
+			p, err := r.Predict(x[i : i+1])
+			must(t, err)
+			if !(p.Variance >= 0 && p.Variance < 1e-4) {
+				t.Errorf("noise e^%v: variance %v at a point that was seen", noise, p.Variance)
+			}
+			bounded = bounded || p.Variance == 0
+		}
+	}
+	if !bounded {
+		t.Error("no variance was bounded: the test shows nothing")
+	}
+
 	var f factor
 	if err := f.set(2, []float64{1, 0, 3, 1}, []float64{1, 1}); err != ErrNotPositive {
 		t.Errorf("an indefinite matrix: %v", err)
@@ -172,6 +189,43 @@ func TestJitter(t *testing.T) {
 			t.Errorf("a diagonal of %v: %v", bad, err)
 		}
 	}
+}
+
+// TestMaximizeKeepsTheBest: however little effort is allowed, what is returned is the best of what was evaluated, and
+// its evidence is the one that is stated.
+func TestMaximizeKeepsTheBest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawProblem(t)
+		r := p.load(t)
+		starts := []Hyper{p.h}
+		for range rapid.IntRange(0, 3).Draw(t, "more") {
+			starts = append(starts, rapid.SliceOfN(rapid.Float64Range(-2, 2), len(p.h), len(p.h)).Draw(t, "start"))
+		}
+		priors := make([]Prior, len(p.h))
+		for i := range priors {
+			priors[i] = Prior{Deviation: math.Inf(1), Low: -3, High: 3}
+		}
+		// Enough for the first evaluation of each start, at least.
+		effort := Effort{Evaluations: len(starts) + rapid.IntRange(0, 40).Draw(t, "evaluations"), Gradient: 1e-6}
+		h, reached, err := r.Maximize(starts, priors, effort)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, err := r.Evidence(h, nil); err != nil || at != reached {
+			t.Fatalf("evidence stated as %v is %v (%v)", reached, at, err)
+		}
+		for i, v := range h {
+			if v < priors[i].Low || v > priors[i].High {
+				t.Fatalf("hyper-parameters %v are out of bounds", h)
+			}
+		}
+		for _, start := range starts {
+			at, err := r.Evidence(start, nil)
+			if err != nil || at > reached {
+				t.Fatalf("evidence %v at start %v (%v), the best is %v", at, start, err, reached)
+			}
+		}
+	})
 }
 
 func TestRegressionRefuses(t *testing.T) {
