@@ -8,22 +8,23 @@ import "math"
 // horizons get the same prediction, and a change of level is learnt within a few half-lives.
 //
 // Buckets are exponential, each 5% wider than the one below it, as in the autoscaler; they follow the greatest value up, so
-// that no unit or maximum need be said, and cover a factor of 11,000 below it. What is less than that is one bucket
-// from 0 (or the least value) on. Quantiles are read from the buckets, linear within one and never beyond the least
-// and greatest value seen (the autoscaler takes the bucket's upper end). Mean and variance are those of the values, not
-// of buckets.
+// that no unit or maximum need be said, and cover a factor of 11,000 below it. What is less than that is one bucket.
+// Quantiles are linear between the least and the greatest value that ever came into their bucket (the autoscaler takes the
+// bucket's upper end): use that is the same again and again, or measured in whole numbers, is met exactly. Mean and
+// variance are those of the values, not of buckets.
 //
-// It predicts after 3 values. 1.7 kB; a step costs a logarithm and a power, a prediction one pass over 192 buckets.
+// It predicts after 3 values. 4.8 kB; a step costs a logarithm and a power, a prediction one pass over 192 buckets.
 type Histogram struct {
-	halfLife float64 // in steps
-	weight   float64 // of the next value; doubles with every half-life
-	buckets  [histogramBuckets]float64
+	halfLife float64                   // in steps
+	weight   float64                   // of the next value; doubles with every half-life
+	buckets  [histogramBuckets]float64 // weights
+	least    [histogramBuckets]float64 // values that came into each
+	greatest [histogramBuckets]float64
 	top      int // exponent of the last bucket: it holds histogramRatio^top and above, up to the next power
 	total    float64
 
 	n                   int
 	mean, sum, sumScale float64 // weighted mean; squares about it and weights by the latest value's
-	least, greatest     float64
 }
 
 const (
@@ -58,9 +59,8 @@ func (h *Histogram) Observe(y float64) {
 		return
 	}
 	if h.n++; h.n == 1 {
-		h.least, h.greatest, h.top = y, y, exponent(y)
+		h.top = exponent(y)
 	}
-	h.least, h.greatest = min(h.least, y), max(h.greatest, y)
 	h.sumScale++
 	d := y - h.mean
 	h.mean += d / h.sumScale
@@ -70,7 +70,12 @@ func (h *Histogram) Observe(y float64) {
 	if e > h.top {
 		h.shift(e - h.top)
 	}
-	h.buckets[max(0, e-h.top+histogramBuckets-1)] += h.weight
+	i := max(0, e-h.top+histogramBuckets-1)
+	if h.buckets[i] == 0 {
+		h.least[i], h.greatest[i] = y, y
+	}
+	h.buckets[i] += h.weight
+	h.least[i], h.greatest[i] = min(h.least[i], y), max(h.greatest[i], y)
 	h.total += h.weight
 }
 
@@ -85,16 +90,19 @@ func exponent(y float64) int {
 // shift raises all buckets by steps; what falls out below is kept in the lowest.
 func (h *Histogram) shift(steps int) {
 	h.top += steps
-	low := 0.0
-	for i, w := range h.buckets {
+	for i := range h.buckets {
+		w, least, greatest := h.buckets[i], h.least[i], h.greatest[i]
 		h.buckets[i] = 0
-		if j := i - steps; j > 0 {
-			h.buckets[j] = w
-		} else {
-			low += w
+		if w == 0 {
+			continue
 		}
+		j := max(0, i-steps)
+		if h.buckets[j] > 0 { // the lowest
+			least, greatest = min(least, h.least[j]), max(greatest, h.greatest[j])
+		}
+		h.buckets[j] += w
+		h.least[j], h.greatest[j] = least, greatest
 	}
-	h.buckets[0] = low
 }
 
 // rescale makes the weight of the next value 1 again.
@@ -112,21 +120,22 @@ func (h *Histogram) Predict(out []Prediction) bool {
 		return false
 	}
 	p := Prediction{Mean: h.mean, Variance: max(0, h.sum/h.sumScale)}
-	below, i := 0.0, 0
-	lower := min(0, h.least)
+	below, at := 0.0, 0 // weight before the bucket
 	for l, level := range Levels {
 		want := level * h.total
-		for i < histogramBuckets-1 && below+h.buckets[i] < want {
-			below += h.buckets[i]
-			i++
-			lower = math.Pow(histogramRatio, float64(h.top-histogramBuckets+1+i))
+		for at < histogramBuckets-1 && below+h.buckets[at] < want {
+			below += h.buckets[at]
+			at++
 		}
-		upper := math.Pow(histogramRatio, float64(h.top-histogramBuckets+2+i))
-		q := upper
-		if h.buckets[i] > 0 {
-			q = lower + (upper-lower)*min(1, (want-below)/h.buckets[i])
+		for at > 0 && h.buckets[at] == 0 { // rounding went past the last value
+			at--
+			below -= h.buckets[at]
 		}
-		p.Quantiles[l] = min(max(q, h.least), h.greatest)
+		if !(h.buckets[at] > 0) {
+			return false // all of the past has faded
+		}
+		part := min(1, max(0, (want-below)/h.buckets[at]))
+		p.Quantiles[l] = h.least[at] + part*(h.greatest[at]-h.least[at])
 	}
 	for i := range out {
 		out[i] = p

@@ -63,6 +63,35 @@ func TestHistogramForgets(t *testing.T) {
 	}
 }
 
+// Values that repeat are met exactly, whatever their bucket.
+func TestHistogramMeetsWholeNumbers(t *testing.T) {
+	h, out := NewHistogram(1e6), make([]Prediction, 1)
+	for i := range 1000 {
+		h.Observe([]float64{3, 4, 4, 4, 7}[i%5])
+	}
+	h.Predict(out)
+	if q := out[0].Quantiles; q != [len(Levels)]float64{3, 3, 3, 3, 4, 4, 4, 7, 7, 7, 7} {
+		t.Errorf("%v", q)
+	}
+}
+
+// A past that has faded to nothing says nothing; what comes after it does.
+func TestHistogramAfterAges(t *testing.T) {
+	h, out := NewHistogram(1), make([]Prediction, 1)
+	for range 5 {
+		h.Observe(3)
+	}
+	for range 5000 {
+		h.Observe(math.NaN())
+	}
+	if h.Predict(out) {
+		t.Errorf("%+v", out[0])
+	}
+	if h.Observe(8); !h.Predict(out) || math.Abs(out[0].Mean-8) > 1e-9 || out[0].Quantiles[Median] != 8 {
+		t.Errorf("%+v", out[0])
+	}
+}
+
 func TestHistogramFollowsTheScale(t *testing.T) {
 	h, out := NewHistogram(1e6), make([]Prediction, 1)
 	for i := range 300 {

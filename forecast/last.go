@@ -65,7 +65,9 @@ const (
 // track remembers the latest values and what was stated when they came of the ones to follow, so that the errors
 // of statements any number of steps ahead can be had.
 type track struct {
-	values, stated []float64 // rings of trackLength, NaN where not measured
+	values, stated []float64 // rings of trackLength, NaN where not measured or stated
+	growth         []float64 // of what was stated, by a step; nil if there is none
+	damping        float64   // of the growth at each step
 	next, n        int
 	sorted         []float64 // of errors last put in it; its contents outlive no call
 }
@@ -76,14 +78,24 @@ func (t *track) add(value, stated float64) {
 	t.n = min(t.n+1, trackLength)
 }
 
-// latest is the place in the rings of what came back steps before the newest value.
-func (t *track) latest(back int) int { return (t.next - 1 - back + 2*trackLength) % trackLength }
-
 // errors counts the errors of statements lag steps ahead, and puts them in t.sorted, not sorted yet.
 func (t *track) errors(lag int) int {
 	t.sorted = t.sorted[:0]
-	for back := 0; back+lag < t.n; back++ {
-		if e := t.values[t.latest(back)] - t.stated[t.latest(back+lag)]; !math.IsNaN(e) {
+	steps, p := 0.0, t.damping
+	if t.growth != nil {
+		for range lag {
+			steps += p
+			p *= t.damping
+		}
+	}
+	came := t.next - t.n + lag
+	for ; came < t.next; came++ {
+		i, j := came&(trackLength-1), (came-lag)&(trackLength-1) // of negative numbers too
+		e := t.values[i] - t.stated[j]
+		if t.growth != nil {
+			e -= steps * t.growth[j]
+		}
+		if !math.IsNaN(e) {
 			t.sorted = append(t.sorted, e)
 		}
 	}
@@ -109,40 +121,56 @@ func (t *track) base(lag int) int {
 // predict states the values 1, 2, ... steps after one that is age steps old, of which now was said. An unbiased
 // statement's errors are taken to be 0 in the mean and in the middle.
 func (t *track) predict(out []Prediction, now float64, age int, unbiased bool) bool {
-	var mean, middle, variance float64
-	var reach [len(Levels)]float64 // from the middle, at each level
+	var r reach
 	for h := range out {
-		lag := h + 1 + age
-		b := t.base(lag)
-		if b == 0 {
+		mean, middle, ok := t.widen(&r, h+1+age, unbiased)
+		if !ok {
 			return false // for the first already, out is untouched
 		}
-		slices.Sort(t.sorted)
-		scale := math.Sqrt(max(1, float64(lag)/float64(b)))
-		m, v := moments(t.sorted, unbiased)
-		center := 0.0
-		if !unbiased {
-			center = quantile(t.sorted, Median, m, v)
-		}
-		mean, middle, variance = m, center, max(variance, v*scale*scale)
-		for i := range reach {
-			if i == Median {
-				continue
-			}
-			d := (quantile(t.sorted, i, m, v) - center) * scale
-			if i < Median {
-				reach[i] = min(reach[i], d)
-			} else {
-				reach[i] = max(reach[i], d)
-			}
-		}
-		p := &out[h]
-		p.Mean, p.Variance = now+mean, variance
-		for i, d := range reach {
-			p.Quantiles[i] = now + middle + d
-		}
+		out[h] = r.around(now+mean, now+middle)
 	}
 	return true
+}
+
+// reach is how far values may lie from the middle, at each level, and their variance.
+type reach struct {
+	levels   [len(Levels)]float64
+	variance float64
+}
+
+// widen makes r reach as far as errors of lag steps do, and never less than it did. It returns the errors' mean and median;
+// false if none are known of any number of steps.
+func (t *track) widen(r *reach, lag int, unbiased bool) (mean, middle float64, ok bool) {
+	b := t.base(lag)
+	if b == 0 {
+		return 0, 0, false
+	}
+	slices.Sort(t.sorted)
+	scale := math.Sqrt(max(1, float64(lag)/float64(b)))
+	mean, variance := moments(t.sorted, unbiased)
+	if !unbiased {
+		middle = quantile(t.sorted, Median, mean, variance)
+	}
+	r.variance = max(r.variance, variance*scale*scale)
+	for i := range r.levels {
+		d := (quantile(t.sorted, i, mean, variance) - middle) * scale
+		switch {
+		case i < Median:
+			r.levels[i] = min(r.levels[i], d)
+		case i > Median:
+			r.levels[i] = max(r.levels[i], d)
+		}
+	}
+	return mean, middle, true
+}
+
+// around is the prediction that reaches as far as r does.
+func (r *reach) around(mean, middle float64) Prediction {
+	p := Prediction{Mean: mean, Variance: r.variance}
+	for i, d := range r.levels {
+		p.Quantiles[i] = middle + d
+	}
+	return p
 }
 
 // moments are the mean and the variance of errors; those of unbiased ones are about 0.

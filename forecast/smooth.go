@@ -7,22 +7,25 @@ import (
 )
 
 // Smooth is exponential smoothing (forecast/ets): the level alone, ETS(A,N,N), or with a damped trend, ETS(A,Ad,N),
-// whichever has the lesser AICc on the latest 120 values when both are fitted: first after 20 values, then after every 60. Between fits
-// the states go on value by value. Predictions are normal, with the models' own variances (their intervals never narrow
-// with the horizon), in which the variance of errors is a running mean of their squares over 60 values, so
-// that it follows a series that calms down or wakes up. After a gap of g steps a prediction of h steps is one of g+h.
+// whichever has the lesser AICc on the latest 128 values when both are fitted: first after 20 values, then after every 60. Between
+// fits the states go on value by value.
 //
-// 4.5 kB; a step costs two updates, every 60th a fit of the two models besides, started from the last.
+// Measured use comes in bursts, and the models' own variances, of normal errors, are too wide for its middle and too
+// narrow for its ends. So intervals are taken from the errors of what the chosen model said of the latest 128 values,
+// 1, 2, ... steps ahead, as Last does; from the models' variances only until 8 errors are known. They never narrow with
+// the horizon. After a gap of g steps a prediction of h steps is one of g+h.
+//
+// 6.2 kB; a step costs two updates, every 60th a fit of the two models besides, started from the last; a prediction
+// one sort of at most 127 numbers per horizon.
 type Smooth struct {
-	values [smoothWindow]float64 // a ring, NaN where not measured
-	next   int
+	track  track
 	seen   int // values, gaps not counted
+	age    int // steps since the last of them
 	due    int // steps to the next fit
 	kinds  [2]smoothed
 	chosen int
 	fitted bool
-	window []float64 // what is fitted, in order
-	mean   []float64 // of forecasts, as long as the longest asked for
+	means  []float64 // of forecasts, as long as the longest asked for
 	spread []float64
 }
 
@@ -30,14 +33,12 @@ type Smooth struct {
 type smoothed struct {
 	fitter *ets.Fitter
 	model  *ets.Model
-	error2 float64 // running mean of squared errors
 	fits   bool
 }
 
 const (
-	smoothWindow = 120
-	smoothRefit  = 60
-	smoothFirst  = 20
+	smoothRefit = 60
+	smoothFirst = 20
 )
 
 // smoothSpecs are the kinds that Smooth chooses from.
@@ -48,10 +49,11 @@ var smoothSpecs = [2]ets.Spec{
 
 // NewSmooth is a Smooth that has seen nothing.
 func NewSmooth() *Smooth {
-	s := &Smooth{window: make([]float64, 0, smoothWindow)}
-	for i := range s.values {
-		s.values[i] = math.NaN()
-	}
+	s := &Smooth{}
+	s.track.values = make([]float64, trackLength)
+	s.track.stated = make([]float64, trackLength)
+	s.track.growth = make([]float64, trackLength)
+	s.track.sorted = make([]float64, 0, trackLength)
 	for i, spec := range smoothSpecs {
 		k := &s.kinds[i]
 		k.fitter, _ = ets.NewFitter(spec) // both are valid
@@ -66,47 +68,53 @@ func (s *Smooth) Name() string { return "smooth" }
 // Observe implements Model. Magnitudes above 1e100 count as not measured.
 func (s *Smooth) Observe(y float64) {
 	y = usable(y)
-	s.values[s.next] = y
-	s.next = (s.next + 1) % smoothWindow
-	if !math.IsNaN(y) {
-		s.seen++
-	}
 	if s.fitted {
 		for i := range s.kinds {
-			k := &s.kinds[i]
-			if _, e := k.model.Update(y); k.fits && !math.IsNaN(e) {
-				k.error2 += (e*e - k.error2) / smoothRefit
-			}
+			s.kinds[i].model.Update(y)
 		}
 	}
+	if s.age++; !math.IsNaN(y) {
+		s.seen, s.age = s.seen+1, 0
+	}
+	place := s.track.next
+	s.track.add(y, math.NaN())
 	if s.due--; s.seen >= smoothFirst && s.due <= 0 && !math.IsNaN(y) {
 		s.fit()
 		s.due = smoothRefit
 	}
+	if s.fitted && s.age == 0 {
+		s.track.stated[place], s.track.growth[place] = s.state()
+	}
 }
 
-// fit fits both models to the window and chooses one. Where neither can be fitted the last fits stand.
+// state is the level and the growth of the chosen model.
+func (s *Smooth) state() (level, growth float64) {
+	m := s.kinds[s.chosen].model
+	s.track.damping = m.Params().Phi
+	return m.Level()
+}
+
+// fit fits both models to the latest values and chooses one. Where neither can be fitted the last fits stand.
 func (s *Smooth) fit() {
-	s.window = s.window[:0]
-	for i := range s.values {
-		if y := s.values[(s.next+i)%smoothWindow]; len(s.window) > 0 || !math.IsNaN(y) {
-			s.window = append(s.window, y)
+	t := &s.track
+	window := t.sorted[:0]
+	for came := t.next - t.n; came < t.next; came++ {
+		if y := t.values[came&(trackLength-1)]; len(window) > 0 || !math.IsNaN(y) {
+			window = append(window, y)
 		}
 	}
 	least := math.Inf(1)
 	for i := range s.kinds {
 		k := &s.kinds[i]
-		refit := k.fitter.Refit
+		fit := k.fitter.Refit
 		if !k.fits {
-			refit = k.fitter.Fit
+			fit = k.fitter.Fit
 		}
-		if refit(k.model, s.window) != nil {
+		if fit(k.model, window) != nil {
 			continue
 		}
-		if !k.fits {
-			k.fits, k.error2 = true, k.model.Sigma2()
-		}
-		if c := k.model.AICc(); c < least || math.IsInf(c, -1) && !s.fitted {
+		k.fits = true
+		if c := k.model.AICc(); c < least || !s.fitted {
 			least, s.chosen, s.fitted = c, i, true
 		}
 	}
@@ -117,18 +125,19 @@ func (s *Smooth) Predict(out []Prediction) bool {
 	if !s.fitted {
 		return false
 	}
-	for len(s.mean) < len(out) {
-		s.mean, s.spread = append(s.mean, 0), append(s.spread, 0)
+	for len(s.means) < len(out) {
+		s.means, s.spread = append(s.means, 0), append(s.spread, 0)
 	}
-	k := &s.kinds[s.chosen]
-	mean, spread := s.mean[:len(out)], s.spread[:len(out)]
-	k.model.Forecast(mean, spread)
-	factor := 0.0
-	if v := k.model.Sigma2(); v > 0 {
-		factor = k.error2 / v
-	}
+	means, spread := s.means[:len(out)], s.spread[:len(out)]
+	s.kinds[s.chosen].model.Forecast(means, spread)
+	var r reach
 	for h := range out {
-		out[h] = Normal(mean[h], spread[h]*factor)
+		mean, middle, ok := s.track.widen(&r, h+1+s.age, true)
+		if !ok {
+			out[h] = Normal(means[h], spread[h])
+			continue
+		}
+		out[h] = r.around(means[h]+mean, means[h]+middle)
 	}
 	return true
 }

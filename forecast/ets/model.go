@@ -87,6 +87,9 @@ func (m *Model) State() State {
 	return s
 }
 
+// Level is the level and the growth of State, without a copy of the seasons.
+func (m *Model) Level() (level, growth float64) { return m.level, m.growth }
+
 // N is the number of values taken.
 func (m *Model) N() int { return m.n }
 
