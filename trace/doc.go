@@ -3,7 +3,7 @@
 // Formats, told apart by their content (units in parentheses):
 //
 //   - Bitbrains: Bitbrains GWA-T-12, one CSV file per VM: CPU (MHz) and active memory (KB), both with what was provisioned.
-//     A row with 0 cores is a VM that was off: not measured. A file in which more than 1% of the rows repeat a time holds
+//     4% of the CPU values are above it. A row with 0 cores is a VM that was off: not measured. A file in which more than 1% of the rows repeat a time holds
 //     the rows of several machines: it is left out, and a note says so.
 //   - Google2011: CPU and memory (% of an unstated whole) of the jobs of Google's trace of 2011, one file vm_JOB_DAY per day
 //     with 288 rows. The days of a job become one series; a day that is not there is not measured.

@@ -21,7 +21,7 @@ type Series struct {
 	Step     time.Duration // from one value to the next
 	Start    time.Time     // of the first value; zero where the files do not tell
 	Values   []float64     // at least one; NaN was not measured. The unit is the format's.
-	Limit    float64       // what the VM could use at most, in the unit of the values; NaN is unknown
+	Limit    float64       // the most that the VM had, in the unit of the values; NaN is unknown. Some measured more.
 }
 
 // Measured counts the values that are not NaN.

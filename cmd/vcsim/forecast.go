@@ -18,28 +18,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/forecast"
 	"evenkeel/forecast/score"
 	"evenkeel/trace"
 )
-
-// forecaster is a kind of model that can be scored.
-type forecaster struct {
-	name  string
-	usage string
-	make  func(trace.Series) forecast.Model
-}
-
-// forecasters are all kinds, the simple ones first.
-var forecasters = []forecaster{
-	{"last", "what was measured last", func(trace.Series) forecast.Model { return forecast.NewLast() }},
-	{"peak", "the peak of the latest 60 values", func(trace.Series) forecast.Model { return forecast.NewPeak(forecast.PeakWindow) }},
-	{"histogram", "percentiles of the past that fade with a half-life of a day",
-		func(s trace.Series) forecast.Model {
-			return forecast.NewHistogram(float64(24*time.Hour) / float64(s.Step))
-		}},
-	{"smooth", "exponential smoothing, with and without a trend", func(trace.Series) forecast.Model { return forecast.NewSmooth() }},
-}
 
 func forecasterNames() []string {
 	var names []string
