@@ -18,8 +18,8 @@ func (c *columns) prepare(s Spec, y []float64, x [][]float64) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
+	c.delta = differencing(s, c.spec, c.delta)
 	c.spec = s
-	c.delta = differencing(s, c.delta)
 	nd := len(c.delta)
 	first, seen := -1, 0
 	for t, v := range y {

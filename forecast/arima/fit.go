@@ -52,8 +52,9 @@ func (f *Fitter) Fit(y []float64, s Spec, opts Options) (*Model, error) {
 	return m, nil
 }
 
-// Refit fits m anew to y, starting from its present parameters, and moves it to the end of y. On an error m is as it
-// was, unless the error is of the state (ErrCollinear).
+// Refit fits m anew to y, from its present parameters instead of from several points, and moves it to the end of y. It
+// finds the optimum next to the present one, to a millionth or so of the log-likelihood. On an error m is as it was,
+// unless the error is of the state (ErrCollinear).
 func (f *Fitter) Refit(m *Model, y []float64, opts Options) error {
 	return f.fit(m, y, m.Spec, opts, true)
 }
@@ -102,7 +103,7 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	value := math.Inf(1)
 	converged := false
 	try := func() {
-		v, ok := f.d.minimise(o.at, f.u, limit-o.evaluations, tol, !opts.rough)
+		v, ok := f.d.minimise(o.at, f.u, limit-o.evaluations, tol, !opts.rough && (!warm || opts.StdErr))
 		if v < value {
 			value, converged = v, ok
 			copy(f.best, f.u)
@@ -229,7 +230,7 @@ func (f *Fitter) adopt(m *Model, s Spec, u []float64, sigma2 float64) {
 // finish moves m to the end of y and sets its criteria.
 func (f *Fitter) finish(m *Model, y []float64, opts Options) error {
 	o := &f.o
-	if err := m.run(y, opts.X); err != nil {
+	if err := m.run(y, opts.X, &o.mom); err != nil {
 		return err
 	}
 	loglik := math.Inf(1)

@@ -5,12 +5,11 @@ import "math"
 // gains are what the Kalman filter does at each step of a series without gaps, in units of sigma2 = 1: the same for
 // every column that is filtered, since they depend on the coefficients alone.
 type gains struct {
-	// Before the gain has converged: variance[t] is that of the innovation, step[t*r:] moves the state by the innovation
-	// divided by that variance. After it the variance is 1.
-	variance  []float64
-	step      []float64
-	unsettled int     // steps before that
-	logdet    float64 // sum of log variance[t] over all steps
+	// Before the gain has converged: root[t] is 1 over the standard deviation of the innovation, step[t*r:] is what one
+	// unit of it moves the state by. After it the standard deviation is 1.
+	root, step []float64
+	unsettled  int     // steps before that
+	logdet     float64 // sum of the logarithms of the innovations' variances
 
 	k, w, tw []float64
 }
@@ -24,7 +23,7 @@ const settled = 1e-15
 // w and m are carried.
 func (g *gains) reset(c *coefs, m *moments, n int) {
 	r := len(c.phi)
-	g.variance, g.step = grow(g.variance, n), grow(g.step, n*r)
+	g.root, g.step = grow(g.root, n), grow(g.step, n*r)
 	g.k, g.w, g.tw = grow(g.k, r), grow(g.w, r), grow(g.tw, r)
 	k, w, tw, phi := g.k, g.w, g.tw, c.phi
 	f := m.first[0]
@@ -43,11 +42,15 @@ func (g *gains) reset(c *coefs, m *moments, n int) {
 		for _, x := range w {
 			most = max(most, x*x)
 		}
-		if f-1 < settled && -scale*most < settled {
+		if -scale*most < settled && f-1 < 1e-10 { // what is left of f-1 is rounding
 			break
 		}
-		g.variance[t] = f
-		copy(g.step[t*r:(t+1)*r], k)
+		inverse := 1 / f
+		g.root[t] = math.Sqrt(inverse)
+		step := g.step[t*r : (t+1)*r]
+		for i, x := range k {
+			step[i] = x * inverse
+		}
 		product *= f
 		if product > 1e150 {
 			logs += math.Log(product)
@@ -67,7 +70,7 @@ func (g *gains) reset(c *coefs, m *moments, n int) {
 			k[i] += a * tw[i]
 			w[i] = tw[i] - b*k[i]
 		}
-		scale *= next / f
+		scale *= next * inverse
 		f = next
 	}
 	g.unsettled = t
@@ -81,16 +84,15 @@ func (g *gains) filter(c *coefs, y, e, state []float64) {
 	phi, theta := c.phi, c.theta
 	clear(state)
 	a := state
-	for t, f := range g.variance[:g.unsettled] {
+	for t, root := range g.root[:g.unsettled] {
 		v := y[t] - a[0]
-		e[t] = v / math.Sqrt(f)
-		s := v / f
+		e[t] = v * root
 		k := g.step[t*r : (t+1)*r]
 		a0 := a[0]
-		for i := 0; i < r-1; i++ {
-			a[i] = phi[i]*a0 + a[i+1] + k[i]*s
+		for i := 0; i < len(a)-1; i++ {
+			a[i] = phi[i]*a0 + a[i+1] + k[i]*v
 		}
-		a[r-1] = phi[r-1]*a0 + k[r-1]*s
+		a[r-1] = phi[r-1]*a0 + k[r-1]*v
 	}
 	y, e = y[g.unsettled:], e[g.unsettled:len(y)]
 	// Once the gain is settled the state after an innovation v is T(a + R v), and a[0] + v = y.

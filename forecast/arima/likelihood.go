@@ -35,7 +35,7 @@ type objective struct {
 	e      [][]float64 // scaled innovations of each column
 	eBuf   []float64
 	state  []float64
-	there  []bool
+	start  []float64 // the values that differencing starts from
 	gram   []float64
 	chol   []float64
 	beta   []float64 // in the units of columns
@@ -111,7 +111,8 @@ func (o *objective) innovations() bool {
 func (o *objective) filterGaps() bool {
 	nd, k := len(o.delta), len(o.level)
 	y := o.level[0]
-	start := make([]float64, nd)
+	o.start = grow(o.start, nd)
+	start := o.start
 	for i := range start {
 		start[i] = y[nd-1-i]
 	}

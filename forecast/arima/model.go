@@ -30,6 +30,7 @@ type Model struct {
 	cov   covariance
 	state []float64
 	spare []float64 // a state to forecast with
+	past  []float64 // what the state began with
 	ahead covariance
 	edge  float64 // greatest partial autocorrelation
 }
@@ -47,7 +48,7 @@ func At(s Spec, p Params, y []float64, x [][]float64) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Spec: s, Params: p.clone()}
-	if err := m.run(y, x); err != nil {
+	if err := m.run(y, x, new(moments)); err != nil {
 		return nil, err
 	}
 	n := 0
@@ -78,8 +79,10 @@ func (m *Model) criteria(loglik float64, n int) {
 }
 
 // run sets the state to that after y, and LogLik to the log-likelihood at the parameters as they are.
-func (m *Model) run(y []float64, x [][]float64) error {
+// mom is memory to work in.
+func (m *Model) run(y []float64, x [][]float64, mom *moments) error {
 	s := m.Spec
+	m.delta = differencing(s, m.coefs.spec, m.delta)
 	m.coefs.reset(s)
 	ar, ma, sar, sma := s.parts(m.coefs.raw)
 	copy(ar, m.Params.AR)
@@ -87,8 +90,6 @@ func (m *Model) run(y []float64, x [][]float64) error {
 	copy(sar, m.Params.SAR)
 	copy(sma, m.Params.SMA)
 	m.coefs.expand()
-	m.delta = differencing(s, m.delta)
-	var mom moments
 	if !m.coefs.stationary() || !mom.reset(&m.coefs) {
 		return fmt.Errorf("arima %s: the coefficients %v are not those of a stationary process", s, m.coefs.raw)
 	}
@@ -100,14 +101,15 @@ func (m *Model) run(y []float64, x [][]float64) error {
 	if len(y)-first < nd {
 		return fmt.Errorf("arima %s: %d values: %w", s, len(y)-first, ErrTooShort)
 	}
-	past := make([]float64, nd)
+	m.past = grow(m.past, nd)
+	past := m.past
 	for i := range past {
 		past[i] = y[first+nd-1-i]
 		for j := range m.Params.Beta {
 			past[i] -= m.Params.Beta[j] * x[j][first+nd-1-i]
 		}
 	}
-	m.cov.reset(&m.coefs, &mom, m.delta, past)
+	m.cov.reset(&m.coefs, mom, m.delta, past)
 	n := m.cov.m
 	m.state, m.spare = grow(m.state, n), grow(m.spare, n)
 	clear(m.state)

@@ -148,8 +148,12 @@ func (c *coefs) edge(u []float64) float64 {
 	return most
 }
 
-// differencing are the delta with which y(t) = w(t) + delta[0] y(t-1) + delta[1] y(t-2) + ...
-func differencing(s Spec, out []float64) []float64 {
+// differencing are the delta with which y(t) = w(t) + delta[0] y(t-1) + delta[1] y(t-2) + .... out are those of
+// another structure, and are kept if they are the same.
+func differencing(s, before Spec, out []float64) []float64 {
+	if s.D == before.D && s.SD == before.SD && s.Period == before.Period && len(out) == s.lags() {
+		return out
+	}
 	out = grow(out, s.lags())
 	clear(out)
 	poly := make([]float64, len(out)+1)

@@ -193,7 +193,7 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 	o.c.reset(best.spec)
 	ar, ma, sar, sma := best.spec.parts(best.raw)
 	m.Params = Params{AR: ar, MA: ma, SAR: sar, SMA: sma, Beta: make([]float64, len(opts.X)), Sigma2: 1}
-	if err := f.Refit(m, y, opts); err != nil {
+	if err := f.fit(m, y, m.Spec, opts, true); err != nil {
 		return found, err
 	}
 	found.Model = m

@@ -93,7 +93,7 @@ func dense(t interface{ Fatalf(string, ...any) }, s Spec, p Params, y []float64)
 	copy(sma, p.SMA)
 	c.expand()
 	// y = known + spread w: what the first values make of the rest, and how each difference spreads into it.
-	delta := differencing(s, nil)
+	delta := differencing(s, Spec{}, nil)
 	nd := len(delta)
 	n := len(y) - nd
 	known := append([]float64(nil), y...)
