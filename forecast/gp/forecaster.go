@@ -65,6 +65,7 @@ type Forecaster struct {
 
 	outcomes []float64 // patterns x steps, standardised; 0 where the window ends before
 	solved   []float64 // L⁻¹ outcomes
+	logs     []float64 // ½ log determinant of the first i+1 patterns' kernel matrix
 	steps    []step
 }
 
@@ -330,19 +331,24 @@ func (f *Forecaster) predict(hyper Hyper, ahead int) error {
 // the variance of the noise in it, belief its log prior.
 func (f *Forecaster) judge(noise, belief float64) {
 	n, ahead := f.reg.n, len(f.steps)
+	f.logs = resize(f.logs, n)
+	sum := 0.0
+	for i := range n {
+		sum += math.Log(f.reg.factor.l[i*n+i])
+		f.logs[i] = sum
+	}
 	for k := range f.steps {
-		square, logs, mean, variance := 0.0, 0.0, 0.0, f.reg.scales.signal+noise
+		square, mean, variance := 0.0, 0.0, f.reg.scales.signal+noise
 		known := f.known(k)
 		for i, c := range f.reg.cross[:known] {
 			v := f.solved[i*ahead+k]
 			square += v * v
-			logs += math.Log(f.reg.factor.l[i*n+i])
 			mean += c * v
 			variance -= c * c
 		}
 		count := float64(known) + 1
 		scale := (square + 1) / count
-		if e := belief - count/2*math.Log(scale) - logs; e > f.steps[k].evidence {
+		if e := belief - count/2*math.Log(scale) - f.logs[known-1]; e > f.steps[k].evidence {
 			f.steps[k] = step{e, mean, scale * max(variance, noise)}
 		}
 	}
