@@ -84,6 +84,24 @@ func (c *Client) VM(ctx context.Context, name string, opts ...Option) (v1.VM, er
 	return one[v1.VM](ctx, c, opts, "v1", "vms", name)
 }
 
+// Samples of a VM, by name or id: what it used of a resource ("" is v1.ResourceCPU), in a resolution ("" is 1m), in steps that
+// end after since: a time (RFC 3339), or how long ago (30m); "" is all there are.
+func (c *Client) Samples(ctx context.Context, name, resource, resolution, since string, opts ...Option) (v1.Samples, error) {
+	q := url.Values{}
+	if resource != "" {
+		q.Set("resource", resource)
+	}
+	if resolution != "" {
+		q.Set("resolution", resolution)
+	}
+	if since != "" {
+		q.Set("since", since)
+	}
+	var out v1.Samples
+	err := c.call(ctx, http.MethodGet, []string{"v1", "vms", name, "samples"}, q, nil, &out, opts)
+	return out, err
+}
+
 // Hosts by name.
 func (c *Client) Hosts(ctx context.Context, opts ...Option) ([]v1.Host, error) {
 	return list[v1.Host](ctx, c, nil, opts, "v1", "hosts")

@@ -88,6 +88,9 @@ var (
 	descCordoned = desc("host_cordoned", "1 if the host takes no new VMs.", "host")
 	descCPU      = desc("host_cpu_cores", "CPU of a host: its capacity, its allowance, what is allocated, used, and foreign.", "host", "of")
 	descMemory   = desc("host_memory_bytes", "Memory of a host: its capacity, its allowance, what is allocated, used, and foreign.", "host", "of")
+	descVMUsed   = desc("vm_cpu_used_cores", "CPU that the virtual CPUs of a VM that runs use; of the leader only.", "vm", "virtual_cluster")
+	descVMCap    = desc("vm_cpu_cap_cores", "CPU that a VM that runs is held to; of the leader only.", "vm", "virtual_cluster")
+	descVMMemory = desc("vm_memory_used_bytes", "Memory that a VM that runs uses: its balloon less what its guest reports as available, or what the host holds for it; of the leader only.", "vm", "virtual_cluster")
 	descReady    = desc("ready", "1 if the server is ready.")
 )
 
@@ -95,7 +98,7 @@ type clusterCollector struct{ s *Server }
 
 // Describe implements prometheus.Collector.
 func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descIndex, descMin, descYield, descPromised, descVCs, descVMs, descUp, descCordoned, descCPU, descMemory, descReady,
+	for _, d := range []*prometheus.Desc{descIndex, descMin, descYield, descPromised, descVCs, descVMs, descUp, descCordoned, descCPU, descMemory, descReady, descVMUsed, descVMCap, descVMMemory,
 		descMigrations, descMigratedBytes, descDowntime, descMoving, descPlans, descDrain, descDrainMoved, descDrainVMs} {
 		ch <- d
 	}
@@ -152,6 +155,19 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 			}
 			gauge(descCPU, of.r.CPU, h.Name, of.name)
 			gauge(descMemory, float64(of.r.Memory), h.Name, of.name)
+		}
+	}
+	if live {
+		for _, row := range v.VMs() {
+			if m := v.VMView(row); !m.SampledAt.IsZero() { // so there are no more series than VMs
+				gauge(descVMUsed, m.Used, m.Name, m.VCName)
+				if m.Cap > 0 {
+					gauge(descVMCap, m.Cap, m.Name, m.VCName)
+				}
+				if m.MemoryUsed > 0 {
+					gauge(descVMMemory, float64(m.MemoryUsed), m.Name, m.VCName)
+				}
+			}
 		}
 	}
 	c.moveFigures(ch, v)

@@ -19,6 +19,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/control"
+	"evenkeel/cluster/history"
 	"evenkeel/cluster/state"
 )
 
@@ -37,6 +38,8 @@ type Cluster interface {
 	View(ctx context.Context, stale bool) (*control.View, error)
 	// Console attaches to the serial console of a VM, by name or id.
 	Console(ctx context.Context, vm string) (io.ReadWriteCloser, error)
+	// History of a VM, by name or id, from its host.
+	History(ctx context.Context, vm string) (*history.History, history.Notes, state.VM, error)
 	// Ready is nil once requests can be served in full.
 	Ready() error
 	// Index of the log that this server's state has come to; Await one.
@@ -106,6 +109,7 @@ func New(c Cluster, o Options) *Server {
 	api := humago.New(s.mux, config)
 	s.registerVirtualClusters(api)
 	s.registerVMs(api)
+	s.registerSamples(api)
 	s.registerHosts(api)
 	s.registerOperations(api)
 	s.registerEvents(api)

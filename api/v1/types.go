@@ -85,9 +85,10 @@ type VM struct {
 	Memory         Size      `json:"memory" doc:"Bytes it is to have: the target of its balloon."`
 	Balloon        Size      `json:"balloon" doc:"Bytes it has: the actual size of its balloon; 0: not seen."`
 	Resident       Size      `json:"resident" doc:"Bytes of host memory in use for it."`
+	MemoryUsed     Size      `json:"memoryUsed,omitempty" doc:"Bytes it uses of its memory: its balloon less what its guest reports as available; where the guest reports nothing, resident. Left out where neither is known."`
 	VCPUs          int       `json:"vcpus"`
 	Generation     uint64    `json:"generation" doc:"How many times it was started."`
-	SampledAt      time.Time `json:"sampledAt,omitzero" doc:"When cap, used, balloon and resident were measured."`
+	SampledAt      time.Time `json:"sampledAt,omitzero" doc:"When cap, used, balloon, resident and memoryUsed were measured."`
 }
 
 // Host is a machine and what it gives.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/history"
+	"evenkeel/forecast"
 	"evenkeel/hypervisor"
 )
 
@@ -134,7 +135,8 @@ func sampleOf(last, s *hypervisor.Stats, vm hypervisor.VM) history.Sample {
 	if s.Throttled >= last.Throttled && last.Throttled >= 0 {
 		out.Throttled = min(1, float64(s.Throttled-last.Throttled)/float64(took)/float64(max(1, vm.VCPUs)))
 	}
-	out.Censored = censored(out.CPU, out.Cap, out.Throttled)
+	use := forecast.CappedUse{Used: out.CPU, Cap: out.Cap, Throttled: out.Throttled}
+	out.Censored = use.Censored() && out.Cap < float64(vm.VCPUs) // a cap of all it has hides nothing
 	return out
 }
 

@@ -75,11 +75,6 @@ func memoryOf(s hypervisor.Stats) int64 {
 	return 0
 }
 
-// censored says whether a VM that used so many cores would have used more, had its cap not been there.
-func censored(used, limit, throttled float64) bool {
-	return limit > 0 && (used >= 0.95*limit || throttled > 0)
-}
-
 // sample measures and reports between rounds.
 func (r *runner) sample(ctx context.Context) error {
 	s, err := r.samples(ctx)

@@ -62,6 +62,7 @@ type VMView struct {
 	Memory     int64   // bytes: balloon target
 	Balloon    int64   // bytes: actual, 0 = not seen
 	Resident   int64
+	MemoryUsed int64 // bytes, see agent.MemoryUsed; 0 = not known
 	SampledAt  time.Time
 }
 
@@ -112,7 +113,7 @@ func (v *View) VMView(vm state.VM) VMView {
 	if !ok || s.Generation != vm.Generation {
 		return out
 	}
-	out.Cap, out.Used, out.Balloon, out.Resident, out.SampledAt = s.Cap, s.Used, s.Balloon, s.Resident, s.At
+	out.Cap, out.Used, out.Balloon, out.Resident, out.MemoryUsed, out.SampledAt = s.Cap, s.Used, s.Balloon, s.Resident, s.Memory, s.At
 	if live.Reach && vm.Phase == state.Running && s.State != "running" {
 		out.State = s.State
 	}

@@ -160,6 +160,10 @@ func (t *tool) values(c *cli.Context, flag string) []string {
 		return []string{v1.OnBlockedStop, v1.OnBlockedSkip, v1.OnBlockedShutdown}
 	case "state":
 		return []string{"proposed", "running", "done", "failed", "stopped", "superseded", "aborted"}
+	case "resource":
+		return []string{v1.ResourceCPU, v1.ResourceMemory}
+	case "resolution":
+		return []string{"raw", "1m", "5m", "1h"}
 	case "algorithm":
 		return strings.Split(solverNames(), ", ")
 	}

@@ -26,8 +26,9 @@ func (t *tool) vmCommand() *cli.Command {
 					&cli.StringFlag{Name: "host", Usage: "only those on the host `NAME`"}},
 			},
 			{
-				Name: "get", Usage: "show one VM, by name or id", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: getting(t, "VM", "NAME", (*client.Client).VM, nil, func(vm v1.VM, _ []v1.VM, _ bool) string { return vmText(vm) }),
-				Description: "Example: vcctl vm get render-worker-0",
+				Name: "get", Usage: "show one VM, by name or id, or what it used", ArgsUsage: "NAME", Flags: append([]cli.Flag{watchFlag}, historyFlags...), Action: t.vmGet,
+				Description: "With --history: what it used of a resource, step by step, as a table and a plot. A step in which nothing was measured is missing.\n\n" +
+					"Examples: vcctl vm get render-worker-0\n   vcctl vm get render-worker-0 --history --resource memory --resolution 5m --since 12h",
 			},
 			{
 				Name: "console", Usage: "attach to a VM's serial console", ArgsUsage: "NAME", Action: t.vmConsole,

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/guptarohit/asciigraph"
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+var historyFlags = []cli.Flag{
+	&cli.BoolFlag{Name: "history", Usage: "show what it used"},
+	&cli.StringFlag{Name: "resource", Value: v1.ResourceCPU, Usage: "with --history: `cpu` or memory"},
+	&cli.StringFlag{Name: "resolution", Value: "1m", Usage: "with --history: steps of `raw` (10 s, kept for 1 h), 1m (6 h), 5m (2 days) or 1h (30 days)"},
+	&cli.DurationFlag{Name: "since", Usage: "with --history: only what is not older than `TIME`; default 30 steps"},
+}
+
+// historySteps are shown where nobody says how many.
+const historySteps = 30
+
+// plotWidth and plotHeight are of the plots below tables, in characters: for a terminal of 80 columns.
+const (
+	plotWidth  = 66
+	plotHeight = 8
+)
+
+func (t *tool) vmGet(c *cli.Context) error {
+	if !c.Bool("history") {
+		for _, f := range []string{"resource", "resolution", "since"} {
+			if c.IsSet(f) {
+				return usage("--%s goes with --history", f)
+			}
+		}
+		return getting(t, "VM", "NAME", (*client.Client).VM, nil, func(vm v1.VM, _ []v1.VM, _ bool) string { return vmText(vm) })(c)
+	}
+	resource, err := resourceOf(c)
+	if err != nil {
+		return err
+	}
+	steps := map[string]time.Duration{"raw": 10 * time.Second, "1m": time.Minute, "5m": 5 * time.Minute, "1h": time.Hour}
+	step, known := steps[c.String("resolution")]
+	if !known {
+		return usage("--resolution %s: must be raw, 1m, 5m or 1h", c.String("resolution"))
+	}
+	since := c.Duration("since")
+	switch {
+	case !c.IsSet("since"):
+		since = historySteps * step
+	case since <= 0:
+		return usage("--since %s: must be more than nothing", since)
+	}
+	return getting(t, "what was used by VM", "NAME", func(api *client.Client, ctx context.Context, name string, opts ...client.Option) (v1.Samples, error) {
+		return api.Samples(ctx, name, resource, c.String("resolution"), since.String(), opts...)
+	}, nil, func(s v1.Samples, _ []v1.VM, wide bool) string { return samplesText(s, wide) })(c)
+}
+
+func resourceOf(c *cli.Context) (string, error) {
+	r := c.String("resource")
+	if r != v1.ResourceCPU && r != v1.ResourceMemory {
+		return "", usage("--resource %s: must be cpu or memory", r)
+	}
+	return r, nil
+}
+
+func samplesText(s v1.Samples, wide bool) string {
+	if len(s.Items) == 0 {
+		return fmt.Sprintf("Nothing was measured of VM %s on host %s in that time.\n", s.VM, s.Host)
+	}
+	memory := s.Resource == v1.ResourceMemory
+	heads := []string{"BEGIN", "USED", "MOST", "CAP", "THROTTLED", "CENSORED"}
+	if memory {
+		heads = []string{"BEGIN", "USED", "MOST", "BALLOON"}
+	}
+	if wide {
+		heads = append(heads, "SAMPLES")
+	}
+	tab := newTable(heads...)
+	for _, x := range s.Items {
+		row := []string{stamp(x.At), amount(s.Resource, x.Mean), amount(s.Resource, x.Max)}
+		if memory {
+			row = append(row, maybe(x.Balloon, func(v float64) string { return amount(s.Resource, v) }))
+		} else {
+			limit := maybe(x.Cap, cores)
+			if x.Cap != nil && *x.Cap == 0 {
+				limit = "none"
+			}
+			row = append(row, limit, maybe(x.Throttled, percent), maybe(x.Censored, percent))
+		}
+		if wide {
+			row = append(row, strconv.Itoa(x.Samples))
+		}
+		tab.row(row...)
+	}
+	if len(s.Items) < 2 {
+		return tab.String()
+	}
+	return tab.String() + "\n" + samplesPlot(s)
+}
+
+// amount of a resource with its unit left out for cores.
+func amount(resource string, v float64) string {
+	if resource == v1.ResourceMemory {
+		return v1.Size(v).Short()
+	}
+	return cores(v)
+}
+
+func percent(v float64) string { return strconv.FormatFloat(100*v, 'f', 0, 64) + "%" }
+
+func maybe(v *float64, text func(float64) string) string {
+	if v == nil {
+		return "-"
+	}
+	return text(*v)
+}
+
+// samplesPlot draws the means over time, with gaps where nothing was measured.
+func samplesPlot(s v1.Samples) string {
+	step := time.Duration(max(1, s.StepSeconds)) * time.Second
+	first, last := s.Items[0].At, s.Items[len(s.Items)-1].At
+	n := int(last.Sub(first)/step) + 1
+	columns := min(n, plotWidth)
+	sums, counts := make([]float64, columns), make([]int, columns)
+	for _, x := range s.Items {
+		if at := int(int64(x.At.Sub(first)/step) * int64(columns) / int64(n)); at >= 0 && at < columns {
+			sums[at] += x.Mean
+			counts[at]++
+		}
+	}
+	for i := range sums {
+		sums[i] /= float64(counts[i]) // none: not a number, a gap
+	}
+	what := "CPU used, cores"
+	if s.Resource == v1.ResourceMemory {
+		what = "memory used"
+	}
+	return plot(s.Resource, fmt.Sprintf("%s, %s to %s", what, stamp(first), stamp(last.Add(step))), sums)
+}
+
+// plot of series of one resource, of one length, the first drawn last; NaN is a gap.
+func plot(resource, caption string, series ...[]float64) string {
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, v := range slices.Concat(series...) {
+		if !math.IsNaN(v) {
+			least, most = min(least, v), max(most, v)
+		}
+	}
+	if least > most {
+		return ""
+	}
+	if least == most { // a line at half height, else it has none
+		most += max(1e-3, math.Abs(most)/10)
+	}
+	text := asciigraph.PlotMany(series, asciigraph.Height(plotHeight), asciigraph.LowerBound(max(0, least-(most-least)/10)), asciigraph.UpperBound(most),
+		asciigraph.Caption(caption), asciigraph.YAxisValueFormatter(func(v float64) string { return amount(resource, max(0, v)) }))
+	var b strings.Builder
+	for line := range strings.SplitSeq(text, "\n") {
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
