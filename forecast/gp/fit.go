@@ -168,6 +168,6 @@ func (s *search) flat(loc *optimize.Location) bool {
 
 // Cold and Warm are efforts for a search from several places and from hyper-parameters found before.
 var (
-	Cold = Effort{Evaluations: 90, Gradient: 0.05}
-	Warm = Effort{Evaluations: 12, Gradient: 0.1}
+	Cold = Effort{Evaluations: 90, Gradient: 0.2}
+	Warm = Effort{Evaluations: 20, Gradient: 0.1}
 )
