@@ -42,6 +42,12 @@ func TestDampedEquations(t *testing.T) {
 			{"exit of the first (4)", func(d *Damped) { d.Exit(8, 2) }, 4.5},
 			{"used 2 (1)", observe(2), 3.25},
 		}},
+		"exit after two steps": {0.125, []step{
+			{"placed (2)", func(d *Damped) { d.Place(64) }, 64},
+			{"idle (1)", observe(0), 56},
+			{"used 8 (1)", observe(8), 50},
+			{"exit (4)", func(d *Damped) { d.Exit(64, 2) }, 1}, // 50 - (7/8)^2 * 64
+		}},
 		"exit at once": {0.125, []step{
 			{"placed (2)", func(d *Damped) { d.Place(3) }, 3},
 			{"exit (4)", func(d *Damped) { d.Exit(3, 0) }, 0},

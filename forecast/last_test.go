@@ -239,6 +239,9 @@ func TestLast(t *testing.T) {
 	if !walk.Predict(out) || out[0].Mean != two.Mean || out[0].Variance < 0.9*two.Variance {
 		t.Errorf("after a gap: %+v, before it for the same instant: %+v", out[0], two)
 	}
+	if walk.Observe(y); !walk.Predict(out) || out[0].Variance > 0.8*two.Variance {
+		t.Errorf("after the next value it is as unsure as in the gap: %+v", out[0])
+	}
 	// Steps that no error is known of: the square root of the steps.
 	short := NewLast()
 	for i := range 10 {
