@@ -38,15 +38,24 @@ type Bounds struct {
 	// at the usual guesses.
 	From *Model
 
-	// Models bounds how many are fitted, 0 means 40.
-	Models int
+	// Models bounds how many are fitted, 0 means 40. Evaluations bounds how often a likelihood is evaluated in all, 0
+	// means 2,000: some 10 ms for 200 values. A search that runs out of either returns the best that it has seen.
+	Models, Evaluations int
 }
+
+// Shares of a search's evaluations. A candidate that takes more than roughly wanders along a ridge where two roots nearly
+// cancel, and a smaller one is as good.
+const (
+	roughly = 150 // most for one candidate
+	finally = 300 // most for the last fit
+)
 
 // Found is what a search did.
 type Found struct {
 	*Model
 	Tried   int // models that were fitted
 	Refused int // of them, those that could not be, or that ended next to a unit root
+	Spent   int // evaluations of likelihoods, the last fit's included
 }
 
 // Search is a search with a Fitter of its own.
@@ -77,7 +86,7 @@ func (c *candidate) better(than *candidate) bool {
 }
 
 // Search fits models within the bounds to y and returns the one of the least criterion. Candidates are fitted roughly
-// and the best of them then exactly, by opts. It refuses what Fit refuses; series that only the smaller models can be
+// and the best of them then further. It refuses what Fit refuses; series that only the smaller models can be
 // fitted to get one of these.
 func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 	var found Found
@@ -98,11 +107,15 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 		s.Mean = d+b.SD == 0 || (drift && b.Drift && d+b.SD == 1)
 		return s
 	}
+	if b.Evaluations <= 0 {
+		b.Evaluations = 2000
+	}
+	if opts.Evaluations <= 0 {
+		opts.Evaluations = finally
+	}
 	rough := opts
 	rough.Starts, rough.Tolerance, rough.StdErr, rough.rough = 1, 1e-7, false, true
-	if rough.Evaluations <= 0 || rough.Evaluations > 400 {
-		rough.Evaluations = 400
-	}
+	rough.Evaluations = min(rough.Evaluations, roughly)
 	var (
 		tried   []Spec
 		best    *candidate
@@ -110,7 +123,7 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 		scratch Model
 	)
 	try := func(s Spec) bool {
-		if s.P < 0 || s.P > b.P || s.Q < 0 || s.Q > b.Q || s.SP < 0 || s.SP > b.SP || s.SQ < 0 || s.SQ > b.SQ || found.Tried >= b.Models {
+		if s.P < 0 || s.P > b.P || s.Q < 0 || s.Q > b.Q || s.SP < 0 || s.SP > b.SP || s.SQ < 0 || s.SQ > b.SQ || found.Tried >= b.Models || found.Spent >= b.Evaluations {
 			return false
 		}
 		for _, t := range tried {
@@ -121,6 +134,7 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 		tried = append(tried, s)
 		found.Tried++
 		c, err := f.candidate(&scratch, y, s, rough, b)
+		found.Spent += f.o.evaluations
 		if err != nil {
 			found.Refused++
 			if failure == nil || best == nil {
@@ -197,6 +211,7 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 		return found, err
 	}
 	found.Model = m
+	found.Spent += m.Evaluations
 	return found, nil
 }
 
