@@ -97,6 +97,11 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, h := range s.hosts[1:] { // the operator works on any of them
+		if err := os.CopyFS(filepath.Join(h.Config(), "root", "evenkeel"), os.DirFS(admin)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, h := range s.hosts {
 		h.api = s.client(t, h, strings.TrimSpace(string(token)), filepath.Join(admin, "ca.pem"))
 	}
