@@ -61,6 +61,7 @@ func (f *Fitter) Refit(m *Model, y []float64, opts Options) error {
 
 func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) error {
 	o := &f.o
+	o.evaluations = 0
 	if err := o.prepare(s, y, opts.X); err != nil {
 		return err
 	}
@@ -80,7 +81,6 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	if tol <= 0 {
 		tol = 1e-10
 	}
-	o.evaluations = 0
 	f.u, f.best, f.start = grow(f.u, n), grow(f.best, n), grow(f.start, n)
 	clear(f.u)
 

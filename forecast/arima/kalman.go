@@ -180,8 +180,7 @@ func (k *covariance) check() {
 	k.steady, k.known = true, false
 }
 
-// advance moves a state on by one step and returns the value that it predicts, less the mean; v is added to the first
-// value before: the part of the innovation that the state takes in is the caller's matter.
+// advance moves a state on by one step and returns the value that it stood for, the mean of the differences included.
 func (k *covariance) advance(a []float64, mean float64) float64 {
 	r, phi := k.r, k.c.phi
 	y := k.along(a) + mean

@@ -152,8 +152,8 @@ func printed(v float64) float64 {
 
 // tally counts what met its bar.
 type tally struct {
-	t               *testing.T
-	met, all, worse int
+	t        *testing.T
+	met, all int
 }
 
 func (c *tally) check(name string, ok bool, format string, args ...any) {
