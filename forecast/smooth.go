@@ -120,9 +120,9 @@ func (s *Smooth) fit() {
 	}
 }
 
-// Predict implements Model.
+// Predict implements Model. It cannot where all of the latest 128 values are a gap.
 func (s *Smooth) Predict(out []Prediction) bool {
-	if !s.fitted {
+	if !s.fitted || s.age >= trackLength {
 		return false
 	}
 	for len(s.means) < len(out) {

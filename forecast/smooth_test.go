@@ -65,4 +65,10 @@ func TestSmoothFollowsTrendAndGap(t *testing.T) {
 			t.Errorf("%d ahead after a gap of 4: %v, %v; before it for the same instant %v, %v", h+1, p.Mean, p.Variance, want.Mean, want.Variance)
 		}
 	}
+	for range trackLength {
+		s.Observe(math.NaN())
+	}
+	if s.Predict(after) {
+		t.Error("it predicts from a window that is a gap")
+	}
 }

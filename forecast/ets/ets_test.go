@@ -181,6 +181,17 @@ func TestGaps(t *testing.T) {
 			t.Errorf("%v: after the gap %v %+v, want %v %+v", s, a, x, b, y)
 		}
 	}
+	// Work does not grow with the gap.
+	long := example(t, Spec{Error: Additive, Trend: Additive, Damped: true, Season: None}, 0.02)
+	level, growth := long.Level()
+	for range 500_000 {
+		long.Update(math.NaN())
+	}
+	mean, variance := make([]float64, 2), make([]float64, 2)
+	long.Forecast(mean, variance)
+	if want := level + 9*growth; math.Abs(mean[0]-want) > 1e-9 || math.IsInf(variance[0], 0) { // 0.9/(1-0.9) of the growth
+		t.Errorf("after ages %v, %v, want %v", mean, variance, want)
+	}
 	// Models of values above 0 take others for gaps.
 	m := example(t, Spec{Error: Multiplicative, Trend: None, Season: None}, 0.02)
 	before := m.State()

@@ -13,17 +13,13 @@ import (
 // multiplicative errors with no or an additive trend and no or an additive season (class 2, eq. 6.13). With a multiplicative
 // season upon these (class 3) they are exact within one period, as the seasons ahead are known by then, and to the first
 // order of the errors' variance beyond it. For a multiplicative trend there is no formula: they come from 500 paths that are drawn
-// with a fixed seed. These allocate, as may the first Forecast of others with multiplicative errors, and of these a gap counts
-// 1000 values at most.
+// with a fixed seed. These allocate, as may the first Forecast of others with multiplicative errors. A gap makes
+// variances grow over its first 1000 values only.
 func (m *Model) Forecast(mean, variance []float64) {
 	sigma2 := m.Sigma2()
-	phi, p := 0.0, m.par.Phi
-	for i := range m.gap + len(mean) {
-		phi += p
-		p *= m.par.Phi
-		if i >= m.gap {
-			mean[i-m.gap] = m.stated(i+1, phi)
-		}
+	for i := range mean {
+		steps := m.gap + i + 1
+		mean[i] = m.stated(steps, m.damped(steps))
 	}
 	switch {
 	case m.spec.Trend == Multiplicative:
@@ -50,9 +46,10 @@ func (m *Model) impulse(steps int, phi float64) float64 {
 // additive: sigma^2 (1 + sum of the squares of c_j, j before the step).
 func (m *Model) additive(variance []float64, sigma2 float64) {
 	sum, phi, p := 1.0, 0.0, m.par.Phi
-	for i := range m.gap + len(variance) {
-		if i >= m.gap {
-			variance[i-m.gap] = sigma2 * sum
+	gap := min(m.gap, longestGap)
+	for i := range gap + len(variance) {
+		if i >= gap {
+			variance[i-gap] = sigma2 * sum
 		}
 		phi += p
 		p *= m.par.Phi
@@ -103,7 +100,7 @@ func (m *Model) relative(variance []float64, sigma2 float64) {
 	}
 }
 
-// longestGap is the most values not measured that variances of relative errors look back over.
+// longestGap is the most values not measured that variances look back over.
 const longestGap = 1000
 
 // paths that variances of models with a multiplicative trend are taken from.

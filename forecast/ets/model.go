@@ -111,18 +111,22 @@ func (m *Model) stated(steps int, phi float64) float64 {
 	return f
 }
 
+// damped is phi + phi^2 + ... + phi^steps.
+func (m *Model) damped(steps int) float64 {
+	phi := m.par.Phi
+	if phi >= 1 {
+		return float64(steps)
+	}
+	return phi * (1 - math.Pow(phi, float64(steps))) / (1 - phi)
+}
+
 // Update takes the next value y and returns what was stated of it, and the error: y - fitted, or that over fitted if
 // errors are multiplicative. NaN is a value that was not measured, as is an infinite one, and one not above 0 for a
 // model with any multiplicative part: time goes on, nothing is learnt, the error is NaN. It does not allocate.
 func (m *Model) Update(y float64) (fitted, residual float64) {
 	if math.IsNaN(y) || math.IsInf(y, 0) || y <= 0 && m.spec.multiplicative() {
 		m.gap++
-		phi := 0.0
-		for p, i := m.par.Phi, 0; i < m.gap; i++ {
-			phi += p
-			p *= m.par.Phi
-		}
-		return m.stated(m.gap, phi), math.NaN()
+		return m.stated(m.gap, m.damped(m.gap)), math.NaN()
 	}
 	for ; m.gap > 0; m.gap-- {
 		m.step(m.stated(1, m.par.Phi))
