@@ -1,6 +1,9 @@
 package forecast
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // Mixture is a Model made of others. It weighs what they say by what they were worth on this series so far, for
 // each level and horizon apart, corrects the result by how often it held, and keeps account of both.
@@ -188,9 +191,9 @@ func (m *Mixture) look(t int) {
 		m.conformal.keep(t, nil)
 		return
 	}
-	for h := range Horizon {
-		m.ahead[h] = quantiles{}
-	}
+	// Differences from one of the experts are mixed: what all agree on comes out as it is, to the last bit.
+	base := &w.grids[bits.TrailingZeros32(m.able)]
+	m.ahead = *base
 	for s := range scored {
 		for l := range levels {
 			m.weights.shares(s, l, able, w.share[:n])
@@ -209,7 +212,7 @@ func (m *Mixture) look(t int) {
 				}
 				for k, share := range w.share[:n] {
 					if share > 0 {
-						m.ahead[h][l] += part * share * w.grids[k][h][l]
+						m.ahead[h][l] += part * share * (w.grids[k][h][l] - base[h][l])
 					}
 				}
 			}

@@ -1,0 +1,386 @@
+package forecast
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// usage is made-up CPU use of a VM in cores: a day's wave, noise that remembers, bursts.
+func usage(n int, seed uint64) []float64 {
+	r := rand.New(rand.NewPCG(seed, 11))
+	ys := make([]float64, n)
+	memory := 0.0
+	for i := range ys {
+		memory = 0.8*memory + 0.1*r.NormFloat64()
+		ys[i] = max(0, 1+0.5*math.Sin(2*math.Pi*float64(i)/1440)+memory)
+		if r.IntN(40) == 0 {
+			ys[i] += 2 * r.Float64()
+		}
+	}
+	return ys
+}
+
+func observe(t testing.TB, s *Series, from int64, ys []float64) {
+	t.Helper()
+	for i, y := range ys {
+		if err := s.Observe(from+int64(i), y, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSeriesTrust(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	for _, c := range []struct {
+		name   string
+		feed   func(s *Series)
+		reason string // part of it; "" is trusted
+	}{
+		{"nothing", func(s *Series) {}, "only 0 values"},
+		{"a few", func(s *Series) { observe(t, s, 0, usage(20, 1)) }, "only 20 values"},
+		{"enough", func(s *Series) { observe(t, s, 0, usage(400, 1)) }, ""},
+		{"constant", func(s *Series) { observe(t, s, 0, make([]float64, 200)) }, ""},
+		{"silent", func(s *Series) {
+			observe(t, s, 0, usage(400, 1))
+			for i := range int64(8) {
+				_ = s.Observe(400+i, math.NaN(), false)
+			}
+		}, "nothing was measured in the last 8 steps"},
+		{"back again", func(s *Series) {
+			observe(t, s, 0, usage(400, 1))
+			observe(t, s, 420, usage(30, 2))
+		}, ""},
+		{"away for long", func(s *Series) {
+			observe(t, s, 0, usage(400, 1))
+			observe(t, s, 2000, usage(30, 2))
+		}, "only 30 values"},
+		{"at its cap", func(s *Series) {
+			observe(t, s, 0, usage(400, 1))
+			for i := range int64(20) {
+				_ = s.Observe(400+i, 2, true)
+			}
+		}, "at their cap"},
+		{"explodes", func(s *Series) {
+			// Ten times as much in each step.
+			observe(t, s, 0, usage(400, 1))
+			for i := range int64(12) {
+				_ = s.Observe(400+i, math.Pow(10, float64(i)), false)
+			}
+		}, "above the 97.5% quantile"},
+		{"wild, but honestly so", func(s *Series) {
+			for i := range int64(500) {
+				_ = s.Observe(i, math.Exp(2*r.NormFloat64()), false)
+			}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := New(Options{})
+			c.feed(s)
+			trusted, reason := s.Trusted()
+			if trusted != (c.reason == "") || !strings.Contains(reason, c.reason) || trusted != (reason == "") {
+				t.Errorf("trusted: %v, %q; want a reason with %q", trusted, reason, c.reason)
+			}
+		})
+	}
+}
+
+func TestSeriesForecast(t *testing.T) {
+	s := New(Options{Positive: true, Most: 4, Phase: 3})
+	if f := s.Forecast(10); f.Ahead != nil || f.Trusted || f.Shares != nil {
+		t.Errorf("of nothing: %+v", f)
+	}
+	ys := usage(600, 5)
+	observe(t, s, 100, ys)
+	f := s.Forecast(20)
+	if f.Step != 699 || len(f.Ahead) != 20 || !f.Trusted || f.Reason != "" {
+		t.Fatalf("step %d, %d ahead, trusted %v: %q", f.Step, len(f.Ahead), f.Trusted, f.Reason)
+	}
+	if err := check(f.Ahead, false); err != nil {
+		t.Error(err)
+	}
+	sum := 0.0
+	for _, x := range f.Shares {
+		sum += x.Share
+		if x.Share < 0 {
+			t.Errorf("%s has a share of %v", x.Model, x.Share)
+		}
+	}
+	if math.Abs(sum-1) > 1e-9 {
+		t.Errorf("shares sum to %v", sum)
+	}
+	if len(f.Calibration) < 10 || f.Calibration[0].Model != "mixture" {
+		t.Fatalf("calibration: %+v", f.Calibration)
+	}
+	for _, c := range f.Calibration[0].Horizons {
+		if c.Values < 50 || c.Coverage[2] < 0.9 || c.Coverage[2] > 0.99 || c.Coverage[0] > c.Coverage[1] || !(c.Pinball > 0) {
+			t.Errorf("%d ahead: %+v", c.Steps, c)
+		}
+	}
+	for _, steps := range []int{-1, 0, 1, 5000} {
+		if n := len(s.Forecast(steps).Ahead); n < 1 || n > 1000 {
+			t.Errorf("asked for %d steps, got %d", steps, n)
+		}
+	}
+	for range 50 { // at its ends, quantiles stay within the bounds
+		_ = s.Observe(mustLast(s)+1, 4, false)
+	}
+	for h, p := range s.Forecast(10).Ahead {
+		if p.Quantiles[0] < 0 || p.Quantiles[levels-1] > 4 {
+			t.Errorf("%d ahead: %v", h+1, p.Quantiles)
+		}
+	}
+}
+
+func mustLast(s *Series) int64 {
+	n, _ := s.Last()
+	return n
+}
+
+func TestSeriesRefusesThePast(t *testing.T) {
+	s := New(Options{})
+	observe(t, s, -5, []float64{1, 2, 3})
+	for _, step := range []int64{-4, -3, math.MinInt64} {
+		if err := s.Observe(step, 1, false); !errors.Is(err, ErrPast) {
+			t.Errorf("step %d: %v", step, err)
+		}
+	}
+	if err := s.Observe(math.MaxInt64, 1, false); err != nil {
+		t.Error(err)
+	}
+}
+
+// drawn is a series of any kind, with gaps, and steps left out.
+func drawn(rt *rapid.T, s *Series, label string) {
+	step, _ := s.Last()
+	level := rapid.Float64Range(0, 100).Draw(rt, label+" level")
+	spread := rapid.SampledFrom([]float64{0, 1e-6, 0.1, 10, 1e6}).Draw(rt, label+" spread")
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, label+" seed"), 1))
+	for range rapid.IntRange(0, 150).Draw(rt, label+" values") {
+		step += 1
+		if r.IntN(50) == 0 {
+			step += int64(r.IntN(30))
+		}
+		y := level + spread*r.NormFloat64()
+		if r.IntN(20) == 0 {
+			y = math.NaN()
+		}
+		if r.IntN(60) == 0 {
+			level *= 3
+		}
+		if err := s.Observe(step, y, r.IntN(15) == 0); err != nil {
+			rt.Fatal(err)
+		}
+	}
+}
+
+func TestSeriesLaws(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		o := Options{
+			Period: rapid.IntRange(0, 100).Draw(rt, "period"), Phase: rapid.Int().Draw(rt, "phase"),
+			Positive: rapid.Bool().Draw(rt, "positive"), Most: rapid.SampledFrom([]float64{0, 50}).Draw(rt, "most"),
+		}
+		s, twin := New(o), New(o)
+		drawn(rt, s, "first")
+		stored, err := s.MarshalBinary()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if len(stored) > 20_000 {
+			rt.Errorf("%d bytes stored", len(stored))
+		}
+		twin, err = Restore(stored, twin.o.Workspace)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		// The same from here on, down to the bit; and nobody who only looks changes anything.
+		seed := rapid.Uint64().Draw(rt, "second")
+		for i, x := range []*Series{s, twin} {
+			r := rand.New(rand.NewPCG(seed, 2))
+			step, _ := x.Last()
+			for range 60 {
+				step++
+				_ = x.Observe(step, 50+10*r.NormFloat64(), false)
+				if i == 0 {
+					x.Forecast(12)
+				}
+			}
+		}
+		a, b := s.Forecast(15), twin.Forecast(15)
+		if !reflect.DeepEqual(a, b) {
+			rt.Errorf("restored it differs:\n%+v\n%+v", a, b)
+		}
+		if err := check(a.Ahead, false); err != nil {
+			rt.Error(err)
+		}
+		for h, p := range a.Ahead {
+			if o.Positive && p.Quantiles[0] < 0 || o.Most > 0 && p.Quantiles[levels-1] > o.Most {
+				rt.Errorf("%d ahead beyond the bounds: %v", h+1, p.Quantiles)
+			}
+		}
+		one, _ := s.MarshalBinary()
+		two, _ := twin.MarshalBinary()
+		if !bytes.Equal(one, two) {
+			rt.Error("restored it is stored differently")
+		}
+	})
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	s := New(Options{})
+	observe(t, s, 0, usage(200, 1))
+	good, _ := s.MarshalBinary()
+	if _, err := Restore(good, nil); err != nil {
+		t.Fatal(err)
+	}
+	seal := func(b []byte) []byte {
+		b = bytes.Clone(b)
+		binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.ChecksumIEEE(b[:len(b)-4]))
+		return b
+	}
+	longer := append(bytes.Clone(good), 0)
+	other := bytes.Clone(good)
+	other[4]++
+	endless := bytes.Clone(good)
+	copy(endless[50:], bytes.Repeat([]byte{0xff}, 64))
+	flipped := bytes.Clone(good)
+	flipped[1000] ^= 1
+	for name, b := range map[string][]byte{
+		"nothing": nil, "half": good[:len(good)/2], "half, sealed": seal(good[:len(good)/2]), "longer": longer, "longer, sealed": seal(longer),
+		"another version": seal(other), "not numbers": seal(endless), "one bit": flipped, "something else": []byte("PNG something else"),
+	} {
+		if s, err := Restore(b, nil); !errors.Is(err, errArchive) || s != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	s := New(Options{Period: 48, Most: 9})
+	observe(f, s, 0, usage(120, 3))
+	good, _ := s.MarshalBinary()
+	f.Add(uint16(0), []byte{}, []byte{})
+	f.Add(uint16(40), []byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{})
+	f.Add(uint16(5), []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, []byte{9})
+	f.Add(uint16(9000), bytes.Repeat([]byte{0x7f}, 400), []byte{})
+	w := NewWorkspace()
+	// A state with some bytes written over, sealed: nearly all of them are read. Whatever comes of it, it is no panic,
+	// and what is predicted keeps the rules.
+	f.Fuzz(func(t *testing.T, at uint16, over, more []byte) {
+		b := bytes.Clone(good[:len(good)-4])
+		copy(b[min(int(at), len(b)):], over)
+		b = append(b, more...)
+		b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+		s, err := Restore(b, w)
+		if err != nil {
+			return
+		}
+		step, _ := s.Last()
+		for i := range 3 {
+			step++
+			if s.Observe(step, float64(i), i == 1) != nil {
+				return
+			}
+			if p := s.Forecast(12); p.Ahead != nil {
+				if err := check(p.Ahead, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// Fitting is spread: of series that began in the same step and differ in phase only, no step fits more than a few.
+func TestPhasesSpreadFits(t *testing.T) {
+	for _, s := range []schedule{newArimaFit(0).schedule, newGPFit(0).schedule} {
+		for _, fitted := range []bool{false, true} {
+			every := s.retry
+			if fitted {
+				every = s.fresh
+			}
+			if phases%every != 0 {
+				t.Errorf("%d phases do not divide by %d", phases, every)
+			}
+			for n := s.least; n < s.least+every; n++ {
+				fits := 0
+				for phase := range phases {
+					s.phase = phase
+					if s.due(n, n, fitted) {
+						fits++
+					}
+				}
+				if fits != phases/every {
+					t.Errorf("step %d fits %d of %d series, every %d steps", n, fits, phases, every)
+				}
+			}
+		}
+	}
+}
+
+// What 20,000 series cost a minute: the time of one step of one series on average, fits included.
+func BenchmarkSeriesStep(b *testing.B) {
+	const many = 20
+	w := NewWorkspace()
+	ys := usage(5000, 1)
+	series := make([]*Series, many)
+	steps := make([]int, many)
+	for i := range series {
+		series[i] = New(Options{Phase: i * 37, Workspace: w})
+		observe(b, series[i], 0, ys[:600+i])
+		steps[i] = 600 + i
+	}
+	var out [Horizon]Prediction
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := range b.N {
+		i := n % many
+		_ = series[i].Observe(int64(steps[i]), ys[steps[i]%len(ys)], false)
+		series[i].Predict(out[:])
+		steps[i]++
+	}
+}
+
+// What one series keeps, workspace apart.
+func BenchmarkSeriesMemory(b *testing.B) {
+	const many = 1000
+	for range b.N {
+		w := NewWorkspace()
+		ys := usage(700, 1)
+		series := make([]*Series, many)
+		warm := New(Options{Workspace: w})
+		observe(b, warm, 0, ys[:200])
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range series {
+			series[i] = New(Options{Phase: i, Workspace: w})
+			observe(b, series[i], 0, ys[i%300:i%300+60])
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/many, "B/series")
+		stored, _ := series[0].MarshalBinary()
+		b.ReportMetric(float64(len(stored)), "B/stored")
+		runtime.KeepAlive(series)
+	}
+}
+
+func ExampleSeries() {
+	s := New(Options{Positive: true, Most: 2})
+	for i := range int64(200) {
+		_ = s.Observe(i, 0.5, false)
+	}
+	f := s.Forecast(3)
+	fmt.Println(f.Trusted, f.Ahead[2].Quantiles[Median])
+	// Output: true 0.5
+}
