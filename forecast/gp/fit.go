@@ -101,9 +101,6 @@ func (s *search) evaluate(loc *optimize.Location) bool {
 		penalty += cost
 	}
 	evidence, err := s.r.Evidence(s.at, loc.Gradient)
-	if err == nil && (math.IsNaN(evidence) || math.IsInf(evidence, 0)) {
-		err = fmt.Errorf("gp: the evidence at %v is %v", []float64(s.at), evidence)
-	}
 	if err != nil {
 		s.err = err
 		return false

@@ -407,10 +407,10 @@ func TestForecastScales(t *testing.T) {
 
 // TestForecasterKeepsNothing: what one series said does not show in what is said of the next.
 func TestForecasterKeepsNothing(t *testing.T) {
-	used, fresh := forecaster(t, Default), forecaster(t, Default)
+	used := forecaster(t, Default)
 	a, b := workload(1, 60), workload(2, 41)
 	for _, w := range [][]float64{a, b, a} {
-		fresh = forecaster(t, Default)
+		fresh := forecaster(t, Default)
 		h, e, err := used.Fit(w, nil, Cold)
 		must(t, err)
 		g, d, err := fresh.Fit(w, nil, Cold)

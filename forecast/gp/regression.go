@@ -137,7 +137,11 @@ func (r *Regression) Evidence(h Hyper, gradient []float64) (float64, error) {
 	if gradient != nil {
 		r.gradient(gradient)
 	}
-	return r.factor.evidence(r.y), nil
+	v := r.factor.evidence(r.y)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("gp: the evidence at %v is %v", []float64(h), v)
+	}
+	return v, nil
 }
 
 func (r *Regression) gradient(into []float64) {
