@@ -294,6 +294,27 @@ func TestFitFindsParameters(t *testing.T) {
 	}
 }
 
+// What was drawn with parameters out of bounds is fitted within them.
+func TestFitKeepsToBounds(t *testing.T) {
+	s := Spec{Error: Additive, Trend: Additive, Damped: true, Season: Additive, Period: 4}
+	drawn, err := New(s, Params{Alpha: 0.6, Beta: 0.9, Gamma: 0.95, Phi: 0.6}, State{100, 1, []float64{5, -5, 10, -10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		drawn.Update(100 + 10*math.Sin(float64(i*i)))
+	}
+	ys := make([]float64, 300)
+	drawn.Simulate(ys, 5)
+	m, err := Fit(ys, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := m.Params(); p.Gamma > 1-p.Alpha+1e-12 || p.Beta > p.Alpha || p.Phi < phiLow || p.Gamma < 0.2 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestOddSeries(t *testing.T) {
 	for name, ys := range map[string][]float64{
 		"constant": slices.Repeat([]float64{5}, 60), "zero": make([]float64, 60),
