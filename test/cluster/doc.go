@@ -5,5 +5,6 @@
 //
 // The tests are run with EVENKEEL_REAL=1, one after another on one cluster; those that take long with
 // EVENKEEL_LONG=1 besides. Their figures are in a table at the end. EVENKEEL_LOGS names a directory to keep what
-// each vcd says.
+// each vcd says. EVENKEEL_INSTALLED=1 takes the programs of the Debian packages, installed on the machine that the hosts
+// share, instead of building them.
 package cluster

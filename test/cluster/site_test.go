@@ -56,7 +56,16 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 	if err := os.Chmod(s.bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range []string{"cmd/vcd", "cmd/vcctl", "test/lab/cmd/labhost", "test/lab/cmd/watchdog"} {
+	build := []string{"cmd/vcd", "cmd/vcctl", "test/lab/cmd/labhost", "test/lab/cmd/watchdog"}
+	if os.Getenv("EVENKEEL_INSTALLED") == "1" {
+		build = build[2:]
+		for _, program := range []string{"/usr/sbin/vcd", "/usr/bin/vcctl"} {
+			if err := errors.Join(exec.Command("dpkg", "-S", program).Run(), os.Symlink(program, filepath.Join(s.bin, filepath.Base(program)))); err != nil {
+				t.Fatalf("%s of an installed package: %v", program, err)
+			}
+		}
+	}
+	for _, program := range build {
 		out, err := exec.Command("go", "build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", s.bin+"/", "evenkeel/"+program).CombinedOutput()
 		if err != nil {
 			t.Fatalf("build %s: %v\n%s", program, err, out)
