@@ -152,24 +152,54 @@ func TestUpdateIsAt(t *testing.T) {
 
 func TestRefitIsNoWorse(t *testing.T) {
 	var f Fitter
+	warm, cold := 0, 0
 	for _, k := range kinds {
 		s := Spec{P: 1, Q: 1, Mean: true}
-		m, err := f.Fit(k.y[:180], s, Options{})
+		m, err := f.Fit(k.y[:199], s, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Refit(m, k.y, Options{}); err != nil {
 			t.Fatal(err)
 		}
-		cold, err := Fit(k.y, s, Options{})
+		again, err := Fit(k.y, s, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.LogLik < cold.LogLik-0.5 {
-			t.Errorf("%s: %v after a warm start, %v after a cold one", k.name, m.LogLik, cold.LogLik)
+		if m.LogLik < again.LogLik-1e-3 {
+			t.Errorf("%s: %v after a warm start, %v after cold ones", k.name, m.LogLik, again.LogLik)
 		}
-		if m.Evaluations > cold.Evaluations {
-			t.Errorf("%s: %d evaluations warm, %d cold", k.name, m.Evaluations, cold.Evaluations)
+		// What it takes from nowhere, with the same care.
+		nowhere := &Model{Spec: s, Params: Params{AR: []float64{0}, MA: []float64{0}, Sigma2: 1}}
+		if err := f.Refit(nowhere, k.y, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		warm, cold = warm+m.Evaluations, cold+nowhere.Evaluations
+		t.Logf("%s: %d evaluations warm, %d from coefficients of 0, %d from four starts", k.name, m.Evaluations, nowhere.Evaluations, again.Evaluations)
+	}
+	if 3*warm > 2*cold {
+		t.Errorf("%d evaluations warm, %d from coefficients of 0", warm, cold)
+	}
+}
+
+// The criteria are those of the definitions (Akaike 1974; Hurvich and Tsai 1989; Schwarz 1978).
+func TestCriteria(t *testing.T) {
+	m, err := Fit(kinds[0].y, Spec{P: 1, Mean: true}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const k, n = 3, 200 // phi, mean, sigma2
+	for _, c := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"aic", m.AIC, 2*k - 2*m.LogLik},
+		{"aicc", m.AICc, 2*k - 2*m.LogLik + 2*k*(k+1.)/(n-k-1)},
+		{"bic", m.BIC, k*math.Log(n) - 2*m.LogLik},
+		{"used", float64(m.Used), n},
+	} {
+		if math.Abs(c.got-c.want) > 1e-9 {
+			t.Errorf("%s is %v, want %v", c.name, c.got, c.want)
 		}
 	}
 }
