@@ -29,16 +29,15 @@ type googleDay struct {
 }
 
 func knownGoogle2011(head []byte) bool {
-	fields := strings.Fields(firstLine(head))
-	if len(fields) != 2 {
-		return false
-	}
-	for _, f := range fields {
-		if _, err := strconv.ParseFloat(f, 64); err != nil {
+	return everyLine(head, func(line string) bool {
+		fields := strings.Fields(line)
+		if len(fields) != 2 {
 			return false
 		}
-	}
-	return true
+		_, err := strconv.ParseFloat(fields[0], 64)
+		_, err2 := strconv.ParseFloat(fields[1], 64)
+		return err == nil && err2 == nil
+	})
 }
 
 // readGoogle2011 reads one day of one job, vm_JOB_DAY; a file of another name is a VM of its own.

@@ -295,6 +295,24 @@ func firstLine(head []byte) string {
 	return strings.TrimSpace(line)
 }
 
+// everyLine says whether all lines of head that have something in them are like that; the last may be cut off, and counts
+// only if it is the only one.
+func everyLine(head []byte, like func(line string) bool) bool {
+	all := strings.Split(string(head), "\n")
+	if len(all) > 1 {
+		all = all[:len(all)-1]
+	}
+	some := false
+	for _, line := range all {
+		if line = strings.TrimSpace(line); line != "" {
+			if some = like(line); !some {
+				return false
+			}
+		}
+	}
+	return some
+}
+
 // number reads a measured value: one that is empty, NaN, infinite or below 0 was not measured.
 func number(text string) (float64, error) {
 	if text = strings.TrimSpace(text); text == "" {

@@ -10,9 +10,10 @@ import (
 )
 
 func knownPlanetLab(head []byte) bool {
-	line := firstLine(head)
-	_, err := strconv.ParseUint(line, 10, 16)
-	return err == nil
+	return everyLine(head, func(line string) bool {
+		n, err := strconv.Atoi(line)
+		return err == nil && n >= -1 && n <= 1000 // whole percents; those of several cores may go beyond 100
+	})
 }
 
 // readPlanetLab reads one VM's day. Days are not joined: a slice is seldom on the same node on the days that were published.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/urfave/cli/v2"
 
 	"evenkeel/forecast"
 	"evenkeel/forecast/score"
@@ -231,6 +234,36 @@ func TestSpreadData(t *testing.T) {
 	} {
 		if got := strings.Join(spreadData(strings.Fields(c.in)), " "); got != c.want {
 			t.Errorf("%s: %s, want %s", c.in, got, c.want)
+		}
+	}
+}
+
+// The command from its arguments: what is wrong with them is said, and is a wrong usage.
+func TestForecastArguments(t *testing.T) {
+	dir := madeUp(t)
+	for _, c := range []struct{ args, want string }{
+		{"", "--data FILE is needed"},
+		{"--data DIR --models last,magic", `there is no "magic": the models are last, peak,`},
+		{"--data DIR --models last,last", "last is there twice"},
+		{"--data DIR --models ,", "--models: none"},
+		{"--data DIR --use disk", "--use disk: must be cpu or memory"},
+		{"--data DIR --format xls", "--format xls: must be one of bitbrains, nab, google2011, planetlab"},
+		{"--data DIR --steps 0", "steps must be 1 to 1000"},
+		{"--data DIR --vms -1", "must not be negative"},
+		{"--data DIR -o yaml", "-o yaml: must be table, markdown, json or csv"},
+		{"--vms 3 DIR", "which flag is it for?"},
+		{"--data DIR/rnd DIR/gcd --models last --warmup 30 --steps 2 -j 1 -o csv", ""},
+	} {
+		var out bytes.Buffer
+		app := &cli.App{Name: "vcsim", HideHelpCommand: true, Commands: []*cli.Command{forecastCommand()}, Writer: &out, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}
+		args := append([]string{"vcsim", "forecast"}, strings.Fields(strings.ReplaceAll(c.args, "DIR", dir))...)
+		err := app.Run(spreadData(args))
+		var exit cli.ExitCoder
+		switch {
+		case c.want == "" && (err != nil || !strings.Contains(out.String(), "google2011,memory") || !strings.Contains(out.String(), "bitbrains,cpu")):
+			t.Errorf("%s: %v\n%s", c.args, err, out.String())
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &exit) || exit.ExitCode() != 2):
+			t.Errorf("%s: %v, want status 2 and %q", c.args, err, c.want)
 		}
 	}
 }
