@@ -87,7 +87,11 @@ func Load(o Options, sources ...Source) (Data, error) {
 		if len(c.data.Notes) == 0 {
 			return Data{}, errors.New("no files to read series from")
 		}
-		return Data{}, fmt.Errorf("no series in what was read: %s", strings.Join(c.data.Notes, "; "))
+		why, more := c.data.Notes, ""
+		if len(why) > 5 {
+			why, more = why[:4], fmt.Sprintf("; and %d more", len(why)-4)
+		}
+		return Data{}, fmt.Errorf("no series in what was read: %s%s", strings.Join(why, "; "), more)
 	}
 	slices.SortFunc(c.data.Series, func(a, b Series) int {
 		return strings.Compare(key(a), key(b))
