@@ -189,3 +189,21 @@ func BenchmarkUpdate(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkSet(b *testing.B) {
+	for _, s := range []Spec{{P: 1, Mean: true}, {P: 2, D: 1, Q: 2}, {P: 3, Q: 3, Mean: true}} {
+		fit, err := Fit(kinds[1].y, s, Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(s.String(), func(b *testing.B) {
+			var m Model
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := m.Set(s, fit.Params, kinds[1].y, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -230,7 +230,7 @@ func (f *Fitter) adopt(m *Model, s Spec, u []float64, sigma2 float64) {
 // finish moves m to the end of y and sets its criteria.
 func (f *Fitter) finish(m *Model, y []float64, opts Options) error {
 	o := &f.o
-	if err := m.run(y, opts.X, &o.mom); err != nil {
+	if err := m.run(y, opts.X); err != nil {
 		return err
 	}
 	loglik := math.Inf(1)

@@ -26,6 +26,7 @@ type Model struct {
 	StdErr []float64
 
 	coefs coefs
+	mom   moments
 	delta []float64
 	cov   covariance
 	state []float64
@@ -41,16 +42,34 @@ var ErrRegressors = errors.New("values of the regressors do not fit the model")
 // At is the model with given parameters at the end of the series y: filtered, not fitted. x are the regressors, one
 // slice per regressor, each as long as y.
 func At(s Spec, p Params, y []float64, x [][]float64) (*Model, error) {
-	if err := s.Validate(); err != nil {
+	m := &Model{}
+	if err := m.Set(s, p, y, x); err != nil {
 		return nil, err
+	}
+	return m, nil
+}
+
+// Set makes m what At returns, in the memory that m has: with a structure of the same size as before it does not
+// allocate. After an error m is not to be used but for another Set.
+func (m *Model) Set(s Spec, p Params, y []float64, x [][]float64) error {
+	if err := s.Validate(); err != nil {
+		return err
 	}
 	if err := p.fits(s, len(x)); err != nil {
-		return nil, err
+		return err
 	}
-	m := &Model{Spec: s, Params: p.clone()}
-	if err := m.run(y, x, new(moments)); err != nil {
-		return nil, err
+	for j, col := range x {
+		if len(col) != len(y) {
+			return fmt.Errorf("arima %s: regressor %d has %d values, the series %d: %w", s, j, len(col), len(y), ErrRegressors)
+		}
 	}
+	m.Spec = s
+	m.Params.assign(p)
+	m.Evaluations, m.Converged, m.StdErr = 0, false, nil
+	if err := m.run(y, x); err != nil {
+		return err
+	}
+	m.edge = m.coefs.edgeOf()
 	n := 0
 	for _, v := range y {
 		if !math.IsNaN(v) {
@@ -58,7 +77,7 @@ func At(s Spec, p Params, y []float64, x [][]float64) (*Model, error) {
 		}
 	}
 	m.criteria(m.LogLik, n-s.lags())
-	return m, nil
+	return nil
 }
 
 // criteria sets the criteria from the log-likelihood of n values.
@@ -79,8 +98,7 @@ func (m *Model) criteria(loglik float64, n int) {
 }
 
 // run sets the state to that after y, and LogLik to the log-likelihood at the parameters as they are.
-// mom is memory to work in.
-func (m *Model) run(y []float64, x [][]float64, mom *moments) error {
+func (m *Model) run(y []float64, x [][]float64) error {
 	s := m.Spec
 	m.delta = differencing(s, m.coefs.spec, m.delta)
 	m.coefs.reset(s)
@@ -90,7 +108,7 @@ func (m *Model) run(y []float64, x [][]float64, mom *moments) error {
 	copy(sar, m.Params.SAR)
 	copy(sma, m.Params.SMA)
 	m.coefs.expand()
-	if !m.coefs.stationary() || !mom.reset(&m.coefs) {
+	if !m.coefs.stationary() || !m.mom.reset(&m.coefs) {
 		return fmt.Errorf("arima %s: the coefficients %v are not those of a stationary process", s, m.coefs.raw)
 	}
 	first := 0
@@ -109,7 +127,7 @@ func (m *Model) run(y []float64, x [][]float64, mom *moments) error {
 			past[i] -= m.Params.Beta[j] * x[j][first+nd-1-i]
 		}
 	}
-	m.cov.reset(&m.coefs, mom, m.delta, past)
+	m.cov.reset(&m.coefs, &m.mom, m.delta, past)
 	n := m.cov.m
 	m.state, m.spare = grow(m.state, n), grow(m.spare, n)
 	clear(m.state)
@@ -120,7 +138,8 @@ func (m *Model) run(y []float64, x [][]float64, mom *moments) error {
 		}
 		m.state[len(m.coefs.phi)+i] = near
 	}
-	m.ahead = covariance{p: grow(m.ahead.p, n*n), gain: grow(m.ahead.gain, n), scratch: grow(m.ahead.scratch, n*n)}
+	k := &m.ahead
+	k.p, k.gain, k.scratch = grow(k.p, n*n), grow(k.gain, n), grow(k.scratch, n*n)
 	var ssq, logs float64
 	terms := 0
 	for t := first + nd; t < len(y); t++ {

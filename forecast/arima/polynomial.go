@@ -36,9 +36,10 @@ func toPartial(c, tmp []float64, bound float64) {
 
 // coefs are ARMA coefficients in the order ar, ma, sar, sma, with the polynomials that they make.
 type coefs struct {
-	spec Spec
-	raw  []float64 // ar, ma, sar, sma
-	tmp  []float64
+	spec    Spec
+	raw     []float64 // ar, ma, sar, sma
+	tmp     []float64
+	partial []float64
 
 	// phi[i] multiplies w(t-1-i); theta[i] multiplies e(t-i), theta[0] = 1. Both have the dimension of the ARMA state
 	// and are 0 past their orders p and q.
@@ -101,17 +102,38 @@ func (c *coefs) untransform(raw, u []float64, bound float64) {
 
 // stationary says whether the autoregressions of raw are.
 func (c *coefs) stationary() bool {
-	ar, _, sar, _ := c.spec.parts(c.raw)
+	c.partial = grow(c.partial, len(c.raw))
+	copy(c.partial, c.raw)
+	ar, _, sar, _ := c.spec.parts(c.partial)
 	for _, x := range [...][]float64{ar, sar} {
-		r := append([]float64(nil), x...)
-		toPartial(r, c.tmp, 1)
-		for _, a := range r {
+		toPartial(x, c.tmp, 1)
+		for _, a := range x {
 			if !(math.Abs(a) < 1) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// edgeOf is edge for raw as it is; 1 if a moving average is not invertible.
+func (c *coefs) edgeOf() float64 {
+	c.partial = grow(c.partial, len(c.raw))
+	copy(c.partial, c.raw)
+	ar, ma, sar, sma := c.spec.parts(c.partial)
+	var most float64
+	for i, x := range [...][]float64{ar, sar, ma, sma} {
+		if i >= 2 {
+			for j := range x {
+				x[j] = -x[j]
+			}
+		}
+		toPartial(x, c.tmp, 1)
+		for _, v := range x {
+			most = max(most, math.Abs(v))
+		}
+	}
+	return most
 }
 
 // expand multiplies the seasonal and the plain polynomials of raw.

@@ -182,6 +182,30 @@ func TestRefitIsNoWorse(t *testing.T) {
 	}
 }
 
+// What runs for every series every minute leaves nothing for the collector.
+func TestNoAllocation(t *testing.T) {
+	y := append([]float64(nil), kinds[3].y...)
+	y[50], y[190] = math.NaN(), math.NaN()
+	for _, s := range []Spec{{P: 2, D: 1, Q: 2}, {P: 1, Q: 1, Mean: true}, {D: 1, Q: 1, SD: 1, SQ: 1, Period: 6}} {
+		m, err := Fit(y, s, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean, variance := make([]float64, 10), make([]float64, 10)
+		var again Model
+		n := testing.AllocsPerRun(20, func() {
+			for _, v := range [...]float64{1, 2, math.NaN(), 3} {
+				if err := errors.Join(m.Update(v), m.Forecast(mean, variance), again.Set(s, m.Params, y, nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		if n > 0 {
+			t.Errorf("%v: %v allocations", s, n)
+		}
+	}
+}
+
 // The criteria are those of the definitions (Akaike 1974; Hurvich and Tsai 1989; Schwarz 1978).
 func TestCriteria(t *testing.T) {
 	m, err := Fit(kinds[0].y, Spec{P: 1, Mean: true}, Options{})

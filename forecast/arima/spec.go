@@ -81,12 +81,17 @@ type Params struct {
 	Sigma2           float64   // variance of the innovations, in the unit of the series squared
 }
 
-func (p Params) clone() Params {
-	c := p
-	c.AR, c.MA = append([]float64(nil), p.AR...), append([]float64(nil), p.MA...)
-	c.SAR, c.SMA = append([]float64(nil), p.SAR...), append([]float64(nil), p.SMA...)
-	c.Beta = append([]float64(nil), p.Beta...)
+func (p Params) clone() (c Params) {
+	c.assign(p)
 	return c
+}
+
+// assign copies q into the memory of p.
+func (p *Params) assign(q Params) {
+	p.AR, p.MA = append(p.AR[:0], q.AR...), append(p.MA[:0], q.MA...)
+	p.SAR, p.SMA = append(p.SAR[:0], q.SAR...), append(p.SMA[:0], q.SMA...)
+	p.Beta = append(p.Beta[:0], q.Beta...)
+	p.Mean, p.Sigma2 = q.Mean, q.Sigma2
 }
 
 // fits says whether p has the lengths of s, with k regressors.
