@@ -13,7 +13,7 @@ import "math"
 // bucket's upper end): use that is the same again and again, or measured in whole numbers, is met exactly. Mean and
 // variance are those of the values, not of buckets.
 //
-// It predicts after 3 values. 4.8 kB; a step costs a logarithm and a power, a prediction one pass over 192 buckets.
+// It predicts after 3 values. 4.9 kB; a step costs a logarithm and a power, a prediction one pass over 192 buckets.
 type Histogram struct {
 	halfLife float64                   // in steps
 	weight   float64                   // of the next value; doubles with every half-life

@@ -7,7 +7,7 @@ import "math"
 // the peak plus those of these errors, its mean the peak plus their mean (it lies far below the peak where peaks are
 // rare); intervals never narrow with the horizon. For all else see Last.
 //
-// 4.2 kB with a window of 60; a step costs a scan of the window, a prediction one sort of at most 127 numbers per horizon.
+// 3.7 kB with a window of 60; a step costs a scan of the window, a prediction one sort of at most 127 numbers per horizon.
 type Peak struct {
 	track  track
 	window []float64 // a ring, NaN where not measured

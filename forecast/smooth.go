@@ -15,7 +15,7 @@ import (
 // 1, 2, ... steps ahead, as Last does; from the models' variances only until 8 errors are known. They never narrow with
 // the horizon. After a gap of g steps a prediction of h steps is one of g+h.
 //
-// 6.2 kB; a step costs two updates, every 60th a fit of the two models besides, started from the last; a prediction
+// 8.4 kB; a step costs two updates, every 60th a fit of the two models besides, started from the last; a prediction
 // one sort of at most 127 numbers per horizon.
 type Smooth struct {
 	track  track
