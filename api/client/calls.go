@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"evenkeel/api/v1"
@@ -99,6 +100,20 @@ func (c *Client) Samples(ctx context.Context, name, resource, resolution, since 
 	}
 	var out v1.Samples
 	err := c.call(ctx, http.MethodGet, []string{"v1", "vms", name, "samples"}, q, nil, &out, opts)
+	return out, err
+}
+
+// Forecast of what a VM, by name or id, will use of a resource ("" is v1.ResourceCPU) in the next steps (0 is 10).
+func (c *Client) Forecast(ctx context.Context, name, resource string, steps int, opts ...Option) (v1.Forecast, error) {
+	q := url.Values{}
+	if resource != "" {
+		q.Set("resource", resource)
+	}
+	if steps != 0 {
+		q.Set("steps", strconv.Itoa(steps))
+	}
+	var out v1.Forecast
+	err := c.call(ctx, http.MethodGet, []string{"v1", "vms", name, "forecast"}, q, nil, &out, opts)
 	return out, err
 }
 

@@ -11,8 +11,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/agent"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
+	"evenkeel/cluster/state"
 )
 
 // resolutions by their names in the API.
@@ -54,6 +56,66 @@ func (s *Server) registerSamples(api huma.API) {
 			return out, nil
 		})
 }
+
+func (s *Server) registerForecasts(api huma.API) {
+	get(api, "getVMForecast", "/v1/vms/{name}/forecast", tagVM, "What a VM will use",
+		"Forecast minute by minute by its host, from what it measured: a mixture of models, weighed by how good each has been on this VM, with intervals that are corrected by how "+
+			"often they held. Read from the host: 503 while that does not answer.",
+		func(ctx context.Context, in *struct {
+			NameParam
+			ReadParams
+			Resource string `query:"resource" enum:"cpu,memory" default:"cpu"`
+			Steps    int    `query:"steps" minimum:"1" maximum:"60" default:"10" doc:"How many minutes ahead."`
+		}) (*answerOf[v1.Forecast], error) {
+			if _, err := s.view(ctx, in.Consistency); err != nil {
+				return nil, err
+			}
+			f, need, vm, err := s.cluster.Forecast(ctx, in.Name, in.Resource, in.Steps)
+			if err != nil {
+				return nil, s.fail(ctx, unreachable(err))
+			}
+			return &answerOf[v1.Forecast]{Body: forecastOf(f, need, vm)}, nil
+		})
+}
+
+func forecastOf(f agent.VMForecast, need control.Need, vm state.VM) v1.Forecast {
+	// exact rounds to what the figures are worth: whole bytes, millionths of a core.
+	exact, unit := short, "cores"
+	if f.Resource == agent.ResourceMemory {
+		exact, unit = math.Round, "bytes"
+	}
+	out := v1.Forecast{VM: vm.Name, Host: vm.Host, Resource: f.Resource, Unit: unit, StepSeconds: int(f.Step / time.Second), Until: f.Until, Trusted: f.Trusted, Reason: f.Reason,
+		Declared: exact(need.Declared), Need: exact(need.Declared), Buffer: exact(need.Buffer), Items: []v1.ForecastStep{}, Models: []v1.ForecastModel{}}
+	if f.Trusted {
+		out.Need = exact(need.Forecast)
+	}
+	for i, p := range f.Ahead {
+		within := func(low int) [2]float64 {
+			return [2]float64{exact(p.Quantiles[low]), exact(p.Quantiles[len(p.Quantiles)-1-low])}
+		}
+		out.Items = append(out.Items, v1.ForecastStep{At: f.Until.Add(time.Duration(i) * f.Step), Mean: exact(p.Mean), Sd: exact(math.Sqrt(p.Variance)),
+			Int50: within(4), Int80: within(3), Int95: within(1), Int99: within(0)}) // places in forecast.Levels
+	}
+	shares := map[string]float64{}
+	for _, m := range f.Shares {
+		shares[m.Model] = m.Share
+	}
+	for i, c := range f.Calibration {
+		m := v1.ForecastModel{Name: c.Model, Share: math.Round(1e4*shares[c.Model]) / 1e4, Horizons: []v1.ForecastCalibration{}}
+		if i == 0 && len(f.Ahead) > 0 {
+			m.Share = 1
+		}
+		for _, h := range c.Horizons {
+			m.Horizons = append(m.Horizons, v1.ForecastCalibration{Steps: h.Steps, Values: math.Round(h.Values), Pinball: exact(h.Pinball),
+				In50: part(h.Coverage[0]), In80: part(h.Coverage[1]), In95: part(h.Coverage[2]), In99: part(h.Coverage[3]), Above: part(h.Above)})
+		}
+		out.Models = append(out.Models, m)
+	}
+	return out
+}
+
+// part is a share to four digits.
+func part(v float64) float64 { return math.Round(1e4*v) / 1e4 }
 
 // stepOf a bucket; false if nothing was measured of the resource.
 func stepOf(b history.Bucket, resource string) (v1.SampleStep, bool) {

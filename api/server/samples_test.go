@@ -74,7 +74,18 @@ func TestSamples(t *testing.T) {
 	if later, err := api.Samples(t.Context(), "a-w-0", "", "raw", time.Now().Add(time.Hour).Format(time.RFC3339)); err != nil || len(later.Items) != 0 {
 		t.Errorf("%+v, %v", later, err)
 	}
+	f, err := api.Forecast(t.Context(), "a-w-0", "memory", 3)
+	if err != nil || f.VM != "a-w-0" || f.Host != vm.Host || f.Unit != "bytes" || f.StepSeconds != 60 || f.Trusted || f.Reason == "" || f.Declared != 64<<20 || f.Need != f.Declared ||
+		f.Items == nil || f.Models == nil {
+		t.Errorf("%+v, %v", f, err)
+	}
 	for path, want := range map[string]int{
+		"/v1/vms/nobody/forecast":                   http.StatusNotFound,
+		"/v1/vms/a-w-0/forecast?steps=0":            http.StatusUnprocessableEntity,
+		"/v1/vms/a-w-0/forecast?steps=61":           http.StatusUnprocessableEntity,
+		"/v1/vms/a-w-0/forecast?steps=ten":          http.StatusUnprocessableEntity,
+		"/v1/vms/a-w-0/forecast?resource=disk":      http.StatusUnprocessableEntity,
+		"/v1/vms/a-w-0/forecast":                    http.StatusOK,
 		"/v1/vms/nobody/samples":                    http.StatusNotFound,
 		"/v1/vms/a-w-0/samples?resource=disk":       http.StatusUnprocessableEntity,
 		"/v1/vms/a-w-0/samples?resolution=1s":       http.StatusUnprocessableEntity,
@@ -132,7 +143,14 @@ func TestSamplesOfMembers(t *testing.T) {
 		!strings.Contains(p.Problem.Detail, "h4") || !strings.Contains(p.Problem.Detail, "again") {
 		t.Errorf("while its host is away: %v", err)
 	}
+	if _, err := api.Forecast(t.Context(), "a-w-0", "", 10); !errors.As(err, &p) || p.Problem.Status != http.StatusServiceUnavailable || !strings.Contains(p.Problem.Detail, "h4") {
+		t.Errorf("a forecast while its host is away: %v", err)
+	}
 	must(t, s.Start("h4"))
+	must(t, s.Await(t.Context(), "its host has a forecast again", func() bool {
+		f, err := api.Forecast(t.Context(), "a-w-0", "", 10)
+		return err == nil && f.Host == "h4" && !f.Trusted
+	}))
 	again := measured(t, api, "a-w-0", "memory", len(before.Items))
 	if !again.Items[0].At.Equal(before.Items[0].At) {
 		t.Errorf("a restart of the host lost what was measured before %v: it begins at %v", before.Items[0].At, again.Items[0].At)

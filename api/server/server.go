@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/agent"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
 	"evenkeel/cluster/state"
@@ -40,6 +41,8 @@ type Cluster interface {
 	Console(ctx context.Context, vm string) (io.ReadWriteCloser, error)
 	// History of a VM, by name or id, from its host.
 	History(ctx context.Context, vm string) (*history.History, history.Notes, state.VM, error)
+	// Forecast of what a VM, by name or id, will use of a resource in so many minutes, from its host.
+	Forecast(ctx context.Context, vm, resource string, steps int) (agent.VMForecast, control.Need, state.VM, error)
 	// Ready is nil once requests can be served in full.
 	Ready() error
 	// Index of the log that this server's state has come to; Await one.
@@ -110,6 +113,7 @@ func New(c Cluster, o Options) *Server {
 	s.registerVirtualClusters(api)
 	s.registerVMs(api)
 	s.registerSamples(api)
+	s.registerForecasts(api)
 	s.registerHosts(api)
 	s.registerOperations(api)
 	s.registerEvents(api)

@@ -20,6 +20,54 @@ type Samples struct {
 	Items       []SampleStep `json:"items" doc:"Oldest first. A step in which nothing was measured is missing; the last may not have ended."`
 }
 
+// Forecast is what a VM will use of a resource, by what its host measured, and how good such forecasts of it have been.
+type Forecast struct {
+	VM          string    `json:"vm" doc:"Its name."`
+	Host        string    `json:"host" doc:"The host that keeps the forecast."`
+	Resource    string    `json:"resource" enum:"cpu,memory"`
+	Unit        string    `json:"unit" enum:"cores,bytes"`
+	StepSeconds int       `json:"stepSeconds" doc:"How long a step is."`
+	Until       time.Time `json:"until,omitzero" doc:"The end of the last step that was measured; left out if none was."`
+	Trusted     bool      `json:"trusted" doc:"Whether decisions may rest on it. If not, the declared need counts."`
+	Reason      string    `json:"reason,omitempty" doc:"Why it is not trusted."`
+	Declared    float64   `json:"declared" doc:"What the tenant declared that it needs."`
+	Need        float64   `json:"need" doc:"What it is taken to need: the most that is forecast of these steps with its buffer, at most what was declared; what was declared, where the forecast is not trusted."`
+	Buffer      float64   `json:"buffer" doc:"The buffer of the first step: 5% of what was declared, and three standard deviations; 0 where nothing is forecast."`
+
+	Items  []ForecastStep  `json:"items" doc:"The steps after until, in order; empty while too little was measured."`
+	Models []ForecastModel `json:"models" doc:"The mixture of all models first: what is stated in the end."`
+}
+
+// ForecastStep is what one step will bring.
+type ForecastStep struct {
+	At    time.Time  `json:"at" doc:"When it begins."`
+	Mean  float64    `json:"mean"`
+	Sd    float64    `json:"sd" doc:"Standard deviation of the value."`
+	Int50 [2]float64 `json:"int50" doc:"The value is within with a probability of 50%."`
+	Int80 [2]float64 `json:"int80"`
+	Int95 [2]float64 `json:"int95"`
+	Int99 [2]float64 `json:"int99"`
+}
+
+// ForecastModel is how good one model has been on this VM, and how much it has to say.
+type ForecastModel struct {
+	Name     string                `json:"name"`
+	Share    float64               `json:"share" doc:"Its part in the mixture now, 0 to 1; 1 of the mixture itself."`
+	Horizons []ForecastCalibration `json:"horizons"`
+}
+
+// ForecastCalibration is how good forecasts of one horizon have been. Old ones fade: one of 200 steps ago counts a third.
+type ForecastCalibration struct {
+	Steps   int     `json:"steps" doc:"How many steps ahead."`
+	Values  float64 `json:"values" doc:"How many values it rests on, faded ones in part."`
+	Pinball float64 `json:"pinball" doc:"Mean pinball loss over the quantiles, in the unit of the resource."`
+	In50    float64 `json:"in50" doc:"Share of the values that came within the interval of 50%."`
+	In80    float64 `json:"in80"`
+	In95    float64 `json:"in95"`
+	In99    float64 `json:"in99"`
+	Above   float64 `json:"above" doc:"Share of the values above the upper end of the interval of 95%."`
+}
+
 // SampleStep is what was measured in one step.
 type SampleStep struct {
 	At        time.Time `json:"at" doc:"When the step began, by the clock of the host."`

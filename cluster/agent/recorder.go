@@ -50,6 +50,8 @@ type Recorder struct {
 	mu  sync.Mutex
 	vms map[string]*recorded
 
+	forecasts *forecaster
+
 	disk diskHealth // of run alone
 }
 
@@ -57,6 +59,7 @@ type Recorder struct {
 type recorded struct {
 	history    *history.History
 	generation uint64
+	vcpus      int
 	last       *hypervisor.Stats // measured last for the history; nil: not since this agent began
 	seen       time.Time         // when it was last measured at all
 	left       time.Time         // when it was handed over, or deleted; zero: it was not
@@ -77,7 +80,7 @@ type asking struct {
 // OpenRecorder with the histories that the directory holds. What cannot be read is left out, and said in the log: a history
 // is not worth an agent.
 func OpenRecorder(o RecorderOptions) *Recorder {
-	r := &Recorder{o: o, log: o.Log, vms: map[string]*recorded{}, wake: make(chan struct{}, 1)}
+	r := &Recorder{o: o, log: o.Log, vms: map[string]*recorded{}, wake: make(chan struct{}, 1), forecasts: newForecaster()}
 	r.load(time.Now())
 	return r
 }
@@ -101,7 +104,7 @@ func (r *Recorder) record(stats []hypervisor.Stats, vms map[string]hypervisor.VM
 			v.left = time.Time{}
 			r.askFor(v, s)
 		}
-		v.seen, v.generation = s.At, s.Generation
+		v.seen, v.generation, v.vcpus = s.At, s.Generation, vm.VCPUs
 		if v.last != nil && slot(v.last.At) == slot(s.At) && v.last.Generation == s.Generation {
 			continue
 		}
@@ -196,13 +199,15 @@ func (r *Recorder) leaves(vm string) {
 	}
 }
 
-// History of a VM that runs here, or ran here until a while ago, as history.Encode makes it. hypervisor.ErrNotFound if there is none.
+// History of a VM that runs here, or ran here until a while ago, as history.Encode makes it, with the state of its forecasts.
+// hypervisor.ErrNotFound if there is none.
 func (r *Recorder) History(vm string) ([]byte, error) {
+	notes := r.forecasts.notes(vm)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := r.vms[vm]
 	if v == nil || v.history.Empty() {
 		return nil, fmt.Errorf("VM %s: nothing was measured of it here: %w", vm, hypervisor.ErrNotFound)
 	}
-	return history.Encode(v.history, nil), nil
+	return history.Encode(v.history, notes), nil
 }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,13 +32,14 @@ const (
 type aboutVM struct {
 	VM         string    `json:"vm"`
 	Generation uint64    `json:"generation"`
+	VCPUs      int       `json:"vcpus"`
 	Seen       time.Time `json:"seen"`
 	Left       time.Time `json:"left,omitzero"`
 	AskedSince time.Time `json:"askedSince,omitzero"` // its history is to be had elsewhere, since then
 }
 
 func (v *recorded) note(id string) []byte {
-	a := aboutVM{VM: id, Generation: v.generation, Seen: v.seen, Left: v.left}
+	a := aboutVM{VM: id, Generation: v.generation, VCPUs: v.vcpus, Seen: v.seen, Left: v.left}
 	if v.ask != nil {
 		a.AskedSince = v.ask.since
 	}
@@ -44,8 +47,11 @@ func (v *recorded) note(id string) []byte {
 	return b
 }
 
-// diskHealth says each trouble once.
-type diskHealth struct{ failed bool }
+// diskHealth is what came of writing: each trouble is said once, and what has not changed is not written again.
+type diskHealth struct {
+	failed bool
+	tails  []byte
+}
 
 // fileOf a VM's history; "" for ids that make no file's name.
 func (r *Recorder) fileOf(id string) string {
@@ -92,15 +98,19 @@ func (r *Recorder) writeWhole(now time.Time) error {
 		last time.Time
 	}
 	var files []file
+	states := map[string]history.Notes{}
+	for _, id := range r.dueWhole(now) {
+		states[id] = r.forecasts.notes(id)
+	}
 	r.mu.Lock()
 	for id, v := range r.vms {
-		if now.Sub(v.whole) < wholeEvery || v.history.Empty() {
+		notes, due := states[id]
+		if !due {
 			continue
 		}
+		notes[aboutNote] = v.note(id)
 		last, _ := v.history.Last()
-		if name := r.fileOf(id); name != "" && (v.whole.IsZero() || last.After(v.written)) {
-			files = append(files, file{id, name, history.Encode(v.history, history.Notes{aboutNote: v.note(id)}), v, last})
-		}
+		files = append(files, file{id, r.fileOf(id), history.Encode(v.history, notes), v, last})
 	}
 	r.mu.Unlock()
 	var failed error
@@ -121,11 +131,25 @@ func (r *Recorder) writeWhole(now time.Time) error {
 	return failed
 }
 
+// dueWhole are the VMs whose whole history is to be written.
+func (r *Recorder) dueWhole(now time.Time) (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, v := range r.vms {
+		last, any := v.history.Last()
+		if any && now.Sub(v.whole) >= wholeEvery && r.fileOf(id) != "" && (v.whole.IsZero() || last.After(v.written)) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // writeTails writes what was measured since the whole histories were written: for each VM its length (u32) and an encoded history.
 func (r *Recorder) writeTails() error {
 	var all []byte
 	r.mu.Lock()
-	for id, v := range r.vms {
+	for _, id := range slices.Sorted(maps.Keys(r.vms)) {
+		v := r.vms[id]
 		if r.fileOf(id) == "" {
 			continue
 		}
@@ -134,7 +158,15 @@ func (r *Recorder) writeTails() error {
 		all = append(all, one...)
 	}
 	r.mu.Unlock()
-	return replaceFile(filepath.Join(r.o.Dir, tailsName), all)
+	if r.disk.tails != nil && bytes.Equal(all, r.disk.tails) {
+		return nil
+	}
+	r.disk.tails = nil
+	if err := replaceFile(filepath.Join(r.o.Dir, tailsName), all); err != nil {
+		return err
+	}
+	r.disk.tails = append([]byte{}, all...)
+	return nil
 }
 
 // replaceFile writes a file whole or not at all.
@@ -185,7 +217,7 @@ func (r *Recorder) loadWhole(path string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	v, id, err := r.readOne(data, now)
+	v, id, notes, err := r.readOne(data, now)
 	if err != nil {
 		return err
 	}
@@ -195,6 +227,7 @@ func (r *Recorder) loadWhole(path string, now time.Time) error {
 	v.written, _ = v.history.Last()
 	v.whole = now.Add(-spread(id))
 	r.vms[id] = v
+	r.takeForecasts(id, notes)
 	return nil
 }
 
@@ -218,23 +251,24 @@ func readFile(path string, limit int) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-func (r *Recorder) readOne(data []byte, now time.Time) (*recorded, string, error) {
+func (r *Recorder) readOne(data []byte, now time.Time) (*recorded, string, history.Notes, error) {
 	h, notes, err := history.Decode(data)
 	if err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
 	var a aboutVM
 	if err := json.NewDecoder(bytes.NewReader(notes[aboutNote])).Decode(&a); err != nil || a.VM == "" {
-		return nil, "", fmt.Errorf("it does not say of which VM: %w", err)
+		return nil, "", nil, fmt.Errorf("it does not say of which VM: %w", err)
 	}
-	v := &recorded{history: h, generation: a.Generation, seen: a.Seen, left: a.Left}
+	v := &recorded{history: h, generation: a.Generation, vcpus: a.VCPUs, seen: a.Seen, left: a.Left}
 	if v.seen.After(now) {
 		v.seen = now
 	}
 	if !a.AskedSince.IsZero() && r.o.Fetch != nil {
 		v.ask = &asking{since: a.AskedSince, next: now.Add(firstAsk), wait: firstAsk}
 	}
-	return v, a.VM, nil
+	delete(notes, aboutNote)
+	return v, a.VM, notes, nil
 }
 
 func (r *Recorder) loadTails(path string, now time.Time) error {
@@ -247,7 +281,7 @@ func (r *Recorder) loadTails(path string, now time.Time) error {
 			return errors.New("it is cut off")
 		}
 		n := binary.LittleEndian.Uint32(data)
-		tail, id, err := r.readOne(data[4:4+n], now)
+		tail, id, _, err := r.readOne(data[4:4+n], now)
 		if err != nil {
 			return err
 		}
@@ -261,7 +295,7 @@ func (r *Recorder) loadTails(path string, now time.Time) error {
 			r.vms[id] = v
 		}
 		v.history.Extend(tail.history)
-		v.generation, v.seen, v.left, v.ask = tail.generation, tail.seen, tail.left, tail.ask
+		v.generation, v.vcpus, v.seen, v.left, v.ask = tail.generation, tail.vcpus, tail.seen, tail.left, tail.ask
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"evenkeel/cluster/history"
@@ -21,6 +22,9 @@ const writeEvery = time.Minute
 
 // run until ctx ends: writes histories down, asks for those of VMs that came from elsewhere, and forgets VMs that are gone.
 func (r *Recorder) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { r.forecasting(ctx) })
 	write := time.NewTicker(writeEvery)
 	defer write.Stop()
 	for {
@@ -73,8 +77,9 @@ func (r *Recorder) fetchDue(ctx context.Context) {
 		data, err := r.o.Fetch(bounded, id)
 		cancel()
 		var h *history.History
+		var notes history.Notes
 		if err == nil {
-			h, _, err = history.Decode(data)
+			h, notes, err = history.Decode(data)
 			if err != nil {
 				err = fmt.Errorf("%w: %w", ErrNoHistory, err) // asked again it would be the same
 			}
@@ -82,6 +87,27 @@ func (r *Recorder) fetchDue(ctx context.Context) {
 		if ctx.Err() == nil {
 			r.fetched(id, h, err)
 		}
+		if h != nil && ctx.Err() == nil {
+			r.takeForecasts(id, notes)
+		}
+	}
+}
+
+// takeForecasts goes on with the forecasts of a VM where the host that it came from left them. What was measured here since is
+// learned again.
+func (r *Recorder) takeForecasts(id string, notes history.Notes) {
+	r.mu.Lock()
+	v := r.vms[id]
+	vcpus := 0
+	if v != nil {
+		vcpus = v.vcpus
+	}
+	r.mu.Unlock()
+	if v == nil || len(notes) == 0 {
+		return
+	}
+	if err := r.forecasts.restore(id, vcpus, notes); err != nil {
+		r.log.Info("forecasts of a VM begin anew", "vm", id, "error", err)
 	}
 }
 

@@ -307,7 +307,7 @@ func TestRecorderForgets(t *testing.T) {
 		dir := t.TempDir()
 		rec := quietRecorder(dir, nil)
 		l := newLeader(limited("a", 1, "ek.burn=1"), limited("b", 1, ""))
-		defer recording(t, w, l, rec)()
+		stop := recording(t, w, l, rec)
 		after(5 * time.Minute)
 		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.VMs[1].Want = agent.WantGone, agent.WantStop })
 		after(55 * time.Minute)
@@ -321,9 +321,20 @@ func TestRecorderForgets(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "a.history")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("its file: %v", err)
 		}
-		after(6 * 24 * time.Hour)
-		kept(t, rec, "b") // it may be started again
-		after(2 * 24 * time.Hour)
+		stop()
+		for _, c := range []struct {
+			away time.Duration
+			kept bool
+		}{{6 * 24 * time.Hour, true}, {24 * time.Hour, false}} { // it may be started again
+			after(c.away)
+			rec = quietRecorder(dir, nil)
+			stop = recording(t, w, l, rec)
+			after(2 * time.Minute)
+			if _, err := rec.History("b"); (err == nil) != c.kept {
+				t.Errorf("stopped %v more: %v", c.away, err)
+			}
+			stop()
+		}
 		if left, _ := os.ReadDir(dir); len(left) != 1 {
 			t.Errorf("left: %v", left)
 		}

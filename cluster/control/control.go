@@ -16,6 +16,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"evenkeel/cluster/agent"
 	"evenkeel/cluster/lease"
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/node"
@@ -43,6 +44,8 @@ type Options struct {
 	// History gets what a host measured of a VM (its id), as history.Encode makes it; hypervisor.ErrNotFound if that is nothing.
 	// nil: no histories are kept.
 	History func(ctx context.Context, host, vm string) ([]byte, error)
+	// Forecast gets what a host expects a VM to use of a resource in so many minutes; there is one where there is History.
+	Forecast func(ctx context.Context, host, vm, resource string, steps int) (agent.VMForecast, error)
 	// Inspect looks at an image's file before it enters the catalogue, and fills in its sizes.
 	Inspect func(img state.Image) (state.Image, error)
 	Logger  *slog.Logger

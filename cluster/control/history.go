@@ -10,6 +10,7 @@ import (
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/history"
 	"evenkeel/cluster/state"
+	"evenkeel/forecast"
 	"evenkeel/hypervisor"
 )
 
@@ -48,6 +49,42 @@ func (c *Control) History(ctx context.Context, name string) (*history.History, h
 		return nil, nil, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
 	}
 	return h, notes, vm, nil
+}
+
+// Need of a VM, as it is declared, and as it is by what is forecast of it.
+type Need struct {
+	Declared float64
+	Forecast float64 // the most that is expected, with its buffer; 0 where nothing is
+	Buffer   float64 // that of the very next step
+}
+
+// Forecast of what a VM, by its name or id, will use of a resource, from its host. Until is zero where nothing was measured yet.
+func (c *Control) Forecast(ctx context.Context, name, resource string, steps int) (agent.VMForecast, Need, state.VM, error) {
+	vm, err := c.placed(name)
+	if err != nil {
+		return agent.VMForecast{}, Need{}, vm, err
+	}
+	var need Need
+	vc, _ := c.o.State.Snapshot().VC(vm.VC)
+	if g, ok := vc.GroupOf(vm); ok && resource == agent.ResourceMemory {
+		need.Declared = float64(g.Memory)
+	} else if ok {
+		need.Declared = g.CPU
+	}
+	ctx, cancel := context.WithTimeout(ctx, historyTime)
+	defer cancel()
+	f, err := c.o.Forecast(ctx, vm.Host, vm.ID, resource, steps)
+	switch {
+	case errors.Is(err, hypervisor.ErrNotFound):
+		f = agent.VMForecast{Resource: resource, Step: time.Minute}
+		f.Reason = "nothing was measured of it yet"
+	case err != nil:
+		return agent.VMForecast{}, Need{}, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
+	}
+	if len(f.Ahead) > 0 {
+		need.Forecast, need.Buffer = forecast.DefaultBuffer.Need(need.Declared, f.Ahead), forecast.DefaultBuffer.Size(need.Declared, f.Ahead[0])
+	}
+	return f, need, vm, nil
 }
 
 // placed is the VM of that name or id, which has a host that keeps what it used.

@@ -235,7 +235,7 @@ func (m *Member) openServer() error {
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
 	}
 	m.Control = control.New(control.Options{State: m.State, Log: m.node, Settings: m.o.Settings, Inspect: inspect, Logger: m.log,
-		Console: m.console, History: m.history, Lease: m.o.Lease, Fence: m.o.Fence, Servers: m.Servers})
+		Console: m.console, History: m.history, Forecast: m.forecast, Lease: m.o.Lease, Fence: m.o.Fence, Servers: m.Servers})
 	return nil
 }
 
@@ -385,6 +385,18 @@ func (m *Member) history(ctx context.Context, host, vm string) ([]byte, error) {
 		return nil, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
 	}
 	return m.client.History(ctx, row.Address, host, vm)
+}
+
+// forecast of a VM from its host.
+func (m *Member) forecast(ctx context.Context, host, vm, resource string, steps int) (agent.VMForecast, error) {
+	if host == m.identity.Name && m.recorder != nil {
+		return m.recorder.Forecast(vm, resource, steps)
+	}
+	row, ok := m.State.Snapshot().Member(host)
+	if !ok {
+		return agent.VMForecast{}, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
+	}
+	return m.client.Forecast(ctx, row.Address, host, vm, resource, steps)
 }
 
 // Ready says why this member cannot do its work yet; nil if it can.

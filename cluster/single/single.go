@@ -105,6 +105,13 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 				return nil, fmt.Errorf("host %s: %w", host, hypervisor.ErrNotFound)
 			}
 			return r.History(vm)
+		},
+		Forecast: func(_ context.Context, host, vm, resource string, steps int) (agent.VMForecast, error) {
+			r, ok := recorders[host]
+			if !ok {
+				return agent.VMForecast{}, fmt.Errorf("host %s: %w", host, hypervisor.ErrNotFound)
+			}
+			return r.Forecast(vm, resource, steps)
 		}})
 	if err := c.Begin(ctx, n.Term(), ""); err != nil {
 		return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"evenkeel/cluster/agent"
@@ -26,30 +28,69 @@ const historyType = "application/octet-stream"
 // history is what was measured of a VM on this host.
 func (p *Peers) history(w http.ResponseWriter, r *http.Request) {
 	data, err := p.o.Histories.History(r.PathValue("id"))
+	if err != nil {
+		refuseHistory(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", historyType)
+	_, _ = w.Write(data) // the server is gone: nobody to tell
+}
+
+// forecast of what a VM on this host will use.
+func (p *Peers) forecast(w http.ResponseWriter, r *http.Request) {
+	steps, err := strconv.Atoi(r.FormValue("steps"))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, kindMalformed, "steps: %v", err)
+		return
+	}
+	out, err := p.o.Histories.Forecast(r.PathValue("id"), r.FormValue("resource"), steps)
+	if err != nil {
+		refuseHistory(w, err)
+		return
+	}
+	p.answer(w, r, out)
+}
+
+func refuseHistory(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, hypervisor.ErrNotFound):
 		refuse(w, http.StatusNotFound, kindNoHistory, "%v", err)
-	case err != nil:
-		refuse(w, http.StatusServiceUnavailable, kindOutOfReach, "%v", err)
+	case errors.Is(err, hypervisor.ErrInvalid):
+		refuse(w, http.StatusBadRequest, kindMalformed, "%v", err)
 	default:
-		w.Header().Set("Content-Type", historyType)
-		_, _ = w.Write(data) // the server is gone: nobody to tell
+		refuse(w, http.StatusServiceUnavailable, kindOutOfReach, "%v", err)
 	}
 }
 
 // History of a VM from the member that is its host, as history.Encode makes it. hypervisor.ErrNotFound if nothing was measured.
 func (c *Client) History(ctx context.Context, address, host, id string) ([]byte, error) {
-	data, err := c.history(ctx, address, host, id)
+	data, err := c.read(ctx, host, urlOf(address, "host", "vms", id, "history").String(), history.MaxEncoded)
 	if err != nil {
 		return nil, fmt.Errorf("history of VM %s on host %s: %w", id, host, err)
 	}
 	return data, nil
 }
 
-func (c *Client) history(ctx context.Context, address, host, id string) ([]byte, error) {
+// Forecast of what a VM will use of a resource, from the member that is its host. hypervisor.ErrNotFound if nothing was measured.
+func (c *Client) Forecast(ctx context.Context, address, host, id, resource string, steps int) (agent.VMForecast, error) {
+	u := urlOf(address, "host", "vms", id, "forecast")
+	u.RawQuery = url.Values{"resource": {resource}, "steps": {strconv.Itoa(steps)}}.Encode()
+	var out agent.VMForecast
+	data, err := c.read(ctx, host, u.String(), maxCall)
+	if err == nil {
+		err = decodeOne(data, &out)
+	}
+	if err != nil {
+		return agent.VMForecast{}, fmt.Errorf("forecast of VM %s on host %s: %w", id, host, err)
+	}
+	return out, nil
+}
+
+// read from the host of a VM.
+func (c *Client) read(ctx context.Context, host, url string, limit int) ([]byte, error) {
 	t := newTransport(c.dialer, pki.Want{Name: host, Agent: true})
 	t.DisableKeepAlives = true
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, urlOf(address, "host", "vms", id, "history").String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +102,12 @@ func (c *Client) history(ctx context.Context, address, host, id string) ([]byte,
 	if resp.StatusCode != http.StatusOK {
 		return nil, problemOf(resp)
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(history.MaxEncoded)+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the answer: %w", err)
-	case len(data) > history.MaxEncoded:
-		return nil, fmt.Errorf("the answer: more than %d bytes: %w", history.MaxEncoded, ErrTooLarge)
+	case len(data) > limit:
+		return nil, fmt.Errorf("the answer: more than %d bytes: %w", limit, ErrTooLarge)
 	}
 	return data, nil
 }

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"testing"
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/forecast"
 	"evenkeel/hypervisor"
 )
 
@@ -26,6 +28,19 @@ func (s shelf) History(vm string) ([]byte, error) {
 		return nil, fmt.Errorf("VM %s: %w", vm, hypervisor.ErrNotFound)
 	}
 	return data, nil
+}
+
+func (s shelf) Forecast(vm, resource string, steps int) (agent.VMForecast, error) {
+	if _, err := s.History(vm); err != nil {
+		return agent.VMForecast{}, err
+	}
+	if resource != agent.ResourceCPU {
+		return agent.VMForecast{}, hypervisor.ErrInvalid
+	}
+	f := agent.VMForecast{Resource: resource, Step: time.Minute}
+	f.Ahead, f.Trusted, f.Reason = make([]forecast.Prediction, steps), false, "only one value"
+	f.Ahead[0] = forecast.Normal(2, 0.25)
+	return f, nil
 }
 
 func TestHistory(t *testing.T) {
@@ -48,6 +63,19 @@ func TestHistory(t *testing.T) {
 	// One of a version that keeps none does not say that there is none.
 	if _, err := s1.client.History(ctx, h2.at, "h2", "a b"); !errors.As(err, &p) || p.Status != http.StatusNotFound || errors.Is(err, hypervisor.ErrNotFound) {
 		t.Errorf("a host without histories: %v", err)
+	}
+	want, _ := shelf{"a b": nil}.Forecast("a b", "cpu", 3)
+	if got, err := s1.client.Forecast(ctx, h1.at, "h1", "a b", "cpu", 3); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := s1.client.Forecast(ctx, h1.at, "h1", "a b", "disk", 3); !errors.As(err, &p) || p.Status != http.StatusBadRequest {
+		t.Errorf("a resource that there is not: %v", err)
+	}
+	if _, err := s1.client.Forecast(ctx, h1.at, "h1", "c", "cpu", 3); !errors.Is(err, hypervisor.ErrNotFound) {
+		t.Errorf("the forecast of a VM that nothing was measured of: %v", err)
+	}
+	if _, err := h2.client.Forecast(ctx, h1.at, "h1", "a b", "cpu", 3); !errors.Is(err, ErrRefused) {
+		t.Errorf("an agent read another's forecast: %v", err)
 	}
 	if _, err := h2.client.History(ctx, h1.at, "h1", "a b"); !errors.Is(err, ErrRefused) {
 		t.Errorf("an agent read another's history: %v", err)

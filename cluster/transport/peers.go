@@ -55,6 +55,8 @@ type Consoles interface {
 type Histories interface {
 	// History of a VM, as history.Encode makes it; hypervisor.ErrNotFound if there is none.
 	History(vm string) ([]byte, error)
+	// Forecast of what a VM will use; as History, and hypervisor.ErrInvalid for a resource or a number of steps that there is not.
+	Forecast(vm, resource string, steps int) (agent.VMForecast, error)
 }
 
 // PeersOptions are what Peers needs. What a member does not do is nil.
@@ -148,6 +150,7 @@ func NewPeers(o PeersOptions) *Peers {
 	}
 	if o.Histories != nil {
 		mux.HandleFunc("GET /v1/host/vms/{id}/history", p.serversOnly("read histories", p.history))
+		mux.HandleFunc("GET /v1/host/vms/{id}/forecast", p.serversOnly("read forecasts", p.forecast))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, kindNotFound, "this member has nothing at %s %s", r.Method, r.URL.Path)

@@ -13,7 +13,7 @@ import (
 
 func (t *tool) vmCommand() *cli.Command {
 	return &cli.Command{
-		Name: "vm", Usage: "VMs: list, get, console",
+		Name: "vm", Usage: "VMs: list, get, forecast, console",
 		Description: "VMs belong to virtual clusters; what changes them is under `vcctl vc`.",
 		Subcommands: []*cli.Command{
 			{
@@ -28,7 +28,13 @@ func (t *tool) vmCommand() *cli.Command {
 			{
 				Name: "get", Usage: "show one VM, by name or id, or what it used", ArgsUsage: "NAME", Flags: append([]cli.Flag{watchFlag}, historyFlags...), Action: t.vmGet,
 				Description: "With --history: what it used of a resource, step by step, as a table and a plot. A step in which nothing was measured is missing.\n\n" +
-					"Examples: vcctl vm get render-worker-0\n   vcctl vm get render-worker-0 --history --resource memory --resolution 5m --since 12h",
+					"Example: vcctl vm get render-worker-0\n   vcctl vm get render-worker-0 --history --resource memory --resolution 5m --since 12h",
+			},
+			{
+				Name: "forecast", Usage: "show what a VM will use, and how sure that is", ArgsUsage: "NAME", Flags: forecastFlags, Action: t.vmForecast,
+				Description: "Its mean and the intervals in which it will be with a probability of 50, 80, 95 and 99%, minute by minute; how good such forecasts of it have been; " +
+					"and whether they are trusted. While they are not, the declared need counts.\n\n" +
+					"Example: vcctl vm forecast render-worker-0 --resource memory --steps 30",
 			},
 			{
 				Name: "console", Usage: "attach to a VM's serial console", ArgsUsage: "NAME", Action: t.vmConsole,

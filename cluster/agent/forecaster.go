@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"evenkeel/cluster/history"
+	"evenkeel/forecast"
+	"evenkeel/hypervisor"
+)
+
+// Resources that VMs are measured by.
+const (
+	ResourceCPU    = "cpu"    // cores
+	ResourceMemory = "memory" // bytes
+)
+
+// Notes that travel with a history: the state of the forecasts, by resource.
+var forecastNotes = map[string]byte{ResourceCPU: 1, ResourceMemory: 2}
+
+// How forecasts are kept up.
+const (
+	forecastStep  = time.Minute
+	forecastEvery = 10 * time.Second // how often it is looked whether a minute is over
+	// forecastRound is the most time that one look takes: a host with very many VMs, or that is very busy, forecasts them one
+	// after the other, those first that waited longest.
+	forecastRound = 2 * time.Second
+	leastSamples  = 3 // that a minute takes to count as measured
+	mostCensored  = 0.5
+
+	// MostSteps is how far ahead a forecast goes, in minutes.
+	MostSteps = 60
+)
+
+// VMForecast is what a VM will use of a resource, as its host has it.
+type VMForecast struct {
+	Resource string
+	Step     time.Duration
+	Until    time.Time // the end of the last minute that it rests on; zero: none
+	forecast.Forecast
+}
+
+// forecaster keeps a series for each VM and resource. They share their scratch memory, so one is used at a time.
+type forecaster struct {
+	mu    sync.Mutex
+	space *forecast.Workspace
+	of    map[string]*vmSeries
+}
+
+type vmSeries struct {
+	vcpus  int
+	series map[string]*forecast.Series
+}
+
+func newForecaster() *forecaster {
+	return &forecaster{space: forecast.NewWorkspace(), of: map[string]*vmSeries{}}
+}
+
+// fresh series of a VM. CPU has a bound; memory has none: of a guest that reports nothing what its emulator takes is in it.
+func (f *forecaster) fresh(vm string, vcpus int) *vmSeries {
+	v := &vmSeries{vcpus: vcpus, series: map[string]*forecast.Series{}}
+	for resource := range forecastNotes {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(vm + resource)) // never fails
+		o := forecast.Options{Phase: int(h.Sum32() >> 1), Positive: true, Workspace: f.space}
+		if resource == ResourceCPU {
+			o.Most = float64(vcpus)
+		}
+		v.series[resource] = forecast.New(o)
+	}
+	return v
+}
+
+// minutes is a VM's history as forecasts want it.
+type minutes struct {
+	vm    string
+	vcpus int
+	all   []history.Bucket
+	over  time.Time // minutes that end until then are over
+}
+
+func stepOf(at time.Time) int64 { return at.Unix() / int64(forecastStep/time.Second) }
+
+// learn what is new in a VM's minutes.
+func (f *forecaster) learn(m minutes) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.of[m.vm]
+	if v == nil || m.vcpus > 0 && v.vcpus != m.vcpus { // values of before may not fit its bound
+		v = f.fresh(m.vm, m.vcpus)
+		f.of[m.vm] = v
+	}
+	for resource, s := range v.series {
+		if last, any := s.Last(); any && last > stepOf(m.over)+1 { // the clock was ahead
+			s = f.fresh(m.vm, m.vcpus).series[resource]
+			v.series[resource] = s
+		}
+		for _, b := range m.all {
+			if last, any := s.Last(); b.At.Add(forecastStep).After(m.over) || any && stepOf(b.At) <= last {
+				continue
+			}
+			y, n, censored := b.CPU, b.CPUSamples, b.Censored >= mostCensored
+			if resource == ResourceMemory {
+				y, n, censored = b.Memory, b.MemorySamples, false
+			}
+			if n < leastSamples {
+				y, censored = math.NaN(), false
+			}
+			_ = s.Observe(stepOf(b.At), y, censored) // later than the last: it is not refused
+		}
+	}
+}
+
+// due says whether a VM has minutes that are over and not learned.
+func (f *forecaster) due(vm string, over time.Time) (since int64, due bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.of[vm]
+	if v == nil {
+		return math.MinInt64, true
+	}
+	last, any := v.series[ResourceCPU].Last()
+	if other, is := v.series[ResourceMemory].Last(); is {
+		last, any = max(last, other), true
+	}
+	if !any {
+		return math.MinInt64, true
+	}
+	return last, last < stepOf(over)-1 || last > stepOf(over)+1
+}
+
+// forget VMs that are not kept.
+func (f *forecaster) forget(kept func(vm string) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id := range f.of {
+		if !kept(id) {
+			delete(f.of, id)
+		}
+	}
+}
+
+// notes are the state of a VM's forecasts.
+func (f *forecaster) notes(vm string) history.Notes {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := history.Notes{}
+	if v := f.of[vm]; v != nil {
+		for resource, n := range forecastNotes {
+			if state, err := v.series[resource].MarshalBinary(); err == nil {
+				out[n] = state
+			}
+		}
+	}
+	return out
+}
+
+// restore what notes say of a VM that has so many vCPUs; what is of another version, or damaged, is learned anew.
+func (f *forecaster) restore(vm string, vcpus int, notes history.Notes) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.fresh(vm, vcpus)
+	for resource, n := range forecastNotes {
+		state, is := notes[n]
+		if !is {
+			continue
+		}
+		s, err := forecast.Restore(state, f.space)
+		if err != nil {
+			return fmt.Errorf("forecast of %s of VM %s: %w", resource, vm, err)
+		}
+		v.series[resource] = s
+	}
+	f.of[vm] = v
+	return nil
+}
+
+// state is what is forecast of a VM; false if nothing is known of it.
+func (f *forecaster) state(vm, resource string, steps int) (VMForecast, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.of[vm]
+	if v == nil {
+		return VMForecast{}, false
+	}
+	out := VMForecast{Resource: resource, Step: forecastStep, Forecast: v.series[resource].Forecast(steps)}
+	if last, any := v.series[resource].Last(); any {
+		out.Until = time.Unix((last+1)*int64(forecastStep/time.Second), 0).UTC()
+	}
+	return out, true
+}
+
+// Forecast of what a VM that runs here will use of a resource in the next minutes, at most MostSteps. hypervisor.ErrNotFound if
+// nothing was measured of it.
+func (r *Recorder) Forecast(vm, resource string, steps int) (VMForecast, error) {
+	if _, is := forecastNotes[resource]; !is || steps < 1 || steps > MostSteps {
+		return VMForecast{}, fmt.Errorf("forecast of %.40q, %d steps: %w", resource, steps, hypervisor.ErrInvalid)
+	}
+	out, ok := r.forecasts.state(vm, resource, steps)
+	if !ok {
+		return VMForecast{}, fmt.Errorf("VM %s: nothing was measured of it here: %w", vm, hypervisor.ErrNotFound)
+	}
+	return out, nil
+}
+
+// forecasting keeps the forecasts up until ctx ends.
+func (r *Recorder) forecasting(ctx context.Context) {
+	tick := time.NewTicker(forecastEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.forecastDue(ctx)
+		}
+	}
+}
+
+// forecastDue learns the minutes that are over, of VM after VM, as far as the time of a round goes.
+func (r *Recorder) forecastDue(ctx context.Context) {
+	type waiting struct {
+		vm    string
+		since int64
+	}
+	var due []waiting
+	kept := map[string]bool{}
+	for id, over := range r.measuredUntil() {
+		kept[id] = true
+		if since, is := r.forecasts.due(id, over); is {
+			due = append(due, waiting{id, since})
+		}
+	}
+	r.forecasts.forget(func(vm string) bool { return kept[vm] })
+	slices.SortFunc(due, func(a, b waiting) int {
+		if a.since != b.since {
+			if a.since < b.since {
+				return -1
+			}
+			return 1
+		}
+		return slices.Compare([]byte(a.vm), []byte(b.vm))
+	})
+	begun := time.Now()
+	for i, w := range due {
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > forecastRound {
+			r.log.Debug("forecasts wait for the next round", "vms", len(due)-i)
+			return
+		}
+		if m, ok := r.minutesOf(w.vm); ok {
+			r.forecasts.learn(m)
+		}
+	}
+}
+
+// measuredUntil is, for each VM with a history, until when it was measured.
+func (r *Recorder) measuredUntil() map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string]time.Time, len(r.vms))
+	for id, v := range r.vms {
+		if last, any := v.history.Last(); any {
+			out[id] = last.Add(history.RawStep)
+		}
+	}
+	return out
+}
+
+func (r *Recorder) minutesOf(vm string) (minutes, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.vms[vm]
+	if v == nil {
+		return minutes{}, false
+	}
+	last, _ := v.history.Last()
+	return minutes{vm: vm, vcpus: v.vcpus, all: v.history.Buckets(history.Minute, time.Time{}), over: last.Add(history.RawStep)}, true
+}
