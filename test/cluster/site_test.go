@@ -32,6 +32,7 @@ type host struct {
 	*lab.Host
 	site *site
 	api  *client.Client // from the desk, set once there is a cluster
+	dog  *os.Process    // stands in for its watchdog
 
 	mu  sync.Mutex
 	vcd *lab.Program
@@ -152,6 +153,7 @@ func (h *host) guard(t *testing.T) {
 	if err := dog.Start(); err != nil {
 		t.Fatal(err)
 	}
+	h.dog = dog.Process
 	t.Cleanup(func() {
 		_ = dog.Process.Kill()
 		_ = dog.Wait() // it was killed: that is its status
@@ -248,6 +250,11 @@ func (h *host) terminate(t *testing.T) {
 // boot gives the host its power back, and starts what runs on it.
 func (h *host) boot(t *testing.T) {
 	t.Helper()
+	if !h.runs() { // no watchdog goes on counting without power
+		if err := h.dog.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := h.PowerOn(context.Background()); err != nil { // also while a test ends
 		t.Fatal(err)
 	}

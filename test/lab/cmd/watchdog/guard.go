@@ -62,6 +62,9 @@ func (g *guard) end(conn int) (disarmed bool) {
 	return false
 }
 
+// reset is what a loss of power does to a watchdog: it counts nothing any more.
+func (g *guard) reset() { *g = guard{} }
+
 // expired says whether the host's time is up. It does so once for each time it was armed.
 func (g *guard) expired(now time.Time) bool {
 	if g.deadline.IsZero() || now.Before(g.deadline) {

@@ -6,9 +6,9 @@
 //	watchdog -socket PATH COMMAND [ARG...]
 //
 // Every event is a line of JSON on standard output, with its time: ready, armed,
-// petted, disarmed, disconnected, refused, expired, and done or failed for the command.
-// A command that fails is run again, every second, ten times at most. It ends on SIGTERM or
-// SIGINT, and then guards nothing.
+// petted, disarmed, disconnected, refused, reset, expired, and done or failed for the command.
+// A command that fails is run again, every second, ten times at most. SIGHUP says that the host was without
+// power, which is the end of any count. It ends on SIGTERM or SIGINT, and then guards nothing.
 package main
 
 import (
@@ -33,7 +33,9 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, *socket, flag.Args(), os.Stdout); err != nil {
+	unpowered := make(chan os.Signal, 1)
+	signal.Notify(unpowered, syscall.SIGHUP)
+	if err := serve(ctx, *socket, flag.Args(), os.Stdout, unpowered); err != nil {
 		fmt.Fprintln(os.Stderr, "watchdog:", err)
 		os.Exit(1)
 	}

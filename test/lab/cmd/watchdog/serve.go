@@ -45,8 +45,8 @@ type server struct {
 	wake  chan struct{} // the deadline changed
 }
 
-// serve listens until ctx ends.
-func serve(ctx context.Context, socket string, command []string, out io.Writer) error {
+// serve listens until ctx ends. unpowered says that the host lost its power.
+func serve(ctx context.Context, socket string, command []string, out io.Writer, unpowered <-chan os.Signal) error {
 	if info, err := os.Lstat(socket); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		if err := os.Remove(socket); err != nil {
 			return err
@@ -61,6 +61,19 @@ func serve(ctx context.Context, socket string, command []string, out io.Writer) 
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { s.watch(ctx) })
+	all.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-unpowered:
+				s.step(func(g *guard, _ time.Time) {
+					g.reset()
+					s.log(event{Event: "reset"})
+				})
+			}
+		}
+	})
 	all.Go(func() {
 		<-ctx.Done()
 		_ = l.Close()

@@ -65,6 +65,22 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// A watchdog without power counts nothing, and can be armed again.
+func TestReset(t *testing.T) {
+	var g guard
+	at := time.Unix(100, 0)
+	arm(t, &g, 1, at)
+	g.end(1)
+	g.reset()
+	if g.expired(at.Add(time.Minute)) {
+		t.Error("expired without power")
+	}
+	arm(t, &g, 2, at)
+	if !g.expired(at.Add(time.Minute)) {
+		t.Error("not armed again")
+	}
+}
+
 func arm(t *testing.T, g *guard, conn int, now time.Time) {
 	t.Helper()
 	if _, err := g.firstLine(conn, "timeout 10\n", now); err != nil {
@@ -89,7 +105,7 @@ func start(t *testing.T, script string) (socket string, next func(want string) e
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- serve(ctx, socket, []string{"/bin/sh", "-c", script}, w)
+		done <- serve(ctx, socket, []string{"/bin/sh", "-c", script}, w, nil)
 		_ = w.Close()
 	}()
 	events := make(chan event, 100)
