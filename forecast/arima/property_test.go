@@ -284,6 +284,91 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// Of series that do come from such a model, 95% of what comes lies within the 95% interval; a little less where
+// structure and coefficients had to be found first, for what the fit does not know of its own error.
+func TestIntervalsCover(t *testing.T) {
+	var f Fitter
+	mean, variance := make([]float64, 5), make([]float64, 5)
+	// follow counts how many of the values after the first 200 were within, up to five steps ahead.
+	follow := func(m *Model, y []float64) (within, all float64) {
+		for i := 200; i+len(mean) <= len(y); i++ {
+			if err := m.Forecast(mean, variance); err != nil {
+				t.Fatal(err)
+			}
+			for h := range mean {
+				if all++; math.Abs(y[i+h]-mean[h]) <= 1.959964*math.Sqrt(variance[h]) {
+					within++
+				}
+			}
+			if err := m.Update(y[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return within, all
+	}
+	var known, found, all float64
+	for seed := range uint64(120) {
+		k := []struct {
+			spec   Spec
+			params Params
+		}{
+			{Spec{P: 1, Mean: true}, Params{AR: []float64{0.8}, Mean: 5, Sigma2: 1}},
+			{Spec{P: 1, Q: 1, Mean: true}, Params{AR: []float64{0.6}, MA: []float64{0.4}, Sigma2: 1}},
+			{Spec{D: 1, Q: 1}, Params{MA: []float64{-0.5}, Sigma2: 1}},
+		}[seed%3]
+		y := simulated(seed+100, 260, k.spec, k.params)
+		at, err := At(k.spec, k.params, y[:200], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		search, err := f.Search(y[:200], Bounds{P: 2, Q: 2, D: -1}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, n := follow(at, y)
+		known, all = known+w, all+n
+		w, _ = follow(search.Model, y)
+		found += w
+	}
+	t.Logf("of %.0f values %.2f%% were within the 95%% intervals of the model that made them, %.2f%% within those of one that was found", all, 100*known/all, 100*found/all)
+	if s := known / all; s < 0.94 || s > 0.96 {
+		t.Errorf("with known coefficients %.2f%% were within", 100*s)
+	}
+	if s := found / all; s < 0.92 || s > 0.96 {
+		t.Errorf("with coefficients that were found %.2f%% were within", 100*s)
+	}
+}
+
+// A search makes do with few values and with gaps, and refuses when there are too few.
+func TestSearchOfLittle(t *testing.T) {
+	for n := range 40 {
+		for _, every := range []int{0, 2, 3, 7} {
+			y := append([]float64(nil), kinds[1].y[:n]...)
+			seen := 0
+			for i := range y {
+				if every > 0 && i%every == 1 {
+					y[i] = math.NaN()
+				} else {
+					seen++
+				}
+			}
+			found, err := Search(y, Bounds{P: 3, Q: 3, D: -1}, Options{})
+			if err != nil {
+				if seen >= 5 || !errors.Is(err, ErrTooShort) {
+					t.Errorf("%d values, %d measured: %v", n, seen, err)
+				}
+				continue
+			}
+			mean, variance := forecastOf(t, found.Model, 3)
+			for h := range mean {
+				if math.IsNaN(mean[h]) || !(variance[h] > 0) {
+					t.Errorf("%d values, %d measured: %v forecasts %v and %v", n, seen, found.Spec, mean, variance)
+				}
+			}
+		}
+	}
+}
+
 // A series without error is continued without error.
 func TestDegenerate(t *testing.T) {
 	constant, line, steps := make([]float64, 30), make([]float64, 30), make([]float64, 30)
