@@ -43,9 +43,18 @@ func NewMixture(period, phase int, w *Workspace) *Mixture {
 		&arimaExpert{fit: newArimaFit(phase)},
 		&gpExpert{fit: newGPFit(phase)},
 	}}
-	m.weights = newWeights(len(m.experts))
+	m.weights = newWeights(priors)
 	m.record = make([]calibration, len(m.experts)+1)
 	return m
+}
+
+// priors of the experts, in their order: what use of VMs is like most often, when little is known of this one. A day of
+// measurements overrules them.
+var priors = []float64{
+	0, 0, math.Log(3), math.Log(3),
+	-math.Ln2,
+	math.Ln2, math.Ln2, 0,
+	0, 0, 0, 0,
 }
 
 // phases is divisible by all that schedules divide by.

@@ -24,9 +24,9 @@ type arimaFit struct {
 	fitted bool
 }
 
-// newArimaFit fits first after 40 values, then every two hours of minutes.
+// newArimaFit fits first after 40 values, then every hour of minutes.
 func newArimaFit(phase int) arimaFit {
-	return arimaFit{schedule: schedule{phase: phase, fresh: 120, retry: 15, least: 40}}
+	return arimaFit{schedule: schedule{phase: phase, fresh: 60, retry: 15, least: 40}}
 }
 
 // observe fits if it is time to. A window that is refused leaves the model as it was.

@@ -16,7 +16,7 @@ type gpFit struct {
 }
 
 func newGPFit(phase int) gpFit {
-	return gpFit{schedule: schedule{phase: phase + 7, fresh: 120, retry: 15, least: 40}}
+	return gpFit{schedule: schedule{phase: phase + 7, fresh: 60, retry: 15, least: 40}}
 }
 
 func (f *gpFit) observe(h *history, w *Workspace) {

@@ -14,6 +14,7 @@ type weights struct {
 	waiting [][slots][levels]float32 // by expert, the mixture itself last; NaN: nothing waits
 	regret  [][scorings][levels]float32
 	square  [scorings][levels]float32
+	prior   []float64 // logarithms of what each counts before anything is known
 }
 
 const (
@@ -22,8 +23,9 @@ const (
 	regretLinear = 0.25
 )
 
-func newWeights(experts int) weights {
-	v := weights{waiting: make([][slots][levels]float32, experts+1), regret: make([][scorings][levels]float32, experts)}
+func newWeights(prior []float64) weights {
+	experts := len(prior)
+	v := weights{prior: prior, waiting: make([][slots][levels]float32, experts+1), regret: make([][scorings][levels]float32, experts)}
 	v.lose()
 	return v
 }
@@ -87,14 +89,14 @@ func (v *weights) shares(s, l int, able []bool, out []float64) {
 	top := math.Inf(-1)
 	for k, ok := range able {
 		if ok {
-			top = max(top, rate*float64(v.regret[k][s][l]))
+			top = max(top, v.prior[k]+rate*float64(v.regret[k][s][l]))
 		}
 	}
 	var sum float64
 	for k, ok := range able {
 		out[k] = 0
 		if ok {
-			out[k] = math.Exp(rate*float64(v.regret[k][s][l]) - top)
+			out[k] = math.Exp(v.prior[k] + rate*float64(v.regret[k][s][l]) - top)
 			sum += out[k]
 		}
 	}
