@@ -17,11 +17,15 @@ const (
 type Options struct {
 	X           [][]float64 // regressors, one slice per regressor, each as long as the series, without gaps
 	Method      Method
-	Evaluations int     // most evaluations of the likelihood, 0 means 5,000
+	Evaluations int     // most evaluations of the likelihood; 0 means 5,000, in a search 300 for its last fit
 	Tolerance   float64 // gain in log-likelihood per value below which the optimiser rests, 0 means 1e-10
 	StdErr      bool    // compute Model.StdErr, at the cost of some 2 k^2 evaluations for k coefficients
-	rough       bool
-	Starts      int // points to start from, 0 means 4, 10 is all there are; more find a better optimum of a likelihood with several
+
+	// Starts is how many points a fit starts from, 0 means 4 and 10 is all there are. Likelihoods with moving averages
+	// have several optima, and more starts find a better one. A warm fit has its one start, a candidate of a search too.
+	Starts int
+
+	rough bool // one-sided differences will do: for the candidates of a search
 }
 
 // largest absolute value that is taken for a measurement: squares and their sums must stay finite.

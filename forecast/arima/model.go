@@ -22,7 +22,8 @@ type Model struct {
 	Converged   bool // the optimiser came to rest before it was out of evaluations
 
 	// StdErr are the standard errors of the coefficients (AR, MA, SAR, SMA, mean, regressors), from the curvature of the
-	// likelihood, if Options.StdErr asked for them; NaN where the curvature gives none (at the edge of the region).
+	// likelihood, if Options.StdErr asked for them and there is a sigma2; NaN where the curvature gives none (at the edge of the
+	// region).
 	StdErr []float64
 
 	coefs coefs

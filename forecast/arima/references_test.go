@@ -134,8 +134,7 @@ func (c rCase) spec() Spec {
 	return s
 }
 
-// near says whether got agrees with want, which was printed with few digits: to half a unit of the last place of
-// digits significant ones, or to tol relative.
+// near says whether got is want to tol, relative.
 func near(got, want, tol float64) bool {
 	return math.Abs(got-want) <= tol*math.Max(math.Abs(want), 1e-12)
 }
