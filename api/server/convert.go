@@ -79,12 +79,23 @@ func vmOf(all *control.View, v control.VMView) v1.VM {
 	return out
 }
 
+// told is nil for a figure that nobody tells.
+func told(v float64) *float64 {
+	if v < 0 {
+		return nil
+	}
+	return &v
+}
+
 func host(v control.HostView) v1.Host {
 	out := v1.Host{
 		Name: v.Name, State: v.State, Lease: v.Lease, Heard: v.Heard.Seconds(), Watchdog: float64(v.Fencing.Watchdog) / 1000, Capacity: resources(v.Capacity), Allowance: resources(v.Allowance),
 		Allocated: resources(v.Allocated), Used: resources(v.Used), Foreign: resources(v.Foreign), ForeignVMs: v.ForeignVMs,
 		VMs: v.VMs, Cordoned: v.Cordoned, CordonReason: v.CordonReason, KVM: v.KVM, Software: v.Software, Error: v.Error,
 		Unknown: v.Unknown, Synced: v.Synced,
+	}
+	if p := v.Pressure; p != nil {
+		out.Pressure = &v1.Pressure{CPU: told(p.CPU), Memory: told(p.Memory), IO: told(p.IO)}
 	}
 	if v.Drain.State != "" {
 		if out.State == "cordoned" && (v.Drain.State == state.DrainRunning || v.Drain.State == state.DrainDone) {

@@ -91,6 +91,7 @@ var (
 	descVMUsed   = desc("vm_cpu_used_cores", "CPU that the virtual CPUs of a VM that runs use; of the leader only.", "vm", "virtual_cluster")
 	descVMCap    = desc("vm_cpu_cap_cores", "CPU that a VM that runs is held to; of the leader only.", "vm", "virtual_cluster")
 	descVMMemory = desc("vm_memory_used_bytes", "Memory that a VM that runs uses: its balloon less what its guest reports as available, or what the host holds for it; of the leader only.", "vm", "virtual_cluster")
+	descPressure = desc("host_pressure_ratio", "Share of the last ten seconds in which a task of the host waited for the resource (PSI), where its kernel measures it; of the leader only.", "host", "resource")
 	descReady    = desc("ready", "1 if the server is ready.")
 )
 
@@ -98,7 +99,7 @@ type clusterCollector struct{ s *Server }
 
 // Describe implements prometheus.Collector.
 func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descIndex, descMin, descYield, descPromised, descVCs, descVMs, descUp, descCordoned, descCPU, descMemory, descReady, descVMUsed, descVMCap, descVMMemory,
+	for _, d := range []*prometheus.Desc{descIndex, descMin, descYield, descPromised, descVCs, descVMs, descUp, descCordoned, descCPU, descMemory, descReady, descPressure, descVMUsed, descVMCap, descVMMemory,
 		descMigrations, descMigratedBytes, descDowntime, descMoving, descPlans, descDrain, descDrainMoved, descDrainVMs} {
 		ch <- d
 	}
@@ -146,6 +147,13 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(descUp, truth(h.State != "unreachable" && h.State != "unknown" && h.State != "lost"), h.Name)
 		}
 		gauge(descCordoned, truth(h.Cordoned), h.Name)
+		if p := h.Pressure; live && p != nil {
+			for resource, v := range map[string]float64{"cpu": p.CPU, "memory": p.Memory, "io": p.IO} {
+				if v >= 0 {
+					gauge(descPressure, v, h.Name, resource)
+				}
+			}
+		}
 		for _, of := range []struct {
 			name string
 			r    state.Resources

@@ -102,6 +102,7 @@ type Host struct {
 	Allowance    Resources `json:"allowance" doc:"What Evenkeel may use of it."`
 	Allocated    Resources `json:"allocated" doc:"What its VMs are given."`
 	Used         Resources `json:"used" doc:"What its VMs were last seen to use."`
+	Pressure     *Pressure `json:"pressure,omitempty" doc:"How much work on the machine waits; left out where its kernel does not measure it."`
 	Foreign      Resources `json:"foreign" doc:"What VMs take that are not Evenkeel's: counted, never touched."`
 	ForeignVMs   int       `json:"foreignVMs"`
 	VMs          int       `json:"vms"`
@@ -113,6 +114,14 @@ type Host struct {
 	Error        string    `json:"error,omitempty" doc:"Why what is wanted is not in force on it."`
 	Unknown      []string  `json:"unknown,omitempty" doc:"VMs that carry this cluster's mark and are unknown to it: reported, never touched."`
 	Synced       uint64    `json:"synced" doc:"Log index up to which what is wanted is in force on it."`
+}
+
+// Pressure is the share of the last ten seconds in which at least one task of the machine waited for the resource, 0 to 1, as its kernel
+// measures it (PSI).
+type Pressure struct {
+	CPU    *float64 `json:"cpu,omitempty"`
+	Memory *float64 `json:"memory,omitempty"`
+	IO     *float64 `json:"io,omitempty"`
 }
 
 // States of an operation.

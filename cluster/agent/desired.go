@@ -143,7 +143,8 @@ type Report struct {
 	Lacking  []string `json:",omitempty"`
 	Statuses []Status
 	Samples  []Sample
-	Unknown  []string // VMs with our mark that the leader does not know here
+	Pressure *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
+	Unknown  []string             // VMs with our mark that the leader does not know here
 	// Epoch that the agent knew of before it looked at what runs.
 	Epoch uint64
 	// Running are all VMs with our mark that the hypervisor lists; nil if it was not asked.

@@ -357,3 +357,24 @@ func TestMemoryUsed(t *testing.T) {
 		}
 	}
 }
+
+// pressed is a host whose work waits.
+type pressed struct{ hypervisor.Host }
+
+func (pressed) Pressure(context.Context) (hypervisor.Pressure, error) {
+	return hypervisor.Pressure{CPU: 0.5, Memory: hypervisor.Unknown, IO: 0}, nil
+}
+
+func TestPressureIsReported(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		for _, h := range []hypervisor.Host{pressed{w.Host("h1")}, w.Host("h1")} {
+			l := newLeader()
+			stop := runOn(t, h, l)
+			after(5 * time.Second)
+			if p, is := l.last().Pressure, h != w.Host("h1"); (p != nil) != is || is && p.CPU != 0.5 {
+				t.Errorf("%T: %+v", h, p)
+			}
+			stop()
+		}
+	})
+}

@@ -124,7 +124,7 @@ func (r *runner) subscribe(ctx context.Context) (<-chan hypervisor.Event, error)
 // outOfReach tells the leader that nothing is known of this host's VMs.
 func (r *runner) outOfReach(ctx context.Context, err error) error {
 	r.last.Reach, r.last.Error, r.last.Index = false, err.Error(), 0
-	r.last.Statuses, r.last.Samples = nil, nil
+	r.last.Statuses, r.last.Samples, r.last.Pressure = nil, nil, nil
 	return r.Leader.Report(ctx, r.last)
 }
 
@@ -326,6 +326,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		report.Index, report.Lacking = want.Index, lacking
 	}
 	report.Samples, _ = r.samples(ctx)
+	report.Pressure = r.pressure(ctx)
 	if err := r.Leader.Report(ctx, report); err != nil {
 		return false, changed, errors.Join(opErr, fmt.Errorf("report: %w", err))
 	}

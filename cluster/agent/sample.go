@@ -67,6 +67,15 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 	return out, nil
 }
 
+// pressure of the host; nil where its kernel measures none.
+func (r *runner) pressure(ctx context.Context) *hypervisor.Pressure {
+	p, err := r.Hypervisor.Pressure(ctx)
+	if err != nil || p.CPU < 0 && p.Memory < 0 && p.IO < 0 {
+		return nil
+	}
+	return &p
+}
+
 // memoryOf is MemoryUsed in whole bytes; 0 = not known.
 func memoryOf(s hypervisor.Stats) int64 {
 	if used := MemoryUsed(s); used > 0 {
@@ -82,6 +91,6 @@ func (r *runner) sample(ctx context.Context) error {
 		return err
 	}
 	report := r.last
-	report.Statuses, report.Samples, report.Moves = nil, s, r.progress()
+	report.Statuses, report.Samples, report.Pressure, report.Moves = nil, s, r.pressure(ctx), r.progress()
 	return r.Leader.Report(ctx, report)
 }

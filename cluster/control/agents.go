@@ -158,7 +158,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		live.Migrates = r.Migrates
 	}
 	if r.Samples != nil || r.Index > 0 {
-		live.VMs = make(map[string]agent.Sample, len(r.Samples))
+		live.VMs, live.Pressure = make(map[string]agent.Sample, len(r.Samples)), r.Pressure
 		for _, m := range r.Samples {
 			live.VMs[m.VM] = m
 		}

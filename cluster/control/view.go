@@ -6,16 +6,19 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
 )
 
 // HostLive is what a host's agent last said of itself.
 type HostLive struct {
-	Synced  uint64 // log index up to which the desired state is in force
-	Shrunk  uint64 // log index up to which all of it is in force that takes something from a VM
-	Error   string // why it is not, if it is not
-	Reach   bool   // the hypervisor answers
-	VMs     map[string]agent.Sample
-	Unknown []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
+	Synced uint64 // log index up to which the desired state is in force
+	Shrunk uint64 // log index up to which all of it is in force that takes something from a VM
+	Error  string // why it is not, if it is not
+	Reach  bool   // the hypervisor answers
+	VMs    map[string]agent.Sample
+	// Pressure of the machine, measured with the samples of its VMs; nil: its kernel measures none, or its agent does not tell.
+	Pressure *hypervisor.Pressure
+	Unknown  []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
 	// Running are the VMs of this cluster that the hypervisor listed last; ListedFor is the log index up to which what is
 	// wanted of the host was in force by then, 0 = it is not known.
 	Running   []agent.Instance
@@ -78,6 +81,7 @@ type HostView struct {
 	VMs       int
 	Unknown   []string
 	Synced    uint64
+	Pressure  *hypervisor.Pressure // nil = not known
 }
 
 // VCView is a VC with its state and yield.
@@ -134,6 +138,7 @@ func (v *View) HostView(h state.Host) HostView {
 		out.Used.CPU += s.Used
 		out.Used.Memory += s.Resident
 	}
+	out.Pressure = live.Pressure
 	out.Unknown, out.Synced, out.Error = live.Unknown, v.synced(h.Name), live.Error
 	switch {
 	case h.Lost.Proof != "":

@@ -402,3 +402,21 @@ func TestWireFormat(t *testing.T) {
 		t.Errorf("%+v", d.now)
 	}
 }
+
+// Pressure changes all the time: it comes with the samples, and does not make a report whole.
+func TestPressureIsNoNews(t *testing.T) {
+	var e reportEncoder
+	var d reportDecoder
+	for i, p := range []*hypervisor.Pressure{{CPU: 0.25, Memory: hypervisor.Unknown}, {CPU: 0.5}, nil, {IO: 1}} {
+		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Pressure: p, Samples: []agent.Sample{{VM: "a"}}}, true)
+		if err != nil || news != (i == 0) || (c.Head != nil) != (i == 0) {
+			t.Fatalf("report %d: news %v, head %s, %v", i, news, c.Head, err)
+		}
+		got, err := d.take(c)
+		if err != nil || (got.Pressure == nil) != (p == nil) || p != nil && *got.Pressure != *p {
+			t.Errorf("report %d: %+v, want %+v, %v", i, got.Pressure, p, err)
+		}
+		d.keep(uint64(i+1), got)
+		e.taken(uint64(i + 1))
+	}
+}

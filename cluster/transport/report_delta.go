@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/hypervisor"
 )
 
 // Change is a report as it is sent: what is new since one that the leader took.
@@ -16,10 +17,12 @@ type Change struct {
 	// Index is that of the report where it is not that of the Head. Only a leader that says that it knows it (sessionAnswer)
 	// is sent one: it changes with nearly every report.
 	Index *uint64 `json:"index,omitempty"`
-	// Head is the report without Statuses and Samples, an agent.Report.
+	// Head is the report without Statuses, Samples and Pressure, an agent.Report.
 	Head     json.RawMessage `json:"head,omitempty"`
 	Statuses []agent.Status  `json:"statuses"`
 	Samples  []agent.Sample  `json:"samples"`
+	// Pressure is of the host, when the samples were taken: it changes with every report.
+	Pressure *hypervisor.Pressure `json:"pressure,omitempty"`
 }
 
 // reportEncoder makes changes of a sequence of reports. The zero value begins with a whole one.
@@ -38,9 +41,9 @@ type told struct {
 // counts until taken. news: there is more in it than samples, if that. An Index of 0 says nothing to a leader that
 // was told another: it keeps the highest. apart: the leader knows Change.Index.
 func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news bool, err error) {
-	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples}
+	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Pressure: r.Pressure}
 	e.next.index = r.Index
-	r.Statuses, r.Samples, r.Index = nil, nil, 0
+	r.Statuses, r.Samples, r.Pressure, r.Index = nil, nil, nil, 0
 	if e.next.rest, err = json.Marshal(r); err != nil { // compared as bytes: the agent may go on using what the report points to
 		return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
 	}
@@ -87,12 +90,12 @@ func (d *reportDecoder) take(c Change) (agent.Report, error) {
 	if c.Index != nil {
 		r.Index = *c.Index
 	}
-	r.Statuses, r.Samples = c.Statuses, c.Samples
+	r.Statuses, r.Samples, r.Pressure = c.Statuses, c.Samples, c.Pressure
 	return r, nil
 }
 
 // keep a report as what later ones are changes of.
 func (d *reportDecoder) keep(n uint64, r agent.Report) {
-	r.Statuses, r.Samples = nil, nil
+	r.Statuses, r.Samples, r.Pressure = nil, nil, nil
 	d.n, d.head = n, r
 }

@@ -155,7 +155,7 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 		kvm = "hardware virtualization"
 	}
 	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
-		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Foreign", foreign,
+		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Waiting", pressureText(h.Pressure), "Foreign", foreign,
 		"Unknown VMs", strings.Join(h.Unknown, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", leaseText(h))
 	if h.Drain != nil {
 		text += drainText(*h.Drain)
@@ -164,6 +164,23 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 		text += "\n" + vmTable(vms, wide)
 	}
 	return text
+}
+
+// pressureText is how much work on the machine waits; empty where nobody tells.
+func pressureText(p *v1.Pressure) string {
+	if p == nil {
+		return ""
+	}
+	var out []string
+	for _, of := range []struct {
+		name  string
+		share *float64
+	}{{"CPU", p.CPU}, {"memory", p.Memory}, {"disks", p.IO}} {
+		if of.share != nil {
+			out = append(out, fmt.Sprintf("for %s %s", of.name, percent(*of.share)))
+		}
+	}
+	return strings.Join(out, ", ") + " of the time"
 }
 
 func (t *tool) hostFence(c *cli.Context) error {

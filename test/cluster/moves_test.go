@@ -36,6 +36,7 @@ func TestMoves(t *testing.T) {
 		long bool
 		f    func(*testing.T, *site, *table)
 	}{
+		{"HistoriesMove", false, historiesMove},
 		{"FaultsWhileMoving", false, faultsWhileMoving},
 		{"DisksMove", true, disksMove},
 		{"DrainWhileAdmitting", true, drainWhileAdmitting},
