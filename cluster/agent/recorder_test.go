@@ -371,7 +371,8 @@ func TestPressureIsReported(t *testing.T) {
 			l := newLeader()
 			stop := runOn(t, h, l)
 			after(5 * time.Second)
-			if p, is := l.last().Pressure, h != w.Host("h1"); (p != nil) != is || is && p.CPU != 0.5 {
+			_, is := h.(pressed)
+			if p := l.last().Pressure; (p != nil) != is || is && p.CPU != 0.5 {
 				t.Errorf("%T: %+v", h, p)
 			}
 			stop()
