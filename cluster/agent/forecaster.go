@@ -116,22 +116,27 @@ func (f *forecaster) learn(m minutes) {
 	}
 }
 
-// due says whether a VM has minutes that are over and not learned.
+// due says whether a VM has minutes that are over and not learned, and the last step that all its series know; below 0 = none.
 func (f *forecaster) due(vm string, over time.Time) (since int64, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.of[vm]
 	if v == nil {
-		return math.MinInt64, true
+		return -1, true
 	}
-	last, any := v.series[ResourceCPU].Last()
-	if other, is := v.series[ResourceMemory].Last(); is {
-		last, any = max(last, other), true
+	least, most, all := int64(math.MaxInt64), int64(-1), true
+	for _, s := range v.series {
+		last, any := s.Last()
+		all = all && any
+		least, most = min(least, last), max(most, last)
 	}
-	if !any {
-		return math.MinInt64, true
+	switch {
+	case !all && most < stepOf(over)-1, most > stepOf(over)+1: // the clock was ahead
+		return -1, true
+	case !all: // nothing is measured of one of them
+		return most, false
 	}
-	return last, last < stepOf(over)-1 || last > stepOf(over)+1
+	return least, most < stepOf(over)-1
 }
 
 // forget VMs that are not kept.
@@ -255,7 +260,7 @@ func (r *Recorder) forecastDue(ctx context.Context) {
 			r.log.Debug("forecasts wait for the next round", "vms", len(due)-i)
 			return
 		}
-		if m, ok := r.minutesOf(w.vm); ok {
+		if m, ok := r.minutesOf(w.vm, w.since); ok {
 			r.forecasts.learn(m)
 		}
 	}
@@ -274,13 +279,18 @@ func (r *Recorder) measuredUntil() map[string]time.Time {
 	return out
 }
 
-func (r *Recorder) minutesOf(vm string) (minutes, bool) {
+// minutesOf a VM that are later than a step.
+func (r *Recorder) minutesOf(vm string, step int64) (minutes, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := r.vms[vm]
 	if v == nil {
 		return minutes{}, false
 	}
+	var since time.Time
+	if step >= 0 {
+		since = time.Unix((step+1)*int64(forecastStep/time.Second), 0)
+	}
 	last, _ := v.history.Last()
-	return minutes{vm: vm, vcpus: v.vcpus, all: v.history.Buckets(history.Minute, time.Time{}), over: last.Add(history.RawStep)}, true
+	return minutes{vm: vm, vcpus: v.vcpus, all: v.history.Buckets(history.Minute, since), over: last.Add(history.RawStep)}, true
 }
