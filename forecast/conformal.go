@@ -23,11 +23,10 @@ const (
 	shiftDelay = 0.1  // how much slower per further step ahead: what is judged late is corrected with care
 	shiftMost  = 3.0
 
-	// What a wide interval is widened by at first: what few values say of the tails is too little, the more the
-	// farther ahead. Of the size that corrections came to on measured use of VMs.
-	shiftFirst    = 0.0
-	shiftFirstFar = 0.05
-	scaleRate     = 0.03
+	// What wide intervals of the farthest horizon are widened by at first: what few values say of the tails is too little,
+	// the more the farther ahead.
+	shiftFirst = 0.03
+	scaleRate  = 0.03
 
 	// shiftFloor of the mean absolute error is the least that one standard normal score is worth: a quantile must be
 	// able to leave a mass point that the values left.
@@ -46,14 +45,14 @@ var (
 	}()
 	// haste is how much of a step levels take: the bounds of wide intervals are what decisions rest on, and what models
 	// know least of. The median is left as it is.
-	haste = [levels]float64{1, 1, 1, 0.5, 0.2, 0, 0.2, 0.5, 1, 1, 1}
+	haste = [levels]float64{1, 1, 1, 0.3, 0.05, 0, 0.05, 0.3, 1, 1, 1}
 )
 
 func newConformal() (c conformal) {
 	for i, h := range corrected {
 		for l, z := range normalQuantiles {
 			if haste[l] == 1 {
-				c.shift[i][l] = float32(math.Copysign(shiftFirst+shiftFirstFar*float64(h-1)/(Horizon-1), z))
+				c.shift[i][l] = float32(math.Copysign(shiftFirst*float64(h-1)/(Horizon-1), z))
 			}
 		}
 	}

@@ -33,7 +33,7 @@ type Workspace struct {
 	near   []neighbour
 	grids  []grid
 	able   []bool
-	share  []float64
+	share  shares
 	mean   []float64
 	spread []float64
 	gp     *gp.Forecaster

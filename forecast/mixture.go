@@ -48,13 +48,14 @@ func NewMixture(period, phase int, w *Workspace) *Mixture {
 	return m
 }
 
-// priors of the experts, in their order: what use of VMs is like most often, when little is known of this one. A day of
-// measurements overrules them.
+// priors are logarithms of what each expert counts before anything is known, in their order: use of VMs jumps about a
+// level more often than not, and clever models need many values. An hour of measurements overrules them.
 var priors = []float64{
-	0, 0, math.Log(3), math.Log(3),
-	-math.Ln2,
-	math.Ln2, math.Ln2, 0,
-	0, 0, 0, 0,
+	math.Log(0.5), 0, math.Log(4), math.Log(12), // recent
+	math.Log(0.05),      // walk
+	0, 0, math.Log(0.1), // analogs
+	math.Log(0.3), math.Log(0.1), // ar, seasonal
+	math.Log(0.3), math.Log(0.3), // arima, gp
 }
 
 // phases is divisible by all that schedules divide by.
@@ -71,7 +72,7 @@ func (m *Mixture) Observe(y float64) { m.observe(y, false) }
 
 // ObserveCensored takes a value of which it is known only that the true one is no less: use at its cap. Quantiles
 // below it are judged as by any value, those above are not. As history it counts for what the mixture expects of a
-// value above it, and never for less than a tenth more: while a cap binds, forecasts grow beyond it.
+// value above it, and never for less than a quarter more: while a cap binds, forecasts grow beyond it.
 func (m *Mixture) ObserveCensored(y float64) { m.observe(y, true) }
 
 func (m *Mixture) observe(y float64, censored bool) {
@@ -131,7 +132,7 @@ func (m *Mixture) expected() float64 {
 
 // beyond is what stands for a value of at least y: the median of what was stated above y.
 func (m *Mixture) beyond(y float64) float64 {
-	least := y + math.Abs(y)/10
+	least := y + math.Abs(y)/4
 	if !m.ready {
 		return least
 	}
@@ -182,7 +183,7 @@ var scoredCorrected = func() (at [scorings]int) {
 func (m *Mixture) look(t int) {
 	w, n := m.w, len(m.experts)
 	if len(w.grids) < n {
-		w.grids, w.able, w.share = make([]grid, n), make([]bool, n), make([]float64, n)
+		w.grids, w.able = make([]grid, n), make([]bool, n)
 	}
 	m.able = 0
 	able := w.able[:n]
@@ -203,26 +204,14 @@ func (m *Mixture) look(t int) {
 	// Differences from one of the experts are mixed: what all agree on comes out as it is, to the last bit.
 	base := &w.grids[bits.TrailingZeros32(m.able)]
 	m.ahead = *base
-	for s := range scored {
+	m.weights.share(able, &w.share)
+	for h := range Horizon {
+		b := scoredPlace[h]
 		for l := range levels {
-			m.weights.shares(s, l, able, w.share[:n])
-			for h := range Horizon {
-				part := 0.0
-				if b := scoredPlace[h]; b.low == s {
-					part = 1 - b.share
-					if b.high == s {
-						part = 1
-					}
-				} else if b.high == s {
-					part = b.share
-				}
-				if part == 0 {
-					continue
-				}
-				for k, share := range w.share[:n] {
-					if share > 0 {
-						m.ahead[h][l] += part * share * (w.grids[k][h][l] - base[h][l])
-					}
+			near, far := &w.share[b.low][l], &w.share[b.high][l]
+			for k := range m.experts {
+				if share := near[k] + b.share*(far[k]-near[k]); share > 0 {
+					m.ahead[h][l] += share * (w.grids[k][h][l] - base[h][l])
 				}
 			}
 		}

@@ -213,18 +213,18 @@ func (s *Series) Trusted() (bool, string) {
 // Shares are those of the models that have something to say now, in a fixed order.
 func (m *Mixture) Shares() []Share {
 	n := len(m.experts)
-	able, part, sum := make([]bool, n), make([]float64, n), make([]float64, n)
+	able, sum := make([]bool, n), make([]float64, n)
 	for k := range able {
 		able[k] = m.able>>k&1 == 1
 	}
 	if m.able == 0 {
 		return nil
 	}
-	for s := range scored {
-		for l := range levels {
-			m.weights.shares(s, l, able, part)
-			for k, p := range part {
-				sum[k] += p / float64(scorings*levels)
+	m.weights.share(able, &m.w.share)
+	for s := range m.w.share {
+		for l := range m.w.share[s] {
+			for k := range sum {
+				sum[k] += m.w.share[s][l][k] / float64(scorings*levels)
 			}
 		}
 	}
@@ -260,7 +260,7 @@ const (
 	seriesVersion = 1
 )
 
-// MarshalBinary is the whole state of the series, about 16 kB: it goes on elsewhere, or after a restart, with the
+// MarshalBinary is the whole state of the series, about 17 kB: it goes on elsewhere, or after a restart, with the
 // same predictions as here.
 func (s *Series) MarshalBinary() ([]byte, error) {
 	a := &archive{buf: append([]byte(seriesMagic), seriesVersion)}

@@ -18,7 +18,10 @@ type weights struct {
 }
 
 const (
-	regretRate   = 4.0
+	mostExperts  = 16
+	rateOwn      = 1.5 // of regrets in units of the root of their squares' sum
+	rateLevel    = 2.0
+	rateBeside   = 2.0
 	regretDecay  = 0.999 // half of it in 700 steps
 	regretLinear = 0.25
 )
@@ -80,28 +83,53 @@ func (v *weights) learn(t int, y float64, censored bool) {
 	}
 }
 
-// shares are the weights of the experts that are able, at a scored horizon and a level; they sum to 1.
-func (v *weights) shares(s, l int, able []bool, out []float64) {
-	rate := 0.0
-	if q := float64(v.square[s][l]); q > 0 {
-		rate = regretRate / math.Sqrt(q)
-	}
-	top := math.Inf(-1)
-	for k, ok := range able {
-		if ok {
-			top = max(top, v.prior[k]+rate*float64(v.regret[k][s][l]))
+// shares are the weights of experts: by scored horizon, then level.
+type shares [scorings][levels][mostExperts]float64
+
+// share fills out with the weights of the experts that are able, which sum to 1; those that are not have 0.
+//
+// To an expert's regret at one level and horizon is added what it is on average at this level over the horizons, and at the two
+// levels beside it. The regrets of one are noisy: few values lie beyond an outer quantile. (Smoothing of weights
+// over levels: Berrisch and Ziel 2023, CRPS learning.)
+func (v *weights) share(able []bool, out *shares) {
+	var average [levels][mostExperts]float64
+	for s := range scored {
+		for l := range levels {
+			rate := 0.0
+			if q := float64(v.square[s][l]); q > 0 {
+				rate = 1 / math.Sqrt(q)
+			}
+			for k := range able {
+				z := rate * float64(v.regret[k][s][l])
+				out[s][l][k] = z
+				average[l][k] += z / scorings
+			}
 		}
 	}
-	var sum float64
-	for k, ok := range able {
-		out[k] = 0
-		if ok {
-			out[k] = math.Exp(v.prior[k] + rate*float64(v.regret[k][s][l]) - top)
-			sum += out[k]
+	for s := range scored {
+		for l := range levels {
+			below, above := &average[max(0, l-1)], &average[min(levels-1, l+1)]
+			z := &out[s][l]
+			top := math.Inf(-1)
+			for k, ok := range able {
+				z[k] = v.prior[k] + rateOwn*z[k] + rateLevel*average[l][k] + rateBeside*(below[k]+above[k])/2
+				if ok {
+					top = max(top, z[k])
+				}
+			}
+			var sum float64
+			for k, ok := range able {
+				if ok {
+					z[k] = math.Exp(z[k] - top)
+					sum += z[k]
+				} else {
+					z[k] = 0
+				}
+			}
+			for k := range able {
+				z[k] /= sum
+			}
 		}
-	}
-	for k := range out {
-		out[k] /= sum
 	}
 }
 
