@@ -40,8 +40,8 @@ func NewMixture(period, phase int, w *Workspace) *Mixture {
 		analog{length: 6, nearest: 40, relative: true},
 		newAutoregression(),
 		newSeasonal(period),
-		&arimaExpert{fit: newArimaFit(phase)},
-		&gpExpert{fit: newGPFit(phase)},
+		&arimaExpert{fit: newArimaFit(phase, freshMixed)},
+		&gpExpert{fit: newGPFit(phase, freshMixed)},
 	}}
 	m.weights = newWeights(priors)
 	m.record = make([]calibration, len(m.experts)+1)

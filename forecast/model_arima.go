@@ -24,9 +24,9 @@ type arimaFit struct {
 	fitted bool
 }
 
-// newArimaFit fits first after 40 values, then every hour of minutes.
-func newArimaFit(phase int) arimaFit {
-	return arimaFit{schedule: schedule{phase: phase, fresh: 60, retry: 15, least: 40}}
+// newArimaFit fits first after 40 values, then every so many steps.
+func newArimaFit(phase, fresh int) arimaFit {
+	return arimaFit{schedule: schedule{phase: phase, fresh: fresh, retry: 15, least: 40}}
 }
 
 // observe fits if it is time to. A window that is refused leaves the model as it was.
@@ -148,7 +148,7 @@ func NewARIMA(phase int, w *Workspace) *ARIMA {
 	if w == nil {
 		w = NewWorkspace()
 	}
-	return &ARIMA{w: w, fit: newArimaFit(phase)}
+	return &ARIMA{w: w, fit: newArimaFit(phase, freshAlone)}
 }
 
 // Name implements Model.

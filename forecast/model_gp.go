@@ -5,6 +5,11 @@ import "evenkeel/forecast/gp"
 const (
 	gpWindow     = 120 // values that patterns are taken from: twice as many as are needed without gaps
 	gpMostHypers = 8
+
+	// Steps between fits of a model that stands alone, and of one within a mixture: there errors of old parameters are
+	// learned and weighed, so that fresh ones make no difference that could be measured.
+	freshAlone = 10
+	freshMixed = 60
 )
 
 // gpFit is what one series keeps of its GP: hyper-parameters. All else is computed from the window each time.
@@ -15,8 +20,9 @@ type gpFit struct {
 	fitted bool
 }
 
-func newGPFit(phase int) gpFit {
-	return gpFit{schedule: schedule{phase: phase + 7, fresh: 60, retry: 15, least: 40}}
+// newGPFit searches first after 40 values, then every so many steps.
+func newGPFit(phase, fresh int) gpFit {
+	return gpFit{schedule: schedule{phase: phase + 7, fresh: fresh, retry: 15, least: 40}}
 }
 
 func (f *gpFit) observe(h *history, w *Workspace) {
@@ -99,7 +105,7 @@ func NewGP(phase int, w *Workspace) *GP {
 	if w == nil {
 		w = NewWorkspace()
 	}
-	return &GP{w: w, fit: newGPFit(phase)}
+	return &GP{w: w, fit: newGPFit(phase, freshAlone)}
 }
 
 // Name implements Model.

@@ -302,7 +302,7 @@ func FuzzRestore(f *testing.F) {
 
 // Fitting is spread: of series that began in the same step and differ in phase only, no step fits more than a few.
 func TestPhasesSpreadFits(t *testing.T) {
-	for _, s := range []schedule{newArimaFit(0).schedule, newGPFit(0).schedule} {
+	for _, s := range []schedule{newArimaFit(0, freshMixed).schedule, newGPFit(0, freshMixed).schedule, newGPFit(0, freshAlone).schedule} {
 		for _, fitted := range []bool{false, true} {
 			every := s.retry
 			if fitted {
