@@ -43,14 +43,14 @@ func NewMixture(period, phase int, w *Workspace) *Mixture {
 		&arimaExpert{fit: newArimaFit(phase, freshMixed)},
 		&gpExpert{fit: newGPFit(phase, freshMixed)},
 	}}
-	m.weights = newWeights(priors)
+	m.weights = newWeights(len(m.experts))
 	m.record = make([]calibration, len(m.experts)+1)
 	return m
 }
 
 // priors are logarithms of what each expert counts before anything is known, in their order: use of VMs jumps about a
 // level more often than not, and clever models need many values. An hour of measurements overrules them.
-var priors = []float64{
+var priors = [mostExperts]float64{
 	math.Log(0.5), 0, math.Log(4), math.Log(12), // recent
 	math.Log(0.05),      // walk
 	0, 0, math.Log(0.1), // analogs

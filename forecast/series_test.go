@@ -368,7 +368,11 @@ func BenchmarkSeriesMemory(b *testing.B) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/many, "B/series")
+		per := float64(after.HeapAlloc-before.HeapAlloc) / many
+		if per > 20_000 {
+			b.Errorf("%.0f bytes for a series, 20,000 are to be enough", per)
+		}
+		b.ReportMetric(per, "B/series")
 		stored, _ := series[0].MarshalBinary()
 		b.ReportMetric(float64(len(stored)), "B/stored")
 		runtime.KeepAlive(series)

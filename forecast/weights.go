@@ -14,7 +14,6 @@ type weights struct {
 	waiting [][slots][levels]float32 // by expert, the mixture itself last; NaN: nothing waits
 	regret  [][scorings][levels]float32
 	square  [scorings][levels]float32
-	prior   []float64 // logarithms of what each counts before anything is known
 }
 
 const (
@@ -26,9 +25,8 @@ const (
 	regretLinear = 0.25
 )
 
-func newWeights(prior []float64) weights {
-	experts := len(prior)
-	v := weights{prior: prior, waiting: make([][slots][levels]float32, experts+1), regret: make([][scorings][levels]float32, experts)}
+func newWeights(experts int) weights {
+	v := weights{waiting: make([][slots][levels]float32, experts+1), regret: make([][scorings][levels]float32, experts)}
 	v.lose()
 	return v
 }
@@ -112,7 +110,7 @@ func (v *weights) share(able []bool, out *shares) {
 			z := &out[s][l]
 			top := math.Inf(-1)
 			for k, ok := range able {
-				z[k] = v.prior[k] + rateOwn*z[k] + rateLevel*average[l][k] + rateBeside*(below[k]+above[k])/2
+				z[k] = priors[k] + rateOwn*z[k] + rateLevel*average[l][k] + rateBeside*(below[k]+above[k])/2
 				if ok {
 					top = max(top, z[k])
 				}
