@@ -171,7 +171,8 @@ const (
 //   - no more than 5 steps have passed since the last value;
 //   - no more than half of the latest values (some 20) were at their cap;
 //   - at each of these horizons the 95% interval held at least 88% of the values that came, and at most 7% of them
-//     lay above its upper end. With 200 values an honest interval falls short of that once in thousands of times;
+//     lay above its upper end. Ten steps ahead one event counts up to ten times, so that honest intervals fall short
+//     of that now and then as well: of the mistakes that a rule can make this is the harmless one;
 //   - over these horizons the pinball loss is at most 1.05 times that of the trivial model, which says that the value
 //     stays as it is and moves as it lately did. What cannot beat that has understood nothing.
 func (s *Series) Trusted() (bool, string) {
