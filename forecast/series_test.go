@@ -166,7 +166,7 @@ func drawn(rt *rapid.T, s *Series, label string) {
 	level := rapid.Float64Range(0, 100).Draw(rt, label+" level")
 	spread := rapid.SampledFrom([]float64{0, 1e-6, 0.1, 10, 1e6}).Draw(rt, label+" spread")
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, label+" seed"), 1))
-	for range rapid.IntRange(0, 150).Draw(rt, label+" values") {
+	for range rapid.IntRange(0, 100).Draw(rt, label+" values") {
 		step += 1
 		if r.IntN(50) == 0 {
 			step += int64(r.IntN(30))
