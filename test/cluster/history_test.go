@@ -38,11 +38,23 @@ func historiesMove(t *testing.T, s *site, tab *table) {
 		}
 		return nil
 	})
-	memory := must(t, s, func(ctx context.Context, _ *client.Client) (v1.Samples, error) { return samples(ctx, "memory") })
-	m := memory.Items[len(memory.Items)-1]
-	if m.Balloon == nil || m.Mean <= 0 || m.Mean >= *m.Balloon { // an emulator takes more than its guest's balloon
-		t.Errorf("the guest's own report of its memory is not known: %+v", m)
+	// reported says whether the guest itself told what it uses, in the last sample: an emulator takes more than its guest's balloon.
+	reported := func(ctx context.Context, since time.Time) (v1.SampleStep, error) {
+		memory, err := samples(ctx, "memory")
+		if err != nil || len(memory.Items) == 0 {
+			return v1.SampleStep{}, fmt.Errorf("memory on %s: %d steps: %w", memory.Host, len(memory.Items), err)
+		}
+		x := memory.Items[len(memory.Items)-1]
+		if x.At.Before(since) || x.Balloon == nil || x.Mean <= 0 || x.Mean >= *x.Balloon {
+			return x, fmt.Errorf("memory on %s: %+v", memory.Host, x)
+		}
+		return x, nil
 	}
+	var m v1.SampleStep
+	eventually(t, time.Minute, "the guest reports its memory", func(ctx context.Context) (err error) {
+		m, err = reported(ctx, time.Time{})
+		return err
+	})
 	at := time.Now()
 	must(t, s, func(ctx context.Context, c *client.Client) (v1.DrainResult, error) {
 		return c.Drain(ctx, from.Name, v1.DrainRequest{}, client.IdempotencyKey(fmt.Sprint("remembered", at.UnixNano())))
@@ -64,7 +76,13 @@ func historiesMove(t *testing.T, s *site, tab *table) {
 		}
 		return nil
 	})
-	f := must(t, s, func(ctx context.Context, c *client.Client) (v1.Forecast, error) { return c.Forecast(ctx, "remembered-g-0", "cpu", 5) })
+	eventually(t, time.Minute, "the guest reports its memory to the host that it came to", func(ctx context.Context) error {
+		_, err := reported(ctx, gone)
+		return err
+	})
+	f := must(t, s, func(ctx context.Context, c *client.Client) (v1.Forecast, error) {
+		return c.Forecast(ctx, "remembered-g-0", "cpu", 5)
+	})
 	if f.Host != after.Host || f.Trusted || f.Need != f.Declared {
 		t.Errorf("the forecast after a minute: %+v", f)
 	}
