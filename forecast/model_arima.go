@@ -31,7 +31,7 @@ func newArimaFit(phase, fresh int) arimaFit {
 
 // observe fits if it is time to. A window that is refused leaves the model as it was.
 func (f *arimaFit) observe(h *history, w *Workspace) {
-	if !f.due(h.n, h.seen, f.fitted) {
+	if !h.measured(0) || !f.due(h.n, h.seen, f.fitted) { // nothing new is nothing to fit to, however long a gap
 		return
 	}
 	w.sample = h.span(w.sample, arimaWindow)

@@ -26,7 +26,7 @@ func newGPFit(phase, fresh int) gpFit {
 }
 
 func (f *gpFit) observe(h *history, w *Workspace) {
-	if !f.due(h.n, h.seen, f.fitted) {
+	if !h.measured(0) || !f.due(h.n, h.seen, f.fitted) { // nothing new is nothing to fit to, however long a gap
 		return
 	}
 	w.sample = h.span(w.sample, gpWindow)

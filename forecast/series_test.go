@@ -388,3 +388,15 @@ func ExampleSeries() {
 	fmt.Println(f.Trusted, f.Ahead[2].Quantiles[Median])
 	// Output: true 0.5
 }
+
+// A gap costs next to nothing per step: no model is fitted while nothing is measured.
+func BenchmarkSeriesGap(b *testing.B) {
+	s := New(Options{})
+	observe(b, s, 0, usage(300, 1))
+	step, _ := s.Last()
+	b.ResetTimer()
+	for b.Loop() {
+		step += 500
+		_ = s.Observe(step, 1, false)
+	}
+}
