@@ -17,13 +17,18 @@ import (
 // by its command line, which names the VM's UUID, its group by /proc/PID/cgroup. That works where libvirt runs on this
 // machine, also if it does in a PID namespace below this one.
 
-// searchEvery is how often a VM's control groups are looked for where they were not found.
-const searchEvery = time.Minute
+// How long after a VM's control groups were not found they are looked for again: doubled each time, for that takes a look at every
+// process of the machine.
+const (
+	searchAgain = time.Minute
+	searchLast  = time.Hour
+)
 
 // groups are the control groups of one VM that may hold its threads back: its own, and those of its vCPUs.
 type groups struct {
-	dirs     []string
-	searched time.Time
+	dirs   []string
+	next   time.Time     // when to look for them again
+	waited time.Duration // after they were not found the last time
 }
 
 // throttled is how long a VM's threads were held back by its cap; hypervisor.Unknown where the kernel does not tell.
@@ -37,18 +42,19 @@ func (h *Host) throttled(g *groups, uuid string, now time.Time) time.Duration {
 		}
 		*g = groups{} // it was started anew, or has moved
 	}
-	if !g.searched.IsZero() && now.Sub(g.searched) < searchEvery {
+	if now.Before(g.next) {
 		return hypervisor.Unknown
 	}
-	g.searched = now
 	dirs, err := groupsOf("/proc", uuid, h.cgroup)
 	if err == nil {
 		var d time.Duration
 		if d, err = throttledIn(dirs); err == nil {
-			g.dirs = dirs
+			*g = groups{dirs: dirs}
 			return d
 		}
 	}
+	g.waited = min(max(2*g.waited, searchAgain), searchLast)
+	g.next = now.Add(g.waited)
 	h.log.Debug("throttled time of a VM cannot be read", "uuid", uuid, "error", err)
 	return hypervisor.Unknown
 }
