@@ -196,8 +196,11 @@ func (r forecastReport) table(horizons bool) table.Writer {
 		}
 	}
 	t.SetColumnConfigs(columns)
-	for n, g := range r.Groups {
-		if n > 0 {
+	for _, g := range r.Groups {
+		if g.Series == 0 {
+			continue // all are short: the legend says so
+		}
+		if t.Length() > 0 {
 			t.AppendSeparator()
 		}
 		use := g.Use
