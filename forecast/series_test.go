@@ -95,6 +95,34 @@ func TestSeriesTrust(t *testing.T) {
 	}
 }
 
+// Under a cap that hides two values of five, those that stay below it say nothing of how much would be used.
+func TestSeriesUnderACapIsNotTrusted(t *testing.T) {
+	const limit, steps = 1.2, 2000
+	s := New(Options{Positive: true, Most: 8})
+	r := rand.New(rand.NewPCG(12, 12))
+	trusted := 0
+	for i := range int64(steps) {
+		y := math.Exp(r.NormFloat64())
+		if err := s.Observe(i, min(y, limit), y > limit); err != nil {
+			t.Fatal(err)
+		}
+		if ok, _ := s.Trusted(); ok {
+			trusted++
+		}
+	}
+	t.Logf("trusted in %d of %d steps", trusted, steps)
+	if trusted > steps/100 {
+		t.Errorf("trusted in %d of %d steps", trusted, steps)
+	}
+	// Once the cap no longer binds it is trusted again, and now and then a value at the cap changes nothing.
+	for i := range int64(600) {
+		_ = s.Observe(steps+i, math.Exp(r.NormFloat64()), i%100 == 0)
+	}
+	if ok, reason := s.Trusted(); !ok {
+		t.Errorf("600 steps after: %s", reason)
+	}
+}
+
 func TestSeriesForecast(t *testing.T) {
 	s := New(Options{Positive: true, Most: 4, Phase: 3})
 	if f := s.Forecast(10); f.Ahead != nil || f.Trusted || f.Shares != nil {
