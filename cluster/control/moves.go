@@ -152,12 +152,14 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return acted, err
 	}
 	key := func(plan string, step int) string { return fmt.Sprintf("%s/%d", plan, step) }
+	live := func(host string) HostLive {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.live[host]
+	}
 	acts := loop.Next(s, loop.Carry{Env: env,
-		Told: func(host string) uint64 {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.live[host].Shrunk
-		},
+		Told:    func(host string) uint64 { return live(host).Shrunk },
+		Synced:  func(host string) uint64 { return live(host).Synced },
 		OutFor:  func(host string) time.Duration { return env.Now.Sub(m.outSince[host]) },
 		Refused: func(plan string, step int) (int, string) { r := m.refused[key(plan, step)]; return r.times, r.why },
 	})

@@ -54,6 +54,8 @@ type Carry struct {
 	// Told is the log index up to which a host has put in force all that takes something from a VM. Who goes without more for
 	// now holds up no move.
 	Told func(host string) uint64
+	// Synced is the log index up to which a host has put in force all of it.
+	Synced func(host string) uint64
 	// OutFor is how long a host is among those that are out.
 	OutFor func(host string) time.Duration
 	// Refused counts how often the opening of a step was refused on apply, by plan and step, and the last reason.
@@ -228,7 +230,7 @@ func (x *carrier) settles(p state.MovePlan) bool {
 		}
 		from, _ := x.s.Host(m.From)
 		to, _ := x.s.Host(m.To)
-		if !m.Told || x.in.Told(m.From) < from.Version || x.in.Told(m.To) < to.Version {
+		if !m.Told || x.in.Synced(m.From) < from.Version || x.in.Synced(m.To) < to.Version {
 			return true
 		}
 	}

@@ -81,7 +81,7 @@ func (m *mover) check(what string) {
 func (m *mover) carry() loop.Carry {
 	env := m.env()
 	env.Now, env.Out = env.Now.Add(m.late), m.out
-	return loop.Carry{Env: env, Told: func(h string) uint64 { return m.told[h] },
+	return loop.Carry{Env: env, Told: func(h string) uint64 { return m.told[h] }, Synced: func(h string) uint64 { return m.told[h] },
 		OutFor:  func(string) time.Duration { return time.Hour },
 		Refused: func(plan string, step int) (int, string) { return m.refused[fmt.Sprint(plan, step)], "refused" }}
 }

@@ -295,7 +295,7 @@ func (p *play) land() {
 func (p *play) carry() {
 	p.t.Helper()
 	index := p.Snapshot().Index()
-	in := loop.Carry{Env: p.env(), Told: func(string) uint64 { return index }, OutFor: func(string) time.Duration { return 0 },
+	in := loop.Carry{Env: p.env(), Told: func(string) uint64 { return index }, Synced: func(string) uint64 { return index }, OutFor: func(string) time.Duration { return 0 },
 		Refused: func(string, int) (int, string) { return 0, "" }}
 	for range 100 {
 		index = p.Snapshot().Index()
