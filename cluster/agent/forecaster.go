@@ -32,6 +32,7 @@ const (
 	forecastRound = 2 * time.Second
 	leastSamples  = 3 // that a minute takes to count as measured
 	mostCensored  = 0.5
+	mostStale     = 5 * time.Minute // nothing rests on a forecast of what was so long ago
 
 	// MostSteps is how far ahead a forecast goes, in minutes.
 	MostSteps = 60
@@ -209,6 +210,9 @@ func (r *Recorder) Forecast(vm, resource string, steps int) (VMForecast, error) 
 	out, ok := r.forecasts.state(vm, resource, steps)
 	if !ok {
 		return VMForecast{}, fmt.Errorf("VM %s: nothing was measured of it here: %w", vm, hypervisor.ErrNotFound)
+	}
+	if !out.Until.IsZero() && time.Since(out.Until) > mostStale {
+		out.Trusted, out.Reason = false, "nothing was measured since "+out.Until.Format(time.RFC3339)
 	}
 	return out, nil
 }

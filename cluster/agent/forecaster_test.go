@@ -98,6 +98,14 @@ func TestForecasts(t *testing.T) {
 			t.Errorf("after a restart: %d steps, until %v", len(g.Ahead), g.Until)
 		}
 		before := foreseen(t, rec, "a")
+		after(4 * time.Minute) // what nobody measures any more is not trusted for long
+		if g := foreseen(t, rec, "a"); !g.Trusted {
+			t.Errorf("four minutes after the last: %s", g.Reason)
+		}
+		after(2 * time.Minute)
+		if g := foreseen(t, rec, "a"); g.Trusted || g.Reason != "nothing was measured since "+before.Until.Format(time.RFC3339) {
+			t.Errorf("six minutes after the last: %v %q", g.Trusted, g.Reason)
+		}
 		other := &elsewhere{data: moved}
 		target := quietRecorder(filepath.Join(dir, "target"), other.fetch)
 		seen := limited("a", 1, "")
