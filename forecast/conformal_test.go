@@ -147,6 +147,27 @@ func TestCalibrationCounts(t *testing.T) {
 	}
 }
 
+// Of a censored value the true one may be anything above: of two experts who said more, neither is the worse for it.
+func TestWeightsCensored(t *testing.T) {
+	v := newWeights(3)
+	able := []bool{true, true, true}
+	said := make([]grid, 3)
+	var mix grid
+	for h := range Horizon {
+		for l := range levels {
+			said[0][h][l], said[1][h][l], said[2][h][l], mix[h][l] = 1, 3, 30, 2
+		}
+	}
+	v.keep(1, able, said, &mix)
+	v.learn(1, 2.5, true)
+	for l, p := range Levels {
+		low, above, far := v.regret[0][0][l], v.regret[1][0][l], v.regret[2][0][l]
+		if above != far || !(above > 0) || !(low < 0) {
+			t.Errorf("level %v: regret of %v for what said less, %v for what said more, %v for far more", p, low, above, far)
+		}
+	}
+}
+
 // Of two experts the one that is right at a level gets its weight there, and not where the other is right.
 func TestWeightsFindWhoIsRightWhere(t *testing.T) {
 	v := newWeights(2)

@@ -39,7 +39,8 @@ func (v *weights) lose() {
 	}
 }
 
-// learn takes in the value of step t; all of one that is censored is that the true one is no less.
+// learn takes in the value of step t. Of a censored one it is known only that the true one is no less: what said less lost
+// that much, what said more lost nothing that is known.
 func (v *weights) learn(t int, y float64, censored bool) {
 	experts := len(v.regret)
 	for s := range scored {
@@ -71,6 +72,9 @@ func (v *weights) learn(t int, y float64, censored bool) {
 					continue
 				}
 				q := float64(row[l])
+				if censored {
+					q = min(q, y) // to have said more is not known to be wrong
+				}
 				r := regretLinear*slope*(said-q) + (1-regretLinear)*(lost-pinball(q, y, p))
 				v.regret[k][s][l] = float32(within(regretDecay*float64(v.regret[k][s][l])+r, largest))
 				greatest = max(greatest, math.Abs(r))
