@@ -44,6 +44,13 @@ func (a *archive) word(x *uint64) {
 	}
 }
 
+// require refuses what no series ever stores, if it was read.
+func (a *archive) require(ok bool, what string) {
+	if a.reading && !ok {
+		a.fail("%s", what)
+	}
+}
+
 // count is an integer of 0 to most.
 func (a *archive) count(x *int, most int) {
 	w := uint64(*x)

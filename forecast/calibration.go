@@ -15,7 +15,10 @@ type Calibration struct {
 	Above    float64                      // share of values above the 97.5% quantile
 }
 
-const calibrationDecay = 0.995
+const (
+	calibrationDecay = 0.995
+	calibrationSlack = 1.001 // of parts that are the whole, rounded apart from it
+)
 
 // calibration of one model at scored horizons: decayed sums.
 type calibration [scorings]struct {
@@ -67,8 +70,9 @@ func (c *calibration) archive(a *archive) {
 		a.singles(x, false)
 		t.values, t.loss, t.above = x[0], x[1], x[2]
 		copy(t.inside[:], x[3:])
-		if !(t.values >= 0 && t.loss >= 0 && t.above >= 0 && t.above <= t.values+1) {
-			a.fail("calibration of %v values, loss %v, %v above", t.values, t.loss, t.above)
+		a.require(t.values >= 0 && t.loss >= 0, "calibration of less than nothing")
+		for _, part := range append([]float32{t.above}, t.inside[:]...) {
+			a.require(part >= 0 && part <= t.values*calibrationSlack, "calibration: a part is more than the whole")
 		}
 	}
 }

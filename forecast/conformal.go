@@ -1,6 +1,9 @@
 package forecast
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // conformal corrects quantiles by how often they held, for each level and horizon apart: adaptive conformal inference
 // (Gibbs and Candes 2021), with the correction in standard normal scores. A level whose quantile is exceeded too often
@@ -140,9 +143,14 @@ func (c *conformal) keep(t int, g *grid) {
 func (c *conformal) archive(a *archive) {
 	for i := range c.waiting {
 		a.singles(c.waiting[i][:], true)
+		a.require(modest(c.waiting[i][:]), "a forecast that waits is too great")
 	}
 	for i := range c.shift {
 		a.singles(c.shift[i][:], false)
+		for _, x := range c.shift[i] {
+			a.require(math.Abs(float64(x)) <= shiftMost, "a correction is too great")
+		}
 	}
 	a.singles(c.scale[:], false)
+	a.require(modest(c.scale[:]) && slices.Min(c.scale[:]) >= 0, "an error of less than nothing, or too great")
 }

@@ -8,6 +8,19 @@ const window = 512
 // largest absolute value that counts as measured: float32, in which most of what is learned is kept, must hold its square.
 const largest = 1e17
 
+// stated is the largest absolute value of a quantile that counts as stated, and so of one that stands for a value.
+const stated = largest * 10
+
+// modest says whether numbers that are measured may have been stated, or be a difference of such.
+func modest(x []float32) bool {
+	for _, v := range x {
+		if math.Abs(float64(v)) > 4*stated {
+			return false
+		}
+	}
+	return true
+}
+
 // history is the latest values of one series. A value that was not measured is filled with what was expected of it, so
 // that lags stay lags, and marked, so that nobody takes it for a measurement.
 type history struct {
@@ -69,6 +82,9 @@ func (h *history) span(dst []float64, n int) []float64 {
 
 func (h *history) archive(a *archive) {
 	a.floats(h.ring[:])
+	for _, y := range h.ring {
+		a.require(math.Abs(y) <= stated, "a value is too great")
+	}
 	for i := range h.known {
 		a.word(&h.known[i])
 	}

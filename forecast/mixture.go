@@ -3,6 +3,7 @@ package forecast
 import (
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // Mixture is a Model made of others. It weighs what they say by what they were worth on this series so far, for
@@ -223,6 +224,7 @@ func (m *Mixture) look(t int) {
 	m.conformal.correct(&m.ahead)
 	m.ready = m.ahead.sound()
 	if !m.ready {
+		m.ahead = grid{}
 		m.conformal.keep(t, nil)
 		return
 	}
@@ -233,9 +235,19 @@ func (m *Mixture) look(t int) {
 func (g *grid) sound() bool {
 	for h := range g {
 		for _, q := range g[h] {
-			if !(math.Abs(q) <= largest*10) {
+			if !(math.Abs(q) <= stated) {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// ascends says whether each distribution is one.
+func (g *grid) ascends() bool {
+	for h := range g {
+		if !slices.IsSorted(g[h][:]) {
+			return false
 		}
 	}
 	return true
@@ -279,5 +291,8 @@ func (m *Mixture) archive(a *archive) {
 		a.floats(m.ahead[h][:])
 	}
 	a.flag(&m.ready)
+	if m.ready {
+		a.require(m.ahead.sound() && m.ahead.ascends(), "a forecast that descends or is too great")
+	}
 	a.count(&m.unknown, math.MaxInt32)
 }

@@ -272,7 +272,7 @@ func (s *Series) MarshalBinary() ([]byte, error) {
 }
 
 // Restore is the series that MarshalBinary was called on, with another workspace (nil: one of its own). It refuses bytes
-// of another version or that are damaged.
+// of another version, that are damaged, or whose forecasts no series would state.
 func Restore(b []byte, w *Workspace) (*Series, error) {
 	head := len(seriesMagic) + 1
 	if len(b) < head+4 || string(b[:len(seriesMagic)]) != seriesMagic {
@@ -320,5 +320,6 @@ func (s *Series) archive(a *archive) {
 	capped := []float32{s.capped}
 	a.singles(capped, false)
 	s.capped = capped[0]
+	a.require(s.capped >= 0 && s.capped <= 1, "a share that is none")
 	s.m.archive(a)
 }

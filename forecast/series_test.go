@@ -293,6 +293,39 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
+// States that no series comes to are refused even if nothing is damaged.
+func TestRestoreRefusesStates(t *testing.T) {
+	inf := float32(math.MaxFloat32)
+	for name, spoil := range map[string]func(s *Series){
+		"nothing broken":              func(*Series) {},
+		"a forecast that descends":    func(s *Series) { s.m.ahead[4][2], s.m.ahead[4][8] = s.m.ahead[4][8], s.m.ahead[4][2] },
+		"a forecast that is too wide": func(s *Series) { s.m.ahead[9][levels-1] = 1e30 },
+		"a correction out of bounds":  func(s *Series) { s.m.conformal.shift[2][1] = -3.5 },
+		"an error below 0":            func(s *Series) { s.m.conformal.scale[1] = -1 },
+		"an endless error":            func(s *Series) { s.m.conformal.scale[1] = inf },
+		"endless, waiting":            func(s *Series) { s.m.conformal.waiting[3][5] = inf },
+		"an endless expert, waiting":  func(s *Series) { s.m.weights.waiting[1][0][4] = -inf },
+		"a square below 0":            func(s *Series) { s.m.weights.square[0][0] = -1 },
+		"an endless value":            func(s *Series) { s.m.h.ring[7] = 1e30 },
+		"more inside than came":       func(s *Series) { s.m.record[0][1].inside[2] = 2 * s.m.record[0][1].values },
+		"fewer than none inside":      func(s *Series) { s.m.record[2][0].inside[0] = -1 },
+		"more above than came":        func(s *Series) { s.m.record[2][0].above = s.m.record[2][0].values + 0.9 },
+		"more capped than all":        func(s *Series) { s.capped = 1.5 },
+	} {
+		s := New(Options{})
+		observe(t, s, 0, usage(150, 1))
+		spoil(s)
+		b, err := s.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Restore(b, s.o.Workspace)
+		if refused := errors.Is(err, errArchive); refused == (name == "nothing broken") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzRestore(f *testing.F) {
 	s := New(Options{Period: 48, Most: 9})
 	observe(f, s, 0, usage(120, 3))
@@ -314,15 +347,25 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		step, _ := s.Last()
-		for i := range 3 {
-			step++
-			if s.Observe(step, float64(i), i == 1) != nil {
-				return
-			}
-			if p := s.Forecast(12); p.Ahead != nil {
+		for i := range 4 {
+			p := s.Forecast(12) // of the state as it was stored first
+			if p.Ahead != nil {
 				if err := check(p.Ahead, false); err != nil {
 					t.Fatal(err)
 				}
+			}
+			for _, m := range p.Calibration {
+				for _, c := range m.Horizons {
+					for _, x := range append([]float64{c.Above}, c.Coverage[:]...) {
+						if !(x >= 0 && x <= 1.01) {
+							t.Fatalf("%s: %+v", m.Model, c)
+						}
+					}
+				}
+			}
+			step++
+			if s.Observe(step, float64(i), i == 1) != nil {
+				return
 			}
 		}
 	})

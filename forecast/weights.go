@@ -1,6 +1,9 @@
 package forecast
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // weights says how much each expert counts, for each scored horizon and level apart: one may know the middle of the
 // next minute, another the upper tail in ten.
@@ -165,6 +168,7 @@ func (v *weights) archive(a *archive) {
 	for i := range v.waiting {
 		for j := range v.waiting[i] {
 			a.singles(v.waiting[i][j][:], true)
+			a.require(modest(v.waiting[i][j][:]), "what an expert said is too great")
 		}
 	}
 	for k := range v.regret {
@@ -174,5 +178,6 @@ func (v *weights) archive(a *archive) {
 	}
 	for s := range v.square {
 		a.singles(v.square[s][:], false)
+		a.require(slices.Min(v.square[s][:]) >= 0, "a square is below 0")
 	}
 }
