@@ -95,6 +95,7 @@ func (r *Recorder) writeWhole(now time.Time) error {
 		name string
 		data []byte
 		of   *recorded
+		had  *history.History // of the VM, then
 		last time.Time
 	}
 	var files []file
@@ -110,7 +111,7 @@ func (r *Recorder) writeWhole(now time.Time) error {
 		}
 		notes[aboutNote] = v.note(id)
 		last, _ := v.history.Last()
-		files = append(files, file{id, r.fileOf(id), history.Encode(v.history, notes), v, last})
+		files = append(files, file{id, r.fileOf(id), history.Encode(v.history, notes), v, v.history, last})
 	}
 	r.mu.Unlock()
 	var failed error
@@ -120,12 +121,13 @@ func (r *Recorder) writeWhole(now time.Time) error {
 			continue
 		}
 		r.mu.Lock()
-		if f.of.whole.IsZero() { // the next time others may not be due
-			f.of.whole = now.Add(-spread(f.id))
-		} else {
-			f.of.whole = now
+		switch {
+		case f.of.history != f.had: // what came from another host meanwhile is to be written, too
+		case f.of.whole.IsZero(): // the next time others may not be due
+			f.of.whole, f.of.written = now.Add(-spread(f.id)), f.last
+		default:
+			f.of.whole, f.of.written = now, f.last
 		}
-		f.of.written = f.last
 		r.mu.Unlock()
 	}
 	return failed

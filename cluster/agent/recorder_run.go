@@ -25,21 +25,32 @@ func (r *Recorder) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { r.forecasting(ctx) })
+	wg.Go(func() { r.fetching(ctx) })
 	write := time.NewTicker(writeEvery)
 	defer write.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.write(time.Now())
+			return
+		case now := <-write.C:
+			r.forget(now)
+			r.write(now)
+		}
+	}
+}
+
+// fetching asks for histories until ctx ends. Nothing else waits for who is asked.
+func (r *Recorder) fetching(ctx context.Context) {
 	for {
 		timer := time.NewTimer(r.untilAsk(time.Now()))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			r.write(time.Now())
 			return
 		case <-r.wake:
 		case <-timer.C:
 			r.fetchDue(ctx)
-		case now := <-write.C:
-			r.forget(now)
-			r.write(now)
 		}
 		timer.Stop()
 	}

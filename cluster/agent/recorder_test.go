@@ -78,7 +78,7 @@ func TestRecorderMeasures(t *testing.T) {
 				t.Fatalf("%s: %d samples in ten minutes", id, len(raw))
 			}
 			for i, b := range raw {
-				if i > 0 && b.At.Sub(raw[i-1].At) != history.RawStep {
+				if i > 1 && b.At.Sub(raw[i-1].At) != history.RawStep { // the first is measured when the agent begins, whenever that is
 					t.Errorf("%s: nothing between %v and %v", id, raw[i-1].At, b.At)
 				}
 				if over := b.Memory - b.Balloon; over < 0 || over > float64(512*mib) { // its guest reports nothing: what the host holds
@@ -266,6 +266,31 @@ func TestRecorderGetsTheHistoryOfWhatArrives(t *testing.T) {
 		after(time.Hour)
 		if again := other.say(nil, nil); again != n {
 			t.Errorf("asked %d times more for what is there", again-n)
+		}
+	})
+}
+
+// Whoever is asked and does not answer keeps nothing from being written down.
+func TestRecorderWritesWhileItAsks(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		dir := t.TempDir()
+		asked := make(chan struct{}, 1)
+		rec := quietRecorder(dir, func(ctx context.Context, _ string) ([]byte, error) {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			<-time.After(10 * time.Minute) // one that does not even give up in time
+			return nil, context.Cause(ctx)
+		})
+		defer recording(t, w, newLeader(arrives(t, w, "moved")), rec)()
+		after(5*time.Minute + 30*time.Second)
+		if len(asked) == 0 {
+			t.Error("nobody was asked")
+		}
+		raw := kept(t, quietRecorder(dir, nil), "moved").Buckets(history.Raw, time.Time{})
+		if last := raw[len(raw)-1].At; time.Since(last) > 70*time.Second {
+			t.Errorf("%d samples are written down, the last of %v ago", len(raw), time.Since(last))
 		}
 	})
 }

@@ -142,7 +142,7 @@ func (p *Peers) historyFor(w http.ResponseWriter, r *http.Request) {
 // History of a VM that came to this host, from where it was before. agent.ErrNoHistory if it came from nowhere.
 func (a *Agent) History(ctx context.Context, vm string) ([]byte, error) {
 	a.mu.Lock()
-	servers := append(append([]string(nil), a.servers[a.at:]...), a.servers[:a.at]...)
+	servers := a.order(a.at)
 	a.mu.Unlock()
 	failed := ErrNoLeader
 	for _, address := range servers {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,6 +126,22 @@ func TestHistoryFor(t *testing.T) {
 		}
 		a.http.CloseIdleConnections()
 	}
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // connections stay in its backlog
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close() //nolint:errcheck // at the end
+	last := ask(hung.Addr().String(), s1.at)
+	last.mu.Lock()
+	last.at = slices.Index(last.servers, hung.Addr().String())
+	last.mu.Unlock()
+	last.hangs(hung.Addr().String())
+	soon, enough := context.WithTimeout(ctx, historyTime/5) // shorter than the handshake with it would last
+	defer enough()
+	if got, err := last.History(soon, "a b"); err != nil || len(got) != 3 {
+		t.Errorf("beside a server that hangs: %v, %v", got, err)
+	}
+	last.http.CloseIdleConnections()
 	before := ask(old.at)
 	if _, err := before.History(ctx, "a b"); err == nil || errors.Is(err, agent.ErrNoHistory) {
 		t.Errorf("a server of the version before: %v", err)
