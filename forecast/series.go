@@ -91,6 +91,12 @@ func (s *Series) Observe(step int64, y float64, censored bool) error {
 // Last is the step of the newest value; false before there is one.
 func (s *Series) Last() (step int64, ok bool) { return s.last, s.begun }
 
+// Most is the bound that the series was made with; 0 = none.
+func (s *Series) Most() float64 { return s.o.Most }
+
+// Values is how many values were measured since it began.
+func (s *Series) Values() int { return s.m.h.seen }
+
 // Predict fills out with what is predicted of the steps after the last, the very next one first, within the bounds of
 // the options. It is false, and out untouched, before three values or so.
 func (s *Series) Predict(out []Prediction) bool {
