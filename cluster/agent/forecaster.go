@@ -82,6 +82,7 @@ type minutes struct {
 	vm    string
 	vcpus int
 	all   []history.Bucket
+	since int64     // the step that they begin after; below 0: they are all that there are
 	over  time.Time // minutes that end until then are over
 }
 
@@ -92,12 +93,17 @@ func (f *forecaster) learn(m minutes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.of[m.vm]
-	if v == nil || m.vcpus > 0 && v.vcpus != m.vcpus { // values of before may not fit its bound
+	changed := v != nil && m.vcpus > 0 && v.vcpus != m.vcpus // values of before may not fit its bound
+	if v == nil || changed {
 		v = f.fresh(m.vm, m.vcpus)
 		f.of[m.vm] = v
 	}
 	for resource, s := range v.series {
-		if last, any := s.Last(); any && last > stepOf(m.over)+1 { // the clock was ahead
+		last, any := s.Last()
+		if !any && m.since >= 0 && !changed { // it begins anew since the minutes were read: with all of them, the next time
+			continue
+		}
+		if any && last > stepOf(m.over)+1 { // the clock was ahead
 			s = f.fresh(m.vm, m.vcpus).series[resource]
 			v.series[resource] = s
 		}
@@ -166,11 +172,13 @@ func (f *forecaster) notes(vm string) history.Notes {
 	return out
 }
 
-// restore what notes say of a VM that has so many vCPUs; what is of another version, or damaged, is learned anew.
+// restore what notes say of a VM that has so many vCPUs. Of what is known here already the series stays that has seen more. What
+// is missing, of another version, damaged, or was bounded by another number of vCPUs is learned anew from the minutes.
 func (f *forecaster) restore(vm string, vcpus int, notes history.Notes) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := f.fresh(vm, vcpus)
+	v, here := f.fresh(vm, vcpus), f.of[vm]
+	delete(f.of, vm)
 	for resource, n := range forecastNotes {
 		state, is := notes[n]
 		if !is {
@@ -180,7 +188,17 @@ func (f *forecaster) restore(vm string, vcpus int, notes history.Notes) error {
 		if err != nil {
 			return fmt.Errorf("forecast of %s of VM %s: %w", resource, vm, err)
 		}
+		most := v.series[resource].Most()
+		if s.Most() != most || s.Values() == 0 {
+			continue
+		}
 		v.series[resource] = s
+		if here == nil {
+			continue
+		}
+		if own := here.series[resource]; own.Most() == most && own.Values() > s.Values() {
+			v.series[resource] = own
+		}
 	}
 	f.of[vm] = v
 	return nil
@@ -296,5 +314,5 @@ func (r *Recorder) minutesOf(vm string, step int64) (minutes, bool) {
 		since = time.Unix((step+1)*int64(forecastStep/time.Second), 0)
 	}
 	last, _ := v.history.Last()
-	return minutes{vm: vm, vcpus: v.vcpus, all: v.history.Buckets(history.Minute, since), over: last.Add(history.RawStep)}, true
+	return minutes{vm: vm, vcpus: v.vcpus, since: step, all: v.history.Buckets(history.Minute, since), over: last.Add(history.RawStep)}, true
 }

@@ -11,6 +11,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/history"
+	"evenkeel/forecast"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
 )
@@ -133,4 +134,79 @@ func TestForecastAtTheCap(t *testing.T) {
 			t.Errorf("%v %q", f.Trusted, f.Reason)
 		}
 	})
+}
+
+// A history of another host brings its forecasts along where they have seen more than those here, and fit the VM; else they are
+// learned from the minutes of both.
+func TestForecastsOfAnotherHost(t *testing.T) {
+	const cpu = 1 // the note of its forecasts
+	for name, c := range map[string]struct {
+		minutes int     // of history at the other host
+		noted   int     // values that its forecast has seen, until now; below 0: there are no notes
+		most    float64 // that its forecast is bounded by
+		least   int     // values that the forecast here is to have seen, 40 minutes later
+	}{
+		"as it was":            {minutes: 200, noted: 300, most: 1, least: 310},
+		"of more vCPUs":        {minutes: 200, noted: 300, most: 2, least: 230},
+		"younger than here":    {minutes: 5, noted: 5, most: 1, least: 35},
+		"without forecasts":    {minutes: 200, noted: -1, least: 230},
+		"damaged":              {minutes: 200, noted: -2, least: 230},
+		"without measurements": {minutes: 200, noted: 0, most: 1, least: 230},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *simulated.World) {
+				other := &elsewhere{err: errors.New("host h2 does not answer")}
+				rec := quietRecorder("", other.fetch)
+				defer recording(t, w, newLeader(arrives(t, w, "moved")), rec)()
+				after(30 * time.Minute)
+				var before history.History
+				now := time.Now().Truncate(time.Minute)
+				begin := now.Add(-30 * time.Minute)
+				if c.minutes < 30 {
+					begin = now
+				}
+				for i := range c.minutes * 6 {
+					before.Add(history.Sample{At: begin.Add(time.Duration(i-c.minutes*6) * history.RawStep), CPU: c.most * (0.7 + 0.2*math.Sin(float64(i))), Memory: 1})
+				}
+				notes := history.Notes{}
+				if c.noted >= 0 {
+					s := forecast.New(forecast.Options{Most: c.most, Positive: true})
+					for i := range c.noted {
+						if err := s.Observe(now.Unix()/60-2+int64(i-c.noted), c.most*(0.7+0.2*math.Sin(float64(i))), false); err != nil {
+							t.Fatal(err)
+						}
+					}
+					state, err := s.MarshalBinary()
+					if err != nil {
+						t.Fatal(err)
+					}
+					notes[cpu] = state
+				} else if c.noted < -1 {
+					notes[cpu] = []byte("ekfc and no more")
+				}
+				other.say(history.Encode(&before, notes), nil)
+				after(10 * time.Minute)
+				data, err := rec.History("moved")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, notes, err = history.Decode(data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := forecast.Restore(notes[cpu], nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.Values() < c.least || s.Most() != 1 {
+					t.Errorf("%d values, bounded by %v; want %d, 1", s.Values(), s.Most(), c.least)
+				}
+				for i, p := range foreseen(t, rec, "moved").Ahead {
+					if high := p.Quantiles[len(p.Quantiles)-1]; high > 1+1e-9 {
+						t.Errorf("step %d: %v cores of one", i, high)
+					}
+				}
+			})
+		})
+	}
 }

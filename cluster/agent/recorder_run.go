@@ -95,17 +95,14 @@ func (r *Recorder) fetchDue(ctx context.Context) {
 				err = fmt.Errorf("%w: %w", ErrNoHistory, err) // asked again it would be the same
 			}
 		}
-		if ctx.Err() == nil {
-			r.fetched(id, h, err)
-		}
-		if h != nil && ctx.Err() == nil {
+		if ctx.Err() == nil && r.fetched(id, h, err) {
 			r.takeForecasts(id, notes)
 		}
 	}
 }
 
-// takeForecasts goes on with the forecasts of a VM where the host that it came from left them. What was measured here since is
-// learned again.
+// takeForecasts goes on with the forecasts of a VM where the host that it came from left them, if that had seen more. What was
+// measured here since is learned again; everything, where there are no forecasts of that host to go on with.
 func (r *Recorder) takeForecasts(id string, notes history.Notes) {
 	r.mu.Lock()
 	v := r.vms[id]
@@ -114,7 +111,7 @@ func (r *Recorder) takeForecasts(id string, notes history.Notes) {
 		vcpus = v.vcpus
 	}
 	r.mu.Unlock()
-	if v == nil || len(notes) == 0 {
+	if v == nil {
 		return
 	}
 	if err := r.forecasts.restore(id, vcpus, notes); err != nil {
@@ -122,13 +119,13 @@ func (r *Recorder) takeForecasts(id string, notes history.Notes) {
 	}
 }
 
-// fetched takes in what came of asking for a VM's history.
-func (r *Recorder) fetched(id string, h *history.History, err error) {
+// fetched takes in what came of asking for a VM's history; false if there was nothing to take in, or no need of it any more.
+func (r *Recorder) fetched(id string, h *history.History, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := r.vms[id]
 	if v == nil || v.ask == nil {
-		return // it left meanwhile
+		return false // it left meanwhile
 	}
 	now := time.Now()
 	switch {
@@ -137,6 +134,7 @@ func (r *Recorder) fetched(id string, h *history.History, err error) {
 		v.ask, v.whole = nil, time.Time{} // to be written down at once
 		last, _ := h.Last()
 		r.log.Info("history of a VM that came from another host", "vm", id, "until", last)
+		return true
 	case errors.Is(err, ErrNoHistory):
 		v.ask = nil
 		r.log.Debug("no history of a VM that is new here", "vm", id, "why", err)
@@ -148,6 +146,7 @@ func (r *Recorder) fetched(id string, h *history.History, err error) {
 		v.ask.next = now.Add(v.ask.wait)
 		r.log.Debug("the history of a VM cannot be had yet", "vm", id, "error", err, "retry", v.ask.wait)
 	}
+	return false
 }
 
 // forget VMs that left, or do not run, for long.
