@@ -9,7 +9,7 @@ import (
 	"evenkeel/trace"
 )
 
-// forecaster is a kind of model that can be scored.
+// forecaster is a kind of model that can be scored, by start.
 type forecaster struct {
 	name  string
 	usage string
@@ -30,8 +30,29 @@ var forecasters = []forecaster{
 		func(s trace.Series) forecast.Model { return forecast.NewARIMA(phase(s), nil) }},
 	{"gp", "Gaussian-process regression on patterns of the past",
 		func(s trace.Series) forecast.Model { return forecast.NewGP(phase(s), nil) }},
-	{"mixture", "what production states: all that is above and more, weighed by what it was worth, intervals corrected",
+	{"mixture", "what production states: arima, gp and ten simpler experts, weighed by what they were worth, intervals corrected",
 		newProduction},
+}
+
+// start is a model of the kind that has seen nothing yet of a series. No model says that use is negative, whether it
+// knows better or not: all are scored on equal footing.
+func (f forecaster) start(s trace.Series) forecast.Model { return positive{f.make(s)} }
+
+// positive is a model whose quantiles and means are 0 where it states less. Its variances stay as they are: they are not
+// scored.
+type positive struct{ forecast.Model }
+
+func (p positive) Predict(out []forecast.Prediction) bool {
+	if !p.Model.Predict(out) {
+		return false
+	}
+	for i := range out {
+		out[i].Mean = max(0, out[i].Mean)
+		for l, q := range out[i].Quantiles {
+			out[i].Quantiles[l] = max(0, q)
+		}
+	}
+	return true
 }
 
 // perDay is how many steps of a series a day has.

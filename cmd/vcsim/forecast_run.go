@@ -49,7 +49,7 @@ func (o forecastOptions) run(ctx context.Context, say io.Writer, all []trace.Ser
 				s := all[order[n]]
 				models := make([]forecast.Model, len(o.models))
 				for i, m := range o.models {
-					models[i] = m.make(s)
+					models[i] = m.start(s)
 					if o.times {
 						models[i] = timed{models[i], took[i]}
 					}

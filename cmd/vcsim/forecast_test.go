@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -278,7 +279,7 @@ func TestForecasters(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			var seen [2]string
 			for k := range seen {
-				r := score.Run(s.Values, []forecast.Model{f.make(s)}, score.Options{Steps: 10, Warmup: 60, Every: 10})
+				r := score.Run(s.Values, []forecast.Model{f.start(s)}, score.Options{Steps: 10, Warmup: 60, Every: 10})
 				if r.Models[0].Name != f.name || r.Origins == 0 || r.Origins != r.Asked {
 					t.Fatalf("%+v", r)
 				}
@@ -292,5 +293,46 @@ func TestForecasters(t *testing.T) {
 				t.Errorf("two runs differ:\n%s\n%s", seen[0], seen[1])
 			}
 		})
+	}
+}
+
+// Use is never negative, and every model is helped to know it, not only what production states.
+func TestForecastersAreNeverNegative(t *testing.T) {
+	s := trace.Series{Set: "made-up", VM: "seldom used", Resource: trace.CPU, Step: 5 * time.Minute, Values: make([]float64, 150)}
+	for i := range s.Values {
+		s.Values[i] = float64(i*i%7) * float64(i%5/4)
+	}
+	for _, f := range forecasters {
+		m, plain := f.start(s), f.make(s)
+		if m.Name() != plain.Name() {
+			t.Errorf("%s is called %s", plain.Name(), m.Name())
+		}
+		out, own := make([]forecast.Prediction, 10), make([]forecast.Prediction, 10)
+		said, below := 0, 0
+		for _, y := range s.Values {
+			m.Observe(y)
+			plain.Observe(y)
+			if ok := m.Predict(out); ok != plain.Predict(own) {
+				t.Fatalf("%s: it can predict: %v, by itself it is otherwise", f.name, ok)
+			} else if !ok {
+				continue
+			}
+			for h, p := range out {
+				said++
+				if p.Mean < 0 || p.Quantiles[0] < 0 {
+					t.Fatalf("%s, %d ahead: %+v", f.name, h+1, p)
+				}
+				if own[h].Quantiles[0] < 0 {
+					below++
+				}
+				if p.Quantiles[forecast.Median] != max(0, own[h].Quantiles[forecast.Median]) {
+					t.Fatalf("%s, %d ahead: a median of %v, by itself of %v", f.name, h+1, p.Quantiles[forecast.Median], own[h].Quantiles[forecast.Median])
+				}
+			}
+		}
+		t.Logf("%s: %d of %d below 0 by itself", f.name, below, said)
+		if said == 0 {
+			t.Errorf("%s said nothing", f.name)
+		}
 	}
 }
