@@ -139,6 +139,9 @@ func (r *Recorder) dueWhole(now time.Time) (out []string) {
 	defer r.mu.Unlock()
 	for id, v := range r.vms {
 		last, any := v.history.Last()
+		if last.Before(v.written) { // the clock was set back: what was written is not there any more
+			v.whole, v.written = time.Time{}, time.Time{}
+		}
 		if any && now.Sub(v.whole) >= wholeEvery && r.fileOf(id) != "" && (v.whole.IsZero() || last.After(v.written)) {
 			out = append(out, id)
 		}

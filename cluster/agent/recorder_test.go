@@ -3,6 +3,7 @@ package agent_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -266,6 +267,31 @@ func TestRecorderGetsTheHistoryOfWhatArrives(t *testing.T) {
 		after(time.Hour)
 		if again := other.say(nil, nil); again != n {
 			t.Errorf("asked %d times more for what is there", again-n)
+		}
+	})
+}
+
+// A host whose clock was ahead goes on writing down what it measures once the clock is right.
+func TestRecorderWritesAfterTheClockWasSetBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		dir := t.TempDir()
+		ahead := time.Now().Add(3 * time.Hour)
+		var before history.History
+		for i := range 100 {
+			before.Add(history.Sample{At: ahead.Add(time.Duration(i-100) * history.RawStep), CPU: 0.125, Memory: 1})
+		}
+		about, err := json.Marshal(map[string]any{"vm": "a", "generation": 1, "vcpus": 1, "seen": ahead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "a.history"), history.Encode(&before, history.Notes{0: about}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer recording(t, w, newLeader(limited("a", 1, "ek.burn=1")), quietRecorder(dir, nil))()
+		after(5*time.Minute + 30*time.Second)
+		raw := kept(t, quietRecorder(dir, nil), "a").Buckets(history.Raw, time.Time{})
+		if last := raw[len(raw)-1].At; last.After(time.Now()) || time.Since(last) > 70*time.Second {
+			t.Errorf("%d samples are written down, the last of %v, now %v", len(raw), last, time.Now())
 		}
 	})
 }
