@@ -208,13 +208,21 @@ func (r *Recorder) load(now time.Time) {
 		case strings.HasSuffix(e.Name(), wholeName) && len(r.vms) < mostHistories:
 			if err := r.loadWhole(path, now); err != nil {
 				r.log.Warn("the history of a VM cannot be read: it begins anew", "file", path, "error", err)
-				_ = os.Remove(path) // or it would stay for good once the VM is gone
+				if errors.Is(err, history.ErrDamaged) || oldFile(path, now) { // else it may be read the next time, or by another version
+					_ = os.Remove(path)
+				}
 			}
 		}
 	}
 	if err := r.loadTails(filepath.Join(r.o.Dir, tailsName), now); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.log.Warn("what was measured right before the restart cannot be read", "error", err)
 	}
+}
+
+// oldFile says that no VM that is kept has written a file.
+func oldFile(path string, now time.Time) bool {
+	info, err := os.Stat(path)
+	return err == nil && now.Sub(info.ModTime()) > keptStopped
 }
 
 func (r *Recorder) loadWhole(path string, now time.Time) error {

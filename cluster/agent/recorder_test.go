@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -184,8 +185,20 @@ func TestRecorderWithoutADisk(t *testing.T) {
 		if err := os.MkdirAll(damaged, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"a.history": "EKHIST", "recent": "\xff\xff\xff\xff", ".next123": "", "b.history": strings.Repeat("x", history.MaxEncoded+1)} {
-			if err := os.WriteFile(filepath.Join(damaged, name), []byte(text), 0o600); err != nil {
+		good := string(history.Encode(&history.History{}, nil))
+		other := good[:6] + "\xff" + good[7:] // of a version to come
+		files := map[string]string{"a.history": good[:len(good)-1] + "x", "recent": "\xff\xff\xff\xff", ".next123": "", "b.history": strings.Repeat("x", history.MaxEncoded+1),
+			"c.history": other, "d.history": other}
+		for name, text := range files {
+			path := filepath.Join(damaged, name)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			written := time.Now()
+			if name == "d.history" {
+				written = written.Add(-8 * 24 * time.Hour)
+			}
+			if err := os.Chtimes(path, written, written); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -193,8 +206,13 @@ func TestRecorderWithoutADisk(t *testing.T) {
 		if _, err := rec.History("a"); !errors.Is(err, hypervisor.ErrNotFound) {
 			t.Errorf("of a damaged file: %v", err)
 		}
-		if left, _ := os.ReadDir(damaged); len(left) != 1 {
-			t.Errorf("left: %v", left)
+		left, _ := os.ReadDir(damaged)
+		var names []string
+		for _, e := range left {
+			names = append(names, e.Name())
+		}
+		if want := []string{"b.history", "c.history", "recent"}; !slices.Equal(names, want) {
+			t.Errorf("left: %v, want %v", names, want)
 		}
 	})
 }

@@ -39,6 +39,9 @@ const (
 // ErrEncoding: the bytes are no history, or not one of a version that is known.
 var ErrEncoding = errors.New("not an encoded history")
 
+// ErrDamaged: the bytes were a history of this version, and the checksum is wrong. It is an ErrEncoding.
+var ErrDamaged = fmt.Errorf("%w: the checksum is wrong", ErrEncoding)
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Notes are bytes that travel with a history, by a number of the keeper's choice from 0 to 7.
@@ -114,7 +117,7 @@ func Decode(data []byte) (*History, Notes, error) {
 	}
 	body, check := data[:len(data)-4], binary.LittleEndian.Uint32(data[len(data)-4:])
 	if crc32.Checksum(body, castagnoli) != check {
-		return fail("the checksum is wrong")
+		return nil, nil, ErrDamaged
 	}
 	h, notes := &History{}, Notes{}
 	tag := -1
