@@ -7,6 +7,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/lease"
+	"evenkeel/forecast"
 )
 
 // The rate of a host's clock is what its renewals say, once they have said it for long enough, of one run of the machine.
@@ -34,5 +35,31 @@ func TestClockRate(t *testing.T) {
 	f.renewed(agent.Renewal{Host: "old"}, time.Hour)
 	if f.clocks["old"] != nil {
 		t.Error("a host that does not tell its clock has a rate")
+	}
+}
+
+// What a VM needs does not hang on how many steps somebody asked for, and its buffer is that of the step that needs most.
+func TestNeedByForecast(t *testing.T) {
+	var ahead []forecast.Prediction
+	for i := range 60 {
+		ahead = append(ahead, forecast.Normal(0.5+0.01*float64(i), 0.0001*float64(i)))
+	}
+	last := ahead[forecast.Horizon-1]
+	size := forecast.DefaultBuffer.Size(2, last)
+	for _, c := range []struct {
+		declared float64
+		ahead    []forecast.Prediction
+		want     Need
+	}{
+		{2, ahead[:forecast.Horizon], Need{2, last.Mean + size, size}},
+		{2, ahead, Need{2, last.Mean + size, size}},
+		{0.4, ahead, Need{0.4, 0.4, forecast.DefaultBuffer.Size(0.4, last)}},
+		{2, nil, Need{Declared: 2}},
+	} {
+		n := Need{Declared: c.declared}
+		n.by(c.ahead)
+		if n != c.want {
+			t.Errorf("%d steps of %v: %+v, want %+v", len(c.ahead), c.declared, n, c.want)
+		}
 	}
 }

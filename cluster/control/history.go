@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -51,11 +52,27 @@ func (c *Control) History(ctx context.Context, name string) (*history.History, h
 	return h, notes, vm, nil
 }
 
-// Need of a VM, as it is declared, and as it is by what is forecast of it.
+// Need of a VM, as it is declared, and as it is by what is forecast of its next forecast.Horizon steps.
 type Need struct {
 	Declared float64
 	Forecast float64 // the most that is expected, with its buffer; 0 where nothing is
-	Buffer   float64 // that of the very next step
+	Buffer   float64 // that of the step that needs most
+}
+
+// by what is forecast; of so many steps however many are asked for.
+func (n *Need) by(ahead []forecast.Prediction) {
+	ahead = ahead[:min(forecast.Horizon, len(ahead))]
+	if len(ahead) == 0 {
+		return
+	}
+	n.Forecast = forecast.DefaultBuffer.Need(n.Declared, ahead)
+	most := math.Inf(-1)
+	for _, p := range ahead {
+		size := forecast.DefaultBuffer.Size(n.Declared, p)
+		if need := max(0, p.Mean) + size; need > most {
+			most, n.Buffer = need, size
+		}
+	}
 }
 
 // Forecast of what a VM, by its name or id, will use of a resource, from its host. Until is zero where nothing was measured yet.
@@ -73,7 +90,11 @@ func (c *Control) Forecast(ctx context.Context, name, resource string, steps int
 	}
 	ctx, cancel := context.WithTimeout(ctx, historyTime)
 	defer cancel()
-	f, err := c.o.Forecast(ctx, vm.Host, vm.ID, resource, steps)
+	asked := steps
+	if steps >= 1 { // else the host refuses it
+		asked = max(steps, forecast.Horizon)
+	}
+	f, err := c.o.Forecast(ctx, vm.Host, vm.ID, resource, asked)
 	switch {
 	case errors.Is(err, hypervisor.ErrNotFound):
 		f = agent.VMForecast{Resource: resource, Step: time.Minute}
@@ -81,9 +102,8 @@ func (c *Control) Forecast(ctx context.Context, name, resource string, steps int
 	case err != nil:
 		return agent.VMForecast{}, Need{}, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
 	}
-	if len(f.Ahead) > 0 {
-		need.Forecast, need.Buffer = forecast.DefaultBuffer.Need(need.Declared, f.Ahead), forecast.DefaultBuffer.Size(need.Declared, f.Ahead[0])
-	}
+	need.by(f.Ahead)
+	f.Ahead = f.Ahead[:max(0, min(steps, len(f.Ahead)))]
 	return f, need, vm, nil
 }
 
