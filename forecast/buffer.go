@@ -35,7 +35,7 @@ type Buffer struct {
 	AboveRequest bool
 
 	// Grace is how long a VM is seen before its need is estimated at all; until then the request is its need. The caller
-	// counts it.
+	// counts it; nothing in the daemons does yet, they wait for a trusted forecast.
 	Grace time.Duration
 }
 

@@ -35,6 +35,8 @@ func (u CappedUse) Censored() bool {
 // each sample. A cap at this need is used to 90%, less than the 95% at which it would count as binding: a
 // load that stays the same is not taken for a hidden one again and again. For the same reason a cap below the estimate
 // should leave out no more than 5% of it.
+//
+// It is a building block of what will set caps. No daemon calls it yet.
 type Censored struct {
 	vcpus float64
 	need  float64 // NaN before the first sample

@@ -10,8 +10,9 @@ import (
 // is read off further out in the distribution; how far that is, is the distribution's own width there, so that a wide
 // forecast is corrected by much, a narrow one by little, and one that is a single value hardly at all.
 //
-// Whatever the series does, over n steps the share of values beyond a quantile differs from its level by no more than a
-// constant over n, as long as the correction is within its bounds: it needs no model to be right.
+// Whatever the series does, over n steps the share of values beyond an outer quantile (0.5 to 5%, 95 to 99.5%) differs from
+// its level by no more than a constant over n, as long as the correction is within its bounds: it needs no model to be
+// right. Levels further in are corrected with less haste, the median not at all: they are as good as the experts.
 type conformal struct {
 	waiting [conformalRows][levels]float32 // by horizon, then step; NaN: nothing waits
 	shift   [corrections][levels]float32   // in standard normal scores
