@@ -120,12 +120,13 @@ func TestPatience(t *testing.T) {
 	for name, c := range map[string]struct {
 		patience time.Duration
 		silent   int // answers without a leader
-		asked    int32
+		least    int32 // how often it is asked
+		most     int32
 		fails    bool
 	}{
-		"none":   {0, 1, 1, true},
-		"enough": {time.Minute, 2, 3, false},
-		"over":   {time.Millisecond, 9, 2, true},
+		"none":   {0, 1, 1, 1, true},
+		"enough": {time.Minute, 2, 3, 3, false},
+		"over":   {time.Millisecond, 9, 1, 2, true}, // the first answer may take as long
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int32
@@ -153,7 +154,7 @@ func TestPatience(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: &bound})
-			if (err != nil) != c.fails || !c.fails && r.Plan.ID != "p" || asked.Load() != c.asked {
+			if (err != nil) != c.fails || !c.fails && r.Plan.ID != "p" || asked.Load() < c.least || asked.Load() > c.most {
 				t.Errorf("%v, plan %q, asked %d times", err, r.Plan.ID, asked.Load())
 			}
 		})
