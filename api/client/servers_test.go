@@ -119,7 +119,7 @@ func TestSeveralServers(t *testing.T) {
 func TestPatience(t *testing.T) {
 	for name, c := range map[string]struct {
 		patience time.Duration
-		silent   int // answers without a leader
+		silent   int   // answers without a leader
 		least    int32 // how often it is asked
 		most     int32
 		fails    bool
