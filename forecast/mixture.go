@@ -41,8 +41,8 @@ func NewMixture(period, phase int, w *Workspace) *Mixture {
 		analog{length: 6, nearest: 40, relative: true},
 		newAutoregression(),
 		newSeasonal(period),
-		&arimaExpert{fit: newArimaFit(phase, freshMixed)},
-		&gpExpert{fit: newGPFit(phase, freshMixed)},
+		&fittedExpert{fit: newArimaFit(phase, freshMixed)},
+		&fittedExpert{fit: newGPFit(phase, freshMixed)},
 	}}
 	m.weights = newWeights(len(m.experts))
 	m.record = make([]calibration, len(m.experts)+1)

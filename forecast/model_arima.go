@@ -25,11 +25,13 @@ type arimaFit struct {
 }
 
 // newArimaFit fits first after 40 values, then every so many steps.
-func newArimaFit(phase, fresh int) arimaFit {
-	return arimaFit{schedule: schedule{phase: phase, fresh: fresh, retry: 15, least: 40}}
+func newArimaFit(phase, fresh int) *arimaFit {
+	return &arimaFit{schedule: schedule{phase: phase, fresh: fresh, retry: 15, least: 40}}
 }
 
-// observe fits if it is time to. A window that is refused leaves the model as it was.
+func (f *arimaFit) name() string { return "arima" }
+
+// observe implements fit. A window that is refused leaves the model as it was.
 func (f *arimaFit) observe(h *history, w *Workspace) {
 	if !h.measured(0) || !f.due(h.n, h.seen, f.fitted) { // nothing new is nothing to fit to, however long a gap
 		return
@@ -61,7 +63,6 @@ func sound(p arima.Params) bool {
 	return ok
 }
 
-// forecast fills mean and variance, and says whether it could.
 func (f *arimaFit) forecast(h *history, w *Workspace, mean, variance []float64) bool {
 	if !f.fitted {
 		return false
@@ -99,84 +100,6 @@ func (f *arimaFit) archive(a *archive) {
 	a.float(&f.params.Sigma2)
 }
 
-// arimaExpert is ARIMA within a mixture: with the quantiles that its errors had in place of the normal ones.
-type arimaExpert struct {
-	fit    arimaFit
-	errors residuals
-}
-
-func (e *arimaExpert) name() string { return "arima" }
-
-func (e *arimaExpert) observe(h *history, w *Workspace) {
-	if h.measured(0) {
-		e.errors.learn(h.n-1, h.at(0))
-	}
-	e.fit.observe(h, w)
-}
-
-func (e *arimaExpert) predict(h *history, w *Workspace, out *grid) bool {
-	if !e.fit.forecast(h, w, w.mean, w.spread) {
-		return false
-	}
-	roots(w.spread)
-	e.errors.spread(h.n, w.mean, w.spread, out)
-	return true
-}
-
-func (e *arimaExpert) archive(a *archive) {
-	e.fit.archive(a)
-	e.errors.archive(a)
-}
-
-func roots(x []float64) {
-	for i := range x {
-		x[i] = math.Sqrt(x[i])
-	}
-}
-
-// ARIMA is the Model that the paper compares: ARIMA(p,d,q) searched by an information criterion, predicting normally.
-// It is fitted to the latest 200 values, seldom, and filtered with each.
-type ARIMA struct {
-	h              history
-	w              *Workspace
-	fit            arimaFit
-	mean, variance []float64
-}
-
-// NewARIMA is a model that is fitted at steps shifted by phase. A nil w is a workspace of its own.
-func NewARIMA(phase int, w *Workspace) *ARIMA {
-	if w == nil {
-		w = NewWorkspace()
-	}
-	return &ARIMA{w: w, fit: newArimaFit(phase, freshAlone)}
-}
-
-// Name implements Model.
-func (m *ARIMA) Name() string { return "arima" }
-
-// Observe implements Model.
-func (m *ARIMA) Observe(y float64) {
-	m.h.observe(y)
-	m.fit.observe(&m.h, m.w)
-}
-
-// Predict implements Model.
-func (m *ARIMA) Predict(out []Prediction) bool {
-	m.mean, m.variance = resize(m.mean, len(out)), resize(m.variance, len(out))
-	if !m.fit.forecast(&m.h, m.w, m.mean, m.variance) {
-		return false
-	}
-	for i := range out {
-		out[i] = Normal(m.mean[i], m.variance[i])
-	}
-	return true
-}
-
-func resize(x []float64, n int) []float64 {
-	if cap(x) < n {
-		return make([]float64, n)
-	}
-	return x[:n]
-}
-
-func (e *arimaExpert) lose() { e.errors.lose() }
+// NewARIMA is the Model that the paper compares: ARIMA(p,d,q) searched by an information criterion, filtered with each of the
+// latest 200 values. It is fitted at steps shifted by phase. A nil w is a workspace of its own.
+func NewARIMA(phase int, w *Workspace) *Fitted { return newFitted(newArimaFit(phase, freshAlone), w) }
