@@ -32,13 +32,22 @@ pure=$(go list ./allocator/... ./migration/... ./forecast/...)
 # without LIST: standard input less the lines of LIST.
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
 
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
 failed=()
-# stage NAME COMMAND...
+# stage NAME COMMAND... keeps what is printed, so that the end can say again what failed.
 stage() {
 	local name=$1
 	shift
 	echo "== $name"
-	"$@" || failed+=("$name")
+	"$@" 2>&1 | tee "$logs/$name" || failed+=("$name")
+}
+
+# why LOG: the lines of a stage's log that say what failed; what failed is often thousands of lines before the end.
+why() {
+	grep -E '^ *--- FAIL|^FAIL|^panic:|DATA RACE|^(error|fatal error):|_test\.go:[0-9]+:|^# evenkeel|\.go:[0-9]+:[0-9]+:' "$1" |
+		awk '/--- FAIL/ {fails = fails $0 "\n"; n++; next} {rest[++m] = $0} END {printf "%s", fails; for (i = (m > 40 ? m - 39 : 1); i <= m; i++) print rest[i]}' | cut -c 1-600
 }
 
 go_test() {
@@ -96,6 +105,9 @@ for s in "$@"; do
 	esac
 done
 if [[ ${#failed[@]} -gt 0 ]]; then
-	printf 'FAILED: %s\n' "${failed[@]}"
+	for s in "${failed[@]}"; do
+		echo "FAILED: $s"
+		why "$logs/$s"
+	done
 	exit 1
 fi

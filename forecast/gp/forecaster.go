@@ -133,7 +133,8 @@ func (f *Forecaster) Hypers() int { return f.kernel.Hypers() }
 // Fit finds the hyper-parameters of the greatest evidence of the next value, for a window with the oldest value first
 // and NaN for one that was not measured. With no start it is a cold search from several places; with one, a warm search
 // from there. It returns the evidence of the standardised window. The result is to be handed to Forecast, for this
-// window and later ones of the series.
+// window and later ones of the series. ErrConstant is said of the values that a forecast of one step looks at: one of
+// more steps looks further back, and may need a Hyper yet.
 func (f *Forecaster) Fit(window []float64, start Hyper, effort Effort) (Hyper, float64, error) {
 	if err := f.load(window, 1); err != nil {
 		return nil, 0, err

@@ -210,6 +210,7 @@ func checkForecast(t interface {
 	hyper, evidence, err := f.Fit(window, nil, Effort{Evaluations: evaluations, Gradient: 0.1})
 	switch {
 	case errors.Is(err, ErrTooFew), errors.Is(err, ErrConstant):
+		hyper = f.cold[0] // a forecast of more steps looks further back, where there may be change
 	case err != nil:
 		for _, v := range window {
 			if math.Abs(v) > 1e100 {
