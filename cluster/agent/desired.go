@@ -125,6 +125,8 @@ type Sample struct {
 	Balloon    int64
 	Resident   int64
 	Memory     int64 // bytes it uses of its memory, see MemoryUsed; 0 = not known
+	// Guest is nil where the guest reports nothing (it has no balloon driver, or fell silent): its memory is left alone.
+	Guest *Guest `json:",omitempty"`
 }
 
 // Report is what an agent tells the leader after each round.
@@ -143,6 +145,8 @@ type Report struct {
 	Lacking  []string `json:",omitempty"`
 	Statuses []Status
 	Samples  []Sample
+	// Estimates that changed since the last report that got through.
+	Estimates []Estimate `json:",omitempty"`
 	Pressure *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
 	Unknown  []string             // VMs with our mark that the leader does not know here
 	// Epoch that the agent knew of before it looked at what runs.

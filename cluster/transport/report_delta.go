@@ -10,17 +10,19 @@ import (
 )
 
 // Change is a report as it is sent: what is new since one that the leader took.
-// Statuses are steps and samples measurements: they are always new.
+// Statuses are steps, samples measurements and estimates what changed: they are always new.
 type Change struct {
 	// Since is the number of the report whose Head still holds; 0 if there is a Head here.
 	Since uint64 `json:"since,omitempty"`
 	// Index is that of the report where it is not that of the Head. Only a leader that says that it knows it (sessionAnswer)
 	// is sent one: it changes with nearly every report.
 	Index *uint64 `json:"index,omitempty"`
-	// Head is the report without Statuses, Samples and Pressure, an agent.Report.
+	// Head is the report without Statuses, Samples, Estimates and Pressure, an agent.Report.
 	Head     json.RawMessage `json:"head,omitempty"`
 	Statuses []agent.Status  `json:"statuses"`
 	Samples  []agent.Sample  `json:"samples"`
+	// Estimates are sent once; a leader of a version that does not know them goes without.
+	Estimates []agent.Estimate `json:"estimates,omitempty"`
 	// Pressure is of the host, when the samples were taken: it changes with every report.
 	Pressure *hypervisor.Pressure `json:"pressure,omitempty"`
 }
@@ -41,14 +43,14 @@ type told struct {
 // counts until taken. news: there is more in it than samples, if that. An Index of 0 says nothing to a leader that
 // was told another: it keeps the highest. apart: the leader knows Change.Index.
 func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news bool, err error) {
-	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Pressure: r.Pressure}
+	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure}
 	e.next.index = r.Index
-	r.Statuses, r.Samples, r.Pressure, r.Index = nil, nil, nil, 0
+	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Index = nil, nil, nil, nil, 0
 	if e.next.rest, err = json.Marshal(r); err != nil { // compared as bytes: the agent may go on using what the report points to
 		return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
 	}
 	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest)
-	news = len(out.Statuses) > 0 || !same || e.next.index != 0 && e.next.index != e.last.index
+	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || !same || e.next.index != 0 && e.next.index != e.last.index
 	switch {
 	case same && e.next.index == e.last.index:
 	case same && apart:
@@ -90,12 +92,12 @@ func (d *reportDecoder) take(c Change) (agent.Report, error) {
 	if c.Index != nil {
 		r.Index = *c.Index
 	}
-	r.Statuses, r.Samples, r.Pressure = c.Statuses, c.Samples, c.Pressure
+	r.Statuses, r.Samples, r.Estimates, r.Pressure = c.Statuses, c.Samples, c.Estimates, c.Pressure
 	return r, nil
 }
 
 // keep a report as what later ones are changes of.
 func (d *reportDecoder) keep(n uint64, r agent.Report) {
-	r.Statuses, r.Samples, r.Pressure = nil, nil, nil
+	r.Statuses, r.Samples, r.Estimates, r.Pressure = nil, nil, nil, nil
 	d.n, d.head = n, r
 }
