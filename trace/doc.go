@@ -14,5 +14,8 @@
 // early or late keeps its place, the places of a gap hold NaN, and of several values for one place the first counts.
 // What was left out or mended is told in notes. Sizes are bounded, so that a bad file costs an error and not the machine.
 //
+// LoadSWF reads another kind of file: logs of parallel machines in the standard workload format (SWF 2.2; seconds, KB per
+// processor), whose jobs were submitted, waited and ran.
+//
 // The package never writes, and never keeps more of a file than its values.
 package trace
