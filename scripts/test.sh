@@ -46,7 +46,7 @@ stage() {
 
 # why LOG: the lines of a stage's log that say what failed; what failed is often thousands of lines before the end.
 why() {
-	grep -E '^ *--- FAIL|^FAIL|^panic:|DATA RACE|^(error|fatal error):|_test\.go:[0-9]+:|^# evenkeel|\.go:[0-9]+:[0-9]+:' "$1" |
+	grep -E '^ *--- FAIL|^FAIL|^panic:|^[[:space:]]+Test[^ ]* \(|DATA RACE|^(error|fatal error):|_test\.go:[0-9]+:|^# evenkeel|\.go:[0-9]+:[0-9]+:' "$1" |
 		awk '/--- FAIL/ {fails = fails $0 "\n"; n++; next} {rest[++m] = $0} END {printf "%s", fails; for (i = (m > 40 ? m - 39 : 1); i <= m; i++) print rest[i]}' | cut -c 1-600
 }
 
