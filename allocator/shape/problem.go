@@ -1,0 +1,145 @@
+package shape
+
+import "cmp"
+
+// Amount of the two resources: cores and bytes (any unit will do, if all use the same).
+type Amount struct{ CPU, Memory float64 }
+
+// Host has what its components may use in all.
+type Host struct {
+	Name        string // for texts
+	CPU, Memory float64
+}
+
+// App is an application: components that live and die together, but for the elastic ones.
+type App struct {
+	// First and Count say which components are its own: Problem.Components[First:First+Count].
+	First, Count int
+	// Yield is the share of its CPU need that must be there, 0 to 1. 1: as in the paper, it goes where CPU is
+	// short. 0: CPU is compressible, and only memory makes it go.
+	Yield float64
+	// Fixed applications keep what they have and never go.
+	Fixed bool
+}
+
+// Component runs on one host. Times are seconds in one scale.
+type Component struct {
+	Host    int // position in Problem.Hosts
+	Elastic bool
+	Since   int64 // when it began to live
+	Grew    int64 // when its memory last grew or was short; 0 = never
+	Request Amount
+	Present Amount
+	// Need is the forecast with its buffer beta. What lies outside of Floor and Request is cut off. NaN: nothing
+	// is forecast, and the need is the request.
+	Need  Amount
+	Floor float64 // memory it never has less of
+	Held  float64 // memory its host still counts for it, where that is more than Present.Memory
+}
+
+// Problem is the cluster as it is. Applications come in the order of the scheduler: see Before.
+type Problem struct {
+	Hosts      []Host
+	Apps       []App
+	Components []Component
+}
+
+// Before is the scheduler's order, for sorting: greater priorities first, then those that came first.
+func Before(priority, other int, came, otherCame int64) int {
+	return cmp.Or(cmp.Compare(other, priority), cmp.Compare(came, otherCame))
+}
+
+// Policy says who loses where not all needs can be met.
+type Policy uint8
+
+// Policies.
+const (
+	Pessimistic Policy = iota // Algorithm 1
+	Optimistic                // the baseline
+)
+
+// String names the policy.
+func (p Policy) String() string {
+	if p == Optimistic {
+		return "optimistic"
+	}
+	return "pessimistic"
+}
+
+// Options of a look. The zero value is Algorithm 1 as the paper has it.
+type Options struct {
+	Policy Policy
+	Now    int64 // seconds, as those of components
+	Grace  int64 // a component younger than that needs its request (the paper's grace period: 10 minutes)
+	Rest   int64 // memory that grew, or was short, does not shrink for that long
+	// Step is the most that memory falls in one look, as a share of the request; 0 = no bound.
+	Step float64
+	// Reserve: a host keeps the greatest amount free by which one of its components is below its request. It may take that back by itself.
+	Reserve bool
+	// Late: memory that is taken, also from those who go, is free only in a later look, once Present and Held say so.
+	Late bool
+}
+
+// Fate of a component.
+type Fate uint8
+
+// Fates. Keep is the least there is to do.
+const (
+	Keep    Fate = iota
+	Grow         // its memory grows; a change of CPU alone is no fate
+	Shrink       // its memory falls
+	Preempt      // it is to be stopped
+	Fail         // optimistic: nothing is left of what it needs; it is on its own
+)
+
+// String names the fate.
+func (f Fate) String() string {
+	return [...]string{"keep", "grow", "shrink", "preempt", "fail"}[min(f, Fail)]
+}
+
+// Why a component has its fate.
+type Why uint8
+
+// Reasons.
+const (
+	Needed   Why = iota // it gets what it is expected to need
+	Unknown             // nothing is forecast
+	Young               // it has not been seen for long enough
+	Rested              // its memory grew, or was short, a short while ago
+	Stepped             // it needs less still, and gives it back step by step
+	AtFloor             // it needs less than it must have
+	AtMost              // it needs all that was asked for, or more
+	NoRoom              // it needs more, and has what is left
+	IsFixed             // nothing is decided for its application
+	NoMemory            // its host lacks memory
+	NoCPU               // its host lacks CPU
+	WithCore            // a core component of its application goes
+)
+
+// Outcome for a component.
+type Outcome struct {
+	CPU, Memory float64 // what it is given; of one that goes 0
+	Fate        Fate
+	Why         Why
+	Core        int32   // WithCore: the component that has no room; else -1
+	Lack        float64 // cores or bytes: NoRoom, NoMemory, NoCPU; WithCore: what that component lacks
+}
+
+// Left of a host, once everybody has what they are given: below 0 where an optimist gave too much, or
+// where Fixed components alone are too many.
+type Left struct {
+	Amount
+	Reserve float64 // of that memory, kept for the component that may take back most
+	Yield   float64 // least CPU given over CPU needed
+}
+
+// Result of a look. It belongs to the Shaper and is good until its next look.
+type Result struct {
+	Outcomes  []Outcome // parallel to Problem.Components
+	Hosts     []Left    // parallel to Problem.Hosts
+	Gone      []int     // applications that go whole, by position
+	Preempted int       // components, those of Gone included
+	Failed    int
+	Shrunk    int
+	Grown     int
+}
