@@ -1,0 +1,105 @@
+package flex
+
+// Share divides one resource of a host among its tasks as weighted fair share does in Flex's three cases (sec. 3). request, demand and
+// given are as long as each other; given is overwritten and returned. The sum given is min(capacity, sum of demand), and nobody
+// is given more than it demands.
+//
+//  1. All demand fits: everyone has its demand.
+//  2. It does not, but all requests do: everyone has its demand up to its request, and what is left is shared by request among
+//     those who want more.
+//  3. Neither fits: the capacity is shared by request, up to what is both demanded and requested; what is then left is
+//     shared by what is still demanded.
+//
+// So a task is left short of both its demand and its request only where min(demand, request) summed over the
+// tasks exceeds the capacity: see Owed.
+func Share(capacity float64, request, demand, given []float64) []float64 {
+	var wanted, requested float64
+	for j, d := range demand {
+		wanted += d
+		requested += request[j]
+	}
+	if wanted <= capacity {
+		copy(given, demand)
+		return given
+	}
+	for j := range given {
+		given[j] = 0
+	}
+	left := capacity
+	if requested <= capacity {
+		for j, d := range demand {
+			given[j] = min(d, request[j])
+			left -= given[j]
+		}
+		fill(left, request, demand, given)
+		return given
+	}
+	upTo := make([]float64, len(demand))
+	for j, d := range demand {
+		upTo[j] = min(d, request[j])
+	}
+	left = fill(left, request, upTo, given)
+	if left > 0 {
+		still := make([]float64, len(demand))
+		for j, d := range demand {
+			still[j] = d - given[j]
+		}
+		fill(left, still, demand, given)
+	}
+	return given
+}
+
+// Owed is what a task must be given for its quality of service to hold (sec. 5.1): its demand, or its request if
+// that is less.
+func Owed(request, demand float64) float64 { return min(request, demand) }
+
+// Holds says whether a task was given what it is owed.
+func Holds(request, demand, given float64) bool { return given >= Owed(request, demand)*(1-1e-9) }
+
+// fill gives out what is left in proportion to weights, to no one above its limit; who is full leaves the rest to the
+// others. Those without a weight are served, evenly, after all others are full. It returns what nobody wanted.
+func fill(left float64, weight, limit, given []float64) float64 {
+	for _, even := range [...]bool{false, true} {
+		for left > 0 {
+			var sum float64
+			for j := range given {
+				if limit[j] > given[j] {
+					sum += weighed(weight[j], even)
+				}
+			}
+			if sum == 0 {
+				break
+			}
+			level, full, spent := left/sum, false, 0.0
+			for j := range given {
+				w := weighed(weight[j], even)
+				if room := limit[j] - given[j]; room > 0 && w > 0 && room <= w*level {
+					given[j] = limit[j]
+					spent += room
+					full = true
+				}
+			}
+			if full {
+				left = max(0, left-spent)
+				continue
+			}
+			for j := range given {
+				if limit[j] > given[j] {
+					given[j] = min(given[j]+weighed(weight[j], even)*level, limit[j])
+				}
+			}
+			return 0
+		}
+	}
+	return left
+}
+
+func weighed(weight float64, even bool) float64 {
+	if !even {
+		return weight
+	}
+	if weight > 0 {
+		return 0
+	}
+	return 1
+}
