@@ -146,9 +146,9 @@ type Report struct {
 	Statuses []Status
 	Samples  []Sample
 	// Estimates that changed since the last report that got through.
-	Estimates []Estimate `json:",omitempty"`
-	Pressure *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
-	Unknown  []string             // VMs with our mark that the leader does not know here
+	Estimates []Estimate           `json:",omitempty"`
+	Pressure  *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
+	Unknown   []string             // VMs with our mark that the leader does not know here
 	// Epoch that the agent knew of before it looked at what runs.
 	Epoch uint64
 	// Running are all VMs with our mark that the hypervisor lists; nil if it was not asked.

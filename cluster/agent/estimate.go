@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
+	"evenkeel/cluster/history"
 	"evenkeel/forecast"
+	"evenkeel/hypervisor"
 )
 
 // Estimate is what a host forecasts of one of its VMs.
@@ -49,4 +53,131 @@ func ahead(f forecast.Forecast, unit float64) Ahead {
 		out.Deviation = append(out.Deviation, math.Ceil(deviation/unit)*unit)
 	}
 	return out
+}
+
+// What figures are told to.
+const (
+	cpuUnit    = 1e-4     // cores
+	memoryUnit = 64 << 10 // bytes
+)
+
+// estimate of a VM by what its series know. f is locked.
+func (f *forecaster) estimate(vm string, v *vmSeries) *Estimate {
+	e := &Estimate{VM: vm}
+	for resource, s := range v.series {
+		if last, any := s.Last(); any && f.endOf(last).After(e.Until) {
+			e.Until = f.endOf(last)
+		}
+		if resource == ResourceCPU {
+			e.CPU = ahead(s.Forecast(AheadSteps), cpuUnit)
+		} else {
+			e.Memory = ahead(s.Forecast(AheadSteps), memoryUnit)
+		}
+	}
+	return e
+}
+
+// stale says why nothing may rest on a forecast of what was measured until then; "" = it may.
+func (f *forecaster) stale(until, now time.Time) string {
+	if until.IsZero() || now.Sub(until) <= mostStale*f.step {
+		return ""
+	}
+	return "nothing was measured since " + until.Format(time.RFC3339)
+}
+
+// estimates of the VMs that are kept, by id.
+func (r *Recorder) estimates(now time.Time) []Estimate {
+	if r == nil {
+		return nil
+	}
+	r.forecasts.mu.Lock()
+	var out []Estimate
+	for _, v := range r.forecasts.of {
+		if v.estimate == nil {
+			continue
+		}
+		e := *v.estimate
+		if why := r.forecasts.stale(e.Until, now); why != "" {
+			e.CPU.Trusted, e.CPU.Reason, e.Memory.Trusted, e.Memory.Reason = false, why, false, why
+		}
+		out = append(out, e)
+	}
+	r.forecasts.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range out {
+		if v := r.vms[out[i].VM]; v != nil {
+			out[i].Generation = v.generation
+		}
+	}
+	slices.SortFunc(out, func(a, b Estimate) int { return cmp.Compare(a.VM, b.VM) })
+	return out
+}
+
+// toldEstimate is what tells one estimate from another that it is worth to send.
+type toldEstimate struct {
+	generation  uint64
+	until       time.Time
+	cpu, memory bool // trusted
+}
+
+func (e Estimate) told() toldEstimate {
+	return toldEstimate{e.Generation, e.Until, e.CPU.Trusted, e.Memory.Trusted}
+}
+
+// fresh are the estimates of VMs that run here and were not told yet.
+func (r *runner) fresh() []Estimate {
+	var out []Estimate
+	for _, e := range r.Recorder.estimates(time.Now()) {
+		vm, listed := r.caps[e.VM]
+		if !listed || vm.State == hypervisor.Incoming || vm.Generation != e.Generation || r.told[e.VM] == e.told() {
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// toldOf notes which estimates got through, and forgets VMs that do not run here.
+func (r *runner) toldOf(sent []Estimate) {
+	for _, e := range sent {
+		r.told[e.VM] = e.told()
+	}
+	for id := range r.told {
+		if _, listed := r.caps[id]; !listed {
+			delete(r.told, id)
+		}
+	}
+}
+
+// mostFine is how many steps of less than a minute are kept for a VM.
+const mostFine = 720
+
+// fine says whether forecasts go by steps that histories do not have.
+func (r *Recorder) fine() bool { return r.forecasts.step < history.Minute.Step() }
+
+// recordFine takes a measurement in for forecasts that go by less than a minute.
+func (v *recorded) recordFine(s *hypervisor.Stats, vm hypervisor.VM, step time.Duration) {
+	one := sampleOf(v.fineLast, s, vm)
+	last := *s
+	v.fineLast = &last
+	b := history.Bucket{At: s.At.Truncate(step).UTC(), CPU: one.CPU, Memory: one.Memory}
+	if b.CPU >= 0 {
+		b.CPUSamples = 1
+	}
+	if b.Memory >= 0 {
+		b.MemorySamples = 1
+	}
+	if one.Censored {
+		b.Censored = 1
+	}
+	switch n := len(v.fine); {
+	case n > 0 && !b.At.After(v.fine[n-1].At) && v.fine[n-1].At.Sub(b.At) < time.Minute: // a second one in a step says no more
+		return
+	case n > 0 && !b.At.After(v.fine[n-1].At): // the clock was set back
+		v.fine = nil
+	case n >= mostFine:
+		v.fine = append(v.fine[:0], v.fine[n-mostFine/2:]...)
+	}
+	v.fine = append(v.fine, b)
 }

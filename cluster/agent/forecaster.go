@@ -26,15 +26,15 @@ var forecastNotes = map[string]byte{ResourceCPU: 1, ResourceMemory: 2}
 // How forecasts are kept up.
 const (
 	forecastStep  = time.Minute
-	forecastEvery = 10 * time.Second // how often it is looked whether a minute is over
+	forecastEvery = 10 * time.Second // how often, at least, it is looked whether a minute is over
 	// forecastRound is the most time that one look takes: a host with very many VMs, or that is very busy, forecasts them one
 	// after the other, those first that waited longest.
 	forecastRound = 2 * time.Second
 	leastSamples  = 3 // that a minute takes to count as measured
 	mostCensored  = 0.5
-	mostStale     = 5 * time.Minute // nothing rests on a forecast of what was so long ago
+	mostStale     = 5 // steps: nothing rests on a forecast of what was so long ago
 
-	// MostSteps is how far ahead a forecast goes, in minutes.
+	// MostSteps is how far ahead a forecast goes, in steps.
 	MostSteps = 60
 )
 
@@ -48,18 +48,28 @@ type VMForecast struct {
 
 // forecaster keeps a series for each VM and resource. They share their scratch memory, so one is used at a time.
 type forecaster struct {
+	step  time.Duration
 	mu    sync.Mutex
 	space *forecast.Workspace
 	of    map[string]*vmSeries
 }
 
 type vmSeries struct {
-	vcpus  int
-	series map[string]*forecast.Series
+	vcpus    int
+	series   map[string]*forecast.Series
+	estimate *Estimate // by what was learned last; nil: nothing was since the agent began
 }
 
-func newForecaster() *forecaster {
-	return &forecaster{space: forecast.NewWorkspace(), of: map[string]*vmSeries{}}
+func newForecaster(step time.Duration) *forecaster {
+	return &forecaster{step: step, space: forecast.NewWorkspace(), of: map[string]*vmSeries{}}
+}
+
+// leastSamples that a step takes to count as measured.
+func (f *forecaster) leastSamples() int {
+	if f.step < history.Minute.Step() { // one measurement may be all that it has
+		return 1
+	}
+	return leastSamples
 }
 
 // fresh series of a VM. CPU has a bound; memory has none: of a guest that reports nothing what its emulator takes is in it.
@@ -86,7 +96,10 @@ type minutes struct {
 	over  time.Time // minutes that end until then are over
 }
 
-func stepOf(at time.Time) int64 { return at.Unix() / int64(forecastStep/time.Second) }
+func (f *forecaster) stepOf(at time.Time) int64 { return at.UnixNano() / int64(f.step) }
+
+// endOf a step.
+func (f *forecaster) endOf(step int64) time.Time { return time.Unix(0, (step+1)*int64(f.step)).UTC() }
 
 // learn what is new in a VM's minutes.
 func (f *forecaster) learn(m minutes) {
@@ -103,24 +116,25 @@ func (f *forecaster) learn(m minutes) {
 		if !any && m.since >= 0 && !changed { // it begins anew since the minutes were read: with all of them, the next time
 			continue
 		}
-		if any && last > stepOf(m.over)+1 { // the clock was ahead
+		if any && last > f.stepOf(m.over)+1 { // the clock was ahead
 			s = f.fresh(m.vm, m.vcpus).series[resource]
 			v.series[resource] = s
 		}
 		for _, b := range m.all {
-			if last, any := s.Last(); b.At.Add(forecastStep).After(m.over) || any && stepOf(b.At) <= last {
+			if last, any := s.Last(); b.At.Add(f.step).After(m.over) || any && f.stepOf(b.At) <= last {
 				continue
 			}
 			y, n, censored := b.CPU, b.CPUSamples, b.Censored >= mostCensored
 			if resource == ResourceMemory {
 				y, n, censored = b.Memory, b.MemorySamples, false
 			}
-			if n < leastSamples {
+			if n < f.leastSamples() {
 				y, censored = math.NaN(), false
 			}
-			_ = s.Observe(stepOf(b.At), y, censored) // later than the last: it is not refused
+			_ = s.Observe(f.stepOf(b.At), y, censored) // later than the last: it is not refused
 		}
 	}
+	v.estimate = f.estimate(m.vm, v)
 }
 
 // due says whether a VM has minutes that are over and not learned, and the last step that all its series know; below 0 = none.
@@ -138,12 +152,12 @@ func (f *forecaster) due(vm string, over time.Time) (since int64, due bool) {
 		least, most = min(least, last), max(most, last)
 	}
 	switch {
-	case !all && most < stepOf(over)-1, most > stepOf(over)+1: // the clock was ahead
+	case !all && most < f.stepOf(over)-1, most > f.stepOf(over)+1: // the clock was ahead
 		return -1, true
 	case !all: // nothing is measured of one of them
 		return most, false
 	}
-	return least, most < stepOf(over)-1
+	return least, most < f.stepOf(over)-1
 }
 
 // forget VMs that are not kept.
@@ -212,9 +226,9 @@ func (f *forecaster) state(vm, resource string, steps int) (VMForecast, bool) {
 	if v == nil {
 		return VMForecast{}, false
 	}
-	out := VMForecast{Resource: resource, Step: forecastStep, Forecast: v.series[resource].Forecast(steps)}
+	out := VMForecast{Resource: resource, Step: f.step, Forecast: v.series[resource].Forecast(steps)}
 	if last, any := v.series[resource].Last(); any {
-		out.Until = time.Unix((last+1)*int64(forecastStep/time.Second), 0).UTC()
+		out.Until = f.endOf(last)
 	}
 	return out, true
 }
@@ -229,15 +243,15 @@ func (r *Recorder) Forecast(vm, resource string, steps int) (VMForecast, error) 
 	if !ok {
 		return VMForecast{}, fmt.Errorf("VM %s: nothing was measured of it here: %w", vm, hypervisor.ErrNotFound)
 	}
-	if !out.Until.IsZero() && time.Since(out.Until) > mostStale {
-		out.Trusted, out.Reason = false, "nothing was measured since "+out.Until.Format(time.RFC3339)
+	if why := r.forecasts.stale(out.Until, time.Now()); why != "" {
+		out.Trusted, out.Reason = false, why
 	}
 	return out, nil
 }
 
 // forecasting keeps the forecasts up until ctx ends.
 func (r *Recorder) forecasting(ctx context.Context) {
-	tick := time.NewTicker(forecastEvery)
+	tick := time.NewTicker(min(forecastEvery, r.forecasts.step))
 	defer tick.Stop()
 	for {
 		select {
@@ -297,6 +311,9 @@ func (r *Recorder) measuredUntil() map[string]time.Time {
 		if last, any := v.history.Last(); any {
 			out[id] = last.Add(history.RawStep)
 		}
+		if n := len(v.fine); r.fine() && n > 0 {
+			out[id] = v.fine[n-1].At // the step that it is of may not be over
+		}
 	}
 	return out
 }
@@ -311,7 +328,10 @@ func (r *Recorder) minutesOf(vm string, step int64) (minutes, bool) {
 	}
 	var since time.Time
 	if step >= 0 {
-		since = time.Unix((step+1)*int64(forecastStep/time.Second), 0)
+		since = r.forecasts.endOf(step)
+	}
+	if n := len(v.fine); r.fine() && n > 0 {
+		return minutes{vm: vm, vcpus: v.vcpus, since: step, all: slices.Clone(v.fine), over: v.fine[n-1].At}, true
 	}
 	last, _ := v.history.Last()
 	return minutes{vm: vm, vcpus: v.vcpus, since: step, all: v.history.Buckets(history.Minute, since), over: last.Add(history.RawStep)}, true

@@ -20,7 +20,10 @@ type RecorderOptions struct {
 	// Fetch gets the history of a VM that came from another host, from there. ErrNoHistory: there is none, and none
 	// will come. nil: nobody is asked.
 	Fetch func(ctx context.Context, vm string) ([]byte, error)
-	Log   *slog.Logger
+	// Step of forecasts; default a minute, at least a second. Shorter ones are for trying out: they rest on what was measured
+	// since the agent began, not on histories, and the host must be measured as often.
+	Step time.Duration
+	Log  *slog.Logger
 }
 
 // ErrNoHistory: the VM did not come from a host that would know what it used.
@@ -62,6 +65,8 @@ type recorded struct {
 	vcpus      int
 	last       *hypervisor.Stats // measured last for the history; nil: not since this agent began
 	seen       time.Time         // when it was last measured at all
+	fine       []history.Bucket  // the latest, where forecasts go by less than a minute
+	fineLast   *hypervisor.Stats // measured last for these
 	left       time.Time         // when it was handed over, or deleted; zero: it was not
 	started    uint64            // the generation that this agent started: it came from nowhere
 
@@ -80,7 +85,11 @@ type asking struct {
 // OpenRecorder with the histories that the directory holds. What cannot be read is left out, and said in the log: a history
 // is not worth an agent.
 func OpenRecorder(o RecorderOptions) *Recorder {
-	r := &Recorder{o: o, log: o.Log, vms: map[string]*recorded{}, wake: make(chan struct{}, 1), forecasts: newForecaster()}
+	if o.Step == 0 {
+		o.Step = forecastStep
+	}
+	o.Step = max(o.Step, time.Second)
+	r := &Recorder{o: o, log: o.Log, vms: map[string]*recorded{}, wake: make(chan struct{}, 1), forecasts: newForecaster(o.Step)}
 	r.load(time.Now())
 	return r
 }
@@ -105,6 +114,9 @@ func (r *Recorder) record(stats []hypervisor.Stats, vms map[string]hypervisor.VM
 			r.askFor(v, s)
 		}
 		v.seen, v.generation, v.vcpus = s.At, s.Generation, vm.VCPUs
+		if r.fine() {
+			v.recordFine(s, vm, r.forecasts.step)
+		}
 		if v.last != nil && slot(v.last.At) == slot(s.At) && v.last.Generation == s.Generation {
 			continue
 		}

@@ -35,7 +35,7 @@ func BenchmarkRecord100(b *testing.B) {
 
 // BenchmarkLearnMinute is what the forecasts of one VM cost in a minute, both resources, after four hours.
 func BenchmarkLearnMinute(b *testing.B) {
-	f := newForecaster()
+	f := newForecaster(forecastStep)
 	h := &history.History{}
 	at := time.Now().Truncate(time.Minute)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -33,11 +33,16 @@ func limited(id string, limit float64, cmdline string) agent.VM {
 // recording runs an agent with a recorder on host h1.
 func recording(t *testing.T, w *simulated.World, l agent.Leader, rec *agent.Recorder) (stop func()) {
 	t.Helper()
+	return recordingEvery(t, w, l, rec, 10*time.Second)
+}
+
+func recordingEvery(t *testing.T, w *simulated.World, l agent.Leader, rec *agent.Recorder, every time.Duration) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
 		done <- agent.Run(ctx, agent.Options{Host: "h1", Hypervisor: w.Host("h1"), Leader: l, Log: slog.New(slog.DiscardHandler), Recorder: rec,
-			SampleEvery: 10 * time.Second,
+			SampleEvery: every,
 			Allowance:   func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:    func(hypervisor.Capacity) int64 { return 64 * mib }})
 	}()

@@ -75,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		moves: map[string]*moving{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (r *runner) subscribe(ctx context.Context) (<-chan hypervisor.Event, error)
 // outOfReach tells the leader that nothing is known of this host's VMs.
 func (r *runner) outOfReach(ctx context.Context, err error) error {
 	r.last.Reach, r.last.Error, r.last.Index = false, err.Error(), 0
-	r.last.Statuses, r.last.Samples, r.last.Pressure = nil, nil, nil
+	r.last.Statuses, r.last.Samples, r.last.Estimates, r.last.Pressure = nil, nil, nil, nil
 	return r.Leader.Report(ctx, r.last)
 }
 
@@ -167,6 +167,7 @@ type runner struct {
 	known    map[known]bool           // moves that the leader last told of
 	waits    map[string]waiting       // VMs whose move waits for room
 	alone    bool                     // no migration goes on that an agent before this one began
+	told     map[string]toldEstimate  // estimates that the leader has, by VM
 	orphans  map[string]int64         // bytes that such migrations sent, by VM, until that is told
 	moved    chan struct{}            // a migration ended
 	ending   sync.WaitGroup           // migrations that go on
@@ -326,10 +327,11 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		report.Index, report.Lacking = want.Index, lacking
 	}
 	report.Samples, _ = r.samples(ctx)
-	report.Pressure = r.pressure(ctx)
+	report.Pressure, report.Estimates = r.pressure(ctx), r.fresh()
 	if err := r.Leader.Report(ctx, report); err != nil {
 		return false, changed, errors.Join(opErr, fmt.Errorf("report: %w", err))
 	}
+	r.toldOf(report.Estimates)
 	r.left = nil
 	r.last = report
 	if opErr == nil && want.Hold == "" {

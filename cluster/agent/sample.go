@@ -91,6 +91,10 @@ func (r *runner) sample(ctx context.Context) error {
 		return err
 	}
 	report := r.last
-	report.Statuses, report.Samples, report.Pressure, report.Moves = nil, s, r.pressure(ctx), r.progress()
-	return r.Leader.Report(ctx, report)
+	report.Statuses, report.Samples, report.Pressure, report.Moves, report.Estimates = nil, s, r.pressure(ctx), r.progress(), r.fresh()
+	if err := r.Leader.Report(ctx, report); err != nil {
+		return err
+	}
+	r.toldOf(report.Estimates)
+	return nil
 }
