@@ -17,5 +17,8 @@
 // LoadSWF reads another kind of file: logs of parallel machines in the standard workload format (SWF 2.2; seconds, KB per
 // processor), whose jobs were submitted, waited and ran.
 //
+// LoadAzure (arrivals of VMs with cores and GB, and their lifetimes), LoadOpenB (pods and nodes of Alibaba's trace of
+// 2023) and LoadSURF (jobs of SURF Lisa with CPU used every 30 s, MHz) read what was asked for and when.
+//
 // The package never writes, and never keeps more of a file than its values.
 package trace
