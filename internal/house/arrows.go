@@ -14,12 +14,18 @@ import (
 // what they like.
 var arrows = map[string][]string{
 	// Decide: values in, values out.
-	"allocator": nil,
-	"migration": {"allocator"},
-	"forecast":  nil,
+	"allocator":      nil,
+	"allocator/flex": {"allocator", "forecast"}, // admission by measured load
+	"migration":      {"allocator"},
+	"forecast":       nil,
 
 	"forecast/score": {"forecast"}, // how well models predict a series
 	"trace":          nil,          // workloads that others measured and published, read from their formats
+
+	// Judge: what deciding that way would have come to.
+	"workload":     {"trace"}, // what arrives at a cluster, and what it really uses
+	"replay":       {"workload", "allocator/...", "migration", "forecast"},
+	"replay/batch": {"replay", "workload", "allocator/...", "migration", "forecast"},
 
 	// Act: one interface in our own types, and what stands behind it.
 	"hypervisor":             nil,
@@ -48,11 +54,11 @@ var arrows = map[string][]string{
 	"api":        {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor"},
 
 	// Wire together.
-	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "trace", "hypervisor/..."},
+	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/..."},
 	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast"},
 
 	"internal/house": nil,
-	"test":           {"api/...", "cluster/...", "cmd/...", "allocator/...", "migration", "forecast/...", "trace", "hypervisor/..."},
+	"test":           {"api/...", "cluster/...", "cmd/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/..."},
 }
 
 // place is the entry of arrows that dir is judged by.
@@ -132,7 +138,7 @@ var confined = []struct {
 }
 
 // pure packages decide: values in, values out.
-var pure = []string{"allocator", "migration", "forecast"}
+var pure = []string{"allocator", "migration", "forecast", "workload", "replay"}
 
 // impure are the imports no pure package has.
 var impure = []string{
@@ -175,7 +181,7 @@ var barred = []struct {
 	target []string
 	fix    string
 }{
-	{[]string{"cmd/vcctl", "cmd/vcsim", "api", "cluster", "allocator", "migration", "forecast", "hypervisor/simulated"},
+	{[]string{"cmd/vcctl", "cmd/vcsim", "api", "cluster", "allocator", "migration", "forecast", "workload", "replay", "hypervisor/simulated"},
 		[]string{"libvirt.org/go/libvirt", "C"},
 		"only cmd/vcd imports hypervisor/libvirt; all else must build with CGO_ENABLED=0"},
 	{[]string{"cmd/vcctl"}, []string{"github.com/hashicorp/raft"},
