@@ -106,6 +106,8 @@ func (w *writer) dispatch(body any) error {
 		return w.migrationAbort(b)
 	case *HostDrain:
 		return w.drain(b)
+	case *Shape:
+		return w.shape(b)
 	case *Audit:
 		w.event(b.Kind, b.Object, b.Name, "%s", b.Text)
 		return nil

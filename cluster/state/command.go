@@ -44,6 +44,7 @@ const (
 	KindMigrationTold  Kind = "migration-told"
 	KindMigrationAbort Kind = "migration-abort"
 	KindDrain          Kind = "drain"
+	KindShape          Kind = "shape"
 )
 
 // kinds of commands: what their body is, and the version of the format that brought them.
@@ -76,6 +77,7 @@ var kinds = map[Kind]struct {
 	KindMigrationTold:  {3, func() any { return new(MigrationTold) }},
 	KindMigrationAbort: {3, func() any { return new(MigrationAbort) }},
 	KindDrain:          {3, func() any { return new(HostDrain) }},
+	KindShape:          {3, func() any { return new(Shape) }},
 }
 
 // Kinds that a version of the format knows, in order of their names.

@@ -175,7 +175,7 @@ func (w *writer) lose(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
 	w.endMigration(vm, false, false, 0, 0, why)
 	vm = vm.settled()
-	vm.Held, vm.Frozen, vm.Reason, vm.ModifyIndex = 0, 0, why, w.index
+	vm.Held, vm.Frozen, vm.Target, vm.Reason, vm.ModifyIndex = 0, 0, 0, why, w.index
 	vm.Phase = Lost
 	if vm.Goal != GoalRun {
 		vm.Phase = Stopped

@@ -76,10 +76,11 @@ func (v VM) shutDown() bool { return v.Phase == Stopped && v.Goal == GoalStop }
 
 // Yield of each VM of the group: allocation / need, in [0, 1]; 1 for a need of 0.
 func (g Group) Yield() float64 {
-	if g.CPU <= 0 {
+	need := g.Need()
+	if need <= 0 {
 		return 1
 	}
-	return min(1, g.Allocation/g.CPU)
+	return min(1, g.Allocation/need)
 }
 
 // YieldOf a VC is the least yield of its groups.

@@ -55,7 +55,7 @@ func (w *writer) step(vm VM, st VMStatus) {
 			if old.Phase != Starting { // it holds again what it held
 				vc, _ := w.read().VC(vm.VC)
 				g, _ := vc.GroupOf(vm)
-				vm.Held = max(vm.Held, g.Memory)
+				vm.Held = max(vm.Held, vm.Due(g))
 			}
 		}
 	case Lost:
@@ -74,12 +74,12 @@ func (w *writer) step(vm VM, st VMStatus) {
 		if vm.Goal == GoalRun {
 			vm.Phase = Failed // nobody asked it to end
 		}
-		vm.Held, vm.Frozen = 0, 0
+		vm.Held, vm.Frozen, vm.Target = 0, 0, 0
 	}
 	if st.Held > 0 && vm.Holds() {
 		vc, _ := w.read().VC(vm.VC)
 		g, _ := vc.GroupOf(vm)
-		vm.Held = max(g.Memory, st.Held)
+		vm.Held = max(vm.Due(g), st.Held)
 	}
 	if vm == old {
 		return

@@ -43,8 +43,9 @@ type Settings struct {
 	MinMemory int64   `json:"minMemory"`       // least memory of a VM, bytes
 	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
 	// SharedPools are storage pools that hold the same disks on every host.
-	SharedPools []string     `json:"sharedPools,omitempty"`
-	Moves       MoveSettings `json:"moves,omitzero"`
+	SharedPools []string        `json:"sharedPools,omitempty"`
+	Moves       MoveSettings    `json:"moves,omitzero"`
+	Shaping     ShapingSettings `json:"shaping,omitzero"`
 }
 
 // DefaultSettings of a cluster that nobody set otherwise.
@@ -130,19 +131,21 @@ const (
 
 // VC is a virtual cluster.
 type VC struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name"`
-	MinYield   float64   `json:"minYield"`
-	OnFull     OnFull    `json:"onFull"`
-	OnHostLoss string    `json:"onHostLoss"`
-	Needs      string    `json:"needs"`
-	Priority   int       `json:"priority"`
-	Goal       Goal      `json:"goal"`
-	Admitted   bool      `json:"admitted"` // false while queued: it has VM rows only once admitted
-	Groups     []Group   `json:"groups"`
-	Decision   Decision  `json:"decision"` // the last answer of admission
-	CreatedAt  time.Time `json:"createdAt"`
-	QueuedAt   time.Time `json:"queuedAt,omitzero"`
+	ID         string  `json:"id"`
+	Name       string  `json:"name"`
+	MinYield   float64 `json:"minYield"`
+	OnFull     OnFull  `json:"onFull"`
+	OnHostLoss string  `json:"onHostLoss"`
+	Needs      string  `json:"needs"` // declared or estimated; "" = as the cluster has it
+	// Aggressiveness of its estimates; "" = that of the cluster.
+	Aggressiveness string    `json:"aggressiveness,omitempty"`
+	Priority       int       `json:"priority"`
+	Goal           Goal      `json:"goal"`
+	Admitted       bool      `json:"admitted"` // false while queued: it has VM rows only once admitted
+	Groups         []Group   `json:"groups"`
+	Decision       Decision  `json:"decision"` // the last answer of admission
+	CreatedAt      time.Time `json:"createdAt"`
+	QueuedAt       time.Time `json:"queuedAt,omitzero"`
 
 	CreateIndex uint64 `json:"createIndex"`
 	ModifyIndex uint64 `json:"modifyIndex"` // last change of this row: its ETag
@@ -165,7 +168,8 @@ type Group struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Affinity  Affinity          `json:"affinity,omitzero"`
 
-	Allocation float64 `json:"allocation"` // cores each VM of the group is given; 0 before admission
+	Allocation float64 `json:"allocation"`          // cores each VM of the group is given; 0 before admission
+	Estimated  float64 `json:"estimated,omitempty"` // cores that one VM is found to need; 0 = what was declared: see Need
 }
 
 // Affinity of a group: which hosts its VMs may, must and should share with whom. A term
@@ -258,6 +262,8 @@ type VM struct {
 	// Held is the memory the host still holds for it, bytes: at least its
 	// balloon target, more until the host reports that the guest has let go.
 	Held int64 `json:"held"`
+	// Target of its balloon, bytes; 0 = the memory of its group: see Due.
+	Target int64 `json:"target,omitempty"`
 	// MovingTo is the target of an open move: until it is closed the VM counts on both
 	// hosts, and may be on either.
 	MovingTo string `json:"movingTo,omitempty"`

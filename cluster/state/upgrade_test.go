@@ -164,6 +164,7 @@ func newestLog(t *testing.T) *cluster {
 	k.must(t, state.KindHostReport, r)
 	k.must(t, state.KindAccount, state.Account{Host: "h3"})
 	withMoves(t, k)
+	withShape(t, k)
 	return k
 }
 

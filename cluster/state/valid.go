@@ -43,6 +43,8 @@ func valid(body any) error {
 		return b.valid()
 	case *Move:
 		return b.valid()
+	case *Shape:
+		return b.valid()
 	case *MigrationTold:
 		if !isMemory(b.Bytes) || b.DowntimeMs < 0 {
 			return fmt.Errorf("migration %q: %d bytes, %d ms: %w", b.ID, b.Bytes, b.DowntimeMs, ErrInvalid)
@@ -85,7 +87,7 @@ func (b *Plan) valid() error {
 			return fmt.Errorf("virtual cluster %q: goal %q: %w", vc.Name, vc.Goal, ErrInvalid)
 		}
 		for _, g := range vc.Groups {
-			if g.CPU < 0 || g.Allocation < 0 || !isMemory(g.Memory) {
+			if g.CPU < 0 || g.Allocation < 0 || g.Estimated < 0 || !isMemory(g.Memory) {
 				return fmt.Errorf("virtual cluster %q: group %q: need %v, allocation %v, %d bytes: %w", vc.Name, g.Name, g.CPU, g.Allocation, g.Memory, ErrInvalid)
 			}
 			if err := g.Affinity.valid(); err != nil {
@@ -132,7 +134,7 @@ func (v *VM) valid() error {
 	if err := check("VM", v.Name, "id", v.ID, "name", v.Name, "virtual cluster", v.VC); err != nil {
 		return err
 	}
-	if !v.Goal.known() || v.Phase.rank() < 0 || v.Frozen < 0 || !isMemory(v.Held) || !isMemory(v.BootMemory) {
+	if !v.Goal.known() || v.Phase.rank() < 0 || v.Frozen < 0 || !isMemory(v.Held) || !isMemory(v.BootMemory) || !isMemory(v.Target) {
 		return fmt.Errorf("VM %q: goal %q, phase %q, %v cores, %d of %d bytes: %w", v.Name, v.Goal, v.Phase, v.Frozen, v.Held, v.BootMemory, ErrInvalid)
 	}
 	if v.Holds() || v.Host != "" {

@@ -1,0 +1,184 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// shape sets needs and targets. Memory that a target gives back counts until the host says that it is free (VM.Held).
+func (w *writer) shape(b *Shape) error {
+	if b.Basis >= w.index {
+		return fmt.Errorf("shaped on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
+	}
+	meta, _ := w.read().Meta()
+	if meta.Hold.On() {
+		return fmt.Errorf("held after a %s, until these hosts are heard of: %v: %w", meta.Hold.Reason, meta.Hold.Pending, ErrConflict)
+	}
+	set := meta.Settings.Shaping.WithDefaults()
+	before := map[string]Load{}
+	for _, t := range b.Targets {
+		vm, ok := w.read().VM(t.VM)
+		if _, known := before[vm.Host]; ok && !known {
+			before[vm.Host] = w.read().LoadOf(vm.Host)
+		}
+	}
+	touched := map[string]bool{}
+	for _, n := range b.Needs {
+		if err := w.need(n, b.Basis, set, touched); err != nil {
+			return err
+		}
+	}
+	for _, t := range b.Targets {
+		if err := w.target(t, b.Basis, set); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if err := w.checkLimits(name, before[name]); err != nil {
+			return err
+		}
+		touched[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(touched)) {
+		w.touch(name)
+	}
+	if b.Text != "" {
+		w.event("shaped", "cluster", meta.ID, "%s", b.Text)
+	}
+	return nil
+}
+
+// shapes says why a VC is not to be given less than was declared; "" = it may be.
+func shapes(vc *VC, set ShapingSettings, basis uint64) string {
+	switch {
+	case vc.ModifyIndex > basis:
+		return fmt.Sprintf("changed at index %d, shaped on %d", vc.ModifyIndex, basis)
+	case set.Mode != ShapingOn:
+		return "shaping is " + string(set.Mode)
+	case !set.Estimates(vc):
+		return "its needs are declared"
+	}
+	return ""
+}
+
+func (w *writer) need(n GroupNeed, basis uint64, set ShapingSettings, touched map[string]bool) error {
+	vc, ok := w.read().VC(n.VC)
+	at := slices.IndexFunc(vc.Groups, func(g Group) bool { return g.Name == n.Group })
+	if !ok || at < 0 {
+		return fmt.Errorf("need of virtual cluster %s, group %s: gone: %w", n.VC, n.Group, ErrConflict)
+	}
+	if why := shapes(&vc, set, basis); why != "" && n.CPU > 0 {
+		return fmt.Errorf("need of virtual cluster %s: %s: %w", vc.Name, why, ErrConflict)
+	}
+	if n.CPU > vc.Groups[at].CPU {
+		return fmt.Errorf("need of virtual cluster %s, group %s: %v cores, declared were %v: %w", vc.Name, n.Group, n.CPU, vc.Groups[at].CPU, ErrConflict)
+	}
+	vc.Groups = slices.Clone(vc.Groups)
+	vc.Groups[at].Estimated = n.CPU
+	w.put(tVCs, &vc)
+	for _, vm := range w.read().VMsOf(vc.ID) {
+		if vm.Group == n.Group && vm.Holds() {
+			touched[vm.Host] = true
+			if vm.MovingTo != "" {
+				touched[vm.MovingTo] = true
+			}
+		}
+	}
+	return nil
+}
+
+func (w *writer) target(t VMTarget, basis uint64, set ShapingSettings) error {
+	vm, ok := w.read().VM(t.VM)
+	vc, there := w.read().VC(vm.VC)
+	g, known := vc.GroupOf(vm)
+	switch {
+	case !ok || !there || !known || vm.Generation != t.Generation:
+		return fmt.Errorf("target of VM %s: generation %d is gone: %w", t.VM, t.Generation, ErrConflict)
+	case vm.Goal != GoalRun || vm.Phase != Running || vm.MovingTo != "":
+		return fmt.Errorf("target of VM %s: it is %s, to %s, and on its way to %q: %w", vm.Name, vm.Phase, vm.Goal, vm.MovingTo, ErrConflict)
+	case t.Memory != 0 && (t.Memory < g.MemoryMin || t.Memory > g.Memory):
+		return fmt.Errorf("target of VM %s: %d bytes, not from %d to %d: %w", vm.Name, t.Memory, g.MemoryMin, g.Memory, ErrConflict)
+	}
+	old := vm
+	vm.Target = t.Memory
+	if vm.Target == g.Memory {
+		vm.Target = 0
+	}
+	// To give back what was taken is never refused for that; to take more is.
+	if why := shapes(&vc, set, basis); why != "" && vm.Due(g) < old.Due(g) {
+		return fmt.Errorf("target of VM %s: %s: %w", vm.Name, why, ErrConflict)
+	}
+	vm.Held = max(vm.Held, vm.Due(g))
+	if vm == old {
+		return nil
+	}
+	vm.ModifyIndex = w.index
+	w.put(tVMs, &vm)
+	return nil
+}
+
+func (b *Shape) valid() error {
+	for _, n := range b.Needs {
+		if err := check("need", n.Group, "virtual cluster", n.VC, "group", n.Group); err != nil {
+			return err
+		}
+		if !(n.CPU >= 0) || math.IsInf(n.CPU, 0) {
+			return fmt.Errorf("need of virtual cluster %q, group %q: %v cores: %w", n.VC, n.Group, n.CPU, ErrInvalid)
+		}
+	}
+	for _, t := range b.Targets {
+		if err := check("target", t.VM, "VM", t.VM); err != nil {
+			return err
+		}
+		if !isMemory(t.Memory) {
+			return fmt.Errorf("target of VM %q: %d bytes: %w", t.VM, t.Memory, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func (x ShapingSettings) valid() error {
+	switch {
+	case x.Mode != "" && x.Mode != ShapingOff && x.Mode != ShapingShadow && x.Mode != ShapingOn:
+		return fmt.Errorf("settings: shaping: mode %q: %w", x.Mode, ErrInvalid)
+	case x.Needs != "" && x.Needs != NeedsDeclared && x.Needs != NeedsEstimated:
+		return fmt.Errorf("settings: shaping: needs %q: %w", x.Needs, ErrInvalid)
+	case x.Aggressiveness != "" && !bold(x.Aggressiveness):
+		return fmt.Errorf("settings: shaping: aggressiveness %q: %w", x.Aggressiveness, ErrInvalid)
+	}
+	return nil
+}
+
+func bold(word string) bool {
+	return word == Conservative || word == Balanced || word == Aggressive
+}
+
+// since which version of the format a plan can be read.
+func (p Plan) since() int {
+	if vc := p.VC; vc != nil {
+		if vc.Aggressiveness != "" {
+			return 3
+		}
+		for i := range vc.Groups {
+			if vc.Groups[i].Estimated != 0 {
+				return 3
+			}
+		}
+	}
+	for i := range p.VMs {
+		if p.VMs[i].Target != 0 {
+			return 3
+		}
+	}
+	return 1
+}
+
+// since which version of the format the first settings can be read.
+func (b Init) since() int {
+	if b.Settings.Shaping != (ShapingSettings{}) {
+		return 3
+	}
+	return 1
+}

@@ -1,0 +1,225 @@
+package state_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"evenkeel/cluster/state"
+)
+
+// estimated runs a VC of VMs of 4 GiB that may have 1 GiB, with estimated needs, where shaping is on.
+func estimated(t failer, k *cluster, name string, hosts ...string) {
+	k.must(t, state.KindPlan, withNeeds(planOf(k.Snapshot(), name, 2, 4*gib, hosts...)))
+	for i, h := range hosts {
+		k.must(t, state.KindVMReport, report(h, "vm-"+name+"-"+string(rune('0'+i)), 1, state.Running))
+	}
+}
+
+func withNeeds(p state.Plan) state.Plan {
+	p.VC.Needs, p.VC.Aggressiveness = state.NeedsEstimated, state.Balanced
+	p.VC.Groups[0].MemoryMin = gib
+	return p
+}
+
+func shaping(t failer, k *cluster, x state.ShapingSettings) {
+	m, _ := k.Snapshot().Meta()
+	m.Settings.Shaping = x
+	k.must(t, state.KindSettings, state.SettingsPut{Settings: m.Settings, Version: m.SettingsIndex})
+}
+
+func targets(s *state.Snapshot, memory int64, vms ...string) state.Shape {
+	out := state.Shape{Basis: s.Index()}
+	for _, id := range vms {
+		out.Targets = append(out.Targets, state.VMTarget{VM: id, Generation: 1, Memory: memory})
+	}
+	return out
+}
+
+// withShape adds shaping to the newest log.
+func withShape(t *testing.T, k *cluster) {
+	k.must(t, state.KindHostReport, hostReport("h9", 8, 16*gib))
+	shaping(t, k, state.ShapingSettings{Mode: state.ShapingOn, Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive})
+	estimated(t, k, "shaped", "h9")
+	b := targets(k.Snapshot(), 2*gib, "vm-shaped-0")
+	b.Needs, b.Text = []state.GroupNeed{{VC: "vc-shaped", Group: "g", CPU: 0.5}}, "1 VM shrinks"
+	k.must(t, state.KindShape, b)
+	less := report("h9", "vm-shaped-0", 1, state.Running)
+	less.VMs[0].Held = 2 * gib
+	k.must(t, state.KindVMReport, less)
+	if err := k.apply(t, state.KindShape, targets(k.Snapshot(), gib/2, "vm-shaped-0")); !errors.Is(err, state.ErrConflict) {
+		t.Fatalf("below the floor: %v", err)
+	}
+}
+
+func TestShape(t *testing.T) {
+	k := small(t, 2) // 4 cores, 8 GiB each
+	h, _ := k.Snapshot().Host("h1")
+	shaping(t, k, state.ShapingSettings{Mode: state.ShapingOn})
+	estimated(t, k, "a", "h1")
+	held := func(want int64) {
+		t.Helper()
+		if got := k.Snapshot().LoadOf("h1").Memory; got != want+h.VMOverhead*int64(k.Snapshot().LoadOf("h1").VMs) {
+			t.Fatalf("%d MiB count, want %d", got>>20, want>>20)
+		}
+	}
+	b := targets(k.Snapshot(), 2*gib, "vm-a-0")
+	b.Needs = []state.GroupNeed{{VC: "vc-a", Group: "g", CPU: 0.5}}
+	k.must(t, state.KindShape, b)
+	vm, _ := k.Snapshot().VM("vm-a-0")
+	vc, _ := k.Snapshot().VC("vc-a")
+	g := vc.Groups[0]
+	if vm.Due(g) != 2*gib || g.Need() != 0.5 || g.Yield() != 1 {
+		t.Fatalf("%+v, %+v", vm, g)
+	}
+	held(4 * gib) // until the host says that the guest has let go
+	tell := func(bytes int64) {
+		r := report("h1", "vm-a-0", 1, state.Running)
+		r.VMs[0].Held = bytes
+		k.must(t, state.KindVMReport, r)
+	}
+	tell(gib) // a target is counted also where the guest holds less
+	held(2 * gib)
+	if l := k.Snapshot().LoadOf("h1"); l.Reserve != 2*gib {
+		t.Errorf("%d MiB are kept for the VM that may grow back", l.Reserve>>20)
+	}
+	tell(3 * gib) // relief: the host gave it more by itself
+	held(3 * gib)
+	k.must(t, state.KindShape, targets(k.Snapshot(), 0, "vm-a-0"))
+	held(4 * gib)
+	if vm, _ := k.Snapshot().VM("vm-a-0"); vm.Target != 0 {
+		t.Errorf("%+v", vm)
+	}
+}
+
+// Each of these is refused, and nothing of it comes true.
+func TestShapeIsChecked(t *testing.T) {
+	need := func(cpu float64) func(k *cluster) state.Shape {
+		return func(k *cluster) state.Shape {
+			b := targets(k.Snapshot(), 3*gib, "vm-a-0")
+			b.Needs = []state.GroupNeed{{VC: "vc-a", Group: "g", CPU: cpu}}
+			return b
+		}
+	}
+	for name, c := range map[string]struct {
+		shape func(k *cluster) state.Shape
+		want  string
+	}{
+		"below the floor":     {func(k *cluster) state.Shape { return targets(k.Snapshot(), gib-1, "vm-a-0") }, "not from"},
+		"above what it asked": {func(k *cluster) state.Shape { return targets(k.Snapshot(), 4*gib+1, "vm-a-0") }, "not from"},
+		"needs more":          {need(2.5), "declared were 2"},
+		"no such group": {func(k *cluster) state.Shape {
+			return state.Shape{Basis: k.Snapshot().Index(), Needs: []state.GroupNeed{{VC: "vc-a", Group: "x", CPU: 1}}}
+		}, "gone"},
+		"another generation": {func(k *cluster) state.Shape {
+			b := targets(k.Snapshot(), 2*gib, "vm-a-0")
+			b.Targets[0].Generation = 2
+			return b
+		}, "gone"},
+		"declared": {func(k *cluster) state.Shape { return targets(k.Snapshot(), 2*gib, "vm-d-0") }, "its needs are declared"},
+		"off": {func(k *cluster) state.Shape {
+			shaping(t, k, state.ShapingSettings{Mode: state.ShapingOff})
+			return targets(k.Snapshot(), 2*gib, "vm-a-0")
+		}, "shaping is off"},
+		"shadow": {func(k *cluster) state.Shape {
+			shaping(t, k, state.ShapingSettings{})
+			return targets(k.Snapshot(), 2*gib, "vm-a-0")
+		}, "shaping is shadow"},
+		"stops": {func(k *cluster) state.Shape {
+			k.must(t, state.KindPlan, leave(k.Snapshot(), "a", state.GoalStop))
+			return targets(k.Snapshot(), 2*gib, "vm-a-0")
+		}, "stopping"},
+		"changed meanwhile": {func(k *cluster) state.Shape {
+			b := targets(k.Snapshot(), 2*gib, "vm-a-0")
+			p := planOf(k.Snapshot(), "a", 2, 4*gib)
+			vc, _ := k.Snapshot().VC("vc-a")
+			p.VC, p.VCVersion, p.Verb, p.Allocations, p.Operation = &vc, vc.ModifyIndex, "scaled", nil, nil
+			k.must(t, state.KindPlan, p)
+			return b
+		}, "changed at index"},
+		"one of two": {func(k *cluster) state.Shape { return targets(k.Snapshot(), 2*gib, "vm-a-0", "vm-d-0") }, "its needs are declared"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := small(t, 2)
+			shaping(t, k, state.ShapingSettings{Mode: state.ShapingOn})
+			estimated(t, k, "a", "h1")
+			d := planOf(k.Snapshot(), "d", 1, 4*gib, "h2")
+			d.VC.Needs, d.VC.Groups[0].MemoryMin = state.NeedsDeclared, gib
+			k.must(t, state.KindPlan, d)
+			k.must(t, state.KindVMReport, report("h2", "vm-d-0", 1, state.Running))
+			b := c.shape(k)
+			err := k.apply(t, state.KindShape, b)
+			if !errors.Is(err, state.ErrConflict) || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("%v, want %q", err, c.want)
+			}
+			vm, _ := k.Snapshot().VM("vm-a-0")
+			if vc, _ := k.Snapshot().VC("vc-a"); vm.Target != 0 || vc.Groups[0].Estimated != 0 {
+				t.Errorf("half of it came true: %+v, %+v", vm, vc)
+			}
+		})
+	}
+}
+
+// Memory that was given to others cannot be taken back by a target.
+func TestShapeKeepsLimits(t *testing.T) {
+	k := small(t, 1)
+	h, _ := k.Snapshot().Host("h1")
+	shaping(t, k, state.ShapingSettings{Mode: state.ShapingOn})
+	estimated(t, k, "a", "h1")
+	k.must(t, state.KindShape, targets(k.Snapshot(), 3*gib, "vm-a-0"))
+	r := report("h1", "vm-a-0", 1, state.Running)
+	r.VMs[0].Held = 3 * gib
+	k.must(t, state.KindVMReport, r)
+	left := h.Usable().Memory - 4*gib - 2*h.VMOverhead // 3 held and 1 kept
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "b", 1, left, "h1"))
+	k.must(t, state.KindShape, targets(k.Snapshot(), 0, "vm-a-0")) // the reserve is what lets it
+	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "c", 1, gib/2, "h1")); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("more than the host has: %v", err)
+	}
+}
+
+func TestWhoIsShaped(t *testing.T) {
+	for _, c := range []struct {
+		set  state.ShapingSettings
+		vc   state.VC
+		want bool
+		bold string
+	}{
+		{state.ShapingSettings{}, state.VC{}, false, state.Balanced},
+		{state.ShapingSettings{}, state.VC{Needs: state.NeedsEstimated}, true, state.Balanced},
+		{state.ShapingSettings{Needs: state.NeedsEstimated, Aggressiveness: state.Conservative}, state.VC{}, true, state.Conservative},
+		{state.ShapingSettings{Needs: state.NeedsEstimated}, state.VC{Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive}, false, state.Aggressive},
+	} {
+		if got, bold := c.set.Estimates(&c.vc), c.set.Boldness(&c.vc); got != c.want || bold != c.bold {
+			t.Errorf("%+v, %+v: %v, %s", c.set, c.vc, got, bold)
+		}
+	}
+	for _, bad := range []state.ShapingSettings{{Mode: "maybe"}, {Needs: "guessed"}, {Aggressiveness: "reckless"}} {
+		if err := (state.SettingsPut{Settings: state.Settings{OnFull: state.Queue, Shaping: bad}}).Check(); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// Servers of older versions are told nothing of it.
+func TestShapeIsOfFormat3(t *testing.T) {
+	p := withNeeds(planOf(state.New().Snapshot(), "a", 1, gib))
+	target := planOf(state.New().Snapshot(), "a", 1, gib, "h1")
+	target.VMs[0].Target = gib
+	found := planOf(state.New().Snapshot(), "a", 1, gib, "h1")
+	found.VC.Groups[0].Estimated = 1
+	for name, c := range map[string]struct {
+		kind state.Kind
+		body any
+	}{
+		"shape": {state.KindShape, state.Shape{}}, "aggressiveness": {state.KindPlan, p}, "target": {state.KindPlan, &target}, "need": {state.KindPlan, found},
+		"settings": {state.KindInit, state.Init{Settings: state.Settings{Shaping: state.ShapingSettings{Mode: state.ShapingOn}}}},
+	} {
+		if _, err := state.EncodeAs(2, c.kind, start, c.body); !errors.Is(err, state.ErrTooNew) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := state.EncodeAs(3, c.kind, start, c.body); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
