@@ -69,7 +69,7 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 func specOf(s *state.Snapshot, meta state.Meta, g state.Group, vm state.VM) hypervisor.Spec {
 	spec := hypervisor.Spec{
 		Identity: hypervisor.Identity{Cluster: meta.ID, VM: vm.ID, Generation: vm.Generation},
-		Name:     vm.Domain(), VCPUs: vm.VCPUs, Memory: vm.BootMemory, Balloon: min(g.Memory, vm.BootMemory),
+		Name:     vm.Domain(), VCPUs: vm.VCPUs, Memory: vm.BootMemory, Balloon: min(vm.Due(g), vm.BootMemory),
 		CPU:     hypervisor.CPU{Cap: g.Allocation, Weight: g.Allocation},
 		Network: g.Network,
 		CloudInit: hypervisor.CloudInit{UserData: g.CloudInit.UserData, MetaData: g.CloudInit.MetaData,

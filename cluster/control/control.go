@@ -412,7 +412,7 @@ func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 		case vm.Goal == state.GoalStop:
 			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s, its disk is kept", vm.Name, vm.Host)
 		default:
-			ch.Verb, ch.Text = "balloon", fmt.Sprintf("balloon of %s on %s: %d MiB", vm.Name, vm.Host, g.Memory>>20)
+			ch.Verb, ch.Text = "balloon", fmt.Sprintf("balloon of %s on %s: %d MiB", vm.Name, vm.Host, vm.Due(g)>>20)
 		}
 		out = append(out, ch)
 	}

@@ -40,7 +40,7 @@ func Explain(v *View, vc state.VC) Explanation {
 		return out
 	}
 	for _, g := range vc.Groups {
-		say("group %s: %d VMs, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, g.Count, g.Allocation, g.CPU, g.Yield())
+		say("group %s: %d VMs, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, g.Count, g.Allocation, g.Need(), g.Yield())
 	}
 	for _, line := range loop.RulesOf(v.Snapshot, vc) {
 		say("%s", line)
@@ -77,7 +77,7 @@ func (v *View) needOn(host string) float64 {
 		if vm.Holds() {
 			vc, _ := v.VC(vm.VC)
 			g, _ := vc.GroupOf(vm)
-			need += g.CPU
+			need += g.Need()
 		}
 	}
 	return need

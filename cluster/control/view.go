@@ -97,7 +97,7 @@ type VCView struct {
 func (v *View) VMView(vm state.VM) VMView {
 	vc, _ := v.VC(vm.VC)
 	g, _ := vc.GroupOf(vm)
-	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.CPU, Memory: g.Memory}
+	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory}
 	switch {
 	case vm.Holds() && vm.Phase == state.Stopping: // it keeps the cap it had, whatever its group is given meanwhile
 		g.Allocation = vm.Frozen

@@ -42,7 +42,7 @@ func memoryBytes(inUse int64, dirty, bandwidth float64) float64 {
 // moveBytes is what moving a VM is predicted to send: memory, its disk if that is copied, and something to spare. What its last
 // move needed more than was expected is expected of the next.
 func moveBytes(g state.Group, vm state.VM, u Use, disk int64, bandwidth float64) int64 {
-	inUse := max(vm.Held, g.Memory)
+	inUse := max(vm.Held, vm.Due(g))
 	if u.Resident > 0 {
 		inUse = min(inUse, u.Resident)
 	}

@@ -185,12 +185,16 @@ func (f *Fleet) others(instead []string) map[string]string {
 // add a group of VMs, at the places they have, or are on their way to.
 func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, overhead int64, see Sights, o FleetOptions, set state.MoveSettings) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
-	memory := g.Memory
+	memory := int64(0)
 	for _, vm := range vms {
-		memory = max(memory, vm.Held)
+		if !vm.Holds() {
+			memory = max(memory, g.Memory)
+		} else {
+			memory = max(memory, vm.Held, vm.Due(g))
+		}
 	}
 	ref := fleetGroup{vc: vc, group: g, vms: vms, copy: o.CopyStorage && f.local(g)}
-	q := migration.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU, Memory: float64(memory + overhead), MinYield: floor,
+	q := migration.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.Need(), Memory: float64(memory + overhead), MinYield: floor,
 		Hosts: make([]int, len(vms)), Bytes: make([]float64, len(vms))}
 	for k, vm := range vms {
 		q.Hosts[k], q.Names = -1, append(q.Names, vm.Name)
@@ -206,9 +210,12 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 		if !vm.Holds() {
 			continue // its disk is there
 		}
-		held := max(vm.Held, g.Memory)
+		held := max(vm.Held, vm.Due(g))
+		if vm.Target > 0 { // the group's VMs differ: each counts as the largest, or more would seem free where one leaves
+			held = memory
+		}
 		f.Hosts[at].Memory -= float64(held + f.hosts[at].VMOverhead - (memory + overhead))
-		q.Growth = max(q.Growth, float64(vm.BootMemory-held))
+		q.Growth = max(q.Growth, float64(vm.BootMemory-max(vm.Held, vm.Due(g))))
 		if from, ok := f.index[vm.Host]; ok && from != at {
 			f.Hosts[from].Memory -= float64(held + f.hosts[from].VMOverhead)
 		}
@@ -221,7 +228,7 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 // keepRoom for a VM that another plan moves.
 func (f *Fleet) keepRoom(i int, vm state.VM, to string) {
 	if at, ok := f.index[to]; ok {
-		f.Hosts[at].Memory -= float64(max(vm.Held, f.groups[i].group.Memory) + f.hosts[at].VMOverhead)
+		f.Hosts[at].Memory -= float64(max(vm.Held, vm.Due(f.groups[i].group)) + f.hosts[at].VMOverhead)
 		f.Hosts[at].CPU -= f.groups[i].group.Allocation
 	}
 }

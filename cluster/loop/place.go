@@ -63,6 +63,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 	p := newProblem(s, vc.ID)
 	p.shut(env.Out)
 	wanted := wantedVMs(s, vc, env)
+	vc = unknown(vc, wanted)
 	byGroup := map[string][]state.VM{}
 	for _, vm := range wanted {
 		byGroup[vm.Group] = append(byGroup[vm.Group], vm)
@@ -113,6 +114,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 		return Answer{Decision: d, Queued: true, Plan: &state.Plan{Basis: s.Index(), Verb: "queued", VC: &vc, VCVersion: version,
 			Text: "queued: " + d.Summary}}
 	}
+	vc = unknown(vc, wanted)
 	vc.Admitted, vc.QueuedAt = true, time.Time{}
 
 	allocs, touched := p.allocations(adm.Solution.CPU, vc.ID)
@@ -210,6 +212,20 @@ func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
 	return out, true
 }
 
+// unknown is the VC without what was estimated of groups some VMs of which are to start: what a new VM needs is not known.
+func unknown(vc state.VC, vms []state.VM) state.VC {
+	groups := slices.Clone(vc.Groups)
+	for _, vm := range vms {
+		for i := range groups {
+			if groups[i].Name == vm.Group && !vm.Holds() {
+				groups[i].Estimated = 0
+			}
+		}
+	}
+	vc.Groups = groups
+	return vc
+}
+
 var pastTense = map[string]string{"create": "created", "start": "started", "scale": "scaled", "admit": "admitted"}
 
 // wantedVMs are the VMs that vc is to have: of those it has the ones with the
@@ -269,12 +285,12 @@ func keepsPlace(s *state.Snapshot, g state.Group) bool {
 // already only has its memory target followed.
 func started(vm state.VM, g state.Group) state.VM {
 	if vm.Holds() {
-		vm.Held = max(vm.Held, g.Memory)
+		vm.Held = max(vm.Held, vm.Due(g))
 		return vm
 	}
 	vm.Goal, vm.Phase, vm.Reason = state.GoalRun, state.Starting, ""
 	vm.Generation++
-	vm.VCPUs, vm.BootMemory, vm.Held, vm.Frozen = g.VCPUs, g.Memory, g.Memory, 0
+	vm.VCPUs, vm.BootMemory, vm.Held, vm.Frozen, vm.Target = g.VCPUs, g.Memory, g.Memory, 0, 0
 	return vm
 }
 
@@ -329,9 +345,18 @@ func Delete(s *state.Snapshot, vc state.VC, _ Env) Answer {
 	return leave(s, vc, state.GoalDelete, "deleting", "deletion requested")
 }
 
+// declared are the groups without what was estimated of them.
+func declared(groups []state.Group) []state.Group {
+	groups = slices.Clone(groups)
+	for i := range groups {
+		groups[i].Estimated = 0
+	}
+	return groups
+}
+
 func leave(s *state.Snapshot, vc state.VC, goal state.Goal, verb, text string) Answer {
 	old := vc
-	vc.Goal, vc.Admitted, vc.QueuedAt = goal, false, time.Time{}
+	vc.Goal, vc.Admitted, vc.QueuedAt, vc.Groups = goal, false, time.Time{}, declared(vc.Groups)
 	touched := map[string]bool{}
 	var vms []state.VM
 	for _, vm := range s.VMsOf(vc.ID) {

@@ -76,7 +76,7 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 			vc, _ := s.VC(vm.VC)
 			g, _ := vc.GroupOf(vm)
 			cpu -= max(vm.Frozen, g.Allocation)
-			memory -= max(vm.Held, g.Memory) + h.VMOverhead
+			memory -= max(vm.Held, vm.Due(g)) + h.VMOverhead
 			p.reserve[i] = max(p.reserve[i], vm.BootMemory-vm.Held)
 		}
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: h.Cordoned})
@@ -159,7 +159,7 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 			vms = append(vms, vm)
 		}
 	}
-	ag := allocator.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.CPU,
+	ag := allocator.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.Need(),
 		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, leastYield(g)), LeastYield: leastYield(g),
 		Overhead: float64(p.overhead), LeastMemory: float64(p.least), Hosts: make([]int, len(vms))}
 	for i, vm := range vms {
@@ -172,7 +172,7 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 			continue
 		}
 		ag.Hosts[i] = at
-		held := max(vm.Held, g.Memory)
+		held := max(vm.Held, vm.Due(g))
 		extra := held + p.hosts[at].VMOverhead - (g.Memory + p.overhead)
 		p.Hosts[at].Memory -= float64(extra)
 		if vm.Holds() {
@@ -187,15 +187,16 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 // keepShare of a VM that moves, whose group may be given another: it keeps the share it has until it has arrived. It returns the yield
 // below which the group's would be less than that.
 func (p *problem) keepShare(vm state.VM, g state.Group) float64 {
-	if vm.Frozen <= g.CPU {
-		if g.CPU <= 0 {
+	need := g.Need()
+	if vm.Frozen <= need {
+		if need <= 0 {
 			return 0
 		}
-		return vm.Frozen / g.CPU
+		return vm.Frozen / need
 	}
 	for _, name := range []string{vm.Host, vm.MovingTo} { // more than it needs from now on
 		if at, ok := p.index[name]; ok {
-			p.Hosts[at].CPU -= vm.Frozen - g.CPU
+			p.Hosts[at].CPU -= vm.Frozen - need
 		}
 	}
 	return 1
@@ -207,7 +208,7 @@ const leastCPU = 0.001
 // leastYield of a group that is to run: that of the least share, but no more
 // than it has if its host has nothing left to give.
 func leastYield(g state.Group) float64 {
-	y := min(1, leastCPU/g.CPU)
+	y := min(1, leastCPU/g.Need())
 	if g.Allocation > 0 {
 		y = min(y, g.Yield())
 	}
@@ -249,8 +250,8 @@ func (p *problem) allocations(cpu []float64, except string) ([]state.Allocation,
 		if ref.frozen {
 			continue
 		}
-		if math.Abs(cpu[i]-ref.group.CPU) < rounding*ref.group.CPU {
-			cpu[i] = ref.group.CPU
+		if need := ref.group.Need(); math.Abs(cpu[i]-need) < rounding*need {
+			cpu[i] = need
 		}
 		if ref.vc.ID != except && cpu[i] >= now && cpu[i] <= now*(1+littleMore) {
 			continue

@@ -73,6 +73,7 @@ func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 // restart plans the start of these lost VMs of vc, all or none.
 func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.Plan, state.Decision) {
 	p := newProblem(s, vc.ID)
+	vc = unknown(vc, lost)
 	p.shut(env.Out)
 	chosen := map[string]state.VM{}
 	for _, vm := range lost {

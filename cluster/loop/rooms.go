@@ -93,7 +93,7 @@ func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
 		one.ruled = one.ruled || !g.Affinity.Empty()
 		if vm.Holds() && vm.Goal == state.GoalRun {
 			one.least = min(one.least, state.YieldOf(vc))
-			one.unfair = one.unfair || g.Allocation > g.CPU || g.CPU > g.Allocation*(1+littleMore)
+			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore)
 		}
 		one.unfair = one.unfair || vm.Phase == state.Lost
 		return true
@@ -114,7 +114,7 @@ func (one *room) expect(s *state.Snapshot, ids []string) {
 		vc, _ := s.VC(vm.VC)
 		g, _ := vc.GroupOf(vm)
 		one.cpu -= g.Allocation
-		one.memory -= max(vm.Held, g.Memory) + one.each
+		one.memory -= max(vm.Held, vm.Due(g)) + one.each
 		grow = max(grow, vm.BootMemory-vm.Held)
 		one.ruled = one.ruled || !g.Affinity.Empty()
 	}

@@ -162,7 +162,7 @@ func (f *Fleet) need(need WhatNeed, out *Outcome) error {
 			cpu = most
 			out.Refused = append(out.Refused, fmt.Sprintf("%s/%s: its VMs have %d vCPUs and cannot use %.2f cores", need.VC, group, ref.group.VCPUs, need.CPU))
 		}
-		f.Groups[i].CPU, ref.group.CPU = cpu, cpu
+		f.Groups[i].CPU, ref.group.CPU, ref.group.Estimated = cpu, cpu, 0
 		f.Groups[i].MinYield = ref.vc.MinYield
 	}
 	return nil

@@ -66,8 +66,8 @@ func SightOf(s *state.Snapshot, env Env) Sight {
 		}
 		for _, g := range vc.Groups {
 			if n := live[g.Name]; n > 0 {
-				fmt.Fprintln(change, vc.ID, g.Name, n, g.CPU, g.Memory)
-				need += float64(n) * g.CPU
+				fmt.Fprintln(change, vc.ID, g.Name, n, g.Need(), g.Memory)
+				need += float64(n) * g.Need()
 				in.MinYield = min(in.MinYield, g.Yield())
 				in.Short = in.Short || g.Yield() < vc.MinYield*(1-1e-6)
 			}
