@@ -202,13 +202,15 @@ func spec(name string, n int, cpu float64) v1.VirtualClusterSpec {
 // tells one run of a VM from the next.
 func domains(t *testing.T, h *lab.Host) map[string]string {
 	t.Helper()
-	out, err := exec.Command("virsh", "-q", "-c", h.URI(), "list", "--all", "--name").Output()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "virsh", "-q", "-c", h.URI(), "list", "--all", "--name").Output()
 	if err != nil {
 		t.Fatalf("virsh list: %v", err)
 	}
 	found := map[string]string{}
 	for _, name := range strings.Fields(string(out)) {
-		cmd := h.Command(t.Context(), "cat", "/run/libvirt/qemu/"+name+".pid")
+		cmd := h.Command(ctx, "cat", "/run/libvirt/qemu/"+name+".pid")
 		pid, err := cmd.Output()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {

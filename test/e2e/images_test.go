@@ -336,7 +336,7 @@ func ping(t *testing.T, h *lab.Host, address string) {
 
 func virsh(t *testing.T, h *lab.Host, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "virsh", append([]string{"-q", "-c", h.URI()}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "timeout", append([]string{"60", "virsh", "-q", "-c", h.URI()}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("virsh %v: %v: %s", args, err, out)
 	}

@@ -465,7 +465,7 @@ func testProgram(t *testing.T, h *Host) {
 
 func virsh(t *testing.T, h *Host, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "virsh", append([]string{"-q", "-c", h.URI()}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "timeout", append([]string{"60", "virsh", "-q", "-c", h.URI()}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("virsh %s on %s: %v: %s", strings.Join(args, " "), h.Name, err, out)
 	}

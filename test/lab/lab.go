@@ -380,7 +380,11 @@ func run(tool string, args ...string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: run make setup", tool, err)
 	}
-	out, err := exec.Command(path, args...).CombinedOutput()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.WaitDelay = time.Second // what it left behind may hold its output open
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w: %s", tool, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -82,6 +83,7 @@ func TestTour(t *testing.T) {
 		t.Fatal(err)
 	}
 	bash.Stderr = bash.Stdout
+	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := bash.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +96,14 @@ func TestTour(t *testing.T) {
 	}()
 	defer func() {
 		_, _ = io.WriteString(in, "kill $(jobs -p) 2>/dev/null; wait; exit 0\n")
+		// A step that is stuck never lets the shell come to that line.
+		stuck := time.AfterFunc(30*time.Second, func() {
+			t.Error("the shell and what it started did not end within 30 s, and were killed")
+			_ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL)
+		})
 		for range lines {
 		}
+		stuck.Stop()
 		_ = bash.Wait()
 	}()
 	for i, s := range steps {
