@@ -215,7 +215,9 @@ type Stats struct {
 	ReadBytes, WriteBytes       int64 // disk
 	ReceiveBytes, TransmitBytes int64 // network
 
-	// By the guest's own report, which its balloon driver makes; each Unknown where it makes none.
+	// By the guest's own report, which its balloon driver makes; each Unknown where it makes none. Reported is when the report
+	// was first seen that these are of; zero where that is not known, or there is none.
+	Reported        time.Time
 	Unused          int64 // bytes that hold nothing
 	Available       int64 // bytes that it could take into use without swapping: Unused, and caches that it can drop
 	SwapIn, SwapOut int64 // bytes read from and written to its swap

@@ -114,6 +114,7 @@ func (r *runner) do(ctx context.Context, op Operation) error {
 		return err
 	case SetBalloon:
 		r.balloons[op.VM] = balloonTry{op.To, time.Now()}
+		r.guest(op.VM).set(op.From, op.To, time.Now())
 		return r.Hypervisor.SetBalloon(ctx, op.VM, op.To)
 	case Undefine:
 		err := r.Hypervisor.Undefine(ctx, op.Spec)

@@ -104,6 +104,8 @@ type Past struct {
 	Fresh bool
 	// Cores of the machine: a VM without a cap takes no more, however many vCPUs it has; 0 = not known.
 	Cores float64
+	// Guests are those whose memory the host looks after, by id: that report, or did.
+	Guests map[string]GuestNeed
 	// Moving: VMs whose migration is going on. Moved: how the open move's migration ended.
 	Moving map[string]bool
 	Moved  map[string]MoveEnd
@@ -139,7 +141,7 @@ const leastCap = 0.001
 // to take them. If a Destroy or a SetCPU fails, those after it must wait for the
 // next round: they count on it.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
-	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}}
+	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}, given: map[string]int64{}}
 	unknown := map[string]bool{}
 	for _, vm := range Unknown(want, there) {
 		unknown[vm.Identity.VM] = true
@@ -180,13 +182,19 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 			d.move(vm, now, runs)
 		}
 	}
-	for _, step := range []func(VM, hypervisor.VM, bool){d.leave, d.shrink, d.grow, d.settle, d.start} {
-		for _, vm := range vms {
-			if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move == nil {
-				step(vm, now, runs)
+	steps := func(all ...func(VM, hypervisor.VM, bool)) {
+		for _, step := range all {
+			for _, vm := range vms {
+				if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move == nil {
+					step(vm, now, runs)
+				}
 			}
 		}
 	}
+	d.keep(vms)
+	steps(d.leave, d.shrink)
+	d.relieve(vms)
+	steps(d.grow, d.settle, d.start)
 	return d.ops
 }
 
@@ -228,9 +236,10 @@ type decider struct {
 	want   Desired
 	past   Past
 	there  map[string]hypervisor.VM
-	cpu    float64 // cores in force or about to be, after the steps so far
-	memory int64   // bytes, likewise
-	fits   bool    // what was in force at first, and what is to come
+	cpu    float64          // cores in force or about to be, after the steps so far
+	memory int64            // bytes, likewise
+	fits   bool             // what was in force at first, and what is to come
+	given  map[string]int64 // what guests that are short of memory are to have after the steps so far
 	ops    []Operation
 }
 
@@ -327,7 +336,7 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 			d.cpu += more
 		}
 	}
-	if more := vm.Spec.Balloon - now.Balloon; more > balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon {
+	if more := vm.Spec.Balloon - now.Balloon; more > balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon && d.given[id] < vm.Spec.Balloon {
 		if d.memory+more > d.want.Memory {
 			d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory more do not fit yet", more), true})
 		} else {
@@ -349,8 +358,8 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 		switch holds := max(now.Balloon, vm.Spec.Balloon); {
 		case holds < vm.Held && now.Balloon <= vm.Spec.Balloon+balloonSlack:
 			st.Held = holds // the guest has let go
-		case now.Balloon > vm.Held+balloonSlack:
-			st.Held = now.Balloon
+		case max(now.Balloon, d.given[id]) > vm.Held+balloonSlack:
+			st.Held = max(now.Balloon, d.given[id])
 		}
 		if vm.Want == WantRun && (!vm.Seen || st.Held > 0) {
 			d.add(Tell{st})

@@ -293,7 +293,7 @@ func (m *model) load(overhead int64, targets map[string]int64) (cpu float64, mem
 func drawHost(t *rapid.T) (agent.Desired, []hypervisor.VM, agent.Past) {
 	draw := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 	want := agent.Desired{Cluster: "c", Index: 1, CPU: float64(draw("cores", 8)) / 2, Memory: int64(draw("memory", 8)) * gib / 2, Overhead: int64(draw("overhead", 2)) * 64 * mib}
-	past := agent.Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, Balloon: map[string]int64{}, FailedStart: map[string]agent.Failure{}, Ended: map[string]string{}}
+	past := agent.Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, Balloon: map[string]int64{}, Guests: map[string]agent.GuestNeed{}, FailedStart: map[string]agent.Failure{}, Ended: map[string]string{}}
 	var there []hypervisor.VM
 	for n := range draw("VMs", 6) {
 		id := string(rune('a' + n))
@@ -331,6 +331,9 @@ func drawHost(t *rapid.T) (agent.Desired, []hypervisor.VM, agent.Past) {
 		past.Overdue[id] = past.Asked[id] && draw("overdue", 1) == 0
 		if draw("set", 3) == 0 {
 			past.Balloon[id] = size - int64(draw("target", 3))*gib/8
+		}
+		if draw("guest", 2) == 0 {
+			past.Guests[id] = agent.GuestNeed{Keep: int64(draw("keep", 12)) * gib / 8, Raise: int64(draw("raise", 12)) * gib / 8}
 		}
 		if draw("failed", 5) == 0 {
 			past.FailedStart[id] = agent.Failure{Generation: vm.Spec.Generation, Reason: "no"}

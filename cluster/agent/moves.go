@@ -283,7 +283,7 @@ func (r *runner) progress() []MoveProgress {
 // pace is how long it is until the host is measured again.
 func (r *runner) pace() time.Duration {
 	every := r.SampleEvery
-	if len(r.progress()) > 0 {
+	if len(r.progress()) > 0 || r.watched() {
 		every = min(every, progressEvery)
 	}
 	if r.Recorder != nil { // whose ten seconds begin when those of the clock do

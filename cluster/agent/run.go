@@ -75,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -158,22 +158,24 @@ type runner struct {
 	use      map[string]*useWindow
 	caps     map[string]hypervisor.VM // as last listed
 	shares   map[string]float64       // caps as last set, cores
-	cluster  string                   // id; "" until the leader said it
-	steps    string                   // of the last round that acted
-	lost     map[string]uint64        // generations of VMs that were stopped for want of a lease
-	moves    map[string]*moving       // migrations that this agent began
-	leaving  map[string]bool          // VMs whose migration went on when the hypervisor was last asked
-	unknown  map[string]bool          // VMs with our mark that the leader was last seen not to know here
-	known    map[known]bool           // moves that the leader last told of
-	waits    map[string]waiting       // VMs whose move waits for room
-	alone    bool                     // no migration goes on that an agent before this one began
-	told     map[string]toldEstimate  // estimates that the leader has, by VM
-	orphans  map[string]int64         // bytes that such migrations sent, by VM, until that is told
-	moved    chan struct{}            // a migration ended
-	ending   sync.WaitGroup           // migrations that go on
-	left     []Status                 // of VMs that were handed over, yet to be told
-	partner  Migrates                 // what the host has for moves, as last asked
-	surveyed time.Time                // when that was
+	guests   map[string]*guestWatch
+	raised   map[string]int64        // what guests that are short of memory were to have in the last round
+	cluster  string                  // id; "" until the leader said it
+	steps    string                  // of the last round that acted
+	lost     map[string]uint64       // generations of VMs that were stopped for want of a lease
+	moves    map[string]*moving      // migrations that this agent began
+	leaving  map[string]bool         // VMs whose migration went on when the hypervisor was last asked
+	unknown  map[string]bool         // VMs with our mark that the leader was last seen not to know here
+	known    map[known]bool          // moves that the leader last told of
+	waits    map[string]waiting      // VMs whose move waits for room
+	alone    bool                    // no migration goes on that an agent before this one began
+	told     map[string]toldEstimate // estimates that the leader has, by VM
+	orphans  map[string]int64        // bytes that such migrations sent, by VM, until that is told
+	moved    chan struct{}           // a migration ended
+	ending   sync.WaitGroup          // migrations that go on
+	left     []Status                // of VMs that were handed over, yet to be told
+	partner  Migrates                // what the host has for moves, as last asked
+	surveyed time.Time               // when that was
 	keeper   *keeper
 	epoch    uint64 // known before the hypervisor was last asked
 	last     Report // limits and health as last reported
@@ -228,7 +230,7 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 				if len(r.asked) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery {
 					break wait
 				}
-				if err := r.sample(ctx); err != nil {
+				if err := r.sample(ctx); err != nil || r.pressed() {
 					break wait // the round finds out and reports
 				}
 				tick.Reset(r.pace())
@@ -306,7 +308,9 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		}
 	}
 
-	ops := Decide(want, there, r.past(want))
+	past := r.past(want)
+	r.raised = raises(past.Guests)
+	ops := Decide(want, there, past)
 	done, opErr := r.act(ctx, ops)
 	if steps := fmt.Sprint(ops); done.acted > 0 {
 		if opErr == nil && steps == r.steps {
@@ -337,7 +341,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if opErr == nil && want.Hold == "" {
 		r.keeper.told()
 	}
-	return done.acted > 0 && opErr == nil, changed, opErr
+	return (done.acted > 0 || r.pressed()) && opErr == nil, changed, opErr
 }
 
 // lacks are the VMs that go without what they are to have more. all: that is all that is left to do.
@@ -436,6 +440,7 @@ func (r *runner) past(want Desired) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
 		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
+	p.Guests = r.needs()
 	r.pastMoves(want, p)
 	for id, at := range r.asked {
 		p.Asked[id] = true

@@ -56,12 +56,19 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 			r.use[id] = u
 		}
 		listed := r.caps[id]
+		g := r.guest(id)
+		g.see(s, listed.Memory, r.UseWindow)
 		out = append(out, Sample{VM: id, Generation: s.Generation, At: s.At, State: string(listed.State), Cap: listed.CPU.Cap,
-			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Memory: memoryOf(s)})
+			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Memory: memoryOf(s), Guest: g.tell()})
 	}
 	for id := range r.use {
 		if !seen[id] {
 			delete(r.use, id)
+		}
+	}
+	for id := range r.guests { // one that is left out of a sample is still there
+		if _, runs := r.caps[id]; !seen[id] && !runs {
+			delete(r.guests, id)
 		}
 	}
 	return out, nil
@@ -97,4 +104,55 @@ func (r *runner) sample(ctx context.Context) error {
 	}
 	r.toldOf(report.Estimates)
 	return nil
+}
+
+// guest that the agent watches over.
+func (r *runner) guest(id string) *guestWatch {
+	g := r.guests[id]
+	if g == nil {
+		g = &guestWatch{}
+		r.guests[id] = g
+	}
+	return g
+}
+
+// needs of the guests, by id.
+func (r *runner) needs() map[string]GuestNeed {
+	out := map[string]GuestNeed{}
+	for id, g := range r.guests {
+		if n := g.need(); n != (GuestNeed{}) {
+			out[id] = n
+		}
+	}
+	return out
+}
+
+func raises(needs map[string]GuestNeed) map[string]int64 {
+	out := map[string]int64{}
+	for id, n := range needs {
+		if n.Raise > 0 {
+			out[id] = n.Raise
+		}
+	}
+	return out
+}
+
+// watched says whether a guest's memory is to be looked at often: it is short of it, or gives some back.
+func (r *runner) watched() bool {
+	for _, g := range r.guests {
+		if g.need().Raise > 0 || g.pressed != "" && g.last.Balloon < g.memory-balloonSlack || g.target > 0 && !g.reached && g.defied.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// pressed says whether a guest is short of memory that was not, or is to have more than was known in the last round.
+func (r *runner) pressed() bool {
+	for id, bytes := range raises(r.needs()) {
+		if bytes > r.raised[id] {
+			return true
+		}
+	}
+	return false
 }

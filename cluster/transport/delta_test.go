@@ -420,3 +420,44 @@ func TestPressureIsNoNews(t *testing.T) {
 		e.taken(uint64(i + 1))
 	}
 }
+
+// A guest that is short of memory, and one that is not any more, are news; so are estimates. They are in one change only.
+func TestPressedGuestsAndEstimatesAreNews(t *testing.T) {
+	var e reportEncoder
+	var d reportDecoder
+	guest := func(pressed string) []agent.Sample {
+		return []agent.Sample{{VM: "a"}, {VM: "b", Guest: &agent.Guest{Pressed: pressed}}}
+	}
+	for i, c := range []struct {
+		report agent.Report
+		news   bool
+	}{
+		{agent.Report{Samples: guest("")}, true},
+		{agent.Report{Samples: guest("")}, false},
+		{agent.Report{Samples: guest("10 MiB are left")}, true},
+		{agent.Report{Samples: guest("9 MiB are left")}, false},
+		{agent.Report{}, false},
+		{agent.Report{Samples: guest("9 MiB are left"), Estimates: []agent.Estimate{{VM: "b", CPU: agent.Ahead{Mean: []float64{1}, Deviation: []float64{0.5}, Trusted: true}}}}, true},
+		{agent.Report{Samples: guest("")}, true},
+		{agent.Report{Samples: guest("")}, false},
+	} {
+		ch, news, err := e.change(c.report, true)
+		if err != nil || news != c.news || (ch.Head != nil) != (i == 0) {
+			t.Fatalf("report %d: news %v, head %s, %v", i, news, ch.Head, err)
+		}
+		b, err := json.Marshal(ch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent Change
+		if err := decodeOne(b, &sent); err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.take(sent)
+		if diff := cmp.Diff(c.report, got); err != nil || diff != "" {
+			t.Errorf("report %d: %v (-want +got)\n%s", i, err, diff)
+		}
+		d.keep(uint64(i+1), got)
+		e.taken(uint64(i + 1))
+	}
+}

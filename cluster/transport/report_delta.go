@@ -33,10 +33,11 @@ type reportEncoder struct {
 	last, next told   // by it, and by the last change that was made
 }
 
-// told is the head of a report: its Index, and all else as JSON, in which Index is 0.
+// told is the head of a report: its Index, and all else as JSON, in which Index is 0; and which VMs were short of memory.
 type told struct {
-	index uint64
-	rest  []byte
+	index   uint64
+	rest    []byte
+	pressed string
 }
 
 // change of a report since the last one that was taken. Make it again for another try: nothing
@@ -44,13 +45,16 @@ type told struct {
 // was told another: it keeps the highest. apart: the leader knows Change.Index.
 func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure}
-	e.next.index = r.Index
+	e.next.index, e.next.pressed = r.Index, e.last.pressed
+	if r.Samples != nil {
+		e.next.pressed = pressed(r)
+	}
 	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Index = nil, nil, nil, nil, 0
 	if e.next.rest, err = json.Marshal(r); err != nil { // compared as bytes: the agent may go on using what the report points to
 		return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
 	}
 	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest)
-	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || !same || e.next.index != 0 && e.next.index != e.last.index
+	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressed != e.last.pressed || !same || e.next.index != 0 && e.next.index != e.last.index
 	switch {
 	case same && e.next.index == e.last.index:
 	case same && apart:
@@ -65,6 +69,17 @@ func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news boo
 		}
 	}
 	return out, news, nil
+}
+
+// pressed are the VMs that are short of memory: the leader is to hear at once of one that was not, and of one that is not any more.
+func pressed(r agent.Report) string {
+	out := ""
+	for _, s := range r.Samples {
+		if s.Guest != nil && s.Guest.Pressed != "" {
+			out += s.VM + " "
+		}
+	}
+	return out
 }
 
 // taken: the leader has what the last change told, under that number.

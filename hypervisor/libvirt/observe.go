@@ -372,6 +372,9 @@ func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.T
 	}
 	h.mu.Unlock()
 	g := last.guest
+	if g.unused >= 0 || g.available >= 0 {
+		r.Reported = g.at
+	}
 	r.Unused, r.Available, r.SwapIn, r.SwapOut, r.MajorFaults = g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults
 	r.Resident, r.TotalTime = last.resident, max(last.total, r.VCPUTime)
 	for _, b := range s.Block {

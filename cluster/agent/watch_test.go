@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+const mib = 1 << 20
+
+// watched is a guest of 1,000 MiB, measured once a second from a time on: what it has, and what of that it could still use.
+type watched struct {
+	guestWatch
+	at     time.Time
+	swap   int64
+	faults int64
+}
+
+func (w *watched) sees(balloon, available int64, swap, faults int64) GuestNeed {
+	if w.at.IsZero() {
+		w.at = time.Unix(1_800_000_000, 0)
+	}
+	w.at = w.at.Add(time.Second)
+	w.swap, w.faults = w.swap+swap, w.faults+faults
+	s := hypervisor.Stats{Identity: hypervisor.Identity{VM: "a", Generation: 1}, At: w.at, Reported: w.at, Balloon: balloon * mib, Available: available * mib, Unused: available * mib,
+		SwapIn: w.swap, MajorFaults: w.faults}
+	if available < 0 {
+		s.Reported, s.Available, s.Unused, s.SwapIn, s.MajorFaults = time.Time{}, hypervisor.Unknown, hypervisor.Unknown, hypervisor.Unknown, hypervisor.Unknown
+	}
+	w.see(s, 1000*mib, 5*time.Second)
+	return w.need()
+}
+
+// When a guest is held to be short of memory, and what it gets.
+func TestGuestIsShortOfMemory(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		balloon, available int64
+		swap, faults       int64 // a second
+		raise              int64 // MiB
+		why                string
+	}{
+		{"plenty", 500, 200, 0, 0, 0, ""},
+		{"just enough", 500, 50, 0, 0, 0, ""},
+		{"too little", 500, 49, 0, 0, 750, "49 of 500 MiB are left"},
+		{"nearly nothing", 300, 1, 0, 0, 550, "1 of 300 MiB are left"},
+		{"swaps", 500, 100, mib, 300, 750, "it swaps: 1.0 MiB/s, 100 of 500 MiB are left"},
+		{"swaps back what was swapped out before", 500, 300, mib, 300, 0, ""},
+		{"swaps a little", 500, 100, mib / 4, 50, 0, ""},
+		{"reads pages again", 500, 100, 0, 400, 750, "it reads pages again: 400/s, 100 of 500 MiB are left"},
+		{"reads its programs for the first time", 500, 300, 0, 4000, 0, ""},
+		{"has all there is", 1000, 10, mib, 400, 0, ""},
+		{"reports nothing", 500, -1, 0, 0, 0, ""},
+	} {
+		w := watched{}
+		var need GuestNeed
+		for range 5 { // a while, without getting anything
+			need = w.sees(c.balloon, c.available, c.swap, c.faults)
+		}
+		told := w.tell()
+		if need.Raise != c.raise*mib || (told != nil && told.Pressed != c.why) || (told == nil) != (c.available < 0) {
+			t.Errorf("%s: raised to %d MiB, want %d; told %+v, want %q", c.name, need.Raise/mib, c.raise, told, c.why)
+		}
+	}
+}
+
+// A guest gets a step at a time, once it said what it made of the last, and keeps it for a while.
+func TestReliefGoesStepByStep(t *testing.T) {
+	w := watched{}
+	if n := w.sees(400, 20, 0, 0); n.Raise != 650*mib || n.Keep != 650*mib {
+		t.Fatalf("short: %+v", n)
+	}
+	if n := w.sees(650, 20, 0, 0); n.Raise != 900*mib { // its report is a new one
+		t.Fatalf("short again: %+v", n)
+	}
+	if n := w.sees(900, 400, 0, 0); n.Raise != 0 || n.Keep != 900*mib || w.tell().Pressed != "" {
+		t.Fatalf("not any more: %+v", n)
+	}
+	for range int(reliefStays/time.Second) - 1 {
+		if n := w.sees(900, 400, 0, 0); n.Keep != 900*mib {
+			t.Fatalf("%v after it was short: %+v", w.at.Sub(w.short), n)
+		}
+	}
+	w.sees(900, 400, 0, 0)
+	if n := w.sees(900, 400, 0, 0); n.Keep >= 900*mib || n.Keep < 500*mib { // what it uses, and a little more
+		t.Fatalf("%v after it was short: %+v", w.at.Sub(w.short), n)
+	}
+
+	// An old report says nothing of what it has now.
+	w = watched{}
+	w.sees(400, 20, 0, 0)
+	stale := w.last
+	stale.At, stale.Balloon = w.at.Add(time.Second), 650*mib
+	stale.Reported = w.at.Add(-time.Second)
+	w.see(stale, 1000*mib, 5*time.Second)
+	if n := w.need(); n.Raise != 0 || n.Keep != 650*mib {
+		t.Fatalf("by a report from before it got more: %+v", n)
+	}
+}
+
+// A guest that took memory back by itself gets some more, and is not squeezed again at once.
+func TestGuestThatTakesMemoryBack(t *testing.T) {
+	w := watched{}
+	w.sees(1000, 500, 0, 0)
+	w.set(1000*mib, 500*mib, w.at)
+	w.sees(700, 200, 0, 0) // on its way
+	if n := w.sees(500, 80, 0, 0); n.Raise != 0 {
+		t.Fatalf("it followed: %+v", n)
+	}
+	n := w.sees(520, 60, 0, 0)
+	if told := w.tell(); n.Raise < 700*mib || told.Pressed != "it ran out of memory and took 20 MiB back by itself" || !told.Follows {
+		t.Fatalf("it took 20 MiB back: %+v, %+v", n, told)
+	}
+}
+
+// A guest that does not follow its balloon is not asked again for a while.
+func TestGuestThatDefiesItsBalloon(t *testing.T) {
+	w := watched{}
+	w.sees(1000, 600, 0, 0)
+	w.set(1000*mib, 500*mib, w.at)
+	for range int(balloonPatient / time.Second) {
+		if w.sees(1000, 600, 0, 0); !w.tell().Follows {
+			t.Fatalf("given up after %v", w.at.Sub(w.progressed))
+		}
+	}
+	if n := w.sees(1000, 600, 0, 0); w.tell().Follows || n.Keep != 1000*mib {
+		t.Fatalf("it ignores its balloon: %+v", n)
+	}
+	for range int(defies / time.Second) {
+		w.sees(1000, 600, 0, 0)
+	}
+	if n := w.sees(1000, 600, 0, 0); !w.tell().Follows || n.Keep > 500*mib {
+		t.Fatalf("another try: %+v", n)
+	}
+
+	slow := watched{}
+	slow.sees(1000, 600, 0, 0)
+	slow.set(1000*mib, 500*mib, slow.at)
+	for i := range 60 {
+		if slow.sees(1000-8*int64(i), 100, 0, 0); !slow.tell().Follows {
+			t.Fatalf("one that is slow: given up after %d s", i)
+		}
+	}
+	if s := slow.tell(); strings.Contains(s.Pressed, "by itself") {
+		t.Errorf("one that is slow: %+v", s)
+	}
+}
