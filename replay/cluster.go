@@ -56,6 +56,7 @@ type Slots struct {
 	Measured            []int32
 	UsedCPU, UsedMemory []float64
 	Short               []bool
+	Paging              []bool // it was given less memory than it uses and than it asked for: only with Enforcement.Paged
 
 	next, prev     []int32 // of the same application
 	nextOn, prevOn []int32 // on the same host
@@ -64,6 +65,9 @@ type Slots struct {
 // FirstWaiting is the application that waits and is first in order; -1: none. The order is by priority, then by arrival, however often
 // an application was preempted.
 func (c *Cluster) FirstWaiting() int32 { return c.appAt(c.waiting.from(0)) }
+
+// waitingFrom is the first application that waits and whose rank is not below a given one; -1: none.
+func (c *Cluster) waitingFrom(rank int32) int32 { return c.appAt(c.waiting.from(rank)) }
 
 // NextWaiting is the next that waits after app.
 func (c *Cluster) NextWaiting(app int32) int32 { return c.appAt(c.waiting.from(c.rank[app] + 1)) }

@@ -1,6 +1,10 @@
 package replay
 
-import "math"
+import (
+	"math"
+
+	"evenkeel/allocator/flex"
+)
 
 // tolerance is how far above what there is a sum may be by rounding.
 const tolerance = 1 + 1e-9
@@ -22,6 +26,7 @@ func (c *Cluster) measure() {
 		slot, h := int32(s), c.On[s]
 		c.accrue(slot)
 		c.UsedCPU[s], c.UsedMemory[s], c.Short[s] = c.given[s], c.holds[s], c.given[s] < c.wants[s]
+		c.Paging[s] = c.pages[s]
 		if c.Since[s] <= whole {
 			c.Measured[s]++
 		}
@@ -29,6 +34,11 @@ func (c *Cluster) measure() {
 		c.LoadMemory[h] += c.holds[s]
 		c.AllocatedCPU[h] += c.CPU[s] // anew: sums and differences drift
 		c.AllocatedMemory[h] += c.Memory[s]
+	}
+	if c.how.Paged {
+		for h := range c.Hosts { // the rest is elsewhere
+			c.LoadMemory[h] = min(c.LoadMemory[h], c.Hosts[h].Memory)
+		}
 	}
 }
 
@@ -51,6 +61,7 @@ func (c *Cluster) lookAt(s int32) {
 // enforce ends components whose memory is short.
 func (c *Cluster) enforce() {
 	clear(c.holdsOn)
+	clear(c.pages)
 	for s, app := range c.App {
 		if app < 0 {
 			continue
@@ -82,6 +93,10 @@ func (c *Cluster) enforce() {
 func (c *Cluster) exhausted(h int32) {
 	c.tally.pressed++
 	c.policy.Relieve(c, h)
+	if c.how.Paged {
+		c.page(h)
+		return
+	}
 	for c.heldOn(h) > c.Hosts[h].Memory*tolerance {
 		victim, farthest, largest := int32(-1), 0.0, 0.0
 		for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
@@ -96,6 +111,19 @@ func (c *Cluster) exhausted(h int32) {
 		c.kill(victim)
 	}
 	c.holdsOn[h] = c.heldOn(h)
+}
+
+// page says who on a host has less memory than it is owed.
+func (c *Cluster) page(h int32) {
+	var slots []int32
+	var request, demand []float64
+	for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
+		slots, request, demand = append(slots, s), append(request, c.Memory[s]), append(demand, c.holds[s])
+	}
+	given := flex.Share(c.Hosts[h].Memory, request, demand, make([]float64, len(slots)))
+	for i, s := range slots {
+		c.pages[s] = !flex.Holds(request[i], demand[i], given[i])
+	}
 }
 
 func (c *Cluster) heldOn(h int32) float64 {
@@ -152,7 +180,7 @@ func (c *Cluster) share() {
 			c.elastic[app] += y
 		}
 		c.tally.tasks++
-		if c.given[s] < min(c.wants[s], c.RequestCPU[s])/tolerance {
+		if c.pages[s] || c.given[s] < min(c.wants[s], c.RequestCPU[s])/tolerance {
 			c.tally.missed++
 		}
 	}

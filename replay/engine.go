@@ -102,6 +102,7 @@ type engine struct {
 
 	// By slot: what it would use now, where it is in its patterns, what it gets.
 	wants, holds         []float64
+	pages                []bool // less memory than it is owed
 	beginCPU, beginMem   []float64
 	given, yield, earned []float64
 	accrued              []float64 // until when it is accounted for

@@ -28,6 +28,10 @@ type Enforcement struct {
 
 	// Hard: a component that uses more memory than its allocation ends. Otherwise one ends only where its host has none left.
 	Hard bool
+
+	// Paged: where a host has no memory left nobody ends. What there is is shared as weighted fair share does (allocator/flex), and who gets
+	// less than both its use and its request counts as missed. That is how Flex was evaluated; no host does it at this speed.
+	Paged bool
 }
 
 // Reservation gives every component what was asked for, for as long as it runs, and starts what fits: first come, first

@@ -66,7 +66,7 @@ func (t *tally) count(c *Cluster) {
 		allocCPU += c.AllocatedCPU[h]
 		allocMemory += c.AllocatedMemory[h]
 		usedCPU += c.givenOn[h]
-		usedMemory += c.holdsOn[h]
+		usedMemory += min(c.holdsOn[h], c.Hosts[h].Memory)
 	}
 	least, sum, n := 1.0, 0.0, 0
 	for r := c.running.from(0); r >= 0; r = c.running.from(r + 1) {

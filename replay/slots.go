@@ -142,6 +142,7 @@ func (c *Cluster) begin(app, group, host int32) {
 	c.RequestCPU[s], c.RequestMemory[s] = g.CPU, g.Memory
 	c.CPU[s], c.Memory[s] = g.CPU, g.Memory
 	c.Measured[s], c.UsedCPU[s], c.UsedMemory[s], c.Short[s] = 0, 0, 0, false
+	c.Paging[s], c.pages[s] = false, false
 	c.beginCPU[s], c.beginMem[s] = g.CPUUse.Begin(i), g.MemoryUse.Begin(i)
 	c.given[s], c.yield[s], c.earned[s] = 0, 1, 0
 	c.prev[s], c.next[s] = -1, c.head[app]
@@ -221,6 +222,7 @@ func (c *Cluster) slot() int32 {
 	c.CPU, c.Memory = append(c.CPU, 0), append(c.Memory, 0)
 	c.Measured, c.Short = append(c.Measured, 0), append(c.Short, false)
 	c.UsedCPU, c.UsedMemory = append(c.UsedCPU, 0), append(c.UsedMemory, 0)
+	c.Paging, c.pages = append(c.Paging, false), append(c.pages, false)
 	c.next, c.prev, c.nextOn, c.prevOn = append(c.next, -1), append(c.prev, -1), append(c.nextOn, -1), append(c.prevOn, -1)
 	c.wants, c.holds = append(c.wants, 0), append(c.holds, 0)
 	c.beginCPU, c.beginMem = append(c.beginCPU, 0), append(c.beginMem, 0)
