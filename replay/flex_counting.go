@@ -1,0 +1,94 @@
+package replay
+
+import (
+	"fmt"
+
+	"evenkeel/allocator/flex"
+	"evenkeel/forecast"
+)
+
+// byRequest counts what was asked for.
+type byRequest struct{ asked []flex.Vector }
+
+func (b *byRequest) Begin(capacity []flex.Vector) { b.asked = make([]flex.Vector, len(capacity)) }
+
+func (b *byRequest) Placed(host int, request flex.Vector) {
+	b.asked[host] = b.asked[host].Plus(request)
+}
+
+// Ended counts at the next measurement.
+func (b *byRequest) Ended(int, flex.Vector, int) {}
+
+func (b *byRequest) Measure(m *Measured) { copy(b.asked, m.Asked) }
+
+func (b *byRequest) Taken(host int) flex.Vector { return b.asked[host] }
+
+// byLoad counts measured load times a penalty, and the requests of what no measurement has seen yet (Flex, eq. 9 and 13).
+type byLoad struct {
+	settings forecast.PenaltySettings
+	every    int // ticks from one update of the penalty to the next
+
+	penalty forecast.Penalty
+	load    []flex.Vector
+	fresh   []flex.Vector
+	ticks   int
+}
+
+func (b *byLoad) Begin(capacity []flex.Vector) {
+	b.penalty, _ = forecast.NewPenalty(b.settings) // checked by who made the policy
+	b.load, b.fresh, b.ticks = make([]flex.Vector, len(capacity)), make([]flex.Vector, len(capacity)), 0
+}
+
+func (b *byLoad) Placed(host int, request flex.Vector) { b.fresh[host] = b.fresh[host].Plus(request) }
+
+func (b *byLoad) Ended(int, flex.Vector, int) {}
+
+func (b *byLoad) Measure(m *Measured) {
+	copy(b.load, m.Used)
+	clear(b.fresh)
+	if b.ticks++; b.ticks%b.every == 0 {
+		b.penalty.Observe(m.Quality)
+	}
+}
+
+func (b *byLoad) Taken(host int) flex.Vector {
+	return b.load[host].Times(b.penalty.Value()).Plus(b.fresh[host])
+}
+
+// flexRetry is how long a task that does not fit waits: the paper leaves it to Kubernetes, whose longest wait is minutes.
+var flexRetry = flex.Backoff{First: 60, Most: 300}
+
+// flexCharge is what a task of the same source on a host costs: as much as 1% of load. The paper gives no figure.
+const flexCharge = 0.01
+
+// paged is how the hosts of Flex's evaluation share what is short, memory too: nobody ends.
+var paged = Enforcement{Paged: true}
+
+// LeastFit counts requests, up to the capacity, and takes the host on which the largest share asked for is least (Flex, sec. 5.1).
+func LeastFit() *Placer {
+	return &Placer{label: "LeastFit", how: paged, retry: flexRetry, limit: 1, counting: &byRequest{}}
+}
+
+// OverSub is LeastFit that takes requests up to theta times the capacity.
+func OverSub(theta float64) (*Placer, error) {
+	p := &Placer{label: fmt.Sprintf("OverSub(%g)", theta), how: paged, retry: flexRetry, limit: theta, counting: &byRequest{}}
+	return p, p.check()
+}
+
+// FlexPolicy is Flex with a penalty (sec. 4.3, Algorithm 3), updated once in so many ticks: FlexF where tasks go first come first, FlexL where
+// the largest memory goes first.
+func FlexPolicy(order flex.Order, penalty forecast.PenaltySettings, every int) (*Placer, error) {
+	label := "FlexF"
+	if order == flex.LargestMemory {
+		label = "FlexL"
+	}
+	if err := penalty.Check(); err != nil {
+		return nil, fmt.Errorf("policy %s: %w", label, err)
+	}
+	if every < 1 {
+		return nil, fmt.Errorf("policy %s: a penalty that is updated every %d ticks", label, every)
+	}
+	p := &Placer{label: label, how: paged, order: order, retry: flexRetry, limit: 1, charge: flexCharge,
+		counting: &byLoad{settings: penalty, every: every}}
+	return p, p.check()
+}
