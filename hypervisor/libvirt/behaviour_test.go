@@ -244,8 +244,9 @@ func TestBalloonFollows(t *testing.T) {
 	if err := b.SetBalloon(t.Context(), s.VM, 128<<20); err != nil {
 		t.Fatal(err)
 	}
-	after := g.until(t, "the guest sees half its memory", func(beat map[string]int64) bool {
-		return beat["memtotal_kb"] > 0 && beat["memtotal_kb"] < before["memtotal_kb"]-120<<10
+	// A guest that may take it back counts it among its memory, and as used.
+	after := g.until(t, "the guest has half its memory", func(beat map[string]int64) bool {
+		return beat["memavail_kb"] > 0 && beat["memavail_kb"] < before["memavail_kb"]+160<<10-120<<10
 	})
 	var half hypervisor.Stats
 	for end := time.Now().Add(patience); ; pause() {
@@ -257,7 +258,22 @@ func TestBalloonFollows(t *testing.T) {
 			t.Fatalf("balloon %d MiB, resident %d MiB; were %d and %d", half.Balloon>>20, half.Resident>>20, full.Balloon>>20, full.Resident>>20)
 		}
 	}
-	t.Logf("guest sees %d MiB (was %d), host holds %d MiB (was %d)", after["memtotal_kb"]>>10, before["memtotal_kb"]>>10, half.Resident>>20, full.Resident>>20)
+	t.Logf("%d MiB are available to the guest (%d while it held 160), host holds %d MiB (was %d)", after["memavail_kb"]>>10, before["memavail_kb"]>>10, half.Resident>>20, full.Resident>>20)
+
+	// It needs more than that at once: it takes it back, and nothing is killed.
+	if _, err := io.WriteString(g.console, "touch 160\n"); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	again := g.until(t, "the guest holds 160 MiB again", func(beat map[string]int64) bool { return beat["touched"] >= after["touched"]+160<<20/4096 })
+	x := b.sampleOf(t, s.VM)
+	for end := time.Now().Add(patience); x.Balloon < 150<<20 && time.Now().Before(end); x = b.sampleOf(t, s.VM) {
+		pause()
+	}
+	if again["uptime_ms"] <= after["uptime_ms"] || x.Balloon < 150<<20 || x.Balloon > 256<<20 || x.Reported.IsZero() || x.Reported.After(time.Now()) {
+		t.Errorf("%v after the guest needed more than it had: %+v", time.Since(begun), x)
+	}
+	t.Logf("it took %d MiB back within %v", (x.Balloon-half.Balloon)>>20, time.Since(begun).Round(100*time.Millisecond))
 }
 
 func (b bench) sampleOf(t *testing.T, id string) hypervisor.Stats {

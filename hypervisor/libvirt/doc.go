@@ -12,9 +12,10 @@
 //
 // CPU cap, weight and balloon are in the XML the VM is started with: it never
 // runs a moment without them. See schedParams for how a cap becomes quotas.
-// The balloon does not deflate by itself under memory pressure in the guest
-// (a target that is set holds until it is changed), and gives freed pages
-// back to the host as they become free.
+// A guest that runs out of memory takes some back from its balloon before it
+// kills anything (autodeflate): a target that is set is what it has as long as
+// it can live with that, and VM.Balloon tells. Pages that it frees go back to the
+// host as they become free (free page reporting). Both where libvirt and QEMU can.
 //
 // # Connection
 //

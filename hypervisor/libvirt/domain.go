@@ -32,7 +32,7 @@ type parts struct {
 }
 
 // domainXML is the VM as libvirt is to start it.
-func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, error) {
+func domainXML(spec hypervisor.Spec, p parts, can abilities, cgroup int) (string, error) {
 	m := mark{Cluster: spec.Cluster, ID: spec.VM, Generation: spec.Generation, VCPUs: spec.VCPUs, Leased: spec.Leased}
 	if spec.Disk.Present() && spec.Disk.Ephemeral {
 		m.Ephemeral = &markedVol{Pool: poolName(spec.Disk.Pool), Volume: diskName(spec.VM)}
@@ -75,7 +75,7 @@ func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, err
 				Target: &libvirtxml.DomainConsoleTarget{Type: "serial", Port: &port},
 			}},
 			MemBalloon: &libvirtxml.DomainMemBalloon{
-				Model: "virtio", AutoDeflate: "off", FreePageReporting: "on",
+				Model: "virtio", AutoDeflate: onIf(can.autoDeflate), FreePageReporting: onIf(can.reportsPages),
 				Stats: &libvirtxml.DomainMemBalloonStats{Period: statsPeriod},
 			},
 			RNGs: []libvirtxml.DomainRNG{{
@@ -84,7 +84,7 @@ func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, err
 			}},
 		},
 	}
-	if kvm {
+	if can.kvm {
 		d.Type = "kvm"
 		d.CPU = &libvirtxml.DomainCPU{Mode: "host-model", Check: "partial"}
 	}
@@ -119,6 +119,14 @@ func domainXML(spec hypervisor.Spec, p parts, kvm bool, cgroup int) (string, err
 		}}
 	}
 	return d.Marshal()
+}
+
+// onIf is libvirt's word for a feature of a device; "" leaves out one that is not known.
+func onIf(can bool) string {
+	if can {
+		return "on"
+	}
+	return ""
 }
 
 // backing is the base of an overlay, and says that there is none below it: libvirt and QEMU then follow no

@@ -39,15 +39,15 @@ func TestDomainXML(t *testing.T) {
 		name   string
 		spec   hypervisor.Spec
 		parts  parts
-		kvm    bool
+		can    abilities
 		cgroup int
 	}{
-		{"kernel", baseSpec(), parts{log: "/s/console/vm1.log"}, false, 1},
-		{"disk", disk, parts{disk: "/pool/d.qcow2", seed: "/pool/s.iso"}, true, 2},
-		{"bridge", bridge, parts{}, false, 2},
+		{"kernel", baseSpec(), parts{log: "/s/console/vm1.log"}, abilitiesOf(false, 9_000_000, 7_002_022), 1},
+		{"disk", disk, parts{disk: "/pool/d.qcow2", seed: "/pool/s.iso"}, abilitiesOf(true, 9_000_000, 7_002_022), 2},
+		{"bridge", bridge, parts{}, abilitiesOf(false, 6_000_000, 4_002_000), 2}, // cannot report free pages
 	}
 	for _, c := range cases {
-		got, err := domainXML(c.spec, c.parts, c.kvm, c.cgroup)
+		got, err := domainXML(c.spec, c.parts, c.can, c.cgroup)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

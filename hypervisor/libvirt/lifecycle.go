@@ -50,7 +50,7 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 				return undo()
 			}
 		}(undo)
-		text, err := domainXML(spec, p, caps.kvm, h.cgroup)
+		text, err := domainXML(spec, p, caps.abilities, h.cgroup)
 		if err != nil {
 			return errors.Join(err, undo())
 		}

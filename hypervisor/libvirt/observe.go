@@ -15,7 +15,20 @@ import (
 // hostCaps is what libvirt says of the machine. It stays as long as the connection.
 type hostCaps struct {
 	capacity hypervisor.Capacity
-	kvm      bool
+	abilities
+}
+
+// abilities are what a host can give its VMs.
+type abilities struct {
+	kvm          bool
+	autoDeflate  bool // a guest that runs out of memory takes it back from its balloon before it kills anything
+	reportsPages bool // a guest tells which pages it freed, and the host has them back
+}
+
+// abilitiesOf libvirt and QEMU of these versions, as libvirt packs them. Under other names both have been in QEMU for long;
+// libvirt knows them since 1.3.1 and 6.9.0.
+func abilitiesOf(kvm bool, lib, qemu uint32) abilities {
+	return abilities{kvm: kvm, autoDeflate: lib >= 1_003_001 && qemu >= 2_001_000, reportsPages: lib >= 6_009_000 && qemu >= 5_001_000}
 }
 
 func (h *Host) hostCaps(ctx context.Context) (*hostCaps, error) {
@@ -60,7 +73,7 @@ func (h *Host) hostCaps(ctx context.Context) (*hostCaps, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &hostCaps{kvm: kvm, capacity: hypervisor.Capacity{
+		return &hostCaps{abilities: abilitiesOf(kvm, lib, qemu), capacity: hypervisor.Capacity{
 			Name: name, CPU: float64(info.Cpus), Memory: total * 1024, KVM: kvm,
 			Software: fmt.Sprintf("libvirt %s, QEMU %s", version(lib), version(qemu)), Cgroup: h.cgroup,
 		}}, nil
