@@ -18,7 +18,7 @@ type App struct {
 	// Yield is the share of its CPU need that must be there, 0 to 1. 1: as in the paper, it goes where CPU is
 	// short. 0: CPU is compressible, and only memory makes it go.
 	Yield float64
-	// Fixed applications keep what they have and never go.
+	// Fixed applications never go and never give memory back; they get more only where room is left.
 	Fixed bool
 }
 
@@ -34,7 +34,9 @@ type Component struct {
 	// is forecast, and the need is the request.
 	Need  Amount
 	Floor float64 // memory it never has less of
-	Held  float64 // memory its host still counts for it, where that is more than Present.Memory
+	// Must is the memory that others go for, besides what it has; the rest of the need is only a wish. 0: all of it.
+	Must float64
+	Held float64 // memory its host still counts for it, where that is more than Present.Memory
 }
 
 // Problem is the cluster as it is. Applications come in the order of the scheduler: see Before.
@@ -110,7 +112,7 @@ const (
 	AtFloor             // it needs less than it must have
 	AtMost              // it needs all that was asked for, or more
 	NoRoom              // it needs more, and has what is left
-	IsFixed             // nothing is decided for its application
+	IsFixed             // nothing is taken from its application
 	NoMemory            // its host lacks memory
 	NoCPU               // its host lacks CPU
 	WithCore            // a core component of its application goes

@@ -72,17 +72,23 @@ func (s *Shaper) resize(p *Problem, o Options) {
 			x.regrow(c, in.Request.Memory-counts)
 		}
 	}
-	for i := range p.Apps {
-		a := &p.Apps[i]
-		failed := false
-		for c := a.First; c < a.First+a.Count; c++ {
-			if out := &s.r.Outcomes[c]; out.Fate == Keep && s.claim[c].Memory > out.Memory {
-				s.grow(p, o, c)
-				failed = failed || out.Fate == Fail && !p.Components[c].Elastic
+	for _, wishes := range [...]bool{false, true} {
+		for i := range p.Apps {
+			a := &p.Apps[i]
+			failed := false
+			for c := a.First; c < a.First+a.Count; c++ {
+				want := s.claim[c].must
+				if wishes {
+					want = s.claim[c].Memory
+				}
+				if out := &s.r.Outcomes[c]; (out.Fate == Keep || out.Fate == Grow) && want > out.Memory && (!wishes || want > s.claim[c].must) {
+					s.grow(p, o, c, want, wishes)
+					failed = failed || out.Fate == Fail && !p.Components[c].Elastic
+				}
 			}
-		}
-		if failed {
-			s.r.Gone = append(s.r.Gone, i)
+			if failed {
+				s.r.Gone = append(s.r.Gone, i)
+			}
 		}
 	}
 	for j := range s.r.Hosts {
@@ -91,9 +97,9 @@ func (s *Shaper) resize(p *Problem, o Options) {
 	}
 }
 
-// grow a component as far as there is room.
-func (s *Shaper) grow(p *Problem, o Options, c int) {
-	in, out, want := &p.Components[c], &s.r.Outcomes[c], s.claim[c].Memory
+// grow a component to what it wants, as far as there is room; wish: it may fail in that.
+func (s *Shaper) grow(p *Problem, o Options, c int, want float64, wish bool) {
+	in, out := &p.Components[c], &s.r.Outcomes[c]
 	x, h := &s.rooms[in.Host], &p.Hosts[in.Host]
 	had := out.Memory
 	held := had
@@ -102,11 +108,11 @@ func (s *Shaper) grow(p *Problem, o Options, c int) {
 	}
 	// What its host counts for it anyway it may have.
 	most := held + max(0, h.Memory-x.used-x.but(c))
-	if exact := o.Policy == Pessimistic && o.Step == 0 && !o.Late; exact || want <= most+tooMuch*math.Abs(h.Memory) {
+	if exact := o.Policy == Pessimistic && o.Step == 0 && !o.Late && !wish; exact || want <= most+tooMuch*math.Abs(h.Memory) {
 		out.Memory = want // all claims fit, as decide found
 	} else {
 		out.Memory, out.Why, out.Lack = min(most, want), NoRoom, want-most
-		if o.Policy == Optimistic {
+		if o.Policy == Optimistic && !wish {
 			out.Fate = Fail
 			s.r.Failed++
 		}

@@ -21,6 +21,7 @@ type Shaper struct {
 type claim struct {
 	Amount
 	why  Why
+	must float64 // of that memory: what others go for
 	free Amount  // what its host had before it was served
 	kept float64 // and its reserve
 }
@@ -52,7 +53,7 @@ func (p *Problem) Check() error {
 		if c.Host < 0 || c.Host >= len(p.Hosts) {
 			return fmt.Errorf("component %d: host %d of %d", i, c.Host, len(p.Hosts))
 		}
-		for _, x := range [...]float64{c.Request.CPU, c.Request.Memory, c.Present.CPU, c.Present.Memory, c.Floor, c.Held} {
+		for _, x := range [...]float64{c.Request.CPU, c.Request.Memory, c.Present.CPU, c.Present.Memory, c.Floor, c.Held, c.Must} {
 			if !(x >= 0) || math.IsInf(x, 0) {
 				return fmt.Errorf("component %d: request %v, present %v, floor %v, held %v: they are to be finite and not below 0", i, c.Request, c.Present, c.Floor, c.Held)
 			}
@@ -102,7 +103,10 @@ func claimOf(c *Component, a *App, o Options) claim {
 	out.CPU = min(max(out.CPU, 0), c.Request.CPU)
 	switch {
 	case a.Fixed:
-		out.Memory, out.why = c.Present.Memory, IsFixed
+		out.Memory, out.why, out.must = max(c.Present.Memory, min(c.Need.Memory, c.Request.Memory)), IsFixed, c.Present.Memory
+		if math.IsNaN(out.Memory) {
+			out.Memory = c.Present.Memory
+		}
 		return out
 	case o.Grace > 0 && o.Now-c.Since < o.Grace:
 		out.Amount, out.why = c.Request, Young
@@ -115,6 +119,10 @@ func claimOf(c *Component, a *App, o Options) claim {
 	}
 	if out.Memory < c.Present.Memory && o.Rest > 0 && c.Grew != 0 && o.Now-c.Grew < o.Rest {
 		out.Memory, out.why = c.Present.Memory, Rested
+	}
+	out.must = out.Memory
+	if c.Must > 0 {
+		out.must = min(out.Memory, max(c.Must, c.Floor, c.Present.Memory))
 	}
 	return out
 }
@@ -197,9 +205,9 @@ func (s *Shaper) take(p *Problem, o Options, c int, yield float64) {
 	x, at := &s.claim[c], p.Components[c].Host
 	x.free, x.kept = s.free[at], s.keep[at]
 	s.free[at].CPU -= yield * x.CPU
-	s.free[at].Memory -= x.Memory
+	s.free[at].Memory -= x.must
 	if o.Reserve {
-		s.keep[at] = max(s.keep[at], p.Components[c].Request.Memory-x.Memory)
+		s.keep[at] = max(s.keep[at], p.Components[c].Request.Memory-x.must)
 	}
 }
 

@@ -116,6 +116,16 @@ func TestBeyondThePaper(t *testing.T) {
 			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
 			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 3*gib, 7*gib, 7*gib
 		}), Options{Late: true}, []Fate{Shrink, Grow}, []Amount{{2, 1}, {2, 4}}},
+		"nobody goes for a wish": {two(func(p *Problem) {
+			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
+			p.Components[0].Need.Memory, p.Components[0].Present.Memory, p.Components[0].Must = 4*gib, 2*gib, 2*gib
+			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 4*gib, 5*gib, 5*gib
+		}), Options{}, []Fate{Grow, Grow}, []Amount{{2, 3}, {2, 5}}},
+		"a fixed one wishes": {two(func(p *Problem) {
+			p.Apps[0].Yield, p.Apps[1].Yield, p.Apps[0].Fixed = 0, 0, true
+			p.Components[0].Need.Memory, p.Components[0].Present.Memory = 4*gib, 2*gib
+			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 4*gib, 5*gib, 5*gib
+		}), Options{}, []Fate{Grow, Grow}, []Amount{{2, 3}, {2, 5}}},
 		"a reserve is kept": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Need.Memory = 0, 0, 3.5*gib
 			p.Components[1].Need.Memory = 4 * gib
@@ -169,6 +179,9 @@ func draw(t *rapid.T) *Problem {
 				c.Need.Memory = math.NaN()
 			}
 			c.Floor = float64(rapid.IntRange(0, int(c.Request.Memory)).Draw(t, "floor"))
+			if rapid.IntRange(0, 3).Draw(t, "wishes") == 0 {
+				c.Must = float64(rapid.IntRange(0, 16).Draw(t, "must"))
+			}
 			c.Held = c.Present.Memory + float64(rapid.IntRange(0, 3).Draw(t, "held"))
 			p.Components = append(p.Components, c)
 		}
@@ -234,6 +247,9 @@ func TestLikeTheAlgorithmAsPrinted(t *testing.T) {
 		for i := range p.Apps {
 			p.Apps[i].Yield, p.Apps[i].Fixed = 1, false
 		}
+		for i := range p.Components {
+			p.Components[i].Must = 0
+		}
 		r := s.Shape(p, Options{})
 		gone, preempted := literal(p, func(c int) Amount {
 			in := p.Components[c]
@@ -290,7 +306,7 @@ func TestLaws(t *testing.T) {
 					fixed[in.Host] += in.Present.Memory
 				}
 				switch {
-				case a.Fixed && (out.Fate != Keep || out.Memory != in.Present.Memory):
+				case a.Fixed && (out.Fate != Keep && out.Fate != Grow || out.Memory < in.Present.Memory):
 					t.Fatalf("component %d is fixed: %+v", c, out)
 				case !stays && o.Policy == Optimistic:
 					t.Fatalf("component %d is preempted by an optimist", c)
