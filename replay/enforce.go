@@ -25,7 +25,7 @@ func (c *Cluster) measure() {
 		}
 		slot, h := int32(s), c.On[s]
 		c.accrue(slot)
-		c.UsedCPU[s], c.UsedMemory[s], c.Short[s] = c.given[s], c.holds[s], c.given[s] < c.wants[s]
+		c.UsedCPU[s], c.UsedMemory[s], c.Short[s] = c.given[s], c.holds[s], c.given[s]*tolerance < c.wants[s]
 		c.Paging[s] = c.pages[s]
 		if c.Since[s] <= whole {
 			c.Measured[s]++
