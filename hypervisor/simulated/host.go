@@ -320,13 +320,15 @@ func (c *conn) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 				continue
 			}
 			used, balloon := v.vcpuTime(now), v.balloonNow(now, c.m.w.timing.Balloon)
-			r = append(r, hypervisor.Stats{
+			x := hypervisor.Stats{
 				Identity: v.spec.Identity, Name: v.spec.Name, At: at,
 				VCPUTime: time.Duration(used), TotalTime: time.Duration(used * (1 + emulator)),
 				Throttled: time.Duration(v.throttled(now)), Balloon: balloon, Resident: balloon + overhead,
 				Unused: hypervisor.Unknown, Available: hypervisor.Unknown,
 				SwapIn: hypervisor.Unknown, SwapOut: hypervisor.Unknown, MajorFaults: hypervisor.Unknown,
-			})
+			}
+			v.report(&x, now, balloon)
+			r = append(r, x)
 		}
 		return nil
 	})

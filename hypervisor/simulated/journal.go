@@ -71,22 +71,36 @@ type saved struct {
 	Balloon   int64           `json:"balloon"`
 	BalloonAt int64           `json:"balloonAt"`
 	Stuck     bool            `json:"stuck,omitempty"`
+	Memory    *guestMemory    `json:"memory,omitempty"` // nil: nothing is known of its memory
 }
 
 // saved is the VM as it stands at now.
 func (v *vm) saved(now int64) *saved {
-	return &saved{
+	s := &saved{
 		Spec: v.spec, Foreign: v.foreign, BootAt: v.bootAt, GoneAt: v.goneAt, Used: v.vcpuTime(now), Held: v.throttled(now),
 		Balloon: v.balloon, BalloonAt: v.balloonAt, Stuck: v.stuck,
 	}
+	if v.guest.Memory != nil {
+		m := v.memory
+		s.Memory = &m
+	}
+	return s
 }
 
 // vm makes the VM that was saved at an instant.
 func (s *saved) vm(w *World, at int64) *vm {
-	return &vm{
+	v := &vm{
 		spec: s.Spec, foreign: s.Foreign, load: w.workload(s.Spec), bootAt: s.BootAt, goneAt: s.GoneAt,
 		used: s.Used, held: s.Held, since: at, balloon: s.Balloon, balloonAt: s.BalloonAt, stuck: s.Stuck,
 	}
+	if !s.Foreign {
+		v.guest = w.guest(s.Spec)
+	}
+	v.stuck = v.stuck || v.guest.Deaf
+	if s.Memory != nil && v.guest.Memory != nil {
+		v.memory = *s.Memory
+	}
+	return v
 }
 
 // commit makes a change at m.at: first in the journal, then on the machine.

@@ -58,6 +58,8 @@ type vm struct {
 	foreign  bool
 	incoming bool // the target side of a migration: takes memory, runs nothing
 	load     Workload
+	guest    Guest
+	memory   guestMemory
 	bootAt   int64 // guest computes and has its balloon driver
 	goneAt   int64 // guest is off; never until it was asked to
 
@@ -89,15 +91,15 @@ func (v *vm) fold(now int64) { v.used, v.held, v.since = v.vcpuTime(now), v.thro
 // balloonNow is how much memory the guest has.
 func (v *vm) balloonNow(now int64, speed int64) int64 {
 	from := max(v.balloonAt, v.bootAt)
-	if v.stuck || v.incoming || now < from {
+	if v.stuck || v.incoming || v.memory.Deflated || now < from {
 		return v.balloon
 	}
 	by := int64(math.MaxInt64)
 	if speed > 0 {
 		by = int64(min(float64(speed)*float64(now-from)/1e9, math.MaxInt64/2))
 	}
-	if v.spec.Balloon < v.balloon {
-		return v.balloon - min(by, v.balloon-v.spec.Balloon)
+	if to := max(v.spec.Balloon, min(v.balloon, v.leastBalloon())); v.spec.Balloon < v.balloon {
+		return v.balloon - min(by, v.balloon-to)
 	}
 	return v.balloon + min(by, v.spec.Balloon-v.balloon)
 }
@@ -113,8 +115,9 @@ func (v *vm) balloonDone(speed int64) int64 {
 
 // retarget gives the balloon a new target at now.
 func (v *vm) retarget(now, speed, bytes int64) {
+	v.foldMemory(now, speed)
 	v.balloon = v.balloonNow(now, speed)
-	v.balloonAt = now
+	v.balloonAt, v.memory.Deflated = now, false
 	v.spec.Balloon = bytes
 	v.balloonSeq++
 }
@@ -178,7 +181,12 @@ func (m *machine) settle() {
 			v.hold = hold
 		}
 		cs[i] = contender{limit: limit, weight: max(v.spec.CPU.Weight, leastWeight)}
-		m.next = min(m.next, until, v.goneAt)
+		wanted, grew := v.wantsMemory(m.at, m.w.timing.Balloon)
+		if grew { // by itself
+			m.promised()
+			m.tell(hypervisor.BalloonMoved, v, "")
+		}
+		m.next = min(m.next, until, wanted, v.goneAt)
 	}
 	share(m.cpu, cs)
 	for i, v := range m.vms {
@@ -232,6 +240,11 @@ func (m *machine) remove(v *vm, kind hypervisor.EventKind, reason string) {
 // towards its target, and the larger of the two counts.
 func (m *machine) changed() {
 	m.dirty = true
+	m.promised()
+}
+
+// promised looks at the peaks.
+func (m *machine) promised() {
 	var p Peak
 	for _, v := range m.vms {
 		p.Memory += max(v.spec.Balloon, v.balloonNow(m.at, m.w.timing.Balloon))

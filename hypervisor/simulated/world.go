@@ -15,7 +15,7 @@
 // balloon that arrived) need a timer.
 //
 // It never guesses at what it has no model for: guests do no disk or network
-// I/O, and report no unused memory.
+// I/O, and those whose memory is not described (Options.Guest) report none.
 package simulated
 
 import (
@@ -49,6 +49,8 @@ type Options struct {
 	// Workload gives a VM its workload at its start, and again at a restore: it must
 	// depend on the spec alone. nil = FromCmdline.
 	Workload func(hypervisor.Spec) Workload
+	// Guest says how a VM's guest deals with memory, likewise. nil = GuestFromCmdline.
+	Guest func(hypervisor.Spec) Guest
 	// DirtyRate is how fast a guest dirties memory while it migrates, in
 	// bytes per second; nil = 16 MiB/s for every guest.
 	DirtyRate func(hypervisor.Spec) int64
@@ -124,6 +126,7 @@ type World struct {
 	seed      uint64
 	timing    Timing
 	workload  func(hypervisor.Spec) Workload
+	guest     func(hypervisor.Spec) Guest
 	dirty     func(hypervisor.Spec) int64
 	written   func(hypervisor.Spec) int64
 	machines  []*machine
@@ -151,7 +154,7 @@ func New(o Options) (*World, error) {
 		timing = *o.Timing
 	}
 	w := &World{
-		clock: o.Clock, seed: o.Seed, timing: timing.filled(), workload: o.Workload, dirty: o.DirtyRate, written: o.Written,
+		clock: o.Clock, seed: o.Seed, timing: timing.filled(), workload: o.Workload, guest: o.Guest, dirty: o.DirtyRate, written: o.Written,
 		byName:  make(map[string]*machine, len(o.Machines)),
 		running: make(map[hypervisor.Identity]string),
 	}
@@ -160,6 +163,9 @@ func New(o Options) (*World, error) {
 	}
 	if w.workload == nil {
 		w.workload = FromCmdline
+	}
+	if w.guest == nil {
+		w.guest = GuestFromCmdline
 	}
 	if w.dirty == nil {
 		w.dirty = func(hypervisor.Spec) int64 { return defaultDirty }
