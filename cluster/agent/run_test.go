@@ -175,10 +175,15 @@ func run(t *testing.T, w *simulated.World, l agent.Leader) (stop func()) {
 
 func runOn(t *testing.T, h hypervisor.Host, l agent.Leader) (stop func()) {
 	t.Helper()
+	return runLogged(t, h, l, slog.New(slog.NewTextHandler(io.Discard, nil)))
+}
+
+func runLogged(t *testing.T, h hypervisor.Host, l agent.Leader, log *slog.Logger) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- agent.Run(ctx, agent.Options{Host: "h1", Hypervisor: h, Leader: l, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		done <- agent.Run(ctx, agent.Options{Host: "h1", Hypervisor: h, Leader: l, Log: log,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 64 * mib }})
 	}()
