@@ -76,7 +76,8 @@ type Options struct {
 	Rest   int64 // memory that grew, or was short, does not shrink for that long
 	// Step is the most that memory falls in one look, as a share of the request; 0 = no bound.
 	Step float64
-	// Reserve: a host keeps the greatest amount free by which one of its components is below its request. It may take that back by itself.
+	// Reserve: a host keeps the greatest amount free by which one of its components is below its request, which that one may take back by
+	// itself. Nobody grows into it. Of those who are there only elastic components go for it.
 	Reserve bool
 	// Late: memory that is taken, also from those who go, is free only in a later look, once Present and Held say so.
 	Late bool

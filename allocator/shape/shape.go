@@ -217,11 +217,16 @@ func (s *Shaper) undo(p *Problem, c int) {
 	s.free[at], s.keep[at] = x.free, x.kept
 }
 
-// short is what a component's host lacks now; lack 0: nothing.
+// short is what a component's host lacks now that it was served; lack 0: nothing. Nobody goes for a reserve but an elastic component
+// without which it would be whole.
 func (s *Shaper) short(p *Problem, c int) (why Why, lack float64) {
 	at := p.Components[c].Host
-	h, free := &p.Hosts[at], s.free[at]
-	if lack := s.keep[at] - free.Memory; lack > tooMuch*math.Abs(h.Memory) {
+	h, free, x := &p.Hosts[at], s.free[at], &s.claim[c]
+	lack = -free.Memory
+	if p.Components[c].Elastic && x.free.Memory >= x.kept {
+		lack = max(lack, s.keep[at]-free.Memory)
+	}
+	if lack > tooMuch*math.Abs(h.Memory) {
 		return NoMemory, lack
 	}
 	if lack := -free.CPU; lack > tooMuch*math.Abs(h.CPU) {

@@ -162,7 +162,7 @@ func (c *cluster) follow(vm state.VM) {
 	case vm.Phase == state.Running:
 		x, _ := c.Snapshot().VC(vm.VC)
 		g, _ := x.GroupOf(vm)
-		st.Held = g.Memory
+		st.Held = vm.Due(g)
 	default:
 		return
 	}

@@ -290,7 +290,7 @@ func started(vm state.VM, g state.Group) state.VM {
 	}
 	vm.Goal, vm.Phase, vm.Reason = state.GoalRun, state.Starting, ""
 	vm.Generation++
-	vm.VCPUs, vm.BootMemory, vm.Held, vm.Frozen, vm.Target = g.VCPUs, g.Memory, g.Memory, 0, 0
+	vm.VCPUs, vm.BootMemory, vm.Held, vm.Frozen, vm.Target, vm.PreemptedAt = g.VCPUs, g.Memory, g.Memory, 0, 0, 0
 	return vm
 }
 

@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"slices"
+
 	"evenkeel/allocator"
 	"evenkeel/cluster/state"
 )
@@ -9,7 +11,7 @@ import (
 func Queue(s *state.Snapshot) []state.VC {
 	var waiting []state.VC
 	for _, vc := range s.VCs() {
-		if vc.Goal == state.GoalRun && !vc.Admitted {
+		if vc.Goal == state.GoalRun && !vc.Admitted && !slices.ContainsFunc(s.VMsOf(vc.ID), func(vm state.VM) bool { return vm.Holds() }) { // one that was preempted is gone first
 			waiting = append(waiting, vc)
 		}
 	}

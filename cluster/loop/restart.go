@@ -12,7 +12,7 @@ import (
 // all fit.
 const mostTries = 64
 
-// Restart plans the start of VMs that were lost with their host: of the first VC, by
+// Restart plans the start of VMs that were lost with their host, or preempted: of the first VC, by
 // priority, then age, some of whose VMs fit. Restartable VMs start wherever they fit,
 // the others on their own host once it is back. Where none fits, the plan records why,
 // if that is news; nil if there is nothing to do.
@@ -36,7 +36,7 @@ func Restart(s *state.Snapshot, env Env) *state.Plan {
 		if plan != nil {
 			return plan
 		}
-		if news == nil && vc.Decision.Summary != d.Summary {
+		if news == nil && vc.Decision.Summary != d.Summary && lost[0].PreemptedAt == 0 {
 			waits := vc
 			waits.Decision = d
 			news = &state.Plan{Basis: s.Index(), Verb: "waiting", VC: &waits, VCVersion: vc.ModifyIndex, Text: d.Summary}
@@ -50,12 +50,13 @@ func Restart(s *state.Snapshot, env Env) *state.Plan {
 func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	var out []state.VM
 	for _, vm := range s.VMsOf(vc.ID) {
-		if vm.Phase != state.Lost || vm.Goal != state.GoalRun {
+		back := comesBack(&vm, env.Now)
+		if (vm.Phase != state.Lost || vm.Goal != state.GoalRun) && !back {
 			continue
 		}
 		g, _ := vc.GroupOf(vm)
 		switch h, there := s.Host(vm.Host); {
-		case vc.Restartable() && !keepsPlace(s, g):
+		case (back || vc.Restartable()) && !keepsPlace(s, g):
 			vm.Host = ""
 		case !there || h.Lost.Proof != "" || env.Out[vm.Host] != "":
 			continue
@@ -102,11 +103,15 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 		adm.Solution = better(p, adm.Solution)
 	}
 	d := decision(p, adm, s.Index(), env)
+	why := "lost with their host"
+	if lost[0].PreemptedAt > 0 {
+		why = "preempted"
+	}
 	if !adm.Admitted {
-		d.Summary = fmt.Sprintf("%d VMs were lost with their host and wait for room: %s", len(lost), d.Summary)
+		d.Summary = fmt.Sprintf("%d VMs were %s and wait for room: %s", len(lost), why, d.Summary)
 		return nil, d
 	}
-	d.Summary = fmt.Sprintf("%d VMs that were lost with their host are started again: %s", len(lost), d.Summary)
+	d.Summary = fmt.Sprintf("%d VMs that were %s are started again: %s", len(lost), why, d.Summary)
 	vc.Decision = d
 	return restartPlan(s, p, adm.Solution, vc, chosen, d), d
 }

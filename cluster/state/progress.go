@@ -48,7 +48,11 @@ func CountPhases(vms []VM) Count {
 func StateOf(vc VC, vms []VM) VCState {
 	c := CountPhases(vms)
 	for _, vm := range vms {
-		if vm.shutDown() {
+		switch {
+		case !vm.shutDown():
+		case vm.PreemptedAt > 0: // it starts again by itself
+			c.Lost++
+		default:
 			c.Failed++
 		}
 	}

@@ -168,7 +168,7 @@ func (p Plan) since() int {
 		}
 	}
 	for i := range p.VMs {
-		if p.VMs[i].Target != 0 {
+		if p.VMs[i].Target != 0 || p.VMs[i].PreemptedAt != 0 {
 			return 3
 		}
 	}

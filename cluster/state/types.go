@@ -264,6 +264,8 @@ type VM struct {
 	Held int64 `json:"held"`
 	// Target of its balloon, bytes; 0 = the memory of its group: see Due.
 	Target int64 `json:"target,omitempty"`
+	// PreemptedAt is when it was stopped to make room for others, seconds since 1970; 0 = it was not. Once there is room it starts again.
+	PreemptedAt int64 `json:"preemptedAt,omitempty"`
 	// MovingTo is the target of an open move: until it is closed the VM counts on both
 	// hosts, and may be on either.
 	MovingTo string `json:"movingTo,omitempty"`

@@ -1,0 +1,206 @@
+package loop
+
+import (
+	"fmt"
+	"time"
+
+	"evenkeel/allocator/shape"
+	"evenkeel/cluster/state"
+	"evenkeel/forecast"
+)
+
+// How VMs are shaped.
+const (
+	shapePeriod  = time.Minute      // between looks, while nothing is urgent
+	shapeRest    = 10 * time.Minute // what grew, or was short, gives nothing back for so long
+	shapeStep    = 0.1              // of a VM's memory that its target falls at most in a minute
+	shapeSpare   = 0.1              // of what it uses now that it has beside that at least
+	shapeStale   = 10 * time.Minute // what was measured before that says nothing
+	leastShift   = 0.02             // of the memory: a target falls by no less
+	leastFall    = 0.05             // of the declared CPU: a need falls by no less
+	atCap        = 0.95             // of a cap: use that is cut off by it
+	beyondCap    = 1.5              // times the need that was cut off
+	megabyte     = 1 << 20
+	preemptAfter = time.Minute // for so long nobody found another way
+)
+
+// BufferFor says how much beside a forecast VMs are given whose estimates are to be that bold. Balanced is what Pace found best (sec. IV-C).
+func BufferFor(boldness string) forecast.Buffer {
+	b := forecast.DefaultBuffer
+	switch boldness {
+	case state.Conservative:
+		b.K1, b.K2 = 0.2, 4
+	case state.Aggressive:
+		b.K1, b.K2 = 0.05, 1.64
+	}
+	return b
+}
+
+// Ahead is what a host forecasts of a resource: means and standard deviations of the next steps.
+type Ahead struct {
+	Mean, Deviation []float64
+	Trusted         bool
+	Reason          string // why not
+}
+
+// need of what was declared.
+func (a Ahead) need(b forecast.Buffer, declared float64) float64 {
+	ahead := make([]forecast.Prediction, min(len(a.Mean), len(a.Deviation)))
+	for i := range ahead {
+		ahead[i] = forecast.Prediction{Mean: a.Mean[i], Variance: a.Deviation[i] * a.Deviation[i]}
+	}
+	return b.Need(declared, ahead)
+}
+
+// Seen is what a host last told of one VM, by its estimate and by its sample.
+type Seen struct {
+	Generation uint64 // that the estimate is of; 0: there was none in this term
+	Until      time.Time
+	CPU        Ahead // cores
+	Memory     Ahead // bytes
+
+	At         time.Time // of the sample; zero: there is none
+	Cap, Used  float64   // cores
+	MemoryUsed int64     // bytes
+	Balloon    int64
+	Reports    bool   // the guest reports what memory it uses
+	Follows    bool   // its balloon follows its targets
+	Pressed    string // why it is short of memory now; "" = it is not
+}
+
+// Sighting is what the leader knows besides the snapshot.
+type Sighting struct {
+	Now   time.Time
+	Since time.Time       // the term began: before that estimates went to another
+	VMs   map[string]Seen // by id
+	Out   map[string]string
+}
+
+// Shaped is what is found of one VM.
+type Shaped struct {
+	VM, Name, VC, Group, Host string // VM by id, VC by name
+	Generation                uint64
+	CPU                       float64 // declared, cores
+	Need                      float64 // of each VM of its group, cores
+	Memory                    int64   // declared
+	Target                    int64   // that it has, or in the shadow would have
+	Next                      int64   // that it is given now
+	Text                      string
+	Alone                     string // why its memory is left alone; "" = it is not
+	Grown, Pressed            bool
+	// Short: it uses more than it would have been given, cores and bytes; 0 = not.
+	ShortCPU    float64
+	ShortMemory int64
+}
+
+// Preemption is a VM, or a whole VC, that makes room in memory for others.
+type Preemption struct {
+	VC     string // id
+	VM     string // id; "": all of the VC
+	Host   string
+	Reason string
+}
+
+// Shaping is what a look found.
+type Shaping struct {
+	Mode    state.ShapingMode
+	Command state.Shape // in the shadow empty
+	Preempt []Preemption
+	VMs     []Shaped // whose needs are estimated, in the shadow all; in order of VCs and names
+	// Reclaimed of what was declared, or in the shadow what would be: cores and bytes.
+	Reclaimed state.Resources
+}
+
+// Shaper remembers from look to look what grew, and in the shadow what would be in force. The zero value knows nothing; a new leader
+// begins with it, and takes nothing from anybody before it has seen for itself. It belongs to one goroutine at a time.
+type Shaper struct {
+	last   time.Time
+	vms    map[string]*shapedVM
+	groups map[groupKey]*shapedGroup
+	lost   map[string]time.Time // since when VMs and VCs, by id, are found to have no room
+	shadow bool
+
+	solver shape.Shaper
+	p      shape.Problem
+	refs   []ref // by component
+}
+
+// ref of a component.
+type ref struct {
+	vc     string // id
+	vm     string // id
+	shaped int    // position in Shaping.VMs; -1: none
+}
+
+type shapedVM struct {
+	grew   time.Time // its memory did, or it was short of it
+	target int64     // shadow
+	seen   bool
+}
+
+type shapedGroup struct {
+	rose     time.Time
+	need     float64 // shadow
+	want     float64 // the greatest of its VMs, in this look
+	declared bool    // its needs are, and no estimate holds any more
+	seen     bool
+}
+
+type groupKey struct{ vc, group string }
+
+// Look at a snapshot.
+func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
+	meta, _ := s.Meta()
+	set := meta.Settings.Shaping.WithDefaults()
+	out := Shaping{Mode: set.Mode}
+	if x.vms == nil || x.shadow != (set.Mode == state.ShapingShadow) {
+		*x = Shaper{vms: map[string]*shapedVM{}, groups: map[groupKey]*shapedGroup{}, lost: map[string]time.Time{}, shadow: set.Mode == state.ShapingShadow}
+	}
+	for _, v := range x.vms {
+		v.seen = false
+	}
+	for _, g := range x.groups {
+		g.seen, g.want, g.declared = false, 0, false
+	}
+	step := 0.0
+	if !x.last.IsZero() {
+		step = shapeStep * min(1, in.Now.Sub(x.last).Minutes())
+	}
+	x.last = in.Now
+	out.Command.Basis = s.Index()
+	x.fill(s, set, in, &out)
+	r := x.solver.Shape(&x.p, shape.Options{Now: in.Now.Unix(), Rest: int64(shapeRest / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true})
+	x.targets(in, r, &out)
+	x.needs(s, in, &out, step > 0)
+	if set.Mode == state.ShapingOn {
+		x.preempt(in, r, &out)
+	}
+	for id, v := range x.vms {
+		if !v.seen {
+			delete(x.vms, id)
+		}
+	}
+	for key, g := range x.groups {
+		if !g.seen {
+			delete(x.groups, key)
+		}
+	}
+	out.Command.Text = shapeText(&out)
+	return out
+}
+
+func shapeText(out *Shaping) string {
+	up, down := 0, 0
+	for _, v := range out.VMs {
+		switch {
+		case v.Next > v.Target:
+			up++
+		case v.Next < v.Target:
+			down++
+		}
+	}
+	if out.Command.Empty() {
+		return ""
+	}
+	return fmt.Sprintf("memory of %s falls, of %s rises; CPU needs of %s change", counted(down, "VM"), counted(up, "VM"), counted(len(out.Command.Needs), "group"))
+}

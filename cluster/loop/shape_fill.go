@@ -1,0 +1,337 @@
+package loop
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"evenkeel/allocator/shape"
+	"evenkeel/cluster/state"
+)
+
+// fill the problem: every VM that holds memory, VC by VC in the order of the scheduler. VMs for which nothing can be decided
+// now are fixed, and so are those of VCs whose needs are declared.
+func (x *Shaper) fill(s *state.Snapshot, set state.ShapingSettings, in Sighting, out *Shaping) {
+	p := &x.p
+	p.Hosts, p.Apps, p.Components, x.refs = p.Hosts[:0], p.Apps[:0], p.Components[:0], x.refs[:0]
+	index, overhead := map[string]int{}, []float64{}
+	for _, h := range s.Hosts() {
+		index[h.Name] = len(p.Hosts)
+		free := h.Usable()
+		p.Hosts = append(p.Hosts, shape.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory)})
+		overhead = append(overhead, float64(h.VMOverhead))
+	}
+	vcs := s.VCs()
+	slices.SortStableFunc(vcs, func(a, b state.VC) int {
+		return shape.Before(a.Priority, b.Priority, int64(a.CreateIndex), int64(b.CreateIndex))
+	})
+	coming := s.Preparing()
+	var open, fixed app
+	for _, vc := range vcs {
+		open, fixed = app{open.components[:0], open.refs[:0]}, app{fixed.components[:0], fixed.refs[:0]}
+		estimated := set.Mode == state.ShapingShadow || set.Mode == state.ShapingOn && set.Estimates(&vc)
+		for _, vm := range s.VMsOf(vc.ID) {
+			g, known := vc.GroupOf(vm)
+			if !vm.Holds() || !known {
+				continue
+			}
+			still := vm.Phase != state.Running || vm.Goal != state.GoalRun || vm.MovingTo != "" || coming[vm.ID] != ""
+			for i, name := range []string{vm.Host, vm.MovingTo, coming[vm.ID]} {
+				at, there := index[name]
+				if !there || i == 2 && (name == vm.Host || name == vm.MovingTo) {
+					continue
+				}
+				p.Hosts[at].Memory -= overhead[at]
+				c := shape.Component{Host: at, Elastic: g.Role == "elastic", Since: int64(vm.CreateIndex),
+					Request: shape.Amount{CPU: g.CPU, Memory: float64(max(vm.Due(g), vm.BootMemory, vm.Held))},
+					Present: shape.Amount{CPU: g.Allocation, Memory: float64(vm.Due(g))}, Held: float64(vm.Held)}
+				c.Need = c.Present
+				r := ref{vc: vc.ID, vm: vm.ID, shaped: -1}
+				if still {
+					c.Present.Memory = c.Held
+					c.Need = c.Present
+				} else if estimated || vm.Target > 0 {
+					r.shaped = len(out.VMs)
+					out.VMs = append(out.VMs, x.consider(&vc, g, vm, set, in, estimated, &c))
+				}
+				if estimated && !still {
+					open.add(c, r)
+				} else {
+					fixed.add(c, r)
+				}
+			}
+			x.want(&vc, g, vm, in, set, estimated, still)
+		}
+		x.app(fixed, true)
+		x.app(open, false)
+	}
+}
+
+// app is an application that is put together.
+type app struct {
+	components []shape.Component
+	refs       []ref
+}
+
+func (a *app) add(c shape.Component, r ref) {
+	a.components, a.refs = append(a.components, c), append(a.refs, r)
+}
+
+// app goes into the problem.
+func (x *Shaper) app(a app, fixed bool) {
+	if len(a.components) == 0 {
+		return
+	}
+	x.p.Apps = append(x.p.Apps, shape.App{First: len(x.p.Components), Count: len(a.components), Fixed: fixed})
+	x.p.Components = append(x.p.Components, a.components...)
+	x.refs = append(x.refs, a.refs...)
+}
+
+// consider the memory of a VM that runs: what it needs, what it must have, and why it is left alone.
+func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.ShapingSettings, in Sighting, estimated bool, c *shape.Component) Shaped {
+	v := x.vms[vm.ID]
+	if v == nil {
+		v = &shapedVM{}
+		x.vms[vm.ID] = v
+	}
+	v.seen = true
+	target := vm.Due(g)
+	if x.shadow {
+		if v.target > 0 {
+			target = min(v.target, g.Memory)
+		}
+		c.Present.Memory, c.Held = float64(target), float64(target)
+	}
+	out := Shaped{VM: vm.ID, Name: vm.Name, VC: vc.Name, Group: g.Name, Host: vm.Host, CPU: g.CPU, Memory: g.Memory, Target: target, Generation: vm.Generation}
+	see := in.VMs[vm.ID]
+	out.Pressed = see.Pressed != ""
+	give := func(why string) Shaped { // what was taken, as far as there is room; nobody goes for it
+		out.Alone = why
+		c.Need.Memory, c.Must = float64(g.Memory), float64(target)
+		return out
+	}
+	keep := func(why string) Shaped {
+		out.Alone = why
+		c.Need.Memory, c.Floor = float64(target), float64(target)
+		return out
+	}
+	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < shapeStale
+	if out.Pressed && sampled {
+		v.grew = in.Now
+		least := max(float64(target)+shapeSpare*float64(g.Memory), min(c.Held, float64(g.Memory)))
+		if b := float64(see.Balloon); !x.shadow && b > least {
+			least = b // the host gave it that already
+		}
+		c.Need.Memory, c.Floor = min(least, float64(g.Memory)), float64(target)
+	}
+	if !v.grew.IsZero() {
+		c.Grew = v.grew.Unix()
+	}
+	switch {
+	case !estimated:
+		return give("its needs are declared")
+	case in.Out[vm.Host] != "":
+		return keep("its host " + in.Out[vm.Host])
+	case out.Pressed && sampled:
+		out.Text = see.Pressed
+		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < shapeStale {
+			c.Need.Memory = max(c.Need.Memory, see.Memory.need(BufferFor(set.Boldness(vc)), float64(g.Memory)))
+		}
+		return out
+	case !sampled && in.Now.Sub(in.Since) < shapeStale, see.Generation == 0 && in.Now.Sub(in.Since) < shapeStale:
+		return keep("nothing was heard of it yet since this leader began")
+	case !sampled:
+		return give("it was not measured for " + shapeStale.String())
+	case !see.Reports:
+		return give("its guest does not report what memory it uses: it has no balloon driver, or the driver fell silent")
+	case !see.Follows:
+		return keep("its balloon does not follow: the guest gave back less than it was asked for")
+	case see.Generation == 0 || in.Now.Sub(see.Until) >= shapeStale:
+		return give("nothing new is forecast for it")
+	case !see.Memory.Trusted:
+		return give("the forecast of its memory is not trusted: " + see.Memory.Reason)
+	}
+	need := see.Memory.need(BufferFor(set.Boldness(vc)), float64(g.Memory))
+	c.Need.Memory = need
+	c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+shapeSpare)*float64(see.MemoryUsed)))
+	if x.shadow && see.MemoryUsed > target {
+		out.ShortMemory = see.MemoryUsed - target
+		v.grew = in.Now // as relief would have it
+		c.Grew = v.grew.Unix()
+	}
+	return out
+}
+
+// want of the CPU of a VM's group: no less than what that VM needs.
+func (x *Shaper) want(vc *state.VC, g state.Group, vm state.VM, in Sighting, set state.ShapingSettings, estimated, still bool) {
+	key := groupKey{vc.ID, g.Name}
+	q := x.groups[key]
+	if q == nil {
+		q = &shapedGroup{}
+		x.groups[key] = q
+	}
+	q.seen = true
+	present := q.present(g, x.shadow)
+	see := in.VMs[vm.ID]
+	need, unheard := g.CPU, in.Now.Sub(in.Since) < shapeStale
+	switch sampled := !see.At.IsZero() && in.Now.Sub(see.At) < shapeStale; {
+	case !estimated:
+		q.declared = true
+	case vm.Phase == state.Starting:
+	case still, in.Out[vm.Host] != "", unheard && (see.Generation == 0 || !sampled):
+		need = present
+	case see.Generation == 0 || !sampled || in.Now.Sub(see.Until) >= shapeStale || !see.CPU.Trusted:
+	default:
+		need = see.CPU.need(BufferFor(set.Boldness(vc)), g.CPU)
+		need = max(need, see.Used)
+		if see.cutOff(g) {
+			need = max(need, beyondCap*present)
+		}
+	}
+	q.want = max(q.want, min(need, g.CPU))
+}
+
+// cutOff says whether a cap below what was declared keeps a VM from using more.
+func (v Seen) cutOff(g state.Group) bool {
+	return v.Cap > 0 && v.Cap < g.CPU*(1-1e-6) && v.Used >= atCap*v.Cap
+}
+
+// present need of a group, or in the shadow that which would be.
+func (q *shapedGroup) present(g state.Group, shadow bool) float64 {
+	switch {
+	case !shadow:
+		return g.Need()
+	case q.need > 0:
+		return min(q.need, g.CPU)
+	}
+	return g.CPU
+}
+
+// targets of VMs, by the answer.
+func (x *Shaper) targets(in Sighting, r *shape.Result, out *Shaping) {
+	for i, ref := range x.refs {
+		if ref.shaped < 0 {
+			continue
+		}
+		o, v := r.Outcomes[i], &out.VMs[ref.shaped]
+		next := min(v.Memory, int64(math.Ceil(o.Memory/megabyte))*megabyte)
+		switch {
+		case o.Fate == shape.Preempt:
+			next = v.Target
+		case next < v.Target && float64(v.Target-next) < leastShift*float64(v.Memory):
+			next = v.Target
+		}
+		v.Next = next
+		if v.Text == "" {
+			v.Text = r.Text(&x.p, i)
+		}
+		if v.Alone != "" {
+			v.Text = v.Alone
+		}
+		mine := x.vms[v.VM]
+		if next > v.Target {
+			v.Grown, mine.grew = true, in.Now
+		}
+		held := next
+		if x.shadow {
+			mine.target = next
+		} else {
+			held = max(next, int64(x.p.Components[i].Held))
+			if next != v.Target {
+				t := state.VMTarget{VM: v.VM, Generation: v.Generation, Memory: next}
+				if next == v.Memory {
+					t.Memory = 0
+				}
+				out.Command.Targets = append(out.Command.Targets, t)
+			}
+		}
+		out.Reclaimed.Memory += max(0, v.Memory-held)
+	}
+}
+
+// needs of groups: they rise at once, and fall only some time after that.
+func (x *Shaper) needs(s *state.Snapshot, in Sighting, out *Shaping, may bool) {
+	at := map[groupKey][]int{} // where VMs of a group stand
+	for _, r := range x.refs {
+		if r.shaped >= 0 {
+			key := groupKey{r.vc, out.VMs[r.shaped].Group}
+			at[key] = append(at[key], r.shaped)
+		}
+	}
+	s.EachVC(func(vc *state.VC) bool {
+		for _, g := range vc.Groups {
+			key := groupKey{vc.ID, g.Name}
+			q := x.groups[key]
+			if q == nil || !q.seen {
+				continue
+			}
+			present := q.present(g, x.shadow)
+			next := present
+			switch {
+			case q.declared:
+				next = g.CPU
+			case q.want > present+leastFall/5*g.CPU || q.want == g.CPU:
+				next = q.want
+			case may && q.want < present-leastFall*g.CPU && in.Now.Sub(q.rose) >= shapeRest:
+				next = max(q.want, leastCPU)
+			}
+			if next > present {
+				q.rose = in.Now
+			}
+			if x.shadow {
+				q.need = next
+			} else if next != present {
+				n := state.GroupNeed{VC: vc.ID, Group: g.Name, CPU: next}
+				if next >= g.CPU {
+					n.CPU = 0
+				}
+				out.Command.Needs = append(out.Command.Needs, n)
+			}
+			for _, i := range at[key] {
+				v := &out.VMs[i]
+				v.Need = next
+				see := in.VMs[v.VM]
+				if over := see.Used - present; x.shadow && over > leastFall*g.CPU {
+					v.ShortCPU = over
+				} else if !x.shadow && see.cutOff(g) && !q.declared {
+					v.ShortCPU = see.Used - atCap*see.Cap
+				}
+				out.Reclaimed.CPU += max(0, g.CPU-next)
+			}
+		}
+		return true
+	})
+}
+
+// preempt says who makes room in memory: what was found for a while, or at once where somebody is short of memory already.
+func (x *Shaper) preempt(in Sighting, r *shape.Result, out *Shaping) {
+	pressed := map[int]bool{}
+	for i, ref := range x.refs {
+		if ref.shaped >= 0 && out.VMs[ref.shaped].Pressed {
+			pressed[x.p.Components[i].Host] = true
+		}
+	}
+	now := map[string]time.Time{}
+	for i, ref := range x.refs {
+		o := r.Outcomes[i]
+		if o.Fate != shape.Preempt || o.Why == shape.WithCore {
+			continue
+		}
+		c := x.p.Components[i]
+		one := Preemption{VC: ref.vc, VM: ref.vm, Host: x.p.Hosts[c.Host].Name, Reason: r.Text(&x.p, i)}
+		id := ref.vm
+		if !c.Elastic {
+			id, one.VM = ref.vc, ""
+			one.Reason = fmt.Sprintf("its core VM %s has no room: %s", out.VMs[ref.shaped].Name, one.Reason)
+		}
+		since, known := x.lost[id]
+		if !known {
+			since = in.Now
+		}
+		if now[id] = since; in.Now.Sub(since) >= preemptAfter || pressed[c.Host] {
+			out.Preempt = append(out.Preempt, one)
+		}
+	}
+	x.lost = now
+}
