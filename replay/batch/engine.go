@@ -16,11 +16,11 @@ type Policy interface {
 // scheduler is a policy in the midst of a replay.
 type scheduler interface {
 	// decide places jobs and lifts them; who is placed in the end runs on.
-	decide(e event)
+	decide(e event) error
 	// wake is when decide is to be called next though nothing happens; +Inf: never.
 	wake() float64
 	// share sets the yield of every job that is placed.
-	share()
+	share() error
 }
 
 // event is all that happens at one instant.
@@ -119,7 +119,10 @@ func placed(j *job) bool  { return j.nodes != nil }
 func waiting(j *job) bool { return j.nodes == nil }
 
 // Run replays jobs, which are in order of submission, until all have ended.
-func Run(c Cluster, jobs []Job, p Policy) (Result, error) {
+func Run(c Cluster, jobs []Job, p Policy) (Result, error) { return replay(c, jobs, p, nil) }
+
+// replay shows every stretch of time in which nothing changes to watch, before it passes.
+func replay(c Cluster, jobs []Job, p Policy, watch func(s *state, until float64)) (Result, error) {
 	if err := validate(c, jobs); err != nil {
 		return Result{}, err
 	}
@@ -146,6 +149,9 @@ func Run(c Cluster, jobs []Job, p Policy) (Result, error) {
 		if math.IsInf(at, 1) {
 			return Result{}, fmt.Errorf("%s: %d jobs wait, and nothing runs", p.Name(), len(s.jobs))
 		}
+		if watch != nil {
+			watch(s, at)
+		}
 		account.pass(s, at)
 
 		e := event{woken: at >= policy.wake()}
@@ -169,11 +175,16 @@ func Run(c Cluster, jobs []Job, p Policy) (Result, error) {
 		for _, j := range s.jobs {
 			j.before = j.nodes
 		}
-		policy.decide(e)
 		result.Decisions++
-		s.settle()
-		policy.share()
-		if err := s.check(); err != nil {
+		err := policy.decide(e)
+		if err == nil {
+			s.settle()
+			err = policy.share()
+		}
+		if err == nil {
+			err = s.check()
+		}
+		if err != nil {
 			return Result{}, fmt.Errorf("%s, at %g s: %w", p.Name(), s.now, err)
 		}
 		for _, j := range s.jobs {

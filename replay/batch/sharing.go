@@ -109,9 +109,12 @@ type sharing struct {
 	clock
 }
 
-func (p *sharing) share() { p.fillEvenly() }
+func (p *sharing) share() error {
+	p.fillEvenly()
+	return nil
+}
 
-func (p *sharing) decide(e event) {
+func (p *sharing) decide(e event) error {
 	tick := p.strikes(e, p.now)
 	var lifted []*job
 	switch {
@@ -133,7 +136,7 @@ func (p *sharing) decide(e event) {
 		}
 	}
 	if !p.Opportunistic || p.On == RepackAll {
-		return
+		return nil
 	}
 	for _, j := range p.byRank(waiting) {
 		// Who has just been lifted would come back elsewhere: that is a move, which only GreedyPM makes.
@@ -141,6 +144,7 @@ func (p *sharing) decide(e event) {
 			p.startGreedily(j)
 		}
 	}
+	return nil
 }
 
 func contains(some []*job, one *job) bool {

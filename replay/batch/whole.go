@@ -31,13 +31,14 @@ type wholeNodes struct {
 
 func (w *wholeNodes) wake() float64 { return math.Inf(1) }
 
-func (w *wholeNodes) share() {
+func (w *wholeNodes) share() error {
 	for _, j := range w.jobs {
 		j.yield = 1
 	}
+	return nil
 }
 
-func (w *wholeNodes) decide(event) {
+func (w *wholeNodes) decide(event) error {
 	free := 0
 	for n := range w.tasks {
 		if w.tasks[n] == 0 {
@@ -54,7 +55,7 @@ func (w *wholeNodes) decide(event) {
 		switch {
 		case want <= free && !reserved:
 		case !w.backfill:
-			return
+			return nil
 		case !reserved:
 			reserved = true
 			shadow, spare = w.reserve(want, free)
@@ -68,6 +69,7 @@ func (w *wholeNodes) decide(event) {
 		free -= want
 		w.startOn(j)
 	}
+	return nil
 }
 
 // reserve is when so many nodes will be free, and how many more will.

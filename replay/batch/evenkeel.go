@@ -1,0 +1,150 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"evenkeel/allocator"
+)
+
+// Evenkeel runs jobs as virtual clusters, by the code of the product: package allocator admits them and divides the CPU, package
+// migration plans moves within a bound on their bytes. Jobs that find no memory wait in a queue whose order is the paper's priority.
+type Evenkeel struct {
+	// Period of looking at who waits and at what moves would gain, seconds.
+	Period float64
+
+	// Grace is how many seconds of progress a job has made, and how long ago it was resumed or moved, before it may be
+	// paused for one that waits, or moved.
+	Grace float64
+
+	// Precedence: one that waits takes the place of running jobs only if its priority is so many times theirs.
+	Precedence float64
+
+	// Young jobs, with fewer seconds of progress than this, are served first: they are promised what a node can give, the
+	// others the rest, as floors (MinYield) that the allocator keeps.
+	Young float64
+
+	// Moves: a plan moves at most MoveBytes of a node's memory times the nodes, is wanted if the minimum yield rises by
+	// LeastGain, relative, and comes no sooner than CoolDown seconds after the last. MoveBytes 0: no moves.
+	MoveBytes, LeastGain, CoolDown float64
+}
+
+// DefaultEvenkeel is what the figures are made with.
+func DefaultEvenkeel() Evenkeel {
+	return Evenkeel{Period: 600, Grace: 600, Precedence: 2, Young: 60, MoveBytes: 0.05, LeastGain: 0.1, CoolDown: 3600}
+}
+
+func (p Evenkeel) Name() string { return "Evenkeel" }
+
+func (p Evenkeel) start(s *state) scheduler {
+	return &evenkeel{Evenkeel: p, state: s, clock: newClock(p.Period, s.now), planned: math.Inf(-1)}
+}
+
+type evenkeel struct {
+	Evenkeel
+	*state
+	clock
+	planned float64 // when a plan last moved something
+}
+
+func (p *evenkeel) decide(e event) error {
+	var lifted []*job
+	for _, j := range e.arrived {
+		if !p.admit(j) {
+			lifted = append(lifted, p.makeRoom(j, func(*job) bool { return true })...)
+		}
+	}
+	p.admit(p.byRank(func(j *job) bool { return waiting(j) && !contains(lifted, j) })...)
+	if !p.strikes(e, p.now) {
+		return nil
+	}
+	for _, j := range p.byRank(waiting) {
+		p.makeRoom(j, func(other *job) bool {
+			return p.settled(other) && other.rank(p.now) > p.Precedence*j.rank(p.now)
+		})
+	}
+	return p.rebalance()
+}
+
+// settled tells whether a job's time of grace is over.
+func (p *evenkeel) settled(j *job) bool { return j.done >= p.Grace && p.now-j.since >= p.Grace }
+
+// hosts are the nodes as the allocator sees them.
+func (p *evenkeel) hosts() []allocator.Host {
+	hosts := make([]allocator.Host, p.Nodes)
+	for n := range hosts {
+		hosts[n] = allocator.Host{CPU: 1, Memory: 1 + slack}
+	}
+	return hosts
+}
+
+func (j *job) group() allocator.Group {
+	return allocator.Group{Name: fmt.Sprint(j.number), Count: j.Tasks, CPU: j.CPU, Memory: j.Memory, Hosts: j.nodes}
+}
+
+// admit starts what has room of the jobs, the first in the list first. It tells whether some was started.
+func (p *evenkeel) admit(jobs ...*job) bool {
+	problem := allocator.Problem{Hosts: p.hosts()}
+	var requests []allocator.Request
+	var asking []*job
+	for _, j := range jobs {
+		if p.room(j) >= j.Tasks {
+			asking = append(asking, j)
+			requests = append(requests, allocator.Request{Groups: []allocator.Group{j.group()}})
+		}
+	}
+	if len(asking) == 0 {
+		return false
+	}
+	for _, j := range p.jobs {
+		if placed(j) {
+			problem.Groups = append(problem.Groups, j.group())
+		}
+	}
+	queue := allocator.AdmitQueue(problem, nil, requests, false)
+	for i, j := range asking {
+		if hosts := queue.Hosts[i]; hosts != nil {
+			p.place(j, hosts[0])
+		}
+	}
+	return queue.Admitted > 0
+}
+
+// room is for how many tasks of a job there is memory.
+func (s *state) room(j *job) int {
+	room := 0
+	for n := range s.memory {
+		room += int((1 + slack - s.memory[n]) / j.Memory)
+	}
+	return room
+}
+
+// makeRoom starts a job in place of others that may be paused, those of the lowest priority first. Who then fits beside it all
+// the same stays. It returns who is paused; if the job cannot be started nobody is.
+func (p *evenkeel) makeRoom(j *job, may func(*job) bool) []*job {
+	was := map[*job][]int{}
+	runs := p.byRank(func(other *job) bool { return placed(other) && may(other) })
+	var lifted []*job
+	for len(runs) > 0 && waiting(j) {
+		last := runs[len(runs)-1]
+		runs = runs[:len(runs)-1]
+		was[last] = last.nodes
+		lifted = append(lifted, last)
+		p.lift(last)
+		if p.room(j) >= j.Tasks {
+			p.admit(j)
+		}
+	}
+	slices.Reverse(lifted)
+	return slices.DeleteFunc(lifted, func(l *job) bool {
+		p.place(l, was[l])
+		for _, n := range l.nodes {
+			if p.memory[n] > 1+slack {
+				p.lift(l)
+				return false
+			}
+		}
+		return true
+	})
+}
