@@ -155,7 +155,8 @@ func TestBound(t *testing.T) {
 		{[]Job{one(0, 100, 1, 2), one(0, 100, 1, 2)}, 2},                                             // 400 node seconds on two nodes
 		{[]Job{one(0, 100, 1, 2), one(0, 50, 1, 2)}, 1.5},                                            // the short one first: 50 and 150
 		{[]Job{one(0, 5, 1, 2), one(0, 5, 1, 2)}, 1},                                                 // both before 10 s
-		{[]Job{one(0, 1000, 1, 2), one(900, 100, 1, 2), one(900, 100, 1, 2)}, 1.2},                   // 1,200 s of work by 1000 S
+		{[]Job{one(0, 1000, 1, 2), one(900, 100, 1, 2)}, 1.1},                                        // 1,100 s of work by 1000 S
+		{[]Job{one(0, 1000, 1, 2), one(900, 100, 1, 2), one(900, 100, 1, 2)}, 2},                     // the last two, by themselves
 		{[]Job{one(0, 100, 1, 2), one(0, 100, 1, 2), one(1000, 100, 1, 2), one(1000, 100, 1, 2)}, 2}, // twice
 	} {
 		got, err := Bound(Cluster{2, 1, 300}, c.jobs)
