@@ -33,7 +33,7 @@ type Measured struct {
 // of Flex and of Ha et al. are Placers.
 //
 // It knows what the latest tick measured and what it has started since. Applications wait in a queue of its own, where one that does
-// not fit waits for its back-off and holds up nobody. All components of an application start together or not at all, elastic ones apart,
+// not fit waits for its back-off and holds up nobody; Ha's wait in order. All components of an application start together or not at all, elastic ones apart,
 // which are not started.
 type Placer struct {
 	label    string
@@ -42,6 +42,7 @@ type Placer struct {
 	retry    flex.Backoff // seconds
 	limit    float64      // times a host's capacity
 	charge   float64      // for each component of the same source on the host
+	inOrder  bool         // the first that does not fit holds up all behind it, and the queue is not used
 	counting Counting
 
 	fleet   *flex.Fleet
@@ -131,6 +132,12 @@ func (*Placer) Relieve(*Cluster, int32) {}
 
 // Schedule implements Policy.
 func (p *Placer) Schedule(c *Cluster) {
+	if p.inOrder {
+		for app := c.FirstWaiting(); app >= 0 && p.start(c, app); {
+			app = c.FirstWaiting()
+		}
+		return
+	}
 	for app := c.waitingFrom(p.rank + 1); app >= 0; app = c.NextWaiting(app) {
 		p.rank = c.Rank(app)
 		p.enqueue(c, app)
@@ -211,6 +218,9 @@ func (p *Placer) notice(c *Cluster) {
 		if k := &p.known[s]; k.born != 0 && (c.App[s] < 0 || c.Born[s] != k.born) {
 			p.forget(int32(s))
 		}
+	}
+	if p.how.Paged || p.inOrder {
+		return // nobody ends before its time, or all are gone through in any case
 	}
 	for app := c.FirstWaiting(); app >= 0 && c.Rank(app) <= p.rank; app = c.NextWaiting(app) {
 		if c.Failures[app]+c.Preemptions[app] != p.fails[app] {

@@ -55,8 +55,8 @@ func (b *byLoad) Taken(host int) flex.Vector {
 	return b.load[host].Times(b.penalty.Value()).Plus(b.fresh[host])
 }
 
-// flexRetry is how long a task that does not fit waits: the paper leaves it to Kubernetes, whose longest wait is minutes.
-var flexRetry = flex.Backoff{First: 60, Most: 300}
+// flexRetry is how long a task that does not fit waits, s: twice as long each time. The paper leaves it to Kubernetes.
+var flexRetry = flex.Backoff{First: 60, Most: 1800}
 
 // flexCharge is what a task of the same source on a host costs: as much as 1% of load. The paper gives no figure.
 const flexCharge = 0.01
