@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"sort"
 	"strings"
 	"testing"
@@ -30,6 +31,34 @@ func (tab *table) String() string {
 
 // long says whether the tests that take long are wanted, too.
 func long() bool { return os.Getenv("EVENKEEL_LONG") == "1" }
+
+// within checks a time that we promise. On a machine that other work keeps busy (four runnable tasks a core and more) it
+// is no fault of ours to be late: there the test fails only far beyond the promise, and the long tests, which are to
+// be given a machine of their own, at it.
+func within(t *testing.T, what string, took, promised time.Duration) {
+	t.Helper()
+	limit := promised
+	if busy := runnable(t) / float64(runtime.NumCPU()); busy > 4 && !long() {
+		limit = 4 * promised
+		t.Logf("this machine has %.1f runnable tasks a core", busy)
+	}
+	if took > limit {
+		t.Errorf("%s for %.2f s, %v are promised", what, took.Seconds(), promised)
+	}
+}
+
+// runnable says the load of the machine over the last minute: tasks that run or would like to.
+func runnable(t *testing.T) (tasks float64) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &tasks)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return tasks
+}
 
 // TestCluster runs all scenarios on one cluster, each from a healthy one without VCs on.
 func TestCluster(t *testing.T) {
@@ -103,9 +132,7 @@ func leaderKilled(t *testing.T, s *site, tab *table) {
 			t.Errorf("%s was process %d, is %d", name, pid, after[name])
 		}
 	}
-	if worst > 3*time.Second {
-		t.Errorf("no write was acknowledged for %.2f s, 3 s are allowed", worst.Seconds())
-	}
+	within(t, "no write was acknowledged", worst, 3*time.Second)
 	tab.add("leader killed (kill -9), 20 clients write", "%d times; longest gap of writes %.2f s; %d writes acknowledged, 0 lost; repeated: %s", kills, worst.Seconds(), len(l.acks), counts(l.again))
 }
 
@@ -182,9 +209,7 @@ func cablePulled(t *testing.T, s *site, tab *table) {
 		t.Fatal(err)
 	}
 	gone, began, run := s.moved(t, "move", lost, 2, 90*time.Second, at)
-	if run > time.Minute {
-		t.Errorf("all ran again after %.1f s, 60 s are allowed", run.Seconds())
-	}
+	within(t, "not all ran again", run, time.Minute)
 	if err := lost.CutCable(false); err != nil {
 		t.Fatal(err)
 	}

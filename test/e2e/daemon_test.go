@@ -157,7 +157,8 @@ func (d *daemon) tail(lines int) {
 // eventually asks until the answer is right.
 func (d *daemon) eventually(within time.Duration, what string, right func(ctx context.Context) (bool, error)) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), within)
+	// Thrice as long: on a busy machine all takes its time, and nothing is lost where it does not.
+	ctx, cancel := context.WithTimeout(d.t.Context(), 3*within)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
