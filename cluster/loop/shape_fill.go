@@ -215,7 +215,15 @@ func (x *Shaper) targets(in Sighting, r *shape.Result, out *Shaping) {
 			continue
 		}
 		o, v := r.Outcomes[i], &out.VMs[ref.shaped]
-		next := min(v.Memory, int64(math.Ceil(o.Memory/megabyte))*megabyte)
+		next := int64(o.Memory)
+		switch {
+		case next >= v.Memory:
+			next = v.Memory
+		case next > v.Target: // there is room for no more
+			next = max(v.Target, next/megabyte*megabyte)
+		case next < v.Target:
+			next = min(v.Target, int64(math.Ceil(o.Memory/megabyte))*megabyte)
+		}
 		switch {
 		case o.Fate == shape.Preempt:
 			next = v.Target
