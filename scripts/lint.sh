@@ -35,7 +35,7 @@ check gofmt formatted
 check "go vet" go vet -tags "$tags" ./...
 check staticcheck go tool -modfile=tools.mod staticcheck -tags "$tags" ./...
 check shellcheck shell_scripts
-check "test guest" gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -O2 test/guest/workload.c
+check "test guest" gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -O2 test/guest/*.c
 check "house rules" go test -count 1 ./internal/house
 if [[ ${#failed[@]} -gt 0 ]]; then
 	printf 'FAILED: %s\n' "${failed[@]}"

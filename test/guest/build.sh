@@ -4,7 +4,7 @@
 # repository unless told otherwise).
 #
 # The kernel is Debian's, out of its linux-image-*-cloud-amd64 package; the
-# initrd holds busybox, the virtio drivers of that kernel and workload.c. The
+# initrd holds busybox, the virtio drivers of that kernel and the workload. The
 # disk is an MBR and a FAT partition with syslinux.
 # Packages are fetched with apt-get download and unpacked, never installed, and
 # kept in OUTDIR/cache: once they are there, no network is needed. Nothing is
@@ -39,7 +39,7 @@ flock 9
 # Where administrators' programs are; a plain user's shell may not know of them.
 PATH=$PATH:/usr/sbin:/sbin
 
-inputs=$(cat "$here/build.sh" "$here/init" "$here/workload.c" <(echo "${EVENKEEL_KERNEL_DEB:-}") | sha256sum | cut -d' ' -f1)
+inputs=$(cat "$here/build.sh" "$here/init" "$here"/*.[ch] <(echo "${EVENKEEL_KERNEL_DEB:-}") | sha256sum | cut -d' ' -f1)
 if [[ -s $out/vmlinuz && -s $out/initrd.img && -s $out/disk.qcow2 && $(cat "$out/inputs" 2>/dev/null) == "$inputs" ]]; then
 	echo "test guest is up to date: $out"
 	exit 0
@@ -112,7 +112,7 @@ root=$tmp/root
 mkdir -p "$root"/{bin,dev,modules,proc,seed,sys}
 install -m 755 "$busybox" "$root/bin/busybox"
 install -m 755 "$here/init" "$root/init"
-gcc -std=gnu11 -O2 -static -pthread -s -o "$root/bin/workload" "$here/workload.c"
+gcc -std=gnu11 -O2 -static -pthread -s -o "$root/bin/workload" "$here/workload.c" "$here/play.c"
 
 # In module names - and _ mean the same; newer kernels compress their files.
 find "$tmp/kernel" -path '*/kernel/*' -name '*.ko*' >"$tmp/files"

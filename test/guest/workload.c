@@ -7,6 +7,8 @@
  * The lines it prints and the commands it obeys are listed in README.md.
  */
 #define _GNU_SOURCE
+#include "workload.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/input.h>
@@ -30,7 +32,6 @@
 
 enum {
 	MAX_BURNERS = 64,
-	PAGE = 4096,
 	PERIOD_US = 100000, /* a duty cycle is a share of this */
 	SLICE_US = 10000,   /* memory is touched in slices of this */
 	MAX_INPUT_DEVICES = 8,
@@ -58,23 +59,22 @@ static atomic_ullong touched, corrupt;
 static int console = STDOUT_FILENO;
 static pthread_mutex_t console_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static uint64_t now_us(void)
+uint64_t now_us(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_BOOTTIME, &t);
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static void sleep_us(uint64_t us)
+void sleep_us(uint64_t us)
 {
 	struct timespec t = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
 	nanosleep(&t, NULL);
 }
 
-/* say prints one whole line; lines of different threads never mix. */
-static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
+void say(const char *format, ...)
 {
-	char line[512];
+	char line[600];
 	va_list args;
 	va_start(args, format);
 	int n = vsnprintf(line, sizeof line - 1, format, args);
@@ -85,12 +85,8 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 		n = sizeof line - 2;
 	line[n++] = '\n';
 	pthread_mutex_lock(&console_lock);
-	for (int done = 0; done < n;) {
-		ssize_t w = write(console, line + done, (size_t)(n - done));
-		if (w <= 0)
-			break;
-		done += (int)w;
-	}
+	for (ssize_t done = 0, w = 1; done < n && w > 0; done += w)
+		w = write(console, line + done, (size_t)(n - done));
 	pthread_mutex_unlock(&console_lock);
 }
 
@@ -100,9 +96,8 @@ static void power_off(void)
 	reboot(RB_POWER_OFF);
 }
 
-/* One unit of work: always the same number of dependent integer operations,
- * so that units per second are proportional to the CPU time a thread gets. */
-static uint64_t one_unit(uint64_t x)
+/* Units per second are proportional to the CPU time a thread gets. */
+uint64_t one_unit(uint64_t x)
 {
 	for (int i = 0; i < 25000; i++) {
 		x = x * 6364136223846793005u + 1442695040888963407u;
@@ -297,7 +292,7 @@ static int set_beat(long ms)
 	return 0;
 }
 
-static void read_text(const char *name, char *buf, size_t size)
+void read_text(const char *name, char *buf, size_t size)
 {
 	buf[0] = '\0';
 	int fd = open(name, O_RDONLY | O_CLOEXEC);
@@ -342,6 +337,8 @@ static void look_at_disk(void)
 {
 	char label[6];
 	uint64_t bytes = 0;
+	if (access("/swap", F_OK) == 0) /* init has given it to the kernel */
+		return;
 	int fd = open("/dev/vda", O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		fd = open("/dev/vda", O_RDONLY | O_CLOEXEC);
@@ -455,7 +452,7 @@ static void *commands(void *arg)
 	return NULL;
 }
 
-static long meminfo(const char *text, const char *key)
+long figure(const char *text, const char *key)
 {
 	const char *at = strstr(text, key);
 	return at != NULL ? atol(at + strlen(key)) : -1;
@@ -466,7 +463,8 @@ static void first_settings(void)
 {
 	char cmdline[4096];
 	read_text("/proc/cmdline", cmdline, sizeof cmdline);
-	long mb = 0, rate = 0;
+	long mb = 0, rate = 0, units = 0;
+	const char *play = NULL;
 	char *rest = cmdline, *word;
 	while ((word = strsep(&rest, " \n")) != NULL) {
 		long v = 0;
@@ -489,13 +487,20 @@ static void first_settings(void)
 			mb = v;
 		else if (strcmp(word, "ek.rate") == 0)
 			rate = v;
-		else
+		else if (strcmp(word, "ek.units") == 0)
+			units = v;
+		else if (strcmp(word, "ek.play") == 0) {
+			play = value;
+			bad = 0;
+		} else
 			bad = 0; /* ek.ip and the like are init's */
 		if (bad)
 			say("ERR %s=%s is not a setting", word, value);
 	}
 	if (mb != 0 && set_touch(mb, rate) != 0)
 		say("ERR ek.touch=%ld ek.rate=%ld is not a setting", mb, rate);
+	if (play != NULL && play_from(play, units) != 0)
+		say("ERR ek.play=%s is not a setting", play);
 }
 
 static void beat(uint64_t seq)
@@ -508,7 +513,7 @@ static void beat(uint64_t seq)
 	say("BEAT %llu uptime_ms=%llu work=%llu touched=%llu burners=%d memtotal_kb=%ld memavail_kb=%ld",
 	    (unsigned long long)seq, (unsigned long long)(now_us() / 1000), units,
 	    (unsigned long long)atomic_load(&touched), atomic_load(&burning),
-	    meminfo(mem, "MemTotal:"), meminfo(mem, "MemAvailable:"));
+	    figure(mem, "MemTotal:"), figure(mem, "MemAvailable:"));
 	unsigned long long bad = atomic_load(&corrupt);
 	if (bad > 0)
 		say("CORRUPT pages=%llu", bad);
@@ -557,7 +562,7 @@ static void open_console(void)
 	tcsetattr(fd, TCSANOW, &t);
 }
 
-static void run(void *(*body)(void *))
+void run(void *(*body)(void *))
 {
 	pthread_t thread;
 	if (pthread_create(&thread, NULL, body, NULL) != 0)
