@@ -1,0 +1,118 @@
+package dfrs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"evenkeel/replay/batch"
+)
+
+// Entry is a policy under the name that the report gives it.
+type Entry struct {
+	Name   string
+	Policy batch.Policy
+}
+
+// Outcome of a policy on an instance.
+type Outcome struct {
+	batch.Result         // without its jobs
+	Degradation  float64 // greatest stretch over its bound
+	Seconds      float64 // of a processor that the replay took; 0: not known
+	Jobs         int
+}
+
+// Results of all policies on all instances.
+type Results struct {
+	Instances []Instance
+	Bounds    []float64
+	Entries   []Entry
+	Outcomes  [][]Outcome // [instance][entry]
+}
+
+// Run replays every instance under every policy. progress is told how many replays are done; nil: nobody is.
+func Run(ctx context.Context, instances []Instance, entries []Entry, workers int, progress func(done, all int)) (*Results, error) {
+	r := &Results{Instances: instances, Entries: entries, Bounds: make([]float64, len(instances)), Outcomes: make([][]Outcome, len(instances))}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	done, all := 0, len(instances)*len(entries)
+	step := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; progress != nil {
+			progress(done, all)
+		}
+	}
+	todo := make(chan int)
+	var crew sync.WaitGroup
+	for range max(1, workers) {
+		crew.Go(func() {
+			for i := range todo {
+				if err := r.one(ctx, i, step); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for i := range instances {
+		select {
+		case todo <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(todo)
+	crew.Wait()
+	return r, context.Cause(ctx)
+}
+
+// one does an instance.
+func (r *Results) one(ctx context.Context, i int, step func()) error {
+	in := &r.Instances[i]
+	bound, err := batch.Bound(in.Cluster, in.Jobs)
+	if err != nil {
+		return fmt.Errorf("%s instance %d: %w", in.Set, i, err)
+	}
+	r.Bounds[i] = bound
+	r.Outcomes[i] = make([]Outcome, len(r.Entries))
+	for e, entry := range r.Entries {
+		if ctx.Err() != nil {
+			return nil
+		}
+		var got batch.Result
+		seconds := processorTime(func() { got, err = batch.Run(in.Cluster, in.Jobs, entry.Policy) })
+		if err != nil {
+			return fmt.Errorf("%s instance %d: %w", in.Set, i, err)
+		}
+		got.Jobs = nil
+		r.Outcomes[i][e] = Outcome{Result: got, Degradation: got.MaxStretch / bound, Seconds: seconds, Jobs: len(in.Jobs)}
+		step()
+	}
+	return nil
+}
+
+// Mean of a figure over the instances that are kept; n is how many these are.
+func (r *Results) Mean(entry int, keep func(*Instance) bool, figure func(*Outcome) float64) (mean, most float64, n int) {
+	for i := range r.Instances {
+		if keep(&r.Instances[i]) {
+			v := figure(&r.Outcomes[i][entry])
+			mean, most, n = mean+v, max(most, v), n+1
+		}
+	}
+	return mean / float64(max(1, n)), most, n
+}
+
+func ofSet(set string) func(*Instance) bool { return func(i *Instance) bool { return i.Set == set } }
+
+// Figures of an outcome.
+func degradation(o *Outcome) float64 { return o.Degradation }
+func average(o *Outcome) float64     { return o.AvgStretch }
+func idle(o *Outcome) float64        { return 100 * o.Idle }
+func pausedRate(o *Outcome) float64  { return o.PausedBytes / o.Makespan / 1e9 }
+func movedRate(o *Outcome) float64   { return o.MovedBytes / o.Makespan / 1e9 }
+func bothRates(o *Outcome) float64   { return o.BytesPerSecond() / 1e9 }
+func pausesHour(o *Outcome) float64  { return float64(o.Pauses) / o.Makespan * 3600 }
+func movesHour(o *Outcome) float64   { return float64(o.Moves) / o.Makespan * 3600 }
+func pausesJob(o *Outcome) float64   { return float64(o.Pauses) / float64(o.Jobs) }
+func movesJob(o *Outcome) float64    { return float64(o.Moves) / float64(o.Jobs) }
+func decision(o *Outcome) float64    { return 1000 * o.Seconds / float64(max(1, o.Decisions)) }
