@@ -19,6 +19,9 @@ type Counting interface {
 	// Measure is told what the tick that ended has shown.
 	Measure(m *Measured)
 
+	// Counts is what a request counts as before anything was measured of the component.
+	Counts(request flex.Vector) flex.Vector
+
 	// Taken is what counts as taken now.
 	Taken(host int) flex.Vector
 }
@@ -42,7 +45,8 @@ type Placer struct {
 	retry    flex.Backoff // seconds
 	limit    float64      // times a host's capacity
 	charge   float64      // for each component of the same source on the host
-	inOrder  bool         // the first that does not fit holds up all behind it, and the queue is not used
+	relief   Relief
+	inOrder  bool // the first that does not fit holds up all behind it, and the queue is not used
 	counting Counting
 
 	fleet   *flex.Fleet
@@ -65,6 +69,7 @@ type placedIn struct {
 	source  int32
 	host    int32
 	ticks   int // Placer.ticks when it began
+	moved   int // the same when it was moved last; 0: never
 	request flex.Vector
 }
 
@@ -125,6 +130,9 @@ func (p *Placer) Shape(c *Cluster) {
 	p.measure(c)
 	p.counting.Measure(&p.m)
 	p.fleet.SetAll(p.counting.Taken)
+	if p.relief.Above > 0 {
+		p.relieve(c)
+	}
 }
 
 // Relieve implements Policy.
@@ -177,7 +185,7 @@ func (p *Placer) start(c *Cluster, app int32) bool {
 		k := 0
 		for _, g := range c.Workload.Of(int(app)) {
 			for i := int32(0); !g.Elastic && i < g.Count && k < len(p.hosts); i++ {
-				p.fleet.Add(int(p.hosts[k]), flex.Vector{}.Minus(flex.Vector{g.CPU, g.Memory}))
+				p.fleet.Add(int(p.hosts[k]), flex.Vector{}.Minus(p.counting.Counts(flex.Vector{g.CPU, g.Memory})))
 				source.Remove(int(p.hosts[k]))
 				k++
 			}
@@ -185,7 +193,7 @@ func (p *Placer) start(c *Cluster, app int32) bool {
 		return false
 	}
 	for _, g := range c.Workload.Of(int(app)) {
-		request := flex.Vector{g.CPU, g.Memory}
+		request := p.counting.Counts(flex.Vector{g.CPU, g.Memory})
 		for i := int32(0); !g.Elastic && i < g.Count; i++ {
 			h, ok := p.fleet.Pick(request, p.charge, source)
 			if !ok {
@@ -203,7 +211,7 @@ func (p *Placer) start(c *Cluster, app int32) bool {
 		for int(s) >= len(p.known) {
 			p.known = append(p.known, placedIn{})
 		}
-		k := placedIn{c.Born[s], c.Workload.Apps[app].Source, c.On[s], p.ticks, flex.Vector{c.RequestCPU[s], c.RequestMemory[s]}}
+		k := placedIn{c.Born[s], c.Workload.Apps[app].Source, c.On[s], p.ticks, 0, flex.Vector{c.RequestCPU[s], c.RequestMemory[s]}}
 		p.known[s] = k
 		p.counting.Placed(int(k.host), k.request)
 		// What the counting makes of it is what counts from now on: exact sums and not sums of differences.

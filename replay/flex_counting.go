@@ -21,6 +21,8 @@ func (b *byRequest) Ended(int, flex.Vector, int) {}
 
 func (b *byRequest) Measure(m *Measured) { copy(b.asked, m.Asked) }
 
+func (b *byRequest) Counts(request flex.Vector) flex.Vector { return request }
+
 func (b *byRequest) Taken(host int) flex.Vector { return b.asked[host] }
 
 // byLoad counts measured load times a penalty, and the requests of what no measurement has seen yet (Flex, eq. 9 and 13).
@@ -28,26 +30,57 @@ type byLoad struct {
 	settings forecast.PenaltySettings
 	every    int // ticks from one update of the penalty to the next
 
+	// margin > 0: a request counts as the part that all components use of theirs, times margin, and never as more than it is. 0: in full.
+	margin float64
+
 	penalty forecast.Penalty
 	load    []flex.Vector
 	fresh   []flex.Vector
+	part    flex.Vector // that a request counts as
 	ticks   int
 }
 
 func (b *byLoad) Begin(capacity []flex.Vector) {
 	b.penalty, _ = forecast.NewPenalty(b.settings) // checked by who made the policy
 	b.load, b.fresh, b.ticks = make([]flex.Vector, len(capacity)), make([]flex.Vector, len(capacity)), 0
+	b.part = flex.Vector{1, 1}
 }
 
-func (b *byLoad) Placed(host int, request flex.Vector) { b.fresh[host] = b.fresh[host].Plus(request) }
+func (b *byLoad) Placed(host int, request flex.Vector) {
+	b.fresh[host] = b.fresh[host].Plus(b.Counts(request))
+}
+
+func (b *byLoad) Counts(request flex.Vector) flex.Vector {
+	for k := range request {
+		request[k] *= b.part[k]
+	}
+	return request
+}
 
 func (b *byLoad) Ended(int, flex.Vector, int) {}
 
 func (b *byLoad) Measure(m *Measured) {
 	copy(b.load, m.Used)
 	clear(b.fresh)
+	if b.margin > 0 {
+		b.learn(m)
+	}
 	if b.ticks++; b.ticks%b.every == 0 {
 		b.penalty.Observe(m.Quality)
+	}
+}
+
+// learn finds what part of their requests components use.
+func (b *byLoad) learn(m *Measured) {
+	var used, asked flex.Vector
+	for h := range m.Used {
+		used, asked = used.Plus(m.Used[h]), asked.Plus(m.Asked[h])
+	}
+	for k := range used {
+		b.part[k] = 1
+		if asked[k] > 0 {
+			b.part[k] = min(1, b.margin*used[k]/asked[k])
+		}
 	}
 }
 

@@ -123,6 +123,9 @@ func NewFleet(capacity []Vector, limit float64) (*Fleet, error) {
 // Hosts is how many there are.
 func (f *Fleet) Hosts() int { return len(f.capacity) }
 
+// Capacity is what a host has.
+func (f *Fleet) Capacity(host int) Vector { return f.capacity[host] }
+
 // Taken is what is counted on a host.
 func (f *Fleet) Taken(host int) Vector { return f.taken[host] }
 
