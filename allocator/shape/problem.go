@@ -105,18 +105,19 @@ type Why uint8
 
 // Reasons.
 const (
-	Needed   Why = iota // it gets what it is expected to need
-	Unknown             // nothing is forecast
-	Young               // it has not been seen for long enough
-	Rested              // its memory grew, or was short, a short while ago
-	Stepped             // it needs less still, and gives it back step by step
-	AtFloor             // it needs less than it must have
-	AtMost              // it needs all that was asked for, or more
-	NoRoom              // it needs more, and has what is left
-	IsFixed             // nothing is taken from its application
-	NoMemory            // its host lacks memory
-	NoCPU               // its host lacks CPU
-	WithCore            // a core component of its application goes
+	Needed    Why = iota // it gets what it is expected to need
+	Unknown              // nothing is forecast
+	Young                // it has not been seen for long enough
+	Rested               // its memory grew, or was short, a short while ago
+	Stepped              // it needs less still, and gives it back step by step
+	AtFloor              // it needs less than it must have
+	AtMost               // it needs all that was asked for, or more
+	NoRoom               // it needs more, and has what is left
+	IsFixed              // nothing is taken from its application
+	NoMemory             // its host lacks memory
+	NoReserve            // its host has the memory, and not what it keeps besides
+	NoCPU                // its host lacks CPU
+	WithCore             // a core component of its application goes
 )
 
 // Outcome for a component.
@@ -125,7 +126,7 @@ type Outcome struct {
 	Fate        Fate
 	Why         Why
 	Core        int32   // WithCore: the component that has no room; else -1
-	Lack        float64 // cores or bytes: NoRoom, NoMemory, NoCPU; WithCore: what that component lacks
+	Lack        float64 // cores or bytes: NoRoom, NoMemory, NoReserve, NoCPU; WithCore: what that component lacks
 }
 
 // Left of a host, once everybody has what they are given: below 0 where an optimist gave too much, or

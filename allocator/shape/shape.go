@@ -222,12 +222,11 @@ func (s *Shaper) undo(p *Problem, c int) {
 func (s *Shaper) short(p *Problem, c int) (why Why, lack float64) {
 	at := p.Components[c].Host
 	h, free, x := &p.Hosts[at], s.free[at], &s.claim[c]
-	lack = -free.Memory
-	if p.Components[c].Elastic && x.free.Memory >= x.kept {
-		lack = max(lack, s.keep[at]-free.Memory)
-	}
-	if lack > tooMuch*math.Abs(h.Memory) {
+	if lack := -free.Memory; lack > tooMuch*math.Abs(h.Memory) {
 		return NoMemory, lack
+	}
+	if lack := s.keep[at] - free.Memory; p.Components[c].Elastic && x.free.Memory >= x.kept && lack > tooMuch*math.Abs(h.Memory) {
+		return NoReserve, lack
 	}
 	if lack := -free.CPU; lack > tooMuch*math.Abs(h.CPU) {
 		return NoCPU, lack

@@ -30,6 +30,8 @@ func (r *Result) Text(p *Problem, c int) string {
 		return "its needs are those that were declared"
 	case NoMemory:
 		return fmt.Sprintf("those served before it leave host %s %s short of memory", host, mib(out.Lack))
+	case NoReserve:
+		return fmt.Sprintf("those served before it leave host %s %s short of what it keeps for memory that a VM takes back by itself", host, mib(out.Lack))
 	case NoCPU:
 		return fmt.Sprintf("those served before it leave host %s %.2f cores short", host, out.Lack)
 	case WithCore:

@@ -128,6 +128,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
 	}
+	c.shapes.told(s, r)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	live, reported := c.live[r.Host]

@@ -58,6 +58,8 @@ type Options struct {
 	Clock func() lease.Instant
 	// Fence turns hosts off; nil = there are no devices.
 	Fence Fence
+	// Period between looks at what VMs need: the step of forecasts, by default a minute.
+	Period time.Duration
 	// Servers that an agent may ask, host:port; nil = this one only.
 	Servers func() []string
 }
@@ -88,6 +90,7 @@ type Control struct {
 	figures figures
 	moves   moving
 	drains  draining
+	shapes  shapes
 
 	mu      sync.Mutex
 	term    uint64
@@ -113,11 +116,14 @@ func New(o Options) *Control {
 	if o.Lease == 0 {
 		o.Lease = DefaultLease
 	}
+	if o.Period == 0 {
+		o.Period = time.Minute
+	}
 	if o.Clock == nil {
 		o.Clock = lease.Boottime
 	}
 	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), stir: make(chan struct{}, 1), planning: make(chan struct{}, 1),
-		fencing: map[string]*fencing{}, gone: map[string]goneSince{}, ids: ulid.Monotonic(o.Entropy, 0), words: words{by: map[string]word{}}}
+		fencing: map[string]*fencing{}, gone: map[string]goneSince{}, ids: ulid.Monotonic(o.Entropy, 0), words: words{by: map[string]word{}}, shapes: shapes{urge: make(chan struct{}, 1)}}
 }
 
 // Begin a term in which this server leads: nothing is known of any host, and each counts as
@@ -132,6 +138,7 @@ func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
 	c.figures.begin()
 	c.moves.begin()
 	c.drains.begin()
+	c.shapes.begin(c.o.Now().UTC())
 	if _, ok := c.o.State.Snapshot().Meta(); ok {
 		return nil
 	}
@@ -198,7 +205,7 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 		return c.live[host].Synced
 	}
 	v.fill = sync.OnceFunc(func() { c.fill(v) })
-	v.blockers = c.drains.of
+	v.blockers, v.shaped = c.drains.of, sync.OnceValue(c.shapes.shaped)
 	return v, nil
 }
 

@@ -42,6 +42,9 @@ func Explain(v *View, vc state.VC) Explanation {
 	for _, g := range vc.Groups {
 		say("group %s: %d VMs, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, g.Count, g.Allocation, g.Need(), g.Yield())
 	}
+	for _, line := range v.shapingOf(vc) {
+		say("%s", line)
+	}
 	for _, line := range loop.RulesOf(v.Snapshot, vc) {
 		say("%s", line)
 	}
@@ -68,6 +71,41 @@ func Explain(v *View, vc state.VC) Explanation {
 		say("host %s keeps its yield down", out.Bottleneck)
 	}
 	return out
+}
+
+// mostShaped is how many VMs of one VC are explained one by one.
+const mostShaped = 64
+
+// shapingOf a VC whose needs are estimated: what that means for each of its VMs.
+func (v *View) shapingOf(vc state.VC) (lines []string) {
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	meta, _ := v.Meta()
+	set := meta.Settings.Shaping.WithDefaults()
+	if !set.Estimates(&vc) {
+		return nil
+	}
+	if set.Mode != state.ShapingOn {
+		say("its needs are to be estimated, %s; shaping is %s: it has what was declared", set.Boldness(&vc), set.Mode)
+		return lines
+	}
+	say("its needs are estimated, %s", set.Boldness(&vc))
+	for _, g := range vc.Groups {
+		if g.Estimated > 0 {
+			say("group %s: %.3f of the %.3f cores that were declared are thought to be needed", g.Name, g.Need(), g.CPU)
+		}
+	}
+	found := v.shaped()
+	for i, vm := range v.VMsOf(vc.ID) {
+		g, _ := vc.GroupOf(vm)
+		switch one, known := found[vm.ID]; {
+		case i >= mostShaped || !vm.Holds():
+		case known:
+			say("VM %s: %d of %d MiB: %s", vm.Name, vm.Due(g)>>20, g.Memory>>20, one.Text)
+		case vm.Target > 0:
+			say("VM %s: %d of %d MiB", vm.Name, vm.Due(g)>>20, g.Memory>>20)
+		}
+	}
+	return lines
 }
 
 // needOn a host, of the VMs that hold CPU there, cores.

@@ -32,6 +32,7 @@ const retryAfter = time.Second
 func (c *Control) Run(ctx context.Context) {
 	var drains sync.WaitGroup
 	drains.Go(func() { c.emptyHosts(ctx) })
+	drains.Go(func() { c.shapeOn(ctx) })
 	defer drains.Wait()
 	var idle look // at which there was nothing to do
 	for ctx.Err() == nil {
@@ -63,16 +64,18 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// look is what plans depend on: the placement index, the settings, the hosts that are out, and whether VMs are being moved by a plan.
+// look is what plans depend on: the placement index, the settings, the hosts that are out, whether VMs are being moved by a plan,
+// and whether some that were preempted have waited for long enough.
 type look struct {
 	index, settings uint64
 	out             string
 	moves           bool
+	again           uint64 // see shapes
 }
 
 func (c *Control) lookAt(s *state.Snapshot) look {
 	m, _ := s.Meta()
-	return look{s.PlacementIndex(), m.SettingsIndex, c.whoIsOut(s), c.moves.on.Load()}
+	return look{s.PlacementIndex(), m.SettingsIndex, c.whoIsOut(s), c.moves.on.Load(), c.shapes.again.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle is the look at which there

@@ -71,7 +71,8 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 	}
 	oneOf(&f, "onFull", (*string)(&vc.OnFull), string(set.OnFull), string(state.Queue), string(state.Reject))
 	oneOf(&f, "onHostLoss", &vc.OnHostLoss, state.KeepOnLoss, state.KeepOnLoss, state.RestartOnLoss)
-	oneOf(&f, "needs", &vc.Needs, "declared", "declared")
+	oneOf(&f, "needs", &vc.Needs, "", state.NeedsDeclared, state.NeedsEstimated)
+	oneOf(&f, "aggressiveness", &vc.Aggressiveness, "", state.Conservative, state.Balanced, state.Aggressive)
 	if vc.Priority < -maxPriority || vc.Priority > maxPriority {
 		f.add("priority", vc.Priority, "must be from %d to %d", -maxPriority, maxPriority)
 	}
@@ -119,12 +120,7 @@ func oneOf(f *faults, field string, value *string, standard string, allowed ...s
 			return
 		}
 	}
-	switch {
-	case field == "needs" && *value == "estimated":
-		f.add(field, *value, "estimated is not supported by this version: declare the needs of each group")
-	default:
-		f.add(field, clip(*value), "must be %s", strings.Join(allowed, " or "))
-	}
+	f.add(field, clip(*value), "must be %s", strings.Join(allowed, " or "))
 }
 
 // checkSize of a group: its count and needs.

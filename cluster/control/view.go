@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
@@ -43,6 +44,8 @@ type View struct {
 	now    time.Time
 	// blockers that were found last of a host that is emptied.
 	blockers func(host string) []Blocker
+	// shaped is what was found last of what VMs need, by their ids.
+	shaped func() map[string]loop.Shaped
 	// Leader is the name of the server that leads.
 	Leader string
 }

@@ -48,7 +48,7 @@ func Preempt(s *state.Snapshot, p Preemption, env Env) *state.Plan {
 	return plan
 }
 
-// comesBack: a VM that was preempted, is stopped by now, and has waited for long enough.
-func comesBack(vm *state.VM, now time.Time) bool {
+// ComesBack: a VM that was preempted, is stopped by now, and has waited for long enough.
+func ComesBack(vm *state.VM, now time.Time) bool {
 	return vm.PreemptedAt > 0 && vm.Goal == state.GoalStop && vm.Phase == state.Stopped && now.Sub(time.Unix(vm.PreemptedAt, 0)) >= preemptedFor
 }

@@ -50,7 +50,7 @@ func Restart(s *state.Snapshot, env Env) *state.Plan {
 func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	var out []state.VM
 	for _, vm := range s.VMsOf(vc.ID) {
-		back := comesBack(&vm, env.Now)
+		back := ComesBack(&vm, env.Now)
 		if (vm.Phase != state.Lost || vm.Goal != state.GoalRun) && !back {
 			continue
 		}

@@ -95,7 +95,7 @@ func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
 			one.least = min(one.least, state.YieldOf(vc))
 			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore)
 		}
-		one.unfair = one.unfair || vm.Phase == state.Lost
+		one.unfair = one.unfair || vm.Phase == state.Lost || vm.PreemptedAt > 0 && vm.Phase == state.Stopped
 		return true
 	})
 	one.expect(s, expected)

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -11,17 +12,16 @@ import (
 
 // How VMs are shaped.
 const (
-	shapePeriod  = time.Minute      // between looks, while nothing is urgent
-	shapeRest    = 10 * time.Minute // what grew, or was short, gives nothing back for so long
-	shapeStep    = 0.1              // of a VM's memory that its target falls at most in a minute
-	shapeSpare   = 0.1              // of what it uses now that it has beside that at least
-	shapeStale   = 10 * time.Minute // what was measured before that says nothing
-	leastShift   = 0.02             // of the memory: a target falls by no less
-	leastFall    = 0.05             // of the declared CPU: a need falls by no less
-	atCap        = 0.95             // of a cap: use that is cut off by it
-	beyondCap    = 1.5              // times the need that was cut off
+	shapeRest    = 10   // periods for which what grew, or was short, gives nothing back
+	shapeStale   = 10   // periods after which what was measured says nothing
+	preemptAfter = 1    // period for which nobody found another way
+	shapeStep    = 0.1  // of a VM's memory that its target falls at most in a period
+	shapeSpare   = 0.1  // of what it uses now that it has beside that at least
+	leastShift   = 0.02 // of the memory: a target falls by no less
+	leastFall    = 0.05 // of the declared CPU: a need falls by no less
+	atCap        = 0.95 // of a cap: use that is cut off by it
+	beyondCap    = 1.5  // times the need that was cut off
 	megabyte     = 1 << 20
-	preemptAfter = time.Minute // for so long nobody found another way
 )
 
 // BufferFor says how much beside a forecast VMs are given whose estimates are to be that bold. Balanced is what Pace found best (sec. IV-C).
@@ -114,6 +114,9 @@ type Shaping struct {
 // Shaper remembers from look to look what grew, and in the shadow what would be in force. The zero value knows nothing; a new leader
 // begins with it, and takes nothing from anybody before it has seen for itself. It belongs to one goroutine at a time.
 type Shaper struct {
+	// Period is the step of forecasts; 0 = a minute. What grew rests for ten of them.
+	Period time.Duration
+
 	last   time.Time
 	vms    map[string]*shapedVM
 	groups map[groupKey]*shapedGroup
@@ -154,7 +157,7 @@ func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
 	set := meta.Settings.Shaping.WithDefaults()
 	out := Shaping{Mode: set.Mode}
 	if x.vms == nil || x.shadow != (set.Mode == state.ShapingShadow) {
-		*x = Shaper{vms: map[string]*shapedVM{}, groups: map[groupKey]*shapedGroup{}, lost: map[string]time.Time{}, shadow: set.Mode == state.ShapingShadow}
+		*x = Shaper{Period: cmp.Or(x.Period, time.Minute), vms: map[string]*shapedVM{}, groups: map[groupKey]*shapedGroup{}, lost: map[string]time.Time{}, shadow: set.Mode == state.ShapingShadow}
 	}
 	for _, v := range x.vms {
 		v.seen = false
@@ -164,12 +167,12 @@ func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
 	}
 	step := 0.0
 	if !x.last.IsZero() {
-		step = shapeStep * min(1, in.Now.Sub(x.last).Minutes())
+		step = shapeStep * min(1, float64(in.Now.Sub(x.last))/float64(x.Period))
 	}
 	x.last = in.Now
 	out.Command.Basis = s.Index()
 	x.fill(s, set, in, &out)
-	r := x.solver.Shape(&x.p, shape.Options{Now: in.Now.Unix(), Rest: int64(shapeRest / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true})
+	r := x.solver.Shape(&x.p, shape.Options{Now: in.Now.Unix(), Rest: int64(shapeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true})
 	x.targets(in, r, &out)
 	x.needs(s, in, &out, step > 0)
 	if set.Mode == state.ShapingOn {

@@ -116,7 +116,7 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 		c.Need.Memory, c.Floor = float64(target), float64(target)
 		return out
 	}
-	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < shapeStale
+	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale()
 	if out.Pressed && sampled {
 		v.grew = in.Now
 		least := max(float64(target)+shapeSpare*float64(g.Memory), min(c.Held, float64(g.Memory)))
@@ -135,19 +135,19 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 		return keep("its host " + in.Out[vm.Host])
 	case out.Pressed && sampled:
 		out.Text = see.Pressed
-		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < shapeStale {
+		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < x.stale() {
 			c.Need.Memory = max(c.Need.Memory, see.Memory.need(BufferFor(set.Boldness(vc)), float64(g.Memory)))
 		}
 		return out
-	case !sampled && in.Now.Sub(in.Since) < shapeStale, see.Generation == 0 && in.Now.Sub(in.Since) < shapeStale:
+	case !sampled && in.Now.Sub(in.Since) < x.stale(), see.Generation == 0 && in.Now.Sub(in.Since) < x.stale():
 		return keep("nothing was heard of it yet since this leader began")
 	case !sampled:
-		return give("it was not measured for " + shapeStale.String())
+		return give("it was not measured for " + x.stale().String())
 	case !see.Reports:
 		return give("its guest does not report what memory it uses: it has no balloon driver, or the driver fell silent")
 	case !see.Follows:
 		return keep("its balloon does not follow: the guest gave back less than it was asked for")
-	case see.Generation == 0 || in.Now.Sub(see.Until) >= shapeStale:
+	case see.Generation == 0 || in.Now.Sub(see.Until) >= x.stale():
 		return give("nothing new is forecast for it")
 	case !see.Memory.Trusted:
 		return give("the forecast of its memory is not trusted: " + see.Memory.Reason)
@@ -163,6 +163,9 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 	return out
 }
 
+// stale is the age at which what was measured says nothing any more.
+func (x *Shaper) stale() time.Duration { return shapeStale * x.Period }
+
 // want of the CPU of a VM's group: no less than what that VM needs.
 func (x *Shaper) want(vc *state.VC, g state.Group, vm state.VM, in Sighting, set state.ShapingSettings, estimated, still bool) {
 	key := groupKey{vc.ID, g.Name}
@@ -174,14 +177,14 @@ func (x *Shaper) want(vc *state.VC, g state.Group, vm state.VM, in Sighting, set
 	q.seen = true
 	present := q.present(g, x.shadow)
 	see := in.VMs[vm.ID]
-	need, unheard := g.CPU, in.Now.Sub(in.Since) < shapeStale
-	switch sampled := !see.At.IsZero() && in.Now.Sub(see.At) < shapeStale; {
+	need, unheard := g.CPU, in.Now.Sub(in.Since) < x.stale()
+	switch sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale(); {
 	case !estimated:
 		q.declared = true
 	case vm.Phase == state.Starting:
 	case still, in.Out[vm.Host] != "", unheard && (see.Generation == 0 || !sampled):
 		need = present
-	case see.Generation == 0 || !sampled || in.Now.Sub(see.Until) >= shapeStale || !see.CPU.Trusted:
+	case see.Generation == 0 || !sampled || in.Now.Sub(see.Until) >= x.stale() || !see.CPU.Trusted:
 	default:
 		need = see.CPU.need(BufferFor(set.Boldness(vc)), g.CPU)
 		need = max(need, see.Used)
@@ -281,7 +284,7 @@ func (x *Shaper) needs(s *state.Snapshot, in Sighting, out *Shaping, may bool) {
 				next = g.CPU
 			case q.want > present+leastFall/5*g.CPU || q.want == g.CPU:
 				next = q.want
-			case may && q.want < present-leastFall*g.CPU && in.Now.Sub(q.rose) >= shapeRest:
+			case may && q.want < present-leastFall*g.CPU && in.Now.Sub(q.rose) >= shapeRest*x.Period:
 				next = max(q.want, leastCPU)
 			}
 			if next > present {
@@ -337,7 +340,14 @@ func (x *Shaper) preempt(in Sighting, r *shape.Result, out *Shaping) {
 		if !known {
 			since = in.Now
 		}
-		if now[id] = since; in.Now.Sub(since) >= preemptAfter || pressed[c.Host] {
+		wait := preemptAfter * x.Period
+		switch {
+		case o.Why == shape.NoReserve: // nobody goes without what he needs: it may pass
+			wait = shapeRest * x.Period
+		case pressed[c.Host]:
+			wait = 0
+		}
+		if now[id] = since; in.Now.Sub(since) >= wait {
 			out.Preempt = append(out.Preempt, one)
 		}
 	}

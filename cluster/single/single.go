@@ -37,6 +37,8 @@ type Options struct {
 	// Agent holds what all agents have in common: allowance, overhead, pace.
 	Agent  agent.Options
 	Logger *slog.Logger
+	// Step of forecasts, and of the looks at what VMs need; 0 = a minute.
+	Step time.Duration
 	// Used, SnapshotEvery and Trailing are those of node.Options.
 	Used                    bool
 	SnapshotEvery, Trailing uint64
@@ -83,7 +85,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 	}
 	recorders := map[string]*agent.Recorder{}
 	for name := range hosts {
-		recorders[name] = agent.OpenRecorder(agent.RecorderOptions{Dir: filepath.Join(o.Dir, "agents", name+".histories"), Log: o.Logger.With("host", name),
+		recorders[name] = agent.OpenRecorder(agent.RecorderOptions{Dir: filepath.Join(o.Dir, "agents", name+".histories"), Log: o.Logger.With("host", name), Step: o.Step,
 			Fetch: func(ctx context.Context, vm string) ([]byte, error) { return c.HistoryFor(ctx, name, vm) }})
 	}
 	inspect := o.Inspect
@@ -91,7 +93,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
 	}
 	c.Control = control.New(control.Options{State: c.State, Log: n, Settings: o.Settings, Hosts: slices.Sorted(maps.Keys(hosts)),
-		Inspect: inspect, Logger: o.Logger,
+		Inspect: inspect, Logger: o.Logger, Period: o.Step,
 		Console: func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
 			h, ok := hosts[host]
 			if !ok {

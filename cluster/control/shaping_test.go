@@ -1,0 +1,229 @@
+package control_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/lease"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// shapedHost is one host with VMs of known use, that follows what is wanted of it; its leader runs beside it in a bubble.
+type shapedHost struct {
+	*control.Control
+	t     *testing.T
+	store *state.Store
+	use   map[string]state.Resources // by VM name
+	press map[string]bool
+}
+
+func shapedIn(t *testing.T, f func(t *testing.T, h *shapedHost)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		store := state.New()
+		h := &shapedHost{t: t, store: store, use: map[string]state.Resources{}, press: map[string]bool{}}
+		h.Control = control.New(control.Options{State: store, Log: &lateLog{store: store}, Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler),
+			Inspect: func(img state.Image) (state.Image, error) { return img, nil },
+			Clock:   func() lease.Instant { return lease.Instant(time.Now().UnixNano()) }})
+		if err := h.Begin(ctx, 1, "c"); err != nil {
+			t.Fatal(err)
+		}
+		h.tell()
+		if _, err := h.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); h.Run(ctx) }()
+		f(t, h)
+		cancel()
+		<-done
+	})
+}
+
+// tell the leader what there is: each VM that is to run runs, and holds what it is to hold.
+func (h *shapedHost) tell() {
+	h.t.Helper()
+	ctx, now := h.t.Context(), time.Now()
+	if _, err := h.Renew(ctx, agent.Renewal{Host: "h1", Boot: "b", At: time.Duration(now.UnixNano())}); err != nil && !strings.Contains(err.Error(), "not found") {
+		h.t.Fatal(err)
+	}
+	want, _, err := h.Desired(ctx, "h1")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r := agent.Report{Host: "h1", Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 64 << 20, Reach: true,
+		Running: []agent.Instance{}, Index: want.Index, Numbers: true, Samples: []agent.Sample{}}
+	for _, vm := range want.VMs {
+		id, name := vm.Spec.Identity.VM, strings.TrimPrefix(vm.Spec.Name, "ek-")
+		st := agent.Status{VM: id, Generation: vm.Spec.Identity.Generation, Phase: agent.SeenRunning, Held: vm.Spec.Balloon}
+		if vm.Want != agent.WantRun {
+			if !vm.Settled {
+				st.Phase, st.Held = agent.SeenStopped, 0
+				r.Statuses = append(r.Statuses, st)
+			}
+			continue
+		}
+		r.Statuses = append(r.Statuses, st)
+		use, known := h.use[name]
+		if !known {
+			continue
+		}
+		ahead := func(mean float64) agent.Ahead {
+			return agent.Ahead{Mean: slices.Repeat([]float64{mean}, 10), Deviation: slices.Repeat([]float64{mean / 100}, 10), Trusted: true}
+		}
+		r.Estimates = append(r.Estimates, agent.Estimate{VM: id, Generation: st.Generation, Until: now, CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory))})
+		s := agent.Sample{VM: id, Generation: st.Generation, At: now, State: "running", Cap: vm.Spec.CPU.Cap, Used: min(use.CPU, vm.Spec.CPU.Cap), Balloon: vm.Spec.Balloon,
+			Memory: min(use.Memory, vm.Spec.Balloon), Guest: &agent.Guest{Follows: true}}
+		if h.press[name] {
+			s.Guest.Pressed = "it swaps"
+		}
+		r.Samples = append(r.Samples, s)
+		r.Running = append(r.Running, agent.Instance{VM: id, Name: vm.Spec.Name, Generation: st.Generation})
+	}
+	if err := h.Report(ctx, r); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// pass so long, with a report each 10 s.
+func (h *shapedHost) pass(d time.Duration) {
+	h.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		time.Sleep(10 * time.Second) // sleep: the bubble's clock
+		h.tell()
+		synctest.Wait()
+	}
+}
+
+func (h *shapedHost) mode(x state.ShapingSettings) {
+	h.t.Helper()
+	if _, err := h.Settings(h.t.Context(), func(s *state.Settings) error { s.Shaping = x; return nil }, control.Call{}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *shapedHost) run(name, needs, role string, memory, use int64) {
+	h.t.Helper()
+	x := vc(name, 1, 1, memory)
+	x.Needs, x.Groups[0].Role, x.Groups[0].MemoryMin = needs, role, 256<<20
+	if _, err := h.Create(h.t.Context(), x, control.Call{}); err != nil {
+		h.t.Fatal(err)
+	}
+	h.use[name+"-g-0"] = state.Resources{CPU: 0.2, Memory: use}
+	h.tell()
+	h.pass(10 * time.Second)
+}
+
+func (h *shapedHost) vm(name string) (state.VM, state.Group) {
+	h.t.Helper()
+	s := h.store.Snapshot()
+	vm, ok := s.VMNamed(name)
+	if !ok {
+		h.t.Fatalf("no VM %s", name)
+	}
+	x, _ := s.VC(vm.VC)
+	g, _ := x.GroupOf(vm)
+	return vm, g
+}
+
+func (h *shapedHost) explained(name string) string {
+	h.t.Helper()
+	v, err := h.View(h.t.Context(), false)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	x, _ := v.VCNamed(name)
+	return strings.Join(control.Explain(v, x).Lines, "\n")
+}
+
+// From the shadow, over what is reclaimed and admitted, to who gives way and comes back, and the switch that ends it.
+func TestShaping(t *testing.T) {
+	shapedIn(t, func(t *testing.T, h *shapedHost) {
+		const gib = 1 << 30
+		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
+		h.run("young", state.NeedsEstimated, "elastic", 3*gib, gib)
+		h.pass(12 * time.Minute)
+		now, err := h.Shaping(t.Context())
+		if err != nil || now.Settings.Mode != state.ShapingShadow || now.Reclaimed.Memory < 4*gib || len(now.VMs) != 2 || len(now.Hours) == 0 {
+			t.Fatalf("in the shadow: %+v, %v", now, err)
+		}
+		if vm, g := h.vm("old-g-0"); vm.Target != 0 || g.Estimated != 0 {
+			t.Fatalf("the shadow changes %+v, %+v", vm, g)
+		}
+		h.use["old-g-0"] = state.Resources{CPU: 0.9, Memory: 3 * gib}
+		h.pass(2 * time.Minute)
+		if now, _ = h.Shaping(t.Context()); now.Hours[len(now.Hours)-1].ShortMemory == 0 || now.Hours[len(now.Hours)-1].WorstVM != "old-g-0" || now.Hours[len(now.Hours)-1].ShortCPU == 0 {
+			t.Errorf("what would have gone wrong: %+v", now.Hours)
+		}
+		if text := h.explained("old"); !strings.Contains(text, "shaping is shadow") {
+			t.Error(text)
+		}
+		h.use["old-g-0"] = state.Resources{CPU: 0.2, Memory: gib}
+
+		h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+		h.pass(15 * time.Minute)
+		vm, g := h.vm("old-g-0")
+		if vm.Target == 0 || vm.Target > 3*gib/2 || g.Estimated == 0 || g.Allocation > g.Estimated*1.0001 || vm.Held != vm.Target {
+			t.Fatalf("%+v, %+v", vm, g)
+		}
+		if text := h.explained("old"); !strings.Contains(text, "cores that were declared are thought to be needed") || !strings.Contains(text, "VM old-g-0: ") {
+			t.Error(text)
+		}
+		h.run("more", state.NeedsDeclared, "core", 2*gib, gib) // 9 GiB on a host of 8
+		if vm, _ := h.vm("more-g-0"); vm.Phase != state.Running {
+			t.Fatalf("%+v", vm)
+		}
+
+		// A VM that is short of memory is looked at at once.
+		h.pass(time.Minute)
+		before, _ := h.vm("old-g-0")
+		h.press["old-g-0"] = true
+		h.use["old-g-0"] = state.Resources{CPU: 0.2, Memory: 3900 << 20}
+		h.pass(30 * time.Second)
+		if after, g := h.vm("old-g-0"); after.Due(g) <= before.Due(g) {
+			t.Errorf("%d MiB, had %d", after.Due(g)>>20, before.Due(g)>>20)
+		}
+		h.use["young-g-0"] = state.Resources{CPU: 0.2, Memory: 2 * gib}
+		h.press["young-g-0"] = true
+		h.pass(2 * time.Minute)
+		young, _ := h.vm("young-g-0")
+		if young.PreemptedAt == 0 || young.Phase != state.Stopped || !strings.Contains(young.Reason, "preempted") {
+			t.Fatalf("%+v", young)
+		}
+		if now, _ = h.Shaping(t.Context()); !slices.Equal(now.Waiting, []string{"young-g-0"}) {
+			t.Errorf("waiting: %v", now.Waiting)
+		}
+		if f := h.ShapingFigures(); f.Preempted != 1 || f.Mode != state.ShapingOn {
+			t.Errorf("%+v", f)
+		}
+		h.press = map[string]bool{}
+		h.pass(time.Minute)
+		if old, g := h.vm("old-g-0"); old.Due(g) < 3900<<20 {
+			t.Errorf("%+v", old)
+		}
+		if _, err := h.Delete(t.Context(), "more", control.Call{}); err != nil {
+			t.Fatal(err)
+		}
+		h.use["old-g-0"] = state.Resources{CPU: 0.2, Memory: gib}
+		h.pass(25 * time.Minute)
+		if young, _ := h.vm("young-g-0"); young.Phase != state.Running || young.Generation != 2 || young.PreemptedAt != 0 {
+			t.Errorf("%+v", young)
+		}
+
+		h.mode(state.ShapingSettings{Mode: state.ShapingOff})
+		h.pass(3 * time.Minute)
+		for _, name := range []string{"old-g-0", "young-g-0"} {
+			if vm, g := h.vm(name); vm.Target != 0 || g.Estimated != 0 || g.Allocation != g.CPU {
+				t.Errorf("shaping is off: %+v, %+v", vm, g)
+			}
+		}
+	})
+}
