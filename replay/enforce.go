@@ -137,6 +137,7 @@ func (c *Cluster) heldOn(h int32) float64 {
 // kill ends a component for want of memory.
 func (c *Cluster) kill(s int32) {
 	c.tally.kills++
+	c.sums[c.App[s]].kills++
 	c.tally.missed++
 	c.tally.tasks++
 	if !c.Core[s] {

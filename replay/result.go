@@ -11,6 +11,7 @@ type appSums struct {
 	allocatedCPU, allocatedMemory float64
 	usedCPU, usedMemory           float64
 	idleCPU, idleMemory           float64 // allocated and not used
+	kills                         int64   // components that ended for want of memory
 }
 
 // tally counts what is of no one application.
@@ -141,6 +142,7 @@ type Result struct {
 	SlackMemoryOfAllocation float64 `json:"slackMemoryOfAllocation"`
 
 	Failed    float64 `json:"failed"`    // share of applications that ended for want of memory at least once
+	Hurt      float64 `json:"hurt"`      // share of applications that lost a component so at least once, an elastic one or all
 	Requeued  float64 `json:"requeued"`  // share of applications of which all was preempted at least once
 	Failures  int64   `json:"failures"`  // times an application failed
 	Requeues  int64   `json:"requeues"`  // times one was preempted whole
@@ -248,6 +250,9 @@ func (c *Cluster) result() *Result {
 		if f.Failures > 0 {
 			r.Failed++
 			r.Failures += int64(f.Failures)
+		}
+		if sums.kills > 0 {
+			r.Hurt += 1 / float64(n)
 		}
 		if f.Preemptions > 0 {
 			r.Requeued++

@@ -11,15 +11,15 @@ import (
 //
 //	what                 paper                                             here
 //	applications         150,000 batch ones, rigid and elastic             the same; 60% elastic (their testbed's mix, sec. V-A)
-//	components           "from a few to tens of thousands"                 Pareto from 2 with exponent 1.3, up to 20,000 (see below)
+//	components           "from a few to tens of thousands"                 Pareto from 3 with exponent 1.05, up to 20,000 (see below)
 //	elastic ones         core components are compulsory                    3 core components as in sec. V-A, the rest elastic
-//	memory of one        "a few MB to a few dozens of GB"                  log-normal, median 1.5 GB, sigma 1.3, cut to 4 MB .. 48 GB
-//	CPU of one           "up to 6 CPU cores"                               log-normal, median 0.8, sigma 0.8, cut to 0.05 .. 6
+//	memory of one        "a few MB to a few dozens of GB"                  log-normal, median 2.6 GB, sigma 1.3, cut to 4 MB .. 48 GB
+//	CPU of one           "up to 6 CPU cores"                               log-normal, median 0.5, sigma 0.8, cut to 0.05 .. 6
 //	runtime              "a few dozens of seconds to several weeks"        log-normal, sigma 2.4, cut to 30 s .. 3 weeks; the median so that Load holds
 //	inter-arrival times  bimodal: "fast-paced bursts, longer intervals"    9 of 10 exponential with a twelfth of the mean, the others with 9.25 means
 //	time                 "roughly 3 months"                                Days
 //	use                  requests are for the peak; below 40% or 80% of    Patterns: shapes of batch work whose peak is the request,
-//	                     it is used in most cases (sec. I)                 mean some 40% of it
+//	                     it is used in most cases (sec. I)                 mean some 45% of it; memory low at first
 //
 // No application asks for more than Widest of the cluster: those with many components have small ones. None is more than
 // Largest of all that the cluster can do in the time, or one draw would be the whole workload.
@@ -43,7 +43,7 @@ var PaceDefault = Pace{Apps: 150000, Hosts: 250, CPU: 32, Memory: 128e9, Days: 8
 
 const (
 	paceKinds    = 512 // patterns
-	paceLength   = 256
+	paceLength   = 1024
 	paceMost     = 20000 // components
 	paceCore     = 3
 	paceShortest = 30.0
@@ -86,16 +86,19 @@ func (p Pace) Draw(rng *rand.Rand) (*Workload, error) {
 
 // app draws one application, without its work.
 func (p Pace) app(rng *rand.Rand, w *Workload, at float64) App {
-	n := int(min(2*math.Pow(1-rng.Float64(), -1/1.3), paceMost))
-	cpu := cut(0.8*math.Exp(0.8*rng.NormFloat64()), 0.05, min(6, p.CPU))
-	memory := cut(1.5e9*math.Exp(1.3*rng.NormFloat64()), 4e6, min(48e9, p.Memory))
+	n := int(min(3*math.Pow(1-rng.Float64(), -1/1.05), paceMost))
+	cpu := cut(0.5*math.Exp(0.8*rng.NormFloat64()), 0.05, min(6, p.CPU))
+	memory := cut(2.6e9*math.Exp(1.3*rng.NormFloat64()), 4e6, min(48e9, p.Memory))
 	// Rounded, as people do: to 1/20 core, to MB.
 	most := p.Widest * float64(p.Hosts) / float64(n)
 	cpu = max(0.01, min(math.Ceil(cpu*20)/20, math.Floor(most*p.CPU*100)/100))
 	memory = max(1e6, min(math.Ceil(memory/1e6)*1e6, math.Floor(most*p.Memory/1e6)*1e6))
 	a := App{Arrival: at, First: int32(len(w.Groups)), Groups: 1, Source: int32(rng.IntN(500))}
-	// How fast use changes is the application's own: values of its patterns lie 2 to 30 minutes apart.
-	g := Group{Count: int32(n), CPU: cpu, Memory: memory, CPUUse: paceUse(rng, 0), MemoryUse: paceUse(rng, 1)}
+	g := Group{Count: int32(n), CPU: cpu, Memory: memory,
+		// How fast the use of CPU changes is the application's own: values lie 2 to 30 minutes apart. Components are up to four values apart.
+		CPUUse: Use{Pattern: int32(2 * rng.IntN(paceKinds/2)), Offset: float32(rng.IntN(paceLength)), Step: float32(120 * math.Pow(15, rng.Float64())), Spread: 4},
+		// Memory follows the life of the application; its components are up to 2% of it apart.
+		MemoryUse: Use{Pattern: int32(2*rng.IntN(paceKinds/2) + 1), Step: 1, Spread: 0.02 * paceLength}}
 	elastic := rng.Float64() < p.Elastic
 	if elastic && n > paceCore {
 		core := g
@@ -106,12 +109,6 @@ func (p Pace) app(rng *rand.Rand, w *Workload, at float64) App {
 	}
 	w.Groups = append(w.Groups, g)
 	return a
-}
-
-// paceUse draws how one resource is used: patterns of even number are CPU, of odd ones memory. Components of an application do not go in step:
-// they are up to four values apart.
-func paceUse(rng *rand.Rand, kind int) Use {
-	return Use{Pattern: int32(2*rng.IntN(paceKinds/2) + kind), Offset: float32(rng.IntN(paceLength)), Step: float32(120 * math.Pow(15, rng.Float64())), Spread: 4}
 }
 
 // last finds the median runtime with which the load holds, and gives every application its work.
@@ -143,57 +140,28 @@ func (p Pace) last(w *Workload, longs, shares []float64, memory bool) {
 		}
 	}
 	for i := range w.Apps {
-		w.Apps[i].Work = work(i, low)
+		a := &w.Apps[i]
+		a.Work = work(i, low)
+		for g := a.First; g < a.First+a.Groups; g++ {
+			// The whole of the shape, but neither faster than memory can be filled nor slower than anything changes.
+			w.Groups[g].MemoryUse.Step = float32(cut(a.Work/paceLength, 4, 900))
+		}
 	}
 }
 
 func cut(x, least, most float64) float64 { return max(least, min(most, x)) }
 
-// BatchPatterns draws shapes of use whose peak is 1, of n values each. Those of even number are CPU: bursts, phases, waves, noise. Those of odd number are
-// memory, which is held longer: ramps, plateaus, and steps that stay.
+// BatchPatterns draws shapes of use whose peak is 1, of n values each. Those of even number are CPU: bursts above a quiet level, waves, phases, a wandering
+// level. Those of odd number are the memory of a life: it begins low and is highest late in most, so that many who fit when they came do not fit later.
 func BatchPatterns(rng *rand.Rand, kinds, n int) []Pattern {
 	out := make([]Pattern, kinds)
 	for k := range out {
 		p := make(Pattern, n)
 		base := 0.15 + 0.3*rng.Float64()
-		switch shape := rng.IntN(4); {
-		case k%2 == 0 && shape == 0: // bursts above a quiet level
-			for i := range p {
-				p[i] = float32(base)
-				if rng.Float64() < 0.12 {
-					p[i] = float32(base + (1-base)*rng.Float64())
-				}
-			}
-		case k%2 == 0 && shape == 1: // waves
-			period := 8 + rng.IntN(40)
-			for i := range p {
-				p[i] = float32(base + (0.75-base)*(0.5+0.5*math.Sin(2*math.Pi*float64(i)/float64(period))))
-			}
-		case shape == 2: // phases that last
-			p.phases(rng, base, 0.7)
-		case k%2 == 1 && shape == 0: // fills up, is let go
-			length := 24 + rng.IntN(60)
-			for i := range p {
-				p[i] = float32(base + (0.9-base)*float64(i%length)/float64(length))
-			}
-		case k%2 == 1 && shape == 1: // a level, and rarely much more
-			for i := 0; i < n; {
-				high := base + 0.05*rng.Float64()
-				length := 10 + rng.IntN(50)
-				if rng.Float64() < 0.25 {
-					high, length = 0.6+0.4*rng.Float64(), 2+rng.IntN(6)
-				}
-				for ; length > 0 && i < n; length-- {
-					p[i] = float32(high)
-					i++
-				}
-			}
-		default: // wanders
-			v := base
-			for i := range p {
-				v = cut(v+0.08*rng.NormFloat64()+0.05*(base+0.1-v), 0.05, 1)
-				p[i] = float32(v)
-			}
+		if k%2 == 0 {
+			p.processor(rng, base)
+		} else {
+			p.memory(rng, 0.7*base)
 		}
 		p.finish(rng)
 		out[k] = p
@@ -201,31 +169,96 @@ func BatchPatterns(rng *rand.Rand, kinds, n int) []Pattern {
 	return out
 }
 
+func (p Pattern) processor(rng *rand.Rand, base float64) {
+	switch rng.IntN(4) {
+	case 0: // bursts
+		for i := range p {
+			p[i] = float32(base)
+			if rng.Float64() < 0.12 {
+				p[i] = float32(base + (1-base)*rng.Float64())
+			}
+		}
+	case 1: // waves
+		period := float64(8 + rng.IntN(40))
+		for i := range p {
+			p[i] = float32(base + (0.75-base)*(0.5+0.5*math.Sin(2*math.Pi*float64(i)/period)))
+		}
+	case 2:
+		p.phases(rng, base, 0.7, 6, 40)
+	case 3:
+		p.wander(rng, base)
+	}
+}
+
+func (p Pattern) memory(rng *rand.Rand, base float64) {
+	n := len(p)
+	switch rng.IntN(5) {
+	case 0: // fills up, and stays full
+		full := 0.5 + 0.5*rng.Float64()
+		for i := range p {
+			p[i] = float32(0.5*base + (0.95-0.5*base)*min(1, float64(i)/(full*float64(n))))
+		}
+	case 1: // stages, each with more than the one before in most
+		stages := 3 + rng.IntN(6)
+		v := 0.5 * base
+		for i := range p {
+			if i > 0 && i*stages/n != (i-1)*stages/n {
+				v = cut(v+(0.35*rng.Float64()-0.07), 0.05, 1)
+			}
+			p[i] = float32(v)
+		}
+	case 2: // fills up and is let go, again and again
+		length := n/16 + rng.IntN(n/4)
+		for i := range p {
+			p[i] = float32(base + (0.9-base)*float64(i%length)/float64(length))
+		}
+	case 3: // a level, and rarely much more
+		for i := 0; i < n; {
+			high, length := base+0.05*rng.Float64(), n/25+rng.IntN(n/5)
+			if rng.Float64() < 0.25 {
+				high, length = 0.6+0.4*rng.Float64(), n/100+rng.IntN(n/40)
+			}
+			for ; length > 0 && i < n; length-- {
+				p[i] = float32(high)
+				i++
+			}
+		}
+	case 4:
+		p.wander(rng, base)
+	}
+}
+
+// wander drifts about a level.
+func (p Pattern) wander(rng *rand.Rand, base float64) {
+	v := base
+	for i := range p {
+		v = cut(v+0.04*rng.NormFloat64()+0.02*(base+0.1-v), 0.05, 1)
+		p[i] = float32(v)
+	}
+}
+
 // phases of constant use, most of them low.
-func (p Pattern) phases(rng *rand.Rand, base, high float64) {
+func (p Pattern) phases(rng *rand.Rand, base, high float64, least, more int) {
 	for i := 0; i < len(p); {
 		v := base
 		if rng.Float64() < 0.3 {
 			v = base + (high-base)*rng.Float64()
 		}
-		for length := 6 + rng.IntN(40); length > 0 && i < len(p); length-- {
+		for length := least + rng.IntN(more); length > 0 && i < len(p); length-- {
 			p[i] = float32(v)
 			i++
 		}
 	}
 }
 
-// finish adds the noise that all use has, and makes the peak 1 once: what was asked for is what is needed at most.
+// finish adds the noise that all use has, and makes the peak 1: what was asked for is what is needed at most.
 func (p Pattern) finish(rng *rand.Rand) {
 	most := float32(0)
 	for i := range p {
-		p[i] = float32(cut(float64(p[i])*(1+0.02*rng.NormFloat64()), 0.01, 1))
+		p[i] = float32(cut(float64(p[i])*(1+0.01*rng.NormFloat64()), 0.01, 1))
 		most = max(most, p[i])
 	}
-	// Not all of it is stretched: the quiet part stays quiet.
 	for i := range p {
-		if p[i] > 0.9*most {
-			p[i] = p[i] / most
-		}
+		p[i] /= most
 	}
 }

@@ -33,7 +33,7 @@ func (o forecastOptions) run(ctx context.Context, say io.Writer, all []trace.Ser
 		took[i] = &modelTime{name: m.name}
 	}
 	var done atomic.Int64
-	stop := showProgress(say, &done, int64(values), len(all))
+	stop := showProgress(say, &done, int64(values), fmt.Sprintf("%d series", len(all)))
 	defer stop()
 
 	results := make([]score.Result, len(all))
@@ -112,7 +112,7 @@ func writeTimes(w io.Writer, took []*modelTime) {
 }
 
 // showProgress says how far a run is once it has taken 2 s: as a bar on a terminal, a line every 15 s elsewhere.
-func showProgress(w io.Writer, done *atomic.Int64, all int64, series int) (stop func()) {
+func showProgress(w io.Writer, done *atomic.Int64, all int64, what string) (stop func()) {
 	f, ok := w.(*os.File)
 	terminal := ok && term.IsTerminal(int(f.Fd()))
 	ended, over := make(chan struct{}), make(chan struct{})
@@ -143,9 +143,9 @@ func showProgress(w io.Writer, done *atomic.Int64, all int64, series int) (stop 
 				if terminal {
 					const width = 30
 					full := min(int(part*width), width)
-					fmt.Fprintf(w, "\r\x1b[K[%s%s] %3.0f%% of %d series, %s left", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*part, series, left)
+					fmt.Fprintf(w, "\r\x1b[K[%s%s] %3.0f%% of %s, %s left", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*part, what, left)
 				} else {
-					fmt.Fprintf(w, "%.0f%% of %d series, about %s left\n", 100*part, series, left)
+					fmt.Fprintf(w, "%.0f%% of %s, about %s left\n", 100*part, what, left)
 				}
 			}
 		}
