@@ -177,7 +177,7 @@ func (g *guestWatch) need() GuestNeed {
 		n.Raise = g.relief
 	}
 	if g.reports() {
-		n.Keep = max(n.Keep, min(g.last.Balloon, int64(float64(g.used())/squeezeTo)))
+		n.Keep = max(n.Keep, min(g.last.Balloon, (int64(float64(g.used())/squeezeTo)+balloonSlack-1)/balloonSlack*balloonSlack))
 	}
 	if !g.defied.IsZero() && g.target < g.last.Balloon {
 		n.Keep = max(n.Keep, g.last.Balloon)

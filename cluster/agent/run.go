@@ -308,6 +308,11 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		}
 	}
 
+	if r.squeezes(want) {
+		if _, err := r.samples(ctx); err != nil {
+			return false, changed, errors.Join(err, r.outOfReach(ctx, err))
+		}
+	}
 	past := r.past(want)
 	r.raised = raises(past.Guests)
 	ops := Decide(want, there, past)

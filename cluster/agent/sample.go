@@ -127,6 +127,16 @@ func (r *runner) needs() map[string]GuestNeed {
 	return out
 }
 
+// squeezes says whether a balloon is to be shrunk by the leader's word: not before it is known what its guest needs now.
+func (r *runner) squeezes(want Desired) bool {
+	for _, vm := range want.VMs {
+		if now, runs := r.caps[vm.Spec.Identity.VM]; runs && vm.Want == WantRun && vm.Spec.Balloon < now.Balloon-balloonSlack {
+			return true
+		}
+	}
+	return false
+}
+
 func raises(needs map[string]GuestNeed) map[string]int64 {
 	out := map[string]int64{}
 	for id, n := range needs {

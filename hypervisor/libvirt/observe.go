@@ -3,7 +3,6 @@ package libvirt
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -267,48 +266,6 @@ type lastStats struct {
 	groups   groups
 }
 
-// guestReport is what the guest said last of its memory. It counts for a while: a guest may crash, or unload the driver.
-type guestReport struct {
-	unused, available, swapIn, swapOut, majorFaults int64
-
-	update uint64    // the guest's last report as QEMU numbers it, by its own clock
-	at     time.Time // when that was seen to change
-}
-
-// reportsFor is how long a guest's report counts: 30 times as long as it is asked to let pass between two, for a guest with
-// little CPU.
-const reportsFor = 30 * statsPeriod * time.Second
-
-var noReport = guestReport{unused: hypervisor.Unknown, available: hypervisor.Unknown,
-	swapIn: hypervisor.Unknown, swapOut: hypervisor.Unknown, majorFaults: hypervisor.Unknown}
-
-// take what the statistics of the balloon say of the guest at that time. QEMU gives the last report again and again.
-func (g *guestReport) take(b *libvirt.DomainStatsBalloon, now time.Time) {
-	if b.LastUpdateSet {
-		if b.LastUpdate != g.update {
-			*g = noReport
-			g.update, g.at = b.LastUpdate, now
-		}
-		if g.update == 0 || now.Sub(g.at) > reportsFor {
-			update, at := g.update, g.at
-			*g = noReport
-			g.update, g.at = update, at
-			return
-		}
-	}
-	// Of a guest that leaves a figure out of its report libvirt says nothing.
-	set := func(to *int64, is bool, value, unit uint64) {
-		if is && value <= math.MaxInt64/unit {
-			*to = int64(value * unit)
-		}
-	}
-	set(&g.unused, b.UnusedSet, b.Unused, 1024)
-	set(&g.available, b.UsableSet, b.Usable, 1024) // what libvirt calls available is all that the guest has
-	set(&g.swapIn, b.SwapInSet, b.SwapIn, 1024)
-	set(&g.swapOut, b.SwapOutSet, b.SwapOut, 1024)
-	set(&g.majorFaults, b.MajorFaultSet, b.MajorFault, 1)
-}
-
 // Stats samples all VMs of ours in one call of libvirt, and waits for none
 // that is busy.
 func (h *Host) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
@@ -385,10 +342,11 @@ func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.T
 	}
 	h.mu.Unlock()
 	g := last.guest
+	g.unused, g.available = g.left(g.unused, r.Balloon), g.left(g.available, r.Balloon)
 	if g.unused >= 0 || g.available >= 0 {
 		r.Reported = g.at
 	}
-	r.Unused, r.Available, r.SwapIn, r.SwapOut, r.MajorFaults = g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults
+	r.Unused, r.Available, r.SwapIn, r.SwapOut, r.MajorFaults = g.figures()
 	r.Resident, r.TotalTime = last.resident, max(last.total, r.VCPUTime)
 	for _, b := range s.Block {
 		r.ReadBytes += int64(b.RdBytes)

@@ -166,3 +166,32 @@ func TestGuestReport(t *testing.T) {
 	// A report without a figure does not keep that of the report before.
 	step(time.Second, &libvirt.DomainStatsBalloon{LastUpdateSet: true, LastUpdate: 103, UnusedSet: true, Unused: 1}, 1<<10, no, no, no, no)
 }
+
+// What a guest can still use is told for the balloon that it has now, also if its report is older than that.
+func TestReportIsOlderThanTheBalloon(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	for _, c := range []struct {
+		name    string
+		reports []uint64 // seconds after the begin that the report is of, by sample
+		has     []uint64 // MiB, by sample, one each second
+		said    []uint64 // MiB available by the report
+		left    []int64
+	}{
+		{"as it is", []uint64{0, 0, 2}, []uint64{256, 256, 256}, []uint64{200, 200, 190}, []int64{200, 200, 190}},
+		{"shrunk since", []uint64{0, 0, 0, 3}, []uint64{256, 256, 128, 128}, []uint64{200, 200, 200, 71}, []int64{200, 200, 72, 71}},
+		{"shrunk since it reported, which is seen only now", []uint64{0, 0, 1, 3}, []uint64{256, 256, 256, 128}, []uint64{200, 200, 190, 65}, []int64{200, 200, 190, 65}},
+		{"a late report from before", []uint64{0, 0, 0, 2}, []uint64{256, 256, 256, 128}, []uint64{200, 200, 200, 180}, []int64{200, 200, 200, 52}},
+		{"grown since", []uint64{0, 0, 0}, []uint64{128, 128, 192}, []uint64{5, 5, 5}, []int64{5, 5, 69}},
+		{"shrunk below what it uses", []uint64{0, 0}, []uint64{256, 128}, []uint64{100, 100}, []int64{100, 0}},
+		{"clocks that differ", []uint64{9000, 9000}, []uint64{256, 128}, []uint64{200, 200}, []int64{200, 72}},
+	} {
+		g := noReport
+		for i := range c.has {
+			now := at.Add(time.Duration(i)*time.Second + 500*time.Millisecond)
+			g.take(&libvirt.DomainStatsBalloon{Current: c.has[i] << 10, LastUpdateSet: true, LastUpdate: uint64(at.Unix()) + c.reports[i], UsableSet: true, Usable: c.said[i] << 10}, now)
+			if got := g.left(g.available, int64(c.has[i])<<20) >> 20; got != c.left[i] {
+				t.Errorf("%s: after %d s %d MiB are left, want %d", c.name, i, got, c.left[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package libvirt
+
+import (
+	"math"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"evenkeel/hypervisor"
+)
+
+// guestReport is what the guest said last of its memory. It counts for a while: a guest may crash, or unload the driver.
+type guestReport struct {
+	unused, available, swapIn, swapOut, majorFaults int64
+
+	update  uint64              // the guest's last report as QEMU numbers it, by its own clock, in seconds
+	at      time.Time           // when that was seen to change
+	balloon int64               // what the guest had when it made that report
+	had     [mostHad]hadBalloon // the latest first
+}
+
+// hadBalloon is what a guest had at a time.
+type hadBalloon struct {
+	at      time.Time
+	balloon int64
+}
+
+// mostHad is how many of these are kept.
+const mostHad = 8
+
+// atReport is what the guest had when it made its last report: a sample is as old as its report, and its balloon is not. Where
+// clocks differ too much to tell it is what the guest has now.
+func (g *guestReport) atReport(now time.Time) int64 {
+	made := time.Unix(int64(g.update), 0).Add(time.Second) //nolint:gosec // seconds since 1970
+	out := g.had[0].balloon
+	if age := now.Sub(made); age < -2*time.Second || age > reportsFor {
+		return out
+	}
+	for _, had := range g.had {
+		if had.at.IsZero() {
+			break
+		}
+		if out = had.balloon; !had.at.After(made) {
+			break
+		}
+	}
+	return out
+}
+
+// left is what was available at the report, now that the guest has so much: what it uses stays the same.
+func (g *guestReport) left(reported, balloon int64) int64 {
+	if reported < 0 {
+		return reported
+	}
+	return min(balloon, max(0, reported+balloon-g.balloon))
+}
+
+// reportsFor is how long a guest's report counts: 30 times as long as it is asked to let pass between two, for a guest with
+// little CPU.
+const reportsFor = 30 * statsPeriod * time.Second
+
+var noReport = guestReport{unused: hypervisor.Unknown, available: hypervisor.Unknown,
+	swapIn: hypervisor.Unknown, swapOut: hypervisor.Unknown, majorFaults: hypervisor.Unknown}
+
+func (g guestReport) figures() (unused, available, swapIn, swapOut, majorFaults int64) {
+	return g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults
+}
+
+// take what the statistics of the balloon say of the guest at that time. QEMU gives the last report again and again.
+func (g *guestReport) take(b *libvirt.DomainStatsBalloon, now time.Time) {
+	copy(g.had[1:], g.had[:])
+	g.had[0] = hadBalloon{now, int64(min(b.Current, math.MaxInt64/1024)) * 1024} //nolint:gosec // bounded
+	if b.LastUpdateSet {
+		forget := func() { g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults = noReport.figures() }
+		if b.LastUpdate != g.update {
+			forget()
+			g.update, g.at = b.LastUpdate, now
+			g.balloon = g.atReport(now)
+		}
+		if g.update == 0 || now.Sub(g.at) > reportsFor {
+			forget()
+			return
+		}
+	}
+	// Of a guest that leaves a figure out of its report libvirt says nothing.
+	set := func(to *int64, is bool, value, unit uint64) {
+		if is && value <= math.MaxInt64/unit {
+			*to = int64(value * unit)
+		}
+	}
+	set(&g.unused, b.UnusedSet, b.Unused, 1024)
+	set(&g.available, b.UsableSet, b.Usable, 1024) // what libvirt calls available is all that the guest has
+	set(&g.swapIn, b.SwapInSet, b.SwapIn, 1024)
+	set(&g.swapOut, b.SwapOutSet, b.SwapOut, 1024)
+	set(&g.majorFaults, b.MajorFaultSet, b.MajorFault, 1)
+}
