@@ -92,6 +92,19 @@ func (p *Placer) Name() string { return p.label }
 // Ticks are what each tick of the latest run has shown.
 func (p *Placer) Ticks() []PlacerTick { return p.record }
 
+// Named is the same policy under another name.
+func (p *Placer) Named(label string) *Placer {
+	p.label = label
+	return p
+}
+
+// Killing lets the kernel end components where a host's memory runs out, as it does, in place of sharing what there is as Flex's
+// evaluation does.
+func (p *Placer) Killing() *Placer {
+	p.how.Paged = false
+	return p
+}
+
 // check says what is wrong with settings, so that Begin need not.
 func (p *Placer) check() error {
 	if _, err := flex.NewFleet(nil, p.limit); err != nil {

@@ -108,3 +108,12 @@ func Steady(penalty forecast.PenaltySettings, charge, margin float64, r Relief) 
 	p := &Placer{label: "Evenkeel", how: paged, retry: flexRetry, limit: 1, charge: charge, relief: r, counting: &byLoad{settings: penalty, every: 1, margin: margin}}
 	return p, p.check()
 }
+
+// EvenkeelPlacer is Steady with the settings that docs/reproduction/flex.md reports: a penalty that begins low and rises with trouble, requests
+// counted as one and a half times what components use of theirs, and hosts relieved at 95%.
+func EvenkeelPlacer() *Placer {
+	penalty := forecast.QualityPenalty
+	penalty.Start = penalty.Min
+	p, _ := Steady(penalty, 0.05, 1.5, Relief{Above: 0.95, Below: 0.9, Grace: 10, Most: 20}) // constants that make sense: a test looks
+	return p
+}
