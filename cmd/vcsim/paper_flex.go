@@ -169,7 +169,7 @@ func (r *flexReport) run(ctx context.Context) error {
 		}
 		return slices.DeleteFunc(all, func(p *replay.Placer) bool { return p.Name() == "FlexF, Pmin 1.01" }), nil
 	}
-	for _, demand := range []float64{0.5, 0.75, 1, 1.25, 1.5} {
+	for _, demand := range []float64{0.5, 1, 1.5} {
 		w, err := workload.Flex{Nodes: r.small, Demand: demand}.Draw(r.seed)
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func (r *flexReport) run(ctx context.Context) error {
 		if demand != 1 {
 			continue
 		}
-		for _, share := range []float64{0.75, 0.8125, 0.875, 0.9375} {
+		for _, share := range []float64{0.75, 0.875} {
 			nodes := int(math.Round(share * float64(r.small)))
 			if policies, err = few(); err != nil {
 				return err

@@ -191,7 +191,7 @@ what fits nowhere waits 60 s, then twice as long each time, up to half an hour; 
 	p("\n## Where ours differ, and why\n\n")
 	p("- *Violations.* OverSub(2) has %s times those of FlexF here, 3.7 times in the paper. Requests that no measurement has seen yet count here, as eq. 9 says; a scheduler that looks at measured load alone sends all tasks of a minute to the same hosts. And ours knows each host's load of this minute, where the trace has one sample of five minutes.\n", ratio(over.violations(), f.violations()))
 	p("- *FlexL against FlexF.* The order matters only while tasks wait. At this load they do in the first hour alone, so the two hardly differ; the paper finds FlexF better on small clusters.\n")
-	p("- *The penalty* of the paper moves up and down all day although its Pmin is 1, from which its own rule gives no way up: its code must have had another minimum, or another rule.\n")
+	p("- *The penalty* of the paper goes up after an hour, when quality falls below its target: ours could, too, if there were such a fall within the first 41 minutes. How often theirs is updated is not said; updated less often, P is still above 1 by then.\n")
 	p("\nUser CPU of one core for the day on %d nodes: %.1f s to draw it, and", r.nodes, r.draw)
 	for i, run := range r.day {
 		sep := ","
