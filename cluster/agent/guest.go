@@ -24,10 +24,10 @@ const (
 	// reliefStep is how much more than it has, or than it uses, a pressed guest gets at a time: a share of all its memory.
 	reliefStep = 4 // its fourth
 
-	// reliefStays so long after the guest was pressed last.
-	reliefStays = 10 * time.Minute
-	// defies so long: a guest that did not follow its balloon is not asked again.
-	defies = 10 * time.Minute
+	// reliefStays for so many steps of forecasts after the guest was pressed last.
+	reliefStays = 10
+	// defies for so many: a guest that did not follow its balloon is not asked again.
+	defies = 10
 )
 
 // GuestNeed is what the host itself asks for a guest's sake. The zero value asks for nothing.
@@ -36,8 +36,9 @@ type GuestNeed struct {
 	Raise int64 // bytes: it is short of memory, and to have that much as far as there is room
 }
 
-// guestWatch is what an agent sees of one guest's memory over time. The zero value knows nothing.
+// guestWatch is what an agent sees of one guest's memory over time. One with nothing but a step knows nothing.
 type guestWatch struct {
+	step       time.Duration // of forecasts
 	generation uint64
 	points     []guestPoint // of a while, oldest first
 	last       hypervisor.Stats
@@ -72,7 +73,7 @@ func distance(a, b int64) int64 { return max(a-b, b-a) }
 // see a measurement of a guest that can have so much memory.
 func (g *guestWatch) see(s hypervisor.Stats, memory int64, window time.Duration) {
 	if g.generation != s.Generation {
-		*g = guestWatch{generation: s.Generation}
+		*g = guestWatch{step: g.step, generation: s.Generation}
 	}
 	g.memory = memory
 	g.follow(s)
@@ -91,7 +92,7 @@ func (g *guestWatch) see(s hypervisor.Stats, memory int64, window time.Duration)
 		g.short = s.At
 		g.raise(took)
 	}
-	if g.relief > 0 && s.At.Sub(g.short) > reliefStays {
+	if g.relief > 0 && s.At.Sub(g.short) > reliefStays*g.step {
 		g.relief = 0
 	}
 }
@@ -110,7 +111,7 @@ func (g *guestWatch) follow(s hypervisor.Stats) {
 	case s.At.Sub(g.progressed) > balloonPatient && g.defied.IsZero():
 		g.defied = s.At
 	}
-	if !g.defied.IsZero() && s.At.Sub(g.defied) > defies {
+	if !g.defied.IsZero() && s.At.Sub(g.defied) > defies*g.step {
 		g.target, g.defied = 0, time.Time{}
 	}
 }

@@ -29,6 +29,7 @@ type Options struct {
 	SampleEvery time.Duration // default 1 s
 	ListEvery   time.Duration // how often to look even if nothing is said to have changed; default 15 s
 	UseWindow   time.Duration // over which CPU use is averaged; default 5 s
+	Step        time.Duration // of forecasts, as the Recorder's; what guests get for being short of memory stays for ten; default a minute
 
 	Watchdog Watchdog // nil: none guards the host's leases
 	// WatchdogAs tells one configuration of the watchdog from another, its time-out included. A watchdog that an agent before
@@ -66,6 +67,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if o.ListEvery == 0 {
 		o.ListEvery = 15 * time.Second
+	}
+	if o.Step == 0 {
+		o.Step = forecastStep
 	}
 	if o.UseWindow == 0 {
 		o.UseWindow = 5 * time.Second

@@ -110,7 +110,7 @@ func (r *runner) sample(ctx context.Context) error {
 func (r *runner) guest(id string) *guestWatch {
 	g := r.guests[id]
 	if g == nil {
-		g = &guestWatch{}
+		g = &guestWatch{step: r.Step}
 		r.guests[id] = g
 	}
 	return g

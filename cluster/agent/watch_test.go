@@ -54,7 +54,7 @@ func TestGuestIsShortOfMemory(t *testing.T) {
 		{"has all there is", 1000, 10, mib, 400, 0, ""},
 		{"reports nothing", 500, -1, 0, 0, 0, ""},
 	} {
-		w := watched{}
+		w := watched{guestWatch: guestWatch{step: time.Minute}}
 		var need GuestNeed
 		for range 5 { // a while, without getting anything
 			need = w.sees(c.balloon, c.available, c.swap, c.faults)
@@ -68,7 +68,7 @@ func TestGuestIsShortOfMemory(t *testing.T) {
 
 // A guest gets a step at a time, once it said what it made of the last, and keeps it for a while.
 func TestReliefGoesStepByStep(t *testing.T) {
-	w := watched{}
+	w := watched{guestWatch: guestWatch{step: time.Minute}}
 	if n := w.sees(400, 20, 0, 0); n.Raise != 650*mib || n.Keep != 650*mib {
 		t.Fatalf("short: %+v", n)
 	}
@@ -78,7 +78,7 @@ func TestReliefGoesStepByStep(t *testing.T) {
 	if n := w.sees(900, 400, 0, 0); n.Raise != 0 || n.Keep != 900*mib || w.tell().Pressed != "" {
 		t.Fatalf("not any more: %+v", n)
 	}
-	for range int(reliefStays/time.Second) - 1 {
+	for range int(reliefStays*time.Minute/time.Second) - 1 {
 		if n := w.sees(900, 400, 0, 0); n.Keep != 900*mib {
 			t.Fatalf("%v after it was short: %+v", w.at.Sub(w.short), n)
 		}
@@ -89,7 +89,7 @@ func TestReliefGoesStepByStep(t *testing.T) {
 	}
 
 	// An old report says nothing of what it has now.
-	w = watched{}
+	w = watched{guestWatch: guestWatch{step: time.Minute}}
 	w.sees(400, 20, 0, 0)
 	stale := w.last
 	stale.At, stale.Balloon = w.at.Add(time.Second), 650*mib
@@ -102,7 +102,7 @@ func TestReliefGoesStepByStep(t *testing.T) {
 
 // A guest that took memory back by itself gets some more, and is not squeezed again at once.
 func TestGuestThatTakesMemoryBack(t *testing.T) {
-	w := watched{}
+	w := watched{guestWatch: guestWatch{step: time.Minute}}
 	w.sees(1000, 500, 0, 0)
 	w.set(1000*mib, 500*mib, w.at)
 	w.sees(700, 200, 0, 0) // on its way
@@ -117,7 +117,7 @@ func TestGuestThatTakesMemoryBack(t *testing.T) {
 
 // A guest that does not follow its balloon is not asked again for a while.
 func TestGuestThatDefiesItsBalloon(t *testing.T) {
-	w := watched{}
+	w := watched{guestWatch: guestWatch{step: time.Minute}}
 	w.sees(1000, 600, 0, 0)
 	w.set(1000*mib, 500*mib, w.at)
 	for range int(balloonPatient / time.Second) {
@@ -128,14 +128,14 @@ func TestGuestThatDefiesItsBalloon(t *testing.T) {
 	if n := w.sees(1000, 600, 0, 0); w.tell().Follows || n.Keep != 1000*mib {
 		t.Fatalf("it ignores its balloon: %+v", n)
 	}
-	for range int(defies / time.Second) {
+	for range int(defies * time.Minute / time.Second) {
 		w.sees(1000, 600, 0, 0)
 	}
 	if n := w.sees(1000, 600, 0, 0); !w.tell().Follows || n.Keep > 500*mib {
 		t.Fatalf("another try: %+v", n)
 	}
 
-	slow := watched{}
+	slow := watched{guestWatch: guestWatch{step: time.Minute}}
 	slow.sees(1000, 600, 0, 0)
 	slow.set(1000*mib, 500*mib, slow.at)
 	for i := range 60 {

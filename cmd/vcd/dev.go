@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,7 @@ certificate to trust in DIR/ca.pem:
 			&cli.Float64Flag{Name: "allowance-cpu", Usage: "`CORES` of each host that VMs may use (default: all but max(0.25, 5%))"},
 			&cli.StringFlag{Name: "allowance-memory", Usage: "memory of each host that VMs may use, a `SIZE` such as 8GiB (default: all but max(512 MiB, 5%))"},
 			&cli.Float64Flag{Name: "min-yield", Usage: "least `YIELD` of a virtual cluster that names none", Value: 0.5},
+			&cli.DurationFlag{Name: "forecast-step", Usage: "for trying out: forecast use by steps of `TIME`, from 1s, and look at what VMs need as often", Value: time.Minute},
 			&cli.BoolFlag{Name: "emulation", Usage: "never use KVM, even where libvirt offers it"},
 			&cli.StringFlag{Name: "guest", Usage: "put vmlinuz and initrd.img in `DIR` into the catalogue as image \"tiny\", the default image", Value: defaultGuestDir()},
 			&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info"},
@@ -74,6 +76,9 @@ func dev(c *cli.Context) error {
 	if y := c.Float64("min-yield"); !(y >= 0 && y <= 1) {
 		return cli.Exit(fmt.Sprintf("--min-yield %g: must be from 0 to 1", y), 2)
 	}
+	if d := c.Duration("forecast-step"); d < time.Second || d > time.Hour {
+		return cli.Exit(fmt.Sprintf("--forecast-step %s: must be from 1s to 1h", d), 2)
+	}
 	if c.String("data-dir") == "" { // an unset variable of a script, and not the current directory
 		return cli.Exit("--data-dir: must not be empty", 2)
 	}
@@ -105,6 +110,7 @@ func dev(c *cli.Context) error {
 			return f.hosts, nil
 		},
 		Inspect: func(img state.Image) (state.Image, error) { return f.inspect(img) },
+		Step:    c.Duration("forecast-step"),
 		Agent:   agent.Options{Allowance: allow, Overhead: overhead}})
 	if f != nil {
 		defer f.close()
