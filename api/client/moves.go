@@ -142,6 +142,11 @@ func (c *Client) Settings(ctx context.Context, opts ...Option) (v1.ClusterSettin
 	return one[v1.ClusterSettings](ctx, c, opts, "v1", "cluster", "settings")
 }
 
+// Shaping is what is reclaimed of what was declared, or would be.
+func (c *Client) Shaping(ctx context.Context, opts ...Option) (v1.Shaping, error) {
+	return one[v1.Shaping](ctx, c, opts, "v1", "cluster", "shaping")
+}
+
 // SetSettings changes settings of the cluster, and returns all of them.
 func (c *Client) SetSettings(ctx context.Context, q v1.SettingsPatch, opts ...Option) (v1.ClusterSettings, error) {
 	var out v1.ClusterSettings

@@ -76,7 +76,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"no token for the API's description", "GET", "/openapi.json", "", []string{"Authorization", ""}, 401, v1.ProblemUnauthorized, "Authorization"},
 		{"no token for metrics", "GET", "/metrics", "", []string{"Authorization", ""}, 401, v1.ProblemUnauthorized, "Authorization"},
 		{"restart", "POST", vcs, `{"name":"a","onHostLoss":"restart","groups":[{"name":"w","cpu":1,"memory":"1GiB","disk":{"size":"1GiB"}}]}`, nil, 422, v1.ProblemInvalid, "groups[0].disk"},
-		{"estimated", "POST", vcs, `{"name":"a","needs":"estimated","groups":[{"name":"w","cpu":1,"memory":"1GiB"}]}`, nil, 422, v1.ProblemUnsupported, "needs"},
+		{"guessed needs", "POST", vcs, `{"name":"a","needs":"guessed","groups":[{"name":"w","cpu":1,"memory":"1GiB"}]}`, nil, 422, v1.ProblemInvalid, "needs"},
 		{"spread over something else", "POST", vcs, vc(`,"affinity":{"spread":"rack"}`), nil, 422, v1.ProblemInvalid, "groups[0].affinity.spread"},
 		{"a term of no form", "POST", vcs, vc(`,"affinity":{"avoid":["app=db","db"]}`), nil, 422, v1.ProblemInvalid, "groups[0].affinity.avoid[1]"},
 		{"a host that is not there", "POST", vcs, vc(`,"affinity":{"require":["host:nothing"]}`), nil, 422, v1.ProblemInvalid, "groups[0].affinity.require[0]"},
@@ -544,7 +544,7 @@ func TestOpenAPI(t *testing.T) {
 		"/v1/virtual-clusters/{name}/stop", "/v1/vms", "/v1/vms/{name}", "/v1/vms/{name}/console", "/v1/hosts", "/v1/hosts/{name}", "/v1/hosts/{name}/cordon",
 		"/v1/operations", "/v1/operations/{id}", "/v1/events", "/v1/images", "/v1/images/{name}", "/v1/cluster/status", "/metrics",
 		"/v1/rebalance", "/v1/rebalance/curve", "/v1/plans", "/v1/plans/{id}", "/v1/plans/{id}/apply", "/v1/plans/{id}/stop", "/v1/plans/try", "/v1/plans/spare",
-		"/v1/migrations", "/v1/migrations/{id}", "/v1/migrations/{id}/abort", "/v1/hosts/{name}/drain", "/v1/hosts/{name}/empty", "/v1/drain-groups", "/v1/cluster/settings", "/livez", "/readyz"} {
+		"/v1/migrations", "/v1/migrations/{id}", "/v1/migrations/{id}/abort", "/v1/hosts/{name}/drain", "/v1/hosts/{name}/empty", "/v1/drain-groups", "/v1/cluster/settings", "/v1/cluster/shaping", "/livez", "/readyz"} {
 		if len(doc.Paths[path]) == 0 {
 			t.Errorf("%s is not described", path)
 		}

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"fmt"
-
 	"evenkeel/api/v1"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
@@ -37,13 +35,13 @@ func count(c state.Count) v1.VMCount {
 func virtualCluster(v control.VCView) v1.VirtualCluster {
 	out := v1.VirtualCluster{
 		ID: v.ID, Name: v.Name, State: string(v.State), Reason: v.Reason, MinYield: v.MinYield, Yield: v.Yield,
-		OnFull: string(v.OnFull), OnHostLoss: v.OnHostLoss, Needs: v.Needs, Priority: v.Priority,
+		OnFull: string(v.OnFull), OnHostLoss: v.OnHostLoss, Needs: v.Estimates, Aggressiveness: v.Boldness, Priority: v.Priority,
 		Groups: make([]v1.Group, len(v.Groups)), VMs: count(v.Count), Decision: decision(v.Decision),
 		CreatedAt: v.CreatedAt, QueuedAt: v.QueuedAt, ModifyIndex: v.ModifyIndex,
 	}
 	for i, g := range v.Groups {
 		to := v1.Group{
-			Name: g.Name, Count: g.Count, CPU: g.CPU, VCPUs: g.VCPUs, Memory: v1.Size(g.Memory), MemoryMin: v1.Size(g.MemoryMin),
+			Name: g.Name, Count: g.Count, CPU: g.CPU, Need: g.Need(), VCPUs: g.VCPUs, Memory: v1.Size(g.Memory), MemoryMin: v1.Size(g.MemoryMin),
 			Role: g.Role, Image: g.Image, Network: g.Network, CloudInit: g.CloudInit != (state.CloudInit{}), Labels: g.Labels,
 			Allocation: g.Allocation, Yield: g.Yield(),
 		}
@@ -136,31 +134,10 @@ func each[A, B any](in []A, f func(A) B) []B {
 	return out
 }
 
-// unsupported are the wishes of a VC file that this version cannot grant. It
-// refuses them: to ignore one would be to break a promise later.
-func unsupported(spec v1.VirtualClusterSpec) error {
-	p := newProblem(422, v1.ProblemUnsupported, "")
-	add := func(field, value, format string, args ...any) {
-		f := v1.FieldError{In: "body", Field: field, Message: fmt.Sprintf(format, args...)}
-		if value != "" {
-			f.Value = value
-		}
-		p.Errors = append(p.Errors, f)
-	}
-	if spec.Needs == "estimated" {
-		add("needs", "estimated", "this version does not estimate needs: use declared, or leave it out")
-	}
-	if len(p.Errors) == 0 {
-		return nil
-	}
-	p.Detail = summary(p.Errors)
-	return p
-}
-
 // specOf a VC file, as the cluster wants it. Defaults that depend on the
 // cluster are left to it.
 func specOf(in v1.VirtualClusterSpec) state.VC {
-	vc := state.VC{Name: in.Name, MinYield: -1, OnFull: state.OnFull(in.OnFull), OnHostLoss: in.OnHostLoss, Needs: in.Needs, Priority: in.Priority}
+	vc := state.VC{Name: in.Name, MinYield: -1, OnFull: state.OnFull(in.OnFull), OnHostLoss: in.OnHostLoss, Needs: in.Needs, Aggressiveness: in.Aggressiveness, Priority: in.Priority}
 	if in.MinYield != nil {
 		vc.MinYield = *in.MinYield
 	}

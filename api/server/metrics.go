@@ -103,6 +103,9 @@ func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 		descMigrations, descMigratedBytes, descDowntime, descMoving, descPlans, descDrain, descDrainMoved, descDrainVMs} {
 		ch <- d
 	}
+	for _, d := range shapingDescs {
+		ch <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -177,6 +180,9 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 				}
 			}
 		}
+	}
+	if live {
+		c.shapingFigures(ch)
 	}
 	c.moveFigures(ch, v)
 }

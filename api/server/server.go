@@ -49,6 +49,7 @@ type Cluster interface {
 	Index() uint64
 	Await(ctx context.Context, index uint64) error
 	Mover
+	Shaper
 }
 
 // Options of a Server.
@@ -120,6 +121,7 @@ func New(c Cluster, o Options) *Server {
 	s.registerImages(api)
 	s.registerCluster(api)
 	s.registerSettings(api)
+	s.registerShaping(api)
 	s.registerMoves(api)
 	s.registerRebalance(api)
 	s.registerDrains(api)

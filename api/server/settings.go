@@ -16,7 +16,7 @@ type settingsAnswer struct {
 }
 
 func (s *Server) registerSettings(api huma.API) {
-	get(api, "getSettings", "/v1/cluster/settings", tagCluster, "Get the cluster's settings", "Defaults of virtual clusters, and when VMs move. What was never set is shown as its default.",
+	get(api, "getSettings", "/v1/cluster/settings", tagCluster, "Get the cluster's settings", "Defaults of virtual clusters, when VMs move, and whose needs are estimated. What was never set is shown as its default.",
 		func(ctx context.Context, in *struct{ ReadParams }) (*settingsAnswer, error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -71,6 +71,7 @@ func patchSettings(to *state.Settings, q v1.SettingsPatch) error {
 	if q.MinMemory != nil {
 		to.MinMemory = int64(*q.MinMemory)
 	}
+	patchShaping(&to.Shaping, q.Shaping)
 	if q.Moves == nil {
 		return nil
 	}
@@ -127,7 +128,7 @@ func settingsOf(meta state.Meta) *settingsAnswer {
 }
 
 func settings(s state.Settings) v1.ClusterSettings {
-	m := s.Moves.WithDefaults()
+	m, x := s.Moves.WithDefaults(), s.Shaping.WithDefaults()
 	text := func(d state.Millis) string { return v1.FormatDuration(d.Duration()) }
 	return v1.ClusterSettings{
 		MinYield: s.MinYield, OnFull: string(s.OnFull), Image: s.Image, Pool: s.Pool, MinMemory: v1.Size(s.MinMemory), MaxVMs: s.MaxVMs,
@@ -137,5 +138,6 @@ func settings(s state.Settings) v1.ClusterSettings {
 			IdleBelow: m.IdleBelow, MaxBytes: v1.Size(m.MaxBytes), Budget: v1.Size(m.Budget()), PerHost: m.PerHost, Total: m.Total, Bandwidth: v1.Size(m.Bandwidth),
 			AutoConverge: m.AutoConverge, PostCopy: m.PostCopy, CopyStorage: m.CopyStorage, Deadline: text(m.Deadline), OnJoin: m.OnJoin,
 		},
+		Shaping: v1.ShapingSettings{Mode: string(x.Mode), Needs: x.Needs, Aggressiveness: x.Aggressiveness},
 	}
 }

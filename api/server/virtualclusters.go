@@ -88,9 +88,6 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			if err := unsupported(spec); err != nil {
-				return nil, err
-			}
 			return s.result(ctx, "create", in.CallParams, func(ctx context.Context, call control.Call) (control.Result, error) {
 				return s.cluster.Create(ctx, specOf(spec), call)
 			})

@@ -10,14 +10,15 @@ import (
 
 // ClusterSettings are the defaults and limits of the cluster.
 type ClusterSettings struct {
-	MinYield    float64      `json:"minYield" doc:"Least yield of a virtual cluster that names none."`
-	OnFull      string       `json:"onFull" doc:"For a virtual cluster that names none: queue or reject."`
-	Image       string       `json:"image,omitempty" doc:"For a group that names neither image nor boot."`
-	Pool        string       `json:"pool" doc:"Storage pool for a disk that names none."`
-	MinMemory   Size         `json:"minMemory" doc:"Least memory of a VM, bytes."`
-	MaxVMs      int          `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
-	SharedPools []string     `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
-	Moves       MoveSettings `json:"moves" doc:"When VMs move by live migration, and how."`
+	MinYield    float64         `json:"minYield" doc:"Least yield of a virtual cluster that names none."`
+	OnFull      string          `json:"onFull" doc:"For a virtual cluster that names none: queue or reject."`
+	Image       string          `json:"image,omitempty" doc:"For a group that names neither image nor boot."`
+	Pool        string          `json:"pool" doc:"Storage pool for a disk that names none."`
+	MinMemory   Size            `json:"minMemory" doc:"Least memory of a VM, bytes."`
+	MaxVMs      int             `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
+	SharedPools []string        `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
+	Moves       MoveSettings    `json:"moves" doc:"When VMs move by live migration, and how."`
+	Shaping     ShapingSettings `json:"shaping" doc:"Whose needs are estimated, and what is done with that."`
 }
 
 // MoveSettings say when VMs move by live migration, and how.
@@ -43,14 +44,15 @@ type MoveSettings struct {
 
 // SettingsPatch changes settings; what is left out stays.
 type SettingsPatch struct {
-	MinYield    *float64   `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield of a virtual cluster that names none."`
-	OnFull      *string    `json:"onFull,omitempty" enum:"queue,reject" doc:"For a virtual cluster that names none."`
-	Image       *string    `json:"image,omitempty" doc:"For a group that names neither image nor boot; empty: it has to name one."`
-	Pool        *string    `json:"pool,omitempty" doc:"Storage pool for a disk that names none."`
-	MinMemory   *Size      `json:"minMemory,omitempty" doc:"Least memory of a VM, bytes or a size with a unit."`
-	MaxVMs      *int       `json:"maxVMs,omitempty" minimum:"1" doc:"Most VMs of one virtual cluster."`
-	SharedPools *[]string  `json:"sharedPools,omitempty" doc:"Storage pools that hold the same disks on every host."`
-	Moves       *MovePatch `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
+	MinYield    *float64      `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield of a virtual cluster that names none."`
+	OnFull      *string       `json:"onFull,omitempty" enum:"queue,reject" doc:"For a virtual cluster that names none."`
+	Image       *string       `json:"image,omitempty" doc:"For a group that names neither image nor boot; empty: it has to name one."`
+	Pool        *string       `json:"pool,omitempty" doc:"Storage pool for a disk that names none."`
+	MinMemory   *Size         `json:"minMemory,omitempty" doc:"Least memory of a VM, bytes or a size with a unit."`
+	MaxVMs      *int          `json:"maxVMs,omitempty" minimum:"1" doc:"Most VMs of one virtual cluster."`
+	SharedPools *[]string     `json:"sharedPools,omitempty" doc:"Storage pools that hold the same disks on every host."`
+	Moves       *MovePatch    `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
+	Shaping     *ShapingPatch `json:"shaping,omitempty" doc:"Whose needs are estimated, and what is done with that."`
 }
 
 // MovePatch changes settings of moves; what is left out stays.
@@ -152,6 +154,17 @@ func ParseSettings(doc []byte) (SettingsPatch, error) {
 			if n.kind == kindObject && len(inside) == 0 && len(r.faults) == 0 {
 				r.fault(n, path, "nothing to change")
 			}
+		}},
+		field{"shaping", func(n *node, path string) {
+			var m ShapingPatch
+			s.Shaping = &m
+			inside := r.object(n, path,
+				field{"mode", some(&m.Mode, word("off", "shadow", "on"))},
+				field{"needs", some(&m.Needs, word("declared", "estimated"))},
+				field{"aggressiveness", some(&m.Aggressiveness, word("conservative", "balanced", "aggressive"))})
+			if n.kind == kindObject && len(inside) == 0 && len(r.faults) == 0 {
+				r.fault(n, path, "nothing to change")
+			}
 		}})
 	if n.kind == kindObject && len(given) == 0 && len(r.faults) == 0 {
 		r.fault(nil, "settings", "nothing to change: give at least one setting")
@@ -168,6 +181,7 @@ var settingKeys = map[string]bool{
 	"moves.mode": true, "moves.period": true, "moves.grace": true, "moves.coolDown": true, "moves.hold": true, "moves.leastGain": false,
 	"moves.idleBelow": false, "moves.maxBytes": true, "moves.perHost": false, "moves.total": false, "moves.bandwidth": true,
 	"moves.autoConverge": false, "moves.postCopy": false, "moves.copyStorage": false, "moves.deadline": true, "moves.onJoin": false,
+	"shaping.mode": true, "shaping.needs": true, "shaping.aggressiveness": true,
 }
 
 // SettingKeys are the names of all settings, in order.
@@ -183,7 +197,7 @@ func SettingKeys() []string {
 // ParseSettingPairs reads settings written as KEY=VALUE: moves.period=5m. Its errors are *Invalid.
 func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
 	r := &reader{}
-	top, moves := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	top, nested := map[string]json.RawMessage{}, map[string]map[string]json.RawMessage{}
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		text, known := settingKeys[key]
@@ -196,8 +210,11 @@ func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
 			continue
 		}
 		into, name := top, key
-		if inner, nested := strings.CutPrefix(key, "moves."); nested {
-			into, name = moves, inner
+		if of, inner, is := strings.Cut(key, "."); is {
+			if nested[of] == nil {
+				nested[of] = map[string]json.RawMessage{}
+			}
+			into, name = nested[of], inner
 		}
 		if into[name] != nil {
 			r.fault(nil, key, "given twice")
@@ -219,12 +236,12 @@ func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
 	if err := r.err(); err != nil {
 		return SettingsPatch{}, err
 	}
-	if len(moves) > 0 {
-		inner, err := json.Marshal(moves)
+	for of, settings := range nested {
+		inner, err := json.Marshal(settings)
 		if err != nil {
 			return SettingsPatch{}, fmt.Errorf("settings: %w", err)
 		}
-		top["moves"] = inner
+		top[of] = inner
 	}
 	doc, err := json.Marshal(top)
 	if err != nil {

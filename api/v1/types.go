@@ -15,29 +15,31 @@ type List[T any] struct {
 
 // VirtualCluster is a virtual cluster as it stands.
 type VirtualCluster struct {
-	ID          string    `json:"id"`
-	Name        string    `json:"name"`
-	State       string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, or the yield is below minYield. failed: no VM runs and none will by itself."`
-	Reason      string    `json:"reason,omitempty" doc:"Why it is queued, degraded or failed."`
-	MinYield    float64   `json:"minYield" doc:"Least yield it was promised."`
-	Yield       float64   `json:"yield" doc:"Its yield now: the least allocation / need of its VMs; 0 while none has an allocation."`
-	OnFull      string    `json:"onFull"`
-	OnHostLoss  string    `json:"onHostLoss"`
-	Needs       string    `json:"needs"`
-	Priority    int       `json:"priority"`
-	Groups      []Group   `json:"groups" nullable:"false"`
-	VMs         VMCount   `json:"vms" doc:"How many of its VMs are in which phase."`
-	Decision    *Decision `json:"decision,omitempty" doc:"The last answer of admission."`
-	CreatedAt   time.Time `json:"createdAt"`
-	QueuedAt    time.Time `json:"queuedAt,omitzero"`
-	ModifyIndex uint64    `json:"modifyIndex" doc:"Log index of its last change; its ETag, in quotes."`
+	ID             string    `json:"id"`
+	Name           string    `json:"name"`
+	State          string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, or the yield is below minYield. failed: no VM runs and none will by itself."`
+	Reason         string    `json:"reason,omitempty" doc:"Why it is queued, degraded or failed."`
+	MinYield       float64   `json:"minYield" doc:"Least yield it was promised."`
+	Yield          float64   `json:"yield" doc:"Its yield now: the least allocation / need of its VMs; 0 while none has an allocation."`
+	OnFull         string    `json:"onFull"`
+	OnHostLoss     string    `json:"onHostLoss"`
+	Needs          string    `json:"needs" enum:"declared,estimated"`
+	Aggressiveness string    `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"Of its estimates; left out where its needs are declared."`
+	Priority       int       `json:"priority"`
+	Groups         []Group   `json:"groups" nullable:"false"`
+	VMs            VMCount   `json:"vms" doc:"How many of its VMs are in which phase."`
+	Decision       *Decision `json:"decision,omitempty" doc:"The last answer of admission."`
+	CreatedAt      time.Time `json:"createdAt"`
+	QueuedAt       time.Time `json:"queuedAt,omitzero"`
+	ModifyIndex    uint64    `json:"modifyIndex" doc:"Log index of its last change; its ETag, in quotes."`
 }
 
 // Group is a group of a virtual cluster with what its VMs are given.
 type Group struct {
 	Name       string            `json:"name"`
 	Count      int               `json:"count"`
-	CPU        float64           `json:"cpu" doc:"Need of each VM, cores."`
+	CPU        float64           `json:"cpu" doc:"Declared need of each VM, cores."`
+	Need       float64           `json:"need" doc:"Need of each VM that counts, cores: estimated, or else declared."`
 	VCPUs      int               `json:"vcpus"`
 	Memory     Size              `json:"memory" doc:"Of each VM, bytes."`
 	MemoryMin  Size              `json:"memoryMin" doc:"Floor of each VM's balloon, bytes."`

@@ -8,13 +8,14 @@ import (
 
 // VirtualClusterSpec is what a tenant asks for: a VC file.
 type VirtualClusterSpec struct {
-	Name       string      `json:"name" doc:"Name of the virtual cluster, unique; a DNS label." example:"render"`
-	MinYield   *float64    `json:"minYield,omitempty" doc:"Least yield it accepts, from 0 to 1: below it the virtual cluster is refused or queued. Left out: the cluster's default."`
-	OnFull     string      `json:"onFull,omitempty" enum:"queue,reject" doc:"What becomes of it if it does not fit now. Left out: the cluster's default."`
-	OnHostLoss string      `json:"onHostLoss,omitempty" enum:"keep,restart" doc:"What becomes of its VMs if their host is lost. keep: nothing until it is back. restart: they are started elsewhere once it is proved that it runs them no more; needs disks that are ephemeral or in a shared pool."`
-	Priority   int         `json:"priority,omitempty" doc:"Orders admission: higher first. It never weights a yield."`
-	Needs      string      `json:"needs,omitempty" enum:"declared,estimated" doc:"Where the CPU needs come from. This version knows declared only."`
-	Groups     []GroupSpec `json:"groups" doc:"One or more groups of equal VMs, admitted, run and deleted as one."`
+	Name           string      `json:"name" doc:"Name of the virtual cluster, unique; a DNS label." example:"render"`
+	MinYield       *float64    `json:"minYield,omitempty" doc:"Least yield it accepts, from 0 to 1: below it the virtual cluster is refused or queued. Left out: the cluster's default."`
+	OnFull         string      `json:"onFull,omitempty" enum:"queue,reject" doc:"What becomes of it if it does not fit now. Left out: the cluster's default."`
+	OnHostLoss     string      `json:"onHostLoss,omitempty" enum:"keep,restart" doc:"What becomes of its VMs if their host is lost. keep: nothing until it is back. restart: they are started elsewhere once it is proved that it runs them no more; needs disks that are ephemeral or in a shared pool."`
+	Priority       int         `json:"priority,omitempty" doc:"Orders admission: higher first. It never weights a yield."`
+	Needs          string      `json:"needs,omitempty" enum:"declared,estimated" doc:"declared: its VMs have what is declared here. estimated: they are given what they are expected to need, never more than declared, once the cluster has seen enough of them. Left out: the cluster's default."`
+	Aggressiveness string      `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"How little is left beside what is expected, where needs are estimated. Left out: the cluster's default."`
+	Groups         []GroupSpec `json:"groups" doc:"One or more groups of equal VMs, admitted, run and deleted as one."`
 }
 
 // GroupSpec is a set of equal VMs.
@@ -127,6 +128,7 @@ func (r *reader) vc(n *node) VirtualClusterSpec {
 		field{"onHostLoss", r.oneOf(&vc.OnHostLoss, "keep", "restart")},
 		field{"priority", r.integer(&vc.Priority, -1_000_000, 1_000_000)},
 		field{"needs", r.oneOf(&vc.Needs, "declared", "estimated")},
+		field{"aggressiveness", r.oneOf(&vc.Aggressiveness, "conservative", "balanced", "aggressive")},
 		field{"groups", func(n *node, path string) { vc.Groups = r.groups(n, path) }},
 	)
 	r.required(n, given, "", "name", "groups")

@@ -333,7 +333,8 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 		if a.Plan == nil {
 			return Result{DryRun: call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
 		}
-		r = Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun}
+		m, _ := s.Meta()
+		r = Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun, shaping: m.Settings.Shaping}
 		if call.DryRun {
 			r.VC, r.VMs = c.preview(s, a.Plan)
 			return r, false, nil

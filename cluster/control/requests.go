@@ -18,6 +18,8 @@ type Result struct {
 	VMs       []state.VM      // of a dry run: the VMs of VC as they would be
 	DryRun    bool
 	Replayed  bool // the answer to an idempotency key used before
+
+	shaping state.ShapingSettings
 }
 
 // Change is one step of a plan, in words and in figures.

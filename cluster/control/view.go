@@ -94,6 +94,8 @@ type VCView struct {
 	Yield  float64
 	Count  state.Count
 	Reason string
+	// Estimates says whether its needs are declared or estimated, Boldness how bold the estimates are; "" = there are none.
+	Estimates, Boldness string
 }
 
 // VM with its live figures.
@@ -160,14 +162,18 @@ func (v *View) HostView(h state.Host) HostView {
 
 // VCView of a VC.
 func (v *View) VCView(vc state.VC) VCView {
-	return viewOf(vc, v.VMsOf(vc.ID))
+	meta, _ := v.Meta()
+	return viewOf(vc, v.VMsOf(vc.ID), meta.Settings.Shaping)
 }
 
 // View is the VC of a dry run as it would be.
-func (r Result) View() VCView { return viewOf(r.VC, r.VMs) }
+func (r Result) View() VCView { return viewOf(r.VC, r.VMs, r.shaping) }
 
-func viewOf(vc state.VC, vms []state.VM) VCView {
-	out := VCView{VC: vc, State: state.StateOf(vc, vms), Count: state.CountPhases(vms)}
+func viewOf(vc state.VC, vms []state.VM, set state.ShapingSettings) VCView {
+	out := VCView{VC: vc, State: state.StateOf(vc, vms), Count: state.CountPhases(vms), Estimates: state.NeedsDeclared}
+	if set.Estimates(&vc) {
+		out.Estimates, out.Boldness = state.NeedsEstimated, set.Boldness(&vc)
+	}
 	if out.Count.Starting+out.Count.Running > 0 {
 		out.Yield = state.YieldOf(vc)
 	}

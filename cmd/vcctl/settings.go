@@ -15,8 +15,8 @@ import (
 func (t *tool) settingsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "settings", Usage: "show the cluster's defaults and limits, or set them", ArgsUsage: " ", Action: t.settings, Flags: []cli.Flag{watchFlag},
-		Description: "Defaults of virtual clusters, and when VMs move: moves.mode is auto (plans that are worth it are carried out), propose (they\n" +
-			"wait for `vcctl plan apply`) or off.\n\nExample: vcctl cluster settings",
+		Description: "Defaults of virtual clusters, when VMs move, and whose needs are estimated: moves.mode is auto (plans that are worth it are carried out), propose (they\n" +
+			"wait for `vcctl plan apply`) or off. shaping.mode is off, shadow or on: see vcctl shaping status.\n\nExample: vcctl cluster settings",
 		Subcommands: []*cli.Command{{
 			Name: "set", Usage: "change settings", ArgsUsage: "KEY=VALUE...", Action: t.settingsSet, Flags: []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
 			Description: "Names are those that `vcctl cluster settings` prints; durations are like 10m, sizes like 64GiB. What is not named stays. A value\n" +
@@ -66,7 +66,8 @@ func settingsText(s v1.ClusterSettings) string {
 		"moves.leastGain", fmt.Sprint(m.LeastGain), "moves.idleBelow", fmt.Sprint(m.IdleBelow), "moves.maxBytes", budget, "moves.perHost", strconv.Itoa(m.PerHost),
 		"moves.total", total, "moves.bandwidth", link, "moves.autoConverge", strconv.FormatBool(m.AutoConverge), "moves.postCopy", strconv.FormatBool(m.PostCopy),
 		"moves.copyStorage", strconv.FormatBool(m.CopyStorage),
-		"moves.deadline", m.Deadline, "moves.onJoin", strconv.FormatBool(m.OnJoin)}
+		"moves.deadline", m.Deadline, "moves.onJoin", strconv.FormatBool(m.OnJoin),
+		"shaping.mode", s.Shaping.Mode, "shaping.needs", s.Shaping.Needs, "shaping.aggressiveness", s.Shaping.Aggressiveness}
 	tab := newTable("SETTING", "VALUE")
 	for i := 0; i < len(rows); i += 2 {
 		tab.row(rows[i], rows[i+1])

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/v1"
+)
+
+func (t *tool) shapingCommand() *cli.Command {
+	return &cli.Command{
+		Name: "shaping", Usage: "what is reclaimed of what virtual clusters declared and do not use",
+		Description: "What VMs are given whose needs are estimated. It is switched by the cluster's settings: shaping.mode is off, shadow\n" +
+			"(it is only shown what would be) or on.",
+		Subcommands: []*cli.Command{{
+			Name: "status", Usage: "what is reclaimed or would be, what went wrong or would have, and who is left alone", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.shapingStatus,
+			Description: "In the shadow all VMs that run are shown as if their needs were estimated. With -o wide hour by hour, and with every VM.\n\n" +
+				"Example: vcctl shaping status -o wide",
+		}},
+	}
+}
+
+func (t *tool) shapingStatus(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
+		s, err := api.Shaping(ctx)
+		return s, func(wide bool) string { return shapingText(s, wide) }, doing(err, "getting what shaping does")
+	})
+}
+
+// mostShapedRows of VMs that nothing is wrong with are shown if -o wide is not asked for.
+const mostShapedRows = 20
+
+func shapingText(s v1.Shaping, wide bool) string {
+	reclaimed, short := "Reclaimed", "Short"
+	if s.Mode == "shadow" {
+		reclaimed, short = "Would be reclaimed", "Would have been short"
+	}
+	looked := stamp(s.LookedAt)
+	if s.LookedAt.IsZero() {
+		looked = "not yet, since this server began to lead"
+	}
+	var vms, cpu, memory float64
+	var preempted int
+	var worst v1.ShapingHour
+	for _, h := range s.Hours {
+		if h.Mode != s.Mode {
+			continue
+		}
+		vms, cpu, memory, preempted = vms+h.VMMinutes, cpu+h.ShortCPU, memory+h.ShortMemory, preempted+h.Preempted
+		if h.WorstMemory > worst.WorstMemory || worst.WorstVM == "" {
+			worst = h
+		}
+	}
+	share := func(minutes float64) string {
+		if vms == 0 {
+			return "no VM was looked at"
+		}
+		return fmt.Sprintf("%.0f of %.0f VM-minutes (%.2f%%)", minutes, vms, 100*minutes/vms)
+	}
+	pairs := []string{"Mode", s.Mode, "Needs", s.Needs + ", " + s.Aggressiveness + " (of virtual clusters that say nothing)", "Looked", looked,
+		reclaimed, fmt.Sprintf("%s cores and %s", cores(s.Reclaimed.CPU), s.Reclaimed.Memory.Short()),
+		short + " of CPU", share(cpu), short + " of memory", share(memory)}
+	if worst.WorstVM != "" {
+		pairs = append(pairs, "At the worst", fmt.Sprintf("VM %s: %s cores and %s short, in the hour of %s", worst.WorstVM, cores(worst.WorstCPU), worst.WorstMemory.Short(), stamp(worst.From)))
+	}
+	if preempted > 0 {
+		pairs = append(pairs, "Preempted", strconv.Itoa(preempted)+" VMs")
+	}
+	if len(s.Waiting) > 0 {
+		pairs = append(pairs, "Wait for room", strings.Join(s.Waiting, ", "))
+	}
+	if s.Mode == "shadow" {
+		pairs = append(pairs, "To put it in force", "vcctl cluster settings set shaping.mode=on")
+	}
+	text := fields(pairs...)
+	if wide && len(s.Hours) > 0 {
+		tab := newTable("HOUR", "MODE", "MINUTES", "CPU", "MEMORY", "SHORT OF CPU", "SHORT OF MEMORY", "WORST", "PREEMPTED")
+		for _, h := range s.Hours {
+			tab.row(stamp(h.From), h.Mode, fmt.Sprintf("%.0f", h.Minutes), cores(h.Reclaimed.CPU), h.Reclaimed.Memory.Short(), fmt.Sprintf("%.0f min", h.ShortCPU), fmt.Sprintf("%.0f min", h.ShortMemory),
+				seen(h.WorstVM, h.WorstVM == ""), strconv.Itoa(h.Preempted))
+		}
+		text += "\n" + tab.String()
+	}
+	if len(s.VMs) == 0 {
+		return text
+	}
+	tab := newTable("VM", "HOST", "CPU", "NEED", "MEMORY", "BALLOON", "REASON")
+	left := 0
+	for i, m := range s.VMs {
+		if !wide && i >= mostShapedRows && !m.LeftAlone && !m.Pressed && m.ShortCPU == 0 && m.ShortMemory == 0 {
+			left++
+			continue
+		}
+		why := m.Reason
+		if m.ShortMemory > 0 {
+			why = fmt.Sprintf("it uses %s more than it would have; ", m.ShortMemory.Short()) + why
+		}
+		tab.row(m.VM, m.Host, cores(m.CPU), cores(m.Need), m.Memory.Short(), m.Balloon.Short(), why)
+	}
+	text += "\n" + tab.String()
+	if left > 0 {
+		text += fmt.Sprintf("and %d more; -o wide shows all\n", left)
+	}
+	return text
+}
