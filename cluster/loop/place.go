@@ -117,7 +117,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 	vc = unknown(vc, wanted)
 	vc.Admitted, vc.QueuedAt = true, time.Time{}
 
-	allocs, touched := p.allocations(adm.Solution.CPU, vc.ID)
+	allocs, touched := p.allocations(adm.Solution.CPU, adm.Solution.Hosts, vc.ID)
 	vms := surplus(s, vc)
 	for i, ref := range p.groups {
 		if ref.vc.ID != vc.ID {
@@ -385,7 +385,7 @@ func Reallocate(s *state.Snapshot) *state.Plan {
 	if err != nil {
 		return nil
 	}
-	allocs, touched := p.allocations(sol.CPU, "")
+	allocs, touched := p.allocations(sol.CPU, p.places(), "")
 	if len(allocs) == 0 {
 		return nil
 	}

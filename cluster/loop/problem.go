@@ -242,16 +242,20 @@ func (p *problem) settle() {
 // allocations of a solution that differ from those in force, and the hosts
 // they touch. A rise of less than a millionth is left alone: it is not worth
 // a call to every host. A fall never is left alone, or sums could exceed a limit.
-func (p *problem) allocations(cpu []float64, except string) ([]state.Allocation, map[string]bool) {
+func (p *problem) allocations(cpu []float64, hosts [][]int, except string) ([]state.Allocation, map[string]bool) {
+	cpu = slices.Clone(cpu)
+	for i, ref := range p.groups {
+		if need := ref.group.Need(); math.Abs(cpu[i]-need) < rounding*need {
+			cpu[i] = need
+		}
+	}
+	p.lend(cpu, hosts)
 	var out []state.Allocation
 	touched := map[string]bool{}
 	for i, ref := range p.groups {
 		now := ref.group.Allocation
 		if ref.frozen {
 			continue
-		}
-		if need := ref.group.Need(); math.Abs(cpu[i]-need) < rounding*need {
-			cpu[i] = need
 		}
 		if ref.vc.ID != except && cpu[i] >= now && cpu[i] <= now*(1+littleMore) {
 			continue

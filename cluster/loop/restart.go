@@ -117,7 +117,7 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 }
 
 func restartPlan(s *state.Snapshot, p *problem, sol allocator.Solution, vc state.VC, chosen map[string]state.VM, d state.Decision) *state.Plan {
-	allocs, touched := p.allocations(sol.CPU, vc.ID)
+	allocs, touched := p.allocations(sol.CPU, sol.Hosts, vc.ID)
 	var vms []state.VM
 	for i, ref := range p.groups {
 		if ref.vc.ID != vc.ID {

@@ -93,7 +93,7 @@ func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
 		one.ruled = one.ruled || !g.Affinity.Empty()
 		if vm.Holds() && vm.Goal == state.GoalRun {
 			one.least = min(one.least, state.YieldOf(vc))
-			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore)
+			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore) || g.Estimated > 0 // CPU that is left is lent
 		}
 		one.unfair = one.unfair || vm.Phase == state.Lost || vm.PreemptedAt > 0 && vm.Phase == state.Stopped
 		return true

@@ -188,6 +188,29 @@ func stopOf(c *shaped, name string) *state.Plan {
 	return loop.Stop(c.Snapshot(), c.named(name), c.env()).Plan
 }
 
+// CPU that nobody needs is lent, and taken back by who comes.
+func TestSpareIsLent(t *testing.T) {
+	c := newShaped(t, state.ShapingOn, "h1") // 4 cores, 8 GiB
+	c.run("a", state.NeedsEstimated, "core", 2, r(2, 2*gib), r(0.3, gib))
+	c.minutes(3)
+	_, g := c.vm("a-g0-0")
+	if g.Need() > 0.5 || g.Allocation != 2 {
+		t.Errorf("alone: %+v", g)
+	}
+	c.run("b", state.NeedsDeclared, "core", 1, r(2, gib), r(2, gib))
+	if _, g = c.vm("a-g0-0"); g.Allocation != 1 || g.Yield() != 1 {
+		t.Errorf("beside 2 cores: %+v", g)
+	}
+	c.run("c", state.NeedsDeclared, "core", 1, r(1.1, gib/2), r(1, gib/2))
+	if _, g = c.vm("a-g0-0"); g.Allocation != g.Need() || g.Yield() != 1 {
+		t.Errorf("beside 3.1 cores: %+v", g)
+	}
+	c.run("d", state.NeedsDeclared, "core", 1, r(2, gib/2), r(2, gib/2))
+	if _, g = c.vm("a-g0-0"); g.Allocation >= g.Need() {
+		t.Errorf("short: %+v", g)
+	}
+}
+
 func TestShadowChangesNothing(t *testing.T) {
 	c := newShaped(t, "", "h1")
 	c.run("a", state.NeedsDeclared, "core", 2, r(2, 3*gib), r(0.3, gib))
@@ -340,7 +363,7 @@ func TestShapeUnderAnyUse(t *testing.T) {
 						t.Fatalf("%+v of %+v", vm, g)
 					case x.Needs == state.NeedsDeclared && (vm.Target != 0 || g.Estimated != 0 || vm.PreemptedAt != 0):
 						t.Fatalf("its needs are declared: %+v of %+v", vm, g)
-					case g.Estimated < 0 || g.Estimated > g.CPU:
+					case g.Estimated < 0 || g.Estimated > g.CPU || g.Allocation > g.CPU*(1+1e-9):
 						t.Fatalf("%+v", g)
 					}
 				}

@@ -1,0 +1,72 @@
+package loop
+
+import "math"
+
+// spareSteps is how finely CPU that is left is given out, as parts of what was declared: a change is a call to each host.
+const spareSteps = 8
+
+// lend CPU that hosts have left to VMs whose needs are estimated, up to what was declared: an estimate may be wrong, and
+// a cap that nobody else gains by would only hold them back. What is lent is taken back by the next plan that needs it. VMs of a group
+// have equal shares; hosts are where the VMs are, or are to be.
+func (p *problem) lend(cpu []float64, hosts [][]int) {
+	var left []float64
+	var takers []int
+	for i, ref := range p.groups {
+		if g := ref.group; g.Estimated <= 0 || ref.frozen || cpu[i] < g.Need()*(1-littleMore) || g.CPU <= cpu[i] {
+			continue
+		}
+		if left == nil {
+			left, takers = make([]float64, len(p.Hosts)), make([]int, len(p.Hosts))
+		}
+		for _, at := range hosts[i] {
+			if at >= 0 {
+				takers[at]++
+			}
+		}
+	}
+	if left == nil {
+		return
+	}
+	for j := range left {
+		left[j] = p.Hosts[j].CPU
+	}
+	for i := range p.groups {
+		if p.groups[i].frozen { // taken off already
+			continue
+		}
+		for _, at := range hosts[i] {
+			if at >= 0 {
+				left[at] -= cpu[i]
+			}
+		}
+	}
+	for i, ref := range p.groups {
+		g := ref.group
+		if g.Estimated <= 0 || ref.frozen || cpu[i] < g.Need()*(1-littleMore) || g.CPU <= cpu[i] {
+			continue
+		}
+		more := g.CPU - cpu[i]
+		for _, at := range hosts[i] {
+			if at < 0 {
+				more = 0
+				break
+			}
+			more = min(more, max(0, left[at])/float64(takers[at]))
+		}
+		if cpu[i]+more < g.CPU {
+			more = math.Floor((cpu[i]+more)/g.CPU*spareSteps+tooMuch)/spareSteps*g.CPU - cpu[i]
+		}
+		if more > 0 {
+			cpu[i] = min(g.CPU, cpu[i]+more)
+		}
+	}
+}
+
+// places that VMs have.
+func (p *problem) places() [][]int {
+	out := make([][]int, len(p.Groups))
+	for i := range p.Groups {
+		out[i] = p.Groups[i].Hosts
+	}
+	return out
+}
