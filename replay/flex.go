@@ -30,6 +30,14 @@ type Counting interface {
 type Measured struct {
 	Used, Asked []flex.Vector // by host: what is used, and what those that run have asked for
 	Quality     float64       // share of components that got what they are owed (Flex, eq. 14); NaN: none ran
+
+	// Mean and Square are those of the part that a component uses of its request, over all Components of which a whole tick was measured.
+	Mean, Square flex.Vector
+	Components   int
+}
+
+func (*Measured) request(c *Cluster, slot int) flex.Vector {
+	return flex.Vector{c.RequestCPU[slot], c.RequestMemory[slot]}
 }
 
 // Placer starts components one by one on the host that allocator/flex picks, by what its Counting says is taken. The policies
@@ -272,6 +280,7 @@ func (p *Placer) measure(c *Cluster) {
 		m.Used[h], m.Asked[h] = flex.Vector{c.LoadCPU[h], c.LoadMemory[h]}, flex.Vector{}
 	}
 	clear(p.short)
+	m.Mean, m.Square, m.Components = flex.Vector{}, flex.Vector{}, 0
 	tasks, missed, crowdedMemory := 0, 0, 0
 	for s, app := range c.App {
 		if app < 0 {
@@ -280,10 +289,21 @@ func (p *Placer) measure(c *Cluster) {
 		h := c.On[s]
 		m.Asked[h] = m.Asked[h].Plus(flex.Vector{c.RequestCPU[s], c.RequestMemory[s]})
 		tasks++
+		if request := m.request(c, s); c.Measured[s] > 0 && request[flex.CPU] > 0 && request[flex.Memory] > 0 {
+			m.Components++
+			for k, used := range [...]float64{c.UsedCPU[s], c.UsedMemory[s]} {
+				part := used / request[k]
+				m.Mean[k] += part
+				m.Square[k] += part * part
+			}
+		}
 		p.short[h] = p.short[h] || c.Short[s]
 		if c.Short[s] && !flex.Holds(c.RequestCPU[s], math.Inf(1), c.UsedCPU[s]) || c.Paging[s] {
 			missed++
 		}
+	}
+	if m.Components > 0 {
+		m.Mean, m.Square = m.Mean.Times(1/float64(m.Components)), m.Square.Times(1/float64(m.Components))
 	}
 	m.Quality = 1 - part(float64(missed), float64(tasks))
 	if tasks == 0 {
