@@ -32,7 +32,7 @@ type Forecast struct {
 	Reason      string    `json:"reason,omitempty" doc:"Why it is not trusted."`
 	Declared    float64   `json:"declared" doc:"What the tenant declared that it needs."`
 	Need        float64   `json:"need" doc:"What it is taken to need: the most that is forecast of the next ten steps with its buffer, however many steps are asked for, at most what was declared; what was declared, where the forecast is not trusted."`
-	Buffer      float64   `json:"buffer" doc:"The buffer of that step of the ten that needs most: 5% of what was declared, and three standard deviations; 0 where nothing is forecast."`
+	Buffer      float64   `json:"buffer" doc:"The buffer of that step of the ten that needs most: by the aggressiveness of its virtual cluster, balanced is 5% of what was declared and three standard deviations; 0 where nothing is forecast."`
 
 	Items  []ForecastStep  `json:"items" doc:"The steps after until, in order; empty while too little was measured."`
 	Models []ForecastModel `json:"models" doc:"The mixture of all models first: what is stated in the end."`

@@ -57,7 +57,7 @@ func TestNeedByForecast(t *testing.T) {
 		{2, nil, Need{Declared: 2}},
 	} {
 		n := Need{Declared: c.declared}
-		n.by(c.ahead)
+		n.by(c.ahead, forecast.DefaultBuffer)
 		if n != c.want {
 			t.Errorf("%d steps of %v: %+v, want %+v", len(c.ahead), c.declared, n, c.want)
 		}

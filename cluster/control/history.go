@@ -10,6 +10,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/history"
+	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
 	"evenkeel/forecast"
 	"evenkeel/hypervisor"
@@ -60,15 +61,15 @@ type Need struct {
 }
 
 // by what is forecast; of so many steps however many are asked for.
-func (n *Need) by(ahead []forecast.Prediction) {
+func (n *Need) by(ahead []forecast.Prediction, buffer forecast.Buffer) {
 	ahead = ahead[:min(forecast.Horizon, len(ahead))]
 	if len(ahead) == 0 {
 		return
 	}
-	n.Forecast = forecast.DefaultBuffer.Need(n.Declared, ahead)
+	n.Forecast = buffer.Need(n.Declared, ahead)
 	most := math.Inf(-1)
 	for _, p := range ahead {
-		size := forecast.DefaultBuffer.Size(n.Declared, p)
+		size := buffer.Size(n.Declared, p)
 		if need := max(0, p.Mean) + size; need > most {
 			most, n.Buffer = need, size
 		}
@@ -82,7 +83,10 @@ func (c *Control) Forecast(ctx context.Context, name, resource string, steps int
 		return agent.VMForecast{}, Need{}, vm, err
 	}
 	var need Need
-	vc, _ := c.o.State.Snapshot().VC(vm.VC)
+	s := c.o.State.Snapshot()
+	meta, _ := s.Meta()
+	vc, _ := s.VC(vm.VC)
+	bold := meta.Settings.Shaping.Boldness(&vc)
 	if g, ok := vc.GroupOf(vm); ok && resource == agent.ResourceMemory {
 		need.Declared = float64(g.Memory)
 	} else if ok {
@@ -102,7 +106,7 @@ func (c *Control) Forecast(ctx context.Context, name, resource string, steps int
 	case err != nil:
 		return agent.VMForecast{}, Need{}, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
 	}
-	need.by(f.Ahead)
+	need.by(f.Ahead, loop.BufferFor(bold))
 	f.Ahead = f.Ahead[:max(0, min(steps, len(f.Ahead)))]
 	return f, need, vm, nil
 }

@@ -223,7 +223,7 @@ func vcTable(vcs []v1.VirtualCluster, wide bool) string {
 		count := 0
 		for _, g := range vc.Groups {
 			given += float64(g.Count) * g.Allocation
-			need += float64(g.Count) * g.CPU
+			need += float64(g.Count) * needOf(g)
 			memory += v1.Size(g.Count) * g.Memory
 			count += g.Count
 		}
@@ -236,6 +236,14 @@ func vcTable(vcs []v1.VirtualCluster, wide bool) string {
 		tab.row(row...)
 	}
 	return tab.String()
+}
+
+// needOf each VM of a group, cores.
+func needOf(g v1.Group) float64 {
+	if g.Need == 0 { // of a server that does not say it
+		return g.CPU
+	}
+	return g.Need
 }
 
 func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
@@ -253,7 +261,7 @@ func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
 		if g.Boot != nil {
 			img = g.Boot.Kernel
 		}
-		tab.row(g.Name, strconv.Itoa(g.Count), seen(cores(g.Allocation), idle), cores(g.CPU), seen(yield(g.Yield), idle), strconv.Itoa(g.VCPUs), g.Memory.Short(), img)
+		tab.row(g.Name, strconv.Itoa(g.Count), seen(cores(g.Allocation), idle), cores(needOf(g)), seen(yield(g.Yield), idle), strconv.Itoa(g.VCPUs), g.Memory.Short(), img)
 	}
 	text := fields(pairs...) + "\n" + tab.String()
 	if len(vms) > 0 {
