@@ -49,22 +49,23 @@ type job struct {
 // flow is how long the job is in the cluster.
 func (j *job) flow(now float64) float64 { return now - j.Submit }
 
-// rank orders jobs: the least has the highest priority, which is flow time / (virtual time)^2 in the paper.
-func (j *job) rank(now float64) float64 {
+// paperRank is one over the paper's priority, which is flow time / (virtual time)^2.
+func (s *state) paperRank(j *job) float64 {
 	if j.done == 0 {
 		return 0
 	}
-	return j.done * j.done / max(j.flow(now), 1e-9)
+	return j.done * j.done / max(j.flow(s.now), 1e-9)
 }
 
 // state is the cluster at an instant.
 type state struct {
 	Cluster
 	now    float64
-	jobs   []*job    // in the cluster, in order of submission
-	cpu    []float64 // of each node: needs of the tasks on it
-	memory []float64 // of each node: used
-	tasks  []int     // of each node
+	jobs   []*job             // in the cluster, in order of submission
+	cpu    []float64          // of each node: needs of the tasks on it
+	memory []float64          // of each node: used
+	tasks  []int              // of each node
+	rank   func(*job) float64 // the least has the highest priority
 	result *Result
 }
 
@@ -104,7 +105,7 @@ func (s *state) byRank(keep func(*job) bool) []*job {
 		}
 	}
 	slices.SortStableFunc(some, func(a, b *job) int {
-		switch ra, rb := a.rank(s.now), b.rank(s.now); {
+		switch ra, rb := s.rank(a), s.rank(b); {
 		case ra < rb:
 			return -1
 		case ra > rb:
@@ -131,6 +132,7 @@ func replay(c Cluster, jobs []Job, p Policy, watch func(s *state, until float64)
 		Cluster: c, now: jobs[0].Submit, result: &result,
 		cpu: make([]float64, c.Nodes), memory: make([]float64, c.Nodes), tasks: make([]int, c.Nodes),
 	}
+	s.rank = s.paperRank
 	account := accounts{}
 	policy := p.start(s)
 	for next := 0; next < len(jobs) || len(s.jobs) > 0; {

@@ -9,65 +9,97 @@ import (
 )
 
 // Evenkeel runs jobs as virtual clusters, by the code of the product: package allocator admits them and divides the CPU, package
-// migration plans moves within a bound on their bytes. Jobs that find no memory wait in a queue whose order is the paper's priority.
+// migration plans moves within a bound on their bytes. Jobs that find no memory wait in a queue by priority.
 type Evenkeel struct {
 	// Period of looking at who waits and at what moves would gain, seconds.
 	Period float64
 
-	// Grace is how many seconds of progress a job has made, and how long ago it was resumed or moved, before it may be
-	// paused for one that waits, or moved.
-	Grace float64
+	// Behind is how much it counts that a job got little so far: priority is (flow time / virtual time)^Behind / virtual time.
+	// 1 is the paper's.
+	Behind float64
 
 	// Precedence: one that waits takes the place of running jobs only if its priority is so many times theirs.
 	Precedence float64
 
-	// Young jobs, with fewer seconds of progress than this, are served first: they are promised what a node can give, the
-	// others the rest, as floors (MinYield) that the allocator keeps.
+	// Young jobs, with fewer seconds of progress than this, are never paused, nor is who was resumed or moved less long ago. They are
+	// served first: promised what a node can give, and the others the rest, as floors (MinYield) that the allocator keeps.
 	Young float64
 
-	// Moves: a plan moves at most MoveBytes of a node's memory times the nodes, is wanted if the minimum yield rises by
-	// LeastGain, relative, and comes no sooner than CoolDown seconds after the last. MoveBytes 0: no moves.
+	// Grace is for how many seconds after it was resumed or moved a job is not paused for one that waits, unless that is
+	// new, and not moved; and how many seconds of progress it has made before it is moved.
+	Grace float64
+
+	// Moves: a plan moves at most MoveBytes of all memory, is wanted if the minimum yield rises by LeastGain, relative, and
+	// comes no sooner than CoolDown seconds after the last. MoveBytes 0: no moves.
 	MoveBytes, LeastGain, CoolDown float64
 }
 
 // DefaultEvenkeel is what the figures are made with.
 func DefaultEvenkeel() Evenkeel {
-	return Evenkeel{Period: 600, Grace: 600, Precedence: 2, Young: 60, MoveBytes: 0.05, LeastGain: 0.1, CoolDown: 3600}
+	return Evenkeel{Period: 600, Behind: 2, Precedence: 2, Young: 60, Grace: 600, MoveBytes: 0.05, LeastGain: 0.1, CoolDown: 3600}
 }
 
 func (p Evenkeel) Name() string { return "Evenkeel" }
 
 func (p Evenkeel) start(s *state) scheduler {
-	return &evenkeel{Evenkeel: p, state: s, clock: newClock(p.Period, s.now), planned: math.Inf(-1)}
+	e := &evenkeel{Evenkeel: p, state: s, clock: newClock(p.Period, s.now), planned: math.Inf(-1), retry: math.Inf(1)}
+	s.rank = e.inverse
+	return e
 }
 
 type evenkeel struct {
 	Evenkeel
 	*state
 	clock
+	retry   float64 // when one that is new and found no room is tried again
 	planned float64 // when a plan last moved something
 }
 
+// retryAfter is how long one that is new and found no room waits for the next try, seconds.
+const retryAfter = 10
+
+// inverse of the priority.
+func (p *evenkeel) inverse(j *job) float64 {
+	if j.done == 0 {
+		return 0
+	}
+	return j.done * math.Pow(j.done/max(j.flow(p.now), 1e-9), p.Behind)
+}
+
+func (p *evenkeel) wake() float64 { return min(p.next, p.retry) }
+
 func (p *evenkeel) decide(e event) error {
+	p.retry = math.Inf(1)
 	var lifted []*job
 	for _, j := range e.arrived {
 		if !p.admit(j) {
-			lifted = append(lifted, p.makeRoom(j, func(*job) bool { return true })...)
+			lifted = append(lifted, p.makeRoom(j, p.old)...)
 		}
 	}
 	p.admit(p.byRank(func(j *job) bool { return waiting(j) && !contains(lifted, j) })...)
-	if !p.strikes(e, p.now) {
-		return nil
-	}
+	tick := e.woken && p.now >= p.next-1e-6 && p.strikes(e, p.now)
 	for _, j := range p.byRank(waiting) {
+		// Between periods only those that have hardly begun are looked at.
+		if !tick && j.done >= p.Grace {
+			continue
+		}
 		p.makeRoom(j, func(other *job) bool {
-			return p.settled(other) && other.rank(p.now) > p.Precedence*j.rank(p.now)
+			return p.old(other) && (j.done == 0 || p.now-other.since >= p.Grace) && p.rank(other) > p.Precedence*p.rank(j)
 		})
+		if waiting(j) && j.done == 0 {
+			p.retry = p.now + retryAfter
+		}
+	}
+	if !tick {
+		return nil
 	}
 	return p.rebalance()
 }
 
-// settled tells whether a job's time of grace is over.
+// old tells whether a job may be paused at all.
+func (p *evenkeel) old(j *job) bool { return j.done >= p.Young && p.now-j.since >= p.Young }
+
+// settled tells whether a job may be moved.
 func (p *evenkeel) settled(j *job) bool { return j.done >= p.Grace && p.now-j.since >= p.Grace }
 
 // hosts are the nodes as the allocator sees them.

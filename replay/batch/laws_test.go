@@ -35,6 +35,8 @@ type observer struct {
 	done   map[int]float64
 	budget float64 // of moves in one decision, bytes
 	moved  float64 // bytes, so far
+	young  float64 // progress below which nobody is paused, seconds
+	runs   map[int]bool
 }
 
 func (o *observer) watch(s *state, until float64) {
@@ -46,7 +48,10 @@ func (o *observer) watch(s *state, until float64) {
 		if s.now < j.Submit {
 			o.t.Fatalf("job %d is there before it is submitted", j.number)
 		}
-		if j.nodes == nil {
+		if o.runs[j.number] && j.nodes == nil && j.done < o.young {
+			o.t.Fatalf("job %d is paused after %g s of progress", j.number, j.done)
+		}
+		if o.runs[j.number] = j.nodes != nil; j.nodes == nil {
 			continue
 		}
 		if !slices.IsSorted(j.nodes) || len(j.nodes) != j.Tasks {
@@ -78,10 +83,10 @@ func TestLaws(t *testing.T) {
 				c := Cluster{Nodes: rapid.IntRange(2, 8).Draw(t, "nodes"), Memory: 100, Penalty: float64(rapid.SampledFrom([]int{0, 300}).Draw(t, "penalty"))}
 				jobs := drawJobs(t, c.Nodes)
 				var p Policy = DefaultEvenkeel()
-				o := observer{t: t, done: map[int]float64{}}
+				o := observer{t: t, done: map[int]float64{}, runs: map[int]bool{}}
 				if e := DefaultEvenkeel(); name == "Evenkeel" {
 					e.MoveBytes, e.CoolDown, e.Grace = 0.3, 600, 60
-					p, o.budget = e, e.MoveBytes*c.Memory*float64(c.Nodes)
+					p, o.budget, o.young = e, e.MoveBytes*c.Memory*float64(c.Nodes), e.Young
 				} else {
 					p = policy(t, name)
 				}
@@ -123,6 +128,7 @@ func TestRepackHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Cluster{Nodes: 4, Memory: 100}
 		s := &state{Cluster: c, now: 10000, cpu: make([]float64, 4), memory: make([]float64, 4), tasks: make([]int, 4)}
+		s.rank = s.paperRank
 		before := map[int][]int{}
 		for i, j := range drawJobs(t, 4) {
 			one := &job{Job: j, number: i, done: float64(rapid.IntRange(0, 10).Draw(t, "done"))}
