@@ -38,7 +38,7 @@ var arrows = map[string][]string{
 	"cluster/lease":     {"cluster/state"},
 	"cluster/watchdog":  nil,
 	"cluster/fence":     nil,
-	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "migration", "forecast", "hypervisor"},
+	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "allocator/shape", "migration", "forecast", "hypervisor"},
 	"cluster/history":   nil,
 	"cluster/agent":     {"cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor"},
 	"cluster/node":      {"cluster/state", "cluster/lease"},
