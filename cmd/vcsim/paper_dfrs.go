@@ -55,7 +55,7 @@ func repeatDFRS(ctx context.Context, c *cli.Context) error {
 		command = append(command, fmt.Sprintf("--instances %d", n))
 	}
 	command = append(command, fmt.Sprintf("--seed %d", c.Uint64("seed")))
-	instances, err := dfrs.Synthetic(c.Uint64("seed"), n, loads)
+	instances, err := dfrs.Synthetic(c.Uint64("seed"), n, dfrs.Jobs, loads)
 	if err != nil {
 		return err
 	}

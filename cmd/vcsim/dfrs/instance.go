@@ -19,11 +19,13 @@ type Instance struct {
 	Jobs    []batch.Job
 }
 
-// What the paper has in every simulation: nodes of the synthetic cluster, jobs of a synthetic instance, the penalty. A
+// Jobs of a synthetic instance in the paper.
+const Jobs = 1000
+
+// What the paper has in every simulation: nodes of the synthetic cluster, the penalty. A
 // node's memory is ours; only bytes hang on it.
 const (
 	nodes      = 128
-	jobsEach   = 1000
 	penalty    = 300     // s
 	nodeMemory = 8 << 30 // bytes
 	week       = 7 * 86400
@@ -35,12 +37,12 @@ const (
 	Scaled   = "scaled"
 )
 
-// Synthetic draws n workloads of the Lublin-Feitelson model, and scales each to the loads.
-func Synthetic(seed uint64, n int, loads []float64) ([]Instance, error) {
+// Synthetic draws n workloads of so many jobs by the Lublin-Feitelson model, and scales each to the loads.
+func Synthetic(seed uint64, n, jobs int, loads []float64) ([]Instance, error) {
 	var all []Instance
 	c := batch.Cluster{Nodes: nodes, Memory: nodeMemory, Penalty: penalty}
 	for i := range n {
-		drawn, err := workload.NewLublin(nodes).Draw(seed<<16+uint64(i), jobsEach)
+		drawn, err := workload.NewLublin(nodes).Draw(seed<<16+uint64(i), jobs)
 		if err != nil {
 			return nil, err
 		}

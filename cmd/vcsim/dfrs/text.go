@@ -23,36 +23,42 @@ Milliseconds are of one thread of a shared machine, with the simulator's own wor
 
 const sweepIntro = `## Settings
 
-%d scaled workloads of load %g; one setting of Evenkeel is another than the default (period 600 s, precedence 2, grace 600 s, young up to 60 s, a twentieth
-of all memory may move in one plan, which must gain 10%%, one plan an hour). Below, the paper's best with the same periods, and EASY.
+%d scaled workloads of load %g; one setting of Evenkeel is another than the default (period 600 s, behind counts squared, precedence 2, young up to 60 s,
+grace 600 s, a twentieth of all memory may move in one plan, which must gain 10%%, one plan an hour). Below each period of Evenkeel, the paper's best
+with the same; at the end EASY.
 
 `
 
 const differences = `## What Evenkeel does otherwise
 
 - New jobs are admitted by the product's allocator (the placement that leaves the greatest minimum yield) at once; where memory is
-  short those of the lowest priority are paused, as in GreedyP. The queue is the product's, too, in the order of the paper's priority.
+  short those of the lowest priority are paused, as in GreedyP. The queue is the product's, too.
 - *Precedence.* Each period, one that waits takes the place of running jobs only if its priority is so many times theirs. The paper's
   algorithm places all jobs anew by MCB8 each period: nodes are filled in order, whoever was there before, and of two jobs with nearly
   equal priority now the one is paused, now the other. That is what most of its bytes are spent on.
-- *Grace.* Who has made less progress, or was resumed or moved less long ago, is neither paused for one that waits nor moved.
-- *Young first.* Jobs with less than a minute of progress are promised full speed, as far as their node has it; the promise is a floor
-  (minYield) that the allocator keeps. Most jobs of these workloads are short, and the greatest stretch is that of a short job that shared a
-  node with many others.
+- *Young first.* Who has made less than a minute of progress, or was resumed less than a minute ago, is not paused for anybody; a new job
+  that finds no room for that reason is tried again every 10 s. The young are promised full speed, as far as their node has it; the promise is a floor
+  (minYield) that the allocator keeps. The greatest stretch of other policies is often that of a short job that was paused in its first
+  minute, or shared a node with many.
+- *Behind.* Priority is flow time squared over virtual time cubed, where the paper has flow time over virtual time squared: a job with
+  many large tasks, for which many others must make way at once, is not put off again and again.
+- *Grace.* Who was resumed or moved less than ten minutes ago is not paused for one that waits, unless that is new.
 - *Moves* come from the product's planner: at most a twentieth of all memory in one plan, only for a tenth more minimum yield, one plan an hour.
+- *Frugal* is Evenkeel with precedence 4.
 
 ## What differs from the paper
 
 - Instances are drawn anew, and there are fewer. Workloads are those of the model's untyped mode (one stream of jobs); which mode the paper
-  used it does not say. Loads count every task as a whole node.
+  used we do not know. Loads count every task as a whole node.
 - The log of HPC2N is an excerpt of eight weeks; the paper has 182 weeks of it. Nodes have two cores and are taken to have 2 GiB. Where a log has no memory
   it is drawn as for synthetic jobs.
 - Batch schedulers put as many tasks of a job on a node as have room at full speed, which favours them where tasks need half a node.
-- A node has 8 GiB here; the paper's bytes per second are for nodes of a size that it does not state with them. Ratios between rows hold
-  whatever it is.
+- A node has 8 GiB here; for which size the paper's bytes per second are we do not know. Ratios between rows hold whatever it is.
 - Times and yields are not rounded; the authors' simulator rounds to seconds and hundredths.
 - The bound may be 0.5% below what its argument allows, and joins intervals where there are more than 2,500.
 - Of the paper's variants OPT=MIN is here; OPT=AVG and the stretch-per family are not.
 - *CPU that was wanted and not used* counts the seconds after a pause or a move as not used.
+
+Of the logs:
 
 `
