@@ -15,12 +15,14 @@ const policyHelp = `Policies, as NAME or NAME:FORECAST or NAME:FORECAST:K1:K2
   reservation   what was asked for is allocated as long as it is there
   optimistic    what will be used is allocated, whether or not there is so much; whoever finds no memory left fails
   pessimistic   the same, but who gives way is decided before (Pace et al. 2018, Algorithm 1)
+  pessimistic-hard  the same, and memory above the allocation ends a component also where its host has some left
   evenkeel      as production shapes: mixture, quantile for a buffer, CPU compressible, pressure answered before the kernel does
 Forecasts (of the use until the next tick)
   oracle        the truth: a bound on what forecasts can be worth
   persist       the latest value; fast, says nothing of how sure it is, so that K2 does nothing
   last          the latest value, with the errors it made
-  arima, gp     as in the paper
+  arima10, gp10 trained on the ten past values, as in the paper
+  arima, gp     the same as parts of production: trained on 200 and 120 values, from 40 on
   mixture       as in production
 K1 is the share of the request that is added to a forecast, K2 how many standard deviations (of evenkeel: how many times the distance from the
 mean to the quantile of 97.5%).`
@@ -41,6 +43,8 @@ func policyNamed(spec string) (replay.Policy, error) {
 	case "optimistic":
 		p.Options.Policy = shape.Optimistic
 	case "pessimistic":
+	case "pessimistic-hard":
+		p.How.Hard = true
 	case "evenkeel":
 		ownSettings(p)
 		foresight = "mixture"
@@ -95,6 +99,14 @@ func foresee(p *replay.Shaping, name string) error {
 		p.Foresight = model(func(phase int, w *forecast.Workspace) forecast.Model { return forecast.NewARIMA(phase, w) })
 	case "gp":
 		p.Foresight = model(func(phase int, w *forecast.Workspace) forecast.Model { return forecast.NewGP(phase, w) })
+	case "arima10":
+		p.Foresight = &replay.Models{Kind: name, New: replay.FewARIMA()}
+	case "gp10":
+		f, err := replay.FewGP()
+		if err != nil {
+			return err
+		}
+		p.Foresight = &replay.Models{Kind: name, New: f}
 	case "mixture":
 		p.Foresight = &replay.Series{Steps: 1}
 	default:

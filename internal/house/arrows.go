@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 
 	// Judge: what deciding that way would have come to.
 	"workload":     {"trace"}, // what arrives at a cluster, and what it really uses
-	"replay":       {"workload", "allocator/...", "migration", "forecast"},
+	"replay":       {"workload", "allocator/...", "migration", "forecast/..."},
 	"replay/batch": {"replay", "workload", "allocator/...", "migration", "forecast"},
 
 	// Act: one interface in our own types, and what stands behind it.
