@@ -8,12 +8,15 @@ import (
 	"evenkeel/migration"
 )
 
+// planSteps bounds the work for one plan: some milliseconds.
+const planSteps = 300_000
+
 // rebalance moves tasks if that raises the minimum yield by enough.
 func (p *evenkeel) rebalance() error {
 	if p.MoveBytes <= 0 || p.now-p.planned < p.CoolDown {
 		return nil
 	}
-	problem := migration.Problem{Steps: 1_000_000}
+	problem := migration.Problem{Steps: planSteps}
 	for n := range p.Nodes {
 		problem.Hosts = append(problem.Hosts, migration.Host{Name: fmt.Sprint(n), CPU: 1, Memory: 1 + slack})
 	}

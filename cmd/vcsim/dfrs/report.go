@@ -157,7 +157,7 @@ func (r *Report) costs(p *page) {
 	busy := func(i *Instance) bool { return i.Set == Scaled && i.Load >= sweptLoad }
 	p.say("%s", costIntro)
 	p.head("algorithm", "paused and resumed, GB/s", "moved, GB/s", "together, greatest", "pauses an hour", "moves an hour", "pauses a job", "moves a job", "ms a decision")
-	p.row(theirBest+", published", "0.54", "0.26", "1.96", "33.8", "56.5", "5.1", "6.8", "250 (MCB8 alone)")
+	p.row(theirBest+", published", "0.54", "0.26", "1.34 + 0.62", "33.8", "56.5", "5.1", "6.8", "250 (MCB8 alone)")
 	for e, entry := range r.Results.Entries {
 		mean := func(figure func(*Outcome) float64) string {
 			v, _, _ := r.Results.Mean(e, busy, figure)

@@ -31,6 +31,8 @@ with the same; at the end EASY.
 
 const differences = `## What Evenkeel does otherwise
 
+Allocator, queue and planner of moves are the product's own code; when a job is paused is decided by rules of this simulation.
+
 - New jobs are admitted by the product's allocator (the placement that leaves the greatest minimum yield) at once; where memory is
   short those of the lowest priority are paused, as in GreedyP. The queue is the product's, too.
 - *Precedence.* Each period, one that waits takes the place of running jobs only if its priority is so many times theirs. The paper's
@@ -53,6 +55,9 @@ const differences = `## What Evenkeel does otherwise
 - The log of HPC2N is an excerpt of eight weeks; the paper has 182 weeks of it. Nodes have two cores and are taken to have 2 GiB. Where a log has no memory
   it is drawn as for synthetic jobs.
 - Batch schedulers put as many tasks of a job on a node as have room at full speed, which favours them where tasks need half a node.
+- Where the tables and names of the paper leave open what an algorithm does in detail, it does what the authors' simulator does that is public
+  (marklee77/vcsim on GitHub): a job pays the penalty as a whole, and holds its nodes meanwhile; MCB8 fills nodes in order and does not look
+  who was there. Pauses and moves take effect at once; the penalty stands for the time they take.
 - A node has 8 GiB here; for which size the paper's bytes per second are we do not know. Ratios between rows hold whatever it is.
 - Times and yields are not rounded; the authors' simulator rounds to seconds and hundredths.
 - The bound may be 0.5% below what its argument allows, and joins intervals where there are more than 2,500.
