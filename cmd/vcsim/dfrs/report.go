@@ -247,12 +247,25 @@ func (r *Report) settings(p *page) {
 	p.say("\n![degradation by period](dfrs/period.svg)\n![CPU not used by period](dfrs/idle.svg)\n\n")
 }
 
+// beside is a name that fits beside a chart.
+func beside(name string) string {
+	switch name {
+	case theirBest:
+		return "their best"
+	case theirLong:
+		return "the same, 1 h"
+	case frugal:
+		return "frugal"
+	}
+	return strings.TrimSuffix(name, "/MINVT=600")
+}
+
 // charts by name of file.
 func (r *Report) charts() map[string]*chart.Chart {
 	byLoad := func(title, label string, log bool, names []string, figure func(*Outcome) float64) *chart.Chart {
 		c := &chart.Chart{Title: title, X: chart.Axis{Label: "offered load"}, Y: chart.Axis{Label: label, Log: log}}
 		for style, n := range names {
-			s := chart.Series{Name: n, Style: style}
+			s := chart.Series{Name: beside(n), Style: style}
 			e := r.Results.entry(n)
 			for _, load := range r.Results.loads() {
 				v, _, _ := r.Results.Mean(e, func(i *Instance) bool { return i.Set == Scaled && i.Load == load }, figure)
@@ -266,7 +279,7 @@ func (r *Report) charts() map[string]*chart.Chart {
 		c := &chart.Chart{Title: title, X: chart.Axis{Label: "period, s", Log: true}, Y: chart.Axis{Label: label}}
 		every := func(*Instance) bool { return true }
 		for style, named := range []func(float64) string{theirPeriod, ourPeriod} {
-			s := chart.Series{Name: []string{"GreedyPM*/per", ours}[style], Style: []int{4, 5}[style]}
+			s := chart.Series{Name: []string{"their best", ours}[style], Style: []int{4, 5}[style]}
 			for _, v := range periods {
 				e := r.Sweeps.entry(named(v))
 				if e < 0 { // the default
