@@ -16,7 +16,8 @@ const (
 	shapeStale   = 10   // periods after which what was measured says nothing
 	preemptAfter = 1    // period for which nobody found another way
 	shapeStep    = 0.1  // of a VM's memory that its target falls at most in a period
-	shapeSpare   = 0.1  // of what it uses now that it has beside that at least
+	shapeSpare   = 0.2  // of what it uses now that it has beside that at least: more than its host insists on
+	shapeRelief  = 0.1  // of its memory that a VM which is short of it gets at least, each look
 	leastShift   = 0.02 // of the memory: a target falls by no less
 	leastFall    = 0.05 // of the declared CPU: a need falls by no less
 	atCap        = 0.95 // of a cap: use that is cut off by it

@@ -119,7 +119,7 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale()
 	if out.Pressed && sampled {
 		v.grew = in.Now
-		least := max(float64(target)+shapeSpare*float64(g.Memory), min(c.Held, float64(g.Memory)))
+		least := max(float64(target)+shapeRelief*float64(g.Memory), min(c.Held, float64(g.Memory)))
 		if b := float64(see.Balloon); !x.shadow && b > least {
 			least = b // the host gave it that already
 		}

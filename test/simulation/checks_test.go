@@ -38,6 +38,7 @@ func (s *sim) watch(ctx context.Context) {
 		s.audit()
 		s.watchHold()
 		s.watchPlans()
+		s.watchShape()
 		for _, name := range s.order {
 			s.watchLease(s.hosts[name], over)
 		}

@@ -289,6 +289,7 @@ func (s *sim) spec(name string, count int) state.VC {
 	k := seeded(s.o.seed, uint64(len(name))<<32|uint64(name[len(name)-1]))
 	vc := state.VC{Name: name, MinYield: 0.2, OnFull: state.Queue, Groups: []state.Group{{Name: "g", Count: count, CPU: min(3.5, (0.5+1.5*k.Float64())*s.o.needs),
 		Memory: int64(1+k.IntN(3)) * 256 << 20, Disk: state.Disk{Ephemeral: true}}}}
+	s.o.shape(&vc, k)
 	if name[0] == 'r' {
 		vc.OnHostLoss = state.RestartOnLoss
 	}

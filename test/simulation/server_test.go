@@ -87,7 +87,7 @@ func (v *server) start(bare bool) error {
 	}
 	p.ctl = control.New(control.Options{State: p.store, Log: log, Settings: v.s.o.settings, Logger: v.s.log, Clock: v.clock,
 		Inspect: func(img state.Image) (state.Image, error) { return img, nil }, Fence: fences{v.s, v.name},
-		Entropy: rand.NewChaCha8(v.s.entropy())})
+		Entropy: rand.NewChaCha8(v.s.entropy()), Period: v.s.o.period()})
 	v.mu.Lock()
 	v.life = p
 	v.mu.Unlock()

@@ -38,6 +38,7 @@ type options struct {
 	slow           float64
 	script         []step
 	quiet          time.Duration // after the last step, for all to come right
+	shaped         bool          // guests use now more, now less memory, and needs are estimated
 	unhealed       bool          // a scenario that ends as it is
 	broken         broken
 	verbose        bool
@@ -199,7 +200,7 @@ func (s *sim) eventually(within time.Duration, f func() bool) bool {
 func (s *sim) run() {
 	var err error
 	o := s.o
-	s.world, err = simulated.New(simulated.Options{Hosts: o.hosts, CPU: 4, Memory: 4 << 30, Seed: o.seed, Timing: &simulated.Timing{
+	s.world, err = simulated.New(simulated.Options{Hosts: o.hosts, CPU: 4, Memory: 4 << 30, Seed: o.seed, Guest: o.guests(), Timing: &simulated.Timing{
 		Call: time.Millisecond, Define: 4 * time.Millisecond, Start: 50 * time.Millisecond, Destroy: 20 * time.Millisecond, SetCPU: 2 * time.Millisecond,
 		Boot: 500 * time.Millisecond, Shutdown: 2 * time.Second, Jitter: 0.3, Balloon: 1 << 30, Timeout: hangs, Link: 128 << 20,
 		Downtime: 300 * time.Millisecond, Progress: 500 * time.Millisecond}})

@@ -27,6 +27,9 @@ func random(seed uint64) options {
 	if seed%3 == 0 { // what VMs need together is more than some hosts have
 		o.needs = 3
 	}
+	if seed%4 == 1 {
+		squeezed(&o)
+	}
 	randomScript(&o, long)
 	switch {
 	case *crowd || seed%4 == 0:

@@ -1,0 +1,111 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+// squeezed: few hosts, on which needs are estimated, and badly so: hosts' forecasts are made up. Whatever they say,
+// hosts stay within their memory (see audit), floors are kept, and what was declared is not touched.
+func squeezed(o *options) {
+	o.shaped, o.hosts = true, 3
+	o.settings.Shaping = state.ShapingSettings{Mode: state.ShapingOn, Needs: state.NeedsEstimated}
+}
+
+// period of looks at needs, and step of forecasts.
+func (o *options) period() time.Duration {
+	if o.shaped {
+		return 2 * time.Second
+	}
+	return 0
+}
+
+// shape makes a VC larger, so that hosts are crowded; VCs whose names end with c have declared needs.
+func (o *options) shape(vc *state.VC, k *rand.Rand) {
+	if !o.shaped {
+		return
+	}
+	g := &vc.Groups[0]
+	g.Memory *= 2
+	g.MemoryMin = g.Memory / 8
+	g.Role = []string{"core", "elastic"}[k.IntN(2)]
+	vc.Aggressiveness = []string{"", state.Conservative, state.Aggressive}[k.IntN(3)]
+	if vc.Name[len(vc.Name)-1] == 'c' {
+		vc.Needs = state.NeedsDeclared
+	}
+}
+
+// guests want now more, now less; some have no balloon driver, some take back what they lack.
+func (o *options) guests() func(hypervisor.Spec) simulated.Guest {
+	if !o.shaped {
+		return nil
+	}
+	return func(spec hypervisor.Spec) simulated.Guest {
+		k := seeded(o.seed, uint64(len(spec.Name))<<32|uint64(spec.Name[len(spec.Name)-1])<<8|uint64(spec.Name[3])) // the same each time
+		trace := simulated.MemoryTrace{Interval: time.Duration(3+k.IntN(12)) * time.Second}
+		for range 12 {
+			trace.Bytes = append(trace.Bytes, int64(k.Float64()*k.Float64()*1.1*float64(spec.Memory)))
+		}
+		return simulated.Guest{Memory: trace, Swap: int64(k.IntN(2)) << 28, Deflates: k.IntN(2) == 0, Deaf: k.IntN(6) == 0}
+	}
+}
+
+// Report implements agent.Leader.
+func (w watched) Report(ctx context.Context, r agent.Report) error {
+	s := w.link.h.s
+	if s.o.shaped {
+		r.Estimates = nil
+		for _, m := range r.Samples {
+			r.Estimates = append(r.Estimates, s.guess(m))
+		}
+	}
+	return w.link.Report(ctx, r)
+}
+
+// guess what a VM will use: rather well, or not at all.
+func (s *sim) guess(m agent.Sample) agent.Estimate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ahead := func(now float64) agent.Ahead {
+		a := agent.Ahead{Trusted: s.rng.IntN(8) > 0, Reason: "it is made up"}
+		f := 0.3 + 1.2*s.rng.Float64()
+		for range agent.AheadSteps {
+			a.Mean, a.Deviation = append(a.Mean, now*f), append(a.Deviation, now*0.1*s.rng.Float64())
+		}
+		return a
+	}
+	return agent.Estimate{VM: m.VM, Generation: m.Generation, Until: time.Now(), CPU: ahead(m.Used), Memory: ahead(float64(m.Memory))}
+}
+
+// watchShape looks at what the leader wants of VMs.
+func (s *sim) watchShape() {
+	if !s.o.shaped {
+		return
+	}
+	l := s.leader()
+	if l == nil {
+		return
+	}
+	snap := l.store.Snapshot()
+	for _, vm := range snap.VMs() {
+		vc, _ := snap.VC(vm.VC)
+		g, _ := vc.GroupOf(vm)
+		switch {
+		case vm.Target > 0 && vm.Target < g.MemoryMin, g.Estimated < 0, g.Estimated > g.CPU:
+			s.violate("VM %s is to have %d bytes and %v cores, of %+v", vm.Name, vm.Target, g.Estimated, g)
+		case vc.Needs == state.NeedsDeclared && (vm.Target > 0 || g.Estimated > 0 || vm.PreemptedAt > 0):
+			s.violate("VM %s has what was declared for it, and is shaped: %+v", vm.Name, vm)
+		case vm.Target > 0:
+			s.count("looks at VMs that have less than was declared")
+		}
+		if vm.PreemptedAt > 0 && vm.Phase == state.Stopped {
+			s.count("looks at VMs that gave way")
+		}
+	}
+}
