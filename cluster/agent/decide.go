@@ -365,7 +365,9 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 			d.add(Tell{st})
 		}
 	case vm.Want == WantGone:
-		d.add(Undefine{vm.Spec})
+		if cleared, is := d.past.Cleared[id]; !is || cleared != gen {
+			d.add(Undefine{vm.Spec})
+		}
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Gone: true, Reason: "deleted"}})
 	case vm.Want == WantStop && !vm.Settled:
 		if cleared, is := d.past.Cleared[id]; (vm.Spec.Disk.Ephemeral || !vm.Spec.Disk.Present()) && (!is || cleared != gen) {

@@ -69,6 +69,9 @@ type Desired struct {
 	Cluster string // id; marks our VMs
 	Epoch   uint64 // raised when the cluster was recovered from a lost quorum
 	Index   uint64 // log index of the snapshot this was taken from
+	// Touched is the log index of the last change that the leader may wait for: what is beyond it only repeats what the
+	// host said itself. 0: the leader is of a version that does not say it.
+	Touched uint64 `json:",omitempty"`
 	// Hold says why nothing is to be started, stopped or changed here now: the cluster was
 	// restored and does not know yet what runs where. "" = go on.
 	Hold     string
@@ -141,6 +144,8 @@ type Report struct {
 	Reach      bool   // the hypervisor answers
 	Error      string // what went wrong in the last round, "" = nothing
 	Index      uint64 // of the desired state that is in force now; 0 = not in force
+	// Quiet: nobody waits for the Index. If there is nothing else that is new, samples may bring it.
+	Quiet bool `json:"-"`
 	// Lacking are VMs that go without what they are to have more than now, by id: with Index, all but that is in force.
 	Lacking  []string `json:",omitempty"`
 	Statuses []Status

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -79,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), said: map[string]said{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -178,6 +177,8 @@ type runner struct {
 	moved    chan struct{}           // a migration ended
 	ending   sync.WaitGroup          // migrations that go on
 	left     []Status                // of VMs that were handed over, yet to be told
+	said     map[string]said         // what the leader was told of VMs lately, by id
+	unspoken time.Time               // since when rounds that acted were not told of; zero: the last one was
 	partner  Migrates                // what the host has for moves, as last asked
 	surveyed time.Time               // when that was
 	keeper   *keeper
@@ -292,8 +293,10 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	}
 	// The leader must know the host's limits before it says what is to run on it.
 	report := r.describe(there)
-	if err := r.Leader.Report(ctx, report); err != nil {
-		return false, nil, fmt.Errorf("report: %w", err)
+	if !r.knows(report) {
+		if err := r.Leader.Report(ctx, report); err != nil {
+			return false, nil, fmt.Errorf("report: %w", err)
+		}
 	}
 	want, changed, err := r.Leader.Desired(ctx, r.Host)
 	if err != nil {
@@ -303,6 +306,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		return false, changed, err
 	}
 	if want.Epoch > r.epoch { // after a restore the leader waits for what is listed once this host has heard of it
+		clear(r.said)
 		return true, changed, nil
 	}
 	r.learn(want, there)
@@ -329,8 +333,11 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	} else {
 		r.steps = ""
 	}
+	if opErr == nil && r.mayWait(done) {
+		return true, changed, nil
+	}
 	report = r.describe(there)
-	report.Statuses = append(done.statuses, r.left...)
+	report.Statuses = r.unsaid(append(done.statuses, r.left...))
 	for _, vm := range Unknown(want, there) {
 		report.Unknown = append(report.Unknown, vm.Name)
 	}
@@ -338,6 +345,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		report.Error = opErr.Error()
 	} else if lacking, all := lacks(ops); all {
 		report.Index, report.Lacking = want.Index, lacking
+		report.Quiet = want.Touched > 0 && r.last.Index >= want.Touched && len(r.last.Lacking)+len(lacking) == 0
 	}
 	report.Samples, _ = r.samples(ctx)
 	report.Pressure, report.Estimates = r.pressure(ctx), r.fresh()
@@ -347,24 +355,11 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	r.toldOf(report.Estimates)
 	r.left = nil
 	r.last = report
+	r.has(report.Statuses)
 	if opErr == nil && want.Hold == "" {
 		r.keeper.told()
 	}
 	return (done.acted > 0 || r.pressed()) && opErr == nil, changed, opErr
-}
-
-// lacks are the VMs that go without what they are to have more. all: that is all that is left to do.
-func lacks(ops []Operation) (vms []string, all bool) {
-	for _, op := range ops {
-		h, ok := op.(Hold)
-		if !ok || !h.More {
-			return nil, false
-		}
-		if !slices.Contains(vms, h.VM) {
-			vms = append(vms, h.VM)
-		}
-	}
-	return vms, true
 }
 
 func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {

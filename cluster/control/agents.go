@@ -30,7 +30,7 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 	if meta.Hold.On() {
 		hold = "held after a " + meta.Hold.Reason
 	}
-	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
+	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), Touched: h.Version, CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
 		Foreign: &agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}}
 	coming := s.VMsMovingTo(host)
 	for i, vm := range append(s.VMsOn(host), coming...) {
@@ -197,6 +197,9 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 			now.Room = true
 		default:
 			now.Phase = state.Phase(st.Phase)
+		}
+		if now == (state.VMStatus{VM: vm.ID, Generation: vm.Generation, Phase: state.Running}) && vm.Phase == state.Running && vm.MovingTo == "" {
+			continue // said before
 		}
 		body.VMs = append(body.VMs, now)
 	}

@@ -68,19 +68,23 @@ func (e *desiredEncoder) frame(want agent.Desired) (Frame, bool) {
 	return out, true
 }
 
-// onlyIndex says whether a state differs from the last one by nothing but its index, if at all: something
-// happened in the cluster that does not concern the host.
-func (e *desiredEncoder) onlyIndex(want agent.Desired) bool {
+// canWait says whether a state differs from the last one by nothing but its indexes, if at all: something happened in
+// the cluster that does not concern the host, or by what the host said itself: that a VM which it was to start runs.
+func (e *desiredEncoder) canWait(want agent.Desired) bool {
 	if e.n == 0 || len(want.VMs) != len(e.vms) {
 		return false
 	}
 	head := want
-	head.VMs, head.Index = nil, e.head.Index
+	head.VMs, head.Index, head.Touched = nil, e.head.Index, e.head.Touched
 	if !reflect.DeepEqual(head, e.head) {
 		return false
 	}
 	for _, vm := range want.VMs {
-		if old, had := e.vms[idOf(vm)]; !had || !reflect.DeepEqual(old, vm) {
+		old, had := e.vms[idOf(vm)]
+		if had && old.MayStart && vm.Seen && !vm.MayStart {
+			old.MayStart, old.Seen = false, true
+		}
+		if !had || !reflect.DeepEqual(old, vm) {
 			return false
 		}
 	}

@@ -205,7 +205,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	begun := false
-	var later *agent.Desired // has another index only: the next heartbeat tells it
+	var later *agent.Desired // what can wait: the next heartbeat tells it
 	spacing := leastSpacing
 	send := func(f Frame) error {
 		var line bytes.Buffer
@@ -230,7 +230,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 		want, changed, err := p.o.Leader.Desired(ctx, host)
 		switch {
 		case err != nil:
-		case encoder.onlyIndex(want):
+		case encoder.canWait(want):
 			later, spacing = &want, min(2*spacing, mostSpacing)
 		default:
 			later, spacing = nil, leastSpacing

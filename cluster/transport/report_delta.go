@@ -41,8 +41,8 @@ type told struct {
 }
 
 // change of a report since the last one that was taken. Make it again for another try: nothing
-// counts until taken. news: there is more in it than samples, if that. An Index of 0 says nothing to a leader that
-// was told another: it keeps the highest. apart: the leader knows Change.Index.
+// counts until taken. news: there is more in it than samples and what is Quiet, if that. An Index of 0 says nothing to a
+// leader that was told another: it keeps the highest. apart: the leader knows Change.Index.
 func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure}
 	e.next.index, e.next.pressed = r.Index, e.last.pressed
@@ -54,7 +54,7 @@ func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news boo
 		return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
 	}
 	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest)
-	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressed != e.last.pressed || !same || e.next.index != 0 && e.next.index != e.last.index
+	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressed != e.last.pressed || !same || !r.Quiet && e.next.index != 0 && e.next.index != e.last.index
 	switch {
 	case same && e.next.index == e.last.index:
 	case same && apart:

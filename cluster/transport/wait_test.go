@@ -1,0 +1,87 @@
+package transport
+
+import (
+	"testing"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/hypervisor"
+)
+
+// What a host said itself, and indexes, can wait for the next heartbeat; all else cannot.
+func TestWhatCanWait(t *testing.T) {
+	vm := func(id string, change func(*agent.VM)) agent.VM {
+		v := agent.VM{Spec: hypervisor.Spec{Identity: hypervisor.Identity{VM: id, Generation: 1}, CPU: hypervisor.CPU{Cap: 1}}, Want: agent.WantRun, MayStart: true}
+		if change != nil {
+			change(&v)
+		}
+		return v
+	}
+	runs := func(v *agent.VM) { v.MayStart, v.Seen = false, true }
+	before := agent.Desired{Index: 5, Touched: 5, CPU: 4, VMs: []agent.VM{vm("a", nil), vm("b", nil)}}
+	for name, c := range map[string]struct {
+		change func(d *agent.Desired)
+		wait   bool
+	}{
+		"nothing":  {func(*agent.Desired) {}, true},
+		"indexes":  {func(d *agent.Desired) { d.Index, d.Touched = 9, 8 }, true},
+		"one runs": {func(d *agent.Desired) { d.Index, d.VMs = 9, []agent.VM{vm("a", runs), vm("b", nil)} }, true},
+		"both run": {func(d *agent.Desired) { d.VMs = []agent.VM{vm("a", runs), vm("b", runs)} }, true},
+		"may not start": {func(d *agent.Desired) {
+			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { v.MayStart = false }), vm("b", nil)}
+		}, false},
+		"runs, and less": {func(d *agent.Desired) {
+			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { runs(v); v.Spec.CPU.Cap = 0.5 }), vm("b", nil)}
+		}, false},
+		"runs, and stops": {func(d *agent.Desired) {
+			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { runs(v); v.Want = agent.WantStop }), vm("b", nil)}
+		}, false},
+		"settled": {func(d *agent.Desired) {
+			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { v.MayStart, v.Settled = false, true }), vm("b", nil)}
+		}, false},
+		"runs, next": {func(d *agent.Desired) {
+			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { runs(v); v.Spec.Generation = 2 }), vm("b", nil)}
+		}, false},
+		"one left":    {func(d *agent.Desired) { d.VMs = []agent.VM{vm("a", nil)} }, false},
+		"one came":    {func(d *agent.Desired) { d.VMs = []agent.VM{vm("a", nil), vm("b", nil), vm("c", nil)} }, false},
+		"another":     {func(d *agent.Desired) { d.VMs = []agent.VM{vm("a", nil), vm("c", nil)} }, false},
+		"less memory": {func(d *agent.Desired) { d.Memory = 1 }, false},
+		"a hold":      {func(d *agent.Desired) { d.Hold = "restore" }, false},
+	} {
+		var e desiredEncoder
+		if _, differs := e.frame(before); !differs {
+			t.Fatal("the first frame says nothing")
+		}
+		after := before
+		after.VMs = []agent.VM{vm("a", nil), vm("b", nil)}
+		c.change(&after)
+		if got := e.canWait(after); got != c.wait {
+			t.Errorf("%s: can wait: %v", name, got)
+		}
+	}
+	var e desiredEncoder
+	if e.canWait(before) {
+		t.Error("the first word can wait")
+	}
+}
+
+// An index that nobody waits for is no news. It goes along with the next report that there is.
+func TestQuietIndexIsNoNews(t *testing.T) {
+	var e reportEncoder
+	r := agent.Report{Host: "h1", Reach: true, Index: 5}
+	if _, news, err := e.change(r, true); err != nil || !news {
+		t.Fatalf("the first report: %v, %v", news, err)
+	}
+	e.taken(1)
+	r.Index, r.Quiet = 6, true
+	if c, news, err := e.change(r, true); err != nil || news || c.Index == nil || *c.Index != 6 {
+		t.Errorf("an index that nobody waits for: %+v, %v, %v", c, news, err)
+	}
+	r.Quiet = false
+	if _, news, err := e.change(r, true); err != nil || !news {
+		t.Errorf("an index that somebody waits for: %v, %v", news, err)
+	}
+	r.Quiet, r.Statuses = true, []agent.Status{{VM: "a", Generation: 1, Phase: agent.SeenRunning}}
+	if _, news, err := e.change(r, true); err != nil || !news {
+		t.Errorf("a status: %v, %v", news, err)
+	}
+}
