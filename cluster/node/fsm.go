@@ -25,6 +25,24 @@ func (f *fsm) Apply(l *raft.Log) any {
 	return f.store.Apply(l.Index, l.Data)
 }
 
+// ApplyBatch implements raft.BatchingFSM.
+func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
+	out := make([]any, len(logs))
+	var entries []state.Entry
+	var of []int // which of the logs each is
+	for i, l := range logs {
+		if l.Type == raft.LogCommand && l.Index > f.has {
+			entries, of = append(entries, state.Entry{Index: l.Index, Data: l.Data}), append(of, i)
+		}
+	}
+	for i, err := range f.store.ApplyAll(entries) {
+		if err != nil {
+			out[of[i]] = err
+		}
+	}
+	return out
+}
+
 // Snapshot implements raft.FSM.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return saved{save: f.store.Snapshot().Save}, nil

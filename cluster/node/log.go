@@ -21,8 +21,12 @@ func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, 
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = max(time.Millisecond, time.Until(deadline))
 	}
-	f := l.raft.Apply(entry, timeout)
-	if err := n.wait(ctx, l, f); err != nil {
+	f, settled, err := n.hand(ctx, l, entry, timeout)
+	if err == nil {
+		err = n.wait(ctx, l, f)
+		settled()
+	}
+	if err != nil {
 		return 0, nil, fmt.Errorf("apply entry: %w", err)
 	}
 	if e, ok := f.Response().(error); ok {

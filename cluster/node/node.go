@@ -71,6 +71,9 @@ type Options struct {
 	voters    []raft.Server
 }
 
+// cachedEntries of the log are kept in memory, the newest ones.
+const cachedEntries = 256
+
 // usualBeat is Timers.Heartbeat where none is given.
 const usualBeat = 700 * time.Millisecond
 
@@ -103,6 +106,7 @@ type Node struct {
 	settled atomic.Uint64
 	lead    leadership
 	verify  verifier
+	intake  intake
 	pilot   pilot
 	members turn // one change of the servers at a time
 
@@ -230,7 +234,12 @@ func (n *Node) begin(first bool) (l *life, err error) {
 		return nil, fmt.Errorf("list snapshots: %w", err)
 	}
 	conf.NoSnapshotRestoreOnStart = !first && len(saved) > 0 && saved[0].Index <= have
-	l.raft, err = raft.NewRaft(conf, &fsm{store: n.state, has: have}, store, store, l.snaps, n.wire)
+	// Entries are read again at once: to be sent to others, or to be applied.
+	cached, err := raft.NewLogCache(cachedEntries, store)
+	if err != nil {
+		return nil, fmt.Errorf("cache of the log: %w", err)
+	}
+	l.raft, err = raft.NewRaft(conf, &fsm{store: n.state, has: have}, cached, store, l.snaps, n.wire)
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
@@ -346,6 +355,9 @@ func (n *Node) Close() error {
 		n.verify.mu.Lock()
 		n.verify.shut = true
 		n.verify.mu.Unlock()
+		n.intake.mu.Lock()
+		n.intake.shut = true
+		n.intake.mu.Unlock()
 		n.end()
 		n.group.Wait()
 		n.failure = errors.Join(n.failure, n.wire.close())

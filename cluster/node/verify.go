@@ -13,9 +13,14 @@ import (
 type verifier struct {
 	mu      sync.Mutex
 	running bool
-	next    *check // begins after everyone who waits for it has arrived
+	next    *check    // begins after everyone who waits for it has arrived
+	last    time.Time // one began
 	shut    bool
 }
+
+// checksApart is the least time from one check to the next: each is a message to every server, and many who ask at the
+// same time come one by one.
+const checksApart = 4 * time.Millisecond
 
 type check struct {
 	done chan struct{}
@@ -56,13 +61,23 @@ func (n *Node) checks() {
 	v := &n.verify
 	for {
 		v.mu.Lock()
-		c := v.next
-		v.next = nil
-		v.running = c != nil
-		v.mu.Unlock()
-		if c == nil {
+		if v.next == nil {
+			v.running = false
+			v.mu.Unlock()
 			return
 		}
+		early := checksApart - time.Since(v.last)
+		v.mu.Unlock()
+		if early > 0 && !n.alone() {
+			select { // whoever comes meanwhile shares the check
+			case <-time.After(early):
+			case <-n.closed:
+			}
+		}
+		v.mu.Lock()
+		c := v.next
+		v.next, v.last = nil, time.Now()
+		v.mu.Unlock()
 		c.term, c.err = n.check()
 		close(c.done)
 	}

@@ -35,26 +35,63 @@ const (
 // An entry that cannot be decoded panics: the log is corrupt or written by a
 // newer program, and going on would make this copy differ from the others.
 func (s *Store) Apply(index uint64, entry []byte) error {
-	cmd, body, err := Decode(entry)
-	if err != nil {
-		panic(fmt.Sprintf("state: log entry %d: %v", index, err))
-	}
-	return s.apply(index, cmd.Version, cmd.At, body)
+	return s.ApplyAll([]Entry{{index, entry}})[0]
 }
 
-func (s *Store) apply(index uint64, version int, at time.Time, body any) error {
-	db := s.current()
-	w := newWriter(db.Txn(true), index, at)
-	w.version = version
-	err := w.dispatch(body)
-	if err != nil {
-		w.txn.Abort()
-		w = newWriter(db.Txn(true), index, at)
+// Entry of the log.
+type Entry struct {
+	Index uint64
+	Data  []byte
+}
+
+// ApplyAll applies entries one after the other, as Apply does, and returns the outcome of each. Others see the state
+// before all of them, after all of them, or after some that came first: where many entries come at once, a
+// transaction for each is what takes most of the time.
+func (s *Store) ApplyAll(entries []Entry) []error {
+	out := make([]error, len(entries))
+	for from := 0; from < len(entries); {
+		from += s.applySome(entries[from:], out[from:])
 	}
-	w.finish()
+	return out
+}
+
+// applySome applies the first of some entries in one transaction and says how many those were: up to the first that is
+// refused. What such a one did is taken back with all that came before it, which is then done once more.
+func (s *Store) applySome(entries []Entry, out []error) (n int) {
+	db := s.current()
+	w := newWriter(db.Txn(true), 0, time.Time{})
+	for n < len(entries) && (n == 0 || out[n-1] == nil) {
+		if out[n] = w.apply(entries[n]); out[n] == nil {
+			w.finish()
+		}
+		n++
+	}
+	if out[n-1] != nil {
+		last := *w
+		w.txn.Abort()
+		w = newWriter(db.Txn(true), 0, time.Time{})
+		for _, e := range entries[:n-1] {
+			if err := w.apply(e); err != nil {
+				panic(fmt.Sprintf("state: log entry %d is refused, and was not before: %v", e.Index, err))
+			}
+			w.finish()
+		}
+		w.index, w.at = last.index, last.at
+		w.finish()
+	}
 	w.txn.Commit()
 	s.watches.fire(w.hosts, w.all)
-	return err
+	return n
+}
+
+// apply an entry, or leave the transaction to be aborted.
+func (w *writer) apply(e Entry) error {
+	cmd, body, err := Decode(e.Data)
+	if err != nil {
+		panic(fmt.Sprintf("state: log entry %d: %v", e.Index, err))
+	}
+	w.index, w.at, w.version = e.Index, cmd.At, cmd.Version
+	return w.dispatch(body)
 }
 
 func (w *writer) dispatch(body any) error {
@@ -168,25 +205,31 @@ func (w *writer) finish() {
 // forget drops what is old. Operations go by their index: their ids tell their age by
 // the clocks of those who proposed them, which may be set back.
 func (w *writer) forget() {
-	for _, r := range all[Revoked](w.read(), tRevoked, "id") {
-		if w.at.Sub(r.Until) > keepRevoked {
-			w.drop(tRevoked, &r)
-		}
+	forgetRows(w, tRevoked, func(r *Revoked) bool { return w.at.Sub(r.Until) > keepRevoked })
+	forgetRows(w, tTokens, func(t *JoinToken) bool { return w.at.Sub(t.Until) > keepRevoked })
+	forgetRows(w, tIdem, func(r *Remembered) bool { return w.at.Sub(r.At) > keepRemembered })
+	var ops []*Operation
+	each(w.read(), func(op *Operation) bool { ops = append(ops, op); return true }, tOps, "id")
+	if len(ops) <= keepOperations {
+		return
 	}
-	for _, t := range all[JoinToken](w.read(), tTokens, "id") {
-		if w.at.Sub(t.Until) > keepRevoked {
-			w.drop(tTokens, &t)
-		}
+	slices.SortStableFunc(ops, func(a, b *Operation) int { return cmp.Compare(a.Index, b.Index) })
+	for _, op := range ops[:len(ops)-keepOperations] {
+		w.drop(tOps, op)
 	}
-	for _, r := range all[Remembered](w.read(), tIdem, "id") {
-		if w.at.Sub(r.At) > keepRemembered {
-			w.drop(tIdem, &r)
+}
+
+// forgetRows drops the rows of a table that are too old. They are looked at in place: most are kept.
+func forgetRows[T any](w *writer, table string, tooOld func(*T) bool) {
+	var rows []*T
+	each(w.read(), func(row *T) bool {
+		if tooOld(row) {
+			rows = append(rows, row)
 		}
-	}
-	ops := w.read().Operations()
-	slices.SortStableFunc(ops, func(a, b Operation) int { return cmp.Compare(a.Index, b.Index) })
-	for i := range len(ops) - keepOperations {
-		w.drop(tOps, &ops[i])
+		return true
+	}, table, "id")
+	for _, row := range rows {
+		w.drop(table, row)
 	}
 }
 
