@@ -52,11 +52,6 @@ type Options struct {
 	SnapshotEvery, Trailing uint64
 }
 
-// GCPercent is for the program that runs a server (debug.SetGCPercent): what a server keeps, little changes of, and
-// looking through it as often as programs usually do takes an eighth of its time under load. It has then three times as much
-// memory as it keeps, some 500 MiB with 1,000 hosts and 10,000 VMs.
-const GCPercent = 200
-
 // Backups of a server: it saves the state to Dir at intervals, and keeps the latest
 // files and the last one of each of so many days. Dir "" = none.
 type Backups struct {

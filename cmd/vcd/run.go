@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -58,9 +57,7 @@ func runMember(c *cli.Context) error {
 	if c.Args().Present() {
 		return cli.Exit(fmt.Sprintf("run takes no arguments, but there is %q", c.Args().First()), 2)
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(member.GCPercent)
-	}
+	defer member.PaceGC()()
 	conf, err := readConfig(c.String("config"))
 	if err != nil {
 		return cli.Exit(err, 2)

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"runtime/pprof"
 	"strings"
 	"syscall"
@@ -38,7 +37,7 @@ type ServerOptions struct {
 func Serve(ctx context.Context, o ServerOptions, in io.Reader, out io.Writer) error {
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer cancel()
-	debug.SetGCPercent(member.GCPercent)
+	defer member.PaceGC()()
 	log := slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	l, err := net.Listen("tcp", o.Listen)
 	if err != nil {

@@ -1,0 +1,24 @@
+package member
+
+import "testing"
+
+func TestRoomForGarbage(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		kept uint64
+		most uint64 // bytes of heap
+	}{{0, 0}, {10 * mib, 50 * mib}, {140 * mib, 700 * mib}, {200 * mib, 700 * mib}, {300 * mib, 700 * mib}, {350 * mib, 700 * mib}, {2000 * mib, 4000 * mib}} {
+		room := roomFor(c.kept)
+		if heap := c.kept + c.kept*uint64(room)/100; heap > c.most || heap+c.kept/50 < c.most {
+			t.Errorf("%d MiB kept: %d%%, %d MiB of heap, want %d", c.kept/mib, room, heap/mib, c.most/mib)
+		}
+	}
+}
+
+func TestPaceGC(t *testing.T) {
+	t.Setenv("GOGC", "")
+	stop := PaceGC()
+	stop()
+	t.Setenv("GOGC", "50")
+	PaceGC()()
+}
