@@ -130,10 +130,9 @@ func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Rep
 }
 
 // carryOn does what is to be done now about the plans of moves that run, and about moves that are to end.
-func (c *Control) carryOn(ctx context.Context, s *state.Snapshot) (bool, error) {
+func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) (bool, error) {
 	m := &c.moves
 	m.fresh()
-	env := c.env()
 	for host := range m.outSince {
 		if env.Out[host] == "" {
 			delete(m.outSince, host)

@@ -20,7 +20,7 @@ const settleFor = 10 * time.Millisecond
 // restFor so many times as long as a look took in vain the loop waits before the next: with many hosts, requests
 // have the turn meanwhile. But no longer than mostRest.
 const (
-	restFor  = 9
+	restFor  = 24
 	mostRest = time.Second
 )
 
@@ -73,9 +73,9 @@ type look struct {
 	again           uint64 // see shapes
 }
 
-func (c *Control) lookAt(s *state.Snapshot) look {
+func (c *Control) lookAt(s *state.Snapshot, out map[string]string) look {
 	m, _ := s.Meta()
-	return look{s.PlacementIndex(), m.SettingsIndex, c.whoIsOut(s), c.moves.on.Load(), c.shapes.again.Load()}
+	return look{s.PlacementIndex(), m.SettingsIndex, namesOf(out), c.moves.on.Load(), c.shapes.again.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle is the look at which there
@@ -90,10 +90,11 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	}
 	defer c.planned()
 	s := c.o.State.Snapshot()
-	if acted, err := c.carryOn(ctx, s); acted || err != nil {
+	env := c.env()
+	if acted, err := c.carryOn(ctx, s, env); acted || err != nil {
 		return acted, err
 	}
-	at := c.lookAt(s)
+	at := c.lookAt(s, env.Out)
 	if at == *idle {
 		return c.balance(ctx, s)
 	}
@@ -109,10 +110,11 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 		return false, err
 	}
 	s = c.o.State.Snapshot()
-	at = c.lookAt(s)
-	plan := loop.Restart(s, c.env())
+	env = c.env()
+	at = c.lookAt(s, env.Out)
+	plan := loop.Restart(s, env)
 	if plan == nil {
-		plan = c.queue.admit(s, c.env())
+		plan = c.queue.admit(s, env)
 	}
 	if plan == nil {
 		plan = loop.Reallocate(s)
@@ -133,8 +135,10 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 }
 
 // whoIsOut names the hosts that are out.
-func (c *Control) whoIsOut(s *state.Snapshot) string {
-	return strings.Join(slices.Sorted(maps.Keys(c.out(s))), " ")
+func (c *Control) whoIsOut(s *state.Snapshot) string { return namesOf(c.out(s)) }
+
+func namesOf(out map[string]string) string {
+	return strings.Join(slices.Sorted(maps.Keys(out)), " ")
 }
 
 // rouse the loop: something changed that is not in the log.
