@@ -62,7 +62,7 @@ func sorted(nodes []int) []int {
 	return nodes
 }
 
-// least yield that is promised to anybody: nobody stands still.
+// least is promised to everybody, as far as half the node is enough for it: nobody stands still.
 const least = 0.01
 
 // share lets the allocator divide the CPU above floors. On each node the young are promised what they need, as far as there is
@@ -86,7 +86,7 @@ func (p *evenkeel) share() error {
 		}
 		floor := 1.0
 		for _, n := range j.nodes {
-			rest := least * old[n]
+			rest := min(0.5, least*old[n])
 			if j.done < p.Young {
 				floor = min(floor, (1-rest)/young[n])
 			} else {
@@ -94,7 +94,7 @@ func (p *evenkeel) share() error {
 			}
 		}
 		g := j.group()
-		g.MinYield = max(least/2, floor*(1-slack))
+		g.MinYield = floor * (1 - slack)
 		running = append(running, j)
 		problem.Groups = append(problem.Groups, g)
 	}

@@ -3,6 +3,7 @@ package batch
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,6 +67,8 @@ func TestByHand(t *testing.T) {
 		{"GreedyP*", 2, shift, []float64{10000, 10400, 1100}, 80, 0},
 		// It goes to the other node at once: only the penalty.
 		{"GreedyPM*", 2, shift, []float64{10000, 10300, 1100}, 0, 40},
+		// 200 old jobs of half a percent of the memory each, and a young one: the old ones keep half the node between them.
+		{"Evenkeel", 1, append(slices.Repeat([]Job{{0, 1000, 1, 1, 0.001}}, 200), Job{100000, 10, 1, 1, 0.1}), append(slices.Repeat([]float64{200010}, 200), 100020), 0, 0},
 		// Nothing happens on submission; the period ends at 600 s.
 		{"/per", 1, []Job{whole(0, 100, 1)}, []float64{700}, 0, 0},
 		{"Greedy/per", 1, squeeze[:1], []float64{1000}, 0, 0},
