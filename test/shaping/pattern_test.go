@@ -58,10 +58,10 @@ func bitbrains(seed uint64, steps, least, most int) pattern {
 			if jump--; jump == 0 {
 				above = 0
 			}
-		case r.Float64() < 0.015:
+		case r.Float64() < 0.004:
 			jump, above = 8+r.IntN(12), float64(most-least)*(0.15+0.2*r.Float64())
 		}
-		drift = 0.95*drift + 0.01*float64(most-least)*r.NormFloat64()
+		drift = 0.97*drift + 0.006*float64(most-least)*r.NormFloat64()
 		day := 0.03 * float64(most-least) * math.Sin(2*math.Pi*float64(i)/float64(steps))
 		p.cpu = append(p.cpu, int(math.Round(min(90, max(1, cpu)))))
 		p.mib = append(p.mib, int(math.Round(min(float64(most), max(float64(least), level+drift+day+above)))))

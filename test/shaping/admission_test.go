@@ -1,0 +1,136 @@
+package shaping_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/api/v1"
+)
+
+// By reservation a host takes six VMs of 512 MiB. They use a fraction of it: with their needs estimated it takes eight and more, and
+// none of them is the worse for it: nothing is killed, nothing swaps worth mentioning, and what they want they get in 99 of 100
+// steps. vcd is killed in the middle of the squeeze, and another goes on.
+func TestMoreAreAdmitted(t *testing.T) {
+	const memory, least, reserved = 512 * mib, 128 * mib, 6
+	const step = time.Second
+	play := 30 * time.Second
+	if os.Getenv("EVENKEEL_LONG") == "1" {
+		play = 20 * time.Minute
+	}
+	s := newSite(t, 2, reserved*(memory+overhead)+32*mib, step)
+	ps := patterns(t, 16, 120, 10, 160)
+	spec := func(i int) v1.VirtualClusterSpec {
+		return vc(fmt.Sprintf("c%d", i), memory, least, ps[i].setting(step, 1000))
+	}
+	admitted := 0
+	for ; ; admitted++ {
+		if err := s.admit(spec(admitted)); err != nil {
+			t.Logf("by reservation %d are admitted: %v", admitted, err)
+			break
+		}
+	}
+	if admitted != reserved {
+		t.Fatalf("by reservation %d are admitted, not %d", admitted, reserved)
+	}
+	began := time.Now()
+	s.shaping("on")
+	// Forecasts take some 70 steps to be trusted. Then balloons fall.
+	squeezed := func() (n int) {
+		for _, vm := range s.vms() {
+			if vm.Balloon > 0 && int64(vm.Balloon) < memory-8*mib {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, 6*time.Minute, "balloons fall", func() (bool, string) { return squeezed() >= 3, s.shaped() })
+	t.Logf("the squeeze begins after %v", time.Since(began).Round(time.Second))
+	before := s.processes()
+	s.kill()
+	time.Sleep(5 * time.Second) // sleep: for so long nobody looks after the host
+	s.start()
+	if after := s.processes(); !maps.Equal(before, after) {
+		t.Errorf("QEMU processes before vcd was killed, and after: %v, %v", before, after)
+	}
+
+	mark := map[string]played{}
+	for name := range s.vms() {
+		mark[name] = s.play(name)
+	}
+	peak, lowest := int64(0), int64(0)
+	next := time.Now()
+	end := time.Now().Add(play)
+	for time.Now().Before(end) || admitted < 8 && time.Since(end) < 4*time.Minute {
+		sum := int64(0)
+		for _, vm := range s.vms() {
+			sum += int64(vm.Balloon) + overhead
+		}
+		if peak = max(peak, sum); lowest == 0 || sum < lowest {
+			lowest = sum
+		}
+		if now := time.Now(); now.After(next) && admitted < len(ps) {
+			if err := s.admit(spec(admitted)); err == nil {
+				admitted++
+				mark[fmt.Sprintf("c%d-g-0", admitted-1)] = played{step: -1}
+				t.Logf("%v after the beginning %d VMs run: %s", time.Since(began).Round(time.Second), admitted, s.shaped())
+			}
+			next = now.Add(5 * time.Second)
+		}
+		time.Sleep(time.Second) // sleep: the guests play, and are looked at once a second
+	}
+	t.Logf("%s", s.shaped())
+	steps, late, missing, killed, swapin := 0, int64(0), int64(0), int64(0), int64(0)
+	for _, name := range slices.Sorted(maps.Keys(mark)) {
+		p, vm := s.play(name), s.vms()[name]
+		t.Logf("%s: %s; has %d MiB of %d, uses %d", name, p, vm.Balloon/v1.Size(mib), memory/mib, vm.MemoryUsed/v1.Size(mib))
+		if p.ended != "" || vm.State != "running" || len(p.errors) > 0 {
+			t.Errorf("%s is %s: %s%s %v", name, vm.State, vm.Reason, p.ended, p.errors)
+		}
+		m := mark[name].n
+		steps += p.step - mark[name].step
+		late, missing = late+p.n["late"]-m["late"], missing+p.n["missing"]-m["missing"]
+		killed, swapin = killed+p.n["killed"], swapin+p.n["swapin"]
+	}
+	qos, cpuQoS := 1-float64(missing)/float64(steps), 1-float64(late)/float64(steps)
+	t.Logf("%d VMs where %d are admitted by reservation (%+.0f%%); %d steps, memory in time in %.2f%%, CPU in %.2f%%; %d killed, %d pages swapped in; between %d and %d MiB of %d",
+		admitted, reserved, 100*(float64(admitted)/reserved-1), steps, 100*qos, 100*cpuQoS, killed, swapin, lowest/mib, peak/mib, reserved*(memory+overhead)/mib+32)
+	if float64(admitted) < 1.3*reserved {
+		t.Errorf("%d are admitted, %d by reservation", admitted, reserved)
+	}
+	if killed > 0 || qos < 0.99 || float64(swapin) > 0.5*float64(steps) { // a page in two steps, all guests together
+		t.Errorf("%d were killed, memory was in time in %.2f%% of the steps, %d pages were swapped in", killed, 100*qos, swapin)
+	}
+	if cpuQoS < 0.95 { // of what a machine that does other things besides leaves them
+		t.Errorf("work was done in time in %.2f%% of the steps", 100*cpuQoS)
+	}
+	if peak > reserved*(memory+overhead)+32*mib {
+		t.Errorf("%d MiB were in use of %d", peak/mib, reserved*(memory+overhead)/mib+32)
+	}
+}
+
+// shaping sets the mode.
+func (s *site) shaping(mode string) {
+	s.t.Helper()
+	if _, err := s.SetSettings(s.t.Context(), v1.SettingsPatch{Shaping: &v1.ShapingPatch{Mode: &mode}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// shaped is what is made of the VMs, for people.
+func (s *site) shaped() string {
+	x, err := s.Shaping(s.t.Context())
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%.2f cores and %d MiB are reclaimed:", x.Reclaimed.CPU, int64(x.Reclaimed.Memory)/mib)
+	for _, vm := range x.VMs {
+		fmt.Fprintf(&b, "\n    %s %d of %d MiB, %.3f of %.3f cores: %s", vm.VM, int64(vm.Balloon)/mib, int64(vm.Memory)/mib, vm.Need, vm.CPU, vm.Reason)
+	}
+	return b.String()
+}
