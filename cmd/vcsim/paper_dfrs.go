@@ -31,12 +31,14 @@ Evenkeel, and writes DIR/dfrs.md and DIR/dfrs/*.svg. Equal seeds give equal figu
 			&cli.StringSliceFlag{Name: "data", Usage: "a log in the standard workload format, `FILE`, besides; may be given several times"},
 			&cli.IntFlag{Name: "weeks", Usage: "`N` weeks of each log, evenly spread; 0: all", Value: 8},
 			&cli.StringFlag{Name: "out", Usage: "`DIR` for the report", Value: filepath.Join("docs", "reproduction")},
+			&cli.StringFlag{Name: "state", Usage: "remember replays in `FILE`, and go on with what it remembers (of the same build)"},
+			&cli.IntFlag{Name: "workers", Usage: "`N` replays at once", Value: runtime.GOMAXPROCS(0)},
 			&cli.StringFlag{Name: "csv", Usage: "`FILE` for the figures of every replay"},
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of all that is drawn", Value: 1},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Int("instances") < 1 || c.Int("weeks") < 0 || c.Args().Present() {
-				return cli.Exit("there are 1 or more instances, 0 or more weeks, and no arguments", 2)
+			if c.Int("instances") < 1 || c.Int("weeks") < 0 || c.Int("workers") < 1 || c.Args().Present() {
+				return cli.Exit("there are 1 or more instances and workers, 0 or more weeks, and no arguments", 2)
 			}
 			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -80,11 +82,18 @@ func repeatDFRS(ctx context.Context, c *cli.Context) error {
 	if len(c.StringSlice("data")) > 0 {
 		command = append(command, fmt.Sprintf("--weeks %d", c.Int("weeks")))
 	}
-	results, err := dfrs.Run(ctx, instances, dfrs.Policies(), runtime.GOMAXPROCS(0), bar(c.App.ErrWriter, "replays"))
+	var state *dfrs.State
+	if file := c.String("state"); file != "" {
+		if state, err = dfrs.OpenState(file); err != nil {
+			return err
+		}
+		defer state.Close()
+	}
+	results, err := dfrs.Run(ctx, instances, dfrs.Policies(), c.Int("workers"), state, bar(c.App.ErrWriter, "replays"))
 	if err != nil {
 		return err
 	}
-	sweeps, err := dfrs.Run(ctx, dfrs.Swept(instances), dfrs.Sweeps(), runtime.GOMAXPROCS(0), bar(c.App.ErrWriter, "sweeps"))
+	sweeps, err := dfrs.Run(ctx, dfrs.Swept(instances), dfrs.Sweeps(), c.Int("workers"), state, bar(c.App.ErrWriter, "sweeps"))
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,11 @@ func TestNames(t *testing.T) {
 func TestReport(t *testing.T) {
 	var pages []string
 	for range 2 {
+		state, err := OpenState(filepath.Join(t.TempDir(), "state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer state.Close()
 		instances, err := Synthetic(5, 1, 40, []float64{0.5, sweptLoad})
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +61,7 @@ func TestReport(t *testing.T) {
 		}
 		instances = append(instances, weeks...)
 		told := 0
-		r, err := Run(context.Background(), instances, Policies(), 2, func(done, all int) { told++ })
+		r, err := Run(context.Background(), instances, Policies(), 2, state, func(done, all int) { told++ })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +75,7 @@ func TestReport(t *testing.T) {
 				}
 			}
 		}
-		s, err := Run(context.Background(), Swept(instances), Sweeps(), 1, nil)
+		s, err := Run(context.Background(), Swept(instances), Sweeps(), 1, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,8 +119,49 @@ func TestRunStops(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Run(ctx, instances, Policies(), 2, nil); err == nil {
+	if _, err := Run(ctx, instances, Policies(), 2, nil, nil); err == nil {
 		t.Error("a run that was ended says nothing")
+	}
+}
+
+// What is remembered is not done again, and is the same.
+func TestState(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "state")
+	instances, err := Synthetic(5, 1, 40, []float64{0.5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	some := Policies()[:4]
+	var tables []string
+	for _, cut := range []int{0, 10} {
+		state, err := OpenState(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if known := map[int]int{0: 0, 10: 7}[cut]; len(state.done) != known {
+			t.Errorf("%d replays are remembered, wanted %d", len(state.done), known)
+		}
+		r, err := Run(context.Background(), instances, some, 1, state, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := state.Close(); err != nil {
+			t.Fatal(err)
+		}
+		tables = append(tables, regexp.MustCompile(`,[^,]*\n`).ReplaceAllString(r.CSV(), "\n"))
+		info, err := os.Stat(name)
+		if err != nil || os.Truncate(name, info.Size()-10) != nil {
+			t.Fatal(err)
+		}
+	}
+	if tables[0] != tables[1] {
+		t.Errorf("%s\n%s", tables[0], tables[1])
+	}
+	if err := os.WriteFile(name, []byte("{}\nno\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenState(name); err == nil || !strings.Contains(err.Error(), "after byte 3") {
+		t.Errorf("a broken file: %v", err)
 	}
 }
 

@@ -17,6 +17,7 @@ type Entry struct {
 // Outcome of a policy on an instance.
 type Outcome struct {
 	batch.Result         // without its jobs
+	Bound        float64 // of the greatest stretch
 	Degradation  float64 // greatest stretch over its bound
 	Seconds      float64 // of a processor that the replay took; 0: not known
 	Jobs         int
@@ -30,8 +31,9 @@ type Results struct {
 	Outcomes  [][]Outcome // [instance][entry]
 }
 
-// Run replays every instance under every policy. progress is told how many replays are done; nil: nobody is.
-func Run(ctx context.Context, instances []Instance, entries []Entry, workers int, progress func(done, all int)) (*Results, error) {
+// Run replays every instance under every policy, but for what the state remembers. progress is told how many replays are
+// done; nil: nobody is.
+func Run(ctx context.Context, instances []Instance, entries []Entry, workers int, state *State, progress func(done, all int)) (*Results, error) {
 	r := &Results{Instances: instances, Entries: entries, Bounds: make([]float64, len(instances)), Outcomes: make([][]Outcome, len(instances))}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -49,7 +51,7 @@ func Run(ctx context.Context, instances []Instance, entries []Entry, workers int
 	for range max(1, workers) {
 		crew.Go(func() {
 			for i := range todo {
-				if err := r.one(ctx, i, step); err != nil {
+				if err := r.one(ctx, i, state, step); err != nil {
 					cancel(err)
 				}
 			}
@@ -67,28 +69,40 @@ func Run(ctx context.Context, instances []Instance, entries []Entry, workers int
 }
 
 // one does an instance.
-func (r *Results) one(ctx context.Context, i int, step func()) error {
+func (r *Results) one(ctx context.Context, i int, state *State, step func()) error {
 	in := &r.Instances[i]
-	bound, err := batch.Bound(in.Cluster, in.Jobs)
-	if err != nil {
-		return fmt.Errorf("%s instance %d: %w", in.Set, i, err)
-	}
-	r.Bounds[i] = bound
 	r.Outcomes[i] = make([]Outcome, len(r.Entries))
-	for e, entry := range r.Entries {
+	for e := range r.Entries {
 		if ctx.Err() != nil {
 			return nil
 		}
-		var got batch.Result
-		seconds := processorTime(func() { got, err = batch.Run(in.Cluster, in.Jobs, entry.Policy) })
-		if err != nil {
-			return fmt.Errorf("%s instance %d: %w", in.Set, i, err)
+		o, known := state.get(key(in, &r.Entries[e]))
+		if !known {
+			var err error
+			if o, err = r.replay(i, e); err == nil {
+				err = state.put(key(in, &r.Entries[e]), o)
+			}
+			if err != nil {
+				return fmt.Errorf("%s instance %d: %w", in.Set, i, err)
+			}
 		}
-		got.Jobs = nil
-		r.Outcomes[i][e] = Outcome{Result: got, Degradation: got.MaxStretch / bound, Seconds: seconds, Jobs: len(in.Jobs)}
+		r.Bounds[i], r.Outcomes[i][e] = o.Bound, o
 		step()
 	}
 	return nil
+}
+
+// replay does what nobody remembers.
+func (r *Results) replay(i, e int) (o Outcome, err error) {
+	in := &r.Instances[i]
+	if o.Bound = r.Bounds[i]; o.Bound == 0 {
+		if o.Bound, err = batch.Bound(in.Cluster, in.Jobs); err != nil {
+			return o, err
+		}
+	}
+	o.Seconds = processorTime(func() { o.Result, err = batch.Run(in.Cluster, in.Jobs, r.Entries[e].Policy) })
+	o.Result.Jobs, o.Jobs, o.Degradation = nil, len(in.Jobs), o.MaxStretch/o.Bound
+	return o, err
 }
 
 // Mean of a figure over the instances that are kept; n is how many these are.
