@@ -350,3 +350,48 @@ func TestFlexGolden(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s\n(go test ./replay -run TestFlexGolden -rewrite-flex writes it anew)", b.Bytes(), want)
 	}
 }
+
+// Who gets less than owed on a crowded host is who does by the paper's three cases of weighted fair share, of CPU, which the engine divides by itself, and
+// of memory.
+func TestQualityIsThatOfFairShare(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 8).Draw(t, "tasks")
+		w := &workload.Workload{}
+		var request, demand [2][]float64
+		for i := range n {
+			var r, d [2]float64
+			for k := range r {
+				r[k] = float64(rapid.IntRange(1, 16).Draw(t, "request")) / 4
+				d[k] = float64(rapid.IntRange(0, 24).Draw(t, "demand")) / 4
+				request[k], demand[k] = append(request[k], r[k]), append(demand[k], d[k])
+				w.Patterns = append(w.Patterns, workload.Pattern{float32(d[k] / r[k])})
+			}
+			one(w, 0, 1e9, r[0], r[1]*gib, int32(2*i), int32(i))
+			w.Groups[i].MemoryUse.Pattern++
+		}
+		capacity := [2]float64{8.1, 8.1} // of no sum of quarters, so that rounding decides nothing
+		missed := make([]bool, n)
+		for k := range capacity {
+			for j, given := range flex.Share(capacity[k], request[k], demand[k], make([]float64, n)) {
+				missed[j] = missed[j] || given < flex.Owed(request[k][j], demand[k][j])*(1-1e-5)
+			}
+		}
+		want := 1.0
+		for _, m := range missed {
+			if m {
+				want -= 1 / float64(n)
+			}
+		}
+		p, err := OverSub(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(w, []Host{{capacity[0], capacity[1] * gib}}, p, Options{Until: 300}); err != nil {
+			t.Fatal(err)
+		}
+		last := p.Ticks()[len(p.Ticks())-1]
+		if math.Abs(last.Quality-want) > 1e-9 {
+			t.Fatalf("quality %v, by fair share %v: requests %v, demands %v", last.Quality, want, request, demand)
+		}
+	})
+}
