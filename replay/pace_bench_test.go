@@ -14,7 +14,11 @@ import (
 func paceOf(tb testing.TB, hosts int, seed uint64) (*workload.Workload, []Host) {
 	tb.Helper()
 	p := workload.PaceDefault
-	p.Hosts, p.Apps = hosts, p.Apps*hosts/p.Hosts
+	days := p.Days
+	if hosts < p.Hosts {
+		days = 7
+	}
+	p = p.Scaled(hosts, p.Apps*hosts/p.Hosts, days)
 	w, err := p.Draw(rand.New(rand.NewPCG(seed, 0)))
 	if err != nil {
 		tb.Fatal(err)

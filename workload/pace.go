@@ -38,6 +38,13 @@ type Pace struct {
 	Largest float64 // share of the cluster's work in all the time, at most, that one application is
 }
 
+// Scaled is the same with so many hosts, applications and days. Few applications are larger, each, or they could not be enough.
+func (p Pace) Scaled(hosts, apps int, days float64) Pace {
+	p.Hosts, p.Apps, p.Days = hosts, apps, days
+	p.Largest = max(p.Largest, 20/float64(max(1, apps)))
+	return p
+}
+
 // PaceDefault is the size of the paper.
 var PaceDefault = Pace{Apps: 150000, Hosts: 250, CPU: 32, Memory: 128e9, Days: 85, Load: 1.3, Elastic: 0.6, Widest: 0.25, Largest: 0.002}
 

@@ -43,7 +43,7 @@ All of it takes some minutes, --small some seconds.`,
 				defer stop()
 				return repeatCasanova(ctx, c)
 			},
-		}, dfrsCommand(), flexCommand(), haCommand()},
+		}, paceCommand(), dfrsCommand(), flexCommand(), haCommand()},
 	}
 }
 

@@ -109,7 +109,8 @@ func paceOf(hosts, apps int, days, load float64) workload.Pace {
 	if apps == 0 {
 		apps = int(float64(p.Apps) * float64(hosts) / float64(p.Hosts) * days / p.Days)
 	}
-	p.Hosts, p.Apps, p.Days, p.Load = hosts, apps, days, load
+	p = p.Scaled(hosts, apps, days)
+	p.Load = load
 	return p
 }
 
