@@ -7,7 +7,7 @@
 // else the surroundings can do (restart the daemon, run a foreign VM, offer a
 // second host). An ability that is nil is skipped by name, never silently.
 //
-// The suite boots few guests (at most two at a time, four in all without
+// The suite boots few guests (at most two at a time, five in all without
 // a second host), because a guest under emulation takes seconds. It never sleeps for a
 // fixed time to let something happen: it waits for an event or a condition up
 // to Setup.Wait. It never starts or configures a hypervisor itself, and it
@@ -89,6 +89,9 @@ type Abilities struct {
 
 	// Throttles: Host tells how long VMs are held back by their caps.
 	Throttles bool
+
+	// Holds changes a spec so that its guest, once booted, holds so many bytes besides what its kernel takes.
+	Holds func(spec hypervisor.Spec, bytes int64) hypervisor.Spec
 }
 
 // Console is one exchange with a guest.
@@ -133,6 +136,7 @@ func Run(t *testing.T, setup func(t *testing.T) Setup) {
 	}{
 		{"NoGuest", noGuest},
 		{"OneGuest", oneGuest},
+		{"Memory", guestMemory},
 		{"ManyVCPUs", manyVCPUs},
 		{"Migration", migration},
 	}

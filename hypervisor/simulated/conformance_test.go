@@ -77,6 +77,10 @@ func TestConformance(t *testing.T) {
 				Console:   &conformance.Console{Send: "hello\n", Expect: "hello\nBEAT "},
 				Second:    &conformance.Second{Host: w.Host("h2"), Address: "h2", Back: "h1"},
 				Throttles: true,
+				Holds: func(s hypervisor.Spec, bytes int64) hypervisor.Spec {
+					s.Boot.Cmdline += fmt.Sprintf(" ek.touch=%d", bytes>>20)
+					return s
+				},
 			},
 		}
 	})
