@@ -66,7 +66,7 @@ func flexPolicies() ([]*replay.Placer, error) {
 	}{
 		{"FlexF", flex.FirstCome, forecast.FlexPenalty},
 		{"FlexL", flex.LargestMemory, forecast.FlexPenalty},
-		{"FlexF, Pmin 1.01", flex.FirstCome, forecast.QualityPenalty},
+		{"FlexF, 1.01", flex.FirstCome, forecast.QualityPenalty},
 	} {
 		p, err := replay.FlexPolicy(f.order, f.penalty, 1)
 		if err != nil {
@@ -167,7 +167,7 @@ func (r *flexReport) run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		return slices.DeleteFunc(all, func(p *replay.Placer) bool { return p.Name() == "FlexF, Pmin 1.01" }), nil
+		return slices.DeleteFunc(all, func(p *replay.Placer) bool { return p.Name() == "FlexF, 1.01" }), nil
 	}
 	for _, demand := range []float64{0.5, 1, 1.5} {
 		w, err := workload.Flex{Nodes: r.small, Demand: demand}.Draw(r.seed)
