@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"strings"
 
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
@@ -23,6 +24,9 @@ func Explain(v *View, vc state.VC) Explanation {
 	say := func(format string, args ...any) { out.Lines = append(out.Lines, fmt.Sprintf(format, args...)) }
 	say("%s is %s", vc.Name, view.State)
 	if view.State == state.VCQueued {
+		if strings.HasPrefix(vc.Decision.Summary, "preempted: ") {
+			say("%s", vc.Decision.Summary)
+		}
 		out.Decision = loop.Consider(v.Snapshot, vc, loop.Env{Now: v.now, NewID: func() string { return "" }})
 		for i, w := range loop.Queue(v.Snapshot) {
 			if w.ID == vc.ID {
@@ -98,7 +102,10 @@ func (v *View) shapingOf(vc state.VC) (lines []string) {
 	for i, vm := range v.VMsOf(vc.ID) {
 		g, _ := vc.GroupOf(vm)
 		switch one, known := found[vm.ID]; {
-		case i >= mostShaped || !vm.Holds():
+		case i >= mostShaped:
+		case vm.PreemptedAt > 0 && vm.Goal == state.GoalStop:
+			say("VM %s: %s; it starts again once there is room", vm.Name, vm.Reason)
+		case !vm.Holds():
 		case known:
 			say("VM %s: %d of %d MiB: %s", vm.Name, vm.Due(g)>>20, g.Memory>>20, one.Text)
 		case vm.Target > 0:

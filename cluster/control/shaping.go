@@ -150,7 +150,7 @@ func (c *Control) shape(ctx context.Context, x *loop.Shaper) error {
 	}
 	var err error
 	if !out.Command.Empty() {
-		c.log.Debug("shape", "text", out.Command.Text)
+		c.log.Debug("shape", "needs", len(out.Command.Needs), "targets", len(out.Command.Targets), "text", out.Command.Text)
 		err = c.propose(ctx, state.KindShape, out.Command)
 	}
 	gone := 0

@@ -3,6 +3,7 @@ package loop
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"evenkeel/allocator/shape"
@@ -193,18 +194,28 @@ func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
 	return out
 }
 
+// mostTold VMs are named in one event.
+const mostTold = 8
+
+// shapeText is for the event: whose memory rises because it is short of it. What changes every minute is no event.
 func shapeText(out *Shaping) string {
-	up, down := 0, 0
+	var names []string
+	more := 0
 	for _, v := range out.VMs {
 		switch {
-		case v.Next > v.Target:
-			up++
-		case v.Next < v.Target:
-			down++
+		case !v.Pressed || v.Next <= v.Target:
+		case len(names) == mostTold:
+			more++
+		default:
+			names = append(names, fmt.Sprintf("%s to %d MiB (%s)", v.Name, v.Next>>20, v.Text))
 		}
 	}
-	if out.Command.Empty() {
+	if len(names) == 0 || out.Command.Empty() {
 		return ""
 	}
-	return fmt.Sprintf("memory of %s falls, of %s rises; CPU needs of %s change", counted(down, "VM"), counted(up, "VM"), counted(len(out.Command.Needs), "group"))
+	text := "memory rises of VMs that are short of it: " + strings.Join(names, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
