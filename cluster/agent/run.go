@@ -70,6 +70,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Step == 0 {
 		o.Step = forecastStep
 	}
+	o.SampleEvery = min(o.SampleEvery, o.Step/2) // each step is to be measured, also where that takes its time
 	if o.UseWindow == 0 {
 		o.UseWindow = 5 * time.Second
 	}

@@ -17,7 +17,7 @@ import (
 // steps. vcd is killed in the middle of the squeeze, and another goes on.
 func TestMoreAreAdmitted(t *testing.T) {
 	const memory, least, reserved = 512 * mib, 128 * mib, 6
-	const step = time.Second
+	const step = 2 * time.Second // a guest reports that often
 	play := 30 * time.Second
 	if os.Getenv("EVENKEEL_LONG") == "1" {
 		play = 20 * time.Minute

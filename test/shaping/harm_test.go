@@ -13,7 +13,7 @@ import (
 // ignores its balloon, one never had a driver. None of the others is harmed, and of each it is said what is the matter with it.
 func TestBadGuestsHarmNobody(t *testing.T) {
 	const memory, least, reserved = 512 * mib, 128 * mib, 6
-	s := newSite(t, 2, reserved*(memory+overhead)+32*mib, time.Second)
+	s := newSite(t, 2, reserved*(memory+overhead)+32*mib, 2*time.Second)
 	leak := make([]int, 260)
 	for i := range leak {
 		leak[i] = 20 + max(0, i-150)*5
