@@ -277,7 +277,7 @@ func (h *Host) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 			return nil, err
 		}
 		defer free(stats)
-		at := time.Now()
+		at, all := time.Now(), &processes{proc: "/proc"}
 		out := make([]hypervisor.Stats, 0, len(stats))
 		for i := range stats {
 			uuid, err := stats[i].Domain.GetUUIDString()
@@ -292,7 +292,7 @@ func (h *Host) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 				}
 			}
 			if ok && complete(&stats[i]) {
-				out = append(out, h.sample(&stats[i], vm, uuid, at))
+				out = append(out, h.sample(&stats[i], vm, uuid, at, all))
 			}
 		}
 		return out, nil
@@ -314,7 +314,7 @@ func complete(s *libvirt.DomainStats) bool {
 	return len(s.Vcpu) > 0
 }
 
-func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.Time) hypervisor.Stats {
+func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.Time, all *processes) hypervisor.Stats {
 	r := hypervisor.Stats{Identity: vm.Identity, Name: vm.name, At: at}
 	for _, v := range s.Vcpu {
 		r.VCPUTime += time.Duration(v.Time)
@@ -335,7 +335,7 @@ func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.T
 		}
 		last.guest.take(b, at)
 	}
-	r.Throttled = h.throttled(&last.groups, uuid, at)
+	r.Throttled = h.throttled(&last.groups, uuid, at, all)
 	h.mu.Lock()
 	if _, still := h.known[uuid]; still {
 		h.stats[uuid] = last

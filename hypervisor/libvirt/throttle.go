@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"evenkeel/hypervisor"
@@ -32,7 +33,7 @@ type groups struct {
 }
 
 // throttled is how long a VM's threads were held back by its cap; hypervisor.Unknown where the kernel does not tell.
-func (h *Host) throttled(g *groups, uuid string, now time.Time) time.Duration {
+func (h *Host) throttled(g *groups, uuid string, now time.Time, all *processes) time.Duration {
 	if !h.local {
 		return hypervisor.Unknown
 	}
@@ -45,7 +46,7 @@ func (h *Host) throttled(g *groups, uuid string, now time.Time) time.Duration {
 	if now.Before(g.next) {
 		return hypervisor.Unknown
 	}
-	dirs, err := groupsOf("/proc", uuid, h.cgroup)
+	dirs, err := groupsOf(all, uuid, h.cgroup)
 	if err == nil {
 		var d time.Duration
 		if d, err = throttledIn(dirs); err == nil {
@@ -98,11 +99,12 @@ func throttledOf(text []byte) (time.Duration, error) {
 }
 
 // groupsOf finds the control groups of the VM of that UUID by its process.
-func groupsOf(proc, uuid string, version int) ([]string, error) {
-	pid, err := processOf(proc, uuid)
+func groupsOf(all *processes, uuid string, version int) ([]string, error) {
+	pid, err := all.of(uuid)
 	if err != nil {
 		return nil, err
 	}
+	proc := all.proc
 	cgroup, err := os.ReadFile(filepath.Join(proc, pid, "cgroup"))
 	if err != nil {
 		return nil, err
@@ -132,31 +134,50 @@ func groupsOf(proc, uuid string, version int) ([]string, error) {
 	return append(dirs, vcpus...), nil
 }
 
-// processOf is the one process whose command line has "-uuid UUID".
-func processOf(proc, uuid string) (string, error) {
-	entries, err := os.ReadDir(proc)
+// processes of VMs, by the UUIDs in their command lines. Looked for once, when somebody asks: that takes a look at every
+// process of the machine.
+type processes struct {
+	proc string
+	once sync.Once
+	pids map[string][]string
+	err  error
+}
+
+// look for them.
+func (p *processes) look() {
+	p.pids = map[string][]string{}
+	entries, err := os.ReadDir(p.proc)
 	if err != nil {
-		return "", err
+		p.err = err
+		return
 	}
-	want := []byte("\x00-uuid\x00" + uuid + "\x00")
-	found := ""
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
 		}
-		line, err := os.ReadFile(filepath.Join(proc, e.Name(), "cmdline"))
-		if err != nil || !bytes.Contains(line, want) {
-			continue // it ended, or is another
+		line, err := os.ReadFile(filepath.Join(p.proc, e.Name(), "cmdline"))
+		if err != nil {
+			continue // it ended
 		}
-		if found != "" { // as a VM moves from one host to another in namespaces of one machine
-			return "", fmt.Errorf("processes %s and %s are both of VM %s", found, e.Name(), uuid)
+		_, rest, is := bytes.Cut(line, []byte("\x00-uuid\x00"))
+		if uuid, _, ends := bytes.Cut(rest, []byte{0}); is && ends {
+			p.pids[string(uuid)] = append(p.pids[string(uuid)], e.Name())
 		}
-		found = e.Name()
 	}
-	if found == "" {
-		return "", fmt.Errorf("no process of VM %s is seen here", uuid)
+}
+
+// of a VM, the one process whose command line has "-uuid UUID".
+func (p *processes) of(uuid string) (string, error) {
+	p.once.Do(p.look)
+	switch found := p.pids[uuid]; {
+	case p.err != nil:
+		return "", p.err
+	case len(found) > 1: // as a VM moves from one host to another in namespaces of one machine
+		return "", fmt.Errorf("processes %s and %s are both of VM %s", found[0], found[1], uuid)
+	case len(found) == 1:
+		return found[0], nil
 	}
-	return found, nil
+	return "", fmt.Errorf("no process of VM %s is seen here", uuid)
 }
 
 // groupDir is where the group of a process (its /proc/PID/cgroup) that has the CPU controller is mounted here.

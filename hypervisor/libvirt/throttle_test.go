@@ -100,17 +100,17 @@ func TestGroupsOf(t *testing.T) {
 		"19/cmdline":     "",
 		"uptime":         "1 2\n",
 	})
-	dirs, err := groupsOf(proc, uuid, 2)
+	dirs, err := groupsOf(&processes{proc: proc}, uuid, 2)
 	if err != nil || len(dirs) != 4 {
 		t.Fatalf("%q, %v", dirs, err)
 	}
 	if d, err := throttledIn(dirs); err != nil || d != 4321*time.Microsecond {
 		t.Errorf("%v, %v", d, err)
 	}
-	if _, err := groupsOf(proc, "11234567-0123-4123-8123-0123456789ab", 2); err == nil || !strings.Contains(err.Error(), "no group that libvirt made") {
+	if _, err := groupsOf(&processes{proc: proc}, "11234567-0123-4123-8123-0123456789ab", 2); err == nil || !strings.Contains(err.Error(), "no group that libvirt made") {
 		t.Errorf("a process in another group: %v", err)
 	}
-	if _, err := groupsOf(proc, "21234567-0123-4123-8123-0123456789ab", 2); err == nil {
+	if _, err := groupsOf(&processes{proc: proc}, "21234567-0123-4123-8123-0123456789ab", 2); err == nil {
 		t.Error("a VM that is not there")
 	}
 	if err := os.MkdirAll(filepath.Join(proc, "20"), 0o755); err != nil {
@@ -120,7 +120,7 @@ func TestGroupsOf(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(proc, "20/cmdline"), line, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := groupsOf(proc, uuid, 2); err == nil || !strings.Contains(err.Error(), "both") {
+	if _, err := groupsOf(&processes{proc: proc}, uuid, 2); err == nil || !strings.Contains(err.Error(), "both") {
 		t.Errorf("two processes of one VM: %v", err)
 	}
 }
