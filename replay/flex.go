@@ -7,8 +7,8 @@ import (
 	"evenkeel/allocator/flex"
 )
 
-// Counting says what of a host counts as taken for a Placer.
-type Counting interface {
+// counting says what of a host counts as taken for a Placer.
+type counting interface {
 	// Begin is told the hosts' capacities, before anything starts.
 	Begin(capacity []flex.Vector)
 
@@ -17,7 +17,7 @@ type Counting interface {
 	Ended(host int, request flex.Vector, measured int)
 
 	// Measure is told what the tick that ended has shown.
-	Measure(m *Measured)
+	Measure(m *measuredTick)
 
 	// Counts is what a request counts as before anything was measured of the component.
 	Counts(request flex.Vector) flex.Vector
@@ -26,8 +26,8 @@ type Counting interface {
 	Taken(host int) flex.Vector
 }
 
-// Measured is what a tick has shown.
-type Measured struct {
+// measuredTick is what a tick has shown.
+type measuredTick struct {
 	Used, Asked []flex.Vector // by host: what is used, and what those that run have asked for
 	Quality     float64       // share of components that got what they are owed (Flex, eq. 14); NaN: none ran
 
@@ -36,11 +36,11 @@ type Measured struct {
 	Components   int
 }
 
-func (*Measured) request(c *Cluster, slot int) flex.Vector {
+func (*measuredTick) request(c *Cluster, slot int) flex.Vector {
 	return flex.Vector{c.RequestCPU[slot], c.RequestMemory[slot]}
 }
 
-// Placer starts components one by one on the host that allocator/flex picks, by what its Counting says is taken. The policies
+// Placer starts components one by one on the host that allocator/flex picks, by what its counting says is taken. The policies
 // of Flex and of Ha et al. are Placers.
 //
 // It knows what the latest tick measured and what it has started since. Applications wait in a queue of its own, where one that does
@@ -55,7 +55,7 @@ type Placer struct {
 	charge   float64      // for each component of the same source on the host
 	relief   Relief
 	inOrder  bool // the first that does not fit holds up all behind it, and the queue is not used
-	counting Counting
+	counting counting
 
 	fleet   *flex.Fleet
 	queue   *flex.Queue
@@ -64,7 +64,7 @@ type Placer struct {
 	known   []placedIn
 	sources map[int32]*flex.Source
 	ticks   int // measured so far
-	m       Measured
+	m       measuredTick
 	short   []bool // by host
 	hosts   []int32
 	record  []PlacerTick
@@ -84,7 +84,7 @@ type placedIn struct {
 // PlacerTick is a cluster at a tick.
 type PlacerTick struct {
 	Time          float64     // seconds
-	Quality       float64     // see Measured
+	Quality       float64     // see measuredTick
 	Penalty       float64     // of a counting by load; 1 of others
 	Asked, Used   flex.Vector // of all hosts' capacity
 	Uneven        flex.Vector // standard deviation among hosts of what is used, over its mean
@@ -139,7 +139,7 @@ func (p *Placer) Begin(c *Cluster) Enforcement {
 	p.counting.Begin(capacity)
 	p.rank, p.fails = -1, make([]int32, len(c.Workload.Apps))
 	p.known, p.sources, p.ticks, p.record, p.started = nil, map[int32]*flex.Source{}, 0, nil, 0
-	p.m = Measured{Used: make([]flex.Vector, len(capacity)), Asked: make([]flex.Vector, len(capacity))}
+	p.m = measuredTick{Used: make([]flex.Vector, len(capacity)), Asked: make([]flex.Vector, len(capacity))}
 	p.short = make([]bool, len(capacity))
 	return p.how
 }

@@ -19,7 +19,7 @@ func (b *byRequest) Placed(host int, request flex.Vector) {
 // Ended counts at the next measurement.
 func (b *byRequest) Ended(int, flex.Vector, int) {}
 
-func (b *byRequest) Measure(m *Measured) { copy(b.asked, m.Asked) }
+func (b *byRequest) Measure(m *measuredTick) { copy(b.asked, m.Asked) }
 
 func (b *byRequest) Counts(request flex.Vector) flex.Vector { return request }
 
@@ -59,7 +59,7 @@ func (b *byLoad) Counts(request flex.Vector) flex.Vector {
 
 func (b *byLoad) Ended(int, flex.Vector, int) {}
 
-func (b *byLoad) Measure(m *Measured) {
+func (b *byLoad) Measure(m *measuredTick) {
 	copy(b.load, m.Used)
 	clear(b.fresh)
 	if b.margin > 0 {
@@ -71,7 +71,7 @@ func (b *byLoad) Measure(m *Measured) {
 }
 
 // learn finds what part of their requests components use.
-func (b *byLoad) learn(m *Measured) {
+func (b *byLoad) learn(m *measuredTick) {
 	var used, asked flex.Vector
 	for h := range m.Used {
 		used, asked = used.Plus(m.Used[h]), asked.Plus(m.Asked[h])

@@ -369,7 +369,7 @@ func TestQualityIsThatOfFairShare(t *testing.T) {
 			one(w, 0, 1e9, r[0], r[1]*gib, int32(2*i), int32(i))
 			w.Groups[i].MemoryUse.Pattern++
 		}
-		capacity := [2]float64{8.1, 8.1} // of no sum of quarters, so that rounding decides nothing
+		capacity := [2]float64{8.1234567, 8.1234567} // of which no share is one of quarters, so that rounding decides nothing
 		missed := make([]bool, n)
 		for k := range capacity {
 			for j, given := range flex.Share(capacity[k], request[k], demand[k], make([]float64, n)) {

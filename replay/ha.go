@@ -67,7 +67,7 @@ func (h *haEstimate) Ended(host int, request flex.Vector, measured int) {
 	}
 }
 
-func (h *haEstimate) Measure(m *Measured) {
+func (h *haEstimate) Measure(m *measuredTick) {
 	copy(h.used, m.Used)
 	for i := range h.load {
 		for k := range h.load[i] {

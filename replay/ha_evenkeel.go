@@ -46,7 +46,7 @@ func (h *haKnown) Ended(host int, request flex.Vector, _ int) {
 	}
 }
 
-func (h *haKnown) Measure(m *Measured) {
+func (h *haKnown) Measure(m *measuredTick) {
 	copy(h.used, m.Used)
 	copy(h.asked, m.Asked) // sums and differences drift
 	clear(h.fresh)

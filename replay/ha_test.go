@@ -54,7 +54,7 @@ func TestHaEvenkeelNeedByHand(t *testing.T) {
 	p, err := HaEvenkeel(8, 8*gib)
 	h := must(t, p, err).counting.(*haKnown)
 	h.Begin([]flex.Vector{{10, 10 * gib}})
-	m := &Measured{Used: []flex.Vector{{1, 4 * gib}}, Asked: []flex.Vector{{4, 8 * gib}}, Mean: flex.Vector{0.25, 0.5}, Square: flex.Vector{0.0625, 0.25 + 0.0625}, Components: 4}
+	m := &measuredTick{Used: []flex.Vector{{1, 4 * gib}}, Asked: []flex.Vector{{4, 8 * gib}}, Mean: flex.Vector{0.25, 0.5}, Square: flex.Vector{0.0625, 0.25 + 0.0625}, Components: 4}
 	for range 4 {
 		h.Placed(0, flex.Vector{1, 2 * gib})
 	}
