@@ -60,7 +60,13 @@ func TestGuestThatSpikesIsRelieved(t *testing.T) {
 			guestsOf(t, memory, map[string]simulated.Guest{"a": g, "b": idle, "c": idle}, func(t *testing.T, w *simulated.World) {
 				l := newLeader(wanted("a"), wanted("b"), wanted("c"))
 				l.order(func(d *agent.Desired) { d.Memory = 4 * gib }) // to start with; there is no overcommitment at the start
-				defer run(t, w, l)()
+				var squeezed []string
+				log := slog.New(slog.NewTextHandler(lines(func(line string) {
+					if strings.Contains(line, "balloon ek-a") && strings.Contains(line, "-> 536870912 bytes") {
+						squeezed = append(squeezed, line)
+					}
+				}), nil))
+				defer runLogged(t, w.Host("h1"), l, log)()
 				after(30 * time.Second)
 				l.order(func(d *agent.Desired) {
 					d.Memory = memory
@@ -93,6 +99,9 @@ func TestGuestThatSpikesIsRelieved(t *testing.T) {
 					}
 				}
 				l.mu.Unlock()
+				if len(squeezed) != 1 {
+					t.Errorf("it was squeezed %d times, and took memory back in between: %v", len(squeezed), squeezed)
+				}
 				if !told || held < 900*mib {
 					t.Errorf("the leader was told that it is pressed: %v, and that it holds %d MiB", told, held/mib)
 				}

@@ -142,6 +142,7 @@ func (m *machine) apply(r *record) error {
 		v = r.State.vm(m.w, m.at)
 		m.add(v)
 		m.armBalloon(v)
+		m.armMemory(v)
 		if r.Op == opStart {
 			m.tell(hypervisor.Started, v, "booted")
 		}
@@ -306,6 +307,7 @@ func (w *World) restore(path string) error {
 		for _, v := range m.vms {
 			m.armStop(v)
 			m.armBalloon(v)
+			m.armMemory(v)
 		}
 		m.mu.Unlock()
 	}

@@ -224,6 +224,26 @@ func (v *vm) wantsMemory(now, speed int64) (until int64, grew bool) {
 	return until, grew
 }
 
+// armMemory has a guest that takes memory back tell of it in time: it is looked at right after each change of what it wants.
+func (m *machine) armMemory(v *vm) {
+	if m.w.restoring || v.incoming || v.guest.Memory == nil || !v.guest.Deflates {
+		return
+	}
+	next := v.bootAt
+	if t := time.Duration(m.at - v.bootAt); t >= 0 {
+		_, until := v.guest.Memory.Wants(t)
+		if until <= t {
+			return // for ever
+		}
+		next += int64(until)
+	}
+	m.when(next+1, func() {
+		if m.byName[v.spec.Name] == v {
+			m.armMemory(v)
+		}
+	})
+}
+
 // report fills in what the guest tells of its memory.
 func (v *vm) report(s *hypervisor.Stats, now, balloon int64) {
 	if v.guest.Memory == nil || v.guest.Deaf || now < v.bootAt {

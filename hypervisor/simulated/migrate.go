@@ -348,6 +348,7 @@ func (m *machine) take(v *vm, from *machine) error {
 	m.add(arrived)
 	m.armStop(arrived)
 	m.armBalloon(arrived)
+	m.armMemory(arrived)
 	m.tell(hypervisor.MovedIn, arrived, "migrated")
 	return nil
 }
