@@ -18,7 +18,7 @@ var staleFlag = &cli.BoolFlag{Name: "stale", Usage: "what the server asked knows
 
 func (t *tool) clusterCommand() *cli.Command {
 	return &cli.Command{
-		Name: "cluster", Usage: "the cluster itself: init, join, members, leases, snapshots, settings, status",
+		Name: "cluster", Usage: "the cluster itself: init, join, members, leases, snapshots, settings, history, status",
 		Description: "What concerns the cluster as a whole.",
 		Subcommands: append([]*cli.Command{{
 			Name: "status", Usage: "the cluster at a glance", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, staleFlag}, Action: t.clusterStatus,

@@ -65,7 +65,7 @@ func (t *tool) memberCommands() []*cli.Command {
 			Name: "transfer-leadership", Usage: "hand leadership on to another server", ArgsUsage: "[MEMBER]", Action: t.clusterTransfer,
 			Description: "Without a name, to the server whose log is the newest.\n\nExample: vcctl cluster transfer-leadership h2",
 		},
-		t.armCommand(true), t.armCommand(false), t.snapshotCommand(),
+		t.armCommand(true), t.armCommand(false), t.snapshotCommand(), t.historyCommand(),
 	}
 }
 

@@ -19,7 +19,7 @@ func main() {
 		Usage:           "Evenkeel on simulated hosts",
 		Version:         version,
 		HideHelpCommand: true,
-		Commands:        []*cli.Command{clusterCommand(), clusterServerCommand(), clusterClientsCommand(), paperCommand(), runCommand(), forecastCommand()},
+		Commands:        []*cli.Command{clusterCommand(), clusterServerCommand(), clusterClientsCommand(), paperCommand(), runCommand(), whatifCommand(), forecastCommand()},
 		ExitErrHandler:  func(*cli.Context, error) {}, // main says it, once
 	}
 	if err := app.Run(spreadData(os.Args)); err != nil {

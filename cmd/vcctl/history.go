@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+func (t *tool) historyCommand() *cli.Command {
+	return &cli.Command{
+		Name: "history", Usage: "write what is declared and what VMs used to a file, to be played under other settings", ArgsUsage: "FILE", Action: t.clusterHistory,
+		Description: "The file holds hosts, virtual clusters that are admitted, and what their VMs used, step by step. Nothing is changed.\n" +
+			"`vcsim whatif FILE` plays it: with needs estimated, with fewer hosts, with more virtual clusters.\n\n" +
+			"Example: vcctl cluster history --resolution 1m last-hours.json",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "resolution", Value: "5m", Usage: "steps of `1m` (kept for 6 h), 5m (2 days) or 1h (30 days)"},
+			&cli.DurationFlag{Name: "since", Usage: "only what is not older than `TIME` (default: all that is kept)"},
+		},
+	}
+}
+
+// historyAtOnce questions are asked at once.
+const historyAtOnce = 8
+
+func (t *tool) clusterHistory(c *cli.Context) error {
+	path, err := name(c, "FILE")
+	if err != nil {
+		return err
+	}
+	kept := map[string][2]time.Duration{"1m": {time.Minute, 6 * time.Hour}, "5m": {5 * time.Minute, 48 * time.Hour}, "1h": {time.Hour, 30 * 24 * time.Hour}}
+	res, known := kept[c.String("resolution")]
+	if !known {
+		return usage("--resolution %s: must be 1m, 5m or 1h", c.String("resolution"))
+	}
+	step, since := res[0], res[1]
+	if c.IsSet("since") {
+		since = c.Duration("since")
+	}
+	if since < step || since > res[1] {
+		return usage("--since %s: must be from %s to %s with a resolution of %s", since, step, res[1], c.String("resolution"))
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	h := v1.ClusterHistory{Version: 1, StepSeconds: int(step / time.Second), Steps: int(since / step), From: time.Now().Add(-since).Truncate(step).UTC()}
+	missing, err := t.gather(c.Context, api, &h, c.String("resolution"))
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write the history: %w", err)
+	}
+	err = json.NewEncoder(f).Encode(h)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = os.Remove(path) // half a history is none
+		return fmt.Errorf("write the history: %w", err)
+	}
+	vms := 0
+	for _, vc := range h.VirtualClusters {
+		for _, g := range vc.Groups {
+			vms += len(g.VMs)
+		}
+	}
+	_, err = fmt.Fprintf(t.out, "Written to %s: %d hosts, %d virtual clusters, %d VMs, %d steps of %s from %s on; nothing was measured in %.0f%% of them.\n",
+		path, len(h.Hosts), len(h.VirtualClusters), vms, h.Steps, c.String("resolution"), stamp(h.From), 100*missing)
+	return err
+}
+
+// gather fills in what the cluster tells, and says for which share of steps and VMs nothing was measured.
+func (t *tool) gather(ctx context.Context, api *client.Client, h *v1.ClusterHistory, resolution string) (missing float64, err error) {
+	hosts, err := api.Hosts(ctx)
+	if err != nil {
+		return 0, doing(err, "listing hosts")
+	}
+	for _, x := range hosts {
+		h.Hosts = append(h.Hosts, v1.HistoryHost{Name: x.Name, CPU: max(0, x.Allowance.CPU-x.Foreign.CPU), Memory: max(0, float64(x.Allowance.Memory-x.Foreign.Memory))})
+	}
+	vcs, err := api.VirtualClusters(ctx)
+	if err != nil {
+		return 0, doing(err, "listing virtual clusters")
+	}
+	vms, err := api.VMs(ctx, "", "")
+	if err != nil {
+		return 0, doing(err, "listing VMs")
+	}
+	type group struct{ vc, name string }
+	of := map[group][]v1.HistoryVM{}
+	for _, vm := range vms {
+		key := group{vm.VirtualCluster, vm.Group}
+		of[key] = append(of[key], v1.HistoryVM{Name: vm.Name, CPU: make([]*float64, h.Steps), Memory: make([]*float64, h.Steps)})
+	}
+	var all []*v1.HistoryVM
+	for _, vc := range vcs {
+		out := v1.HistoryVirtualCluster{Name: vc.Name, Priority: vc.Priority, CreatedAt: vc.CreatedAt}
+		for _, g := range vc.Groups {
+			of := of[group{vc.Name, g.Name}]
+			if len(of) == 0 {
+				continue
+			}
+			out.Groups = append(out.Groups, v1.HistoryGroup{Name: g.Name, Elastic: g.Role == "elastic", CPU: g.CPU, Memory: float64(g.Memory), MemoryMin: float64(g.MemoryMin), VMs: of})
+			for i := range of {
+				all = append(all, &of[i])
+			}
+		}
+		if len(out.Groups) > 0 {
+			h.VirtualClusters = append(h.VirtualClusters, out)
+		}
+	}
+	return t.gatherUse(ctx, api, h, all, resolution)
+}
+
+func (t *tool) gatherUse(ctx context.Context, api *client.Client, h *v1.ClusterHistory, all []*v1.HistoryVM, resolution string) (missing float64, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var next, done atomic.Int64
+	var workers sync.WaitGroup
+	var once sync.Once
+	since := h.From.Format(time.RFC3339)
+	counts := make([]int, len(all))
+	for range min(historyAtOnce, len(all)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(all)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				n, failed := useOf(ctx, api, h, all[i], resolution, since)
+				if failed != nil {
+					once.Do(func() { err = doing(failed, "getting what VM "+all[i].Name+" used") })
+					stop()
+					return
+				}
+				counts[i] = n
+				if n := done.Add(1); isTerminal(t.err) && n%20 == 0 {
+					_, _ = fmt.Fprintf(t.err, "\r%d of %d VMs ", n, len(all)) // progress only
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if isTerminal(t.err) && len(all) >= 20 {
+		_, _ = fmt.Fprint(t.err, "\r\033[K")
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	measured := 0
+	for _, n := range counts {
+		measured += n
+	}
+	return 1 - float64(measured)/float64(max(1, 2*h.Steps*len(all))), err
+}
+
+// useOf fills in what a VM used, and counts the values. A VM of which nothing is kept has none.
+func useOf(ctx context.Context, api *client.Client, h *v1.ClusterHistory, vm *v1.HistoryVM, resolution, since string) (n int, err error) {
+	for resource, to := range map[string][]*float64{v1.ResourceCPU: vm.CPU, v1.ResourceMemory: vm.Memory} {
+		s, err := api.Samples(ctx, vm.Name, resource, resolution, since)
+		if client.IsProblem(err, v1.ProblemNotFound) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		held, samples := 0.0, 0.0
+		for _, x := range s.Items {
+			at := int(x.At.Sub(h.From) / (time.Duration(h.StepSeconds) * time.Second))
+			if x.At.Before(h.From) || at >= h.Steps {
+				continue
+			}
+			mean := x.Mean
+			to[at] = &mean
+			n++
+			if x.Censored != nil {
+				held += *x.Censored * float64(x.Samples)
+				samples += float64(x.Samples)
+			}
+		}
+		if samples > 0 {
+			vm.HeldBack = min(1, held/samples)
+		}
+	}
+	return n, nil
+}

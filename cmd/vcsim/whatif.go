@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+	"evenkeel/replay"
+)
+
+func whatifCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "whatif",
+		Usage:     "play a cluster's own history under other settings",
+		UsageText: "vcsim whatif [--settings NAME...] [--more 30] [--without HOST...] [--add N] FILE",
+		Description: `FILE is what 'vcctl cluster history FILE' wrote: hosts, virtual clusters, and what their VMs used. It is played on simulated hosts as if
+everything had been decided by other settings: who would have been admitted, what would have gone short, who would have given way.
+
+  vcsim whatif history.json                       as declared, and with needs estimated, cautiously or boldly
+  vcsim whatif --more 30 history.json             with 30% more virtual clusters like those that there are
+  vcsim whatif --without h3 --more 10 history.json
+
+Settings: declared (needs: declared), conservative, balanced, aggressive (needs: estimated), or a policy that 'vcsim run --help' lists.
+
+How to read the table
+  RAN        virtual clusters that were started, of all. WAITED: hours until then, mean of those that ran.
+  QOS        share of the time of VMs in which a VM got the CPU it wanted, or what it declared.
+  FAILED     virtual clusters that memory ran out for. GAVE WAY: VMs that were stopped for others.
+  GIVEN      of all hosts' CPU and memory; USED: likewise.
+  YIELD      least of all virtual clusters, mean over time; and the mean of all.
+
+What a VM would have used beyond its cap nobody measured: where caps held VMs back, use counts too low, and that is said. VMs of virtual clusters
+that were deleted meanwhile are not in the file. memoryMin is not played.`,
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "settings", Aliases: []string{"s"}, Usage: "`NAMES`, with commas between", Value: cli.NewStringSlice("declared", state.Conservative, state.Balanced, state.Aggressive)},
+			&cli.Float64Flag{Name: "more", Usage: "`PERCENT` more virtual clusters, each like one that there is, at another time of its history"},
+			&cli.StringSliceFlag{Name: "without", Usage: "without these `HOSTS`"},
+			&cli.IntFlag{Name: "add", Usage: "`N` more hosts like the average one"},
+			&cli.Uint64Flag{Name: "seed", Usage: "`S` of which virtual clusters there are more of", Value: 1},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`table|json|csv|series|apps`", Value: "table"},
+		},
+		Action: func(c *cli.Context) error {
+			h, hosts, err := historyOf(c)
+			if err != nil {
+				return cli.Exit(err.Error(), 2)
+			}
+			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return whatif(ctx, c, h, hosts)
+		},
+	}
+}
+
+// historyOf reads the file, and says which hosts there are to be.
+func historyOf(c *cli.Context) (v1.ClusterHistory, []replay.Host, error) {
+	fail := func(format string, args ...any) (v1.ClusterHistory, []replay.Host, error) {
+		return v1.ClusterHistory{}, nil, fmt.Errorf(format, args...)
+	}
+	switch {
+	case c.NArg() != 1:
+		return fail("one FILE is wanted, as 'vcctl cluster history FILE' writes it")
+	case !slices.Contains([]string{"table", "json", "csv", "series", "apps"}, c.String("output")):
+		return fail("-o %s: must be table, json, csv, series or apps", c.String("output"))
+	case !(c.Float64("more") >= 0 && c.Float64("more") <= 10_000):
+		return fail("--more %v: must be from 0 to 10,000 percent", c.Float64("more"))
+	case c.Int("add") < 0 || c.Int("add") > 10_000:
+		return fail("--add %d: must be from 0 to 10,000", c.Int("add"))
+	}
+	for _, name := range c.StringSlice("settings") {
+		if _, err := settingsNamed(name, 60); err != nil {
+			return fail("%w", err)
+		}
+	}
+	f, err := os.Open(c.Args().First())
+	if err != nil {
+		return fail("%w", err)
+	}
+	defer f.Close()
+	h, err := v1.ReadClusterHistory(f)
+	if err != nil {
+		return fail("%s: %w", c.Args().First(), err)
+	}
+	hosts, err := hostsOf(h, c.StringSlice("without"), c.Int("add"))
+	if err != nil {
+		return fail("%w", err)
+	}
+	return h, hosts, nil
+}
+
+// hostsOf a history, less some, and with so many more like the average of those that stay.
+func hostsOf(h v1.ClusterHistory, without []string, add int) ([]replay.Host, error) {
+	for _, name := range without {
+		if !slices.ContainsFunc(h.Hosts, func(x v1.HistoryHost) bool { return x.Name == name }) {
+			return nil, fmt.Errorf("--without %s: there is no such host", name)
+		}
+	}
+	var hosts []replay.Host
+	var sum replay.Host
+	for _, x := range h.Hosts {
+		if !slices.Contains(without, x.Name) {
+			hosts = append(hosts, replay.Host{CPU: x.CPU, Memory: x.Memory})
+			sum.CPU, sum.Memory = sum.CPU+x.CPU, sum.Memory+x.Memory
+		}
+	}
+	n := float64(len(hosts))
+	if n == 0 {
+		return nil, errors.New("no host is left")
+	}
+	for range add {
+		hosts = append(hosts, replay.Host{CPU: sum.CPU / n, Memory: sum.Memory / n})
+	}
+	return hosts, nil
+}
+
+// settingsNamed makes the policy that settings of a cluster stand for, which looks every step seconds.
+func settingsNamed(name string, step float64) (replay.Policy, error) {
+	switch name {
+	case "declared":
+		return &named{Policy: &replay.Reservation{}, name: name}, nil
+	case state.Conservative, state.Balanced, state.Aggressive:
+		p := &replay.Shaping{Label: name, Trust: 3}
+		ownSettings(p)
+		p.Buffer, p.Foresight, p.Options.Grace = loop.BufferFor(name), &replay.Series{Steps: max(1, int(600/step))}, 600 // the next ten minutes, as production looks ahead
+		return p, nil
+	}
+	return policyNamed(name)
+}
+
+// named is a policy by another name.
+type named struct {
+	replay.Policy
+	name string
+}
+
+func (n *named) Name() string { return n.name }
+
+func whatif(ctx context.Context, c *cli.Context, h v1.ClusterHistory, hosts []replay.Host) error {
+	w, notes, err := pastOf(h, c.Float64("more")/100, c.Uint64("seed"))
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		fmt.Fprintln(c.App.ErrWriter, "vcsim:", n)
+	}
+	var results []*replay.Result
+	step := max(60, float64(h.StepSeconds)) // between two of its steps a history says nothing
+	for _, name := range c.StringSlice("settings") {
+		p, err := settingsNamed(name, step)
+		if err != nil {
+			return err
+		}
+		var done atomic.Int64
+		stop := showProgress(c.App.ErrWriter, &done, int64(len(w.Apps)), fmt.Sprintf("%d virtual clusters, %s", len(w.Apps), name))
+		r, err := replay.Run(w, hosts, p, replay.Options{Tick: step, Until: float64(h.Steps * h.StepSeconds),
+			Progress: func(n int) { done.Store(int64(n)) }, Stop: func() bool { return ctx.Err() != nil }})
+		stop()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		results = append(results, r)
+	}
+	if format := c.String("output"); format != "table" {
+		return writeRuns(c.App.Writer, format, results)
+	}
+	return whatifTable(c.App.Writer, results)
+}
+
+func whatifTable(w io.Writer, results []*replay.Result) error {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"settings", "hosts", "ran", "waited", "qos", "failed", "gave way", "given cpu", "memory", "used cpu", "memory", "yield", "mean"})
+	for _, r := range results {
+		ran := 0
+		for _, a := range r.PerApp {
+			if a.Start >= 0 {
+				ran++
+			}
+		}
+		t.AppendRow(table.Row{r.Policy, r.Hosts, fmt.Sprintf("%d of %d", ran, r.Apps), fmt.Sprintf("%.1f", r.Wait.Mean/3600), fmt.Sprintf("%.2f%%", 100*r.QoS),
+			r.Failures, r.Preempted, percent(r.AllocatedCPU), percent(r.AllocatedMemory), percent(r.UsedCPU), percent(r.UsedMemory),
+			fmt.Sprintf("%.3f", r.LeastYield), fmt.Sprintf("%.3f", r.MeanYield)})
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
