@@ -101,6 +101,7 @@ type wire struct {
 	seq  uint64 // counts messages and checks
 	acks map[raft.ServerID]ack
 	news chan struct{} // closed at the next answer, if somebody waits
+	cut  chan struct{} // closed when raft ends: nothing is held back any more
 }
 
 // ack is what a server is known to have agreed to.
@@ -118,7 +119,7 @@ func (w *wire) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.Ap
 }
 
 func newWire(t preVoter, l *layer) *wire {
-	return &wire{preVoter: t, layer: l, acks: map[raft.ServerID]ack{}}
+	return &wire{preVoter: t, layer: l, acks: map[raft.ServerID]ack{}, cut: make(chan struct{})}
 }
 
 func (w *wire) number() uint64 {
@@ -130,8 +131,14 @@ func (w *wire) number() uint64 {
 
 // AppendEntries implements raft.Transport.
 func (w *wire) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	w.mu.Lock()
+	cut := w.cut
+	w.mu.Unlock()
 	sent, term := w.number(), args.Term
 	if err := w.preVoter.AppendEntries(id, to, args, resp); err != nil {
+		if len(args.Entries) > 0 || args.PrevLogEntry > 0 { // no heartbeat
+			w.hold(id, cut)
+		}
 		return err
 	}
 	if !resp.Success || resp.Term != term {
@@ -148,6 +155,37 @@ func (w *wire) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft
 		w.news = nil
 	}
 	return nil
+}
+
+// heldFor is how long an error of a message with entries is held back at most.
+const heldFor = time.Second
+
+// hold back that a message with entries did not get through, until the server answers heartbeats again. Raft waits
+// twice as long after each such error, up to ten seconds, and sends nothing meanwhile: a server that was away for
+// some seconds would be left to itself for as long again once it is back.
+func (w *wire) hold(id raft.ServerID, cut <-chan struct{}) {
+	before := w.contact(id)
+	timer := time.NewTimer(heldFor)
+	defer timer.Stop()
+	for {
+		w.mu.Lock()
+		heard := w.acks[id].at.After(before)
+		if w.news == nil {
+			w.news = make(chan struct{})
+		}
+		news := w.news
+		w.mu.Unlock()
+		if heard {
+			return
+		}
+		select {
+		case <-news:
+		case <-cut:
+			return
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // agreed says whether a majority of the voters, among them this server, answered in the term to a
@@ -192,6 +230,10 @@ func (w *wire) close() error {
 
 // interrupt ends what is under way to and from others.
 func (w *wire) interrupt(forGood bool) {
+	w.mu.Lock()
+	close(w.cut)
+	w.cut = make(chan struct{})
+	w.mu.Unlock()
 	if w.layer != nil {
 		w.layer.drop(forGood)
 	}
