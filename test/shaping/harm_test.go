@@ -14,20 +14,20 @@ import (
 // ignores its balloon, one never had a driver. None of the others is harmed, and of each it is said what is the matter with it.
 func TestBadGuestsHarmNobody(t *testing.T) {
 	if os.Getenv("EVENKEEL_LONG") != "1" {
-		t.Skip("takes eight minutes: set EVENKEEL_LONG=1; TestSqueezedGuests does the same to one host's agent")
+		t.Skip("takes five minutes: set EVENKEEL_LONG=1; TestSqueezedGuests does the same to one host's agent")
 	}
 	const memory, least, reserved = 512 * mib, 128 * mib, 6
-	s := newSite(t, 2, reserved*(memory+overhead)+32*mib, 2*time.Second)
+	s := newSite(t, 2, reserved*(memory+overhead)+32*mib, time.Second)
 	leak := make([]int, 260)
 	for i := range leak {
-		leak[i] = 20 + max(0, i-170)*6
+		leak[i] = 20 + max(0, i-120)*8
 	}
 	guests := map[string]string{
 		"calm-a": bitbrains(3, 120, 10, 160).setting(time.Second, 1000),
 		"calm-b": bitbrains(4, 120, 10, 160).setting(time.Second, 1000),
-		"spike":  list(5, slices.Concat(repeat(180, 20), []int{180}, repeat(79, 330))...).setting(time.Second, 1000),
+		"spike":  list(5, slices.Concat(repeat(150, 20), []int{180}, repeat(109, 330))...).setting(time.Second, 1000),
 		"leak":   list(5, leak...).setting(time.Second, 1000),
-		"drops":  "ek.balloon=150 " + list(5, repeat(20, 20)...).setting(time.Second, 1000),
+		"drops":  "ek.balloon=120 " + list(5, repeat(20, 20)...).setting(time.Second, 1000),
 		"none":   "ek.balloon=none " + list(5, repeat(20, 20)...).setting(time.Second, 1000),
 	}
 	for _, name := range []string{"calm-a", "calm-b", "drops", "leak", "none", "spike"} {
@@ -66,7 +66,7 @@ func TestBadGuestsHarmNobody(t *testing.T) {
 			}
 		}
 		vms := s.vms()
-		done := s.play(of("spike")).step >= 200 && vms[of("leak")].State != "running" && s.play(of("drops")).step >= 230
+		done := s.play(of("spike")).step >= 170 && vms[of("leak")].State != "running" && s.play(of("drops")).step >= 190
 		return done, s.play(of("spike")).String() + "; " + s.play(of("leak")).String() + "\n" + s.shaped()
 	})
 	vms := s.vms()
