@@ -17,7 +17,7 @@ import (
 // steps. vcd is killed in the middle of the squeeze, and another goes on.
 func TestMoreAreAdmitted(t *testing.T) {
 	const memory, least, reserved = 512 * mib, 128 * mib, 6
-	const step = 2 * time.Second // a guest reports that often
+	const step = 2 * time.Second               // a guest reports that often
 	play, enough := 30*time.Second, reserved+1 // in a few minutes not all are trusted
 	if os.Getenv("EVENKEEL_LONG") == "1" {
 		play, enough = 20*time.Minute, (13*reserved+9)/10
