@@ -31,6 +31,7 @@ Evenkeel, and writes DIR/dfrs.md and DIR/dfrs/*.svg. Equal seeds give equal figu
 			&cli.StringSliceFlag{Name: "data", Usage: "a log in the standard workload format, `FILE`, besides; may be given several times"},
 			&cli.IntFlag{Name: "weeks", Usage: "`N` weeks of each log, evenly spread; 0: all", Value: 8},
 			&cli.StringFlag{Name: "out", Usage: "`DIR` for the report", Value: filepath.Join("docs", "reproduction")},
+			&cli.IntFlag{Name: "sweeps", Usage: "vary settings on `N` workloads; 0: do not", Value: 4},
 			&cli.StringFlag{Name: "state", Usage: "remember replays in `FILE`, and go on with what it remembers (of the same build)"},
 			&cli.IntFlag{Name: "workers", Usage: "`N` replays at once", Value: runtime.GOMAXPROCS(0)},
 			&cli.StringFlag{Name: "csv", Usage: "`FILE` for the figures of every replay"},
@@ -93,9 +94,12 @@ func repeatDFRS(ctx context.Context, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	sweeps, err := dfrs.Run(ctx, dfrs.Swept(instances), dfrs.Sweeps(), c.Int("workers"), state, bar(c.App.ErrWriter, "sweeps"))
+	sweeps, err := dfrs.Run(ctx, dfrs.Swept(instances, c.Int("sweeps")), dfrs.Sweeps(), c.Int("workers"), state, bar(c.App.ErrWriter, "sweeps"))
 	if err != nil {
 		return err
+	}
+	if !c.Bool("small") {
+		command = append(command, fmt.Sprintf("--sweeps %d", len(sweeps.Instances)))
 	}
 	report := dfrs.Report{Command: strings.Join(command, " "), Results: results, Sweeps: sweeps, Notes: notes}
 	if err := report.Write(c.String("out")); err != nil {

@@ -48,7 +48,7 @@ func TestReport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(instances) != 3 || len(instances[0].Jobs) != 40 || len(Swept(instances)) != 1 {
+		if len(instances) != 3 || len(instances[0].Jobs) != 40 || len(Swept(instances, 1)) != 1 {
 			t.Fatalf("%d instances", len(instances))
 		}
 		log := trace.Log{Computer: "none", Processors: 16}
@@ -75,7 +75,7 @@ func TestReport(t *testing.T) {
 				}
 			}
 		}
-		s, err := Run(context.Background(), Swept(instances), Sweeps(), 1, nil, nil)
+		s, err := Run(context.Background(), Swept(instances, 1), Sweeps(), 1, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,10 +63,10 @@ func frugalEvenkeel() batch.Evenkeel {
 // sweptLoad is the load at which settings are varied.
 const sweptLoad = 0.7
 
-// Swept is the instances that settings are varied on.
-func Swept(all []Instance) (some []Instance) {
+// Swept is the instances that settings are varied on, n at most.
+func Swept(all []Instance, n int) (some []Instance) {
 	for _, i := range all {
-		if i.Set == Scaled && i.Load == sweptLoad {
+		if len(some) < n && i.Set == Scaled && i.Load == sweptLoad {
 			some = append(some, i)
 		}
 	}

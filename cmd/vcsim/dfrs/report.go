@@ -294,12 +294,15 @@ func (r *Report) charts() map[string]*chart.Chart {
 	}
 	stretch := []string{"EASY", "Greedy*", "GreedyP*", "GreedyPM*/per", theirBest, theirLong, ours, frugal}
 	bytes := []string{"MCB8*/per/MINVT=600", "MCB8*/MINVT=600", "GreedyP*", "GreedyPM*/per", theirBest, theirLong, ours, frugal}
-	return map[string]*chart.Chart{
+	all := map[string]*chart.Chart{
 		"degradation": byLoad("Greatest bounded stretch over its bound", "degradation from the bound", true, stretch, degradation),
 		"bytes":       byLoad("Bytes written and read for pauses and moves", "GB/s", false, bytes, bothRates),
-		"period":      byPeriod("Greatest bounded stretch over its bound", "degradation from the bound", degradation),
-		"idle":        byPeriod("CPU that was wanted and not used", "% of all work", idle),
 	}
+	if len(r.Sweeps.Instances) > 0 {
+		all["period"] = byPeriod("Greatest bounded stretch over its bound", "degradation from the bound", degradation)
+		all["idle"] = byPeriod("CPU that was wanted and not used", "% of all work", idle)
+	}
+	return all
 }
 
 // CSV is the figures of every replay.

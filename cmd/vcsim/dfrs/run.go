@@ -46,63 +46,65 @@ func Run(ctx context.Context, instances []Instance, entries []Entry, workers int
 			progress(done, all)
 		}
 	}
-	todo := make(chan int)
+	for i := range instances {
+		r.Outcomes[i] = make([]Outcome, len(entries))
+	}
+	type pair struct{ instance, entry int }
+	todo := make(chan pair)
 	var crew sync.WaitGroup
 	for range max(1, workers) {
 		crew.Go(func() {
-			for i := range todo {
-				if err := r.one(ctx, i, state, step); err != nil {
-					cancel(err)
+			for p := range todo {
+				if ctx.Err() != nil {
+					continue
 				}
+				if err := r.one(p.instance, p.entry, state); err != nil {
+					cancel(err)
+					continue
+				}
+				step()
 			}
 		})
 	}
 	for i := range instances {
-		select {
-		case todo <- i:
-		case <-ctx.Done():
+		for e := range entries {
+			select {
+			case todo <- pair{i, e}:
+			case <-ctx.Done():
+			}
 		}
 	}
 	close(todo)
 	crew.Wait()
+	for i := range instances {
+		if ctx.Err() == nil && len(entries) > 0 {
+			r.Bounds[i] = r.Outcomes[i][0].Bound
+		}
+	}
 	return r, context.Cause(ctx)
 }
 
-// one does an instance.
-func (r *Results) one(ctx context.Context, i int, state *State, step func()) error {
-	in := &r.Instances[i]
-	r.Outcomes[i] = make([]Outcome, len(r.Entries))
-	for e := range r.Entries {
-		if ctx.Err() != nil {
-			return nil
+// one replays an instance under a policy, unless that is remembered.
+func (r *Results) one(i, e int, state *State) (err error) {
+	in, entry, o := &r.Instances[i], &r.Entries[e], &r.Outcomes[i][e]
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s instance %d: %w", in.Set, i, err)
 		}
-		o, known := state.get(key(in, &r.Entries[e]))
-		if !known {
-			var err error
-			if o, err = r.replay(i, e); err == nil {
-				err = state.put(key(in, &r.Entries[e]), o)
-			}
-			if err != nil {
-				return fmt.Errorf("%s instance %d: %w", in.Set, i, err)
-			}
-		}
-		r.Bounds[i], r.Outcomes[i][e] = o.Bound, o
-		step()
+	}()
+	known := false
+	if *o, known = state.get(key(in, entry)); known {
+		return nil
 	}
-	return nil
-}
-
-// replay does what nobody remembers.
-func (r *Results) replay(i, e int) (o Outcome, err error) {
-	in := &r.Instances[i]
-	if o.Bound = r.Bounds[i]; o.Bound == 0 {
-		if o.Bound, err = batch.Bound(in.Cluster, in.Jobs); err != nil {
-			return o, err
-		}
+	if o.Bound, err = batch.Bound(in.Cluster, in.Jobs); err != nil {
+		return err
 	}
-	o.Seconds = processorTime(func() { o.Result, err = batch.Run(in.Cluster, in.Jobs, r.Entries[e].Policy) })
+	o.Seconds = processorTime(func() { o.Result, err = batch.Run(in.Cluster, in.Jobs, entry.Policy) })
+	if err != nil {
+		return err
+	}
 	o.Result.Jobs, o.Jobs, o.Degradation = nil, len(in.Jobs), o.MaxStretch/o.Bound
-	return o, err
+	return state.put(key(in, entry), *o)
 }
 
 // Mean of a figure over the instances that are kept; n is how many these are.

@@ -29,7 +29,7 @@ type line struct {
 // OpenState reads what a file remembers, and makes it if it is not there. A last line that was cut off is dropped.
 func OpenState(name string) (*State, error) {
 	s := &State{done: map[string]Outcome{}}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +51,6 @@ func OpenState(name string) (*State, error) {
 		whole += int64(len(text))
 	}
 	if err := f.Truncate(whole); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	if _, err := f.Seek(whole, io.SeekStart); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	s.file = f
