@@ -199,7 +199,7 @@ Equal seeds give equal figures.
 The paper's trace was not published. Days of %d containers, %d of them, are drawn (package workload, Ha) from what it states: most run for 10 to 100
 seconds; 90%% use less than half of the memory they reserve, 60%% less CPU than they reserve, and some twice as much; memory is used little by
 little, a third of the containers taking a second step later. Reservations and CPU use were set so that experiment A has the published effect on time
-with a damping factor of 0.125; the rest was not fitted. Tasks come faster than they can be taken, and start in order; %d hosts, of
+with a damping factor of 0.125, and the steps of memory with B's failures in view. Tasks come faster than they can be taken, and start in order; %d hosts, of
 which a core and a GiB are the system's; a measurement each second. Where a host's memory runs out the kernel ends the largest tasks until the others
 fit, which begin anew at their old place; the paper ends all that ask for memory at that moment. CPU that is short makes tasks slower.
 
