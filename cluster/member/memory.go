@@ -1,7 +1,6 @@
 package member
 
 import (
-	"os"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
@@ -27,9 +26,9 @@ func roomFor(kept uint64) int {
 }
 
 // PaceGC is for the program that runs a server: it fits the garbage collector to what the server keeps, until stop is
-// called. Where the environment sets GOGC it does nothing.
-func PaceGC() (stop func()) {
-	if os.Getenv("GOGC") != "" {
+// called. set is what the environment has in GOGC: where an operator chose, nothing is done.
+func PaceGC(set string) (stop func()) {
+	if set != "" {
 		return func() {}
 	}
 	kept := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

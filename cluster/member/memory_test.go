@@ -1,6 +1,9 @@
 package member
 
-import "testing"
+import (
+	"runtime/debug"
+	"testing"
+)
 
 func TestRoomForGarbage(t *testing.T) {
 	const mib = 1 << 20
@@ -16,9 +19,18 @@ func TestRoomForGarbage(t *testing.T) {
 }
 
 func TestPaceGC(t *testing.T) {
-	t.Setenv("GOGC", "")
-	stop := PaceGC()
+	was := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(was)
+	PaceGC("50")()
+	if now := debug.SetGCPercent(100); now != 100 {
+		t.Errorf("what an operator chose became %d%%", now)
+	}
+	stop := PaceGC("")
+	if now := debug.SetGCPercent(mostRoom); now != mostRoom {
+		t.Errorf("room for %d%%, want %d%%", now, mostRoom)
+	}
 	stop()
-	t.Setenv("GOGC", "50")
-	PaceGC()()
+	if now := debug.SetGCPercent(100); now != 100 {
+		t.Errorf("it left %d%%", now)
+	}
 }

@@ -57,7 +57,7 @@ func runMember(c *cli.Context) error {
 	if c.Args().Present() {
 		return cli.Exit(fmt.Sprintf("run takes no arguments, but there is %q", c.Args().First()), 2)
 	}
-	defer member.PaceGC()()
+	defer member.PaceGC(os.Getenv("GOGC"))()
 	conf, err := readConfig(c.String("config"))
 	if err != nil {
 		return cli.Exit(err, 2)

@@ -37,7 +37,7 @@ type ServerOptions struct {
 func Serve(ctx context.Context, o ServerOptions, in io.Reader, out io.Writer) error {
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer cancel()
-	defer member.PaceGC()()
+	defer member.PaceGC(os.Getenv("GOGC"))()
 	log := slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	l, err := net.Listen("tcp", o.Listen)
 	if err != nil {
