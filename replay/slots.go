@@ -86,9 +86,7 @@ func (c *Cluster) Move(slot, host int32) {
 	c.tally.bytes += c.holds[slot]
 	c.accrue(slot)
 	c.leaveHost(slot)
-	for _, h := range []int32{from, host} {
-		c.dirty = append(c.dirty, h)
-	}
+	c.dirty = append(c.dirty, from, host)
 	c.AllocatedCPU[from] -= c.CPU[slot]
 	c.AllocatedMemory[from] -= c.Memory[slot]
 	c.joinHost(slot, host)
