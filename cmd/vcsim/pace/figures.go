@@ -30,6 +30,14 @@ func svg(p *plot.Plot, width, height vg.Length) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// logarithmic makes an axis so; one on which all values are the same is given some length around them.
+func logarithmic(a *plot.Axis) {
+	a.Scale, a.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	if a.Max <= a.Min {
+		a.Min, a.Max = a.Min/2, a.Max*2
+	}
+}
+
 // boxes draws one box per name, of at most so many values of each: quantiles stand for all.
 func boxes(title, label string, names []string, values [][]float64, log bool) ([]byte, error) {
 	p := plot.New()
@@ -56,7 +64,7 @@ func boxes(title, label string, names []string, values [][]float64, log bool) ([
 	}
 	p.NominalX(names...)
 	if log {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		logarithmic(&p.Y)
 	}
 	return svg(p, vg.Points(130+float64(90*len(names))), vg.Points(300))
 }
@@ -148,7 +156,7 @@ func lines(title, x, y string, log bool, all []line) ([]byte, error) {
 	}
 	p.Legend.Top, p.Legend.Left = true, true
 	if log {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		logarithmic(&p.Y)
 	}
 	return svg(p, vg.Points(480), vg.Points(300))
 }

@@ -22,10 +22,10 @@ type Size struct {
 	K1, K2 []float64
 }
 
-// DefaultSize is 10 hosts and 6,000 applications for the oracle, fewer for what forecasts: five minutes of a processor in all.
+// DefaultSize is 10 hosts and 6,000 applications for the oracle, fewer for what forecasts: two minutes of a processor in all.
 func DefaultSize() Size {
 	scaled := workload.PaceDefault.Scaled
-	return Size{Seed: 1, Seeds: 2, Oracle: scaled(10, 6000, 7), Maps: scaled(2, 500, 2), Own: scaled(2, 150, 0.5),
+	return Size{Seed: 1, Seeds: 2, Oracle: scaled(10, 6000, 7), Maps: scaled(2, 150, 0.5), Own: scaled(1, 75, 0.25),
 		Loads: []float64{1.1, 1.3, 1.5, 2}, K1: []float64{0, 0.05, 0.25, 1}, K2: []float64{0, 1, 2, 3}}
 }
 
