@@ -140,7 +140,7 @@ func (r *Results) oracle(say func(string, ...any)) {
 	say("| turnaround, optimistic over pessimistic | more | %.2f |", ratio(mean(opt, turnaround), mean(pess, turnaround)))
 	say("| slack, pessimistic | negligibly small | %s memory, %s CPU |\n", percent(mean(pess, func(x *replay.Result) float64 { return x.SlackMemory })), percent(mean(pess, func(x *replay.Result) float64 { return x.SlackCPU })))
 	say("![Slack](pace/fig2-slack.svg)\n![Turnaround](pace/fig2-turnaround.svg)\n")
-	say("Where ours differ. *How much faster* hangs on the load, and on nothing else as much: the mean turnaround of reservation grows with every application that")
+	say("Where ours differ. *How much faster* hangs on the load, the one thing that was varied here: the mean turnaround of reservation grows with every application that")
 	say("arrives while more is asked for than there is, that of shaping is the run time as long as what is really used fits.\n")
 	say("| load | reservation | optimistic | pessimistic | times shorter | failed, optimistic |\n|---|---|---|---|---|---|")
 	for i, load := range r.Size.Loads {
