@@ -49,6 +49,7 @@ type guestWatch struct {
 	nearest    int64 // how close it came
 	progressed time.Time
 	defied     time.Time // when it was found not to follow; zero: it was not
+	moved      time.Time // when the balloon was last seen to be of another size, or set
 
 	pressed string // by its last report
 	relief  int64  // bytes it is to have for that; 0 = none
@@ -64,7 +65,7 @@ type guestPoint struct {
 // set notes that the balloon is being set.
 func (g *guestWatch) set(from, to int64, now time.Time) {
 	if g.target != to {
-		g.target, g.reached, g.nearest, g.progressed = to, false, distance(from, to), now
+		g.target, g.reached, g.nearest, g.progressed, g.moved = to, false, distance(from, to), now, now
 	}
 }
 
@@ -85,6 +86,9 @@ func (g *guestWatch) see(s hypervisor.Stats, memory int64, window time.Duration)
 	}
 	for len(g.points) > 2 && s.At.Sub(g.points[1].at) >= window {
 		g.points = g.points[1:]
+	}
+	if distance(s.Balloon, g.last.Balloon) > balloonSlack {
+		g.moved = s.At
 	}
 	took := g.reached && g.target > 0 && s.Balloon > g.target+balloonSlack
 	g.last = s
@@ -141,7 +145,8 @@ func (g *guestWatch) shortage(took bool) string {
 	if took {
 		return fmt.Sprintf("it ran out of memory and took %d MiB back by itself", (s.Balloon-g.target)>>20)
 	}
-	if !g.reports() {
+	// What was left while the balloon moved is no share of the size that it has now: the host learns of both at their own times.
+	if !g.reports() || !s.Reported.IsZero() && !s.Reported.After(g.moved) && !s.Reported.Equal(s.At) {
 		return ""
 	}
 	share := float64(s.Available) / float64(s.Balloon)

@@ -98,6 +98,22 @@ func TestReliefGoesStepByStep(t *testing.T) {
 	if n := w.need(); n.Raise != 0 || n.Keep != 650*mib {
 		t.Fatalf("by a report from before it got more: %+v", n)
 	}
+
+	// Nor is it short by what was left at some moment of the way.
+	w = watched{guestWatch: guestWatch{step: time.Minute}}
+	w.sees(800, 500, 0, 0)
+	w.set(800*mib, 400*mib, w.at)
+	onTheWay := w.last
+	onTheWay.At, onTheWay.Reported = w.at.Add(2*time.Second), w.at.Add(time.Second)
+	onTheWay.Balloon, onTheWay.Available = 450*mib, 20*mib
+	w.see(onTheWay, 1000*mib, 5*time.Second)
+	if n := w.need(); n.Raise != 0 || w.pressed != "" {
+		t.Fatalf("squeezed and relieved in one: %+v, %q", n, w.pressed)
+	}
+	w.at = onTheWay.At
+	if n := w.sees(450, 20, 0, 0); n.Raise == 0 { // the next report says the same
+		t.Fatalf("it is short of memory: %+v", n)
+	}
 }
 
 // A guest that took memory back by itself gets some more, and is not squeezed again at once.
