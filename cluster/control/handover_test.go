@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 // lateLog commits entries at once, or holds them so that nobody knows what becomes of them.
 type lateLog struct {
+	mu    sync.Mutex // entries come one after the other
 	store *state.Store
 	index uint64
 	hold  bool
@@ -27,6 +29,8 @@ type lateLog struct {
 }
 
 func (l *lateLog) Apply(_ context.Context, entry []byte) (uint64, error, error) { //nolint:staticcheck // control.Log says so
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.hold {
 		l.held = append(l.held, entry)
 		return 0, nil, node.ErrUnknown

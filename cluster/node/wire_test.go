@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,11 +13,11 @@ import (
 // away is a transport to a server that is down until it is not.
 type away struct {
 	preVoter
-	down bool
+	down atomic.Bool
 }
 
 func (a *away) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if a.down {
+	if a.down.Load() {
 		return errors.New("connection refused")
 	}
 	resp.Term, resp.Success = args.Term, true
@@ -46,14 +47,14 @@ func TestErrorsOfEntriesAreHeld(t *testing.T) {
 			return time.Since(began)
 		}
 		took("entries", func() error { return send(entries) }, false, 0)
-		a.down = true
+		a.down.Store(true)
 		took("a heartbeat", func() error { return send(beat) }, true, 0)
 		if d := took("entries", func() error { return send(entries) }, true, heldFor); d < heldFor {
 			t.Errorf("told after %s of a server that is down", d)
 		}
 		go func() {
 			time.Sleep(300 * time.Millisecond) // sleep: in a bubble of synctest, where time is fake
-			a.down = false
+			a.down.Store(false)
 			if err := send(beat); err != nil {
 				t.Error(err)
 			}
@@ -61,7 +62,7 @@ func TestErrorsOfEntriesAreHeld(t *testing.T) {
 		if d := took("entries", func() error { return send(entries) }, true, heldFor); d != 300*time.Millisecond {
 			t.Errorf("told after %s, the server answered after 300ms", d)
 		}
-		a.down = true
+		a.down.Store(true)
 		go func() {
 			time.Sleep(100 * time.Millisecond) // sleep: in a bubble of synctest, where time is fake
 			w.interrupt(false)
