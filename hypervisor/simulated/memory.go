@@ -3,7 +3,6 @@ package simulated
 import (
 	"fmt"
 	"math"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -48,15 +47,11 @@ type MemorySteps []MemoryStep
 
 // Wants is that of the last step at or before t.
 func (s MemorySteps) Wants(t time.Duration) (int64, time.Duration) {
-	i := sort.Search(len(s), func(i int) bool { return s[i].At > t })
-	bytes, until := int64(0), time.Duration(0)
-	if i > 0 {
-		bytes = s[i-1].Bytes
+	last, until := lastStep(len(s), func(i int) time.Duration { return s[i].At }, t)
+	if last < 0 {
+		return 0, until
 	}
-	if i < len(s) {
-		until = s[i].At
-	}
-	return bytes, until
+	return s[last].Bytes, until
 }
 
 // Spike is idle until At, and has taken all of To when Took has passed, in twenty steps; it stays so.

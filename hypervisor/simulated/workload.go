@@ -37,15 +37,21 @@ type Steps []Step
 
 // Demand is that of the last step at or before t.
 func (s Steps) Demand(t time.Duration) (float64, time.Duration) {
-	i := sort.Search(len(s), func(i int) bool { return s[i].At > t })
-	cores, until := 0.0, time.Duration(0)
-	if i > 0 {
-		cores = s[i-1].Cores
+	last, until := lastStep(len(s), func(i int) time.Duration { return s[i].At }, t)
+	if last < 0 {
+		return 0, until
 	}
-	if i < len(s) {
-		until = s[i].At
+	return s[last].Cores, until
+}
+
+// lastStep is the last of n steps, in order of time, at or before t, -1 if there is none; and when the one after it is, 0 if there is
+// none.
+func lastStep(n int, at func(i int) time.Duration, t time.Duration) (last int, next time.Duration) {
+	i := sort.Search(n, func(i int) bool { return at(i) > t })
+	if i < n {
+		next = at(i)
 	}
-	return cores, until
+	return i - 1, next
 }
 
 // Trace is a recorded demand: one figure in cores per interval, over and over again.
