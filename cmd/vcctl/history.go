@@ -36,17 +36,16 @@ func (t *tool) clusterHistory(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	kept := map[string][2]time.Duration{"1m": {time.Minute, 6 * time.Hour}, "5m": {5 * time.Minute, 48 * time.Hour}, "1h": {time.Hour, 30 * 24 * time.Hour}}
-	res, known := kept[c.String("resolution")]
-	if !known {
+	res, known := resolutions[c.String("resolution")]
+	if !known || c.String("resolution") == "raw" {
 		return usage("--resolution %s: must be 1m, 5m or 1h", c.String("resolution"))
 	}
-	step, since := res[0], res[1]
+	step, since := res.step, res.kept
 	if c.IsSet("since") {
 		since = c.Duration("since")
 	}
-	if since < step || since > res[1] {
-		return usage("--since %s: must be from %s to %s with a resolution of %s", since, step, res[1], c.String("resolution"))
+	if since < step || since > res.kept {
+		return usage("--since %s: must be from %s to %s with a resolution of %s", since, step, res.kept, c.String("resolution"))
 	}
 	api, err := t.client(c)
 	if err != nil {

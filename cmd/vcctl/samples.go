@@ -23,6 +23,12 @@ var historyFlags = []cli.Flag{
 	&cli.DurationFlag{Name: "since", Usage: "with --history: only what is not older than `TIME`; default 30 steps"},
 }
 
+// resolution of what is kept of VMs: how long a step is, and how far back there are any.
+type resolution struct{ step, kept time.Duration }
+
+var resolutions = map[string]resolution{"raw": {10 * time.Second, time.Hour}, "1m": {time.Minute, 6 * time.Hour},
+	"5m": {5 * time.Minute, 48 * time.Hour}, "1h": {time.Hour, 30 * 24 * time.Hour}}
+
 // historySteps are shown where nobody says how many.
 const historySteps = 30
 
@@ -45,15 +51,14 @@ func (t *tool) vmGet(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	steps := map[string]time.Duration{"raw": 10 * time.Second, "1m": time.Minute, "5m": 5 * time.Minute, "1h": time.Hour}
-	step, known := steps[c.String("resolution")]
+	res, known := resolutions[c.String("resolution")]
 	if !known {
 		return usage("--resolution %s: must be raw, 1m, 5m or 1h", c.String("resolution"))
 	}
 	since := c.Duration("since")
 	switch {
 	case !c.IsSet("since"):
-		since = historySteps * step
+		since = historySteps * res.step
 	case since <= 0:
 		return usage("--since %s: must be more than nothing", since)
 	}
