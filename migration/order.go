@@ -148,6 +148,17 @@ func (o *order) refuge(vm, to int) bool {
 	return to != o.at[vm] && to != o.target[vm] && !f.p.Hosts[to].Cordoned && f.rules.Allowed(f.group[vm], to) && f.of(vm).Growth <= o.growth[to] && o.fits(vm, to)
 }
 
+// roomiest is the host with the most room of those that a VM may wait on, -1: none.
+func (o *order) roomiest(vm int) int {
+	to := -1
+	for j := range o.used {
+		if o.refuge(vm, j) && (to < 0 || o.room[j]-o.used[j] > o.room[to]-o.used[to]) {
+			to = j
+		}
+	}
+	return to
+}
+
 // park takes the cheapest VM out of somebody's way, one that lets another go on
 // if there is such a one.
 func (o *order) park() bool {
@@ -155,7 +166,11 @@ func (o *order) park() bool {
 	cheaper := func(vm int) bool {
 		return best < 0 || o.parking(vm) < o.parking(best) || o.parking(vm) == o.parking(best) && vm < best
 	}
-	seen := map[int]bool{}
+	const unknown = -2
+	refuge := make([]int, len(o.at)) // [VM]: the roomiest host that it may wait on, -1: none
+	for vm := range refuge {
+		refuge[vm] = unknown
+	}
 	for _, wants := range o.left {
 		t := o.target[wants]
 		lacks := o.used[t] + o.f.of(wants).Memory - o.room[t]
@@ -164,17 +179,13 @@ func (o *order) park() bool {
 				continue
 			}
 			lets := o.f.of(vm).Memory >= lacks
-			if seen[vm] && !lets || helps && !lets || lets == helps && !cheaper(vm) {
+			if helps && !lets || lets == helps && !cheaper(vm) {
 				continue
 			}
-			seen[vm] = true
-			to := -1
-			for j := range o.used {
-				if o.refuge(vm, j) && (to < 0 || o.room[j]-o.used[j] > o.room[to]-o.used[to]) {
-					to = j
-				}
+			if refuge[vm] == unknown {
+				refuge[vm] = o.roomiest(vm)
 			}
-			if to >= 0 {
+			if to := refuge[vm]; to >= 0 {
 				best, where, helps = vm, to, lets
 			}
 		}

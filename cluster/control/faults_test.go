@@ -212,6 +212,7 @@ func TestThousand(t *testing.T) {
 	dir := t.TempDir()
 	c := startCluster(t, dir, world, hosts)
 	ctx := t.Context()
+	c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesPropose }) // where this takes minutes, a re-balance would begin
 	rng := rand.New(rand.NewPCG(3, 4))
 	var admitted, refused int
 	for asked := 0; asked < 1000; {
@@ -251,4 +252,5 @@ func TestThousand(t *testing.T) {
 			t.Fatalf("VM %+v, was %+v", after[i], before[i])
 		}
 	}
+	noHarm(t, world, cores, memory)
 }

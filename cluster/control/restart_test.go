@@ -25,7 +25,7 @@ func ours(t *testing.T, w *simulated.World) map[string]hypervisor.VM {
 			t.Fatal(err)
 		}
 		for _, vm := range vms {
-			if vm.Foreign {
+			if vm.Foreign || vm.State == hypervisor.Incoming {
 				continue
 			}
 			if _, twice := out[vm.Identity.VM]; twice {

@@ -127,7 +127,7 @@ const leastRoomy = 64
 
 // Roomy answers a request for a new VC if each of its VMs can have all that it needs of hosts that have that
 // left, beside what everybody has already; false: not, or it cannot be said without a plan in full. No
-// other place could serve it better, and nobody is served worse. Hosts that are shut are passed over (Env.Out is not asked).
+// other place could serve it better, and nobody is served otherwise: what has come free beside it is for Reallocate. Hosts that are shut are passed over (Env.Out is not asked).
 //
 // Each VM goes where most is left, so that many that come at once start side by side.
 func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host string) bool) (Answer, bool) {
@@ -180,7 +180,7 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host st
 			plan.Allocations = append(plan.Allocations, state.Allocation{VC: vc.ID, Group: g.Name, CPU: g.CPU})
 		}
 	}
-	d := state.Decision{At: env.Now, Admitted: true, Summary: fitsText(least, least), MinYield: least, UpperBound: least, Basis: s.Index()}
+	d := state.Decision{At: env.Now, Admitted: true, Summary: fitsText(least, 1), MinYield: least, UpperBound: 1, Basis: s.Index()}
 	vc.Decision = d
 	plan.VC, plan.Touched, plan.Text = &vc, sorted(touched), d.Summary
 	return Answer{Plan: &plan, Decision: d}, true
