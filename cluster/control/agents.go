@@ -128,7 +128,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
 	}
-	c.shapes.told(s, r)
+	c.shapes.told(s, r, c.o.Now().UTC())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	live, reported := c.live[r.Host]
@@ -159,7 +159,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		live.Migrates = r.Migrates
 	}
 	if r.Samples != nil || r.Index > 0 {
-		live.VMs, live.Pressure = make(map[string]agent.Sample, len(r.Samples)), r.Pressure
+		live.VMs, live.Pressure, live.Sampled = make(map[string]agent.Sample, len(r.Samples)), r.Pressure, c.o.Now().UTC()
 		for _, m := range r.Samples {
 			live.VMs[m.VM] = m
 		}

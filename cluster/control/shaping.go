@@ -3,12 +3,10 @@ package control
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"evenkeel/cluster/agent"
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
 )
@@ -60,9 +58,9 @@ type shapes struct {
 	again atomic.Uint64 // counts the looks that found VMs to be started again
 
 	mu        sync.Mutex
-	estimates map[string]agent.Estimate // by VM id
-	since     time.Time                 // the term began
-	begun     bool                      // a term began: the goroutine that looks forgets
+	estimates map[string]forecastOf // by VM id
+	since     time.Time             // the term began
+	begun     bool                  // a term began: the goroutine that looks forgets
 	looked    time.Time
 	last      loop.Shaping
 	hours     []ShapingHour
@@ -72,27 +70,7 @@ type shapes struct {
 func (x *shapes) begin(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.estimates, x.since, x.begun, x.looked, x.last, x.hours, x.total = map[string]agent.Estimate{}, now, true, time.Time{}, loop.Shaping{}, nil, ShapingFigures{}
-}
-
-// told takes in what a host forecasts, and rouses who looks where somebody is short of something.
-func (x *shapes) told(s *state.Snapshot, r agent.Report) {
-	x.mu.Lock()
-	for _, e := range r.Estimates {
-		if vm, ok := s.VM(e.VM); ok && vm.Host == r.Host && vm.Generation == e.Generation && x.estimates != nil {
-			x.estimates[e.VM] = e
-		}
-	}
-	x.mu.Unlock()
-	for _, m := range r.Samples {
-		if m.Guest != nil && m.Guest.Pressed != "" || m.Cap > 0 && m.Used >= 0.95*m.Cap && estimated(s, m.VM) {
-			select {
-			case x.urge <- struct{}{}:
-			default:
-			}
-			return
-		}
-	}
+	x.estimates, x.since, x.begun, x.looked, x.last, x.hours, x.total = map[string]forecastOf{}, now, true, time.Time{}, loop.Shaping{}, nil, ShapingFigures{}
 }
 
 // estimated: less than was declared is thought to be what a VM needs.
@@ -166,46 +144,6 @@ func (c *Control) shape(ctx context.Context, x *loop.Shaper) error {
 	}
 	c.shapes.note(in.Now, set, out, gone)
 	return err
-}
-
-// sighting is what the leader knows besides the state; what is known of VMs that are gone is forgotten.
-func (c *Control) sighting(s *state.Snapshot, x *loop.Shaper) loop.Sighting {
-	in := loop.Sighting{Now: c.o.Now().UTC(), VMs: map[string]loop.Seen{}, Out: c.out(s)}
-	m := &c.shapes
-	m.mu.Lock()
-	if in.Since = m.since; m.begun {
-		*x, m.begun = loop.Shaper{Period: c.o.Period}, false
-	}
-	known := map[string]agent.Estimate{}
-	s.EachVM(func(vm *state.VM) bool {
-		if e, ok := m.estimates[vm.ID]; ok && e.Generation == vm.Generation {
-			known[vm.ID] = e
-		}
-		return true
-	})
-	m.estimates = maps.Clone(known)
-	m.mu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.EachVM(func(vm *state.VM) bool {
-		sample, sampled := c.live[vm.Host].VMs[vm.ID]
-		e, forecast := known[vm.ID]
-		var see loop.Seen
-		if forecast {
-			see.Generation, see.Until, see.CPU, see.Memory = e.Generation, e.Until, loop.Ahead(e.CPU), loop.Ahead(e.Memory)
-		}
-		if sampled && sample.Generation == vm.Generation {
-			see.At, see.Cap, see.Used, see.MemoryUsed, see.Balloon = sample.At, sample.Cap, sample.Used, sample.Memory, sample.Balloon
-			if g := sample.Guest; g != nil {
-				see.Reports, see.Follows, see.Pressed = true, g.Follows, g.Pressed
-			}
-		}
-		if forecast || sampled {
-			in.VMs[vm.ID] = see
-		}
-		return true
-	})
-	return in
 }
 
 // waitsAgain: a VM that was preempted may start again.

@@ -23,6 +23,9 @@ type shapedHost struct {
 	store *state.Store
 	use   map[string]state.Resources // by VM name
 	press map[string]bool
+	ahead time.Duration // its clock is, of the leader's
+	mute  bool          // it forecasts nothing new
+	late  time.Duration // what it forecasts rests on what was measured so long ago
 }
 
 func shapedIn(t *testing.T, f func(t *testing.T, h *shapedHost)) {
@@ -51,7 +54,7 @@ func shapedIn(t *testing.T, f func(t *testing.T, h *shapedHost)) {
 // tell the leader what there is: each VM that is to run runs, and holds what it is to hold.
 func (h *shapedHost) tell() {
 	h.t.Helper()
-	ctx, now := h.t.Context(), time.Now()
+	ctx, now := h.t.Context(), time.Now().Add(h.ahead)
 	if _, err := h.Renew(ctx, agent.Renewal{Host: "h1", Boot: "b", At: time.Duration(now.UnixNano())}); err != nil && !strings.Contains(err.Error(), "not found") {
 		h.t.Fatal(err)
 	}
@@ -79,7 +82,9 @@ func (h *shapedHost) tell() {
 		ahead := func(mean float64) agent.Ahead {
 			return agent.Ahead{Mean: slices.Repeat([]float64{mean}, 10), Deviation: slices.Repeat([]float64{mean / 100}, 10), Trusted: true}
 		}
-		r.Estimates = append(r.Estimates, agent.Estimate{VM: id, Generation: st.Generation, Until: now, CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory))})
+		if !h.mute {
+			r.Estimates = append(r.Estimates, agent.Estimate{VM: id, Generation: st.Generation, Until: now.Add(-h.late), CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory))})
+		}
 		s := agent.Sample{VM: id, Generation: st.Generation, At: now, State: "running", Cap: vm.Spec.CPU.Cap, Used: min(use.CPU, vm.Spec.CPU.Cap), Balloon: vm.Spec.Balloon,
 			Memory: min(use.Memory, vm.Spec.Balloon), Guest: &agent.Guest{Follows: true}}
 		if h.press[name] {

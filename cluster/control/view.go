@@ -17,6 +17,8 @@ type HostLive struct {
 	Error  string // why it is not, if it is not
 	Reach  bool   // the hypervisor answers
 	VMs    map[string]agent.Sample
+	// Sampled is when VMs came in, by the leader's clock.
+	Sampled time.Time
 	// Pressure of the machine, measured with the samples of its VMs; nil: its kernel measures none, or its agent does not tell.
 	Pressure *hypervisor.Pressure
 	Unknown  []string // VMs of this cluster by their mark, unknown to its state: reported, never touched

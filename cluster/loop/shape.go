@@ -54,14 +54,14 @@ func (a Ahead) need(b forecast.Buffer, declared float64) float64 {
 	return b.Need(declared, ahead)
 }
 
-// Seen is what a host last told of one VM, by its estimate and by its sample.
+// Seen is what a host last told of one VM, by its estimate and by its sample. Times are by the leader's clock.
 type Seen struct {
 	Generation uint64 // that the estimate is of; 0: there was none in this term
 	Until      time.Time
 	CPU        Ahead // cores
 	Memory     Ahead // bytes
 
-	At         time.Time // of the sample; zero: there is none
+	At         time.Time // the sample came in; zero: there is none
 	Cap, Used  float64   // cores
 	MemoryUsed int64     // bytes
 	Balloon    int64

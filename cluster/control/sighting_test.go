@@ -1,0 +1,60 @@
+package control_test
+
+import (
+	"testing"
+	"time"
+
+	"evenkeel/cluster/state"
+)
+
+// A host's clock may be an hour off: what it told is as old as the leader counts since, no more and no less.
+func TestHostsClockIsWrong(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
+		shapedIn(t, func(t *testing.T, h *shapedHost) {
+			const gib = 1 << 30
+			h.ahead = off
+			h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
+			h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+			h.pass(15 * time.Minute)
+			alone := func() string {
+				x, err := h.Shaping(t.Context())
+				if err != nil || len(x.VMs) != 1 {
+					t.Fatalf("clock %v off: %+v, %v", off, x, err)
+				}
+				return x.VMs[0].Alone
+			}
+			vm, g := h.vm("old-g-0")
+			if vm.Target == 0 || vm.Target > 3*gib || g.Estimated == 0 {
+				t.Fatalf("clock %v off: nothing was taken: %+v, %+v (%s)", off, vm, g, alone())
+			}
+			h.mute = true
+			h.pass(8 * time.Minute)
+			if why := alone(); why != "" {
+				t.Errorf("clock %v off: after 8 minutes without a forecast: %s", off, why)
+			}
+			h.pass(4 * time.Minute)
+			if vm, g := h.vm("old-g-0"); vm.Target != 0 || g.Estimated != 0 || alone() != "nothing new is forecast for it" {
+				t.Errorf("clock %v off: after 12 minutes without a forecast: %+v, %+v (%s)", off, vm, g, alone())
+			}
+		})
+	}
+}
+
+// What was measured some time before a host tells of it is that much older.
+func TestForecastThatComesLate(t *testing.T) {
+	shapedIn(t, func(t *testing.T, h *shapedHost) {
+		const gib = 1 << 30
+		h.ahead, h.late = time.Hour, 7*time.Minute
+		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
+		h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+		h.pass(15 * time.Minute)
+		if vm, _ := h.vm("old-g-0"); vm.Target == 0 {
+			t.Fatalf("nothing was taken: %+v", vm)
+		}
+		h.mute = true
+		h.pass(5 * time.Minute)
+		if vm, _ := h.vm("old-g-0"); vm.Target != 0 {
+			t.Errorf("what was forecast by what was measured 12 minutes ago holds: %+v", vm)
+		}
+	})
+}
