@@ -17,6 +17,11 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 		MinYield: min(adm.Solution.MinYield, p.frozen), UpperBound: adm.Solution.UpperBound}
 	if adm.Admitted && d.Summary == "" {
 		d.Summary = fitsText(d.MinYield, max(d.MinYield, d.UpperBound))
+		if p.rooms != nil {
+			if factors := p.factors(); factors != "" {
+				d.Summary += "; " + factors
+			}
+		}
 	}
 	if d.UpperBound == 0 {
 		d.UpperBound = allocator.Bound(p.Problem)

@@ -17,6 +17,12 @@ type Env struct {
 	NewID func() string // a new, never used id at each call
 	// Out are hosts that take no new VM now, and why: "does not answer since 12:01".
 	Out map[string]string
+	// Penalty by which estimated needs of VMs that run count more where new ones are placed.
+	Penalty Penalty
+	// Words of hosts on what they have available, by name.
+	Words map[string]Word
+	// Period between looks at what VMs need, by default a minute: words of hosts are worth nothing for long.
+	Period time.Duration
 	// Advise says what moves would make room for a VC that does not fit; "" = none are known to. nil: nobody asks.
 	Advise func(s *state.Snapshot, vc state.VC) string
 }
@@ -55,7 +61,8 @@ func Scale(s *state.Snapshot, vc state.VC, env Env) Answer {
 // Consider is what admission would say of a VC now, without a plan.
 func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
 	p, wanted := problemWith(s, vc, env)
-	return decision(p, p.admit(wanted), s.Index(), env)
+	adm, _ := p.admitNew(wanted)
+	return decision(p, adm, s.Index(), env)
 }
 
 // problemWith is the problem of everything that runs and vc in its new form.
@@ -85,18 +92,16 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 		}
 	}
 	p.finish()
+	p.doubt(s, vc.ID, env, &vc)
 	return p, wanted
 }
 
 // place asks admission for vc and turns the answer into a plan.
 func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env) Answer {
 	p, wanted := problemWith(s, vc, env)
-	adm := p.admit(wanted)
-	if adm.Admitted {
-		adm.Solution = better(p, adm.Solution)
-	}
+	adm, fits := p.admitNew(wanted)
 	d := decision(p, adm, s.Index(), env)
-	if !adm.Admitted && !adm.NeverFits && env.Advise != nil {
+	if !adm.Admitted && !adm.NeverFits && !fits && env.Advise != nil {
 		if text := env.Advise(s, vc); text != "" {
 			d.Advice = append(d.Advice, text)
 		}

@@ -28,6 +28,10 @@ type problem struct {
 	expected map[string]string
 	// frozen is the least yield of the VCs whose shares cannot change now: see freeze.
 	frozen float64
+	// rooms for new VMs where needs are estimated, by host: see doubt. nil: what is left is room.
+	rooms    []newRoom
+	penalty  Penalty
+	boldness map[string]bool // of estimates that are in it
 }
 
 type groupRef struct {

@@ -31,6 +31,10 @@ func Fitting(s *state.Snapshot, env Env) []string {
 	p := newProblem(s, "")
 	p.shut(env.Out)
 	p.finish()
+	p.doubt(s, "", env, nil)
+	if p.rooms != nil {
+		p = p.tight()
+	}
 	env.NewID = func() string { return "" } // no VM is made
 	ruled := p.rules() != nil
 	var requests []allocator.Request

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"evenkeel/allocator"
@@ -98,10 +99,10 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 		}
 	}
 	p.finish()
-	adm := p.admit(lost)
-	if adm.Admitted {
-		adm.Solution = better(p, adm.Solution)
+	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // who lost their host are no new ones
+		p.doubt(s, vc.ID, env, &vc)
 	}
+	adm, _ := p.admitNew(lost)
 	d := decision(p, adm, s.Index(), env)
 	why := "lost with their host"
 	if lost[0].PreemptedAt > 0 {

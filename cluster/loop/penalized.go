@@ -1,0 +1,391 @@
+package loop
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+	"evenkeel/forecast"
+)
+
+// PenaltyFor says how the factor P follows the quality of service, where estimates are to be that bold (Flex, Algorithm 3). Balanced is
+// what Flex was evaluated with, but with a minimum from which it can rise again.
+func PenaltyFor(boldness string) forecast.PenaltySettings {
+	s := forecast.QualityPenalty
+	switch boldness {
+	case state.Conservative:
+		s.Start, s.Min = 2, 1.2
+	case state.Aggressive:
+		s.Start = 1.1
+	}
+	return s
+}
+
+// Penalty is by how much larger than it is estimated the need of running VMs counts where new ones are to be placed (Flex, eq. 13), by the
+// boldness of their estimates. The zero value: they count as they are.
+type Penalty struct {
+	Conservative, Balanced, Aggressive float64
+	// Quality that it follows: the share of looks at VMs, in the period before, at which a VM had what it could use (eq. 14). Below 0: not
+	// known. It is for words alone.
+	Quality float64
+}
+
+// Of estimates that are to be that bold, at least 1.
+func (p Penalty) Of(boldness string) float64 {
+	f := p.Balanced
+	switch boldness {
+	case state.Conservative:
+		f = p.Conservative
+	case state.Aggressive:
+		f = p.Aggressive
+	}
+	return max(1, f)
+}
+
+// Word is what a host itself holds to be available for new VMs (Ha, eq. 5 and 6), and what it counted for that.
+type Word struct {
+	At        time.Time       // when it was heard
+	Available state.Resources // may be below 0
+	Used      state.Resources // by its VMs, in its last step
+	VMs       map[string]uint64
+}
+
+// wordStale is how many periods old a host's word may be.
+const wordStale = 5
+
+// ignored says why a host's word counts for nothing; "" = it counts.
+func (e Env) ignored(host string) string {
+	w, told := e.Words[host]
+	switch {
+	case !told:
+		return "the host told of none"
+	case e.Now.Sub(w.At) >= wordStale*e.period():
+		return "it is of " + w.At.UTC().Format("15:04:05")
+	}
+	return ""
+}
+
+func (e Env) period() time.Duration { return cmp.Or(e.Period, time.Minute) }
+
+// newRoom is what a host has for VMs that are placed now: CPU at the least yields of all, and memory with what a VM costs its host beyond its own.
+type newRoom struct {
+	cpu, memory float64
+	// By the estimates alone.
+	plainCPU, plainMemory float64
+	// What its VMs with estimated needs need, and what that counts as: cores, bytes.
+	needs, counts state.Resources
+	word          Word
+	ignored       string // why the word counts for nothing; "" = it counts
+	byWord        bool   // it is the word that leaves so little
+}
+
+// shapes says whether needs are estimated in this cluster and that is in force, for some VC that runs or waits, or for this one.
+func shapes(s *state.Snapshot, vc *state.VC) (set state.ShapingSettings, is bool) {
+	meta, _ := s.Meta()
+	set = meta.Settings.Shaping.WithDefaults()
+	if set.Mode != state.ShapingOn {
+		return set, false
+	}
+	is = vc != nil && set.Estimates(vc)
+	s.EachVC(func(x *state.VC) bool {
+		is = is || set.Estimates(x)
+		return !is
+	})
+	return set, is
+}
+
+// doubt finds the room for new VMs where estimates are not taken at their word: the problem is of everything that runs, and finished. Nothing is
+// done where needs are not estimated.
+//
+// In memory it is what the host has less P times what its VMs are expected to need (Flex, Algorithm 3: P L + r <= C), and no more than what is
+// left beside the reserve. In CPU, of which all may get less than they need, everybody must be sure of the least yield they accept even if needs were P
+// times as large. No VM counts as more than it declared: it can use no more. Nor is there more than the host itself holds to be available.
+func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
+	set, is := shapes(s, vc)
+	if !is {
+		return
+	}
+	p.rooms, p.penalty, p.boldness = make([]newRoom, len(p.Hosts)), env.Penalty, map[string]bool{}
+	more := make([]state.Resources, len(p.Hosts)) // that needs count as beyond what they are, CPU at the least yields
+	owed := make([]float64, len(p.Hosts))         // CPU at the least yields
+	missed := make([]state.Resources, len(p.Hosts))
+	known := make([]float64, len(p.Hosts)) // of owed: to VMs that the word knows
+	memory := func(vc *state.VC, g state.Group, vm state.VM, at int) {
+		held := max(vm.Held, vm.Due(g))
+		if w := p.rooms[at].word; w.VMs[vm.ID] != vm.Generation {
+			missed[at].Memory += held + p.hosts[at].VMOverhead
+		}
+		if vm.Target <= 0 || !set.Estimates(vc) {
+			return
+		}
+		r := &p.rooms[at]
+		counts := max(held, int64(min(env.Penalty.Of(set.Boldness(vc))*float64(vm.Due(g)), float64(g.Memory))))
+		r.needs.Memory += vm.Due(g)
+		r.counts.Memory += counts
+		more[at].Memory += counts - held
+	}
+	for j, h := range p.hosts {
+		r := &p.rooms[j]
+		r.plainCPU, r.plainMemory = p.Hosts[j].CPU, p.Hosts[j].Memory
+		if r.ignored = env.ignored(h.Name); r.ignored == "" {
+			r.word = env.Words[h.Name]
+		}
+		for _, vm := range s.VMsMovingTo(h.Name) {
+			if vm.VC == skip {
+				continue // among the groups
+			}
+			vc, _ := s.VC(vm.VC)
+			g, _ := vc.GroupOf(vm)
+			memory(&vc, g, vm, j)
+		}
+	}
+	for i := range p.groups {
+		ref, q := &p.groups[i], &p.Groups[i]
+		need, counts := q.CPU, q.CPU
+		if set.Estimates(&ref.vc) {
+			p.boldness[set.Boldness(&ref.vc)] = true
+			if ref.group.Estimated > 0 && !ref.frozen {
+				counts = max(need, min(env.Penalty.Of(set.Boldness(&ref.vc))*need, ref.group.CPU))
+			}
+		}
+		for k, at := range q.Hosts {
+			if at < 0 || !ref.vms[k].Holds() {
+				continue
+			}
+			r := &p.rooms[at]
+			r.plainMemory -= q.Memory
+			owed[at] += q.MinYield * need
+			if r.word.VMs[ref.vms[k].ID] == ref.vms[k].Generation {
+				known[at] += q.MinYield * need
+			}
+			if ref.group.Estimated > 0 && set.Estimates(&ref.vc) {
+				r.needs.CPU += need
+				r.counts.CPU += counts
+			}
+			more[at].CPU += q.MinYield * (counts - need)
+			memory(&ref.vc, ref.group, ref.vms[k], at)
+		}
+	}
+	for j := range p.rooms {
+		r := &p.rooms[j]
+		r.plainCPU -= owed[j]
+		r.cpu = r.plainCPU - more[j].CPU
+		r.memory = r.plainMemory - float64(max(0, more[j].Memory-p.reserve[j])) // what is reserved is for the same
+		if r.ignored != "" {
+			continue
+		}
+		// What VMs use beyond what they are sure of is not theirs to keep: they make way for others, as everywhere.
+		cpu := r.word.Available.CPU + max(0, r.word.Used.CPU-known[j]) - (owed[j] - known[j])
+		memory := float64(r.word.Available.Memory - missed[j].Memory)
+		r.byWord = cpu < r.cpu || memory < r.memory
+		r.cpu, r.memory = min(r.cpu, cpu), min(r.memory, memory)
+	}
+}
+
+// crowds names the first host on which VMs that are placed there have more than the room for new ones; -1: none.
+func (p *problem) crowds(hosts [][]int) int {
+	cpu, memory := make([]float64, len(p.Hosts)), make([]float64, len(p.Hosts))
+	for i := range p.groups {
+		for k, at := range hosts[i] {
+			if at >= 0 && !p.groups[i].vms[k].Holds() {
+				cpu[at] += p.Groups[i].MinYield * p.Groups[i].CPU
+				memory[at] += p.Groups[i].Memory
+			}
+		}
+	}
+	for j, r := range p.rooms {
+		if cpu[j] > 0 && cpu[j] > r.cpu+tooMuch*p.Hosts[j].CPU || memory[j] > 0 && memory[j] > r.memory {
+			return j
+		}
+	}
+	return -1
+}
+
+// tight is the problem with hosts that have no more than what runs there and the room for new VMs. Who runs keeps what they are sure of;
+// what they have beyond it does not count.
+func (p *problem) tight() *problem {
+	t := *p
+	t.Hosts, t.out = slices.Clone(p.Hosts), map[string]string{}
+	for name, why := range p.out {
+		t.out[name] = why
+	}
+	for j := range t.Hosts {
+		h, r := &t.Hosts[j], &p.rooms[j]
+		if lacks := p.plainly(j); lacks != "" && (r.cpu <= tooMuch*h.CPU || r.memory <= 0) && !h.Cordoned {
+			h.Cordoned, t.out[h.Name] = true, "has no room for new VMs: "+lacks
+			continue
+		}
+		h.CPU = max(0, h.CPU-max(0, r.plainCPU-r.cpu))
+		h.Memory = max(0, h.Memory-max(0, r.plainMemory-r.memory))
+	}
+	return &t
+}
+
+// plainly says what of a host new VMs do not get; "" = nothing.
+func (p *problem) plainly(j int) string {
+	r := &p.rooms[j]
+	var said []string
+	if n, c := r.needs, r.counts; c.CPU > n.CPU*(1+littleMore) || c.Memory > n.Memory {
+		said = append(said, fmt.Sprintf("its VMs are estimated to need %.2f cores and %d MiB, which count as %.2f and %d", n.CPU, n.Memory>>20, c.CPU, c.Memory>>20))
+	}
+	if r.byWord {
+		said = append(said, fmt.Sprintf("the host itself holds %.2f cores and %d MiB to be available", r.word.Available.CPU, r.word.Available.Memory>>20))
+	}
+	return strings.Join(said, "; ")
+}
+
+// admitNew is admit, with a better placement if a bounded search finds one, where VMs that run may count as more than they are estimated to
+// need: what fits only if estimates are right is refused, and says so. fits: it is refused for that alone.
+func (p *problem) admitNew(wanted []state.VM) (adm allocator.Admission, fits bool) {
+	adm = p.admit(wanted)
+	if !adm.Admitted {
+		return adm, false
+	}
+	adm.Solution = better(p, adm.Solution)
+	if p.rooms == nil || p.crowds(adm.Solution.Hosts) < 0 {
+		return adm, false
+	}
+	t := p.tight()
+	no := t.admit(wanted)
+	if no.Admitted && p.crowds(no.Solution.Hosts) < 0 {
+		if sol, err := p.divide(no.Solution.Hosts); err == nil {
+			sol.UpperBound = max(adm.Solution.UpperBound, sol.MinYield)
+			no.Solution = sol
+			return no, false
+		}
+	}
+	if no.Admitted { // what it found is not what is asked for
+		no = allocator.Admission{Asked: adm.Asked, Summary: "no placement was found that leaves every host the room that it is to keep"}
+	}
+	p.out, no.NeverFits = t.out, false
+	for i, r := range no.Reasons {
+		if at, ok := p.index[r.Host]; ok && t.out[r.Host] == "" && p.rooms != nil {
+			if lacks := p.plainly(at); lacks != "" {
+				no.Reasons[i].Text += " (" + lacks + ")"
+			}
+		}
+	}
+	no.Summary += "; " + p.blames()
+	no.Advice = append(slices.Clone(no.Advice), p.advice()...)
+	return no, true
+}
+
+// divide the CPU among all, new VMs being where they are to be.
+func (p *problem) divide(hosts [][]int) (allocator.Solution, error) {
+	q := p.Problem
+	q.Groups = slices.Clone(p.Groups)
+	for i := range q.Groups {
+		q.Groups[i].Hosts = hosts[i]
+	}
+	return allocator.Allocate(q)
+}
+
+// factors by which needs count, in words; "" = as they are.
+func (p *problem) factors() string {
+	var out []string
+	for _, word := range []string{state.Conservative, state.Balanced, state.Aggressive} {
+		if f := p.penalty.Of(word); p.boldness[word] && f > 1 {
+			out = append(out, fmt.Sprintf("%.2f times (%s)", f, word))
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "what running VMs are estimated to need counts " + strings.Join(out, ", ")
+}
+
+// blames says why what would fit by the estimates is refused.
+func (p *problem) blames() string {
+	text := "by the estimates alone it would fit"
+	if factors := p.factors(); factors != "" {
+		text += "; " + factors + " where new ones are placed"
+		if q := p.penalty.Quality; q > 0 {
+			text += fmt.Sprintf(", and in %.1f%% of the looks at them they had what they could use", 100*q)
+		}
+	}
+	byWord, ignored, first := 0, 0, ""
+	for j := range p.rooms {
+		switch r := &p.rooms[j]; {
+		case r.byWord:
+			byWord++
+		case r.ignored != "":
+			if ignored++; first == "" {
+				first = fmt.Sprintf("%s is passed over: %s", p.hosts[j].Name, r.ignored)
+			}
+		}
+	}
+	if byWord > 0 {
+		text += fmt.Sprintf("; %d of %d hosts say themselves that less is available", byWord, len(p.rooms))
+	}
+	if ignored > 0 {
+		text += "; the word on that of host " + first
+		if ignored > 1 {
+			text += fmt.Sprintf(", and of %d others", ignored-1)
+		}
+	}
+	return text
+}
+
+// advice on what would make room.
+func (p *problem) advice() []string {
+	best := math.Inf(1)
+	for word := range p.boldness {
+		best = min(best, p.penalty.Of(word)-PenaltyFor(word).Min)
+	}
+	var out []string
+	if s := forecast.QualityPenalty; best > 1e-9 && !math.IsInf(best, 1) {
+		out = append(out, fmt.Sprintf("wait: the factor falls by %.0f%% with every look at which more than %.0f%% of the VMs have what they can use (see vcctl shaping status)", 100*(1-s.Decay), 100*s.Target))
+	}
+	for _, word := range []string{state.Conservative, state.Balanced} {
+		if p.boldness[word] {
+			return append(out, "let estimates be bolder than "+word+": aggressiveness in the files of virtual clusters, or shaping.aggressiveness of the cluster's settings")
+		}
+	}
+	return out
+}
+
+// NewRoom is what one host has for new VMs, and why no more.
+type NewRoom struct {
+	Host string
+	// Room by the estimates alone, and where they are not taken at their word: cores at the least yields that all accept, bytes.
+	Plain, Room state.Resources
+	// Needs of its VMs whose needs are estimated, and what they count as.
+	Needs, Counts state.Resources
+	Ignored       string // why the host's own word counts for nothing; "" = it counts, where needs are estimated
+}
+
+// NewRooms of all hosts, as a VC with estimated needs would find them now. In the shadow estimates are not in force, and count as nothing.
+func NewRooms(s *state.Snapshot, env Env) []NewRoom {
+	p := newProblem(s, "")
+	p.shut(env.Out)
+	p.finish()
+	p.doubt(s, "", env, nil)
+	out := make([]NewRoom, len(p.hosts))
+	floor := func(cpu, memory float64) state.Resources {
+		return state.Resources{CPU: max(0, cpu), Memory: int64(max(0, memory))}
+	}
+	for j, h := range p.hosts {
+		out[j] = NewRoom{Host: h.Name, Ignored: env.ignored(h.Name)}
+		if p.rooms != nil {
+			r := &p.rooms[j]
+			out[j].Plain, out[j].Room, out[j].Needs, out[j].Counts = floor(r.plainCPU, r.plainMemory), floor(r.cpu, r.memory), r.needs, r.counts
+			continue
+		}
+		cpu, memory := p.Hosts[j].CPU, p.Hosts[j].Memory
+		for i := range p.Groups {
+			for _, at := range p.Groups[i].Hosts {
+				if at == j {
+					cpu, memory = cpu-p.Groups[i].MinYield*p.Groups[i].CPU, memory-p.Groups[i].Memory
+				}
+			}
+		}
+		out[j].Plain = floor(cpu, memory)
+		out[j].Room = out[j].Plain
+	}
+	return out
+}

@@ -1,0 +1,327 @@
+package loop_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// doubting is what a leader knows that counts estimates so many times.
+func (c *shaped) doubting(p loop.Penalty, words map[string]loop.Word) loop.Env {
+	return loop.Env{Now: c.now, NewID: c.id, Penalty: p, Words: words}
+}
+
+func times(f float64) loop.Penalty {
+	return loop.Penalty{Conservative: f, Balanced: f, Aggressive: f, Quality: 0.97}
+}
+
+// squeezed is a host of 4 cores and 8 GiB with two VMs that declared 1.9 cores and 3 GiB each, and are estimated to need some 0.4 and 1.2 GiB.
+func squeezed(t failer, mode state.ShapingMode) *shaped {
+	c := newShaped(t, mode, "h1")
+	x := vc("a", 1, group(2, 1.9, 3*gib))
+	x.Needs = state.NeedsEstimated
+	c.create(x)
+	c.settle()
+	for _, vm := range c.Snapshot().VMsOf(x.ID) {
+		c.use[vm.Name] = r(0.3, gib)
+	}
+	c.minutes(14)
+	return c
+}
+
+// What running VMs are estimated to need counts P times where new ones are placed, in both resources; refusals say so.
+func TestPenalizedAdmission(t *testing.T) {
+	for name, tc := range map[string]struct {
+		penalty     float64
+		yield, cpu  float64
+		memory      int64
+		needs       string
+		fits        bool
+		says, never string
+	}{
+		"no penalty":               {1, 1, 3, gib, "declared", true, "", "count"},
+		"cpu":                      {2, 1, 3, gib, "declared", false, "lacks 0.", ""},
+		"cpu of an estimated one":  {2, 1, 3, gib, "estimated", false, "lacks 0.", ""},
+		"cpu that is there":        {2, 1, 2, gib, "declared", true, "counts 2.00 times (balanced)", "by the estimates alone"},
+		"half of it accepted":      {2, 0.5, 3, gib, "declared", true, "", "by the estimates alone"},
+		"memory":                   {2, 1, 1, 3400 * mib, "declared", false, "lacks", ""},
+		"memory that is reserved":  {1.4, 1, 1, 3400 * mib, "declared", true, "", "by the estimates alone"},
+		"memory without a penalty": {1, 1, 1, 3400 * mib, "declared", true, "", "count"},
+		"no more than declared":    {100, 1, 0.001, 1500 * mib, "declared", true, "", "by the estimates alone"},
+		"all that was declared":    {100, 1, 0.1, 2000 * mib, "declared", false, "3.80 and 6144", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := squeezed(t, state.ShapingOn)
+			x := vc("new", tc.yield, group(1, tc.cpu, tc.memory))
+			x.Needs, x.OnFull = tc.needs, state.Queue
+			env := c.doubting(times(tc.penalty), nil)
+			a := loop.Create(c.Snapshot(), x, env)
+			text := decisionText(a.Decision)
+			if a.Decision.Admitted != tc.fits || !strings.Contains(text, tc.says) || tc.never != "" && strings.Contains(text, tc.never) {
+				t.Fatalf("admitted: %v\n%s", a.Decision.Admitted, text)
+			}
+			if !tc.fits {
+				for _, says := range []string{"by the estimates alone it would fit", fmt.Sprintf("counts %.2f times (balanced)", tc.penalty), "97.0% of the looks", "wait: the factor falls by 1%", "bolder than balanced"} {
+					if !strings.Contains(text, says) {
+						t.Errorf("does not say %q: %s", says, text)
+					}
+				}
+				if d := loop.Consider(c.Snapshot(), x, env); d.Admitted || d.Summary != a.Decision.Summary {
+					t.Errorf("considered: %+v", d)
+				}
+			}
+			// The queue is decided by the same rooms, and everything without a penalty as ever.
+			c.must(state.KindPlan, loop.Create(c.Snapshot(), x, c.doubting(times(1000), nil)).Plan)
+			if _, waits := c.Snapshot().VCNamed("new"); waits && !c.named("new").Admitted {
+				if got := len(loop.Fitting(c.Snapshot(), env)); got != map[bool]int{true: 1}[tc.fits] {
+					t.Errorf("%d of the queue fit", got)
+				}
+				if p := loop.AdmitQueue(c.Snapshot(), env); (p != nil) != tc.fits {
+					t.Errorf("from the queue: %+v", p)
+				}
+			}
+		})
+	}
+}
+
+func decisionText(d state.Decision) string {
+	text := d.Summary + "\n" + strings.Join(d.Advice, "\n")
+	for _, h := range d.Hosts {
+		text += "\n" + h.Text
+	}
+	return text
+}
+
+// Who has room elsewhere goes there, and nobody else is given less for it.
+func TestPenalizedPlacement(t *testing.T) {
+	c := squeezed(t, state.ShapingOn)
+	c.host("h2", 2.5, 8*gib, state.Resources{}) // smaller: by the estimates h1 is as good
+	for _, tc := range []struct {
+		penalty float64
+		host    string
+	}{{1, "h1"}, {2, "h2"}} {
+		a := loop.Create(c.Snapshot(), vc("new", 1, group(1, 2.45, gib)), c.doubting(times(tc.penalty), nil))
+		if a.Plan == nil || a.Queued {
+			t.Fatalf("%+v", a.Decision)
+		}
+		if tc.penalty > 1 && a.Plan.VMs[0].Host != tc.host {
+			t.Errorf("P = %v: on %s\n%+v", tc.penalty, a.Plan.VMs[0].Host, a.Decision)
+		}
+		if a.Decision.MinYield != 1 || a.Decision.UpperBound < 1 {
+			t.Errorf("%+v", a.Decision)
+		}
+	}
+}
+
+// With shaping off, in the shadow, or where nobody's needs are estimated, neither penalty nor words count.
+func TestNoPenalty(t *testing.T) {
+	words := map[string]loop.Word{"h1": {At: start.Add(time.Hour), Available: r(0, 0)}}
+	for name, make := range map[string]func() *shaped{
+		"off":    func() *shaped { return squeezed(t, state.ShapingOff) },
+		"shadow": func() *shaped { return squeezed(t, state.ShapingShadow) },
+		"declared": func() *shaped {
+			c := newShaped(t, state.ShapingOn, "h1")
+			c.run("a", state.NeedsDeclared, "core", 1, r(2, 3*gib), r(0.3, gib))
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := make()
+			env := c.doubting(times(2), words)
+			env.Now = start.Add(time.Hour)
+			plain := env
+			plain.Penalty, plain.Words = loop.Penalty{}, nil
+			for _, memory := range []int64{gib, 2 * gib, 4 * gib} {
+				x := vc("new", 0.5, group(1, 2, memory))
+				a, b := loop.Consider(c.Snapshot(), x, env), loop.Consider(c.Snapshot(), x, plain)
+				if !reflect.DeepEqual(a, b) {
+					t.Errorf("%d MiB: %+v, without %+v", memory>>20, a, b)
+				}
+			}
+			for _, room := range loop.NewRooms(c.Snapshot(), env) {
+				if room.Room != room.Plain {
+					t.Errorf("%+v", room)
+				}
+			}
+		})
+	}
+}
+
+// A host's own word bounds what new VMs get there, less what was placed since; one that is old or missing counts for nothing, and that is said.
+func TestWordsOfHosts(t *testing.T) {
+	const roomy = 1.0
+	for name, tc := range map[string]struct {
+		word    loop.Word
+		age     time.Duration
+		none    bool
+		unknown bool // the word knows nothing of what runs
+		fits    bool
+		says    string
+	}{
+		"enough":                    {word: loop.Word{Available: r(2, 2*gib)}, fits: true},
+		"too little memory":         {word: loop.Word{Available: r(2, 1500*mib)}, says: "the host itself holds 2.00 cores and 1500 MiB to be available"},
+		"too little CPU":            {word: loop.Word{Available: r(0.5, 2*gib)}, says: "1 of 1 hosts say themselves that less is available"},
+		"CPU that makes way":        {word: loop.Word{Available: r(0.5, 2*gib), Used: r(1.5, gib)}, fits: true},
+		"below nothing":             {word: loop.Word{Available: r(-1, -gib)}, says: "the host itself holds"},
+		"old":                       {word: loop.Word{Available: r(0, 0)}, age: 5 * time.Minute, fits: true},
+		"not so old":                {word: loop.Word{Available: r(0, 0)}, age: 299 * time.Second, says: "the host itself holds"},
+		"missing":                   {none: true, fits: true},
+		"of before others came":     {word: loop.Word{Available: r(2, 2*gib)}, unknown: true, says: "the host itself holds"},
+		"that is more than is left": {word: loop.Word{Available: r(100, 1000*gib)}, fits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := squeezed(t, state.ShapingOn)
+			tc.word.At, tc.word.VMs = c.now.Add(-tc.age), map[string]uint64{}
+			for _, vm := range c.Snapshot().VMs() {
+				if !tc.unknown {
+					tc.word.VMs[vm.ID] = vm.Generation
+				}
+			}
+			words := map[string]loop.Word{"h1": tc.word}
+			if tc.none {
+				words = nil
+			}
+			a := loop.Create(c.Snapshot(), vc("new", 1, group(1, roomy, 1800*mib)), c.doubting(times(1), words))
+			if text := decisionText(a.Decision); a.Decision.Admitted != tc.fits || !strings.Contains(text, tc.says) {
+				t.Errorf("admitted: %v\n%s", a.Decision.Admitted, text)
+			}
+			if room := loop.NewRooms(c.Snapshot(), c.doubting(times(1), words))[0]; (room.Ignored != "") != (tc.none || tc.age >= 5*time.Minute) {
+				t.Errorf("%+v", room)
+			}
+		})
+	}
+	c := squeezed(t, state.ShapingOn)
+	a := loop.Create(c.Snapshot(), vc("new", 1, group(1, 3, gib)), c.doubting(times(2), map[string]loop.Word{"h1": {At: c.now.Add(-time.Hour)}}))
+	if text := decisionText(a.Decision); a.Decision.Admitted || !strings.Contains(text, "the word on that of host h1 is passed over: it is of ") {
+		t.Error(text)
+	}
+}
+
+// Whoever comes, whatever is estimated and said: there is never more room than without, the same where nothing is doubted, what is admitted
+// would be admitted without doubt too, and on a host that takes a VM everything fits though estimates were P times as large.
+func TestRoomIsNeverMore(t *testing.T) {
+	less, refused, elsewhere := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := newShaped(t, state.ShapingOn, "h1", "h2", "h3")
+		draw := func(name string) state.VC {
+			x := vc(name, rapid.SampledFrom([]float64{0.1, 0.5, 1}).Draw(t, "yield"), group(rapid.IntRange(1, 3).Draw(t, "count"), float64(rapid.IntRange(1, 30).Draw(t, "tenths"))/10, int64(rapid.IntRange(2, 45).Draw(t, "memory"))*100*mib))
+			x.Needs = rapid.SampledFrom([]string{state.NeedsEstimated, state.NeedsEstimated, state.NeedsDeclared}).Draw(t, "needs")
+			x.Aggressiveness = rapid.SampledFrom([]string{"", state.Conservative, state.Aggressive}).Draw(t, "aggressiveness")
+			return x
+		}
+		for i, n := 0, rapid.IntRange(1, 5).Draw(t, "clusters"); i < n; i++ {
+			c.create(draw(fmt.Sprintf("c%d", i)))
+		}
+		c.settle()
+		for _, vm := range c.Snapshot().VMs() {
+			x, _ := c.Snapshot().VC(vm.VC)
+			g, _ := x.GroupOf(vm)
+			share := rapid.Float64Range(0, 0.7).Draw(t, "use")
+			c.use[vm.Name] = r(share*g.CPU, int64(share*float64(g.Memory)))
+		}
+		c.minutes(rapid.IntRange(1, 15).Draw(t, "minutes"))
+		for i := range rapid.IntRange(1, 4).Draw(t, "late") {
+			factor := func(what string) float64 { return 1 + float64(rapid.IntRange(0, 10).Draw(t, what))/10 }
+			p := loop.Penalty{Conservative: factor("conservative"), Balanced: factor("balanced"), Aggressive: factor("aggressive")}
+			words := map[string]loop.Word{}
+			for _, h := range c.Snapshot().Hosts() {
+				if rapid.Bool().Draw(t, "word") {
+					w := loop.Word{At: c.now, Available: r(rapid.Float64Range(-1, 4).Draw(t, "cores"), int64(rapid.IntRange(-10, 80).Draw(t, "left"))*100*mib), VMs: map[string]uint64{}}
+					for _, vm := range c.Snapshot().VMsOn(h.Name) {
+						if rapid.Bool().Draw(t, "counted") {
+							w.VMs[vm.ID] = vm.Generation
+						}
+					}
+					words[h.Name] = w
+				}
+			}
+			s, x := c.Snapshot(), draw(fmt.Sprintf("late%d", i))
+			for _, room := range loop.NewRooms(s, c.doubting(p, words)) {
+				if room.Room.CPU > room.Plain.CPU || room.Room.Memory > room.Plain.Memory || room.Counts.CPU < room.Needs.CPU || room.Counts.Memory < room.Needs.Memory {
+					t.Fatalf("more room: %+v", room)
+				}
+				if room.Room != room.Plain {
+					less++
+				}
+			}
+			for _, room := range loop.NewRooms(s, c.doubting(times(1), nil)) {
+				if room.Room != room.Plain {
+					t.Fatalf("nothing is doubted: %+v", room)
+				}
+			}
+			a, plain := loop.Create(s, x, c.doubting(p, words)), loop.Create(s, x, c.doubting(loop.Penalty{}, nil))
+			if one := loop.Create(s, x, c.doubting(times(1), nil)); !reflect.DeepEqual(one.Decision, plain.Decision) {
+				t.Fatalf("a factor of 1: %+v, without %+v", one.Decision, plain.Decision)
+			}
+			switch {
+			case a.Decision.Admitted && !plain.Decision.Admitted:
+				t.Fatalf("admits more: %+v, without %+v", a.Decision, plain.Decision)
+			case plain.Decision.Admitted && !a.Decision.Admitted:
+				refused++
+			case a.Plan != nil && !reflect.DeepEqual(a.Plan.VMs, plain.Plan.VMs):
+				elsewhere++
+			}
+			if a.Plan == nil {
+				continue
+			}
+			c.enact("late", a.Plan)
+			if a.Decision.Admitted {
+				c.fitsPenalized(s, p, words)
+			}
+			c.settle()
+		}
+	})
+	if less == 0 || refused == 0 || elsewhere == 0 {
+		t.Errorf("%d hosts with less room, %d refused, %d placed otherwise: the test shows nothing", less, refused, elsewhere)
+	}
+}
+
+// fitsPenalized: a host that took a VM since has room for everything, with estimates P times as large but no larger than declared, and
+// gives new VMs no more memory than it said.
+func (c *shaped) fitsPenalized(before *state.Snapshot, p loop.Penalty, words map[string]loop.Word) {
+	c.t.Helper()
+	after := c.Snapshot()
+	m, _ := after.Meta()
+	estimates := slices.ContainsFunc(after.VCs(), func(x state.VC) bool { return x.Needs == state.NeedsEstimated })
+	for _, h := range after.Hosts() {
+		cpu, memory, came, unknown := 0.0, int64(0), false, int64(0)
+		for _, vm := range after.VMsOn(h.Name) {
+			x, _ := after.VC(vm.VC)
+			g, _ := x.GroupOf(vm)
+			if !vm.Holds() {
+				continue
+			}
+			_, was := before.VM(vm.ID)
+			came = came || !was
+			need, held := g.Need(), max(vm.Held, vm.Due(g))
+			if words[h.Name].VMs[vm.ID] != vm.Generation {
+				unknown += held + h.VMOverhead
+			}
+			if f := p.Of(m.Settings.Shaping.Boldness(&x)); x.Needs == state.NeedsEstimated {
+				need = min(f*need, g.CPU)
+				if vm.Target > 0 {
+					held = max(held, min(int64(f*float64(vm.Due(g))), g.Memory))
+				}
+			}
+			cpu += min(x.MinYield, g.Yield()*g.Need()/need) * need
+			memory += held + h.VMOverhead
+		}
+		if !came {
+			continue
+		}
+		if limit := h.Usable(); cpu > limit.CPU*(1+1e-6) || memory > limit.Memory {
+			c.t.Fatalf("host %s took a VM: %v cores of %v, %d MiB of %d count", h.Name, cpu, limit.CPU, memory>>20, limit.Memory>>20)
+		}
+		if w, told := words[h.Name]; told && estimates && unknown > max(0, w.Available.Memory) {
+			c.t.Fatalf("host %s: %d MiB are new to it, it said %d", h.Name, unknown>>20, w.Available.Memory>>20)
+		}
+	}
+}
