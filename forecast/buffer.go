@@ -43,7 +43,10 @@ type Buffer struct {
 var DefaultBuffer = Buffer{K1: 0.05, K2: 3, Spread: Deviation, Level: 0.975, Grace: 10 * time.Minute}
 
 // Size is beta, in the unit of request and prediction; never below 0.
-func (b Buffer) Size(request float64, p Prediction) float64 {
+func (b Buffer) Size(request float64, p Prediction) float64 { return b.size(request, &p) }
+
+// size is Size: a prediction is large, and this is asked for every component at every look.
+func (b *Buffer) size(request float64, p *Prediction) float64 {
 	v := 0.0
 	switch b.Spread {
 	case Deviation:
@@ -65,8 +68,9 @@ func (b Buffer) Size(request float64, p Prediction) float64 {
 // AboveRequest. Where nothing is predicted, or what is cannot be calculated with, the need is the request.
 func (b Buffer) Need(request float64, ahead []Prediction) float64 {
 	need := 0.0
-	for _, p := range ahead {
-		need = max(need, max(0, p.Mean)+b.Size(request, p)) // NaN stays
+	for i := range ahead {
+		p := &ahead[i]
+		need = max(need, max(0, p.Mean)+b.size(request, p)) // NaN stays
 	}
 	if len(ahead) == 0 || math.IsNaN(need) || math.IsInf(need, 0) || need > request && !b.AboveRequest {
 		return request

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"evenkeel/workload"
@@ -58,8 +59,20 @@ type Slots struct {
 	Short               []bool
 	Paging              []bool // it was given less memory than it uses and than it asked for: only with Enforcement.Paged
 
-	next, prev     []int32 // of the same application
-	nextOn, prevOn []int32 // on the same host
+	next, prev     []int32  // of the same application
+	nextOn, prevOn []int32  // on the same host
+	used           []uint64 // bits of the slots that are not free
+}
+
+// each goes through the slots that are not free, ascending. Those that are freed on the way may still come.
+func (s *Slots) each(yield func(int32) bool) {
+	for w, word := range s.used {
+		for ; word != 0; word &= word - 1 {
+			if !yield(int32(w<<6 + bits.TrailingZeros64(word))) {
+				return
+			}
+		}
+	}
 }
 
 // FirstWaiting is the application that waits and is first in order; -1: none. The order is by priority, then by arrival, however often

@@ -9,7 +9,7 @@ import (
 // tolerance is how far above what there is a sum may be by rounding.
 const tolerance = 1 + 1e-9
 
-// measure states what was used in the tick that ended.
+// measure states what was used in the tick that ended, and finds what every component would use in the coming one.
 func (c *Cluster) measure() {
 	for r := c.running.from(0); r >= 0; r = c.running.from(r + 1) {
 		c.advance(c.byRank[r])
@@ -19,21 +19,20 @@ func (c *Cluster) measure() {
 	clear(c.AllocatedCPU)
 	clear(c.AllocatedMemory)
 	whole := c.Now - c.Tick*(1-1e-9)
-	for s, app := range c.App {
-		if app < 0 {
-			continue
-		}
-		slot, h := int32(s), c.On[s]
-		c.accrue(slot)
-		c.UsedCPU[s], c.UsedMemory[s], c.Short[s] = c.given[s], c.holds[s], c.given[s]*tolerance < c.wants[s]
+	for s := range c.each {
+		h := c.On[s]
+		c.accrue(s)
+		given, holds := c.given[s], c.holds[s]
+		c.UsedCPU[s], c.UsedMemory[s], c.Short[s] = given, holds, given*tolerance < c.wants[s]
 		c.Paging[s] = c.pages[s]
 		if c.Since[s] <= whole {
 			c.Measured[s]++
 		}
-		c.LoadCPU[h] += c.given[s]
-		c.LoadMemory[h] += c.holds[s]
+		c.LoadCPU[h] += given
+		c.LoadMemory[h] += holds
 		c.AllocatedCPU[h] += c.CPU[s] // anew: sums and differences drift
 		c.AllocatedMemory[h] += c.Memory[s]
+		c.lookAt(s)
 	}
 	if c.how.Paged {
 		for h := range c.Hosts { // the rest is elsewhere
@@ -42,15 +41,7 @@ func (c *Cluster) measure() {
 	}
 }
 
-// look finds what every component would use in the coming tick.
-func (c *Cluster) look() {
-	for s, app := range c.App {
-		if app >= 0 {
-			c.lookAt(int32(s))
-		}
-	}
-}
-
+// lookAt finds what a component would use in the coming tick.
 func (c *Cluster) lookAt(s int32) {
 	g := &c.Workload.Groups[c.Group[s]]
 	done := c.done[c.App[s]]
@@ -62,12 +53,11 @@ func (c *Cluster) lookAt(s int32) {
 func (c *Cluster) enforce() {
 	clear(c.holdsOn)
 	clear(c.pages)
-	for s, app := range c.App {
-		if app < 0 {
-			continue
-		}
-		if c.how.Hard && c.holds[s] > c.Memory[s]*tolerance {
-			c.doomed = append(c.doomed, int32(s))
+	if c.how.Hard {
+		for s := range c.each {
+			if c.holds[s] > c.Memory[s]*tolerance {
+				c.doomed = append(c.doomed, s)
+			}
 		}
 	}
 	for _, s := range c.doomed {
@@ -77,10 +67,9 @@ func (c *Cluster) enforce() {
 		}
 	}
 	c.doomed = c.doomed[:0]
-	for s, app := range c.App {
-		if app >= 0 {
-			c.holdsOn[c.On[s]] += c.holds[s]
-		}
+	on, holds, holdsOn := c.On, c.holds, c.holdsOn
+	for s := range c.each {
+		holdsOn[on[s]] += holds[s]
 	}
 	for h := range c.Hosts {
 		if c.holdsOn[h] > c.Hosts[h].Memory*tolerance {
@@ -152,11 +141,11 @@ func (c *Cluster) kill(s int32) {
 func (c *Cluster) share() {
 	c.touched, c.fresh = c.touched[:0], c.fresh[:0]
 	clear(c.givenOn)
-	for s, app := range c.App {
-		if app >= 0 {
-			c.given[s] = c.claim(int32(s))
-			c.givenOn[c.On[s]] += c.given[s]
-		}
+	on, given, wants, givenOn := c.On, c.given, c.wants, c.givenOn
+	for s := range c.each {
+		x := c.claim(s)
+		given[s] = x
+		givenOn[on[s]] += x
 	}
 	for h := range c.Hosts {
 		c.crowded[h] = c.givenOn[h] > c.Hosts[h].CPU*tolerance
@@ -168,20 +157,21 @@ func (c *Cluster) share() {
 		app := c.byRank[r]
 		c.least[app], c.lowest[app], c.elastic[app] = 1, 1, 0
 	}
-	for s, app := range c.App {
-		if app < 0 {
-			continue
+	for s := range c.each {
+		app, y := c.App[s], 1.0
+		if given[s] < wants[s] {
+			y = given[s] / wants[s]
+			c.lowest[app] = min(c.lowest[app], y)
+			if c.Core[s] {
+				c.least[app] = min(c.least[app], y)
+			}
 		}
-		y := yieldOf(c.given[s], c.wants[s])
 		c.yield[s] = y
-		c.lowest[app] = min(c.lowest[app], y)
-		if c.Core[s] {
-			c.least[app] = min(c.least[app], y)
-		} else {
+		if !c.Core[s] {
 			c.elastic[app] += y
 		}
 		c.tally.tasks++
-		if c.pages[s] || c.given[s] < min(c.wants[s], c.RequestCPU[s])/tolerance {
+		if y < 1 && given[s] < min(wants[s], c.RequestCPU[s])/tolerance || c.pages[s] {
 			c.tally.missed++
 		}
 	}

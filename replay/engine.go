@@ -281,7 +281,6 @@ func (c *Cluster) finish(app int32) {
 // tick measures, shapes, finds out what components really use, and starts what fits.
 func (c *Cluster) tick() {
 	c.measure()
-	c.look()
 	c.policy.Shape(c)
 	c.enforce()
 	c.soon = c.soon[:0]

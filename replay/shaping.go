@@ -30,6 +30,7 @@ type Shaping struct {
 
 	first   firstCome
 	shaper  shape.Shaper
+	claims  claims
 	problem shape.Problem
 	slots   []int32  // [component]
 	born    []uint32 // [component]
@@ -63,6 +64,7 @@ func (p *Shaping) Begin(c *Cluster) Enforcement {
 		p.problem.Hosts[h] = shape.Host{CPU: host.CPU, Memory: host.Memory}
 	}
 	p.grew, p.grewOf = nil, nil
+	p.claims = newClaims(c)
 	return p.How
 }
 
@@ -72,9 +74,10 @@ func (p *Shaping) Schedule(c *Cluster) { p.first.schedule(c) }
 // Shape implements Policy.
 func (p *Shaping) Shape(c *Cluster) {
 	p.Foresight.Watch(c)
-	p.state(c)
 	o := p.Options
 	o.Now = int64(c.Now)
+	p.claim(c, o)
+	p.state(c)
 	r := p.shaper.Shape(&p.problem, o)
 	for _, app := range r.Gone {
 		if a := p.problem.Apps[app]; o.Policy == shape.Pessimistic {
@@ -95,28 +98,26 @@ func (p *Shaping) Shape(c *Cluster) {
 		}
 		c.Allocate(s, out.CPU, out.Memory)
 	}
+	p.grant(c)
 }
 
-// state writes down the cluster for the shaper.
+// state writes down for the shaper what of the cluster it has to decide on: the components on hosts on which not all claims fit.
 func (p *Shaping) state(c *Cluster) {
-	q := &p.problem
+	q, x := &p.problem, &p.claims
 	q.Apps, q.Components, p.slots, p.born = q.Apps[:0], q.Components[:0], p.slots[:0], p.born[:0]
-	for app := c.FirstRunning(); app >= 0; app = c.NextRunning(app) {
+	for r := x.apps.from(0); r >= 0; r = x.apps.from(r + 1) {
+		x.apps.remove(r)
+		app := c.byRank[r]
 		a := shape.App{First: len(q.Components), Yield: p.Yield}
-		distrusted := p.Trust > 0 && c.Failures[app] >= p.Trust
 		for s := c.FirstOf(app); s >= 0; s = c.NextOf(s) {
+			if !x.tight[c.On[s]] {
+				continue
+			}
 			k := shape.Component{Host: int(c.On[s]), Elastic: !c.Core[s], Since: int64(c.Since[s]),
 				Request: shape.Amount{CPU: c.RequestCPU[s], Memory: c.RequestMemory[s]},
 				Present: shape.Amount{CPU: c.CPU[s], Memory: c.Memory[s]}}
-			if int(s) < len(p.grew) && p.grewOf[s] == c.Born[s] {
-				k.Grew = p.grew[s]
-			}
-			k.Need = k.Request
-			if !distrusted {
-				cpu, memory := p.Foresight.Ahead(c, s)
-				k.Need.CPU = p.Buffer.Need(k.Request.CPU, cpu)
-				k.Need.Memory = p.Buffer.Need(k.Request.Memory, memory)
-			}
+			k.Grew = p.grewAt(c, s)
+			k.Need = shape.Amount{CPU: x.cpu[s], Memory: x.memory[s]}
 			q.Components = append(q.Components, k)
 			p.slots = append(p.slots, s)
 			p.born = append(p.born, c.Born[s])
@@ -124,6 +125,14 @@ func (p *Shaping) state(c *Cluster) {
 		a.Count = len(q.Components) - a.First
 		q.Apps = append(q.Apps, a)
 	}
+}
+
+// grewAt is when the memory of a component last grew; 0: never.
+func (p *Shaping) grewAt(c *Cluster, s int32) int64 {
+	if int(s) < len(p.grew) && p.grewOf[s] == c.Born[s] {
+		return p.grew[s]
+	}
+	return 0
 }
 
 func (p *Shaping) remember(c *Cluster, s int32) {

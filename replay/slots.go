@@ -203,6 +203,7 @@ func (c *Cluster) remove(s int32) {
 	c.Components[app]--
 	c.groupRuns[c.Group[s]]--
 	c.App[s] = -1
+	c.used[s>>6] &^= 1 << (s & 63)
 	c.free = append(c.free, s)
 }
 
@@ -211,9 +212,14 @@ func (c *Cluster) slot() int32 {
 	if n := len(c.free); n > 0 {
 		s := c.free[n-1]
 		c.free = c.free[:n-1]
+		c.used[s>>6] |= 1 << (s & 63)
 		return s
 	}
 	s := int32(len(c.App))
+	if s&63 == 0 {
+		c.used = append(c.used, 0)
+	}
+	c.used[s>>6] |= 1 << (s & 63)
 	c.App, c.Group, c.On = append(c.App, -1), append(c.Group, 0), append(c.On, 0)
 	c.Core, c.Since, c.Born = append(c.Core, false), append(c.Since, 0), append(c.Born, 0)
 	c.RequestCPU, c.RequestMemory = append(c.RequestCPU, 0), append(c.RequestMemory, 0)

@@ -1,0 +1,70 @@
+package replay
+
+import "evenkeel/allocator/shape"
+
+// claims are what components are to have if there is room. Where all claims on a host fit it, its components get them, whatever happens elsewhere: the
+// shaper's decisions on one host hang on others only by applications that go, and that takes nothing from anybody. So the shaper is asked about the other hosts
+// alone, which most are not.
+type claims struct {
+	cpu, memory     []float64 // [slot]
+	cpuOn, memoryOn []float64 // [host]: sums
+	tight           []bool    // [host]: the shaper has to decide
+	apps            ranks     // with components on such hosts; empty between two calls
+	everybody       bool      // for tests: the shaper is asked about all hosts
+}
+
+func newClaims(c *Cluster) claims {
+	n := len(c.Hosts)
+	return claims{cpuOn: make([]float64, n), memoryOn: make([]float64, n), tight: make([]bool, n), apps: newRanks(len(c.Workload.Apps))}
+}
+
+// claim finds what everybody is to have, and where that is too much.
+func (p *Shaping) claim(c *Cluster, o shape.Options) {
+	x := &p.claims
+	for len(x.cpu) < len(c.App) {
+		x.cpu, x.memory = append(x.cpu, 0), append(x.memory, 0)
+	}
+	clear(x.cpuOn)
+	clear(x.memoryOn)
+	apart := !x.everybody && !o.Reserve && !o.Late && o.Step == 0 // otherwise not even a host that has room gives all that is claimed
+	for s := range c.each {
+		cpu, memory := c.RequestCPU[s], c.RequestMemory[s]
+		young := o.Grace > 0 && o.Now-int64(c.Since[s]) < o.Grace
+		if !young && !(p.Trust > 0 && c.Failures[c.App[s]] >= p.Trust) {
+			aheadCPU, aheadMemory := p.Foresight.Ahead(c, s)
+			cpu, memory = min(p.Buffer.Need(cpu, aheadCPU), cpu), min(p.Buffer.Need(memory, aheadMemory), memory)
+		}
+		if o.Rest > 0 && memory < c.Memory[s] {
+			if at := p.grewAt(c, s); at != 0 && o.Now-at < o.Rest {
+				memory = c.Memory[s]
+			}
+		}
+		x.cpu[s], x.memory[s] = cpu, memory
+		h := c.On[s]
+		x.cpuOn[h] += cpu
+		x.memoryOn[h] += memory
+	}
+	const fits = 1 - 1e-9 // whatever the order of the sum
+	for h := range c.Hosts {
+		x.tight[h] = !apart || x.cpuOn[h] > c.Hosts[h].CPU*fits || x.memoryOn[h] > c.Hosts[h].Memory*fits
+		if x.tight[h] {
+			for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
+				x.apps.add(c.rank[c.App[s]])
+			}
+		}
+	}
+}
+
+// grant what is claimed where all of it fits.
+func (p *Shaping) grant(c *Cluster) {
+	x := &p.claims
+	for s := range c.each {
+		if x.tight[c.On[s]] {
+			continue
+		}
+		if p.Options.Rest > 0 && x.memory[s] > c.Memory[s] {
+			p.remember(c, s)
+		}
+		c.Allocate(s, x.cpu[s], x.memory[s])
+	}
+}
