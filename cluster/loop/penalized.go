@@ -70,6 +70,31 @@ func (e Env) ignored(host string) string {
 	return ""
 }
 
+// says whether a host holds so much to be available beside all that was placed there since it said so. Also where that counts for nothing.
+func (e Env) says(s *state.Snapshot, host string, more state.Resources) bool {
+	if len(e.Words) == 0 || e.ignored(host) != "" {
+		return true
+	}
+	w := e.Words[host]
+	overhead := int64(0)
+	if h, ok := s.Host(host); ok {
+		overhead = h.VMOverhead
+	}
+	came := func(vm *state.VM) bool {
+		if vm.Holds() && w.VMs[vm.ID] != vm.Generation {
+			vc, _ := s.VC(vm.VC)
+			g, _ := vc.GroupOf(*vm)
+			more.CPU, more.Memory = more.CPU+g.Need(), more.Memory+max(vm.Held, vm.Due(g))+overhead
+		}
+		return true
+	}
+	s.EachVMOn(host, came)
+	for _, vm := range s.VMsMovingTo(host) {
+		came(&vm)
+	}
+	return more.CPU <= w.Available.CPU && more.Memory <= w.Available.Memory
+}
+
 func (e Env) period() time.Duration { return cmp.Or(e.Period, time.Minute) }
 
 // newRoom is what a host has for VMs that are placed now: CPU at the least yields of all, and memory with what a VM costs its host beyond its own.

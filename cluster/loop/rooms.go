@@ -34,6 +34,8 @@ type room struct {
 	ruled   bool    // some of its VMs have rules, which a new one may break
 	unfair  bool    // some of its VMs have not the share that they need, or are lost
 	closed  bool
+	// What its VMs with estimated needs would take more if all of them needed what they declared: cores, bytes.
+	doubt state.Resources
 }
 
 // follow takes in which hosts changed.
@@ -93,6 +95,12 @@ func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
 		one.ruled = one.ruled || !g.Affinity.Empty()
 		if vm.Holds() && vm.Goal == state.GoalRun {
 			one.least = min(one.least, state.YieldOf(vc))
+			if g.Estimated > 0 {
+				one.doubt.CPU += max(0, g.CPU-g.Allocation)
+			}
+			if vm.Target > 0 {
+				one.doubt.Memory += max(0, g.Memory-max(vm.Held, vm.Due(g)))
+			}
 			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore) || g.Estimated > 0 // CPU that is left is lent
 		}
 		one.unfair = one.unfair || vm.Phase == state.Lost || vm.PreemptedAt > 0 && vm.Phase == state.Stopped
@@ -115,6 +123,9 @@ func (one *room) expect(s *state.Snapshot, ids []string) {
 		g, _ := vc.GroupOf(vm)
 		one.cpu -= g.Allocation
 		one.memory -= max(vm.Held, vm.Due(g)) + one.each
+		if vm.Target > 0 {
+			one.memory -= max(0, g.Memory-max(vm.Held, vm.Due(g)))
+		}
 		grow = max(grow, vm.BootMemory-vm.Held)
 		one.ruled = one.ruled || !g.Affinity.Empty()
 	}
@@ -128,6 +139,9 @@ const leastRoomy = 64
 // Roomy answers a request for a new VC if each of its VMs can have all that it needs of hosts that have that
 // left, beside what everybody has already; false: not, or it cannot be said without a plan in full. No
 // other place could serve it better, and nobody is served otherwise: what has come free beside it is for Reallocate. Hosts that are shut are passed over (Env.Out is not asked).
+//
+// Where needs are estimated it says no more of hosts than would be true if all their VMs needed what they declared, whatever Env.Penalty is, and
+// heeds what hosts themselves hold to be available.
 //
 // Each VM goes where most is left, so that many that come at once start side by side.
 func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host string) bool) (Answer, bool) {
@@ -152,7 +166,7 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host st
 			if one.closed || one.ruled {
 				continue
 			}
-			cpu, memory := one.cpu-g.CPU, one.memory-g.Memory-one.each
+			cpu, memory := one.cpu-one.doubt.CPU-g.CPU, one.memory-one.doubt.Memory-g.Memory-one.each
 			if t := took[one]; t != nil {
 				cpu, memory = cpu-t.CPU, memory-t.Memory
 			}
@@ -171,6 +185,9 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host st
 		}
 		took[best].CPU += g.CPU
 		took[best].Memory += g.Memory + best.each
+		if !env.says(s, best.host, *took[best]) {
+			return Answer{}, false
+		}
 		vm.Host = best.host
 		touched[best.host] = true
 		plan.VMs = append(plan.VMs, started(vm, g))
