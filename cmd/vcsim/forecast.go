@@ -89,25 +89,29 @@ Means are over series, every series counting the same. Still series, 95% of whos
 	}
 }
 
+// manyFiles are the flags that several files may follow, by command.
+var manyFiles = map[string][]string{"forecast": {"data"}, "run": {"trace", "use"}}
+
 // spreadData lets several files follow one --data, with other flags after them: "--data a b" becomes "--data a --data b".
 func spreadData(args []string) []string {
-	if len(args) < 2 || args[1] != "forecast" {
+	if len(args) < 2 || manyFiles[args[1]] == nil {
 		return args
 	}
 	out := slices.Clone(args[:2])
-	follows := 0 // files seen of a --data
+	flag, follows := "", 0 // files seen of a flag
 	for _, a := range args[2:] {
+		name, _, equals := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
 		switch {
-		case a == "--data" || a == "-data":
-			follows = 1
-		case strings.HasPrefix(a, "--data=") || strings.HasPrefix(a, "-data="):
-			follows = 2
+		case strings.HasPrefix(a, "-") && slices.Contains(manyFiles[args[1]], name):
+			if flag, follows = "--"+name, 1; equals {
+				follows = 2
+			}
 		case strings.HasPrefix(a, "-"):
 			follows = 0
 		case follows == 1:
 			follows = 2
 		case follows == 2:
-			out = append(out, "--data")
+			out = append(out, flag)
 		}
 		out = append(out, a)
 	}

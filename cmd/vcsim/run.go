@@ -13,64 +13,76 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v2"
 
+	"evenkeel/api/v1"
 	"evenkeel/replay"
 	"evenkeel/workload"
 )
 
 func runCommand() *cli.Command {
-	d := workload.PaceDefault
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "play a workload on simulated hosts under several policies, side by side",
-		UsageText: "vcsim run --policy NAME... [--hosts 10] [--days 10] [--seed 1] [-o table|json|csv|series|apps]",
-		Description: `A workload is drawn, and played under each policy: when what arrives can start, what it gets, what it is short of, who has to go. Decisions
-are those of the production allocator and forecasts; hosts and use are simulated. Equal flags give equal results to the last byte.
+		UsageText: "vcsim run [--workload KIND] [--trace FILE...] --policy NAME... [--hosts N --cores C --memory SIZE] [--days D] [--seed S...]",
+		Description: `A workload is drawn, or taken from what others recorded, and played under each policy: when what arrives can start, what it gets, what it is short
+of, who has to go. Decisions are those of the production allocator and forecasts; hosts are simulated. Equal flags and files give equal results to the
+last byte.
 
   vcsim run --policy reservation,optimistic,pessimistic
   vcsim run --policy reservation,pessimistic:last:0.05:3,evenkeel --hosts 4 --days 3
-  vcsim run --policy reservation --hosts 250 --days 85 -o json > baseline.json
+  vcsim run --workload bitbrains --trace rnd-2013-07.tar.gz --hosts 8 --load 1.2 --policy reservation,flex,ha,evenkeel
+  vcsim run --workload swf --trace KTH-SP2.swf.gz --policy fcfs,easy,reservation,evenkeel --seed 1,2,3 --svg plots
 
-The workload is that of Pace et al. 2018 (batch applications, rigid and elastic), with as many applications per host and day as theirs; --load is what is
-asked for over what there is. With --keep DIR each run that ends is written down there, and not run again: what was broken off goes on.
+` + workloadHelp + `
+With --keep DIR each run that ends is written down there, and not run again: what was broken off goes on.
 
-How to read the table (-o json has more, -o series hour by hour, -o apps each application):
-  TURNAROUND   from arrival to end. WAIT: to the first start. STRETCH: turnaround over the time it would have taken at full speed, median.
+How to read the table (-o json has more, -o series hour by hour, -o apps each application). With several seeds: means over them. -: there is no such
+figure, for nobody ended, or nobody started.
+  STARTED      applications that were started. ENDED: and that ended before the run did; only they have a turnaround and a stretch.
+  TURNAROUND   from arrival to end, mean. WAIT: to the first start. STRETCH: turnaround over the time it would have taken at full speed, median.
   SLACK        allocated and not used, of what was asked for. Lower is better, down to where something fails.
   FAILED       applications that lost their work because memory ran out, at least once; HURT: or a part of it. REQUEUED: because the policy took it all back.
   QOS          share of component-minutes that got the CPU they wanted, or their request.
+  USED         of all hosts' CPU and memory, mean over time.
   YIELD        least of all applications, and mean: CPU they got over CPU they would have used.
+  MOVED        bytes of memory sent by live migration.
   THRASH       work that was thrown away, of all that was done.
 ` + "\n" + policyHelp,
 		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "workload", Aliases: []string{"w"}, Usage: "`" + strings.Join(workloadKinds, "|") + "`", Value: "pace"},
+			&cli.StringSliceFlag{Name: "trace", Usage: "the record that is played, `FILE`, a folder, archive or file; several may follow each other"},
+			&cli.StringSliceFlag{Name: "use", Usage: "what is used where the record does not tell: `drawn|full|FILE`, files as those of bitbrains, google and planetlab", Value: cli.NewStringSlice("drawn")},
 			&cli.StringSliceFlag{Name: "policy", Aliases: []string{"p"}, Usage: "`NAMES`, with commas between", Value: cli.NewStringSlice("reservation", "optimistic", "pessimistic")},
-			&cli.IntFlag{Name: "hosts", Usage: "`N` hosts of 32 cores and 128 GB", Value: 10},
-			&cli.Float64Flag{Name: "days", Usage: "in which all arrive, `D`", Value: 10},
-			&cli.IntFlag{Name: "apps", Usage: "`N` applications (0: as many per host and day as the paper)"},
-			&cli.Float64Flag{Name: "load", Usage: "`X` times as much is asked for as there is", Value: d.Load},
-			&cli.Uint64Flag{Name: "seed", Usage: "`S` of the workload", Value: 1},
-			&cli.DurationFlag{Name: "tick", Usage: "measure and shape every `TIME`", Value: time.Minute},
+			&cli.IntFlag{Name: "hosts", Usage: "`N` equal hosts (swf, openb: default as in the record)", Value: 10},
+			&cli.Float64Flag{Name: "cores", Usage: "`C` of each host", Value: 32},
+			&cli.StringFlag{Name: "memory", Usage: "`SIZE` of each host's memory (default 128 GB)"},
+			&cli.Float64Flag{Name: "days", Usage: "`D` in which all arrive (pace), or that are played of the record (0: pace 10, others at most 7)"},
+			&cli.Float64Flag{Name: "from", Usage: "the record from day `D` on"},
+			&cli.Float64Flag{Name: "until", Usage: "the run ends after `D` days (0: pace when all is done; jobs likewise, but at most after four times the days played; others after these)"},
+			&cli.IntFlag{Name: "apps", Usage: "`N` applications, whatever the load (0: as the load says; pace: as many per host and day as the paper; lublin: 1000)"},
+			&cli.Float64Flag{Name: "load", Usage: "`X` times as much is asked for as there is (0: pace 1.3, others as recorded)"},
+			&cli.StringFlag{Name: "arrivals", Usage: "of VMs of which only use is known: `recorded|poisson`", Value: "recorded"},
+			&cli.DurationFlag{Name: "life", Usage: "with Poisson arrivals lives are `TIME` on average (0: an eighth of the days)"},
+			&cli.BoolFlag{Name: "rigid", Usage: "pace: no application has elastic components"},
+			&cli.StringSliceFlag{Name: "seed", Usage: "`S` of all that is drawn; several, with commas between, are played one after the other", Value: cli.NewStringSlice("1")},
+			&cli.DurationFlag{Name: "tick", Usage: "measure and shape every `TIME` (0: a minute; where use is in steps of five minutes, five)"},
 			&cli.StringFlag{Name: "keep", Usage: "keep each run's result in `DIR`, and take it from there"},
+			&cli.StringFlag{Name: "svg", Usage: "draw the figures into `DIR`"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`table|json|csv|series|apps`", Value: "table"},
 		},
 		Action: func(c *cli.Context) error {
-			o, err := runOptionsOf(c)
+			o, seeds, err := runOptionsOf(c)
 			if err != nil {
 				return cli.Exit(err.Error(), 2)
 			}
 			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			results, err := o.run(ctx, c.App.ErrWriter)
-			if err != nil {
-				return err
-			}
-			return writeRuns(c.App.Writer, c.String("output"), results)
+			return o.side(ctx, c, seeds)
 		},
 	}
 }
@@ -78,30 +90,89 @@ How to read the table (-o json has more, -o series hour by hour, -o apps each ap
 // runOptions is what a run is of.
 type runOptions struct {
 	pace     workload.Pace
+	record   *record // nil: pace
 	policies []string
 	seed     uint64
 	tick     float64
 	keep     string
 }
 
-func runOptionsOf(c *cli.Context) (runOptions, error) {
-	o := runOptions{pace: paceOf(c.Int("hosts"), c.Int("apps"), c.Float64("days"), c.Float64("load")), policies: c.StringSlice("policy"),
-		seed: c.Uint64("seed"), tick: c.Duration("tick").Seconds(), keep: c.String("keep")}
-	switch {
-	case c.Args().Present():
-		return o, fmt.Errorf("%q: which flag is it for?", c.Args().First())
-	case o.pace.Hosts < 1 || o.pace.Hosts > 1e5 || c.Int("apps") < 0 || o.pace.Apps < 1 || !(o.pace.Days > 0) || !(o.pace.Load > 0) || o.tick < 1:
-		return o, errors.New("hosts must be 1 to 100,000; days, load and tick (1 s at least) above 0")
-	case !slices.Contains([]string{"table", "json", "csv", "series", "apps"}, c.String("output")):
-		return o, fmt.Errorf("-o %s: must be table, json, csv, series or apps", c.String("output"))
-	}
-	for _, p := range o.policies {
-		if _, err := policyNamed(p); err != nil {
-			return o, err
+// playing is a workload and what it is played on.
+type playing struct {
+	w       *workload.Workload
+	hosts   []replay.Host
+	until   float64 // seconds; 0: when all is done
+	endless bool    // VMs that are there all along
+	notes   []string
+}
+
+func runOptionsOf(c *cli.Context) (runOptions, []uint64, error) {
+	o := runOptions{policies: namedPolicies(c.StringSlice("policy")), tick: c.Duration("tick").Seconds(), keep: c.String("keep")}
+	memory := v1.Size(workload.PaceDefault.Memory)
+	if text := c.String("memory"); text != "" {
+		var err error
+		if memory, err = v1.ParseSize(text); err != nil {
+			return o, nil, fmt.Errorf("--memory: %w", err)
 		}
 	}
-	return o, nil
+	seeds, err := seedsOf(c.StringSlice("seed"))
+	if err != nil {
+		return o, nil, err
+	}
+	kind, load := c.String("workload"), c.Float64("load")
+	switch {
+	case c.Args().Present():
+		return o, nil, fmt.Errorf("%q: which flag is it for?", c.Args().First())
+	case !slices.Contains(workloadKinds, kind):
+		return o, nil, fmt.Errorf("--workload %s: must be %s", kind, strings.Join(workloadKinds, ", "))
+	case c.Int("hosts") < 1 || c.Int("hosts") > 1e5 || c.Int("apps") < 0 || c.Int("apps") > 1e8 || !(c.Float64("cores") > 0 && c.Float64("cores") <= 1e6) || !(memory > 0 && memory < 1<<55):
+		return o, nil, errors.New("hosts must be 1 to 100,000, with cores and memory above 0; apps 0 to 100,000,000")
+	case !(load >= 0 && load <= 1000) || !inDays(c.Float64("days")) || !inDays(c.Float64("from")) || !inDays(c.Float64("until")) || c.Duration("life") < 0:
+		return o, nil, errors.New("load must be 0 to 1,000; days, from and until 0 to 36,500; life not below 0")
+	case o.tick != 0 && !(o.tick >= 1 && o.tick <= 86400):
+		return o, nil, errors.New("tick must be from 1 s to a day")
+	case !slices.Contains([]string{"table", "json", "csv", "series", "apps"}, c.String("output")):
+		return o, nil, fmt.Errorf("-o %s: must be table, json, csv, series or apps", c.String("output"))
+	}
+	if kind == "pace" {
+		for _, f := range []string{"trace", "use", "from", "arrivals", "life", "until"} {
+			if c.IsSet(f) {
+				return o, nil, fmt.Errorf("--%s: pace draws all, and plays it to its end", f)
+			}
+		}
+		days := c.Float64("days")
+		if days == 0 {
+			days = 10
+		}
+		if load == 0 {
+			load = workload.PaceDefault.Load
+		}
+		o.pace = paceOf(c.Int("hosts"), c.Int("apps"), days, load)
+		o.pace.CPU, o.pace.Memory = c.Float64("cores"), float64(memory)
+		if c.Bool("rigid") {
+			o.pace.Elastic = 0
+		}
+		if o.pace.Apps < 1 {
+			return o, nil, errors.New("that is less than one application: more hosts, days or apps")
+		}
+	} else if o.record, err = recordOf(c, kind, float64(memory)); err != nil {
+		return o, nil, err
+	}
+	if o.tick == 0 {
+		o.tick = 60
+		if o.record != nil && !o.record.jobs() {
+			o.tick = 300
+		}
+	}
+	for _, p := range o.policies {
+		if _, err := policyOn(p, nil); err != nil {
+			return o, nil, err
+		}
+	}
+	return o, seeds, nil
 }
+
+func inDays(d float64) bool { return d >= 0 && d <= 36500 }
 
 // paceOf is Pace's workload on so many hosts, in so many days, with as many applications for both as theirs, if apps is 0.
 func paceOf(hosts, apps int, days, load float64) workload.Pace {
@@ -114,9 +185,89 @@ func paceOf(hosts, apps int, days, load float64) workload.Pace {
 	return p
 }
 
+// side plays all policies with all seeds, and writes what came of it.
+func (o runOptions) side(ctx context.Context, c *cli.Context, seeds []uint64) error {
+	// Nothing runs before it is known that all policies can play it.
+	for i, seed := range seeds {
+		if o.seed = seed; o.record == nil && i > 0 {
+			break
+		}
+		p, err := o.checked()
+		if err != nil {
+			return cli.Exit(err.Error(), 2)
+		}
+		if i > 0 || p == nil {
+			continue
+		}
+		for _, n := range p.notes {
+			fmt.Fprintln(c.App.ErrWriter, "vcsim:", n)
+		}
+	}
+	kind := "pace"
+	if o.record != nil {
+		kind = o.record.kind
+	}
+	var all []outcome
+	for _, seed := range seeds {
+		o.seed = seed
+		results, err := o.run(ctx, c.App.ErrWriter)
+		if err != nil {
+			return err
+		}
+		for _, r := range results {
+			all = append(all, outcome{Workload: kind, Seed: seed, Result: r})
+		}
+	}
+	if dir := c.String("svg"); dir != "" {
+		if err := drawRuns(dir, all); err != nil {
+			return err
+		}
+	}
+	return writeOutcomes(c.App.Writer, c.String("output"), all)
+}
+
+// checked draws the workload and says whether all policies can play it. Of pace it need not be drawn.
+func (o runOptions) checked() (*playing, error) {
+	if o.record == nil {
+		for _, name := range o.policies {
+			if err := playsPace(name, o.pace); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	p, err := o.draw()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range o.policies {
+		if err := p.playable(name); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// draw makes the workload.
+func (o runOptions) draw() (*playing, error) {
+	if o.record != nil {
+		return o.record.draw(o.seed)
+	}
+	w, err := o.pace.Draw(rand.New(rand.NewPCG(o.seed, 0)))
+	if err != nil {
+		return nil, err
+	}
+	return o.paces(w), nil
+}
+
+// paces is a workload on the hosts that it was drawn for.
+func (o runOptions) paces(w *workload.Workload) *playing {
+	return &playing{w: w, hosts: slices.Repeat([]replay.Host{{CPU: o.pace.CPU, Memory: o.pace.Memory}}, o.pace.Hosts)}
+}
+
 // run plays all policies, one after the other.
 func (o runOptions) run(ctx context.Context, say io.Writer) ([]*replay.Result, error) {
-	var w *workload.Workload
+	var p *playing
 	var results []*replay.Result
 	for _, name := range o.policies {
 		r, err := o.kept(name)
@@ -124,12 +275,12 @@ func (o runOptions) run(ctx context.Context, say io.Writer) ([]*replay.Result, e
 			return nil, err
 		}
 		if r == nil {
-			if w == nil {
-				if w, err = o.pace.Draw(rand.New(rand.NewPCG(o.seed, 0))); err != nil {
+			if p == nil {
+				if p, err = o.draw(); err != nil {
 					return nil, err
 				}
 			}
-			if r, err = o.one(ctx, say, w, name); err != nil {
+			if r, err = o.play(ctx, say, p, name); err != nil {
 				return nil, err
 			}
 		}
@@ -138,19 +289,25 @@ func (o runOptions) run(ctx context.Context, say io.Writer) ([]*replay.Result, e
 	return results, nil
 }
 
+// one plays a workload of Pace under one policy.
 func (o runOptions) one(ctx context.Context, say io.Writer, w *workload.Workload, name string) (*replay.Result, error) {
-	p, err := policyNamed(name)
+	return o.play(ctx, say, o.paces(w), name)
+}
+
+func (o runOptions) play(ctx context.Context, say io.Writer, on *playing, name string) (*replay.Result, error) {
+	p, err := policyOn(name, on.hosts)
 	if err != nil {
 		return nil, err
 	}
-	hosts := make([]replay.Host, o.pace.Hosts)
-	for i := range hosts {
-		hosts[i] = replay.Host{CPU: o.pace.CPU, Memory: o.pace.Memory}
-	}
 	var done atomic.Int64
-	stop := showProgress(say, &done, int64(len(w.Apps)), fmt.Sprintf("%d applications, %s", len(w.Apps), name))
-	r, err := replay.Run(w, hosts, p, replay.Options{Tick: o.tick,
-		Progress: func(n int) { done.Store(int64(n)) }, Stop: func() bool { return ctx.Err() != nil }})
+	apps := int64(len(on.w.Apps))
+	all, far := apps, func(ended int) { done.Store(int64(ended)) }
+	if on.until > 0 { // what is left is time, not applications
+		all = int64(on.until)
+		p, far = &timedPolicy{Policy: p, done: &done}, nil
+	}
+	stop := showProgress(say, &done, all, fmt.Sprintf("%d applications, %s", apps, name))
+	r, err := replay.Run(on.w, on.hosts, p, replay.Options{Tick: o.tick, Until: on.until, Progress: far, Stop: func() bool { return ctx.Err() != nil }})
 	stop()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -158,9 +315,24 @@ func (o runOptions) one(ctx context.Context, say io.Writer, w *workload.Workload
 	return r, o.write(name, r)
 }
 
+// timedPolicy tells how far the time of a run is.
+type timedPolicy struct {
+	replay.Policy
+	done *atomic.Int64
+}
+
+func (t *timedPolicy) Shape(c *replay.Cluster) {
+	t.done.Store(int64(c.Now))
+	t.Policy.Shape(c)
+}
+
 // place is the file that a run is kept in: its name says all that the result depends on.
 func (o runOptions) place(policy string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "1 %+v %d %v %s", o.pace, o.seed, o.tick, policy))
+	what := fmt.Sprintf("1 %+v %d %v %s", o.pace, o.seed, o.tick, policy)
+	if o.record != nil {
+		what = fmt.Sprintf("2 %s %d %v %s", o.record.identity(), o.seed, o.tick, policy)
+	}
+	sum := sha256.Sum256([]byte(what))
 	return filepath.Join(o.keep, fmt.Sprintf("run-%x.json", sum[:8]))
 }
 
@@ -202,42 +374,4 @@ func (o runOptions) write(policy string, r *replay.Result) error {
 		return fmt.Errorf("keep a run: %w", err)
 	}
 	return nil
-}
-
-func writeRuns(w io.Writer, format string, results []*replay.Result) error {
-	switch format {
-	case "json":
-		return replay.WriteJSON(w, results)
-	case "csv":
-		return replay.WriteCSV(w, results)
-	case "series":
-		return replay.WriteSeries(w, results)
-	case "apps":
-		return replay.WriteApps(w, results)
-	}
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"policy", "turnaround", "median", "p95", "wait", "stretch", "slack cpu", "memory", "failed", "hurt", "requeued", "qos", "used cpu", "memory", "yield", "mean", "thrash"})
-	for _, r := range results {
-		t.AppendRow(table.Row{r.Policy, span(r.Turnaround.Mean), span(r.Turnaround.Median), span(r.Turnaround.P95), span(r.Wait.Mean), fmt.Sprintf("%.2f", r.Stretch.Median),
-			percent(r.SlackCPU), percent(r.SlackMemory), percent(r.Failed), percent(r.Hurt), percent(r.Requeued), fmt.Sprintf("%.3f%%", 100*r.QoS),
-			percent(r.UsedCPU), percent(r.UsedMemory), fmt.Sprintf("%.3f", r.LeastYield), fmt.Sprintf("%.4f", r.MeanYield), percent(r.Thrash)})
-	}
-	_, err := fmt.Fprintln(w, t.Render())
-	return err
-}
-
-func percent(x float64) string { return fmt.Sprintf("%.1f%%", 100*x) }
-
-// span is a time in the unit that suits it.
-func span(seconds float64) string {
-	switch {
-	case seconds >= 2*86400:
-		return fmt.Sprintf("%.1f d", seconds/86400)
-	case seconds >= 2*3600:
-		return fmt.Sprintf("%.1f h", seconds/3600)
-	case seconds >= 120:
-		return fmt.Sprintf("%.1f min", seconds/60)
-	}
-	return fmt.Sprintf("%.0f s", seconds)
 }

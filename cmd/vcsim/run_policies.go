@@ -5,18 +5,27 @@ import (
 	"strconv"
 	"strings"
 
+	"evenkeel/allocator/flex"
 	"evenkeel/allocator/shape"
 	"evenkeel/forecast"
 	"evenkeel/replay"
+	"evenkeel/workload"
 )
 
 // policyHelp is what --policy takes.
-const policyHelp = `Policies, as NAME or NAME:FORECAST or NAME:FORECAST:K1:K2
-  reservation   what was asked for is allocated as long as it is there
+const policyHelp = `Policies, as NAME, and where a forecast is made NAME:FORECAST or NAME:FORECAST:K1:K2
+  reservation   what was asked for is allocated as long as it is there; first come, first served
+  leastfit      the same on the host with the smallest share asked for; who does not fit waits aside, and holds up nobody
+  oversub       leastfit up to twice of what there is (oversub:1.5: so many times)
+  flexf, flexl  Flex (2020): by measured load times a penalty that follows quality of service, the first or the largest in memory first; the least
+                penalty is 1.01 (flexf:1: so much). flex: both
+  ha            Ha et al. 2016: by what hosts estimate to be available, damping factor 0.125, up to 0.9 of a host (ha:0.2:0.8: other ones)
+  fcfs, easy    batch scheduling: hosts of one's own, first come, first served, or with backfilling. Run times are known exactly
   optimistic    what will be used is allocated, whether or not there is so much; whoever finds no memory left fails
-  pessimistic   the same, but who gives way is decided before (Pace et al. 2018, Algorithm 1)
+  pessimistic   the same, but who gives way is decided before (Pace et al. 2018, Algorithm 1). pace: both
   pessimistic-hard  the same, and memory above the allocation ends a component also where its host has some left
   evenkeel      as production shapes: mixture, quantile for a buffer, CPU compressible, pressure answered before the kernel does
+Where a host has no memory left the kernel ends components, under every policy.
 Forecasts (of the use until the next tick)
   oracle        the truth: a bound on what forecasts can be worth
   persist       the latest value; fast, says nothing of how sure it is, so that K2 does nothing
@@ -25,7 +34,153 @@ Forecasts (of the use until the next tick)
   arima, gp     the same as parts of production: trained on 200 and 120 values, from 40 on
   mixture       as in production
 K1 is the share of the request that is added to a forecast, K2 how many standard deviations (of evenkeel: how many times the distance from the
-mean to the quantile of 97.5%).`
+mean to the quantile of 97.5%).
+What a policy cannot play is refused before anything runs: leastfit, oversub, flex and ha start no elastic components (--rigid); fcfs and easy
+want what ends by itself, not VMs that are there all along; ha wants equal hosts, and nothing larger than what it may give of one.`
+
+// namedPolicies takes names that stand for several apart.
+func namedPolicies(specs []string) (all []string) {
+	for _, s := range specs {
+		switch s = strings.TrimSpace(s); s {
+		case "flex":
+			all = append(all, "flexf", "flexl")
+		case "pace":
+			all = append(all, "optimistic", "pessimistic")
+		default:
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// baseOf is the name of a policy without its settings.
+func baseOf(spec string) string {
+	name, _, _ := strings.Cut(spec, ":")
+	return name
+}
+
+// Ha's settings where none are given: its damping factor, and what may be given of a host.
+const (
+	haDamping = 0.125
+	haAllowed = 0.9
+)
+
+// policyOn makes the policy of a specification for hosts; without hosts it only says whether there is such a policy.
+func policyOn(spec string, hosts []replay.Host) (replay.Policy, error) {
+	part := strings.Split(spec, ":")
+	var p *replay.Placer
+	var err error
+	switch part[0] {
+	case "fcfs", "easy":
+		if len(part) > 1 {
+			return nil, fmt.Errorf("policy %q has no settings", spec)
+		}
+		return &replay.WholeHosts{Backfill: part[0] == "easy"}, nil
+	case "leastfit":
+		if len(part) > 1 {
+			return nil, fmt.Errorf("policy %q has no settings", spec)
+		}
+		p = replay.LeastFit()
+	case "oversub":
+		var v []float64
+		if v, err = settings(spec, 2); err == nil {
+			p, err = replay.OverSub(v[0])
+		}
+	case "flexf", "flexl":
+		penalty := forecast.QualityPenalty
+		var v []float64
+		if v, err = settings(spec, penalty.Min); err == nil {
+			penalty.Min = v[0]
+			order := flex.FirstCome
+			if part[0] == "flexl" {
+				order = flex.LargestMemory
+			}
+			p, err = replay.FlexPolicy(order, penalty, 1)
+		}
+	case "ha":
+		host := replay.Host{CPU: 1, Memory: 1}
+		if len(hosts) > 0 {
+			host = hosts[0]
+		}
+		var v []float64
+		if v, err = settings(spec, haDamping, haAllowed); err == nil {
+			if v[1] > 1 {
+				return nil, fmt.Errorf("policy %q: no more than all of a host may be given", spec)
+			}
+			p, err = replay.Ha(v[1]*host.CPU, v[1]*host.Memory, v[0])
+		}
+	default:
+		return policyNamed(spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy %q: %w", spec, err)
+	}
+	return p.Killing().Named(spec), nil
+}
+
+// settings are the numbers after the name, and those that stand in where there are fewer.
+func settings(spec string, otherwise ...float64) ([]float64, error) {
+	part := strings.Split(spec, ":")[1:]
+	if len(part) > len(otherwise) {
+		return nil, fmt.Errorf("%d settings, there are at most %d", len(part), len(otherwise))
+	}
+	for i, text := range part {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(v > 0 && v <= 1e6) {
+			return nil, fmt.Errorf("%q is no number above 0", text)
+		}
+		otherwise[i] = v
+	}
+	return otherwise, nil
+}
+
+// playsPace says why a policy cannot play pace's workload.
+func playsPace(spec string, p workload.Pace) error {
+	switch name := baseOf(spec); name {
+	case "leastfit", "oversub", "flexf", "flexl", "ha":
+		if p.Elastic > 0 {
+			return fmt.Errorf("policy %s starts no elastic components: --rigid draws applications without, or leave it out", spec)
+		}
+	}
+	if baseOf(spec) == "ha" {
+		return haPlays(spec, workload.Room{CPU: min(6, p.CPU), Memory: min(48e9, p.Memory)}, []replay.Host{{CPU: p.CPU, Memory: p.Memory}})
+	}
+	return nil
+}
+
+// playable says why a policy cannot play a workload.
+func (p *playing) playable(spec string) error {
+	switch baseOf(spec) {
+	case "fcfs", "easy":
+		if p.endless {
+			return fmt.Errorf("policy %s gives hosts to what ends by itself, at a time that it knows, and these VMs are there all along: leave it out, or let them come and go (--arrivals poisson)", spec)
+		}
+	case "ha":
+		var most workload.Room
+		for _, g := range p.w.Groups {
+			most.CPU, most.Memory = max(most.CPU, g.CPU), max(most.Memory, g.Memory)
+		}
+		return haPlays(spec, most, p.hosts)
+	}
+	return nil
+}
+
+func haPlays(spec string, most workload.Room, hosts []replay.Host) error {
+	v, err := settings(spec, haDamping, haAllowed)
+	if err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		if h != hosts[0] {
+			return fmt.Errorf("policy %s allows the same of every host, and these are not equal", spec)
+		}
+	}
+	if of := hosts[0]; most.CPU > v[1]*of.CPU || most.Memory > v[1]*of.Memory {
+		return fmt.Errorf("policy %s gives at most %g cores and %.4g GB of a host, and the largest component asks for %g and %.4g: it would hold up all others. ha:%g:1 gives all of a host",
+			spec, v[1]*of.CPU, v[1]*of.Memory/1e9, most.CPU, most.Memory/1e9, v[0])
+	}
+	return nil
+}
 
 // policyNamed makes the policy of a specification: "pessimistic:gp:0.05:3".
 func policyNamed(spec string) (replay.Policy, error) {
