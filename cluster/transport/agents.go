@@ -29,6 +29,8 @@ const (
 	reportTime   = 10 * time.Second // for one try at one server
 	askTime      = 3 * time.Second
 
+	straightAgain = 5 * time.Minute // after the stream went straight to a leader, until it does so again
+
 	samplesEarly = 100 * time.Millisecond // may a report be: the agent's clock ticks once a second, not to the millisecond
 )
 
@@ -63,16 +65,17 @@ type Agent struct {
 
 	mu      sync.Mutex
 	servers []string
-	at      int             // of servers: the one that answered last
-	alive   bool            // the stream is
-	fresh   bool            // it is another than at the last report
-	why     error           // it is not
-	desired agent.Desired   // the latest
-	changed chan struct{}   // closes when desired or alive changes
-	session uint64          // of calls, 0 = none
-	ways    map[string]*way // by server
-	apart   bool            // its leader knows Change.Index
-	calls   uint64          // numbers of calls so far
+	at      int                  // of servers: the one that answered last
+	alive   bool                 // the stream is
+	fresh   bool                 // it is another than at the last report
+	why     error                // it is not
+	desired agent.Desired        // the latest
+	changed chan struct{}        // closes when desired or alive changes
+	session uint64               // of calls, 0 = none
+	ways    map[string]*way      // by server
+	tried   map[string]time.Time // when the stream went straight to a server last, it being the leader
+	apart   bool                 // its leader knows Change.Index
+	calls   uint64               // numbers of calls so far
 
 	opening chan struct{} // holds one while a session is opened
 	wake    chan struct{} // holds one after a hint
@@ -92,7 +95,7 @@ func NewAgent(o AgentOptions) *Agent {
 	if o.LastBackoff == 0 {
 		o.LastBackoff = lastBackoff
 	}
-	a := &Agent{o: o, http: newTransport(o.Dialer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{},
+	a := &Agent{o: o, http: newTransport(o.Dialer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{}, tried: map[string]time.Time{},
 		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
 	if len(a.servers) > 0 {
@@ -175,6 +178,9 @@ func (a *Agent) Run(ctx context.Context) {
 		}
 		if errors.Is(err, errHangs) {
 			a.hangs(address)
+		}
+		if errors.Is(err, errDetour) {
+			continue // what the leader said last stands until it says more
 		}
 		a.ended(fmt.Errorf("desired state from %s: %w", address, err))
 		if begun {
@@ -270,6 +276,14 @@ func (a *Agent) follow(ctx context.Context, address string) (begun bool, err err
 	if resp.StatusCode != http.StatusOK {
 		return false, problemOf(resp)
 	}
+	if leader := resp.Header.Get(headerLeader); leader != "" && leader != address {
+		shorten := time.AfterFunc(a.patience(leader), func() {
+			if a.straight(leader) {
+				cancel(errDetour)
+			}
+		})
+		defer shorten.Stop()
+	}
 	lines := bufio.NewReaderSize(resp.Body, 16<<10)
 	var decoder desiredDecoder
 	for {
@@ -284,12 +298,13 @@ func (a *Agent) follow(ctx context.Context, address string) (begun bool, err err
 		if err := decodeOne(text, &f); err != nil {
 			return decoder.n > 0, err
 		}
+		first := decoder.n == 0
 		changed, err := decoder.take(f)
 		if err != nil {
 			return decoder.n > 0, err
 		}
 		if changed {
-			a.have(decoder.now)
+			a.have(decoder.now, first)
 		}
 		if len(f.Servers) > 0 {
 			a.learn(f.Servers)
@@ -298,6 +313,33 @@ func (a *Agent) follow(ctx context.Context, address string) (begun bool, err err
 			a.o.Revoked(f.Revoked)
 		}
 	}
+}
+
+// errDetour: the stream comes by a server that relays what the leader says, which can be asked itself.
+var errDetour = errors.New("the leader can be asked itself")
+
+// patience is how long a stream stays with a server that relays it. Agents that were cut off at the same moment do not all come
+// to the leader at once, and one that the leader does not answer itself is not tried again and again.
+func (a *Agent) patience(leader string) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait := a.o.LastBackoff + time.Duration(a.o.Rand.Int64N(3*int64(a.o.LastBackoff)))
+	if at, ok := a.tried[leader]; ok {
+		wait += max(0, straightAgain-time.Since(at))
+	}
+	return wait
+}
+
+// straight has the stream, and what is asked, go to the leader itself from now on. false: it is no server that is known.
+func (a *Agent) straight(leader string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tried[leader] = time.Now()
+	i := slices.Index(a.servers, leader)
+	if i >= 0 {
+		a.at = i
+	}
+	return i >= 0
 }
 
 // because says why a context ended, if that is why a call failed.
@@ -332,12 +374,11 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-func (a *Agent) have(want agent.Desired) {
+// have the latest word, the first of its stream or a later one.
+func (a *Agent) have(want agent.Desired, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.alive {
-		a.fresh = true
-	}
+	a.fresh = a.fresh || first
 	a.alive, a.why, a.desired = true, nil, want
 	close(a.changed)
 	a.changed = make(chan struct{})

@@ -18,6 +18,7 @@ const (
 	headerClient  = "Evenkeel-Client"  // address of the client of a forwarded request
 	headerSession = "Evenkeel-Session" // of an agent's calls
 	headerCall    = "Evenkeel-Call"    // number of the call in its session
+	headerLeader  = "Evenkeel-Leader"  // address of who answers, said by the server that relays a stream
 )
 
 // Caller is who asks.

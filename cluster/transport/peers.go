@@ -212,7 +212,9 @@ func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
 			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and knows of nobody who does")
 		default:
 			r.Header.Set(headerCaller, caller.header())
-			if r.Method != http.MethodGet { // a stream has no end, a call has
+			if r.Method == http.MethodGet {
+				w.Header().Set(headerLeader, lead.Address)
+			} else { // a stream has no end, a call has
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
 			}
 			p.relay.send(w, r, lead.Address, "")

@@ -34,8 +34,8 @@ func clusterClientsCommand() *cli.Command {
 
 // many measures several servers.
 func many(c *cli.Context) (err error) {
-	if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Int("small") < 1 || c.Int("clients") < 1 || c.Args().Present() {
-		return cli.Exit("hosts, vms, largest, small and clients must be at least 1, and there are no arguments", 2)
+	if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Int("small") < 1 || c.Int("clients") < 1 || c.Int("hosts-nice") < 0 || c.Int("hosts-nice") > 19 || c.Args().Present() {
+		return cli.Exit("hosts, vms, largest, small and clients must be at least 1, hosts-nice 0 to 19, and there are no arguments", 2)
 	}
 	dir := c.String("dir")
 	if dir == "" {
@@ -48,7 +48,7 @@ func many(c *cli.Context) (err error) {
 	}
 	f, err := manyhosts.Run(c.Context, manyhosts.Options{Dir: dir, Profile: c.String("profile"), Servers: c.Int("servers"), Hosts: c.Int("hosts"),
 		VMs: c.Int("vms"), Largest: c.Int("largest"), CPU: c.Float64("cpu"), Seed: c.Uint64("seed"), Steady: c.Duration("steady"), Rate: c.Float64("rate"),
-		During: c.Duration("during"), Life: c.Duration("life"), Small: c.Int("small"), Clients: c.Int("clients"), SampleEvery: c.Duration("sample-every"), Progress: os.Stderr})
+		During: c.Duration("during"), Life: c.Duration("life"), Small: c.Int("small"), Clients: c.Int("clients"), SampleEvery: c.Duration("sample-every"), Nice: c.Int("hosts-nice"), Progress: os.Stderr})
 	if c.Bool("json") {
 		err = errors.Join(err, f.JSON(c.App.Writer))
 	} else {

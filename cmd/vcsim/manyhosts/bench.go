@@ -46,7 +46,10 @@ type Options struct {
 	Small       int           // virtual clusters of 1 to so many VMs under load
 	Clients     int
 	SampleEvery time.Duration
-	Progress    io.Writer // what happens meanwhile, for people
+	// Nice is by how much the hosts, which have CPUs of their own elsewhere, give way to servers and clients while
+	// requests are offered, 0 to 19.
+	Nice     int
+	Progress io.Writer // what happens meanwhile, for people
 }
 
 // Figures of a run.
@@ -58,6 +61,7 @@ type Figures struct {
 	Servers int     `json:"servers"`
 	Hosts   int     `json:"hosts"`
 	VMs     int     `json:"vms"`
+	Nice    int     `json:"nice"`        // of the hosts under load
 	JoinIn  float64 `json:"joinSeconds"` // all hosts, by tokens
 	FillIn  float64 `json:"fillSeconds"` // from the first request until all VMs run
 
@@ -128,7 +132,7 @@ func Run(ctx context.Context, o Options) (f *Figures, err error) {
 	}()
 	debug.SetGCPercent(400) // what the agents of all hosts share here each would have for itself
 	b.f.Machine.Cores, b.f.Machine.Go = runtime.NumCPU(), runtime.Version()
-	b.f.Servers, b.f.Hosts = o.Servers, o.Hosts
+	b.f.Servers, b.f.Hosts, b.f.Nice = o.Servers, o.Hosts, o.Nice
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
@@ -413,8 +417,8 @@ func (b *bench) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		load, used, err := ask(ctx, b.offer(b.o.Rate, b.o.During, b.o.Life, "load"))
-		if err != nil {
+		load, used, err := ask(ctx, b.offer(b.o.Rate, b.o.During, b.o.Life, "load"), func() error { return giveWay(b.o.Nice) })
+		if err := errors.Join(err, giveWay(0)); err != nil {
 			return err
 		}
 		b.f.Load = load
@@ -535,6 +539,9 @@ func parts(m map[string]float64, format string) string {
 func (f *Figures) Write(out io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	line("%d servers, %d hosts, %d VMs on one machine of %d cores, %s", f.Servers, f.Hosts, f.VMs, f.Machine.Cores, f.Machine.Go)
+	if f.Nice > 0 {
+		line("  hosts give way to servers and clients under load (nice %d)", f.Nice)
+	}
 	line("  hosts joined in %.1f s; all VMs running %.1f s after the first was asked for", f.JoinIn, f.FillIn)
 	if s := f.Steady; s.Seconds > 0 {
 		line("steady state, %.0f s: leader %s takes %.1f%% of one core and %.0f MiB", s.Seconds, s.Leader, s.CPU[s.Leader], s.RSS[s.Leader])
@@ -544,6 +551,7 @@ func (f *Figures) Write(out io.Writer) {
 	if l := f.Load; l.Asked > 0 {
 		line("load, %.0f s: %d virtual clusters asked for, %d admitted (%.1f a second, %d VMs), %d deleted", l.Seconds, l.Asked, l.Admitted, l.PerSecond, l.VMs, l.Deleted)
 		line("  create: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms from when it was due", l.Millis.P50, l.Millis.P90, l.Millis.P99, l.Millis.Max)
+		line("  create, worst of each second: %.0f ms", l.Worst)
 		line("  delete: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms", l.DeleteTime.P50, l.DeleteTime.P90, l.DeleteTime.P99, l.DeleteTime.Max)
 		line("  asked again: %v; failed: %v", l.Retried, l.Failed)
 		line("  CPU %s; peak memory %s; %.0f log entries a second; others take %.0f%% of the machine", parts(f.LoadCPU, "%.0f%%"), parts(f.LoadRSS, "%.0f MiB"), f.LoadEntries, f.LoadOthers)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,8 +42,8 @@ func Ask(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(offer(ctx, all, o))
 }
 
-// ask has a process of its own carry out an offer; used is the CPU that it took.
-func ask(ctx context.Context, o Offer) (l Load, used time.Duration, err error) {
+// ask has a process of its own carry out an offer; used is the CPU that it took. begun is called once it runs.
+func ask(ctx context.Context, o Offer, begun func() error) (l Load, used time.Duration, err error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return l, 0, err
@@ -55,7 +56,14 @@ func ask(ctx context.Context, o Offer) (l Load, used time.Duration, err error) {
 	cmd := exec.CommandContext(ctx, exe, "cluster-clients")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, os.Stderr
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Start(); err != nil {
+		return l, 0, fmt.Errorf("clients: %w", err)
+	}
+	err = begun()
+	if err != nil {
+		_ = cmd.Cancel()
+	}
+	if err := errors.Join(err, cmd.Wait()); err != nil {
 		return l, 0, fmt.Errorf("clients: %w", err)
 	}
 	used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()

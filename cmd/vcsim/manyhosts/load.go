@@ -24,6 +24,7 @@ type Load struct {
 	Failed     map[string]int `json:"failed"`    // all others that are no success
 	PerSecond  float64        `json:"perSecond"` // admissions
 	Millis     Quantiles      `json:"milliseconds"`
+	Worst      []float64      `json:"worstMilliseconds"` // admission of each second
 	DeleteTime Quantiles      `json:"deleteMilliseconds"`
 }
 
@@ -44,6 +45,15 @@ func quantiles(took []time.Duration) (q Quantiles) {
 		return float64(took[min(len(took)-1, int(f*float64(len(took))))].Microseconds()) / 1000
 	}
 	return Quantiles{at(0.5), at(0.9), at(0.99), at(1)}
+}
+
+// worst takes in how long a request took that was due at a time.
+func (l *Load) worst(due, took time.Duration) {
+	second := int(due / time.Second)
+	for len(l.Worst) <= second {
+		l.Worst = append(l.Worst, 0)
+	}
+	l.Worst[second] = max(l.Worst[second], float64(took.Microseconds())/1000)
 }
 
 // clients of the API, each with a connection of its own; one request at a time.
@@ -185,6 +195,7 @@ func offer(ctx context.Context, all []*client.Client, o Offer) Load {
 				now := time.Now()
 				t.mu.Lock()
 				t.creates, t.last = append(t.creates, now.Sub(j.due)), now
+				t.load.worst(j.due.Sub(begin), now.Sub(j.due))
 				if err == nil {
 					t.load.Admitted++
 					t.load.VMs += j.spec.Groups[0].Count

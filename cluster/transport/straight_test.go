@@ -1,0 +1,78 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"evenkeel/cluster/agent"
+)
+
+// A stream that a server relays goes straight to the leader after a while, without a moment in which no leader is heard, and the
+// leader is told everything anew. An agent that the leader cannot be reached from stays with the relay, and tries seldom.
+func TestStraightToTheLeader(t *testing.T) {
+	for name, reached := range map[string]bool{"reached": true, "out of reach": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, b := newSite(t), newBrain()
+				s.inMemory(nil)
+				var both []string
+				leader := s.member("s1", true, false, PeersOptions{Leader: b, Lead: func() Leading { return Leading{Here: true, Term: 1} }, Servers: func() []string { return both }})
+				relay := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: leader.at} }})
+				both = []string{leader.at, relay.at}
+				b.set("h1", agent.Desired{Cluster: clusterID, Index: 5})
+				var mu sync.Mutex
+				dialed := map[string]int{}
+				count := func(address string) int {
+					mu.Lock()
+					defer mu.Unlock()
+					return dialed[address]
+				}
+				a := s.agentWith(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
+					o.Dialer.Connect = func(ctx context.Context, address string) (net.Conn, error) {
+						mu.Lock()
+						dialed[address]++
+						mu.Unlock()
+						if address == leader.at && !reached {
+							return nil, &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
+						}
+						return s.net.dial(ctx, address)
+					}
+				}, relay.at)
+				await(t, a, "the first state", index(5))
+				ctx := context.Background()
+				report := agent.Report{Host: "h1", Reach: true, Running: []agent.Instance{}, Index: 5, Statuses: []agent.Status{{VM: "b", Generation: 1, Phase: agent.SeenRunning}}}
+				silent := 0
+				for range 240 {
+					if _, _, err := a.Desired(ctx, "h1"); err != nil {
+						silent++
+					}
+					if err := a.Report(ctx, report); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second) // sleep: a fake clock's
+				}
+				if reached && silent > 0 {
+					t.Errorf("no leader was heard %d times", silent)
+				}
+				if n := count(leader.at); reached && (n == 0 || n > 3) || !reached && n > 4 {
+					t.Errorf("the leader was dialed %d times", n)
+				}
+				a.mu.Lock()
+				at := a.servers[a.at]
+				a.mu.Unlock()
+				if want := map[bool]string{true: leader.at, false: relay.at}[reached]; at != want {
+					t.Errorf("the agent is at %s, not at %s", at, want)
+				}
+				if got := b.taken(); len(got) < 2 || len(got[len(got)-1].Statuses) != 1 {
+					t.Errorf("reports: %+v", got)
+				}
+				b.set("h1", agent.Desired{Cluster: clusterID, Index: 9})
+				await(t, a, "a later state", index(9))
+			})
+		})
+	}
+}
