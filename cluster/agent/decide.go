@@ -28,6 +28,7 @@ type (
 	SetBalloon struct {
 		VM, Name string
 		From, To int64
+		Why      string // where it is the host's own doing, and not the leader's
 	}
 	// Undefine removes what a VM that does not run has on the host.
 	Undefine struct{ Spec hypervisor.Spec }
@@ -60,7 +61,7 @@ func (o SetCPU) String() string {
 	return fmt.Sprintf("cap %s: %.4f -> %.4f cores", o.Name, o.From.Cap, o.To.Cap)
 }
 func (o SetBalloon) String() string {
-	return fmt.Sprintf("balloon %s: %d -> %d bytes", o.Name, o.From, o.To)
+	return fmt.Sprintf("balloon %s: %d -> %d bytes%s", o.Name, o.From, o.To, colon(o.Why))
 }
 func (o Undefine) String() string { return "remove " + o.Spec.Name }
 func (o Start) String() string {
@@ -141,7 +142,7 @@ const leastCap = 0.001
 // to take them. If a Destroy or a SetCPU fails, those after it must wait for the
 // next round: they count on it.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
-	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}, given: map[string]int64{}}
+	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}, given: map[string]int64{}, due: map[string]int64{}, cuts: map[string]int64{}}
 	unknown := map[string]bool{}
 	for _, vm := range Unknown(want, there) {
 		unknown[vm.Identity.VM] = true
@@ -192,6 +193,7 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 		}
 	}
 	d.keep(vms)
+	d.cut(vms)
 	steps(d.leave, d.shrink)
 	d.relieve(vms)
 	steps(d.grow, d.settle, d.start)
@@ -240,6 +242,8 @@ type decider struct {
 	memory int64            // bytes, likewise
 	fits   bool             // what was in force at first, and what is to come
 	given  map[string]int64 // what guests that are short of memory are to have after the steps so far
+	due    map[string]int64 // what the leader says that a VM is to have, whatever its guest cannot do without
+	cuts   map[string]int64 // what VMs are cut down to
 	ops    []Operation
 }
 
@@ -317,8 +321,12 @@ func (d *decider) shrink(vm VM, now hypervisor.VM, runs bool) {
 		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
 		d.cpu -= less
 	}
-	if vm.Spec.Balloon < now.Balloon-balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon {
-		d.add(SetBalloon{id, name, now.Balloon, vm.Spec.Balloon})
+	to, why := vm.Spec.Balloon, ""
+	if cut, is := d.cuts[id]; is {
+		to, why = cut, "guests of this host need more than there is, and it makes no use of that"
+	}
+	if to < now.Balloon-balloonSlack && d.past.Balloon[id] != to {
+		d.add(SetBalloon{id, name, now.Balloon, to, why})
 	}
 }
 
@@ -336,11 +344,14 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 			d.cpu += more
 		}
 	}
+	if _, is := d.cuts[id]; is {
+		return
+	}
 	if more := vm.Spec.Balloon - now.Balloon; more > balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon && d.given[id] < vm.Spec.Balloon {
 		if d.memory+more > d.want.Memory {
 			d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory more do not fit yet", more), true})
 		} else {
-			d.add(SetBalloon{id, name, now.Balloon, vm.Spec.Balloon})
+			d.add(SetBalloon{id, name, now.Balloon, vm.Spec.Balloon, ""})
 			d.memory += more
 		}
 	}

@@ -311,6 +311,7 @@ func drawHost(t *rapid.T) (agent.Desired, []hypervisor.VM, agent.Past) {
 		}
 		vm.Held = vm.Spec.Balloon + int64(draw("held", 1))*gib/8
 		vm.FreezeCPU = vm.Want != agent.WantRun
+		vm.Least = int64(draw("least", 2)) * gib / 8
 		if draw("wanted", 5) > 0 {
 			want.VMs = append(want.VMs, vm)
 		}
@@ -333,7 +334,7 @@ func drawHost(t *rapid.T) (agent.Desired, []hypervisor.VM, agent.Past) {
 			past.Balloon[id] = size - int64(draw("target", 3))*gib/8
 		}
 		if draw("guest", 2) == 0 {
-			past.Guests[id] = agent.GuestNeed{Keep: int64(draw("keep", 12)) * gib / 8, Raise: int64(draw("raise", 12)) * gib / 8}
+			past.Guests[id] = agent.GuestNeed{Keep: int64(draw("keep", 12)) * gib / 8, Raise: int64(draw("raise", 12)) * gib / 8, Spare: int64(draw("spare", 12)) * gib / 8}
 		}
 		if draw("failed", 5) == 0 {
 			past.FailedStart[id] = agent.Failure{Generation: vm.Spec.Generation, Reason: "no"}

@@ -30,6 +30,9 @@ type VM struct {
 	Settled bool
 	// Held is the memory the leader counts for it, bytes; at least Spec.Balloon.
 	Held int64
+	// Least is what its balloon may be cut down to by the host itself, where guests take more than there is: it is not to have
+	// less at any time, bytes. 0: the host does not do that; its needs are as declared, or the leader is of a version that does not say it.
+	Least int64 `json:",omitempty"`
 	// FreezeCPU: its share stays as it is in force (it is on its way out).
 	FreezeCPU bool
 	// Move is open: nothing of the VM is changed or cleared away until it is closed.

@@ -34,6 +34,7 @@ const (
 type GuestNeed struct {
 	Keep  int64 // bytes: its balloon is not shrunk below that
 	Raise int64 // bytes: it is short of memory, and to have that much as far as there is room
+	Spare int64 // bytes: it could do with that for now, by what it uses; 0 = more than that is not known
 }
 
 // guestWatch is what an agent sees of one guest's memory over time. One with nothing but a step knows nothing.
@@ -66,6 +67,9 @@ type guestPoint struct {
 func (g *guestWatch) set(from, to int64, now time.Time) {
 	if g.target != to {
 		g.target, g.reached, g.nearest, g.progressed, g.moved = to, false, distance(from, to), now, now
+	}
+	if to < from && to < g.relief { // others needed it more, and it made no use of it
+		g.relief = to
 	}
 }
 
@@ -136,6 +140,12 @@ func (g *guestWatch) rates() (swapIn, faults float64) {
 // reports: the guest tells what it uses.
 func (g *guestWatch) reports() bool { return g.last.Available >= 0 && g.last.Balloon > 0 }
 
+// settled says whether the guest reported since its balloon moved. What was left while it did is no share of the size that it
+// has now: the host learns of both at their own times.
+func (g *guestWatch) settled() bool {
+	return g.last.Reported.IsZero() || g.last.Reported.After(g.moved) || g.last.Reported.Equal(g.last.At)
+}
+
 // used is what it cannot do without, bytes.
 func (g *guestWatch) used() int64 { return max(0, g.last.Balloon-g.last.Available) }
 
@@ -145,8 +155,7 @@ func (g *guestWatch) shortage(took bool) string {
 	if took {
 		return fmt.Sprintf("it ran out of memory and took %d MiB back by itself", (s.Balloon-g.target)>>20)
 	}
-	// What was left while the balloon moved is no share of the size that it has now: the host learns of both at their own times.
-	if !g.reports() || !s.Reported.IsZero() && !s.Reported.After(g.moved) && !s.Reported.Equal(s.At) {
+	if !g.reports() || !g.settled() {
 		return ""
 	}
 	share := float64(s.Available) / float64(s.Balloon)
@@ -176,14 +185,23 @@ func (g *guestWatch) raise(took bool) {
 	g.raised = s.At
 }
 
+// content: it reported that it is short of memory no more, though it was given less than it was to have, and no more is on its way.
+func (g *guestWatch) content() bool {
+	return g.pressed == "" && g.reports() && g.settled() && !g.last.Reported.Before(g.raised) && (g.reached || g.target <= g.last.Balloon)
+}
+
 // need of the guest now.
 func (g *guestWatch) need() GuestNeed {
 	n := GuestNeed{Keep: g.relief}
-	if g.relief > g.last.Balloon+balloonSlack {
+	if g.relief > g.last.Balloon+balloonSlack && !g.content() {
 		n.Raise = g.relief
 	}
 	if g.reports() {
-		n.Keep = max(n.Keep, min(g.last.Balloon, (int64(float64(g.used())/squeezeTo)+balloonSlack-1)/balloonSlack*balloonSlack))
+		bears := min(g.last.Balloon, (int64(float64(g.used())/squeezeTo)+balloonSlack-1)/balloonSlack*balloonSlack)
+		n.Keep = max(n.Keep, bears)
+		if g.pressed == "" && g.defied.IsZero() && g.settled() {
+			n.Spare = bears
+		}
 	}
 	if !g.defied.IsZero() && g.target < g.last.Balloon {
 		n.Keep = max(n.Keep, g.last.Balloon)
@@ -208,6 +226,7 @@ func (g *guestWatch) tell() *Guest {
 func (d *decider) keep(vms []VM) {
 	for i := range vms {
 		if now, in := d.eased(vms[i]); in {
+			d.due[now.Identity.VM] = vms[i].Spec.Balloon
 			keep := min(d.past.Guests[now.Identity.VM].Keep, now.Balloon)
 			vms[i].Spec.Balloon = max(vms[i].Spec.Balloon, keep)
 		}
@@ -220,27 +239,28 @@ func (d *decider) eased(vm VM) (hypervisor.VM, bool) {
 	return now, vm.Move == nil && vm.Want == WantRun && ours(vm, now, runs) && now.State != hypervisor.Incoming
 }
 
+// lacks is what a guest that is short of memory is to have, and how much of that does not count as its own yet.
+func (d *decider) lacks(vm VM) (now hypervisor.VM, goal, more int64) {
+	now, in := d.eased(vm)
+	raise := d.past.Guests[now.Identity.VM].Raise
+	if !in || raise <= now.Balloon {
+		return now, 0, 0
+	}
+	goal = min(now.Memory, max(raise, vm.Spec.Balloon))
+	return now, goal, max(0, goal-max(now.Balloon, d.past.Balloon[now.Identity.VM]))
+}
+
 // relieve gives guests that are short of memory more of it, before anything else grows: all that they are to have, or of what
 // there is a part in proportion to what they lack.
 func (d *decider) relieve(vms []VM) {
-	// lacks is what a guest is to have, and how much of that does not count as its own yet.
-	lacks := func(vm VM) (now hypervisor.VM, goal, more int64) {
-		now, in := d.eased(vm)
-		raise := d.past.Guests[now.Identity.VM].Raise
-		if !in || raise <= now.Balloon {
-			return now, 0, 0
-		}
-		goal = min(now.Memory, max(raise, vm.Spec.Balloon))
-		return now, goal, max(0, goal-max(now.Balloon, d.past.Balloon[now.Identity.VM]))
-	}
 	all := int64(0)
 	for _, vm := range vms {
-		_, _, more := lacks(vm)
+		_, _, more := d.lacks(vm)
 		all += more
 	}
 	room := max(0, d.want.Memory-d.memory)
 	for i := range vms {
-		now, goal, more := lacks(vms[i])
+		now, goal, more := d.lacks(vms[i])
 		if goal == 0 {
 			continue
 		}
@@ -252,7 +272,7 @@ func (d *decider) relieve(vms []VM) {
 			goal, more = goal-more+given, given
 		}
 		if more > balloonSlack {
-			d.add(SetBalloon{now.Identity.VM, now.Name, now.Balloon, goal})
+			d.add(SetBalloon{now.Identity.VM, now.Name, now.Balloon, goal, ""})
 			d.memory += more
 		}
 		vms[i].Spec.Balloon = max(vms[i].Spec.Balloon, goal)

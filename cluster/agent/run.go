@@ -317,7 +317,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		}
 	}
 
-	if r.squeezes(want) {
+	if r.squeezes(want) || r.crowded(want, there) {
 		if _, err := r.samples(ctx); err != nil {
 			return false, changed, errors.Join(err, r.outOfReach(ctx, err))
 		}

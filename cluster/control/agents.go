@@ -45,6 +45,9 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 			Settled:   vm.Phase == state.Stopped || vm.Phase == state.Failed || vm.Phase == state.Lost,
 			FreezeCPU: vm.Phase == state.Stopping || vm.MovingTo != ""}
 		w.Spec.Leased = vc.Restartable()
+		if vm.Target > 0 {
+			w.Least = g.MemoryMin
+		}
 		if vm.MovingTo != "" {
 			to, _ := s.Host(vm.MovingTo)
 			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: i >= len(s.VMsOn(host)), SourceGone: vm.GoneFrom == vm.Host,
