@@ -159,7 +159,7 @@ func Measured(series []trace.Series, c Cut) (*Workload, float64, []string, error
 	set := trace.Format(series[0].Set)
 	vms := measuredVMs(series, set == trace.PlanetLab || set == trace.NAB)
 	rng := rand.New(rand.NewPCG(c.Seed, 0x6d656173))
-	drawn := ServiceUses(c.Seed)
+	var drawn *Uses // where memory was not measured
 	var patterns []Pattern
 	var asks []ask
 	record, sizes, memories := 0.0, 0, 0
@@ -196,7 +196,9 @@ func Measured(series []trace.Series, c Cut) (*Workload, float64, []string, error
 			patterns = append(patterns, shape(v.memory, v.first, v.last, whole(v.memory)))
 			a.memoryUse = Use{Pattern: n + 1, Offset: place, Step: float32(v.step)}
 		} else {
-			memories++
+			if memories++; drawn == nil {
+				drawn = ServiceUses(c.Seed)
+			}
 			patterns = append(patterns, drawn.Patterns[drawn.Of[rng.IntN(len(drawn.Of))].Memory])
 			a.memoryUse = Use{Pattern: n + 1, Offset: float32(rng.IntN(serviceDays * serviceDay)), Step: serviceStep}
 		}
