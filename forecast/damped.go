@@ -7,7 +7,7 @@ const DampingFactor = 0.125
 
 // Damped estimates how much of one resource a host, or a VM, is using, in the resource's own unit: it trusts what
 // was asked for at first, and use the more the longer it is seen (Ha, sec. IV, eq. 1-4). The zero value stands for no use, damped
-// by DampingFactor. It is a building block of decisions; no daemon calls it yet.
+// by DampingFactor.
 type Damped struct {
 	factor   float64
 	estimate float64

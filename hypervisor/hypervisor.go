@@ -226,7 +226,11 @@ type Stats struct {
 
 // Pressure of a machine: the share of the last ten seconds in which at least one task waited for the resource, 0 to 1; each
 // Unknown where the kernel does not measure it (PSI).
-type Pressure struct{ CPU, Memory, IO float64 }
+type Pressure struct {
+	CPU, Memory, IO float64
+	// Available memory, by the kernel: bytes that could be taken into use without swapping; Unknown where it is not told.
+	Available int64 `json:",omitempty"`
+}
 
 // EventKind says what happened.
 type EventKind string

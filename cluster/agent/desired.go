@@ -156,6 +156,7 @@ type Report struct {
 	// Estimates that changed since the last report that got through.
 	Estimates []Estimate           `json:",omitempty"`
 	Pressure  *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
+	Available *Available           `json:",omitempty"` // what the host holds to be so, told with the samples; nil: what it said last holds, or it does not tell
 	Unknown   []string             // VMs with our mark that the leader does not know here
 	// Epoch that the agent knew of before it looked at what runs.
 	Epoch uint64

@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), said: map[string]said{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), said: map[string]said{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (r *runner) subscribe(ctx context.Context) (<-chan hypervisor.Event, error)
 // outOfReach tells the leader that nothing is known of this host's VMs.
 func (r *runner) outOfReach(ctx context.Context, err error) error {
 	r.last.Reach, r.last.Error, r.last.Index = false, err.Error(), 0
-	r.last.Statuses, r.last.Samples, r.last.Estimates, r.last.Pressure = nil, nil, nil, nil
+	r.last.Statuses, r.last.Samples, r.last.Estimates, r.last.Pressure, r.last.Available = nil, nil, nil, nil, nil
 	return r.Leader.Report(ctx, r.last)
 }
 
@@ -163,6 +163,7 @@ type runner struct {
 	caps     map[string]hypervisor.VM // as last listed
 	shares   map[string]float64       // caps as last set, cores
 	guests   map[string]*guestWatch
+	load     hostLoad
 	raised   map[string]int64        // what guests that are short of memory were to have in the last round
 	cluster  string                  // id; "" until the leader said it
 	steps    string                  // of the last round that acted
@@ -349,7 +350,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		report.Quiet = want.Touched > 0 && r.last.Index >= want.Touched && len(r.last.Lacking)+len(lacking) == 0
 	}
 	report.Samples, _ = r.samples(ctx)
-	report.Pressure, report.Estimates = r.pressure(ctx), r.fresh()
+	report.Pressure, report.Estimates, report.Available = r.pressure(ctx), r.fresh(), r.load.told(report.Samples)
 	if err := r.Leader.Report(ctx, report); err != nil {
 		return false, changed, errors.Join(opErr, fmt.Errorf("report: %w", err))
 	}

@@ -61,6 +61,7 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 		out = append(out, Sample{VM: id, Generation: s.Generation, At: s.At, State: string(listed.State), Cap: listed.CPU.Cap,
 			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Memory: memoryOf(s), Guest: g.tell()})
 	}
+	r.sees(stats, out)
 	for id := range r.use {
 		if !seen[id] {
 			delete(r.use, id)
@@ -77,6 +78,9 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 // pressure of the host; nil where its kernel measures none.
 func (r *runner) pressure(ctx context.Context) *hypervisor.Pressure {
 	p, err := r.Hypervisor.Pressure(ctx)
+	if r.load.left = p.Available; err != nil {
+		r.load.left = hypervisor.Unknown
+	}
 	if err != nil || p.CPU < 0 && p.Memory < 0 && p.IO < 0 {
 		return nil
 	}
@@ -98,7 +102,7 @@ func (r *runner) sample(ctx context.Context) error {
 		return err
 	}
 	report := r.last
-	report.Statuses, report.Samples, report.Pressure, report.Moves, report.Estimates = nil, s, r.pressure(ctx), r.progress(), r.fresh()
+	report.Statuses, report.Samples, report.Pressure, report.Moves, report.Estimates, report.Available = nil, s, r.pressure(ctx), r.progress(), r.fresh(), r.load.told(s)
 	if err := r.Leader.Report(ctx, report); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (r *runner) knows(now Report) bool {
 	}
 	was := r.last
 	for _, p := range []*Report{&was, &now} {
-		p.Running, p.Statuses, p.Samples, p.Estimates, p.Pressure, p.Unknown, p.Lacking, p.Index, p.Quiet = nil, nil, nil, nil, nil, nil, nil, 0, false
+		p.Running, p.Statuses, p.Samples, p.Estimates, p.Pressure, p.Available, p.Unknown, p.Lacking, p.Index, p.Quiet = nil, nil, nil, nil, nil, nil, nil, nil, 0, false
 	}
 	return reflect.DeepEqual(was, now)
 }

@@ -158,7 +158,8 @@ func (c *Control) newID() string {
 }
 
 func (c *Control) env() loop.Env {
-	return loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(c.o.State.Snapshot())}
+	s := c.o.State.Snapshot()
+	return c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(s)})
 }
 
 // propose a command and return what became of it.
@@ -205,13 +206,14 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 		return c.live[host].Synced
 	}
 	v.fill = sync.OnceFunc(func() { c.fill(v) })
-	v.blockers, v.shaped = c.drains.of, sync.OnceValue(c.shapes.shaped)
+	v.blockers, v.shaped, v.period = c.drains.of, sync.OnceValue(c.shapes.shaped), c.o.Period
+	v.doubt = func(env loop.Env) loop.Env { return c.doubt(v.Snapshot, env) }
 	return v, nil
 }
 
 // fill a view with what agents said, all at one time.
 func (c *Control) fill(v *View) {
-	v.live, v.leases, v.out = map[string]HostLive{}, map[string]leaseView{}, c.out(v.Snapshot)
+	v.live, v.leases, v.out, v.words = map[string]HostLive{}, map[string]leaseView{}, c.out(v.Snapshot), c.shapes.words()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, l := range c.live {

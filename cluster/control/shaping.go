@@ -41,6 +41,7 @@ type ShapingStatus struct {
 	VMs       []loop.Shaped
 	Hours     []ShapingHour // oldest first; since this server began to lead
 	Waiting   []string      // VMs that were preempted and wait for room, by name
+	Admission AdmissionStatus
 }
 
 // ShapingFigures are counted since the server began to lead.
@@ -50,6 +51,8 @@ type ShapingFigures struct {
 	VMs, Pressed, Alone   int
 	Preempted             int
 	ShortCPU, ShortMemory float64 // VM-minutes
+	Penalties             [len(boldnesses)]PenaltyStatus
+	Quality               float64 // below 0: not known
 }
 
 // shapes is what the leader remembers of needs besides the state.
@@ -65,12 +68,14 @@ type shapes struct {
 	last      loop.Shaping
 	hours     []ShapingHour
 	total     ShapingFigures
+	doubts    doubts
 }
 
 func (x *shapes) begin(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.estimates, x.since, x.begun, x.looked, x.last, x.hours, x.total = map[string]forecastOf{}, now, true, time.Time{}, loop.Shaping{}, nil, ShapingFigures{}
+	x.doubts.begin()
 }
 
 // estimated: less than was declared is thought to be what a VM needs.
@@ -122,7 +127,7 @@ func (c *Control) shape(ctx context.Context, x *loop.Shaper) error {
 	set := meta.Settings.Shaping.WithDefaults()
 	in := c.sighting(s, x)
 	out := x.Look(s, in)
-	if c.waitsAgain(s, in.Now) {
+	if c.waitsAgain(s, in.Now) || set.Mode == state.ShapingOn && s.SomebodyWaits() { // room follows what is seen, besides the state
 		c.shapes.again.Add(1)
 		defer c.rouse()
 	}
@@ -142,7 +147,7 @@ func (c *Control) shape(ctx context.Context, x *loop.Shaper) error {
 			gone += len(plan.VMs)
 		}
 	}
-	c.shapes.note(in.Now, set, out, gone)
+	c.shapes.note(in.Now, c.o.Period, out, gone)
 	return err
 }
 
@@ -157,7 +162,7 @@ func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 }
 
 // note what a look found.
-func (x *shapes) note(now time.Time, set state.ShapingSettings, out loop.Shaping, gone int) {
+func (x *shapes) note(now time.Time, period time.Duration, out loop.Shaping, gone int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	over := 0.0
@@ -165,6 +170,7 @@ func (x *shapes) note(now time.Time, set state.ShapingSettings, out loop.Shaping
 		over = min(now.Sub(x.looked).Minutes(), 2)
 	}
 	x.looked, x.last = now, out
+	x.doubts.observe(&out, now, period)
 	t := &x.total
 	t.Mode, t.Reclaimed, t.VMs, t.Pressed, t.Alone = out.Mode, out.Reclaimed, len(out.VMs), 0, 0
 	t.Preempted += gone
@@ -199,7 +205,7 @@ func (x *shapes) note(now time.Time, set state.ShapingSettings, out loop.Shaping
 			h.ShortCPU += over
 			t.ShortCPU += over
 		}
-		if v.ShortMemory > 0 || out.Mode == state.ShapingOn && v.Pressed {
+		if shortOfMemory(&v, out.Mode) {
 			h.ShortMemory += over
 			t.ShortMemory += over
 		}
@@ -224,6 +230,7 @@ func (c *Control) Shaping(ctx context.Context) (ShapingStatus, error) {
 		}
 		return true
 	})
+	out.Admission = c.admission(s)
 	x := &c.shapes
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -236,7 +243,12 @@ func (c *Control) Shaping(ctx context.Context) (ShapingStatus, error) {
 func (c *Control) ShapingFigures() ShapingFigures {
 	c.shapes.mu.Lock()
 	defer c.shapes.mu.Unlock()
-	return c.shapes.total
+	out, p := c.shapes.total, c.shapes.doubts.penalty()
+	out.Quality = p.Quality
+	for i, word := range boldnesses {
+		out.Penalties[i] = PenaltyStatus{Aggressiveness: word, Factor: p.Of(word), PenaltySettings: loop.PenaltyFor(word)}
+	}
+	return out
 }
 
 // shaped is what the last look found of VMs, by id.

@@ -44,10 +44,14 @@ type View struct {
 	leases map[string]leaseView
 	out    map[string]string
 	now    time.Time
+	period time.Duration // Options.Period
 	// blockers that were found last of a host that is emptied.
 	blockers func(host string) []Blocker
 	// shaped is what was found last of what VMs need, by their ids.
 	shaped func() map[string]loop.Shaped
+	// doubt fills in what new VMs are placed by where needs are estimated, and words are what hosts hold to be available.
+	doubt func(loop.Env) loop.Env
+	words map[string]loop.Word
 	// Leader is the name of the server that leads.
 	Leader string
 }
@@ -87,6 +91,7 @@ type HostView struct {
 	Unknown   []string
 	Synced    uint64
 	Pressure  *hypervisor.Pressure // nil = not known
+	Word      *HostWord            // on what it has available for new VMs; nil: it told of none
 }
 
 // VCView is a VC with its state and yield.
@@ -146,6 +151,9 @@ func (v *View) HostView(h state.Host) HostView {
 		out.Used.Memory += s.Resident
 	}
 	out.Pressure = live.Pressure
+	if w, told := v.words[h.Name]; told {
+		out.Word = &HostWord{Word: w, Ignored: loop.Env{Now: v.now.UTC(), Words: v.words, Period: v.period}.Ignored(h.Name)}
+	}
 	out.Unknown, out.Synced, out.Error = live.Unknown, v.synced(h.Name), live.Error
 	switch {
 	case h.Lost.Proof != "":

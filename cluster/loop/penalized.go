@@ -58,8 +58,8 @@ type Word struct {
 // wordStale is how many periods old a host's word may be.
 const wordStale = 5
 
-// ignored says why a host's word counts for nothing; "" = it counts.
-func (e Env) ignored(host string) string {
+// Ignored says why a host's word counts for nothing; "" = it counts where needs are estimated.
+func (e Env) Ignored(host string) string {
 	w, told := e.Words[host]
 	switch {
 	case !told:
@@ -72,7 +72,7 @@ func (e Env) ignored(host string) string {
 
 // says whether a host holds so much to be available beside all that was placed there since it said so. Also where that counts for nothing.
 func (e Env) says(s *state.Snapshot, host string, more state.Resources) bool {
-	if len(e.Words) == 0 || e.ignored(host) != "" {
+	if len(e.Words) == 0 || e.Ignored(host) != "" {
 		return true
 	}
 	w := e.Words[host]
@@ -157,7 +157,7 @@ func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
 	for j, h := range p.hosts {
 		r := &p.rooms[j]
 		r.plainCPU, r.plainMemory = p.Hosts[j].CPU, p.Hosts[j].Memory
-		if r.ignored = env.ignored(h.Name); r.ignored == "" {
+		if r.ignored = env.Ignored(h.Name); r.ignored == "" {
 			r.word = env.Words[h.Name]
 		}
 		for _, vm := range s.VMsMovingTo(h.Name) {
@@ -395,7 +395,7 @@ func NewRooms(s *state.Snapshot, env Env) []NewRoom {
 		return state.Resources{CPU: max(0, cpu), Memory: int64(max(0, memory))}
 	}
 	for j, h := range p.hosts {
-		out[j] = NewRoom{Host: h.Name, Ignored: env.ignored(h.Name)}
+		out[j] = NewRoom{Host: h.Name, Ignored: env.Ignored(h.Name)}
 		if p.rooms != nil {
 			r := &p.rooms[j]
 			out[j].Plain, out[j].Room, out[j].Needs, out[j].Counts = floor(r.plainCPU, r.plainMemory), floor(r.cpu, r.memory), r.needs, r.counts

@@ -17,7 +17,7 @@ type Change struct {
 	// Index is that of the report where it is not that of the Head. Only a leader that says that it knows it (sessionAnswer)
 	// is sent one: it changes with nearly every report.
 	Index *uint64 `json:"index,omitempty"`
-	// Head is the report without Statuses, Samples, Estimates and Pressure, an agent.Report.
+	// Head is the report without Statuses, Samples, Estimates, Pressure and Available, an agent.Report.
 	Head     json.RawMessage `json:"head,omitempty"`
 	Statuses []agent.Status  `json:"statuses"`
 	Samples  []agent.Sample  `json:"samples"`
@@ -25,6 +25,8 @@ type Change struct {
 	Estimates []agent.Estimate `json:"estimates,omitempty"`
 	// Pressure is of the host, when the samples were taken: it changes with every report.
 	Pressure *hypervisor.Pressure `json:"pressure,omitempty"`
+	// Available is told with samples; nobody waits for it.
+	Available *agent.Available `json:"available,omitempty"`
 }
 
 // reportEncoder makes changes of a sequence of reports. The zero value begins with a whole one.
@@ -44,12 +46,12 @@ type told struct {
 // counts until taken. news: there is more in it than samples and what is Quiet, if that. An Index of 0 says nothing to a
 // leader that was told another: it keeps the highest. apart: the leader knows Change.Index.
 func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news bool, err error) {
-	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure}
+	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure, Available: r.Available}
 	e.next.index, e.next.pressed = r.Index, e.last.pressed
 	if r.Samples != nil {
 		e.next.pressed = pressed(r)
 	}
-	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Index = nil, nil, nil, nil, 0
+	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available, r.Index = nil, nil, nil, nil, nil, 0
 	if e.next.rest, err = json.Marshal(r); err != nil { // compared as bytes: the agent may go on using what the report points to
 		return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
 	}
@@ -107,12 +109,12 @@ func (d *reportDecoder) take(c Change) (agent.Report, error) {
 	if c.Index != nil {
 		r.Index = *c.Index
 	}
-	r.Statuses, r.Samples, r.Estimates, r.Pressure = c.Statuses, c.Samples, c.Estimates, c.Pressure
+	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available = c.Statuses, c.Samples, c.Estimates, c.Pressure, c.Available
 	return r, nil
 }
 
 // keep a report as what later ones are changes of.
 func (d *reportDecoder) keep(n uint64, r agent.Report) {
-	r.Statuses, r.Samples, r.Estimates, r.Pressure = nil, nil, nil, nil
+	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available = nil, nil, nil, nil, nil
 	d.n, d.head = n, r
 }

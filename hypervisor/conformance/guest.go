@@ -255,6 +255,9 @@ func (g *tested) stats(t *testing.T) {
 			t.Errorf("pressure %+v is no share", p)
 		}
 	}
+	if p.Available < 0 && p.Available != hypervisor.Unknown {
+		t.Errorf("%d bytes of memory are available", p.Available)
+	}
 }
 
 func (g *tested) foreign(t *testing.T) {

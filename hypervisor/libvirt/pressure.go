@@ -20,7 +20,25 @@ func (h *Host) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
 	if !h.local {
 		return pressureIn(""), nil
 	}
-	return pressureIn("/proc/pressure"), nil
+	p := pressureIn("/proc/pressure")
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		p.Available = availableIn(text)
+	}
+	return p, nil
+}
+
+// availableIn reads the line "MemAvailable:   12345 kB" of /proc/meminfo.
+func availableIn(text []byte) int64 {
+	for line := range bytes.Lines(text) {
+		words := strings.Fields(string(line))
+		if len(words) != 3 || words[0] != "MemAvailable:" || words[2] != "kB" {
+			continue
+		}
+		if kib, err := strconv.ParseInt(words[1], 10, 64); err == nil && kib >= 0 && kib < 1<<50 {
+			return kib << 10
+		}
+	}
+	return hypervisor.Unknown
 }
 
 func pressureIn(dir string) hypervisor.Pressure {
@@ -38,7 +56,7 @@ func pressureIn(dir string) hypervisor.Pressure {
 		}
 		return share
 	}
-	return hypervisor.Pressure{CPU: of("cpu"), Memory: of("memory"), IO: of("io")}
+	return hypervisor.Pressure{CPU: of("cpu"), Memory: of("memory"), IO: of("io"), Available: hypervisor.Unknown}
 }
 
 // pressureOf reads the line "some avg10=1.53 avg60=..." of a file of /proc/pressure.

@@ -130,12 +130,22 @@ func TestPressure(t *testing.T) {
 		"cpu":    "some avg10=12.50 avg60=1.00 avg300=0.10 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
 		"memory": "full avg10=3.00 avg60=0.00 avg300=0.00 total=0\n",
 	})
-	if got, want := pressureIn(dir), (hypervisor.Pressure{CPU: 0.125, Memory: hypervisor.Unknown, IO: hypervisor.Unknown}); got != want {
+	if got, want := pressureIn(dir), (hypervisor.Pressure{CPU: 0.125, Memory: hypervisor.Unknown, IO: hypervisor.Unknown, Available: hypervisor.Unknown}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	for _, text := range []string{"some\n", "some avg10=x\n", "some avg10=NaN\n", "some avg10=101\n", "some total=1\n"} {
 		if v, err := pressureOf([]byte(text)); err == nil {
 			t.Errorf("%q: %v", text, v)
+		}
+	}
+}
+
+func TestAvailableMemory(t *testing.T) {
+	for text, want := range map[string]int64{"MemTotal: 10 kB\nMemAvailable:    7 kB\nBuffers: 1 kB\n": 7 << 10, "MemAvailable: 0 kB\n": 0,
+		"": hypervisor.Unknown, "MemAvailable: 7\n": hypervisor.Unknown, "MemAvailable: -7 kB\n": hypervisor.Unknown, "MemAvailable: 99999999999999999999 kB\n": hypervisor.Unknown,
+		"MemAvailable: 9223372036854775807 kB\n": hypervisor.Unknown, "MemFree: 7 kB\n": hypervisor.Unknown} {
+		if got := availableIn([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
 }

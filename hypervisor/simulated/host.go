@@ -338,7 +338,7 @@ func (c *conn) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 // Pressure is not simulated: it is not known.
 func (c *conn) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
 	err := c.do(ctx, CallPressure, "", 0, func(int64) error { return nil })
-	return hypervisor.Pressure{CPU: hypervisor.Unknown, Memory: hypervisor.Unknown, IO: hypervisor.Unknown}, err
+	return hypervisor.Pressure{CPU: hypervisor.Unknown, Memory: hypervisor.Unknown, IO: hypervisor.Unknown, Available: hypervisor.Unknown}, err
 }
 
 // Events tells what happens on the machine.

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"maps"
+	"math"
+	"time"
+
+	"evenkeel/forecast"
+	"evenkeel/hypervisor"
+)
+
+// Available is what a host itself holds to be available for new VMs: the lesser of its allowance less what VMs use, and of its
+// capacity less what it estimates to be in use (Ha, eq. 5 and 6). CPU is compressible: it is the mean use of a step that counts, and who gets
+// less is slower. Memory is not: it is the most that was in use in a step.
+type Available struct {
+	Available Limits // below 0 where the host is overloaded
+	Used      Limits // by the VMs of the cluster, in the last step; memory with what a VM costs the host beyond its own
+	Estimated Limits // in use on the machine: what VMs use, or used a while ago, or asked for if they are new, and what is no VM's of the cluster
+	// VMs that are in it, with their generations. Others came since.
+	VMs map[string]uint64 `json:",omitempty"`
+}
+
+// hostLoad estimates what is in use on a host. Every VM has an estimate of its own, so that what a VM takes that is gone goes with it: eq. 4 is
+// for hosts that know the sum alone.
+type hostLoad struct {
+	vms   map[string]*vmLoad
+	other forecast.DampedLoad // what is no VM's of the cluster
+	until time.Time           // end of this step
+	left  int64               // memory that the kernel could give out, as last measured, bytes; hypervisor.Unknown
+	word  *Available          // of the last step that ended, never changed; nil: none did
+}
+
+func newHostLoad() hostLoad {
+	return hostLoad{vms: map[string]*vmLoad{}, left: hypervisor.Unknown}
+}
+
+type vmLoad struct {
+	generation uint64
+	load       forecast.DampedLoad
+	cpu        float64 // sum of the cores used at n looks in this step
+	n          int
+	memory     float64 // most bytes in use at a look in this step
+	seen       bool    // use takes two looks
+}
+
+// machine is what a host knows of itself besides its VMs.
+type machine struct {
+	capacity  hypervisor.Capacity
+	allowance Limits
+	foreign   Limits // of VMs that are not the cluster's
+	overhead  int64
+}
+
+// sees what VMs use now. listed are the VMs with our mark by the hypervisor's word, used the cores of those that were measured. Once a step is over, or
+// a VM that was in it is gone, there is a new word.
+func (l *hostLoad) sees(stats []hypervisor.Stats, used map[string]float64, listed map[string]hypervisor.VM, m machine, now time.Time, step time.Duration) {
+	left := false
+	for id, v := range l.vms {
+		if vm, is := listed[id]; !is || vm.Generation != v.generation || vm.State == hypervisor.Incoming {
+			delete(l.vms, id)
+			left = true
+		}
+	}
+	for id, vm := range listed {
+		if l.vms[id] == nil && vm.State != hypervisor.Incoming {
+			cpu := vm.CPU.Cap
+			if cpu <= 0 {
+				cpu = float64(vm.VCPUs)
+			}
+			v := &vmLoad{generation: vm.Generation}
+			v.load.Place(forecast.Amounts{CPU: cpu, Memory: float64(vm.Memory + m.overhead)})
+			l.vms[id] = v
+		}
+	}
+	for i := range stats {
+		s := &stats[i]
+		if v := l.vms[s.Identity.VM]; v != nil && v.generation == s.Generation {
+			v.memory = max(v.memory, float64(inUse(s)+m.overhead))
+			if v.seen {
+				v.cpu, v.n = v.cpu+used[s.Identity.VM], v.n+1
+			}
+			v.seen = true
+		}
+	}
+	switch {
+	case l.until.IsZero() || l.until.Sub(now) > step: // the first look, or the clock was set back
+		l.until = now.Add(step)
+	case !now.Before(l.until):
+		l.until = now.Add(step)
+		l.observe(m)
+	case left && l.word != nil:
+		l.say(m, l.word.Used)
+	}
+}
+
+// inUse is the memory that a guest uses; of one that reports nothing all it has.
+func inUse(s *hypervisor.Stats) int64 {
+	if s.Available < 0 {
+		return s.Balloon
+	}
+	return max(0, s.Balloon-s.Available)
+}
+
+// observe a step that is over.
+func (l *hostLoad) observe(m machine) {
+	var used Limits
+	for _, v := range l.vms {
+		if v.n == 0 {
+			continue // nothing is known but what it asked for
+		}
+		u := forecast.Amounts{CPU: v.cpu / float64(v.n), Memory: v.memory}
+		v.load.Observe(u)
+		used.CPU, used.Memory = used.CPU+u.CPU, used.Memory+int64(u.Memory)
+		v.cpu, v.n, v.memory = 0, 0, 0
+	}
+	other := forecast.Amounts{CPU: m.foreign.CPU, Memory: float64(m.foreign.Memory)}
+	if l.left >= 0 { // what the kernel has given out is in use, whoever has it; VMs are counted by themselves
+		other.Memory = max(other.Memory, float64(m.capacity.Memory-l.left-used.Memory))
+	}
+	l.other.Observe(other)
+	l.say(m, used)
+}
+
+// say what is available, by the estimates.
+func (l *hostLoad) say(m machine, used Limits) {
+	e, known := l.other.Estimate(), make(map[string]uint64, len(l.vms))
+	for id, v := range l.vms {
+		of := v.load.Estimate()
+		e.CPU, e.Memory = e.CPU+of.CPU, e.Memory+of.Memory
+		known[id] = v.generation
+	}
+	l.word = &Available{Used: used, Estimated: limits(e.CPU, e.Memory), VMs: known, Available: limits(
+		min(m.allowance.CPU-m.foreign.CPU-used.CPU, m.capacity.CPU-e.CPU),
+		min(float64(m.allowance.Memory-m.foreign.Memory-used.Memory), float64(m.capacity.Memory)-e.Memory))}
+}
+
+func limits(cpu, memory float64) Limits { return Limits{CPU: cpu, Memory: int64(math.Floor(memory))} }
+
+// told with samples is the last word; without, nothing is known to hold any more.
+func (l *hostLoad) told(samples []Sample) *Available {
+	if samples == nil {
+		return nil
+	}
+	return l.word
+}
+
+// sees what VMs use now.
+func (r *runner) sees(stats []hypervisor.Stats, out []Sample) {
+	if r.capacity.CPU == 0 {
+		return // it is not known yet
+	}
+	used := make(map[string]float64, len(out))
+	for i := range out {
+		used[out[i].VM] = out[i].Used
+	}
+	listed := maps.Clone(r.caps)
+	maps.DeleteFunc(listed, func(_ string, vm hypervisor.VM) bool { return vm.Cluster != r.cluster })
+	m := machine{capacity: r.capacity, allowance: r.Allowance(r.capacity), foreign: r.last.Foreign, overhead: r.Overhead(r.capacity)}
+	r.load.sees(stats, used, listed, m, time.Now(), r.Step)
+}
