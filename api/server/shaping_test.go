@@ -1,12 +1,20 @@
 package server_test
 
 import (
+	"crypto/sha256"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"evenkeel/api/client"
+	"evenkeel/api/server"
 	"evenkeel/api/v1"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
 )
 
 // A VC whose needs are estimated is taken, says so, and is scaled as any other; the switch and what it does are seen.
@@ -60,6 +68,70 @@ func TestShaping(t *testing.T) {
 	must(t, err)
 	if set.Shaping.Mode != "off" || set.Moves.Mode != "off" || set.MinYield != 0.3 {
 		t.Errorf("%+v", set)
+	}
+}
+
+// figures stands in for what a leader counted.
+type figures struct {
+	*control.Control
+	f control.ShapingFigures
+}
+
+func (x figures) ShapingFigures() control.ShapingFigures { return x.f }
+
+// What a leader counted is in /metrics, under the names and with the help that dashboards know; of one that has not looked yet nothing is.
+func TestShapingMetrics(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	metrics := func(f control.ShapingFigures) string {
+		t.Helper()
+		raw := sha256.Sum256([]byte(c.token))
+		api := server.New(figures{c.control, f}, server.Options{Tokens: []server.TokenHash{raw}, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)
+		r.Header.Set("Authorization", "Bearer "+c.token)
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		var lines []string
+		for line := range strings.Lines(w.Body.String()) {
+			if strings.Contains(line, "evenkeel_shaping_") {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "")
+	}
+	if text := metrics(control.ShapingFigures{}); text != "" {
+		t.Errorf("before the first look:\n%s", text)
+	}
+	got := metrics(control.ShapingFigures{Mode: state.ShapingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, Pressed: 2, Alone: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25})
+	want := `# HELP evenkeel_shaping_mode 1 for the mode of shaping that is set: off, shadow or on; of the leader only.
+# TYPE evenkeel_shaping_mode gauge
+evenkeel_shaping_mode{mode="off"} 0
+evenkeel_shaping_mode{mode="on"} 1
+evenkeel_shaping_mode{mode="shadow"} 0
+# HELP evenkeel_shaping_preempted_vms_total VMs that were stopped to make room in memory for others; since the server began to lead.
+# TYPE evenkeel_shaping_preempted_vms_total counter
+evenkeel_shaping_preempted_vms_total 4
+# HELP evenkeel_shaping_reclaimed_bytes Memory that was declared and is given to others; in the shadow what would be; of the leader only.
+# TYPE evenkeel_shaping_reclaimed_bytes gauge
+evenkeel_shaping_reclaimed_bytes 3.221225472e+09
+# HELP evenkeel_shaping_reclaimed_cores CPU that was declared and is not needed by estimate; in the shadow what would be reclaimed; of the leader only.
+# TYPE evenkeel_shaping_reclaimed_cores gauge
+evenkeel_shaping_reclaimed_cores 2.5
+# HELP evenkeel_shaping_short_vm_minutes_total VM-minutes in which a VM was short of what it would have used, or in the shadow would have been; since the server began to lead.
+# TYPE evenkeel_shaping_short_vm_minutes_total counter
+evenkeel_shaping_short_vm_minutes_total{resource="cpu"} 1.5
+evenkeel_shaping_short_vm_minutes_total{resource="memory"} 0.25
+# HELP evenkeel_shaping_vms VMs whose needs are estimated: all, those short of memory now (pressed), those whose memory is left alone; of the leader only.
+# TYPE evenkeel_shaping_vms gauge
+evenkeel_shaping_vms{which="all"} 7
+evenkeel_shaping_vms{which="left alone"} 3
+evenkeel_shaping_vms{which="pressed"} 2
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
