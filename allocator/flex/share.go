@@ -70,10 +70,10 @@ func fill(left float64, weight, limit, given []float64) float64 {
 			if sum == 0 {
 				break
 			}
-			level, full, spent := left/sum, false, 0.0
+			full, spent := false, 0.0
 			for j := range given {
 				w := weighed(weight[j], even)
-				if room := limit[j] - given[j]; room > 0 && w > 0 && room <= w*level {
+				if room := limit[j] - given[j]; room > 0 && w > 0 && room <= left*(w/sum) { // left/sum may be beyond all numbers
 					given[j] = limit[j]
 					spent += room
 					full = true
@@ -85,7 +85,7 @@ func fill(left float64, weight, limit, given []float64) float64 {
 			}
 			for j := range given {
 				if limit[j] > given[j] {
-					given[j] = min(given[j]+weighed(weight[j], even)*level, limit[j])
+					given[j] = min(given[j]+left*(weighed(weight[j], even)/sum), limit[j])
 				}
 			}
 			return 0

@@ -37,7 +37,7 @@ func TestShareByHand(t *testing.T) {
 func TestShareLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "tasks")
-		amount := rapid.OneOf(rapid.Float64Range(0, 10), rapid.Just(0.0), rapid.Just(1.0), rapid.Float64Range(0, 1e-9))
+		amount := rapid.OneOf(rapid.Float64Range(0, 10), rapid.Just(0.0), rapid.Just(1.0), rapid.Float64Range(0, 1e-9), rapid.Just(1.1125369292536007e-308))
 		request := rapid.SliceOfN(amount, n, n).Draw(t, "request")
 		demand := rapid.SliceOfN(amount, n, n).Draw(t, "demand")
 		capacity := rapid.Float64Range(0, 40).Draw(t, "capacity")
