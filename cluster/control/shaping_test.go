@@ -23,6 +23,7 @@ type shapedHost struct {
 	store *state.Store
 	use   map[string]state.Resources // by VM name
 	press map[string]bool
+	word  *agent.Available
 	ahead time.Duration // its clock is, of the leader's
 	mute  bool          // it forecasts nothing new
 	late  time.Duration // what it forecasts rests on what was measured so long ago
@@ -63,7 +64,7 @@ func (h *shapedHost) tell() {
 		h.t.Fatal(err)
 	}
 	r := agent.Report{Host: "h1", Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 64 << 20, Reach: true,
-		Running: []agent.Instance{}, Index: want.Index, Numbers: true, Samples: []agent.Sample{}}
+		Running: []agent.Instance{}, Index: want.Index, Numbers: true, Samples: []agent.Sample{}, Available: h.word}
 	for _, vm := range want.VMs {
 		id, name := vm.Spec.Identity.VM, strings.TrimPrefix(vm.Spec.Name, "ek-")
 		st := agent.Status{VM: id, Generation: vm.Spec.Identity.Generation, Phase: agent.SeenRunning, Held: vm.Spec.Balloon}

@@ -38,6 +38,7 @@ func (x *shapes) told(s *state.Snapshot, r agent.Report, now time.Time) {
 			x.estimates[e.VM] = forecastOf{e, now.Add(-max(0, there.Sub(e.Until)))}
 		}
 	}
+	x.doubts.heard(r.Host, r.Available, now)
 	x.mu.Unlock()
 	for _, m := range r.Samples {
 		if m.Guest != nil && m.Guest.Pressed != "" || m.Cap > 0 && m.Used >= 0.95*m.Cap && estimated(s, m.VM) {

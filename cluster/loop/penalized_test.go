@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
+	"evenkeel/forecast"
 )
 
 // doubting is what a leader knows that counts estimates so many times.
@@ -323,5 +325,29 @@ func (c *shaped) fitsPenalized(before *state.Snapshot, p loop.Penalty, words map
 		if w, told := words[h.Name]; told && estimates && unknown > max(0, w.Available.Memory) {
 			c.t.Fatalf("host %s: %d MiB are new to it, it said %d", h.Name, unknown>>20, w.Available.Memory>>20)
 		}
+	}
+}
+
+// The words for how bold estimates are stand for penalties that can be made, the bolder the lower, and that can rise again from where they end.
+func TestPenaltyWords(t *testing.T) {
+	last := math.Inf(1)
+	for _, word := range []string{state.Conservative, state.Balanced, state.Aggressive} {
+		set := loop.PenaltyFor(word)
+		p, err := forecast.NewPenalty(set)
+		if err != nil || set.Start >= last || set.Min <= 1 {
+			t.Errorf("%s: %+v, %v", word, set, err)
+		}
+		last = set.Start
+		for range 1000 {
+			p.Observe(1)
+		}
+		low := p.Value()
+		if p.Observe(0.9); low != set.Min || p.Value() <= low {
+			t.Errorf("%s: %v, then %v after a bad minute", word, low, p.Value())
+		}
+	}
+	p := loop.Penalty{Conservative: 2, Balanced: 1.5, Aggressive: 1.1}
+	if p.Of(state.Conservative) != 2 || p.Of(state.Balanced) != 1.5 || p.Of(state.Aggressive) != 1.1 || (loop.Penalty{}).Of(state.Balanced) != 1 {
+		t.Errorf("%+v", p)
 	}
 }

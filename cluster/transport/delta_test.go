@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"reflect"
 	"testing"
 	"time"
 
@@ -415,6 +416,24 @@ func TestPressureIsNoNews(t *testing.T) {
 		got, err := d.take(c)
 		if err != nil || (got.Pressure == nil) != (p == nil) || p != nil && *got.Pressure != *p {
 			t.Errorf("report %d: %+v, want %+v, %v", i, got.Pressure, p, err)
+		}
+		d.keep(uint64(i+1), got)
+		e.taken(uint64(i + 1))
+	}
+}
+
+// So is what a host holds to be available: it comes with the samples, and what was told before is not told of a later report.
+func TestAvailableIsNoNews(t *testing.T) {
+	var e reportEncoder
+	var d reportDecoder
+	for i, a := range []*agent.Available{{Available: agent.Limits{CPU: 1}, VMs: map[string]uint64{"a": 1}}, {Available: agent.Limits{CPU: 2}}, nil, {Used: agent.Limits{Memory: 1}}} {
+		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Available: a, Samples: []agent.Sample{{VM: "a"}}}, true)
+		if err != nil || news != (i == 0) || (c.Head != nil) != (i == 0) {
+			t.Fatalf("report %d: news %v, head %s, %v", i, news, c.Head, err)
+		}
+		got, err := d.take(c)
+		if err != nil || !reflect.DeepEqual(got.Available, a) {
+			t.Errorf("report %d: %+v, want %+v, %v", i, got.Available, a, err)
 		}
 		d.keep(uint64(i+1), got)
 		e.taken(uint64(i + 1))

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// loaded is a host of 8 cores and 16 GiB, of which 7 and 14 may be used, and its load.
+type loaded struct {
+	t      *testing.T
+	load   hostLoad
+	now    time.Time
+	m      machine
+	listed map[string]hypervisor.VM
+	use    map[string]float64 // cores
+	memory map[string]int64   // in use, bytes; below 0: the guest does not tell
+}
+
+const (
+	testStep = time.Minute
+	giga     = int64(1) << 30
+)
+
+func newLoaded(t *testing.T) *loaded {
+	return &loaded{t: t, load: newHostLoad(), now: time.Unix(1_800_000_000, 0), listed: map[string]hypervisor.VM{}, use: map[string]float64{}, memory: map[string]int64{},
+		m: machine{capacity: hypervisor.Capacity{CPU: 8, Memory: 16 * giga}, allowance: Limits{CPU: 7, Memory: 14 * giga}}}
+}
+
+func (w *loaded) run(id string, generation uint64, cores float64, memory int64) {
+	w.listed[id] = hypervisor.VM{Identity: hypervisor.Identity{VM: id, Generation: generation}, VCPUs: int(math.Ceil(cores)), Memory: memory, Balloon: memory,
+		CPU: hypervisor.CPU{Cap: cores}, State: hypervisor.Running}
+}
+
+// minutes pass, with a look every ten seconds.
+func (w *loaded) minutes(n int) *Available {
+	for range 6 * n {
+		w.now = w.now.Add(testStep / 6)
+		w.look()
+	}
+	return w.load.word
+}
+
+func (w *loaded) look() {
+	var stats []hypervisor.Stats
+	for _, id := range slices.Sorted(maps.Keys(w.listed)) {
+		vm := w.listed[id]
+		s := hypervisor.Stats{Identity: vm.Identity, Balloon: vm.Balloon, Available: vm.Balloon - w.memory[id]}
+		if w.memory[id] < 0 {
+			s.Available = hypervisor.Unknown
+		}
+		stats = append(stats, s)
+	}
+	w.load.sees(stats, w.use, w.listed, w.m, w.now, testStep)
+}
+
+func (w *loaded) is(what string, cpu float64, memory float64) {
+	w.t.Helper()
+	a := w.load.word
+	if a == nil {
+		w.t.Fatalf("%s: no word", what)
+	}
+	if math.Abs(a.Available.CPU-cpu) > 1e-6 || math.Abs(float64(a.Available.Memory)/float64(giga)-memory) > 1e-6 {
+		w.t.Errorf("%s: %.6f cores and %.6f GiB are available, want %.6f and %.6f\n%+v", what, a.Available.CPU, float64(a.Available.Memory)/float64(giga), cpu, memory, *a)
+	}
+}
+
+// The lesser of eq. 5 and 6: what is asked for counts at first, use the more the longer it is seen, and a peak at once and for a while.
+func TestAvailable(t *testing.T) {
+	w := newLoaded(t)
+	w.look()
+	if w.load.word != nil {
+		t.Fatal("a word before anything was seen for a step")
+	}
+	w.minutes(1)
+	w.is("an empty host", 7, 14)
+
+	w.run("a", 1, 4, 8*giga)
+	w.use["a"], w.memory["a"] = 1, giga
+	w.minutes(1)
+	// E = 7/8 R + 1/8 U (eq. 1, 2): 3.625 cores and 7.125 GiB; what is allowed less use is more (eq. 5: 6 and 13).
+	w.is("one that is new", 8-3.625, 16-7.125)
+	if a := w.load.word; a.Used != (Limits{CPU: 1, Memory: giga}) || !maps.Equal(a.VMs, map[string]uint64{"a": 1}) || a.Estimated.CPU != 3.625 {
+		t.Errorf("%+v", *a)
+	}
+	w.minutes(60)
+	e := 1 + 3*math.Pow(0.875, 61)
+	w.is("an hour later", min(6, 8-e), min(13, 16-(1+7*math.Pow(0.875, 61))))
+
+	// A peak counts at once (eq. 3), and is remembered. Of CPU the mean of a step counts, of memory the most.
+	w.use["a"], w.memory["a"] = 3, 6*giga
+	w.look()
+	w.use["a"], w.memory["a"] = 1, giga
+	w.minutes(1)
+	if a := w.load.word; a.Used.Memory != 6*giga || a.Used.CPU > 1.5 {
+		t.Errorf("a peak of 10 s: %+v", *a)
+	}
+	w.minutes(1)
+	if a := w.load.word; a.Used.Memory != giga || a.Estimated.Memory != int64(0.875*6*float64(giga)+0.125*float64(giga)) {
+		t.Errorf("a minute after a peak: %+v", *a)
+	}
+
+	// What is gone is gone at once, and so is what it used.
+	delete(w.listed, "a")
+	w.look()
+	if a := w.load.word; len(a.VMs) != 0 || a.Estimated != (Limits{}) {
+		t.Errorf("one that is gone: %+v", *a)
+	}
+	w.minutes(1)
+	w.is("after it", 7, 14)
+}
+
+func TestAvailableBesideOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		set         func(w *loaded)
+		cpu, memory float64 // after two hours
+	}{
+		"foreign VMs":             {func(w *loaded) { w.m.foreign = Limits{CPU: 2, Memory: 4 * giga} }, 4, 9},
+		"what the kernel tells":   {func(w *loaded) { w.load.left = 5 * giga }, 6, 5},
+		"that there is plenty":    {func(w *loaded) { w.load.left = 16 * giga }, 6, 13},
+		"a guest that is silent":  {func(w *loaded) { w.memory["a"] = -1 }, 6, 6},
+		"one that comes by move":  {func(w *loaded) { vm := w.listed["a"]; vm.State = hypervisor.Incoming; w.listed["a"] = vm }, 7, 14},
+		"what a VM costs besides": {func(w *loaded) { w.m.overhead = giga }, 6, 12},
+		"an overloaded host":      {func(w *loaded) { w.use["a"], w.m.foreign.Memory = 9, 20*giga }, -2, -7},
+		"no cap":                  {func(w *loaded) { vm := w.listed["a"]; vm.CPU.Cap = 0; w.listed["a"] = vm }, 6, 13},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLoaded(t)
+			w.run("a", 1, 4, 8*giga)
+			w.use["a"], w.memory["a"] = 1, giga
+			c.set(w)
+			w.minutes(120)
+			w.is(name, c.cpu, c.memory)
+		})
+	}
+	w := newLoaded(t) // one that was started anew is another
+	w.run("a", 1, 4, 8*giga)
+	w.use["a"], w.memory["a"] = 1, giga
+	w.minutes(120)
+	w.run("a", 2, 4, 8*giga)
+	w.minutes(2)
+	if a := w.load.word; a.VMs["a"] != 2 || math.Abs(a.Estimated.CPU-3.625) > 1e-9 {
+		t.Errorf("%+v", *a)
+	}
+	w.now = w.now.Add(-time.Hour) // the clock was set back
+	before := w.load.word
+	if w.minutes(2); w.load.word == before {
+		t.Error("no word since the clock was set back")
+	}
+}
+
+// What was told is not changed under who reads it, and nothing is told without samples.
+func TestWordIsKept(t *testing.T) {
+	w := newLoaded(t)
+	w.run("a", 1, 4, 8*giga)
+	told := w.minutes(2)
+	text := fmt.Sprint(*told)
+	delete(w.listed, "a")
+	w.minutes(2)
+	if fmt.Sprint(*told) != text || w.load.told([]Sample{}) != w.load.word || w.load.told(nil) != nil {
+		t.Errorf("%+v, %s", *told, text)
+	}
+}
