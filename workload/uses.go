@@ -26,8 +26,9 @@ const (
 	serviceDay   = 86400 / serviceStep
 )
 
-// ServiceUses are drawn for VMs that run for their own sake. Nothing of a VM is copied; their distributions are fitted to what Cortez et al., "Resource
-// Central" (SOSP 2017), sec. 3, state of Azure's VMs: 60% of them use less than 20% of their CPU on average, and 40% less than 50% at their 95th percentile.
+// ServiceUses are drawn for VMs that run for their own sake. Nothing of a VM is copied; means are fitted to what Cortez et al., "Resource Central" (SOSP
+// 2017), sec. 3, state of Azure's VMs: 60% of them use less than 20% of their CPU on average. Three quarters stay below 50% at their 95th percentile; theirs, of
+// the peaks in five minutes, are 40%: bursts are rarer here.
 //
 //	CPU      mean over time log-normal, median 0.16, sigma 0.9, cut to 0.01 .. 0.95; 40% of the VMs follow the day, with a peak of 1.3 to 2.5 times
 //	         the mean; noise that is forgotten by a fifth each 5 minutes, of 0.3 of the level; 0 to 3 bursts a day to 1.5 to 6 times the level; never above 1

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -143,7 +144,7 @@ func playsPace(spec string, p workload.Pace) error {
 		}
 	}
 	if baseOf(spec) == "ha" {
-		return haPlays(spec, workload.Room{CPU: min(6, p.CPU), Memory: min(48e9, p.Memory)}, []replay.Host{{CPU: p.CPU, Memory: p.Memory}})
+		return haPlays(spec, workload.Group{Count: 1, CPU: min(6, p.CPU), Memory: min(48e9, p.Memory)}, []replay.Host{{CPU: p.CPU, Memory: p.Memory}})
 	}
 	return nil
 }
@@ -156,16 +157,17 @@ func (p *playing) playable(spec string) error {
 			return fmt.Errorf("policy %s gives hosts to what ends by itself, at a time that it knows, and these VMs are there all along: leave it out, or let them come and go (--arrivals poisson)", spec)
 		}
 	case "ha":
-		var most workload.Room
 		for _, g := range p.w.Groups {
-			most.CPU, most.Memory = max(most.CPU, g.CPU), max(most.Memory, g.Memory)
+			if err := haPlays(spec, g, p.hosts); err != nil {
+				return err
+			}
 		}
-		return haPlays(spec, most, p.hosts)
 	}
 	return nil
 }
 
-func haPlays(spec string, most workload.Room, hosts []replay.Host) error {
+// haPlays says whether Ha can ever start a group of components; one that it cannot would hold up all behind it.
+func haPlays(spec string, g workload.Group, hosts []replay.Host) error {
 	v, err := settings(spec, haDamping, haAllowed)
 	if err != nil {
 		return err
@@ -175,9 +177,17 @@ func haPlays(spec string, most workload.Room, hosts []replay.Host) error {
 			return fmt.Errorf("policy %s allows the same of every host, and these are not equal", spec)
 		}
 	}
-	if of := hosts[0]; most.CPU > v[1]*of.CPU || most.Memory > v[1]*of.Memory {
-		return fmt.Errorf("policy %s gives at most %g cores and %.4g GB of a host, and the largest component asks for %g and %.4g: it would hold up all others. ha:%g:1 gives all of a host",
-			spec, v[1]*of.CPU, v[1]*of.Memory/1e9, most.CPU, most.Memory/1e9, v[0])
+	cpu, memory := v[1]*hosts[0].CPU, v[1]*hosts[0].Memory
+	each := float64(g.Count)
+	if g.CPU > 0 {
+		each = min(each, math.Floor(cpu/g.CPU*(1+1e-9)))
+	}
+	if g.Memory > 0 {
+		each = min(each, math.Floor(memory/g.Memory*(1+1e-9)))
+	}
+	if each*float64(len(hosts)) < float64(g.Count) {
+		return fmt.Errorf("policy %s gives at most %.4g cores and %.4g GB of each of %d hosts: an application of %d components of %.4g cores and %.4g GB would never start and hold up all others. ha:%g:1 gives all of a host",
+			spec, cpu, memory/1e9, len(hosts), g.Count, g.CPU, g.Memory/1e9, v[0])
 	}
 	return nil
 }
