@@ -10,6 +10,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/daemon"
 	"evenkeel/test/lab"
 )
 
@@ -97,9 +98,9 @@ func (l *ledger) churn(ctx context.Context, c *client.Client, rng *rand.Rand) {
 func TestKillNine(t *testing.T) {
 	lab.Real(t)
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
-	d := newDaemon(t, h, "--min-yield", "0.05")
-	d.done(d.Create(t.Context(), spec("steady", 2, 0.3)))
-	before := domains(t, h)
+	d := daemon.New(t, h, "--min-yield", "0.05")
+	d.Done(d.Create(t.Context(), spec("steady", 2, 0.3)))
+	before := d.Processes()
 
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -112,10 +113,10 @@ func TestKillNine(t *testing.T) {
 		wg.Go(func() { l.churn(ctx, d.Client, workers) })
 		// sleep: the moment of the kill is to be any moment
 		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
-		d.kill()
+		d.Kill()
 		stop()
 		wg.Wait()
-		d.start()
+		d.Launch()
 		l.check(t, d)
 	}
 	t.Logf("%d kills, %d changes acknowledged, %d left without an answer", kills, l.acked, len(l.open))
@@ -123,22 +124,22 @@ func TestKillNine(t *testing.T) {
 		t.Errorf("only %d changes were acknowledged over %d kills: the test did not test much", l.acked, kills)
 	}
 	settle(t, d, h)
-	after := domains(t, h)
+	after := d.Processes()
 	for _, name := range []string{"ek-steady-g-0", "ek-steady-g-1"} {
 		if before[name] == "" || after[name] != before[name] {
 			t.Errorf("%s ran as process %q before the kills and %q after", name, before[name], after[name])
 		}
 	}
 	for _, vc := range must(d.VirtualClusters(t.Context()))(t) {
-		d.done(d.Delete(t.Context(), vc.Name))
+		d.Done(d.Delete(t.Context(), vc.Name))
 	}
-	if left := domains(t, h); len(left) != 0 {
+	if left := d.Processes(); len(left) != 0 {
 		t.Errorf("domains left after all was deleted: %v", left)
 	}
 }
 
 // check that the state agrees with what was acknowledged.
-func (l *ledger) check(t *testing.T, d *daemon) {
+func (l *ledger) check(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
 	vcs := map[string]v1.VirtualCluster{}
 	for _, vc := range must(d.VirtualClusters(t.Context()))(t) {
@@ -163,14 +164,14 @@ func (l *ledger) check(t *testing.T, d *daemon) {
 }
 
 // settle waits until libvirt runs exactly what the state says, each VM once.
-func settle(t *testing.T, d *daemon, h *lab.Host) {
+func settle(t *testing.T, d *daemon.Daemon, h *lab.Host) {
 	t.Helper()
-	d.eventually(2*time.Minute, "what libvirt runs is what the state says", func(ctx context.Context) (bool, error) {
+	d.Eventually(2*time.Minute, "what libvirt runs is what the state says", func(ctx context.Context) (bool, error) {
 		vms, err := d.VMs(ctx, "", "")
 		if err != nil {
 			return false, err
 		}
-		there := domains(t, h)
+		there := d.Processes()
 		if len(there) != len(vms) {
 			return false, fmt.Errorf("%d domains for %d VMs", len(there), len(vms))
 		}
@@ -203,14 +204,14 @@ func must[T any](v T, err error) func(*testing.T) T {
 func TestLibvirtRestart(t *testing.T) {
 	lab.Real(t)
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
-	d := newDaemon(t, h)
-	d.done(d.Create(t.Context(), spec("steady", 2, 0.3)))
-	before := domains(t, h)
+	d := daemon.New(t, h)
+	d.Done(d.Create(t.Context(), spec("steady", 2, 0.3)))
+	before := d.Processes()
 
 	if err := h.KillDaemon(); err != nil {
 		t.Fatal(err)
 	}
-	d.eventually(30*time.Second, "the host is unreachable", func(ctx context.Context) (bool, error) {
+	d.Eventually(30*time.Second, "the host is unreachable", func(ctx context.Context) (bool, error) {
 		host, err := d.Host(ctx, "h1")
 		return host.State == "unreachable", err
 	})
@@ -231,9 +232,9 @@ func TestLibvirtRestart(t *testing.T) {
 	if err := h.StartDaemon(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.done(later, nil)
+	d.Done(later, nil)
 	settle(t, d, h)
-	after := domains(t, h)
+	after := d.Processes()
 	for name, pid := range before {
 		if pid == "" || after[name] != pid {
 			t.Errorf("%s ran as process %q before the restart and %q after", name, pid, after[name])
@@ -245,22 +246,22 @@ func TestLibvirtRestart(t *testing.T) {
 func TestGuestPowersOff(t *testing.T) {
 	lab.Real(t)
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
-	d := newDaemon(t, h)
-	d.done(d.Create(t.Context(), spec("a", 1, 1)))
+	d := daemon.New(t, h)
+	d.Done(d.Create(t.Context(), spec("a", 1, 1)))
 	console := must(d.Console(t.Context(), "a-g-0"))(t)
 	defer console.Close()
 	waitFor(t, console, "EVENKEEL-GUEST ready", time.Minute)
 	if _, err := console.Write([]byte("poweroff\n")); err != nil {
 		t.Fatal(err)
 	}
-	d.eventually(30*time.Second, "a has failed", func(ctx context.Context) (bool, error) {
+	d.Eventually(30*time.Second, "a has failed", func(ctx context.Context) (bool, error) {
 		vc, err := d.VirtualCluster(ctx, "a")
 		return vc.State == "failed" && vc.Reason != "", err
 	})
-	if there := domains(t, h); len(there) != 0 {
+	if there := d.Processes(); len(there) != 0 {
 		t.Errorf("runs again: %v", there)
 	}
-	d.done(d.Start(t.Context(), "a"))
+	d.Done(d.Start(t.Context(), "a"))
 	if vm := must(d.VM(t.Context(), "a-g-0"))(t); vm.Generation != 2 {
 		t.Errorf("generation %d after a second start", vm.Generation)
 	}

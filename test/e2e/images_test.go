@@ -16,6 +16,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/daemon"
 	"evenkeel/test/lab"
 )
 
@@ -29,7 +30,7 @@ const (
 func TestImages(t *testing.T) {
 	g := lab.Real(t)
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
-	d := newDaemon(t, h, "--min-yield", "0.1", "--allowance-cpu", "2")
+	d := daemon.New(t, h, "--min-yield", "0.1", "--allowance-cpu", "2")
 	base := filepath.Join(t.TempDir(), "base.qcow2")
 	copyFile(t, filepath.Join(filepath.Dir(g.Kernel), "disk.qcow2"), base)
 	before := sum(t, base)
@@ -56,7 +57,7 @@ func TestImages(t *testing.T) {
 }
 
 // imagesRefused: what is no image, or not safe as one, does not enter the catalogue.
-func imagesRefused(t *testing.T, d *daemon, base string) {
+func imagesRefused(t *testing.T, d *daemon.Daemon, base string) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	qemuImg(t, "create", "-q", "-f", "qcow2", "-b", base, "-F", "qcow2", in("overlay.qcow2"))
@@ -99,7 +100,7 @@ func imagesRefused(t *testing.T, d *daemon, base string) {
 }
 
 // impossible: what no host has fails with a reason that names it, and leaves nothing.
-func impossible(t *testing.T, d *daemon, h *lab.Host, base string) {
+func impossible(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 	gone := filepath.Join(t.TempDir(), "gone.qcow2")
 	copyFile(t, base, gone)
 	if _, err := d.AddImage(t.Context(), v1.ImageSpec{Name: "gone", Kind: "disk", File: gone}); err != nil {
@@ -134,7 +135,7 @@ func impossible(t *testing.T, d *daemon, h *lab.Host, base string) {
 				t.Errorf("%s: VM %s is %s (%s)", c.name, vm.Name, vm.State, vm.Reason)
 			}
 		}
-		d.done(d.Delete(t.Context(), c.name))
+		d.Done(d.Delete(t.Context(), c.name))
 	}
 	small := spec("small", 1, 0.2)
 	small.Groups[0].Boot, small.Groups[0].Image, small.Groups[0].Disk = nil, "small-linux", &v1.Disk{Size: baseSize - 1}
@@ -145,7 +146,7 @@ func impossible(t *testing.T, d *daemon, h *lab.Host, base string) {
 	if vcs := must(d.VirtualClusters(t.Context()))(t); len(vcs) > 0 {
 		t.Errorf("virtual clusters left: %+v", vcs)
 	}
-	if there := domains(t, h); len(there) > 0 {
+	if there := d.Processes(); len(there) > 0 {
 		t.Errorf("domains left: %v", there)
 	}
 	if left := volumes(t, d); len(left) > 0 {
@@ -159,7 +160,7 @@ func impossible(t *testing.T, d *daemon, h *lab.Host, base string) {
 const userData = "#cloud-config\nhostname: pebble\npassword: \"a secret\"\n"
 
 // disks: one VC whose groups differ in their disks, through two starts.
-func disks(t *testing.T, d *daemon, h *lab.Host, base string) {
+func disks(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 	userSum := fmt.Sprintf("SEED user-data bytes=%d sha256=%x first=#cloud-config", len(userData), sha256.Sum256([]byte(userData)))
 	group := func(name string) v1.GroupSpec {
 		return v1.GroupSpec{Name: name, CPU: 0.66, Memory: 96 << 20}
@@ -169,7 +170,7 @@ func disks(t *testing.T, d *daemon, h *lab.Host, base string) {
 	fresh.Image, fresh.Disk = "small-linux", &v1.Disk{Size: otherSize, Ephemeral: true}
 	empty.Boot = &v1.Boot{Kernel: "tiny", Cmdline: "console=ttyS0 quiet panic=-1 ek.ip=10.97.0.50/24"}
 	empty.Disk, empty.Network = &v1.Disk{Size: otherSize}, "bridge:br0"
-	d.done(d.Create(t.Context(), v1.VirtualClusterSpec{Name: "store", OnFull: "reject", Groups: []v1.GroupSpec{kept, fresh, empty}}))
+	d.Done(d.Create(t.Context(), v1.VirtualClusterSpec{Name: "store", OnFull: "reject", Groups: []v1.GroupSpec{kept, fresh, empty}}))
 
 	ids := map[string]string{}
 	for _, vm := range must(d.VMs(t.Context(), "store", ""))(t) {
@@ -233,11 +234,11 @@ func disks(t *testing.T, d *daemon, h *lab.Host, base string) {
 		}
 	}
 
-	d.done(d.Stop(t.Context(), "store"))
+	d.Done(d.Stop(t.Context(), "store"))
 	if left := volumes(t, d); len(left) != 3 {
 		t.Errorf("after the stop two disks and a seed should be left, there are %v", left)
 	}
-	d.done(d.Start(t.Context(), "store"))
+	d.Done(d.Start(t.Context(), "store"))
 	for _, vm := range must(d.VMs(t.Context(), "store", ""))(t) {
 		if vm.ID != ids[vm.Name] {
 			t.Errorf("%s is another VM after the stop", vm.Name)
@@ -245,17 +246,17 @@ func disks(t *testing.T, d *daemon, h *lab.Host, base string) {
 	}
 	booted(2)
 
-	d.done(d.Delete(t.Context(), "store"))
+	d.Done(d.Delete(t.Context(), "store"))
 	if left := volumes(t, d); len(left) > 0 {
 		t.Errorf("left in the pool after the delete: %v", left)
 	}
-	if there := domains(t, h); len(there) > 0 {
+	if there := d.Processes(); len(there) > 0 {
 		t.Errorf("domains left: %v", there)
 	}
 }
 
 // report asks a guest, over its console, what it found when it booted.
-func report(t *testing.T, d *daemon, vm string) string {
+func report(t *testing.T, d *daemon.Daemon, vm string) string {
 	t.Helper()
 	console := must(d.Console(t.Context(), vm))(t)
 	defer console.Close()
@@ -307,15 +308,15 @@ func report(t *testing.T, d *daemon, vm string) string {
 }
 
 // volumes in the daemon's pool, by path.
-func volumes(t *testing.T, d *daemon) []string {
+func volumes(t *testing.T, d *daemon.Daemon) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(d.dir, "libvirt", "pool"))
+	entries, err := os.ReadDir(filepath.Join(d.Dir, "libvirt", "pool"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
 	var out []string
 	for _, e := range entries {
-		out = append(out, filepath.Join(d.dir, "libvirt", "pool", e.Name()))
+		out = append(out, filepath.Join(d.Dir, "libvirt", "pool", e.Name()))
 	}
 	slices.Sort(out)
 	return out

@@ -50,11 +50,11 @@ func TestMoreAreAdmitted(t *testing.T) {
 	}
 	eventually(t, 6*time.Minute, "balloons fall", func() (bool, string) { return squeezed() >= 3, s.shaped() })
 	t.Logf("the squeeze begins after %v", time.Since(began).Round(time.Second))
-	before := s.processes()
-	s.kill()
+	before := s.Processes()
+	s.Kill()
 	time.Sleep(5 * time.Second) // sleep: for so long nobody looks after the host
-	s.start()
-	if after := s.processes(); !maps.Equal(before, after) {
+	s.Launch()
+	if after := s.Processes(); !maps.Equal(before, after) {
 		t.Errorf("QEMU processes before vcd was killed, and after: %v, %v", before, after)
 	}
 
