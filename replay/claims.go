@@ -39,6 +39,7 @@ func (p *Shaping) claim(c *Cluster, o shape.Options) {
 				memory = c.Memory[s]
 			}
 		}
+		memory = max(memory, p.floor(c, s))
 		x.cpu[s], x.memory[s] = cpu, memory
 		h := c.On[s]
 		x.cpuOn[h] += cpu

@@ -28,6 +28,9 @@ type Shaping struct {
 	// Relief: a host whose memory runs out has the components taken off it that the shaper would let go for what is used now.
 	Relief bool
 
+	// Floors is the memory that components never have less of, bytes, by group (of Workload.Groups); nil: 0.
+	Floors []float64
+
 	first   firstCome
 	shaper  shape.Shaper
 	claims  claims
@@ -118,6 +121,7 @@ func (p *Shaping) state(c *Cluster) {
 				Present: shape.Amount{CPU: c.CPU[s], Memory: c.Memory[s]}}
 			k.Grew = p.grewAt(c, s)
 			k.Need = shape.Amount{CPU: x.cpu[s], Memory: x.memory[s]}
+			k.Floor = p.floor(c, s)
 			q.Components = append(q.Components, k)
 			p.slots = append(p.slots, s)
 			p.born = append(p.born, c.Born[s])
@@ -125,6 +129,22 @@ func (p *Shaping) state(c *Cluster) {
 		a.Count = len(q.Components) - a.First
 		q.Apps = append(q.Apps, a)
 	}
+}
+
+// floor is the memory that a component never has less of.
+func (p *Shaping) floor(c *Cluster, s int32) float64 {
+	if p.Floors == nil {
+		return 0
+	}
+	return min(p.Floors[c.Group[s]], c.RequestMemory[s])
+}
+
+// Need is what the latest Shape found a component to need, cores and bytes.
+func (p *Shaping) Need(slot int32) (cpu, memory float64) {
+	if int(slot) >= len(p.claims.cpu) {
+		return 0, 0
+	}
+	return p.claims.cpu[slot], p.claims.memory[slot]
 }
 
 // grewAt is when the memory of a component last grew; 0: never.
