@@ -25,7 +25,7 @@ func (c *Control) Desired(ctx context.Context, host string) (agent.Desired, <-ch
 func desired(s *state.Snapshot, host string) agent.Desired {
 	meta, _ := s.Meta()
 	h, _ := s.Host(host)
-	limit := h.Usable()
+	limit, set := h.Usable(), meta.Settings.Shaping.WithDefaults()
 	hold := ""
 	if meta.Hold.On() {
 		hold = "held after a " + meta.Hold.Reason
@@ -45,7 +45,7 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 			Settled:   vm.Phase == state.Stopped || vm.Phase == state.Failed || vm.Phase == state.Lost,
 			FreezeCPU: vm.Phase == state.Stopping || vm.MovingTo != ""}
 		w.Spec.Leased = vc.Restartable()
-		if vm.Target > 0 {
+		if vm.Target > 0 && set.Mode == state.ShapingOn && set.Estimates(&vc) {
 			w.Least = g.MemoryMin
 		}
 		if vm.MovingTo != "" {

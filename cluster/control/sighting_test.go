@@ -58,3 +58,39 @@ func TestForecastThatComesLate(t *testing.T) {
 		}
 	})
 }
+
+// A host may shrink balloons by itself of VMs that agreed to it and have less already, down to what they may always count on.
+func TestLeastThatAHostIsTold(t *testing.T) {
+	shapedIn(t, func(t *testing.T, h *shapedHost) {
+		const gib = 1 << 30
+		least := func(name string) int64 {
+			t.Helper()
+			want, _, err := h.Desired(t.Context(), "h1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, vm := range want.VMs {
+				if vm.Spec.Name == "ek-"+name+"-g-0" {
+					return vm.Least
+				}
+			}
+			t.Fatalf("no VM of %s", name)
+			return 0
+		}
+		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
+		h.run("fixed", state.NeedsDeclared, "core", gib, gib/2)
+		h.pass(time.Minute)
+		if old, fixed := least("old"), least("fixed"); old != 0 || fixed != 0 {
+			t.Errorf("in the shadow: %d, %d", old, fixed)
+		}
+		h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+		h.pass(15 * time.Minute)
+		if old, fixed := least("old"), least("fixed"); old != 256<<20 || fixed != 0 {
+			t.Errorf("where it is on: %d, %d", old, fixed)
+		}
+		h.mode(state.ShapingSettings{Mode: state.ShapingOff})
+		if old := least("old"); old != 0 {
+			t.Errorf("once it is off: %d", old)
+		}
+	})
+}
