@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -116,4 +118,33 @@ func progress(w io.Writer, name string) func(done, all int) {
 			fmt.Fprintf(w, "%s instances: %d of %d, about %s left\n", name, done, all, left.Round(time.Second))
 		}
 	}
+}
+
+// tablesFlag asks for the tables of what, of another seed.
+func tablesFlag(what string) cli.Flag {
+	return &cli.BoolFlag{Name: "tables", Usage: "play " + what + " alone, and write its tables to a page of their own, whose name has the seed"}
+}
+
+// writeTables writes DIR/PAPER-seed-S.md.
+func writeTables(log io.Writer, dir, paper string, seed uint64, page []byte) error {
+	name := filepath.Join(dir, fmt.Sprintf("%s-seed-%d.md", paper, seed))
+	if err := os.WriteFile(name, append(bytes.TrimRight(page, "\n"), 10), 0o644); err != nil {
+		return fmt.Errorf("write the tables: %w", err)
+	}
+	fmt.Fprintf(log, "written: %s\n", name)
+	return nil
+}
+
+// otherSeeds names the pages with tables of other seeds that are there.
+func otherSeeds(dir, paper string) []byte {
+	names, err := filepath.Glob(filepath.Join(dir, paper+"-seed-*.md"))
+	if err != nil || len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	for i, n := range names {
+		base := filepath.Base(n)
+		names[i] = fmt.Sprintf("[%s](%s)", base, base)
+	}
+	return fmt.Appendf(nil, "\nThe tables of another draw, which served to choose nothing: %s.\n", listOf(names))
 }

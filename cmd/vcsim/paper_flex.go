@@ -30,6 +30,7 @@ sensitivity to cluster size and demand, and what the kernel would end, are repla
 			&cli.IntFlag{Name: "nodes", Usage: "`N` nodes of 64 cores and 128 GB; tasks go with them: 714,030 on 4,000", Value: 4000},
 			&cli.StringFlag{Name: "out", Usage: "`DIR` for the report", Value: filepath.Join("docs", "reproduction")},
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of all that is drawn", Value: 1},
+			tablesFlag("the day"),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Int("nodes") < 10 || c.Int("nodes") > 100000 || c.Args().Present() {
@@ -38,6 +39,12 @@ sensitivity to cluster size and demand, and what the kernel would end, are repla
 			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			r := flexReport{nodes: c.Int("nodes"), seed: c.Uint64("seed"), log: c.App.Writer}
+			if c.Bool("tables") {
+				if _, err := r.playDay(ctx); err != nil {
+					return err
+				}
+				return writeTables(c.App.Writer, c.String("out"), "flex", r.seed, r.tables())
+			}
 			if err := r.run(ctx); err != nil {
 				return err
 			}
@@ -146,18 +153,24 @@ type flexReport struct {
 	small  int         // nodes of these
 }
 
-func (r *flexReport) run(ctx context.Context) error {
+// playDay draws the day and replays it under all policies.
+func (r *flexReport) playDay(ctx context.Context) (*workload.Workload, error) {
 	begin := userSeconds()
 	w, err := workload.Flex{Nodes: r.nodes}.Draw(r.seed)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.tasks, r.draw = len(w.Apps), userSeconds()-begin
 	policies, err := flexPolicies()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if r.day, err = r.all(ctx, w, r.nodes, policies); err != nil {
+	r.day, err = r.all(ctx, w, r.nodes, policies)
+	return w, err
+}
+
+func (r *flexReport) run(ctx context.Context) error {
+	if _, err := r.playDay(ctx); err != nil {
 		return err
 	}
 	// A tenth from here on, and the policies of the paper's sensitivity analysis and Evenkeel.

@@ -25,7 +25,7 @@ func (r *flexReport) write(dir string) error {
 		}
 	}
 	name := filepath.Join(dir, "flex.md")
-	if err := os.WriteFile(name, r.text(), 0o644); err != nil {
+	if err := os.WriteFile(name, append(r.text(), otherSeeds(dir, "flex")...), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintf(r.log, "written: %s\n", name)
@@ -155,27 +155,10 @@ what fits nowhere waits 60 s, then twice as long each time, up to half an hour; 
 ## Published and ours
 
 `, r.nodes, r.seed, r.tasks, r.nodes)
-	least, over, f, l, e := find(r.day, "LeastFit"), find(r.day, "OverSub(2)"), find(r.day, "FlexF"), find(r.day, "FlexL"), find(r.day, "Evenkeel")
-	high := find(r.day, "FlexF, 1.01")
-	ratio := func(a, b float64) string {
-		if b == 0 {
-			return "no violations to compare with"
-		}
-		return fmt.Sprintf("%.3g", a/b)
-	}
-	p("| what | published | FlexF | FlexL | FlexF, 1.01 | Evenkeel |\n|---|---|---|---|---|---|\n")
-	row := func(what, published string, of func(*flexRun) string) {
-		p("| %s | %s | %s | %s | %s | %s |\n", what, published, of(f), of(l), of(high), of(e))
-	}
-	row("CPU requests that run, over LeastFit's", "1.74", func(x *flexRun) string { return ratio(x.asked[flex.CPU], least.asked[flex.CPU]) })
-	row("CPU utilization, over LeastFit's", "1.6", func(x *flexRun) string { return ratio(x.used[flex.CPU], least.used[flex.CPU]) })
-	row("CPU utilization", "0.70", func(x *flexRun) string { return fmt.Sprintf("%.2f", x.used[flex.CPU]) })
-	row("quality of service, mean", "held at 0.99", func(x *flexRun) string { return fmt.Sprintf("%.5f", x.quality) })
-	row("minutes with less than 0.99", "few, and soon over", func(x *flexRun) string { return fmt.Sprint(x.below) })
-	row("violations of OverSub(2), over its own", "3.7", func(x *flexRun) string { return ratio(over.violations(), x.violations()) })
-	p("\n\"FlexF, 1.01\" is FlexF with Pmin = 1.01 and P at most 2.\n")
+	r.published(&b)
 	p("\nAll figures, from the third hour on:\n\n")
 	r.table(&b, r.day)
+	least, over, f, high := find(r.day, "LeastFit"), find(r.day, "OverSub(2)"), find(r.day, "FlexF"), find(r.day, "FlexF, 1.01")
 	p("\nLeastFit never violates: what it admits is what was asked for, and everybody is owed no more than that. It is the bound in quality, at %.0f%% of the utilization of Flex.\n\n",
 		100*least.used[flex.CPU]/f.used[flex.CPU])
 	p("![requests](flex/fig06-request.svg)\n![utilization](flex/fig06-usage.svg)\n![distribution of quality](flex/fig07.svg)\n![quality](flex/fig08-quality.svg)\n![penalty](flex/fig08-penalty.svg)\n![balance](flex/fig09.svg)\n\n")
@@ -190,7 +173,7 @@ what fits nowhere waits 60 s, then twice as long each time, up to half an hour; 
 	p("\n![requests](flex/fig11-request.svg)\n![violations](flex/fig11-violations.svg)\n\n")
 	r.evenkeel(&b)
 	p("\n## Where ours differ, and why\n\n")
-	p("- *Violations.* OverSub(2) has %s times those of FlexF here, 3.7 times in the paper. Requests that no measurement has seen yet count here, as eq. 9 says; a scheduler that looks at measured load alone sends all tasks of a minute to the same hosts. And ours knows each host's load of this minute, where the trace has one sample of five minutes.\n", ratio(over.violations(), f.violations()))
+	p("- *Violations.* OverSub(2) has %s times those of FlexF here, 3.7 times in the paper. Requests that no measurement has seen yet count here, as eq. 9 says; a scheduler that looks at measured load alone sends all tasks of a minute to the same hosts. And ours knows each host's load of this minute, where the trace has one sample of five minutes.\n", flexRatio(over.violations(), f.violations()))
 	p("- *Overload.* On 300 of 400 nodes, and with one and a half times the demand, more is wanted in the rush than there is, and most of it by tasks that stay all day: all but LeastFit fall below 0.99 then. The paper's Flex keeps its violations small there. Evenkeel admits somewhat less than FlexF in both, at fewer violations.\n")
 	p("- *FlexL against FlexF.* The order matters only while tasks wait. At this load they do in the first hour alone, so the two hardly differ; the paper finds FlexF better on small clusters.\n")
 	p("- *The penalty* of the paper goes up after an hour, when quality falls below its target: ours could, too, if there were such a fall within the first 41 minutes. How often theirs is updated is not said; updated less often, P is still above 1 by then.\n")
@@ -203,6 +186,50 @@ what fits nowhere waits 60 s, then twice as long each time, up to half an hour; 
 		p("%s %.0f s for %s", sep, run.user, run.policy)
 	}
 	p(".\n")
+	return b.Bytes()
+}
+
+func flexRatio(a, b float64) string {
+	if b == 0 {
+		return "no violations to compare with"
+	}
+	return fmt.Sprintf("%.3g", a/b)
+}
+
+// published is what the paper states beside ours.
+func (r *flexReport) published(b *bytes.Buffer) {
+	least, over, f, l, e := find(r.day, "LeastFit"), find(r.day, "OverSub(2)"), find(r.day, "FlexF"), find(r.day, "FlexL"), find(r.day, "Evenkeel")
+	high := find(r.day, "FlexF, 1.01")
+	p := func(format string, args ...any) { fmt.Fprintf(b, format, args...) }
+	p("| what | published | FlexF | FlexL | FlexF, 1.01 | Evenkeel |\n|---|---|---|---|---|---|\n")
+	row := func(what, published string, of func(*flexRun) string) {
+		p("| %s | %s | %s | %s | %s | %s |\n", what, published, of(f), of(l), of(high), of(e))
+	}
+	row("CPU requests that run, over LeastFit's", "1.74", func(x *flexRun) string { return flexRatio(x.asked[flex.CPU], least.asked[flex.CPU]) })
+	row("CPU utilization, over LeastFit's", "1.6", func(x *flexRun) string { return flexRatio(x.used[flex.CPU], least.used[flex.CPU]) })
+	row("CPU utilization", "0.70", func(x *flexRun) string { return fmt.Sprintf("%.2f", x.used[flex.CPU]) })
+	row("quality of service, mean", "held at 0.99", func(x *flexRun) string { return fmt.Sprintf("%.5f", x.quality) })
+	row("minutes with less than 0.99", "few, and soon over", func(x *flexRun) string { return fmt.Sprint(x.below) })
+	row("violations of OverSub(2), over its own", "3.7", func(x *flexRun) string { return flexRatio(over.violations(), x.violations()) })
+	p("\n\"FlexF, 1.01\" is FlexF with Pmin = 1.01 and P at most 2.\n")
+}
+
+// tables are the figures of the day alone.
+func (r *flexReport) tables() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `# Flex: another day
+
+What [flex.md](flex.md) tells of its day, of %d tasks on %d nodes drawn with seed %d. Nothing was chosen with this seed in view: neither the workload's
+parameters nor anybody's settings. Written by
+
+    vcsim paper flex --nodes %d --seed %d --tables
+
+`, r.tasks, r.nodes, r.seed, r.nodes, r.seed)
+	r.published(&b)
+	fmt.Fprint(&b, "\nAll figures, from the third hour on:\n\n")
+	r.table(&b, r.day)
+	fmt.Fprint(&b, "\n")
+	r.compared(&b)
 	return b.Bytes()
 }
 
@@ -256,9 +283,8 @@ var flexMeasures = []struct {
 	{"balance of memory", func(x *flexRun) float64 { return -x.uneven[flex.Memory] }},
 }
 
-// evenkeel says in which measures Evenkeel is better than the others.
+// evenkeel says what Evenkeel does, and what comes of it.
 func (r *flexReport) evenkeel(b *bytes.Buffer) {
-	e := find(r.day, "Evenkeel")
 	fmt.Fprintf(b, `## Evenkeel
 
 FlexF with four changes: the penalty begins at 1.01 and can rise from it; a request counts as one and a half times the part that all tasks
@@ -268,6 +294,13 @@ buffers (last value, histogram, peak of an hour) were tried in place of the last
 first hour, when there is no history, and what makes it even is to admit by what is used now.
 
 `)
+	r.compared(b)
+	r.paid(b)
+}
+
+// compared says in which measures Evenkeel is better than each of the others.
+func (r *flexReport) compared(b *bytes.Buffer) {
+	e := find(r.day, "Evenkeel")
 	for _, x := range r.day {
 		if x.policy == e.policy {
 			continue
@@ -293,7 +326,11 @@ first hour, when there is no history, and what makes it even is to admit by what
 		}
 		fmt.Fprint(b, "\n")
 	}
-	perHost := 0.0
+}
+
+// paid is what Evenkeel's moves cost, and what the kernel does.
+func (r *flexReport) paid(b *bytes.Buffer) {
+	e, perHost := find(r.day, "Evenkeel"), 0.0
 	if len(e.ticks) > 0 {
 		perHost = float64(e.moves) / float64(r.nodes)
 	}

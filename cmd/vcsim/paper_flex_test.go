@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -82,6 +83,30 @@ func TestPaperFlexGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	pageLike(t, dir, "flex")
+	rowsOf(t, dir, "flex", r.seed, r.tables())
+}
+
+// rowsOf looks whether the tables that are written alone are those of the page, and that the page tells of them once they are there.
+func rowsOf(t *testing.T, dir, paper string, seed uint64, tables []byte) {
+	t.Helper()
+	if err := writeTables(io.Discard, dir, paper, seed, tables); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, paper+".md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, line := range strings.Split(string(tables), "\n") {
+		if strings.HasPrefix(line, "|") {
+			if rows++; !bytes.Contains(page, []byte(line+"\n")) {
+				t.Errorf("%s: %q is not in the page", paper, line)
+			}
+		}
+	}
+	if told := string(otherSeeds(dir, paper)); rows < 8 || !strings.Contains(told, fmt.Sprintf("(%s-seed-%d.md)", paper, seed)) {
+		t.Errorf("%s: %d rows; the page would say %q", paper, rows, told)
+	}
 }
 
 func TestPaperHaGolden(t *testing.T) {
@@ -94,6 +119,7 @@ func TestPaperHaGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	pageLike(t, dir, "ha")
+	rowsOf(t, dir, "ha", r.seed, r.tables())
 }
 
 func TestPapersAreGivenUp(t *testing.T) {

@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -28,10 +32,13 @@ With --keep what was broken off goes on where it was. --small takes seconds, the
 			&cli.StringFlag{Name: "keep", Usage: "keep each run's result in `DIR`, and take it from there"},
 			&cli.StringFlag{Name: "out", Usage: "`DIR` for the report", Value: filepath.Join("docs", "reproduction")},
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of the workloads", Value: 1},
+			&cli.IntFlag{Name: "hosts", Usage: "`N` hosts for what is played with forecasts", Value: 4},
+			&cli.IntFlag{Name: "apps", Usage: "`N` applications on them", Value: 600},
+			&cli.Float64Flag{Name: "days", Usage: "in which they arrive, `D`", Value: 1},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return cli.Exit("there are no arguments", 2)
+			if c.Args().Present() || c.Int("hosts") < 1 || c.Int("apps") < 1 || !(c.Float64("days") > 0) {
+				return cli.Exit("there are no arguments; hosts, applications and days are above 0", 2)
 			}
 			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -48,11 +55,28 @@ func repeatPace(ctx context.Context, c *cli.Context) error {
 	}
 	size.Seed = c.Uint64("seed")
 	command += fmt.Sprintf(" --seed %d", size.Seed)
+	if c.IsSet("hosts") || c.IsSet("apps") || c.IsSet("days") {
+		size.Forecasting(c.Int("hosts"), c.Int("apps"), c.Float64("days"))
+		command += fmt.Sprintf(" --hosts %d --apps %d --days %v", c.Int("hosts"), c.Int("apps"), c.Float64("days"))
+	}
+	r, err := pace.Run(size, pacePlayer(ctx, c.App.ErrWriter, c.String("keep")))
+	if err != nil {
+		return err
+	}
+	if err := r.Write(c.String("out"), command); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.App.Writer, "written: %s\n", filepath.Join(c.String("out"), "pace.md"))
+	return nil
+}
+
+// pacePlayer plays the experiments, and keeps what came of them in a directory, if one is named.
+func pacePlayer(ctx context.Context, say io.Writer, keep string) pace.Player {
 	// The workload that was drawn last: those of one experiment follow each other.
 	var drawn *workload.Workload
 	var of runOptions
-	r, err := pace.Run(size, func(p workload.Pace, seed uint64, policy string) (*replay.Result, error) {
-		o := runOptions{pace: p, seed: seed, tick: 60, keep: c.String("keep")}
+	return func(p workload.Pace, seed uint64, policy string) (*replay.Result, error) {
+		o := runOptions{pace: p, seed: seed, tick: 60, keep: keep}
 		if r, err := o.kept(policy); r != nil || err != nil {
 			return r, err
 		}
@@ -63,14 +87,45 @@ func repeatPace(ctx context.Context, c *cli.Context) error {
 			}
 			drawn, of = w, o
 		}
-		return o.one(ctx, c.App.ErrWriter, drawn, policy)
-	})
+		if name, how, found := strings.Cut(policy, "@"); found {
+			return o.varied(ctx, drawn, policy, name, how)
+		}
+		return o.one(ctx, say, drawn, policy)
+	}
+}
+
+// varied plays a policy of vcsim run with something different: see pace.Player.
+func (o runOptions) varied(ctx context.Context, w *workload.Workload, policy, name, how string) (*replay.Result, error) {
+	made, err := policyNamed(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := r.Write(c.String("out"), command); err != nil {
-		return err
+	p, ok := made.(*replay.Shaping)
+	if !ok {
+		return nil, fmt.Errorf("%s: nothing of %s can be varied", policy, name)
 	}
-	fmt.Fprintf(c.App.Writer, "written: %s\n", filepath.Join(c.String("out"), "pace.md"))
-	return nil
+	p.Label = policy
+	tick := o.tick
+	for _, part := range strings.Split(how, ",") {
+		key, text, _ := strings.Cut(part, "=")
+		v, err := strconv.ParseFloat(text, 64)
+		switch {
+		case err != nil || !(v >= 0 && v <= 86400):
+			return nil, fmt.Errorf("%s: %q is no number from 0 on", policy, part)
+		case key == "grace":
+			p.Options.Grace = int64(v)
+		case key == "trust":
+			p.Trust = int32(v)
+		case key == "tick":
+			tick = v
+		default:
+			return nil, fmt.Errorf("%s: there is no %q", policy, key)
+		}
+	}
+	hosts := slices.Repeat([]replay.Host{{CPU: o.pace.CPU, Memory: o.pace.Memory}}, o.pace.Hosts)
+	r, err := replay.Run(w, hosts, p, replay.Options{Tick: tick, Stop: func() bool { return ctx.Err() != nil }})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", policy, err)
+	}
+	return r, o.write(policy, r)
 }

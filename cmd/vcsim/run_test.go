@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"evenkeel/cmd/vcsim/pace"
-	"evenkeel/replay"
 	"evenkeel/workload"
 )
 
@@ -69,13 +68,7 @@ func TestPaceReport(t *testing.T) {
 	s := pace.SmallSize()
 	s.Oracle = workload.PaceDefault.Scaled(1, 6, 0.02)
 	s.Maps, s.Own = s.Oracle, s.Oracle
-	r, err := pace.Run(s, func(p workload.Pace, seed uint64, policy string) (*replay.Result, error) {
-		rs, err := runOptions{pace: p, policies: []string{policy}, seed: seed, tick: 60}.run(context.Background(), io.Discard)
-		if err != nil {
-			return nil, err
-		}
-		return rs[0], nil
-	})
+	r, err := pace.Run(s, pacePlayer(t.Context(), io.Discard, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

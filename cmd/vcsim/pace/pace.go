@@ -16,17 +16,59 @@ type Size struct {
 	Seeds int // workloads that the oracle is tried on
 
 	Oracle workload.Pace // what the oracle is tried on
-	Maps   workload.Pace // for the heat maps
-	Own    workload.Pace // for the comparison with Evenkeel's settings, which forecast as production does
+	Maps   workload.Pace // for the heat maps, and for what they hang on
+	Own    workload.Pace // for the comparison with Evenkeel's settings
+	Held   uint64        // seed of that comparison: none that a setting was chosen on
 	Loads  []float64
 	K1, K2 []float64
+	Causes []Cause
+	Draws  int // of the causes, from Seed on
 }
 
-// DefaultSize is 10 hosts and 6,000 applications for the oracle, fewer for what forecasts: two minutes of a processor in all.
+// Cause is one thing that the gains over reservation may hang on, changed alone or with others.
+type Cause struct {
+	Name    string
+	Sampled float64 // of the workload
+	Load    float64
+	Policy  string
+}
+
+// causes that were tried. A policy may be followed by what else is different: see Player.
+func causes(load float64) (out []Cause) {
+	const hard, soft = "pessimistic-hard:persist:0.05:0", "pessimistic:persist:0.05:0"
+	add := func(name string, sampled, load float64, policy string) {
+		out = append(out, Cause{name, sampled, load, policy})
+	}
+	add("none: memory passes all of its shape in each life, hard limits, measured each minute, 10 minutes of grace", 0, load, hard)
+	add("limits give way", 0, load, soft)
+	add("2 minutes of grace", 0, load, hard+"@grace=120")
+	add("measured every 10 s", 0, load, hard+"@tick=10")
+	add("who failed is never given its request, 10 failures apart", 0, load, hard+"@trust=10")
+	add("load 2", 0, 2, hard)
+	add("memory changes every 30 s at most", 30, load, hard)
+	add("every 60 s", 60, load, hard)
+	add("every 300 s", workload.TraceSampling, load, hard)
+	add("every 300 s, limits give way", workload.TraceSampling, load, soft)
+	add("every 300 s, 2 minutes of grace", workload.TraceSampling, load, hard+"@grace=120")
+	add("every 300 s, load 2", workload.TraceSampling, 2, hard)
+	add("every 300 s, load 2, 2 minutes of grace", workload.TraceSampling, 2, hard+"@grace=120")
+	return out
+}
+
+// DefaultSize is 10 hosts and 6,000 applications for the oracle, fewer for what forecasts: a quarter of an hour of a processor in all.
 func DefaultSize() Size {
 	scaled := workload.PaceDefault.Scaled
-	return Size{Seed: 1, Seeds: 2, Oracle: scaled(10, 6000, 7), Maps: scaled(2, 150, 0.5), Own: scaled(1, 75, 0.25),
-		Loads: []float64{1.1, 1.3, 1.5, 2}, K1: []float64{0, 0.05, 0.25, 1}, K2: []float64{0, 1, 2, 3}}
+	s := Size{Seed: 1, Seeds: 2, Oracle: scaled(10, 6000, 7), Held: 11, Draws: 2,
+		Loads: []float64{1.1, 1.3, 1.5, 2}, K1: []float64{0, 0.05, 0.25, 1}, K2: []float64{0, 1, 2, 3}, Causes: causes(workload.PaceDefault.Load)}
+	s.Forecasting(4, 600, 1)
+	return s
+}
+
+// Forecasting sets the size of what is played with forecasts.
+func (s *Size) Forecasting(hosts, apps int, days float64) {
+	s.Maps = workload.PaceDefault.Scaled(hosts, apps, days)
+	s.Maps.Sampled = workload.TraceSampling
+	s.Own = s.Maps
 }
 
 // SmallSize is for a look, in seconds.
@@ -34,12 +76,15 @@ func SmallSize() Size {
 	s := DefaultSize()
 	s.Seeds = 1
 	scaled := workload.PaceDefault.Scaled
-	s.Oracle, s.Maps, s.Own = scaled(4, 400, 0.5), scaled(2, 60, 0.3), scaled(2, 20, 0.1)
+	s.Oracle, s.Causes, s.Draws = scaled(4, 400, 0.5), causes(workload.PaceDefault.Load)[:2], 1
+	s.Forecasting(2, 60, 0.3)
+	s.Own = scaled(2, 20, 0.1)
 	s.Loads, s.K1, s.K2 = []float64{1.2, 1.5}, []float64{0.05, 1}, []float64{0, 3}
 	return s
 }
 
-// Player plays a workload under a policy: see the policies of vcsim run.
+// Player plays a workload under a policy: see the policies of vcsim run. One may be followed by @ and what is different, with commas between: grace=SECONDS,
+// trust=FAILURES, tick=SECONDS.
 type Player func(w workload.Pace, seed uint64, policy string) (*replay.Result, error)
 
 // Results of all experiments.
@@ -51,15 +96,22 @@ type Results struct {
 	Soft   map[string]*replay.Result   // of the same workload, memory limits that give way where there is memory
 	Maps   map[string][][]*replay.Result
 	Own    []*replay.Result
+	Causes [][]Tried // by cause, by draw
 }
+
+// Tried is a cause's play, and that of reservation on the same workload.
+type Tried struct{ Base, Play *replay.Result }
 
 // What is compared.
 var (
 	Oracles  = []string{"reservation", "optimistic", "pessimistic"}
 	Mapped   = []string{"arima10", "gp10"}
-	OwnLists = []string{"reservation", "pessimistic:oracle", "pessimistic-hard:arima10:0.05:0", "pessimistic-hard:gp10:0.05:3", "pessimistic:arima10:0.05:0", "pessimistic:gp10:0.05:3",
-		"evenkeel:oracle", "evenkeel:last", "evenkeel:mixture"}
+	OwnLists = []string{"reservation", "pessimistic-hard:arima10:0.05:0", "pessimistic-hard:gp10:0.05:3", "pessimistic:arima10:0.05:0", "pessimistic:gp10:0.05:3", "pessimistic:oracle",
+		"evenkeel:oracle", "evenkeel:last", Ours}
 )
+
+// Ours is the setting of Evenkeel that is held against Pace's.
+const Ours = "evenkeel:persist:0.05:0@grace=60"
 
 // Run does all experiments.
 func Run(s Size, play Player) (*Results, error) {
@@ -110,11 +162,28 @@ func Run(s Size, play Player) (*Results, error) {
 		}
 	}
 	for _, p := range OwnLists {
-		one, err := play(s.Own, s.Seed, p)
+		one, err := play(s.Own, s.Held, p)
 		if err != nil {
 			return nil, err
 		}
 		r.Own = append(r.Own, one)
+	}
+	for _, c := range s.Causes {
+		var tried []Tried
+		w := s.Maps
+		w.Sampled, w.Load = c.Sampled, c.Load
+		for i := range s.Draws {
+			base, err := play(w, s.Seed+uint64(i), "reservation")
+			if err != nil {
+				return nil, err
+			}
+			one, err := play(w, s.Seed+uint64(i), c.Policy)
+			if err != nil {
+				return nil, err
+			}
+			tried = append(tried, Tried{base, one})
+		}
+		r.Causes = append(r.Causes, tried)
 	}
 	return r, nil
 }
