@@ -95,6 +95,9 @@ func host(v control.HostView) v1.Host {
 	if p := v.Pressure; p != nil {
 		out.Pressure = &v1.Pressure{CPU: told(p.CPU), Memory: told(p.Memory), IO: told(p.IO)}
 	}
+	if w := v.Word; w != nil {
+		out.Available = hostWord(w.Word, w.Ignored)
+	}
 	if v.Drain.State != "" {
 		if out.State == "cordoned" && (v.Drain.State == state.DrainRunning || v.Drain.State == state.DrainDone) {
 			out.State = string(v.Drain.State)

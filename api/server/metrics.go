@@ -86,8 +86,8 @@ var (
 	descVMs      = desc("vms", "VMs by phase.", "phase")
 	descUp       = desc("host_up", "1 if the host's hypervisor answers; of the leader only.", "host")
 	descCordoned = desc("host_cordoned", "1 if the host takes no new VMs.", "host")
-	descCPU      = desc("host_cpu_cores", "CPU of a host: its capacity, its allowance, what is allocated, used, and foreign.", "host", "of")
-	descMemory   = desc("host_memory_bytes", "Memory of a host: its capacity, its allowance, what is allocated, used, and foreign.", "host", "of")
+	descCPU      = desc("host_cpu_cores", "CPU of a host: its capacity, its allowance, what is allocated, used, and foreign, and what it holds to be available itself (of the leader only).", "host", "of")
+	descMemory   = desc("host_memory_bytes", "Memory of a host: its capacity, its allowance, what is allocated, used, and foreign, and what it holds to be available itself (of the leader only).", "host", "of")
 	descVMUsed   = desc("vm_cpu_used_cores", "CPU that the virtual CPUs of a VM that runs use; of the leader only.", "vm", "virtual_cluster")
 	descVMCap    = desc("vm_cpu_cap_cores", "CPU that a VM that runs is held to; of the leader only.", "vm", "virtual_cluster")
 	descVMMemory = desc("vm_memory_used_bytes", "Memory that a VM that runs uses: its balloon less what its guest reports as available, or what the host holds for it; of the leader only.", "vm", "virtual_cluster")
@@ -150,6 +150,10 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(descUp, truth(h.State != "unreachable" && h.State != "unknown" && h.State != "lost"), h.Name)
 		}
 		gauge(descCordoned, truth(h.Cordoned), h.Name)
+		if w := h.Word; live && w != nil && w.Ignored == "" {
+			gauge(descCPU, w.Available.CPU, h.Name, "available")
+			gauge(descMemory, float64(w.Available.Memory), h.Name, "available")
+		}
 		if p := h.Pressure; live && p != nil {
 			for resource, v := range map[string]float64{"cpu": p.CPU, "memory": p.Memory, "io": p.IO} {
 				if v >= 0 {

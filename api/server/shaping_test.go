@@ -37,7 +37,8 @@ func TestShaping(t *testing.T) {
 	}
 	now, err := api.Shaping(t.Context())
 	must(t, err)
-	if now.Mode != "shadow" || now.Needs != "declared" || now.Aggressiveness != "balanced" || now.VMs == nil || now.Hours == nil || now.Waiting == nil {
+	if now.Mode != "shadow" || now.Needs != "declared" || now.Aggressiveness != "balanced" || now.VMs == nil || now.Hours == nil || now.Waiting == nil ||
+		now.Admission.InForce || now.Admission.Quality != nil || now.Admission.Target != 0.99 || len(now.Admission.Penalties) != 3 || len(now.Admission.Hosts) == 0 {
 		t.Errorf("%+v", now)
 	}
 	on, needs, bold := "on", "estimated", "aggressive"
@@ -54,8 +55,14 @@ func TestShaping(t *testing.T) {
 	if text := explainText(t, api, "a"); !strings.Contains(text, "its needs are estimated, conservative") {
 		t.Error(text)
 	}
-	if now, err = api.Shaping(t.Context()); err != nil || now.Mode != "on" {
+	if now, err = api.Shaping(t.Context()); err != nil || now.Mode != "on" || !now.Admission.InForce {
 		t.Errorf("%+v, %v", now, err)
+	}
+	if p := now.Admission.Penalties[1]; p != (v1.Penalty{Aggressiveness: "balanced", Factor: 1.5, Start: 1.5, Min: 1.01, Max: 2, K1: 0.05, K2: 3}) {
+		t.Errorf("%+v", p)
+	}
+	if h := now.Admission.Hosts[0]; h.Room.CPU <= 0 || h.Room.Memory <= 0 || h.Room != h.Estimated || h.Ignored == "" && h.Available == nil {
+		t.Errorf("%+v", h)
 	}
 	for _, doc := range []string{`{"shaping":{}}`, `{"shaping":{"mode":"maybe"}}`, `{"shaping":{"needs":"guessed"}}`, `{"shaping":{"aggressiveness":"reckless"}}`, `{"shaping":{"aggressivness":"balanced"}}`} {
 		if resp, body := c.request(t, "PATCH", "/v1/cluster/settings", doc); resp.StatusCode != http.StatusUnprocessableEntity {
@@ -105,15 +112,24 @@ func TestShapingMetrics(t *testing.T) {
 	if text := metrics(control.ShapingFigures{}); text != "" {
 		t.Errorf("before the first look:\n%s", text)
 	}
-	got := metrics(control.ShapingFigures{Mode: state.ShapingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, Pressed: 2, Alone: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25})
+	got := metrics(control.ShapingFigures{Mode: state.ShapingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, Pressed: 2, Alone: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25,
+		Quality: 0.97, Penalties: [3]control.PenaltyStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
 	want := `# HELP evenkeel_shaping_mode 1 for the mode of shaping that is set: off, shadow or on; of the leader only.
 # TYPE evenkeel_shaping_mode gauge
 evenkeel_shaping_mode{mode="off"} 0
 evenkeel_shaping_mode{mode="on"} 1
 evenkeel_shaping_mode{mode="shadow"} 0
+# HELP evenkeel_shaping_penalty_factor By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.
+# TYPE evenkeel_shaping_penalty_factor gauge
+evenkeel_shaping_penalty_factor{aggressiveness="aggressive"} 1.01
+evenkeel_shaping_penalty_factor{aggressiveness="balanced"} 1.25
+evenkeel_shaping_penalty_factor{aggressiveness="conservative"} 1.75
 # HELP evenkeel_shaping_preempted_vms_total VMs that were stopped to make room in memory for others; since the server began to lead.
 # TYPE evenkeel_shaping_preempted_vms_total counter
 evenkeel_shaping_preempted_vms_total 4
+# HELP evenkeel_shaping_quality_ratio Share of the looks at VMs in the last period at which a VM had what it could use, in the shadow would have; of the leader only.
+# TYPE evenkeel_shaping_quality_ratio gauge
+evenkeel_shaping_quality_ratio 0.97
 # HELP evenkeel_shaping_reclaimed_bytes Memory that was declared and is given to others; in the shadow what would be; of the leader only.
 # TYPE evenkeel_shaping_reclaimed_bytes gauge
 evenkeel_shaping_reclaimed_bytes 3.221225472e+09

@@ -25,6 +25,7 @@ type Shaping struct {
 	Reclaimed      Resources     `json:"reclaimed" doc:"By that look, of what was declared; in the shadow what would be."`
 	VMs            []ShapedVM    `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`
 	Waiting        []string      `json:"waiting" nullable:"false" doc:"VMs that were preempted and start again once there is room."`
+	Admission      Admission     `json:"admission" doc:"By what new VMs are placed where needs are estimated."`
 	Hours          []ShapingHour `json:"hours" nullable:"false" doc:"The last seven days at most, since this server began to lead; oldest first."`
 }
 
@@ -57,4 +58,45 @@ type ShapingHour struct {
 	WorstMemory Size      `json:"worstMemory" doc:"Bytes, likewise."`
 	WorstVM     string    `json:"worstVM,omitempty"`
 	Preempted   int       `json:"preempted"`
+}
+
+// Admission is by what new VMs are placed beside VMs whose needs are estimated.
+type Admission struct {
+	InForce   bool       `json:"inForce" doc:"False in the shadow, where it is only shown, and where shaping is off."`
+	Quality   *float64   `json:"quality,omitempty" doc:"Share of the looks at VMs in the last period at which a VM had the CPU and the memory that it could use, or in the shadow would have; left out: not known yet."`
+	Target    float64    `json:"target" doc:"Quality above which the factors fall; below it they rise where it falls."`
+	Penalties []Penalty  `json:"penalties" nullable:"false" doc:"One for each aggressiveness; none where shaping is off."`
+	Hosts     []HostRoom `json:"hosts" nullable:"false"`
+}
+
+// Penalty is by what factor an estimated need counts where new VMs are placed, up to what was declared.
+type Penalty struct {
+	Aggressiveness string  `json:"aggressiveness" enum:"conservative,balanced,aggressive"`
+	Factor         float64 `json:"factor" doc:"Now (P)."`
+	Start          float64 `json:"start" doc:"As shaping is switched on, and with a new leader."`
+	Min            float64 `json:"min"`
+	Max            float64 `json:"max"`
+	K1             float64 `json:"k1" doc:"Share of what was declared that a VM is given beside what is forecast."`
+	K2             float64 `json:"k2" doc:"Standard deviations of the forecast that it is given beside that."`
+}
+
+// HostRoom is what a host has for new VMs. CPU is at the least yields that all accept: a VM takes its need times its least yield of it.
+type HostRoom struct {
+	Host      string    `json:"host"`
+	Needs     Resources `json:"needs" doc:"What VMs with estimated needs are thought to need there."`
+	CountAs   Resources `json:"countAs" doc:"What that counts as where new VMs are placed."`
+	Estimated Resources `json:"estimated" doc:"Room for new VMs if estimates are right."`
+	Room      Resources `json:"room" doc:"Room for new VMs: never more than that."`
+	Available *HostWord `json:"available,omitempty" doc:"What the host itself holds to be available; left out where it told of none."`
+	Ignored   string    `json:"ignored,omitempty" doc:"Why what the host itself says counts for nothing."`
+}
+
+// HostWord is what a host itself holds to be available for new VMs: the lesser of its allowance less what VMs use, and of its capacity less what it estimates to be
+// in use.
+type HostWord struct {
+	CPU     float64   `json:"cpu" doc:"Cores; 0 where it is overloaded."`
+	Memory  Size      `json:"memory" doc:"Bytes; 0 where it is overloaded."`
+	Used    Resources `json:"used" doc:"By its VMs, in its last step: CPU on average, memory at most."`
+	HeardAt time.Time `json:"heardAt"`
+	Ignored string    `json:"ignored,omitempty" doc:"Why it counts for nothing: it is too old."`
 }

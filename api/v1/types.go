@@ -105,6 +105,7 @@ type Host struct {
 	Allocated    Resources `json:"allocated" doc:"What its VMs are given."`
 	Used         Resources `json:"used" doc:"What its VMs were last seen to use."`
 	Pressure     *Pressure `json:"pressure,omitempty" doc:"How much work on the machine waits; left out where its kernel does not measure it."`
+	Available    *HostWord `json:"available,omitempty" doc:"What the host itself holds to be available for new VMs; left out where it told of none since this leader leads."`
 	Foreign      Resources `json:"foreign" doc:"What VMs take that are not Evenkeel's: counted, never touched."`
 	ForeignVMs   int       `json:"foreignVMs"`
 	VMs          int       `json:"vms"`

@@ -155,13 +155,25 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 		kvm = "hardware virtualization"
 	}
 	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
-		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Waiting", pressureText(h.Pressure), "Foreign", foreign,
+		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Waiting", pressureText(h.Pressure), "Available", wordText(h.Available), "Foreign", foreign,
 		"Unknown VMs", strings.Join(h.Unknown, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", leaseText(h))
 	if h.Drain != nil {
 		text += drainText(*h.Drain)
 	}
 	if len(vms) > 0 {
 		text += "\n" + vmTable(vms, wide)
+	}
+	return text
+}
+
+// wordText is what a host itself holds to be available; empty where it told of nothing.
+func wordText(w *v1.HostWord) string {
+	if w == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s cores, %s for new VMs, by its own estimate", cores(w.CPU), w.Memory.Short())
+	if w.Ignored != "" {
+		text += ", which counts for nothing: " + w.Ignored
 	}
 	return text
 }

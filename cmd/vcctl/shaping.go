@@ -74,6 +74,7 @@ func shapingText(s v1.Shaping, wide bool) string {
 	if worst.WorstVM != "" {
 		pairs = append(pairs, "At the worst", fmt.Sprintf("VM %s: %s cores and %s short, in the hour of %s", worst.WorstVM, cores(worst.WorstCPU), worst.WorstMemory.Short(), stamp(worst.From)))
 	}
+	pairs = append(pairs, admissionPairs(s.Admission)...)
 	if preempted > 0 {
 		pairs = append(pairs, "Preempted", strconv.Itoa(preempted)+" VMs")
 	}
@@ -91,6 +92,9 @@ func shapingText(s v1.Shaping, wide bool) string {
 				seen(h.WorstVM, h.WorstVM == ""), strconv.Itoa(h.Preempted))
 		}
 		text += "\n" + tab.String()
+	}
+	if wide && len(s.Admission.Hosts) > 0 {
+		text += "\n" + roomTable(s.Admission.Hosts)
 	}
 	if len(s.VMs) == 0 {
 		return text
@@ -113,4 +117,55 @@ func shapingText(s v1.Shaping, wide bool) string {
 		text += fmt.Sprintf("and %d more; -o wide shows all\n", left)
 	}
 	return text
+}
+
+// admissionPairs say by what new VMs are placed.
+func admissionPairs(a v1.Admission) []string {
+	if len(a.Penalties) == 0 {
+		return nil
+	}
+	quality := "not known yet"
+	if a.Quality != nil {
+		had := "had"
+		if !a.InForce {
+			had = "would have had"
+		}
+		quality = fmt.Sprintf("in %.1f%% of the last looks at VMs they %s what they could use; aimed at: more than %.0f%%", 100**a.Quality, had, 100*a.Target)
+	}
+	var factors []string
+	for _, p := range a.Penalties {
+		factors = append(factors, fmt.Sprintf("%.2f times (%s)", p.Factor, p.Aggressiveness))
+	}
+	label := "Needs count"
+	if !a.InForce {
+		label = "Needs would count"
+	}
+	pairs := []string{"Quality", quality, label, strings.Join(factors, ", ") + " where new VMs are placed"}
+	ignored := 0
+	for _, h := range a.Hosts {
+		if h.Ignored != "" {
+			ignored++
+		}
+	}
+	if ignored > 0 {
+		pairs = append(pairs, "Hosts' own words", fmt.Sprintf("%d of %d are missing or too old, and count for nothing", ignored, len(a.Hosts)))
+	}
+	return pairs
+}
+
+// roomTable is what hosts have for new VMs.
+func roomTable(hosts []v1.HostRoom) string {
+	tab := newTable("HOST", "NEEDED", "COUNTS AS", "ROOM BY ESTIMATES", "SAYS ITSELF", "ROOM")
+	both := func(r v1.Resources) string { return cores(r.CPU) + ", " + r.Memory.Short() }
+	for _, h := range hosts {
+		says := "-"
+		switch w := h.Available; {
+		case h.Ignored != "":
+			says = h.Ignored
+		case w != nil:
+			says = cores(w.CPU) + ", " + w.Memory.Short()
+		}
+		tab.row(h.Host, both(h.Needs), both(h.CountAs), both(h.Estimated), says, both(h.Room))
+	}
+	return tab.String()
 }

@@ -17,6 +17,14 @@ func shapingAt(mode string) v1.Shaping {
 			{VM: "web-front-0", VirtualCluster: "web", Host: "h1", CPU: 2, Need: 0.41, Memory: 4 << 30, Balloon: 1300 << 20, Reason: "it is expected to need 1300 MiB"},
 			{VM: "db-main-0", VirtualCluster: "db", Host: "h2", CPU: 4, Need: 3.5, Memory: 16 << 30, Balloon: 16 << 30, ShortMemory: 300 << 20, Pressed: true, Reason: "it swaps"},
 			{VM: "old-0", VirtualCluster: "old", Host: "h2", CPU: 1, Need: 1, Memory: 2 << 30, Balloon: 2 << 30, LeftAlone: true, Reason: "its guest does not report what memory it uses"}}}
+	quality := 0.984
+	s.Admission = v1.Admission{InForce: mode == "on", Quality: &quality, Target: 0.99,
+		Penalties: []v1.Penalty{{Aggressiveness: "conservative", Factor: 1.73, Start: 2, Min: 1.2, Max: 2, K1: 0.2, K2: 4}, {Aggressiveness: "balanced", Factor: 1.2345, Start: 1.5, Min: 1.01, Max: 2, K1: 0.05, K2: 3},
+			{Aggressiveness: "aggressive", Factor: 1.01, Start: 1.1, Min: 1.01, Max: 2, K1: 0.05, K2: 1.64}},
+		Hosts: []v1.HostRoom{
+			{Host: "h1", Needs: v1.Resources{CPU: 0.41, Memory: 1300 << 20}, CountAs: v1.Resources{CPU: 0.51, Memory: 1605 << 20}, Estimated: v1.Resources{CPU: 3.8, Memory: 9 << 30}, Room: v1.Resources{CPU: 3.75, Memory: 8 << 30},
+				Available: &v1.HostWord{CPU: 3.9, Memory: 8 << 30, HeardAt: at}},
+			{Host: "h2", Estimated: v1.Resources{CPU: 1, Memory: 1 << 30}, Room: v1.Resources{CPU: 1, Memory: 1 << 30}, Ignored: "the host told of none"}}}
 	if mode == "on" {
 		s.Waiting = []string{"batch-worker-3"}
 	}
@@ -33,5 +41,18 @@ func TestShapingTexts(t *testing.T) {
 		"shaping-many": shapingText(many, false), "shaping-none": shapingText(v1.Shaping{Mode: "shadow", Needs: "declared", Aggressiveness: "balanced"}, false),
 	} {
 		golden(t, name, text)
+	}
+}
+
+func TestWordText(t *testing.T) {
+	w := v1.HostWord{CPU: 1.25, Memory: 3 << 30}
+	for _, c := range []struct {
+		word *v1.HostWord
+		text string
+	}{{nil, ""}, {&w, "1.25 cores, 3GiB for new VMs, by its own estimate"},
+		{&v1.HostWord{Ignored: "it is of 12:00:00"}, "0.00 cores, 0B for new VMs, by its own estimate, which counts for nothing: it is of 12:00:00"}} {
+		if got := wordText(c.word); got != c.text {
+			t.Errorf("%q, want %q", got, c.text)
+		}
 	}
 }
