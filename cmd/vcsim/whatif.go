@@ -38,17 +38,25 @@ How to read the table
   RAN        virtual clusters that were started, of all. WAITED: hours until then, mean of those that ran.
   QOS        share of the time of VMs in which a VM got the CPU it wanted, or what it declared.
   FAILED     virtual clusters that memory ran out for. GAVE WAY: VMs that were stopped for others.
+  MOVES      VMs that were moved by live migration, and MOVED: bytes of memory that were sent for it.
   GIVEN      of all hosts' CPU and memory; USED: likewise.
   YIELD      least of all virtual clusters, mean over time; and the mean of all.
 
-What a VM would have used beyond its cap nobody measured: where caps held VMs back, use counts too low, and that is said. VMs of virtual clusters
-that were deleted meanwhile are not in the file. memoryMin is not played.`,
+Under declared, conservative, balanced and aggressive VMs are moved as in production, with the settings that a cluster begins with: where some get less than they need,
+or the first that waits has no room, a plan is looked for within a budget of bytes (--max-bytes), and carried out if it is worth it. No VM is given less than its
+memoryMin.
+
+What the file does not tell, and is not played: which affinities and least yields were asked for; how fast memory changes, so that a move sends what is in use
+once and takes no time; which moves settings the cluster had; virtual clusters that were deleted meanwhile. What a VM would have used beyond its cap nobody
+measured: where caps held VMs back, use counts too low, and that is said.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "settings", Aliases: []string{"s"}, Usage: "`NAMES`, with commas between", Value: cli.NewStringSlice("declared", state.Conservative, state.Balanced, state.Aggressive)},
 			&cli.Float64Flag{Name: "more", Usage: "`PERCENT` more virtual clusters, each like one that there is, at another time of its history"},
 			&cli.StringSliceFlag{Name: "without", Usage: "without these `HOSTS`"},
 			&cli.IntFlag{Name: "add", Usage: "`N` more hosts like the average one"},
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of which virtual clusters there are more of", Value: 1},
+			&cli.BoolFlag{Name: "no-moves", Usage: "VMs stay where they are placed"},
+			&cli.StringFlag{Name: "max-bytes", Usage: "a plan moves at most `SIZE` (default: what 1 Gbit/s sends in ten minutes)"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`table|json|csv|series|apps`", Value: "table"},
 		},
 		Action: func(c *cli.Context) error {
@@ -78,9 +86,20 @@ func historyOf(c *cli.Context) (v1.ClusterHistory, []replay.Host, error) {
 	case c.Int("add") < 0 || c.Int("add") > 10_000:
 		return fail("--add %d: must be from 0 to 10,000", c.Int("add"))
 	}
-	for _, name := range c.StringSlice("settings") {
-		if _, err := settingsNamed(name, 60); err != nil {
+	for _, name := range namedPolicies(c.StringSlice("settings")) {
+		if _, err := settingsNamed(name, 60, nil); err != nil {
 			return fail("%w", err)
+		}
+		switch baseOf(name) {
+		case "fcfs", "easy":
+			return fail("policy %s gives hosts to what ends by itself, and virtual clusters are there until they are deleted", name)
+		case "leastfit", "oversub", "flexf", "flexl", "ha":
+			return fail("policy %s starts no elastic groups, and moves nothing: it plays no history", name)
+		}
+	}
+	if text := c.String("max-bytes"); text != "" {
+		if size, err := v1.ParseSize(text); err != nil || size == 0 {
+			return fail("--max-bytes %s: must be a size above 0, as 64GiB", text)
 		}
 	}
 	f, err := os.Open(c.Args().First())
@@ -124,18 +143,23 @@ func hostsOf(h v1.ClusterHistory, without []string, add int) ([]replay.Host, err
 	return hosts, nil
 }
 
-// settingsNamed makes the policy that settings of a cluster stand for, which looks every step seconds.
-func settingsNamed(name string, step float64) (replay.Policy, error) {
+// settingsNamed makes the policy that settings of a cluster stand for, which looks every step seconds. Floors is the memory that no VM has less of, by
+// group of the workload.
+func settingsNamed(name string, step float64, floors []float64) (replay.Policy, error) {
 	switch name {
 	case "declared":
 		return &named{Policy: &replay.Reservation{}, name: name}, nil
 	case state.Conservative, state.Balanced, state.Aggressive:
-		p := &replay.Shaping{Label: name, Trust: 3}
+		p := &replay.Shaping{Label: name, Trust: 3, Floors: floors}
 		ownSettings(p)
 		p.Buffer, p.Foresight, p.Options.Grace = loop.BufferFor(name), &replay.Series{Steps: max(1, int(600/step))}, 600 // the next ten minutes, as production looks ahead
 		return p, nil
 	}
-	return policyNamed(name)
+	p, err := policyOn(name, nil)
+	if shaping, ok := p.(*replay.Shaping); ok {
+		shaping.Floors = floors
+	}
+	return p, err
 }
 
 // named is a policy by another name.
@@ -147,19 +171,29 @@ type named struct {
 func (n *named) Name() string { return n.name }
 
 func whatif(ctx context.Context, c *cli.Context, h v1.ClusterHistory, hosts []replay.Host) error {
-	w, notes, err := pastOf(h, c.Float64("more")/100, c.Uint64("seed"))
+	w, floors, notes, err := pastOf(h, c.Float64("more")/100, c.Uint64("seed"))
 	if err != nil {
 		return err
 	}
 	for _, n := range notes {
 		fmt.Fprintln(c.App.ErrWriter, "vcsim:", n)
 	}
+	var budget v1.Size
+	if text := c.String("max-bytes"); text != "" {
+		budget, _ = v1.ParseSize(text) // historyOf has seen it
+	}
+	moves := state.MoveSettings{MaxBytes: int64(budget)}
 	var results []*replay.Result
 	step := max(60, float64(h.StepSeconds)) // between two of its steps a history says nothing
-	for _, name := range c.StringSlice("settings") {
-		p, err := settingsNamed(name, step)
+	for _, name := range namedPolicies(c.StringSlice("settings")) {
+		p, err := settingsNamed(name, step, floors)
 		if err != nil {
 			return err
+		}
+		var m *moving
+		if !c.Bool("no-moves") && (name == "declared" || slices.Contains([]string{state.Conservative, state.Balanced, state.Aggressive}, name)) {
+			m = withMoves(p, moves)
+			p = m
 		}
 		var done atomic.Int64
 		stop := showProgress(c.App.ErrWriter, &done, int64(len(w.Apps)), fmt.Sprintf("%d virtual clusters, %s", len(w.Apps), name))
@@ -168,6 +202,9 @@ func whatif(ctx context.Context, c *cli.Context, h v1.ClusterHistory, hosts []re
 		stop()
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
+		}
+		if m != nil && m.err != nil {
+			fmt.Fprintf(c.App.ErrWriter, "vcsim: %s: some moves could not be planned: %v\n", name, m.err)
 		}
 		results = append(results, r)
 	}
@@ -180,7 +217,7 @@ func whatif(ctx context.Context, c *cli.Context, h v1.ClusterHistory, hosts []re
 func whatifTable(w io.Writer, results []*replay.Result) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"settings", "hosts", "ran", "waited", "qos", "failed", "gave way", "given cpu", "memory", "used cpu", "memory", "yield", "mean"})
+	t.AppendHeader(table.Row{"settings", "hosts", "ran", "waited", "qos", "failed", "gave way", "moves", "moved", "given cpu", "memory", "used cpu", "memory", "yield", "mean"})
 	for _, r := range results {
 		ran := 0
 		for _, a := range r.PerApp {
@@ -189,7 +226,7 @@ func whatifTable(w io.Writer, results []*replay.Result) error {
 			}
 		}
 		t.AppendRow(table.Row{r.Policy, r.Hosts, fmt.Sprintf("%d of %d", ran, r.Apps), fmt.Sprintf("%.1f", r.Wait.Mean/3600), fmt.Sprintf("%.2f%%", 100*r.QoS),
-			r.Failures, r.Preempted, percent(r.AllocatedCPU), percent(r.AllocatedMemory), percent(r.UsedCPU), percent(r.UsedMemory),
+			r.Failures, r.Preempted, r.Moves, bytesText(r.BytesMoved), percent(r.AllocatedCPU), percent(r.AllocatedMemory), percent(r.UsedCPU), percent(r.UsedMemory),
 			fmt.Sprintf("%.3f", r.LeastYield), fmt.Sprintf("%.3f", r.MeanYield)})
 	}
 	_, err := fmt.Fprintln(w, t.Render())

@@ -14,15 +14,15 @@ const heldBackNoted = 0.01
 
 // pastOf makes a workload of a history: every virtual cluster an application that arrives when it was created and outlasts the history,
 // every VM a component that uses, at each time, what it used then. more (0.3: 30% more, by declared CPU) are copies of some, at another time of their
-// history. The notes are for people: what the file does not tell.
-func pastOf(h v1.ClusterHistory, more float64, seed uint64) (*workload.Workload, []string, error) {
+// history. Floors is memoryMin by group of the workload. The notes are for people: what the file does not tell.
+func pastOf(h v1.ClusterHistory, more float64, seed uint64) (w *workload.Workload, floors []float64, notes []string, err error) {
 	p := past{h: h, step: float64(h.StepSeconds), end: float64(h.Steps * h.StepSeconds), w: &workload.Workload{}}
 	asked := 0.0
 	for _, vc := range h.VirtualClusters {
 		asked += p.add(vc, 0)
 	}
 	if len(p.w.Apps) == 0 {
-		return nil, nil, errors.New("there is no virtual cluster in the history that ran before its end")
+		return nil, nil, nil, errors.New("there is no virtual cluster in the history that ran before its end")
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	order := rng.Perm(len(h.VirtualClusters))
@@ -32,7 +32,6 @@ func pastOf(h v1.ClusterHistory, more float64, seed uint64) (*workload.Workload,
 		copies = i + 1
 	}
 	p.w.Sort()
-	var notes []string
 	if copies > 0 {
 		notes = append(notes, fmt.Sprintf("%d virtual clusters are played beside the %d of the history", copies, len(p.w.Apps)-copies))
 	}
@@ -42,7 +41,7 @@ func pastOf(h v1.ClusterHistory, more float64, seed uint64) (*workload.Workload,
 	if p.unknown > 0 {
 		notes = append(notes, fmt.Sprintf("nothing was measured of %d of %d VMs: they count with what they declared", p.unknown, p.vms))
 	}
-	return p.w, notes, p.w.Validate()
+	return p.w, p.floors, notes, p.w.Validate()
 }
 
 // past is a history on its way to a workload.
@@ -51,6 +50,7 @@ type past struct {
 	step, end float64 // seconds
 	w         *workload.Workload
 
+	floors             []float64 // memoryMin, by group of w
 	vms, held, unknown int
 }
 
@@ -69,6 +69,7 @@ func (p *past) add(vc v1.HistoryVirtualCluster, ahead int) (cores float64) {
 			begin := float32(arrival/p.step) + float32(ahead)
 			p.w.Groups = append(p.w.Groups, workload.Group{Count: 1, Elastic: g.Elastic, CPU: g.CPU, Memory: g.Memory,
 				CPUUse: workload.Use{Pattern: cpu, Offset: begin, Step: float32(p.step)}, MemoryUse: workload.Use{Pattern: memory, Offset: begin, Step: float32(p.step)}})
+			p.floors = append(p.floors, g.MemoryMin)
 			core = core || !g.Elastic
 			cores += g.CPU
 			if ahead > 0 {
