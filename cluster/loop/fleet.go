@@ -42,6 +42,7 @@ type Fleet struct {
 	Still map[string]string
 
 	s      *state.Snapshot
+	doubt  *doubting      // nil: estimates count as they are
 	index  map[string]int // host name -> position in Problem.Hosts
 	hosts  []state.Host
 	groups []fleetGroup
@@ -60,6 +61,11 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 	set := meta.Settings.Moves.WithDefaults()
 	f := &Fleet{s: s, Basis: s.Index(), Still: map[string]string{}, index: map[string]int{}, hosts: s.Hosts()}
 	f.Steps = o.Steps
+	for i := range more { // who runs already counts as where they would be admitted
+		if shaping, is := shapes(s, &more[i]); is && f.doubt == nil {
+			f.doubt = &doubting{shaping, env.Penalty}
+		}
+	}
 	f.Limits = migration.Limits{PerHost: set.PerHost, Total: set.Concurrent(len(f.hosts)), Bandwidth: float64(set.Link())}
 	overhead := int64(0)
 	for i, h := range f.hosts {
@@ -190,11 +196,15 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 		if !vm.Holds() {
 			memory = max(memory, g.Memory)
 		} else {
-			memory = max(memory, vm.Held, vm.Due(g))
+			memory = max(memory, vm.Held, vm.Due(g), f.doubt.memory(&vc, g, vm))
 		}
 	}
+	need := f.doubt.cpu(&vc, g)
+	if need > g.Need() {
+		floor = min(floor, g.Allocation/need) // what it has is enough
+	}
 	ref := fleetGroup{vc: vc, group: g, vms: vms, copy: o.CopyStorage && f.local(g)}
-	q := migration.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.Need(), Memory: float64(memory + overhead), MinYield: floor,
+	q := migration.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: need, Memory: float64(memory + overhead), MinYield: floor,
 		Hosts: make([]int, len(vms)), Bytes: make([]float64, len(vms))}
 	for k, vm := range vms {
 		q.Hosts[k], q.Names = -1, append(q.Names, vm.Name)
@@ -215,7 +225,7 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 			held = memory
 		}
 		f.Hosts[at].Memory -= float64(held + f.hosts[at].VMOverhead - (memory + overhead))
-		q.Growth = max(q.Growth, float64(vm.BootMemory-max(vm.Held, vm.Due(g))))
+		q.Growth = max(q.Growth, float64(vm.BootMemory-max(vm.Held, vm.Due(g), f.doubt.memory(&vc, g, vm))))
 		if from, ok := f.index[vm.Host]; ok && from != at {
 			f.Hosts[from].Memory -= float64(held + f.hosts[from].VMOverhead)
 		}

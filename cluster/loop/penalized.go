@@ -124,6 +124,28 @@ func shapes(s *state.Snapshot, vc *state.VC) (set state.ShapingSettings, is bool
 	return set, is
 }
 
+// doubting is how estimates count where new VMs are to be placed.
+type doubting struct {
+	set     state.ShapingSettings
+	penalty Penalty
+}
+
+// cpu that each VM of a group counts as, cores. nil: what it needs by its estimate.
+func (d *doubting) cpu(vc *state.VC, g state.Group) float64 {
+	if d == nil || g.Estimated <= 0 || !d.set.Estimates(vc) {
+		return g.Need()
+	}
+	return max(g.Need(), min(d.penalty.Of(d.set.Boldness(vc))*g.Need(), g.CPU))
+}
+
+// memory that a VM counts as at least, bytes. nil: what it is due.
+func (d *doubting) memory(vc *state.VC, g state.Group, vm state.VM) int64 {
+	if d == nil || vm.Target <= 0 || !d.set.Estimates(vc) {
+		return vm.Due(g)
+	}
+	return int64(min(d.penalty.Of(d.set.Boldness(vc))*float64(vm.Due(g)), float64(g.Memory)))
+}
+
 // doubt finds the room for new VMs where estimates are not taken at their word: the problem is of everything that runs, and finished. Nothing is
 // done where needs are not estimated.
 //
@@ -135,6 +157,7 @@ func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
 	if !is {
 		return
 	}
+	d := &doubting{set, env.Penalty}
 	p.rooms, p.penalty, p.boldness = make([]newRoom, len(p.Hosts)), env.Penalty, map[string]bool{}
 	more := make([]state.Resources, len(p.Hosts)) // that needs count as beyond what they are, CPU at the least yields
 	owed := make([]float64, len(p.Hosts))         // CPU at the least yields
@@ -149,7 +172,7 @@ func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
 			return
 		}
 		r := &p.rooms[at]
-		counts := max(held, int64(min(env.Penalty.Of(set.Boldness(vc))*float64(vm.Due(g)), float64(g.Memory))))
+		counts := max(held, d.memory(vc, g, vm))
 		r.needs.Memory += vm.Due(g)
 		r.counts.Memory += counts
 		more[at].Memory += counts - held
@@ -174,8 +197,8 @@ func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
 		need, counts := q.CPU, q.CPU
 		if set.Estimates(&ref.vc) {
 			p.boldness[set.Boldness(&ref.vc)] = true
-			if ref.group.Estimated > 0 && !ref.frozen {
-				counts = max(need, min(env.Penalty.Of(set.Boldness(&ref.vc))*need, ref.group.CPU))
+			if !ref.frozen {
+				counts = d.cpu(&ref.vc, ref.group)
 			}
 		}
 		for k, at := range q.Hosts {
@@ -265,15 +288,15 @@ func (p *problem) plainly(j int) string {
 }
 
 // admitNew is admit, with a better placement if a bounded search finds one, where VMs that run may count as more than they are estimated to
-// need: what fits only if estimates are right is refused, and says so. fits: it is refused for that alone.
-func (p *problem) admitNew(wanted []state.VM) (adm allocator.Admission, fits bool) {
-	adm = p.admit(wanted)
+// need: what fits only if estimates are right is refused, and says so.
+func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
+	adm := p.admit(wanted)
 	if !adm.Admitted {
-		return adm, false
+		return adm
 	}
 	adm.Solution = better(p, adm.Solution)
 	if p.rooms == nil || p.crowds(adm.Solution.Hosts) < 0 {
-		return adm, false
+		return adm
 	}
 	t := p.tight()
 	no := t.admit(wanted)
@@ -281,7 +304,7 @@ func (p *problem) admitNew(wanted []state.VM) (adm allocator.Admission, fits boo
 		if sol, err := p.divide(no.Solution.Hosts); err == nil {
 			sol.UpperBound = max(adm.Solution.UpperBound, sol.MinYield)
 			no.Solution = sol
-			return no, false
+			return no
 		}
 	}
 	if no.Admitted { // what it found is not what is asked for
@@ -297,7 +320,7 @@ func (p *problem) admitNew(wanted []state.VM) (adm allocator.Admission, fits boo
 	}
 	no.Summary += "; " + p.blames()
 	no.Advice = append(slices.Clone(no.Advice), p.advice()...)
-	return no, true
+	return no
 }
 
 // divide the CPU among all, new VMs being where they are to be.

@@ -123,6 +123,29 @@ func TestPenalizedPlacement(t *testing.T) {
 	}
 }
 
+// Moves that would make room for who waits are looked for by the same count: none where it fits by the estimates, one where that is not believed.
+func TestPenalizedRoomByMoves(t *testing.T) {
+	c := squeezed(t, state.ShapingOn)
+	c.host("h2", 4, 8*gib, state.Resources{})
+	c.must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: true})
+	c.create(vc("b", 1, group(1, 2, gib)))
+	c.settle()
+	c.must(state.KindHostCordon, state.HostCordon{Host: "h1"})
+	x := vc("new", 1, group(1, 3, gib))
+	for _, tc := range []struct {
+		penalty float64
+		steps   int
+	}{{1, 0}, {2, 1}} {
+		plan, _, err := loop.Room(loop.NewFleet(c.Snapshot(), c.doubting(times(tc.penalty), nil), loop.Sights{}, loop.FleetOptions{}, x), -1)
+		if err != nil || len(plan.Steps) != tc.steps || tc.steps > 0 && (plan.Steps[0].VMName != "b-g0-0" || plan.Steps[0].To != "h1") {
+			t.Errorf("P = %v: %v, %+v", tc.penalty, err, plan.Steps)
+		}
+		if a := loop.Consider(c.Snapshot(), x, c.doubting(times(tc.penalty), nil)); a.Admitted != (tc.steps == 0) {
+			t.Errorf("P = %v: %+v", tc.penalty, a)
+		}
+	}
+}
+
 // With shaping off, in the shadow, or where nobody's needs are estimated, neither penalty nor words count.
 func TestNoPenalty(t *testing.T) {
 	words := map[string]loop.Word{"h1": {At: start.Add(time.Hour), Available: r(0, 0)}}

@@ -61,8 +61,7 @@ func Scale(s *state.Snapshot, vc state.VC, env Env) Answer {
 // Consider is what admission would say of a VC now, without a plan.
 func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
 	p, wanted := problemWith(s, vc, env)
-	adm, _ := p.admitNew(wanted)
-	return decision(p, adm, s.Index(), env)
+	return decision(p, p.admitNew(wanted), s.Index(), env)
 }
 
 // problemWith is the problem of everything that runs and vc in its new form.
@@ -99,9 +98,9 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 // place asks admission for vc and turns the answer into a plan.
 func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env) Answer {
 	p, wanted := problemWith(s, vc, env)
-	adm, fits := p.admitNew(wanted)
+	adm := p.admitNew(wanted)
 	d := decision(p, adm, s.Index(), env)
-	if !adm.Admitted && !adm.NeverFits && !fits && env.Advise != nil {
+	if !adm.Admitted && !adm.NeverFits && env.Advise != nil {
 		if text := env.Advise(s, vc); text != "" {
 			d.Advice = append(d.Advice, text)
 		}

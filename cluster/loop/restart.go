@@ -102,7 +102,7 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // who lost their host are no new ones
 		p.doubt(s, vc.ID, env, &vc)
 	}
-	adm, _ := p.admitNew(lost)
+	adm := p.admitNew(lost)
 	d := decision(p, adm, s.Index(), env)
 	why := "lost with their host"
 	if lost[0].PreemptedAt > 0 {
