@@ -120,11 +120,11 @@ func (d *doubts) penalty() loop.Penalty {
 	return p
 }
 
-// doubt fills in what new VMs are placed by where needs are estimated.
+// doubt fills in what new VMs are placed by where needs are estimated. A server that does not lead knows nothing of it.
 func (c *Control) doubt(s *state.Snapshot, env loop.Env) loop.Env {
 	env.Period = c.o.Period
 	meta, _ := s.Meta()
-	if meta.Settings.Shaping.WithDefaults().Mode != state.ShapingOn {
+	if meta.Settings.Shaping.WithDefaults().Mode != state.ShapingOn || !c.o.Log.Leads() {
 		return env
 	}
 	x := &c.shapes
