@@ -7,6 +7,7 @@ import "evenkeel/allocator/shape"
 // alone, which most are not.
 type claims struct {
 	cpu, memory     []float64 // [slot]
+	unknown         []bool    // [slot]: no memory is forecast
 	cpuOn, memoryOn []float64 // [host]: sums
 	tight           []bool    // [host]: the shaper has to decide
 	apps            ranks     // with components on such hosts; empty between two calls
@@ -22,16 +23,18 @@ func newClaims(c *Cluster) claims {
 func (p *Shaping) claim(c *Cluster, o shape.Options) {
 	x := &p.claims
 	for len(x.cpu) < len(c.App) {
-		x.cpu, x.memory = append(x.cpu, 0), append(x.memory, 0)
+		x.cpu, x.memory, x.unknown = append(x.cpu, 0), append(x.memory, 0), append(x.unknown, false)
 	}
 	clear(x.cpuOn)
 	clear(x.memoryOn)
 	apart := !x.everybody && !o.Reserve && !o.Late && o.Step == 0 // otherwise not even a host that has room gives all that is claimed
 	for s := range c.each {
 		cpu, memory := c.RequestCPU[s], c.RequestMemory[s]
+		x.unknown[s] = false
 		young := o.Grace > 0 && o.Now-int64(c.Since[s]) < o.Grace
 		if !young && !(p.Trust > 0 && c.Failures[c.App[s]] >= p.Trust) {
 			aheadCPU, aheadMemory := p.Foresight.Ahead(c, s)
+			x.unknown[s] = aheadMemory == nil
 			cpu, memory = min(p.Buffer.Need(cpu, aheadCPU), cpu), min(p.Buffer.Need(memory, aheadMemory), memory)
 		}
 		if o.Rest > 0 && memory < c.Memory[s] {

@@ -28,6 +28,9 @@ type Shaping struct {
 	// Relief: a host whose memory runs out has the components taken off it that the shaper would let go for what is used now.
 	Relief bool
 
+	// Wish: where no memory is forecast for a component it wishes for its request, and nobody has to go for that; otherwise it needs it.
+	Wish bool
+
 	// Floors is the memory that components never have less of, bytes, by group (of Workload.Groups); nil: 0.
 	Floors []float64
 
@@ -122,6 +125,9 @@ func (p *Shaping) state(c *Cluster) {
 			k.Grew = p.grewAt(c, s)
 			k.Need = shape.Amount{CPU: x.cpu[s], Memory: x.memory[s]}
 			k.Floor = p.floor(c, s)
+			if p.Wish && x.unknown[s] {
+				k.Must = k.Present.Memory
+			}
 			q.Components = append(q.Components, k)
 			p.slots = append(p.slots, s)
 			p.born = append(p.born, c.Born[s])
