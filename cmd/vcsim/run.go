@@ -20,6 +20,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/state"
 	"evenkeel/replay"
 	"evenkeel/workload"
 )
@@ -165,7 +166,7 @@ func runOptionsOf(c *cli.Context) (runOptions, []uint64, error) {
 		}
 	}
 	for _, p := range o.policies {
-		if _, err := policyOn(p, nil); err != nil {
+		if _, err := o.policy(p, nil); err != nil {
 			return o, nil, err
 		}
 	}
@@ -295,7 +296,7 @@ func (o runOptions) one(ctx context.Context, say io.Writer, w *workload.Workload
 }
 
 func (o runOptions) play(ctx context.Context, say io.Writer, on *playing, name string) (*replay.Result, error) {
-	p, err := policyOn(name, on.hosts)
+	p, err := o.policy(name, on.hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -313,6 +314,18 @@ func (o runOptions) play(ctx context.Context, say io.Writer, on *playing, name s
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return r, o.write(name, r)
+}
+
+// policy of that name, as it is played at ticks of o.
+func (o runOptions) policy(name string, hosts []replay.Host) (replay.Policy, error) {
+	if !isSetting(name) {
+		return policyOn(name, hosts)
+	}
+	p, err := settingsNamed(name, o.tick, nil)
+	if err != nil {
+		return nil, err
+	}
+	return withMoves(p, state.MoveSettings{}), nil
 }
 
 // timedPolicy tells how far the time of a run is.

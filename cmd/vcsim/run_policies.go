@@ -26,6 +26,9 @@ const policyHelp = `Policies, as NAME, and where a forecast is made NAME:FORECAS
   pessimistic   the same, but who gives way is decided before (Pace et al. 2018, Algorithm 1). pace: both
   pessimistic-hard  the same, and memory above the allocation ends a component also where its host has some left
   evenkeel      as production shapes: mixture, quantile for a buffer, CPU compressible, pressure answered before the kernel does
+  declared, conservative, balanced, aggressive
+                as the daemons run a cluster of that setting: needs as declared, or estimated with that boldness; VMs are moved where that brings enough, within a
+                budget of bytes; where a forecast is not trusted what was taken is given back as there is room
 Where a host has no memory left the kernel ends components, under every policy.
 Forecasts (of the use until the next tick)
   oracle        the truth: a bound on what forecasts can be worth

@@ -75,7 +75,7 @@ func records(t *testing.T) map[string][]string {
 
 // Every kind of workload is played under every policy that can, and the same again is the same.
 func TestRunWorkloads(t *testing.T) {
-	all := "reservation,leastfit,oversub,flex,ha:0.125:1,fcfs,easy,optimistic:persist,pessimistic:last,evenkeel:persist"
+	all := "reservation,leastfit,oversub,flex,ha:0.125:1,fcfs,easy,optimistic:persist,pessimistic:last,evenkeel:persist,declared"
 	for kind, args := range records(t) {
 		t.Run(kind, func(t *testing.T) {
 			policies := all
@@ -83,7 +83,7 @@ func TestRunWorkloads(t *testing.T) {
 			case "bitbrains", "planetlab":
 				policies = strings.Replace(policies, "fcfs,easy,", "", 1)
 				if kind == "bitbrains" { // the mixture of production, too, where it is short
-					policies = strings.Replace(policies, "evenkeel:persist", "evenkeel", 1)
+					policies = strings.Replace(policies, "evenkeel:persist", "evenkeel,balanced", 1)
 				}
 			case "lublin":
 				policies = strings.Replace(policies, "pessimistic:last", "pessimistic:persist", 1)

@@ -143,6 +143,11 @@ func hostsOf(h v1.ClusterHistory, without []string, add int) ([]replay.Host, err
 	return hosts, nil
 }
 
+// isSetting says whether a policy is what a cluster can be set to.
+func isSetting(name string) bool {
+	return slices.Contains([]string{"declared", state.Conservative, state.Balanced, state.Aggressive}, name)
+}
+
 // settingsNamed makes the policy that settings of a cluster stand for, which looks every step seconds. Floors is the memory that no VM has less of, by
 // group of the workload.
 func settingsNamed(name string, step float64, floors []float64) (replay.Policy, error) {
@@ -150,7 +155,7 @@ func settingsNamed(name string, step float64, floors []float64) (replay.Policy, 
 	case "declared":
 		return &named{Policy: &replay.Reservation{}, name: name}, nil
 	case state.Conservative, state.Balanced, state.Aggressive:
-		p := &replay.Shaping{Label: name, Trust: 3, Floors: floors}
+		p := &replay.Shaping{Label: name, Trust: 3, Wish: true, Floors: floors}
 		ownSettings(p)
 		p.Buffer, p.Foresight, p.Options.Grace = loop.BufferFor(name), &replay.Series{Steps: max(1, int(600/step))}, 600 // the next ten minutes, as production looks ahead
 		return p, nil
@@ -191,7 +196,7 @@ func whatif(ctx context.Context, c *cli.Context, h v1.ClusterHistory, hosts []re
 			return err
 		}
 		var m *moving
-		if !c.Bool("no-moves") && (name == "declared" || slices.Contains([]string{state.Conservative, state.Balanced, state.Aggressive}, name)) {
+		if !c.Bool("no-moves") && isSetting(name) {
 			m = withMoves(p, moves)
 			p = m
 		}
