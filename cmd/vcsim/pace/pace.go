@@ -31,13 +31,14 @@ type Cause struct {
 	Sampled float64 // of the workload
 	Load    float64
 	Policy  string
+	Times   int // so many times the hosts, in so many times the days
 }
 
 // causes that were tried. A policy may be followed by what else is different: see Player.
 func causes(load float64) (out []Cause) {
 	const hard, soft = "pessimistic-hard:persist:0.05:0", "pessimistic:persist:0.05:0"
 	add := func(name string, sampled, load float64, policy string) {
-		out = append(out, Cause{name, sampled, load, policy})
+		out = append(out, Cause{name, sampled, load, policy, 1})
 	}
 	add("none: memory passes all of its shape in each life, hard limits, measured each minute, 10 minutes of grace", 0, load, hard)
 	add("limits give way", 0, load, soft)
@@ -52,6 +53,10 @@ func causes(load float64) (out []Cause) {
 	add("every 300 s, 2 minutes of grace", workload.TraceSampling, load, hard+"@grace=120")
 	add("every 300 s, load 2", workload.TraceSampling, 2, hard)
 	add("every 300 s, load 2, 2 minutes of grace", workload.TraceSampling, 2, hard+"@grace=120")
+	for _, load := range []float64{load, 2} {
+		name := fmt.Sprintf("every 300 s, load %v, 2 minutes of grace, twice the hosts and the days", load)
+		out = append(out, Cause{name, workload.TraceSampling, load, hard + "@grace=120", 2})
+	}
 	return out
 }
 
@@ -170,7 +175,7 @@ func Run(s Size, play Player) (*Results, error) {
 	}
 	for _, c := range s.Causes {
 		var tried []Tried
-		w := s.Maps
+		w := workload.PaceDefault.Scaled(c.Times*s.Maps.Hosts, c.Times*c.Times*s.Maps.Apps, float64(c.Times)*s.Maps.Days)
 		w.Sampled, w.Load = c.Sampled, c.Load
 		for i := range s.Draws {
 			base, err := play(w, s.Seed+uint64(i), "reservation")
