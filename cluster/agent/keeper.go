@@ -39,6 +39,8 @@ type Memory struct {
 	Fresh bool
 	// Lapsed: restartable VMs were stopped for want of a lease since the leader last took a whole report.
 	Lapsed bool
+	// Sending are the moves whose VMs this host began to send and that are open still, by VM. The map is not changed.
+	Sending map[string]Sending `json:",omitempty"`
 }
 
 // newer says whether desired state of that epoch and index is not older than what was seen.
@@ -71,6 +73,8 @@ type keeper struct {
 	o     Options
 	log   *slog.Logger
 	clock func() lease.Instant
+
+	writing sync.Mutex // one writes at a time, the latest last
 
 	mu       sync.Mutex
 	memory   Memory
@@ -284,17 +288,26 @@ func (k *keeper) saving(ctx context.Context) {
 		case <-ctx.Done():
 			last = true
 		}
-		k.mu.Lock()
-		m := k.memory
-		k.mu.Unlock()
-		if err := k.o.Keep.Save(m); err != nil {
+		if err := k.write(); err != nil {
 			k.log.Error("keep what the agent must know again", "error", err)
-			continue
 		}
-		k.mu.Lock()
-		k.kept = m
-		k.mu.Unlock()
 	}
+}
+
+// write what must be known again, now.
+func (k *keeper) write() error {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	k.mu.Lock()
+	m := k.memory
+	k.mu.Unlock()
+	if err := k.o.Keep.Save(m); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.kept = m
+	k.mu.Unlock()
+	return nil
 }
 
 // enforces says whether the end of the lease stops VMs here, also if the next agent has to do it.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -472,14 +473,14 @@ func TestHold(t *testing.T) {
 
 func TestKeepFile(t *testing.T) {
 	f := agent.KeepFile(t.TempDir() + "/agents/h1.json")
-	if m, err := f.Load(); err != nil || m != (agent.Memory{}) {
+	if m, err := f.Load(); err != nil || !reflect.DeepEqual(m, agent.Memory{}) {
 		t.Errorf("nothing kept: %+v, %v", m, err)
 	}
-	want := agent.Memory{Epoch: 3, Index: 9, Boot: "b", Lease: lease.Holder{Until: time.Hour, Had: true, Enforce: true}, Armed: true}
+	want := agent.Memory{Epoch: 3, Index: 9, Boot: "b", Lease: lease.Holder{Until: time.Hour, Had: true, Enforce: true}, Armed: true, Sending: map[string]agent.Sending{"m": {Open: 5, Most: gib}}}
 	if err := f.Save(want); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := f.Load(); err != nil || m != want {
+	if m, err := f.Load(); err != nil || !reflect.DeepEqual(m, want) {
 		t.Errorf("kept %+v, %v", m, err)
 	}
 	if err := os.WriteFile(string(f), []byte("{"), 0o600); err != nil {

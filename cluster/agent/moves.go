@@ -73,6 +73,9 @@ const movesEnd = 10 * time.Second
 // errOrphan: a migration that was begun by an agent that has ended since. Nobody counted its bytes.
 var errOrphan = errors.New("the agent was restarted while it went on, and gave it up: nobody counted its bytes")
 
+// errUncounted: a migration that an agent before this one began, and that ended with it.
+var errUncounted = errors.New("the agent was restarted and it had come to an end: nobody counted its bytes, and all that it was allowed count as sent")
+
 // moving is a migration that was begun, or that is being given up. The runner's goroutine alone reads end, once done
 // is closed.
 type moving struct {
@@ -124,9 +127,13 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 // a restore a VM that this host tells of must not go. It returns what is there then.
 func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hypervisor.VM, error) {
 	var failed error
+	begun := r.keeper.sending()
 	for _, vm := range there {
 		if vm.Foreign || vm.Cluster != r.cluster || vm.State == hypervisor.Incoming {
 			continue
+		}
+		if s, is := begun[vm.Identity.VM]; is {
+			r.begun[vm.Identity.VM] = s
 		}
 		moved, found, err := r.Hypervisor.Abort(ctx, vm.Identity.VM)
 		if found {
@@ -180,6 +187,9 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 			return moved, errors.Join(orphaned(found), absentIsFine(err))
 		}
 		how := op.Move
+		if err := r.keeper.sends(m.id, Sending{how.Open, how.MaxBytes}); err != nil {
+			return hypervisor.Moved{}, err
+		}
 		moved, err := r.Hypervisor.Migrate(ctx, m.id, hypervisor.Migration{To: how.URI, Bandwidth: how.Bandwidth, MaxBytes: how.MaxBytes,
 			AutoConverge: how.AutoConverge, PostCopy: how.PostCopy, CopyStorage: how.CopyStorage, SharedDisk: how.SharedDisk, Spec: op.Spec,
 			Progress: func(p hypervisor.Moved) {

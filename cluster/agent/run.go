@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, moved: make(chan struct{}, 1), said: map[string]said{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, moved: make(chan struct{}, 1), said: map[string]said{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -176,6 +176,7 @@ type runner struct {
 	alone    bool                    // no migration goes on that an agent before this one began
 	told     map[string]toldEstimate // estimates that the leader has, by VM
 	orphans  map[string]int64        // bytes that such migrations sent, by VM, until that is told
+	begun    map[string]Sending      // moves that an agent before this one began, and whose VMs were here after it, by VM
 	moved    chan struct{}           // a migration ended
 	ending   sync.WaitGroup          // migrations that go on
 	left     []Status                // of VMs that were handed over, yet to be told
@@ -481,8 +482,12 @@ func (r *runner) pastMoves(want Desired, p Past) {
 			continue
 		}
 		open[id] = vm.Move.Open
-		if bytes, is := r.orphans[id]; is && r.moves[id] == nil {
-			r.moves[id] = never(id, vm.Move.Open, bytes, errOrphan.Error())
+		if r.moves[id] == nil {
+			if bytes, is := r.orphans[id]; is {
+				r.moves[id] = never(id, vm.Move.Open, bytes, errOrphan.Error())
+			} else if begun := r.begun[id]; begun.Open != 0 && begun.Open == vm.Move.Open {
+				r.moves[id] = never(id, vm.Move.Open, begun.Most, errUncounted.Error())
+			}
 		}
 		delete(r.orphans, id)
 		if !vm.Move.Wait {
@@ -495,6 +500,7 @@ func (r *runner) pastMoves(want Desired, p Past) {
 		waits[id], p.Waited[id] = w, time.Since(w.since) > roomWithin
 	}
 	r.waits = waits
+	r.keeper.sent(open)
 	for id, m := range r.moves {
 		at, is := open[id]
 		switch {

@@ -1,0 +1,54 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+)
+
+// Sending is a move whose VM this host began to send, as the next agent must know of it: what was sent when this one ended
+// without a word may have been counted by nobody.
+type Sending struct {
+	Open uint64 // of the move
+	Most int64  // bytes it may send; 0 = no bound
+}
+
+// sends keeps, before the first byte goes, that a move's VM is sent.
+func (k *keeper) sends(id string, s Sending) error {
+	if k.o.Keep == nil {
+		return nil
+	}
+	k.mu.Lock()
+	sending := maps.Clone(k.memory.Sending)
+	if sending == nil {
+		sending = map[string]Sending{}
+	}
+	sending[id] = s
+	k.memory.Sending = sending
+	k.mu.Unlock()
+	if err := k.write(); err != nil {
+		return fmt.Errorf("keep that VM %s is sent: %w", id, err)
+	}
+	return nil
+}
+
+// sent forgets moves that are open no more: what they sent was told.
+func (k *keeper) sent(open map[string]uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	over := func(id string, s Sending) bool { return open[id] != s.Open }
+	for id, s := range k.memory.Sending {
+		if over(id, s) {
+			k.memory.Sending = maps.Clone(k.memory.Sending)
+			maps.DeleteFunc(k.memory.Sending, over)
+			k.save()
+			return
+		}
+	}
+}
+
+// sending are the moves that an agent before this one began, by VM.
+func (k *keeper) sending() map[string]Sending {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.memory.Sending
+}

@@ -1,0 +1,82 @@
+package agent_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/simulated"
+)
+
+// A move that was begun is known to the next agent: if it ended without a word, all that it was allowed counts as sent, and the VM is not
+// sent again under that allotment. One that is open no more is forgotten.
+func TestUncountedBytes(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		kept    map[string]agent.Sending
+		full    bool // the disk
+		went    bool
+		counted int64
+	}{
+		{"nothing was begun", nil, false, true, 0},
+		{"it was begun", map[string]agent.Sending{"m": {Open: 5, Most: 3 * gib}}, false, false, 3 * gib},
+		{"an earlier one was begun", map[string]agent.Sending{"m": {Open: 4, Most: 3 * gib}}, false, true, 0},
+		{"without a limit", map[string]agent.Sending{"m": {Open: 5}}, false, false, 0},
+		{"what cannot be kept is not begun", nil, true, false, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				timing := simulated.DefaultTiming()
+				timing.Link = 64 << 20 // 16 s for a VM
+				w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 4, Memory: 8 * gib, Timing: &timing})
+				if err != nil {
+					t.Fatal(err)
+				}
+				spec := wanted("m").Spec
+				for _, f := range []func(context.Context, hypervisor.Spec) error{w.Host("h1").Define, w.Host("h1").Start} {
+					if err := f(context.Background(), spec); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l := newLeader(wanted("m", moving(func(m *agent.Move) { m.MaxBytes = 5 * gib })))
+				g := &guarded{w: w, l: l, keep: &memory{m: agent.Memory{Boot: "b", Sending: tc.kept}, full: tc.full}, boot: "b", zero: time.Now()}
+				stop := g.start(t)
+				after(10 * time.Second)
+				m, _ := g.keep.Load()
+				if s := m.Sending["m"]; tc.went && s != (agent.Sending{Open: 5, Most: 5 * gib}) {
+					t.Errorf("on its way, kept: %+v", m.Sending)
+				}
+				after(30 * time.Second)
+				if on(t, w, "h1") == tc.went || on(t, w, "h2") != tc.went {
+					t.Errorf("it runs on h1: %v, on h2: %v", on(t, w, "h1"), on(t, w, "h2"))
+				}
+				told := strings.Join(l.told(), "\n")
+				if strings.Contains(told, "m/1 stayed") == tc.went {
+					t.Errorf("told %q", told)
+				}
+				counted := int64(0)
+				for _, st := range l.last().Statuses {
+					if st.Phase == agent.SeenStayed {
+						counted = st.Bytes
+					}
+				}
+				if counted != tc.counted {
+					t.Errorf("%d bytes are told of, not %d: %q", counted, tc.counted, told)
+				}
+				l.order(func(d *agent.Desired) { d.VMs = nil })
+				after(10 * time.Second)
+				if m, _ := g.keep.Load(); len(m.Sending) > 0 && !tc.full {
+					t.Errorf("it is over, and kept: %+v", m.Sending)
+				}
+				stop()
+				if err := w.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
