@@ -1,6 +1,7 @@
 package manyhosts
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -8,19 +9,26 @@ import (
 )
 
 // giveWay sets by how much all threads of this process give way to others, 0 to 19; those that it makes later do so,
-// too. To go back down to 0 takes root's rights.
+// too, and processes that it starts. To go back down to 0 takes root's rights.
 func giveWay(by int) error {
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	for _, t := range tasks {
-		id, err := strconv.Atoi(t.Name())
+	for again := true; again; { // a thread that has yet to be told may make another one meanwhile
+		again = false
+		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
-			return fmt.Errorf("threads of this process: %w", err)
+			return err
 		}
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, by); err != nil && err != syscall.ESRCH { // it ended meanwhile
-			return fmt.Errorf("have the hosts give way by %d: %w", by, err)
+		for _, t := range tasks {
+			id, err := strconv.Atoi(t.Name())
+			if err != nil {
+				return fmt.Errorf("threads of this process: %w", err)
+			}
+			if now, err := syscall.Getpriority(syscall.PRIO_PROCESS, id); err == nil && now == 20-by { // the kernel's way to say it
+				continue
+			}
+			again = true
+			if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, by); err != nil && !errors.Is(err, syscall.ESRCH) { // it ended meanwhile
+				return fmt.Errorf("have the hosts give way by %d: %w", by, err)
+			}
 		}
 	}
 	return nil
