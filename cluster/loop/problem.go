@@ -228,14 +228,16 @@ func (p *problem) finish() {
 }
 
 // settle makes room in the model for VMs that sit on a host which is beyond
-// its memory already (foreign VMs came, the allowance was cut): sharing CPU
-// among those that are there must not fail for it.
+// its memory already (foreign VMs came, the allowance was cut, guests took memory back): sharing CPU
+// among those that are there must not fail for it, nor a start elsewhere. Nothing more fits there.
 func (p *problem) settle() {
 	p.finish()
 	held := make([]float64, len(p.Hosts))
 	for _, g := range p.Groups {
 		for _, at := range g.Hosts {
-			held[at] += g.Memory
+			if at >= 0 {
+				held[at] += g.Memory
+			}
 		}
 	}
 	for i := range p.Hosts {

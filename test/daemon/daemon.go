@@ -122,9 +122,16 @@ func (d *Daemon) token() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Launch vcd, once more after Kill, and wait until it says that it is ready.
+// Launch vcd, once more after Kill, and wait until it says that it is ready. libvirtd 9.0.0 was seen to crash when a client was killed in the
+// middle of a call (a general protection fault of one of its rpc threads): it is started again first, as systemd does it.
 func (d *Daemon) Launch() {
 	d.t.Helper()
+	if !d.host.DaemonRuns() {
+		d.t.Log("libvirtd has crashed, and is started again")
+		if err := d.host.StartDaemon(d.t.Context()); err != nil {
+			d.t.Fatal(err)
+		}
+	}
 	d.cmd = exec.Command(d.bin, d.args...)
 	d.cmd.Stderr = d.log
 	out, err := d.cmd.StdoutPipe()

@@ -15,6 +15,12 @@ import (
 // daemon is the host's libvirtd.
 func (h *Host) daemon() (process, bool) { return h.service("libvirtd") }
 
+// DaemonRuns says whether the host's libvirtd does.
+func (h *Host) DaemonRuns() bool {
+	_, runs := h.daemon()
+	return runs
+}
+
 // service is the host's daemon of that name.
 func (h *Host) service(name string) (process, bool) {
 	first, up := h.first()

@@ -1,0 +1,40 @@
+package loop_test
+
+import (
+	"testing"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// A VM that was lost starts elsewhere also where another of its VC is on a host that is beyond its memory; nothing starts there.
+func TestRestartBesideACrowdedHost(t *testing.T) {
+	c := newCluster(t, "h1", "h2", "h3")
+	c.must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: true})
+	x := vc("x", 0.2, group(2, 3, 2*gib))
+	x.OnHostLoss = state.RestartOnLoss
+	c.enact("create", loop.Create(c.Snapshot(), x, c.env()).Plan)
+	c.settle()
+	on := map[string]state.VM{}
+	for _, vm := range c.Snapshot().VMs() {
+		on[vm.Host] = vm
+	}
+	if len(on) != 2 {
+		t.Fatalf("placed on %v", on)
+	}
+	c.host("h2", 4, gib, state.Resources{}) // less than its VM holds
+	c.must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: false})
+	c.must(state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofOperator, Text: "it is dead"})
+	p := loop.Restart(c.Snapshot(), c.env())
+	if p == nil {
+		t.Fatal("it waits, and h1 is empty")
+	}
+	c.enact("restart", p)
+	if vm, _ := c.Snapshot().VM(on["h3"].ID); vm.Host != "h1" || vm.Generation != 2 {
+		t.Errorf("%+v", vm)
+	}
+	c.must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it is dead"})
+	if p := loop.Restart(c.Snapshot(), c.env()); p != nil && len(p.VMs) > 0 {
+		t.Errorf("started beside what is too much already: %+v", p.VMs)
+	}
+}
