@@ -9,6 +9,7 @@ import (
 
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/lease"
+	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
@@ -274,6 +275,9 @@ func (s *sim) unsettled() string {
 			continue
 		}
 		runs := there[vm.Host][vm.ID] == vm.Generation
+		if vm.Phase == state.Failed && vm.Goal == state.GoalRun && !runs && crowdedOut(snap, vc) {
+			continue
+		}
 		delete(there[vm.Host], vm.ID)
 		switch {
 		case vm.MovingTo != "":
@@ -297,6 +301,15 @@ func (s *sim) unsettled() string {
 		}
 	}
 	return ""
+}
+
+// crowdedOut says whether a VM that ended by itself waits for room that others have by now: that of a VC that was asked to start
+// again and would not fit, or any where needs are estimated, and new VMs get no more room than estimates surely leave.
+func crowdedOut(snap *state.Snapshot, vc state.VC) bool {
+	if meta, _ := snap.Meta(); meta.Settings.Shaping.Mode == state.ShapingOn {
+		return true
+	}
+	return !vc.Admitted && !vc.QueuedAt.IsZero() && !loop.Consider(snap, vc, loop.Env{Now: vc.QueuedAt}).Admitted
 }
 
 // waits says whether a lost VM waits for memory on the host that it is bound to, which others have taken meanwhile.
