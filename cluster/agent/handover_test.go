@@ -92,23 +92,29 @@ func TestDecideMoves(t *testing.T) {
 	}
 }
 
+// withM is a world of two hosts; on the first runs VM m, which takes 16 s to move.
+func withM(t *testing.T) *simulated.World {
+	t.Helper()
+	timing := simulated.DefaultTiming()
+	timing.Link = 64 << 20
+	w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 4, Memory: 8 * gib, Timing: &timing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := wanted("m").Spec
+	for _, f := range []func(context.Context, hypervisor.Spec) error{w.Host("h1").Define, w.Host("h1").Start} {
+		if err := f(context.Background(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
 // twoHosts has an agent on the first of two, where VM m runs and is to move to the other.
 func twoHosts(t *testing.T, before func(w *simulated.World, l *leader), then func(w *simulated.World, l *leader)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		timing := simulated.DefaultTiming()
-		timing.Link = 64 << 20 // 16 s for a VM
-		w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 4, Memory: 8 * gib, Timing: &timing})
-		if err != nil {
-			t.Fatal(err)
-		}
-		spec := wanted("m").Spec
-		if err := w.Host("h1").Define(context.Background(), spec); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Host("h1").Start(context.Background(), spec); err != nil {
-			t.Fatal(err)
-		}
+		w := withM(t)
 		l := newLeader(wanted("m", moving()))
 		l.deaf = true
 		before(w, l)

@@ -35,14 +35,11 @@ func (k *keeper) sends(id string, s Sending) error {
 func (k *keeper) sent(open map[string]uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	over := func(id string, s Sending) bool { return open[id] != s.Open }
-	for id, s := range k.memory.Sending {
-		if over(id, s) {
-			k.memory.Sending = maps.Clone(k.memory.Sending)
-			maps.DeleteFunc(k.memory.Sending, over)
-			k.save()
-			return
-		}
+	left := maps.Clone(k.memory.Sending)
+	maps.DeleteFunc(left, func(id string, s Sending) bool { return open[id] != s.Open })
+	if len(left) < len(k.memory.Sending) {
+		k.memory.Sending = left
+		k.save()
 	}
 }
 

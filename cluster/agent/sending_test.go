@@ -1,15 +1,12 @@
 package agent_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/hypervisor"
-	"evenkeel/hypervisor/simulated"
 )
 
 // A move that was begun is known to the next agent: if it ended without a word, all that it was allowed counts as sent, and the VM is not
@@ -30,18 +27,7 @@ func TestUncountedBytes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				timing := simulated.DefaultTiming()
-				timing.Link = 64 << 20 // 16 s for a VM
-				w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 4, Memory: 8 * gib, Timing: &timing})
-				if err != nil {
-					t.Fatal(err)
-				}
-				spec := wanted("m").Spec
-				for _, f := range []func(context.Context, hypervisor.Spec) error{w.Host("h1").Define, w.Host("h1").Start} {
-					if err := f(context.Background(), spec); err != nil {
-						t.Fatal(err)
-					}
-				}
+				w := withM(t)
 				l := newLeader(wanted("m", moving(func(m *agent.Move) { m.MaxBytes = 5 * gib })))
 				g := &guarded{w: w, l: l, keep: &memory{m: agent.Memory{Boot: "b", Sending: tc.kept}, full: tc.full}, boot: "b", zero: time.Now()}
 				stop := g.start(t)
