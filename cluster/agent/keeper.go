@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -78,14 +78,14 @@ type keeper struct {
 
 	mu       sync.Mutex
 	memory   Memory
-	kept     Memory            // as the next agent would find it
-	running  int               // restartable VMs that run here, as the hypervisor last said
-	known    bool              // it said so
-	asOf     lease.Instant     // when it was asked
-	starting int               // restartable VMs being started, listed yet or not
-	stopped  map[string]uint64 // VMs stopped for want of a lease, by id: of that generation
-	dog      Watchdog          // the one in use
-	leaving  bool              // it is of an earlier configuration, and to be disarmed
+	kept     Memory               // as the next agent would find it
+	running  int                  // restartable VMs that run here, as the hypervisor last said
+	known    bool                 // it said so
+	asOf     lease.Instant        // when it was asked
+	starting int                  // restartable VMs being started, listed yet or not
+	stopped  map[string]stoppedVM // for want of a lease, by id
+	dog      Watchdog             // the one in use
+	leaving  bool                 // it is of an earlier configuration, and to be disarmed
 	wd       time.Duration
 	unsure   bool          // the watchdog could not be petted: it must not be told of as armed
 	renewed  chan struct{} // closed and made anew at each answered renewal
@@ -94,7 +94,7 @@ type keeper struct {
 }
 
 func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
-	k := &keeper{o: o, log: log, clock: o.Clock, dog: o.Watchdog, stopped: map[string]uint64{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1)}
+	k := &keeper{o: o, log: log, clock: o.Clock, dog: o.Watchdog, stopped: map[string]stoppedVM{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1)}
 	if o.Keep == nil {
 		k.memory.Boot = o.Boot
 		return k, nil
@@ -372,6 +372,12 @@ func (k *keeper) stopping(ctx context.Context) {
 	}
 }
 
+// stoppedVM is what of a VM was stopped, and when it was gone by: never, while it is being stopped.
+type stoppedVM struct {
+	generation uint64
+	at         lease.Instant
+}
+
 // stopLeased destroys every restartable VM of the host, by the mark on the VMs.
 func (k *keeper) stopLeased(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
@@ -394,15 +400,21 @@ func (k *keeper) stopLeased(ctx context.Context) {
 		}
 		wg.Go(func() {
 			k.log.Warn("the lease is over: restartable VM stopped", "vm", vm.Name, "generation", vm.Generation)
+			k.mu.Lock() // before it goes: who sees that it is gone must know why
+			k.stopped[vm.Identity.VM] = stoppedVM{vm.Generation, math.MaxInt64}
+			k.mu.Unlock()
 			if err := k.o.Hypervisor.Destroy(ctx, vm.Identity.VM); err != nil {
 				k.log.Error("stop a VM without lease", "vm", vm.Name, "error", err)
+				k.mu.Lock()
+				delete(k.stopped, vm.Identity.VM)
+				k.mu.Unlock()
 				mu.Lock()
 				left++
 				mu.Unlock()
 				return
 			}
 			k.mu.Lock()
-			k.stopped[vm.Identity.VM] = vm.Generation
+			k.stopped[vm.Identity.VM] = stoppedVM{vm.Generation, k.clock()}
 			lapsed = lapsed || !k.memory.Lapsed
 			k.memory.Lapsed = true
 			k.mu.Unlock()
@@ -424,19 +436,27 @@ func (k *keeper) stopLeased(ctx context.Context) {
 func (k *keeper) sees(asOf lease.Instant, vms []hypervisor.VM) map[string]uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if asOf < k.asOf { // the list was overtaken by another
-		return maps.Clone(k.stopped)
-	}
-	k.running, k.known, k.asOf = 0, true, asOf
-	for _, vm := range vms {
-		if !vm.Foreign {
-			delete(k.stopped, vm.Identity.VM)
-			if vm.Leased {
+	if asOf >= k.asOf { // else the list was overtaken by another
+		k.running, k.known, k.asOf = 0, true, asOf
+		for _, vm := range vms {
+			if !vm.Foreign && vm.Leased {
 				k.running++
 			}
 		}
 	}
-	return maps.Clone(k.stopped)
+	gone := make(map[string]uint64, len(k.stopped))
+	for id, vm := range k.stopped {
+		gone[id] = vm.generation
+	}
+	for _, vm := range vms {
+		if !vm.Foreign {
+			if id := vm.Identity.VM; asOf >= k.stopped[id].at { // else it was listed while it was being stopped
+				delete(k.stopped, id)
+			}
+			delete(gone, vm.Identity.VM)
+		}
+	}
+	return gone
 }
 
 // starts says whether n restartable VMs may be started now: the lease is held, and the

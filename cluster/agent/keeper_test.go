@@ -315,6 +315,43 @@ func TestStoppedVMStartsAgainHere(t *testing.T) {
 	})
 }
 
+// slowly says that a VM is destroyed long after it is.
+type slowly struct{ hypervisor.Host }
+
+func (h slowly) Destroy(ctx context.Context, vm string) error {
+	err := h.Host.Destroy(ctx, vm)
+	after(time.Minute)
+	return err
+}
+
+// A VM that is being stopped for want of a lease did not end by itself, also for those who see it gone before whoever stopped it is told so: an
+// agent that hung until its lease was over does all of that at once.
+func TestStoppedVMIsLostAtOnce(t *testing.T) {
+	guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		o := g.options()
+		o.Hypervisor = slowly{o.Hypervisor}
+		go func() { done <- agent.Run(ctx, o) }()
+		after(10 * time.Second)
+		g.l.cut(errCut)
+		for len(list(t, g.w)) > 0 {
+			after(100 * time.Millisecond)
+		}
+		g.l.cut(nil)
+		after(3 * time.Minute)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		told := g.l.told()
+		if !slices.Contains(told, "a/1 lost stopped by its host, whose lease was over") || slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, "a/1 failed") }) {
+			t.Errorf("the leader was told %q", told)
+		}
+	})
+}
+
 // What a host stopped for want of a lease is told as lost also by an agent that was started after it.
 func TestStoppedBeforeTheAgentWasRestarted(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {

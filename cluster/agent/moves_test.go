@@ -112,19 +112,7 @@ func TestMoveProgress(t *testing.T) {
 // An agent that ends gives its moves up: nobody would count their bytes.
 func TestMoveEndsWithAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		timing := simulated.DefaultTiming()
-		timing.Link = 64 << 20
-		w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 4, Memory: 8 * gib, Timing: &timing})
-		if err != nil {
-			t.Fatal(err)
-		}
-		spec := wanted("m").Spec
-		if err := w.Host("h1").Define(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Host("h1").Start(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		w := withM(t)
 		l := newLeader(wanted("m", moving()))
 		l.deaf = true
 		end := run(t, w, l)

@@ -32,25 +32,25 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 	}
 	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), Touched: h.Version, CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
 		Foreign: &agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}}
-	coming := s.VMsMovingTo(host)
-	for i, vm := range append(s.VMsOn(host), coming...) {
-		vc, _ := s.VC(vm.VC)
-		g, ok := vc.GroupOf(vm)
-		if !ok {
-			continue
+	images := imagesOf(s)
+	s.EachVMOn(host, func(vm *state.VM) bool {
+		vc, _ := s.SeeVC(vm.VC)
+		g := vc.SeeGroup(vm.Group)
+		if g == nil {
+			return true
 		}
-		w := agent.VM{Spec: specOf(s, meta, g, vm), Want: agent.WantRun, Held: vm.Held,
+		w := agent.VM{Spec: specOf(images, meta, g, vm), Want: agent.WantRun, Held: vm.Held,
 			MayStart:  vm.Phase == state.Starting && vm.Goal == state.GoalRun,
 			Seen:      vm.Phase == state.Running,
 			Settled:   vm.Phase == state.Stopped || vm.Phase == state.Failed || vm.Phase == state.Lost,
 			FreezeCPU: vm.Phase == state.Stopping || vm.MovingTo != ""}
 		w.Spec.Leased = vc.Restartable()
-		if vm.Target > 0 && set.Mode == state.ShapingOn && set.Estimates(&vc) {
+		if vm.Target > 0 && set.Mode == state.ShapingOn && set.Estimates(vc) {
 			w.Least = g.MemoryMin
 		}
 		if vm.MovingTo != "" {
 			to, _ := s.Host(vm.MovingTo)
-			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: i >= len(s.VMsOn(host)), SourceGone: vm.GoneFrom == vm.Host,
+			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: vm.Host != host, SourceGone: vm.GoneFrom == vm.Host,
 				Wait: vm.Move != 0 && !vm.Ready, Permit: vm.Permit}
 			boundsOf(w.Move, s, meta, g, vm)
 			if vm.Move != 0 { // what it comes with; its group may be given another share meanwhile
@@ -64,15 +64,38 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 			w.Want = agent.WantGone
 		}
 		out.VMs = append(out.VMs, w)
-	}
+		return true
+	})
 	return out
 }
 
+// imagesOf a snapshot by name, each looked up once: VMs on a host often have the same ones.
+func imagesOf(s *state.Snapshot) func(name string) (state.Image, bool) {
+	type found struct {
+		image state.Image
+		ok    bool
+	}
+	var seen map[string]found
+	return func(name string) (state.Image, bool) {
+		if name == "" {
+			return state.Image{}, false
+		}
+		f, known := seen[name]
+		if !known {
+			if f.image, f.ok = s.Image(name); seen == nil {
+				seen = map[string]found{}
+			}
+			seen[name] = f
+		}
+		return f.image, f.ok
+	}
+}
+
 // specOf a VM as its host is to run it.
-func specOf(s *state.Snapshot, meta state.Meta, g state.Group, vm state.VM) hypervisor.Spec {
+func specOf(images func(string) (state.Image, bool), meta state.Meta, g *state.Group, vm *state.VM) hypervisor.Spec {
 	spec := hypervisor.Spec{
 		Identity: hypervisor.Identity{Cluster: meta.ID, VM: vm.ID, Generation: vm.Generation},
-		Name:     vm.Domain(), VCPUs: vm.VCPUs, Memory: vm.BootMemory, Balloon: min(vm.Due(g), vm.BootMemory),
+		Name:     vm.Domain(), VCPUs: vm.VCPUs, Memory: vm.BootMemory, Balloon: min(vm.Due(*g), vm.BootMemory),
 		CPU:     hypervisor.CPU{Cap: g.Allocation, Weight: g.Allocation},
 		Network: g.Network,
 		CloudInit: hypervisor.CloudInit{UserData: g.CloudInit.UserData, MetaData: g.CloudInit.MetaData,
@@ -80,14 +103,14 @@ func specOf(s *state.Snapshot, meta state.Meta, g state.Group, vm state.VM) hype
 	}
 	kernel, initrd, cmdline := g.Boot.Kernel, g.Boot.Initrd, g.Boot.Cmdline
 	base := ""
-	if img, ok := s.Image(g.Image); ok {
+	if img, ok := images(g.Image); ok {
 		if img.Kind == state.KernelImage {
 			kernel = img.Name
 		} else {
 			base = img.File
 		}
 	}
-	if img, ok := s.Image(kernel); ok {
+	if img, ok := images(kernel); ok {
 		spec.Boot.Kernel = img.File
 		if initrd == "" {
 			initrd = img.Initrd
@@ -96,7 +119,7 @@ func specOf(s *state.Snapshot, meta state.Meta, g state.Group, vm state.VM) hype
 			cmdline = img.Cmdline
 		}
 	}
-	if img, ok := s.Image(initrd); ok {
+	if img, ok := images(initrd); ok {
 		spec.Boot.Initrd = img.File
 	}
 	spec.Boot.Cmdline = cmdline
@@ -161,7 +184,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	if r.Migrates.CPUModel != "" {
 		live.Migrates = r.Migrates
 	}
-	if r.Samples != nil || r.Index > 0 {
+	if r.Samples != nil {
 		live.VMs, live.Pressure, live.Sampled = make(map[string]agent.Sample, len(r.Samples)), r.Pressure, c.o.Now().UTC()
 		for _, m := range r.Samples {
 			live.VMs[m.VM] = m

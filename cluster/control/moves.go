@@ -92,7 +92,7 @@ func (m *moving) due(now time.Time) <-chan time.Time {
 }
 
 // boundsOf a move, out of its migration's row, for the agents.
-func boundsOf(to *agent.Move, s *state.Snapshot, meta state.Meta, g state.Group, vm state.VM) {
+func boundsOf(to *agent.Move, s *state.Snapshot, meta state.Meta, g *state.Group, vm *state.VM) {
 	for _, pool := range meta.Settings.SharedPools {
 		to.SharedDisk = to.SharedDisk || pool == g.Disk.Pool
 	}

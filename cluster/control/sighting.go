@@ -40,8 +40,10 @@ func (x *shapes) told(s *state.Snapshot, r agent.Report, now time.Time) {
 	}
 	x.doubts.heard(r.Host, r.Available, now)
 	x.mu.Unlock()
+	meta, _ := s.Meta()
+	on := meta.Settings.Shaping.WithDefaults().Mode == state.ShapingOn // else nobody's need is estimated: with many VMs at their caps asking for each takes time
 	for _, m := range r.Samples {
-		if m.Guest != nil && m.Guest.Pressed != "" || m.Cap > 0 && m.Used >= 0.95*m.Cap && estimated(s, m.VM) {
+		if m.Guest != nil && m.Guest.Pressed != "" || on && m.Cap > 0 && m.Used >= 0.95*m.Cap && estimated(s, m.VM) {
 			select {
 			case x.urge <- struct{}{}:
 			default:

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"io"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -59,10 +60,36 @@ type saved struct{ save func(io.Writer) error }
 
 // Persist implements raft.FSMSnapshot.
 func (s saved) Persist(sink raft.SnapshotSink) error {
-	if err := s.save(sink); err != nil {
+	if err := s.save(&unhurried{to: sink, since: time.Now()}); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()
+}
+
+// unhurried writes with pauses: nobody waits for a snapshot, and all servers take theirs at about the same time, while requests
+// do wait.
+type unhurried struct {
+	to     io.Writer
+	since  time.Time     // the last write was done
+	paused time.Duration // in all
+}
+
+// How an unhurried writer pauses: for so many times what was worked, up to most at once, and so long in all: a server that is
+// stopped waits for its snapshot.
+const (
+	pauseTimes = 3
+	pauseMost  = 20 * time.Millisecond
+	pauseInAll = 2 * time.Second
+)
+
+func (u *unhurried) Write(p []byte) (int, error) {
+	n, err := u.to.Write(p)
+	if pause := min(pauseTimes*time.Since(u.since), pauseMost); u.paused < pauseInAll {
+		time.Sleep(pause) // sleep: leaves the CPU to others
+		u.paused += pause
+	}
+	u.since = time.Now()
+	return n, err
 }
 
 // Release implements raft.FSMSnapshot.

@@ -171,7 +171,7 @@ func (n *Node) config() *raft.Config {
 	conf.Logger = n.hclog
 	// A restart reads again what came since the last snapshot. Looking for it often bounds that also where many
 	// hundred entries come a second.
-	conf.SnapshotThreshold, conf.TrailingLogs, conf.SnapshotInterval = 8192, 4096, 10*time.Second
+	conf.SnapshotThreshold, conf.TrailingLogs, conf.SnapshotInterval = 8192, 4096, 2*time.Second
 	if n.o.SnapshotEvery > 0 {
 		conf.SnapshotThreshold, conf.TrailingLogs = n.o.SnapshotEvery, n.o.Trailing
 		conf.SnapshotInterval = time.Second

@@ -207,7 +207,7 @@ func (w *writer) finish() {
 func (w *writer) forget() {
 	forgetRows(w, tRevoked, func(r *Revoked) bool { return w.at.Sub(r.Until) > keepRevoked })
 	forgetRows(w, tTokens, func(t *JoinToken) bool { return w.at.Sub(t.Until) > keepRevoked })
-	forgetRows(w, tIdem, func(r *Remembered) bool { return w.at.Sub(r.At) > keepRemembered })
+	w.forgetRemembered()
 	var ops []*Operation
 	each(w.read(), func(op *Operation) bool { ops = append(ops, op); return true }, tOps, "id")
 	if len(ops) <= keepOperations {
@@ -216,6 +216,20 @@ func (w *writer) forget() {
 	slices.SortStableFunc(ops, func(a, b *Operation) int { return cmp.Compare(a.Index, b.Index) })
 	for _, op := range ops[:len(ops)-keepOperations] {
 		w.drop(tOps, op)
+	}
+}
+
+// forgetRemembered drops the keys of requests that are too old. There may be very many: only those that are old are looked at.
+func (w *writer) forgetRemembered() {
+	var rows []*Remembered
+	each(w.read(), func(r *Remembered) bool {
+		if w.at.Sub(r.At) > keepRemembered {
+			rows = append(rows, r)
+		}
+		return seconds(r.At) <= seconds(w.at.Add(-keepRemembered))
+	}, tIdem, "age")
+	for _, r := range rows {
+		w.drop(tIdem, r)
 	}
 }
 

@@ -238,13 +238,9 @@ func (s *Snapshot) LoadOf(host string) Load {
 			return true
 		}
 		share := vm.Frozen // of one that moves: its share may have become another meanwhile
-		if vc, ok := peek[VC](s, tVCs, "id", vm.VC); ok {
-			for i := range vc.Groups {
-				if vc.Groups[i].Name == vm.Group {
-					share = max(share, vc.Groups[i].Allocation)
-					break
-				}
-			}
+		vc, _ := s.SeeVC(vm.VC)
+		if g := vc.SeeGroup(vm.Group); g != nil {
+			share = max(share, g.Allocation)
 		}
 		l.CPU += share
 		return true

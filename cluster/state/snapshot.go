@@ -139,11 +139,11 @@ func (s *Snapshot) SomebodyWaits() bool {
 
 // Meta is the cluster's own row; false before the cluster was made.
 func (s *Snapshot) Meta() (Meta, bool) {
-	m := all[Meta](s, tMeta, "id")
-	if len(m) == 0 {
+	m, ok := final[Meta](s, tMeta, "id")
+	if !ok {
 		return Meta{}, false
 	}
-	return m[0], true
+	return *m, true
 }
 
 // Hosts by name, in order.
@@ -157,6 +157,9 @@ func (s *Snapshot) VCs() []VC { return all[VC](s, tVCs, "id") }
 
 // VC of that id.
 func (s *Snapshot) VC(id string) (VC, bool) { return first[VC](s, tVCs, "id", id) }
+
+// SeeVC is VC without a copy: the row is not to be changed.
+func (s *Snapshot) SeeVC(id string) (*VC, bool) { return peek[VC](s, tVCs, "id", id) }
 
 // VCNamed is the VC of that name.
 func (s *Snapshot) VCNamed(name string) (VC, bool) { return first[VC](s, tVCs, "name", name) }
@@ -218,10 +221,21 @@ func (s *Snapshot) LastEvent() uint64 {
 
 // GroupOf is the group of the VC that a VM belongs to.
 func (v VC) GroupOf(vm VM) (Group, bool) {
-	for _, g := range v.Groups {
-		if g.Name == vm.Group {
-			return g, true
-		}
+	if g := v.SeeGroup(vm.Group); g != nil {
+		return *g, true
 	}
 	return Group{}, false
+}
+
+// SeeGroup of that name, not to be changed; nil if there is none, or no VC.
+func (v *VC) SeeGroup(name string) *Group {
+	if v == nil {
+		return nil
+	}
+	for i := range v.Groups {
+		if v.Groups[i].Name == name {
+			return &v.Groups[i]
+		}
+	}
+	return nil
 }

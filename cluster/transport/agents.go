@@ -45,7 +45,7 @@ type AgentOptions struct {
 	Rand *rand.Rand
 	Log  *slog.Logger
 
-	SampleEvery  time.Duration // reports that have nothing but samples are sent so often; of those between only the last counts; default 2 s
+	SampleEvery  time.Duration // samples are sent so often; of those between only the last counts; default 2 s
 	Silence      time.Duration // without a word from the leader, after which there is none; default 4 s
 	FirstBackoff time.Duration // between tries to connect; default 100 ms, doubled
 	LastBackoff  time.Duration // up to 5 s; each drawn from its upper half
@@ -59,7 +59,7 @@ type Agent struct {
 	// turns are one call of a kind at a time: the leader answers them in order.
 	turns   map[string]chan struct{}
 	reports reportEncoder // under turns[callReport]
-	sent    time.Time     // the last report was; under turns[callReport]
+	sampled time.Time     // the last report with samples was sent; under turns[callReport]
 
 	mu      sync.Mutex
 	servers []string
@@ -72,7 +72,7 @@ type Agent struct {
 	session uint64               // of calls, 0 = none
 	ways    map[string]*way      // by server
 	tried   map[string]time.Time // when the stream went straight to a server last, it being the leader
-	apart   bool                 // its leader knows Change.Index
+	leader  knows                // what its leader knows
 	calls   uint64               // numbers of calls so far
 
 	opening chan struct{} // holds one while a session is opened
@@ -388,29 +388,31 @@ func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan s
 	return a.desired, a.changed, nil
 }
 
-// Report implements agent.Leader. One that has nothing new is not sent, one that has nothing but samples may be
-// passed over: see AgentOptions.SampleEvery.
+// Report implements agent.Leader. One that has nothing new is not sent; samples go along, or alone, so often: see
+// AgentOptions.SampleEvery.
 func (a *Agent) Report(ctx context.Context, r agent.Report) error {
 	if err := a.turn(ctx, callReport); err != nil {
 		return fmt.Errorf("report of host %s: %w", a.o.Host, err)
 	}
 	defer a.leave(callReport)
 	if a.isFresh() { // perhaps of another leader
-		a.reports, a.sent = reportEncoder{}, time.Time{}
+		a.reports, a.sampled = reportEncoder{}, time.Time{}
 	}
 	for again := false; ; again = true {
-		c, news, err := a.reports.change(r, a.knowsIndex())
+		now := time.Now()
+		c, news, err := a.reports.change(r, a.leaderKnows(), now.Sub(a.sampled) >= a.o.SampleEvery-samplesEarly)
 		if err != nil {
 			return err
 		}
-		now := time.Now()
-		if !news && (c.Samples == nil || now.Sub(a.sent) < a.o.SampleEvery-samplesEarly) && a.heard() {
+		if !news && c.Samples == nil && a.heard() {
 			return nil
 		}
 		n, err := a.call(ctx, callReport, reportTime, c, nil)
 		if err == nil {
 			a.reports.taken(n)
-			a.sent = now
+			if c.Samples != nil {
+				a.sampled = now
+			}
 			return nil
 		}
 		a.reports = reportEncoder{} // whether it arrived is not known
@@ -458,12 +460,14 @@ func (a *Agent) isFresh() bool {
 	return fresh
 }
 
-// knowsIndex says whether the leader of the session knows Change.Index. A session with another leader begins with a
-// whole report.
-func (a *Agent) knowsIndex() bool {
+// leaderKnows is what the leader of the session knows of Change. A session with another leader begins with a whole report.
+func (a *Agent) leaderKnows() knows {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.session != 0 && a.apart
+	if a.session == 0 {
+		return knows{}
+	}
+	return a.leader
 }
 
 // heard says whether the stream is alive.
@@ -584,6 +588,6 @@ func (a *Agent) openSession(ctx context.Context, address string) (uint64, error)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.session, a.apart = opened.Session, opened.Index
+	a.session, a.leader = opened.Session, knows{index: opened.Index, ran: opened.Ran}
 	return opened.Session, nil
 }

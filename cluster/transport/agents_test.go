@@ -41,6 +41,7 @@ func await(t *testing.T, a *Agent, what string, holds func(agent.Desired) bool) 
 		select {
 		case <-changed:
 		case <-timeout:
+			got, _, err = a.Desired(context.Background(), a.o.Host)
 			t.Fatalf("%s: still %+v, %v", what, got, err)
 		}
 	}

@@ -139,34 +139,40 @@ func TestReportDelta(t *testing.T) {
 		var e reportEncoder
 		var d reportDecoder
 		var last agent.Report // that was taken
+		var lastSamples []agent.Sample
 		for n := uint64(1); n <= 8; n++ {
 			r := agent.Report{Host: "h1", Reach: true, Foreign: agent.Limits{CPU: rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "foreign")},
 				Error:    rapid.SampledFrom([]string{"", "no"}).Draw(t, "error"),
 				Index:    rapid.SampledFrom([]uint64{0, 0, 5, 6}).Draw(t, "index"),
 				Unknown:  rapid.SampledFrom([][]string{nil, {}, {"x"}}).Draw(t, "unknown"),
-				Running:  rapid.SampledFrom([][]agent.Instance{nil, {}, {{VM: "a", Generation: 1}}}).Draw(t, "running"),
+				Running:  rapid.SampledFrom([][]agent.Instance{nil, {}, {{VM: "a", Generation: 1}}, {{VM: "b"}, {VM: "a", Generation: 1}}, {{VM: "a", Generation: 2}, {VM: "b"}, {VM: "b"}}}).Draw(t, "running"),
 				Statuses: rapid.SampledFrom([][]agent.Status{nil, {}, {{VM: "a", Phase: agent.SeenRunning}}}).Draw(t, "statuses"),
-				Samples:  rapid.SampledFrom([][]agent.Sample{nil, {}, {{VM: "a", At: time.Unix(5, 7).UTC(), Used: 0.1}}}).Draw(t, "samples"),
+				Samples:  rapid.SampledFrom([][]agent.Sample{nil, {}, {{VM: "a", State: "running", At: time.Unix(5, 7).UTC(), Used: 0.1}}, {{VM: "a", State: "paused"}}}).Draw(t, "samples"),
 			}
 			for whole := false; ; whole = true {
 				known := e.n > 0
-				apart := rapid.Bool().Draw(t, "apart")
-				c, news, err := e.change(r, apart)
+				leader := knows{index: rapid.Bool().Draw(t, "index known")}
+				leader.ran = leader.index && rapid.Bool().Draw(t, "ran known")
+				due := rapid.Bool().Draw(t, "due")
+				c, news, err := e.change(r, leader, due)
 				if err != nil {
 					t.Fatal(err)
 				}
 				was, is := last, r
-				was.Statuses, was.Samples, is.Statuses, is.Samples = nil, nil, nil, nil
+				was.Statuses, was.Samples, was.Estimates, is.Statuses, is.Samples, is.Estimates, is.Running = nil, nil, nil, nil, nil, nil, byInstance(r.Running)
 				if is.Index == 0 {
 					was.Index = 0
 				}
 				before, _ := json.Marshal(was)
 				now, _ := json.Marshal(is)
-				if wanted := !known || len(r.Statuses) > 0 || !bytes.Equal(before, now); news != wanted {
+				if wanted := !known || len(r.Statuses) > 0 || len(r.Estimates) > 0 || !bytes.Equal(before, now); news != wanted {
 					t.Fatalf("news %v after %+v: %+v", news, last, r)
 				}
-				if (c.Head == nil) != (c.Since != 0) || c.Index != nil && (!apart || c.Head != nil) {
+				if (c.Head == nil) != (c.Since != 0) || c.Index != nil && (!leader.index || c.Head != nil) || (c.Ran != nil || c.Left != nil) && (!leader.ran || c.Head != nil) {
 					t.Fatalf("%+v", c)
+				}
+				if told := c.Samples != nil; told != (r.Samples != nil && (due || !e.last.sampled || len(r.Estimates) > 0 || stateOf(r) != stateOf(last) || news && (c.Head != nil || !leader.ran))) {
+					t.Fatalf("samples told: %v, due %v, known %v, %+v after %+v", told, due, known, r, last)
 				}
 				fate := rapid.SampledFrom([]string{"fine", "fine", "fine", "lost", "answer lost"}).Draw(t, "fate")
 				if fate == "lost" {
@@ -189,11 +195,16 @@ func TestReportDelta(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(r, back); diff != "" {
+				want := r
+				want.Running, want.Samples = byInstance(r.Running), c.Samples
+				if diff := cmp.Diff(want, back); diff != "" {
 					t.Fatal(diff)
 				}
 				d.keep(n, back)
-				last = r
+				if last = want; r.Samples == nil || c.Samples == nil {
+					last.Samples = lastSamples
+				}
+				lastSamples = last.Samples
 				if e.taken(n); fate == "answer lost" {
 					e = reportEncoder{}
 				}
@@ -206,14 +217,24 @@ func TestReportDelta(t *testing.T) {
 	})
 }
 
+// stateOf a, by samples that were told: "" if it runs.
+func stateOf(r agent.Report) string {
+	for _, s := range r.Samples {
+		if s.State != "running" {
+			return s.State
+		}
+	}
+	return ""
+}
+
 // What did not change is not sent again.
 func TestReportDeltaIsSmall(t *testing.T) {
 	var e reportEncoder
 	r := agent.Report{Host: "h1", Running: make([]agent.Instance, 10)}
-	apart := false
+	var leader knows
 	change := func(head, news bool) (c Change) {
 		t.Helper()
-		c, is, err := e.change(r, apart)
+		c, is, err := e.change(r, leader, true)
 		if err != nil || (c.Head != nil) != head || is != news {
 			t.Fatalf("%+v, news %v, %v", c, is, err)
 		}
@@ -235,8 +256,14 @@ func TestReportDeltaIsSmall(t *testing.T) {
 	change(true, false) // the leader keeps 9
 	r.Statuses = []agent.Status{{VM: "a"}}
 	change(true, true)
-	apart = true
+	leader.index = true
 	if c := change(false, true); c.Since != 8 || c.Index == nil || *c.Index != 0 {
+		t.Fatalf("%+v", c)
+	}
+	r.Running = append(slices.Clone(r.Running), agent.Instance{VM: "a"})
+	change(true, true)
+	leader.ran = true
+	if c := change(false, true); c.Since != 8 || !slices.Equal(c.Ran, r.Running[10:]) || c.Left != nil {
 		t.Fatalf("%+v", c)
 	}
 }
@@ -346,7 +373,7 @@ func TestWireFormat(t *testing.T) {
 		Statuses: []agent.Status{{VM: "a", Generation: 1, Phase: agent.SeenStopped, Gone: true, Reason: "shutdown"}},
 		Samples:  []agent.Sample{{VM: "b", Generation: 2, At: at, State: "running", Cap: 1, Used: 0.5, VCPUTime: 3 * time.Second, Balloon: 1 << 30}},
 		Running:  []agent.Instance{{VM: "b", Name: "ek-b", Generation: 2}}}
-	change, _, err := reports.change(report, false)
+	change, _, err := reports.change(report, knows{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +436,7 @@ func TestPressureIsNoNews(t *testing.T) {
 	var e reportEncoder
 	var d reportDecoder
 	for i, p := range []*hypervisor.Pressure{{CPU: 0.25, Memory: hypervisor.Unknown}, {CPU: 0.5}, nil, {IO: 1}} {
-		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Pressure: p, Samples: []agent.Sample{{VM: "a"}}}, true)
+		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Pressure: p, Samples: []agent.Sample{{VM: "a"}}}, knows{index: true}, true)
 		if err != nil || news != (i == 0) || (c.Head != nil) != (i == 0) {
 			t.Fatalf("report %d: news %v, head %s, %v", i, news, c.Head, err)
 		}
@@ -427,7 +454,7 @@ func TestAvailableIsNoNews(t *testing.T) {
 	var e reportEncoder
 	var d reportDecoder
 	for i, a := range []*agent.Available{{Available: agent.Limits{CPU: 1}, VMs: map[string]uint64{"a": 1}}, {Available: agent.Limits{CPU: 2}}, nil, {Used: agent.Limits{Memory: 1}}} {
-		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Available: a, Samples: []agent.Sample{{VM: "a"}}}, true)
+		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Available: a, Samples: []agent.Sample{{VM: "a"}}}, knows{index: true}, true)
 		if err != nil || news != (i == 0) || (c.Head != nil) != (i == 0) {
 			t.Fatalf("report %d: news %v, head %s, %v", i, news, c.Head, err)
 		}
@@ -460,7 +487,7 @@ func TestPressedGuestsAndEstimatesAreNews(t *testing.T) {
 		{agent.Report{Samples: guest("")}, true},
 		{agent.Report{Samples: guest("")}, false},
 	} {
-		ch, news, err := e.change(c.report, true)
+		ch, news, err := e.change(c.report, knows{index: true}, true)
 		if err != nil || news != c.news || (ch.Head != nil) != (i == 0) {
 			t.Fatalf("report %d: news %v, head %s, %v", i, news, ch.Head, err)
 		}

@@ -193,7 +193,11 @@ func TestForward(t *testing.T) {
 	}
 	to = leader.at
 	leader.stop()
-	if p := problem("POST", "/v1/echo/", "{}"); p.Type != kindNoLeader {
+	p := problem("POST", "/v1/echo/", "{}")
+	if p.Type == kindTimeout { // over the connection that was open still: whether it arrived nobody knows
+		p = problem("POST", "/v1/echo/", "{}")
+	}
+	if p.Type != kindNoLeader {
 		t.Errorf("the leader is gone: %+v", p)
 	}
 }

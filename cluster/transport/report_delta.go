@@ -2,25 +2,32 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"evenkeel/cluster/agent"
 	"evenkeel/hypervisor"
 )
 
 // Change is a report as it is sent: what is new since one that the leader took.
-// Statuses are steps, samples measurements and estimates what changed: they are always new.
+// Statuses are steps and estimates what changed: they are always new. Samples are measurements: told now and then.
 type Change struct {
-	// Since is the number of the report whose Head still holds; 0 if there is a Head here.
+	// Since is the number of the report, the last that was taken, that holds but for what is told here; 0 if there is a Head here.
 	Since uint64 `json:"since,omitempty"`
-	// Index is that of the report where it is not that of the Head. Only a leader that says that it knows it (sessionAnswer)
+	// Index is that of the report where it is not that of the one before. Only a leader that says that it knows it (sessionAnswer)
 	// is sent one: it changes with nearly every report.
 	Index *uint64 `json:"index,omitempty"`
 	// Head is the report without Statuses, Samples, Estimates, Pressure and Available, an agent.Report.
-	Head     json.RawMessage `json:"head,omitempty"`
-	Statuses []agent.Status  `json:"statuses"`
-	Samples  []agent.Sample  `json:"samples"`
+	Head json.RawMessage `json:"head,omitempty"`
+	// Ran are VMs that run now besides those of report Since, and Left those of it that do not run, or not as they did. Only a
+	// leader that says that it knows them is sent any.
+	Ran      []agent.Instance `json:"ran,omitempty"`
+	Left     []agent.Instance `json:"left,omitempty"`
+	Statuses []agent.Status   `json:"statuses"`
+	Samples  []agent.Sample   `json:"samples"` // null: the last ones hold
 	// Estimates are sent once; a leader of a version that does not know them goes without.
 	Estimates []agent.Estimate `json:"estimates,omitempty"`
 	// Pressure is of the host, when the samples were taken: it changes with every report.
@@ -29,45 +36,62 @@ type Change struct {
 	Available *agent.Available `json:"available,omitempty"`
 }
 
+// knows is what the leader of a session knows of Change.
+type knows struct {
+	index bool // Index
+	ran   bool // Ran and Left, and that without Samples the last ones hold
+}
+
 // reportEncoder makes changes of a sequence of reports. The zero value begins with a whole one.
 type reportEncoder struct {
 	n          uint64 // of the last report that was taken, 0 = none
 	last, next told   // by it, and by the last change that was made
 }
 
-// told is the head of a report: its Index, and all else as JSON, in which Index is 0; and which VMs were short of memory.
+// told is the head of a report: its Index, what runs, and all else as JSON; and of its samples what the leader is to hear at once.
 type told struct {
 	index   uint64
+	running []agent.Instance // ordered; nil: the hypervisor was not asked
 	rest    []byte
+	sampled bool // samples were told with the last whole report, or since
 	pressed string
+	states  string
 }
 
 // change of a report since the last one that was taken. Make it again for another try: nothing
-// counts until taken. news: there is more in it than samples and what is Quiet, if that. An Index of 0 says nothing to a
-// leader that was told another: it keeps the highest. apart: the leader knows Change.Index.
-func (e *reportEncoder) change(r agent.Report, apart bool) (out Change, news bool, err error) {
+// counts until taken. due: it is time for samples. Else they are left out where others were told: those hold. Not so where they tell that a VM is
+// short of memory, or not any more, or does not run as it did, or where estimates come with them, whose age they tell. news: there is more
+// in it than samples and what is Quiet, if that. An Index of 0 says nothing to a leader that was told another: it keeps the highest.
+func (e *reportEncoder) change(r agent.Report, leader knows, due bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure, Available: r.Available}
-	e.next.index, e.next.pressed = r.Index, e.last.pressed
+	e.next = told{index: r.Index, running: byInstance(r.Running), pressed: e.last.pressed, states: e.last.states}
 	if r.Samples != nil {
-		e.next.pressed = pressed(r)
+		e.next.pressed, e.next.states = pressed(r), states(r)
 	}
-	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available, r.Index = nil, nil, nil, nil, nil, 0
+	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available, r.Index, r.Running = nil, nil, nil, nil, nil, 0, nil
 	if e.next.rest, err = json.Marshal(r); err != nil { // compared as bytes: the agent may go on using what the report points to
 		return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
 	}
-	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest)
-	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressed != e.last.pressed || !same || !r.Quiet && e.next.index != 0 && e.next.index != e.last.index
-	switch {
-	case same && e.next.index == e.last.index:
-	case same && apart:
-		index := e.next.index
-		out.Index = &index
-	default:
-		out.Since, out.Head = 0, e.next.rest
-		if r.Index = e.next.index; r.Index != 0 {
-			if out.Head, err = json.Marshal(r); err != nil {
-				return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
-			}
+	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest) && (e.next.running == nil) == (e.last.running == nil)
+	runs := slices.Equal(e.next.running, e.last.running)
+	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressed != e.last.pressed || !same || !runs || !r.Quiet && e.next.index != 0 && e.next.index != e.last.index
+	part := same && (e.next.index == e.last.index || leader.index) && (runs || leader.ran)
+	if !due && e.last.sampled && len(out.Estimates) == 0 && e.next.pressed == e.last.pressed && e.next.states == e.last.states && (!news || part && leader.ran) {
+		out.Samples, out.Pressure, out.Available = nil, nil, nil
+	}
+	e.next.sampled = part && e.last.sampled || out.Samples != nil
+	if part {
+		if e.next.index != e.last.index {
+			index := e.next.index
+			out.Index = &index
+		}
+		out.Ran, out.Left = without(e.next.running, e.last.running), without(e.last.running, e.next.running)
+		return out, news, nil
+	}
+	r.Index, r.Running = e.next.index, e.next.running
+	if out.Since, out.Head, err = 0, e.next.rest, nil; r.Index != 0 || r.Running != nil {
+		if out.Head, err = json.Marshal(r); err != nil {
+			return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
 		}
 	}
 	return out, news, nil
@@ -80,6 +104,51 @@ func pressed(r agent.Report) string {
 		if s.Guest != nil && s.Guest.Pressed != "" {
 			out += s.VM + " "
 		}
+	}
+	return out
+}
+
+// states of the VMs that do not simply run.
+func states(r agent.Report) string {
+	out := ""
+	for _, s := range r.Samples {
+		if s.State != string(hypervisor.Running) {
+			out += s.VM + " " + s.State + " "
+		}
+	}
+	return out
+}
+
+// byInstance orders what runs, in a slice of its own; nil stays nil.
+func byInstance(running []agent.Instance) []agent.Instance {
+	out := slices.Clone(running)
+	slices.SortFunc(out, instances)
+	return out
+}
+
+// instances in an order in which only equal ones are equal.
+func instances(a, b agent.Instance) int {
+	one := func(is bool) int {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(strings.Compare(a.VM, b.VM), strings.Compare(a.Name, b.Name), cmp.Compare(a.Generation, b.Generation), one(a.Incoming)-one(b.Incoming), one(a.Leaving)-one(b.Leaving))
+}
+
+// without some of them. Both are ordered; where one is there twice, each counts.
+func without(all, some []agent.Instance) []agent.Instance {
+	var out []agent.Instance
+	for _, one := range all {
+		for len(some) > 0 && instances(some[0], one) < 0 {
+			some = some[1:]
+		}
+		if len(some) > 0 && some[0] == one {
+			some = some[1:]
+			continue
+		}
+		out = append(out, one)
 	}
 	return out
 }
@@ -108,6 +177,17 @@ func (d *reportDecoder) take(c Change) (agent.Report, error) {
 	}
 	if c.Index != nil {
 		r.Index = *c.Index
+	}
+	if len(c.Ran)+len(c.Left) > 0 {
+		was := byInstance(r.Running)
+		r.Running = append(without(was, byInstance(c.Left)), c.Ran...)
+		if len(r.Running)+len(c.Left) != len(was)+len(c.Ran) {
+			return agent.Report{}, fmt.Errorf("the report tells of %d VMs that run no more, and not all of them did: %w", len(c.Left), errWhole)
+		}
+		if r.Running == nil {
+			r.Running = []agent.Instance{} // the hypervisor was asked
+		}
+		slices.SortFunc(r.Running, instances)
 	}
 	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available = c.Statuses, c.Samples, c.Estimates, c.Pressure, c.Available
 	return r, nil

@@ -275,7 +275,7 @@ func TestHintsInVain(t *testing.T) {
 	})
 }
 
-// Samples alone are sent every two seconds; anything else at once.
+// Samples are sent every two seconds, alone or with what is sent at once.
 func TestSamplesAreThinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}
@@ -285,28 +285,36 @@ func TestSamplesAreThinned(t *testing.T) {
 		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 		await(t, a, "the first state", index(0))
 		report := agent.Report{Host: "h1", Reach: true}
-		tell := func(want int, what string) {
+		tell := func(want int, samples bool, what string) {
 			t.Helper()
 			if err := a.Report(context.Background(), report); err != nil {
 				t.Fatal(err)
 			}
-			if got := len(b.taken()); got != want {
-				t.Errorf("%s: %d reports arrived, want %d", what, got, want)
+			got := b.taken()
+			if len(got) != want || (got[want-1].Samples != nil) != samples {
+				t.Errorf("%s: %d reports arrived, want %d, the last with samples: %v", what, len(got), want, samples)
 			}
 		}
-		tell(1, "the first")
-		report.Samples = []agent.Sample{{VM: "a"}}
+		tell(1, false, "the first")
+		report.Samples = []agent.Sample{{VM: "a", State: "running"}}
+		tell(2, true, "the first samples")
 		time.Sleep(time.Second)
-		tell(1, "after 1 s")
+		tell(2, true, "after 1 s")
 		time.Sleep(time.Second)
-		tell(2, "after 2 s")
+		tell(3, true, "after 2 s")
 		report.Statuses = []agent.Status{{VM: "a", Phase: agent.SeenRunning}}
-		tell(3, "a status")
-		tell(4, "another status")
+		tell(4, false, "a status")
+		tell(5, false, "another status")
 		report.Statuses = nil
-		tell(4, "samples again")
+		tell(5, false, "samples again")
+		report.Samples[0].State = "paused"
+		tell(6, true, "it runs no more")
+		time.Sleep(2 * time.Second)
+		report.Statuses = []agent.Status{{VM: "a", Phase: agent.SeenRunning}}
+		tell(7, true, "a status when samples are due")
+		report.Statuses = nil
 		report.Error = "trouble"
-		tell(5, "trouble")
+		tell(8, true, "trouble")
 		l.set(false, "")
 		time.Sleep(silence)
 		if err := a.Report(context.Background(), report); !errors.Is(err, ErrNoLeader) {

@@ -222,10 +222,11 @@ func (s *sim) unsettled() string {
 	}
 	snap := view.Snapshot
 	for _, name := range s.names {
-		if p := s.servers[name].alive(); p == nil || p.store.Snapshot().Index() != snap.Index() {
-			if p == nil {
-				return "server " + name + " does not run"
-			}
+		p := s.servers[name].alive()
+		if p == nil {
+			return "server " + name + " does not run"
+		}
+		if !s.eventually(time.Second, func() bool { return p.store.Snapshot().Index() >= snap.Index() }) { // a follower hears a moment later what is committed
 			return fmt.Sprintf("server %s is at index %d, %s at %d; %v; %v", name, p.store.Snapshot().Index(), l.name, snap.Index(), p.node.Status(), p.node.Down())
 		}
 	}
@@ -278,6 +279,9 @@ func (s *sim) unsettled() string {
 		if vm.Phase == state.Failed && vm.Goal == state.GoalRun && !runs && crowdedOut(snap, vc) {
 			continue
 		}
+		if vm.Phase == state.Lost && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm)) {
+			continue
+		}
 		delete(there[vm.Host], vm.ID)
 		switch {
 		case vm.MovingTo != "":
@@ -309,7 +313,25 @@ func crowdedOut(snap *state.Snapshot, vc state.VC) bool {
 	if meta, _ := snap.Meta(); meta.Settings.Shaping.Mode == state.ShapingOn {
 		return true
 	}
-	return !vc.Admitted && !vc.QueuedAt.IsZero() && !loop.Consider(snap, vc, loop.Env{Now: vc.QueuedAt}).Admitted
+	return queuedOut(snap, vc)
+}
+
+// queuedOut says whether a VC was asked to start again, waits, and would not fit.
+func queuedOut(snap *state.Snapshot, vc state.VC) bool {
+	ids := 0
+	env := loop.Env{Now: vc.QueuedAt, NewID: func() string { ids++; return fmt.Sprint("new-", ids) }}
+	return !vc.Admitted && !vc.QueuedAt.IsZero() && !loop.Consider(snap, vc, env).Admitted
+}
+
+// fullEverywhere says whether a lost VM finds memory on no host, as VMs that a restored state does not know have it, say.
+func fullEverywhere(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
+	g, _ := vc.GroupOf(vm)
+	for _, h := range snap.Hosts() {
+		if load := snap.LoadOf(h.Name); load.Memory+load.Reserve+g.Memory+h.VMOverhead <= h.Usable().Memory {
+			return false
+		}
+	}
+	return true
 }
 
 // waits says whether a lost VM waits for memory on the host that it is bound to, which others have taken meanwhile.

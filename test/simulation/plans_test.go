@@ -116,8 +116,10 @@ func (s *sim) watchPlans() {
 		sent[id] = n
 	}
 	restored := s.restored
+	old := snap.Index() < s.furthest // who knew more is down or stalled: no question that is not content with the past gets this answer
+	s.furthest = max(s.furthest, snap.Index())
 	s.mu.Unlock()
-	if restored { // what was done in what is not the past any more
+	if old || restored { // what was done in what is not the past any more
 		return
 	}
 	for _, p := range snap.MovePlans() {

@@ -77,6 +77,7 @@ type sim struct {
 	doubled    int
 	holdSince  time.Time // zero: there is none
 	restored   bool
+	furthest   uint64 // index that any server was seen at
 	saved      []byte
 	sent       map[string]int64 // bytes, by move plan, as the hypervisors know it
 }

@@ -74,6 +74,7 @@ type Figures struct {
 		Others  float64            `json:"othersPercentOfMachine"` // what the machine did besides
 	} `json:"steady"`
 
+	Speed       Speed              `json:"sameWorkMillis"`
 	Load        Load               `json:"load"`
 	LoadCPU     map[string]float64 `json:"loadCPUPercentOfOneCore"`
 	LoadMillis  map[string]float64 `json:"loadCPUMillisPerAdmission"` // deletion and all else that follows included, less what steady state takes
@@ -377,11 +378,13 @@ func (b *bench) steady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		speed := speedOf()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(b.o.Steady):
 		}
+		b.f.Speed.Idle = speed()
 		z, err := b.look()
 		if err != nil {
 			return err
@@ -417,11 +420,12 @@ func (b *bench) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		speed := speedOf()
 		load, used, err := ask(ctx, b.offer(b.o.Rate, b.o.During, b.o.Life, "load"), func() error { return giveWay(b.o.Nice) })
 		if err := errors.Join(err, giveWay(0)); err != nil {
 			return err
 		}
-		b.f.Load = load
+		b.f.Load, b.f.Speed.Load = load, speed()
 		z, err := b.look()
 		if err != nil {
 			return err
@@ -553,7 +557,7 @@ func (f *Figures) Write(out io.Writer) {
 		line("  create: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms from when it was due", l.Millis.P50, l.Millis.P90, l.Millis.P99, l.Millis.Max)
 		line("  create, worst of each second: %.0f ms", l.Worst)
 		line("  delete: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, worst %.1f ms", l.DeleteTime.P50, l.DeleteTime.P90, l.DeleteTime.P99, l.DeleteTime.Max)
-		line("  asked again: %v; failed: %v", l.Retried, l.Failed)
+		line("  asked again: %v; failed: %v; the same piece of work took %.1f ms of CPU before, %.1f ms meanwhile", l.Retried, l.Failed, f.Speed.Idle, f.Speed.Load)
 		line("  CPU %s; peak memory %s; %.0f log entries a second; others take %.0f%% of the machine", parts(f.LoadCPU, "%.0f%%"), parts(f.LoadRSS, "%.0f MiB"), f.LoadEntries, f.LoadOthers)
 		line("  CPU per admission, all that follows from it and the deletion included, steady state not: %s", parts(f.LoadMillis, "%.1f ms"))
 	}
