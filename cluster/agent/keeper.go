@@ -74,7 +74,7 @@ type keeper struct {
 	log   *slog.Logger
 	clock func() lease.Instant
 
-	writing sync.Mutex // one writes at a time, the latest last
+	writing chan struct{} // holds one while somebody writes: one at a time, the latest last. A disk may hang: a lock would do, but not in simulated time
 
 	mu       sync.Mutex
 	memory   Memory
@@ -94,7 +94,7 @@ type keeper struct {
 }
 
 func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
-	k := &keeper{o: o, log: log, clock: o.Clock, dog: o.Watchdog, stopped: map[string]stoppedVM{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1)}
+	k := &keeper{o: o, log: log, clock: o.Clock, dog: o.Watchdog, stopped: map[string]stoppedVM{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
 	if o.Keep == nil {
 		k.memory.Boot = o.Boot
 		return k, nil
@@ -296,8 +296,8 @@ func (k *keeper) saving(ctx context.Context) {
 
 // write what must be known again, now.
 func (k *keeper) write() error {
-	k.writing.Lock()
-	defer k.writing.Unlock()
+	k.writing <- struct{}{}
+	defer func() { <-k.writing }()
 	k.mu.Lock()
 	m := k.memory
 	k.mu.Unlock()

@@ -134,3 +134,41 @@ func TestMoveEndsWithAgent(t *testing.T) {
 		}
 	})
 }
+
+// slowDisk takes its time for whatever is kept.
+type slowDisk struct{ *memory }
+
+func (d slowDisk) Save(m agent.Memory) error {
+	time.Sleep(5 * time.Second) // sleep: simulated time
+	return d.memory.Save(m)
+}
+
+// A move begins on a disk that writes something else just then, after it: also in simulated time, which goes on only while nobody waits for a
+// lock.
+func TestMoveWaitsForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withM(t)
+		if w.Host("h1").Define(t.Context(), wanted("n").Spec) != nil || w.Host("h1").Start(t.Context(), wanted("n").Spec) != nil {
+			t.Fatal("VM n does not run")
+		}
+		l := newLeader(wanted("m", moving()), wanted("n", moving()))
+		l.deaf = true
+		g := &guarded{w: w, l: l, keep: &memory{}, boot: "b1", zero: time.Now()}
+		o := g.options()
+		o.Keep = slowDisk{g.keep}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- agent.Run(ctx, o) }()
+		after(time.Minute)
+		if m, _ := g.keep.Load(); len(m.Sending) != 2 {
+			t.Errorf("kept of moves that were begun: %v", m.Sending)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

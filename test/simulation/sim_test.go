@@ -93,13 +93,7 @@ type outcome struct {
 func play(t *testing.T, o options) outcome {
 	s := &sim{o: o, servers: map[string]*server{}, hosts: map[string]*host{}, counts: map[string]int{}, sent: map[string]int64{},
 		history: &history{byName: map[string][]porcupine.Operation{}, answer: map[string]int{}}}
-	defer func() {
-		if p := recover(); p != nil { // goroutines that wait for each other, or are left
-			report(t, o, outcome{[]string{fmt.Sprint(p)}, s.trace, s.counts})
-			panic(p)
-		}
-	}()
-	synctest.Test(t, func(t *testing.T) {
+	s.bubbled(t, func() {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.began = time.Now()
 		s.clients = newGate()
@@ -118,6 +112,28 @@ func play(t *testing.T, o options) outcome {
 		s.counts["requests answered: "+k] += n
 	}
 	return outcome{s.violations, s.trace, s.counts}
+}
+
+// bubbled runs f in simulated time, and reports a run that hangs, or leaves goroutines behind.
+func (s *sim) bubbled(t *testing.T, f func()) {
+	name := make(chan string, 1)
+	defer guardRun(t, s.o.seed, name)()
+	var mine string
+	defer func() {
+		switch p := recover(); {
+		case p == nil:
+		case mine != "" && onlyTransfers(stacks(), mine):
+			s.count("transfers of leadership that raft did not end")
+		default: // goroutines that wait for each other, or are left
+			report(t, s.o, outcome{[]string{fmt.Sprint(p)}, s.trace, s.counts})
+			panic(p)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		mine = bubble()
+		name <- mine
+		f()
+	})
 }
 
 func (s *sim) entropy() (seed [32]byte) {
