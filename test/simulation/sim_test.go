@@ -59,6 +59,7 @@ type sim struct {
 	cancel  context.CancelFunc
 	began   time.Time
 	log     *slog.Logger
+	words   *lastWords
 	net     *network
 	world   *simulated.World
 	servers map[string]*server
@@ -97,7 +98,8 @@ func play(t *testing.T, o options) outcome {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.began = time.Now()
 		s.clients = newGate()
-		s.log = slog.New(slog.DiscardHandler)
+		s.words = &lastWords{began: s.began}
+		s.log = slog.New(speaker{to: s.words})
 		if o.verbose {
 			s.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 		}
@@ -160,6 +162,9 @@ func (s *sim) violate(format string, args ...any) {
 	s.note("VIOLATION: %s", text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.violations) == 0 {
+		s.trace = append(s.trace, "what members logged last:", s.words.String())
+	}
 	if len(s.violations) < 20 {
 		s.violations = append(s.violations, fmt.Sprintf("at %.3fs: ", time.Since(s.began).Seconds())+text)
 	}

@@ -1,0 +1,69 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// lastWords keeps what members logged last, to be told of a run in which something was found. It is put into words only then.
+type lastWords struct {
+	began time.Time
+	mu    sync.Mutex
+	said  []spoken
+	n     int // in all
+}
+
+type spoken struct {
+	slog.Record
+	with []slog.Attr
+}
+
+// mostWords that are kept.
+const mostWords = 300
+
+func (w *lastWords) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := ""
+	for i := range w.said {
+		s := w.said[(w.n+i)%len(w.said)]
+		out += fmt.Sprintf("%9.3fs %s %s", s.Time.Sub(w.began).Seconds(), s.Level, s.Message)
+		for _, a := range s.with {
+			out += " " + a.String()
+		}
+		s.Attrs(func(a slog.Attr) bool { out += " " + a.String(); return true })
+		out += "\n"
+	}
+	return out
+}
+
+// speaker implements slog.Handler.
+type speaker struct {
+	to   *lastWords
+	with []slog.Attr
+}
+
+func (speaker) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+func (s speaker) Handle(_ context.Context, r slog.Record) error {
+	s.to.mu.Lock()
+	defer s.to.mu.Unlock()
+	if len(s.to.said) < mostWords {
+		s.to.said = append(s.to.said, spoken{r, s.with})
+	} else {
+		s.to.said[s.to.n%mostWords] = spoken{r, s.with}
+	}
+	if s.to.n++; s.to.n == 2*mostWords {
+		s.to.n = mostWords
+	}
+	return nil
+}
+
+func (s speaker) WithAttrs(with []slog.Attr) slog.Handler {
+	return speaker{s.to, append(s.with[:len(s.with):len(s.with)], with...)}
+}
+
+func (s speaker) WithGroup(string) slog.Handler { return s }
