@@ -18,6 +18,12 @@ func (c *columns) prepare(s Spec, y []float64, x [][]float64) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
+	if c.kept && s.D == c.spec.D && s.SD == c.spec.SD && s.Period == c.spec.Period && s.Mean == c.spec.Mean {
+		// The columns are what they were; there may be more coefficients.
+		c.spec = s
+		return s.explains(c.used, len(c.level)-1)
+	}
+	c.kept = false
 	c.delta = differencing(s, c.spec, c.delta)
 	c.spec = s
 	nd := len(c.delta)
@@ -46,9 +52,8 @@ func (c *columns) prepare(s Spec, y []float64, x [][]float64) error {
 	if s.Mean {
 		means = 1
 	}
-	free := s.coefficients() + means + len(x)
-	if need := free + 2; seen-nd < need || first < 0 {
-		return fmt.Errorf("arima %s: %d values, want %d at least: %w", s, seen, nd+need, ErrTooShort)
+	if err := s.explains(seen-nd, means+len(x)); err != nil {
+		return err
 	}
 	c.first, c.n, c.used = first, len(y)-first, seen-nd
 	c.gaps = seen != c.n
@@ -80,6 +85,16 @@ func (c *columns) prepare(s Spec, y []float64, x [][]float64) error {
 			c.xcenter[j] = average(col[first:])
 		}
 		c.xscale[j] = c.standardise(c.level[1+means+j], c.diff[1+means+j], col[first:], c.xcenter[j])
+	}
+	c.kept = c.searching
+	return nil
+}
+
+// explains refuses fewer values, less those that differencing takes, than can tell the coefficients and k regressors, the mean
+// among them.
+func (s Spec) explains(values, k int) error {
+	if need := s.coefficients() + k + 2; values < need {
+		return fmt.Errorf("arima %s: %d values, want %d at least: %w", s, values+s.lags(), s.lags()+need, ErrTooShort)
 	}
 	return nil
 }

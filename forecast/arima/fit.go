@@ -69,7 +69,7 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	if err := o.prepare(s, y, opts.X); err != nil {
 		return err
 	}
-	o.css = opts.Method == CSS
+	o.css, o.current = opts.Method == CSS, false
 	if o.css && o.gaps {
 		return fmt.Errorf("arima %s: the conditional sum of squares needs a series without gaps", s)
 	}
@@ -106,8 +106,15 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 
 	value := math.Inf(1)
 	converged := false
-	try := func() {
-		v, ok := f.d.minimise(o.at, f.u, limit-o.evaluations, tol, !opts.rough && (!warm || opts.StdErr))
+	f.d.general = o.general
+	try := func(known float64) {
+		if o.general {
+			known = math.NaN()
+		}
+		v, ok := f.d.minimise(o.at, f.u, known, limit-o.evaluations, tol, !opts.rough && (!warm || opts.StdErr))
+		if !math.IsNaN(known) {
+			o.evaluations++ // so that short ways change no budget
+		}
 		if v < value {
 			value, converged = v, ok
 			copy(f.best, f.u)
@@ -120,15 +127,15 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 		copy(sar, m.Params.SAR)
 		copy(sma, m.Params.SMA)
 		o.c.untransform(f.start, f.u, 0.995)
-		try()
+		try(math.NaN())
 	} else {
 		starts := opts.Starts
 		if starts <= 0 {
 			starts = 4
 		}
 		for i := 0; i < starts && (i == 0 || n > 0 && o.evaluations < limit); i++ {
-			if f.startAt(i) {
-				try()
+			if known, ok := f.startAt(i); ok {
+				try(known)
 			}
 		}
 	}
@@ -148,28 +155,31 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	return nil
 }
 
-// startAt sets u to the start of the given number. It is false if it is none worth trying.
-func (f *Fitter) startAt(i int) bool {
+// startAt sets u to the start of the given number, and says what the objective is there, if it is known, or else NaN. It is
+// false if it is none worth trying.
+func (f *Fitter) startAt(i int) (known float64, ok bool) {
+	known = math.NaN()
 	switch i {
 	case 0:
 		clear(f.u)
 		if len(f.u) == 0 {
-			return true
+			return known, true
 		}
 		zero := f.o.at(f.u)
 		if !f.long.start(&f.o, f.start) {
 			clear(f.u)
-			return true
+			return zero, true
 		}
 		f.o.c.untransform(f.start, f.u, 0.9)
-		if !(f.o.at(f.u) < zero) {
+		if known = f.o.at(f.u); !(known < zero) {
 			clear(f.u)
+			known = zero
 		}
 	case 1:
 		// An autoregression alone, as if there were no moving average; and the other way round where there is no
 		// autoregression.
 		if !f.long.alone(&f.o, f.start) {
-			return false
+			return known, false
 		}
 		f.o.c.untransform(f.start, f.u, 0.99)
 	default:
@@ -184,7 +194,7 @@ func (f *Fitter) startAt(i int) bool {
 			}
 		}
 	}
-	return true
+	return known, true
 }
 
 // lattice are points to start from, by the place of the coefficient among those of its kind: a persistent
@@ -234,7 +244,12 @@ func (f *Fitter) adopt(m *Model, s Spec, u []float64, sigma2 float64) {
 // finish moves m to the end of y and sets its criteria.
 func (f *Fitter) finish(m *Model, y []float64, opts Options) error {
 	o := &f.o
-	if err := m.run(y, opts.X); err != nil {
+	if opts.rough && !o.gaps && !o.css && !o.general {
+		// Of a candidate only the criterion is asked; run would refuse coefficients that are not stationary.
+		if !o.c.stationary() {
+			return fmt.Errorf("arima %s: the coefficients %v are not those of a stationary process", m.Spec, o.c.raw)
+		}
+	} else if err := m.run(y, opts.X); err != nil {
 		return err
 	}
 	loglik := math.Inf(1)

@@ -1,6 +1,9 @@
 package arima
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // columns are the series and its regressors as the filters take them: centred and scaled, so that nothing depends on
 // the unit or the origin of the series.
@@ -15,6 +18,9 @@ type columns struct {
 	level, diff [][]float64
 	n           int // length of level
 	used        int // values that the likelihood speaks about
+
+	searching bool // what is prepared is of one series until the search ends
+	kept      bool // and is still there
 
 	center, scale float64 // of the series
 	xcenter       []float64
@@ -43,19 +49,35 @@ type objective struct {
 	ssq    float64
 	logdet float64
 
-	evaluations int
+	// last is where it was evaluated last, if nothing changed since, and lastValue what came of it.
+	last      []float64
+	lastValue float64
+	current   bool
+
+	evaluations int  // those that were answered from last among them
+	general     bool // for tests: no short ways
 }
 
 // at is the negative log-likelihood per value, constants left out, of the unbounded coefficients u; +Inf where it
 // cannot be computed.
 func (o *objective) at(u []float64) float64 {
+	if o.current && !o.general && slices.Equal(u, o.last) {
+		o.evaluations++
+		return o.lastValue
+	}
 	o.c.transform(u)
-	return o.value()
+	o.lastValue = o.value()
+	o.last, o.current = append(o.last[:0], u...), true
+	return o.lastValue
 }
 
 // value is at for the coefficients that are set.
 func (o *objective) value() float64 {
 	o.evaluations++
+	o.current = false
+	if o.single() {
+		return o.valueOfSingle()
+	}
 	if !o.innovations() || !o.regress() {
 		return math.Inf(1)
 	}
@@ -77,14 +99,7 @@ func (o *objective) profile(ssq float64) float64 {
 func (o *objective) innovations() bool {
 	k := len(o.level)
 	n := o.n - len(o.delta)
-	o.eBuf = grow(o.eBuf, k*n)
-	if cap(o.e) < k {
-		o.e = make([][]float64, k)
-	}
-	o.e = o.e[:k]
-	for j := range o.e {
-		o.e[j] = o.eBuf[j*n : (j+1)*n]
-	}
+	o.residuals(k, n)
 	switch {
 	case o.css:
 		for j, col := range o.diff {
@@ -105,6 +120,18 @@ func (o *objective) innovations() bool {
 	}
 	o.terms, o.logdet = n, o.gains.logdet
 	return true
+}
+
+// residuals makes room for those of k columns of n values.
+func (o *objective) residuals(k, n int) {
+	o.eBuf = grow(o.eBuf, k*n)
+	if cap(o.e) < k {
+		o.e = make([][]float64, k)
+	}
+	o.e = o.e[:k]
+	for j := range o.e {
+		o.e[j] = o.eBuf[j*n : (j+1)*n]
+	}
 }
 
 // filterGaps is innovations for a series with values missing.

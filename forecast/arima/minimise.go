@@ -1,17 +1,12 @@
 package arima
 
-import (
-	"math"
-
-	"gonum.org/v1/gonum/optimize"
-)
+import "math"
 
 // descent minimises an objective by quasi-Newton steps: the directions are gonum's BFGS, the gradient is by forward
 // differences (the objective costs microseconds and is smooth to 1e-15), the line search backtracks. It is driven
 // here and not by optimize.Minimize, which starts goroutines and reads the clock.
 type descent struct {
-	bfgs           optimize.BFGS
-	loc            optimize.Location
+	direction
 	dir, trial, gr []float64
 }
 
@@ -22,10 +17,13 @@ const (
 )
 
 // minimise moves u to a minimum of f, spending at most limit evaluations, until a step gains less than tol. It returns
-// the value there. With polish, differences are taken on both sides once those on one side find no more.
-func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, tol float64, polish bool) (value float64, converged bool) {
+// the value there. With polish, differences are taken on both sides once those on one side find no more. known is f(u); NaN if
+// it is not known. Either way it counts as an evaluation.
+func (d *descent) minimise(f func(u []float64) float64, u []float64, known float64, limit int, tol float64, polish bool) (value float64, converged bool) {
 	n := len(u)
-	value = f(u)
+	if value = known; math.IsNaN(known) {
+		value = f(u)
+	}
 	spent := 1
 	if n == 0 || math.IsInf(value, 1) {
 		return value, n == 0
@@ -62,13 +60,9 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 		}
 		spent += n
 	}
-	locate := func() *optimize.Location {
-		d.loc.X, d.loc.F, d.loc.Gradient = u, value, d.gr
-		return &d.loc
-	}
 	gradient()
 	fresh, small := true, 0
-	d.bfgs.InitDirection(locate(), d.dir)
+	d.begin(u, value, d.gr, d.dir)
 	// refine goes over to differences on both sides, the first time.
 	refine := func() bool {
 		if central || !polish {
@@ -76,7 +70,7 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 		}
 		central, fresh = true, true
 		gradient()
-		d.bfgs.InitDirection(locate(), d.dir)
+		d.begin(u, value, d.gr, d.dir)
 		return true
 	}
 	for spent < limit {
@@ -99,7 +93,7 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 				}
 				continue
 			}
-			d.bfgs.InitDirection(locate(), d.dir)
+			d.begin(u, value, d.gr, d.dir)
 			fresh = true
 			continue
 		}
@@ -138,7 +132,7 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 				}
 				continue
 			}
-			d.bfgs.InitDirection(locate(), d.dir)
+			d.begin(u, value, d.gr, d.dir)
 			fresh = true
 			continue
 		}
@@ -170,10 +164,10 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, limit int, 
 			curvature += d.dir[i] * d.gr[i]
 		}
 		if curvature > 1e-16 {
-			d.bfgs.NextDirection(locate(), d.dir)
+			d.next(u, value, d.gr, d.dir)
 			fresh = false
 		} else {
-			d.bfgs.InitDirection(locate(), d.dir)
+			d.begin(u, value, d.gr, d.dir)
 			fresh = true
 		}
 	}

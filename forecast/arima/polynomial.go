@@ -40,6 +40,7 @@ type coefs struct {
 	raw     []float64 // ar, ma, sar, sma
 	tmp     []float64
 	partial []float64
+	u, tanh []float64 // what was transformed last, and the partial autocorrelations that it stands for
 
 	// phi[i] multiplies w(t-1-i); theta[i] multiplies e(t-i), theta[0] = 1. Both have the dimension of the ARMA state
 	// and are 0 past their orders p and q.
@@ -51,9 +52,14 @@ func (c *coefs) reset(s Spec) {
 	c.spec = s
 	n := s.coefficients()
 	c.raw, c.tmp = grow(c.raw, n), grow(c.tmp, n)
+	c.u, c.tanh = grow(c.u, n), grow(c.tanh, n)
+	clear(c.u)
+	clear(c.tanh)
 	r := s.order()
 	c.phi, c.theta = grow(c.phi, r), grow(c.theta, r)
 	c.p, c.q = s.P+s.SP*s.Period, s.Q+s.SQ*s.Period
+	clear(c.phi)
+	clear(c.theta)
 }
 
 // parts are the four groups of coefficients within a slice in the order of raw.
@@ -65,7 +71,21 @@ func (s Spec) parts(x []float64) (ar, ma, sar, sma []float64) {
 // transform sets the coefficients from unbounded u: tanh(u) are partial autocorrelations.
 func (c *coefs) transform(u []float64) {
 	for i, v := range u {
-		c.raw[i] = min(max(math.Tanh(v), -widest), widest)
+		if v != c.u[i] { // of a gradient's evaluations all but one are where they were
+			c.u[i], c.tanh[i] = v, min(max(math.Tanh(v), -widest), widest)
+		}
+		c.raw[i] = c.tanh[i]
+	}
+	if c.p <= 1 && c.q <= 1 { // so there is nothing to multiply
+		c.theta[0] = 1
+		if c.p == 1 {
+			c.phi[0] = c.raw[0]
+		}
+		if c.q == 1 {
+			c.raw[c.p] = -c.raw[c.p]
+			c.theta[1] = c.raw[c.p]
+		}
+		return
 	}
 	ar, ma, sar, sma := c.spec.parts(c.raw)
 	for _, x := range [...][]float64{ar, ma, sar, sma} {

@@ -90,6 +90,8 @@ func (c *candidate) better(than *candidate) bool {
 // fitted to get one of these.
 func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 	var found Found
+	f.o.searching, f.o.kept = !f.o.general, false
+	defer func() { f.o.searching, f.o.kept = false, false }()
 	if b.Models <= 0 {
 		b.Models = 40
 	}

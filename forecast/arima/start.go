@@ -29,9 +29,8 @@ func (l *longAR) start(o *objective, raw []float64) bool {
 	} else {
 		// What the regression leaves, at coefficients of 0: there the innovations are the differences themselves.
 		clear(l.e)
-		clear(o.c.raw)
-		o.c.expand()
-		if math.IsInf(o.value(), 1) || len(o.e[0]) > n {
+		clear(raw)
+		if math.IsInf(o.at(raw), 1) || len(o.e[0]) > n {
 			return false
 		}
 		clear(l.w)

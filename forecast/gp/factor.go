@@ -27,7 +27,14 @@ type factor struct {
 	inverse []float64 // n x n by rows: lower triangle of K⁻¹, when invert was called
 	alpha   []float64 // K⁻¹ y
 	jitter  float64   // what was added to the diagonal
+
+	inverted []float64 // of the diagonal of l, where there are few observations
+	lower    []float64 // and L⁻¹, when invert was called
+	general  bool      // for tests: by the library however few there are
 }
+
+// few says whether plain loops are quicker than the library.
+func (f *factor) few() bool { return f.n <= handful && !f.general }
 
 func (f *factor) size(n int) {
 	f.n = n
@@ -36,7 +43,7 @@ func (f *factor) size(n int) {
 	f.alpha = resize(f.alpha, n)
 }
 
-// set factorizes the matrix whose lower triangle is k, n x n by rows, and solves for y.
+// set factorizes the matrix whose lower triangle is k, n x n by rows, and solves for y, unless that is nil.
 func (f *factor) set(n int, k, y []float64) error {
 	f.size(n)
 	mean := 0.0
@@ -55,12 +62,15 @@ func (f *factor) set(n int, k, y []float64) error {
 				f.l[i*n+i] += f.jitter
 			}
 		}
-		if _, ok := lapack64.Potrf(blas64.Symmetric{Uplo: blas.Lower, N: n, Stride: n, Data: f.l}); ok {
+		if !f.decompose() {
+			continue
+		}
+		if y != nil {
 			copy(f.alpha, y)
 			f.solveLower(f.alpha)
-			blas64.Trsv(blas.Trans, f.triangle(), blas64.Vector{N: n, Inc: 1, Data: f.alpha})
-			return nil
+			f.solveUpper(f.alpha)
 		}
+		return nil
 	}
 	return ErrNotPositive
 }
@@ -69,15 +79,45 @@ func (f *factor) triangle() blas64.Triangular {
 	return blas64.Triangular{Uplo: blas.Lower, Diag: blas.NonUnit, N: f.n, Stride: f.n, Data: f.l}
 }
 
+// decompose makes L of the matrix in l, and says whether it is positive definite.
+func (f *factor) decompose() bool {
+	if f.few() {
+		return f.decomposeFew()
+	}
+	_, ok := lapack64.Potrf(blas64.Symmetric{Uplo: blas.Lower, N: f.n, Stride: f.n, Data: f.l})
+	return ok
+}
+
 // solveLower makes L⁻¹ v of v.
 func (f *factor) solveLower(v []float64) {
+	if f.few() {
+		f.forward(v)
+		return
+	}
 	blas64.Trsv(blas.NoTrans, f.triangle(), blas64.Vector{N: f.n, Inc: 1, Data: v[:f.n]})
+}
+
+// solveUpper makes L⁻ᵀ v of v.
+func (f *factor) solveUpper(v []float64) {
+	if f.few() {
+		f.backward(v)
+		return
+	}
+	blas64.Trsv(blas.Trans, f.triangle(), blas64.Vector{N: f.n, Inc: 1, Data: v[:f.n]})
 }
 
 // evidence is log p(y | K) = -½ yᵀK⁻¹y - ½ log|K| - n/2 log 2π (GPML eq. 2.30).
 func (f *factor) evidence(y []float64) float64 {
 	n := f.n
 	sum := -0.5 * float64(n) * math.Log(2*math.Pi)
+	if f.few() {
+		product := 1.0 // of a few numbers between e^-50 and e^50 or so
+		for i := range n {
+			sum -= 0.5 * y[i] * f.alpha[i]
+			product *= f.l[i*n+i]
+		}
+		return sum - math.Log(product)
+	}
 	for i := range n {
 		sum -= 0.5*y[i]*f.alpha[i] + math.Log(f.l[i*n+i])
 	}
@@ -86,6 +126,10 @@ func (f *factor) evidence(y []float64) float64 {
 
 // invert fills the lower triangle of inverse.
 func (f *factor) invert() {
+	if f.few() {
+		f.invertFew()
+		return
+	}
 	copy(f.inverse, f.l)
 	lapack64.Potri(blas64.Triangular{Uplo: blas.Lower, Diag: blas.NonUnit, N: f.n, Stride: f.n, Data: f.inverse})
 }

@@ -63,6 +63,7 @@ type Forecaster struct {
 	x, y   []float64 // patterns, by rows, and their first outcomes
 	latest []float64 // the pattern to predict from
 
+	prior    []float64 // covariances of the latest pattern with all
 	outcomes []float64 // patterns x steps, standardised; 0 where the window ends before
 	solved   []float64 // L⁻¹ outcomes
 	logs     []float64 // ½ log determinant of the first i+1 patterns' kernel matrix
@@ -307,6 +308,8 @@ func (f *Forecaster) predict(hyper Hyper, ahead int) error {
 	for k := range f.steps {
 		f.steps[k] = step{evidence: math.Inf(-1)}
 	}
+	r.correlate(f.latest)
+	f.prior = append(f.prior[:0], r.cross...)
 	noise := 0.0 // what is in k beyond that of hyper
 	for _, more := range noises {
 		if more > 0 {
@@ -315,14 +318,18 @@ func (f *Forecaster) predict(hyper Hyper, ahead int) error {
 				r.k[i*n+i] += added
 			}
 			noise += added
-			if err := r.factor.set(n, r.k, r.y); err != nil {
+			if err := r.factor.set(n, r.k, nil); err != nil {
 				return err
 			}
 		}
-		r.correlate(f.latest)
+		copy(r.cross, f.prior)
 		r.factor.solveLower(r.cross)
 		copy(f.solved, f.outcomes)
-		blas64.Trsm(blas.Left, blas.NoTrans, 1, r.factor.triangle(), blas64.General{Rows: n, Cols: ahead, Stride: ahead, Data: f.solved})
+		if ahead == 1 {
+			r.factor.solveLower(f.solved)
+		} else {
+			blas64.Trsm(blas.Left, blas.NoTrans, 1, r.factor.triangle(), blas64.General{Rows: n, Cols: ahead, Stride: ahead, Data: f.solved})
+		}
 		f.judge(r.scales.noise+noise, -more*more/(2*noiseDeviation*noiseDeviation))
 	}
 	return nil
@@ -333,10 +340,19 @@ func (f *Forecaster) predict(hyper Hyper, ahead int) error {
 func (f *Forecaster) judge(noise, belief float64) {
 	n, ahead := f.reg.n, len(f.steps)
 	f.logs = resize(f.logs, n)
-	sum := 0.0
-	for i := range n {
-		sum += math.Log(f.reg.factor.l[i*n+i])
-		f.logs[i] = sum
+	if last := f.known(ahead-1) - 1; f.reg.factor.few() {
+		product := 1.0
+		for i := range n {
+			if product *= f.reg.factor.l[i*n+i]; i >= last {
+				f.logs[i] = math.Log(product)
+			}
+		}
+	} else {
+		sum := 0.0
+		for i := range n {
+			sum += math.Log(f.reg.factor.l[i*n+i])
+			f.logs[i] = sum
+		}
 	}
 	for k := range f.steps {
 		square, mean, variance := 0.0, 0.0, f.reg.scales.signal+noise
