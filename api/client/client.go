@@ -90,6 +90,8 @@ func New(c Config) (*Client, error) {
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
 		IdleConnTimeout:     30 * time.Second,
+		// Go's default of two would make who asks more than that at a time pay for a handshake with each request.
+		MaxIdleConnsPerHost: 64,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 	}
 	if c.Dial != nil {

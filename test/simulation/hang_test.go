@@ -12,7 +12,7 @@ import (
 )
 
 // A run that takes so long of real time hangs: it takes a few seconds.
-const runTime = 5 * time.Minute
+const runTime = 10 * time.Minute
 
 var bubbleOf = regexp.MustCompile(`synctest bubble \d+`)
 
