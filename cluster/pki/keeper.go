@@ -25,12 +25,13 @@ type Keeper struct {
 	now     atomic.Pointer[held]
 }
 
-// held is one generation of what a Keeper holds. It is not changed.
+// held is one generation of what a Keeper holds. It is not changed, but for what it remembers.
 type held struct {
 	pair  tls.Certificate // with the CA at its end: a joiner compares its fingerprint
 	id    Identity
 	roots *x509.CertPool
 	cas   []*x509.Certificate
+	known chains // that lead to the roots
 }
 
 // OpenKeeper reads a member's files. foreign: they are of a PKI of the operator's
@@ -113,7 +114,7 @@ func hold(m Material, now time.Time) (*held, error) {
 	if at.Before(leaf.NotBefore) {
 		at = leaf.NotBefore
 	}
-	if h.id, err = verify(certs, h.roots, at, nil, Want{}); err != nil {
+	if h.id, err = verify(certs, h.roots, nil, at, nil, Want{}); err != nil {
 		return nil, err
 	}
 	last := certs[len(certs)-1]
@@ -138,6 +139,18 @@ func (k *Keeper) Leaf() *x509.Certificate { return k.now.Load().pair.Leaf }
 
 // Roots are the CAs that are believed. The pool is not to be changed.
 func (k *Keeper) Roots() *x509.CertPool { return k.now.Load().roots }
+
+// Verify is the function of that name, against the CAs that the Keeper holds.
+func (k *Keeper) Verify(certs []*x509.Certificate, now time.Time, revoked func(serial string) bool, want Want) (Identity, error) {
+	switch n := len(certs); {
+	case n == 0:
+		return Identity{}, &Refusal{Reason: NoCertificate}
+	case n > maxChain:
+		return Identity{}, &Refusal{Reason: Malformed, Detail: fmt.Sprintf("%d certificates, at most %d are read", n, maxChain)}
+	}
+	held := k.now.Load()
+	return verify(certs, held.roots, &held.known, now, revoked, want)
+}
 
 // CAs are the certificates in Roots.
 func (k *Keeper) CAs() []*x509.Certificate { return slices.Clone(k.now.Load().cas) }

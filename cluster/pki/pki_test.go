@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
@@ -75,6 +76,12 @@ func TestIssueAndVerify(t *testing.T) {
 	}
 	here := Want{Cluster: "01ABC"}
 	with := func(change func(*Want)) Want { w := here; change(&w); return w }
+	known := &chains{}
+	for _, seen := range []*x509.Certificate{cert, agentCert, far} {
+		if err := known.lead([]*x509.Certificate{seen}, pool(ca.Certificate()), epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		what    string
 		cert    *x509.Certificate
@@ -97,9 +104,12 @@ func TestIssueAndVerify(t *testing.T) {
 		{"the CA itself", ca.Certificate(), epoch, false, here, Malformed},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			id, err := Verify([][]byte{c.cert.Raw}, pool(ca.Certificate()), c.at, func(serial string) bool {
-				return c.revoked && serial == SerialOf(cert)
-			}, c.want)
+			revoked := func(serial string) bool { return c.revoked && serial == SerialOf(cert) }
+			id, err := Verify([][]byte{c.cert.Raw}, pool(ca.Certificate()), c.at, revoked, c.want)
+			again, err2 := verify([]*x509.Certificate{c.cert}, pool(ca.Certificate()), known, c.at, revoked, c.want)
+			if again != id || fmt.Sprint(err2) != fmt.Sprint(err) {
+				t.Errorf("as one that was seen before: %v, %v; else: %v, %v", again, err2, id, err)
+			}
 			if c.reason == "" {
 				if err != nil || (id != both && id != agent) {
 					t.Fatalf("got %v, %v", id, err)
@@ -119,6 +129,47 @@ func TestIssueAndVerify(t *testing.T) {
 		if _, err := Verify(chain, pool(ca.Certificate()), epoch, nil, here); !errors.As(err, new(*Refusal)) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// What is remembered of chains has an end, and is of chains that held.
+func TestChainsAreRememberedForAWhile(t *testing.T) {
+	ca, other := newCA(t, "c", 1), newCA(t, "c", 2)
+	cert, _ := issue(t, ca, Identity{Cluster: "c", Name: "h1", Agent: true}, 3)
+	strange, _ := issue(t, other, Identity{Cluster: "c", Name: "h1", Agent: true}, 4)
+	known := &chains{}
+	if err := known.lead([]*x509.Certificate{strange}, pool(ca.Certificate()), epoch); err == nil || len(known.until) > 0 {
+		t.Errorf("a stranger: %v; %d chains are remembered", err, len(known.until))
+	}
+	if err := known.lead([]*x509.Certificate{cert}, pool(ca.Certificate()), epoch); err != nil || len(known.until) != 1 {
+		t.Errorf("a member: %v; %d chains are remembered", err, len(known.until))
+	}
+	for _, v := range known.until {
+		if !v.from.Equal(cert.NotBefore) || !v.to.Equal(cert.NotAfter) {
+			t.Errorf("remembered from %s to %s; the certificate: from %s to %s", v.from, v.to, cert.NotBefore, cert.NotAfter)
+		}
+	}
+	for i := range mostChains {
+		known.until[[32]byte{byte(i), byte(i >> 8), 1}] = validity{}
+	}
+	if err := known.lead([]*x509.Certificate{cert, strange}, pool(ca.Certificate()), epoch); err != nil || len(known.until) != 1 {
+		t.Errorf("after too many: %v; %d chains are remembered", err, len(known.until))
+	}
+}
+
+// How long the check of a chain takes, and of one that was seen before.
+func BenchmarkVerify(b *testing.B) {
+	ca := newCA(b, "c", 1)
+	cert, _ := issue(b, ca, Identity{Cluster: "c", Name: "h1", Agent: true}, 3)
+	roots := pool(ca.Certificate())
+	for name, known := range map[string]*chains{"first": nil, "again": {}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := verify([]*x509.Certificate{cert}, roots, known, epoch, nil, Want{Cluster: "c"}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

@@ -79,22 +79,16 @@ func Verify(chain [][]byte, roots *x509.CertPool, now time.Time, revoked func(se
 		}
 		certs[i] = cert
 	}
-	return verify(certs, roots, now, revoked, want)
+	return verify(certs, roots, nil, now, revoked, want)
 }
 
-func verify(certs []*x509.Certificate, roots *x509.CertPool, now time.Time, revoked func(serial string) bool, want Want) (Identity, error) {
+func verify(certs []*x509.Certificate, roots *x509.CertPool, known *chains, now time.Time, revoked func(serial string) bool, want Want) (Identity, error) {
 	leaf := certs[0]
 	id, identityErr := IdentityOf(leaf)
 	refuse := func(reason Reason, format string, args ...any) (Identity, error) {
 		return Identity{}, &Refusal{Reason: reason, Identity: id, Serial: SerialOf(leaf), Detail: fmt.Sprintf(format, args...)}
 	}
-	between := x509.NewCertPool()
-	for _, c := range certs[1:] {
-		between.AddCert(c)
-	}
-	// Which of the two usages matters depends on who called whom; members do both.
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
+	err := known.lead(certs, roots, now)
 	var invalid x509.CertificateInvalidError
 	switch {
 	case err == nil:

@@ -52,11 +52,7 @@ func (s Security) cluster() string { return s.Keeper.Identity().Cluster }
 // verify the chain that the other side of a connection presented.
 func (s Security) verify(certs []*x509.Certificate, want pki.Want) (pki.Identity, error) {
 	want.Cluster = s.cluster()
-	raw := make([][]byte, len(certs))
-	for i, c := range certs {
-		raw[i] = c.Raw
-	}
-	return pki.Verify(raw, s.Keeper.Roots(), s.now(), s.Revoked, want)
+	return s.Keeper.Verify(certs, s.now(), s.Revoked, want)
 }
 
 // still says whether a certificate that was good at the handshake still is.
