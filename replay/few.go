@@ -31,22 +31,31 @@ func (r *recent) add(y float64) bool {
 
 // FewARIMA makes ARIMA models of the latest ten values, orders by AIC; those of one call share their scratch memory.
 func FewARIMA() func(phase int) forecast.Model {
-	w := new(fewFitter)
+	w := &fewFitter{lately: map[[few]float64]fewFit{}}
 	return func(int) forecast.Model { return &fewARIMA{w: w} }
 }
 
 type fewFitter struct {
 	arima.Fitter
+	lately         map[[few]float64]fewFit
 	m              arima.Model
 	mean, variance [16]float64
 }
 
-type fewARIMA struct {
-	recent
-	w      *fewFitter
+// fewFit is a model that was fitted; the zero value: none can be.
+type fewFit struct {
 	spec   arima.Spec
 	params arima.Params
 	fitted bool
+}
+
+// atMost is how many fits are remembered. A tenth of all are of values that another series had just now: components of an application that use the same.
+const atMost = 1 << 12
+
+type fewARIMA struct {
+	recent
+	fewFit
+	w *fewFitter
 }
 
 func (*fewARIMA) Name() string { return "arima10" }
@@ -55,9 +64,19 @@ func (m *fewARIMA) Observe(y float64) {
 	if !m.add(y) {
 		return
 	}
-	found, err := m.w.Search(m.values[:], arima.Bounds{P: 1, Q: 1, D: -1, Criterion: arima.AIC, Models: 5}, arima.Options{Evaluations: 60, Tolerance: 1e-4, Starts: 1})
-	if err == nil {
-		m.spec, m.params, m.fitted = found.Spec, found.Params, true
+	fit, known := m.w.lately[m.values]
+	if !known {
+		found, err := m.w.Search(m.values[:], arima.Bounds{P: 1, Q: 1, D: -1, Criterion: arima.AIC, Models: 5}, arima.Options{Evaluations: 60, Tolerance: 1e-4, Starts: 1})
+		if err == nil {
+			fit = fewFit{found.Spec, found.Params, true}
+		}
+		if len(m.w.lately) == atMost {
+			clear(m.w.lately)
+		}
+		m.w.lately[m.values] = fit
+	}
+	if fit.fitted {
+		m.fewFit = fit
 	}
 }
 
@@ -75,20 +94,32 @@ func FewGP() (func(phase int) forecast.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &fewProcess{Forecaster: f}
+	w := &fewProcess{Forecaster: f, lately: map[fewStart]fewHyper{}}
 	return func(int) forecast.Model { return &fewGP{w: w} }, nil
 }
 
 type fewProcess struct {
 	*gp.Forecaster
+	lately         map[fewStart]fewHyper
 	mean, variance [16]float64
+}
+
+// fewHyper are hyper-parameters that were found; the zero value: none were.
+type fewHyper struct {
+	hyper  [8]float64
+	fitted bool
+}
+
+// fewStart is what a fit follows from: the values, and where it begins.
+type fewStart struct {
+	values [few]float64
+	from   fewHyper
 }
 
 type fewGP struct {
 	recent
-	w      *fewProcess
-	hyper  [8]float64
-	fitted bool
+	fewHyper
+	w *fewProcess
 }
 
 func (*fewGP) Name() string { return "gp10" }
@@ -97,14 +128,25 @@ func (m *fewGP) Observe(y float64) {
 	if !m.add(y) {
 		return
 	}
-	var start gp.Hyper
-	effort := gp.Effort{Evaluations: 30, Gradient: 0.2}
-	if m.fitted {
-		start, effort = m.hyper[:m.w.Hypers()], gp.Effort{Evaluations: 8, Gradient: 0.2}
+	from := fewStart{m.values, m.fewHyper}
+	fit, known := m.w.lately[from]
+	if !known {
+		var start gp.Hyper
+		effort := gp.Effort{Evaluations: 30, Gradient: 0.2}
+		if m.fitted {
+			start, effort = m.hyper[:m.w.Hypers()], gp.Effort{Evaluations: 8, Gradient: 0.2}
+		}
+		if found, _, err := m.w.Fit(m.values[:], start, effort); err == nil && len(found) <= len(fit.hyper) {
+			copy(fit.hyper[:], found)
+			fit.fitted = true
+		}
+		if len(m.w.lately) == atMost {
+			clear(m.w.lately)
+		}
+		m.w.lately[from] = fit
 	}
-	if found, _, err := m.w.Fit(m.values[:], start, effort); err == nil && len(found) <= len(m.hyper) {
-		copy(m.hyper[:], found)
-		m.fitted = true
+	if fit.fitted {
+		m.fewHyper = fit
 	}
 }
 

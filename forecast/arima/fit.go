@@ -38,6 +38,9 @@ type Fitter struct {
 	u, best []float64
 	start   []float64
 	long    longAR
+
+	tried []Spec // by a search
+	rough Model  // its candidates
 }
 
 // Fit is a fit with a Fitter of its own.

@@ -119,11 +119,12 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 	rough.Starts, rough.Tolerance, rough.StdErr, rough.rough = 1, 1e-7, false, true
 	rough.Evaluations = min(rough.Evaluations, roughly)
 	var (
-		tried   []Spec
+		tried   = f.tried[:0]
 		best    *candidate
 		failure error
-		scratch Model
+		spare   *candidate
 	)
+	defer func() { f.tried = tried[:0] }()
 	try := func(s Spec) bool {
 		if s.P < 0 || s.P > b.P || s.Q < 0 || s.Q > b.Q || s.SP < 0 || s.SP > b.SP || s.SQ < 0 || s.SQ > b.SQ || found.Tried >= b.Models || found.Spent >= b.Evaluations {
 			return false
@@ -135,7 +136,11 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 		}
 		tried = append(tried, s)
 		found.Tried++
-		c, err := f.candidate(&scratch, y, s, rough, b)
+		if spare == nil {
+			spare = new(candidate)
+		}
+		c := spare
+		err := f.candidate(c, y, s, rough, b)
 		found.Spent += f.o.evaluations
 		if err != nil {
 			found.Refused++
@@ -148,7 +153,7 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 			found.Refused++
 		}
 		if best == nil || c.better(best) {
-			best = c
+			best, spare = c, best
 			return true
 		}
 		return false
@@ -217,16 +222,18 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 	return found, nil
 }
 
-// candidate fits s roughly and keeps its score.
-func (f *Fitter) candidate(m *Model, y []float64, s Spec, opts Options, b Bounds) (*candidate, error) {
+// candidate fits s roughly and keeps its score in c.
+func (f *Fitter) candidate(c *candidate, y []float64, s Spec, opts Options, b Bounds) error {
+	m := &f.rough
 	warm := b.From != nil && b.From.Spec == s && b.From.Params.fits(s, len(opts.X)) == nil && b.From.Params.Sigma2 > 0
 	if warm {
-		m.Spec, m.Params = s, b.From.Params.clone()
+		m.Spec = s
+		m.Params.assign(b.From.Params)
 	}
 	if err := f.fit(m, y, s, opts, warm); err != nil {
-		return nil, err
+		return err
 	}
-	c := &candidate{spec: s, score: m.AICc, edgy: m.edge > edgy}
+	c.spec, c.score, c.edgy = s, m.AICc, m.edge > edgy
 	switch b.Criterion {
 	case AIC:
 		c.score = m.AIC
@@ -234,8 +241,8 @@ func (f *Fitter) candidate(m *Model, y []float64, s Spec, opts Options, b Bounds
 		c.score = m.BIC
 	}
 	if math.IsNaN(c.score) || math.IsInf(c.score, 1) {
-		return nil, fmt.Errorf("arima %s: %d values: %w", s, m.Used, ErrTooShort)
+		return fmt.Errorf("arima %s: %d values: %w", s, m.Used, ErrTooShort)
 	}
-	c.raw = append(c.raw, f.o.c.raw...)
-	return c, nil
+	c.raw = append(c.raw[:0], f.o.c.raw...)
+	return nil
 }
