@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -70,6 +71,7 @@ figure, for nobody ended, or nobody started.
 			&cli.StringFlag{Name: "arrivals", Usage: "of VMs of which only use is known: `recorded|poisson`", Value: "recorded"},
 			&cli.DurationFlag{Name: "life", Usage: "with Poisson arrivals lives are `TIME` on average (0: an eighth of the days)"},
 			&cli.BoolFlag{Name: "rigid", Usage: "pace: no application has elastic components"},
+			&cli.DurationFlag{Name: "sampled", Usage: "pace: memory use changes every `TIME` at most, as a trace with such samples can tell (0: all of its shape passes in each life)"},
 			&cli.StringSliceFlag{Name: "seed", Usage: "`S` of all that is drawn; several, with commas between, are played one after the other", Value: cli.NewStringSlice("1")},
 			&cli.DurationFlag{Name: "tick", Usage: "measure and shape every `TIME` (0: a minute; where use is in steps of five minutes, five)"},
 			&cli.StringFlag{Name: "keep", Usage: "keep each run's result in `DIR`, and take it from there"},
@@ -130,6 +132,8 @@ func runOptionsOf(c *cli.Context) (runOptions, []uint64, error) {
 		return o, nil, errors.New("hosts must be 1 to 100,000, with cores and memory above 0; apps 0 to 100,000,000")
 	case !(load >= 0 && load <= 1000) || !inDays(c.Float64("days")) || !inDays(c.Float64("from")) || !inDays(c.Float64("until")) || c.Duration("life") < 0:
 		return o, nil, errors.New("load must be 0 to 1,000; days, from and until 0 to 36,500; life not below 0")
+	case c.Duration("sampled") < 0 || c.Duration("sampled") > 24*time.Hour:
+		return o, nil, errors.New("sampled must be from 0 to a day")
 	case o.tick != 0 && !(o.tick >= 1 && o.tick <= 86400):
 		return o, nil, errors.New("tick must be from 1 s to a day")
 	case !slices.Contains([]string{"table", "json", "csv", "series", "apps"}, c.String("output")):
@@ -153,6 +157,7 @@ func runOptionsOf(c *cli.Context) (runOptions, []uint64, error) {
 		if c.Bool("rigid") {
 			o.pace.Elastic = 0
 		}
+		o.pace.Sampled = c.Duration("sampled").Seconds()
 		if o.pace.Apps < 1 {
 			return o, nil, errors.New("that is less than one application: more hosts, days or apps")
 		}

@@ -79,6 +79,8 @@ func recordOf(c *cli.Context, kind string, memory float64) (*record, error) {
 		return nil, errors.New("--life: only Poisson arrivals have one")
 	case c.Bool("rigid"):
 		return nil, fmt.Errorf("--rigid: %s has no elastic components", kind)
+	case c.IsSet("sampled"):
+		return nil, fmt.Errorf("--sampled: only pace draws how fast memory changes, not %s", kind)
 	case kind == "lublin" && len(files) > 0:
 		return nil, errors.New("--trace: lublin is drawn")
 	case kind == "lublin" && (c.IsSet("days") || c.IsSet("from")):

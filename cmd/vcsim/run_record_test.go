@@ -161,6 +161,8 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"-w", "azure", "--trace", r["openb"][1]}, "neither arrivals"},
 		{[]string{"-w", "openb", "--trace", r["azure"][1]}, "no column"},
 		{[]string{"--memory", "12GB"}, "not a size"},
+		{[]string{"--sampled", "25h"}, "from 0 to a day"},
+		{append([]string{"-w", "openb", "--sampled", "5m"}, r["openb"]...), "only pace"},
 		{[]string{"--seed", "1,1"}, "each once"},
 		{[]string{"-p", "oversub:0"}, "no number above 0"},
 		{[]string{"-p", "fcfs:1"}, "no settings"},
@@ -173,6 +175,20 @@ func TestRunRefuses(t *testing.T) {
 		} else if !asExit(err, &exit) || exit.ExitCode() != 2 {
 			t.Errorf("%q: %v is not exit status 2", c.args, err)
 		}
+	}
+}
+
+// How fast memory changes is the workload's, and hard limits feel it.
+func TestRunSampled(t *testing.T) {
+	of := func(flags ...string) string {
+		text, _, err := vcsimRun(append([]string{"--hosts", "1", "--apps", "40", "--days", "0.2", "-p", "pessimistic-hard:persist:0.05:0", "-o", "csv"}, flags...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if fast, slow := of(), of("--sampled", "5m"); fast == slow || of("--sampled", "0s") != fast {
+		t.Errorf("memory that changes every five minutes at most:\n%swhere it may change faster:\n%s", slow, fast)
 	}
 }
 
