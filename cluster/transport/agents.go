@@ -163,13 +163,15 @@ func (a *Agent) Run(ctx context.Context) {
 	defer a.http.CloseIdleConnections()
 	backoff := a.o.FirstBackoff
 	hinted := false // the try after which there is still no leader was made on a hint
+	relayed := false
 	for ctx.Err() == nil {
 		select { // what was hinted before this try is no news after it
 		case <-a.wake:
 		default:
 		}
 		address := a.address()
-		begun, err := a.follow(ctx, address)
+		begun, err := a.follow(ctx, address, relayed)
+		relayed = false
 		if ctx.Err() != nil {
 			a.ended(ctx.Err())
 			return
@@ -179,6 +181,10 @@ func (a *Agent) Run(ctx context.Context) {
 		}
 		if errors.Is(err, errDetour) {
 			continue // what the leader said last stands until it says more
+		}
+		if other := (*elsewhere)(nil); errors.As(err, &other) {
+			relayed = !a.mayGo(other.leader) || !a.straight(other.leader)
+			continue
 		}
 		a.ended(fmt.Errorf("desired state from %s: %w", address, err))
 		if begun {
@@ -256,8 +262,9 @@ func (a *Agent) ended(why error) {
 	}
 }
 
-// follow the stream of desired state of one server to its end. begun: it had one.
-func (a *Agent) follow(ctx context.Context, address string) (begun bool, err error) {
+// follow the stream of desired state of one server to its end. relayed: also if another server leads; else the error is then *elsewhere. begun:
+// it had one.
+func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	quiet := time.AfterFunc(handshakeTimeout+a.o.Silence, func() { cancel(fmt.Errorf("no word for %s: %w", a.o.Silence, errHangs)) })
@@ -266,12 +273,18 @@ func (a *Agent) follow(ctx context.Context, address string) (begun bool, err err
 	if err != nil {
 		return false, err
 	}
+	if !relayed {
+		req.Header.Set(headerStraight, "yes")
+	}
 	resp, err := a.http.RoundTrip(req)
 	if err != nil {
 		return false, because(ctx, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is kept in it
-	if resp.StatusCode != http.StatusOK {
+	switch leader := resp.Header.Get(headerLeader); {
+	case resp.StatusCode == http.StatusMisdirectedRequest && leader != "":
+		return false, &elsewhere{leader, problemOf(resp)}
+	case resp.StatusCode != http.StatusOK:
 		return false, problemOf(resp)
 	}
 	if leader := resp.Header.Get(headerLeader); leader != "" && leader != address {

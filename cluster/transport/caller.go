@@ -18,7 +18,9 @@ const (
 	headerClient  = "Evenkeel-Client"  // address of the client of a forwarded request
 	headerSession = "Evenkeel-Session" // of an agent's calls
 	headerCall    = "Evenkeel-Call"    // number of the call in its session
-	headerLeader  = "Evenkeel-Leader"  // address of who answers, said by the server that relays a stream
+	headerLeader  = "Evenkeel-Leader"  // address of who leads, said by a server that relays a stream or says where to ask
+
+	headerStraight = "Evenkeel-Straight" // of an agent that asks for a stream: who does not lead shall not relay it, but say who leads
 )
 
 // Caller is who asks.

@@ -39,6 +39,7 @@ const (
 	kindUpgrade    = problemPrefix + "upgrade-required"
 	kindInternal   = problemPrefix + "internal"
 	kindNoLeader   = problemPrefix + "no-leader"
+	kindElsewhere  = problemPrefix + "elsewhere"
 	kindOutOfReach = problemPrefix + "unavailable"
 	kindTimeout    = problemPrefix + "timeout"
 	kindNoHistory  = problemPrefix + "no-history"
@@ -125,6 +126,7 @@ var titles = map[string]string{
 	kindUpgrade:    "An upgrade of the connection is needed",
 	kindInternal:   "The member failed",
 	kindNoLeader:   "No leader",
+	kindElsewhere:  "Another server leads",
 	kindOutOfReach: "Out of reach",
 	kindTimeout:    "Timed out",
 	kindNoHistory:  "Nothing was measured",

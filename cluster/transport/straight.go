@@ -12,8 +12,23 @@ const straightAgain = 5 * time.Minute
 // errDetour: the stream comes by a server that relays what the leader says, which can be asked itself.
 var errDetour = errors.New("the leader can be asked itself")
 
-// patience is how long a stream stays with a server that relays it. Agents that were cut off at the same moment do not all come
-// to the leader at once, and one that the leader does not answer itself is not tried again and again.
+// elsewhere: the server asked does not lead, and says who does. To ask that one costs a connection; to have it relayed costs the server asked another
+// one, and later a third.
+type elsewhere struct {
+	leader string
+	error
+}
+
+// mayGo says whether the stream may go straight to a leader: not where it did a while ago. It may not have come through.
+func (a *Agent) mayGo(leader string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, tried := a.tried[leader]
+	return !tried || time.Since(at) >= straightAgain
+}
+
+// patience is how long a stream stays with a server that relays it: one that does not say that the leader is elsewhere, being of an earlier
+// version, or was asked to relay as the leader did not answer itself. It is not tried again and again.
 func (a *Agent) patience(leader string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -28,10 +43,10 @@ func (a *Agent) patience(leader string) time.Duration {
 func (a *Agent) straight(leader string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tried[leader] = time.Now()
 	i := slices.Index(a.servers, leader)
-	if i >= 0 {
-		a.at = i
+	if i < 0 {
+		return false
 	}
-	return i >= 0
+	a.tried[leader], a.at = time.Now(), i
+	return true
 }

@@ -11,6 +11,60 @@ import (
 	"evenkeel/cluster/agent"
 )
 
+// A server that does not lead relays nothing for an agent that can ask the leader itself: it says who leads. Where the leader cannot be reached it
+// relays, and the leader is tried seldom.
+func TestElsewhere(t *testing.T) {
+	for name, reached := range map[string]bool{"reached": true, "out of reach": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, b := newSite(t), newBrain()
+				s.inMemory(nil)
+				leader := s.member("s1", true, false, PeersOptions{Leader: b, Lead: func() Leading { return Leading{Here: true, Term: 1} }})
+				relay := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: leader.at} }})
+				b.set("h1", agent.Desired{Cluster: clusterID, Index: 5})
+				var mu sync.Mutex
+				dialed := map[string]int{}
+				a := s.agentWith(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
+					o.Dialer.Connect = func(ctx context.Context, address string) (net.Conn, error) {
+						mu.Lock()
+						dialed[address]++
+						mu.Unlock()
+						if address == leader.at && !reached {
+							return nil, &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
+						}
+						return s.net.dial(ctx, address)
+					}
+				}, relay.at, leader.at)
+				a.mu.Lock()
+				a.at = 0 // who does not lead is asked first
+				a.mu.Unlock()
+				began := time.Now()
+				await(t, a, "the first state", index(5))
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("the first state came after %s", took)
+				}
+				for range 2 { // at once, and later
+					a.mu.Lock()
+					at := a.servers[a.at]
+					a.mu.Unlock()
+					if want := map[bool]string{true: leader.at, false: relay.at}[reached]; at != want {
+						t.Errorf("the agent is at %s, not at %s", at, want)
+					}
+					time.Sleep(time.Minute) // sleep: a fake clock's
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if n := dialed[leader.at]; n < 1 || n > 2 || dialed[relay.at] == 0 {
+					t.Errorf("the leader was dialed %d times, who does not lead %d times", n, dialed[relay.at])
+				}
+				if _, _, err := a.Desired(context.Background(), "h1"); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // A stream that a server relays goes straight to the leader after a while, without a moment in which no leader is heard, and the
 // leader is told everything anew. An agent that the leader cannot be reached from stays with the relay, and tries seldom.
 func TestStraightToTheLeader(t *testing.T) {
