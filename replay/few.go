@@ -89,13 +89,13 @@ func (m *fewARIMA) Predict(out []forecast.Prediction) bool {
 }
 
 // FewGP makes Gaussian processes on patterns of three values among the latest ten; those of one call share their scratch memory.
-func FewGP() (func(phase int) forecast.Model, error) {
+func FewGP() func(phase int) forecast.Model {
 	f, err := gp.NewForecaster(gp.Config{Shape: gp.Exponential, History: 3, Patterns: few - 3, Time: true})
 	if err != nil {
-		return nil, err
+		panic(err) // the configuration is a constant
 	}
 	w := &fewProcess{Forecaster: f, lately: map[fewStart]fewHyper{}}
-	return func(int) forecast.Model { return &fewGP{w: w} }, nil
+	return func(int) forecast.Model { return &fewGP{w: w} }
 }
 
 type fewProcess struct {

@@ -7,13 +7,20 @@ import "evenkeel/forecast"
 type Models struct {
 	Kind string // its name
 
-	// New makes a model for a series; phase differs from one to the next, so that not all are fitted in the same tick.
-	New func(phase int) forecast.Model
+	// New makes what makes a model for a series; phase differs from one to the next, so that not all are fitted in the same tick. Models of one call may
+	// share scratch memory, those of two must not.
+	New func() func(phase int) forecast.Model
 
 	Steps int // ticks ahead that are asked for; 0: 1
 
-	models [][2]forecast.Model // [slot]: CPU, memory
-	of     []uint32            // [slot]: component that they are of
+	// Parts is how many parts components fall into, whose models share nothing; 0: 1. Beside does all parts of the work of a tick, side by side if it
+	// likes; nil: one after the other. What comes of it is the same.
+	Parts  int
+	Beside func(parts int, do func(part int))
+
+	makers []func(phase int) forecast.Model // [part]
+	models [][2]forecast.Model              // [slot]: CPU, memory
+	of     []uint32                         // [slot]: component that they are of
 	phase  int
 	out    [2][]forecast.Prediction
 }
@@ -24,6 +31,10 @@ func (f *Models) Name() string { return f.Kind }
 // Begin implements Foresight.
 func (f *Models) Begin(*Cluster) {
 	f.models, f.of, f.phase = nil, nil, 0
+	f.makers = f.makers[:0]
+	for range max(1, f.Parts) {
+		f.makers = append(f.makers, f.New())
+	}
 	for r := range f.out {
 		f.out[r] = make([]forecast.Prediction, max(1, f.Steps))
 	}
@@ -42,12 +53,26 @@ func (f *Models) Watch(c *Cluster) {
 		if f.of[s] != c.Born[s] {
 			f.of[s] = c.Born[s]
 			for r := range m {
-				m[r] = f.New(f.phase)
+				m[r] = f.makers[s%len(f.makers)](f.phase)
 				f.phase++
 			}
 		}
-		observe(m[0], c.UsedCPU[s], c.Short[s])
-		observe(m[1], c.UsedMemory[s], false)
+	}
+	do := func(part int) {
+		for s := part; s < len(f.models); s += len(f.makers) {
+			if c.App[s] < 0 || c.Measured[s] == 0 {
+				continue
+			}
+			observe(f.models[s][0], c.UsedCPU[s], c.Short[s])
+			observe(f.models[s][1], c.UsedMemory[s], false)
+		}
+	}
+	if f.Beside != nil {
+		f.Beside(len(f.makers), do)
+		return
+	}
+	for part := range f.makers {
+		do(part)
 	}
 }
 

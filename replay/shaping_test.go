@@ -81,12 +81,8 @@ func TestGolden(t *testing.T) {
 	w, hosts := paceOf(t, 1, 3)
 	w.Apps = w.Apps[:30]
 	var results []*Result
-	fewGP, err := FewGP()
-	if err != nil {
-		t.Fatal(err)
-	}
-	policies := append(pacePolicies(), &Shaping{Label: "arima10", Foresight: &Models{Kind: "arima10", New: FewARIMA()}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}, Yield: 1, Trust: 3},
-		&Shaping{Label: "gp10", Foresight: &Models{Kind: "gp10", New: fewGP}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}, Yield: 1, Trust: 3})
+	policies := append(pacePolicies(), &Shaping{Label: "arima10", Foresight: &Models{Kind: "arima10", New: FewARIMA}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}, Yield: 1, Trust: 3},
+		&Shaping{Label: "gp10", Foresight: &Models{Kind: "gp10", New: FewGP}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}, Yield: 1, Trust: 3})
 	for _, p := range policies {
 		results = append(results, run(t, w, hosts, p, Options{Until: 6 * 3600}))
 	}

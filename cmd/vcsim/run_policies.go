@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"evenkeel/allocator/flex"
 	"evenkeel/allocator/shape"
@@ -240,6 +242,19 @@ func policyNamed(spec string) (replay.Policy, error) {
 	return p, nil
 }
 
+// sideBySide does all parts, each in a goroutine of its own.
+func sideBySide(parts int, do func(part int)) {
+	if parts == 1 {
+		do(0)
+		return
+	}
+	var all sync.WaitGroup
+	for part := range parts {
+		all.Go(func() { do(part) })
+	}
+	all.Wait()
+}
+
 // ownSettings are how Evenkeel shapes.
 func ownSettings(p *replay.Shaping) {
 	p.Buffer = forecast.Buffer{K1: 0.02, K2: 1, Spread: forecast.Quantile, Level: 0.975}
@@ -251,9 +266,14 @@ func ownSettings(p *replay.Shaping) {
 
 // foresee sets the forecast of that name.
 func foresee(p *replay.Shaping, name string) error {
+	models := func(f func() func(phase int) forecast.Model) replay.Foresight {
+		return &replay.Models{Kind: name, New: f, Parts: runtime.GOMAXPROCS(0), Beside: sideBySide}
+	}
 	model := func(f func(phase int, w *forecast.Workspace) forecast.Model) replay.Foresight {
-		w := forecast.NewWorkspace()
-		return &replay.Models{Kind: name, New: func(phase int) forecast.Model { return f(phase, w) }}
+		return models(func() func(phase int) forecast.Model {
+			w := forecast.NewWorkspace()
+			return func(phase int) forecast.Model { return f(phase, w) }
+		})
 	}
 	grace := int64(600) // Pace, sec. V: 10 minutes
 	switch name {
@@ -268,13 +288,9 @@ func foresee(p *replay.Shaping, name string) error {
 	case "gp":
 		p.Foresight = model(func(phase int, w *forecast.Workspace) forecast.Model { return forecast.NewGP(phase, w) })
 	case "arima10":
-		p.Foresight = &replay.Models{Kind: name, New: replay.FewARIMA()}
+		p.Foresight = models(replay.FewARIMA)
 	case "gp10":
-		f, err := replay.FewGP()
-		if err != nil {
-			return err
-		}
-		p.Foresight = &replay.Models{Kind: name, New: f}
+		p.Foresight = models(replay.FewGP)
 	case "mixture":
 		p.Foresight = &replay.Series{Steps: 1}
 	default:
