@@ -67,7 +67,8 @@ func TestRunsAreKept(t *testing.T) {
 func TestPaceReport(t *testing.T) {
 	s := pace.SmallSize()
 	s.Oracle = workload.PaceDefault.Scaled(1, 6, 0.02)
-	s.Maps, s.Own = s.Oracle, s.Oracle
+	s.Maps, s.Own, s.Long = s.Oracle, s.Oracle, s.Oracle
+	s.AtLength = []string{"pessimistic-hard:gp10:0.05:3"}
 	r, err := pace.Run(s, pacePlayer(t.Context(), io.Discard, ""))
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +84,9 @@ func TestPaceReport(t *testing.T) {
 		all, err := os.ReadFile(filepath.Join(dir, "pace.md"))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !bytes.Contains(all, []byte("| `pessimistic-hard:gp10:0.05:3` | 10.6 times shorter")) {
+			t.Error("what was played at length is not in the report")
 		}
 		for _, f := range figures {
 			if !bytes.Contains(all, []byte("(pace/"+filepath.Base(f)+")")) {

@@ -23,6 +23,9 @@ type Size struct {
 	K1, K2 []float64
 	Causes []Cause
 	Draws  int // of the causes, from Seed on
+
+	Long     workload.Pace // for what is played as long as the paper's
+	AtLength []string      // under which policies, besides reservation; nil: that is not played
 }
 
 // Cause is one thing that the gains over reservation may hang on, changed alone or with others.
@@ -66,6 +69,8 @@ func DefaultSize() Size {
 	s := Size{Seed: 1, Seeds: 2, Oracle: scaled(10, 6000, 7), Held: 11, Draws: 2,
 		Loads: []float64{1.1, 1.3, 1.5, 2}, K1: []float64{0, 0.05, 0.25, 1}, K2: []float64{0, 1, 2, 3}, Causes: causes(workload.PaceDefault.Load)}
 	s.Forecasting(4, 600, 1)
+	s.Long = scaled(10, 6000, workload.PaceDefault.Days)
+	s.Long.Sampled = workload.TraceSampling
 	return s
 }
 
@@ -102,6 +107,7 @@ type Results struct {
 	Maps   map[string][][]*replay.Result
 	Own    []*replay.Result
 	Causes [][]Tried // by cause, by draw
+	Long   []*replay.Result
 }
 
 // Tried is a cause's play, and that of reservation on the same workload.
@@ -190,7 +196,7 @@ func Run(s Size, play Player) (*Results, error) {
 		}
 		r.Causes = append(r.Causes, tried)
 	}
-	return r, nil
+	return r, r.atLength(play)
 }
 
 // cell is the result of a heat map's cell; nil where it was not asked for.

@@ -112,6 +112,9 @@ func (r *Results) text(command string) string {
 	say("| oracle | %d | %d, %d draws | %.3g |", size.Oracle.Hosts, size.Oracle.Apps, size.Seeds, size.Oracle.Days)
 	say("| heat maps | %d | %d, 1 draw | %.3g |", size.Maps.Hosts, size.Maps.Apps, size.Maps.Days)
 	say("| what the gains hang on | %d | %d, %d draws | %.3g |", size.Maps.Hosts, size.Maps.Apps, size.Draws, size.Maps.Days)
+	if len(r.Long) > 0 {
+		say("| for as long as the paper's | %d | %d, 1 draw | %.3g |", size.Long.Hosts, size.Long.Apps, size.Long.Days)
+	}
 	say("| Evenkeel's settings | %d | %d, 1 draw of another seed | %.3g |\n", size.Own.Hosts, size.Own.Apps, size.Own.Days)
 	say("*How fast memory use changes.* With the oracle all of a shape passes in each application's life, be that minutes: a hard case, and fast, as most of these applications live for")
 	say("minutes. For forecasts its values lie %.0f s apart at least, as the samples of the trace do that the paper drew from; what comes of faster changes stands under \"What the gains hang on\".\n", size.Maps.Sampled)
@@ -119,6 +122,7 @@ func (r *Results) text(command string) string {
 	say("times is given its request for good, so that all end at some time (the paper does not say what it does).\n")
 	r.oracle(say)
 	r.heat(say)
+	r.length(say)
 	r.causes(say)
 	r.own(say)
 	return b.String()
