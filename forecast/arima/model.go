@@ -143,7 +143,12 @@ func (m *Model) run(y []float64, x [][]float64) error {
 	k.p, k.gain, k.scratch = grow(k.p, n*n), grow(k.gain, n), grow(k.scratch, n*n)
 	var ssq, logs float64
 	terms := 0
-	for t := first + nd; t < len(y); t++ {
+	next := first + nd
+	if nd == 0 && len(x) == 0 && m.coefs.p <= 1 && m.coefs.q <= 1 {
+		terms, ssq, logs = m.runSingle(y[first:])
+		next += terms
+	}
+	for t := next; t < len(y); t++ {
 		var known float64
 		for j := range x {
 			known += m.Params.Beta[j] * x[j][t]

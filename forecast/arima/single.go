@@ -107,3 +107,53 @@ func varianceOfSingle(p, q float64, autoregressive bool) (float64, bool) {
 	}
 	return zero, zero > 0 && !math.IsInf(zero, 0)
 }
+
+// runSingle takes in values up to the first that is missing by the steps of a model with a state of one number: of the
+// covariance in Harvey's form only the first element is not that of the last innovation. Each number is made by the same
+// operations as step makes it by.
+func (m *Model) runSingle(y []float64) (terms int, ssq, logs float64) {
+	k := &m.cov
+	p, q := k.c.phi[0], 0.0
+	if k.r == 2 {
+		q = k.c.theta[1]
+	}
+	variance, f, gain, second := k.p[0], k.f, 1.0, q
+	a, b := m.state[0], 0.0
+	if k.r == 2 {
+		b = m.state[1]
+	}
+	steady, known := k.steady, false
+	t := 0
+	for ; t < len(y) && y[t] == y[t]; t++ {
+		v := y[t] - m.Params.Mean - a
+		if steady {
+			f, gain, second, known = 1, 1, q, true
+		} else {
+			if f = variance; !(f >= 1) {
+				f = 1
+			}
+			inverse := 1 / f
+			gain, second = variance*inverse, q*inverse
+			mine := max(variance-gain*variance, 0)
+			cross := q - gain*q
+			theirs := max(q*q-second*q, 0)
+			variance = p*(p*mine+cross) + (p*cross + theirs) + 1
+			steady = variance-1 <= 10*settled && variance-1 >= -10*settled
+		}
+		ssq += v * v / f
+		logs += math.Log(f)
+		a += gain * v
+		b += second * v
+		a, b = p*a+b, 0
+	}
+	if t == 0 {
+		return 0, 0, 0
+	}
+	k.p[0], k.f, k.gain[0], m.state[0] = variance, f, gain, a
+	if k.r == 2 {
+		k.p[1], k.p[2], k.p[3] = q, q, q*q
+		k.gain[1], m.state[1] = second, b
+	}
+	k.steady, k.known = steady, known
+	return t, ssq, logs
+}

@@ -1,6 +1,7 @@
 package arima
 
 import (
+	"errors"
 	"math"
 	"reflect"
 	"testing"
@@ -132,6 +133,61 @@ func TestSingleIsTheGeneral(t *testing.T) {
 				t.Fatalf("%v at %v: innovations %v, by the general way %v", s, u, short.e, long.e)
 			}
 		}
+	})
+}
+
+// To be set to a series is to have followed it value by value, to the last bit, also where only the former has a short way.
+func TestRunSingleIsStep(t *testing.T) {
+	if fuses() {
+		t.Skip("products and sums are fused here")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := Spec{P: rapid.IntRange(0, 1).Draw(t, "P"), Q: rapid.IntRange(0, 1).Draw(t, "Q"), Mean: rapid.Bool().Draw(t, "mean")}
+		p := Params{Sigma2: 2}
+		coefficient := rapid.Float64Range(-0.9999, 0.9999)
+		for range s.P {
+			p.AR = append(p.AR, coefficient.Draw(t, "ar"))
+		}
+		for range s.Q {
+			p.MA = append(p.MA, coefficient.Draw(t, "ma"))
+		}
+		if s.Mean {
+			p.Mean = rapid.Float64Range(-5, 5).Draw(t, "mean")
+		}
+		y := shortSeries(t)
+		if rapid.IntRange(0, 3).Draw(t, "gap") == 0 {
+			y[rapid.IntRange(0, len(y)-1).Draw(t, "where")] = math.NaN()
+		}
+		set, err := At(s, p, y, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		followed, err := At(s, p, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := 0
+		for first < len(y) && math.IsNaN(y[first]) {
+			first++
+		}
+		check := func() {
+			var mean, variance, mean2, variance2 [3]float64
+			if err := errors.Join(set.Forecast(mean[:], variance[:]), followed.Forecast(mean2[:], variance2[:])); err != nil {
+				t.Fatal(err)
+			}
+			a, b := &set.cov, &followed.cov
+			if mean != mean2 || variance != variance2 || !same(set.state, followed.state) || !same(a.p, b.p) || a.f != b.f || !same(a.gain, b.gain) || a.steady != b.steady || a.steady && a.known != b.known {
+				t.Fatalf("%v %+v: set %v %v %+v, followed %v %v %+v", s, p, mean, variance, a, mean2, variance2, b)
+			}
+		}
+		for _, v := range y[first:] {
+			_ = followed.Update(v)
+		}
+		check()
+		for _, v := range []float64{1, math.NaN(), -2, 3} {
+			_, _ = set.Update(v), followed.Update(v)
+		}
+		check()
 	})
 }
 
