@@ -87,19 +87,22 @@ func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
 	one := &room{host: h.Name, version: h.Version, size: free, cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve,
 		each: h.VMOverhead, grow: load.Reserve, least: 1, closed: h.Cordoned || h.Lost.Proof != ""}
 	s.EachVMOn(h.Name, func(vm *state.VM) bool {
-		vc, ok := s.VC(vm.VC)
+		vc, ok := s.SeeVC(vm.VC)
 		if !ok {
 			return true
 		}
-		g, _ := vc.GroupOf(*vm)
+		g := vc.SeeGroup(vm.Group)
+		if g == nil {
+			g = &state.Group{}
+		}
 		one.ruled = one.ruled || !g.Affinity.Empty()
 		if vm.Holds() && vm.Goal == state.GoalRun {
-			one.least = min(one.least, state.YieldOf(vc))
+			one.least = min(one.least, state.YieldOf(*vc))
 			if g.Estimated > 0 {
 				one.doubt.CPU += max(0, g.CPU-g.Allocation)
 			}
 			if vm.Target > 0 {
-				one.doubt.Memory += max(0, g.Memory-max(vm.Held, vm.Due(g)))
+				one.doubt.Memory += max(0, g.Memory-max(vm.Held, vm.Due(*g)))
 			}
 			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore) || g.Estimated > 0 // CPU that is left is lent
 		}

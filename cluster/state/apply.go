@@ -59,7 +59,11 @@ func (s *Store) ApplyAll(entries []Entry) []error {
 // refused. What such a one did is taken back with all that came before it, which is then done once more.
 func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	db := s.current()
+	if s.seenIn != db {
+		s.seen, s.seenIn = map[string]*VC{}, db
+	}
 	w := newWriter(db.Txn(true), 0, time.Time{})
+	w.seen = s.seen
 	for n < len(entries) && (n == 0 || out[n-1] == nil) {
 		if out[n] = w.apply(entries[n]); out[n] == nil {
 			w.finish()
@@ -69,7 +73,9 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	if out[n-1] != nil {
 		last := *w
 		w.txn.Abort()
+		clear(s.seen) // also what was never to be
 		w = newWriter(db.Txn(true), 0, time.Time{})
+		w.seen = s.seen
 		for _, e := range entries[:n-1] {
 			if err := w.apply(e); err != nil {
 				panic(fmt.Sprintf("state: log entry %d is refused, and was not before: %v", e.Index, err))
@@ -167,7 +173,37 @@ type writer struct {
 
 	hosts map[string]bool // that what is written concerns
 	all   bool            // it concerns every host
+
+	seen map[string]*VC // rows of VCs as the transaction has them, by id; not all of them. nil: none are kept
 }
+
+// mostSeen is how many VCs are kept at hand; with more all are looked up anew.
+const mostSeen = 1 << 16
+
+// seeVC is SeeVC, nil if there is none. Looking VCs up in the tree takes most of the time of adding up a host's load.
+func (w *writer) seeVC(id string) *VC {
+	if vc := w.seen[id]; vc != nil {
+		return vc
+	}
+	vc, ok := w.read().SeeVC(id)
+	if ok {
+		w.keep(vc)
+	}
+	return vc
+}
+
+func (w *writer) keep(vc *VC) {
+	if w.seen == nil {
+		return
+	}
+	if len(w.seen) >= mostSeen {
+		clear(w.seen)
+	}
+	w.seen[vc.ID] = vc
+}
+
+// loadOf is Snapshot.LoadOf in the transaction.
+func (w *writer) loadOf(host string) Load { return w.read().loadOf(host, w.seeVC) }
 
 func newWriter(txn *memdb.Txn, index uint64, at time.Time) *writer {
 	w := &writer{txn: txn, index: index, at: at, pos: position{Key: "log"}, hosts: map[string]bool{}}
@@ -184,12 +220,18 @@ func (w *writer) put(table string, row any) {
 	if err := w.txn.Insert(table, row); err != nil {
 		panic("state: insert into " + table + ": " + err.Error())
 	}
+	if vc, is := row.(*VC); is {
+		w.keep(vc)
+	}
 }
 
 func (w *writer) drop(table string, row any) {
 	w.concern(row)
 	if err := w.txn.Delete(table, row); err != nil {
 		panic("state: delete from " + table + ": " + err.Error())
+	}
+	if vc, is := row.(*VC); is {
+		delete(w.seen, vc.ID)
 	}
 }
 

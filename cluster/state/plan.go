@@ -29,7 +29,7 @@ func (w *writer) plan(p *Plan) error {
 	hosts := w.affected(p)
 	before := make([]Load, len(hosts))
 	for i, name := range hosts {
-		before[i] = w.read().LoadOf(name)
+		before[i] = w.loadOf(name)
 	}
 	if p.VC != nil {
 		if err := w.putVC(p); err != nil {
@@ -40,6 +40,9 @@ func (w *writer) plan(p *Plan) error {
 		return err
 	}
 	for _, a := range p.Allocations {
+		if p.VC != nil && a.VC == p.VC.ID {
+			continue // putVC did
+		}
 		if err := w.allocate(a); err != nil {
 			return err
 		}
@@ -124,6 +127,14 @@ func (w *writer) putVC(p *Plan) error {
 		vc.CreateIndex, vc.CreatedAt = w.index, w.at
 	}
 	vc.ModifyIndex = w.index
+	vc.Groups = slices.Clone(vc.Groups)
+	for _, a := range p.Allocations {
+		if a.VC == vc.ID {
+			if err := vc.allocate(a); err != nil {
+				return err
+			}
+		}
+	}
 	w.put(tVCs, &vc)
 	w.event("vc-"+p.Verb, "vc", vc.Name, "%s", p.Text)
 	return nil
@@ -199,17 +210,22 @@ func (w *writer) allocate(a Allocation) error {
 	if !ok {
 		return fmt.Errorf("allocation to virtual cluster %s: gone: %w", a.VC, ErrConflict)
 	}
-	groups := make([]Group, len(vc.Groups))
-	copy(groups, vc.Groups)
-	for i := range groups {
-		if groups[i].Name == a.Group {
-			groups[i].Allocation = a.CPU
-			vc.Groups = groups
-			w.put(tVCs, &vc)
-			return nil
-		}
+	vc.Groups = slices.Clone(vc.Groups)
+	if err := vc.allocate(a); err != nil {
+		return err
 	}
-	return fmt.Errorf("allocation to virtual cluster %s: no group %s: %w", vc.Name, a.Group, ErrConflict)
+	w.put(tVCs, &vc)
+	return nil
+}
+
+// allocate to a group of a row that is not in the state yet.
+func (v *VC) allocate(a Allocation) error {
+	g := v.SeeGroup(a.Group)
+	if g == nil {
+		return fmt.Errorf("allocation to virtual cluster %s: no group %s: %w", v.Name, a.Group, ErrConflict)
+	}
+	g.Allocation = a.CPU
+	return nil
 }
 
 // Load is what the VMs of a host take of it.
@@ -224,22 +240,29 @@ type Load struct {
 
 // LoadOf adds up the VMs of a host that hold CPU and memory there.
 func (s *Snapshot) LoadOf(host string) Load {
+	return s.loadOf(host, func(id string) *VC { vc, _ := s.SeeVC(id); return vc })
+}
+
+// loadOf is LoadOf with a way to see VCs.
+func (s *Snapshot) loadOf(host string, see func(id string) *VC) Load {
 	var l Load
-	h, _ := s.Host(host)
+	var overhead int64
+	if h, ok := peek[Host](s, tHosts, "id", host); ok {
+		overhead = h.VMOverhead
+	}
 	add := func(vm *VM) bool {
 		if !vm.Holds() {
 			return true
 		}
 		l.VMs++
-		l.Memory += vm.Held + h.VMOverhead
+		l.Memory += vm.Held + overhead
 		l.Reserve = max(l.Reserve, vm.BootMemory-vm.Held) // also of one that stops: its balloon goes before it does
 		if vm.Phase == Stopping {
 			l.CPU += vm.Frozen
 			return true
 		}
 		share := vm.Frozen // of one that moves: its share may have become another meanwhile
-		vc, _ := s.SeeVC(vm.VC)
-		if g := vc.SeeGroup(vm.Group); g != nil {
+		if g := see(vm.VC).SeeGroup(vm.Group); g != nil {
 			share = max(share, g.Allocation)
 		}
 		l.CPU += share
@@ -253,7 +276,7 @@ func (s *Snapshot) LoadOf(host string) Load {
 // host was beyond them before and the plan does not make it worse.
 func (w *writer) checkLimits(host string, before Load) error {
 	h, _ := w.read().Host(host)
-	limit, now := h.Usable(), w.read().LoadOf(host)
+	limit, now := h.Usable(), w.loadOf(host)
 	if now.CPU > limit.CPU*(1+tolerance) && now.CPU > before.CPU*(1+tolerance) {
 		return fmt.Errorf("host %s: %.6f cores allocated of %.6f: %w", host, now.CPU, limit.CPU, ErrConflict)
 	}

@@ -118,6 +118,10 @@ type Store struct {
 	db *memdb.MemDB
 
 	watches hostWatches
+
+	// Of the goroutine that applies: rows of VCs that it has at hand, and the database they are of.
+	seen   map[string]*VC
+	seenIn *memdb.MemDB
 }
 
 // New makes an empty store.

@@ -23,6 +23,9 @@ func together(s *state.Store, log [][]byte, next func(left int) int) (outcomes [
 		for _, err := range s.ApplyAll(entries) {
 			outcomes = append(outcomes, fmt.Sprint(err))
 		}
+		if amiss := s.SeenAmiss(); len(amiss) > 0 {
+			panic(fmt.Sprintf("VCs at hand are not as they are: %v", amiss))
+		}
 		from += n
 	}
 	return outcomes
