@@ -1,10 +1,8 @@
 package state
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	memdb "github.com/hashicorp/go-memdb"
@@ -59,11 +57,11 @@ func (s *Store) ApplyAll(entries []Entry) []error {
 // refused. What such a one did is taken back with all that came before it, which is then done once more.
 func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	db := s.current()
-	if s.seenIn != db {
-		s.seen, s.seenIn = map[string]*VC{}, db
+	if s.hand.db != db {
+		s.hand = atHand{db: db, seen: map[string]*VC{}, ops: unknown}
 	}
 	w := newWriter(db.Txn(true), 0, time.Time{})
-	w.seen = s.seen
+	w.hand = s.hand
 	for n < len(entries) && (n == 0 || out[n-1] == nil) {
 		if out[n] = w.apply(entries[n]); out[n] == nil {
 			w.finish()
@@ -73,9 +71,11 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	if out[n-1] != nil {
 		last := *w
 		w.txn.Abort()
-		clear(s.seen) // also what was never to be
+		for _, id := range w.hand.changed { // also what was never to be
+			delete(s.hand.seen, id)
+		}
 		w = newWriter(db.Txn(true), 0, time.Time{})
-		w.seen = s.seen
+		w.hand = s.hand
 		for _, e := range entries[:n-1] {
 			if err := w.apply(e); err != nil {
 				panic(fmt.Sprintf("state: log entry %d is refused, and was not before: %v", e.Index, err))
@@ -86,6 +86,7 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 		w.finish()
 	}
 	w.txn.Commit()
+	s.hand.ops = w.hand.ops
 	s.watches.fire(w.hosts, w.all)
 	return n
 }
@@ -174,36 +175,8 @@ type writer struct {
 	hosts map[string]bool // that what is written concerns
 	all   bool            // it concerns every host
 
-	seen map[string]*VC // rows of VCs as the transaction has them, by id; not all of them. nil: none are kept
+	hand atHand
 }
-
-// mostSeen is how many VCs are kept at hand; with more all are looked up anew.
-const mostSeen = 1 << 16
-
-// seeVC is SeeVC, nil if there is none. Looking VCs up in the tree takes most of the time of adding up a host's load.
-func (w *writer) seeVC(id string) *VC {
-	if vc := w.seen[id]; vc != nil {
-		return vc
-	}
-	vc, ok := w.read().SeeVC(id)
-	if ok {
-		w.keep(vc)
-	}
-	return vc
-}
-
-func (w *writer) keep(vc *VC) {
-	if w.seen == nil {
-		return
-	}
-	if len(w.seen) >= mostSeen {
-		clear(w.seen)
-	}
-	w.seen[vc.ID] = vc
-}
-
-// loadOf is Snapshot.LoadOf in the transaction.
-func (w *writer) loadOf(host string) Load { return w.read().loadOf(host, w.seeVC) }
 
 func newWriter(txn *memdb.Txn, index uint64, at time.Time) *writer {
 	w := &writer{txn: txn, index: index, at: at, pos: position{Key: "log"}, hosts: map[string]bool{}}
@@ -220,9 +193,7 @@ func (w *writer) put(table string, row any) {
 	if err := w.txn.Insert(table, row); err != nil {
 		panic("state: insert into " + table + ": " + err.Error())
 	}
-	if vc, is := row.(*VC); is {
-		w.keep(vc)
-	}
+	w.hand.put(row)
 }
 
 func (w *writer) drop(table string, row any) {
@@ -230,9 +201,7 @@ func (w *writer) drop(table string, row any) {
 	if err := w.txn.Delete(table, row); err != nil {
 		panic("state: delete from " + table + ": " + err.Error())
 	}
-	if vc, is := row.(*VC); is {
-		delete(w.seen, vc.ID)
-	}
+	w.hand.drop(row)
 }
 
 func (w *writer) finish() {
@@ -250,13 +219,19 @@ func (w *writer) forget() {
 	forgetRows(w, tRevoked, func(r *Revoked) bool { return w.at.Sub(r.Until) > keepRevoked })
 	forgetRows(w, tTokens, func(t *JoinToken) bool { return w.at.Sub(t.Until) > keepRevoked })
 	w.forgetRemembered()
-	var ops []*Operation
-	each(w.read(), func(op *Operation) bool { ops = append(ops, op); return true }, tOps, "id")
-	if len(ops) <= keepOperations {
+	if w.hand.ops == unknown {
+		w.hand.ops = 0
+		each(w.read(), func(*Operation) bool { w.hand.ops++; return true }, tOps, "id")
+	}
+	if w.hand.ops <= keepOperations {
 		return
 	}
-	slices.SortStableFunc(ops, func(a, b *Operation) int { return cmp.Compare(a.Index, b.Index) })
-	for _, op := range ops[:len(ops)-keepOperations] {
+	ops := make([]*Operation, 0, w.hand.ops-keepOperations)
+	each(w.read(), func(op *Operation) bool {
+		ops = append(ops, op)
+		return len(ops) < cap(ops)
+	}, tOps, "age")
+	for _, op := range ops {
 		w.drop(tOps, op)
 	}
 }

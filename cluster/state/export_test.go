@@ -1,14 +1,21 @@
 package state
 
-// SeenAmiss are the ids of VCs that who applies has at hand otherwise than they are.
+import "fmt"
+
+// SeenAmiss is what who applies has at hand otherwise than it is.
 func (s *Store) SeenAmiss() (ids []string) {
-	if s.seenIn != s.db {
+	if s.hand.db != s.db {
 		return nil
 	}
-	for id, vc := range s.seen {
+	for id, vc := range s.hand.seen {
 		if row, _ := s.Snapshot().SeeVC(id); row != vc {
 			ids = append(ids, id)
 		}
+	}
+	n := 0
+	each(s.Snapshot(), func(*Operation) bool { n++; return true }, tOps, "id")
+	if s.hand.ops != unknown && s.hand.ops != n {
+		ids = append(ids, fmt.Sprintf("%d operations, not %d", n, s.hand.ops))
 	}
 	return ids
 }

@@ -224,7 +224,7 @@ func (w *writer) remember(op *Operation, r *Remembered) error {
 	if op != nil {
 		row := *op
 		row.Index = w.index
-		w.put(tOps, &row)
+		w.putOperation(&row)
 	}
 	if r != nil {
 		row := *r

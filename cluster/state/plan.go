@@ -59,7 +59,7 @@ func (w *writer) plan(p *Plan) error {
 	if p.Operation != nil {
 		op := *p.Operation
 		op.Index = w.index
-		w.put(tOps, &op)
+		w.putOperation(&op)
 	}
 	if p.Remembered != nil {
 		r := *p.Remembered

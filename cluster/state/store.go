@@ -67,7 +67,7 @@ func schema() *memdb.DBSchema {
 			}}}),
 		table(tVMs, "ID", by("name", "Name", true, false), by("vc", "VC", false, false), by("host", "Host", false, true), by("movingTo", "MovingTo", false, true)),
 		table(tImages, "Name"),
-		table(tOps, "ID", by("vc", "VC", false, true)),
+		table(tOps, "ID", by("vc", "VC", false, true), &memdb.IndexSchema{Name: "age", Indexer: numberIndex[Operation]{func(op *Operation) (uint64, bool) { return op.Index, true }}}),
 		table(tIdem, "Key", &memdb.IndexSchema{Name: "age", Indexer: numberIndex[Remembered]{func(r *Remembered) (uint64, bool) { return seconds(r.At), true }}}),
 		table(tIndex, "Key"),
 		table(tMembers, "Name", &memdb.IndexSchema{Name: "format", AllowMissing: true, Indexer: numberIndex[Member]{func(m *Member) (uint64, bool) {
@@ -119,9 +119,7 @@ type Store struct {
 
 	watches hostWatches
 
-	// Of the goroutine that applies: rows of VCs that it has at hand, and the database they are of.
-	seen   map[string]*VC
-	seenIn *memdb.MemDB
+	hand atHand // of the goroutine that applies
 }
 
 // New makes an empty store.

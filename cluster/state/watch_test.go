@@ -3,6 +3,7 @@ package state_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,7 +126,20 @@ func TestOperationRetention(t *testing.T) {
 	const keep, slack = 10_000, 256
 	k := small(t, 1)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1"))
+	later := state.New() // began with what was saved in the middle
+	half := 0
 	for n := range keep + 2*slack {
+		if n == keep-100 {
+			if err := later.Restore(strings.NewReader(save(t, k.Snapshot()))); err != nil {
+				t.Fatal(err)
+			}
+			half = len(k.log)
+		}
+		if n%1000 == 7 { // one that is refused
+			if err := k.apply(t, state.KindPlan, state.Plan{Basis: 1 << 40, Operation: &state.Operation{ID: "never", Kind: "scale", VC: "vc-a"}}); !errors.Is(err, state.ErrConflict) {
+				t.Fatal(err)
+			}
+		}
 		op := state.Operation{ID: fmt.Sprintf("op-%06d", 900_000-n), Kind: "scale", VC: "vc-a"}
 		k.must(t, state.KindPlan, state.Plan{Basis: uint64(len(k.log)), Operation: &op})
 		if _, ok := k.Snapshot().Operation(op.ID); !ok {
@@ -137,6 +151,15 @@ func TestOperationRetention(t *testing.T) {
 	}
 	if _, ok := k.Snapshot().Operation("op-a"); ok {
 		t.Error("the oldest one is still there")
+	}
+	for i, entry := range k.log[half:] {
+		later.ApplyAll([]state.Entry{{Index: uint64(half + i + 1), Data: entry}})
+	}
+	if save(t, later.Snapshot()) != save(t, k.Snapshot()) {
+		t.Error("who was started again forgets other operations")
+	}
+	if amiss := slices.Concat(k.SeenAmiss(), later.SeenAmiss()); len(amiss) > 0 {
+		t.Error(amiss)
 	}
 }
 
