@@ -129,6 +129,7 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.Touched), "allocations", len(plan.Allocations), "text", plan.Text)
 	err := c.propose(ctx, state.KindPlan, plan)
 	if errors.Is(err, state.ErrConflict) {
+		c.log.Info("plan refused", "verb", plan.Verb, "error", err)
 		return false, nil // the state moved on, and that wakes us
 	}
 	return err == nil, err

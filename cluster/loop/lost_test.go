@@ -38,3 +38,24 @@ func TestRestartBesideACrowdedHost(t *testing.T) {
 		t.Errorf("started beside what is too much already: %+v", p.VMs)
 	}
 }
+
+// VMs that start on their own host only, which has become too small for all of them: those start for which there is room.
+func TestRestartOnAHostThatShrank(t *testing.T) {
+	c := newCluster(t, "h1")
+	x := vc("x", 0.2, group(3, 1, gib))
+	x.OnHostLoss = state.KeepOnLoss
+	c.enact("create", loop.Create(c.Snapshot(), x, c.env()).Plan)
+	c.settle()
+	c.must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it is dead"})
+	h, _ := c.Snapshot().Host("h1")
+	c.host("h1", 4, 2*gib+2*h.VMOverhead, state.Resources{})
+	p := loop.Restart(c.Snapshot(), c.env())
+	if p == nil || len(p.VMs) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	c.enact("restart", p)
+	c.enact("restart", loop.Restart(c.Snapshot(), c.env()))
+	if p := loop.Restart(c.Snapshot(), c.env()); p == nil || len(p.VMs) != 0 {
+		t.Errorf("a third one: %+v", p)
+	}
+}

@@ -233,9 +233,9 @@ func (p *problem) finish() {
 func (p *problem) settle() {
 	p.finish()
 	held := make([]float64, len(p.Hosts))
-	for _, g := range p.Groups {
-		for _, at := range g.Hosts {
-			if at >= 0 {
+	for i, g := range p.Groups {
+		for k, at := range g.Hosts {
+			if at >= 0 && p.groups[i].vms[k].Holds() { // not those that are to start there
 				held[at] += g.Memory
 			}
 		}
