@@ -118,6 +118,11 @@ type bench struct {
 func Run(ctx context.Context, o Options) (f *Figures, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if o.Profile != "" {
+		if err := os.MkdirAll(o.Profile, 0o755); err != nil {
+			return nil, fmt.Errorf("directory for profiles: %w", err)
+		}
+	}
 	b := &bench{o: o, stop: stop}
 	defer func() {
 		stop()
