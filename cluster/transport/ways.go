@@ -1,0 +1,64 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// way to a server: what is known of how it answers.
+type way struct {
+	hung time.Time // when it was found to hang last
+	// up ends when the server is found to hang: calls that wait for it go on to the next one.
+	up  context.Context
+	cut context.CancelCauseFunc
+}
+
+// errHangs: a server took the connection and says nothing. Its process may stand still.
+var errHangs = errors.New("the server hangs")
+
+// wayTo a server. The lock is held.
+func (a *Agent) wayTo(address string) *way {
+	w := a.ways[address]
+	if w == nil {
+		w = &way{}
+		a.ways[address] = w
+	}
+	if w.up == nil || w.up.Err() != nil {
+		w.up, w.cut = context.WithCancelCause(context.Background())
+	}
+	return w
+}
+
+// hangs: the server is asked last for a while, and what waits for it is given up.
+func (a *Agent) hangs(address string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w := a.wayTo(address)
+	w.hung = time.Now()
+	w.cut(errHangs)
+}
+
+// order in which servers are asked: from one on, those that hang last, the latest last of all.
+func (a *Agent) order(from int) []string {
+	around := slices.Concat(a.servers[from:], a.servers[:from])
+	hung := func(address string) (at time.Time) {
+		if w := a.ways[address]; w != nil && time.Since(w.hung) < hungFor {
+			at = w.hung
+		}
+		return at
+	}
+	slices.SortStableFunc(around, func(a, b string) int { return hung(a).Compare(hung(b)) })
+	return around
+}
+
+// waiting for one answer of a server.
+func (a *Agent) waiting(ctx context.Context, address string, most time.Duration) (context.Context, func()) {
+	a.mu.Lock()
+	up := a.wayTo(address).up
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, most)
+	stop := context.AfterFunc(up, cancel)
+	return ctx, func() { stop(); cancel() }
+}
