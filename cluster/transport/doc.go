@@ -11,8 +11,8 @@
 //     their addresses.
 //   - Peers answers members: agents' calls (desired state as a stream of what changed, reports,
 //     renewals of leases, permits), requests forwarded by servers that do not lead,
-//     renewal of certificates, consoles. A server that does not lead relays agents'
-//     calls to the one that does; it copies bytes and decides nothing, and it is asked
+//     renewal of certificates, consoles. A server that does not lead says to agents which one
+//     does, and relays the calls of those that cannot reach it; it copies bytes and decides nothing, and it is asked
 //     once only: a call that comes from a relay is never relayed again.
 //   - Agent is agent.Leader for one host over the network. It answers with an error whenever
 //     it does not hear from a leader, so that nothing is done on old orders.
