@@ -35,7 +35,8 @@ With --keep what was broken off goes on where it was. --small takes seconds, the
 			&cli.IntFlag{Name: "hosts", Usage: "`N` hosts for what is played with forecasts", Value: 4},
 			&cli.IntFlag{Name: "apps", Usage: "`N` applications on them", Value: 600},
 			&cli.Float64Flag{Name: "days", Usage: "in which they arrive, `D`", Value: 1},
-			&cli.StringSliceFlag{Name: "long", Usage: "play these `POLICIES` of vcsim run on 10 hosts with 6,000 applications in 85 days, too: with forecasts each takes a quarter of an hour of a processor or so"},
+			&cli.StringSliceFlag{Name: "long", Usage: "play these `POLICIES` of vcsim run on 10 hosts, too, with as many applications a day as the paper"},
+			&cli.Float64Flag{Name: "long-days", Usage: "in `D` days: in the paper's 85 each takes a quarter of an hour of a processor or more, with forecasts", Value: workload.PaceDefault.Days},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() || c.Int("hosts") < 1 || c.Int("apps") < 1 || !(c.Float64("days") > 0) {
@@ -67,6 +68,13 @@ func repeatPace(ctx context.Context, c *cli.Context) error {
 	}
 	if size.AtLength = c.StringSlice("long"); len(size.AtLength) > 0 {
 		command += " --long " + strings.Join(size.AtLength, ",")
+	}
+	if days := c.Float64("long-days"); c.IsSet("long-days") {
+		if len(size.AtLength) == 0 || !(days >= 0.1 && days <= 1000) {
+			return cli.Exit("--long-days goes with --long, and is 0.1 to 1000", 2)
+		}
+		size.Lengthen(days)
+		command += fmt.Sprintf(" --long-days %v", days)
 	}
 	r, err := pace.Run(size, pacePlayer(ctx, c.App.ErrWriter, c.String("keep")))
 	if err != nil {

@@ -1,12 +1,14 @@
 package pace
 
+import "evenkeel/workload"
+
 // publishedAt is what the paper says of K1 and K2 where its gains are greatest (figure 3), by policy.
 var publishedAt = map[string]string{
 	"pessimistic-hard:arima10:0.05:0": "7.5 times shorter, slack 30%, failed about 26%",
 	"pessimistic-hard:gp10:0.05:3":    "10.6 times shorter, slack 22%, few fail",
 }
 
-// atLength plays reservation and the policies that are to be played for as long as the paper's.
+// atLength plays reservation, and the policies that are to be played at length.
 func (r *Results) atLength(play Player) error {
 	if len(r.Size.AtLength) == 0 {
 		return nil
@@ -27,8 +29,8 @@ func (r *Results) length(say func(string, ...any)) {
 		return
 	}
 	size, base := r.Size.Long, r.Long[0]
-	say("## For as long as the paper's\n")
-	say("%d hosts and %d applications in %.3g days, memory as for the heat maps, one draw: the paper's three months on a twenty-fifth of its hosts, with as many applications a host and day. `pessimistic-hard` has hard limits, `pessimistic`", size.Hosts, size.Apps, size.Days)
+	say("## At length\n")
+	say("%d hosts and %d applications in %.3g days, memory as for the heat maps, one draw; the paper has 250 hosts, %.0f days, and as many applications a host and day. `pessimistic-hard` has hard limits, `pessimistic`", size.Hosts, size.Apps, size.Days, workload.PaceDefault.Days)
 	say("limits that give way; after the forecast stand K1 and K2, and `persist` foresees that the next minute is like the latest. Times shorter than reservation's: means as the paper has it, and medians.\n")
 	say("| policy | published | mean turnaround | times shorter | median | times shorter | memory slack | CPU slack | failed | preempted whole | work thrown away |\n|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, x := range r.Long {

@@ -24,7 +24,7 @@ type Size struct {
 	Causes []Cause
 	Draws  int // of the causes, from Seed on
 
-	Long     workload.Pace // for what is played as long as the paper's
+	Long     workload.Pace // for what is played at length
 	AtLength []string      // under which policies, besides reservation; nil: that is not played
 }
 
@@ -69,9 +69,16 @@ func DefaultSize() Size {
 	s := Size{Seed: 1, Seeds: 2, Oracle: scaled(10, 6000, 7), Held: 11, Draws: 2,
 		Loads: []float64{1.1, 1.3, 1.5, 2}, K1: []float64{0, 0.05, 0.25, 1}, K2: []float64{0, 1, 2, 3}, Causes: causes(workload.PaceDefault.Load)}
 	s.Forecasting(4, 600, 1)
-	s.Long = scaled(10, 6000, workload.PaceDefault.Days)
-	s.Long.Sampled = workload.TraceSampling
+	s.Lengthen(workload.PaceDefault.Days)
 	return s
+}
+
+// Lengthen sets the days of what is played at length, with as many applications a day.
+func (s *Size) Lengthen(days float64) {
+	const hosts = 10
+	p := workload.PaceDefault
+	s.Long = p.Scaled(hosts, int(float64(p.Apps)*hosts/float64(p.Hosts)*days/p.Days), days)
+	s.Long.Sampled = workload.TraceSampling
 }
 
 // Forecasting sets the size of what is played with forecasts.

@@ -113,7 +113,7 @@ func (r *Results) text(command string) string {
 	say("| heat maps | %d | %d, 1 draw | %.3g |", size.Maps.Hosts, size.Maps.Apps, size.Maps.Days)
 	say("| what the gains hang on | %d | %d, %d draws | %.3g |", size.Maps.Hosts, size.Maps.Apps, size.Draws, size.Maps.Days)
 	if len(r.Long) > 0 {
-		say("| for as long as the paper's | %d | %d, 1 draw | %.3g |", size.Long.Hosts, size.Long.Apps, size.Long.Days)
+		say("| at length | %d | %d, 1 draw | %.3g |", size.Long.Hosts, size.Long.Apps, size.Long.Days)
 	}
 	say("| Evenkeel's settings | %d | %d, 1 draw of another seed | %.3g |\n", size.Own.Hosts, size.Own.Apps, size.Own.Days)
 	say("*How fast memory use changes.* With the oracle all of a shape passes in each application's life, be that minutes: a hard case, and fast, as most of these applications live for")
