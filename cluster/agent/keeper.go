@@ -406,7 +406,7 @@ func (k *keeper) stopLeased(ctx context.Context) {
 			if err := k.o.Hypervisor.Destroy(ctx, vm.Identity.VM); err != nil {
 				k.log.Error("stop a VM without lease", "vm", vm.Name, "error", err)
 				k.mu.Lock()
-				delete(k.stopped, vm.Identity.VM)
+				k.stopped[vm.Identity.VM] = stoppedVM{vm.Generation, k.clock()} // it may go yet; if it is listed from now on, it did not
 				k.mu.Unlock()
 				mu.Lock()
 				left++

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ type Agent struct {
 	changed chan struct{}        // closes when desired or alive changes
 	session uint64               // of calls, 0 = none
 	ways    map[string]*way      // by server
-	tried   map[string]time.Time // when the stream went straight to a server last, it being the leader
+	tried   map[string]time.Time // when the stream went straight to a server last, it being the leader, and has not been answered
 	leader  knows                // what its leader knows
 	calls   uint64               // numbers of calls so far
 
@@ -107,15 +108,16 @@ func (a *Agent) Run(ctx context.Context) {
 	defer a.http.CloseIdleConnections()
 	backoff := a.o.FirstBackoff
 	hinted := false // the try after which there is still no leader was made on a hint
-	relayed := false
+	elsewhereAt, relayed := "", false
 	for ctx.Err() == nil {
 		select { // what was hinted before this try is no news after it
 		case <-a.wake:
 		default:
 		}
-		address := a.address()
+		address := cmp.Or(elsewhereAt, a.address())
 		begun, err := a.follow(ctx, address, relayed)
-		relayed = false
+		asked := relayed
+		elsewhereAt, relayed = "", false
 		if ctx.Err() != nil {
 			a.ended(ctx.Err())
 			return
@@ -123,12 +125,15 @@ func (a *Agent) Run(ctx context.Context) {
 		if errors.Is(err, errHangs) {
 			a.hangs(address)
 		}
-		if errors.Is(err, errDetour) {
-			continue // what the leader said last stands until it says more
-		}
-		if other := (*elsewhere)(nil); errors.As(err, &other) {
-			relayed = !a.mayGo(other.leader) || !a.straight(other.leader)
+		// Unless a server says that the leader is elsewhere though it was asked to relay, what the leader said last stands until it says more.
+		if other := (*elsewhere)(nil); errors.As(err, &other) && (begun || !asked) {
+			if relayed = !a.straight(other.leader); !relayed {
+				elsewhereAt = other.leader
+			}
 			continue
+		}
+		if p := (*Problem)(nil); begun || errors.As(err, &p) {
+			a.reached(address)
 		}
 		a.ended(fmt.Errorf("desired state from %s: %w", address, err))
 		if begun {
@@ -233,8 +238,8 @@ func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun
 	}
 	if leader := resp.Header.Get(headerLeader); leader != "" && leader != address {
 		shorten := time.AfterFunc(a.patience(leader), func() {
-			if a.straight(leader) {
-				cancel(errDetour)
+			if a.mayGo(leader) {
+				cancel(&elsewhere{leader, errDetour})
 			}
 		})
 		defer shorten.Stop()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// straightAgain after the stream went straight to a leader, it does so again.
+// straightAgain after the stream went straight to a leader, and it did not answer, it does so again.
 const straightAgain = 5 * time.Minute
 
 // errDetour: the stream comes by a server that relays what the leader says, which can be asked itself.
@@ -19,12 +19,23 @@ type elsewhere struct {
 	error
 }
 
-// mayGo says whether the stream may go straight to a leader: not where it did a while ago. It may not have come through.
+// mayGo says whether the stream may go straight to a leader: it is known, and was not tried in vain a while ago.
 func (a *Agent) mayGo(leader string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.mayGoLocked(leader)
+}
+
+func (a *Agent) mayGoLocked(leader string) bool {
 	at, tried := a.tried[leader]
-	return !tried || time.Since(at) >= straightAgain
+	return slices.Contains(a.servers, leader) && (!tried || time.Since(at) >= straightAgain)
+}
+
+// reached: the server answered, whatever it said. The stream may go straight to it the next time that it leads.
+func (a *Agent) reached(server string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.tried, server)
 }
 
 // patience is how long a stream stays with a server that relays it: one that does not say that the leader is elsewhere, being of an earlier
@@ -39,14 +50,13 @@ func (a *Agent) patience(leader string) time.Duration {
 	return wait
 }
 
-// straight has the stream, and what is asked, go to the leader itself from now on. false: it is no server that is known.
+// straight has the stream, and what is asked, go to the leader itself from now on, if it may.
 func (a *Agent) straight(leader string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i := slices.Index(a.servers, leader)
-	if i < 0 {
+	if !a.mayGoLocked(leader) {
 		return false
 	}
-	a.tried[leader], a.at = time.Now(), i
+	a.tried[leader], a.at = time.Now(), slices.Index(a.servers, leader)
 	return true
 }

@@ -2,7 +2,9 @@ package transport
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,14 +16,28 @@ import (
 // A server that does not lead relays nothing for an agent that can ask the leader itself: it says who leads. Where the leader cannot be reached it
 // relays, and the leader is tried seldom.
 func TestElsewhere(t *testing.T) {
-	for name, reached := range map[string]bool{"reached": true, "out of reach": false} {
+	for name, c := range map[string]struct {
+		reached bool
+		begins  time.Duration // so long after it was elected
+	}{"reached": {true, 0}, "out of reach": {false, 0}, "elected, not yet begun": {true, 60 * time.Millisecond}} {
+		reached := c.reached
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, b := newSite(t), newBrain()
 				s.inMemory(nil)
-				leader := s.member("s1", true, false, PeersOptions{Leader: b, Lead: func() Leading { return Leading{Here: true, Term: 1} }})
+				began := time.Now()
+				leader := s.member("s1", true, false, PeersOptions{Leader: b, Lead: func() Leading {
+					if time.Since(began) < c.begins {
+						return Leading{}
+					}
+					return Leading{Here: true, Term: 1}
+				}})
 				relay := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: leader.at} }})
 				b.set("h1", agent.Desired{Cluster: clusterID, Index: 5})
+				servers := []string{leader.at, relay.at}
+				if rand.New(rand.NewPCG(1, 2)).IntN(2) == 0 { // as the agent draws: who does not lead is asked first
+					slices.Reverse(servers)
+				}
 				var mu sync.Mutex
 				dialed := map[string]int{}
 				a := s.agentWith(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
@@ -34,11 +50,7 @@ func TestElsewhere(t *testing.T) {
 						}
 						return s.net.dial(ctx, address)
 					}
-				}, relay.at, leader.at)
-				a.mu.Lock()
-				a.at = 0 // who does not lead is asked first
-				a.mu.Unlock()
-				began := time.Now()
+				}, servers...)
 				await(t, a, "the first state", index(5))
 				if took := time.Since(began); took > 10*time.Second {
 					t.Errorf("the first state came after %s", took)
@@ -54,7 +66,7 @@ func TestElsewhere(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				if n := dialed[leader.at]; n < 1 || n > 2 || dialed[relay.at] == 0 {
+				if n := dialed[leader.at]; n < 1 || n > 3 || dialed[relay.at] == 0 {
 					t.Errorf("the leader was dialed %d times, who does not lead %d times", n, dialed[relay.at])
 				}
 				if _, _, err := a.Desired(context.Background(), "h1"); err != nil {

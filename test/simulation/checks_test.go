@@ -279,7 +279,7 @@ func (s *sim) unsettled() string {
 		if vm.Phase == state.Failed && vm.Goal == state.GoalRun && !runs && crowdedOut(snap, vc) {
 			continue
 		}
-		if vm.Phase == state.Lost && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm)) {
+		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm)) {
 			continue
 		}
 		delete(there[vm.Host], vm.ID)
