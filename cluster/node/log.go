@@ -126,6 +126,9 @@ func (n *Node) wait(ctx context.Context, l *life, f raft.Future) error {
 			return fmt.Errorf("%w: %w", ErrUnknown, n.ended())
 		}
 	}
+	if l.hears(err, time.Now(), l.election) {
+		l.fail(errStuck)
+	}
 	switch {
 	case err == nil:
 		return nil

@@ -284,48 +284,6 @@ func transferable(servers []Server, from, to string) error {
 	return nil
 }
 
-func (n *Node) transfer(ctx context.Context, l *life, to string) error {
-	f := l.raft.LeadershipTransfer
-	if to != "" {
-		for _, s := range l.raft.GetConfiguration().Configuration().Servers {
-			if string(s.ID) == to {
-				f = func() raft.Future { return l.raft.LeadershipTransferToServer(s.ID, s.Address) }
-			}
-		}
-	}
-	// raft gives the other one an election's time, which a busy disk may take alone.
-	var err error
-	for range 3 {
-		if err = n.wait(ctx, l, f()); err == nil {
-			return n.awaitLoss(ctx)
-		}
-		if now, _ := n.Leadership(); !now.Leads {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(50 * time.Millisecond): // until raft has given the last attempt up
-		}
-	}
-	return fmt.Errorf("it did not take over: %w", err)
-}
-
-// awaitLoss returns once this server does not lead.
-func (n *Node) awaitLoss(ctx context.Context) error {
-	for {
-		now, changed := n.Leadership()
-		if !now.Leads {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // leading is what a change of the servers starts from.
 func (n *Node) leading() (*life, []Server, error) {
 	l := n.cur.Load()

@@ -120,8 +120,18 @@ type life struct {
 	disk   disk
 	snaps  raft.SnapshotStore
 	notify chan bool
-	failed chan error    // a write failed
+	failed chan error    // a write failed, or raft did; the first counts
 	over   chan struct{} // closed when this raft has ended
+
+	handing
+	election time.Duration // its time, after which raft gives a transfer up
+}
+
+func (l *life) fail(err error) {
+	select {
+	case l.failed <- err:
+	default:
+	}
 }
 
 // Open starts the server on what its directory holds.
@@ -206,12 +216,12 @@ func (n *Node) begin(first bool) (l *life, err error) {
 		}
 	}()
 	l = &life{disk: d, snaps: snaps, notify: make(chan bool, 1), failed: make(chan error, 1), over: make(chan struct{})}
-	store := &storage{disk: d, fault: n.o.Fault, failed: func(err error) { l.failed <- err }}
+	store := &storage{disk: d, fault: n.o.Fault, failed: l.fail}
 	if n.o.Fault != nil {
 		l.snaps = faultySnapshots{snaps, n.o.Fault}
 	}
 	conf := n.config()
-	conf.NotifyCh = l.notify
+	conf.NotifyCh, l.election = l.notify, conf.ElectionTimeout
 	if !first {
 		if err := store.probe(); err != nil {
 			return nil, err
@@ -293,7 +303,11 @@ func (n *Node) live(ctx context.Context, l *life) {
 			n.failure = errors.Join(stopErr, closeErr)
 			return
 		}
-		n.log.Error("the log cannot be written: this server is down until it can", "err", err)
+		if errors.Is(err, errStuck) {
+			n.log.Error("this server is down for a moment", "err", err)
+		} else {
+			n.log.Error("the log cannot be written: this server is down until it can", "err", err)
+		}
 		end := n.wire.refuse(err)
 		if time.Since(began) > 16*retry {
 			wait = 0
@@ -301,7 +315,7 @@ func (n *Node) live(ctx context.Context, l *life) {
 		l, wait = n.comeBack(ctx, err, retry, wait)
 		end()
 		if l != nil {
-			n.log.Warn("the log can be written again: this server is back")
+			n.log.Warn("this server is back")
 			n.cur.Store(l)
 		}
 	}

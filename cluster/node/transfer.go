@@ -1,0 +1,78 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+func (n *Node) transfer(ctx context.Context, l *life, to string) error {
+	l.transfers.Add(1)
+	defer l.transfers.Add(-1)
+	f := l.raft.LeadershipTransfer
+	if to != "" {
+		for _, s := range l.raft.GetConfiguration().Configuration().Servers {
+			if string(s.ID) == to {
+				f = func() raft.Future { return l.raft.LeadershipTransferToServer(s.ID, s.Address) }
+			}
+		}
+	}
+	// raft gives the other one an election's time, which a busy disk may take alone.
+	var err error
+	for range 3 {
+		if err = n.wait(ctx, l, f()); err == nil {
+			return n.awaitLoss(ctx)
+		}
+		if now, _ := n.Leadership(); !now.Leads {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond): // until raft has given the last attempt up
+		}
+	}
+	return fmt.Errorf("it did not take over: %w", err)
+}
+
+// awaitLoss returns once this server does not lead.
+func (n *Node) awaitLoss(ctx context.Context) error {
+	for {
+		now, changed := n.Leadership()
+		if !now.Leads {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// handing watches for a transfer of leadership that raft 1.7.3 never ends. A second one to a server that hangs waits to tell that server's
+// replication of it; if that ends first, as leadership is lost, nobody ever listens, and this raft takes no entry any more, also when it leads again:
+// it holds the transfer for under way. Only another raft helps.
+type handing struct {
+	transfers atomic.Int32 // of ours that are under way
+	refused   atomic.Int64 // since when entries are refused for one that is not, nanoseconds since 1970; 0: they are not
+}
+
+// stuckFor so many elections' time is longer than raft goes on with a transfer that was given up.
+const stuckFor = 10
+
+var errStuck = errors.New("raft does not end a transfer of leadership, and is begun anew")
+
+// hears what became of an entry.
+func (h *handing) hears(err error, now time.Time, election time.Duration) (stuck bool) {
+	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) || h.transfers.Load() > 0 {
+		h.refused.Store(0)
+		return false
+	}
+	h.refused.CompareAndSwap(0, now.UnixNano())
+	return now.Sub(time.Unix(0, h.refused.Load())) > stuckFor*election
+}
