@@ -41,7 +41,6 @@ func (r *Results) length(say func(string, ...any)) {
 		say("| `%s` | %s | %s | %.1f | %s | %.1f | %s | %s | %s | %s | %s |", x.Policy, published, hours(turnaround(x)), ratio(turnaround(base), turnaround(x)),
 			hours(x.Turnaround.Median), ratio(base.Turnaround.Median, x.Turnaround.Median), percent(x.SlackMemory), percent(x.SlackCPU), percent(x.Failed), percent(x.Requeued), percent(x.Thrash))
 	}
-	say("\nMeans gain less than medians, as what fails or is taken back under hard limits does its work again and holds up others meanwhile. Ours is another workload than the paper's: how fast its memory changes,")
-	say("what was asked for over what there was, and how its applications' lives are spread it does not print, and gains hang on all three (see below). The longer the queue grows the longer reservation's turnaround is, and the more")
-	say("there is to gain: so figures of fewer days are smaller.\n")
+	say("\nWhat fails or is taken back under hard limits does its work again, and holds up others meanwhile. Ours is another workload than the paper's: how fast its memory changes, what was asked for over what")
+	say("there was, and how its applications' lives are spread it does not print, and gains hang on all three (see below).\n")
 }
