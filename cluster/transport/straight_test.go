@@ -13,6 +13,28 @@ import (
 	"evenkeel/cluster/agent"
 )
 
+// counting is an agent of host h1 that may not reach the leader, and says how often it connected to whom.
+func (s *site) counting(leader string, reached bool, servers ...string) (a *Agent, dialed func(address string) int) {
+	var mu sync.Mutex
+	times := map[string]int{}
+	a = s.agentWith(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
+		o.Dialer.Connect = func(ctx context.Context, address string) (net.Conn, error) {
+			mu.Lock()
+			times[address]++
+			mu.Unlock()
+			if address == leader && !reached {
+				return nil, &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
+			}
+			return s.net.dial(ctx, address)
+		}
+	}, servers...)
+	return a, func(address string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return times[address]
+	}
+}
+
 // A server that does not lead relays nothing for an agent that can ask the leader itself: it says who leads. Where the leader cannot be reached it
 // relays, and the leader is tried seldom.
 func TestElsewhere(t *testing.T) {
@@ -38,19 +60,7 @@ func TestElsewhere(t *testing.T) {
 				if rand.New(rand.NewPCG(1, 2)).IntN(2) == 0 { // as the agent draws: who does not lead is asked first
 					slices.Reverse(servers)
 				}
-				var mu sync.Mutex
-				dialed := map[string]int{}
-				a := s.agentWith(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
-					o.Dialer.Connect = func(ctx context.Context, address string) (net.Conn, error) {
-						mu.Lock()
-						dialed[address]++
-						mu.Unlock()
-						if address == leader.at && !reached {
-							return nil, &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
-						}
-						return s.net.dial(ctx, address)
-					}
-				}, servers...)
+				a, dialed := s.counting(leader.at, reached, servers...)
 				await(t, a, "the first state", index(5))
 				if took := time.Since(began); took > 10*time.Second {
 					t.Errorf("the first state came after %s", took)
@@ -64,10 +74,8 @@ func TestElsewhere(t *testing.T) {
 					}
 					time.Sleep(time.Minute) // sleep: a fake clock's
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				if n := dialed[leader.at]; n < 1 || n > 3 || dialed[relay.at] == 0 {
-					t.Errorf("the leader was dialed %d times, who does not lead %d times", n, dialed[relay.at])
+				if n := dialed(leader.at); n < 1 || n > 3 || dialed(relay.at) == 0 {
+					t.Errorf("the leader was dialed %d times, who does not lead %d times", n, dialed(relay.at))
 				}
 				if _, _, err := a.Desired(context.Background(), "h1"); err != nil {
 					t.Error(err)
@@ -90,24 +98,7 @@ func TestStraightToTheLeader(t *testing.T) {
 				relay := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: leader.at} }})
 				both = []string{leader.at, relay.at}
 				b.set("h1", agent.Desired{Cluster: clusterID, Index: 5})
-				var mu sync.Mutex
-				dialed := map[string]int{}
-				count := func(address string) int {
-					mu.Lock()
-					defer mu.Unlock()
-					return dialed[address]
-				}
-				a := s.agentWith(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
-					o.Dialer.Connect = func(ctx context.Context, address string) (net.Conn, error) {
-						mu.Lock()
-						dialed[address]++
-						mu.Unlock()
-						if address == leader.at && !reached {
-							return nil, &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
-						}
-						return s.net.dial(ctx, address)
-					}
-				}, relay.at)
+				a, count := s.counting(leader.at, reached, relay.at)
 				await(t, a, "the first state", index(5))
 				ctx := context.Background()
 				report := agent.Report{Host: "h1", Reach: true, Running: []agent.Instance{}, Index: 5, Statuses: []agent.Status{{VM: "b", Generation: 1, Phase: agent.SeenRunning}}}
