@@ -230,13 +230,14 @@ func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun
 		return false, because(ctx, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is kept in it
-	switch leader := resp.Header.Get(headerLeader); {
+	leader := resp.Header.Get(headerLeader)
+	switch {
 	case resp.StatusCode == http.StatusMisdirectedRequest && leader != "":
 		return false, &elsewhere{leader, problemOf(resp)}
 	case resp.StatusCode != http.StatusOK:
 		return false, problemOf(resp)
 	}
-	if leader := resp.Header.Get(headerLeader); leader != "" && leader != address {
+	if leader != "" && leader != address {
 		shorten := time.AfterFunc(a.patience(leader), func() {
 			if a.mayGo(leader) {
 				cancel(&elsewhere{leader, errDetour})
