@@ -23,7 +23,7 @@ import (
 // How an Agent waits.
 const (
 	sampleEvery  = 2 * time.Second
-	silence      = 4 * heartbeat // without a frame, after which nobody leads
+	silence      = 5 * time.Second // without a frame, after which nobody leads: two heartbeats, and time for the second to come late
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
 	hungFor      = 30 * time.Second // a server that took the connection and then said nothing is asked last

@@ -206,7 +206,8 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	begun := false
-	var later *agent.Desired // what can wait: the next heartbeat tells it
+	var later *agent.Desired  // what can wait
+	var soon <-chan time.Time // when that is told; nil while nothing waits
 	spacing := leastSpacing
 	send := func(f Frame) error {
 		var line bytes.Buffer
@@ -225,6 +226,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 		if _, err := w.Write(line.Bytes()); err != nil {
 			return err
 		}
+		beat.Reset(p.o.Heartbeat) // any frame is a sign of life
 		return conn.Flush()
 	}
 	for {
@@ -232,9 +234,11 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case err != nil:
 		case encoder.canWait(want):
-			later, spacing = &want, min(2*spacing, mostSpacing)
+			if later, spacing = &want, min(2*spacing, mostSpacing); soon == nil {
+				soon = time.After(p.o.Heartbeat / 2)
+			}
 		default:
-			later, spacing = nil, leastSpacing
+			later, soon, spacing = nil, nil, leastSpacing
 			f, _ := encoder.frame(want)
 			aside(&f)
 			err = send(f)
@@ -254,23 +258,24 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 			case <-changed:
 				break wait
 			case <-beat.C:
-				if !good() {
-					return
-				}
-				f := Frame{N: encoder.n}
-				if later != nil {
-					if next, differs := encoder.frame(*later); differs {
-						f = next
-					}
-					later = nil
-				}
-				aside(&f)
-				if send(f) != nil {
-					return
-				}
+			case <-soon:
 			case <-p.draining:
 				return
 			case <-ctx.Done():
+				return
+			}
+			if !good() {
+				return
+			}
+			f := Frame{N: encoder.n}
+			if later != nil {
+				if next, differs := encoder.frame(*later); differs {
+					f = next
+				}
+			}
+			later, soon = nil, nil
+			aside(&f)
+			if send(f) != nil {
 				return
 			}
 		}

@@ -25,7 +25,7 @@ const (
 	idleTime   = 2 * time.Minute
 	drainTime  = 5 * time.Second
 
-	heartbeat = time.Second
+	heartbeat = 2 * time.Second
 
 	maxHeader = 32 << 10
 	maxCall   = 1 << 20  // bytes of a renewal, permit, request for a certificate, or answer to one
@@ -90,7 +90,7 @@ type PeersOptions struct {
 	Histories Histories
 	Log       *slog.Logger
 
-	Heartbeat time.Duration // of streams of desired state; default 1 s
+	Heartbeat time.Duration // of streams of desired state on which nothing else is told, whose lesser news wait for half of it; default 2 s
 }
 
 // Leading is who leads, by the word of one server.

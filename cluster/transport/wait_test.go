@@ -1,7 +1,16 @@
 package transport
 
 import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"evenkeel/cluster/agent"
 	"evenkeel/hypervisor"
@@ -84,4 +93,61 @@ func TestQuietIndexIsNoNews(t *testing.T) {
 	if _, news, err := e.change(r, knows{index: true}, true); err != nil || !news {
 		t.Errorf("a status: %v, %v", news, err)
 	}
+}
+
+// frames that a stream wrote, and when.
+type frames struct {
+	http.ResponseWriter
+	begin time.Time
+	mu    sync.Mutex
+	at    []time.Duration
+	told  []Frame
+}
+
+func (f *frames) Write(line []byte) (int, error) {
+	var one Frame
+	if err := json.Unmarshal(line, &one); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.told = append(f.at, time.Since(f.begin)), append(f.told, one)
+	return len(line), nil
+}
+
+func (f *frames) Flush() {}
+
+// A stream shows every two seconds that it lives, unless it told something meanwhile; what can wait does so for one second.
+func TestSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newBrain(), &lead{}
+		l.set(true, "")
+		b.set("h1", agent.Desired{Index: 1, CPU: 4})
+		p := &Peers{o: PeersOptions{Leader: b, Lead: l.ask, Heartbeat: heartbeat, Log: quiet()}, draining: make(chan struct{})}
+		ctx, end := context.WithCancel(context.Background())
+		r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+		r.SetPathValue("host", "h1")
+		w := &frames{ResponseWriter: httptest.NewRecorder(), begin: time.Now()}
+		done := make(chan struct{})
+		go func() { p.desired(w, r); close(done) }()
+		time.Sleep(4500 * time.Millisecond)
+		b.set("h1", agent.Desired{Index: 2, CPU: 4}) // can wait
+		time.Sleep(500 * time.Millisecond)
+		b.set("h1", agent.Desired{Index: 3, CPU: 4})
+		time.Sleep(2 * time.Second)
+		b.set("h1", agent.Desired{Index: 4, CPU: 5}) // cannot
+		time.Sleep(2500 * time.Millisecond)
+		end()
+		<-done
+		seconds := []float64{}
+		for _, at := range w.at {
+			seconds = append(seconds, math.Round(at.Seconds()*10)/10)
+		}
+		if want := []float64{0, 2, 4, 5.5, 7, 9}; !slices.Equal(seconds, want) {
+			t.Fatalf("frames after %v s, want %v: %+v", seconds, want, w.told)
+		}
+		if w.told[1].Head != nil || w.told[3].Head == nil || w.told[4].Head == nil || w.told[5].Head != nil {
+			t.Errorf("%+v", w.told)
+		}
+	})
 }
