@@ -71,8 +71,8 @@ func checkPlan(p migration.Problem, plan migration.Plan, budget float64, rng *ra
 	}
 	x.initial = make([]float64, len(p.Hosts))
 	for j := range p.Hosts {
-		used, growth := x.memory(j)
-		x.initial[j] = max(used, p.Hosts[j].Memory-p.Hosts[j].Reserve-growth)
+		used, kept := x.memory(j)
+		x.initial[j] = max(used, p.Hosts[j].Memory-p.Hosts[j].Reserve-kept)
 	}
 	bytes := 0.0
 	for i, s := range plan.Steps {
@@ -217,12 +217,13 @@ func (x *execution) hold(w where, hosts ...int) {
 	}
 }
 
-func (x *execution) memory(j int) (used, growth float64) {
+func (x *execution) memory(j int) (used, kept float64) {
+	var keeps allocator.Reserve[float64]
 	for _, w := range x.on[j] {
 		used += x.p.Groups[w.group].Memory
-		growth = max(growth, x.p.Groups[w.group].Growth)
+		keeps.Add(x.p.Groups[w.group].Growth)
 	}
-	return used, growth
+	return used, keeps.Bytes()
 }
 
 // look looks at all hosts on which something has changed.
@@ -267,9 +268,9 @@ func (x *execution) look() error {
 			continue
 		}
 		delete(x.changed, j)
-		used, growth := x.memory(j)
-		if limit := max(x.initial[j], h.Memory-h.Reserve-growth); used > limit*(1+1e-9) || used+growth > h.Memory-h.Reserve+1e-9*h.Memory && used > x.initial[j] {
-			return fmt.Errorf("host %d: memory %v of %v less %v and %v", j, used, h.Memory, h.Reserve, growth)
+		used, kept := x.memory(j)
+		if limit := max(x.initial[j], h.Memory-h.Reserve-kept); used > limit*(1+1e-9) || used+kept > h.Memory-h.Reserve+1e-9*h.Memory && used > x.initial[j] {
+			return fmt.Errorf("host %d: memory %v of %v less %v and %v", j, used, h.Memory, h.Reserve, kept)
 		}
 		cpu, here := 0.0, x.on[j]
 		for _, w := range here {

@@ -227,10 +227,10 @@ func (o *departures) apart(a, b int) bool {
 func newDepartures(p migration.Problem, closed []int) *departures {
 	o := &departures{p: p, bytes: map[int]float64{}}
 	begin, factor := 0, 1
-	growth := 0.0
+	var keeps allocator.Reserve[float64] // wherever who is
 	for g, q := range p.Groups {
-		growth = max(growth, q.Growth)
 		for vm := range q.Count {
+			keeps.Add(q.Growth)
 			o.vms = append(o.vms, where{g, vm})
 			begin += q.Hosts[vm] * factor
 			factor *= len(p.Hosts)
@@ -255,7 +255,7 @@ func newDepartures(p migration.Problem, closed []int) *departures {
 				for k := range o.vms {
 					apart = apart || k != i && at[k] == to && o.apart(o.vms[k].group, w.group)
 				}
-				if to == at[i] || apart || slices.Contains(closed, to) || slices.Contains(q.Held, w.vm) || used[to]+q.Memory > h.Memory-h.Reserve-growth {
+				if to == at[i] || apart || slices.Contains(closed, to) || slices.Contains(q.Held, w.vm) || used[to]+q.Memory > h.Memory-h.Reserve-keeps.Bytes() {
 					continue
 				}
 				bytes := q.Memory
@@ -429,4 +429,24 @@ func TestDrainsKeepTheRulesAtEveryInstant(t *testing.T) {
 			t.Fatalf("two answers:\n%+v\n%+v", out, again)
 		}
 	})
+}
+
+// A host that keeps a quarter of what its VMs may take back takes one more only if it can keep its part, too.
+func TestAQuarterOfGrowthIsKept(t *testing.T) {
+	for memory, fits := range map[float64]bool{22.25: false, 22.5: true} { // 9 VMs of 2, and a quarter of 9 times 2
+		p := migration.Problem{Hosts: []migration.Host{{Name: "a", CPU: 9, Memory: 9}, {Name: "b", CPU: 9, Memory: memory}}}
+		q := migration.Group{Name: "g", Count: 9, CPU: 1, Memory: 2, Growth: 2, Hosts: make([]int, 9)}
+		for vm := range 8 {
+			q.Hosts[vm] = 1
+		}
+		p.Groups = append(p.Groups, q)
+		d := migration.Drainage{Hosts: []int{0}, Budget: math.Inf(1), Partial: true}
+		out := drained(t, p, d)
+		if err := checkDrain(p, d, out, rand.New(rand.NewPCG(1, 1))); err != nil {
+			t.Fatal(err)
+		}
+		if (len(out.Blockers) == 0) != fits {
+			t.Errorf("with %v: %+v", memory, out)
+		}
+	}
 }

@@ -21,18 +21,22 @@ func (e *emptying) escape(vms []int) *candidate {
 		goes[vm] = true
 	}
 	var may []int
-	growth := 0.0
 	for vm, j := range f.home {
 		if !f.held[vm] && (goes[vm] || !e.leaves[j]) {
 			may = append(may, vm)
-			growth = max(growth, f.of(vm).Growth)
 		}
 	}
 	if len(may) > mostEscaping || len(o.used) >= 1<<16-1 {
 		return nil
 	}
 	for j := range o.room { // whoever ends there, and whoever waits there
-		o.room[j] = f.p.Hosts[j].room(max(o.growth[j], growth))
+		keeps := o.keeps[j]
+		for _, vm := range may {
+			if f.home[vm] != j {
+				keeps.Add(f.of(vm).Growth)
+			}
+		}
+		o.room[j] = f.p.Hosts[j].room(keeps)
 	}
 	rest := func(at []int) (bytes float64) {
 		for i, vm := range may {
@@ -103,10 +107,14 @@ func (e *emptying) escaped(may []int, s *state) *candidate {
 	if !e.keeps(c) {
 		return nil
 	}
-	growth := newOrder(e.f, c.at).growth
+	enough := reserves(e.f, c.at)
+	keeps := slices.Clone(enough)
 	for i := range c.ops {
 		x := &c.ops[i]
-		if x.park = x.to != c.at[x.vm]; x.park && e.f.of(x.vm).Growth > growth[x.to] {
+		if x.park = x.to != c.at[x.vm]; !x.park {
+			continue
+		}
+		if keeps[x.to].Add(e.f.of(x.vm).Growth); keeps[x.to].Bytes() > enough[x.to].Bytes() {
 			return nil
 		}
 	}

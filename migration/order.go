@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"evenkeel/allocator"
 )
 
 // op is one VM that goes from one host to another, or starts on its first.
@@ -20,23 +22,18 @@ type order struct {
 	f      *fleet
 	target []int
 	at     []int
-	used   []float64 // [host]
-	room   []float64 // [host]
-	growth []float64 // [host]: largest of all VMs that are there before or afterwards
-	on     [][]int   // [host]: VMs that are there
-	left   []int     // VMs that are not where they belong
+	used   []float64                    // [host]
+	room   []float64                    // [host]
+	keeps  []allocator.Reserve[float64] // [host]: for all VMs that are there before or afterwards
+	on     [][]int                      // [host]: VMs that are there
+	left   []int                        // VMs that are not where they belong
 	ops    []op
 }
 
 func newOrder(f *fleet, target []int) *order {
 	n := len(f.p.Hosts)
-	o := &order{f: f, target: target, at: slices.Clone(f.home), used: slices.Clone(f.used), room: make([]float64, n), growth: make([]float64, n), on: make([][]int, n)}
+	o := &order{f: f, target: target, at: slices.Clone(f.home), used: slices.Clone(f.used), room: make([]float64, n), keeps: reserves(f, target), on: make([][]int, n)}
 	for vm := range target {
-		for _, j := range [2]int{f.home[vm], target[vm]} {
-			if j >= 0 {
-				o.growth[j] = max(o.growth[j], f.of(vm).Growth)
-			}
-		}
 		if j := f.home[vm]; j >= 0 {
 			o.on[j] = append(o.on[j], vm)
 		}
@@ -45,9 +42,23 @@ func newOrder(f *fleet, target []int) *order {
 		}
 	}
 	for j := range o.room {
-		o.room[j] = f.p.Hosts[j].room(o.growth[j])
+		o.room[j] = f.p.Hosts[j].room(o.keeps[j])
 	}
 	return o
+}
+
+// reserves are what hosts keep for the VMs that are there before or afterwards.
+func reserves(f *fleet, target []int) []allocator.Reserve[float64] {
+	out := make([]allocator.Reserve[float64], len(f.p.Hosts))
+	for vm, to := range target {
+		if to >= 0 {
+			out[to].Add(f.of(vm).Growth)
+		}
+		if j := f.home[vm]; j >= 0 && j != to {
+			out[j].Add(f.of(vm).Growth)
+		}
+	}
+	return out
 }
 
 // fits tells whether a VM may go to a host now.
@@ -142,10 +153,24 @@ func (o *order) direct() {
 	}
 }
 
+// keepsFor tells whether a host keeps enough for the growth of a VM, too, that waits there beside others that do.
+func (o *order) keepsFor(vm, to int) bool {
+	if o.f.of(vm).Growth == 0 {
+		return true
+	}
+	keeps := o.keeps[to].With(o.f.of(vm).Growth)
+	for _, other := range o.on[to] {
+		if o.f.home[other] != to && o.target[other] != to {
+			keeps.Add(o.f.of(other).Growth)
+		}
+	}
+	return keeps.Bytes() <= o.keeps[to].Bytes()
+}
+
 // refuge tells whether a VM may wait on a host that it does not belong to.
 func (o *order) refuge(vm, to int) bool {
 	f := o.f
-	return to != o.at[vm] && to != o.target[vm] && !f.p.Hosts[to].Cordoned && f.rules.Allowed(f.group[vm], to) && f.of(vm).Growth <= o.growth[to] && o.fits(vm, to)
+	return to != o.at[vm] && to != o.target[vm] && !f.p.Hosts[to].Cordoned && f.rules.Allowed(f.group[vm], to) && o.fits(vm, to) && o.keepsFor(vm, to)
 }
 
 // roomiest is the host with the most room of those that a VM may wait on, -1: none.

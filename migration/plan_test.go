@@ -34,7 +34,7 @@ func drawn(t *rapid.T) migration.Problem {
 	}
 	for g := range rapid.IntRange(1, 6).Draw(t, "groups") {
 		q := migration.Group{Name: fmt.Sprint("g", g), Count: rapid.IntRange(0, 3).Draw(t, "count"), CPU: float64(rapid.IntRange(0, 8).Draw(t, "need")) / 2, Memory: float64(rapid.IntRange(0, 6).Draw(t, "size"))}
-		q.Growth = float64(rapid.IntRange(0, 1).Draw(t, "growth"))
+		q.Growth = float64(rapid.IntRange(0, 8).Draw(t, "growth")) / 8
 		if rapid.IntRange(0, 3).Draw(t, "pair") == 0 && g > 0 {
 			q.Cluster = "c"
 		}

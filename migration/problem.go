@@ -29,7 +29,7 @@ type Group struct {
 	Count    int
 	CPU      float64 // need of one VM, cores
 	Memory   float64 // of one VM, with its overhead, bytes; on both hosts while it moves
-	Growth   float64 // most memory that one VM may take back by itself, bytes; the host keeps as much free
+	Growth   float64 // most memory that one VM may take back by itself, bytes; hosts keep some free for it: allocator.Reserve
 	MinYield float64 // least yield that the virtual cluster accepts, in [0, 1]
 
 	// Hosts has one entry per VM: an index into Problem.Hosts, or -1 for a VM
@@ -236,9 +236,10 @@ func (f *fleet) cost(at []int) (bytes float64) {
 	return bytes
 }
 
-// room is the memory that the VMs of a host may have, if the largest growth of
-// one of them is given.
-func (h *Host) room(growth float64) float64 { return h.Memory - h.Reserve - growth }
+// room is the memory that the VMs of a host may have, beside what it keeps for their growth.
+func (h *Host) room(keeps allocator.Reserve[float64]) float64 {
+	return h.Memory - h.Reserve - keeps.Bytes()
+}
 
 // fits compares sums of memory as the allocator does.
 func fits(used, room float64) bool { return used <= room+math.Abs(room)*1e-13 }

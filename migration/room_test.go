@@ -116,7 +116,7 @@ func TestLargerPlansKeepTheRules(t *testing.T) {
 			free[j] = 38
 		}
 		for g := range 40 {
-			q := migration.Group{Name: fmt.Sprint("g", g), CPU: 0.2 + 1.5*rng.Float64(), Memory: float64(1 + rng.IntN(15)), Growth: float64(rng.IntN(2)), Count: 1 + rng.IntN(3)}
+			q := migration.Group{Name: fmt.Sprint("g", g), CPU: 0.2 + 1.5*rng.Float64(), Memory: float64(1 + rng.IntN(15)), Growth: float64(rng.IntN(3)), Count: 1 + rng.IntN(3)}
 			var rule *allocator.Affinity
 			if rng.IntN(3) == 0 {
 				rule = &allocator.Affinity{Spread: "host"}

@@ -3,6 +3,8 @@ package migration
 import (
 	"fmt"
 	"slices"
+
+	"evenkeel/allocator"
 )
 
 // schedule makes steps of ops. Ops are cut into stages, in order; caps change only
@@ -25,11 +27,11 @@ type schedule struct {
 	slack float64 // yield under which a stage should not go
 
 	at      []int
-	on      [][]int     // [host]: VMs before the stage
-	growth  []float64   // [host]
-	filled  []float64   // [host]: memory of all that was or comes there, none having left
-	left    [][]departs // [host]
-	lastOf  []int       // [vm]: its latest step, -1
+	on      [][]int                      // [host]: VMs before the stage
+	keeps   []allocator.Reserve[float64] // [host]: for all that are there before or afterwards, or have waited there
+	filled  []float64                    // [host]: memory of all that was or comes there, none having left
+	left    [][]departs                  // [host]
+	lastOf  []int                        // [vm]: its latest step, -1
 	total   *lanes
 	perHost []*lanes
 	perLink map[string]*lanes
@@ -44,7 +46,7 @@ type departs struct {
 func newSchedule(f *fleet, before, after []float64, target []int, slack float64) *schedule {
 	p := f.p
 	s := &schedule{f: f, caps: after, want: make([]float64, len(after)), now: slices.Clone(before), runs: make([]int, len(after)), slack: slack,
-		at: slices.Clone(f.home), on: make([][]int, len(p.Hosts)), growth: make([]float64, len(p.Hosts)), filled: slices.Clone(f.used), left: make([][]departs, len(p.Hosts)),
+		at: slices.Clone(f.home), on: make([][]int, len(p.Hosts)), keeps: reserves(f, target), filled: slices.Clone(f.used), left: make([][]departs, len(p.Hosts)),
 		lastOf: make([]int, len(f.home)), total: newLanes(p.Limits.Total), perHost: make([]*lanes, len(p.Hosts)), perLink: map[string]*lanes{}, lowest: 1}
 	for g := range s.want {
 		s.want[g] = max(before[g], after[g])
@@ -54,9 +56,7 @@ func newSchedule(f *fleet, before, after []float64, target []int, slack float64)
 		if j >= 0 {
 			s.on[j] = append(s.on[j], vm)
 			s.runs[f.group[vm]]++
-			s.growth[j] = max(s.growth[j], f.of(vm).Growth)
 		}
-		s.growth[target[vm]] = max(s.growth[target[vm]], f.of(vm).Growth)
 	}
 	for j := range s.perHost {
 		s.perHost[j] = newLanes(p.Limits.PerHost)
@@ -257,10 +257,13 @@ func (s *schedule) step(o op, barrier int) {
 	wait(s.lastOf[o.vm])
 	// Memory: as few departures as will do, the earliest first.
 	s.filled[o.to] += x.Memory
+	if o.park {
+		s.keeps[o.to].Add(x.Growth)
+	}
 	over := s.filled[o.to]
 	gone := s.left[o.to]
 	for _, d := range gone {
-		needed := !fits(over, f.p.Hosts[o.to].room(s.growth[o.to]))
+		needed := !fits(over, f.p.Hosts[o.to].room(s.keeps[o.to]))
 		if needed || d.vm != o.vm && f.rules.Apart(g, f.group[d.vm]) || d.vm == o.vm {
 			wait(d.step)
 			over -= f.of(d.vm).Memory

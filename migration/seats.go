@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"evenkeel/allocator"
 )
 
 // seats is VMs on hosts, for VMs that are placed one after another while the others stay: quick
@@ -13,26 +15,26 @@ type seats struct {
 	open   []bool // [host]: takes VMs
 	at     []int  // [vm]: -1: nowhere
 	on     [][]int
-	used   []float64 // memory
-	need   []float64 // CPU
-	growth []float64 // largest of all VMs that are or were there
-	floors []float64 // CPU that the VMs there must have
-	least  []float64 // [group]: yield that its VMs must have
-	floor  float64   // greatest of least
-	below  float64   // no host's yield may come below, if VMs come to it
-	done   []seated  // to be undone
+	used   []float64                    // memory
+	need   []float64                    // CPU
+	keeps  []allocator.Reserve[float64] // for all VMs that are or were there
+	floors []float64                    // CPU that the VMs there must have
+	least  []float64                    // [group]: yield that its VMs must have
+	floor  float64                      // greatest of least
+	below  float64                      // no host's yield may come below, if VMs come to it
+	done   []seated                     // to be undone
 }
 
 // seated is one change of seats.
 type seated struct {
 	vm, from int
-	growth   float64 // of the host it came to
+	keeps    allocator.Reserve[float64] // of the host it came to
 }
 
 // newSeats is where VMs are now; hosts that are cordoned take none.
 func newSeats(f *fleet) *seats {
 	n := len(f.p.Hosts)
-	s := &seats{f: f, open: make([]bool, n), at: slices.Clone(f.home), on: make([][]int, n), used: slices.Clone(f.used), need: slices.Clone(f.need), growth: make([]float64, n),
+	s := &seats{f: f, open: make([]bool, n), at: slices.Clone(f.home), on: make([][]int, n), used: slices.Clone(f.used), need: slices.Clone(f.need), keeps: make([]allocator.Reserve[float64], n),
 		floors: make([]float64, n), least: make([]float64, len(f.p.Groups))}
 	for g := range s.least {
 		s.least[g] = f.p.Groups[g].MinYield
@@ -46,7 +48,7 @@ func newSeats(f *fleet) *seats {
 	for vm, j := range f.home {
 		if j >= 0 {
 			s.on[j] = append(s.on[j], vm)
-			s.growth[j] = max(s.growth[j], f.of(vm).Growth)
+			s.keeps[j].Add(f.of(vm).Growth)
 			s.floors[j] += f.of(vm).CPU * s.least[f.group[vm]]
 		}
 	}
@@ -91,12 +93,14 @@ func (s *seats) yieldWith(j int, vms []int) float64 {
 
 // memory that is left on a host if VMs come; below 0: so much lacks.
 func (s *seats) memory(j int, vms []int) float64 {
-	used, growth := s.used[j], s.growth[j]
+	used, keeps := s.used[j], s.keeps[j]
 	for _, vm := range vms {
 		used += s.f.of(vm).Memory
-		growth = max(growth, s.f.of(vm).Growth)
+		if s.f.home[vm] != j {
+			keeps.Add(s.f.of(vm).Growth)
+		}
 	}
-	room := s.f.p.Hosts[j].room(growth)
+	room := s.f.p.Hosts[j].room(keeps)
 	if fits(used, room) {
 		return max(0, room-used)
 	}
@@ -155,9 +159,12 @@ func (s *seats) move(vm, to int) {
 	change := seated{vm: vm, from: s.at[vm]}
 	s.leave(vm)
 	if to >= 0 {
-		change.growth = s.growth[to]
+		change.keeps = s.keeps[to]
 	}
 	s.enter(vm, to)
+	if to >= 0 && s.f.home[vm] != to {
+		s.keeps[to].Add(s.f.of(vm).Growth)
+	}
 	s.done = append(s.done, change)
 }
 
@@ -185,7 +192,6 @@ func (s *seats) enter(vm, to int) {
 	s.used[to] += x.Memory
 	s.need[to] += x.CPU
 	s.floors[to] += x.CPU * s.least[s.f.group[vm]]
-	s.growth[to] = max(s.growth[to], x.Growth)
 }
 
 // undo what was done since.
@@ -195,7 +201,7 @@ func (s *seats) undo(since int) {
 		to := s.at[d.vm]
 		s.leave(d.vm)
 		if to >= 0 {
-			s.growth[to] = d.growth
+			s.keeps[to] = d.keeps
 		}
 		s.enter(d.vm, d.from)
 	}

@@ -71,8 +71,14 @@ func newSearch(f *fleet) *search {
 			growth = max(growth, f.p.Groups[g].Growth)
 		}
 	}
-	for j := range s.p.Hosts {
-		s.p.Hosts[j].Memory = max(0, f.p.Hosts[j].room(growth), f.used[j])
+	keeps := make([]allocator.Reserve[float64], len(s.p.Hosts))
+	for vm, j := range f.home {
+		if j >= 0 {
+			keeps[j].Add(f.of(vm).Growth)
+		}
+	}
+	for j := range s.p.Hosts { // with one more: what several more would have a host keep is for order to see
+		s.p.Hosts[j].Memory = max(0, f.p.Hosts[j].room(keeps[j].With(growth)), f.used[j])
 	}
 	s.cost = make([][]float64, len(f.p.Groups))
 	for vm, g := range f.group {

@@ -310,16 +310,16 @@ func (e *emptying) divide(at []int) (allocator.Solution, error) {
 // brokenHosts are those that do not keep their memory or a rule in a placement.
 func (f *fleet) brokenHosts(at []int) []bool {
 	n := len(f.p.Hosts)
-	broken, used, growth, groups := make([]bool, n), make([]float64, n), make([]float64, n), make([][]int, n)
+	broken, used, keeps, groups := make([]bool, n), make([]float64, n), make([]allocator.Reserve[float64], n), make([][]int, n)
 	for vm, j := range at {
 		used[j] += f.of(vm).Memory
-		growth[j] = max(growth[j], f.of(vm).Growth)
+		keeps[j].Add(f.of(vm).Growth)
 		if f.p.Rules != nil {
 			groups[j] = append(groups[j], f.group[vm])
 		}
 	}
 	for j := range used {
-		broken[j] = !fits(used[j], f.p.Hosts[j].room(growth[j])) && used[j] > 0 || f.p.Rules != nil && !f.rules.Kept(j, groups[j])
+		broken[j] = !fits(used[j], f.p.Hosts[j].room(keeps[j])) && used[j] > 0 || f.p.Rules != nil && !f.rules.Kept(j, groups[j])
 	}
 	return broken
 }

@@ -11,8 +11,8 @@
 //   - Optimistic is the baseline: everybody takes what they need, and those who find nothing left fail.
 //
 // Beyond the paper: CPU may be short where an application accepts a yield below 1; memory falls in steps, never
-// below a floor, and not soon after it grew; a host may keep a reserve for what one component can take back
-// by itself; and memory that is taken from one may be withheld from the others until it is really free.
+// below a floor, and not soon after it grew; a host may keep a reserve for what components can take back
+// by themselves; and memory that is taken from one may be withheld from the others until it is really free.
 //
 // Values go in and values come out. A Shaper keeps its scratch and its result from call to call, so that a look at
 // some 10,000 components allocates nothing. It never sorts applications (see Before), never talks to

@@ -76,8 +76,9 @@ type Options struct {
 	Rest   int64 // memory that grew, or was short, does not shrink for that long
 	// Step is the most that memory falls in one look, as a share of the request; 0 = no bound.
 	Step float64
-	// Reserve: a host keeps the greatest amount free by which one of its components is below its request, which that one may take back by
-	// itself. Nobody grows into it. Of those who are there only elastic components go for it.
+	// Reserve: a host keeps free what its components may take back by themselves, being below their requests, as allocator.Reserve has it.
+	// Nobody grows into it. Of those who are there only elastic components go for it, and only for what the one that lacks most may take back:
+	// where it is short of the quarter of what all lack, others just do not grow.
 	Reserve bool
 	// Late: memory that is taken, also from those who go, is free only in a later look, once Present and Held say so.
 	Late bool
@@ -133,7 +134,7 @@ type Outcome struct {
 // where Fixed components alone are too many.
 type Left struct {
 	Amount
-	Reserve float64 // of that memory, kept for the component that may take back most
+	Reserve float64 // of that memory, kept for what components may take back by themselves
 	Yield   float64 // least CPU given over CPU needed
 }
 

@@ -1,41 +1,25 @@
 package shape
 
-import "math"
+import (
+	"math"
+
+	"evenkeel/allocator"
+)
 
 // room on a host while memory is given out.
 type room struct {
-	used   float64 // memory
-	most   float64 // that one component may take back by itself, if there is a reserve; and which that is
-	of     int
-	second float64 // the same of all others
-	need   float64 // CPU of all
-	fixed  float64 // CPU of those whose least yield is above what others get
-	rest   float64 // CPU need of those others
-	yield  float64
-}
-
-// regrow notes what a component may take back by itself.
-func (x *room) regrow(c int, by float64) {
-	switch {
-	case by > x.most:
-		x.second, x.most, x.of = x.most, by, c
-	case by > x.second:
-		x.second = by
-	}
-}
-
-// but is the reserve for all components but one.
-func (x *room) but(c int) float64 {
-	if x.of == c {
-		return x.second
-	}
-	return x.most
+	used  float64                    // memory
+	keeps allocator.Reserve[float64] // beside that, if there is a reserve
+	need  float64                    // CPU of all
+	fixed float64                    // CPU of those whose least yield is above what others get
+	rest  float64                    // CPU need of those others
+	yield float64
 }
 
 // resize who stays: lines 39 to 41, in steps; first what shrinks, then what grows, while there is room.
 func (s *Shaper) resize(p *Problem, o Options) {
 	for j := range s.rooms {
-		s.rooms[j] = room{of: -1}
+		s.rooms[j] = room{}
 	}
 	for c := range p.Components {
 		in, out, want := &p.Components[c], &s.r.Outcomes[c], &s.claim[c]
@@ -48,7 +32,7 @@ func (s *Shaper) resize(p *Problem, o Options) {
 			if o.Late {
 				x.used += held
 				if o.Reserve {
-					x.regrow(c, in.Request.Memory-held)
+					x.keeps.Add(in.Request.Memory - held)
 				}
 			}
 			continue
@@ -69,7 +53,7 @@ func (s *Shaper) resize(p *Problem, o Options) {
 		}
 		x.used += counts
 		if o.Reserve {
-			x.regrow(c, in.Request.Memory-counts)
+			x.keeps.Add(in.Request.Memory - counts)
 		}
 	}
 	for _, wishes := range [...]bool{false, true} {
@@ -93,7 +77,7 @@ func (s *Shaper) resize(p *Problem, o Options) {
 	}
 	for j := range s.r.Hosts {
 		x := &s.rooms[j]
-		s.r.Hosts[j] = Left{Amount: Amount{Memory: p.Hosts[j].Memory - x.used}, Reserve: x.most, Yield: 1}
+		s.r.Hosts[j] = Left{Amount: Amount{Memory: p.Hosts[j].Memory - x.used}, Reserve: x.keeps.Bytes(), Yield: 1}
 	}
 }
 
@@ -107,7 +91,7 @@ func (s *Shaper) grow(p *Problem, o Options, c int, want float64, wish bool) {
 		held = max(held, in.Held)
 	}
 	// What its host counts for it anyway it may have.
-	most := held + max(0, h.Memory-x.used-x.but(c))
+	most := held + x.keeps.Growth(in.Request.Memory-held, h.Memory-x.used)
 	if exact := o.Policy == Pessimistic && o.Step == 0 && !o.Late && !wish; exact || want <= most+tooMuch*math.Abs(h.Memory) {
 		out.Memory = want // all claims fit, as decide found
 	} else {
@@ -117,12 +101,10 @@ func (s *Shaper) grow(p *Problem, o Options, c int, want float64, wish bool) {
 			s.r.Failed++
 		}
 	}
-	if by := max(out.Memory, held) - held; by > 0 {
-		x.used += by
-		if o.Reserve && x.of == c {
-			if x.most -= by; x.most < x.second {
-				x.most, x.of = x.second, -1 // another's: which one, and what is second to it, is not known any more
-			}
+	if has := max(out.Memory, held); has > held {
+		x.used += has - held
+		if o.Reserve {
+			x.keeps.Change(in.Request.Memory-held, in.Request.Memory-has)
 		}
 	}
 	if out.Memory > had && out.Fate == Keep {

@@ -11,7 +11,7 @@ import (
 type Shaper struct {
 	r     Result
 	free  []Amount  // by host
-	keep  []float64 // by host: the reserve so far
+	keep  []float64 // by host: the reserve so far, for the one that lacks most
 	order []int32   // elastic components of one application, oldest first
 	claim []claim   // by component
 	rooms []room    // by host

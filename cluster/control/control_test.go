@@ -234,8 +234,8 @@ func TestBalloon(t *testing.T) {
 		return vm.Held == half && v.VMView(vm).Balloon == half
 	})
 	v, _ := c.View(ctx, false)
-	if l := v.LoadOf("h1"); l.Reserve != half {
-		t.Errorf("reserve %d: the VM may take %d back by itself", l.Reserve, half)
+	if l := v.LoadOf("h1"); l.Reserve.Bytes() != half {
+		t.Errorf("reserve %d: the VM may take %d back by itself", l.Reserve.Bytes(), half)
 	}
 }
 

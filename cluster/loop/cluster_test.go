@@ -110,7 +110,7 @@ func (c *cluster) check(what string, before *state.Snapshot) {
 	}
 	for _, h := range after.Hosts() {
 		limit, l, was := h.Usable(), after.LoadOf(h.Name), before.LoadOf(h.Name)
-		if l.CPU > max(limit.CPU, was.CPU)*(1+1e-9) || l.Memory+l.Reserve > max(limit.Memory, was.Memory+was.Reserve) {
+		if l.CPU > max(limit.CPU, was.CPU)*(1+1e-9) || l.Memory+l.Reserve.Bytes() > max(limit.Memory, was.Memory+was.Reserve.Bytes()) {
 			c.t.Fatalf("%s: host %s: %+v of %+v, before %+v", what, h.Name, l, limit, was)
 		}
 	}

@@ -337,9 +337,9 @@ func (x *carrier) memoryLeft(host string, vm state.VM) int64 {
 	used, reserve := load.Memory, load.Reserve
 	for _, e := range append(slices.Clone(x.expected[host]), vm) {
 		used += e.Held + h.VMOverhead
-		reserve = max(reserve, e.BootMemory-e.Held)
+		reserve.Add(e.BootMemory - e.Held)
 	}
-	return h.Usable().Memory - used - reserve
+	return h.Usable().Memory - used - reserve.Bytes()
 }
 
 // hasRoom says whether the target has the memory for a VM that is about to move. why: it has not, and nothing goes on that will
@@ -399,7 +399,7 @@ func (x *carrier) open(p state.MovePlan, i int) (move *state.Move, why string) {
 	g, _ := vc.GroupOf(vm)
 	h, _ := x.s.Host(step.To)
 	load := x.s.LoadOf(step.To)
-	if load.CPU+g.Allocation > h.Usable().CPU*(1+1e-9) || load.Memory+vm.Held+h.VMOverhead+max(load.Reserve, vm.BootMemory-vm.Held) > h.Usable().Memory {
+	if load.CPU+g.Allocation > h.Usable().CPU*(1+1e-9) || load.Memory+vm.Held+h.VMOverhead+load.Reserve.With(vm.BootMemory-vm.Held).Bytes() > h.Usable().Memory {
 		if x.tooLong(p, i) {
 			return nil, fmt.Sprintf("host %s has no room for it", step.To)
 		}

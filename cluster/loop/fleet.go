@@ -45,6 +45,7 @@ type Fleet struct {
 	doubt  *doubting      // nil: estimates count as they are
 	index  map[string]int // host name -> position in Problem.Hosts
 	hosts  []state.Host
+	keeps  []allocator.Reserve[float64] // by host: for VMs that are no part of the problem there
 	groups []fleetGroup
 }
 
@@ -60,6 +61,7 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
 	f := &Fleet{s: s, Basis: s.Index(), Still: map[string]string{}, index: map[string]int{}, hosts: s.Hosts()}
+	f.keeps = make([]allocator.Reserve[float64], len(f.hosts))
 	f.Steps = o.Steps
 	for i := range more { // who runs already counts as where they would be admitted
 		if shaping, is := shapes(s, &more[i]); is && f.doubt == nil {
@@ -72,18 +74,18 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 		f.index[h.Name] = i
 		overhead = max(overhead, h.VMOverhead)
 	}
-	for _, h := range f.hosts {
+	for i, h := range f.hosts {
 		free := h.Usable()
-		cpu, memory, reserve := free.CPU, free.Memory, int64(0)
+		cpu, memory := free.CPU, free.Memory
 		for _, vm := range s.VMsOn(h.Name) {
 			if vm.Holds() && (vm.Phase == state.Stopping || vm.Goal != state.GoalRun) {
 				cpu -= vm.Frozen
 				memory -= vm.Held + h.VMOverhead
-				reserve = max(reserve, vm.BootMemory-vm.Held)
+				f.keeps[i].Add(float64(vm.BootMemory - vm.Held))
 			}
 		}
 		shut := h.Cordoned || h.Lost.Proof != "" || env.Out[h.Name] != ""
-		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Reserve: float64(reserve), Cordoned: shut})
+		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: shut})
 	}
 	elsewhere := f.others(o.Instead)
 	moved := map[string]time.Time{}
@@ -155,20 +157,21 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 	return f
 }
 
-// settle gives hosts that are beyond their limits what they have: what is there is there, and nothing else fits.
+// settle takes the reserves off, and gives hosts that are beyond their limits what they have: what is there is there, and nothing else fits.
 func (f *Fleet) settle() {
-	used, growth := make([]float64, len(f.Hosts)), make([]float64, len(f.Hosts))
+	used, keeps := make([]float64, len(f.Hosts)), make([]allocator.Reserve[float64], len(f.Hosts))
 	for _, q := range f.Groups {
 		for _, j := range q.Hosts {
 			if j >= 0 {
 				used[j] += q.Memory
-				growth[j] = max(growth[j], q.Growth)
+				keeps[j].Add(q.Growth)
 			}
 		}
 	}
 	for j := range f.Hosts {
 		h := &f.Hosts[j]
-		h.CPU, h.Memory = max(h.CPU, 1e-9), max(h.Memory, used[j]+growth[j]+h.Reserve, 1)
+		h.Reserve = f.keeps[j].Bytes()
+		h.CPU, h.Memory = max(h.CPU, 1e-9), max(h.Memory, used[j]+keeps[j].Bytes()+h.Reserve, 1)
 	}
 }
 
@@ -225,9 +228,10 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 			held = memory
 		}
 		f.Hosts[at].Memory -= float64(held + f.hosts[at].VMOverhead - (memory + overhead))
-		q.Growth = max(q.Growth, float64(vm.BootMemory-max(vm.Held, vm.Due(g), f.doubt.memory(&vc, g, vm))))
+		q.Growth = max(q.Growth, float64(vm.BootMemory-held)) // beyond what it counts as: the two together are no less than what it has and takes back
 		if from, ok := f.index[vm.Host]; ok && from != at {
 			f.Hosts[from].Memory -= float64(held + f.hosts[from].VMOverhead)
+			f.keeps[from].Add(float64(vm.BootMemory - held))
 		}
 		q.Bytes[k] = float64(moveBytes(g, vm, see.Use[vm.ID], f.diskBytes(ref), float64(set.Link())))
 	}
@@ -238,7 +242,9 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 // keepRoom for a VM that another plan moves.
 func (f *Fleet) keepRoom(i int, vm state.VM, to string) {
 	if at, ok := f.index[to]; ok {
-		f.Hosts[at].Memory -= float64(max(vm.Held, vm.Due(f.groups[i].group)) + f.hosts[at].VMOverhead)
+		held := max(vm.Held, vm.Due(f.groups[i].group))
+		f.Hosts[at].Memory -= float64(held + f.hosts[at].VMOverhead)
+		f.keeps[at].Add(float64(vm.BootMemory - held))
 		f.Hosts[at].CPU -= f.groups[i].group.Allocation
 	}
 }

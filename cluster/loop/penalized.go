@@ -223,7 +223,7 @@ func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
 		r := &p.rooms[j]
 		r.plainCPU -= owed[j]
 		r.cpu = r.plainCPU - more[j].CPU
-		r.memory = r.plainMemory - float64(max(0, more[j].Memory-p.reserve[j])) // what is reserved is for the same
+		r.memory = r.plainMemory - float64(max(0, more[j].Memory-p.reserve[j].Bytes())) // what is reserved is for the same
 		if r.ignored != "" {
 			continue
 		}

@@ -86,7 +86,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 			if at, ok := p.index[name]; ok && vm.Holds() {
 				p.Hosts[at].CPU = max(0, p.Hosts[at].CPU-vm.Frozen)
 				p.Hosts[at].Memory -= float64(vm.Held + p.hosts[at].VMOverhead)
-				p.reserve[at] = max(p.reserve[at], vm.BootMemory-vm.Held)
+				p.reserve[at].Add(vm.BootMemory - vm.Held)
 			}
 		}
 	}

@@ -234,12 +234,12 @@ func TestScale(t *testing.T) {
 		t.Errorf("memory counts until the guest has let go: %+v", l)
 	}
 	c.settle()
-	if l := c.Snapshot().LoadOf("h1"); l.Memory != 2*gib+128*mib || l.Reserve != gib {
+	if l := c.Snapshot().LoadOf("h1"); l.Memory != 2*gib+128*mib || l.Reserve.Bytes() != gib {
 		t.Errorf("and then it is kept in reserve: %+v", l)
 	}
 	c.enact("memory back", scale(func(g *state.Group) { g.Memory = 2 * gib }).Plan)
 	c.settle()
-	if l := c.Snapshot().LoadOf("h1"); l.Memory != 3*gib+128*mib || l.Reserve != 0 {
+	if l := c.Snapshot().LoadOf("h1"); l.Memory != 3*gib+128*mib || l.Reserve.Bytes() != 0 {
 		t.Errorf("and given back: %+v", l)
 	}
 }

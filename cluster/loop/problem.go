@@ -20,8 +20,8 @@ type problem struct {
 	overhead int64
 	// least is how little memory a VM may have, bytes.
 	least int64
-	// reserve is, per host, the most memory that one VM may take back by itself.
-	reserve []int64
+	// reserve is, per host, kept for memory that VMs may take back by themselves.
+	reserve []allocator.Reserve[int64]
 	// out are hosts that take no new VM now though nobody cordoned them, and why.
 	out map[string]string
 	// expected are the targets of VMs that are about to move, by id: they count there as well.
@@ -48,7 +48,7 @@ type groupRef struct {
 // place. skip is the id of a VC that the caller adds in its new form.
 //
 // Hosts offer what they may use, less what stopping VMs still hold, less
-// memory held beyond the targets, less the reserve for one VM that grows back (design rule 3).
+// memory held beyond the targets, less the reserve for VMs that grow back (design rule 3).
 //
 // A VM that moves counts on both hosts, and its whole group keeps the share it has: a cap cannot be changed
 // meanwhile, and VMs of a group have equal ones. A VM that is about to move counts on both hosts, too, but may be
@@ -62,7 +62,7 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 	if m, ok := s.Meta(); ok {
 		p.least = m.Settings.MinMemory
 	}
-	p.reserve = make([]int64, len(p.hosts))
+	p.reserve = make([]allocator.Reserve[int64], len(p.hosts))
 	for i, h := range p.hosts {
 		free := h.Usable()
 		cpu, memory := free.CPU, free.Memory
@@ -70,7 +70,7 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 			if vm.Holds() && vm.Phase == state.Stopping {
 				cpu -= vm.Frozen
 				memory -= vm.Held + h.VMOverhead
-				p.reserve[i] = max(p.reserve[i], vm.BootMemory-vm.Held)
+				p.reserve[i].Add(vm.BootMemory - vm.Held)
 			}
 		}
 		for _, vm := range s.VMsMovingTo(h.Name) { // counts here as well from the intent on
@@ -81,7 +81,7 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 			g, _ := vc.GroupOf(vm)
 			cpu -= max(vm.Frozen, g.Allocation)
 			memory -= max(vm.Held, vm.Due(g)) + h.VMOverhead
-			p.reserve[i] = max(p.reserve[i], vm.BootMemory-vm.Held)
+			p.reserve[i].Add(vm.BootMemory - vm.Held)
 		}
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: h.Cordoned})
 	}
@@ -181,7 +181,7 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 		p.Hosts[at].Memory -= float64(extra)
 		if vm.Holds() {
 			ag.LeastMemory = max(ag.LeastMemory, float64(vm.Held)) // less is not free before the guest lets go
-			p.reserve[at] = max(p.reserve[at], vm.BootMemory-held)
+			p.reserve[at].Add(vm.BootMemory - held)
 		}
 	}
 	p.Groups = append(p.Groups, ag)
@@ -223,7 +223,7 @@ func leastYield(g state.Group) float64 {
 // its limits already has nothing to offer, not less.
 func (p *problem) finish() {
 	for i := range p.Hosts {
-		p.Hosts[i].CPU, p.Hosts[i].Memory = max(0, p.Hosts[i].CPU), max(0, p.Hosts[i].Memory-float64(p.reserve[i]))
+		p.Hosts[i].CPU, p.Hosts[i].Memory = max(0, p.Hosts[i].CPU), max(0, p.Hosts[i].Memory-float64(p.reserve[i].Bytes()))
 	}
 }
 

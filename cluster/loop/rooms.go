@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"evenkeel/allocator"
 	"evenkeel/cluster/state"
 )
 
@@ -26,13 +27,13 @@ type room struct {
 	host    string
 	version uint64 // of the host's row: all that a room follows from moves it
 	size    state.Resources
-	cpu     float64 // cores left
-	memory  int64   // bytes left beside the reserve; may be below 0
-	each    int64   // bytes that a VM costs beyond its own memory
-	grow    int64   // of its reserve: most that one of its VMs may take back by itself
-	least   float64 // yield of the VCs of its VMs
-	ruled   bool    // some of its VMs have rules, which a new one may break
-	unfair  bool    // some of its VMs have not the share that they need, or are lost
+	cpu     float64                  // cores left
+	memory  int64                    // bytes left beside the reserve; may be below 0
+	each    int64                    // bytes that a VM costs beyond its own memory
+	keeps   allocator.Reserve[int64] // beside that, for what its VMs may take back by themselves
+	least   float64                  // yield of the VCs of its VMs
+	ruled   bool                     // some of its VMs have rules, which a new one may break
+	unfair  bool                     // some of its VMs have not the share that they need, or are lost
 	closed  bool
 	// What its VMs with estimated needs would take more if all of them needed what they declared: cores, bytes.
 	doubt state.Resources
@@ -84,8 +85,8 @@ func (r *Rooms) follow(s *state.Snapshot) {
 // roomOf a host, on which some VMs are expected.
 func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
 	free, load := h.Usable(), s.LoadOf(h.Name)
-	one := &room{host: h.Name, version: h.Version, size: free, cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve,
-		each: h.VMOverhead, grow: load.Reserve, least: 1, closed: h.Cordoned || h.Lost.Proof != ""}
+	one := &room{host: h.Name, version: h.Version, size: free, cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve.Bytes(),
+		each: h.VMOverhead, keeps: load.Reserve, least: 1, closed: h.Cordoned || h.Lost.Proof != ""}
 	s.EachVMOn(h.Name, func(vm *state.VM) bool {
 		vc, ok := s.SeeVC(vm.VC)
 		if !ok {
@@ -116,7 +117,7 @@ func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
 // expect VMs that are about to move there. A host's version moves when one begins to be expected, and when it ends.
 func (one *room) expect(s *state.Snapshot, ids []string) {
 	slices.Sort(ids) // sums do not hang on their order
-	var grow int64
+	kept := one.keeps.Bytes()
 	for _, id := range ids {
 		vm, _ := s.VM(id)
 		if vm.Host == one.host || vm.MovingTo == one.host || !vm.Holds() {
@@ -129,10 +130,10 @@ func (one *room) expect(s *state.Snapshot, ids []string) {
 		if vm.Target > 0 {
 			one.memory -= max(0, g.Memory-max(vm.Held, vm.Due(g)))
 		}
-		grow = max(grow, vm.BootMemory-vm.Held)
+		one.keeps.Add(vm.BootMemory - vm.Held)
 		one.ruled = one.ruled || !g.Affinity.Empty()
 	}
-	one.memory -= max(0, grow-one.grow)
+	one.memory -= one.keeps.Bytes() - kept
 }
 
 // leastRoomy is how many hosts a cluster has at least whose requests are planned from the rooms. With fewer, a

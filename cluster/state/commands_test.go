@@ -247,12 +247,12 @@ func TestReserveOfAStoppingVM(t *testing.T) {
 	p := planOf(k.Snapshot(), "a", 1, gib, "h1")
 	p.VMs[0].BootMemory = 3 * gib
 	k.must(t, state.KindPlan, p)
-	if l := k.Snapshot().LoadOf("h1"); l.Reserve != 2*gib {
-		t.Errorf("reserve %d", l.Reserve)
+	if l := k.Snapshot().LoadOf("h1"); l.Reserve.Bytes() != 2*gib {
+		t.Errorf("reserve %d", l.Reserve.Bytes())
 	}
 	k.must(t, state.KindPlan, leave(k.Snapshot(), "a", state.GoalDelete))
-	if l := k.Snapshot().LoadOf("h1"); l.Reserve != 2*gib {
-		t.Errorf("reserve while it stops %d", l.Reserve)
+	if l := k.Snapshot().LoadOf("h1"); l.Reserve.Bytes() != 2*gib {
+		t.Errorf("reserve while it stops %d", l.Reserve.Bytes())
 	}
 }
 

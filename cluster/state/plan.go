@@ -3,6 +3,8 @@ package state
 import (
 	"fmt"
 	"slices"
+
+	"evenkeel/allocator"
 )
 
 // tolerance of sums of float64 cores against a limit, relative.
@@ -232,9 +234,9 @@ func (v *VC) allocate(a Allocation) error {
 type Load struct {
 	CPU    float64 // cores: allocations, and the caps that stopping VMs keep
 	Memory int64   // bytes: held, with overhead
-	// Reserve is the most that one VM may take back by itself: its boot memory
-	// less its target (design rule 3), bytes.
-	Reserve int64
+	// Reserve is kept for what VMs may take back by themselves: their boot memory
+	// less what they hold (design rule 3), bytes.
+	Reserve allocator.Reserve[int64]
 	VMs     int
 }
 
@@ -256,7 +258,7 @@ func (s *Snapshot) loadOf(host string, see func(id string) *VC) Load {
 		}
 		l.VMs++
 		l.Memory += vm.Held + overhead
-		l.Reserve = max(l.Reserve, vm.BootMemory-vm.Held) // also of one that stops: its balloon goes before it does
+		l.Reserve.Add(vm.BootMemory - vm.Held) // also of one that stops: its balloon goes before it does
 		if vm.Phase == Stopping {
 			l.CPU += vm.Frozen
 			return true
@@ -280,11 +282,19 @@ func (w *writer) checkLimits(host string, before Load) error {
 	if now.CPU > limit.CPU*(1+tolerance) && now.CPU > before.CPU*(1+tolerance) {
 		return fmt.Errorf("host %s: %.6f cores allocated of %.6f: %w", host, now.CPU, limit.CPU, ErrConflict)
 	}
-	need, had := now.Memory+now.Reserve, before.Memory+before.Reserve
+	need, had := now.Memory+w.reserve(now), before.Memory+w.reserve(before)
 	if need > limit.Memory && need > had {
 		return fmt.Errorf("host %s: %d bytes of memory held of %d: %w", host, need, limit.Memory, ErrConflict)
 	}
 	return nil
+}
+
+// reserve of a host, as the version of the format has it.
+func (w *writer) reserve(l Load) int64 {
+	if w.version < 3 {
+		return l.Reserve.Largest()
+	}
+	return l.Reserve.Bytes()
 }
 
 // sweep removes a VC that is to be deleted and has no VM left.

@@ -80,8 +80,8 @@ func TestShape(t *testing.T) {
 	}
 	tell(gib) // a target is counted also where the guest holds less
 	held(2 * gib)
-	if l := k.Snapshot().LoadOf("h1"); l.Reserve != 2*gib {
-		t.Errorf("%d MiB are kept for the VM that may grow back", l.Reserve>>20)
+	if l := k.Snapshot().LoadOf("h1"); l.Reserve.Bytes() != 2*gib {
+		t.Errorf("%d MiB are kept for the VM that may grow back", l.Reserve.Bytes()>>20)
 	}
 	tell(3 * gib) // relief: the host gave it more by itself
 	held(3 * gib)
@@ -220,6 +220,51 @@ func TestShapeIsOfFormat3(t *testing.T) {
 		}
 		if _, err := state.EncodeAs(3, c.kind, start, c.body); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A host keeps a quarter of what all its VMs may take back, where that is more than one of them may. Entries of versions that kept the largest alone
+// come to what they came to.
+func TestAQuarterIsKept(t *testing.T) {
+	for _, version := range []int{1, 2, 3} {
+		k := small(t, 0)
+		k.must(t, state.KindHostReport, hostReport("h1", 4, 16*gib))
+		hosts := []string{"h1", "h1", "h1", "h1", "h1", "h1", "h1", "h1"}
+		p := planOf(k.Snapshot(), "a", 0.1, gib, hosts...)
+		for i := range p.VMs {
+			p.VMs[i].BootMemory = 3 * gib
+		}
+		k.must(t, state.KindPlan, p)
+		l := k.Snapshot().LoadOf("h1")
+		if l.Reserve.Largest() != 2*gib || l.Reserve.Bytes() != 4*gib {
+			t.Fatalf("of 8 times 2 GiB %+v are kept", l)
+		}
+		free := 16*gib - l.Memory - l.Reserve.Bytes() - 64*mib
+		add := func(name string, memory int64) error {
+			entry, err := state.EncodeAs(version, state.KindPlan, start, planOf(k.Snapshot(), name, 0.1, memory, "h1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.log = append(k.log, entry)
+			return k.Apply(uint64(len(k.log)), entry)
+		}
+		if err := add("b", free+1); version < 3 && err != nil || version >= 3 && !errors.Is(err, state.ErrConflict) {
+			t.Errorf("version %d: into the quarter: %v", version, err)
+		}
+		if version < 3 {
+			continue
+		}
+		if err := add("c", free); err != nil {
+			t.Errorf("beside the quarter: %v", err)
+		}
+		// Where it is short of that already, what makes it no worse is taken.
+		k.must(t, state.KindHostReport, hostReport("h1", 4, 14*gib))
+		k.must(t, state.KindPlan, leave(k.Snapshot(), "c", state.GoalDelete))
+		k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "reallocated", Touched: []string{"h1"},
+			Allocations: []state.Allocation{{VC: "vc-a", Group: "g", CPU: 0.05}}})
+		if err := add("d", gib/4); !errors.Is(err, state.ErrConflict) {
+			t.Errorf("more where it is short: %v", err)
 		}
 	}
 }

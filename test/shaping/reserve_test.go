@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// A host keeps free what the largest of its VMs can take back by itself. How often would several have taken more within one step of five minutes, before
+// A host keeps free what the largest of its VMs can take back by itself, or a quarter of what all can. How often would several have taken more within one step of five minutes, before
 // anybody looked, on hosts with VMs drawn from the recorded ones? Forecasts are left out: each VM has what it uses and a fourth of that, or the
 // fourth of its memory that it may count on.
 func TestReserveOnTraces(t *testing.T) {
@@ -60,8 +60,8 @@ func TestReserveOnTraces(t *testing.T) {
 		share := func(k int) float64 { return 1e6 * float64(over[k]) / float64(steps) }
 		t.Logf("hosts with %d VMs of equal size, %d steps: in %.2f%% somebody takes memory back; of a million steps more than the largest has given in %.0f, the two largest in %.1f, the three largest in %.1f; "+
 			"more than the largest or an eighth of all that was given in %.1f, than the largest or a fourth in %.1f", n, steps, 100*float64(takes)/float64(steps), share(0), share(1), share(2), share(3), share(4))
-		if share(0) > 5000 || over[1] > over[0] || over[2] > over[1] || over[4] > over[3] || over[3] > over[0] {
-			t.Errorf("%d VMs: in %v steps of %d: a reserve for the largest is not what hosts of this kind need", n, over, steps)
+		if share(4) > 200 || over[1] > over[0] || over[2] > over[1] || over[4] > over[3] || over[3] > over[0] {
+			t.Errorf("%d VMs: in %v steps of %d: a reserve for the largest or a quarter of all is not what hosts of this kind need", n, over, steps)
 		}
 	}
 }

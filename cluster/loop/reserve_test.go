@@ -1,0 +1,115 @@
+package loop_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// lessMemory gives the VMs of a VC less than they were started with, and their guests let go.
+func (c *cluster) lessMemory(name string, memory int64) {
+	c.t.Helper()
+	x := c.named(name)
+	x.Groups = slices.Clone(x.Groups)
+	x.Groups[0].Memory = memory
+	c.enact("less memory", loop.Scale(c.Snapshot(), x, c.env()).Plan)
+	c.settle()
+}
+
+// left beside the reserve, by the state's own count.
+func left(s *state.Snapshot, host string) int64 {
+	h, _ := s.Host(host)
+	l := s.LoadOf(host)
+	return h.Usable().Memory - l.Memory - l.Reserve.Bytes()
+}
+
+// Eight VMs may take back 3 GiB each: nobody is admitted into a quarter of that, by any count, and to the last MiB all have the same.
+func TestAQuarterIsKept(t *testing.T) {
+	c := newCluster(t)
+	c.host("h1", 4, 40*gib, state.Resources{})
+	c.create(vc("a", 1, group(8, 0.1, 4*gib)))
+	c.settle()
+	c.lessMemory("a", gib)
+	const has = 8*(gib+64*mib) + 6*gib
+	c.host("h1", 4, has+2*gib, state.Resources{})
+	var rooms loop.Rooms
+	if got := rooms.MemoryLeft(c.Snapshot(), "h1"); got != 2*gib || left(c.Snapshot(), "h1") != got {
+		t.Fatalf("%d MiB are left", got>>20)
+	}
+	most := int64(2*gib - 64*mib)
+	if a := loop.Create(c.Snapshot(), vc("b", 1, group(1, 0.1, most+mib)), c.env()); a.Decision.Admitted {
+		t.Errorf("admitted into the reserve: %+v", a.Decision)
+	}
+	a := loop.Create(c.Snapshot(), vc("b", 1, group(1, 0.1, most)), c.env())
+	if a.Plan == nil || a.Queued {
+		t.Fatalf("it fits: %+v", a.Decision)
+	}
+	larger := *a.Plan
+	larger.VMs = slices.Clone(larger.VMs)
+	larger.VMs[0].BootMemory, larger.VMs[0].Held = most+mib, most+mib
+	if err := c.apply(state.KindPlan, larger); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("planned into the reserve: %v", err)
+	}
+	c.enact("b", a.Plan)
+	// Where it is short of that nothing is to be done: nobody goes, others stay as they are.
+	c.host("h1", 4, has+gib, state.Resources{})
+	for _, p := range []*state.Plan{loop.Reallocate(c.Snapshot()), loop.Restart(c.Snapshot(), c.env())} {
+		if p != nil {
+			t.Errorf("%+v", p)
+		}
+	}
+	c.enact("b goes", loop.Delete(c.Snapshot(), c.named("b"), c.env()).Plan)
+}
+
+// A VM that comes with what it may take back counts alike where it is expected, where it is opened, and where it is on its way.
+func TestReserveOfWhoComes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(t)
+		c.host("h1", 8, 64*gib, state.Resources{})
+		memory := func(of string) int64 { return int64(rapid.IntRange(1, 16).Draw(t, of)) * gib / 4 }
+		var names []string
+		for range rapid.IntRange(0, 9).Draw(t, "there") {
+			names = append(names, string(rune('a'+len(names))))
+			c.create(vc(names[len(names)-1], 1, group(1, 0.1, 4*gib)))
+		}
+		c.host("h2", 4, 8*gib, state.Resources{})
+		x := vc("x", 1, group(1, 0.1, 4*gib))
+		x.Groups[0].Affinity.Require = []string{"host:h2"}
+		c.create(x)
+		c.settle()
+		for _, name := range append(names, "x") {
+			c.lessMemory(name, memory("has"))
+		}
+		vm := c.vmOf("x")
+		need := c.Snapshot().LoadOf("h1")
+		need.Memory += vm.Held + 64*mib
+		need.Reserve.Add(vm.BootMemory - vm.Held)
+		// It has just the room, or a byte less.
+		lacks := int64(rapid.IntRange(0, 1).Draw(t, "lacks"))
+		c.host("h1", 8, need.Memory+need.Reserve.Bytes()-lacks, state.Resources{})
+		var rooms loop.Rooms
+		if got := rooms.MemoryLeft(c.Snapshot(), "h1"); got != left(c.Snapshot(), "h1") {
+			t.Fatalf("%d are left, the state says %d", got, left(c.Snapshot(), "h1"))
+		}
+		c.expect("p", vm, "h1")
+		if got := rooms.MemoryLeft(c.Snapshot(), "h1"); got != -lacks {
+			t.Fatalf("expected: %d are left, want %d", got, -lacks)
+		}
+		acts := loop.Next(c.Snapshot(), newMover(c).carry())
+		if opens := slices.ContainsFunc(acts, func(a loop.Act) bool { return a.Open != nil }); opens != (lacks == 0) {
+			t.Fatalf("%d lack: %v", lacks, acts)
+		}
+		err := c.apply(state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: "h1", Open: true, ID: "m", Plan: "p"})
+		if (err != nil) != (lacks > 0) {
+			t.Fatalf("%d lack: %v", lacks, err)
+		}
+		if got := left(c.Snapshot(), "h1"); err == nil && (got != 0 || rooms.MemoryLeft(c.Snapshot(), "h1") != 0) {
+			t.Fatalf("on its way: %d are left, by the rooms %d", got, rooms.MemoryLeft(c.Snapshot(), "h1"))
+		}
+	})
+}
