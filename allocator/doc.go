@@ -26,6 +26,7 @@
 //     Both heed floors, cordons, affinity and a bound on what moves.
 //   - Bound and UpperBound limit what any placement can reach (sec. 3.1).
 //   - ProveInfeasible shows, where it can, that no placement exists.
+//   - Reserve is the memory that a host keeps free beside what its VMs have.
 //
 // CPU may be in any one unit and memory in any one unit; only the sentences
 // that Admit writes assume cores and bytes. Hosts may differ from each other.

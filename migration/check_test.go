@@ -27,7 +27,7 @@ type execution struct {
 	begun   []bool
 	ended   []bool
 	todo    [][]migration.Cap // [step]: of Adjust, what is left
-	initial []float64         // [host]: memory beyond which it must not go, if it was over its limit
+	initial []float64         // [host]: memory and reserve beyond which it must not go: its own, or what it had
 }
 
 // checkPlan reports the first rule that an execution breaks. greedy: whatever may
@@ -72,7 +72,7 @@ func checkPlan(p migration.Problem, plan migration.Plan, budget float64, rng *ra
 	x.initial = make([]float64, len(p.Hosts))
 	for j := range p.Hosts {
 		used, kept := x.memory(j)
-		x.initial[j] = max(used, p.Hosts[j].Memory-p.Hosts[j].Reserve-kept)
+		x.initial[j] = max(used+kept, p.Hosts[j].Memory-p.Hosts[j].Reserve)
 	}
 	bytes := 0.0
 	for i, s := range plan.Steps {
@@ -269,7 +269,7 @@ func (x *execution) look() error {
 		}
 		delete(x.changed, j)
 		used, kept := x.memory(j)
-		if limit := max(x.initial[j], h.Memory-h.Reserve-kept); used > limit*(1+1e-9) || used+kept > h.Memory-h.Reserve+1e-9*h.Memory && used > x.initial[j] {
+		if used+kept > x.initial[j]+1e-9*h.Memory {
 			return fmt.Errorf("host %d: memory %v of %v less %v and %v", j, used, h.Memory, h.Reserve, kept)
 		}
 		cpu, here := 0.0, x.on[j]

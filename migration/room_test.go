@@ -265,3 +265,21 @@ func TestRoomAmongMany(t *testing.T) {
 	}
 	t.Logf("%d moves, %.2f GiB of %.0f", plan.Moves, plan.Bytes/(1<<30), total/(1<<30))
 }
+
+// Two VMs change places by way of a third host, if that can keep its part of what the one that waits there may take back, too.
+func TestWaitingCountsInTheReserve(t *testing.T) {
+	for there, parks := range map[int]bool{3: true, 4: false} { // 2 of the largest is 4 times 2 in quarters, and less than 5 times 2
+		p := migration.Problem{Hosts: []migration.Host{{Name: "a", CPU: 1, Memory: 8}, {Name: "b", CPU: 4, Memory: 8}, {Name: "c", CPU: 1, Memory: float64(there) + 8.25}}}
+		p.Groups = []migration.Group{{Name: "x", Count: 1, CPU: 4, Memory: 6, Growth: 2, Hosts: []int{0}}, {Name: "y", Count: 1, CPU: 1, Memory: 6, Growth: 2, Hosts: []int{1}}}
+		for i := range there {
+			p.Groups = append(p.Groups, migration.Group{Name: fmt.Sprint("f", i), Count: 1, CPU: 0.1, Memory: 1, Growth: 2, Hosts: []int{2}, Held: []int{0}})
+		}
+		plan := planner(t, p).Plan(math.Inf(1))
+		if err := checkPlan(p, plan, math.Inf(1), rand.New(rand.NewPCG(1, 1)), true); err != nil {
+			t.Errorf("%d there: %v", there, err)
+		}
+		if parked := plan.Moves == 3; parked != parks {
+			t.Errorf("%d there: %+v", there, plan)
+		}
+	}
+}
