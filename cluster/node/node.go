@@ -179,9 +179,9 @@ func (n *Node) config() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.o.ID)
 	conf.Logger = n.hclog
-	// A restart reads again what came since the last snapshot. Looking for it often bounds that also where many
-	// hundred entries come a second.
-	conf.SnapshotThreshold, conf.TrailingLogs, conf.SnapshotInterval = 8192, 4096, 2*time.Second
+	// A restart reads again what came since the last snapshot. All servers have as many entries at the same time: looking for
+	// them rather rarely, and Raft does so at random times, keeps servers that share a machine or a disk from saving at once.
+	conf.SnapshotThreshold, conf.TrailingLogs, conf.SnapshotInterval = 8192, 8192, 8*time.Second
 	if n.o.SnapshotEvery > 0 {
 		conf.SnapshotThreshold, conf.TrailingLogs = n.o.SnapshotEvery, n.o.Trailing
 		conf.SnapshotInterval = time.Second

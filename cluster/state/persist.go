@@ -33,15 +33,18 @@ type line struct {
 	Row   json.RawMessage `json:"r"`
 }
 
-func saveTable[T any](enc *json.Encoder, s *Snapshot, table string) error {
-	for _, row := range all[T](s, table, "id") {
-		raw, err := json.Marshal(row)
-		if err != nil {
-			return fmt.Errorf("save %s: %w", table, err)
-		}
-		if err := enc.Encode(line{Table: table, Row: raw}); err != nil {
-			return fmt.Errorf("save %s: %w", table, err)
-		}
+func saveTable[T any](enc *json.Encoder, s *Snapshot, table string) (err error) {
+	one := struct { // a line with its row as it is
+		Table string `json:"t"`
+		Row   *T     `json:"r"`
+	}{Table: table}
+	each(s, func(row *T) bool {
+		one.Row = row
+		err = enc.Encode(&one)
+		return err == nil
+	}, table, "id")
+	if err != nil {
+		return fmt.Errorf("save %s: %w", table, err)
 	}
 	return nil
 }
