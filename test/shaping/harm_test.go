@@ -14,6 +14,7 @@ import (
 
 // On a host whose memory is promised more than once, one guest spikes from idle to full, one leaks, one loses its balloon driver and so
 // ignores its balloon, one never had a driver; the first three at about the same time. None of the others is harmed, and of each it is said what is the matter with it.
+// Who was admitted into what those three gave back, and was admitted last, may give way to them: that is said too, and it runs again when there is room.
 func TestBadGuestsHarmNobody(t *testing.T) {
 	if os.Getenv("EVENKEEL_LONG") != "1" {
 		t.Skip("takes ten minutes: set EVENKEEL_LONG=1; TestSqueezedGuests does the same to one host's agent")
@@ -62,6 +63,7 @@ func TestBadGuestsHarmNobody(t *testing.T) {
 		return slices.ContainsFunc(reasons[of(name)], func(r string) bool { return strings.Contains(r, what) })
 	}
 	extra := []string{"calm-c", "calm-d"} // so that what was given back is promised to somebody
+	late := slices.Clone(extra)
 	names := []string{"calm-a", "calm-b", "drops", "none", "spike"}
 	const limit = reserved*(memory+overhead) + 32*mib
 	most, since, longest := int64(0), time.Time{}, time.Duration(0)
@@ -95,18 +97,34 @@ func TestBadGuestsHarmNobody(t *testing.T) {
 		t.Fatal("nobody more was admitted: nothing was promised twice")
 	}
 	t.Logf("at most %d of %d MiB were in use, more than there is for %v at a time", most/mib, limit/mib, longest.Round(time.Second))
+	for _, name := range late {
+		if !slices.Contains(names, name) {
+			continue
+		}
+		eventually(t, 2*time.Minute, name+" runs", func() (bool, string) {
+			note()
+			if s.vms()[of(name)].State == "running" {
+				return true, ""
+			}
+			return false, strings.Join(reasons[of(name)], " | ")
+		})
+	}
 	vms := s.vms()
 	for _, name := range names {
 		p, vm := s.play(of(name)), vms[of(name)]
 		t.Logf("%s: %s; has %d MiB", name, p, vm.Balloon/v1.Size(mib))
-		least := 0.97
+		least, swapped := 0.97, int64(500)
+		gave := slices.Contains(late, name) && said(name, "those served before it leave host")
 		switch {
-		case name == "spike": // a fifth of a core takes its seconds to write to all of it
-			least = 0.93
+		case name == "spike": // a fifth of a core takes its seconds to write to all of it, and its guest swaps before its balloon gives way
+			least, swapped = 0.93, 330*256 // pages
+		case gave: // it began anew
+			t.Logf("%s gave way: %s", name, strings.Join(reasons[of(name)], " | "))
+			least = 0
 		case p.step < 0: // it boots yet
 			least = 0
 		}
-		if p.n["killed"] > 0 || p.ended != "" || vm.State != "running" || p.memoryQoS() < least || p.n["swapin"] > 500 {
+		if p.n["killed"] > 0 || p.ended != "" && !gave || vm.State != "running" || p.memoryQoS() < least || p.n["swapin"] > swapped {
 			t.Errorf("%s was harmed: it is %s, memory in time in %.1f%% of its steps", name, vm.State, 100*p.memoryQoS())
 		}
 	}
