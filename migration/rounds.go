@@ -108,7 +108,7 @@ func (s *seats) round(hosts []int) (r Round, rest []int) {
 		}
 	}
 	copy(s.open, was)
-	s.done = s.done[:0]
+	s.carried()
 	slices.Sort(r.Hosts)
 	slices.Sort(rest)
 	return r, rest

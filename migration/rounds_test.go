@@ -257,3 +257,18 @@ func BenchmarkRounds(b *testing.B) {
 		b.ReportMetric(float64(len(rounds)), "rounds")
 	}
 }
+
+// What hosts keep for the memory that their VMs may take back goes with the VMs: emptied hosts take as many again.
+func TestRoundsGiveReservesBack(t *testing.T) {
+	p := migration.Problem{Groups: []migration.Group{{Name: "a", Count: 24, CPU: 0.1, Memory: 1, Growth: 3}}}
+	for j := range 6 { // two of them empty; up to seven VMs fit on each
+		p.Hosts = append(p.Hosts, migration.Host{Name: string(rune('a' + j)), CPU: 4, Memory: 13})
+	}
+	for vm := range 24 {
+		p.Groups[0].Hosts = append(p.Groups[0].Hosts, vm/6)
+	}
+	rounds, stuck, err := migration.Rounds(p, []int{0, 1, 2, 3}, 0)
+	if err != nil || len(rounds) != 2 || len(rounds[0].Hosts) != 2 || len(rounds[1].Hosts) != 2 || len(stuck) > 0 {
+		t.Errorf("rounds %+v, stuck %+v, %v", rounds, stuck, err)
+	}
+}

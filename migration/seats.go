@@ -12,12 +12,14 @@ import (
 // enough to be asked for every host of a large cluster.
 type seats struct {
 	f      *fleet
-	open   []bool // [host]: takes VMs
-	at     []int  // [vm]: -1: nowhere
+	open   []bool  // [host]: takes VMs
+	at     []int   // [vm]: -1: nowhere
+	home   []int   // [vm]: where it is until the moves are carried out, -1: nowhere
+	homes  [][]int // [host]: VMs whose home it is
 	on     [][]int
 	used   []float64                    // memory
 	need   []float64                    // CPU
-	keeps  []allocator.Reserve[float64] // for all VMs that are or were there
+	keeps  []allocator.Reserve[float64] // for all VMs whose home it is, and all that came
 	floors []float64                    // CPU that the VMs there must have
 	least  []float64                    // [group]: yield that its VMs must have
 	floor  float64                      // greatest of least
@@ -28,13 +30,12 @@ type seats struct {
 // seated is one change of seats.
 type seated struct {
 	vm, from int
-	keeps    allocator.Reserve[float64] // of the host it came to
 }
 
 // newSeats is where VMs are now; hosts that are cordoned take none.
 func newSeats(f *fleet) *seats {
 	n := len(f.p.Hosts)
-	s := &seats{f: f, open: make([]bool, n), at: slices.Clone(f.home), on: make([][]int, n), used: slices.Clone(f.used), need: slices.Clone(f.need), keeps: make([]allocator.Reserve[float64], n),
+	s := &seats{f: f, open: make([]bool, n), at: slices.Clone(f.home), on: make([][]int, n), used: slices.Clone(f.used), need: slices.Clone(f.need),
 		floors: make([]float64, n), least: make([]float64, len(f.p.Groups))}
 	for g := range s.least {
 		s.least[g] = f.p.Groups[g].MinYield
@@ -48,11 +49,23 @@ func newSeats(f *fleet) *seats {
 	for vm, j := range f.home {
 		if j >= 0 {
 			s.on[j] = append(s.on[j], vm)
-			s.keeps[j].Add(f.of(vm).Growth)
 			s.floors[j] += f.of(vm).CPU * s.least[f.group[vm]]
 		}
 	}
+	s.carried()
 	return s
+}
+
+// carried says that the moves so far are carried out: VMs are at home where they are.
+func (s *seats) carried() {
+	n := len(s.open)
+	s.home, s.homes, s.keeps, s.done = slices.Clone(s.at), make([][]int, n), make([]allocator.Reserve[float64], n), s.done[:0]
+	for vm, j := range s.home {
+		if j >= 0 {
+			s.homes[j] = append(s.homes[j], vm)
+			s.keeps[j].Add(s.f.of(vm).Growth)
+		}
+	}
 }
 
 // yield of the VMs on a host: the greatest that all can have beside the floors of some; below 0: they cannot have those.
@@ -96,7 +109,7 @@ func (s *seats) memory(j int, vms []int) float64 {
 	used, keeps := s.used[j], s.keeps[j]
 	for _, vm := range vms {
 		used += s.f.of(vm).Memory
-		if s.f.home[vm] != j {
+		if s.home[vm] != j {
 			keeps.Add(s.f.of(vm).Growth)
 		}
 	}
@@ -143,7 +156,7 @@ func (s *seats) may(j int, vms []int) bool {
 		return false
 	}
 	for i, vm := range vms {
-		if s.f.home[vm] != j && !s.f.rules.Allowed(s.f.group[vm], j) {
+		if s.home[vm] != j && !s.f.rules.Allowed(s.f.group[vm], j) {
 			return false
 		}
 		for _, o := range vms[:i] {
@@ -156,16 +169,9 @@ func (s *seats) may(j int, vms []int) bool {
 }
 
 func (s *seats) move(vm, to int) {
-	change := seated{vm: vm, from: s.at[vm]}
+	s.done = append(s.done, seated{vm: vm, from: s.at[vm]})
 	s.leave(vm)
-	if to >= 0 {
-		change.keeps = s.keeps[to]
-	}
 	s.enter(vm, to)
-	if to >= 0 && s.f.home[vm] != to {
-		s.keeps[to].Add(s.f.of(vm).Growth)
-	}
-	s.done = append(s.done, change)
 }
 
 func (s *seats) leave(vm int) {
@@ -181,6 +187,19 @@ func (s *seats) leave(vm int) {
 	s.need[from] -= x.CPU
 	s.floors[from] -= x.CPU * s.least[s.f.group[vm]]
 	s.at[vm] = -1
+	if x.Growth == 0 || s.home[vm] == from {
+		return
+	}
+	var keeps allocator.Reserve[float64]
+	for _, vm := range s.homes[from] {
+		keeps.Add(s.f.of(vm).Growth)
+	}
+	for _, vm := range s.on[from] {
+		if s.home[vm] != from {
+			keeps.Add(s.f.of(vm).Growth)
+		}
+	}
+	s.keeps[from] = keeps
 }
 
 func (s *seats) enter(vm, to int) {
@@ -192,17 +211,16 @@ func (s *seats) enter(vm, to int) {
 	s.used[to] += x.Memory
 	s.need[to] += x.CPU
 	s.floors[to] += x.CPU * s.least[s.f.group[vm]]
+	if s.home[vm] != to {
+		s.keeps[to].Add(x.Growth)
+	}
 }
 
 // undo what was done since.
 func (s *seats) undo(since int) {
 	for i := len(s.done) - 1; i >= since; i-- {
 		d := s.done[i]
-		to := s.at[d.vm]
 		s.leave(d.vm)
-		if to >= 0 {
-			s.keeps[to] = d.keeps
-		}
 		s.enter(d.vm, d.from)
 	}
 	s.done = s.done[:since]
@@ -322,11 +340,11 @@ func (s *seats) units(vms []int) [][]int {
 		return vm
 	}
 	for _, vm := range vms {
-		if j := s.f.home[vm]; j < 0 || s.f.rules.Kept(j, []int{s.f.group[vm]}) {
+		if j := s.home[vm]; j < 0 || s.f.rules.Kept(j, []int{s.f.group[vm]}) {
 			continue
 		}
 		for _, o := range vms {
-			if o != vm && s.f.rules.Kept(s.f.home[vm], []int{s.f.group[vm], s.f.group[o]}) {
+			if o != vm && s.f.rules.Kept(s.home[vm], []int{s.f.group[vm], s.f.group[o]}) {
 				root[find(vm)] = find(o)
 				break
 			}
