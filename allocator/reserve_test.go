@@ -46,15 +46,15 @@ func TestReserve(t *testing.T) {
 		lacks, free int64
 		want        int64
 	}{
-		"nobody else lacks":                 {of(8), 8, 5, 5},
-		"all that is left beside another":   {of(8, 6), 8, 9, 3},
-		"another than the largest":          {of(8, 6), 6, 9, 1},
-		"as large as another":               {of(8, 8), 8, 9, 1},
-		"its own is no obstacle":            {of(8), 8, 3, 3},
-		"beside a quarter of what is left":  {of(8, 8, 8, 8, 8, 8, 8, 8), 8, 19, 4}, // 4 + (64-4)/4 = 19
-		"not where the quarter is short":    {of(8, 8, 8, 8, 8, 8, 8, 8), 8, 16, 0},
-		"not where another's is":            {of(8, 6), 6, 7, 0},
-		"not where more is in use than is ": {of(8), 8, -3, 0},
+		"nobody else lacks":                      {of(8), 8, 5, 5},
+		"all that is left beside another":        {of(8, 6), 8, 9, 3},
+		"another than the largest":               {of(8, 6), 6, 9, 1},
+		"as large as another":                    {of(8, 8), 8, 9, 1},
+		"its own is no obstacle":                 {of(8), 8, 3, 3},
+		"beside a quarter of what is left":       {of(8, 8, 8, 8, 8, 8, 8, 8), 8, 19, 4}, // 4 + (64-4)/4 = 19
+		"not where the quarter is short":         {of(8, 8, 8, 8, 8, 8, 8, 8), 8, 16, 0},
+		"not where another's is":                 {of(8, 6), 6, 7, 0},
+		"not where more is in use than there is": {of(8), 8, -3, 0},
 	} {
 		if got := c.r.Growth(c.lacks, c.free); got != c.want {
 			t.Errorf("%s: %d may be given, want %d", name, got, c.want)

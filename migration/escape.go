@@ -108,13 +108,18 @@ func (e *emptying) escaped(may []int, s *state) *candidate {
 		return nil
 	}
 	enough := reserves(e.f, c.at)
-	keeps := slices.Clone(enough)
+	parked, with := map[[2]int]bool{}, slices.Clone(enough)
 	for i := range c.ops {
 		x := &c.ops[i]
 		if x.park = x.to != c.at[x.vm]; !x.park {
 			continue
 		}
-		if keeps[x.to].Add(e.f.of(x.vm).Growth); keeps[x.to].Bytes() > enough[x.to].Bytes() {
+		at := [2]int{x.vm, x.to}
+		if parked[at] || e.f.home[x.vm] == x.to {
+			continue
+		}
+		parked[at] = true
+		if with[x.to].Add(e.f.of(x.vm).Growth); with[x.to].Bytes() > enough[x.to].Bytes() {
 			return nil
 		}
 	}

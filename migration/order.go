@@ -155,7 +155,7 @@ func (o *order) direct() {
 
 // keepsFor tells whether a host keeps enough for the growth of a VM, too, that waits there beside others that do.
 func (o *order) keepsFor(vm, to int) bool {
-	if o.f.of(vm).Growth == 0 {
+	if o.f.of(vm).Growth == 0 || o.f.home[vm] == to {
 		return true
 	}
 	keeps := o.keeps[to].With(o.f.of(vm).Growth)

@@ -257,7 +257,7 @@ func (s *schedule) step(o op, barrier int) {
 	wait(s.lastOf[o.vm])
 	// Memory: as few departures as will do, the earliest first.
 	s.filled[o.to] += x.Memory
-	if o.park {
+	if o.park && s.f.home[o.vm] != o.to {
 		s.keeps[o.to].Add(x.Growth)
 	}
 	over := s.filled[o.to]

@@ -92,7 +92,11 @@ func (s *Shaper) grow(p *Problem, o Options, c int, want float64, wish bool) {
 	}
 	// What its host counts for it anyway it may have.
 	most := held + x.keeps.Growth(in.Request.Memory-held, h.Memory-x.used)
-	if exact := o.Policy == Pessimistic && o.Step == 0 && !o.Late && !wish; exact || want <= most+tooMuch*math.Abs(h.Memory) {
+	more := tooMuch * math.Abs(h.Memory)
+	if o.Late {
+		more = 0 // who enacts it counts whole bytes
+	}
+	if exact := o.Policy == Pessimistic && o.Step == 0 && !o.Late && !wish; exact || want <= most+more {
 		out.Memory = want // all claims fit, as decide found
 	} else {
 		out.Memory, out.Why, out.Lack = min(most, want), NoRoom, want-most

@@ -180,7 +180,8 @@ func (n *Node) config() *raft.Config {
 	conf.LocalID = raft.ServerID(n.o.ID)
 	conf.Logger = n.hclog
 	// A restart reads again what came since the last snapshot. All servers have as many entries at the same time: looking for
-	// them rather rarely, and Raft does so at random times, keeps servers that share a machine or a disk from saving at once.
+	// them rather rarely, and Raft does so at random times, keeps servers that share a machine or a disk from saving at once. As many
+	// stay behind: some 15 s of a busy cluster, in which a server may be started again without being sent all.
 	conf.SnapshotThreshold, conf.TrailingLogs, conf.SnapshotInterval = 8192, 8192, 8*time.Second
 	if n.o.SnapshotEvery > 0 {
 		conf.SnapshotThreshold, conf.TrailingLogs = n.o.SnapshotEvery, n.o.Trailing

@@ -47,7 +47,7 @@ type AgentOptions struct {
 	Log  *slog.Logger
 
 	SampleEvery  time.Duration // samples are sent so often; of those between only the last counts; default 2 s
-	Silence      time.Duration // without a word from the leader, after which there is none; default 4 s
+	Silence      time.Duration // without a word from the leader, after which there is none; default 5 s
 	FirstBackoff time.Duration // between tries to connect; default 100 ms, doubled
 	LastBackoff  time.Duration // up to 5 s; each drawn from its upper half
 }

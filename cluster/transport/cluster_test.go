@@ -189,6 +189,9 @@ func (s *site) member(name string, server, ag bool, o PeersOptions, change ...fu
 	}
 	m.at = listener.Addr().String()
 	o.Security, o.Dialer, o.Log = s.security(k), m.dialer, quiet()
+	if s.net == nil && o.Heartbeat == 0 { // real time is dear
+		o.Heartbeat = 250 * time.Millisecond
+	}
 	po := PortOptions{Security: s.security(k), Listener: listener, Advertise: m.at, Dialer: m.dialer, Log: quiet()}
 	for _, c := range change {
 		c(&po)

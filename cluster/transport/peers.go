@@ -90,7 +90,7 @@ type PeersOptions struct {
 	Histories Histories
 	Log       *slog.Logger
 
-	Heartbeat time.Duration // of streams of desired state on which nothing else is told, whose lesser news wait for half of it; default 2 s
+	Heartbeat time.Duration // of streams of desired state on which nothing else is told; news that can wait is told after half of it; default 2 s
 }
 
 // Leading is who leads, by the word of one server.

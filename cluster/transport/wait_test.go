@@ -16,7 +16,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// What a host said itself, and indexes, can wait for the next heartbeat; all else cannot.
+// What a host said itself, and indexes, can wait; all else cannot.
 func TestWhatCanWait(t *testing.T) {
 	vm := func(id string, change func(*agent.VM)) agent.VM {
 		v := agent.VM{Spec: hypervisor.Spec{Identity: hypervisor.Identity{VM: id, Generation: 1}, CPU: hypervisor.CPU{Cap: 1}}, Want: agent.WantRun, MayStart: true}
