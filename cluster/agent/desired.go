@@ -158,7 +158,8 @@ type Report struct {
 	Pressure  *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
 	Available *Available           `json:",omitempty"` // what the host holds to be so, told with the samples; nil: what it said last holds, or it does not tell
 	Unknown   []string             // VMs with our mark that the leader does not know here
-	// Epoch that the agent knew of before it looked at what runs.
+	// Epoch in which the leader said whose host this is, before the agent looked at what runs: Running are the VMs of
+	// that cluster. A grant may have told the agent of a later one.
 	Epoch uint64
 	// Running are all VMs with our mark that the hypervisor lists; nil if it was not asked.
 	Running []Instance

@@ -495,13 +495,6 @@ func (k *keeper) holds() bool {
 	return k.memory.Lease.Held(k.clock())
 }
 
-// epoch is the highest that was seen.
-func (k *keeper) epoch() uint64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.memory.Epoch
-}
-
 // went says whether VMs that the leader believes to run went with an earlier run of the machine, or with a lease.
 func (k *keeper) went() (fresh, lapsed bool) {
 	k.mu.Lock()

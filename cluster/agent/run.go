@@ -165,7 +165,8 @@ type runner struct {
 	guests   map[string]*guestWatch
 	load     hostLoad
 	raised   map[string]int64        // what guests that are short of memory were to have in the last round
-	cluster  string                  // id; "" until the leader said it
+	cluster  string                  // id; "" until the leader said it; see belong
+	epoch    uint64                  // in which the leader said it
 	steps    string                  // of the last round that acted
 	lost     map[string]uint64       // generations of VMs that were stopped for want of a lease
 	moves    map[string]*moving      // migrations that this agent began
@@ -185,7 +186,6 @@ type runner struct {
 	partner  Migrates                // what the host has for moves, as last asked
 	surveyed time.Time               // when that was
 	keeper   *keeper
-	epoch    uint64 // known before the hypervisor was last asked
 	last     Report // limits and health as last reported
 }
 
@@ -273,7 +273,6 @@ func (r *runner) balloonDue() bool {
 // round looks, decides, acts and reports once. again: something was done, so
 // look again whether it holds. changed closes when the desired state changes.
 func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}, err error) {
-	r.epoch = r.keeper.epoch()
 	there, err := r.look(ctx)
 	if err != nil {
 		if e := r.outOfReach(ctx, err); e != nil {
@@ -286,7 +285,13 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		if err != nil {
 			return false, nil, fmt.Errorf("desired state: %w", err)
 		}
-		r.cluster = want.Cluster
+		if err := r.keeper.saw(want.Epoch, want.Index); err != nil {
+			return false, nil, err
+		}
+		r.belong(want)
+		if there, err = r.look(ctx); err != nil {
+			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
+		}
 		r.learn(want, there)
 	}
 	if !r.alone {
@@ -309,6 +314,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		return false, changed, err
 	}
 	if want.Epoch > r.epoch { // after a restore the leader waits for what is listed once this host has heard of it
+		r.belong(want)
 		clear(r.said)
 		return true, changed, nil
 	}
@@ -363,6 +369,15 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		r.keeper.told()
 	}
 	return (done.acted > 0 || r.pressed()) && opErr == nil, changed, opErr
+}
+
+// belong to the cluster of want, in its epoch: what is listed from now on is told of those. A restore may put the state of
+// another cluster in force, whose VMs were no concern of this agent before.
+func (r *runner) belong(want Desired) {
+	if r.cluster != want.Cluster {
+		r.alone = false
+	}
+	r.cluster, r.epoch = want.Cluster, want.Epoch
 }
 
 func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,6 +43,20 @@ func (h *host) dial(ca, token string) *client.Client {
 	}
 	h.t.Cleanup(c.Close)
 	return c
+}
+
+// tell a test that failed what the cluster says of itself.
+func (h *host) tell(api *client.Client) {
+	ctx := context.WithoutCancel(h.t.Context())
+	hosts, err := api.Hosts(ctx)
+	h.t.Logf("hosts, %v: %+v", err, hosts)
+	vms, err := api.VMs(ctx, "", "")
+	h.t.Logf("VMs, %v: %+v", err, vms)
+	events, err := api.ListEvents(ctx, nil, 100)
+	h.t.Logf("events, %v", err)
+	for _, e := range events {
+		h.t.Logf("%+v", e)
+	}
 }
 
 // enter a cluster by a token for this host.
@@ -157,6 +172,11 @@ func TestRestoreWithNoServerLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	defer func() {
+		if t.Failed() {
+			h1.tell(api)
+		}
+	}()
 	h1.await("the hold is over", func() bool { s, err := api.Status(t.Context()); return err == nil && s.Hold == "" })
 	h1.await("the VMs of the snapshot run", func() bool { return len(running(api)) == 4 })
 	for name, where := range running(api) {
