@@ -109,6 +109,13 @@ func (n *network) chance(p float64) bool {
 	return n.rng.Float64() < p
 }
 
+// between two times, by chance.
+func (n *network) between(a, b time.Duration) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return a + time.Duration(n.rng.Int64N(int64(b-a)))
+}
+
 // pass takes a message over a link, in its own time.
 func (n *network) pass(ctx context.Context, from, to string) error {
 	if err := wait(ctx, n.latency()); err != nil {

@@ -120,4 +120,13 @@ func randomScript(o *options, long time.Duration) {
 	}
 	slices.SortStableFunc(o.script, func(a, b step) int { return int(a.at - b.at) })
 	o.script = slices.DeleteFunc(o.script, func(p step) bool { return p.at > long+70*time.Second })
+	if saved && o.seed%5 == 2 { // in the end, as what else goes on must not start a server that is yet to lose its disk
+		var early []string
+		for n := range o.hosts {
+			if r.IntN(2) == 0 {
+				early = append(early, fmt.Sprintf("h%d", n+1))
+			}
+		}
+		add(long+75*time.Second, "rebuild", early...)
+	}
 }

@@ -30,6 +30,7 @@ import (
 //	kill VM              its process dies
 //	confirm H            an operator says that a host is dead, while it is
 //	arm | disarm | save | restore | transfer
+//	rebuild H...         all servers lose their disks: a new cluster takes the saved state over; only the agents of H run before it did
 //	expect ...           see expect
 type step struct {
 	at   time.Duration
@@ -263,6 +264,8 @@ func (s *sim) ask(p step, a, b string) error {
 		})
 	case "restore":
 		return s.restore()
+	case "rebuild":
+		return s.rebuild(p.args)
 	default:
 		return fmt.Errorf("no such step")
 	}
@@ -278,50 +281,6 @@ func (s *sim) withLeader(f func(context.Context, *serving) error) error {
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	return f(ctx, l)
-}
-
-// restore the saved snapshot. Clients wait meanwhile.
-func (s *sim) restore() error {
-	s.mu.Lock()
-	saved := s.saved
-	s.mu.Unlock()
-	if saved == nil {
-		return fmt.Errorf("nothing was saved")
-	}
-	s.clients.Lock()
-	defer s.clients.Unlock()
-	s.mu.Lock()
-	s.restored = true
-	s.mu.Unlock()
-	err := s.withLeader(func(ctx context.Context, p *serving) error {
-		_, err := p.node.Restore(ctx, bytes.NewReader(saved), false)
-		return err
-	})
-	if err == nil {
-		s.count("snapshots restored")
-	}
-	for range 30 { // whether it is in force is for the next linearizable read to say
-		there := map[string]seenVC{}
-		if s.withLeader(func(ctx context.Context, p *serving) error {
-			v, err := p.ctl.View(ctx, false)
-			if err != nil {
-				return err
-			}
-			for _, name := range s.o.names {
-				if vc, ok := v.VCNamed(name); ok {
-					there[name] = seenVC{Count: vc.Groups[0].Count, Goal: vc.Goal}
-				} else {
-					there[name] = seenVC{}
-				}
-			}
-			return nil
-		}) == nil {
-			s.history.restored(time.Since(s.began), there)
-			return err
-		}
-		_ = wait(s.ctx, 2*time.Second)
-	}
-	return fmt.Errorf("restore: no leader after it: %w", err)
 }
 
 // move a VM, by its name, to a host; "any" is one by chance to another by chance.

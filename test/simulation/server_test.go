@@ -18,8 +18,8 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// clusterID of every simulated cluster.
-const clusterID = "01SIMULATION0000000000000"
+// clusterID of the n-th cluster that is made in a run.
+func clusterID(n int) string { return fmt.Sprintf("01SIMULATION000000000000%d", n) }
 
 // server is a machine for one; its disk outlives its processes.
 type server struct {
@@ -28,6 +28,7 @@ type server struct {
 	disk *node.Memory
 	full atomic.Bool
 	used bool
+	lost int     // how often its disk was
 	rate float64 // of its clock
 
 	mu   sync.Mutex
@@ -40,6 +41,7 @@ type serving struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	store  *state.Store
+	made   int // which cluster it makes, if it finds none
 	node   *node.Node
 	ctl    *control.Control
 	leads  atomic.Uint64
@@ -63,7 +65,7 @@ func (v *server) start(bare bool) error {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(v.s.ctx)
-	p := &serving{server: v, ctx: ctx, cancel: cancel, store: state.New()}
+	p := &serving{server: v, ctx: ctx, cancel: cancel, store: state.New(), made: v.lost}
 	p.door.lines = map[string]*line{}
 	v.s.net.rise(v.name)
 	var err error
@@ -99,7 +101,7 @@ func (v *server) start(bare bool) error {
 
 // term runs the leader's service, as cluster/member does.
 func (p *serving) term(ctx context.Context, term uint64) {
-	if err := p.ctl.Begin(ctx, term, clusterID); err != nil {
+	if err := p.ctl.Begin(ctx, term, clusterID(p.made)); err != nil {
 		p.s.note("%s begins term %d: %v", p.name, term, err)
 		return
 	}

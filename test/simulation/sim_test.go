@@ -274,8 +274,8 @@ func (s *sim) run() {
 	}
 }
 
-// form the cluster, with all hosts reporting.
-func (s *sim) form() error {
+// formServers makes the control plane.
+func (s *sim) formServers() error {
 	for _, name := range s.names {
 		if err := s.servers[name].start(false); err != nil {
 			return err
@@ -290,6 +290,14 @@ func (s *sim) form() error {
 		}) {
 			return err
 		}
+	}
+	return nil
+}
+
+// form the cluster, with all hosts reporting.
+func (s *sim) form() error {
+	if err := s.formServers(); err != nil {
+		return err
 	}
 	if _, err := s.leader().ctl.AddImage(s.ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
 		return err
