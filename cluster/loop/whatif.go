@@ -220,9 +220,17 @@ func (f *Fleet) queue(s *state.Snapshot, env Env, gone []int, plan migration.Pla
 	}
 	p := allocator.Problem{}
 	overhead, least := int64(0), int64(0)
+	keeps := make([]allocator.Reserve[float64], len(f.Hosts))
+	for i := range f.Groups {
+		for _, j := range plan.Hosts[i] {
+			if j >= 0 {
+				keeps[j].Add(f.Groups[i].Growth)
+			}
+		}
+	}
 	for j := range f.Hosts {
 		h := &f.Hosts[j]
-		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory - h.Reserve, Cordoned: h.Cordoned || slices.Contains(gone, j)})
+		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory - h.Reserve - keeps[j].Bytes(), Cordoned: h.Cordoned || slices.Contains(gone, j)})
 		overhead = max(overhead, f.hosts[j].VMOverhead)
 	}
 	if m, ok := s.Meta(); ok {

@@ -86,6 +86,24 @@ func TestTryTheQueueAndPromises(t *testing.T) {
 	}
 }
 
+// What VMs may take back by themselves is no room for those that wait, by the same count that decides when they are asked for.
+func TestTryKeepsTheReserve(t *testing.T) {
+	for _, more := range []int64{0, mib} {
+		c := newCluster(t)
+		c.host("h1", 4, 40*gib, state.Resources{})
+		c.create(vc("a", 1, group(8, 0.1, 4*gib)))
+		c.settle()
+		c.lessMemory("a", gib)
+		const has = 8*(gib+64*mib) + 6*gib
+		c.host("h1", 4, has, state.Resources{})
+		c.enact("waits", loop.Create(c.Snapshot(), vc("waits", 1, group(1, 0.1, 2*gib-64*mib+more)), c.env()).Plan)
+		c.host("h1", 4, has+2*gib, state.Resources{})
+		if o := c.try(loop.What{Budget: -1}); len(o.Refused) > 0 != (more > 0) {
+			t.Errorf("%d bytes more than there are: %+v", more, o.Refused)
+		}
+	}
+}
+
 func TestSpareRows(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	x := vc("x", 0, group(1, 4, 5*gib))
