@@ -54,23 +54,68 @@ func Init(dir, name, advertise string, agent bool) (string, error) {
 	return id, write(dir, pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: ca.CertPEM()}, caKey, newGossipKey(), []string{advertise})
 }
 
+// InitAs makes a new cluster whose first server is this member, by a certificate of the operator's own PKI: the cluster has the id
+// that is in it, and no CA of its own.
+func InitAs(dir string, own pki.Files, advertise string) (pki.Identity, error) {
+	keeper, err := openOwn(dir, own, advertise)
+	if err != nil {
+		return pki.Identity{}, err
+	}
+	if who := keeper.Identity(); !who.Server {
+		return who, fmt.Errorf("%w: it is of %s, and the first member must be a server", ErrCertificate, who)
+	}
+	return keeper.Identity(), writeKnown(dir, newGossipKey(), []string{advertise})
+}
+
+// ErrCertificate: the host's certificate of the operator's own PKI is of no use here.
+var ErrCertificate = errors.New("the certificate that the configuration names")
+
+// openOwn reads the certificate of a host that is no member yet. API clients must find the server's address in it.
+func openOwn(dir string, own pki.Files, advertise string) (*pki.Keeper, error) {
+	if Entered(dir, true) {
+		return nil, ErrMember
+	}
+	keeper, err := pki.OpenKeeper(own, true, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCertificate, err)
+	}
+	leaf := keeper.Leaf()
+	if now := time.Now(); now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return nil, fmt.Errorf("%w: it is good from %s to %s", ErrCertificate, leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	host, _, err := net.SplitHostPort(advertise)
+	if err != nil {
+		return nil, fmt.Errorf("advertised address %q: %w", advertise, err)
+	}
+	if err := leaf.VerifyHostname(host); keeper.Identity().Server && err != nil {
+		return nil, fmt.Errorf("%w: clients of the API would not believe it: %w", ErrCertificate, err)
+	}
+	return keeper, nil
+}
+
 // write an identity: what makes it one, the certificate, comes last.
 func write(dir string, m pki.Material, caKey, gossipKey []byte, servers []string) error {
-	if err := writeServers(dir, servers); err != nil {
-		return err
-	}
 	if len(caKey) > 0 {
 		if err := writeSecret(filepath.Join(dir, caKeyFile), caKey); err != nil {
 			return err
 		}
 	}
-	if err := writeSecret(filepath.Join(dir, gossipKeyFile), gossipKey); err != nil {
+	if err := writeKnown(dir, gossipKey, servers); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(pkiDir(dir), 0o700); err != nil {
 		return err
 	}
 	return pki.FilesIn(pkiDir(dir)).Write(m)
+}
+
+// writeKnown keeps what a member must know of its cluster. Where the servers are makes one with a certificate of its own a
+// member, so it comes last.
+func writeKnown(dir string, gossipKey []byte, servers []string) error {
+	if err := writeSecret(filepath.Join(dir, gossipKeyFile), gossipKey); err != nil {
+		return err
+	}
+	return writeServers(dir, servers)
 }
 
 // namesOf a member's certificate: where API clients find it.
@@ -104,19 +149,58 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 	if err != nil {
 		return none, err
 	}
-	ask := transport.JoinRequest{ID: t.ID, Secret: t.Secret, Name: name, Address: advertise, Request: string(request)}
-	end := time.Now().Add(electedWithin)
-	for {
-		who, err := enter(ctx, dir, t, ask, addresses, keyPEM)
-		if said, _ := transport.AnswerOf(err); said != transport.Leaderless || !time.Now().Before(end) {
-			return who, err
-		}
-		select {
-		case <-ctx.Done():
-			return none, err
-		case <-time.After(askAgain):
-		}
+	ask := transport.JoinRequest{Name: name, Address: advertise, Request: string(request)}
+	a, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) { return transport.Join(ctx, address, t, ask, nil) })
+	if err != nil {
+		return none, err
 	}
+	certs, err := pki.ParseCertificates([]byte(a.Cert))
+	if err != nil {
+		return none, fmt.Errorf("the certificate from the cluster: %w", err)
+	}
+	who, err := pki.IdentityOf(certs[0])
+	if err != nil {
+		return none, fmt.Errorf("the certificate from the cluster: %w", err)
+	}
+	if err := writeRevoked(dir, a.Revoked); err != nil {
+		return none, err
+	}
+	return who, write(dir, pki.Material{Cert: []byte(a.Cert), Key: keyPEM, CA: []byte(a.CA)}, []byte(a.CAKey), a.GossipKey, a.Servers)
+}
+
+// JoinAs enters, with a token, the cluster that a certificate of the operator's own PKI names.
+func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token string, addresses []string) (pki.Identity, error) {
+	var none pki.Identity
+	keeper, err := openOwn(dir, own, advertise)
+	if err != nil {
+		return none, err
+	}
+	t, err := pki.ParseJoinToken(token)
+	if err != nil {
+		return none, err
+	}
+	ask := transport.JoinRequest{Address: advertise}
+	a, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) {
+		return transport.JoinAs(ctx, address, keeper, t, ask, nil)
+	})
+	if err != nil {
+		return none, err
+	}
+	if err := writeRevoked(dir, a.Revoked); err != nil {
+		return none, err
+	}
+	return keeper.Identity(), writeKnown(dir, a.GossipKey, a.Servers)
+}
+
+func writeRevoked(dir string, list []pki.Revocation) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	shut, err := pki.OpenRevoked(filepath.Join(dir, revokedFile))
+	if err == nil {
+		_, err = shut.Add(list, time.Now())
+	}
+	return err
 }
 
 // While servers elect a leader nobody can be let in: who joins asks again so often, for so long.
@@ -125,38 +209,34 @@ const (
 	askAgain      = 300 * time.Millisecond
 )
 
-// enter asks each address once.
-func enter(ctx context.Context, dir string, t pki.JoinToken, ask transport.JoinRequest, addresses []string, keyPEM []byte) (pki.Identity, error) {
-	var none pki.Identity
+// enter a cluster through the first of the addresses that answers.
+func enter(ctx context.Context, addresses []string, ask func(address string) (transport.JoinAnswer, error)) (transport.JoinAnswer, error) {
+	end := time.Now().Add(electedWithin)
+	for {
+		a, err := enterOnce(addresses, ask)
+		if said, _ := transport.AnswerOf(err); err == nil || said != transport.Leaderless || !time.Now().Before(end) {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+			return a, err
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// enterOnce asks each address once.
+func enterOnce(addresses []string, ask func(address string) (transport.JoinAnswer, error)) (transport.JoinAnswer, error) {
 	var failed error
 	for _, address := range addresses {
-		a, err := transport.Join(ctx, address, t, ask, nil)
+		a, err := ask(address)
+		if err == nil {
+			return a, nil
+		}
 		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && said != transport.Leaderless { // another server would not say otherwise
-			return none, fmt.Errorf("join the cluster: %w", err)
+			return a, fmt.Errorf("join the cluster: %w", err)
 		}
-		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
-		certs, err := pki.ParseCertificates([]byte(a.Cert))
-		if err != nil {
-			return none, fmt.Errorf("the certificate from %s: %w", address, err)
-		}
-		who, err := pki.IdentityOf(certs[0])
-		if err != nil {
-			return none, fmt.Errorf("the certificate from %s: %w", address, err)
-		}
-		shut, err := pki.OpenRevoked(filepath.Join(dir, revokedFile))
-		if err == nil {
-			err = os.MkdirAll(dir, 0o700)
-		}
-		if err == nil {
-			_, err = shut.Add(a.Revoked, time.Now())
-		}
-		if err != nil {
-			return none, err
-		}
-		return who, write(dir, pki.Material{Cert: []byte(a.Cert), Key: keyPEM, CA: []byte(a.CA)}, []byte(a.CAKey), a.GossipKey, a.Servers)
+		failed = errors.Join(failed, err)
 	}
-	return none, fmt.Errorf("join the cluster: %w", failed)
+	return transport.JoinAnswer{}, fmt.Errorf("join the cluster: %w", failed)
 }

@@ -32,6 +32,16 @@ func HasIdentity(dir string) bool {
 	return err == nil
 }
 
+// Entered says whether the directory is a member's of some cluster, by an identity in it, or, where it has a certificate of the
+// operator's own PKI (own), by what it knows of the cluster.
+func Entered(dir string, own bool) bool {
+	if HasIdentity(dir) {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(dir, serversFile))
+	return own && err == nil
+}
+
 // writeSecret writes a file of mode 0600, whole or not at all.
 func writeSecret(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -3,11 +3,14 @@ package member
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"evenkeel/cluster/agent"
@@ -18,7 +21,7 @@ import (
 )
 
 // ErrNoCA: this cluster's certificates come from elsewhere.
-var ErrNoCA = errors.New("this server has no CA of the cluster: certificates come from the operator's own PKI")
+var ErrNoCA = errors.New("the certificates of this cluster come from a PKI of the operator's own: give the host one, name it in its configuration (pki), and let it join then")
 
 // issue a certificate and record its number, so that it can be revoked.
 func (m *Member) issue(ctx context.Context, id pki.Identity, address string, request []byte) (transport.Certificate, error) {
@@ -37,12 +40,56 @@ func (m *Member) issue(ctx context.Context, id pki.Identity, address string, req
 	if err != nil {
 		return transport.Certificate{}, fmt.Errorf("certificate of %s: %w", id, err)
 	}
-	serial := state.Serial{Number: pki.SerialOf(cert), Until: cert.NotAfter.UTC()}
-	if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: id.Name, Serial: serial}); err != nil {
-		return transport.Certificate{}, fmt.Errorf("record the certificate of %s: %w", id, err)
+	if err := m.number(ctx, id, cert); err != nil {
+		return transport.Certificate{}, err
 	}
 	return transport.Certificate{Cert: string(pki.EncodeCertificates(cert)), CA: string(pki.EncodeCertificates(m.keeper.CAs()...))}, nil
 }
+
+// number records the number of a member's certificate.
+func (m *Member) number(ctx context.Context, id pki.Identity, cert *x509.Certificate) error {
+	serial := state.Serial{Number: pki.SerialOf(cert), Until: cert.NotAfter.UTC()}
+	if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: id.Name, Serial: serial}); err != nil {
+		return fmt.Errorf("record the certificate of %s: %w", id, err)
+	}
+	return nil
+}
+
+// holds says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token.
+func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
+	invalid := func(field, format string, args ...any) error {
+		return &control.Invalid{Fields: []control.FieldError{{Field: field, Text: fmt.Sprintf(format, args...)}}}
+	}
+	if !pki.SecretMatches(t.Hash, q.Secret) { // before anything is read that a stranger sent
+		err := fmt.Errorf("member %s: join token %s is not known, or came with the wrong secret: %w", q.Name, q.ID, state.ErrToken)
+		m.audits.add("join-refused", q.Name, err.Error(), time.Now())
+		return nil, err
+	}
+	certs, err := pki.ParseCertificates([]byte(q.Chain))
+	if err != nil {
+		return nil, invalid("chain", "%v", err)
+	}
+	id, err := m.keeper.Verify(certs, time.Now(), m.revoked, pki.Want{Cluster: m.identity.Cluster, Name: q.Name})
+	if err != nil {
+		return nil, invalid("chain", "%v", err)
+	}
+	if err := pki.CheckHolder([]byte(q.Request), certs[0]); err != nil {
+		return nil, invalid("request", "%v", err)
+	}
+	if gives := (pki.Identity{Name: q.Name, Server: t.Server, Agent: t.Agent}); gives.Server != id.Server || gives.Agent != id.Agent {
+		return nil, invalid("token", "it is for one %s, and the certificate is of %s", rolesOf(gives), rolesOf(id))
+	}
+	if row, known := m.State.Snapshot().Member(q.Name); known {
+		number := pki.SerialOf(certs[0])
+		if slices.ContainsFunc(row.Serials, func(s state.Serial) bool { return s.Number == number }) {
+			return nil, invalid("chain", "member %s was in with this certificate before, and the certificates from then count no more once it is let in again: give it a new one", q.Name)
+		}
+	}
+	return certs[0], nil
+}
+
+// rolesOf an identity, for people.
+func rolesOf(id pki.Identity) string { return strings.TrimSuffix(id.String(), " "+id.Name) }
 
 // Renew implements transport.Issuer: the same identity, another key or a longer life.
 func (m *Member) Renew(ctx context.Context, id pki.Identity, _ string, request []byte) (transport.Certificate, error) {
@@ -56,7 +103,7 @@ func (m *Member) Renew(ctx context.Context, id pki.Identity, _ string, request [
 // Admit lets a new member in on a join token (POST /v1/cluster/join).
 func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error) {
 	var none transport.JoinAnswer
-	if m.ca == nil {
+	if m.ca == nil && q.Chain == "" {
 		return none, ErrNoCA
 	}
 	if !pki.ValidName(q.Name) {
@@ -65,10 +112,16 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	if _, _, err := net.SplitHostPort(q.Address); err != nil {
 		return none, &control.Invalid{Fields: []control.FieldError{{Field: "address", Text: "must be host:port: " + err.Error()}}}
 	}
-	if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
+	t, _ := m.State.Snapshot().JoinToken(q.ID) // what is not known is refused below
+	var own *x509.Certificate
+	if q.Chain != "" {
+		var err error
+		if own, err = m.holds(t, q); err != nil {
+			return none, err
+		}
+	} else if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
 		return none, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
 	}
-	t, _ := m.State.Snapshot().JoinToken(q.ID) // what is not known is refused below
 	if err := m.forget(ctx, t, q); err != nil {
 		return none, err
 	}
@@ -80,21 +133,28 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}
 	m.port.Recheck() // of who was in under that name before
+	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Servers: m.Servers(), Revoked: m.revocations()}
 	id := pki.Identity{Cluster: m.identity.Cluster, Name: q.Name, Server: t.Server, Agent: t.Agent}
-	cert, err := m.issue(ctx, id, q.Address, []byte(q.Request))
+	var err error
+	if own != nil {
+		err = m.number(ctx, id, own)
+	} else {
+		out.Certificate, err = m.issue(ctx, id, q.Address, []byte(q.Request))
+	}
 	if err != nil {
 		return none, err
 	}
-	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Certificate: cert, Servers: m.Servers(), Revoked: m.revocations()}
 	if out.GossipKey, err = os.ReadFile(filepath.Join(m.o.Dir, gossipKeyFile)); err != nil {
 		return none, fmt.Errorf("key of the gossip: %w", err)
 	}
-	if t.Server {
+	if t.Server && own == nil {
 		key, err := m.ca.KeyPEM()
 		if err != nil {
 			return none, err
 		}
 		out.CAKey = string(key)
+	}
+	if t.Server {
 		if err := m.node.AddServer(ctx, q.Name, q.Address, false); err != nil {
 			return none, fmt.Errorf("join of %s: make it a server: %w", q.Name, err)
 		}

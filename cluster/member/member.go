@@ -97,17 +97,34 @@ type Member struct {
 	close  func() error
 }
 
+// openKeeper of the operator's own files, or of those in the directory.
+func openKeeper(dir string, own pki.Files) (*pki.Keeper, error) {
+	foreign := own != (pki.Files{})
+	if !foreign {
+		own = pki.FilesIn(pkiDir(dir))
+	}
+	keeper, err := pki.OpenKeeper(own, foreign, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("identity of this member: %w", err)
+	}
+	return keeper, nil
+}
+
+// IdentityIn a member's directory, or in files of the operator's own PKI that are not zero.
+func IdentityIn(dir string, own pki.Files) (pki.Identity, error) {
+	keeper, err := openKeeper(dir, own)
+	if err != nil {
+		return pki.Identity{}, err
+	}
+	return keeper.Identity(), nil
+}
+
 // Start a member on what its directory holds. It returns once the port is open; Ready
 // says when the member can do its work.
 func Start(ctx context.Context, o Options) (*Member, error) {
-	files := o.PKI
-	foreign := files != (pki.Files{})
-	if !foreign {
-		files = pki.FilesIn(pkiDir(o.Dir))
-	}
-	keeper, err := pki.OpenKeeper(files, foreign, time.Now())
+	keeper, err := openKeeper(o.Dir, o.PKI)
 	if err != nil {
-		return nil, fmt.Errorf("identity of this member: %w", err)
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, announced: make(chan struct{}, 1), failed: make(chan error, 8)}

@@ -78,7 +78,7 @@ func (m *Member) register(ctx context.Context) {
 				m.log.Warn("register", "member", name, "error", err)
 				continue
 			}
-			if !ok && !m.keeper.Foreign() { // of the member that made the cluster nobody recorded it
+			if !ok { // of the member that made the cluster nobody recorded it
 				leaf := m.keeper.Leaf()
 				serial := state.Serial{Number: pki.SerialOf(leaf), Until: leaf.NotAfter.UTC()}
 				if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: name, Serial: serial}); err != nil {

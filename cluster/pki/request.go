@@ -28,6 +28,31 @@ func NewRequest(key crypto.Signer) ([]byte, error) {
 // KeyOfRequest is the public key (P-256) a request was made with. Everything
 // else in it is ignored.
 func KeyOfRequest(text []byte) (crypto.PublicKey, error) {
+	request, err := parseRequest(text)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := request.PublicKey.(*ecdsa.PublicKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, errors.New("request for a certificate: its key is not of P-256")
+	}
+	return key, nil
+}
+
+// CheckHolder says whether whoever made a request has the key of a certificate, of whatever kind it is.
+func CheckHolder(text []byte, cert *x509.Certificate) error {
+	request, err := parseRequest(text)
+	if err != nil {
+		return err
+	}
+	if key, ok := request.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !key.Equal(cert.PublicKey) {
+		return errors.New("request for a certificate: its key is not that of the certificate that came with it")
+	}
+	return nil
+}
+
+// parseRequest reads a request that was signed with the key that is in it.
+func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 	if len(text) > maxRequest {
 		return nil, fmt.Errorf("request for a certificate: more than %d bytes", maxRequest)
 	}
@@ -39,12 +64,8 @@ func KeyOfRequest(text []byte) (crypto.PublicKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("request for a certificate: %w", err)
 	}
-	key, ok := request.PublicKey.(*ecdsa.PublicKey)
-	if !ok || key.Curve != elliptic.P256() {
-		return nil, errors.New("request for a certificate: its key is not of P-256")
-	}
 	if err := request.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("request for a certificate: whoever sent it does not have the key: %w", err)
 	}
-	return key, nil
+	return request, nil
 }

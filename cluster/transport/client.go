@@ -74,15 +74,18 @@ type JoinRequest struct {
 	Name    string `json:"name"`   // of the member: its host's, a DNS label
 	Address string `json:"address"`
 	Request string `json:"request"` // for a certificate: PKCS #10, PEM
+	// Chain of a member that has a certificate of the operator's own PKI, PEM, its own first. It wants no other; Request proves
+	// that it has the key.
+	Chain string `json:"chain,omitempty"`
 }
 
 // JoinAnswer is what a new member is given.
 type JoinAnswer struct {
-	Cluster string `json:"cluster"`
-	Certificate
-	CAKey     string   `json:"caKey,omitempty"`     // PEM; for servers only
-	GossipKey []byte   `json:"gossipKey,omitempty"` // for servers and agents that gossip
-	Servers   []string `json:"servers"`             // "host:port"
+	Cluster     string   `json:"cluster"`
+	Certificate          // empty for a member that has one
+	CAKey       string   `json:"caKey,omitempty"`     // PEM; for servers only
+	GossipKey   []byte   `json:"gossipKey,omitempty"` // for servers and agents that gossip
+	Servers     []string `json:"servers"`             // "host:port"
 	// Revoked certificates of the cluster, which the new member believes no more than the others do.
 	Revoked []pki.Revocation `json:"revoked,omitempty"`
 }
@@ -94,17 +97,8 @@ const joinPath = "/v1/cluster/join"
 // server has shown a certificate of a server of the cluster with the token's CA: whoever else answers at
 // the address learns nothing. connect nil: TCP.
 func Join(ctx context.Context, address string, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error)) (JoinAnswer, error) {
-	if connect == nil {
-		connect = tcp
-	}
-	ask.ID, ask.Secret = token.ID, token.Secret
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true)
-	t := &http.Transport{DisableKeepAlives: true, Protocols: protocols, DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-		return dialPinned(ctx, address, token.Pin, connect)
-	}}
-	var out JoinAnswer
-	if err := post(ctx, t, "https://"+address+joinPath, nil, ask, &out); err != nil {
+	out, err := join(ctx, address, token, ask, connect, func(certs []*x509.Certificate) error { return verifyPinned(certs, token.Pin, time.Now()) })
+	if err != nil {
 		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)
 	}
 	// Who holds the CA's key holds the cluster; still, what it gave is checked before it is kept.
@@ -122,8 +116,44 @@ func Join(ctx context.Context, address string, token pki.JoinToken, ask JoinRequ
 	return out, nil
 }
 
-// dialPinned connects to the API of a server of the cluster whose CA has that fingerprint.
-func dialPinned(ctx context.Context, address string, pin pki.Pin, connect func(ctx context.Context, address string) (net.Conn, error)) (net.Conn, error) {
+// JoinAs enters the cluster that the keeper's certificate names, with that certificate. The secret of the token is sent only to a
+// server of that cluster by the CAs that the keeper believes, whatever CA the token names. connect nil: TCP.
+func JoinAs(ctx context.Context, address string, keeper *pki.Keeper, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error)) (JoinAnswer, error) {
+	chain, request, err := keeper.Chain()
+	if err != nil {
+		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)
+	}
+	who := keeper.Identity()
+	ask.Name, ask.Chain, ask.Request = who.Name, string(chain), string(request)
+	out, err := join(ctx, address, token, ask, connect, func(certs []*x509.Certificate) error {
+		_, err := keeper.Verify(certs, time.Now(), nil, pki.Want{Cluster: who.Cluster, Server: true})
+		return err
+	})
+	if err == nil && (out.Cluster != who.Cluster || out.Cert != "") {
+		err = fmt.Errorf("it lets this host into cluster %s with another certificate than its own, of cluster %s; is it of an earlier version?", out.Cluster, who.Cluster)
+	}
+	if err != nil {
+		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)
+	}
+	return out, nil
+}
+
+func join(ctx context.Context, address string, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error), believe func([]*x509.Certificate) error) (out JoinAnswer, err error) {
+	if connect == nil {
+		connect = tcp
+	}
+	ask.ID, ask.Secret = token.ID, token.Secret
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	t := &http.Transport{DisableKeepAlives: true, Protocols: protocols, DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return dialBelieved(ctx, address, believe, connect)
+	}}
+	err = post(ctx, t, "https://"+address+joinPath, nil, ask, &out)
+	return out, err
+}
+
+// dialBelieved connects to the API of a server whose certificates are believed.
+func dialBelieved(ctx context.Context, address string, believe func([]*x509.Certificate) error, connect func(ctx context.Context, address string) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	raw, err := connect(ctx, address)
@@ -132,10 +162,8 @@ func dialPinned(ctx context.Context, address string, pin pki.Pin, connect func(c
 	}
 	conn := tls.Client(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
-		InsecureSkipVerify: true, // by name; VerifyConnection verifies by the fingerprint
-		VerifyConnection: func(cs tls.ConnectionState) error {
-			return verifyPinned(cs.PeerCertificates, pin, time.Now())
-		},
+		InsecureSkipVerify: true, // by name; VerifyConnection verifies by what the joiner knows of the cluster
+		VerifyConnection:   func(cs tls.ConnectionState) error { return believe(cs.PeerCertificates) },
 	})
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()

@@ -24,7 +24,8 @@ func (t *tool) memberCommands() []*cli.Command {
 		{
 			Name: "init", Usage: "make a new cluster whose first server is this host", ArgsUsage: " ", Action: t.clusterInit,
 			Description: "Asks the vcd of this host over its local socket, so it has to be run there, by root. It leaves address, admin token and\n" +
-				"CA certificate in ~/.config/evenkeel, where vcctl looks for them.\n\nExample: vcctl cluster init",
+				"CA certificate in ~/.config/evenkeel, where vcctl looks for them. If vcd's configuration names a certificate of your own PKI, the\n" +
+				"cluster is the one that it names, and has no CA of its own; every other member needs such a certificate, too.\n\nExample: vcctl cluster init",
 			Flags: []cli.Flag{socketFlag, &cli.Float64Flag{Name: "min-yield", Usage: "least `YIELD` of a virtual cluster that names none", Value: 0.5}},
 		},
 		{

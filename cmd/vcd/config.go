@@ -75,6 +75,15 @@ type config struct {
 type duration time.Duration
 
 // UnmarshalYAML implements yaml.BytesUnmarshaler.
+
+// ownPKI says whether the member's certificate is of a PKI of the operator's own.
+func (c config) ownPKI() bool { return c.PKI.Cert != "" }
+
+// pkiFiles of the operator's own PKI; zero: there are none.
+func (c config) pkiFiles() pki.Files {
+	return pki.Files{CA: c.PKI.CA, Cert: c.PKI.Cert, Key: c.PKI.Key}
+}
+
 func (d *duration) UnmarshalYAML(b []byte) error {
 	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
 	v, err := time.ParseDuration(text)

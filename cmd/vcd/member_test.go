@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -18,7 +17,6 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
-	"evenkeel/cluster/pki"
 )
 
 // host is a vcd that runs as a member in this process, with a simulated hypervisor.
@@ -286,59 +284,21 @@ func TestSetupAndRecover(t *testing.T) {
 	}
 }
 
-// A host with certificates of a PKI of its own is a member by them. It is not made one of another cluster, and nothing panics.
-func TestSetupWithOwnPKI(t *testing.T) {
+// What the certificate says counts, also when vcd is started again on a configuration that says less.
+func TestRolesOfTheCertificate(t *testing.T) {
 	h1, h2 := newHost(t, "h1"), newHost(t, "h2")
+	h2.write("server: true\nagent: false\n")
 	h1.start()
+	h2.start()
 	made, err := client.NewLocal(h1.socket).Init(t.Context(), v1.SetupInit{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
+	api := h1.dial(made.CA, made.AdminToken)
+	if err := h2.enter(api, h1, v1.JoinTokenRequest{Agent: true}); err != nil {
 		t.Fatal(err)
 	}
-	api, err := client.New(client.Config{Address: h1.advertise, CAFile: ca, Token: made.AdminToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer api.Close()
-	k, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	own, err := pki.NewCA("other", time.Now(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pki.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := own.Issue(key.Public(), pki.Identity{Cluster: "other", Name: "h2", Server: true, Agent: true}, pki.Names{}, time.Now(), time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyPEM, err := pki.EncodeKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := pki.FilesIn(dir)
-	if err := files.Write(pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: own.CertPEM()}); err != nil {
-		t.Fatal(err)
-	}
-	h2.write(fmt.Sprintf("server: true\nagent: true\npki: {ca: %s, cert: %s, key: %s}\n", files.CA, files.Cert, files.Key))
+	h2.end()
 	h2.start()
-	local := client.NewLocal(h2.socket)
-	if _, err := local.Join(t.Context(), v1.SetupJoin{Token: k.Token, Addresses: []string{h1.advertise}}); !client.IsProblem(err, v1.ProblemExists) {
-		t.Errorf("join of a host with a PKI of its own: %v", err)
-	}
-	if _, err := local.Init(t.Context(), v1.SetupInit{}); !client.IsProblem(err, v1.ProblemExists) {
-		t.Errorf("init of a host with a PKI of its own: %v", err)
-	}
-	tokens, err := api.JoinTokens(t.Context())
-	if err != nil || len(tokens) != 1 || tokens[0].UsedBy != "" {
-		t.Errorf("the token was used: %+v, %v", tokens, err)
-	}
+	h2.await("h2 is ready", func() bool { h, err := api.Host(t.Context(), "h2"); return err == nil && h.State == "ready" })
 }

@@ -71,7 +71,7 @@ func runMember(c *cli.Context) error {
 	}
 	metricsToPrometheus(log)
 	d := &memberDaemon{conf: conf, log: log, entered: make(chan struct{}), up: make(chan struct{})}
-	if member.HasIdentity(conf.DataDir) || conf.PKI.Cert != "" {
+	if d.isMember() {
 		close(d.entered)
 	}
 	ctx, cancel := context.WithCancel(c.Context)
@@ -114,6 +114,7 @@ type memberDaemon struct {
 	entering sync.Mutex
 	entered  chan struct{} // closed once there is an identity
 	settings state.Settings
+	is       pki.Identity // of the member, once it serves
 
 	mu       sync.Mutex
 	member   *member.Member
@@ -124,10 +125,18 @@ type memberDaemon struct {
 // serve runs the member until ctx ends. A server whose disk is full runs its agent alone, so that
 // the host keeps its lease, and becomes a server again once there is room.
 func (d *memberDaemon) serve(ctx context.Context) error {
+	id, err := member.IdentityIn(d.conf.DataDir, d.conf.pkiFiles())
+	if err != nil {
+		return err
+	}
+	if id.Server != d.conf.Server || id.Agent != d.conf.Agent {
+		d.log.Warn("the roles of its certificate count, not those of the configuration", "certificate", id.String())
+	}
+	d.is = id
 	for agentOnly := false; ; agentOnly = !agentOnly {
 		err := d.once(ctx, agentOnly)
 		switch {
-		case !agentOnly && errors.Is(err, syscall.ENOSPC) && d.conf.Agent:
+		case !agentOnly && errors.Is(err, syscall.ENOSPC) && d.is.Agent:
 			d.log.Error("no room for the log: this host's agent runs on without the server", "dir", d.conf.DataDir, "error", err)
 		case agentOnly && err == nil && ctx.Err() == nil:
 			d.log.Info("there is room again", "dir", d.conf.DataDir)
@@ -162,9 +171,6 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 			d.log.Error("close", "error", err)
 		}
 	}()
-	if id := m.Identity(); !agentOnly && (id.Server != d.conf.Server || id.Agent != d.conf.Agent) {
-		d.log.Warn("the roles of its certificate count, not those of the configuration", "certificate", id.String())
-	}
 	fmt.Printf("ready https://%s\n", d.conf.Advertise)
 	notify(d.log, daemon.SdNotifyReady)
 	var room <-chan struct{}
@@ -225,7 +231,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 	}
 	set.SharedPools = c.SharedPools
 	o = member.Options{Dir: c.DataDir, Listener: l, Advertise: c.Advertise, Gossip: c.Gossip, GossipAdvertise: gossipAdvertise(c), Settings: set,
-		Lease: time.Duration(c.Lease), Version: version, Log: d.log, PKI: pki.Files{CA: c.PKI.CA, Cert: c.PKI.Cert, Key: c.PKI.Key},
+		Lease: time.Duration(c.Lease), Version: version, Log: d.log, PKI: c.pkiFiles(),
 		Autopilot: node.Autopilot{DeadAfter: time.Duration(c.RemoveDead)},
 		Backups:   member.Backups{Dir: c.Snapshots.Dir, Every: time.Duration(c.Snapshots.Every), Latest: c.Snapshots.Keep, Days: c.Snapshots.Days},
 		API:       d.api,
@@ -266,7 +272,7 @@ func gossipAdvertise(c config) string {
 }
 
 func (d *memberDaemon) openHost() (hypervisor.Host, func(), error) {
-	if !d.conf.Agent {
+	if !d.is.Agent {
 		return nil, func() {}, nil
 	}
 	if d.conf.Hypervisor == "simulated" {
@@ -294,9 +300,11 @@ func (d *memberDaemon) api(m *member.Member) transport.Handler {
 	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Gatherer: prometheus.DefaultGatherer})
 }
 
+func (d *memberDaemon) isMember() bool { return member.Entered(d.conf.DataDir, d.conf.ownPKI()) }
+
 // State implements server.Setup.
 func (d *memberDaemon) State() v1.SetupState {
-	out := v1.SetupState{Name: d.conf.Name, Address: d.conf.Advertise, Version: version, Member: member.HasIdentity(d.conf.DataDir) || d.conf.PKI.Cert != ""}
+	out := v1.SetupState{Name: d.conf.Name, Address: d.conf.Advertise, Version: version, Member: d.isMember()}
 	d.mu.Lock()
 	m := d.member
 	d.mu.Unlock()
@@ -321,9 +329,6 @@ func (d *memberDaemon) State() v1.SetupState {
 func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer, error) {
 	d.entering.Lock()
 	defer d.entering.Unlock()
-	if d.conf.PKI.Cert != "" {
-		return v1.SetupAnswer{}, errOwnPKI
-	}
 	if !d.conf.Server {
 		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "server", Text: "is false in the configuration of this host: the first member must be a server"}}}
 	}
@@ -334,7 +339,16 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 		}
 		set.MinYield = *y
 	}
-	if _, err := member.Init(d.conf.DataDir, d.conf.Name, d.conf.Advertise, d.conf.Agent); err != nil {
+	caFile := filepath.Join(d.conf.DataDir, "pki", "ca.pem")
+	if d.conf.ownPKI() {
+		if err := d.certified(); err != nil {
+			return v1.SetupAnswer{}, err
+		}
+		if _, err := member.InitAs(d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise); err != nil {
+			return v1.SetupAnswer{}, entryError(err)
+		}
+		caFile = d.conf.PKI.CA
+	} else if _, err := member.Init(d.conf.DataDir, d.conf.Name, d.conf.Advertise, d.conf.Agent); err != nil {
 		return v1.SetupAnswer{}, entryError(err)
 	}
 	d.settings = set
@@ -347,7 +361,7 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 	if err := m.Propose(ctx, state.KindAdminToken, row); err != nil {
 		return v1.SetupAnswer{}, fmt.Errorf("admin token: %w", err)
 	}
-	ca, err := os.ReadFile(filepath.Join(d.conf.DataDir, "pki", "ca.pem"))
+	ca, err := os.ReadFile(caFile)
 	if err != nil {
 		return v1.SetupAnswer{}, err
 	}
@@ -358,17 +372,21 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
 	d.entering.Lock()
 	defer d.entering.Unlock()
-	if d.conf.PKI.Cert != "" {
-		return v1.SetupAnswer{}, errOwnPKI
-	}
 	if len(q.Addresses) == 0 {
 		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "addresses", Text: "name at least one server, host:port"}}}
 	}
-	id, err := member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses)
+	var err error
+	if d.conf.ownPKI() {
+		if err := d.certified(); err != nil {
+			return v1.SetupAnswer{}, err
+		}
+		_, err = member.JoinAs(ctx, d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise, q.Token, q.Addresses)
+	} else {
+		_, err = member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses)
+	}
 	if err != nil {
 		return v1.SetupAnswer{}, entryError(err)
 	}
-	d.conf.Server, d.conf.Agent = id.Server, id.Agent
 	close(d.entered)
 	if _, err := d.await(ctx, func(m *member.Member) bool { return m.Ready() == nil }); err != nil {
 		return v1.SetupAnswer{}, err
@@ -376,9 +394,17 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 	return v1.SetupAnswer{SetupState: d.State()}, nil
 }
 
-// errOwnPKI: the certificates of this host say who it is, and nobody gives it others.
-var errOwnPKI = &control.Exists{Field: "pki", Text: "the configuration of this host names certificates of a PKI of your own: it is a member of the cluster that they name; " +
-	"to enter one with a token, or to make one, take pki out of the configuration first"}
+// certified says what is wrong with a certificate of the operator's own PKI that is of somebody else than this host.
+func (d *memberDaemon) certified() error {
+	id, err := member.IdentityIn(d.conf.DataDir, d.conf.pkiFiles())
+	if err == nil && id.Name != d.conf.Name {
+		err = fmt.Errorf("the certificate is of %s, and this host is %s", id, d.conf.Name)
+	}
+	if err != nil {
+		return &control.Invalid{Fields: []control.FieldError{{Field: "pki", Text: err.Error()}}}
+	}
+	return nil
+}
 
 // entryError is an error of entering a cluster in the words of the API.
 func entryError(err error) error {
@@ -394,6 +420,9 @@ func entryError(err error) error {
 	}
 	if errors.Is(err, member.ErrMember) {
 		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, stop vcd and remove its data directory first"}
+	}
+	if errors.Is(err, member.ErrCertificate) {
+		return &control.Invalid{Fields: []control.FieldError{{Field: "pki", Text: err.Error()}}}
 	}
 	if errors.Is(err, pki.ErrToken) {
 		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: err.Error()}}}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+	"evenkeel/cluster/pki"
+)
+
+// ownCA is a PKI of the operator's own.
+type ownCA struct {
+	t  *testing.T
+	ca *pki.CA
+}
+
+func newOwnCA(t *testing.T, cluster string) ownCA {
+	t.Helper()
+	ca, err := pki.NewCA(cluster, time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ownCA{t, ca}
+}
+
+// certify a host: its configuration names the certificate from then on. at: a name or address of the host, "" = none.
+func (o ownCA) certify(h *host, roles string, who pki.Identity, at string) {
+	o.t.Helper()
+	key, err := pki.GenerateKey(rand.Reader)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	var names pki.Names
+	if at != "" {
+		if names, err = pki.NamesOf(at + ":0"); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	cert, err := o.ca.Issue(key.Public(), who, names, time.Now(), time.Hour, rand.Reader)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	keyPEM, err := pki.EncodeKey(key)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	files := pki.FilesIn(o.t.TempDir())
+	if err := files.Write(pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: o.ca.CertPEM()}); err != nil {
+		o.t.Fatal(err)
+	}
+	h.write(fmt.Sprintf("%spki: {ca: %s, cert: %s, key: %s}\n", roles, files.CA, files.Cert, files.Key))
+}
+
+// A cluster whose certificates all come from a PKI of the operator's own is made, grows, and lets a member go and come again; what
+// a certificate does not say nobody gets by a token.
+func TestOwnPKIFromTheFirstMember(t *testing.T) {
+	own, other := newOwnCA(t, "own"), newOwnCA(t, "own")
+	const both, agent = "server: true\nagent: true\n", "server: false\nagent: true\n"
+	h1, h2, h3 := newHost(t, "h1"), newHost(t, "h2"), newHost(t, "h3")
+	is := func(h *host, server bool) pki.Identity {
+		return pki.Identity{Cluster: "own", Name: h.name, Server: server, Agent: true}
+	}
+	refused := func(what string, err error, problem, says string) {
+		t.Helper()
+		if !client.IsProblem(err, problem) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	init := func() (v1.SetupAnswer, error) { return client.NewLocal(h1.socket).Init(t.Context(), v1.SetupInit{}) }
+	own.certify(h1, both, is(h2, true), "127.0.0.1")
+	h1.start()
+	_, err := init()
+	refused("the certificate of another host", err, v1.ProblemInvalid, "h2")
+	h1.end()
+	own.certify(h1, both, is(h1, true), "")
+	h1.start()
+	_, err = init()
+	refused("a certificate that does not say where the server is", err, v1.ProblemInvalid, "127.0.0.1")
+	h1.end()
+	own.certify(h1, both, is(h1, true), "127.0.0.1")
+	h1.start()
+	made, err := init()
+	if err != nil || made.CA != string(own.ca.CertPEM()) || made.Cluster != "own" {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if _, err := os.Stat(filepath.Join(h1.dir, "ca.key")); err == nil {
+		t.Error("the cluster made a CA of its own")
+	}
+	_, err = init()
+	refused("a member already", err, v1.ProblemExists, "")
+	api := h1.dial(made.CA, made.AdminToken)
+	serves := func(n int) {
+		t.Helper()
+		h1.await(fmt.Sprint(n, " hosts are ready"), func() bool {
+			hosts, err := api.Hosts(t.Context())
+			ready := 0
+			for _, h := range hosts {
+				if h.State == "ready" {
+					ready++
+				}
+			}
+			return err == nil && ready == n
+		})
+	}
+	serves(1)
+
+	h2.start() // without a certificate
+	refused("no certificate", h2.enter(api, h1, v1.JoinTokenRequest{Server: true, Agent: true}), v1.ProblemConflict, "pki")
+	h2.end()
+	other.certify(h2, both, is(h2, true), "127.0.0.1")
+	h2.start()
+	token, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := func(h *host) error {
+		_, err := client.NewLocal(h.socket).Join(t.Context(), v1.SetupJoin{Token: token.Token, Addresses: []string{h1.advertise}})
+		return err
+	}
+	if err := join(h2); err == nil || !strings.Contains(err.Error(), "wrong-ca") {
+		t.Errorf("a server of another CA is believed: %v", err)
+	}
+	h2.end()
+	own.certify(h2, agent, is(h2, false), "")
+	h2.start()
+	refused("fewer roles than the token gives", join(h2), v1.ProblemInvalid, "is of agent")
+	parts := strings.Split(token.Token, ".")
+	parts[2] = strings.Repeat("A", len(parts[2]))
+	whole := token.Token
+	token.Token = strings.Join(parts, ".")
+	refused("the wrong secret", join(h2), v1.ProblemInvalid, "not known, used, or over")
+	token.Token = whole
+	tokens, err := api.JoinTokens(t.Context())
+	for _, k := range tokens {
+		if k.UsedBy != "" {
+			t.Errorf("a token was used: %+v", k)
+		}
+	}
+	if err != nil || len(tokens) != 2 {
+		t.Errorf("%+v, %v", tokens, err)
+	}
+	h2.end()
+	own.certify(h2, both, is(h2, true), "127.0.0.1")
+	h2.start()
+	if err := join(h2); err != nil {
+		t.Fatal(err)
+	}
+	own.certify(h3, agent, is(h3, false), "")
+	h3.start()
+	if err := h3.enter(api, h2, v1.JoinTokenRequest{Agent: true}); err != nil {
+		t.Fatal(err)
+	}
+	serves(3)
+	h3.end()
+	h3.start() // a member by what it knows
+	serves(3)
+
+	if _, err := api.RemoveMember(t.Context(), "h3", false); err != nil {
+		t.Fatal(err)
+	}
+	h1.await("h3 is shut out", func() bool { _, err := api.Host(t.Context(), "h3"); return client.IsProblem(err, v1.ProblemNotFound) })
+	h3.end()
+	h3.wipe()
+	h3.start()
+	refused("the certificate of a member that was removed", h3.enter(api, h1, v1.JoinTokenRequest{Agent: true}), v1.ProblemInvalid, "revoked")
+	h3.end()
+	own.certify(h3, agent, is(h3, false), "")
+	h3.start()
+	if err := h3.enter(api, h1, v1.JoinTokenRequest{Agent: true}); err != nil {
+		t.Fatal(err)
+	}
+	serves(3)
+}
