@@ -1,14 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 )
@@ -94,19 +96,10 @@ func recoverQuorum(c *cli.Context) error {
 
 // identityOf the member whose files the configuration names. It must be a server.
 func identityOf(conf config) (pki.Identity, error) {
-	files := pki.Files{CA: conf.PKI.CA, Cert: conf.PKI.Cert, Key: conf.PKI.Key}
-	if files == (pki.Files{}) {
-		files = pki.FilesIn(filepath.Join(conf.DataDir, "pki"))
+	who, err := member.IdentityIn(conf.DataDir, conf.pkiFiles())
+	if errors.Is(err, fs.ErrNotExist) {
+		return who, fmt.Errorf("there is no member of a cluster in %s: %w", conf.DataDir, err)
 	}
-	b, err := os.ReadFile(files.Cert)
-	if err != nil {
-		return pki.Identity{}, fmt.Errorf("there is no member of a cluster in %s: %w", conf.DataDir, err)
-	}
-	certs, err := pki.ParseCertificates(b)
-	if err != nil {
-		return pki.Identity{}, fmt.Errorf("%s: %w", files.Cert, err)
-	}
-	who, err := pki.IdentityOf(certs[0])
 	if err == nil && !who.Server {
 		err = fmt.Errorf("%s is an agent; recover a server", who.Name)
 	}
