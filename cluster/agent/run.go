@@ -281,12 +281,12 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		return false, nil, err
 	}
 	if r.cluster == "" { // else the VMs of another cluster could not be told from ours
-		want, _, err := r.Leader.Desired(ctx, r.Host)
+		want, changed, err := r.Leader.Desired(ctx, r.Host)
 		if err != nil {
 			return false, nil, fmt.Errorf("desired state: %w", err)
 		}
 		if err := r.keeper.saw(want.Epoch, want.Index); err != nil {
-			return false, nil, err
+			return false, changed, err
 		}
 		r.belong(want)
 		if there, err = r.look(ctx); err != nil {

@@ -50,7 +50,7 @@ func (m *Member) Figures() (Figures, error) {
 				until = s.Until
 			}
 		}
-		if row.Name != m.identity.Name && !until.IsZero() { // of a PKI of the operator's own each server knows its own only
+		if row.Name != m.identity.Name && !until.IsZero() { // of a PKI of the operator's own it is not known how long it was to last
 			out.Certificates = append(out.Certificates, CertificateFigures{Member: row.Name, From: until.Add(-pki.DefaultLife), Until: until})
 		}
 	}

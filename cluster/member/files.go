@@ -2,6 +2,8 @@ package member
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +34,16 @@ func HasIdentity(dir string) bool {
 	return err == nil
 }
 
+// foundingOf the cluster that made the gossip's key, which all its members have; "" = there is none. It does not give the key away.
+func foundingOf(dir string) string {
+	key, err := os.ReadFile(filepath.Join(dir, gossipKeyFile))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(append([]byte("evenkeel founding\x00"), key...))
+	return hex.EncodeToString(sum[:16])
+}
+
 // Entered says whether the directory is a member's of some cluster, by an identity in it, or, where it has a certificate of the
 // operator's own PKI (own), by what it knows of the cluster.
 func Entered(dir string, own bool) bool {
@@ -40,6 +52,16 @@ func Entered(dir string, own bool) bool {
 	}
 	_, err := os.Stat(filepath.Join(dir, serversFile))
 	return own && err == nil
+}
+
+// Orphan says whether the directory is that of a member whose certificate was of the operator's own PKI and is named no more.
+func Orphan(dir string, own bool) bool {
+	if own || HasIdentity(dir) {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(dir, usedFile))
+	notes, _ := filepath.Glob(filepath.Join(dir, "agents", "*.json"))
+	return err == nil || len(notes) > 0
 }
 
 // writeSecret writes a file of mode 0600, whole or not at all.
@@ -56,7 +78,14 @@ func writeSecret(path string, content []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 func newGossipKey() []byte {

@@ -55,15 +55,32 @@ func (m *Member) number(ctx context.Context, id pki.Identity, cert *x509.Certifi
 	return nil
 }
 
+// Record implements transport.Issuer: what a member of a PKI of the operator's own shows by now is to be revoked with it.
+func (m *Member) Record(ctx context.Context, id pki.Identity, serial string, chain []byte) error {
+	row, ok := m.State.Snapshot().Member(id.Name)
+	if !ok {
+		return fmt.Errorf("%s: %w", id, control.ErrNotFound)
+	}
+	certs, err := pki.ParseCertificates(chain)
+	if err != nil {
+		return &control.Invalid{Fields: []control.FieldError{{Field: "chain", Text: err.Error()}}}
+	}
+	if pki.SerialOf(certs[0]) != serial {
+		return &control.Invalid{Fields: []control.FieldError{{Field: "chain", Text: "it is of another certificate than the one shown"}}}
+	}
+	if slices.ContainsFunc(row.Serials, func(s state.Serial) bool { return s.Number == serial }) {
+		return nil
+	}
+	return m.number(ctx, id, certs[0])
+}
+
 // holds says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token.
 func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
 	invalid := func(field, format string, args ...any) error {
 		return &control.Invalid{Fields: []control.FieldError{{Field: field, Text: fmt.Sprintf(format, args...)}}}
 	}
 	if !pki.SecretMatches(t.Hash, q.Secret) { // before anything is read that a stranger sent
-		err := fmt.Errorf("member %s: join token %s is not known, or came with the wrong secret: %w", q.Name, q.ID, state.ErrToken)
-		m.audits.add("join-refused", q.Name, err.Error(), time.Now())
-		return nil, err
+		return nil, fmt.Errorf("member %s: join token %.16q is not known, or came with the wrong secret: %w", q.Name, q.ID, state.ErrToken)
 	}
 	certs, err := pki.ParseCertificates([]byte(q.Chain))
 	if err != nil {
@@ -73,7 +90,7 @@ func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certif
 	if err != nil {
 		return nil, invalid("chain", "%v", err)
 	}
-	if err := pki.CheckHolder([]byte(q.Request), certs[0]); err != nil {
+	if err := pki.CheckProof([]byte(q.Request), certs[0], q.Purpose(m.identity.Cluster)); err != nil {
 		return nil, invalid("request", "%v", err)
 	}
 	if gives := (pki.Identity{Name: q.Name, Server: t.Server, Agent: t.Agent}); gives.Server != id.Server || gives.Agent != id.Agent {
@@ -117,6 +134,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	if q.Chain != "" {
 		var err error
 		if own, err = m.holds(t, q); err != nil {
+			m.audits.add("join-refused", q.Name, printable(err.Error()), time.Now())
 			return none, err
 		}
 	} else if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
@@ -198,16 +216,32 @@ func (m *Member) NewToken(ctx context.Context, life time.Duration, row state.Joi
 	return t.Text(), row, nil
 }
 
+// takeDownAgain is how long after its start, or after it could not, a member has its certificate taken down.
+const takeDownAgain = 2 * time.Second
+
 // keepCertificate renews this member's certificate in time, and takes in files that changed.
 func (m *Member) keepCertificate(ctx context.Context) error {
+	recorded := "" // of a PKI of the operator's own: what the leader has taken down
 	for {
+		pause := min(time.Minute, max(time.Second, time.Until(m.keeper.RenewAt())/2))
+		if m.keeper.Foreign() && recorded == "" {
+			pause = min(pause, takeDownAgain)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(time.Minute, max(time.Second, time.Until(m.keeper.RenewAt())/2))):
+		case <-time.After(pause):
 		}
 		if _, err := m.keeper.Refresh(time.Now()); err != nil {
 			m.log.Error("read the certificate again", "error", err)
+		}
+		if now := pki.SerialOf(m.keeper.Leaf()); m.keeper.Foreign() && now != recorded {
+			if err := m.takenDown(ctx); err != nil {
+				recorded = ""
+				m.log.Debug("record the certificate", "error", err)
+			} else {
+				recorded = now
+			}
 		}
 		if !m.keeper.RenewDue(time.Now()) {
 			continue
@@ -233,7 +267,25 @@ func (m *Member) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return m.atServer(func(address string) error {
+		c, err := m.client.RenewCertificate(ctx, address, request)
+		if err != nil {
+			return err
+		}
+		return m.keeper.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
+	})
+}
+
+// takenDown has the leader take down which certificate of the operator's own PKI this member shows.
+func (m *Member) takenDown(ctx context.Context) error {
+	chain := pki.EncodeCertificates(m.keeper.Leaf())
+	return m.atServer(func(address string) error { return m.client.RecordCertificate(ctx, address, chain) })
+}
+
+// atServer does something at one server after the other, until one has done it.
+func (m *Member) atServer(f func(address string) error) error {
 	var servers []string
+	var err error
 	if m.State != nil {
 		servers = m.Servers()
 	} else if servers, err = readServers(m.o.Dir); err != nil {
@@ -241,12 +293,10 @@ func (m *Member) renew(ctx context.Context) error {
 	}
 	var failed error
 	for _, address := range servers {
-		c, err := m.client.RenewCertificate(ctx, address, request)
-		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
+		if err = f(address); err == nil {
+			return nil
 		}
-		return m.keeper.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
+		failed = errors.Join(failed, err)
 	}
 	return failed
 }

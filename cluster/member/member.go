@@ -134,7 +134,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 		return nil, err
 	}
 	m.log = o.Log.With("member", m.identity.Name)
-	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused}
+	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: foundingOf(o.Dir)}
 	m.dialer = &transport.Dialer{Security: security}
 	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
 	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log})

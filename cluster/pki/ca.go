@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
@@ -199,9 +200,14 @@ func newSerial(entropy io.Reader) (*big.Int, error) {
 }
 
 // SerialOf is how a certificate is named in lists of revoked ones: its serial number in lower-case
-// hexadecimal, at least 32 digits.
+// hexadecimal, at least 32 digits. A PKI of the operator's own may count from 1, and again with another CA: a short number
+// names nobody, so the certificate's fingerprint takes its place.
 func SerialOf(cert *x509.Certificate) string {
 	raw := cert.SerialNumber.Bytes()
+	if len(raw) <= 8 {
+		sum := sha256.Sum256(cert.Raw)
+		raw = sum[:16]
+	}
 	if len(raw) < 16 {
 		raw = append(make([]byte, 16-len(raw)), raw...)
 	}

@@ -137,9 +137,9 @@ func (k *Keeper) Identity() Identity { return k.now.Load().id }
 // Leaf is this member's certificate. It is not to be changed.
 func (k *Keeper) Leaf() *x509.Certificate { return k.now.Load().pair.Leaf }
 
-// Chain is this member's certificate and what leads from it to a CA, PEM, with a request made with its key, which proves that
-// this member has it.
-func (k *Keeper) Chain() (chain, request []byte, err error) {
+// Chain is this member's certificate and what leads from it to a CA, PEM, with a proof that this member has its key, for a
+// purpose: see NewProof.
+func (k *Keeper) Chain(purpose string) (chain, proof []byte, err error) {
 	h := k.now.Load()
 	certs := make([]*x509.Certificate, len(h.pair.Certificate))
 	for i, raw := range h.pair.Certificate {
@@ -151,8 +151,8 @@ func (k *Keeper) Chain() (chain, request []byte, err error) {
 	if !ok {
 		return nil, nil, errors.New("the key of this member's certificate cannot sign")
 	}
-	request, err = NewRequest(key)
-	return EncodeCertificates(certs...), request, err
+	proof, err = NewProof(key, purpose)
+	return EncodeCertificates(certs...), proof, err
 }
 
 // Roots are the CAs that are believed. The pool is not to be changed.

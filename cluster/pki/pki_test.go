@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
@@ -316,4 +318,93 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
+}
+
+// A proof is good for one key and one purpose, whatever kind of key it is.
+func TestProof(t *testing.T) {
+	k, err := OpenKeeper(foreignFiles(t, big.NewInt(7), "h1"), true, epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, proof, err := k.Chain("to join")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certs, err := ParseCertificates(chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckProof(proof, certs[0], "to join"); err != nil {
+		t.Error(err)
+	}
+	other, err := OpenKeeper(foreignFiles(t, big.NewInt(7), "h1"), true, epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := NewRequest(k.now.Load().pair.PrivateKey.(crypto.Signer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"another purpose": CheckProof(proof, certs[0], "to leave"), "what was sent to a CA": CheckProof(plain, certs[0], "to join"),
+		"another key": CheckProof(proof, other.Leaf(), "to join"), "nothing": CheckProof(nil, certs[0], "to join"),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+// CAs that count from 1 do not name two certificates alike.
+func TestShortSerials(t *testing.T) {
+	seen := map[string]bool{}
+	for _, serial := range []*big.Int{big.NewInt(1), big.NewInt(1), new(big.Int).SetUint64(math.MaxUint64), new(big.Int).Lsh(big.NewInt(1), 64), new(big.Int).Lsh(big.NewInt(1), 150)} {
+		k, err := OpenKeeper(foreignFiles(t, serial, "h1"), true, epoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := SerialOf(k.Leaf())
+		if seen[name] || len(name) < 32 {
+			t.Errorf("%v is named %s", serial, name)
+		}
+		seen[name] = true
+	}
+	if !seen[fmt.Sprintf("%032x", new(big.Int).Lsh(big.NewInt(1), 64))] {
+		t.Errorf("a long number names itself: %v", seen)
+	}
+}
+
+// foreignFiles of a member with a certificate of that number from a PKI that is not ours, with an RSA key.
+func foreignFiles(t *testing.T, serial *big.Int, name string) Files {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, caKey := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ours"}, NotBefore: epoch.Add(-time.Hour), NotAfter: epoch.Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}, key
+	sign := func(what, by *x509.Certificate) *x509.Certificate {
+		der, err := x509.CreateCertificate(rand.Reader, what, by, key.Public(), caKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert
+	}
+	ca = sign(ca, ca)
+	id := Identity{Cluster: "c", Name: name, Agent: true}
+	leaf := sign(&x509.Certificate{SerialNumber: serial, NotBefore: epoch.Add(-time.Hour), NotAfter: epoch.Add(time.Hour), URIs: id.uris(),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}, ca)
+	pem, err := EncodeKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := FilesIn(t.TempDir())
+	if err := files.Write(Material{Cert: EncodeCertificates(leaf), Key: pem, CA: EncodeCertificates(ca)}); err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

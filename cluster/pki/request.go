@@ -5,7 +5,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -17,8 +20,21 @@ const maxRequest = 8 << 10
 
 // NewRequest is a request for a certificate (PKCS #10, PEM). It proves that its sender has
 // the key, and says nothing else: names and roles come from elsewhere.
-func NewRequest(key crypto.Signer) ([]byte, error) {
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+func NewRequest(key crypto.Signer) ([]byte, error) { return newRequest(key, pkix.Name{}) }
+
+// NewProof is a request that proves that its sender has the key, for one purpose and no other: whoever comes by it can use it for
+// nothing else. See CheckProof.
+func NewProof(key crypto.Signer, purpose string) ([]byte, error) {
+	return newRequest(key, pkix.Name{CommonName: purposeName(purpose)})
+}
+
+func purposeName(purpose string) string {
+	sum := sha256.Sum256([]byte(purpose))
+	return hex.EncodeToString(sum[:])
+}
+
+func newRequest(key crypto.Signer, subject pkix.Name) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
 	if err != nil {
 		return nil, fmt.Errorf("make a request for a certificate: %w", err)
 	}
@@ -39,14 +55,17 @@ func KeyOfRequest(text []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// CheckHolder says whether whoever made a request has the key of a certificate, of whatever kind it is.
-func CheckHolder(text []byte, cert *x509.Certificate) error {
+// CheckProof says what is wrong with a proof that its maker has the key of a certificate, of whatever kind it is, for a purpose.
+func CheckProof(text []byte, cert *x509.Certificate, purpose string) error {
 	request, err := parseRequest(text)
 	if err != nil {
 		return err
 	}
 	if key, ok := request.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !key.Equal(cert.PublicKey) {
 		return errors.New("request for a certificate: its key is not that of the certificate that came with it")
+	}
+	if request.Subject.CommonName != purposeName(purpose) {
+		return errors.New("request for a certificate: it was made for another purpose")
 	}
 	return nil
 }

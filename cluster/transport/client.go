@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"evenkeel/cluster/pki"
@@ -21,12 +22,20 @@ type ClientOptions struct {
 	Log *slog.Logger
 }
 
+// RecordCertificate has a server (which has the leader) take down which certificate of the operator's own PKI this member shows now.
+func (c *Client) RecordCertificate(ctx context.Context, address string, chain []byte) error {
+	if err := post(ctx, c.http, urlOf(address, "certificate").String(), nil, certificateRequest{Chain: string(chain)}, nil); err != nil {
+		return fmt.Errorf("record the certificate at %s: %w", address, err)
+	}
+	return nil
+}
+
 // RenewCertificate asks a server (which asks the leader) for another certificate
 // of this member's own identity, for the key of a request (pki.NewRequest). Hand what it gives to
 // pki.Keeper.Replace.
 func (c *Client) RenewCertificate(ctx context.Context, address string, request []byte) (Certificate, error) {
 	var out Certificate
-	err := post(ctx, c.http, urlOf(address, "certificate").String(), nil, certificateRequest{string(request)}, &out)
+	err := post(ctx, c.http, urlOf(address, "certificate").String(), nil, certificateRequest{Request: string(request)}, &out)
 	if err != nil {
 		return Certificate{}, fmt.Errorf("renew the certificate at %s: %w", address, err)
 	}
@@ -75,8 +84,13 @@ type JoinRequest struct {
 	Address string `json:"address"`
 	Request string `json:"request"` // for a certificate: PKCS #10, PEM
 	// Chain of a member that has a certificate of the operator's own PKI, PEM, its own first. It wants no other; Request proves
-	// that it has the key.
+	// that it has the key, for Purpose.
 	Chain string `json:"chain,omitempty"`
+}
+
+// Purpose of the proof that comes with a Chain: this token, for this member, here.
+func (q JoinRequest) Purpose(cluster string) string {
+	return strings.Join([]string{"join", cluster, q.ID, q.Secret, q.Name, q.Address}, "\n")
 }
 
 // JoinAnswer is what a new member is given.
@@ -119,12 +133,13 @@ func Join(ctx context.Context, address string, token pki.JoinToken, ask JoinRequ
 // JoinAs enters the cluster that the keeper's certificate names, with that certificate. The secret of the token is sent only to a
 // server of that cluster by the CAs that the keeper believes, whatever CA the token names. connect nil: TCP.
 func JoinAs(ctx context.Context, address string, keeper *pki.Keeper, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error)) (JoinAnswer, error) {
-	chain, request, err := keeper.Chain()
+	who := keeper.Identity()
+	ask.ID, ask.Secret, ask.Name = token.ID, token.Secret, who.Name
+	chain, proof, err := keeper.Chain(ask.Purpose(who.Cluster))
 	if err != nil {
 		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)
 	}
-	who := keeper.Identity()
-	ask.Name, ask.Chain, ask.Request = who.Name, string(chain), string(request)
+	ask.Chain, ask.Request = string(chain), string(proof)
 	out, err := join(ctx, address, token, ask, connect, func(certs []*x509.Certificate) error {
 		_, err := keeper.Verify(certs, time.Now(), nil, pki.Want{Cluster: who.Cluster, Server: true})
 		return err

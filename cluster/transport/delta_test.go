@@ -385,7 +385,7 @@ func TestWireFormat(t *testing.T) {
 		agent.Permit{Epoch: 1, Term: 2, Index: 3, Granted: []agent.Instance{{VM: "a", Generation: 2}}},
 		JoinRequest{ID: "i", Secret: "s", Name: "h1", Address: "10.0.0.3:7480", Request: "PEM"},
 		JoinAnswer{Cluster: "c", Certificate: Certificate{Cert: "PEM", CA: "PEM"}, CAKey: "PEM", GossipKey: []byte{1}, Servers: []string{"10.0.0.1:7480"}},
-		certificateRequest{"PEM"}, sessionAnswer{Session: 5},
+		certificateRequest{Request: "PEM"}, sessionAnswer{Session: 5},
 	} {
 		if err := json.NewEncoder(&lines).Encode(v); err != nil {
 			t.Fatal(err)

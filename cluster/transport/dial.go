@@ -30,6 +30,10 @@ type Security struct {
 	// TLS), for audit events. It must not block, and sees to it itself that a flood does no harm.
 	// nil: nobody listens.
 	Refused func(remote net.Addr, why error)
+	// Founding tells clusters of one name apart, which a PKI of the operator's own may certify one after the other: a name that
+	// members of one founding have in common and send along (in TLS's server_name, as nobody has any other use for it). Members
+	// with certificates of such a PKI refuse others. "" = it is not known, and is not sent.
+	Founding string
 	// Now is the time certificates are judged by; nil: time.Now.
 	Now func() time.Time
 }
@@ -53,6 +57,15 @@ func (s Security) cluster() string { return s.Keeper.Identity().Cluster }
 func (s Security) verify(certs []*x509.Certificate, want pki.Want) (pki.Identity, error) {
 	want.Cluster = s.cluster()
 	return s.Keeper.Verify(certs, s.now(), s.Revoked, want)
+}
+
+// sameFounding says what is wrong with a member that was let into another cluster of this one's name.
+func (s Security) sameFounding(certs []*x509.Certificate, theirs string) error {
+	if !s.Keeper.Foreign() || s.Founding == "" || theirs == "" || theirs == s.Founding {
+		return nil
+	}
+	id, _ := pki.IdentityOf(certs[0]) // it was verified
+	return &pki.Refusal{Reason: pki.WrongCluster, Identity: id, Serial: pki.SerialOf(certs[0]), Detail: "it is of another cluster of that name, which was made at another time"}
 }
 
 // still says whether a certificate that was good at the handshake still is.
@@ -95,6 +108,7 @@ func (d *Dialer) Dial(ctx context.Context, address, protocol string, want pki.Wa
 	conn := tls.Client(below, &tls.Config{
 		MinVersion:           tls.VersionTLS13,
 		NextProtos:           []string{protocol},
+		ServerName:           d.Founding,
 		GetClientCertificate: d.Keeper.GetClientCertificate,
 		InsecureSkipVerify:   true, // by name; VerifyConnection verifies by identity
 		VerifyConnection: func(cs tls.ConnectionState) error {

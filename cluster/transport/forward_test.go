@@ -244,6 +244,11 @@ func (i *issuer) Renew(_ context.Context, id pki.Identity, serial string, reques
 	return Certificate{Cert: string(pki.EncodeCertificates(cert)), CA: string(i.ca.CertPEM())}, nil
 }
 
+func (i *issuer) Record(_ context.Context, _ pki.Identity, serial string, _ []byte) error {
+	i.serial = serial
+	return nil
+}
+
 func request(t *testing.T) (text, key []byte) {
 	t.Helper()
 	k, err := pki.GenerateKey(rand.Reader)

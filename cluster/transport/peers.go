@@ -38,6 +38,8 @@ type Issuer interface {
 	// Renew issues another certificate to a member whose present one has that identity and
 	// serial, for the key of a request (pki.KeyOfRequest).
 	Renew(ctx context.Context, id pki.Identity, serial string, request []byte) (Certificate, error)
+	// Record which certificate of the operator's own PKI a member shows: of that serial, the first of the chain.
+	Record(ctx context.Context, id pki.Identity, serial string, chain []byte) error
 }
 
 // Certificate is what an issuer gives, PEM.
@@ -274,6 +276,14 @@ func (p *Peers) certificate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	caller := callerOf(r.Context())
+	if ask.Chain != "" {
+		if err := p.o.Issuer.Record(r.Context(), caller.Identity, caller.Serial, []byte(ask.Chain)); err != nil {
+			p.fail(w, r, fmt.Errorf("record the certificate of %s: %w", caller.Identity, err))
+			return
+		}
+		p.answer(w, r, struct{}{})
+		return
+	}
 	cert, err := p.o.Issuer.Renew(r.Context(), caller.Identity, caller.Serial, []byte(ask.Request))
 	if err != nil {
 		p.fail(w, r, fmt.Errorf("renew the certificate of %s: %w", caller.Identity, err))
@@ -285,6 +295,8 @@ func (p *Peers) certificate(w http.ResponseWriter, r *http.Request) {
 // certificateRequest is the body of a renewal of a certificate.
 type certificateRequest struct {
 	Request string `json:"request"` // PKCS #10, PEM
+	// Chain of a member that has a certificate of the operator's own PKI and shows it, PEM: it is to be taken down, and nothing issued.
+	Chain string `json:"chain,omitempty"`
 }
 
 // fail answers for an error of the control plane. Whatever it is, the caller tries again, here or

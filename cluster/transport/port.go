@@ -230,8 +230,10 @@ func (p *Port) memberConfig() *tls.Config {
 		ClientAuth:             tls.RequestClientCert, // VerifyConnection wants one, and says better why
 		SessionTicketsDisabled: true,                  // every connection shows its certificate
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			_, err := p.o.verify(cs.PeerCertificates, pki.Want{Server: cs.NegotiatedProtocol == ProtocolRaft})
-			return err
+			if _, err := p.o.verify(cs.PeerCertificates, pki.Want{Server: cs.NegotiatedProtocol == ProtocolRaft}); err != nil {
+				return err
+			}
+			return p.o.sameFounding(cs.PeerCertificates, cs.ServerName)
 		},
 	}
 }

@@ -71,11 +71,6 @@ type config struct {
 	BootID           string   `yaml:"bootID"` // a file; for hosts that share a kernel
 }
 
-// duration in Go's syntax.
-type duration time.Duration
-
-// UnmarshalYAML implements yaml.BytesUnmarshaler.
-
 // ownPKI says whether the member's certificate is of a PKI of the operator's own.
 func (c config) ownPKI() bool { return c.PKI.Cert != "" }
 
@@ -84,6 +79,10 @@ func (c config) pkiFiles() pki.Files {
 	return pki.Files{CA: c.PKI.CA, Cert: c.PKI.Cert, Key: c.PKI.Key}
 }
 
+// duration in Go's syntax.
+type duration time.Duration
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
 func (d *duration) UnmarshalYAML(b []byte) error {
 	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
 	v, err := time.ParseDuration(text)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +18,9 @@ import (
 
 // ownCA is a PKI of the operator's own.
 type ownCA struct {
-	t  *testing.T
-	ca *pki.CA
+	t     *testing.T
+	ca    *pki.CA
+	files map[string]pki.Files // by host
 }
 
 func newOwnCA(t *testing.T, cluster string) ownCA {
@@ -26,11 +29,22 @@ func newOwnCA(t *testing.T, cluster string) ownCA {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ownCA{t, ca}
+	return ownCA{t, ca, map[string]pki.Files{}}
 }
 
 // certify a host: its configuration names the certificate from then on. at: a name or address of the host, "" = none.
 func (o ownCA) certify(h *host, roles string, who pki.Identity, at string) {
+	o.t.Helper()
+	files := pki.FilesIn(o.t.TempDir())
+	o.files[h.name] = files
+	o.issue(files, who, at)
+	h.write(fmt.Sprintf("%spki: {ca: %s, cert: %s, key: %s}\n", roles, files.CA, files.Cert, files.Key))
+}
+
+// renew a host's certificate in its place.
+func (o ownCA) renew(h *host, who pki.Identity) { o.issue(o.files[h.name], who, "") }
+
+func (o ownCA) issue(files pki.Files, who pki.Identity, at string) {
 	o.t.Helper()
 	key, err := pki.GenerateKey(rand.Reader)
 	if err != nil {
@@ -50,11 +64,23 @@ func (o ownCA) certify(h *host, roles string, who pki.Identity, at string) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	files := pki.FilesIn(o.t.TempDir())
 	if err := files.Write(pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: o.ca.CertPEM()}); err != nil {
 		o.t.Fatal(err)
 	}
-	h.write(fmt.Sprintf("%spki: {ca: %s, cert: %s, key: %s}\n", roles, files.CA, files.Cert, files.Key))
+}
+
+// names a host's certificate as lists of revoked ones do.
+func (o ownCA) at(h *host) string {
+	o.t.Helper()
+	text, err := os.ReadFile(o.files[h.name].Cert)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	certs, err := pki.ParseCertificates(text)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return pki.SerialOf(certs[0])
 }
 
 // A cluster whose certificates all come from a PKI of the operator's own is made, grows, and lets a member go and come again; what
@@ -161,6 +187,16 @@ func TestOwnPKIFromTheFirstMember(t *testing.T) {
 	h3.start() // a member by what it knows
 	serves(3)
 
+	// Another certificate takes the place of the one it came with: it is taken in, and goes with the member all the same.
+	own.renew(h3, is(h3, false))
+	h3.end()
+	h3.start()
+	serves(3)
+	h1.await("the new certificate is known", func() bool {
+		var saved bytes.Buffer
+		_, err := api.SaveSnapshot(t.Context(), &saved)
+		return err == nil && strings.Contains(saved.String(), own.at(h3))
+	})
 	if _, err := api.RemoveMember(t.Context(), "h3", false); err != nil {
 		t.Fatal(err)
 	}
@@ -176,4 +212,33 @@ func TestOwnPKIFromTheFirstMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	serves(3)
+
+	// Whose certificate is named no more is a member still, and nothing else.
+	h3.end()
+	h3.write(agent)
+	var errs bytes.Buffer
+	if status := run(t.Context(), []string{"vcd", "run", "--config", h3.config}, &errs, &errs); status == 0 || !strings.Contains(errs.String(), "put pki back") {
+		t.Errorf("%d: %s", status, errs.String())
+	}
+	// A server that lost its disk and is made the first of a new cluster by mistake, of the same name, is no server of the old one.
+	if _, err := api.AddImage(t.Context(), v1.ImageSpec{Name: "tiny", Kind: "kernel", File: "/boot/tiny"}); err != nil {
+		t.Fatal(err)
+	}
+	h1.end()
+	h1.wipe()
+	h1.start()
+	again, err := init()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := h1.dial(again.CA, again.AdminToken)
+	h1.await("the log of h2 is not that of the new cluster", func() bool {
+		events, err := alone.ListEvents(t.Context(), nil, 100)
+		return err == nil && slices.ContainsFunc(events, func(e v1.Event) bool {
+			return e.Kind == "connection-refused" && strings.Contains(e.Text, "h2") && strings.Contains(e.Text, "another cluster of that name")
+		})
+	})
+	if images, err := alone.Images(t.Context()); err != nil || len(images) != 0 {
+		t.Errorf("%+v, %v", images, err)
+	}
 }

@@ -71,6 +71,9 @@ func runMember(c *cli.Context) error {
 	}
 	metricsToPrometheus(log)
 	d := &memberDaemon{conf: conf, log: log, entered: make(chan struct{}), up: make(chan struct{})}
+	if member.Orphan(conf.DataDir, conf.ownPKI()) {
+		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more, remove that directory but for libvirt/", conf.DataDir), 2)
+	}
 	if d.isMember() {
 		close(d.entered)
 	}

@@ -55,13 +55,16 @@ func (s *sim) rebuild(early []string) error {
 	s.furthest = 0
 	s.mu.Unlock()
 	if err := s.formServers(); err != nil {
-		return fmt.Errorf("rebuild: %w", err)
+		s.violate("the cluster is not made again: %v", err)
+		return err
 	}
 	for _, name := range early {
 		s.hosts[name].startAgent()
 	}
 	_ = wait(s.ctx, s.net.between(0, 3*time.Second))
-	err = s.enforce(saved, true)
+	if !s.eventually(time.Minute, func() bool { err = s.enforce(saved, true); return err == nil }) {
+		s.violate("the saved state is not put in force in a new cluster: %v", err)
+	}
 	s.count("clusters rebuilt")
 	for _, name := range s.order {
 		if !slices.Contains(early, name) {
