@@ -242,3 +242,63 @@ func TestOwnPKIFromTheFirstMember(t *testing.T) {
 		t.Errorf("%+v, %v", images, err)
 	}
 }
+
+// A cluster with a CA of its own changes over to another PKI member by member; its hosts are served throughout.
+func TestChangeToOwnPKI(t *testing.T) {
+	h1, h2 := newHost(t, "h1"), newHost(t, "h2")
+	const both, agent = "server: true\nagent: true\n", "server: false\nagent: true\n"
+	h2.write(agent)
+	h1.start()
+	h2.start()
+	made, err := client.NewLocal(h1.socket).Init(t.Context(), v1.SetupInit{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := h1.dial(made.CA, made.AdminToken)
+	if err := h2.enter(api, h1, v1.JoinTokenRequest{Agent: true}); err != nil {
+		t.Fatal(err)
+	}
+	own := newOwnCA(t, made.Cluster)
+	beside := made.CA + string(own.ca.CertPEM())
+	serves := func(ca string) {
+		t.Helper()
+		api := h1.dial(ca, made.AdminToken)
+		for _, name := range []string{"h1", "h2"} {
+			h1.await(name+" is heard of by the server that runs now", func() bool {
+				h, err := api.Host(t.Context(), name)
+				return err == nil && h.State == "ready" && h.Lease == "held" && h.Synced > 0
+			})
+		}
+	}
+	serves(made.CA)
+	believed := filepath.Join(t.TempDir(), "both.pem")
+	if err := os.WriteFile(believed, []byte(beside), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := func(h *host) {
+		t.Helper()
+		h.end()
+		h.start()
+		serves(beside)
+	}
+	roles := map[*host]string{h1: both, h2: agent}
+	for _, h := range []*host{h1, h2} {
+		is := pki.FilesIn(filepath.Join(h.dir, "pki"))
+		h.write(fmt.Sprintf("%spki: {ca: %s, cert: %s, key: %s}\n", roles[h], believed, is.Cert, is.Key))
+		again(h)
+	}
+	for _, h := range []*host{h1, h2} {
+		own.certify(h, roles[h], pki.Identity{Cluster: made.Cluster, Name: h.name, Server: h == h1, Agent: true}, "127.0.0.1")
+		if err := os.WriteFile(own.files[h.name].CA, []byte(beside), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again(h)
+	}
+	for _, h := range []*host{h1, h2} {
+		if err := os.WriteFile(own.files[h.name].CA, own.ca.CertPEM(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again(h)
+	}
+	serves(string(own.ca.CertPEM()))
+}
