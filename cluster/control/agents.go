@@ -21,8 +21,8 @@ func (c *Control) Desired(ctx context.Context, host string) (agent.Desired, <-ch
 	return w.desired, w.changed, nil
 }
 
-// desired state of a host, out of a snapshot.
-func desired(s *state.Snapshot, host string) agent.Desired {
+// desired state of a host, out of a snapshot. It is likely to have about so many VMs.
+func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 	meta, _ := s.Meta()
 	h, _ := s.Host(host)
 	limit, set := h.Usable(), meta.Settings.Shaping.WithDefaults()
@@ -32,6 +32,9 @@ func desired(s *state.Snapshot, host string) agent.Desired {
 	}
 	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), Touched: h.Version, CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
 		Foreign: &agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}}
+	if vms > 0 {
+		out.VMs = make([]agent.VM, 0, vms)
+	}
 	images := imagesOf(s)
 	s.EachVMOn(host, func(vm *state.VM) bool {
 		vc, _ := s.SeeVC(vm.VC)

@@ -27,7 +27,9 @@ type word struct {
 func (w *words) to(store *state.Store, host string, term uint64) word {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	likely := 0
 	if old, ok := w.by[host]; ok && w.term == term {
+		likely = len(old.desired.VMs) + 2
 		select {
 		case <-old.changed:
 		default:
@@ -35,7 +37,7 @@ func (w *words) to(store *state.Store, host string, term uint64) word {
 		}
 	}
 	changed := store.WatchHost(host) // before the snapshot, or a change in between would wake nobody
-	now := word{desired(store.Snapshot(), host), changed}
+	now := word{desired(store.Snapshot(), host, likely), changed}
 	if w.term == term {
 		w.by[host] = now
 	}

@@ -35,7 +35,7 @@ func byID(a, b agent.VM) int { return strings.Compare(idOf(a), idOf(b)) }
 type desiredEncoder struct {
 	n    uint64
 	head agent.Desired
-	vms  map[string]agent.VM
+	vms  map[string]*agent.VM // in the last state's own, which nobody changes
 }
 
 // frame is what changed since the last state; false if nothing did. VMs are told
@@ -44,13 +44,13 @@ func (e *desiredEncoder) frame(want agent.Desired) (Frame, bool) {
 	head := want
 	head.VMs = nil
 	out := Frame{Head: &head}
-	now := make(map[string]agent.VM, len(want.VMs))
-	for _, vm := range want.VMs {
-		now[idOf(vm)] = vm
-	}
-	for id, vm := range now {
-		if old, had := e.vms[id]; !had || !reflect.DeepEqual(old, vm) {
-			out.Changed = append(out.Changed, vm)
+	now := make(map[string]*agent.VM, len(want.VMs))
+	for i := range want.VMs {
+		vm := &want.VMs[i]
+		id := idOf(*vm)
+		now[id] = vm
+		if old, had := e.vms[id]; !had || !same(old, vm) {
+			out.Changed = append(out.Changed, *vm)
 		}
 	}
 	for id := range e.vms {
@@ -79,16 +79,31 @@ func (e *desiredEncoder) canWait(want agent.Desired) bool {
 	if !reflect.DeepEqual(head, e.head) {
 		return false
 	}
-	for _, vm := range want.VMs {
-		old, had := e.vms[idOf(vm)]
-		if had && old.MayStart && vm.Seen && !vm.MayStart {
+	for i := range want.VMs {
+		vm := &want.VMs[i]
+		was, had := e.vms[idOf(*vm)]
+		if !had {
+			return false
+		}
+		old := *was
+		if old.MayStart && vm.Seen && !vm.MayStart {
 			old.MayStart, old.Seen = false, true
 		}
-		if !had || !reflect.DeepEqual(old, vm) {
+		if !same(&old, vm) {
 			return false
 		}
 	}
 	return true
+}
+
+// same word on a VM.
+func same(a, b *agent.VM) bool {
+	if (a.Move == nil) != (b.Move == nil) || a.Move != nil && *a.Move != *b.Move {
+		return false
+	}
+	x, y := *a, *b
+	x.Move, y.Move = nil, nil
+	return x == y
 }
 
 // desiredDecoder puts states together again. The zero value begins a stream.
