@@ -283,12 +283,15 @@ func (s *sim) formServers() error {
 		if !s.eventually(time.Minute, func() bool { return s.leader() != nil }) {
 			return fmt.Errorf("no leader")
 		}
+		if name == "s1" {
+			continue
+		}
 		var err error
-		if name != "s1" && !s.eventually(time.Minute, func() bool {
-			err = s.leader().node.AddServer(s.ctx, name, name, true)
+		if !s.eventually(time.Minute, func() bool { // in a bad network a leader may be gone again
+			err = s.withLeader(func(ctx context.Context, p *serving) error { return p.node.AddServer(ctx, name, name, true) })
 			return err == nil
 		}) {
-			return err
+			return fmt.Errorf("add server %s: %w", name, err)
 		}
 	}
 	return nil
@@ -299,7 +302,14 @@ func (s *sim) form() error {
 	if err := s.formServers(); err != nil {
 		return err
 	}
-	if _, err := s.leader().ctl.AddImage(s.ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+	var err error
+	if !s.eventually(time.Minute, func() bool {
+		err = s.withLeader(func(ctx context.Context, p *serving) error {
+			_, err := p.ctl.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false)
+			return err
+		})
+		return err == nil
+	}) {
 		return err
 	}
 	for _, name := range s.order {
