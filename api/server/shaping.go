@@ -41,7 +41,7 @@ func shaping(x control.ShapingStatus) v1.Shaping {
 			return v1.ShapedVM{VM: m.Name, VirtualCluster: m.VC, Host: m.Host, CPU: m.CPU, Need: m.Need, Memory: v1.Size(m.Memory), Balloon: v1.Size(m.Next),
 				Pressed: m.Pressed, ShortCPU: m.ShortCPU, ShortMemory: v1.Size(m.ShortMemory), LeftAlone: m.Alone != "", Reason: m.Text}
 		}),
-		Hours: each(x.Hours, func(h control.ShapingHour) v1.ShapingHour {
+		Hours: each(x.Hours, func(h state.ShapingHour) v1.ShapingHour {
 			return v1.ShapingHour{From: h.From, Mode: string(h.Mode), Minutes: h.Minutes, Reclaimed: v1.Resources{CPU: h.Average.CPU, Memory: v1.Size(h.Average.Memory)},
 				VMMinutes: h.VMs, ShortCPU: h.ShortCPU, ShortMemory: h.ShortMemory, WorstCPU: h.WorstCPU, WorstMemory: v1.Size(h.WorstMemory), WorstVM: h.WorstVM, Preempted: h.Preempted}
 		})}

@@ -26,7 +26,7 @@ type Shaping struct {
 	VMs            []ShapedVM    `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`
 	Waiting        []string      `json:"waiting" nullable:"false" doc:"VMs that were preempted and start again once there is room."`
 	Admission      Admission     `json:"admission" doc:"By what new VMs are placed where needs are estimated."`
-	Hours          []ShapingHour `json:"hours" nullable:"false" doc:"The last seven days at most, since this server began to lead; oldest first."`
+	Hours          []ShapingHour `json:"hours" nullable:"false" doc:"The last seven days of them at most, oldest first; what a leader that died saw in its last ten minutes may be missing."`
 }
 
 // ShapedVM is what one VM is given.

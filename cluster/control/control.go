@@ -138,8 +138,9 @@ func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
 	c.figures.begin()
 	c.moves.begin()
 	c.drains.begin()
-	c.shapes.begin(c.o.Now().UTC())
-	if _, ok := c.o.State.Snapshot().Meta(); ok {
+	s := c.o.State.Snapshot()
+	c.shapes.begin(c.o.Now().UTC(), s.ShapingHours())
+	if _, ok := s.Meta(); ok {
 		return nil
 	}
 	if id == "" {

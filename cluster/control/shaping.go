@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,24 +15,8 @@ import (
 // urgentLooks at needs there may be between two others, where somebody is short of something.
 const urgentLooks = 6
 
-// keptHours of what shaping did, or would have done.
-const keptHours = 7 * 24
-
-// ShapingHour is what shaping did in an hour, or in the shadow would have done. VM-minutes count each VM for each minute.
-type ShapingHour struct {
-	From    time.Time
-	Mode    state.ShapingMode
-	Minutes float64         // that were looked at
-	Average state.Resources // reclaimed, of what was declared
-	VMs     float64         // VM-minutes
-	// VM-minutes in which a VM used more than it would have been given, or, where that was in force, was held back by it or
-	// short of memory; and the worst of them.
-	ShortCPU, ShortMemory float64
-	WorstCPU              float64 // cores
-	WorstMemory           int64   // bytes
-	WorstVM               string
-	Preempted             int
-}
+// tellEvery so many periods the leader tells what shaping did, so that the next leader goes on from there.
+const tellEvery = 10
 
 // ShapingStatus is how shaping stands.
 type ShapingStatus struct {
@@ -39,8 +24,8 @@ type ShapingStatus struct {
 	Looked    time.Time             // zero: not yet, since this server began to lead
 	Reclaimed state.Resources       // by the last look: in force, or in the shadow what would be
 	VMs       []loop.Shaped
-	Hours     []ShapingHour // oldest first; since this server began to lead
-	Waiting   []string      // VMs that were preempted and wait for room, by name
+	Hours     []state.ShapingHour // oldest first; by this leader, and what others told before
+	Waiting   []string            // VMs that were preempted and wait for room, by name
 	Admission AdmissionStatus
 }
 
@@ -66,15 +51,18 @@ type shapes struct {
 	begun     bool                  // a term began: the goroutine that looks forgets
 	looked    time.Time
 	last      loop.Shaping
-	hours     []ShapingHour
+	hours     []state.ShapingHour // oldest first
+	saved     time.Time           // when they were last told to the log
 	total     ShapingFigures
 	doubts    doubts
 }
 
-func (x *shapes) begin(now time.Time) {
+// begin a term, with the hours that were told before.
+func (x *shapes) begin(now time.Time, hours []state.ShapingHour) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.estimates, x.since, x.begun, x.looked, x.last, x.hours, x.total = map[string]forecastOf{}, now, true, time.Time{}, loop.Shaping{}, nil, ShapingFigures{}
+	x.estimates, x.since, x.begun, x.looked, x.last, x.total = map[string]forecastOf{}, now, true, time.Time{}, loop.Shaping{}, ShapingFigures{}
+	x.hours, x.saved = hours, now
 	x.doubts.begin()
 }
 
@@ -148,7 +136,7 @@ func (c *Control) shape(ctx context.Context, x *loop.Shaper) error {
 		}
 	}
 	c.shapes.note(in.Now, c.o.Period, out, gone)
-	return err
+	return errors.Join(err, c.tellHours(ctx, s, in.Now))
 }
 
 // waitsAgain: a VM that was preempted may start again.
@@ -159,6 +147,47 @@ func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 		return !found
 	})
 	return found
+}
+
+// tellHours of what shaping did, now and then. A cluster some server of which runs an earlier version keeps them in the leader's memory.
+func (c *Control) tellHours(ctx context.Context, s *state.Snapshot, now time.Time) error {
+	hours := c.shapes.unsaved(now, tellEvery*c.o.Period)
+	if len(hours) == 0 || s.Format() < 4 {
+		return nil
+	}
+	if err := c.propose(ctx, state.KindShapingTold, state.ShapingTold{Hours: hours}); err != nil {
+		return err
+	}
+	c.shapes.mu.Lock()
+	defer c.shapes.mu.Unlock()
+	c.shapes.saved = now
+	return nil
+}
+
+// unsaved are the hours since they were last told to the log, that one included, if that is so long ago.
+func (x *shapes) unsaved(now time.Time, every time.Duration) []state.ShapingHour {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if now.Sub(x.saved) < every {
+		return nil
+	}
+	from := x.saved.Truncate(time.Hour)
+	return slices.DeleteFunc(slices.Clone(x.hours), func(h state.ShapingHour) bool { return h.From.Before(from) })
+}
+
+// hour of what shaping did, in that mode.
+func (x *shapes) hour(now time.Time, mode state.ShapingMode) *state.ShapingHour {
+	from := now.Truncate(time.Hour)
+	same := func(h state.ShapingHour) bool { return h.Mode == mode && h.From.Equal(from) }
+	if !slices.ContainsFunc(x.hours, same) {
+		x.hours = append(x.hours, state.ShapingHour{From: from, Mode: mode})
+		slices.SortStableFunc(x.hours, func(a, b state.ShapingHour) int { return a.From.Compare(b.From) }) // another leader's clock may be ahead
+		x.hours = slices.Delete(x.hours, 0, max(0, len(x.hours)-state.ShapingHours))
+	}
+	if i := slices.IndexFunc(x.hours, same); i >= 0 {
+		return &x.hours[i]
+	}
+	return &state.ShapingHour{} // older than all that are kept
 }
 
 // note what a look found.
@@ -185,14 +214,7 @@ func (x *shapes) note(now time.Time, period time.Duration, out loop.Shaping, gon
 	if out.Mode == state.ShapingOff {
 		return
 	}
-	from := now.Truncate(time.Hour)
-	if n := len(x.hours); n == 0 || !x.hours[n-1].From.Equal(from) || x.hours[n-1].Mode != out.Mode {
-		x.hours = append(x.hours, ShapingHour{From: from, Mode: out.Mode})
-		if len(x.hours) > keptHours {
-			x.hours = append(x.hours[:0], x.hours[len(x.hours)-keptHours:]...)
-		}
-	}
-	h := &x.hours[len(x.hours)-1]
+	h := x.hour(now, out.Mode)
 	h.Preempted += gone
 	h.VMs += over * float64(len(out.VMs))
 	if all := h.Minutes + over; all > 0 {

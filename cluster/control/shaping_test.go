@@ -150,6 +150,55 @@ func (h *shapedHost) explained(name string) string {
 	return strings.Join(control.Explain(v, x).Lines, "\n")
 }
 
+// A leader goes on from what the one before told of the shadow: all but its last minutes.
+func TestTheShadowOutlivesTheLeader(t *testing.T) {
+	shapedIn(t, func(t *testing.T, h *shapedHost) {
+		const gib = 1 << 30
+		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
+		looked := func() (minutes, vms float64, hours int) {
+			now, err := h.Shaping(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range now.Hours {
+				minutes, vms = minutes+x.Minutes, vms+x.VMs
+			}
+			return minutes, vms, len(now.Hours)
+		}
+		h.pass(95 * time.Minute)
+		minutes, vms, hours := looked()
+		if minutes < 90 || vms < 90 || hours < 2 {
+			t.Fatalf("%g minutes, %g VM-minutes in %d hours", minutes, vms, hours)
+		}
+		if err := h.Begin(t.Context(), 2, ""); err != nil {
+			t.Fatal(err)
+		}
+		again, _, hours2 := looked()
+		if again < minutes-11 || again > minutes || hours2 != hours {
+			t.Errorf("the next leader knows of %g of %g minutes, in %d of %d hours", again, minutes, hours2, hours)
+		}
+		h.pass(30 * time.Minute)
+		more, vms, _ := looked()
+		if more < again+28 || more > again+31 || vms < 115 || vms > more+1 {
+			t.Errorf("half an hour later %g minutes, %g VM-minutes, after %g", more, vms, again)
+		}
+	})
+}
+
+// While a server runs an earlier version nothing is told that it cannot read.
+func TestTheShadowIsKeptFromOldServers(t *testing.T) {
+	shapedIn(t, func(t *testing.T, h *shapedHost) {
+		if err := h.Propose(t.Context(), state.KindMemberPut, state.Member{Name: "s2", Server: true, Format: 3}); err != nil {
+			t.Fatal(err)
+		}
+		h.run("old", state.NeedsEstimated, "core", 4<<30, 1<<30)
+		h.pass(25 * time.Minute)
+		if now, err := h.Shaping(t.Context()); err != nil || len(now.Hours) == 0 || len(h.store.Snapshot().ShapingHours()) != 0 {
+			t.Errorf("%+v, %v; %+v", now.Hours, err, h.store.Snapshot().ShapingHours())
+		}
+	})
+}
+
 // From the shadow, over what is reclaimed and admitted, to who gives way and comes back, and the switch that ends it.
 func TestShaping(t *testing.T) {
 	shapedIn(t, func(t *testing.T, h *shapedHost) {

@@ -152,6 +152,8 @@ func (w *writer) dispatch(body any) error {
 		return w.drain(b)
 	case *Shape:
 		return w.shape(b)
+	case *ShapingTold:
+		return w.shapingTold(b)
 	case *Audit:
 		w.event(b.Kind, b.Object, b.Name, "%s", b.Text)
 		return nil

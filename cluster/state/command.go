@@ -45,6 +45,9 @@ const (
 	KindMigrationAbort Kind = "migration-abort"
 	KindDrain          Kind = "drain"
 	KindShape          Kind = "shape"
+
+	// Since version 4.
+	KindShapingTold Kind = "shaping-told"
 )
 
 // kinds of commands: what their body is, and the version of the format that brought them.
@@ -78,6 +81,8 @@ var kinds = map[Kind]struct {
 	KindMigrationAbort: {3, func() any { return new(MigrationAbort) }},
 	KindDrain:          {3, func() any { return new(HostDrain) }},
 	KindShape:          {3, func() any { return new(Shape) }},
+
+	KindShapingTold: {4, func() any { return new(ShapingTold) }},
 }
 
 // Kinds that a version of the format knows, in order of their names.
@@ -92,9 +97,10 @@ func Kinds(version int) []Kind {
 	return out
 }
 
-// FormatVersion is the version of the command format that this code writes. Version 3 numbers moves.
+// FormatVersion is the version of the command format that this code writes. Version 3 numbers moves; 4 keeps what
+// shaping did.
 // It reads every version from 1 on, for ever: testdata/log-v1.jsonl is a log of version 1.
-const FormatVersion = 3
+const FormatVersion = 4
 
 // MaxCommandBytes bounds one command in the log.
 const MaxCommandBytes = 16 << 20

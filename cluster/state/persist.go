@@ -72,6 +72,7 @@ func (s *Snapshot) Save(to io.Writer) error {
 		func() error { return saveTable[AdminToken](enc, s, tAdmins) },
 		func() error { return saveTable[MovePlan](enc, s, tMovePlans) },
 		func() error { return saveTable[Migration](enc, s, tMigrations) },
+		func() error { return saveTable[ShapingHour](enc, s, tShapingHours) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -211,6 +212,8 @@ func newRow(table string) (any, error) {
 		return new(MovePlan), nil
 	case tMigrations:
 		return new(Migration), nil
+	case tShapingHours:
+		return new(ShapingHour), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

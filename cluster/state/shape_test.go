@@ -2,8 +2,12 @@ package state_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"evenkeel/cluster/state"
 )
@@ -49,6 +53,69 @@ func withShape(t *testing.T, k *cluster) {
 	k.must(t, state.KindVMReport, less)
 	if err := k.apply(t, state.KindShape, targets(k.Snapshot(), gib/2, "vm-shaped-0")); !errors.Is(err, state.ErrConflict) {
 		t.Fatalf("below the floor: %v", err)
+	}
+}
+
+// withHours adds what shaping did to the newest log.
+func withHours(t *testing.T, k *cluster) {
+	h := state.ShapingHour{From: start.Truncate(time.Hour), Mode: state.ShapingShadow, Minutes: 60, Average: state.Resources{CPU: 1.5, Memory: 3 * gib}, VMs: 120, ShortCPU: 2, ShortMemory: 1,
+		WorstCPU: 0.25, WorstMemory: gib, WorstVM: "shaped-g-0", Preempted: 1}
+	k.must(t, state.KindShapingTold, state.ShapingTold{Hours: []state.ShapingHour{h}})
+	h.Mode = "weird"
+	if err := k.apply(t, state.KindShapingTold, state.ShapingTold{Hours: []state.ShapingHour{h}}); !errors.Is(err, state.ErrInvalid) {
+		t.Fatalf("a mode of no kind: %v", err)
+	}
+}
+
+// An hour that is told again replaces what was told of it; the oldest are forgotten; what nobody can have seen is refused whole.
+func TestShapingHours(t *testing.T) {
+	k := small(t, 1)
+	hour := func(n int, mode state.ShapingMode, minutes float64) state.ShapingHour {
+		return state.ShapingHour{From: start.Truncate(time.Hour).Add(time.Duration(n) * time.Hour), Mode: mode, Minutes: minutes}
+	}
+	tell := func(hours ...state.ShapingHour) error {
+		return k.apply(t, state.KindShapingTold, state.ShapingTold{Hours: hours})
+	}
+	if err := tell(hour(1, state.ShapingShadow, 10), hour(0, state.ShapingShadow, 60), hour(1, state.ShapingOn, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tell(hour(1, state.ShapingShadow, 20)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, h := range k.Snapshot().ShapingHours() {
+		got = append(got, fmt.Sprintf("%s %s %g", h.From.Format("15:04"), h.Mode, h.Minutes))
+	}
+	if diff := cmp.Diff([]string{"03:00 shadow 60", "04:00 on 5", "04:00 shadow 20"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for name, bad := range map[string]func(*state.ShapingHour){
+		"half an hour": func(h *state.ShapingHour) { h.From = h.From.Add(30 * time.Minute) },
+		"mode":         func(h *state.ShapingHour) { h.Mode = state.ShapingOff },
+		"minutes":      func(h *state.ShapingHour) { h.Minutes = -1 },
+		"memory":       func(h *state.ShapingHour) { h.WorstMemory = -1 },
+		"preempted":    func(h *state.ShapingHour) { h.Preempted = -1 },
+		"year": func(h *state.ShapingHour) {
+			h.From = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -14*3600))
+		},
+	} {
+		h := hour(9, state.ShapingOn, 1)
+		bad(&h)
+		if err := tell(hour(8, state.ShapingOn, 1), h); !errors.Is(err, state.ErrInvalid) || len(k.Snapshot().ShapingHours()) != 3 {
+			t.Errorf("%s: %v, %d hours", name, err, len(k.Snapshot().ShapingHours()))
+		}
+	}
+	for n := 2; n < 2*state.ShapingHours; n++ {
+		if err := tell(hour(n, state.ShapingOn, 60)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := k.Snapshot().ShapingHours()
+	if len(kept) != state.ShapingHours || !kept[0].From.Equal(hour(state.ShapingHours, "", 0).From) {
+		t.Errorf("%d hours are kept, from %v", len(kept), kept[0].From)
+	}
+	if _, err := state.EncodeAs(3, state.KindShapingTold, start, state.ShapingTold{}); !errors.Is(err, state.ErrTooNew) {
+		t.Errorf("told to servers of version 3: %v", err)
 	}
 }
 

@@ -28,6 +28,8 @@ const (
 
 	tMovePlans  = "move-plans"
 	tMigrations = "migrations"
+
+	tShapingHours = "shaping-hours"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -77,6 +79,7 @@ func schema() *memdb.DBSchema {
 		table(tRevoked, "Number"),
 		table(tAdmins, "ID"),
 		table(tMovePlans, "ID"),
+		table(tShapingHours, "ID"),
 		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false)),
 	} {
 		s.Tables[t.Name] = t

@@ -165,6 +165,7 @@ func newestLog(t *testing.T) *cluster {
 	k.must(t, state.KindAccount, state.Account{Host: "h3"})
 	withMoves(t, k)
 	withShape(t, k)
+	withHours(t, k)
 	return k
 }
 

@@ -1,0 +1,81 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// ShapingHours are kept, of what shaping did: seven days of one mode.
+const ShapingHours = 7 * 24
+
+// ShapingHour is what shaping did in an hour, or in the shadow would have done. VM-minutes count each VM for each minute.
+type ShapingHour struct {
+	ID      string      `json:"id,omitempty"` // by From, then Mode; set when applied
+	From    time.Time   `json:"from"`         // a whole hour
+	Mode    ShapingMode `json:"mode"`         // shadow or on
+	Minutes float64     `json:"minutes"`      // that were looked at
+	Average Resources   `json:"average"`      // reclaimed, of what was declared
+	VMs     float64     `json:"vms"`          // VM-minutes
+	// VM-minutes in which a VM used more than it would have been given, or, where that was in force, was held back by it or
+	// short of memory; and the worst of them.
+	ShortCPU    float64 `json:"shortCPU"`
+	ShortMemory float64 `json:"shortMemory"`
+	WorstCPU    float64 `json:"worstCPU"`    // cores
+	WorstMemory int64   `json:"worstMemory"` // bytes
+	WorstVM     string  `json:"worstVM,omitempty"`
+	Preempted   int     `json:"preempted"`
+}
+
+// ShapingTold is what a leader tells of what shaping did, so that the next one goes on from there: hours that are new, or that it told less
+// of before.
+type ShapingTold struct {
+	Hours []ShapingHour `json:"hours"`
+}
+
+// ShapingHours that were told, oldest first.
+func (s *Snapshot) ShapingHours() []ShapingHour { return all[ShapingHour](s, tShapingHours, "id") }
+
+// shapingTold puts hours in place of what was told of them before. The oldest are forgotten.
+func (w *writer) shapingTold(b *ShapingTold) error {
+	for _, h := range b.Hours {
+		h.From = h.From.UTC()
+		h.ID = h.From.Format(time.RFC3339) + " " + string(h.Mode)
+		w.put(tShapingHours, &h)
+	}
+	kept := w.read().ShapingHours()
+	for _, h := range kept[:max(0, len(kept)-ShapingHours)] {
+		w.drop(tShapingHours, &h)
+	}
+	return nil
+}
+
+func (b *ShapingTold) valid() error {
+	if len(b.Hours) > ShapingHours {
+		return fmt.Errorf("%d hours of shaping, more than %d: %w", len(b.Hours), ShapingHours, ErrInvalid)
+	}
+	for _, h := range b.Hours {
+		if err := h.valid(); err != nil {
+			return fmt.Errorf("shaping in the hour of %v: %w", h.From, err)
+		}
+	}
+	return nil
+}
+
+func (h ShapingHour) valid() error {
+	amounts := []float64{h.Minutes, h.Average.CPU, h.VMs, h.ShortCPU, h.ShortMemory, h.WorstCPU}
+	switch year := h.From.UTC().Year(); {
+	case year < 1970 || year > 9999: // beyond that times cannot be written
+		return fmt.Errorf("year %d: %w", year, ErrInvalid)
+	case !h.From.Equal(h.From.Truncate(time.Hour)):
+		return fmt.Errorf("it is no whole hour: %w", ErrInvalid)
+	case h.Mode != ShapingShadow && h.Mode != ShapingOn:
+		return fmt.Errorf("mode %q: %w", h.Mode, ErrInvalid)
+	case slices.ContainsFunc(amounts, func(x float64) bool { return !(x >= 0) || math.IsInf(x, 0) }):
+		return fmt.Errorf("%v: %w", amounts, ErrInvalid)
+	case !isMemory(h.Average.Memory) || !isMemory(h.WorstMemory) || h.Preempted < 0:
+		return fmt.Errorf("%d and %d bytes, %d VMs: %w", h.Average.Memory, h.WorstMemory, h.Preempted, ErrInvalid)
+	}
+	return nil
+}
