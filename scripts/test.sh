@@ -1,8 +1,8 @@
 #!/bin/bash
 # test.sh STAGE... runs the tests in stages, each on its own share of the packages:
 #   unit   packages that need no hypervisor
-#   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, and not on the pure
-#          packages: none of them starts a goroutine, a house rule)
+#   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, and not on the
+#          packages that decide: none of them starts a goroutine, a house rule)
 #   real   packages whose tests drive the real libvirt and QEMU, one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed.
@@ -27,7 +27,7 @@ real_paths=
 cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
 	grep -E ' (libvirt\.org/go/libvirt|evenkeel/hypervisor/libvirt) ' | cut -d ' ' -f 1 || true)
 
-pure=$(go list ./allocator/... ./migration/... ./forecast/...)
+pure=$(go list ./allocator/... ./migration/... ./forecast/... ./workload/... ./replay/... ./cluster/loop)
 
 # without LIST: standard input less the lines of LIST.
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
@@ -78,7 +78,7 @@ for s in "$@"; do
 		;;
 	race)
 		stage "unit tests, race detector" go_test -race < <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure" <<<"$all")
-		stage "unit tests of pure packages" go_test < <(without "$real_paths" <<<"$pure")
+		stage "unit tests of what decides" go_test < <(without "$real_paths" <<<"$pure")
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
 		;;
 	real)

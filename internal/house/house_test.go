@@ -120,8 +120,9 @@ func TestRules(t *testing.T) {
 		}},
 		{"goroutines", "goroutines", map[string]string{
 			"forecast/f.go":      "package forecast\nfunc f(c chan int) {\n go f(c)\n select {}\n}",
+			"cluster/loop/l.go":  "package loop\nfunc f() { go f() }",
 			"cluster/agent/a.go": "package agent\nfunc f() { go f() }",
-		}, []string{"forecast/f.go:2: uses a channel", "forecast/f.go:3: starts a goroutine", "forecast/f.go:4: waits in a select"}},
+		}, []string{"cluster/loop/l.go:2: starts a goroutine", "forecast/f.go:2: uses a channel", "forecast/f.go:3: starts a goroutine", "forecast/f.go:4: waits in a select"}},
 		{"memory", "globals", map[string]string{
 			"allocator/a.go":     "package allocator\nvar calls int\nvar cache = map[string]int{}\nfunc f() {\n calls++\n cache[\"x\"] = 1\n calls := 2\n calls = 3\n _ = calls\n}",
 			"allocator/b.go":     "package allocator\nvar limit = 3\nfunc g(x struct{ limit int }) {\n calls = 4\n x.limit = 1\n}",
