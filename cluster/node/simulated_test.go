@@ -312,6 +312,37 @@ func TestRestoreInSimulatedTime(t *testing.T) {
 	})
 }
 
+// A state is restored while a server is away that led, and has entries in its log which were never committed: it comes back to it, too.
+func TestRestoreWhileAnOldLeaderIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := simulate(t, 3)
+		c.leader().found(t, "c1")
+		c.put(30)
+		file := c.leader().backup(t)
+		old := c.leader()
+		c.network.setCut(old.id, true)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		var asked sync.WaitGroup
+		for n := range 50 {
+			asked.Go(func() {
+				if _, _, err := old.Apply(ctx, entry(1000+n)); err == nil {
+					t.Error("acknowledged without a quorum")
+				}
+			})
+		}
+		asked.Wait()
+		cancel()
+		c.put(5)
+		if _, err := c.leader().Restore(t.Context(), bytes.NewReader(file), false); err != nil {
+			t.Fatal(err)
+		}
+		c.written = 30
+		c.network.setCut(old.id, false)
+		c.put(5)
+		c.settle()
+	})
+}
+
 // A state that raft replaces by an older snapshot takes the entries after that one again.
 func TestReplacedStateTakesEntriesAgain(t *testing.T) {
 	s := state.New()

@@ -279,7 +279,7 @@ func (s *sim) unsettled() string {
 		if vm.Phase == state.Failed && vm.Goal == state.GoalRun && !runs && crowdedOut(snap, vc) {
 			continue
 		}
-		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm)) {
+		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm) || len(full) > 0 && startsNobody(snap)) {
 			continue
 		}
 		delete(there[vm.Host], vm.ID)
@@ -332,6 +332,12 @@ func fullEverywhere(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
 		}
 	}
 	return true
+}
+
+// startsNobody says whether nobody who was lost would be started now, for want of CPU on hosts where VMs run that a restored state does not know, say.
+func startsNobody(snap *state.Snapshot) bool {
+	plan := loop.Restart(snap, loop.Env{Now: time.Now()})
+	return plan == nil || plan.Verb == "waiting"
 }
 
 // waits says whether a lost VM waits for memory on the host that it is bound to, which others have taken meanwhile.
