@@ -139,7 +139,7 @@ func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
 	c.moves.begin()
 	c.drains.begin()
 	s := c.o.State.Snapshot()
-	c.shapes.begin(c.o.Now().UTC(), s.ShapingHours())
+	c.shapes.begin(c.o.Now().UTC(), s)
 	if _, ok := s.Meta(); ok {
 		return nil
 	}

@@ -51,18 +51,21 @@ type shapes struct {
 	begun     bool                  // a term began: the goroutine that looks forgets
 	looked    time.Time
 	last      loop.Shaping
-	hours     []state.ShapingHour // oldest first
+	hours     []state.ShapingHour // oldest first; those that the log was not told as they are have no id
+	epoch     uint64              // of the state that they were read from
 	saved     time.Time           // when they were last told to the log
 	total     ShapingFigures
 	doubts    doubts
 }
 
 // begin a term, with the hours that were told before.
-func (x *shapes) begin(now time.Time, hours []state.ShapingHour) {
+func (x *shapes) begin(now time.Time, s *state.Snapshot) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.estimates, x.since, x.begun, x.looked, x.last, x.total = map[string]forecastOf{}, now, true, time.Time{}, loop.Shaping{}, ShapingFigures{}
-	x.hours, x.saved = hours, now
+	x.hours, x.saved = s.ShapingHours(), now
+	meta, _ := s.Meta()
+	x.epoch = meta.Epoch
 	x.doubts.begin()
 }
 
@@ -135,7 +138,7 @@ func (c *Control) shape(ctx context.Context, x *loop.Shaper) error {
 			gone += len(plan.VMs)
 		}
 	}
-	c.shapes.note(in.Now, c.o.Period, out, gone)
+	c.shapes.note(in.Now, c.o.Period, s, out, gone)
 	return errors.Join(err, c.tellHours(ctx, s, in.Now))
 }
 
@@ -151,28 +154,31 @@ func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 
 // tellHours of what shaping did, now and then. A cluster some server of which runs an earlier version keeps them in the leader's memory.
 func (c *Control) tellHours(ctx context.Context, s *state.Snapshot, now time.Time) error {
-	hours := c.shapes.unsaved(now, tellEvery*c.o.Period)
+	x := &c.shapes
+	hours := x.unsaved(now, tellEvery*c.o.Period)
 	if len(hours) == 0 || s.Format() < 4 {
 		return nil
 	}
 	if err := c.propose(ctx, state.KindShapingTold, state.ShapingTold{Hours: hours}); err != nil {
 		return err
 	}
-	c.shapes.mu.Lock()
-	defer c.shapes.mu.Unlock()
-	c.shapes.saved = now
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range x.hours { // nothing was noted meanwhile: who notes is who tells
+		x.hours[i].ID = "told"
+	}
+	x.saved = now
 	return nil
 }
 
-// unsaved are the hours since they were last told to the log, that one included, if that is so long ago.
+// unsaved are the hours that the log was not told as they are, if it is so long ago that it was told any.
 func (x *shapes) unsaved(now time.Time, every time.Duration) []state.ShapingHour {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if now.Sub(x.saved) < every {
+	if d := now.Sub(x.saved); d >= 0 && d < every { // below 0 where the clock was set back
 		return nil
 	}
-	from := x.saved.Truncate(time.Hour)
-	return slices.DeleteFunc(slices.Clone(x.hours), func(h state.ShapingHour) bool { return h.From.Before(from) })
+	return slices.DeleteFunc(slices.Clone(x.hours), func(h state.ShapingHour) bool { return h.ID != "" })
 }
 
 // hour of what shaping did, in that mode.
@@ -191,9 +197,12 @@ func (x *shapes) hour(now time.Time, mode state.ShapingMode) *state.ShapingHour 
 }
 
 // note what a look found.
-func (x *shapes) note(now time.Time, period time.Duration, out loop.Shaping, gone int) {
+func (x *shapes) note(now time.Time, period time.Duration, s *state.Snapshot, out loop.Shaping, gone int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if meta, _ := s.Meta(); meta.Epoch != x.epoch { // a restored state has hours of its own
+		x.epoch, x.hours = meta.Epoch, s.ShapingHours()
+	}
 	over := 0.0
 	if !x.looked.IsZero() {
 		over = min(now.Sub(x.looked).Minutes(), 2)
@@ -215,6 +224,7 @@ func (x *shapes) note(now time.Time, period time.Duration, out loop.Shaping, gon
 		return
 	}
 	h := x.hour(now, out.Mode)
+	h.ID = ""
 	h.Preempted += gone
 	h.VMs += over * float64(len(out.VMs))
 	if all := h.Minutes + over; all > 0 {

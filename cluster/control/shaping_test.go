@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -64,7 +65,7 @@ func (h *shapedHost) tell() {
 		h.t.Fatal(err)
 	}
 	r := agent.Report{Host: "h1", Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 64 << 20, Reach: true,
-		Running: []agent.Instance{}, Index: want.Index, Numbers: true, Samples: []agent.Sample{}, Available: h.word}
+		Running: []agent.Instance{}, Epoch: want.Epoch, Index: want.Index, Numbers: true, Samples: []agent.Sample{}, Available: h.word}
 	for _, vm := range want.VMs {
 		id, name := vm.Spec.Identity.VM, strings.TrimPrefix(vm.Spec.Name, "ek-")
 		st := agent.Status{VM: id, Generation: vm.Spec.Identity.Generation, Phase: agent.SeenRunning, Held: vm.Spec.Balloon}
@@ -181,6 +182,44 @@ func TestTheShadowOutlivesTheLeader(t *testing.T) {
 		more, vms, _ := looked()
 		if more < again+28 || more > again+31 || vms < 115 || vms > more+1 {
 			t.Errorf("half an hour later %g minutes, %g VM-minutes, after %g", more, vms, again)
+		}
+	})
+}
+
+// The hours of a restored state take the place of those that the leader knows.
+func TestTheShadowOfARestoredState(t *testing.T) {
+	shapedIn(t, func(t *testing.T, h *shapedHost) {
+		h.run("old", state.NeedsEstimated, "core", 4<<30, 1<<30)
+		h.pass(25 * time.Minute)
+		past := state.ShapingHour{From: time.Now().UTC().Truncate(time.Hour).Add(-24 * time.Hour), Mode: state.ShapingShadow, Minutes: 60, VMs: 60}
+		var file, held bytes.Buffer
+		if err := h.store.Snapshot().Save(&file); err != nil {
+			t.Fatal(err)
+		}
+		older := state.New()
+		if err := older.Restore(&file); err != nil {
+			t.Fatal(err)
+		}
+		entry, err := state.Encode(state.KindShapingTold, time.Now(), state.ShapingTold{Hours: []state.ShapingHour{past}})
+		if err == nil {
+			err = older.Apply(older.Snapshot().Index()+1, entry)
+		}
+		if err == nil {
+			err = older.Snapshot().Save(&file)
+		}
+		if err == nil {
+			err = state.Held(&file, &held, "restore", time.Now(), h.store.Snapshot())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.store.Restore(&held); err != nil {
+			t.Fatal(err)
+		}
+		h.pass(5 * time.Minute)
+		now, err := h.Shaping(t.Context())
+		if err != nil || len(now.Hours) < 2 || !now.Hours[0].From.Equal(past.From) || now.Hours[0].Minutes != 60 {
+			t.Errorf("%+v, %v", now.Hours, err)
 		}
 	})
 }

@@ -15,6 +15,8 @@ import (
 const (
 	shapeRest    = 10   // periods for which what grew, or was short, gives nothing back
 	shapeStale   = 10   // periods after which what was measured says nothing
+	shapePressed = 0.9  // of its target that a guest uses which says that it is short of memory, for the shadow
+	shapeWary    = 1440 // periods, a day of minutes, for which what was short is given what it used then
 	preemptAfter = 1    // period for which nobody found another way
 	shapeStep    = 0.1  // of a VM's memory that its target falls at most in a period
 	shapeSpare   = 0.2  // of what it uses now that it has beside that at least: more than its host insists on
@@ -139,8 +141,39 @@ type ref struct {
 
 type shapedVM struct {
 	grew   time.Time // its memory did, or it was short of it
-	target int64     // shadow
+	hurt   time.Time // it was last short of memory; zero: not for long
+	most   int64     // that it was seen to use since, bytes
+	mostAt time.Time
+	wish   wish  // in this look
+	target int64 // shadow
 	seen   bool
+
+	generation uint64 // that all of this is of
+}
+
+// wish is what a VM is given where there is room, beyond what it is expected to need.
+type wish struct {
+	memory float64 // bytes; 0: none
+	text   string
+}
+
+// wary is what a VM is given that was short of memory: no forecast saw what it used, and it may do so again.
+func (v *shapedVM) wary(in Sighting, period time.Duration, short bool, see Seen) wish {
+	day := shapeWary * period
+	switch {
+	case short:
+		v.hurt = in.Now
+	case in.Now.Sub(v.hurt) >= day:
+		v.hurt, v.most = time.Time{}, 0
+	}
+	if v.hurt.IsZero() {
+		return wish{}
+	}
+	if see.Reports && (see.MemoryUsed >= v.most || in.Now.Sub(v.mostAt) >= day) {
+		v.most, v.mostAt = see.MemoryUsed, in.Now
+	}
+	return wish{(1 + shapeSpare) * float64(v.most), fmt.Sprintf("it was short of memory at %s, and used %d MiB since: it is given that until %s",
+		v.hurt.UTC().Format(time.DateTime), v.most>>20, v.hurt.Add(day).UTC().Format(time.DateTime))}
 }
 
 type shapedGroup struct {
@@ -174,7 +207,11 @@ func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
 	x.last = in.Now
 	out.Command.Basis = s.Index()
 	x.fill(s, set, in, &out)
-	r := x.solver.Shape(&x.p, shape.Options{Now: in.Now.Unix(), Rest: int64(shapeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true})
+	o := shape.Options{Now: in.Now.Unix(), Rest: int64(shapeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true}
+	r := x.solver.Shape(&x.p, o)
+	if x.unwish(r, &out) {
+		r = x.solver.Shape(&x.p, o)
+	}
 	x.targets(in, r, &out)
 	x.needs(s, in, &out, step > 0)
 	if set.Mode == state.ShapingOn {
@@ -192,6 +229,29 @@ func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
 	}
 	out.Command.Text = shapeText(&out)
 	return out
+}
+
+// unwish forgets the wishes on hosts where somebody goes, or has less than he needs: what was granted is to go before anybody does.
+func (x *Shaper) unwish(r *shape.Result, out *Shaping) bool {
+	short, found := make([]bool, len(x.p.Hosts)), false
+	for i := range x.refs {
+		c, o := &x.p.Components[i], &r.Outcomes[i]
+		needs := c.Need.Memory
+		if c.Must > 0 {
+			needs = c.Must
+		}
+		short[c.Host] = short[c.Host] || o.Fate == shape.Preempt && o.Why != shape.WithCore || o.Why == shape.NoRoom && o.Memory < needs
+	}
+	for i, ref := range x.refs {
+		c := &x.p.Components[i]
+		if ref.shaped < 0 || !short[c.Host] {
+			continue
+		}
+		if v := x.vms[out.VMs[ref.shaped].VM]; v.wish.memory > 0 {
+			c.Need.Memory, c.Must, v.wish, found = c.Must, 0, wish{}, true
+		}
+	}
+	return found
 }
 
 // mostTold VMs are named in one event.

@@ -51,6 +51,9 @@ func (x *Shaper) fill(s *state.Snapshot, set state.ShapingSettings, in Sighting,
 				if still {
 					c.Present.Memory = c.Held
 					c.Need = c.Present
+					if v := x.vms[vm.ID]; v != nil && v.generation == vm.Generation {
+						v.seen = true
+					}
 				} else if estimated || vm.Target > 0 {
 					r.shaped = len(out.VMs)
 					out.VMs = append(out.VMs, x.consider(&vc, g, vm, set, in, estimated, &c))
@@ -91,11 +94,11 @@ func (x *Shaper) app(a app, fixed bool) {
 // consider the memory of a VM that runs: what it needs, what it must have, and why it is left alone.
 func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.ShapingSettings, in Sighting, estimated bool, c *shape.Component) Shaped {
 	v := x.vms[vm.ID]
-	if v == nil {
-		v = &shapedVM{}
+	if v == nil || v.generation != vm.Generation {
+		v = &shapedVM{generation: vm.Generation}
 		x.vms[vm.ID] = v
 	}
-	v.seen = true
+	v.seen, v.wish = true, wish{}
 	target := vm.Due(g)
 	if x.shadow {
 		if v.target > 0 {
@@ -117,6 +120,8 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 		return out
 	}
 	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale()
+	short := sampled && (out.Pressed || x.shadow && estimated && see.Reports && target < g.Memory && float64(see.MemoryUsed) > shapePressed*float64(target))
+	wary := v.wary(in, x.Period, short, see)
 	if out.Pressed && sampled {
 		v.grew = in.Now
 		least := max(float64(target)+shapeRelief*float64(g.Memory), min(c.Held, float64(g.Memory)))
@@ -155,6 +160,9 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 	need := see.Memory.need(BufferFor(set.Boldness(vc)), float64(g.Memory))
 	c.Need.Memory = need
 	c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+shapeSpare)*float64(see.MemoryUsed)))
+	if wary.memory = min(wary.memory, float64(g.Memory)); wary.memory > max(need, c.Floor) {
+		c.Need.Memory, c.Must, v.wish = wary.memory, max(need, c.Floor), wary
+	}
 	if x.shadow && see.MemoryUsed > target {
 		out.ShortMemory = see.MemoryUsed - target
 		v.grew = in.Now // as relief would have it
@@ -241,8 +249,13 @@ func (x *Shaper) targets(in Sighting, r *shape.Result, out *Shaping) {
 			v.Text = v.Alone
 		}
 		mine := x.vms[v.VM]
+		if w := mine.wish; w.memory > 0 && float64(next) >= w.memory {
+			v.Text = w.text
+		}
 		if next > v.Target {
-			v.Grown, mine.grew = true, in.Now
+			if v.Grown = true; mine.wish.memory == 0 { // what is only wished for may be taken at once
+				mine.grew = in.Now
+			}
 		}
 		held := next
 		if x.shadow {

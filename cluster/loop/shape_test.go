@@ -231,6 +231,70 @@ func TestShadowChangesNothing(t *testing.T) {
 	}
 }
 
+// A VM that jumps to what no forecast saw is short of memory once, and not again for a day. It is a wish: for what others have nobody goes.
+func TestShortOnceADay(t *testing.T) {
+	c := newShaped(t, state.ShapingOn, "h1")
+	c.run("a", state.NeedsEstimated, "core", 2, r(1, 3*gib), r(0.3, gib/2))
+	jump := func() (pressed int) {
+		c.use["a-g0-0"] = r(0.3, 2*gib)
+		for range 3 {
+			if c.minute().VMs[0].Pressed {
+				pressed++
+			}
+		}
+		c.use["a-g0-0"] = r(0.3, gib/2)
+		return pressed
+	}
+	c.minutes(30)
+	if jump() == 0 {
+		t.Fatal("it was not squeezed")
+	}
+	c.minutes(60)
+	if got, other := c.due("a-g0-0"), c.due("a-g0-1"); got < 2*gib*12/10 || got > 2*gib*12/10+1<<20 || other > gib {
+		t.Errorf("an hour later it has %d MiB, one that never jumped %d", got>>20, other>>20)
+	}
+	if v := c.last.VMs[0]; !strings.Contains(v.Text, "it was short of memory at ") || !strings.Contains(v.Text, "used 2048 MiB") {
+		t.Errorf("%q", v.Text)
+	}
+	if n := jump(); n != 0 {
+		t.Errorf("short again in %d looks", n)
+	}
+	c.minutes(24*60 - 65)
+	if got := c.due("a-g0-0"); got < 2*gib {
+		t.Errorf("within the day it has %d MiB", got>>20)
+	}
+	c.minutes(60)
+	if got := c.due("a-g0-0"); got > gib {
+		t.Errorf("a day later it has %d MiB", got>>20)
+	}
+
+}
+
+// What was granted of a wish goes before anybody does, and before another's need is not met.
+func TestWishesGoFirst(t *testing.T) {
+	c := newShaped(t, state.ShapingOn, "h1")
+	c.run("b", state.NeedsEstimated, "core", 2, r(0.5, 3*gib), r(0.3, gib/2))
+	c.run("a", state.NeedsEstimated, "elastic", 1, r(0.5, gib), r(0.3, gib/5))
+	c.minutes(30)
+	c.run("x", state.NeedsDeclared, "core", 1, r(0.5, 2*gib), r(0.3, gib))
+	c.use["a-g0-0"] = r(0.3, 8*gib/10)
+	c.minutes(3)
+	c.use["a-g0-0"] = r(0.3, gib/5)
+	c.minutes(30)
+	if got := c.due("a-g0-0"); got < 9*gib/10 {
+		t.Fatalf("%d MiB: it has no wish", got>>20)
+	}
+	c.use["b-g0-0"], c.use["b-g0-1"] = r(0.3, 19*gib/10), r(0.3, 19*gib/10) // both, which is more than what is kept for one
+	for range 30 {
+		if out := c.minute(); len(out.Preempt) > 0 {
+			t.Fatalf("%+v goes for a wish", out.Preempt)
+		}
+	}
+	if got := c.due("b-g0-0") + c.due("b-g0-1"); got < 38*gib/10 {
+		t.Errorf("who use 3.8 GiB have %d MiB, and one that uses a fifth %d", got>>20, c.due("a-g0-0")>>20)
+	}
+}
+
 // Who is left alone, and why.
 func TestLeftAlone(t *testing.T) {
 	for name, x := range map[string]struct {

@@ -148,11 +148,6 @@ func parseHeader(line []byte) (Header, error) {
 	return h, nil
 }
 
-// restoreLeap is how far past all logs a restored state is put. A server that led once may hold entries, by now or when it comes back, that were
-// never committed. If one is where the restored state is, or after it, Raft's library finds its term in the server's log instead of the snapshot's that it just
-// took, refuses what comes after it, and takes the snapshot again, for ever. So there must be none: nobody has so many.
-const restoreLeap = 1 << 20
-
 // Restore puts a saved snapshot in force on all servers. Only the leader can. The state it makes is held (see
 // state.Held): nothing is started or stopped until the hosts have said what they run. A snapshot of
 // another cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone;
@@ -183,7 +178,12 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), is, waitFor...); err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}
-	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: max(saved.Index, l.raft.LastIndex()) + restoreLeap, Term: saved.Term, Size: int64(held.Len())}
+	// Past all logs, not only this one: a server that led once, and is away, may hold entries that were never committed. If one is where the restored
+	// state is, or after it, Raft's library finds its term in that server's log, not in the snapshot that it just took, refuses what comes next, and takes
+	// the snapshot again, for ever. Nobody has as many such entries as there are from snapshot to snapshot. Nor is it to be further: if this server loses its
+	// place before others have the restored state, it is out of step until the next leader's snapshots come past it.
+	index := max(saved.Index, l.raft.LastIndex()) + l.raft.ReloadableConfig().SnapshotThreshold
+	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: index, Term: saved.Term, Size: int64(held.Len())}
 	if err := n.wait(ctx, l, waited(func() error { return l.raft.Restore(meta, &held, changeTimeout) })); err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}

@@ -323,7 +323,7 @@ func TestRestoreWhileAnOldLeaderIsAway(t *testing.T) {
 		c.network.setCut(old.id, true)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		var asked sync.WaitGroup
-		for n := range 50 {
+		for n := range 40 {
 			asked.Go(func() {
 				if _, _, err := old.Apply(ctx, entry(1000+n)); err == nil {
 					t.Error("acknowledged without a quorum")

@@ -46,6 +46,7 @@ func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapsho
 			w.put(tMembers, &Member{Name: name, Agent: true, Format: FormatVersion, JoinedAt: at, JoinIndex: w.index})
 		}
 	}
+	w.forgetNewer()
 	m.Epoch = max(m.Epoch+1, is.Epoch+1, uint64(max(0, at.Unix())))
 	m.Hold = Hold{}
 	for _, h := range w.read().Hosts() {

@@ -95,6 +95,7 @@ func (w *writer) memberPut(b *Member) error {
 		m.JoinedAt, m.JoinIndex, m.Serials = old.JoinedAt, old.JoinIndex, old.Serials
 	}
 	w.put(tMembers, &m)
+	w.forgetNewer()
 	switch {
 	case !known:
 		w.event("member-joined", "member", m.Name, "%s at %s", rolesOf(m), m.Address)

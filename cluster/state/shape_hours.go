@@ -51,6 +51,16 @@ func (w *writer) shapingTold(b *ShapingTold) error {
 	return nil
 }
 
+// forgetNewer drops what a server of an earlier version, now that there is one, could not read in a snapshot.
+func (w *writer) forgetNewer() {
+	if w.read().Format() >= 4 {
+		return
+	}
+	for _, h := range w.read().ShapingHours() {
+		w.drop(tShapingHours, &h)
+	}
+}
+
 func (b *ShapingTold) valid() error {
 	if len(b.Hours) > ShapingHours {
 		return fmt.Errorf("%d hours of shaping, more than %d: %w", len(b.Hours), ShapingHours, ErrInvalid)

@@ -114,6 +114,10 @@ func TestShapingHours(t *testing.T) {
 	if len(kept) != state.ShapingHours || !kept[0].From.Equal(hour(state.ShapingHours, "", 0).From) {
 		t.Errorf("%d hours are kept, from %v", len(kept), kept[0].From)
 	}
+	k.must(t, state.KindMemberPut, state.Member{Name: "s9", Server: true, Format: 3})
+	if n := len(k.Snapshot().ShapingHours()); n != 0 {
+		t.Errorf("%d hours are in the snapshots that a server of version 3 is to read", n)
+	}
 	if _, err := state.EncodeAs(3, state.KindShapingTold, start, state.ShapingTold{}); !errors.Is(err, state.ErrTooNew) {
 		t.Errorf("told to servers of version 3: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -279,7 +280,7 @@ func (s *sim) unsettled() string {
 		if vm.Phase == state.Failed && vm.Goal == state.GoalRun && !runs && crowdedOut(snap, vc) {
 			continue
 		}
-		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm) || len(full) > 0 && startsNobody(snap)) {
+		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm) || len(full) > 0 && startsNobody(snap, vc)) {
 			continue
 		}
 		delete(there[vm.Host], vm.ID)
@@ -334,8 +335,12 @@ func fullEverywhere(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
 	return true
 }
 
-// startsNobody says whether nobody who was lost would be started now, for want of CPU on hosts where VMs run that a restored state does not know, say.
-func startsNobody(snap *state.Snapshot) bool {
+// startsNobody says whether nobody who was lost would be started now, and of a VC that it waits, for want of CPU on hosts where VMs run that a restored
+// state does not know, say.
+func startsNobody(snap *state.Snapshot, vc state.VC) bool {
+	if !strings.Contains(vc.Decision.Summary, "wait for room") {
+		return false
+	}
 	plan := loop.Restart(snap, loop.Env{Now: time.Now()})
 	return plan == nil || plan.Verb == "waiting"
 }
