@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -148,10 +149,13 @@ func parseHeader(line []byte) (Header, error) {
 	return h, nil
 }
 
+// restorePart is how much of a saved state goes into one entry of the log, bytes.
+const restorePart = 1 << 20
+
 // Restore puts a saved snapshot in force on all servers. Only the leader can. The state it makes is held (see
 // state.Held): nothing is started or stopped until the hosts have said what they run. A snapshot of
-// another cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone;
-// requests that were under way end with ErrUnknown. Hosts in waitFor are waited for, too (see state.Held).
+// another cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone. Hosts in waitFor are waited for, too (see state.Held).
+// With ErrUnknown it may be in force.
 func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (Saved, error) {
 	saved, body, err := inspect(r)
 	if err != nil {
@@ -169,14 +173,42 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}
 	is := n.state.Snapshot()
-	now, ok := is.Meta()
-	if ok && now.ID != saved.Cluster && !foreign {
+	if now, ok := is.Meta(); ok && now.ID != saved.Cluster && !foreign {
 		return saved, fmt.Errorf("restore snapshot: %w: it is of cluster %s, this is %s, whose hosts know none of its VMs; say so if it is to take this one's place",
 			ErrRefused, saved.Cluster, now.ID)
 	}
-	var held bytes.Buffer
-	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), is, waitFor...); err != nil {
+	what := state.Restore{ID: fmt.Sprintf("%d-%d", is.Index(), time.Now().UnixNano()), Foreign: foreign, WaitFor: waitFor,
+		Text: fmt.Sprintf("the state of %s, index %d, is in force again", saved.Time.Format(time.RFC3339), saved.Index)}
+	if saved.Index < is.Index() && is.Format() >= 4 {
+		err = n.restoreInLog(ctx, is, body, what)
+	} else {
+		err = n.restorePastLog(ctx, l, is, saved, body, what)
+	}
+	if err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w", err)
+	}
+	return saved, nil
+}
+
+// restoreInLog tells the state as entries of the log: all servers change theirs at the same place in it, or none does.
+func (n *Node) restoreInLog(ctx context.Context, is *state.Snapshot, body []byte, what state.Restore) error {
+	what.Of = (len(body) + restorePart - 1) / restorePart
+	for data := range slices.Chunk(body, restorePart) {
+		what.Data = data
+		if err := n.record(ctx, is, state.KindRestore, what); err != nil {
+			return fmt.Errorf("part %d of %d: %w", what.Part+1, what.Of, err)
+		}
+		what.Part++
+	}
+	return nil
+}
+
+// restorePastLog is for a state that is ahead of this log, as that of another cluster may be, and for servers that do not know better: Raft's own way,
+// which needs no quorum to begin with.
+func (n *Node) restorePastLog(ctx context.Context, l *life, is *state.Snapshot, saved Saved, body []byte, what state.Restore) error {
+	var held bytes.Buffer
+	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), is, what.WaitFor...); err != nil {
+		return err
 	}
 	// Past all logs, not only this one: a server that led once, and is away, may hold entries that were never committed. If one is where the restored
 	// state is, or after it, Raft's library finds its term in that server's log, not in the snapshot that it just took, refuses what comes next, and takes
@@ -185,18 +217,23 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 	index := max(saved.Index, l.raft.LastIndex()) + l.raft.ReloadableConfig().SnapshotThreshold
 	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: index, Term: saved.Term, Size: int64(held.Len())}
 	if err := n.wait(ctx, l, waited(func() error { return l.raft.Restore(meta, &held, changeTimeout) })); err != nil {
-		return saved, fmt.Errorf("restore snapshot: %w", err)
+		return err
 	}
 	// The state says the index it was saved with, until an entry after it is applied: no reader is to meet that.
-	entry, err := state.EncodeAs(is.Format(), state.KindAudit, time.Now(), state.Audit{Kind: "snapshot-restored", Object: "cluster", Name: saved.Cluster,
-		Text: fmt.Sprintf("the state of %s, index %d, is in force again", saved.Time.Format(time.RFC3339), saved.Index)})
-	if err == nil {
-		_, _, err = n.Apply(ctx, entry)
+	if err := n.record(ctx, is, state.KindAudit, state.Audit{Kind: "snapshot-restored", Object: "cluster", Name: saved.Cluster, Text: what.Text}); err != nil {
+		return fmt.Errorf("it is in force, but that could not be recorded: %w", err)
 	}
+	return nil
+}
+
+// record a command in the log.
+func (n *Node) record(ctx context.Context, is *state.Snapshot, kind state.Kind, body any) error {
+	entry, err := state.EncodeAs(is.Format(), kind, time.Now(), body)
 	if err != nil {
-		return saved, fmt.Errorf("restore snapshot: it is in force, but that could not be recorded: %w", err)
+		return err
 	}
-	return saved, nil
+	_, outcome, err := n.Apply(ctx, entry)
+	return errors.Join(err, outcome)
 }
 
 // waited is a call as a future.

@@ -314,29 +314,59 @@ func TestRestoreInSimulatedTime(t *testing.T) {
 
 // A state is restored while a server is away that led, and has entries in its log which were never committed: it comes back to it, too.
 func TestRestoreWhileAnOldLeaderIsAway(t *testing.T) {
+	for name, format := range map[string]int{"in the log": state.FormatVersion, "past the log": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := simulate(t, 3)
+				c.leader().found(t, "c1")
+				c.leader().command(t, state.KindMemberPut, state.Member{Name: "s1", Server: true, Format: format})
+				c.put(30)
+				file := c.leader().backup(t)
+				old := c.leader()
+				c.network.setCut(old.id, true)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				var asked sync.WaitGroup
+				for n := range 40 {
+					asked.Go(func() {
+						if _, _, err := old.Apply(ctx, entry(1000+n)); err == nil {
+							t.Error("acknowledged without a quorum")
+						}
+					})
+				}
+				asked.Wait()
+				cancel()
+				c.put(5)
+				if _, err := c.leader().Restore(t.Context(), bytes.NewReader(file), false); err != nil {
+					t.Fatal(err)
+				}
+				c.written = 30
+				c.network.setCut(old.id, false)
+				c.put(5)
+				c.settle()
+			})
+		})
+	}
+}
+
+// A leader that is cut off while it restores changes nobody's state, its own neither, and comes back into step.
+func TestRestoreByALeaderThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := simulate(t, 3)
 		c.leader().found(t, "c1")
 		c.put(30)
 		file := c.leader().backup(t)
+		c.put(30)
 		old := c.leader()
-		c.network.setCut(old.id, true)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		var asked sync.WaitGroup
-		for n := range 40 {
-			asked.Go(func() {
-				if _, _, err := old.Apply(ctx, entry(1000+n)); err == nil {
-					t.Error("acknowledged without a quorum")
-				}
-			})
-		}
-		asked.Wait()
-		cancel()
-		c.put(5)
-		if _, err := c.leader().Restore(t.Context(), bytes.NewReader(file), false); err != nil {
+		if err := old.Linearize(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.written = 30
+		c.network.setCut(old.id, true)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := old.restoreInLog(ctx, old.store.Snapshot(), file[bytes.IndexByte(file, '\n')+1:], state.Restore{ID: "r"}); err == nil {
+			t.Error("restored without a quorum")
+		}
+		c.put(5)
 		c.network.setCut(old.id, false)
 		c.put(5)
 		c.settle()

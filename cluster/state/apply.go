@@ -154,6 +154,8 @@ func (w *writer) dispatch(body any) error {
 		return w.shape(b)
 	case *ShapingTold:
 		return w.shapingTold(b)
+	case *Restore:
+		return w.restore(b)
 	case *Audit:
 		w.event(b.Kind, b.Object, b.Name, "%s", b.Text)
 		return nil
@@ -220,6 +222,7 @@ func (w *writer) finish() {
 func (w *writer) forget() {
 	forgetRows(w, tRevoked, func(r *Revoked) bool { return w.at.Sub(r.Until) > keepRevoked })
 	forgetRows(w, tTokens, func(t *JoinToken) bool { return w.at.Sub(t.Until) > keepRevoked })
+	w.forgetParts()
 	w.forgetRemembered()
 	if w.hand.ops == unknown {
 		w.hand.ops = 0

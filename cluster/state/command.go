@@ -48,6 +48,7 @@ const (
 
 	// Since version 4.
 	KindShapingTold Kind = "shaping-told"
+	KindRestore     Kind = "restore"
 )
 
 // kinds of commands: what their body is, and the version of the format that brought them.
@@ -83,6 +84,7 @@ var kinds = map[Kind]struct {
 	KindShape:          {3, func() any { return new(Shape) }},
 
 	KindShapingTold: {4, func() any { return new(ShapingTold) }},
+	KindRestore:     {4, func() any { return new(Restore) }},
 }
 
 // Kinds that a version of the format knows, in order of their names.
@@ -98,7 +100,7 @@ func Kinds(version int) []Kind {
 }
 
 // FormatVersion is the version of the command format that this code writes. Version 3 numbers moves; 4 keeps what
-// shaping did.
+// shaping did, and restores by the log.
 // It reads every version from 1 on, for ever: testdata/log-v1.jsonl is a log of version 1.
 const FormatVersion = 4
 

@@ -16,16 +16,24 @@ import (
 // waitFor are waited for, too, and their agents listened to: somebody knows that they had joined, though neither state does.
 // reason is a noun: "restore", "recovery".
 func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot, waitFor ...string) error {
+	s, err := held(in, reason, at, now, waitFor...)
+	if err != nil {
+		return err
+	}
+	return s.Snapshot().Save(out)
+}
+
+func held(in io.Reader, reason string, at time.Time, now *Snapshot, waitFor ...string) (*Store, error) {
 	s := New()
 	if err := s.Restore(in); err != nil {
-		return err
+		return nil, err
 	}
 	w := newWriter(s.db.Txn(true), 0, at)
 	w.index = w.pos.Index
 	m, ok := w.read().Meta()
 	if !ok {
 		w.txn.Abort()
-		return fmt.Errorf("hold after %s: the saved state knows no cluster", reason)
+		return nil, fmt.Errorf("hold after %s: the saved state knows no cluster", reason)
 	}
 	var is Meta
 	if now != nil {
@@ -59,9 +67,12 @@ func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapsho
 	}
 	w.put(tMeta, &m)
 	w.event("hold-began", "cluster", m.ID, "%s: nothing is started or stopped until %d hosts have said what they run", reason, len(m.Hold.Pending))
+	for _, p := range all[restorePart](w.read(), tRestore, "id") {
+		w.drop(tRestore, &p)
+	}
 	w.put(tIndex, &w.pos)
 	w.txn.Commit()
-	return s.Snapshot().Save(out)
+	return s, nil
 }
 
 // beside the state of another cluster, which this one takes over, what holds of members, tokens and certificates is what

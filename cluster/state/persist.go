@@ -73,6 +73,7 @@ func (s *Snapshot) Save(to io.Writer) error {
 		func() error { return saveTable[MovePlan](enc, s, tMovePlans) },
 		func() error { return saveTable[Migration](enc, s, tMigrations) },
 		func() error { return saveTable[ShapingHour](enc, s, tShapingHours) },
+		func() error { return saveTable[restorePart](enc, s, tRestore) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -214,6 +215,8 @@ func newRow(table string) (any, error) {
 		return new(Migration), nil
 	case tShapingHours:
 		return new(ShapingHour), nil
+	case tRestore:
+		return new(restorePart), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

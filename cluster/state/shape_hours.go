@@ -59,6 +59,9 @@ func (w *writer) forgetNewer() {
 	for _, h := range w.read().ShapingHours() {
 		w.drop(tShapingHours, &h)
 	}
+	for _, p := range all[restorePart](w.read(), tRestore, "id") {
+		w.drop(tRestore, &p)
+	}
 }
 
 func (b *ShapingTold) valid() error {

@@ -30,6 +30,7 @@ const (
 	tMigrations = "migrations"
 
 	tShapingHours = "shaping-hours"
+	tRestore      = "restore"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -80,6 +81,7 @@ func schema() *memdb.DBSchema {
 		table(tAdmins, "ID"),
 		table(tMovePlans, "ID"),
 		table(tShapingHours, "ID"),
+		table(tRestore, "Key"),
 		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false)),
 	} {
 		s.Tables[t.Name] = t

@@ -166,6 +166,7 @@ func newestLog(t *testing.T) *cluster {
 	withMoves(t, k)
 	withShape(t, k)
 	withHours(t, k)
+	withRestore(t, k)
 	return k
 }
 

@@ -47,6 +47,8 @@ func valid(body any) error {
 		return b.valid()
 	case *ShapingTold:
 		return b.valid()
+	case *Restore:
+		return b.valid()
 	case *MigrationTold:
 		if !isMemory(b.Bytes) || b.DowntimeMs < 0 {
 			return fmt.Errorf("migration %q: %d bytes, %d ms: %w", b.ID, b.Bytes, b.DowntimeMs, ErrInvalid)
