@@ -102,7 +102,7 @@ func (s *sim) enforce(saved []byte, foreign bool) error {
 	if err == nil {
 		s.count("snapshots restored")
 	}
-	for range 30 { // whether it is in force is for the next linearizable read to say
+	for range 200 { // whether it is in force is for the next linearizable read to say, and the next leader may still put it in force
 		there := map[string]seenVC{}
 		if s.withLeader(func(ctx context.Context, p *serving) error {
 			v, err := p.ctl.View(ctx, false)
