@@ -112,6 +112,10 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last 
 			return
 		}
 		changed := v.Watch()
+		if last := v.LastEvent(); last < after { // it was restored meanwhile
+			out.gap(v1.Gap{After: after, Next: last + 1})
+			after = last
+		}
 		events := v.EventsAfter(after, eventsAtOnce)
 		for _, e := range events {
 			if e.Seq > after+1 && after > 0 {

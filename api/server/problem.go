@@ -195,7 +195,7 @@ func problemOf(err error) *problem {
 		p := newProblem(http.StatusServiceUnavailable, v1.ProblemNoLeader, err.Error()+"; nothing was changed")
 		p.retry = true
 		return p
-	case errors.Is(err, control.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, control.ErrTimeout), errors.Is(err, node.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, err.Error())
 	case errors.Is(err, hypervisor.ErrUnavailable), errors.Is(err, context.Canceled):
 		p := newProblem(http.StatusServiceUnavailable, v1.ProblemUnavailable, err.Error())

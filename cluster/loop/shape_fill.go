@@ -160,7 +160,7 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 	need := see.Memory.need(BufferFor(set.Boldness(vc)), float64(g.Memory))
 	c.Need.Memory = need
 	c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+shapeSpare)*float64(see.MemoryUsed)))
-	if wary.memory = min(wary.memory, float64(g.Memory)); wary.memory > max(need, c.Floor) {
+	if wary.memory = min(wary.memory, float64(g.Memory)); wary.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= shapeRest*x.Period { // until then nothing falls, wished for or not
 		c.Need.Memory, c.Must, v.wish = wary.memory, max(need, c.Floor), wary
 	}
 	if x.shadow && see.MemoryUsed > target {
@@ -249,7 +249,7 @@ func (x *Shaper) targets(in Sighting, r *shape.Result, out *Shaping) {
 			v.Text = v.Alone
 		}
 		mine := x.vms[v.VM]
-		if w := mine.wish; w.memory > 0 && float64(next) >= w.memory {
+		if w := mine.wish; w.memory > 0 && float64(next) >= w.memory-megabyte {
 			v.Text = w.text
 		}
 		if next > v.Target {

@@ -3,6 +3,7 @@ package node
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -149,8 +150,12 @@ func parseHeader(line []byte) (Header, error) {
 	return h, nil
 }
 
-// restorePart is how much of a saved state goes into one entry of the log, bytes.
-const restorePart = 1 << 20
+// restorePart is how much of a saved state goes into one entry of the log, bytes, where nothing else is set: Raft sends up to 64 entries at once. mostRestored is
+// how much of it all servers are to hold in memory, several times over, while it takes the place of theirs.
+const (
+	restorePart  = 128 << 10
+	mostRestored = 256 << 20
+)
 
 // Restore puts a saved snapshot in force on all servers. Only the leader can. The state it makes is held (see
 // state.Held): nothing is started or stopped until the hosts have said what they run. A snapshot of
@@ -172,6 +177,9 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 	if err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}
+	if len(body) > mostRestored {
+		return saved, fmt.Errorf("restore snapshot: %w: its state is of %d bytes; at most %d can be put in force", ErrRefused, len(body), mostRestored)
+	}
 	is := n.state.Snapshot()
 	if now, ok := is.Meta(); ok && now.ID != saved.Cluster && !foreign {
 		return saved, fmt.Errorf("restore snapshot: %w: it is of cluster %s, this is %s, whose hosts know none of its VMs; say so if it is to take this one's place",
@@ -179,7 +187,7 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 	}
 	what := state.Restore{ID: fmt.Sprintf("%d-%d", is.Index(), time.Now().UnixNano()), Foreign: foreign, WaitFor: waitFor,
 		Text: fmt.Sprintf("the state of %s, index %d, is in force again", saved.Time.Format(time.RFC3339), saved.Index)}
-	if saved.Index < is.Index() && is.Format() >= 4 {
+	if saved.Index <= is.Index() && is.Format() >= 4 {
 		err = n.restoreInLog(ctx, is, body, what)
 	} else {
 		err = n.restorePastLog(ctx, l, is, saved, body, what)
@@ -192,13 +200,17 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 
 // restoreInLog tells the state as entries of the log: all servers change theirs at the same place in it, or none does.
 func (n *Node) restoreInLog(ctx context.Context, is *state.Snapshot, body []byte, what state.Restore) error {
-	what.Of = (len(body) + restorePart - 1) / restorePart
-	for data := range slices.Chunk(body, restorePart) {
+	size := cmp.Or(n.o.RestorePart, restorePart)
+	what.Of = (len(body) + size - 1) / size
+	for data := range slices.Chunk(body, size) {
 		what.Data = data
-		if err := n.record(ctx, is, state.KindRestore, what); err != nil {
-			return fmt.Errorf("part %d of %d: %w", what.Part+1, what.Of, err)
+		err := n.record(ctx, is, state.KindRestore, what)
+		if what.Part++; errors.Is(err, ErrUnknown) && what.Part < what.Of {
+			err = fmt.Errorf("%w: nothing is changed without the last part: %v", ErrNotLeader, err) //nolint:errorlint // known, as far as it counts
 		}
-		what.Part++
+		if err != nil {
+			return fmt.Errorf("part %d of %d: %w", what.Part, what.Of, err)
+		}
 	}
 	return nil
 }
@@ -221,7 +233,7 @@ func (n *Node) restorePastLog(ctx context.Context, l *life, is *state.Snapshot, 
 	}
 	// The state says the index it was saved with, until an entry after it is applied: no reader is to meet that.
 	if err := n.record(ctx, is, state.KindAudit, state.Audit{Kind: "snapshot-restored", Object: "cluster", Name: saved.Cluster, Text: what.Text}); err != nil {
-		return fmt.Errorf("it is in force, but that could not be recorded: %w", err)
+		return fmt.Errorf("%w: it is in force, but that could not be recorded: %v", ErrUnknown, err) //nolint:errorlint // nobody is to try again
 	}
 	return nil
 }

@@ -66,6 +66,9 @@ type Options struct {
 	// what the write fails with. For tests and simulations.
 	Fault func(write string) error
 
+	// RestorePart is how much of a state that is restored goes into an entry of the log, bytes; 0 = 128 KiB.
+	RestorePart int
+
 	// Only tests of this package set these: another transport, several first voters.
 	transport preVoter
 	voters    []raft.Server

@@ -133,7 +133,7 @@ func (c *simulated) start(id string) {
 		c.disks[id], c.full[id] = NewMemory(), &full{}
 	}
 	s, err := tryOpen(Options{ID: id, Memory: c.disks[id], Fault: c.full[id].fault, Stream: c.network.end(id), Advertise: id,
-		Bootstrap: id == "s1", Health: c.health, SnapshotEvery: 50, Trailing: 10})
+		Bootstrap: id == "s1", Health: c.health, SnapshotEvery: 50, Trailing: 10, RestorePart: 4 << 10})
 	if err != nil {
 		c.t.Fatal(err)
 	}

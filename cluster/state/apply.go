@@ -62,7 +62,7 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	}
 	w := newWriter(db.Txn(true), 0, time.Time{})
 	w.hand = s.hand
-	for n < len(entries) && (n == 0 || out[n-1] == nil) {
+	for n < len(entries) && (n == 0 || out[n-1] == nil) && !w.replaced {
 		if out[n] = w.apply(entries[n]); out[n] == nil {
 			w.finish()
 		}
@@ -175,6 +175,8 @@ type writer struct {
 	pos   position
 	// version of the format of the entry. One of an older version changes the state as it always did.
 	version int
+
+	replaced bool // the whole state was: the transaction ends, as it would not do to do that again for what is refused after it
 
 	hosts map[string]bool // that what is written concerns
 	all   bool            // it concerns every host

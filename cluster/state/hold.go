@@ -16,16 +16,17 @@ import (
 // waitFor are waited for, too, and their agents listened to: somebody knows that they had joined, though neither state does.
 // reason is a noun: "restore", "recovery".
 func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot, waitFor ...string) error {
-	s, err := held(in, reason, at, now, waitFor...)
+	s, err := held(in, reason, at, now, FormatVersion, waitFor...)
 	if err != nil {
 		return err
 	}
 	return s.Snapshot().Save(out)
 }
 
-func held(in io.Reader, reason string, at time.Time, now *Snapshot, waitFor ...string) (*Store, error) {
+// held by a program that knows the format up to that version, as all programs do that apply an entry of it.
+func held(in io.Reader, reason string, at time.Time, now *Snapshot, version int, waitFor ...string) (*Store, error) {
 	s := New()
-	if err := s.Restore(in); err != nil {
+	if err := s.restore(in, version); err != nil {
 		return nil, err
 	}
 	w := newWriter(s.db.Txn(true), 0, at)
@@ -51,7 +52,7 @@ func held(in io.Reader, reason string, at time.Time, now *Snapshot, waitFor ...s
 			w.put(tHosts, &Host{Name: name, CreateIndex: w.index, Version: w.index})
 		}
 		if _, known := w.read().Member(name); !known {
-			w.put(tMembers, &Member{Name: name, Agent: true, Format: FormatVersion, JoinedAt: at, JoinIndex: w.index})
+			w.put(tMembers, &Member{Name: name, Agent: true, Format: version, JoinedAt: at, JoinIndex: w.index})
 		}
 	}
 	w.forgetNewer()
@@ -79,6 +80,10 @@ func held(in io.Reader, reason string, at time.Time, now *Snapshot, waitFor ...s
 // both say: who restores it does not lose access by it, and the servers that there are stay servers.
 func (w *writer) beside(now *Snapshot) {
 	w.waitForNew(now)
+	for _, m := range w.read().Members() { // what its servers know counts once they are here again
+		m.Format = 0
+		w.put(tMembers, &m)
+	}
 	for _, m := range now.Members() {
 		w.put(tMembers, &m)
 	}

@@ -94,7 +94,10 @@ func (s *Snapshot) Save(to io.Writer) error {
 }
 
 // Restore replaces the state by a saved one, whole or not at all.
-func (s *Store) Restore(from io.Reader) error {
+func (s *Store) Restore(from io.Reader) error { return s.restore(from, FormatVersion) }
+
+// restore what programs wrote that know the format up to that version.
+func (s *Store) restore(from io.Reader, newest int) error {
 	in := bufio.NewReaderSize(from, 1<<16)
 	sum := sha256.New()
 	head, err := in.ReadBytes('\n')
@@ -106,8 +109,8 @@ func (s *Store) Restore(from io.Reader) error {
 	if err := strict(head, &h); err != nil {
 		return fmt.Errorf("restore state: header: %w", err)
 	}
-	if h.Format != snapshotFormat || h.Version < 1 || h.Version > FormatVersion {
-		return fmt.Errorf("restore state: format %q version %d, this program knows %q 1 to %d", h.Format, h.Version, snapshotFormat, FormatVersion)
+	if h.Format != snapshotFormat || h.Version < 1 || h.Version > newest {
+		return fmt.Errorf("restore state: format %q version %d, known are %q 1 to %d", h.Format, h.Version, snapshotFormat, newest)
 	}
 	db := New().db
 	txn := db.Txn(true)

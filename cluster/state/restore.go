@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -60,12 +61,11 @@ func (w *writer) restore(b *Restore) error {
 		w.put(tRestore, &restorePart{Key: fmt.Sprintf("%08d", b.Part), ID: b.ID, Data: b.Data, At: w.at})
 		return nil
 	}
-	var whole bytes.Buffer
+	var whole []io.Reader
 	for _, p := range parts {
-		whole.Write(p.Data)
+		whole = append(whole, bytes.NewReader(p.Data))
 	}
-	whole.Write(b.Data)
-	s, err := held(&whole, "restore", w.at, w.read(), b.WaitFor...)
+	s, err := held(io.MultiReader(append(whole, bytes.NewReader(b.Data))...), "restore", w.at, w.read(), w.version, b.WaitFor...)
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, ErrInvalid)
 	}
@@ -98,7 +98,7 @@ func (w *writer) replaceBy(s *Snapshot) {
 			}
 		}
 	}
-	w.pos, w.all = position{Key: "log"}, true
+	w.pos, w.all, w.replaced = position{Key: "log"}, true, true
 	if p, ok := first[position](s, tIndex, "id", "log"); ok {
 		w.pos = p
 	}

@@ -103,6 +103,10 @@ func TestRestoreInTheLog(t *testing.T) {
 	if save(t, again.Snapshot()) != save(t, k.Snapshot()) {
 		t.Error("another copy differs")
 	}
+	// What is refused after it leaves it as it is, also where all come at once.
+	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "held", 1, gib, "h2")); err == nil {
+		t.Error("a plan is applied during the hold")
+	}
 	all := state.New()
 	var entries []state.Entry
 	for i, entry := range k.log {
