@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -45,11 +47,37 @@ func TestSnapshots(t *testing.T) {
 	}
 	_, err = c.Create(t.Context(), small("b", 1))
 	must(t, err)
+	// Who follows the events hears of the restore, though there were more events before it.
+	told := make(chan client.Message, 1000)
+	following, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		_ = c.Follow(following, new(uint64), func(m client.Message) error { told <- m; return nil })
+	}()
+	heard := func(what string, is func(client.Message) bool) {
+		t.Helper()
+		for {
+			select {
+			case m := <-told:
+				if is(m) {
+					return
+				}
+			case <-following.Done():
+				t.Fatalf("no word of %s", what)
+			}
+		}
+	}
+	for n := range 20 {
+		_, err = c.Cordon(t.Context(), "h1", fmt.Sprint(n))
+		must(t, err)
+	}
+	heard("the last cordon", func(m client.Message) bool { return m.Gap == nil && strings.HasSuffix(m.Event.Text, ": 19") })
 	back, err := c.RestoreSnapshot(t.Context(), b.Bytes(), false)
 	must(t, err)
 	if back.Index != saved.Index || back.VMs != 2 {
 		t.Errorf("restored %+v, saved %+v", back, saved)
 	}
+	heard("a gap", func(m client.Message) bool { return m.Gap != nil })
 	// b is forgotten; a runs as it did; the hold ends by itself once the host has said what it runs.
 	must(t, s.Await(t.Context(), "the hold ends", func() bool {
 		status, err := c.Status(t.Context())
