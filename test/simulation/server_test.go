@@ -70,7 +70,8 @@ func (v *server) start(bare bool) error {
 	v.s.net.rise(v.name)
 	var err error
 	p.node, err = node.Open(node.Options{ID: v.name, Memory: v.disk, Stream: v.s.net.listen(v.name), Advertise: v.name, State: p.store, Log: v.s.log,
-		Bootstrap: v.name == "s1" && !v.used, Used: v.used, SnapshotEvery: v.s.o.snapshotEvery, Trailing: 20, RestorePart: 4 << 10, Timers: v.s.o.timers,
+		Bootstrap: v.name == "s1" && !v.used, Used: v.used, SnapshotEvery: v.s.o.snapshotEvery, Trailing: v.s.o.snapshotEvery, RestorePart: 4 << 10,
+		Timers: v.s.o.timers, // and trailing entries as in production, where they are as many as from snapshot to snapshot
 		Fault: func(what string) error {
 			if v.full.Load() {
 				return fmt.Errorf("write: %w", syscall.ENOSPC)
