@@ -203,10 +203,10 @@ func (s *sim) revive() {
 	if l == nil {
 		return
 	}
-	for _, vm := range l.store.Snapshot().VMs() {
+	for i, vm := range l.store.Snapshot().VMs() {
 		if vc, _ := l.store.Snapshot().VC(vm.VC); vm.Phase == state.Failed && vc.Goal == state.GoalRun {
 			s.count("VCs started again by their owners")
-			s.request(s.ctx, seeded(s.o.seed, 77), 400, int(vm.Generation)<<20|vm.Task, vc.Name, want{Verb: "start"})
+			s.request(s.ctx, seeded(s.o.seed, 77), 400, i, vc.Name, want{Verb: "start"})
 		}
 	}
 }
