@@ -68,9 +68,7 @@ func held(in io.Reader, reason string, at time.Time, now *Snapshot, version int,
 	}
 	w.put(tMeta, &m)
 	w.event("hold-began", "cluster", m.ID, "%s: nothing is started or stopped until %d hosts have said what they run", reason, len(m.Hold.Pending))
-	for _, p := range all[restorePart](w.read(), tRestore, "id") {
-		w.drop(tRestore, &p)
-	}
+	forgetRows(w, tRestore, every[restorePart])
 	w.put(tIndex, &w.pos)
 	w.txn.Commit()
 	return s, nil

@@ -49,9 +49,7 @@ type restorePart struct {
 func (w *writer) restore(b *Restore) error {
 	parts := all[restorePart](w.read(), tRestore, "id")
 	if b.Part == 0 { // one that was begun before is given up
-		for _, p := range parts {
-			w.drop(tRestore, &p)
-		}
+		forgetRows(w, tRestore, every[restorePart])
 		parts = nil
 	}
 	if len(parts) != b.Part || len(parts) > 0 && parts[0].ID != b.ID {
@@ -105,6 +103,9 @@ func (w *writer) replaceBy(s *Snapshot) {
 	clear(w.hand.seen) // of what was
 	w.hand.seen, w.hand.ops = nil, unknown
 }
+
+// every row of a table is to be forgotten.
+func every[T any](*T) bool { return true }
 
 // forgetParts of a restore that nobody goes on with.
 func (w *writer) forgetParts() {

@@ -56,12 +56,8 @@ func (w *writer) forgetNewer() {
 	if w.read().Format() >= 4 {
 		return
 	}
-	for _, h := range w.read().ShapingHours() {
-		w.drop(tShapingHours, &h)
-	}
-	for _, p := range all[restorePart](w.read(), tRestore, "id") {
-		w.drop(tRestore, &p)
-	}
+	forgetRows(w, tShapingHours, every[ShapingHour])
+	forgetRows(w, tRestore, every[restorePart])
 }
 
 func (b *ShapingTold) valid() error {
