@@ -38,14 +38,15 @@ var arrows = map[string][]string{
 	"cluster/lease":     {"cluster/state"},
 	"cluster/watchdog":  nil,
 	"cluster/fence":     nil,
+	"cluster/audit":     nil,
 	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "allocator/shape", "migration", "forecast", "hypervisor"},
 	"cluster/history":   nil,
 	"cluster/agent":     {"cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor"},
 	"cluster/node":      {"cluster/state", "cluster/lease"},
-	"cluster/control":   {"cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
+	"cluster/control":   {"cluster/audit", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
 	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/control", "hypervisor"},
 	"cluster/pki":       nil,
-	"cluster/transport": {"cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "forecast", "cluster/agent", "cluster/node", "cluster/control"},
+	"cluster/transport": {"cluster/audit", "cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "forecast", "cluster/agent", "cluster/node", "cluster/control"},
 	"cluster/member":    {"cluster/...", "hypervisor"},
 
 	// Speak to people and programs.
