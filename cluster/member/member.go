@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,9 @@ import (
 type Options struct {
 	Dir       string       // its identity, its log, what its agent must know again
 	Listener  net.Listener // below TLS; the member closes it
+	// APIListener, if it is set, is a second one for clients of the public API; new members still join at Listener, where
+	// nothing else of the API is answered then. The member closes it.
+	APIListener net.Listener
 	Advertise string       // where others find the port, host:port
 	// Gossip is where to listen for it, and what to tell others of where that is, host:port; "" = none, and the same.
 	Gossip, GossipAdvertise string
@@ -69,6 +73,7 @@ type Member struct {
 	dialer   *transport.Dialer
 	client   *transport.Client
 	port     *transport.Port
+	apiPort  *transport.Port // nil: the API is served at port
 
 	// Of a server.
 	*control.Control
@@ -137,7 +142,12 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: foundingOf(o.Dir)}
 	m.dialer = &transport.Dialer{Security: security}
 	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
-	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log})
+	connections := transport.NewConnections(transport.Limits{})
+	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log, Connections: connections})
+	if o.APIListener != nil {
+		m.apiPort = transport.NewPort(transport.PortOptions{Security: security, Listener: o.APIListener, Log: m.log, Connections: connections,
+			Public: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keeper.GetCertificate}})
+	}
 	var wg sync.WaitGroup
 	m.close = sync.OnceValue(func() error {
 		m.handOver()
@@ -175,7 +185,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 			return err
 		}
 		api = m.o.API(m)
-		peers.Lead, peers.Leader, peers.Servers, peers.API, peers.Issuer = m.lead, known{m}, m.Servers, api, m
+		peers.Lead, peers.Leader, peers.Servers, peers.Issuer = m.lead, known{m}, m.Servers, m
 		peers.Revocations, peers.Record = m.revocations, m.takeDown
 		peers.HistoryFor = m.HistoryFor
 		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
@@ -194,7 +204,17 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 	}
 	answer := transport.NewPeers(peers)
 	run("members", func(ctx context.Context) error { return answer.Serve(ctx, m.port.Peers()) })
-	run("API", func(ctx context.Context) error { return transport.ServeAPI(ctx, api, m.port.API(), m.log) })
+	atPort := api
+	if m.apiPort != nil {
+		atPort = transport.JoinAlone(api)
+		run("API", func(ctx context.Context) error { return transport.ServeAPI(ctx, api, m.apiPort.API(), m.log) })
+		run("API's port", m.apiPort.Serve)
+	}
+	run("API at the members' port", func(ctx context.Context) error { return transport.ServeAPI(ctx, atPort, m.port.API(), m.log) })
+	if m.identity.Server {
+		forwarded := transport.NewForwarded(transport.ForwardedOptions{Security: security, API: api, Log: m.log})
+		run("forwarded requests", func(ctx context.Context) error { return forwarded.Serve(ctx, m.port.Forwarded()) })
+	}
 	run("port", m.port.Serve)
 	run("certificate", m.keepCertificate)
 	wg.Go(func() { m.gossiping(ctx) })

@@ -94,7 +94,7 @@ func NewAgent(o AgentOptions) *Agent {
 	if o.LastBackoff == 0 {
 		o.LastBackoff = lastBackoff
 	}
-	a := &Agent{o: o, http: newTransport(o.Dialer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{}, tried: map[string]time.Time{},
+	a := &Agent{o: o, http: newTransport(o.Dialer, ProtocolPeer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{}, tried: map[string]time.Time{},
 		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
 	if len(a.servers) > 0 {

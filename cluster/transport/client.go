@@ -207,7 +207,7 @@ func verifyPinned(certs []*x509.Certificate, pin pki.Pin, now time.Time) error {
 
 // Console opens the console of a VM at the member that is its host. protocol errors are *Problem.
 func (c *Client) Console(ctx context.Context, address, host, id string) (io.ReadWriteCloser, error) {
-	t := newTransport(c.dialer, pki.Want{Name: host, Agent: true})
+	t := newTransport(c.dialer, ProtocolPeer, pki.Want{Name: host, Agent: true})
 	t.DisableKeepAlives = true
 	// The stream outlives the call: ctx bounds the opening only.
 	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
