@@ -22,6 +22,7 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
 	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
 )
 
 // Cluster is what the API asks of the cluster. *control.Control is one.
@@ -64,12 +65,10 @@ type Options struct {
 
 // How long things may take.
 const (
-	headerTimeout  = 10 * time.Second
+	headerTimeout  = 10 * time.Second // of the local socket
 	bodyTimeout    = 15 * time.Second
 	requestTimeout = 30 * time.Second // of one call to the cluster
-	writeTimeout   = 90 * time.Second // longer than maxWait
-	idleTimeout    = 2 * time.Minute
-	drainTimeout   = 10 * time.Second // for requests under way at the end
+	writeTimeout   = 90 * time.Second // of an answer to a caller that has authenticated; longer than maxWait
 	maxWait        = time.Minute      // of a long poll
 )
 
@@ -81,6 +80,7 @@ type Server struct {
 	mux      *http.ServeMux
 	handler  http.Handler
 	metrics  *metrics
+	buffers  buffers
 	draining chan struct{} // closed when the server is to end: ends streams and long polls
 	drain    sync.Once
 }
@@ -95,7 +95,7 @@ func New(c Cluster, o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	s := &Server{cluster: c, opts: o, log: o.Logger, mux: http.NewServeMux(), draining: make(chan struct{})}
+	s := &Server{cluster: c, opts: o, log: o.Logger, mux: http.NewServeMux(), buffers: newBuffers(), draining: make(chan struct{})}
 	s.metrics = newMetrics(s)
 
 	config := huma.DefaultConfig("Evenkeel", o.Version)
@@ -142,7 +142,8 @@ func New(c Cluster, o Options) *Server {
 		_, _ = w.Write(doc) // the client is gone: nobody to tell
 	})
 
-	s.handler = s.identify(s.observe(s.lead(s.authenticate(s.readBody(http.HandlerFunc(s.route))))))
+	// What a stranger sends is neither read nor forwarded: the caller is authenticated first.
+	s.handler = s.identify(s.observe(s.authenticate(s.readBody(s.lead(s.readLarge(http.HandlerFunc(s.route)))))))
 	return s
 }
 
@@ -162,39 +163,24 @@ func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }
 // Serve answers requests on the listener until ctx ends; then it drains, lets
 // requests under way finish for a while, and returns nil. conf nil: no TLS.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, conf *tls.Config) error {
-	srv := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: headerTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // handshakes that fail, and the like
+	if conf == nil {
+		return s.serve(ctx, listener)
 	}
-	if conf != nil {
-		srv.TLSConfig = conf.Clone()
-	}
-	done := make(chan error, 1)
-	go func() {
-		if conf != nil {
-			done <- srv.ServeTLS(listener, "", "")
-		} else {
-			done <- srv.Serve(listener)
-		}
-	}()
-	select {
-	case err := <-done:
-		s.Drain()
-		return fmt.Errorf("serve the API on %s: %w", listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	s.Drain()
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	port := transport.NewPort(transport.PortOptions{Listener: listener, Public: conf, Log: s.log})
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := srv.Shutdown(bounded); err != nil {
-		s.log.Warn("requests were cut off at shutdown", "error", err)
-		_ = srv.Close() // what is left is cut off either way
-	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		served <- port.Serve(ctx)
+	}()
+	err := s.serve(ctx, port.API())
+	cancel()
+	return errors.Join(err, <-served)
+}
+
+func (s *Server) serve(ctx context.Context, listener net.Listener) error {
+	if err := transport.ServeAPI(ctx, s, listener, s.log); err != nil {
 		return fmt.Errorf("serve the API on %s: %w", listener.Addr(), err)
 	}
 	return nil
