@@ -56,25 +56,30 @@ func ServeAPI(ctx context.Context, h Handler, l net.Listener, log *slog.Logger) 
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
-	drain := func() {
-		if d, ok := h.(interface{ Drain() }); ok {
-			d.Drain()
-		}
-	}
+	var err error
+	ended := false
 	select {
-	case err := <-done:
-		drain()
-		return err
+	case err = <-done:
+		ended = true
 	case <-ctx.Done():
 	}
-	drain()
+	if d, ok := h.(interface{ Drain() }); ok {
+		d.Drain()
+	}
+	if ctx.Err() == nil {
+		_ = srv.Close() // nothing is kept in what is left
+		return err
+	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiDrainTime)
 	defer cancel()
 	if srv.Shutdown(bounded) != nil {
 		log.Warn("requests were cut off at shutdown")
 		_ = srv.Close()
 	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+	if !ended {
+		err = <-done
+	}
+	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) { // the port may be closed first
 		return err
 	}
 	return nil
