@@ -11,7 +11,8 @@ type SetupState struct {
 	Name    string `json:"name"`
 	Cluster string `json:"cluster,omitempty"`
 	Roles   string `json:"roles,omitempty"`
-	Address string `json:"address"`
+	Address string `json:"address"`       // for members, host:port
+	API     string `json:"api,omitempty"` // for clients of the API, host:port, where it has a port of its own
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"` // why it is not
 	Version string `json:"version"`

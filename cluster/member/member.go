@@ -25,12 +25,12 @@ import (
 
 // Options of a member.
 type Options struct {
-	Dir       string       // its identity, its log, what its agent must know again
-	Listener  net.Listener // below TLS; the member closes it
+	Dir      string       // its identity, its log, what its agent must know again
+	Listener net.Listener // below TLS; the member closes it
 	// APIListener, if it is set, is a second one for clients of the public API; new members still join at Listener, where
 	// nothing else of the API is answered then. The member closes it.
 	APIListener net.Listener
-	Advertise string       // where others find the port, host:port
+	Advertise   string // where others find the port, host:port
 	// Gossip is where to listen for it, and what to tell others of where that is, host:port; "" = none, and the same.
 	Gossip, GossipAdvertise string
 	// PKI of the operator's own, with the member's files; zero: those in Dir.

@@ -58,7 +58,7 @@ func (l Limits) withDefaults() Limits {
 type class int
 
 const (
-	unknown    class = iota // past its handshake; nobody has authenticated on it
+	unknown     class = iota // past its handshake; nobody has authenticated on it
 	handshaking              // a member, perhaps
 	idle                     // somebody has authenticated; no request is under way
 	busy                     // somebody has authenticated; a request is under way

@@ -214,7 +214,10 @@ func TestDialRefusesWhoIsNotMeant(t *testing.T) {
 // keeps a member out.
 func TestSlowHandshakes(t *testing.T) {
 	s := newSite(t)
-	m := s.member("s1", true, false, PeersOptions{Lead: nobody}, func(o *PortOptions) { o.Connections = NewConnections(Limits{Handshakes: 4}); o.HandshakeTimeout = patience })
+	m := s.member("s1", true, false, PeersOptions{Lead: nobody}, func(o *PortOptions) {
+		o.Connections = NewConnections(Limits{Handshakes: 4})
+		o.HandshakeTimeout = patience
+	})
 	var slow []net.Conn
 	for range 8 {
 		conn, err := net.Dial("tcp", m.at)

@@ -34,6 +34,7 @@ type config struct {
 	Server     bool   `yaml:"server"`
 	Agent      bool   `yaml:"agent"`
 	Listen     string `yaml:"listen"`
+	APIListen  string `yaml:"apiListen"`
 	Advertise  string `yaml:"advertise"`
 	Gossip     string `yaml:"gossip"`
 	DataDir    string `yaml:"dataDir"`
@@ -73,6 +74,16 @@ type config struct {
 
 // ownPKI says whether the member's certificate is of a PKI of the operator's own.
 func (c config) ownPKI() bool { return c.PKI.Cert != "" }
+
+// apiAddress is where clients find the API of this server: at the host of advertise, whose name its certificate has.
+func (c config) apiAddress() string {
+	host, _, err := net.SplitHostPort(c.Advertise)
+	_, port, err2 := net.SplitHostPort(c.APIListen)
+	if c.APIListen == "" || err != nil || err2 != nil {
+		return c.Advertise
+	}
+	return net.JoinHostPort(host, port)
+}
 
 // pkiFiles of the operator's own PKI; zero: there are none.
 func (c config) pkiFiles() pki.Files {
@@ -155,14 +166,20 @@ func (c *config) check() error {
 	if !c.Server && !c.Agent {
 		bad("server, agent", "one of them must be true")
 	}
-	for key, address := range map[string]string{"listen": c.Listen, "advertise": c.Advertise, "gossip": c.Gossip} {
+	for key, address := range map[string]string{"listen": c.Listen, "apiListen": c.APIListen, "advertise": c.Advertise, "gossip": c.Gossip} {
 		_, port, err := net.SplitHostPort(address)
-		if n, e := strconv.ParseUint(port, 10, 16); (err != nil || e != nil || n == 0 && key == "advertise") && (key != "gossip" || address != "") {
+		if n, e := strconv.ParseUint(port, 10, 16); (err != nil || e != nil || n == 0 && key == "advertise") && (key != "gossip" && key != "apiListen" || address != "") {
 			bad(key, "%q must be host:port, the port a number", address)
 		}
 	}
 	if host, _, err := net.SplitHostPort(c.Advertise); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		bad("advertise", "%q: others cannot reach this member there; give the address of this host on their network", c.Advertise)
+	}
+	if c.APIListen != "" && c.APIListen == c.Listen {
+		bad("apiListen", "%q is listen, too: leave it out, or give another address or port", c.APIListen)
+	}
+	if c.APIListen != "" && !c.Server {
+		bad("apiListen", "is for servers: an agent has no API")
 	}
 	if !filepath.IsAbs(c.DataDir) {
 		bad("dataDir", "%q must be a full path", c.DataDir)

@@ -160,6 +160,11 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 		return errors.Join(err, l.Close())
 	}
 	defer done()
+	if d.conf.APIListen != "" && d.is.Server && !agentOnly {
+		if o.APIListener, err = net.Listen("tcp", d.conf.APIListen); err != nil {
+			return errors.Join(fmt.Errorf("listen for the API: %w", err), l.Close())
+		}
+	}
 	o.AgentOnly = agentOnly
 	m, err := member.Start(ctx, o)
 	if err != nil {
@@ -174,7 +179,7 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 			d.log.Error("close", "error", err)
 		}
 	}()
-	fmt.Printf("ready https://%s\n", d.conf.Advertise)
+	fmt.Printf("ready https://%s\n", d.conf.apiAddress())
 	notify(d.log, daemon.SdNotifyReady)
 	var room <-chan struct{}
 	if agentOnly {
@@ -308,6 +313,9 @@ func (d *memberDaemon) isMember() bool { return member.Entered(d.conf.DataDir, d
 // State implements server.Setup.
 func (d *memberDaemon) State() v1.SetupState {
 	out := v1.SetupState{Name: d.conf.Name, Address: d.conf.Advertise, Version: version, Member: d.isMember()}
+	if d.conf.APIListen != "" {
+		out.API = d.conf.apiAddress()
+	}
 	d.mu.Lock()
 	m := d.member
 	d.mu.Unlock()
