@@ -23,7 +23,7 @@ func TestAdminToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := strings.TrimSpace(string(raw))
-	if !strings.HasPrefix(token, tokenPrefix) || len(token) != len(tokenPrefix)+43 || HashToken(token) != first {
+	if !strings.HasPrefix(token, tokenPrefix) || len(token) != len(tokenPrefix)+16+1+43 || HashToken(token) != first {
 		t.Errorf("a token of %d characters", len(token))
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -48,6 +48,13 @@ func TestAdminToken(t *testing.T) {
 		if _, err := EnsureAdminToken(path); err == nil {
 			t.Errorf("took %q for a token", content)
 		}
+	}
+	old := tokenPrefix + strings.Repeat("a", 43) // as files were before tokens had ids
+	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if hash, err := EnsureAdminToken(path); err != nil || hash != HashToken(old) {
+		t.Errorf("a file of before tokens had ids: %v", err)
 	}
 	if _, err := EnsureAdminToken(filepath.Join(t.TempDir(), "no", "such", "dir")); err == nil {
 		t.Error("made a token where there is no directory")

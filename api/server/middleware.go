@@ -149,6 +149,11 @@ func query(r *http.Request) *problem {
 // route hands the request to its handler. What the mux would refuse in plain
 // text (no such path, not with this method) becomes a problem.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	if who := principalOf(r.Context()); who != nil {
+		ctx, leave := s.live.enter(r.Context(), who)
+		defer leave()
+		r = r.WithContext(ctx)
+	}
 	if p := query(r); p != nil {
 		writeProblem(w, r, p)
 		return

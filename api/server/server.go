@@ -51,11 +51,12 @@ type Cluster interface {
 	Await(ctx context.Context, index uint64) error
 	Mover
 	Shaper
+	Tokens
 }
 
 // Options of a Server.
 type Options struct {
-	Tokens  []TokenHash  // who holds one of these tokens may do everything
+	Tokens  []TokenHash  // admin tokens besides those that the cluster keeps: that of the file of `vcd dev`
 	Members Members      // nil: a cluster of this server only
 	Version string       // of the program, for /v1/cluster/status and OpenAPI
 	Logger  *slog.Logger // nil: slog.Default()
@@ -74,15 +75,18 @@ const (
 
 // Server is the API as an http.Handler.
 type Server struct {
-	cluster  Cluster
-	opts     Options
-	log      *slog.Logger
-	mux      *http.ServeMux
-	handler  http.Handler
-	metrics  *metrics
-	buffers  buffers
-	draining chan struct{} // closed when the server is to end: ends streams and long polls
-	drain    sync.Once
+	cluster Cluster
+	opts    Options
+	log     *slog.Logger
+	mux     *recordingMux
+	handler http.Handler
+	metrics *metrics
+	buffers buffers
+	live    liveRequests
+	// tokenWaits holds one for each request that waits for the row of its token.
+	tokenWaits chan struct{}
+	draining   chan struct{} // closed when the server is to end: ends streams and long polls
+	drain      sync.Once
 }
 
 // hookErrors makes huma write our problem documents. It is a variable of
@@ -95,7 +99,8 @@ func New(c Cluster, o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	s := &Server{cluster: c, opts: o, log: o.Logger, mux: http.NewServeMux(), buffers: newBuffers(), draining: make(chan struct{})}
+	s := &Server{cluster: c, opts: o, log: o.Logger, mux: &recordingMux{}, buffers: newBuffers(), draining: make(chan struct{}), tokenWaits: make(chan struct{}, maxTokenWait)}
+	s.live.ended = s.endOf
 	s.metrics = newMetrics(s)
 
 	config := huma.DefaultConfig("Evenkeel", o.Version)
@@ -107,7 +112,7 @@ func New(c Cluster, o Options) *Server {
 	config.RejectUnknownQueryParameters = true
 	config.Transformers = []huma.Transformer{stampProblem}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "The admin token is in the file admin.token of the server's data directory."},
+		"token": {Type: "http", Scheme: "bearer", Description: "A token of the API, as `vcctl token create` makes it. The first admin token is in a file admin.token: in the data directory of `vcd dev`, or in the configuration of who ran `vcctl cluster init`. Scopes are the roles that may use an operation."},
 	}
 	config.Security = []map[string][]string{{"token": {}}}
 	api := humago.New(s.mux, config)
@@ -126,10 +131,12 @@ func New(c Cluster, o Options) *Server {
 	s.registerRebalance(api)
 	s.registerDrains(api)
 	s.registerTry(api)
+	s.registerTokens(api)
 	if o.Members != nil {
 		s.registerMembers(api)
 	}
 	describeSizes(api.OpenAPI())
+	describeRoles(api.OpenAPI())
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		doc, err := description()

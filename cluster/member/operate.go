@@ -21,11 +21,13 @@ type about struct {
 	Address string     `json:"address"`
 	Gossip  string     `json:"gossip"`
 	Audits  []audit    `json:"audits,omitempty"` // the last ones
+	// TokenUses are the last uses of tokens of the API on this server, by id.
+	TokenUses map[string]time.Time `json:"tokenUses,omitempty"`
 }
 
 func (m *Member) about() any {
 	return about{Stats: m.node.Stats(), Version: m.o.Version, Format: state.FormatVersion, Address: m.o.Advertise,
-		Gossip: m.o.GossipAdvertise, Audits: m.audits.last()}
+		Gossip: m.o.GossipAdvertise, Audits: m.audits.last(), TokenUses: m.TokenUses()}
 }
 
 // healths are what servers last said of themselves, on the leader.
@@ -88,6 +90,9 @@ func (m *Member) register(ctx context.Context) {
 		}
 		for name, a := range now {
 			recorded[name] = m.record(ctx, a.Audits, recorded[name])
+			for id, at := range a.TokenUses {
+				m.UseToken(id, at)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -175,6 +180,3 @@ func (m *Member) LastBackup() (time.Time, error) {
 	}
 	return m.backups.Last()
 }
-
-// AdminTokens of the API.
-func (m *Member) AdminTokens() []state.AdminToken { return m.State.Snapshot().AdminTokens() }

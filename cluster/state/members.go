@@ -71,9 +71,6 @@ func (s *Snapshot) Revoked(number string) bool {
 // RevokedCertificates in order of their numbers.
 func (s *Snapshot) RevokedCertificates() []Revoked { return all[Revoked](s, tRevoked, "id") }
 
-// AdminTokens in order of their ids.
-func (s *Snapshot) AdminTokens() []AdminToken { return all[AdminToken](s, tAdmins, "id") }
-
 // Format is the version of the log and of snapshots that every server can read. While servers
 // are upgraded it is that of the older ones, so that each can take over from each.
 func (s *Snapshot) Format() int {

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -368,7 +365,8 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 	if err != nil {
 		return v1.SetupAnswer{}, err
 	}
-	token, row := newAdminToken()
+	token, row := server.NewToken()
+	row.Name, row.Role, row.MadeBy = "cluster init", state.RoleAdmin, "vcctl cluster init"
 	if err := m.Propose(ctx, state.KindAdminToken, row); err != nil {
 		return v1.SetupAnswer{}, fmt.Errorf("admin token: %w", err)
 	}
@@ -460,17 +458,6 @@ func (d *memberDaemon) await(ctx context.Context, ready func(*member.Member) boo
 		}
 	}
 	return d.member, nil
-}
-
-// newAdminToken makes a token of the API and the row that knows it.
-func newAdminToken() (string, state.AdminToken) {
-	var secret [32]byte
-	var id [8]byte
-	_, _ = rand.Read(secret[:]) // crypto/rand never fails: it ends the program first
-	_, _ = rand.Read(id[:])
-	token := "ekt_" + base64.RawURLEncoding.EncodeToString(secret[:])
-	hash := server.HashToken(token)
-	return token, state.AdminToken{ID: hex.EncodeToString(id[:]), Hash: hex.EncodeToString(hash[:])}
 }
 
 // tellSystemd that the process is alive, as often as it wants to know.
