@@ -142,7 +142,7 @@ func New(c Cluster, o Options) *Server {
 		_, _ = w.Write(doc) // the client is gone: nobody to tell
 	})
 
-	s.handler = s.identify(s.observe(s.lead(s.authenticate(s.readBody(http.HandlerFunc(s.route))))))
+	s.handler = s.identify(s.observe(s.admitJoin(s.lead(s.authenticate(s.readBody(http.HandlerFunc(s.route)))))))
 	return s
 }
 

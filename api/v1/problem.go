@@ -26,6 +26,7 @@ const (
 	ProblemInvalid          = ProblemPrefix + "invalid"                // 422: a field or parameter is wrong
 	ProblemUnsupported      = ProblemPrefix + "unsupported"            // 422: known, but not by this version
 	ProblemUpgrade          = ProblemPrefix + "upgrade-required"       // 426: a WebSocket is wanted here
+	ProblemTooMany          = ProblemPrefix + "too-many-requests"      // 429: ask again after Retry-After
 	ProblemInternal         = ProblemPrefix + "internal"               // 500
 	ProblemNoLeader         = ProblemPrefix + "no-leader"              // 503
 	ProblemUnavailable      = ProblemPrefix + "unavailable"            // 503: a host or its hypervisor is out of reach

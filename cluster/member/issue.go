@@ -6,7 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	actors "evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
@@ -74,13 +75,11 @@ func (m *Member) Record(ctx context.Context, id pki.Identity, serial string, cha
 	return m.number(ctx, id, certs[0])
 }
 
-// holds says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token.
+// holds says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token,
+// which admits it.
 func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
 	invalid := func(field, format string, args ...any) error {
 		return &control.Invalid{Fields: []control.FieldError{{Field: field, Text: fmt.Sprintf(format, args...)}}}
-	}
-	if !pki.SecretMatches(t.Hash, q.Secret) { // before anything is read that a stranger sent
-		return nil, fmt.Errorf("member %s: join token %.16q is not known, or came with the wrong secret: %w", q.Name, q.ID, state.ErrToken)
 	}
 	certs, err := pki.ParseCertificates([]byte(q.Chain))
 	if err != nil {
@@ -117,22 +116,70 @@ func (m *Member) Renew(ctx context.Context, id pki.Identity, _ string, request [
 	return m.issue(ctx, id, row.Address, request)
 }
 
-// Admit lets a new member in on a join token (POST /v1/cluster/join).
+// tokenWait is for how long a server that does not lead waits for a join token that its state lacks.
+const tokenWait = 500 * time.Millisecond
+
+// MayJoin says whether the token of a request to join is good, by the state of this server. It is asked before anything else of
+// the request is read or handed on. A server that does not lead may be behind: it refuses after tokenWait at the earliest,
+// whatever is wrong with the token. Errors wrap state.ErrToken, or control.ErrNoLeader if nobody can know.
+func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, tokenWait)
+	defer cancel()
+	for {
+		s := m.State.Snapshot()
+		known, err := m.admits(s, q)
+		if err == nil {
+			return nil
+		}
+		here, leader := m.Leader()
+		if here {
+			return m.refuseToken(ctx, known, err)
+		}
+		select {
+		case <-s.Watch():
+			continue
+		case <-ctx.Done():
+		}
+		if leader == "" {
+			return fmt.Errorf("look up the join token: %w", control.ErrNoLeader)
+		}
+		return m.refuseToken(ctx, known, err)
+	}
+}
+
+// admits looks the token of a request up, and says whether it lets that member in now.
+func (m *Member) admits(s *state.Snapshot, q transport.JoinRequest) (state.JoinToken, error) {
+	t, _ := s.JoinToken(q.ID) // the zero one admits nobody
+	return t, t.Admits(pki.HashSecret(q.Secret), state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent}, time.Now())
+}
+
+// refuseToken records that a join token was refused, and whose address showed it. Nothing in the record but the address is
+// the choice of whoever sent the request.
+func (m *Member) refuseToken(ctx context.Context, t state.JoinToken, why error) error {
+	from := actors.Of(ctx).Client
+	if at, err := netip.ParseAddrPort(from); err == nil {
+		from = at.Addr().Unmap().String()
+	}
+	m.audits.add("join-refused", from, why.Error(), time.Now())
+	return why
+}
+
+// Admit lets a new member in on a join token (POST /v1/cluster/join). Nothing is parsed, proposed or changed before the token is
+// found to be good. The state checks it once more when it applies the join: two may show one token at once.
 func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error) {
 	var none transport.JoinAnswer
+	t, err := m.admits(m.State.Snapshot(), q)
+	if err != nil {
+		return none, m.refuseToken(ctx, t, err)
+	}
+	if err := q.Check(); err != nil {
+		return none, err
+	}
 	if m.ca == nil && q.Chain == "" {
 		return none, ErrNoCA
 	}
-	if !pki.ValidName(q.Name) {
-		return none, &control.Invalid{Fields: []control.FieldError{{Field: "name", Text: "must be a DNS label in lower case"}}}
-	}
-	if _, _, err := net.SplitHostPort(q.Address); err != nil {
-		return none, &control.Invalid{Fields: []control.FieldError{{Field: "address", Text: "must be host:port: " + err.Error()}}}
-	}
-	t, _ := m.State.Snapshot().JoinToken(q.ID) // what is not known is refused below
 	var own *x509.Certificate
 	if q.Chain != "" {
-		var err error
 		if own, err = m.holds(t, q); err != nil {
 			m.audits.add("join-refused", q.Name, printable(err.Error()), time.Now())
 			return none, err
@@ -146,14 +193,13 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
 	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row, Held: m.State.Snapshot().Format() >= 3}); err != nil {
 		if errors.Is(err, state.ErrToken) {
-			m.audits.add("join-refused", q.Name, err.Error(), time.Now())
+			return none, m.refuseToken(ctx, t, err)
 		}
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}
 	m.port.Recheck() // of who was in under that name before
 	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Servers: m.Servers(), Revoked: m.revocations()}
 	id := pki.Identity{Cluster: m.identity.Cluster, Name: q.Name, Server: t.Server, Agent: t.Agent}
-	var err error
 	if own != nil {
 		err = m.number(ctx, id, own)
 	} else {
@@ -183,10 +229,9 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 }
 
 // forget the vote of a server that is let in again: it comes without the log that it voted with, and a voter must
-// never forget what it acknowledged. The token is looked at first, and again by the state.
+// never forget what it acknowledged. The token admits it.
 func (m *Member) forget(ctx context.Context, t state.JoinToken, q transport.JoinRequest) error {
-	_, known := m.State.Snapshot().Member(q.Name)
-	if !known || t.For != q.Name || t.UsedBy != "" || time.Now().After(t.Until) || !pki.SecretMatches(t.Hash, q.Secret) {
+	if _, known := m.State.Snapshot().Member(q.Name); !known || t.For != q.Name {
 		return nil
 	}
 	if err := m.node.RemoveServer(ctx, q.Name, false); err != nil {

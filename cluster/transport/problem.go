@@ -93,6 +93,7 @@ const (
 	Conflict          // it does not go with the state of things
 	Malformed         // it can never be answered otherwise
 	Leaderless        // nobody leads now; nothing was changed, and it may be asked again
+	Busy              // the server takes no more requests now; it may be asked again
 )
 
 // AnswerOf reads an error of Join. detail is the cluster's own words.
@@ -106,6 +107,8 @@ func AnswerOf(err error) (a Answer, detail string) {
 			return Conflict, p.Detail
 		case http.StatusBadRequest, http.StatusUnprocessableEntity:
 			return Malformed, p.Detail
+		case http.StatusTooManyRequests:
+			return Busy, p.Detail
 		case http.StatusServiceUnavailable:
 			if p.Type == kindNoLeader {
 				return Leaderless, p.Detail
