@@ -47,34 +47,6 @@ func (m *Member) issue(ctx context.Context, id pki.Identity, address string, req
 	return transport.Certificate{Cert: string(pki.EncodeCertificates(cert)), CA: string(pki.EncodeCertificates(m.keeper.CAs()...))}, nil
 }
 
-// number records the number of a member's certificate.
-func (m *Member) number(ctx context.Context, id pki.Identity, cert *x509.Certificate) error {
-	serial := state.Serial{Number: pki.SerialOf(cert), Until: cert.NotAfter.UTC()}
-	if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: id.Name, Serial: serial}); err != nil {
-		return fmt.Errorf("record the certificate of %s: %w", id, err)
-	}
-	return nil
-}
-
-// Record implements transport.Issuer: what a member of a PKI of the operator's own shows by now is to be revoked with it.
-func (m *Member) Record(ctx context.Context, id pki.Identity, serial string, chain []byte) error {
-	row, ok := m.State.Snapshot().Member(id.Name)
-	if !ok {
-		return fmt.Errorf("%s: %w", id, control.ErrNotFound)
-	}
-	certs, err := pki.ParseCertificates(chain)
-	if err != nil {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "chain", Text: err.Error()}}}
-	}
-	if pki.SerialOf(certs[0]) != serial {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "chain", Text: "it is of another certificate than the one shown"}}}
-	}
-	if slices.ContainsFunc(row.Serials, func(s state.Serial) bool { return s.Number == serial }) {
-		return nil
-	}
-	return m.number(ctx, id, certs[0])
-}
-
 // holds says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token,
 // which admits it.
 func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
@@ -106,15 +78,6 @@ func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certif
 
 // rolesOf an identity, for people.
 func rolesOf(id pki.Identity) string { return strings.TrimSuffix(id.String(), " "+id.Name) }
-
-// Renew implements transport.Issuer: the same identity, another key or a longer life.
-func (m *Member) Renew(ctx context.Context, id pki.Identity, _ string, request []byte) (transport.Certificate, error) {
-	row, ok := m.State.Snapshot().Member(id.Name)
-	if !ok || row.Server != id.Server || row.Agent != id.Agent {
-		return transport.Certificate{}, fmt.Errorf("%s: %w", id, control.ErrNotFound)
-	}
-	return m.issue(ctx, id, row.Address, request)
-}
 
 // tokenWait is for how long a server that does not lead waits for a join token that its state lacks.
 const tokenWait = 500 * time.Millisecond
@@ -259,91 +222,6 @@ func (m *Member) NewToken(ctx context.Context, life time.Duration, row state.Joi
 		return "", row, fmt.Errorf("join token: %w", err)
 	}
 	return t.Text(), row, nil
-}
-
-// takeDownAgain is how long after its start, or after it could not, a member has its certificate taken down.
-const takeDownAgain = 2 * time.Second
-
-// keepCertificate renews this member's certificate in time, and takes in files that changed.
-func (m *Member) keepCertificate(ctx context.Context) error {
-	recorded := "" // of a PKI of the operator's own: what the leader has taken down
-	for {
-		pause := min(time.Minute, max(time.Second, time.Until(m.keeper.RenewAt())/2))
-		if m.keeper.Foreign() && recorded == "" {
-			pause = min(pause, takeDownAgain)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-		if _, err := m.keeper.Refresh(time.Now()); err != nil {
-			m.log.Error("read the certificate again", "error", err)
-		}
-		if now := pki.SerialOf(m.keeper.Leaf()); m.keeper.Foreign() && now != recorded {
-			if err := m.takenDown(ctx); err != nil {
-				recorded = ""
-				m.log.Debug("record the certificate", "error", err)
-			} else {
-				recorded = now
-			}
-		}
-		if !m.keeper.RenewDue(time.Now()) {
-			continue
-		}
-		if err := m.renew(ctx); err != nil {
-			m.log.Error("renew the certificate", "ends", m.keeper.Leaf().NotAfter, "error", err)
-		} else {
-			m.log.Info("certificate renewed", "ends", m.keeper.Leaf().NotAfter)
-		}
-	}
-}
-
-func (m *Member) renew(ctx context.Context) error {
-	key, err := pki.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	request, err := pki.NewRequest(key)
-	if err != nil {
-		return err
-	}
-	keyPEM, err := pki.EncodeKey(key)
-	if err != nil {
-		return err
-	}
-	return m.atServer(func(address string) error {
-		c, err := m.client.RenewCertificate(ctx, address, request)
-		if err != nil {
-			return err
-		}
-		return m.keeper.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
-	})
-}
-
-// takenDown has the leader take down which certificate of the operator's own PKI this member shows.
-func (m *Member) takenDown(ctx context.Context) error {
-	chain := pki.EncodeCertificates(m.keeper.Leaf())
-	return m.atServer(func(address string) error { return m.client.RecordCertificate(ctx, address, chain) })
-}
-
-// atServer does something at one server after the other, until one has done it.
-func (m *Member) atServer(f func(address string) error) error {
-	var servers []string
-	var err error
-	if m.State != nil {
-		servers = m.Servers()
-	} else if servers, err = readServers(m.o.Dir); err != nil {
-		return err
-	}
-	var failed error
-	for _, address := range servers {
-		if err = f(address); err == nil {
-			return nil
-		}
-		failed = errors.Join(failed, err)
-	}
-	return failed
 }
 
 // known is the leader's service for agents that are members.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/cluster/control"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
@@ -81,5 +82,58 @@ func TestAdmitWithoutToken(t *testing.T) {
 	}
 	if _, err := m.Admit(ctx, q); err == nil || errors.Is(err, state.ErrToken) || !strings.Contains(err.Error(), "address") {
 		t.Errorf("an address without a port: %v", err)
+	}
+}
+
+// A certificate is renewed for who shows one that is recorded, a few times in ten minutes; what is refused leaves no entry in the log.
+func TestRenewals(t *testing.T) {
+	s := newSite(t, 1)
+	m := s.first()
+	id := m.Identity()
+	s.eventually("its certificate is recorded", func() bool {
+		row, ok := m.State.Snapshot().Member("h1")
+		return ok && len(row.Serials) == 1
+	})
+	row, _ := m.State.Snapshot().Member("h1")
+	serial := row.Serials[0].Number
+	key, err := pki.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := pki.NewRequest(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew := func(serial string, request []byte) error {
+		_, err := m.Renew(t.Context(), id, serial, request)
+		return err
+	}
+	before := m.Index()
+	for range 100 {
+		if err := renew("0123", request); !errors.Is(err, control.ErrConflict) {
+			t.Fatalf("another serial: %v", err)
+		}
+		if err := renew(serial, []byte("x")); err == nil {
+			t.Fatal("no request")
+		}
+		if err := m.Record(t.Context(), id, serial, nil); err != nil {
+			t.Fatalf("what is recorded: %v", err)
+		}
+	}
+	for range 3 {
+		if err := renew(serial, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		if err := renew(serial, request); !errors.Is(err, transport.ErrThrottled) {
+			t.Fatalf("more than three at once: %v", err)
+		}
+	}
+	if row, _ := m.State.Snapshot().Member("h1"); len(row.Serials) != 4 {
+		t.Errorf("certificates of the member: %+v", row.Serials)
+	}
+	if grown := m.Index() - before; grown > 50 {
+		t.Errorf("three renewals: the log has %d entries more", grown)
 	}
 }

@@ -245,13 +245,41 @@ func (w *writer) join(b *Join) error {
 	return w.memberPut(&m)
 }
 
+// MaxSerials is how many certificates that have not ended a member may have. All of them are revoked with it.
+const MaxSerials = 16
+
+// renewalsSince is the version of the format whose entries bound the certificates of a member, and tell of them.
+const renewalsSince = 5
+
+// Certificates of the member that have not ended.
+func (m Member) Certificates(at time.Time) (n int) {
+	for _, s := range m.Serials {
+		if !at.After(s.Until) {
+			n++
+		}
+	}
+	return n
+}
+
+// Has says whether the certificate of that number is recorded as the member's.
+func (m Member) Has(number string) bool {
+	return slices.ContainsFunc(m.Serials, func(s Serial) bool { return s.Number == number })
+}
+
 func (w *writer) certificate(b *Certificate) error {
 	m, ok := w.read().Member(b.Member)
 	if !ok {
 		return fmt.Errorf("member %s: %w", b.Member, ErrNotFound)
 	}
 	m.Serials = slices.DeleteFunc(slices.Clone(m.Serials), func(s Serial) bool { return w.at.After(s.Until) })
+	renewed := len(m.Serials) > 0
+	if w.version >= renewalsSince && len(m.Serials) >= MaxSerials {
+		return fmt.Errorf("member %s has %d certificates that have not ended: %w", m.Name, len(m.Serials), ErrConflict)
+	}
 	m.Serials = append(m.Serials, b.Serial)
 	w.put(tMembers, &m)
+	if w.version >= renewalsSince && renewed {
+		w.event("certificate-renewed", "member", m.Name, "certificate %s, until %s", b.Serial.Number, b.Serial.Until.UTC().Format(time.RFC3339))
+	}
 	return nil
 }
