@@ -96,33 +96,57 @@ func (s *Server) readLarge(next http.Handler) http.Handler {
 }
 
 // takeBody reads a body into memory. It answers, and returns false, if that fails.
-func (s *Server) takeBody(w http.ResponseWriter, r *http.Request, most int64, within time.Duration) bool {
-	if r.ContentLength > most {
-		s.refuseBody(w, r, tooLarge(most))
+func (s *Server) takeBody(w http.ResponseWriter, r *http.Request, maxBytes int64, within time.Duration) bool {
+	body, p := readWithin(w, r, maxBytes, within)
+	if p != nil {
+		s.refuseRead(w, r, p)
 		return false
+	}
+	setBody(r, body)
+	return true
+}
+
+// setBody replaces the body of a request by what was read of it.
+func setBody(r *http.Request, body []byte) {
+	r.ContentLength = int64(len(body))
+	r.TransferEncoding = nil
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.Body = io.NopCloser(bytes.NewReader(body))
+}
+
+// readWithin reads the whole body of a request, at most so many bytes and for at most so long.
+func readWithin(w http.ResponseWriter, r *http.Request, maxBytes int64, within time.Duration) ([]byte, *problem) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	if r.ContentLength > maxBytes {
+		return nil, tooLarge(maxBytes)
 	}
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(within)) // a writer without deadlines is a test's
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
 	var over *http.MaxBytesError
 	var slow net.Error
 	switch {
 	case errors.As(err, &over):
-		s.refuseBody(w, r, tooLarge(most))
-		return false
+		return nil, tooLarge(maxBytes)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
-		w.Header().Set("Connection", "close")
-		writeProblem(w, r, newProblem(http.StatusRequestTimeout, v1.ProblemSlow, fmt.Sprintf("the body did not come within %s", within)))
-		return false
+		return nil, newProblem(http.StatusRequestTimeout, v1.ProblemSlow, fmt.Sprintf("the body did not come within %s", within))
 	case err != nil:
-		writeProblem(w, r, newProblem(http.StatusBadRequest, v1.ProblemMalformed, "the body ended before its time"))
-		return false
+		return nil, newProblem(http.StatusBadRequest, v1.ProblemMalformed, "the body ended before its time")
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	r.ContentLength = int64(len(body))
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	r.Body, _ = r.GetBody()
-	return true
+	return body, nil
+}
+
+// refuseRead answers that a body was not read to its end.
+func (s *Server) refuseRead(w http.ResponseWriter, r *http.Request, p *problem) {
+	if p.Status == http.StatusRequestEntityTooLarge {
+		s.refuseBody(w, r, p)
+		return
+	}
+	w.Header().Set("Connection", "close") // the rest of the body is not waited for
+	writeProblem(w, r, p)
 }
 
 // paced ends a body of which nothing comes for a while.

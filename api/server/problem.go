@@ -60,7 +60,7 @@ var titles = map[string]string{
 	v1.ProblemInvalid:       "Invalid request",
 	v1.ProblemUnsupported:   "Not supported by this version",
 	v1.ProblemUpgrade:       "WebSocket needed",
-	v1.ProblemTooMany:       "Too much at the same time",
+	v1.ProblemTooMany:       "Too many requests",
 	v1.ProblemInternal:      "The server failed",
 	v1.ProblemNoLeader:      "No leader",
 	v1.ProblemUnavailable:   "Out of reach",

@@ -149,8 +149,8 @@ func New(c Cluster, o Options) *Server {
 		_, _ = w.Write(doc) // the client is gone: nobody to tell
 	})
 
-	// What a stranger sends is neither read nor forwarded: the caller is authenticated first.
-	s.handler = s.identify(s.observe(s.authenticate(s.readBody(s.lead(s.readLarge(http.HandlerFunc(s.route)))))))
+	// What a stranger sends is neither read nor forwarded: the caller is authenticated first, by a token or, to join, a join token.
+	s.handler = s.identify(s.observe(s.authenticate(s.admitJoin(s.readBody(s.lead(s.readLarge(http.HandlerFunc(s.route))))))))
 	return s
 }
 

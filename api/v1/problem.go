@@ -27,7 +27,7 @@ const (
 	ProblemInvalid          = ProblemPrefix + "invalid"                // 422: a field or parameter is wrong
 	ProblemUnsupported      = ProblemPrefix + "unsupported"            // 422: known, but not by this version
 	ProblemUpgrade          = ProblemPrefix + "upgrade-required"       // 426: a WebSocket is wanted here
-	ProblemTooMany          = ProblemPrefix + "too-many"               // 429: streams, consoles and long polls of one token
+	ProblemTooMany          = ProblemPrefix + "too-many-requests"      // 429: more at once or in a second than one token or address may have
 	ProblemInternal         = ProblemPrefix + "internal"               // 500
 	ProblemNoLeader         = ProblemPrefix + "no-leader"              // 503
 	ProblemUnavailable      = ProblemPrefix + "unavailable"            // 503: a host or its hypervisor is out of reach

@@ -95,6 +95,8 @@ type Member struct {
 
 	announced chan struct{} // holds one after leads changed
 
+	renewals renewals // while this server leads
+
 	audits ring
 	shut   *pki.RevokedFile // certificates that count no more, as far as was heard
 

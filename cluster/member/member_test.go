@@ -520,7 +520,15 @@ func TestOwnPKI(t *testing.T) {
 	}
 	m = s.start("h1", s.listen("h1"))
 	s.eventually("h1 leads again, and its host reports", func() bool { return s.ready() == 1 })
-	if _, err := m.Admit(t.Context(), transport.JoinRequest{Name: "h2", Address: "127.0.0.1:1"}); !errors.Is(err, member.ErrNoCA) {
+	text, _, err := m.NewToken(t.Context(), time.Hour, state.JoinToken{Agent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := pki.ParseJoinToken(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Admit(t.Context(), transport.JoinRequest{ID: token.ID, Secret: token.Secret, Name: "h2", Address: "127.0.0.1:1"}); !errors.Is(err, member.ErrNoCA) {
 		t.Errorf("a certificate from a CA that is not believed: %v", err)
 	}
 }

@@ -318,5 +318,9 @@ func (p *Peers) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.trespass(w, r, err)
 		return
 	}
+	if errors.Is(err, ErrThrottled) {
+		refuse(w, http.StatusTooManyRequests, kindThrottled, "%v", err)
+		return
+	}
 	refuse(w, http.StatusInternalServerError, kindInternal, "%v", err)
 }
