@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 
 	// Act: one interface in our own types, and what stands behind it.
 	"hypervisor":             nil,
-	"hypervisor/libvirt":     {"hypervisor"},
+	"hypervisor/libvirt":     {"hypervisor", "hypervisor/imagefile"},
 	"hypervisor/simulated":   {"hypervisor"},
 	"hypervisor/conformance": {"hypervisor"},
 
