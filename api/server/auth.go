@@ -22,6 +22,7 @@ import (
 	"evenkeel/cluster/audit"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
+	"evenkeel/internal/secretfile"
 )
 
 // TokenHash is the SHA-256 of a token's whole text. Its secret is 32 random bytes, so that a slow
@@ -91,14 +92,10 @@ func EnsureAdminToken(path string) (TokenHash, error) {
 }
 
 func readToken(path string) (TokenHash, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return TokenHash{}, fmt.Errorf("admin token: %w", err)
+	b, err := secretfile.Read(path, secretfile.Rule{MaxBytes: 4 << 10})
+	if errors.Is(err, secretfile.ErrExposed) {
+		return TokenHash{}, fmt.Errorf("admin token: %w; or remove the file for a new token", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return TokenHash{}, fmt.Errorf("admin token: %s has mode %04o, so others may have read it: remove the file for a new token, or if nobody has, `chmod 600 %s`", path, mode, path)
-	}
-	b, err := os.ReadFile(path)
 	if err != nil {
 		return TokenHash{}, fmt.Errorf("admin token: %w", err)
 	}

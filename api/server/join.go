@@ -89,13 +89,8 @@ func (s *Server) admitJoin(next http.Handler) http.Handler {
 	}
 	limit := newJoinLimit()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != joinPath {
+		if r.URL.Path != joinPath || r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
-			return
-		}
-		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", http.MethodPost)
-			s.refuseBody(w, r, newProblem(http.StatusMethodNotAllowed, v1.ProblemMethod, fmt.Sprintf("%s is not for %s; it takes %s", r.Method, joinPath, http.MethodPost)))
 			return
 		}
 		if transport.ForwardedBy(r.Context()) == "" { // the server that handed it on has counted it

@@ -96,7 +96,7 @@ func TestJoinsOfStrangers(t *testing.T) {
 		{"control characters", "POST", func() string { return join(row.ID, good.Secret, "ho\x1b[2Jst:1") }, "422"},
 		{"an unknown field", "POST", func() string { return join(random(8), secret(), "127.0.0.1:1", "role", "server") }, "400"},
 		{"no JSON", "POST", func() string { return "join" }, "400"},
-		{"another method", "PUT", func() string { return join(random(8), secret(), "127.0.0.1:1") }, "405"},
+		{"another method", "PUT", func() string { return join(random(8), secret(), "127.0.0.1:1") }, "401"},
 	}
 	var mu sync.Mutex
 	counts := map[string]int{}

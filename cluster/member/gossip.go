@@ -3,8 +3,6 @@ package member
 import (
 	"context"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"evenkeel/cluster/node"
@@ -16,7 +14,7 @@ func (m *Member) gossiping(ctx context.Context) {
 	if m.o.Gossip == "" {
 		return
 	}
-	key, err := os.ReadFile(filepath.Join(m.o.Dir, gossipKeyFile))
+	key, err := readSecret(m.o.Dir, gossipKeyFile)
 	if err != nil {
 		m.log.Error("key of the gossip", "error", err)
 		return

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -171,7 +169,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	if err != nil {
 		return none, err
 	}
-	if out.GossipKey, err = os.ReadFile(filepath.Join(m.o.Dir, gossipKeyFile)); err != nil {
+	if out.GossipKey, err = readSecret(m.o.Dir, gossipKeyFile); err != nil {
 		return none, fmt.Errorf("key of the gossip: %w", err)
 	}
 	if t.Server && own == nil {

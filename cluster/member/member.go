@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -133,6 +134,10 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
+	founding, err := foundingOf(o.Dir)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, announced: make(chan struct{}, 1), failed: make(chan error, 8)}
 	m.identity.Server = m.identity.Server && !o.AgentOnly
@@ -141,7 +146,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 		return nil, err
 	}
 	m.log = o.Log.With("member", m.identity.Name)
-	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: foundingOf(o.Dir)}
+	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: founding}
 	m.dialer = &transport.Dialer{Security: security}
 	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
 	connections := transport.NewConnections(transport.Limits{})
@@ -233,7 +238,10 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 func (m *Member) openServer() error {
 	m.State = state.New()
 	used := filepath.Join(m.o.Dir, usedFile)
-	caKey, err := os.ReadFile(filepath.Join(m.o.Dir, caKeyFile))
+	caKey, err := readSecret(m.o.Dir, caKeyFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the cluster's CA: %w", err)
+	}
 	if err == nil {
 		m.ca, err = pki.ParseCA(pki.EncodeCertificates(m.keeper.CAs()...), caKey)
 		switch {

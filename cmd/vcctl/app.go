@@ -15,6 +15,7 @@ import (
 type tool struct {
 	in       io.Reader
 	out, err io.Writer
+	warned   map[string]bool // what was warned of
 }
 
 func (t *tool) app() *cli.App {

@@ -20,6 +20,7 @@ import (
 	"evenkeel/cluster/fence"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/watchdog"
+	"evenkeel/internal/secretfile"
 )
 
 // maxSocket is the longest path of a unix socket that the kernel takes, bytes.
@@ -106,12 +107,8 @@ func (d *duration) UnmarshalYAML(b []byte) error {
 
 // readConfig reads and checks vcd.yaml. Errors name the file, and the line or the key.
 func readConfig(path string) (config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return config{}, fmt.Errorf("configuration: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // it was read only
-	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	// It holds no secrets, but whoever writes it says what vcd runs: everybody may read it, none but its owner may write it.
+	b, err := secretfile.Read(path, secretfile.Rule{MaxBytes: maxConfigBytes, OpenTo: 0o044})
 	if err != nil {
 		return config{}, fmt.Errorf("configuration: %w", err)
 	}
