@@ -144,7 +144,7 @@ func (s *server) memory() (int64, error) {
 
 // logFile is the size of the Raft log's file, bytes.
 func (s *server) logFile() (int64, error) {
-	info, err := os.Stat(filepath.Join(s.dir, "raft.db"))
+	info, err := os.Stat(filepath.Join(s.dir, "raft", "raft.db"))
 	if err != nil {
 		return 0, err
 	}

@@ -22,7 +22,7 @@ const (
 	garbageFactor = 3
 )
 
-// unfinished is a body of n bytes whose last one never comes. left is called when all others were read.
+// unfinished is a body of n bytes whose last one never comes.
 type unfinished struct {
 	n    int64
 	over <-chan struct{}
@@ -52,7 +52,6 @@ func flood(t *testing.T, c *cluster, at *server, token string, paths ...string) 
 	}
 	from := place()
 	h := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableCompression: true,
-		HTTP2:       &http.HTTP2Config{MaxReceiveBufferPerConnection: 1 << 20},
 		DialContext: func(ctx context.Context, _, to string) (net.Conn, error) { return connect(ctx, from, to) }}
 	defer h.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -60,10 +59,8 @@ func flood(t *testing.T, c *cluster, at *server, token string, paths ...string) 
 	var mu sync.Mutex
 	answers = map[string]int{}
 	var group sync.WaitGroup
-	var bodies []*unfinished
 	for i := range streams {
 		body := &unfinished{n: bodyBytes, over: over}
-		bodies = append(bodies, body)
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+at.address+paths[i%len(paths)], body)
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +72,7 @@ func flood(t *testing.T, c *cluster, at *server, token string, paths ...string) 
 		}
 		group.Go(func() {
 			resp, err := h.RoundTrip(r)
-			what := fmt.Sprintf("cut off")
+			what := "cut off"
 			if err == nil {
 				what = resp.Status
 				_ = resp.Body.Close()

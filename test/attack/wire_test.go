@@ -152,8 +152,8 @@ func newFrames(ctx context.Context, from, to string, settings ...http2.Setting) 
 	if err != nil {
 		return nil, err
 	}
-	f := &frames{conn: conn, fr: http2.NewFramer(conn, conn), next: 1}
-	f.enc = hpack.NewEncoder(&f.buf)
+	f := headerBlocks()
+	f.conn, f.fr = conn, http2.NewFramer(conn, conn)
 	f.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.fr.AllowIllegalWrites = true
 	_ = conn.SetDeadline(time.Now().Add(answerMax))
@@ -166,6 +166,13 @@ func newFrames(ctx context.Context, from, to string, settings ...http2.Setting) 
 		return nil, err
 	}
 	return f, nil
+}
+
+// headerBlocks makes blocks of headers, before there is a connection.
+func headerBlocks() *frames {
+	f := &frames{next: 1}
+	f.enc = hpack.NewEncoder(&f.buf)
+	return f
 }
 
 // block is the header block of a request.
@@ -188,7 +195,7 @@ func (f *frames) request(fields [][2]string, body []byte) (uint32, error) {
 	return id, err
 }
 
-// answers of all streams up to the last one; streams that were reset, and all after the end of the connection, have none.
+// answers of all streams; those that were reset, and all that came after the server stopped reading, have none.
 func (f *frames) answers() map[uint32]answer {
 	_ = f.conn.SetDeadline(time.Now().Add(answerMax))
 	out, open := map[uint32]answer{}, map[uint32]bool{}
@@ -230,6 +237,13 @@ func (f *frames) answers() map[uint32]answer {
 		case *http2.RSTStreamFrame:
 			a.reset, a.err = true, fmt.Errorf("reset: %v", frame.ErrCode)
 			delete(open, id)
+		case *http2.GoAwayFrame:
+			for id := range open {
+				if id > frame.LastStreamID {
+					delete(open, id)
+				}
+			}
+			continue
 		case *http2.SettingsFrame:
 			if !frame.IsAck() {
 				_ = f.fr.WriteSettingsAck()
