@@ -3,6 +3,7 @@ package attack
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -91,6 +92,7 @@ func (a answer) data() bool {
 type talk struct {
 	ctx      context.Context
 	from, to string
+	most     int64 // bytes of an answer that are kept; 0: 64 KiB
 	conn     *tls.Conn
 	in       *bufio.Reader
 }
@@ -129,7 +131,7 @@ func (k *talk) once(method string, request []byte) answer {
 	}
 	a := answer{status: resp.StatusCode, header: resp.Header}
 	var body bytes.Buffer
-	_, err = io.Copy(&body, io.LimitReader(resp.Body, 64<<10))
+	_, err = io.Copy(&body, io.LimitReader(resp.Body, cmp.Or(k.most, 64<<10)))
 	a.body = body.String()
 	if resp.Close || err != nil || wrote != nil || resp.StatusCode < 200 {
 		k.close()
