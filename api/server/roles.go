@@ -92,7 +92,7 @@ var routes = map[string]permission{
 	"PUT /v1/hosts/{name}/cordon":        permitOperate,
 	"POST /v1/hosts/{name}/cordon":       permitOperate,
 	"DELETE /v1/hosts/{name}/cordon":     permitOperate,
-	"PUT /v1/hosts/{name}/drain":         permitOperate,
+	"GET /v1/hosts/{name}/drain":         permitRead,
 	"POST /v1/hosts/{name}/drain":        permitOperate,
 	"DELETE /v1/hosts/{name}/drain":      permitOperate,
 	"GET /v1/hosts/{name}/empty":         permitRead,

@@ -141,7 +141,10 @@ func madeBy(ctx context.Context) string {
 }
 
 func tokenOf(t state.Token) v1.Token {
-	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.EffectiveRole()), MadeAt: t.MadeAt, MadeBy: t.MadeBy}
+	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.EffectiveRole()), MadeBy: t.MadeBy}
+	if !t.MadeAt.IsZero() {
+		out.MadeAt = &t.MadeAt
+	}
 	if !t.Until.IsZero() {
 		out.Until = &t.Until
 	}

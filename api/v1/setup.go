@@ -129,7 +129,7 @@ type Token struct {
 	Name     string     `json:"name"`
 	Role     string     `json:"role"`
 	Until    *time.Time `json:"until,omitempty" doc:"When it expires; left out: never."`
-	MadeAt   time.Time  `json:"madeAt"`
+	MadeAt   *time.Time `json:"madeAt,omitempty"`
 	MadeBy   string     `json:"madeBy,omitempty" doc:"Who asked for it."`
 	LastUsed *time.Time `json:"lastUsed,omitempty" doc:"Behind by up to 10 minutes; left out: not used so far."`
 }
