@@ -17,11 +17,12 @@ import (
 
 // Files of a member's directory.
 const (
-	caKeyFile     = "ca.key"       // servers only
-	gossipKeyFile = "gossip.key"   // 32 bytes
-	serversFile   = "servers.json" // where the cluster was last found
-	usedFile      = "raft.used"    // Raft has run here: a missing log is an error
-	revokedFile   = "revoked.json" // certificates that count no more
+	caKeyFile      = "ca.key"       // servers only
+	gossipKeyFile  = "gossip.key"   // 32 bytes, made with the cluster and never changed
+	gossipKeysFile = "gossip.keys"  // that gossip is sealed with now; none: the one above
+	serversFile    = "servers.json" // where the cluster was last found
+	usedFile       = "raft.used"    // Raft has run here: a missing log is an error
+	revokedFile    = "revoked.json" // certificates that count no more
 )
 
 // gossipKeyBytes of an encrypted gossip.

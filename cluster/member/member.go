@@ -53,6 +53,8 @@ type Options struct {
 	Backups   Backups
 	Version   string
 	Log       *slog.Logger
+	// GossipRotation says how the keys of gossip are replaced; zero: DefaultGossipRotation.
+	GossipRotation GossipRotation
 	// SnapshotEvery and Trailing are those of node.Options.
 	SnapshotEvery, Trailing uint64
 }
@@ -96,7 +98,8 @@ type Member struct {
 
 	announced chan struct{} // holds one after leads changed
 
-	renewals renewals // while this server leads
+	renewals   renewals // while this server leads
+	gossipKeys gossipKeys
 
 	audits ring
 	shut   *pki.RevokedFile // certificates that count no more, as far as was heard
@@ -185,6 +188,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 			}
 		})
 	}
+	m.gossipKeys.load(m.o.Dir, m.log)
 	peers := transport.PeersOptions{Security: security, Dialer: m.dialer, Log: m.log}
 	api := transport.NoServer
 	if m.identity.Server {
@@ -194,6 +198,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 		api = m.o.API(m)
 		peers.Lead, peers.Leader, peers.Servers, peers.Issuer = m.lead, known{m}, m.Servers, m
 		peers.Revocations, peers.Record = m.revocations, m.takeDown
+		peers.GossipKeys = m.gossipKeys.now
 		peers.HistoryFor = m.HistoryFor
 		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
 	}
@@ -225,6 +230,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 	run("port", m.port.Serve)
 	run("certificate", m.keepCertificate)
 	wg.Go(func() { m.gossiping(ctx) })
+	wg.Go(func() { m.fetchGossipKeys(ctx) })
 	if m.identity.Server {
 		m.startServer(ctx, wg)
 	}
@@ -308,6 +314,7 @@ func (m *Member) term(ctx context.Context, term uint64) {
 	wg.Go(func() { m.Control.Run(ctx) })
 	wg.Go(func() { m.Guard(ctx) })
 	wg.Go(func() { m.register(ctx) })
+	wg.Go(func() { m.rotateGossipKeys(ctx) })
 	wg.Wait()
 	m.log.Info("leads no more", "term", term)
 }
@@ -324,7 +331,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 				m.log.Warn("keep where the servers are", "error", err)
 			}
 		},
-		Revoked: m.shutOut})
+		Revoked: m.shutOut, Gossip: m.gossipKeys.hear})
 	if m.State == nil {
 		run("events", func(ctx context.Context) error { m.telling(ctx); return nil })
 	}

@@ -42,6 +42,8 @@ type AgentOptions struct {
 	Learned func(servers []string)
 	// Revoked hears of certificates that count no more, at the beginning of each stream and when there are others. nil: nobody does.
 	Revoked func([]pki.Revocation)
+	// Gossip hears of the version of the leader's keys of gossip like that. nil: nobody does.
+	Gossip func(version string)
 	// Rand spreads reconnects. The Agent uses it alone.
 	Rand *rand.Rand
 	Log  *slog.Logger
@@ -272,6 +274,9 @@ func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun
 		}
 		if len(f.Revoked) > 0 && a.o.Revoked != nil {
 			a.o.Revoked(f.Revoked)
+		}
+		if f.Gossip != "" && a.o.Gossip != nil {
+			a.o.Gossip(f.Gossip)
 		}
 	}
 }

@@ -76,6 +76,8 @@ type PeersOptions struct {
 	Servers func() []string
 	// Revocations are certificates that count no more, told to agents; nil: nothing is told. The answer is not changed.
 	Revocations func() []pki.Revocation
+	// GossipKeys are the keys of the cluster's gossip, told to members while this server leads; nil: nothing is told.
+	GossipKeys func() GossipKeys
 	// Record takes down what an agent tells of itself, while this server leads; nil: such calls are not answered.
 	Record func(host string, events []Event)
 	// Issuer renews certificates while this server leads.
@@ -138,6 +140,9 @@ func NewPeers(o PeersOptions) *Peers {
 	}
 	if o.Issuer != nil && o.Lead != nil {
 		mux.HandleFunc("POST /v1/certificate", p.leaderOnly(p.certificate))
+	}
+	if o.GossipKeys != nil && o.Lead != nil {
+		mux.HandleFunc("POST /v1/gossip-keys", p.leaderOnly(p.gossipKeys))
 	}
 	if o.About != nil {
 		mux.HandleFunc("GET /v1/about", p.serversOnly("ask how this server is", p.about))
