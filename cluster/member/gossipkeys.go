@@ -105,7 +105,7 @@ func (g *gossipKeys) load(dir string, log *slog.Logger) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		log.Error("read the keys of gossip; the leader will tell them again", "file", g.path, "error", err)
 	}
-	founding, err := os.ReadFile(filepath.Join(dir, gossipKeyFile))
+	founding, err := readSecret(dir, gossipKeyFile)
 	if err != nil {
 		log.Error("key of the gossip", "error", err)
 	}
