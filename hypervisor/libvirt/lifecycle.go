@@ -77,15 +77,15 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 }
 
 // checkDisk refuses a disk that keeps its data in a file of its own: QEMU opens the file that the image's header names,
-// no definition can forbid that, and the guest's QEMU could have written the header. A file that cannot be read from here,
-// on a share that maps root to nobody, is not checked.
+// no definition can forbid that, and the guest's QEMU could have written the header. A file that cannot be read from here
+// is not checked: on a share that maps root to nobody, or where libvirt sees another file system than this process.
 func (h *Host) checkDisk(path string) error {
 	if path == "" || !h.local {
 		return nil
 	}
 	err := imagefile.CheckOwnData(path)
 	switch {
-	case err == nil || errors.Is(err, fs.ErrPermission):
+	case err == nil || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, imagefile.ErrNot):
 		return fmt.Errorf("disk: %w: %w", err, hypervisor.ErrInvalid)
