@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/audit"
 )
 
 // TokenHash is the SHA-256 of a token. Tokens are 32 random bytes, so that a slow
@@ -95,7 +96,11 @@ var open = map[string]bool{"/livez": true, "/readyz": true, joinPath: true}
 
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if open[r.URL.Path] || s.knows(r.Header.Get("Authorization")) {
+		actor, known := s.knows(r.Header.Get("Authorization"))
+		if known {
+			r = r.WithContext(audit.With(r.Context(), actor))
+		}
+		if known || open[r.URL.Path] {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -110,19 +115,23 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// knows compares with every token, so that the time taken tells nothing.
-func (s *Server) knows(header string) bool {
+// knows compares with every token, so that the time taken tells nothing, and says whose it is.
+func (s *Server) knows(header string) (actor audit.Actor, known bool) {
 	scheme, token, _ := strings.Cut(header, " ")
 	given := HashToken(strings.TrimSpace(token))
 	ok := 0
 	for _, t := range s.opts.Tokens {
-		ok |= subtle.ConstantTimeCompare(given[:], t[:])
+		if subtle.ConstantTimeCompare(given[:], t[:]) == 1 {
+			ok, actor = 1, audit.Actor{ID: "token:admin", Name: "admin"}
+		}
 	}
 	if s.opts.Members != nil {
 		text := hex.EncodeToString(given[:])
 		for _, t := range s.opts.Members.AdminTokens() {
-			ok |= subtle.ConstantTimeCompare([]byte(text), []byte(t.Hash))
+			if subtle.ConstantTimeCompare([]byte(text), []byte(t.Hash)) == 1 {
+				ok, actor = 1, audit.Actor{ID: "token:" + t.ID, Name: "admin"}
+			}
 		}
 	}
-	return ok == 1 && strings.EqualFold(scheme, "Bearer")
+	return actor, ok == 1 && strings.EqualFold(scheme, "Bearer")
 }

@@ -116,6 +116,7 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	named(ctx, row.ID)
 	out := joinToken(row)
 	out.Token = text
 	return &answerOf[v1.JoinToken]{Body: out}, nil
@@ -245,6 +246,7 @@ func (s *Server) joinMember(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, newProblem(http.StatusBadRequest, v1.ProblemMalformed, fmt.Sprintf("the body is no request to join: %v", err)))
 		return
 	}
+	named(r.Context(), q.Name)
 	a, err := s.opts.Members.Admit(r.Context(), q)
 	if err != nil {
 		var already *problem

@@ -19,6 +19,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
 	"evenkeel/cluster/state"
@@ -58,6 +59,7 @@ type Options struct {
 	Members Members      // nil: a cluster of this server only
 	Version string       // of the program, for /v1/cluster/status and OpenAPI
 	Logger  *slog.Logger // nil: slog.Default()
+	Audit   Audit        // nil: nothing is recorded
 	// Gatherer adds metrics of others to /metrics; nil: none.
 	Gatherer prometheus.Gatherer
 }
@@ -81,6 +83,8 @@ type Server struct {
 	mux      *http.ServeMux
 	handler  http.Handler
 	metrics  *metrics
+	verbs    verbs
+	reads    repeated
 	draining chan struct{} // closed when the server is to end: ends streams and long polls
 	drain    sync.Once
 }
@@ -94,6 +98,9 @@ func New(c Cluster, o Options) *Server {
 	hookErrors()
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Audit == nil {
+		o.Audit = (*audit.Log)(nil)
 	}
 	s := &Server{cluster: c, opts: o, log: o.Logger, mux: http.NewServeMux(), draining: make(chan struct{})}
 	s.metrics = newMetrics(s)
@@ -126,9 +133,11 @@ func New(c Cluster, o Options) *Server {
 	s.registerRebalance(api)
 	s.registerDrains(api)
 	s.registerTry(api)
+	s.registerAudit(api)
 	if o.Members != nil {
 		s.registerMembers(api)
 	}
+	s.verbs = verbsOf(api.OpenAPI())
 	describeSizes(api.OpenAPI())
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +151,7 @@ func New(c Cluster, o Options) *Server {
 		_, _ = w.Write(doc) // the client is gone: nobody to tell
 	})
 
-	s.handler = s.identify(s.observe(s.lead(s.authenticate(s.readBody(http.HandlerFunc(s.route))))))
+	s.handler = s.identify(s.observe(s.audited(s.lead(s.authenticate(s.asked(s.readBody(http.HandlerFunc(s.route))))))))
 	return s
 }
 

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,10 @@ import (
 
 // Answer to a query.
 type Answer struct {
-	Items []Record `json:"items"` // newest last
+	Server string   `json:"server,omitempty"` // whose log it is from; "" = of several
+	Items  []Record `json:"items"`            // newest last
+	// Missing servers, and why they are: "s2: not reachable".
+	Missing []string `json:"missing,omitempty"`
 	// Damaged lines were passed over.
 	Damaged int `json:"damaged,omitempty"`
 	// Cut: there are more records that match, and fewer than the limit were taken, because of their size.
@@ -35,10 +39,10 @@ const (
 // Query answers with the newest records that match. It reads the files from their ends, and keeps no more of them than
 // it answers with. The files are opened at the same time, so that a rotation meanwhile neither hides nor repeats records.
 func (l *Log) Query(ctx context.Context, f Filter) (Answer, error) {
-	out := Answer{Items: []Record{}}
 	if l == nil {
-		return out, nil
+		return Answer{Items: []Record{}}, nil
 	}
+	out := Answer{Server: l.o.Server, Items: []Record{}}
 	select {
 	case l.queries <- struct{}{}:
 		defer func() { <-l.queries }()
@@ -165,4 +169,31 @@ func backwards(f *os.File, with func(line []byte) bool) error {
 		give(nil)
 	}
 	return nil
+}
+
+// Notes say what is not in an answer, and why.
+func (a Answer) Notes() []string {
+	out := slices.Clone(a.Missing)
+	if a.Damaged > 0 {
+		out = append(out, fmt.Sprintf("%s: %d lines of its log are damaged", a.Server, a.Damaged))
+	}
+	if a.Cut {
+		out = append(out, a.Server+": there are more records than fit into an answer; ask for a shorter time")
+	}
+	return out
+}
+
+// Merge answers of several servers by time into one with the newest so many records.
+func Merge(answers []Answer, f Filter) Answer {
+	out := Answer{Items: []Record{}}
+	for _, a := range answers {
+		out.Items = append(out.Items, a.Items...)
+		out.Missing = append(out.Missing, a.Notes()...)
+	}
+	slices.SortFunc(out.Items, func(a, b Record) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Server, b.Server), cmp.Compare(a.Seq, b.Seq))
+	})
+	out.Items = out.Items[max(0, len(out.Items)-f.limit()):]
+	slices.Sort(out.Missing)
+	return out
 }

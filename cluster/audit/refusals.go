@@ -14,12 +14,14 @@ const (
 	Unauthenticated   = "unauthenticated"    // a request without a valid token
 	ConnectionRefused = "connection-refused" // a member's connection, by its certificate
 	JoinRefused       = "join-refused"       // a request to join, by its token
+	// CertificateRefused: a member asked for another certificate. The address is the member's name.
+	CertificateRefused = "certificate-refused"
 	// SeveralRefused are refusals of several kinds and addresses, counted together because there were too many.
 	SeveralRefused = "refusals"
 )
 
 // RefusalKinds are those that are counted.
-var RefusalKinds = [...]string{Unauthenticated, ConnectionRefused, JoinRefused}
+var RefusalKinds = [...]string{Unauthenticated, ConnectionRefused, JoinRefused, CertificateRefused}
 
 // Refusal of something to somebody who is not authenticated.
 type Refusal struct {
@@ -28,7 +30,8 @@ type Refusal struct {
 	By      string // the agent that says so, "" = this server itself
 	// Class is why, in one of a few ways: of each class the first Detail is kept. Never text that a stranger chose.
 	Class, Detail string
-	Count         uint64 // 0 is 1
+	Count         uint64    // 0 is 1
+	Since         time.Time // of a Count above 1; zero: now
 }
 
 // Summary of refusals to one address, or to all that there was no room for (Others).
@@ -123,12 +126,15 @@ func (r *Refusals) Add(q Refusal, now time.Time) []Summary {
 	row := e.Value.(*refusalRow)
 	if row.count == 0 {
 		row.from = now
+		if !q.Since.IsZero() && q.Since.Before(now) {
+			row.from = q.Since
+		}
 	}
 	row.to = now
 	row.count += max(1, q.Count)
 	if len(row.classes) < maxClasses && !slices.Contains(row.classes, q.Class) {
 		row.classes = append(row.classes, q.Class)
-		row.details = append(row.details, Printable(q.Detail, maxField))
+		row.details = append(row.details, Printable(q.Detail, maxDetail))
 	}
 	r.minute(now)
 	if s, ok := r.summarise(row, now); ok {

@@ -53,7 +53,7 @@ func TestRefusalsFlood(t *testing.T) {
 	}
 	for i := range refusals {
 		now = noon.Add(time.Duration(i) * 3 * time.Millisecond)
-		take(r.Add(Refusal{Kind: RefusalKinds[i%3], Address: fmt.Sprintf("198.51.%d.%d:%d", i%addresses/250, i%addresses%250, i%60000), Class: "x", Detail: strings.Repeat("z", 2000)}, now))
+		take(r.Add(Refusal{Kind: RefusalKinds[i%len(RefusalKinds)], Address: fmt.Sprintf("198.51.%d.%d:%d", i%addresses/250, i%addresses%250, i%60000), Class: "x", Detail: strings.Repeat("z", 2000)}, now))
 		if len(r.rows) > maxAddresses || r.order.Len() != len(r.rows) {
 			t.Fatalf("%d rows", len(r.rows))
 		}

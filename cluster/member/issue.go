@@ -134,7 +134,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	if q.Chain != "" {
 		var err error
 		if own, err = m.holds(t, q); err != nil {
-			m.audits.add("join-refused", q.Name, printable(err.Error()), time.Now())
+			m.refusedJoin(ctx, err.Error())
 			return none, err
 		}
 	} else if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
@@ -146,7 +146,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
 	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row, Held: m.State.Snapshot().Format() >= 3}); err != nil {
 		if errors.Is(err, state.ErrToken) {
-			m.audits.add("join-refused", q.Name, err.Error(), time.Now())
+			m.refusedJoin(ctx, err.Error())
 		}
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
@@ -48,6 +49,8 @@ type Options struct {
 	Backups   Backups
 	Version   string
 	Log       *slog.Logger
+	// Audit is the log of who asked for what; nil: none is kept. Whoever starts the member closes it after the member.
+	Audit *audit.Log
 	// SnapshotEvery and Trailing are those of node.Options.
 	SnapshotEvery, Trailing uint64
 }
@@ -175,9 +178,9 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 			return err
 		}
 		api = m.o.API(m)
-		peers.Lead, peers.Leader, peers.Servers, peers.API, peers.Issuer = m.lead, known{m}, m.Servers, api, m
+		peers.Lead, peers.Leader, peers.Servers, peers.API, peers.Issuer = m.lead, known{m}, m.Servers, api, issuer{m}
 		peers.Revocations, peers.Record = m.revocations, m.takeDown
-		peers.HistoryFor = m.HistoryFor
+		peers.HistoryFor, peers.Audit = m.HistoryFor, m.o.Audit.Query
 		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
 	}
 	if m.identity.Agent {

@@ -15,17 +15,17 @@ import (
 
 // about is what a server tells the others of itself.
 type about struct {
-	Stats   node.Stats `json:"stats"`
-	Version string     `json:"version"`
-	Format  int        `json:"format"`
-	Address string     `json:"address"`
-	Gossip  string     `json:"gossip"`
-	Audits  []audit    `json:"audits,omitempty"` // the last ones
+	Stats   node.Stats     `json:"stats"`
+	Version string         `json:"version"`
+	Format  int            `json:"format"`
+	Address string         `json:"address"`
+	Gossip  string         `json:"gossip"`
+	Audits  []refusalEvent `json:"audits,omitempty"` // the last ones
 }
 
 func (m *Member) about() any {
 	return about{Stats: m.node.Stats(), Version: m.o.Version, Format: state.FormatVersion, Address: m.o.Advertise,
-		Gossip: m.o.GossipAdvertise, Audits: m.audits.last()}
+		Gossip: m.o.GossipAdvertise, Audits: m.audits.last(time.Now())}
 }
 
 // healths are what servers last said of themselves, on the leader.
@@ -53,7 +53,7 @@ const registerEvery = 5 * time.Second
 
 // register keeps the rows of servers as they are, this one's first.
 func (m *Member) register(ctx context.Context) {
-	recorded := map[string]uint64{}
+	recorded, events := map[string]uint64{}, m.newRecording()
 	for {
 		m.health.mu.Lock()
 		now := map[string]about{m.identity.Name: m.about().(about)}
@@ -87,8 +87,9 @@ func (m *Member) register(ctx context.Context) {
 			}
 		}
 		for name, a := range now {
-			recorded[name] = m.record(ctx, a.Audits, recorded[name])
+			recorded[name] = events.take(a.Audits, recorded[name], time.Now())
 		}
+		events.record(ctx, time.Now())
 		select {
 		case <-ctx.Done():
 			return
