@@ -41,7 +41,7 @@ func (t *tool) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.migrationCommand(),
-			t.imageCommand(), t.eventsCommand(), t.topCommand(), t.shapingCommand(),
+			t.imageCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.shapingCommand(),
 			t.clusterCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},
 	}
