@@ -108,13 +108,13 @@ func (m *Member) refusedJoin(ctx context.Context, why string) {
 
 // recording are the events of refusals on their way into the log of the cluster, on the leader.
 type recording struct {
-	m        *Member
+	event    func(ctx context.Context, kind, object, name, text string) error
 	refusals *audit.Refusals
 	waiting  []audit.Summary // that could not be recorded so far
 }
 
 func (m *Member) newRecording() *recording {
-	return &recording{m: m, refusals: audit.NewRefusals(maxRefusalEvents)}
+	return &recording{event: m.Audit, refusals: audit.NewRefusals(maxRefusalEvents)}
 }
 
 // take the events of a server that come after number n, and return the number of the last one. A server that was
@@ -142,7 +142,7 @@ func (r *recording) record(ctx context.Context, now time.Time) {
 	r.waiting = append(r.waiting, r.refusals.Due(now)...)
 	for len(r.waiting) > 0 {
 		s := r.waiting[0]
-		if err := r.m.Audit(ctx, s.Kind, "member", s.Address, eventText(s)); err != nil {
+		if err := r.event(ctx, s.Kind, "member", s.Address, eventText(s)); err != nil {
 			break
 		}
 		r.waiting = r.waiting[1:]
