@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -122,17 +123,18 @@ func (s *Server) begin(r *http.Request) *pending {
 // answered records a request as its answer begins.
 func (s *Server) answered(p *pending, r *http.Request, status int) {
 	p.answered = true
-	refusal := audit.Refusal{Address: r.RemoteAddr, Class: r.URL.Path, Detail: fmt.Sprintf("%s %s", r.Method, r.URL.Path)}
+	refusal := audit.Refusal{Address: r.RemoteAddr}
 	switch {
 	case p.forwarded:
 	case r.URL.Path == joinPath && status >= http.StatusBadRequest:
-		refusal.Kind, refusal.Class, refusal.Detail = audit.JoinRefused, "", fmt.Sprintf("status %d", status)
+		refusal.Kind, refusal.Class, refusal.Detail = audit.JoinRefused, strconv.Itoa(status), fmt.Sprintf("status %d", status)
 		s.opts.Audit.Refuse(refusal)
 	case status == http.StatusUnauthorized:
-		if _, pattern := s.mux.Handler(r); pattern == "" { // a path that a stranger made up
-			refusal.Class, refusal.Detail = "", r.Method+" of a path that is not there"
+		_, route := s.mux.Handler(r)
+		if route == "" {
+			route = "a path that is not there"
 		}
-		refusal.Kind = audit.Unauthenticated
+		refusal.Kind, refusal.Class, refusal.Detail = audit.Unauthenticated, route, route // nothing that the caller chose
 		s.opts.Audit.Refuse(refusal)
 	case !p.known || !p.wanted:
 	default:
@@ -261,8 +263,10 @@ func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
 			kind = part
 		}
 	}
-	switch kind {
-	case "settings", "rebalance", "status":
+	switch {
+	case verb == joinVerb:
+		o.Kind = "member"
+	case kind == "settings", kind == "rebalance", kind == "status":
 		o.Kind = "cluster"
 	default:
 		o.Kind = strings.TrimSuffix(kind, "s")
