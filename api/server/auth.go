@@ -163,7 +163,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		transport.MarkAuthenticated(r.Context())
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
 		ctx := context.WithValue(r.Context(), principalKey{}, who)
-		ctx = audit.With(ctx, audit.Actor{ID: "token:" + who.ID, Name: who.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
+		ctx = asks(ctx, audit.Actor{ID: "token:" + who.ID, Name: who.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
 		r = r.WithContext(ctx)
 		if pattern != "" && !may(who.Role, pattern) { // without a pattern there is nothing to guard: route says so
 			s.refuseBody(w, r, forbidden(who, pattern))

@@ -124,6 +124,7 @@ func (s *Server) admitJoin(next http.Handler) http.Handler {
 			return
 		}
 		transport.MarkAuthenticated(ctx)
+		ctx = asks(ctx, audit.Of(ctx))
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
 		r = r.WithContext(ctx)
 		setBody(r, body)
@@ -143,6 +144,7 @@ func (s *Server) joinMember(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, malformedJoin(err))
 		return
 	}
+	named(r.Context(), q.Name)
 	a, err := s.opts.Members.Admit(r.Context(), q)
 	if err != nil {
 		s.refuseJoin(w, r, err)

@@ -45,7 +45,7 @@ type Members interface {
 }
 
 // own are the paths that a server answers for itself, leader or not.
-var own = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/openapi.json": true}
+var own = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/openapi.json": true, auditPath: true}
 
 // lead hands requests on to the server that leads, but for those that this one answers for itself
 // and reads that need not be up to date.
@@ -68,6 +68,7 @@ func (s *Server) lead(next http.Handler) http.Handler {
 		case address == "":
 			s.refuseBody(w, r, noLeader("no server leads now, or none is known to; try again"))
 		default:
+			forwarded(r.Context())
 			s.opts.Members.Client().Forward(w, r, address)
 		}
 	})

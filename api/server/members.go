@@ -117,6 +117,7 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	named(ctx, row.ID)
 	out := joinToken(row)
 	out.Token = text
 	return &answerOf[v1.JoinToken]{Body: out}, nil

@@ -19,6 +19,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
 	"evenkeel/cluster/state"
@@ -60,6 +61,7 @@ type Options struct {
 	Members Members      // nil: a cluster of this server only
 	Version string       // of the program, for /v1/cluster/status and OpenAPI
 	Logger  *slog.Logger // nil: slog.Default()
+	Audit   Audit        // nil: nothing is recorded
 	// Gatherer adds metrics of others to /metrics; nil: none.
 	Gatherer prometheus.Gatherer
 }
@@ -82,6 +84,8 @@ type Server struct {
 	handler http.Handler
 	metrics *metrics
 	buffers buffers
+	verbs   verbs
+	reads   repeated
 	live    liveRequests
 	// tokenWaits holds one for each request that waits for the row of its token.
 	tokenWaits chan struct{}
@@ -98,6 +102,9 @@ func New(c Cluster, o Options) *Server {
 	hookErrors()
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Audit == nil {
+		o.Audit = (*audit.Log)(nil)
 	}
 	s := &Server{cluster: c, opts: o, log: o.Logger, mux: &recordingMux{}, buffers: newBuffers(), draining: make(chan struct{}), tokenWaits: make(chan struct{}, maxTokenWait)}
 	s.live.ended = s.endOf
@@ -132,9 +139,11 @@ func New(c Cluster, o Options) *Server {
 	s.registerDrains(api)
 	s.registerTry(api)
 	s.registerTokens(api)
+	s.registerAudit(api)
 	if o.Members != nil {
 		s.registerMembers(api)
 	}
+	s.verbs = verbsOf(api.OpenAPI())
 	describeSizes(api.OpenAPI())
 	describeRoles(api.OpenAPI())
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
@@ -150,7 +159,7 @@ func New(c Cluster, o Options) *Server {
 	})
 
 	// What a stranger sends is neither read nor forwarded: the caller is authenticated first, by a token or, to join, a join token.
-	s.handler = s.identify(s.observe(s.authenticate(s.admitJoin(s.readBody(s.lead(s.readLarge(http.HandlerFunc(s.route))))))))
+	s.handler = s.identify(s.observe(s.audited(s.authenticate(s.admitJoin(s.readBody(s.lead(s.readLarge(http.HandlerFunc(s.route)))))))))
 	return s
 }
 

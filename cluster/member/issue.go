@@ -6,13 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"evenkeel/cluster/agent"
-	actors "evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
@@ -88,13 +86,13 @@ func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
 	defer cancel()
 	for {
 		s := m.State.Snapshot()
-		known, err := m.admits(s, q)
+		_, err := m.admits(s, q)
 		if err == nil {
 			return nil
 		}
 		here, leader := m.Leader()
 		if here {
-			return m.refuseToken(ctx, known, err)
+			return m.refuseToken(ctx, err)
 		}
 		select {
 		case <-s.Watch():
@@ -104,7 +102,7 @@ func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
 		if leader == "" {
 			return fmt.Errorf("look up the join token: %w", control.ErrNoLeader)
 		}
-		return m.refuseToken(ctx, known, err)
+		return m.refuseToken(ctx, err)
 	}
 }
 
@@ -114,14 +112,9 @@ func (m *Member) admits(s *state.Snapshot, q transport.JoinRequest) (state.JoinT
 	return t, t.Admits(pki.HashSecret(q.Secret), state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent}, time.Now())
 }
 
-// refuseToken records that a join token was refused, and whose address showed it. Nothing in the record but the address is
-// the choice of whoever sent the request.
-func (m *Member) refuseToken(ctx context.Context, t state.JoinToken, why error) error {
-	from := actors.Of(ctx).Client
-	if at, err := netip.ParseAddrPort(from); err == nil {
-		from = at.Addr().Unmap().String()
-	}
-	m.audits.add("join-refused", from, why.Error(), time.Now())
+// refuseToken records that a join token was refused. Nothing in the record but the address is the choice of whoever sent the request.
+func (m *Member) refuseToken(ctx context.Context, why error) error {
+	m.refusedJoin(ctx, why.Error())
 	return why
 }
 
@@ -131,7 +124,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	var none transport.JoinAnswer
 	t, err := m.admits(m.State.Snapshot(), q)
 	if err != nil {
-		return none, m.refuseToken(ctx, t, err)
+		return none, m.refuseToken(ctx, err)
 	}
 	if err := q.Check(); err != nil {
 		return none, err
@@ -142,7 +135,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	var own *x509.Certificate
 	if q.Chain != "" {
 		if own, err = m.holds(t, q); err != nil {
-			m.audits.add("join-refused", q.Name, printable(err.Error()), time.Now())
+			m.refusedJoin(ctx, err.Error())
 			return none, err
 		}
 	} else if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
@@ -154,7 +147,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
 	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row, Held: m.State.Snapshot().Format() >= 3}); err != nil {
 		if errors.Is(err, state.ErrToken) {
-			return none, m.refuseToken(ctx, t, err)
+			return none, m.refuseToken(ctx, err)
 		}
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}

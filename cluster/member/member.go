@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
@@ -55,6 +56,8 @@ type Options struct {
 	Log       *slog.Logger
 	// GossipRotation says how the keys of gossip are replaced; zero: DefaultGossipRotation.
 	GossipRotation GossipRotation
+	// Audit is the log of who asked for what; nil: none is kept. Whoever starts the member closes it after the member.
+	Audit *audit.Log
 	// SnapshotEvery and Trailing are those of node.Options.
 	SnapshotEvery, Trailing uint64
 }
@@ -196,10 +199,10 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 			return err
 		}
 		api = m.o.API(m)
-		peers.Lead, peers.Leader, peers.Servers, peers.Issuer = m.lead, known{m}, m.Servers, m
+		peers.Lead, peers.Leader, peers.Servers, peers.Issuer = m.lead, known{m}, m.Servers, issuer{m}
 		peers.Revocations, peers.Record = m.revocations, m.takeDown
 		peers.GossipKeys = m.gossipKeys.now
-		peers.HistoryFor = m.HistoryFor
+		peers.HistoryFor, peers.Audit = m.HistoryFor, m.o.Audit.Query
 		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
 	}
 	if m.identity.Agent {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/pki"
 )
 
@@ -84,6 +85,8 @@ type PeersOptions struct {
 	Issuer Issuer
 	// About is what other servers may know of this one: a value that JSON can hold.
 	About func() any
+	// Audit reads this server's own audit log for other servers; nil: such calls are not answered.
+	Audit func(context.Context, audit.Filter) (audit.Answer, error)
 	// HistoryFor gets, while this server leads, the history of a VM that has moved to a host from where it was before;
 	// agent.ErrNoHistory if it came from nowhere. nil: such calls are not answered.
 	HistoryFor func(ctx context.Context, host, vm string) ([]byte, error)
@@ -147,6 +150,7 @@ func NewPeers(o PeersOptions) *Peers {
 	if o.About != nil {
 		mux.HandleFunc("GET /v1/about", p.serversOnly("ask how this server is", p.about))
 	}
+	p.registerAudit(mux)
 	if o.Consoles != nil {
 		mux.HandleFunc("GET /v1/host/vms/{id}/console", p.serversOnly("open consoles", p.console))
 	}

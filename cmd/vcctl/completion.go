@@ -168,6 +168,8 @@ func (t *tool) values(c *cli.Context, flag string) []string {
 		return []string{v1.ResourceCPU, v1.ResourceMemory}
 	case "resolution":
 		return []string{"raw", "1m", "5m", "1h"}
+	case "outcome":
+		return []string{"ok", "refused", "failed"}
 	case "algorithm":
 		return strings.Split(solverNames(), ", ")
 	}

@@ -19,6 +19,7 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
@@ -67,7 +68,12 @@ func runMember(c *cli.Context) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	metricsToPrometheus(log)
-	d := &memberDaemon{conf: conf, log: log, entered: make(chan struct{}), up: make(chan struct{})}
+	trail, err := openAudit(conf.DataDir, conf.Name, log)
+	if err != nil {
+		return err
+	}
+	defer trail.Close() //nolint:errcheck // what was added is written
+	d := &memberDaemon{conf: conf, log: log, audit: trail, entered: make(chan struct{}), up: make(chan struct{})}
 	if member.Orphan(conf.DataDir, conf.ownPKI()) {
 		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more, remove that directory but for libvirt/", conf.DataDir), 2)
 	}
@@ -81,7 +87,7 @@ func runMember(c *cli.Context) error {
 	defer cancel()
 	noSocket := make(chan error, 1)
 	wg.Go(func() {
-		if err := server.ServeSetup(ctx, conf.Socket, d, log); err != nil { // another vcd has it, as a rule
+		if err := server.ServeSetup(ctx, conf.Socket, d, trail, log); err != nil { // another vcd has it, as a rule
 			noSocket <- err
 			cancel()
 		}
@@ -108,8 +114,9 @@ func runMember(c *cli.Context) error {
 
 // memberDaemon is one member's process, from before it has an identity.
 type memberDaemon struct {
-	conf config
-	log  *slog.Logger
+	conf  config
+	log   *slog.Logger
+	audit *audit.Log
 
 	entering sync.Mutex
 	entered  chan struct{} // closed once there is an identity
@@ -236,7 +243,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 	}
 	set.SharedPools = c.SharedPools
 	o = member.Options{Dir: c.DataDir, Listener: l, Advertise: c.Advertise, Gossip: c.Gossip, GossipAdvertise: gossipAdvertise(c), Settings: set,
-		Lease: time.Duration(c.Lease), Version: version, Log: d.log, PKI: c.pkiFiles(),
+		Lease: time.Duration(c.Lease), Version: version, Log: d.log, Audit: d.audit, PKI: c.pkiFiles(),
 		Autopilot: node.Autopilot{DeadAfter: time.Duration(c.RemoveDead)},
 		Backups:   member.Backups{Dir: c.Snapshots.Dir, Every: time.Duration(c.Snapshots.Every), Latest: c.Snapshots.Keep, Days: c.Snapshots.Days},
 		API:       d.api,
@@ -302,7 +309,12 @@ func (d *memberDaemon) openHost() (hypervisor.Host, func(), error) {
 }
 
 func (d *memberDaemon) api(m *member.Member) transport.Handler {
-	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Gatherer: prometheus.DefaultGatherer})
+	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Audit: m.Trail(), Gatherer: prometheus.DefaultGatherer})
+}
+
+// openAudit opens the audit log in a data directory.
+func openAudit(dir, server string, log *slog.Logger) (*audit.Log, error) {
+	return audit.Open(audit.Options{Path: filepath.Join(dir, "audit.log"), Server: server, Log: log})
 }
 
 func (d *memberDaemon) isMember() bool { return member.Entered(d.conf.DataDir, d.conf.ownPKI()) }
