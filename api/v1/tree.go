@@ -227,6 +227,18 @@ func yamlTree(doc []byte) (n *node, err error) {
 	return yamlNode(body, "", 0)
 }
 
+// PlainYAML refuses anchors and aliases, for decoders that would write out what an alias stands for: a kilobyte of them
+// stands for gigabytes.
+func PlainYAML(doc []byte) error {
+	for _, t := range lexer.Tokenize(string(doc)) {
+		switch t.Type {
+		case token.AnchorType, token.AliasType:
+			return malformed(t.Position.Line, "", "YAML's anchors and aliases are not supported here: write the value out")
+		}
+	}
+	return nil
+}
+
 // shallow refuses what nests too deep before the parser, whose work grows with
 // the square of the depth, sees it.
 func shallow(tokens token.Tokens) error {

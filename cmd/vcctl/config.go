@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/api/client"
+	"evenkeel/api/v1"
 	"evenkeel/internal/secretfile"
 )
 
@@ -58,6 +59,9 @@ func readConfig(path string) (config, error) {
 	}
 	if len(strings.TrimSpace(string(b))) == 0 {
 		return c, nil
+	}
+	if err := v1.PlainYAML(b); err != nil {
+		return config{}, usage("%s: %v", path, err)
 	}
 	if err := yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
 		// Without the excerpt that the parser offers: it may show the token.

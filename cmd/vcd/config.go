@@ -128,6 +128,9 @@ func parseConfig(b []byte) (config, error) {
 	c.Snapshots.Every, c.Snapshots.Keep, c.Snapshots.Days = duration(time.Hour), 24, 14
 	c.Watchdog.Timeout = duration(15 * time.Second)
 	if len(bytes.TrimSpace(b)) > 0 {
+		if err := v1.PlainYAML(b); err != nil {
+			return c, err
+		}
 		d := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
 		if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 			return c, errors.New(yaml.FormatError(err, false, true))

@@ -25,6 +25,7 @@ func TestBadConfig(t *testing.T) {
 		{"no YAML", "name: [h1\nserver: true\n", []string{"[2:1]"}},
 		{"a list", "- name: h1\n", []string{"[1:"}},
 		{"a key twice", leastConfig + "name: h2\n", []string{"[4:1]", "name"}},
+		{"an alias", "name: &a h1\nserver: true\nadvertise: *a\n", []string{"line 1", "anchors and aliases are not supported"}},
 		{"two documents", leastConfig + "---\nname: h2\n", []string{"more than one document"}},
 		{"wrong type", leastConfig + "agent: perhaps\n", []string{"[4:8]", "agent"}},
 		{"name", strings.Replace(leastConfig, "h1", "Host_1", 1), []string{"name: ", "DNS label"}},
