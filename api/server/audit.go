@@ -101,10 +101,15 @@ func (s *Server) asked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := audit.Of(r.Context())
 		a.Client, a.Request = r.RemoteAddr, requestID(r.Context())
-		p := pendingOf(r.Context())
-		p.known, p.record.Actor = true, a
+		note(r.Context(), a)
 		next.ServeHTTP(w, r.WithContext(audit.With(r.Context(), a)))
 	})
+}
+
+// note who asks, also where the request is then refused because of the token's role.
+func note(ctx context.Context, a audit.Actor) {
+	p := pendingOf(ctx)
+	p.known, p.record.Actor = true, a
 }
 
 // begin the record of a request.
@@ -136,19 +141,25 @@ func (s *Server) answered(p *pending, r *http.Request, status int) {
 		}
 		refusal.Kind, refusal.Class, refusal.Detail = audit.Unauthenticated, route, route // nothing that the caller chose
 		s.opts.Audit.Refuse(refusal)
+	case p.known && status == http.StatusForbidden: // a role that is too low fills no log
+		s.addOnce(&s.denied, p, status)
 	case !p.known || !p.wanted:
+	case auditedReads[p.record.Verb]:
+		s.addOnce(&s.reads, p, status)
 	default:
-		again, read := auditedReads[p.record.Verb]
-		if p.record.Count = 0; read && again {
-			take, before := s.reads.take(p.record, time.Now())
-			if !take {
-				return
-			}
-			p.record.Count = before
-		}
 		p.record.Outcome, p.record.Status = audit.OutcomeOf(status), status
 		s.opts.Audit.Add(p.record)
 	}
+}
+
+// addOnce adds a record unless the same one was added in the present minute.
+func (s *Server) addOnce(t *repeated, p *pending, status int) {
+	take, before := t.take(p.record, time.Now())
+	if !take {
+		return
+	}
+	p.record.Count, p.record.Outcome, p.record.Status = before, audit.OutcomeOf(status), status
+	s.opts.Audit.Add(p.record)
 }
 
 // auditWriter says what status is answered, before it is sent.

@@ -73,7 +73,7 @@ func TestAuditedAnswers(t *testing.T) {
 		"stranger": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, 0, false},
 	} {
 		log := &notes{}
-		s := &Server{mux: http.NewServeMux(), opts: Options{Audit: log}}
+		s := &Server{mux: &recordingMux{}, opts: Options{Audit: log}}
 		h := http.Handler(c.handler)
 		if c.actor {
 			inner := s.asked(h)

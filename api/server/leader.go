@@ -20,7 +20,8 @@ type Members interface {
 	Leader() (here bool, address string)
 	// Client hands requests on.
 	Client() *transport.Client
-	AdminTokens() []state.AdminToken
+	// MayJoin says whether a join token is good, by what this server knows; transport.JoinRequest.Check went before.
+	MayJoin(ctx context.Context, q transport.JoinRequest) error
 	// Admit a member on a join token; NewToken makes one, and returns its text.
 	Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error)
 	NewToken(ctx context.Context, life time.Duration, row state.JoinToken) (string, state.JoinToken, error)

@@ -91,6 +91,7 @@ type Control struct {
 	moves   moving
 	drains  draining
 	shapes  shapes
+	used    tokenUses
 
 	mu      sync.Mutex
 	term    uint64

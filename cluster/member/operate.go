@@ -21,11 +21,13 @@ type about struct {
 	Address string         `json:"address"`
 	Gossip  string         `json:"gossip"`
 	Audits  []refusalEvent `json:"audits,omitempty"` // the last ones
+	// TokenUses are the last uses of tokens of the API on this server, by id.
+	TokenUses map[string]time.Time `json:"tokenUses,omitempty"`
 }
 
 func (m *Member) about() any {
 	return about{Stats: m.node.Stats(), Version: m.o.Version, Format: state.FormatVersion, Address: m.o.Advertise,
-		Gossip: m.o.GossipAdvertise, Audits: m.audits.last(time.Now())}
+		Gossip: m.o.GossipAdvertise, Audits: m.audits.last(time.Now()), TokenUses: m.TokenUses()}
 }
 
 // healths are what servers last said of themselves, on the leader.
@@ -88,6 +90,9 @@ func (m *Member) register(ctx context.Context) {
 		}
 		for name, a := range now {
 			recorded[name] = events.take(a.Audits, recorded[name], time.Now())
+			for id, at := range a.TokenUses {
+				m.UseToken(id, at)
+			}
 		}
 		events.record(ctx, time.Now())
 		select {
@@ -176,6 +181,3 @@ func (m *Member) LastBackup() (time.Time, error) {
 	}
 	return m.backups.Last()
 }
-
-// AdminTokens of the API.
-func (m *Member) AdminTokens() []state.AdminToken { return m.State.Snapshot().AdminTokens() }

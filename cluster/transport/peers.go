@@ -77,10 +77,10 @@ type PeersOptions struct {
 	Servers func() []string
 	// Revocations are certificates that count no more, told to agents; nil: nothing is told. The answer is not changed.
 	Revocations func() []pki.Revocation
+	// GossipKeys are the keys of the cluster's gossip, told to members while this server leads; nil: nothing is told.
+	GossipKeys func() GossipKeys
 	// Record takes down what an agent tells of itself, while this server leads; nil: such calls are not answered.
 	Record func(host string, events []Event)
-	// API answers requests that other servers forward.
-	API http.Handler
 	// Issuer renews certificates while this server leads.
 	Issuer Issuer
 	// About is what other servers may know of this one: a value that JSON can hold.
@@ -126,7 +126,7 @@ func NewPeers(o PeersOptions) *Peers {
 	p := &Peers{o: o, draining: make(chan struct{}), lines: map[string]*line{}}
 	mux := http.NewServeMux()
 	if o.Lead != nil {
-		p.relay = newRelay(o.Dialer, o.Log)
+		p.relay = newRelay(o.Dialer, ProtocolPeer, o.Log)
 	}
 	if o.Leader != nil && o.Lead != nil {
 		mux.HandleFunc("GET /v1/hosts/{host}/desired", p.itsAgent(p.leaderOnly(p.desired)))
@@ -144,8 +144,8 @@ func NewPeers(o PeersOptions) *Peers {
 	if o.Issuer != nil && o.Lead != nil {
 		mux.HandleFunc("POST /v1/certificate", p.leaderOnly(p.certificate))
 	}
-	if o.API != nil {
-		mux.HandleFunc(forwardPrefix+"/", p.serversOnly("forward requests", p.forwarded))
+	if o.GossipKeys != nil && o.Lead != nil {
+		mux.HandleFunc("POST /v1/gossip-keys", p.leaderOnly(p.gossipKeys))
 	}
 	if o.About != nil {
 		mux.HandleFunc("GET /v1/about", p.serversOnly("ask how this server is", p.about))
@@ -161,7 +161,7 @@ func NewPeers(o PeersOptions) *Peers {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, kindNotFound, "this member has nothing at %s %s", r.Method, r.URL.Path)
 	})
-	p.handler = p.identify(mux)
+	p.handler = pathsOnly(o.identify(p.onBehalf(mux)))
 	return p
 }
 
@@ -171,22 +171,35 @@ func (p *Peers) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.Se
 // Serve answers on the listener (Port.Peers) until ctx ends; then streams end, and
 // calls under way have a moment to finish.
 func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
+	err := serveMembers(ctx, p, listener, p.o.Log, func() { p.drain.Do(func() { close(p.draining) }) })
+	p.taken.Wait()
+	if p.relay != nil {
+		p.relay.close()
+	}
+	if err != nil {
+		return fmt.Errorf("serve members on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// serveMembers answers on connections of members until ctx ends; drain is called then, to end streams.
+func serveMembers(ctx context.Context, h http.Handler, listener net.Listener, log *slog.Logger, drain func()) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	srv := &http.Server{
-		Handler: p, Protocols: protocols, ConnContext: peerOf, MaxHeaderBytes: maxHeader,
+		Handler: h, Protocols: protocols, ConnContext: peerOf, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: answerTime, // streams move it
-		ErrorLog: slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(listener) }()
 	var err error
 	select {
 	case err = <-done:
-		p.drain.Do(func() { close(p.draining) })
+		drain()
 		_ = srv.Close() // nothing is kept in what is left
 	case <-ctx.Done():
-		p.drain.Do(func() { close(p.draining) })
+		drain()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer cancel()
 		if srv.Shutdown(bounded) != nil {
@@ -194,14 +207,10 @@ func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
 		}
 		err = <-done
 	}
-	p.taken.Wait()
-	if p.relay != nil {
-		p.relay.close()
-	}
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("serve members on %s: %w", listener.Addr(), err)
+	return err
 }
 
 // leaderOnly is for what only the server that leads answers. Another one relays it, once.
@@ -226,7 +235,7 @@ func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
 			} else { // a stream has no end, a call has
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
 			}
-			p.relay.send(w, r, lead.Address, "")
+			p.relay.send(w, r, destination{address: lead.Address})
 		}
 	}
 }
@@ -316,6 +325,10 @@ func (p *Peers) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if errors.Is(err, ErrRefused) {
 		p.trespass(w, r, err)
+		return
+	}
+	if errors.Is(err, ErrThrottled) {
+		refuse(w, http.StatusTooManyRequests, kindThrottled, "%v", err)
 		return
 	}
 	refuse(w, http.StatusInternalServerError, kindInternal, "%v", err)

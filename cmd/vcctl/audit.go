@@ -34,6 +34,8 @@ func (t *tool) auditCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name: "audit", Usage: "who asked for what, and what came of it",
+		Description: "Every server keeps a log of changes, of reads that matter, and of what it refused; an admin's or auditor's token reads them.\n\n" +
+			"Example: vcctl audit list --since 24h --outcome refused",
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list audit records, newest last", ArgsUsage: " ", Action: t.auditList,
 				Description: "The newest records that match, of all servers. It says which servers could not be asked.\n\n" +

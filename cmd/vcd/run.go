@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -167,6 +164,11 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 		return errors.Join(err, l.Close())
 	}
 	defer done()
+	if d.conf.APIListen != "" && d.is.Server && !agentOnly {
+		if o.APIListener, err = net.Listen("tcp", d.conf.APIListen); err != nil {
+			return errors.Join(fmt.Errorf("listen for the API: %w", err), l.Close())
+		}
+	}
 	o.AgentOnly = agentOnly
 	m, err := member.Start(ctx, o)
 	if err != nil {
@@ -181,7 +183,7 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 			d.log.Error("close", "error", err)
 		}
 	}()
-	fmt.Printf("ready https://%s\n", d.conf.Advertise)
+	fmt.Printf("ready https://%s\n", d.conf.apiAddress())
 	notify(d.log, daemon.SdNotifyReady)
 	var room <-chan struct{}
 	if agentOnly {
@@ -320,6 +322,9 @@ func (d *memberDaemon) isMember() bool { return member.Entered(d.conf.DataDir, d
 // State implements server.Setup.
 func (d *memberDaemon) State() v1.SetupState {
 	out := v1.SetupState{Name: d.conf.Name, Address: d.conf.Advertise, Version: version, Member: d.isMember()}
+	if d.conf.APIListen != "" {
+		out.API = d.conf.apiAddress()
+	}
 	d.mu.Lock()
 	m := d.member
 	d.mu.Unlock()
@@ -372,7 +377,8 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 	if err != nil {
 		return v1.SetupAnswer{}, err
 	}
-	token, row := newAdminToken()
+	token, row := server.NewToken()
+	row.Name, row.Role, row.MadeBy = "cluster init", state.RoleAdmin, "vcctl cluster init"
 	if err := m.Propose(ctx, state.KindAdminToken, row); err != nil {
 		return v1.SetupAnswer{}, fmt.Errorf("admin token: %w", err)
 	}
@@ -464,17 +470,6 @@ func (d *memberDaemon) await(ctx context.Context, ready func(*member.Member) boo
 		}
 	}
 	return d.member, nil
-}
-
-// newAdminToken makes a token of the API and the row that knows it.
-func newAdminToken() (string, state.AdminToken) {
-	var secret [32]byte
-	var id [8]byte
-	_, _ = rand.Read(secret[:]) // crypto/rand never fails: it ends the program first
-	_, _ = rand.Read(id[:])
-	token := "ekt_" + base64.RawURLEncoding.EncodeToString(secret[:])
-	hash := server.HashToken(token)
-	return token, state.AdminToken{ID: hex.EncodeToString(id[:]), Hash: hex.EncodeToString(hash[:])}
 }
 
 // tellSystemd that the process is alive, as often as it wants to know.

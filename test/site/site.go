@@ -28,8 +28,11 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// Token is the admin token of every site.
-const Token = "ekt_c2l0ZSBvZiB0ZXN0cywgd2l0aG91dCBzZWNyZXRzISE"
+// Token is the admin token of every site, and TokenID its id.
+const (
+	Token   = "ekt_" + TokenID + ".c2l0ZSBvZiB0ZXN0cywgd2l0aG91dCBzZWNyZXRzISE"
+	TokenID = "7e57517e7e57517e"
+)
 
 // Options of a site.
 type Options struct {
@@ -160,7 +163,9 @@ func (s *Site) First(ctx context.Context) error {
 	m := s.Member("h1")
 	var failed error // on a busy machine it may lead no more, for a moment
 	err = s.Await(ctx, "the admin token and the image are there", func() bool {
-		failed = m.Propose(ctx, state.KindAdminToken, state.AdminToken{ID: "site", Hash: hex.EncodeToString(hash[:])})
+		if _, failed = m.MakeToken(ctx, state.Token{ID: TokenID, Hash: hex.EncodeToString(hash[:]), Name: "site", Role: state.RoleAdmin}, false); errors.Is(failed, state.ErrConflict) {
+			failed = nil // by the attempt before
+		}
 		if _, there := m.State.Snapshot().Image("tiny"); failed == nil && !there {
 			_, failed = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false)
 		}
