@@ -268,10 +268,9 @@ func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
 			break
 		}
 		if part != "" && part != "v1" {
-			if kind == "cluster" && !strings.HasSuffix(part, "s") {
-				continue // what is done to the cluster: leader, arm, snapshot
+			if kind == "" || kind == "cluster" && strings.HasSuffix(part, "s") { // else it is what is done: plans/try, cluster/arm
+				kind = part
 			}
-			kind = part
 		}
 	}
 	switch {
