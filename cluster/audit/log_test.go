@@ -99,14 +99,14 @@ func TestDamagedLines(t *testing.T) {
 	}
 	long := strings.Repeat("y", 3*chunk)
 	over := `{"seq":8,"verb":"` + strings.Repeat("z", maxLine) + "\"}\n" // a record, and longer than any that is written
-	text := over + "\x00\xff{\n" + good(1) + "{}\n" + good(2) + `{"seq":7,"verb":"` + long + "\"}\n" + "\n" + good(3) + `{"seq":9,"ve`
+	text := over + "\x00\xff{\n" + good(1) + "{}\n" + good(2) + `{"seq":7,"verb":"` + long + "\"}\n" + "\n" + over + good(3) + `{"seq":9,"ve`
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l := open(t, Options{Path: path})
 	l.Add(Record{Verb: "y"})
 	a := query(t, l, Filter{})
-	if fmt.Sprint(seqs(a)) != "[1 2 3 4]" || a.Damaged != 6 {
+	if fmt.Sprint(seqs(a)) != "[1 2 3 4]" || a.Damaged != 7 {
 		t.Errorf("records %v, %d damaged", seqs(a), a.Damaged)
 	}
 }
