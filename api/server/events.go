@@ -102,16 +102,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last 
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	out := sse{ctx: ctx, w: w, conn: http.NewResponseController(w)}
-	set := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(set)
-		_ = out.conn.SetWriteDeadline(time.Now().Add(streamEnd)) // also of a write under way
-	})
-	defer func() {
-		if !stop() {
-			<-set // net/http's writer for HTTP/2 panics when it is used after the handler has returned
-		}
-	}()
+	defer out.endWith(ctx)()
 	w.WriteHeader(http.StatusOK)
 	if after > last { // the number is from before the state was restored to an older one
 		out.gap(v1.Gap{After: after, Next: last + 1})
@@ -165,6 +156,21 @@ type sse struct {
 	w    io.Writer
 	conn *http.ResponseController
 	err  error
+}
+
+// endWith bounds the write under way once ctx ends. The function that it returns must be called before the handler
+// returns: net/http's writers must not be touched after that.
+func (o *sse) endWith(ctx context.Context) (stop func()) {
+	bounded := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(bounded)
+		_ = o.conn.SetWriteDeadline(time.Now().Add(streamEnd))
+	})
+	return func() {
+		if !cancel() { // it has begun
+			<-bounded
+		}
+	}
 }
 
 func (o *sse) write(format string, args ...any) {
