@@ -107,6 +107,10 @@ test-alerts: ## checks and tests of the Prometheus rules, where promtool is inst
 lint: setup-lint ## formatting, vet, staticcheck, shellcheck, the house rules
 	@scripts/lint.sh
 
+.PHONY: vuln
+vuln: ## known vulnerabilities in what we link and call (govulncheck); NOT RUN where its database cannot be reached
+	@scripts/vuln.sh
+
 .PHONY: fmt
 fmt: ## format the Go code
 	@find . -name '*.go' -not -path './build/*' -exec gofmt -w {} +

@@ -46,7 +46,8 @@ for script in preinst postinst prerm postrm; do
 	text=$(dpkg-deb --ctrl-tarfile "$vcd" | tar -xO "./$script" 2>/dev/null || true)
 	if grep -qE 'virsh|libvirt|qemu|rm -r' <<<"${text//VMs/}"; then fail "$script touches what is not vcd's"; fi
 done
-for setting in KillMode=process Restart=always Type=notify RuntimeDirectoryPreserve=yes StartLimitIntervalSec=0; do
+for setting in KillMode=process Restart=always Type=notify RuntimeDirectoryPreserve=yes StartLimitIntervalSec=0 \
+	Environment=GOMEMLIMIT=1536MiB MemoryMax=3G; do
 	grep -qx "$setting" packaging/vcd.service || fail "vcd.service: no $setting"
 done
 for setting in PrivateDevices ProtectClock PrivateTmp DevicePolicy DeviceAllow; do

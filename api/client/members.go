@@ -43,6 +43,25 @@ func (c *Client) JoinTokens(ctx context.Context, opts ...Option) ([]v1.JoinToken
 	return list[v1.JoinToken](ctx, c, nil, opts, "v1", "cluster", "join-tokens")
 }
 
+// MakeToken of the API; the answer holds its secret, once.
+func (c *Client) MakeToken(ctx context.Context, q v1.TokenRequest, opts ...Option) (v1.Token, error) {
+	var out v1.Token
+	err := c.call(ctx, http.MethodPost, []string{"v1", "tokens"}, nil, q, &out, opts)
+	return out, err
+}
+
+// Tokens of the API, without their secrets.
+func (c *Client) Tokens(ctx context.Context, opts ...Option) ([]v1.Token, error) {
+	return list[v1.Token](ctx, c, nil, opts, "v1", "tokens")
+}
+
+// RevokeToken of the API, by its id.
+func (c *Client) RevokeToken(ctx context.Context, id string, opts ...Option) (v1.TokenRevocation, error) {
+	var out v1.TokenRevocation
+	err := c.call(ctx, http.MethodDelete, []string{"v1", "tokens", id}, nil, nil, &out, opts)
+	return out, err
+}
+
 // TransferLeadership to a server; "" is the one whose log is the newest.
 func (c *Client) TransferLeadership(ctx context.Context, to string) (v1.Said, error) {
 	return c.said(ctx, v1.LeaderRequest{To: to}, "v1", "cluster", "leader")

@@ -63,6 +63,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"more VMs than allowed", "POST", vcs, vc(`,"count":5000`), nil, 422, v1.ProblemInvalid, "groups[0].count"},
 		{"name with a slash", "POST", vcs, `{"name":"a/b","groups":[{"name":"w","cpu":1,"memory":"1GiB"}]}`, nil, 422, v1.ProblemInvalid, "name"},
 		{"name taken", "POST", vcs, `{"name":"taken","groups":[{"name":"w","cpu":1,"memory":"1GiB"}]}`, nil, 409, v1.ProblemExists, "name"},
+		{"cloud-init data of a byte too many", "POST", vcs, vc(`,"cloudInit":{"userData":"` + strings.Repeat("a", 64<<10+1) + `"}`), nil, 422, v1.ProblemInvalid, "groups[0].cloudInit.userData"},
+		{"values without end", "POST", vcs, `{"groups":[` + strings.Repeat("1,", 100_000) + `1]}`, nil, 400, v1.ProblemMalformed, "groups[19998]"},
 		{"a kernel's path", "POST", vcs, vc(`,"boot":{"kernel":"/boot/vmlinuz"}`), nil, 422, v1.ProblemInvalid, "groups[0].boot.kernel"},
 		{"an image that is not there", "POST", vcs, vc(`,"image":"nothing"`), nil, 422, v1.ProblemInvalid, "groups[0].image"},
 		{"half a JSON", "POST", vcs, `{"name":"a","groups":[{"name":`, nil, 400, v1.ProblemMalformed, "groups[0].name"},

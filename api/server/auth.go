@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -11,20 +12,66 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"time"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/audit"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
+	"evenkeel/internal/secretfile"
 )
 
-// TokenHash is the SHA-256 of a token. Tokens are 32 random bytes, so that a slow
+// TokenHash is the SHA-256 of a token's whole text. Its secret is 32 random bytes, so that a slow
 // hash would guard nothing.
 type TokenHash [sha256.Size]byte
 
+// The text of a token is ekt_ID.SECRET: ID is 8 random bytes as hex digits and names its row, SECRET is 32 random bytes
+// in base64url.
 const (
-	tokenPrefix = "ekt_"
-	tokenBytes  = 32
+	tokenPrefix  = "ekt_"
+	tokenIDBytes = 8
+	tokenBytes   = 32
 )
+
+var (
+	tokenForm = regexp.MustCompile(`^ekt_([0-9a-f]{16})\.[A-Za-z0-9_-]{43}$`)
+	// fileTokenForm is that of a token in a file: files of earlier versions have no id.
+	fileTokenForm = regexp.MustCompile(`^ekt_([0-9a-f]{16}\.)?[A-Za-z0-9_-]{43}$`)
+)
+
+// tokenID is the id in the text of a token; false if the text is no token's.
+func tokenID(token string) (string, bool) {
+	m := tokenForm.FindStringSubmatch(token)
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
+}
+
+// NewToken makes the text of a token and the row that knows it, with id and hash only.
+func NewToken() (string, state.Token) {
+	var id [tokenIDBytes]byte
+	var secret [tokenBytes]byte
+	_, _ = rand.Read(id[:]) // crypto/rand never fails: it ends the program first
+	_, _ = rand.Read(secret[:])
+	token := tokenPrefix + hex.EncodeToString(id[:]) + "." + base64.RawURLEncoding.EncodeToString(secret[:])
+	row, _ := RowOf(token)
+	return token, row
+}
+
+// RowOf the text of a token, with id and hash only.
+func RowOf(token string) (state.Token, error) {
+	id, ok := tokenID(token)
+	if !ok {
+		return state.Token{}, errors.New("it is no token of the API: ekt_ID.SECRET")
+	}
+	hash := HashToken(token)
+	return state.Token{ID: id, Hash: hex.EncodeToString(hash[:])}, nil
+}
 
 // HashToken hashes a token.
 func HashToken(token string) TokenHash { return sha256.Sum256([]byte(token)) }
@@ -37,9 +84,7 @@ func EnsureAdminToken(path string) (TokenHash, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return hash, err
 	}
-	secret := make([]byte, tokenBytes)
-	_, _ = rand.Read(secret) // crypto/rand never fails: it ends the program first
-	token := tokenPrefix + base64.RawURLEncoding.EncodeToString(secret)
+	token, _ := NewToken()
 	if err := writeNew(path, []byte(token+"\n")); err != nil {
 		return TokenHash{}, fmt.Errorf("admin token: %w", err)
 	}
@@ -47,20 +92,15 @@ func EnsureAdminToken(path string) (TokenHash, error) {
 }
 
 func readToken(path string) (TokenHash, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return TokenHash{}, fmt.Errorf("admin token: %w", err)
+	b, err := secretfile.Read(path, secretfile.Rule{MaxBytes: 4 << 10})
+	if errors.Is(err, secretfile.ErrExposed) {
+		return TokenHash{}, fmt.Errorf("admin token: %w; or remove the file for a new token", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return TokenHash{}, fmt.Errorf("admin token: %s has mode %04o, so others may have read it: remove the file for a new token, or if nobody has, `chmod 600 %s`", path, mode, path)
-	}
-	b, err := os.ReadFile(path)
 	if err != nil {
 		return TokenHash{}, fmt.Errorf("admin token: %w", err)
 	}
 	token := strings.TrimSpace(string(b))
-	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(token, tokenPrefix))
-	if err != nil || len(raw) < tokenBytes || !strings.HasPrefix(token, tokenPrefix) {
+	if !fileTokenForm.MatchString(token) {
 		return TokenHash{}, fmt.Errorf("admin token: %s holds no token of Evenkeel: remove the file for a new one", path)
 	}
 	return HashToken(token), nil
@@ -90,39 +130,106 @@ func writeNew(path string, content []byte) error {
 	return nil
 }
 
-// open are the paths that need no token; joining brings one of its own.
-var open = map[string]bool{"/livez": true, "/readyz": true, joinPath: true}
+// How long a server that follows waits for the row of a token that it does not know, and for how many requests at once:
+// its state may lag a little behind the leader's. Nothing is asked of the leader for who is not authenticated.
+const (
+	tokenLag     = 500 * time.Millisecond
+	maxTokenWait = 256
+)
 
+// fileTokenID names the token of the file of `vcd dev`, which has no row.
+const fileTokenID = "file"
+
+// noHash is compared with where there is no row, so that the time taken tells nothing. No token has it.
+var noHash = strings.Repeat("0", 2*sha256.Size)
+
+// authenticate finds out whose request it is, and refuses those that are nobody's or beyond their role.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if open[r.URL.Path] || s.knows(r.Header.Get("Authorization")) {
+		_, pattern := s.mux.Handler(r)
+		if routes[pattern] == permitAnyone && path.Clean(r.URL.Path) == r.URL.Path {
 			next.ServeHTTP(w, r)
 			return
 		}
-		detail := "the token is not one of this server"
-		if r.Header.Get("Authorization") == "" {
-			detail = "give the token in the header `Authorization: Bearer TOKEN`"
+		who, refusal := s.identifyToken(r)
+		if refusal != nil {
+			if refusal.Status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="evenkeel"`)
+				refusal.Errors = []v1.FieldError{{In: "header", Field: "Authorization", Message: refusal.Detail}}
+			}
+			s.refuseBody(w, r, refusal)
+			return
 		}
-		w.Header().Set("WWW-Authenticate", `Bearer realm="evenkeel"`)
-		p := newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, detail)
-		p.Errors = []v1.FieldError{{In: "header", Field: "Authorization", Message: detail}}
-		s.refuseBody(w, r, p)
+		transport.MarkAuthenticated(r.Context())
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
+		ctx := context.WithValue(r.Context(), principalKey{}, who)
+		ctx = asks(ctx, audit.Actor{ID: "token:" + who.ID, Name: who.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
+		r = r.WithContext(ctx)
+		if pattern != "" && !may(who.Role, pattern) { // without a pattern there is nothing to guard: route says so
+			s.refuseBody(w, r, forbidden(who, pattern))
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
-// knows compares with every token, so that the time taken tells nothing.
-func (s *Server) knows(header string) bool {
-	scheme, token, _ := strings.Cut(header, " ")
-	given := HashToken(strings.TrimSpace(token))
-	ok := 0
-	for _, t := range s.opts.Tokens {
-		ok |= subtle.ConstantTimeCompare(given[:], t[:])
+// identifyToken finds the principal of a request by its token.
+func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
+	refuse := func(detail string) (*principal, *problem) {
+		return nil, newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, detail)
 	}
-	if s.opts.Members != nil {
-		text := hex.EncodeToString(given[:])
-		for _, t := range s.opts.Members.AdminTokens() {
-			ok |= subtle.ConstantTimeCompare([]byte(text), []byte(t.Hash))
+	header := r.Header.Get("Authorization")
+	scheme, token, _ := strings.Cut(header, " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") {
+		return refuse("give the token in the header `Authorization: Bearer TOKEN`")
+	}
+	given := HashToken(token)
+	for _, t := range s.opts.Tokens {
+		if subtle.ConstantTimeCompare(given[:], t[:]) == 1 {
+			return &principal{ID: fileTokenID, Name: "admin.token", Role: state.RoleAdmin, File: true}, nil
 		}
 	}
-	return ok == 1 && strings.EqualFold(scheme, "Bearer")
+	id, formed := tokenID(token)
+	var row state.Token
+	var found bool
+	if formed {
+		row, found = s.findToken(r.Context(), id)
+	}
+	want := noHash
+	if found {
+		want = row.Hash
+	}
+	same := subtle.ConstantTimeCompare([]byte(hex.EncodeToString(given[:])), []byte(want)) == 1
+	now := time.Now()
+	switch {
+	case found && same && row.Ended(now):
+		return refuse(fmt.Sprintf("the token %s (%s) expired at %s", row.Name, row.ID, row.Until.UTC().Format(time.RFC3339)))
+	case found && same:
+		s.cluster.UseToken(id, now)
+		return &principal{ID: row.ID, Name: row.Name, Role: row.EffectiveRole(), Until: row.Until}, nil
+	case formed && !found && s.opts.Members != nil && s.cluster.Ready() != nil:
+		return nil, noLeader("this server does not know the tokens of the cluster now; ask another one, or try again")
+	}
+	return refuse("the token is not one of this cluster: wrong, revoked, or of another cluster")
+}
+
+// findToken of that id. A server that does not lead waits for it a little.
+func (s *Server) findToken(ctx context.Context, id string) (state.Token, bool) {
+	row, found := s.cluster.Token(id)
+	if found || s.opts.Members == nil {
+		return row, found
+	}
+	if leads, _ := s.opts.Members.Leader(); leads {
+		return row, false
+	}
+	select {
+	case s.tokenWaits <- struct{}{}:
+		defer func() { <-s.tokenWaits }()
+	default: // too many wait already
+		return row, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, tokenLag)
+	defer cancel()
+	return s.cluster.AwaitToken(ctx, id)
 }

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"evenkeel/internal/secretfile"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	caSpare  = 365 * 24 * time.Hour // a CA with less left is made anew at the start
 	leafLeft = leafLife / 3         // a leaf with less left is made anew at once
 	backdate = time.Hour            // for clients whose clocks are behind
+
+	maxPEM = 1 << 20 // bytes of a key's file
 )
 
 // Certificates are a server's own CA and the certificate it serves with.
@@ -184,17 +188,21 @@ func (c *Certificates) template(name string, life time.Duration) *x509.Certifica
 // readPair reads a certificate and its key. nil where there is none, or where
 // the two do not belong together (a crash between the two writes).
 func readPair(certFile, keyFile string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	info, err := os.Stat(keyFile)
+	keyPEM, err := secretfile.Read(keyFile, secretfile.Rule{MaxBytes: maxPEM})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
+	}
+	if errors.Is(err, secretfile.ErrExposed) {
+		return nil, nil, fmt.Errorf("certificates: %w; or remove the key for a new one", err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificates: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, nil, fmt.Errorf("certificates: %s has mode %04o, so others may have read the key: remove it for a new one, or if nobody has, `chmod 600 %s`", keyFile, mode, keyFile)
+	certPEM, err := os.ReadFile(certFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("certificates: %w", err)
 	}
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		return nil, nil, nil // spoilt or not a pair: a new one replaces it
 	}
@@ -210,34 +218,8 @@ func writePair(certFile, keyFile string, der []byte, key *ecdsa.PrivateKey) erro
 	if err != nil {
 		return fmt.Errorf("encode key: %w", err)
 	}
-	if err := replaceFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600); err != nil {
+	if err := secretfile.Write(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600); err != nil {
 		return err
 	}
-	return replaceFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
-}
-
-// replaceFile puts a file in the place of another, whole or not at all.
-func replaceFile(path string, content []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600 from the start
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return secretfile.Write(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
 }

@@ -133,7 +133,7 @@ func (s *Server) drainHost(ctx context.Context, host string, q v1.DrainRequest, 
 	}
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := s.cluster.Drain(bounded, host, control.DrainRequest{Deadline: deadline, MaxBytes: (*int64)(q.MaxBytes), OnBlocked: q.OnBlocked, Together: q.Together, By: operator, Reason: q.Reason}, call)
+	r, err := s.cluster.Drain(bounded, host, control.DrainRequest{Deadline: deadline, MaxBytes: (*int64)(q.MaxBytes), OnBlocked: q.OnBlocked, Together: q.Together, By: asker(ctx), Reason: q.Reason}, call)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

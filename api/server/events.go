@@ -20,6 +20,7 @@ const (
 	tagEvent       = "Events"
 	heartbeatEvery = 15 * time.Second
 	streamWrite    = 30 * time.Second // for one write to a stream
+	streamEnd      = time.Second      // for the last ones, once the request has ended
 	eventsAtOnce   = 500
 )
 
@@ -58,6 +59,9 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	}
 	last := v.LastEvent()
 	if in.Follow {
+		if err := s.live.hold(ctx, liveStream); err != nil {
+			return nil, err
+		}
 		if !given {
 			after = last
 		}
@@ -97,7 +101,8 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last 
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	out := sse{w: w, conn: http.NewResponseController(w)}
+	out := sse{ctx: ctx, w: w, conn: http.NewResponseController(w)}
+	defer context.AfterFunc(ctx, func() { _ = out.conn.SetWriteDeadline(time.Now().Add(streamEnd)) })() // also of a write under way
 	w.WriteHeader(http.StatusOK)
 	if after > last { // the number is from before the state was restored to an older one
 		out.gap(v1.Gap{After: after, Next: last + 1})
@@ -126,7 +131,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last 
 		}
 		if len(events) > 0 {
 			out.flush()
-			if len(events) == eventsAtOnce {
+			if len(events) == eventsAtOnce && ctx.Err() == nil {
 				continue
 			}
 		}
@@ -137,6 +142,9 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last 
 		case <-s.draining:
 			return
 		case <-ctx.Done():
+			if why := cutReason(ctx); why != "" {
+				out.comment("%s", why)
+			}
 			return
 		}
 	}
@@ -144,6 +152,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last 
 
 // sse writes server-sent events; after the first error it writes nothing.
 type sse struct {
+	ctx  context.Context // of the request; once it ended, writes have streamEnd
 	w    io.Writer
 	conn *http.ResponseController
 	err  error
@@ -154,6 +163,9 @@ func (o *sse) write(format string, args ...any) {
 		return
 	}
 	_ = o.conn.SetWriteDeadline(time.Now().Add(streamWrite)) // a writer without deadlines is a test's
+	if o.ctx.Err() != nil {
+		_ = o.conn.SetWriteDeadline(time.Now().Add(streamEnd))
+	}
 	_, o.err = fmt.Fprintf(o.w, format, args...)
 }
 

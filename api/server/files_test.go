@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"evenkeel/internal/secretfile"
 )
 
 func TestAdminToken(t *testing.T) {
@@ -23,7 +26,7 @@ func TestAdminToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := strings.TrimSpace(string(raw))
-	if !strings.HasPrefix(token, tokenPrefix) || len(token) != len(tokenPrefix)+43 || HashToken(token) != first {
+	if !strings.HasPrefix(token, tokenPrefix) || len(token) != len(tokenPrefix)+16+1+43 || HashToken(token) != first {
 		t.Errorf("a token of %d characters", len(token))
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -49,8 +52,62 @@ func TestAdminToken(t *testing.T) {
 			t.Errorf("took %q for a token", content)
 		}
 	}
+	old := tokenPrefix + strings.Repeat("a", 43) // as files were before tokens had ids
+	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if hash, err := EnsureAdminToken(path); err != nil || hash != HashToken(old) {
+		t.Errorf("a file of before tokens had ids: %v", err)
+	}
 	if _, err := EnsureAdminToken(filepath.Join(t.TempDir(), "no", "such", "dir")); err == nil {
 		t.Error("made a token where there is no directory")
+	}
+}
+
+// TestExposedFiles: a token or a key that somebody else could have put there is refused, and is not replaced either.
+func TestExposedFiles(t *testing.T) {
+	for _, name := range []string{"admin.token", "ca.key", "server.key"} {
+		open := func(dir string) error {
+			if name == "admin.token" {
+				_, err := EnsureAdminToken(filepath.Join(dir, name))
+				return err
+			}
+			_, err := EnsureCertificates(dir, "127.0.0.1:0")
+			return err
+		}
+		cases := []struct {
+			name  string
+			spoil func(dir, path string) error
+			root  bool // only root can do that
+		}{
+			{"a file that others may read", func(_, path string) error { return os.Chmod(path, 0o604) }, false},
+			{"a directory that all may write", func(dir, _ string) error { return os.Chmod(dir, 0o777) }, false},
+			{"a file of somebody else", func(_, path string) error { return os.Chown(path, 65534, 65534) }, true},
+			{"a directory of somebody else", func(dir, _ string) error { return os.Chown(dir, 65534, 65534) }, true},
+		}
+		for _, c := range cases {
+			if c.root && os.Geteuid() != 0 {
+				continue
+			}
+			dir := t.TempDir()
+			path := filepath.Join(dir, name)
+			if err := open(dir); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.spoil(dir, path); err != nil {
+				t.Fatal(err)
+			}
+			if err := open(dir); !errors.Is(err, secretfile.ErrExposed) {
+				t.Errorf("%s: %s: %v", name, c.name, err)
+			}
+			if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+				t.Errorf("%s: %s: the file has changed, %v", name, c.name, err)
+			}
+		}
 	}
 }
 

@@ -51,6 +51,7 @@ func (s *Server) registerImages(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
+			named(ctx, spec.Name)
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
 			img, err := s.cluster.AddImage(bounded, state.Image{Name: spec.Name, Kind: state.ImageKind(spec.Kind), File: spec.File,

@@ -20,7 +20,8 @@ type Members interface {
 	Leader() (here bool, address string)
 	// Client hands requests on.
 	Client() *transport.Client
-	AdminTokens() []state.AdminToken
+	// MayJoin says whether a join token is good, by what this server knows; transport.JoinRequest.Check went before.
+	MayJoin(ctx context.Context, q transport.JoinRequest) error
 	// Admit a member on a join token; NewToken makes one, and returns its text.
 	Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error)
 	NewToken(ctx context.Context, life time.Duration, row state.JoinToken) (string, state.JoinToken, error)
@@ -44,7 +45,7 @@ type Members interface {
 }
 
 // own are the paths that a server answers for itself, leader or not.
-var own = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/openapi.json": true}
+var own = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/openapi.json": true, auditPath: true}
 
 // lead hands requests on to the server that leads, but for those that this one answers for itself
 // and reads that need not be up to date.
@@ -67,6 +68,7 @@ func (s *Server) lead(next http.Handler) http.Handler {
 		case address == "":
 			s.refuseBody(w, r, noLeader("no server leads now, or none is known to; try again"))
 		default:
+			forwarded(r.Context())
 			s.opts.Members.Client().Forward(w, r, address)
 		}
 	})

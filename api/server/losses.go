@@ -25,7 +25,7 @@ func (s *Server) registerLosses(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			if err := s.opts.Members.ConfirmDead(ctx, in.Name, "an operator", q.Reason, in.DryRun); err != nil {
+			if err := s.opts.Members.ConfirmDead(ctx, in.Name, asker(ctx), q.Reason, in.DryRun); err != nil {
 				return nil, s.fail(ctx, err)
 			}
 			return s.getHost(ctx, in.Name, "")

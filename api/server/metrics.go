@@ -35,7 +35,7 @@ func newMetrics(s *Server) *metrics {
 		moves: newMoveMeter(),
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.requests, m.admissions, clusterCollector{s})
+	registry.MustRegister(m.requests, m.admissions, clusterCollector{s}, auditCollector{s})
 	if s.opts.Members != nil {
 		registry.MustRegister(memberCollector{s})
 	}

@@ -1,19 +1,14 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"runtime/debug"
 	"slices"
@@ -132,67 +127,6 @@ func (s *Server) observe(next http.Handler) http.Handler {
 	})
 }
 
-// readBody reads the whole body, at most v1.MaxBytes of it and for at most
-// bodyTimeout (more of a what-if), before anything is done with the request.
-func (s *Server) readBody(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil || r.Body == http.NoBody || r.URL.Path == snapshotPath { // a snapshot has a limit of its own
-			next.ServeHTTP(w, r)
-			return
-		}
-		most, within := int64(v1.MaxBytes), bodyTimeout
-		if r.URL.Path == tryPath { // it may hold a saved state
-			most, within = MaxTryBytes, writeTimeout
-		}
-		if r.ContentLength > most {
-			s.refuseBody(w, r, tooLarge(most))
-			return
-		}
-		conn := http.NewResponseController(w)
-		_ = conn.SetReadDeadline(time.Now().Add(within)) // a writer without deadlines is a test's
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-		var large *http.MaxBytesError
-		var slow net.Error
-		switch {
-		case errors.As(err, &large):
-			s.refuseBody(w, r, tooLarge(most))
-			return
-		case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
-			writeProblem(w, r, newProblem(http.StatusRequestTimeout, v1.ProblemSlow, fmt.Sprintf("the body did not come within %s", within)))
-			return
-		case err != nil:
-			writeProblem(w, r, newProblem(http.StatusBadRequest, v1.ProblemMalformed, "the body ended before its time"))
-			return
-		}
-		_ = conn.SetReadDeadline(time.Time{})
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		next.ServeHTTP(w, r)
-	})
-}
-
-func tooLarge(most int64) *problem {
-	p := newProblem(http.StatusRequestEntityTooLarge, v1.ProblemTooLarge, fmt.Sprintf("the body is larger than %d bytes", most))
-	p.Errors = []v1.FieldError{{In: "body", Field: "body", Message: p.Detail}}
-	return p
-}
-
-// refuseBody answers before the body is read. Then it throws some of the body
-// away, for a moment: a client that is still writing when the connection is
-// closed under it would never see the answer.
-func (s *Server) refuseBody(w http.ResponseWriter, r *http.Request, p *problem) {
-	if r.Body == nil || r.Body == http.NoBody {
-		writeProblem(w, r, p)
-		return
-	}
-	conn := http.NewResponseController(w)
-	_ = conn.EnableFullDuplex() // HTTP/2 is anyway
-	w.Header().Set("Connection", "close")
-	writeProblem(w, r, p)
-	_ = conn.Flush()
-	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
-	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 256<<20)) // best effort by its nature
-}
-
 // query refuses what those who look for single parameters would overlook: pairs
 // that cannot be decoded, a name without a value, a name given twice. A
 // deletion must not be carried out because its dryRun was not understood.
@@ -215,6 +149,11 @@ func query(r *http.Request) *problem {
 // route hands the request to its handler. What the mux would refuse in plain
 // text (no such path, not with this method) becomes a problem.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	if who := principalOf(r.Context()); who != nil {
+		ctx, leave := s.live.enter(r.Context(), who)
+		defer leave()
+		r = r.WithContext(ctx)
+	}
 	if p := query(r); p != nil {
 		writeProblem(w, r, p)
 		return

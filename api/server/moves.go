@@ -47,6 +47,11 @@ func poll[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, 
 	if err != nil {
 		return none, err
 	}
+	if d > 0 {
+		if err := s.live.hold(ctx, livePoll); err != nil {
+			return none, err
+		}
+	}
 	over := time.NewTimer(d)
 	defer over.Stop()
 	for {

@@ -69,6 +69,11 @@ func (s *Server) registerOperations(api huma.API) {
 
 // await an operation's end, or its next step if seen is its last one.
 func (s *Server) await(ctx context.Context, id, consistency, seen string, wait time.Duration) (v1.Operation, error) {
+	if wait > 0 {
+		if err := s.live.hold(ctx, livePoll); err != nil {
+			return v1.Operation{}, err
+		}
+	}
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	live := time.NewTicker(liveEvery)

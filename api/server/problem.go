@@ -45,6 +45,7 @@ func (p *problem) GetHeaders() http.Header {
 var titles = map[string]string{
 	v1.ProblemMalformed:     "The request cannot be read",
 	v1.ProblemUnauthorized:  "No valid token",
+	v1.ProblemForbidden:     "Not within the role of the token",
 	v1.ProblemNotFound:      "Not found",
 	v1.ProblemMethod:        "Method not allowed",
 	v1.ProblemNotAcceptable: "No such media type to answer with",
@@ -59,6 +60,7 @@ var titles = map[string]string{
 	v1.ProblemInvalid:       "Invalid request",
 	v1.ProblemUnsupported:   "Not supported by this version",
 	v1.ProblemUpgrade:       "WebSocket needed",
+	v1.ProblemTooMany:       "Too many requests",
 	v1.ProblemInternal:      "The server failed",
 	v1.ProblemNoLeader:      "No leader",
 	v1.ProblemUnavailable:   "Out of reach",
@@ -73,6 +75,7 @@ func newProblem(status int, kind, detail string) *problem {
 var kinds = map[int]string{
 	http.StatusBadRequest:            v1.ProblemMalformed,
 	http.StatusUnauthorized:          v1.ProblemUnauthorized,
+	http.StatusForbidden:             v1.ProblemForbidden,
 	http.StatusNotFound:              v1.ProblemNotFound,
 	http.StatusMethodNotAllowed:      v1.ProblemMethod,
 	http.StatusNotAcceptable:         v1.ProblemNotAcceptable,
@@ -81,6 +84,7 @@ var kinds = map[int]string{
 	http.StatusRequestEntityTooLarge: v1.ProblemTooLarge,
 	http.StatusUnsupportedMediaType:  v1.ProblemMediaType,
 	http.StatusUnprocessableEntity:   v1.ProblemInvalid,
+	http.StatusTooManyRequests:       v1.ProblemTooMany,
 }
 
 // newError makes the problem of an error that huma found: a parameter that
@@ -118,6 +122,10 @@ func newError(status int, msg string, errs ...error) huma.StatusError {
 // fail turns an error of the cluster or of a parser into a problem. What is not
 // meant for users is logged and kept from them.
 func (s *Server) fail(ctx context.Context, err error) error {
+	var cut *problem
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &cut) { // its token ended
+		return cut
+	}
 	p := problemOf(err)
 	if p.Status == http.StatusInternalServerError {
 		s.log.ErrorContext(ctx, "request failed", "request", requestID(ctx), "error", err)

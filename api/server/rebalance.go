@@ -35,9 +35,6 @@ type Mover interface {
 	Spare(ctx context.Context) ([]control.SpareRow, error)
 }
 
-// operator is who asks, until there are users.
-const operator = "an operator"
-
 const tagRebalance = "Re-balancing"
 
 type planResultAnswer struct {
@@ -64,7 +61,7 @@ func (s *Server) registerRebalance(api huma.API) {
 				return nil, err
 			}
 			return s.planned(ctx, in.CallParams, func(ctx context.Context, call control.Call) (control.MoveResult, error) {
-				return s.cluster.Rebalance(ctx, control.RebalanceRequest{MaxBytes: (*int64)(q.MaxBytes), By: operator, Text: q.Reason}, call)
+				return s.cluster.Rebalance(ctx, control.RebalanceRequest{MaxBytes: (*int64)(q.MaxBytes), By: asker(ctx), Text: q.Reason}, call)
 			})
 		})
 	optionalBody(api, "/v1/rebalance")
@@ -101,7 +98,7 @@ func (s *Server) registerRebalance(api huma.API) {
 			if !in.DryRun {
 				bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 				defer cancel()
-				if _, err := s.cluster.StopPlan(bounded, in.ID, operator); err != nil {
+				if _, err := s.cluster.StopPlan(bounded, in.ID, asker(ctx)); err != nil {
 					return nil, s.fail(ctx, err)
 				}
 			}
@@ -124,7 +121,7 @@ func (s *Server) registerRebalance(api huma.API) {
 			if !in.DryRun {
 				bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 				defer cancel()
-				if _, err := s.cluster.AbortMigration(bounded, in.ID, operator); err != nil {
+				if _, err := s.cluster.AbortMigration(bounded, in.ID, asker(ctx)); err != nil {
 					return nil, s.fail(ctx, err)
 				}
 			}

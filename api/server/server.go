@@ -19,9 +19,11 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
 	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
 )
 
 // Cluster is what the API asks of the cluster. *control.Control is one.
@@ -50,39 +52,45 @@ type Cluster interface {
 	Await(ctx context.Context, index uint64) error
 	Mover
 	Shaper
+	Tokens
 }
 
 // Options of a Server.
 type Options struct {
-	Tokens  []TokenHash  // who holds one of these tokens may do everything
+	Tokens  []TokenHash  // admin tokens besides those that the cluster keeps: that of the file of `vcd dev`
 	Members Members      // nil: a cluster of this server only
 	Version string       // of the program, for /v1/cluster/status and OpenAPI
 	Logger  *slog.Logger // nil: slog.Default()
+	Audit   Audit        // nil: nothing is recorded
 	// Gatherer adds metrics of others to /metrics; nil: none.
 	Gatherer prometheus.Gatherer
 }
 
 // How long things may take.
 const (
-	headerTimeout  = 10 * time.Second
+	headerTimeout  = 10 * time.Second // of the local socket
 	bodyTimeout    = 15 * time.Second
 	requestTimeout = 30 * time.Second // of one call to the cluster
-	writeTimeout   = 90 * time.Second // longer than maxWait
-	idleTimeout    = 2 * time.Minute
-	drainTimeout   = 10 * time.Second // for requests under way at the end
+	writeTimeout   = 90 * time.Second // of an answer to a caller that has authenticated; longer than maxWait
 	maxWait        = time.Minute      // of a long poll
 )
 
 // Server is the API as an http.Handler.
 type Server struct {
-	cluster  Cluster
-	opts     Options
-	log      *slog.Logger
-	mux      *http.ServeMux
-	handler  http.Handler
-	metrics  *metrics
-	draining chan struct{} // closed when the server is to end: ends streams and long polls
-	drain    sync.Once
+	cluster Cluster
+	opts    Options
+	log     *slog.Logger
+	mux     *recordingMux
+	handler http.Handler
+	metrics *metrics
+	buffers buffers
+	verbs   verbs
+	reads   repeated
+	live    liveRequests
+	// tokenWaits holds one for each request that waits for the row of its token.
+	tokenWaits chan struct{}
+	draining   chan struct{} // closed when the server is to end: ends streams and long polls
+	drain      sync.Once
 }
 
 // hookErrors makes huma write our problem documents. It is a variable of
@@ -95,7 +103,11 @@ func New(c Cluster, o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	s := &Server{cluster: c, opts: o, log: o.Logger, mux: http.NewServeMux(), draining: make(chan struct{})}
+	if o.Audit == nil {
+		o.Audit = (*audit.Log)(nil)
+	}
+	s := &Server{cluster: c, opts: o, log: o.Logger, mux: &recordingMux{}, buffers: newBuffers(), draining: make(chan struct{}), tokenWaits: make(chan struct{}, maxTokenWait)}
+	s.live.ended = s.endOf
 	s.metrics = newMetrics(s)
 
 	config := huma.DefaultConfig("Evenkeel", o.Version)
@@ -107,7 +119,7 @@ func New(c Cluster, o Options) *Server {
 	config.RejectUnknownQueryParameters = true
 	config.Transformers = []huma.Transformer{stampProblem}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "The admin token is in the file admin.token of the server's data directory."},
+		"token": {Type: "http", Scheme: "bearer", Description: "A token of the API, as `vcctl token create` makes it. The first admin token is in a file admin.token: in the data directory of `vcd dev`, or in the configuration of who ran `vcctl cluster init`. Scopes are the roles that may use an operation."},
 	}
 	config.Security = []map[string][]string{{"token": {}}}
 	api := humago.New(s.mux, config)
@@ -126,10 +138,14 @@ func New(c Cluster, o Options) *Server {
 	s.registerRebalance(api)
 	s.registerDrains(api)
 	s.registerTry(api)
+	s.registerTokens(api)
+	s.registerAudit(api)
 	if o.Members != nil {
 		s.registerMembers(api)
 	}
+	s.verbs = verbsOf(api.OpenAPI())
 	describeSizes(api.OpenAPI())
+	describeRoles(api.OpenAPI())
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		doc, err := description()
@@ -142,7 +158,8 @@ func New(c Cluster, o Options) *Server {
 		_, _ = w.Write(doc) // the client is gone: nobody to tell
 	})
 
-	s.handler = s.identify(s.observe(s.lead(s.authenticate(s.readBody(http.HandlerFunc(s.route))))))
+	// What a stranger sends is neither read nor forwarded: the caller is authenticated first, by a token or, to join, a join token.
+	s.handler = s.identify(s.observe(s.audited(s.authenticate(s.admitJoin(s.readBody(s.lead(s.readLarge(http.HandlerFunc(s.route)))))))))
 	return s
 }
 
@@ -162,39 +179,24 @@ func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }
 // Serve answers requests on the listener until ctx ends; then it drains, lets
 // requests under way finish for a while, and returns nil. conf nil: no TLS.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, conf *tls.Config) error {
-	srv := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: headerTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // handshakes that fail, and the like
+	if conf == nil {
+		return s.serve(ctx, listener)
 	}
-	if conf != nil {
-		srv.TLSConfig = conf.Clone()
-	}
-	done := make(chan error, 1)
-	go func() {
-		if conf != nil {
-			done <- srv.ServeTLS(listener, "", "")
-		} else {
-			done <- srv.Serve(listener)
-		}
-	}()
-	select {
-	case err := <-done:
-		s.Drain()
-		return fmt.Errorf("serve the API on %s: %w", listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	s.Drain()
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	port := transport.NewPort(transport.PortOptions{Listener: listener, Public: conf, Log: s.log})
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := srv.Shutdown(bounded); err != nil {
-		s.log.Warn("requests were cut off at shutdown", "error", err)
-		_ = srv.Close() // what is left is cut off either way
-	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		served <- port.Serve(ctx)
+	}()
+	err := s.serve(ctx, port.API())
+	cancel()
+	return errors.Join(err, <-served)
+}
+
+func (s *Server) serve(ctx context.Context, listener net.Listener) error {
+	if err := transport.ServeAPI(ctx, s, listener, s.log); err != nil {
 		return fmt.Errorf("serve the API on %s: %w", listener.Addr(), err)
 	}
 	return nil

@@ -11,9 +11,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/audit"
 )
 
 // Setup makes this host a member. Errors are those that fail knows.
@@ -25,7 +27,7 @@ type Setup interface {
 
 // ServeSetup answers root of this host on a unix socket until ctx ends: who may open the
 // socket may make the host a member of any cluster.
-func ServeSetup(ctx context.Context, path string, setup Setup, log *slog.Logger) error {
+func ServeSetup(ctx context.Context, path string, setup Setup, trail Audit, log *slog.Logger) error {
 	l, err := listenUnix(path)
 	if err != nil {
 		return fmt.Errorf("local socket: %w", err)
@@ -35,14 +37,16 @@ func ServeSetup(ctx context.Context, path string, setup Setup, log *slog.Logger)
 	mux.HandleFunc("POST /v1/setup/init", func(w http.ResponseWriter, r *http.Request) {
 		var q v1.SetupInit
 		if readSetup(w, r, &q) {
-			a, err := setup.Init(r.Context(), q)
+			a, err := setup.Init(audit.With(r.Context(), local), q)
+			recordSetup(trail, "initCluster", setup.State().Name, "", err)
 			setupDone(w, r, a, err, log)
 		}
 	})
 	mux.HandleFunc("POST /v1/setup/join", func(w http.ResponseWriter, r *http.Request) {
 		var q v1.SetupJoin
 		if readSetup(w, r, &q) {
-			a, err := setup.Join(r.Context(), q)
+			a, err := setup.Join(audit.With(r.Context(), local), q)
+			recordSetup(trail, "joinCluster", setup.State().Name, "through "+strings.Join(q.Addresses, ", "), err)
 			setupDone(w, r, a, err, log)
 		}
 	})
@@ -83,6 +87,19 @@ func listenUnix(path string) (net.Listener, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// local is whoever may open the socket: root of this host.
+var local = audit.Actor{ID: "local"}
+
+// recordSetup takes into the audit log that this host was made a member, or was to be.
+func recordSetup(trail Audit, verb, name, detail string, err error) {
+	status := http.StatusOK
+	if err != nil {
+		status = problemOf(err).Status
+		detail = strings.TrimPrefix(detail+": "+err.Error(), ": ")
+	}
+	trail.Add(audit.Record{Actor: local, Verb: verb, Object: audit.Object{Kind: "member", Name: name}, Outcome: audit.OutcomeOf(status), Status: status, Detail: detail})
 }
 
 func readSetup(w http.ResponseWriter, r *http.Request, into any) bool {

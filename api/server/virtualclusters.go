@@ -88,6 +88,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
+			named(ctx, spec.Name)
 			return s.result(ctx, "create", in.CallParams, func(ctx context.Context, call control.Call) (control.Result, error) {
 				return s.cluster.Create(ctx, specOf(spec), call)
 			})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -72,11 +73,15 @@ func (s *Server) console(ctx context.Context, in *struct {
 	if in.Upgrade == "" {
 		return nil, newProblem(http.StatusUpgradeRequired, v1.ProblemUpgrade, "the console is a WebSocket: ask for one, or use `vcctl vm console`")
 	}
+	if err := s.live.hold(ctx, liveConsole); err != nil {
+		return nil, err
+	}
 	tty, err := s.cluster.Console(ctx, in.Name)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		tty := closedOnce{ReadWriteCloser: tty, close: sync.OnceValue(tty.Close)}
 		defer tty.Close() //nolint:errcheck // nothing is kept in it
 		r, w := humago.Unwrap(hctx)
 		conn := http.NewResponseController(w)
@@ -90,9 +95,18 @@ func (s *Server) console(ctx context.Context, in *struct {
 	}}, nil
 }
 
-// join copies both ways until either side ends or the server does.
-func (s *Server) join(ctx context.Context, ws *websocket.Conn, tty io.ReadWriteCloser) {
-	ctx, cancel := context.WithCancel(ctx)
+// closedOnce may be closed many times.
+type closedOnce struct {
+	io.ReadWriteCloser
+	close func() error
+}
+
+// Close implements io.Closer.
+func (c closedOnce) Close() error { return c.close() }
+
+// join copies both ways until either side ends, the server does, or the token that asked is no longer good.
+func (s *Server) join(asked context.Context, ws *websocket.Conn, tty io.ReadWriteCloser) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(asked)) // it outlives asked, so that the client hears why the session ends
 	defer cancel()
 	ended := make(chan string, 3)
 	stream := websocket.NetConn(ctx, ws, websocket.MessageBinary)
@@ -119,10 +133,16 @@ func (s *Server) join(ctx context.Context, ws *websocket.Conn, tty io.ReadWriteC
 			}
 		}
 	}()
-	reason := "the server is shutting down"
+	reason, status := "the server is shutting down", websocket.StatusNormalClosure
 	select {
 	case reason = <-ended:
 	case <-s.draining:
+	case <-asked.Done():
+		reason = "the client left"
+		if why := cutReason(asked); why != "" {
+			reason, status = why, websocket.StatusPolicyViolation
+		}
+		_ = tty.Close() // before the client is asked to close: it may never answer, and go on to type
 	}
-	_ = ws.Close(websocket.StatusNormalClosure, reason) // it may be gone already
+	_ = ws.Close(status, reason) // it may be gone already
 }

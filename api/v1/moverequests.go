@@ -1,8 +1,12 @@
 package v1
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -216,19 +220,64 @@ func ParseTry(doc []byte) (TryRequest, error) {
 	return q, nil
 }
 
-// takeSnapshot takes the field snapshot out of a document that has one. What is no JSON object is left as it is,
-// for others to complain of.
+// takeSnapshot takes the field snapshot, which may be hundreds of megabytes, out of a document that has one; of all else it reads at
+// most MaxBytes. What is not a JSON object of that size is left as it is, and jsonTree says what is wrong with it.
 func takeSnapshot(doc []byte) (rest, snapshot []byte, err error) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(doc, &fields) != nil || fields["snapshot"] == nil {
+	if !bytes.Contains(doc, []byte(`"snapshot"`)) {
 		return doc, nil, nil
 	}
-	if err := json.Unmarshal(fields["snapshot"], &snapshot); err != nil {
-		return nil, nil, &Invalid{Fields: []FieldError{{Field: "snapshot", Message: "must be a saved state of the cluster in base64"}}}
+	d := json.NewDecoder(bytes.NewReader(doc))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return doc, nil, nil
 	}
-	delete(fields, "snapshot")
-	rest, err = json.Marshal(fields)
-	return rest, snapshot, err
+	others, found := []byte("{"), false
+	for n := 0; d.More(); n++ {
+		if n > maxValues {
+			return nil, nil, malformed(0, "", "the document has more than %d values", maxValues)
+		}
+		key, err := d.Token()
+		name, isText := key.(string)
+		if err != nil || !isText {
+			return doc, nil, nil
+		}
+		if name == "snapshot" {
+			if found {
+				return nil, nil, malformed(0, name, "given twice")
+			}
+			found = true
+			var wrong *json.UnmarshalTypeError
+			var base64 base64.CorruptInputError
+			switch err := d.Decode(&snapshot); {
+			case errors.As(err, &wrong), errors.As(err, &base64):
+				return nil, nil, &Invalid{Fields: []FieldError{{Field: name, Message: "must be a saved state of the cluster in base64"}}}
+			case err != nil:
+				return nil, nil, malformed(0, name, "not JSON: %v", err)
+			}
+			continue
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, nil, malformed(0, clip(name, 60), "not JSON: %v", err)
+		}
+		if len(others) > 1 {
+			others = append(others, ',')
+		}
+		quoted, _ := json.Marshal(name) // text always can be
+		others = append(append(append(others, quoted...), ':'), value...)
+		if err := tooLarge(len(others)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !found {
+		return doc, nil, nil
+	}
+	if _, err := d.Token(); err != nil { // the closing brace
+		return nil, nil, malformed(0, "", "the JSON document ends in the middle")
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, nil, malformed(0, "", "there is more after the end of the document")
+	}
+	return append(others, '}'), snapshot, nil
 }
 
 // each reads a list of at most so many entries.
@@ -242,6 +291,9 @@ func (r *reader) each(most int, read func(*node, string)) func(*node, string) {
 			return
 		}
 		for i, item := range n.items {
+			if r.full() {
+				return
+			}
 			read(item, path+"["+strconv.Itoa(i)+"]")
 		}
 	}

@@ -12,6 +12,7 @@ const (
 
 	ProblemMalformed        = ProblemPrefix + "malformed"              // 400: not JSON, or half of it
 	ProblemUnauthorized     = ProblemPrefix + "unauthorized"           // 401
+	ProblemForbidden        = ProblemPrefix + "forbidden"              // 403: the role of the token does not reach that far
 	ProblemNotFound         = ProblemPrefix + "not-found"              // 404
 	ProblemMethod           = ProblemPrefix + "method-not-allowed"     // 405
 	ProblemNotAcceptable    = ProblemPrefix + "not-acceptable"         // 406
@@ -26,6 +27,7 @@ const (
 	ProblemInvalid          = ProblemPrefix + "invalid"                // 422: a field or parameter is wrong
 	ProblemUnsupported      = ProblemPrefix + "unsupported"            // 422: known, but not by this version
 	ProblemUpgrade          = ProblemPrefix + "upgrade-required"       // 426: a WebSocket is wanted here
+	ProblemTooMany          = ProblemPrefix + "too-many-requests"      // 429: more at once or in a second than one token or address may have
 	ProblemInternal         = ProblemPrefix + "internal"               // 500
 	ProblemNoLeader         = ProblemPrefix + "no-leader"              // 503
 	ProblemUnavailable      = ProblemPrefix + "unavailable"            // 503: a host or its hypervisor is out of reach

@@ -3,12 +3,18 @@ package v1
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// maxFaults is how many faults of a document are told at once.
-const maxFaults = 20
+// What a bad document may cost: after maxFaults its reading ends, and few of its unknown fields, none of them long, are compared
+// with the known ones.
+const (
+	maxFaults      = 20
+	maxSuggestions = 3
+	maxSuggested   = 40 // bytes of a name
+)
 
 // Limits of what a document may say. The cluster's own limits may be narrower.
 const (
@@ -18,10 +24,16 @@ const (
 )
 
 // reader turns nodes into values and collects the faults it meets.
-type reader struct{ faults []FieldError }
+type reader struct {
+	faults      []FieldError
+	suggestions int // unknown names that were compared with the known ones
+}
+
+// full says that no further fault counts: whoever reads many entries stops.
+func (r *reader) full() bool { return len(r.faults) >= maxFaults }
 
 func (r *reader) fault(n *node, path, format string, args ...any) {
-	if len(r.faults) >= maxFaults {
+	if r.full() {
 		return
 	}
 	f := FieldError{Field: path, Message: fmt.Sprintf(format, args...)}
@@ -68,24 +80,21 @@ func (r *reader) object(n *node, path string, fields ...field) map[string]bool {
 		return given
 	}
 	for _, m := range n.members {
-		at := join(path, m.key)
-		known := false
-		for _, f := range fields {
-			if f.name != m.key {
-				continue
-			}
-			known = true
-			if m.value.kind != kindNull {
-				given[m.key] = true
-				f.read(m.value, at)
-			}
+		if r.full() {
+			break
 		}
-		if !known {
+		known := slices.IndexFunc(fields, func(f field) bool { return f.name == m.key })
+		if known < 0 {
 			names := make([]string, len(fields))
 			for i, f := range fields {
 				names[i] = f.name
 			}
-			r.fault(&node{line: m.line}, join(path, clip(m.key, 60)), "unknown field%s", nearest(m.key, names))
+			r.fault(&node{line: m.line}, join(path, clip(m.key, 60)), "unknown field%s", r.nearest(m.key, names))
+			continue
+		}
+		if m.value.kind != kindNull {
+			given[m.key] = true
+			fields[known].read(m.value, join(path, m.key))
 		}
 	}
 	return given
@@ -103,12 +112,18 @@ func (r *reader) required(n *node, given map[string]bool, path string, names ...
 	}
 }
 
-// nearest proposes the known name that is one slip away.
-func nearest(name string, known []string) string {
-	best, least := "", 3
-	for _, k := range known {
-		if d := distance(strings.ToLower(clip(name, 40)), strings.ToLower(k)); d < least {
-			best, least = k, d
+// nearest proposes the known name that is one slip away, for the first few unknown names.
+func (r *reader) nearest(name string, known []string) string {
+	if r.suggestions >= maxSuggestions {
+		return ""
+	}
+	r.suggestions++
+	best, bestDistance := "", 3
+	if len(name) <= maxSuggested {
+		for _, k := range known {
+			if d := distance(strings.ToLower(name), strings.ToLower(k)); d < bestDistance {
+				best, bestDistance = k, d
+			}
 		}
 	}
 	if best == "" {
@@ -316,6 +331,9 @@ func (r *reader) texts(into *[]string, most, longest int) func(*node, string) {
 			return
 		}
 		for i, item := range n.items {
+			if r.full() {
+				return
+			}
 			var s string
 			r.text(&s, longest)(item, path+"["+strconv.Itoa(i)+"]")
 			*into = append(*into, s)
@@ -335,6 +353,9 @@ func (r *reader) labels(into *map[string]string) func(*node, string) {
 		}
 		out := map[string]string{}
 		for _, m := range n.members {
+			if r.full() {
+				return
+			}
 			at := join(path, clip(m.key, 60))
 			if m.key == "" || len(m.key) > 63 || strings.Trim(m.key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./") != "" {
 				r.fault(&node{line: m.line}, at, "a label's name has letters, digits and -_./ only, 1 to 63 of them")

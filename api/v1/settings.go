@@ -206,7 +206,7 @@ func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
 			r.fault(nil, clip(pair, 60), "write a setting as KEY=VALUE")
 			continue
 		case !known:
-			r.fault(nil, clip(key, 60), "unknown setting%s", nearest(key, SettingKeys()))
+			r.fault(nil, clip(key, 60), "unknown setting%s", r.nearest(key, SettingKeys()))
 			continue
 		}
 		into, name := top, key

@@ -11,7 +11,8 @@ type SetupState struct {
 	Name    string `json:"name"`
 	Cluster string `json:"cluster,omitempty"`
 	Roles   string `json:"roles,omitempty"`
-	Address string `json:"address"`
+	Address string `json:"address"`       // for members, host:port
+	API     string `json:"api,omitempty"` // for clients of the API, host:port, where it has a port of its own
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"` // why it is not
 	Version string `json:"version"`
@@ -112,4 +113,35 @@ type Snapshot struct {
 	VirtualClusters int       `json:"virtualClusters"`
 	VMs             int       `json:"vms"`
 	Images          int       `json:"images"`
+}
+
+// TokenRequest asks for a token of the API.
+type TokenRequest struct {
+	Name    string   `json:"name" maxLength:"63" doc:"What it is for: 1 to 63 printable ASCII characters. Names need not be unique."`
+	Role    string   `json:"role" enum:"admin,operator,auditor,metrics" doc:"What its holder may do. admin: everything. operator: everything but tokens, join tokens, the audit log and snapshots. auditor: reads, but no consoles and snapshots, and the audit log. metrics: /metrics only."`
+	Seconds *float64 `json:"seconds,omitempty" minimum:"60" maximum:"315360000" doc:"Life of the token; left out: without an end."`
+}
+
+// Token of the API.
+type Token struct {
+	ID       string     `json:"id,omitempty" doc:"16 hex digits; also stands in the token. Empty in the answer of a dry run."`
+	Token    string     `json:"token,omitempty" doc:"ekt_ID.SECRET. Shown once, when it is made."`
+	Name     string     `json:"name"`
+	Role     string     `json:"role"`
+	Until    *time.Time `json:"until,omitempty" doc:"When it expires; left out: never."`
+	MadeAt   *time.Time `json:"madeAt,omitempty"`
+	MadeBy   string     `json:"madeBy,omitempty" doc:"Who asked for it."`
+	LastUsed *time.Time `json:"lastUsed,omitempty" doc:"Behind by up to 10 minutes; left out: not used so far."`
+}
+
+// TokenRevocation is what came of revoking a token, or would come of it.
+type TokenRevocation struct {
+	ID           string `json:"id"`
+	Name         string `json:"name"`
+	Role         string `json:"role"`
+	DryRun       bool   `json:"dryRun,omitempty"`
+	EventStreams int    `json:"eventStreams" doc:"Event streams that it ends on the server that leads."`
+	Consoles     int    `json:"consoles" doc:"Consoles that it ends there."`
+	LongPolls    int    `json:"longPolls" doc:"Long polls that it ends there."`
+	Text         string `json:"text"`
 }

@@ -22,6 +22,10 @@ const MaxBytes = 1 << 20
 // maxDepth bounds how deep a document nests. A VC file needs six levels.
 const maxDepth = 32
 
+// maxValues bounds how many values a JSON document has: each costs many times its bytes. The largest VC file that is accepted, 64
+// groups with all their labels and terms of affinity, has 18,000; the largest what-if 8,000.
+const maxValues = 20_000
+
 type kind int
 
 const (
@@ -81,12 +85,20 @@ func jsonTree(doc []byte) (*node, error) {
 }
 
 type jsonReader struct {
-	doc []byte
-	dec *json.Decoder
+	doc    []byte
+	dec    *json.Decoder
+	values int // so far
+	lines  int // ends of lines in the first counted bytes, so that no byte is looked at twice
+
+	counted int
 }
 
 func (r *jsonReader) line() int {
-	return 1 + bytes.Count(r.doc[:min(int(r.dec.InputOffset()), len(r.doc))], []byte("\n"))
+	if at := min(int(r.dec.InputOffset()), len(r.doc)); at > r.counted {
+		r.lines += bytes.Count(r.doc[r.counted:at], []byte("\n"))
+		r.counted = at
+	}
+	return 1 + r.lines
 }
 
 func (r *jsonReader) token(path string) (json.Token, error) {
@@ -110,6 +122,9 @@ func (r *jsonReader) value(path string, depth int) (*node, error) {
 	n := &node{line: r.line()}
 	if depth > maxDepth {
 		return nil, malformed(n.line, clip(path, 80), "nested deeper than %d levels", maxDepth)
+	}
+	if r.values++; r.values > maxValues {
+		return nil, malformed(n.line, clip(path, 80), "the document has more than %d values", maxValues)
 	}
 	switch v := t.(type) {
 	case nil:

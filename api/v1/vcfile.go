@@ -83,10 +83,7 @@ func TermFault(term string) string {
 	return ""
 }
 
-const (
-	maxGroups = 64
-	maxText   = 256 << 10
-)
+const maxGroups = 64
 
 // ParseVCFile reads a VC file, YAML or JSON. It refuses what it does not know and fills
 // in no defaults. Its errors are *Invalid and name the field and the line.
@@ -146,6 +143,9 @@ func (r *reader) groups(n *node, path string) []GroupSpec {
 	var out []GroupSpec
 	seen := map[string]bool{}
 	for i, item := range n.items {
+		if r.full() {
+			return nil
+		}
 		at := path + "[" + strconv.Itoa(i) + "]"
 		g := r.group(item, at)
 		if g.Name != "" && seen[g.Name] {
@@ -172,11 +172,12 @@ func (r *reader) group(n *node, path string) GroupSpec {
 		field{"disk", func(n *node, path string) { g.Disk = r.disk(n, path) }},
 		field{"network", r.text(&g.Network, 63)},
 		field{"cloudInit", func(n *node, path string) {
+			// The cluster has the limit of each of the three; here there is only that of the document.
 			g.CloudInit = &CloudInit{}
 			r.object(n, path,
-				field{"userData", r.text(&g.CloudInit.UserData, maxText)},
-				field{"metaData", r.text(&g.CloudInit.MetaData, maxText)},
-				field{"networkConfig", r.text(&g.CloudInit.NetworkConfig, maxText)})
+				field{"userData", r.text(&g.CloudInit.UserData, MaxBytes)},
+				field{"metaData", r.text(&g.CloudInit.MetaData, MaxBytes)},
+				field{"networkConfig", r.text(&g.CloudInit.NetworkConfig, MaxBytes)})
 		}},
 		field{"labels", r.labels(&g.Labels)},
 		field{"affinity", func(n *node, path string) {

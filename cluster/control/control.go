@@ -91,6 +91,7 @@ type Control struct {
 	moves   moving
 	drains  draining
 	shapes  shapes
+	used    tokenUses
 
 	mu      sync.Mutex
 	term    uint64
@@ -271,6 +272,10 @@ func (c *Control) Ready() error {
 	return nil
 }
 
+// sameBy stands for whoever asks in fingerprints: a request that is sent again is the same one whoever sends it, with a
+// new token say. It is what programs wrote before they knew who asks.
+const sameBy = "an operator"
+
 // fingerprint of a request, so that an idempotency key is not used for two
 // different ones. What JSON cannot say (NaN) is refused by validation later on.
 func fingerprint(verb, name string, body any) string {
@@ -342,6 +347,7 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 			r.VC, r.VMs = c.preview(s, a.Plan)
 			return r, false, nil
 		}
+		a.Plan.Text += askedBy(ctx) // of the event alone
 		a.Plan.Operation = &state.Operation{ID: c.newID(), Kind: verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
 		if call.IdempotencyKey != "" {
 			a.Plan.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: a.Plan.Operation.ID}

@@ -78,7 +78,9 @@ func (c *Control) Drain(ctx context.Context, host string, q DrainRequest, call C
 	if q.OnBlocked == "" {
 		q.OnBlocked = loop.OnBlockedStop
 	}
-	print := fingerprint("drain", host, q)
+	same := q
+	same.By = sameBy
+	print := fingerprint("drain", host, same)
 	for n := 0; ; n++ {
 		r, again, err := c.tryDrain(ctx, host, q, print, call)
 		if !again || n >= tries {

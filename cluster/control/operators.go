@@ -5,8 +5,17 @@ import (
 	"fmt"
 	"time"
 
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/state"
 )
+
+// askedBy says at the end of an event's text who asked for it: nothing if that is not known.
+func askedBy(ctx context.Context) string {
+	if a := audit.Of(ctx); a.ID != "" {
+		return "; asked for by " + a.String()
+	}
+	return ""
+}
 
 // ConfirmDead takes an operator's word that a host is dead: its VMs are lost, the
 // restartable ones start elsewhere. A host that is heard of is not dead.
@@ -56,7 +65,7 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 		if err != nil {
 			return "", fmt.Errorf("test the fence device of host %s: %w", host, err)
 		}
-		return said, c.propose(ctx, state.KindAudit, state.Audit{Kind: "fence-tested", Object: "host", Name: host, Text: said})
+		return said, c.propose(ctx, state.KindAudit, state.Audit{Kind: "fence-tested", Object: "host", Name: host, Text: said + askedBy(ctx)})
 	}
 	basis, term := c.o.State.Snapshot().Index(), c.termNow()
 	proof, err := c.off(ctx, host)
@@ -66,7 +75,7 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 	if err != nil {
 		return "", fmt.Errorf("fence host %s: %w", host, err)
 	}
-	return proof, c.proposeLoss(ctx, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof, Basis: basis})
+	return proof, c.proposeLoss(ctx, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof + askedBy(ctx), Basis: basis})
 }
 
 // Arm lets leases stop VMs again; disarm keeps them from it, for work on the network.

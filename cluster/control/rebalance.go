@@ -85,7 +85,9 @@ func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) 
 	if q.MaxBytes != nil && *q.MaxBytes < -1 {
 		return MoveResult{}, &Invalid{Fields: []FieldError{{Field: "maxBytes", Text: "must be a number of bytes, or -1 for no bound", Value: *q.MaxBytes}}}
 	}
-	print := fingerprint("rebalance", "", q)
+	same := q
+	same.By = sameBy
+	print := fingerprint("rebalance", "", same)
 	return c.movePlan(ctx, "rebalance", print, call, func(s *state.Snapshot) (state.MovePlanPut, error) {
 		meta, _ := s.Meta()
 		set := meta.Settings.Moves.WithDefaults()

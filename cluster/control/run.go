@@ -33,6 +33,7 @@ func (c *Control) Run(ctx context.Context) {
 	var drains sync.WaitGroup
 	drains.Go(func() { c.emptyHosts(ctx) })
 	drains.Go(func() { c.shapeOn(ctx) })
+	drains.Go(func() { c.keepTokenUses(ctx) })
 	defer drains.Wait()
 	var idle look // at which there was nothing to do
 	for ctx.Err() == nil {

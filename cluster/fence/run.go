@@ -182,3 +182,15 @@ func (c *capped) Write(b []byte) (int, error) {
 	}
 	return c.Buffer.Write(b)
 }
+
+// ownedHere: by root, or by the user that this process runs as.
+func ownedHere(info os.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errors.New("its owner cannot be told")
+	}
+	if st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("it belongs to user %d, and not to root", st.Uid)
+	}
+	return nil
+}

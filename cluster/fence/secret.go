@@ -3,16 +3,17 @@ package fence
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
+
+	"evenkeel/internal/secretfile"
 )
+
+// maxSecretFile is more than any value takes (maxValue) with the end of its line, bytes.
+const maxSecretFile = 64 << 10
 
 // passwordOption is what agents call the password on standard input.
 const passwordOption = "password"
@@ -37,28 +38,9 @@ func (d Device) secrets() (map[string]string, error) {
 	return out, nil
 }
 
-// readSecret reads a file that holds one line, and that only its owner, root or
-// this process's user, may read.
+// readSecret reads a file that holds one line.
 func readSecret(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO is an error below, not a hang
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file", path)
-	}
-	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return "", fmt.Errorf("%s has mode %04o, so that others than its owner may read or change it; chmod 0600 it", path, perm)
-	}
-	if err := ownedHere(info); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxValue+2))
+	text, err := secretfile.Read(path, secretfile.Rule{MaxBytes: maxSecretFile})
 	if err != nil {
 		return "", err
 	}
@@ -70,18 +52,6 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	return secret, nil
-}
-
-// ownedHere: by root, or by the user that this process runs as.
-func ownedHere(info os.FileInfo) error {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return errors.New("its owner cannot be told")
-	}
-	if st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("it belongs to user %d, and not to root", st.Uid)
-	}
-	return nil
 }
 
 // hidden stands where a secret was.

@@ -8,85 +8,144 @@ import (
 	"sync"
 	"time"
 
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/transport"
 )
 
-// audit is an event that the state does not show: a connection that was refused. The
-// server it happened on tells the leader, which records it.
-type audit struct {
+// refusedKind is the kind of the event of a connection that was refused.
+const refusedKind = audit.ConnectionRefused
+
+const (
+	eventFresh = 30 * time.Second // what a leader that has just begun records of what was before
+	eventsKept = 64
+	// maxRefusalEvents is the most events of refusals in a minute, over all servers and addresses. The cluster keeps 10,000
+	// events, so strangers alone take 10,000 / 10 = 1,000 minutes, over 16 hours, to push out what happened before.
+	maxRefusalEvents = 10
+	maxEventText     = 1000 // bytes, as transport takes them from agents
+)
+
+// refusalEvent is an event that the state does not show: something was refused. The server it happened on tells the leader,
+// which records it.
+type refusalEvent struct {
 	N    uint64    `json:"n"` // 1, 2, 3, ... on its server
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
-	Name string    `json:"name"` // of the member, or an address
+	Name string    `json:"name"` // of whom it concerns: an address
 	Text string    `json:"text"`
+
+	// Of what Text is made; a server of an earlier version has none of it.
+	By     string    `json:"by,omitempty"`
+	Detail string    `json:"detail,omitempty"`
+	Count  uint64    `json:"count,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
 }
-
-// refusedKind is the kind of the event of a connection that was refused.
-const refusedKind = "connection-refused"
-
-const (
-	auditEvery = time.Minute      // how often the same thing is recorded at most
-	auditFresh = 30 * time.Second // what a leader that has just begun records of what was before
-	auditsKept = 64
-)
 
 // ring holds the last events of this server.
 type ring struct {
-	mu   sync.Mutex
-	n    uint64
-	kept []audit
+	mu       sync.Mutex
+	n        uint64
+	kept     []refusalEvent
+	refusals *audit.Refusals
 }
 
-// add an event. A flood of the same one is one event a minute.
-func (r *ring) add(kind, name, text string, now time.Time) {
+// refuse counts something that was refused. What becomes an event of it is bounded: see audit.Refusals.
+func (r *ring) refuse(q audit.Refusal, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range r.kept {
-		if a.Kind == kind && a.Name == name && a.Text == text && now.Sub(a.At) < auditEvery {
-			return
-		}
+	if r.refusals == nil {
+		r.refusals = audit.NewRefusals(maxRefusalEvents)
 	}
-	r.n++
-	r.kept = append(r.kept, audit{N: r.n, At: now, Kind: kind, Name: name, Text: text})
-	r.kept = r.kept[max(0, len(r.kept)-auditsKept):]
+	r.add(r.refusals.Add(q, now), now)
 }
 
-func (r *ring) last() []audit {
+func (r *ring) add(list []audit.Summary, now time.Time) {
+	for _, s := range list {
+		r.n++
+		r.kept = append(r.kept, refusalEvent{N: r.n, At: now, Kind: s.Kind, Name: s.Address, Text: eventText(s), By: s.By, Detail: s.Detail, Count: s.Count, Since: s.From})
+	}
+	r.kept = r.kept[max(0, len(r.kept)-eventsKept):]
+}
+
+func eventText(s audit.Summary) string { return audit.Printable(s.Text(), maxEventText) }
+
+// last events, with those that are due now.
+func (r *ring) last(now time.Time) []refusalEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.refusals != nil {
+		r.add(r.refusals.Due(now), now)
+	}
 	return slices.Clone(r.kept)
 }
 
 // refused hears of connections that were refused.
 func (m *Member) refused(remote net.Addr, why error) {
-	host, _, err := net.SplitHostPort(remote.String())
-	if err != nil {
-		host = remote.String()
-	}
 	m.log.Warn("connection refused", "remote", remote.String(), "why", why)
+	q := audit.Refusal{Kind: refusedKind, Address: remote.String(), Detail: why.Error()}
 	var refusal *pki.Refusal
 	var trespass *transport.Trespass
-	if !errors.As(why, &refusal) && !errors.As(why, &trespass) {
-		return // somebody who speaks no TLS, or scans ports: the log of this server has it
+	switch {
+	case errors.As(why, &refusal):
+		q.Class = string(refusal.Reason)
+	case errors.As(why, &trespass):
+		q.Class = trespass.What
+	default:
+		return // it speaks no TLS, or scans ports: the log of this server has it
 	}
-	m.audits.add(refusedKind, host, why.Error(), time.Now())
+	m.o.Audit.Refuse(q)
+	m.audits.refuse(q, time.Now())
 }
 
-// record the events of a server that come after number n, and return the number of the
-// last one recorded. A server that was started again counts from 1.
-func (m *Member) record(ctx context.Context, events []audit, n uint64) uint64 {
+// refusedJoin makes an event of a request to join that was refused. The audit log has it from the API.
+func (m *Member) refusedJoin(ctx context.Context, why string) {
+	from := audit.Of(ctx).Client
+	if from == "" {
+		from = "unknown"
+	}
+	m.audits.refuse(audit.Refusal{Kind: audit.JoinRefused, Address: from, Detail: why}, time.Now())
+}
+
+// recording are the events of refusals on their way into the log of the cluster, on the leader.
+type recording struct {
+	event    func(ctx context.Context, kind, object, name, text string) error
+	refusals *audit.Refusals
+	waiting  []audit.Summary // that could not be recorded so far
+}
+
+func (m *Member) newRecording() *recording {
+	return &recording{event: m.Audit, refusals: audit.NewRefusals(maxRefusalEvents)}
+}
+
+// take the events of a server that come after number n, and return the number of the last one. A server that was
+// started again counts from 1.
+func (r *recording) take(events []refusalEvent, n uint64, now time.Time) uint64 {
 	if len(events) > 0 && events[len(events)-1].N < n {
 		n = 0
 	}
-	for _, a := range events {
-		if a.N <= n || n == 0 && time.Since(a.At) > auditFresh {
+	for _, e := range events {
+		if e.N <= n || n == 0 && now.Sub(e.At) > eventFresh {
 			continue
 		}
-		if err := m.Audit(ctx, a.Kind, "member", a.Name, a.Text); err != nil {
-			return n
+		q := audit.Refusal{Kind: e.Kind, Address: e.Name, By: e.By, Class: e.Detail, Detail: e.Detail, Count: e.Count, Since: e.Since}
+		if q.Detail == "" {
+			q.Class, q.Detail = e.Text, e.Text
 		}
-		n = a.N
+		r.waiting = append(r.waiting, r.refusals.Add(q, now)...)
+		n = e.N
 	}
 	return n
+}
+
+// record what is due. What the log does not take now it is given again.
+func (r *recording) record(ctx context.Context, now time.Time) {
+	r.waiting = append(r.waiting, r.refusals.Due(now)...)
+	for len(r.waiting) > 0 {
+		s := r.waiting[0]
+		if err := r.event(ctx, s.Kind, "member", s.Address, eventText(s)); err != nil {
+			break
+		}
+		r.waiting = r.waiting[1:]
+	}
+	r.waiting = r.waiting[max(0, len(r.waiting)-eventsKept):]
 }

@@ -203,18 +203,21 @@ func writeRevoked(dir string, list []pki.Revocation) error {
 	return err
 }
 
-// While servers elect a leader nobody can be let in: who joins asks again so often, for so long.
+// While servers elect a leader, or have too many requests to join, nobody can be let in: who joins asks again so often, for so long.
 const (
-	electedWithin = 10 * time.Second
-	askAgain      = 300 * time.Millisecond
+	admittedWithin = 10 * time.Second
+	askAgain       = 300 * time.Millisecond
 )
+
+// passes says whether the same question may be answered otherwise in a moment.
+func passes(a transport.Answer) bool { return a == transport.Leaderless || a == transport.Busy }
 
 // enter a cluster through the first of the addresses that answers.
 func enter(ctx context.Context, addresses []string, ask func(address string) (transport.JoinAnswer, error)) (transport.JoinAnswer, error) {
-	end := time.Now().Add(electedWithin)
+	end := time.Now().Add(admittedWithin)
 	for {
 		a, err := enterOnce(addresses, ask)
-		if said, _ := transport.AnswerOf(err); err == nil || said != transport.Leaderless || !time.Now().Before(end) {
+		if said, _ := transport.AnswerOf(err); err == nil || !passes(said) || !time.Now().Before(end) {
 			return a, err
 		}
 		select {
@@ -233,7 +236,7 @@ func enterOnce(addresses []string, ask func(address string) (transport.JoinAnswe
 		if err == nil {
 			return a, nil
 		}
-		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && said != transport.Leaderless { // another server would not say otherwise
+		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && !passes(said) { // another server would not say otherwise
 			return a, fmt.Errorf("join the cluster: %w", err)
 		}
 		failed = errors.Join(failed, err)

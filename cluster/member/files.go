@@ -12,15 +12,17 @@ import (
 	"path/filepath"
 
 	"evenkeel/cluster/pki"
+	"evenkeel/internal/secretfile"
 )
 
 // Files of a member's directory.
 const (
-	caKeyFile     = "ca.key"       // servers only
-	gossipKeyFile = "gossip.key"   // 32 bytes
-	serversFile   = "servers.json" // where the cluster was last found
-	usedFile      = "raft.used"    // Raft has run here: a missing log is an error
-	revokedFile   = "revoked.json" // certificates that count no more
+	caKeyFile      = "ca.key"       // servers only
+	gossipKeyFile  = "gossip.key"   // 32 bytes, made with the cluster and never changed
+	gossipKeysFile = "gossip.keys"  // that gossip is sealed with now; none: the one above
+	serversFile    = "servers.json" // where the cluster was last found
+	usedFile       = "raft.used"    // Raft has run here: a missing log is an error
+	revokedFile    = "revoked.json" // certificates that count no more
 )
 
 // gossipKeyBytes of an encrypted gossip.
@@ -35,13 +37,16 @@ func HasIdentity(dir string) bool {
 }
 
 // foundingOf the cluster that made the gossip's key, which all its members have; "" = there is none. It does not give the key away.
-func foundingOf(dir string) string {
-	key, err := os.ReadFile(filepath.Join(dir, gossipKeyFile))
+func foundingOf(dir string) (string, error) {
+	key, err := readSecret(dir, gossipKeyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("key of the gossip: %w", err)
 	}
 	sum := sha256.Sum256(append([]byte("evenkeel founding\x00"), key...))
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:16]), nil
 }
 
 // Entered says whether the directory is a member's of some cluster, by an identity in it, or, where it has a certificate of the
@@ -69,23 +74,15 @@ func writeSecret(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it is gone if all went well
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return secretfile.Write(path, content, 0o600)
+}
+
+// maxSecret bounds the files of keys, bytes.
+const maxSecret = 64 << 10
+
+// readSecret reads a key in the directory of a member.
+func readSecret(dir, name string) ([]byte, error) {
+	return secretfile.Read(filepath.Join(dir, name), secretfile.Rule{MaxBytes: maxSecret})
 }
 
 func newGossipKey() []byte {

@@ -3,8 +3,6 @@ package member
 import (
 	"context"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"evenkeel/cluster/node"
@@ -16,11 +14,6 @@ func (m *Member) gossiping(ctx context.Context) {
 	if m.o.Gossip == "" {
 		return
 	}
-	key, err := os.ReadFile(filepath.Join(m.o.Dir, gossipKeyFile))
-	if err != nil {
-		m.log.Error("key of the gossip", "error", err)
-		return
-	}
 	roles := []string{}
 	if m.identity.Server {
 		roles = append(roles, "server")
@@ -29,7 +22,7 @@ func (m *Member) gossiping(ctx context.Context) {
 		roles = append(roles, "agent")
 	}
 	meta := node.GossipMeta{Roles: roles, Address: m.o.Advertise, Version: m.o.Version}
-	g, err := node.OpenGossip(node.GossipOptions{Name: m.identity.Name, Bind: m.o.Gossip, Advertise: m.o.GossipAdvertise, Key: key, Log: m.log, Meta: meta})
+	g, err := node.OpenGossip(node.GossipOptions{Name: m.identity.Name, Bind: m.o.Gossip, Advertise: m.o.GossipAdvertise, Keys: m.gossipKeys.now().Keys, Log: m.log, Meta: meta})
 	if err != nil {
 		m.log.Error("gossip", "error", err)
 		return
@@ -40,6 +33,7 @@ func (m *Member) gossiping(ctx context.Context) {
 		}
 	}()
 	m.talk.Store(g)
+	m.gossipKeys.use(g)
 	go g.Join(ctx, m.gossipAddresses)
 	for {
 		if now := m.leads.Load(); now != meta.Term { // so that agents that wait for a leader wait no longer

@@ -6,9 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -46,41 +43,11 @@ func (m *Member) issue(ctx context.Context, id pki.Identity, address string, req
 	return transport.Certificate{Cert: string(pki.EncodeCertificates(cert)), CA: string(pki.EncodeCertificates(m.keeper.CAs()...))}, nil
 }
 
-// number records the number of a member's certificate.
-func (m *Member) number(ctx context.Context, id pki.Identity, cert *x509.Certificate) error {
-	serial := state.Serial{Number: pki.SerialOf(cert), Until: cert.NotAfter.UTC()}
-	if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: id.Name, Serial: serial}); err != nil {
-		return fmt.Errorf("record the certificate of %s: %w", id, err)
-	}
-	return nil
-}
-
-// Record implements transport.Issuer: what a member of a PKI of the operator's own shows by now is to be revoked with it.
-func (m *Member) Record(ctx context.Context, id pki.Identity, serial string, chain []byte) error {
-	row, ok := m.State.Snapshot().Member(id.Name)
-	if !ok {
-		return fmt.Errorf("%s: %w", id, control.ErrNotFound)
-	}
-	certs, err := pki.ParseCertificates(chain)
-	if err != nil {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "chain", Text: err.Error()}}}
-	}
-	if pki.SerialOf(certs[0]) != serial {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "chain", Text: "it is of another certificate than the one shown"}}}
-	}
-	if slices.ContainsFunc(row.Serials, func(s state.Serial) bool { return s.Number == serial }) {
-		return nil
-	}
-	return m.number(ctx, id, certs[0])
-}
-
-// holds says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token.
+// holds says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token,
+// which admits it.
 func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
 	invalid := func(field, format string, args ...any) error {
 		return &control.Invalid{Fields: []control.FieldError{{Field: field, Text: fmt.Sprintf(format, args...)}}}
-	}
-	if !pki.SecretMatches(t.Hash, q.Secret) { // before anything is read that a stranger sent
-		return nil, fmt.Errorf("member %s: join token %.16q is not known, or came with the wrong secret: %w", q.Name, q.ID, state.ErrToken)
 	}
 	certs, err := pki.ParseCertificates([]byte(q.Chain))
 	if err != nil {
@@ -108,33 +75,67 @@ func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certif
 // rolesOf an identity, for people.
 func rolesOf(id pki.Identity) string { return strings.TrimSuffix(id.String(), " "+id.Name) }
 
-// Renew implements transport.Issuer: the same identity, another key or a longer life.
-func (m *Member) Renew(ctx context.Context, id pki.Identity, _ string, request []byte) (transport.Certificate, error) {
-	row, ok := m.State.Snapshot().Member(id.Name)
-	if !ok || row.Server != id.Server || row.Agent != id.Agent {
-		return transport.Certificate{}, fmt.Errorf("%s: %w", id, control.ErrNotFound)
+// tokenWait is for how long a server that does not lead waits for a join token that its state lacks.
+const tokenWait = 500 * time.Millisecond
+
+// MayJoin says whether the token of a request to join is good, by the state of this server. It is asked before anything else of
+// the request is read or handed on. A server that does not lead may be behind: it refuses after tokenWait at the earliest,
+// whatever is wrong with the token. Errors wrap state.ErrToken, or control.ErrNoLeader if nobody can know.
+func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, tokenWait)
+	defer cancel()
+	for {
+		s := m.State.Snapshot()
+		_, err := m.admits(s, q)
+		if err == nil {
+			return nil
+		}
+		here, leader := m.Leader()
+		if here {
+			return m.refuseToken(ctx, err)
+		}
+		select {
+		case <-s.Watch():
+			continue
+		case <-ctx.Done():
+		}
+		if leader == "" {
+			return fmt.Errorf("look up the join token: %w", control.ErrNoLeader)
+		}
+		return m.refuseToken(ctx, err)
 	}
-	return m.issue(ctx, id, row.Address, request)
 }
 
-// Admit lets a new member in on a join token (POST /v1/cluster/join).
+// admits looks the token of a request up, and says whether it lets that member in now.
+func (m *Member) admits(s *state.Snapshot, q transport.JoinRequest) (state.JoinToken, error) {
+	t, _ := s.JoinToken(q.ID) // the zero one admits nobody
+	return t, t.Admits(pki.HashSecret(q.Secret), state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent}, time.Now())
+}
+
+// refuseToken records that a join token was refused. Nothing in the record but the address is the choice of whoever sent the request.
+func (m *Member) refuseToken(ctx context.Context, why error) error {
+	m.refusedJoin(ctx, why.Error())
+	return why
+}
+
+// Admit lets a new member in on a join token (POST /v1/cluster/join). Nothing is parsed, proposed or changed before the token is
+// found to be good. The state checks it once more when it applies the join: two may show one token at once.
 func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error) {
 	var none transport.JoinAnswer
+	t, err := m.admits(m.State.Snapshot(), q)
+	if err != nil {
+		return none, m.refuseToken(ctx, err)
+	}
+	if err := q.Check(); err != nil {
+		return none, err
+	}
 	if m.ca == nil && q.Chain == "" {
 		return none, ErrNoCA
 	}
-	if !pki.ValidName(q.Name) {
-		return none, &control.Invalid{Fields: []control.FieldError{{Field: "name", Text: "must be a DNS label in lower case"}}}
-	}
-	if _, _, err := net.SplitHostPort(q.Address); err != nil {
-		return none, &control.Invalid{Fields: []control.FieldError{{Field: "address", Text: "must be host:port: " + err.Error()}}}
-	}
-	t, _ := m.State.Snapshot().JoinToken(q.ID) // what is not known is refused below
 	var own *x509.Certificate
 	if q.Chain != "" {
-		var err error
 		if own, err = m.holds(t, q); err != nil {
-			m.audits.add("join-refused", q.Name, printable(err.Error()), time.Now())
+			m.refusedJoin(ctx, err.Error())
 			return none, err
 		}
 	} else if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
@@ -146,14 +147,13 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
 	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row, Held: m.State.Snapshot().Format() >= 3}); err != nil {
 		if errors.Is(err, state.ErrToken) {
-			m.audits.add("join-refused", q.Name, err.Error(), time.Now())
+			return none, m.refuseToken(ctx, err)
 		}
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}
 	m.port.Recheck() // of who was in under that name before
 	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Servers: m.Servers(), Revoked: m.revocations()}
 	id := pki.Identity{Cluster: m.identity.Cluster, Name: q.Name, Server: t.Server, Agent: t.Agent}
-	var err error
 	if own != nil {
 		err = m.number(ctx, id, own)
 	} else {
@@ -162,7 +162,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	if err != nil {
 		return none, err
 	}
-	if out.GossipKey, err = os.ReadFile(filepath.Join(m.o.Dir, gossipKeyFile)); err != nil {
+	if out.GossipKey, err = readSecret(m.o.Dir, gossipKeyFile); err != nil {
 		return none, fmt.Errorf("key of the gossip: %w", err)
 	}
 	if t.Server && own == nil {
@@ -183,10 +183,9 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 }
 
 // forget the vote of a server that is let in again: it comes without the log that it voted with, and a voter must
-// never forget what it acknowledged. The token is looked at first, and again by the state.
+// never forget what it acknowledged. The token admits it.
 func (m *Member) forget(ctx context.Context, t state.JoinToken, q transport.JoinRequest) error {
-	_, known := m.State.Snapshot().Member(q.Name)
-	if !known || t.For != q.Name || t.UsedBy != "" || time.Now().After(t.Until) || !pki.SecretMatches(t.Hash, q.Secret) {
+	if _, known := m.State.Snapshot().Member(q.Name); !known || t.For != q.Name {
 		return nil
 	}
 	if err := m.node.RemoveServer(ctx, q.Name, false); err != nil {
@@ -214,91 +213,6 @@ func (m *Member) NewToken(ctx context.Context, life time.Duration, row state.Joi
 		return "", row, fmt.Errorf("join token: %w", err)
 	}
 	return t.Text(), row, nil
-}
-
-// takeDownAgain is how long after its start, or after it could not, a member has its certificate taken down.
-const takeDownAgain = 2 * time.Second
-
-// keepCertificate renews this member's certificate in time, and takes in files that changed.
-func (m *Member) keepCertificate(ctx context.Context) error {
-	recorded := "" // of a PKI of the operator's own: what the leader has taken down
-	for {
-		pause := min(time.Minute, max(time.Second, time.Until(m.keeper.RenewAt())/2))
-		if m.keeper.Foreign() && recorded == "" {
-			pause = min(pause, takeDownAgain)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-		if _, err := m.keeper.Refresh(time.Now()); err != nil {
-			m.log.Error("read the certificate again", "error", err)
-		}
-		if now := pki.SerialOf(m.keeper.Leaf()); m.keeper.Foreign() && now != recorded {
-			if err := m.takenDown(ctx); err != nil {
-				recorded = ""
-				m.log.Debug("record the certificate", "error", err)
-			} else {
-				recorded = now
-			}
-		}
-		if !m.keeper.RenewDue(time.Now()) {
-			continue
-		}
-		if err := m.renew(ctx); err != nil {
-			m.log.Error("renew the certificate", "ends", m.keeper.Leaf().NotAfter, "error", err)
-		} else {
-			m.log.Info("certificate renewed", "ends", m.keeper.Leaf().NotAfter)
-		}
-	}
-}
-
-func (m *Member) renew(ctx context.Context) error {
-	key, err := pki.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	request, err := pki.NewRequest(key)
-	if err != nil {
-		return err
-	}
-	keyPEM, err := pki.EncodeKey(key)
-	if err != nil {
-		return err
-	}
-	return m.atServer(func(address string) error {
-		c, err := m.client.RenewCertificate(ctx, address, request)
-		if err != nil {
-			return err
-		}
-		return m.keeper.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
-	})
-}
-
-// takenDown has the leader take down which certificate of the operator's own PKI this member shows.
-func (m *Member) takenDown(ctx context.Context) error {
-	chain := pki.EncodeCertificates(m.keeper.Leaf())
-	return m.atServer(func(address string) error { return m.client.RecordCertificate(ctx, address, chain) })
-}
-
-// atServer does something at one server after the other, until one has done it.
-func (m *Member) atServer(f func(address string) error) error {
-	var servers []string
-	var err error
-	if m.State != nil {
-		servers = m.Servers()
-	} else if servers, err = readServers(m.o.Dir); err != nil {
-		return err
-	}
-	var failed error
-	for _, address := range servers {
-		if err = f(address); err == nil {
-			return nil
-		}
-		failed = errors.Join(failed, err)
-	}
-	return failed
 }
 
 // known is the leader's service for agents that are members.

@@ -2,9 +2,11 @@ package member
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
@@ -24,9 +27,12 @@ import (
 
 // Options of a member.
 type Options struct {
-	Dir       string       // its identity, its log, what its agent must know again
-	Listener  net.Listener // below TLS; the member closes it
-	Advertise string       // where others find the port, host:port
+	Dir      string       // its identity, its log, what its agent must know again
+	Listener net.Listener // below TLS; the member closes it
+	// APIListener, if it is set, is a second one for clients of the public API; new members still join at Listener, where
+	// nothing else of the API is answered then. The member closes it.
+	APIListener net.Listener
+	Advertise   string // where others find the port, host:port
 	// Gossip is where to listen for it, and what to tell others of where that is, host:port; "" = none, and the same.
 	Gossip, GossipAdvertise string
 	// PKI of the operator's own, with the member's files; zero: those in Dir.
@@ -48,6 +54,10 @@ type Options struct {
 	Backups   Backups
 	Version   string
 	Log       *slog.Logger
+	// GossipRotation says how the keys of gossip are replaced; zero: DefaultGossipRotation.
+	GossipRotation GossipRotation
+	// Audit is the log of who asked for what; nil: none is kept. Whoever starts the member closes it after the member.
+	Audit *audit.Log
 	// SnapshotEvery and Trailing are those of node.Options.
 	SnapshotEvery, Trailing uint64
 }
@@ -69,6 +79,7 @@ type Member struct {
 	dialer   *transport.Dialer
 	client   *transport.Client
 	port     *transport.Port
+	apiPort  *transport.Port // nil: the API is served at port
 
 	// Of a server.
 	*control.Control
@@ -89,6 +100,9 @@ type Member struct {
 	revokedNow atomic.Pointer[revocations]
 
 	announced chan struct{} // holds one after leads changed
+
+	renewals   renewals // while this server leads
+	gossipKeys gossipKeys
 
 	audits ring
 	shut   *pki.RevokedFile // certificates that count no more, as far as was heard
@@ -126,6 +140,10 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
+	founding, err := foundingOf(o.Dir)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, announced: make(chan struct{}, 1), failed: make(chan error, 8)}
 	m.identity.Server = m.identity.Server && !o.AgentOnly
@@ -134,10 +152,15 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 		return nil, err
 	}
 	m.log = o.Log.With("member", m.identity.Name)
-	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: foundingOf(o.Dir)}
+	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: founding}
 	m.dialer = &transport.Dialer{Security: security}
 	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
-	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log})
+	connections := transport.NewConnections(transport.Limits{})
+	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log, Connections: connections})
+	if o.APIListener != nil {
+		m.apiPort = transport.NewPort(transport.PortOptions{Security: security, Listener: o.APIListener, Log: m.log, Connections: connections,
+			Public: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keeper.GetCertificate}})
+	}
 	var wg sync.WaitGroup
 	m.close = sync.OnceValue(func() error {
 		m.handOver()
@@ -168,6 +191,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 			}
 		})
 	}
+	m.gossipKeys.load(m.o.Dir, m.log)
 	peers := transport.PeersOptions{Security: security, Dialer: m.dialer, Log: m.log}
 	api := transport.NoServer
 	if m.identity.Server {
@@ -175,9 +199,10 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 			return err
 		}
 		api = m.o.API(m)
-		peers.Lead, peers.Leader, peers.Servers, peers.API, peers.Issuer = m.lead, known{m}, m.Servers, api, m
+		peers.Lead, peers.Leader, peers.Servers, peers.Issuer = m.lead, known{m}, m.Servers, issuer{m}
 		peers.Revocations, peers.Record = m.revocations, m.takeDown
-		peers.HistoryFor = m.HistoryFor
+		peers.GossipKeys = m.gossipKeys.now
+		peers.HistoryFor, peers.Audit = m.HistoryFor, m.o.Audit.Query
 		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
 	}
 	if m.identity.Agent {
@@ -194,10 +219,21 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 	}
 	answer := transport.NewPeers(peers)
 	run("members", func(ctx context.Context) error { return answer.Serve(ctx, m.port.Peers()) })
-	run("API", func(ctx context.Context) error { return transport.ServeAPI(ctx, api, m.port.API(), m.log) })
+	atPort := api
+	if m.apiPort != nil {
+		atPort = transport.JoinAlone(api)
+		run("API", func(ctx context.Context) error { return transport.ServeAPI(ctx, api, m.apiPort.API(), m.log) })
+		run("API's port", m.apiPort.Serve)
+	}
+	run("API at the members' port", func(ctx context.Context) error { return transport.ServeAPI(ctx, atPort, m.port.API(), m.log) })
+	if m.identity.Server {
+		forwarded := transport.NewForwarded(transport.ForwardedOptions{Security: security, API: api, Log: m.log})
+		run("forwarded requests", func(ctx context.Context) error { return forwarded.Serve(ctx, m.port.Forwarded()) })
+	}
 	run("port", m.port.Serve)
 	run("certificate", m.keepCertificate)
 	wg.Go(func() { m.gossiping(ctx) })
+	wg.Go(func() { m.fetchGossipKeys(ctx) })
 	if m.identity.Server {
 		m.startServer(ctx, wg)
 	}
@@ -211,7 +247,10 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 func (m *Member) openServer() error {
 	m.State = state.New()
 	used := filepath.Join(m.o.Dir, usedFile)
-	caKey, err := os.ReadFile(filepath.Join(m.o.Dir, caKeyFile))
+	caKey, err := readSecret(m.o.Dir, caKeyFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the cluster's CA: %w", err)
+	}
 	if err == nil {
 		m.ca, err = pki.ParseCA(pki.EncodeCertificates(m.keeper.CAs()...), caKey)
 		switch {
@@ -278,6 +317,7 @@ func (m *Member) term(ctx context.Context, term uint64) {
 	wg.Go(func() { m.Control.Run(ctx) })
 	wg.Go(func() { m.Guard(ctx) })
 	wg.Go(func() { m.register(ctx) })
+	wg.Go(func() { m.rotateGossipKeys(ctx) })
 	wg.Wait()
 	m.log.Info("leads no more", "term", term)
 }
@@ -294,7 +334,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 				m.log.Warn("keep where the servers are", "error", err)
 			}
 		},
-		Revoked: m.shutOut})
+		Revoked: m.shutOut, Gossip: m.gossipKeys.hear})
 	if m.State == nil {
 		run("events", func(ctx context.Context) error { m.telling(ctx); return nil })
 	}

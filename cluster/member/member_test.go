@@ -43,7 +43,8 @@ type site struct {
 
 	agentOnly bool // of the members that are started next
 	lease     time.Duration
-	pki       pki.Files // of the operator's own
+	pki       pki.Files         // of the operator's own
+	gossip    map[string]string // addresses of the members that gossip
 }
 
 func newSite(t *testing.T, hosts int) *site {
@@ -96,6 +97,9 @@ func (s *site) listen(name string) net.Listener {
 	address := s.at[name]
 	if address == "" {
 		address = "127.0.0.1:0"
+		if host, _, err := net.SplitHostPort(s.gossip[name]); err == nil {
+			address = net.JoinHostPort(host, "0") // members find each other's gossip at the host of the port
+		}
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -110,7 +114,8 @@ func (s *site) listen(name string) net.Listener {
 
 func (s *site) start(name string, l net.Listener) *member.Member {
 	s.t.Helper()
-	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, AgentOnly: s.agentOnly, Lease: s.lease, PKI: s.pki,
+	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, Gossip: s.gossip[name],
+		GossipAdvertise: s.gossip[name], GossipRotation: member.GossipRotation{Spread: 500 * time.Millisecond, Keep: time.Second}, AgentOnly: s.agentOnly, Lease: s.lease, PKI: s.pki,
 		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
@@ -520,7 +525,15 @@ func TestOwnPKI(t *testing.T) {
 	}
 	m = s.start("h1", s.listen("h1"))
 	s.eventually("h1 leads again, and its host reports", func() bool { return s.ready() == 1 })
-	if _, err := m.Admit(t.Context(), transport.JoinRequest{Name: "h2", Address: "127.0.0.1:1"}); !errors.Is(err, member.ErrNoCA) {
+	text, _, err := m.NewToken(t.Context(), time.Hour, state.JoinToken{Agent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := pki.ParseJoinToken(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Admit(t.Context(), transport.JoinRequest{ID: token.ID, Secret: token.Secret, Name: "h2", Address: "127.0.0.1:1"}); !errors.Is(err, member.ErrNoCA) {
 		t.Errorf("a certificate from a CA that is not believed: %v", err)
 	}
 }

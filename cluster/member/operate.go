@@ -15,17 +15,19 @@ import (
 
 // about is what a server tells the others of itself.
 type about struct {
-	Stats   node.Stats `json:"stats"`
-	Version string     `json:"version"`
-	Format  int        `json:"format"`
-	Address string     `json:"address"`
-	Gossip  string     `json:"gossip"`
-	Audits  []audit    `json:"audits,omitempty"` // the last ones
+	Stats   node.Stats     `json:"stats"`
+	Version string         `json:"version"`
+	Format  int            `json:"format"`
+	Address string         `json:"address"`
+	Gossip  string         `json:"gossip"`
+	Audits  []refusalEvent `json:"audits,omitempty"` // the last ones
+	// TokenUses are the last uses of tokens of the API on this server, by id.
+	TokenUses map[string]time.Time `json:"tokenUses,omitempty"`
 }
 
 func (m *Member) about() any {
 	return about{Stats: m.node.Stats(), Version: m.o.Version, Format: state.FormatVersion, Address: m.o.Advertise,
-		Gossip: m.o.GossipAdvertise, Audits: m.audits.last()}
+		Gossip: m.o.GossipAdvertise, Audits: m.audits.last(time.Now()), TokenUses: m.TokenUses()}
 }
 
 // healths are what servers last said of themselves, on the leader.
@@ -53,7 +55,7 @@ const registerEvery = 5 * time.Second
 
 // register keeps the rows of servers as they are, this one's first.
 func (m *Member) register(ctx context.Context) {
-	recorded := map[string]uint64{}
+	recorded, events := map[string]uint64{}, m.newRecording()
 	for {
 		m.health.mu.Lock()
 		now := map[string]about{m.identity.Name: m.about().(about)}
@@ -87,8 +89,12 @@ func (m *Member) register(ctx context.Context) {
 			}
 		}
 		for name, a := range now {
-			recorded[name] = m.record(ctx, a.Audits, recorded[name])
+			recorded[name] = events.take(a.Audits, recorded[name], time.Now())
+			for id, at := range a.TokenUses {
+				m.UseToken(id, at)
+			}
 		}
+		events.record(ctx, time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -175,6 +181,3 @@ func (m *Member) LastBackup() (time.Time, error) {
 	}
 	return m.backups.Last()
 }
-
-// AdminTokens of the API.
-func (m *Member) AdminTokens() []state.AdminToken { return m.State.Snapshot().AdminTokens() }

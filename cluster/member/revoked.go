@@ -2,11 +2,9 @@ package member
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
-	"unicode"
 
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/transport"
 )
@@ -74,7 +72,7 @@ func (m *Member) telling(ctx context.Context) {
 	for ctx.Err() == nil {
 		var events []transport.Event
 		last := told
-		for _, a := range m.audits.last() {
+		for _, a := range m.audits.last(time.Now()) {
 			if a.N > told {
 				events = append(events, transport.Event{At: a.At, Kind: a.Kind, Name: a.Name, Text: a.Text})
 				last = a.N
@@ -133,16 +131,8 @@ func (m *Member) takeDown(host string, events []transport.Event) {
 			continue
 		}
 		t.n++
-		m.audits.add(refusedKind, printable(e.Name), fmt.Sprintf("by agent %s: %s", host, printable(e.Text)), now)
+		q := audit.Refusal{Kind: refusedKind, Address: e.Name, By: "agent " + host, Class: e.Text, Detail: e.Text}
+		m.o.Audit.Refuse(q)
+		m.audits.refuse(q, now)
 	}
-}
-
-// printable is a text without what a terminal would take for an order.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -59,8 +59,21 @@ type pilot struct {
 	run   *autopilot.Autopilot
 	since time.Time // this server leads
 	told  map[raft.ServerID]told
+	added map[raft.ServerID]added
 	end   func()
 	runs  sync.WaitGroup
+}
+
+// added is when a server was added in this term, and the last entry of the leader's log then.
+type added struct {
+	at    time.Time
+	index uint64
+}
+
+// caughtUp says whether a server has answered since it was added, and has the entries of before. Autopilot's own state of
+// a server that was removed and added again may be that of before: the server may have lost its log meanwhile.
+func (a added) caughtUp(t told) bool {
+	return t.asked && t.err == nil && !t.begun.Before(a.at) && t.stats.Index >= a.index
 }
 
 // told is what a server said last, and whether it said it when it was last asked.
@@ -69,6 +82,7 @@ type told struct {
 	at    time.Time // of its last answer; of the first look at it, if there was none
 	asked bool      // it was asked at all
 	err   error     // of the last question
+	begun time.Time // of the last question that was answered
 }
 
 func (p *pilot) init(n *Node) { p.node, p.conf, p.end = n, n.o.Autopilot.defaults(), func() {} }
@@ -77,7 +91,7 @@ func (p *pilot) init(n *Node) { p.node, p.conf, p.end = n, n.o.Autopilot.default
 func (p *pilot) start(ctx context.Context, l *life) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.since, p.told = time.Now(), map[raft.ServerID]told{}
+	p.since, p.told, p.added = time.Now(), map[raft.ServerID]told{}, map[raft.ServerID]added{}
 	if p.node.o.Health == nil || ctx.Err() != nil {
 		return
 	}
@@ -102,6 +116,22 @@ func (p *pilot) stop() {
 	defer p.mu.Unlock()
 	p.end()
 	p.end, p.run = func() {}, nil
+}
+
+// add notes that a server is being added, while the leader's log ends at that index.
+func (p *pilot) add(id raft.ServerID, index uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.added != nil {
+		p.added[id] = added{time.Now(), index}
+	}
+}
+
+func (p *pilot) caughtUp(id raft.ServerID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, known := p.added[id]
+	return !known || a.caughtUp(p.told[id])
 }
 
 // judge fills in what the leader knows of a server.
@@ -162,6 +192,9 @@ func (g guarded) AddVoter(id raft.ServerID, a raft.ServerAddress, prev uint64, _
 	if !there || !g.node.pilot.conf.Votes(string(id)) {
 		return refused{fmt.Errorf("give server %s at %s a vote: %w: it is not one that is to have one any more", id, a, ErrRefused)}
 	}
+	if p := &g.node.pilot; !p.caughtUp(id) {
+		return refused{fmt.Errorf("give server %s at %s a vote: %w: it has not caught up since it was added", id, a, ErrRefused)}
+	}
 	f := g.Raft.AddVoter(id, a, prev, changeTimeout)
 	_ = f.Error() // and it is in force before anyone else looks; the caller asks again for the error
 	return f
@@ -210,13 +243,14 @@ func (d delegate) FetchServerStats(ctx context.Context, servers map[raft.ServerI
 			continue
 		}
 		wg.Go(func() {
+			begun := time.Now()
 			stats, err := d.node.o.Health(ctx, Server{ID: string(id), Address: string(s.Address)})
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			t := d.told[id]
 			t.asked = true
 			if t.err = err; err == nil {
-				t.stats, t.at = stats, time.Now()
+				t.stats, t.at, t.begun = stats, time.Now(), begun
 			}
 			d.told[id] = t
 		})

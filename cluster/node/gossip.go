@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,11 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// GossipKeyBytes is the length of the key that all members of a cluster share.
+// GossipKeyBytes is the length of a key that all members of a cluster share.
 const GossipKeyBytes = 32
+
+// MaxGossipKeys is how many keys a member knows at a time.
+const MaxGossipKeys = 3
 
 // GossipMeta is what a member tells all others of itself. As JSON it has room for 512 bytes.
 type GossipMeta struct {
@@ -33,10 +37,10 @@ type GossipMeta struct {
 
 // GossipOptions of a member.
 type GossipOptions struct {
-	Name      string // of the member, for ever
-	Bind      string // host:port for UDP and TCP
-	Advertise string // host:port that others are told; "" = where it listens
-	Key       []byte // GossipKeyBytes long
+	Name      string   // of the member, for ever
+	Bind      string   // host:port for UDP and TCP
+	Advertise string   // host:port that others are told; "" = where it listens
+	Keys      [][]byte // 1 to MaxGossipKeys, each GossipKeyBytes long: it seals with the first and opens with all
 	Meta      GossipMeta
 	Log       *slog.Logger
 	// Network carries it instead of UDP and TCP, for tests and simulations; Advertise is the address in it.
@@ -80,6 +84,7 @@ type Hint struct {
 // What it says is encrypted, and strangers get no answer.
 type Gossip struct {
 	ml    *memberlist.Memberlist
+	ring  *memberlist.Keyring
 	o     GossipOptions
 	hints chan Hint
 	lost  chan struct{} // somebody does not answer any more
@@ -97,15 +102,22 @@ type Gossip struct {
 // OpenGossip starts it. It knows nobody until Join.
 func OpenGossip(o GossipOptions) (*Gossip, error) {
 	fail := func(err error) (*Gossip, error) { return nil, fmt.Errorf("open gossip of %s: %w", o.Name, err) }
-	if o.Name == "" || len(o.Key) != GossipKeyBytes {
-		return fail(fmt.Errorf("it needs a name and a key of %d bytes, and has %d", GossipKeyBytes, len(o.Key)))
+	if o.Name == "" {
+		return fail(errors.New("it needs a name"))
 	}
-	g := &Gossip{o: o, hints: make(chan Hint, 256), lost: make(chan struct{}, 1), peers: map[string]Peer{}}
+	if err := checkKeys(o.Keys); err != nil {
+		return fail(err)
+	}
+	ring, err := memberlist.NewKeyring(o.Keys, o.Keys[0])
+	if err != nil {
+		return fail(err)
+	}
+	g := &Gossip{o: o, ring: ring, hints: make(chan Hint, 256), lost: make(chan struct{}, 1), peers: map[string]Peer{}}
 	if err := g.setMeta(o.Meta); err != nil {
 		return fail(err)
 	}
 	conf := memberlist.DefaultLANConfig()
-	conf.Name, conf.SecretKey = o.Name, o.Key
+	conf.Name, conf.Keyring = o.Name, ring
 	conf.Delegate, conf.Events = gossipDelegate{g}, gossipDelegate{g}
 	conf.LogOutput, conf.Logger = nil, log.New(gossipLog{o.Log.With("part", "gossip")}, "", 0)
 	conf.DeadNodeReclaimTime = 30 * time.Second // a member that comes back with another address
@@ -119,11 +131,45 @@ func OpenGossip(o GossipOptions) (*Gossip, error) {
 	if err := g.transport(conf); err != nil {
 		return fail(err)
 	}
-	var err error
 	if g.ml, err = memberlist.Create(conf); err != nil {
 		return fail(errors.Join(err, conf.Transport.Shutdown()))
 	}
 	return g, nil
+}
+
+func checkKeys(keys [][]byte) error {
+	if len(keys) == 0 || len(keys) > MaxGossipKeys {
+		return fmt.Errorf("it needs 1 to %d keys, and has %d", MaxGossipKeys, len(keys))
+	}
+	for _, k := range keys {
+		if len(k) != GossipKeyBytes {
+			return fmt.Errorf("a key has %d bytes, and this one has %d", GossipKeyBytes, len(k))
+		}
+	}
+	return nil
+}
+
+// SetKeys replaces the keys: from now on it seals with the first, opens with all of them, and with no other.
+func (g *Gossip) SetKeys(keys [][]byte) error {
+	if err := checkKeys(keys); err != nil {
+		return fmt.Errorf("keys of gossip: %w", err)
+	}
+	for _, k := range keys {
+		if err := g.ring.AddKey(k); err != nil {
+			return fmt.Errorf("keys of gossip: %w", err)
+		}
+	}
+	if err := g.ring.UseKey(keys[0]); err != nil {
+		return fmt.Errorf("keys of gossip: %w", err)
+	}
+	for _, old := range slices.Backward(slices.Clone(g.ring.GetKeys())) {
+		if !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, old) }) {
+			if err := g.ring.RemoveKey(old); err != nil {
+				return fmt.Errorf("keys of gossip: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 func (g *Gossip) transport(conf *memberlist.Config) error {
@@ -145,7 +191,7 @@ func (g *Gossip) transport(conf *memberlist.Config) error {
 	}
 	conf.BindAddr, conf.BindPort = host, t.GetAutoBindPort()
 	conf.AdvertisePort = conf.BindPort
-	conf.Transport = newVetting(t, g.o.Key)
+	conf.Transport = newVetting(t, g.ring.GetKeys)
 	if g.o.Advertise == "" {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 // too, before memberlist sees the connection. Packets that it cannot decrypt it drops by itself.
 type vetting struct {
 	*memberlist.NetTransport
-	aead    cipher.AEAD
+	keys    func() [][]byte // that members know now; their lengths were checked
 	streams chan net.Conn
 	stop    chan struct{}
 	group   sync.WaitGroup
@@ -36,17 +36,28 @@ const (
 	streamHeader    = 1 + 4           // type and length
 )
 
-func newVetting(t *memberlist.NetTransport, key []byte) *vetting {
-	v := &vetting{NetTransport: t, streams: make(chan net.Conn), stop: make(chan struct{})}
-	block, err := aes.NewCipher(key)
-	if err == nil {
-		v.aead, err = cipher.NewGCM(block)
-	}
-	if err != nil {
-		panic("node: gossip key: " + err.Error()) // its length was checked
-	}
+func newVetting(t *memberlist.NetTransport, keys func() [][]byte) *vetting {
+	v := &vetting{NetTransport: t, keys: keys, streams: make(chan net.Conn), stop: make(chan struct{})}
 	v.group.Go(v.run)
 	return v
+}
+
+// opens says whether a message was sealed with one of the keys.
+func (v *vetting) opens(head, body []byte) bool {
+	for _, key := range v.keys() {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			continue
+		}
+		aead, err := cipher.NewGCM(block)
+		if err != nil {
+			continue
+		}
+		if _, err := aead.Open(nil, body[1:13], body[13:], head); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // StreamCh implements memberlist.Transport.
@@ -120,8 +131,8 @@ func (v *vetting) first(c net.Conn) ([]byte, error) {
 		return nil, err
 	}
 	b := body.Bytes()
-	if _, err := v.aead.Open(nil, b[1:13], b[13:], head); err != nil {
-		return nil, err
+	if !v.opens(head, b) {
+		return nil, errors.New("not sealed with a key of the members")
 	}
 	return append(head, b...), c.SetDeadline(time.Time{})
 }

@@ -22,8 +22,8 @@ var gossipKey = bytes.Repeat([]byte{7}, GossipKeyBytes)
 
 func gossip(t *testing.T, o GossipOptions) *Gossip {
 	t.Helper()
-	if o.Key == nil {
-		o.Key = gossipKey
+	if o.Keys == nil {
+		o.Keys = [][]byte{gossipKey}
 	}
 	o.Log, o.Interval = quiet(), 50*time.Millisecond
 	g, err := OpenGossip(o)
@@ -114,11 +114,13 @@ func TestGossip(t *testing.T) {
 
 func TestGossipOptions(t *testing.T) {
 	for name, o := range map[string]GossipOptions{
-		"no name":         {Key: gossipKey, Bind: "127.0.0.1:0"},
-		"a short key":     {Name: "a", Key: gossipKey[:16], Bind: "127.0.0.1:0"},
-		"no port":         {Name: "a", Key: gossipKey, Bind: "127.0.0.1"},
-		"a long meta":     {Name: "a", Key: gossipKey, Bind: "127.0.0.1:0", Meta: GossipMeta{Address: strings.Repeat("x", 512)}},
-		"no such address": {Name: "a", Key: gossipKey, Bind: "127.0.0.1:0", Advertise: "nowhere.invalid:1"},
+		"no name":         {Keys: [][]byte{gossipKey}, Bind: "127.0.0.1:0"},
+		"a short key":     {Name: "a", Keys: [][]byte{gossipKey[:16]}, Bind: "127.0.0.1:0"},
+		"no key":          {Name: "a", Bind: "127.0.0.1:0"},
+		"four keys":       {Name: "a", Keys: [][]byte{gossipKey, gossipKey, gossipKey, gossipKey}, Bind: "127.0.0.1:0"},
+		"no port":         {Name: "a", Keys: [][]byte{gossipKey}, Bind: "127.0.0.1"},
+		"a long meta":     {Name: "a", Keys: [][]byte{gossipKey}, Bind: "127.0.0.1:0", Meta: GossipMeta{Address: strings.Repeat("x", 512)}},
+		"no such address": {Name: "a", Keys: [][]byte{gossipKey}, Bind: "127.0.0.1:0", Advertise: "nowhere.invalid:1"},
 	} {
 		o.Log = quiet()
 		if g, err := OpenGossip(o); err == nil {
@@ -221,7 +223,7 @@ func TestGossipSaysNothingToStrangers(t *testing.T) {
 		_ = c.Close()
 	}
 	// Other keys, or none, make no member.
-	other := gossip(t, GossipOptions{Name: "other", Bind: "127.0.0.1:0", Key: bytes.Repeat([]byte{8}, GossipKeyBytes)})
+	other := gossip(t, GossipOptions{Name: "other", Bind: "127.0.0.1:0", Keys: [][]byte{bytes.Repeat([]byte{8}, GossipKeyBytes)}})
 	if n, err := other.ml.Join([]string{a.Address()}); err == nil || n != 0 {
 		t.Errorf("joined with another key: %d, %v", n, err)
 	}
@@ -245,5 +247,81 @@ func TestGossipSaysNothingToStrangers(t *testing.T) {
 	buf := make([]byte, 1500)
 	if n, err := stranger.Read(buf); err == nil {
 		t.Errorf("a stranger's packet was answered: %q", buf[:n])
+	}
+}
+
+// Keys are replaced while members talk: nobody loses sight of anybody, and who has but the old key is a stranger in the end.
+func TestGossipKeysAreReplaced(t *testing.T) {
+	old, next := gossipKey, bytes.Repeat([]byte{9}, GossipKeyBytes)
+	var members []*Gossip
+	for _, name := range []string{"a", "b", "c"} {
+		g := gossip(t, GossipOptions{Name: name, Bind: "127.0.0.1:0"})
+		if len(members) > 0 {
+			g.joinIn(t, members[0].Address())
+		}
+		members = append(members, g)
+	}
+	all := []string{"a", "b", "c"}
+	for _, g := range members {
+		sees(t, g, all...)
+	}
+	version := 0
+	// talk: what one tells, by packets, reaches all; a push and pull over a stream works between any two.
+	talk := func(what string) {
+		t.Helper()
+		version++
+		if err := members[0].SetMeta(GossipMeta{Version: fmt.Sprint(version)}); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for _, g := range members[1:] {
+			await(t, what+": "+g.o.Name+" hears", func() *bool {
+				for _, p := range g.Peers() {
+					if yes := p.Name == "a" && p.Meta.Version == fmt.Sprint(version); yes {
+						return &yes
+					}
+				}
+				return nil
+			})
+			if n, err := g.ml.Join([]string{members[0].Address()}); n != 1 || err != nil {
+				t.Errorf("%s: %s to a: %d, %v", what, g.o.Name, n, err)
+			}
+			if n, err := members[0].ml.Join([]string{g.Address()}); n != 1 || err != nil {
+				t.Errorf("%s: a to %s: %d, %v", what, g.o.Name, n, err)
+			}
+		}
+	}
+	talk("before")
+	for _, step := range [][][]byte{{old, next}, {next, old}, {next}} {
+		for i, g := range members {
+			if err := g.SetKeys(step); err != nil {
+				t.Fatal(err)
+			}
+			if got := g.ring.GetKeys(); !slices.EqualFunc(got, step, bytes.Equal) {
+				t.Fatalf("%s has %x, not %x", g.o.Name, got, step)
+			}
+			talk(fmt.Sprintf("%d keys, the first of %d, at %d members", len(step), step[0][0], i+1))
+		}
+	}
+	// One that was removed, and has the old key: it is heard by nobody, and nothing that it hears it can read.
+	out := gossip(t, GossipOptions{Name: "out", Bind: "127.0.0.1:0"})
+	for _, g := range members {
+		if n, err := out.ml.Join([]string{g.Address()}); n != 0 || err == nil {
+			t.Errorf("it joined %s with the old key", g.o.Name)
+		}
+		if n, err := g.ml.Join([]string{out.Address()}); n != 0 || err == nil {
+			t.Errorf("%s joined it", g.o.Name)
+		}
+	}
+	out.joinIn(t, members[0].Address(), members[1].Address())
+	talk("after")
+	sees(t, out, "out")
+	for _, g := range members {
+		sees(t, g, all...)
+	}
+	if err := members[0].SetKeys(nil); err == nil {
+		t.Error("no keys at all")
+	}
+	if err := members[0].SetKeys([][]byte{next[:31]}); err == nil {
+		t.Error("a short key")
 	}
 }

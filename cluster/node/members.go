@@ -121,6 +121,7 @@ func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) er
 			return fmt.Errorf("add server %s: %w: %s is the address of server %s: remove that one first", id, ErrRefused, address, s.ID)
 		}
 	}
+	n.pilot.add(raft.ServerID(id), l.raft.LastIndex())
 	f := l.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(address), 0, changeTimeout)
 	if voter {
 		f = l.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, changeTimeout)

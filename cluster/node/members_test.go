@@ -61,6 +61,9 @@ func TestPromotionComesTooLate(t *testing.T) {
 	if err := s.AddServer(t.Context(), "new", "new:1", false); err != nil {
 		t.Fatal(err)
 	}
+	if err := late(); !errors.Is(err, ErrRefused) {
+		t.Errorf("a server that has not answered since it was added: %v", err)
+	}
 	vote.Store(false)
 	if err := late(); !errors.Is(err, ErrRefused) {
 		t.Errorf("a server without a right to a vote: %v", err)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"evenkeel/internal/secretfile"
 )
 
 // maxFile is more than any certificate or key takes, bytes.
@@ -56,7 +58,10 @@ func (f Files) promote() error {
 	if err := os.Rename(f.next(), f.Key); err != nil {
 		return fmt.Errorf("put a new key in place: %w", err)
 	}
-	return syncDir(filepath.Dir(f.Key))
+	if err := secretfile.SyncDir(filepath.Dir(f.Key)); err != nil {
+		return fmt.Errorf("put a new key in place: %w", err)
+	}
+	return nil
 }
 
 // read the files. waiting is a key that a crash left beside the one in place, nil if there is none.
@@ -140,61 +145,21 @@ func readFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// readKey reads a file that nobody else may read or write; openTo are rights of others that are fine.
+// readKey reads a file that only its owner may read or write; openTo are rights of others that are fine.
 func readKey(path string, openTo fs.FileMode) ([]byte, error) {
-	info, err := os.Stat(path)
+	content, err := secretfile.Read(path, secretfile.Rule{MaxBytes: maxFile, OpenTo: openTo})
 	if err != nil {
-		return nil, fmt.Errorf("certificates: %w", err)
+		return nil, fmt.Errorf("certificates: key: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077&^openTo != 0 {
-		return nil, fmt.Errorf("certificates: %s has mode %04o, so that others may have read the key: if nobody has, `chmod 600 %s`", path, mode, path)
-	}
-	return readFile(path)
+	return content, nil
 }
 
-// replaceFile puts a file in the place of another, whole or not at all.
+// replaceFile puts a file in the place of another, whole or not at all, unless it is there already.
 func replaceFile(path string, content []byte, mode fs.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm() == mode {
 			return nil
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600 from the start
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err == nil {
-		return syncDir(filepath.Dir(path))
-	}
-	_ = os.Remove(f.Name()) // of no use any more
-	return fmt.Errorf("write %s: %w", path, err)
-}
-
-// syncDir makes a rename in a directory last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", dir, err)
-	}
-	err = d.Sync()
-	if closed := d.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", dir, err)
-	}
-	return nil
+	return secretfile.Write(path, content, mode)
 }

@@ -1,11 +1,14 @@
 package pki
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"evenkeel/internal/secretfile"
 )
 
 func material(t testing.TB, ca *CA, id Identity, n byte) Material {
@@ -185,5 +188,23 @@ func TestCAFiles(t *testing.T) {
 	}
 	if _, err := ReadCA(cert, key); err == nil {
 		t.Error("took a CA's key that others may read")
+	}
+	if err := errors.Join(os.Chmod(key, 0o600), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadCA(cert, key); !errors.Is(err, secretfile.ErrExposed) {
+		t.Errorf("a CA's key in a directory that all may write: %v", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(key, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadCA(cert, key); !errors.Is(err, secretfile.ErrExposed) {
+		t.Errorf("a CA's key of somebody else: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package pki
 
 import (
 	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
@@ -93,9 +92,4 @@ func decode64(s string) ([]byte, error) {
 func HashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
-}
-
-// SecretMatches says in constant time whether a secret is the one with that hash.
-func SecretMatches(hash, secret string) bool {
-	return subtle.ConstantTimeCompare([]byte(hash), []byte(HashSecret(secret))) == 1
 }

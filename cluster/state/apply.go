@@ -159,10 +159,12 @@ func (w *writer) dispatch(body any) error {
 	case *Audit:
 		w.event(b.Kind, b.Object, b.Name, "%s", b.Text)
 		return nil
-	case *AdminToken:
-		b.MadeAt = w.at
-		w.put(tAdmins, b)
-		return nil
+	case *Token:
+		return w.apiTokenPut(b)
+	case *TokenDrop:
+		return w.apiTokenDrop(b)
+	case *TokensUsed:
+		return w.tokensUsed(b)
 	}
 	panic(fmt.Sprintf("state: no way to apply a %T", body))
 }
@@ -224,6 +226,7 @@ func (w *writer) finish() {
 func (w *writer) forget() {
 	forgetRows(w, tRevoked, func(r *Revoked) bool { return w.at.Sub(r.Until) > keepRevoked })
 	forgetRows(w, tTokens, func(t *JoinToken) bool { return w.at.Sub(t.Until) > keepRevoked })
+	w.forgetEndedTokens()
 	w.forgetParts()
 	w.forgetRemembered()
 	if w.hand.ops == unknown {

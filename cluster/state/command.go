@@ -36,7 +36,7 @@ const (
 	KindArm         Kind = "arm"
 	KindMove        Kind = "move"
 	KindAudit       Kind = "audit"
-	KindAdminToken  Kind = "admin-token"
+	KindAdminToken  Kind = "admin-token" // a token of the API, of any role since version 5
 
 	// Since version 3, which also told moves more of themselves.
 	KindSettings       Kind = "settings"
@@ -49,6 +49,10 @@ const (
 	// Since version 4.
 	KindShapingTold Kind = "shaping-told"
 	KindRestore     Kind = "restore"
+
+	// Since version 5, which also gave tokens names, roles and ends.
+	KindTokenDrop  Kind = "token-drop"
+	KindTokensUsed Kind = "tokens-used"
 )
 
 // kinds of commands: what their body is, and the version of the format that brought them.
@@ -74,7 +78,7 @@ var kinds = map[Kind]struct {
 	KindArm:         {2, func() any { return new(Arm) }},
 	KindMove:        {2, func() any { return new(Move) }},
 	KindAudit:       {2, func() any { return new(Audit) }},
-	KindAdminToken:  {2, func() any { return new(AdminToken) }},
+	KindAdminToken:  {2, func() any { return new(Token) }},
 
 	KindSettings:       {3, func() any { return new(SettingsPut) }},
 	KindMovePlan:       {3, func() any { return new(MovePlanPut) }},
@@ -85,6 +89,9 @@ var kinds = map[Kind]struct {
 
 	KindShapingTold: {4, func() any { return new(ShapingTold) }},
 	KindRestore:     {4, func() any { return new(Restore) }},
+
+	KindTokenDrop:  {5, func() any { return new(TokenDrop) }},
+	KindTokensUsed: {5, func() any { return new(TokensUsed) }},
 }
 
 // Kinds that a version of the format knows, in order of their names.
@@ -100,9 +107,9 @@ func Kinds(version int) []Kind {
 }
 
 // FormatVersion is the version of the command format that this code writes. Version 3 numbers moves; 4 keeps what
-// shaping did, and restores by the log.
+// shaping did, and restores by the log; 5 gives tokens of the API roles and ends, and revokes them.
 // It reads every version from 1 on, for ever: testdata/log-v1.jsonl is a log of version 1.
-const FormatVersion = 4
+const FormatVersion = 5
 
 // MaxCommandBytes bounds one command in the log.
 const MaxCommandBytes = 16 << 20

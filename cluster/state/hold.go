@@ -88,7 +88,7 @@ func (w *writer) beside(now *Snapshot) {
 	for _, t := range now.JoinTokens() {
 		w.put(tTokens, &t)
 	}
-	for _, t := range now.AdminTokens() {
+	for _, t := range now.Tokens() {
 		w.put(tAdmins, &t)
 	}
 	for _, r := range now.RevokedCertificates() {
@@ -111,7 +111,7 @@ func (w *writer) since(now *Snapshot) {
 	w.waitForNew(now)
 	replace(w, now, tMembers, (*Snapshot).Members)
 	replace(w, now, tTokens, (*Snapshot).JoinTokens)
-	replace(w, now, tAdmins, (*Snapshot).AdminTokens)
+	replace(w, now, tAdmins, (*Snapshot).Tokens)
 	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
 	}

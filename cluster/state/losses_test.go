@@ -344,7 +344,7 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 	for _, name := range []string{"h1", "h2"} {
 		lost.must(t, state.KindMemberPut, state.Member{Name: name, Server: true, Agent: true, Address: "old-" + name + ":1", Format: state.FormatVersion})
 	}
-	lost.must(t, state.KindAdminToken, state.AdminToken{ID: "old", Hash: "x"})
+	lost.must(t, state.KindAdminToken, token("old", state.RoleAdmin))
 	var saved, held bytes.Buffer
 	if err := lost.Snapshot().Save(&saved); err != nil {
 		t.Fatal(err)
@@ -353,7 +353,7 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 	k.must(t, state.KindInit, state.Init{ID: "cluster-2", Settings: state.DefaultSettings()})
 	k.must(t, state.KindMemberPut, state.Member{Name: "h1", Server: true, Agent: true, Address: "new-h1:1", Format: state.FormatVersion})
 	k.must(t, state.KindCertificate, state.Certificate{Member: "h1", Serial: state.Serial{Number: "0a", Until: time.Unix(1e11, 0)}})
-	k.must(t, state.KindAdminToken, state.AdminToken{ID: "new", Hash: "y"})
+	k.must(t, state.KindAdminToken, token("new", state.RoleAdmin))
 	k.must(t, state.KindHostReport, hostReport("h9", 2, 4*gib))
 	if err := state.Held(&saved, &held, "restore", time.Unix(1000, 0), k.Snapshot()); err != nil {
 		t.Fatal(err)
@@ -364,7 +364,7 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 	if m, _ := k.Snapshot().Member("h1"); m.Address != "new-h1:1" || len(m.Serials) != 1 {
 		t.Errorf("the server that there is is registered as %+v", m)
 	}
-	if n := len(k.Snapshot().AdminTokens()); n != 2 {
+	if n := len(k.Snapshot().Tokens()); n != 2 {
 		t.Errorf("%d admin tokens are good, want the old and the new", n)
 	}
 	if m, _ := k.Snapshot().Meta(); m.ID != "cluster-1" || len(m.Hold.Pending) != 3 {

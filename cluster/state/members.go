@@ -71,9 +71,6 @@ func (s *Snapshot) Revoked(number string) bool {
 // RevokedCertificates in order of their numbers.
 func (s *Snapshot) RevokedCertificates() []Revoked { return all[Revoked](s, tRevoked, "id") }
 
-// AdminTokens in order of their ids.
-func (s *Snapshot) AdminTokens() []AdminToken { return all[AdminToken](s, tAdmins, "id") }
-
 // Format is the version of the log and of snapshots that every server can read. While servers
 // are upgraded it is that of the older ones, so that each can take over from each.
 func (s *Snapshot) Format() int {
@@ -185,25 +182,40 @@ func (w *writer) tokenPut(b *JoinToken) error {
 // ErrToken: the join token is not known, used, over, or shown with the wrong secret.
 var ErrToken = fmt.Errorf("join token refused")
 
-func (w *writer) join(b *Join) error {
-	m := b.Member
-	refuse := func(why string) error {
-		return fmt.Errorf("member %s: join token %s %s: %w", m.Name, b.Token, why, ErrToken)
+// noHash is compared with where there is no token: no secret has this hash, and the comparison takes the same time.
+const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
+
+// Admits says whether the token lets a member in that showed a secret of that hash: nil, or an error that wraps ErrToken. A
+// token that is not known is the zero one. The secret is compared in constant time, and first, whatever else is wrong.
+func (t JoinToken) Admits(hash string, m Member, at time.Time) error {
+	known := t.Hash
+	if known == "" {
+		known = noHash
 	}
-	t, ok := w.read().JoinToken(b.Token)
+	match := subtle.ConstantTimeCompare([]byte(known), []byte(hash)) == 1
+	refuse := func(why string) error { return fmt.Errorf("join token %s %s: %w", t.ID, why, ErrToken) }
 	switch {
-	case !ok:
-		return refuse("is not known")
-	case subtle.ConstantTimeCompare([]byte(t.Hash), []byte(b.Hash)) != 1:
+	case t.ID == "":
+		return fmt.Errorf("a join token that is not known: %w", ErrToken)
+	case !match:
 		return refuse("came with the wrong secret")
 	case t.UsedBy != "":
 		return refuse("was used by " + t.UsedBy + " already")
-	case w.at.After(t.Until):
+	case at.After(t.Until):
 		return refuse("ended at " + t.Until.UTC().Format(time.RFC3339))
 	case m.Server && !t.Server || m.Agent && !t.Agent:
 		return refuse("gives fewer rights")
 	case t.For != "" && t.For != m.Name:
 		return refuse("is for member " + t.For)
+	}
+	return nil
+}
+
+func (w *writer) join(b *Join) error {
+	m := b.Member
+	t, _ := w.read().JoinToken(b.Token)
+	if err := t.Admits(b.Hash, m, w.at); err != nil {
+		return fmt.Errorf("member %s: %w", m.Name, err)
 	}
 	if old, known := w.read().Member(m.Name); known {
 		if t.For == "" {
@@ -230,13 +242,41 @@ func (w *writer) join(b *Join) error {
 	return w.memberPut(&m)
 }
 
+// MaxSerials is how many certificates that have not ended a member may have. All of them are revoked with it.
+const MaxSerials = 16
+
+// renewalsSince is the version of the format whose entries bound the certificates of a member, and tell of them.
+const renewalsSince = 5
+
+// Certificates of the member that have not ended.
+func (m Member) Certificates(at time.Time) (n int) {
+	for _, s := range m.Serials {
+		if !at.After(s.Until) {
+			n++
+		}
+	}
+	return n
+}
+
+// Has says whether the certificate of that number is recorded as the member's.
+func (m Member) Has(number string) bool {
+	return slices.ContainsFunc(m.Serials, func(s Serial) bool { return s.Number == number })
+}
+
 func (w *writer) certificate(b *Certificate) error {
 	m, ok := w.read().Member(b.Member)
 	if !ok {
 		return fmt.Errorf("member %s: %w", b.Member, ErrNotFound)
 	}
 	m.Serials = slices.DeleteFunc(slices.Clone(m.Serials), func(s Serial) bool { return w.at.After(s.Until) })
+	renewed := len(m.Serials) > 0
+	if w.version >= renewalsSince && len(m.Serials) >= MaxSerials {
+		return fmt.Errorf("member %s has %d certificates that have not ended: %w", m.Name, len(m.Serials), ErrConflict)
+	}
 	m.Serials = append(m.Serials, b.Serial)
 	w.put(tMembers, &m)
+	if w.version >= renewalsSince && renewed {
+		w.event("certificate-renewed", "member", m.Name, "certificate %s, until %s", b.Serial.Number, b.Serial.Until.UTC().Format(time.RFC3339))
+	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (s *Snapshot) Save(to io.Writer) error {
 		func() error { return saveTable[Member](enc, s, tMembers) },
 		func() error { return saveTable[JoinToken](enc, s, tTokens) },
 		func() error { return saveTable[Revoked](enc, s, tRevoked) },
-		func() error { return saveTable[AdminToken](enc, s, tAdmins) },
+		func() error { return saveTable[Token](enc, s, tAdmins) },
 		func() error { return saveTable[MovePlan](enc, s, tMovePlans) },
 		func() error { return saveTable[Migration](enc, s, tMigrations) },
 		func() error { return saveTable[ShapingHour](enc, s, tShapingHours) },
@@ -211,7 +211,7 @@ func newRow(table string) (any, error) {
 	case tRevoked:
 		return new(Revoked), nil
 	case tAdmins:
-		return new(AdminToken), nil
+		return new(Token), nil
 	case tMovePlans:
 		return new(MovePlan), nil
 	case tMigrations:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -20,7 +21,10 @@ type drawn struct {
 	next int
 }
 
-var hostNames = []string{"h1", "h2", "h3"}
+var (
+	hostNames  = []string{"h1", "h2", "h3"}
+	tokenNames = []string{"t1", "t2", "t3"}
+)
 
 func (d *drawn) pick(what string, of []string) string {
 	return rapid.SampledFrom(of).Draw(d.t, what)
@@ -32,7 +36,17 @@ func (d *drawn) chance(what string, in int) bool {
 
 func (d *drawn) command() (state.Kind, any) {
 	s := d.k.Snapshot()
-	switch rapid.SampledFrom([]string{"host", "cordon", "image", "drop", "plan", "plan", "plan", "plan", "report", "report", "report"}).Draw(d.t, "command") {
+	switch rapid.SampledFrom([]string{"host", "cordon", "image", "drop", "plan", "plan", "plan", "plan", "report", "report", "report", "token", "revoke", "used"}).Draw(d.t, "command") {
+	case "token":
+		row := token(d.pick("token", tokenNames), rapid.SampledFrom(state.Roles()).Draw(d.t, "role"))
+		if d.chance("ends", 2) {
+			row.Until = start.Add(time.Duration(d.upTo("until", 3)) * time.Minute)
+		}
+		return state.KindAdminToken, row
+	case "revoke":
+		return state.KindTokenDrop, state.TokenDrop{ID: token(d.pick("token", tokenNames), "").ID, By: "ann"}
+	case "used":
+		return state.KindTokensUsed, state.TokensUsed{Used: []state.TokenUse{{ID: token(d.pick("token", tokenNames), "").ID, At: start.Add(time.Duration(d.upTo("used", 100)) * time.Second)}}}
 	case "host":
 		r := hostReport(d.pick("host", hostNames), float64(d.upTo("cores", 8))/2, int64(d.upTo("memory", 8))*gib)
 		if d.chance("foreign", 3) {
@@ -161,6 +175,9 @@ func TestInvariants(t *testing.T) {
 }
 
 func checkRows(t *rapid.T, kind state.Kind, before, after *state.Snapshot) {
+	if administered(before) && !administered(after) {
+		t.Fatalf("%s left nobody who can administer the cluster", kind)
+	}
 	names := map[string]bool{}
 	for _, vc := range after.VCs() {
 		if names[vc.Name] {

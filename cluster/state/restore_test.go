@@ -37,7 +37,7 @@ func TestRestoreInTheLog(t *testing.T) {
 	k.must(t, state.KindVMReport, report("h1", "vm-old-0", 1, state.Running))
 	saved := save(t, k.Snapshot())
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "new", 1, gib, "h2"))
-	k.must(t, state.KindAdminToken, state.AdminToken{ID: "a1", Hash: "beef"})
+	k.must(t, state.KindAdminToken, token("a1", state.RoleAdmin))
 	before := k.Snapshot()
 	woken := k.WatchHost("h2")
 	for i, p := range parts("r", saved, 3) {
@@ -84,7 +84,7 @@ func TestRestoreInTheLog(t *testing.T) {
 	if _, there := got.VCNamed("new"); there {
 		t.Error("what came after the snapshot is still there")
 	}
-	if tokens := got.AdminTokens(); len(tokens) != 1 || tokens[0].ID != "a1" {
+	if tokens := got.Tokens(); len(tokens) != 1 || tokens[0].Name != "a1" {
 		t.Error("who may come in is not as it was before the restore")
 	}
 	events := got.EventsAfter(0, 0)

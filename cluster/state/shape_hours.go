@@ -53,7 +53,11 @@ func (w *writer) shapingTold(b *ShapingTold) error {
 
 // forgetNewer drops what a server of an earlier version, now that there is one, could not read in a snapshot.
 func (w *writer) forgetNewer() {
-	if w.read().Format() >= 4 {
+	format := w.read().Format()
+	if format < 5 {
+		w.forgetNewTokens()
+	}
+	if format >= 4 {
 		return
 	}
 	forgetRows(w, tShapingHours, every[ShapingHour])

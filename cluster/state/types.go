@@ -380,20 +380,13 @@ type JoinToken struct {
 	Comment string    `json:"comment,omitempty"`
 }
 
-// AdminToken is a bearer token of the API, by its SHA-256.
-type AdminToken struct {
-	ID     string    `json:"id"`
-	Hash   string    `json:"hash"`
-	MadeAt time.Time `json:"madeAt"`
-}
-
 // Event is one thing that happened in the cluster.
 type Event struct {
 	Seq    uint64    `json:"seq"` // resumable position, increasing
 	Index  uint64    `json:"index"`
 	At     time.Time `json:"at"`
 	Kind   string    `json:"kind"`   // vc-admitted, vm-running, host-cordoned, ...
-	Object string    `json:"object"` // vc, vm, host, image, cluster
+	Object string    `json:"object"` // vc, vm, host, image, token, cluster
 	Name   string    `json:"name"`
 	Text   string    `json:"text"`
 }

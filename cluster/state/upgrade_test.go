@@ -138,7 +138,7 @@ func newestLog(t *testing.T) *cluster {
 	}
 	k.must(t, state.KindCertificate, state.Certificate{Member: "h4", Serial: state.Serial{Number: "04", Until: start.Add(time.Hour)}})
 	k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "h4"})
-	k.must(t, state.KindAdminToken, state.AdminToken{ID: "a1", Hash: "beef"})
+	withTokens(t, k)
 	k.must(t, state.KindAudit, state.Audit{Kind: "refused", Object: "member", Name: "10.0.0.9:1234", Text: "wrong CA"})
 
 	k.must(t, state.KindFencing, state.HostFencing{Host: "h3", Fencing: state.Fencing{Enforcing: true, Watchdog: 15_000}})

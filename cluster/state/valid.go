@@ -33,8 +33,12 @@ func valid(body any) error {
 		return check("member", b.Member.Name, "name", b.Member.Name, "token", b.Token)
 	case *Certificate:
 		return check("certificate", b.Serial.Number, "member", b.Member, "number", b.Serial.Number)
-	case *AdminToken:
-		return check("admin token", b.ID, "id", b.ID, "hash", b.Hash)
+	case *Token:
+		return b.valid()
+	case *TokenDrop:
+		return b.valid()
+	case *TokensUsed:
+		return b.valid()
 	case *SettingsPut:
 		return b.valid()
 	case *MovePlanPut:

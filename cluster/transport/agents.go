@@ -42,6 +42,8 @@ type AgentOptions struct {
 	Learned func(servers []string)
 	// Revoked hears of certificates that count no more, at the beginning of each stream and when there are others. nil: nobody does.
 	Revoked func([]pki.Revocation)
+	// Gossip hears of the version of the leader's keys of gossip like that. nil: nobody does.
+	Gossip func(version string)
 	// Rand spreads reconnects. The Agent uses it alone.
 	Rand *rand.Rand
 	Log  *slog.Logger
@@ -94,7 +96,7 @@ func NewAgent(o AgentOptions) *Agent {
 	if o.LastBackoff == 0 {
 		o.LastBackoff = lastBackoff
 	}
-	a := &Agent{o: o, http: newTransport(o.Dialer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{}, tried: map[string]time.Time{},
+	a := &Agent{o: o, http: newTransport(o.Dialer, ProtocolPeer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{}, tried: map[string]time.Time{},
 		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
 	if len(a.servers) > 0 {
@@ -272,6 +274,9 @@ func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun
 		}
 		if len(f.Revoked) > 0 && a.o.Revoked != nil {
 			a.o.Revoked(f.Revoked)
+		}
+		if f.Gossip != "" && a.o.Gossip != nil {
+			a.o.Gossip(f.Gossip)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func TestAgentAndLeader(t *testing.T) {
 // raw asks as a member with that keeper, with headers and a body of one's own.
 func raw(t *testing.T, d *Dialer, method, url string, header http.Header, body string) (int, string) {
 	t.Helper()
-	tr := newTransport(d, pki.Want{Server: true})
+	tr := newTransport(d, ProtocolPeer, pki.Want{Server: true})
 	defer tr.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -128,8 +128,7 @@ func trespass(err error) bool { return errors.As(err, new(*Trespass)) }
 func TestTrespass(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
-	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask,
-		API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), Consoles: &tty{}})
+	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask, Consoles: &tty{}})
 	now := time.Now()
 	h1 := s.dialer(s.keeper(nil, "h1", false, true, now, time.Hour))
 	s2 := s.dialer(s.keeper(nil, "s2", true, false, now, time.Hour))
@@ -155,7 +154,7 @@ func TestTrespass(t *testing.T) {
 		{"another host in the body of a renewal", h1, "POST", "/v1/hosts/h1/renew", ordered, `{"Host":"h2"}`, 403, true},
 		{"another host in the body of a permit", h1, "POST", "/v1/hosts/h1/permit", ordered, `{"Host":"h2"}`, 403, true},
 		{"an agent as relay", h1, "GET", "/v1/hosts/h2/desired", behind(victim), "", 403, true},
-		{"an agent forwards", h1, "GET", "/forwarded/v1/vms", nil, "", 403, true},
+		{"an agent forwards", h1, "GET", "/forwarded/v1/vms", nil, "", 404, false},
 		{"an agent opens a console", h1, "GET", "/v1/host/vms/x/console", http.Header{"Connection": {"Upgrade"}, "Upgrade": {consoleProtocol}}, "", 403, true},
 		{"a server that is no agent", s2, "POST", "/v1/hosts/s2/session", nil, "{}", 403, true},
 		{"a server as relay", s2, "POST", "/v1/hosts/h2/session", behind(victim), "{}", 200, false},
@@ -163,7 +162,7 @@ func TestTrespass(t *testing.T) {
 		{"a relay for a stranger", s2, "POST", "/v1/hosts/h2/session", http.Header{headerCaller: {"evenkeel://other/agent/h2 00"}}, "{}", 403, true},
 		{"a relay for nobody", s2, "POST", "/v1/hosts/h2/session", http.Header{headerCaller: {""}}, "{}", 403, true},
 		{"a relay for a server opens a console", s2, "GET", "/v1/host/vms/x/console", http.Header{headerCaller: {"evenkeel://" + clusterID + "/server/s3 00"}}, "", 403, true},
-		{"a server forwards", s2, "GET", "/forwarded/v1/vms", nil, "", 200, false},
+		{"a server forwards over the protocol of calls", s2, "GET", "/forwarded/v1/vms", nil, "", 404, false},
 		{"nothing there", s2, "GET", "/v1/secrets", nil, "", 404, false},
 		{"no session", h1, "POST", "/v1/hosts/h1/renew", nil, `{"Host":"h1"}`, 400, false},
 		{"no JSON", h1, "POST", "/v1/hosts/h1/renew", ordered, `{"Host`, 400, false},
@@ -286,7 +285,7 @@ func TestLateCalls(t *testing.T) {
 	l.set(true, "")
 	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
 	d := s.dialer(s.keeper(nil, "h1", false, true, time.Now(), time.Hour))
-	tr := newTransport(d, pki.Want{Server: true})
+	tr := newTransport(d, ProtocolPeer, pki.Want{Server: true})
 	defer tr.CloseIdleConnections()
 	open := func() string {
 		t.Helper()

@@ -70,30 +70,36 @@ type peer struct {
 	conn *tls.Conn
 }
 
-// identify finds out who asks, and ends what a member that was removed meanwhile still asks.
-func (p *Peers) identify(next http.Handler) http.Handler {
+// identify finds out which member asks, and ends what one that was removed meanwhile still asks.
+func (s Security) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, ok := r.Context().Value(callerKey{}).(peer)
 		if !ok {
 			refuse(w, http.StatusForbidden, kindForbidden, "no certificate of a member")
 			return
 		}
-		if err := p.o.still(from.conn.ConnectionState().PeerCertificates[0]); err != nil {
-			p.o.refused(from.conn.RemoteAddr(), err)
+		if err := s.still(from.conn.ConnectionState().PeerCertificates[0]); err != nil {
+			s.refused(from.conn.RemoteAddr(), err)
 			w.Header().Set("Connection", "close")
 			refuse(w, http.StatusForbidden, kindForbidden, "%v", err)
 			return
 		}
-		caller := from.Caller
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, from.Caller)))
+	})
+}
+
+// onBehalf makes the member the caller for which a server relays a call.
+func (p *Peers) onBehalf(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, relayed := r.Header[headerCaller]; relayed {
-			behind, err := p.behind(caller, r.Header.Get(headerCaller))
+			behind, err := p.behind(callerOf(r.Context()), r.Header.Get(headerCaller))
 			if err != nil {
 				p.trespass(w, r, err)
 				return
 			}
-			caller = behind
+			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, behind))
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"evenkeel/cluster/pki"
@@ -74,23 +73,6 @@ func post(ctx context.Context, t http.RoundTripper, url string, header http.Head
 		return nil
 	}
 	return decodeOne(answer, out)
-}
-
-// JoinRequest is what a new member sends to POST /v1/cluster/join of the public API.
-type JoinRequest struct {
-	ID      string `json:"id"`     // of the join token
-	Secret  string `json:"secret"` // of the join token
-	Name    string `json:"name"`   // of the member: its host's, a DNS label
-	Address string `json:"address"`
-	Request string `json:"request"` // for a certificate: PKCS #10, PEM
-	// Chain of a member that has a certificate of the operator's own PKI, PEM, its own first. It wants no other; Request proves
-	// that it has the key, for Purpose.
-	Chain string `json:"chain,omitempty"`
-}
-
-// Purpose of the proof that comes with a Chain: this token, for this member, here.
-func (q JoinRequest) Purpose(cluster string) string {
-	return strings.Join([]string{"join", cluster, q.ID, q.Secret, q.Name, q.Address}, "\n")
 }
 
 // JoinAnswer is what a new member is given.
@@ -207,7 +189,7 @@ func verifyPinned(certs []*x509.Certificate, pin pki.Pin, now time.Time) error {
 
 // Console opens the console of a VM at the member that is its host. protocol errors are *Problem.
 func (c *Client) Console(ctx context.Context, address, host, id string) (io.ReadWriteCloser, error) {
-	t := newTransport(c.dialer, pki.Want{Name: host, Agent: true})
+	t := newTransport(c.dialer, ProtocolPeer, pki.Want{Name: host, Agent: true})
 	t.DisableKeepAlives = true
 	// The stream outlives the call: ctx bounds the opening only.
 	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -43,6 +43,8 @@ type site struct {
 	t   testing.TB
 	ca  *pki.CA
 	net *memory // nil: TCP on loopback
+	// apis are the public APIs of members, by name; others have one that says by which protocol it was asked.
+	apis map[string]http.Handler
 
 	mu      sync.Mutex
 	revoked map[string]bool
@@ -54,7 +56,7 @@ func newSite(t testing.TB) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{t: t, ca: ca, revoked: map[string]bool{}}
+	return &site{t: t, ca: ca, apis: map[string]http.Handler{}, revoked: map[string]bool{}}
 }
 
 func (s *site) isRevoked(serial string) bool {
@@ -198,9 +200,13 @@ func (s *site) member(name string, server, ag bool, o PeersOptions, change ...fu
 	}
 	m.port, m.peers = NewPort(po), NewPeers(o)
 	m.client = NewClient(m.dialer, ClientOptions{Log: quiet()})
-	api := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var api http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("api over " + r.Proto))
-	})}
+	})
+	if own := s.apis[name]; own != nil {
+		api = own
+	}
+	forwarded := NewForwarded(ForwardedOptions{Security: o.Security, API: api, Log: quiet()})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -213,12 +219,16 @@ func (s *site) member(name string, server, ag bool, o PeersOptions, change ...fu
 			s.t.Error(err)
 		}
 	})
-	wg.Go(func() { _ = api.Serve(m.port.API()) })
+	wg.Go(func() {
+		if err := forwarded.Serve(ctx, m.port.Forwarded()); err != nil {
+			s.t.Error(err)
+		}
+	})
+	wg.Go(func() { _ = ServeAPI(ctx, api, m.port.API(), quiet()) })
 	var once sync.Once
 	m.stop = func() {
 		once.Do(func() {
 			cancel()
-			_ = api.Close()
 			m.client.Close()
 			wg.Wait()
 			m.dialer.Close()

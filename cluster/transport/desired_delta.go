@@ -25,6 +25,8 @@ type Frame struct {
 	Servers []string `json:"servers,omitempty"`
 	// Revoked certificates are told like that, too. Who hears of one never forgets it before it ends.
 	Revoked []pki.Revocation `json:"revoked,omitempty"`
+	// Gossip is the version of the keys of gossip (GossipKeys), told like that, too.
+	Gossip string `json:"gossip,omitempty"`
 }
 
 func idOf(vm agent.VM) string { return vm.Spec.Identity.VM }

@@ -16,6 +16,9 @@ import (
 const (
 	ProtocolRaft = "ek-raft/1"
 	ProtocolPeer = "ek-peer/1"
+	// ProtocolForward carries requests of the public API that a server forwards to the leader, and nothing else: no
+	// request that a client wrote can become a call between members.
+	ProtocolForward = "ek-forward/1"
 )
 
 const handshakeTimeout = 5 * time.Second

@@ -22,8 +22,8 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// front serves an API on the public side of a member that hands everything on to an address.
-func front(t *testing.T, m *member, to func() string) (base string, client *http.Client) {
+// forwarding serves an API on the public side of a member that hands everything on to an address.
+func forwarding(t *testing.T, m *member, to func() string) (base string, client *http.Client) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func front(t *testing.T, m *member, to func() string) (base string, client *http
 	})}
 	done := make(chan struct{})
 	go func() { _ = srv.Serve(listener); close(done) }()
-	transport := &http.Transport{}
+	transport := &http.Transport{DialContext: (&net.Dialer{}).DialContext}
 	t.Cleanup(func() { transport.CloseIdleConnections(); _ = srv.Close(); <-done })
 	return "http://" + listener.Addr().String(), &http.Client{Transport: transport, Timeout: patience}
 }
@@ -82,10 +82,11 @@ func TestForward(t *testing.T) {
 	})
 	var second *member // hands on what was handed on to it
 	mux.HandleFunc("/v1/ball", func(w http.ResponseWriter, r *http.Request) { second.client.Forward(w, r, second.at) })
-	leader := s.member("s1", true, false, PeersOptions{API: mux})
-	second = s.member("s2", true, false, PeersOptions{API: mux})
+	s.apis["s1"], s.apis["s2"] = mux, mux
+	leader := s.member("s1", true, false, PeersOptions{})
+	second = s.member("s2", true, false, PeersOptions{})
 	to := leader.at
-	base, client := front(t, second, func() string { return to })
+	base, client := forwarding(t, second, func() string { return to })
 
 	ask := func(method, path, body string, header http.Header) (*http.Response, seen) {
 		t.Helper()
@@ -206,9 +207,10 @@ func TestForward(t *testing.T) {
 func TestForwardLosesTheAnswer(t *testing.T) {
 	s := newSite(t)
 	api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	leader := s.member("s1", true, false, PeersOptions{API: api})
-	second := s.member("s2", true, false, PeersOptions{API: api})
-	base, client := front(t, second, func() string { return leader.at })
+	s.apis["s1"] = api
+	leader := s.member("s1", true, false, PeersOptions{})
+	second := s.member("s2", true, false, PeersOptions{})
+	base, client := forwarding(t, second, func() string { return leader.at })
 	for method, want := range map[string]int{"POST": http.StatusGatewayTimeout, "GET": http.StatusServiceUnavailable} {
 		req, err := http.NewRequest(method, base+"/v1/x", nil)
 		if err != nil {

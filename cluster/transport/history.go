@@ -88,7 +88,7 @@ func (c *Client) Forecast(ctx context.Context, address, host, id, resource strin
 
 // read from the host of a VM.
 func (c *Client) read(ctx context.Context, host, url string, limit int) ([]byte, error) {
-	t := newTransport(c.dialer, pki.Want{Name: host, Agent: true})
+	t := newTransport(c.dialer, ProtocolPeer, pki.Want{Name: host, Agent: true})
 	t.DisableKeepAlives = true
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -196,6 +196,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 	var encoder desiredEncoder
 	var servers []string
 	var revoked []pki.Revocation
+	var gossip string
 	// aside of the desired state, what agents should know.
 	aside := func(f *Frame) {
 		if now := p.servers(); !slices.Equal(now, servers) {
@@ -203,6 +204,9 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 		}
 		if now := p.revocations(); !slices.Equal(now, revoked) {
 			f.Revoked, revoked = now, now
+		}
+		if now := p.gossipVersion(); now != gossip {
+			f.Gossip, gossip = now, now
 		}
 	}
 	begun := false

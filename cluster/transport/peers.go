@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/pki"
 )
 
@@ -76,14 +77,16 @@ type PeersOptions struct {
 	Servers func() []string
 	// Revocations are certificates that count no more, told to agents; nil: nothing is told. The answer is not changed.
 	Revocations func() []pki.Revocation
+	// GossipKeys are the keys of the cluster's gossip, told to members while this server leads; nil: nothing is told.
+	GossipKeys func() GossipKeys
 	// Record takes down what an agent tells of itself, while this server leads; nil: such calls are not answered.
 	Record func(host string, events []Event)
-	// API answers requests that other servers forward.
-	API http.Handler
 	// Issuer renews certificates while this server leads.
 	Issuer Issuer
 	// About is what other servers may know of this one: a value that JSON can hold.
 	About func() any
+	// Audit reads this server's own audit log for other servers; nil: such calls are not answered.
+	Audit func(context.Context, audit.Filter) (audit.Answer, error)
 	// HistoryFor gets, while this server leads, the history of a VM that has moved to a host from where it was before;
 	// agent.ErrNoHistory if it came from nowhere. nil: such calls are not answered.
 	HistoryFor func(ctx context.Context, host, vm string) ([]byte, error)
@@ -123,7 +126,7 @@ func NewPeers(o PeersOptions) *Peers {
 	p := &Peers{o: o, draining: make(chan struct{}), lines: map[string]*line{}}
 	mux := http.NewServeMux()
 	if o.Lead != nil {
-		p.relay = newRelay(o.Dialer, o.Log)
+		p.relay = newRelay(o.Dialer, ProtocolPeer, o.Log)
 	}
 	if o.Leader != nil && o.Lead != nil {
 		mux.HandleFunc("GET /v1/hosts/{host}/desired", p.itsAgent(p.leaderOnly(p.desired)))
@@ -141,12 +144,13 @@ func NewPeers(o PeersOptions) *Peers {
 	if o.Issuer != nil && o.Lead != nil {
 		mux.HandleFunc("POST /v1/certificate", p.leaderOnly(p.certificate))
 	}
-	if o.API != nil {
-		mux.HandleFunc(forwardPrefix+"/", p.serversOnly("forward requests", p.forwarded))
+	if o.GossipKeys != nil && o.Lead != nil {
+		mux.HandleFunc("POST /v1/gossip-keys", p.leaderOnly(p.gossipKeys))
 	}
 	if o.About != nil {
 		mux.HandleFunc("GET /v1/about", p.serversOnly("ask how this server is", p.about))
 	}
+	p.registerAudit(mux)
 	if o.Consoles != nil {
 		mux.HandleFunc("GET /v1/host/vms/{id}/console", p.serversOnly("open consoles", p.console))
 	}
@@ -157,7 +161,7 @@ func NewPeers(o PeersOptions) *Peers {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, kindNotFound, "this member has nothing at %s %s", r.Method, r.URL.Path)
 	})
-	p.handler = p.identify(mux)
+	p.handler = pathsOnly(o.identify(p.onBehalf(mux)))
 	return p
 }
 
@@ -167,22 +171,35 @@ func (p *Peers) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.Se
 // Serve answers on the listener (Port.Peers) until ctx ends; then streams end, and
 // calls under way have a moment to finish.
 func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
+	err := serveMembers(ctx, p, listener, p.o.Log, func() { p.drain.Do(func() { close(p.draining) }) })
+	p.taken.Wait()
+	if p.relay != nil {
+		p.relay.close()
+	}
+	if err != nil {
+		return fmt.Errorf("serve members on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// serveMembers answers on connections of members until ctx ends; drain is called then, to end streams.
+func serveMembers(ctx context.Context, h http.Handler, listener net.Listener, log *slog.Logger, drain func()) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	srv := &http.Server{
-		Handler: p, Protocols: protocols, ConnContext: peerOf, MaxHeaderBytes: maxHeader,
+		Handler: h, Protocols: protocols, ConnContext: peerOf, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: answerTime, // streams move it
-		ErrorLog: slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(listener) }()
 	var err error
 	select {
 	case err = <-done:
-		p.drain.Do(func() { close(p.draining) })
+		drain()
 		_ = srv.Close() // nothing is kept in what is left
 	case <-ctx.Done():
-		p.drain.Do(func() { close(p.draining) })
+		drain()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer cancel()
 		if srv.Shutdown(bounded) != nil {
@@ -190,14 +207,10 @@ func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
 		}
 		err = <-done
 	}
-	p.taken.Wait()
-	if p.relay != nil {
-		p.relay.close()
-	}
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("serve members on %s: %w", listener.Addr(), err)
+	return err
 }
 
 // leaderOnly is for what only the server that leads answers. Another one relays it, once.
@@ -222,7 +235,7 @@ func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
 			} else { // a stream has no end, a call has
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
 			}
-			p.relay.send(w, r, lead.Address, "")
+			p.relay.send(w, r, destination{address: lead.Address})
 		}
 	}
 }
@@ -312,6 +325,10 @@ func (p *Peers) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if errors.Is(err, ErrRefused) {
 		p.trespass(w, r, err)
+		return
+	}
+	if errors.Is(err, ErrThrottled) {
+		refuse(w, http.StatusTooManyRequests, kindThrottled, "%v", err)
 		return
 	}
 	refuse(w, http.StatusInternalServerError, kindInternal, "%v", err)

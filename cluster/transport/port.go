@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,10 +15,8 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-const (
-	maxHandshakes = 1024             // under way at once
-	recheckEvery  = 30 * time.Second // certificates of open connections, and files of the operator's PKI
-)
+// recheckEvery is how often the certificates of open connections are checked, and the files of the operator's PKI.
+const recheckEvery = 30 * time.Second
 
 // PortOptions are what a Port needs.
 type PortOptions struct {
@@ -31,9 +28,13 @@ type PortOptions struct {
 	// Dialer is for the streams that Raft opens.
 	Dialer *Dialer
 	Log    *slog.Logger
+	// Public, if it is set, makes this a port for clients of the public API alone, with that configuration: the port of
+	// a process that is no member, or a second one for the API. Security, Advertise and Dialer are not used then.
+	Public *tls.Config
+	// Connections that are not members' are counted there, with those of other ports; nil: a table of its own.
+	Connections *Connections
 
 	HandshakeTimeout time.Duration // default 5 s
-	MaxHandshakes    int           // under way at once; default 1024. Of more, the oldest is cut off.
 }
 
 // Port is the one port of a member. New, then hand Raft, API and Peers to those who serve
@@ -43,12 +44,15 @@ type Port struct {
 	raft *Streams
 	api  *queue
 	peer *queue
-	conf *tls.Config
+	// forward has connections over which other servers forward requests of the public API.
+	forward *queue
+	conf    *tls.Config
+	conns   *Connections
 
 	mu      sync.Mutex
-	pending *list.List // of net.Conn: handshakes under way, the oldest first
+	pending map[net.Conn]struct{} // handshakes under way
 	closed  bool
-	members members // that speak ek-peer/1
+	members members // that speak ek-peer/1 or ek-forward/1
 	wg      sync.WaitGroup
 }
 
@@ -57,13 +61,19 @@ func NewPort(o PortOptions) *Port {
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = handshakeTimeout
 	}
-	if o.MaxHandshakes == 0 {
-		o.MaxHandshakes = maxHandshakes
+	if o.Connections == nil {
+		o.Connections = NewConnections(Limits{})
 	}
-	p := &Port{o: o, pending: list.New()}
+	p := &Port{o: o, pending: map[net.Conn]struct{}{}, conns: o.Connections}
 	addr := o.Listener.Addr()
-	p.api, p.peer = newQueue(addr), newQueue(addr)
-	p.conf = p.config()
+	p.api, p.peer, p.forward = newQueue(addr), newQueue(addr), newQueue(addr)
+	p.api.table = p.conns
+	if o.Public != nil {
+		p.conf = o.Public.Clone()
+		p.conf.NextProtos = []string{"h2", "http/1.1"}
+	} else {
+		p.conf = p.config()
+	}
 	p.raft = &Streams{queue: newQueue(named{addr.Network(), o.Advertise}), dialer: o.Dialer}
 	return p
 }
@@ -79,13 +89,19 @@ func (p *Port) API() net.Listener { return p.api }
 // Peers has the connections of members that speak ek-peer/1, for Peers.Serve.
 func (p *Port) Peers() net.Listener { return p.peer }
 
+// Forwarded has the connections of servers that forward requests of the public API, for Forwarded.Serve.
+func (p *Port) Forwarded() net.Listener { return p.forward }
+
 // Serve takes connections until ctx ends; then it closes the port, all that wait in it, and the
 // streams of Raft. Calls of members under way have a moment to finish, if Peers.Serve
 // ends at the same time. Connections of the API are their server's to close.
 func (p *Port) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p.wg.Go(func() { p.recheck(ctx) })
+	if p.o.Public == nil {
+		p.wg.Go(func() { p.recheck(ctx) })
+	}
+	p.wg.Go(func() { p.conns.run(ctx) })
 	stop := context.AfterFunc(ctx, func() { _ = p.o.Listener.Close() })
 	defer stop()
 	var failed error
@@ -123,10 +139,11 @@ func (p *Port) end() {
 	_ = p.raft.Close()
 	_ = p.api.Close()
 	_ = p.peer.Close()
+	_ = p.forward.Close()
 	p.mu.Lock()
 	p.closed = true
-	for e := p.pending.Front(); e != nil; e = e.Next() {
-		_ = e.Value.(net.Conn).Close()
+	for conn := range p.pending {
+		_ = conn.Close()
 	}
 	p.mu.Unlock()
 	p.members.wait(drainTime + time.Second) // calls under way are Peers' to finish
@@ -134,38 +151,39 @@ func (p *Port) end() {
 	p.wg.Wait()
 }
 
-// begin a handshake, and cut off the oldest if there are too many: those that
-// mean well are done in a moment.
+// begin a handshake, if there is room for one more connection.
 func (p *Port) begin(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetKeepAliveConfig(keepAlive) // without it a dead peer is found out later
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+	entry := p.conns.add(conn)
+	if entry == nil {
 		_ = conn.Close()
 		return
 	}
-	if p.pending.Len() >= p.o.MaxHandshakes {
-		oldest := p.pending.Front()
-		p.pending.Remove(oldest)
-		_ = oldest.Value.(net.Conn).Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		p.conns.done(entry)
+		_ = conn.Close()
+		return
 	}
-	e := p.pending.PushBack(conn)
+	p.pending[conn] = struct{}{}
 	p.wg.Go(func() {
-		p.handshake(conn)
+		p.handshake(conn, entry)
 		p.mu.Lock()
-		p.pending.Remove(e) // does nothing if it was cut off
+		delete(p.pending, conn)
 		p.mu.Unlock()
 	})
 }
 
-func (p *Port) handshake(raw net.Conn) {
+func (p *Port) handshake(raw net.Conn, entry *connection) {
 	below := &watched{Conn: raw}
 	conn := tls.Server(below, p.conf)
 	ctx, cancel := context.WithTimeout(context.Background(), p.o.HandshakeTimeout)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
+		p.conns.done(entry)
 		_ = raw.Close()
 		if ctx.Err() != nil {
 			err = fmt.Errorf("no handshake within %s: %w", p.o.HandshakeTimeout, err)
@@ -173,28 +191,39 @@ func (p *Port) handshake(raw net.Conn) {
 		p.o.refused(raw.RemoteAddr(), fmt.Errorf("handshake: %w", err))
 		return
 	}
-	to := p.api
-	switch conn.ConnectionState().NegotiatedProtocol {
-	case ProtocolRaft:
-		to = p.raft.queue
-	case ProtocolPeer:
+	to, keep := p.api, &p.members
+	switch protocol := conn.ConnectionState().NegotiatedProtocol; {
+	case p.o.Public != nil:
+	case protocol == ProtocolRaft:
+		to, keep = p.raft.queue, &p.raft.members
+	case protocol == ProtocolPeer:
 		to = p.peer
-	}
-	switch {
-	case to == p.peer && !p.members.keep(conn, below), to == p.raft.queue && !p.raft.members.keep(conn, below):
-		_ = conn.Close()
-		return
+	case protocol == ProtocolForward:
+		to = p.forward
 	}
 	var out net.Conn = conn
-	if to == p.peer {
-		out = peerConn{conn}
+	if to == p.api {
+		below.closed = func() { p.conns.done(entry) }
+		if !p.conns.enter(entry, conn) {
+			_ = conn.Close()
+			return
+		}
+	} else {
+		p.conns.done(entry)
+		if !keep.keep(conn, below) {
+			_ = conn.Close()
+			return
+		}
+		if to != p.raft.queue {
+			out = peerConn{conn}
+		}
 	}
 	if !to.put(out) {
 		_ = conn.Close()
 	}
 }
 
-// peerConn is a connection of ek-peer/1. http.Server would turn a *tls.Conn away whose protocol it
+// peerConn is a connection of ek-peer/1 or ek-forward/1. http.Server would turn a *tls.Conn away whose protocol it
 // does not know.
 type peerConn struct{ *tls.Conn }
 
@@ -221,7 +250,7 @@ func (p *Port) config() *tls.Config {
 func (p *Port) memberConfig() *tls.Config {
 	protocols := []string{ProtocolPeer}
 	if p.o.Keeper.Identity().Server {
-		protocols = append(protocols, ProtocolRaft)
+		protocols = append(protocols, ProtocolRaft, ProtocolForward)
 	}
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -230,7 +259,7 @@ func (p *Port) memberConfig() *tls.Config {
 		ClientAuth:             tls.RequestClientCert, // VerifyConnection wants one, and says better why
 		SessionTicketsDisabled: true,                  // every connection shows its certificate
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			if _, err := p.o.verify(cs.PeerCertificates, pki.Want{Server: cs.NegotiatedProtocol == ProtocolRaft}); err != nil {
+			if _, err := p.o.verify(cs.PeerCertificates, pki.Want{Server: cs.NegotiatedProtocol != ProtocolPeer}); err != nil {
 				return err
 			}
 			return p.o.sameFounding(cs.PeerCertificates, cs.ServerName)

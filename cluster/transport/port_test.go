@@ -17,8 +17,8 @@ import (
 
 func nobody() Leading { return Leading{} }
 
-// stranger checks that a connection ends without a byte of application data, whatever is sent.
-func stranger(t *testing.T, conn net.Conn, say string) {
+// unanswered checks that a connection ends without a byte of application data, whatever is sent.
+func unanswered(t *testing.T, conn net.Conn, say string) {
 	t.Helper()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(conn, say)
@@ -66,7 +66,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 				conf.GetClientCertificate = c.keeper.GetClientCertificate
 			}
 			if conn, err := over(t, m.at, conf); err == nil { // in TLS 1.3 the client is done before the server
-				stranger(t, conn, "GET /v1/hosts/h1/desired HTTP/1.1\r\nHost: x\r\n\r\n")
+				unanswered(t, conn, "GET /v1/hosts/h1/desired HTTP/1.1\r\nHost: x\r\n\r\n")
 			}
 			s.heard("the refusal", refusal(c.reason))
 		})
@@ -163,7 +163,7 @@ func TestStreams(t *testing.T) {
 	}
 	s.heard("the revocation", refusal(pki.Revoked))
 	if conn, err := one.port.Raft().Dial(two.at, patience); err == nil {
-		stranger(t, conn, "vote")
+		unanswered(t, conn, "vote")
 	}
 	two.stop()
 	if _, err := two.port.Raft().Accept(); !errors.Is(err, net.ErrClosed) {
@@ -214,7 +214,10 @@ func TestDialRefusesWhoIsNotMeant(t *testing.T) {
 // keeps a member out.
 func TestSlowHandshakes(t *testing.T) {
 	s := newSite(t)
-	m := s.member("s1", true, false, PeersOptions{Lead: nobody}, func(o *PortOptions) { o.MaxHandshakes = 4; o.HandshakeTimeout = patience })
+	m := s.member("s1", true, false, PeersOptions{Lead: nobody}, func(o *PortOptions) {
+		o.Connections = NewConnections(Limits{Handshakes: 4})
+		o.HandshakeTimeout = patience
+	})
 	var slow []net.Conn
 	for range 8 {
 		conn, err := net.Dial("tcp", m.at)
@@ -224,14 +227,14 @@ func TestSlowHandshakes(t *testing.T) {
 		defer conn.Close()
 		slow = append(slow, conn)
 		s.eventually("the connection", func() bool {
-			m.port.mu.Lock()
-			defer m.port.mu.Unlock()
-			last := m.port.pending.Back()
-			return last != nil && last.Value.(net.Conn).RemoteAddr().String() == conn.LocalAddr().String()
+			m.port.conns.mu.Lock()
+			defer m.port.conns.mu.Unlock()
+			last := m.port.conns.classes[handshaking].Back()
+			return last != nil && last.Value.(*connection).below.RemoteAddr().String() == conn.LocalAddr().String()
 		})
 	}
 	for _, conn := range slow[:4] {
-		stranger(t, conn, "")
+		unanswered(t, conn, "")
 	}
 	client := s.dialer(s.keeper(nil, "s2", true, false, time.Now(), time.Hour))
 	conn, err := client.Dial(context.Background(), m.at, ProtocolRaft, pki.Want{Server: true})
@@ -246,7 +249,7 @@ func TestSlowHandshakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer late.Close()
-	stranger(t, late, "\x16")
+	unanswered(t, late, "\x16")
 	s.heard("the time-out", func(err error) bool { return errors.Is(err, context.DeadlineExceeded) })
 }
 

@@ -22,6 +22,8 @@ var (
 	errWhole = errors.New("the leader wants the whole report")
 	// errSession: the leader is another, or began anew.
 	errSession = errors.New("the leader does not know the session")
+	// ErrThrottled: the member asks for more than it is given in that time. Try again much later.
+	ErrThrottled = errors.New("too many requests")
 	// ErrTooLarge: a frame, body or answer is larger than any should be.
 	ErrTooLarge = errors.New("larger than the limit")
 )
@@ -43,6 +45,7 @@ const (
 	kindOutOfReach = problemPrefix + "unavailable"
 	kindTimeout    = problemPrefix + "timeout"
 	kindNoHistory  = problemPrefix + "no-history"
+	kindThrottled  = problemPrefix + "too-many-requests"
 
 	problemMediaType = "application/problem+json"
 	maxProblem       = 64 << 10 // bytes of a document that are read
@@ -73,6 +76,8 @@ func (p *Problem) Is(target error) bool {
 		return p.Status == http.StatusForbidden
 	case ErrTooLarge:
 		return p.Type == kindTooLarge
+	case ErrThrottled:
+		return p.Status == http.StatusTooManyRequests
 	case errWhole:
 		return p.Type == kindWhole
 	case errSession:
@@ -93,6 +98,7 @@ const (
 	Conflict          // it does not go with the state of things
 	Malformed         // it can never be answered otherwise
 	Leaderless        // nobody leads now; nothing was changed, and it may be asked again
+	Busy              // the server takes no more requests now; it may be asked again
 )
 
 // AnswerOf reads an error of Join. detail is the cluster's own words.
@@ -106,6 +112,8 @@ func AnswerOf(err error) (a Answer, detail string) {
 			return Conflict, p.Detail
 		case http.StatusBadRequest, http.StatusUnprocessableEntity:
 			return Malformed, p.Detail
+		case http.StatusTooManyRequests:
+			return Busy, p.Detail
 		case http.StatusServiceUnavailable:
 			if p.Type == kindNoLeader {
 				return Leaderless, p.Detail
@@ -130,6 +138,7 @@ var titles = map[string]string{
 	kindOutOfReach: "Out of reach",
 	kindTimeout:    "Timed out",
 	kindNoHistory:  "Nothing was measured",
+	kindThrottled:  "Too many requests",
 }
 
 // refuse answers with a problem document.

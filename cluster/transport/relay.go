@@ -14,13 +14,13 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// newTransport speaks HTTP over ek-peer/1 to members of that kind.
-func newTransport(d *Dialer, want pki.Want) *http.Transport {
+// newTransport speaks HTTP over ek-peer/1 or ek-forward/1 to members of that kind.
+func newTransport(d *Dialer, protocol string, want pki.Want) *http.Transport {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	return &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			conn, err := d.Dial(ctx, address, ProtocolPeer, want)
+			conn, err := d.Dial(ctx, address, protocol, want)
 			if err != nil {
 				return nil, &unreachable{err}
 			}
@@ -82,8 +82,8 @@ type relay struct {
 // a third of 1,000 agents to hand on, or of all of them where the other followers are down.
 const relayed = 1024
 
-func newRelay(d *Dialer, log *slog.Logger) *relay {
-	t := newTransport(d, pki.Want{Server: true})
+func newRelay(d *Dialer, protocol string, log *slog.Logger) *relay {
+	t := newTransport(d, protocol, pki.Want{Server: true})
 	t.MaxIdleConnsPerHost = relayed
 	return &relay{transport: t, proxy: &httputil.ReverseProxy{
 		Transport:     again{t},
@@ -91,10 +91,13 @@ func newRelay(d *Dialer, log *slog.Logger) *relay {
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			to, _ := r.In.Context().Value(target{}).(destination)
-			r.Out.URL.Scheme, r.Out.URL.Host = "https", to.address
-			r.Out.URL.Path = to.prefix + r.In.URL.Path
-			if r.In.URL.RawPath != "" {
-				r.Out.URL.RawPath = to.prefix + r.In.URL.RawPath
+			// The target is built anew from the path and the query: whatever else a client wrote into it goes nowhere.
+			r.Out.URL = &url.URL{Scheme: "https", Host: to.address, Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery}
+			// After the headers that the client named in Connection were struck out.
+			for name, value := range map[string]string{headerClient: to.client, headerRequest: to.request} {
+				if value != "" {
+					r.Out.Header.Set(name, value)
+				}
 			}
 			r.Out.Host = r.In.Host
 		},
@@ -129,14 +132,15 @@ func newRelay(d *Dialer, log *slog.Logger) *relay {
 // destination of a request that is relayed.
 type destination struct {
 	address string
-	prefix  string      // put before the path
+	client  string      // address of who sent it, for forwarded requests
+	request string      // id of the request
 	said    http.Header // of the answer, by this server
 }
 
-// send a request to the peer server at an address, with a prefix before its path, and the answer back.
-func (y *relay) send(w http.ResponseWriter, r *http.Request, address, prefix string) {
-	ctx := context.WithValue(r.Context(), target{}, destination{address: address, prefix: prefix, said: w.Header()})
-	y.proxy.ServeHTTP(patient{w}, r.WithContext(ctx))
+// send a request to the server at an address, and the answer back.
+func (y *relay) send(w http.ResponseWriter, r *http.Request, to destination) {
+	to.said = w.Header()
+	y.proxy.ServeHTTP(patient{w}, r.WithContext(context.WithValue(r.Context(), target{}, to)))
 }
 
 // patient gives each write of an answer its own time: a stream that is relayed has no end of its own.

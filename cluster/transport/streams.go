@@ -20,6 +20,7 @@ type queue struct {
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
+	table *Connections // that connections of the public API are counted in; nil for members'
 }
 
 func newQueue(addr net.Addr) *queue {

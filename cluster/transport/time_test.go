@@ -345,7 +345,8 @@ func TestLongConnections(t *testing.T) {
 				}
 			}
 		})
-		leader := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask, API: api})
+		s.apis["s1"] = api
+		leader := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
 		relay := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: leader.at} }})
 		agents := []*Agent{s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), leader.at), s.agent(s.keeper(nil, "h2", false, true, time.Now(), time.Hour), relay.at)}
 		for _, a := range agents {

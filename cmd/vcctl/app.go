@@ -15,6 +15,7 @@ import (
 type tool struct {
 	in       io.Reader
 	out, err io.Writer
+	warned   map[string]bool // what was warned of
 }
 
 func (t *tool) app() *cli.App {
@@ -41,7 +42,7 @@ func (t *tool) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.migrationCommand(),
-			t.imageCommand(), t.eventsCommand(), t.topCommand(), t.shapingCommand(),
+			t.imageCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.shapingCommand(),
 			t.clusterCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},
 	}

@@ -48,7 +48,7 @@ func completionCommand(t *tool) *cli.Command {
 	}
 	return &cli.Command{
 		Name: "completion", Usage: "print the completion script of a shell",
-		Description: "Names of virtual clusters, VMs, hosts, members, images, plans, migrations and settings are completed too, by asking the server.\n\n" +
+		Description: "Names of virtual clusters, VMs, hosts, members, images, tokens, plans, migrations and settings are completed too, by asking the server.\n\n" +
 			"Example: source <(vcctl completion bash)",
 		Subcommands: []*cli.Command{
 			{Name: "bash", Usage: "for bash", ArgsUsage: " ", Action: script(bashScript), Description: "Example: source <(vcctl completion bash)"},
@@ -127,6 +127,8 @@ func (t *tool) candidates(c *cli.Context) []string {
 	case leaf != nil && args == 0 && strings.TrimSpace(leaf.ArgsUsage) != "" && len(path) > 0:
 		noun := path[0]
 		switch {
+		case path[0] == "token" && leaf.Name == "create":
+			noun = "" // a new name
 		case strings.Contains(leaf.ArgsUsage, "MEMBER"):
 			noun = "member"
 		case strings.Contains(leaf.ArgsUsage, "KEY=VALUE"):
@@ -150,6 +152,8 @@ func (t *tool) values(c *cli.Context, flag string) []string {
 		return []string{formatTable, formatWide, formatJSON, formatYAML}
 	case "kind":
 		return []string{"disk", "kernel", "initrd"}
+	case "role":
+		return tokenRoles
 	case "vc", "host", "vm", "plan":
 		return t.things(c, flag)
 	case "lose", "skip":
@@ -164,6 +168,8 @@ func (t *tool) values(c *cli.Context, flag string) []string {
 		return []string{v1.ResourceCPU, v1.ResourceMemory}
 	case "resolution":
 		return []string{"raw", "1m", "5m", "1h"}
+	case "outcome":
+		return []string{"ok", "refused", "failed"}
 	case "algorithm":
 		return strings.Split(solverNames(), ", ")
 	}
@@ -216,6 +222,11 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 	case "setting":
 		for _, key := range v1.SettingKeys() {
 			out = append(out, key+"=")
+		}
+	case "token":
+		list, _ := api.Tokens(ctx, client.Stale())
+		for _, x := range list {
+			out = append(out, x.ID)
 		}
 	case "image":
 		list, _ := api.Images(ctx, client.Stale())

@@ -15,6 +15,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/internal/secretfile"
 )
 
 // config is the client's configuration file.
@@ -111,17 +112,26 @@ func (t *tool) client(c *cli.Context) (*client.Client, error) {
 	return api, nil
 }
 
-// token from the first place that has one.
+// tokenSource is a place that may have a token: the token itself, or a file that holds it.
+type tokenSource struct {
+	token, path string
+	flag        bool   // the token is from the command line
+	config      string // the configuration file that the token is from
+}
+
+// token from the first place that has one. A token that others may have seen serves, with a warning.
 func (t *tool) token(c *cli.Context, file config) (string, error) {
-	for _, from := range []struct{ token, path string }{
-		{c.String("token"), c.String("token-file")},
-		{os.Getenv("EVENKEEL_TOKEN"), os.Getenv("EVENKEEL_TOKEN_FILE")},
-		{file.Token, file.TokenFile},
+	for _, from := range []tokenSource{
+		{token: c.String("token"), path: c.String("token-file"), flag: true},
+		{token: os.Getenv("EVENKEEL_TOKEN"), path: os.Getenv("EVENKEEL_TOKEN_FILE")},
+		{token: file.Token, path: file.TokenFile, config: configFile()},
 	} {
 		if from.token != "" {
+			t.warn(from.risk())
 			return strings.TrimSpace(from.token), nil
 		}
 		if from.path != "" {
+			t.warn(from.risk())
 			b, err := os.ReadFile(from.path)
 			if err != nil {
 				return "", usage("read the token: %v", err)
@@ -130,4 +140,33 @@ func (t *tool) token(c *cli.Context, file config) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// risk says how others may come to know the token; "" = no way is known.
+func (s tokenSource) risk() string {
+	path := s.path
+	switch {
+	case s.token != "" && s.flag:
+		return "all users of this machine can see a token after --token in the list of processes: use --token-file"
+	case s.token != "" && s.config == "":
+		return "" // the environment is the user's own
+	case s.token != "":
+		path = s.config
+	}
+	if err := secretfile.Check(path); err != nil {
+		return "file of the token: " + err.Error()
+	}
+	return ""
+}
+
+// warn says a risk on standard error, once.
+func (t *tool) warn(risk string) {
+	if risk == "" || t.warned[risk] {
+		return
+	}
+	if t.warned == nil {
+		t.warned = map[string]bool{}
+	}
+	t.warned[risk] = true
+	t.say("vcctl: warning: %s\n", risk)
 }

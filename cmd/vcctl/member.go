@@ -84,8 +84,12 @@ func (t *tool) clusterInit(c *cli.Context) error {
 		return doing(err, "making a cluster with the vcd at %s", c.String("socket"))
 	}
 	dir := filepath.Dir(file)
+	at := a.Address
+	if a.API != "" {
+		at = a.API
+	}
 	for name, content := range map[string]string{"admin.token": a.AdminToken + "\n", "ca.pem": a.CA,
-		"config.yaml": fmt.Sprintf("address: https://%s\ntokenFile: admin.token\ncacert: ca.pem\n", a.Address)} {
+		"config.yaml": fmt.Sprintf("address: https://%s\ntokenFile: admin.token\ncacert: ca.pem\n", at)} {
 		if err := keepFile(filepath.Join(dir, name), content); err != nil {
 			return fmt.Errorf("the cluster is made, but its access is not kept: %w; the admin token is %s", err, a.AdminToken)
 		}

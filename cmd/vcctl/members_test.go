@@ -14,6 +14,7 @@ import (
 
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/pki"
@@ -79,7 +80,7 @@ func startSite(env *testscript.Env) error {
 	env.Defer(func() { _ = os.RemoveAll(dir) })
 	local := &outside{dir: filepath.Join(dir, "h4")}
 	socket := filepath.Join(dir, "vcd.sock")
-	wg.Go(func() { _ = server.ServeSetup(ctx, socket, local, slog.New(slog.DiscardHandler)) })
+	wg.Go(func() { _ = server.ServeSetup(ctx, socket, local, (*audit.Log)(nil), slog.New(slog.DiscardHandler)) })
 	if err := s.Await(ctx, "the local socket", func() bool { _, err := os.Stat(socket); return err == nil }); err != nil {
 		return err
 	}

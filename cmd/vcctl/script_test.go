@@ -15,6 +15,7 @@ import (
 
 	"evenkeel/api/server"
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
@@ -108,7 +109,12 @@ func startCluster(env *testscript.Env) (address, dir string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	api := server.New(whole.Control, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: quiet})
+	trail, err := audit.Open(audit.Options{Path: filepath.Join(dir, "audit.log"), Server: "n1"})
+	if err != nil {
+		return "", "", err
+	}
+	env.Defer(func() { _ = trail.Close() })
+	api := server.New(whole.Control, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: quiet, Audit: trail})
 	wg.Go(func() { _ = api.Serve(ctx, listener, certs.TLS()) })
 	return "https://" + listener.Addr().String(), dir, whole.AwaitReady(ctx)
 }

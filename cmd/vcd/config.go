@@ -20,6 +20,7 @@ import (
 	"evenkeel/cluster/fence"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/watchdog"
+	"evenkeel/internal/secretfile"
 )
 
 // maxSocket is the longest path of a unix socket that the kernel takes, bytes.
@@ -34,6 +35,7 @@ type config struct {
 	Server     bool   `yaml:"server"`
 	Agent      bool   `yaml:"agent"`
 	Listen     string `yaml:"listen"`
+	APIListen  string `yaml:"apiListen"`
 	Advertise  string `yaml:"advertise"`
 	Gossip     string `yaml:"gossip"`
 	DataDir    string `yaml:"dataDir"`
@@ -74,6 +76,16 @@ type config struct {
 // ownPKI says whether the member's certificate is of a PKI of the operator's own.
 func (c config) ownPKI() bool { return c.PKI.Cert != "" }
 
+// apiAddress is where clients find the API of this server: at the host of advertise, whose name its certificate has.
+func (c config) apiAddress() string {
+	host, _, err := net.SplitHostPort(c.Advertise)
+	_, port, err2 := net.SplitHostPort(c.APIListen)
+	if c.APIListen == "" || err != nil || err2 != nil {
+		return c.Advertise
+	}
+	return net.JoinHostPort(host, port)
+}
+
 // pkiFiles of the operator's own PKI; zero: there are none.
 func (c config) pkiFiles() pki.Files {
 	return pki.Files{CA: c.PKI.CA, Cert: c.PKI.Cert, Key: c.PKI.Key}
@@ -95,12 +107,8 @@ func (d *duration) UnmarshalYAML(b []byte) error {
 
 // readConfig reads and checks vcd.yaml. Errors name the file, and the line or the key.
 func readConfig(path string) (config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return config{}, fmt.Errorf("configuration: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // it was read only
-	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	// It holds no secrets, but whoever writes it says what vcd runs: everybody may read it, none but its owner may write it.
+	b, err := secretfile.Read(path, secretfile.Rule{MaxBytes: maxConfigBytes, OpenTo: 0o044})
 	if err != nil {
 		return config{}, fmt.Errorf("configuration: %w", err)
 	}
@@ -158,14 +166,20 @@ func (c *config) check() error {
 	if !c.Server && !c.Agent {
 		bad("server, agent", "one of them must be true")
 	}
-	for key, address := range map[string]string{"listen": c.Listen, "advertise": c.Advertise, "gossip": c.Gossip} {
+	for key, address := range map[string]string{"listen": c.Listen, "apiListen": c.APIListen, "advertise": c.Advertise, "gossip": c.Gossip} {
 		_, port, err := net.SplitHostPort(address)
-		if n, e := strconv.ParseUint(port, 10, 16); (err != nil || e != nil || n == 0 && key == "advertise") && (key != "gossip" || address != "") {
+		if n, e := strconv.ParseUint(port, 10, 16); (err != nil || e != nil || n == 0 && key == "advertise") && (key != "gossip" && key != "apiListen" || address != "") {
 			bad(key, "%q must be host:port, the port a number", address)
 		}
 	}
 	if host, _, err := net.SplitHostPort(c.Advertise); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		bad("advertise", "%q: others cannot reach this member there; give the address of this host on their network", c.Advertise)
+	}
+	if c.APIListen != "" && c.APIListen == c.Listen {
+		bad("apiListen", "%q is listen, too: leave it out, or give another address or port", c.APIListen)
+	}
+	if c.APIListen != "" && !c.Server {
+		bad("apiListen", "is for servers: an agent has no API")
 	}
 	if !filepath.IsAbs(c.DataDir) {
 		bad("dataDir", "%q must be a full path", c.DataDir)

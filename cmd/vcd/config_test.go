@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"evenkeel/internal/secretfile"
 )
 
 const leastConfig = "name: h1\nserver: true\nadvertise: 192.0.2.11:7480\n"
@@ -83,6 +86,18 @@ func TestConfigFile(t *testing.T) {
 	}
 	if _, err := readConfig(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "lease") {
 		t.Errorf("%v", err)
+	}
+	if err := os.Chmod(path, 0o664); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readConfig(path); !errors.Is(err, secretfile.ErrExposed) {
+		t.Errorf("a configuration that others may write: %v", err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readConfig(path); err == nil || errors.Is(err, secretfile.ErrExposed) {
+		t.Errorf("a configuration that others may only read: %v", err)
 	}
 	for _, cmd := range []string{"run", "recover"} {
 		var out, errs strings.Builder

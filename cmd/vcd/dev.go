@@ -190,7 +190,12 @@ func serve(c *cli.Context, cluster *single.Cluster, listener net.Listener, dir s
 	if err != nil {
 		return err
 	}
-	api := server.New(cluster.Control, server.Options{Tokens: []server.TokenHash{token}, Version: version, Logger: log, Gatherer: prometheus.DefaultGatherer})
+	trail, err := openAudit(dir, "dev", log)
+	if err != nil {
+		return err
+	}
+	defer trail.Close() //nolint:errcheck // what was added is written
+	api := server.New(cluster.Control, server.Options{Tokens: []server.TokenHash{token}, Version: version, Logger: log, Audit: trail, Gatherer: prometheus.DefaultGatherer})
 	ctx, cancel := context.WithCancel(c.Context)
 	defer cancel()
 	served := make(chan error, 1)

@@ -191,6 +191,24 @@ func TestSetupAndRecover(t *testing.T) {
 			t.Error("a member joined again")
 		}
 	}
+	for h, want := range map[*host][]string{h1: {"initCluster", "failed", "initCluster", "ok", "initCluster", "failed"}, h2: {"joinCluster", "ok"}} {
+		log, err := os.ReadFile(filepath.Join(h.dir, "audit.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := string(log)
+		for i := 0; i < len(want); i += 2 {
+			line := `"actor":{"id":"local"},"verb":"` + want[i] + `","object":{"kind":"member","name":"` + h.name + `"},"outcome":"` + want[i+1] + `"`
+			_, after, found := strings.Cut(rest, line)
+			if !found {
+				t.Errorf("%s: no further %s in:\n%s", h.name, line, log)
+			}
+			rest = after
+		}
+		if strings.Contains(strings.ReplaceAll(string(log), "ekj1.ID", ""), "ekj1.") || strings.Contains(string(log), "ekt_") {
+			t.Errorf("%s: a token is in the audit log:\n%s", h.name, log)
+		}
+	}
 	h4 := newHost(t, "h4")
 	h4.start()
 	used, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true, For: "h9"})

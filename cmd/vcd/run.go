@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +19,7 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
@@ -70,7 +68,12 @@ func runMember(c *cli.Context) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	metricsToPrometheus(log)
-	d := &memberDaemon{conf: conf, log: log, entered: make(chan struct{}), up: make(chan struct{})}
+	trail, err := openAudit(conf.DataDir, conf.Name, log)
+	if err != nil {
+		return err
+	}
+	defer trail.Close() //nolint:errcheck // what was added is written
+	d := &memberDaemon{conf: conf, log: log, audit: trail, entered: make(chan struct{}), up: make(chan struct{})}
 	if member.Orphan(conf.DataDir, conf.ownPKI()) {
 		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more, remove that directory but for libvirt/", conf.DataDir), 2)
 	}
@@ -84,7 +87,7 @@ func runMember(c *cli.Context) error {
 	defer cancel()
 	noSocket := make(chan error, 1)
 	wg.Go(func() {
-		if err := server.ServeSetup(ctx, conf.Socket, d, log); err != nil { // another vcd has it, as a rule
+		if err := server.ServeSetup(ctx, conf.Socket, d, trail, log); err != nil { // another vcd has it, as a rule
 			noSocket <- err
 			cancel()
 		}
@@ -111,8 +114,9 @@ func runMember(c *cli.Context) error {
 
 // memberDaemon is one member's process, from before it has an identity.
 type memberDaemon struct {
-	conf config
-	log  *slog.Logger
+	conf  config
+	log   *slog.Logger
+	audit *audit.Log
 
 	entering sync.Mutex
 	entered  chan struct{} // closed once there is an identity
@@ -160,6 +164,11 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 		return errors.Join(err, l.Close())
 	}
 	defer done()
+	if d.conf.APIListen != "" && d.is.Server && !agentOnly {
+		if o.APIListener, err = net.Listen("tcp", d.conf.APIListen); err != nil {
+			return errors.Join(fmt.Errorf("listen for the API: %w", err), l.Close())
+		}
+	}
 	o.AgentOnly = agentOnly
 	m, err := member.Start(ctx, o)
 	if err != nil {
@@ -174,7 +183,7 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 			d.log.Error("close", "error", err)
 		}
 	}()
-	fmt.Printf("ready https://%s\n", d.conf.Advertise)
+	fmt.Printf("ready https://%s\n", d.conf.apiAddress())
 	notify(d.log, daemon.SdNotifyReady)
 	var room <-chan struct{}
 	if agentOnly {
@@ -234,7 +243,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 	}
 	set.SharedPools = c.SharedPools
 	o = member.Options{Dir: c.DataDir, Listener: l, Advertise: c.Advertise, Gossip: c.Gossip, GossipAdvertise: gossipAdvertise(c), Settings: set,
-		Lease: time.Duration(c.Lease), Version: version, Log: d.log, PKI: c.pkiFiles(),
+		Lease: time.Duration(c.Lease), Version: version, Log: d.log, Audit: d.audit, PKI: c.pkiFiles(),
 		Autopilot: node.Autopilot{DeadAfter: time.Duration(c.RemoveDead)},
 		Backups:   member.Backups{Dir: c.Snapshots.Dir, Every: time.Duration(c.Snapshots.Every), Latest: c.Snapshots.Keep, Days: c.Snapshots.Days},
 		API:       d.api,
@@ -300,7 +309,12 @@ func (d *memberDaemon) openHost() (hypervisor.Host, func(), error) {
 }
 
 func (d *memberDaemon) api(m *member.Member) transport.Handler {
-	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Gatherer: prometheus.DefaultGatherer})
+	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Audit: m.Trail(), Gatherer: prometheus.DefaultGatherer})
+}
+
+// openAudit opens the audit log in a data directory.
+func openAudit(dir, server string, log *slog.Logger) (*audit.Log, error) {
+	return audit.Open(audit.Options{Path: filepath.Join(dir, "audit.log"), Server: server, Log: log})
 }
 
 func (d *memberDaemon) isMember() bool { return member.Entered(d.conf.DataDir, d.conf.ownPKI()) }
@@ -308,6 +322,9 @@ func (d *memberDaemon) isMember() bool { return member.Entered(d.conf.DataDir, d
 // State implements server.Setup.
 func (d *memberDaemon) State() v1.SetupState {
 	out := v1.SetupState{Name: d.conf.Name, Address: d.conf.Advertise, Version: version, Member: d.isMember()}
+	if d.conf.APIListen != "" {
+		out.API = d.conf.apiAddress()
+	}
 	d.mu.Lock()
 	m := d.member
 	d.mu.Unlock()
@@ -360,7 +377,8 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 	if err != nil {
 		return v1.SetupAnswer{}, err
 	}
-	token, row := newAdminToken()
+	token, row := server.NewToken()
+	row.Name, row.Role, row.MadeBy = "cluster init", state.RoleAdmin, "vcctl cluster init"
 	if err := m.Propose(ctx, state.KindAdminToken, row); err != nil {
 		return v1.SetupAnswer{}, fmt.Errorf("admin token: %w", err)
 	}
@@ -452,17 +470,6 @@ func (d *memberDaemon) await(ctx context.Context, ready func(*member.Member) boo
 		}
 	}
 	return d.member, nil
-}
-
-// newAdminToken makes a token of the API and the row that knows it.
-func newAdminToken() (string, state.AdminToken) {
-	var secret [32]byte
-	var id [8]byte
-	_, _ = rand.Read(secret[:]) // crypto/rand never fails: it ends the program first
-	_, _ = rand.Read(id[:])
-	token := "ekt_" + base64.RawURLEncoding.EncodeToString(secret[:])
-	hash := server.HashToken(token)
-	return token, state.AdminToken{ID: hex.EncodeToString(id[:]), Hash: hex.EncodeToString(hash[:])}
 }
 
 // tellSystemd that the process is alive, as often as it wants to know.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 )
 
 // Kind of file, as package state names them.
@@ -59,6 +60,30 @@ func Check(path, kind string) (Info, error) {
 	return out, nil
 }
 
+// CheckOwnData refuses a qcow2 image whose header names an external data file, which QEMU would open. What the header
+// says of a backing file does not matter here: the caller names the backing file itself.
+func CheckOwnData(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait at a pipe
+	if err != nil {
+		return fmt.Errorf("open image file: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return fmt.Errorf("look at image file: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return fmt.Errorf("image file %s is no regular file: %w", path, ErrNot)
+	}
+	head := make([]byte, qcowHeader3)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read image file %s: %w", path, err)
+	}
+	if err := checkData(head[:n]); err != nil {
+		return fmt.Errorf("image file %s: %w", path, err)
+	}
+	return nil
+}
+
 // checkHead of a file of that kind.
 func checkHead(head []byte, kind string) error {
 	switch kind {
@@ -101,9 +126,8 @@ func checkQcow2(head []byte) error {
 	if len(head) < qcowHeader2 || string(head[:4]) != qcowMagic {
 		return fmt.Errorf("is no qcow2 image (convert it: qemu-img convert -O qcow2): %w", ErrNot)
 	}
-	version := binary.BigEndian.Uint32(head[4:])
-	if version != 2 && version != 3 {
-		return fmt.Errorf("is qcow2 version %d, only 2 and 3 are known: %w", version, ErrNot)
+	if err := checkData(head); err != nil {
+		return err
 	}
 	if binary.BigEndian.Uint64(head[qcowBackingOff:]) != 0 {
 		return fmt.Errorf("has a backing file; flatten it first (qemu-img convert -O qcow2): %w", ErrNot)
@@ -114,13 +138,26 @@ func checkQcow2(head []byte) error {
 	if binary.BigEndian.Uint32(head[qcowCrypt:]) != 0 {
 		return fmt.Errorf("is encrypted: %w", ErrNot)
 	}
-	if version == 3 {
+	return nil
+}
+
+// checkData refuses a qcow2 header whose image keeps its data in another file.
+func checkData(head []byte) error {
+	if len(head) < qcowHeader2 || string(head[:4]) != qcowMagic {
+		return fmt.Errorf("is no qcow2 image: %w", ErrNot)
+	}
+	switch version := binary.BigEndian.Uint32(head[4:]); version {
+	case 2:
+		return nil
+	case 3:
 		if len(head) < qcowHeader3 {
 			return fmt.Errorf("ends within its header: %w", ErrNot)
 		}
 		if binary.BigEndian.Uint64(head[qcowIncompatible:])&4 != 0 {
 			return fmt.Errorf("keeps its data in another file; flatten it first (qemu-img convert -O qcow2): %w", ErrNot)
 		}
+		return nil
+	default:
+		return fmt.Errorf("is qcow2 version %d, only 2 and 3 are known: %w", version, ErrNot)
 	}
-	return nil
 }

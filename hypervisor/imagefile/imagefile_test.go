@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -76,4 +77,37 @@ func FuzzHead(f *testing.F) {
 	f.Add(qcow2(nil), Disk)
 	f.Add([]byte("070701"), Initrd)
 	f.Fuzz(func(_ *testing.T, head []byte, kind string) { _ = checkHead(head, kind) })
+}
+
+func TestCheckOwnData(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		content []byte
+		good    bool
+	}{
+		{"empty disk", qcow2(nil), true},
+		{"overlay", qcow2(func(h []byte) { h[qcowBackingOff+7] = 104 }), true},
+		{"version 2", qcow2(func(h []byte) { h[7] = 2 }), true},
+		{"version 4", qcow2(func(h []byte) { h[7] = 4 }), false},
+		{"data file", qcow2(func(h []byte) { h[qcowIncompatible+7] = 4 }), false},
+		{"data file of an overlay", qcow2(func(h []byte) { h[qcowBackingOff+7], h[qcowIncompatible+7] = 104, 5 }), false},
+		{"short header", qcow2(nil)[:qcowHeader3-1], false},
+		{"raw", make([]byte, 512), false},
+		{"no bytes", nil, false},
+	} {
+		path := filepath.Join(t.TempDir(), "disk")
+		if err := os.WriteFile(path, c.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckOwnData(path); c.good != (err == nil) || !c.good && !errors.Is(err, ErrNot) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckOwnData(pipe); !errors.Is(err, ErrNot) {
+		t.Errorf("a pipe: %v", err)
+	}
 }

@@ -92,8 +92,8 @@ func domainXML(spec hypervisor.Spec, p parts, can abilities, cgroup int) (string
 		d.Devices.Serials[0].Log = &libvirtxml.DomainChardevLog{File: p.log, Append: "on"}
 	}
 	if p.disk != "" {
-		disk := fileDisk("disk", p.disk, "vda", "virtio")
-		disk.Driver = &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Discard: "unmap"}
+		disk := fileDisk(p.disk, formatQcow2, "vda")
+		disk.Driver.Discard = "unmap"
 		if spec.Disk.Base != "" {
 			disk.BackingStore = backing(spec.Disk.Base)
 		}
@@ -105,8 +105,7 @@ func domainXML(spec hypervisor.Spec, p parts, can abilities, cgroup int) (string
 	if p.seed != "" {
 		// A virtio disk and no CD-ROM: kernels made for clouds (Debian's, for one) have no driver for
 		// AHCI, and cloud-init looks for the label on whatever disks there are.
-		seed := fileDisk("disk", p.seed, "vdb", "virtio")
-		seed.Driver = &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"}
+		seed := fileDisk(p.seed, formatRaw, "vdb")
 		seed.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
 		d.Devices.Disks = append(d.Devices.Disks, seed)
 	}
@@ -129,24 +128,37 @@ func onIf(can bool) string {
 	return ""
 }
 
-// backing is the base of an overlay, and says that there is none below it: libvirt and QEMU then follow no
-// path that a file's header names. It is shared and only read, so libvirt is to leave its owner as it is,
-// where by default it would give the file to QEMU's user, who could then write to it.
+// Formats of disk images, as libvirt and QEMU name them. Each image in a definition names its format: libvirt and
+// QEMU would else take it from the file, into which the guest or its QEMU may have written.
+const (
+	formatQcow2 = "qcow2"
+	formatRaw   = "raw"
+)
+
+// noBacking ends a chain of images: <backingStore/>. Without it libvirt reads the header of the last image, labels
+// the file that the header names and lets QEMU open it.
+func noBacking() *libvirtxml.DomainDiskBackingStore { return &libvirtxml.DomainDiskBackingStore{} }
+
+// backing is the base of an overlay; the chain ends with it. The base is shared and only read, so libvirt must leave
+// its owner as it is: by default it gives the file to QEMU's user, who could then write to it.
 func backing(path string) *libvirtxml.DomainDiskBackingStore {
 	return &libvirtxml.DomainDiskBackingStore{
-		Format: &libvirtxml.DomainDiskFormat{Type: "qcow2"},
+		Format: &libvirtxml.DomainDiskFormat{Type: formatQcow2},
 		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{
 			File: path, SecLabel: []libvirtxml.DomainDeviceSecLabel{{Model: "dac", Relabel: "no"}},
 		}},
-		BackingStore: &libvirtxml.DomainDiskBackingStore{},
+		BackingStore: noBacking(),
 	}
 }
 
-func fileDisk(device, path, dev, bus string) libvirtxml.DomainDisk {
+// fileDisk is a disk on one image file, with no image below it.
+func fileDisk(path, format, dev string) libvirtxml.DomainDisk {
 	return libvirtxml.DomainDisk{
-		Device: device,
-		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}},
-		Target: &libvirtxml.DomainDiskTarget{Dev: dev, Bus: bus},
+		Device:       "disk",
+		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: format},
+		Source:       &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}},
+		BackingStore: noBacking(),
+		Target:       &libvirtxml.DomainDiskTarget{Dev: dev, Bus: "virtio"},
 	}
 }
 

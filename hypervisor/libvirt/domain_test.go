@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"libvirt.org/go/libvirtxml"
@@ -32,6 +33,8 @@ func TestDomainXML(t *testing.T) {
 	disk.Disk = hypervisor.Disk{Base: "/img/debian.qcow2", Size: 10 << 30, Pool: "fast", Ephemeral: true}
 	disk.Network = "default"
 	disk.CloudInit.UserData = "#cloud-config\n"
+	empty := baseSpec()
+	empty.Disk = hypervisor.Disk{Size: 1 << 30}
 	bridge := baseSpec()
 	bridge.Network = "bridge:br0"
 	bridge.CPU = hypervisor.CPU{}
@@ -44,6 +47,7 @@ func TestDomainXML(t *testing.T) {
 	}{
 		{"kernel", baseSpec(), parts{log: "/s/console/vm1.log"}, abilitiesOf(false, 9_000_000, 7_002_022), 1},
 		{"disk", disk, parts{disk: "/pool/d.qcow2", seed: "/pool/s.iso"}, abilitiesOf(true, 9_000_000, 7_002_022), 2},
+		{"empty-disk", empty, parts{disk: "/pool/e.qcow2"}, abilitiesOf(false, 9_000_000, 7_002_022), 1},
 		{"bridge", bridge, parts{}, abilitiesOf(false, 6_000_000, 4_002_000), 2}, // cannot report free pages
 	}
 	for _, c := range cases {
@@ -70,6 +74,64 @@ func TestDomainXML(t *testing.T) {
 		}
 		if back.OnPoweroff != "destroy" || back.CPUTune == nil || back.Metadata == nil {
 			t.Errorf("%s: a VM must say what becomes of it, have its CPU share and its mark from the start", c.name)
+		}
+	}
+}
+
+// Every image of every kind of disk names its format, and every chain ends: else libvirt and QEMU go by what the file says.
+func TestDiskChains(t *testing.T) {
+	cases := []struct {
+		name string
+		disk hypervisor.Disk
+		seed bool
+		want []string // format and file of each image, disk by disk
+	}{
+		{"none", hypervisor.Disk{}, false, nil},
+		{"empty", hypervisor.Disk{Size: 1 << 30}, false, []string{"qcow2 /pool/d"}},
+		{"empty, ephemeral", hypervisor.Disk{Size: 1 << 30, Ephemeral: true}, false, []string{"qcow2 /pool/d"}},
+		{"overlay", hypervisor.Disk{Base: "/img/b"}, false, []string{"qcow2 /pool/d", "qcow2 /img/b"}},
+		{"overlay and seed", hypervisor.Disk{Base: "/img/b"}, true, []string{"qcow2 /pool/d", "qcow2 /img/b", "raw /pool/s"}},
+		{"seed alone", hypervisor.Disk{}, true, []string{"raw /pool/s"}},
+	}
+	for _, c := range cases {
+		spec := baseSpec()
+		spec.Disk = c.disk
+		var p parts
+		if spec.Disk.Present() {
+			p.disk = "/pool/d"
+		}
+		if c.seed {
+			p.seed = "/pool/s"
+		}
+		text, err := domainXML(spec, p, abilitiesOf(false, 9_000_000, 7_002_022), 1)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		var d libvirtxml.Domain
+		if err := d.Unmarshal(text); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		var got []string
+		for _, disk := range d.Devices.Disks {
+			if disk.Driver == nil {
+				t.Errorf("%s: a disk without a driver: its format is guessed", c.name)
+				continue
+			}
+			got = append(got, disk.Driver.Type+" "+disk.Source.File.File)
+			below := disk.BackingStore
+			for below != nil && below.Source != nil && below.Source.File != nil {
+				if below.Format == nil {
+					t.Fatalf("%s: a base without a format: it is guessed", c.name)
+				}
+				got = append(got, below.Format.Type+" "+below.Source.File.File)
+				below = below.BackingStore
+			}
+			if below == nil {
+				t.Errorf("%s: no <backingStore/> at the end of %s: libvirt follows what the file's header names", c.name, disk.Source.File.File)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: images %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"libvirt.org/go/libvirt"
 
 	"evenkeel/hypervisor"
+	"evenkeel/hypervisor/imagefile"
 )
 
 // Start boots the VM as a transient domain.
@@ -50,6 +52,9 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 				return undo()
 			}
 		}(undo)
+		if err := h.checkDisk(p.disk); err != nil {
+			return errors.Join(err, undo())
+		}
 		text, err := domainXML(spec, p, caps.abilities, h.cgroup)
 		if err != nil {
 			return errors.Join(err, undo())
@@ -69,6 +74,23 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 		}
 		return dom.Free()
 	})
+}
+
+// checkDisk refuses a disk that keeps its data in a file of its own: QEMU opens the file that the image's header names,
+// no definition can forbid that, and the guest's QEMU could have written the header. A file that cannot be read from here
+// is not checked: on a share that maps root to nobody, or where libvirt sees another file system than this process.
+func (h *Host) checkDisk(path string) error {
+	if path == "" || !h.local {
+		return nil
+	}
+	err := imagefile.CheckOwnData(path)
+	switch {
+	case err == nil || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, imagefile.ErrNot):
+		return fmt.Errorf("disk: %w: %w", err, hypervisor.ErrInvalid)
+	}
+	return fmt.Errorf("disk: %w", err)
 }
 
 // absent is nil if neither the VM nor anything of its name is on the host.

@@ -146,7 +146,7 @@ func makeDisk(p *libvirt.StoragePool, spec hypervisor.Spec) (bool, error) {
 		Name:       name,
 		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
 		Target: &libvirtxml.StorageVolumeTarget{
-			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: "qcow2"},
+			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: formatQcow2},
 			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: "0600"},
 		},
 	}
@@ -155,7 +155,7 @@ func makeDisk(p *libvirt.StoragePool, spec hypervisor.Spec) (bool, error) {
 	}
 	if spec.Disk.Base != "" {
 		x.BackingStore = &libvirtxml.StorageVolumeBackingStore{
-			Path: spec.Disk.Base, Format: &libvirtxml.StorageVolumeTargetFormat{Type: "qcow2"},
+			Path: spec.Disk.Base, Format: &libvirtxml.StorageVolumeTargetFormat{Type: formatQcow2},
 		}
 	}
 	text, err := x.Marshal()
@@ -180,7 +180,7 @@ func makeSeed(c *libvirt.Connect, p *libvirt.StoragePool, id string, image []byt
 		Name:     name,
 		Capacity: &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(len(image))},
 		Target: &libvirtxml.StorageVolumeTarget{
-			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: "raw"},
+			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: formatRaw},
 			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: "0600"}, // user data may hold secrets
 		},
 	}).Marshal()

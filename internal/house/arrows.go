@@ -29,15 +29,18 @@ var arrows = map[string][]string{
 
 	// Act: one interface in our own types, and what stands behind it.
 	"hypervisor":             nil,
-	"hypervisor/libvirt":     {"hypervisor"},
+	"hypervisor/libvirt":     {"hypervisor", "hypervisor/imagefile"},
 	"hypervisor/simulated":   {"hypervisor"},
 	"hypervisor/conformance": {"hypervisor"},
+
+	// Files that hold secrets.
+	"internal/secretfile": nil,
 
 	// Record and control.
 	"cluster/state":     {"allocator", "migration", "forecast", "hypervisor"},
 	"cluster/lease":     {"cluster/state"},
 	"cluster/watchdog":  nil,
-	"cluster/fence":     nil,
+	"cluster/fence":     {"internal/secretfile"},
 	"cluster/audit":     nil,
 	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "allocator/shape", "migration", "forecast", "hypervisor"},
 	"cluster/history":   nil,
@@ -45,18 +48,18 @@ var arrows = map[string][]string{
 	"cluster/node":      {"cluster/state", "cluster/lease"},
 	"cluster/control":   {"cluster/audit", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
 	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/control", "hypervisor"},
-	"cluster/pki":       nil,
+	"cluster/pki":       {"internal/secretfile"},
 	"cluster/transport": {"cluster/audit", "cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "forecast", "cluster/agent", "cluster/node", "cluster/control"},
-	"cluster/member":    {"cluster/...", "hypervisor"},
+	"cluster/member":    {"cluster/...", "hypervisor", "internal/secretfile"},
 
 	// Speak to people and programs.
 	"api/v1":     nil,
 	"api/client": {"api/v1"},
-	"api":        {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor"},
+	"api":        {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor", "internal/secretfile"},
 
 	// Wire together.
-	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/..."},
-	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast"},
+	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/...", "internal/secretfile"},
+	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast", "internal/secretfile"},
 
 	"internal/house": nil,
 	"test":           {"api/...", "cluster/...", "cmd/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/..."},

@@ -105,9 +105,13 @@ migration_host = "%s"
 	if h.lab.state.TLS {
 		conf := files["etc/libvirtd.conf"]
 		conf = strings.Replace(conf, "listen_tls = 0\nlisten_tcp = 1\n", "listen_tls = 1\nlisten_tcp = 0\n", 1)
-		files["etc/libvirtd.conf"] = conf + fmt.Sprintf("ca_file = %q\ncert_file = %q\nkey_file = %q\n",
-			keysPath+"/cacert.pem", keysPath+"/servercert.pem", keysPath+"/serverkey.pem")
-		files["etc/qemu.conf"] += fmt.Sprintf("migrate_tls_x509_cert_dir = %q\n", keysPath)
+		var allowed []string
+		for _, other := range h.lab.hosts {
+			allowed = append(allowed, fmt.Sprintf("%q", "CN="+other.Name))
+		}
+		files["etc/libvirtd.conf"] = conf + fmt.Sprintf("ca_file = %q\ncert_file = %q\nkey_file = %q\ntls_allowed_dn_list = [ %s ]\n",
+			keysPath+"/cacert.pem", keysPath+"/servercert.pem", keysPath+"/serverkey.pem", strings.Join(allowed, ", "))
+		files["etc/qemu.conf"] += fmt.Sprintf("migrate_tls_x509_cert_dir = %q\nmigrate_tls_x509_verify = 1\n", qemuKeysPath)
 	}
 	if h.lab.state.Shared {
 		files["etc/qemu.conf"] += "lock_manager = \"lockd\"\n"

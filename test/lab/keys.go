@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -15,35 +16,52 @@ import (
 	"time"
 )
 
-// keysPath is where a host of a lab with Options.TLS finds keys and certificates, for its libvirtd, for
-// libvirtd as a client of others, and for its QEMUs.
-const keysPath = "/etc/libvirt/pki"
+// Where a host of a lab with Options.TLS finds keys and certificates. libvirtd, and libvirtd as a client of others, has one authority,
+// QEMU another: who breaks out of a QEMU reads its key, and libvirt obeys every certificate of its own authority.
+const (
+	keysPath     = "/etc/libvirt/pki"
+	qemuKeysPath = keysPath + "/qemu"
+)
 
-// makeKeys gives every host a certificate of an authority that nobody has once they are made.
+// keyFiles are the names by which libvirt or QEMU looks for an authority and for its own certificates and keys.
+type keyFiles struct {
+	path        string
+	ca          string
+	certs, keys []string
+}
+
+var keySets = []keyFiles{
+	{keysPath, "cacert.pem", []string{"servercert.pem", "clientcert.pem"}, []string{"serverkey.pem", "clientkey.pem"}},
+	{qemuKeysPath, "ca-cert.pem", []string{"server-cert.pem", "client-cert.pem"}, []string{"server-key.pem", "client-key.pem"}},
+}
+
+// makeKeys gives every host certificates of authorities whose keys nobody has once they are made.
 func (l *Lab) makeKeys() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab " + l.state.ID},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	ca, err := x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key)
-	if err != nil {
-		return err
-	}
-	for _, h := range l.hosts {
-		if err := h.makeKeys(ca, authority, key); err != nil {
-			return fmt.Errorf("keys of host %s: %w", h.Name, err)
+	for _, set := range keySets {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		authority := &x509.Certificate{
+			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab " + l.state.ID + " " + filepath.Base(set.path)},
+			NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
+			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		}
+		ca, err := x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key)
+		if err != nil {
+			return err
+		}
+		for _, h := range l.hosts {
+			if err := h.makeKeys(set, ca, authority, key); err != nil {
+				return fmt.Errorf("keys of host %s: %w", h.Name, err)
+			}
 		}
 	}
 	return nil
 }
 
-func (h *Host) makeKeys(ca []byte, authority *x509.Certificate, signer *ecdsa.PrivateKey) error {
+func (h *Host) makeKeys(set keyFiles, ca []byte, authority *x509.Certificate, signer *ecdsa.PrivateKey) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -63,26 +81,26 @@ func (h *Host) makeKeys(ca []byte, authority *x509.Certificate, signer *ecdsa.Pr
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(h.dir, "etc", filepath.Base(keysPath))
+	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	return h.writeKeys(set, block("CERTIFICATE", ca), block("CERTIFICATE", cert), block("PRIVATE KEY", secret))
+}
+
+// writeKeys under the names of a set.
+func (h *Host) writeKeys(set keyFiles, ca, cert, key []byte) error {
+	below, err := filepath.Rel("/etc/libvirt", set.path)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(h.dir, "etc", below)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
-	// The same three under the names that libvirt looks for, and under those that QEMU does.
-	for _, f := range []struct {
-		name string
-		text []byte
-		mode os.FileMode
-	}{
-		{"cacert.pem", block("CERTIFICATE", ca), 0o644}, {"ca-cert.pem", block("CERTIFICATE", ca), 0o644},
-		{"servercert.pem", block("CERTIFICATE", cert), 0o644}, {"server-cert.pem", block("CERTIFICATE", cert), 0o644},
-		{"clientcert.pem", block("CERTIFICATE", cert), 0o644}, {"client-cert.pem", block("CERTIFICATE", cert), 0o644},
-		{"serverkey.pem", block("PRIVATE KEY", secret), 0o600}, {"server-key.pem", block("PRIVATE KEY", secret), 0o600},
-		{"clientkey.pem", block("PRIVATE KEY", secret), 0o600}, {"client-key.pem", block("PRIVATE KEY", secret), 0o600},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, f.name), f.text, f.mode); err != nil {
-			return err
-		}
+	errs := []error{os.WriteFile(filepath.Join(dir, set.ca), ca, 0o644)}
+	for _, name := range set.certs {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), cert, 0o644))
 	}
-	return nil
+	for _, name := range set.keys {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), key, 0o600))
+	}
+	return errors.Join(errs...)
 }

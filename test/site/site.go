@@ -18,6 +18,7 @@ import (
 
 	"evenkeel/api/server"
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
@@ -27,8 +28,11 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// Token is the admin token of every site.
-const Token = "ekt_c2l0ZSBvZiB0ZXN0cywgd2l0aG91dCBzZWNyZXRzISE"
+// Token is the admin token of every site, and TokenID its id.
+const (
+	Token   = "ekt_" + TokenID + ".c2l0ZSBvZiB0ZXN0cywgd2l0aG91dCBzZWNyZXRzISE"
+	TokenID = "7e57517e7e57517e"
+)
 
 // Options of a site.
 type Options struct {
@@ -51,6 +55,8 @@ type Site struct {
 	World *simulated.World
 	up    map[string]*member.Member
 	at    map[string]string // addresses, kept over a stop
+
+	trails map[string]*audit.Log // of those that are up
 }
 
 // New site without members.
@@ -66,7 +72,7 @@ func New(o Options) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Site{o: o, World: w, up: map[string]*member.Member{}, at: map[string]string{}}, nil
+	return &Site{o: o, World: w, up: map[string]*member.Member{}, at: map[string]string{}, trails: map[string]*audit.Log{}}, nil
 }
 
 // Close everything.
@@ -114,11 +120,15 @@ func (s *Site) listen(name string) (net.Listener, error) {
 }
 
 func (s *Site) start(name string, l net.Listener) error {
-	o := member.Options{Dir: s.Dir(name), Listener: l, Advertise: s.at[name], Log: s.o.Log, Settings: state.DefaultSettings(), Version: "test",
+	trail, err := audit.Open(audit.Options{Path: filepath.Join(s.Dir(name), "audit.log"), Server: name, Log: s.o.Log})
+	if err != nil {
+		return err
+	}
+	o := member.Options{Dir: s.Dir(name), Audit: trail, Listener: l, Advertise: s.at[name], Log: s.o.Log, Settings: state.DefaultSettings(), Version: "test",
 		Lease: s.o.Lease, Fence: s.o.Fence, Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		API: func(m *member.Member) http.Handler {
-			return server.New(m, server.Options{Members: m, Version: "test", Logger: s.o.Log.With("on", name)})
+			return server.New(m, server.Options{Members: m, Version: "test", Logger: s.o.Log.With("on", name), Audit: m.Trail()})
 		},
 		Agent: agent.Options{Hypervisor: s.World.Host(name), Boot: "1", MigrateURI: name, SampleEvery: time.Second,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
@@ -127,10 +137,11 @@ func (s *Site) start(name string, l net.Listener) error {
 		o.Backups = member.Backups{Dir: filepath.Join(s.Dir(name), "snapshots"), Every: s.o.Backups, Latest: 3, Days: 1}
 	}
 	m, err := member.Start(context.Background(), o)
-	if err == nil {
-		s.up[name] = m
+	if err != nil {
+		return errors.Join(err, trail.Close())
 	}
-	return err
+	s.up[name], s.trails[name] = m, trail
+	return nil
 }
 
 // First makes the cluster on h1, with the admin token and an image "tiny", and waits until it leads.
@@ -152,7 +163,9 @@ func (s *Site) First(ctx context.Context) error {
 	m := s.Member("h1")
 	var failed error // on a busy machine it may lead no more, for a moment
 	err = s.Await(ctx, "the admin token and the image are there", func() bool {
-		failed = m.Propose(ctx, state.KindAdminToken, state.AdminToken{ID: "site", Hash: hex.EncodeToString(hash[:])})
+		if _, failed = m.MakeToken(ctx, state.Token{ID: TokenID, Hash: hex.EncodeToString(hash[:]), Name: "site", Role: state.RoleAdmin}, false); errors.Is(failed, state.ErrConflict) {
+			failed = nil // by the attempt before
+		}
 		if _, there := m.State.Snapshot().Image("tiny"); failed == nil && !there {
 			_, failed = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false)
 		}
@@ -275,7 +288,7 @@ func (s *Site) Stop(name string) error {
 		return fmt.Errorf("member %s is not up", name)
 	}
 	delete(s.up, name)
-	return m.Close()
+	return errors.Join(m.Close(), s.trails[name].Close())
 }
 
 // Start a member again on what it had.

@@ -3,8 +3,6 @@ package manyhosts
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +17,7 @@ import (
 	"time"
 
 	"evenkeel/api/client"
+	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/member"
 	"evenkeel/hypervisor"
@@ -119,9 +118,7 @@ func free() (string, error) {
 }
 
 func (b *bench) startServers(ctx context.Context) error {
-	var raw [24]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	b.token = hex.EncodeToString(raw[:])
+	b.token, _ = server.NewToken()
 	for i := range b.o.Servers {
 		p := &process{name: fmt.Sprintf("s%d", i+1), dir: filepath.Join(b.o.Dir, fmt.Sprintf("s%d", i+1))}
 		var err error

@@ -3,7 +3,6 @@ package manyhosts
 import (
 	"bufio"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
@@ -120,8 +119,12 @@ func found(ctx context.Context, m *member.Member, token string) error {
 	if err := until(ctx, 30*time.Second, "the first server leads", func() bool { here, _ := m.Leader(); return here }); err != nil {
 		return err
 	}
-	hash := server.HashToken(token)
-	return m.Propose(ctx, state.KindAdminToken, state.AdminToken{ID: "bench", Hash: hex.EncodeToString(hash[:])})
+	row, err := server.RowOf(token)
+	if err != nil {
+		return err
+	}
+	row.Name, row.Role = "bench", state.RoleAdmin
+	return m.Propose(ctx, state.KindAdminToken, row)
 }
 
 // until polls what only another process or goroutine brings about.

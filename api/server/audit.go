@@ -1,0 +1,296 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"evenkeel/cluster/audit"
+)
+
+// Audit takes what is asked of this server into the audit log. *audit.Log is one, for a cluster of one server.
+type Audit interface {
+	Add(audit.Record)
+	Refuse(audit.Refusal)
+	Counts() audit.Counts
+	// Query the logs of all servers.
+	Query(context.Context, audit.Filter) (audit.Answer, error)
+}
+
+// consoleVerb is the operation of a console; its end is another record.
+const (
+	consoleVerb    = "openConsole"
+	consoleEndVerb = "closeConsole"
+	joinVerb       = "joinMember"
+)
+
+// auditedReads are recorded although they change nothing. Those that programs repeat (true) are recorded once a minute for the
+// same caller and object, and no more than maxReads of them in a minute.
+var auditedReads = map[string]bool{"saveSnapshot": false, consoleVerb: false, "getVMSamples": true, "getVMForecast": true, "listAudit": true}
+
+// pending is the audit record of a request that is being answered.
+type pending struct {
+	wanted bool
+	record audit.Record
+	// known: the request is past authentication; record.Actor says who asks, if that was needed.
+	known bool
+	// forwarded: another server answers, and records it.
+	forwarded bool
+	answered  bool
+}
+
+type pendingKey struct{}
+
+func pendingOf(ctx context.Context) *pending {
+	p, _ := ctx.Value(pendingKey{}).(*pending)
+	if p == nil {
+		return &pending{} // of a handler that is called without audited
+	}
+	return p
+}
+
+// forwarded says that another server answers the request of this context, and records it.
+func forwarded(ctx context.Context) { pendingOf(ctx).forwarded = true }
+
+// named gives the name of what a request makes, which does not stand in its path.
+func named(ctx context.Context, name string) { pendingOf(ctx).record.Object.Name = name }
+
+// asker of a request, as events name it.
+func asker(ctx context.Context) string {
+	if a := audit.Of(ctx); a.ID != "" {
+		return a.String()
+	}
+	return "an operator"
+}
+
+// audited records every change and the reads that matter, each once, before the first byte of its answer is sent. It counts
+// what is refused to callers that are not authenticated. It goes around authenticate, which calls asks.
+func (s *Server) audited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := s.begin(r)
+		out := &auditWriter{ResponseWriter: w, answer: func(status int) { s.answered(p, r, status) }}
+		begin, whole := time.Now(), false
+		defer func() {
+			if whole {
+				out.answerOnce(http.StatusOK) // a handler that wrote nothing
+			} else {
+				out.answerOnce(http.StatusInternalServerError) // it panicked
+			}
+			if out.status == http.StatusSwitchingProtocols && p.record.Verb == consoleVerb && !p.forwarded {
+				end := p.record
+				end.Verb, end.At, end.Detail = consoleEndVerb, time.Time{}, "after "+time.Since(begin).Round(time.Second).String()
+				s.opts.Audit.Add(end)
+			}
+		}()
+		next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), pendingKey{}, p)))
+		whole = true
+	})
+}
+
+// asks notes who asks in the context of a request, and in its record.
+func asks(ctx context.Context, a audit.Actor) context.Context {
+	p := pendingOf(ctx)
+	p.known, p.record.Actor = true, a
+	return audit.With(ctx, a)
+}
+
+// begin the record of a request.
+func (s *Server) begin(r *http.Request) *pending {
+	_, pattern := s.mux.Handler(r)
+	verb, object := s.verbs.of(r.Method, pattern, r.URL)
+	_, read := auditedReads[verb]
+	changes := r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+	p := &pending{wanted: changes || read, record: audit.Record{Verb: verb, Object: object}}
+	if r.URL.RawQuery != "" {
+		p.record.Detail = "query: " + r.URL.RawQuery
+	}
+	return p
+}
+
+// answered records a request as its answer begins.
+func (s *Server) answered(p *pending, r *http.Request, status int) {
+	p.answered = true
+	refusal := audit.Refusal{Address: r.RemoteAddr}
+	switch {
+	case p.forwarded:
+	case r.URL.Path == joinPath && status >= http.StatusBadRequest:
+		refusal.Kind, refusal.Class, refusal.Detail = audit.JoinRefused, strconv.Itoa(status), fmt.Sprintf("status %d", status)
+		s.opts.Audit.Refuse(refusal)
+	case status == http.StatusUnauthorized:
+		_, route := s.mux.Handler(r)
+		if route == "" {
+			route = "a path that is not there"
+		}
+		refusal.Kind, refusal.Class, refusal.Detail = audit.Unauthenticated, route, route // nothing that the caller chose
+		s.opts.Audit.Refuse(refusal)
+	case !p.known || !p.wanted:
+	default:
+		again, read := auditedReads[p.record.Verb]
+		if p.record.Count = 0; read && again {
+			take, before := s.reads.take(p.record, time.Now())
+			if !take {
+				return
+			}
+			p.record.Count = before
+		}
+		p.record.Outcome, p.record.Status = audit.OutcomeOf(status), status
+		s.opts.Audit.Add(p.record)
+	}
+}
+
+// auditWriter says what status is answered, before it is sent.
+type auditWriter struct {
+	http.ResponseWriter
+	answer func(status int)
+	status int
+}
+
+// Unwrap is for http.ResponseController.
+func (w *auditWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *auditWriter) answerOnce(status int) {
+	if w.status == 0 {
+		w.status = status
+		w.answer(status)
+	}
+}
+
+func (w *auditWriter) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols { // others are not the answer
+		w.answerOnce(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *auditWriter) Write(b []byte) (int, error) {
+	w.answerOnce(http.StatusOK)
+	return w.ResponseWriter.Write(b)
+}
+
+// Bounds of what is recorded of reads that programs repeat.
+const (
+	readEvery = time.Minute
+	maxReads  = 60
+)
+
+// repeated are reads that were recorded in the present minute.
+type repeated struct {
+	mu      sync.Mutex
+	since   time.Time
+	seen    map[read]bool
+	skipped uint64
+}
+
+type read struct {
+	actor, client, verb string
+	object              audit.Object
+}
+
+// take says whether a read is to be recorded, and for how many that were not it then stands.
+func (t *repeated) take(r audit.Record, now time.Time) (ok bool, before uint64) {
+	client := r.Actor.Client
+	if h, _, err := net.SplitHostPort(client); err == nil {
+		client = h
+	}
+	key := read{r.Actor.ID, client, r.Verb, r.Object}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := now.Sub(t.since); d >= readEvery || d < 0 {
+		t.since, t.seen = now, map[read]bool{}
+	}
+	if t.seen[key] || len(t.seen) >= maxReads {
+		t.skipped++
+		return false, 0
+	}
+	t.seen[key] = true
+	if before = t.skipped; before > 0 {
+		before++ // itself
+	}
+	t.skipped = 0
+	return true, before
+}
+
+// verbs are the ids of the API's operations, by method and route.
+type verbs map[string]string
+
+func verbsOf(doc *huma.OpenAPI) verbs {
+	out := verbs{http.MethodPost + " " + joinPath: joinVerb}
+	for path, item := range doc.Paths {
+		for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete} {
+			if op != nil {
+				out[method+" "+path] = op.OperationID
+			}
+		}
+	}
+	return out
+}
+
+// of a request: what is done, and to which object. Without a route it is the method and the path.
+func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
+	verb := v[pattern]
+	if verb == "" {
+		return method, audit.Object{Kind: "path", Name: u.Path}
+	}
+	_, route, _ := strings.Cut(pattern, " ")
+	is := strings.Split(u.EscapedPath(), "/")
+	var o audit.Object
+	kind := ""
+	for i, part := range strings.Split(route, "/") {
+		if strings.HasPrefix(part, "{") && i < len(is) {
+			o.Name = is[i]
+			if name, err := url.PathUnescape(is[i]); err == nil {
+				o.Name = name
+			}
+			break
+		}
+		if part != "" && part != "v1" {
+			if kind == "cluster" && !strings.HasSuffix(part, "s") {
+				continue // what is done to the cluster: leader, arm, snapshot
+			}
+			kind = part
+		}
+	}
+	switch {
+	case verb == joinVerb:
+		o.Kind = "member"
+	case kind == "settings", kind == "rebalance", kind == "status":
+		o.Kind = "cluster"
+	default:
+		o.Kind = strings.TrimSuffix(kind, "s")
+	}
+	return verb, o
+}
+
+var (
+	descAudited     = prometheus.NewDesc("evenkeel_audit_records_total", "Records written to this server's audit log.", nil, nil)
+	descAuditErrors = prometheus.NewDesc("evenkeel_audit_write_errors_total", "Records of the audit log that were lost because they could not be written.", nil, nil)
+	descRefused     = prometheus.NewDesc("evenkeel_refused_total", "What this server refused to callers that were not authenticated, by kind.", []string{"kind"}, nil)
+)
+
+type auditCollector struct{ s *Server }
+
+// Describe implements prometheus.Collector.
+func (auditCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descAudited
+	ch <- descAuditErrors
+	ch <- descRefused
+}
+
+// Collect implements prometheus.Collector.
+func (c auditCollector) Collect(ch chan<- prometheus.Metric) {
+	n := c.s.opts.Audit.Counts()
+	ch <- prometheus.MustNewConstMetric(descAudited, prometheus.CounterValue, float64(n.Written))
+	ch <- prometheus.MustNewConstMetric(descAuditErrors, prometheus.CounterValue, float64(n.Failed))
+	for kind, count := range n.Refused {
+		ch <- prometheus.MustNewConstMetric(descRefused, prometheus.CounterValue, float64(count), kind)
+	}
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/state"
+)
+
+// How much may run at the same time with one token on one server, and how soon it ends after its token did.
+const (
+	maxLive    = 256 // event streams, consoles and long polls together
+	maxStreams = 100 // event streams: each costs work at every event
+
+	// sweepEvery is how often this server looks whether the tokens of running requests are still good. Requests that
+	// began before their token ended have graceAfterEnd to finish, so that the one that revokes its own token is
+	// answered. What runs longer is cut: after sweepEvery + graceAfterEnd rounded up to sweepEvery, 2 s, and the time that the
+	// state takes to come here. The documented bound is 5 s.
+	sweepEvery    = time.Second
+	graceAfterEnd = time.Second
+)
+
+// principal is who a request is from: the holder of a token.
+type principal struct {
+	ID    string // of the token
+	Name  string
+	Role  state.Role
+	Until time.Time // zero: without an end
+	// File: the token is that of the file of `vcd dev`, which has no row and cannot be revoked.
+	File bool
+}
+
+// label names the principal in messages.
+func (p *principal) label() string { return fmt.Sprintf("%s (%s)", p.Name, p.ID) }
+
+type principalKey struct{}
+
+// principalOf a request that was authenticated; nil for a route that needs no token.
+func principalOf(ctx context.Context) *principal {
+	p, _ := ctx.Value(principalKey{}).(*principal)
+	return p
+}
+
+// liveKind is what a request that may run for long is.
+type liveKind int
+
+// The kinds, as tokenActivity counts them.
+const (
+	liveStream liveKind = iota
+	liveConsole
+	livePoll
+	liveKinds
+)
+
+// liveRequest is a request that is being answered.
+type liveRequest struct {
+	cancel context.CancelCauseFunc
+	counts [liveKinds]int
+}
+
+type liveKey struct{}
+
+// liveRequests are the requests that this server answers now, by the id of their token. One goroutine, which runs while
+// there are any, cuts those whose token ended.
+type liveRequests struct {
+	mu       sync.Mutex
+	of       map[string]*tokenActivity
+	sweeping bool
+	// ended returns why a token is no longer good; nil if it is.
+	ended func(id string, until time.Time, now time.Time) error
+}
+
+// tokenActivity is what runs with one token.
+type tokenActivity struct {
+	requests map[*liveRequest]struct{}
+	counts   [liveKinds]int
+	until    time.Time
+	endSeen  time.Time // when the token was first found ended; zero: it is good
+}
+
+// enter a request of a principal. The context ends, with the problem as its cause, soon after the token did.
+func (l *liveRequests) enter(ctx context.Context, p *principal) (_ context.Context, leave func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	q := &liveRequest{cancel: cancel}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = map[string]*tokenActivity{}
+	}
+	a := l.of[p.ID]
+	if a == nil {
+		a = &tokenActivity{requests: map[*liveRequest]struct{}{}, until: p.Until}
+		l.of[p.ID] = a
+	}
+	a.requests[q] = struct{}{}
+	if !l.sweeping && !p.File {
+		l.sweeping = true
+		go l.sweepWhileBusy()
+	}
+	return context.WithValue(ctx, liveKey{}, q), func() {
+		cancel(nil)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(a.requests, q)
+		for kind, n := range q.counts {
+			a.counts[kind] -= n
+		}
+		if len(a.requests) == 0 {
+			delete(l.of, p.ID)
+		}
+	}
+}
+
+// hold counts a request that may run for long, until it leaves, or refuses it.
+func (l *liveRequests) hold(ctx context.Context, kind liveKind) error {
+	p := principalOf(ctx)
+	q, _ := ctx.Value(liveKey{}).(*liveRequest)
+	if p == nil || q == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.of[p.ID]
+	all := 0
+	for _, n := range a.counts {
+		all += n
+	}
+	switch {
+	case kind == liveStream && a.counts[liveStream] >= maxStreams:
+		return tooMany("token %s has %d event streams open on this server, and no more are served: close some", p.label(), maxStreams)
+	case all >= maxLive:
+		return tooMany("token %s has %d event streams, consoles and long polls open on this server, and no more are served: close some", p.label(), maxLive)
+	}
+	a.counts[kind]++
+	q.counts[kind]++
+	return nil
+}
+
+func tooMany(format string, args ...any) *problem {
+	p := newProblem(http.StatusTooManyRequests, v1.ProblemTooMany, fmt.Sprintf(format, args...))
+	p.retry = true
+	return p
+}
+
+// running says what runs with a token on this server.
+func (l *liveRequests) running(id string) (counts [liveKinds]int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.of[id]; a != nil {
+		counts = a.counts
+	}
+	return counts
+}
+
+func (l *liveRequests) sweepWhileBusy() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for now := range tick.C {
+		if !l.sweep(now) {
+			return
+		}
+	}
+}
+
+// sweep cuts the requests whose token ended graceAfterEnd ago. It returns false once there are none to look after.
+func (l *liveRequests) sweep(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, a := range l.of {
+		why := l.ended(id, a.until, now)
+		switch {
+		case why == nil:
+			a.endSeen = time.Time{}
+		case a.endSeen.IsZero():
+			a.endSeen = now
+		case now.Sub(a.endSeen) >= graceAfterEnd:
+			for q := range a.requests {
+				q.cancel(why)
+			}
+		}
+	}
+	l.sweeping = len(l.of) > 0
+	return l.sweeping
+}
+
+// endOf says why a token is no longer good, as far as this server knows; nil if it is.
+func (s *Server) endOf(id string, until time.Time, now time.Time) error {
+	if id == fileTokenID {
+		return nil
+	}
+	if _, there := s.cluster.Token(id); !there {
+		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token was revoked while this request ran")
+	}
+	if (state.Token{Until: until}).Ended(now) {
+		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token expired while this request ran")
+	}
+	return nil
+}
+
+// cutReason says that a request is cut because its token ended; "" if it is not.
+func cutReason(ctx context.Context) string {
+	var p *problem
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &p) {
+		return p.Detail
+	}
+	return ""
+}

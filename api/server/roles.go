@@ -1,0 +1,175 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/state"
+)
+
+// permission is what a route needs of a role.
+type permission string
+
+const (
+	permitAnyone     permission = "anyone"     // no token at all
+	permitMetrics    permission = "metrics"    // read what monitoring scrapes
+	permitRead       permission = "read"       // read the cluster, secrets and consoles apart
+	permitAudit      permission = "audit"      // read who may do what, and who did
+	permitOperate    permission = "operate"    // change virtual clusters, hosts, images, settings and members; open consoles
+	permitAdminister permission = "administer" // make and revoke tokens of the API and of members; save and restore the whole state
+)
+
+// grants are the permissions of each role. A role that is not here has none.
+var grants = map[state.Role][]permission{
+	state.RoleAdmin:    {permitMetrics, permitRead, permitAudit, permitOperate, permitAdminister},
+	state.RoleOperator: {permitMetrics, permitRead, permitOperate},
+	state.RoleAuditor:  {permitMetrics, permitRead, permitAudit},
+	state.RoleMetrics:  {permitMetrics},
+}
+
+// routes are all routes of the API, as the mux names them, with the permission that each needs. A route that is not
+// here is the admins' only. HEAD is GET.
+var routes = map[string]permission{
+	"GET /livez":   permitAnyone,
+	"GET /readyz":  permitAnyone,
+	"GET /metrics": permitMetrics,
+
+	"POST " + joinPath: permitAnyone, // brings a join token
+
+	"GET /openapi.json": permitRead,
+
+	"GET /v1/cluster/status":            permitRead,
+	"GET /v1/cluster/settings":          permitRead,
+	"PATCH /v1/cluster/settings":        permitOperate,
+	"GET /v1/cluster/members":           permitRead,
+	"DELETE /v1/cluster/members/{name}": permitOperate,
+	"POST /v1/cluster/leader":           permitOperate,
+	"POST /v1/cluster/arm":              permitOperate,
+	"POST /v1/cluster/disarm":           permitOperate,
+	"GET " + snapshotPath:               permitAdminister, // holds cloud-init data and hashes of tokens
+	"POST " + snapshotPath:              permitAdminister,
+
+	// A join token of a server is worth the CA's key.
+	"GET /v1/cluster/join-tokens":  permitAudit,
+	"POST /v1/cluster/join-tokens": permitAdminister,
+	"GET /v1/tokens":               permitAudit,
+	"POST /v1/tokens":              permitAdminister,
+	"DELETE /v1/tokens/{id}":       permitAdminister,
+	"GET /v1/audit":                permitAudit,
+
+	"GET /v1/cluster/shaping": permitRead,
+	"GET /v1/events":          permitRead,
+	"GET /v1/operations":      permitRead,
+	"GET /v1/operations/{id}": permitRead,
+
+	"GET /v1/images":           permitRead,
+	"GET /v1/images/{name}":    permitRead,
+	"POST /v1/images":          permitOperate,
+	"DELETE /v1/images/{name}": permitOperate,
+
+	"GET /v1/virtual-clusters":                permitRead,
+	"POST /v1/virtual-clusters":               permitOperate,
+	"GET /v1/virtual-clusters/{name}":         permitRead,
+	"PATCH /v1/virtual-clusters/{name}":       permitOperate,
+	"DELETE /v1/virtual-clusters/{name}":      permitOperate,
+	"POST /v1/virtual-clusters/{name}/start":  permitOperate,
+	"POST /v1/virtual-clusters/{name}/stop":   permitOperate,
+	"GET /v1/virtual-clusters/{name}/explain": permitRead,
+
+	"GET /v1/vms":                 permitRead,
+	"GET /v1/vms/{name}":          permitRead,
+	"GET /v1/vms/{name}/samples":  permitRead,
+	"GET /v1/vms/{name}/forecast": permitRead,
+	"GET /v1/vms/{name}/console":  permitOperate, // its input is root's keyboard in many guests
+
+	"GET /v1/hosts":                      permitRead,
+	"GET /v1/hosts/{name}":               permitRead,
+	"PUT /v1/hosts/{name}/cordon":        permitOperate,
+	"POST /v1/hosts/{name}/cordon":       permitOperate,
+	"DELETE /v1/hosts/{name}/cordon":     permitOperate,
+	"GET /v1/hosts/{name}/drain":         permitRead,
+	"POST /v1/hosts/{name}/drain":        permitOperate,
+	"DELETE /v1/hosts/{name}/drain":      permitOperate,
+	"GET /v1/hosts/{name}/empty":         permitRead,
+	"POST /v1/hosts/{name}/confirm-dead": permitOperate,
+	"POST /v1/hosts/{name}/fence":        permitOperate,
+	"GET /v1/drain-groups":               permitRead,
+
+	"GET /v1/plans":                  permitRead,
+	"GET /v1/plans/{id}":             permitRead,
+	"POST /v1/plans/{id}/apply":      permitOperate,
+	"POST /v1/plans/{id}/stop":       permitOperate,
+	"GET /v1/plans/spare":            permitRead,
+	"POST " + tryPath:                permitOperate, // changes nothing, but takes a saved state and much CPU
+	"GET /v1/migrations":             permitRead,
+	"GET /v1/migrations/{id}":        permitRead,
+	"POST /v1/migrations/{id}/abort": permitOperate,
+	"POST /v1/rebalance":             permitOperate,
+	"GET /v1/rebalance/curve":        permitRead,
+}
+
+// may says whether a role has the permission of a route, by its pattern.
+func may(role state.Role, pattern string) bool {
+	need, known := routes[pattern]
+	if !known {
+		need = permitAdminister
+	}
+	return need == permitAnyone || slices.Contains(grants[role], need)
+}
+
+// rolesOf a route are those that may use it, the one with the most rights first.
+func rolesOf(pattern string) []string {
+	var out []string
+	for _, role := range state.Roles() {
+		if may(role, pattern) {
+			out = append(out, string(role))
+		}
+	}
+	return out
+}
+
+// forbidden is the answer to a principal whose role does not reach for a route.
+func forbidden(p *principal, pattern string) *problem {
+	allowed := rolesOf(pattern)
+	return newProblem(http.StatusForbidden, v1.ProblemForbidden, fmt.Sprintf("token %s has the role %s; %s needs %s",
+		p.label(), p.Role, pattern, strings.Join(allowed, " or ")))
+}
+
+// recordingMux is a mux that knows which patterns were registered.
+type recordingMux struct {
+	http.ServeMux
+	patterns []string
+}
+
+// HandleFunc implements humago.Mux.
+func (m *recordingMux) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {
+	m.patterns = append(m.patterns, pattern)
+	m.ServeMux.HandleFunc(pattern, h)
+}
+
+// describeRoles writes into the OpenAPI document which roles may use each operation.
+func describeRoles(doc *huma.OpenAPI) {
+	for path, item := range doc.Paths {
+		for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post,
+			http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete} {
+			if op == nil {
+				continue
+			}
+			pattern := method + " " + path
+			if routes[pattern] == permitAnyone {
+				continue
+			}
+			allowed := rolesOf(pattern)
+			op.Security = []map[string][]string{{"token": allowed}}
+			op.Description = strings.TrimSpace(op.Description + "\n\nRoles: " + strings.Join(allowed, ", ") + ".")
+			if denied := op.Responses["401"]; denied != nil {
+				op.Responses["403"] = &huma.Response{Description: "Forbidden", Content: denied.Content}
+			}
+		}
+	}
+}

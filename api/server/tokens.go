@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"evenkeel/api/v1"
+	"evenkeel/cluster/audit"
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/state"
+)
+
+const (
+	tagToken = "Tokens"
+
+	minTokenSeconds = 60.0
+	maxTokenSeconds = 10 * 365 * 24 * 3600.0
+)
+
+// Tokens is what the API asks of the cluster's tokens. *control.Control is one.
+type Tokens interface {
+	// Token by its id, as this server knows it; AwaitToken waits until it is there or ctx ends.
+	Token(id string) (state.Token, bool)
+	AwaitToken(ctx context.Context, id string) (state.Token, bool)
+	MakeToken(ctx context.Context, t state.Token, dryRun bool) (state.Token, error)
+	RevokeToken(ctx context.Context, d state.TokenDrop, dryRun bool) (state.Token, error)
+	// UseToken remembers a use; TokenUses are the last ones that this server knows of.
+	UseToken(id string, at time.Time)
+	TokenUses() map[string]time.Time
+}
+
+type tokenAnswer struct {
+	Status       int
+	CacheControl string `header:"Cache-Control"`
+	Body         v1.Token
+}
+
+func (s *Server) registerTokens(api huma.API) {
+	get(api, "listTokens", "/v1/tokens", tagToken, "List tokens of the API", "Never their secrets. The token in the file of `vcd dev` is not among them.",
+		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Token]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			uses := s.cluster.TokenUses()
+			return &answerOf[v1.List[v1.Token]]{Body: v1.List[v1.Token]{Items: each(v.Tokens(), func(t state.Token) v1.Token {
+				if used := uses[t.ID]; used.After(t.LastUsed) {
+					t.LastUsed = used
+				}
+				return tokenOf(t)
+			})}}, nil
+		})
+	change(api, http.MethodPost, "makeToken", "/v1/tokens", tagToken, "Make a token of the API", "Its secret is shown in this answer only.",
+		http.StatusCreated, v1.TokenRequest{}, s.makeToken)
+	change(api, http.MethodDelete, "revokeToken", "/v1/tokens/{id}", tagToken, "Revoke a token of the API",
+		"It is refused from now on, and what runs with it (event streams, consoles, long polls) ends within 5 s, on every server. The last admin token that does not expire is not revoked (409).",
+		http.StatusOK, nil, s.revokeToken)
+}
+
+func (s *Server) makeToken(ctx context.Context, in *struct {
+	ChangeParams
+	JSONBody
+}) (*tokenAnswer, error) {
+	q, err := body[v1.TokenRequest](in.JSONBody)
+	if err != nil {
+		return nil, err
+	}
+	if q.Seconds != nil && !(*q.Seconds >= minTokenSeconds && *q.Seconds <= maxTokenSeconds) {
+		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "seconds",
+			Text: fmt.Sprintf("must be from %.0f to %.0f, or left out for a token without an end", minTokenSeconds, maxTokenSeconds), Value: *q.Seconds}}})
+	}
+	role := state.Role(q.Role)
+	if who := principalOf(ctx); who == nil || !covers(who.Role, role) {
+		return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, fmt.Sprintf("a token of role %s may do what the token of this request may not", role))
+	}
+	text, row := NewToken()
+	row.Name, row.Role, row.MadeBy = q.Name, role, madeBy(ctx)
+	if q.Seconds != nil {
+		row.Until = time.Now().Add(time.Duration(*q.Seconds * float64(time.Second))).UTC().Truncate(time.Second)
+	}
+	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	made, err := s.cluster.MakeToken(bounded, row, in.DryRun)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	out := &tokenAnswer{Status: http.StatusCreated, CacheControl: "no-store", Body: tokenOf(made)}
+	if in.DryRun {
+		out.Status, out.Body.ID = http.StatusOK, ""
+	} else {
+		out.Body.Token = text
+	}
+	return out, nil
+}
+
+func (s *Server) revokeToken(ctx context.Context, in *struct {
+	IDParam
+	ChangeParams
+}) (*answerOf[v1.TokenRevocation], error) {
+	// Not ended by its own effect, should the token be that of this request.
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	row, err := s.cluster.RevokeToken(bounded, state.TokenDrop{ID: in.ID, By: madeBy(ctx), AdminElsewhere: len(s.opts.Tokens) > 0}, in.DryRun)
+	if err != nil {
+		return nil, s.fail(bounded, err)
+	}
+	running := s.live.running(in.ID)
+	out := v1.TokenRevocation{ID: row.ID, Name: row.Name, Role: string(row.EffectiveRole()), DryRun: in.DryRun,
+		EventStreams: running[liveStream], Consoles: running[liveConsole], LongPolls: running[livePoll]}
+	verb := "is revoked"
+	if in.DryRun {
+		verb = "would be revoked"
+	}
+	out.Text = fmt.Sprintf("token %s (%s, %s) %s; on the leader it has %d event streams, %d consoles and %d long polls, which end with it within 5 s",
+		row.ID, row.Name, out.Role, verb, out.EventStreams, out.Consoles, out.LongPolls)
+	if who := principalOf(ctx); who != nil && who.ID == row.ID {
+		out.Text += "; it is the token of this very request: the next one needs another token"
+	}
+	return &answerOf[v1.TokenRevocation]{Body: out}, nil
+}
+
+// covers says whether a role may do all that another may.
+func covers(own, other state.Role) bool {
+	for _, p := range grants[other] {
+		if !slices.Contains(grants[own], p) {
+			return false
+		}
+	}
+	return true
+}
+
+// madeBy is who asks, as rows and events of tokens name it.
+func madeBy(ctx context.Context) string {
+	who := audit.Of(ctx)
+	return audit.Actor{ID: who.ID, Name: who.Name}.String()
+}
+
+func tokenOf(t state.Token) v1.Token {
+	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.EffectiveRole()), MadeBy: t.MadeBy}
+	if !t.MadeAt.IsZero() {
+		out.MadeAt = &t.MadeAt
+	}
+	if !t.Until.IsZero() {
+		out.Until = &t.Until
+	}
+	if !t.LastUsed.IsZero() {
+		out.LastUsed = &t.LastUsed
+	}
+	return out
+}

@@ -1,0 +1,253 @@
+package member
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
+)
+
+// Bounds of the certificates that a member adds to its row: each is an entry of the log.
+const (
+	renewEvery  = 10 * time.Minute // for one member, in the long run
+	renewAtOnce = 3                // so that it can ask again when an answer was lost
+	maxChain    = 8 << 10          // bytes of PEM
+	maxRenewers = 4096             // members that are counted; beyond, those that asked longest ago are forgotten
+)
+
+// renewals counts, on the server that leads, the certificates that members add to their rows. The zero value is ready. It is safe
+// for concurrent use.
+type renewals struct {
+	mu sync.Mutex
+	by *lru.Cache[string, *rate.Limiter]
+}
+
+// take one for a member at that time.
+func (r *renewals) take(member string, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		by, err := lru.New[string, *rate.Limiter](maxRenewers)
+		if err != nil {
+			panic("member: renewals: " + err.Error()) // the size is a constant
+		}
+		r.by = by
+	}
+	limit, ok := r.by.Get(member)
+	if !ok {
+		limit = rate.NewLimiter(rate.Every(renewEvery), renewAtOnce)
+		r.by.Add(member, limit)
+	}
+	if !limit.AllowN(now, 1) {
+		return fmt.Errorf("member %s has had %d certificates within %s: %w", member, renewAtOnce, renewEvery, transport.ErrThrottled)
+	}
+	return nil
+}
+
+// mayRenew says whether the certificate of that serial, shown by that member, may be renewed: nil, or why not. row is the
+// member's; the zero one if there is none.
+func mayRenew(row state.Member, id pki.Identity, serial string, revoked bool, now time.Time) error {
+	switch {
+	case row.Name != id.Name || row.Server != id.Server || row.Agent != id.Agent:
+		return fmt.Errorf("%s: %w", id, control.ErrNotFound)
+	case revoked:
+		return fmt.Errorf("certificate %s of %s is revoked: %w", serial, id, control.ErrConflict)
+	case !row.Has(serial):
+		return fmt.Errorf("certificate %s is not recorded as one of %s: %w", serial, id, control.ErrConflict)
+	}
+	return mayAdd(row, now)
+}
+
+// mayAdd says whether a member's row takes one more certificate. One that is not in the row could not be revoked.
+func mayAdd(row state.Member, now time.Time) error {
+	if row.Certificates(now) >= state.MaxSerials {
+		return fmt.Errorf("member %s has %d certificates that have not ended: remove it and let it join again, or wait until one ends: %w", row.Name, state.MaxSerials, control.ErrConflict)
+	}
+	return nil
+}
+
+// Renew implements transport.Issuer: the same identity, another key or a longer life. serial is that of the certificate that the
+// connection showed.
+func (m *Member) Renew(ctx context.Context, id pki.Identity, serial string, request []byte) (transport.Certificate, error) {
+	row, _ := m.State.Snapshot().Member(id.Name)
+	now := time.Now()
+	if err := mayRenew(row, id, serial, m.revoked(serial), now); err != nil {
+		return transport.Certificate{}, err
+	}
+	if _, err := pki.KeyOfRequest(request); err != nil { // it takes no place
+		return transport.Certificate{}, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
+	}
+	if err := m.renewals.take(id.Name, now); err != nil {
+		return transport.Certificate{}, err
+	}
+	return m.issue(ctx, id, row.Address, request)
+}
+
+// Record implements transport.Issuer: what a member shows by now is to be revoked with it. serial is that of the certificate that
+// the connection showed.
+func (m *Member) Record(ctx context.Context, id pki.Identity, serial string, chain []byte) error {
+	row, ok := m.State.Snapshot().Member(id.Name)
+	if !ok {
+		return fmt.Errorf("%s: %w", id, control.ErrNotFound)
+	}
+	if row.Has(serial) {
+		return nil
+	}
+	invalid := func(text string) error {
+		return &control.Invalid{Fields: []control.FieldError{{Field: "chain", Text: text}}}
+	}
+	if len(chain) > maxChain {
+		return invalid(fmt.Sprintf("must be at most %d bytes of PEM", maxChain))
+	}
+	certs, err := pki.ParseCertificates(chain)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	if pki.SerialOf(certs[0]) != serial {
+		return invalid("it is of another certificate than the one shown")
+	}
+	now := time.Now()
+	if err := mayAdd(row, now); err != nil {
+		return err
+	}
+	if err := m.renewals.take(id.Name, now); err != nil {
+		return err
+	}
+	return m.number(ctx, id, certs[0])
+}
+
+// number records the number of a member's certificate.
+func (m *Member) number(ctx context.Context, id pki.Identity, cert *x509.Certificate) error {
+	serial := state.Serial{Number: pki.SerialOf(cert), Until: cert.NotAfter.UTC()}
+	if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: id.Name, Serial: serial}); err != nil {
+		return fmt.Errorf("record the certificate of %s: %w", id, err)
+	}
+	return nil
+}
+
+// How a member asks for its certificate to be recorded or renewed: again after takeDownAgain, then after twice as long, at most
+// after takeDownAtMost.
+const (
+	takeDownAgain  = 2 * time.Second
+	takeDownAtMost = time.Minute
+)
+
+// askAgainAfter says how long a member waits after so many failures in a row before the one with that error.
+func askAgainAfter(failures int, err error) time.Duration {
+	if errors.Is(err, transport.ErrThrottled) {
+		return renewEvery
+	}
+	return min(takeDownAtMost, takeDownAgain<<min(failures, 10))
+}
+
+// keepCertificate renews this member's certificate in time, and takes in files that changed.
+func (m *Member) keepCertificate(ctx context.Context) error {
+	recorded := "" // of a PKI of the operator's own: what the leader has recorded
+	failures := 0
+	var notBefore time.Time // after a failure: when the leader is asked again
+	for {
+		pause := min(time.Minute, max(time.Second, time.Until(m.keeper.RenewAt())/2))
+		if m.keeper.Foreign() && recorded == "" {
+			pause = min(pause, takeDownAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		if _, err := m.keeper.Refresh(time.Now()); err != nil {
+			m.log.Error("read the certificate again", "error", err)
+		}
+		if time.Now().Before(notBefore) {
+			continue
+		}
+		var failed error
+		if now := pki.SerialOf(m.keeper.Leaf()); m.keeper.Foreign() && now != recorded {
+			recorded = ""
+			if failed = m.takenDown(ctx); failed == nil {
+				recorded = now
+			} else {
+				m.log.Debug("record the certificate", "error", failed)
+			}
+		}
+		if m.keeper.RenewDue(time.Now()) {
+			if failed = m.renew(ctx); failed == nil {
+				m.log.Info("certificate renewed", "ends", m.keeper.Leaf().NotAfter)
+			} else {
+				m.log.Error("renew the certificate", "ends", m.keeper.Leaf().NotAfter, "error", failed)
+			}
+		}
+		if failed == nil {
+			failures = 0
+			continue
+		}
+		notBefore = time.Now().Add(askAgainAfter(failures, failed))
+		failures++
+	}
+}
+
+// renew has the leader issue another certificate. The one that this member shows is recorded first: a state that was restored may
+// not know it, and what is not known is not renewed.
+func (m *Member) renew(ctx context.Context) error {
+	if err := m.takenDown(ctx); err != nil {
+		return err
+	}
+	key, err := pki.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	request, err := pki.NewRequest(key)
+	if err != nil {
+		return err
+	}
+	keyPEM, err := pki.EncodeKey(key)
+	if err != nil {
+		return err
+	}
+	return m.atServer(func(address string) error {
+		c, err := m.client.RenewCertificate(ctx, address, request)
+		if err != nil {
+			return err
+		}
+		return m.keeper.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
+	})
+}
+
+// takenDown has the leader record which certificate this member shows.
+func (m *Member) takenDown(ctx context.Context) error {
+	chain := pki.EncodeCertificates(m.keeper.Leaf())
+	return m.atServer(func(address string) error { return m.client.RecordCertificate(ctx, address, chain) })
+}
+
+// atServer does something at one server after the other, until one has done it or the leader has said that it will not.
+func (m *Member) atServer(f func(address string) error) error {
+	var servers []string
+	var err error
+	if m.State != nil {
+		servers = m.Servers()
+	} else if servers, err = readServers(m.o.Dir); err != nil {
+		return err
+	}
+	var failed error
+	for _, address := range servers {
+		if err = f(address); err == nil {
+			return nil
+		}
+		failed = errors.Join(failed, err)
+		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && said != transport.Leaderless {
+			break // the leader has spoken: another server would ask it once more
+		}
+	}
+	return failed
+}

@@ -1,0 +1,107 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/control"
+	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
+)
+
+func TestMayRenew(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	id := pki.Identity{Cluster: "c", Name: "h1", Agent: true}
+	row := func(live, over int) state.Member {
+		m := state.Member{Name: "h1", Agent: true}
+		for i := range live {
+			m.Serials = append(m.Serials, state.Serial{Number: fmt.Sprintf("live%d", i), Until: now.Add(time.Hour)})
+		}
+		for i := range over {
+			m.Serials = append(m.Serials, state.Serial{Number: fmt.Sprintf("over%d", i), Until: now.Add(-time.Hour)})
+		}
+		return m
+	}
+	server := row(1, 0)
+	server.Server = true
+	for _, c := range []struct {
+		what    string
+		row     state.Member
+		serial  string
+		revoked bool
+		want    error
+	}{
+		{"a recorded one", row(1, 0), "live0", false, nil},
+		{"an older one that is good still", row(3, 2), "live0", false, nil},
+		{"one that is not recorded", row(1, 0), "other", false, control.ErrConflict},
+		{"none", row(1, 0), "", false, control.ErrConflict},
+		{"a revoked one", row(1, 0), "live0", true, control.ErrConflict},
+		{"of no member", state.Member{}, "live0", false, control.ErrNotFound},
+		{"of a member with other roles", server, "live0", false, control.ErrNotFound},
+		{"the 16th", row(15, 20), "live0", false, nil},
+		{"the 17th", row(16, 0), "live0", false, control.ErrConflict},
+	} {
+		if err := mayRenew(c.row, id, c.serial, c.revoked, now); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+	}
+}
+
+// Three at once, so that lost answers can be asked for again, and then one in ten minutes, for each member by itself.
+func TestRenewalsAreBounded(t *testing.T) {
+	var r renewals
+	now := time.Unix(1_000_000, 0)
+	take := func(member string, n int) (ok int) {
+		for range n {
+			switch err := r.take(member, now); {
+			case err == nil:
+				ok++
+			case !errors.Is(err, transport.ErrThrottled):
+				t.Fatal(err)
+			}
+		}
+		return ok
+	}
+	if a, b := take("h1", 10), take("h2", 2); a != 3 || b != 2 {
+		t.Errorf("at once: %d and %d, want 3 and 2", a, b)
+	}
+	now = now.Add(10 * time.Minute)
+	if a := take("h1", 10); a != 1 {
+		t.Errorf("after ten minutes: %d, want 1", a)
+	}
+	sum := 0
+	for range 24 * 60 {
+		now = now.Add(time.Minute)
+		sum += take("h1", 1)
+	}
+	if sum < 143 || sum > 146 {
+		t.Errorf("%d in a day of asking each minute, want 144", sum)
+	}
+	for i := range 10_000 {
+		take(fmt.Sprint("m", i), 1)
+	}
+	if r.by.Len() != maxRenewers {
+		t.Errorf("%d members are remembered", r.by.Len())
+	}
+}
+
+func TestAskAgainAfter(t *testing.T) {
+	other := errors.New("no answer")
+	last := time.Duration(0)
+	for i := range 100 {
+		wait := askAgainAfter(i, other)
+		if wait < last || wait < takeDownAgain || wait > takeDownAtMost {
+			t.Errorf("after %d failures: %s, before %s", i, wait, last)
+		}
+		last = wait
+	}
+	if last != takeDownAtMost {
+		t.Errorf("at last %s", last)
+	}
+	if wait := askAgainAfter(0, fmt.Errorf("renew: %w", transport.ErrThrottled)); wait != renewEvery {
+		t.Errorf("throttled: %s", wait)
+	}
+}

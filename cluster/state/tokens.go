@@ -1,0 +1,258 @@
+package state
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Role is what the holder of a token of the API may do. Package api/server says which routes each may ask for.
+type Role string
+
+// The roles. Rows of before version 5 have none: they are admins.
+const (
+	RoleAdmin    Role = "admin"
+	RoleOperator Role = "operator"
+	RoleAuditor  Role = "auditor"
+	RoleMetrics  Role = "metrics"
+)
+
+// Roles that there are, the one with the most rights first.
+func Roles() []Role { return []Role{RoleAdmin, RoleOperator, RoleAuditor, RoleMetrics} }
+
+// Token is a bearer token of the API. Its secret is known by its SHA-256 only. Before version 5 rows had ID, Hash and
+// MadeAt, and every token was an admin's.
+type Token struct {
+	ID     string `json:"id"`   // 16 hex digits; stands in the token's text
+	Hash   string `json:"hash"` // SHA-256 of the token's whole text, hexadecimal
+	Name   string `json:"name,omitempty"`
+	Role   Role   `json:"role,omitempty"`
+	Tenant string `json:"tenant,omitempty"` // always "": for tenants, which no version has yet
+	// MadeAt is the time of the log entry; MadeBy is who asked for it, as audit.Actor writes it.
+	MadeAt time.Time `json:"madeAt"`
+	MadeBy string    `json:"madeBy,omitempty"`
+	// Until is when it ends; zero: never.
+	Until time.Time `json:"until,omitzero"`
+	// LastUsed is behind by up to some minutes: see TokensUsed.
+	LastUsed time.Time `json:"lastUsed,omitzero"`
+}
+
+// TokenDrop revokes a token of the API.
+type TokenDrop struct {
+	ID string `json:"id"`
+	By string `json:"by,omitempty"` // who asked, as audit.Actor writes it
+	// AdminElsewhere: there is an admin token that does not expire and that the state does not hold (the file of
+	// `vcd dev`), so that the last one of the state may go.
+	AdminElsewhere bool `json:"adminElsewhere,omitempty"`
+}
+
+// TokensUsed records when tokens were last used. Unknown ids and earlier times change nothing.
+type TokensUsed struct {
+	Used []TokenUse `json:"used"`
+}
+
+// TokenUse is the last use of one token.
+type TokenUse struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at"`
+}
+
+// Limits of tokens.
+const (
+	MaxTokens    = 1000 // rows
+	maxTokenName = 63   // bytes
+	maxMadeBy    = 200  // bytes
+
+	// keepEndedTokens is how long the row of a token stays after its end.
+	keepEndedTokens = 7 * 24 * time.Hour
+)
+
+// TokenNameRule says what names of tokens are valid.
+const TokenNameRule = "must be 1 to 63 printable ASCII characters, without a space at either end"
+
+// ValidTokenName says whether a name keeps TokenNameRule. ASCII, because Unicode's idea of what is printable changes
+// with the version of the program, and every server must judge an entry of the log alike.
+func ValidTokenName(name string) bool {
+	return name != "" && len(name) <= maxTokenName && isPrintable(name) && strings.TrimSpace(name) == name
+}
+
+func isPrintable(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+}
+
+var (
+	tokenIDForm   = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	tokenHashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// EffectiveRole is the role of a row of any version.
+func (t Token) EffectiveRole() Role {
+	if t.Role == "" {
+		return RoleAdmin
+	}
+	return t.Role
+}
+
+// Ended says whether the token's time is over.
+func (t Token) Ended(now time.Time) bool { return !t.Until.IsZero() && !now.Before(t.Until) }
+
+func (t Token) since() int {
+	if t.Name != "" || t.Role != "" || t.Tenant != "" || t.MadeBy != "" || !t.Until.IsZero() || !t.LastUsed.IsZero() {
+		return 5
+	}
+	return 2
+}
+
+func (t *Token) valid() error {
+	if t.since() < 5 {
+		return check("token", t.ID, "id", t.ID, "hash", t.Hash)
+	}
+	refuse := func(field, text string) error {
+		return fmt.Errorf("token %q: %s %s: %w", t.Name, field, text, ErrInvalid)
+	}
+	switch {
+	case !tokenIDForm.MatchString(t.ID):
+		return refuse("id", "must be 16 hex digits")
+	case !tokenHashForm.MatchString(t.Hash):
+		return refuse("hash", "must be 64 hex digits")
+	case !ValidTokenName(t.Name):
+		return refuse("name", TokenNameRule)
+	case t.Role != RoleAdmin && t.Role != RoleOperator && t.Role != RoleAuditor && t.Role != RoleMetrics:
+		return refuse("role", fmt.Sprintf("%q is not known", t.Role))
+	case t.Tenant != "":
+		return refuse("tenant", "is not supported by this version")
+	case len(t.MadeBy) > maxMadeBy || !isPrintable(t.MadeBy):
+		return refuse("madeBy", "must be at most 200 printable ASCII characters")
+	}
+	return nil
+}
+
+func (d *TokenDrop) valid() error {
+	if len(d.By) > maxMadeBy || !isPrintable(d.By) {
+		return fmt.Errorf("token %q: by must be at most 200 printable ASCII characters: %w", d.ID, ErrInvalid)
+	}
+	return check("token", d.ID, "id", d.ID)
+}
+
+func (u *TokensUsed) valid() error {
+	if len(u.Used) > MaxTokens {
+		return fmt.Errorf("uses of %d tokens, more than %d: %w", len(u.Used), MaxTokens, ErrInvalid)
+	}
+	for _, use := range u.Used {
+		if err := check("token", use.ID, "id", use.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tokens of the API in order of their ids.
+func (s *Snapshot) Tokens() []Token { return all[Token](s, tAdmins, "id") }
+
+// Token of that id.
+func (s *Snapshot) Token(id string) (Token, bool) { return first[Token](s, tAdmins, "id", id) }
+
+// CheckTokenPut says why a token cannot be added; nil if it can.
+func (s *Snapshot) CheckTokenPut(t Token) error {
+	if t.Role == "" {
+		return fmt.Errorf("token %s: it has no role: %w", t.ID, ErrInvalid)
+	}
+	if err := t.valid(); err != nil {
+		return err
+	}
+	if _, taken := s.Token(t.ID); taken {
+		return fmt.Errorf("token %s exists already: %w", t.ID, ErrConflict)
+	}
+	n := 0
+	each(s, func(*Token) bool { n++; return true }, tAdmins, "id")
+	if n >= MaxTokens {
+		return fmt.Errorf("there are %d tokens already, and no more than %d are kept; revoke some first: %w", n, MaxTokens, ErrConflict)
+	}
+	return nil
+}
+
+// CheckTokenDrop returns the token that would be revoked, or why it cannot be: it is not there, or it is the last admin
+// token that does not expire. A cluster that nobody can administer must not come about.
+func (s *Snapshot) CheckTokenDrop(d TokenDrop) (Token, error) {
+	t, ok := s.Token(d.ID)
+	if !ok {
+		return t, fmt.Errorf("token %s: %w", d.ID, ErrNotFound)
+	}
+	if !t.lastingAdmin() || d.AdminElsewhere {
+		return t, nil
+	}
+	another := false
+	each(s, func(o *Token) bool {
+		another = o.ID != t.ID && o.lastingAdmin()
+		return !another
+	}, tAdmins, "id")
+	if !another {
+		return t, fmt.Errorf("token %s (%s) is the last admin token that does not expire; make another one first (vcctl token create NAME --role admin): %w", t.ID, t.Name, ErrInUse)
+	}
+	return t, nil
+}
+
+func (t Token) lastingAdmin() bool { return t.EffectiveRole() == RoleAdmin && t.Until.IsZero() }
+
+func (w *writer) apiTokenPut(b *Token) error {
+	t := *b
+	t.MadeAt, t.LastUsed = w.at, time.Time{}
+	if w.version < 5 {
+		w.put(tAdmins, &t)
+		return nil
+	}
+	if err := w.read().CheckTokenPut(t); err != nil {
+		return err
+	}
+	w.put(tAdmins, &t)
+	until := "without an end"
+	if !t.Until.IsZero() {
+		until = "until " + t.Until.UTC().Format(time.RFC3339)
+	}
+	w.event("token-made", "token", t.ID, "token %s (%s), role %s, %s%s", t.ID, t.Name, t.Role, until, askedBy(t.MadeBy))
+	return nil
+}
+
+func (w *writer) apiTokenDrop(b *TokenDrop) error {
+	t, err := w.read().CheckTokenDrop(*b)
+	if err != nil {
+		return err
+	}
+	w.drop(tAdmins, &t)
+	w.event("token-revoked", "token", t.ID, "token %s (%s), role %s%s", t.ID, t.Name, t.EffectiveRole(), askedBy(b.By))
+	return nil
+}
+
+func askedBy(who string) string {
+	if who == "" {
+		return ""
+	}
+	return ", asked by " + who
+}
+
+func (w *writer) tokensUsed(b *TokensUsed) error {
+	for _, use := range b.Used {
+		if t, ok := w.read().Token(use.ID); ok && use.At.After(t.LastUsed) {
+			t.LastUsed = use.At
+			w.put(tAdmins, &t)
+		}
+	}
+	return nil
+}
+
+// forgetEndedTokens drops the rows of tokens that ended some time ago.
+func (w *writer) forgetEndedTokens() {
+	forgetRows(w, tAdmins, func(t *Token) bool { return !t.Until.IsZero() && w.at.Sub(t.Until) > keepEndedTokens })
+}
+
+// forgetNewTokens leaves what a server of before version 5 can read: there, every token is an admin's for ever. Rows of
+// other roles, or with an end, go; they would gain rights.
+func (w *writer) forgetNewTokens() {
+	forgetRows(w, tAdmins, func(t *Token) bool { return !t.lastingAdmin() })
+	for _, t := range w.read().Tokens() {
+		if t.since() >= 5 {
+			w.put(tAdmins, &Token{ID: t.ID, Hash: t.Hash, MadeAt: t.MadeAt})
+		}
+	}
+}

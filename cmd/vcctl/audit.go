@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+// auditPoll is how often audit follow asks, and auditOverlap how far back it asks again each time: servers' clocks may
+// differ so much, and a record still be found.
+const (
+	auditPoll    = 2 * time.Second
+	auditOverlap = time.Minute
+	maxAudit     = 10000 // records of one answer
+)
+
+var auditOutcome = regexp.MustCompile(`^(ok|refused|failed|[1-5][0-9][0-9])?$`)
+
+func (t *tool) auditCommand() *cli.Command {
+	filters := []cli.Flag{
+		&cli.StringFlag{Name: "actor", Usage: "only of a token, by its `ID` or name, or of a client's address"},
+		&cli.StringFlag{Name: "verb", Usage: "only of an operation of the API, such as `createVirtualCluster`"},
+		&cli.StringFlag{Name: "object", Usage: "only about an `OBJECT`: kind, name or kind/name"},
+		&cli.StringFlag{Name: "outcome", Usage: "only what is `ok`, refused, failed, or has an HTTP status"},
+	}
+	return &cli.Command{
+		Name: "audit", Usage: "who asked for what, and what came of it",
+		Description: "Servers record every change, reads that matter (snapshots, consoles, samples) and what they refused to strangers.\nIt is for tokens of the roles admin and auditor.",
+		Subcommands: []*cli.Command{
+			{Name: "list", Usage: "list audit records, newest last", ArgsUsage: " ", Action: t.auditList,
+				Description: "The newest records that match, of all servers. It says which servers could not be asked.\n\n" +
+					"Example: vcctl audit list --since 24h --object virtual-cluster/web",
+				Flags: append([]cli.Flag{
+					&cli.StringFlag{Name: "since", Usage: "only from a `TIME` on: how long ago (30m, 6h), or 2026-03-01T12:00:00Z"},
+					&cli.StringFlag{Name: "until", Usage: "only before a `TIME`"},
+					&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many, 1 to 10000"}}, filters...)},
+			{Name: "follow", Usage: "print audit records as they are written", ArgsUsage: " ", Action: t.auditFollow,
+				Description: "Asks every two seconds until it is interrupted. With -o json it prints one object per line.\n\n" +
+					"Example: vcctl audit follow --outcome refused",
+				Flags: append([]cli.Flag{&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 10, Usage: "begin with the newest so many, 1 to 10000"}}, filters...)},
+		},
+	}
+}
+
+// auditQuery that the flags ask for.
+func auditQuery(c *cli.Context) (client.AuditQuery, error) {
+	q := client.AuditQuery{Since: c.String("since"), Until: c.String("until"), Actor: c.String("actor"), Verb: c.String("verb"), Object: c.String("object"),
+		Outcome: c.String("outcome"), Limit: c.Int("limit")}
+	for name, text := range map[string]string{"since": q.Since, "until": q.Until} {
+		if text == "" {
+			continue
+		}
+		ago, err := time.ParseDuration(text)
+		if _, err2 := time.Parse(time.RFC3339, text); err2 != nil && (err != nil || ago < 0) {
+			return q, usage("--%s %s: must be how long ago, like 30m, or a time like 2026-03-01T12:00:00Z", name, text)
+		}
+	}
+	if !auditOutcome.MatchString(q.Outcome) {
+		return q, usage("--outcome %s: must be ok, refused, failed or an HTTP status", q.Outcome)
+	}
+	if q.Limit < 1 || q.Limit > maxAudit {
+		return q, usage("--limit must be from 1 to %d", maxAudit)
+	}
+	return q, nil
+}
+
+func (t *tool) auditList(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	q, err := auditQuery(c)
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	a, err := api.Audit(c.Context, q)
+	if err != nil {
+		return doing(err, "listing audit records")
+	}
+	if err := t.print(c, a, func(wide bool) string { return auditText(a.Items, wide) }); err != nil {
+		return err
+	}
+	t.missing(a.Missing)
+	return nil
+}
+
+// missing says on standard error what is not in an answer.
+func (t *tool) missing(list []string) {
+	for _, m := range list {
+		t.say("vcctl: not in this list: %s\n", oneLine(m))
+	}
+}
+
+func auditText(list []v1.AuditRecord, wide bool) string {
+	heads := []string{"TIME", "ACTOR", "VERB", "OBJECT", "OUTCOME", "DETAIL"}
+	if wide {
+		heads = append(heads, "CLIENT", "SERVER", "NUMBER", "REQUEST")
+	}
+	tab := newTable(heads...)
+	for _, r := range list {
+		row := []string{stamp(r.At), auditActor(r.Actor), r.Verb, auditObject(r.Object), auditResult(r), r.Detail}
+		if wide {
+			row = append(row, r.Actor.Client, r.Server, strconv.FormatUint(r.Seq, 10), r.Actor.Request)
+		}
+		tab.row(row...)
+	}
+	return tab.String()
+}
+
+func auditActor(a v1.AuditActor) string {
+	switch {
+	case a.ID == "" && a.Client != "":
+		return a.Client
+	case a.Name == "":
+		return a.ID
+	}
+	return a.Name + " (" + a.ID + ")"
+}
+
+func auditObject(o v1.AuditObject) string {
+	if o.Name == "" {
+		return o.Kind
+	}
+	return o.Kind + "/" + o.Name
+}
+
+func auditResult(r v1.AuditRecord) string {
+	out := r.Outcome
+	if r.Status != 0 {
+		out += fmt.Sprintf(" %d", r.Status)
+	}
+	if r.Count > 1 {
+		out += fmt.Sprintf(" x%d", r.Count)
+	}
+	return out
+}
+
+func (t *tool) auditFollow(c *cli.Context) error {
+	if _, err := names(c); err != nil {
+		return err
+	}
+	f, err := format(c)
+	if err != nil {
+		return err
+	}
+	q, err := auditQuery(c)
+	if err != nil {
+		return err
+	}
+	api, err := t.client(c)
+	if err != nil {
+		return err
+	}
+	follow := auditFollower{seen: map[auditName]time.Time{}}
+	away := false
+	for {
+		a, err := api.Audit(c.Context, q)
+		switch {
+		case errors.Is(err, context.Canceled):
+			return nil
+		case err != nil && follow.asked && statusOf(err) == statusUnreachable:
+			if !away {
+				t.say("vcctl: %s; trying again\n", err)
+			}
+			away = true
+		case err != nil:
+			return doing(err, "following the audit log")
+		default:
+			away = false
+			for _, r := range follow.news(a.Items) {
+				if err := t.printAudit(f, r); err != nil {
+					return err
+				}
+			}
+			t.missing(follow.unsaid(a.Missing))
+			q.Since, q.Limit = follow.since(time.Now()), maxAudit
+		}
+		select {
+		case <-c.Context.Done():
+			return nil
+		case <-time.After(auditPoll):
+		}
+	}
+}
+
+type auditName struct {
+	server string
+	seq    uint64
+}
+
+// auditFollower knows which records were printed.
+type auditFollower struct {
+	asked  bool
+	newest time.Time
+	seen   map[auditName]time.Time
+	said   map[string]bool
+}
+
+// news are the records that were not given before.
+func (f *auditFollower) news(list []v1.AuditRecord) (out []v1.AuditRecord) {
+	f.asked = true
+	for _, r := range list {
+		name := auditName{r.Server, r.Seq}
+		if _, old := f.seen[name]; old {
+			continue
+		}
+		f.seen[name] = r.At
+		out = append(out, r)
+		if r.At.After(f.newest) {
+			f.newest = r.At
+		}
+	}
+	for name, at := range f.seen {
+		if at.Before(f.newest.Add(-2 * auditOverlap)) {
+			delete(f.seen, name)
+		}
+	}
+	return out
+}
+
+// since when to ask next.
+func (f *auditFollower) since(now time.Time) string {
+	if f.newest.IsZero() {
+		f.newest = now
+	}
+	return f.newest.Add(-auditOverlap).UTC().Format(time.RFC3339)
+}
+
+// unsaid are the notes that were not given at the last time.
+func (f *auditFollower) unsaid(notes []string) (out []string) {
+	now := map[string]bool{}
+	for _, n := range notes {
+		now[n] = true
+		if !f.said[n] {
+			out = append(out, n)
+		}
+	}
+	f.said = now
+	return out
+}
+
+func (t *tool) printAudit(f string, r v1.AuditRecord) error {
+	switch f {
+	case formatJSON:
+		b, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		return t.write(string(b) + "\n")
+	case formatYAML:
+		s, err := render(f, r, nil)
+		if err != nil {
+			return err
+		}
+		return t.write("---\n" + s)
+	}
+	return t.write(fmt.Sprintf("%s  %s  %s  %s  %s  %s\n", stamp(r.At), oneLine(auditActor(r.Actor)), oneLine(r.Verb), oneLine(auditObject(r.Object)), auditResult(r), oneLine(r.Detail)))
+}

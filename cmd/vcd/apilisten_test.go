@@ -1,0 +1,85 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+// A server with a port of its own for the API answers members, and hosts that join, alone at the other one.
+func TestAPIListen(t *testing.T) {
+	h1, h2 := newHost(t, "h1"), newHost(t, "h2")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	_ = l.Close()
+	h1.write(fmt.Sprintf("server: true\nagent: true\napiListen: %s\n", at))
+	h1.start()
+	made, err := client.NewLocal(h1.socket).Init(t.Context(), v1.SetupInit{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.API != at || made.Address != h1.advertise {
+		t.Errorf("API at %s, want %s; members at %s, want %s", made.API, at, made.Address, h1.advertise)
+	}
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(client.Config{Address: at, CAFile: ca, Token: made.AdminToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	k, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h2.start()
+	if _, err := client.NewLocal(h2.socket).Join(t.Context(), v1.SetupJoin{Token: k.Token, Addresses: []string{h1.advertise}}); err != nil {
+		t.Fatalf("join at the members' port: %v", err)
+	}
+	asking := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for path, want := range map[string]int{"/v1/vms": http.StatusMisdirectedRequest, "/metrics": http.StatusMisdirectedRequest, "/openapi.json": http.StatusMisdirectedRequest,
+		"/livez": http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h1.advertise+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+made.AdminToken)
+		resp, err := asking.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s at the members' port: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+}
+
+// What apiListen may be.
+func TestAPIListenConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		leastConfig + "apiListen: 127.0.0.1:443\n":                           "",
+		leastConfig + "apiListen: 443\n":                                     "apiListen: ",
+		leastConfig + "listen: 1.2.3.4:1\napiListen: 1.2.3.4:1":              "apiListen: ",
+		"advertise: 192.0.2.1:7480\nagent: true\napiListen: 127.0.0.1:443\n": "is for servers",
+	} {
+		_, err := parseConfig([]byte(text))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
