@@ -132,19 +132,25 @@ func (s *Server) answered(p *pending, r *http.Request, status int) {
 		}
 		refusal.Kind, refusal.Class, refusal.Detail = audit.Unauthenticated, route, route // nothing that the caller chose
 		s.opts.Audit.Refuse(refusal)
+	case p.known && status == http.StatusForbidden: // a role that is too low fills no log
+		s.addOnce(&s.denied, p, status)
 	case !p.known || !p.wanted:
+	case auditedReads[p.record.Verb]:
+		s.addOnce(&s.reads, p, status)
 	default:
-		again, read := auditedReads[p.record.Verb]
-		if p.record.Count = 0; read && again {
-			take, before := s.reads.take(p.record, time.Now())
-			if !take {
-				return
-			}
-			p.record.Count = before
-		}
 		p.record.Outcome, p.record.Status = audit.OutcomeOf(status), status
 		s.opts.Audit.Add(p.record)
 	}
+}
+
+// addOnce adds a record unless the same one was added in the present minute.
+func (s *Server) addOnce(t *repeated, p *pending, status int) {
+	take, before := t.take(p.record, time.Now())
+	if !take {
+		return
+	}
+	p.record.Count, p.record.Outcome, p.record.Status = before, audit.OutcomeOf(status), status
+	s.opts.Audit.Add(p.record)
 }
 
 // auditWriter says what status is answered, before it is sent.
@@ -253,10 +259,9 @@ func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
 			break
 		}
 		if part != "" && part != "v1" {
-			if kind == "cluster" && !strings.HasSuffix(part, "s") {
-				continue // what is done to the cluster: leader, arm, snapshot
+			if kind == "" || kind == "cluster" && strings.HasSuffix(part, "s") { // else it is what is done: plans/try, cluster/arm
+				kind = part
 			}
-			kind = part
 		}
 	}
 	switch {

@@ -80,7 +80,7 @@ func TestEveryRouteIsAudited(t *testing.T) {
 				continue
 			}
 			r := got[0]
-			if r.Verb != op.OperationID || r.Status != resp.StatusCode || r.Outcome != audit.OutcomeOf(resp.StatusCode) || r.Actor.ID != "token:" + site.TokenID || r.Server != "h1" || r.Object.Kind == "" {
+			if r.Verb != op.OperationID || r.Status != resp.StatusCode || r.Outcome != audit.OutcomeOf(resp.StatusCode) || r.Actor.ID != "token:"+site.TokenID || r.Server != "h1" || r.Object.Kind == "" {
 				t.Errorf("%s %s answered %s: %+v", method, path, resp.Status, r)
 			}
 			if strings.Contains(path, "{") && r.Object.Name != "nothing" {
@@ -222,7 +222,7 @@ func TestAuditOfReads(t *testing.T) {
 	if op, err := api.Wait(t.Context(), *r.Operation, nil); err != nil || op.State != v1.OperationDone {
 		t.Fatalf("%+v, %v", op, err)
 	}
-	if e := s.event("vc-created", "; asked for by "); !strings.Contains(e.Text, "token:" + site.TokenID) {
+	if e := s.event("vc-created", "; asked for by "); !strings.Contains(e.Text, "token:"+site.TokenID) {
 		t.Errorf("%+v", e)
 	}
 	tty, err := api.Console(t.Context(), "web-w-0")
@@ -232,12 +232,12 @@ func TestAuditOfReads(t *testing.T) {
 		must(t, err)
 		return a.Items
 	}
-	if got := console(); len(got) != 1 || got[0].Verb != "openConsole" || got[0].Status != 101 || got[0].Actor.ID != "token:" + site.TokenID {
+	if got := console(); len(got) != 1 || got[0].Verb != "openConsole" || got[0].Status != 101 || got[0].Actor.ID != "token:"+site.TokenID {
 		t.Errorf("%+v", got)
 	}
 	must(t, tty.Close())
 	must(t, s.Await(t.Context(), "the console's end is recorded", func() bool { return len(console()) == 2 }))
-	if got := console()[1]; got.Verb != "closeConsole" || !strings.HasPrefix(got.Detail, "after ") || got.Actor.ID != "token:" + site.TokenID {
+	if got := console()[1]; got.Verb != "closeConsole" || !strings.HasPrefix(got.Detail, "after ") || got.Actor.ID != "token:"+site.TokenID {
 		t.Errorf("%+v", got)
 	}
 	// The same samples again and again are one record.
@@ -254,5 +254,34 @@ func TestAuditOfReads(t *testing.T) {
 	}
 	if n < 1 || n > 2 { // two if a minute ended meanwhile
 		t.Errorf("%d records of samples", n)
+	}
+}
+
+// What a token's role does not allow is recorded once a minute for the same object, with the token; it changes nothing.
+func TestAuditOfForbidden(t *testing.T) {
+	t.Parallel()
+	s := startSeveral(t, 1, 1, site.Options{})
+	k, err := s.client("h1").MakeToken(t.Context(), v1.TokenRequest{Name: "scrape", Role: "metrics"})
+	must(t, err)
+	const each = 50
+	for range each {
+		for _, name := range []string{"a", "b"} {
+			if resp, _ := s.ask("h1", "DELETE", "/v1/virtual-clusters/"+name, "", "Authorization", "Bearer "+k.Token); resp.StatusCode != 403 {
+				t.Fatal(resp.Status)
+			}
+		}
+	}
+	a, err := s.Member("h1").Trail().Query(t.Context(), audit.Filter{Actor: "scrape"})
+	must(t, err)
+	if len(a.Items) < 2 || len(a.Items) > 4 { // four if a minute ended meanwhile
+		t.Errorf("%d records: %+v", len(a.Items), a.Items)
+	}
+	for _, r := range a.Items {
+		if r.Actor.ID != "token:"+k.ID || r.Outcome != audit.Refused || r.Status != 403 || r.Verb != "deleteVirtualCluster" || r.Object.Kind != "virtual-cluster" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if resp, _ := s.ask("h1", "GET", "/v1/audit", "", "Authorization", "Bearer "+k.Token); resp.StatusCode != 403 {
+		t.Errorf("a token for metrics reads the audit log: %s", resp.Status)
 	}
 }

@@ -102,7 +102,16 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last 
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	out := sse{ctx: ctx, w: w, conn: http.NewResponseController(w)}
-	defer context.AfterFunc(ctx, func() { _ = out.conn.SetWriteDeadline(time.Now().Add(streamEnd)) })() // also of a write under way
+	set := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(set)
+		_ = out.conn.SetWriteDeadline(time.Now().Add(streamEnd)) // also of a write under way
+	})
+	defer func() {
+		if !stop() {
+			<-set // net/http's writer for HTTP/2 panics when it is used after the handler has returned
+		}
+	}()
 	w.WriteHeader(http.StatusOK)
 	if after > last { // the number is from before the state was restored to an older one
 		out.gap(v1.Gap{After: after, Next: last + 1})

@@ -111,10 +111,7 @@ func (s *Server) admitJoin(next http.Handler) http.Handler {
 			writeProblem(w, r, malformedJoin(err))
 			return
 		}
-		ctx := r.Context()
-		if audit.Of(ctx) == (audit.Actor{}) {
-			ctx = audit.With(ctx, audit.Actor{Client: r.RemoteAddr, Request: requestID(ctx)})
-		}
+		ctx := audit.With(r.Context(), audit.Actor{Client: r.RemoteAddr, Request: requestID(r.Context())})
 		err = q.Check()
 		if err == nil {
 			err = s.opts.Members.MayJoin(ctx, q)
@@ -124,9 +121,8 @@ func (s *Server) admitJoin(next http.Handler) http.Handler {
 			return
 		}
 		transport.MarkAuthenticated(ctx)
-		ctx = asks(ctx, audit.Of(ctx))
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
-		r = r.WithContext(ctx)
+		r = r.WithContext(asks(ctx, audit.Of(ctx)))
 		setBody(r, body)
 		next.ServeHTTP(w, r)
 	})

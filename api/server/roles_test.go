@@ -361,17 +361,26 @@ func TestEndOfATokenCutsItsRequests(t *testing.T) {
 				s.ServeHTTP(httptest.NewRecorder(), r)
 			})
 		}
+		await := func(name string) end {
+			select {
+			case e := <-ends[name]:
+				return e
+			case <-time.After(2 * time.Hour):
+				t.Fatalf("%s is not cut", name)
+				return end{}
+			}
+		}
 		time.AfterFunc(4500*time.Millisecond, func() { k.drop(revoked) })
-		if e := <-ends["revoked"]; e.after < 5500*time.Millisecond || e.after > 7500*time.Millisecond || !strings.Contains(e.why, "was revoked") {
+		if e := await("revoked"); e.after < 5500*time.Millisecond || e.after > 7500*time.Millisecond || !strings.Contains(e.why, "was revoked") {
 			t.Errorf("revoked after 4.5 s, cut after %s: %q", e.after, e.why)
 		}
-		if e := <-ends["expires"]; e.after < 11*time.Second || e.after > 13*time.Second || !strings.Contains(e.why, "expired") {
+		if e := await("expires"); e.after < 11*time.Second || e.after > 13*time.Second || !strings.Contains(e.why, "expired") {
 			t.Errorf("expired after 10 s, cut after %s: %q", e.after, e.why)
 		}
 		time.Sleep(time.Hour) // sleep: in the bubble, to see that the others go on
 		close(stop)
 		for _, name := range []string{"for ever", "file"} {
-			if e := <-ends[name]; e.after < time.Hour || e.why != "" {
+			if e := await(name); e.after < time.Hour || e.why != "" {
 				t.Errorf("%s: ended after %s: %q", name, e.after, e.why)
 			}
 		}

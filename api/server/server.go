@@ -84,9 +84,10 @@ type Server struct {
 	handler http.Handler
 	metrics *metrics
 	buffers buffers
-	verbs   verbs
-	reads   repeated
 	live    liveRequests
+	verbs   verbs
+	reads   repeated // that are audited
+	denied  repeated // to tokens whose role is too low
 	// tokenWaits holds one for each request that waits for the row of its token.
 	tokenWaits chan struct{}
 	draining   chan struct{} // closed when the server is to end: ends streams and long polls

@@ -85,6 +85,7 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 	}
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	named(ctx, row.ID)
 	made, err := s.cluster.MakeToken(bounded, row, in.DryRun)
 	if err != nil {
 		return nil, s.fail(ctx, err)

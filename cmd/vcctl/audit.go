@@ -34,7 +34,8 @@ func (t *tool) auditCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name: "audit", Usage: "who asked for what, and what came of it",
-		Description: "Servers record every change, reads that matter (snapshots, consoles, samples) and what they refused to strangers.\nIt is for tokens of the roles admin and auditor.",
+		Description: "Every server keeps a log of changes, of reads that matter, and of what it refused; an admin's or auditor's token reads them.\n\n" +
+			"Example: vcctl audit list --since 24h --outcome refused",
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list audit records, newest last", ArgsUsage: " ", Action: t.auditList,
 				Description: "The newest records that match, of all servers. It says which servers could not be asked.\n\n" +

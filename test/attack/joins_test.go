@@ -92,6 +92,7 @@ func TestJoinsWithoutAToken(t *testing.T) {
 	perSecond := float64(idle.index-before.index) / time.Since(begun).Seconds()
 
 	const workers, each = 8, 125 // 1,000 in all
+	const noLeader = http.StatusServiceUnavailable // on a busy machine the leader may change meanwhile
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	statuses, cut := map[int]int{}, 0
@@ -117,7 +118,7 @@ func TestJoinsWithoutAToken(t *testing.T) {
 					statuses[status]++
 				}
 				mu.Unlock()
-				y.add(err == nil && status < 400 || strings.Contains(said, "BEGIN") || status >= 500, err != nil && len(b) > 16<<10 || status >= 400 && status < 500, "join with %s at %s: %d %.200s %v", what, at.name, status, said, err)
+				y.add(err == nil && status < 400 || strings.Contains(said, "BEGIN") || status >= 500 && status != noLeader, err != nil && len(b) > 16<<10 || status >= 400 && status < 500 || status == noLeader, "join with %s at %s: %d %.200s %v", what, at.name, status, said, err)
 			}
 		})
 	}
