@@ -3,7 +3,8 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, and not on the
 #          packages that decide: none of them starts a goroutine, a house rule)
-#   real   packages whose tests drive the real libvirt and QEMU, one package at a time
+#   real   packages whose tests drive the real libvirt and QEMU, and all below test/, which start whole clusters (test/attack
+#          needs no libvirt), one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed.
 set -euo pipefail

@@ -73,6 +73,7 @@ func bombRoutes() []route {
 
 // TestBadBodies: bodies that are wrong are refused by every route, soon, and never by an error of the server.
 func TestBadBodies(t *testing.T) {
+	t.Parallel()
 	c := reuse(t)
 	leader, followers := c.roles(t)
 	y := &tally{}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -61,6 +62,12 @@ func program(name string) (string, error) {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // the tests wait more than they compute
+		_ = flag.Set("test.parallel", "4")
+	}
 	code := m.Run()
 	if c := quiet.cluster; c != nil {
 		if bad := c.panics(); len(bad) > 0 {

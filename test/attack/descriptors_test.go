@@ -123,6 +123,7 @@ func TestIdleStrangers(t *testing.T) {
 			if err := other.launch("run", "--config", other.config); err != nil {
 				t.Fatal(err)
 			}
+			begun := time.Now()
 			most := 4 * time.Second
 			if long() {
 				most = 2 * time.Minute
@@ -147,18 +148,24 @@ func TestIdleStrangers(t *testing.T) {
 				default:
 				}
 			}
-			begun := time.Now()
 			if err := awaitFor(t.Context(), 45*time.Second, "members are healthy amidst strangers, s3 among them", func(ctx context.Context) error {
 				api, err := c.client(other)
 				if err != nil {
 					return err
 				}
 				defer api.Close()
+				host, err := api.Host(ctx, other.name)
+				if err != nil {
+					return err
+				}
+				if since := time.Since(begun).Seconds(); host.Heard < 0 || host.Heard > since {
+					return fmt.Errorf("host %s renewed its lease %.1f s ago, and its vcd was started %.1f s ago", other.name, host.Heard, since)
+				}
 				return c.healthyBy(ctx, api)
 			}); err != nil {
 				t.Error(err)
 			}
-			t.Logf("%d strangers at each of %d servers with %d descriptors: %d and %d connections open at the end; %d requests with a token served, the slowest in %.2f s, %d tried again; s3 back within %.1f s",
+			t.Logf("%d strangers at each of %d servers with %d descriptors: %d and %d connections open at the end; %d requests with a token served, the slowest in %.2f s, %d tried again; s3 back, with its lease renewed, %.1f s after it was started",
 				idleStrangers, len(attacked), descriptors, crowds[0].held.Load(), crowds[1].held.Load(), served, slowest.Seconds(), again, time.Since(begun).Seconds())
 		})
 	}

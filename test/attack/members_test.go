@@ -138,6 +138,7 @@ func closing(method, path, body string) string {
 
 // TestForgedCertificates: no protocol of members is spoken with a certificate that is none of a member.
 func TestForgedCertificates(t *testing.T) {
+	t.Parallel()
 	c := reuse(t)
 	f := newForger(t, c)
 	at := "evenkeel://" + f.cluster

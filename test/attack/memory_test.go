@@ -60,26 +60,39 @@ func flood(t *testing.T, c *cluster, at *server, token string, paths ...string) 
 	answers = map[string]int{}
 	var group sync.WaitGroup
 	for i := range streams {
-		body := &unfinished{n: bodyBytes, over: over}
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+at.address+paths[i%len(paths)], body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.ContentLength = bodyBytes
-		r.Header.Set("Content-Type", "application/json")
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
 		group.Go(func() {
-			resp, err := h.RoundTrip(r)
-			what := "cut off"
-			if err == nil {
-				what = resp.Status
-				_ = resp.Body.Close()
+			for { // who is cut off comes again
+				what := "cut off"
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+at.address+paths[i%len(paths)], &unfinished{n: bodyBytes, over: over})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.ContentLength = bodyBytes
+				if i%2 == 1 {
+					r.ContentLength = -1 // it is not said how long it is
+				}
+				r.Header.Set("Content-Type", "application/json")
+				if token != "" {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				resp, err := h.RoundTrip(r)
+				if err == nil {
+					what = resp.Status
+					_ = resp.Body.Close()
+				}
+				mu.Lock()
+				answers[what]++
+				mu.Unlock()
+				if err == nil {
+					return
+				}
+				select {
+				case <-time.After(100 * time.Millisecond):
+				case <-ctx.Done():
+					return
+				}
 			}
-			mu.Lock()
-			answers[what]++
-			mu.Unlock()
 		})
 	}
 	grown = map[string]int64{}

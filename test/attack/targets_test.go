@@ -132,6 +132,7 @@ func (y *tally) judge(at string, g target, method string, a answer, h2 bool) {
 }
 
 func TestRequestTargets(t *testing.T) {
+	t.Parallel()
 	c := reuse(t)
 	certificate := certificateRequest(t)
 	h1, h2 := &tally{}, &tally{}

@@ -96,6 +96,7 @@ func credentials(c *cluster, token string) [][3]string {
 
 // TestAuthenticationMatrix: every route of the API with every form of credentials that are none.
 func TestAuthenticationMatrix(t *testing.T) {
+	t.Parallel()
 	c := reuse(t)
 	y := &tally{}
 	var group sync.WaitGroup
