@@ -134,8 +134,8 @@ func TestJoinsOfStrangers(t *testing.T) {
 	}
 	group.Wait()
 	t.Logf("answers: %v", counts)
-	if counts["403"] < 20 || counts["429"] < 100 {
-		t.Errorf("too few reached the token, or too few were throttled: %v", counts)
+	if counts["403"] < 20 { // how many are throttled depends on how fast they come: TestJoinLimit
+		t.Errorf("too few reached the token: %v", counts)
 	}
 	// What the servers record of themselves meanwhile, refusals among it, takes some entries.
 	if grown := s.Member(leader).Index() - index; grown > 100 {
