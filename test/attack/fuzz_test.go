@@ -24,6 +24,9 @@ const (
 	checkEvery   = 500      // inputs, after which goroutines are counted and both servers are asked whether they live
 	moreRoutines = 100      // goroutines that may be there besides those of two quiet servers: idle connections between them
 	maxInput     = 64 << 10 // bytes
+
+	// fuzzDir names, for the processes that try inputs, a directory that the process that started them removes: they are killed.
+	fuzzDir = "EVENKEEL_ATTACK_FUZZ_DIR"
 )
 
 // listeners are two real servers in this process, one of which leads. All inputs of a process go to them.
@@ -62,7 +65,7 @@ func (p *panics) Handle(_ context.Context, r slog.Record) error {
 
 func (l *listeners) start() {
 	l.once.Do(func() {
-		if l.dir, l.err = os.MkdirTemp("", "ekfuzz"); l.err != nil {
+		if l.dir, l.err = os.MkdirTemp(os.Getenv(fuzzDir), "servers"); l.err != nil {
 			return
 		}
 		l.site, l.err = site.New(site.Options{Dir: l.dir, Hosts: 2, Log: slog.New(&l.panics)})
@@ -165,6 +168,14 @@ func FuzzListener(f *testing.F) {
 	for _, s := range http2Seeds() {
 		f.Add(byte(overHTTP2|toFollower), s)
 		f.Add(byte(overHTTP2|awaitAnswer), s)
+	}
+	if os.Getenv(fuzzDir) == "" {
+		dir, err := os.MkdirTemp("", "evenkeel-attack-fuzz-")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Setenv(fuzzDir, dir)
+		f.Cleanup(func() { _ = os.RemoveAll(dir) })
 	}
 	l := &listeners{}
 	f.Cleanup(l.close)

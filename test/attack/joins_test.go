@@ -91,7 +91,7 @@ func TestJoinsWithoutAToken(t *testing.T) {
 	idle := c.measure(t)
 	perSecond := float64(idle.index-before.index) / time.Since(begun).Seconds()
 
-	const workers, each = 8, 125                   // 1,000 in all
+	const workers, each = 20, 50                   // 1,000 in all
 	const noLeader = http.StatusServiceUnavailable // on a busy machine the leader may change meanwhile
 	var group sync.WaitGroup
 	var mu sync.Mutex
