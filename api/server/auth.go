@@ -143,11 +143,25 @@ const fileTokenID = "file"
 // noHash is compared with where there is no row, so that the time taken tells nothing. No token has it.
 var noHash = strings.Repeat("0", 2*sha256.Size)
 
-// authenticate finds out whose request it is, and refuses those that are nobody's or beyond their role.
+type routeKey struct{}
+
+// routeOf a request is the pattern of the mux that it matches as it is written. What is decided about a request is decided by it, not
+// by the decoded path, which may be that of another route.
+func routeOf(ctx context.Context) string {
+	route, _ := ctx.Value(routeKey{}).(string)
+	return route
+}
+
+// authenticate finds out whose request it is, and refuses those that are nobody's, that match no route, or that are beyond their
+// role.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, pattern := s.mux.Handler(r)
-		if routes[pattern] == permitAnyone && path.Clean(r.URL.Path) == r.URL.Path {
+		_, route := s.mux.Handler(r)
+		if path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect it
+			route = ""
+		}
+		r = r.WithContext(context.WithValue(r.Context(), routeKey{}, route))
+		if routes[route] == permitAnyone {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -165,12 +179,31 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		ctx := context.WithValue(r.Context(), principalKey{}, who)
 		ctx = asks(ctx, audit.Actor{ID: "token:" + who.ID, Name: who.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
 		r = r.WithContext(ctx)
-		if pattern != "" && !may(who.Role, pattern) { // without a pattern there is nothing to guard: route says so
-			s.refuseBody(w, r, forbidden(who, pattern))
+		if route == "" {
+			s.refuseBody(w, r, s.nothingAt(w, r))
+			return
+		}
+		if !may(who.Role, route) {
+			s.refuseBody(w, r, forbidden(who, route))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// nothingAt says that no route matches a request: there is no such path, or not with this method.
+func (s *Server) nothingAt(w http.ResponseWriter, r *http.Request) *problem {
+	h, pattern := s.mux.Handler(r)
+	probe := &answer{header: http.Header{}}
+	if pattern == "" {
+		h.ServeHTTP(probe, r)
+	}
+	if probe.status == http.StatusMethodNotAllowed {
+		allow := probe.header.Get("Allow")
+		w.Header().Set("Allow", allow)
+		return newProblem(probe.status, v1.ProblemMethod, fmt.Sprintf("%s is not for %s; it takes %s", r.Method, r.URL.Path, allow))
+	}
+	return newProblem(http.StatusNotFound, v1.ProblemNotFound, fmt.Sprintf("there is nothing at %s; /openapi.json lists what there is", r.URL.Path))
 }
 
 // identifyToken finds the principal of a request by its token.

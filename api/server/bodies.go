@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -17,69 +18,152 @@ import (
 )
 
 const (
-	// bufferedBytes bounds the bodies that a server holds in memory at once.
-	bufferedBytes = 64 << 20
+	// bufferedBytes bounds the bodies that a server holds in memory at once, and bufferedOfToken those of one token: who sends
+	// bodies slowly keeps out nobody else.
+	bufferedBytes   = 64 << 20
+	bufferedOfToken = 8 << 20
 	// bufferWait is how long a request waits for others to make room for its body.
 	bufferWait = 5 * time.Second
 	// largeAtOnce bounds the large bodies that a server holds in memory at once: saved states, of up to 1 GiB each.
 	largeAtOnce = 1
+	// largeTimeout bounds how long a large body may take.
+	largeTimeout = 90 * time.Second
 )
 
 // buffers bound the memory of bodies.
 type buffers struct {
-	small *semaphore.Weighted // in bytes
-	large *semaphore.Weighted // in bodies
+	all   *semaphore.Weighted // bytes
+	large *semaphore.Weighted // bodies
+
+	mu sync.Mutex
+	of map[string]*share // by the id of a token, while it has any
 }
 
-func newBuffers() buffers {
-	return buffers{small: semaphore.NewWeighted(bufferedBytes), large: semaphore.NewWeighted(largeAtOnce)}
+// share of one token.
+type share struct {
+	bytes *semaphore.Weighted
+	users int
 }
 
-// large says whether a request may have a body that is larger than others': it holds a saved state. Such a body is read on
+func newBuffers() *buffers {
+	return &buffers{all: semaphore.NewWeighted(bufferedBytes), large: semaphore.NewWeighted(largeAtOnce), of: map[string]*share{}}
+}
+
+// loan is room for a body.
+type loan struct {
+	b     *buffers
+	token string
+	own   *share
+	bytes int64
+}
+
+// take room for a body of at most so many bytes of a token.
+func (b *buffers) take(ctx context.Context, token string, n int64) (*loan, error) {
+	b.mu.Lock()
+	own := b.of[token]
+	if own == nil {
+		own = &share{bytes: semaphore.NewWeighted(bufferedOfToken)}
+		b.of[token] = own
+	}
+	own.users++
+	b.mu.Unlock()
+	l := &loan{b: b, token: token, own: own}
+	if err := own.bytes.Acquire(ctx, n); err != nil {
+		l.end()
+		return nil, err
+	}
+	if err := b.all.Acquire(ctx, n); err != nil {
+		own.bytes.Release(n)
+		l.end()
+		return nil, err
+	}
+	l.bytes = n
+	return l, nil
+}
+
+// shrink to the bytes that the body has.
+func (l *loan) shrink(n int64) {
+	if spare := l.bytes - n; spare > 0 {
+		l.b.all.Release(spare)
+		l.own.bytes.Release(spare)
+		l.bytes = n
+	}
+}
+
+// end gives all of it back, once.
+func (l *loan) end() {
+	l.shrink(0)
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	if l.own.users--; l.own.users == 0 {
+		delete(l.b.of, l.token)
+	}
+}
+
+// large says whether requests of a route may have a body that is larger than others': it holds a saved state. Such a body is read on
 // the server that leads alone; another one passes it on as it comes.
-func large(r *http.Request) bool {
-	return r.Method == http.MethodPost && (r.URL.Path == snapshotPath || r.URL.Path == tryPath)
-}
+func large(route string) bool { return route == "POST "+snapshotPath || route == "POST "+tryPath }
 
 // readBody reads the whole body, at most v1.MaxBytes of it and for at most bodyTimeout, before anything is done with the
-// request or it is forwarded. The caller has authenticated.
+// request or it is forwarded. The caller has authenticated, and its role allows the request.
 func (s *Server) readBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil || r.Body == http.NoBody || principalOf(r.Context()) == nil { // a stranger's body is not read here
+		who := principalOf(r.Context())
+		if r.Body == nil || r.Body == http.NoBody || who == nil { // a stranger's body is not read here
 			next.ServeHTTP(w, r)
 			return
 		}
-		if large(r) {
-			r.Body = &paced{ReadCloser: r.Body, conn: http.NewResponseController(w), each: bodyTimeout}
+		if r.Method == http.MethodGet || r.Method == http.MethodHead { // means nothing: neither read nor forwarded
+			r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, 0, nil
+			next.ServeHTTP(w, r)
+			return
+		}
+		if large(routeOf(r.Context())) {
+			body := &paced{ReadCloser: r.Body, conn: http.NewResponseController(w), each: bodyTimeout, until: time.Now().Add(largeTimeout)}
+			defer body.end()
+			r.Body = body
 			next.ServeHTTP(w, r)
 			return
 		}
 		most := int64(v1.MaxBytes)
-		if r.ContentLength >= 0 {
-			most = min(most, r.ContentLength)
-		}
 		if r.ContentLength > most {
-			s.refuseBody(w, r, tooLarge(v1.MaxBytes))
+			s.refuseBody(w, r, tooLarge(most))
 			return
 		}
+		if r.ContentLength >= 0 {
+			most = r.ContentLength
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), bufferWait)
-		err := s.buffers.small.Acquire(ctx, most)
+		room, err := s.buffers.take(ctx, who.ID, most)
 		cancel()
 		if err != nil {
 			s.refuseBody(w, r, crowded("too many requests with bodies are under way on this server"))
 			return
 		}
-		defer s.buffers.small.Release(most)
-		if s.takeBody(w, r, v1.MaxBytes, bodyTimeout) {
+		defer room.end()
+		if s.takeBody(w, r, v1.MaxBytes, bodyTimeout) && s.stillGood(w, r, who) {
+			room.shrink(r.ContentLength)
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
+// stillGood says whether the token of a request is good, now that its body was read: that may have taken long. It answers
+// if it is not.
+func (s *Server) stillGood(w http.ResponseWriter, r *http.Request, who *principal) bool {
+	var p *problem
+	if errors.As(s.endOf(who.ID, who.Until, time.Now()), &p) {
+		writeProblem(w, r, p)
+		return false
+	}
+	return true
+}
+
 // readLarge reads the large bodies that readBody has left, on the server that answers.
 func (s *Server) readLarge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !large(r) || r.Body == nil || r.Body == http.NoBody {
+		route, who := routeOf(r.Context()), principalOf(r.Context())
+		if !large(route) || r.Body == nil || r.Body == http.NoBody || who == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -88,8 +172,12 @@ func (s *Server) readLarge(next http.Handler) http.Handler {
 			return
 		}
 		defer s.buffers.large.Release(1)
-		// The handler of a snapshot reads it itself, and says when it is too large.
-		if r.URL.Path == snapshotPath || s.takeBody(w, r, MaxTryBytes, writeTimeout) {
+		most := int64(MaxTryBytes)
+		if route == "POST "+snapshotPath {
+			most = MaxSnapshotBytes
+		}
+		if s.takeBody(w, r, most, largeTimeout) && s.stillGood(w, r, who) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // the body has taken its time
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -149,17 +237,44 @@ func (s *Server) refuseRead(w http.ResponseWriter, r *http.Request, p *problem) 
 	writeProblem(w, r, p)
 }
 
-// paced ends a body of which nothing comes for a while.
+// paced ends a body of which nothing comes for a while. Who forwards it may read from it after the handler has returned, when
+// net/http's writer for HTTP/2 must not be used any more.
 type paced struct {
 	io.ReadCloser
-	conn *http.ResponseController
-	each time.Duration
+	each  time.Duration // for one read
+	until time.Time     // for all
+
+	mu   sync.Mutex
+	conn *http.ResponseController // nil once the handler has returned
 }
 
 // Read implements io.Reader.
 func (p *paced) Read(b []byte) (int, error) {
-	_ = p.conn.SetReadDeadline(time.Now().Add(p.each)) // a writer without deadlines is a test's
+	if !p.extend() {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	return p.ReadCloser.Read(b)
+}
+
+func (p *paced) extend() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		return false
+	}
+	by := time.Now().Add(p.each)
+	if by.After(p.until) {
+		by = p.until
+	}
+	_ = p.conn.SetReadDeadline(by) // a writer without deadlines is a test's
+	return true
+}
+
+// end says that the handler returns.
+func (p *paced) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conn = nil
 }
 
 func crowded(detail string) *problem {

@@ -89,7 +89,7 @@ func (s *Server) admitJoin(next http.Handler) http.Handler {
 	}
 	limit := newJoinLimit()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != joinPath || r.Method != http.MethodPost {
+		if routeOf(r.Context()) != "POST "+joinPath {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -45,7 +45,7 @@ type Members interface {
 }
 
 // own are the paths that a server answers for itself, leader or not.
-var own = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/openapi.json": true, auditPath: true}
+var own = map[string]bool{"GET /livez": true, "GET /readyz": true, "GET /metrics": true, "GET /openapi.json": true, "GET " + auditPath: true}
 
 // lead hands requests on to the server that leads, but for those that this one answers for itself
 // and reads that need not be up to date.
@@ -55,7 +55,7 @@ func (s *Server) lead(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stale := r.Method == http.MethodGet && r.URL.Query().Get("consistency") == "stale"
-		if own[r.URL.Path] || stale {
+		if own[routeOf(r.Context())] || stale {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"path"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -146,8 +145,7 @@ func query(r *http.Request) *problem {
 	return nil
 }
 
-// route hands the request to its handler. What the mux would refuse in plain
-// text (no such path, not with this method) becomes a problem.
+// route hands the request to its handler.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	if who := principalOf(r.Context()); who != nil {
 		ctx, leave := s.live.enter(r.Context(), who)
@@ -158,23 +156,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, p)
 		return
 	}
-	h, pattern := s.mux.Handler(r)
-	if pattern != "" && path.Clean(r.URL.Path) == r.URL.Path { // the mux would redirect a path that is not clean
-		s.mux.ServeHTTP(w, r)
-		return
-	}
-	probe := &answer{header: http.Header{}}
-	if pattern == "" {
-		h.ServeHTTP(probe, r)
-	}
-	switch probe.status {
-	case http.StatusMethodNotAllowed:
-		allow := probe.header.Get("Allow")
-		w.Header().Set("Allow", allow)
-		writeProblem(w, r, newProblem(probe.status, v1.ProblemMethod, fmt.Sprintf("%s is not for %s; it takes %s", r.Method, r.URL.Path, allow)))
-	default:
-		writeProblem(w, r, newProblem(http.StatusNotFound, v1.ProblemNotFound, fmt.Sprintf("there is nothing at %s; /openapi.json lists what there is", r.URL.Path)))
-	}
+	s.mux.ServeHTTP(w, r)
 }
 
 // answer catches what the mux would say.

@@ -83,7 +83,7 @@ type Server struct {
 	mux     *recordingMux
 	handler http.Handler
 	metrics *metrics
-	buffers buffers
+	buffers *buffers
 	live    liveRequests
 	verbs   verbs
 	reads   repeated // that are audited

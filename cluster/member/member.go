@@ -155,10 +155,14 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: founding}
 	m.dialer = &transport.Dialer{Security: security}
 	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
-	connections := transport.NewConnections(transport.Limits{})
-	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log, Connections: connections})
+	limits := transport.Limits{Tables: 1}
 	if o.APIListener != nil {
-		m.apiPort = transport.NewPort(transport.PortOptions{Security: security, Listener: o.APIListener, Log: m.log, Connections: connections,
+		limits.Tables = 2 // what clients do at their port costs members nothing at theirs
+	}
+	m.port = transport.NewPort(transport.PortOptions{Security: security, Listener: o.Listener, Advertise: o.Advertise, Dialer: m.dialer, Log: m.log,
+		Connections: transport.NewConnections(limits)})
+	if o.APIListener != nil {
+		m.apiPort = transport.NewPort(transport.PortOptions{Security: security, Listener: o.APIListener, Log: m.log, Connections: transport.NewConnections(limits),
 			Public: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keeper.GetCertificate}})
 	}
 	var wg sync.WaitGroup

@@ -13,10 +13,14 @@ import (
 
 // Limits of connections on which no member has shown its certificate.
 type Limits struct {
-	// Connections in all: handshakes under way and connections of the public API. 0: half of the descriptors that
-	// the process may open, so that members, the log and gossip have the other half.
+	// Connections in all: handshakes under way and connections of the public API, of which at most three quarters are past
+	// their handshake, so that members' handshakes always find room. 0: half of the descriptors that the process may open, so
+	// that members, the log and gossip have the other half.
 	Connections int
-	// PerAddress bounds those of one address (of a /64 for IPv6) on which nobody has authenticated. 0: 256.
+	// Tables that share the process's descriptors, where Connections is 0. 0: 1.
+	Tables int
+	// PerAddress bounds those of one address (of a /64 for IPv6) on which nobody has authenticated, and a quarter of all of that
+	// address. 0: 256.
 	PerAddress int
 	// Handshakes bounds those under way. 0: 1,024.
 	Handshakes int
@@ -39,7 +43,7 @@ func (l Limits) withDefaults() Limits {
 		l.Connections = 1024
 		var files syscall.Rlimit
 		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
-			l.Connections = int(min(files.Cur/2, 1<<20))
+			l.Connections = int(min(files.Cur/2, 1<<20)) / max(1, l.Tables)
 		}
 	}
 	if l.PerAddress == 0 {
@@ -54,7 +58,13 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// class of a connection, by what it costs to close it. When a limit is reached, the oldest of the lowest class goes.
+// established bounds the connections that are past their handshake.
+func (l Limits) established() int { return max(1, l.Connections*3/4) }
+
+// ofAddress bounds all connections of one address.
+func (l Limits) ofAddress() int { return 4 * l.PerAddress }
+
+// class of a connection.
 type class int
 
 const (
@@ -65,21 +75,40 @@ const (
 	classes
 )
 
-// Connections are those on which no member has shown its certificate. Several ports may share them.
+// Connections are those on which no member has shown its certificate. When a limit is reached, the oldest connection of
+// whoever causes it is closed: see victim. Several ports may share them.
 type Connections struct {
 	limits Limits
 	now    func() time.Time
 
 	mu        sync.Mutex
-	classes   [classes]list.List // of *connection, the oldest first
-	addresses map[netip.Prefix]*address
+	all       lists
+	addresses map[netip.Prefix]*lists
 	of        map[net.Conn]*connection // by the connection above TLS
 }
 
-// address has the connections from it on which nobody has authenticated.
-type address [2]list.List // by class: unknown, handshaking
+// lists of connections by class, the oldest first.
+type lists [classes]list.List
 
-func (a *address) len() int { return a[unknown].Len() + a[handshaking].Len() }
+func (l *lists) len() int {
+	n := 0
+	for i := range l {
+		n += l[i].Len()
+	}
+	return n
+}
+
+// strangers are those on which nobody has authenticated.
+func (l *lists) strangers() int { return l[unknown].Len() + l[handshaking].Len() }
+
+// stranger is the oldest of the larger of the two classes of strangers: a flood is its own victim, be it of connections that never
+// finish their handshake or of those that then say nothing.
+func (l *lists) stranger() *connection {
+	if l[handshaking].Len() > l[unknown].Len() {
+		return first(&l[handshaking])
+	}
+	return oldest(&l[unknown], &l[handshaking])
+}
 
 // connection is one of them.
 type connection struct {
@@ -88,15 +117,15 @@ type connection struct {
 	class   class
 	since   time.Time // of the end of the handshake
 	active  bool      // a request is under way
-	inClass *list.Element
-	inAddr  *list.Element // nil once somebody has authenticated
-	above   net.Conn      // nil until the handshake is over
-	gone    bool
+	inAll   *list.Element
+	inAddr  *list.Element
+	above   net.Conn // nil until the handshake is over
+	removed bool
 }
 
 // NewConnections makes an empty table with those limits.
 func NewConnections(l Limits) *Connections {
-	return &Connections{limits: l.withDefaults(), now: time.Now, addresses: map[netip.Prefix]*address{}, of: map[net.Conn]*connection{}}
+	return &Connections{limits: l.withDefaults(), now: time.Now, addresses: map[netip.Prefix]*lists{}, of: map[net.Conn]*connection{}}
 }
 
 // prefixOf the address of a client: all of an IPv4 address, the network part of an IPv6 address.
@@ -117,42 +146,81 @@ func prefixOf(a net.Addr) netip.Prefix {
 	return p
 }
 
-// add a connection that was accepted; nil if there is no room and none that may be closed for it.
+// add a connection that was accepted.
 func (t *Connections) add(below net.Conn) *connection {
 	c := &connection{below: below, from: prefixOf(below.RemoteAddr()), class: handshaking}
 	t.mu.Lock()
 	var victims []*connection
-	full := func(reached bool, oldest func() *connection) bool {
-		if !reached {
-			return false
+	evict := func(v *connection) {
+		if v != nil {
+			t.remove(v)
+			victims = append(victims, v)
 		}
-		v := oldest()
-		if v == nil {
-			return true
-		}
-		t.remove(v)
-		victims = append(victims, v)
-		return false
 	}
-	at := t.addresses[c.from]
-	refused := full(t.classes[handshaking].Len() >= t.limits.Handshakes, func() *connection { return first(&t.classes[handshaking]) }) ||
-		full(at != nil && at.len() >= t.limits.PerAddress, func() *connection { return oldest(&at[unknown], &at[handshaking]) }) ||
-		full(t.len() >= t.limits.Connections, func() *connection { return oldest(&t.classes[unknown], &t.classes[handshaking], &t.classes[idle]) })
-	if !refused {
-		if at = t.addresses[c.from]; at == nil { // its last connection may have been the one that was removed
-			at = &address{}
-			t.addresses[c.from] = at
-		}
-		c.inClass, c.inAddr = t.classes[handshaking].PushBack(c), at[handshaking].PushBack(c)
+	if t.all[handshaking].Len() >= t.limits.Handshakes {
+		evict(first(&t.all[handshaking]))
 	}
+	if at := t.addresses[c.from]; at != nil && at.strangers() >= t.limits.PerAddress {
+		evict(at.stranger())
+	}
+	if at := t.addresses[c.from]; at != nil && at.len() >= t.limits.ofAddress() {
+		evict(oldest(&at[unknown], &at[handshaking], &at[idle], &at[busy]))
+	}
+	if t.all.len() >= t.limits.Connections {
+		evict(t.victim())
+	}
+	t.put(c)
 	t.mu.Unlock()
 	for _, v := range victims {
 		_ = v.below.Close()
 	}
-	if refused {
+	return c
+}
+
+// victim is the connection to close when the table is full: the oldest stranger, or else the oldest that is not used, or else
+// the oldest of the address that has most. The lock is held.
+func (t *Connections) victim() *connection {
+	if v := t.all.stranger(); v != nil {
+		return v
+	}
+	return t.known()
+}
+
+// known is the victim among the connections on which somebody has authenticated. The lock is held.
+func (t *Connections) known() *connection {
+	if v := first(&t.all[idle]); v != nil {
+		return v
+	}
+	var greedy *lists
+	for _, at := range t.addresses {
+		if greedy == nil || at[busy].Len() > greedy[busy].Len() {
+			greedy = at
+		}
+	}
+	if greedy == nil {
 		return nil
 	}
-	return c
+	return first(&greedy[busy])
+}
+
+// put a connection into the lists of its class. The lock is held.
+func (t *Connections) put(c *connection) {
+	at := t.addresses[c.from]
+	if at == nil {
+		at = &lists{}
+		t.addresses[c.from] = at
+	}
+	c.inAll, c.inAddr = t.all[c.class].PushBack(c), at[c.class].PushBack(c)
+}
+
+// take a connection out of the lists of its class. The lock is held.
+func (t *Connections) take(c *connection) {
+	at := t.addresses[c.from]
+	t.all[c.class].Remove(c.inAll)
+	at[c.class].Remove(c.inAddr)
+	if at.len() == 0 {
+		delete(t.addresses, c.from)
+	}
 }
 
 func first(l *list.List) *connection {
@@ -172,24 +240,27 @@ func oldest(lists ...*list.List) *connection {
 	return nil
 }
 
-func (t *Connections) len() int {
-	n := 0
-	for i := range t.classes {
-		n += t.classes[i].Len()
-	}
-	return n
-}
-
 // enter says that the handshake of a connection of the public API is over. false: the connection was closed meanwhile.
 func (t *Connections) enter(c *connection, above net.Conn) bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c.gone {
+	if c.removed {
+		t.mu.Unlock()
 		return false
+	}
+	var v *connection
+	if t.all.len()-t.all[handshaking].Len() >= t.limits.established() {
+		if v = first(&t.all[unknown]); v == nil {
+			v = t.known()
+		}
+		t.remove(v)
 	}
 	c.above, c.since = above, t.now()
 	t.of[above] = c
 	t.move(c, unknown)
+	t.mu.Unlock()
+	if v != nil {
+		_ = v.below.Close()
+	}
 	return true
 }
 
@@ -197,7 +268,7 @@ func (t *Connections) enter(c *connection, above net.Conn) bool {
 func (t *Connections) authenticated(c *connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !c.gone && c.class == unknown {
+	if !c.removed && c.class == unknown {
 		t.move(c, busy)
 	}
 }
@@ -221,19 +292,9 @@ func (t *Connections) state(above net.Conn, s http.ConnState) {
 
 // move a connection to the end of another class. The lock is held.
 func (t *Connections) move(c *connection, to class) {
-	t.classes[c.class].Remove(c.inClass)
-	if at := t.addresses[c.from]; c.inAddr != nil && at != nil {
-		at[c.class].Remove(c.inAddr)
-		c.inAddr = nil
-		if to == unknown || to == handshaking {
-			c.inAddr = at[to].PushBack(c)
-		}
-		if at.len() == 0 {
-			delete(t.addresses, c.from)
-		}
-	}
+	t.take(c)
 	c.class = to
-	c.inClass = t.classes[to].PushBack(c)
+	t.put(c)
 }
 
 // done says that a connection is closed, or a member's.
@@ -245,17 +306,11 @@ func (t *Connections) done(c *connection) {
 
 // remove a connection. The lock is held.
 func (t *Connections) remove(c *connection) {
-	if c.gone {
+	if c.removed {
 		return
 	}
-	c.gone = true
-	t.classes[c.class].Remove(c.inClass)
-	if at := t.addresses[c.from]; c.inAddr != nil && at != nil {
-		at[c.class].Remove(c.inAddr)
-		if at.len() == 0 {
-			delete(t.addresses, c.from)
-		}
-	}
+	c.removed = true
+	t.take(c)
 	if c.above != nil {
 		delete(t.of, c.above)
 	}
@@ -266,7 +321,7 @@ func (t *Connections) sweep() {
 	t.mu.Lock()
 	now := t.now()
 	var old []*connection
-	for e := t.classes[unknown].Front(); e != nil; e = e.Next() {
+	for e := t.all[unknown].Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)
 		age := now.Sub(c.since)
 		if age < t.limits.Stranger {

@@ -27,74 +27,114 @@ func (f *fake) RemoteAddr() net.Addr {
 }
 func (f *fake) Close() error { f.closed = true; return nil }
 
-// When a limit is reached, the oldest connection on which nobody has authenticated is closed, then the oldest handshake, then
-// the oldest connection that is not used; one with a request of an authenticated caller never.
+// table of connections from fake addresses.
+type table struct {
+	*Connections
+	entries map[*fake]*connection
+}
+
+func newTable(l Limits) *table { return &table{NewConnections(l), map[*fake]*connection{}} }
+
+// shake hands from an address; the handshake does not end.
+func (t *table) shake(from string) *fake {
+	f := &fake{from: from}
+	t.entries[f] = t.add(f)
+	return f
+}
+
+// stranger is past its handshake.
+func (t *table) stranger(from string) *fake {
+	f := t.shake(from)
+	t.enter(t.entries[f], f)
+	return f
+}
+
+// client has authenticated, and uses its connection or does not.
+func (t *table) client(from string, s http.ConnState) *fake {
+	f := t.stranger(from)
+	t.authenticated(t.entries[f])
+	t.state(f, s)
+	return f
+}
+
+// When the table is full, strangers go first, then connections that are not used, then the oldest of the address that has most.
 func TestConnectionsMakeRoom(t *testing.T) {
-	table := NewConnections(Limits{Connections: 4, PerAddress: 3, Handshakes: 4})
-	entries := map[*fake]*connection{}
-	add := func(from string) *fake {
-		f := &fake{from: from}
-		entries[f] = table.add(f)
-		return f
+	table := newTable(Limits{Connections: 8, PerAddress: 4, Handshakes: 8})
+	alone := table.client("192.0.2.1:1", http.StateActive)
+	rests := table.client("192.0.2.1:2", http.StateIdle)
+	silent := table.stranger("192.0.2.3:1")
+	var many []*fake
+	for i := range 3 {
+		many = append(many, table.client(fmt.Sprintf("192.0.2.4:%d", i+1), http.StateActive))
 	}
-	enter := func(from string) *fake {
-		f := add(from)
-		table.enter(entries[f], f)
-		return f
+	for i := range 2 {
+		table.shake(fmt.Sprintf("192.0.2.%d:1", 10+i))
 	}
-	used := enter("192.0.2.1:1")
-	table.authenticated(entries[used])
-	table.state(used, http.StateActive)
-	rests := enter("192.0.2.1:2")
-	table.authenticated(entries[rests])
-	table.state(rests, http.StateIdle)
-	shakes := add("192.0.2.2:1")
-	silent := enter("192.0.2.3:1")
-	for i, want := range []*fake{silent, shakes} {
-		last := add(fmt.Sprintf("192.0.2.4:%d", i+1))
-		if !want.closed || last.closed {
-			t.Fatalf("connection %d: closed %t, new one %t", i, want.closed, last.closed)
+	for i, want := range []*fake{silent, rests, many[0], many[1]} {
+		if want.closed {
+			t.Fatalf("connection %d was closed too early", i)
+		}
+		table.client(fmt.Sprintf("192.0.2.%d:1", 20+i), http.StateActive) // of three quarters that may be past their handshake
+		if i == 0 && !silent.closed {
+			t.Fatal("a stranger stays, and a client needs room")
 		}
 	}
-	for i := range 2 { // now the handshakes of before
-		add(fmt.Sprintf("192.0.2.5:%d", i+1))
+	if !rests.closed || !many[0].closed {
+		t.Errorf("not used: closed %t; of the address that has most: closed %t", rests.closed, many[0].closed)
 	}
-	if rests.closed || used.closed {
-		t.Error("a connection of a caller that has authenticated was closed for a handshake")
-	}
-	for range 3 {
-		f := enter("192.0.2.6:1")
-		table.authenticated(entries[f])
-		table.state(f, http.StateActive)
-	}
-	if !rests.closed || used.closed {
-		t.Errorf("not used: closed %t, used: closed %t", rests.closed, used.closed)
-	}
-	if f := add("192.0.2.7:1"); entries[f] != nil {
-		t.Error("a connection more than there is room for, with requests under way on all others")
+	if alone.closed {
+		t.Error("the only connection of an address was closed, and others have several")
 	}
 }
 
-// The limits hold after any history, no connection is in the table twice, and none is left when all are closed.
+// Whoever floods an address with handshakes is its own victim, and not those from there who have just finished theirs; and the
+// other way round.
+func TestConnectionsOfOneAddress(t *testing.T) {
+	table := newTable(Limits{Connections: 1000, PerAddress: 8, Handshakes: 100})
+	fresh := table.stranger("192.0.2.1:1")
+	for i := range 100 {
+		table.shake(fmt.Sprintf("192.0.2.1:%d", i+2))
+	}
+	if fresh.closed {
+		t.Error("handshakes of a flood pushed out a client of the same address")
+	}
+	table = newTable(Limits{Connections: 1000, PerAddress: 8, Handshakes: 100})
+	member := table.shake("192.0.2.1:1")
+	for i := range 100 {
+		table.stranger(fmt.Sprintf("192.0.2.1:%d", i+2))
+	}
+	if member.closed {
+		t.Error("idle strangers pushed out a handshake of the same address")
+	}
+	for i := range 100 {
+		table.client(fmt.Sprintf("192.0.2.2:%d", i+1), http.StateActive)
+	}
+	if n := table.addresses[netip.MustParsePrefix("192.0.2.2/32")].len(); n > 32 {
+		t.Errorf("%d connections of one address", n)
+	}
+}
+
+// The limits hold after any history, members' handshakes find room, no connection is in the table twice, and none is left when
+// all are closed.
 func TestConnectionsLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := Limits{Connections: rapid.IntRange(1, 8).Draw(t, "connections"), PerAddress: rapid.IntRange(1, 4).Draw(t, "per address"), Handshakes: rapid.IntRange(1, 6).Draw(t, "handshakes")}
-		table := NewConnections(l)
+		l := Limits{Connections: rapid.IntRange(2, 9).Draw(t, "connections"), PerAddress: rapid.IntRange(1, 4).Draw(t, "per address"), Handshakes: rapid.IntRange(1, 6).Draw(t, "handshakes")}
+		table := newTable(l)
 		var all []*fake
-		entries := map[*fake]*connection{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			pick := func() (*fake, *connection) {
 				if len(all) == 0 {
 					return nil, nil
 				}
 				f := all[rapid.IntRange(0, len(all)-1).Draw(t, "which")]
-				return f, entries[f]
+				return f, table.entries[f]
 			}
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0, 1:
-				f := &fake{from: fmt.Sprintf("192.0.2.%d:%d", rapid.IntRange(1, 3).Draw(t, "from"), len(all)+1)}
-				if c := table.add(f); c != nil {
-					all, entries[f] = append(all, f), c
+				f := table.shake(fmt.Sprintf("192.0.2.%d:%d", rapid.IntRange(1, 3).Draw(t, "from"), len(all)+1))
+				all = append(all, f)
+				if f.closed {
+					t.Fatal("a new connection found no room")
 				}
 			case 2:
 				if f, c := pick(); f != nil && c.class == handshaking {
@@ -113,34 +153,38 @@ func TestConnectionsLimits(t *testing.T) {
 					table.done(c)
 				}
 			}
-			per := map[netip.Prefix]int{}
-			n := 0
-			for f, c := range entries {
-				if f.closed && !c.gone {
+			strangers, per := map[netip.Prefix]int{}, map[netip.Prefix]int{}
+			n, established := 0, 0
+			for f, c := range table.entries {
+				if f.closed && !c.removed {
 					t.Fatalf("%s was closed and is still counted", f.from)
 				}
-				if c.gone {
+				if c.removed {
 					continue
 				}
 				n++
+				per[c.from]++
+				if c.class != handshaking {
+					established++
+				}
 				if c.class == unknown || c.class == handshaking {
-					per[c.from]++
+					strangers[c.from]++
 				}
 			}
-			if n > l.Connections || n != table.len() || table.classes[handshaking].Len() > l.Handshakes {
-				t.Fatalf("%d connections, %d counted, %d handshakes; limits %+v", n, table.len(), table.classes[handshaking].Len(), l)
+			if n > l.Connections || n != table.all.len() || table.all[handshaking].Len() > l.Handshakes || established > l.established() {
+				t.Fatalf("%d connections, %d counted, %d handshakes, %d past them; limits %+v", n, table.all.len(), table.all[handshaking].Len(), established, l)
 			}
 			for from, n := range per {
-				if n > l.PerAddress || table.addresses[from].len() != n {
-					t.Fatalf("%d of %s, counted %d; limits %+v", n, from, table.addresses[from].len(), l)
+				if strangers[from] > l.PerAddress || n > l.ofAddress() || table.addresses[from].len() != n {
+					t.Fatalf("%d of %s, %d strangers, counted %d; limits %+v", n, from, strangers[from], table.addresses[from].len(), l)
 				}
 			}
 		}
-		for _, c := range entries {
+		for _, c := range table.entries {
 			table.done(c)
 		}
-		if table.len() != 0 || len(table.addresses) != 0 || len(table.of) != 0 {
-			t.Fatalf("%d connections, %d addresses and %d entries are left", table.len(), len(table.addresses), len(table.of))
+		if table.all.len() != 0 || len(table.addresses) != 0 || len(table.of) != 0 {
+			t.Fatalf("%d connections, %d addresses and %d entries are left", table.all.len(), len(table.addresses), len(table.of))
 		}
 	})
 }

@@ -157,10 +157,6 @@ func (p *Port) begin(conn net.Conn) {
 		_ = c.SetKeepAliveConfig(keepAlive) // without it a dead peer is found out later
 	}
 	entry := p.conns.add(conn)
-	if entry == nil {
-		_ = conn.Close()
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

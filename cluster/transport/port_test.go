@@ -229,7 +229,7 @@ func TestSlowHandshakes(t *testing.T) {
 		s.eventually("the connection", func() bool {
 			m.port.conns.mu.Lock()
 			defer m.port.conns.mu.Unlock()
-			last := m.port.conns.classes[handshaking].Back()
+			last := m.port.conns.all[handshaking].Back()
 			return last != nil && last.Value.(*connection).below.RemoteAddr().String() == conn.LocalAddr().String()
 		})
 	}
