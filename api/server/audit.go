@@ -3,9 +3,12 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +34,14 @@ const (
 	consoleVerb    = "openConsole"
 	consoleEndVerb = "closeConsole"
 	joinVerb       = "joinMember"
+)
+
+const (
+	// unknownRoute is the verb of requests that match no route. Their method, path and query are the caller's choice and are
+	// not recorded.
+	unknownRoute = "unknown-route"
+	// failedRequests is the verb of a record that stands for the failed requests of a token that have no record of their own.
+	failedRequests = "failed-requests"
 )
 
 // auditedReads are recorded although they change nothing. Those that programs repeat (true) are recorded once a minute for the
@@ -100,17 +111,26 @@ func (s *Server) audited(next http.Handler) http.Handler {
 func asks(ctx context.Context, a audit.Actor) context.Context {
 	p := pendingOf(ctx)
 	p.known, p.record.Actor = true, a
+	if saw, _ := ctx.Value(seenKey{}).(*seen); saw != nil {
+		saw.authenticated = a.ID != "" // a join has no actor
+	}
 	return audit.With(ctx, a)
 }
 
 // begin the record of a request.
 func (s *Server) begin(r *http.Request) *pending {
+	for _, sum := range s.denied.due(time.Now()) {
+		s.opts.Audit.Add(sum)
+	}
 	_, pattern := s.mux.Handler(r)
+	if path.Clean(r.URL.Path) != r.URL.Path {
+		pattern = "" // route answers 404, whatever the mux would redirect to
+	}
 	verb, object := s.verbs.of(r.Method, pattern, r.URL)
 	_, read := auditedReads[verb]
 	changes := r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
 	p := &pending{wanted: changes || read, record: audit.Record{Verb: verb, Object: object}}
-	if r.URL.RawQuery != "" {
+	if r.URL.RawQuery != "" && pattern != "" {
 		p.record.Detail = "query: " + r.URL.RawQuery
 	}
 	return p
@@ -132,11 +152,13 @@ func (s *Server) answered(p *pending, r *http.Request, status int) {
 		}
 		refusal.Kind, refusal.Class, refusal.Detail = audit.Unauthenticated, route, route // nothing that the caller chose
 		s.opts.Audit.Refuse(refusal)
-	case p.known && status == http.StatusForbidden: // a role that is too low fills no log
-		s.addOnce(&s.denied, p, status)
+	case p.known && status == http.StatusForbidden: // also of a read that is not recorded otherwise
+		s.addFailed(p, status)
 	case !p.known || !p.wanted:
 	case auditedReads[p.record.Verb]:
 		s.addOnce(&s.reads, p, status)
+	case status >= http.StatusBadRequest:
+		s.addFailed(p, status)
 	default:
 		p.record.Outcome, p.record.Status = audit.OutcomeOf(status), status
 		s.opts.Audit.Add(p.record)
@@ -151,6 +173,20 @@ func (s *Server) addOnce(t *repeated, p *pending, status int) {
 	}
 	p.record.Count, p.record.Outcome, p.record.Status = before, audit.OutcomeOf(status), status
 	s.opts.Audit.Add(p.record)
+}
+
+// addFailed adds the record of a failed request within the bounds of its token. What a role does not allow and what matches no
+// route is recorded once a minute.
+func (s *Server) addFailed(p *pending, status int) {
+	p.record.Outcome, p.record.Status = audit.OutcomeOf(status), status
+	once := status == http.StatusForbidden || p.record.Verb == unknownRoute
+	take, sums := s.denied.failed(p.record, once, time.Now())
+	for _, sum := range sums {
+		s.opts.Audit.Add(sum)
+	}
+	if take {
+		s.opts.Audit.Add(p.record)
+	}
 }
 
 // auditWriter says what status is answered, before it is sent.
@@ -182,36 +218,117 @@ func (w *auditWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Bounds of what is recorded of reads that programs repeat.
+// Bounds of what is recorded of requests that programs repeat.
 const (
-	readEvery = time.Minute
-	maxReads  = 60
+	repeatEvery     = time.Minute
+	maxReads        = 60   // of all callers, in a minute
+	maxFailed       = 60   // failed requests of one token that are recorded one by one, in a minute
+	maxFailedTokens = 1000 // that are counted by themselves; the others are counted together
 )
 
-// repeated are reads that were recorded in the present minute.
+// repeated is what was recorded in the present minute: the reads of all callers, and the failed requests of each token.
 type repeated struct {
 	mu      sync.Mutex
 	since   time.Time
-	seen    map[read]bool
+	seen    map[request]bool
 	skipped uint64
+	tokens  map[string]*failures
 }
 
-type read struct {
+type request struct {
 	actor, client, verb string
 	object              audit.Object
 }
 
-// take says whether a read is to be recorded, and for how many that were not it then stands.
-func (t *repeated) take(r audit.Record, now time.Time) (ok bool, before uint64) {
-	client := r.Actor.Client
-	if h, _, err := net.SplitHostPort(client); err == nil {
-		client = h
+func requestOf(r audit.Record) request {
+	return request{r.Actor.ID, hostOnly(r.Actor.Client), r.Verb, r.Object}
+}
+
+func hostOnly(address string) string {
+	if h, _, err := net.SplitHostPort(address); err == nil {
+		return h
 	}
-	key := read{r.Actor.ID, client, r.Verb, r.Object}
+	return address
+}
+
+// failures of one token in the present minute.
+type failures struct {
+	actor    audit.Actor // of the summary
+	recorded int         // one by one
+	seen     map[request]bool
+	left     map[string]uint64 // left out of the log, by verb: the server chooses those, so they are few
+}
+
+// failed says whether the record of a failed request is to be added: at most maxFailed of a token in a minute, and with once
+// only the first of its caller, verb and object. The summaries of the minute before are to be added first.
+func (t *repeated) failed(r audit.Record, once bool, now time.Time) (take bool, sums []audit.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d := now.Sub(t.since); d >= readEvery || d < 0 {
-		t.since, t.seen = now, map[read]bool{}
+	sums = t.summarise(now)
+	if t.tokens == nil {
+		t.since, t.tokens = now, map[string]*failures{}
+	}
+	id, actor := r.Actor.ID, r.Actor
+	if t.tokens[id] == nil && len(t.tokens) >= maxFailedTokens {
+		id, actor = audit.Others, audit.Actor{Name: audit.Others}
+	}
+	f := t.tokens[id]
+	if f == nil {
+		f = &failures{seen: map[request]bool{}, left: map[string]uint64{}}
+		t.tokens[id] = f
+	}
+	f.actor = actor
+	key := requestOf(r)
+	if f.recorded >= maxFailed || once && f.seen[key] {
+		f.left[r.Verb]++
+		return false, sums
+	}
+	f.recorded++
+	if once {
+		f.seen[key] = true
+	}
+	return true, sums
+}
+
+// due summaries of the failed requests that were left out of the log in a minute that is over.
+func (t *repeated) due(now time.Time) []audit.Record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.summarise(now)
+}
+
+func (t *repeated) summarise(now time.Time) (sums []audit.Record) {
+	if d := now.Sub(t.since); t.tokens == nil || d >= 0 && d < repeatEvery {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.tokens)) {
+		if f := t.tokens[id]; len(f.left) > 0 {
+			sums = append(sums, f.summary())
+		}
+	}
+	t.tokens = nil
+	return sums
+}
+
+func (f *failures) summary() audit.Record {
+	r := audit.Record{Actor: f.actor, Verb: failedRequests, Outcome: audit.Failed}
+	r.Actor.Client, r.Actor.Request = hostOnly(f.actor.Client), ""
+	var parts []string
+	for _, verb := range slices.Sorted(maps.Keys(f.left)) {
+		r.Count += f.left[verb]
+		parts = append(parts, fmt.Sprintf("%d %s", f.left[verb], verb))
+	}
+	r.Detail = "without a record of their own: " + strings.Join(parts, ", ")
+	return r
+}
+
+// take says whether a read is to be recorded, and for how many that were not it then stands.
+func (t *repeated) take(r audit.Record, now time.Time) (ok bool, before uint64) {
+	key := requestOf(r)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := now.Sub(t.since); d >= repeatEvery || d < 0 {
+		t.since, t.seen = now, map[request]bool{}
 	}
 	if t.seen[key] || len(t.seen) >= maxReads {
 		t.skipped++
@@ -240,8 +357,11 @@ func verbsOf(doc *huma.OpenAPI) verbs {
 	return out
 }
 
-// of a request: what is done, and to which object. Without a route it is the method and the path.
+// of a request: what is done, and to which object. Of a route that is no operation it is the method and the path.
 func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
+	if pattern == "" {
+		return unknownRoute, audit.Object{Kind: "path"}
+	}
 	verb := v[pattern]
 	if verb == "" {
 		return method, audit.Object{Kind: "path", Name: u.Path}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/audit"
 )
 
 type requestKey struct{}
@@ -50,7 +51,10 @@ func plainID(id string) bool {
 }
 
 // seen is the index of the log that an answer is made from, and the one it had to wait for.
-type seen struct{ index, wanted uint64 }
+type seen struct {
+	index, wanted uint64
+	authenticated bool // the caller is
+}
 
 type seenKey struct{}
 
@@ -66,7 +70,7 @@ type recorder struct {
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 {
+	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // others are not the answer
 		w.status = status
 		w.named()
 	}
@@ -90,7 +94,14 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// observe logs and counts every request, and keeps a panic from taking the server down.
+// Bounds of what a line of the program's log has of a request, bytes.
+const (
+	maxLoggedMethod = 32
+	maxLoggedPath   = 256
+)
+
+// observe logs and counts every request, and keeps a panic from taking the server down. What is refused to callers that are not
+// authenticated is logged at DEBUG only: the audit log counts it.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
@@ -116,10 +127,14 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			_, pattern := s.mux.Handler(r)
 			s.metrics.request(r.Method, pattern, rec.status, took)
 			level := slog.LevelInfo
-			if rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			switch stranger := saw == nil || !saw.authenticated; {
+			case rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 				level = slog.LevelDebug // whoever looks again every second is not news
+			case rec.status >= 400 && stranger:
+				level = slog.LevelDebug
 			}
-			s.log.Log(r.Context(), level, "request", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path,
+			s.log.Log(r.Context(), level, "request", "request", requestID(r.Context()),
+				"method", audit.Printable(r.Method, maxLoggedMethod), "path", audit.Printable(r.URL.Path, maxLoggedPath),
 				"status", rec.status, "bytes", rec.bytes, "took", took.Round(time.Microsecond), "client", r.RemoteAddr)
 		}()
 		next.ServeHTTP(rec, r)

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -23,6 +24,8 @@ const (
 	// events, so strangers alone take 10,000 / 10 = 1,000 minutes, over 16 hours, to push out what happened before.
 	maxRefusalEvents = 10
 	maxEventText     = 1000 // bytes, as transport takes them from agents
+	maxRefusalLines  = 60   // of the program's log about refused connections, in a minute
+	maxRefusalWhy    = 256  // bytes of why, in such a line
 )
 
 // refusalEvent is an event that the state does not show: something was refused. The server it happened on tells the leader,
@@ -47,6 +50,9 @@ type ring struct {
 	n        uint64
 	kept     []refusalEvent
 	refusals *audit.Refusals
+
+	lines *audit.Refusals // of connections, for the program's log
+	log   *slog.Logger    // of those lines
 }
 
 // refuse counts something that was refused. What becomes an event of it is bounded: see audit.Refusals.
@@ -69,20 +75,43 @@ func (r *ring) add(list []audit.Summary, now time.Time) {
 
 func eventText(s audit.Summary) string { return audit.Printable(s.Text(), maxEventText) }
 
-// last events, with those that are due now.
+// last events, with those that are due now. It logs the lines that are due, too.
 func (r *ring) last(now time.Time) []refusalEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refusals != nil {
 		r.add(r.refusals.Due(now), now)
 	}
+	if r.lines != nil {
+		r.warn(r.lines.Due(now))
+	}
 	return slices.Clone(r.kept)
+}
+
+// logRefused logs a refused connection as a warning: the first one of an address at once, those that follow once a minute as
+// one line with their count, at most maxRefusalLines a minute. Each by itself is logged at DEBUG.
+func (r *ring) logRefused(log *slog.Logger, q audit.Refusal, now time.Time) {
+	q.Detail = audit.Printable(q.Detail, maxRefusalWhy)
+	log.Debug("connection refused", "remote", q.Address, "why", q.Detail)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lines == nil {
+		r.lines, r.log = audit.NewRefusals(maxRefusalLines), log
+	}
+	r.warn(r.lines.Due(now))
+	r.warn(r.lines.Add(q, now))
+}
+
+func (r *ring) warn(list []audit.Summary) {
+	for _, s := range list {
+		r.log.Warn("connection refused", "remote", s.Address, "why", audit.Printable(s.Detail, maxRefusalWhy), "count", s.Count, "since", s.From)
+	}
 }
 
 // refused hears of connections that were refused.
 func (m *Member) refused(remote net.Addr, why error) {
-	m.log.Warn("connection refused", "remote", remote.String(), "why", why)
 	q := audit.Refusal{Kind: refusedKind, Address: remote.String(), Detail: why.Error()}
+	defer func() { m.audits.logRefused(m.log, q, time.Now()) }()
 	var refusal *pki.Refusal
 	var trespass *transport.Trespass
 	switch {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"evenkeel/cluster/audit"
@@ -72,4 +75,64 @@ func TestRecording(t *testing.T) {
 	if n != 1 || fmt.Sprint(got) != "[connection-refused 192.0.2.2 revoked join-refused 192.0.2.3 7 times in 1m0s: by agent h3: used]" {
 		t.Errorf("%d: %q", n, got)
 	}
+}
+
+// 10,000 handshakes of 1 or 5,000 addresses fail in 50 s. At most 60 warnings come of it in a minute; with those that are due
+// later they count every one, and no line is long or has what a terminal obeys.
+func TestFloodOfRefusedHandshakes(t *testing.T) {
+	const handshakes = 10_000
+	for _, addresses := range []int{1, 5_000} {
+		synctest.Test(t, func(t *testing.T) {
+			lines := &warnings{}
+			m := &Member{log: slog.New(lines)}
+			for i := range handshakes {
+				from := &net.TCPAddr{IP: net.IPv4(198, 51, byte(i%addresses/250), byte(i%addresses%250)), Port: i}
+				m.refused(from, errors.New("no TLS: \x1b[2J"+strings.Repeat("y", 4000)))
+				time.Sleep(50 * time.Second / handshakes)
+			}
+			in := lines.n
+			if in > maxRefusalLines || in < 1 {
+				t.Errorf("%d lines of %d addresses in 50 s", in, addresses)
+			}
+			for range 10 {
+				time.Sleep(time.Minute)
+				before := lines.n
+				m.audits.last(time.Now())
+				if lines.n-before > maxRefusalLines {
+					t.Errorf("%d lines in a minute", lines.n-before)
+				}
+			}
+			if lines.count != handshakes || lines.longest > 2*maxRefusalWhy || lines.unprintable {
+				t.Errorf("%d handshakes are counted in %d lines, the longest has %d bytes; unprintable: %v", lines.count, lines.n, lines.longest, lines.unprintable)
+			}
+			t.Logf("%d addresses: %d lines in 50 s, %d in all", addresses, in, lines.n)
+		})
+	}
+}
+
+// warnings takes the lines of a log at WARN.
+type warnings struct {
+	n, longest  int
+	count       uint64
+	unprintable bool
+}
+
+func (w *warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (w *warnings) WithAttrs([]slog.Attr) slog.Handler               { return w }
+func (w *warnings) WithGroup(string) slog.Handler                    { return w }
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	w.n++
+	long := len(r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		text := a.Value.String()
+		long += len(a.Key) + len(text)
+		w.unprintable = w.unprintable || strings.Contains(text, "\x1b")
+		if a.Key == "count" {
+			w.count += a.Value.Uint64()
+		}
+		return true
+	})
+	w.longest = max(w.longest, long)
+	return nil
 }
