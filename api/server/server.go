@@ -87,7 +87,7 @@ type Server struct {
 	live    liveRequests
 	verbs   verbs
 	reads   repeated // that are audited
-	denied  repeated // to tokens whose role is too low
+	denied  repeated // requests that failed, by token
 	// tokenWaits holds one for each request that waits for the row of its token.
 	tokenWaits chan struct{}
 	draining   chan struct{} // closed when the server is to end: ends streams and long polls
