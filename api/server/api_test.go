@@ -41,6 +41,7 @@ func problemIn(t *testing.T, resp *http.Response, body string) v1.Problem {
 func TestRefusedRequests(t *testing.T) {
 	c := start(t)
 	c.create(t, small("taken", 1))
+	c.create(t, small("split-name", 1))
 	before, err := c.control.View(t.Context(), false)
 	must(t, err)
 	const vcs = "/v1/virtual-clusters"
@@ -71,6 +72,13 @@ func TestRefusedRequests(t *testing.T) {
 		{"not JSON", "POST", vcs, "name: a\n", nil, 400, v1.ProblemMalformed, "body"},
 		{"nothing", "POST", vcs, "", nil, 400, v1.ProblemMalformed, "body"},
 		{"YAML", "POST", vcs, "name: a\n", []string{"Content-Type", "application/yaml"}, 415, v1.ProblemMediaType, "Content-Type"},
+		{"plain text", "POST", vcs, vc(""), []string{"Content-Type", "text/plain"}, 415, v1.ProblemMediaType, "Content-Type"},
+		{"a form", "POST", vcs, vc(""), []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, v1.ProblemMediaType, "Content-Type"},
+		{"parts", "POST", vcs, vc(""), []string{"Content-Type", "multipart/form-data; boundary=x"}, 415, v1.ProblemMediaType, "Content-Type"},
+		{"JSON by another name", "POST", vcs, vc(""), []string{"Content-Type", "text/json"}, 415, v1.ProblemMediaType, "Content-Type"},
+		{"JSON in UTF-16", "POST", vcs, vc(""), []string{"Content-Type", "application/json;charset=utf-16"}, 415, v1.ProblemMediaType, "Content-Type"},
+		{"no media type", "POST", vcs, vc(""), []string{"Content-Type", "json; ="}, 415, v1.ProblemMediaType, "Content-Type"},
+		{"the name of another's VM", "POST", vcs, `{"name":"split","groups":[{"name":"name-w","cpu":1,"memory":"1GiB"}]}`, nil, 409, v1.ProblemExists, "groups[0].name"},
 		{"wrong token", "POST", vcs, vc(""), []string{"Authorization", "Bearer ekt_wrong"}, 401, v1.ProblemUnauthorized, "Authorization"},
 		{"no token", "GET", vcs, "", []string{"Authorization", ""}, 401, v1.ProblemUnauthorized, "Authorization"},
 		{"token of another scheme", "GET", vcs, "", []string{"Authorization", "Basic " + c.token}, 401, v1.ProblemUnauthorized, "Authorization"},
@@ -141,7 +149,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 	after, err := c.control.View(t.Context(), false)
 	must(t, err)
-	if len(after.VCs()) != 1 || len(after.Operations()) != len(before.Operations()) || len(after.Images()) != 1 {
+	if len(after.VCs()) != 2 || len(after.Operations()) != len(before.Operations()) || len(after.Images()) != 1 {
 		t.Errorf("something was changed: %d VCs, %d operations", len(after.VCs()), len(after.Operations()))
 	}
 	must(t, c.stop())

@@ -76,9 +76,9 @@ func (b JSONBody) check() error {
 	if b.ContentType == "" {
 		return nil
 	}
-	media, _, err := mime.ParseMediaType(b.ContentType)
-	if err != nil || media != "application/json" {
-		p := newProblem(http.StatusUnsupportedMediaType, v1.ProblemMediaType, "the body must be JSON: Content-Type: application/json")
+	media, parameters, err := mime.ParseMediaType(b.ContentType)
+	if charset := parameters["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		p := newProblem(http.StatusUnsupportedMediaType, v1.ProblemMediaType, "the body must be JSON in UTF-8: Content-Type: application/json")
 		p.Errors = []v1.FieldError{{In: "header", Field: "Content-Type", Message: p.Detail}}
 		return p
 	}
