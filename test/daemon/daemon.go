@@ -122,15 +122,16 @@ func (d *Daemon) token() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Launch vcd, once more after Kill, and wait until it says that it is ready. libvirtd 9.0.0 was seen to crash when a client was killed in the
-// middle of a call (a general protection fault of one of its rpc threads): it is started again first, as systemd does it.
+// Launch vcd, once more after Kill, and wait until it says that it is ready. A libvirtd that went down with the vcd before is mended
+// first.
 func (d *Daemon) Launch() {
 	d.t.Helper()
-	if !d.host.DaemonRuns() {
-		d.t.Log("libvirtd has crashed, and is started again")
-		if err := d.host.StartDaemon(d.t.Context()); err != nil {
-			d.t.Fatal(err)
-		}
+	wrong, err := d.host.MendDaemon(d.t.Context())
+	if wrong != "" {
+		d.t.Logf("libvirtd %s, and is started again", wrong)
+	}
+	if err != nil {
+		d.t.Fatal(err)
 	}
 	d.cmd = exec.Command(d.bin, d.args...)
 	d.cmd.Stderr = d.log

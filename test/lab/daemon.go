@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // daemon is the host's libvirtd.
@@ -71,6 +73,33 @@ func (h *Host) StartDaemon(ctx context.Context) error {
 		return fmt.Errorf("start libvirtd on %s: %w: %s", h.Name, err, said[max(0, len(said)-2000):])
 	}
 	return nil
+}
+
+// answerTime is far more than a libvirtd that works takes for an answer on a busy machine.
+const answerTime = time.Minute
+
+// MendDaemon starts libvirtd again if it has crashed, or answers nothing for answerTime, and says what was wrong; "" if nothing
+// was. libvirtd 9.0.0 was seen to do either when a client ended in the middle of its calls: a crash is mended by systemd, a hang by
+// the operator who is told that the host cannot be reached. VMs run on.
+func (h *Host) MendDaemon(ctx context.Context) (wrong string, err error) {
+	switch {
+	case !h.DaemonRuns():
+		wrong = "has crashed"
+	case !h.daemonAnswers(ctx):
+		wrong = fmt.Sprintf("has not answered for %s", answerTime)
+		if err := h.KillDaemon(); err != nil {
+			return wrong, err
+		}
+	default:
+		return "", nil
+	}
+	return wrong, h.StartDaemon(ctx)
+}
+
+func (h *Host) daemonAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return exec.CommandContext(ctx, "virsh", "-q", "-c", h.URI(), "list", "--all").Run() == nil || ctx.Err() == nil
 }
 
 // StopDaemon stops libvirtd in good order. VMs run on.
