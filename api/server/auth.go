@@ -241,7 +241,7 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 	case found && same:
 		s.cluster.UseToken(id, now)
 		return &principal{ID: row.ID, Name: row.Name, Role: row.EffectiveRole(), Until: row.Until}, nil
-	case formed && !found && s.opts.Members != nil && s.cluster.Ready() != nil:
+	case formed && !found && s.opts.Members != nil && (s.cluster.Ready() != nil || !s.opts.Members.CaughtUp()):
 		return nil, noLeader("this server does not know the tokens of the cluster now; ask another one, or try again")
 	}
 	return refuse("the token is not one of this cluster: wrong, revoked, or of another cluster")

@@ -18,6 +18,8 @@ import (
 type Members interface {
 	// Leader says whether this server leads, and else where the one that does can be asked.
 	Leader() (here bool, address string)
+	// CaughtUp says whether a row that this server's state lacks is nowhere, but for one that is on its way.
+	CaughtUp() bool
 	// Client hands requests on.
 	Client() *transport.Client
 	// MayJoin says whether a join token is good, by what this server knows; transport.JoinRequest.Check went before.

@@ -87,10 +87,13 @@ func (k *keyring) drop(token string) {
 // seat is a server's place among others: leading or following.
 type seat struct {
 	Members
-	leads bool
+	leads  bool
+	behind bool
 }
 
 func (s seat) Leader() (bool, string) { return s.leads, "leader:7480" }
+
+func (s seat) CaughtUp() bool { return !s.behind }
 
 // withKeys is the API of a server of many that knows some tokens.
 func withKeys(k *keyring, leads bool) *Server {
@@ -305,6 +308,10 @@ func TestTokensOnAFollowerThatLags(t *testing.T) {
 		begun = time.Now()
 		if through, _, _, w := asked(withKeys(k, false), "GET", "/v1/vms", "Bearer "+never); through || w.Code != 401 || time.Since(begun) != tokenLag {
 			t.Errorf("one that never comes: %d after %s", w.Code, time.Since(begun))
+		}
+		behind := New(k, Options{Members: seat{behind: true}, Logger: slog.New(slog.DiscardHandler)})
+		if through, _, _, w := asked(behind, "GET", "/v1/vms", "Bearer "+never); through || w.Code != 503 || !strings.Contains(w.Body.String(), v1.ProblemNoLeader) {
+			t.Errorf("on a server that was started and has not caught up: %d %s", w.Code, w.Body)
 		}
 		k.ready = errors.New("the log of the cluster has not come yet")
 		if through, _, _, w := asked(withKeys(k, false), "GET", "/v1/vms", "Bearer "+never); through || w.Code != 503 || !strings.Contains(w.Body.String(), v1.ProblemNoLeader) || w.Header().Get("Retry-After") == "" {

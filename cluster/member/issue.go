@@ -99,8 +99,8 @@ func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
 			continue
 		case <-ctx.Done():
 		}
-		if leader == "" {
-			return fmt.Errorf("look up the join token: %w", control.ErrNoLeader)
+		if leader == "" || !m.CaughtUp() {
+			return fmt.Errorf("look up the join token: this server has not caught up, or knows of no leader: %w", control.ErrNoLeader)
 		}
 		return m.refuseToken(ctx, err)
 	}

@@ -91,6 +91,7 @@ type Member struct {
 	recorder *agent.Recorder                 // of this host's VMs; nil: no agent
 	backups  *node.Backups
 	servers  atomic.Pointer[addresses]
+	caughtUp atomic.Bool
 	leads    atomic.Uint64 // term whose leader's service has begun here, 0 = none
 	health   healths
 	tellers  struct {
@@ -296,6 +297,7 @@ func (m *Member) openServer() error {
 
 func (m *Member) startServer(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() { m.keepRevoked(ctx) })
+	wg.Go(func() { m.watchCatchUp(ctx) })
 	wg.Go(func() { m.node.WhileLeading(ctx, m.term) })
 	if b := m.o.Backups; b.Dir != "" {
 		m.backups = &node.Backups{Node: m.node, Dir: b.Dir, Every: b.Every, Latest: b.Latest, Days: b.Days}

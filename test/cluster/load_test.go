@@ -25,6 +25,7 @@ type load struct {
 	want   map[string]int // acknowledged VCs and how many VMs they are to have
 	gone   map[string]bool
 	acks   []time.Time // of writes, in order
+	asked  []time.Time // when the request began that was acknowledged, in the order of acks
 	again  map[string]int
 	faults []string // answers that say no where nothing says why
 	open   []string // requests that got no answer until the end
@@ -107,6 +108,7 @@ func (l *load) write(end context.Context, rng *rand.Rand, name, key string, coun
 	for {
 		h := l.s.hosts[at%len(l.s.hosts)]
 		at++
+		begun := time.Now()
 		short, done := context.WithTimeout(ctx, 5*time.Second)
 		err := f(short, h.api, client.IdempotencyKey(key))
 		done()
@@ -114,7 +116,7 @@ func (l *load) write(end context.Context, rng *rand.Rand, name, key string, coun
 		l.mu.Lock()
 		switch {
 		case err == nil:
-			l.acks = append(l.acks, time.Now())
+			l.acks, l.asked = append(l.acks, time.Now()), append(l.asked, begun)
 			if count > 0 {
 				l.want[name] = count
 			} else {
@@ -164,6 +166,20 @@ func (l *load) acked() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.acks)
+}
+
+// ackedSince is how many of the requests that began after a moment were acknowledged. One that began before may have been
+// committed before, and its answer have been on its way.
+func (l *load) ackedSince(at time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, begun := range l.asked {
+		if begun.After(at) {
+			n++
+		}
+	}
+	return n
 }
 
 // awaitAcks waits until so many more writes are acknowledged.
