@@ -260,7 +260,25 @@ func (c *cluster) begin(ctx context.Context, o options) error {
 	if err := c.join(ctx); err != nil {
 		return err
 	}
-	return c.await(ctx, "three healthy servers and hosts", c.healthy)
+	if err := c.await(ctx, "three healthy servers and hosts", c.healthy); err != nil {
+		return err
+	}
+	for _, s := range c.servers { // one that was just started does not know yet which tokens there are
+		if err := c.await(ctx, s.name+" has caught up", func(ctx context.Context) error {
+			api, err := client.New(client.Config{Address: s.address, CAFile: c.ca, Token: "ekt_0123456789abcdef." + strings.Repeat("a", 43)})
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			if _, err = api.Hosts(ctx); !client.IsProblem(err, v1.ProblemUnauthorized) {
+				return fmt.Errorf("an unknown token: %v", err)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // join makes the cluster on s1 and lets the others in.

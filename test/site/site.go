@@ -218,6 +218,11 @@ func (s *Site) Servers(ctx context.Context, n int) error {
 	if err := s.Await(ctx, fmt.Sprintf("%d servers vote", n), func() bool { return s.voters() == n }); err != nil {
 		return err
 	}
+	if err := s.Await(ctx, fmt.Sprintf("%d servers have caught up", n), func() bool {
+		return !slices.ContainsFunc(s.Up(), func(name string) bool { return !s.Member(name).CaughtUp() })
+	}); err != nil {
+		return err
+	}
 	return s.Await(ctx, fmt.Sprintf("%d hosts are ready", n), func() bool { return s.ready(ctx) == n })
 }
 
