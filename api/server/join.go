@@ -54,7 +54,7 @@ func newJoinLimit() *joinLimit {
 func (l *joinLimit) take(from netip.Addr, now time.Time) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	source := sourceOf(from)
+	source := transport.SourceOf(from)
 	own, ok := l.by.Get(source)
 	if !ok {
 		own = rate.NewLimiter(joinsPerAddress, joinsAtOnce)
@@ -67,18 +67,6 @@ func (l *joinLimit) take(from netip.Addr, now time.Time) (wait time.Duration) {
 		}
 	}
 	return 0
-}
-
-// sourceOf an address is what is counted as one client: an IPv4 address, or the /64 of an IPv6 address, of which a client
-// has as many as it likes. An address that is not known is the zero prefix.
-func sourceOf(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
-	bits := a.BitLen()
-	if a.Is6() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits) // no error: bits fit
-	return p
 }
 
 // admitJoin lets a request to join pass only if its join token is good by the state of this server. It bounds how many such

@@ -128,27 +128,27 @@ func NewConnections(l Limits) *Connections {
 	return &Connections{limits: l.withDefaults(), now: time.Now, addresses: map[netip.Prefix]*lists{}, of: map[net.Conn]*connection{}}
 }
 
-// prefixOf the address of a client: all of an IPv4 address, the network part of an IPv6 address.
-func prefixOf(a net.Addr) netip.Prefix {
-	at, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip := at.Addr().Unmap()
-	bits := 32
-	if ip.Is6() {
+// SourceOf an address is what counts as one client: an IPv4 address, or the /64 of an IPv6 address, of which a client has as many
+// as it likes. An address that is not known is the zero prefix.
+func SourceOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
 		bits = 64
 	}
-	p, err := ip.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
+	p, _ := a.Prefix(bits) // no error: bits fit
 	return p
+}
+
+// sourceOf the other side of a connection.
+func sourceOf(remote net.Addr) netip.Prefix {
+	at, _ := netip.ParseAddrPort(remote.String()) // else the zero address, whose source is not known
+	return SourceOf(at.Addr())
 }
 
 // add a connection that was accepted.
 func (t *Connections) add(below net.Conn) *connection {
-	c := &connection{below: below, from: prefixOf(below.RemoteAddr()), class: handshaking}
+	c := &connection{below: below, from: sourceOf(below.RemoteAddr()), class: handshaking}
 	t.mu.Lock()
 	var victims []*connection
 	evict := func(v *connection) {
