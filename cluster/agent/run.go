@@ -171,7 +171,7 @@ type runner struct {
 	lost     map[string]uint64       // generations of VMs that were stopped for want of a lease
 	moves    map[string]*moving      // migrations that this agent began
 	leaving  map[string]bool         // VMs whose migration went on when the hypervisor was last asked
-	unknown  map[string]bool         // VMs with our mark that the leader was last seen not to know here
+	counts   map[string]bool         // VMs that the leader was last seen to know here, by id
 	known    map[known]bool          // moves that the leader last told of
 	waits    map[string]waiting      // VMs whose move waits for room
 	alone    bool                    // no migration goes on that an agent before this one began
@@ -292,7 +292,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		if there, err = r.look(ctx); err != nil {
 			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
 		}
-		r.learn(want, there)
+		r.learn(want)
 	}
 	if !r.alone {
 		if there, err = r.giveUpOrphans(ctx, there); err != nil {
@@ -315,10 +315,11 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	}
 	if want.Epoch > r.epoch { // after a restore the leader waits for what is listed once this host has heard of it
 		r.belong(want)
+		r.learn(want)
 		clear(r.said)
 		return true, changed, nil
 	}
-	r.learn(want, there)
+	r.learn(want)
 	if r.news(want) {
 		if there, err = r.look(ctx); err != nil {
 			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
@@ -443,19 +444,28 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leaving: r.leaving[vm.Identity.VM] || !r.alone})
 		}
 	}
-	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown, there)
+	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown(there), there)
 	return out
 }
 
-// learn which VMs with our mark the leader does not know here. One that comes or goes by migration it counts, or will
-// in a moment: the intent is recorded before the move begins.
-func (r *runner) learn(want Desired, there []hypervisor.VM) {
-	r.unknown = map[string]bool{}
-	for _, vm := range Unknown(want, there) {
-		if id := vm.Identity.VM; vm.State != hypervisor.Incoming && r.moves[id] == nil {
-			r.unknown[id] = true
+// learn which VMs the leader knows here.
+func (r *runner) learn(want Desired) {
+	r.counts = make(map[string]bool, len(want.VMs))
+	for _, vm := range want.VMs {
+		r.counts[vm.Spec.Identity.VM] = true
+	}
+}
+
+// unknown VMs have our mark, and the leader was last seen not to know them here. One that comes or goes by migration it
+// knows, or will in a moment: the intent is recorded before the move begins.
+func (r *runner) unknown(there []hypervisor.VM) map[string]bool {
+	out := map[string]bool{}
+	for _, vm := range there {
+		if id := vm.Identity.VM; r.counts != nil && !vm.Foreign && vm.Cluster == r.cluster && !r.counts[id] && vm.State != hypervisor.Incoming && r.moves[id] == nil {
+			out[id] = true
 		}
 	}
+	return out
 }
 
 func (r *runner) past(want Desired) Past {

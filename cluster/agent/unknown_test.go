@@ -77,6 +77,30 @@ func TestRunReportsWhatIsUnknown(t *testing.T) {
 	})
 }
 
+// After a restore the leader plans on a host from its first word in the new epoch on: that word counts what is unknown there.
+func TestRunCountsWhatIsUnknownBeforeItAccounts(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *simulated.World) {
+		l := newLeader(wanted("a"), wanted("b"))
+		defer run(t, w, l)()
+		after(5 * time.Second)
+		before := l.count()
+		l.order(func(d *agent.Desired) { d.Epoch, d.VMs = d.Epoch+1, d.VMs[:1] })
+		after(5 * time.Second)
+		told := 0
+		for _, r := range l.reports[before:] {
+			if r.Epoch != l.want.Epoch || r.Running == nil {
+				continue
+			}
+			if told++; r.ForeignVMs != 1 {
+				t.Errorf("report %d in the new epoch: %d VMs of others, want b: %+v", told, r.ForeignVMs, r)
+			}
+		}
+		if told == 0 {
+			t.Error("no report in the new epoch")
+		}
+	})
+}
+
 // An agent that has waited for a leader for long acts as soon as it is heard.
 func TestRunActsWhenTheLeaderIsHeard(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
