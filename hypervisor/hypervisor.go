@@ -192,6 +192,9 @@ type VM struct {
 	Leased   bool   // Spec.Leased, as it was started
 	Name     string // the hypervisor's name for it
 	State    State
+	// Leftover: State is Incoming, and by the hypervisor's word no migration of the VM goes on, in or out. A source that lost
+	// its daemon in the last phase of a migration is left so: it runs nothing, and may never run again.
+	Leftover bool
 	VCPUs    int
 	Memory   int64 // bytes; most it can have
 	Balloon  int64 // bytes; what it has now (the balloon's actual size)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,19 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 			out.acted += n
 			out.statuses = append(out.statuses, started...)
 			return out, errors.Join(failed, err) // one batch a round: shrinking must not wait behind many boots
+		case Clear:
+			cleared, err := r.clearAway(ctx, op)
+			failed = errors.Join(failed, err)
+			if cleared {
+				out.acted++
+			}
+		case GiveUp:
+			r.log.Warn(op.String())
+			if err := r.keeper.givesUp(op.VM, op.Generation); err != nil {
+				failed = errors.Join(failed, err)
+				break
+			}
+			out.statuses = append(out.statuses, Status{VM: op.VM, Generation: op.Generation, Phase: SeenLost, Reason: op.Why})
 		case Migrate:
 			permitted, err := r.mayHandOver(ctx, op)
 			failed = errors.Join(failed, err)
@@ -173,10 +187,14 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 			tell = append(tell, op.Status)
 		}
 	}
+	asked := specs
 	specs, held, err := r.permitted(ctx, specs)
 	defer r.keeper.started(held)
 	if err != nil {
-		return nil, 0, err
+		return unstarted(asked, nil, err.Error()), 0, err
+	}
+	for _, spec := range specs {
+		r.tries(spec.Identity.VM)
 	}
 	errs := make([]error, len(specs))
 	var wg sync.WaitGroup
@@ -194,7 +212,7 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 		})
 	}
 	wg.Wait()
-	var statuses []Status
+	statuses := unstarted(asked, specs, "the leader does not permit its start now")
 	var failed error
 	acted := 0
 	if len(specs) == 0 {
@@ -233,6 +251,18 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 		}
 		r.attempts[id] = a
 		failed = errors.Join(failed, err)
+		statuses = append(statuses, Status{VM: id, Generation: spec.Generation, Phase: SeenWaiting, Reason: "its start failed and is tried again: " + errs[i].Error()})
 	}
 	return statuses, acted, failed
+}
+
+// unstarted says of those VMs of all that are not among some why they do not start.
+func unstarted(all, some []hypervisor.Spec, why string) []Status {
+	var out []Status
+	for _, spec := range all {
+		if !slices.ContainsFunc(some, func(s hypervisor.Spec) bool { return s.VM == spec.VM }) {
+			out = append(out, Status{VM: spec.VM, Generation: spec.Generation, Phase: SeenWaiting, Reason: why})
+		}
+	}
+	return out
 }

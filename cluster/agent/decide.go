@@ -112,6 +112,12 @@ type Past struct {
 	Moved  map[string]MoveEnd
 	// Waited: VMs whose move waits for room at its target, for too long.
 	Waited map[string]bool
+	// Leftover is for how long VMs are seen to be left over from a migration, by id.
+	Leftover map[string]time.Duration
+	// Waits are VMs that may start and are not here, by id. GivenUp: generations of those that this host told that it does not
+	// start them.
+	Waits   map[string]Waits
+	GivenUp map[string]uint64
 }
 
 // Failure of a start.
@@ -192,6 +198,7 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 			}
 		}
 	}
+	d.clear(vms)
 	d.keep(vms)
 	d.cut(vms)
 	steps(d.leave, d.shrink)
@@ -294,7 +301,12 @@ func (d *decider) expect(vm VM) {
 func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name
 	if runs && now.Generation != vm.Spec.Generation {
-		d.add(Hold{id, name, fmt.Sprintf("generation %d runs, %d is wanted", now.Generation, vm.Spec.Generation), false})
+		switch why := fmt.Sprintf("generation %d runs, %d is wanted", now.Generation, vm.Spec.Generation); {
+		case now.State == hypervisor.Incoming && vm.MayStart && !d.givenUp(vm):
+			d.waits(vm, fmt.Sprintf("generation %d of it is here, paused by a migration", now.Generation))
+		default:
+			d.add(Hold{id, name, why, false})
+		}
 		return
 	}
 	if !runs || vm.Want == WantRun {
@@ -385,6 +397,8 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 			d.add(Undefine{vm.Spec})
 		}
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Reason: "stopped as asked"}})
+	case vm.MayStart && !vm.Settled && d.givenUp(vm):
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "its host did not start it in time"}})
 	case vm.Want == WantRun && !vm.Settled && d.lost(vm), vm.Want == WantRun && vm.Seen && !vm.Settled && d.past.Lapsed && vm.Spec.Leased:
 		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "stopped by its host, whose lease was over"}})
 	case vm.Want == WantRun && vm.Seen && !vm.Settled && d.past.Fresh:
@@ -407,12 +421,18 @@ func (d *decider) lost(vm VM) bool {
 	return is && gen == vm.Spec.Generation
 }
 
+// givenUp: this host told, or is about to tell, that it does not start this very instance.
+func (d *decider) givenUp(vm VM) bool {
+	gen, is := d.past.GivenUp[vm.Spec.Identity.VM]
+	return is && gen == vm.Spec.Generation
+}
+
 // start boots what is permitted and fits with what is in force.
 func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
-	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.Settled || d.lost(vm) {
+	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.Settled || d.lost(vm) || d.givenUp(vm) {
 		return
 	}
-	id, name := vm.Spec.Identity.VM, vm.Spec.Name
+	id := vm.Spec.Identity.VM
 	if f, failed := d.past.FailedStart[id]; failed && f.Generation == vm.Spec.Generation {
 		d.add(Tell{Status{VM: id, Generation: vm.Spec.Generation, Phase: SeenFailed, Reason: f.Reason}})
 		return
@@ -420,9 +440,9 @@ func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
 	memory := vm.Spec.Memory + d.want.Overhead
 	switch {
 	case d.cpu+vm.Spec.CPU.Cap > d.most():
-		d.add(Hold{id, name, fmt.Sprintf("%.3f cores do not fit yet", vm.Spec.CPU.Cap), false})
+		d.waits(vm, fmt.Sprintf("%.3f cores do not fit yet", vm.Spec.CPU.Cap))
 	case d.memory+memory > d.want.Memory:
-		d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory do not fit yet", memory), false})
+		d.waits(vm, fmt.Sprintf("%d bytes of memory do not fit yet", memory))
 	default:
 		d.add(Start{vm.Spec})
 		d.add(Tell{Status{VM: id, Generation: vm.Spec.Generation, Phase: SeenRunning}})

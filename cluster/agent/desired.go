@@ -28,6 +28,8 @@ type VM struct {
 	Seen bool
 	// Settled: the leader knows that it does not run, and why.
 	Settled bool
+	// Waits is why it does not start, as the host told the leader last.
+	Waits string `json:",omitempty"`
 	// Held is the memory the leader counts for it, bytes; at least Spec.Balloon.
 	Held int64
 	// Least is what its balloon may be cut down to by the host itself, where guests take more than there is: it is not to have
@@ -112,9 +114,10 @@ const (
 	SeenRunning Phase = "running"
 	SeenStopped Phase = "stopped"
 	SeenFailed  Phase = "failed"
-	SeenLost    Phase = "lost"   // it does not run here, by no fault of its own: to be started again
-	SeenStayed  Phase = "stayed" // its move ended, and it runs here
-	SeenRoom    Phase = "room"   // it is to come here, and has room until it does
+	SeenLost    Phase = "lost"     // it does not run here, by no fault of its own: to be started again
+	SeenWaiting Phase = "starting" // it is to start, and does not yet: see Reason
+	SeenStayed  Phase = "stayed"   // its move ended, and it runs here
+	SeenRoom    Phase = "room"     // it is to come here, and has room until it does
 	SeenArrived Phase = "arrived"
 	SeenLeft    Phase = "left" // the source's side of its move ended well; that it arrived is the target's word
 )
@@ -191,6 +194,7 @@ type Instance struct {
 	Name       string
 	Generation uint64
 	Incoming   bool // the target side of a live migration: not a second instance
+	Leftover   bool `json:",omitempty"` // Incoming, and no migration of it goes on: see hypervisor.VM
 	Leaving    bool `json:",omitempty"` // being handed over: it may run elsewhere by now
 }
 
@@ -220,6 +224,8 @@ type PermitRequest struct {
 	Host   string
 	Starts []Instance // VM and Generation
 	Moves  []Handover `json:",omitempty"`
+	// Leftovers are to be destroyed: see hypervisor.VM.
+	Leftovers []Instance `json:",omitempty"`
 }
 
 // Handover of a VM to the target of its open move.
@@ -233,6 +239,7 @@ type Permit struct {
 	Epoch, Term, Index uint64
 	Granted            []Instance // of those asked for
 	Moves              []Handover `json:",omitempty"`
+	Leftovers          []Instance `json:",omitempty"`
 	Refused            string     // why not the others, for people
 }
 

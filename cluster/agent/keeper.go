@@ -41,6 +41,8 @@ type Memory struct {
 	Lapsed bool
 	// Sending are the moves whose VMs this host began to send and that are open still, by VM. The map is not changed.
 	Sending map[string]Sending `json:",omitempty"`
+	// GivenUp are the generations that this host was to start and told the leader that it will not, by VM. The map is not changed.
+	GivenUp map[string]uint64 `json:",omitempty"`
 }
 
 // newer says whether desired state of that epoch and index is not older than what was seen.
@@ -104,7 +106,7 @@ func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
 		return nil, fmt.Errorf("agent of host %s: what it knew: %w", o.Host, err)
 	}
 	if m.Boot != o.Boot { // another run of the machine: what ran is gone, and so is the right to it
-		m = Memory{Epoch: m.Epoch, Index: m.Index, Boot: o.Boot, Fresh: m.Boot != ""}
+		m = Memory{Epoch: m.Epoch, Index: m.Index, Boot: o.Boot, Fresh: m.Boot != "", GivenUp: m.GivenUp}
 		if err := o.Keep.Save(m); err != nil {
 			return nil, fmt.Errorf("agent of host %s: keep what it must know again: %w", o.Host, err)
 		}

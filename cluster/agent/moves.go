@@ -32,6 +32,8 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		tell(SeenLost, gone)
 	case m.Incoming && m.Open != 0 && ours(vm, now, runs) && now.State != hypervisor.Incoming:
 		tell(SeenArrived, "")
+	case m.Incoming && m.Wait && now.Leftover:
+		d.add(Hold{id, name, "an earlier migration left it behind here", false})
 	case m.Incoming && m.Wait && d.fits:
 		tell(SeenRoom, "")
 	case m.Incoming && m.Wait:

@@ -178,6 +178,8 @@ type runner struct {
 	told     map[string]toldEstimate // estimates that the leader has, by VM
 	orphans  map[string]int64        // bytes that such migrations sent, by VM, until that is told
 	begun    map[string]Sending      // moves that an agent before this one began, and whose VMs were here after it, by VM
+	leftover map[Instance]time.Time  // what migrations left behind, VM and Generation, and since when that is seen
+	toStart  map[string]toStart      // VMs that may start and do not run, by id; nil before the first round
 	moved    chan struct{}           // a migration ended
 	ending   sync.WaitGroup          // migrations that go on
 	left     []Status                // of VMs that were handed over, yet to be told
@@ -235,7 +237,7 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 					break wait
 				}
 			case <-tick.C:
-				if len(r.asked) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery {
+				if len(r.asked)+len(r.leftover)+len(r.toStart) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery {
 					break wait
 				}
 				if err := r.sample(ctx); err != nil || r.pressed() {
@@ -331,6 +333,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 			return false, changed, errors.Join(err, r.outOfReach(ctx, err))
 		}
 	}
+	r.starting(want, there, time.Now())
 	past := r.past(want)
 	r.raised = raises(past.Guests)
 	ops := Decide(want, there, past)
@@ -349,7 +352,9 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	report = r.describe(there)
 	report.Statuses = r.unsaid(append(done.statuses, r.left...))
 	for _, vm := range Unknown(want, there) {
-		report.Unknown = append(report.Unknown, vm.Name)
+		if !vm.Leftover { // Running tells of it
+			report.Unknown = append(report.Unknown, vm.Name)
+		}
 	}
 	if opErr != nil {
 		report.Error = opErr.Error()
@@ -412,6 +417,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 		return nil, fmt.Errorf("list VMs: %w", err)
 	}
 	r.lost = r.keeper.sees(asOf, there)
+	r.leftovers(there, time.Now())
 	clear(r.caps)
 	for _, vm := range there {
 		if !vm.Foreign {
@@ -441,7 +447,7 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 		MigrateURI: r.MigrateURI, Numbers: true, Migrates: r.partner, Moves: r.progress(), Running: []Instance{}, Epoch: r.epoch}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
-			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leaving: r.leaving[vm.Identity.VM] || !r.alone})
+			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
 		}
 	}
 	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown(there), there)
@@ -473,6 +479,10 @@ func (r *runner) past(want Desired) Past {
 		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	p.Guests = r.needs()
+	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.keeper.givenUp(want), map[string]time.Duration{}
+	for i, since := range r.leftover {
+		p.Leftover[i.VM] = time.Since(since)
+	}
 	r.pastMoves(want, p)
 	for id, at := range r.asked {
 		p.Asked[id] = true

@@ -67,6 +67,11 @@ func (l *leader) Report(_ context.Context, r agent.Report) error {
 			continue
 		}
 		vm := &l.want.VMs[at]
+		if st.Phase == agent.SeenWaiting {
+			vm.Waits = st.Reason
+			l.next()
+			continue
+		}
 		vm.MayStart = false
 		switch {
 		case st.Gone:
@@ -97,6 +102,9 @@ func (l *leader) Permit(_ context.Context, q agent.PermitRequest) (agent.Permit,
 		if !l.refuse {
 			p.Moves = append(p.Moves, m)
 		}
+	}
+	if !l.refuse {
+		p.Leftovers = q.Leftovers
 	}
 	if l.refuse {
 		p.Refused = "a test"
@@ -129,12 +137,16 @@ func (l *leader) order(f func(d *agent.Desired)) {
 	l.next()
 }
 
+// told are the statuses of VMs, but for why they wait: see waits.
 func (l *leader) told() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := []string{}
 	for _, r := range l.reports {
 		for _, st := range r.Statuses {
+			if st.Phase == agent.SeenWaiting {
+				continue
+			}
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s/%d %s %s", st.VM, st.Generation, st.Phase, st.Reason)))
 		}
 	}

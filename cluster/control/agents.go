@@ -47,6 +47,9 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 			Seen:      vm.Phase == state.Running,
 			Settled:   vm.Phase == state.Stopped || vm.Phase == state.Failed || vm.Phase == state.Lost,
 			FreezeCPU: vm.Phase == state.Stopping || vm.MovingTo != ""}
+		if vm.Phase == state.Starting {
+			w.Waits = vm.Reason
+		}
 		w.Spec.Leased = vc.Restartable()
 		if vm.Target > 0 && set.Mode == state.ShapingOn && set.Estimates(vc) {
 			w.Least = g.MemoryMin
@@ -224,6 +227,10 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 			continue
 		case agent.SeenRoom:
 			now.Room = true
+		case agent.SeenWaiting:
+			if now.Phase = state.Starting; s.Format() < 5 || vm.Phase != state.Starting || vm.Reason == st.Reason {
+				continue
+			}
 		default:
 			now.Phase = state.Phase(st.Phase)
 		}
@@ -283,6 +290,9 @@ func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.
 	}
 	body := state.Account{Host: r.Host, Exact: s.Format() >= 3}
 	for _, i := range r.Running {
+		if i.Leftover { // it runs nothing, and is cleared away once the VM is known to be elsewhere, or lost
+			continue
+		}
 		if i.Incoming || i.Leaving { // where it runs is not decided yet: the host tells again once it is
 			return nil
 		}

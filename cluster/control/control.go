@@ -161,7 +161,20 @@ func (c *Control) newID() string {
 
 func (c *Control) env() loop.Env {
 	s := c.o.State.Snapshot()
-	return c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(s)})
+	return c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(s), Lists: c.lists})
+}
+
+// lists are the hosts whose hypervisor listed a VM of that id last.
+func (c *Control) lists(vm string) (hosts []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, live := range c.live {
+		if slices.ContainsFunc(live.Running, func(i agent.Instance) bool { return i.VM == vm }) {
+			hosts = append(hosts, name)
+		}
+	}
+	slices.Sort(hosts)
+	return hosts
 }
 
 // propose a command and return what became of it.

@@ -88,6 +88,18 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 			p.Granted = append(p.Granted, i)
 		}
 	}
+	for _, i := range q.Leftovers {
+		vm, known := s.VM(i.VM)
+		why := state.LeftoverStays(vm, known, q.Host, i.Generation)
+		if meta.Hold.On() {
+			why = "nothing is destroyed after a " + meta.Hold.Reason + " until every host has said what it runs"
+		}
+		if why != "" {
+			p.Refused = why
+			continue
+		}
+		p.Leftovers = append(p.Leftovers, i)
+	}
 	if len(q.Moves) > 0 {
 		if err := c.permitMoves(ctx, s, q, &p); err != nil {
 			return agent.Permit{}, fmt.Errorf("permit for host %s: %w", q.Host, err)

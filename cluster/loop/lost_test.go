@@ -59,3 +59,47 @@ func TestRestartOnAHostThatShrank(t *testing.T) {
 		t.Errorf("a third one: %+v", p)
 	}
 }
+
+// A VM does not start where the hypervisor lists one of its id: it waits, or starts elsewhere.
+func TestRestartWhereNothingBarsIt(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lists []string
+		host  string // "": it waits
+	}{
+		{"nothing is left of it", nil, "any"},
+		{"left on one of two", []string{"h1"}, "h2"},
+		{"left on the other", []string{"h2"}, "h1"},
+		{"left on both", []string{"h1", "h2"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newCluster(t, "h1", "h2", "h3")
+			for _, h := range []string{"h1", "h2"} {
+				s.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: true})
+			}
+			x := vc("x", 0.2, group(1, 1, gib))
+			x.OnHostLoss = state.RestartOnLoss
+			s.enact("create", loop.Create(s.Snapshot(), x, s.env()).Plan)
+			s.settle()
+			for _, h := range []string{"h1", "h2"} {
+				s.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: false})
+			}
+			s.must(state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofOperator, Text: "it is dead"})
+			env := s.env()
+			env.Lists = func(vm string) []string {
+				if vm == s.Snapshot().VMs()[0].ID {
+					return c.lists
+				}
+				return nil
+			}
+			p := loop.Restart(s.Snapshot(), env)
+			host := ""
+			if p != nil && len(p.VMs) == 1 {
+				host = p.VMs[0].Host
+			}
+			if host != c.host && (c.host != "any" || host == "") {
+				t.Errorf("started on %q, want %q: %+v", host, c.host, p)
+			}
+		})
+	}
+}

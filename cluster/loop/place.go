@@ -17,6 +17,8 @@ type Env struct {
 	NewID func() string // a new, never used id at each call
 	// Out are hosts that take no new VM now, and why: "does not answer since 12:01".
 	Out map[string]string
+	// Lists are the hosts whose hypervisor lists a VM of that id, running or not: it can start on none of them. nil: none does.
+	Lists func(vm string) []string
 	// Penalty by which estimated needs of VMs that run count more where new ones are placed.
 	Penalty Penalty
 	// Words of hosts on what they have available, by name.

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 
@@ -72,11 +73,31 @@ func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	return out
 }
 
+// barred are the hosts that none of the lost VMs can start on: those that are out, and those that list one of them. A VM that is bound
+// to its host waits there until that is cleared away.
+func barred(lost []state.VM, env Env) map[string]string {
+	out := maps.Clone(env.Out)
+	for _, vm := range lost {
+		if env.Lists == nil || vm.Host != "" {
+			continue
+		}
+		for _, host := range env.Lists(vm.ID) {
+			if out == nil {
+				out = map[string]string{}
+			}
+			if out[host] == "" {
+				out[host] = "its hypervisor lists VM " + vm.Name + " already"
+			}
+		}
+	}
+	return out
+}
+
 // restart plans the start of these lost VMs of vc, all or none.
 func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.Plan, state.Decision) {
 	p := newProblem(s, vc.ID)
 	vc = unknown(vc, lost)
-	p.shut(env.Out)
+	p.shut(barred(lost, env))
 	chosen := map[string]state.VM{}
 	for _, vm := range lost {
 		chosen[vm.ID] = vm

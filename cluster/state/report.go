@@ -2,6 +2,34 @@ package state
 
 import "fmt"
 
+// LeftoverStays says why a paused VM of that generation, which a migration left behind on a host, may not be destroyed; "" if it
+// can never be resumed rightly, as the VM was seen to run elsewhere since, has ended, or is to start anew.
+func LeftoverStays(vm VM, known bool, host string, generation uint64) string {
+	switch here := vm.Host == host; {
+	case !known:
+		return "the state does not know it"
+	case vm.Generation < generation:
+		return fmt.Sprintf("it is of generation %d, and the state knows %d", generation, vm.Generation)
+	case vm.Generation > generation: // that none of the older ones runs was proved before the newer was permitted
+		return ""
+	case vm.MovingTo == host && !here: // by an older move: this one's source keeps the VM until there is room
+		if vm.Ready {
+			return "it may come in by the move that is open"
+		}
+		return ""
+	case vm.MovingTo != "" && here: // the target says that the VM arrived, or it is lost
+		return ""
+	case vm.MovingTo != "" || vm.Phase == Running || vm.Phase == Stopping:
+		if here {
+			return "by the state it runs here"
+		}
+		return ""
+	case vm.Phase == Starting:
+		return "this very generation is to start"
+	}
+	return ""
+}
+
 // vmReport moves VMs on by the word of their host. A status for another host's
 // VM, another generation, another move or an unknown VM is stale and changes nothing.
 func (w *writer) vmReport(b *VMReport) error {
@@ -58,6 +86,11 @@ func (w *writer) step(vm VM, st VMStatus) {
 				vm.Held = max(vm.Held, vm.Due(g))
 			}
 		}
+	case Starting:
+		if w.version < 5 || vm.Phase != Starting {
+			return
+		}
+		vm.Reason = st.Reason // why it does not start yet
 	case Lost:
 		if vm.Holds() {
 			w.lose(vm, st.Reason)

@@ -134,7 +134,7 @@ func instances(a, b agent.Instance) int {
 		}
 		return 0
 	}
-	return cmp.Or(strings.Compare(a.VM, b.VM), strings.Compare(a.Name, b.Name), cmp.Compare(a.Generation, b.Generation), one(a.Incoming)-one(b.Incoming), one(a.Leaving)-one(b.Leaving))
+	return cmp.Or(strings.Compare(a.VM, b.VM), strings.Compare(a.Name, b.Name), cmp.Compare(a.Generation, b.Generation), one(a.Incoming)-one(b.Incoming), one(a.Leftover)-one(b.Leftover), one(a.Leaving)-one(b.Leaving))
 }
 
 // without some of them. Both are ordered; where one is there twice, each counts.

@@ -187,7 +187,7 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	if s.State == nil || !s.State.StateSet {
 		return vm, fmt.Errorf("the state of VM %s is not known", vm.Name)
 	}
-	vm.State = stateOf(dom, s.State.State, s.State.Reason, from)
+	vm.State, vm.Leftover = stateOf(dom, s.State.State, s.State.Reason, from)
 	vm.VCPUs = max(len(s.Vcpu), m.VCPUs)
 	if s.Balloon != nil {
 		vm.Memory, vm.Balloon = int64(s.Balloon.Maximum)*1024, int64(s.Balloon.Current)*1024
@@ -221,17 +221,18 @@ func unsettled(err error) bool {
 	return isCode(err, libvirt.ERR_OPERATION_INVALID) || isCode(err, libvirt.ERR_SYSTEM_ERROR)
 }
 
-// stateOf is libvirt's state in our words; "" for a domain that is off. from: this process moves it away just now.
-func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bool) hypervisor.State {
+// stateOf is libvirt's state in our words; "" for a domain that is off. from: this process moves it away just now. leftover: see
+// hypervisor.VM.
+func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bool) (is hypervisor.State, leftover bool) {
 	switch state {
 	case libvirt.DOMAIN_SHUTOFF:
-		return ""
+		return "", false
 	case libvirt.DOMAIN_SHUTDOWN:
-		return hypervisor.Stopping
+		return hypervisor.Stopping, false
 	case libvirt.DOMAIN_CRASHED:
-		return hypervisor.Crashed
+		return hypervisor.Crashed, false
 	case libvirt.DOMAIN_PMSUSPENDED:
-		return hypervisor.Paused
+		return hypervisor.Paused, false
 	case libvirt.DOMAIN_PAUSED:
 		switch libvirt.DomainPausedReason(reason) {
 		case libvirt.DOMAIN_PAUSED_MIGRATION, libvirt.DOMAIN_PAUSED_STARTING_UP:
@@ -241,20 +242,21 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bo
 			// and run there.
 			job, err := dom.GetJobStats(0)
 			if from || err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT {
-				return hypervisor.Paused
+				return hypervisor.Paused, false
 			}
-			return hypervisor.Incoming
+			// A target has a job from before its QEMU starts until its guest runs; asked for figures of it libvirt says an error.
+			return hypervisor.Incoming, libvirt.DomainPausedReason(reason) == libvirt.DOMAIN_PAUSED_MIGRATION && err == nil && job.Type == libvirt.DOMAIN_JOB_NONE
 		case libvirt.DOMAIN_PAUSED_POSTCOPY, libvirt.DOMAIN_PAUSED_POSTCOPY_FAILED:
 			// Of a source whose guest runs on at the target already, but for pages that have yet to go; a target says so of a guest that
 			// waits for such pages in vain.
 			job, err := dom.GetJobStats(0)
 			if !from && !(err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN) {
-				return hypervisor.Incoming
+				return hypervisor.Incoming, false
 			}
 		}
-		return hypervisor.Paused
+		return hypervisor.Paused, false
 	}
-	return hypervisor.Running
+	return hypervisor.Running, false
 }
 
 // lastStats is what a VM's statistics said last: while it is busy with a

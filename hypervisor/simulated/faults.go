@@ -223,6 +223,26 @@ func (w *World) IgnoreStop(host, id string, ignore bool) error {
 	})
 }
 
+// KeepSources has the next n hand-overs from a host leave their source there, paused, as a libvirt does that ends in the last
+// phase of a migration.
+func (w *World) KeepSources(host string, n int) error {
+	return w.on(host, func(m *machine) error {
+		m.keepSources = max(n, 0)
+		return nil
+	})
+}
+
+// LeaveBehind puts a VM on a host as the source of a migration that has ended, wherever it runs.
+func (w *World) LeaveBehind(host string, spec hypervisor.Spec) error {
+	return w.on(host, func(m *machine) error {
+		if m.byID[spec.VM] != nil || m.byName[spec.Name] != nil {
+			return fmt.Errorf("leave %s behind: %w", spec.Name, hypervisor.ErrExists)
+		}
+		m.leave(spec, spec.Balloon)
+		return nil
+	})
+}
+
 // LoseEvents loses the next n events of a host's VMs.
 func (w *World) LoseEvents(host string, n int) error {
 	return w.on(host, func(m *machine) error {

@@ -157,7 +157,7 @@ func (c *conn) List(ctx context.Context) ([]hypervisor.VM, error) {
 		r = make([]hypervisor.VM, len(c.m.vms))
 		for i, v := range c.m.vms {
 			r[i] = hypervisor.VM{
-				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(),
+				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(), Leftover: v.leftover,
 				VCPUs: v.spec.VCPUs, Memory: v.spec.Memory, Balloon: v.balloonNow(now, c.m.w.timing.Balloon), CPU: v.spec.CPU,
 			}
 		}
@@ -247,6 +247,10 @@ func (c *conn) Destroy(ctx context.Context, id string) error {
 	return c.do(ctx, CallDestroy, id, c.m.w.timing.Destroy, func(int64) error {
 		v := c.m.ours(id)
 		if v == nil {
+			return nil
+		}
+		if v.leftover {
+			c.m.remove(v, "", "")
 			return nil
 		}
 		if v.incoming {

@@ -41,6 +41,7 @@ type machine struct {
 
 	subscribers map[*subscriber]struct{}
 	loseEvents  int
+	keepSources int // so many hand-overs from here are to leave their source behind
 	faults      []*fault
 }
 
@@ -56,7 +57,8 @@ func newMachine(w *World, index int, x Machine) *machine {
 type vm struct {
 	spec     hypervisor.Spec // CPU and Balloon as they are now to be; a foreign VM has no Identity
 	foreign  bool
-	incoming bool // the target side of a migration: takes memory, runs nothing
+	incoming bool // the target side of a migration, or leftover: takes memory, runs nothing
+	leftover bool // the source of a migration that has ended
 	load     Workload
 	guest    Guest
 	memory   guestMemory

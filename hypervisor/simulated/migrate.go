@@ -342,6 +342,10 @@ func (m *machine) take(v *vm, from *machine) error {
 	s := v.saved(from.at)
 	from.remove(v, hypervisor.MovedOut, "migrated")
 	endMove(v)
+	if from.keepSources > 0 && !m.w.restoring {
+		from.keepSources--
+		from.leave(v.spec, v.balloon)
+	}
 	arrived := s.vm(m.w, m.at)
 	arrived.ignoresStop = v.ignoresStop
 	m.defined[v.spec.VM] = true
@@ -351,6 +355,11 @@ func (m *machine) take(v *vm, from *machine) error {
 	m.armMemory(arrived)
 	m.tell(hypervisor.MovedIn, arrived, "migrated")
 	return nil
+}
+
+// leave a paused VM behind, as the source of a migration that has ended. m is at its instant.
+func (m *machine) leave(spec hypervisor.Spec, balloon int64) {
+	m.add(&vm{spec: spec, incoming: true, leftover: true, goneAt: never, since: m.at, balloon: balloon, balloonAt: m.at})
 }
 
 // giveUp leaves the VM where it is, if it still is.

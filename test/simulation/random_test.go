@@ -50,7 +50,7 @@ func randomScript(o *options, long time.Duration) {
 	saved := false
 	for at := between(12*time.Second, 20*time.Second); at < long; at += between(time.Second, 6*time.Second) {
 		until := at + between(3*time.Second, 70*time.Second)
-		switch k := r.IntN(108); {
+		switch k := r.IntN(111); {
 		case k < 10:
 			m := host()
 			add(at, "cut", m)
@@ -114,6 +114,8 @@ func randomScript(o *options, long time.Duration) {
 			add(until, "undrain", "any")
 		case k < 108 && k >= 104:
 			add(at, "rebalance", []string{"-1", "300", "1500"}[r.IntN(3)])
+		case k >= 108:
+			add(at, "leave", host(), fmt.Sprint(1+r.IntN(3)))
 		case k < 98:
 			add(at, "kill", fmt.Sprintf("%s-g-0", o.names[r.IntN(len(o.names))]))
 		}

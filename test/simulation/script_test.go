@@ -24,6 +24,7 @@ import (
 //	stall X FOR          all threads of a server's or an agent's process stand still
 //	full S | free S      a server's disk
 //	strike H CALL N HOW  the agent's next N calls of the hypervisor fail, hang, or are done and fail
+//	leave H N            the next N VMs that are handed over from H leave their source behind, paused
 //	create|scale VC N, run|stop|delete VC   as a client, until it is answered
 //	move VM H | move any a live migration
 //	drain H|any MIB | undrain H|any | rebalance MIB   as an operator; -1 MiB: no bound
@@ -186,6 +187,12 @@ func (s *sim) perform(p step) error {
 		h.powerOff(true)
 	case "on":
 		h.powerOn()
+	case "leave":
+		n, err := strconv.Atoi(arg(1))
+		if err != nil {
+			return err
+		}
+		return s.world.KeepSources(a, n)
 	case "strike":
 		n, err := strconv.Atoi(arg(2))
 		if err != nil {
