@@ -17,6 +17,7 @@ import (
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
+	"evenkeel/cluster/waits"
 )
 
 // joinPath is where a new member shows its join token. It is for vcd, not for people: its body is
@@ -199,7 +200,15 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 			add("warning", "host", h.Name, "is to be empty, and %d VMs do not leave it (drain %s: %s): vcctl host get says which; vcctl host undrain gives up", h.VMs, d.State, d.Text)
 		}
 		if len(h.Unknown) > 0 {
-			add("warning", "host", h.Name, "runs VMs that the cluster does not know: %s; they are left alone", strings.Join(h.Unknown, ", "))
+			add("warning", "host", h.Name, "its hypervisor lists VMs with this cluster's mark that the state does not have there: %s; they are left alone: docs/operations.md#unknown-vms", strings.Join(h.Unknown, ", "))
+		}
+		if len(h.Leftovers) > 0 {
+			add("warning", "host", h.Name, "migrations left VMs behind here, paused, where they run nothing: %s; the host destroys each once the log shows that it runs elsewhere, has ended or is to start anew", strings.Join(h.Leftovers, ", "))
+		}
+	}
+	if hosts != nil {
+		for _, c := range waits.Conditions(v.Late()) {
+			add("warning", c.Object, c.Name, "%s", c.Text)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b v1.Condition) int { return severities[a.Severity] - severities[b.Severity] })

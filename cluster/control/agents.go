@@ -179,6 +179,10 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		live.Unknown = r.Unknown
 	}
 	if r.Reach && r.Running != nil {
+		if !slices.Equal(incoming(live.Running), incoming(r.Running)) {
+			c.relisted.Add(1)
+			defer c.rouse()
+		}
 		live.Running, live.Listed = r.Running, c.o.Now()
 		if r.Index > 0 || len(r.Running) > 0 { // what begins a round has no index, and is as good as the one before if nothing runs
 			live.ListedFor = r.Index
@@ -198,6 +202,16 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	}
 	c.live[r.Host] = live
 	return nil
+}
+
+// incoming are the instances that run nothing where they are.
+func incoming(running []agent.Instance) (out []agent.Instance) {
+	for _, i := range running {
+		if i.Incoming {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 func (c *Control) recordHost(ctx context.Context, s *state.Snapshot, r agent.Report) error {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -21,6 +22,7 @@ import (
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
+	"evenkeel/cluster/waits"
 )
 
 // Log is where decisions become facts: *node.Node.
@@ -92,6 +94,11 @@ type Control struct {
 	drains  draining
 	shapes  shapes
 	used    tokenUses
+	waiting struct {
+		sync.Mutex
+		tracker waits.Tracker
+	}
+	relisted atomic.Uint64 // counts changes of what migrations left behind, or bring
 
 	mu      sync.Mutex
 	term    uint64
@@ -221,6 +228,7 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 		return c.live[host].Synced
 	}
 	v.fill = sync.OnceFunc(func() { c.fill(v) })
+	v.Late = sync.OnceValue(c.Late)
 	v.blockers, v.shaped, v.period = c.drains.of, sync.OnceValue(c.shapes.shaped), c.o.Period
 	v.doubt = func(env loop.Env) loop.Env { return c.doubt(v.Snapshot, env) }
 	return v, nil

@@ -34,6 +34,7 @@ func (c *Control) Run(ctx context.Context) {
 	drains.Go(func() { c.emptyHosts(ctx) })
 	drains.Go(func() { c.shapeOn(ctx) })
 	drains.Go(func() { c.keepTokenUses(ctx) })
+	drains.Go(func() { c.watchWaits(ctx) })
 	defer drains.Wait()
 	var idle look // at which there was nothing to do
 	for ctx.Err() == nil {
@@ -66,17 +67,18 @@ func (c *Control) Run(ctx context.Context) {
 }
 
 // look is what plans depend on: the placement index, the settings, the hosts that are out, whether VMs are being moved by a plan,
-// and whether some that were preempted have waited for long enough.
+// whether some that were preempted have waited for long enough, and what bars VMs from hosts that migrations left them on.
 type look struct {
 	index, settings uint64
 	out             string
 	moves           bool
 	again           uint64 // see shapes
+	relisted        uint64
 }
 
 func (c *Control) lookAt(s *state.Snapshot, out map[string]string) look {
 	m, _ := s.Meta()
-	return look{s.PlacementIndex(), m.SettingsIndex, namesOf(out), c.moves.on.Load(), c.shapes.again.Load()}
+	return look{s.PlacementIndex(), m.SettingsIndex, namesOf(out), c.moves.on.Load(), c.shapes.again.Load(), c.relisted.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle is the look at which there

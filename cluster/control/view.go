@@ -7,6 +7,7 @@ import (
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
+	"evenkeel/cluster/waits"
 	"evenkeel/hypervisor"
 )
 
@@ -52,6 +53,8 @@ type View struct {
 	// doubt fills in what new VMs are placed by where needs are estimated, and words are what hosts hold to be available.
 	doubt func(loop.Env) loop.Env
 	words map[string]loop.Word
+	// Late is what waits for too long, as far as this server knows.
+	Late func() []waits.Late
 	// Leader is the name of the server that leads.
 	Leader string
 }
@@ -89,6 +92,7 @@ type HostView struct {
 	Used      state.Resources
 	VMs       int
 	Unknown   []string
+	Leftovers []string // VMs that migrations left behind there, paused
 	Synced    uint64
 	Pressure  *hypervisor.Pressure // nil = not known
 	Word      *HostWord            // on what it has available for new VMs; nil: it told of none
@@ -116,6 +120,12 @@ func (v *View) VMView(vm state.VM) VMView {
 		out.Allocation, out.Yield = vm.Frozen, g.Yield()
 	case vm.Holds():
 		out.Allocation, out.Yield = g.Allocation, g.Yield()
+	}
+	if vm.Phase != state.Running || vm.MovingTo != "" {
+		v.fill()
+		if w, waits := waits.OfVM(v.Snapshot, &vm, v.out); waits && w.Reason != "" {
+			out.Reason = w.Reason
+		}
 	}
 	if !vm.Holds() {
 		return out
@@ -155,6 +165,11 @@ func (v *View) HostView(h state.Host) HostView {
 		out.Word = &HostWord{Word: w, Ignored: loop.Env{Now: v.now.UTC(), Words: v.words, Period: v.period}.Ignored(h.Name)}
 	}
 	out.Unknown, out.Synced, out.Error = live.Unknown, v.synced(h.Name), live.Error
+	for _, i := range live.Running {
+		if i.Leftover {
+			out.Leftovers = append(out.Leftovers, i.Name)
+		}
+	}
 	switch {
 	case h.Lost.Proof != "":
 		out.State, out.Error = "lost", h.Lost.Text
@@ -190,6 +205,13 @@ func viewOf(vc state.VC, vms []state.VM, set state.ShapingSettings) VCView {
 	switch out.State {
 	case state.VCQueued:
 		out.Reason = vc.Decision.Summary
+	case state.VCStarting:
+		for _, vm := range vms {
+			if vm.Phase == state.Starting && vm.Reason != "" {
+				out.Reason = fmt.Sprintf("VM %s waits on host %s: %s", vm.Name, vm.Host, vm.Reason)
+				break
+			}
+		}
 	case state.VCDegraded, state.VCFailed:
 		for _, vm := range vms {
 			if vm.Phase == state.Failed || vm.Phase == state.Stopped && vm.Goal == state.GoalStop {

@@ -41,6 +41,7 @@ func (s *sim) watch(ctx context.Context) {
 		s.watchHold()
 		s.watchPlans()
 		s.watchShape()
+		s.watchWaits()
 		for _, name := range s.order {
 			s.watchLease(s.hosts[name], over)
 		}
@@ -58,6 +59,20 @@ func (s *sim) audit() {
 	for _, name := range s.order {
 		if p := a.Peaks[name]; p.CPU > limit.CPU*(1+1e-8) || p.Memory > limit.Memory {
 			s.violate("host %s had %v cores of caps and %d bytes at one instant, of %v and %d", name, p.CPU, p.Memory, limit.CPU, limit.Memory)
+		}
+	}
+}
+
+// watchWaits: nothing waits for longer than its time without a reason that its owner can read.
+func (s *sim) watchWaits() {
+	l := s.leader()
+	if l == nil {
+		return
+	}
+	for _, late := range l.ctl.Late() {
+		if key := late.Rule.Value + " " + late.ID; late.Reason == "" && !s.unexplained[key] {
+			s.unexplained[key] = true
+			s.violate("%s %s is %s on %s for %s, and no reason is known", late.Rule.Object, late.Name, late.Rule.Value, late.Host, late.For)
 		}
 	}
 }

@@ -71,17 +71,18 @@ type sim struct {
 	history *history
 	clients gate
 
-	mu         sync.Mutex
-	rng        *rand.Rand
-	trace      []string
-	violations []string
-	counts     map[string]int
-	doubled    int
-	holdSince  time.Time // zero: there is none
-	restored   bool
-	furthest   uint64 // index that any server was seen at
-	saved      []byte
-	sent       map[string]int64 // bytes, by move plan, as the hypervisors know it
+	mu          sync.Mutex
+	rng         *rand.Rand
+	trace       []string
+	violations  []string
+	counts      map[string]int
+	doubled     int
+	holdSince   time.Time // zero: there is none
+	restored    bool
+	furthest    uint64 // index that any server was seen at
+	saved       []byte
+	sent        map[string]int64 // bytes, by move plan, as the hypervisors know it
+	unexplained map[string]bool  // what waited for too long without a reason
 }
 
 // outcome of a run.
@@ -93,7 +94,7 @@ type outcome struct {
 
 // play a run, in simulated time. It returns all that was found.
 func play(t *testing.T, o options) outcome {
-	s := &sim{o: o, servers: map[string]*server{}, hosts: map[string]*host{}, counts: map[string]int{}, sent: map[string]int64{},
+	s := &sim{o: o, servers: map[string]*server{}, hosts: map[string]*host{}, counts: map[string]int{}, sent: map[string]int64{}, unexplained: map[string]bool{},
 		history: &history{byName: map[string][]porcupine.Operation{}, answer: map[string]int{}}}
 	s.bubbled(t, func() {
 		s.ctx, s.cancel = context.WithCancel(context.Background())

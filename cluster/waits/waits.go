@@ -1,0 +1,271 @@
+// Package waits knows the states of the cluster that are no ends: why each of them goes on, for how long it may before it is a
+// condition that an operator sees, and what ends it. Its rules cover every value of the state's enumerations, which a test
+// compares with the source of package state.
+package waits
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"evenkeel/cluster/state"
+)
+
+// Rule of one state that waits.
+type Rule struct {
+	Object string // what is in that state: vm, vc, plan, host
+	Enum   string // the enumeration of package state, and the value of it
+	Value  string
+	Limit  time.Duration // after which it is a condition
+	Ends   string        // what ends it by itself
+	Out    string        // what an operator does about it; %s is the name of the object
+}
+
+// The rules. A VM that moves is one whose migration runs.
+var (
+	Starting  = Rule{"vm", "Phase", string(state.Starting), 2 * time.Minute, "its host starts it, or gives it back after a minute if it was never tried and may run elsewhere", "vcctl vm get %s; vcctl vc stop, then start, its virtual cluster"}
+	Stopping  = Rule{"vm", "Phase", string(state.Stopping), 2 * time.Minute, "the guest powers off, or its host pulls the plug after the grace period", "vcctl vm get %s; look at its host"}
+	Lost      = Rule{"vm", "Phase", string(state.Lost), 5 * time.Minute, "there is room for it, or its own host is back", "vcctl vc explain its virtual cluster; make room, or bring its host back"}
+	Moving    = Rule{"vm", "MigrationState", string(state.MigrationRunning), 35 * time.Minute, "the target says that it runs there, the source that it stayed, or both hosts that it is gone; the source gives up after the deadline of moves", "vcctl migration list; vcctl migration abort"}
+	Queued    = Rule{"vc", "VCState", string(state.VCQueued), 10 * time.Minute, "there is room for it", "vcctl vc explain %s; make room, ask for less, or vcctl vc delete %s"}
+	Degraded  = Rule{"vc", "VCState", string(state.VCDegraded), 10 * time.Minute, "its VMs run again, with their minimum yield", "vcctl vc explain %s; vcctl vc start %s"}
+	Proposed  = Rule{"plan", "MovePlanState", string(state.MovesProposed), 24 * time.Hour, "another plan takes its place", "vcctl plan apply %s, or vcctl plan stop %s"}
+	Carried   = Rule{"plan", "MovePlanState", string(state.MovesRunning), 2 * time.Hour, "its moves end, one after the other", "vcctl plan get %s; vcctl plan stop %s"}
+	Draining  = Rule{"host", "DrainState", string(state.DrainRunning), 2 * time.Hour, "no VM is left there, or none of those left can leave", "vcctl host get %s; vcctl host undrain %s"}
+	Blocked   = Rule{"host", "DrainState", string(state.DrainBlocked), 0, "room comes up for what is left there", "vcctl host get %s; vcctl host undrain %s"}
+	Cancelled = Rule{"host", "DrainState", string(state.DrainStopped), 0, "", "vcctl host undrain %s, or vcctl host drain %s"}
+)
+
+// Rules that there are.
+var Rules = []Rule{Starting, Stopping, Lost, Moving, Queued, Degraded, Proposed, Carried, Draining, Blocked, Cancelled}
+
+// Wait is one object in a state that waits.
+type Wait struct {
+	Rule   Rule
+	ID     string // of the object, and of the attempt if there are several
+	Name   string
+	Host   string // where it waits, if at one
+	Reason string // "" = none is known
+}
+
+// Of the cluster: all that waits, and why. out are the hosts that do not answer, and why.
+func Of(s *state.Snapshot, out map[string]string) []Wait {
+	var all []Wait
+	held := hold(s)
+	s.EachVM(func(vm *state.VM) bool {
+		if w, waits := OfVM(s, vm, out); waits {
+			all = append(all, w)
+		}
+		return true
+	})
+	s.EachVC(func(vc *state.VC) bool {
+		w := Wait{ID: vc.ID, Name: vc.Name}
+		switch state.StateOf(*vc, s.VMsOf(vc.ID)) {
+		case state.VCQueued:
+			w.Rule, w.Reason = Queued, vc.Decision.Summary
+		case state.VCDegraded:
+			w.Rule, w.Reason = Degraded, degraded(s, vc)
+		default:
+			return true
+		}
+		all = append(all, w)
+		return true
+	})
+	for _, p := range s.MovePlans() {
+		switch p.State {
+		case state.MovesProposed:
+			all = append(all, Wait{Rule: Proposed, ID: p.ID, Name: p.ID, Reason: "it waits to be applied"})
+		case state.MovesRunning:
+			all = append(all, Wait{Rule: Carried, ID: p.ID, Name: p.ID, Reason: cmp.Or(held, steps(p))})
+		}
+	}
+	s.EachHost(func(h *state.Host) bool {
+		w := Wait{ID: h.Name, Name: h.Name, Host: h.Name, Reason: cmp.Or(held, out[h.Name], h.Drain.Text)}
+		switch h.Drain.State {
+		case state.DrainRunning:
+			w.Rule = Draining
+		case state.DrainBlocked:
+			w.Rule = Blocked
+		case state.DrainStopped:
+			w.Rule = Cancelled
+		default:
+			return true
+		}
+		all = append(all, w)
+		return true
+	})
+	return all
+}
+
+// hold says why nothing is started or stopped anywhere; "" = that is not so.
+func hold(s *state.Snapshot) string {
+	meta, _ := s.Meta()
+	if !meta.Hold.On() {
+		return ""
+	}
+	return fmt.Sprintf("nothing is started or stopped after the %s until these hosts have said what they run: %s", meta.Hold.Reason, strings.Join(meta.Hold.Pending, ", "))
+}
+
+// OfVM says whether a VM waits, and why.
+func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
+	if vm.MovingTo == "" && (vm.Phase == state.Running || vm.Phase == state.Stopped || vm.Phase == state.Failed) {
+		return Wait{}, false
+	}
+	held := hold(s)
+	w := Wait{ID: fmt.Sprintf("%s/%d", vm.ID, vm.Generation), Name: vm.Name, Host: vm.Host}
+	silent := func(host string) string {
+		if why := out[host]; why != "" {
+			return "host " + host + " " + why
+		}
+		return ""
+	}
+	switch {
+	case vm.MovingTo != "":
+		w.Rule, w.ID = Moving, fmt.Sprintf("%s/%d", vm.ID, vm.Move)
+		w.Reason = cmp.Or(held, silent(vm.Host), silent(vm.MovingTo))
+		if m, open := s.MigrationOf(vm.ID); w.Reason == "" && open {
+			w.Reason = cmp.Or(abort(m), m.Reason, "it is on its way to host "+vm.MovingTo)
+		}
+		if w.Reason == "" && !vm.Ready {
+			w.Reason = "host " + vm.MovingTo + " has no room for it yet"
+		}
+	case vm.Phase == state.Starting:
+		w.Rule, w.Reason = Starting, cmp.Or(held, silent(vm.Host), vm.Reason)
+	case vm.Phase == state.Stopping:
+		w.Rule, w.Reason = Stopping, cmp.Or(held, silent(vm.Host), vm.Reason)
+	case vm.Phase == state.Lost && vm.Goal == state.GoalRun:
+		w.Rule, w.Reason = Lost, cmp.Or(held, lost(s, vm, out))
+	default:
+		return Wait{}, false
+	}
+	return w, true
+}
+
+// lost says why a VM that was lost with its host is not started.
+func lost(s *state.Snapshot, vm *state.VM, out map[string]string) string {
+	vc, _ := s.VC(vm.VC)
+	h, known := s.Host(vm.Host)
+	switch {
+	case vc.Restartable():
+		return cmp.Or(vc.Decision.Summary, vm.Reason)
+	case !known:
+		return "its host " + vm.Host + " was removed"
+	case h.Lost.Proof != "":
+		return "it is bound to host " + vm.Host + ", which is lost: " + h.Lost.Text
+	case out[vm.Host] != "":
+		return "it is bound to host " + vm.Host + ", which " + out[vm.Host]
+	}
+	return cmp.Or(vc.Decision.Summary, vm.Reason)
+}
+
+func abort(m state.Migration) string {
+	if m.Abort == "" {
+		return ""
+	}
+	return "it is to be aborted: " + m.Abort
+}
+
+func degraded(s *state.Snapshot, vc *state.VC) string {
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Phase != state.Running && vm.Phase != state.Stopping {
+			return fmt.Sprintf("VM %s is %s: %s", vm.Name, vm.Phase, cmp.Or(vm.Reason, vc.Decision.Summary))
+		}
+	}
+	return fmt.Sprintf("its yield %.3f is below its minimum %.3f", state.YieldOf(*vc), vc.MinYield)
+}
+
+// steps says how far a plan is.
+func steps(p state.MovePlan) string {
+	n := map[state.StepState]int{}
+	for _, st := range p.Steps {
+		n[st.State]++
+	}
+	return fmt.Sprintf("%d of %d moves have ended, %d are on their way, %d wait", n[state.StepDone]+n[state.StepFailed]+n[state.StepSkipped], len(p.Steps), n[state.StepMoving]+n[state.StepPreparing], n[state.StepWaiting])
+}
+
+// Late is a wait that goes on for longer than its limit.
+type Late struct {
+	Wait
+	For time.Duration // at least: since this server leads
+}
+
+// Tracker notes since when things wait. Its zero value has seen nothing.
+type Tracker struct {
+	since map[string]time.Time
+}
+
+// Look at what waits now, and return what does so for too long, the longest first.
+func (t *Tracker) Look(now time.Time, all []Wait) []Late {
+	before := t.since
+	t.since = make(map[string]time.Time, len(all))
+	var late []Late
+	for _, w := range all {
+		key := w.Rule.Enum + "." + w.Rule.Value + "/" + w.ID
+		since, known := before[key]
+		if !known {
+			since = now
+		}
+		t.since[key] = since
+		if long := now.Sub(since); long > w.Rule.Limit {
+			late = append(late, Late{w, long})
+		}
+	}
+	slices.SortStableFunc(late, func(a, b Late) int { return cmp.Compare(b.For, a.For) })
+	return late
+}
+
+// Condition is what an operator is told of waits of one kind for one reason.
+type Condition struct {
+	Object, Name, Text string
+}
+
+// mostNamed of what waits for one reason are named.
+const mostNamed = 5
+
+// Conditions of what waits for too long, in the order of the first of each.
+func Conditions(late []Late) []Condition {
+	type group struct{ value, host, reason string }
+	var order []group
+	of := map[group][]Late{}
+	for _, l := range late {
+		if l.Rule.Limit <= 0 { // told apart
+			continue
+		}
+		g := group{l.Rule.Enum + l.Rule.Value, l.Host, l.Reason}
+		if of[g] == nil {
+			order = append(order, g)
+		}
+		of[g] = append(of[g], l)
+	}
+	var out []Condition
+	for _, g := range order {
+		all := of[g]
+		first := all[0]
+		var names []string
+		for _, l := range all[:min(len(all), mostNamed)] {
+			names = append(names, l.Name)
+		}
+		who := strings.Join(names, ", ")
+		if more := len(all) - len(names); more > 0 {
+			who += fmt.Sprintf(" and %d more", more)
+		}
+		is := stateWord(first)
+		reason := cmp.Or(first.Reason, "no reason is known: look at what vcd of that host logs")
+		out = append(out, Condition{Object: first.Rule.Object, Name: first.Name,
+			Text: fmt.Sprintf("%s for %s at least: %s: %s; what to do: %s", is, first.For.Round(time.Second), who, reason, strings.ReplaceAll(first.Rule.Out, "%s", first.Name))})
+	}
+	return out
+}
+
+// stateWord is the state of a wait, and where.
+func stateWord(l Late) string {
+	switch {
+	case l.Rule == Moving:
+		return "moving from host " + l.Host
+	case l.Rule.Object == "vm" && l.Host != "":
+		return l.Rule.Value + " on host " + l.Host
+	}
+	return l.Rule.Value
+}

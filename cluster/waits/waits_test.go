@@ -1,0 +1,149 @@
+package waits_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/waits"
+)
+
+// ends are the values that wait for nothing.
+var ends = map[string][]string{
+	"Phase":          {"running", "stopped", "failed"},
+	"VCState":        {"running", "stopped", "failed"},
+	"MovePlanState":  {"done", "failed", "stopped", "superseded"},
+	"StepState":      {"done", "failed", "skipped"},
+	"MigrationState": {"done", "failed", "aborted"},
+	"DrainState":     {"drained"},
+	"OpState":        {"done", "failed", "superseded"},
+}
+
+// within are the values that go on for as long as another does, which has a rule.
+var within = map[string]string{
+	"VCState.starting":    "Phase.starting",
+	"VCState.stopping":    "Phase.stopping",
+	"VCState.deleting":    "Phase.stopping",
+	"StepState.waiting":   "MovePlanState.running",
+	"StepState.preparing": "MovePlanState.running",
+	"StepState.moving":    "MigrationState.running",
+	"OpState.pending":     "VCState.queued", // or the phases of its VMs
+}
+
+// enumerations of package state whose name says that they are of a state: every type Phase or ...State of strings, with its values.
+func enumerations(t *testing.T) map[string][]string {
+	t.Helper()
+	set := token.NewFileSet()
+	files, err := filepath.Glob("../state/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(set, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			v, is := n.(*ast.ValueSpec)
+			if !is || len(v.Values) != 1 {
+				return true
+			}
+			typ, named := v.Type.(*ast.Ident)
+			lit, literal := v.Values[0].(*ast.BasicLit)
+			if named && literal && (typ.Name == "Phase" || strings.HasSuffix(typ.Name, "State")) {
+				word, err := strconv.Unquote(lit.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out[typ.Name] = append(out[typ.Name], word)
+			}
+			return true
+		})
+	}
+	return out
+}
+
+// Every state that is no end has a reason, a limit and a way out.
+func TestEveryStateThatWaitsHasARule(t *testing.T) {
+	ruled := map[string]waits.Rule{}
+	for _, r := range waits.Rules {
+		key := r.Enum + "." + r.Value
+		ruled[key] = r
+		if r.Object == "" || r.Out == "" || r.Limit < 0 || r.Limit > 24*time.Hour || r.Ends == "" && r.Limit > 0 {
+			t.Errorf("%s: %+v lacks something", key, r)
+		}
+	}
+	found := map[string]bool{}
+	for enum, values := range enumerations(t) {
+		for _, value := range values {
+			key := enum + "." + value
+			found[key] = true
+			n := 0
+			if _, is := ruled[key]; is {
+				n++
+			}
+			if other, is := within[key]; is {
+				n++
+				if _, has := ruled[other]; !has {
+					t.Errorf("%s goes on with %s, which has no rule", key, other)
+				}
+			}
+			for _, end := range ends[enum] {
+				if end == value {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Errorf("%s is a state with %d of: a rule in package waits, another state's rule, an end; say which it is", key, n)
+			}
+		}
+	}
+	if len(found) < 20 {
+		t.Errorf("found only %v", found)
+	}
+	for key := range ruled {
+		if !found[key] {
+			t.Errorf("the rule of %s is of no state", key)
+		}
+	}
+}
+
+// What waits is a condition after its limit, once for all that wait for the same reason.
+func TestConditions(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	wait := func(name, reason string) waits.Wait {
+		return waits.Wait{Rule: waits.Starting, ID: name + "/1", Name: name, Host: "h1", Reason: reason}
+	}
+	var tr waits.Tracker
+	all := []waits.Wait{wait("a", "no room"), wait("b", "no room"), wait("c", "")}
+	if late := tr.Look(at, all); late != nil {
+		t.Errorf("at once: %v", late)
+	}
+	if late := tr.Look(at.Add(waits.Starting.Limit), all[:2]); late != nil {
+		t.Errorf("at the limit: %v", late)
+	}
+	late := tr.Look(at.Add(waits.Starting.Limit+time.Second), all)
+	if len(late) != 2 || late[0].For != waits.Starting.Limit+time.Second {
+		t.Fatalf("after it, c having begun anew: %v", late)
+	}
+	late = append(late, waits.Late{Wait: wait("c", ""), For: time.Hour})
+	got := waits.Conditions(late)
+	if len(got) != 2 || got[0].Object != "vm" || !strings.HasPrefix(got[0].Text, "starting on host h1 for 2m1s at least: a, b: no room; what to do: vcctl vm get a;") {
+		t.Errorf("%+v", got)
+	}
+	if len(got) == 2 && !strings.Contains(got[1].Text, "no reason is known") {
+		t.Errorf("%+v", got[1])
+	}
+	if got := waits.Conditions([]waits.Late{{Wait: waits.Wait{Rule: waits.Blocked, Name: "h1"}}}); got != nil {
+		t.Errorf("told twice: %+v", got)
+	}
+}
