@@ -42,6 +42,7 @@ type machine struct {
 	subscribers map[*subscriber]struct{}
 	loseEvents  int
 	faults      []*fault
+	noWay       map[string]hypervisor.Obstacle // to other hosts, by name; "": to all
 }
 
 func newMachine(w *World, index int, x Machine) *machine {
