@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -209,7 +209,7 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 
 // withoutID is a text about one VM that does not name it: who reads it knows which, and equal causes of several VMs read alike.
 func withoutID(text, id string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(text, "VM "+id, "it"), id, "it")
+	return regexp.MustCompile(`(\bVM )?\b`+regexp.QuoteMeta(id)+`\b`).ReplaceAllString(text, "it")
 }
 
 // because adds to an error why its context was ended: that says more than that it was.
