@@ -30,11 +30,11 @@ func TestKeysMissing(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
+	s.create(t, spec("stays", 2, "keep", h1), h1)
 	mv(ca, ca+".away")
 	h1.terminate(t)
 	h1.launch(t) // its agent looks at the start; else every three minutes
 	launched := time.Now()
-	s.create(t, spec("stays", 2, "keep", h1), h1)
 
 	want := fmt.Sprintf("h1 cannot send VMs: %s is missing on h1 (see docs/install.md#moving-running-vms)", ca)
 	conditions := func(ctx context.Context) (out []string, err error) {
