@@ -118,7 +118,7 @@ func TestReach(t *testing.T) {
 		must(t, w.NoWay("h1", "h3", hypervisor.Obstacle{Why: "refused"}))
 		step := func(what string, within time.Duration, want string) {
 			t.Helper()
-			time.Sleep(within)
+			pass(within)
 			if got := told(); got != want {
 				t.Errorf("%s: told %q, want %q", what, got, want)
 			}
@@ -139,7 +139,7 @@ func TestReachIsPatient(t *testing.T) {
 	looks(t, 20, func(t *testing.T, w *simulated.World, c *counted, r *reach, told func() string) {
 		must(t, w.NoWay("h1", "h3", hypervisor.Obstacle{Why: "refused"}))
 		for range 600 { // until it was looked at once
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 			c.mu.Lock()
 			n := c.calls["h3"]
 			c.mu.Unlock()
@@ -147,10 +147,10 @@ func TestReachIsPatient(t *testing.T) {
 				break
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		must(t, w.NoWay("h1", "h3", hypervisor.Obstacle{}))
 		for range 60 {
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			if got := told(); got != "" {
 				t.Errorf("told %q", got)
 			}
@@ -163,6 +163,11 @@ func TestReachIsPatient(t *testing.T) {
 	})
 }
 
+// pass lets time go by in a bubble of synctest.
+func pass(d time.Duration) {
+	time.Sleep(d) // sleep: the bubble's time, which takes none
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -173,7 +178,7 @@ func must(t *testing.T, err error) {
 // A migration that failed says what is in the way, and tells it with that end.
 func TestReachAfterAMigration(t *testing.T) {
 	looks(t, 3, func(t *testing.T, w *simulated.World, _ *counted, r *reach, told func() string) {
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		must(t, w.NoWay("h1", "", hypervisor.Obstacle{Why: noCA, Here: true}))
 		if got := r.after(t.Context(), Peer{"h2", "h2"}); got != "host h1 cannot send VMs: "+noCA || told() != ": "+noCA {
 			t.Errorf("%q, told %q", got, told())
