@@ -103,6 +103,11 @@ type Host interface {
 	// Partner is what the host has that VMs need where they move to.
 	Partner(ctx context.Context) (Partner, error)
 
+	// CheckPeer finds out what keeps VMs from being sent to an address (as Migration.To): it connects there as a migration
+	// would, and changes nothing. An error says that it could not be found out. Where ctx ends while the other side
+	// does not answer, that is an obstacle.
+	CheckPeer(ctx context.Context, to string) (Obstacle, error)
+
 	// Close lets go of the hypervisor. VMs run on.
 	Close() error
 }
@@ -281,6 +286,12 @@ type Migration struct {
 	Spec Spec
 
 	Progress func(Moved)
+}
+
+// Obstacle is why no VM can be sent to an address. The zero value: nothing is known to be in the way.
+type Obstacle struct {
+	Why  string // the cause, in words that name no host but by its address
+	Here bool   // it lies on the host that would send, such as a file that is missing: the other side is not to blame
 }
 
 // Moved is how far a migration got.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Blocker is a VM that cannot leave its host while those that leave do, and why.
@@ -27,6 +28,7 @@ const (
 	ByBudget Cause = "budget" // its move, or those that make room for it, cost more than is left
 	ByOrder  Cause = "order"  // there would be room, but nobody can move first
 	ByCordon Cause = "cordon" // no other host takes VMs
+	ByWay    Cause = "way"    // its host cannot send VMs to those that could take it
 )
 
 // cause is what is known of a VM that stays.
@@ -91,6 +93,7 @@ type verdict struct {
 	other int     // the VM that it must be apart from, -1
 	lacks float64 // memory
 	yield float64 // with it
+	way   string  // why there is none
 }
 
 // judge what keeps a VM from a host, others being where they are; "" if nothing.
@@ -99,7 +102,10 @@ func (s *seats) judge(vm, j int) verdict {
 	unit := []int{vm}
 	lacks := -s.memory(j, unit)
 	v.yield = s.yieldWith(j, unit)
+	v.way = s.f.noWay(s.f.home[vm], j)
 	switch {
+	case v.way != "":
+		v.cause = ByWay
 	case !s.f.rules.Allowed(s.f.group[vm], j):
 		v.cause = ByRules
 	case s.apart(j, unit) >= 0:
@@ -151,7 +157,7 @@ func (e *emptying) explain(b *Blocker, vm int, at []int, spent float64) {
 // themselves are no choice.
 func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []string) {
 	f := s.f
-	var rules, memory, yields, closed []verdict
+	var rules, memory, yields, closed, ways []verdict
 	all := 0
 	for j := range s.open {
 		if j == f.home[vm] || leaves != nil && leaves[j] {
@@ -169,6 +175,8 @@ func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []st
 			yields = append(yields, v)
 		case ByCordon:
 			closed = append(closed, v)
+		case ByWay:
+			ways = append(ways, v)
 		}
 	}
 	name := func(j int) string { return "host " + f.p.Hosts[j].Name }
@@ -213,6 +221,13 @@ func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []st
 		}
 		advice = append(advice, fmt.Sprintf("loosen the rules of %s", f.of(vm).title()))
 	}
+	if len(ways) > 0 {
+		parts = append(parts, s.wayWords(vm, ways))
+		if len(ways) == all || c == "" {
+			c = ByWay
+		}
+		advice = append(advice, "have "+name(f.home[vm])+" reach "+name(ways[0].host))
+	}
 	if all == 0 {
 		return ByCordon, "there is no other host", []string{"add a host", "stop it"}
 	}
@@ -224,6 +239,22 @@ func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []st
 		why += part
 	}
 	return c, why, append(advice, "add a host", "stop it")
+}
+
+// wayWords says why a VM cannot be sent to hosts, equal reasons once.
+func (s *seats) wayWords(vm int, ways []verdict) string {
+	to := map[string][]string{}
+	var causes []string
+	for _, v := range ways {
+		if to[v.way] == nil {
+			causes = append(causes, v.way)
+		}
+		to[v.way] = append(to[v.way], s.f.p.Hosts[v.host].Name)
+	}
+	for i, why := range causes {
+		causes[i] = fmt.Sprintf("host %s cannot send VMs to %s: %s", s.f.p.Hosts[s.f.home[vm]].Name, listed(to[why]), why)
+	}
+	return strings.Join(causes, "; ")
 }
 
 // ruleWords says what rules keep a VM from hosts.

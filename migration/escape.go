@@ -68,7 +68,7 @@ func (e *emptying) escape(vms []int) *candidate {
 		}
 		for i, vm := range may {
 			for to := range o.used {
-				if to == s.at[i] || f.p.Hosts[to].Cordoned || !f.rules.Allowed(f.group[vm], to) || !o.fits(vm, to) {
+				if to == s.at[i] || f.p.Hosts[to].Cordoned || !f.allowed(vm, to) || !o.fits(vm, to) {
 					continue
 				}
 				at := slices.Clone(s.at)

@@ -329,7 +329,7 @@ func (f *front) away(vm, from int, rest float64, stop int) {
 // may tells whether a VM may be on a host beside those settled there.
 func (f *front) may(vm, to int) bool {
 	h := f.h
-	if h.f.p.Hosts[to].Cordoned || !h.f.rules.Allowed(h.f.group[vm], to) {
+	if h.f.p.Hosts[to].Cordoned || !h.f.allowed(vm, to) {
 		return false
 	}
 	if h.f.p.Rules == nil {

@@ -63,7 +63,7 @@ func reserves(f *fleet, target []int) []allocator.Reserve[float64] {
 
 // fits tells whether a VM may go to a host now.
 func (o *order) fits(vm, to int) bool {
-	if !fits(o.used[to]+o.f.of(vm).Memory, o.room[to]) {
+	if !fits(o.used[to]+o.f.of(vm).Memory, o.room[to]) || o.f.noWay(o.at[vm], to) != "" {
 		return false
 	}
 	return !slices.ContainsFunc(o.on[to], func(other int) bool { return other != vm && o.f.rules.Apart(o.f.group[vm], o.f.group[other]) })
@@ -170,7 +170,7 @@ func (o *order) keepsFor(vm, to int) bool {
 // refuge tells whether a VM may wait on a host that it does not belong to.
 func (o *order) refuge(vm, to int) bool {
 	f := o.f
-	return to != o.at[vm] && to != o.target[vm] && !f.p.Hosts[to].Cordoned && f.rules.Allowed(f.group[vm], to) && o.fits(vm, to) && o.keepsFor(vm, to)
+	return to != o.at[vm] && to != o.target[vm] && !f.p.Hosts[to].Cordoned && f.allowed(vm, to) && o.fits(vm, to) && o.keepsFor(vm, to)
 }
 
 // roomiest is the host with the most room of those that a VM may wait on, -1: none.

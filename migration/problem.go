@@ -63,6 +63,9 @@ type Problem struct {
 	Rules  *allocator.Rules // nil: none
 	Limits Limits
 
+	// NoWay says why no VM can be sent straight from one host to another, by index; "" = one can. nil: every host reaches every other.
+	NoWay func(from, to int) string
+
 	// Caps is the CPU that each VM of a group has now, cores. nil: what
 	// allocator.Allocate gives to the VMs where they are.
 	Caps []float64
@@ -220,6 +223,19 @@ func (p *Problem) fleet() (*fleet, error) {
 		}
 	}
 	return f, nil
+}
+
+// noWay says why a host cannot send VMs to another, "" = it can; a VM without a host is sent by nobody.
+func (f *fleet) noWay(from, to int) string {
+	if f.p.NoWay == nil || from < 0 || from == to {
+		return ""
+	}
+	return f.p.NoWay(from, to)
+}
+
+// allowed tells whether rules, and the way from where a VM is now, let it be on a host.
+func (f *fleet) allowed(vm, to int) bool {
+	return f.rules.Allowed(f.group[vm], to) && f.noWay(f.home[vm], to) == ""
 }
 
 func (f *fleet) of(vm int) *Group { return &f.p.Groups[f.group[vm]] }

@@ -156,7 +156,7 @@ func (s *seats) may(j int, vms []int) bool {
 		return false
 	}
 	for i, vm := range vms {
-		if s.home[vm] != j && !s.f.rules.Allowed(s.f.group[vm], j) {
+		if s.home[vm] != j && !s.f.allowed(vm, j) {
 			return false
 		}
 		for _, o := range vms[:i] {

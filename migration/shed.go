@@ -215,7 +215,7 @@ func (h *shed) may(vm, to, but int) bool {
 	if to == h.base[vm] && f.home[vm] < 0 || to == f.home[vm] {
 		return !h.conflict(vm, to, but)
 	}
-	return !f.p.Hosts[to].Cordoned && f.rules.Allowed(f.group[vm], to) && !h.conflict(vm, to, but)
+	return !f.p.Hosts[to].Cordoned && f.allowed(vm, to) && !h.conflict(vm, to, but)
 }
 
 func (h *shed) conflict(vm, to, but int) bool {

@@ -288,7 +288,7 @@ func (e *emptying) keeps(c *candidate) bool {
 	for vm, j := range c.at {
 		switch home := e.f.home[vm]; {
 		case home == j:
-		case j < 0 || e.p.Hosts[j].Cordoned || home >= 0 && e.f.held[vm] || !e.f.rules.Allowed(e.f.group[vm], j):
+		case j < 0 || e.p.Hosts[j].Cordoned || home >= 0 && e.f.held[vm] || !e.f.allowed(vm, j):
 			return false
 		default:
 			comes[j] = true

@@ -211,6 +211,15 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 			add("warning", c.Object, c.Name, "%s", c.Text)
 		}
 	}
+	if hosts != nil {
+		for _, n := range v.NoWays() {
+			if len(n.From) == 1 {
+				add("warning", "host", n.From[0], "%s", n)
+			} else {
+				add("warning", "cluster", status.ID, "%s", n)
+			}
+		}
+	}
 	slices.SortStableFunc(out, func(a, b v1.Condition) int { return severities[a.Severity] - severities[b.Severity] })
 	return out
 }

@@ -172,6 +172,8 @@ type Report struct {
 	Numbers bool `json:",omitempty"`
 	// Migrates is what the host has to be a partner of moves.
 	Migrates Migrates
+	// NoWay are hosts that this one found it cannot send VMs to.
+	NoWay []NoWay `json:",omitempty"`
 }
 
 // MoveProgress is how far a migration got, by the hypervisor's count.

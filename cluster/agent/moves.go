@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -199,8 +200,18 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 				m.last = p
 				m.mu.Unlock()
 			}})
-		return moved, because(ctx, err)
+		if err = because(ctx, err); err != nil {
+			if why := r.reach.after(ctx, Peer{how.To, how.URI}); why != "" {
+				err = errors.New(why)
+			}
+		}
+		return moved, err
 	})
+}
+
+// withoutID is a text about one VM that does not name it: who reads it knows which, and equal causes of several VMs read alike.
+func withoutID(text, id string) string {
+	return regexp.MustCompile(`(\bVM )?\b`+regexp.QuoteMeta(id)+`\b`).ReplaceAllString(text, "it")
 }
 
 // because adds to an error why its context was ended: that says more than that it was.
@@ -230,7 +241,7 @@ func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint
 		moved, err := f(ctx, m)
 		m.end = MoveEnd{Bytes: moved.Bytes, Downtime: moved.Downtime}
 		if err = because(ctx, err); err != nil {
-			m.end.Error = err.Error()
+			m.end.Error = withoutID(err.Error(), id)
 			r.log.Info("a move ended", "vm", id, "bytes", moved.Bytes, "error", err)
 		} else {
 			r.log.Info("handed over", "vm", id, "bytes", moved.Bytes, "downtime", moved.Downtime)

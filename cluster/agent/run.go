@@ -40,6 +40,8 @@ type Options struct {
 	Keep       Keep      // nil: nothing is known again after a restart, restartable VMs are stopped at it
 	Boot       string    // tells one run of the machine from the next
 	MigrateURI string    // where other hosts reach this one's hypervisor
+	// Peers asks the leader which hosts VMs may be sent to: see reach. nil: whether this host reaches others is not looked at.
+	Peers func(context.Context, PeersWanted) (Peers, error)
 	// Clock neither jumps nor stops while the machine sleeps; default CLOCK_BOOTTIME.
 	Clock func() lease.Instant
 }
@@ -85,12 +87,19 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	r.keeper = keeper
+	if o.Peers != nil {
+		r.reach = &reach{host: o.Host, hyp: o.Hypervisor, peers: o.Peers, news: r.rouse, seen: map[string]looked{},
+			failed: func(err error) { r.log.Debug("whether other hosts are reached is not known", "error", err) }}
+	}
 	defer r.awaitMoves()
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { keeper.run(ctx) })
+	if r.reach != nil {
+		wg.Go(func() { r.reach.run(ctx) })
+	}
 	if o.Recorder != nil {
 		wg.Go(func() { o.Recorder.run(ctx) })
 	}
@@ -188,6 +197,7 @@ type runner struct {
 	partner  Migrates                // what the host has for moves, as last asked
 	surveyed time.Time               // when that was
 	keeper   *keeper
+	reach    *reach // nil: it is not looked at
 	last     Report // limits and health as last reported
 }
 
@@ -444,7 +454,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 // describe is the report on the machine itself.
 func (r *runner) describe(there []hypervisor.VM) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
-		MigrateURI: r.MigrateURI, Numbers: true, Migrates: r.partner, Moves: r.progress(), Running: []Instance{}, Epoch: r.epoch}
+		MigrateURI: r.MigrateURI, Numbers: true, Migrates: r.partner, Moves: r.progress(), NoWay: r.reach.told(time.Now()), Running: []Instance{}, Epoch: r.epoch}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
 			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})

@@ -191,6 +191,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	c.moves.told(r)
 	live.Moves = r.Moves
 	live.Numbers = r.Numbers
+	live.NoWay = r.NoWay
 	if r.Migrates.CPUModel != "" {
 		live.Migrates = r.Migrates
 	}

@@ -260,7 +260,7 @@ func (v *View) stays(out *DrainView, rows map[string]int, h state.Host, vm state
 	case vm.Phase == state.Starting:
 		row.State = "starting"
 	default:
-		row.State = "stays"
+		row.State, row.To = "stays", ""
 		if v.blockers != nil {
 			for _, b := range v.blockers(h.Name) {
 				if b.ID == vm.ID {

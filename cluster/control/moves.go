@@ -156,7 +156,7 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) 
 		defer c.mu.Unlock()
 		return c.live[host]
 	}
-	acts := loop.Next(s, loop.Carry{Env: env,
+	acts := loop.Next(s, loop.Carry{Env: env, Ways: c.ways(),
 		Told:    func(host string) uint64 { return live(host).Shrunk },
 		Synced:  func(host string) uint64 { return live(host).Synced },
 		OutFor:  func(host string) time.Duration { return env.Now.Sub(m.outSince[host]) },
@@ -249,6 +249,7 @@ func (c *Control) sights(s *state.Snapshot) loop.Sights {
 	c.moves.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	out.Ways = c.waysLocked()
 	for name, l := range c.live {
 		if l.Migrates.CPUModel != "" {
 			out.Partners[name] = l.Migrates

@@ -32,6 +32,7 @@ type HostLive struct {
 	Numbers  bool                 // its agent is of a version that takes part in moves
 	Moves    []agent.MoveProgress // the migrations that go on from there
 	Migrates agent.Migrates       // what it has for VMs that move there; the zero value: it has not said
+	NoWay    []agent.NoWay        // where it cannot send VMs
 }
 
 // View is one consistent look at the cluster: the replicated state at one

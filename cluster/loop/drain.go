@@ -88,6 +88,9 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 		}
 		if still := f.Still[vm.ID]; still != "" {
 			x.Why = still
+			if f.ways.any(vm.Host) == still {
+				x.Advice = append(x.Advice, "see "+MovingDocs)
+			}
 			if f.stuck(b.Group, FleetOptions{}) == still {
 				x.Advice = append(x.Advice, "set moves.copyStorage of the cluster's settings, so that disks are copied")
 			}
@@ -474,19 +477,31 @@ func Besides(s *state.Snapshot) (bytes int64, leastGain float64) {
 // fewBlockers are named in a text; how many more there are is said.
 const fewBlockers = 3
 
-// BlockersText sums up VMs that cannot leave.
+// BlockersText sums up VMs that cannot leave, equal reasons once.
 func BlockersText(all []Blocker) string {
-	var parts []string
-	for _, b := range all[:min(len(all), fewBlockers)] {
-		parts = append(parts, b.String())
-	}
 	text := "1 VM cannot leave: "
 	if len(all) != 1 {
 		text = fmt.Sprintf("%d VMs cannot leave: ", len(all))
 	}
+	byWhy := map[string][]string{}
+	var whys, parts []string
+	for _, b := range all {
+		if byWhy[b.Why] == nil {
+			whys = append(whys, b.Why)
+		}
+		byWhy[b.Why] = append(byWhy[b.Why], b.VM)
+	}
+	if len(whys) == 1 && len(all) > 1 {
+		return text + whys[0] + " (" + names(byWhy[whys[0]]) + ")"
+	}
+	left := len(all)
+	for _, why := range whys[:min(len(whys), fewBlockers)] {
+		parts = append(parts, names(byWhy[why])+": "+why)
+		left -= len(byWhy[why])
+	}
 	text += strings.Join(parts, "; ")
-	if more := len(all) - fewBlockers; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+	if left > 0 {
+		text += fmt.Sprintf("; and %d more", left)
 	}
 	return text
 }

@@ -51,6 +51,8 @@ type Anew struct {
 // Carry is what carrying plans out may use besides the snapshot.
 type Carry struct {
 	Env
+	// Ways are what keeps hosts from sending VMs.
+	Ways Ways
 	// Told is the log index up to which a host has put in force all that takes something from a VM. Who goes without more for
 	// now holds up no move.
 	Told func(host string) uint64
@@ -295,6 +297,9 @@ func (x *carrier) sense(plan string, steps []state.MoveStep, i int) (verdict, st
 		if why := x.in.Out[host]; why != "" && x.in.OutFor(host) > prepareFor {
 			return fail, "host " + host + " " + why
 		}
+	}
+	if why := x.in.Ways.Why(step.From, step.To); why != "" {
+		return fail, fmt.Sprintf("host %s cannot send VMs to %s: %s", step.From, step.To, why)
 	}
 	switch to, ok := x.s.Host(step.To); {
 	case !ok:

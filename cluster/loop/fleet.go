@@ -17,6 +17,7 @@ import (
 type Sights struct {
 	Use      map[string]Use                // by VM id
 	Partners map[string]hypervisor.Partner // by host
+	Ways     Ways
 }
 
 // FleetOptions say which VMs may move.
@@ -42,6 +43,7 @@ type Fleet struct {
 	Still map[string]string
 
 	s      *state.Snapshot
+	ways   Ways
 	doubt  *doubting      // nil: estimates count as they are
 	index  map[string]int // host name -> position in Problem.Hosts
 	hosts  []state.Host
@@ -60,7 +62,7 @@ type fleetGroup struct {
 func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...state.VC) *Fleet {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
-	f := &Fleet{s: s, Basis: s.Index(), Still: map[string]string{}, index: map[string]int{}, hosts: s.Hosts()}
+	f := &Fleet{s: s, Basis: s.Index(), ways: see.Ways, Still: map[string]string{}, index: map[string]int{}, hosts: s.Hosts()}
 	f.keeps = make([]allocator.Reserve[float64], len(f.hosts))
 	f.Steps = o.Steps
 	for i := range more { // who runs already counts as where they would be admitted
@@ -142,6 +144,8 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 				why = o.Keep[vm.ID]
 			case env.Out[vm.Host] != "":
 				why = "its host " + vm.Host + " " + env.Out[vm.Host]
+			case see.Ways.any(vm.Host) != "":
+				why = see.Ways.any(vm.Host)
 			case o.Grace > 0 && env.Now.Sub(moved[vm.ID]) < o.Grace:
 				why = fmt.Sprintf("moved %s ago", env.Now.Sub(moved[vm.ID]).Round(time.Second))
 			default:
@@ -153,6 +157,9 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 		}
 	}
 	f.setRules(see)
+	if len(see.Ways) > 0 {
+		f.NoWay = func(from, to int) string { return see.Ways.Why(f.hosts[from].Name, f.hosts[to].Name) }
+	}
 	f.settle()
 	return f
 }

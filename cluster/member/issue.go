@@ -251,6 +251,14 @@ func (k known) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit,
 	return k.Control.Permit(ctx, q)
 }
 
+// Peers that an agent is to look at.
+func (k known) Peers(ctx context.Context, q agent.PeersWanted) (agent.Peers, error) {
+	if err := k.is(q.Host); err != nil {
+		return agent.Peers{}, err
+	}
+	return k.Control.Peers(ctx, q)
+}
+
 // Renew implements agent.Leader.
 func (k known) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
 	if err := k.is(r.Host); err != nil {

@@ -351,6 +351,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 	run("stream of desired state", func(ctx context.Context) error { leader.Run(ctx); return nil })
 	o := m.o.Agent
 	o.Host, o.Leader, o.Log, o.Recorder = m.identity.Name, leader, m.log, m.recorder
+	o.Peers = leader.Peers
 	o.Keep = agent.KeepFile(filepath.Join(m.o.Dir, "agents", m.identity.Name+".json"))
 	run("agent", func(ctx context.Context) error { return agent.Run(ctx, o) })
 	return nil

@@ -126,6 +126,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 		a.Host, a.Hypervisor, a.Leader, a.Log = name, h, c.Control, o.Logger
 		a.MigrateURI = name // several hosts in one process are simulated ones, which know each other by name
 		a.Recorder, a.Step = recorders[name], o.Step
+		a.Peers = c.Control.Peers
 		a.Keep = agent.KeepFile(filepath.Join(o.Dir, "agents", name+".json"))
 		wg.Go(func() {
 			if err := agent.Run(ctx, a); err != nil {

@@ -98,7 +98,7 @@ func NewAgent(o AgentOptions) *Agent {
 	}
 	a := &Agent{o: o, http: newTransport(o.Dialer, ProtocolPeer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{}, tried: map[string]time.Time{},
 		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
+		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1), callPeers: make(chan struct{}, 1)}}
 	if len(a.servers) > 0 {
 		a.at = o.Rand.IntN(len(a.servers)) // so that not all agents choose the same
 	}
@@ -404,6 +404,13 @@ func (a *Agent) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error)
 func (a *Agent) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit, error) {
 	var out agent.Permit
 	err := a.ask(ctx, callPermit, q, &out)
+	return out, err
+}
+
+// Peers are the hosts that the leader wants looked at.
+func (a *Agent) Peers(ctx context.Context, q agent.PeersWanted) (agent.Peers, error) {
+	var out agent.Peers
+	err := a.ask(ctx, callPeers, q, &out)
 	return out, err
 }
 

@@ -28,6 +28,7 @@ const (
 	callReport = "report"
 	callRenew  = "renew"
 	callPermit = "permit"
+	callPeers  = "peers"
 )
 
 // line is what an agent said last to this leader. Its calls carry a session, which the leader gave
@@ -62,7 +63,7 @@ func (p *Peers) session(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	l := p.lines[r.PathValue("host")]
 	if l == nil {
-		l = &line{busy: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1)}}
+		l = &line{busy: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1), callPeers: make(chan struct{}, 1)}}
 		p.lines[r.PathValue("host")] = l
 	}
 	l.session, l.term, l.last = session, p.o.Lead().Term, map[string]uint64{}
@@ -156,6 +157,16 @@ func (p *Peers) renew(w http.ResponseWriter, r *http.Request) {
 // permit starts.
 func (p *Peers) permit(w http.ResponseWriter, r *http.Request) {
 	call(p, w, r, callPermit, func(q agent.PermitRequest) string { return q.Host }, p.o.Leader.Permit)
+}
+
+// peers that an agent is to look at.
+func (p *Peers) peersOf(w http.ResponseWriter, r *http.Request) {
+	call(p, w, r, callPeers, func(q agent.PeersWanted) string { return q.Host }, p.o.Leader.(peerLister).Peers)
+}
+
+// peerLister is a Leader that knows which hosts VMs may be sent to.
+type peerLister interface {
+	Peers(context.Context, agent.PeersWanted) (agent.Peers, error)
 }
 
 // call reads a question, checks that it is about the caller's own host, and asks the leader.

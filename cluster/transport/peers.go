@@ -134,6 +134,9 @@ func NewPeers(o PeersOptions) *Peers {
 		mux.HandleFunc("POST /v1/hosts/{host}/report", p.itsAgent(p.leaderOnly(p.report)))
 		mux.HandleFunc("POST /v1/hosts/{host}/renew", p.itsAgent(p.leaderOnly(p.renew)))
 		mux.HandleFunc("POST /v1/hosts/{host}/permit", p.itsAgent(p.leaderOnly(p.permit)))
+		if _, knows := o.Leader.(peerLister); knows {
+			mux.HandleFunc("POST /v1/hosts/{host}/peers", p.itsAgent(p.leaderOnly(p.peersOf)))
+		}
 	}
 	if o.Record != nil && o.Lead != nil {
 		mux.HandleFunc("POST /v1/hosts/{host}/events", p.itsAgent(p.leaderOnly(p.events)))

@@ -316,16 +316,48 @@ func drainResultText(r v1.DrainResult, wide bool) string {
 	return text
 }
 
-// blockersText lists the VMs that cannot leave a host, and what to do about each.
+// blockersText lists the VMs that cannot leave a host, and what to do about each; those with the same reason in one row.
 func blockersText(all []v1.Blocker) string {
 	if len(all) == 0 {
 		return ""
 	}
 	tab := newTable("CANNOT MOVE", "VIRTUAL CLUSTER", "WHY", "WHAT TO DO")
+	rows := map[string]v1.Blocker{}
+	vms := map[string][]string{}
+	var whys []string
 	for _, b := range all {
-		tab.row(b.VM, b.VirtualCluster, b.Why, strings.Join(b.Advice, "; or "))
+		row, known := rows[b.Why]
+		if !known {
+			whys = append(whys, b.Why)
+		}
+		vms[b.Why] = append(vms[b.Why], b.VM)
+		if !slices.Contains(strings.Split(row.VirtualCluster, ", "), b.VirtualCluster) {
+			row.VirtualCluster = strings.TrimPrefix(row.VirtualCluster+", "+b.VirtualCluster, ", ")
+		}
+		for _, a := range b.Advice {
+			if !slices.Contains(row.Advice, a) {
+				row.Advice = append(slices.Clip(row.Advice), a)
+			}
+		}
+		rows[b.Why] = row
+	}
+	for _, why := range whys {
+		tab.row(someVMs(vms[why]), rows[why].VirtualCluster, why, strings.Join(rows[why].Advice, "; or "))
 	}
 	return tab.String()
+}
+
+// someVMs names one VM, or says how many and the first of them.
+func someVMs(names []string) string {
+	const few = 3
+	if len(names) == 1 {
+		return names[0]
+	}
+	text := fmt.Sprintf("%d VMs: %s", len(names), strings.Join(names[:min(few, len(names))], ", "))
+	if more := len(names) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // drainSummary is "3 of 8 VMs gone, 12GiB of at most 64GiB sent, until 14:30:00Z".
@@ -391,14 +423,10 @@ func (b *drainBoard) show(all []v1.Drain) {
 		return
 	}
 	for _, d := range all {
+		vms := map[string][]string{}
+		var lines []string
 		for _, vm := range d.VMs {
-			line := vm.VM + ": " + vm.State
-			if vm.To != "" {
-				line += " to " + vm.To
-			}
-			if vm.Text != "" {
-				line += ", " + oneLine(vm.Text)
-			}
+			line := stepText(d.Host, vm)
 			if b.last[d.Host+"/"+vm.VM] == line {
 				continue
 			}
@@ -406,13 +434,40 @@ func (b *drainBoard) show(all []v1.Drain) {
 			if vm.State == "done" {
 				line += ", " + vm.BytesMoved.Short() + " sent"
 			}
-			b.t.say("%s: %s\n", d.Host, line)
+			if vm.Text == "" {
+				b.t.say("%s: %s: %s\n", d.Host, vm.VM, line)
+				continue
+			}
+			if vms[line] == nil {
+				lines = append(lines, line)
+			}
+			vms[line] = append(vms[line], vm.VM)
+		}
+		for _, line := range lines { // equal reasons of several VMs once
+			b.t.say("%s: %s: %s\n", d.Host, someVMs(vms[line]), line)
 		}
 		if line := d.State + ": " + oneLine(d.Text); b.last[d.Host] != line {
 			b.last[d.Host] = line
 			b.t.say("%s: %s\n", d.Host, strings.TrimSuffix(line, ": "))
 		}
 	}
+}
+
+// stepText is where a VM of a host that is emptied is on its way.
+func stepText(host string, vm v1.DrainVM) string {
+	text := vm.State
+	switch {
+	case vm.State == "stays":
+		text = "stays on " + host
+	case vm.To != "" && vm.State == "waiting":
+		text = "queued for " + vm.To
+	case vm.To != "":
+		text += " to " + vm.To
+	}
+	if vm.Text != "" {
+		text += ", " + oneLine(vm.Text)
+	}
+	return text
 }
 
 // erase what was drawn last.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -67,6 +68,11 @@ func TestTexts(t *testing.T) {
 	aborted.ID, aborted.State, aborted.Progress, aborted.Abort, aborted.Error, aborted.BytesBudget = "01M3", "aborted", nil, "asked for by admin", "", nil
 	blockers := []v1.Blocker{{VM: "db-0", VirtualCluster: "db", Why: "its disk lies in pool default of host h1 only", Advice: []string{"stop it: vcctl vc stop db", "--on-blocked skip leaves it where it is"}},
 		{VM: "gpu-0", VirtualCluster: "gpu", Why: "no host with label\nhas room", Advice: []string{}}}
+	var same []v1.Blocker
+	for i := range 5 {
+		same = append(same, v1.Blocker{VM: fmt.Sprintf("a-%d", i), VirtualCluster: []string{"a", "b"}[i/4], Why: "host h1 cannot send VMs: /etc/pki/CA/cacert.pem is missing on h1",
+			Advice: []string{"see docs/install.md#moving-running-vms"}})
+	}
 	ended := aDrain()
 	ended.State, ended.Text = "stopped", "the deadline is over"
 	try := v1.TryResult{MinYieldBefore: 0.61, MinYieldAfter: 0.74, AverageYieldBefore: 0.7, AverageYieldAfter: 0.8, Bytes: 18 << 30, Refused: []string{"render: promised 0.8, would get 0.74"},
@@ -96,6 +102,7 @@ func TestTexts(t *testing.T) {
 		"curve":            curveText(curve, false),
 		"curve-empty":      curveText(nil, false),
 		"blockers":         blockersText(blockers),
+		"blockers-same":    blockersText(append(same, blockers...)),
 		"drain":            drainText(aDrain()),
 		"drain-dry-run":    drainResultText(v1.DrainResult{Host: "h1", Plan: &drainPlan, Blockers: blockers, DryRun: true}, false),
 		"drain-empty":      drainResultText(v1.DrainResult{Host: "h1"}, false),
@@ -133,7 +140,7 @@ func TestDrainBoard(t *testing.T) {
 	d := aDrain()
 	b.show([]v1.Drain{d})
 	first := errs.String()
-	for _, want := range []string{"h1: web-front-0: done to h2, 2.0GiB sent\n", "h1: web-front-1: moving to h3\n", "h1: db-0: stays, its disk lies on this host only\n", "h1: draining: 1 of 4 VMs has left\n"} {
+	for _, want := range []string{"h1: web-front-0: done to h2, 2.0GiB sent\n", "h1: web-front-1: moving to h3\n", "h1: db-0: stays on h1, its disk lies on this host only\n", "h1: draining: 1 of 4 VMs has left\n"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q lacks %q", first, want)
 		}
@@ -261,5 +268,30 @@ func TestOutcome(t *testing.T) {
 	var f *failure
 	if !errors.As(err, &f) || f.Error() != "rebalance of plan 01P failed: no room" {
 		t.Errorf("%v", err)
+	}
+}
+
+// What is said of several VMs of a drain for the same reason is said once, with the host they stay on.
+func TestDrainBoardGroups(t *testing.T) {
+	var said strings.Builder
+	b := &drainBoard{t: &tool{err: &said}, last: map[string]string{}}
+	d := v1.Drain{Host: "h1", State: "draining"}
+	for i := range 5 {
+		d.VMs = append(d.VMs, v1.DrainVM{VM: fmt.Sprintf("a-%d", i), State: "waiting", To: "h3"})
+	}
+	b.show([]v1.Drain{d})
+	for i := range d.VMs {
+		d.VMs[i].State, d.VMs[i].Text = "stays", "host h1 cannot send VMs: a key is missing on h1"
+	}
+	b.show([]v1.Drain{d})
+	b.show([]v1.Drain{d})
+	want := ""
+	for i := range 5 {
+		want += fmt.Sprintf("h1: a-%d: queued for h3\n", i)
+	}
+	want = strings.Replace(want, "h1: a-4: queued for h3\n", "h1: a-4: queued for h3\nh1: draining\n", 1)
+	want += "h1: 5 VMs: a-0, a-1, a-2 and 2 more: stays on h1, host h1 cannot send VMs: a key is missing on h1\n"
+	if said.String() != want {
+		t.Errorf("said\n%s\nwant\n%s", said.String(), want)
 	}
 }

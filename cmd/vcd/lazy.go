@@ -114,6 +114,10 @@ func (l *lazyHost) Arrival(ctx context.Context, id string) (hypervisor.Moved, er
 	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Moved, error) { return h.Arrival(ctx, id) })
 }
 
+func (l *lazyHost) CheckPeer(ctx context.Context, to string) (hypervisor.Obstacle, error) {
+	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Obstacle, error) { return h.CheckPeer(ctx, to) })
+}
+
 func (l *lazyHost) Partner(ctx context.Context) (hypervisor.Partner, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Partner, error) { return h.Partner(ctx) })
 }

@@ -138,6 +138,7 @@ func noGuest(t *testing.T, s Setup) {
 			"Abort":      func() error { _, _, err := h.Abort(ctx, spec.VM); return err },
 			"Arrival":    func() error { _, err := h.Arrival(ctx, spec.VM); return err },
 			"Partner":    func() error { _, err := h.Partner(ctx); return err },
+			"CheckPeer":  func() error { _, err := h.CheckPeer(ctx, "x"); return err },
 			"Migrate":    func() error { _, err := h.Migrate(ctx, spec.VM, hypervisor.Migration{To: "x"}); return err },
 		}
 		for name, call := range calls {

@@ -74,6 +74,7 @@ type Host struct {
 
 	// peerURI is how this process reaches the daemon that others reach at that address.
 	peerURI func(string) string
+	peers   peers
 
 	storage sync.Mutex // held while pools and volumes are looked at and made
 

@@ -253,7 +253,11 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 	if failed != nil {
 		moved.Bytes, moved.Downtime = bill.charged(time.Now()), 0
 		if errors.Is(failed, hypervisor.ErrUnavailable) && t.h.connected() {
-			err = fmt.Errorf("the target's libvirt was lost, or cannot be reached: %w", err)
+			var missing []string
+			if bill.last.Bytes == 0 { // once something is sent the keys were there
+				missing = t.h.missingKeys(t.m.To)
+			}
+			err = blame(t.m.To, missing, err)
 		}
 		if switched {
 			err = fmt.Errorf("after the guest was handed over: %w", err)

@@ -29,6 +29,7 @@ const (
 	CallAbort      Call = "abort the migration of"
 	CallArrival    Call = "arrival of"
 	CallPartner    Call = "partner"
+	CallCheckPeer  Call = "check the way to"
 )
 
 // Fault strikes one call, or some in a row, on one host.
@@ -123,6 +124,25 @@ func (w *World) ClearFaults(host string) error {
 		m.faults = nil
 		return nil
 	})
+}
+
+// NoWay keeps a host from sending VMs to another, or to all ("") others, until it is told the zero value.
+func (w *World) NoWay(from, to string, why hypervisor.Obstacle) error {
+	return w.on(from, func(m *machine) error {
+		if m.noWay == nil {
+			m.noWay = map[string]hypervisor.Obstacle{}
+		}
+		m.noWay[to] = why
+		return nil
+	})
+}
+
+// wayTo another host: what is in the way. The machine is locked.
+func (m *machine) wayTo(to string) hypervisor.Obstacle {
+	if all := m.noWay[""]; all.Why != "" {
+		return all
+	}
+	return m.noWay[to]
 }
 
 // PowerOff takes a host's power away: its VMs are gone and nobody is told,

@@ -135,6 +135,26 @@ func (c *conn) Partner(ctx context.Context) (p hypervisor.Partner, err error) {
 	return p, err
 }
 
+// CheckPeer looks at what the world was told to be in the way (NoWay), and whether the other side answers.
+func (c *conn) CheckPeer(ctx context.Context, to string) (found hypervisor.Obstacle, err error) {
+	peer := c.m.w.byName[to]
+	err = c.do(ctx, CallCheckPeer, "", 0, func(int64) error {
+		if found = c.m.wayTo(to); found.Why == "" && peer == nil {
+			found.Why = fmt.Sprintf("there is no host at %q", to)
+		}
+		return nil
+	})
+	if err != nil || found.Why != "" || peer == c.m {
+		return found, err
+	}
+	peer.mu.Lock()
+	defer peer.mu.Unlock()
+	if peer.down() {
+		found.Why = fmt.Sprintf("the hypervisor at %s does not answer", to)
+	}
+	return found, nil
+}
+
 // begin checks what was asked and marks the VM as moving. The source is locked.
 func (mv *move) begin(now int64, id string, how hypervisor.Migration) error {
 	m := mv.from.m
@@ -151,6 +171,9 @@ func (mv *move) begin(now int64, id string, how hypervisor.Migration) error {
 	}
 	if v.spec.Disk.Present() && !how.SharedDisk && !how.CopyStorage {
 		return fmt.Errorf("its disk is here alone: %w", hypervisor.ErrInvalid)
+	}
+	if o := m.wayTo(mv.to.name); o.Why != "" {
+		return fmt.Errorf("%s: %w", o.Why, hypervisor.ErrUnavailable)
 	}
 	v.moving = make(chan struct{})
 	mv.v, mv.spec = v, v.spec

@@ -2,6 +2,7 @@ package simulated_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,4 +72,39 @@ func TestMigrationWithDisk(t *testing.T) {
 		}
 		must(t, w.Close())
 	})
+}
+
+// A host that cannot send VMs says why when it is asked, and so does a move from it; what comes to it comes.
+func TestNoWay(t *testing.T) {
+	w, err := simulated.New(simulated.Options{Hosts: 3, CPU: 4, Memory: 1 << 40})
+	must(t, err)
+	defer w.Close() //nolint:errcheck // nothing is kept
+	here := hypervisor.Obstacle{Why: "a key is missing", Here: true}
+	look := func(from, to string, want hypervisor.Obstacle) {
+		t.Helper()
+		if got, err := w.Host(from).CheckPeer(t.Context(), to); err != nil || got != want {
+			t.Errorf("from %s to %s: %+v, %v, want %+v", from, to, got, err, want)
+		}
+	}
+	look("h1", "h2", hypervisor.Obstacle{})
+	for _, err := range []error{w.NoWay("h1", "", here), w.NoWay("h2", "h3", hypervisor.Obstacle{Why: "refused"}), w.Disconnect("h1")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	look("h2", "h3", hypervisor.Obstacle{Why: "refused"})
+	look("h2", "h1", hypervisor.Obstacle{Why: "the hypervisor at h1 does not answer"})
+	look("h3", "h2", hypervisor.Obstacle{})
+	look("h3", "h9", hypervisor.Obstacle{Why: `there is no host at "h9"`})
+	if _, err := w.Host("h1").CheckPeer(t.Context(), "h2"); !errors.Is(err, hypervisor.ErrUnavailable) {
+		t.Errorf("whose own hypervisor is away: %v", err)
+	}
+	if err := w.Reconnect("h1"); err != nil {
+		t.Fatal(err)
+	}
+	look("h1", "h3", here)
+	run(t, w, "h1", sized("vm", 1, 0, 1))
+	if _, err := w.Host("h1").Migrate(t.Context(), "vm", hypervisor.Migration{To: "h2"}); err == nil || !strings.Contains(err.Error(), here.Why) {
+		t.Errorf("the move: %v", err)
+	}
 }

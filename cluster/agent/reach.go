@@ -1,0 +1,270 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// Whether this host can send VMs to others is looked at before anybody wants to: see reach. A few thousand hosts must not each
+// connect to every other, so each looks at a bounded number of them at a time, and goes round.
+const (
+	// PeersAtOnce are the hosts that one look goes to at most, and as many that were not reached before.
+	PeersAtOnce = 32
+
+	reachEvery  = 3 * time.Minute
+	mendEvery   = 30 * time.Second // so soon what was not reached is looked at again
+	reachStale  = 15 * time.Minute // what was found is not believed any longer
+	reachLimit  = 10 * time.Second // for one connection
+	reachLanes  = 3                // connections at once
+	reachSecond = 5 * time.Second  // a failure counts if it is there so long after as well
+)
+
+// PeersWanted asks the leader which hosts to look at.
+type PeersWanted struct {
+	Host string
+	// After this host, by name and in a ring, come the Most hosts that are wanted; besides those of Again that there still are.
+	After string
+	Most  int
+	Again []string `json:",omitempty"`
+}
+
+// Peers are hosts that take VMs over. Next is the After of the next question.
+type Peers struct {
+	Peers []Peer
+	Next  string
+}
+
+// Peer is a host and where its hypervisor is reached.
+type Peer struct{ Host, URI string }
+
+// NoWay says that this host cannot send VMs to another one, or to any (To is ""), and why.
+type NoWay struct {
+	To   string `json:",omitempty"`
+	Why  string
+	Here bool `json:",omitempty"` // the cause lies on this host
+}
+
+// looked is what the last look at a host found.
+type looked struct {
+	hypervisor.Obstacle
+	at  time.Time
+	way string // see wayOf
+}
+
+// wayOf an address is what of it decides which of this host's own files it takes to get there.
+func wayOf(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return uri
+	}
+	return u.Scheme + " " + u.Query().Get("pkipath")
+}
+
+// reach is what is known of the ways from this host to others.
+type reach struct {
+	host   string
+	hyp    hypervisor.Host
+	peers  func(context.Context, PeersWanted) (Peers, error)
+	news   func() // what is to be told has changed
+	failed func(error)
+
+	mu   sync.Mutex
+	seen map[string]looked // by host
+}
+
+// told is what the leader is to know now.
+func (r *reach) told(now time.Time) []NoWay {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return noWays(r.seen, now)
+}
+
+// noWays of what was found, for the leader. A cause that lies here, where all hosts that were looked at are reached by the same way, keeps
+// this host from all of them, also from those not looked at.
+func noWays(seen map[string]looked, now time.Time) (out []NoWay) {
+	var here looked // the latest cause that lies here
+	for _, l := range seen {
+		if l.Why != "" && l.Here && now.Sub(l.at) < reachStale && (l.at.After(here.at) || l.at.Equal(here.at) && l.Why < here.Why) {
+			here = l
+		}
+	}
+	all := here.Why != ""
+	for host, l := range seen {
+		if now.Sub(l.at) >= reachStale {
+			continue
+		}
+		all = all && l.way == here.way && (l.Why != "" || l.at.Before(here.at))
+		if l.Why != "" {
+			out = append(out, NoWay{To: host, Why: l.Why, Here: l.Here})
+		}
+	}
+	if all {
+		return []NoWay{{Why: here.Why, Here: true}}
+	}
+	slices.SortFunc(out, func(a, b NoWay) int { return strings.Compare(a.To, b.To) })
+	return out
+}
+
+// missed are the hosts that were not reached, those first that were looked at longest ago.
+func missed(seen map[string]looked, most int) (out []string) {
+	for host, l := range seen {
+		if l.Why != "" {
+			out = append(out, host)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		return cmp.Or(seen[a].at.Compare(seen[b].at), strings.Compare(a, b))
+	})
+	return out[:min(len(out), most)]
+}
+
+// run looks at other hosts until ctx ends.
+func (r *reach) run(ctx context.Context) {
+	after, lastRound := r.host, time.Time{}
+	wait := rand.N(mendEvery / 6) // not all hosts at the same moment
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = mendEvery + rand.N(mendEvery/10)
+		q := PeersWanted{Host: r.host, After: after}
+		r.mu.Lock()
+		q.Again = missed(r.seen, PeersAtOnce)
+		r.mu.Unlock()
+		round := lastRound.IsZero() || time.Since(lastRound) >= reachEvery-mendEvery/2
+		if round {
+			q.Most = PeersAtOnce
+		} else if len(q.Again) == 0 {
+			continue
+		}
+		got, err := r.peers(ctx, q)
+		if err != nil {
+			if ctx.Err() == nil {
+				r.failed(fmt.Errorf("which hosts VMs may be sent to: %w", err))
+			}
+			wait = mendEvery/6 + rand.N(mendEvery/6)
+			continue
+		}
+		if round {
+			after, lastRound = got.Next, time.Now()
+		}
+		r.look(ctx, q.Again, got.Peers)
+	}
+}
+
+// look at hosts, and forget those of again that are none any more.
+func (r *reach) look(ctx context.Context, again []string, peers []Peer) {
+	found := r.ask(ctx, peers)
+	var twice []Peer // it may have been a moment
+	r.mu.Lock()
+	for _, p := range peers {
+		if o := found[p.Host]; o.Why != "" && !o.Here && r.seen[p.Host].Why == "" {
+			twice = append(twice, p)
+		}
+	}
+	r.mu.Unlock()
+	if len(twice) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reachSecond):
+		}
+		for host, o := range r.ask(ctx, twice) {
+			found[host] = o
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	r.keep(peers, found, again)
+}
+
+// keep what was found, and tell it if that is news.
+func (r *reach) keep(peers []Peer, found map[string]looked, again []string) {
+	now := time.Now()
+	r.mu.Lock()
+	before := noWays(r.seen, now)
+	for _, host := range again {
+		if !slices.ContainsFunc(peers, func(p Peer) bool { return p.Host == host }) {
+			delete(r.seen, host)
+		}
+	}
+	for host, l := range found {
+		r.seen[host] = l
+	}
+	for host, l := range r.seen {
+		if now.Sub(l.at) >= reachStale {
+			delete(r.seen, host)
+		}
+	}
+	changed := !slices.Equal(before, noWays(r.seen, now))
+	r.mu.Unlock()
+	if changed {
+		r.news()
+	}
+}
+
+// ask hosts, a few at once. Whose way could not be found out are left out.
+func (r *reach) ask(ctx context.Context, peers []Peer) map[string]looked {
+	out := map[string]looked{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	lanes := make(chan struct{}, reachLanes)
+	for _, p := range peers {
+		lanes <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-lanes }()
+			if l, err := r.one(ctx, p); err == nil {
+				mu.Lock()
+				out[p.Host] = l
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func (r *reach) one(ctx context.Context, p Peer) (looked, error) {
+	bounded, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	o, err := r.hyp.CheckPeer(bounded, p.URI)
+	if ctx.Err() != nil {
+		return looked{}, ctx.Err()
+	}
+	return looked{o, time.Now(), wayOf(p.URI)}, err
+}
+
+// after a migration that failed: what is in the way, "" if nothing is. What is found is told before that end is, so that no other VM is
+// sent the same way.
+func (r *reach) after(ctx context.Context, p Peer) string {
+	if r == nil || ctx.Err() != nil {
+		return ""
+	}
+	l, err := r.one(ctx, p)
+	if err != nil || l.Why == "" {
+		return ""
+	}
+	r.keep([]Peer{p}, map[string]looked{p.Host: l}, nil)
+	if l.Here {
+		return fmt.Sprintf("host %s cannot send VMs: %s", r.host, l.Why)
+	}
+	return fmt.Sprintf("host %s cannot send VMs to %s: %s", r.host, p.Host, l.Why)
+}

@@ -1,0 +1,103 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
+)
+
+// Peers are hosts that an agent is to look at, whether VMs could be sent there: those that are heard of.
+func (c *Control) Peers(_ context.Context, q agent.PeersWanted) (agent.Peers, error) {
+	s := c.o.State.Snapshot()
+	if _, ok := s.Host(q.Host); !ok {
+		return agent.Peers{}, fmt.Errorf("hosts that host %s may send VMs to: host %s: %w", q.Host, q.Host, ErrNotFound)
+	}
+	out := c.out(s)
+	var all []agent.Peer
+	s.EachHost(func(h *state.Host) bool {
+		if h.MigrateURI != "" && h.Name != q.Host && h.Lost.Proof == "" && out[h.Name] == "" {
+			all = append(all, agent.Peer{Host: h.Name, URI: h.MigrateURI})
+		}
+		return true
+	})
+	return nextPeers(all, q), nil
+}
+
+// nextPeers are those of all that are asked for again, and the next ones of the ring, each once.
+func nextPeers(all []agent.Peer, q agent.PeersWanted) agent.Peers {
+	slices.SortFunc(all, func(a, b agent.Peer) int { return strings.Compare(a.Host, b.Host) })
+	out := agent.Peers{Peers: []agent.Peer{}, Next: q.After}
+	add := func(p agent.Peer) {
+		if !slices.Contains(out.Peers, p) {
+			out.Peers = append(out.Peers, p)
+		}
+	}
+	at := func(host string) (int, bool) {
+		i := sort.Search(len(all), func(i int) bool { return all[i].Host >= host })
+		return i, i < len(all) && all[i].Host == host
+	}
+	for _, host := range q.Again[:min(len(q.Again), agent.PeersAtOnce)] {
+		if i, is := at(host); is {
+			add(all[i])
+		}
+	}
+	i, is := at(q.After)
+	if is {
+		i++
+	}
+	for n := range min(q.Most, len(all), agent.PeersAtOnce) {
+		p := all[(i+n)%len(all)]
+		add(p)
+		out.Next = p.Host
+	}
+	return out
+}
+
+// waysLocked are what agents found in the way of VMs, by the host that would send them. c.mu is held.
+func (c *Control) waysLocked() loop.Ways {
+	out := loop.Ways{}
+	for host, l := range c.live {
+		for _, n := range l.NoWay {
+			if out[host] == nil {
+				out[host] = map[string]hypervisor.Obstacle{}
+			}
+			out[host][n.To] = hypervisor.Obstacle{Why: n.Why, Here: n.Here}
+		}
+	}
+	return out
+}
+
+func (c *Control) ways() loop.Ways {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waysLocked()
+}
+
+// NoWays are the hosts that cannot send VMs to others, by their agents' word, in sentences; equal causes once. What is said by or of hosts that
+// are not heard of counts for nothing.
+func (v *View) NoWays() []loop.NoWay {
+	v.fill()
+	ways := loop.Ways{}
+	for _, h := range v.Hosts() {
+		if v.out[h.Name] != "" || h.Lost.Proof != "" {
+			continue
+		}
+		for _, n := range v.live[h.Name].NoWay {
+			if to, ok := v.Host(n.To); n.To != "" && (!ok || v.out[n.To] != "" || to.Lost.Proof != "") {
+				continue
+			}
+			if ways[h.Name] == nil {
+				ways[h.Name] = map[string]hypervisor.Obstacle{}
+			}
+			ways[h.Name][n.To] = hypervisor.Obstacle{Why: n.Why, Here: n.Here}
+		}
+	}
+	return ways.Sum()
+}

@@ -1,0 +1,97 @@
+package loop
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"evenkeel/hypervisor"
+)
+
+// Ways are what keeps hosts from sending VMs, by the host that would and the one that VMs would go to; "" = any.
+type Ways map[string]map[string]hypervisor.Obstacle
+
+// MovingDocs is where it is written what hosts need to send VMs to each other.
+const MovingDocs = "docs/install.md#moving-running-vms"
+
+// Why no VM can be sent from one host to another; "" = one can, as far as is known.
+func (w Ways) Why(from, to string) string {
+	if all := w[from][""]; all.Why != "" {
+		return causeOn(all, from)
+	}
+	return causeOn(w[from][to], from)
+}
+
+// any says why a host cannot send VMs to any other.
+func (w Ways) any(from string) string {
+	if all := w[from][""]; all.Why != "" {
+		return fmt.Sprintf("host %s cannot send VMs: %s", from, causeOn(all, from))
+	}
+	return ""
+}
+
+// causeOn is a cause with the hosts it lies on, if it is not on the way.
+func causeOn(o hypervisor.Obstacle, hosts ...string) string {
+	if o.Why == "" || !o.Here {
+		return o.Why
+	}
+	return o.Why + " on " + names(hosts)
+}
+
+// NoWay is hosts that cannot send VMs to others for the same cause.
+type NoWay struct {
+	From []string
+	To   []string // nil: any host
+	Why  hypervisor.Obstacle
+}
+
+// String names all of it, and where to read how it is mended.
+func (n NoWay) String() string {
+	text := names(n.From) + " cannot send VMs"
+	if len(n.To) > 0 {
+		text += " to " + names(n.To)
+	}
+	return fmt.Sprintf("%s: %s (see %s)", text, causeOn(n.Why, n.From...), MovingDocs)
+}
+
+// Sum puts what has the same cause together: first the hosts that do not reach one other, or none, and then those that all of these do not reach.
+func (w Ways) Sum() (out []NoWay) {
+	type key struct {
+		to  string
+		why hypervisor.Obstacle
+	}
+	from := map[key][]string{}
+	for host, to := range w {
+		if all := to[""]; all.Why != "" {
+			from[key{"", all}] = append(from[key{"", all}], host)
+			continue
+		}
+		for name, o := range to {
+			if o.Why != "" {
+				from[key{name, o}] = append(from[key{name, o}], host)
+			}
+		}
+	}
+	var keys []key
+	for k := range from {
+		slices.Sort(from[k])
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b key) int { return cmp.Or(strings.Compare(a.to, b.to), strings.Compare(a.why.Why, b.why.Why)) })
+next:
+	for _, k := range keys {
+		if k.to == "" {
+			out = append(out, NoWay{From: from[k], Why: k.why})
+			continue
+		}
+		for i := range out {
+			if n := &out[i]; len(n.To) > 0 && n.Why == k.why && slices.Equal(n.From, from[k]) {
+				n.To = append(n.To, k.to)
+				continue next
+			}
+		}
+		out = append(out, NoWay{From: from[k], To: []string{k.to}, Why: k.why})
+	}
+	return out
+}
