@@ -81,7 +81,12 @@ func (c *crew) agents(hosts ...string) {
 	for _, host := range hosts {
 		c.round(host)
 	}
-	time.Sleep(100 * time.Millisecond)
+	pass(100 * time.Millisecond)
+}
+
+// pass lets simulated time pass.
+func pass(d time.Duration) {
+	time.Sleep(d) // sleep: simulated time
 	synctest.Wait()
 }
 
@@ -260,7 +265,7 @@ func TestAnswersBeforeHostsReport(t *testing.T) {
 		}
 		c.lead(3)
 		c.agents("h1")
-		time.Sleep(control.DefaultLease)
+		pass(control.DefaultLease)
 		c.agents("h1")
 		for name, ask := range asks {
 			if err := ask(c); errors.Is(err, control.ErrNoLeader) {
@@ -283,7 +288,7 @@ func TestAHandOverWaitsForItsTarget(t *testing.T) {
 		if p, err := c.Permit(t.Context(), q); !errors.Is(err, control.ErrNoLeader) {
 			t.Errorf("before h2 reported: %+v, %v", p, err)
 		}
-		time.Sleep(control.DefaultLease)
+		pass(control.DefaultLease)
 		if p, err := c.Permit(t.Context(), q); err != nil || p.Refused == "" {
 			t.Errorf("a lease later: %+v, %v", p, err)
 		}
@@ -338,7 +343,7 @@ func TestARestartBeforeHostsReport(t *testing.T) {
 		begin(vc("full", 1, 1, 5<<30), "h1")
 		c.cordon(false, "h2", "h3")
 		c.over() // before it starts the VM elsewhere
-		time.Sleep(control.DefaultLease)
+		pass(control.DefaultLease)
 		c.must(c.ConfirmDead(t.Context(), "h2", "ann", "", false))
 		c.lead(2)
 		for range 20 {
@@ -371,7 +376,7 @@ func TestADrainGoesOnUnderANewLeader(t *testing.T) {
 					}
 				}
 				c.agents("h2")
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 				quiet("h1 has not reported")
 				for range 100 {
 					c.agents("h1", "h2")
