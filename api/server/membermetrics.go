@@ -14,6 +14,7 @@ import (
 var (
 	descLeads       = desc("server_leader", "1 if the server leads.")
 	descContact     = desc("server_last_contact_seconds", "Time since the server heard of the leader; 0 on the leader.")
+	descSlowLog     = desc("server_log_slow_seconds", "Time spent in appends to the server's log that took over 1 s each, since the last one that did not; 0: the last one did not.")
 	descDiskFree    = desc("data_disk_free_bytes", "Room where the server's log is.")
 	descDiskSize    = desc("data_disk_size_bytes", "Size of the file system where the server's log is.")
 	descEvery       = desc("snapshot_interval_seconds", "How often the server saves the state by itself; 0: it does not.")
@@ -40,7 +41,7 @@ type memberCollector struct{ s *Server }
 
 // Describe implements prometheus.Collector.
 func (memberCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLeads, descContact, descDiskFree, descDiskSize, descEvery, descSaved, descVoters, descTolerance, descArmed, descHold,
+	for _, d := range []*prometheus.Desc{descLeads, descContact, descSlowLog, descDiskFree, descDiskSize, descEvery, descSaved, descVoters, descTolerance, descArmed, descHold,
 		descExpiry, descLife, descFenced, descRestartable, descEnforced, descGuarded, descWatched, descUnproved, descUnknown, descClock, descTwice, descQueue} {
 		ch <- d
 	}
@@ -64,6 +65,7 @@ func (c memberCollector) Collect(ch chan<- prometheus.Metric) {
 	if f.Contact >= 0 {
 		gauge(descContact, f.Contact.Seconds())
 	}
+	gauge(descSlowLog, f.SlowLog.Seconds())
 	gauge(descEvery, f.SnapshotEvery.Seconds())
 	gauge(descSaved, stampOf(f.SnapshotAt))
 	for _, cert := range f.Certificates {

@@ -147,6 +147,7 @@ func (s *Server) members(v *control.View) ([]v1.Member, string) {
 		}
 		if n, ok := of[row.Name]; ok {
 			m.Leader, m.Voter, m.Healthy, m.Behind, m.Trouble, m.Contact = n.Leader, n.Voter, n.Healthy, n.Behind, n.Trouble, n.Contact.Seconds()
+			m.SlowLog = n.Slow
 		}
 		if h, ok := v.Host(row.Name); ok && row.Agent {
 			m.Lease = v.HostView(h).Lease
@@ -171,6 +172,9 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 	for _, m := range status.Members {
 		if m.Server && !m.Healthy && m.Trouble != "" {
 			add("critical", "member", m.Name, "server: %s", m.Trouble)
+		}
+		if text := slowLogText(m); text != "" {
+			add("warning", "member", m.Name, "server: %s", text)
 		}
 	}
 	if status.Advice != "" {
@@ -222,6 +226,14 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 	}
 	slices.SortStableFunc(out, func(a, b v1.Condition) int { return severities[a.Severity] - severities[b.Severity] })
 	return out
+}
+
+// slowLogText says that a server's log is slow, and what comes of it; "": it is not.
+func slowLogText(m v1.Member) string {
+	if m.SlowLog == "" || !m.Leader {
+		return m.SlowLog
+	}
+	return m.SlowLog + "; every change waits for it, for it leads, and it hands leadership on as soon as another voter's log is quick"
 }
 
 // hostFigures of a cluster of many members.

@@ -49,9 +49,10 @@ type Member struct {
 	Leader  bool    `json:"leader,omitempty"`
 	Voter   bool    `json:"voter,omitempty"`
 	Healthy bool    `json:"healthy,omitempty"`
-	Contact float64 `json:"contact,omitempty" doc:"Seconds since it last answered the leader; below 0: it never did."`
+	Contact float64 `json:"contact,omitempty" doc:"Seconds since it last answered the leader; below 0: it has not answered this one yet."`
 	Behind  uint64  `json:"behind,omitempty" doc:"Entries in force that its state does not hold yet."`
 	Trouble string  `json:"trouble,omitempty"`
+	SlowLog string  `json:"slowLog,omitempty" doc:"What is to be said of its log, if appends to that are slow."`
 	// Of an agent: its host's lease.
 	Lease string `json:"lease,omitempty"`
 }

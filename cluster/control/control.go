@@ -168,7 +168,7 @@ func (c *Control) newID() string {
 
 func (c *Control) env() loop.Env {
 	s := c.o.State.Snapshot()
-	return c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(s), Lists: c.lists})
+	return c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(s), Awaited: c.awaited(s), Lists: c.lists})
 }
 
 // lists are the hosts whose hypervisor listed a VM of that id last.
@@ -356,10 +356,10 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 			alone = true
 			continue
 		}
-		if a.Plan == nil && c.gathering(s) {
-			return r, false, fmt.Errorf("%s %s: it does not fit on the hosts that have reported to the new leader so far: %w", verb, name, ErrNoLeader)
-		}
 		if a.Plan == nil {
+			if err := c.allReported(s, verb+" "+name+": it does not fit so far"); err != nil {
+				return r, false, err
+			}
 			return Result{DryRun: call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
 		}
 		m, _ := s.Meta()

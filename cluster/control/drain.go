@@ -118,9 +118,12 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 		return DrainResult{}, false, fmt.Errorf("%s: %w", what, err)
 	}
 	r := DrainResult{Host: host, Plan: a.Plan, Blockers: a.Blockers, DryRun: call.DryRun}
+	if len(a.Blockers) > 0 {
+		if err := c.allReported(s, what); err != nil {
+			return r, false, err
+		}
+	}
 	switch {
-	case len(a.Blockers) > 0 && c.gathering(s):
-		return r, false, fmt.Errorf("%s: not all hosts have reported to the new leader so far: %w", what, ErrNoLeader)
 	case call.DryRun:
 		r.Plan.ID, r.Plan.State = "", state.MovesProposed
 		return r, false, nil
@@ -257,7 +260,7 @@ func (c *Control) DrainGroups(ctx context.Context) ([][]string, error) {
 // Turns are all hosts but those with a drain, sorted into groups that can be emptied together while everything fits on the others, rules kept,
 // at a minimum yield that is not below the present one or the cluster's default, whichever is less; and the hosts for which there is no way.
 func (c *Control) Turns(ctx context.Context) ([]Turn, []Unemptiable, error) {
-	s, err := c.before(ctx, "hosts that can be emptied together")
+	s, err := c.beforePlan(ctx, "hosts that can be emptied together")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -125,7 +125,7 @@ func (c *Control) drainHost(ctx context.Context, name string, looks drainLooks) 
 		}
 		w.OutFor = env.Now.Sub(looks.out[name])
 	}
-	if c.gathering(s) { // what others could take is not known yet
+	if len(env.Awaited) > 0 { // what hosts run and could take is not known yet
 		return nil
 	}
 	if at, vain := looks.vain[name]; vain && env.Now.Sub(at) < drainEvery && s.LoadOf(name).VMs > 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"evenkeel/cluster/agent"
@@ -121,6 +123,8 @@ func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Pe
 			p.Refused = "nothing moves after a " + meta.Hold.Reason + " until every host has said what it runs"
 		case !ok || vm.Host != q.Host || vm.Generation != m.Generation || vm.Move != m.Move || vm.Move == 0:
 			p.Refused = fmt.Sprintf("move %d of VM %s from %s is not open", m.Move, m.VM, q.Host)
+		case slices.Contains(c.awaited(s), vm.MovingTo): // a refusal would end the move
+			return c.allReported(s, fmt.Sprintf("move of VM %s to host %s", vm.Name, vm.MovingTo))
 		case c.isOut(s, vm.MovingTo):
 			p.Refused = "target host " + vm.MovingTo + " does not answer"
 		default:
@@ -174,23 +178,6 @@ func (c *Control) out(s *state.Snapshot) map[string]string {
 		return true
 	})
 	return out
-}
-
-// gathering says whether this server began to lead less than a lease ago and some hosts have yet to report: what they could
-// take is not known, and a refusal for want of room would be too early.
-func (c *Control) gathering(s *state.Snapshot) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.o.Clock()-c.begun >= c.o.Lease {
-		return false
-	}
-	missing := false
-	s.EachHost(func(h *state.Host) bool {
-		_, reported := c.live[h.Name]
-		missing = !reported && h.Lost.Proof == "" && !h.Cordoned
-		return !missing
-	})
-	return missing
 }
 
 // isOut says whether a host is one of out.
@@ -247,7 +234,7 @@ func (c *Control) Guard(ctx context.Context) {
 			continue
 		}
 		s := c.o.State.Snapshot()
-		if now := c.whoIsOut(s); now != out {
+		if now := c.whoIsOut(s) + "; " + strings.Join(c.awaited(s), " "); now != out {
 			out = now
 			c.rouse()
 		}

@@ -212,7 +212,7 @@ func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (b
 	meta, _ := s.Meta()
 	for _, p := range s.RunningMovePlans() {
 		begin := func(st state.MoveStep) bool { return st.State == state.StepWaiting || st.State == state.StepPreparing }
-		if p.Kind != state.MovesRebalance || needs <= max(p.Basis, c.moves.weighed[p.ID]) || meta.Hold.On() || !slices.ContainsFunc(p.Steps, begin) {
+		if p.Kind != state.MovesRebalance || len(env.Awaited) > 0 || needs <= max(p.Basis, c.moves.weighed[p.ID]) || meta.Hold.On() || !slices.ContainsFunc(p.Steps, begin) {
 			continue
 		}
 		f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{Instead: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
@@ -263,7 +263,8 @@ func (c *Control) sights(s *state.Snapshot) loop.Sights {
 	return out
 }
 
-// planAnew what is left of a plan some moves of which did not come about. Where nothing helps any more it has failed.
+// planAnew what is left of a plan some moves of which did not come about. Where nothing helps any more it has failed; while hosts are silent
+// that could take VMs, it ends as stopped instead.
 func (c *Control) planAnew(ctx context.Context, s *state.Snapshot, env loop.Env, a *loop.Anew) error {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
@@ -286,6 +287,10 @@ func (c *Control) planAnew(ctx context.Context, s *state.Snapshot, env loop.Env,
 	if err != nil {
 		instead.Reason = err.Error()
 	}
+	silent := c.unreported(s)
+	if len(silent) > 0 && len(instead.Steps) == 0 && a.Plan.Kind != state.MovesDrain {
+		instead.Reason += "; not counted: " + someNames(silent) + ", not heard of since this server leads"
+	}
 	next := loop.PlanAnew(a.Plan, instead, a.Why)
 	failed := next.Failures > a.Plan.Failures
 	if !failed {
@@ -293,7 +298,7 @@ func (c *Control) planAnew(ctx context.Context, s *state.Snapshot, env loop.Env,
 	}
 	switch {
 	case len(instead.Steps) > 0:
-	case failed:
+	case failed && (len(silent) == 0 || a.Plan.Kind == state.MovesDrain): // a drain goes on with another plan
 		next.State = state.MovesFailed
 	default:
 		next.State = state.MovesStopped

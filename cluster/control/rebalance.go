@@ -66,6 +66,15 @@ func (c *Control) before(ctx context.Context, what string) (*state.Snapshot, err
 	return s, nil
 }
 
+// beforePlan is before, for an answer that counts hosts as possible targets.
+func (c *Control) beforePlan(ctx context.Context, what string) (*state.Snapshot, error) {
+	s, err := c.before(ctx, what)
+	if err == nil {
+		err = c.allReported(s, what)
+	}
+	return s, err
+}
+
 // replayMoves answers an idempotency key that was used before for a plan of moves.
 func replayMoves(s *state.Snapshot, print string, call Call) (MoveResult, bool, error) {
 	r, done, err := replay(s, print, call)
@@ -125,7 +134,7 @@ func (c *Control) movePlan(ctx context.Context, verb, print string, call Call, m
 }
 
 func (c *Control) tryMovePlan(ctx context.Context, verb, print string, call Call, make func(s *state.Snapshot) (state.MovePlanPut, error)) (MoveResult, bool, error) {
-	if _, err := c.before(ctx, verb); err != nil {
+	if _, err := c.beforePlan(ctx, verb); err != nil {
 		return MoveResult{}, false, err
 	}
 	if err := c.plan(ctx); err != nil {
@@ -166,7 +175,7 @@ func (c *Control) tryMovePlan(ctx context.Context, verb, print string, call Call
 
 // Curve is the minimum yield over the bytes moved, as things are now.
 func (c *Control) Curve(ctx context.Context) ([]CurvePoint, error) {
-	s, err := c.before(ctx, "the curve of yield over bytes")
+	s, err := c.beforePlan(ctx, "the curve of yield over bytes")
 	if err != nil {
 		return nil, err
 	}
@@ -309,6 +318,9 @@ func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error)
 	}
 	at := s.PlacementIndex()
 	env := c.env()
+	if len(env.Awaited) > 0 { // it may fit there without a move
+		return false, nil
+	}
 	for i, vc := range loop.Queue(s) {
 		if i == mostRoomed {
 			break
@@ -377,6 +389,9 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return false, nil
 	}
 	env := c.env()
+	if len(env.Awaited) > 0 { // a host that reports rouses the loop
+		return false, nil
+	}
 	var v loop.Verdict
 	m.seen, v = m.seen.When(loop.PaceOf(meta.Settings.Moves), c.sight(s, env, set))
 	m.wake = v.Next

@@ -66,19 +66,19 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// look is what plans depend on: the placement index, the settings, the hosts that are out, whether VMs are being moved by a plan,
+// look is what plans depend on: the placement index, the settings, the hosts that are out or awaited, whether VMs are being moved by a plan,
 // whether some that were preempted have waited for long enough, and what bars VMs from hosts that migrations left them on.
 type look struct {
 	index, settings uint64
-	out             string
+	out, awaited    string
 	moves           bool
 	again           uint64 // see shapes
 	relisted        uint64
 }
 
-func (c *Control) lookAt(s *state.Snapshot, out map[string]string) look {
+func (c *Control) lookAt(s *state.Snapshot, env loop.Env) look {
 	m, _ := s.Meta()
-	return look{s.PlacementIndex(), m.SettingsIndex, namesOf(out), c.moves.on.Load(), c.shapes.again.Load(), c.relisted.Load()}
+	return look{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Out), strings.Join(env.Awaited, " "), c.moves.on.Load(), c.shapes.again.Load(), c.relisted.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle is the look at which there
@@ -97,7 +97,7 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	if acted, err := c.carryOn(ctx, s, env); acted || err != nil {
 		return acted, err
 	}
-	at := c.lookAt(s, env.Out)
+	at := c.lookAt(s, env)
 	if at == *idle {
 		return c.balance(ctx, s)
 	}
@@ -114,10 +114,12 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	}
 	s = c.o.State.Snapshot()
 	env = c.env()
-	at = c.lookAt(s, env.Out)
-	plan := loop.Restart(s, env)
-	if plan == nil {
-		plan = c.queue.admit(s, env)
+	at = c.lookAt(s, env)
+	var plan *state.Plan
+	if len(env.Awaited) == 0 { // else what waits may fit where nothing is known of yet
+		if plan = loop.Restart(s, env); plan == nil {
+			plan = c.queue.admit(s, env)
+		}
 	}
 	if plan == nil {
 		plan = loop.Reallocate(s)

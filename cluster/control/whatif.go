@@ -53,7 +53,7 @@ func (c *Control) Try(ctx context.Context, q TryRequest) (TryResult, error) {
 	env := loop.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }}
 	if q.Snapshot == nil {
 		var err error
-		if s, err = c.before(ctx, "try"); err != nil {
+		if s, err = c.beforePlan(ctx, "try"); err != nil {
 			return TryResult{}, err
 		}
 		see, env.Out = c.sights(s), c.out(s)
@@ -83,7 +83,7 @@ func (c *Control) Try(ctx context.Context, q TryRequest) (TryResult, error) {
 
 // Spare tells for each host whether everything would still fit if it died (N+1).
 func (c *Control) Spare(ctx context.Context) ([]SpareRow, error) {
-	s, err := c.before(ctx, "room for the VMs of a host that dies")
+	s, err := c.beforePlan(ctx, "room for the VMs of a host that dies")
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ const mostRefusals = 8
 // A step goes from waiting to preparing once the moves before it have ended well, a lane is free on both hosts, and the target has
 // the memory. From then on everybody counts the VM on both hosts, so that shares shrink where they must. Once they have shrunk
 // on both hosts the move is opened. No move begins while one of the plan has failed: those under way end, and
-// what is left is planned anew.
+// what is left is planned anew, as soon as no host's first report is awaited.
 func Next(s *state.Snapshot, in Carry) []Act {
 	if m, ok := s.Meta(); !ok || m.Hold.On() {
 		return nil
@@ -209,6 +209,7 @@ func (x *carrier) plan(p state.MovePlan) []Act {
 	next := p
 	next.Steps = steps
 	switch {
+	case failed > 0 && flying == 0 && len(x.in.Awaited) > 0: // where else its VMs could go is not known yet
 	case failed > 0 && flying == 0 && p.Tries < mostAnew:
 		return []Act{{Anew: &Anew{Plan: next, Why: last, Keep: stay(x.s, next)}}}
 	case failed > 0 && flying == 0:
@@ -374,7 +375,7 @@ func (x *carrier) leaves(host string) bool {
 // a VM of its group moves.
 func (x *carrier) tooLong(p state.MovePlan, i int) bool {
 	step := &p.Steps[i]
-	if x.in.Now.Sub(step.At) <= prepareFor {
+	if x.in.Now.Sub(step.At) <= prepareFor || len(x.in.Awaited) > 0 { // what a host has put in force is in its report
 		return false
 	}
 	for _, m := range x.s.Migrations() {

@@ -19,6 +19,8 @@ type Env struct {
 	Out map[string]string
 	// Lists are the hosts whose hypervisor lists a VM of that id, running or not: it can start on none of them. nil: none does.
 	Lists func(vm string) []string
+	// Awaited are hosts that have yet to report to this leader, and are waited for: no plan is judged by what the others could take.
+	Awaited []string
 	// Penalty by which estimated needs of VMs that run count more where new ones are placed.
 	Penalty Penalty
 	// Words of hosts on what they have available, by name.

@@ -13,6 +13,8 @@ import (
 type Figures struct {
 	Leads   bool
 	Contact time.Duration // since it heard of the leader; 0 on the leader itself, negative: never
+	// SlowLog is the time spent in slow appends to its log: see node.Appends.
+	SlowLog time.Duration
 	// DiskFree and DiskSize are of the file system with its log, bytes.
 	DiskFree, DiskSize uint64
 	// SnapshotEvery is 0 where none are saved at intervals; SnapshotAt is zero before the first.
@@ -31,7 +33,8 @@ type CertificateFigures struct {
 // Figures of this server.
 func (m *Member) Figures() (Figures, error) {
 	here, _ := m.Leader()
-	out := Figures{Leads: here, Contact: m.node.Stats().Contact}
+	stats := m.node.Stats()
+	out := Figures{Leads: here, Contact: stats.Contact, SlowLog: stats.Appends.Slow}
 	if m.backups != nil {
 		out.SnapshotEvery = m.o.Backups.Every
 		out.SnapshotAt, _ = m.backups.Last()

@@ -25,6 +25,9 @@ type Autopilot struct {
 	// (0 = 3) voters remain. 0 = never.
 	DeadAfter time.Duration
 	MinVoters int
+	// SlowAppend is how long an append to a log may take; 0 = 1 s. A leader whose appends all took longer for SlowFor (0 = 5 s) hands
+	// leadership to a voter whose log is quick.
+	SlowAppend, SlowFor time.Duration
 	// Votes says whether a server is to have a vote; nil: all of them. It must not wait.
 	Votes func(id string) bool
 }
@@ -38,6 +41,8 @@ func (a Autopilot) defaults() Autopilot {
 	or(&a.Every, 2*time.Second)
 	or(&a.Stable, 10*time.Second)
 	or(&a.Contact, time.Second)
+	or(&a.SlowAppend, time.Second)
+	or(&a.SlowFor, 5*time.Second)
 	if a.MaxBehind == 0 {
 		a.MaxBehind = 1000
 	}
@@ -107,6 +112,9 @@ func (p *pilot) start(ctx context.Context, l *life) {
 		<-ctx.Done()
 		<-run.Stop()
 	})
+	if !p.conf.Off {
+		p.runs.Go(func() { p.watchLog(ctx) })
+	}
 	p.run = run
 }
 
@@ -143,6 +151,7 @@ func (p *pilot) judge(l *life, s *Server) {
 	if s.ID == p.node.id {
 		s.Healthy, s.Since, s.Stats = true, since, p.node.Stats()
 		s.Behind = s.Stats.Commit - min(s.Stats.Commit, s.Stats.Applied)
+		s.Slow = p.conf.slowLog(s.Stats.Appends)
 		return
 	}
 	s.Contact = -1
@@ -154,10 +163,11 @@ func (p *pilot) judge(l *life, s *Server) {
 		s.Stats = t.stats
 		commit := l.raft.CommitIndex()
 		s.Behind = commit - min(commit, t.stats.Applied)
+		s.Slow = p.conf.slowLog(s.Stats.Appends)
 	}
 	switch {
 	case s.Contact < 0:
-		s.Trouble = "it has never answered"
+		s.Trouble = "it has not answered this leader yet"
 	case !s.Healthy:
 		s.Trouble = fmt.Sprintf("it has not answered for %s", s.Contact.Round(time.Millisecond))
 	case t.asked && t.err != nil:

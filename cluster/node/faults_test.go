@@ -17,10 +17,14 @@ import (
 type full struct {
 	on    atomic.Bool
 	asked atomic.Int64
-	only  string // this kind of write; "" = all
+	only  string       // this kind of write; "" = all
+	takes atomic.Int64 // how long each write takes, nanoseconds
 }
 
 func (f *full) fault(write string) error {
+	if d := time.Duration(f.takes.Load()); d > 0 {
+		time.Sleep(d) // sleep: the disk is slow
+	}
 	if f.on.Load() && (f.only == "" || f.only == write) {
 		f.asked.Add(1)
 		return fmt.Errorf("write: %w", syscall.ENOSPC)
@@ -28,11 +32,15 @@ func (f *full) fault(write string) error {
 	return nil
 }
 
-// fullGroup is three servers, each with a disk that can be full.
-func fullGroup(t *testing.T, only string) (*group, map[string]*full) {
+// fullGroup is three servers, each with a disk that can be full, or slow.
+func fullGroup(t *testing.T, only string, tune ...func(*Autopilot)) (*group, map[string]*full) {
 	disks := map[string]*full{}
 	g := newGroup(t, 1)
 	g.stop(g.members["s1"])
+	for _, f := range tune {
+		f(&g.pilot)
+	}
+	g.members["s1"].o.Autopilot = g.pilot
 	disks["s1"] = &full{only: only}
 	g.members["s1"].o.Fault = disks["s1"].fault
 	g.restart(g.members["s1"])

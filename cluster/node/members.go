@@ -18,11 +18,12 @@ type Stats struct {
 	Applied uint64        `json:"applied"`        // its state holds the entries up to this one
 	Contact time.Duration `json:"contact"`        // since it last heard of the leader, nanoseconds; 0 on the leader itself, negative: never
 	Down    string        `json:"down,omitempty"` // why its log cannot be written
+	Appends Appends       `json:"appends,omitzero"`
 }
 
 // Stats of this server.
 func (n *Node) Stats() Stats {
-	s := Stats{ID: n.id, Contact: -1}
+	s := Stats{ID: n.id, Contact: -1, Appends: n.appends.lately(time.Now())}
 	l := n.cur.Load()
 	if l == nil {
 		s.Down = n.gone().Error()
@@ -50,10 +51,11 @@ type Server struct {
 
 	Healthy bool          `json:"healthy"`
 	Since   time.Time     `json:"since,omitzero"`    // Healthy is as it is since then
-	Contact time.Duration `json:"contact"`           // since it last answered the leader; negative: it never did
+	Contact time.Duration `json:"contact"`           // since it last answered the leader; negative: it has not yet
 	Behind  uint64        `json:"behind"`            // entries in force that its state does not hold yet
 	Stats   Stats         `json:"stats"`             // as it last told
 	Trouble string        `json:"trouble,omitempty"` // why it is not healthy
+	Slow    string        `json:"slow,omitempty"`    // what is to be said of its log, if that is slow
 }
 
 // Servers of the cluster, as this server knows them.

@@ -111,6 +111,7 @@ type Node struct {
 	verify  verifier
 	intake  intake
 	pilot   pilot
+	appends appendTimes
 	members turn // one change of the servers at a time
 
 	closing sync.Once
@@ -144,6 +145,7 @@ func Open(o Options) (*Node, error) {
 	n.log = o.Log.With("part", "raft")
 	n.hclog = newHclog(n.log, n.alone())
 	n.lead.init()
+	n.appends.limit = o.Autopilot.defaults().SlowAppend
 	if o.Memory == nil {
 		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 			cancel()
@@ -220,7 +222,7 @@ func (n *Node) begin(first bool) (l *life, err error) {
 		}
 	}()
 	l = &life{disk: d, snaps: snaps, notify: make(chan bool, 1), failed: make(chan error, 1), over: make(chan struct{})}
-	store := &storage{disk: d, fault: n.o.Fault, failed: l.fail}
+	store := &storage{disk: d, fault: n.o.Fault, failed: l.fail, appends: &n.appends}
 	if n.o.Fault != nil {
 		l.snaps = faultySnapshots{snaps, n.o.Fault}
 	}

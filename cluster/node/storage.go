@@ -60,7 +60,8 @@ func openDisk(o Options, logger *hclogAdapter) (disk, raft.SnapshotStore, error)
 // ends that life: nothing is written after it, as if the server had crashed there.
 type storage struct {
 	disk
-	fault func(write string) error
+	fault   func(write string) error
+	appends *appendTimes
 	// failed is told of the first failed write once the server runs; before that a failure
 	// is an error of opening.
 	failed  func(error)
@@ -92,7 +93,10 @@ func (s *storage) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l
 
 // StoreLogs implements raft.LogStore.
 func (s *storage) StoreLogs(l []*raft.Log) error {
-	return s.write(WriteLog, func() error { return s.disk.StoreLogs(l) })
+	s.appends.begin(time.Now())
+	err := s.write(WriteLog, func() error { return s.disk.StoreLogs(l) })
+	s.appends.end(time.Now())
+	return err
 }
 
 // DeleteRange implements raft.LogStore.

@@ -1,0 +1,63 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+
+	"evenkeel/cluster/state"
+)
+
+// A new leader knows of no host what it runs and could take until that host's agent has reported to it. Until all have, or a
+// lease has passed in which a host that lives reports, it plans nothing that needs a target, and gives no verdict for want of one.
+
+// owesReport says whether a leader that a host has not reported to must not plan without it. A lost host has proof instead, and one that
+// is closed without a drain and without VMs is neither source nor target.
+func owesReport(h *state.Host, reported bool, vms func() int) bool {
+	if reported || h.Lost.Proof != "" {
+		return false
+	}
+	return !h.Cordoned || h.Drain.State == state.DrainRunning || vms() > 0
+}
+
+// unreported are the hosts that owe this leader a report, by name.
+func (c *Control) unreported(s *state.Snapshot) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	s.EachHost(func(h *state.Host) bool {
+		_, reported := c.live[h.Name]
+		if owesReport(h, reported, func() int { return s.LoadOf(h.Name).VMs }) {
+			names = append(names, h.Name)
+		}
+		return true
+	})
+	return names
+}
+
+// awaited are the unreported hosts that are waited for: none once this server has led for a lease.
+func (c *Control) awaited(s *state.Snapshot) []string {
+	c.mu.Lock()
+	early := c.o.Clock()-c.begun < c.o.Lease
+	c.mu.Unlock()
+	if !early {
+		return nil
+	}
+	return c.unreported(s)
+}
+
+// allReported is the error of a request that cannot be answered rightly before all hosts have reported; nil: it can.
+func (c *Control) allReported(s *state.Snapshot, what string) error {
+	if hosts := c.awaited(s); len(hosts) > 0 {
+		return fmt.Errorf("%s: hosts that have yet to report to the new leader: %s; try again in a moment: %w", what, someNames(hosts), ErrNoLeader)
+	}
+	return nil
+}
+
+// someNames of many.
+func someNames(all []string) string {
+	const few = 5
+	if len(all) <= few {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
+}
