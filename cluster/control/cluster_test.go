@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/patience"
 )
 
 // testCluster is a whole cluster in this process, on simulated hosts.
@@ -75,31 +77,51 @@ func startCluster(t *testing.T, dir string, world *simulated.World, hosts int) *
 	return tc
 }
 
-// eventually waits until the cluster looks right.
+// eventually waits until the cluster looks right, and follows what it is doing.
 func (c *testCluster) eventually(what string, right func(*control.View) bool) *control.View {
 	c.t.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
-		v, err := c.View(c.t.Context(), false)
-		if err != nil {
+	var v *control.View
+	err := patience.Until(c.t.Context(), patience.Stall, what, func() any { return doing(v) }, func() bool {
+		var err error
+		if v, err = c.View(c.t.Context(), false); err != nil {
 			c.t.Fatal(err)
 		}
-		if right(v) {
-			return v
-		}
-		select {
-		case <-v.Watch():
-		case <-time.After(20 * time.Millisecond): // live figures change without the state
-		case <-deadline:
-			for _, vc := range v.VCs() {
-				c.t.Logf("%s: %s %+v", vc.Name, v.VCView(vc).State, v.VCView(vc).Count)
+		return right(v)
+	})
+	if err == nil {
+		return v
+	}
+	for _, vm := range v.VMs() {
+		c.t.Logf("VM %s on %q: goal %s, %s, %s", vm.Name, vm.Host, vm.Goal, vm.Phase, vm.Reason)
+	}
+	for _, h := range v.Hosts() {
+		c.t.Logf("%s: %+v", h.Name, v.HostView(h))
+	}
+	c.t.Fatal(err)
+	return nil
+}
+
+// doing is what the cluster does, without what changes while nothing gets on.
+func doing(v *control.View) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "minimum yield %.3f", v.MinYield())
+	for _, h := range v.Hosts() {
+		fmt.Fprintf(&b, "; host %s %s", h.Name, v.HostView(h).State)
+	}
+	for _, vc := range v.VCs() {
+		seen := v.VCView(vc)
+		fmt.Fprintf(&b, "; %s %s %+v", vc.Name, seen.State, seen.Count)
+	}
+	for _, p := range v.MovePlans() {
+		fmt.Fprintf(&b, "; plan %s %s, tries %d, failures %d: %s", p.ID, p.State, p.Tries, p.Failures, p.Reason)
+		for _, m := range v.MigrationsOf(p.ID) {
+			fmt.Fprintf(&b, ", VM %s from %s to %s %s %s", m.VM, m.From, m.To, m.State, m.Error)
+			if live := v.MigrationView(m).Live; live != nil {
+				fmt.Fprintf(&b, " %d bytes", live.Bytes)
 			}
-			for _, h := range v.Hosts() {
-				c.t.Logf("%s: %+v", h.Name, v.HostView(h))
-			}
-			c.t.Fatalf("not within 20 s: %s", what)
 		}
 	}
+	return b.String()
 }
 
 func vc(name string, count int, cpu float64, memory int64) state.VC {
