@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
 	"evenkeel/test/patience"
+	testsite "evenkeel/test/site"
 )
 
 // testCluster is a whole cluster in this process, on simulated hosts.
@@ -81,7 +81,7 @@ func startCluster(t *testing.T, dir string, world *simulated.World, hosts int) *
 func (c *testCluster) eventually(what string, right func(*control.View) bool) *control.View {
 	c.t.Helper()
 	var v *control.View
-	err := patience.Until(c.t.Context(), patience.Stall, what, func() any { return doing(v) }, func() bool {
+	err := patience.Until(c.t.Context(), patience.Stall, what, func() any { return testsite.Doing(v) }, func() bool {
 		var err error
 		if v, err = c.View(c.t.Context(), false); err != nil {
 			c.t.Fatal(err)
@@ -99,29 +99,6 @@ func (c *testCluster) eventually(what string, right func(*control.View) bool) *c
 	}
 	c.t.Fatal(err)
 	return nil
-}
-
-// doing is what the cluster does, without what changes while nothing gets on.
-func doing(v *control.View) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "minimum yield %.3f", v.MinYield())
-	for _, h := range v.Hosts() {
-		fmt.Fprintf(&b, "; host %s %s", h.Name, v.HostView(h).State)
-	}
-	for _, vc := range v.VCs() {
-		seen := v.VCView(vc)
-		fmt.Fprintf(&b, "; %s %s %+v", vc.Name, seen.State, seen.Count)
-	}
-	for _, p := range v.MovePlans() {
-		fmt.Fprintf(&b, "; plan %s %s, tries %d, failures %d: %s", p.ID, p.State, p.Tries, p.Failures, p.Reason)
-		for _, m := range v.MigrationsOf(p.ID) {
-			fmt.Fprintf(&b, ", VM %s from %s to %s %s %s", m.VM, m.From, m.To, m.State, m.Error)
-			if live := v.MigrationView(m).Live; live != nil {
-				fmt.Fprintf(&b, " %d bytes", live.Bytes)
-			}
-		}
-	}
-	return b.String()
 }
 
 func vc(name string, count int, cpu float64, memory int64) state.VC {

@@ -9,6 +9,7 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor/simulated"
+	testsite "evenkeel/test/site"
 )
 
 // off keeps the loop from moving VMs by itself.
@@ -49,7 +50,7 @@ func (c *testCluster) ended(id string, want state.MovePlanState) state.MovePlan 
 			return false
 		}
 		if p.State != want {
-			c.t.Fatalf("plan %s is %s, want it %s: %s", id, p.State, want, doing(v))
+			c.t.Fatalf("plan %s is %s, want it %s: %s", id, p.State, want, testsite.Doing(v))
 		}
 		for _, m := range v.MigrationsOf(id) {
 			if m.State == state.MigrationRunning {

@@ -304,24 +304,3 @@ func (s *Site) Start(name string) error {
 	}
 	return s.start(name, l)
 }
-
-// awaitAtMost is the longest that something awaited may take, on a machine with much else to do.
-const awaitAtMost = 30 * time.Second
-
-// Await what is to come soon.
-func (s *Site) Await(ctx context.Context, what string, ok func() bool) error {
-	over := time.NewTimer(awaitAtMost)
-	defer over.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-over.C:
-			return fmt.Errorf("not within %s: %s", awaitAtMost, what)
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, ctx.Err())
-		}
-	}
-	return nil
-}
