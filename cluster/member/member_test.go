@@ -206,6 +206,9 @@ func (s *site) doing() any {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(s.up)) {
 		m := s.up[name]
+		if !m.Identity().Server {
+			continue
+		}
 		here, address := m.Leader()
 		out = append(out, fmt.Sprintf("%s leads: %t, follows %q", name, here, address))
 		if here {

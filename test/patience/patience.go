@@ -26,9 +26,12 @@ const Stall = 20 * time.Second
 const (
 	// mostStalls bounds a wait whose progress never ends, in limits: something goes round in circles.
 	mostStalls = 10
-	// between two looks.
-	between = 5 * time.Millisecond
+	// shortest and longest time between two looks: what comes soon is seen soon, and what takes long is not asked all the time.
+	shortest, longest = 5 * time.Millisecond, 100 * time.Millisecond
 )
+
+// between is the time to the next look after so long a wait.
+func between(waited time.Duration) time.Duration { return min(shortest+waited/50, longest) }
 
 // ParseFactor reads the variable's value; none is 1.
 func ParseFactor(text string) (float64, error) {
@@ -78,7 +81,7 @@ func (e *StallError) Error() string {
 // A poll that comes late is time in which this process did not run, and is not counted.
 func Until(ctx context.Context, limit time.Duration, what string, progress func() any, done func() bool) error {
 	limit = Within(limit)
-	tick := time.NewTimer(between)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	seen := StallError{What: what, Limit: limit}
 	var idle time.Duration // since the last change
@@ -91,8 +94,8 @@ func Until(ctx context.Context, limit time.Duration, what string, progress func(
 				seen.Last, idle = now, 0
 			}
 		}
-		asked := time.Now()
-		tick.Reset(between)
+		asked, pause := time.Now(), min(between(seen.Waited), limit-idle, mostStalls*limit-seen.Waited)
+		tick.Reset(pause)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -100,7 +103,7 @@ func Until(ctx context.Context, limit time.Duration, what string, progress func(
 			return fmt.Errorf("%w: %w", context.Cause(ctx), &seen)
 		}
 		// What was asked took its time, however long; of the pause only what it was to last.
-		took := asked.Sub(at) + between
+		took := asked.Sub(at) + pause
 		at = time.Now()
 		seen.Waited += took
 		if idle += took; idle >= limit || seen.Waited >= mostStalls*limit {
@@ -119,6 +122,17 @@ func Eventually(t testing.TB, limit time.Duration, what string, progress func() 
 	if err := Until(t.Context(), limit, what, progress, done); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Ask until there is no error. The limit is on getting the same error again and again, and on each question.
+func Ask(ctx context.Context, limit time.Duration, what string, question func(context.Context) error) error {
+	var last error
+	return Until(ctx, limit, what, func() any { return last }, func() bool {
+		bounded, cancel := context.WithTimeout(ctx, Within(limit))
+		defer cancel()
+		last = question(bounded)
+		return last == nil
+	})
 }
 
 // Receive what a channel brings within limit times the factor. A closed channel brings the zero value.

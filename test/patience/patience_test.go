@@ -3,6 +3,7 @@ package patience
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,7 +72,7 @@ func TestUntil(t *testing.T) {
 					progress = func() any { return tt.progress(time.Since(began)) }
 				}
 				err := Until(t.Context(), limit, "it is there", progress, func() bool { return tt.done != 0 && time.Since(began) >= tt.done })
-				if took := time.Since(began); took < tt.takes || took > tt.takes+2*between {
+				if took := time.Since(began); took < tt.takes || took > tt.takes+2*longest {
 					t.Errorf("it took %s, want %s", took, tt.takes)
 				}
 				var stall *StallError
@@ -97,6 +98,27 @@ func TestUntilSlowQuestions(t *testing.T) {
 			return false
 		})
 		if took := time.Since(began); err == nil || took > 2*time.Second {
+			t.Errorf("after %s: %v", took, err)
+		}
+	})
+}
+
+// What is asked again and again follows its own errors; each question has an end.
+func TestAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		err := Ask(t.Context(), time.Second, "3 VMs run", func(context.Context) error {
+			if n := int(time.Since(began) / (800 * time.Millisecond)); n < 3 {
+				return fmt.Errorf("%d of 3 run", n)
+			}
+			return nil
+		})
+		if took := time.Since(began); err != nil || took < 2400*time.Millisecond {
+			t.Errorf("after %s: %v", took, err)
+		}
+		began = time.Now()
+		err = Ask(t.Context(), time.Second, "3 VMs run", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		if took := time.Since(began); took > 3*time.Second || err == nil || !strings.Contains(err.Error(), "3 VMs run: not within") {
 			t.Errorf("after %s: %v", took, err)
 		}
 	})
