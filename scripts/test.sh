@@ -6,6 +6,7 @@
 #   real   packages whose tests drive the real libvirt and QEMU, and all below test/, which start whole clusters (test/attack
 #          needs no libvirt), one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
+# EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,6 +14,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tags=${EVENKEEL_TAGS:-libvirt_dlopen,hashicorpmetrics}
 export EVENKEEL_GUEST=${EVENKEEL_GUEST:-$PWD/build/guest}
 unset EVENKEEL_REAL
+
+export EVENKEEL_PATIENCE=${EVENKEEL_PATIENCE:-1}
+timeout=$(awk -v f="$EVENKEEL_PATIENCE" 'BEGIN { if (f !~ /^[0-9]+(\.[0-9]+)?$/ || f + 0 < 1) exit 1; printf "%dm", 15 * f }') || {
+	echo "test.sh: EVENKEEL_PATIENCE=\"$EVENKEEL_PATIENCE\": it must be a number of at least 1, such as 3" >&2
+	exit 2
+}
 
 all=$(go list -tags "$tags" ./...)
 
@@ -58,7 +65,7 @@ go_test() {
 		echo "(no packages)"
 		return 0
 	fi
-	go test -tags "$tags" -timeout 15m "$@" "${packages[@]}"
+	go test -tags "$tags" -timeout "$timeout" "$@" "${packages[@]}"
 }
 
 # Executions are counted, not seconds: Go's fuzzer may take the end of its own time for a failure of the target

@@ -251,7 +251,7 @@ func TestChanges(t *testing.T) {
 	if byID.Name != "a-w-1" {
 		t.Errorf("%+v", byID)
 	}
-	eventually(t, "the VM's cap and use are seen", func() bool {
+	c.eventually(t, "the VM's cap and use are seen", func() bool {
 		vm, err := api.VM(ctx, "a-w-0")
 		return err == nil && vm.Cap == 0.5 && vm.Balloon == 64<<20 && !vm.SampledAt.IsZero()
 	})

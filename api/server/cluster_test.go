@@ -24,6 +24,8 @@ import (
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/patience"
+	"evenkeel/test/site"
 )
 
 // cluster is a whole one in this process: the log on disk, the control loop,
@@ -90,19 +92,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually polls for what has no event of its own.
-func eventually(t *testing.T, what string, f func() bool) {
+// eventually polls for what has no event of its own, and follows what the cluster does.
+func (c *cluster) eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	over := time.After(20 * time.Second)
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-over:
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
+	patience.Eventually(t, patience.Stall, what, func() any {
+		v, err := c.control.View(t.Context(), true)
+		must(t, err)
+		return site.Doing(v)
+	}, f)
 }
 
 func (c *cluster) client(t *testing.T) *client.Client {

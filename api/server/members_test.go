@@ -382,17 +382,19 @@ func TestForwarding(t *testing.T) {
 
 	_, err = there.Delete(t.Context(), "a")
 	must(t, err)
-	over := time.After(20 * time.Second)
-	for deleted := false; !deleted; {
-		select {
-		case e := <-seen:
-			deleted = e.Kind == "virtual-cluster-deleted" || strings.Contains(e.Kind, "delet")
-		case err := <-ended:
-			t.Fatalf("the stream through a follower ended: %v", err)
-		case <-over:
-			t.Fatal("the stream through a follower does not show the deletion")
+	deleted := false
+	must(t, s.Await(t.Context(), "the stream through a follower shows the deletion", func() bool {
+		for {
+			select {
+			case e := <-seen:
+				deleted = deleted || strings.Contains(e.Kind, "delet")
+			case err := <-ended:
+				t.Fatalf("the stream through a follower ended: %v", err)
+			default:
+				return deleted
+			}
 		}
-	}
+	}))
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/patience"
 	"evenkeel/test/site"
 )
 
@@ -17,15 +19,12 @@ func measured(t *testing.T, api *client.Client, vm, resource string, least int) 
 	t.Helper()
 	var s v1.Samples
 	var err error
-	for end := time.Now().Add(90 * time.Second); ; {
-		if s, err = api.Samples(t.Context(), vm, resource, "raw", ""); err == nil && len(s.Items) >= least {
-			return s
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d steps of %s of VM %s wanted, there are %+v, %v", least, resource, vm, s.Items, err)
-		}
-		time.Sleep(200 * time.Millisecond) // sleep: a bounded poll
-	}
+	what := fmt.Sprintf("%d steps of %s of VM %s are measured", least, resource, vm)
+	patience.Eventually(t, 90*time.Second, what, func() any { return fmt.Sprintf("%+v, %v", s.Items, err) }, func() bool {
+		s, err = api.Samples(t.Context(), vm, resource, "raw", "")
+		return err == nil && len(s.Items) >= least
+	})
+	return s
 }
 
 // joinHosts adds members that are no servers, and waits until VMs can be placed on them.

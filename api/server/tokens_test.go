@@ -17,6 +17,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/patience"
 	"evenkeel/test/site"
 )
 
@@ -185,7 +186,7 @@ func TestRevokedTokensEndWhatRuns(t *testing.T) {
 			if strings.HasPrefix(h.what, "console") && !strings.Contains(e.said, "StatusPolicyViolation") {
 				t.Errorf("%s: %s", h.what, e.said)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience.Within(patience.Stall)):
 			t.Errorf("%s runs on", h.what)
 		}
 	}

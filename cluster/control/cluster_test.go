@@ -13,6 +13,8 @@ import (
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/patience"
+	testsite "evenkeel/test/site"
 )
 
 // testCluster is a whole cluster in this process, on simulated hosts.
@@ -75,31 +77,28 @@ func startCluster(t *testing.T, dir string, world *simulated.World, hosts int) *
 	return tc
 }
 
-// eventually waits until the cluster looks right.
+// eventually waits until the cluster looks right, and follows what it is doing.
 func (c *testCluster) eventually(what string, right func(*control.View) bool) *control.View {
 	c.t.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
-		v, err := c.View(c.t.Context(), false)
-		if err != nil {
+	var v *control.View
+	err := patience.Until(c.t.Context(), patience.Stall, what, func() any { return testsite.Doing(v) }, func() bool {
+		var err error
+		if v, err = c.View(c.t.Context(), false); err != nil {
 			c.t.Fatal(err)
 		}
-		if right(v) {
-			return v
-		}
-		select {
-		case <-v.Watch():
-		case <-time.After(20 * time.Millisecond): // live figures change without the state
-		case <-deadline:
-			for _, vc := range v.VCs() {
-				c.t.Logf("%s: %s %+v", vc.Name, v.VCView(vc).State, v.VCView(vc).Count)
-			}
-			for _, h := range v.Hosts() {
-				c.t.Logf("%s: %+v", h.Name, v.HostView(h))
-			}
-			c.t.Fatalf("not within 20 s: %s", what)
-		}
+		return right(v)
+	})
+	if err == nil {
+		return v
 	}
+	for _, vm := range v.VMs() {
+		c.t.Logf("VM %s on %q: goal %s, %s, %s", vm.Name, vm.Host, vm.Goal, vm.Phase, vm.Reason)
+	}
+	for _, h := range v.Hosts() {
+		c.t.Logf("%s: %+v", h.Name, v.HostView(h))
+	}
+	c.t.Fatal(err)
+	return nil
 }
 
 func vc(name string, count int, cpu float64, memory int64) state.VC {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
@@ -74,24 +73,9 @@ func TestSideBySide(t *testing.T) {
 			want += clients * count
 		}
 	}
-	end := time.Now().Add(20 * time.Second)
-	for {
-		v, err := c.View(ctx, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := state.CountPhases(v.VMs())
-		if n == (state.Count{Running: want}) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v, want %d running", n, want)
-		}
-		select {
-		case <-v.Watch():
-		case <-time.After(time.Second):
-		}
-	}
+	c.eventually(fmt.Sprintf("%d VMs run, and no other is there", want), func(v *control.View) bool {
+		return state.CountPhases(v.VMs()) == state.Count{Running: want}
+	})
 	if doubled := c.world.Audit().Doubled; len(doubled) > 0 {
 		t.Errorf("ran twice: %v", doubled)
 	}

@@ -9,6 +9,7 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor/simulated"
+	testsite "evenkeel/test/site"
 )
 
 // off keeps the loop from moving VMs by itself.
@@ -40,13 +41,16 @@ func (c *testCluster) crowd(others []string, names ...string) {
 	}
 }
 
-// ended waits until a plan of moves has.
-func (c *testCluster) ended(id string) state.MovePlan {
+// ended waits until a plan of moves has, in the state that is wanted.
+func (c *testCluster) ended(id string, want state.MovePlanState) state.MovePlan {
 	c.t.Helper()
-	v := c.eventually("plan "+id+" ends", func(v *control.View) bool {
+	v := c.eventually("plan "+id+" is "+string(want), func(v *control.View) bool {
 		p, ok := v.MovePlan(id)
 		if !ok || !p.State.Ended() {
 			return false
+		}
+		if p.State != want {
+			c.t.Fatalf("plan %s is %s, want it %s: %s", id, p.State, want, testsite.Doing(v))
 		}
 		for _, m := range v.MigrationsOf(id) {
 			if m.State == state.MigrationRunning {
@@ -94,8 +98,8 @@ func TestRebalance(t *testing.T) {
 	if !again.Replayed || again.Plan.ID != r.Plan.ID || again.Operation.ID != r.Operation.ID {
 		t.Errorf("asked twice with one key: %+v", again)
 	}
-	p := c.ended(r.Plan.ID)
-	if p.State != state.MovesDone || p.BytesMoved > p.Budget || p.By != "ann" {
+	p := c.ended(r.Plan.ID, state.MovesDone)
+	if p.BytesMoved > p.Budget || p.By != "ann" {
 		t.Errorf("plan: %+v", p)
 	}
 	v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
@@ -144,7 +148,7 @@ func TestRebalanceByItself(t *testing.T) {
 					t.Errorf("applied twice: %v", err)
 				}
 			}
-			if p = c.ended(p.ID); p.State != state.MovesDone || p.By != "loop" {
+			if p = c.ended(p.ID, state.MovesDone); p.By != "loop" {
 				t.Errorf("plan: %+v", p)
 			}
 			c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
@@ -276,7 +280,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		if _, err := c.AbortMigration(t.Context(), m.ID, "ann"); err != nil {
 			t.Fatal(err)
 		}
-		p := c.ended(r.Plan.ID)
+		p := c.ended(r.Plan.ID, state.MovesDone)
 		v := c.eventually("the other one moved instead", func(v *control.View) bool { return v.MinYield() == 1 })
 		m, _ = v.Migration(m.ID)
 		if m.State != state.MigrationAborted || m.BytesMoved <= 0 || p.BytesMoved <= m.BytesMoved || p.Tries != 1 {
@@ -292,7 +296,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		if p, err := c.StopPlan(t.Context(), r.Plan.ID, "ann"); err != nil || p.State != state.MovesStopped {
 			t.Fatalf("%+v, %v", p, err)
 		}
-		p := c.ended(r.Plan.ID)
+		p := c.ended(r.Plan.ID, state.MovesStopped)
 		if v := c.eventually("it arrives", func(*control.View) bool { return true }); true {
 			if m, _ = v.Migration(m.ID); m.State != state.MigrationDone || p.Steps[0].State != state.StepDone || v.Progress(r.Operation).State != state.OpFailed {
 				t.Errorf("%+v of %+v", m, p)
@@ -309,9 +313,9 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		if err := c.world.Reconnect(m.To); err != nil {
 			t.Fatal(err)
 		}
-		p := c.ended(r.Plan.ID)
+		p := c.ended(r.Plan.ID, state.MovesDone)
 		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
-		if p.State != state.MovesDone || p.Tries == 0 || m.Error == "" {
+		if p.Tries == 0 || m.Error == "" {
 			t.Errorf("%+v of %+v", m, p)
 		}
 		c.once(v)
@@ -320,9 +324,9 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		c, r, m := setup(t, 2)
 		vc, _ := c.state.Snapshot().VC(m.VC)
 		del := must[control.Result](t)(c.Delete(t.Context(), vc.Name, control.Call{}))
-		p := c.ended(r.Plan.ID)
+		p := c.ended(r.Plan.ID, state.MovesDone)
 		c.done(del, nil)
-		if p.State != state.MovesDone || p.Steps[0].State == state.StepFailed {
+		if p.Steps[0].State == state.StepFailed {
 			t.Errorf("%+v", p)
 		}
 		c.once(c.eventually("the other has what it needs", func(v *control.View) bool { return v.MinYield() == 1 }))
@@ -337,9 +341,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		if err != nil && !errors.As(err, &no) {
 			t.Fatal(err)
 		}
-		if p := c.ended(r.Plan.ID); p.State != state.MovesDone {
-			t.Errorf("%+v", p)
-		}
+		c.ended(r.Plan.ID, state.MovesDone)
 		if err == nil {
 			c.done(scaled, nil)
 		}
@@ -359,9 +361,9 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p := c.ended(r.Plan.ID)
+		p := c.ended(r.Plan.ID, state.MovesStopped)
 		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
-		if m, _ = v.Migration(m.ID); m.State != state.MigrationDone || p.State != state.MovesStopped || p.Steps[1].State != state.StepSkipped || p.Tries != 0 {
+		if m, _ = v.Migration(m.ID); m.State != state.MigrationDone || p.Steps[1].State != state.StepSkipped || p.Tries != 0 {
 			t.Errorf("%s, planned anew %d times: %s: %+v, and %+v", p.State, p.Tries, p.Reason, m, p.Steps[1:])
 		}
 		c.once(v)
@@ -377,12 +379,8 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		}
 		c.stop()
 		c = startCluster(t, dir, world, 2)
-		p := c.ended(r.Plan.ID)
-		v := c.eventually("all have half of what they need", func(v *control.View) bool { return v.MinYield() > 0.49 })
-		if p.State != state.MovesDone {
-			t.Errorf("%+v", p)
-		}
-		c.once(v)
+		c.ended(r.Plan.ID, state.MovesDone)
+		c.once(c.eventually("all have half of what they need", func(v *control.View) bool { return v.MinYield() > 0.49 }))
 	})
 }
 
@@ -399,7 +397,7 @@ func TestLimitsWhileMoving(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.ended(r.Plan.ID)
+	c.ended(r.Plan.ID, state.MovesDone)
 	v := c.eventually("all run", func(v *control.View) bool { return state.CountPhases(v.VMs()).Running == 10 })
 	c.once(v)
 	for host, of := range world.Audit().Peaks {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"evenkeel/test/patience"
 )
 
 const password = `p'a"s$s\wörd&7`
@@ -156,16 +158,15 @@ func gone(t *testing.T, pid string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); ; {
-		text, err := os.ReadFile("/proc/" + pid + "/stat")
-		if err != nil || strings.Contains(string(text), ") Z ") {
-			return
-		}
-		if time.Now().After(end) {
-			_ = syscall.Kill(n, syscall.SIGKILL)
-			t.Fatalf("process %s of a hung agent is still there", pid)
-		}
-		time.Sleep(time.Millisecond) // sleep: a bounded wait for the end of a process that is no child of ours
+	var text []byte
+	err = patience.Until(t.Context(), patience.Stall, "process "+pid+" of a hung agent ends", func() any { return string(text) }, func() bool {
+		var err error
+		text, err = os.ReadFile("/proc/" + pid + "/stat")
+		return err != nil || strings.Contains(string(text), ") Z ")
+	})
+	if err != nil {
+		_ = syscall.Kill(n, syscall.SIGKILL)
+		t.Fatal(err)
 	}
 }
 

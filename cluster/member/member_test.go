@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -28,6 +29,8 @@ import (
 	"evenkeel/cluster/transport"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/patience"
+	testsite "evenkeel/test/site"
 )
 
 const mib = 1 << 20
@@ -195,12 +198,30 @@ func (s *site) leader() (found *member.Member) {
 
 func (s *site) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); {
-		if time.Now().After(end) {
-			s.t.Fatalf("not within a minute: %s", what)
+	patience.Eventually(s.t, patience.Stall, what, s.doing, ok)
+}
+
+// doing is what the members do.
+func (s *site) doing() any {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.up)) {
+		m := s.up[name]
+		if !m.Identity().Server {
+			continue
 		}
-		time.Sleep(10 * time.Millisecond) // sleep: polls processes over a real network
+		here, address := m.Leader()
+		out = append(out, fmt.Sprintf("%s leads: %t, follows %q", name, here, address))
+		if here {
+			nodes, _ := m.Nodes()
+			for _, n := range nodes {
+				out = append(out, fmt.Sprintf("%s votes: %t, healthy: %t", n.ID, n.Voter, n.Healthy))
+			}
+			if v, err := m.View(context.Background(), true); err == nil {
+				out = append(out, testsite.Doing(v))
+			}
+		}
 	}
+	return out
 }
 
 // hosts that are ready, as the leader sees them.

@@ -228,24 +228,16 @@ func TestBackups(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { b.Run(ctx); close(done) }()
+	kept := func() any { return files(t, dir) }
 	for n := range 3 {
 		s.put(t, n, n+1)
 		index := s.store.Snapshot().Index()
-		await(t, "a file with the newest", func() *uint64 {
-			if _, i := b.newest(); i == index {
-				return &i
-			}
-			return nil
-		})
+		until(t, "a file with the newest", kept, func() bool { _, i := b.newest(); return i == index })
 	}
-	await(t, "a round that has nothing new", func() *bool {
+	until(t, "a round that has nothing new", kept, func() bool {
 		at, err := b.Last()
 		_, name := b.newest()
-		yes := err == nil && !at.IsZero() && name > 0 && len(files(t, dir)) == 3
-		if yes {
-			return &yes
-		}
-		return nil
+		return err == nil && !at.IsZero() && name > 0 && len(files(t, dir)) == 3
 	})
 	cancel()
 	<-done

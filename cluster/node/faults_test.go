@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"evenkeel/test/patience"
 )
 
 // full is a disk that has no room while it is set.
@@ -252,7 +254,7 @@ func TestRealFullDisk(t *testing.T) {
 		if n > 5000 {
 			t.Fatal("5000 entries on a full disk")
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Within(patience.Stall))
 		_, _, err := s.Apply(ctx, entry(n))
 		cancel()
 		if err != nil {
@@ -260,12 +262,7 @@ func TestRealFullDisk(t *testing.T) {
 			break
 		}
 	}
-	await(t, "it is down", func() *error {
-		if err := s.Down(); err != nil {
-			return &err
-		}
-		return nil
-	})
+	until(t, "it is down", doing(s), func() bool { return s.Down() != nil })
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"evenkeel/test/patience"
 )
 
 var gossipKey = bytes.Repeat([]byte{7}, GossipKeyBytes)
@@ -56,27 +58,15 @@ func names(g *Gossip) []string {
 
 func sees(t *testing.T, g *Gossip, want ...string) {
 	t.Helper()
-	await(t, fmt.Sprintf("%s sees %v", g.o.Name, want), func() *bool {
-		yes := slices.Equal(names(g), want)
-		if yes {
-			return &yes
-		}
-		return nil
-	})
+	until(t, fmt.Sprintf("%s sees %v", g.o.Name, want), func() any { return names(g) }, func() bool { return slices.Equal(names(g), want) })
 }
 
 // hint waits for one of the kind about the member.
 func hint(t *testing.T, g *Gossip, k HintKind, of string) Hint {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
-		select {
-		case h := <-g.Hints():
-			if h.Kind == k && h.Name == of {
-				return h
-			}
-		case <-deadline:
-			t.Fatalf("no hint that %s has %s", of, k)
+	for { // the members of a test give a few hints each, and then none
+		if h := patience.Receive(t, patience.Stall, fmt.Sprintf("a hint that %s has %s, at %s, which sees %v", of, k, g.o.Name, names(g)), g.Hints()); h.Kind == k && h.Name == of {
+			return h
 		}
 	}
 }
@@ -213,7 +203,7 @@ func TestGossipSaysNothingToStrangers(t *testing.T) {
 		if _, err := c.Write(message); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(patience.Within(patience.Stall))); err != nil {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(c)
@@ -274,13 +264,8 @@ func TestGossipKeysAreReplaced(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		for _, g := range members[1:] {
-			await(t, what+": "+g.o.Name+" hears", func() *bool {
-				for _, p := range g.Peers() {
-					if yes := p.Name == "a" && p.Meta.Version == fmt.Sprint(version); yes {
-						return &yes
-					}
-				}
-				return nil
+			until(t, what+": "+g.o.Name+" hears", func() any { return g.Peers() }, func() bool {
+				return slices.ContainsFunc(g.Peers(), func(p Peer) bool { return p.Name == "a" && p.Meta.Version == fmt.Sprint(version) })
 			})
 			if n, err := g.ml.Join([]string{members[0].Address()}); n != 1 || err != nil {
 				t.Errorf("%s: %s to a: %d, %v", what, g.o.Name, n, err)

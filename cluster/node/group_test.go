@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"evenkeel/cluster/state"
+	"evenkeel/test/patience"
 )
 
 // tcp is a Stream over loopback without TLS.
@@ -21,14 +24,13 @@ func (tcp) Dial(address string, timeout time.Duration) (net.Conn, error) {
 
 func listen(t *testing.T, address string) net.Listener {
 	t.Helper()
-	l := await(t, "the address is free", func() *net.Listener {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return nil
-		}
-		return &l
+	var l net.Listener
+	var err error
+	until(t, "the address is free", func() any { return err }, func() bool {
+		l, err = net.Listen("tcp", address)
+		return err == nil
 	})
-	return *l
+	return l
 }
 
 // group is servers over TCP that can be stopped and started.
@@ -116,7 +118,7 @@ func (g *group) restart(m *member) {
 
 func (g *group) leader(but ...*member) *member {
 	g.t.Helper()
-	return await(g.t, "a leader", func() *member {
+	return await(g.t, "a leader", g.doing, func() *member {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		for _, m := range g.members {
@@ -144,13 +146,20 @@ func (g *group) seen(leader *member, id string) *Server {
 
 func (g *group) until(what string, f func() bool) {
 	g.t.Helper()
-	yes := true
-	await(g.t, what, func() *bool {
-		if f() {
-			return &yes
+	until(g.t, what, g.doing, f)
+}
+
+// doing is how far the servers that are up are.
+func (g *group) doing() any {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var up []*server
+	for _, id := range slices.Sorted(maps.Keys(g.members)) {
+		if m := g.members[id]; m.up {
+			up = append(up, m.server)
 		}
-		return nil
-	})
+	}
+	return doing(up...)()
 }
 
 func (m *member) images() int { return len(m.store.Snapshot().Images()) }
@@ -160,7 +169,7 @@ func (g *group) put(from, to int) {
 	g.t.Helper()
 	for n := from; n < to; n++ {
 		g.until(fmt.Sprintf("entry %d", n), func() bool {
-			ctx, cancel := context.WithTimeout(g.t.Context(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(g.t.Context(), patience.Within(2*time.Second))
 			defer cancel()
 			_, outcome, err := g.leader().Apply(ctx, entry(n))
 			return err == nil && (outcome == nil || errors.Is(outcome, state.ErrConflict))

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"evenkeel/cluster/state"
+	"evenkeel/test/patience"
 )
 
 // childDir is the environment variable that makes this binary a server to be killed.
@@ -63,12 +64,27 @@ func tryOpen(o Options) (*server, error) {
 
 func (s *server) lead(t *testing.T) *server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := s.Lead(ctx); err != nil {
+	led := make(chan error, 1)
+	go func() { led <- s.Lead(ctx) }()
+	until(t, s.id+" leads", doing(s), func() bool { return len(led) > 0 })
+	if err := <-led; err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// doing is how far servers are, for await and until to follow.
+func doing(servers ...*server) func() any {
+	return func() any {
+		var out []string
+		for _, s := range servers {
+			at, now := s.Stats(), s.Leader()
+			out = append(out, fmt.Sprintf("%s: leader %q, term %d, index %d, commit %d, applied %d, down %q", s.id, now, s.Term(), at.Index, at.Commit, at.Applied, at.Down))
+		}
+		return out
+	}
 }
 
 // entry number n puts image n into the catalogue.
@@ -303,7 +319,7 @@ func newTrio(t *testing.T) *trio {
 // leader waits until one of the servers other than those in but leads.
 func (g *trio) leader(t *testing.T, but ...*server) *server {
 	t.Helper()
-	return await(t, "a leader", func() *server {
+	return await(t, "a leader", doing(g.servers...), func() *server {
 		for _, s := range g.servers {
 			if s.Leads() && !contains(but, s) {
 				return s
@@ -322,31 +338,23 @@ func contains(in []*server, s *server) bool {
 	return false
 }
 
-func await[T any](t testing.TB, what string, f func() *T) *T {
+// await polls for what f finds: Raft has no event for when followers have applied.
+func await[T any](t testing.TB, what string, progress func() any, f func() *T) (found *T) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
-		if x := f(); x != nil {
-			return x
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("not within 20 s: %s", what)
-		case <-time.After(5 * time.Millisecond): // raft tells nobody when followers have applied
-		}
-	}
+	until(t, what, progress, func() bool { found = f(); return found != nil })
+	return found
+}
+
+func until(t testing.TB, what string, progress func() any, done func() bool) {
+	t.Helper()
+	patience.Eventually(t, patience.Stall, what, progress, done)
 }
 
 func (g *trio) agree(t *testing.T, want string, but *server) {
 	t.Helper()
 	for _, s := range g.servers {
 		if s != but {
-			await(t, "server "+s.id+" has the state", func() *server {
-				if save(t, s.store) == want {
-					return s
-				}
-				return nil
-			})
+			until(t, "server "+s.id+" has the state", doing(g.servers...), func() bool { return save(t, s.store) == want })
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"evenkeel/test/patience"
 )
 
 // late is a transport that can keep answers to heartbeats back, as a paused process or a slow
@@ -92,7 +94,7 @@ func wired(t testing.TB, voters, others int, beat time.Duration) (servers []*ser
 func leaderOf(t testing.TB, servers []*server, but *server) (*server, int) {
 	t.Helper()
 	var at int
-	s := await(t, "a leader", func() *server {
+	s := await(t, "a leader", doing(servers...), func() *server {
 		for n, s := range servers {
 			if now, _ := s.Leadership(); now.Leads && s != but {
 				at = n
@@ -114,12 +116,7 @@ func TestVerifyCountsFreshAnswersOnly(t *testing.T) {
 	}
 	// The leader's heartbeats are answered, but the answers stay on their way; then it is cut off.
 	gates[at].close()
-	await(t, "answers of both", func() *int {
-		if n := gates[at].waiting(); n >= 2 {
-			return &n
-		}
-		return nil
-	})
+	until(t, "answers of both", func() any { return gates[at].waiting() }, func() bool { return gates[at].waiting() >= 2 })
 	for n, w := range wires {
 		if n != at {
 			wires[at].Disconnect(w.LocalAddr())
@@ -128,21 +125,17 @@ func TestVerifyCountsFreshAnswersOnly(t *testing.T) {
 	}
 	// Now the check begins, and the answers come.
 	own := first.cur.Load().raft.VerifyLeader()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Within(patience.Stall))
 	defer cancel()
 	result := make(chan error, 1)
 	go func() {
 		_, err := first.Verify(ctx)
 		result <- err
 	}()
-	await(t, "the check has begun", func() *bool {
+	until(t, "the check has begun", doing(servers...), func() bool {
 		first.wire.mu.Lock()
 		defer first.wire.mu.Unlock()
-		yes := first.wire.news != nil
-		if yes {
-			return &yes
-		}
-		return nil
+		return first.wire.news != nil
 	})
 	gates[at].open()
 	if err := own.Error(); err != nil {
@@ -187,10 +180,10 @@ func TestVerifyIsShared(t *testing.T) {
 			errs <- err
 		}()
 	}
-	await(t, "a check runs and others wait", func() *check {
+	until(t, "a check runs and others wait", doing(servers...), func() bool {
 		first.verify.mu.Lock()
 		defer first.verify.mu.Unlock()
-		return first.verify.next
+		return first.verify.next != nil
 	})
 	gates[at].open()
 	for range cap(errs) {

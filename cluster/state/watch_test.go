@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"evenkeel/cluster/state"
+	"evenkeel/test/patience"
 )
 
 func fired(ch <-chan struct{}) bool {
@@ -68,7 +69,7 @@ func TestWatchAcrossRestores(t *testing.T) {
 			for range 200 {
 				select {
 				case <-k.Snapshot().Watch():
-				case <-time.After(10 * time.Second):
+				case <-time.After(patience.Within(patience.Stall)):
 					t.Error("a watch slept through restores")
 					return
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/pki"
 	"evenkeel/hypervisor"
+	"evenkeel/test/patience"
 )
 
 func vm(id string, generation uint64) agent.VM {
@@ -22,29 +24,16 @@ func vm(id string, generation uint64) agent.VM {
 }
 
 // await a desired state that is wanted.
-func await(t *testing.T, a *Agent, what string, holds func(agent.Desired) bool) agent.Desired {
+func await(t *testing.T, a *Agent, what string, holds func(agent.Desired) bool) (got agent.Desired) {
 	t.Helper()
-	timeout := time.After(patience)
-	for {
-		got, changed, err := a.Desired(context.Background(), a.o.Host)
-		if err == nil && holds(got) {
-			return got
+	var err error
+	patience.Eventually(t, patience.Stall, what, func() any { return fmt.Sprintf("index %d, %d VMs, %v", got.Index, len(got.VMs), err) }, func() bool {
+		if got, _, err = a.Desired(context.Background(), a.o.Host); err != nil && !errors.Is(err, ErrNoLeader) {
+			t.Fatal(err)
 		}
-		if err != nil {
-			if !errors.Is(err, ErrNoLeader) {
-				t.Fatal(err)
-			}
-			a.mu.Lock()
-			changed = a.changed
-			a.mu.Unlock()
-		}
-		select {
-		case <-changed:
-		case <-timeout:
-			got, _, err = a.Desired(context.Background(), a.o.Host)
-			t.Fatalf("%s: still %+v, %v", what, got, err)
-		}
-	}
+		return err == nil && holds(got)
+	})
+	return got
 }
 
 func index(n uint64) func(agent.Desired) bool {
@@ -101,7 +90,7 @@ func raw(t *testing.T, d *Dialer, method, url string, header http.Header, body s
 	t.Helper()
 	tr := newTransport(d, ProtocolPeer, pki.Want{Server: true})
 	defer tr.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/pki"
+	"evenkeel/test/patience"
 )
 
 func TestMain(m *testing.M) {
@@ -35,8 +36,8 @@ func TestMain(m *testing.M) {
 
 const clusterID = "01TESTCLUSTER"
 
-// patience bounds waits for what happens in a moment.
-const patience = 20 * time.Second
+// atMost bounds calls that are answered in a moment.
+var atMost = patience.Within(patience.Stall)
 
 // site is a cluster's CA, and what every member of it shares.
 type site struct {
@@ -97,14 +98,11 @@ func refusal(reason pki.Reason) func(error) bool {
 // eventually polls, for what nobody tells.
 func (s *site) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(patience); !holds(); {
-		if time.Now().After(end) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.t.Fatalf("%s did not happen within %s; refused: %v", what, patience, s.refused)
-		}
-		time.Sleep(2 * time.Millisecond) // sleep: a bounded poll
-	}
+	patience.Eventually(s.t, patience.Stall, what, func() any {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Sprintf("refused: %v", s.refused)
+	}, holds)
 }
 
 // keeper of a new certificate by a CA, nil: the site's own.
@@ -343,10 +341,10 @@ func (l *lead) ask() Leading {
 func over(t testing.TB, address string, conf *tls.Config) (*tls.Conn, error) {
 	t.Helper()
 	conf.InsecureSkipVerify = true
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", address, conf)
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: atMost}, "tcp", address, conf)
 	if err == nil {
 		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(atMost))
 	}
 	return conn, err
 }

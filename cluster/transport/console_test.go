@@ -39,7 +39,7 @@ func TestConsole(t *testing.T) {
 	h1 := s.member("h1", false, true, PeersOptions{Consoles: host})
 	s1 := s.member("s1", true, false, PeersOptions{Lead: nobody})
 	h2 := s.member("h2", false, true, PeersOptions{Consoles: host})
-	opening, cancel := context.WithTimeout(context.Background(), patience)
+	opening, cancel := context.WithTimeout(context.Background(), atMost)
 	stream, err := s1.client.Console(opening, h1.at, "h1", "a b")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestConsole(t *testing.T) {
 	}
 	_ = stream.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	var p *Problem
 	if _, err := s1.client.Console(ctx, h1.at, "h1", "c"); !errors.As(err, &p) || p.Status != http.StatusNotFound {
@@ -90,7 +90,7 @@ func TestConsole(t *testing.T) {
 	}
 	begin := time.Now()
 	h1.stop() // ends consoles, and does not wait for people
-	if got, _ := io.ReadAll(stream); len(got) != 0 || time.Since(begin) > patience {
+	if got, _ := io.ReadAll(stream); len(got) != 0 || time.Since(begin) > atMost {
 		t.Errorf("got %q after the end", got)
 	}
 	_ = stream.Close()

@@ -42,7 +42,7 @@ func forwarding(t *testing.T, m *member, to func() string) (base string, client 
 	go func() { _ = srv.Serve(listener); close(done) }()
 	transport := &http.Transport{DialContext: (&net.Dialer{}).DialContext}
 	t.Cleanup(func() { transport.CloseIdleConnections(); _ = srv.Close(); <-done })
-	return "http://" + listener.Addr().String(), &http.Client{Transport: transport, Timeout: patience}
+	return "http://" + listener.Addr().String(), &http.Client{Transport: transport, Timeout: atMost}
 }
 
 func TestForward(t *testing.T) {
@@ -154,7 +154,7 @@ func TestForward(t *testing.T) {
 		}
 	})
 	t.Run("WebSocket", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), atMost)
 		defer cancel()
 		ws, _, err := websocket.Dial(ctx, base+"/v1/socket", &websocket.DialOptions{HTTPClient: &http.Client{Transport: client.Transport}})
 		if err != nil {
@@ -277,7 +277,7 @@ func TestRenewCertificate(t *testing.T) {
 	defer client.Close()
 	before := k.Leaf()
 	text, key := request(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	got, err := client.RenewCertificate(ctx, second.at, text)
 	if err != nil {
@@ -332,7 +332,7 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, key := request(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	ask := JoinRequest{Name: "h9", Address: "h9:7480", Request: string(text)}
 	got, err := Join(ctx, serve(k), token, ask, nil)

@@ -20,7 +20,7 @@ func nobody() Leading { return Leading{} }
 // unanswered checks that a connection ends without a byte of application data, whatever is sent.
 func unanswered(t *testing.T, conn net.Conn, say string) {
 	t.Helper()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(atMost))
 	_, _ = io.WriteString(conn, say)
 	got, err := io.ReadAll(conn)
 	if len(got) != 0 {
@@ -88,7 +88,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(patience))
+			_ = conn.SetDeadline(time.Now().Add(atMost))
 			_, _ = io.WriteString(conn, say)
 			got, _ := io.ReadAll(conn)
 			if bytes.Contains(got, []byte("HTTP/1.1 200")) || len(got) > 7 && got[0] != 0x15 { // an alert is all that TLS says
@@ -106,7 +106,7 @@ func TestPortAPI(t *testing.T) {
 		protocols := &http.Protocols{}
 		protocols.SetHTTP1(!h2)
 		protocols.SetHTTP2(h2)
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: protocols}, Timeout: patience}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: protocols}, Timeout: atMost}
 		resp, err := client.Get("https://" + m.at + "/")
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestPortAPI(t *testing.T) {
 func TestStreams(t *testing.T) {
 	s := newSite(t)
 	one, two := s.member("s1", true, false, PeersOptions{Lead: nobody}), s.member("s2", true, true, PeersOptions{Lead: nobody})
-	out, err := one.port.Raft().Dial(two.at, patience)
+	out, err := one.port.Raft().Dial(two.at, atMost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,14 +162,14 @@ func TestStreams(t *testing.T) {
 		t.Error("the stream of a removed server goes on")
 	}
 	s.heard("the revocation", refusal(pki.Revoked))
-	if conn, err := one.port.Raft().Dial(two.at, patience); err == nil {
+	if conn, err := one.port.Raft().Dial(two.at, atMost); err == nil {
 		unanswered(t, conn, "vote")
 	}
 	two.stop()
 	if _, err := two.port.Raft().Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed, but: %v", err)
 	}
-	if _, err := one.port.Raft().Dial(two.at, patience); err == nil {
+	if _, err := one.port.Raft().Dial(two.at, atMost); err == nil {
 		t.Error("dialed what is closed")
 	}
 }
@@ -216,7 +216,7 @@ func TestSlowHandshakes(t *testing.T) {
 	s := newSite(t)
 	m := s.member("s1", true, false, PeersOptions{Lead: nobody}, func(o *PortOptions) {
 		o.Connections = NewConnections(Limits{Handshakes: 4})
-		o.HandshakeTimeout = patience
+		o.HandshakeTimeout = atMost
 	})
 	var slow []net.Conn
 	for range 8 {
@@ -257,7 +257,7 @@ func TestSlowHandshakes(t *testing.T) {
 func TestRenewalKeepsConnections(t *testing.T) {
 	s := newSite(t)
 	one, two := s.member("s1", true, false, PeersOptions{Lead: nobody}), s.member("s2", true, false, PeersOptions{Lead: nobody})
-	out, err := one.port.Raft().Dial(two.at, patience)
+	out, err := one.port.Raft().Dial(two.at, atMost)
 	if err != nil {
 		t.Fatal(err)
 	}

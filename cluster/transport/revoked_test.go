@@ -70,7 +70,7 @@ func TestEventsAreTold(t *testing.T) {
 	}})
 	c := NewClient(s.dialer(s.keeper(nil, "h1", false, true, time.Now(), time.Hour)), ClientOptions{Log: quiet()})
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	e := Event{At: time.Unix(1e9, 0).UTC(), Kind: "connection-refused", Name: "192.0.2.1", Text: "revoked"}
 	if err := c.Tell(ctx, m.at, "h1", []Event{e}); err != nil {

@@ -31,7 +31,7 @@ func TestTargets(t *testing.T) {
 	for _, protocol := range []string{"http/1.1", ProtocolPeer, ProtocolForward} {
 		for _, target := range targets {
 			for _, method := range []string{"GET", "POST", "OPTIONS", "CONNECT"} {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), atMost)
 				var conn *tls.Conn
 				var err error
 				if protocol == "http/1.1" {
@@ -43,7 +43,7 @@ func TestTargets(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_ = conn.SetDeadline(time.Now().Add(patience))
+				_ = conn.SetDeadline(time.Now().Add(atMost))
 				if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", method, target); err != nil {
 					t.Fatal(err)
 				}
@@ -80,7 +80,7 @@ func TestForwardedReachesTheAPIAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(atMost))
 		// The client's address cannot be struck out, nor chosen.
 		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close, %s\r\n%s: 192.0.2.7:9\r\n\r\n", path, headerClient, headerClient)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

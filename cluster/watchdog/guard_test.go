@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/test/patience"
 )
 
 // The agent wants exactly this.
@@ -61,20 +62,14 @@ func newOutside(t *testing.T) *outside {
 // next is the next connection of a host.
 func (o *outside) next(t *testing.T) net.Conn {
 	t.Helper()
-	select {
-	case c := <-o.conns:
-		return c
-	case <-time.After(30 * time.Second):
-		t.Fatal("the host did not connect")
-		return nil
-	}
+	return patience.Receive(t, patience.Stall, "the host connects", o.conns)
 }
 
 // rest is what the host sent over a connection until it ended it.
 func rest(t *testing.T, c net.Conn) string {
 	t.Helper()
 	defer c.Close()
-	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(patience.Within(patience.Stall))); err != nil {
 		t.Fatal(err)
 	}
 	b, err := io.ReadAll(bufio.NewReader(c))

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// patience is how long an outside watchdog may take to answer, or to take a byte.
-const patience = 2 * time.Second
+// answerTime is how long an outside watchdog may take to answer, or to take a byte.
+const answerTime = 2 * time.Second
 
 // maxAnswer is the most bytes of an answer, with its end of line.
 const maxAnswer = 256
@@ -22,7 +22,7 @@ type connection struct{ *net.UnixConn }
 
 // Write gives up rather than hang on a watchdog that takes nothing.
 func (c connection) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(answerTime)); err != nil {
 		return 0, err
 	}
 	return c.UnixConn.Write(b)
@@ -30,7 +30,7 @@ func (c connection) Write(b []byte) (int, error) {
 
 // openSocket arms the watchdog that listens at path.
 func openSocket(path string, timeout time.Duration) (line, time.Duration, string, error) {
-	conn, err := (&net.Dialer{Timeout: patience}).Dial("unix", path)
+	conn, err := (&net.Dialer{Timeout: answerTime}).Dial("unix", path)
 	if err != nil {
 		return nil, 0, "", err
 	}
@@ -46,7 +46,7 @@ func (c connection) arm(timeout time.Duration) (took time.Duration, name string,
 	if _, err := fmt.Fprintf(c, "timeout %d\n", timeout/time.Second); err != nil {
 		return 0, "", err
 	}
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(answerTime)); err != nil {
 		return 0, "", err
 	}
 	text, err := bufio.NewReader(io.LimitReader(c, maxAnswer)).ReadString('\n')

@@ -17,6 +17,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/patience"
 )
 
 // host is a vcd that runs as a member in this process, with a simulated hypervisor.
@@ -100,19 +101,25 @@ func (h *host) end() int {
 
 func (h *host) await(what string, ok func() bool) {
 	h.t.Helper()
-	over := time.After(30 * time.Second)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
+	patience.Eventually(h.t, patience.Stall, what, h.doing, func() bool {
 		select {
-		case <-tick.C:
 		case s := <-h.ended:
 			h.ended <- s
 			h.t.Fatalf("vcd of %s ended with %d before %s: %s", h.name, s, what, h.errs)
-		case <-over:
-			h.t.Fatalf("not within 30 s: %s", what)
+		default:
 		}
-	}
+		return ok()
+	})
+}
+
+// doing is what vcd says of itself and its cluster on its local socket.
+func (h *host) doing() any {
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience.Within(2*time.Second))
+	defer cancel()
+	local := client.NewLocal(h.socket)
+	defer local.Close()
+	s, err := local.Setup(ctx)
+	return fmt.Sprintf("%s: member %t, ready %t, %s, %v", h.name, s.Member, s.Ready, s.Reason, err)
 }
 
 func (h *host) recover(args ...string) (int, string) {

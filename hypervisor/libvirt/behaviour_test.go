@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -11,10 +12,12 @@ import (
 	"time"
 
 	"evenkeel/hypervisor"
+	"evenkeel/test/patience"
 )
 
-// patience bounds what an emulated guest on a busy machine does in its own time.
-const patience = 2 * time.Minute
+// guestTime bounds what an emulated guest on a busy machine does in its own time: it beats all the while, so that
+// its beats show no progress.
+var guestTime = patience.Within(2 * time.Minute)
 
 // guest is a booted guest with its console.
 type guest struct {
@@ -44,7 +47,7 @@ func (b bench) attach(t *testing.T, id string) *guest {
 // beat waits for the guest's next beat and returns its figures.
 func (g *guest) beat(t *testing.T) map[string]int64 {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(guestTime)
 	for {
 		select {
 		case line, ok := <-g.lines:
@@ -66,7 +69,7 @@ func (g *guest) beat(t *testing.T) map[string]int64 {
 			}
 			return figures
 		case <-limit:
-			t.Fatalf("no beat within %v", patience)
+			t.Fatalf("no beat within %v", guestTime)
 		}
 	}
 }
@@ -74,14 +77,14 @@ func (g *guest) beat(t *testing.T) map[string]int64 {
 // until waits for a beat that satisfies ok.
 func (g *guest) until(t *testing.T, what string, ok func(map[string]int64) bool) map[string]int64 {
 	t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(guestTime)
 	for {
 		beat := g.beat(t)
 		if ok(beat) {
 			return beat
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v; last beat %v", what, patience, beat)
+			t.Fatalf("%s: not within %v; last beat %v", what, guestTime, beat)
 		}
 	}
 }
@@ -114,7 +117,7 @@ func (b bench) use(t *testing.T, name string, window time.Duration) use {
 func (b bench) settles(t *testing.T, what, name string, window time.Duration, ok func(use) bool) {
 	t.Helper()
 	var seen []use
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(guestTime); time.Now().Before(end); {
 		u := b.use(t, name, window)
 		if ok(u) {
 			return
@@ -226,7 +229,7 @@ func TestBalloonFollows(t *testing.T) {
 	before := g.until(t, "the guest holds 160 MiB", func(beat map[string]int64) bool { return beat["touched"] >= 160<<20/4096 })
 	full := b.sampleOf(t, s.VM)
 	// What the guest reports to the host is what it says of itself.
-	for end := time.Now().Add(patience); ; pause() {
+	for end := time.Now().Add(guestTime); ; pause() {
 		if x := b.sampleOf(t, s.VM); math.Abs(float64(x.Available-before["memavail_kb"]<<10)) < 16<<20 {
 			if x.Unused < 0 || x.Unused > x.Available || x.MajorFaults < 0 || x.SwapIn != 0 || x.SwapOut != 0 {
 				t.Errorf("a guest without swap reports %+v", x)
@@ -249,7 +252,7 @@ func TestBalloonFollows(t *testing.T) {
 		return beat["memavail_kb"] > 0 && beat["memavail_kb"] < before["memavail_kb"]+160<<10-120<<10
 	})
 	var half hypervisor.Stats
-	for end := time.Now().Add(patience); ; pause() {
+	for end := time.Now().Add(guestTime); ; pause() {
 		half = b.sampleOf(t, s.VM)
 		if half.Balloon == 128<<20 && half.Resident < full.Resident-100<<20 {
 			break
@@ -267,7 +270,7 @@ func TestBalloonFollows(t *testing.T) {
 	begun := time.Now()
 	again := g.until(t, "the guest holds 160 MiB again", func(beat map[string]int64) bool { return beat["touched"] >= after["touched"]+160<<20/4096 })
 	x := b.sampleOf(t, s.VM)
-	for end := time.Now().Add(patience); x.Balloon < 150<<20 && time.Now().Before(end); x = b.sampleOf(t, s.VM) {
+	for end := time.Now().Add(guestTime); x.Balloon < 150<<20 && time.Now().Before(end); x = b.sampleOf(t, s.VM) {
 		pause()
 	}
 	if again["uptime_ms"] <= after["uptime_ms"] || x.Balloon < 150<<20 || x.Balloon > 256<<20 || x.Reported.IsZero() || x.Reported.After(time.Now()) {
@@ -305,7 +308,7 @@ func TestDaemonRestart(t *testing.T) {
 	}
 	await := func(kind hypervisor.EventKind) {
 		t.Helper()
-		limit := time.After(patience)
+		limit := time.After(guestTime)
 		for {
 			select {
 			case e := <-events:
@@ -316,7 +319,7 @@ func TestDaemonRestart(t *testing.T) {
 					return
 				}
 			case <-limit:
-				t.Fatalf("no event %s within %v", kind, patience)
+				t.Fatalf("no event %s within %v", kind, guestTime)
 			}
 		}
 	}
@@ -367,7 +370,7 @@ func TestFrozenHost(t *testing.T) {
 	if _, err := h.List(t.Context()); !isUnavailable(err) {
 		t.Errorf("List of a frozen host: %v, want ErrUnavailable", err)
 	}
-	if took := time.Since(start); took > 20*time.Second {
+	if took := time.Since(start); took > patience.Within(patience.Stall) {
 		t.Errorf("List of a frozen host took %v", took)
 	}
 	if _, err := Open(t.Context(), b.opts); !isUnavailable(err) {
@@ -376,14 +379,9 @@ func TestFrozenHost(t *testing.T) {
 	if err := b.lab.Thaw(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); ; pause() {
-		_, err := h.List(t.Context())
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("thawed: %v", err)
-		}
+	thawed := func(ctx context.Context) error { _, err := h.List(ctx); return err }
+	if err := patience.Ask(t.Context(), guestTime, "a thawed host answers", thawed); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -94,7 +94,7 @@ func (b bench) attachAll(t *testing.T, id string) *guest {
 	var all strings.Builder
 	t.Cleanup(func() { _ = c.Close() })
 	buf := make([]byte, 4096)
-	for end := time.Now().Add(patience); !strings.Contains(all.String(), "BEAT") && time.Now().Before(end); {
+	for end := time.Now().Add(guestTime); !strings.Contains(all.String(), "BEAT") && time.Now().Before(end); {
 		n, err := c.Read(buf)
 		if err != nil {
 			t.Fatal(err)

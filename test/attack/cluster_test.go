@@ -20,6 +20,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/patience"
 )
 
 // awaitMax is how long a test waits for what a quiet machine does within seconds. It proves nothing about speed.
@@ -503,25 +504,14 @@ func (c *cluster) tail(t *testing.T) {
 
 // await asks until there is no error.
 func (c *cluster) await(ctx context.Context, what string, ask func(context.Context) error) error {
-	return awaitFor(ctx, awaitMax, what, ask)
+	return patience.Ask(ctx, awaitMax, what, ask)
 }
 
+// awaitFor is await with a limit on the whole: what is to hold under an attack holds within a time.
 func awaitFor(ctx context.Context, within time.Duration, what string, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	bounded, cancel := context.WithTimeout(ctx, patience.Within(within))
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %s: %w", within, what, err)
-		}
-	}
+	return patience.Ask(bounded, within, what, ask)
 }
 
 func (c *cluster) eventually(t *testing.T, what string, ask func(context.Context) error) {

@@ -11,6 +11,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/patience"
 )
 
 // load is a number of clients that create, scale and delete VCs of their own, through all servers in
@@ -97,12 +98,12 @@ func (l *load) client(ctx, end context.Context, n int, rng *rand.Rand) {
 	}
 }
 
-// patience of one write: an election and more.
-const patience = 60 * time.Second
+// writeTime bounds one write: an election and more.
+const writeTime = 60 * time.Second
 
 // write until it is answered. It says whether the answer was yes.
 func (l *load) write(end context.Context, rng *rand.Rand, name, key string, count int, f func(context.Context, *client.Client, client.Option) error) bool {
-	ctx, cancel := context.WithTimeout(end, patience)
+	ctx, cancel := context.WithTimeout(end, patience.Within(writeTime))
 	defer cancel()
 	at := rng.IntN(len(l.s.hosts))
 	for {
@@ -208,7 +209,7 @@ func (l *load) end(t *testing.T) {
 	}
 	for n, o := range l.open {
 		if n < 10 {
-			t.Errorf("no answer within %s: %s", patience, o)
+			t.Errorf("no answer within %s: %s", writeTime, o)
 		}
 	}
 }

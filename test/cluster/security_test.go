@@ -19,6 +19,7 @@ import (
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/pki"
+	"evenkeel/test/patience"
 )
 
 // desk is a vcd at the desk: an agent with a simulated hypervisor, on the hosts' network.
@@ -96,14 +97,14 @@ func issue(t *testing.T, ca *pki.CA, id pki.Identity, at time.Time, life time.Du
 // knock speaks a protocol of members to a host, with a certificate or none, and asks for a path. It
 // returns the status of the answer, or why there is none.
 func (s *site) knock(h *host, protocol string, cert *tls.Certificate, path string) (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Within(patience.Stall))
 	defer cancel()
 	raw, err := s.lab.Dial(ctx, "tcp", h.port())
 	if err != nil {
 		return 0, fmt.Errorf("not even connected: %w", err)
 	}
 	defer raw.Close()
-	_ = raw.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = raw.SetDeadline(time.Now().Add(patience.Within(patience.Stall)))
 	conf := &tls.Config{NextProtos: []string{protocol}, InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} // it is the other side that is to verify
 	if cert != nil {
 		conf.Certificates = []tls.Certificate{*cert}
@@ -153,7 +154,7 @@ func strangersRefused(t *testing.T, s *site, tab *table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = raw.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = raw.SetDeadline(time.Now().Add(patience.Within(patience.Stall)))
 	_, _ = raw.Write([]byte("GET /v1/vms HTTP/1.1\r\nHost: h\r\n\r\n"))
 	b := make([]byte, 4096)
 	n, err := raw.Read(b)

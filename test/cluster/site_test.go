@@ -17,6 +17,7 @@ import (
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
 	"evenkeel/test/lab"
+	"evenkeel/test/patience"
 )
 
 // site is a cluster on three hosts, and what is needed to disturb it.
@@ -314,30 +315,14 @@ next:
 	return out
 }
 
-// eventually asks until there is no error. What the test's end is to it, within is to each question.
+// eventually asks until there is no error, as long as the errors show that something gets on.
 func eventually(t *testing.T, within time.Duration, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	if !long() { // on a busy machine all takes its time, see within
 		within = min(4*within, within+2*time.Minute)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	var last error
-	for {
-		err := f(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("not within %s: %s (%v)", within, what, last)
-		}
+	if err := patience.Ask(t.Context(), within, what, f); err != nil {
+		t.Fatal(err)
 	}
 }
 

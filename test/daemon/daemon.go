@@ -22,6 +22,7 @@ import (
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
 	"evenkeel/test/lab"
+	"evenkeel/test/patience"
 )
 
 // binary of vcd, built once for all tests of a package.
@@ -157,9 +158,9 @@ func (d *Daemon) Launch() {
 			d.Tail(20)
 			d.t.Fatal("vcd did not become ready:", err)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience.Within(time.Minute)):
 		d.Tail(20)
-		d.t.Fatal("vcd was not ready within 60 s")
+		d.t.Fatal("vcd was not ready within a minute")
 	}
 }
 
@@ -184,29 +185,36 @@ func (d *Daemon) Tail(lines int) {
 	d.t.Log("last lines of vcd's log:\n" + strings.Join(all[max(0, len(all)-lines):], "\n"))
 }
 
-// Eventually asks until the answer is right.
-func (d *Daemon) Eventually(within time.Duration, what string, right func(ctx context.Context) (bool, error)) {
+// Eventually asks until the answer is right. The limit is on VMs that do nothing, and answers that stay the same.
+func (d *Daemon) Eventually(limit time.Duration, what string, right func(ctx context.Context) (bool, error)) {
 	d.t.Helper()
-	// Thrice as long: on a busy machine all takes its time, and nothing is lost where it does not.
-	ctx, cancel := context.WithTimeout(d.t.Context(), 3*within)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	var last error
-	for {
-		ok, err := right(ctx)
-		if ok && err == nil {
-			return
-		}
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			d.t.Fatalf("not within %s: %s (last error: %v)", within, what, last)
-		}
+	err := patience.Until(d.t.Context(), limit, what, func() any { return fmt.Sprintf("%s; %v", d.doing(), last) }, func() bool {
+		ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(limit))
+		defer cancel()
+		var ok bool
+		ok, last = right(ctx)
+		return ok && last == nil
+	})
+	if err != nil {
+		d.Tail(20)
+		d.t.Fatal(err)
 	}
+}
+
+// doing is what the daemon's VMs do.
+func (d *Daemon) doing() string {
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(5*time.Second))
+	defer cancel()
+	vms, err := d.VMs(ctx, "", "")
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, vm := range vms {
+		fmt.Fprintf(&b, "VM %s on %s %s; ", vm.Name, vm.Host, vm.State)
+	}
+	return b.String()
 }
 
 // Done waits for an operation, which is to end well.
@@ -215,7 +223,7 @@ func (d *Daemon) Done(r v1.Result, err error) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(2*time.Minute))
 	defer cancel()
 	op, err := d.Wait(ctx, *r.Operation, nil)
 	if err != nil || op.State != v1.OperationDone {
@@ -226,7 +234,7 @@ func (d *Daemon) Done(r v1.Result, err error) {
 // Processes of QEMU on its host by domain, by libvirt's own list: one run of a VM is told from the next by them.
 func (d *Daemon) Processes() map[string]string {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(time.Minute))
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "virsh", "-q", "-c", d.host.URI(), "list", "--all", "--name").Output()
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"evenkeel/test/patience"
 )
 
 // played is what a guest last said of itself, and what it said in all.
@@ -96,19 +98,10 @@ func (c *console) look(t testing.TB) played {
 // eventually looks until it is right.
 func eventually(t testing.TB, within time.Duration, what string, right func() (bool, string)) {
 	t.Helper()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	end := time.Now().Add(within)
 	last := ""
-	for range tick.C {
-		ok, why := right()
-		if ok {
-			return
-		}
-		last = why
-		if time.Now().After(end) || t.Context().Err() != nil {
-			t.Fatalf("not within %v: %s; %s", within, what, last)
-		}
+	err := patience.Until(t.Context(), within, what, nil, func() (ok bool) { ok, last = right(); return ok })
+	if err != nil {
+		t.Fatalf("%v; %s", err, last)
 	}
 }
 

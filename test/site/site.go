@@ -26,6 +26,7 @@ import (
 	"evenkeel/cluster/transport"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/patience"
 )
 
 // Token is the admin token of every site, and TokenID its id.
@@ -48,6 +49,10 @@ type Options struct {
 	// Log of the members; nil: none.
 	Log *slog.Logger
 }
+
+// heartbeat is the members' Raft timeout: a leader that a busy machine keeps from hearing of the others for half of it
+// leads no more, which is not what tests of API and command line are about.
+const heartbeat = 3 * time.Second
 
 // Site is members on loopback. It is not safe for concurrent use.
 type Site struct {
@@ -125,7 +130,7 @@ func (s *Site) start(name string, l net.Listener) error {
 		return err
 	}
 	o := member.Options{Dir: s.Dir(name), Audit: trail, Listener: l, Advertise: s.at[name], Log: s.o.Log, Settings: state.DefaultSettings(), Version: "test",
-		Lease: s.o.Lease, Fence: s.o.Fence, Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
+		Lease: s.o.Lease, Fence: s.o.Fence, Timers: node.Timers{Heartbeat: patience.Within(heartbeat)},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		API: func(m *member.Member) http.Handler {
 			return server.New(m, server.Options{Members: m, Version: "test", Logger: s.o.Log.With("on", name), Audit: m.Trail()})
@@ -303,25 +308,4 @@ func (s *Site) Start(name string) error {
 		return err
 	}
 	return s.start(name, l)
-}
-
-// awaitAtMost is the longest that something awaited may take, on a machine with much else to do.
-const awaitAtMost = 30 * time.Second
-
-// Await what is to come soon.
-func (s *Site) Await(ctx context.Context, what string, ok func() bool) error {
-	over := time.NewTimer(awaitAtMost)
-	defer over.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-over.C:
-			return fmt.Errorf("not within %s: %s", awaitAtMost, what)
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, ctx.Err())
-		}
-	}
-	return nil
 }
