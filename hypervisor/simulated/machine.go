@@ -43,6 +43,7 @@ type machine struct {
 	loseEvents  int
 	keepSources int // so many hand-overs from here are to leave their source behind
 	faults      []*fault
+	hung        []hypervisor.Hung
 }
 
 func newMachine(w *World, index int, x Machine) *machine {
