@@ -188,6 +188,12 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 		if n := figures[h.Name].Unproved; n > 0 {
 			add("critical", "host", h.Name, "%d restartable VMs are not started elsewhere, for nothing proves that the host is dead: vcctl host fence, or vcctl host confirm-dead if you know", n)
 		}
+		if len(h.Hangs) > 0 && h.State != "lost" {
+			add("critical", "host", h.Name, "%s", hanging(h))
+			if h.State == "unreachable" {
+				h.State = "" // that is why
+			}
+		}
 		switch h.State {
 		case "unknown": // for a moment after an election; then it is out of reach
 			add("warning", "host", h.Name, "it has not reported since this server leads")
@@ -213,6 +219,17 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 	}
 	slices.SortStableFunc(out, func(a, b v1.Condition) int { return severities[a.Severity] - severities[b.Severity] })
 	return out
+}
+
+// hanging is what is to be done about a host whose libvirt hangs. Nothing proves that a VM whose start hangs does not run, so that the
+// cluster itself starts it nowhere else.
+func hanging(h control.HostView) string {
+	more := ""
+	if n := len(h.Hangs) - 1; n > 0 {
+		more = fmt.Sprintf(", and %d more calls wait", n)
+	}
+	return fmt.Sprintf("libvirt does not answer: %s%s; a VM whose start hangs is started nowhere else, for it may yet start there: restart libvirtd on %s (its VMs run on); if that does not help, vcctl host fence %s turns it off with all its VMs",
+		h.Hangs[0], more, h.Name, h.Name)
 }
 
 // hostFigures of a cluster of many members.
