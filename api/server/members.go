@@ -173,6 +173,15 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 			add("critical", "member", m.Name, "server: %s", m.Trouble)
 		}
 	}
+	if s.opts.Members != nil {
+		for _, w := range node.WrongClocks(s.opts.Members.Clocks()) {
+			if w.Name == "" {
+				add("warning", "cluster", status.ID, "%s", w)
+			} else {
+				add("warning", "member", w.Name, "%s", w)
+			}
+		}
+	}
 	if status.Advice != "" {
 		add("warning", "cluster", status.ID, "%s", status.Advice)
 	}
