@@ -173,6 +173,7 @@ func (r *runner) hangs() []Hang {
 		w, told := r.hung[h]
 		if !told {
 			w = time.Since(h.Since).Round(time.Second)
+			r.log.Error("the hypervisor does not answer: VMs run on; restart its daemon", "call", h.Call, "vm", h.VM, "waited", w)
 		}
 		waited[h] = w
 		out = append(out, Hang{h.Call, h.VM, w})
