@@ -304,6 +304,28 @@ type Moved struct {
 	PostCopy  bool    // the guest runs at the target, and the rest follows
 }
 
+// Hung is a call that had its time and has no answer yet. What it did, or will do, is not known.
+type Hung struct {
+	Call  string    // as the hypervisor names it, with its object: "virDomainCreateXML of ek-web-vm-0"
+	VM    string    // id of our VM that it is about; "" = of none
+	Since time.Time // when it was made
+}
+
+// Hanging is a Host that knows which of its calls hang. A call leaves the list when it is answered after all, or its
+// connection ends.
+type Hanging interface {
+	// Hanging calls, the one made first at first.
+	Hanging() []Hung
+}
+
+// HangingOf a host; nil for one that does not know.
+func HangingOf(h Host) []Hung {
+	if h, is := h.(Hanging); is {
+		return h.Hanging()
+	}
+	return nil
+}
+
 // Partner is what a host has that VMs need where they move to.
 type Partner struct {
 	CPUModel string            // that VMs are given: a model's name, "host-model NAME" where it is the machine's own

@@ -35,9 +35,22 @@ on() {
 	shift
 	bin/labhost -dir "$lab" run "$host" env XDG_CONFIG_HOME=/etc/evenkeel/root "$PWD/bin/vcctl" "$@"
 }
+. scripts/demo-watch.sh
 run() {
 	printf '$ vcctl %s\n' "$*"
-	on h1 "$@"
+	watched on h1 "$@"
+}
+progress() {
+	on h1 vm list -o json | grep -E '"(name|state|host)"'
+	on h1 migration list -o json | grep -iE '"(id|state|bytes|sent)"'
+}
+stuck() {
+	local h
+	on h1 cluster status || true
+	for h in h1 h2 h3; do
+		echo "-- $h:"
+		libvirt_answers "$(bin/labhost -dir "$lab" uri "$h")"
+	done
 }
 # await SECONDS COMMAND... until it succeeds.
 await() {

@@ -30,9 +30,17 @@ trap clean EXIT
 trap 'exit 130' INT TERM
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+. scripts/demo-watch.sh
 run() {
 	printf '$ vcctl %s\n' "$*"
-	bin/vcctl "$@"
+	watched bin/vcctl "$@"
+}
+progress() { timeout 20 bin/vcctl vm list -o json | grep -E '"(name|state)"'; }
+stuck() {
+	timeout 20 bin/vcctl cluster status || true
+	timeout 20 bin/vcctl host list || true
+	[[ $kind == simulated ]] || libvirt_answers "$uri"
+	echo "demo: the last lines of vcd's log follow"
 }
 
 args=(--data-dir "$dir/data" --listen 127.0.0.1:0 --log-level warn)
@@ -60,9 +68,11 @@ fi
 
 bin/vcd dev "${args[@]}" --min-yield 0.3 >"$dir/ready" 2>"$dir/vcd.log" &
 vcd=$!
-for ((i = 0; i < 300; i++)); do
-	[[ ! -s $dir/ready ]] || break
-	kill -0 "$vcd" 2>/dev/null || exit 1
+until [[ -s $dir/ready ]]; do # vcd ends by itself if libvirt does not answer
+	kill -0 "$vcd" 2>/dev/null || {
+		echo "demo: vcd did not come up:" >&2
+		exit 1
+	}
 	sleep 0.1
 done
 read -r _ EVENKEEL_ADDRESS <"$dir/ready"
@@ -116,7 +126,11 @@ run vc delete web --dry-run | tail -n 1
 for name in web batch db; do run vc delete "$name" --wait; done
 run vm list
 if [[ $kind != simulated ]]; then
-	left=$(virsh -q -c "$uri" list --all --name | grep '^ek-' || true)
+	names=$(timeout 30 virsh -q -c "$uri" list --all --name) || {
+		libvirt_answers "$uri" >&2
+		exit 1
+	}
+	left=$(grep '^ek-' <<<"$names" || true)
 	[[ -z $left ]] || {
 		echo "demo: left on the host: $left" >&2
 		exit 1

@@ -177,6 +177,15 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 			add("warning", "member", m.Name, "server: %s", text)
 		}
 	}
+	if s.opts.Members != nil {
+		for _, w := range node.WrongClocks(s.opts.Members.Clocks()) {
+			if w.Name == "" {
+				add("warning", "cluster", status.ID, "%s", w)
+			} else {
+				add("warning", "member", w.Name, "%s", w)
+			}
+		}
+	}
 	if status.Advice != "" {
 		add("warning", "cluster", status.ID, "%s", status.Advice)
 	}
@@ -191,6 +200,12 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 		h := v.HostView(row)
 		if n := figures[h.Name].Unproved; n > 0 {
 			add("critical", "host", h.Name, "%d restartable VMs are not started elsewhere, for nothing proves that the host is dead: vcctl host fence, or vcctl host confirm-dead if you know", n)
+		}
+		if len(h.Hangs) > 0 && h.State != "lost" {
+			add("critical", "host", h.Name, "%s", hanging(h))
+			if h.State == "unreachable" {
+				h.State = "" // that is why
+			}
 		}
 		switch h.State {
 		case "unknown": // for a moment after an election; then it is out of reach
@@ -234,6 +249,17 @@ func slowLogText(m v1.Member) string {
 		return m.SlowLog
 	}
 	return m.SlowLog + "; every change waits for it, for it leads, and it hands leadership on as soon as another voter's log is quick"
+}
+
+// hanging is what is to be done about a host whose libvirt hangs. Nothing proves that a VM whose start hangs does not run, so that the
+// cluster itself starts it nowhere else.
+func hanging(h control.HostView) string {
+	more := ""
+	if n := len(h.Hangs) - 1; n > 0 {
+		more = fmt.Sprintf(", and %d more calls wait", n)
+	}
+	return fmt.Sprintf("libvirt does not answer: %s%s; a VM whose start hangs is started nowhere else, for it may yet start there: restart libvirtd on %s (its VMs run on); if that does not help, vcctl host fence %s turns it off with all its VMs",
+		h.Hangs[0], more, h.Name, h.Name)
 }
 
 // hostFigures of a cluster of many members.

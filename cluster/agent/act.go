@@ -172,15 +172,16 @@ func absentIsFine(err error) error {
 	return err
 }
 
-// startSome carries out the first few starts of a list that begins with one, side by
+// startSome begins the first few starts of a list that begins with one, side by
 // side. What follows them in the list waits for the next round.
 func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int, error) {
 	var specs []hypervisor.Spec
 	var tell []Status
+	most := startsAtOnce - len(r.notEnded())
 	for _, op := range ops {
 		switch op := op.(type) {
 		case Start:
-			if len(specs) < startsAtOnce {
+			if len(specs) < most {
 				specs = append(specs, op.Spec)
 			}
 		case Tell:
@@ -189,69 +190,37 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 	}
 	asked := specs
 	specs, held, err := r.permitted(ctx, specs)
-	defer r.keeper.started(held)
 	if err != nil {
+		r.keeper.started(held)
 		return unstarted(asked, nil, err.Error()), 0, err
 	}
 	for _, spec := range specs {
 		r.tries(spec.Identity.VM)
 	}
-	errs := make([]error, len(specs))
-	var wg sync.WaitGroup
-	for i, spec := range specs {
-		wg.Go(func() {
-			r.log.Info("start VM", "vm", spec.Name, "generation", spec.Generation)
-			r.Recorder.starts(spec.Identity.VM, spec.Generation)
-			errs[i] = r.Hypervisor.Define(ctx, spec)
-			if errs[i] == nil && spec.Leased && !r.keeper.holds() { // it took long
-				errs[i] = fmt.Errorf("the host's lease is over: %w", hypervisor.ErrUnavailable)
-			}
-			if errs[i] == nil {
-				errs[i] = r.Hypervisor.Start(ctx, spec)
-			}
-		})
+	for _, spec := range specs {
+		if spec.Leased {
+			held--
+		}
 	}
-	wg.Wait()
+	r.keeper.started(held) // of those that were not permitted
 	statuses := unstarted(asked, specs, "the leader does not permit its start now")
 	var failed error
 	acted := 0
 	if len(specs) == 0 {
 		failed = fmt.Errorf("no start was permitted")
 	}
-	for i, spec := range specs {
-		id := spec.Identity.VM
-		if errs[i] == nil {
-			acted++
-			r.shares[id] = spec.CPU.Cap
-			for _, st := range tell {
-				if st.VM == id {
-					statuses = append(statuses, st)
-				}
-			}
+	for _, s := range r.begin(ctx, specs) {
+		if err := r.takeStart(ctx, s); err != nil {
+			failed = errors.Join(failed, err)
+			statuses = append(statuses, Status{VM: s.spec.Identity.VM, Generation: s.spec.Generation, Phase: SeenWaiting, Reason: "its start failed and is tried again: " + s.err.Error()})
 			continue
 		}
-		a := r.attempts[id]
-		if a.generation != spec.Generation {
-			a = attempt{generation: spec.Generation}
-		}
-		err := fmt.Errorf("start VM %s: %w", spec.Name, errs[i])
-		switch {
-		case errors.Is(err, hypervisor.ErrUnavailable) || ctx.Err() != nil:
-			// says nothing of the VM
-		case errors.Is(err, hypervisor.ErrInvalid):
-			a.final = errs[i].Error()
-		case errors.Is(err, hypervisor.ErrExists):
-			if a.n++; a.n >= startAttempts {
-				a.final = fmt.Sprintf("its name %s belongs to a VM on the host that the cluster does not know", spec.Name)
-			}
-		default:
-			if a.n++; a.n >= startAttempts {
-				a.final = fmt.Sprintf("%v (after %d attempts)", errs[i], a.n)
+		acted++
+		for _, st := range tell {
+			if st.VM == s.spec.Identity.VM {
+				statuses = append(statuses, st)
 			}
 		}
-		r.attempts[id] = a
-		failed = errors.Join(failed, err)
-		statuses = append(statuses, Status{VM: id, Generation: spec.Generation, Phase: SeenWaiting, Reason: "its start failed and is tried again: " + errs[i].Error()})
 	}
 	return statuses, acted, failed
 }

@@ -110,6 +110,8 @@ type Past struct {
 	// Moving: VMs whose migration is going on. Moved: how the open move's migration ended.
 	Moving map[string]bool
 	Moved  map[string]MoveEnd
+	// Starting: VMs whose start has not ended, by id. Such a VM may run at any moment.
+	Starting map[string]Starting
 	// Waited: VMs whose move waits for room at its target, for too long.
 	Waited map[string]bool
 	// Leftover is for how long VMs are seen to be left over from a migration, by id.
@@ -183,6 +185,19 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 			d.expect(vm)
 		}
 	}
+	var begun []VM
+	for _, vm := range vms {
+		s, starts := past.Starting[vm.Spec.Identity.VM]
+		_, runs := d.there[vm.Spec.Identity.VM]
+		if !starts || vm.Move != nil || runs && s.Hung { // what runs has started, whatever hangs
+			continue
+		}
+		begun = append(begun, vm)
+		if !runs {
+			d.cpu += vm.Spec.CPU.Cap
+			d.memory += vm.Spec.Memory + want.Overhead
+		}
+	}
 	d.fits = d.cpu <= d.most() && d.memory <= want.Memory
 	for _, vm := range vms {
 		if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move != nil {
@@ -192,7 +207,8 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	steps := func(all ...func(VM, hypervisor.VM, bool)) {
 		for _, step := range all {
 			for _, vm := range vms {
-				if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move == nil {
+				now, runs := d.there[vm.Spec.Identity.VM]
+				if s, starts := past.Starting[vm.Spec.Identity.VM]; vm.Move == nil && (!starts || runs && s.Hung) {
 					step(vm, now, runs)
 				}
 			}
@@ -203,7 +219,15 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	d.cut(vms)
 	steps(d.leave, d.shrink)
 	d.relieve(vms)
-	steps(d.grow, d.settle, d.start)
+	steps(d.grow, d.settle)
+	for _, vm := range begun {
+		if why := past.Starting[vm.Spec.Identity.VM].Why; vm.Want == WantRun && vm.MayStart {
+			d.waits(vm, why)
+		} else {
+			d.add(Hold{vm.Spec.Identity.VM, vm.Spec.Name, why, false})
+		}
+	}
+	steps(d.start)
 	return d.ops
 }
 
@@ -439,6 +463,8 @@ func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
 	}
 	memory := vm.Spec.Memory + d.want.Overhead
 	switch {
+	case len(d.past.Starting) >= startsAtOnce:
+		d.waits(vm, d.past.othersStart())
 	case d.cpu+vm.Spec.CPU.Cap > d.most():
 		d.waits(vm, fmt.Sprintf("%.3f cores do not fit yet", vm.Spec.CPU.Cap))
 	case d.memory+memory > d.want.Memory:

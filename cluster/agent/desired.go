@@ -149,7 +149,7 @@ type Report struct {
 	MigrateURI string // where other hosts reach this one's hypervisor
 	Reach      bool   // the hypervisor answers
 	Error      string // what went wrong in the last round, "" = nothing
-	Index      uint64 // of the desired state that is in force now; 0 = not in force
+	Index      uint64 // of the desired state that is in force now, but for starts that hang; 0 = not in force
 	// Quiet: nobody waits for the Index. If there is nothing else that is new, samples may bring it.
 	Quiet bool `json:"-"`
 	// Lacking are VMs that go without what they are to have more than now, by id: with Index, all but that is in force.
@@ -174,6 +174,8 @@ type Report struct {
 	Migrates Migrates
 	// NoWay are hosts that this one found it cannot send VMs to.
 	NoWay []NoWay `json:",omitempty"`
+	// Hangs are calls of the hypervisor that had their time and have no answer, the one made first at first.
+	Hangs []Hang `json:",omitempty"`
 }
 
 // MoveProgress is how far a migration got, by the hypervisor's count.

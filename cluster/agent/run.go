@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, moved: make(chan struct{}, 1), said: map[string]said{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -95,6 +95,7 @@ func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer r.beside.Wait()
 	defer cancel()
 	wg.Go(func() { keeper.run(ctx) })
 	if r.reach != nil {
@@ -136,7 +137,7 @@ func (r *runner) subscribe(ctx context.Context) (<-chan hypervisor.Event, error)
 
 // outOfReach tells the leader that nothing is known of this host's VMs.
 func (r *runner) outOfReach(ctx context.Context, err error) error {
-	r.last.Reach, r.last.Error, r.last.Index = false, err.Error(), 0
+	r.last.Reach, r.last.Error, r.last.Index, r.last.Hangs = false, err.Error(), 0, r.hangs()
 	r.last.Statuses, r.last.Samples, r.last.Estimates, r.last.Pressure, r.last.Available = nil, nil, nil, nil, nil
 	return r.Leader.Report(ctx, r.last)
 }
@@ -162,43 +163,47 @@ type runner struct {
 	Options
 	log *slog.Logger
 
-	capacity hypervisor.Capacity
-	asked    map[string]time.Time
-	balloons map[string]balloonTry
-	attempts map[string]attempt
-	ended    map[string]string
-	cleared  map[string]uint64
-	use      map[string]*useWindow
-	caps     map[string]hypervisor.VM // as last listed
-	shares   map[string]float64       // caps as last set, cores
-	guests   map[string]*guestWatch
-	load     hostLoad
-	raised   map[string]int64        // what guests that are short of memory were to have in the last round
-	cluster  string                  // id; "" until the leader said it; see belong
-	epoch    uint64                  // in which the leader said it
-	steps    string                  // of the last round that acted
-	lost     map[string]uint64       // generations of VMs that were stopped for want of a lease
-	moves    map[string]*moving      // migrations that this agent began
-	leaving  map[string]bool         // VMs whose migration went on when the hypervisor was last asked
-	counts   map[string]bool         // VMs that the leader was last seen to know here, by id
-	known    map[known]bool          // moves that the leader last told of
-	waits    map[string]waiting      // VMs whose move waits for room
-	alone    bool                    // no migration goes on that an agent before this one began
-	told     map[string]toldEstimate // estimates that the leader has, by VM
-	orphans  map[string]int64        // bytes that such migrations sent, by VM, until that is told
-	begun    map[string]Sending      // moves that an agent before this one began, and whose VMs were here after it, by VM
-	leftover map[Instance]time.Time  // what migrations left behind, VM and Generation, and since when that is seen
-	toStart  map[string]toStart      // VMs that may start and do not run, by id; nil before the first round
-	moved    chan struct{}           // a migration ended
-	ending   sync.WaitGroup          // migrations that go on
-	left     []Status                // of VMs that were handed over, yet to be told
-	said     map[string]said         // what the leader was told of VMs lately, by id
-	unspoken time.Time               // since when rounds that acted were not told of; zero: the last one was
-	partner  Migrates                // what the host has for moves, as last asked
-	surveyed time.Time               // when that was
-	keeper   *keeper
-	reach    *reach // nil: it is not looked at
-	last     Report // limits and health as last reported
+	capacity   hypervisor.Capacity
+	asked      map[string]time.Time
+	balloons   map[string]balloonTry
+	attempts   map[string]attempt
+	ended      map[string]string
+	cleared    map[string]uint64
+	use        map[string]*useWindow
+	caps       map[string]hypervisor.VM // as last listed
+	shares     map[string]float64       // caps as last set, cores
+	guests     map[string]*guestWatch
+	load       hostLoad
+	raised     map[string]int64                  // what guests that are short of memory were to have in the last round
+	cluster    string                            // id; "" until the leader said it; see belong
+	epoch      uint64                            // in which the leader said it
+	steps      string                            // of the last round that acted
+	lost       map[string]uint64                 // generations of VMs that were stopped for want of a lease
+	moves      map[string]*moving                // migrations that this agent began
+	leaving    map[string]bool                   // VMs whose migration went on when the hypervisor was last asked
+	counts     map[string]bool                   // VMs that the leader was last seen to know here, by id
+	known      map[known]bool                    // moves that the leader last told of
+	waits      map[string]waiting                // VMs whose move waits for room
+	alone      bool                              // no migration goes on that an agent before this one began
+	told       map[string]toldEstimate           // estimates that the leader has, by VM
+	orphans    map[string]int64                  // bytes that such migrations sent, by VM, until that is told
+	begun      map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
+	leftover   map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
+	toStart    map[string]toStart                // VMs that may start and do not run, by id; nil before the first round
+	moved      chan struct{}                     // a migration ended
+	ending     sync.WaitGroup                    // migrations that go on
+	starts     map[string]*starting              // under way, by VM
+	beside     sync.WaitGroup                    // starts that have not ended
+	lateStarts error                             // what went wrong with starts that no round waited for; until a round has told
+	hung       map[hypervisor.Hung]time.Duration // calls of the hypervisor that hang, as they were told
+	left       []Status                          // of VMs that were handed over, yet to be told
+	said       map[string]said                   // what the leader was told of VMs lately, by id
+	unspoken   time.Time                         // since when rounds that acted were not told of; zero: the last one was
+	partner    Migrates                          // what the host has for moves, as last asked
+	surveyed   time.Time                         // when that was
+	keeper     *keeper
+	reach      *reach // nil: it is not looked at
+	last       Report // limits and health as last reported
 }
 
 func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error {
@@ -348,6 +353,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	r.raised = raises(past.Guests)
 	ops := Decide(want, there, past)
 	done, opErr := r.act(ctx, ops)
+	opErr, r.lateStarts = errors.Join(r.lateStarts, opErr), nil
 	if steps := fmt.Sprint(ops); done.acted > 0 {
 		if opErr == nil && steps == r.steps {
 			opErr = fmt.Errorf("done before, with no effect: %s", steps)
@@ -368,7 +374,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	}
 	if opErr != nil {
 		report.Error = opErr.Error()
-	} else if lacking, all := lacks(ops); all {
+	} else if lacking, all := lacks(unlessHung(ops, past.Starting)); all {
 		report.Index, report.Lacking = want.Index, lacking
 		report.Quiet = want.Touched > 0 && r.last.Index >= want.Touched && len(r.last.Lacking)+len(lacking) == 0
 	}
@@ -422,6 +428,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 			r.leaving[id] = true
 		}
 	}
+	r.takeStarts(ctx)
 	there, err := r.Hypervisor.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list VMs: %w", err)
@@ -454,7 +461,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 // describe is the report on the machine itself.
 func (r *runner) describe(there []hypervisor.VM) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
-		MigrateURI: r.MigrateURI, Numbers: true, Migrates: r.partner, Moves: r.progress(), NoWay: r.reach.told(time.Now()), Running: []Instance{}, Epoch: r.epoch}
+		MigrateURI: r.MigrateURI, Numbers: true, Migrates: r.partner, Moves: r.progress(), NoWay: r.reach.told(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
 			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
@@ -488,7 +495,7 @@ func (r *runner) past(want Desired) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
 		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
-	p.Guests = r.needs()
+	p.Guests, p.Starting = r.needs(), r.notEnded()
 	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.keeper.givenUp(want), map[string]time.Duration{}
 	for i, since := range r.leftover {
 		p.Leftover[i.VM] = time.Since(since)

@@ -167,7 +167,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	if !reported || live.Reach != r.Reach {
 		defer c.rouse()
 	}
-	live.Reach, live.Error = r.Reach, r.Error
+	live.Reach, live.Error, live.Hangs = r.Reach, r.Error, HangsOf(live.Hangs, r.Hangs, c.o.Now())
 	if r.Index > live.Shrunk && c.moves.on.Load() {
 		defer c.rouse() // a move may wait for it
 	}
@@ -185,7 +185,9 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		}
 		live.Running, live.Listed = r.Running, c.o.Now()
 		if r.Index > 0 || len(r.Running) > 0 { // what begins a round has no index, and is as good as the one before if nothing runs
-			live.ListedFor = r.Index
+			if live.ListedFor = r.Index; len(r.Hangs) > 0 { // what hangs may bring up a VM that is not listed
+				live.ListedFor = 0
+			}
 		}
 	}
 	c.moves.told(r)

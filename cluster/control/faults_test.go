@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/cluster/agent"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
@@ -253,4 +254,61 @@ func TestThousand(t *testing.T) {
 		}
 	}
 	noHarm(t, world, cores, memory)
+}
+
+// A hypervisor that takes calls and hangs in a start: the host is named with the call, other VMs start, and once the daemon was started anew
+// the VM runs.
+func TestHypervisorHangsInAStart(t *testing.T) {
+	timing := simulated.DefaultTiming()
+	timing.Timeout = 100 * time.Millisecond
+	world, err := simulated.New(simulated.Options{Hosts: 1, Timing: &timing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startCluster(t, t.TempDir(), world, 1)
+	ctx := t.Context()
+	if err := world.Inject("h1", simulated.Fault{Call: simulated.CallStart, Hang: true, Stuck: true}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Create(ctx, vc("a", 1, 1, 512*mib), control.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := c.eventually("h1 is named", func(v *control.View) bool { return len(c.host(v, "h1").Hangs) == 1 })
+	h := c.host(v, "h1")
+	if !strings.HasPrefix(h.Hangs[0], "start ") || !strings.Contains(h.Hangs[0], " has been waiting for ") || !strings.HasSuffix(h.Error, h.Hangs[0]) {
+		t.Errorf("hangs %q, error %q", h.Hangs, h.Error)
+	}
+	c.done(c.Create(ctx, vc("b", 1, 1, 512*mib), control.Call{}))
+	v = c.eventually("a is told of still", func(v *control.View) bool { return len(c.host(v, "h1").Hangs) == 1 })
+	if x := c.vc(v, "a"); x.State != state.VCStarting {
+		t.Errorf("a: %+v", x)
+	}
+	if err := world.Disconnect("h1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := world.Reconnect("h1"); err != nil {
+		t.Fatal(err)
+	}
+	c.done(r, nil)
+	c.eventually("nothing hangs", func(v *control.View) bool { h := c.host(v, "h1"); return len(h.Hangs) == 0 && h.Error == "" })
+}
+
+// How long a call hangs is told from when its agent first told of it, by this clock.
+func TestHowLongCallsHang(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	a, b := agent.Hang{Call: "virDomainCreateXML of ek-a", VM: "a", Waited: time.Minute}, agent.Hang{Call: "virConnectGetAllDomainStats", Waited: 15 * time.Second}
+	first := control.HangsOf(nil, []agent.Hang{a}, at)
+	second := control.HangsOf(first, []agent.Hang{a, b}, at.Add(90*time.Second))
+	var got []string
+	for _, h := range second {
+		got = append(got, h.Text(at.Add(100*time.Second)))
+	}
+	want := []string{"virDomainCreateXML of ek-a has been waiting for 2m40s", "virConnectGetAllDomainStats has been waiting for 25s"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if left := control.HangsOf(second, nil, at); len(left) != 0 {
+		t.Errorf("over, and told: %+v", left)
+	}
 }

@@ -17,6 +17,7 @@ type HostLive struct {
 	Shrunk uint64 // log index up to which all of it is in force that takes something from a VM
 	Error  string // why it is not, if it is not
 	Reach  bool   // the hypervisor answers
+	Hangs  []Hang // calls of the hypervisor that had their time and have no answer
 	VMs    map[string]agent.Sample
 	// Sampled is when VMs came in, by the leader's clock.
 	Sampled time.Time
@@ -33,6 +34,32 @@ type HostLive struct {
 	Moves    []agent.MoveProgress // the migrations that go on from there
 	Migrates agent.Migrates       // what it has for VMs that move there; the zero value: it has not said
 	NoWay    []agent.NoWay        // where it cannot send VMs
+}
+
+// Hang is a call of a host's hypervisor that hangs.
+type Hang struct {
+	agent.Hang
+	Heard time.Time // when its agent first told of it, by the leader's clock
+}
+
+// HangsOf a host after a report: a call that was told of before is told of since then.
+func HangsOf(before []Hang, now []agent.Hang, at time.Time) []Hang {
+	var out []Hang
+	for _, h := range now {
+		heard := at
+		for _, b := range before {
+			if b.Hang == h {
+				heard = b.Heard
+			}
+		}
+		out = append(out, Hang{h, heard})
+	}
+	return out
+}
+
+// Text says how long it has hung by now.
+func (h Hang) Text(now time.Time) string {
+	return fmt.Sprintf("%s has been waiting for %s", h.Call, (h.Waited + max(0, now.Sub(h.Heard))).Round(time.Second))
 }
 
 // View is one consistent look at the cluster: the replicated state at one
@@ -89,6 +116,7 @@ type HostView struct {
 	Lease     string        // held, over (it was not renewed), lost (proved), unknown (not renewed in this term)
 	Heard     time.Duration // since its agent last renewed its lease; below 0 = not in this term
 	Error     string
+	Hangs     []string // calls of its hypervisor that hang, with how long they do; the one made first at first
 	Allocated state.Resources
 	Used      state.Resources
 	VMs       int
@@ -170,6 +198,12 @@ func (v *View) HostView(h state.Host) HostView {
 		if i.Leftover {
 			out.Leftovers = append(out.Leftovers, i.Name)
 		}
+	}
+	for _, hang := range live.Hangs {
+		out.Hangs = append(out.Hangs, hang.Text(v.now))
+	}
+	if len(out.Hangs) > 0 && live.Reach {
+		out.Error = "libvirt does not answer: " + out.Hangs[0]
 	}
 	switch {
 	case h.Lost.Proof != "":

@@ -22,7 +22,7 @@ func (m *Member) gossiping(ctx context.Context) {
 		roles = append(roles, "agent")
 	}
 	meta := node.GossipMeta{Roles: roles, Address: m.o.Advertise, Version: m.o.Version}
-	g, err := node.OpenGossip(node.GossipOptions{Name: m.identity.Name, Bind: m.o.Gossip, Advertise: m.o.GossipAdvertise, Keys: m.gossipKeys.now().Keys, Log: m.log, Meta: meta})
+	g, err := node.OpenGossip(node.GossipOptions{Name: m.identity.Name, Bind: m.o.Gossip, Advertise: m.o.GossipAdvertise, Keys: m.gossipKeys.now().Keys, Log: m.log, Meta: meta, Wall: m.o.Now})
 	if err != nil {
 		m.log.Error("gossip", "error", err)
 		return
@@ -58,6 +58,14 @@ func (m *Member) gossiping(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// Clocks of the members that were heard of lately, as told from this one's; nil if this member does not take part in gossip.
+func (m *Member) Clocks() []node.Clock {
+	if g := m.talk.Load(); g != nil {
+		return g.Clocks()
+	}
+	return nil
 }
 
 // hint to this host's agent, if there is one, that there may be a leader.

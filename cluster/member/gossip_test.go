@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,20 +16,54 @@ import (
 	"evenkeel/cluster/transport"
 )
 
+// talk gives the first n members addresses for gossip.
+func (s *site) talk(n int) {
+	s.t.Helper()
+	s.gossip = map[string]string{}
+	l, err := net.Listen("tcp", "127.0.1.1:0") // a port that is free, perhaps
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	for i := 1; i <= n; i++ {
+		s.gossip[fmt.Sprintf("h%d", i)] = fmt.Sprintf("127.0.1.%d:%s", i, port)
+	}
+}
+
+// A member whose clock is set far off is named by every server, itself too, though certificates are refused by that clock.
+func TestClockFarOff(t *testing.T) {
+	s := newSite(t, 3)
+	s.talk(3)
+	var ahead atomic.Int64
+	s.now = map[string]func() time.Time{"h1": func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}
+	s.first()
+	s.join("h2", true)
+	s.join("h3", true)
+	for name := range s.up {
+		s.eventually(name+" hears of all clocks", func() bool { return len(s.up[name].Clocks()) == 3 })
+		if w := node.WrongClocks(s.up[name].Clocks()); len(w) != 0 {
+			t.Errorf("%s: %v, want none", name, w)
+		}
+	}
+	ahead.Store(int64(400 * 24 * time.Hour))
+	for name := range s.up {
+		s.eventually(name+" names h1", func() bool {
+			w := node.WrongClocks(s.up[name].Clocks())
+			return len(w) == 1 && w[0].Name == "h1" && w[0].Ahead > 399*24*time.Hour
+		})
+	}
+	ahead.Store(0)
+	for name := range s.up {
+		s.eventually(name+" names none", func() bool { return len(node.WrongClocks(s.up[name].Clocks())) == 0 })
+	}
+}
+
 // A member that was removed cannot take part in gossip: the key is another soon, on servers and agents, also if the leader
 // changes at once. Those that stay do not lose sight of each other.
 func TestGossipWithoutRemoved(t *testing.T) {
 	s := newSite(t, 4)
-	s.gossip = map[string]string{}
-	l, err := net.Listen("tcp", "127.0.1.1:0") // a port that is free, perhaps
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
-	for i := 1; i <= 4; i++ {
-		s.gossip[fmt.Sprintf("h%d", i)] = fmt.Sprintf("127.0.1.%d:%s", i, port)
-	}
+	s.talk(4)
 	s.first()
 	s.join("h2", true)
 	s.join("h3", true)

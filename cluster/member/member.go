@@ -58,6 +58,8 @@ type Options struct {
 	GossipRotation GossipRotation
 	// Audit is the log of who asked for what; nil: none is kept. Whoever starts the member closes it after the member.
 	Audit *audit.Log
+	// Now is the time of day that certificates of others are judged by and that others are told; nil: time.Now.
+	Now func() time.Time
 	// SnapshotEvery and Trailing are those of node.Options.
 	SnapshotEvery, Trailing uint64
 }
@@ -153,7 +155,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 		return nil, err
 	}
 	m.log = o.Log.With("member", m.identity.Name)
-	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: founding}
+	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: founding, Now: o.Now}
 	m.dialer = &transport.Dialer{Security: security}
 	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
 	limits := transport.Limits{Tables: 1}

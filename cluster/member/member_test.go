@@ -46,8 +46,9 @@ type site struct {
 
 	agentOnly bool // of the members that are started next
 	lease     time.Duration
-	pki       pki.Files         // of the operator's own
-	gossip    map[string]string // addresses of the members that gossip
+	pki       pki.Files                   // of the operator's own
+	gossip    map[string]string           // addresses of the members that gossip
+	now       map[string]func() time.Time // clocks of members, by name; nil: the machine's
 }
 
 func newSite(t *testing.T, hosts int) *site {
@@ -118,7 +119,7 @@ func (s *site) listen(name string) net.Listener {
 func (s *site) start(name string, l net.Listener) *member.Member {
 	s.t.Helper()
 	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, Gossip: s.gossip[name],
-		GossipAdvertise: s.gossip[name], GossipRotation: member.GossipRotation{Spread: 500 * time.Millisecond, Keep: time.Second}, AgentOnly: s.agentOnly, Lease: s.lease, PKI: s.pki,
+		GossipAdvertise: s.gossip[name], GossipRotation: member.GossipRotation{Spread: 500 * time.Millisecond, Keep: time.Second}, AgentOnly: s.agentOnly, Lease: s.lease, PKI: s.pki, Now: s.now[name],
 		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,

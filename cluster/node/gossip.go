@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"evenkeel/cluster/lease"
 )
 
 // GossipKeyBytes is the length of a key that all members of a cluster share.
@@ -47,6 +49,8 @@ type GossipOptions struct {
 	Network *GossipNetwork
 	// Interval between two probes of others, and what follows from it; 0 = 1 s.
 	Interval time.Duration
+	Wall     func() time.Time     // the time of day that others are told; default time.Now
+	Steady   func() time.Duration // never set, and goes on while the machine sleeps; default CLOCK_BOOTTIME
 }
 
 // toldMeta is what is sent. memberlist does not say whether a member left or failed, so one that
@@ -92,6 +96,7 @@ type Gossip struct {
 	mu      sync.Mutex
 	meta    GossipMeta
 	leaving bool
+	clocks  map[string]heardClock // of others, by name
 	// peers by name. memberlist gives its own rows to read only while it tells of a change.
 	peers map[string]Peer
 
@@ -108,17 +113,23 @@ func OpenGossip(o GossipOptions) (*Gossip, error) {
 	if err := checkKeys(o.Keys); err != nil {
 		return fail(err)
 	}
+	if o.Wall == nil {
+		o.Wall = time.Now
+	}
+	if o.Steady == nil {
+		o.Steady = lease.Boottime
+	}
 	ring, err := memberlist.NewKeyring(o.Keys, o.Keys[0])
 	if err != nil {
 		return fail(err)
 	}
-	g := &Gossip{o: o, ring: ring, hints: make(chan Hint, 256), lost: make(chan struct{}, 1), peers: map[string]Peer{}}
+	g := &Gossip{o: o, ring: ring, hints: make(chan Hint, 256), lost: make(chan struct{}, 1), peers: map[string]Peer{}, clocks: map[string]heardClock{}}
 	if err := g.setMeta(o.Meta); err != nil {
 		return fail(err)
 	}
 	conf := memberlist.DefaultLANConfig()
 	conf.Name, conf.Keyring = o.Name, ring
-	conf.Delegate, conf.Events = gossipDelegate{g}, gossipDelegate{g}
+	conf.Delegate, conf.Events, conf.Ping = gossipDelegate{g}, gossipDelegate{g}, gossipDelegate{g}
 	conf.LogOutput, conf.Logger = nil, log.New(gossipLog{o.Log.With("part", "gossip")}, "", 0)
 	conf.DeadNodeReclaimTime = 30 * time.Second // a member that comes back with another address
 	conf.DNSConfigPath = ""

@@ -82,6 +82,11 @@ func Verify(chain [][]byte, roots *x509.CertPool, now time.Time, revoked func(se
 	return verify(certs, roots, nil, now, revoked, want)
 }
 
+// byClock says whose time it was judged by: that clock may be the one that is wrong.
+func byClock(now time.Time) string {
+	return "by this server's clock, which says " + now.UTC().Format(time.RFC3339)
+}
+
 func verify(certs []*x509.Certificate, roots *x509.CertPool, known *chains, now time.Time, revoked func(serial string) bool, want Want) (Identity, error) {
 	leaf := certs[0]
 	id, identityErr := IdentityOf(leaf)
@@ -93,9 +98,9 @@ func verify(certs []*x509.Certificate, roots *x509.CertPool, known *chains, now 
 	switch {
 	case err == nil:
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(invalid.Cert.NotBefore):
-		return refuse(NotYetValid, "not before %s", invalid.Cert.NotBefore.UTC().Format(time.RFC3339))
+		return refuse(NotYetValid, "not before %s; %s", invalid.Cert.NotBefore.UTC().Format(time.RFC3339), byClock(now))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return refuse(Expired, "at %s", invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
+		return refuse(Expired, "at %s; %s", invalid.Cert.NotAfter.UTC().Format(time.RFC3339), byClock(now))
 	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return refuse(WrongCA, "issued by %q, which is no CA of this cluster", leaf.Issuer.CommonName)
 	default:

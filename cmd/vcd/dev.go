@@ -129,7 +129,7 @@ func dev(c *cli.Context) error {
 	if err := f.seed(c.Context, cluster.Control, c.String("guest"), dir, log); err != nil {
 		return err
 	}
-	return serve(c, cluster, listener, dir, log)
+	return serve(c, cluster, f, listener, dir, log)
 }
 
 // overhead is what a VM takes of its host beyond its own memory: QEMU's own,
@@ -179,8 +179,29 @@ func allowanceOf(cpu float64, size string) (func(hypervisor.Capacity) agent.Limi
 	}, nil
 }
 
+// readyWithin is more than all hosts take for their first report while their libvirt answers: a look at the host has two time-outs of a
+// minute.
+const readyWithin = 3 * time.Minute
+
+// awaitReady returns once every host has reported, or says which did not, and what of its hypervisor hangs.
+func awaitReady(ctx context.Context, cluster interface{ AwaitReady(context.Context) error }, f *fleet) error {
+	bounded, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	err := cluster.AwaitReady(bounded)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if hung := f.hanging(); hung != "" {
+		err = fmt.Errorf("%w: libvirt does not answer: %s", err, hung)
+	}
+	if f.world == nil && bounded.Err() != nil {
+		err = lookAt(f.kind, err)
+	}
+	return err
+}
+
 // serve the API until the context ends or an agent fails.
-func serve(c *cli.Context, cluster *single.Cluster, listener net.Listener, dir string, log *slog.Logger) error {
+func serve(c *cli.Context, cluster *single.Cluster, f *fleet, listener net.Listener, dir string, log *slog.Logger) error {
 	token, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))
 	if err != nil {
 		return err
@@ -204,7 +225,7 @@ func serve(c *cli.Context, cluster *single.Cluster, listener net.Listener, dir s
 		cancel()
 		served <- err
 	}()
-	if err := cluster.AwaitReady(ctx); err != nil {
+	if err := awaitReady(ctx, cluster, f); err != nil {
 		cancel()
 		return errors.Join(err, <-served)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -121,11 +122,11 @@ func connect(ctx context.Context, c *cli.Context, uri, dir string, log *slog.Log
 	}
 	h, err := libvirt.Open(ctx, libvirt.Options{URI: uri, Logger: log, ForceEmulation: c.Bool("emulation"), StateDir: lv})
 	if err != nil {
-		return nil, err
+		return nil, lookAt(uri, err)
 	}
 	capacity, err := h.Capacity(ctx)
 	if err != nil {
-		return nil, errors.Join(err, h.Close())
+		return nil, errors.Join(lookAt(uri, err), h.Close())
 	}
 	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(capacity.Name), "-"), "-")
 	if name == "" {
@@ -137,6 +138,25 @@ func connect(ctx context.Context, c *cli.Context, uri, dir string, log *slog.Log
 	}
 	log.Info("connected", "host", name, "uri", uri, "software", capacity.Software, "virtualization", how, "cgroup", capacity.Cgroup)
 	return &fleet{kind: uri, hosts: map[string]hypervisor.Host{name: h}, closers: []func() error{h.Close}}, nil
+}
+
+// lookAt adds to an error of a libvirt how to look at it.
+func lookAt(uri string, err error) error {
+	if !errors.Is(err, hypervisor.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w; look at it with: virsh -c '%s' list --all, and at libvirtd's log; a libvirtd that hangs is restarted (VMs run on)", err, uri)
+}
+
+// hanging says which calls of these hosts hang, "" = none, or it is not known.
+func (f *fleet) hanging() string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(f.hosts)) {
+		for _, h := range hypervisor.HangingOf(f.hosts[name]) {
+			out = append(out, fmt.Sprintf("host %s: %s has been waiting for %s", name, h.Call, time.Since(h.Since).Round(time.Second)))
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 func (f *fleet) close() {

@@ -126,6 +126,17 @@ func (l *lazyHost) Migrate(ctx context.Context, id string, m hypervisor.Migratio
 	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Moved, error) { return h.Migrate(ctx, id, m) })
 }
 
+// Hanging implements hypervisor.Hanging, for a hypervisor that was reached.
+func (l *lazyHost) Hanging() []hypervisor.Hung {
+	l.mu.Lock()
+	h := l.host
+	l.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	return hypervisor.HangingOf(h)
+}
+
 // Close lets go of the hypervisor, if it was ever reached.
 func (l *lazyHost) Close() error {
 	l.mu.Lock()

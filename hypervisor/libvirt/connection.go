@@ -146,8 +146,9 @@ func (h *Host) connect(ctx context.Context) (*session, error) {
 	done := make(chan result)
 	ctx, cancel := context.WithTimeout(ctx, h.opts.CallTimeout)
 	defer cancel()
+	p := &pending{name: "virConnectOpen", object: h.opts.URI, since: time.Now()}
 	go func() {
-		s, err := h.dial()
+		s, err := h.dial(p)
 		select {
 		case done <- result{s, err}:
 		case <-ctx.Done():
@@ -160,15 +161,16 @@ func (h *Host) connect(ctx context.Context) (*session, error) {
 	case r := <-done:
 		return r.s, r.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer: %w: %w", ctx.Err(), hypervisor.ErrUnavailable)
+		return nil, fmt.Errorf("%w: %w", ctx.Err(), h.calls.giveUp(p))
 	}
 }
 
-func (h *Host) dial() (*session, error) {
+func (h *Host) dial(p *pending) (*session, error) {
 	conn, err := libvirt.NewConnect(h.opts.URI)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, hypervisor.ErrUnavailable)
 	}
+	p.becomes("the first call after virConnectOpen")
 	s := &session{conn: conn, closed: make(chan struct{}), refs: 1}
 	if err := h.prepare(s); err != nil {
 		err = translate(s, err)

@@ -38,7 +38,7 @@ func (h *Host) Console(ctx context.Context, id string) (io.ReadWriteCloser, erro
 	if old != nil {
 		_ = old.Close()
 	}
-	c, err := onVM(ctx, h, h.opts.CallTimeout, id, func(conn *libvirt.Connect, dom *libvirt.Domain, _ mark) (*console, error) {
+	c, err := onVM(calling(ctx, "virDomainOpenConsole", id, ""), h, h.opts.CallTimeout, id, func(conn *libvirt.Connect, dom *libvirt.Domain, _ mark) (*console, error) {
 		st, err := conn.NewStream(libvirt.STREAM_NONBLOCK)
 		if err != nil {
 			return nil, err

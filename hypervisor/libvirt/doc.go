@@ -26,7 +26,8 @@
 // connects again by itself with back-off and then says Resync. Calls of
 // libvirt block as long as a hung daemon pleases, so each runs in a goroutine
 // of its own and is given up after a time-out; what it did by then is not
-// known, and the error is hypervisor.ErrUnavailable.
+// known, the error is hypervisor.ErrUnavailable and names the call, and Host.Hanging lists
+// the call until it ends after all. While one hangs no other is given more than CallTimeout.
 //
 // # Limits
 //

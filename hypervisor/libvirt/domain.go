@@ -233,11 +233,11 @@ func (h *Host) checkHost(ctx context.Context, spec hypervisor.Spec) error {
 			}
 		}
 	}
-	if err := do(ctx, h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return checkNetwork(c, spec.Network) }); err != nil {
+	if err := do(calling(ctx, "virNetworkLookupByName "+spec.Network, spec.VM, spec.Name), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return checkNetwork(c, spec.Network) }); err != nil {
 		return err
 	}
 	if needsPool(spec) {
-		return do(ctx, h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return h.checkPool(c, spec.Disk.Pool) })
+		return do(calling(ctx, "virStoragePoolLookupByName "+spec.Disk.Pool, spec.VM, spec.Name), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return h.checkPool(c, spec.Disk.Pool) })
 	}
 	return nil
 }

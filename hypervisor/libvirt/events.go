@@ -203,7 +203,7 @@ func (h *Host) lookupKnown(uuid string) (knownVM, bool) {
 
 // learn asks libvirt whether the domain of that UUID is ours.
 func (h *Host) learn(uuid string) (knownVM, bool) {
-	vm, err := call(h.ctx, h, h.opts.CallTimeout, func(c *libvirt.Connect) (knownVM, error) {
+	vm, err := call(calling(h.ctx, "virDomainLookupByUUID", "", uuid), h, h.opts.CallTimeout, func(c *libvirt.Connect) (knownVM, error) {
 		dom, err := c.LookupDomainByUUIDString(uuid)
 		if err != nil {
 			return knownVM{}, err

@@ -76,6 +76,8 @@ type Host struct {
 	peerURI func(string) string
 	peers   peers
 
+	calls calls // under way
+
 	storage sync.Mutex // held while pools and volumes are looked at and made
 
 	raw  rawQueue
@@ -167,7 +169,8 @@ func (h *Host) slow() time.Duration { return 4 * h.opts.CallTimeout }
 
 // call runs fn with the present connection in a goroutine of its own and
 // waits for it no longer than limit or ctx. fn must not touch anything the
-// caller uses: it may outlive the call.
+// caller uses: it may outlive the call. The name that ctx gives it (calling) is
+// told of one that hangs; while another does, this one is given CallTimeout at most.
 func call[T any](ctx context.Context, h *Host, limit time.Duration, fn func(*libvirt.Connect) (T, error)) (T, error) {
 	var zero T
 	if err := ctx.Err(); err != nil {
@@ -182,11 +185,17 @@ func call[T any](ctx context.Context, h *Host, limit time.Duration, fn func(*lib
 		err error
 	}
 	done := make(chan result, 1)
+	p := calledBy(ctx)
+	ended := h.calls.begin(p)
 	go func() {
 		defer s.release()
 		v, err := fn(s.conn)
+		ended()
 		done <- result{v, translate(s, err)}
 	}()
+	if limit < unlimited && len(h.Hanging()) > 0 {
+		limit = min(limit, h.opts.CallTimeout)
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -195,7 +204,7 @@ func call[T any](ctx context.Context, h *Host, limit time.Duration, fn func(*lib
 	case <-ctx.Done():
 		return zero, ctx.Err()
 	case <-timer.C:
-		return zero, fmt.Errorf("no answer within %v: %w", limit, hypervisor.ErrUnavailable)
+		return zero, h.calls.giveUp(p)
 	}
 }
 

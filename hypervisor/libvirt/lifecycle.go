@@ -32,13 +32,15 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := do(ctx, h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return absent(c, spec) }); err != nil {
+	if err := do(calling(ctx, "virDomainLookupByUUID", spec.VM, spec.Name), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return absent(c, spec) }); err != nil {
 		return err
 	}
 	if err := h.checkHost(ctx, spec); err != nil {
 		return err
 	}
 	uuid := uuidOf(spec.VM)
+	ctx = calling(ctx, "virStoragePoolLookupByName "+spec.Disk.Pool, spec.VM, spec.Name)
+	now := calledBy(ctx)
 	return doAwaited(ctx, h, h.slow(), func(c *libvirt.Connect, wanted func() error) error {
 		p, undo, err := h.gather(c, spec, wanted)
 		if err != nil {
@@ -64,7 +66,9 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 		}
 		// Events name the VM from the first one on.
 		h.remember(uuid, knownVM{Identity: spec.Identity, name: spec.Name})
+		now.becomes("virDomainCreateXML")
 		dom, err := c.DomainCreateXML(text, 0)
+		now.becomes("virDomainLookupByUUID")
 		if err != nil {
 			if there := absent(c, spec); there != nil {
 				return fmt.Errorf("%w: %w", err, there) // lost a race: the disk is the other's too
@@ -219,7 +223,7 @@ func (h *Host) removeLog(id string) {
 
 // Stop presses the guest's power button.
 func (h *Host) Stop(ctx context.Context, id string) error {
-	_, err := onVM(ctx, h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+	_, err := onVM(calling(ctx, "virDomainShutdownFlags", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 		return struct{}{}, dom.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
 	})
 	if err != nil {
@@ -232,7 +236,7 @@ func (h *Host) Stop(ctx context.Context, id string) error {
 func (h *Host) Destroy(ctx context.Context, id string) error {
 	var over atomic.Bool // given up: the disk may be another host's by now
 	defer over.Store(true)
-	_, err := onVM(ctx, h, h.slow(), id, func(c *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
+	_, err := onVM(calling(ctx, "virDomainDestroyFlags", id, ""), h, h.slow(), id, func(c *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
 		err := dom.DestroyFlags(libvirt.DOMAIN_DESTROY_DEFAULT)
 		if err != nil && !isCode(err, libvirt.ERR_NO_DOMAIN) {
 			if active, aerr := dom.IsActive(); aerr == nil && active || aerr != nil && !isCode(aerr, libvirt.ERR_NO_DOMAIN) {
@@ -271,7 +275,7 @@ func (h *Host) tellStopped(uuid string) {
 func (h *Host) SetCPU(ctx context.Context, id string, cpu hypervisor.CPU) error {
 	err := checkCPU(cpu)
 	if err == nil {
-		_, err = onVM(ctx, h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
+		_, err = onVM(calling(ctx, "virDomainSetSchedulerParametersFlags", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
 			return struct{}{}, schedParams(m.VCPUs, cpu, h.cgroup).apply(dom, m.VCPUs)
 		})
 	}
@@ -288,7 +292,7 @@ func (h *Host) SetBalloon(ctx context.Context, id string, bytes int64) error {
 	if bytes < 1<<20 {
 		err = fmt.Errorf("%d bytes: %w", bytes, hypervisor.ErrInvalid)
 	} else {
-		_, err = onVM(ctx, h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+		_, err = onVM(calling(ctx, "virDomainSetMemoryFlags", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 			return struct{}{}, dom.SetMemoryFlags(uint64(kib(bytes)), libvirt.DOMAIN_MEM_LIVE)
 		})
 	}

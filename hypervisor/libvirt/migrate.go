@@ -154,7 +154,7 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 	// connection bounds it.
 	result := make(chan error, 1)
 	go func() {
-		_, err := onVM(context.WithoutCancel(ctx), t.h, 1<<62, t.id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+		_, err := onVM(context.WithoutCancel(ctx), t.h, unlimited, t.id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 			p := &libvirt.DomainMigrateParameters{}
 			if bandwidth > 0 {
 				p.BandwidthSet, p.Bandwidth = true, uint64(bandwidth)
@@ -282,7 +282,7 @@ func (h *Host) Abort(ctx context.Context, id string) (last hypervisor.Moved, fou
 		out   bool
 	}
 	for {
-		l, err := onVM(ctx, h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (look, error) {
+		l, err := onVM(calling(ctx, "virDomainAbortJob", id, ""), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (look, error) {
 			info, err := dom.GetJobStats(0)
 			if err != nil || info.Type == libvirt.DOMAIN_JOB_NONE || !info.OperationSet || info.Operation != libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT {
 				return look{}, err
@@ -315,7 +315,7 @@ func (h *Host) Abort(ctx context.Context, id string) (last hypervisor.Moved, fou
 
 // Arrival is what libvirt keeps of the migration that brought the VM, until it is restarted.
 func (h *Host) Arrival(ctx context.Context, id string) (hypervisor.Moved, error) {
-	moved, err := onVM(ctx, h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (hypervisor.Moved, error) {
+	moved, err := onVM(calling(ctx, "virDomainGetJobStats", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (hypervisor.Moved, error) {
 		info, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED | libvirt.DOMAIN_JOB_STATS_KEEP_COMPLETED)
 		if err != nil || info.Type != libvirt.DOMAIN_JOB_COMPLETED || !info.OperationSet || info.Operation != libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN {
 			return hypervisor.Moved{}, err
@@ -330,7 +330,7 @@ func (h *Host) Arrival(ctx context.Context, id string) (hypervisor.Moved, error)
 }
 
 func (h *Host) abort(id string) error {
-	_, err := onVM(context.Background(), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+	_, err := onVM(calling(context.Background(), "virDomainAbortJob", id, ""), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 		return struct{}{}, dom.AbortJob()
 	})
 	if err != nil {
@@ -340,14 +340,14 @@ func (h *Host) abort(id string) error {
 }
 
 func (h *Host) startPostCopy(id string) error {
-	_, err := onVM(context.Background(), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+	_, err := onVM(calling(context.Background(), "virDomainMigrateStartPostCopy", id, ""), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 		return struct{}{}, dom.MigrateStartPostCopy(0)
 	})
 	return err
 }
 
 func (h *Host) progress(id string, known bool) (progress, bool) {
-	p, err := onVM(context.Background(), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (progress, error) {
+	p, err := onVM(calling(context.Background(), "virDomainGetJobStats", id, ""), h, h.slow(), id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (progress, error) {
 		info, err := dom.GetJobStats(0)
 		if err != nil {
 			return progress{}, err

@@ -40,7 +40,7 @@ func (h *Host) hostCaps(ctx context.Context) (*hostCaps, error) {
 	if caps != nil {
 		return caps, ctx.Err()
 	}
-	caps, err := call(ctx, h, h.slow(), func(c *libvirt.Connect) (*hostCaps, error) { // a new daemon asks every QEMU first
+	caps, err := call(calling(ctx, "virConnectGetCapabilities", "", ""), h, h.slow(), func(c *libvirt.Connect) (*hostCaps, error) { // a new daemon asks every QEMU first
 		text, err := c.GetCapabilities()
 		if err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (h *Host) Capacity(ctx context.Context) (hypervisor.Capacity, error) {
 // List is every active domain. A cap is read back from the control groups and
 // comes out within 1e-5 core of what was set, weights within one share.
 func (h *Host) List(ctx context.Context) ([]hypervisor.VM, error) {
-	vms, err := call(ctx, h, h.slow(), func(c *libvirt.Connect) ([]hypervisor.VM, error) {
+	vms, err := call(calling(ctx, "virConnectGetAllDomainStats", "", ""), h, h.slow(), func(c *libvirt.Connect) ([]hypervisor.VM, error) {
 		stats, err := c.GetAllDomainStats(nil, libvirt.DOMAIN_STATS_STATE|libvirt.DOMAIN_STATS_BALLOON|libvirt.DOMAIN_STATS_VCPU,
 			libvirt.CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE|libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
 		if err != nil {
@@ -271,7 +271,7 @@ type lastStats struct {
 // Stats samples all VMs of ours in one call of libvirt, and waits for none
 // that is busy.
 func (h *Host) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
-	out, err := call(ctx, h, h.opts.CallTimeout, func(c *libvirt.Connect) ([]hypervisor.Stats, error) {
+	out, err := call(calling(ctx, "virConnectGetAllDomainStats", "", ""), h, h.opts.CallTimeout, func(c *libvirt.Connect) ([]hypervisor.Stats, error) {
 		stats, err := c.GetAllDomainStats(nil,
 			libvirt.DOMAIN_STATS_CPU_TOTAL|libvirt.DOMAIN_STATS_VCPU|libvirt.DOMAIN_STATS_BALLOON|libvirt.DOMAIN_STATS_BLOCK|libvirt.DOMAIN_STATS_INTERFACE,
 			libvirt.CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE|libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)

@@ -17,7 +17,7 @@ func (h *Host) Partner(ctx context.Context) (hypervisor.Partner, error) {
 	if err != nil {
 		return hypervisor.Partner{}, err
 	}
-	p, err := call(ctx, h, h.slow(), func(c *libvirt.Connect) (hypervisor.Partner, error) {
+	p, err := call(calling(ctx, "virConnectGetDomainCapabilities", "", ""), h, h.slow(), func(c *libvirt.Connect) (hypervisor.Partner, error) {
 		p := hypervisor.Partner{KVM: caps.kvm, CPUModel: emulatedCPU, Pools: map[string]string{}}
 		text, err := c.GetCapabilities()
 		if err != nil {

@@ -40,6 +40,7 @@ type Fault struct {
 	Err   error // what the call fails with; nil = hypervisor.ErrUnavailable
 	After bool  // the call takes effect before it fails, as when the answer is lost
 	Hang  bool  // the call does not answer until its context or time-out ends
+	Stuck bool  // with Hang: it hangs on after that, see hypervisor.Hanging, until ClearFaults, Disconnect or PowerOff
 }
 
 // fault is a Fault that waits for its calls.
@@ -118,10 +119,10 @@ func (w *World) Inject(host string, f Fault) error {
 	})
 }
 
-// ClearFaults removes the faults that still wait on a host.
+// ClearFaults removes the faults that still wait on a host, and ends the calls that hang.
 func (w *World) ClearFaults(host string) error {
 	return w.on(host, func(m *machine) error {
-		m.faults = nil
+		m.faults, m.hung = nil, nil
 		return nil
 	})
 }
@@ -155,6 +156,7 @@ func (w *World) PowerOff(host string) error {
 		if !m.down() {
 			m.publish(hypervisor.Event{Kind: hypervisor.Disconnected, Reason: "host is off"})
 		}
+		m.hung = nil
 		return m.commit(&record{Op: opOff})
 	})
 }
@@ -184,7 +186,7 @@ func (w *World) Disconnect(host string) error {
 		if !m.down() {
 			m.publish(hypervisor.Event{Kind: hypervisor.Disconnected, Reason: "daemon was stopped"})
 		}
-		m.disconnected = true
+		m.disconnected, m.hung = true, nil
 		m.hangUp()
 		return nil
 	})

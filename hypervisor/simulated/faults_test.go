@@ -106,6 +106,30 @@ func TestHang(t *testing.T) {
 	})
 }
 
+// A call that is stuck hangs on after its time, until the daemon is started anew.
+func TestStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := simulated.New(simulated.Options{Hosts: 1})
+		must(t, err)
+		h := w.Host("h1")
+		s := sized("vm", 1, 0, 1)
+		must(t, h.Define(ctx, s))
+		must(t, w.Inject("h1", simulated.Fault{Call: simulated.CallStart, Hang: true, Stuck: true}))
+		if err := h.Start(ctx, s); !errors.Is(err, hypervisor.ErrUnavailable) || !strings.Contains(err.Error(), "start vm has been waiting for 10s") {
+			t.Errorf("Start: %v", err)
+		}
+		if got := hypervisor.HangingOf(h); len(got) != 1 || got[0].Call != "start vm" || got[0].VM != "vm" {
+			t.Errorf("hanging: %+v", got)
+		}
+		must(t, w.Disconnect("h1"))
+		must(t, w.Reconnect("h1"))
+		if got := hypervisor.HangingOf(h); len(got) != 0 {
+			t.Errorf("hanging after a restart of the daemon: %+v", got)
+		}
+		must(t, h.Start(ctx, s))
+	})
+}
+
 func TestPowerOff(t *testing.T) {
 	w, clock := stepped(t, simulated.Options{Hosts: 2})
 	h := w.Host("h1")

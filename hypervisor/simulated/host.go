@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +32,7 @@ func (busyError) Error() string { return "VM was being migrated" }
 // do runs one call: it takes its time, meets the faults that wait for it, and
 // runs f on the machine, locked and brought to now.
 func (c *conn) do(ctx context.Context, call Call, subject string, takes time.Duration, f func(now int64) error) error {
-	err := c.try(ctx, call, takes, f)
+	err := c.try(ctx, call, subject, takes, f)
 	var busy busyError
 	if errors.As(err, &busy) {
 		if werr := c.wait(ctx, never, busy.until); werr != nil {
@@ -56,7 +58,7 @@ func (c *conn) do(ctx context.Context, call Call, subject string, takes time.Dur
 	return nil
 }
 
-func (c *conn) try(ctx context.Context, call Call, takes time.Duration, f func(now int64) error) error {
+func (c *conn) try(ctx context.Context, call Call, subject string, takes time.Duration, f func(now int64) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -72,10 +74,26 @@ func (c *conn) try(ctx context.Context, call Call, takes time.Duration, f func(n
 			return err
 		}
 	}
-	if fault.Hang {
-		return c.wait(ctx, never, nil)
+	if !fault.Hang {
+		return fault.Err
 	}
-	return fault.Err
+	begun := time.Now()
+	err := c.wait(ctx, never, nil)
+	if fault.Stuck && ctx.Err() == nil {
+		c.m.mu.Lock()
+		defer c.m.mu.Unlock()
+		h := hypervisor.Hung{Call: strings.TrimSpace(string(call) + " " + subject), VM: subject, Since: begun}
+		c.m.hung = append(c.m.hung, h)
+		return fmt.Errorf("the hypervisor does not answer: %s has been waiting for %s: %w", h.Call, time.Since(begun), hypervisor.ErrUnavailable)
+	}
+	return err
+}
+
+// Hanging implements hypervisor.Hanging.
+func (c *conn) Hanging() []hypervisor.Hung {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	return slices.Clone(c.m.hung)
 }
 
 // locked runs f on the machine if somebody gets through to it.

@@ -44,6 +44,7 @@ type machine struct {
 	keepSources int // so many hand-overs from here are to leave their source behind
 	faults      []*fault
 	noWay       map[string]hypervisor.Obstacle // to other hosts, by name; "": to all
+	hung        []hypervisor.Hung
 }
 
 func newMachine(w *World, index int, x Machine) *machine {
