@@ -38,7 +38,7 @@ func (t *tool) memberCommands() []*cli.Command {
 				&cli.BoolFlag{Name: "server", Usage: "it may be a server"}, &cli.BoolFlag{Name: "agent", Usage: "it may be an agent"},
 				&cli.BoolFlag{Name: "non-voting", Usage: "a server that follows the log and takes requests, but never votes"},
 				&cli.StringFlag{Name: "for", Usage: "lets in `MEMBER` only, also if it is in the cluster already"},
-				&cli.DurationFlag{Name: "ttl", Usage: "how `LONG` it lasts", Value: time.Hour},
+				&cli.DurationFlag{Name: "ttl", Usage: "how `LONG` it lasts, 1m to 168h", Value: time.Hour},
 				&cli.StringFlag{Name: "comment", Aliases: []string{"m"}, Usage: "`TEXT` for the list of tokens"},
 				&cli.BoolFlag{Name: "list", Usage: "list the tokens there are instead"},
 			},
@@ -136,7 +136,8 @@ func (t *tool) clusterJoinToken(c *cli.Context) error {
 			return tab.String()
 		})
 	}
-	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), NoVote: c.Bool("non-voting"), For: c.String("for"), Seconds: c.Duration("ttl").Seconds(), Comment: c.String("comment")}
+	seconds := c.Duration("ttl").Seconds()
+	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), NoVote: c.Bool("non-voting"), For: c.String("for"), Seconds: &seconds, Comment: c.String("comment")}
 	if !q.Server && !q.Agent {
 		q.Server, q.Agent = true, true
 	}
