@@ -165,8 +165,17 @@ func (t *tool) clusterJoin(c *cli.Context) error {
 		return doing(err, "joining through %s", strings.Join(addresses, ", "))
 	}
 	return t.print(c, a, func(bool) string {
-		return fmt.Sprintf("This host is a member of cluster %s: %s, at %s.\n", a.Cluster, a.Roles, a.Address)
+		return joinedText(a, configFile())
 	})
+}
+
+// joinedText says what a host is now. file is where vcctl looks for the way into the cluster.
+func joinedText(a v1.SetupAnswer, file string) string {
+	text := fmt.Sprintf("This host is a member of cluster %s: %s, at %s.\n", a.Cluster, a.Roles, a.Address)
+	if _, err := os.Stat(file); file == "" || err != nil {
+		text += "vcctl on this host has no access yet: copy ~/.config/evenkeel (config.yaml, ca.pem and a token) from a host where it has.\n"
+	}
+	return text
 }
 
 // serverAddresses as vcd wants them, host:port, out of what people write.
