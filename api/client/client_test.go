@@ -154,7 +154,7 @@ func TestFollow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var got []string
-	err := c.Follow(ctx, nil, func(m Message) error {
+	err := c.Follow(ctx, EventQuery{}, func(m Message) error {
 		if m.Gap != nil {
 			got = append(got, fmt.Sprintf("gap %d-%d", m.Gap.After, m.Gap.Next))
 		} else {
@@ -176,12 +176,12 @@ func TestFollow(t *testing.T) {
 func TestFollowEnds(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data: {\"seq\":1}\n\n") })
 	enough := errors.New("enough")
-	if err := c.Follow(t.Context(), nil, func(Message) error { return enough }); !errors.Is(err, enough) {
+	if err := c.Follow(t.Context(), EventQuery{}, func(Message) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("the reader's own end: %v", err)
 	}
 	for _, body := range []string{"data: {\n\n", "event: surprise\ndata: {}\n\n"} {
 		c := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
-		if err := c.Follow(t.Context(), nil, func(Message) error { return nil }); err == nil || errors.Is(err, ErrUnreachable) {
+		if err := c.Follow(t.Context(), EventQuery{}, func(Message) error { return nil }); err == nil || errors.Is(err, ErrUnreachable) {
 			t.Errorf("%q: %v", body, err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestFollowEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nobody.Follow(t.Context(), nil, nil); !errors.Is(err, ErrUnreachable) {
+	if err := nobody.Follow(t.Context(), EventQuery{}, nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("a first connection that does not come about: %v", err)
 	}
 }

@@ -16,13 +16,38 @@ import (
 	"evenkeel/api/v1"
 )
 
-// ListEvents with a greater number than after, at most limit; after nil: the newest.
-func (c *Client) ListEvents(ctx context.Context, after *uint64, limit int, opts ...Option) ([]v1.Event, error) {
-	q := url.Values{"follow": {"false"}, "limit": {strconv.Itoa(limit)}}
-	if after != nil {
-		q.Set("after", strconv.FormatUint(*after, 10))
+// EventQuery says which events are wanted. Empty fields match all.
+type EventQuery struct {
+	After *uint64 // only with a greater number; nil: a list has the newest, Follow what happens from now on
+	Limit int     // of a list; 0 = the server's default
+	Kinds []string
+	Name  string
+	Since string // a time (RFC 3339), or how long ago (30m)
+}
+
+func (q EventQuery) values() url.Values {
+	out := url.Values{}
+	if q.After != nil {
+		out.Set("after", strconv.FormatUint(*q.After, 10))
 	}
-	return list[v1.Event](ctx, c, q, opts, "v1", "events")
+	if q.Limit != 0 {
+		out.Set("limit", strconv.Itoa(q.Limit))
+	}
+	for name, text := range map[string]string{"kind": strings.Join(q.Kinds, ","), "name": q.Name, "since": q.Since} {
+		if text != "" {
+			out.Set(name, text)
+		}
+	}
+	return out
+}
+
+// ListEvents that a query asks for.
+func (c *Client) ListEvents(ctx context.Context, q EventQuery, opts ...Option) (v1.EventList, error) {
+	values := q.values()
+	values.Set("follow", "false")
+	var out v1.EventList
+	err := c.call(ctx, http.MethodGet, []string{"v1", "events"}, values, nil, &out, opts)
+	return out, err
 }
 
 // Message of a stream of events: an event, or word of a gap before the next one.
@@ -39,13 +64,13 @@ const (
 )
 
 // Follow events until ctx ends or handle returns an error, which it returns.
-// after nil: what happens from now on. A connection that breaks is taken up
+// A connection that breaks is taken up
 // again after the last event seen, for as long as ctx allows; an answer
 // that says no (a wrong token, say) ends it.
-func (c *Client) Follow(ctx context.Context, after *uint64, handle func(Message) error) error {
+func (c *Client) Follow(ctx context.Context, q EventQuery, handle func(Message) error) error {
 	wait := firstRetry
 	for {
-		seen, err := c.follow(ctx, &after, handle)
+		seen, err := c.follow(ctx, &q, handle)
 		var refused *Error
 		var stop *stopped
 		switch {
@@ -55,7 +80,7 @@ func (c *Client) Follow(ctx context.Context, after *uint64, handle func(Message)
 			return stop.err
 		case errors.As(err, &refused) && refused.Problem.Status/100 == 4:
 			return err
-		case after == nil: // nothing to go on from: the caller would miss events without knowing
+		case q.After == nil: // nothing to go on from: the caller would miss events without knowing
 			return err
 		}
 		if seen {
@@ -75,16 +100,14 @@ type stopped struct{ err error }
 func (s *stopped) Error() string { return s.err.Error() }
 
 // follow one connection. seen: it came about.
-func (c *Client) follow(ctx context.Context, after **uint64, handle func(Message) error) (seen bool, err error) {
-	q := url.Values{}
-	if *after != nil {
-		q.Set("after", strconv.FormatUint(**after, 10))
-	}
+func (c *Client) follow(ctx context.Context, q *EventQuery, handle func(Message) error) (seen bool, err error) {
+	values := q.values()
+	values.Del("limit")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := time.AfterFunc(silence, cancel) // a dead connection says nothing, not even that it is dead
 	defer quiet.Stop()
-	r, err := c.request(ctx, http.MethodGet, []string{"v1", "events"}, q, nil)
+	r, err := c.request(ctx, http.MethodGet, []string{"v1", "events"}, values, nil)
 	if err != nil {
 		return false, &stopped{err}
 	}
@@ -121,10 +144,10 @@ func (c *Client) follow(ctx context.Context, after **uint64, handle func(Message
 				return true, &stopped{err}
 			}
 			if m.Gap == nil {
-				*after = &m.Event.Seq
+				q.After = &m.Event.Seq
 			} else if m.Gap.Next > 0 {
 				last := m.Gap.Next - 1
-				*after = &last
+				q.After = &last
 			}
 			kind, data = "", ""
 		case name == "event":
@@ -132,9 +155,9 @@ func (c *Client) follow(ctx context.Context, after **uint64, handle func(Message
 		case name == "data":
 			data += value
 		case line == "" || name == "" || name == "id": // end of nothing, a comment, the number that the data has too
-			if at, ok := strings.CutPrefix(value, "events after "); ok && name == "" && *after == nil {
+			if at, ok := strings.CutPrefix(value, "events after "); ok && name == "" && q.After == nil {
 				if n, err := strconv.ParseUint(at, 10, 64); err == nil {
-					*after = &n // where a reconnect is to go on if it comes before the first event
+					q.After = &n // where a reconnect is to go on if it comes before the first event
 				}
 			}
 		}

@@ -243,8 +243,14 @@ func TestChanges(t *testing.T) {
 	if len(vms) != 3 || vms[0].Name != "a-w-0" || vms[0].Domain != "ek-a-w-0" || vms[0].Need != 0.5 || vms[0].Allocation != 0.5 || vms[0].Memory != 64<<20 {
 		t.Errorf("%+v", vms)
 	}
-	if none, err := api.VMs(ctx, "other", ""); err != nil || none == nil || len(none) != 0 {
-		t.Errorf("VMs of a virtual cluster that is not there: %v, %v", none, err)
+	for _, q := range [][2]string{{"other", ""}, {"", "h9"}} {
+		_, err := api.VMs(ctx, q[0], q[1])
+		if p := new(client.Error); !errors.As(err, &p) || p.Problem.Type != v1.ProblemNotFound {
+			t.Errorf("VMs of %q, which is not there: %v", q, err)
+		}
+	}
+	if none, err := api.VMs(ctx, "a", "h9"); err == nil {
+		t.Errorf("VMs of a on a host that is not there: %v", none)
 	}
 	byID, err := api.VM(ctx, vms[1].ID)
 	must(t, err)
@@ -332,16 +338,17 @@ func TestEventsResume(t *testing.T) {
 	c := start(t)
 	api := c.client(t)
 	c.create(t, small("a", 1))
-	all, err := api.ListEvents(t.Context(), ptr(uint64(0)), 1000)
+	all, err := api.ListEvents(t.Context(), client.EventQuery{After: ptr(uint64(0)), Limit: 1000})
 	must(t, err)
-	for i, e := range all {
+	for i, e := range all.Items {
 		if e.Seq != uint64(i+1) {
 			t.Fatalf("event %d has number %d", i, e.Seq)
 		}
 	}
-	newest, err := api.ListEvents(t.Context(), nil, 2)
+	page, err := api.ListEvents(t.Context(), client.EventQuery{Limit: 2})
 	must(t, err)
-	if len(newest) != 2 || newest[1].Seq != all[len(all)-1].Seq {
+	newest := page.Items
+	if len(newest) != 2 || newest[1].Seq != page.Last {
 		t.Errorf("the newest two: %+v", newest)
 	}
 
@@ -385,7 +392,7 @@ func TestEventsResume(t *testing.T) {
 	seen := make(chan v1.Event, 100)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- api.Follow(ctx, &newest[1].Seq, func(m client.Message) error { seen <- m.Event; return nil })
+		ended <- api.Follow(ctx, client.EventQuery{After: &newest[1].Seq}, func(m client.Message) error { seen <- m.Event; return nil })
 	}()
 	_, err = api.Cordon(t.Context(), "h2", "for a look")
 	must(t, err)

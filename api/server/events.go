@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/state"
 )
 
 const (
@@ -28,13 +30,16 @@ type eventsInput struct {
 	ReadParams
 	After       string `query:"after" maxLength:"20" doc:"Only events with a greater number than this; 0: all that are kept. A stream without it begins with what happens next, a list with the newest."`
 	Follow      bool   `query:"follow" default:"true" doc:"false: a list as JSON, and the end."`
-	Limit       int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"Most events of a list."`
+	Limit       int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"Most events of a list, after the filters."`
+	Kind        string `query:"kind" maxLength:"1000" doc:"Only events of these kinds, separated by commas: vm-running, or vm-* for all that begin like it."`
+	Name        string `query:"name" maxLength:"253" doc:"Only events about the object of that name."`
+	Since       string `query:"since" maxLength:"64" doc:"Only events from then on: a time (RFC 3339), or how long ago (30m, 6h)."`
 	LastEventID string `header:"Last-Event-ID" maxLength:"20" doc:"The same as after, as browsers send it when they connect again."`
 }
 
 func (s *Server) registerEvents(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
-	item := schemas.Schema(reflect.TypeFor[v1.Event](), true, "")
+	schemas.Schema(reflect.TypeFor[v1.Event](), true, "")
 	schemas.Schema(reflect.TypeFor[v1.Gap](), true, "")
 	huma.Register(api, huma.Operation{
 		OperationID: "events", Method: http.MethodGet, Path: "/v1/events", Tags: []string{tagEvent}, Summary: "Follow or list events",
@@ -42,14 +47,31 @@ func (s *Server) registerEvents(api huma.API) {
 			"An event of type gap says that some are no longer kept. Comments keep the connection alive. With follow=false, a JSON list.",
 		Responses: map[string]*huma.Response{"200": {Description: "The events.", Content: map[string]*huma.MediaType{
 			"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString, Description: "Each message's data is an Event as JSON; a message of type gap holds a Gap."}},
-			"application/json":  {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"items": {Type: huma.TypeArray, Items: item}}, Required: []string{"items"}}},
+			"application/json":  {Schema: schemas.Schema(reflect.TypeFor[v1.EventList](), true, "")},
 		}}},
 		Errors: []int{http.StatusUnauthorized, http.StatusServiceUnavailable},
 	}, s.events)
 }
 
+// filter of events that the parameters ask for.
+func (in *eventsInput) filter(now time.Time) (state.EventFilter, error) {
+	f := state.EventFilter{Name: in.Name}
+	for _, kind := range strings.Split(in.Kind, ",") {
+		if kind = strings.TrimSpace(kind); kind != "" {
+			f.Kinds = append(f.Kinds, kind)
+		}
+	}
+	var err error
+	f.Since, err = sinceOf(in.Since, now)
+	return f, err
+}
+
 func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
 	after, given, err := position(in)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := in.filter(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +89,10 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			r, w := humago.Unwrap(hctx)
-			s.stream(r.Context(), w, after, last)
+			s.stream(r.Context(), w, filter, after, last)
 		}}, nil
 	}
-	if limit := uint64(in.Limit); !given && last > limit {
-		after = last - limit
-	}
-	list := v1.List[v1.Event]{Items: each(v.EventsAfter(after, in.Limit), event)}
+	list := v1.EventList{Items: each(v.EventsWhere(filter, after, !given, in.Limit), event), Last: last}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		hctx.SetHeader("Content-Type", "application/json")
 		_ = json.NewEncoder(hctx.BodyWriter()).Encode(list) // the client is gone: nobody to tell
@@ -95,8 +114,8 @@ func position(in *eventsInput) (after uint64, given bool, err error) {
 	return after, true, nil
 }
 
-// stream sends the events after a number until the client or the server ends.
-func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last uint64) {
+// stream sends the events after a number that a filter wants until the client or the server ends.
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, filter state.EventFilter, after, last uint64) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -126,7 +145,9 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, after, last 
 			if e.Seq > after+1 && after > 0 {
 				out.gap(v1.Gap{After: after, Next: e.Seq})
 			}
-			out.event(event(e))
+			if filter.Match(e) {
+				out.event(event(e))
+			}
 			after = e.Seq
 		}
 		if len(events) > 0 {

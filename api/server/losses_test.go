@@ -53,7 +53,7 @@ func TestSnapshots(t *testing.T) {
 	following, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		_ = c.Follow(following, new(uint64), func(m client.Message) error { told <- m; return nil })
+		_ = c.Follow(following, client.EventQuery{After: new(uint64)}, func(m client.Message) error { told <- m; return nil })
 	}()
 	heard := func(what string, is func(client.Message) bool) {
 		t.Helper()

@@ -98,8 +98,9 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 	if err != nil {
 		return nil, err
 	}
-	if q.Seconds == 0 {
-		q.Seconds = 3600
+	seconds := 3600.0
+	if q.Seconds != nil {
+		seconds = *q.Seconds
 	}
 	switch {
 	case !q.Server && !q.Agent:
@@ -108,12 +109,12 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "noVote", Text: "is for servers: an agent has no vote anyway"}}})
 	case q.For != "" && !pki.ValidName(q.For):
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "for", Text: "must be the name of a member, a DNS label in lower case", Value: q.For}}})
-	case !(q.Seconds >= 60 && q.Seconds <= 7*24*3600):
-		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "seconds", Text: "must be from 60 to 604800", Value: q.Seconds}}})
+	case !(seconds >= 60 && seconds <= 7*24*3600):
+		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "seconds", Text: "must be from 60 to 604800", Value: seconds}}})
 	case len(q.Comment) > 200:
 		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "comment", Text: "must be at most 200 characters"}}})
 	}
-	text, row, err := s.opts.Members.NewToken(ctx, time.Duration(q.Seconds*float64(time.Second)),
+	text, row, err := s.opts.Members.NewToken(ctx, time.Duration(seconds*float64(time.Second)),
 		state.JoinToken{Server: q.Server, Agent: q.Agent, NoVote: q.NoVote, For: q.For, Comment: q.Comment})
 	if err != nil {
 		return nil, s.fail(ctx, err)

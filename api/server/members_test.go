@@ -159,11 +159,11 @@ func (s *several) event(kind, words string) (found v1.Event) {
 	s.t.Helper()
 	var all []v1.Event
 	if err := s.Await(s.t.Context(), "an event "+kind, func() bool {
-		var err error
-		all, err = s.client(s.Up()...).ListEvents(s.t.Context(), new(uint64), 1000)
+		answer, err := s.client(s.Up()...).ListEvents(s.t.Context(), client.EventQuery{After: new(uint64), Limit: 1000})
 		if err != nil {
 			return false
 		}
+		all = answer.Items
 		for _, e := range all {
 			if e.Kind == kind && strings.Contains(e.Text, words) {
 				found = e
@@ -260,8 +260,14 @@ func TestJoinTokens(t *testing.T) {
 	t.Parallel()
 	s := startSeveral(t, 1, 4, site.Options{})
 	c := s.client("h1")
-	k, err := c.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Agent: true, Seconds: 60, Comment: "for h2"})
+	k, err := c.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Agent: true, Seconds: ptr(60.0), Comment: "for h2"})
 	must(t, err)
+	for _, seconds := range []float64{0, -1, 30, 3.6e6} {
+		_, err := c.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Agent: true, Seconds: &seconds})
+		if p := new(client.Error); !errors.As(err, &p) || p.Problem.Type != v1.ProblemInvalid || p.Problem.Errors[0].Field != "seconds" {
+			t.Errorf("%g seconds: %v", seconds, err)
+		}
+	}
 	if left := time.Until(k.Until); k.Token == "" || !k.Agent || k.Server || k.Comment != "for h2" || left > time.Minute || left < 30*time.Second {
 		t.Errorf("%+v", k)
 	}
@@ -330,7 +336,7 @@ func TestForwarding(t *testing.T) {
 	ended := make(chan error, 1)
 	zero := uint64(0)
 	go func() {
-		ended <- there.Follow(following, &zero, func(m client.Message) error { seen <- m.Event; return nil })
+		ended <- there.Follow(following, client.EventQuery{After: &zero}, func(m client.Message) error { seen <- m.Event; return nil })
 	}()
 
 	r, err := there.Create(t.Context(), small("a", 2), client.IdempotencyKey("one"))
@@ -513,7 +519,7 @@ func TestRejoin(t *testing.T) {
 	must(t, s.Stop(lost))
 	must(t, os.RemoveAll(s.Dir(lost)))
 	join := func(name, dir string, q v1.JoinTokenRequest) error {
-		q.Server, q.Agent, q.Seconds = true, true, 60
+		q.Server, q.Agent, q.Seconds = true, true, ptr(60.0)
 		k, err := c.MakeJoinToken(t.Context(), q)
 		if err == nil {
 			_, err = member.Join(t.Context(), dir, name, s.Address(lost), k.Token, []string{s.Address(leader)})

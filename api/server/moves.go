@@ -143,6 +143,11 @@ func (s *Server) registerMoves(api huma.API) {
 				out.Body.Items, index = newest(v.Migrations(), in.Limit, func(m state.Migration) bool {
 					return (in.Plan == "" || m.Plan == in.Plan) && (in.VM == "" || m.VM == in.VM || m.VMName == in.VM) && (in.State == "" || string(m.State) == in.State)
 				}, func(m state.Migration) uint64 { return m.ModifyIndex }, func(m state.Migration) v1.Migration { return migration(v, m) })
+				if len(out.Body.Items) == 0 {
+					if err := missing(v, in.Plan, in.VM); err != nil {
+						return nil, 0, true, err
+					}
+				}
 				return out, index, false, nil
 			})
 		})
@@ -236,4 +241,17 @@ func eta(bytes int64, rate float64) float64 {
 		return -1
 	}
 	return float64(bytes) / rate
+}
+
+// missing says that there is no plan of that id, or no VM of that name or id. What is empty was not asked for.
+func missing(v *control.View, plan, vm string) error {
+	if _, ok := v.MovePlan(plan); plan != "" && !ok {
+		return notFound("there is no plan %q (any more)", plan)
+	}
+	_, named := v.VMNamed(vm)
+	_, known := v.VM(vm)
+	if vm != "" && !named && !known {
+		return notFound("there is no VM %q", vm)
+	}
+	return nil
 }

@@ -50,7 +50,7 @@ var titles = map[string]string{
 	v1.ProblemMethod:        "Method not allowed",
 	v1.ProblemNotAcceptable: "No such media type to answer with",
 	v1.ProblemSlow:          "The request came too slowly",
-	v1.ProblemConflict:      "Conflict with the state of things",
+	v1.ProblemConflict:      "Conflict",
 	v1.ProblemExists:        "Exists already",
 	v1.ProblemRefused:       "Refused by admission",
 	v1.ProblemBlocked:       "VMs cannot move",
@@ -151,7 +151,7 @@ func problemOf(err error) *problem {
 		p.retry = true
 		return p
 	case errors.Is(err, node.ErrRefused), errors.Is(err, member.ErrNoCA):
-		return newProblem(http.StatusConflict, v1.ProblemConflict, err.Error())
+		return newProblem(http.StatusConflict, v1.ProblemConflict, reasonOf(err))
 	case errors.Is(err, node.ErrNotLeader):
 		return noLeader("leadership changed meanwhile; try again")
 	case errors.As(err, &document):
@@ -192,11 +192,11 @@ func problemOf(err error) *problem {
 		p.Errors = []v1.FieldError{{In: "body", Field: exists.Field, Message: strings.TrimPrefix(exists.Text, exists.Field+": ")}}
 		return p
 	case errors.Is(err, control.ErrPrecondition):
-		return newProblem(http.StatusPreconditionFailed, v1.ProblemPrecondition, err.Error())
+		return newProblem(http.StatusPreconditionFailed, v1.ProblemPrecondition, reasonOf(err))
 	case errors.Is(err, control.ErrNotFound):
 		return newProblem(http.StatusNotFound, v1.ProblemNotFound, err.Error())
 	case errors.Is(err, control.ErrConflict), errors.Is(err, state.ErrTooNew), errors.Is(err, state.ErrInUse), errors.Is(err, hypervisor.ErrNotFound):
-		return newProblem(http.StatusConflict, v1.ProblemConflict, err.Error())
+		return newProblem(http.StatusConflict, v1.ProblemConflict, reasonOf(err))
 	case errors.Is(err, hypervisor.ErrInvalid), errors.Is(err, node.ErrBadSnapshot):
 		return newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, err.Error())
 	case errors.Is(err, control.ErrNoLeader):
@@ -211,6 +211,12 @@ func problemOf(err error) *problem {
 		return p
 	}
 	return newProblem(http.StatusInternalServerError, v1.ProblemInternal, "the server's log has the details")
+}
+
+// reasonOf a conflict: what it is about says why, and the kind of the problem that it is one.
+func reasonOf(err error) string {
+	text := strings.ReplaceAll(err.Error(), ": "+state.ErrConflict.Error(), "")
+	return strings.TrimSuffix(text, ": "+state.ErrInUse.Error())
 }
 
 // finite keeps values that JSON cannot carry out of a document.

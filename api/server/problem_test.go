@@ -18,6 +18,17 @@ import (
 	"evenkeel/hypervisor"
 )
 
+// A conflict says why once: nothing changed meanwhile where a host has VMs.
+func TestConflictSaysWhyOnce(t *testing.T) {
+	err := fmt.Errorf("join of h2: %w", fmt.Errorf("member h2: its host holds VM a: %w: %w", control.ErrConflict, state.ErrConflict))
+	if p := problemOf(err); p.Error() != "Conflict: join of h2: member h2: its host holds VM a" || p.Type != v1.ProblemConflict {
+		t.Errorf("%q", p.Error())
+	}
+	if p := problemOf(control.ErrConflict); p.Detail != "changed meanwhile" {
+		t.Errorf("%q", p.Detail)
+	}
+}
+
 func TestProblemOf(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("create render: %w", err) }
 	for _, c := range []struct {

@@ -38,6 +38,15 @@ func (s *Server) registerVMs(api huma.API) {
 					out.Body.Items = append(out.Body.Items, vmOf(v, m))
 				}
 			}
+			if len(out.Body.Items) > 0 {
+				return out, nil
+			}
+			if _, ok := v.Host(in.Host); in.Host != "" && !ok {
+				return nil, notFound("there is no host %q", in.Host)
+			}
+			if _, ok := v.VCNamed(in.VirtualCluster); in.VirtualCluster != "" && !ok {
+				return nil, notFound("there is no virtual cluster %q", in.VirtualCluster)
+			}
 			return out, nil
 		})
 	get(api, "getVM", "/v1/vms/{name}", tagVM, "Get a VM", "By its name or its id.",

@@ -59,12 +59,12 @@ type Member struct {
 
 // JoinTokenRequest asks for a token that lets one member in.
 type JoinTokenRequest struct {
-	Server  bool    `json:"server"`
-	Agent   bool    `json:"agent"`
-	NoVote  bool    `json:"noVote,omitempty" doc:"A server that follows the log and never votes: it takes requests, and does not count for a majority."`
-	For     string  `json:"for,omitempty" doc:"Name of the member that it lets in, and no other; also one that is in the cluster already and lost what it had. Its old certificates count no more then."`
-	Seconds float64 `json:"seconds" doc:"Life of the token: 60 to 604800; default 3600."`
-	Comment string  `json:"comment,omitempty"`
+	Server  bool     `json:"server"`
+	Agent   bool     `json:"agent"`
+	NoVote  bool     `json:"noVote,omitempty" doc:"A server that follows the log and never votes: it takes requests, and does not count for a majority."`
+	For     string   `json:"for,omitempty" doc:"Name of the member that it lets in, and no other; also one that is in the cluster already and lost what it had. Its old certificates count no more then."`
+	Seconds *float64 `json:"seconds,omitempty" doc:"Life of the token: 60 to 604800; default 3600."`
+	Comment string   `json:"comment,omitempty"`
 }
 
 // JoinToken lets one member in, once.

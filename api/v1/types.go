@@ -194,6 +194,12 @@ type Event struct {
 	Text   string    `json:"text"`
 }
 
+// EventList is a list of events.
+type EventList struct {
+	Items []Event `json:"items" nullable:"false"`
+	Last  uint64  `json:"last" doc:"Number of the newest event that there was then, whether it is in the list or not: follow from it."`
+}
+
 // Gap is sent in a stream of events in place of some that are no longer kept.
 type Gap struct {
 	After uint64 `json:"after" doc:"The last event that the reader has."`

@@ -168,7 +168,7 @@ func (c *Control) newID() string {
 
 func (c *Control) env() loop.Env {
 	s := c.o.State.Snapshot()
-	return c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(s), Awaited: c.awaited(s), Lists: c.lists})
+	return c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(s), Awaited: c.awaited(s), Lists: c.lists, Pools: c.pools()})
 }
 
 // lists are the hosts whose hypervisor listed a VM of that id last.

@@ -27,7 +27,7 @@ func Explain(v *View, vc state.VC) Explanation {
 		if strings.HasPrefix(vc.Decision.Summary, "preempted: ") {
 			say("%s", vc.Decision.Summary)
 		}
-		out.Decision = loop.Consider(v.Snapshot, vc, v.doubt(loop.Env{Now: v.now, NewID: func() string { return "" }}))
+		out.Decision = loop.Consider(v.Snapshot, vc, v.doubt(loop.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live)}))
 		for i, w := range loop.Queue(v.Snapshot) {
 			if w.ID == vc.ID {
 				say("number %d in the queue, priority %d, waiting since %s", i+1, w.Priority, w.QueuedAt.Format("2006-01-02 15:04:05 MST"))

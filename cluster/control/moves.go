@@ -234,6 +234,23 @@ func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (b
 	return false, nil
 }
 
+// pools that hosts have, as far as their agents have reported to this server.
+func (c *Control) pools() loop.Pools {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return poolsOf(c.live)
+}
+
+func poolsOf(live map[string]HostLive) loop.Pools {
+	out := loop.Pools{}
+	for name, l := range live {
+		if l.Migrates.Pools != nil {
+			out[name] = l.Migrates.Pools
+		}
+	}
+	return out
+}
+
 // sights are what agents said of VMs and of what they have for those of others.
 func (c *Control) sights(s *state.Snapshot) loop.Sights {
 	out := loop.Sights{Use: map[string]loop.Use{}, Partners: map[string]hypervisor.Partner{}}

@@ -33,7 +33,7 @@ func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result,
 		}
 		vc.ID = c.newID()
 		shut := func(host string) bool { return c.flight.busy(host) || c.isOut(s, host) }
-		if a, ok := c.rooms.Roomy(s, vc, c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID}), shut); ok || !alone {
+		if a, ok := c.rooms.Roomy(s, vc, c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Pools: c.pools()}), shut); ok || !alone {
 			return a, ok, nil
 		}
 		return loop.Create(s, vc, c.ask()), false, nil

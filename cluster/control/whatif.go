@@ -56,7 +56,7 @@ func (c *Control) Try(ctx context.Context, q TryRequest) (TryResult, error) {
 		if s, err = c.beforePlan(ctx, "try"); err != nil {
 			return TryResult{}, err
 		}
-		see, env.Out = c.sights(s), c.out(s)
+		see, env.Out, env.Pools = c.sights(s), c.out(s), c.pools()
 	} else {
 		_, saved, err := node.Load(bytes.NewReader(q.Snapshot))
 		if err != nil {

@@ -28,6 +28,7 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 	}
 	d.Advice = slices.DeleteFunc(slices.Clone(d.Advice), func(a string) bool { return p.out[strings.TrimPrefix(a, "uncordon host ")] != "" })
 	for _, r := range adm.Reasons {
+		p.explainLack(&r)
 		if why := p.out[r.Host]; why != "" && r.Cordoned {
 			r.Cordoned, r.Text = false, why
 		}

@@ -263,16 +263,10 @@ func (f *Fleet) hold(i, k int, why string) {
 	f.Still[f.groups[i].vms[k].ID] = why
 }
 
-// hasDisk says whether the VMs of a group have one.
-func (f *Fleet) hasDisk(g state.Group) bool {
-	img, _ := f.s.Image(g.Image)
-	return g.Disk.Size > 0 || img.Kind == state.DiskImage
-}
-
 // local: their disks lie on one host each.
 func (f *Fleet) local(g state.Group) bool {
 	m, _ := f.s.Meta()
-	return f.hasDisk(g) && !slices.Contains(m.Settings.SharedPools, g.Disk.Pool)
+	return hasDisk(f.s, g) && !slices.Contains(m.Settings.SharedPools, g.Disk.Pool)
 }
 
 // diskBytes is what copying the disk of one VM may take.
@@ -382,10 +376,8 @@ func (f *Fleet) unlike(see Sights, from, to string, g state.Group) string {
 	if !slices.Contains(b.Networks, g.Network) && g.Network != "" && b.Networks != nil {
 		return fmt.Sprintf("host %s has no network %s", to, g.Network)
 	}
-	if pool := g.Disk.Pool; f.hasDisk(g) && b.Pools != nil {
-		if _, has := b.Pools[pool]; pool != "" && !has {
-			return fmt.Sprintf("host %s has no storage pool %s", to, pool)
-		}
+	if b.Pools != nil && (Pools{to: b.Pools}).lacks(f.s, to, g) {
+		return fmt.Sprintf("host %s has no storage pool %s", to, g.Disk.Pool)
 	}
 	switch {
 	case a.KVM != b.KVM:

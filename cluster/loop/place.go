@@ -25,6 +25,8 @@ type Env struct {
 	Penalty Penalty
 	// Words of hosts on what they have available, by name.
 	Words map[string]Word
+	// Pools that hosts have.
+	Pools Pools
 	// Period between looks at what VMs need, by default a minute: words of hosts are worth nothing for long.
 	Period time.Duration
 	// Advise says what moves would make room for a VC that does not fit; "" = none are known to. nil: nobody asks.
@@ -94,6 +96,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 			}
 		}
 	}
+	p.heed(s, env.Pools)
 	p.finish()
 	p.doubt(s, vc.ID, env, &vc)
 	return p, wanted
@@ -163,6 +166,9 @@ const placeEffort = 300_000
 func (p *problem) admit(wanted []state.VM) allocator.Admission {
 	if stuck, is := bound(p, wanted); is {
 		return stuck
+	}
+	if none, is := p.poolless(); is {
+		return none
 	}
 	adm := allocator.AdmitUnder(p.Problem, p.rules())
 	if adm.Admitted {

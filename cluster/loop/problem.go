@@ -32,6 +32,8 @@ type problem struct {
 	rooms    []newRoom
 	penalty  Penalty
 	boldness map[string]bool // of estimates that are in it
+	pools    Pools           // that hosts have
+	lacking  [][]string      // parallel to groups: hosts without the pool of VMs that are to be placed. nil: see heed
 }
 
 type groupRef struct {

@@ -119,6 +119,7 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 			p.Groups[len(p.Groups)-1].Requested = true
 		}
 	}
+	p.heed(s, env.Pools)
 	p.settle()                                                                             // its other VMs stay as they are
 	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // who lost their host are no new ones
 		p.doubt(s, vc.ID, env, &vc)

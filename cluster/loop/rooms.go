@@ -167,7 +167,7 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host st
 		var best *room
 		most := math.Inf(-1)
 		for _, one := range r.list {
-			if one.closed || one.ruled {
+			if one.closed || one.ruled || env.Pools.lacks(s, one.host, g) {
 				continue
 			}
 			cpu, memory := one.cpu-one.doubt.CPU-g.CPU, one.memory-one.doubt.Memory-g.Memory-one.each

@@ -12,7 +12,8 @@ import (
 // rules are the labels and the affinity of all groups of the problem, nil if no
 // group has a rule.
 func (p *problem) rules() *allocator.Rules {
-	if !slices.ContainsFunc(p.groups, func(r groupRef) bool { return !r.group.Affinity.Empty() }) {
+	lacks := slices.ContainsFunc(p.lacking, func(hosts []string) bool { return len(hosts) > 0 })
+	if !lacks && !slices.ContainsFunc(p.groups, func(r groupRef) bool { return !r.group.Affinity.Empty() }) {
 		return nil
 	}
 	return p.labels()
@@ -23,8 +24,12 @@ func (p *problem) labels() *allocator.Rules {
 	r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(p.groups)), Affinity: make([]*allocator.Affinity, len(p.groups))}
 	for i, ref := range p.groups {
 		r.Labels[i] = ref.group.Labels
-		if a := ref.group.Affinity; !a.Empty() {
-			r.Affinity[i] = &allocator.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: a.Avoid}
+		if a, lacking := ref.group.Affinity, p.lackingOf(i); !a.Empty() || len(lacking) > 0 {
+			avoid := slices.Clone(a.Avoid)
+			for _, host := range lacking { // only those that have its pool are candidates
+				avoid = append(avoid, "host:"+host)
+			}
+			r.Affinity[i] = &allocator.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: avoid}
 		}
 	}
 	return r

@@ -56,14 +56,8 @@ func (t *tool) auditCommand() *cli.Command {
 func auditQuery(c *cli.Context) (client.AuditQuery, error) {
 	q := client.AuditQuery{Since: c.String("since"), Until: c.String("until"), Actor: c.String("actor"), Verb: c.String("verb"), Object: c.String("object"),
 		Outcome: c.String("outcome"), Limit: c.Int("limit")}
-	for name, text := range map[string]string{"since": q.Since, "until": q.Until} {
-		if text == "" {
-			continue
-		}
-		ago, err := time.ParseDuration(text)
-		if _, err2 := time.Parse(time.RFC3339, text); err2 != nil && (err != nil || ago < 0) {
-			return q, usage("--%s %s: must be how long ago, like 30m, or a time like 2026-03-01T12:00:00Z", name, text)
-		}
+	if err := checkTimes(c, "since", "until"); err != nil {
+		return q, err
 	}
 	if !auditOutcome.MatchString(q.Outcome) {
 		return q, usage("--outcome %s: must be ok, refused, failed or an HTTP status", q.Outcome)
@@ -72,6 +66,18 @@ func auditQuery(c *cli.Context) (client.AuditQuery, error) {
 		return q, usage("--limit must be from 1 to %d", maxAudit)
 	}
 	return q, nil
+}
+
+// checkTimes of flags that take a time, or how long ago it was.
+func checkTimes(c *cli.Context, flags ...string) error {
+	for _, name := range flags {
+		text := c.String(name)
+		ago, err := time.ParseDuration(text)
+		if _, err2 := time.Parse(time.RFC3339, text); text != "" && err2 != nil && (err != nil || ago < 0) {
+			return usage("--%s %s: must be how long ago, like 30m, or a time like 2026-03-01T12:00:00Z", name, text)
+		}
+	}
+	return nil
 }
 
 func (t *tool) auditList(c *cli.Context) error {

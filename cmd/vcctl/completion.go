@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,7 +108,7 @@ func (t *tool) candidates(c *cli.Context) []string {
 	var out []string
 	switch {
 	case value != "":
-		out = t.values(c, value)
+		out = t.values(c, path, value)
 	case strings.HasPrefix(begun, "-"):
 		if leaf != nil {
 			flags = append(append([]cli.Flag{}, leaf.Flags...), flags...)
@@ -145,12 +146,16 @@ func (t *tool) candidates(c *cli.Context) []string {
 	return matching
 }
 
-// values that a flag may have.
-func (t *tool) values(c *cli.Context, flag string) []string {
+// values that a flag of a command may have.
+func (t *tool) values(c *cli.Context, path []string, flag string) []string {
+	events := slices.Equal(path, []string{"events"})
 	switch flag {
 	case "o", "output":
 		return []string{formatTable, formatWide, formatJSON, formatYAML}
 	case "kind":
+		if events {
+			return t.things(c, "event")
+		}
 		return []string{"disk", "kernel", "initrd"}
 	case "role":
 		return tokenRoles
@@ -228,6 +233,14 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		for _, x := range list {
 			out = append(out, x.ID)
 		}
+	case "event": // the kinds of the newest ones, and of all those of a kind of object
+		list, _ := api.ListEvents(ctx, client.EventQuery{Limit: 1000}, client.Stale())
+		for _, x := range list.Items {
+			prefix, _, _ := strings.Cut(x.Kind, "-")
+			out = append(out, x.Kind, prefix+"-*")
+		}
+		slices.Sort(out)
+		out = slices.Compact(out)
 	case "image":
 		list, _ := api.Images(ctx, client.Stale())
 		for _, x := range list {

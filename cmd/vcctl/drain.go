@@ -392,7 +392,7 @@ func drainTable(d v1.Drain) string {
 		if vm.State == "moving" {
 			eta = arrival(vm.ETA)
 		}
-		tab.row(vm.VM, vm.State, vm.To, vm.Bytes.Short(), vm.BytesMoved.Short(), perSecond(vm.Rate), eta, vm.Text)
+		tab.row(vm.VM, vm.State, vm.To, vm.Bytes.Short(), seen(vm.BytesMoved.Short(), vm.BytesMoved == 0 && vm.State == "done"), perSecond(vm.Rate), eta, vm.Text)
 	}
 	return tab.String()
 }
@@ -430,10 +430,16 @@ func (b *drainBoard) show(all []v1.Drain) {
 			if b.last[d.Host+"/"+vm.VM] == line {
 				continue
 			}
-			b.last[d.Host+"/"+vm.VM] = line
+			done := line
 			if vm.State == "done" {
-				line += ", " + vm.BytesMoved.Short() + " sent"
+				if vm.BytesMoved == 0 && !d.Ended() {
+					continue // its target has told that it arrived; what was sent its source has yet to tell
+				}
+				if vm.BytesMoved > 0 {
+					line += ", " + vm.BytesMoved.Short() + " sent"
+				}
 			}
+			b.last[d.Host+"/"+vm.VM] = done
 			if vm.Text == "" {
 				b.t.say("%s: %s: %s\n", d.Host, vm.VM, line)
 				continue

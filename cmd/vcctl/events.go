@@ -17,10 +17,14 @@ func (t *tool) eventsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "events", Usage: "what happened, and with -w what happens", ArgsUsage: " ", Action: t.events,
 		Description: "Prints the newest events, oldest of them first. With -w it goes on as they happen, takes a broken connection\n" +
-			"up again where it ended, and with -o json prints one object per line.\n\nExample: vcctl events -w",
+			"up again where it ended, and with -o json prints one object per line. The filters hold for both, and come before the limit.\n\n" +
+			"Example: vcctl events -w\n   vcctl events --kind 'host-*,vm-lost' --since 6h\n   vcctl events --name render-worker-0",
 		Flags: []cli.Flag{watchFlag,
 			&cli.Uint64Flag{Name: "after", Usage: "only events after this `NUMBER`; 0: all that are kept"},
-			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many, 1 to 10000"}},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many, 1 to 10000"},
+			&cli.StringSliceFlag{Name: "kind", Usage: "only events of this `KIND`, as -o wide shows it; vm-* is all that begin like it; may be given many times, or with commas"},
+			&cli.StringFlag{Name: "name", Usage: "only events about the object `NAME`"},
+			&cli.StringFlag{Name: "since", Usage: "only from a `TIME` on: how long ago (30m, 6h), or 2026-03-01T12:00:00Z"}},
 	}
 }
 
@@ -36,16 +40,20 @@ func (t *tool) events(c *cli.Context) error {
 	if limit < 1 || limit > 10000 {
 		return usage("--limit must be from 1 to 10000")
 	}
+	if err := checkTimes(c, "since"); err != nil {
+		return err
+	}
 	api, err := t.client(c)
 	if err != nil {
 		return err
 	}
-	var after *uint64
+	q := client.EventQuery{Limit: limit, Kinds: c.StringSlice("kind"), Name: c.String("name"), Since: c.String("since")}
 	if c.IsSet("after") {
 		n := c.Uint64("after")
-		after = &n
+		q.After = &n
 	}
-	list, err := api.ListEvents(c.Context, after, limit)
+	answer, err := api.ListEvents(c.Context, q)
+	list := answer.Items
 	if err != nil {
 		return doing(err, "listing events")
 	}
@@ -70,9 +78,12 @@ func (t *tool) events(c *cli.Context) error {
 		if err := t.printEvent(f, e); err != nil {
 			return err
 		}
-		after = &e.Seq
 	}
-	err = api.Follow(c.Context, after, func(m client.Message) error {
+	q.After, q.Since = &answer.Last, "" // what comes now is newer
+	if n := len(list); n == limit {     // with --after there may be more
+		q.After = &list[n-1].Seq
+	}
+	err = api.Follow(c.Context, q, func(m client.Message) error {
 		if m.Gap != nil {
 			t.say("events after %d and before %d are no longer kept\n", m.Gap.After, m.Gap.Next)
 			return nil

@@ -108,18 +108,23 @@ func (t *tool) hostCordon(on bool) cli.ActionFunc {
 func hostTable(hosts []v1.Host, wide bool) string {
 	heads := []string{"NAME", "STATE", "VMS", "CPU GIVEN", "CPU ALLOWED", "CPU USED", "MEMORY GIVEN", "MEMORY ALLOWED"}
 	if wide {
-		heads = append(heads, "CPU", "MEMORY", "FOREIGN VMS", "KVM", "SOFTWARE", "REASON")
+		heads = append(heads, "CPU", "MEMORY", "FOREIGN VMS", "KVM", "SOFTWARE", "LEASE", "WATCHDOG", "REASON")
 	}
 	tab := newTable(heads...)
 	for _, h := range hosts {
 		row := []string{h.Name, h.State, strconv.Itoa(h.VMs), cores(h.Allocated.CPU), cores(h.Allowance.CPU), cores(h.Used.CPU),
 			h.Allocated.Memory.Short(), h.Allowance.Memory.Short()}
 		if wide {
-			row = append(row, cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs), strconv.FormatBool(h.KVM), h.Software, hostReason(h))
+			row = append(row, cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs), strconv.FormatBool(h.KVM), h.Software, h.Lease, watchdogText(h), hostReason(h))
 		}
 		tab.row(row...)
 	}
 	return tab.String()
+}
+
+// watchdogText is "15s", or "-" where none is armed.
+func watchdogText(h v1.Host) string {
+	return seen(time.Duration(h.Watchdog*float64(time.Second)).String(), h.Watchdog <= 0)
 }
 
 // leaseText is "held, renewed 2s ago; a watchdog of 15s is armed".

@@ -38,7 +38,7 @@ func (t *tool) memberCommands() []*cli.Command {
 				&cli.BoolFlag{Name: "server", Usage: "it may be a server"}, &cli.BoolFlag{Name: "agent", Usage: "it may be an agent"},
 				&cli.BoolFlag{Name: "non-voting", Usage: "a server that follows the log and takes requests, but never votes"},
 				&cli.StringFlag{Name: "for", Usage: "lets in `MEMBER` only, also if it is in the cluster already"},
-				&cli.DurationFlag{Name: "ttl", Usage: "how `LONG` it lasts", Value: time.Hour},
+				&cli.DurationFlag{Name: "ttl", Usage: "how `LONG` it lasts, 1m to 168h", Value: time.Hour},
 				&cli.StringFlag{Name: "comment", Aliases: []string{"m"}, Usage: "`TEXT` for the list of tokens"},
 				&cli.BoolFlag{Name: "list", Usage: "list the tokens there are instead"},
 			},
@@ -136,7 +136,8 @@ func (t *tool) clusterJoinToken(c *cli.Context) error {
 			return tab.String()
 		})
 	}
-	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), NoVote: c.Bool("non-voting"), For: c.String("for"), Seconds: c.Duration("ttl").Seconds(), Comment: c.String("comment")}
+	seconds := c.Duration("ttl").Seconds()
+	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), NoVote: c.Bool("non-voting"), For: c.String("for"), Seconds: &seconds, Comment: c.String("comment")}
 	if !q.Server && !q.Agent {
 		q.Server, q.Agent = true, true
 	}
@@ -164,8 +165,17 @@ func (t *tool) clusterJoin(c *cli.Context) error {
 		return doing(err, "joining through %s", strings.Join(addresses, ", "))
 	}
 	return t.print(c, a, func(bool) string {
-		return fmt.Sprintf("This host is a member of cluster %s: %s, at %s.\n", a.Cluster, a.Roles, a.Address)
+		return joinedText(a, configFile())
 	})
+}
+
+// joinedText says what a host is now. file is where vcctl looks for the way into the cluster.
+func joinedText(a v1.SetupAnswer, file string) string {
+	text := fmt.Sprintf("This host is a member of cluster %s: %s, at %s.\n", a.Cluster, a.Roles, a.Address)
+	if _, err := os.Stat(file); file == "" || err != nil {
+		text += "vcctl on this host has no access yet: copy ~/.config/evenkeel (config.yaml, ca.pem and a token) from a host where it has.\n"
+	}
+	return text
 }
 
 // serverAddresses as vcd wants them, host:port, out of what people write.

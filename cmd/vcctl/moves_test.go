@@ -157,6 +157,31 @@ func TestDrainBoard(t *testing.T) {
 	}
 }
 
+// The target may say that a VM has arrived before its source says what it sent: a move that sent 1 GiB is not "0B sent".
+func TestDrainBoardKnowsBytesLater(t *testing.T) {
+	var errs bytes.Buffer
+	b := &drainBoard{t: &tool{err: &errs}, last: map[string]string{}}
+	d := aDrain()
+	b.show([]v1.Drain{d})
+	first := len(errs.String())
+	d.VMs[1].State, d.VMs[1].BytesMoved = "done", 0
+	b.show([]v1.Drain{d})
+	if got := errs.String()[first:]; got != "" {
+		t.Errorf("before its source told: %q", got)
+	}
+	d.VMs[1].BytesMoved = 1 << 30
+	b.show([]v1.Drain{d})
+	if got := errs.String()[first:]; got != "h1: web-front-1: done to h3, 1GiB sent\n" {
+		t.Errorf("%q", got)
+	}
+	first = len(errs.String())
+	d.VMs[3].State, d.VMs[3].Text, d.VMs[3].BytesMoved, d.State, d.Text = "done", "", 0, "drained", ""
+	b.show([]v1.Drain{d}) // it is over, and what that one sent will not be known any more
+	if got := errs.String()[first:]; strings.Contains(got, "0B") || !strings.Contains(got, "h1: "+d.VMs[3].VM+": done") {
+		t.Errorf("%q", got)
+	}
+}
+
 // The exit status of a drain says whether the host is empty, and if not, who ended it.
 func TestDrainOutcome(t *testing.T) {
 	for _, c := range []struct {

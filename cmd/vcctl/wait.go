@@ -53,10 +53,18 @@ func (t *tool) conclude(c *cli.Context, api *client.Client, r v1.Result) error {
 	if vc, err := api.VirtualCluster(c.Context, op.VirtualCluster); err == nil {
 		r.VirtualCluster = &vc
 	}
+	bad := outcome(op)
+	f, err := format(c)
+	if err != nil {
+		return err
+	}
+	if human := f == formatTable || f == formatWide; bad != nil && human {
+		return bad // it says how it ended
+	}
 	if err := t.print(c, r, func(bool) string { return resultText(r) }); err != nil {
 		return err
 	}
-	return outcome(op)
+	return bad
 }
 
 // await the end of an operation, for as long as --timeout allows, and show how far it is.
@@ -134,6 +142,9 @@ func (p *progress) set(op v1.Operation) {
 		return
 	}
 	p.last = text
+	if op.Ended() {
+		return // how it ended the result says
+	}
 	if p.terminal {
 		p.t.say("\r\x1b[K%s (%s)", text, time.Since(p.begun).Round(time.Second))
 	} else {

@@ -152,13 +152,31 @@ func parseConfig(b []byte) (config, error) {
 	if c.Advertise == "" {
 		c.Advertise = c.Listen
 	}
-	return c, c.check()
+	return c, c.check(func(key string) int { return lineOf(b, key) })
 }
 
-func (c *config) check() error {
+// lineOf a key such as allowance.memory in a document; 0: it is not there.
+func lineOf(doc []byte, key string) int {
+	path, err := yaml.PathString("$." + key)
+	if err != nil {
+		return 0
+	}
+	node, err := path.ReadNode(bytes.NewReader(doc))
+	if err != nil || node == nil || node.GetToken() == nil {
+		return 0
+	}
+	return node.GetToken().Position.Line
+}
+
+// check what the configuration says. line is where a key stands, 0 where that is not known.
+func (c *config) check(line func(key string) int) error {
 	var errs []error
 	bad := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+		text := key + ": " + fmt.Sprintf(format, args...)
+		if n := line(key); n > 0 {
+			text = fmt.Sprintf("line %d: %s", n, text)
+		}
+		errs = append(errs, errors.New(text))
 	}
 	if !pki.ValidName(c.Name) {
 		bad("name", "%q must be a DNS label in lower case", c.Name)
@@ -193,6 +211,8 @@ func (c *config) check() error {
 	if s := c.Allowance.Memory; s != "" {
 		if n, err := v1.ParseSize(s); err != nil || n == 0 {
 			bad("allowance.memory", "%q must be a size such as 8GiB", s)
+		} else if !strings.HasSuffix(s, "B") {
+			bad("allowance.memory", "%s has no unit: write it with KiB, MiB, GiB or TiB, such as 8GiB", s)
 		}
 	}
 	if l := time.Duration(c.Lease); l < 4*time.Second || l > 10*time.Minute {

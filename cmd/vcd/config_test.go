@@ -43,6 +43,7 @@ func TestBadConfig(t *testing.T) {
 		{"CPU", leastConfig + "allowance: {cpu: -1}\n", []string{"allowance.cpu: "}},
 		{"CPU that is none", leastConfig + "allowance: {cpu: .nan}\n", []string{"allowance.cpu: "}},
 		{"memory", leastConfig + "allowance: {memory: lots}\n", []string{"allowance.memory: "}},
+		{"memory without a unit", "logLevel: info\n" + leastConfig + "allowance:\n  memory: 3\n", []string{"line 6: allowance.memory: ", "unit", "GiB"}},
 		{"lease", leastConfig + "lease: 1s\n", []string{"lease: "}},
 		{"no duration", leastConfig + "lease: soon\n", []string{"soon", "not a duration"}},
 		{"a number", leastConfig + "lease: 20\n", []string{"20", "not a duration"}},
@@ -157,7 +158,7 @@ func FuzzParseConfig(f *testing.F) {
 			}
 			return
 		}
-		if c.check() != nil || !c.Server && !c.Agent || c.Name == "" || time.Duration(c.Lease) < 4*time.Second {
+		if c.check(func(string) int { return 0 }) != nil || !c.Server && !c.Agent || c.Name == "" || time.Duration(c.Lease) < 4*time.Second {
 			t.Errorf("%+v", c)
 		}
 	})

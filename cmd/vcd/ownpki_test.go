@@ -233,8 +233,8 @@ func TestOwnPKIFromTheFirstMember(t *testing.T) {
 	}
 	alone := h1.dial(again.CA, again.AdminToken)
 	h1.await("the log of h2 is not that of the new cluster", func() bool {
-		events, err := alone.ListEvents(t.Context(), nil, 100)
-		return err == nil && slices.ContainsFunc(events, func(e v1.Event) bool {
+		events, err := alone.ListEvents(t.Context(), client.EventQuery{Limit: 100})
+		return err == nil && slices.ContainsFunc(events.Items, func(e v1.Event) bool {
 			return e.Kind == "connection-refused" && strings.Contains(e.Text, "h2") && strings.Contains(e.Text, "another cluster of that name")
 		})
 	})

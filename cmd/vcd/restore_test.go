@@ -52,9 +52,9 @@ func (h *host) tell(api *client.Client) {
 	h.t.Logf("hosts, %v: %+v", err, hosts)
 	vms, err := api.VMs(ctx, "", "")
 	h.t.Logf("VMs, %v: %+v", err, vms)
-	events, err := api.ListEvents(ctx, nil, 100)
+	events, err := api.ListEvents(ctx, client.EventQuery{Limit: 100})
 	h.t.Logf("events, %v", err)
-	for _, e := range events {
+	for _, e := range events.Items {
 		h.t.Logf("%+v", e)
 	}
 }

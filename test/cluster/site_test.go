@@ -493,7 +493,10 @@ func (s *site) run(ctx context.Context, vc string, n int) error {
 // lastEvent is the number of the newest event.
 func (s *site) lastEvent(t *testing.T) uint64 {
 	t.Helper()
-	all := must(t, s, func(ctx context.Context, c *client.Client) ([]v1.Event, error) { return c.ListEvents(ctx, nil, 1) })
+	all := must(t, s, func(ctx context.Context, c *client.Client) ([]v1.Event, error) {
+		list, err := c.ListEvents(ctx, client.EventQuery{Limit: 1})
+		return list.Items, err
+	})
 	if len(all) == 0 {
 		return 0
 	}
@@ -506,7 +509,8 @@ func (s *site) event(t *testing.T, within time.Duration, after uint64, kind, nam
 	var found v1.Event
 	eventually(t, within, fmt.Sprintf("there is an event %s of %s with %q", kind, name, part), func(ctx context.Context) error {
 		all, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.Event, error) {
-			return c.ListEvents(ctx, &after, 1000)
+			list, err := c.ListEvents(ctx, client.EventQuery{After: &after, Limit: 1000})
+			return list.Items, err
 		})
 		if err != nil {
 			return err

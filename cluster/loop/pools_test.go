@@ -1,0 +1,71 @@
+package loop_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"evenkeel/cluster/loop"
+	"evenkeel/cluster/state"
+)
+
+// VMs start only where the pool of their disks is. A host that has not reported its pools may have any.
+func TestPools(t *testing.T) {
+	has := func(pools ...string) map[string]string {
+		out := map[string]string{}
+		for _, p := range pools {
+			out[p] = "dir /" + p
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name  string
+		pools loop.Pools
+		count int
+		disk  state.Disk
+		image string
+		want  []string // hosts; nil = refused
+		says  []string
+	}{
+		{"nothing is known", nil, 2, state.Disk{Size: gib, Pool: "fast"}, "", []string{"h1", "h2", "h3"}, nil},
+		{"one has it", loop.Pools{"h1": has("default"), "h2": has("default", "fast"), "h3": has()}, 2, state.Disk{Size: gib, Pool: "fast"}, "", []string{"h2"}, nil},
+		{"an image is a disk, too", loop.Pools{"h1": has("default"), "h2": has("default", "fast"), "h3": has()}, 1, state.Disk{Pool: "fast"}, "disk", []string{"h2"}, nil},
+		{"no disk, no pool", loop.Pools{"h1": has("default"), "h2": has("default"), "h3": has("default")}, 1, state.Disk{Pool: "fast"}, "", []string{"h1", "h2", "h3"}, nil},
+		{"one has not reported", loop.Pools{"h1": has("default"), "h2": has("default")}, 2, state.Disk{Size: gib, Pool: "fast"}, "", []string{"h3"}, nil},
+		{"no host has it", loop.Pools{"h1": has("default"), "h2": has("ssd", "default"), "h3": has()}, 1, state.Disk{Size: gib, Pool: "fast"}, "", nil,
+			[]string{"no host has the storage pool fast of group g0; hosts have default, ssd", "h1 has no storage pool fast; it has default", "h3 has no storage pool fast; it has none"}},
+		{"who has it is full", loop.Pools{"h1": has("default"), "h2": has("fast"), "h3": has("default")}, 9, state.Disk{Size: gib, Pool: "fast"}, "", nil,
+			[]string{"h1 has no storage pool fast; it has default"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newCluster(t, "h1", "h2", "h3")
+			g := group(c.count, 0.5, gib)
+			g.Disk, g.Image = c.disk, c.image
+			x := vc("x", 0.5, g)
+			x.OnFull = state.Reject
+			env := k.env()
+			env.Pools = c.pools
+			a := loop.Create(k.Snapshot(), x, env)
+			if a.Decision.Admitted != (c.want != nil) {
+				t.Fatalf("%+v", a.Decision)
+			}
+			said := a.Decision.Summary + "\n"
+			for _, r := range a.Decision.Hosts {
+				said += r.Host + " " + r.Text + "\n"
+			}
+			for _, want := range c.says {
+				if !strings.Contains(said, want) {
+					t.Errorf("%q lacks %q", said, want)
+				}
+			}
+			if a.Plan == nil {
+				return
+			}
+			for _, vm := range a.Plan.VMs {
+				if !slices.Contains(c.want, vm.Host) {
+					t.Errorf("%s is on %s, want %v", vm.Name, vm.Host, c.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package state
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// EventFilter says which events are wanted. What is empty matches all.
+type EventFilter struct {
+	Kinds []string  // any of them; one that ends in * stands for all that begin like it
+	Name  string    // of the object
+	Since time.Time // not before
+}
+
+// Match says whether an event is wanted.
+func (f EventFilter) Match(e Event) bool {
+	if f.Name != "" && e.Name != f.Name || e.At.Before(f.Since) {
+		return false
+	}
+	return len(f.Kinds) == 0 || slices.ContainsFunc(f.Kinds, func(kind string) bool {
+		if prefix, open := strings.CutSuffix(kind, "*"); open {
+			return strings.HasPrefix(e.Kind, prefix)
+		}
+		return e.Kind == kind
+	})
+}
+
+// EventsWhere are the events that a filter wants with a greater number than after, oldest first: the oldest limit of
+// them, or with newest the newest limit.
+func (s *Snapshot) EventsWhere(f EventFilter, after uint64, newest bool, limit int) []Event {
+	if last, all := s.LastEvent(), len(f.Kinds) == 0 && f.Name == "" && f.Since.IsZero(); newest && all && last > uint64(limit) {
+		after = max(after, last-uint64(limit))
+	}
+	var out []Event
+	for _, e := range s.EventsAfter(after, 0) {
+		if !f.Match(e) {
+			continue
+		}
+		if out = append(out, e); len(out) == limit && !newest {
+			break
+		}
+	}
+	return out[max(0, len(out)-limit):]
+}
