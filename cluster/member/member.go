@@ -266,12 +266,12 @@ func (m *Member) openServer() error {
 			return fmt.Errorf("the cluster's CA: %w", err)
 		}
 	}
-	servers, err := readServers(m.o.Dir)
+	servers, current, err := readServers(m.o.Dir)
 	if err != nil {
 		return err
 	}
 	_, usedErr := os.Stat(used)
-	first := len(servers) == 1 && servers[0] == m.o.Advertise // Init wrote this
+	first := current && len(servers) == 1 && servers[0] == m.o.Advertise // Init wrote this
 	pilot := m.o.Autopilot
 	pilot.Votes = func(id string) bool {
 		row, known := m.State.Snapshot().Member(id)
@@ -329,7 +329,7 @@ func (m *Member) term(ctx context.Context, term uint64) {
 }
 
 func (m *Member) startAgent(ctx context.Context, run func(string, func(context.Context) error)) error {
-	servers, err := readServers(m.o.Dir)
+	servers, _, err := readServers(m.o.Dir)
 	if err != nil {
 		return err
 	}
