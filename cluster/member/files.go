@@ -43,6 +43,11 @@ func foundingOf(dir string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
+	if err == nil && len(key) != gossipKeyBytes {
+		path := filepath.Join(dir, gossipKeyFile)
+		err = &statefile.Damaged{Path: path, Err: fmt.Errorf("it has %d bytes, not %d", len(key), gossipKeyBytes),
+			Way: "all members have the same one: copy it from another's data directory, and chmod 600 " + path}
+	}
 	if err != nil {
 		return "", fmt.Errorf("key of the gossip: %w", err)
 	}

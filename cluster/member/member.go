@@ -23,6 +23,7 @@ import (
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
+	"evenkeel/internal/statefile"
 )
 
 // Options of a member.
@@ -263,7 +264,9 @@ func (m *Member) openServer() error {
 			m.ca = nil
 			m.log.Info("the cluster's own CA issues no certificates here: it is not among those that are believed", "why", err)
 		case err != nil:
-			return fmt.Errorf("the cluster's CA: %w", err)
+			path := filepath.Join(m.o.Dir, caKeyFile)
+			return fmt.Errorf("the cluster's CA: %w", &statefile.Damaged{Path: path, Err: err,
+				Way: "all servers have the same one: copy it from another's data directory, and chmod 600 " + path})
 		}
 	}
 	servers, current, err := readServers(m.o.Dir)

@@ -295,6 +295,8 @@ func serverText(m v1.Member) string {
 		return ""
 	case m.Leader:
 		return "leader"
+	case !m.Healthy && m.Trouble == "":
+		return "not healthy"
 	case !m.Healthy:
 		return "not healthy: " + m.Trouble
 	case m.Voter:

@@ -75,7 +75,7 @@ func runMember(c *cli.Context) error {
 	defer trail.Close() //nolint:errcheck // what was added is written
 	d := &memberDaemon{conf: conf, log: log, audit: trail, entered: make(chan struct{}), up: make(chan struct{})}
 	if member.Orphan(conf.DataDir, conf.ownPKI()) {
-		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more, remove that directory but for libvirt/", conf.DataDir), 2)
+		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more: %s", conf.DataDir, conf.emptied()), 2)
 	}
 	if d.isMember() {
 		close(d.entered)
@@ -104,6 +104,7 @@ func runMember(c *cli.Context) error {
 	case <-d.entered:
 		err = d.serve(ctx)
 	}
+	err = conf.withWayOut(err)
 	select {
 	case e := <-noSocket:
 		return errors.Join(err, e)
@@ -172,6 +173,10 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 	o.AgentOnly = agentOnly
 	m, err := member.Start(ctx, o)
 	if err != nil {
+		_ = l.Close() // the member may have closed it
+		if o.APIListener != nil {
+			_ = o.APIListener.Close()
+		}
 		return err
 	}
 	d.mu.Lock()
@@ -365,11 +370,11 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 			return v1.SetupAnswer{}, err
 		}
 		if _, err := member.InitAs(d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise); err != nil {
-			return v1.SetupAnswer{}, entryError(err)
+			return v1.SetupAnswer{}, d.entryError(err)
 		}
 		caFile = d.conf.PKI.CA
 	} else if _, err := member.Init(d.conf.DataDir, d.conf.Name, d.conf.Advertise, d.conf.Agent); err != nil {
-		return v1.SetupAnswer{}, entryError(err)
+		return v1.SetupAnswer{}, d.entryError(err)
 	}
 	d.settings = set
 	close(d.entered)
@@ -406,7 +411,7 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 		_, err = member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses)
 	}
 	if err != nil {
-		return v1.SetupAnswer{}, entryError(err)
+		return v1.SetupAnswer{}, d.entryError(err)
 	}
 	close(d.entered)
 	if _, err := d.await(ctx, func(m *member.Member) bool { return m.Ready() == nil }); err != nil {
@@ -428,7 +433,7 @@ func (d *memberDaemon) certified() error {
 }
 
 // entryError is an error of entering a cluster in the words of the API.
-func entryError(err error) error {
+func (d *memberDaemon) entryError(err error) error {
 	switch said, detail := transport.AnswerOf(err); said {
 	case transport.Forbidden:
 		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: detail}}}
@@ -440,7 +445,7 @@ func entryError(err error) error {
 		return fmt.Errorf("the cluster lets nobody in now: %s: %w", detail, control.ErrNoLeader)
 	}
 	if errors.Is(err, member.ErrMember) {
-		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, stop vcd and remove its data directory first"}
+		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, move its VMs away, stop vcd and run: " + d.conf.emptied()}
 	}
 	if errors.Is(err, member.ErrCertificate) {
 		return &control.Invalid{Fields: []control.FieldError{{Field: "pki", Text: err.Error()}}}
