@@ -355,7 +355,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 	o := m.o.Agent
 	o.Host, o.Leader, o.Log, o.Recorder = m.identity.Name, leader, m.log, m.recorder
 	o.Peers = leader.Peers
-	o.Keep = agent.KeepFile(filepath.Join(m.o.Dir, "agents", m.identity.Name+".json"))
+	o.Keep = agentFile(m.o.Dir, m.identity.Name)
 	run("agent", func(ctx context.Context) error { return agent.Run(ctx, o) })
 	return nil
 }

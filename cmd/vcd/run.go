@@ -73,6 +73,13 @@ func runMember(c *cli.Context) error {
 		return err
 	}
 	defer trail.Close() //nolint:errcheck // what was added is written
+	if conf.Agent {
+		alone, err := conf.driveAlone()
+		if err != nil {
+			return err
+		}
+		defer alone.Close() //nolint:errcheck // nobody asks there
+	}
 	d := &memberDaemon{conf: conf, log: log, audit: trail, entered: make(chan struct{}), up: make(chan struct{})}
 	if member.Orphan(conf.DataDir, conf.ownPKI()) {
 		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more: %s", conf.DataDir, conf.emptied()), 2)
@@ -260,7 +267,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 			img.Size, img.DiskSize = info.Size, info.DiskSize
 			return img, err
 		},
-		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
+		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, Machine: machineID(), MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
 	if c.Snapshots.Every == 0 {
 		o.Backups.Dir = ""
 	}
@@ -401,14 +408,18 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 	if len(q.Addresses) == 0 {
 		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "addresses", Text: "name at least one server, host:port"}}}
 	}
-	var err error
+	boot, err := d.conf.bootID()
+	if err != nil {
+		return v1.SetupAnswer{}, err
+	}
+	on := state.Machine{ID: machineID(), Boot: boot}
 	if d.conf.ownPKI() {
 		if err := d.certified(); err != nil {
 			return v1.SetupAnswer{}, err
 		}
-		_, err = member.JoinAs(ctx, d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise, q.Token, q.Addresses)
+		_, err = member.JoinAs(ctx, d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise, q.Token, q.Addresses, on)
 	} else {
-		_, err = member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses)
+		_, err = member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses, on)
 	}
 	if err != nil {
 		return v1.SetupAnswer{}, d.entryError(err)
