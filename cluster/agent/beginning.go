@@ -22,8 +22,7 @@ type Beginning struct {
 // VMs that are not there any more were stopped for want of a lease, as far as anybody knows.
 func (b Beginning) Memory(boot string, sent lease.Instant) Memory {
 	m := Memory{Epoch: b.Epoch, Index: b.Index, Boot: boot, Lapsed: true, Sending: b.Sending}
-	if b.Lease > 0 {
-		m.Lease = m.Lease.Granted(sent, b.Lease, b.Enforce)
-	}
+	// Without one it is over: restartable VMs are stopped before the agent asks for another.
+	m.Lease = m.Lease.Granted(sent, b.Lease, b.Enforce || b.Lease == 0)
 	return m
 }
