@@ -149,6 +149,8 @@ func (s *Server) members(v *control.View) ([]v1.Member, string) {
 		if n, ok := of[row.Name]; ok {
 			m.Leader, m.Voter, m.Healthy, m.Behind, m.Trouble, m.Contact = n.Leader, n.Voter, n.Healthy, n.Behind, n.Trouble, n.Contact.Seconds()
 			m.SlowLog = n.Slow
+		} else if row.Server && len(nodes) > 0 {
+			m.Trouble = "it has no part in the log: it was to be let in again, and has not come; vcctl cluster join-token --for " + row.Name + " makes a token for it"
 		}
 		if h, ok := v.Host(row.Name); ok && row.Agent {
 			m.Lease = v.HostView(h).Lease

@@ -259,6 +259,9 @@ type Renewal struct {
 	Left time.Duration
 	// Boot tells one run of the machine from the next.
 	Boot string
+	// Machine tells one machine from another. It is said once the leader took a whole report of this run of the machine: what
+	// ran here in the run before is known to be gone then. "" = not yet, or not known.
+	Machine string `json:",omitempty"`
 	// Watched: the host's configuration names a watchdog, armed or not. At is the host's CLOCK_BOOTTIME at the
 	// sending. Nothing is decided by these two: they are for who watches over the cluster.
 	Watched bool

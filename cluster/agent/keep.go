@@ -4,25 +4,34 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"log/slog"
+
+	"evenkeel/internal/statefile"
 )
 
-// KeepFile keeps a Memory in a file, which is there whole or not at all.
+// KeepFile keeps a Memory in a file with a checksum and a second copy, each there whole or not at all.
+//
+// The copy may stand in for the file: what an agent has told the leader, or has begun, is what Save had returned from, and by
+// then both have it. An older memory may not: it may lack that the end of the lease stops VMs (the leader counts on it), an
+// epoch whose orders replaced others, or a move whose bytes are to be counted.
 type KeepFile string
 
-// Load implements Keep. A file that is not there is an empty memory.
+// Load implements Keep. A file that is not there, nor its copy, is an empty memory.
 func (f KeepFile) Load() (Memory, error) {
-	b, err := os.ReadFile(string(f))
-	if errors.Is(err, os.ErrNotExist) {
+	var m Memory
+	fallback, err := statefile.Read(string(f), func(b []byte) error {
+		m = Memory{}
+		return json.Unmarshal(b, &m)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
 		return Memory{}, nil
 	}
-	var m Memory
-	if err == nil {
-		err = json.Unmarshal(b, &m)
-	}
 	if err != nil {
-		return Memory{}, fmt.Errorf("read %s: %w", string(f), err)
+		return Memory{}, err
+	}
+	if fallback != nil {
+		slog.Warn("the agent's file is damaged: its copy is used", "file", string(f), "error", fallback)
 	}
 	return m, nil
 }
@@ -31,20 +40,7 @@ func (f KeepFile) Load() (Memory, error) {
 func (f KeepFile) Save(m Memory) error {
 	b, err := json.Marshal(m)
 	if err != nil {
-		return err
+		return fmt.Errorf("encode what the agent must know again: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(string(f)), 0o700); err != nil {
-		return err
-	}
-	next, err := os.CreateTemp(filepath.Dir(string(f)), ".next")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(next.Name()) //nolint:errcheck // it is gone if all went well
-	_, err = next.Write(append(b, '\n'))
-	// Synced, or a power failure may leave an empty file, and with it an agent that does not start.
-	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
-		return err
-	}
-	return os.Rename(next.Name(), string(f))
+	return statefile.WriteIn(string(f), b)
 }

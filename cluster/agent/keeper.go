@@ -178,6 +178,9 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	if enforcing && wanted && k.memory.Armed && !k.unsure && !k.leaving {
 		q.Watchdog = k.wd
 	}
+	if !k.memory.Fresh {
+		q.Machine = k.o.Machine
+	}
 	if k.memory.Lease.Had {
 		q.Left = max(0, k.memory.Lease.Until-k.clock())
 	}

@@ -106,7 +106,7 @@ type guarded struct {
 func (g *guarded) options() agent.Options {
 	o := agent.Options{Host: "h1", Hypervisor: g.w.Host("h1"), Leader: g.l, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
-		Overhead:  func(hypervisor.Capacity) int64 { return 64 * mib }, Boot: g.boot, Keep: g.keep,
+		Overhead:  func(hypervisor.Capacity) int64 { return 64 * mib }, Boot: g.boot, Machine: "m1", Keep: g.keep,
 		Clock: func() lease.Instant { return time.Since(g.zero) }}
 	if g.wd != nil {
 		o.Watchdog = g.wd
@@ -520,10 +520,20 @@ func TestKeepFile(t *testing.T) {
 	if m, err := f.Load(); err != nil || !reflect.DeepEqual(m, want) {
 		t.Errorf("kept %+v, %v", m, err)
 	}
-	if err := os.WriteFile(string(f), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, path := range []string{string(f), string(f) + ".copy"} {
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := f.Load(); err != nil || !reflect.DeepEqual(m, want) {
+			t.Errorf("%s is damaged, the other is whole: %+v, %v", path, m, err)
+		}
 	}
-	if _, err := f.Load(); err == nil {
-		t.Error("half a file was taken for what was kept")
+	for _, path := range []string{string(f), string(f) + ".copy"} {
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Load(); err == nil || !strings.Contains(err.Error(), string(f)) {
+		t.Errorf("half a file was taken for what was kept: %v", err)
 	}
 }

@@ -39,6 +39,7 @@ type Options struct {
 	Recorder   *Recorder // of the VMs' histories; nil: none are kept
 	Keep       Keep      // nil: nothing is known again after a restart, restartable VMs are stopped at it
 	Boot       string    // tells one run of the machine from the next
+	Machine    string    // tells one machine from another; "" = not known
 	MigrateURI string    // where other hosts reach this one's hypervisor
 	// Peers asks the leader which hosts VMs may be sent to: see reach. nil: whether this host reaches others is not looked at.
 	Peers func(context.Context, PeersWanted) (Peers, error)

@@ -34,8 +34,12 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	if left := r.Left.Milliseconds() + 1; left > now.Lease { // it holds one of a server with longer leases
 		now.Lease = max(left, h.Fencing.Lease)
 	}
-	if h.Fencing != now {
-		if err := c.propose(ctx, state.KindFencing, state.HostFencing{Host: r.Host, Fencing: now}); err != nil {
+	said := state.HostFencing{Host: r.Host, Fencing: now}
+	if is := (state.Machine{ID: r.Machine, Boot: r.Boot}); r.Machine != "" && r.Boot != "" && is != h.Machine && s.Format() >= 5 {
+		said.Machine = is
+	}
+	if h.Fencing != now || said.Machine != (state.Machine{}) {
+		if err := c.propose(ctx, state.KindFencing, said); err != nil {
 			return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w", r.Host, err)
 		}
 		s = c.o.State.Snapshot()
@@ -55,6 +59,40 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 		g.Servers = c.o.Servers()
 	}
 	return g, nil
+}
+
+// Readmit is what the agent of a host begins with that was let in again, by an entry of this term's log, in the same run of its
+// machine; false: there is nothing to begin with. Nothing is decided for the host until its agent has reported. The lease counts
+// from before the entry, which ended whatever the renewals before it could have proved.
+func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, bool) {
+	s := c.o.State.Snapshot()
+	h, known := s.Host(host)
+	if !known || !h.RunsOn(machine) {
+		return agent.Beginning{}, false
+	}
+	meta, _ := s.Meta()
+	b := agent.Beginning{Enforce: !meta.Disarmed}
+	c.mu.Lock()
+	delete(c.live, host)
+	if h.Lost.Proof == "" && c.leases.Renewed(host, c.o.Clock()) {
+		b.Lease = c.o.Lease
+	}
+	term := c.term
+	c.mu.Unlock()
+	for _, vm := range s.VMsOn(host) {
+		if vm.MovingTo == "" {
+			continue
+		}
+		if b.Sending == nil {
+			b.Sending = map[string]agent.Sending{}
+		}
+		m, _ := s.MigrationOf(vm.ID)
+		b.Sending[vm.ID] = agent.Sending{Open: vm.Move, Most: max(0, m.MaxBytes)}
+	}
+	w := c.words.to(c.o.State, host, term)
+	b.Epoch, b.Index = w.desired.Epoch, w.desired.Index
+	c.rouse()
+	return b, true
 }
 
 // Permit implements agent.Leader: the last question before a start.

@@ -12,7 +12,10 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/lease"
 	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
 )
 
@@ -127,8 +130,9 @@ func namesOf(advertise string) (pki.Names, error) {
 	return pki.NamesOf(net.JoinHostPort(host, "0"), "localhost:0", "127.0.0.1:0")
 }
 
-// Join enters a cluster with a token, through one of the servers at the addresses.
-func Join(ctx context.Context, dir, name, advertise, token string, addresses []string) (pki.Identity, error) {
+// Join enters a cluster with a token, through one of the servers at the addresses. on is the run of the machine that this host is,
+// if it is known: a member that lost its disk while VMs run on it comes back by that.
+func Join(ctx context.Context, dir, name, advertise, token string, addresses []string, on ...state.Machine) (pki.Identity, error) {
 	var none pki.Identity
 	if HasIdentity(dir) {
 		return none, ErrMember
@@ -149,8 +153,8 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 	if err != nil {
 		return none, err
 	}
-	ask := transport.JoinRequest{Name: name, Address: advertise, Request: string(request)}
-	a, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) { return transport.Join(ctx, address, t, ask, nil) })
+	ask := withMachine(transport.JoinRequest{Name: name, Address: advertise, Request: string(request)}, on)
+	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) { return transport.Join(ctx, address, t, ask, nil) })
 	if err != nil {
 		return none, err
 	}
@@ -162,14 +166,14 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 	if err != nil {
 		return none, fmt.Errorf("the certificate from the cluster: %w", err)
 	}
-	if err := writeRevoked(dir, a.Revoked); err != nil {
+	if err := writeHeard(dir, who.Name, ask, a, sent); err != nil {
 		return none, err
 	}
 	return who, write(dir, pki.Material{Cert: []byte(a.Cert), Key: keyPEM, CA: []byte(a.CA)}, []byte(a.CAKey), a.GossipKey, a.Servers)
 }
 
-// JoinAs enters, with a token, the cluster that a certificate of the operator's own PKI names.
-func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token string, addresses []string) (pki.Identity, error) {
+// JoinAs enters, with a token, the cluster that a certificate of the operator's own PKI names; see Join.
+func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token string, addresses []string, on ...state.Machine) (pki.Identity, error) {
 	var none pki.Identity
 	keeper, err := openOwn(dir, own, advertise)
 	if err != nil {
@@ -179,17 +183,39 @@ func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token str
 	if err != nil {
 		return none, err
 	}
-	ask := transport.JoinRequest{Address: advertise}
-	a, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) {
+	ask := withMachine(transport.JoinRequest{Address: advertise}, on)
+	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) {
 		return transport.JoinAs(ctx, address, keeper, t, ask, nil)
 	})
 	if err != nil {
 		return none, err
 	}
-	if err := writeRevoked(dir, a.Revoked); err != nil {
+	if err := writeHeard(dir, keeper.Identity().Name, ask, a, sent); err != nil {
 		return none, err
 	}
 	return keeper.Identity(), writeKnown(dir, a.GossipKey, a.Servers)
+}
+
+func withMachine(q transport.JoinRequest, on []state.Machine) transport.JoinRequest {
+	if len(on) > 0 {
+		q.Machine, q.Boot = on[0].ID, on[0].Boot
+	}
+	return q
+}
+
+// agentFile is what the agent of that name must know again.
+func agentFile(dir, name string) agent.KeepFile {
+	return agent.KeepFile(filepath.Join(dir, "agents", name+".json"))
+}
+
+// writeHeard keeps what the cluster answered, but for what makes this host a member. The request was sent at that instant.
+func writeHeard(dir, name string, ask transport.JoinRequest, a transport.JoinAnswer, sent lease.Instant) error {
+	if a.Agent != nil {
+		if err := agentFile(dir, name).Save(a.Agent.Memory(ask.Boot, sent)); err != nil {
+			return fmt.Errorf("keep what the agent of %s begins with: %w", name, err)
+		}
+	}
+	return writeRevoked(dir, a.Revoked)
 }
 
 func writeRevoked(dir string, list []pki.Revocation) error {
@@ -212,17 +238,18 @@ const (
 // passes says whether the same question may be answered otherwise in a moment.
 func passes(a transport.Answer) bool { return a == transport.Leaderless || a == transport.Busy }
 
-// enter a cluster through the first of the addresses that answers.
-func enter(ctx context.Context, addresses []string, ask func(address string) (transport.JoinAnswer, error)) (transport.JoinAnswer, error) {
+// enter a cluster through the first of the addresses that answers. The question was not sent before the instant.
+func enter(ctx context.Context, addresses []string, ask func(address string) (transport.JoinAnswer, error)) (transport.JoinAnswer, lease.Instant, error) {
 	end := time.Now().Add(admittedWithin)
 	for {
+		sent := lease.Boottime()
 		a, err := enterOnce(addresses, ask)
 		if said, _ := transport.AnswerOf(err); err == nil || !passes(said) || !time.Now().Before(end) {
-			return a, err
+			return a, sent, err
 		}
 		select {
 		case <-ctx.Done():
-			return a, err
+			return a, sent, err
 		case <-time.After(askAgain):
 		}
 	}

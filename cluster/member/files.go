@@ -13,6 +13,7 @@ import (
 
 	"evenkeel/cluster/pki"
 	"evenkeel/internal/secretfile"
+	"evenkeel/internal/statefile"
 )
 
 // Files of a member's directory.
@@ -41,6 +42,11 @@ func foundingOf(dir string) (string, error) {
 	key, err := readSecret(dir, gossipKeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
+	}
+	if err == nil && len(key) != gossipKeyBytes {
+		path := filepath.Join(dir, gossipKeyFile)
+		err = &statefile.Damaged{Path: path, Err: fmt.Errorf("it has %d bytes, not %d", len(key), gossipKeyBytes),
+			Way: "all members have the same one: copy it from another's data directory, and chmod 600 " + path}
 	}
 	if err != nil {
 		return "", fmt.Errorf("key of the gossip: %w", err)
@@ -91,19 +97,23 @@ func newGossipKey() []byte {
 	return key
 }
 
-func readServers(dir string) ([]string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, serversFile))
+// readServers of the cluster, as this member last heard. current is false if the list is a copy that may be older.
+func readServers(dir string) (servers []string, current bool, err error) {
+	path := filepath.Join(dir, serversFile)
+	fallback, err := statefile.Read(path, func(b []byte) error {
+		servers = nil
+		return json.Unmarshal(b, &servers)
+	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, true, nil
 	}
-	var out []string
-	if err == nil {
-		err = json.Unmarshal(b, &out)
+	if damaged := new(statefile.Damaged); errors.As(err, &damaged) {
+		damaged.Way = fmt.Sprintf("write where servers of the cluster are into it: echo '[\"ADDRESS:7480\"]' > %s", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("servers of the cluster: %w", err)
+		return nil, false, fmt.Errorf("servers of the cluster: %w", err)
 	}
-	return out, nil
+	return servers, fallback == nil, nil
 }
 
 func writeServers(dir string, servers []string) error {
@@ -111,5 +121,5 @@ func writeServers(dir string, servers []string) error {
 	if err != nil {
 		return err
 	}
-	return writeSecret(filepath.Join(dir, serversFile), append(b, '\n'))
+	return statefile.WriteIn(filepath.Join(dir, serversFile), b)
 }

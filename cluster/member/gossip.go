@@ -109,7 +109,7 @@ func (m *Member) gossipAddresses() []string {
 		}
 	}
 	_, port, err := net.SplitHostPort(m.o.Gossip)
-	servers, readErr := readServers(m.o.Dir)
+	servers, _, readErr := readServers(m.o.Dir)
 	if err != nil || readErr != nil {
 		return out
 	}

@@ -141,11 +141,19 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	} else if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
 		return none, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
 	}
+	s := m.State.Snapshot()
+	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
+	join := state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row, Held: s.Format() >= 3}
+	if s.Format() >= 5 && q.Machine != "" && q.Boot != "" {
+		join.Machine = state.Machine{ID: q.Machine, Boot: q.Boot}
+	}
+	if err := s.CheckJoin(join); err != nil { // before its vote is forgotten
+		return none, fmt.Errorf("join of %s: %w", q.Name, err)
+	}
 	if err := m.forget(ctx, t, q); err != nil {
 		return none, err
 	}
-	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
-	if err := m.Propose(ctx, state.KindJoin, state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row, Held: m.State.Snapshot().Format() >= 3}); err != nil {
+	if err := m.Propose(ctx, state.KindJoin, join); err != nil {
 		if errors.Is(err, state.ErrToken) {
 			return none, m.refuseToken(ctx, err)
 		}
@@ -153,6 +161,9 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	}
 	m.port.Recheck() // of who was in under that name before
 	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Servers: m.Servers(), Revoked: m.revocations()}
+	if b, is := m.Readmit(q.Name, join.Machine); is && t.Agent {
+		out.Agent = &b
+	}
 	id := pki.Identity{Cluster: m.identity.Cluster, Name: q.Name, Server: t.Server, Agent: t.Agent}
 	if own != nil {
 		err = m.number(ctx, id, own)

@@ -23,6 +23,7 @@ import (
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
+	"evenkeel/internal/statefile"
 )
 
 // Options of a member.
@@ -265,15 +266,17 @@ func (m *Member) openServer() error {
 			m.ca = nil
 			m.log.Info("the cluster's own CA issues no certificates here: it is not among those that are believed", "why", err)
 		case err != nil:
-			return fmt.Errorf("the cluster's CA: %w", err)
+			path := filepath.Join(m.o.Dir, caKeyFile)
+			return fmt.Errorf("the cluster's CA: %w", &statefile.Damaged{Path: path, Err: err,
+				Way: "all servers have the same one: copy it from another's data directory, and chmod 600 " + path})
 		}
 	}
-	servers, err := readServers(m.o.Dir)
+	servers, current, err := readServers(m.o.Dir)
 	if err != nil {
 		return err
 	}
 	_, usedErr := os.Stat(used)
-	first := len(servers) == 1 && servers[0] == m.o.Advertise // Init wrote this
+	first := current && len(servers) == 1 && servers[0] == m.o.Advertise // Init wrote this
 	pilot := m.o.Autopilot
 	pilot.Votes = func(id string) bool {
 		row, known := m.State.Snapshot().Member(id)
@@ -331,7 +334,7 @@ func (m *Member) term(ctx context.Context, term uint64) {
 }
 
 func (m *Member) startAgent(ctx context.Context, run func(string, func(context.Context) error)) error {
-	servers, err := readServers(m.o.Dir)
+	servers, _, err := readServers(m.o.Dir)
 	if err != nil {
 		return err
 	}
@@ -354,7 +357,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 	o := m.o.Agent
 	o.Host, o.Leader, o.Log, o.Recorder = m.identity.Name, leader, m.log, m.recorder
 	o.Peers = leader.Peers
-	o.Keep = agent.KeepFile(filepath.Join(m.o.Dir, "agents", m.identity.Name+".json"))
+	o.Keep = agentFile(m.o.Dir, m.identity.Name)
 	run("agent", func(ctx context.Context) error { return agent.Run(ctx, o) })
 	return nil
 }

@@ -236,7 +236,7 @@ func (m *Member) atServer(f func(address string) error) error {
 	var err error
 	if m.State != nil {
 		servers = m.Servers()
-	} else if servers, err = readServers(m.o.Dir); err != nil {
+	} else if servers, _, err = readServers(m.o.Dir); err != nil {
 		return err
 	}
 	var failed error

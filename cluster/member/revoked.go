@@ -90,7 +90,7 @@ func (m *Member) telling(ctx context.Context) {
 
 // tell the leader through the first server that finds it.
 func (m *Member) tell(ctx context.Context, events []transport.Event) bool {
-	servers, err := readServers(m.o.Dir)
+	servers, _, err := readServers(m.o.Dir)
 	if err != nil {
 		return false
 	}

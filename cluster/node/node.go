@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"evenkeel/cluster/state"
+	"evenkeel/internal/statefile"
 )
 
 var (
@@ -266,7 +268,7 @@ func (n *Node) begin(first bool) (l *life, err error) {
 // bootstrap writes the first entry of a new cluster's log, if this server is to make one.
 func (n *Node) bootstrap(conf *raft.Config, store *storage, snaps raft.SnapshotStore) error {
 	if n.o.Used {
-		return fmt.Errorf("%s was used before, but its log is empty: bring raft.db back, or start anew in another directory (VMs of the old cluster run on as strangers)", n.o.Dir)
+		return &statefile.Damaged{Path: filepath.Join(n.o.Dir, "raft.db"), Err: errors.New("the log of this server was used before and is empty now")}
 	}
 	first := raft.Configuration{Servers: n.o.voters}
 	switch {

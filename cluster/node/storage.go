@@ -12,6 +12,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"evenkeel/internal/statefile"
 )
 
 // The writes that Options.Fault is asked about.
@@ -30,7 +32,7 @@ type disk interface {
 }
 
 // openDisk opens what Options name: the directory's files, or memory.
-func openDisk(o Options, logger *hclogAdapter) (disk, raft.SnapshotStore, error) {
+func openDisk(o Options, logger *hclogAdapter) (d disk, snapshots raft.SnapshotStore, err error) {
 	if o.Memory != nil {
 		if err := o.Memory.disk.open(); err != nil {
 			return nil, nil, err
@@ -38,6 +40,14 @@ func openDisk(o Options, logger *hclogAdapter) (disk, raft.SnapshotStore, error)
 		return o.Memory.disk, o.Memory.disk, nil
 	}
 	file := filepath.Join(o.Dir, "raft.db")
+	if err := checkDB(file); err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if p := recover(); p != nil { // of bbolt, about what the check did not find
+			err = &statefile.Damaged{Path: file, Err: fmt.Errorf("%v", p)}
+		}
+	}()
 	store, err := raftboltdb.New(raftboltdb.Options{Path: file, BoltOptions: &bbolt.Options{
 		Timeout: 2 * time.Second,
 		// Which pages are free is found out when the file is opened, not written with every entry: pages of trimmed entries
@@ -52,6 +62,9 @@ func openDisk(o Options, logger *hclogAdapter) (disk, raft.SnapshotStore, error)
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, 3, logger)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("snapshots: %w", err), store.Close())
+	}
+	if err := checkLog(store, snaps, o.Dir); err != nil {
+		return nil, nil, errors.Join(err, store.Close())
 	}
 	return store, snaps, nil
 }

@@ -30,7 +30,7 @@ func TestUsedDirectoryWithoutLog(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "raft.db"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(true); err == nil || !strings.Contains(err.Error(), "was used before") {
+	if err := open(true); err == nil || !strings.Contains(err.Error(), "used before") {
 		t.Errorf("its log emptied: %v", err)
 	}
 }

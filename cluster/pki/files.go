@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"evenkeel/internal/secretfile"
+	"evenkeel/internal/statefile"
 )
 
 // maxFile is more than any certificate or key takes, bytes.
@@ -64,27 +65,39 @@ func (f Files) promote() error {
 	return nil
 }
 
-// read the files. waiting is a key that a crash left beside the one in place, nil if there is none.
+// read the files; m is what was read, also with an error. waiting is a key that a crash left beside the one in place, nil if there is none.
 func (f Files) read(openTo fs.FileMode) (m Material, waiting []byte, err error) {
 	if m.Cert, err = readFile(f.Cert); err != nil {
 		return Material{}, nil, err
 	}
 	if m.CA, err = readFile(f.CA); err != nil {
-		return Material{}, nil, err
+		return m, nil, err
 	}
 	m.Key, err = readKey(f.Key, openTo)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
-		return Material{}, nil, err
+		return m, nil, err
 	}
 	waiting, nextErr := readKey(f.next(), openTo)
 	if nextErr != nil && !errors.Is(nextErr, fs.ErrNotExist) {
-		return Material{}, nil, nextErr
+		return m, nil, nextErr
 	}
 	if missing && waiting == nil {
-		return Material{}, nil, err
+		return m, nil, err
 	}
 	return m, waiting, nil
+}
+
+// damaged says which of a member's files, of which m was read, is to blame.
+func (f Files) damaged(m Material, err error) error {
+	d := &statefile.Damaged{Path: f.Cert, Err: err}
+	if _, bad := ParseKey(m.Key); bad != nil {
+		d.Path = f.Key
+	}
+	if _, bad := ParseCertificates(m.CA); bad != nil {
+		d.Path, d.Way = f.CA, "all members have the same one: copy it from pki/ in another's data directory"
+	}
+	return d
 }
 
 // stamp changes when one of the files does.

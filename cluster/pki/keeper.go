@@ -60,6 +60,9 @@ func (k *Keeper) load(now time.Time) error {
 		return err
 	}
 	m, waiting, err := k.files.read(openTo)
+	if errors.Is(err, fs.ErrNotExist) && !k.foreign && len(m.Cert) > 0 {
+		return k.files.damaged(m, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -73,6 +76,9 @@ func (k *Keeper) load(now time.Time) error {
 			}
 			h, err = hs, nil
 		}
+	}
+	if err != nil && !k.foreign {
+		return k.files.damaged(m, err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.files.Cert, err)

@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"evenkeel/internal/statefile"
 )
 
 // Revocation is a certificate that counts no more, though it has not ended.
@@ -35,16 +36,16 @@ type RevokedFile struct {
 func OpenRevoked(path string) (*RevokedFile, error) {
 	f := &RevokedFile{path: path}
 	f.hold(nil)
-	b, err := readFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return f, nil
-	case err != nil:
-		return nil, err
-	}
 	var list []Revocation
-	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, fmt.Errorf("certificates that count no more: %s: %w; remove the file, and the cluster tells them anew", path, err)
+	_, err := statefile.Read(path, func(b []byte) error {
+		list = nil
+		return json.Unmarshal(b, &list)
+	})
+	if damaged := new(statefile.Damaged); errors.As(err, &damaged) {
+		damaged.Way = fmt.Sprintf("remove it and its copy, and the cluster sends the list again: rm -f %s %s.copy", path, path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("certificates that count no more: %w", err)
 	}
 	f.hold(list)
 	return f, nil
@@ -82,14 +83,14 @@ func (f *RevokedFile) Add(more []Revocation, now time.Time) (news bool, err erro
 	slices.SortFunc(list, func(a, b Revocation) int { return strings.Compare(a.Serial, b.Serial) })
 	list = slices.CompactFunc(list, func(a, b Revocation) bool { return a.Serial == b.Serial })
 	f.hold(list)
-	var b bytes.Buffer
-	if err := json.NewEncoder(&b).Encode(list); err != nil {
+	b, err := json.Marshal(list)
+	if err != nil {
 		return true, fmt.Errorf("certificates that count no more: %w", err)
 	}
-	if b.Len() > maxFile {
+	if len(b) > maxFile {
 		return true, fmt.Errorf("certificates that count no more: the list of %d is too long to be kept", len(list))
 	}
-	if err := replaceFile(f.path, b.Bytes(), 0o600); err != nil {
+	if err := statefile.Write(f.path, b); err != nil {
 		return true, fmt.Errorf("certificates that count no more: %w", err)
 	}
 	return true, nil

@@ -45,9 +45,18 @@ func TestRevokedFile(t *testing.T) {
 	if f = open(); f.Has("0a") || !f.Has("0b") || !f.Has("0d") {
 		t.Errorf("an hour later the list is %v", f.list)
 	}
-	if err := os.WriteFile(path, []byte("[{"), 0o600); err != nil {
-		t.Fatal(err)
+	spoil := func(path string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("[{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	spoil(path)
+	if f = open(); f.Has("0a") || !f.Has("0d") {
+		t.Errorf("the list's copy is %v", f.list)
+	}
+	spoil(path)
+	spoil(path + ".copy")
 	if _, err := OpenRevoked(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("half a list is taken for one: %v", err)
 	}

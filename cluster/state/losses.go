@@ -9,6 +9,15 @@ import (
 type HostFencing struct {
 	Host    string  `json:"host"`
 	Fencing Fencing `json:"fencing"`
+	// Machine, since version 5: the run of the machine that it renewed for; zero: as before.
+	Machine Machine `json:"machine,omitzero"`
+}
+
+func (b HostFencing) since() int {
+	if b.Machine != (Machine{}) {
+		return 5
+	}
+	return 2
 }
 
 // HostLost: the host is proved to run no VM, or none of its restartable ones.
@@ -91,11 +100,14 @@ func (w *writer) fencing(b *HostFencing) error {
 	if !ok {
 		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
 	}
-	if h.Fencing == b.Fencing {
+	if b.Machine == (Machine{}) {
+		b.Machine = h.Machine
+	}
+	if h.Fencing == b.Fencing && h.Machine == b.Machine {
 		return nil
 	}
 	old := h.Fencing
-	h.Fencing = b.Fencing
+	h.Fencing, h.Machine = b.Fencing, b.Machine
 	w.put(tHosts, &h)
 	switch {
 	case old.Watchdog == 0 && b.Fencing.Watchdog > 0:
@@ -125,7 +137,7 @@ func (w *writer) hostLost(b *HostLost) error {
 	}
 	h.Lost = Loss{At: w.at, Proof: b.Proof, Text: b.Text}
 	if b.Proof != ProofLease {
-		h.Fencing = Fencing{} // it begins anew when it comes back
+		h.Fencing, h.Machine = Fencing{}, Machine{} // it begins anew when it comes back
 	}
 	w.put(tHosts, &h)
 	w.event("host-lost", "host", h.Name, "%s", b.Text)

@@ -24,9 +24,15 @@ type Join struct {
 	// Held, since version 3: it may take the name of a member that has yet to say what it runs after a restore. What it
 	// says then is taken for what runs under that name, so it must be the same machine, or the old one must be off.
 	Held bool `json:"held,omitempty"`
+	// Machine that the member is on, since version 5. In the run in which its agent last renewed the host's lease the host's VMs
+	// run on there, and nowhere else: see CheckJoin.
+	Machine Machine `json:"machine,omitzero"`
 }
 
 func (b Join) since() int {
+	if b.Machine != (Machine{}) {
+		return 5
+	}
 	if b.Held {
 		return 3
 	}
@@ -211,24 +217,57 @@ func (t JoinToken) Admits(hash string, m Member, at time.Time) error {
 	return nil
 }
 
+// RunsOn says whether that is the run of the machine in which the host's agent last renewed its lease.
+func (h Host) RunsOn(m Machine) bool { return m.ID != "" && m.Boot != "" && m == h.Machine }
+
+// CheckJoin says why a member may not take the name of one that is in the cluster, on a token that admits it: nil, or an error
+// that wraps ErrConflict. It may be another machine: the VMs that the old one holds would be taken for its own, and what it does not
+// run for ended. A host that holds VMs takes its name again only in the run of the machine in which they were started: what its
+// hypervisor lists is then what became of them. docs/safety.md has the argument.
+func (s *Snapshot) CheckJoin(b Join) error {
+	m := b.Member
+	t, _ := s.JoinToken(b.Token)
+	if _, known := s.Member(m.Name); !known {
+		return nil
+	}
+	if t.For == "" {
+		return fmt.Errorf("member %s is in the cluster already; remove it first, or let it in again with a token of its own (vcctl cluster join-token --for %s): %w", m.Name, m.Name, ErrConflict)
+	}
+	h, _ := s.Host(m.Name)
+	meta, _ := s.Meta()
+	if b.Held && slices.Contains(meta.Hold.Pending, m.Name) || h.RunsOn(b.Machine) { // in the first case what the state says of its VMs is not believed anyway
+		return nil
+	}
+	for _, vm := range append(s.VMsOn(m.Name), s.VMsMovingTo(m.Name)...) {
+		if !vm.Holds() {
+			continue
+		}
+		why := "this machine is not known to be the one they run on: turn that one off"
+		switch is := h.Machine; {
+		case is == (Machine{}) || b.Machine == (Machine{}):
+		case is.ID != b.Machine.ID:
+			why = "this is another machine than the one they run on: turn that one off"
+		default:
+			why = "this machine was started again since they ran on it, and none of them runs"
+		}
+		return fmt.Errorf("member %s: its host holds VM %s and perhaps others, and %s, say so (vcctl host confirm-dead %s), and join again: %w", m.Name, vm.Name, why, m.Name, ErrConflict)
+	}
+	return nil
+}
+
 func (w *writer) join(b *Join) error {
 	m := b.Member
 	t, _ := w.read().JoinToken(b.Token)
 	if err := t.Admits(b.Hash, m, w.at); err != nil {
 		return fmt.Errorf("member %s: %w", m.Name, err)
 	}
+	if err := w.read().CheckJoin(*b); err != nil {
+		return err
+	}
 	if old, known := w.read().Member(m.Name); known {
-		if t.For == "" {
-			return fmt.Errorf("member %s is in the cluster already; remove it first, or let it in again with a token of its own (vcctl cluster join-token --for %s): %w", m.Name, m.Name, ErrConflict)
-		}
-		// It may be another machine that takes the name: the VMs that the old one holds would be
-		// taken for its own, and what it does not run for ended.
-		meta, _ := w.read().Meta()
-		pending := b.Held && slices.Contains(meta.Hold.Pending, m.Name) // what the state says of its VMs is not believed anyway
-		for _, vm := range append(w.read().VMsOn(m.Name), w.read().VMsMovingTo(m.Name)...) {
-			if vm.Holds() && !pending {
-				return fmt.Errorf("member %s: its host holds VM %s; turn the old machine off, and say so (vcctl host confirm-dead %s): %w", m.Name, vm.Name, m.Name, ErrConflict)
-			}
+		if h, is := w.read().Host(m.Name); is && h.RunsOn(b.Machine) && h.Fencing != (Fencing{}) {
+			h.Fencing = Fencing{} // what the agent before it said of its lease proves nothing of the one to come
+			w.put(tHosts, &h)
 		}
 		for _, s := range old.Serials {
 			w.put(tRevoked, &Revoked{Number: s.Number, Name: old.Name, Until: s.Until})

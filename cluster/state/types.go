@@ -69,11 +69,19 @@ type Host struct {
 	Fencing      Fencing   `json:"fencing,omitzero"`
 	Lost         Loss      `json:"lost,omitzero"`
 	Drain        Drain     `json:"drain,omitzero"`
+	// Machine whose agent last renewed the host's lease, after it had reported all that runs in this run of the machine.
+	Machine Machine `json:"machine,omitzero"`
 
 	CreateIndex uint64 `json:"createIndex"`
 	// Version is the log index of the last change that a placement depends on:
 	// limits, cordon, and the VMs and allocations on the host.
 	Version uint64 `json:"version"`
+}
+
+// Machine is one run of a machine, from its start to its end. The zero value is not known.
+type Machine struct {
+	ID   string `json:"id,omitempty"`
+	Boot string `json:"boot,omitempty"` // differs between any two runs of any machines
 }
 
 // Fencing is what the host's agent said of how it enforces its lease. It is recorded

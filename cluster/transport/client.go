@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	"evenkeel/cluster/agent"
 	"evenkeel/cluster/pki"
 )
 
@@ -84,6 +85,8 @@ type JoinAnswer struct {
 	Servers     []string `json:"servers"`             // "host:port"
 	// Revoked certificates of the cluster, which the new member believes no more than the others do.
 	Revoked []pki.Revocation `json:"revoked,omitempty"`
+	// Agent is what the member's agent begins with, if the member came back in the same run of its machine.
+	Agent *agent.Beginning `json:"agent,omitempty"`
 }
 
 // joinPath is where the public API takes new members.

@@ -19,6 +19,7 @@ import (
 // Bounds of a request to join. Each field is bounded, because the request comes from a host that is not a member.
 const (
 	maxAddress    = 255     // bytes of host:port
+	maxMachine    = 128     // bytes of the id of a machine, and of a run of it
 	maxJoinPEM    = 8 << 10 // bytes of a request for a certificate, and of a chain
 	joinIDDigits  = 16      // of the id of a join token, hexadecimal
 	joinSecretLen = 43      // characters of its secret, base64url
@@ -34,6 +35,9 @@ type JoinRequest struct {
 	// Chain of a member that has a certificate of the operator's own PKI, PEM, its own first. It wants no other; Request proves
 	// that it has the key, for Purpose.
 	Chain string `json:"chain,omitempty"`
+	// Machine that it is on, and the run of it: by these a member that lost its disk is known again. "" = not known.
+	Machine string `json:"machine,omitempty"`
+	Boot    string `json:"boot,omitempty"`
 }
 
 // Purpose of the proof that comes with a Chain: this token, for this member, here.
@@ -76,6 +80,11 @@ func (q JoinRequest) Check() error {
 	}
 	if err := CheckAddress(q.Address); err != nil {
 		fault("address", err.Error())
+	}
+	for _, f := range []struct{ name, text string }{{"machine", q.Machine}, {"boot", q.Boot}} {
+		if len(f.text) > maxMachine {
+			fault(f.name, fmt.Sprintf("must be at most %d bytes", maxMachine))
+		}
 	}
 	for _, f := range []struct{ name, text string }{{"request", q.Request}, {"chain", q.Chain}} {
 		if len(f.text) > maxJoinPEM {

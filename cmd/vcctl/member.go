@@ -32,7 +32,7 @@ func (t *tool) memberCommands() []*cli.Command {
 			Name: "join-token", Usage: "make a token that lets one host in, once", ArgsUsage: " ", Action: t.clusterJoinToken,
 			Description: "Without --server and --agent the new member is both. The token is shown once; it is a secret while it lasts.\n" +
 				"With --for it lets in the member of that name and no other, also one that is in the cluster already and lost its disk or let its\n" +
-				"certificate run out: it must be the same machine, or the old one must be off, for its VMs are looked for on the one that comes.\n\n" +
+				"certificate run out: it must be the same machine, not restarted since if VMs of the cluster run on it, or the old one must be off.\n\n" +
 				"Example: vcctl cluster join-token --ttl 15m > token",
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "server", Usage: "it may be a server"}, &cli.BoolFlag{Name: "agent", Usage: "it may be an agent"},
@@ -305,6 +305,8 @@ func serverText(m v1.Member) string {
 		return ""
 	case m.Leader:
 		return "leader"
+	case !m.Healthy && m.Trouble == "":
+		return "not healthy"
 	case !m.Healthy:
 		return "not healthy: " + m.Trouble
 	case m.Voter:

@@ -20,6 +20,7 @@ import (
 	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
+	"evenkeel/internal/statefile"
 )
 
 func devCommand() *cli.Command {
@@ -117,6 +118,9 @@ func dev(c *cli.Context) error {
 	}
 	if listener != nil {
 		defer listener.Close() //nolint:errcheck // closed by the server before, if it served
+	}
+	if d := new(statefile.Damaged); errors.As(err, &d) {
+		return fmt.Errorf("%w; begin again with another --data-dir: this one has the disks of its VMs, and there is no second server to take the state from", err)
 	}
 	if err != nil {
 		return err

@@ -139,7 +139,7 @@ func TestSetupAndRecover(t *testing.T) {
 		t.Errorf("the local socket: %v %v", info.Mode(), err)
 	}
 	var out, errs bytes.Buffer
-	if status := run(t.Context(), []string{"vcd", "run", "--config", h1.config}, &out, &errs); status != 1 || !strings.Contains(errs.String(), "another vcd answers") {
+	if status := run(t.Context(), []string{"vcd", "run", "--config", h1.config}, &out, &errs); status != 1 || !strings.Contains(errs.String(), "another vcd drives") {
 		t.Errorf("a second vcd on the same host: %d %s", status, &errs)
 	}
 	local := client.NewLocal(h1.socket)

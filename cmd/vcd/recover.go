@@ -13,6 +13,7 @@ import (
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
+	"evenkeel/internal/statefile"
 )
 
 func recoverCommand() *cli.Command {
@@ -57,6 +58,9 @@ func recoverQuorum(c *cli.Context) error {
 	o := node.Options{Dir: filepath.Join(conf.DataDir, "raft"), ID: who.Name, Advertise: conf.Advertise, Log: log}
 	before, err := node.Examine(o)
 	if err != nil {
+		if d := new(statefile.Damaged); errors.As(err, &d) {
+			return fmt.Errorf("recover: take another server, or restore from a snapshot: %w", err)
+		}
 		return fmt.Errorf("recover: vcd must be stopped here: %w", err)
 	}
 	fmt.Fprintf(c.App.Writer, "server %s of cluster %s has the log up to entry %d of term %d\n", who.Name, who.Cluster, before.Index, before.Term)

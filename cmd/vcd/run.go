@@ -73,9 +73,16 @@ func runMember(c *cli.Context) error {
 		return err
 	}
 	defer trail.Close() //nolint:errcheck // what was added is written
+	if conf.Agent {
+		alone, err := conf.driveAlone()
+		if err != nil {
+			return err
+		}
+		defer alone.Close() //nolint:errcheck // nobody asks there
+	}
 	d := &memberDaemon{conf: conf, log: log, audit: trail, entered: make(chan struct{}), up: make(chan struct{})}
 	if member.Orphan(conf.DataDir, conf.ownPKI()) {
-		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more, remove that directory but for libvirt/", conf.DataDir), 2)
+		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more: %s", conf.DataDir, conf.emptied()), 2)
 	}
 	if d.isMember() {
 		close(d.entered)
@@ -104,6 +111,7 @@ func runMember(c *cli.Context) error {
 	case <-d.entered:
 		err = d.serve(ctx)
 	}
+	err = conf.withWayOut(err)
 	select {
 	case e := <-noSocket:
 		return errors.Join(err, e)
@@ -172,6 +180,10 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 	o.AgentOnly = agentOnly
 	m, err := member.Start(ctx, o)
 	if err != nil {
+		_ = l.Close() // the member may have closed it
+		if o.APIListener != nil {
+			_ = o.APIListener.Close()
+		}
 		return err
 	}
 	d.mu.Lock()
@@ -255,7 +267,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 			img.Size, img.DiskSize = info.Size, info.DiskSize
 			return img, err
 		},
-		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
+		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, Machine: machineID(), MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
 	if c.Snapshots.Every == 0 {
 		o.Backups.Dir = ""
 	}
@@ -365,11 +377,11 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 			return v1.SetupAnswer{}, err
 		}
 		if _, err := member.InitAs(d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise); err != nil {
-			return v1.SetupAnswer{}, entryError(err)
+			return v1.SetupAnswer{}, d.entryError(err)
 		}
 		caFile = d.conf.PKI.CA
 	} else if _, err := member.Init(d.conf.DataDir, d.conf.Name, d.conf.Advertise, d.conf.Agent); err != nil {
-		return v1.SetupAnswer{}, entryError(err)
+		return v1.SetupAnswer{}, d.entryError(err)
 	}
 	d.settings = set
 	close(d.entered)
@@ -396,17 +408,21 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 	if len(q.Addresses) == 0 {
 		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "addresses", Text: "name at least one server, host:port"}}}
 	}
-	var err error
+	boot, err := d.conf.bootID()
+	if err != nil {
+		return v1.SetupAnswer{}, err
+	}
+	on := state.Machine{ID: machineID(), Boot: boot}
 	if d.conf.ownPKI() {
 		if err := d.certified(); err != nil {
 			return v1.SetupAnswer{}, err
 		}
-		_, err = member.JoinAs(ctx, d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise, q.Token, q.Addresses)
+		_, err = member.JoinAs(ctx, d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise, q.Token, q.Addresses, on)
 	} else {
-		_, err = member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses)
+		_, err = member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses, on)
 	}
 	if err != nil {
-		return v1.SetupAnswer{}, entryError(err)
+		return v1.SetupAnswer{}, d.entryError(err)
 	}
 	close(d.entered)
 	if _, err := d.await(ctx, func(m *member.Member) bool { return m.Ready() == nil }); err != nil {
@@ -428,7 +444,7 @@ func (d *memberDaemon) certified() error {
 }
 
 // entryError is an error of entering a cluster in the words of the API.
-func entryError(err error) error {
+func (d *memberDaemon) entryError(err error) error {
 	switch said, detail := transport.AnswerOf(err); said {
 	case transport.Forbidden:
 		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: detail}}}
@@ -440,7 +456,7 @@ func entryError(err error) error {
 		return fmt.Errorf("the cluster lets nobody in now: %s: %w", detail, control.ErrNoLeader)
 	}
 	if errors.Is(err, member.ErrMember) {
-		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, stop vcd and remove its data directory first"}
+		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, move its VMs away, stop vcd and run: " + d.conf.emptied()}
 	}
 	if errors.Is(err, member.ErrCertificate) {
 		return &control.Invalid{Fields: []control.FieldError{{Field: "pki", Text: err.Error()}}}

@@ -33,8 +33,9 @@ var arrows = map[string][]string{
 	"hypervisor/simulated":   {"hypervisor"},
 	"hypervisor/conformance": {"hypervisor"},
 
-	// Files that hold secrets.
+	// Files that hold secrets, and files that must be found whole.
 	"internal/secretfile": nil,
+	"internal/statefile":  {"internal/secretfile"},
 
 	// Record and control.
 	"cluster/state":     {"allocator", "migration", "forecast", "hypervisor"},
@@ -44,13 +45,13 @@ var arrows = map[string][]string{
 	"cluster/audit":     nil,
 	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "allocator/shape", "migration", "forecast", "hypervisor"},
 	"cluster/history":   nil,
-	"cluster/agent":     {"cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor"},
-	"cluster/node":      {"cluster/state", "cluster/lease"},
+	"cluster/agent":     {"cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor", "internal/statefile"},
+	"cluster/node":      {"cluster/state", "cluster/lease", "internal/statefile"},
 	"cluster/control":   {"cluster/audit", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
 	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/control", "hypervisor"},
-	"cluster/pki":       {"internal/secretfile"},
+	"cluster/pki":       {"internal/secretfile", "internal/statefile"},
 	"cluster/transport": {"cluster/audit", "cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "forecast", "cluster/agent", "cluster/node", "cluster/control"},
-	"cluster/member":    {"cluster/...", "hypervisor", "internal/secretfile"},
+	"cluster/member":    {"cluster/...", "hypervisor", "internal/secretfile", "internal/statefile"},
 
 	// Speak to people and programs.
 	"api/v1":     nil,
@@ -58,7 +59,7 @@ var arrows = map[string][]string{
 	"api":        {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor", "internal/secretfile"},
 
 	// Wire together.
-	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/...", "internal/secretfile"},
+	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/...", "internal/secretfile", "internal/statefile"},
 	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast", "internal/secretfile"},
 
 	"internal/house": nil,

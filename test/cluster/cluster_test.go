@@ -83,6 +83,7 @@ func TestCluster(t *testing.T) {
 		{"AllLosePower", false, allLosePower},
 		{"RollingRestarts", false, rollingRestarts},
 		{"StrangersRefused", false, strangersRefused},
+		{"LogDamaged", false, logDamaged},
 		{"SnapshotRestored", true, snapshotRestored},
 		{"Fenced", true, fenced},
 		{"AgentHangs", true, agentHangs},

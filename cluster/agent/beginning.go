@@ -1,0 +1,28 @@
+package agent
+
+import (
+	"time"
+
+	"evenkeel/cluster/lease"
+)
+
+// Beginning is what the leader gives the agent of a host that lost what it knew and was let in again in the same run of the
+// machine, while VMs run on it: see state.Host.RunsOn.
+type Beginning struct {
+	Epoch uint64 `json:"epoch"` // what is older is refused, as by the agent before
+	Index uint64 `json:"index"`
+	// Lease, from the sending of the request to join; 0 = none, because the host was proved lost: its restartable VMs are stopped.
+	Lease   time.Duration `json:"lease,omitempty"`
+	Enforce bool          `json:"enforce,omitempty"` // as Grant.Enforce
+	// Sending are the open moves from this host. What the agent before it sent of each is not known: all that it might.
+	Sending map[string]Sending `json:"sending,omitempty"`
+}
+
+// Memory that the agent begins with, where the request to join was sent at that instant, in that run of the machine. Restartable
+// VMs that are not there any more were stopped for want of a lease, as far as anybody knows.
+func (b Beginning) Memory(boot string, sent lease.Instant) Memory {
+	m := Memory{Epoch: b.Epoch, Index: b.Index, Boot: boot, Lapsed: true, Sending: b.Sending}
+	// Without one it is over: restartable VMs are stopped before the agent asks for another.
+	m.Lease = m.Lease.Granted(sent, b.Lease, b.Enforce || b.Lease == 0)
+	return m
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+)
+
+// machineID tells this machine from others. It is a hash: the id itself is not for others (machine-id(5)). A machine without one
+// is known by its boot id alone.
+func machineID() string {
+	b, err := os.ReadFile("/etc/machine-id")
+	if err != nil {
+		return "unknown"
+	}
+	sum := sha256.Sum256([]byte("evenkeel machine " + strings.TrimSpace(string(b))))
+	return hex.EncodeToString(sum[:16])
+}
+
+// driveAlone makes sure that no other vcd drives this host's hypervisor, whatever its data directory and its configuration, until
+// what is returned is closed or this process ends: a name that the kernel gives once, in no file that could be lost.
+func (c *config) driveAlone() (net.Listener, error) {
+	what := c.Hypervisor
+	if what == "simulated" {
+		what += " " + c.DataDir // which is where it is
+	}
+	sum := sha256.Sum256([]byte(what))
+	l, err := net.Listen("unix", "@evenkeel-agent-"+hex.EncodeToString(sum[:16]))
+	if err != nil {
+		return nil, fmt.Errorf("another vcd drives hypervisor %s of this host: %w", c.Hypervisor, err)
+	}
+	return l, nil
+}
