@@ -60,12 +60,12 @@ func (s *Site) strike(ctx context.Context, f Fault) {
 	if f.Phase != "" {
 		time.Sleep(f.After) // sleep: so far into the phase
 	}
+	s.log.Strike("strike", h.Name, f, nil)
 	undo, err := h.apply(ctx, f)
 	if err != nil {
-		s.log.Strike("skipped", h.Name, f, err)
+		s.log.Strike("failed", h.Name, f, err)
 		return
 	}
-	s.log.Strike("strike", h.Name, f, nil)
 	if undo == nil {
 		return
 	}
@@ -394,11 +394,13 @@ func (h *Host) rejoin(ctx context.Context) error {
 			if other == h {
 				continue
 			}
-			var token string
-			if token, failed = other.vcctl(ctx, "", "cluster", "join-token", "--for", h.Name, "--ttl", "5m"); failed != nil {
+			short, cancel := context.WithTimeout(ctx, 10*time.Second)
+			token, err := other.API.MakeJoinToken(short, v1.JoinTokenRequest{Server: true, Agent: true, For: h.Name, Seconds: 300})
+			cancel()
+			if failed = err; failed != nil {
 				continue
 			}
-			if _, failed = h.vcctl(ctx, token, "cluster", "join", other.port()); failed == nil {
+			if _, failed = h.vcctl(ctx, token.Token, "cluster", "join", other.port()); failed == nil {
 				return true
 			}
 		}

@@ -22,7 +22,7 @@ type Log struct {
 type Line struct {
 	T     float64   `json:"t"` // seconds since the beginning
 	At    time.Time `json:"at"`
-	What  string    `json:"what"` // strike, undone, lost, on, ended, leader, event, repair, violation, error
+	What  string    `json:"what"` // strike, failed, skipped, undone, lost, on, ended, leader, event, repair, violation, error
 	On    string    `json:"on,omitempty"`
 	Text  string    `json:"text,omitempty"`
 	Fault *Fault    `json:"fault,omitempty"`

@@ -41,12 +41,11 @@ type Host struct {
 	// struck keeps faults off one another.
 	struck sync.Mutex
 
-	mu      sync.Mutex
-	vcd     *lab.Program
-	wasUp   bool
-	notYet  [3]time.Time // before which power, libvirtd, vcd are not started
-	ends    int          // of vcd by itself since it was told to be down
-	endings int          // of vcd by itself in all
+	mu     sync.Mutex
+	vcd    *lab.Program
+	wasUp  bool
+	notYet [3]time.Time // before which power, libvirtd, vcd are not started
+	ends   int          // of vcd by itself, since ended was told to forget
 }
 
 // What a host's keeper starts.
@@ -260,7 +259,7 @@ func (h *Host) hold(what int, d time.Duration) {
 	h.notYet[what] = time.Now().Add(d)
 }
 
-// ended is how often vcd has ended by itself since it was last asked to be forgotten.
+// ended is how often vcd has ended by itself; forget begins to count anew.
 func (h *Host) ended(forget bool) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -290,13 +289,8 @@ func (h *Host) keep(stop, done chan struct{}) {
 				h.notYet[power] = time.Now().Add(5 * time.Second) // a machine that its watchdog has reset takes its time
 			}
 		}
-		if running && !runs && up && h.wasUp {
-			if time.Now().After(h.notYet[vcd]) { // nothing killed it
-				h.ends++
-				h.endings++
-				h.site.log.Say("ended", h.Name, fmt.Sprintf("vcd ended by itself: %v", h.vcd.Err()))
-				h.notYet[vcd] = time.Now().Add(time.Second) // as its unit says
-			}
+		if running && !runs && up && h.wasUp && time.Now().After(h.notYet[vcd]) { // nothing killed it
+			h.endedItself(h.vcd.Err())
 		}
 		h.wasUp, running = up, runs
 		now, may := time.Now(), h.notYet
@@ -316,13 +310,23 @@ func (h *Host) keep(stop, done chan struct{}) {
 				h.site.log.Say("error", h.Name, err.Error())
 			}
 		case up && now.After(may[vcd]) && !runs:
-			if err := h.launch(); err != nil {
-				h.site.log.Say("error", h.Name, err.Error())
+			if err := h.launch(); err != nil && h.Up() {
+				h.mu.Lock()
+				h.endedItself(err)
+				h.mu.Unlock()
 				continue
 			}
 			running = true
 		}
 	}
+}
+
+// endedItself notes the end of a vcd that nothing killed; h.mu is held.
+func (h *Host) endedItself(err error) {
+	h.ends++
+	text, _, _ := strings.Cut(fmt.Sprint(err), "\n")
+	h.site.log.Say("ended", h.Name, "vcd ended by itself: "+text)
+	h.notYet[vcd] = time.Now().Add(time.Second) // as its unit says
 }
 
 // vcctl runs in the host, as its root.
