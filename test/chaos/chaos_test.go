@@ -188,6 +188,19 @@ func (s *Site) judge(t *testing.T, w *Work, r *Report, log *Log, begun time.Time
 		}
 	}
 	r.Broken = append(r.Broken, log.Violations()...)
+	for _, h := range s.Hosts {
+		said, err := os.ReadFile(h.LogFile())
+		if err != nil {
+			t.Error(err)
+		}
+		panics, library := Crashed(string(said))
+		for _, p := range panics {
+			r.Broken = append(r.Broken, h.Name+": vcd: "+p)
+		}
+		for _, p := range library {
+			r.Crashes = append(r.Crashes, h.Name+": "+p)
+		}
+	}
 }
 
 // lastOf the moments; end if there is none.

@@ -201,6 +201,7 @@ func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error
 		return h.whileUp(h.ResumeDaemon), h.HangDaemon()
 	case "power off":
 		h.hold(power, f.For)
+		h.hold(vcd, time.Second) // it is not its own end
 		return nil, h.PowerOff()
 	case "disk full":
 		return h.FreeDisk, h.FillDisk()

@@ -75,8 +75,11 @@ func (l *Log) Struck() map[string]int {
 	defer l.mu.Unlock()
 	out := map[string]int{}
 	for _, x := range l.lines {
-		if x.What == "strike" {
+		switch x.What {
+		case "strike":
 			out[x.Fault.Kind]++
+		case "failed":
+			out[x.Fault.Kind]--
 		}
 	}
 	return out

@@ -324,8 +324,7 @@ func (h *Host) keep(stop, done chan struct{}) {
 // endedItself notes the end of a vcd that nothing killed; h.mu is held.
 func (h *Host) endedItself(err error) {
 	h.ends++
-	text, _, _ := strings.Cut(fmt.Sprint(err), "\n")
-	h.site.log.Say("ended", h.Name, "vcd ended by itself: "+text)
+	h.site.log.Say("ended", h.Name, "vcd ended by itself: "+last(fmt.Sprint(err)))
 	h.notYet[vcd] = time.Now().Add(time.Second) // as its unit says
 }
 
