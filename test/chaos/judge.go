@@ -10,11 +10,12 @@ import (
 	"evenkeel/test/watch"
 )
 
-// Loss is a moment at which all VMs of a host were known to run no more: its power was cut, or the leader said that it is lost.
+// Loss is a moment at which all VMs of a host were known to run no more: its power was cut, or the leader said that it is lost. If it names
+// a domain, its host has stopped that VM alone, as its lease was over.
 type Loss struct {
-	At   time.Time
-	Host string
-	Why  string
+	At     time.Time
+	Host   string
+	Domain string
 }
 
 // apart is how far a loss and what it ended or let begin may be apart the wrong way round: by the kernel's ticks, and by how often
@@ -55,7 +56,7 @@ func leftFor(all []watch.Instance, from watch.Instance) bool {
 // endedBy says whether the process before went with its host, and that was known when the next one began.
 func endedBy(losses []Loss, before, next watch.Instance) bool {
 	return slices.ContainsFunc(losses, func(l Loss) bool {
-		return l.Host == before.Host && l.At.After(before.Seen.Add(-apart)) && l.At.Before(next.Started.Add(apart))
+		return (l.Host != "" && l.Host == before.Host || l.Domain != "" && l.Domain == before.Domain) && l.At.After(before.Seen.Add(-apart)) && l.At.Before(next.Started.Add(apart))
 	})
 }
 

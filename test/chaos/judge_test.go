@@ -43,6 +43,8 @@ func TestRestarts(t *testing.T) {
 		{"moved, and the target was lost", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", true, 15, 40), process(3, "h1", false, 70, 0)}, []Loss{power("h2", 40)}, 0, 1},
 		{"left paused on the source, and the target was lost", []watch.Instance{process(1, "h1", false, 0, 60), process(2, "h2", true, 15, 40), process(3, "h1", false, 70, 0)},
 			[]Loss{power("h2", 40)}, 0, 1},
+		{"its host stopped it, as its lease was over", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h1", false, 50, 0)}, []Loss{{At: at(40), Domain: "ek-a-g-0"}}, 0, 1},
+		{"another VM was stopped by its host", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h1", false, 50, 0)}, []Loss{{At: at(40), Domain: "ek-b-g-0"}}, 1, 0},
 		{"for no reason", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, nil, 1, 0},
 		{"another host was lost", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, []Loss{power("h3", 21)}, 1, 0},
 		{"its host was lost long before", []watch.Instance{process(1, "h1", false, 10, 50), process(2, "h2", false, 60, 0)}, []Loss{power("h1", 5)}, 1, 0},

@@ -59,7 +59,15 @@ func (l *Log) Lost(host, why string) {
 	l.Say("lost", host, why)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.losses = append(l.losses, Loss{At: time.Now(), Host: host, Why: why})
+	l.losses = append(l.losses, Loss{At: time.Now(), Host: host})
+}
+
+// Stopped says that a VM was stopped by its host, whose lease was over.
+func (l *Log) Stopped(vm, why string) {
+	l.Say("stopped", vm, why)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.losses = append(l.losses, Loss{At: time.Now(), Domain: "ek-" + vm})
 }
 
 // Losses so far.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -198,6 +199,8 @@ func (w *Work) follow(ctx context.Context) {
 			switch {
 			case e.Kind == "host-lost":
 				w.s.log.Lost(e.Name, "the leader says: "+e.Text)
+			case e.Kind == "vm-lost" && strings.Contains(e.Text, "whose lease was over"):
+				w.s.log.Stopped(e.Name, e.Text)
 			case e.Object != "image" && e.Object != "vc" && e.Kind != "settings-changed": // those are the clients' own
 				w.s.log.Say("event", e.Name, e.Kind+": "+e.Text)
 			}
@@ -231,20 +234,23 @@ func (w *Work) leader(ctx context.Context) {
 	}
 }
 
-// write until it is answered, with one key: it takes effect once at most. ctx ends it without an answer. It says whether the answer
+// write until it is answered, with one key: it takes effect once at most. (Images know no keys: theirs are told by the name.) ctx ends it without an answer. It says whether the answer
 // was yes.
 func (w *Work) write(ctx context.Context, rng *rand.Rand, client0 int, kind, object, value, key string, f func(context.Context, *client.Client, client.Option) error) bool {
 	asked := time.Now()
+	open := false // an earlier request of it has no answer
 	for at := rng.IntN(len(w.s.Hosts)); ; at++ {
 		h := w.s.Hosts[at%len(w.s.Hosts)]
 		short, done := context.WithTimeout(ctx, 4*time.Second)
 		err := f(short, h.API, client.IdempotencyKey(key))
 		done()
-		if err == nil {
+		// The name is this client's alone: what it asked for before, and got no answer to, was done.
+		if err == nil || open && (client.IsProblem(err, v1.ProblemConflict) || client.IsProblem(err, v1.ProblemInvalid) || client.IsProblem(err, v1.ProblemNotFound)) {
 			w.acked(client0, kind, object, value, asked)
 			return true
 		}
 		why, again := retryable(err)
+		open = open || again
 		w.mu.Lock()
 		if again {
 			w.again[why]++
