@@ -110,6 +110,8 @@ func one(rng *rand.Rand, kind string, hosts []string) Fault {
 	case "net":
 		f.What, f.For = pick(rng, "cut", "one-way", "pair", "loss", "delay"), seconds(rng, 3, 25)
 		switch f.What {
+		case "cut":
+			f.For = seconds(rng, 3, 60) // longer than a lease and a watchdog: the host is lost
 		case "one-way", "pair":
 			for f.Peer = f.On; f.Peer == f.On; {
 				f.Peer = pick(rng, hosts...)
