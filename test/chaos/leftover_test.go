@@ -29,46 +29,13 @@ func TestMovesSourceKilledAtHandOver(t *testing.T) {
 	if os.Getenv("EVENKEEL_LONG") == "1" {
 		rounds = 20
 	}
-	out := outputs(t)
-	lines, err := os.Create(filepath.Join(out, "timeline.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lines.Close()
-	log := NewLog(lines)
-	s, guest := cluster(t, out, log)
-	w := &Work{s: s, guest: guest, history: NewHistory(time.Now()), beats: map[string]*lab.Beats{}, domains: map[string]string{}}
-	defer w.Close()
-	mode, slow := "off", v1.Size(24<<20)
-	must(t, s, "settings", func(ctx context.Context, c *client.Client) (v1.ClusterSettings, error) {
-		return c.SetSettings(ctx, v1.SettingsPatch{Moves: &v1.MovePatch{Mode: &mode, Bandwidth: &slow}})
-	})
-	must(t, s, "create", func(ctx context.Context, c *client.Client) (v1.Result, error) {
-		return c.Create(ctx, w.counting(moving, 1, "restart"), client.IdempotencyKey(moving))
-	})
-	if err := w.counted(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	s, w, log := oneGuest(t)
 	const name = moving + "-g-0"
 	left, started, ends := 0, 0, map[string]int{}
 	for n := range rounds {
-		vm := must(t, s, "VM", func(ctx context.Context, c *client.Client) (v1.VM, error) { return c.VM(ctx, name) })
-		from := s.Host(vm.Host)
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), patience.Within(2*time.Minute))
-		stands := make(chan error, 1)
-		go func() { stands <- from.handsOver(ctx) }()
-		time.Sleep(time.Second) // sleep: until virsh listens
-		must(t, s, "drain", func(ctx context.Context, c *client.Client) (v1.DrainResult, error) {
-			return c.Drain(ctx, from.Name, v1.DrainRequest{}, client.IdempotencyKey(fmt.Sprintf("round-%d", n)))
-		})
-		err := <-stands
-		cancel()
-		if err != nil {
-			t.Fatalf("round %d: the guest was not handed over: %v", n, err)
-		}
-		after := time.Duration(n%10) * 8 * time.Millisecond
-		time.Sleep(after) // sleep: another moment of the hand-over in each round
+		after := time.Duration(n%10) * 8 * time.Millisecond // another moment of the hand-over in each round
+		vm, from := s.handedOver(t, n, name, after)
 		from.hold(libvirtd, 2*time.Second)
 		if err := from.KillDaemon(); err != nil {
 			t.Fatal(err)
@@ -84,6 +51,7 @@ func TestMovesSourceKilledAtHandOver(t *testing.T) {
 			}
 		}
 		var d v1.Drain
+		var err error
 		err = patience.Until(t.Context(), time.Minute, "the drain ends", nil, func() bool {
 			d, err = ask(t.Context(), s, 0, func(ctx context.Context, c *client.Client) (v1.Drain, error) { return c.HostDrain(ctx, from.Name) })
 			return err == nil && d.Ended()
@@ -109,6 +77,52 @@ func TestMovesSourceKilledAtHandOver(t *testing.T) {
 		}
 	}
 	t.Logf("%d times libvirtd of the source was killed at the hand-over: %d times the VM was left %s there, %d times it was then started on that host; drains: %s", rounds, left, leftPaused, started, counts(ends))
+}
+
+// oneGuest is a cluster with a VM that counts, and no other work.
+func oneGuest(t *testing.T) (*Site, *Work, *Log) {
+	t.Helper()
+	out := outputs(t)
+	lines, err := os.Create(filepath.Join(out, "timeline.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lines.Close() })
+	log := NewLog(lines)
+	s, guest := cluster(t, out, log)
+	w := &Work{s: s, guest: guest, history: NewHistory(time.Now()), beats: map[string]*lab.Beats{}, domains: map[string]string{}}
+	t.Cleanup(w.Close)
+	mode, slow := "off", v1.Size(24<<20)
+	must(t, s, "settings", func(ctx context.Context, c *client.Client) (v1.ClusterSettings, error) {
+		return c.SetSettings(ctx, v1.SettingsPatch{Moves: &v1.MovePatch{Mode: &mode, Bandwidth: &slow}})
+	})
+	must(t, s, "create", func(ctx context.Context, c *client.Client) (v1.Result, error) {
+		return c.Create(ctx, w.counting(moving, 1, "restart"), client.IdempotencyKey(moving))
+	})
+	if err := w.counted(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	return s, w, log
+}
+
+// handedOver drains the VM's host, and returns so long after libvirt said there that the guest stands still for its hand-over.
+func (s *Site) handedOver(t *testing.T, n int, name string, after time.Duration) (v1.VM, *Host) {
+	t.Helper()
+	vm := must(t, s, "VM", func(ctx context.Context, c *client.Client) (v1.VM, error) { return c.VM(ctx, name) })
+	from := s.Host(vm.Host)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Within(2*time.Minute))
+	defer cancel()
+	stands := make(chan error, 1)
+	go func() { stands <- from.handsOver(ctx) }()
+	time.Sleep(time.Second) // sleep: until virsh listens
+	must(t, s, "drain", func(ctx context.Context, c *client.Client) (v1.DrainResult, error) {
+		return c.Drain(ctx, from.Name, v1.DrainRequest{}, client.IdempotencyKey(fmt.Sprintf("round-%d", n)))
+	})
+	if err := <-stands; err != nil {
+		t.Fatalf("round %d: the guest was not handed over: %v", n, err)
+	}
+	time.Sleep(after) // sleep: into the hand-over
+	return vm, from
 }
 
 // must have an answer of any server.
