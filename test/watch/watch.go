@@ -46,16 +46,19 @@ func (i Instance) String() string {
 type book struct {
 	live   map[int]*Instance
 	all    []*Instance
-	double []string
-	last   time.Time     // of the looks
-	gap    time.Duration // the longest between two
+	double map[string]span // processes that were seen at once
+	last   time.Time       // of the looks
+	gap    time.Duration   // the longest between two
 	looks  int
 }
+
+// span of looks.
+type span struct{ first, last time.Time }
 
 // take one look in: the processes that are there, with no time of their end.
 func (b *book) take(now time.Time, there []Instance) {
 	if b.live == nil {
-		b.live = map[int]*Instance{}
+		b.live, b.double = map[int]*Instance{}, map[string]span{}
 	}
 	if b.looks++; !b.last.IsZero() {
 		b.gap = max(b.gap, now.Sub(b.last))
@@ -90,7 +93,13 @@ func (b *book) take(now time.Time, there []Instance) {
 		if len(of) == 1 || len(of) == 2 && handsOver(of[0], of[1]) {
 			continue
 		}
-		b.double = append(b.double, fmt.Sprintf("%s: seen at once: %s", now.Format(time.StampMilli), of))
+		both := fmt.Sprint(of)
+		d, known := b.double[both]
+		if !known {
+			d.first = now
+		}
+		d.last = now
+		b.double[both] = d
 	}
 }
 
@@ -100,7 +109,11 @@ func handsOver(from, to *Instance) bool { return to.Comes && from.Host != to.Hos
 // twice are the VMs that ran twice at a time: those seen at once, and those whose process began before the one before
 // it was last seen.
 func (b *book) twice() []string {
-	out := slices.Clone(b.double)
+	var out []string
+	for both, d := range b.double {
+		out = append(out, fmt.Sprintf("seen at once from %s to %s: %s", d.first.Format(time.StampMilli), d.last.Format(time.StampMilli), both))
+	}
+	slices.Sort(out)
 	last := map[string]*Instance{}
 	for _, i := range b.all {
 		if before := last[i.UUID]; before != nil && !handsOver(before, i) && i.Started.Add(2*tick).Before(before.Seen) {
