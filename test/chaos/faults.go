@@ -124,7 +124,7 @@ func (s *Site) migrating(ctx context.Context, phase string) (v1.Migration, error
 			if phase == "copying" {
 				return m, nil
 			}
-			return m, s.Host(m.From).handsOver(ctx)
+			return m, s.Host(m.From).says(ctx, handOver)
 		}
 		select {
 		case <-ctx.Done():
@@ -134,8 +134,8 @@ func (s *Site) migrating(ctx context.Context, phase string) (v1.Migration, error
 	}
 }
 
-// handsOver waits until libvirt of the host says that a guest stands still because it is being moved away.
-func (h *Host) handsOver(ctx context.Context) error {
+// says waits until libvirt of the host tells of such an event.
+func (h *Host) says(ctx context.Context, what *regexp.Regexp) error {
 	cmd := exec.CommandContext(ctx, "stdbuf", "-oL", "virsh", "-c", h.URI(), "event", "--all", "--loop")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -152,7 +152,7 @@ func (h *Host) handsOver(ctx context.Context) error {
 	for buffer := make([]byte, 4096); ; {
 		n, err := out.Read(buffer)
 		said = append(said, buffer[:n]...)
-		if handOver.Match(said) {
+		if what.Match(said) {
 			return nil
 		}
 		if err != nil {
@@ -161,8 +161,11 @@ func (h *Host) handsOver(ctx context.Context) error {
 	}
 }
 
-// handOver is how virsh tells that a guest was stopped at the end of its migration.
-var handOver = regexp.MustCompile(`'lifecycle' for domain '[^']*': (Suspended Migrated|Suspended Post-copy)`)
+// How virsh tells that a guest stands still on the source at the end of its migration, and that it goes on on the target.
+var (
+	handOver = regexp.MustCompile(`'lifecycle' for domain '[^']*': (Suspended Migrated|Suspended Post-copy)`)
+	takeOver = regexp.MustCompile(`'lifecycle' for domain '[^']*': Resumed Migrated`)
+)
 
 // apply a fault to the host; undo ends it, unless the fault ends by itself.
 func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error) {

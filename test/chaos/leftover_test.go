@@ -113,7 +113,7 @@ func (s *Site) handedOver(t *testing.T, n int, name string, after time.Duration)
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Within(2*time.Minute))
 	defer cancel()
 	stands := make(chan error, 1)
-	go func() { stands <- from.handsOver(ctx) }()
+	go func() { stands <- from.says(ctx, handOver) }()
 	time.Sleep(time.Second) // sleep: until virsh listens
 	must(t, s, "drain", func(ctx context.Context, c *client.Client) (v1.DrainResult, error) {
 		return c.Drain(ctx, from.Name, v1.DrainRequest{}, client.IdempotencyKey(fmt.Sprintf("round-%d", n)))
