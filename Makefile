@@ -63,6 +63,13 @@ ci: setup-lint lint build test-ci demo ## all that must pass: lint, build, tests
 test-ci: setup
 	@scripts/test.sh race real fuzz
 
+# Without a limit of go test's: each wait of the run has its own.
+.PHONY: chaos
+chaos: setup ## faults by seed on three real hosts, and whether all promises were kept: SEED=n TIME=5m KINDS=kill,net,stop,power,disk,slow,files,clock; logs in build/chaos
+	@scripts/fetch-qemu.sh
+	@EVENKEEL_REAL=1 EVENKEEL_QEMU=$(CURDIR)/build/qemu EVENKEEL_CHAOS_SEED=$(SEED) EVENKEEL_CHAOS_TIME=$(TIME) EVENKEEL_CHAOS_KINDS=$(KINDS) EVENKEEL_CHAOS_OUT=$(CURDIR)/build/chaos \
+		$(GO) test -tags $(EVENKEEL_TAGS) -count 1 -timeout 0 -v -run 'TestChaos$$' ./test/chaos
+
 .PHONY: bench
 bench: ## benchmarks of every package (figures for people, no pass or fail)
 	$(GO) test -tags $(EVENKEEL_TAGS) -run '^$$' -bench . -benchmem ./...

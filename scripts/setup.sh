@@ -16,6 +16,7 @@ packages=(
 	libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients
 	qemu-system-x86 qemu-utils
 	dnsmasq-base genisoimage # libvirt networks; cloud-init seeds
+	strace # test/chaos: slow disks
 	iproute2 util-linux mount # the lab's separate hosts: network, namespaces, cgroups
 	# building: Go's cgo (the libvirt binding) and the test guest
 	gcc libc6-dev busybox-static xz-utils make

@@ -97,21 +97,22 @@ func TestCluster(t *testing.T) {
 			begun := time.Now()
 			s.calm(t)
 			c.f(t, s, tab)
-			s.watch.check(t)
+			s.once(t)
 			t.Logf("took %.1f s", time.Since(begun).Seconds())
 		})
 		if !ok && t.Context().Err() != nil {
 			break
 		}
 	}
-	s.watch.check(t)
-	t.Logf("processes were looked at %d times; %d ran VMs\n%s", s.watch.scans, len(s.watch.all), tab)
+	s.once(t)
+	looks, gap := s.watch.Looks()
+	t.Logf("processes were looked at %d times, at most %v apart; %d ran VMs\n%s", looks, gap, len(s.watch.History("", time.Time{})), tab)
 }
 
 // kill -9 of the leader while 20 clients write: nothing acknowledged is lost, and writes go on in time.
 func leaderKilled(t *testing.T, s *site, tab *table) {
 	s.create(t, filled(len(s.hosts)), nil)
-	before := s.watch.processes()
+	before := s.watch.Processes()
 	l := startLoad(t, s, 20)
 	l.awaitAcks(t, 30*time.Second, 100)
 	var worst time.Duration
@@ -132,7 +133,7 @@ func leaderKilled(t *testing.T, s *site, tab *table) {
 	}
 	l.end(t)
 	l.check(t, s.hosts)
-	after := s.watch.processes()
+	after := s.watch.Processes()
 	for name, pid := range before {
 		if strings.HasPrefix(name, "ek-steady") && after[name] != pid {
 			t.Errorf("%s was process %d, is %d", name, pid, after[name])
@@ -156,8 +157,8 @@ func counts(of map[string]int) string {
 func (s *site) moved(t *testing.T, vc string, from *host, n int, within time.Duration, at time.Time) (gone, began, run time.Duration) {
 	t.Helper()
 	eventually(t, within, "all VMs run elsewhere", func(ctx context.Context) error {
-		for _, i := range s.watch.now() {
-			if i.host == from.Name && strings.HasPrefix(i.domain, "ek-"+vc+"-") {
+		for _, i := range s.watch.Now() {
+			if i.Host == from.Name && strings.HasPrefix(i.Domain, "ek-"+vc+"-") {
 				return fmt.Errorf("%s", i)
 			}
 		}
@@ -167,7 +168,7 @@ func (s *site) moved(t *testing.T, vc string, from *host, n int, within time.Dur
 		}
 		ready := 0
 		for _, vm := range vms {
-			if i, ok := s.watch.of(vm.Domain); ok && vm.State == "running" && vm.Host != from.Name && i.host == vm.Host && vm.Generation == 2 {
+			if i, ok := s.watch.Of(vm.Domain); ok && vm.State == "running" && vm.Host != from.Name && i.Host == vm.Host && vm.Generation == 2 {
 				ready++
 			}
 		}
@@ -179,18 +180,18 @@ func (s *site) moved(t *testing.T, vc string, from *host, n int, within time.Dur
 	run = time.Since(at)
 	began = time.Hour
 	for task := range n {
-		h := s.watch.history(fmt.Sprintf("ek-%s-g-%d", vc, task), at)
-		if len(h) != 2 || h[0].host != from.Name || h[1].host == from.Name || h[0].gone.IsZero() {
+		h := s.watch.History(fmt.Sprintf("ek-%s-g-%d", vc, task), at)
+		if len(h) != 2 || h[0].Host != from.Name || h[1].Host == from.Name || h[0].Gone.IsZero() {
 			t.Errorf("VM %d of %s had the processes %v", task, vc, h)
 			continue
 		}
-		if !h[0].seen.Before(h[1].started) {
-			t.Errorf("%s was there until %s, %s began at %s", h[0], h[0].seen, h[1], h[1].started)
+		if !h[0].Seen.Before(h[1].Started) {
+			t.Errorf("%s was there until %s, %s began at %s", h[0], h[0].Seen, h[1], h[1].Started)
 		}
-		t.Logf("%s: on %s until %.2f to %.2f s after the loss; on %s from %.2f s on", h[0].domain, h[0].host, h[0].seen.Sub(at).Seconds(), h[0].gone.Sub(at).Seconds(),
-			h[1].host, h[1].started.Sub(at).Seconds())
-		gone = max(gone, h[0].gone.Sub(at))
-		began = min(began, h[1].started.Sub(at))
+		t.Logf("%s: on %s until %.2f to %.2f s after the loss; on %s from %.2f s on", h[0].Domain, h[0].Host, h[0].Seen.Sub(at).Seconds(), h[0].Gone.Sub(at).Seconds(),
+			h[1].Host, h[1].Started.Sub(at).Seconds())
+		gone = max(gone, h[0].Gone.Sub(at))
+		began = min(began, h[1].Started.Sub(at))
 	}
 	return gone, began, run
 }
@@ -209,7 +210,7 @@ func cablePulled(t *testing.T, s *site, tab *table) {
 	lost := s.leader(t)
 	s.create(t, spec("move", 2, "restart", lost), lost)
 	s.create(t, spec("stay", 1, "keep", lost), lost)
-	stay, _ := s.watch.of("ek-stay-g-0")
+	stay, _ := s.watch.Of("ek-stay-g-0")
 	at := time.Now()
 	if err := lost.CutCable(true); err != nil {
 		t.Fatal(err)
@@ -220,17 +221,17 @@ func cablePulled(t *testing.T, s *site, tab *table) {
 		t.Fatal(err)
 	}
 	plugged := time.Now()
-	after := s.watch.processes()
+	after := s.watch.Processes()
 	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
 	back := time.Since(plugged)
 	s.running(t, 10*time.Second, "move", 2)
 	s.running(t, 10*time.Second, "stay", 1)
-	for name, pid := range s.watch.processes() {
+	for name, pid := range s.watch.Processes() {
 		if after[name] != pid {
 			t.Errorf("%s was process %d before the cable was plugged in again, is %d", name, after[name], pid)
 		}
 	}
-	if i, _ := s.watch.of("ek-stay-g-0"); i.pid != stay.pid {
+	if i, _ := s.watch.Of("ek-stay-g-0"); i.PID != stay.PID {
 		t.Errorf("the VM that is kept was %s, is %s", stay, i)
 	}
 	tab.add("leader's network pulled, 2 restartable VMs", "stopped after %.1f s, first elsewhere after %.1f s, all run after %.1f s; plugged in: healthy after %.1f s, no second copy",
@@ -249,8 +250,8 @@ func hostLosesPower(t *testing.T, s *site, tab *table) {
 		t.Fatal(err)
 	}
 	_, began, run := s.moved(t, "move", lost, 2, 90*time.Second, at)
-	if n := len(s.watch.history("ek-stay-g-0", at)); n != 0 {
-		if i, runs := s.watch.of("ek-stay-g-0"); runs {
+	if n := len(s.watch.History("ek-stay-g-0", at)); n != 0 {
+		if i, runs := s.watch.Of("ek-stay-g-0"); runs {
 			t.Errorf("the VM that is to be kept runs: %s", i)
 		}
 	}
@@ -291,9 +292,12 @@ func allLosePower(t *testing.T, s *site, tab *table) {
 			t.Fatal(err)
 		}
 	}
-	if all := s.watch.history("", time.Now()); len(all) > 0 {
-		t.Errorf("run without power: %v", all)
-	}
+	eventually(t, 5*time.Second, "nothing runs without power", func(context.Context) error {
+		if all := s.watch.Now(); len(all) > 0 {
+			return fmt.Errorf("%v", all)
+		}
+		return nil
+	})
 	at := time.Now()
 	for _, h := range s.hosts {
 		h.boot(t)
@@ -309,8 +313,8 @@ func allLosePower(t *testing.T, s *site, tab *table) {
 		}
 		for _, vm := range vms {
 			old := before[vm.Name]
-			i, runs := s.watch.of(vm.Domain)
-			if vm.ID != old.ID || vm.Host != old.Host || vm.State != "running" || vm.Generation != old.Generation+1 || !runs || i.host != vm.Host {
+			i, runs := s.watch.Of(vm.Domain)
+			if vm.ID != old.ID || vm.Host != old.Host || vm.State != "running" || vm.Generation != old.Generation+1 || !runs || i.Host != vm.Host {
 				return fmt.Errorf("%s on %s, process %v; before: generation %d on %s", describe([]v1.VM{vm}), vm.Host, i, old.Generation, old.Host)
 			}
 		}

@@ -59,7 +59,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	})
 	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
 	s.create(t, spec("move", 2, "restart", hung), hung)
-	before := s.watch.processes()
+	before := s.watch.Processes()
 	after := s.lastEvent(t)
 	at := time.Now()
 	if err := hung.program().Pause(); err != nil {
@@ -81,7 +81,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	}
 	// Nothing may happen for as long as it hangs.
 	for until := at.Add(pause(t)); time.Now().Before(until); {
-		now := s.watch.processes()
+		now := s.watch.Processes()
 		if fmt.Sprint(now) != fmt.Sprint(before) {
 			t.Fatalf("VMs ran as %v, now as %v", before, now)
 		}
@@ -107,12 +107,12 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	run := time.Since(woken)
 	var stopped time.Duration
 	for task := range 2 {
-		h := s.watch.history(fmt.Sprintf("ek-move-g-%d", task), at)
-		if len(h) != 2 || !h[0].seen.Before(h[1].started) {
+		h := s.watch.History(fmt.Sprintf("ek-move-g-%d", task), at)
+		if len(h) != 2 || !h[0].Seen.Before(h[1].Started) {
 			t.Errorf("VM %d had the processes %v", task, h)
 			continue
 		}
-		stopped = max(stopped, h[0].gone.Sub(woken))
+		stopped = max(stopped, h[0].Gone.Sub(woken))
 	}
 	tab.add("an agent hangs, no watchdog", "the leader refuses after %.1f s (host-unproved); hung for %.0f s; woken: VMs stopped after %.2f s, run again after %.1f s",
 		saidAfter.Seconds(), hungFor.Seconds(), stopped.Seconds(), run.Seconds())
@@ -199,13 +199,13 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 	} {
 		must(t, s, func(ctx context.Context, c *client.Client) (v1.Result, error) { return verb(c, ctx) })
 		eventually(t, time.Minute, name+" runs no more", func(context.Context) error {
-			if i, ok := s.watch.of("ek-" + name + "-g-0"); ok {
+			if i, ok := s.watch.Of("ek-" + name + "-g-0"); ok {
 				return errors.New(i.String())
 			}
 			return nil
 		})
 	}
-	before := s.watch.processes()
+	before := s.watch.Processes()
 	if len(before) != 3 {
 		t.Fatalf("run before the restore: %v", before)
 	}
@@ -234,7 +234,7 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 	if err == nil || !strings.Contains(err.Error(), silent.Name) {
 		t.Errorf("a change while %s is waited for: %v", silent.Name, err)
 	}
-	if now := s.watch.processes(); fmt.Sprint(now) != fmt.Sprint(before) {
+	if now := s.watch.Processes(); fmt.Sprint(now) != fmt.Sprint(before) {
 		t.Errorf("VMs ran as %v, while a host is waited for as %v", before, now)
 	}
 	if err := silent.CutCable(false); err != nil {
@@ -262,7 +262,7 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 		return errors.Join(s.run(ctx, "runs", 1), s.run(ctx, "deleted", 1), s.run(ctx, "stopped", 1))
 	})
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); {
-		now := s.watch.processes()
+		now := s.watch.Processes()
 		for name, pid := range before {
 			if now[name] != pid {
 				t.Fatalf("%s was process %d before the restore, is %d", name, pid, now[name])
@@ -277,8 +277,8 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 		if vm.VirtualCluster != "runs" {
 			want = 2
 		}
-		if vm.Generation != want || len(s.watch.history(vm.Domain, since)) != 1 {
-			t.Errorf("%s; processes %v", describe([]v1.VM{vm}), s.watch.history(vm.Domain, since))
+		if vm.Generation != want || len(s.watch.History(vm.Domain, since)) != 1 {
+			t.Errorf("%s; processes %v", describe([]v1.VM{vm}), s.watch.History(vm.Domain, since))
 		}
 	}
 	tab.add("an old snapshot is restored", "held until all hosts had reported, %.1f s; %d unknown VMs reported; none of %d processes touched, %d VMs that ran nowhere started once", held.Seconds(), len(unknown), len(before), len(vms)-1)

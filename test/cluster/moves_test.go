@@ -53,11 +53,12 @@ func TestMoves(t *testing.T) {
 			bandwidth := v1.Size(16 << 20)
 			s.moves(t, v1.MovePatch{Bandwidth: &bandwidth})
 			c.f(t, s, tab)
-			s.watch.check(t)
+			s.once(t)
 			t.Logf("took %.1f s", time.Since(begun).Seconds())
 		})
 	}
-	t.Logf("processes were looked at %d times; %d ran VMs\n%s", s.watch.scans, len(s.watch.all), tab)
+	looks, gap := s.watch.Looks()
+	t.Logf("processes were looked at %d times, at most %v apart; %d ran VMs\n%s", looks, gap, len(s.watch.History("", time.Time{})), tab)
 }
 
 // moves changes settings.
@@ -218,7 +219,7 @@ func faultsWhileMoving(t *testing.T, s *site, tab *table) {
 		settled := time.Now()
 		beating(t, b, settled)
 		eventually(t, time.Minute, "the VM runs once, where the cluster says", func(ctx context.Context) error {
-			if of := s.watch.now(); len(of) != 1 {
+			if of := s.watch.Now(); len(of) != 1 {
 				return fmt.Errorf("processes %v", of)
 			}
 			return s.run(ctx, "struck", 1)
@@ -328,8 +329,8 @@ func drainWhileAdmitting(t *testing.T, s *site, tab *table) {
 	if e := must(t, s, func(ctx context.Context, c *client.Client) (v1.HostEmpty, error) { return c.HostEmpty(ctx, h.Name) }); !e.Empty {
 		t.Errorf("drained, and not empty: %+v", e)
 	}
-	for _, i := range s.watch.now() {
-		if i.host == h.Name {
+	for _, i := range s.watch.Now() {
+		if i.Host == h.Name {
 			t.Errorf("drained, and there is %s", i)
 		}
 	}

@@ -80,5 +80,5 @@ func TestKeysMissing(t *testing.T) {
 	if out, err := h1.try(t.Context(), "", "host", "drain", "h1", "--dry-run"); err != nil {
 		t.Errorf("with the file: %v\n%s", err, out)
 	}
-	s.watch.check(t)
+	s.once(t)
 }

@@ -35,7 +35,7 @@ func restoredBeforeMoves(t *testing.T, s *site, tab *table) {
 	if n := len(s.migrations(t, began.Add(-time.Second))); n != 3 {
 		t.Fatalf("%d migrations since the snapshot", n)
 	}
-	before := s.watch.now()
+	before := s.watch.Now()
 	if len(before) != 3 {
 		t.Fatalf("run before the restore: %v", before)
 	}
@@ -51,21 +51,21 @@ func restoredBeforeMoves(t *testing.T, s *site, tab *table) {
 		}
 		for _, vm := range vms {
 			for _, i := range before {
-				if i.domain == vm.Domain && (i.host != vm.Host || vm.State != "running") {
-					return fmt.Errorf("%s runs on %s: %s", i.domain, i.host, describe(vms))
+				if i.Domain == vm.Domain && (i.Host != vm.Host || vm.State != "running") {
+					return fmt.Errorf("%s runs on %s: %s", i.Domain, i.Host, describe(vms))
 				}
 			}
 		}
 		return nil
 	})
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); {
-		if now := s.watch.now(); fmt.Sprint(now) != fmt.Sprint(before) {
+		if now := s.watch.Now(); fmt.Sprint(now) != fmt.Sprint(before) {
 			t.Fatalf("ran before the restore: %v; run now: %v", before, now)
 		}
 		time.Sleep(200 * time.Millisecond) // sleep: what must not happen has no event
 	}
 	s.undrained(t)
-	to := before[0].host
+	to := before[0].Host
 	for _, other := range s.hosts {
 		if other.Name == to {
 			drain(other, "after")

@@ -14,7 +14,7 @@ import (
 // untouched fails the test if the VMs of the VC do not run in the processes they had.
 func (s *site) untouched(t *testing.T, vc string, before map[string]int) {
 	t.Helper()
-	now := s.watch.processes()
+	now := s.watch.Processes()
 	n := 0
 	for name, pid := range before {
 		if !strings.HasPrefix(name, "ek-"+vc+"-") {
@@ -43,7 +43,7 @@ func leaderPaused(t *testing.T, s *site, tab *table) {
 	steady.Groups[0].Affinity.Avoid = []string{"host:" + old.Name}
 	s.create(t, steady, nil)
 	s.create(t, spec("own", 1, "keep", old), old)
-	before := s.watch.processes()
+	before := s.watch.Processes()
 	l := startLoad(t, s, 5)
 	l.awaitAcks(t, 30*time.Second, 20)
 	at := time.Now()
@@ -95,7 +95,7 @@ func disksFull(t *testing.T, s *site, tab *table) {
 	steady := filled(len(s.hosts))
 	steady.OnHostLoss = "keep"
 	s.create(t, steady, nil)
-	before := s.watch.processes()
+	before := s.watch.Processes()
 	l := startLoad(t, s, 10)
 	l.awaitAcks(t, 30*time.Second, 50)
 	first := s.leader(t)
@@ -137,7 +137,7 @@ func disksFull(t *testing.T, s *site, tab *table) {
 	stuck := time.Now()
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); {
 		time.Sleep(200 * time.Millisecond) // sleep: what must not happen has no event
-		now := s.watch.processes()
+		now := s.watch.Processes()
 		for name, pid := range before {
 			if now[name] != pid {
 				t.Errorf("%s was process %d, is %d", name, pid, now[name])
@@ -169,7 +169,7 @@ func disksFull(t *testing.T, s *site, tab *table) {
 // All members are restarted one by one, again and again, under load.
 func rollingRestarts(t *testing.T, s *site, tab *table) {
 	s.create(t, filled(len(s.hosts)), nil)
-	before := s.watch.processes()
+	before := s.watch.Processes()
 	rounds := 2
 	if long() {
 		rounds = 20

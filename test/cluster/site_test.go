@@ -18,6 +18,7 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/test/lab"
 	"evenkeel/test/patience"
+	"evenkeel/test/watch"
 )
 
 // site is a cluster on three hosts, and what is needed to disturb it.
@@ -25,7 +26,7 @@ type site struct {
 	lab   *lab.Lab
 	bin   string // directory of vcd, vcctl, labhost, watchdog
 	hosts []*host
-	watch *watcher
+	watch *watch.Watcher
 }
 
 // host is a host of the lab with its vcd.
@@ -43,6 +44,17 @@ type host struct {
 type settings struct {
 	noWatchdog bool
 	fences     []*host // hosts that it can turn off
+}
+
+// watchEvery is how often the machine's processes are looked at.
+const watchEvery = 40 * time.Millisecond
+
+// once checks that no VM ever ran twice at a time.
+func (s *site) once(t *testing.T) {
+	t.Helper()
+	for _, d := range s.watch.Twice() {
+		t.Errorf("a VM ran twice: %s", d)
+	}
 }
 
 // newSite starts three hosts and makes a cluster of them, as docs/install.md says.
@@ -91,7 +103,10 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 		h.configure(t, settings{}, !kvm)
 		h.launch(t)
 	}
-	s.watch = newWatcher(t, s)
+	if s.watch, err = watch.Start(s.lab.Dir(), watchEvery); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.watch.Close)
 
 	first := s.hosts[0]
 	eventually(t, 20*time.Second, "the first vcd listens on its local socket", func(ctx context.Context) error {
@@ -424,15 +439,15 @@ func (s *site) calm(t *testing.T) {
 		return errors.Join(fmt.Errorf("%d are left, the first is %s, %s", len(vcs), vcs[0].Name, vcs[0].State), err)
 	})
 	// Nobody but a person ends what the cluster does not know.
-	for _, i := range s.watch.now() {
-		if strings.HasPrefix(i.domain, "ek-unknown-") {
-			if err := s.host(i.host).KillVM(i.domain); err != nil {
+	for _, i := range s.watch.Now() {
+		if strings.HasPrefix(i.Domain, "ek-unknown-") {
+			if err := s.host(i.Host).KillVM(i.Domain); err != nil {
 				t.Log(err)
 			}
 		}
 	}
 	eventually(t, 30*time.Second, "no VM runs", func(context.Context) error {
-		if all := s.watch.now(); len(all) > 0 {
+		if all := s.watch.Now(); len(all) > 0 {
 			return fmt.Errorf("%v", all)
 		}
 		return nil
@@ -483,7 +498,7 @@ func (s *site) run(ctx context.Context, vc string, n int) error {
 		if vm.State != "running" {
 			return fmt.Errorf("%s is %s on %s (%s)", vm.Name, vm.State, vm.Host, vm.Reason)
 		}
-		if i, ok := s.watch.of(vm.Domain); !ok || i.host != vm.Host {
+		if i, ok := s.watch.Of(vm.Domain); !ok || i.Host != vm.Host {
 			return fmt.Errorf("%s has no process on %s", vm.Name, vm.Host)
 		}
 	}

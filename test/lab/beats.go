@@ -179,3 +179,10 @@ func (b *Beats) Wrongs() []string {
 	defer b.mu.Unlock()
 	return append([]string(nil), b.wrongs...)
 }
+
+// All beats so far, in the order in which they were seen.
+func (b *Beats) All() []Beat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Beat(nil), b.beats...)
+}

@@ -13,8 +13,8 @@
 // connections (Lab.Dial, Lab.Listen) and runs its programs (Lab.Command).
 //
 // A lab can do to a host what happens to hosts: cut its power, pull its cable,
-// split the network, lose packets, fill its disk, freeze it, limit its CPU; stop, kill, hang
-// and start its libvirtd; kill and pause the programs it runs. Hosts may share storage, guarded
+// split the network, lose and delay packets, fill its disk, freeze it, limit its CPU; stop, kill, hang
+// and start its libvirtd; kill and pause the programs it runs, and set their clocks off. Hosts may share storage, guarded
 // by libvirt's lock manager.
 //
 // It never touches the machine's own libvirt, network or cgroup settings, and
@@ -22,8 +22,8 @@
 // What a killed process leaves behind, the next Start of a lab removes. What stays for good are the
 // empty directories /etc/evenkeel and /var/lib/evenkeel, as places to mount on.
 //
-// It needs root, libvirtd, QEMU, iproute2, iptables and util-linux. Its cgroup v2 branch, and
-// Host.Delay, were written from documentation and have not been run.
+// It needs root, libvirtd, QEMU, iproute2, iptables and util-linux. Its cgroup v2 branch was
+// written from documentation and has not been run.
 //
 // # By hand
 //

@@ -21,6 +21,8 @@ type Host struct {
 	lab    *Lab
 	number int
 	dir    string
+
+	detoured detours
 }
 
 // URI is libvirt's address of the host, from outside the lab.

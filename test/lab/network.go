@@ -172,11 +172,14 @@ func (h *Host) Lose(share float64) error {
 }
 
 // Delay holds back each frame on the host's cable so long, in each direction; 0 ends it, and so
-// does the host's power. The error is errors.ErrUnsupported where the kernel cannot (no sch_netem).
-// It was written from documentation, and has been run only where it is not supported.
+// does the host's power. Where the kernel cannot (no sch_netem) this process does it, for as long as it lives; frames that are under way
+// when the delay ends are lost then.
 func (h *Host) Delay(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("host %s: delay of %v", h.Name, d)
+	}
+	if ended, err := h.endDetour(); err != nil || ended && d == 0 {
+		return err
 	}
 	for _, end := range [][2]string{{h.lab.switchNetns(), h.port()}, {h.netns(), "eth0"}} {
 		args := []string{"qdisc", "replace", "dev", end[1], "root", "netem", "delay", fmt.Sprintf("%dus", d.Microseconds())}
@@ -185,7 +188,7 @@ func (h *Host) Delay(d time.Duration) error {
 		}
 		if err := inNetns(end[0], "", "tc", args...); err != nil {
 			if strings.Contains(err.Error(), "qdisc kind is unknown") {
-				return fmt.Errorf("host %s: delay: %w: %w", h.Name, errors.ErrUnsupported, err)
+				return h.detour(d)
 			}
 			return fmt.Errorf("host %s: delay: %w", h.Name, err)
 		}

@@ -166,6 +166,9 @@ func (h *Host) powerOff() error {
 		}
 	}
 	killAll(dirs) // what has just entered the host
+	if _, err := h.endDetour(); err != nil {
+		return err
+	}
 	if err := os.Remove(filepath.Join(h.dir, "first.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -1,0 +1,115 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"evenkeel/test/lab"
+	"evenkeel/test/watch"
+)
+
+// Loss is a moment at which all VMs of a host were known to run no more: its power was cut, or the leader said that it is lost. If it names
+// a domain, its host has stopped that VM alone, as its lease was over.
+type Loss struct {
+	At     time.Time
+	Host   string
+	Domain string
+}
+
+// apart is how far a loss and what it ended or let begin may be apart the wrong way round: by the kernel's ticks, and by how often
+// processes, power and events are looked at.
+const apart = 3 * time.Second
+
+// Restarts are VMs that were started anew without need: no host was lost on which the VM was until then. A process that takes a VM
+// over from another host is no start.
+func Restarts(history []watch.Instance, losses []Loss) (needless []string, needed int) {
+	of := map[string][]watch.Instance{} // since the VM's last start
+	for _, i := range history {
+		before := of[i.UUID]
+		if len(before) == 0 || i.Comes && slices.ContainsFunc(before, func(b watch.Instance) bool { return b.Host != i.Host }) {
+			of[i.UUID] = append(before, i)
+			continue
+		}
+		of[i.UUID] = []watch.Instance{i}
+		if slices.ContainsFunc(before, func(b watch.Instance) bool { return !leftFor(before, b) && endedBy(losses, b, i) }) {
+			needed++
+			continue
+		}
+		var was []string
+		for _, b := range before {
+			was = append(was, fmt.Sprintf("%s from %s to %s", b, b.Started.Format(time.StampMilli), b.Seen.Format(time.StampMilli)))
+		}
+		needless = append(needless, fmt.Sprintf("%s began at %s, and no host was lost on which it was: %s", i, i.Started.Format(time.StampMilli), strings.Join(was, "; ")))
+	}
+	return needless, needed
+}
+
+// leftFor says whether the VM left this process for another one, on another host, that outlived it.
+func leftFor(all []watch.Instance, from watch.Instance) bool {
+	return slices.ContainsFunc(all, func(to watch.Instance) bool {
+		return to.Comes && to.Host != from.Host && to.Started.After(from.Started) && to.Started.Before(from.Seen.Add(apart)) && (to.Gone.IsZero() || to.Seen.After(from.Seen.Add(apart)))
+	})
+}
+
+// endedBy says whether the process before went with its host, and that was known when the next one began.
+func endedBy(losses []Loss, before, next watch.Instance) bool {
+	return slices.ContainsFunc(losses, func(l Loss) bool {
+		return (l.Host != "" && l.Host == before.Host || l.Domain != "" && l.Domain == before.Domain) && l.At.After(before.Seen.Add(-apart)) && l.At.Before(next.Started.Add(apart))
+	})
+}
+
+// Heartbeats are what the beats of one guest cannot be: the same number twice, or a smaller one, of a guest that was not booted
+// anew; more boots than processes that boot it.
+func Heartbeats(name string, beats []lab.Beat, processes []watch.Instance) (wrong []string) {
+	starts := 0
+	for n, i := range processes {
+		if n == 0 || !i.Comes {
+			starts++
+		}
+	}
+	boots, two := 0, 0
+	var last lab.Beat // of a second guest
+	for n, b := range beats {
+		if n == 0 {
+			boots++
+			continue
+		}
+		before := beats[n-1]
+		switch {
+		case b.Seq > before.Seq:
+		case b.Uptime < before.Uptime/2:
+			boots++
+		default:
+			if two++; two == 1 {
+				wrong = append(wrong, fmt.Sprintf("%s: beat %d on %s at %s after beat %d on %s at %s: there are two", name, b.Seq, b.Host, b.At.Format(time.StampMilli),
+					before.Seq, before.Host, before.At.Format(time.StampMilli)))
+			}
+			last = b
+		}
+	}
+	if two > 1 {
+		wrong = append(wrong, fmt.Sprintf("%s: %d beats in all are of a second guest, the last at %s: beat %d on %s", name, two, last.At.Format(time.StampMilli), last.Seq, last.Host))
+	}
+	if boots > starts {
+		wrong = append(wrong, fmt.Sprintf("%s: its guest booted %d times, and was started %d times", name, boots, starts))
+	}
+	return wrong
+}
+
+// Longest is the longest time between two of the moments, with the beginning and the end as the outermost; and when it began.
+func Longest(moments []time.Time, from, to time.Time) (time.Duration, time.Time) {
+	var longest time.Duration
+	last, at := from, from
+	for _, m := range append(moments[:len(moments):len(moments)], to) {
+		if m.Before(from) || m.After(to) {
+			continue
+		}
+		if d := m.Sub(last); d > longest {
+			longest, at = d, last
+		}
+		last = m
+	}
+	return longest, at
+}
