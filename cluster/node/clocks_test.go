@@ -79,7 +79,7 @@ func TestGossipTellsClocks(t *testing.T) {
 		name string
 		want time.Duration
 	}{{a, "b", far}, {b, "a", -far}} {
-		got := await(t, x.name+" is heard of", func() *[]Clock {
+		got := await(t, x.name+" is heard of", func() any { return len(x.of.Clocks()) }, func() *[]Clock {
 			if c := x.of.Clocks(); len(c) == 2 {
 				return &c
 			}

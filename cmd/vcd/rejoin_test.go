@@ -156,11 +156,11 @@ func TestRejoinWhileVMsRun(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond) // sleep: it has time to do something wrong
 	}
-	events, err := api.ListEvents(t.Context(), nil, 1000)
+	events, err := api.ListEvents(t.Context(), client.EventQuery{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range events {
+	for _, e := range events.Items {
 		if e.Kind == "vm-lost" || e.Kind == "vm-failed" || e.Kind == "vm-twice" {
 			t.Errorf("%+v", e)
 		}

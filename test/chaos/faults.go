@@ -399,7 +399,7 @@ func (h *Host) rejoin(ctx context.Context) error {
 				continue
 			}
 			short, cancel := context.WithTimeout(ctx, 10*time.Second)
-			token, err := other.API.MakeJoinToken(short, v1.JoinTokenRequest{Server: true, Agent: true, For: h.Name, Seconds: 300})
+			token, err := other.API.MakeJoinToken(short, v1.JoinTokenRequest{Server: true, Agent: true, For: h.Name, Seconds: new(300.0)})
 			cancel()
 			if failed = err; failed != nil {
 				continue

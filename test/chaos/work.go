@@ -190,7 +190,10 @@ func (w *Work) undrain(h *Host) {
 func (w *Work) follow(ctx context.Context) {
 	var after *uint64
 	for pause(ctx, 200*time.Millisecond) {
-		all, err := ask(ctx, w.s, 0, func(ctx context.Context, c *client.Client) ([]v1.Event, error) { return c.ListEvents(ctx, after, 1000) })
+		all, err := ask(ctx, w.s, 0, func(ctx context.Context, c *client.Client) ([]v1.Event, error) {
+			list, err := c.ListEvents(ctx, client.EventQuery{After: after, Limit: 1000})
+			return list.Items, err
+		})
 		if err != nil {
 			continue
 		}

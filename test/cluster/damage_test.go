@@ -17,7 +17,7 @@ func logDamaged(t *testing.T, s *site, tab *table) {
 	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
 	s.create(t, spec("move", 1, "restart", hurt), hurt)
 	s.create(t, spec("stay", 1, "keep", hurt), hurt)
-	before := s.watch.processes()
+	before := s.watch.Processes()
 	after := s.lastEvent(t)
 	hurt.terminate(t)
 	at := time.Now()
