@@ -332,7 +332,7 @@ func last(said string) string {
 func WayOut(said string) string {
 	line := last(said)
 	switch {
-	case strings.Contains(line, "join-token --for"):
+	case strings.Contains(line, "join-token") && strings.Contains(line, "--for "):
 		return "join"
 	case strings.Contains(line, "remove the file"):
 		return "remove"

@@ -191,10 +191,10 @@ func TestStuck(t *testing.T) {
 // TestWayOut: what a vcd that does not come up tells the operator to do.
 func TestWayOut(t *testing.T) {
 	for said, want := range map[string]string{
-		"level=INFO x\nvcd: revoked.json: invalid character; remove the file, and the cluster tells them anew\n":      "remove",
-		"vcd: servers.json: unexpected end; let it in again (vcctl cluster join-token --for h1, see operations.md)\n": "join",
-		"vcd: agent: agent of host h1: what it knew: read h1.json: unexpected end of JSON input\n":                    "",
-		"panic: freepages: failed to get all reachable pages\n\ngoroutine 1 [running]:\n":                             "",
+		"level=INFO x\nvcd: revoked.json: invalid character; remove the file, and the cluster tells them anew\n":          "remove",
+		"vcd: servers.json: unexpected end; let it in again: vcctl cluster join-token --server --agent --for h1 > FILE\n": "join",
+		"vcd: agent: agent of host h1: what it knew: read h1.json: unexpected end of JSON input\n":                        "",
+		"panic: freepages: failed to get all reachable pages\n\ngoroutine 1 [running]:\n":                                 "",
 	} {
 		if got := WayOut(said); got != want {
 			t.Errorf("%q: %q, want %q", said, got, want)
