@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,11 +11,14 @@ import (
 )
 
 // A source of a migration whose hypervisor died in the last phase stays behind paused. It runs nothing, takes its memory, and
-// bars the VM from this host: it is destroyed once the leader says, by the log, that it can never be resumed rightly.
+// bars the VM from this host. A source that was cut off from its target after the guest went on there takes the lost answer for a failure, and
+// has its guest go on as well. Either is destroyed once the leader says, by the log, that the VM runs elsewhere, has ended, or is to start anew.
 
 const (
 	// leftoverFor so long a VM is seen to be left over before that is believed.
 	leftoverFor = 5 * time.Second
+	// askAgain so long after the leader has refused that a VM is destroyed it is asked again.
+	askAgain = 30 * time.Second
 	// strandedFor so long the target of an open move may take to say that the VM runs there. What is destroyed after that is the guest's
 	// memory, and it is of use only if the target has it not.
 	strandedFor = time.Minute
@@ -46,28 +50,41 @@ func (d *decider) clear(vms []VM) {
 		if leaves[id] {
 			least = strandedFor
 		}
-		if age, is := d.past.Leftover[id]; is && now.Leftover && age >= least {
+		if age, is := d.past.Leftover[id]; is && age >= least {
 			d.add(Clear{id, now.Name, now.Generation})
 		}
 	}
 }
 
-// leftovers notes since when VMs are seen to be left over.
+// leftovers notes since when VMs are seen to be left over: paused by a migration that goes on no more, or running and not the
+// leader's here.
 func (r *runner) leftovers(there []hypervisor.VM, at time.Time) {
-	before := r.leftover
+	before, unknown := r.leftover, r.unknown(there)
 	r.leftover = map[Instance]time.Time{}
 	for _, vm := range there {
-		if !vm.Leftover || vm.Foreign {
+		if vm.Foreign || !vm.Leftover && !unknown[vm.Identity.VM] {
 			continue
 		}
 		i := Instance{VM: vm.Identity.VM, Generation: vm.Generation}
 		since, known := before[i]
 		if !known {
 			since = at
-			r.log.Warn("a migration left a VM behind, paused", "vm", vm.Name, "generation", vm.Generation)
+			r.log.Warn("a VM is here that the leader has elsewhere, or a migration left behind", "vm", vm.Name, "generation", vm.Generation, "state", vm.State)
 		}
 		r.leftover[i] = since
 	}
+	maps.DeleteFunc(r.refused, func(i Instance, _ time.Time) bool { _, is := r.leftover[i]; return !is })
+}
+
+// mayClear are the VMs that are to be destroyed if the leader permits it, and for how long they were seen.
+func (r *runner) mayClear(at time.Time) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for i, since := range r.leftover {
+		if !at.Before(r.refused[i]) {
+			out[i.VM] = at.Sub(since)
+		}
+	}
+	return out
 }
 
 // clearAway destroys what a migration left behind. The leader is asked right before: its answer is of the log as it is then.
@@ -88,6 +105,7 @@ func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
 	}
 	if !slices.Contains(p.Leftovers, i) {
 		r.log.Info("not permitted: "+op.String(), "why", p.Refused)
+		r.refused[i] = time.Now().Add(askAgain)
 		return false, nil
 	}
 	r.log.Warn(op.String())

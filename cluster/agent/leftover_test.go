@@ -40,6 +40,7 @@ func TestDecideLeftovers(t *testing.T) {
 			[]string{"hold ek-a: " + older}},
 		{"it runs", host(wanted("a", generation(2))), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"hold ek-a: generation 1 runs, 2 is wanted"}},
 		{"the VM is elsewhere", host(), []hypervisor.VM{runs("a", leftover)}, left(time.Minute), []string{clear}},
+		{"the VM is elsewhere, and runs here as well", host(), []hypervisor.VM{runs("a")}, left(time.Minute), []string{clear}},
 		{"the VM is to come back", host(wanted("a", to)), []hypervisor.VM{runs("a", leftover)}, left(time.Minute),
 			[]string{"hold ek-a: an earlier migration left it behind here", clear}},
 		{"its move is open", host(wanted("a", seen, from)), []hypervisor.VM{runs("a", leftover)}, left(59 * time.Second), nil},
@@ -106,6 +107,29 @@ func TestRunLeftovers(t *testing.T) {
 		after(10 * time.Second)
 		equal(t, "the next generation", names(list(t, g.w)), []string{"a"})
 	})
+}
+
+// A VM that the state has elsewhere and that runs here as well, as its source took a lost answer for a failure, is destroyed here; one that the
+// leader does not say that of is left alone.
+func TestRunElsewhere(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
+			defer g.start(t)()
+			after(5 * time.Second)
+			g.l.mu.Lock()
+			g.l.refuse = refuse
+			g.l.mu.Unlock()
+			g.l.order(func(d *agent.Desired) { d.VMs = nil })
+			after(3 * time.Second)
+			equal(t, "at first", names(list(t, g.w)), []string{"a"})
+			after(20 * time.Second)
+			var want []string
+			if refuse {
+				want = []string{"a"}
+			}
+			equal(t, "VMs", names(list(t, g.w)), want)
+		})
+	}
 }
 
 // What does not fit says so, and is given back if it may run elsewhere; unless this agent, or one before it, may have tried.

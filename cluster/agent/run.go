@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, refused: map[Instance]time.Time{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -190,6 +190,7 @@ type runner struct {
 	orphans    map[string]int64                  // bytes that such migrations sent, by VM, until that is told
 	begun      map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
 	leftover   map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
+	refused    map[Instance]time.Time            // when the leader may be asked again whether such a VM is destroyed
 	toStart    map[string]toStart                // VMs that may start and do not run, by id; nil before the first round
 	moved      chan struct{}                     // a migration ended
 	ending     sync.WaitGroup                    // migrations that go on
@@ -253,7 +254,7 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 					break wait
 				}
 			case <-tick.C:
-				if len(r.asked)+len(r.leftover)+len(r.toStart) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery {
+				if len(r.asked)+len(r.toStart)+len(r.mayClear(time.Now())) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery {
 					break wait
 				}
 				if err := r.sample(ctx); err != nil || r.pressed() {
@@ -497,10 +498,7 @@ func (r *runner) past(want Desired) Past {
 		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	p.Guests, p.Starting = r.needs(), r.notEnded()
-	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.keeper.givenUp(want), map[string]time.Duration{}
-	for i, since := range r.leftover {
-		p.Leftover[i.VM] = time.Since(since)
-	}
+	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.keeper.givenUp(want), r.mayClear(time.Now())
 	r.pastMoves(want, p)
 	for id, at := range r.asked {
 		p.Asked[id] = true

@@ -26,6 +26,7 @@ func TestRunForeign(t *testing.T) {
 		}
 		before := list(t, w)
 		l := newLeader()
+		l.refuse = true // as the leader does of what the state does not know
 		defer run(t, w, l)()
 		after(time.Minute)
 		for _, r := range l.reports {
