@@ -193,22 +193,37 @@ type Late struct {
 
 // Tracker notes since when things wait. Its zero value has seen nothing.
 type Tracker struct {
-	since map[string]time.Time
+	seen map[string]seen
+	at   time.Time // of the last look
 }
 
-// Look at what waits now, and return what does so for too long, the longest first.
+// seen of one wait: since when, and since when for no known reason; zero: there is one.
+type seen struct{ since, unexplained time.Time }
+
+// blindFor so long without a look nothing is known of reasons: there was no leader, or it stood still.
+const blindFor = 30 * time.Second
+
+// Look at what waits now, and return what does so for too long, the longest first. A wait without a reason is late only once it
+// went without for its limit: what waited for a leader goes on a moment after there is one.
 func (t *Tracker) Look(now time.Time, all []Wait) []Late {
-	before := t.since
-	t.since = make(map[string]time.Time, len(all))
+	before, blind := t.seen, now.Sub(t.at) > blindFor
+	t.seen, t.at = make(map[string]seen, len(all)), now
 	var late []Late
 	for _, w := range all {
 		key := w.Rule.Enum + "." + w.Rule.Value + "/" + w.ID
-		since, known := before[key]
+		is, known := before[key]
 		if !known {
-			since = now
+			is.since = now
 		}
-		t.since[key] = since
-		if long := now.Sub(since); long > w.Rule.Limit {
+		switch {
+		case w.Reason != "":
+			is.unexplained = time.Time{}
+		case is.unexplained.IsZero() || blind:
+			is.unexplained = now
+		}
+		t.seen[key] = is
+		long := now.Sub(is.since)
+		if long > w.Rule.Limit && (w.Reason != "" || now.Sub(is.unexplained) > w.Rule.Limit) {
 			late = append(late, Late{w, long})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -124,20 +125,35 @@ func TestConditions(t *testing.T) {
 		return waits.Wait{Rule: waits.Starting, ID: name + "/1", Name: name, Host: "h1", Reason: reason}
 	}
 	var tr waits.Tracker
+	limit := waits.Starting.Limit
 	all := []waits.Wait{wait("a", "no room"), wait("b", "no room"), wait("c", "")}
-	if late := tr.Look(at, all); late != nil {
-		t.Errorf("at once: %v", late)
+	look := func(after time.Duration, all []waits.Wait, want ...string) (late []waits.Late) {
+		t.Helper()
+		late = tr.Look(at.Add(after), all)
+		var names []string
+		for _, l := range late {
+			names = append(names, l.Name)
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("after %s: %v are late, want %v", after, names, want)
+		}
+		return late
 	}
-	if late := tr.Look(at.Add(waits.Starting.Limit), all[:2]); late != nil {
-		t.Errorf("at the limit: %v", late)
+	look(0, all)
+	for d := 10 * time.Second; d <= limit; d += 10 * time.Second {
+		look(d, all)
 	}
-	late := tr.Look(at.Add(waits.Starting.Limit+time.Second), all)
-	if len(late) != 2 || late[0].For != waits.Starting.Limit+time.Second {
-		t.Fatalf("after it, c having begun anew: %v", late)
+	look(limit+time.Second, all, "a", "b", "c")
+	look(limit+2*time.Second, append([]waits.Wait{wait("c", "host h1 is lost")}, all[:2]...), "c", "a", "b")
+	look(limit+3*time.Second, all, "a", "b")               // why c waits is not known again, for a second
+	look(2*limit+time.Second, all, "a", "b")               // and it is not known why it did meanwhile
+	late := look(2*limit+2*time.Second, all[:2], "a", "b") // c does not wait any more
+	if late[0].For != 2*limit+2*time.Second {
+		t.Errorf("a waits for %s", late[0].For)
 	}
 	late = append(late, waits.Late{Wait: wait("c", ""), For: time.Hour})
 	got := waits.Conditions(late)
-	if len(got) != 2 || got[0].Object != "vm" || !strings.HasPrefix(got[0].Text, "starting on host h1 for 2m1s at least: a, b: no room; what to do: vcctl vm get a;") {
+	if len(got) != 2 || got[0].Object != "vm" || !strings.HasPrefix(got[0].Text, "starting on host h1 for 4m2s at least: a, b: no room; what to do: vcctl vm get a;") {
 		t.Errorf("%+v", got)
 	}
 	if len(got) == 2 && !strings.Contains(got[1].Text, "no reason is known") {

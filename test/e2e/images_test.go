@@ -113,7 +113,6 @@ func impossible(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 		name, says string
 		change     func(*v1.GroupSpec)
 	}{
-		{"pool", `no storage pool "slow"`, func(g *v1.GroupSpec) { g.Disk = &v1.Disk{Pool: "slow"} }},
 		{"network", `no network "nowhere"`, func(g *v1.GroupSpec) { g.Network = "nowhere" }},
 		{"bridge", `no bridge "br9"`, func(g *v1.GroupSpec) { g.Network = "bridge:br9" }},
 		{"file", gone, func(g *v1.GroupSpec) { g.Image = "gone" }},
@@ -136,6 +135,11 @@ func impossible(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 			}
 		}
 		d.Done(d.Delete(t.Context(), c.name))
+	}
+	pool := spec("pool", 2, 0.2) // agents tell which pools there are
+	pool.Groups[0].Boot, pool.Groups[0].Image, pool.Groups[0].Disk = nil, "small-linux", &v1.Disk{Pool: "slow"}
+	if _, err := d.Create(t.Context(), pool); !client.IsProblem(err, v1.ProblemRefused) || !strings.Contains(err.Error(), "no host has the storage pool slow") {
+		t.Errorf("a pool that no host has: %v, want it refused by name", err)
 	}
 	small := spec("small", 1, 0.2)
 	small.Groups[0].Boot, small.Groups[0].Image, small.Groups[0].Disk = nil, "small-linux", &v1.Disk{Size: baseSize - 1}
