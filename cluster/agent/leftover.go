@@ -28,6 +28,7 @@ const (
 type Clear struct {
 	VM, Name   string
 	Generation uint64
+	Paused     bool // hypervisor.VM.Leftover
 }
 
 func (o Clear) String() string {
@@ -51,7 +52,7 @@ func (d *decider) clear(vms []VM) {
 			least = strandedFor
 		}
 		if age, is := d.past.Leftover[id]; is && age >= least {
-			d.add(Clear{id, now.Name, now.Generation})
+			d.add(Clear{id, now.Name, now.Generation, now.Leftover})
 		}
 	}
 }
@@ -89,7 +90,7 @@ func (r *runner) mayClear(at time.Time) map[string]time.Duration {
 
 // clearAway destroys what a migration left behind. The leader is asked right before: its answer is of the log as it is then.
 func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
-	i := Instance{VM: op.VM, Generation: op.Generation}
+	i := Instance{VM: op.VM, Generation: op.Generation, Leftover: op.Paused}
 	ask, cancel := context.WithTimeout(ctx, permitWithin)
 	defer cancel()
 	asked := r.Clock()
@@ -105,7 +106,7 @@ func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
 	}
 	if !slices.Contains(p.Leftovers, i) {
 		r.log.Info("not permitted: "+op.String(), "why", p.Refused)
-		r.refused[i] = time.Now().Add(askAgain)
+		r.refused[Instance{VM: op.VM, Generation: op.Generation}] = time.Now().Add(askAgain)
 		return false, nil
 	}
 	r.log.Warn(op.String())

@@ -486,7 +486,7 @@ func (r *runner) learn(want Desired) {
 func (r *runner) unknown(there []hypervisor.VM) map[string]bool {
 	out := map[string]bool{}
 	for _, vm := range there {
-		if id := vm.Identity.VM; r.counts != nil && !vm.Foreign && vm.Cluster == r.cluster && !r.counts[id] && vm.State != hypervisor.Incoming && r.moves[id] == nil {
+		if id := vm.Identity.VM; r.counts != nil && !vm.Foreign && vm.Cluster == r.cluster && !r.counts[id] && (vm.State != hypervisor.Incoming || vm.Leftover) && r.moves[id] == nil {
 			out[id] = true
 		}
 	}

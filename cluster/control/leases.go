@@ -130,7 +130,7 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	}
 	for _, i := range q.Leftovers {
 		vm, known := s.VM(i.VM)
-		why := state.LeftoverStays(vm, known, q.Host, i.Generation)
+		why := state.LeftoverStays(vm, known, q.Host, i.Generation, i.Leftover && meta.Epoch == 0)
 		if meta.Hold.On() {
 			why = "nothing is destroyed after a " + meta.Hold.Reason + " until every host has said what it runs"
 		}

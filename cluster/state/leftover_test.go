@@ -22,6 +22,7 @@ func TestLeftoverStays(t *testing.T) {
 		name       string
 		vm         state.VM
 		unknown    bool
+		deleted    bool
 		generation uint64
 		stays      bool
 	}{
@@ -36,13 +37,15 @@ func TestLeftoverStays(t *testing.T) {
 		{name: "it comes back, once there is room", vm: vm("h2", 1, state.Running, moving("h1", false)), generation: 1},
 		{name: "its move from here is open", vm: vm("h1", 1, state.Running, moving("h2", true)), generation: 1},
 
+		{name: "it was deleted", unknown: true, deleted: true, generation: 1},
+
 		{name: "it may be on its way back", vm: vm("h2", 1, state.Running, moving("h1", true)), generation: 1, stays: true},
 		{name: "it runs here by the state", vm: vm("h1", 1, state.Running), generation: 1, stays: true},
 		{name: "this one is to start", vm: vm("h1", 1, state.Starting), generation: 1, stays: true},
 		{name: "the state is older", vm: vm("h2", 1, state.Running), generation: 2, stays: true},
 		{name: "the state does not know it", unknown: true, generation: 1, stays: true},
 	} {
-		if why := state.LeftoverStays(c.vm, !c.unknown, "h1", c.generation); (why != "") != c.stays {
+		if why := state.LeftoverStays(c.vm, !c.unknown, "h1", c.generation, c.deleted); (why != "") != c.stays {
 			t.Errorf("%s: it stays: %q, want that: %v", c.name, why, c.stays)
 		}
 	}

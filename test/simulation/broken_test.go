@@ -21,11 +21,11 @@ func TestBroken(t *testing.T) {
 		found   string // a part of what one of them must find
 		shape   func(*options)
 	}{
-		{noLeaseWait, 10, "in two places", func(o *options) { o.watchdogs, o.devices = always(5*time.Second), always("") }},
+		{noLeaseWait, 40, "in two places", func(o *options) { o.watchdogs, o.devices = always(5*time.Second), always("") }},
 		{ackBeforeCommit, 10, "not linearizable", func(*options) {}},
-		{withoutProof, 10, "in two places", func(*options) {}},
-		{staleRelay, 15, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second) }},
-		{oneSidedProof, 15, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second); randomScript(o, long); manyMoves(o) }},
+		{withoutProof, 60, "in two places", func(*options) {}},
+		{staleRelay, 60, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second) }},
+		{oneSidedProof, 60, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second); randomScript(o, long); manyMoves(o) }},
 	} {
 		t.Run(c.variant.name, func(t *testing.T) {
 			t.Parallel()
