@@ -91,16 +91,7 @@ func (r *runner) mayClear(at time.Time) map[string]time.Duration {
 // clearAway destroys what a migration left behind. The leader is asked right before: its answer is of the log as it is then.
 func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
 	i := Instance{VM: op.VM, Generation: op.Generation, Leftover: op.Paused}
-	ask, cancel := context.WithTimeout(ctx, permitWithin)
-	defer cancel()
-	asked := r.Clock()
-	p, err := r.Leader.Permit(ask, PermitRequest{Host: r.Host, Leftovers: []Instance{i}})
-	if took := r.Clock() - asked; err == nil && took > permitWithin {
-		err = fmt.Errorf("the answer came after %s", took)
-	}
-	if err == nil {
-		err = r.keeper.saw(p.Epoch, p.Index)
-	}
+	p, err := r.permit(ctx, PermitRequest{Host: r.Host, Leftovers: []Instance{i}})
 	if err != nil {
 		return false, fmt.Errorf("permit to %s: %w", op, err)
 	}

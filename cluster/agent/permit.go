@@ -13,6 +13,21 @@ import (
 // comes later may be about a state that is long gone.
 const permitWithin = 5 * time.Second
 
+// permit asks the leader. An answer that took too long, or is older than what was seen, is an error.
+func (r *runner) permit(ctx context.Context, q PermitRequest) (Permit, error) {
+	ctx, cancel := context.WithTimeout(ctx, permitWithin)
+	defer cancel()
+	asked := r.Clock()
+	p, err := r.Leader.Permit(ctx, q)
+	if took := r.Clock() - asked; err == nil && took > permitWithin {
+		err = fmt.Errorf("the answer came after %s", took)
+	}
+	if err == nil {
+		err = r.keeper.saw(p.Epoch, p.Index)
+	}
+	return p, err
+}
+
 // mayHandOver asks the leader, right before it is done, whether a VM may be handed over. The permit is in the log: whatever
 // was decided on older permits and is heard of later, that the VM stayed above all, counts no more.
 func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
@@ -20,16 +35,7 @@ func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
 		return true, nil
 	}
 	h := Handover{VM: op.Spec.VM, Generation: op.Spec.Generation, Move: op.Move.Open}
-	ctx, cancel := context.WithTimeout(ctx, permitWithin)
-	defer cancel()
-	asked := r.Clock()
-	p, err := r.Leader.Permit(ctx, PermitRequest{Host: r.Host, Moves: []Handover{h}})
-	if took := r.Clock() - asked; err == nil && took > permitWithin {
-		err = fmt.Errorf("the answer came after %s", took)
-	}
-	if err == nil {
-		err = r.keeper.saw(p.Epoch, p.Index)
-	}
+	p, err := r.permit(ctx, PermitRequest{Host: r.Host, Moves: []Handover{h}})
 	if err != nil {
 		return false, fmt.Errorf("permit to hand over VM %s: %w", op.Spec.Name, err)
 	}
@@ -58,17 +64,8 @@ func (r *runner) permitted(ctx context.Context, specs []hypervisor.Spec) ([]hype
 			return nil, leased, fmt.Errorf("start VMs: %w", err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, permitWithin)
-	defer cancel()
-	asked := r.Clock()
-	p, err := r.Leader.Permit(ctx, q)
+	p, err := r.permit(ctx, q)
 	if err != nil {
-		return nil, leased, fmt.Errorf("permit to start VMs: %w", err)
-	}
-	if r.Clock()-asked > permitWithin {
-		return nil, leased, fmt.Errorf("permit to start VMs: the answer came after %s", r.Clock()-asked)
-	}
-	if err := r.keeper.saw(p.Epoch, p.Index); err != nil {
 		return nil, leased, fmt.Errorf("permit to start VMs: %w", err)
 	}
 	granted := map[Instance]bool{}
