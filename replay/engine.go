@@ -217,17 +217,31 @@ func (c *Cluster) between() error {
 			return nil
 		}
 		c.Now = max(c.Now, at)
-		if ends {
-			e := heap.Pop(&c.soon).(ending)
-			if e.version != c.version[e.app] || !c.running.has(c.rank[e.app]) {
-				continue
-			}
-			c.finish(e.app)
-		} else {
+		if ends && !c.finishDue() {
+			continue
+		}
+		if !ends {
 			c.arrive()
 		}
 		c.schedule()
 	}
+}
+
+// sameInstant is how far apart, in seconds, two ends may be by rounding.
+const sameInstant = 1e-9
+
+// finishDue finishes all that ends now, so that the policy sees all of the room that comes free in one instant. It is false if
+// nothing ended.
+func (c *Cluster) finishDue() bool {
+	any := false
+	for len(c.soon) > 0 && c.soon[0].at <= c.Now+sameInstant {
+		e := heap.Pop(&c.soon).(ending)
+		if e.version == c.version[e.app] && c.running.has(c.rank[e.app]) {
+			c.finish(e.app)
+			any = true
+		}
+	}
+	return any
 }
 
 // arrive lets wait what has come by now.
