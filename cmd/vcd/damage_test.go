@@ -39,6 +39,10 @@ func TestDamagedFiles(t *testing.T) {
 		_, err := os.Stat(filepath.Join(h.dir, "agents", "h1.json"))
 		return err == nil
 	})
+	h.await("a snapshot is taken", func() bool {
+		taken, err := filepath.Glob(filepath.Join(h.dir, "snapshots", "*.snapshot"))
+		return err == nil && len(taken) > 0
+	})
 	h.end()
 	const rejoin, other, renew = "join-token --server --agent --for h1", "copy it from", "the cluster sends the list again"
 	says := map[string]string{ // by file; "runs": it is not needed, or there is another copy
@@ -119,7 +123,7 @@ func TestDamagedFiles(t *testing.T) {
 	for _, file := range files {
 		want, known := says[file]
 		switch {
-		case strings.HasPrefix(file, "agents/h1.histories/"):
+		case strings.HasPrefix(file, "agents/h1.histories/"), strings.HasPrefix(file, "snapshots/"):
 			want = "runs"
 		case !known:
 			t.Errorf("it is not said what becomes of %s if it is damaged", file)
