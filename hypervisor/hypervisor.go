@@ -28,6 +28,9 @@ var (
 	// connection lost, call timed out). Nothing is known about its VMs:
 	// in particular not that they are gone.
 	ErrUnavailable = errors.New("hypervisor is not reachable")
+	// ErrEndUnknown: a migration went on when the hypervisor's daemon of its source was lost. Its guest runs on here, or is left
+	// paused on either side (VM.Leftover), or was handed over.
+	ErrEndUnknown = errors.New("what became of the migration is not known")
 	// ErrInvalid: the hypervisor can never do what was asked (no such pool, network or image file).
 	ErrInvalid = errors.New("the host cannot do this")
 )
@@ -89,15 +92,19 @@ type Host interface {
 	Console(ctx context.Context, id string) (io.ReadWriteCloser, error)
 
 	// Migrate moves a running VM to another host while it runs. It returns when the
-	// hand-over is complete or the VM is known to run on here.
+	// hand-over is complete, or the VM is known to run on here, or with ErrEndUnknown.
 	Migrate(ctx context.Context, id string, m Migration) (Moved, error)
+
+	// Resume has a paused VM go on, and returns once it does. A VM that runs is no error; one that a migration under way is
+	// about to bring, or to take away, is (ErrInvalid).
+	Resume(ctx context.Context, id string) error
 
 	// Abort ends a migration of the VM from here that goes on, whoever began it, and says whether there was
 	// one, and how far it got. It returns when that has ended: the VM runs on here, or has left all the same.
 	Abort(ctx context.Context, id string) (Moved, bool, error)
 
 	// Arrival is what the migration took that brought a VM here, by this host's count; the zero value if it came by none, or
-	// that is not known any more.
+	// that is not known any more, as after Resume.
 	Arrival(ctx context.Context, id string) (Moved, error)
 
 	// Partner is what the host has that VMs need where they move to.
@@ -200,10 +207,13 @@ type VM struct {
 	// Leftover: State is Incoming, and by the hypervisor's word no migration of the VM goes on, in or out. A source that lost
 	// its daemon in the last phase of a migration is left so: it runs nothing, and may never run again.
 	Leftover bool
-	VCPUs    int
-	Memory   int64 // bytes; most it can have
-	Balloon  int64 // bytes; what it has now (the balloon's actual size)
-	CPU      CPU   // in force now; Cap 0 = none
+	// Held: State is Paused, and by the hypervisor's word a migration left it so (Migration.Paused) and it was not resumed since. A
+	// hypervisor whose daemon was restarted may not know that any more.
+	Held    bool
+	VCPUs   int
+	Memory  int64 // bytes; most it can have
+	Balloon int64 // bytes; what it has now (the balloon's actual size)
+	CPU     CPU   // in force now; Cap 0 = none
 }
 
 // Unknown stands in Stats and Pressure for a figure that nobody tells. It is never 0: that is a figure.
@@ -282,6 +292,9 @@ type Migration struct {
 	CopyStorage bool
 	// SharedDisk: somebody who knows says that both hosts see the same disk, where the hypervisor cannot tell.
 	SharedDisk bool
+	// Paused: the guest does not go on at the target until it is resumed there. The hypervisor of a source that does not hear
+	// whether the target took the guest over has it go on here. Without Paused the guest may then go on on both. Not with PostCopy.
+	Paused bool
 	// Spec is the VM as it was defined. Needed with CopyStorage alone.
 	Spec Spec
 

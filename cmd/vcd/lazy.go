@@ -102,6 +102,9 @@ func (l *lazyHost) Events(ctx context.Context) (<-chan hypervisor.Event, error) 
 func (l *lazyHost) Console(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) (io.ReadWriteCloser, error) { return h.Console(ctx, id) })
 }
+func (l *lazyHost) Resume(ctx context.Context, id string) error {
+	return l.do(ctx, func(h hypervisor.Host) error { return h.Resume(ctx, id) })
+}
 func (l *lazyHost) Abort(ctx context.Context, id string) (moved hypervisor.Moved, found bool, err error) {
 	h, err := l.get(ctx)
 	if err != nil {

@@ -298,6 +298,7 @@ func (g *tested) foreign(t *testing.T) {
 		is(t, "SetCPU of a foreign VM", g.Host.SetCPU(ctx, id, hypervisor.CPU{Cap: 0.1, Weight: 0.1}), hypervisor.ErrNotFound)
 		is(t, "SetBalloon of a foreign VM", g.Host.SetBalloon(ctx, id, before.Memory/2), hypervisor.ErrNotFound)
 		is(t, "Stop of a foreign VM", g.Host.Stop(ctx, id), hypervisor.ErrNotFound)
+		is(t, "Resume of a foreign VM", g.Host.Resume(ctx, id), hypervisor.ErrNotFound)
 		if err := g.Host.Destroy(ctx, id); err != nil {
 			t.Errorf("Destroy of %q, no VM of ours: %v", id, err)
 		}

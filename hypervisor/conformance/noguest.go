@@ -62,6 +62,7 @@ func noGuest(t *testing.T, s Setup) {
 		is(t, "SetCPU of an unknown VM", h.SetCPU(ctx, spec.VM, hypervisor.CPU{Cap: 0.5, Weight: 0.5}), hypervisor.ErrNotFound)
 		is(t, "SetBalloon of an unknown VM", h.SetBalloon(ctx, spec.VM, spec.Memory), hypervisor.ErrNotFound)
 		is(t, "Stop of an unknown VM", h.Stop(ctx, spec.VM), hypervisor.ErrNotFound)
+		is(t, "Resume of an unknown VM", h.Resume(ctx, spec.VM), hypervisor.ErrNotFound)
 		console, err := h.Console(ctx, spec.VM)
 		is(t, "Console of an unknown VM", err, hypervisor.ErrNotFound)
 		if console != nil {
@@ -83,6 +84,7 @@ func noGuest(t *testing.T, s Setup) {
 		is(t, `SetCPU of ""`, h.SetCPU(ctx, "", hypervisor.CPU{Cap: 1, Weight: 1}), hypervisor.ErrNotFound)
 		is(t, `SetBalloon of ""`, h.SetBalloon(ctx, "", 1<<30), hypervisor.ErrNotFound)
 		is(t, `Stop of ""`, h.Stop(ctx, ""), hypervisor.ErrNotFound)
+		is(t, `Resume of ""`, h.Resume(ctx, ""), hypervisor.ErrNotFound)
 	})
 
 	t.Run("BadSpec", func(t *testing.T) {
@@ -135,6 +137,7 @@ func noGuest(t *testing.T, s Setup) {
 			"Stats":      func() error { _, err := h.Stats(ctx); return err },
 			"Events":     func() error { _, err := h.Events(ctx); return err },
 			"Console":    func() error { _, err := h.Console(ctx, spec.VM); return err },
+			"Resume":     func() error { return h.Resume(ctx, spec.VM) },
 			"Abort":      func() error { _, _, err := h.Abort(ctx, spec.VM); return err },
 			"Arrival":    func() error { _, err := h.Arrival(ctx, spec.VM); return err },
 			"Partner":    func() error { _, err := h.Partner(ctx); return err },

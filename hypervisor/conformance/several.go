@@ -132,6 +132,12 @@ func migration(t *testing.T, s Setup) {
 		return
 	}
 
+	t.Run("PausedWithPostCopy", func(t *testing.T) {
+		_, err := s.Second.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Back, Paused: true, PostCopy: true})
+		is(t, "Migrate of a guest that is to arrive paused, by post-copy", err, hypervisor.ErrInvalid)
+		must(t, s.Second.Host, spec.VM)
+	})
+
 	t.Run("PostCopy", func(t *testing.T) {
 		// So little bandwidth that what the guest writes keeps it from an end for a while; the budget bounds it.
 		m := hypervisor.Migration{To: s.Second.Back, Bandwidth: 16 << 20, MaxBytes: 3 * spec.Memory, PostCopy: true, AutoConverge: true}
@@ -149,4 +155,55 @@ func migration(t *testing.T, s Setup) {
 		s.gone(t, s.Second.Host, spec.VM)
 		s.uses(t, spec.VM, spec.CPU.Cap)
 	})
+
+	t.Run("Paused", func(t *testing.T) { arrivesPaused(t, s, spec, here, there) })
+}
+
+// arrivesPaused moves a busy VM to the second host, where its guest stands still until it is resumed.
+func arrivesPaused(t *testing.T, s Setup, spec hypervisor.Spec, here, there *events) {
+	before := must(t, s.Host, spec.VM)
+	mark, markThere := here.mark(), there.mark()
+	moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Paused: true})
+	if err != nil {
+		t.Fatalf("Migrate: %v", err)
+	}
+	if moved.Bytes <= 0 || moved.Remaining != 0 {
+		t.Errorf("a complete move reports %+v", moved)
+	}
+	if vm, ok := find(t, s.Host, spec.VM); ok {
+		t.Errorf("the source still lists %+v", vm)
+	}
+	on := s
+	on.Host = s.Second.Host
+	if vm := must(t, on.Host, spec.VM); vm.Identity != spec.Identity || vm.State != hypervisor.Paused || vm.Leftover || !vm.Held || !near(vm.CPU.Cap, before.CPU.Cap) {
+		t.Errorf("the target lists %+v, want %+v paused with %+v", vm, spec.Identity, before.CPU)
+	}
+	here.await(t, s.Wait, mark, hypervisor.MovedOut, spec.VM)
+	there.await(t, s.Wait, markThere, hypervisor.Suspended, spec.VM) // libvirt tells no more of the arrival
+	if arrival, err := on.Host.Arrival(t.Context(), spec.VM); err != nil || arrival.Bytes < moved.Bytes*9/10 || arrival.Bytes > moved.Bytes*11/10 {
+		t.Errorf("Arrival: %+v, %v; the source counted %+v", arrival, err, moved)
+	}
+	cpu := hypervisor.CPU{Cap: 0.4 * s.Cores, Weight: 0.4 * s.Cores}
+	if err := on.Host.SetCPU(t.Context(), spec.VM, cpu); err != nil {
+		t.Errorf("SetCPU of a paused VM: %v", err)
+	}
+	if used := on.rate(t, spec.VM, s.Window); used > 0.01 {
+		t.Errorf("a guest that arrived paused uses %.3f cores", used)
+	}
+	if vm := must(t, on.Host, spec.VM); vm.State != hypervisor.Paused {
+		t.Errorf("after a while the target lists %+v, want it paused", vm)
+	}
+
+	markThere = there.mark()
+	for range 2 {
+		if err := on.Host.Resume(t.Context(), spec.VM); err != nil {
+			t.Fatalf("Resume: %v", err)
+		}
+		if vm := must(t, on.Host, spec.VM); vm.State != hypervisor.Running {
+			t.Errorf("Resume returned, and the target lists %+v", vm)
+		}
+	}
+	there.await(t, s.Wait, markThere, hypervisor.Resumed, spec.VM)
+	on.uses(t, spec.VM, cpu.Cap)
+	s.gone(t, s.Host, spec.VM)
 }

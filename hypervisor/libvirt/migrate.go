@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -31,6 +32,9 @@ func (h *Host) Migrate(ctx context.Context, id string, m hypervisor.Migration) (
 func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (hypervisor.Moved, error) {
 	if m.To == "" || m.Bandwidth < 0 || m.MaxBytes < 0 {
 		return hypervisor.Moved{}, fmt.Errorf("to %q, %d bytes/s, at most %d bytes: %w", m.To, m.Bandwidth, m.MaxBytes, hypervisor.ErrInvalid)
+	}
+	if m.Paused && postCopy(m) {
+		return hypervisor.Moved{}, fmt.Errorf("its guest is to arrive paused, and to run on before all of it is there: %w", hypervisor.ErrInvalid)
 	}
 	if m.CopyStorage && m.Spec.VM != id {
 		return hypervisor.Moved{}, fmt.Errorf("its disk is to go along, and the definition is of VM %q: %w", m.Spec.VM, hypervisor.ErrInvalid)
@@ -96,6 +100,9 @@ func migrationFlags(m hypervisor.Migration) (libvirt.DomainMigrateFlags, error) 
 	if postCopy(m) {
 		flags |= libvirt.MIGRATE_POSTCOPY
 	}
+	if m.Paused {
+		flags |= libvirt.MIGRATE_PAUSED
+	}
 	// libvirt takes a disk outside of the network file systems that it knows for one that the target has not.
 	if m.SharedDisk {
 		flags |= libvirt.MIGRATE_UNSAFE
@@ -153,8 +160,9 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 	// The move itself is one call that ends with it, however long it takes: only the end of the
 	// connection bounds it.
 	result := make(chan error, 1)
+	var asked, answered atomic.Bool
 	go func() {
-		_, err := onVM(context.WithoutCancel(ctx), t.h, unlimited, t.id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+		_, err := onVM(context.WithoutCancel(ctx), t.h, unlimited, t.id, func(c *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 			p := &libvirt.DomainMigrateParameters{}
 			if bandwidth > 0 {
 				p.BandwidthSet, p.Bandwidth = true, uint64(bandwidth)
@@ -164,8 +172,15 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 				// another network, or of none.
 				p.URISet, p.URI = true, "tcp://"+host
 			}
-			return struct{}{}, dom.MigrateToURI3(t.m.To, p, flags)
+			asked.Store(true)
+			err := dom.MigrateToURI3(t.m.To, p, flags)
+			alive, broken := c.IsAlive()
+			answered.Store(err == nil || alive && broken == nil)
+			return struct{}{}, err
 		})
+		if err != nil && asked.Load() && !answered.Load() {
+			err = fmt.Errorf("%w: %w", hypervisor.ErrEndUnknown, err)
+		}
 		result <- err
 	}()
 	answers := make(chan answer, 1)
@@ -274,6 +289,31 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 	return moved, nil
 }
 
+// Resume has the guest of a paused VM go on. What a migration is about to bring or to take away is paused, too, and its to resume.
+func (h *Host) Resume(ctx context.Context, id string) error {
+	_, err := onVM(calling(ctx, "virDomainResume", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+		state, reason, err := dom.GetState()
+		if err != nil || state == libvirt.DOMAIN_RUNNING {
+			return struct{}{}, err
+		}
+		if is, leftover := stateOf(dom, state, reason, false); is != hypervisor.Paused && !leftover {
+			return struct{}{}, fmt.Errorf("it is %s, and not just paused: %w", is, hypervisor.ErrInvalid)
+		}
+		if err := dom.Resume(); err != nil {
+			return struct{}{}, err
+		}
+		// To read the figures drops them, and they are what hypervisor.VM.Held is known by.
+		if _, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED); err != nil {
+			h.log.Warn("figures of a migration are not dropped", "vm", id, "error", err)
+		}
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("resume VM %s: %w", id, err)
+	}
+	return nil
+}
+
 // Abort ends a migration of the VM from here that goes on in the daemons, whoever began it, and returns when it has ended, one way
 // or the other. A process that dies leaves its moves behind, with nobody to keep their budget.
 func (h *Host) Abort(ctx context.Context, id string) (last hypervisor.Moved, found bool, err error) {
@@ -317,7 +357,7 @@ func (h *Host) Abort(ctx context.Context, id string) (last hypervisor.Moved, fou
 func (h *Host) Arrival(ctx context.Context, id string) (hypervisor.Moved, error) {
 	moved, err := onVM(calling(ctx, "virDomainGetJobStats", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (hypervisor.Moved, error) {
 		info, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED | libvirt.DOMAIN_JOB_STATS_KEEP_COMPLETED)
-		if err != nil || info.Type != libvirt.DOMAIN_JOB_COMPLETED || !info.OperationSet || info.Operation != libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN {
+		if err != nil || !arrivalIn(info) {
 			return hypervisor.Moved{}, err
 		}
 		return movedOf(info), nil
@@ -327,6 +367,11 @@ func (h *Host) Arrival(ctx context.Context, id string) (hypervisor.Moved, error)
 	}
 	moved.Remaining, moved.Rate, moved.Dirty = 0, 0, 0
 	return moved, nil
+}
+
+// arrivalIn: what libvirt keeps are the figures of a migration that brought the VM.
+func arrivalIn(info *libvirt.DomainJobInfo) bool {
+	return info.Type == libvirt.DOMAIN_JOB_COMPLETED && info.OperationSet && info.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN
 }
 
 func (h *Host) abort(id string) error {

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -233,5 +234,54 @@ func TestSwitchOver(t *testing.T) {
 		if got := b.switchOver(at(c.now), begun, deadline); got != c.want {
 			t.Errorf("%s: switch over is %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// A guest that arrives paused stands still until it is resumed, and its share can be set meanwhile.
+func TestMigratePaused(t *testing.T) {
+	here, there := pair(t)
+	s := here.spec("ek-paused-a-0", "")
+	here.run(t, s)
+	t.Cleanup(func() { _ = there.Destroy(context.Background(), s.VM) })
+	last := here.attach(t, s.VM).beat(t)
+	moved, err := here.Migrate(t.Context(), s.VM, hypervisor.Migration{To: there.lab.MigrationURI(), Paused: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(want hypervisor.State) {
+		t.Helper()
+		vms, err := there.List(t.Context())
+		if err != nil || len(vms) != 1 || vms[0].State != want || vms[0].Leftover || vms[0].Held != (want == hypervisor.Paused) || vms[0].Identity != s.Identity {
+			t.Fatalf("the target lists %+v, %v; want it %s", vms, err, want)
+		}
+	}
+	is(hypervisor.Paused)
+	if vms, err := here.List(t.Context()); err != nil || len(vms) != 0 {
+		t.Errorf("the source lists %+v, %v", vms, err)
+	}
+	if err := there.SetCPU(t.Context(), s.VM, hypervisor.CPU{Cap: 0.5, Weight: 0.5}); err != nil {
+		t.Error(err)
+	}
+	if _, err := there.Stats(t.Context()); err != nil {
+		t.Error(err)
+	}
+	arrival, err := there.Arrival(t.Context(), s.VM)
+	if err != nil || arrival.Bytes == 0 {
+		t.Errorf("the target says of the migration %+v, %v", arrival, err)
+	}
+	for range 2 {
+		begun := time.Now()
+		if err := there.Resume(t.Context(), s.VM); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("resumed in %s", time.Since(begun))
+		is(hypervisor.Running)
+	}
+	t.Logf("%+v, by the target's count %+v", moved, arrival)
+	if beat := there.attach(t, s.VM).beat(t); beat["uptime_ms"] <= last["uptime_ms"] {
+		t.Errorf("the guest's uptime went from %d to %d ms: it did not run on", last["uptime_ms"], beat["uptime_ms"])
+	}
+	if err := there.Resume(t.Context(), "no-such"); !errors.Is(err, hypervisor.ErrNotFound) {
+		t.Errorf("resume of a VM that is not there: %v", err)
 	}
 }

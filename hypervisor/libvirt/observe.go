@@ -188,6 +188,7 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 		return vm, fmt.Errorf("the state of VM %s is not known", vm.Name)
 	}
 	vm.State, vm.Leftover = stateOf(dom, s.State.State, s.State.Reason, from)
+	vm.Held = vm.State == hypervisor.Paused && libvirt.DomainPausedReason(s.State.Reason) == libvirt.DOMAIN_PAUSED_USER && cameIn(dom)
 	vm.VCPUs = max(len(s.Vcpu), m.VCPUs)
 	if s.Balloon != nil {
 		vm.Memory, vm.Balloon = int64(s.Balloon.Maximum)*1024, int64(s.Balloon.Current)*1024
@@ -257,6 +258,12 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bo
 		return hypervisor.Paused, false
 	}
 	return hypervisor.Running, false
+}
+
+// cameIn: a VM came by a migration, and its figures were not dropped since.
+func cameIn(dom *libvirt.Domain) bool {
+	info, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED | libvirt.DOMAIN_JOB_STATS_KEEP_COMPLETED)
+	return err == nil && arrivalIn(info)
 }
 
 // lastStats is what a VM's statistics said last: while it is busy with a

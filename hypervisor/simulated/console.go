@@ -28,13 +28,23 @@ func (m *machine) attach(v *vm) *console {
 	}
 	c := &console{more: make(chan struct{}, 1), done: make(chan struct{}), stop: func() bool { return false }}
 	v.console = c
-	if m.at >= v.bootAt {
-		c.say(fmt.Sprintf("EVENKEEL-GUEST ready kernel=simulated vcpus=%d\r\n", v.spec.VCPUs))
-	}
-	if m.w.timing.Beat > 0 {
-		m.beat(v, c, m.at)
+	if !v.paused {
+		m.speak(v)
 	}
 	return c
+}
+
+// speak has a guest use its console, if anybody reads that.
+func (m *machine) speak(v *vm) {
+	if v.console == nil {
+		return
+	}
+	if m.at >= v.bootAt {
+		v.console.say(fmt.Sprintf("EVENKEEL-GUEST ready kernel=simulated vcpus=%d\r\n", v.spec.VCPUs))
+	}
+	if m.w.timing.Beat > 0 {
+		m.beat(v, v.console, m.at)
+	}
 }
 
 // beat prints a line for each whole beat of the guest's own time, from at on.

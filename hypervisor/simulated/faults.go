@@ -26,6 +26,7 @@ const (
 	CallEvents     Call = "events"
 	CallConsole    Call = "console of"
 	CallMigrate    Call = "migrate"
+	CallResume     Call = "resume"
 	CallAbort      Call = "abort the migration of"
 	CallArrival    Call = "arrival of"
 	CallPartner    Call = "partner"
@@ -246,10 +247,19 @@ func (w *World) IgnoreStop(host, id string, ignore bool) error {
 }
 
 // KeepSources has the next n hand-overs from a host leave their source there, paused, as a libvirt does that ends in the last
-// phase of a migration.
+// phase of a migration. Those of guests that arrive paused end with hypervisor.ErrEndUnknown.
 func (w *World) KeepSources(host string, n int) error {
 	return w.on(host, func(m *machine) error {
 		m.keepSources = max(n, 0)
+		return nil
+	})
+}
+
+// LoseAnswer has the next n hand-overs from a host lose the target's answer, as when the two are cut off from one another at that
+// instant: the guest goes on here, and the target has it too. Post-copy, where a source cannot go on, loses none.
+func (w *World) LoseAnswer(host string, n int) error {
+	return w.on(host, func(m *machine) error {
+		m.loseAnswers = max(n, 0)
 		return nil
 	})
 }
@@ -260,8 +270,9 @@ func (w *World) LeaveBehind(host string, spec hypervisor.Spec) error {
 		if m.byID[spec.VM] != nil || m.byName[spec.Name] != nil {
 			return fmt.Errorf("leave %s behind: %w", spec.Name, hypervisor.ErrExists)
 		}
-		m.leave(spec, spec.Balloon)
-		return nil
+		return m.commit(&record{Op: opVM, State: &saved{
+			Spec: spec, Leftover: true, Paused: true, PausedAt: m.at, BootAt: m.at, GoneAt: never, Balloon: spec.Balloon, BalloonAt: m.at,
+		}})
 	})
 }
 

@@ -126,6 +126,13 @@ func (c *conn) reachable() error {
 	return nil
 }
 
+// lost says whether nobody gets through to the hypervisor by this connection any more.
+func (c *conn) lost() bool {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	return c.reachable() != nil
+}
+
 // wait lets d pass, or until is closed, but no longer than the call's time-out.
 func (c *conn) wait(ctx context.Context, d time.Duration, until <-chan struct{}) error {
 	if d <= 0 {
@@ -175,7 +182,7 @@ func (c *conn) List(ctx context.Context) ([]hypervisor.VM, error) {
 		r = make([]hypervisor.VM, len(c.m.vms))
 		for i, v := range c.m.vms {
 			r[i] = hypervisor.VM{
-				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(), Leftover: v.leftover,
+				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(), Leftover: v.leftover, Held: v.paused && !v.leftover,
 				VCPUs: v.spec.VCPUs, Memory: v.spec.Memory, Balloon: v.balloonNow(now, c.m.w.timing.Balloon), CPU: v.spec.CPU,
 			}
 		}
@@ -267,14 +274,26 @@ func (c *conn) Destroy(ctx context.Context, id string) error {
 		if v == nil {
 			return nil
 		}
-		if v.leftover {
-			c.m.remove(v, "", "")
-			return nil
-		}
-		if v.incoming {
+		if v.incoming && !v.leftover {
 			return fmt.Errorf("VM is coming in by migration")
 		}
 		return c.m.commit(&record{Op: opEnd, VM: id, Reason: "destroyed"})
+	})
+}
+
+// Resume has a paused guest go on: one that arrived so, or the source of a migration that has ended.
+func (c *conn) Resume(ctx context.Context, id string) error {
+	return c.do(ctx, CallResume, id, 0, func(int64) error {
+		v := c.m.ours(id)
+		switch {
+		case v == nil:
+			return hypervisor.ErrNotFound
+		case v.incoming && !v.leftover:
+			return fmt.Errorf("VM is coming in by migration: %w", hypervisor.ErrInvalid)
+		case !v.paused:
+			return nil
+		}
+		return c.m.commit(&record{Op: opResume, VM: id})
 	})
 }
 

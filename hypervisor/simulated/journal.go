@@ -37,6 +37,7 @@ const (
 	opCPU      op = "cpu"
 	opBalloon  op = "balloon"
 	opMove     op = "move"
+	opResume   op = "resume"
 	opOff      op = "off"
 	opOn       op = "on"
 )
@@ -57,8 +58,18 @@ type record struct {
 	Bytes  int64           `json:"bytes,omitempty"`
 	GoneAt int64           `json:"goneAt,omitempty"`
 	To     string          `json:"to,omitempty"`
+	Paused bool            `json:"paused,omitempty"` // it arrives paused
+	Source source          `json:"source,omitempty"` // what is left where it came from
 	Reason string          `json:"reason,omitempty"`
 }
+
+// source is what a hand-over leaves on the host that it is from; "" is nothing.
+type source string
+
+const (
+	stays  source = "stays" // the VM as a Leftover
+	runsOn source = "runs"  // the VM, which goes on
+)
 
 // saved is a VM at the instant of its record.
 type saved struct {
@@ -71,6 +82,9 @@ type saved struct {
 	Balloon   int64           `json:"balloon"`
 	BalloonAt int64           `json:"balloonAt"`
 	Stuck     bool            `json:"stuck,omitempty"`
+	Paused    bool            `json:"paused,omitempty"`
+	PausedAt  int64           `json:"pausedAt,omitempty"`
+	Leftover  bool            `json:"leftover,omitempty"`
 	Memory    *guestMemory    `json:"memory,omitempty"` // nil: nothing is known of its memory
 }
 
@@ -78,7 +92,7 @@ type saved struct {
 func (v *vm) saved(now int64) *saved {
 	s := &saved{
 		Spec: v.spec, Foreign: v.foreign, BootAt: v.bootAt, GoneAt: v.goneAt, Used: v.vcpuTime(now), Held: v.throttled(now),
-		Balloon: v.balloon, BalloonAt: v.balloonAt, Stuck: v.stuck,
+		Balloon: v.balloon, BalloonAt: v.balloonAt, Stuck: v.stuck, Paused: v.paused, PausedAt: v.pausedAt, Leftover: v.leftover,
 	}
 	if v.guest.Memory != nil {
 		m := v.memory
@@ -92,6 +106,7 @@ func (s *saved) vm(w *World, at int64) *vm {
 	v := &vm{
 		spec: s.Spec, foreign: s.Foreign, load: w.workload(s.Spec), bootAt: s.BootAt, goneAt: s.GoneAt,
 		used: s.Used, held: s.Held, since: at, balloon: s.Balloon, balloonAt: s.BalloonAt, stuck: s.Stuck,
+		paused: s.Paused, pausedAt: s.PausedAt, incoming: s.Leftover, leftover: s.Leftover,
 	}
 	if !s.Foreign {
 		v.guest = w.guest(s.Spec)
@@ -121,7 +136,7 @@ func (m *machine) apply(r *record) error {
 		v = m.byName[r.Name]
 	}
 	switch r.Op {
-	case opEnd, opStop, opCPU, opBalloon, opMove:
+	case opEnd, opStop, opCPU, opBalloon, opMove, opResume:
 		if v == nil {
 			return fmt.Errorf("%s of VM %q: %w", r.Op, r.VM+r.Name, hypervisor.ErrNotFound)
 		}
@@ -172,7 +187,9 @@ func (m *machine) apply(r *record) error {
 			return fmt.Errorf("move VM %s to host %q: there is none", r.VM, r.To)
 		}
 		to.advance(m.at)
-		return to.take(v, m)
+		return to.take(v, m, r)
+	case opResume:
+		m.resume(v)
 	case opOff:
 		for len(m.vms) > 0 {
 			m.remove(m.vms[0], "", "")
@@ -410,7 +427,7 @@ func (w *World) compact() error {
 			}
 		}
 		for _, v := range m.vms {
-			if v.incoming {
+			if v.incoming && !v.leftover {
 				continue
 			}
 			if err := put(record{At: now, Op: opVM, Host: m.name, State: v.saved(now)}); err != nil {

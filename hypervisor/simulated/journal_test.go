@@ -88,13 +88,20 @@ func TestRestoreProperty(t *testing.T) {
 			}
 			return vms[rapid.IntRange(0, len(vms)-1).Draw(t, "vm")], true
 		}
-		on := func(f func(h hypervisor.Host, name string, vm hypervisor.VM)) func(*rapid.T) {
+		any := func(f func(h hypervisor.Host, name string, vm hypervisor.VM)) func(*rapid.T) {
 			return func(*rapid.T) {
 				name := host()
 				if v, ok := vm(name); ok && !v.Foreign {
 					f(w.Host(name), name, v)
 				}
 			}
+		}
+		on := func(f func(h hypervisor.Host, name string, vm hypervisor.VM)) func(*rapid.T) {
+			return any(func(h hypervisor.Host, name string, vm hypervisor.VM) {
+				if !vm.Leftover {
+					f(h, name, vm)
+				}
+			})
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"start": func(t *rapid.T) {
@@ -119,13 +126,21 @@ func TestRestoreProperty(t *testing.T) {
 				must(t, h.SetBalloon(ctx, vm.Identity.VM, vm.Memory-rapid.Int64Range(0, vm.Memory/2).Draw(t, "less")))
 			}),
 			"stop":    on(func(h hypervisor.Host, _ string, vm hypervisor.VM) { must(t, h.Stop(ctx, vm.Identity.VM)) }),
-			"destroy": on(func(h hypervisor.Host, _ string, vm hypervisor.VM) { must(t, h.Destroy(ctx, vm.Identity.VM)) }),
+			"resume":  any(func(h hypervisor.Host, _ string, vm hypervisor.VM) { must(t, h.Resume(ctx, vm.Identity.VM)) }),
+			"destroy": any(func(h hypervisor.Host, _ string, vm hypervisor.VM) { must(t, h.Destroy(ctx, vm.Identity.VM)) }),
 			"crash":   on(func(_ hypervisor.Host, name string, vm hypervisor.VM) { must(t, w.Crash(name, vm.Identity.VM)) }),
 			"move": on(func(h hypervisor.Host, name string, vm hypervisor.VM) {
 				to := map[string]string{"h1": "h2", "h2": "h1"}[name]
-				if _, err := h.Migrate(ctx, vm.Identity.VM, hypervisor.Migration{To: to}); err != nil && !errors.Is(err, hypervisor.ErrUnavailable) {
+				fault := rapid.SampledFrom([]func(string, int) error{nil, w.KeepSources, w.LoseAnswer}).Draw(t, "fault")
+				if fault != nil {
+					must(t, fault(name, 1))
+				}
+				_, err := h.Migrate(ctx, vm.Identity.VM, hypervisor.Migration{To: to, Paused: rapid.Bool().Draw(t, "paused")})
+				if err != nil && !errors.Is(err, hypervisor.ErrUnavailable) && !errors.Is(err, hypervisor.ErrExists) && vm.State != hypervisor.Paused {
 					t.Fatalf("%v", err)
 				}
+				must(t, w.KeepSources(name, 0))
+				must(t, w.LoseAnswer(name, 0))
 			}),
 			"power": func(t *rapid.T) {
 				name := host()

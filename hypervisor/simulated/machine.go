@@ -42,6 +42,7 @@ type machine struct {
 	subscribers map[*subscriber]struct{}
 	loseEvents  int
 	keepSources int // so many hand-overs from here are to leave their source behind
+	loseAnswers int // so many hand-overs from here are to lose the target's answer
 	faults      []*fault
 	noWay       map[string]hypervisor.Obstacle // to other hosts, by name; "": to all
 	hung        []hypervisor.Hung
@@ -60,7 +61,9 @@ type vm struct {
 	spec     hypervisor.Spec // CPU and Balloon as they are now to be; a foreign VM has no Identity
 	foreign  bool
 	incoming bool // the target side of a migration, or leftover: takes memory, runs nothing
-	leftover bool // the source of a migration that has ended
+	leftover bool // the source of a migration that has ended, paused
+	paused   bool // the guest stands still, and its own time with it
+	pausedAt int64
 	load     Workload
 	guest    Guest
 	memory   guestMemory
@@ -83,6 +86,48 @@ type vm struct {
 	arrival hypervisor.Moved
 }
 
+// idle: it takes memory and runs nothing.
+func (v *vm) idle() bool { return v.incoming || v.paused }
+
+// guestTime is the instant that a guest has come to, by which it boots, wants, follows its balloon and powers off.
+func (v *vm) guestTime(now int64) int64 {
+	if v.paused {
+		return v.pausedAt
+	}
+	return now
+}
+
+// pause has the guest stand still from now on. It is on no machine yet.
+func (v *vm) pause(now int64) { v.paused, v.pausedAt = true, now }
+
+// resume has a paused guest go on at m.at as if no time had passed.
+func (m *machine) resume(v *vm) {
+	if !v.paused {
+		return
+	}
+	stood := m.at - v.pausedAt
+	v.bootAt, v.balloonAt, v.memory.Since = v.bootAt+stood, v.balloonAt+stood, v.memory.Since+stood
+	if v.goneAt != never {
+		v.goneAt += stood
+	}
+	v.paused, v.incoming, v.leftover, v.arrival = false, false, false, hypervisor.Moved{}
+	m.w.ran(v.spec.Identity, m.name)
+	m.changed()
+	m.armStop(v)
+	m.armBalloon(v)
+	m.armMemory(v)
+	m.speak(v)
+	m.tell(hypervisor.Resumed, v, "unpaused")
+}
+
+// endsAt is when the guest will be off, as things stand.
+func (v *vm) endsAt() int64 {
+	if v.paused {
+		return never
+	}
+	return v.goneAt
+}
+
 // vcpuTime is the CPU time used at an instant for which shares are settled.
 func (v *vm) vcpuTime(now int64) float64 { return v.used + v.rate*float64(now-v.since) }
 
@@ -95,7 +140,8 @@ func (v *vm) fold(now int64) { v.used, v.held, v.since = v.vcpuTime(now), v.thro
 // balloonNow is how much memory the guest has.
 func (v *vm) balloonNow(now int64, speed int64) int64 {
 	from := max(v.balloonAt, v.bootAt)
-	if v.stuck || v.incoming || v.memory.Deflated || now < from {
+	now = v.guestTime(now)
+	if v.stuck || v.incoming && !v.leftover || v.memory.Deflated || now < from {
 		return v.balloon
 	}
 	by := int64(math.MaxInt64)
@@ -121,14 +167,14 @@ func (v *vm) balloonDone(speed int64) int64 {
 func (v *vm) retarget(now, speed, bytes int64) {
 	v.foldMemory(now, speed)
 	v.balloon = v.balloonNow(now, speed)
-	v.balloonAt, v.memory.Deflated = now, false
+	v.balloonAt, v.memory.Deflated = v.guestTime(now), false
 	v.spec.Balloon = bytes
 	v.balloonSeq++
 }
 
 // limit is the most CPU that the VM can use now, until when that is so, and the cores that it would use beyond its cap.
 func (v *vm) limit(now int64) (cores float64, until int64, hold float64) {
-	if v.incoming {
+	if v.idle() {
 		return 0, never, 0
 	}
 	if now < v.bootAt {
@@ -160,7 +206,7 @@ func (m *machine) advance(now int64) int64 {
 		}
 		m.at, m.dirty = m.next, true
 		for i := 0; i < len(m.vms); {
-			if v := m.vms[i]; v.goneAt <= m.at {
+			if v := m.vms[i]; v.endsAt() <= m.at {
 				m.remove(v, hypervisor.Stopped, "shutdown")
 			} else {
 				i++
@@ -190,7 +236,7 @@ func (m *machine) settle() {
 			m.promised()
 			m.tell(hypervisor.BalloonMoved, v, "")
 		}
-		m.next = min(m.next, until, wanted, v.goneAt)
+		m.next = min(m.next, until, wanted, v.endsAt())
 	}
 	share(m.cpu, cs)
 	for i, v := range m.vms {
@@ -208,7 +254,7 @@ func (m *machine) add(v *vm) {
 	m.byName[v.spec.Name] = v
 	if !v.foreign {
 		m.byID[v.spec.VM] = v
-		if !v.incoming {
+		if !v.idle() {
 			m.w.ran(v.spec.Identity, m.name)
 		}
 	}
@@ -226,7 +272,7 @@ func (m *machine) remove(v *vm, kind hypervisor.EventKind, reason string) {
 	delete(m.byName, v.spec.Name)
 	if !v.foreign {
 		delete(m.byID, v.spec.VM)
-		if !v.incoming {
+		if !v.idle() {
 			m.w.left(v.spec.Identity, m.name)
 		}
 	}
@@ -253,7 +299,7 @@ func (m *machine) promised() {
 	for _, v := range m.vms {
 		p.Memory += max(v.spec.Balloon, v.balloonNow(m.at, m.w.timing.Balloon))
 		switch {
-		case v.incoming:
+		case v.idle():
 		case v.spec.CPU.Cap > 0:
 			p.CPU += v.spec.CPU.Cap
 		default:
@@ -266,14 +312,14 @@ func (m *machine) promised() {
 
 // armStop has the end of a guest that was asked to stop come in time.
 func (m *machine) armStop(v *vm) {
-	if !m.w.restoring && !v.incoming && v.goneAt != never {
+	if !m.w.restoring && !v.idle() && v.goneAt != never {
 		m.when(v.goneAt, func() {}) // advance ends it
 	}
 }
 
 // armBalloon has the arrival of a balloon told in time.
 func (m *machine) armBalloon(v *vm) {
-	if m.w.restoring || v.incoming || v.stuck || v.balloon == v.spec.Balloon {
+	if m.w.restoring || v.idle() || v.stuck || v.balloon == v.spec.Balloon {
 		return
 	}
 	done := v.balloonDone(m.w.timing.Balloon)
@@ -306,6 +352,8 @@ func (v *vm) state() hypervisor.State {
 	switch {
 	case v.incoming:
 		return hypervisor.Incoming
+	case v.paused:
+		return hypervisor.Paused
 	case v.goneAt != never:
 		return hypervisor.Stopping
 	default:

@@ -162,6 +162,7 @@ func (v *vm) swapped(balloon int64) int64 {
 // swaps are the bytes swapped in and out by now, as time goes on from since.
 func (v *vm) swaps(now, balloon int64) (in, out float64) {
 	m := &v.memory
+	now = v.guestTime(now)
 	swapped := v.swapped(balloon)
 	in = m.In + float64(max(0, m.Swapped-swapped))
 	out = m.Out + float64(max(0, swapped-m.Swapped))
@@ -175,12 +176,12 @@ func (v *vm) swaps(now, balloon int64) (in, out float64) {
 func (v *vm) foldMemory(now, speed int64) {
 	balloon := v.balloonNow(now, speed)
 	v.memory.In, v.memory.Out = v.swaps(now, balloon)
-	v.memory.Swapped, v.memory.Since = v.swapped(balloon), now
+	v.memory.Swapped, v.memory.Since = v.swapped(balloon), v.guestTime(now)
 }
 
 // wantsMemory brings what the guest wants to now, and says until when it wants that.
 func (v *vm) wantsMemory(now, speed int64) (until int64, grew bool) {
-	if v.guest.Memory == nil || v.incoming {
+	if v.guest.Memory == nil || v.idle() {
 		return never, false
 	}
 	if now < v.bootAt {
@@ -221,7 +222,7 @@ func (v *vm) wantsMemory(now, speed int64) (until int64, grew bool) {
 
 // armMemory has a guest that takes memory back tell of it in time: it is looked at right after each change of what it wants.
 func (m *machine) armMemory(v *vm) {
-	if m.w.restoring || v.incoming || v.guest.Memory == nil || !v.guest.Deflates {
+	if m.w.restoring || v.idle() || v.guest.Memory == nil || !v.guest.Deflates {
 		return
 	}
 	next := v.bootAt
@@ -241,12 +242,13 @@ func (m *machine) armMemory(v *vm) {
 
 // report fills in what the guest tells of its memory.
 func (v *vm) report(s *hypervisor.Stats, now, balloon int64) {
-	if v.guest.Memory == nil || v.guest.Deaf || now < v.bootAt {
+	at := v.guestTime(now)
+	if v.guest.Memory == nil || v.guest.Deaf || at < v.bootAt {
 		return
 	}
 	swapped := v.swapped(balloon)
 	in, out := v.swaps(now, balloon)
-	s.Reported = s.At
+	s.Reported = time.Unix(0, at).UTC()
 	s.Available = max(0, balloon-(v.memory.Wanted-swapped))
 	s.Unused = s.Available
 	s.SwapIn, s.SwapOut, s.MajorFaults = int64(in), int64(out), int64(math.Floor(in/4096))

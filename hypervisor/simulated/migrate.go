@@ -27,7 +27,9 @@ type move struct {
 
 	cancel   context.CancelCauseFunc
 	balloon  int64
-	handed   bool          // the guest runs at the target
+	paused   bool          // the guest is not to go on at the target by itself
+	handed   bool          // the guest is at the target
+	switched bool          // before all of it was there
 	downtime time.Duration // it stood still so long
 }
 
@@ -63,21 +65,28 @@ func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration)
 	}
 	if err == nil {
 		if err = mv.run(ctx, how); err != nil {
-			if errors.Is(context.Cause(ctx), errAborted) {
+			switch {
+			case mv.handed: // it says what became of it
+			case errors.Is(context.Cause(ctx), errAborted):
 				err = errAborted
+			case c.lost():
+				err = fmt.Errorf("%w: %w", hypervisor.ErrEndUnknown, err)
 			}
 			err = fmt.Errorf("simulated host %s: migrate %s to %s: %w", c.m.name, id, how.To, err)
 		}
 	}
-	if err != nil {
-		mv.giveUp()
-		return mv.moved(), err
-	}
-	done := mv.moved()
+	moved := mv.moved()
+	done := moved
 	done.Downtime = mv.downtime
 	done.Bytes += done.Remaining
 	done.Remaining, done.Rate = 0, 0
-	mv.arrived(done)
+	if mv.handed {
+		mv.arrived(done)
+	}
+	if err != nil {
+		mv.giveUp()
+		return moved, err
+	}
 	return done, nil
 }
 
@@ -168,6 +177,10 @@ func (mv *move) begin(now int64, id string, how hypervisor.Migration) error {
 		return fmt.Errorf("host %q is no other host: %w", how.To, hypervisor.ErrInvalid)
 	case how.Bandwidth < 0 || how.MaxBytes < 0:
 		return fmt.Errorf("bandwidth of %d and at most %d bytes: %w", how.Bandwidth, how.MaxBytes, hypervisor.ErrInvalid)
+	case v.paused:
+		return fmt.Errorf("VM is paused: %w", hypervisor.ErrInvalid)
+	case how.Paused && how.PostCopy && !how.CopyStorage:
+		return fmt.Errorf("its guest is to arrive paused, and to run on before all of it is there: %w", hypervisor.ErrInvalid)
 	}
 	if v.spec.Disk.Present() && !how.SharedDisk && !how.CopyStorage {
 		return fmt.Errorf("its disk is here alone: %w", hypervisor.ErrInvalid)
@@ -176,7 +189,7 @@ func (mv *move) begin(now int64, id string, how hypervisor.Migration) error {
 		return fmt.Errorf("%s: %w", o.Why, hypervisor.ErrUnavailable)
 	}
 	v.moving = make(chan struct{})
-	mv.v, mv.spec = v, v.spec
+	mv.v, mv.spec, mv.paused = v, v.spec, how.Paused
 	mv.balloon = v.balloonNow(now, m.w.timing.Balloon)
 	mv.memory = float64(mv.balloon)
 	if how.CopyStorage {
@@ -206,7 +219,7 @@ func (mv *move) run(ctx context.Context, how hypervisor.Migration) error {
 		return err
 	}
 	mv.downtime = mv.takes(mv.left)
-	return mv.handOver()
+	return mv.handOver(false)
 }
 
 // receive makes room on the target.
@@ -281,10 +294,10 @@ func (mv *move) send(ctx context.Context, how hypervisor.Migration) error {
 
 // postCopy hands the guest over and has what is left follow it. Nothing can go wrong with that here.
 func (mv *move) postCopy(how hypervisor.Migration) error {
-	if err := mv.handOver(); err != nil {
+	if err := mv.handOver(true); err != nil {
 		return err
 	}
-	mv.handed, mv.downtime = true, time.Millisecond
+	mv.downtime, mv.switched = time.Millisecond, true
 	for mv.left > 0 {
 		d := max(min(mv.from.m.w.timing.Progress, mv.takes(mv.left)), time.Microsecond)
 		if err := mv.from.wait(context.Background(), d, nil); err != nil {
@@ -328,8 +341,8 @@ func (mv *move) waiting() error {
 	return nil
 }
 
-// handOver moves the VM from one machine to the other in one instant.
-func (mv *move) handOver() error {
+// handOver moves the VM from one machine to the other in one instant. An error says what became of it there, too.
+func (mv *move) handOver(postCopy bool) error {
 	m, to := mv.from.m, mv.to
 	first, second := m, to
 	if second.index < first.index {
@@ -350,12 +363,34 @@ func (mv *move) handOver() error {
 	if m.byID[mv.spec.VM] != mv.v {
 		return fmt.Errorf("VM ended on the way: %w", hypervisor.ErrNotFound)
 	}
-	return m.commit(&record{Op: opMove, VM: mv.spec.VM, To: to.name})
+	r := &record{Op: opMove, VM: mv.spec.VM, To: to.name, Paused: mv.paused}
+	var end error
+	switch {
+	case m.loseAnswers > 0 && !postCopy:
+		r.Source = runsOn
+		end = fmt.Errorf("the target's answer to the hand-over was lost, VM runs on here: %w", hypervisor.ErrUnavailable)
+	case m.keepSources > 0:
+		r.Source = stays
+		if mv.paused {
+			end = fmt.Errorf("%w: the daemon ended at the hand-over: %w", hypervisor.ErrEndUnknown, hypervisor.ErrUnavailable)
+		}
+	}
+	if err := m.commit(r); err != nil {
+		return err
+	}
+	switch r.Source {
+	case runsOn:
+		m.loseAnswers--
+	case stays:
+		m.keepSources--
+	}
+	mv.handed = true
+	return end
 }
 
-// take takes a VM over from another machine at its instant m.at; both are
+// take takes a VM over from another machine at its instant m.at, as the record says; both are
 // locked. The VM's CPU time and uptime go on.
-func (m *machine) take(v *vm, from *machine) error {
+func (m *machine) take(v *vm, from *machine, r *record) error {
 	if in := m.byID[v.spec.VM]; in != nil && in.incoming {
 		m.remove(in, "", "")
 	}
@@ -363,26 +398,40 @@ func (m *machine) take(v *vm, from *machine) error {
 		return fmt.Errorf("move VM %s to host %s: %w", v.spec.VM, m.name, hypervisor.ErrExists)
 	}
 	s := v.saved(from.at)
-	from.remove(v, hypervisor.MovedOut, "migrated")
-	endMove(v)
-	if from.keepSources > 0 && !m.w.restoring {
-		from.keepSources--
-		from.leave(v.spec, v.balloon)
+	switch {
+	case r.Source == runsOn:
+		from.tell(hypervisor.Suspended, v, "migrated")
+		from.tell(hypervisor.Resumed, v, "migrated")
+	case r.Source == stays && r.Paused:
+		from.remove(v, hypervisor.Suspended, "migrated")
+	default:
+		from.remove(v, hypervisor.MovedOut, "migrated")
+	}
+	if r.Source != runsOn {
+		endMove(v)
+	}
+	if r.Source == stays {
+		left := s.vm(m.w, from.at)
+		left.ignoresStop, left.incoming, left.leftover = v.ignoresStop, true, true
+		left.pause(from.at)
+		from.add(left)
 	}
 	arrived := s.vm(m.w, m.at)
 	arrived.ignoresStop = v.ignoresStop
+	if r.Paused {
+		arrived.pause(m.at)
+	}
 	m.defined[v.spec.VM] = true
 	m.add(arrived)
 	m.armStop(arrived)
 	m.armBalloon(arrived)
 	m.armMemory(arrived)
-	m.tell(hypervisor.MovedIn, arrived, "migrated")
+	if r.Paused { // libvirt tells no more of it
+		m.tell(hypervisor.Suspended, arrived, "paused")
+	} else {
+		m.tell(hypervisor.MovedIn, arrived, "migrated")
+	}
 	return nil
-}
-
-// leave a paused VM behind, as the source of a migration that has ended. m is at its instant.
-func (m *machine) leave(spec hypervisor.Spec, balloon int64) {
-	m.add(&vm{spec: spec, incoming: true, leftover: true, goneAt: never, since: m.at, balloon: balloon, balloonAt: m.at})
 }
 
 // giveUp leaves the VM where it is, if it still is.
@@ -419,5 +468,5 @@ func (mv *move) takes(bytes float64) time.Duration {
 }
 
 func (mv *move) moved() hypervisor.Moved {
-	return hypervisor.Moved{Bytes: int64(mv.sent), Remaining: int64(math.Ceil(mv.left)), Rate: mv.speed, Dirty: mv.dirty, PostCopy: mv.handed}
+	return hypervisor.Moved{Bytes: int64(mv.sent), Remaining: int64(math.Ceil(mv.left)), Rate: mv.speed, Dirty: mv.dirty, PostCopy: mv.switched}
 }

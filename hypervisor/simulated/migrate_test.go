@@ -123,6 +123,9 @@ func TestMigrationThatFails(t *testing.T) {
 				if err == nil || x.want != nil && !errors.Is(err, x.want) {
 					t.Fatalf("Migrate: %+v, %v; want %v", moved, err, x.want)
 				}
+				if unknown := x.name == "source's daemon stops"; errors.Is(err, hypervisor.ErrEndUnknown) != unknown {
+					t.Errorf("Migrate: %v; what became of it is unknown: want %v", err, unknown)
+				}
 				if moved.Bytes > x.bytes {
 					t.Errorf("sent %d, want at most %d", moved.Bytes, x.bytes)
 				}

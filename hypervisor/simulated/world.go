@@ -21,6 +21,7 @@ package simulated
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -137,7 +138,7 @@ type World struct {
 
 	mu      sync.Mutex
 	closed  bool
-	running map[hypervisor.Identity]string // cluster and id -> the host it runs on
+	running map[hypervisor.Identity][]string // cluster and id -> the hosts it runs on; more than one is a failure
 	doubled []string
 }
 
@@ -156,7 +157,7 @@ func New(o Options) (*World, error) {
 	w := &World{
 		clock: o.Clock, seed: o.Seed, timing: timing.filled(), workload: o.Workload, guest: o.Guest, dirty: o.DirtyRate, written: o.Written,
 		byName:  make(map[string]*machine, len(o.Machines)),
-		running: make(map[hypervisor.Identity]string),
+		running: make(map[hypervisor.Identity][]string),
 	}
 	if w.clock == nil {
 		w.clock = realClock{}
@@ -305,7 +306,7 @@ func (w *World) Close() error {
 type Audit struct {
 	// Peaks are, per host, the most that was ever promised at one instant.
 	Peaks map[string]Peak
-	// Doubled names each VM of ours that was started on a host while it ran on another:
+	// Doubled names each VM of ours that came to run on a host, or went on there, while it ran on another:
 	// "VM on first and second".
 	Doubled []string
 }
@@ -336,11 +337,10 @@ func (w *World) ran(id hypervisor.Identity, host string) {
 	id.Generation = 0
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if on, ok := w.running[id]; ok && on != host {
-		w.doubled = append(w.doubled, fmt.Sprintf("%s on %s and %s", id.VM, on, host))
-		return
+	if on := w.running[id]; len(on) > 0 {
+		w.doubled = append(w.doubled, fmt.Sprintf("%s on %s and %s", id.VM, on[0], host))
 	}
-	w.running[id] = host
+	w.running[id] = append(w.running[id], host)
 }
 
 // left notes that a VM of ours no longer runs on a host.
@@ -348,7 +348,8 @@ func (w *World) left(id hypervisor.Identity, host string) {
 	id.Generation = 0
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.running[id] == host {
+	on := slices.DeleteFunc(w.running[id], func(h string) bool { return h == host })
+	if w.running[id] = on; len(on) == 0 {
 		delete(w.running, id)
 	}
 }
