@@ -45,6 +45,12 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 					break
 				}
 			}
+			if st.Phase == SeenRoom {
+				if err := r.keeper.guards(ctx); err != nil {
+					failed = errors.Join(failed, fmt.Errorf("take VM %s in: %w", st.VM, err))
+					break
+				}
+			}
 			if st.Phase == SeenArrived {
 				st = r.arrives(ctx, st)
 			}
@@ -63,6 +69,12 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 			cleared, err := r.clearAway(ctx, op)
 			failed = errors.Join(failed, err)
 			if cleared {
+				out.acted++
+			}
+		case Resume:
+			resumed, err := r.resume(ctx, op)
+			failed = errors.Join(failed, err)
+			if resumed {
 				out.acted++
 			}
 		case GiveUp:

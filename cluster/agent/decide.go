@@ -41,6 +41,13 @@ type (
 		Spec hypervisor.Spec
 		Move Move
 	}
+	// Resume has a VM go on that its open move left paused here: at the target once the source has said that it left, at the source where
+	// the migration ended without handing it over.
+	Resume struct {
+		VM, Name         string
+		Generation, Move uint64 // Move.Open
+		Leased           bool
+	}
 	// AbortMove gives a migration up that goes on.
 	AbortMove struct {
 		VM, Name string
@@ -68,7 +75,11 @@ func (o Start) String() string {
 	return fmt.Sprintf("start %s generation %d", o.Spec.Name, o.Spec.Generation)
 }
 func (o Tell) String() string {
-	return fmt.Sprintf("report %s generation %d %s", o.Status.VM, o.Status.Generation, o.Status.Phase)
+	phase := string(o.Status.Phase)
+	if o.Status.Left {
+		phase = string(SeenLeft)
+	}
+	return fmt.Sprintf("report %s generation %d %s", o.Status.VM, o.Status.Generation, phase)
 }
 func (o Migrate) String() string {
 	s := "move " + o.Spec.Name + " to " + o.Move.To
@@ -76,6 +87,9 @@ func (o Migrate) String() string {
 		s += fmt.Sprintf(", at most %d bytes", o.Move.MaxBytes)
 	}
 	return s
+}
+func (o Resume) String() string {
+	return fmt.Sprintf("have %s generation %d go on", o.Name, o.Generation)
 }
 func (o AbortMove) String() string { return "give up the move of " + o.Name + ": " + o.Why }
 func (o Hold) String() string      { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
@@ -107,9 +121,13 @@ type Past struct {
 	Cores float64
 	// Guests are those whose memory the host looks after, by id: that report, or did.
 	Guests map[string]GuestNeed
-	// Moving: VMs whose migration is going on. Moved: how the open move's migration ended.
+	// Moving: VMs whose migration is going on. Moved: how the open move's migration ended. Handed: those that the open move may have
+	// taken away: its migration ended well, or how it ended is not known.
 	Moving map[string]bool
 	Moved  map[string]MoveEnd
+	Handed map[string]bool
+	// Held are VMs that came by a migration, and stand paused until they are resumed.
+	Held map[string]bool
 	// Starting: VMs whose start has not ended, by id. Such a VM may run at any moment.
 	Starting map[string]Starting
 	// Waited: VMs whose move waits for room at its target, for too long.
@@ -399,6 +417,10 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 	switch {
 	case runs && now.Generation != gen:
 		// Held already.
+	case runs && now.Leftover && vm.stays(): // its move is closed as one that it stayed in
+		if d.past.Leftover[id] >= leftoverFor {
+			d.add(Resume{id, vm.Spec.Name, gen, 0, vm.Spec.Leased})
+		}
 	case runs:
 		st := Status{VM: id, Generation: gen, Phase: SeenRunning}
 		// Told only where it changes what the leader counts, or it would be told for ever.

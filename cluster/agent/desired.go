@@ -57,6 +57,10 @@ type Move struct {
 	// Permit is the number of the last permit to hand the VM over. What the source tells of its staying names it.
 	Permit uint64 `json:",omitempty"`
 
+	// Paused: the guest arrives paused. Left: its source said that it handed the VM over, and the target has it go on.
+	Paused bool `json:",omitempty"`
+	Left   bool `json:",omitempty"`
+
 	// MaxBytes is the most that the move may send, Bandwidth the most per second; 0 = no limit.
 	MaxBytes, Bandwidth int64 `json:",omitempty"`
 	// Deadline is how long the move may take from its beginning on; 0 = no limit.
@@ -104,6 +108,10 @@ type Status struct {
 	Permit   uint64        `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
 	Downtime time.Duration `json:",omitempty"`
+	// Resumes, with SeenRoom: this host has guests that arrive paused go on. Left, with SeenLost, by the source of the move: it handed the VM
+	// over, and did not run it since.
+	Resumes bool `json:",omitempty"`
+	Left    bool `json:",omitempty"`
 }
 
 // Phase is what the host saw of a VM.
@@ -230,6 +238,8 @@ type PermitRequest struct {
 	Moves  []Handover `json:",omitempty"`
 	// Leftovers are to be destroyed: see hypervisor.VM.
 	Leftovers []Instance `json:",omitempty"`
+	// Resumes are VMs that stand here paused by their open move, and are to go on.
+	Resumes []Handover `json:",omitempty"`
 }
 
 // Handover of a VM to the target of its open move.
@@ -244,6 +254,7 @@ type Permit struct {
 	Granted            []Instance // of those asked for
 	Moves              []Handover `json:",omitempty"`
 	Leftovers          []Instance `json:",omitempty"`
+	Resumes            []Handover `json:",omitempty"`
 	Refused            string     // why not the others, for people
 }
 

@@ -28,6 +28,9 @@ func moving(change ...func(*agent.Move)) func(*agent.VM) {
 
 func incoming(m *agent.Move)    { m.Incoming = true }
 func waits(m *agent.Move)       { m.Wait = true }
+func paused(m *agent.Move)      { m.Paused = true }
+func handedTo(m *agent.Move)    { m.Paused, m.SourceGone, m.Left = true, true, true }
+func stands(v *hypervisor.VM)   { v.State = hypervisor.Paused }
 func without(m *agent.Move)     { m.Open, m.Permit = 0, 0 } // by a leader that does not number moves
 func arriving(v *hypervisor.VM) { v.State = hypervisor.Incoming }
 
@@ -40,6 +43,16 @@ func TestDecideMoves(t *testing.T) {
 		return d
 	}
 	ended := func(why string) agent.Past { return agent.Past{Moved: map[string]agent.MoveEnd{"m": {Error: why}}} }
+	handed := func(change ...func(*agent.Past)) agent.Past {
+		p := agent.Past{Handed: map[string]bool{"m": true}}
+		for _, f := range change {
+			f(&p)
+		}
+		return p
+	}
+	leased := func(vm *agent.VM) { vm.Spec.Leased = true }
+	behind := func(age time.Duration) agent.Past { return agent.Past{Leftover: map[string]time.Duration{"m": age}} }
+	const resume = "have ek-m generation 1 go on"
 	for _, c := range []struct {
 		name  string
 		want  agent.Desired
@@ -54,6 +67,16 @@ func TestDecideMoves(t *testing.T) {
 		{"it takes less than its share: it goes with that", host(wanted("m", moving())), []hypervisor.VM{runs("m", cores(0.5))}, agent.Past{}, []string{"move ek-m to h2"}},
 		{"it is on its way", host(wanted("m", moving())), []hypervisor.VM{runs("m")}, agent.Past{Moving: map[string]bool{"m": true}}, nil},
 		{"it went", host(wanted("m", moving())), nil, agent.Past{}, []string{"report m generation 1 lost"}},
+		{"it was handed over, and stands paused there", host(wanted("m", moving(paused))), nil, handed(), []string{"report m generation 1 left"}},
+		{"it went, and it is not known that it was handed over", host(wanted("m", moving(paused))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
+		{"it went with the machine", host(wanted("m", moving(paused))), nil, handed(func(p *agent.Past) { p.Fresh = true }), []string{"report m generation 1 lost"}},
+		{"it was stopped, as the lease was over", host(wanted("m", moving(paused))), nil, handed(func(p *agent.Past) { p.Lost = map[string]uint64{"m": 1} }), []string{"report m generation 1 lost"}},
+		{"it may have been stopped, as the lease was over", host(wanted("m", moving(paused), leased)), nil, handed(func(p *agent.Past) { p.Lapsed = true }), []string{"report m generation 1 lost"}},
+		{"it was handed over by a move that does not leave it paused", host(wanted("m", moving())), nil, handed(), []string{"report m generation 1 lost"}},
+		{"its migration left it paused here", host(wanted("m", moving(paused))), []hypervisor.VM{runs("m", leftover)}, behind(5 * time.Second), []string{resume}},
+		{"its migration left it paused here a moment ago", host(wanted("m", moving(paused))), []hypervisor.VM{runs("m", leftover)}, behind(4 * time.Second), nil},
+		{"its migration left it paused here, and its move is closed", host(wanted("m", seen)), []hypervisor.VM{runs("m", leftover)}, behind(5 * time.Second),
+			[]string{resume}},
 		{"it stayed", host(wanted("m", moving())), []hypervisor.VM{runs("m")}, ended("broken pipe"), []string{"report m generation 1 stayed"}},
 		{"another generation of it runs", host(wanted("m", moving(), generation(2))), []hypervisor.VM{runs("m")}, agent.Past{}, nil},
 		{"it is to stop before it went", host(wanted("m", moving(), stop)), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"report m generation 1 stayed"}},
@@ -75,6 +98,13 @@ func TestDecideMoves(t *testing.T) {
 		{"it comes with less than its share, which it may grow to", small(wanted("m", moving(incoming)), wanted("a", seen), wanted("b")), []hypervisor.VM{runs("a", cores(1.2)), runs("m", arriving, cores(0.5))}, agent.Past{},
 			[]string{"cap ek-a: 1.2000 -> 1.0000 cores", "start ek-b generation 1", "report b generation 1 running"}},
 		{"it is there", small(wanted("m", moving(incoming))), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"report m generation 1 arrived"}},
+		{"it stands there, and its source has not said that it left", small(wanted("m", moving(incoming, paused))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, nil},
+		{"it stands there, and its source said that it left", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, []string{resume}},
+		{"it goes on there", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"report m generation 1 arrived"}},
+		{"its source left, and it is not there", small(wanted("m", moving(incoming, handedTo))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
+		{"what an earlier move left paused", small(wanted("m", moving(incoming, waits))), []hypervisor.VM{runs("m", stands)}, behind(5 * time.Second),
+			[]string{"hold ek-m: an earlier migration left it behind here", "destroy ek-m generation 1, which a migration left behind"}},
+		{"it was paused before it came by a move that does not leave it paused", small(wanted("m", moving(incoming))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, []string{"report m generation 1 arrived"}},
 		{"it is there, by a leader that takes that from what runs", small(wanted("m", moving(incoming, without))), []hypervisor.VM{runs("m")}, agent.Past{}, nil},
 		{"its source is gone, and it did not come", small(wanted("m", moving(incoming, func(m *agent.Move) { m.SourceGone = true }))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
 	} {

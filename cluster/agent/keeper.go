@@ -85,6 +85,7 @@ type keeper struct {
 	known    bool                 // it said so
 	asOf     lease.Instant        // when it was asked
 	starting int                  // restartable VMs being started, listed yet or not
+	expected int                  // restartable VMs that open moves are to bring
 	stopped  map[string]stoppedVM // for want of a lease, by id
 	dog      Watchdog             // the one in use
 	leaving  bool                 // it is of an earlier configuration, and to be disarmed
@@ -174,7 +175,7 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	}
 	enforcing := k.enforces()
 	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot, Watched: k.o.Watchdog != nil}
-	wanted := k.running+k.starting > 0 || !k.known
+	wanted := k.running+k.starting+k.expected > 0 || !k.known
 	if enforcing && wanted && k.memory.Armed && !k.unsure && !k.leaving {
 		q.Watchdog = k.wd
 	}
@@ -217,7 +218,7 @@ func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration,
 	k.memory.Epoch, k.memory.Index = g.Epoch, g.Index
 	close(k.renewed)
 	k.renewed = make(chan struct{})
-	none := k.known && k.running+k.starting == 0
+	none := k.known && k.running+k.starting+k.expected == 0
 	if k.memory.Armed && q.Watchdog == 0 && (none || !g.Enforce || k.leaving) {
 		// Only now, when the leader has taken the word that it is not armed: it counts on it.
 		left := k.leaving
@@ -226,7 +227,7 @@ func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration,
 		}
 	}
 	switch {
-	case k.dog != nil && !k.memory.Armed && g.Enforce && k.running+k.starting > 0:
+	case k.dog != nil && !k.memory.Armed && g.Enforce && k.running+k.starting+k.expected > 0:
 		if err := k.armLocked(); err != nil {
 			k.log.Error("arm the watchdog", "error", err)
 			break
@@ -469,6 +470,38 @@ func (k *keeper) sees(asOf lease.Instant, vms []hypervisor.VM) map[string]uint64
 func (k *keeper) starts(ctx context.Context, n int) error {
 	k.mu.Lock()
 	k.starting += n
+	k.mu.Unlock()
+	return k.guarded(ctx)
+}
+
+// expects so many restartable VMs to come by moves. The watchdog is armed for them before they come: a host that loses its
+// power right after a move is proved lost as any other.
+func (k *keeper) expects(want Desired) {
+	n := 0
+	for _, vm := range want.VMs {
+		if vm.Spec.Leased && vm.Move != nil && vm.Move.Incoming {
+			n++
+		}
+	}
+	k.mu.Lock()
+	k.expected = n
+	k.mu.Unlock()
+}
+
+// guards says whether the restartable VMs that are expected may come.
+func (k *keeper) guards(ctx context.Context) error {
+	k.mu.Lock()
+	n := k.expected
+	k.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	return k.guarded(ctx)
+}
+
+// guarded makes sure that the lease is held, and that the leader knows of the armed watchdog, if there is one.
+func (k *keeper) guarded(ctx context.Context) error {
+	k.mu.Lock()
 	held, armed, enforce, guarded := k.memory.Lease.Held(k.clock()), k.memory.Armed, k.memory.Lease.Enforce, k.dog != nil
 	k.mu.Unlock()
 	switch {

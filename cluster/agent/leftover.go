@@ -28,7 +28,7 @@ const (
 type Clear struct {
 	VM, Name   string
 	Generation uint64
-	Paused     bool // hypervisor.VM.Leftover
+	Paused     bool // it runs nothing
 }
 
 func (o Clear) String() string {
@@ -37,9 +37,11 @@ func (o Clear) String() string {
 
 // clear what migrations left behind, for as long as is needed to believe it.
 func (d *decider) clear(vms []VM) {
-	leaves := map[string]bool{}
+	leaves, goesOn := map[string]bool{}, map[string]bool{}
 	for _, vm := range vms {
-		leaves[vm.Spec.Identity.VM] = vm.Move != nil && !vm.Move.Incoming
+		id := vm.Spec.Identity.VM
+		leaves[id] = vm.Move != nil && !vm.Move.Incoming
+		goesOn[id] = leaves[id] && vm.Move.Paused || vm.stays() && ours(vm, d.there[id], true)
 	}
 	var ids []string
 	for id := range d.there {
@@ -51,11 +53,14 @@ func (d *decider) clear(vms []VM) {
 		if leaves[id] {
 			least = strandedFor
 		}
-		if age, is := d.past.Leftover[id]; is && age >= least {
-			d.add(Clear{id, now.Name, now.Generation, now.Leftover})
+		if age, is := d.past.Leftover[id]; is && age >= least && !goesOn[id] {
+			d.add(Clear{id, now.Name, now.Generation, now.Leftover || d.past.Held[id]})
 		}
 	}
 }
+
+// stays: by the leader's word the VM runs here, and no move of it is open.
+func (vm VM) stays() bool { return vm.Move == nil && !vm.MayStart && !vm.Settled }
 
 // leftovers notes since when VMs are seen to be left over: paused by a migration that goes on no more, or running and not the
 // leader's here.
@@ -63,10 +68,10 @@ func (r *runner) leftovers(there []hypervisor.VM, at time.Time) {
 	before, unknown := r.leftover, r.unknown(there)
 	r.leftover = map[Instance]time.Time{}
 	for _, vm := range there {
-		if vm.Foreign || !vm.Leftover && !unknown[vm.Identity.VM] {
+		i := Instance{VM: vm.Identity.VM, Generation: vm.Generation}
+		if vm.Foreign || !vm.Leftover && !unknown[vm.Identity.VM] && !r.outdated(i) {
 			continue
 		}
-		i := Instance{VM: vm.Identity.VM, Generation: vm.Generation}
 		since, known := before[i]
 		if !known {
 			since = at
@@ -110,5 +115,6 @@ func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
 // isLeftover: a VM was seen to be left over for long enough to say so.
 func (r *runner) isLeftover(vm hypervisor.VM) bool {
 	since, is := r.leftover[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
-	return is && vm.Leftover && time.Since(since) >= leftoverFor
+	_, held := r.held[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
+	return is && (vm.Leftover || held) && time.Since(since) >= leftoverFor
 }

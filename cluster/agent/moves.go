@@ -16,6 +16,7 @@ import (
 // MoveEnd is how a migration ended, at its source.
 type MoveEnd struct {
 	Error    string // why it failed; "" = the VM was handed over
+	Unknown  bool   // with Error: the VM may have been handed over all the same
 	Bytes    int64
 	Downtime time.Duration
 }
@@ -25,16 +26,21 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	id, name, gen, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, vm.Move
 	end, ended := d.past.Moved[id]
 	tell := func(p Phase, reason string) {
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: p, Reason: reason, Move: m.Open, Permit: m.Permit, Bytes: end.Bytes, Downtime: end.Downtime}})
+		d.add(Tell{Status{VM: id, Generation: gen, Phase: p, Reason: reason, Move: m.Open, Permit: m.Permit, Bytes: end.Bytes, Downtime: end.Downtime,
+			Resumes: p == SeenRoom, Left: p == SeenLost && d.handedOver(vm)}})
 	}
+	paused := ours(vm, now, runs) && now.State == hypervisor.Paused
 	const gone = "runs neither on the source nor on the target of its move"
 	switch {
 	case m.Incoming && !runs && m.SourceGone:
 		tell(SeenLost, gone)
+	case m.Incoming && m.Wait && (now.Leftover || paused):
+		d.add(Hold{id, name, "an earlier migration left it behind here", false})
+	case m.Incoming && m.Paused && paused && m.Left:
+		d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased})
+	case m.Incoming && m.Paused && paused: // its source has not said yet that it left
 	case m.Incoming && m.Open != 0 && ours(vm, now, runs) && now.State != hypervisor.Incoming:
 		tell(SeenArrived, "")
-	case m.Incoming && m.Wait && now.Leftover:
-		d.add(Hold{id, name, "an earlier migration left it behind here", false})
 	case m.Incoming && m.Wait && d.fits:
 		tell(SeenRoom, "")
 	case m.Incoming && m.Wait:
@@ -46,6 +52,10 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		}
 	case !runs:
 		tell(SeenLost, gone) // of this host; the target has its say
+	case m.Paused && now.Generation == gen && now.Leftover:
+		if d.past.Leftover[id] >= leftoverFor {
+			d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased})
+		}
 	case now.Generation != gen || now.State == hypervisor.Incoming:
 	case ended && end.Error == "":
 		tell(SeenStayed, "it was handed over by the hypervisor's word, and runs here all the same")
@@ -102,6 +112,9 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 	defer cancel()
 	moved, found, err := r.Hypervisor.Abort(ctx, st.VM)
 	if err == nil {
+		err = r.runsOn(ctx, st)
+	}
+	if err == nil {
 		// A hypervisor sets nothing of a VM on its way: it waits for the end, and then says that the VM is not there.
 		// The share is the one in force: where it could not be read it is not known, and 0 would take it off.
 		share := r.caps[st.VM].CPU
@@ -123,7 +136,23 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 		// The leader may hear of it late: what was told to have stayed is not handed over after that.
 		r.moves[st.VM] = never(st.VM, st.Move, st.Bytes, st.Reason)
 	}
+	r.moves[st.VM].end.Unknown = false
+	r.keeper.stayed(st.VM, st.Move)
 	return st, nil
+}
+
+// runsOn: a VM that a migration left paused does not run on by itself.
+func (r *runner) runsOn(ctx context.Context, st Status) error {
+	vms, err := r.Hypervisor.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, vm := range vms {
+		if !vm.Foreign && vm.Identity.VM == st.VM && vm.Generation == st.Generation && vm.State != hypervisor.Incoming {
+			return nil
+		}
+	}
+	return errors.New("its migration did not leave it running")
 }
 
 // giveUpOrphans ends, as an agent's first step, the migrations that the one before it began: nobody counts their bytes, and after
@@ -162,9 +191,12 @@ func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hy
 
 // arrives adds what the migration took, by this host's count: the source may be gone.
 func (r *runner) arrives(ctx context.Context, st Status) Status {
-	moved, err := r.Hypervisor.Arrival(ctx, st.VM)
-	if err != nil {
-		r.log.Debug("figures of a move", "error", err)
+	moved, resumed := r.resumed[st.VM]
+	if !resumed {
+		var err error
+		if moved, err = r.Hypervisor.Arrival(ctx, st.VM); err != nil {
+			r.log.Debug("figures of a move", "error", err)
+		}
 	}
 	st.Bytes, st.Downtime = moved.Bytes, moved.Downtime
 	return st
@@ -190,11 +222,11 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 			return moved, errors.Join(orphaned(found), absentIsFine(err))
 		}
 		how := op.Move
-		if err := r.keeper.sends(m.id, Sending{how.Open, how.MaxBytes}); err != nil {
+		if err := r.keeper.sends(m.id, Sending{Open: how.Open, Most: how.MaxBytes}); err != nil {
 			return hypervisor.Moved{}, err
 		}
 		moved, err := r.Hypervisor.Migrate(ctx, m.id, hypervisor.Migration{To: how.URI, Bandwidth: how.Bandwidth, MaxBytes: how.MaxBytes,
-			AutoConverge: how.AutoConverge, PostCopy: how.PostCopy, CopyStorage: how.CopyStorage, SharedDisk: how.SharedDisk, Spec: op.Spec,
+			AutoConverge: how.AutoConverge, PostCopy: how.PostCopy, Paused: how.Paused, CopyStorage: how.CopyStorage, SharedDisk: how.SharedDisk, Spec: op.Spec,
 			Progress: func(p hypervisor.Moved) {
 				m.mu.Lock()
 				m.last = p
@@ -242,6 +274,10 @@ func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint
 		m.end = MoveEnd{Bytes: moved.Bytes, Downtime: moved.Downtime}
 		if err = because(ctx, err); err != nil {
 			m.end.Error = withoutID(err.Error(), id)
+			m.end.Unknown = errors.Is(err, hypervisor.ErrEndUnknown) || errors.Is(err, hypervisor.ErrNotFound) || errors.Is(err, errOrphan)
+			if !m.end.Unknown {
+				r.keeper.stayed(id, open)
+			}
 			r.log.Info("a move ended", "vm", id, "bytes", moved.Bytes, "error", err)
 		} else {
 			r.log.Info("handed over", "vm", id, "bytes", moved.Bytes, "downtime", moved.Downtime)

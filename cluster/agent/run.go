@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, refused: map[Instance]time.Time{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, refused: map[Instance]time.Time{}, resumed: map[string]hypervisor.Moved{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -190,6 +190,10 @@ type runner struct {
 	orphans    map[string]int64                  // bytes that such migrations sent, by VM, until that is told
 	begun      map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
 	leftover   map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
+	onHold     bool                              // by the leader's last word nothing is to change here: see Desired.Hold
+	coming     map[string]Move                   // open moves to this host, as the leader last told, by VM
+	held       map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
+	resumed    map[string]hypervisor.Moved       // what the moves took that brought VMs which were resumed, until they are closed, by VM
 	refused    map[Instance]time.Time            // when the leader may be asked again whether such a VM is destroyed
 	toStart    map[string]toStart                // VMs that may start and do not run, by id; nil before the first round
 	moved      chan struct{}                     // a migration ended
@@ -351,6 +355,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		}
 	}
 	r.starting(want, there, time.Now())
+	r.keeper.expects(want)
 	past := r.past(want)
 	r.raised = raises(past.Guests)
 	ops := Decide(want, there, past)
@@ -436,6 +441,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 		return nil, fmt.Errorf("list VMs: %w", err)
 	}
 	r.lost = r.keeper.sees(asOf, there)
+	r.holdsPaused(there, time.Now())
 	r.leftovers(there, time.Now())
 	clear(r.caps)
 	for _, vm := range there {
@@ -466,7 +472,8 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 		MigrateURI: r.MigrateURI, Numbers: true, Migrates: r.partner, Moves: r.progress(), NoWay: r.reach.told(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
-			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
+			_, held := r.held[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
+			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: held || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
 		}
 	}
 	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown(there), there)
@@ -476,9 +483,14 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 // learn which VMs the leader knows here.
 func (r *runner) learn(want Desired) {
 	r.counts = make(map[string]bool, len(want.VMs))
+	r.coming, r.onHold = map[string]Move{}, want.Hold != ""
 	for _, vm := range want.VMs {
 		r.counts[vm.Spec.Identity.VM] = true
+		if vm.Move != nil && vm.Move.Incoming {
+			r.coming[vm.Spec.Identity.VM] = *vm.Move
+		}
 	}
+	maps.DeleteFunc(r.resumed, func(id string, _ hypervisor.Moved) bool { _, is := r.coming[id]; return !is })
 }
 
 // unknown VMs have our mark, and the leader was last seen not to know them here. One that comes or goes by migration it
@@ -495,11 +507,14 @@ func (r *runner) unknown(there []hypervisor.VM) map[string]bool {
 
 func (r *runner) past(want Desired) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
-		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Waited: map[string]bool{}}
+		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Held: map[string]bool{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	p.Guests, p.Starting = r.needs(), r.notEnded()
 	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.keeper.givenUp(want), r.mayClear(time.Now())
 	r.pastMoves(want, p)
+	for i := range r.held {
+		p.Held[i.VM] = true
+	}
 	for id, at := range r.asked {
 		p.Asked[id] = true
 		p.Overdue[id] = time.Since(at) > r.StopGrace
@@ -536,8 +551,12 @@ func (r *runner) pastMoves(want Desired, p Past) {
 		if r.moves[id] == nil {
 			if bytes, is := r.orphans[id]; is {
 				r.moves[id] = never(id, vm.Move.Open, bytes, errOrphan.Error())
+				r.moves[id].end.Unknown = true
 			} else if begun := r.begun[id]; begun.Open != 0 && begun.Open == vm.Move.Open {
 				r.moves[id] = never(id, vm.Move.Open, begun.Most, errUncounted.Error())
+				r.moves[id].end.Unknown = !begun.Kept
+			} else if begun := r.keeper.sending()[id]; begun.Open != 0 && begun.Open == vm.Move.Open && !begun.Kept {
+				p.Handed[id] = true // it was not here when this agent began
 			}
 		}
 		delete(r.orphans, id)
@@ -560,7 +579,7 @@ func (r *runner) pastMoves(want Desired, p Past) {
 		case !is || at != m.open:
 			delete(r.moves, id)
 		default:
-			p.Moved[id] = m.end
+			p.Moved[id], p.Handed[id] = m.end, m.end.Error == "" || m.end.Unknown
 		}
 	}
 }

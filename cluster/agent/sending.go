@@ -10,6 +10,8 @@ import (
 type Sending struct {
 	Open uint64 // of the move
 	Most int64  // bytes it may send; 0 = no bound
+	// Kept: by the hypervisor's word it ended and the VM was not handed over.
+	Kept bool `json:",omitempty"`
 }
 
 // sends keeps, before the first byte goes, that a move's VM is sent.
@@ -29,6 +31,20 @@ func (k *keeper) sends(id string, s Sending) error {
 		return fmt.Errorf("keep that VM %s is sent: %w", id, err)
 	}
 	return nil
+}
+
+// stayed notes that a move did not hand its VM over.
+func (k *keeper) stayed(id string, open uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, is := k.memory.Sending[id]
+	if !is || s.Open != open || s.Kept {
+		return
+	}
+	s.Kept = true
+	k.memory.Sending = maps.Clone(k.memory.Sending)
+	k.memory.Sending[id] = s
+	k.save()
 }
 
 // sent forgets moves that are open no more: what they sent was told.

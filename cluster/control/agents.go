@@ -57,7 +57,7 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 		if vm.MovingTo != "" {
 			to, _ := s.Host(vm.MovingTo)
 			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: vm.Host != host, SourceGone: vm.GoneFrom == vm.Host,
-				Wait: vm.Move != 0 && !vm.Ready, Permit: vm.Permit}
+				Wait: vm.Move != 0 && !vm.Ready, Permit: vm.Permit, Paused: vm.Paused, Left: vm.Left}
 			boundsOf(w.Move, s, meta, g, vm)
 			if vm.Move != 0 { // what it comes with; its group may be given another share meanwhile
 				w.Spec.CPU = hypervisor.CPU{Cap: vm.Frozen, Weight: vm.Frozen}
@@ -243,13 +243,13 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 		case agent.SeenStayed, agent.SeenArrived, agent.SeenLeft: // the end of a move: see recordMoves
 			continue
 		case agent.SeenRoom:
-			now.Room = true
+			now.Room, now.Resumes = true, st.Resumes && s.Format() >= 5
 		case agent.SeenWaiting:
 			if now.Phase = state.Starting; s.Format() < 5 || vm.Phase != state.Starting || vm.Reason == st.Reason {
 				continue
 			}
 		default:
-			now.Phase = state.Phase(st.Phase)
+			now.Phase, now.Left = state.Phase(st.Phase), st.Left && vm.Paused
 		}
 		if now == (state.VMStatus{VM: vm.ID, Generation: vm.Generation, Phase: state.Running}) && vm.Phase == state.Running && vm.MovingTo == "" {
 			continue // said before

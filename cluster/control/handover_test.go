@@ -47,6 +47,7 @@ type attempt struct {
 	open       uint64
 	done, over bool
 	err        string
+	unknown    bool // hypervisor.ErrEndUnknown
 }
 
 // mover is an agent as the rounds of package agent go, with anything in between.
@@ -57,6 +58,9 @@ type mover struct {
 	past   map[string]*attempt // by VM
 	stage  int                 // 0: to look, 1: to hear what is wanted, 2: to decide and act
 	grant  *agent.Handover     // it has a permit, and is about to begin
+	// What outlives a process: the move that was begun, and whether it was told that it ended and kept the VM.
+	sent uint64
+	kept bool
 }
 
 // journey is one VM, two hosts, their agents, a leader, and what is true.
@@ -65,19 +69,24 @@ type journey struct {
 	log   *lateLog
 	ctl   *control.Control
 	store *state.Store
-	at    string // where the VM runs
+	at    string // where the VM runs, or ran last
 	from  string // of the migration that goes on, if one does
 	to    string
-	by    *attempt // that began it, nil once its agent is dead
-	hosts map[string]*mover
-	bag   []agent.Report // said, and not heard, or heard and repeated
+	// With targets that resume. still: the VM stands paused where it ran last, by a migration that ended so. stands are the hosts with
+	// a copy that came paused, and whether it is as the VM was last.
+	resumes bool
+	still   bool
+	stands  map[string]bool
+	by      *attempt // that began it, nil once its agent is dead
+	hosts   map[string]*mover
+	bag     []agent.Report // said, and not heard, or heard and repeated
 }
 
 var places = []string{"h1", "h2"}
 
 func newJourney(t *rapid.T) *journey {
 	store := state.New()
-	j := &journey{t: t, store: store, log: &lateLog{store: store}, at: "h1", hosts: map[string]*mover{}}
+	j := &journey{t: t, store: store, log: &lateLog{store: store}, at: "h1", hosts: map[string]*mover{}, resumes: rapid.Bool().Draw(t, "resumes"), stands: map[string]bool{}}
 	j.ctl = control.New(control.Options{State: store, Log: j.log, Logger: slog.New(slog.DiscardHandler), Clock: func() lease.Instant { return 0 }})
 	j.put(state.KindInit, state.Init{ID: "c", Settings: state.DefaultSettings()})
 	for _, h := range places {
@@ -123,10 +132,18 @@ func (j *journey) list(host string) (out []hypervisor.VM) {
 		Balloon: 1 << 30, CPU: hypervisor.CPU{Cap: 1, Weight: 1}}
 	switch host {
 	case j.at:
+		if j.still {
+			vm.State, vm.Leftover = hypervisor.Incoming, true
+		}
 		out = append(out, vm)
 	case j.to:
 		vm.State = hypervisor.Incoming
 		out = append(out, vm)
+	default:
+		if _, is := j.stands[host]; is {
+			vm.State = hypervisor.Paused
+			out = append(out, vm)
+		}
 	}
 	for _, a := range j.hosts[host].past {
 		a.over = a.done
@@ -168,7 +185,7 @@ func (j *journey) round(host string) {
 
 func (j *journey) act(host string) {
 	m := j.hosts[host]
-	past := agent.Past{Moving: map[string]bool{}, Moved: map[string]agent.MoveEnd{}}
+	past := agent.Past{Moving: map[string]bool{}, Moved: map[string]agent.MoveEnd{}, Handed: map[string]bool{}, Leftover: map[string]time.Duration{}}
 	open := uint64(0)
 	for _, vm := range m.want.VMs {
 		if vm.Move != nil && !vm.Move.Incoming {
@@ -182,7 +199,18 @@ func (j *journey) act(host string) {
 		case a.open != open:
 			delete(m.past, "m")
 		default:
-			past.Moved["m"] = agent.MoveEnd{Error: a.err}
+			past.Moved["m"] = agent.MoveEnd{Error: a.err, Unknown: a.unknown}
+			past.Handed["m"] = a.err == "" || a.unknown
+		}
+	} else if m.sent == open && open != 0 && !m.kept {
+		past.Handed["m"] = true
+	}
+	for _, vm := range m.listed { // as package agent finds what is left over, and believes it now or then
+		outdated := vm.State == hypervisor.Paused && !slices.ContainsFunc(m.want.VMs, func(w agent.VM) bool {
+			return w.Move == nil || w.Move.Incoming && !w.Move.Wait && (!w.Move.SourceGone || w.Move.Left)
+		})
+		if (vm.Leftover || outdated) && rapid.Bool().Draw(j.t, "believed") {
+			past.Leftover["m"] = time.Minute
 		}
 	}
 	if rapid.IntRange(1, 10).Draw(j.t, "patience") == 1 {
@@ -195,7 +223,20 @@ func (j *journey) act(host string) {
 			if op.Status.Phase == agent.SeenStayed && !j.stays(host, op.Status) {
 				continue
 			}
+			if !j.resumes {
+				op.Status.Resumes = false
+			}
 			told = append(told, op.Status)
+		case agent.Resume:
+			h := agent.Handover{VM: "m", Generation: 1, Move: op.Move}
+			if p, err := j.ctl.Permit(context.Background(), agent.PermitRequest{Host: host, Resumes: []agent.Handover{h}}); err == nil && slices.Contains(p.Resumes, h) {
+				j.resume(host)
+			}
+		case agent.Clear:
+			i := agent.Instance{VM: "m", Generation: 1, Leftover: op.Paused}
+			if p, err := j.ctl.Permit(context.Background(), agent.PermitRequest{Host: host, Leftovers: []agent.Instance{i}}); err == nil && slices.Contains(p.Leftovers, i) {
+				j.clear(host)
+			}
 		case agent.Migrate:
 			h := agent.Handover{VM: "m", Generation: 1, Move: op.Move.Open}
 			p, err := j.ctl.Permit(context.Background(), agent.PermitRequest{Host: host, Moves: []agent.Handover{h}})
@@ -208,9 +249,38 @@ func (j *journey) act(host string) {
 			}
 		}
 	}
+	j.t.Logf("%s tells %+v, knowing that it was handed over: %v, ended: %+v", host, told, past.Handed, past.Moved)
 	if len(told) > 0 {
 		j.bag = append(j.bag, j.report(host, told))
 	}
+}
+
+// resume what stands paused on a host, in the same step of its agent.
+func (j *journey) resume(host string) {
+	switch latest, is := j.stands[host]; {
+	case host == j.at:
+		j.still = false
+		for h := range j.stands {
+			j.stands[h] = false
+		}
+	case !is:
+	case !latest || j.at != "":
+		j.t.Fatalf("%s has the VM go on as it was before it ran on %s", host, j.at)
+	default:
+		delete(j.stands, host)
+		j.at = host
+	}
+}
+
+// clear away what stands paused on a host.
+func (j *journey) clear(host string) {
+	if host == j.at {
+		j.t.Fatalf("%s destroys the VM (still: %v)", host, j.still)
+	}
+	if j.stands[host] {
+		j.t.Fatalf("%s destroys the VM that was handed over to it", host)
+	}
+	delete(j.stands, host)
 }
 
 // stays gives up what migration goes on, which may be over before that.
@@ -218,12 +288,13 @@ func (j *journey) stays(host string, st agent.Status) bool {
 	if j.from == host {
 		j.end(rapid.Bool().Draw(j.t, "it is handed over first"))
 	}
-	if j.at != host {
+	if j.at != host || j.still {
 		return false
 	}
 	if a := j.hosts[host].past["m"]; a == nil || a.open != st.Move {
 		j.hosts[host].past["m"] = &attempt{open: st.Move, done: true, over: true, err: "it stayed"}
 	}
+	j.hosts[host].past["m"].unknown, j.hosts[host].kept = false, true
 	return true
 }
 
@@ -232,9 +303,14 @@ func (j *journey) begin(host string) {
 	m := j.hosts[host]
 	a := &attempt{open: m.grant.Move}
 	m.past["m"], m.grant = a, nil
+	m.sent, m.kept = a.open, false
 	row, _ := j.store.Snapshot().VM("m")
-	if j.from != "" || j.at != host {
-		a.done, a.err = true, "no such VM, or it is on its way"
+	if j.from != "" || j.at != host || j.still {
+		a.done, a.err, a.unknown = true, "no such VM, or it is on its way", true
+		return
+	}
+	if _, is := j.stands[row.MovingTo]; is {
+		a.done, a.err, m.kept = true, "it is there already", true
 		return
 	}
 	if row.Move != a.open || row.Host != host {
@@ -245,13 +321,31 @@ func (j *journey) begin(host string) {
 
 // end the migration that goes on.
 func (j *journey) end(well bool) {
-	if well {
+	from, row := j.from, state.VM{}
+	row, _ = j.store.Snapshot().VM("m")
+	how := "fails"
+	switch {
+	case well && !row.Paused:
 		j.at = j.to
+		how = ""
+	case well: // the copy is complete, and the target's hypervisor says so
+		j.stands[j.to] = true
+		switch how = rapid.SampledFrom([]string{"", "", "its answer is lost", "the daemon dies before it", "the daemon dies after it"}).Draw(j.t, "hand-over"); how {
+		case "its answer is lost":
+			j.stands[j.to] = false
+		case "the daemon dies before it":
+			j.still = true
+		default:
+			j.at = ""
+		}
+	case row.Paused && rapid.IntRange(1, 4).Draw(j.t, "the daemon dies") == 1: // and the target's gives up
+		how, j.still = "the daemon dies early", true
 	}
 	if j.by != nil {
 		j.by.done = true
-		if !well {
-			j.by.err = "broken pipe"
+		j.by.err = how
+		if j.by.unknown = len(how) > 3 && how[:3] == "the"; how != "" && !j.by.unknown {
+			j.hosts[from].kept = true
 		}
 	}
 	j.from, j.to, j.by = "", "", nil
@@ -288,7 +382,7 @@ func (j *journey) step() {
 			return
 		}
 		old := j.hosts[host]
-		j.hosts[host] = &mover{past: map[string]*attempt{}}
+		j.hosts[host] = &mover{past: map[string]*attempt{}, sent: old.sent, kept: old.kept}
 		if j.by != nil && old.past["m"] == j.by {
 			j.by = nil
 		}
@@ -315,10 +409,12 @@ func (j *journey) check() {
 		fail("the VM never ended")
 	case vm.MovingTo == "" && (vm.Host != j.at || j.from != ""):
 		fail("no move is open")
-	case vm.MovingTo != "" && j.at != vm.Host && j.at != vm.MovingTo:
+	case vm.MovingTo != "" && j.at != vm.Host && j.at != vm.MovingTo && !(j.at == "" && j.stands[vm.MovingTo]):
 		fail("it runs on neither host of its move")
-	case vm.GoneFrom != "" && j.at != vm.MovingTo:
+	case vm.GoneFrom != "" && j.at != vm.MovingTo && j.at != "":
 		fail("it is not gone from the source")
+	case vm.Left && j.at != vm.MovingTo && !j.stands[vm.MovingTo]:
+		fail("it did not leave for its target")
 	case j.from != "" && (j.from != vm.Host || j.to != vm.MovingTo):
 		fail("it goes another way")
 	}

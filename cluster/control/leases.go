@@ -140,6 +140,27 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 		}
 		p.Leftovers = append(p.Leftovers, i)
 	}
+	for _, r := range q.Resumes {
+		vm, known := s.VM(r.VM)
+		vc, _ := s.VC(vm.VC)
+		why := state.ResumeRefused(vm, known, q.Host, r.Generation, r.Move)
+		switch {
+		case meta.Hold.On():
+			why = "nothing goes on after a " + meta.Hold.Reason + " until every host has said what it runs"
+		case why != "":
+		case h.Lost.Proof != "":
+			why = "host " + q.Host + " is lost: " + h.Lost.Text
+		case losing:
+			why = "that host " + q.Host + " was lost is being recorded"
+		case vc.Restartable() && !holds:
+			why = "host " + q.Host + " holds no lease for restartable VMs"
+		}
+		if why != "" {
+			p.Refused = why
+			continue
+		}
+		p.Resumes = append(p.Resumes, r)
+	}
 	if len(q.Moves) > 0 {
 		if err := c.permitMoves(ctx, s, q, &p); err != nil {
 			return agent.Permit{}, fmt.Errorf("permit for host %s: %w", q.Host, err)

@@ -192,10 +192,21 @@ type VMStatus struct {
 	Move   uint64 `json:"move,omitempty"`
 	Room   bool   `json:"room,omitempty"`
 	Permit bool   `json:"permit,omitempty"`
-	Phase  Phase  `json:"phase"`
-	Gone   bool   `json:"gone,omitempty"`
-	Held   int64  `json:"held,omitempty"` // bytes
-	Reason string `json:"reason,omitempty"`
+	// Since version 5: Resumes, with Room: the host has a guest that arrives paused go on once its source has said that it left.
+	// Left, with the phase lost, by the source: it handed the VM over, and did not run it since.
+	Resumes bool   `json:"resumes,omitempty"`
+	Left    bool   `json:"left,omitempty"`
+	Phase   Phase  `json:"phase"`
+	Gone    bool   `json:"gone,omitempty"`
+	Held    int64  `json:"held,omitempty"` // bytes
+	Reason  string `json:"reason,omitempty"`
+}
+
+func (b VMReport) since() int {
+	if slices.ContainsFunc(b.VMs, func(st VMStatus) bool { return st.Resumes || st.Left }) {
+		return 5
+	}
+	return 0
 }
 
 // ImageDrop takes an image out of the catalogue.

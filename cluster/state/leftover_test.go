@@ -18,6 +18,8 @@ func TestLeftoverStays(t *testing.T) {
 	moving := func(to string, ready bool) func(*state.VM) {
 		return func(v *state.VM) { v.MovingTo, v.Move, v.Ready = to, 7, ready }
 	}
+	gone := func(v *state.VM) { v.Paused, v.GoneFrom = true, v.Host }
+	left := func(v *state.VM) { v.Left = true }
 	for _, c := range []struct {
 		name       string
 		vm         state.VM
@@ -37,9 +39,14 @@ func TestLeftoverStays(t *testing.T) {
 		{name: "it comes back, once there is room", vm: vm("h2", 1, state.Running, moving("h1", false)), generation: 1},
 		{name: "its move from here is open", vm: vm("h1", 1, state.Running, moving("h2", true)), generation: 1},
 
+		{name: "it was to come, and its source may have run it since", vm: vm("h2", 1, state.Running, moving("h1", true), gone), generation: 1},
+		{name: "it was proved gone from here", vm: vm("h1", 1, state.Running, moving("h2", true), gone), generation: 1},
+
 		{name: "it was deleted", unknown: true, deleted: true, generation: 1},
 
 		{name: "it may be on its way back", vm: vm("h2", 1, state.Running, moving("h1", true)), generation: 1, stays: true},
+		{name: "it was handed over to here", vm: vm("h2", 1, state.Running, moving("h1", true), gone, left), generation: 1, stays: true},
+		{name: "it goes on here", vm: vm("h1", 1, state.Running, moving("h2", true), func(v *state.VM) { v.Paused = true }), generation: 1, stays: true},
 		{name: "it runs here by the state", vm: vm("h1", 1, state.Running), generation: 1, stays: true},
 		{name: "this one is to start", vm: vm("h1", 1, state.Starting), generation: 1, stays: true},
 		{name: "the state is older", vm: vm("h2", 1, state.Running), generation: 2, stays: true},
@@ -48,5 +55,93 @@ func TestLeftoverStays(t *testing.T) {
 		if why := state.LeftoverStays(c.vm, !c.unknown, "h1", c.generation, c.deleted); (why != "") != c.stays {
 			t.Errorf("%s: it stays: %q, want that: %v", c.name, why, c.stays)
 		}
+	}
+}
+
+// What stands paused by a move goes on at its source until that has said that it left, and at its target from then on.
+func TestResumeRefused(t *testing.T) {
+	vm := func(change ...func(*state.VM)) state.VM {
+		out := state.VM{ID: "a", Host: "h1", Generation: 2, Phase: state.Running, MovingTo: "h2", Move: 7, Ready: true, Paused: true}
+		for _, f := range change {
+			f(&out)
+		}
+		return out
+	}
+	gone := func(v *state.VM) { v.GoneFrom = v.Host }
+	left := func(v *state.VM) { v.GoneFrom, v.Left = v.Host, true }
+	closed := func(v *state.VM) { v.MovingTo, v.Move, v.Paused = "", 0, false }
+	for _, c := range []struct {
+		name             string
+		vm               state.VM
+		unknown          bool
+		host             string
+		generation, move uint64
+		may              bool
+	}{
+		{name: "the source, before it said anything", vm: vm(), host: "h1", generation: 2, move: 7, may: true},
+		{name: "the target, after the source said that it left", vm: vm(left), host: "h2", generation: 2, move: 7, may: true},
+		{name: "its host, where the move is closed", vm: vm(closed), host: "h1", generation: 2, may: true},
+		{name: "its host, which stops it", vm: vm(closed, func(v *state.VM) { v.Phase = state.Stopping }), host: "h1", generation: 2, may: true},
+
+		{name: "the target, before that", vm: vm(), host: "h2", generation: 2, move: 7},
+		{name: "the target, whose source was lost", vm: vm(gone), host: "h2", generation: 2, move: 7},
+		{name: "the source, after that", vm: vm(left), host: "h1", generation: 2, move: 7},
+		{name: "the source, after it was proved gone", vm: vm(gone), host: "h1", generation: 2, move: 7},
+		{name: "another host", vm: vm(left), host: "h3", generation: 2, move: 7},
+		{name: "another move", vm: vm(left), host: "h2", generation: 2, move: 6},
+		{name: "no move", vm: vm(left), host: "h2", generation: 2},
+		{name: "another generation", vm: vm(left), host: "h2", generation: 1, move: 7},
+		{name: "a move whose guest does not arrive paused", vm: vm(func(v *state.VM) { v.Paused = false }), host: "h1", generation: 2, move: 7},
+		{name: "the target of a move that is closed", vm: vm(closed), host: "h2", generation: 2},
+		{name: "a VM that is to start", vm: vm(closed, func(v *state.VM) { v.Phase = state.Starting }), host: "h1", generation: 2},
+		{name: "a VM that was lost", vm: vm(closed, func(v *state.VM) { v.Phase = state.Lost }), host: "h1", generation: 2},
+		{name: "an unknown VM", unknown: true, host: "h1", generation: 2},
+	} {
+		if why := state.ResumeRefused(c.vm, !c.unknown, c.host, c.generation, c.move); (why == "") != c.may {
+			t.Errorf("%s: refused: %q, want it permitted: %v", c.name, why, c.may)
+		}
+	}
+}
+
+// The target's word makes a move one whose guest arrives paused, and the source's word that it left counts for its own move only.
+func TestLeft(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		resumes, post bool
+		paused        bool
+	}{{"the target resumes", true, false, true}, {"the target does not", false, false, false}, {"post-copy", true, true, false}} {
+		k := small(t, 3)
+		restartable(t, k, "r", "h1")
+		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true, ID: "mig-1", Options: state.MoveOptions{PostCopy: c.post}})
+		move := phase(t, k, "vm-r-0", state.Running).Move
+		tell := func(host string, move uint64, st state.VMStatus) state.VM {
+			t.Helper()
+			st.VM, st.Generation, st.Move = "vm-r-0", 1, move
+			k.must(t, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
+			return phase(t, k, "vm-r-0", state.Running)
+		}
+		if vm := tell("h2", move, state.VMStatus{Room: true, Resumes: c.resumes}); vm.Paused != c.paused || !vm.Ready {
+			t.Fatalf("%s: paused: %v", c.name, vm.Paused)
+		}
+		left := state.VMStatus{Phase: state.Lost, Left: true}
+		if vm := tell("h1", move-1, left); vm.Left || vm.GoneFrom != "" {
+			t.Errorf("%s: left by the word of another move", c.name)
+		}
+		if vm := tell("h1", move, left); vm.Left != c.paused || vm.GoneFrom != "h1" {
+			t.Errorf("%s: %+v", c.name, vm)
+		}
+		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: move})
+		if vm := phase(t, k, "vm-r-0", state.Running); vm.Paused || vm.Left {
+			t.Errorf("%s: closed, and %+v", c.name, vm)
+		}
+	}
+	k := small(t, 3)
+	restartable(t, k, "r", "h1")
+	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true})
+	move := phase(t, k, "vm-r-0", state.Running).Move
+	k.must(t, state.KindVMReport, state.VMReport{Host: "h2", VMs: []state.VMStatus{{VM: "vm-r-0", Generation: 1, Move: move, Room: true, Resumes: true}}})
+	k.must(t, state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "vm-r-0", Generation: 1, Move: move, Phase: state.Lost}}})
+	if vm := phase(t, k, "vm-r-0", state.Running); vm.Left || vm.GoneFrom != "h1" {
+		t.Errorf("lost by its source, which does not say that it left: %+v", vm)
 	}
 }

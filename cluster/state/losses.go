@@ -178,7 +178,7 @@ func (v VM) settled() VM {
 	if v.Move != 0 && v.Phase != Stopping {
 		v.Frozen = 0
 	}
-	v.MovingTo, v.GoneFrom, v.Move, v.Ready, v.Permit = "", "", 0, false, 0
+	v.MovingTo, v.GoneFrom, v.Move, v.Ready, v.Permit, v.Paused, v.Left = "", "", 0, false, 0, false, false
 	return v
 }
 

@@ -172,7 +172,8 @@ func (w *writer) putVMs(p *Plan) error {
 		if exists && old.ModifyIndex > p.Basis {
 			return fmt.Errorf("VM %s changed at index %d: %w", vm.Name, old.ModifyIndex, ErrConflict)
 		}
-		if exists && (vm.MovingTo != old.MovingTo || vm.GoneFrom != old.GoneFrom || vm.Move != old.Move || vm.Ready != old.Ready || vm.Permit != old.Permit) {
+		if exists && (vm.MovingTo != old.MovingTo || vm.GoneFrom != old.GoneFrom || vm.Move != old.Move || vm.Ready != old.Ready || vm.Permit != old.Permit ||
+			vm.Paused != old.Paused || vm.Left != old.Left) {
 			return fmt.Errorf("VM %s: a plan opens and closes no move: %w", vm.Name, ErrConflict)
 		}
 		if exists && old.Holds() && (vm.Host != old.Host || vm.Generation != old.Generation) {

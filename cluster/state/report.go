@@ -15,13 +15,19 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 		return fmt.Sprintf("it is of generation %d, and the state knows %d", generation, vm.Generation)
 	case vm.Generation > generation: // that none of the older ones runs was proved before the newer was permitted
 		return ""
-	case vm.MovingTo == host && !here: // by an older move: this one's source keeps the VM until there is room
-		if vm.Ready {
+	case vm.MovingTo == host && !here:
+		switch {
+		case vm.Ready && vm.Left:
+			return "it was handed over, and goes on here"
+		case vm.Ready && (!vm.Paused || vm.GoneFrom == ""):
 			return "it may come in by the move that is open"
 		}
-		return ""
-	case vm.MovingTo != "" && here: // the target says that the VM arrived, or it is lost
-		return ""
+		return "" // by an older move, as this one's source keeps the VM until there is room; or its source is lost, and may have run it since
+	case vm.MovingTo != "" && here:
+		if vm.Paused && vm.GoneFrom == "" {
+			return "it goes on here, as it was not handed over"
+		}
+		return "" // the target says that the VM arrived, or it is lost
 	case vm.MovingTo != "" || vm.Phase == Running || vm.Phase == Stopping:
 		if here {
 			return "by the state it runs here"
@@ -31,6 +37,26 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 		return "this very generation is to start"
 	}
 	return ""
+}
+
+// ResumeRefused says why a host may not have a VM go on that stands paused there by a move, or by one that is closed (0); "" if it
+// may. A move's source may until it has said that the VM left: the target goes by that word alone.
+func ResumeRefused(vm VM, known bool, host string, generation, move uint64) string {
+	switch {
+	case !known || vm.Generation != generation || vm.Move != move || vm.MovingTo != "" && !vm.Paused:
+		return fmt.Sprintf("move %d of generation %d is not open", move, generation)
+	case vm.MovingTo == "" && (vm.Host != host || !vm.Holds() || vm.Phase == Starting):
+		return "by the state it does not run here"
+	case host == vm.Host && vm.GoneFrom == "":
+		return ""
+	case host == vm.Host:
+		return "it was proved gone from here"
+	case host == vm.MovingTo && vm.Left:
+		return ""
+	case host == vm.MovingTo:
+		return "its source has not said that it left"
+	}
+	return "it is neither the source nor the target of the move"
 }
 
 // vmReport moves VMs on by the word of their host. A status for another host's
@@ -51,10 +77,15 @@ func (w *writer) vmReport(b *VMReport) error {
 			}
 			switch {
 			case st.Room && b.Host == vm.MovingTo && !vm.Ready:
-				vm.Ready, vm.ModifyIndex = true, w.index
+				m, _ := w.read().MigrationOf(vm.ID)
+				vm.Ready, vm.Paused, vm.ModifyIndex = true, st.Resumes && !m.Options.PostCopy, w.index
 				w.put(tVMs, &vm)
 			case st.Permit && b.Host == vm.Host && vm.Ready && vm.GoneFrom == "" && vm.Goal == GoalRun && !meta.Hold.On():
 				vm.Permit, vm.ModifyIndex = w.index, w.index
+				w.put(tVMs, &vm)
+			}
+			if st.Left && st.Phase == Lost && b.Host == vm.Host && vm.Paused && !vm.Left {
+				vm.Left, vm.ModifyIndex = true, w.index
 				w.put(tVMs, &vm)
 			}
 			if (b.Host == vm.Host || b.Host == vm.MovingTo) && st.Phase == Lost && vm.Holds() {

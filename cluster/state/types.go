@@ -287,6 +287,10 @@ type VM struct {
 	// Permit is the log index of the last permit that the source of the open move was given to hand the VM over. Its
 	// word that the VM stayed counts only if it is of after that permit: an attempt begins with one.
 	Permit uint64 `json:"permit,omitempty"`
+	// Paused, since version 5: the guest of the open move arrives paused, by the word of its target (VMStatus.Resumes). Left: the
+	// source said that it handed the VM over and that it did not run there since. Only then the target has it go on.
+	Paused bool `json:"paused,omitempty"`
+	Left   bool `json:"left,omitempty"`
 	// SeenEpoch is the epoch in which a host last told, during a hold, that it runs the VM.
 	SeenEpoch uint64 `json:"seenEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"evenkeel/hypervisor"
+)
+
+// A VM arrives paused by its move, and goes on at the target once its source has said, by the log, that it left and did not run
+// there since. A source that does not hear what became of the hand-over has its VM go on and says so; it then never says
+// that it left. So the VM goes on in one place, whatever either side heard of the other.
+
+// handedOver: the VM is not here any more because its open move took it away. It is not said of one that may have run here, and ended,
+// after its migration: what the target holds is older than that.
+func (d *decider) handedOver(vm VM) bool {
+	return vm.Move.Paused && !vm.Move.Incoming && d.past.Handed[vm.Spec.Identity.VM] && !d.lost(vm) && !d.past.Fresh && !(d.past.Lapsed && vm.Spec.Leased)
+}
+
+// holdsPaused notes which VMs came by a migration and stand paused, and since when.
+func (r *runner) holdsPaused(there []hypervisor.VM, at time.Time) {
+	before := r.held
+	r.held = map[Instance]time.Time{}
+	for _, vm := range there {
+		if vm.Foreign || vm.State != hypervisor.Paused {
+			continue
+		}
+		i := Instance{VM: vm.Identity.VM, Generation: vm.Generation}
+		since, was := before[i]
+		if m, coming := r.coming[i.VM]; !was && !vm.Held && (!coming || !m.Paused && !m.Wait) {
+			continue
+		}
+		if !was {
+			since = at
+		}
+		r.held[i] = since
+	}
+}
+
+// outdated: what stands here paused came by a move that is closed, or its source is lost and may have run it since. After a restore the
+// state may be older than what stands here: then the VM may have run elsewhere since, too.
+func (r *runner) outdated(i Instance) bool {
+	_, held := r.held[i]
+	m, coming := r.coming[i.VM]
+	return held && r.counts != nil && (r.onHold || !coming || m.Wait || m.SourceGone && !m.Left)
+}
+
+// resume a VM. The leader is asked right before: its answer is of the log as it is then.
+func (r *runner) resume(ctx context.Context, op Resume) (bool, error) {
+	if op.Leased {
+		defer r.keeper.started(1)
+		if err := r.keeper.starts(ctx, 1); err != nil {
+			return false, fmt.Errorf("%s: %w", op, err)
+		}
+	}
+	h := Handover{VM: op.VM, Generation: op.Generation, Move: op.Move}
+	p, err := r.permit(ctx, PermitRequest{Host: r.Host, Resumes: []Handover{h}})
+	if err != nil {
+		return false, fmt.Errorf("permit to %s: %w", op, err)
+	}
+	if !slices.Contains(p.Resumes, h) || op.Leased && !r.keeper.holds() {
+		r.log.Info("not permitted: "+op.String(), "why", p.Refused)
+		return false, nil
+	}
+	i := Instance{VM: op.VM, Generation: op.Generation}
+	since, held := r.held[i]
+	var moved hypervisor.Moved
+	if held { // it is not known after that
+		if moved, err = r.Hypervisor.Arrival(ctx, op.VM); err != nil {
+			r.log.Debug("figures of a move", "error", err)
+		}
+	}
+	r.log.Info(op.String())
+	if err := r.Hypervisor.Resume(ctx, op.VM); err != nil {
+		return false, fmt.Errorf("%s: %w", op, err)
+	}
+	if held {
+		moved.Downtime += time.Since(since)
+		r.resumed[op.VM] = moved
+		delete(r.held, i)
+	}
+	return true, nil
+}
