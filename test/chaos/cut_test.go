@@ -15,8 +15,8 @@ import (
 	"evenkeel/test/patience"
 )
 
-// TestMovesCutAtHandOver cuts source and target of a live migration off one another when the guest goes on on the target and the source has
-// not heard of it yet, again and again, for longer than libvirt takes to notice. Whatever each of the two libvirts makes of it, the guest may go on in one place only.
+// TestMovesCutAtHandOver cuts source and target of a live migration off one another when the target has taken the guest over and the source
+// has not heard of it yet, again and again, for longer than libvirt takes to notice. Whatever each of the two libvirts makes of it, the guest may go on in one place only.
 func TestMovesCutAtHandOver(t *testing.T) {
 	lab.Real(t)
 	rounds := 4
@@ -33,7 +33,7 @@ func TestMovesCutAtHandOver(t *testing.T) {
 		if err := errors.Join(s.Lab.Block(from.Host, to.Host), s.Lab.Block(to.Host, from.Host)); err != nil {
 			t.Fatal(err)
 		}
-		log.Say("strike", from.Name, fmt.Sprintf("round %d: cut off from %s, where the guest goes on", n, to.Name))
+		log.Say("strike", from.Name, fmt.Sprintf("round %d: cut off from %s, which has taken the guest over", n, to.Name))
 		time.Sleep(15 * time.Second) // sleep: the cut lasts
 		if err := s.Lab.Heal(); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestMovesCutAtHandOver(t *testing.T) {
 	}
 }
 
-// takenOver drains a host, and returns the target as soon as the guest goes on there. The target's frames come late, so that the word
+// takenOver drains a host, and returns the target as soon as it has taken the guest over. The target's frames come late, so that the word
 // of it is still on its way to the source.
 func (s *Site) takenOver(t *testing.T, n int, from *Host) *Host {
 	t.Helper()
@@ -90,7 +90,7 @@ func (s *Site) takenOver(t *testing.T, n int, from *Host) *Host {
 	case to := <-goes:
 		return to
 	case <-ctx.Done():
-		t.Fatalf("round %d: the guest did not go on elsewhere", n)
+		t.Fatalf("round %d: no other host took the guest over", n)
 		return nil
 	}
 }

@@ -161,10 +161,11 @@ func (h *Host) says(ctx context.Context, what *regexp.Regexp) error {
 	}
 }
 
-// How virsh tells that a guest stands still on the source at the end of its migration, and that it goes on on the target.
+// How virsh tells that a guest stands still on the source at the end of its migration, and that the target has
+// taken it over, where it stands until it is resumed.
 var (
 	handOver = regexp.MustCompile(`'lifecycle' for domain '[^']*': (Suspended Migrated|Suspended Post-copy)`)
-	takeOver = regexp.MustCompile(`'lifecycle' for domain '[^']*': Resumed Migrated`)
+	takeOver = regexp.MustCompile(`'lifecycle' for domain '[^']*': Suspended Paused`)
 )
 
 // apply a fault to the host; undo ends it, unless the fault ends by itself.

@@ -17,6 +17,11 @@ import (
 
 // listed are the VMs of ours that run on a host, by those who only look.
 func (s *sim) listed(name string) []hypervisor.VM {
+	return slices.DeleteFunc(s.present(name), func(vm hypervisor.VM) bool { return vm.State == hypervisor.Paused })
+}
+
+// present are the VMs of ours that have arrived on a host, and run or are paused there.
+func (s *sim) present(name string) []hypervisor.VM {
 	c := s.world.Host(name)
 	defer c.Close() //nolint:errcheck // a connection to nothing
 	vms, err := c.List(s.ctx)
@@ -318,6 +323,11 @@ func (s *sim) unsettled() string {
 	for name, vms := range there {
 		for id, generation := range vms {
 			return fmt.Sprintf("VM %s of generation %d runs on %s, and the state does not know it there", id, generation, name)
+		}
+		for _, vm := range s.present(name) {
+			if vm.State == hypervisor.Paused {
+				return fmt.Sprintf("VM %s of generation %d is paused on %s", vm.VM, vm.Generation, name)
+			}
 		}
 	}
 	return ""

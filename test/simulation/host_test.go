@@ -330,7 +330,11 @@ func (y struckHost) do(ctx context.Context, c simulated.Call, f func(context.Con
 			_ = wait(ctx, hangs)
 			y.p.h.disturbed()
 		}
-		return fmt.Errorf("%s: injected fault: %w", c, hypervisor.ErrUnavailable)
+		cause := hypervisor.ErrUnavailable
+		if c == simulated.CallMigrate && (fault.After || fault.Hang) {
+			cause = fmt.Errorf("%w: %w", hypervisor.ErrEndUnknown, cause)
+		}
+		return fmt.Errorf("%s: injected fault: %w", c, cause)
 	}
 	return y.p.gate(ctx)
 }
@@ -418,6 +422,17 @@ func (y struckHost) Migrate(ctx context.Context, id string, m hypervisor.Migrati
 		return
 	})
 	return
+}
+
+func (y struckHost) Resume(ctx context.Context, id string) error {
+	return y.do(ctx, simulated.CallResume, func(ctx context.Context) error {
+		err := y.Host.Resume(ctx, id)
+		y.p.h.s.note("%s: resumed %s: %v", y.p.h.name, id, err)
+		if err == nil {
+			y.p.h.s.count("VMs resumed")
+		}
+		return err
+	})
 }
 
 func (y struckHost) Abort(ctx context.Context, id string) (v hypervisor.Moved, was bool, err error) {

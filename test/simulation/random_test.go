@@ -120,6 +120,10 @@ func randomScript(o *options, long time.Duration) {
 			add(at, "kill", fmt.Sprintf("%s-g-0", o.names[r.IntN(len(o.names))]))
 		}
 	}
+	lost := seeded(o.seed, 5)
+	for at := 15*time.Second + time.Duration(lost.Int64N(int64(15*time.Second))); at < long; at += 15*time.Second + time.Duration(lost.Int64N(int64(45*time.Second))) {
+		add(at, "lose", fmt.Sprintf("h%d", 1+lost.IntN(o.hosts)), fmt.Sprint(1+lost.IntN(2)))
+	}
 	slices.SortStableFunc(o.script, func(a, b step) int { return int(a.at - b.at) })
 	o.script = slices.DeleteFunc(o.script, func(p step) bool { return p.at > long+70*time.Second })
 	if saved && o.seed%5 == 2 { // in the end, as what else goes on must not start a server that is yet to lose its disk

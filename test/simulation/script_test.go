@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
 )
 
@@ -25,6 +26,8 @@ import (
 //	full S | free S      a server's disk
 //	strike H CALL N HOW  the agent's next N calls of the hypervisor fail, hang, or are done and fail
 //	leave H N            the next N VMs that are handed over from H leave their source behind, paused
+//	behind VM H          H has the VM as well, paused, as the source of a migration that has ended
+//	lose H N             the next N hand-overs from H lose the target's answer: H has the VM run on, and the target has it too
 //	create|scale VC N, run|stop|delete VC   as a client, until it is answered
 //	move VM H | move any a live migration
 //	drain H|any MIB | undrain H|any | rebalance MIB   as an operator; -1 MiB: no bound
@@ -187,10 +190,13 @@ func (s *sim) perform(p step) error {
 		h.powerOff(true)
 	case "on":
 		h.powerOn()
-	case "leave":
+	case "leave", "lose":
 		n, err := strconv.Atoi(arg(1))
 		if err != nil {
 			return err
+		}
+		if p.verb == "lose" {
+			return s.world.LoseAnswer(a, n)
 		}
 		return s.world.KeepSources(a, n)
 	case "strike":
@@ -241,6 +247,15 @@ func (s *sim) ask(p step, a, b string) error {
 				}
 			}
 		}
+	case "behind":
+		for _, host := range s.order {
+			for _, vm := range s.listed(host) {
+				if vm.Name == "ek-"+a {
+					return s.world.LeaveBehind(b, hypervisor.Spec{Identity: vm.Identity, Name: vm.Name, Leased: vm.Leased, VCPUs: vm.VCPUs, Memory: vm.Memory, Balloon: vm.Balloon, CPU: vm.CPU})
+				}
+			}
+		}
+		return fmt.Errorf("it runs nowhere")
 	case "confirm":
 		h := s.hosts[a]
 		h.mu.Lock()
@@ -320,6 +335,7 @@ func (s *sim) move(name, to string) error {
 //	running VC N [within D]   N VMs of it run, as the state says and on the hosts
 //	nowhere VC [within D]     none of its VMs runs on any host
 //	on VM H [within D]        it runs there
+//	generation VM N [within D]   it has been started so many times
 //	event KIND NAME [within D]
 //	no KIND NAME              there is no such event
 //	hold on|off [within D]
@@ -370,6 +386,10 @@ func (s *sim) unexpected(args []string) string {
 		vm, _ := snap.VMNamed(args[1])
 		if vm.Host != args[2] || !s.runsOn(args[2], vm.ID, vm.Generation) {
 			return fmt.Sprintf("it is %s on %s", vm.Phase, vm.Host)
+		}
+	case "generation":
+		if vm, _ := snap.VMNamed(args[1]); fmt.Sprint(vm.Generation) != args[2] {
+			return fmt.Sprintf("it is of generation %d, %s on %s", vm.Generation, vm.Phase, vm.Host)
 		}
 	case "event", "no":
 		there := slices.ContainsFunc(snap.EventsAfter(0, 0), func(e state.Event) bool { return e.Kind == args[1] && (e.Name == args[2] || args[2] == "any") })
