@@ -55,6 +55,8 @@ type Options struct {
 	Backups   Backups
 	Version   string
 	Log       *slog.Logger
+	// IfRemoved is what to do once the cluster has removed this member, for the log.
+	IfRemoved string
 	// GossipRotation says how the keys of gossip are replaced; zero: DefaultGossipRotation.
 	GossipRotation GossipRotation
 	// Audit is the log of who asked for what; nil: none is kept. Whoever starts the member closes it after the member.
@@ -102,6 +104,7 @@ type Member struct {
 		of map[string]*taken // by host
 	}
 	revokedNow atomic.Pointer[revocations]
+	shutAt     chan struct{} // holds one after a server refused this member
 
 	announced chan struct{} // holds one after leads changed
 
@@ -149,7 +152,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, announced: make(chan struct{}, 1), failed: make(chan error, 8)}
+	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, announced: make(chan struct{}, 1), shutAt: make(chan struct{}, 1), failed: make(chan error, 8)}
 	m.identity.Server = m.identity.Server && !o.AgentOnly
 	if m.shut, err = pki.OpenRevoked(filepath.Join(o.Dir, revokedFile)); err != nil {
 		cancel()
@@ -242,6 +245,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 	run("certificate", m.keepCertificate)
 	wg.Go(func() { m.gossiping(ctx) })
 	wg.Go(func() { m.fetchGossipKeys(ctx) })
+	wg.Go(func() { m.watchStanding(ctx) })
 	if m.identity.Server {
 		m.startServer(ctx, wg)
 	}
@@ -283,7 +287,7 @@ func (m *Member) openServer() error {
 		return known && !row.NoVote // one that is not known is on its way out
 	}
 	m.node, err = node.Open(node.Options{Dir: filepath.Join(m.o.Dir, "raft"), ID: m.identity.Name, Stream: m.port.Raft(), Advertise: m.o.Advertise,
-		State: m.State, Log: m.log, Bootstrap: first && usedErr != nil, Used: usedErr == nil, SnapshotEvery: m.o.SnapshotEvery, Trailing: m.o.Trailing,
+		State: m.State, Log: m.log, Removed: m.removed, Bootstrap: first && usedErr != nil, Used: usedErr == nil, SnapshotEvery: m.o.SnapshotEvery, Trailing: m.o.Trailing,
 		Timers: m.o.Timers, Health: m.askHealth, Autopilot: pilot, Version: m.o.Version})
 	if err != nil {
 		return err
@@ -345,7 +349,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 				m.log.Warn("keep where the servers are", "error", err)
 			}
 		},
-		Revoked: m.shutOut, Gossip: m.gossipKeys.hear})
+		Revoked: m.shutOut, Gossip: m.gossipKeys.hear, Shut: m.isShut})
 	if m.State == nil {
 		run("events", func(ctx context.Context) error { m.telling(ctx); return nil })
 	}
@@ -465,6 +469,9 @@ func (m *Member) forecast(ctx context.Context, host, vm, resource string, steps 
 
 // Ready says why this member cannot do its work yet; nil if it can.
 func (m *Member) Ready() error {
+	if _, err := m.dialer.Removed(); err != nil {
+		return err
+	}
 	if m.State == nil {
 		return nil
 	}

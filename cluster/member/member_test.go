@@ -120,7 +120,7 @@ func (s *site) start(name string, l net.Listener) *member.Member {
 	s.t.Helper()
 	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, Gossip: s.gossip[name],
 		GossipAdvertise: s.gossip[name], GossipRotation: member.GossipRotation{Spread: 500 * time.Millisecond, Keep: time.Second}, AgentOnly: s.agentOnly, Lease: s.lease, PKI: s.pki, Now: s.now[name],
-		Settings: state.DefaultSettings(), Version: "test", Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
+		Settings: state.DefaultSettings(), Version: "test", IfRemoved: "leave it, or let " + name + " in", Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },

@@ -169,7 +169,7 @@ func (m *Member) keepCertificate(ctx context.Context) error {
 		if _, err := m.keeper.Refresh(time.Now()); err != nil {
 			m.log.Error("read the certificate again", "error", err)
 		}
-		if time.Now().Before(notBefore) {
+		if time.Now().Before(notBefore) || m.removed() {
 			continue
 		}
 		var failed error
@@ -243,6 +243,9 @@ func (m *Member) atServer(f func(address string) error) error {
 	for _, address := range servers {
 		if err = f(address); err == nil {
 			return nil
+		}
+		if transport.Shut(err) {
+			m.isShut()
 		}
 		failed = errors.Join(failed, err)
 		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && said != transport.Leaderless {

@@ -21,6 +21,8 @@ type hclogAdapter struct {
 	args  []any
 	alone bool // no other server: that none is heard of is no news
 	said  *said
+	// removed says whether the cluster has removed this server, so that no other one answers it; nil: it has not.
+	removed func() bool
 }
 
 // said remembers complaints: raft repeats them twice a second for each server that is away.
@@ -71,6 +73,9 @@ func (a *hclogAdapter) Log(level hclog.Level, msg string, args ...any) {
 		}
 	case hclog.Error:
 		l = slog.LevelError
+	}
+	if a.removed != nil && a.removed() {
+		l = slog.LevelDebug
 	}
 	if l > slog.LevelDebug && a.said.again(subject(msg, args)) {
 		l = slog.LevelDebug

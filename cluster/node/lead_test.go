@@ -116,8 +116,12 @@ func TestWhileLeadingOnceATerm(t *testing.T) {
 func TestComplaintsAreNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log := newHclog(slog.New(slog.NewTextHandler(&out, nil)), false).Named("x").With("y", 1)
-		for range 60 {
+		removed := false
+		first := newHclog(slog.New(slog.NewTextHandler(&out, nil)), false)
+		first.removed = func() bool { return removed }
+		log := first.Named("x").With("y", 1)
+		for n := range 90 {
+			removed = n >= 60 // nor are they heard once the server is known to be removed
 			log.Error("failed to heartbeat to", "peer", "s2", "error", "refused")
 			log.Error("failed to heartbeat to", "peer", "s3", "error", "refused")
 			log.Warn("heartbeat timeout reached, starting election")

@@ -43,6 +43,8 @@ type Options struct {
 	Advertise string
 	State     *state.Store
 	Log       *slog.Logger
+	// Removed says whether the cluster is known to have removed this server: what Raft complains of then is no news. nil: it is not.
+	Removed func() bool
 	// Bootstrap makes this server the first and only voter of a new cluster, if there is no log yet. Without it,
 	// a server with a Stream and no log waits until the leader of a cluster adds it.
 	Bootstrap bool
@@ -146,6 +148,7 @@ func Open(o Options) (*Node, error) {
 	n := &Node{o: o, state: o.State, id: o.ID, members: make(turn, 1), closed: make(chan struct{}), end: cancel}
 	n.log = o.Log.With("part", "raft")
 	n.hclog = newHclog(n.log, n.alone())
+	n.hclog.removed = o.Removed
 	n.lead.init()
 	n.appends.limit = o.Autopilot.defaults().SlowAppend
 	if o.Memory == nil {

@@ -44,6 +44,8 @@ type AgentOptions struct {
 	Revoked func([]pki.Revocation)
 	// Gossip hears of the version of the leader's keys of gossip like that. nil: nobody does.
 	Gossip func(version string)
+	// Shut hears that a server refused this member in TLS. nil: nobody does.
+	Shut func()
 	// Rand spreads reconnects. The Agent uses it alone.
 	Rand *rand.Rand
 	Log  *slog.Logger
@@ -142,7 +144,11 @@ func (a *Agent) Run(ctx context.Context) {
 			backoff = a.o.FirstBackoff
 		}
 		wait := a.next(address, backoff)
-		a.o.Log.Info("no leader is heard", "server", address, "error", err, "retry", wait)
+		level := slog.LevelInfo
+		if errors.Is(err, ErrRemoved) { // it was said once
+			level = slog.LevelDebug
+		}
+		a.o.Log.Log(ctx, level, "no leader is heard", "server", address, "error", err, "retry", wait)
 		backoff = min(2*backoff, a.o.LastBackoff)
 		over := time.After(wait)
 		// One hint for each time that is waited through: where servers cannot keep up with all who try, hints must not
@@ -229,6 +235,9 @@ func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun
 	}
 	resp, err := a.http.RoundTrip(req)
 	if err != nil {
+		if Shut(err) && a.o.Shut != nil {
+			a.o.Shut()
+		}
 		return false, because(ctx, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is kept in it
@@ -343,10 +352,14 @@ func (a *Agent) learn(servers []string) {
 
 // Desired implements agent.Leader: the latest word, as long as the leader is heard; else an error
 // that is ErrNoLeader. The channel closes at the next change, when the leader is not heard any
-// more, and when it is heard again. The state is not to be changed.
-func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan struct{}, error) {
+// more, and when it is heard again. The state is not to be changed. While the cluster is known to have removed this member it
+// waits, as Report does: there is nothing to be said, and nobody to say it to. Calls about leases and permits fail at once.
+func (a *Agent) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
 	if host != a.o.Host {
 		return agent.Desired{}, nil, fmt.Errorf("desired state of host %s: this is %s", host, a.o.Host)
+	}
+	if err := a.letIn(ctx); err != nil {
+		return agent.Desired{}, nil, fmt.Errorf("desired state of host %s: %w", host, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -356,9 +369,27 @@ func (a *Agent) Desired(_ context.Context, host string) (agent.Desired, <-chan s
 	return a.desired, a.changed, nil
 }
 
+// letIn waits while this member is known to be removed.
+func (a *Agent) letIn(ctx context.Context) error {
+	for {
+		back, err := a.o.Dialer.Removed()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-back:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 // Report implements agent.Leader. One that has nothing new is not sent; samples go along, or alone, so often: see
 // AgentOptions.SampleEvery.
 func (a *Agent) Report(ctx context.Context, r agent.Report) error {
+	if err := a.letIn(ctx); err != nil {
+		return fmt.Errorf("report of host %s: %w", a.o.Host, err)
+	}
 	if err := a.turn(ctx, callReport); err != nil {
 		return fmt.Errorf("report of host %s: %w", a.o.Host, err)
 	}

@@ -90,13 +90,21 @@ type Dialer struct {
 	// Connect makes the connection below TLS; nil: TCP.
 	Connect func(ctx context.Context, address string) (net.Conn, error)
 
-	members members
+	members  members
+	standing standing
 }
 
 // Dial connects to a member and speaks one of the protocols of members to it. It fails if the other
 // side is not what is wanted (the cluster is ours in any case), so that no word
-// of ours reaches a stranger.
+// of ours reaches a stranger. While this member is known to be removed, it fails at once.
 func (d *Dialer) Dial(ctx context.Context, address, protocol string, want pki.Want) (*tls.Conn, error) {
+	if _, err := d.Removed(); err != nil {
+		return nil, fmt.Errorf("connect to %s over %s: %w", address, protocol, err)
+	}
+	return d.dial(ctx, address, protocol, want)
+}
+
+func (d *Dialer) dial(ctx context.Context, address, protocol string, want pki.Want) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	connect := d.Connect

@@ -187,6 +187,11 @@ func (p *Port) handshake(raw net.Conn, entry *connection) {
 		p.o.refused(raw.RemoteAddr(), fmt.Errorf("handshake: %w", err))
 		return
 	}
+	if p.o.Public == nil && conn.ConnectionState().NegotiatedProtocol == ProtocolStanding {
+		p.tellStanding(conn)
+		p.conns.done(entry)
+		return
+	}
 	to, keep := p.api, &p.members
 	switch protocol := conn.ConnectionState().NegotiatedProtocol; {
 	case p.o.Public != nil:
@@ -246,7 +251,7 @@ func (p *Port) config() *tls.Config {
 func (p *Port) memberConfig() *tls.Config {
 	protocols := []string{ProtocolPeer}
 	if p.o.Keeper.Identity().Server {
-		protocols = append(protocols, ProtocolRaft, ProtocolForward)
+		protocols = append(protocols, ProtocolRaft, ProtocolForward, ProtocolStanding)
 	}
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -255,7 +260,9 @@ func (p *Port) memberConfig() *tls.Config {
 		ClientAuth:             tls.RequestClientCert, // VerifyConnection wants one, and says better why
 		SessionTicketsDisabled: true,                  // every connection shows its certificate
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			if _, err := p.o.verify(cs.PeerCertificates, pki.Want{Server: cs.NegotiatedProtocol != ProtocolPeer}); err != nil {
+			server := cs.NegotiatedProtocol == ProtocolRaft || cs.NegotiatedProtocol == ProtocolForward
+			_, err := p.o.verify(cs.PeerCertificates, pki.Want{Server: server})
+			if err != nil && !(cs.NegotiatedProtocol == ProtocolStanding && onlyRevoked(err)) {
 				return err
 			}
 			return p.o.sameFounding(cs.PeerCertificates, cs.ServerName)

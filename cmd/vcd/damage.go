@@ -35,6 +35,15 @@ func (c *config) rejoin() string {
 		"start vcd; vcctl cluster join --join-token-file FILE ADDRESS:7480 (ADDRESS is another server's; with no other server left: restore from a snapshot, see docs/operations.md)", roles, c.Name, c.emptied())
 }
 
+// ifRemoved is what to do on a host that the cluster has removed.
+func (c *config) ifRemoved() string {
+	again := c.rejoin()
+	if c.ownPKI() {
+		again = "with another certificate (pki in vcd.yaml), as this one counts no more, " + again
+	}
+	return "stop vcd for good, or " + again
+}
+
 // withWayOut adds to an error about a damaged file what to do about it, if the error does not say so.
 func (c *config) withWayOut(err error) error {
 	if d := new(statefile.Damaged); errors.As(err, &d) && d.Way == "" {

@@ -255,7 +255,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 	}
 	set.SharedPools = c.SharedPools
 	o = member.Options{Dir: c.DataDir, Listener: l, Advertise: c.Advertise, Gossip: c.Gossip, GossipAdvertise: gossipAdvertise(c), Settings: set,
-		Lease: time.Duration(c.Lease), Version: version, Log: d.log, Audit: d.audit, PKI: c.pkiFiles(),
+		Lease: time.Duration(c.Lease), Version: version, Log: d.log, Audit: d.audit, PKI: c.pkiFiles(), IfRemoved: c.ifRemoved(),
 		Autopilot: node.Autopilot{DeadAfter: time.Duration(c.RemoveDead)},
 		Backups:   member.Backups{Dir: c.Snapshots.Dir, Every: time.Duration(c.Snapshots.Every), Latest: c.Snapshots.Keep, Days: c.Snapshots.Days},
 		API:       d.api,
