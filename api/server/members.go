@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
@@ -136,16 +137,13 @@ func (s *Server) members(v *control.View) ([]v1.Member, string) {
 	for _, n := range nodes {
 		of[n.ID] = n
 	}
-	heard := map[string]bool{}
+	heard := map[string]*node.Peer{}
 	for _, p := range s.opts.Members.Gossips() {
-		heard[p.Name] = true
+		heard[p.Name] = &p
 	}
 	out := []v1.Member{}
 	for _, row := range v.Members() {
-		m := v1.Member{Name: row.Name, Server: row.Server, Agent: row.Agent, Address: row.Address, Version: row.Version, JoinedAt: row.JoinedAt, Gossip: "silent"}
-		if heard[row.Name] {
-			m.Gossip = "there"
-		}
+		m := memberOf(row, heard[row.Name])
 		if n, ok := of[row.Name]; ok {
 			m.Leader, m.Voter, m.Healthy, m.Behind, m.Trouble, m.Contact = n.Leader, n.Voter, n.Healthy, n.Behind, n.Trouble, n.Contact.Seconds()
 			m.SlowLog = n.Slow
@@ -158,6 +156,21 @@ func (s *Server) members(v *control.View) ([]v1.Member, string) {
 		out = append(out, m)
 	}
 	return out, advice
+}
+
+// maxVersion is the most of a version that a member tells in gossip that is shown, bytes.
+const maxVersion = 64
+
+// memberOf a row, and of what gossip has of it; nil: nothing. Gossip is a hint: it says what is not recorded, and is shown only.
+func memberOf(row state.Member, peer *node.Peer) v1.Member {
+	m := v1.Member{Name: row.Name, Server: row.Server, Agent: row.Agent, Address: row.Address, Version: row.Version, JoinedAt: row.JoinedAt, Gossip: "silent"}
+	if peer != nil {
+		m.Gossip = "there"
+		if m.Version == "" {
+			m.Version = audit.Printable(peer.Meta.Version, maxVersion)
+		}
+	}
+	return m
 }
 
 // conditions are what somebody should look at.

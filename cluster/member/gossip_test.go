@@ -71,6 +71,9 @@ func TestGossipWithoutRemoved(t *testing.T) {
 	sees := func(name string, want ...string) bool {
 		var got []string
 		for _, p := range s.up[name].Gossips() {
+			if p.Meta.Version != "test" {
+				t.Errorf("%s hears that %s runs %q", name, p.Name, p.Meta.Version)
+			}
 			got = append(got, p.Name)
 		}
 		return slices.Equal(got, want)
