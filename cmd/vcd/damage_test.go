@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/patience"
 )
 
 // damages are what a crash or a disk does to a file.
@@ -32,9 +32,11 @@ var damages = map[string]func([]byte) []byte{
 func TestDamagedFiles(t *testing.T) {
 	h := newHost(t, "h1")
 	h.start()
-	if _, err := client.NewLocal(h.socket).Init(t.Context(), v1.SetupInit{}); err != nil {
+	made, err := client.NewLocal(h.socket).Init(t.Context(), v1.SetupInit{})
+	if err != nil {
 		t.Fatal(err)
 	}
+	api := h.dial(made.CA, made.AdminToken)
 	h.await("the agent keeps what it must know", func() bool {
 		_, err := os.Stat(filepath.Join(h.dir, "agents", "h1.json"))
 		return err == nil
@@ -68,7 +70,7 @@ func TestDamagedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var files []string
-	err := fs.WalkDir(os.DirFS(whole), ".", func(path string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(os.DirFS(whole), ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && !strings.HasSuffix(path, ".copy") && !strings.HasPrefix(path, "simulated.") {
 			files = append(files, path)
 		}
@@ -77,8 +79,8 @@ func TestDamagedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// begin on a directory in which a file and, if asked for, its copy are damaged, and return what vcd says when it ends; "" = it runs.
-	begin := func(file string, damage func([]byte) []byte, both bool) string {
+	// begin on a directory in which a file and, if asked for, its copy are damaged, and return what vcd says when it ends; "" = it runs, its agent too.
+	begin := func(t *testing.T, file string, damage func([]byte) []byte, both bool) string {
 		if err := os.RemoveAll(h.dir); err != nil {
 			t.Fatal(err)
 		}
@@ -99,26 +101,22 @@ func TestDamagedFiles(t *testing.T) {
 		var out, errs bytes.Buffer
 		ended := make(chan int, 1)
 		go func() { ended <- run(ctx, []string{"vcd", "run", "--config", h.config}, &out, &errs) }()
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
+		said := ""
+		patience.Eventually(t, patience.Stall, "vcd ends, or its host has a lease", h.doing, func() bool {
 			select {
 			case <-ended:
-				return "ended: " + errs.String()
-			case <-tick.C:
+				said = "ended: " + errs.String()
+				return true
+			default:
 			}
-			if s, err := client.NewLocal(h.socket).Setup(ctx); err == nil && s.Ready {
-				time.Sleep(100 * time.Millisecond) // sleep: its agent may end it yet
-				select {
-				case <-ended:
-					return "ended: " + errs.String()
-				default:
-				}
-				cancel()
-				<-ended
-				return ""
-			}
+			host, err := api.Host(ctx, "h1")
+			return err == nil && host.State == "ready" && host.Lease == "held"
+		})
+		if said == "" {
+			cancel()
+			<-ended
 		}
+		return said
 	}
 	for _, file := range files {
 		want, known := says[file]
@@ -131,7 +129,7 @@ func TestDamagedFiles(t *testing.T) {
 		}
 		for name, damage := range damages {
 			t.Run(file+" "+name, func(t *testing.T) {
-				said := begin(file, damage, true)
+				said := begin(t, file, damage, true)
 				switch quiet := name == "flipped" && file == "gossip.key"; {
 				case quiet: // 32 random bytes: other members refuse it
 				case want == "runs" && said != "":
@@ -145,7 +143,7 @@ func TestDamagedFiles(t *testing.T) {
 					t.Errorf("the way out does not keep the disks of VMs: %s", said)
 				}
 				if _, err := os.Stat(filepath.Join(whole, file+".copy")); err == nil && name == "cut" {
-					if said := begin(file, damage, false); said != "" {
+					if said := begin(t, file, damage, false); said != "" {
 						t.Errorf("its copy is whole: %s", said)
 					}
 				}
