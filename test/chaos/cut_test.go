@@ -30,7 +30,7 @@ func TestMovesCutAtHandOver(t *testing.T) {
 		vm := must(t, s, "VM", func(ctx context.Context, c *client.Client) (v1.VM, error) { return c.VM(ctx, name) })
 		from := s.Host(vm.Host)
 		to := s.takenOver(t, n, from)
-		if err := errors.Join(s.Lab.Block(from.Host, to.Host), s.Lab.Block(to.Host, from.Host)); err != nil {
+		if err := errors.Join(s.Lab.Block(from.Host.Host, to.Host.Host), s.Lab.Block(to.Host.Host, from.Host.Host)); err != nil {
 			t.Fatal(err)
 		}
 		log.Say("strike", from.Name, fmt.Sprintf("round %d: cut off from %s, which has taken the guest over", n, to.Name))

@@ -54,7 +54,7 @@ func (s *Site) strike(ctx context.Context, f Fault) {
 	}
 	h.struck.Lock()
 	defer h.struck.Unlock()
-	for limit := time.Now().Add(20 * time.Second); (!h.Up() || !h.runs()) && f.Kind != "net" && time.Now().Before(limit); {
+	for limit := time.Now().Add(20 * time.Second); (!h.Up() || !h.Runs()) && f.Kind != "net" && time.Now().Before(limit); {
 		time.Sleep(100 * time.Millisecond) // sleep: what is down cannot be struck; its keeper starts it
 	}
 	if f.Phase != "" {
@@ -173,16 +173,16 @@ func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error
 	switch f.Kind + " " + f.What {
 	case "kill vcd":
 		h.hold(vcd, f.For)
-		return nil, h.program().Kill()
+		return nil, h.Vcd().Kill()
 	case "kill libvirtd":
 		h.hold(libvirtd, f.For)
 		return nil, h.KillDaemon()
 	case "net cut":
 		return func() error { return h.CutCable(false) }, h.CutCable(true)
 	case "net one-way":
-		return h.site.Lab.Heal, h.site.Lab.Block(h.Host, h.site.Host(f.Peer).Host)
+		return h.site.Lab.Heal, h.site.Lab.Block(h.Host.Host, h.site.Host(f.Peer).Host.Host)
 	case "net pair":
-		return h.site.Lab.Heal, errors.Join(h.site.Lab.Block(h.Host, h.site.Host(f.Peer).Host), h.site.Lab.Block(h.site.Host(f.Peer).Host, h.Host))
+		return h.site.Lab.Heal, errors.Join(h.site.Lab.Block(h.Host.Host, h.site.Host(f.Peer).Host.Host), h.site.Lab.Block(h.site.Host(f.Peer).Host.Host, h.Host.Host))
 	case "net loss":
 		if !h.Up() {
 			return nil, errors.New("it has no power")
@@ -194,9 +194,9 @@ func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error
 		}
 		return h.whileUp(func() error { return h.Delay(0) }), h.Delay(time.Duration(f.Amount * float64(time.Second)))
 	case "stop vcd":
-		p := h.program()
+		p := h.Vcd()
 		return func() error {
-			if !h.Up() || h.program() != p { // its watchdog has reset the host
+			if !h.Up() || h.Vcd() != p { // its watchdog has reset the host
 				return nil
 			}
 			return p.Resume()
@@ -212,9 +212,9 @@ func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error
 	case "slow fsync":
 		return h.slow(f.Amount)
 	case "clock jump":
-		p := h.program()
+		p := h.Vcd()
 		return func() error {
-			if !h.Up() || h.program() != p {
+			if !h.Up() || h.Vcd() != p {
 				return nil // it was started anew, with the machine's clock
 			}
 			return p.ShiftClock(0)
@@ -241,7 +241,7 @@ func (h *Host) whileUp(undo func() error) func() error {
 // slow delays every fsync of the host's vcd, by strace.
 func (h *Host) slow(by float64) (func() error, error) {
 	micros := int(by * 1e6)
-	cmd := exec.Command("strace", "-f", "-q", "-o", "/dev/null", "-p", fmt.Sprint(h.program().PID()), "-e", "trace=fsync,fdatasync",
+	cmd := exec.Command("strace", "-f", "-q", "-o", "/dev/null", "-p", fmt.Sprint(h.Vcd().PID()), "-e", "trace=fsync,fdatasync",
 		"-e", fmt.Sprintf("inject=fsync,fdatasync:delay_exit=%d", micros))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -257,7 +257,7 @@ func (h *Host) slow(by float64) (func() error, error) {
 // damage a file while vcd is down, start it, and do what its message says if it does not come up.
 func (h *Host) damage(ctx context.Context, f Fault) error {
 	h.hold(vcd, time.Hour)
-	if err := h.program().Kill(); err != nil {
+	if err := h.Vcd().Kill(); err != nil {
 		h.hold(vcd, 0)
 		return err
 	}
@@ -279,7 +279,7 @@ func (h *Host) damage(ctx context.Context, f Fault) error {
 	const tries = 3 // that vcd ends by itself before its message counts
 	up := time.Time{}
 	err = patience.Until(ctx, time.Minute, "vcd runs on a damaged file, or ends and says why", func() any { return []any{h.ended(false), h.Up()} }, func() bool {
-		if !h.Up() || !h.runs() {
+		if !h.Up() || !h.Runs() {
 			up = time.Time{}
 		} else if up.IsZero() {
 			up = time.Now()
@@ -371,8 +371,8 @@ var kept = []string{"libvirt", "images"}
 func (h *Host) rejoin(ctx context.Context) error {
 	h.hold(vcd, time.Hour)
 	defer h.hold(vcd, 0)
-	if h.runs() {
-		if err := h.program().Kill(); err != nil {
+	if h.Runs() {
+		if err := h.Vcd().Kill(); err != nil {
 			return err
 		}
 	}
@@ -391,7 +391,7 @@ func (h *Host) rejoin(ctx context.Context) error {
 	h.hold(vcd, 0)
 	var failed error
 	err = patience.Until(ctx, 2*time.Minute, "the member is let in again", nil, func() bool {
-		if !h.Up() || !h.runs() {
+		if !h.Up() || !h.Runs() {
 			failed = errors.New("its host or its vcd is down")
 			return false
 		}
@@ -405,7 +405,10 @@ func (h *Host) rejoin(ctx context.Context) error {
 			if failed = err; failed != nil {
 				continue
 			}
-			if _, failed = h.vcctl(ctx, token.Token, "cluster", "join", other.port()); failed == nil {
+			bounded, cancel := context.WithTimeout(ctx, time.Minute)
+			_, failed = h.Vcctl(bounded, token.Token, "cluster", "join", other.Port())
+			cancel()
+			if failed == nil {
 				return true
 			}
 		}

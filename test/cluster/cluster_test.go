@@ -120,7 +120,7 @@ func leaderKilled(t *testing.T, s *site, tab *table) {
 	for range kills {
 		leads := s.leader(t)
 		at := time.Now()
-		if err := leads.program().Kill(); err != nil {
+		if err := leads.Vcd().Kill(); err != nil {
 			t.Fatal(err)
 		}
 		l.awaitAcks(t, 30*time.Second, 50)

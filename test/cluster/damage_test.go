@@ -45,7 +45,7 @@ func logDamaged(t *testing.T, s *site, tab *table) {
 	hurt.launch(t)
 	joined := time.Now()
 	eventually(t, 30*time.Second, "the host is let in", func(ctx context.Context) error {
-		_, err := hurt.try(ctx, token, "cluster", "join", s.others(hurt)[0].port())
+		_, err := hurt.Vcctl(ctx, token, "cluster", "join", s.others(hurt)[0].Port())
 		if err != nil && strings.Contains(err.Error(), "member of a cluster already") { // the answer to an earlier try was lost
 			err = nil
 		}

@@ -35,7 +35,7 @@ func agentHangs(t *testing.T, s *site, tab *table) {
 	lost := s.others(s.leader(t))[0]
 	s.create(t, spec("move", 2, "restart", lost), lost)
 	at := time.Now()
-	if err := lost.program().Pause(); err != nil {
+	if err := lost.Vcd().Pause(); err != nil {
 		t.Fatal(err)
 	}
 	gone, began, run := s.moved(t, "move", lost, 2, 90*time.Second, at)
@@ -54,7 +54,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	hung := s.others(s.leader(t))[0]
 	hung.set(t, settings{noWatchdog: true})
 	t.Cleanup(func() {
-		_ = hung.program().Resume()
+		_ = hung.Vcd().Resume()
 		hung.set(t, settings{})
 	})
 	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
@@ -62,7 +62,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	before := s.watch.Processes()
 	after := s.lastEvent(t)
 	at := time.Now()
-	if err := hung.program().Pause(); err != nil {
+	if err := hung.Vcd().Pause(); err != nil {
 		t.Fatal(err)
 	}
 	said := s.event(t, 90*time.Second, after, "host-unproved", hung.Name, "")
@@ -89,7 +89,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	}
 	hungFor := time.Since(at)
 	woken := time.Now()
-	if err := hung.program().Resume(); err != nil {
+	if err := hung.Vcd().Resume(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "its VMs are started anew", func(ctx context.Context) error {
@@ -139,7 +139,7 @@ func fenced(t *testing.T, s *site, tab *table) {
 	}
 	t.Logf("fence --test: %s", strings.TrimSpace(said))
 	s.event(t, 10*time.Second, after, "fence-tested", lost.Name, "fence_lab")
-	if _, err := leads.try(t.Context(), "", "host", "confirm-dead", "--yes", "-m", "a test", lost.Name); err == nil || !strings.Contains(err.Error(), "heard of") {
+	if _, err := leads.Vcctl(t.Context(), "", "host", "confirm-dead", "--yes", "-m", "a test", lost.Name); err == nil || !strings.Contains(err.Error(), "heard of") {
 		t.Errorf("confirm-dead of a host that is heard of: %v", err)
 	}
 

@@ -111,7 +111,7 @@ func (l *load) write(end context.Context, rng *rand.Rand, name, key string, coun
 		at++
 		begun := time.Now()
 		short, done := context.WithTimeout(ctx, 5*time.Second)
-		err := f(short, h.api, client.IdempotencyKey(key))
+		err := f(short, h.API, client.IdempotencyKey(key))
 		done()
 		why, again := retryable(err)
 		l.mu.Lock()
@@ -241,7 +241,7 @@ func (l *load) check(t *testing.T, hosts []*host) {
 	for _, h := range hosts {
 		var vcs []v1.VirtualCluster
 		eventually(t, 30*time.Second, h.Name+" lists the virtual clusters", func(ctx context.Context) (err error) {
-			vcs, err = h.api.VirtualClusters(ctx)
+			vcs, err = h.API.VirtualClusters(ctx)
 			return err
 		})
 		there := map[string]v1.VirtualCluster{}

@@ -168,7 +168,7 @@ var faults = []struct {
 }
 
 func killed(t *testing.T, h *host) func() {
-	if err := h.program().Kill(); err != nil {
+	if err := h.Vcd().Kill(); err != nil {
 		t.Fatal(err)
 	}
 	return func() { h.launch(t) }

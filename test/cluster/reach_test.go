@@ -55,7 +55,7 @@ func TestKeysMissing(t *testing.T) {
 
 	for _, args := range [][]string{{"host", "drain", "h1", "--dry-run"}, {"host", "drain", "h1"}} {
 		begun := time.Now()
-		out, err := h1.try(t.Context(), "", args...)
+		out, err := h1.Vcctl(t.Context(), "", args...)
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 3 {
 			t.Fatalf("vcctl %v: %v", args, err)
@@ -77,7 +77,7 @@ func TestKeysMissing(t *testing.T) {
 		}
 		return err
 	})
-	if out, err := h1.try(t.Context(), "", "host", "drain", "h1", "--dry-run"); err != nil {
+	if out, err := h1.Vcctl(t.Context(), "", "host", "drain", "h1", "--dry-run"); err != nil {
 		t.Errorf("with the file: %v\n%s", err, out)
 	}
 	s.once(t)

@@ -61,7 +61,7 @@ func newDesk(t *testing.T, s *site, name string, port int) *desk {
 }
 
 func (d *desk) join(ctx context.Context, token string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(d.s.bin, "vcctl"), "cluster", "join", "--socket", filepath.Join(d.dir, "vcd.sock"), d.s.hosts[0].port())
+	cmd := exec.CommandContext(ctx, filepath.Join(d.s.bin, "vcctl"), "cluster", "join", "--socket", filepath.Join(d.dir, "vcd.sock"), d.s.hosts[0].Port())
 	cmd.Stdin = strings.NewReader(token)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
@@ -99,7 +99,7 @@ func issue(t *testing.T, ca *pki.CA, id pki.Identity, at time.Time, life time.Du
 func (s *site) knock(h *host, protocol string, cert *tls.Certificate, path string) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience.Within(patience.Stall))
 	defer cancel()
-	raw, err := s.lab.Dial(ctx, "tcp", h.port())
+	raw, err := s.lab.Dial(ctx, "tcp", h.Port())
 	if err != nil {
 		return 0, fmt.Errorf("not even connected: %w", err)
 	}
@@ -113,7 +113,7 @@ func (s *site) knock(h *host, protocol string, cert *tls.Certificate, path strin
 	if err := c.HandshakeContext(ctx); err != nil {
 		return 0, err
 	}
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, h.port()); err != nil {
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, h.Port()); err != nil {
 		return 0, err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -150,7 +150,7 @@ func strangersRefused(t *testing.T, s *site, tab *table) {
 	after := s.lastEvent(t)
 
 	// Strangers: no TLS, no certificate, that of another cluster, of another CA, one that is over.
-	raw, err := s.lab.Dial(t.Context(), "tcp", door.port())
+	raw, err := s.lab.Dial(t.Context(), "tcp", door.Port())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func leaderPaused(t *testing.T, s *site, tab *table) {
 	l := startLoad(t, s, 5)
 	l.awaitAcks(t, 30*time.Second, 20)
 	at := time.Now()
-	if err := old.program().Pause(); err != nil {
+	if err := old.Vcd().Pause(); err != nil {
 		t.Fatal(err)
 	}
 	l.awaitAcks(t, 30*time.Second, 20)
@@ -61,7 +61,7 @@ func leaderPaused(t *testing.T, s *site, tab *table) {
 		time.Sleep(5 * time.Second) // sleep: it is to stand still for a minute
 	}
 	acked := l.acked()
-	if err := old.program().Resume(); err != nil {
+	if err := old.Vcd().Resume(); err != nil {
 		t.Fatal(err)
 	}
 	woken := time.Now()
@@ -69,7 +69,7 @@ func leaderPaused(t *testing.T, s *site, tab *table) {
 	asked, answered := 0, 0
 	for time.Since(woken) < 5*time.Second {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		st, err := old.api.Status(ctx)
+		st, err := old.API.Status(ctx)
 		cancel()
 		asked++
 		if err == nil {
@@ -123,7 +123,7 @@ func disksFull(t *testing.T, s *site, tab *table) {
 	eventually(t, time.Minute, "no server takes a write", func(ctx context.Context) error {
 		for _, h := range s.hosts {
 			short, cancel := context.WithTimeout(ctx, 10*time.Second)
-			_, err := h.api.Cordon(short, s.hosts[0].Name, "nobody decides")
+			_, err := h.API.Cordon(short, s.hosts[0].Name, "nobody decides")
 			cancel()
 			if err == nil {
 				return fmt.Errorf("%s took it", h.Name)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
 	"evenkeel/test/lab"
+	"evenkeel/test/labsite"
 	"evenkeel/test/patience"
 	"evenkeel/test/watch"
 )
@@ -24,6 +23,7 @@ import (
 // site is a cluster on three hosts, and what is needed to disturb it.
 type site struct {
 	lab   *lab.Lab
+	on    *labsite.Site
 	bin   string // directory of vcd, vcctl, labhost, watchdog
 	hosts []*host
 	watch *watch.Watcher
@@ -31,13 +31,8 @@ type site struct {
 
 // host is a host of the lab with its vcd.
 type host struct {
-	*lab.Host
+	*labsite.Host
 	site *site
-	api  *client.Client // from the desk, set once there is a cluster
-	dog  *os.Process    // stands in for its watchdog
-
-	mu  sync.Mutex
-	vcd *lab.Program
 }
 
 // settings of a host's vcd.yaml that tests change.
@@ -70,7 +65,7 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 	if err := os.Chmod(s.bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	build := []string{"cmd/vcd", "cmd/vcctl", "test/lab/cmd/labhost", "test/lab/cmd/watchdog"}
+	build := labsite.Programs
 	if os.Getenv("EVENKEEL_INSTALLED") == "1" {
 		build = build[2:]
 		for _, program := range []string{"/usr/sbin/vcd", "/usr/bin/vcctl"} {
@@ -79,11 +74,8 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 			}
 		}
 	}
-	for _, program := range build {
-		out, err := exec.Command("go", "build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", s.bin+"/", "evenkeel/"+program).CombinedOutput()
-		if err != nil {
-			t.Fatalf("build %s: %v\n%s", program, err, out)
-		}
+	if err := labsite.Build(t.Context(), s.bin, build...); err != nil {
+		t.Fatal(err)
 	}
 	s.lab = lab.New(t, opts)
 	stop, err := s.lab.ServePower()
@@ -91,16 +83,21 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = stop() })
-	kvm, err := lab.KVM(t.Context(), guest)
-	if err != nil {
+	if s.on, err = labsite.New(t.Context(), s.lab, guest, s.bin); err != nil {
 		t.Fatal(err)
 	}
+	var members []*labsite.Host
 	for _, h := range s.lab.Hosts() {
-		s.hosts = append(s.hosts, &host{Host: h, site: s})
+		members = append(members, s.on.Host(h))
+		s.hosts = append(s.hosts, &host{Host: members[len(members)-1], site: s})
 	}
 	for _, h := range s.hosts {
-		h.guard(t)
-		h.configure(t, settings{}, !kvm)
+		end, err := h.Guard(filepath.Join(filepath.Dir(h.Board()), "programs", "watchdog.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(end)
+		h.configure(t, settings{})
 		h.launch(t)
 	}
 	if s.watch, err = watch.Start(s.lab.Dir(), watchEvery); err != nil {
@@ -108,31 +105,9 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 	}
 	t.Cleanup(s.watch.Close)
 
-	first := s.hosts[0]
-	eventually(t, 20*time.Second, "the first vcd listens on its local socket", func(ctx context.Context) error {
-		_, err := os.Stat(filepath.Join(first.Run(), "evenkeel", "vcd.sock"))
-		return err
-	})
-	first.vcctl(t, "", "cluster", "init", "--min-yield", "0.05")
-	for _, h := range s.hosts[1:] {
-		token := first.vcctl(t, "", "cluster", "join-token", "--ttl", "5m")
-		h.vcctl(t, token, "cluster", "join", first.port())
-	}
-	admin := filepath.Join(first.Config(), "root", "evenkeel")
-	token, err := os.ReadFile(filepath.Join(admin, "admin.token"))
-	if err != nil {
+	if err := s.on.Found(t.Context(), guest, members...); err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range s.hosts[1:] { // the operator works on any of them
-		if err := os.CopyFS(filepath.Join(h.Config(), "root", "evenkeel"), os.DirFS(admin)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, h := range s.hosts {
-		h.api = s.client(t, h, strings.TrimSpace(string(token)), filepath.Join(admin, "ca.pem"))
-	}
-	first.vcctl(t, "", "image", "add", "guest-initrd", "--kind", "initrd", "--file", guest.Initrd)
-	first.vcctl(t, "", "image", "add", "guest", "--kind", "kernel", "--file", guest.Kernel, "--initrd", "guest-initrd", "--cmdline", guest.Cmdline(""))
 	s.calm(t)
 	return s
 }
@@ -140,51 +115,19 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 // client of one server, from the desk.
 func (s *site) client(t *testing.T, h *host, token, ca string) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Config{Address: "https://" + h.port(), Token: token, CAFile: ca, Timeout: 10 * time.Second,
-		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			return s.lab.Dial(ctx, network, address)
-		}})
+	c, err := s.on.Client(h.Host, token, ca)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// port is the one port of the host's vcd.
-func (h *host) port() string { return h.Address() + ":7480" }
-
-// guard starts the stand-in for the host's watchdog, outside of all hosts.
-func (h *host) guard(t *testing.T) {
-	t.Helper()
-	log, err := os.Create(filepath.Join(filepath.Dir(h.Board()), "programs", "watchdog.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dog := exec.Command(filepath.Join(h.site.bin, "watchdog"), "-socket", filepath.Join(h.Board(), "watchdog"),
-		filepath.Join(h.site.bin, "labhost"), "-dir", h.site.lab.Dir(), "off", h.Name)
-	dog.Stdout, dog.Stderr = log, log
-	dog.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := dog.Start(); err != nil {
-		t.Fatal(err)
-	}
-	h.dog = dog.Process
-	t.Cleanup(func() {
-		_ = dog.Process.Kill()
-		_ = dog.Wait() // it was killed: that is its status
-		_ = log.Close()
-	})
-}
-
 // configure writes the host's vcd.yaml.
-func (h *host) configure(t *testing.T, set settings, emulation bool) {
+func (h *host) configure(t *testing.T, set settings) {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "server: true\nagent: true\nadvertise: %s\nmigrateURI: %s\nemulation: %v\nsharedPools: [shared]\nconsoleLogs: true\n", h.port(), h.MigrationURI(), emulation)
-	b.WriteString("allowance: {cpu: 1.5, memory: 3GiB}\nsnapshots: {every: 1h, keep: 2}\n")
 	if !set.noWatchdog {
-		b.WriteString("watchdog: {device: /run/board/watchdog}\n")
+		b.WriteString(labsite.Watchdog)
 	}
 	if len(set.fences) > 0 {
 		b.WriteString("fence:\n")
@@ -194,9 +137,7 @@ func (h *host) configure(t *testing.T, set settings, emulation bool) {
 	}
 	sbin := filepath.Join(h.Config(), "sbin")
 	agent, err := os.ReadFile(filepath.Join("..", "lab", "fence", "fence_lab"))
-	err = errors.Join(err, os.MkdirAll(sbin, 0o755), os.WriteFile(filepath.Join(sbin, "fence_lab"), agent, 0o755),
-		os.WriteFile(filepath.Join(h.Config(), "vcd.yaml"), []byte(b.String()), 0o644),
-		os.WriteFile(filepath.Join(h.Config(), "emulation"), []byte(fmt.Sprint(emulation)), 0o644))
+	err = errors.Join(err, os.MkdirAll(sbin, 0o755), os.WriteFile(filepath.Join(sbin, "fence_lab"), agent, 0o755), h.Configure(b.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,11 +146,7 @@ func (h *host) configure(t *testing.T, set settings, emulation bool) {
 // set changes the host's vcd.yaml and starts its vcd anew.
 func (h *host) set(t *testing.T, set settings) {
 	t.Helper()
-	emulation, err := os.ReadFile(filepath.Join(h.Config(), "emulation"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.configure(t, set, string(emulation) == "true")
+	h.configure(t, set)
 	h.terminate(t)
 	h.launch(t)
 }
@@ -226,35 +163,15 @@ func (h *host) launch(t *testing.T) {
 	if dir := os.Getenv("EVENKEEL_LOGS"); dir != "" {
 		log = filepath.Join(dir, h.Name+".log")
 	}
-	p, err := h.Launch(log, filepath.Join(h.site.bin, "vcd"), "run", "--config", "/etc/evenkeel/vcd.yaml")
-	if err != nil {
+	if err := h.StartVcd(log); err != nil {
 		t.Fatal(err)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.vcd = p
-}
-
-func (h *host) program() *lab.Program {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.vcd
-}
-
-// runs says whether the host's vcd has a process.
-func (h *host) runs() bool {
-	select {
-	case <-h.program().Done():
-		return false
-	default:
-		return true
 	}
 }
 
 // terminate the host's vcd, as systemd does.
 func (h *host) terminate(t *testing.T) {
 	t.Helper()
-	p := h.program()
+	p := h.Vcd()
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -266,31 +183,17 @@ func (h *host) terminate(t *testing.T) {
 // boot gives the host its power back, and starts what runs on it.
 func (h *host) boot(t *testing.T) {
 	t.Helper()
-	if !h.runs() { // no watchdog goes on counting without power
-		if err := h.dog.Signal(syscall.SIGHUP); err != nil {
+	if !h.Runs() { // no watchdog goes on counting without power
+		if err := h.Unguard(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := h.PowerOn(context.Background()); err != nil { // also while a test ends
 		t.Fatal(err)
 	}
-	if !h.runs() {
+	if !h.Runs() {
 		h.launch(t)
 	}
-}
-
-// try runs vcctl in the host, as its root.
-func (h *host) try(ctx context.Context, stdin string, args ...string) (string, error) {
-	cmd := h.Command(ctx, filepath.Join(h.site.bin, "vcctl"), args...)
-	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME=/etc/evenkeel/root") // the machine's files are everybody's, but for some
-	cmd.Stdin = strings.NewReader(stdin)
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("vcctl %s on %s: %w: %s", strings.Join(args, " "), h.Name, err, strings.TrimSpace(said.String()))
-	}
-	return string(out), err
 }
 
 // vcctl must succeed.
@@ -298,7 +201,7 @@ func (h *host) vcctl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	out, err := h.try(ctx, stdin, args...)
+	out, err := h.Vcctl(ctx, stdin, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +253,7 @@ func ask[T any](ctx context.Context, hosts []*host, f func(context.Context, *cli
 			continue
 		}
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		v, err := f(short, h.api)
+		v, err := f(short, h.API)
 		cancel()
 		if err == nil {
 			return v, nil
@@ -416,8 +319,8 @@ func (s *site) calm(t *testing.T) {
 		if err := errors.Join(h.FreeDisk(), h.CutCable(false)); err != nil {
 			t.Fatal(err)
 		}
-		if h.Up() && h.runs() {
-			if err := h.program().Resume(); err != nil {
+		if h.Up() && h.Runs() {
+			if err := h.Vcd().Resume(); err != nil {
 				t.Fatal(err)
 			}
 		}
