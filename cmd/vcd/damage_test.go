@@ -151,3 +151,21 @@ func TestDamagedFiles(t *testing.T) {
 		}
 	}
 }
+
+// What a removed member's log says to do is what the other messages say, and names the certificate where that is the operator's own.
+func TestIfRemoved(t *testing.T) {
+	c := &config{Name: "h7", DataDir: "/var/lib/evenkeel", Agent: true}
+	said := c.ifRemoved()
+	for _, want := range []string{"stop vcd for good, or ", c.rejoin(), "join-token --agent --for h7", "! -name 'libvirt'"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not in %q", want, said)
+		}
+	}
+	if strings.Contains(said, "certificate") {
+		t.Errorf("the cluster issues another one: %s", said)
+	}
+	c.PKI.Cert = "/etc/pki/h7.pem"
+	if said := c.ifRemoved(); !strings.Contains(said, "with another certificate") {
+		t.Errorf("%s", said)
+	}
+}
