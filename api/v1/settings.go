@@ -69,7 +69,7 @@ type MovePatch struct {
 	Total        *int     `json:"total,omitempty" minimum:"0" maximum:"4096" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
 	Bandwidth    *Size    `json:"bandwidth,omitempty" doc:"Most bytes per second that one migration may send, bytes or a size with a unit; 0: no limit."`
 	AutoConverge *bool    `json:"autoConverge,omitempty" doc:"Slow guests down that change memory faster than it can be sent."`
-	PostCopy     *bool    `json:"postCopy,omitempty" doc:"Hand guests over before all their memory is there, where that fits the budget."`
+	PostCopy     *bool    `json:"postCopy,omitempty" doc:"Hand guests over before all their memory is there, where that fits the budget. A network that fails at the hand-over can then leave a VM running twice."`
 	CopyStorage  *bool    `json:"copyStorage,omitempty" doc:"Move VMs whose disks lie on one host with their disks, whose bytes count."`
 	Deadline     *string  `json:"deadline,omitempty" doc:"Time after which a migration is aborted, as a Go duration; 0s: the default."`
 	OnJoin       *bool    `json:"onJoin,omitempty" doc:"Look for a better placement when a host joins or comes back."`

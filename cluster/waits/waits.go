@@ -23,12 +23,13 @@ type Rule struct {
 	Out    string        // what an operator does about it; %s is the name of the object
 }
 
-// The rules. A VM that moves is one whose migration runs.
+// The rules. A VM that moves is one whose migration runs; one that was handed over is gone from its source.
 var (
 	Starting  = Rule{"vm", "Phase", string(state.Starting), 2 * time.Minute, "its host starts it, or gives it back after a minute if it was never tried and may run elsewhere", "vcctl vm get %s; vcctl vc stop, then start, its virtual cluster"}
 	Stopping  = Rule{"vm", "Phase", string(state.Stopping), 2 * time.Minute, "the guest powers off, or its host pulls the plug after the grace period", "vcctl vm get %s; look at its host"}
 	Lost      = Rule{"vm", "Phase", string(state.Lost), 5 * time.Minute, "there is room for it, or its own host is back", "vcctl vc explain its virtual cluster; make room, or bring its host back"}
 	Moving    = Rule{"vm", "MigrationState", string(state.MigrationRunning), 35 * time.Minute, "the target says that it runs there, the source that it stayed, or both hosts that it is gone; the source gives up after the deadline of moves", "vcctl migration list; vcctl migration abort"}
+	Handed    = Rule{"vm", "MigrationState", string(state.MigrationRunning), 2 * time.Minute, "the target has it go on and says so, or is proved lost", "vcctl vm get %s; look at the host that it moves to; vcctl host confirm-dead tells of one that is off"}
 	Queued    = Rule{"vc", "VCState", string(state.VCQueued), 10 * time.Minute, "there is room for it", "vcctl vc explain %s; make room, ask for less, or vcctl vc delete %s"}
 	Degraded  = Rule{"vc", "VCState", string(state.VCDegraded), 10 * time.Minute, "its VMs run again, with their minimum yield", "vcctl vc explain %s; vcctl vc start %s"}
 	Proposed  = Rule{"plan", "MovePlanState", string(state.MovesProposed), 24 * time.Hour, "another plan takes its place", "vcctl plan apply %s, or vcctl plan stop %s"}
@@ -39,7 +40,7 @@ var (
 )
 
 // Rules that there are.
-var Rules = []Rule{Starting, Stopping, Lost, Moving, Queued, Degraded, Proposed, Carried, Draining, Blocked, Cancelled}
+var Rules = []Rule{Starting, Stopping, Lost, Moving, Handed, Queued, Degraded, Proposed, Carried, Draining, Blocked, Cancelled}
 
 // Wait is one object in a state that waits.
 type Wait struct {
@@ -125,6 +126,13 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 	case vm.MovingTo != "":
 		w.Rule, w.ID = Moving, fmt.Sprintf("%s/%d", vm.ID, vm.Move)
 		w.Reason = cmp.Or(held, silent(vm.Host), silent(vm.MovingTo))
+		if vm.GoneFrom != "" {
+			w.Rule, w.ID = Handed, w.ID+"/gone"
+			w.Reason = cmp.Or(held, silent(vm.MovingTo), "host "+vm.MovingTo+" has not said yet that it runs there")
+			if vm.Left {
+				w.Reason = cmp.Or(held, silent(vm.MovingTo), "host "+vm.MovingTo+" has not had it go on yet")
+			}
+		}
 		if m, open := s.MigrationOf(vm.ID); w.Reason == "" && open {
 			w.Reason = cmp.Or(abort(m), m.Reason, "it is on its way to host "+vm.MovingTo)
 		}
@@ -277,6 +285,8 @@ func Conditions(late []Late) []Condition {
 // stateWord is the state of a wait, and where.
 func stateWord(l Late) string {
 	switch {
+	case l.Rule == Handed:
+		return "handed over by host " + l.Host
 	case l.Rule == Moving:
 		return "moving from host " + l.Host
 	case l.Rule.Object == "vm" && l.Host != "":
