@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/cluster/state"
 	"evenkeel/cluster/waits"
 )
 
@@ -162,4 +163,53 @@ func TestConditions(t *testing.T) {
 	if got := waits.Conditions([]waits.Late{{Wait: waits.Wait{Rule: waits.Blocked, Name: "h1"}}}); got != nil {
 		t.Errorf("told twice: %+v", got)
 	}
+}
+
+// A VM that moves waits for its target once it is gone from its source, and for no longer than guests may stand still.
+func TestHandedOver(t *testing.T) {
+	store := state.New()
+	index := uint64(0)
+	put := func(kind state.Kind, body any) {
+		t.Helper()
+		entry, err := state.Encode(kind, time.Unix(0, 0), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index++
+		if err := store.Apply(index, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := state.Resources{CPU: 4, Memory: 8 << 30}
+	put(state.KindInit, state.Init{ID: "c", Settings: state.DefaultSettings()})
+	for _, h := range []string{"h1", "h2"} {
+		put(state.KindHostReport, state.HostReport{Name: h, Capacity: size, Allowance: size, MigrateURI: h})
+	}
+	put(state.KindPlan, state.Plan{Basis: index, Verb: "created", Touched: []string{"h1"},
+		VC: &state.VC{ID: "v", Name: "v", Goal: state.GoalRun, Admitted: true, Groups: []state.Group{{Name: "g", Count: 1, CPU: 1, VCPUs: 1, Memory: 1 << 30, MemoryMin: 1 << 30}}},
+		VMs: []state.VM{{ID: "m", VC: "v", Group: "g", Name: "v-g-0", Host: "h1", Generation: 1, Goal: state.GoalRun, Phase: state.Starting, VCPUs: 1,
+			BootMemory: 1 << 30, Held: 1 << 30}}, Allocations: []state.Allocation{{VC: "v", Group: "g", CPU: 1}}})
+	tell := func(host string, st state.VMStatus) {
+		t.Helper()
+		vm, _ := store.Snapshot().VM("m")
+		st.VM, st.Generation, st.Move = "m", 1, vm.Move
+		put(state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
+	}
+	is := func(rule waits.Rule, reason string, out map[string]string) {
+		t.Helper()
+		s := store.Snapshot()
+		vm, _ := s.VM("m")
+		if w, waiting := waits.OfVM(s, &vm, out); !waiting || w.Rule != rule || w.Reason != reason {
+			t.Errorf("it waits: %v, %+v; want the reason %q", waiting, w, reason)
+		}
+	}
+	tell("h1", state.VMStatus{Phase: state.Running})
+	put(state.KindMove, state.Move{VM: "m", Generation: 1, To: "h2", Open: true})
+	is(waits.Moving, "host h2 has no room for it yet", nil)
+	tell("h2", state.VMStatus{Room: true, Resumes: true})
+	tell("h1", state.VMStatus{Phase: state.Lost})
+	is(waits.Handed, "host h2 has not said yet that it runs there", nil)
+	tell("h1", state.VMStatus{Phase: state.Lost, Left: true})
+	is(waits.Handed, "host h2 has not had it go on yet", nil)
+	is(waits.Handed, "host h2 has not been heard of for 9s", map[string]string{"h2": "has not been heard of for 9s"})
 }
