@@ -19,7 +19,7 @@ import (
 // has not heard of it yet, again and again, for longer than libvirt takes to notice. Whatever each of the two libvirts makes of it, the guest may go on in one place only.
 func TestMovesCutAtHandOver(t *testing.T) {
 	lab.Real(t)
-	rounds := 4
+	rounds := 2
 	if os.Getenv("EVENKEEL_LONG") == "1" {
 		rounds = 20
 	}

@@ -25,7 +25,7 @@ const leftPaused = "paused (migrating)"
 // its next start work on that host.
 func TestMovesSourceKilledAtHandOver(t *testing.T) {
 	lab.Real(t)
-	rounds := 4
+	rounds := 3
 	if os.Getenv("EVENKEEL_LONG") == "1" {
 		rounds = 20
 	}
