@@ -104,7 +104,7 @@ type Host interface {
 	Abort(ctx context.Context, id string) (Moved, bool, error)
 
 	// Arrival is what the migration took that brought a VM here, by this host's count; the zero value if it came by none, or
-	// that is not known any more, as after Resume.
+	// that is not known any more. Of a VM that runs it is told once, of one that is Standing until it is resumed.
 	Arrival(ctx context.Context, id string) (Moved, error)
 
 	// Partner is what the host has that VMs need where they move to.
@@ -204,16 +204,16 @@ type VM struct {
 	Leased   bool   // Spec.Leased, as it was started
 	Name     string // the hypervisor's name for it
 	State    State
-	// Leftover: State is Incoming, and by the hypervisor's word no migration of the VM goes on, in or out. A source that lost
-	// its daemon in the last phase of a migration is left so: it runs nothing, and may never run again.
+	// Leftover: State is Incoming, and by the hypervisor's word no migration of the VM goes on, in or out. A source that lost its daemon
+	// in the last phase of a migration is left so. It runs nothing until it is resumed.
 	Leftover bool
-	// Held: State is Paused, and by the hypervisor's word a migration left it so (Migration.Paused) and it was not resumed since. A
+	// Standing: State is Paused, and by the hypervisor's word a migration left it so (Migration.Paused) and it was not resumed since. A
 	// hypervisor whose daemon was restarted may not know that any more.
-	Held    bool
-	VCPUs   int
-	Memory  int64 // bytes; most it can have
-	Balloon int64 // bytes; what it has now (the balloon's actual size)
-	CPU     CPU   // in force now; Cap 0 = none
+	Standing bool
+	VCPUs    int
+	Memory   int64 // bytes; most it can have
+	Balloon  int64 // bytes; what it has now (the balloon's actual size)
+	CPU      CPU   // in force now; Cap 0 = none
 }
 
 // Unknown stands in Stats and Pressure for a figure that nobody tells. It is never 0: that is a figure.

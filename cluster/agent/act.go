@@ -45,8 +45,8 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 					break
 				}
 			}
-			if st.Phase == SeenRoom {
-				if err := r.keeper.guards(ctx); err != nil {
+			if st.Phase == SeenRoom && r.coming[st.VM].Spec.Leased {
+				if err := r.keeper.guarded(ctx); err != nil {
 					failed = errors.Join(failed, fmt.Errorf("take VM %s in: %w", st.VM, err))
 					break
 				}

@@ -41,12 +41,13 @@ type (
 		Spec hypervisor.Spec
 		Move Move
 	}
-	// Resume has a VM go on that its open move left paused here: at the target once the source has said that it left, at the source where
+	// Resume a VM that its move left paused here: at the target once the source has said that it left, at the source where
 	// the migration ended without handing it over.
 	Resume struct {
 		VM, Name         string
 		Generation, Move uint64 // Move.Open
 		Leased           bool
+		Here             bool // it is the source
 	}
 	// AbortMove gives a migration up that goes on.
 	AbortMove struct {
@@ -89,7 +90,7 @@ func (o Migrate) String() string {
 	return s
 }
 func (o Resume) String() string {
-	return fmt.Sprintf("have %s generation %d go on", o.Name, o.Generation)
+	return fmt.Sprintf("resume %s generation %d", o.Name, o.Generation)
 }
 func (o AbortMove) String() string { return "give up the move of " + o.Name + ": " + o.Why }
 func (o Hold) String() string      { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
@@ -126,8 +127,9 @@ type Past struct {
 	Moving map[string]bool
 	Moved  map[string]MoveEnd
 	Handed map[string]bool
-	// Held are VMs that came by a migration, and stand paused until they are resumed.
-	Held map[string]bool
+	// Standing are VMs that came by a migration, and stand paused until they are resumed. Resumed: those that this agent resumed.
+	Standing map[string]bool
+	Resumed  map[string]bool
 	// Starting: VMs whose start has not ended, by id. Such a VM may run at any moment.
 	Starting map[string]Starting
 	// Waited: VMs whose move waits for room at its target, for too long.
@@ -419,7 +421,7 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 		// Held already.
 	case runs && now.Leftover && vm.stays(): // its move is closed as one that it stayed in
 		if d.past.Leftover[id] >= leftoverFor {
-			d.add(Resume{id, vm.Spec.Name, gen, 0, vm.Spec.Leased})
+			d.add(Resume{id, vm.Spec.Name, gen, 0, vm.Spec.Leased, true})
 		}
 	case runs:
 		st := Status{VM: id, Generation: gen, Phase: SeenRunning}

@@ -178,6 +178,8 @@ type Report struct {
 	Moves []MoveProgress `json:",omitempty"`
 	// Numbers: this agent tells moves apart by their numbers (Move.Open), waits for room and asks for permits.
 	Numbers bool `json:",omitempty"`
+	// Resumes: this agent resumes VMs that a migration left paused.
+	Resumes bool `json:",omitempty"`
 	// Migrates is what the host has to be a partner of moves.
 	Migrates Migrates
 	// NoWay are hosts that this one found it cannot send VMs to.

@@ -130,7 +130,7 @@ func (r *runner) fresh() []Estimate {
 	var out []Estimate
 	for _, e := range r.Recorder.estimates(time.Now()) {
 		vm, listed := r.caps[e.VM]
-		if !listed || vm.State == hypervisor.Incoming || vm.Generation != e.Generation || r.told[e.VM] == e.told() {
+		if !listed || vm.Standing || vm.State == hypervisor.Incoming || vm.Generation != e.Generation || r.told[e.VM] == e.told() {
 			continue
 		}
 		out = append(out, e)

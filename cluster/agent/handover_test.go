@@ -52,7 +52,7 @@ func TestDecideMoves(t *testing.T) {
 	}
 	leased := func(vm *agent.VM) { vm.Spec.Leased = true }
 	behind := func(age time.Duration) agent.Past { return agent.Past{Leftover: map[string]time.Duration{"m": age}} }
-	const resume = "have ek-m generation 1 go on"
+	const resume = "resume ek-m generation 1"
 	for _, c := range []struct {
 		name  string
 		want  agent.Desired
@@ -73,6 +73,8 @@ func TestDecideMoves(t *testing.T) {
 		{"it was stopped, as the lease was over", host(wanted("m", moving(paused))), nil, handed(func(p *agent.Past) { p.Lost = map[string]uint64{"m": 1} }), []string{"report m generation 1 lost"}},
 		{"it may have been stopped, as the lease was over", host(wanted("m", moving(paused), leased)), nil, handed(func(p *agent.Past) { p.Lapsed = true }), []string{"report m generation 1 lost"}},
 		{"it was handed over by a move that does not leave it paused", host(wanted("m", moving())), nil, handed(), []string{"report m generation 1 lost"}},
+		{"it is suspended", host(wanted("m", moving(paused))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, []string{"report m generation 1 stayed"}},
+		{"it is suspended, and goes by a move that does not leave it paused", host(wanted("m", moving())), []hypervisor.VM{runs("m", stands)}, agent.Past{}, []string{"move ek-m to h2"}},
 		{"its migration left it paused here", host(wanted("m", moving(paused))), []hypervisor.VM{runs("m", leftover)}, behind(5 * time.Second), []string{resume}},
 		{"its migration left it paused here a moment ago", host(wanted("m", moving(paused))), []hypervisor.VM{runs("m", leftover)}, behind(4 * time.Second), nil},
 		{"its migration left it paused here, and its move is closed", host(wanted("m", seen)), []hypervisor.VM{runs("m", leftover)}, behind(5 * time.Second),
@@ -100,6 +102,8 @@ func TestDecideMoves(t *testing.T) {
 		{"it is there", small(wanted("m", moving(incoming))), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"report m generation 1 arrived"}},
 		{"it stands there, and its source has not said that it left", small(wanted("m", moving(incoming, paused))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, nil},
 		{"it stands there, and its source said that it left", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, []string{resume}},
+		{"it runs there, and its source has not said that it left", small(wanted("m", moving(incoming, paused))), []hypervisor.VM{runs("m")}, agent.Past{}, nil},
+		{"it was resumed, and stands again", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m", stands)}, agent.Past{Resumed: map[string]bool{"m": true}}, []string{"report m generation 1 arrived"}},
 		{"it goes on there", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"report m generation 1 arrived"}},
 		{"its source left, and it is not there", small(wanted("m", moving(incoming, handedTo))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
 		{"what an earlier move left paused", small(wanted("m", moving(incoming, waits))), []hypervisor.VM{runs("m", stands)}, behind(5 * time.Second),
@@ -253,4 +257,75 @@ func (h *hook) List(ctx context.Context) ([]hypervisor.VM, error) {
 		h.listed()
 	}
 	return vms, err
+}
+
+// resuming is a leader that lets all be resumed; then hears of each question.
+type resuming struct {
+	*leader
+	then func(agent.PermitRequest)
+}
+
+func (l *resuming) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit, error) {
+	p, err := l.leader.Permit(ctx, q)
+	p.Resumes = q.Resumes
+	l.then(q)
+	return p, err
+}
+
+// A VM that was resumed at its source, and ended there while the leader was away, did not leave for its target: what stands there is older.
+func TestResumedHereIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withM(t)
+		l := newLeader(wanted("m", moving(paused)))
+		l.deaf = true
+		if err := w.KeepSources("h1", 1); err != nil {
+			t.Fatal(err)
+		}
+		end := runOn(t, w.Host("h1"), &resuming{l, func(q agent.PermitRequest) {
+			if len(q.Resumes) > 0 {
+				go l.cut(errCut)
+			}
+		}})
+		after(time.Minute)
+		if !on(t, w, "h1") {
+			t.Fatal("its source did not resume it")
+		}
+		after(time.Hour)
+		if err := w.Host("h1").Destroy(context.Background(), "m"); err != nil { // it ends
+			t.Fatal(err)
+		}
+		l.cut(nil)
+		after(10 * time.Second)
+		if st := l.endOf(agent.SeenLost); st.Left || st.VM == "" {
+			t.Errorf("its source tells %+v, want that it is lost and did not leave", st)
+		}
+		end()
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A VM that is suspended on its host, and came there by a migration whose figures are still kept, is not taken for a copy that is left over.
+func TestSuspendedIsNotOutdated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withM(t)
+		if _, err := w.Host("h1").Migrate(context.Background(), "m", hypervisor.Migration{To: "h2", Paused: true}); err != nil {
+			t.Fatal(err)
+		}
+		l := newLeader(wanted("m", seen))
+		l.deaf = true
+		cleared := 0
+		end := runOn(t, w.Host("h2"), &resuming{l, func(q agent.PermitRequest) { cleared += len(q.Leftovers) }})
+		after(2 * time.Minute)
+		l.order(func(d *agent.Desired) { d.VMs = []agent.VM{wanted("m", moving(waits))} })
+		after(5 * time.Second)
+		if vms, err := w.Host("h2").List(context.Background()); err != nil || len(vms) != 1 || cleared > 0 {
+			t.Errorf("its host lists %+v, %v, and asked %d times to destroy it", vms, err, cleared)
+		}
+		end()
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

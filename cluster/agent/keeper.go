@@ -86,6 +86,7 @@ type keeper struct {
 	asOf     lease.Instant        // when it was asked
 	starting int                  // restartable VMs being started, listed yet or not
 	expected int                  // restartable VMs that open moves are to bring
+	heard    bool                 // the leader has said how many
 	stopped  map[string]stoppedVM // for want of a lease, by id
 	dog      Watchdog             // the one in use
 	leaving  bool                 // it is of an earlier configuration, and to be disarmed
@@ -175,7 +176,7 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 	}
 	enforcing := k.enforces()
 	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot, Watched: k.o.Watchdog != nil}
-	wanted := k.running+k.starting+k.expected > 0 || !k.known
+	wanted := k.running+k.starting+k.expected > 0 || !k.known || !k.heard
 	if enforcing && wanted && k.memory.Armed && !k.unsure && !k.leaving {
 		q.Watchdog = k.wd
 	}
@@ -218,7 +219,7 @@ func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration,
 	k.memory.Epoch, k.memory.Index = g.Epoch, g.Index
 	close(k.renewed)
 	k.renewed = make(chan struct{})
-	none := k.known && k.running+k.starting+k.expected == 0
+	none := k.known && k.heard && k.running+k.starting+k.expected == 0
 	if k.memory.Armed && q.Watchdog == 0 && (none || !g.Enforce || k.leaving) {
 		// Only now, when the leader has taken the word that it is not armed: it counts on it.
 		left := k.leaving
@@ -484,19 +485,8 @@ func (k *keeper) expects(want Desired) {
 		}
 	}
 	k.mu.Lock()
-	k.expected = n
+	k.expected, k.heard = n, true
 	k.mu.Unlock()
-}
-
-// guards says whether the restartable VMs that are expected may come.
-func (k *keeper) guards(ctx context.Context) error {
-	k.mu.Lock()
-	n := k.expected
-	k.mu.Unlock()
-	if n == 0 {
-		return nil
-	}
-	return k.guarded(ctx)
 }
 
 // guarded makes sure that the lease is held, and that the leader knows of the armed watchdog, if there is one.

@@ -11,8 +11,9 @@ import (
 )
 
 // A source of a migration whose hypervisor died in the last phase stays behind paused. It runs nothing, takes its memory, and
-// bars the VM from this host. A source that was cut off from its target after the guest went on there takes the lost answer for a failure, and
-// has its guest go on as well. Either is destroyed once the leader says, by the log, that the VM runs elsewhere, has ended, or is to start anew.
+// bars the VM from this host. A target keeps a copy, paused, of a VM whose source was cut off from it and has it go on. By post-copy both may
+// run. What is the VM is resumed (see Resume). What is not is destroyed once the leader says, by the log, that the VM runs elsewhere, has ended,
+// or is to start anew.
 
 const (
 	// leftoverFor so long a VM is seen to be left over before that is believed.
@@ -54,7 +55,7 @@ func (d *decider) clear(vms []VM) {
 			least = strandedFor
 		}
 		if age, is := d.past.Leftover[id]; is && age >= least && !goesOn[id] {
-			d.add(Clear{id, now.Name, now.Generation, now.Leftover || d.past.Held[id]})
+			d.add(Clear{id, now.Name, now.Generation, now.Leftover || d.past.Standing[id]})
 		}
 	}
 }
@@ -115,6 +116,6 @@ func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
 // isLeftover: a VM was seen to be left over for long enough to say so.
 func (r *runner) isLeftover(vm hypervisor.VM) bool {
 	since, is := r.leftover[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
-	_, held := r.held[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
-	return is && (vm.Leftover || held) && time.Since(since) >= leftoverFor
+	_, stands := r.standing[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
+	return is && (vm.Leftover || stands) && time.Since(since) >= leftoverFor
 }

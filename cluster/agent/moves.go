@@ -36,9 +36,9 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		tell(SeenLost, gone)
 	case m.Incoming && m.Wait && (now.Leftover || paused):
 		d.add(Hold{id, name, "an earlier migration left it behind here", false})
-	case m.Incoming && m.Paused && paused && m.Left:
-		d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased})
-	case m.Incoming && m.Paused && paused: // its source has not said yet that it left
+	case m.Incoming && m.Paused && paused && m.Left && !d.past.Resumed[id]:
+		d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, false})
+	case m.Incoming && m.Paused && runs && (paused && !m.Left || !m.SourceGone): // its source has not said yet that it left
 	case m.Incoming && m.Open != 0 && ours(vm, now, runs) && now.State != hypervisor.Incoming:
 		tell(SeenArrived, "")
 	case m.Incoming && m.Wait && d.fits:
@@ -54,7 +54,7 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		tell(SeenLost, gone) // of this host; the target has its say
 	case m.Paused && now.Generation == gen && now.Leftover:
 		if d.past.Leftover[id] >= leftoverFor {
-			d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased})
+			d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, true})
 		}
 	case now.Generation != gen || now.State == hypervisor.Incoming:
 	case ended && end.Error == "":
@@ -66,7 +66,9 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	case vm.Want != WantRun: // else it would neither go nor stop
 		tell(SeenStayed, "it is to end, and was not handed over")
 	case d.past.Waited[id]:
-		tell(SeenStayed, fmt.Sprintf("host %s had no room for it for %s", m.To, roomWithin))
+		tell(SeenStayed, fmt.Sprintf("host %s did not say within %s that it has room for it", m.To, roomWithin))
+	case paused && m.Paused:
+		tell(SeenStayed, "it is suspended here (virsh suspend), and would be resumed on host "+m.To)
 	case m.Wait:
 		d.add(Hold{id, name, "host " + m.To + " has no room for it yet", false})
 	case d.force(now)-vm.Spec.CPU.Cap > tiny && m.Open != 0: // it would bring more than the target keeps for it
@@ -161,11 +163,14 @@ func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hy
 	var failed error
 	begun := r.keeper.sending()
 	for _, vm := range there {
-		if vm.Foreign || vm.Cluster != r.cluster || vm.State == hypervisor.Incoming {
+		if vm.Foreign || vm.Cluster != r.cluster {
 			continue
 		}
 		if s, is := begun[vm.Identity.VM]; is {
 			r.begun[vm.Identity.VM] = s
+		}
+		if vm.State == hypervisor.Incoming {
+			continue
 		}
 		moved, found, err := r.Hypervisor.Abort(ctx, vm.Identity.VM)
 		if found {
@@ -191,12 +196,13 @@ func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hy
 
 // arrives adds what the migration took, by this host's count: the source may be gone.
 func (r *runner) arrives(ctx context.Context, st Status) Status {
-	moved, resumed := r.resumed[st.VM]
-	if !resumed {
+	moved, known := r.resumed[st.Move]
+	if !known {
 		var err error
 		if moved, err = r.Hypervisor.Arrival(ctx, st.VM); err != nil {
 			r.log.Debug("figures of a move", "error", err)
 		}
+		r.resumed[st.Move] = moved
 	}
 	st.Bytes, st.Downtime = moved.Bytes, moved.Downtime
 	return st
@@ -226,7 +232,7 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 			return hypervisor.Moved{}, err
 		}
 		moved, err := r.Hypervisor.Migrate(ctx, m.id, hypervisor.Migration{To: how.URI, Bandwidth: how.Bandwidth, MaxBytes: how.MaxBytes,
-			AutoConverge: how.AutoConverge, PostCopy: how.PostCopy, Paused: how.Paused, CopyStorage: how.CopyStorage, SharedDisk: how.SharedDisk, Spec: op.Spec,
+			AutoConverge: how.AutoConverge, PostCopy: how.PostCopy && !how.Paused, Paused: how.Paused, CopyStorage: how.CopyStorage, SharedDisk: how.SharedDisk, Spec: op.Spec,
 			Progress: func(p hypervisor.Moved) {
 				m.mu.Lock()
 				m.last = p
@@ -274,7 +280,7 @@ func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint
 		m.end = MoveEnd{Bytes: moved.Bytes, Downtime: moved.Downtime}
 		if err = because(ctx, err); err != nil {
 			m.end.Error = withoutID(err.Error(), id)
-			m.end.Unknown = errors.Is(err, hypervisor.ErrEndUnknown) || errors.Is(err, hypervisor.ErrNotFound) || errors.Is(err, errOrphan)
+			m.end.Unknown = errors.Is(err, hypervisor.ErrEndUnknown) || errors.Is(err, errOrphan)
 			if !m.end.Unknown {
 				r.keeper.stayed(id, open)
 			}

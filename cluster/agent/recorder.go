@@ -101,7 +101,7 @@ func (r *Recorder) record(stats []hypervisor.Stats, vms map[string]hypervisor.VM
 	for i := range stats {
 		s := &stats[i]
 		vm, listed := vms[s.VM]
-		if !listed || vm.State == hypervisor.Incoming { // it does not run here yet
+		if !listed || vm.Standing || vm.State == hypervisor.Incoming { // it does not run here yet
 			continue
 		}
 		v := r.vms[s.VM]

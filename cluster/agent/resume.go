@@ -19,32 +19,53 @@ func (d *decider) handedOver(vm VM) bool {
 	return vm.Move.Paused && !vm.Move.Incoming && d.past.Handed[vm.Spec.Identity.VM] && !d.lost(vm) && !d.past.Fresh && !(d.past.Lapsed && vm.Spec.Leased)
 }
 
-// holdsPaused notes which VMs came by a migration and stand paused, and since when.
-func (r *runner) holdsPaused(there []hypervisor.VM, at time.Time) {
-	before := r.held
-	r.held = map[Instance]time.Time{}
+// stands notes which VMs came by a migration and stand paused, and since when.
+func (r *runner) stands(there []hypervisor.VM, at time.Time) {
+	before := r.standing
+	r.standing = map[Instance]time.Time{}
 	for _, vm := range there {
 		if vm.Foreign || vm.State != hypervisor.Paused {
 			continue
 		}
 		i := Instance{VM: vm.Identity.VM, Generation: vm.Generation}
 		since, was := before[i]
-		if m, coming := r.coming[i.VM]; !was && !vm.Held && (!coming || !m.Paused && !m.Wait) {
+		if in, coming := r.coming[i.VM]; !was && !vm.Standing && (!coming || !in.Move.Paused && !in.Move.Wait) {
 			continue
 		}
 		if !was {
 			since = at
 		}
-		r.held[i] = since
+		r.standing[i] = since
 	}
 }
 
 // outdated: what stands here paused came by a move that is closed, or its source is lost and may have run it since. After a restore the
 // state may be older than what stands here: then the VM may have run elsewhere since, too.
 func (r *runner) outdated(i Instance) bool {
-	_, held := r.held[i]
-	m, coming := r.coming[i.VM]
-	return held && r.counts != nil && (r.onHold || !coming || m.Wait || m.SourceGone && !m.Left)
+	if _, stands := r.standing[i]; !stands || r.counts == nil {
+		return false
+	}
+	in, coming := r.coming[i.VM]
+	return r.onHold || !r.counts[i.VM] || coming && (in.Move.Wait || in.Move.SourceGone && !in.Move.Left)
+}
+
+// keeps notes which VMs run here after a migration of which it was not known how it ended: should they go later, that did not take
+// them. Migrations of an agent before this one have ended by then.
+func (r *runner) keeps() {
+	if !r.alone {
+		return
+	}
+	for id, vm := range r.caps {
+		if vm.State == hypervisor.Incoming {
+			continue
+		}
+		if m := r.moves[id]; m == nil {
+			r.keeper.stayed(id, r.keeper.sending()[id].Open)
+		} else if m.over && m.end.Unknown {
+			m.end.Unknown = false
+			r.keeper.stayed(id, m.open)
+		}
+	}
 }
 
 // resume a VM. The leader is asked right before: its answer is of the log as it is then.
@@ -65,21 +86,29 @@ func (r *runner) resume(ctx context.Context, op Resume) (bool, error) {
 		return false, nil
 	}
 	i := Instance{VM: op.VM, Generation: op.Generation}
-	since, held := r.held[i]
+	since, came := r.standing[i]
 	var moved hypervisor.Moved
-	if held { // it is not known after that
+	if came { // the figures go with that
 		if moved, err = r.Hypervisor.Arrival(ctx, op.VM); err != nil {
 			r.log.Debug("figures of a move", "error", err)
+		}
+	}
+	if op.Here { // before it runs: should it go later, the move did not take it
+		if m := r.moves[op.VM]; m != nil && m.over {
+			m.end.Unknown = false
+		}
+		if err := r.keeper.keepsHere(op.VM); err != nil {
+			return false, fmt.Errorf("%s: %w", op, err)
 		}
 	}
 	r.log.Info(op.String())
 	if err := r.Hypervisor.Resume(ctx, op.VM); err != nil {
 		return false, fmt.Errorf("%s: %w", op, err)
 	}
-	if held {
+	if came {
 		moved.Downtime += time.Since(since)
-		r.resumed[op.VM] = moved
-		delete(r.held, i)
+		r.resumed[op.Move] = moved
+		delete(r.standing, i)
 	}
 	return true, nil
 }

@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, refused: map[Instance]time.Time{}, resumed: map[string]hypervisor.Moved{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, refused: map[Instance]time.Time{}, resumed: map[uint64]hypervisor.Moved{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -191,9 +191,9 @@ type runner struct {
 	begun      map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
 	leftover   map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
 	onHold     bool                              // by the leader's last word nothing is to change here: see Desired.Hold
-	coming     map[string]Move                   // open moves to this host, as the leader last told, by VM
-	held       map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
-	resumed    map[string]hypervisor.Moved       // what the moves took that brought VMs which were resumed, until they are closed, by VM
+	coming     map[string]VM                     // of open moves to this host, as the leader last told, by id
+	standing   map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
+	resumed    map[uint64]hypervisor.Moved       // what open moves took that brought VMs which were resumed, by Move.Open
 	refused    map[Instance]time.Time            // when the leader may be asked again whether such a VM is destroyed
 	toStart    map[string]toStart                // VMs that may start and do not run, by id; nil before the first round
 	moved      chan struct{}                     // a migration ended
@@ -441,7 +441,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 		return nil, fmt.Errorf("list VMs: %w", err)
 	}
 	r.lost = r.keeper.sees(asOf, there)
-	r.holdsPaused(there, time.Now())
+	r.stands(there, time.Now())
 	r.leftovers(there, time.Now())
 	clear(r.caps)
 	for _, vm := range there {
@@ -450,6 +450,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 			delete(r.ended, vm.Identity.VM)
 		}
 	}
+	r.keeps()
 	maps.DeleteFunc(r.shares, func(id string, _ float64) bool { _, runs := r.caps[id]; return !runs })
 	for id := range r.asked {
 		if _, runs := r.caps[id]; !runs {
@@ -469,11 +470,11 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 // describe is the report on the machine itself.
 func (r *runner) describe(there []hypervisor.VM) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
-		MigrateURI: r.MigrateURI, Numbers: true, Migrates: r.partner, Moves: r.progress(), NoWay: r.reach.told(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
+		MigrateURI: r.MigrateURI, Numbers: true, Resumes: true, Migrates: r.partner, Moves: r.progress(), NoWay: r.reach.told(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
-			_, held := r.held[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
-			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: held || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
+			_, stands := r.standing[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
+			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: stands || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
 		}
 	}
 	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown(there), there)
@@ -483,14 +484,18 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 // learn which VMs the leader knows here.
 func (r *runner) learn(want Desired) {
 	r.counts = make(map[string]bool, len(want.VMs))
-	r.coming, r.onHold = map[string]Move{}, want.Hold != ""
+	r.coming, r.onHold = map[string]VM{}, want.Hold != ""
 	for _, vm := range want.VMs {
 		r.counts[vm.Spec.Identity.VM] = true
 		if vm.Move != nil && vm.Move.Incoming {
-			r.coming[vm.Spec.Identity.VM] = *vm.Move
+			r.coming[vm.Spec.Identity.VM] = vm
 		}
 	}
-	maps.DeleteFunc(r.resumed, func(id string, _ hypervisor.Moved) bool { _, is := r.coming[id]; return !is })
+	open := map[uint64]bool{}
+	for _, vm := range r.coming {
+		open[vm.Move.Open] = true
+	}
+	maps.DeleteFunc(r.resumed, func(move uint64, _ hypervisor.Moved) bool { return !open[move] })
 }
 
 // unknown VMs have our mark, and the leader was last seen not to know them here. One that comes or goes by migration it
@@ -507,13 +512,16 @@ func (r *runner) unknown(there []hypervisor.VM) map[string]bool {
 
 func (r *runner) past(want Desired) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
-		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Held: map[string]bool{}, Waited: map[string]bool{}}
+		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Standing: map[string]bool{}, Resumed: map[string]bool{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	p.Guests, p.Starting = r.needs(), r.notEnded()
 	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.keeper.givenUp(want), r.mayClear(time.Now())
 	r.pastMoves(want, p)
-	for i := range r.held {
-		p.Held[i.VM] = true
+	for i := range r.standing {
+		p.Standing[i.VM] = true
+	}
+	for id, vm := range r.coming {
+		_, p.Resumed[id] = r.resumed[vm.Move.Open]
 	}
 	for id, at := range r.asked {
 		p.Asked[id] = true

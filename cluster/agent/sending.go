@@ -10,7 +10,8 @@ import (
 type Sending struct {
 	Open uint64 // of the move
 	Most int64  // bytes it may send; 0 = no bound
-	// Kept: by the hypervisor's word it ended and the VM was not handed over.
+	// Kept: the VM was seen to run here after an attempt, which may have left an older copy at the target. Should it be gone when the next
+	// agent begins, that is no proof that a later attempt handed it over.
 	Kept bool `json:",omitempty"`
 }
 
@@ -24,6 +25,8 @@ func (k *keeper) sends(id string, s Sending) error {
 	if sending == nil {
 		sending = map[string]Sending{}
 	}
+	before := sending[id]
+	s.Kept = before.Open == s.Open && before.Kept
 	sending[id] = s
 	k.memory.Sending = sending
 	k.mu.Unlock()
@@ -35,16 +38,34 @@ func (k *keeper) sends(id string, s Sending) error {
 
 // stayed notes that a move did not hand its VM over.
 func (k *keeper) stayed(id string, open uint64) {
+	if k.keeps(id, func(s Sending) bool { return s.Open == open }) {
+		k.save()
+	}
+}
+
+// keepsHere notes, on disk by the time it returns, that no move so far has handed a VM over.
+func (k *keeper) keepsHere(id string) error {
+	if !k.keeps(id, func(Sending) bool { return true }) || k.o.Keep == nil {
+		return nil
+	}
+	if err := k.write(); err != nil {
+		return fmt.Errorf("keep that VM %s stays: %w", id, err)
+	}
+	return nil
+}
+
+// keeps says whether it is news that a move did not hand its VM over.
+func (k *keeper) keeps(id string, which func(Sending) bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s, is := k.memory.Sending[id]
-	if !is || s.Open != open || s.Kept {
-		return
+	if !is || s.Kept || !which(s) {
+		return false
 	}
 	s.Kept = true
 	k.memory.Sending = maps.Clone(k.memory.Sending)
 	k.memory.Sending[id] = s
-	k.save()
+	return true
 }
 
 // sent forgets moves that are open no more: what they sent was told.

@@ -192,7 +192,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	}
 	c.moves.told(r)
 	live.Moves = r.Moves
-	live.Numbers = r.Numbers
+	live.Numbers, live.Resumes = r.Numbers, r.Resumes
 	live.NoWay = r.NoWay
 	if r.Migrates.CPUModel != "" {
 		live.Migrates = r.Migrates
@@ -243,7 +243,11 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 		case agent.SeenStayed, agent.SeenArrived, agent.SeenLeft: // the end of a move: see recordMoves
 			continue
 		case agent.SeenRoom:
-			now.Room, now.Resumes = true, st.Resumes && s.Format() >= 5
+			from, reported := c.resumes(vm.Host)
+			if !reported { // it is told again
+				continue
+			}
+			now.Room, now.Resumes = true, st.Resumes && from && s.Format() >= 5
 		case agent.SeenWaiting:
 			if now.Phase = state.Starting; s.Format() < 5 || vm.Phase != state.Starting || vm.Reason == st.Reason {
 				continue
@@ -261,6 +265,14 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 	}
 	sort.SliceStable(body.VMs, func(a, b int) bool { return body.VMs[a].VM < body.VMs[b].VM })
 	return c.propose(ctx, state.KindVMReport, body)
+}
+
+// resumes says whether the agent of a host resumes VMs that a migration left paused there.
+func (c *Control) resumes(host string) (it, reported bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	live, reported := c.live[host]
+	return live.Resumes, reported
 }
 
 // recordMoves closes moves by what the hypervisors say: a VM that runs on the target has arrived, one whose move ended
@@ -307,7 +319,7 @@ func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.
 	}
 	body := state.Account{Host: r.Host, Exact: s.Format() >= 3}
 	for _, i := range r.Running {
-		if i.Leftover { // it runs nothing, and is cleared away once the VM is known to be elsewhere, or lost
+		if i.Leftover { // it runs nothing, and is resumed or cleared away once it is known where the VM is, or that it is lost
 			continue
 		}
 		if i.Incoming || i.Leaving { // where it runs is not decided yet: the host tells again once it is

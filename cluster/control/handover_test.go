@@ -61,6 +61,8 @@ type mover struct {
 	// What outlives a process: the move that was begun, and whether it was told that it ended and kept the VM.
 	sent uint64
 	kept bool
+	// No migration goes on that a process before this one began.
+	alone bool
 }
 
 // journey is one VM, two hosts, their agents, a leader, and what is true.
@@ -77,6 +79,8 @@ type journey struct {
 	resumes bool
 	still   bool
 	stands  map[string]bool
+	looked  bool     // an agent has seen it run where it is since the last migration ended
+	ended   bool     // the guest ended by itself where it ran last
 	by      *attempt // that began it, nil once its agent is dead
 	hosts   map[string]*mover
 	bag     []agent.Report // said, and not heard, or heard and repeated
@@ -123,7 +127,7 @@ func (j *journey) put(kind state.Kind, body any) { j.must(j.commit(kind, body)) 
 func (j *journey) report(host string, statuses []agent.Status) agent.Report {
 	size := hypervisor.Capacity{CPU: 4, Memory: 8 << 30}
 	return agent.Report{Host: host, Capacity: size, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 1 << 20, MigrateURI: host, Reach: true,
-		Running: []agent.Instance{}, Statuses: statuses}
+		Running: []agent.Instance{}, Statuses: statuses, Resumes: j.resumes}
 }
 
 // list is what the hypervisor of a host says.
@@ -145,8 +149,16 @@ func (j *journey) list(host string) (out []hypervisor.VM) {
 			out = append(out, vm)
 		}
 	}
-	for _, a := range j.hosts[host].past {
+	m := j.hosts[host]
+	j.looked = j.looked || host == j.at && !j.still && j.from != host
+	for _, a := range m.past {
 		a.over = a.done
+		if a.over && a.unknown && host == j.at && !j.still && j.from != host {
+			a.unknown, m.kept = false, true
+		}
+	}
+	if m.past["m"] == nil && host == j.at && !j.still && j.from != host {
+		m.kept = true
 	}
 	return out
 }
@@ -160,6 +172,13 @@ func (j *journey) round(host string) {
 			j.begin(host)
 			return
 		}
+		if !m.alone && j.from == host {
+			j.end(rapid.Bool().Draw(j.t, "it is handed over first"))
+		}
+		if !m.alone && m.sent != 0 && j.at == host { // nobody counted what it sent
+			m.past["m"] = &attempt{open: m.sent, done: true, over: true, err: "uncounted", unknown: !m.kept}
+		}
+		m.alone = true
 		m.listed = j.list(host)
 	case 1:
 		want, _, err := j.ctl.Desired(context.Background(), host)
@@ -259,7 +278,11 @@ func (j *journey) act(host string) {
 func (j *journey) resume(host string) {
 	switch latest, is := j.stands[host]; {
 	case host == j.at:
-		j.still = false
+		j.still, j.looked = false, true
+		j.hosts[host].kept = true
+		if a := j.hosts[host].past["m"]; a != nil && a.over {
+			a.unknown = false
+		}
 		for h := range j.stands {
 			j.stands[h] = false
 		}
@@ -303,10 +326,10 @@ func (j *journey) begin(host string) {
 	m := j.hosts[host]
 	a := &attempt{open: m.grant.Move}
 	m.past["m"], m.grant = a, nil
-	m.sent, m.kept = a.open, false
+	m.sent, m.kept = a.open, m.kept && m.sent == a.open
 	row, _ := j.store.Snapshot().VM("m")
 	if j.from != "" || j.at != host || j.still {
-		a.done, a.err, a.unknown = true, "no such VM, or it is on its way", true
+		a.done, a.err, m.kept = true, "no such VM", true
 		return
 	}
 	if _, is := j.stands[row.MovingTo]; is {
@@ -321,8 +344,9 @@ func (j *journey) begin(host string) {
 
 // end the migration that goes on.
 func (j *journey) end(well bool) {
-	from, row := j.from, state.VM{}
-	row, _ = j.store.Snapshot().VM("m")
+	from := j.from
+	j.looked = false
+	row, _ := j.store.Snapshot().VM("m")
 	how := "fails"
 	switch {
 	case well && !row.Paused:
@@ -353,7 +377,7 @@ func (j *journey) end(well bool) {
 
 func (j *journey) step() {
 	host := rapid.SampledFrom(places).Draw(j.t, "host")
-	switch rapid.SampledFrom([]string{"round", "round", "round", "round", "round", "round", "round", "hear", "hear", "hear", "open", "open", "end", "end", "commit", "restart"}).Draw(j.t, "step") {
+	switch rapid.SampledFrom([]string{"round", "round", "round", "round", "round", "round", "round", "hear", "hear", "hear", "open", "open", "end", "end", "commit", "restart", "guest ends"}).Draw(j.t, "step") {
 	case "round":
 		j.log.hold = rapid.IntRange(1, 12).Draw(j.t, "hold") == 1
 		j.round(host)
@@ -376,6 +400,13 @@ func (j *journey) step() {
 	case "end":
 		if j.from != "" {
 			j.end(rapid.IntRange(1, 3).Draw(j.t, "well") > 1)
+		}
+	case "guest ends": // as its host's agent knows that it ran on there, if a migration did not take it
+		if j.resumes && j.at != "" && !j.still && j.from == "" && (len(j.stands) > 0 || rapid.IntRange(1, 20).Draw(j.t, "now") == 1) && (len(j.stands) == 0 || j.looked) {
+			j.at, j.ended = "", true
+			for h := range j.stands {
+				j.stands[h] = false
+			}
 		}
 	case "restart": // what it began may go on
 		if rapid.Bool().Draw(j.t, "not now") {
@@ -405,6 +436,7 @@ func (j *journey) check() {
 		j.t.Fatalf("%s: it runs on %s, and goes from %q to %q; the state has %+v", what, j.at, j.from, j.to, vm)
 	}
 	switch {
+	case j.ended: // that nothing older is resumed is what is left to see
 	case !ok || vm.Phase != state.Running || vm.Generation != 1:
 		fail("the VM never ended")
 	case vm.MovingTo == "" && (vm.Host != j.at || j.from != ""):

@@ -87,7 +87,7 @@ func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, 
 			b.Sending = map[string]agent.Sending{}
 		}
 		m, _ := s.MigrationOf(vm.ID)
-		b.Sending[vm.ID] = agent.Sending{Open: vm.Move, Most: max(0, m.MaxBytes)}
+		b.Sending[vm.ID] = agent.Sending{Open: vm.Move, Most: max(0, m.MaxBytes), Kept: true} // it may have run there since
 	}
 	w := c.words.to(c.o.State, host, term)
 	b.Epoch, b.Index = w.desired.Epoch, w.desired.Index

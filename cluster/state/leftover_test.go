@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"errors"
 	"testing"
 
 	"evenkeel/cluster/state"
@@ -45,6 +46,7 @@ func TestLeftoverStays(t *testing.T) {
 		{name: "it was deleted", unknown: true, deleted: true, generation: 1},
 
 		{name: "it may be on its way back", vm: vm("h2", 1, state.Running, moving("h1", true)), generation: 1, stays: true},
+		{name: "its move from here has no room yet", vm: vm("h1", 1, state.Running, moving("h2", false)), generation: 1, stays: true},
 		{name: "it was handed over to here", vm: vm("h2", 1, state.Running, moving("h1", true), gone, left), generation: 1, stays: true},
 		{name: "it goes on here", vm: vm("h1", 1, state.Running, moving("h2", true), func(v *state.VM) { v.Paused = true }), generation: 1, stays: true},
 		{name: "it runs here by the state", vm: vm("h1", 1, state.Running), generation: 1, stays: true},
@@ -108,11 +110,12 @@ func TestLeft(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		resumes, post bool
+		copies        bool
 		paused        bool
-	}{{"the target resumes", true, false, true}, {"the target does not", false, false, false}, {"post-copy", true, true, false}} {
+	}{{"the target resumes", true, false, false, true}, {"the target does not", false, false, false, false}, {"post-copy", true, true, false, false}, {"post-copy, which is not where a disk goes along", true, true, true, true}} {
 		k := small(t, 3)
 		restartable(t, k, "r", "h1")
-		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true, ID: "mig-1", Options: state.MoveOptions{PostCopy: c.post}})
+		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true, ID: "mig-1", Options: state.MoveOptions{PostCopy: c.post, CopyStorage: c.copies}})
 		move := phase(t, k, "vm-r-0", state.Running).Move
 		tell := func(host string, move uint64, st state.VMStatus) state.VM {
 			t.Helper()
@@ -120,8 +123,14 @@ func TestLeft(t *testing.T) {
 			k.must(t, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
 			return phase(t, k, "vm-r-0", state.Running)
 		}
+		arrived := state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: move}
 		if vm := tell("h2", move, state.VMStatus{Room: true, Resumes: c.resumes}); vm.Paused != c.paused || !vm.Ready {
 			t.Fatalf("%s: paused: %v", c.name, vm.Paused)
+		}
+		if c.paused {
+			if err := k.apply(t, state.KindMove, arrived); !errors.Is(err, state.ErrConflict) {
+				t.Errorf("%s: it arrived, and its source has not said that it left: %v", c.name, err)
+			}
 		}
 		left := state.VMStatus{Phase: state.Lost, Left: true}
 		if vm := tell("h1", move-1, left); vm.Left || vm.GoneFrom != "" {
@@ -130,7 +139,7 @@ func TestLeft(t *testing.T) {
 		if vm := tell("h1", move, left); vm.Left != c.paused || vm.GoneFrom != "h1" {
 			t.Errorf("%s: %+v", c.name, vm)
 		}
-		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: move})
+		k.must(t, state.KindMove, arrived)
 		if vm := phase(t, k, "vm-r-0", state.Running); vm.Paused || vm.Left {
 			t.Errorf("%s: closed, and %+v", c.name, vm)
 		}

@@ -242,6 +242,9 @@ func (w *writer) move(b *Move) error {
 	if w.version >= 3 && !b.Arrived && b.Permit != vm.Permit {
 		return fmt.Errorf("VM %s is handed over by permit %d, what is said is of permit %d: %w", vm.Name, vm.Permit, b.Permit, ErrConflict)
 	}
+	if b.Arrived && vm.Paused && vm.GoneFrom == "" {
+		return fmt.Errorf("VM %s: host %s has not said that it left, or may run it: %w", vm.Name, vm.Host, ErrConflict)
+	}
 	if vm.Phase != Running && vm.Phase != Stopping {
 		return fmt.Errorf("VM %s is %s: %w", vm.Name, vm.Phase, ErrConflict)
 	}

@@ -18,14 +18,17 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 	case vm.MovingTo == host && !here:
 		switch {
 		case vm.Ready && vm.Left:
-			return "it was handed over, and goes on here"
+			return "it was handed over, and is to be resumed here"
 		case vm.Ready && (!vm.Paused || vm.GoneFrom == ""):
 			return "it may come in by the move that is open"
 		}
 		return "" // by an older move, as this one's source keeps the VM until there is room; or its source is lost, and may have run it since
 	case vm.MovingTo != "" && here:
-		if vm.Paused && vm.GoneFrom == "" {
-			return "it goes on here, as it was not handed over"
+		switch {
+		case !vm.Ready:
+			return "its move has not begun"
+		case vm.Paused && vm.GoneFrom == "":
+			return "it is to be resumed here, as it was not handed over"
 		}
 		return "" // the target says that the VM arrived, or it is lost
 	case vm.MovingTo != "" || vm.Phase == Running || vm.Phase == Stopping:
@@ -78,7 +81,7 @@ func (w *writer) vmReport(b *VMReport) error {
 			switch {
 			case st.Room && b.Host == vm.MovingTo && !vm.Ready:
 				m, _ := w.read().MigrationOf(vm.ID)
-				vm.Ready, vm.Paused, vm.ModifyIndex = true, st.Resumes && !m.Options.PostCopy, w.index
+				vm.Ready, vm.Paused, vm.ModifyIndex = true, st.Resumes && (!m.Options.PostCopy || m.Options.CopyStorage), w.index
 				w.put(tVMs, &vm)
 			case st.Permit && b.Host == vm.Host && vm.Ready && vm.GoneFrom == "" && vm.Goal == GoalRun && !meta.Hold.On():
 				vm.Permit, vm.ModifyIndex = w.index, w.index

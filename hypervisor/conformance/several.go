@@ -175,7 +175,7 @@ func arrivesPaused(t *testing.T, s Setup, spec hypervisor.Spec, here, there *eve
 	}
 	on := s
 	on.Host = s.Second.Host
-	if vm := must(t, on.Host, spec.VM); vm.Identity != spec.Identity || vm.State != hypervisor.Paused || vm.Leftover || !vm.Held || !near(vm.CPU.Cap, before.CPU.Cap) {
+	if vm := must(t, on.Host, spec.VM); vm.Identity != spec.Identity || vm.State != hypervisor.Paused || vm.Leftover || !vm.Standing || !near(vm.CPU.Cap, before.CPU.Cap) {
 		t.Errorf("the target lists %+v, want %+v paused with %+v", vm, spec.Identity, before.CPU)
 	}
 	here.await(t, s.Wait, mark, hypervisor.MovedOut, spec.VM)

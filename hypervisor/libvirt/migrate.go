@@ -302,7 +302,7 @@ func (h *Host) Resume(ctx context.Context, id string) error {
 		if err := dom.Resume(); err != nil {
 			return struct{}{}, err
 		}
-		// To read the figures drops them, and they are what hypervisor.VM.Held is known by.
+		// hypervisor.VM.Standing is known by the figures, which go when they are read.
 		if _, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED); err != nil {
 			h.log.Warn("figures of a migration are not dropped", "vm", id, "error", err)
 		}
@@ -356,7 +356,11 @@ func (h *Host) Abort(ctx context.Context, id string) (last hypervisor.Moved, fou
 // Arrival is what libvirt keeps of the migration that brought the VM, until it is restarted.
 func (h *Host) Arrival(ctx context.Context, id string) (hypervisor.Moved, error) {
 	moved, err := onVM(calling(ctx, "virDomainGetJobStats", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (hypervisor.Moved, error) {
-		info, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED | libvirt.DOMAIN_JOB_STATS_KEEP_COMPLETED)
+		flags := libvirt.DOMAIN_JOB_STATS_COMPLETED
+		if state, _, err := dom.GetState(); err != nil || state != libvirt.DOMAIN_RUNNING {
+			flags |= libvirt.DOMAIN_JOB_STATS_KEEP_COMPLETED // else to read the figures drops them
+		}
+		info, err := dom.GetJobStats(flags)
 		if err != nil || !arrivalIn(info) {
 			return hypervisor.Moved{}, err
 		}

@@ -251,7 +251,7 @@ func TestMigratePaused(t *testing.T) {
 	is := func(want hypervisor.State) {
 		t.Helper()
 		vms, err := there.List(t.Context())
-		if err != nil || len(vms) != 1 || vms[0].State != want || vms[0].Leftover || vms[0].Held != (want == hypervisor.Paused) || vms[0].Identity != s.Identity {
+		if err != nil || len(vms) != 1 || vms[0].State != want || vms[0].Leftover || vms[0].Standing != (want == hypervisor.Paused) || vms[0].Identity != s.Identity {
 			t.Fatalf("the target lists %+v, %v; want it %s", vms, err, want)
 		}
 	}

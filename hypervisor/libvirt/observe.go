@@ -188,7 +188,7 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 		return vm, fmt.Errorf("the state of VM %s is not known", vm.Name)
 	}
 	vm.State, vm.Leftover = stateOf(dom, s.State.State, s.State.Reason, from)
-	vm.Held = vm.State == hypervisor.Paused && libvirt.DomainPausedReason(s.State.Reason) == libvirt.DOMAIN_PAUSED_USER && cameIn(dom)
+	vm.Standing = vm.State == hypervisor.Paused && libvirt.DomainPausedReason(s.State.Reason) == libvirt.DOMAIN_PAUSED_USER && cameIn(dom)
 	vm.VCPUs = max(len(s.Vcpu), m.VCPUs)
 	if s.Balloon != nil {
 		vm.Memory, vm.Balloon = int64(s.Balloon.Maximum)*1024, int64(s.Balloon.Current)*1024

@@ -182,7 +182,7 @@ func (c *conn) List(ctx context.Context) ([]hypervisor.VM, error) {
 		r = make([]hypervisor.VM, len(c.m.vms))
 		for i, v := range c.m.vms {
 			r[i] = hypervisor.VM{
-				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(), Leftover: v.leftover, Held: v.paused && !v.leftover,
+				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(), Leftover: v.leftover, Standing: v.paused && !v.leftover,
 				VCPUs: v.spec.VCPUs, Memory: v.spec.Memory, Balloon: v.balloonNow(now, c.m.w.timing.Balloon), CPU: v.spec.CPU,
 			}
 		}

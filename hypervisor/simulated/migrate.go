@@ -129,7 +129,9 @@ func (c *conn) Arrival(ctx context.Context, id string) (moved hypervisor.Moved, 
 		if v == nil {
 			return hypervisor.ErrNotFound
 		}
-		moved = v.arrival
+		if moved = v.arrival; !v.paused {
+			v.arrival = hypervisor.Moved{}
+		}
 		return nil
 	})
 	return moved, err
