@@ -320,6 +320,9 @@ func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.
 	body := state.Account{Host: r.Host, Exact: s.Format() >= 3}
 	for _, i := range r.Running {
 		if i.Leftover { // it runs nothing, and is resumed or cleared away once it is known where the VM is, or that it is lost
+			if s.Format() >= 5 {
+				body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation, Leftover: true})
+			}
 			continue
 		}
 		if i.Incoming || i.Leaving { // where it runs is not decided yet: the host tells again once it is

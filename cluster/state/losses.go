@@ -40,6 +40,9 @@ type Account struct {
 }
 
 func (b Account) since() int {
+	if slices.ContainsFunc(b.VMs, func(i Instance) bool { return i.Leftover }) {
+		return 5
+	}
 	if b.Exact {
 		return 3
 	}
@@ -50,6 +53,8 @@ func (b Account) since() int {
 type Instance struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
+	// Leftover, since version 5: the host does not run it. A migration left it there, paused, and the next start is of a later generation.
+	Leftover bool `json:"leftover,omitempty"`
 }
 
 // Arm or disarm the leases of the whole cluster.
@@ -306,6 +311,13 @@ func (w *writer) account(b *Account) error {
 	here := map[string]bool{}
 	for _, r := range b.VMs {
 		vm, ok := w.read().VM(r.VM)
+		if r.Leftover {
+			if ok && r.Generation > vm.Generation && !vm.Accounted(m) {
+				vm.Generation, vm.ModifyIndex = r.Generation, w.index
+				w.put(tVMs, &vm)
+			}
+			continue
+		}
 		if !ok {
 			w.event("vm-unknown", "vm", r.VM, "runs on host %s, but the state does not know it: it is left alone", b.Host)
 			continue

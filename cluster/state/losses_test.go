@@ -289,6 +289,29 @@ func TestAccountOfAnEarlierGeneration(t *testing.T) {
 	}
 }
 
+// What a migration left on a host does not run there, and is not taken for the start that follows a restore, of whichever generation
+// the saved state has the VM.
+func TestAccountOfALeftover(t *testing.T) {
+	k := small(t, 2)
+	restartable(t, k, "a", "h1")
+	var old, held bytes.Buffer
+	if err := k.Snapshot().Save(&old); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(&held); err != nil {
+		t.Fatal(err)
+	}
+	left := state.Instance{VM: "vm-a-0", Generation: 2, Leftover: true}
+	k.must(t, state.KindAccount, state.Account{Host: "h1", VMs: []state.Instance{left, {VM: "vm-unknown", Generation: 1, Leftover: true}}, Exact: true})
+	k.must(t, state.KindAccount, state.Account{Host: "h2", VMs: []state.Instance{}, Exact: true})
+	if vm := phase(t, k, "vm-a-0", state.Lost); vm.Generation != 2 {
+		t.Errorf("generation 2 is left on h1, and the VM is %+v", vm)
+	}
+}
+
 // A host that joined after the snapshot was saved may run its VMs: it is waited for, too. And
 // what was taken away since then does not come back with the snapshot.
 func TestRestoreKnowsWhatCameSince(t *testing.T) {
