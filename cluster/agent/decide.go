@@ -130,6 +130,8 @@ type Past struct {
 	// Standing are VMs that came by a migration, and stand paused until they are resumed. Resumed: those that this agent resumed.
 	Standing map[string]bool
 	Resumed  map[string]bool
+	// Unresumable are VMs that came and cannot be resumed, for too long.
+	Unresumable map[string]bool
 	// Starting: VMs whose start has not ended, by id. Such a VM may run at any moment.
 	Starting map[string]Starting
 	// Waited: VMs whose move waits for room at its target, for too long.
@@ -346,7 +348,7 @@ func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name
 	if runs && now.Generation != vm.Spec.Generation {
 		switch why := fmt.Sprintf("generation %d runs, %d is wanted", now.Generation, vm.Spec.Generation); {
-		case now.State == hypervisor.Incoming && vm.MayStart && !d.givenUp(vm):
+		case (now.State == hypervisor.Incoming || d.past.Standing[id]) && vm.MayStart && !d.givenUp(vm):
 			d.waits(vm, fmt.Sprintf("generation %d of it is here, paused by a migration", now.Generation))
 		default:
 			d.add(Hold{id, name, why, false})

@@ -207,8 +207,8 @@ type Instance struct {
 	VM         string
 	Name       string
 	Generation uint64
-	Incoming   bool // the target side of a live migration: not a second instance
-	Leftover   bool `json:",omitempty"` // Incoming, and no migration of it goes on: see hypervisor.VM
+	Incoming   bool // the target side of a live migration, also one that stands paused until it is resumed: not a second instance
+	Leftover   bool `json:",omitempty"` // Incoming, and no migration of it goes on: it is to be resumed or destroyed
 	Leaving    bool `json:",omitempty"` // being handed over: it may run elsewhere by now
 }
 

@@ -103,6 +103,7 @@ func TestDecideMoves(t *testing.T) {
 		{"it stands there, and its source has not said that it left", small(wanted("m", moving(incoming, paused))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, nil},
 		{"it stands there, and its source said that it left", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, []string{resume}},
 		{"it runs there, and its source has not said that it left", small(wanted("m", moving(incoming, paused))), []hypervisor.VM{runs("m")}, agent.Past{}, nil},
+		{"it cannot be resumed", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m", stands)}, agent.Past{Unresumable: map[string]bool{"m": true}}, []string{"destroy ek-m"}},
 		{"it was resumed, and stands again", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m", stands)}, agent.Past{Resumed: map[string]bool{"m": true}}, []string{"report m generation 1 arrived"}},
 		{"it goes on there", small(wanted("m", moving(incoming, handedTo))), []hypervisor.VM{runs("m")}, agent.Past{}, []string{"report m generation 1 arrived"}},
 		{"its source left, and it is not there", small(wanted("m", moving(incoming, handedTo))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
@@ -324,6 +325,50 @@ func TestSuspendedIsNotOutdated(t *testing.T) {
 			t.Errorf("its host lists %+v, %v, and asked %d times to destroy it", vms, err, cleared)
 		}
 		end()
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A source does not resume its VM before it has kept, on disk, that the move did not take it: the agent after it must know.
+func TestResumedHereIsKeptFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := withM(t)
+		l := newLeader(wanted("m", moving(paused)))
+		l.deaf = true
+		keep := &memory{}
+		full := func(is bool) {
+			keep.mu.Lock()
+			defer keep.mu.Unlock()
+			keep.full = is
+		}
+		if err := w.KeepSources("h1", 1); err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		o := (&guarded{w: w, l: l, keep: keep, boot: "b1", zero: time.Now()}).options()
+		o.Leader = &resuming{l, func(q agent.PermitRequest) {
+			if asked += len(q.Resumes); asked == 1 {
+				full(true)
+			}
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- agent.Run(ctx, o) }()
+		after(time.Minute)
+		if on(t, w, "h1") || asked < 2 {
+			t.Errorf("it runs: %v; asked %d times", on(t, w, "h1"), asked)
+		}
+		full(false)
+		after(20 * time.Second)
+		if m, _ := keep.Load(); !on(t, w, "h1") || !m.Sending["m"].Kept {
+			t.Errorf("it runs: %v; kept: %+v", on(t, w, "h1"), m.Sending)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}

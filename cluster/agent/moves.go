@@ -36,6 +36,8 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		tell(SeenLost, gone)
 	case m.Incoming && m.Wait && (now.Leftover || paused):
 		d.add(Hold{id, name, "an earlier migration left it behind here", false})
+	case m.Incoming && m.Paused && paused && m.Left && d.past.Unresumable[id]: // it has ended: no host runs it, and none may until that is told
+		d.add(Destroy{id, name})
 	case m.Incoming && m.Paused && paused && m.Left && !d.past.Resumed[id]:
 		d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, false})
 	case m.Incoming && m.Paused && runs && (paused && !m.Left || !m.SourceGone): // its source has not said yet that it left
@@ -58,7 +60,7 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		}
 	case now.Generation != gen || now.State == hypervisor.Incoming:
 	case ended && end.Error == "":
-		tell(SeenStayed, "it was handed over by the hypervisor's word, and runs here all the same")
+		tell(SeenStayed, handedOverAndHere)
 	case ended:
 		tell(SeenStayed, end.Error)
 	case m.Abort != "":
@@ -68,7 +70,7 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	case d.past.Waited[id]:
 		tell(SeenStayed, fmt.Sprintf("host %s did not say within %s that it has room for it", m.To, roomWithin))
 	case paused && m.Paused:
-		tell(SeenStayed, "it is suspended here (virsh suspend), and would be resumed on host "+m.To)
+		tell(SeenStayed, "it is paused here, by virsh suspend or an error of its disk, and would be resumed on host "+m.To+": resume or stop it first")
 	case m.Wait:
 		d.add(Hold{id, name, "host " + m.To + " has no room for it yet", false})
 	case d.force(now)-vm.Spec.CPU.Cap > tiny && m.Open != 0: // it would bring more than the target keeps for it
@@ -76,6 +78,16 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		d.cpu -= d.force(now) - vm.Spec.CPU.Cap
 	default:
 		d.add(Migrate{vm.Spec, *m})
+	}
+}
+
+// handedOverAndHere is how a migration ended whose VM did not go.
+const handedOverAndHere = "libvirt reported success, but the VM still runs on this host"
+
+// stays: whatever its migration came to, the VM is here.
+func (e *MoveEnd) stays() {
+	if e.Unknown = false; e.Error == "" {
+		e.Error = handedOverAndHere
 	}
 }
 
@@ -138,7 +150,7 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 		// The leader may hear of it late: what was told to have stayed is not handed over after that.
 		r.moves[st.VM] = never(st.VM, st.Move, st.Bytes, st.Reason)
 	}
-	r.moves[st.VM].end.Unknown = false
+	r.moves[st.VM].end.stays()
 	r.keeper.stayed(st.VM, st.Move)
 	return st, nil
 }
@@ -238,6 +250,9 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 				m.last = p
 				m.mu.Unlock()
 			}})
+		if errors.Is(err, hypervisor.ErrEndUnknown) { // it may go on in the daemon, and nobody counts its bytes
+			err = errors.Join(err, r.ends(ctx, m.id))
+		}
 		if err = because(ctx, err); err != nil {
 			if why := r.reach.after(ctx, Peer{how.To, how.URI}); why != "" {
 				err = errors.New(why)
@@ -245,6 +260,21 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 		}
 		return moved, err
 	})
+}
+
+// ends waits until no migration of a VM from here goes on.
+func (r *runner) ends(ctx context.Context, id string) error {
+	for {
+		_, _, err := r.Hypervisor.Abort(ctx, id)
+		if err = absentIsFine(err); err == nil || !errors.Is(err, hypervisor.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(firstBackoff):
+		}
+	}
 }
 
 // withoutID is a text about one VM that does not name it: who reads it knows which, and equal causes of several VMs read alike.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,9 @@ func (d *decider) handedOver(vm VM) bool {
 	return vm.Move.Paused && !vm.Move.Incoming && d.past.Handed[vm.Spec.Identity.VM] && !d.lost(vm) && !d.past.Fresh && !(d.past.Lapsed && vm.Spec.Leased)
 }
 
+// resumeWithin is for how long it is tried to resume a VM that came. After that it has ended, as one that crashes.
+const resumeWithin = time.Minute
+
 // stands notes which VMs came by a migration and stand paused, and since when.
 func (r *runner) stands(there []hypervisor.VM, at time.Time) {
 	before := r.standing
@@ -29,8 +33,14 @@ func (r *runner) stands(there []hypervisor.VM, at time.Time) {
 		}
 		i := Instance{VM: vm.Identity.VM, Generation: vm.Generation}
 		since, was := before[i]
-		if in, coming := r.coming[i.VM]; !was && !vm.Standing && (!coming || !in.Move.Paused && !in.Move.Wait) {
+		in, coming := r.coming[i.VM]
+		if !was && !vm.Standing && (!coming || !in.Move.Paused && !in.Move.Wait) {
 			continue
+		}
+		if coming {
+			if _, resumed := r.resumed[in.Move.Open]; resumed {
+				continue // and stopped again
+			}
 		}
 		if !was {
 			since = at
@@ -46,23 +56,21 @@ func (r *runner) outdated(i Instance) bool {
 		return false
 	}
 	in, coming := r.coming[i.VM]
-	return r.onHold || !r.counts[i.VM] || coming && (in.Move.Wait || in.Move.SourceGone && !in.Move.Left)
+	return r.onHold || !coming && r.generation[i.VM] != i.Generation || coming && (in.Move.Wait || in.Move.SourceGone && !in.Move.Left)
 }
 
 // keeps notes which VMs run here after a migration of which it was not known how it ended: should they go later, that did not take
 // them. Migrations of an agent before this one have ended by then.
 func (r *runner) keeps() {
-	if !r.alone {
-		return
-	}
 	for id, vm := range r.caps {
 		if vm.State == hypervisor.Incoming {
 			continue
 		}
-		if m := r.moves[id]; m == nil {
+		switch m := r.moves[id]; {
+		case m == nil && r.alone:
 			r.keeper.stayed(id, r.keeper.sending()[id].Open)
-		} else if m.over && m.end.Unknown {
-			m.end.Unknown = false
+		case m != nil && m.over && (m.end.Unknown || m.end.Error == ""):
+			m.end.stays()
 			r.keeper.stayed(id, m.open)
 		}
 	}
@@ -95,7 +103,7 @@ func (r *runner) resume(ctx context.Context, op Resume) (bool, error) {
 	}
 	if op.Here { // before it runs: should it go later, the move did not take it
 		if m := r.moves[op.VM]; m != nil && m.over {
-			m.end.Unknown = false
+			m.end.stays()
 		}
 		if err := r.keeper.keepsHere(op.VM); err != nil {
 			return false, fmt.Errorf("%s: %w", op, err)
@@ -103,6 +111,9 @@ func (r *runner) resume(ctx context.Context, op Resume) (bool, error) {
 	}
 	r.log.Info(op.String())
 	if err := r.Hypervisor.Resume(ctx, op.VM); err != nil {
+		if _, known := r.failing[op.Move]; !known && !op.Here && !errors.Is(err, hypervisor.ErrUnavailable) {
+			r.failing[op.Move] = time.Now()
+		}
 		return false, fmt.Errorf("%s: %w", op, err)
 	}
 	if came {

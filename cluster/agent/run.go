@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, refused: map[Instance]time.Time{}, resumed: map[uint64]hypervisor.Moved{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI}}
+		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, refused: map[Instance]time.Time{}, resumed: map[uint64]hypervisor.Moved{}, failing: map[uint64]time.Time{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI, Numbers: true, Resumes: true}}
 	keeper, err := newKeeper(r.Options, r.log)
 	if err != nil {
 		return err
@@ -191,8 +191,10 @@ type runner struct {
 	begun      map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
 	leftover   map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
 	onHold     bool                              // by the leader's last word nothing is to change here: see Desired.Hold
+	generation map[string]uint64                 // of VMs that the leader wants here, by id
 	coming     map[string]VM                     // of open moves to this host, as the leader last told, by id
 	standing   map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
+	failing    map[uint64]time.Time              // since when VMs that came cannot be resumed, by Move.Open
 	resumed    map[uint64]hypervisor.Moved       // what open moves took that brought VMs which were resumed, by Move.Open
 	refused    map[Instance]time.Time            // when the leader may be asked again whether such a VM is destroyed
 	toStart    map[string]toStart                // VMs that may start and do not run, by id; nil before the first round
@@ -375,7 +377,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	report = r.describe(there)
 	report.Statuses = r.unsaid(append(done.statuses, r.left...))
 	for _, vm := range Unknown(want, there) {
-		if !vm.Leftover { // Running tells of it
+		if _, stands := r.standing[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]; !vm.Leftover && !stands { // Running tells of these
 			report.Unknown = append(report.Unknown, vm.Name)
 		}
 	}
@@ -484,9 +486,9 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 // learn which VMs the leader knows here.
 func (r *runner) learn(want Desired) {
 	r.counts = make(map[string]bool, len(want.VMs))
-	r.coming, r.onHold = map[string]VM{}, want.Hold != ""
+	r.coming, r.generation, r.onHold = map[string]VM{}, map[string]uint64{}, want.Hold != ""
 	for _, vm := range want.VMs {
-		r.counts[vm.Spec.Identity.VM] = true
+		r.counts[vm.Spec.Identity.VM], r.generation[vm.Spec.Identity.VM] = true, vm.Spec.Generation
 		if vm.Move != nil && vm.Move.Incoming {
 			r.coming[vm.Spec.Identity.VM] = vm
 		}
@@ -496,6 +498,7 @@ func (r *runner) learn(want Desired) {
 		open[vm.Move.Open] = true
 	}
 	maps.DeleteFunc(r.resumed, func(move uint64, _ hypervisor.Moved) bool { return !open[move] })
+	maps.DeleteFunc(r.failing, func(move uint64, _ time.Time) bool { return !open[move] })
 }
 
 // unknown VMs have our mark, and the leader was last seen not to know them here. One that comes or goes by migration it
@@ -512,7 +515,7 @@ func (r *runner) unknown(there []hypervisor.VM) map[string]bool {
 
 func (r *runner) past(want Desired) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
-		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Standing: map[string]bool{}, Resumed: map[string]bool{}, Waited: map[string]bool{}}
+		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Standing: map[string]bool{}, Resumed: map[string]bool{}, Unresumable: map[string]bool{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.keeper.went()
 	p.Guests, p.Starting = r.needs(), r.notEnded()
 	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.keeper.givenUp(want), r.mayClear(time.Now())
@@ -522,6 +525,8 @@ func (r *runner) past(want Desired) Past {
 	}
 	for id, vm := range r.coming {
 		_, p.Resumed[id] = r.resumed[vm.Move.Open]
+		since, fails := r.failing[vm.Move.Open]
+		p.Unresumable[id] = fails && time.Since(since) > resumeWithin
 	}
 	for id, at := range r.asked {
 		p.Asked[id] = true
@@ -559,10 +564,10 @@ func (r *runner) pastMoves(want Desired, p Past) {
 		if r.moves[id] == nil {
 			if bytes, is := r.orphans[id]; is {
 				r.moves[id] = never(id, vm.Move.Open, bytes, errOrphan.Error())
-				r.moves[id].end.Unknown = true
+				r.moves[id].end.Unknown = !r.keeper.sending()[id].Kept
 			} else if begun := r.begun[id]; begun.Open != 0 && begun.Open == vm.Move.Open {
 				r.moves[id] = never(id, vm.Move.Open, begun.Most, errUncounted.Error())
-				r.moves[id].end.Unknown = !begun.Kept
+				r.moves[id].end.Unknown = !r.keeper.sending()[id].Kept
 			} else if begun := r.keeper.sending()[id]; begun.Open != 0 && begun.Open == vm.Move.Open && !begun.Kept {
 				p.Handed[id] = true // it was not here when this agent began
 			}

@@ -45,7 +45,12 @@ func (k *keeper) stayed(id string, open uint64) {
 
 // keepsHere notes, on disk by the time it returns, that no move so far has handed a VM over.
 func (k *keeper) keepsHere(id string) error {
-	if !k.keeps(id, func(Sending) bool { return true }) || k.o.Keep == nil {
+	k.keeps(id, func(Sending) bool { return true })
+	k.mu.Lock()
+	now, sent := k.memory.Sending[id]
+	done := !sent || k.kept.Sending[id] == now
+	k.mu.Unlock()
+	if done || k.o.Keep == nil {
 		return nil
 	}
 	if err := k.write(); err != nil {

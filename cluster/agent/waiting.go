@@ -49,7 +49,8 @@ func (d *decider) waits(vm VM, why string) {
 func (r *runner) starting(want Desired, there []hypervisor.VM, at time.Time) {
 	here := map[string]bool{}
 	for _, vm := range there {
-		here[vm.Identity.VM] = vm.State != hypervisor.Incoming
+		_, stands := r.standing[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
+		here[vm.Identity.VM] = vm.State != hypervisor.Incoming && !stands
 	}
 	first, before := r.toStart == nil, r.toStart
 	r.toStart = map[string]toStart{}

@@ -153,8 +153,8 @@ func (j *journey) list(host string) (out []hypervisor.VM) {
 	j.looked = j.looked || host == j.at && !j.still && j.from != host
 	for _, a := range m.past {
 		a.over = a.done
-		if a.over && a.unknown && host == j.at && !j.still && j.from != host {
-			a.unknown, m.kept = false, true
+		if a.over && (a.unknown || a.err == "") && host == j.at && !j.still && j.from != host {
+			a.unknown, a.err, m.kept = false, "it is here", true
 		}
 	}
 	if m.past["m"] == nil && host == j.at && !j.still && j.from != host {

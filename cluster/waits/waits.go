@@ -129,6 +129,9 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 		if vm.GoneFrom != "" {
 			w.Rule, w.ID = Handed, w.ID+"/gone"
 			w.Reason = cmp.Or(held, silent(vm.MovingTo), "host "+vm.MovingTo+" has not said yet that it runs there")
+			if vm.Paused && !vm.Left {
+				w.Reason = cmp.Or(held, silent(vm.MovingTo), "it is lost at host "+vm.Host+", and host "+vm.MovingTo+" has not said yet that nothing of it is there")
+			}
 			if vm.Left {
 				w.Reason = cmp.Or(held, silent(vm.MovingTo), "host "+vm.MovingTo+" has not had it go on yet")
 			}

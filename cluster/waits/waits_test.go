@@ -208,7 +208,7 @@ func TestHandedOver(t *testing.T) {
 	is(waits.Moving, "host h2 has no room for it yet", nil)
 	tell("h2", state.VMStatus{Room: true, Resumes: true})
 	tell("h1", state.VMStatus{Phase: state.Lost})
-	is(waits.Handed, "host h2 has not said yet that it runs there", nil)
+	is(waits.Handed, "it is lost at host h1, and host h2 has not said yet that nothing of it is there", nil)
 	tell("h1", state.VMStatus{Phase: state.Lost, Left: true})
 	is(waits.Handed, "host h2 has not had it go on yet", nil)
 	is(waits.Handed, "host h2 has not been heard of for 9s", map[string]string{"h2": "has not been heard of for 9s"})
