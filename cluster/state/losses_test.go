@@ -26,6 +26,21 @@ func guard(t *testing.T, k *cluster, host string) {
 	k.must(t, state.KindFencing, state.HostFencing{Host: host, Fencing: state.Fencing{Enforcing: true, Watchdog: 15_000}})
 }
 
+// holdAfter puts the present state in force again, at so many seconds since 1970, as a restore or a recovery does.
+func holdAfter(t *testing.T, k *cluster, reason string, at int64) {
+	t.Helper()
+	var saved, held bytes.Buffer
+	if err := k.Snapshot().Save(&saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Held(&saved, &held, reason, time.Unix(at, 0), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(&held); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func phase(t *testing.T, k *cluster, id string, want state.Phase) state.VM {
 	t.Helper()
 	vm, ok := k.Snapshot().VM(id)
@@ -220,16 +235,7 @@ func TestShareOnTheWay(t *testing.T) {
 func TestHold(t *testing.T) {
 	k := small(t, 3)
 	restartable(t, k, "a", "h1", "h2")
-	var old, held bytes.Buffer
-	if err := k.Snapshot().Save(&old); err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Restore(&held); err != nil {
-		t.Fatal(err)
-	}
+	holdAfter(t, k, "restore", 1000)
 	m, _ := k.Snapshot().Meta()
 	if m.Epoch != 1000 || len(m.Hold.Pending) != 3 {
 		t.Fatalf("held cluster is %+v", m)
@@ -267,16 +273,7 @@ func TestAccountOfAnEarlierGeneration(t *testing.T) {
 	again.VMs[0].Generation = 2
 	k.must(t, state.KindPlan, again)
 	phase(t, k, "vm-a-0", state.Starting)
-	var old, held bytes.Buffer
-	if err := k.Snapshot().Save(&old); err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Restore(&held); err != nil {
-		t.Fatal(err)
-	}
+	holdAfter(t, k, "restore", 1000)
 	// The proof was wrong, by an operator's word say, or the world went on from before it: generation 1 runs on h1.
 	k.must(t, state.KindAccount, state.Account{Host: "h1", VMs: []state.Instance{{VM: "vm-a-0", Generation: 1}}, Exact: true})
 	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h1" || vm.Generation != 1 {
@@ -294,16 +291,7 @@ func TestAccountOfAnEarlierGeneration(t *testing.T) {
 func TestAccountOfALeftover(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "a", "h1")
-	var old, held bytes.Buffer
-	if err := k.Snapshot().Save(&old); err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Restore(&held); err != nil {
-		t.Fatal(err)
-	}
+	holdAfter(t, k, "restore", 1000)
 	left := state.Instance{VM: "vm-a-0", Generation: 2, Leftover: true}
 	k.must(t, state.KindAccount, state.Account{Host: "h1", VMs: []state.Instance{left, {VM: "vm-unknown", Generation: 1, Leftover: true}}, Exact: true})
 	k.must(t, state.KindAccount, state.Account{Host: "h2", VMs: []state.Instance{}, Exact: true})
@@ -472,16 +460,7 @@ func TestRemovedMemberStaysOut(t *testing.T) {
 	if _, is := k.Snapshot().Member("h1"); is {
 		t.Error("a member that was removed is one again")
 	}
-	var old, held bytes.Buffer
-	if err := k.Snapshot().Save(&old); err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Held(&old, &held, "restore", time.Unix(1, 0), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Restore(&held); err != nil {
-		t.Fatal(err)
-	}
+	holdAfter(t, k, "restore", 1)
 	if err := k.apply(t, state.KindMemberDrop, state.MemberDrop{Name: "h2"}); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("a host is removed that has not said what it runs: %v", err)
 	}
@@ -533,16 +512,7 @@ func TestDeletedVMsGoWithTheirDeadHost(t *testing.T) {
 func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "a", "h1")
-	var old, held bytes.Buffer
-	if err := k.Snapshot().Save(&old); err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Held(&old, &held, "recovery", time.Unix(1, 0), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Restore(&held); err != nil {
-		t.Fatal(err)
-	}
+	holdAfter(t, k, "recovery", 1)
 	for i, h := range []string{"h1", "h2"} {
 		k.must(t, state.KindAccount, state.Account{Host: h, VMs: []state.Instance{{VM: "vm-a-0", Generation: uint64(1 + i)}}})
 	}
