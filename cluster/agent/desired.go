@@ -212,6 +212,11 @@ type Instance struct {
 	Leaving    bool `json:",omitempty"` // being handed over: it may run elsewhere by now
 }
 
+// instanceOf names a VM that the hypervisor lists, without what is said of it.
+func instanceOf(vm hypervisor.VM) Instance {
+	return Instance{VM: vm.Identity.VM, Generation: vm.Generation}
+}
+
 // Limits are CPU in cores and memory in bytes.
 type Limits struct {
 	CPU    float64

@@ -69,7 +69,7 @@ func (r *runner) leftovers(there []hypervisor.VM, at time.Time) {
 	before, unknown := r.leftover, r.unknown(there)
 	r.leftover = map[Instance]time.Time{}
 	for _, vm := range there {
-		i := Instance{VM: vm.Identity.VM, Generation: vm.Generation}
+		i := instanceOf(vm)
 		if vm.Foreign || !vm.Leftover && !unknown[vm.Identity.VM] && !r.outdated(i) {
 			continue
 		}
@@ -115,7 +115,6 @@ func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
 
 // isLeftover: a VM was seen to be left over for long enough to say so.
 func (r *runner) isLeftover(vm hypervisor.VM) bool {
-	since, is := r.leftover[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
-	_, stands := r.standing[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
-	return is && (vm.Leftover || stands) && time.Since(since) >= leftoverFor
+	since, is := r.leftover[instanceOf(vm)]
+	return is && (vm.Leftover || r.isStanding(vm)) && time.Since(since) >= leftoverFor
 }

@@ -250,7 +250,7 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 				m.last = p
 				m.mu.Unlock()
 			}})
-		if errors.Is(err, hypervisor.ErrEndUnknown) { // it may go on in the daemon, and nobody counts its bytes
+		if errors.Is(err, hypervisor.ErrEndUnknown) { // it may go on in the daemon, and its bytes are counted no more
 			err = errors.Join(err, r.ends(ctx, m.id))
 		}
 		if err = because(ctx, err); err != nil {

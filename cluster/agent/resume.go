@@ -31,7 +31,7 @@ func (r *runner) stands(there []hypervisor.VM, at time.Time) {
 		if vm.Foreign || vm.State != hypervisor.Paused {
 			continue
 		}
-		i := Instance{VM: vm.Identity.VM, Generation: vm.Generation}
+		i := instanceOf(vm)
 		since, was := before[i]
 		in, coming := r.coming[i.VM]
 		if !was && !vm.Standing && (!coming || !in.Move.Paused && !in.Move.Wait) {
@@ -49,6 +49,12 @@ func (r *runner) stands(there []hypervisor.VM, at time.Time) {
 	}
 }
 
+// isStanding: see stands.
+func (r *runner) isStanding(vm hypervisor.VM) bool {
+	_, is := r.standing[instanceOf(vm)]
+	return is
+}
+
 // outdated: what stands here paused came by a move that is closed, or its source is lost and may have run it since. After a restore the
 // state may be older than what stands here: then the VM may have run elsewhere since, too.
 func (r *runner) outdated(i Instance) bool {
@@ -56,7 +62,7 @@ func (r *runner) outdated(i Instance) bool {
 		return false
 	}
 	in, coming := r.coming[i.VM]
-	return r.onHold || !coming && r.generation[i.VM] != i.Generation || coming && (in.Move.Wait || in.Move.SourceGone && !in.Move.Left)
+	return r.onHold || !coming && r.counts[i.VM] != i.Generation || coming && (in.Move.Wait || in.Move.SourceGone && !in.Move.Left)
 }
 
 // keeps notes which VMs run here after a migration of which it was not known how it ended: should they go later, that did not take

@@ -182,7 +182,7 @@ type runner struct {
 	lost       map[string]uint64                 // generations of VMs that were stopped for want of a lease
 	moves      map[string]*moving                // migrations that this agent began
 	leaving    map[string]bool                   // VMs whose migration went on when the hypervisor was last asked
-	counts     map[string]bool                   // VMs that the leader was last seen to know here, by id
+	counts     map[string]uint64                 // generations of VMs that the leader was last seen to know here, by id
 	known      map[known]bool                    // moves that the leader last told of
 	waits      map[string]waiting                // VMs whose move waits for room
 	alone      bool                              // no migration goes on that an agent before this one began
@@ -191,7 +191,6 @@ type runner struct {
 	begun      map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
 	leftover   map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
 	onHold     bool                              // by the leader's last word nothing is to change here: see Desired.Hold
-	generation map[string]uint64                 // of VMs that the leader wants here, by id
 	coming     map[string]VM                     // of open moves to this host, as the leader last told, by id
 	standing   map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
 	failing    map[uint64]time.Time              // since when VMs that came cannot be resumed, by Move.Open
@@ -377,7 +376,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	report = r.describe(there)
 	report.Statuses = r.unsaid(append(done.statuses, r.left...))
 	for _, vm := range Unknown(want, there) {
-		if _, stands := r.standing[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]; !vm.Leftover && !stands { // Running tells of these
+		if !vm.Leftover && !r.isStanding(vm) { // Running tells of these
 			report.Unknown = append(report.Unknown, vm.Name)
 		}
 	}
@@ -475,8 +474,7 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 		MigrateURI: r.MigrateURI, Numbers: true, Resumes: true, Migrates: r.partner, Moves: r.progress(), NoWay: r.reach.told(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
-			_, stands := r.standing[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
-			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: stands || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
+			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: r.isStanding(vm) || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
 		}
 	}
 	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown(there), there)
@@ -485,10 +483,10 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 
 // learn which VMs the leader knows here.
 func (r *runner) learn(want Desired) {
-	r.counts = make(map[string]bool, len(want.VMs))
-	r.coming, r.generation, r.onHold = map[string]VM{}, map[string]uint64{}, want.Hold != ""
+	r.counts = make(map[string]uint64, len(want.VMs))
+	r.coming, r.onHold = map[string]VM{}, want.Hold != ""
 	for _, vm := range want.VMs {
-		r.counts[vm.Spec.Identity.VM], r.generation[vm.Spec.Identity.VM] = true, vm.Spec.Generation
+		r.counts[vm.Spec.Identity.VM] = vm.Spec.Generation
 		if vm.Move != nil && vm.Move.Incoming {
 			r.coming[vm.Spec.Identity.VM] = vm
 		}
@@ -506,7 +504,8 @@ func (r *runner) learn(want Desired) {
 func (r *runner) unknown(there []hypervisor.VM) map[string]bool {
 	out := map[string]bool{}
 	for _, vm := range there {
-		if id := vm.Identity.VM; r.counts != nil && !vm.Foreign && vm.Cluster == r.cluster && !r.counts[id] && (vm.State != hypervisor.Incoming || vm.Leftover) && r.moves[id] == nil {
+		id := vm.Identity.VM
+		if _, known := r.counts[id]; r.counts != nil && !vm.Foreign && vm.Cluster == r.cluster && !known && (vm.State != hypervisor.Incoming || vm.Leftover) && r.moves[id] == nil {
 			out[id] = true
 		}
 	}

@@ -49,8 +49,7 @@ func (d *decider) waits(vm VM, why string) {
 func (r *runner) starting(want Desired, there []hypervisor.VM, at time.Time) {
 	here := map[string]bool{}
 	for _, vm := range there {
-		_, stands := r.standing[Instance{VM: vm.Identity.VM, Generation: vm.Generation}]
-		here[vm.Identity.VM] = vm.State != hypervisor.Incoming && !stands
+		here[vm.Identity.VM] = vm.State != hypervisor.Incoming && !r.isStanding(vm)
 	}
 	first, before := r.toStart == nil, r.toStart
 	r.toStart = map[string]toStart{}
