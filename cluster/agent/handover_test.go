@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -316,13 +317,13 @@ func TestSuspendedIsNotOutdated(t *testing.T) {
 		}
 		l := newLeader(wanted("m", seen))
 		l.deaf = true
-		cleared := 0
-		end := runOn(t, w.Host("h2"), &resuming{l, func(q agent.PermitRequest) { cleared += len(q.Leftovers) }})
+		var cleared atomic.Int64
+		end := runOn(t, w.Host("h2"), &resuming{l, func(q agent.PermitRequest) { cleared.Add(int64(len(q.Leftovers))) }})
 		after(2 * time.Minute)
 		l.order(func(d *agent.Desired) { d.VMs = []agent.VM{wanted("m", moving(waits))} })
 		after(5 * time.Second)
-		if vms, err := w.Host("h2").List(context.Background()); err != nil || len(vms) != 1 || cleared > 0 {
-			t.Errorf("its host lists %+v, %v, and asked %d times to destroy it", vms, err, cleared)
+		if vms, err := w.Host("h2").List(context.Background()); err != nil || len(vms) != 1 || cleared.Load() > 0 {
+			t.Errorf("its host lists %+v, %v, and asked %d times to destroy it", vms, err, cleared.Load())
 		}
 		end()
 		if err := w.Close(); err != nil {
@@ -346,10 +347,10 @@ func TestResumedHereIsKeptFirst(t *testing.T) {
 		if err := w.KeepSources("h1", 1); err != nil {
 			t.Fatal(err)
 		}
-		asked := 0
+		var asked atomic.Int64
 		o := (&guarded{w: w, l: l, keep: keep, boot: "b1", zero: time.Now()}).options()
 		o.Leader = &resuming{l, func(q agent.PermitRequest) {
-			if asked += len(q.Resumes); asked == 1 {
+			if asked.Add(int64(len(q.Resumes))) == 1 {
 				full(true)
 			}
 		}}
@@ -357,8 +358,8 @@ func TestResumedHereIsKeptFirst(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- agent.Run(ctx, o) }()
 		after(time.Minute)
-		if on(t, w, "h1") || asked < 2 {
-			t.Errorf("it runs: %v; asked %d times", on(t, w, "h1"), asked)
+		if on(t, w, "h1") || asked.Load() < 2 {
+			t.Errorf("it runs: %v; asked %d times", on(t, w, "h1"), asked.Load())
 		}
 		full(false)
 		after(20 * time.Second)
