@@ -33,7 +33,9 @@ func Restarts(history []watch.Instance, losses []Loss) (needless []string, neede
 			continue
 		}
 		of[i.UUID] = []watch.Instance{i}
-		if slices.ContainsFunc(before, func(b watch.Instance) bool { return !leftFor(before, b) && endedBy(losses, b, i) }) {
+		if slices.ContainsFunc(before, func(b watch.Instance) bool {
+			return !leftFor(before, b) && endedBy(losses, b, i) || stoppedBy(losses, b)
+		}) {
 			needed++
 			continue
 		}
@@ -56,7 +58,15 @@ func leftFor(all []watch.Instance, from watch.Instance) bool {
 // endedBy says whether the process before went with its host, and that was known when the next one began.
 func endedBy(losses []Loss, before, next watch.Instance) bool {
 	return slices.ContainsFunc(losses, func(l Loss) bool {
-		return (l.Host != "" && l.Host == before.Host || l.Domain != "" && l.Domain == before.Domain) && l.At.After(before.Seen.Add(-apart)) && l.At.Before(next.Started.Add(apart))
+		return l.Host == before.Host && l.Domain == "" && l.At.After(before.Seen.Add(-apart)) && l.At.Before(next.Started.Add(apart))
+	})
+}
+
+// stoppedBy says whether its own host ended this process, as its lease was over. libvirt has destroyed the domain of a VM that left, so
+// that one that is stopped had not, whatever process of it outlives it elsewhere.
+func stoppedBy(losses []Loss, i watch.Instance) bool {
+	return slices.ContainsFunc(losses, func(l Loss) bool {
+		return l.Host == i.Host && l.Domain == i.Domain && !i.Gone.IsZero() && l.At.Sub(i.Seen).Abs() < apart
 	})
 }
 

@@ -62,12 +62,12 @@ func (l *Log) Lost(host, why string) {
 	l.losses = append(l.losses, Loss{At: time.Now(), Host: host})
 }
 
-// Stopped says that a VM was stopped by its host, whose lease was over.
-func (l *Log) Stopped(vm, why string) {
-	l.Say("stopped", vm, why)
+// Stopped says that a host stopped a VM because its lease had ended.
+func (l *Log) Stopped(host, domain string) {
+	l.Say("stopped", host, domain+": its lease has ended")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.losses = append(l.losses, Loss{At: time.Now(), Domain: "ek-" + vm})
+	l.losses = append(l.losses, Loss{At: time.Now(), Host: host, Domain: domain})
 }
 
 // Losses so far.

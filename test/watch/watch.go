@@ -90,7 +90,7 @@ func (b *book) take(now time.Time, there []Instance) {
 	}
 	for _, of := range runs {
 		slices.SortFunc(of, func(x, y *Instance) int { return x.Started.Compare(y.Started) })
-		if len(of) == 1 || len(of) == 2 && handsOver(of[0], of[1]) {
+		if oneRuns(of) {
 			continue
 		}
 		both := fmt.Sprint(of)
@@ -105,6 +105,20 @@ func (b *book) take(now time.Time, there []Instance) {
 
 // handsOver says whether one process may be handing its VM over to another, later one.
 func handsOver(from, to *Instance) bool { return to.Comes && from.Host != to.Host }
+
+// oneRuns says whether at most one of a VM's processes, oldest first, need be running its guest: each later one was started to take the VM
+// over, and each is on a host of its own. There are three while a copy that stands paused, left by a migration that ended badly, has not been
+// destroyed and the next migration has begun.
+func oneRuns(of []*Instance) bool {
+	on := map[string]bool{}
+	for n, i := range of {
+		if n > 0 && !i.Comes || on[i.Host] {
+			return false
+		}
+		on[i.Host] = true
+	}
+	return true
+}
 
 // twice are the VMs that ran twice at a time: those seen at once, and those whose process began before the one before
 // it was last seen.

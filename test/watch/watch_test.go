@@ -28,7 +28,10 @@ func TestTwice(t *testing.T) {
 		{"number used again", []look{{50, []Instance{vm(1, "h1", 0, false)}}, {100, []Instance{vm(1, "h2", 80, false)}}}, ""},
 		{"twice", []look{{50, []Instance{vm(1, "h1", 0, false), vm(2, "h2", 40, false)}}}, "seen at once"},
 		{"twice on one host", []look{{50, []Instance{vm(1, "h1", 0, false), vm(2, "h1", 40, true)}}}, "seen at once"},
-		{"thrice", []look{{50, []Instance{vm(1, "h1", 0, false), vm(2, "h2", 40, true), vm(3, "h3", 45, true)}}}, "seen at once"},
+		{"moves beside a paused copy", []look{{50, []Instance{vm(1, "h1", 0, false), vm(2, "h2", 40, true), vm(3, "h3", 45, true)}}}, ""},
+		{"thrice", []look{{50, []Instance{vm(1, "h1", 0, false), vm(2, "h2", 40, true), vm(3, "h3", 45, false)}}}, "seen at once"},
+		{"taken over twice on one host", []look{{50, []Instance{vm(1, "h1", 0, false), vm(2, "h2", 40, true), vm(3, "h2", 45, true)}}}, "seen at once"},
+		{"taken over on its own host", []look{{50, []Instance{vm(1, "h1", 0, false), vm(2, "h2", 40, true), vm(3, "h1", 45, true)}}}, "seen at once"},
 		{"between looks", []look{{50, []Instance{vm(1, "h1", 0, false)}}, {500, []Instance{vm(1, "h1", 0, false)}}, {1000, []Instance{vm(2, "h2", 300, false)}}}, "was there at"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
