@@ -75,13 +75,13 @@ func (s Security) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, ok := r.Context().Value(callerKey{}).(peer)
 		if !ok {
-			refuse(w, http.StatusForbidden, kindForbidden, "no certificate of a member")
+			refuse(w, http.StatusForbidden, kindMember, "no certificate of a member")
 			return
 		}
 		if err := s.still(from.conn.ConnectionState().PeerCertificates[0]); err != nil {
 			s.refused(from.conn.RemoteAddr(), err)
 			w.Header().Set("Connection", "close")
-			refuse(w, http.StatusForbidden, kindForbidden, "%v", err)
+			refuse(w, http.StatusForbidden, kindMember, "%v", err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, from.Caller)))

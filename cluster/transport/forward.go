@@ -89,7 +89,7 @@ func (f *Forwarded) Serve(ctx context.Context, listener net.Listener) error {
 func (f *Forwarded) answer(w http.ResponseWriter, r *http.Request) {
 	from := callerOf(r.Context())
 	if !from.Server {
-		refuse(w, http.StatusForbidden, kindForbidden, "only servers forward requests")
+		refuse(w, http.StatusForbidden, kindMember, "only servers forward requests")
 		return
 	}
 	in := r.Clone(context.WithValue(r.Context(), forwardedKey{}, from.Name))

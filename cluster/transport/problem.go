@@ -33,6 +33,7 @@ const (
 	problemPrefix  = "urn:evenkeel:problem:"
 	kindMalformed  = problemPrefix + "malformed"
 	kindForbidden  = problemPrefix + "forbidden"
+	kindMember     = problemPrefix + "member-refused" // the member that sent the request, whoever it did so for
 	kindNotFound   = problemPrefix + "not-found"
 	kindWhole      = problemPrefix + "whole-report-wanted"
 	kindSession    = problemPrefix + "unknown-session"
@@ -126,6 +127,7 @@ func AnswerOf(err error) (a Answer, detail string) {
 var titles = map[string]string{
 	kindMalformed:  "The request cannot be read",
 	kindForbidden:  "Not allowed to this member",
+	kindMember:     "This member is refused",
 	kindNotFound:   "Not found",
 	kindWhole:      "The whole report is wanted",
 	kindSession:    "Unknown session",

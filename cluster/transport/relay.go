@@ -1,8 +1,12 @@
 package transport
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -104,6 +108,11 @@ func newRelay(d *Dialer, protocol string, log *slog.Logger) *relay {
 		ModifyResponse: func(resp *http.Response) error {
 			// What this server has said already, the other one says again.
 			to, _ := resp.Request.Context().Value(target{}).(destination)
+			if resp.StatusCode == http.StatusForbidden {
+				if err := refusedMember(resp); err != nil {
+					return err
+				}
+			}
 			for name := range resp.Header {
 				to.said.Del(name)
 			}
@@ -127,6 +136,24 @@ func newRelay(d *Dialer, protocol string, log *slog.Logger) *relay {
 			refuse(w, http.StatusGatewayTimeout, kindTimeout, "the leader at %s did not say what became of it, it may still happen: %v", to.address, err)
 		},
 	}}
+}
+
+// refusedMember is an error if the other server refused this one, not the request that it relays: its sender may ask elsewhere.
+func refusedMember(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	if err != nil {
+		return fmt.Errorf("read why it was refused: %w", err)
+	}
+	rest := resp.Body
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(text), rest), rest}
+	var p Problem
+	if json.Unmarshal(text, &p) != nil || p.Type != kindMember {
+		return nil
+	}
+	return &unreachable{fmt.Errorf("it refuses this server: %s", p.Detail)}
 }
 
 // destination of a request that is relayed.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -104,4 +105,36 @@ func TestForwardedReachesTheAPIAlone(t *testing.T) {
 		unanswered(t, conn, "GET /v1/vms HTTP/1.1\r\nHost: x\r\n\r\n")
 	}
 	s.heard("the refusal of an agent that forwards", refusal(pki.NoRole))
+}
+
+// TestForwarderRefused: a leader that refuses the server that forwards does not refuse the client, which may ask another server; what the
+// leader's API forbids the client is told to it.
+func TestForwarderRefused(t *testing.T) {
+	s := newSite(t)
+	s.apis["s1"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusForbidden, kindForbidden, "the token may only read")
+	})
+	leader := s.member("s1", true, false, PeersOptions{})
+	follower := s.member("s2", true, false, PeersOptions{})
+	base, client := forwarding(t, follower, func() string { return leader.at })
+	ask := func() (p Problem) {
+		t.Helper()
+		resp, err := client.Post(base+"/v1/images", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Status != resp.StatusCode {
+			t.Fatalf("%d %+v: %v", resp.StatusCode, p, err)
+		}
+		return p
+	}
+	if p := ask(); p.Type != kindForbidden || p.Detail != "the token may only read" {
+		t.Errorf("forbidden by the API: %+v", p)
+	}
+	s.revoke(pki.SerialOf(follower.keeper.Leaf()))
+	if p := ask(); p.Type != kindNoLeader || !strings.Contains(p.Detail, "it refuses this server: certificate refused (revoked)") {
+		t.Errorf("refused because of the server that forwards: %+v", p)
+	}
+	s.heard("the revocation", refusal(pki.Revoked))
 }
