@@ -148,14 +148,13 @@ func (c *Client) Images(ctx context.Context, opts ...Option) ([]v1.Image, error)
 
 // AddImage to the catalogue.
 func (c *Client) AddImage(ctx context.Context, spec v1.ImageSpec, opts ...Option) (v1.Image, error) {
-	var out v1.Image
-	err := c.call(ctx, http.MethodPost, []string{"v1", "images"}, nil, spec, &out, opts)
-	return out, err
+	return keyed[v1.Image](ctx, c, http.MethodPost, spec, opts, "v1", "images")
 }
 
 // DeleteImage from the catalogue.
 func (c *Client) DeleteImage(ctx context.Context, name string, opts ...Option) error {
-	return c.call(ctx, http.MethodDelete, []string{"v1", "images", name}, nil, nil, nil, opts)
+	_, err := keyed[struct{}](ctx, c, http.MethodDelete, nil, opts, "v1", "images", name)
+	return err
 }
 
 // Status of the cluster.

@@ -323,7 +323,9 @@ func TestHostsAndImages(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	must(t, api.DeleteImage(ctx, "debian-12", client.DryRun()))
-	must(t, api.DeleteImage(ctx, "debian-12"))
+	for range 2 {
+		must(t, api.DeleteImage(ctx, "debian-12", client.IdempotencyKey("gone")))
+	}
 	if err := api.DeleteImage(ctx, "debian-12"); !client.IsProblem(err, v1.ProblemNotFound) {
 		t.Errorf("deleted twice: %v", err)
 	}

@@ -55,7 +55,7 @@ func start(t *testing.T) *cluster {
 			Overhead:  func(hypervisor.Capacity) int64 { return 0 }}})
 	must(t, err)
 	c.control = whole.Control
-	_, err = whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, false)
+	_, _, err = whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, control.Call{})
 	must(t, err)
 
 	hash, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))

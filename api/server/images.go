@@ -44,9 +44,16 @@ func (s *Server) registerImages(api huma.API) {
 	change(api, http.MethodPost, "addImage", "/v1/images", tagImage, "Add an image", "Enters a file that lies on the hosts into the catalogue. The file is looked at, not copied.",
 		http.StatusCreated, v1.ImageSpec{},
 		func(ctx context.Context, in *struct {
-			ChangeParams
+			CallParams
 			JSONBody
 		}) (*imageAnswer, error) {
+			if err := in.unversioned(); err != nil {
+				return nil, err
+			}
+			call, err := in.call()
+			if err != nil {
+				return nil, err
+			}
 			spec, err := parse(in.JSONBody, v1.ParseImage)
 			if err != nil {
 				return nil, err
@@ -54,13 +61,13 @@ func (s *Server) registerImages(api huma.API) {
 			named(ctx, spec.Name)
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
-			img, err := s.cluster.AddImage(bounded, state.Image{Name: spec.Name, Kind: state.ImageKind(spec.Kind), File: spec.File,
-				Size: int64(spec.Size), Initrd: spec.Initrd, Cmdline: spec.Cmdline}, in.DryRun)
+			img, replayed, err := s.cluster.AddImage(bounded, state.Image{Name: spec.Name, Kind: state.ImageKind(spec.Kind), File: spec.File,
+				Size: int64(spec.Size), Initrd: spec.Initrd, Cmdline: spec.Cmdline}, call)
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
 			out := &imageAnswer{Status: http.StatusCreated, Body: image(img)}
-			if in.DryRun {
+			if call.DryRun || replayed {
 				out.Status = http.StatusOK
 			}
 			return out, nil
@@ -69,11 +76,18 @@ func (s *Server) registerImages(api huma.API) {
 		http.StatusNoContent, nil,
 		func(ctx context.Context, in *struct {
 			NameParam
-			ChangeParams
+			CallParams
 		}) (*struct{}, error) {
+			if err := in.unversioned(); err != nil {
+				return nil, err
+			}
+			call, err := in.call()
+			if err != nil {
+				return nil, err
+			}
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
-			if err := s.cluster.DeleteImage(bounded, in.Name, in.DryRun); err != nil {
+			if err := s.cluster.DeleteImage(bounded, in.Name, call); err != nil {
 				return nil, s.fail(ctx, err)
 			}
 			return nil, nil

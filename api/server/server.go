@@ -35,8 +35,8 @@ type Cluster interface {
 	Stop(ctx context.Context, name string, call control.Call) (control.Result, error)
 	Delete(ctx context.Context, name string, call control.Call) (control.Result, error)
 	Cordon(ctx context.Context, host string, on bool, reason string, dryRun bool) error
-	AddImage(ctx context.Context, img state.Image, dryRun bool) (state.Image, error)
-	DeleteImage(ctx context.Context, name string, dryRun bool) error
+	AddImage(ctx context.Context, img state.Image, call control.Call) (added state.Image, replayed bool, err error)
+	DeleteImage(ctx context.Context, name string, call control.Call) error
 	// View is a look at the cluster; stale: as this server knows it, without asking the others.
 	View(ctx context.Context, stale bool) (*control.View, error)
 	// Console attaches to the serial console of a VM, by name or id.

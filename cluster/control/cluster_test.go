@@ -62,7 +62,7 @@ func startCluster(t *testing.T, dir string, world *simulated.World, hosts int) *
 	}}
 	t.Cleanup(tc.stop)
 	if _, ok := c.State.Snapshot().Image("tiny"); !ok {
-		if _, err := c.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+		if _, _, err := c.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
 			t.Fatal(err)
 		}
 	}

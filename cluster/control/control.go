@@ -391,19 +391,25 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 
 // replay answers an idempotency key that was used before.
 func replay(s *state.Snapshot, print string, call Call) (Result, bool, error) {
-	if call.IdempotencyKey == "" {
-		return Result{}, false, nil
-	}
-	r, ok := s.Remembered(call.IdempotencyKey)
-	if !ok {
-		return Result{}, false, nil
-	}
-	if r.Fingerprint != print {
-		return Result{}, false, &Invalid{Fields: []FieldError{{Field: "Idempotency-Key", Text: "was used for another request; use a new key for each new request"}}}
+	r, ok, err := remembered(s, print, call)
+	if !ok || err != nil {
+		return Result{}, false, err
 	}
 	op, _ := s.Operation(r.Operation)
 	vc, _ := s.VC(op.VC)
 	return Result{Operation: op, VC: vc, Decision: vc.Decision, Replayed: true}, true, nil
+}
+
+// remembered is what is kept for a request that was carried out before under its idempotency key.
+func remembered(s *state.Snapshot, print string, call Call) (state.Remembered, bool, error) {
+	r, ok := s.Remembered(call.IdempotencyKey)
+	if call.IdempotencyKey == "" || !ok {
+		return state.Remembered{}, false, nil
+	}
+	if r.Fingerprint != print {
+		return r, false, &Invalid{Fields: []FieldError{{Field: "Idempotency-Key", Text: "was used for another request; use a new key for each new request"}}}
+	}
+	return r, true, nil
 }
 
 // preview is the VC of a plan and its VMs, as they would be once it is applied.

@@ -143,6 +143,47 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
+// TestImageIdempotency: a request to add or delete an image that comes late, after it was sent again and carried out, changes nothing.
+func TestImageIdempotency(t *testing.T) {
+	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+	ctx := t.Context()
+	img := state.Image{Name: "late", Kind: state.DiskImage, File: "/images/late"}
+	add, drop := control.Call{IdempotencyKey: "add"}, control.Call{IdempotencyKey: "delete"}
+	first, replayed, err := c.AddImage(ctx, img, add)
+	if err != nil || replayed || first.AddedAt.IsZero() {
+		t.Fatalf("%+v, %v, %v", first, replayed, err)
+	}
+	if again, replayed, err := c.AddImage(ctx, img, add); err != nil || !replayed || again != first {
+		t.Errorf("added again: %+v, %v, %v; want the first answer", again, replayed, err)
+	}
+	if _, _, err := c.AddImage(ctx, img, control.Call{IdempotencyKey: "another"}); !errors.As(err, new(*control.Exists)) {
+		t.Errorf("added under another key: %v", err)
+	}
+	for range 2 {
+		if err := c.DeleteImage(ctx, "late", drop); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, replayed, err := c.AddImage(ctx, img, add); err != nil || !replayed || again.Name != "late" {
+		t.Errorf("the first request, after the image was deleted: %+v, %v, %v", again, replayed, err)
+	}
+	if _, there := c.state.Snapshot().Image("late"); there {
+		t.Error("a late request brought the image back")
+	}
+	if _, _, err := c.AddImage(ctx, img, control.Call{IdempotencyKey: "new"}); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteImage(ctx, "late", drop); err != nil {
+		t.Error(err)
+	}
+	if _, there := c.state.Snapshot().Image("late"); !there {
+		t.Error("a late request deleted a new image of that name")
+	}
+	if _, _, err := c.AddImage(ctx, state.Image{Name: "other", Kind: state.DiskImage, File: "/images/late"}, add); !errors.As(err, new(*control.Invalid)) {
+		t.Errorf("the key with another request: %v", err)
+	}
+}
+
 // A dry run changes nothing.
 func TestDryRun(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)

@@ -20,7 +20,7 @@ func TestSideBySide(t *testing.T) {
 	small := func(name string, count int) state.VC {
 		return state.VC{Name: name, MinYield: -1, OnFull: state.Reject, Groups: []state.Group{{Name: "g", Count: count, CPU: 0.5, Memory: 128 << 20, Image: "tiny"}}}
 	}
-	if _, err := c.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil && !errors.Is(err, control.ErrConflict) {
+	if _, _, err := c.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil && !errors.Is(err, control.ErrConflict) {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -32,10 +33,44 @@ func (c *Control) Cordon(ctx context.Context, host string, on bool, reason strin
 	return nil
 }
 
+// once carries out a change of the catalogue that ends with its log entry. f plans on a snapshot, and proposes. A request whose idempotency key
+// was used for it before has been carried out already, however long ago it was sent.
+func (c *Control) once(ctx context.Context, verb, name string, body any, call Call, f func(*state.Snapshot, *state.Remembered) error) (replayed bool, err error) {
+	if call.IdempotencyKey == "" {
+		return false, f(c.o.State.Snapshot(), nil)
+	}
+	if err := c.o.Log.Linearize(ctx); err != nil {
+		return false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrNoLeader, err)
+	}
+	print := fingerprint(verb, name, body)
+	for n := 0; ; n++ {
+		s := c.o.State.Snapshot()
+		if _, done, err := remembered(s, print, call); done || err != nil {
+			return done, err
+		}
+		err := f(s, &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print})
+		if n > 0 || !errors.Is(err, state.ErrConflict) { // else the same request may have come before this one
+			return false, err
+		}
+	}
+}
+
 // AddImage puts a file that lies on the hosts into the catalogue.
-func (c *Control) AddImage(ctx context.Context, img state.Image, dryRun bool) (state.Image, error) {
+func (c *Control) AddImage(ctx context.Context, img state.Image, call Call) (added state.Image, replayed bool, err error) {
+	replayed, err = c.once(ctx, "image add", img.Name, img, call, func(s *state.Snapshot, r *state.Remembered) error {
+		added, err = c.addImage(ctx, s, img, r, call.DryRun)
+		return err
+	})
+	if replayed {
+		if added, _ = c.o.State.Snapshot().Image(img.Name); added.Name == "" { // it was deleted since
+			added = img
+		}
+	}
+	return added, replayed, err
+}
+
+func (c *Control) addImage(ctx context.Context, s *state.Snapshot, img state.Image, r *state.Remembered, dryRun bool) (state.Image, error) {
 	var f faults
-	s := c.o.State.Snapshot()
 	if !imageName.MatchString(img.Name) {
 		f.add("name", clip(img.Name), "must be letters, digits and - . _, at most 127, beginning with a letter or digit")
 	}
@@ -66,7 +101,7 @@ func (c *Control) AddImage(ctx context.Context, img state.Image, dryRun bool) (s
 	if dryRun {
 		return img, nil
 	}
-	if err := c.propose(ctx, state.KindImagePut, img); err != nil {
+	if err := c.propose(ctx, state.KindImagePut, state.ImagePut{Image: img, Remembered: r}); err != nil {
 		return img, fmt.Errorf("add image %s: %w", img.Name, err)
 	}
 	img, _ = c.o.State.Snapshot().Image(img.Name)
@@ -74,15 +109,21 @@ func (c *Control) AddImage(ctx context.Context, img state.Image, dryRun bool) (s
 }
 
 // DeleteImage takes an image out of the catalogue. The file stays.
-func (c *Control) DeleteImage(ctx context.Context, name string, dryRun bool) error {
-	s := c.o.State.Snapshot()
+func (c *Control) DeleteImage(ctx context.Context, name string, call Call) error {
+	_, err := c.once(ctx, "image delete", name, nil, call, func(s *state.Snapshot, r *state.Remembered) error {
+		return c.deleteImage(ctx, s, name, r, call.DryRun)
+	})
+	return err
+}
+
+func (c *Control) deleteImage(ctx context.Context, s *state.Snapshot, name string, r *state.Remembered, dryRun bool) error {
 	if _, ok := s.Image(name); !ok {
 		return fmt.Errorf("image %s: %w", name, ErrNotFound)
 	}
 	if dryRun {
 		return imageFree(s, name)
 	}
-	if err := c.propose(ctx, state.KindImageDrop, state.ImageDrop{Name: name}); err != nil {
+	if err := c.propose(ctx, state.KindImageDrop, state.ImageDrop{Name: name, Remembered: r}); err != nil {
 		return fmt.Errorf("delete image %s: %w", name, err)
 	}
 	return nil

@@ -76,7 +76,7 @@ func lead(t *testing.T, fence control.Fence, f func(t *testing.T, s *site, vm st
 		for _, h := range []string{"h1", "h2"} {
 			s.report(h)
 		}
-		_, err := s.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/tiny"}, false)
+		_, _, err := s.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/tiny"}, control.Call{})
 		s.must(err)
 		s.must(s.Cordon(t.Context(), "h2", true, "", false))
 		r, err := s.Create(t.Context(), state.VC{Name: "r", OnHostLoss: state.RestartOnLoss, Groups: []state.Group{{Name: "g", Count: 1, CPU: 1, Memory: 1 << 30}}}, control.Call{})

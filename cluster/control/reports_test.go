@@ -40,7 +40,7 @@ func newCrew(t *testing.T, f func(t *testing.T, c *crew), others ...string) {
 		defer func() { c.over() }()
 		c.agents(append(others, "h1")...)
 		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 1 })
-		_, err := c.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/tiny"}, false)
+		_, _, err := c.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/tiny"}, control.Call{})
 		c.must(err)
 		f(t, c)
 	})

@@ -42,7 +42,7 @@ func shapedIn(t *testing.T, f func(t *testing.T, h *shapedHost)) {
 			t.Fatal(err)
 		}
 		h.tell()
-		if _, err := h.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+		if _, _, err := h.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})

@@ -282,7 +282,7 @@ func TestCluster(t *testing.T) {
 		return n == 3
 	})
 	s.eventually("four hosts report", func() bool { return s.ready() == 4 })
-	if _, err := s.leader().AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+	if _, _, err := s.leader().AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
 		t.Fatal(err)
 	}
 	s.create("a", 24, "keep")
@@ -489,7 +489,7 @@ func TestRemoveDeadHost(t *testing.T) {
 	m := s.first()
 	s.join("h2", false)
 	s.eventually("two hosts report", func() bool { return s.ready() == 2 })
-	if _, err := m.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false); err != nil {
+	if _, _, err := m.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
 		t.Fatal(err)
 	}
 	s.create("a", 12, "keep")

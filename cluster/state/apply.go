@@ -116,7 +116,7 @@ func (w *writer) dispatch(body any) error {
 		return w.plan(b)
 	case *VMReport:
 		return w.vmReport(b)
-	case *Image:
+	case *ImagePut:
 		return w.imagePut(b)
 	case *ImageDrop:
 		return w.imageDrop(b)
@@ -357,17 +357,18 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-func (w *writer) imagePut(b *Image) error {
+func (w *writer) imagePut(b *ImagePut) error {
 	if _, ok := w.read().Image(b.Name); ok {
 		return fmt.Errorf("image %s is in the catalogue already: %w", b.Name, ErrConflict)
 	}
 	if _, ok := w.read().Image(b.Initrd); b.Initrd != "" && !ok {
 		return fmt.Errorf("image %s: initrd image %s: %w", b.Name, b.Initrd, ErrNotFound)
 	}
-	b.CreateIndex, b.AddedAt = w.index, w.at
-	w.put(tImages, b)
+	img := b.Image
+	img.CreateIndex, img.AddedAt = w.index, w.at
+	w.put(tImages, &img)
 	w.event("image-added", "image", b.Name, "%s image added", b.Kind)
-	return nil
+	return w.remember(nil, b.Remembered)
 }
 
 func (w *writer) imageDrop(b *ImageDrop) error {
@@ -389,5 +390,5 @@ func (w *writer) imageDrop(b *ImageDrop) error {
 	}
 	w.drop(tImages, &img)
 	w.event("image-deleted", "image", b.Name, "image deleted")
-	return nil
+	return w.remember(nil, b.Remembered)
 }

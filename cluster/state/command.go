@@ -65,7 +65,7 @@ var kinds = map[Kind]struct {
 	KindHostCordon:  {1, func() any { return new(HostCordon) }},
 	KindPlan:        {1, func() any { return new(Plan) }},
 	KindVMReport:    {1, func() any { return new(VMReport) }},
-	KindImagePut:    {1, func() any { return new(Image) }},
+	KindImagePut:    {1, func() any { return new(ImagePut) }},
 	KindImageDrop:   {1, func() any { return new(ImageDrop) }},
 	KindMemberPut:   {2, func() any { return new(Member) }},
 	KindMemberDrop:  {2, func() any { return new(MemberDrop) }},
@@ -209,9 +209,16 @@ func (b VMReport) since() int {
 	return 0
 }
 
+// ImagePut puts an image into the catalogue.
+type ImagePut struct {
+	Image
+	Remembered *Remembered `json:"remembered,omitempty"`
+}
+
 // ImageDrop takes an image out of the catalogue.
 type ImageDrop struct {
-	Name string `json:"name"`
+	Name       string      `json:"name"`
+	Remembered *Remembered `json:"remembered,omitempty"`
 }
 
 // ErrTooNew: not every member can read such a command yet.

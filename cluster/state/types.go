@@ -407,7 +407,7 @@ type Event struct {
 type Remembered struct {
 	Key         string    `json:"key"`
 	Fingerprint string    `json:"fingerprint"` // of the request it was first used with
-	Operation   string    `json:"operation"`   // id
+	Operation   string    `json:"operation"`   // id; "" = it was carried out at once, as changes of the catalogue of images are
 	At          time.Time `json:"at"`
 	Index       uint64    `json:"index"`
 }

@@ -21,8 +21,10 @@ func valid(body any) error {
 		return check("cluster", b.ID, "id", b.ID)
 	case *HostReport:
 		return b.valid()
-	case *Image:
-		return check("image", b.Name, "name", b.Name)
+	case *ImagePut:
+		return errors.Join(check("image", b.Name, "name", b.Name), validRemembered(nil, b.Remembered))
+	case *ImageDrop:
+		return validRemembered(nil, b.Remembered)
 	case *Plan:
 		return b.valid()
 	case *Member:

@@ -17,6 +17,7 @@ import (
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
 	"evenkeel/cluster/single"
+	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
@@ -94,7 +95,7 @@ func startCluster(env *testscript.Env) (address, dir string, err error) {
 		_ = whole.Close()
 		_ = world.Close()
 	})
-	if _, err := whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, false); err != nil {
+	if _, _, err := whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, control.Call{}); err != nil {
 		return "", "", err
 	}
 	hash, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))

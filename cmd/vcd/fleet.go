@@ -214,7 +214,7 @@ func (f *fleet) seed(ctx context.Context, ctl *control.Control, guest, dir strin
 		images = images[:2]
 	}
 	for _, img := range images {
-		if _, err := ctl.AddImage(ctx, img, false); err != nil {
+		if _, _, err := ctl.AddImage(ctx, img, control.Call{}); err != nil {
 			return err
 		}
 	}

@@ -80,7 +80,7 @@ func start(ctx context.Context, dir string, world *simulated.World) (*single.Clu
 	}
 	err = c.AwaitReady(ctx)
 	if _, known := c.State.Snapshot().Image("tiny"); err == nil && !known {
-		_, err = c.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/simulated/vmlinuz"}, false)
+		_, _, err = c.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/simulated/vmlinuz"}, control.Call{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())

@@ -307,7 +307,7 @@ func (s *sim) form() error {
 	var err error
 	if !s.eventually(time.Minute, func() bool {
 		err = s.withLeader(func(ctx context.Context, p *serving) error {
-			_, err := p.ctl.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false)
+			_, _, err := p.ctl.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{})
 			if exists := (*control.Exists)(nil); errors.As(err, &exists) { // an earlier try was heeded after all
 				return nil
 			}

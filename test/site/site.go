@@ -172,7 +172,7 @@ func (s *Site) First(ctx context.Context) error {
 			failed = nil // by the attempt before
 		}
 		if _, there := m.State.Snapshot().Image("tiny"); failed == nil && !there {
-			_, failed = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, false)
+			_, _, failed = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{})
 		}
 		return failed == nil
 	})
