@@ -22,6 +22,7 @@ packages=(
 	gcc libc6-dev busybox-static xz-utils make
 	syslinux syslinux-common mtools dosfstools # the test guest's bootable disk
 	ca-certificates curl # modules over HTTPS; trying the API by hand
+	jq # the summary of test runs
 )
 [[ ${1:-} != lint ]] || packages+=(shellcheck)
 
@@ -114,6 +115,6 @@ else
 fi
 check_go
 go mod download || die "the Go modules of go.mod could not be downloaded (status $?)"
-[[ ${1:-} != lint ]] || go mod download -modfile=tools.mod || die "the Go modules of tools.mod could not be downloaded (status $?)"
+go mod download -modfile=tools.mod || die "the Go modules of tools.mod could not be downloaded (status $?)"
 test/guest/build.sh
 say "all there"

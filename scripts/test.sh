@@ -7,7 +7,8 @@
 #          needs no libvirt), one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
-# A stage that fails does not keep the later ones from running; the status is 1 if any failed.
+# A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
+# many tests ran, failed and were skipped, and the ten slowest tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -43,13 +44,23 @@ without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-failed=()
+go build -modfile=tools.mod -o "$logs/gotestsum" gotest.tools/gotestsum
+mkdir "$logs/events"
+
+failed=() summary=()
 # stage NAME COMMAND... keeps what is printed, so that the end can say again what failed.
 stage() {
-	local name=$1
+	local name=$1 begun=$SECONDS result=ok
 	shift
 	echo "== $name"
-	"$@" 2>&1 | tee "$logs/$name" || failed+=("$name")
+	events=$logs/events/$name.json
+	"$@" 2>&1 | tee "$logs/$name" || failed+=("$name") result=FAILED
+	summary+=("$(printf '%-6s %5d s  %s%s' "$result" $((SECONDS - begun)) "$name" "$(tally "$events")")")
+}
+
+# tally FILE: how many tests, subtests included, came to which end.
+tally() {
+	[[ ! -s $1 ]] || jq -rs '[.[] | select(.Test)] | ": \(map(select(.Action == "pass")) | length) passed, \(map(select(.Action == "fail")) | length) failed, \(map(select(.Action == "skip")) | length) skipped"' "$1"
 }
 
 # why LOG: the lines of a stage's log that say what failed; what failed is often thousands of lines before the end.
@@ -65,7 +76,7 @@ go_test() {
 		echo "(no packages)"
 		return 0
 	fi
-	go test -tags "$tags" -timeout "$timeout" "$@" "${packages[@]}"
+	"$logs/gotestsum" --format standard-quiet --hide-summary skipped,failed,errors,output --jsonfile-timing-events "$events" -- -tags "$tags" -timeout "$timeout" "$@" "${packages[@]}"
 }
 
 # Executions are counted, not seconds: Go's fuzzer may take the end of its own time for a failure of the target
@@ -112,6 +123,10 @@ for s in "$@"; do
 		;;
 	esac
 done
+echo "== stages"
+printf '%s\n' "${summary[@]}"
+echo "== the ten slowest tests"
+cat "$logs"/events/*.json 2>/dev/null | jq -rs '[.[] | select(.Test and (.Test | contains("/") | not) and .Elapsed)] | sort_by(-.Elapsed) | .[:10][] | "\(.Elapsed * 10 | round / 10) s\t\(.Package | ltrimstr("evenkeel/")) \(.Test)"'
 if [[ ${#failed[@]} -gt 0 ]]; then
 	for s in "${failed[@]}"; do
 		echo "FAILED: $s"
