@@ -1,6 +1,9 @@
 package chaos
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -227,6 +230,27 @@ func TestCrashed(t *testing.T) {
 		}
 		if got := strings.Join(library, "; "); got != c.library {
 			t.Errorf("crashes of the library %q, want %q", got, c.library)
+		}
+	}
+}
+
+// TestLeaseStops: what a host's log says of VMs that it stops, whole lines only, each once.
+func TestLeaseStops(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "h1-vcd.log")
+	one := `time=2027-12-28T04:01:19.183Z level=WARN msg="the lease is over: restartable VM stopped" member=h1 host=h1 vm=ek-beat-g-1 generation=1` + "\n"
+	other := `time=2027-12-28T04:01:19.183Z level=WARN msg="the lease is over, and the hypervisor does not say what runs" member=h1 vm=ek-beat-g-2` + "\n"
+	var read int64
+	for _, c := range []struct{ text, want string }{{"", ""}, {other + one, "ek-beat-g-1"}, {one[:120], ""}, {one[120:] + one, "ek-beat-g-1,ek-beat-g-1"}, {"", ""}} {
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = f.WriteString(c.text)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		if got, read = leaseStops(file, read); strings.Join(got, ",") != c.want {
+			t.Errorf("after %q: %q, want %q", c.text, got, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -83,6 +84,9 @@ func StartSite(ctx context.Context, l *lab.Lab, guest lab.Guest, bin, out string
 		}
 		s.end = append(s.end, end)
 		if err := h.Configure(labsite.Watchdog); err != nil {
+			return s, err
+		}
+		if err := os.Remove(h.LogFile()); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier run
 			return s, err
 		}
 		if err := h.StartVcd(h.LogFile()); err != nil {

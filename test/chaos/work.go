@@ -221,7 +221,7 @@ func (w *Work) follow(ctx context.Context) {
 }
 
 // leaseStop is how vcd logs that it stops a VM because its lease has ended.
-var leaseStop = regexp.MustCompile(`msg="the lease is over: restartable VM stopped" vm=(\S+)`)
+var leaseStop = regexp.MustCompile(`msg="the lease is over: restartable VM stopped" .*\bvm=(\S+)`)
 
 // leaseStops are the domains that vcd has stopped because its lease had ended, by the whole lines of its log from an offset in bytes on; and
 // the offset after them. The times in the lines are not used: faults change that clock.
