@@ -1,11 +1,32 @@
 package forecast
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"evenkeel/test/series"
 )
+
+// check says what is wrong with predictions, whatever the model.
+func check(out []Prediction) error {
+	for h, p := range out {
+		if math.IsNaN(p.Mean) || math.IsInf(p.Mean, 0) || !(p.Variance >= 0) || math.IsInf(p.Variance, 0) {
+			return fmt.Errorf("%d ahead: %+v", h+1, p)
+		}
+		for i, q := range p.Quantiles {
+			switch {
+			case math.IsNaN(q) || math.IsInf(q, 0):
+				return fmt.Errorf("%d ahead: %+v", h+1, p)
+			case i > 0 && q < p.Quantiles[i-1]:
+				return fmt.Errorf("%d ahead, quantiles descend: %v", h+1, p.Quantiles)
+			}
+		}
+	}
+	return nil
+}
 
 // scoreOf is how a model did from value `from` on: mean pinball loss over levels and steps ahead, and the share of
 // values within its 95% interval.
@@ -33,7 +54,7 @@ func scoreOf(t *testing.T, m Model, ys []float64, from int) (loss, coverage floa
 		m.Observe(y)
 		able[i] = m.Predict(said[i][:])
 		if able[i] {
-			if err := check(said[i][:], false); err != nil {
+			if err := check(said[i][:]); err != nil {
 				t.Fatalf("value %d: %v", i, err)
 			}
 		}
@@ -97,21 +118,9 @@ func TestMixtureOnKnownDistributions(t *testing.T) {
 	}
 }
 
-// autoregressive is a series with a level of 20 whose neighbours resemble each other.
-func autoregressive(n int, seed uint64) []float64 {
-	r := rand.New(rand.NewPCG(seed, 3))
-	ys := make([]float64, n)
-	x := 0.0
-	for i := range ys {
-		x = 0.9*x + r.NormFloat64()
-		ys[i] = 20 + x
-	}
-	return ys
-}
-
 // What is known of the process, its coefficient and its variance, is worth no more than a few percent.
 func TestMixtureOnAutoregression(t *testing.T) {
-	ys := autoregressive(1500, 1)
+	ys := series.Autoregressive(1500, 1)
 	var best, n float64
 	for i := 300; i+Horizon < len(ys); i++ {
 		variance := 0.0
@@ -184,7 +193,7 @@ func TestMixtureAfterAJump(t *testing.T) {
 
 func TestMixtureWithGaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
-	ys := autoregressive(1500, 4)
+	ys := series.Autoregressive(1500, 4)
 	for i := range ys {
 		if r.IntN(4) == 0 || i%300 > 280 {
 			ys[i] = math.NaN()
@@ -196,50 +205,19 @@ func TestMixtureWithGaps(t *testing.T) {
 }
 
 func TestMixtureOnShapes(t *testing.T) {
-	for name, ys := range shapes() {
+	for name, ys := range series.Shapes() {
 		t.Run(name, func(t *testing.T) {
 			m := NewMixture(48, 0, nil)
 			var out [Horizon + 10]Prediction
 			for i, y := range ys {
 				m.Observe(y)
 				if m.Predict(out[:]) {
-					if err := check(out[:], false); err != nil {
+					if err := check(out[:]); err != nil {
 						t.Fatalf("value %d: %v", i, err)
 					}
 				}
 			}
 		})
-	}
-}
-
-// On series of different kinds, taken together, the mixture must beat every simple model and the two of the paper by
-// themselves. Only arima and gp are among its experts, and with errors of their own at that.
-func TestMixtureBeatsSingleModels(t *testing.T) {
-	series := map[string][]float64{
-		"smooth":  autoregressive(900, 6),
-		"jumps":   make([]float64, 900),
-		"on/off":  make([]float64, 900),
-		"pattern": make([]float64, 900),
-	}
-	r := rand.New(rand.NewPCG(2, 2))
-	for i := range 900 {
-		series["jumps"][i] = 10*float64(i/150%3) + r.NormFloat64()
-		series["on/off"][i] = float64(r.IntN(2))*float64(i/40%2) + 0.1*r.NormFloat64()
-		series["pattern"][i] = 5*float64(i%12/9) + 0.2*r.NormFloat64()
-	}
-	relative := map[string]float64{}
-	for _, ys := range series {
-		w := NewWorkspace()
-		mixed, _ := scoreOf(t, NewMixture(1440, 0, w), ys, 100)
-		for _, m := range []Model{NewLast(), NewPeak(PeakWindow), NewHistogram(HistogramHalfLife), NewSmooth(), NewARIMA(0, w), NewGP(0, w)} {
-			loss, _ := scoreOf(t, m, ys, 100)
-			relative[m.Name()] += loss / mixed / float64(len(series))
-		}
-	}
-	for name, x := range relative {
-		if x < 1.03 {
-			t.Errorf("%s loses %.3f times what the mixture loses", name, x)
-		}
 	}
 }
 

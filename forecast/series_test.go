@@ -134,7 +134,7 @@ func TestSeriesForecast(t *testing.T) {
 	if f.Step != 699 || len(f.Ahead) != 20 || !f.Trusted || f.Reason != "" {
 		t.Fatalf("step %d, %d ahead, trusted %v: %q", f.Step, len(f.Ahead), f.Trusted, f.Reason)
 	}
-	if err := check(f.Ahead, false); err != nil {
+	if err := check(f.Ahead); err != nil {
 		t.Error(err)
 	}
 	sum := 0.0
@@ -248,7 +248,7 @@ func TestSeriesLaws(t *testing.T) {
 		if !reflect.DeepEqual(a, b) {
 			rt.Errorf("restored it differs:\n%+v\n%+v", a, b)
 		}
-		if err := check(a.Ahead, false); err != nil {
+		if err := check(a.Ahead); err != nil {
 			rt.Error(err)
 		}
 		for h, p := range a.Ahead {
@@ -350,7 +350,7 @@ func FuzzRestore(f *testing.F) {
 		for i := range 4 {
 			p := s.Forecast(12) // of the state as it was stored first
 			if p.Ahead != nil {
-				if err := check(p.Ahead, false); err != nil {
+				if err := check(p.Ahead); err != nil {
 					t.Fatal(err)
 				}
 			}

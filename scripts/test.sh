@@ -36,7 +36,8 @@ real_paths=
 cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
 	grep -E ' (libvirt\.org/go/libvirt|evenkeel/hypervisor/libvirt) ' | cut -d ' ' -f 1 || true)
 
-pure=$(go list ./allocator/... ./migration/... ./forecast/... ./workload/... ./replay/batch/... ./cluster/loop) # not ./replay, whose tests share it among goroutines
+# Not sim/replay, whose tests share it among goroutines, and not sim/trace, which reads files.
+pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... ./cluster/loop | grep -vxE 'evenkeel/sim/(replay|trace)')
 
 # without LIST: standard input less the lines of LIST.
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/forecast/score"
-	"evenkeel/trace"
+	"evenkeel/sim/score"
+	"evenkeel/sim/trace"
 )
 
 func forecasterNames() []string {

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"evenkeel/forecast"
-	"evenkeel/trace"
+	"evenkeel/sim/baseline"
+	"evenkeel/sim/trace"
 )
 
 // forecaster is a kind of model that can be scored, by start.
@@ -19,13 +20,13 @@ type forecaster struct {
 // forecasters are all kinds, the simple ones first.
 var forecasters = []forecaster{
 	{"last", "what was measured last",
-		func(trace.Series) forecast.Model { return forecast.NewLast() }},
+		func(trace.Series) forecast.Model { return baseline.NewLast() }},
 	{"peak", "the peak of the latest 60 values",
-		func(trace.Series) forecast.Model { return forecast.NewPeak(forecast.PeakWindow) }},
+		func(trace.Series) forecast.Model { return baseline.NewPeak(baseline.PeakWindow) }},
 	{"histogram", "percentiles of the past that fades with a half-life of a day",
-		func(s trace.Series) forecast.Model { return forecast.NewHistogram(float64(perDay(s))) }},
+		func(s trace.Series) forecast.Model { return baseline.NewHistogram(float64(perDay(s))) }},
 	{"smooth", "exponential smoothing, with and without a trend",
-		func(trace.Series) forecast.Model { return forecast.NewSmooth() }},
+		func(trace.Series) forecast.Model { return baseline.NewSmooth() }},
 	{"arima", "ARIMA, its order chosen by AIC",
 		func(s trace.Series) forecast.Model { return forecast.NewARIMA(phase(s), nil) }},
 	{"gp", "Gaussian-process regression on patterns of the past",

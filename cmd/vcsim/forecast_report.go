@@ -13,8 +13,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"evenkeel/forecast/score"
-	"evenkeel/trace"
+	"evenkeel/sim/score"
+	"evenkeel/sim/trace"
 )
 
 // forecastReport is the result of vcsim forecast, as JSON has it. A figure that there is none of is null.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/term"
 
 	"evenkeel/forecast"
-	"evenkeel/forecast/score"
-	"evenkeel/trace"
+	"evenkeel/sim/score"
+	"evenkeel/sim/trace"
 )
 
 // run scores the models on all series, o.jobs at a time, and gives the results in the order of the series.

@@ -19,8 +19,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/forecast"
-	"evenkeel/forecast/score"
-	"evenkeel/trace"
+	"evenkeel/sim/score"
+	"evenkeel/sim/trace"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the tests print as what is expected")

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"evenkeel/cmd/vcsim/dfrs"
-	"evenkeel/trace"
+	"evenkeel/sim/trace"
 )
 
 func dfrsCommand() *cli.Command {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/allocator/flex"
 	"evenkeel/forecast"
-	"evenkeel/replay"
-	"evenkeel/workload"
+	"evenkeel/sim/flex"
+	"evenkeel/sim/replay"
+	"evenkeel/sim/workload"
 )
 
 func flexCommand() *cli.Command {

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"evenkeel/allocator/flex"
 	"evenkeel/cmd/vcsim/chart"
-	"evenkeel/replay"
+	"evenkeel/sim/flex"
+	"evenkeel/sim/replay"
 )
 
 // write writes DIR/flex.md and its figures.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"evenkeel/replay"
+	"evenkeel/sim/replay"
 )
 
 // pageLike compares a page, but for the processor times in its last line, with the golden file of that name, and looks whether all figures that

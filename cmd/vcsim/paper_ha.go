@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/cmd/vcsim/chart"
-	"evenkeel/replay"
-	"evenkeel/workload"
+	"evenkeel/sim/replay"
+	"evenkeel/sim/workload"
 )
 
 func haCommand() *cli.Command {

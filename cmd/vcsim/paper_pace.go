@@ -16,8 +16,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/cmd/vcsim/pace"
-	"evenkeel/replay"
-	"evenkeel/workload"
+	"evenkeel/sim/replay"
+	"evenkeel/sim/workload"
 )
 
 func paceCommand() *cli.Command {

@@ -22,8 +22,8 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/state"
-	"evenkeel/replay"
-	"evenkeel/workload"
+	"evenkeel/sim/replay"
+	"evenkeel/sim/workload"
 )
 
 func runCommand() *cli.Command {

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"sync"
 
-	"evenkeel/allocator/flex"
 	"evenkeel/allocator/shape"
 	"evenkeel/forecast"
-	"evenkeel/replay"
-	"evenkeel/workload"
+	"evenkeel/sim/baseline"
+	"evenkeel/sim/flex"
+	"evenkeel/sim/replay"
+	"evenkeel/sim/workload"
 )
 
 // policyHelp is what --policy takes.
@@ -282,7 +283,7 @@ func foresee(p *replay.Shaping, name string) error {
 	case "persist":
 		p.Foresight = &replay.Persist{}
 	case "last":
-		p.Foresight = model(func(int, *forecast.Workspace) forecast.Model { return forecast.NewLast() })
+		p.Foresight = model(func(int, *forecast.Workspace) forecast.Model { return baseline.NewLast() })
 	case "arima":
 		p.Foresight = model(func(phase int, w *forecast.Workspace) forecast.Model { return forecast.NewARIMA(phase, w) })
 	case "gp":

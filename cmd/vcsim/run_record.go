@@ -17,9 +17,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/replay"
-	"evenkeel/trace"
-	"evenkeel/workload"
+	"evenkeel/sim/replay"
+	"evenkeel/sim/trace"
+	"evenkeel/sim/workload"
 )
 
 var workloadKinds = []string{"pace", "lublin", "swf", "azure", "openb", "google", "bitbrains", "planetlab"}

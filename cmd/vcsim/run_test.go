@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"evenkeel/cmd/vcsim/pace"
-	"evenkeel/workload"
+	"evenkeel/sim/workload"
 )
 
 func TestPolicyNamed(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"evenkeel/cmd/vcsim/chart"
-	"evenkeel/replay"
+	"evenkeel/sim/replay"
 )
 
 // outcome is one policy on one workload of one seed.

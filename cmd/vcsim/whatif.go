@@ -17,7 +17,7 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
-	"evenkeel/replay"
+	"evenkeel/sim/replay"
 )
 
 func whatifCommand() *cli.Command {

@@ -9,7 +9,7 @@ import (
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
 	"evenkeel/migration"
-	"evenkeel/replay"
+	"evenkeel/sim/replay"
 )
 
 // moving lets a policy move VMs that run, as the production loop does: at the times that loop.Balance says, by a plan of package migration within a budget

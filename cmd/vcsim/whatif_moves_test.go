@@ -12,7 +12,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/state"
-	"evenkeel/replay"
+	"evenkeel/sim/replay"
 )
 
 type whatifResult struct {

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/workload"
+	"evenkeel/sim/workload"
 )
 
 // heldBackNoted is the share of the time in which caps held a VM back that is worth a word.

@@ -14,18 +14,19 @@ import (
 // what they like.
 var arrows = map[string][]string{
 	// Decide: values in, values out.
-	"allocator":      nil,
-	"allocator/flex": {"allocator", "forecast"}, // admission by measured load
-	"migration":      {"allocator"},
-	"forecast":       nil,
+	"allocator": nil,
+	"migration": {"allocator"},
+	"forecast":  nil,
 
-	"forecast/score": {"forecast"}, // how well models predict a series
-	"trace":          nil,          // workloads that others measured and published, read from their formats
-
-	// Judge: what deciding that way would have come to.
-	"workload":     {"trace"}, // what arrives at a cluster, and what it really uses
-	"replay":       {"workload", "allocator/...", "migration", "forecast/..."},
-	"replay/batch": {"replay", "workload", "allocator/...", "migration", "forecast"},
+	// Judge: what deciding that way would have come to. Only the simulator and the papers need this.
+	"sim/trace":    nil,                     // workloads that others measured and published, read from their formats
+	"sim/workload": {"sim/trace"},           // what arrives at a cluster, and what it really uses
+	"sim/ets":      nil,                     // exponential smoothing
+	"sim/baseline": {"forecast", "sim/ets"}, // forecasts that any cleverer one must beat
+	"sim/score":    {"forecast"},            // how well models predict a series
+	"sim/flex":     nil,                     // admission by measured load
+	"sim/batch":    {"allocator", "migration"},
+	"sim/replay":   {"sim/workload", "sim/flex", "allocator/...", "migration", "forecast/..."},
 
 	// Act: one interface in our own types, and what stands behind it.
 	"hypervisor":             nil,
@@ -60,11 +61,11 @@ var arrows = map[string][]string{
 	"api":        {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor", "internal/secretfile"},
 
 	// Wire together.
-	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/...", "internal/secretfile", "internal/statefile"},
+	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "sim/...", "hypervisor/...", "internal/secretfile", "internal/statefile"},
 	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast", "internal/secretfile"},
 
 	"internal/house": nil,
-	"test":           {"api/...", "cluster/...", "cmd/...", "allocator/...", "migration", "forecast/...", "trace", "workload", "replay/...", "hypervisor/..."},
+	"test":           {"api/...", "cluster/...", "cmd/...", "allocator/...", "migration", "forecast/...", "sim/...", "hypervisor/..."},
 }
 
 // place is the entry of arrows that dir is judged by.
@@ -144,7 +145,7 @@ var confined = []struct {
 }
 
 // pure packages decide: values in, values out.
-var pure = []string{"allocator", "migration", "forecast", "workload", "replay"}
+var pure = []string{"allocator", "migration", "forecast", "sim/baseline", "sim/batch", "sim/ets", "sim/flex", "sim/replay", "sim/score", "sim/workload"}
 
 // impure are the imports no pure package has.
 var impure = []string{
@@ -187,11 +188,13 @@ var barred = []struct {
 	target []string
 	fix    string
 }{
-	{[]string{"cmd/vcctl", "cmd/vcsim", "api", "cluster", "allocator", "migration", "forecast", "workload", "replay", "hypervisor/simulated"},
+	{[]string{"cmd/vcctl", "cmd/vcsim", "api", "cluster", "allocator", "migration", "forecast", "sim", "hypervisor/simulated"},
 		[]string{"libvirt.org/go/libvirt", "C"},
 		"only cmd/vcd imports hypervisor/libvirt; all else must build with CGO_ENABLED=0"},
 	{[]string{"cmd/vcctl"}, []string{"github.com/hashicorp/raft"},
 		"the client speaks REST: use api/client"},
+	{[]string{"cmd/vcd", "cmd/vcctl", "api", "cluster", "allocator", "migration", "forecast", "hypervisor"}, []string{module + "/sim"},
+		"sim is for the simulator and the papers: move what production needs out of it"},
 }
 
 // checkReach follows imports through our own packages. What modules of others

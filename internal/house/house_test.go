@@ -106,6 +106,17 @@ func TestRules(t *testing.T) {
 			"api/client: links libvirt.org/go/libvirt by way of api/client -> hypervisor/libvirt -> libvirt.org/go/libvirt",
 			"cmd/vcctl: links libvirt.org/go/libvirt by way of cmd/vcctl -> api/client -> hypervisor/libvirt",
 		}},
+		{"the simulator in production", "reach", map[string]string{
+			"cmd/vcctl/main.go":      `package main; import _ "evenkeel/forecast"`,
+			"cmd/vcsim/main.go":      `package main; import _ "evenkeel/sim/baseline"`,
+			"forecast/f.go":          `package forecast; import _ "evenkeel/sim/baseline"`,
+			"forecast/f_test.go":     `package forecast; import _ "evenkeel/sim/score"`,
+			"sim/baseline/b.go":      `package baseline`,
+			"cluster/loop/l_test.go": `package loop; import _ "evenkeel/sim/replay"`,
+		}, []string{
+			"cmd/vcctl: links evenkeel/sim/baseline by way of cmd/vcctl -> forecast -> evenkeel/sim/baseline",
+			"forecast: links evenkeel/sim/baseline by way of forecast -> evenkeel/sim/baseline",
+		}},
 		{"clock, dice, environment", "calls", map[string]string{
 			"allocator/a.go":      "package allocator\nimport \"time\"\nvar _ = time.Now()\nvar _ = time.Second",
 			"cluster/loop/l.go":   "package loop\nimport \"math/rand/v2\"\nvar _ = rand.IntN(3)\nvar _ = rand.New(rand.NewPCG(1, 2))",

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"evenkeel/replay/batch"
-	"evenkeel/trace"
+	"evenkeel/sim/batch"
+	"evenkeel/sim/trace"
 )
 
 func TestNames(t *testing.T) {

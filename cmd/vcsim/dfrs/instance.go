@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"evenkeel/replay/batch"
-	"evenkeel/trace"
-	"evenkeel/workload"
+	"evenkeel/sim/batch"
+	"evenkeel/sim/trace"
+	"evenkeel/sim/workload"
 )
 
 // Instance is jobs on a cluster.

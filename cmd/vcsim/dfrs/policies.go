@@ -3,7 +3,7 @@ package dfrs
 import (
 	"fmt"
 
-	"evenkeel/replay/batch"
+	"evenkeel/sim/batch"
 )
 
 // published is the paper's table 2: mean degradation from the bound on the weeks of HPC2N's log, the unscaled and the scaled synthetic

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"evenkeel/replay/batch"
+	"evenkeel/sim/batch"
 )
 
 // Entry is a policy under the name that the report gives it.

@@ -1,6 +1,6 @@
 package pace
 
-import "evenkeel/replay"
+import "evenkeel/sim/replay"
 
 // each is the mean over applications of how many times longer one took under a than under b.
 func each(a, b *replay.Result) float64 {

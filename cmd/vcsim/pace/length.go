@@ -1,6 +1,6 @@
 package pace
 
-import "evenkeel/workload"
+import "evenkeel/sim/workload"
 
 // publishedAt is what the paper says of K1 and K2 where its gains are greatest (figure 3), by policy.
 var publishedAt = map[string]string{

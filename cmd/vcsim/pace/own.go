@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"evenkeel/replay"
+	"evenkeel/sim/replay"
 )
 
 // judged are the metrics by which Evenkeel is to be better, in all at once.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
-	"evenkeel/replay"
-	"evenkeel/workload"
+	"evenkeel/sim/replay"
+	"evenkeel/sim/workload"
 )
 
 // Size of the experiments.

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/plot/plotter"
 
-	"evenkeel/replay"
+	"evenkeel/sim/replay"
 )
 
 // Write writes DIR/pace.md and DIR/pace/*.svg. command is what repeats it.

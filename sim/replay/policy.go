@@ -1,0 +1,59 @@
+package replay
+
+// Policy decides who starts where, what each component is allocated, and who gives way.
+//
+// It reads the exported arrays of a Cluster and never writes to them; it changes the cluster by its methods only.
+type Policy interface {
+	// Name is for people: "reservation".
+	Name() string
+
+	// Begin is told of the cluster before anything arrives, and says how allocations are enforced.
+	Begin(c *Cluster) Enforcement
+
+	// Shape is asked at every tick, once use was measured. It may allocate, preempt and move.
+	Shape(c *Cluster)
+
+	// Schedule is asked whenever something might start: after arrivals, ends, failures and Shape.
+	Schedule(c *Cluster)
+
+	// Relieve is asked when the components on a host are about to use more memory than it has. If it frees too little the kernel ends
+	// components, the one farthest above its allocation first, then the largest.
+	Relieve(c *Cluster, host int32)
+}
+
+// Enforcement is how hosts keep components to their allocations. The zero value leaves all of a host to those that want it.
+type Enforcement struct {
+	// Capped: a component gets no CPU above its allocation, also where some is idle. Otherwise allocations are weights.
+	Capped bool
+
+	// Hard: a component that uses more memory than its allocation ends. Otherwise one ends only where its host has none left.
+	Hard bool
+
+	// Paged: where a host has no memory left nobody ends. What there is is shared as weighted fair share does (sim/flex), and who gets
+	// less than both its use and its request counts as missed. That is how Flex was evaluated; no host does it at this speed.
+	Paged bool
+}
+
+// Reservation gives every component what was asked for, for as long as it runs, and starts what fits: first come, first
+// served, the first that does not fit holding up all behind it. It is the baseline of Pace et al. (sec. IV).
+type Reservation struct {
+	first firstCome
+}
+
+// Name implements Policy.
+func (*Reservation) Name() string { return "reservation" }
+
+// Begin implements Policy.
+func (p *Reservation) Begin(*Cluster) Enforcement {
+	p.first = firstCome{}
+	return Enforcement{Capped: true, Hard: true}
+}
+
+// Shape implements Policy.
+func (*Reservation) Shape(*Cluster) {}
+
+// Schedule implements Policy.
+func (p *Reservation) Schedule(c *Cluster) { p.first.schedule(c) }
+
+// Relieve implements Policy.
+func (*Reservation) Relieve(*Cluster, int32) {}
