@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"evenkeel/allocator"
 	"evenkeel/cluster/state"
 	"evenkeel/forecast"
 )
@@ -285,52 +284,6 @@ func (p *problem) plainly(j int) string {
 		said = append(said, fmt.Sprintf("the host itself holds %.2f cores and %d MiB to be available", r.word.Available.CPU, r.word.Available.Memory>>20))
 	}
 	return strings.Join(said, "; ")
-}
-
-// admitNew is admit, with a better placement if a bounded search finds one, where VMs that run may count as more than they are estimated to
-// need: what fits only if estimates are right is refused, and says so.
-func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
-	adm := p.admit(wanted)
-	if !adm.Admitted {
-		return adm
-	}
-	adm.Solution = better(p, adm.Solution)
-	if p.rooms == nil || p.crowds(adm.Solution.Hosts) < 0 {
-		return adm
-	}
-	t := p.tight()
-	no := t.admit(wanted)
-	if no.Admitted && p.crowds(no.Solution.Hosts) < 0 {
-		if sol, err := p.divide(no.Solution.Hosts); err == nil {
-			sol.UpperBound = max(adm.Solution.UpperBound, sol.MinYield)
-			no.Solution = sol
-			return no
-		}
-	}
-	if no.Admitted { // what it found is not what is asked for
-		no = allocator.Admission{Asked: adm.Asked, Summary: "no placement was found that leaves every host the room that it is to keep"}
-	}
-	p.out, no.NeverFits = t.out, false
-	for i, r := range no.Reasons {
-		if at, ok := p.index[r.Host]; ok && t.out[r.Host] == "" && p.rooms != nil {
-			if lacks := p.plainly(at); lacks != "" {
-				no.Reasons[i].Text += " (" + lacks + ")"
-			}
-		}
-	}
-	no.Summary += "; " + p.blames()
-	no.Advice = append(slices.Clone(no.Advice), p.advice()...)
-	return no
-}
-
-// divide the CPU among all, new VMs being where they are to be.
-func (p *problem) divide(hosts [][]int) (allocator.Solution, error) {
-	q := p.Problem
-	q.Groups = slices.Clone(p.Groups)
-	for i := range q.Groups {
-		q.Groups[i].Hosts = hosts[i]
-	}
-	return allocator.Allocate(q)
 }
 
 // factors by which needs count, in words; "" = as they are.

@@ -63,31 +63,6 @@ type Arm struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// Move opens or closes the intent to move a VM by live migration. While it is open the
-// VM counts on both hosts.
-type Move struct {
-	VM         string `json:"vm"` // id
-	Generation uint64 `json:"generation"`
-	To         string `json:"to"`
-	Open       bool   `json:"open"`
-	Arrived    bool   `json:"arrived,omitempty"` // closing: it runs on the target
-	Text       string `json:"text,omitempty"`
-	// Move, since version 3, closing: VM.Move of the move that is over. If the VM stayed: Permit is VM.Permit as
-	// its host knew of it when it found that it does not hand the VM over.
-	Move   uint64 `json:"move,omitempty"`
-	Permit uint64 `json:"permit,omitempty"`
-
-	// Since version 3, too: the migration that is opened, and the move plan and step that it belongs to.
-	ID   string `json:"id,omitempty"`
-	Plan string `json:"plan,omitempty"`
-	Step int    `json:"step,omitempty"`
-	// Bytes are what it is predicted to send when it opens, and what it sent when it closes.
-	Bytes      int64       `json:"bytes,omitempty"`
-	MaxBytes   int64       `json:"maxBytes,omitempty"` // opening: its allotment; -1 = no bound
-	DowntimeMs int64       `json:"downtimeMs,omitempty"`
-	Options    MoveOptions `json:"options,omitzero"`
-}
-
 // OnHostLoss of a VC.
 const (
 	KeepOnLoss    = "keep"
@@ -96,9 +71,6 @@ const (
 
 // Restartable says whether the VC's VMs are started elsewhere if their host is lost.
 func (v VC) Restartable() bool { return v.OnHostLoss == RestartOnLoss }
-
-// VMsMovingTo are the VMs that an open move takes to that host.
-func (s *Snapshot) VMsMovingTo(host string) []VM { return all[VM](s, tVMs, "movingTo", host) }
 
 func (w *writer) fencing(b *HostFencing) error {
 	h, ok := w.read().Host(b.Host)
@@ -178,15 +150,6 @@ func (w *writer) goneFrom(vm VM, host, why string) bool {
 	return false
 }
 
-// settled is the VM without its move. A VM that stops keeps its cap.
-func (v VM) settled() VM {
-	if v.Move != 0 && v.Phase != Stopping {
-		v.Frozen = 0
-	}
-	v.MovingTo, v.GoneFrom, v.Move, v.Ready, v.Permit, v.Paused, v.Left = "", "", 0, false, 0, false, false
-	return v
-}
-
 // lose a VM: nobody holds it, and it is to be started again if it was to run.
 func (w *writer) lose(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
@@ -227,74 +190,6 @@ func (w *writer) arm(b *Arm) error {
 	} else {
 		w.event("armed", "cluster", m.ID, "leases stop VMs again")
 	}
-	return nil
-}
-
-func (w *writer) move(b *Move) error {
-	vm, ok := w.read().VM(b.VM)
-	if !ok || vm.Generation != b.Generation {
-		return fmt.Errorf("move of VM %s generation %d: %w", b.VM, b.Generation, ErrConflict)
-	}
-	if b.Open {
-		return w.openMove(vm, b)
-	}
-	if vm.MovingTo == "" || vm.MovingTo != b.To {
-		return fmt.Errorf("VM %s is not on its way to %s: %w", vm.Name, b.To, ErrConflict)
-	}
-	if w.version >= 3 && b.Move != vm.Move {
-		return fmt.Errorf("VM %s is on its way to %s by move %d, not by move %d: %w", vm.Name, b.To, vm.Move, b.Move, ErrConflict)
-	}
-	if w.version >= 3 && !b.Arrived && b.Permit != vm.Permit {
-		return fmt.Errorf("VM %s is handed over by permit %d, what is said is of permit %d: %w", vm.Name, vm.Permit, b.Permit, ErrConflict)
-	}
-	if b.Arrived && vm.Paused && vm.GoneFrom == "" {
-		return fmt.Errorf("VM %s: host %s has not said that it left, or may run it: %w", vm.Name, vm.Host, ErrConflict)
-	}
-	if vm.Phase != Running && vm.Phase != Stopping {
-		return fmt.Errorf("VM %s is %s: %w", vm.Name, vm.Phase, ErrConflict)
-	}
-	from := vm.Host
-	w.endMigration(vm, b.Arrived, !b.Arrived, b.Bytes, b.DowntimeMs, b.Text)
-	vm = vm.settled()
-	vm.ModifyIndex = w.index
-	kind, text := "vm-stayed", "did not move to "+b.To
-	if b.Arrived {
-		vm.Host, kind, text = b.To, "vm-moved", "moved from "+from+" to "+b.To
-	}
-	w.put(tVMs, &vm)
-	w.touch(from)
-	w.touch(b.To)
-	w.event(kind, "vm", vm.Name, "%s%s", text, because(b.Text))
-	return nil
-}
-
-func (w *writer) openMove(vm VM, b *Move) error {
-	to, ok := w.read().Host(b.To)
-	meta, _ := w.read().Meta()
-	switch {
-	case !ok:
-		return fmt.Errorf("move of VM %s: host %s: %w", vm.Name, b.To, ErrNotFound)
-	case vm.Phase != Running || vm.Goal != GoalRun || vm.MovingTo != "" || vm.Host == b.To:
-		return fmt.Errorf("VM %s is %s on %s: it cannot move to %s: %w", vm.Name, vm.Phase, vm.Host, b.To, ErrConflict)
-	case to.Cordoned || to.Lost.Proof != "" || meta.Hold.On():
-		return fmt.Errorf("move of VM %s: host %s takes no VMs now: %w", vm.Name, b.To, ErrConflict)
-	}
-	before := w.read().LoadOf(b.To)
-	vm.MovingTo, vm.ModifyIndex = b.To, w.index
-	if w.version >= 3 {
-		g, _ := mustVC(w, vm).GroupOf(vm)
-		vm.Move, vm.Frozen = w.index, g.Allocation
-	}
-	w.put(tVMs, &vm)
-	if err := w.openMigration(vm, b); err != nil {
-		return fmt.Errorf("move of VM %s: %w", vm.Name, err)
-	}
-	if err := w.checkLimits(b.To, before); err != nil {
-		return fmt.Errorf("move of VM %s: %w", vm.Name, err)
-	}
-	w.touch(vm.Host)
-	w.touch(b.To)
-	w.event("vm-moving", "vm", vm.Name, "on its way from %s to %s%s", vm.Host, b.To, because(b.Text))
 	return nil
 }
 

@@ -320,6 +320,9 @@ func (s *Snapshot) Migration(id string) (Migration, bool) {
 	return first[Migration](s, tMigrations, "id", id)
 }
 
+// VMsMovingTo are the VMs that an open move takes to that host.
+func (s *Snapshot) VMsMovingTo(host string) []VM { return all[VM](s, tVMs, "movingTo", host) }
+
 // MigrationsOf a move plan.
 func (s *Snapshot) MigrationsOf(plan string) []Migration {
 	return all[Migration](s, tMigrations, "plan", plan)

@@ -34,25 +34,6 @@ type Hold struct {
 // On says whether there is a hold.
 func (h Hold) On() bool { return h.Reason != "" }
 
-// Settings are the defaults and limits of the cluster.
-type Settings struct {
-	MinYield  float64 `json:"minYield"`        // least yield of a VC that names none
-	OnFull    OnFull  `json:"onFull"`          // for a VC that names none
-	Image     string  `json:"image,omitempty"` // for a group that names neither image nor boot
-	Pool      string  `json:"pool"`            // storage pool for a disk that names none
-	MinMemory int64   `json:"minMemory"`       // least memory of a VM, bytes
-	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
-	// SharedPools are storage pools that hold the same disks on every host.
-	SharedPools []string        `json:"sharedPools,omitempty"`
-	Moves       MoveSettings    `json:"moves,omitzero"`
-	Shaping     ShapingSettings `json:"shaping,omitzero"`
-}
-
-// DefaultSettings of a cluster that nobody set otherwise.
-func DefaultSettings() Settings {
-	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096}
-}
-
 // Host is a machine and what Evenkeel may use of it.
 type Host struct {
 	Name         string    `json:"name"`

@@ -1,0 +1,125 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/state"
+)
+
+// admitNew is admit, with a better placement if a bounded search finds one, where VMs that run may count as more than they are estimated to
+// need: what fits only if estimates are right is refused, and says so.
+func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
+	adm := p.admit(wanted)
+	if !adm.Admitted {
+		return adm
+	}
+	adm.Solution = better(p, adm.Solution)
+	if p.rooms == nil || p.crowds(adm.Solution.Hosts) < 0 {
+		return adm
+	}
+	t := p.tight()
+	no := t.admit(wanted)
+	if no.Admitted && p.crowds(no.Solution.Hosts) < 0 {
+		if sol, err := p.divide(no.Solution.Hosts); err == nil {
+			sol.UpperBound = max(adm.Solution.UpperBound, sol.MinYield)
+			no.Solution = sol
+			return no
+		}
+	}
+	if no.Admitted { // what it found is not what is asked for
+		no = allocator.Admission{Asked: adm.Asked, Summary: "no placement was found that leaves every host the room that it is to keep"}
+	}
+	p.out, no.NeverFits = t.out, false
+	for i, r := range no.Reasons {
+		if at, ok := p.index[r.Host]; ok && t.out[r.Host] == "" && p.rooms != nil {
+			if lacks := p.plainly(at); lacks != "" {
+				no.Reasons[i].Text += " (" + lacks + ")"
+			}
+		}
+	}
+	no.Summary += "; " + p.blames()
+	no.Advice = append(slices.Clone(no.Advice), p.advice()...)
+	return no
+}
+
+// placeEffort bounds the search for a better placement than admission's own,
+// in the allocator's steps: some milliseconds.
+const placeEffort = 300_000
+
+// admit asks the allocator, and refuses what its answer does not know of: disks
+// that lie where their VMs may not start.
+func (p *problem) admit(wanted []state.VM) allocator.Admission {
+	if stuck, is := bound(p, wanted); is {
+		return stuck
+	}
+	if none, is := p.poolless(); is {
+		return none
+	}
+	adm := allocator.AdmitUnder(p.Problem, p.rules())
+	if adm.Admitted {
+		if stuck, is := p.misplaced(adm.Solution.Hosts); is {
+			return stuck
+		}
+	}
+	return adm
+}
+
+// better is a placement of the new VMs with a greater minimum yield, if a
+// bounded search finds one; VMs that have a host stay there.
+func better(p *problem, s allocator.Solution) allocator.Solution {
+	if s.MinYield >= s.UpperBound-1e-6 || len(s.Shortfall) > 0 {
+		return s
+	}
+	o := allocator.Best(p.Problem, allocator.Search{Seed: 1, Steps: placeEffort, Stay: true, Rules: p.rulesForNew()})
+	if o.Verdict == allocator.Infeasible {
+		return s // not by what is asked now: a placement is at hand
+	}
+	if o.Verdict < allocator.Feasible || len(o.Solution.Shortfall) > 0 || o.Solution.MinYield <= s.MinYield+1e-6 || p.breaks(o.Solution.Hosts) {
+		s.UpperBound = min(s.UpperBound, max(o.UpperBound, s.MinYield))
+		return s
+	}
+	o.Solution.UpperBound = min(s.UpperBound, o.UpperBound)
+	return o.Solution
+}
+
+// bound refuses VMs whose disk lies on a host that takes no new VM: they can start
+// nowhere else, and not there.
+func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
+	reasons := map[string]allocator.HostReason{}
+	for _, vm := range wanted {
+		if at, ok := p.index[vm.Host]; ok && !vm.Holds() && p.Hosts[at].Cordoned {
+			reasons[vm.Host] = allocator.HostReason{Host: vm.Host, Cordoned: true, Text: "is cordoned, and the disk of VM " + vm.Name + " lies there"}
+			if why := p.out[vm.Host]; why != "" {
+				reasons[vm.Host] = allocator.HostReason{Host: vm.Host, Text: why + ", and VM " + vm.Name + " is bound to it"}
+			}
+		}
+	}
+	if len(reasons) == 0 {
+		return allocator.Admission{}, false
+	}
+	names := map[string]bool{}
+	for name := range reasons {
+		names[name] = true
+	}
+	out := allocator.Admission{Summary: fmt.Sprintf("its VMs are bound to hosts that take none now: %s", strings.Join(sorted(names), ", "))}
+	for _, name := range sorted(names) {
+		out.Reasons = append(out.Reasons, reasons[name])
+		if reasons[name].Cordoned {
+			out.Advice = append(out.Advice, "uncordon host "+name)
+		}
+	}
+	return out, true
+}
+
+// divide the CPU among all, new VMs being where they are to be.
+func (p *problem) divide(hosts [][]int) (allocator.Solution, error) {
+	q := p.Problem
+	q.Groups = slices.Clone(p.Groups)
+	for i := range q.Groups {
+		q.Groups[i].Hosts = hosts[i]
+	}
+	return allocator.Allocate(q)
+}

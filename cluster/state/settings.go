@@ -1,0 +1,70 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Settings are the defaults and limits of the cluster.
+type Settings struct {
+	MinYield  float64 `json:"minYield"`        // least yield of a VC that names none
+	OnFull    OnFull  `json:"onFull"`          // for a VC that names none
+	Image     string  `json:"image,omitempty"` // for a group that names neither image nor boot
+	Pool      string  `json:"pool"`            // storage pool for a disk that names none
+	MinMemory int64   `json:"minMemory"`       // least memory of a VM, bytes
+	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
+	// SharedPools are storage pools that hold the same disks on every host.
+	SharedPools []string        `json:"sharedPools,omitempty"`
+	Moves       MoveSettings    `json:"moves,omitzero"`
+	Shaping     ShapingSettings `json:"shaping,omitzero"`
+}
+
+// DefaultSettings of a cluster that nobody set otherwise.
+func DefaultSettings() Settings {
+	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096}
+}
+
+// SettingsPut replaces the cluster's settings.
+type SettingsPut struct {
+	Settings Settings `json:"settings"`
+	Version  uint64   `json:"version"` // Meta.SettingsIndex that they were made on
+}
+
+func (w *writer) settings(b *SettingsPut) error {
+	m, ok := w.read().Meta()
+	if !ok {
+		return fmt.Errorf("cluster: %w", ErrNotFound)
+	}
+	if m.SettingsIndex != b.Version {
+		return fmt.Errorf("settings changed at index %d: %w", m.SettingsIndex, ErrConflict)
+	}
+	m.Settings, m.SettingsIndex = b.Settings, w.index
+	w.put(tMeta, &m)
+	w.event("settings-changed", "cluster", m.ID, "the cluster's settings were changed")
+	return nil
+}
+
+// Check says what is wrong with settings.
+func (b SettingsPut) Check() error { return b.valid() }
+
+func (b *SettingsPut) valid() error {
+	m, s := b.Settings.Moves, b.Settings
+	const longest = Millis(365 * 24 * time.Hour / time.Millisecond)
+	for _, d := range []Millis{m.Period, m.Grace, m.CoolDown, m.Hold, m.Deadline} {
+		if d < 0 || d > longest {
+			return fmt.Errorf("settings: moves: %d ms: %w", d, ErrInvalid)
+		}
+	}
+	switch {
+	case m.Mode != "" && m.Mode != MovesAuto && m.Mode != MovesPropose && m.Mode != MovesOff:
+		return fmt.Errorf("settings: moves: mode %q: %w", m.Mode, ErrInvalid)
+	case m.LeastGain < 0 || m.IdleBelow < 0 || math.IsNaN(m.LeastGain) || math.IsNaN(m.IdleBelow):
+		return fmt.Errorf("settings: moves: least gain %v, idle below %v: %w", m.LeastGain, m.IdleBelow, ErrInvalid)
+	case !isMemory(m.MaxBytes) || !isMemory(m.Bandwidth) || m.PerHost < 0 || m.Total < 0:
+		return fmt.Errorf("settings: moves: %d bytes, %d bytes per second, %d per host, %d in all: %w", m.MaxBytes, m.Bandwidth, m.PerHost, m.Total, ErrInvalid)
+	case s.MinYield < 0 || s.MinYield > 1 || s.OnFull != Queue && s.OnFull != Reject || !isMemory(s.MinMemory) || s.MaxVMs < 0:
+		return fmt.Errorf("settings: minimum yield %v, on full %q, %d bytes, %d VMs: %w", s.MinYield, s.OnFull, s.MinMemory, s.MaxVMs, ErrInvalid)
+	}
+	return s.Shaping.valid()
+}
