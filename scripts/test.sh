@@ -149,10 +149,11 @@ if [[ ${#beside[@]} -gt 0 ]]; then
 		timeout=$((${timeout%m} * 3))m
 		for s in "${beside[@]}"; do run "$s"; done
 	) >"$logs/beside the rest" 2>&1 &
+	beside_pid=$!
 fi
 for s in "$@"; do run "$s"; done
 if [[ ${#beside[@]} -gt 0 ]]; then
-	wait $! || echo "beside the rest" >>"$logs/failed"
+	wait "$beside_pid" || echo "beside the rest" >>"$logs/failed"
 	cat "$logs/beside the rest"
 fi
 echo "== stages"
