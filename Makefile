@@ -93,7 +93,7 @@ bench-cluster: ## one server and 12 simulated hosts; then three servers, 1,000 h
 	bin/vcsim cluster --servers 3 --hosts 1000 --vms 10000 --largest 8 $(if $(filter 0,$(shell id -u)),--hosts-nice 10) $(ARGS)
 
 .PHONY: bench-forecast
-bench-forecast: ## all forecasts scored on published traces, as a table: DATA="FILE...", ARGS="--vms 40"; docs/forecasts.md says where to get them
+bench-forecast: ## all forecasts scored on published traces, as a table: DATA="FILE...", ARGS="--vms 40"; docs/reproduction/forecasts.md says where to get them
 	CGO_ENABLED=0 $(GO) build -tags $(EVENKEEL_TAGS) -o bin/vcsim ./cmd/vcsim
 	bin/vcsim forecast --data $(or $(DATA),$(error DATA="FILE..." names the traces)) -o markdown $(ARGS)
 

@@ -260,7 +260,7 @@ func TestReadLine(t *testing.T) {
 
 // The worked example in the guide is what the command prints.
 func TestSolveGuide(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/yield-and-mcb8.md")
+	guide, err := os.ReadFile("../../docs/explanation/yield.md")
 	if err != nil {
 		t.Fatal(err)
 	}

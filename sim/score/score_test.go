@@ -322,7 +322,7 @@ func (w *truth) Predict(out []forecast.Prediction) bool {
 	return true
 }
 
-// How often even the true distribution is out of the band, because a series is short. docs/forecasts.md has these figures.
+// How often even the true distribution is out of the band, because a series is short. docs/reproduction/forecasts.md has these figures.
 func TestBandOfShortSeries(t *testing.T) {
 	for _, c := range []struct {
 		keep     float64
