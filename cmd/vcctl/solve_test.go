@@ -277,6 +277,30 @@ func TestSolveGuide(t *testing.T) {
 	}
 }
 
+// The reference has every flag, every algorithm and every status.
+func TestSolveReference(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/solver.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"| `optimal` |", "| `feasible` |", "| `infeasible` |", "| `failed` |", "| `timeout` |", "| `bound` |", "| `invalid` |"}
+	for _, f := range solveCommand().Flags {
+		want = append(want, "| `--"+f.Names()[0])
+	}
+	for i := range solvers {
+		name := solvers[i].name
+		if strings.HasPrefix(name, "mcb") && name > "mcb1" && name < "mcb7" {
+			continue // `mcb1` to `mcb7`
+		}
+		want = append(want, "`"+name+"`")
+	}
+	for _, w := range want {
+		if !strings.Contains(string(text), w) {
+			t.Errorf("docs/reference/solver.md has no %s", w)
+		}
+	}
+}
+
 // TestSolvePaperInstances checks every printed answer to instances of the
 // paper's small kind against its input, from the contract alone.
 func TestSolvePaperInstances(t *testing.T) {

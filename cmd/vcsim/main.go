@@ -13,8 +13,8 @@ import (
 // version is set when the program is built.
 var version = "unknown"
 
-func main() {
-	app := &cli.App{
+func app() *cli.App {
+	return &cli.App{
 		Name:            "vcsim",
 		Usage:           "Evenkeel on simulated hosts",
 		Version:         version,
@@ -22,7 +22,10 @@ func main() {
 		Commands:        []*cli.Command{clusterCommand(), clusterServerCommand(), clusterClientsCommand(), paperCommand(), runCommand(), whatifCommand(), forecastCommand()},
 		ExitErrHandler:  func(*cli.Context, error) {}, // main says it, once
 	}
-	if err := app.Run(spreadData(os.Args)); err != nil {
+}
+
+func main() {
+	if err := app().Run(spreadData(os.Args)); err != nil {
 		fmt.Fprintln(os.Stderr, "vcsim:", err)
 		code := 1
 		var exit cli.ExitCoder
