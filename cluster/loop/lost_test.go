@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"strings"
 	"testing"
 
 	"evenkeel/cluster/loop"
@@ -99,6 +100,58 @@ func TestRestartWhereNothingBarsIt(t *testing.T) {
 			}
 			if host != c.host && (c.host != "any" || host == "") {
 				t.Errorf("started on %q, want %q: %+v", host, c.host, p)
+			}
+		})
+	}
+}
+
+// TestLostBeforeNew: what would take the room of VMs that were lost with their host, and fit elsewhere now, waits or is refused; what fits
+// beside them is admitted.
+func TestLostBeforeNew(t *testing.T) {
+	away := vc("w", 0.2, group(2, 0.1, gib/4))
+	away.Groups[0].Affinity = state.Affinity{Spread: "host", Avoid: []string{"vc:x"}}
+	large, small := vc("l", 0.2, group(1, 1, 5*gib)), vc("s", 0.2, group(1, 1, gib/4))
+	for _, c := range []struct {
+		name     string
+		vc       state.VC
+		onFull   state.OnFull
+		admitted bool
+	}{
+		{"needs the hosts that they need", away, state.Queue, false},
+		{"takes their memory", large, state.Queue, false},
+		{"takes their memory, and does not wait", large, state.Reject, false},
+		{"fits beside them", small, state.Reject, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newCluster(t, "h1", "h2", "h3")
+			for _, h := range []string{"h2", "h3"} {
+				s.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: true})
+			}
+			x := vc("x", 0.2, group(2, 0.1, 2*gib))
+			x.OnHostLoss = state.RestartOnLoss
+			s.enact("create", loop.Create(s.Snapshot(), x, s.env()).Plan)
+			s.settle()
+			for _, h := range []string{"h2", "h3"} {
+				s.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: false})
+			}
+			s.must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it is dead"})
+			s.must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: true})
+			if c.vc.Name == "l" { // it fits on one host alone, and so do they
+				s.must(state.KindHostCordon, state.HostCordon{Host: "h3", Cordoned: true})
+			}
+			c.vc.OnFull = c.onFull
+			a := loop.Create(s.Snapshot(), c.vc, s.env())
+			if admitted := a.Plan != nil && !a.Queued; admitted != c.admitted || a.Queued != (c.onFull == state.Queue && !c.admitted) {
+				t.Fatalf("%+v", a)
+			}
+			if !c.admitted && !strings.Contains(a.Decision.Summary, "virtual cluster x lost VMs with their host, which start first") {
+				t.Errorf("%q", a.Decision.Summary)
+			}
+			if a.Plan != nil {
+				s.enact("create", a.Plan)
+			}
+			if p := loop.Restart(s.Snapshot(), s.env()); p == nil || len(p.VMs) != 2 {
+				t.Errorf("the lost VMs do not start: %+v", p)
 			}
 		})
 	}

@@ -65,13 +65,13 @@ func Scale(s *state.Snapshot, vc state.VC, env Env) Answer {
 
 // Consider is what admission would say of a VC now, without a plan.
 func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
-	p, wanted := problemWith(s, vc, env)
+	p, wanted := problemWith(s, vc, env, nil)
 	return decision(p, p.admitNew(wanted), s.Index(), env)
 }
 
-// problemWith is the problem of everything that runs and vc in its new form.
-func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM) {
-	p := newProblem(s, vc.ID)
+// problemWith is the problem of everything that runs and vc in its new form. more adds to it VCs in a form of their own, which are skipped.
+func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), skip ...string) (*problem, []state.VM) {
+	p := newProblem(s, append(skip, vc.ID)...)
 	p.shut(env.Out)
 	wanted := wantedVMs(s, vc, env)
 	vc = unknown(vc, wanted)
@@ -95,6 +95,9 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 			}
 		}
 	}
+	if more != nil {
+		more(p)
+	}
 	p.heed(s, env.Pools)
 	p.finish()
 	p.doubt(s, vc.ID, env, &vc)
@@ -103,8 +106,13 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env) (*problem, []state.VM)
 
 // place asks admission for vc and turns the answer into a plan.
 func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env) Answer {
-	p, wanted := problemWith(s, vc, env)
+	p, wanted := problemWith(s, vc, env, nil)
 	adm := p.admitNew(wanted)
+	if adm.Admitted {
+		if first := lostBefore(s, vc, env); first != "" {
+			adm = allocator.Admission{Asked: adm.Asked, Summary: "virtual cluster " + first + " lost VMs with their host, which start first and would not fit beside it"}
+		}
+	}
 	d := decision(p, adm, s.Index(), env)
 	if !adm.Admitted && !adm.NeverFits && env.Advise != nil {
 		if text := env.Advise(s, vc); text != "" {

@@ -55,7 +55,7 @@ type groupRef struct {
 // A VM that moves counts on both hosts, and its whole group keeps the share it has: a cap cannot be changed
 // meanwhile, and VMs of a group have equal ones. A VM that is about to move counts on both hosts, too, but may be
 // given another share first.
-func newProblem(s *state.Snapshot, skip string) *problem {
+func newProblem(s *state.Snapshot, skip ...string) *problem {
 	p := &problem{hosts: s.Hosts(), index: map[string]int{}, expected: s.Preparing(), frozen: 1}
 	for i, h := range p.hosts {
 		p.index[h.Name] = i
@@ -76,7 +76,7 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 			}
 		}
 		for _, vm := range s.VMsMovingTo(h.Name) { // counts here as well from the intent on
-			if vm.VC == skip {
+			if slices.Contains(skip, vm.VC) {
 				continue // see add
 			}
 			vc, _ := s.VC(vm.VC)
@@ -88,7 +88,7 @@ func newProblem(s *state.Snapshot, skip string) *problem {
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: h.Cordoned})
 	}
 	for _, vc := range s.VCs() {
-		if vc.ID == skip {
+		if slices.Contains(skip, vc.ID) {
 			continue
 		}
 		p.addLive(s, vc)

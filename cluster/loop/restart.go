@@ -14,6 +14,9 @@ import (
 // all fit.
 const mostTries = 64
 
+// mostLost bounds how many VCs with lost VMs an admission makes sure to leave room for, one by one.
+const mostLost = 8
+
 // Restart plans the start of VMs that were lost with their host, or preempted: of the first VC, by
 // priority, then age, some of whose VMs fit. Restartable VMs start wherever they fit,
 // the others on their own host once it is back. Where none fits, the plan records why,
@@ -98,6 +101,29 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 	p := newProblem(s, vc.ID)
 	vc = unknown(vc, lost)
 	p.shut(barred(lost, env))
+	chosen := p.addLost(s, vc, lost)
+	p.heed(s, env.Pools)
+	p.settle()                                                                             // its other VMs stay as they are
+	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // who lost their host are no new ones
+		p.doubt(s, vc.ID, env, &vc)
+	}
+	adm := p.admitNew(lost)
+	d := decision(p, adm, s.Index(), env)
+	why := "lost with their host"
+	if lost[0].PreemptedAt > 0 {
+		why = "preempted"
+	}
+	if !adm.Admitted {
+		d.Summary = fmt.Sprintf("%d VMs were %s and wait for room: %s", len(lost), why, d.Summary)
+		return nil, d
+	}
+	d.Summary = fmt.Sprintf("%d VMs that were %s are started again: %s", len(lost), why, d.Summary)
+	vc.Decision = d
+	return restartPlan(s, p, adm.Solution, vc, chosen, d), d
+}
+
+// addLost adds a VC whose lost VMs are to start beside those that run. It returns the lost ones by id.
+func (p *problem) addLost(s *state.Snapshot, vc state.VC, lost []state.VM) map[string]state.VM {
 	chosen := map[string]state.VM{}
 	for _, vm := range lost {
 		chosen[vm.ID] = vm
@@ -119,24 +145,35 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 			p.Groups[len(p.Groups)-1].Requested = true
 		}
 	}
-	p.heed(s, env.Pools)
-	p.settle()                                                                             // its other VMs stay as they are
-	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // who lost their host are no new ones
-		p.doubt(s, vc.ID, env, &vc)
+	return chosen
+}
+
+// lostBefore names the first VC, by priority, then age, whose lost VMs fit now, and would not any more beside wanted, VMs of vc that are to be
+// placed; "" if there is none. VMs that were admitted once start again before others are admitted.
+func lostBefore(s *state.Snapshot, vc state.VC, env Env) string {
+	var waiting []state.VC
+	lost := map[string][]state.VM{}
+	for _, other := range s.VCs() {
+		if other.ID == vc.ID || other.Goal != state.GoalRun || !other.Admitted {
+			continue
+		}
+		vms := slices.DeleteFunc(lostVMs(s, other, env), func(vm state.VM) bool { return vm.PreemptedAt != 0 })
+		if len(vms) > 0 {
+			waiting = append(waiting, other)
+			lost[other.ID] = vms
+		}
 	}
-	adm := p.admitNew(lost)
-	d := decision(p, adm, s.Index(), env)
-	why := "lost with their host"
-	if lost[0].PreemptedAt > 0 {
-		why = "preempted"
+	sortQueue(waiting)
+	for _, other := range waiting[:min(len(waiting), mostLost)] {
+		if plan, _ := restart(s, other, slices.Clone(lost[other.ID]), env); plan == nil {
+			continue // it waits for room, whether vc is admitted or not
+		}
+		p, wanted := problemWith(s, vc, env, func(p *problem) { p.addLost(s, unknown(other, lost[other.ID]), lost[other.ID]) }, other.ID)
+		if !p.admit(wanted).Admitted {
+			return other.Name
+		}
 	}
-	if !adm.Admitted {
-		d.Summary = fmt.Sprintf("%d VMs were %s and wait for room: %s", len(lost), why, d.Summary)
-		return nil, d
-	}
-	d.Summary = fmt.Sprintf("%d VMs that were %s are started again: %s", len(lost), why, d.Summary)
-	vc.Decision = d
-	return restartPlan(s, p, adm.Solution, vc, chosen, d), d
+	return ""
 }
 
 func restartPlan(s *state.Snapshot, p *problem, sol allocator.Solution, vc state.VC, chosen map[string]state.VM, d state.Decision) *state.Plan {

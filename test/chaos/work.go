@@ -361,10 +361,10 @@ func (w *Work) readImages(ctx context.Context, n int, h *Host, prefix string) bo
 	return true
 }
 
-// waiting is a virtual cluster that costs no VM: it needs every host, and none on which a guest counts.
+// waiting is a virtual cluster that costs no VM: it needs every host, and none on which a guest counts. It would start if none did.
 func waiting(name, value string) v1.VirtualClusterSpec {
 	return v1.VirtualClusterSpec{Name: name, OnFull: "queue", OnHostLoss: "keep", Groups: []v1.GroupSpec{{Name: "g", Count: hosts, CPU: 0.05, Memory: 64 << 20,
-		Boot: &v1.Boot{Kernel: "guest"}, Labels: map[string]string{"value": value}, Affinity: &v1.Affinity{Spread: "host", Avoid: []string{"vc:" + moving}}}}}
+		Boot: &v1.Boot{Kernel: "guest"}, Labels: map[string]string{"value": value}, Affinity: &v1.Affinity{Spread: "host", Avoid: []string{"vc:" + moving, "vc:" + keeping}}}}}
 }
 
 // clusters creates virtual clusters that wait, with a label of their own, and deletes every second.
