@@ -114,6 +114,10 @@ test-alerts: ## checks and tests of the Prometheus rules, where promtool is inst
 lint: setup-lint ## formatting, vet, staticcheck, shellcheck, the house rules
 	@scripts/lint.sh
 
+.PHONY: docs
+docs: ## writes the pages and tables below docs/reference that are made from the programs
+	EVENKEEL_DOCS=write $(GO) test -count 1 -tags $(EVENKEEL_TAGS) -run 'ReferencePage|MetricsPage|SettingsPage|OperationsOnPage' ./cmd/vcctl ./cmd/vcd ./api/server
+
 .PHONY: vuln
 vuln: ## known vulnerabilities in what we link and call (govulncheck); NOT RUN where its database cannot be reached
 	@scripts/vuln.sh

@@ -91,7 +91,7 @@ for h in h1 h2 h3; do
 done
 await 30 test -S "$lab/h1/run/evenkeel/vcd.sock"
 
-say "1. A cluster of three, as docs/install.md makes it."
+say "1. A cluster of three, as docs/tutorials/three-hosts.md makes it."
 run cluster init --min-yield 0.1
 for h in h2 h3; do
 	await 30 test -S "$lab/$h/run/evenkeel/vcd.sock"

@@ -1,8 +1,9 @@
 #!/bin/bash
 # vuln.sh [PACKAGE...] looks for known vulnerabilities in what we link and call, all packages by default, with govulncheck.
 #   status 0   none was found; or NOT RUN: the database cannot be reached, which says nothing about the code
-#   status 3   some were found; the output names each with the way by which we call it
+#   status 3   some were found; the output names each with the way by which we call it: update the module (go get MODULE@VERSION), or Go
 #   others     the check itself failed
+# It is part of .ci/run and not of make ci, whose result must not change without a change of the code.
 # EVENKEEL_VULN_DB names another database than https://vuln.go.dev, such as a copy of it: file:///DIRECTORY.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -235,7 +235,7 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 			add("warning", "host", h.Name, "is to be empty, and %d VMs do not leave it (drain %s: %s): vcctl host get says which; vcctl host undrain gives up", h.VMs, d.State, d.Text)
 		}
 		if len(h.Unknown) > 0 {
-			add("warning", "host", h.Name, "its hypervisor lists VMs with this cluster's mark that the state does not have there: %s; they are left alone: docs/operations.md#unknown-vms", strings.Join(h.Unknown, ", "))
+			add("warning", "host", h.Name, "its hypervisor lists VMs with this cluster's mark that the state does not have there: %s; they are left alone: docs/reference/alerts.md#unmanaged-vms", strings.Join(h.Unknown, ", "))
 		}
 		if len(h.Leftovers) > 0 {
 			add("warning", "host", h.Name, "migrations left VMs behind here, paused, where they run nothing: %s; the host resumes each that was not handed over, and destroys each other once the log shows that it runs elsewhere, has ended or is to start anew", strings.Join(h.Leftovers, ", "))

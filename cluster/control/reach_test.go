@@ -27,7 +27,7 @@ func TestDrainOfAHostThatCannotSend(t *testing.T) {
 	ctx := t.Context()
 	c.done(c.Create(ctx, vc("a", 6, 0.5, 512*mib), control.Call{}))
 	v := c.eventually("it is named", func(v *control.View) bool { return len(v.NoWays()) > 0 })
-	if got := v.NoWays()[0].String(); got != "h1 cannot send VMs: /etc/pki/CA/cacert.pem is missing on h1 (see docs/install.md#moving-running-vms)" || len(v.NoWays()) > 1 {
+	if got := v.NoWays()[0].String(); got != "h1 cannot send VMs: /etc/pki/CA/cacert.pem is missing on h1 (see docs/how-to/set-up-live-migration.md)" || len(v.NoWays()) > 1 {
 		t.Errorf("%v", v.NoWays())
 	}
 	vms := len(on(v, "h1"))
@@ -36,7 +36,7 @@ func TestDrainOfAHostThatCannotSend(t *testing.T) {
 		t.Fatalf("dry run: %+v, %v", dry, err)
 	}
 	for _, b := range dry.Blockers {
-		if b.Why != noCAOnH1 || !slices.Contains(b.Advice, "see docs/install.md#moving-running-vms") {
+		if b.Why != noCAOnH1 || !slices.Contains(b.Advice, "see docs/how-to/set-up-live-migration.md") {
 			t.Errorf("%+v", b)
 		}
 	}

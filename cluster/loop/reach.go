@@ -13,7 +13,7 @@ import (
 type Ways map[string]map[string]hypervisor.Obstacle
 
 // MovingDocs is where it is written what hosts need to send VMs to each other.
-const MovingDocs = "docs/install.md#moving-running-vms"
+const MovingDocs = "docs/how-to/set-up-live-migration.md"
 
 // Why no VM can be sent from one host to another; "" = one can, as far as is known.
 func (w Ways) Why(from, to string) string {

@@ -17,7 +17,7 @@ func there(why string) hypervisor.Obstacle { return hypervisor.Obstacle{Why: why
 
 // Equal causes are said once, over the hosts that send and those that are not reached.
 func TestSumOfWays(t *testing.T) {
-	const see = " (see docs/install.md#moving-running-vms)"
+	const see = " (see docs/how-to/set-up-live-migration.md)"
 	for _, tc := range []struct {
 		name string
 		ways loop.Ways

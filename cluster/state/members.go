@@ -223,7 +223,7 @@ func (h Host) RunsOn(m Machine) bool { return m.ID != "" && m.Boot != "" && m ==
 // CheckJoin says why a member may not take the name of one that is in the cluster, on a token that admits it: nil, or an error
 // that wraps ErrConflict. It may be another machine: the VMs that the old one holds would be taken for its own, and what it does not
 // run for ended. A host that holds VMs takes its name again only in the run of the machine in which they were started: what its
-// hypervisor lists is then what became of them. docs/safety.md has the argument.
+// hypervisor lists is then what became of them. docs/explanation/safety.md has the argument.
 func (s *Snapshot) CheckJoin(b Join) error {
 	m := b.Member
 	t, _ := s.JoinToken(b.Token)

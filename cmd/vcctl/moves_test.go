@@ -71,7 +71,7 @@ func TestTexts(t *testing.T) {
 	var same []v1.Blocker
 	for i := range 5 {
 		same = append(same, v1.Blocker{VM: fmt.Sprintf("a-%d", i), VirtualCluster: []string{"a", "b"}[i/4], Why: "host h1 cannot send VMs: /etc/pki/CA/cacert.pem is missing on h1",
-			Advice: []string{"see docs/install.md#moving-running-vms"}})
+			Advice: []string{"see docs/how-to/set-up-live-migration.md"}})
 	}
 	ended := aDrain()
 	ended.State, ended.Text = "stopped", "the deadline is over"

@@ -32,7 +32,7 @@ func (c *config) rejoin() string {
 		roles += " --agent"
 	}
 	return fmt.Sprintf("let this host enter its cluster again, its VMs run on: stop vcd; on another server: vcctl cluster join-token%s --for %s > FILE; here: %s ; "+
-		"start vcd; vcctl cluster join --join-token-file FILE ADDRESS:7480 (ADDRESS is another server's; with no other server left: restore from a snapshot, see docs/operations.md)", roles, c.Name, c.emptied())
+		"start vcd; vcctl cluster join --join-token-file FILE ADDRESS:7480 (ADDRESS is another server's; with no other server left: restore from a snapshot, see docs/how-to/restore-from-a-snapshot.md)", roles, c.Name, c.emptied())
 }
 
 // ifRemoved is what to do on a host that the cluster has removed.

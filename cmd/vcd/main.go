@@ -23,8 +23,8 @@ func main() {
 	os.Exit(run(ctx, os.Args, os.Stdout, os.Stderr))
 }
 
-// run carries one command line out and returns the exit status: 1 failed, 2 wrong usage.
-func run(ctx context.Context, args []string, out, errs io.Writer) int {
+// app is the program's commands and flags.
+func app(out, errs io.Writer) *cli.App {
 	wrong := func(_ *cli.Context, err error, _ bool) error { return cli.Exit(err, 2) }
 	app := &cli.App{
 		Writer: out, ErrWriter: errs, OnUsageError: wrong,
@@ -45,7 +45,12 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	for _, cmd := range app.Commands {
 		cmd.OnUsageError = wrong
 	}
-	err := app.RunContext(ctx, args)
+	return app
+}
+
+// run carries one command line out and returns the exit status: 1 failed, 2 wrong usage.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	err := app(out, errs).RunContext(ctx, args)
 	if err == nil || errors.Is(err, context.Canceled) {
 		return 0
 	}

@@ -50,19 +50,20 @@ func load(t *testing.T) (rules []rule, listed map[string]string) {
 	return rules, listed
 }
 
-// anchors are the headings of a Markdown file, as links name them.
-func anchors(t *testing.T, path string) []string {
+// sections are the texts of a Markdown file below its headings, by the names that links have for these.
+func sections(t *testing.T, path string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
+	out, current := map[string]string{}, ""
 	for line := range strings.Lines(string(text)) {
 		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
 			name := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
-			out = append(out, strings.ReplaceAll(name, " ", "-"))
+			current = strings.ReplaceAll(name, " ", "-")
 		}
+		out[current] += line
 	}
 	return out
 }
@@ -71,7 +72,7 @@ func anchors(t *testing.T, path string) []string {
 // reads metrics that the list above it has.
 func TestRules(t *testing.T) {
 	rules, listed := load(t)
-	headings := anchors(t, "../../docs/operations.md")
+	sections := sections(t, "../../docs/reference/alerts.md")
 	used := map[string]bool{}
 	names := map[string]bool{}
 	for _, r := range rules {
@@ -90,9 +91,11 @@ func TestRules(t *testing.T) {
 		if len(r.Annotations["summary"]) < 10 || len(r.Annotations["description"]) < 30 {
 			t.Errorf("%s: say in summary and description what is wrong", r.Alert)
 		}
-		anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "docs/operations.md#")
-		if !ok || !slices.Contains(headings, anchor) {
-			t.Errorf("%s: runbook_url %q is no heading of docs/operations.md", r.Alert, r.Annotations["runbook_url"])
+		anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "docs/reference/alerts.md#")
+		if text, is := sections[anchor]; !ok || !is {
+			t.Errorf("%s: runbook_url %q is no heading of docs/reference/alerts.md", r.Alert, r.Annotations["runbook_url"])
+		} else if !strings.Contains(text, "`"+r.Alert+"`") {
+			t.Errorf("%s: section %s of docs/reference/alerts.md does not name it", r.Alert, anchor)
 		}
 		found := regexp.MustCompile(`\bevenkeel_\w+`).FindAllString(r.Expr, -1)
 		if len(found) == 0 && !strings.HasPrefix(r.Expr, "up{") {

@@ -110,7 +110,7 @@ func TestAuthenticationMatrix(t *testing.T) {
 			defer k.close()
 			for _, r := range routes {
 				if r.path == "/livez" || r.path == "/readyz" {
-					continue // open to everybody: see docs/api.md
+					continue // open to everybody: see docs/reference/api.md
 				}
 				for _, f := range forms {
 					a := k.ask(r.method, plain(r.method, r.path+f[2], f[1], ""))

@@ -367,7 +367,7 @@ func damaged(path, how string) error {
 // kept in the data directory of a member that lost what it knew: disks and images of VMs.
 var kept = []string{"libvirt", "images"}
 
-// rejoin lets the member in again, as docs/operations.md says: a token for its name, its data directory emptied, join.
+// rejoin lets the member in again, as docs/how-to/repair-damaged-files.md says: a token for its name, its data directory emptied, join.
 func (h *Host) rejoin(ctx context.Context) error {
 	h.hold(vcd, time.Hour)
 	defer h.hold(vcd, 0)

@@ -53,7 +53,7 @@ const hosts = 3
 // watchEvery is how often the machine's processes are looked at.
 const watchEvery = 50 * time.Millisecond
 
-// StartSite starts three hosts and makes a cluster of them, as docs/install.md says. Close it.
+// StartSite starts three hosts and makes a cluster of them, as docs/tutorials/three-hosts.md says. Close it.
 func StartSite(ctx context.Context, l *lab.Lab, guest lab.Guest, bin, out string, log *Log) (s *Site, err error) {
 	s = &Site{Lab: l, out: out, log: log}
 	defer func() {

@@ -36,7 +36,7 @@ func TestKeysMissing(t *testing.T) {
 	h1.launch(t) // its agent looks at the start; else every three minutes
 	launched := time.Now()
 
-	want := fmt.Sprintf("h1 cannot send VMs: %s is missing on h1 (see docs/install.md#moving-running-vms)", ca)
+	want := fmt.Sprintf("h1 cannot send VMs: %s is missing on h1 (see docs/how-to/set-up-live-migration.md)", ca)
 	conditions := func(ctx context.Context) (out []string, err error) {
 		status, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) (v1.ClusterStatus, error) { return c.Status(ctx) })
 		for _, c := range status.Conditions {

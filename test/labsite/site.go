@@ -1,4 +1,4 @@
-// Package labsite makes a cluster of the programs themselves on the hosts of a lab, as docs/install.md says: each host has a server
+// Package labsite makes a cluster of the programs themselves on the hosts of a lab, as docs/tutorials/three-hosts.md says: each host has a server
 // and an agent, and a stand-in for its watchdog.
 package labsite
 

@@ -1,5 +1,5 @@
-// Package readme tests that the tour in README.md is true: it runs its commands
-// and looks for the output that it shows.
+// Package readme tests that the tours in README.md and in the first tutorial are
+// true: it runs their commands and looks for the output that they show.
 package readme
 
 import (
@@ -22,17 +22,17 @@ type step struct {
 	output  []string
 }
 
-// tour reads the commands and their output from the section "Five minutes".
-func tour(t *testing.T, path string) []step {
+// tour reads the commands and their output from a section of a page.
+func tour(t *testing.T, path, heading string) []step {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(text), "\n## Five minutes\n")
+	_, rest, found := strings.Cut(string(text), "\n## "+heading+"\n")
 	section, _, ended := strings.Cut(rest, "\n## ")
 	if !found || !ended {
-		t.Fatal("README.md has no section Five minutes")
+		t.Fatalf("%s has no section %s", path, heading)
 	}
 	var steps []step
 	for line := range strings.Lines(section) {
@@ -51,11 +51,21 @@ func tour(t *testing.T, path string) []step {
 }
 
 func TestTour(t *testing.T) {
+	for _, page := range []struct{ path, heading, dir string }{
+		{"README.md", "Five minutes", "/tmp/evenkeel-tour"},
+		{"docs/tutorials/one-host.md", "With simulated hosts", "/tmp/evenkeel-hour"},
+	} {
+		t.Run(page.path, func(t *testing.T) { take(t, page.path, page.heading, page.dir) })
+	}
+}
+
+// take the tour of a page, which keeps its data in dir.
+func take(t *testing.T, page, heading, shown string) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := tour(t, filepath.Join(root, "README.md"))
+	steps := tour(t, filepath.Join(root, page), heading)
 	if len(steps) < 10 {
 		t.Fatalf("the tour has only %d commands", len(steps))
 	}
@@ -69,7 +79,7 @@ func TestTour(t *testing.T) {
 	}
 	// Another directory and port, so that the test disturbs nobody's tour; else word by word.
 	dir := t.TempDir()
-	adapt := strings.NewReplacer("/tmp/evenkeel-tour", dir, "bin/vcd dev", "bin/vcd dev --listen "+addr, "127.0.0.1:7480", addr)
+	adapt := strings.NewReplacer(shown, dir, "bin/vcd dev", "bin/vcd dev --listen "+addr, "127.0.0.1:7480", addr)
 
 	bash := exec.Command("bash", "--norc")
 	bash.Dir = root
