@@ -113,33 +113,3 @@ func checkUnfinished(r *Repo) (findings []Finding) {
 	}
 	return sorted(findings)
 }
-
-var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-
-// checkLinks: what Markdown files link to in the repository exists.
-func checkLinks(r *Repo) (findings []Finding) {
-	for _, t := range r.Texts {
-		if path.Ext(t.Path) != ".md" {
-			continue
-		}
-		code := false
-		for n, line := range t.Lines {
-			if strings.HasPrefix(strings.TrimSpace(line), "```") {
-				code = !code
-			}
-			if code {
-				continue
-			}
-			for _, m := range link.FindAllStringSubmatch(line, -1) {
-				target, _, _ := strings.Cut(m[1], "#")
-				if target == "" || strings.Contains(target, ":") {
-					continue // within the page, or of another site
-				}
-				if !r.paths[path.Join(path.Dir(t.Path), target)] {
-					findings = append(findings, Finding{t.Path, n + 1, "links to " + m[1] + ", which does not exist", "link to the file as it is named now, relative to this one"})
-				}
-			}
-		}
-	}
-	return sorted(findings)
-}

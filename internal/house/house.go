@@ -40,6 +40,7 @@ type Rule struct {
 func Rules() []Rule {
 	return []Rule{
 		{"arrows", checkArrows},
+		{"packages page", checkPackages},
 		{"modules", checkModules},
 		{"reach", checkReach},
 		{"calls", checkCalls},
@@ -52,6 +53,8 @@ func Rules() []Rule {
 		{"sleep in tests", checkSleep},
 		{"unfinished", checkUnfinished},
 		{"links", checkLinks},
+		{"named files", checkNamedFiles},
+		{"page length", checkPageLength},
 	}
 }
 

@@ -64,6 +64,24 @@ func TestRules(t *testing.T) {
 			"hypervisor/h.go:1: hypervisor imports test/lab",
 			"stuff: a package with no place",
 		}},
+		{"page and code agree", "packages page", map[string]string{
+			"docs/reference/packages.md": "## Elsewhere\n| `gone` | x |\n## Packages\n| package | x |\n|---|---|\n| `cmd/vcd` | x |\n| `allocator` | x |\n## More\n| `gone/too` | x |",
+			"cmd/vcd/main.go":            `package main; import _ "evenkeel/allocator"`,
+			"cmd/vcd/main_test.go":       `package main; import _ "evenkeel/test/lab"`,
+			"allocator/a.go":             `package allocator`,
+			"test/lab/lab.go":            `package lab; import _ "evenkeel/cmd/vcd"`,
+		}, nil},
+		{"page and code differ", "packages page", map[string]string{
+			"docs/reference/packages.md": "## Packages\n| `allocator` | x |\n| `cmd/vcd` | x |\n| `gone` | x |\n| `gone` | x |",
+			"cmd/vcd/main.go":            `package main; import _ "evenkeel/allocator"`,
+			"allocator/a.go":             `package allocator`,
+			"migration/m.go":             `package migration`,
+		}, []string{
+			"docs/reference/packages.md: package migration is not listed",
+			"docs/reference/packages.md:2: allocator stands above cmd/vcd, which imports it",
+			"docs/reference/packages.md:4: there is no package gone",
+			"docs/reference/packages.md:5: gone is listed twice",
+		}},
 		{"where they belong", "modules", map[string]string{
 			"hypervisor/libvirt/l.go": `package libvirt; import _ "libvirt.org/go/libvirt"`,
 			"cluster/node/n.go":       `package node; import _ "github.com/hashicorp/raft"`,
@@ -177,7 +195,19 @@ func TestRules(t *testing.T) {
 		}, []string{"api/a.go:1: says " + todo}},
 		{"links", "links", map[string]string{
 			"docs/a.md": "[b](b.md#part) [up](../README.md) [out](https://example.org/x) [here](#x) [gone](c.md)\n```\n[code](d.md)\n```", "docs/b.md": "", "README.md": "[docs](docs)",
-		}, []string{"docs/a.md:1: links to c.md"}},
+		}, []string{"docs/a.md:1: links to #x, and docs/a.md has no such heading", "docs/a.md:1: links to b.md#part", "docs/a.md:1: links to c.md"}},
+		{"pages", "page length", map[string]string{
+			"docs/how-to/a.md": strings.Repeat("word ", mostWords), "docs/how-to/b.md": strings.Repeat("word ", mostWords+1), "docs/reference/c.md": strings.Repeat("word ", mostWords+1),
+			"README.md": strings.Repeat("line\n", mostLines+1), "test/d.md": strings.Repeat("word ", mostWords+1),
+		}, []string{"README.md: 151 lines", "docs/how-to/b.md: 1501 words"}},
+		{"files in prose", "named files", map[string]string{
+			"docs/a.md":    "`cluster/a.go`, `cluster/b.go` and cluster/c.go, `/etc/vcd.yaml`\n```\n`cluster/d.go`\n```",
+			"cluster/a.go": "package cluster", "CHANGELOG.md": "`cluster/gone.go`", "docs/decisions/1.md": "`cluster/gone.go`",
+		}, []string{"docs/a.md:1: names cluster/b.go"}},
+		{"anchors", "links", map[string]string{
+			"docs/a.md": "# The page, `b` and [c](b.md)\n[own](#the-page-b-and-c) [b](b.md#twice-1) [named](b.md#here) [code](b.go#L3)\n```\n# not-one\n```\n[no](#not-one)",
+			"docs/b.md": "## Twice\n## Twice\n<a id=\"here\"></a>There", "docs/b.go": "package docs",
+		}, []string{"docs/a.md:6: links to #not-one"}},
 	}
 	broken := map[string]bool{}
 	for _, tt := range tests {
