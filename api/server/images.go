@@ -18,7 +18,7 @@ type imageAnswer struct {
 }
 
 func (s *Server) registerImages(api huma.API) {
-	get(api, "listImages", "/v1/images", tagImage, "List images", "The image catalogue by name. VC files name its entries; they never hold paths.",
+	get(api, "listImages", "/v1/images", tagImage, "List images", "The image catalogue by name. VC files name its entries; they never have paths.",
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Image]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {

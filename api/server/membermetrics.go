@@ -13,7 +13,7 @@ import (
 // Metrics of a cluster of many members. What only the leader knows, only the leader tells.
 var (
 	descLeads       = desc("server_leader", "1 if the server leads.")
-	descContact     = desc("server_last_contact_seconds", "Time since the server heard of the leader; 0 on the leader.")
+	descContact     = desc("server_last_contact_seconds", "Time since the server heard from the leader; 0 on the leader.")
 	descSlowLog     = desc("server_log_slow_seconds", "Time spent in appends to the server's log that took over 1 s each, since the last one that did not; 0: the last one did not.")
 	descDiskFree    = desc("data_disk_free_bytes", "Room where the server's log is.")
 	descDiskSize    = desc("data_disk_size_bytes", "Size of the file system where the server's log is.")
@@ -27,13 +27,13 @@ var (
 	descLife        = desc("certificate_lifetime_seconds", "How long a certificate is good for in all.", "member", "kind")
 	descFenced      = desc("fence_attempts_total", "Times that a host was to be turned off by its fence device, by how it ended.", "host", "result")
 	descRestartable = desc("host_restartable_vms", "VMs on the host that are restarted elsewhere if it is lost.", "host")
-	descEnforced    = desc("host_lease_enforced", "1 if the host said that it stops restartable VMs when its lease runs out.", "host")
-	descGuarded     = desc("host_watchdog_armed", "1 if the host said that its watchdog is armed.", "host")
+	descEnforced    = desc("host_lease_enforced", "1 if the host reports that it stops restartable VMs when its lease ends.", "host")
+	descGuarded     = desc("host_watchdog_armed", "1 if the host reports that its watchdog is armed.", "host")
 	descWatched     = desc("host_watchdog_configured", "1 if the host's configuration names a watchdog; of the leader only.", "host")
-	descUnproved    = desc("host_unproved_vms", "Restartable VMs that wait since nothing proves that their host lost them; of the leader only.", "host")
+	descUnproved    = desc("host_unproved_vms", "Restartable VMs that wait because nothing proves that their host lost them; of the leader only.", "host")
 	descUnknown     = desc("host_unknown_vms", "VMs with this cluster's mark that the cluster does not know; of the leader only.", "host")
 	descClock       = desc("host_clock_rate_error_ratio", "How much faster the host's clock runs than the leader's; of the leader only.", "host")
-	descTwice       = desc("duplicate_vms", "VMs that two hosts say to run while they do not move; of the leader only.")
+	descTwice       = desc("duplicate_vms", "VMs that two hosts report to run while no migration is open; of the leader only.")
 	descQueue       = desc("queue_oldest_seconds", "How long the oldest virtual cluster has been queued; 0: none is; of the leader only.")
 )
 

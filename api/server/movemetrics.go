@@ -13,12 +13,12 @@ import (
 var (
 	descMigrations    = desc("migrations_total", "Migrations that ended, by result: done, failed or aborted. Counted from the first scrape of this server on.", "result")
 	descMigratedBytes = desc("migrated_bytes_total", "Bytes that migrations sent, memory and disks, aborted ones included, as hypervisors counted them. Counted from the first scrape of this server on.")
-	descDowntime      = desc("migration_downtime_seconds", "How long guests stood still at the hand-over. Counted from the first scrape of this server on.")
+	descDowntime      = desc("migration_downtime_seconds", "Downtime of guests at the hand-over. Counted from the first scrape of this server on.")
 	descMoving        = desc("migrations_running", "Migrations that are under way.")
 	descPlans         = desc("move_plans", "Plans of moves that are kept, by state.", "state")
-	descDrain         = desc("host_drain", "1 for the state of a host's drain: draining, drained, blocked or stopped; all 0 where nobody wants it empty.", "host", "state")
-	descDrainMoved    = desc("host_drain_moved_bytes", "Bytes that a host's drain has sent; 0 where nobody wants it empty.", "host")
-	descDrainVMs      = desc("host_drain_vms", "VMs that a host which is to be empty still has; 0 where nobody wants it empty.", "host")
+	descDrain         = desc("host_drain", "1 for the state of a host's drain: draining, drained, blocked or stopped; all 0 where it has none.", "host", "state")
+	descDrainMoved    = desc("host_drain_moved_bytes", "Bytes that a host's drain has sent; 0 where it has none.", "host")
+	descDrainVMs      = desc("host_drain_vms", "VMs that a host which is to be empty still has; 0 where it has none.", "host")
 )
 
 // downtimeBuckets, seconds.

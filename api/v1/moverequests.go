@@ -102,7 +102,7 @@ func (r *reader) duration(into *string) func(*node, string) {
 // RebalanceRequest asks for the best moves within some bytes.
 type RebalanceRequest struct {
 	MaxBytes *Bound `json:"maxBytes,omitempty" doc:"Most bytes that all moves together may send: bytes, a size with a unit, or \"unlimited\". 0: only caps change. Left out: the cluster's own bound."`
-	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why, for whoever looks at the plan."`
+	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the plan."`
 }
 
 // ParseRebalance reads a request to re-balance from JSON; an empty body leaves all to the cluster.
@@ -133,7 +133,7 @@ type DrainRequest struct {
 	MaxBytes  *Bound   `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
 	OnBlocked string   `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
 	Together  []string `json:"together,omitempty" doc:"Names of other hosts that are about to be emptied as well: no VM goes there."`
-	Reason    string   `json:"reason,omitempty" maxLength:"500" doc:"Why, for whoever looks at the host."`
+	Reason    string   `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the host."`
 }
 
 // ParseDrain reads a request to empty a host from JSON; an empty body is one without wishes.

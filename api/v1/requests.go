@@ -104,7 +104,7 @@ func cleanPath(p string) bool {
 
 // CordonRequest closes a host for new VMs.
 type CordonRequest struct {
-	Reason string `json:"reason,omitempty" doc:"Why, for whoever looks at the host." example:"disk replacement"`
+	Reason string `json:"reason,omitempty" doc:"Why, shown with the host." example:"disk replacement"`
 }
 
 // ParseCordon reads a cordon request from JSON; an empty body is one without a reason.

@@ -23,14 +23,14 @@ type ClusterSettings struct {
 
 // MoveSettings say when VMs move by live migration, and how.
 type MoveSettings struct {
-	Mode         string  `json:"mode" enum:"auto,propose,off" doc:"auto: plans that are worth it are carried out. propose: they are made and wait for somebody to apply them. off: none are made unless asked for."`
-	Period       string  `json:"period" doc:"Time between looks for a better placement, as a Go duration." example:"10m"`
-	Grace        string  `json:"grace" doc:"Time for which a VM that moved is not moved again, as a Go duration." example:"10m"`
-	CoolDown     string  `json:"coolDown" doc:"Time after a plan before the next one begins, as a Go duration." example:"30m"`
-	Hold         string  `json:"hold" doc:"Time for which a better placement must stay better before it is worth a plan, as a Go duration." example:"30s"`
+	Mode         string  `json:"mode" enum:"auto,propose,off" doc:"auto: plans that are worth it are carried out. propose: they wait for an operator to apply them. off: the leader makes none by itself."`
+	Period       string  `json:"period" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration." example:"10m"`
+	Grace        string  `json:"grace" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration." example:"10m"`
+	CoolDown     string  `json:"coolDown" doc:"Time after a re-balance before the leader plans the next, as a Go duration." example:"30m"`
+	Hold         string  `json:"hold" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration." example:"30s"`
 	LeastGain    float64 `json:"leastGain" doc:"Least gain of a plan, as a fraction of the minimum yield: 0.1 is a tenth."`
 	IdleBelow    float64 `json:"idleBelow" doc:"Nothing moves while less than this fraction of the cluster's CPU is used, 0 to 1."`
-	MaxBytes     Size    `json:"maxBytes" doc:"Most bytes that one plan may send, if it is not told otherwise; 0: what one migration sends in a period."`
+	MaxBytes     Size    `json:"maxBytes" doc:"Most bytes that one plan may send, unless the request names another bound; 0: what one migration sends in a period."`
 	Budget       Size    `json:"budget" doc:"What maxBytes comes to: itself, or where it is 0 what the bandwidth and the period make of it. Read only."`
 	PerHost      int     `json:"perHost" doc:"Most migrations at a time that one host takes part in."`
 	Total        int     `json:"total" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
@@ -39,7 +39,7 @@ type MoveSettings struct {
 	PostCopy     bool    `json:"postCopy" doc:"Guests may be handed over before all their memory is there, if what is left fits the budget."`
 	CopyStorage  bool    `json:"copyStorage" doc:"VMs whose disks lie on one host move with their disks, whose bytes count."`
 	Deadline     string  `json:"deadline" doc:"Time after which a migration is aborted, as a Go duration." example:"10m"`
-	OnJoin       bool    `json:"onJoin" doc:"A host that joins or comes back is a reason to look for a better placement at once."`
+	OnJoin       bool    `json:"onJoin" doc:"Look for a better placement at once when a host joins or comes back."`
 }
 
 // SettingsPatch changes settings; what is left out stays.
@@ -58,10 +58,10 @@ type SettingsPatch struct {
 // MovePatch changes settings of moves; what is left out stays.
 type MovePatch struct {
 	Mode         *string  `json:"mode,omitempty" enum:"auto,propose,off" doc:"Carry plans out, only propose them, or make none unless asked."`
-	Period       *string  `json:"period,omitempty" doc:"Time between looks for a better placement, as a Go duration; here and below, 0s is the default."`
-	Grace        *string  `json:"grace,omitempty" doc:"Time for which a VM that moved is not moved again, as a Go duration."`
-	CoolDown     *string  `json:"coolDown,omitempty" doc:"Time after a plan before the next one begins, as a Go duration."`
-	Hold         *string  `json:"hold,omitempty" doc:"Time for which a better placement must stay better, as a Go duration."`
+	Period       *string  `json:"period,omitempty" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration; here and below, 0s is the default."`
+	Grace        *string  `json:"grace,omitempty" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration."`
+	CoolDown     *string  `json:"coolDown,omitempty" doc:"Time after a re-balance before the leader plans the next, as a Go duration."`
+	Hold         *string  `json:"hold,omitempty" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
 	LeastGain    *float64 `json:"leastGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`
 	IdleBelow    *float64 `json:"idleBelow,omitempty" minimum:"0" maximum:"1" doc:"Nothing moves while less than this fraction of the cluster's CPU is used; 0: the default."`
 	MaxBytes     *Size    `json:"maxBytes,omitempty" doc:"Most bytes that one plan may send, bytes or a size with a unit; 0: what one migration sends in a period."`

@@ -4,23 +4,23 @@ import "time"
 
 // ShapingSettings say whose needs are estimated, and what is done with that.
 type ShapingSettings struct {
-	Mode           string `json:"mode" enum:"off,shadow,on" doc:"on: VMs are given what they are expected to need, where their virtual clusters agree to it. shadow: it is only shown what would be. off: everybody has what was declared."`
-	Needs          string `json:"needs" enum:"declared,estimated" doc:"Of a virtual cluster that says nothing."`
-	Aggressiveness string `json:"aggressiveness" enum:"conservative,balanced,aggressive" doc:"How little is left beside a forecast; of a virtual cluster that says nothing."`
+	Mode           string `json:"mode" enum:"off,shadow,on" doc:"on: VMs get what they are expected to need, where their virtual clusters agree to it. shadow: the leader only shows what it would do. off: every VM has what was declared."`
+	Needs          string `json:"needs" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
+	Aggressiveness string `json:"aggressiveness" enum:"conservative,balanced,aggressive" doc:"How small the buffer beside a forecast is; for a virtual cluster that names none."`
 }
 
 // ShapingPatch changes settings of shaping; what is left out stays.
 type ShapingPatch struct {
-	Mode           *string `json:"mode,omitempty" enum:"off,shadow,on" doc:"Give VMs what they are expected to need, only show it, or leave everybody what was declared."`
-	Needs          *string `json:"needs,omitempty" enum:"declared,estimated" doc:"Of a virtual cluster that says nothing."`
-	Aggressiveness *string `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"Of a virtual cluster that says nothing."`
+	Mode           *string `json:"mode,omitempty" enum:"off,shadow,on" doc:"Give VMs what they are expected to need, only show it, or give every VM what was declared."`
+	Needs          *string `json:"needs,omitempty" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
+	Aggressiveness *string `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"For a virtual cluster that names none."`
 }
 
 // Shaping is what was reclaimed of what was declared, or in the shadow what would be.
 type Shaping struct {
 	Mode           string        `json:"mode" enum:"off,shadow,on"`
-	Needs          string        `json:"needs" doc:"Of a virtual cluster that says nothing."`
-	Aggressiveness string        `json:"aggressiveness" doc:"Of a virtual cluster that says nothing."`
+	Needs          string        `json:"needs" doc:"For a virtual cluster that names none."`
+	Aggressiveness string        `json:"aggressiveness" doc:"For a virtual cluster that names none."`
 	LookedAt       time.Time     `json:"lookedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
 	Reclaimed      Resources     `json:"reclaimed" doc:"By that look, of what was declared; in the shadow what would be."`
 	VMs            []ShapedVM    `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`

@@ -22,7 +22,7 @@ func (t *tool) clusterCommand() *cli.Command {
 		Description: "What concerns the cluster as a whole.",
 		Subcommands: append([]*cli.Command{{
 			Name: "status", Usage: "the cluster at a glance", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, staleFlag}, Action: t.clusterStatus,
-			Description: "With what somebody should look at, the worst first. Where there is no leader, --stale shows what the server at hand knows:\n" +
+			Description: "With its conditions, the worst first. Where there is no leader, --stale shows what the server at hand knows:\n" +
 				"how far its log goes, and whom it takes for members.\n\nExample: vcctl cluster status --stale --address h2:7480",
 		}, t.settingsCommand()}, t.memberCommands()...),
 	}

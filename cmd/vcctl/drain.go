@@ -22,7 +22,7 @@ func (t *tool) drainCommands() []*cli.Command {
 				"VM is stopped but with --on-blocked shutdown. ^C detaches: the drain goes on, and `vcctl host get HOST -w` shows it again.\n" +
 				"`vcctl host undrain` stops it.\n\n" +
 				"Exit status 0: its hypervisor says that none of the cluster's VMs is left on the host. 1: it ended otherwise: at the deadline,\n" +
-				"out of bytes, or with VMs that stay. 3: blocked. 5: somebody undrained it. 6: detached by ^C; it goes on.\n\n" +
+				"out of bytes, or with VMs that stay. 3: blocked. 5: an operator undrained it. 6: detached by ^C; it goes on.\n\n" +
 				"--next empties the next group of hosts that can be empty at the same time; with --dry-run it lists all groups. --skip names hosts\n" +
 				"that had their turn.\n\nExample: vcctl host drain h1 --deadline 1h --max-bytes 64GiB -m 'new memory'",
 			Flags: []cli.Flag{
@@ -33,7 +33,7 @@ func (t *tool) drainCommands() []*cli.Command {
 				&cli.BoolFlag{Name: "detach", Usage: "return once the drain has begun (exit status 0)"},
 				&cli.BoolFlag{Name: "next", Usage: "drain the next group of hosts that can be empty at the same time"},
 				&cli.StringSliceFlag{Name: "skip", Usage: "with --next: the host `NAME` had its turn"},
-				reasonFlag("`TEXT` that says why, for whoever looks at the host"),
+				reasonFlag("`TEXT` that says why, shown with the host"),
 			},
 		},
 		{
@@ -42,7 +42,7 @@ func (t *tool) drainCommands() []*cli.Command {
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
 		},
 		{
-			Name: "confirm-empty", Usage: "say whether a host runs none of the cluster's VMs, by its hypervisor's word", ArgsUsage: "HOST", Action: t.hostConfirmEmpty,
+			Name: "confirm-empty", Usage: "ask the hypervisor of a host whether it runs none of the cluster's VMs", ArgsUsage: "HOST", Action: t.hostConfirmEmpty,
 			Description: "For scripts: exit status 0 if it is empty; 1 if it is not, or cannot say, with the VMs listed.\n\n" +
 				"Example: vcctl host confirm-empty h1 && ssh h1 reboot",
 		},

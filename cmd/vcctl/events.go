@@ -17,7 +17,7 @@ func (t *tool) eventsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "events", Usage: "what happened, and with -w what happens", ArgsUsage: " ", Action: t.events,
 		Description: "Prints the newest events, oldest of them first. With -w it goes on as they happen, takes a broken connection\n" +
-			"up again where it ended, and with -o json prints one object per line. The filters hold for both, and come before the limit.\n\n" +
+			"up again where it ended, and with -o json prints one object per line. The filters apply to both, and come before the limit.\n\n" +
 			"Example: vcctl events -w\n   vcctl events --kind 'host-*,vm-lost' --since 6h\n   vcctl events --name render-worker-0",
 		Flags: []cli.Flag{watchFlag,
 			&cli.Uint64Flag{Name: "after", Usage: "only events after this `NUMBER`; 0: all that are kept"},

@@ -35,7 +35,7 @@ func (t *tool) hostCommand() *cli.Command {
 			{
 				Name: "cordon", Usage: "place no new VMs on a host", ArgsUsage: "HOST", Action: t.hostCordon(true),
 				Description: "VMs on it run on. `vcctl host uncordon` opens it again.\n\nExample: vcctl host cordon h1 -m 'disk replacement'",
-				Flags:       []cli.Flag{reasonFlag("`TEXT` that says why, for whoever looks at the host"), dryRun},
+				Flags:       []cli.Flag{reasonFlag("`TEXT` that says why, shown with the host"), dryRun},
 			},
 			{
 				Name: "uncordon", Usage: "place new VMs on a host again", ArgsUsage: "HOST", Action: t.hostCordon(false), Flags: []cli.Flag{dryRun},
@@ -52,7 +52,7 @@ func (t *tool) hostCommand() *cli.Command {
 			},
 			{
 				Name: "confirm-dead", Usage: "say that a host is dead, where nothing else can prove it", ArgsUsage: "HOST", Action: t.hostConfirmDead,
-				Description: "Your word counts as proof: restartable VMs of the host start elsewhere. If the host still runs, they run twice and ruin their disks:\n" +
+				Description: "Your statement counts as proof: restartable VMs of the host start elsewhere. If the host still runs, they run twice and ruin their disks:\n" +
 					"make sure that its power is off. Refused while its agent is heard of.\n\nExample: vcctl host confirm-dead --yes -m 'power supply burnt' h1",
 				Flags: []cli.Flag{
 					reasonFlag("`TEXT` that says how you know"),

@@ -13,7 +13,7 @@ import (
 func (t *tool) imageCommand() *cli.Command {
 	return &cli.Command{
 		Name: "image", Usage: "the image catalogue: list, add, delete",
-		Description: "VC files name images of the catalogue; they never hold paths.",
+		Description: "VC files name images of the catalogue; they never have paths.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the image catalogue", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: listing(t, "images", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.Image, error) {
@@ -22,7 +22,7 @@ func (t *tool) imageCommand() *cli.Command {
 				Description: "Example: vcctl image list",
 			},
 			{
-				Name: "add", Usage: "enter a file that lies on the hosts into the catalogue", ArgsUsage: "NAME", Action: t.imageAdd,
+				Name: "add", Usage: "enter a file on the hosts into the catalogue", ArgsUsage: "NAME", Action: t.imageAdd,
 				Description: "The file is looked at, not copied: it must lie at the same path on every host.\n\n" +
 					"Example: vcctl image add debian-12 --kind disk --file /var/lib/evenkeel/images/debian-12.qcow2",
 				Flags: []cli.Flag{

@@ -23,7 +23,7 @@ func (t *tool) memberCommands() []*cli.Command {
 	return []*cli.Command{
 		{
 			Name: "init", Usage: "make a new cluster whose first server is this host", ArgsUsage: " ", Action: t.clusterInit,
-			Description: "Asks the vcd of this host over its local socket, so it has to be run there, by root. It leaves address, admin token and\n" +
+			Description: "Asks the vcd of this host over its local socket: run it there, as root. It leaves address, admin token and\n" +
 				"CA certificate in ~/.config/evenkeel, where vcctl looks for them. If vcd's configuration names a certificate of your own PKI, the\n" +
 				"cluster is the one that it names, and has no CA of its own; every other member needs such a certificate, too.\n\nExample: vcctl cluster init",
 			Flags: []cli.Flag{socketFlag, &cli.Float64Flag{Name: "min-yield", Usage: "least `YIELD` of a virtual cluster that names none", Value: 0.5}},
@@ -45,9 +45,9 @@ func (t *tool) memberCommands() []*cli.Command {
 		},
 		{
 			Name: "join", Usage: "make this host a member of a cluster", ArgsUsage: "ADDRESS...", Action: t.clusterJoin,
-			Description: "Asks the vcd of this host over its local socket, so it has to be run there, by root. ADDRESS is host:port of a server of\n" +
+			Description: "Asks the vcd of this host over its local socket: run it there, as root. ADDRESS is host:port of a server of\n" +
 				"the cluster, port 7480 if it names none; of several, the first that answers is taken. The token is read from standard\n" +
-				"input or a file, for what stands on a command line is seen by everybody on the machine.\n\nExample: vcctl cluster join --join-token-file token 192.0.2.11:7480",
+				"input or a file, because every user of the machine can see a command line.\n\nExample: vcctl cluster join --join-token-file token 192.0.2.11:7480",
 			Flags: []cli.Flag{socketFlag, &cli.StringFlag{Name: "join-token-file", Usage: "`FILE` with the join token, - for standard input", Value: "-"}},
 		},
 		{
@@ -331,9 +331,9 @@ func (t *tool) snapshotCommand() *cli.Command {
 			},
 			{
 				Name: "restore", Usage: "put a saved state in force on all servers", ArgsUsage: "FILE", Action: t.snapshotRestore,
-				Description: "What was changed since it was saved is forgotten. Then nothing is started or stopped until every host that it knows has said\n" +
-					"what it runs; `vcctl host confirm-dead` tells of one that never will. A host that joined after the snapshot was saved may be known\n" +
-					"to nobody, and run VMs of it all the same: name it with --wait-for, or turn it off before.\n\nExample: vcctl cluster snapshot restore --yes before-upgrade.snap",
+				Description: "Changes since it was saved are lost. Then nothing starts or stops until every host that it knows has sent its inventory;\n" +
+					"`vcctl host confirm-dead` names one that never will. The cluster may not know a host that joined after the snapshot was saved,\n" +
+					"and the host may run VMs of the snapshot: name it with --wait-for, or turn it off before.\n\nExample: vcctl cluster snapshot restore --yes before-upgrade.snap",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "yes", Usage: "do it; without it the command says what is in the file and changes nothing"},
 					&cli.BoolFlag{Name: "foreign", Usage: "also the snapshot of another cluster"},

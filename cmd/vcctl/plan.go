@@ -38,7 +38,7 @@ func (t *tool) planCommand() *cli.Command {
 			},
 			{
 				Name: "apply", Usage: "carry out a plan that was proposed", ArgsUsage: "ID", Action: t.planApply,
-				Description: "The plan is checked again first: if the cluster has moved on so that it does not hold any more, nothing is changed (exit\n" +
+				Description: "The plan is checked again first: if the cluster has moved on so that it is no longer valid, nothing is changed (exit\n" +
 					"status 5), and a new one has to be made.\n\nExample: vcctl plan apply 01JD3Y2T6M5W --wait",
 				Flags: changeFlags(),
 			},

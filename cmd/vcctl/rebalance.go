@@ -22,7 +22,7 @@ func (t *tool) rebalanceCommand() *cli.Command {
 		Flags: changeFlags(
 			&cli.StringFlag{Name: "max-bytes", Usage: "most bytes that all moves together may send, a `SIZE` or unlimited; 0: only caps change (default: the cluster's moves.maxBytes)"},
 			&cli.BoolFlag{Name: "curve", Usage: "print the greatest minimum yield for each number of bytes"},
-			reasonFlag("`TEXT` that says why, for whoever looks at the plan")),
+			reasonFlag("`TEXT` that says why, shown with the plan")),
 	}
 }
 

@@ -17,7 +17,7 @@ func (t *tool) shapingCommand() *cli.Command {
 		Description: "What VMs are given whose needs are estimated. It is switched by the cluster's settings: shaping.mode is off, shadow\n" +
 			"(it is only shown what would be) or on.",
 		Subcommands: []*cli.Command{{
-			Name: "status", Usage: "what is reclaimed or would be, what went wrong or would have, and who is left alone", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.shapingStatus,
+			Name: "status", Usage: "what is reclaimed or would be, what went wrong or would have, and which VMs are excluded", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.shapingStatus,
 			Description: "In the shadow all VMs that run are shown as if their needs were estimated. With -o wide hour by hour, and with every VM.\n\n" +
 				"Example: vcctl shaping status -o wide",
 		}},

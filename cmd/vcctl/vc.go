@@ -53,7 +53,7 @@ func (t *tool) vcCommand() *cli.Command {
 			},
 			{
 				Name: "start", Usage: "start a virtual cluster that is stopped, or its failed VMs", ArgsUsage: "NAME", Flags: changeFlags(),
-				Description: "It is admitted anew, all or nothing.\n\nExample: vcctl vc start render --wait",
+				Description: "It is admitted again, all or nothing.\n\nExample: vcctl vc start render --wait",
 				Action:      t.vcVerb("starting", (*client.Client).Start),
 			},
 			{

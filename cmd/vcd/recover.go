@@ -23,16 +23,15 @@ func recoverCommand() *cli.Command {
 		Description: `For the day that more than half of the servers are gone and will not come back. Stop vcd here first; choose the
 server that had applied the most (vcctl cluster members -o wide showed it last). Without --yes nothing is done.
 
-What the lost servers acknowledged and this one never heard of is lost. After the start nothing is started or
-stopped until every host has said what it runs, or an operator has said with vcctl host confirm-dead that it
-never will. The other servers must not come back on their old data directories: let them join anew.
+Writes that only the lost servers had are lost. After the start nothing starts or stops until every host has sent its
+inventory, or an operator has confirmed with vcctl host confirm-dead that it never will. The other servers must not come back on their old data directories: let them join again.
 
-A host that joined by a write that this server never heard of is not known to it, and may run VMs that it believes to be
-elsewhere. The command names the hosts that it knows: name every other one with --wait-for, or turn it off before vcd is
-started here.`,
+This server does not know a host that joined by such a write, and that host may run VMs that this server believes to be
+elsewhere. The command prints the hosts that it knows: name every other one with --wait-for, or turn it off before you
+start vcd here.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "read `FILE`, vcd.yaml(5)", Value: "/etc/evenkeel/vcd.yaml"},
-			&cli.StringSliceFlag{Name: "wait-for", Usage: "wait for `HOST` as well, which had joined though this server does not know of it"},
+			&cli.StringSliceFlag{Name: "wait-for", Usage: "wait for `HOST` as well, which joined by a write that this server does not have"},
 			&cli.BoolFlag{Name: "yes", Usage: "do it; without it the command says what it would do"},
 		},
 		Action: recoverQuorum,

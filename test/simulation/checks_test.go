@@ -279,7 +279,7 @@ func (s *sim) unsettled() string {
 		}
 	}
 	// A VM that a restored state does not know is left alone. It may have the name of one that was made since, or the
-	// room of one that is bound to its host (docs/roadmap.md).
+	// room of one that is bound to its host (docs/how-to/restore-from-a-snapshot.md).
 	named, full := map[string]bool{}, map[string]bool{}
 	for name := range there {
 		for _, vm := range s.listed(name) {
