@@ -16,7 +16,9 @@ import (
 func Page(app *cli.App, intro string) string {
 	var b, sections strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n| command | what it does |\n|---|---|\n", app.Name, strings.TrimSpace(intro))
-	fmt.Fprintf(&sections, "\n## Flags of every command\n\n%s", flagTable(app.Flags))
+	if len(app.Flags) > 0 {
+		fmt.Fprintf(&sections, "\n## Flags of every command\n\n%s", flagTable(app.Flags))
+	}
 	walk(app, func(path string, c *cli.Command) {
 		if c.Action == nil && len(c.Subcommands) > 0 || onlyHelps(c) {
 			return
