@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"evenkeel/test/patience"
 )
 
 // step is a command of the tour and the lines it is said to print.
@@ -133,7 +135,7 @@ func expect(t *testing.T, lines <-chan string, s step, adapt *strings.Replacer, 
 	want := s.output
 	background := strings.HasSuffix(s.command, "&")
 	ended := false
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(patience.Within(3 * time.Minute)) // make build may compile everything
 	for !ended || (background && len(want) > 0) {
 		select {
 		case line, open := <-lines:
@@ -149,7 +151,7 @@ func expect(t *testing.T, lines <-chan string, s step, adapt *strings.Replacer, 
 				want = want[1:]
 			}
 		case <-deadline:
-			t.Fatalf("$ %s\nnot done after 3 minutes; it printed\n%s", s.command, strings.Join(seen, "\n"))
+			t.Fatalf("$ %s\nnot done within the limit; it printed\n%s", s.command, strings.Join(seen, "\n"))
 		}
 	}
 	if len(want) > 0 {
