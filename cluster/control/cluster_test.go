@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"evenkeel/cluster/agent"
@@ -26,6 +27,18 @@ type testCluster struct {
 	stop  func()
 }
 
+// bubble runs a test beside others, in simulated time: what waits takes no time, and no limit depends on the machine.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// bubbled is bubble for a part of a test.
+func bubbled(f func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) { bubble(t, f) }
+}
+
 // newWorld of n hosts with 4 cores and 8 GiB each, quick but not instant.
 func newWorld(t *testing.T, n int) *simulated.World {
 	t.Helper()
@@ -38,15 +51,21 @@ func newWorld(t *testing.T, n int) *simulated.World {
 	return w
 }
 
-// startCluster on a directory and a world; both may have been used before.
-func startCluster(t *testing.T, dir string, world *simulated.World, hosts int) *testCluster {
+// startCluster on a directory and a world; both may have been used before. disk, if there is one, is called before every write to the log.
+func startCluster(t *testing.T, dir string, world *simulated.World, hosts int, disk ...func()) *testCluster {
 	t.Helper()
+	write := func(string) error {
+		for _, f := range disk {
+			f()
+		}
+		return nil
+	}
 	c, err := single.Start(context.Background(), single.Options{Dir: dir, ID: "s1", Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler),
 		Open: func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
 		Agent: agent.Options{StopGrace: 200 * time.Millisecond, SampleEvery: 20 * time.Millisecond,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 64 << 20 }},
-		SnapshotEvery: 64, Trailing: 16})
+		SnapshotEvery: 64, Trailing: 16, Fault: write})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
 // The main job: three VCs that need more CPU than there is, all run, at equal
 // yields; one is scaled and the others shrink; one is refused; all are deleted.
 func TestTour(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	world := newWorld(t, 2)
 	c := startCluster(t, t.TempDir(), world, 2)
 	ctx := t.Context()
@@ -60,10 +61,12 @@ func TestTour(t *testing.T) {
 	if len(audit.Doubled) > 0 {
 		t.Error("ran twice:", audit.Doubled)
 	}
+	})
 }
 
 // What does not fit waits, and starts when there is room.
 func TestQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	c.done(c.Create(ctx, vc("first", 4, 1, 512*mib), control.Call{}))
@@ -78,10 +81,12 @@ func TestQueue(t *testing.T) {
 	}
 	c.done(c.Delete(ctx, "first", control.Call{}))
 	c.eventually("third starts", func(v *control.View) bool { return v.Progress(r.Operation).State == state.OpDone })
+	})
 }
 
 // Stopping keeps the VC; starting raises the generation.
 func TestStopStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), control.Call{}))
@@ -99,10 +104,12 @@ func TestStopStart(t *testing.T) {
 			t.Errorf("%s has generation %d after its second start", vm.Name, vm.Generation)
 		}
 	}
+	})
 }
 
 // A VM that ends by itself is not started again; its VC says so; start brings it back.
 func TestCrash(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	world := newWorld(t, 1)
 	c := startCluster(t, t.TempDir(), world, 1)
 	ctx := t.Context()
@@ -119,10 +126,12 @@ func TestCrash(t *testing.T) {
 		t.Errorf("VM is %s (%q), want failed with a reason", vm.Phase, vm.Reason)
 	}
 	c.done(c.Start(ctx, "a", control.Call{}))
+	})
 }
 
 // The same key with the same request gets the same answer; another request with it is refused.
 func TestIdempotency(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	call := control.Call{IdempotencyKey: "k1"}
@@ -141,6 +150,7 @@ func TestIdempotency(t *testing.T) {
 	if _, err := c.Create(ctx, vc("a", 1, 1, 512*mib), control.Call{}); !errors.Is(err, control.ErrConflict) {
 		t.Errorf("the name again: %v", err)
 	}
+	})
 }
 
 // TestImageIdempotency: a request to add or delete an image that comes late, after it was sent again and carried out, changes nothing.
@@ -186,6 +196,7 @@ func TestImageIdempotency(t *testing.T) {
 
 // A dry run changes nothing.
 func TestDryRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	c.done(c.Create(ctx, vc("a", 1, 1, 512*mib), control.Call{}))
@@ -212,11 +223,13 @@ func TestDryRun(t *testing.T) {
 	if after := c.state.Snapshot().Index(); after != before {
 		t.Errorf("index went from %d to %d", before, after)
 	}
+	})
 }
 
 // A VM that stops is shown with the cap it keeps, not with what its group is
 // given now: the figures of a host never add up to more than it has.
 func TestStoppingKeepsItsCap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	a := vc("a", 4, 0.5, 512*mib)
@@ -237,10 +250,12 @@ func TestStoppingKeepsItsCap(t *testing.T) {
 	if sum > 4*(1+1e-9) {
 		t.Errorf("the VMs of the host are shown with %v cores together, it has 4", sum)
 	}
+	})
 }
 
 // Nothing of a refused scale stays.
 func TestScaleRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), control.Call{}))
@@ -259,10 +274,12 @@ func TestScaleRefused(t *testing.T) {
 	if x, _ := c.state.Snapshot().VCNamed("a"); x.Groups[0].Count != 2 {
 		t.Errorf("count is %d", x.Groups[0].Count)
 	}
+	})
 }
 
 // A balloon that is made smaller frees memory once the guest has let go of it.
 func TestBalloon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	x := vc("a", 1, 1, 1024*mib)
@@ -278,10 +295,12 @@ func TestBalloon(t *testing.T) {
 	if l := v.LoadOf("h1"); l.Reserve.Bytes() != half {
 		t.Errorf("reserve %d: the VM may take %d back by itself", l.Reserve.Bytes(), half)
 	}
+	})
 }
 
 // Down and up again at once: the new VMs do not wait for the numbers of those that leave.
 func TestScaleDownAndUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 2), 2)
 	ctx := t.Context()
 	c.done(c.Create(ctx, vc("a", 3, 0.5, 512*mib), control.Call{}))
@@ -293,10 +312,12 @@ func TestScaleDownAndUp(t *testing.T) {
 	if n := len(v.VMs()); n != 3 {
 		t.Errorf("%d VMs", n)
 	}
+	})
 }
 
 // Memory that grows in place is refused where the host has no room for it.
 func TestScaleMemoryRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	x := vc("a", 1, 1, 4096*mib)
@@ -315,10 +336,12 @@ func TestScaleMemoryRefused(t *testing.T) {
 	if _, err := c.Create(ctx, full, control.Call{}); !errors.As(err, &refused) {
 		t.Errorf("512 MiB into the memory that is kept for a: %v", err)
 	}
+	})
 }
 
 // Nobody is admitted to nothing: a VC that accepts any yield still needs a least share.
 func TestNoShareLeft(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
 	ctx := t.Context()
 	all := vc("all", 4, 1, 512*mib)
@@ -336,4 +359,5 @@ func TestNoShareLeft(t *testing.T) {
 	}
 	c.done(c.Delete(ctx, "all", control.Call{}))
 	c.eventually("any runs", func(v *control.View) bool { return v.Progress(r.Operation).State == state.OpDone })
+	})
 }

@@ -13,6 +13,7 @@ import (
 // Requests side by side on a cluster that is large enough for their plans to be on their way together: each
 // is done once and whole, whatever the others do; a key that several use at once is one request.
 func TestSideBySide(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	const clients, rounds, hosts = 12, 6, 66
 	c := startCluster(t, t.TempDir(), newWorld(t, hosts), hosts)
 	defer c.stop()
@@ -79,4 +80,5 @@ func TestSideBySide(t *testing.T) {
 	if doubled := c.world.Audit().Doubled; len(doubled) > 0 {
 		t.Errorf("ran twice: %v", doubled)
 	}
+	})
 }

@@ -75,54 +75,56 @@ func must[T any](t *testing.T) func(T, error) T {
 
 // A re-balance asked for raises the minimum yield within its budget, and says so; a second finds nothing to do.
 func TestRebalance(t *testing.T) {
-	world := newWorld(t, 2)
-	c := startCluster(t, t.TempDir(), world, 2)
-	ctx := t.Context()
-	c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
-	c.crowd([]string{"h2"}, "a", "b")
-	if y := c.eventually("they share a host", func(v *control.View) bool { return v.MinYield() < 0.6 }).MinYield(); y != 0.5 {
-		t.Fatalf("minimum yield %v", y)
-	}
-	dry := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{}, control.Call{DryRun: true}))
-	if len(dry.Plan.Steps) != 1 || dry.Plan.MinYieldAfter != 1 || !dry.DryRun || len(c.state.Snapshot().MovePlans()) != 0 {
-		t.Fatalf("dry run: %+v", dry)
-	}
-	none := int64(0)
-	idle := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{MaxBytes: &none}, control.Call{}))
-	if len(idle.Plan.Steps) != 0 || idle.Plan.State != state.MovesDone || idle.Plan.Reason == "" {
-		t.Errorf("within 0 bytes: %+v", idle.Plan)
-	}
-	call := control.Call{IdempotencyKey: "once"}
-	r := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{By: "ann", Text: "now"}, call))
-	again := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{By: "ann", Text: "now"}, call))
-	if !again.Replayed || again.Plan.ID != r.Plan.ID || again.Operation.ID != r.Operation.ID {
-		t.Errorf("asked twice with one key: %+v", again)
-	}
-	p := c.ended(r.Plan.ID, state.MovesDone)
-	if p.BytesMoved > p.Budget || p.By != "ann" {
-		t.Errorf("plan: %+v", p)
-	}
-	v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
-	if got := v.Progress(r.Operation); got.State != state.OpDone || got.Done != 1 {
-		t.Errorf("operation: %+v", got)
-	}
-	ms := v.MigrationsOf(p.ID)
-	if len(ms) != 1 || ms[0].State != state.MigrationDone || ms[0].From != "h1" || ms[0].To != "h2" {
-		t.Errorf("migrations: %+v", ms)
-	}
-	r = must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{}, control.Call{}))
-	if len(r.Plan.Steps) != 0 || r.Plan.State != state.MovesDone || v.Progress(r.Operation).Text == "" {
-		t.Errorf("a second one: %+v", r.Plan)
-	}
-	if points := must[[]control.CurvePoint](t)(c.Curve(ctx)); len(points) != 1 || points[0].MinYield != 1 {
-		t.Errorf("curve: %+v", points)
-	}
+	bubble(t, func(t *testing.T) {
+		world := newWorld(t, 2)
+		c := startCluster(t, t.TempDir(), world, 2)
+		ctx := t.Context()
+		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
+		c.crowd([]string{"h2"}, "a", "b")
+		if y := c.eventually("they share a host", func(v *control.View) bool { return v.MinYield() < 0.6 }).MinYield(); y != 0.5 {
+			t.Fatalf("minimum yield %v", y)
+		}
+		dry := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{}, control.Call{DryRun: true}))
+		if len(dry.Plan.Steps) != 1 || dry.Plan.MinYieldAfter != 1 || !dry.DryRun || len(c.state.Snapshot().MovePlans()) != 0 {
+			t.Fatalf("dry run: %+v", dry)
+		}
+		none := int64(0)
+		idle := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{MaxBytes: &none}, control.Call{}))
+		if len(idle.Plan.Steps) != 0 || idle.Plan.State != state.MovesDone || idle.Plan.Reason == "" {
+			t.Errorf("within 0 bytes: %+v", idle.Plan)
+		}
+		call := control.Call{IdempotencyKey: "once"}
+		r := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{By: "ann", Text: "now"}, call))
+		again := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{By: "ann", Text: "now"}, call))
+		if !again.Replayed || again.Plan.ID != r.Plan.ID || again.Operation.ID != r.Operation.ID {
+			t.Errorf("asked twice with one key: %+v", again)
+		}
+		p := c.ended(r.Plan.ID, state.MovesDone)
+		if p.BytesMoved > p.Budget || p.By != "ann" {
+			t.Errorf("plan: %+v", p)
+		}
+		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
+		if got := v.Progress(r.Operation); got.State != state.OpDone || got.Done != 1 {
+			t.Errorf("operation: %+v", got)
+		}
+		ms := v.MigrationsOf(p.ID)
+		if len(ms) != 1 || ms[0].State != state.MigrationDone || ms[0].From != "h1" || ms[0].To != "h2" {
+			t.Errorf("migrations: %+v", ms)
+		}
+		r = must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{}, control.Call{}))
+		if len(r.Plan.Steps) != 0 || r.Plan.State != state.MovesDone || v.Progress(r.Operation).Text == "" {
+			t.Errorf("a second one: %+v", r.Plan)
+		}
+		if points := must[[]control.CurvePoint](t)(c.Curve(ctx)); len(points) != 1 || points[0].MinYield != 1 {
+			t.Errorf("curve: %+v", points)
+		}
+	})
 }
 
 // The loop re-balances by itself once the gain has been there for a while; in the other modes it does not.
 func TestRebalanceByItself(t *testing.T) {
 	for _, mode := range []state.MoveMode{state.MovesAuto, state.MovesPropose, state.MovesOff} {
-		t.Run(string(mode), func(t *testing.T) {
+		t.Run(string(mode), bubbled(func(t *testing.T) {
 			world := newWorld(t, 2)
 			c := startCluster(t, t.TempDir(), world, 2)
 			c.moves(func(m *state.MoveSettings) { m.Mode, m.Hold = mode, 1 })
@@ -152,64 +154,68 @@ func TestRebalanceByItself(t *testing.T) {
 				t.Errorf("plan: %+v", p)
 			}
 			c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
-		})
+		}))
 	}
 }
 
 // A plan that was put forward and is not what it was is not applied.
 func TestApplyStalePlan(t *testing.T) {
-	world := newWorld(t, 2)
-	c := startCluster(t, t.TempDir(), world, 2)
-	c.moves(func(m *state.MoveSettings) { m.Mode, m.Hold = state.MovesPropose, 1 })
-	c.crowd([]string{"h2"}, "a", "b")
-	p := c.eventually("there is a plan", func(v *control.View) bool { return len(v.MovePlans()) > 0 }).MovePlans()[0]
-	if err := c.Cordon(t.Context(), "h2", true, "", false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.ApplyPlan(t.Context(), p.ID, control.Call{}); !errors.Is(err, control.ErrConflict) {
-		t.Errorf("applied: %v", err)
-	}
-	if p, err := c.StopPlan(t.Context(), p.ID, "ann"); err != nil || p.State != state.MovesStopped {
-		t.Errorf("stopped: %+v, %v", p, err)
-	}
-	if _, err := c.ApplyPlan(t.Context(), "none", control.Call{}); !errors.Is(err, control.ErrNotFound) {
-		t.Errorf("an unknown one: %v", err)
-	}
+	bubble(t, func(t *testing.T) {
+		world := newWorld(t, 2)
+		c := startCluster(t, t.TempDir(), world, 2)
+		c.moves(func(m *state.MoveSettings) { m.Mode, m.Hold = state.MovesPropose, 1 })
+		c.crowd([]string{"h2"}, "a", "b")
+		p := c.eventually("there is a plan", func(v *control.View) bool { return len(v.MovePlans()) > 0 }).MovePlans()[0]
+		if err := c.Cordon(t.Context(), "h2", true, "", false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ApplyPlan(t.Context(), p.ID, control.Call{}); !errors.Is(err, control.ErrConflict) {
+			t.Errorf("applied: %v", err)
+		}
+		if p, err := c.StopPlan(t.Context(), p.ID, "ann"); err != nil || p.State != state.MovesStopped {
+			t.Errorf("stopped: %+v, %v", p, err)
+		}
+		if _, err := c.ApplyPlan(t.Context(), "none", control.Call{}); !errors.Is(err, control.ErrNotFound) {
+			t.Errorf("an unknown one: %v", err)
+		}
+	})
 }
 
 // What waits for want of room is told what would make room, and gets it.
 func TestRoomForOneThatWaits(t *testing.T) {
-	world := newWorld(t, 2)
-	c := startCluster(t, t.TempDir(), world, 2)
-	ctx := t.Context()
-	c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
-	for name, shut := range map[string]string{"a": "h1", "b": "h2"} {
-		if err := c.Cordon(ctx, shut, true, "", false); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		world := newWorld(t, 2)
+		c := startCluster(t, t.TempDir(), world, 2)
+		ctx := t.Context()
+		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
+		for name, shut := range map[string]string{"a": "h1", "b": "h2"} {
+			if err := c.Cordon(ctx, shut, true, "", false); err != nil {
+				t.Fatal(err)
+			}
+			c.done(c.Create(ctx, vc(name, 1, 1, 3<<30), control.Call{}))
+			if err := c.Cordon(ctx, shut, false, "", false); err != nil {
+				t.Fatal(err)
+			}
 		}
-		c.done(c.Create(ctx, vc(name, 1, 1, 3<<30), control.Call{}))
-		if err := c.Cordon(ctx, shut, false, "", false); err != nil {
-			t.Fatal(err)
+		big := vc("big", 1, 1, 6<<30)
+		big.OnFull = state.Reject
+		_, err := c.Create(ctx, big, control.Call{DryRun: true})
+		var no *control.Refused
+		if !errors.As(err, &no) || !advises(no.Decision, "would fit after moving 3.") {
+			t.Fatalf("refused: %v, %+v", err, no)
 		}
-	}
-	big := vc("big", 1, 1, 6<<30)
-	big.OnFull = state.Reject
-	_, err := c.Create(ctx, big, control.Call{DryRun: true})
-	var no *control.Refused
-	if !errors.As(err, &no) || !advises(no.Decision, "would fit after moving 3.") {
-		t.Fatalf("refused: %v, %+v", err, no)
-	}
-	big.OnFull = state.Queue
-	r := must[control.Result](t)(c.Create(ctx, big, control.Call{}))
-	if v := c.vc(c.eventually("it is there", func(*control.View) bool { return true }), "big"); v.State != state.VCQueued {
-		t.Fatalf("big is %s", v.State)
-	}
-	c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesAuto })
-	c.done(r, nil)
-	plans := c.eventually("the plan has ended", func(v *control.View) bool { return len(v.RunningMovePlans()) == 0 }).MovePlans()
-	if len(plans) != 1 || plans[0].Kind != state.MovesRoom || plans[0].VC != r.VC.ID || plans[0].State != state.MovesDone {
-		t.Errorf("plans: %+v", plans)
-	}
+		big.OnFull = state.Queue
+		r := must[control.Result](t)(c.Create(ctx, big, control.Call{}))
+		if v := c.vc(c.eventually("it is there", func(*control.View) bool { return true }), "big"); v.State != state.VCQueued {
+			t.Fatalf("big is %s", v.State)
+		}
+		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesAuto })
+		c.done(r, nil)
+		plans := c.eventually("the plan has ended", func(v *control.View) bool { return len(v.RunningMovePlans()) == 0 }).MovePlans()
+		if len(plans) != 1 || plans[0].Kind != state.MovesRoom || plans[0].VC != r.VC.ID || plans[0].State != state.MovesDone {
+			t.Errorf("plans: %+v", plans)
+		}
+	})
 }
 
 func advises(d state.Decision, text string) bool {
@@ -275,7 +281,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		r, m := c.underWay()
 		return c, r, m
 	}
-	t.Run("aborted", func(t *testing.T) {
+	t.Run("aborted", bubbled(func(t *testing.T) {
 		c, r, m := setup(t, 2)
 		if _, err := c.AbortMigration(t.Context(), m.ID, "ann"); err != nil {
 			t.Fatal(err)
@@ -290,8 +296,8 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 			t.Errorf("aborted again: %v", err)
 		}
 		c.once(v)
-	})
-	t.Run("stopped", func(t *testing.T) {
+	}))
+	t.Run("stopped", bubbled(func(t *testing.T) {
 		c, r, m := setup(t, 2)
 		if p, err := c.StopPlan(t.Context(), r.Plan.ID, "ann"); err != nil || p.State != state.MovesStopped {
 			t.Fatalf("%+v, %v", p, err)
@@ -303,8 +309,8 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 			}
 			c.once(v)
 		}
-	})
-	t.Run("its target is cut off", func(t *testing.T) {
+	}))
+	t.Run("its target is cut off", bubbled(func(t *testing.T) {
 		c, r, m := setup(t, 3)
 		if err := c.world.Disconnect(m.To); err != nil {
 			t.Fatal(err)
@@ -319,8 +325,8 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 			t.Errorf("%+v of %+v", m, p)
 		}
 		c.once(v)
-	})
-	t.Run("its VC is deleted", func(t *testing.T) {
+	}))
+	t.Run("its VC is deleted", bubbled(func(t *testing.T) {
 		c, r, m := setup(t, 2)
 		vc, _ := c.state.Snapshot().VC(m.VC)
 		del := must[control.Result](t)(c.Delete(t.Context(), vc.Name, control.Call{}))
@@ -330,8 +336,8 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		c.once(c.eventually("the other has what it needs", func(v *control.View) bool { return v.MinYield() == 1 }))
-	})
-	t.Run("its VC grows", func(t *testing.T) {
+	}))
+	t.Run("its VC grows", bubbled(func(t *testing.T) {
 		c, r, m := setup(t, 2)
 		vc, _ := c.state.Snapshot().VC(m.VC)
 		more := 4.0
@@ -346,8 +352,8 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 			c.done(scaled, nil)
 		}
 		c.once(c.eventually("", func(*control.View) bool { return true }))
-	})
-	t.Run("needs shrink", func(t *testing.T) {
+	}))
+	t.Run("needs shrink", bubbled(func(t *testing.T) {
 		c := startCluster(t, t.TempDir(), slowWorld(t, 2), 2)
 		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 1 })
 		c.crowd([]string{"h2"}, "a", "b", "c", "d")
@@ -367,8 +373,8 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 			t.Errorf("%s, planned anew %d times: %s: %+v, and %+v", p.State, p.Tries, p.Reason, m, p.Steps[1:])
 		}
 		c.once(v)
-	})
-	t.Run("another server leads", func(t *testing.T) {
+	}))
+	t.Run("another server leads", bubbled(func(t *testing.T) {
 		dir, world := t.TempDir(), slowWorld(t, 2)
 		c := startCluster(t, dir, world, 2)
 		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 1 })
@@ -381,28 +387,30 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		c = startCluster(t, dir, world, 2)
 		c.ended(r.Plan.ID, state.MovesDone)
 		c.once(c.eventually("all have half of what they need", func(v *control.View) bool { return v.MinYield() > 0.49 }))
-	})
+	}))
 }
 
 // Caps never sum above a host's CPU, nor memory above its own, while a re-balance of many VMs goes on and tenants come and go.
 func TestLimitsWhileMoving(t *testing.T) {
-	world := newWorld(t, 3)
-	c := startCluster(t, t.TempDir(), world, 3)
-	ctx := t.Context()
-	c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 4 })
-	c.crowd([]string{"h2", "h3"}, "a", "b", "c", "d", "e", "f")
-	r := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{}, control.Call{}))
-	for i := range 4 {
-		if _, err := c.Create(ctx, vc(fmt.Sprintf("n%d", i), 1, 1, 512<<20), control.Call{}); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		world := newWorld(t, 3)
+		c := startCluster(t, t.TempDir(), world, 3)
+		ctx := t.Context()
+		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 4 })
+		c.crowd([]string{"h2", "h3"}, "a", "b", "c", "d", "e", "f")
+		r := must[control.MoveResult](t)(c.Rebalance(ctx, control.RebalanceRequest{}, control.Call{}))
+		for i := range 4 {
+			if _, err := c.Create(ctx, vc(fmt.Sprintf("n%d", i), 1, 1, 512<<20), control.Call{}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	c.ended(r.Plan.ID, state.MovesDone)
-	v := c.eventually("all run", func(v *control.View) bool { return state.CountPhases(v.VMs()).Running == 10 })
-	c.once(v)
-	for host, of := range world.Audit().Peaks {
-		if of.CPU > 4*1.000001 || of.Memory > 8<<30 {
-			t.Errorf("host %s had caps of %v cores and %d bytes at once", host, of.CPU, of.Memory)
+		c.ended(r.Plan.ID, state.MovesDone)
+		v := c.eventually("all run", func(v *control.View) bool { return state.CountPhases(v.VMs()).Running == 10 })
+		c.once(v)
+		for host, of := range world.Audit().Peaks {
+			if of.CPU > 4*1.000001 || of.Memory > 8<<30 {
+				t.Errorf("host %s had caps of %v cores and %d bytes at once", host, of.CPU, of.Memory)
+			}
 		}
-	}
+	})
 }

@@ -61,72 +61,75 @@ type wish struct {
 // A cluster that is stopped at random moments during creates, scales and deletes, 50 times over: every
 // acknowledged write is there, no VM is lost, doubled, orphaned or started anew.
 func TestRestarts(t *testing.T) {
-	rounds := 50
-	if testing.Short() {
-		rounds = 8
-	}
-	world, dir := newWorld(t, 3), t.TempDir()
-	rng := rand.New(rand.NewPCG(1, 2))
-	wishes := map[string]wish{}
-	acknowledged := 0
-	for round := range rounds {
+	bubble(t, func(t *testing.T) {
+		rounds := 50
+		if testing.Short() {
+			rounds = 8
+		}
+		world, dir := newWorld(t, 3), t.TempDir()
+		rng := rand.New(rand.NewPCG(1, 2))
+		wishes := map[string]wish{}
+		acknowledged := 0
+		for round := range rounds {
+			c := startCluster(t, dir, world, 3, func() { time.Sleep(rand.N(350 * time.Microsecond)) }) // sleep: simulated time
+			checkWishes(t, c, wishes)
+			moment := time.Duration(rng.IntN(60)) * time.Millisecond
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for ctx.Err() == nil {
+					time.Sleep(rand.N(100 * time.Microsecond)) // sleep: simulated time, which must go on when nothing is written
+					name := fmt.Sprintf("v%d", rng.IntN(6))
+					if err := request(ctx, c.Control, rng, name, wishes); err != nil {
+						return
+					}
+					acknowledged++
+				}
+			}()
+			time.Sleep(moment) // sleep: simulated time, in which only the disk and the hypervisors take any
+			c.stop()
+			cancel()
+			<-done
+			if t.Failed() {
+				t.Fatalf("in round %d", round)
+			}
+		}
+		t.Logf("%d requests were answered", acknowledged)
 		c := startCluster(t, dir, world, 3)
 		checkWishes(t, c, wishes)
-		moment := time.Duration(rng.IntN(60)) * time.Millisecond
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for ctx.Err() == nil {
-				name := fmt.Sprintf("v%d", rng.IntN(6))
-				if err := request(ctx, c.Control, rng, name, wishes); err != nil {
-					return
-				}
-				acknowledged++
-			}
-		}()
-		<-time.After(moment)
-		c.stop()
-		cancel()
-		<-done
-		if t.Failed() {
-			t.Fatalf("in round %d", round)
-		}
-	}
-	t.Logf("%d requests were answered", acknowledged)
-	c := startCluster(t, dir, world, 3)
-	checkWishes(t, c, wishes)
-	v := c.eventually("all is as wished", func(v *control.View) bool {
-		return !slices.ContainsFunc(v.VCs(), func(x state.VC) bool {
-			s := v.VCView(x).State
-			return s != state.VCRunning && s != state.VCQueued || v.VCView(x).Count.Stopping > 0
+		v := c.eventually("all is as wished", func(v *control.View) bool {
+			return !slices.ContainsFunc(v.VCs(), func(x state.VC) bool {
+				s := v.VCView(x).State
+				return s != state.VCRunning && s != state.VCQueued || v.VCView(x).Count.Stopping > 0
+			})
 		})
+		there := ours(t, world)
+		for _, vm := range v.VMs() {
+			run, ok := there[vm.ID]
+			if !ok || vm.Phase != state.Running || run.Generation != vm.Generation {
+				t.Errorf("VM %s is %s, generation %d; on its host: %v %+v", vm.Name, vm.Phase, vm.Generation, ok, run)
+			}
+			if vm.Generation != 1 {
+				t.Errorf("VM %s was started %d times", vm.Name, vm.Generation)
+			}
+			delete(there, vm.ID)
+		}
+		for _, vm := range there {
+			t.Errorf("orphan: %+v", vm)
+		}
+		for _, h := range v.Hosts() {
+			if u := v.HostView(h).Unknown; len(u) > 0 {
+				t.Errorf("host %s reports VMs that nobody knows: %v", h.Name, u)
+			}
+		}
+		for _, e := range v.EventsAfter(0, 0) {
+			if e.Kind == "vm-failed" {
+				t.Errorf("event %+v", e)
+			}
+		}
+		noHarm(t, world, 4, 8<<30)
 	})
-	there := ours(t, world)
-	for _, vm := range v.VMs() {
-		run, ok := there[vm.ID]
-		if !ok || vm.Phase != state.Running || run.Generation != vm.Generation {
-			t.Errorf("VM %s is %s, generation %d; on its host: %v %+v", vm.Name, vm.Phase, vm.Generation, ok, run)
-		}
-		if vm.Generation != 1 {
-			t.Errorf("VM %s was started %d times", vm.Name, vm.Generation)
-		}
-		delete(there, vm.ID)
-	}
-	for _, vm := range there {
-		t.Errorf("orphan: %+v", vm)
-	}
-	for _, h := range v.Hosts() {
-		if u := v.HostView(h).Unknown; len(u) > 0 {
-			t.Errorf("host %s reports VMs that nobody knows: %v", h.Name, u)
-		}
-	}
-	for _, e := range v.EventsAfter(0, 0) {
-		if e.Kind == "vm-failed" {
-			t.Errorf("event %+v", e)
-		}
-	}
-	noHarm(t, world, 4, 8<<30)
 }
 
 // request does something to a VC and notes what came of it.

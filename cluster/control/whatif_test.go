@@ -60,20 +60,22 @@ func saved(t *testing.T, vms int) []byte {
 
 // A saved state is asked in place of the present one, of which nothing counts then.
 func TestTryOnASavedState(t *testing.T) {
-	c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
-	file := saved(t, 6)
-	r, err := c.Try(t.Context(), control.TryRequest{Snapshot: file})
-	if err != nil || r.MinYieldAfter != 1 || r.MinYieldBefore > 0.67 || len(r.Plan.Steps) < 2 || r.Plan.Steps[0].To != "h2" {
-		t.Errorf("%+v, %v", r, err)
-	}
-	if r, err = c.Try(t.Context(), control.TryRequest{Snapshot: file, RemoveHosts: []string{"h2"}}); err != nil || len(r.Plan.Steps) != 0 || len(r.Unplaced) != 0 || !strings.Contains(r.Plan.Reason, "no VM") {
-		t.Errorf("without the empty one: %+v, %v", r, err)
-	}
-	if r, err = c.Try(t.Context(), control.TryRequest{Snapshot: file, RemoveHosts: []string{"h1", "h2"}}); err != nil || len(r.Unplaced) != 6 {
-		t.Errorf("without any: %+v, %v", r, err)
-	}
-	var invalid *control.Invalid
-	if _, err := c.Try(t.Context(), control.TryRequest{Snapshot: bytes.Replace(file, []byte("old-g"), []byte("odd-g"), 1)}); !errors.As(err, &invalid) {
-		t.Errorf("a file that was changed: %v", err)
-	}
+	bubble(t, func(t *testing.T) {
+		c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+		file := saved(t, 6)
+		r, err := c.Try(t.Context(), control.TryRequest{Snapshot: file})
+		if err != nil || r.MinYieldAfter != 1 || r.MinYieldBefore > 0.67 || len(r.Plan.Steps) < 2 || r.Plan.Steps[0].To != "h2" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if r, err = c.Try(t.Context(), control.TryRequest{Snapshot: file, RemoveHosts: []string{"h2"}}); err != nil || len(r.Plan.Steps) != 0 || len(r.Unplaced) != 0 || !strings.Contains(r.Plan.Reason, "no VM") {
+			t.Errorf("without the empty one: %+v, %v", r, err)
+		}
+		if r, err = c.Try(t.Context(), control.TryRequest{Snapshot: file, RemoveHosts: []string{"h1", "h2"}}); err != nil || len(r.Unplaced) != 6 {
+			t.Errorf("without any: %+v, %v", r, err)
+		}
+		var invalid *control.Invalid
+		if _, err := c.Try(t.Context(), control.TryRequest{Snapshot: bytes.Replace(file, []byte("old-g"), []byte("odd-g"), 1)}); !errors.As(err, &invalid) {
+			t.Errorf("a file that was changed: %v", err)
+		}
+	})
 }

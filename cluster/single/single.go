@@ -39,9 +39,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Step of forecasts, and of the looks at what VMs need; 0 = a minute.
 	Step time.Duration
-	// Used, SnapshotEvery and Trailing are those of node.Options.
+	// Used, SnapshotEvery, Trailing and Fault are those of node.Options.
 	Used                    bool
 	SnapshotEvery, Trailing uint64
+	Fault                   func(write string) error
 }
 
 // Cluster is one that runs.
@@ -58,7 +59,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Cluster{State: state.New()}
 	n, err := node.Open(node.Options{Dir: filepath.Join(o.Dir, "raft"), ID: o.ID, State: c.State, Log: o.Logger,
-		Used: o.Used, SnapshotEvery: o.SnapshotEvery, Trailing: o.Trailing})
+		Used: o.Used, SnapshotEvery: o.SnapshotEvery, Trailing: o.Trailing, Fault: o.Fault})
 	if err != nil {
 		cancel()
 		return nil, err
