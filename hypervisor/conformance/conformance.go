@@ -55,6 +55,10 @@ type Setup struct {
 	// 0 means three quarters of its memory.
 	BalloonLow int64
 
+	// Link is a bandwidth in bytes/s at which a migration of a busy guest takes several passes over what the guest
+	// writes meanwhile. 0 means 16 MiB/s.
+	Link int64
+
 	// Poll is the time between two looks at a condition. 0 means Wait/500,
 	// at least 1 ms.
 	Poll time.Duration
@@ -119,6 +123,9 @@ func (s Setup) filled() Setup {
 	}
 	if s.Cores <= 0 {
 		s.Cores = 1
+	}
+	if s.Link <= 0 {
+		s.Link = 16 << 20
 	}
 	if s.Poll <= 0 {
 		s.Poll = max(s.Wait/500, time.Millisecond)

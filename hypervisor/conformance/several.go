@@ -53,7 +53,7 @@ func migration(t *testing.T, s Setup) {
 	s.busy(t, spec.VM, spec.CPU.Cap)
 
 	t.Run("OverBudget", func(t *testing.T) {
-		moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Bandwidth: 1 << 20, MaxBytes: 2 << 20})
+		moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Bandwidth: s.Link / 16, MaxBytes: 2 << 20})
 		if err == nil {
 			t.Fatalf("a move of more than MaxBytes is no error: %+v", moved)
 		}
@@ -140,7 +140,7 @@ func migration(t *testing.T, s Setup) {
 
 	t.Run("PostCopy", func(t *testing.T) {
 		// So little bandwidth that what the guest writes keeps it from an end for a while; the budget bounds it.
-		m := hypervisor.Migration{To: s.Second.Back, Bandwidth: 16 << 20, MaxBytes: 3 * spec.Memory, PostCopy: true, AutoConverge: true}
+		m := hypervisor.Migration{To: s.Second.Back, Bandwidth: s.Link, MaxBytes: 3 * spec.Memory, PostCopy: true, AutoConverge: true}
 		moved, err := s.Second.Host.Migrate(t.Context(), spec.VM, m)
 		if err != nil {
 			t.Fatalf("Migrate: %v", err)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestVirtualClock(t *testing.T) {
+	t.Parallel()
 	start := time.Unix(1000, 0)
 	v := NewVirtual(start)
 	var ran []string
@@ -40,6 +41,7 @@ func TestVirtualClock(t *testing.T) {
 }
 
 func TestWorkloads(t *testing.T) {
+	t.Parallel()
 	steps := Steps{{At: 10 * time.Second, Cores: 1}, {At: 20 * time.Second, Cores: 0.5}}
 	trace := Trace{Interval: time.Minute, Cores: []float64{1, 2}}
 	for _, x := range []struct {
@@ -65,6 +67,7 @@ func TestWorkloads(t *testing.T) {
 }
 
 func TestFromCmdline(t *testing.T) {
+	t.Parallel()
 	for cmdline, want := range map[string]float64{
 		"":                               4,
 		"console=ttyS0 quiet":            4,

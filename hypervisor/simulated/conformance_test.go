@@ -43,8 +43,10 @@ func quick() *simulated.Timing {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
+	const link = 256 << 20 // of memory that is written and sent, the ratio counts
 	conformance.Run(t, func(t *testing.T) conformance.Setup {
-		w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 2, Memory: 4 << 30, Timing: quick()})
+		w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 2, Memory: 4 << 30, Timing: quick(), DirtyRate: func(hypervisor.Spec) int64 { return link }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +63,7 @@ func TestConformance(t *testing.T) {
 		}
 		return conformance.Setup{
 			Host: w.Host("h1"), Spec: spec, Busy: busy,
-			Wait: 10 * time.Second, Window: 50 * time.Millisecond, Tolerance: 0.02, Poll: 2 * time.Millisecond,
+			Wait: 10 * time.Second, Window: 50 * time.Millisecond, Tolerance: 0.02, Poll: 2 * time.Millisecond, Link: link,
 			Abilities: conformance.Abilities{
 				Foreign: func(t *testing.T, name string) {
 					f := spec(name)

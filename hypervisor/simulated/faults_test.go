@@ -14,6 +14,7 @@ import (
 )
 
 func TestInject(t *testing.T) {
+	t.Parallel()
 	own := errors.New("own error")
 	for _, x := range []struct {
 		name  string
@@ -69,6 +70,7 @@ func equal(a, b []int) bool {
 }
 
 func TestLostAnswer(t *testing.T) {
+	t.Parallel()
 	w, _ := stepped(t, simulated.Options{Hosts: 1})
 	h, s := w.Host("h1"), sized("vm", 1, 0, 1)
 	must(t, h.Define(ctx, s))
@@ -85,6 +87,7 @@ func TestLostAnswer(t *testing.T) {
 }
 
 func TestHang(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, err := simulated.New(simulated.Options{Hosts: 1, Timing: &simulated.Timing{Timeout: 7 * time.Second}})
 		must(t, err)
@@ -108,6 +111,7 @@ func TestHang(t *testing.T) {
 
 // A call that is stuck hangs on after its time, until the daemon is started anew.
 func TestStuck(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, err := simulated.New(simulated.Options{Hosts: 1})
 		must(t, err)
@@ -131,6 +135,7 @@ func TestStuck(t *testing.T) {
 }
 
 func TestPowerOff(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 2})
 	h := w.Host("h1")
 	told, err := h.Events(ctx)
@@ -171,6 +176,7 @@ func TestPowerOff(t *testing.T) {
 }
 
 func TestDisconnect(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 1})
 	h := w.Host("h1")
 	told, err := h.Events(ctx)
@@ -198,6 +204,7 @@ func TestDisconnect(t *testing.T) {
 }
 
 func TestStuckBalloon(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 1, Timing: &simulated.Timing{Balloon: 1 << 20}})
 	h := w.Host("h1")
 	s := sized("vm", 1, 0, 1)
@@ -224,6 +231,7 @@ func TestStuckBalloon(t *testing.T) {
 }
 
 func TestIgnoreStopAndLoseEvents(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 1})
 	h := w.Host("h1")
 	told, err := h.Events(ctx)
@@ -244,6 +252,7 @@ func TestIgnoreStopAndLoseEvents(t *testing.T) {
 }
 
 func TestSlowReaderMustResync(t *testing.T) {
+	t.Parallel()
 	w, _ := stepped(t, simulated.Options{Hosts: 1})
 	h := w.Host("h1")
 	told, err := h.Events(ctx)
@@ -278,6 +287,7 @@ func TestSlowReaderMustResync(t *testing.T) {
 }
 
 func TestUnknownHost(t *testing.T) {
+	t.Parallel()
 	w, _ := stepped(t, simulated.Options{Hosts: 1})
 	if _, err := w.Host("h2").List(ctx); !errors.Is(err, hypervisor.ErrUnavailable) || !strings.Contains(err.Error(), "h2") {
 		t.Errorf("List: %v", err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +16,7 @@ import (
 
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/scratch"
 )
 
 // picture is all there is to see of a world.
@@ -64,7 +66,8 @@ func after(t tb, file, dir string, o simulated.Options, at time.Time, d time.Dur
 // At any moment between two calls the process may be killed: what runs on is
 // the same world, whenever somebody looks again.
 func TestRestoreProperty(t *testing.T) {
-	top := t.TempDir()
+	t.Parallel()
+	top := scratch.Dir(t)
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp(top, "")
 		must(t, err)
@@ -173,14 +176,15 @@ func TestRestoreProperty(t *testing.T) {
 }
 
 func TestRestoreEndsWhatEndedMeanwhile(t *testing.T) {
-	o := simulated.Options{Hosts: 1, StateFile: t.TempDir() + "/state", Timing: &simulated.Timing{Shutdown: 10 * time.Second}}
+	t.Parallel()
+	o := simulated.Options{Hosts: 1, StateFile: scratch.Dir(t) + "/state", Timing: &simulated.Timing{Shutdown: 10 * time.Second}}
 	w, clock := stepped(t, o)
 	run(t, w, "h1", sized("vm", 1, 0, 1))
 	must(t, w.Host("h1").Stop(ctx, "vm"))
 	clock.Advance(time.Second)
 	must(t, w.Close())
 
-	early, earlyClock := after(t, o.StateFile, t.TempDir(), o, clock.Now(), 0)
+	early, earlyClock := after(t, o.StateFile, scratch.Dir(t), o, clock.Now(), 0)
 	told, err := early.Host("h1").Events(ctx)
 	must(t, err)
 	earlyClock.Advance(9 * time.Second)
@@ -189,14 +193,15 @@ func TestRestoreEndsWhatEndedMeanwhile(t *testing.T) {
 	}
 	must(t, early.Close())
 
-	late, _ := after(t, o.StateFile, t.TempDir(), o, clock.Now(), time.Minute)
+	late, _ := after(t, o.StateFile, scratch.Dir(t), o, clock.Now(), time.Minute)
 	if vms, err := late.Host("h1").List(ctx); err != nil || len(vms) != 0 {
 		t.Errorf("a minute later there is %+v, %v", vms, err)
 	}
 }
 
 func TestRestoreAfterMove(t *testing.T) {
-	o := simulated.Options{Hosts: 2, StateFile: t.TempDir() + "/state", Timing: &simulated.Timing{Link: 1 << 62}}
+	t.Parallel()
+	o := simulated.Options{Hosts: 2, StateFile: scratch.Dir(t) + "/state", Timing: &simulated.Timing{Link: 1 << 62}}
 	w, clock := stepped(t, o)
 	run(t, w, "h1", sized("vm", 1, 0, 1))
 	clock.Advance(10 * time.Second)
@@ -205,7 +210,7 @@ func TestRestoreAfterMove(t *testing.T) {
 	}
 	clock.Advance(10 * time.Second)
 	must(t, w.Close())
-	again, _ := after(t, o.StateFile, t.TempDir(), o, clock.Now(), time.Minute)
+	again, _ := after(t, o.StateFile, scratch.Dir(t), o, clock.Now(), time.Minute)
 	if got := used(t, again, "h2"); len(got) != 1 || got["vm"] != 80*time.Second {
 		t.Errorf("target has used %v, want vm with %v", got, 80*time.Second)
 	}
@@ -217,13 +222,14 @@ func TestRestoreAfterMove(t *testing.T) {
 
 // Time goes on from the last change even if the wall clock was set back.
 func TestRestoreWithClockSetBack(t *testing.T) {
-	o := simulated.Options{Hosts: 1, StateFile: t.TempDir() + "/state"}
+	t.Parallel()
+	o := simulated.Options{Hosts: 1, StateFile: scratch.Dir(t) + "/state"}
 	w, clock := stepped(t, o)
 	run(t, w, "h1", sized("vm", 1, 0, 1))
 	clock.Advance(time.Minute)
 	must(t, w.Host("h1").SetCPU(ctx, "vm", hypervisor.CPU{Cap: 0.5}))
 	must(t, w.Close())
-	back, backClock := after(t, o.StateFile, t.TempDir(), o, start, -time.Hour)
+	back, backClock := after(t, o.StateFile, scratch.Dir(t), o, start, -time.Hour)
 	if got := used(t, back, "h1")["vm"]; got != time.Minute {
 		t.Errorf("used %v at first, want %v", got, time.Minute)
 	}
@@ -237,7 +243,8 @@ func TestRestoreWithClockSetBack(t *testing.T) {
 // A process can be killed while it writes: whatever the last line lost, the
 // lines before it count, and nothing else is invented.
 func TestRestoreTornFile(t *testing.T) {
-	o := simulated.Options{Hosts: 1, StateFile: t.TempDir() + "/state", Timing: &simulated.Timing{}}
+	t.Parallel()
+	o := simulated.Options{Hosts: 1, StateFile: scratch.Dir(t) + "/state", Timing: &simulated.Timing{}}
 	w, clock := stepped(t, o)
 	for i := range 3 {
 		run(t, w, "h1", sized(fmt.Sprint("vm", i), 1, 0, 1))
@@ -245,7 +252,7 @@ func TestRestoreTornFile(t *testing.T) {
 	must(t, w.Close())
 	data, err := os.ReadFile(o.StateFile)
 	must(t, err)
-	dir := t.TempDir()
+	dir := scratch.Dir(t)
 	for n := range len(data) + 1 {
 		o.StateFile = filepath.Join(dir, "state")
 		must(t, os.WriteFile(o.StateFile, data[:n], 0o600))
@@ -266,6 +273,7 @@ func TestRestoreTornFile(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
 	good := `{"at":1,"op":"world","format":1}` + "\n"
 	for name, text := range map[string]string{
 		"other file":       "hello\n",
@@ -277,7 +285,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"start of nothing": good + `{"at":2,"op":"start","host":"h1","vm":"x"}` + "\n",
 		"broken middle":    good + `{"at":2,"op` + "\n" + `{"at":2,"op":"define","host":"h1","vm":"x"}` + "\n",
 	} {
-		file := filepath.Join(t.TempDir(), "state")
+		file := filepath.Join(scratch.Dir(t), "state")
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 		if _, err := simulated.New(simulated.Options{Hosts: 1, StateFile: file}); err == nil {
 			t.Errorf("%s: taken", name)
@@ -289,20 +297,24 @@ func TestRestoreRefuses(t *testing.T) {
 }
 
 func TestStateFileHasOneOwner(t *testing.T) {
-	o := simulated.Options{Hosts: 1, StateFile: t.TempDir() + "/state", Timing: &simulated.Timing{}}
-	first, err := simulated.New(o)
-	must(t, err)
-	if _, err := simulated.New(o); err == nil {
-		t.Error("two worlds have one file")
-	}
-	must(t, first.Close())
-	second, err := simulated.New(o)
-	must(t, err)
-	must(t, second.Close())
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // the second waits for the first to end
+		o := simulated.Options{Hosts: 1, StateFile: scratch.Dir(t) + "/state", Timing: &simulated.Timing{}}
+		first, err := simulated.New(o)
+		must(t, err)
+		if _, err := simulated.New(o); err == nil {
+			t.Error("two worlds have one file")
+		}
+		must(t, first.Close())
+		second, err := simulated.New(o)
+		must(t, err)
+		must(t, second.Close())
+	})
 }
 
 func TestJournalStaysShort(t *testing.T) {
-	o := simulated.Options{Hosts: 2, StateFile: t.TempDir() + "/state"}
+	t.Parallel()
+	o := simulated.Options{Hosts: 2, StateFile: scratch.Dir(t) + "/state"}
 	w, clock := stepped(t, o)
 	h := w.Host("h1")
 	run(t, w, "h1", sized("vm", 1, 0, 1))
@@ -315,7 +327,7 @@ func TestJournalStaysShort(t *testing.T) {
 	if info.Size() > 1<<20 {
 		t.Errorf("%d bytes for one VM", info.Size())
 	}
-	again, _ := after(t, o.StateFile, t.TempDir(), o, clock.Now(), 0)
+	again, _ := after(t, o.StateFile, scratch.Dir(t), o, clock.Now(), 0)
 	if got, want := used(t, again, "h1")["vm"], used(t, w, "h1")["vm"]; (got - want).Abs() > time.Microsecond {
 		t.Errorf("used %v, after a restore %v", want, got)
 	}
@@ -324,7 +336,8 @@ func TestJournalStaysShort(t *testing.T) {
 
 // A change that cannot be kept is not made.
 func TestJournalThatCannotBeWritten(t *testing.T) {
-	o := simulated.Options{Hosts: 1, StateFile: t.TempDir() + "/state", Timing: &simulated.Timing{}}
+	t.Parallel()
+	o := simulated.Options{Hosts: 1, StateFile: scratch.Dir(t) + "/state", Timing: &simulated.Timing{}}
 	w, err := simulated.New(o)
 	must(t, err)
 	h := w.Host("h1")

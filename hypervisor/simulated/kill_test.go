@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/scratch"
 )
 
 // childEnv tells the test's own binary to be the process that gets killed, and
@@ -49,9 +50,10 @@ func child(file string) error {
 // A process is killed while it starts VMs: each that it knew to be started is
 // found running, with the CPU time of a VM that ran all the while.
 func TestKilledProcess(t *testing.T) {
+	t.Parallel()
 	exe, err := os.Executable()
 	must(t, err)
-	file := t.TempDir() + "/state"
+	file := scratch.Dir(t) + "/state"
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), childEnv+"="+file)
 	cmd.Stderr = os.Stderr

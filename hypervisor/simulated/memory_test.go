@@ -11,6 +11,7 @@ import (
 
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/scratch"
 )
 
 const mib = 1 << 20
@@ -43,6 +44,7 @@ func memoryOf(t tb, w *simulated.World, id string) (simulated.GuestMemory, hyper
 
 // What becomes of guests of 1,000 MiB whose balloon is set to 500 at 5 s.
 func TestGuestMemory(t *testing.T) {
+	t.Parallel()
 	const no = hypervisor.Unknown
 	type at struct {
 		after              time.Duration
@@ -95,7 +97,8 @@ func TestGuestMemory(t *testing.T) {
 
 // However often one looks, moves it or starts the process anew: the guest fares the same.
 func TestGuestMemoryIsTheSameHoweverOftenOneLooks(t *testing.T) {
-	dir := t.TempDir()
+	t.Parallel()
+	dir := scratch.Dir(t)
 	files := 0
 	rapid.Check(t, func(t *rapid.T) {
 		steps := simulated.MemorySteps{}

@@ -26,6 +26,7 @@ func pair(t *testing.T, dirty int64) (w *simulated.World, a, b hypervisor.Host) 
 }
 
 func TestMigrationPace(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name     string
 		dirty    int64
@@ -78,6 +79,7 @@ func TestMigrationPace(t *testing.T) {
 }
 
 func TestMigrationThatFails(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name  string
 		dirty int64
@@ -150,6 +152,7 @@ func TestMigrationThatFails(t *testing.T) {
 
 // What is asked of a VM on the move waits for the end and then fails.
 func TestSettingsWaitForMigration(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, a, b := pair(t, 0)
 		done := make(chan error)
@@ -176,6 +179,7 @@ func TestSettingsWaitForMigration(t *testing.T) {
 
 // A balloon that moves goes on moving on the other host.
 func TestMigrationWithBalloonInMotion(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 2, Timing: &simulated.Timing{Balloon: 1 << 20, Link: 1 << 62}})
 	s := sized("vm", 1, 0, 1)
 	s.Balloon = s.Memory / 2

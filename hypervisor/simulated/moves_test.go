@@ -14,6 +14,7 @@ import (
 // A guest that writes faster than can be sent: it is tried until the budget is spent, slowed down, or handed over before all
 // is sent.
 func TestMigrationOfBusyGuest(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name     string
 		how      hypervisor.Migration
@@ -49,6 +50,7 @@ func TestMigrationOfBusyGuest(t *testing.T) {
 
 // A disk is either on both hosts, by somebody's word, or goes along, and its bytes count.
 func TestMigrationWithDisk(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, err := simulated.New(simulated.Options{
 			Hosts: 2, CPU: 4, Memory: 1 << 40, DirtyRate: func(hypervisor.Spec) int64 { return 0 },
@@ -76,6 +78,7 @@ func TestMigrationWithDisk(t *testing.T) {
 
 // A host that cannot send VMs says why when it is asked, and so does a move from it; what comes to it comes.
 func TestNoWay(t *testing.T) {
+	t.Parallel()
 	w, err := simulated.New(simulated.Options{Hosts: 3, CPU: 4, Memory: 1 << 40})
 	must(t, err)
 	defer w.Close() //nolint:errcheck // nothing is kept

@@ -12,6 +12,7 @@ import (
 
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/scratch"
 )
 
 // states are what List says of each VM of a host, with "leftover" for those.
@@ -51,6 +52,7 @@ func kinds(told <-chan hypervisor.Event) (r []hypervisor.EventKind) {
 
 // A guest that arrives paused stands still in every respect until it is resumed, and then goes on as if no time had passed.
 func TestPausedMigration(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		guest := simulated.Guest{Memory: simulated.Bytes(300 << 20), Swap: 1 << 30}
 		w, err := simulated.New(simulated.Options{Hosts: 2, CPU: 4, Memory: 1 << 40, Guest: func(hypervisor.Spec) simulated.Guest { return guest },
@@ -138,6 +140,7 @@ func TestPausedMigration(t *testing.T) {
 
 // A paused guest prints nothing, whoever attaches when.
 func TestPausedConsole(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 2, Timing: &simulated.Timing{Link: 1 << 62, Beat: time.Second}})
 	run(t, w, "h1", sized("vm", 1, 0, 1))
 	if _, err := w.Host("h1").Migrate(ctx, "vm", hypervisor.Migration{To: "h2", Paused: true}); err != nil {
@@ -158,6 +161,7 @@ func TestPausedConsole(t *testing.T) {
 }
 
 func TestResume(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, a, b := pair(t, 0)
 		must(t, w.Inject("h1", simulated.Fault{Call: simulated.CallResume}))
@@ -194,6 +198,7 @@ func TestResume(t *testing.T) {
 
 // What hand-overs that go wrong leave on either side, and where the guest can go on from there.
 func TestHandOverThatGoesWrong(t *testing.T) {
+	t.Parallel()
 	keep, lose := (*simulated.World).KeepSources, (*simulated.World).LoseAnswer
 	for _, x := range []struct {
 		name    string
@@ -293,6 +298,7 @@ func TestHandOverThatGoesWrong(t *testing.T) {
 
 // A source cannot go on once its guest runs at the target before all of it is there.
 func TestLoseAnswerNotByPostCopy(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, a, _ := pair(t, 80<<20)
 		must(t, w.LoseAnswer("h1", 1))
@@ -306,6 +312,7 @@ func TestLoseAnswerNotByPostCopy(t *testing.T) {
 
 // What hand-overs leave outlives the process, and what is paused goes on in the next one as it would have in the last.
 func TestRestorePaused(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name   string
 		fault  func(*simulated.World) error
@@ -317,7 +324,7 @@ func TestRestorePaused(t *testing.T) {
 	} {
 		for _, compact := range []bool{false, true} {
 			t.Run(x.name, func(t *testing.T) {
-				o := simulated.Options{Hosts: 2, StateFile: t.TempDir() + "/state", Timing: &simulated.Timing{Link: 1 << 62}}
+				o := simulated.Options{Hosts: 2, StateFile: scratch.Dir(t) + "/state", Timing: &simulated.Timing{Link: 1 << 62}}
 				w, clock := stepped(t, o)
 				run(t, w, "h1", sized("vm", 1, 0, 1))
 				clock.Advance(10 * time.Second)
@@ -328,7 +335,7 @@ func TestRestorePaused(t *testing.T) {
 					must(t, simulated.Compact(w))
 				}
 				must(t, w.Close())
-				dir := t.TempDir()
+				dir := scratch.Dir(t)
 				again, clock := after(t, o.StateFile, dir, o, clock.Now(), time.Minute)
 				is(t, again, x.h1, x.h2)
 				if got := used(t, again, "h2")["vm"]; got != 10*time.Second {
@@ -339,7 +346,7 @@ func TestRestorePaused(t *testing.T) {
 				}
 				must(t, again.Host("h2").Resume(ctx, "vm"))
 				clock.Advance(5 * time.Second)
-				third, _ := after(t, filepath.Join(dir, "copy"), t.TempDir(), o, clock.Now(), 5*time.Second)
+				third, _ := after(t, filepath.Join(dir, "copy"), scratch.Dir(t), o, clock.Now(), 5*time.Second)
 				if got := used(t, third, "h2")["vm"]; got != 20*time.Second {
 					t.Errorf("10 s after it went on it has used %v, want %v", got, 20*time.Second)
 				}

@@ -9,6 +9,7 @@ import (
 )
 
 func TestShareTable(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name     string
 		capacity float64
@@ -69,6 +70,7 @@ func level(capacity float64, cs []contender) []float64 {
 }
 
 func TestShareProperties(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Float64Range(0, 64).Draw(t, "capacity")
 		n := rapid.IntRange(0, 40).Draw(t, "n")

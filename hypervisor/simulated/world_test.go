@@ -12,6 +12,7 @@ import (
 
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/scratch"
 )
 
 var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -73,6 +74,7 @@ func sized(id string, vcpus int, cap, weight float64) hypervisor.Spec {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]simulated.Options{
 		"negative hosts":                         {Hosts: -1},
 		"CPU not finite":                         {CPU: math.Inf(1)},
@@ -80,7 +82,7 @@ func TestNewRefuses(t *testing.T) {
 		"no name":                                {Machines: []simulated.Machine{{CPU: 1, Memory: 1}}},
 		"no memory":                              {Machines: []simulated.Machine{{Name: "a", CPU: 1}}},
 		"equal names":                            {Machines: []simulated.Machine{{Name: "a", CPU: 1, Memory: 1}, {Name: "a", CPU: 1, Memory: 1}}},
-		"state in a directory that is not there": {StateFile: t.TempDir() + "/no/state"},
+		"state in a directory that is not there": {StateFile: scratch.Dir(t) + "/no/state"},
 	} {
 		if w, err := simulated.New(o); err == nil {
 			t.Errorf("%s: made %v", name, w.Hosts())
@@ -89,6 +91,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
+	t.Parallel()
 	w, err := simulated.New(simulated.Options{Timing: &simulated.Timing{}})
 	must(t, err)
 	if n := w.Hosts(); len(n) != 12 || n[0] != "h1" || n[11] != "h12" {
@@ -103,6 +106,7 @@ func TestDefaults(t *testing.T) {
 
 // Demand, cap and company change; the CPU time is what paper and pencil give.
 func TestCPUTimeByHand(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 1, CPU: 2, Memory: 1 << 30, Workload: func(s hypervisor.Spec) simulated.Workload {
 		if s.VM == "steps" {
 			return simulated.Steps{{At: 10 * time.Second, Cores: 2}, {At: 20 * time.Second, Cores: 1}}
@@ -126,6 +130,7 @@ func TestCPUTimeByHand(t *testing.T) {
 
 // Against a simulation in slots of 10 ms that knows nothing of events.
 func TestCPUTimeAgainstSlots(t *testing.T) {
+	t.Parallel()
 	const slot = 10 * time.Millisecond
 	rapid.Check(t, func(t *rapid.T) {
 		loads := make(map[string]simulated.Steps)
@@ -252,6 +257,7 @@ func fill(capacity float64, limits, weights []float64) []float64 {
 
 // Looking must not change what is seen.
 func TestLookingChangesNothing(t *testing.T) {
+	t.Parallel()
 	see := func(every time.Duration) map[string]time.Duration {
 		w, clock := stepped(t, simulated.Options{Hosts: 1, CPU: 1.7, Memory: 1 << 40, Workload: func(s hypervisor.Spec) simulated.Workload {
 			return simulated.Trace{Interval: 333 * time.Millisecond, Cores: []float64{0.1, 0.9, 0.37, 1}}
@@ -275,6 +281,7 @@ func TestLookingChangesNothing(t *testing.T) {
 }
 
 func TestBootBalloonAndShutdown(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 1, CPU: 4, Memory: 1 << 40, Timing: &simulated.Timing{
 		Boot: 2 * time.Second, Shutdown: time.Second, Balloon: 64 << 20,
 	}})
@@ -346,6 +353,7 @@ func TestBootBalloonAndShutdown(t *testing.T) {
 // A thousand VMs on twelve hosts with the usual latencies, in a bubble: how
 // long they take is then exact.
 func TestThousandStartInSeconds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, err := simulated.New(simulated.Options{Seed: 1})
 		must(t, err)
@@ -396,6 +404,7 @@ func TestThousandStartInSeconds(t *testing.T) {
 }
 
 func TestSeedDecidesJitter(t *testing.T) {
+	t.Parallel()
 	boots := func(seed uint64) (r []time.Duration) {
 		w, clock := stepped(t, simulated.Options{Hosts: 1, CPU: 100, Memory: 1 << 40, Seed: seed,
 			Timing: &simulated.Timing{Boot: 10 * time.Second, Jitter: 0.3}})
@@ -422,6 +431,7 @@ func TestSeedDecidesJitter(t *testing.T) {
 }
 
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 2, CPU: 4, Memory: 1 << 40, Timing: &simulated.Timing{Balloon: 1 << 20}})
 	s := sized("vm", 2, 0.5, 1)
 	s.Balloon = s.Memory / 2
