@@ -8,12 +8,13 @@ import (
 
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
+	"evenkeel/test/scratch"
 )
 
 // Rules of a VC file hold from its creation on, through scaling, and are explained.
 func TestAffinity(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 3), 3)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 3), 3)
 		ctx := t.Context()
 		ruled := func(name string, count int, a state.Affinity, app string) state.VC {
 			x := vc(name, count, 0.5, 512*mib)
@@ -62,7 +63,7 @@ func TestAffinity(t *testing.T) {
 // What a rule names must be there; the fault names the field.
 func TestAffinityIsChecked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
 		for _, x := range []struct {
 			field string
 			rule  state.Affinity

@@ -12,6 +12,7 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
+	"evenkeel/test/scratch"
 )
 
 // calm is settings under which nothing moves by itself, but for drains.
@@ -45,7 +46,7 @@ func on(v *control.View, host string) []state.VM {
 func TestDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 3)
-		c := startCluster(t, t.TempDir(), world, 3)
+		c := startCluster(t, scratch.Dir(t), world, 3)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 6, 0.5, 512*mib), control.Call{}))
@@ -131,7 +132,7 @@ func pinned(name, host string) state.VC {
 func TestDrainWithAVMThatCannotMove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
-		c := startCluster(t, t.TempDir(), world, 2)
+		c := startCluster(t, scratch.Dir(t), world, 2)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, pinned("pin", "h1"), control.Call{}))
@@ -192,7 +193,7 @@ func TestDrainWithAVMThatCannotMove(t *testing.T) {
 // All other hosts are full: nothing moves, and the answer says what lacks.
 func TestDrainWhereAllHostsAreFull(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 3), 3)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 3), 3)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 3, 1, 6144*mib), control.Call{}))
@@ -207,7 +208,7 @@ func TestDrainWhereAllHostsAreFull(t *testing.T) {
 // VMs that must be apart, and too few hosts for them.
 func TestDrainWithTooFewHostsForApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 3), 3)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 3), 3)
 		calm(c)
 		ctx := t.Context()
 		x := vc("db", 3, 0.5, 512*mib)
@@ -228,7 +229,7 @@ func TestDrainWithTooFewHostsForApart(t *testing.T) {
 func TestUndrainInTheMiddle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
-		c := startCluster(t, t.TempDir(), world, 2)
+		c := startCluster(t, scratch.Dir(t), world, 2)
 		calm(c, func(m *state.MoveSettings) { m.PerHost = 1 })
 		ctx := t.Context()
 		x := vc("a", 6, 0.25, 512*mib)
@@ -257,7 +258,7 @@ func TestUndrainInTheMiddle(t *testing.T) {
 // The server is stopped in the middle: the next one goes on from the state alone.
 func TestDrainGoesOnUnderANewLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		world, dir := newWorld(t, 2), t.TempDir()
+		world, dir := newWorld(t, 2), scratch.Dir(t)
 		c := startCluster(t, dir, world, 2)
 		calm(c, func(m *state.MoveSettings) { m.PerHost = 1 })
 		ctx := t.Context()
@@ -289,7 +290,7 @@ func TestDrainDeadline(t *testing.T) {
 	for _, onBlocked := range []string{loop.OnBlockedStop, loop.OnBlockedSkip, loop.OnBlockedShutdown} {
 		t.Run(onBlocked, bubbled(func(t *testing.T) {
 			world := newWorld(t, 2)
-			c := startCluster(t, t.TempDir(), world, 2)
+			c := startCluster(t, scratch.Dir(t), world, 2)
 			calm(c, func(m *state.MoveSettings) { m.PerHost = 1 })
 			ctx := t.Context()
 			x := vc("a", 6, 0.25, 512*mib)
@@ -333,7 +334,7 @@ func TestDrainDeadline(t *testing.T) {
 func TestDrainWithinBytes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
-		c := startCluster(t, t.TempDir(), world, 2)
+		c := startCluster(t, scratch.Dir(t), world, 2)
 		calm(c)
 		ctx := t.Context()
 		x := vc("a", 4, 0.25, 512*mib)
@@ -361,7 +362,7 @@ func TestDrainWithinBytes(t *testing.T) {
 
 func TestDrainRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
 		ctx := t.Context()
 		var invalid *control.Invalid
 		less := int64(-2)
@@ -394,7 +395,7 @@ func TestDrainRefuses(t *testing.T) {
 func TestDrainOfAHostThatFallsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
-		c := startCluster(t, t.TempDir(), world, 2)
+		c := startCluster(t, scratch.Dir(t), world, 2)
 		calm(c, func(m *state.MoveSettings) { m.PerHost = 1 })
 		ctx := t.Context()
 		x := vc("a", 4, 0.25, 512*mib)
@@ -430,7 +431,7 @@ func TestDrainOfAHostThatFallsSilent(t *testing.T) {
 func TestRollingMaintenance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 4)
-		c := startCluster(t, t.TempDir(), world, 4)
+		c := startCluster(t, scratch.Dir(t), world, 4)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 8, 0.5, 1024*mib), control.Call{}))
@@ -475,7 +476,7 @@ func TestRollingMaintenance(t *testing.T) {
 
 func TestTryAndSpare(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 2), 2)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 2), 2)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 4, 1, 512*mib), control.Call{}))
@@ -504,7 +505,7 @@ func TestTryAndSpare(t *testing.T) {
 // A new leader knows nothing of a host before its hypervisor has listed what it runs: not that it is empty, either.
 func TestEmptyIsOfThisTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		world, dir := newWorld(t, 2), t.TempDir()
+		world, dir := newWorld(t, 2), scratch.Dir(t)
 		c := startCluster(t, dir, world, 2)
 		ctx := t.Context()
 		c.eventually("both are empty", func(*control.View) bool {
@@ -531,7 +532,7 @@ func TestEmptyIsOfThisTerm(t *testing.T) {
 // nowhere else.
 func TestDrainMovesOthersForAGreatGainOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 3), 3)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 3), 3)
 		calm(c)
 		ctx := t.Context()
 		// h1 is full, of h2 three times is wanted what it can give, and h3 is empty.

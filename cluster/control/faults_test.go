@@ -14,6 +14,7 @@ import (
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/scratch"
 )
 
 func (c *testCluster) vc(v *control.View, name string) control.VCView {
@@ -39,7 +40,7 @@ func (c *testCluster) host(v *control.View, name string) control.HostView {
 func TestHypervisorOutOfReach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 1)
-		c := startCluster(t, t.TempDir(), world, 1)
+		c := startCluster(t, scratch.Dir(t), world, 1)
 		ctx := t.Context()
 		before := c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), control.Call{})).VMs()
 		if err := world.Disconnect("h1"); err != nil {
@@ -78,7 +79,7 @@ func TestHypervisorOutOfReach(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 1)
-		c := startCluster(t, t.TempDir(), world, 1)
+		c := startCluster(t, scratch.Dir(t), world, 1)
 		ctx := t.Context()
 		cause := fmt.Errorf("no network of that name: %w", hypervisor.ErrInvalid)
 		if err := world.Inject("h1", simulated.Fault{Call: simulated.CallStart, Times: -1, Err: cause}); err != nil {
@@ -111,7 +112,7 @@ func TestStartFails(t *testing.T) {
 func TestBalloonSticks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 1)
-		c := startCluster(t, t.TempDir(), world, 1)
+		c := startCluster(t, scratch.Dir(t), world, 1)
 		ctx := t.Context()
 		x := vc("a", 2, 1, 3072*mib)
 		x.Groups[0].MemoryMin = 512 * mib
@@ -146,7 +147,7 @@ func TestBalloonSticks(t *testing.T) {
 func TestPowerLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
-		c := startCluster(t, t.TempDir(), world, 2)
+		c := startCluster(t, scratch.Dir(t), world, 2)
 		ctx := t.Context()
 		v := c.done(c.Create(ctx, vc("a", 4, 1.5, 512*mib), control.Call{}))
 		on := map[string]int{}
@@ -189,7 +190,7 @@ func TestPowerLoss(t *testing.T) {
 func TestForeignTakesAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 1)
-		c := startCluster(t, t.TempDir(), world, 1)
+		c := startCluster(t, scratch.Dir(t), world, 1)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), control.Call{}))
 		foreign := hypervisor.Spec{Name: "theirs", VCPUs: 4, Memory: 512 * mib, Balloon: 512 * mib}
@@ -221,7 +222,7 @@ func TestThousand(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = world.Close() })
-		dir := t.TempDir()
+		dir := scratch.Dir(t)
 		c := startCluster(t, dir, world, hosts)
 		ctx := t.Context()
 		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesPropose }) // where this takes minutes, a re-balance would begin
@@ -278,7 +279,7 @@ func TestHypervisorHangsInAStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := startCluster(t, t.TempDir(), world, 1)
+		c := startCluster(t, scratch.Dir(t), world, 1)
 		ctx := t.Context()
 		if err := world.Inject("h1", simulated.Fault{Call: simulated.CallStart, Hang: true, Stuck: true}); err != nil {
 			t.Fatal(err)

@@ -10,12 +10,13 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
 	"evenkeel/cluster/state"
+	"evenkeel/test/scratch"
 )
 
 // A VM that moves on takes along what both hosts measured that it was on; nobody but its host is given that.
 func TestHistoryOverTwoMoves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 3), 3)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 3), 3)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 1, 0.5, 64*mib), control.Call{}))
@@ -79,7 +80,7 @@ func TestHistoryOverTwoMoves(t *testing.T) {
 
 func TestHistoryAndForecastOf(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
 		ctx := context.Background()
 		if _, _, _, err := c.History(ctx, "nobody"); !errors.Is(err, control.ErrNotFound) {
 			t.Errorf("history: %v", err)

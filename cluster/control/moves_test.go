@@ -9,6 +9,7 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/scratch"
 	testsite "evenkeel/test/site"
 )
 
@@ -77,7 +78,7 @@ func must[T any](t *testing.T) func(T, error) T {
 func TestRebalance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
-		c := startCluster(t, t.TempDir(), world, 2)
+		c := startCluster(t, scratch.Dir(t), world, 2)
 		ctx := t.Context()
 		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
 		c.crowd([]string{"h2"}, "a", "b")
@@ -126,7 +127,7 @@ func TestRebalanceByItself(t *testing.T) {
 	for _, mode := range []state.MoveMode{state.MovesAuto, state.MovesPropose, state.MovesOff} {
 		t.Run(string(mode), bubbled(func(t *testing.T) {
 			world := newWorld(t, 2)
-			c := startCluster(t, t.TempDir(), world, 2)
+			c := startCluster(t, scratch.Dir(t), world, 2)
 			c.moves(func(m *state.MoveSettings) { m.Mode, m.Hold = mode, 1 })
 			c.crowd([]string{"h2"}, "a", "b")
 			if mode == state.MovesOff {
@@ -162,7 +163,7 @@ func TestRebalanceByItself(t *testing.T) {
 func TestApplyStalePlan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
-		c := startCluster(t, t.TempDir(), world, 2)
+		c := startCluster(t, scratch.Dir(t), world, 2)
 		c.moves(func(m *state.MoveSettings) { m.Mode, m.Hold = state.MovesPropose, 1 })
 		c.crowd([]string{"h2"}, "a", "b")
 		p := c.eventually("there is a plan", func(v *control.View) bool { return len(v.MovePlans()) > 0 }).MovePlans()[0]
@@ -185,7 +186,7 @@ func TestApplyStalePlan(t *testing.T) {
 func TestRoomForOneThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
-		c := startCluster(t, t.TempDir(), world, 2)
+		c := startCluster(t, scratch.Dir(t), world, 2)
 		ctx := t.Context()
 		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
 		for name, shut := range map[string]string{"a": "h1", "b": "h2"} {
@@ -271,7 +272,7 @@ func (c *testCluster) once(v *control.View) {
 // While VMs move: what becomes of plans, migrations and VMs when something comes in between.
 func TestMovesThatAreDisturbed(t *testing.T) {
 	setup := func(t *testing.T, hosts int) (*testCluster, control.MoveResult, state.Migration) {
-		c := startCluster(t, t.TempDir(), slowWorld(t, hosts), hosts)
+		c := startCluster(t, scratch.Dir(t), slowWorld(t, hosts), hosts)
 		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
 		var others []string
 		for i := 1; i < hosts; i++ {
@@ -354,7 +355,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		c.once(c.eventually("", func(*control.View) bool { return true }))
 	}))
 	t.Run("needs shrink", bubbled(func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), slowWorld(t, 2), 2)
+		c := startCluster(t, scratch.Dir(t), slowWorld(t, 2), 2)
 		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 1 })
 		c.crowd([]string{"h2"}, "a", "b", "c", "d")
 		r, m := c.underWay()
@@ -375,7 +376,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		c.once(v)
 	}))
 	t.Run("another server leads", bubbled(func(t *testing.T) {
-		dir, world := t.TempDir(), slowWorld(t, 2)
+		dir, world := scratch.Dir(t), slowWorld(t, 2)
 		c := startCluster(t, dir, world, 2)
 		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 1 })
 		c.crowd([]string{"h2"}, "a", "b", "c", "d")
@@ -394,7 +395,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 func TestLimitsWhileMoving(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 3)
-		c := startCluster(t, t.TempDir(), world, 3)
+		c := startCluster(t, scratch.Dir(t), world, 3)
 		ctx := t.Context()
 		c.moves(func(m *state.MoveSettings) { m.Mode, m.PerHost = state.MovesOff, 4 })
 		c.crowd([]string{"h2", "h3"}, "a", "b", "c", "d", "e", "f")

@@ -9,6 +9,7 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
+	"evenkeel/test/scratch"
 )
 
 var noCA = hypervisor.Obstacle{Why: "/etc/pki/CA/cacert.pem is missing", Here: true}
@@ -23,7 +24,7 @@ func TestDrainOfAHostThatCannotSend(t *testing.T) {
 		if err := world.NoWay("h1", "", noCA); err != nil {
 			t.Fatal(err)
 		}
-		c := startCluster(t, t.TempDir(), world, 3)
+		c := startCluster(t, scratch.Dir(t), world, 3)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 6, 0.5, 512*mib), control.Call{}))
@@ -60,7 +61,7 @@ func TestDrainOfAHostThatCannotSend(t *testing.T) {
 func TestDrainThatFindsNoWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 3)
-		c := startCluster(t, t.TempDir(), world, 3)
+		c := startCluster(t, scratch.Dir(t), world, 3)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 6, 0.5, 512*mib), control.Call{}))

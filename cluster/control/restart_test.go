@@ -13,6 +13,7 @@ import (
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/scratch"
 )
 
 // ours are the VMs of Evenkeel that run in a world, by id, and where.
@@ -66,7 +67,7 @@ func TestRestarts(t *testing.T) {
 		if testing.Short() {
 			rounds = 8
 		}
-		world, dir := newWorld(t, 3), t.TempDir()
+		world, dir := newWorld(t, 3), scratch.Dir(t)
 		rng := rand.New(rand.NewPCG(1, 2))
 		wishes := map[string]wish{}
 		acknowledged := 0

@@ -11,13 +11,14 @@ import (
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
+	"evenkeel/test/scratch"
 )
 
 // saved is a snapshot, as servers save it, of a cluster with two hosts of 4 cores and a VC of so many VMs of 1 core on the first.
 func saved(t *testing.T, vms int) []byte {
 	t.Helper()
 	store := state.New()
-	n, err := node.Open(node.Options{Dir: t.TempDir(), ID: "s1", State: store, Log: slog.New(slog.DiscardHandler)})
+	n, err := node.Open(node.Options{Dir: scratch.Dir(t), ID: "s1", State: store, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func saved(t *testing.T, vms int) []byte {
 // A saved state is asked in place of the present one, of which nothing counts then.
 func TestTryOnASavedState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := startCluster(t, t.TempDir(), newWorld(t, 1), 1)
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
 		file := saved(t, 6)
 		r, err := c.Try(t.Context(), control.TryRequest{Snapshot: file})
 		if err != nil || r.MinYieldAfter != 1 || r.MinYieldBefore > 0.67 || len(r.Plan.Steps) < 2 || r.Plan.Steps[0].To != "h2" {
