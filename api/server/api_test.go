@@ -159,6 +159,7 @@ func TestRefusedRequests(t *testing.T) {
 }
 
 func TestRefusal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := start(t)
 	spec := small("big", 100)
 	spec.OnFull = "reject"
@@ -185,11 +186,13 @@ func TestRefusal(t *testing.T) {
 	if x.State != "queued" || len(x.Lines) == 0 || len(x.Decision.Hosts) != 2 {
 		t.Errorf("%+v", x)
 	}
+	})
 }
 
 func ptr[T any](v T) *T { return &v }
 
 func TestChanges(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := start(t)
 	api, ctx := c.client(t), t.Context()
 
@@ -288,9 +291,11 @@ func TestChanges(t *testing.T) {
 	if left, err := api.VMs(ctx, "", ""); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+	})
 }
 
 func TestHostsAndImages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := start(t)
 	api, ctx := c.client(t), t.Context()
 	hosts, err := api.Hosts(ctx)
@@ -334,9 +339,11 @@ func TestHostsAndImages(t *testing.T) {
 	if !s.Ready || s.Hosts["ready"] != 2 || s.MinYield != 1 || s.Settings.MaxVMs != 4096 || s.Version != "test" || s.Allowance.CPU != 8 {
 		t.Errorf("%+v", s)
 	}
+	})
 }
 
 func TestEventsResume(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := start(t)
 	api := c.client(t)
 	c.create(t, small("a", 1))
@@ -406,9 +413,11 @@ func TestEventsResume(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("follow: %v", err)
 	}
+	})
 }
 
 func TestLongPoll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := start(t)
 	api := c.client(t)
 	r, err := api.Create(t.Context(), small("a", 1))
@@ -445,9 +454,11 @@ func TestLongPoll(t *testing.T) {
 			t.Errorf("a wait with %d bytes of text seen: %+v, %v", long, ended, err)
 		}
 	}
+	})
 }
 
 func TestConsole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := start(t)
 	c.create(t, small("a", 1))
 	api := c.client(t)
@@ -474,9 +485,11 @@ func TestConsole(t *testing.T) {
 	if _, err := io.Copy(io.Discard, tty); err != nil {
 		t.Errorf("the console did not end in order: %v", err)
 	}
+	})
 }
 
 func TestHealthAndMetrics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := start(t)
 	c.create(t, small("a", 2))
 	for _, path := range []string{"/livez", "/readyz"} {
@@ -500,10 +513,12 @@ func TestHealthAndMetrics(t *testing.T) {
 	if strings.Contains(body, "made/up") {
 		t.Error("a path that somebody made up is a metric")
 	}
+	})
 }
 
 // TestOpenAPI: the description is OpenAPI 3.1, names every route, and says what it does.
 func TestOpenAPI(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 	c := start(t)
 	resp, body := c.request(t, "GET", "/openapi.json", "")
 	if resp.StatusCode != 200 {
@@ -582,4 +597,5 @@ func TestOpenAPI(t *testing.T) {
 			t.Errorf("%s: what bounds may be written is not described", name)
 		}
 	}
+	})
 }

@@ -6,13 +6,13 @@ import (
 	"crypto/x509"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"evenkeel/api/client"
@@ -24,7 +24,9 @@ import (
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/memnet"
 	"evenkeel/test/patience"
+	"evenkeel/test/scratch"
 	"evenkeel/test/site"
 )
 
@@ -32,6 +34,7 @@ import (
 // the agents of simulated hosts, and the API over TLS on a port of its own.
 type cluster struct {
 	control *control.Control
+	network memnet.Network
 	address string
 	caFile  string
 	token   string
@@ -39,10 +42,21 @@ type cluster struct {
 	stop    func() error     // of the API; the second call does nothing
 }
 
+// bubble runs a test beside others, in simulated time: what waits takes no time, and no limit depends on the machine.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		// What looks after requests ends soon after the last of them, by itself.
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // sleep: simulated time
+		f(t)
+	})
+}
+
 // start a cluster of 2 hosts with 4 cores and 8 GiB for VMs each.
 func start(t *testing.T) *cluster {
 	t.Helper()
-	dir := t.TempDir()
+	dir := scratch.Dir(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &cluster{log: &strings.Builder{}}
 	log := slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -50,7 +64,7 @@ func start(t *testing.T) *cluster {
 	must(t, err)
 	whole, err := single.Start(ctx, single.Options{Dir: dir, ID: "n1", Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler),
 		Open: func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
-		Agent: agent.Options{SampleEvery: 50 * time.Millisecond,
+		Agent: agent.Options{Clock: site.Steady, SampleEvery: 50 * time.Millisecond,
 			Allowance: func(hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: 4, Memory: 8 << 30} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 0 }}})
 	must(t, err)
@@ -63,7 +77,7 @@ func start(t *testing.T) *cluster {
 	raw, err := os.ReadFile(filepath.Join(dir, "admin.token"))
 	must(t, err)
 	c.token = strings.TrimSpace(string(raw))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := c.network.Listen("127.0.0.1:0")
 	must(t, err)
 	certs, err := server.EnsureCertificates(dir, listener.Addr().String())
 	must(t, err)
@@ -104,7 +118,7 @@ func (c *cluster) eventually(t *testing.T, what string, f func() bool) {
 
 func (c *cluster) client(t *testing.T) *client.Client {
 	t.Helper()
-	api, err := client.New(client.Config{Address: c.address, Token: c.token, CAFile: c.caFile})
+	api, err := client.New(client.Config{Address: c.address, Token: c.token, CAFile: c.caFile, Dial: c.network.Dial})
 	must(t, err)
 	t.Cleanup(api.Close)
 	return api
@@ -117,7 +131,7 @@ func (c *cluster) raw(t *testing.T) *http.Client {
 	must(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DialContext: c.network.Dial}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }

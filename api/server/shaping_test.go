@@ -19,63 +19,64 @@ import (
 
 // A VC whose needs are estimated is taken, says so, and is scaled as any other; the switch and what it does are seen.
 func TestShaping(t *testing.T) {
-	t.Parallel()
-	c := start(t)
-	api := c.client(t)
-	spec, err := v1.ParseVCJSON([]byte(`{"name":"a","needs":"estimated","aggressiveness":"conservative","groups":[{"name":"w","cpu":1,"memory":"1GiB","memoryMin":"256MiB","role":"elastic"}]}`))
-	must(t, err)
-	r, err := api.Create(t.Context(), spec)
-	must(t, err)
-	if r.VirtualCluster.Needs != "estimated" || r.VirtualCluster.Aggressiveness != "conservative" || r.VirtualCluster.Groups[0].Need != 1 {
-		t.Errorf("%+v", r.VirtualCluster)
-	}
-	spec.Name, spec.Needs, spec.Aggressiveness = "b", "", ""
-	r, err = api.Create(t.Context(), spec, client.DryRun())
-	must(t, err)
-	if r.VirtualCluster.Needs != "declared" || r.VirtualCluster.Aggressiveness != "" {
-		t.Errorf("%+v", r.VirtualCluster)
-	}
-	now, err := api.Shaping(t.Context())
-	must(t, err)
-	if now.Mode != "shadow" || now.Needs != "declared" || now.Aggressiveness != "balanced" || now.VMs == nil || now.Hours == nil || now.Waiting == nil ||
-		now.Admission.InForce || now.Admission.Quality != nil || now.Admission.Target != 0.99 || len(now.Admission.Penalties) != 3 || len(now.Admission.Hosts) == 0 {
-		t.Errorf("%+v", now)
-	}
-	on, needs, bold := "on", "estimated", "aggressive"
-	set, err := api.SetSettings(t.Context(), v1.SettingsPatch{Shaping: &v1.ShapingPatch{Mode: &on, Needs: &needs, Aggressiveness: &bold}})
-	must(t, err)
-	if want := (v1.ShapingSettings{Mode: on, Needs: needs, Aggressiveness: bold}); set.Shaping != want {
-		t.Errorf("%+v", set.Shaping)
-	}
-	r, err = api.Create(t.Context(), spec, client.DryRun())
-	must(t, err)
-	if r.VirtualCluster.Needs != "estimated" || r.VirtualCluster.Aggressiveness != bold {
-		t.Errorf("%+v", r.VirtualCluster)
-	}
-	if text := explainText(t, api, "a"); !strings.Contains(text, "its needs are estimated, conservative") {
-		t.Error(text)
-	}
-	if now, err = api.Shaping(t.Context()); err != nil || now.Mode != "on" || !now.Admission.InForce {
-		t.Errorf("%+v, %v", now, err)
-	}
-	if p := now.Admission.Penalties[1]; p != (v1.Penalty{Aggressiveness: "balanced", Factor: 1.5, Start: 1.5, Min: 1.01, Max: 2, K1: 0.05, K2: 3}) {
-		t.Errorf("%+v", p)
-	}
-	if h := now.Admission.Hosts[0]; h.Room.CPU <= 0 || h.Room.Memory <= 0 || h.Room != h.Estimated || h.Ignored == "" && h.Available == nil {
-		t.Errorf("%+v", h)
-	}
-	for _, doc := range []string{`{"shaping":{}}`, `{"shaping":{"mode":"maybe"}}`, `{"shaping":{"needs":"guessed"}}`, `{"shaping":{"aggressiveness":"reckless"}}`, `{"shaping":{"aggressivness":"balanced"}}`} {
-		if resp, body := c.request(t, "PATCH", "/v1/cluster/settings", doc); resp.StatusCode != http.StatusUnprocessableEntity {
-			t.Errorf("%s: %s", doc, body)
+	bubble(t, func(t *testing.T) {
+		c := start(t)
+		api := c.client(t)
+		spec, err := v1.ParseVCJSON([]byte(`{"name":"a","needs":"estimated","aggressiveness":"conservative","groups":[{"name":"w","cpu":1,"memory":"1GiB","memoryMin":"256MiB","role":"elastic"}]}`))
+		must(t, err)
+		r, err := api.Create(t.Context(), spec)
+		must(t, err)
+		if r.VirtualCluster.Needs != "estimated" || r.VirtualCluster.Aggressiveness != "conservative" || r.VirtualCluster.Groups[0].Need != 1 {
+			t.Errorf("%+v", r.VirtualCluster)
 		}
-	}
-	patch, err := v1.ParseSettingPairs([]string{"shaping.mode=off", "moves.mode=off", "minYield=0.3"})
-	must(t, err)
-	set, err = api.SetSettings(t.Context(), patch)
-	must(t, err)
-	if set.Shaping.Mode != "off" || set.Moves.Mode != "off" || set.MinYield != 0.3 {
-		t.Errorf("%+v", set)
-	}
+		spec.Name, spec.Needs, spec.Aggressiveness = "b", "", ""
+		r, err = api.Create(t.Context(), spec, client.DryRun())
+		must(t, err)
+		if r.VirtualCluster.Needs != "declared" || r.VirtualCluster.Aggressiveness != "" {
+			t.Errorf("%+v", r.VirtualCluster)
+		}
+		now, err := api.Shaping(t.Context())
+		must(t, err)
+		if now.Mode != "shadow" || now.Needs != "declared" || now.Aggressiveness != "balanced" || now.VMs == nil || now.Hours == nil || now.Waiting == nil ||
+			now.Admission.InForce || now.Admission.Quality != nil || now.Admission.Target != 0.99 || len(now.Admission.Penalties) != 3 || len(now.Admission.Hosts) == 0 {
+			t.Errorf("%+v", now)
+		}
+		on, needs, bold := "on", "estimated", "aggressive"
+		set, err := api.SetSettings(t.Context(), v1.SettingsPatch{Shaping: &v1.ShapingPatch{Mode: &on, Needs: &needs, Aggressiveness: &bold}})
+		must(t, err)
+		if want := (v1.ShapingSettings{Mode: on, Needs: needs, Aggressiveness: bold}); set.Shaping != want {
+			t.Errorf("%+v", set.Shaping)
+		}
+		r, err = api.Create(t.Context(), spec, client.DryRun())
+		must(t, err)
+		if r.VirtualCluster.Needs != "estimated" || r.VirtualCluster.Aggressiveness != bold {
+			t.Errorf("%+v", r.VirtualCluster)
+		}
+		if text := explainText(t, api, "a"); !strings.Contains(text, "its needs are estimated, conservative") {
+			t.Error(text)
+		}
+		if now, err = api.Shaping(t.Context()); err != nil || now.Mode != "on" || !now.Admission.InForce {
+			t.Errorf("%+v, %v", now, err)
+		}
+		if p := now.Admission.Penalties[1]; p != (v1.Penalty{Aggressiveness: "balanced", Factor: 1.5, Start: 1.5, Min: 1.01, Max: 2, K1: 0.05, K2: 3}) {
+			t.Errorf("%+v", p)
+		}
+		if h := now.Admission.Hosts[0]; h.Room.CPU <= 0 || h.Room.Memory <= 0 || h.Room != h.Estimated || h.Ignored == "" && h.Available == nil {
+			t.Errorf("%+v", h)
+		}
+		for _, doc := range []string{`{"shaping":{}}`, `{"shaping":{"mode":"maybe"}}`, `{"shaping":{"needs":"guessed"}}`, `{"shaping":{"aggressiveness":"reckless"}}`, `{"shaping":{"aggressivness":"balanced"}}`} {
+			if resp, body := c.request(t, "PATCH", "/v1/cluster/settings", doc); resp.StatusCode != http.StatusUnprocessableEntity {
+				t.Errorf("%s: %s", doc, body)
+			}
+		}
+		patch, err := v1.ParseSettingPairs([]string{"shaping.mode=off", "moves.mode=off", "minYield=0.3"})
+		must(t, err)
+		set, err = api.SetSettings(t.Context(), patch)
+		must(t, err)
+		if set.Shaping.Mode != "off" || set.Moves.Mode != "off" || set.MinYield != 0.3 {
+			t.Errorf("%+v", set)
+		}
+	})
 }
 
 // figures stands in for what a leader counted.
@@ -88,33 +89,33 @@ func (x figures) ShapingFigures() control.ShapingFigures { return x.f }
 
 // What a leader counted is in /metrics, under the names and with the help that dashboards know; of one that has not looked yet nothing is.
 func TestShapingMetrics(t *testing.T) {
-	t.Parallel()
-	c := start(t)
-	metrics := func(f control.ShapingFigures) string {
-		t.Helper()
-		raw := sha256.Sum256([]byte(c.token))
-		api := server.New(figures{c.control, f}, server.Options{Tokens: []server.TokenHash{raw}, Version: "test", Logger: slog.New(slog.DiscardHandler)})
-		r := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)
-		r.Header.Set("Authorization", "Bearer "+c.token)
-		w := httptest.NewRecorder()
-		api.ServeHTTP(w, r)
-		if w.Code != http.StatusOK {
-			t.Fatalf("%d %s", w.Code, w.Body)
-		}
-		var lines []string
-		for line := range strings.Lines(w.Body.String()) {
-			if strings.Contains(line, "evenkeel_shaping_") {
-				lines = append(lines, line)
+	bubble(t, func(t *testing.T) {
+		c := start(t)
+		metrics := func(f control.ShapingFigures) string {
+			t.Helper()
+			raw := sha256.Sum256([]byte(c.token))
+			api := server.New(figures{c.control, f}, server.Options{Tokens: []server.TokenHash{raw}, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+			r := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)
+			r.Header.Set("Authorization", "Bearer "+c.token)
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, r)
+			if w.Code != http.StatusOK {
+				t.Fatalf("%d %s", w.Code, w.Body)
 			}
+			var lines []string
+			for line := range strings.Lines(w.Body.String()) {
+				if strings.Contains(line, "evenkeel_shaping_") {
+					lines = append(lines, line)
+				}
+			}
+			return strings.Join(lines, "")
 		}
-		return strings.Join(lines, "")
-	}
-	if text := metrics(control.ShapingFigures{}); text != "" {
-		t.Errorf("before the first look:\n%s", text)
-	}
-	got := metrics(control.ShapingFigures{Mode: state.ShapingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, Pressed: 2, Alone: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25,
-		Quality: 0.97, Penalties: [3]control.PenaltyStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
-	want := `# HELP evenkeel_shaping_mode 1 for the mode of shaping that is set: off, shadow or on; of the leader only.
+		if text := metrics(control.ShapingFigures{}); text != "" {
+			t.Errorf("before the first look:\n%s", text)
+		}
+		got := metrics(control.ShapingFigures{Mode: state.ShapingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, Pressed: 2, Alone: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25,
+			Quality: 0.97, Penalties: [3]control.PenaltyStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
+		want := `# HELP evenkeel_shaping_mode 1 for the mode of shaping that is set: off, shadow or on; of the leader only.
 # TYPE evenkeel_shaping_mode gauge
 evenkeel_shaping_mode{mode="off"} 0
 evenkeel_shaping_mode{mode="on"} 1
@@ -146,9 +147,10 @@ evenkeel_shaping_vms{which="all"} 7
 evenkeel_shaping_vms{which="left alone"} 3
 evenkeel_shaping_vms{which="pressed"} 2
 `
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 func explainText(t *testing.T, api *client.Client, name string) string {

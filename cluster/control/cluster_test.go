@@ -62,7 +62,7 @@ func startCluster(t *testing.T, dir string, world *simulated.World, hosts int, d
 	}
 	c, err := single.Start(context.Background(), single.Options{Dir: dir, ID: "s1", Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler),
 		Open: func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
-		Agent: agent.Options{StopGrace: 200 * time.Millisecond, SampleEvery: 20 * time.Millisecond,
+		Agent: agent.Options{Clock: testsite.Steady, StopGrace: 200 * time.Millisecond, SampleEvery: 20 * time.Millisecond,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 64 << 20 }},
 		SnapshotEvery: 64, Trailing: 16, Fault: write})

@@ -132,7 +132,7 @@ func namesOf(advertise string) (pki.Names, error) {
 
 // Join enters a cluster with a token, through one of the servers at the addresses. on is the run of the machine that this host is,
 // if it is known: a member that lost its disk while VMs run on it comes back by that.
-func Join(ctx context.Context, dir, name, advertise, token string, addresses []string, on ...state.Machine) (pki.Identity, error) {
+func Join(ctx context.Context, dir, name, advertise, token string, addresses []string, o ...JoinOptions) (pki.Identity, error) {
 	var none pki.Identity
 	if HasIdentity(dir) {
 		return none, ErrMember
@@ -153,8 +153,8 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 	if err != nil {
 		return none, err
 	}
-	ask := withMachine(transport.JoinRequest{Name: name, Address: advertise, Request: string(request)}, on)
-	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) { return transport.Join(ctx, address, t, ask, nil) })
+	ask, connect := joining(transport.JoinRequest{Name: name, Address: advertise, Request: string(request)}, o)
+	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) { return transport.Join(ctx, address, t, ask, connect) })
 	if err != nil {
 		return none, err
 	}
@@ -173,7 +173,7 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 }
 
 // JoinAs enters, with a token, the cluster that a certificate of the operator's own PKI names; see Join.
-func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token string, addresses []string, on ...state.Machine) (pki.Identity, error) {
+func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token string, addresses []string, o ...JoinOptions) (pki.Identity, error) {
 	var none pki.Identity
 	keeper, err := openOwn(dir, own, advertise)
 	if err != nil {
@@ -183,9 +183,9 @@ func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token str
 	if err != nil {
 		return none, err
 	}
-	ask := withMachine(transport.JoinRequest{Address: advertise}, on)
+	ask, connect := joining(transport.JoinRequest{Address: advertise}, o)
 	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) {
-		return transport.JoinAs(ctx, address, keeper, t, ask, nil)
+		return transport.JoinAs(ctx, address, keeper, t, ask, connect)
 	})
 	if err != nil {
 		return none, err
@@ -196,11 +196,21 @@ func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token str
 	return keeper.Identity(), writeKnown(dir, a.GossipKey, a.Servers)
 }
 
-func withMachine(q transport.JoinRequest, on []state.Machine) transport.JoinRequest {
-	if len(on) > 0 {
-		q.Machine, q.Boot = on[0].ID, on[0].Boot
+// connect to a server of the cluster, below TLS.
+type connect = func(ctx context.Context, address string) (net.Conn, error)
+
+// JoinOptions of who enters a cluster.
+type JoinOptions struct {
+	Machine state.Machine // on which the new member runs; zero: it is not known
+	Connect connect       // nil: TCP
+}
+
+func joining(q transport.JoinRequest, o []JoinOptions) (transport.JoinRequest, connect) {
+	if len(o) == 0 {
+		return q, nil
 	}
-	return q
+	q.Machine, q.Boot = o[0].Machine.ID, o[0].Machine.Boot
+	return q, o[0].Connect
 }
 
 // agentFile is what the agent of that name must know again.

@@ -30,6 +30,8 @@ import (
 type Options struct {
 	Dir      string       // its identity, its log, what its agent must know again
 	Listener net.Listener // below TLS; the member closes it
+	// Connect to other members, below TLS; nil: TCP.
+	Connect func(ctx context.Context, address string) (net.Conn, error)
 	// APIListener, if it is set, is a second one for clients of the public API; new members still join at Listener, where
 	// nothing else of the API is answered then. The member closes it.
 	APIListener net.Listener
@@ -43,7 +45,7 @@ type Options struct {
 	API func(*Member) transport.Handler
 	// AgentOnly leaves the server out, whatever the identity says: its disk is full.
 	AgentOnly bool
-	// Agent is what the agent is made of; its Leader, Keep and Log are set here.
+	// Agent is what the agent is made of; its Leader, Keep and Log are set here. Its Clock is the server's, too.
 	Agent   agent.Options
 	Inspect func(state.Image) (state.Image, error)
 
@@ -160,7 +162,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 	}
 	m.log = o.Log.With("member", m.identity.Name)
 	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: founding, Now: o.Now}
-	m.dialer = &transport.Dialer{Security: security}
+	m.dialer = &transport.Dialer{Security: security, Connect: o.Connect}
 	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
 	limits := transport.Limits{Tables: 1}
 	if o.APIListener != nil {
@@ -300,7 +302,7 @@ func (m *Member) openServer() error {
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
 	}
 	m.Control = control.New(control.Options{State: m.State, Log: m.node, Settings: m.o.Settings, Inspect: inspect, Logger: m.log,
-		Console: m.console, History: m.history, Forecast: m.forecast, Lease: m.o.Lease, Fence: m.o.Fence, Servers: m.Servers})
+		Console: m.console, History: m.history, Forecast: m.forecast, Lease: m.o.Lease, Fence: m.o.Fence, Servers: m.Servers, Clock: m.o.Agent.Clock})
 	return nil
 }
 

@@ -34,7 +34,7 @@ type Options struct {
 	Settings state.Settings // for a cluster that is made anew
 	// Inspect looks at an image's file before it enters the catalogue; nil takes it as it is.
 	Inspect func(state.Image) (state.Image, error)
-	// Agent holds what all agents have in common: allowance, overhead, pace.
+	// Agent holds what all agents have in common: allowance, overhead, pace. Its Clock is the leader's, too.
 	Agent  agent.Options
 	Logger *slog.Logger
 	// Step of forecasts, and of the looks at what VMs need; 0 = a minute.
@@ -94,7 +94,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
 	}
 	c.Control = control.New(control.Options{State: c.State, Log: n, Settings: o.Settings, Hosts: slices.Sorted(maps.Keys(hosts)),
-		Inspect: inspect, Logger: o.Logger, Period: o.Step,
+		Inspect: inspect, Logger: o.Logger, Period: o.Step, Clock: o.Agent.Clock,
 		Console: func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
 			h, ok := hosts[host]
 			if !ok {

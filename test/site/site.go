@@ -20,12 +20,14 @@ import (
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
 	"evenkeel/cluster/control"
+	"evenkeel/cluster/lease"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/memnet"
 	"evenkeel/test/patience"
 )
 
@@ -46,6 +48,8 @@ type Options struct {
 	Fence  control.Fence
 	// Backups of every server, into a directory of its own; 0 = none.
 	Backups time.Duration
+	// Network of the members and their clients; nil: TCP on loopback. In a bubble of testing/synctest it must be one in memory.
+	Network *memnet.Network
 	// Log of the members; nil: none.
 	Log *slog.Logger
 }
@@ -53,6 +57,9 @@ type Options struct {
 // heartbeat is the members' Raft timeout: a leader that a busy machine keeps from hearing of the others for half of it
 // leads no more, which is not what tests of API and command line are about.
 const heartbeat = 3 * time.Second
+
+// Steady is a clock of leases for bubbles of testing/synctest: the usual one, CLOCK_BOOTTIME, goes on while simulated time stands still.
+func Steady() lease.Instant { return lease.Instant(time.Now().UnixNano()) }
 
 // Site is members on loopback. It is not safe for concurrent use.
 type Site struct {
@@ -116,7 +123,7 @@ func (s *Site) listen(name string) (net.Listener, error) {
 	if address == "" {
 		address = "127.0.0.1:0"
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := s.listenAt(address)
 	if err != nil {
 		return nil, err
 	}
@@ -124,12 +131,33 @@ func (s *Site) listen(name string) (net.Listener, error) {
 	return l, os.MkdirAll(s.Dir(name), 0o700)
 }
 
+func (s *Site) listenAt(address string) (net.Listener, error) {
+	if s.o.Network != nil {
+		return s.o.Network.Listen(address)
+	}
+	return net.Listen("tcp", address)
+}
+
+// Connect to a member's port, below TLS.
+func (s *Site) Connect(ctx context.Context, address string) (net.Conn, error) {
+	return s.Dial(ctx, "tcp", address)
+}
+
+// Dial is Connect for clients that name a network.
+func (s *Site) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if s.o.Network != nil {
+		return s.o.Network.Dial(ctx, network, address)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, network, address)
+}
+
 func (s *Site) start(name string, l net.Listener) error {
 	trail, err := audit.Open(audit.Options{Path: filepath.Join(s.Dir(name), "audit.log"), Server: name, Log: s.o.Log})
 	if err != nil {
 		return err
 	}
-	o := member.Options{Dir: s.Dir(name), Audit: trail, Listener: l, Advertise: s.at[name], Log: s.o.Log, Settings: state.DefaultSettings(), Version: "test",
+	o := member.Options{Dir: s.Dir(name), Audit: trail, Listener: l, Connect: s.Connect, Advertise: s.at[name], Log: s.o.Log, Settings: state.DefaultSettings(), Version: "test",
 		Lease: s.o.Lease, Fence: s.o.Fence, Timers: node.Timers{Heartbeat: patience.Within(heartbeat)},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		API: func(m *member.Member) http.Handler {
@@ -138,6 +166,9 @@ func (s *Site) start(name string, l net.Listener) error {
 		Agent: agent.Options{Hypervisor: s.World.Host(name), Boot: "1", MigrateURI: name, SampleEvery: time.Second,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 0 }}}
+	if s.o.Network != nil {
+		o.Agent.Clock = Steady
+	}
 	if s.o.Backups > 0 {
 		o.Backups = member.Backups{Dir: filepath.Join(s.Dir(name), "snapshots"), Every: s.o.Backups, Latest: 3, Days: 1}
 	}
@@ -198,7 +229,7 @@ func (s *Site) Join(ctx context.Context, name string, server, agent bool) error 
 		}
 		var token string
 		if token, _, failed = leader.NewToken(ctx, time.Hour, row); failed == nil {
-			_, failed = member.Join(ctx, s.Dir(name), name, s.at[name], token, leader.Servers())
+			_, failed = member.Join(ctx, s.Dir(name), name, s.at[name], token, leader.Servers(), member.JoinOptions{Connect: s.Connect})
 			row.For = name
 		}
 		said, _ := transport.AnswerOf(failed)
