@@ -74,6 +74,9 @@ func TestRestarts(t *testing.T) {
 		for round := range rounds {
 			c := startCluster(t, dir, world, 3, func() { time.Sleep(rand.N(350 * time.Microsecond)) }) // sleep: simulated time
 			checkWishes(t, c, wishes)
+			if round%5 == 4 {
+				time.Sleep(3 * time.Second) // sleep: simulated time, in which the log is saved as a snapshot
+			}
 			moment := time.Duration(rng.IntN(60)) * time.Millisecond
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
