@@ -9,32 +9,47 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"evenkeel/cluster/state"
+	"evenkeel/test/memnet"
 	"evenkeel/test/patience"
+	"evenkeel/test/scratch"
 )
 
-// tcp is a Stream over loopback without TLS.
-type tcp struct{ net.Listener }
-
-func (tcp) Dial(address string, timeout time.Duration) (net.Conn, error) {
-	return net.DialTimeout("tcp", address, timeout)
+// stream is one over a network in memory, without TLS.
+type stream struct {
+	net.Listener
+	of *memnet.Network
 }
 
-func listen(t *testing.T, address string) net.Listener {
+func (s stream) Dial(address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return s.of.Dial(ctx, "tcp", address)
+}
+
+// listen at an address of the group's network.
+func (g *group) listen(address string) stream {
+	g.t.Helper()
+	l, err := g.network.Listen(address)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return stream{l, &g.network}
+}
+
+// bubble runs a test beside others, in simulated time: what waits takes no time, and no limit depends on the machine.
+func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	var l net.Listener
-	var err error
-	until(t, "the address is free", func() any { return err }, func() bool {
-		l, err = net.Listen("tcp", address)
-		return err == nil
-	})
-	return l
+	t.Parallel()
+	synctest.Test(t, f)
 }
 
-// group is servers over TCP that can be stopped and started.
+// group is servers that can be stopped and started.
 type group struct {
+	network memnet.Network
 	t       *testing.T
 	mu      sync.Mutex
 	members map[string]*member
@@ -68,14 +83,14 @@ func (g *group) add(m *member) {
 // start a server that has its own directory, fast timers, and the others' health from themselves.
 func (g *group) start(id string, o Options) *member {
 	g.t.Helper()
-	l := listen(g.t, "127.0.0.1:0")
+	l := g.listen("127.0.0.1:0")
 	o.ID, o.Advertise = id, l.Addr().String()
 	if o.Dir == "" {
-		o.Dir = g.t.TempDir()
+		o.Dir = scratch.Dir(g.t)
 	}
 	o.Timers = Timers{Heartbeat: 500 * time.Millisecond, Retry: 20 * time.Millisecond}
 	o.Health, o.Autopilot = g.health, g.pilot
-	o.Stream = tcp{l}
+	o.Stream = l
 	m := &member{o: o, address: o.Advertise, up: true}
 	m.server = open(g.t, o)
 	g.mu.Lock()
@@ -109,7 +124,7 @@ func (g *group) stop(m *member) {
 // restart a stopped server on its directory and its address.
 func (g *group) restart(m *member) {
 	g.t.Helper()
-	m.o.Stream, m.o.Used = tcp{listen(g.t, m.address)}, true
+	m.o.Stream, m.o.Used = g.listen(m.address), true
 	s := open(g.t, m.o)
 	g.mu.Lock()
 	m.server, m.up = s, true
@@ -178,44 +193,46 @@ func (g *group) put(from, to int) {
 }
 
 func TestJoinAndPromotion(t *testing.T) {
-	g := newGroup(t, 1)
-	first := g.leader()
-	g.put(0, 10)
-	if a := Advice(first.Servers()); a == "" {
-		t.Error("no advice for a single server")
-	}
-	for _, id := range []string{"s2", "s3"} {
-		m := g.start(id, Options{})
-		if got := m.Servers(); len(got) != 0 {
-			t.Errorf("%s waits to be added, but has servers %v", id, got)
+	bubble(t, func(t *testing.T) {
+		g := newGroup(t, 1)
+		first := g.leader()
+		g.put(0, 10)
+		if a := Advice(first.Servers()); a == "" {
+			t.Error("no advice for a single server")
 		}
-		add := func() bool { return g.leader().AddServer(t.Context(), id, m.address, false) == nil }
-		g.until(id+" is added", add)
-		g.until(id+" is added again", add)
-		g.until(id+" votes", func() bool { s := g.seen(g.leader(), id); return s.Voter && s.Healthy })
-		g.until(id+" is added once more", add)
-		if !g.seen(g.leader(), id).Voter {
-			t.Errorf("%s lost its vote by being added again", id)
+		for _, id := range []string{"s2", "s3"} {
+			m := g.start(id, Options{})
+			if got := m.Servers(); len(got) != 0 {
+				t.Errorf("%s waits to be added, but has servers %v", id, got)
+			}
+			add := func() bool { return g.leader().AddServer(t.Context(), id, m.address, false) == nil }
+			g.until(id+" is added", add)
+			g.until(id+" is added again", add)
+			g.until(id+" votes", func() bool { s := g.seen(g.leader(), id); return s.Voter && s.Healthy })
+			g.until(id+" is added once more", add)
+			if !g.seen(g.leader(), id).Voter {
+				t.Errorf("%s lost its vote by being added again", id)
+			}
+			if n := m.images(); n != 10 {
+				t.Errorf("%s was given a vote with %d of 10 entries", id, n)
+			}
 		}
-		if n := m.images(); n != 10 {
-			t.Errorf("%s was given a vote with %d of 10 entries", id, n)
+		first = g.leader()
+		if a := Advice(first.Servers()); a != "" {
+			t.Errorf("advice for three servers: %s", a)
 		}
-	}
-	first = g.leader()
-	if a := Advice(first.Servers()); a != "" {
-		t.Errorf("advice for three servers: %s", a)
-	}
-	if err := first.AddServer(t.Context(), "s4", first.address, true); !errors.Is(err, ErrRefused) {
-		t.Errorf("a second server at the same address: %v", err)
-	}
-	g.stop(first)
-	second := g.leader()
-	if n := second.images(); n != 10 {
-		t.Errorf("the next leader has %d of 10 entries", n)
-	}
-	g.put(10, 20)
-	g.restart(first)
-	g.until("the first one has all", func() bool { return first.images() == 20 })
+		if err := first.AddServer(t.Context(), "s4", first.address, true); !errors.Is(err, ErrRefused) {
+			t.Errorf("a second server at the same address: %v", err)
+		}
+		g.stop(first)
+		second := g.leader()
+		if n := second.images(); n != 10 {
+			t.Errorf("the next leader has %d of 10 entries", n)
+		}
+		g.put(10, 20)
+		g.restart(first)
+		g.until("the first one has all", func() bool { return first.images() == 20 })
+	})
 }
 
 // up are the servers that run.

@@ -122,29 +122,32 @@ func (s *server) close(t *testing.T) {
 }
 
 func TestReopen(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, Options{Dir: dir}).lead(t)
-	if !s.Leads() || s.Leader() != "s1" {
-		t.Errorf("leads %v, leader %q", s.Leads(), s.Leader())
-	}
-	s.put(t, 0, 50)
-	if _, outcome, err := s.Apply(t.Context(), entry(0)); err != nil || !errors.Is(outcome, state.ErrConflict) {
-		t.Errorf("an image again: outcome %v, error %v", outcome, err)
-	}
-	before := save(t, s.store)
-	s.close(t)
-	if _, _, err := s.Apply(t.Context(), entry(1000)); !errors.Is(err, ErrClosed) {
-		t.Errorf("apply on a closed node: %v", err)
-	}
-	s = open(t, Options{Dir: dir}).lead(t)
-	if after := save(t, s.store); after != before {
-		t.Errorf("state differs after a restart:\n%s\nbefore:\n%s", after, before)
-	}
-	s.put(t, 50, 60)
+	bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := open(t, Options{Dir: dir}).lead(t)
+		if !s.Leads() || s.Leader() != "s1" {
+			t.Errorf("leads %v, leader %q", s.Leads(), s.Leader())
+		}
+		s.put(t, 0, 50)
+		if _, outcome, err := s.Apply(t.Context(), entry(0)); err != nil || !errors.Is(outcome, state.ErrConflict) {
+			t.Errorf("an image again: outcome %v, error %v", outcome, err)
+		}
+		before := save(t, s.store)
+		s.close(t)
+		if _, _, err := s.Apply(t.Context(), entry(1000)); !errors.Is(err, ErrClosed) {
+			t.Errorf("apply on a closed node: %v", err)
+		}
+		s = open(t, Options{Dir: dir}).lead(t)
+		if after := save(t, s.store); after != before {
+			t.Errorf("state differs after a restart:\n%s\nbefore:\n%s", after, before)
+		}
+		s.put(t, 50, 60)
+	})
 }
 
 // A snapshot lets the log before it go, and together they give the same state.
 func TestSnapshotAndReopen(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o := Options{Dir: dir, SnapshotEvery: 20, Trailing: 5}
 	s := open(t, o).lead(t)
@@ -169,59 +172,65 @@ func TestSnapshotAndReopen(t *testing.T) {
 }
 
 func TestSecondOpener(t *testing.T) {
-	dir := t.TempDir()
-	open(t, Options{Dir: dir}).lead(t)
-	if s, err := tryOpen(Options{Dir: dir}); err == nil {
-		s.close(t)
-		t.Fatal("opened twice")
-	} else if !strings.Contains(err.Error(), "is in use by another process") || !strings.Contains(err.Error(), filepath.Join(dir, "raft.db")) {
-		t.Errorf("error %q, want it to name the file and the cause", err)
-	}
+	bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		open(t, Options{Dir: dir}).lead(t)
+		if s, err := tryOpen(Options{Dir: dir}); err == nil {
+			s.close(t)
+			t.Fatal("opened twice")
+		} else if !strings.Contains(err.Error(), "is in use by another process") || !strings.Contains(err.Error(), filepath.Join(dir, "raft.db")) {
+			t.Errorf("error %q, want it to name the file and the cause", err)
+		}
+	})
 }
 
 // A snapshot that cannot be read is an error at the start, not an empty state.
 func TestBadSnapshot(t *testing.T) {
-	dir := t.TempDir()
-	o := Options{Dir: dir, SnapshotEvery: 20, Trailing: 5}
-	s := open(t, o).lead(t)
-	s.put(t, 0, 50)
-	if err := s.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	s.close(t)
-	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", "state.bin"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no snapshot (%v)", err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
+	bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		o := Options{Dir: dir, SnapshotEvery: 20, Trailing: 5}
+		s := open(t, o).lead(t)
+		s.put(t, 0, 50)
+		if err := s.Snapshot(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(f, b[:len(b)/2], 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s, err := tryOpen(o); err == nil {
 		s.close(t)
-		t.Fatal("opened on half a snapshot")
-	}
+		files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", "state.bin"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no snapshot (%v)", err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(f, b[:len(b)/2], 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s, err := tryOpen(o); err == nil {
+			s.close(t)
+			t.Fatal("opened on half a snapshot")
+		}
+	})
 }
 
 func TestContextEnds(t *testing.T) {
-	s := open(t, Options{Dir: t.TempDir()}).lead(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := s.Apply(ctx, entry(0)); err != nil && !errors.Is(err, ErrUnknown) && !errors.Is(err, context.Canceled) {
-		t.Errorf("apply: %v", err)
-	}
-	s.close(t)
-	if err := s.Lead(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("lead on a closed node: %v", err)
-	}
-	if err := s.Linearize(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("linearize on a closed node: %v", err)
-	}
+	bubble(t, func(t *testing.T) {
+		s := open(t, Options{Dir: t.TempDir()}).lead(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := s.Apply(ctx, entry(0)); err != nil && !errors.Is(err, ErrUnknown) && !errors.Is(err, context.Canceled) {
+			t.Errorf("apply: %v", err)
+		}
+		s.close(t)
+		if err := s.Lead(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("lead on a closed node: %v", err)
+		}
+		if err := s.Linearize(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("linearize on a closed node: %v", err)
+		}
+	})
 }
 
 // child serves until it is killed: it puts images and says which were acknowledged.
@@ -251,6 +260,7 @@ func child(dir string) {
 
 // Killed at any moment, a server keeps every entry that it acknowledged.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -362,67 +372,71 @@ func (g *trio) agree(t *testing.T, want string, but *server) {
 // Three servers hold the same state; a follower refuses writes and linearizable reads; when the
 // leader ends another takes over with all that was acknowledged.
 func TestThreeServers(t *testing.T) {
-	g := newTrio(t)
-	first := g.leader(t).lead(t)
-	first.put(t, 0, 30)
-	if err := first.Linearize(t.Context()); err != nil {
-		t.Error(err)
-	}
-	g.agree(t, save(t, first.store), nil)
-	for _, s := range g.servers {
-		if s == first {
-			continue
+	bubble(t, func(t *testing.T) {
+		g := newTrio(t)
+		first := g.leader(t).lead(t)
+		first.put(t, 0, 30)
+		if err := first.Linearize(t.Context()); err != nil {
+			t.Error(err)
 		}
-		if _, _, err := s.Apply(t.Context(), entry(999)); !errors.Is(err, ErrNotLeader) {
-			t.Errorf("apply on a follower: %v", err)
+		g.agree(t, save(t, first.store), nil)
+		for _, s := range g.servers {
+			if s == first {
+				continue
+			}
+			if _, _, err := s.Apply(t.Context(), entry(999)); !errors.Is(err, ErrNotLeader) {
+				t.Errorf("apply on a follower: %v", err)
+			}
+			if err := s.Linearize(t.Context()); !errors.Is(err, ErrNotLeader) {
+				t.Errorf("linearize on a follower: %v", err)
+			}
+			if s.Leader() != first.id {
+				t.Errorf("%s follows %q, want %s", s.id, s.Leader(), first.id)
+			}
 		}
-		if err := s.Linearize(t.Context()); !errors.Is(err, ErrNotLeader) {
-			t.Errorf("linearize on a follower: %v", err)
+		first.close(t)
+		second := g.leader(t, first)
+		if err := second.Linearize(t.Context()); err != nil { // at once, without Lead
+			t.Fatal(err)
 		}
-		if s.Leader() != first.id {
-			t.Errorf("%s follows %q, want %s", s.id, s.Leader(), first.id)
+		if n := len(second.store.Snapshot().Images()); n != 30 {
+			t.Errorf("a linearizable read on the new leader sees %d of 30 entries", n)
 		}
-	}
-	first.close(t)
-	second := g.leader(t, first)
-	if err := second.Linearize(t.Context()); err != nil { // at once, without Lead
-		t.Fatal(err)
-	}
-	if n := len(second.store.Snapshot().Images()); n != 30 {
-		t.Errorf("a linearizable read on the new leader sees %d of 30 entries", n)
-	}
-	second.put(t, 30, 40)
-	g.agree(t, save(t, second.store), first)
+		second.put(t, 30, 40)
+		g.agree(t, save(t, second.store), first)
+	})
 }
 
 // A leader that lost its followers acknowledges nothing and serves no linearizable read.
 func TestLeaderCutOff(t *testing.T) {
-	g := newTrio(t)
-	first := g.leader(t).lead(t)
-	first.put(t, 0, 5)
-	for n, s := range g.servers {
-		if s == first {
-			g.wires[n].DisconnectAll()
-		}
-		for m := range g.servers {
-			if g.servers[m] == first {
-				g.wires[n].Disconnect(g.wires[m].LocalAddr())
+	bubble(t, func(t *testing.T) {
+		g := newTrio(t)
+		first := g.leader(t).lead(t)
+		first.put(t, 0, 5)
+		for n, s := range g.servers {
+			if s == first {
+				g.wires[n].DisconnectAll()
+			}
+			for m := range g.servers {
+				if g.servers[m] == first {
+					g.wires[n].Disconnect(g.wires[m].LocalAddr())
+				}
 			}
 		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if _, _, err := first.Apply(ctx, entry(5)); err == nil || errors.Is(err, ErrClosed) {
-		t.Errorf("acknowledged without a quorum: %v", err)
-	} else if errors.Is(err, ErrNotLeader) && !errors.Is(err, raft.ErrNotLeader) {
-		t.Errorf("said to be in no log: %v", err)
-	}
-	if err := first.Linearize(ctx); err == nil {
-		t.Error("a linearizable read without a quorum")
-	}
-	second := g.leader(t, first).lead(t)
-	if n := len(second.store.Snapshot().Images()); n != 5 {
-		t.Errorf("the others have %d entries", n)
-	}
-	second.put(t, 6, 10)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, _, err := first.Apply(ctx, entry(5)); err == nil || errors.Is(err, ErrClosed) {
+			t.Errorf("acknowledged without a quorum: %v", err)
+		} else if errors.Is(err, ErrNotLeader) && !errors.Is(err, raft.ErrNotLeader) {
+			t.Errorf("said to be in no log: %v", err)
+		}
+		if err := first.Linearize(ctx); err == nil {
+			t.Error("a linearizable read without a quorum")
+		}
+		second := g.leader(t, first).lead(t)
+		if n := len(second.store.Snapshot().Images()); n != 5 {
+			t.Errorf("the others have %d entries", n)
+		}
+		second.put(t, 6, 10)
+	})
 }

@@ -153,18 +153,19 @@ func TestSlowLogsThatChangeNothing(t *testing.T) {
 
 // The same with files and TCP: the log of the leader is slow, and another server leads.
 func TestSlowLog(t *testing.T) {
-	t.Parallel()
-	g, disks := fullGroup(t, "", func(a *Autopilot) { a.SlowAppend, a.SlowFor = 2*time.Second, 2*time.Second })
-	g.put(0, 10)
-	first := g.leader()
-	disks[first.id].takes.Store(int64(2500 * time.Millisecond))
-	written := 10
-	g.until("another leads", func() bool {
-		g.put(written, written+1)
-		written++
-		return g.leader() != first
+	bubble(t, func(t *testing.T) {
+		g, disks := fullGroup(t, "", func(a *Autopilot) { a.SlowAppend, a.SlowFor = 2*time.Second, 2*time.Second })
+		g.put(0, 10)
+		first := g.leader()
+		disks[first.id].takes.Store(int64(2500 * time.Millisecond))
+		written := 10
+		g.until("another leads", func() bool {
+			g.put(written, written+1)
+			written++
+			return g.leader() != first
+		})
+		disks[first.id].takes.Store(0)
+		g.put(written, written+10)
+		g.until("it has all", func() bool { return first.images() == written+10 })
 	})
-	disks[first.id].takes.Store(0)
-	g.put(written, written+10)
-	g.until("it has all", func() bool { return first.images() == written+10 })
 }
