@@ -154,7 +154,9 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 		return none, err
 	}
 	ask, connect := joining(transport.JoinRequest{Name: name, Address: advertise, Request: string(request)}, o)
-	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) { return transport.Join(ctx, address, t, ask, connect) })
+	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) {
+		return transport.Join(ctx, address, t, ask, connect)
+	})
 	if err != nil {
 		return none, err
 	}
