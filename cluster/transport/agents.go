@@ -77,7 +77,6 @@ type Agent struct {
 	session uint64               // of calls, 0 = none
 	ways    map[string]*way      // by server
 	tried   map[string]time.Time // when the stream went straight to a server last, it being the leader, and has not been answered
-	leader  knows                // what its leader knows
 	calls   uint64               // numbers of calls so far
 
 	opening chan struct{} // holds one while a session is opened
@@ -399,7 +398,7 @@ func (a *Agent) Report(ctx context.Context, r agent.Report) error {
 	}
 	for again := false; ; again = true {
 		now := time.Now()
-		c, news, err := a.reports.change(r, a.leaderKnows(), now.Sub(a.sampled) >= a.o.SampleEvery-samplesEarly)
+		c, news, err := a.reports.change(r, now.Sub(a.sampled) >= a.o.SampleEvery-samplesEarly)
 		if err != nil {
 			return err
 		}
@@ -464,16 +463,6 @@ func (a *Agent) isFresh() bool {
 	fresh := a.fresh
 	a.fresh = false
 	return fresh
-}
-
-// leaderKnows is what the leader of the session knows of Change. A session with another leader begins with a whole report.
-func (a *Agent) leaderKnows() knows {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.session == 0 {
-		return knows{}
-	}
-	return a.leader
 }
 
 // heard says whether the stream is alive.
@@ -594,6 +583,6 @@ func (a *Agent) openSession(ctx context.Context, address string) (uint64, error)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.session, a.leader = opened.Session, knows{index: opened.Index, ran: opened.Ran}
+	a.session = opened.Session
 	return opened.Session, nil
 }

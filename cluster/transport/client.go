@@ -130,7 +130,7 @@ func JoinAs(ctx context.Context, address string, keeper *pki.Keeper, token pki.J
 		return err
 	})
 	if err == nil && (out.Cluster != who.Cluster || out.Cert != "") {
-		err = fmt.Errorf("it lets this host into cluster %s with another certificate than its own, of cluster %s; is it of an earlier version?", out.Cluster, who.Cluster)
+		err = fmt.Errorf("it lets this host into cluster %s with another certificate than its own, of cluster %s", out.Cluster, who.Cluster)
 	}
 	if err != nil {
 		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)

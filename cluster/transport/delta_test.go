@@ -151,10 +151,8 @@ func TestReportDelta(t *testing.T) {
 			}
 			for whole := false; ; whole = true {
 				known := e.n > 0
-				leader := knows{index: rapid.Bool().Draw(t, "index known")}
-				leader.ran = leader.index && rapid.Bool().Draw(t, "ran known")
 				due := rapid.Bool().Draw(t, "due")
-				c, news, err := e.change(r, leader, due)
+				c, news, err := e.change(r, due)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -168,10 +166,10 @@ func TestReportDelta(t *testing.T) {
 				if wanted := !known || len(r.Statuses) > 0 || len(r.Estimates) > 0 || !bytes.Equal(before, now); news != wanted {
 					t.Fatalf("news %v after %+v: %+v", news, last, r)
 				}
-				if (c.Head == nil) != (c.Since != 0) || c.Index != nil && (!leader.index || c.Head != nil) || (c.Ran != nil || c.Left != nil) && (!leader.ran || c.Head != nil) {
+				if (c.Head == nil) != (c.Since != 0) || (c.Index != nil || c.Ran != nil || c.Left != nil) && c.Head != nil {
 					t.Fatalf("%+v", c)
 				}
-				if told := c.Samples != nil; told != (r.Samples != nil && (due || !e.last.sampled || len(r.Estimates) > 0 || stateOf(r) != stateOf(last) || news && (c.Head != nil || !leader.ran))) {
+				if told := c.Samples != nil; told != (r.Samples != nil && (due || !e.last.sampled || len(r.Estimates) > 0 || stateOf(r) != stateOf(last) || news && c.Head != nil)) {
 					t.Fatalf("samples told: %v, due %v, known %v, %+v after %+v", told, due, known, r, last)
 				}
 				fate := rapid.SampledFrom([]string{"fine", "fine", "fine", "lost", "answer lost"}).Draw(t, "fate")
@@ -231,10 +229,9 @@ func stateOf(r agent.Report) string {
 func TestReportDeltaIsSmall(t *testing.T) {
 	var e reportEncoder
 	r := agent.Report{Host: "h1", Running: make([]agent.Instance, 10)}
-	var leader knows
 	change := func(head, news bool) (c Change) {
 		t.Helper()
-		c, is, err := e.change(r, leader, true)
+		c, is, err := e.change(r, true)
 		if err != nil || (c.Head != nil) != head || is != news {
 			t.Fatalf("%+v, news %v, %v", c, is, err)
 		}
@@ -246,23 +243,21 @@ func TestReportDeltaIsSmall(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	r.Running[3].VM = "a" // the agent goes on using its slices
-	change(true, true)
+	if c := change(false, true); len(c.Ran) != 1 || len(c.Left) != 1 {
+		t.Fatalf("%+v", c)
+	}
 	r.Running[3].VM = ""
 	r.Index = 9
-	change(true, true)
+	change(false, true)
 	e.taken(8)
 	change(false, false)
 	r.Index = 0
-	change(true, false) // the leader keeps 9
+	change(false, false) // the leader keeps 9
 	r.Statuses = []agent.Status{{VM: "a"}}
-	change(true, true)
-	leader.index = true
 	if c := change(false, true); c.Since != 8 || c.Index == nil || *c.Index != 0 {
 		t.Fatalf("%+v", c)
 	}
 	r.Running = append(slices.Clone(r.Running), agent.Instance{VM: "a"})
-	change(true, true)
-	leader.ran = true
 	if c := change(false, true); c.Since != 8 || !slices.Equal(c.Ran, r.Running[10:]) || c.Left != nil {
 		t.Fatalf("%+v", c)
 	}
@@ -373,7 +368,7 @@ func TestWireFormat(t *testing.T) {
 		Statuses: []agent.Status{{VM: "a", Generation: 1, Phase: agent.SeenStopped, Gone: true, Reason: "shutdown"}},
 		Samples:  []agent.Sample{{VM: "b", Generation: 2, At: at, State: "running", Cap: 1, Used: 0.5, VCPUTime: 3 * time.Second, Balloon: 1 << 30}},
 		Running:  []agent.Instance{{VM: "b", Name: "ek-b", Generation: 2}}}
-	change, _, err := reports.change(report, knows{}, true)
+	change, _, err := reports.change(report, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +431,7 @@ func TestPressureIsNoNews(t *testing.T) {
 	var e reportEncoder
 	var d reportDecoder
 	for i, p := range []*hypervisor.Pressure{{CPU: 0.25, Memory: hypervisor.Unknown}, {CPU: 0.5}, nil, {IO: 1}} {
-		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Pressure: p, Samples: []agent.Sample{{VM: "a"}}}, knows{index: true}, true)
+		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Pressure: p, Samples: []agent.Sample{{VM: "a"}}}, true)
 		if err != nil || news != (i == 0) || (c.Head != nil) != (i == 0) {
 			t.Fatalf("report %d: news %v, head %s, %v", i, news, c.Head, err)
 		}
@@ -454,7 +449,7 @@ func TestAvailableIsNoNews(t *testing.T) {
 	var e reportEncoder
 	var d reportDecoder
 	for i, a := range []*agent.Available{{Available: agent.Limits{CPU: 1}, VMs: map[string]uint64{"a": 1}}, {Available: agent.Limits{CPU: 2}}, nil, {Used: agent.Limits{Memory: 1}}} {
-		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Available: a, Samples: []agent.Sample{{VM: "a"}}}, knows{index: true}, true)
+		c, news, err := e.change(agent.Report{Host: "h1", Reach: true, Available: a, Samples: []agent.Sample{{VM: "a"}}}, true)
 		if err != nil || news != (i == 0) || (c.Head != nil) != (i == 0) {
 			t.Fatalf("report %d: news %v, head %s, %v", i, news, c.Head, err)
 		}
@@ -487,7 +482,7 @@ func TestPressedGuestsAndEstimatesAreNews(t *testing.T) {
 		{agent.Report{Samples: guest("")}, true},
 		{agent.Report{Samples: guest("")}, false},
 	} {
-		ch, news, err := e.change(c.report, knows{index: true}, true)
+		ch, news, err := e.change(c.report, true)
 		if err != nil || news != c.news || (ch.Head != nil) != (i == 0) {
 			t.Fatalf("report %d: news %v, head %s, %v", i, news, ch.Head, err)
 		}

@@ -144,7 +144,7 @@ func TestHistoryFor(t *testing.T) {
 	last.http.CloseIdleConnections()
 	before := ask(old.at)
 	if _, err := before.History(ctx, "a b"); err == nil || errors.Is(err, agent.ErrNoHistory) {
-		t.Errorf("a server of the version before: %v", err)
+		t.Errorf("a server that answers no such calls: %v", err)
 	}
 	before.http.CloseIdleConnections()
 	h2 := NewAgent(AgentOptions{Host: "h2", Dialer: h1.dialer, Servers: []string{s1.at}, Log: quiet(), Rand: rand.New(rand.NewPCG(1, 2)), SampleEvery: time.Second})

@@ -38,8 +38,8 @@ func (a *Agent) reached(server string) {
 	delete(a.tried, server)
 }
 
-// patience is how long a stream stays with a server that relays it: one that does not say that the leader is elsewhere, being of an earlier
-// version, or was asked to relay as the leader did not answer itself. It is not tried again and again.
+// patience is how long a stream stays with a server that relays it, being asked to as the leader did not answer itself. The leader is not
+// tried again and again.
 func (a *Agent) patience(leader string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

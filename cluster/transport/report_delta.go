@@ -17,29 +17,21 @@ import (
 type Change struct {
 	// Since is the number of the report, the last that was taken, that holds but for what is told here; 0 if there is a Head here.
 	Since uint64 `json:"since,omitempty"`
-	// Index is that of the report where it is not that of the one before. Only a leader that says that it knows it (sessionAnswer)
-	// is sent one: it changes with nearly every report.
+	// Index is that of the report where it is not that of the one before: it changes with nearly every report.
 	Index *uint64 `json:"index,omitempty"`
 	// Head is the report without Statuses, Samples, Estimates, Pressure and Available, an agent.Report.
 	Head json.RawMessage `json:"head,omitempty"`
-	// Ran are VMs that run now besides those of report Since, and Left those of it that do not run, or not as they did. Only a
-	// leader that says that it knows them is sent any.
+	// Ran are VMs that run now besides those of report Since, and Left those of it that do not run, or not as they did.
 	Ran      []agent.Instance `json:"ran,omitempty"`
 	Left     []agent.Instance `json:"left,omitempty"`
 	Statuses []agent.Status   `json:"statuses"`
 	Samples  []agent.Sample   `json:"samples"` // null: the last ones hold
-	// Estimates are sent once; a leader of a version that does not know them goes without.
+	// Estimates are sent once.
 	Estimates []agent.Estimate `json:"estimates,omitempty"`
 	// Pressure is of the host, when the samples were taken: it changes with every report.
 	Pressure *hypervisor.Pressure `json:"pressure,omitempty"`
 	// Available is told with samples; nobody waits for it.
 	Available *agent.Available `json:"available,omitempty"`
-}
-
-// knows is what the leader of a session knows of Change.
-type knows struct {
-	index bool // Index
-	ran   bool // Ran and Left, and that without Samples the last ones hold
 }
 
 // reportEncoder makes changes of a sequence of reports. The zero value begins with a whole one.
@@ -62,7 +54,7 @@ type told struct {
 // counts until taken. due: it is time for samples. Else they are left out where others were told: those hold. Not so where they tell that a VM is
 // short of memory, or not any more, or does not run as it did, or where estimates come with them, whose age they tell. news: there is more
 // in it than samples and what is Quiet, if that. An Index of 0 says nothing to a leader that was told another: it keeps the highest.
-func (e *reportEncoder) change(r agent.Report, leader knows, due bool) (out Change, news bool, err error) {
+func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure, Available: r.Available}
 	e.next = told{index: r.Index, running: byInstance(r.Running), pressed: e.last.pressed, states: e.last.states}
 	if r.Samples != nil {
@@ -75,12 +67,11 @@ func (e *reportEncoder) change(r agent.Report, leader knows, due bool) (out Chan
 	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest) && (e.next.running == nil) == (e.last.running == nil)
 	runs := slices.Equal(e.next.running, e.last.running)
 	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressed != e.last.pressed || !same || !runs || !r.Quiet && e.next.index != 0 && e.next.index != e.last.index
-	part := same && (e.next.index == e.last.index || leader.index) && (runs || leader.ran)
-	if !due && e.last.sampled && len(out.Estimates) == 0 && e.next.pressed == e.last.pressed && e.next.states == e.last.states && (!news || part && leader.ran) {
+	if !due && e.last.sampled && len(out.Estimates) == 0 && e.next.pressed == e.last.pressed && e.next.states == e.last.states && (!news || same) {
 		out.Samples, out.Pressure, out.Available = nil, nil, nil
 	}
-	e.next.sampled = part && e.last.sampled || out.Samples != nil
-	if part {
+	e.next.sampled = same && e.last.sampled || out.Samples != nil
+	if same {
 		if e.next.index != e.last.index {
 			index := e.next.index
 			out.Index = &index

@@ -77,20 +77,20 @@ func TestWhatCanWait(t *testing.T) {
 func TestQuietIndexIsNoNews(t *testing.T) {
 	var e reportEncoder
 	r := agent.Report{Host: "h1", Reach: true, Index: 5}
-	if _, news, err := e.change(r, knows{index: true}, true); err != nil || !news {
+	if _, news, err := e.change(r, true); err != nil || !news {
 		t.Fatalf("the first report: %v, %v", news, err)
 	}
 	e.taken(1)
 	r.Index, r.Quiet = 6, true
-	if c, news, err := e.change(r, knows{index: true}, true); err != nil || news || c.Index == nil || *c.Index != 6 {
+	if c, news, err := e.change(r, true); err != nil || news || c.Index == nil || *c.Index != 6 {
 		t.Errorf("an index that nobody waits for: %+v, %v, %v", c, news, err)
 	}
 	r.Quiet = false
-	if _, news, err := e.change(r, knows{index: true}, true); err != nil || !news {
+	if _, news, err := e.change(r, true); err != nil || !news {
 		t.Errorf("an index that somebody waits for: %v, %v", news, err)
 	}
 	r.Quiet, r.Statuses = true, []agent.Status{{VM: "a", Generation: 1, Phase: agent.SeenRunning}}
-	if _, news, err := e.change(r, knows{index: true}, true); err != nil || !news {
+	if _, news, err := e.change(r, true); err != nil || !news {
 		t.Errorf("a status: %v, %v", news, err)
 	}
 }
