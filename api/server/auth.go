@@ -37,11 +37,7 @@ const (
 	tokenBytes   = 32
 )
 
-var (
-	tokenForm = regexp.MustCompile(`^ekt_([0-9a-f]{16})\.[A-Za-z0-9_-]{43}$`)
-	// fileTokenForm is that of a token in a file: files of earlier versions have no id.
-	fileTokenForm = regexp.MustCompile(`^ekt_([0-9a-f]{16}\.)?[A-Za-z0-9_-]{43}$`)
-)
+var tokenForm = regexp.MustCompile(`^ekt_([0-9a-f]{16})\.[A-Za-z0-9_-]{43}$`)
 
 // tokenID is the id in the text of a token; false if the text is no token's.
 func tokenID(token string) (string, bool) {
@@ -100,7 +96,7 @@ func readToken(path string) (TokenHash, error) {
 		return TokenHash{}, fmt.Errorf("admin token: %w", err)
 	}
 	token := strings.TrimSpace(string(b))
-	if !fileTokenForm.MatchString(token) {
+	if !tokenForm.MatchString(token) {
 		return TokenHash{}, fmt.Errorf("admin token: %s holds no token of Evenkeel: remove the file for a new one", path)
 	}
 	return HashToken(token), nil
@@ -240,7 +236,7 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 		return refuse(fmt.Sprintf("the token %s (%s) expired at %s", row.Name, row.ID, row.Until.UTC().Format(time.RFC3339)))
 	case found && same:
 		s.cluster.UseToken(id, now)
-		return &principal{ID: row.ID, Name: row.Name, Role: row.EffectiveRole(), Until: row.Until}, nil
+		return &principal{ID: row.ID, Name: row.Name, Role: row.Role, Until: row.Until}, nil
 	case formed && !found && s.opts.Members != nil && (s.cluster.Ready() != nil || !s.opts.Members.CaughtUp()):
 		return nil, noLeader("this server does not know the tokens of the cluster now; ask another one, or try again")
 	}

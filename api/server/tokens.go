@@ -111,7 +111,7 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 		return nil, s.fail(bounded, err)
 	}
 	running := s.live.running(in.ID)
-	out := v1.TokenRevocation{ID: row.ID, Name: row.Name, Role: string(row.EffectiveRole()), DryRun: in.DryRun,
+	out := v1.TokenRevocation{ID: row.ID, Name: row.Name, Role: string(row.Role), DryRun: in.DryRun,
 		EventStreams: running[liveStream], Consoles: running[liveConsole], LongPolls: running[livePoll]}
 	verb := "is revoked"
 	if in.DryRun {
@@ -142,7 +142,7 @@ func madeBy(ctx context.Context) string {
 }
 
 func tokenOf(t state.Token) v1.Token {
-	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.EffectiveRole()), MadeBy: t.MadeBy}
+	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), MadeBy: t.MadeBy}
 	if !t.MadeAt.IsZero() {
 		out.MadeAt = &t.MadeAt
 	}

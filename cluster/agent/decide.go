@@ -183,16 +183,14 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 		}
 		id := vm.Identity.VM
 		d.there[id] = vm
-		if want.Foreign == nil || !unknown[id] {
+		if !unknown[id] {
 			d.cpu += d.force(vm)
 			d.memory += max(vm.Balloon, past.Balloon[id]) + want.Overhead
 		}
 	}
-	if want.Foreign != nil { // what the leader does not count for these yet
-		use, _ := others(want.Cluster, want.Overhead, past.Cores, unknown, there)
-		d.cpu += max(0, use.CPU-want.Foreign.CPU)
-		d.memory += max(0, use.Memory-want.Foreign.Memory)
-	}
+	use, _ := others(want.Cluster, want.Overhead, past.Cores, unknown, there)
+	d.cpu += max(0, use.CPU-want.Foreign.CPU) // what the leader does not count for these yet
+	d.memory += max(0, use.Memory-want.Foreign.Memory)
 	vms := append([]VM(nil), want.VMs...)
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Spec.Identity.VM < vms[b].Spec.Identity.VM })
 	for i := range vms {

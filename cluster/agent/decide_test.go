@@ -78,7 +78,7 @@ func TestDecide(t *testing.T) {
 	// leftOut is a full host, of whose room the leader leaves out so much for VMs that are not its own.
 	leftOut := func(cores float64, memory int64, vms ...agent.VM) agent.Desired {
 		d := full(vms...)
-		d.CPU, d.Memory, d.Foreign = d.CPU-cores, d.Memory-memory, &agent.Limits{CPU: cores, Memory: memory}
+		d.CPU, d.Memory, d.Foreign = d.CPU-cores, d.Memory-memory, agent.Limits{CPU: cores, Memory: memory}
 		return d
 	}
 	for _, c := range []struct {

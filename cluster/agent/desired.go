@@ -33,7 +33,7 @@ type VM struct {
 	// Held is the memory the leader counts for it, bytes; at least Spec.Balloon.
 	Held int64
 	// Least is what its balloon may be cut down to by the host itself, where guests take more than there is: it is not to have
-	// less at any time, bytes. 0: the host does not do that; its needs are as declared, or the leader is of a version that does not say it.
+	// less at any time, bytes. 0: the host does not do that; its needs are as declared.
 	Least int64 `json:",omitempty"`
 	// FreezeCPU: its share stays as it is in force (it is on its way out).
 	FreezeCPU bool
@@ -79,7 +79,7 @@ type Desired struct {
 	Epoch   uint64 // raised when the cluster was recovered from a lost quorum
 	Index   uint64 // log index of the snapshot this was taken from
 	// Touched is the log index of the last change that the leader may wait for: what is beyond it only repeats what the
-	// host said itself. 0: the leader is of a version that does not say it.
+	// host said itself; 0: it is not said.
 	Touched uint64 `json:",omitempty"`
 	// Hold says why nothing is to be started, stopped or changed here now: the cluster was
 	// restored and does not know yet what runs where. "" = go on.
@@ -88,9 +88,8 @@ type Desired struct {
 	Memory   int64 // what our VMs may take together: cores, bytes
 	Overhead int64 // bytes a VM costs beyond its own memory
 	// Foreign is what CPU and Memory leave out for VMs that are not the leader's here, by this host's own word: what
-	// they take is not to be counted against CPU and Memory once more. nil: the leader is of a version that
-	// does not say it, and leaves out what it does not know as if it took nothing.
-	Foreign *Limits `json:",omitempty"`
+	// they take is not to be counted against CPU and Memory once more.
+	Foreign Limits
 	VMs     []VM
 }
 
@@ -176,8 +175,6 @@ type Report struct {
 	Running []Instance
 	// Moves are the migrations that go on from here.
 	Moves []MoveProgress `json:",omitempty"`
-	// Numbers: this agent tells moves apart by their numbers (Move.Open), waits for room and asks for permits.
-	Numbers bool `json:",omitempty"`
 	// Resumes: this agent resumes VMs that a migration left paused.
 	Resumes bool `json:",omitempty"`
 	// Migrates is what the host has to be a partner of moves.

@@ -32,7 +32,6 @@ func waits(m *agent.Move)       { m.Wait = true }
 func paused(m *agent.Move)      { m.Paused = true }
 func handedTo(m *agent.Move)    { m.Paused, m.SourceGone, m.Left = true, true, true }
 func stands(v *hypervisor.VM)   { v.State = hypervisor.Paused }
-func without(m *agent.Move)     { m.Open, m.Permit = 0, 0 } // by a leader that does not number moves
 func arriving(v *hypervisor.VM) { v.State = hypervisor.Incoming }
 
 // What either host of a move does and tells. A VM is handed over once its target has room, with no more than its share; the target lets nothing
@@ -111,7 +110,6 @@ func TestDecideMoves(t *testing.T) {
 		{"what an earlier move left paused", small(wanted("m", moving(incoming, waits))), []hypervisor.VM{runs("m", stands)}, behind(5 * time.Second),
 			[]string{"hold ek-m: an earlier migration left it behind here", "destroy ek-m generation 1, which a migration left behind"}},
 		{"it was paused before it came by a move that does not leave it paused", small(wanted("m", moving(incoming))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, []string{"report m generation 1 arrived"}},
-		{"it is there, by a leader that takes that from what runs", small(wanted("m", moving(incoming, without))), []hypervisor.VM{runs("m")}, agent.Past{}, nil},
 		{"its source is gone, and it did not come", small(wanted("m", moving(incoming, func(m *agent.Move) { m.SourceGone = true }))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	case m.Incoming && m.Paused && paused && m.Left && !d.past.Resumed[id]:
 		d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, false})
 	case m.Incoming && m.Paused && runs && (paused && !m.Left || !m.SourceGone): // its source has not said yet that it left
-	case m.Incoming && m.Open != 0 && ours(vm, now, runs) && now.State != hypervisor.Incoming:
+	case m.Incoming && ours(vm, now, runs) && now.State != hypervisor.Incoming:
 		tell(SeenArrived, "")
 	case m.Incoming && m.Wait && d.fits:
 		tell(SeenRoom, "")
@@ -73,7 +73,7 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		tell(SeenStayed, "it is paused here, by virsh suspend or an error of its disk, and would be resumed on host "+m.To+": resume or stop it first")
 	case m.Wait:
 		d.add(Hold{id, name, "host " + m.To + " has no room for it yet", false})
-	case d.force(now)-vm.Spec.CPU.Cap > tiny && m.Open != 0: // it would bring more than the target keeps for it
+	case d.force(now)-vm.Spec.CPU.Cap > tiny: // it would bring more than the target keeps for it
 		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
 		d.cpu -= d.force(now) - vm.Spec.CPU.Cap
 	default:

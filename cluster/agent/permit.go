@@ -31,9 +31,6 @@ func (r *runner) permit(ctx context.Context, q PermitRequest) (Permit, error) {
 // mayHandOver asks the leader, right before it is done, whether a VM may be handed over. The permit is in the log: whatever
 // was decided on older permits and is heard of later, that the VM stayed above all, counts no more.
 func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
-	if op.Move.Open == 0 { // the leader is of a version that gives no such permits
-		return true, nil
-	}
 	h := Handover{VM: op.Spec.VM, Generation: op.Spec.Generation, Move: op.Move.Open}
 	p, err := r.permit(ctx, PermitRequest{Host: r.Host, Moves: []Handover{h}})
 	if err != nil {

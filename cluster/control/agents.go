@@ -31,7 +31,7 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 		hold = "held after a " + meta.Hold.Reason
 	}
 	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), Touched: h.Version, CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
-		Foreign: &agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}}
+		Foreign: agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}}
 	if vms > 0 {
 		out.VMs = make([]agent.VM, 0, vms)
 	}
@@ -192,7 +192,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	}
 	c.moves.told(r)
 	live.Moves = r.Moves
-	live.Numbers, live.Resumes = r.Numbers, r.Resumes
+	live.Resumes = r.Resumes
 	live.NoWay = r.NoWay
 	if r.Migrates.CPUModel != "" {
 		live.Migrates = r.Migrates
@@ -247,9 +247,9 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 			if !reported { // it is told again
 				continue
 			}
-			now.Room, now.Resumes = true, st.Resumes && from && s.Format() >= 5
+			now.Room, now.Resumes = true, st.Resumes && from
 		case agent.SeenWaiting:
-			if now.Phase = state.Starting; s.Format() < 5 || vm.Phase != state.Starting || vm.Reason == st.Reason {
+			if now.Phase = state.Starting; vm.Phase != state.Starting || vm.Reason == st.Reason {
 				continue
 			}
 		default:
@@ -278,7 +278,7 @@ func (c *Control) resumes(host string) (it, reported bool) {
 // recordMoves closes moves by what the hypervisors say: a VM that runs on the target has arrived, one whose move ended
 // and that runs on the source has stayed. Which move that is, and which attempt, is said with it: what comes late settles no other.
 func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Report) error {
-	over := unnumbered(s, r)
+	var over []state.Move
 	for _, st := range r.Statuses {
 		vm, ok := s.VM(st.VM)
 		if !ok || vm.MovingTo == "" || vm.Generation != st.Generation || vm.Move != st.Move {
@@ -300,16 +300,6 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 	return nil
 }
 
-// unnumbered are the VMs that came to the host by a move without a number, which a log of version 2 opened.
-func unnumbered(s *state.Snapshot, r agent.Report) (over []state.Move) {
-	for _, vm := range s.VMsMovingTo(r.Host) {
-		if vm.Move == 0 && slices.ContainsFunc(r.Running, func(i agent.Instance) bool { return i.VM == vm.ID && i.Generation == vm.Generation && !i.Incoming }) {
-			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true})
-		}
-	}
-	return over
-}
-
 // recordAccount passes on what a host runs, while there is a hold that waits for it.
 func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.Report) error {
 	m, _ := s.Meta()
@@ -317,12 +307,10 @@ func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.
 	if r.Running == nil || r.Epoch != m.Epoch || !slices.Contains(m.Hold.Pending, r.Host) {
 		return nil
 	}
-	body := state.Account{Host: r.Host, Exact: s.Format() >= 3}
+	body := state.Account{Host: r.Host}
 	for _, i := range r.Running {
 		if i.Leftover { // it runs nothing, and is resumed or cleared away once it is known where the VM is, or that it is lost
-			if s.Format() >= 5 {
-				body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation, Leftover: true})
-			}
+			body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation, Leftover: true})
 			continue
 		}
 		if i.Incoming || i.Leaving { // where it runs is not decided yet: the host tells again once it is

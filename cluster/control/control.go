@@ -186,7 +186,7 @@ func (c *Control) lists(vm string) (hosts []string) {
 
 // propose a command and return what became of it.
 func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error {
-	entry, err := state.EncodeAs(c.o.State.Snapshot().Format(), kind, c.o.Now(), body)
+	entry, err := c.o.State.Snapshot().Encode(kind, c.o.Now(), body)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 		now.Lease = max(left, h.Fencing.Lease)
 	}
 	said := state.HostFencing{Host: r.Host, Fencing: now}
-	if is := (state.Machine{ID: r.Machine, Boot: r.Boot}); r.Machine != "" && r.Boot != "" && is != h.Machine && s.Format() >= 5 {
+	if is := (state.Machine{ID: r.Machine, Boot: r.Boot}); r.Machine != "" && r.Boot != "" && is != h.Machine {
 		said.Machine = is
 	}
 	if h.Fencing != now || said.Machine != (state.Machine{}) {

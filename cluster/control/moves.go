@@ -175,9 +175,7 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) 
 		case act.Anew != nil:
 			err = c.planAnew(ctx, s, env, act.Anew)
 		case act.Open != nil:
-			if err = c.numbered(s, act.Open); err == nil {
-				err = c.propose(ctx, state.KindMove, act.Open)
-			}
+			err = c.propose(ctx, state.KindMove, act.Open)
 			if k := key(act.Open.Plan, act.Open.Step); errors.Is(err, state.ErrConflict) {
 				m.refused[k] = refusal{m.refused[k].times + 1, err.Error()}
 			}
@@ -190,20 +188,6 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) 
 		}
 	}
 	return acted, nil
-}
-
-// numbered says why a move is not to be opened for the sake of its hosts' agents: one of an older version would not wait for
-// room, nor say which move it tells of.
-func (c *Control) numbered(s *state.Snapshot, m *state.Move) error {
-	vm, _ := s.VM(m.VM)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, host := range []string{vm.Host, m.To} {
-		if live, reported := c.live[host]; reported && !live.Numbers {
-			return fmt.Errorf("move of VM %s: host %s runs a version that does not number moves; upgrade it first: %w", vm.Name, host, ErrConflict)
-		}
-	}
-	return nil
 }
 
 // weigh the re-balances under way once more where needs have changed since: one whose moves to come do not help any more is planned anew.
@@ -331,7 +315,7 @@ func (c *Control) ask() loop.Env {
 		set := meta.Settings.Moves.WithDefaults()
 		vms := 0
 		s.EachVM(func(*state.VM) bool { vms++; return true })
-		if s.Format() < 3 || vms == 0 || vms > mostAdvised {
+		if vms == 0 || vms > mostAdvised {
 			return ""
 		}
 		f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc)

@@ -313,7 +313,7 @@ func checkReason(field, text string) error {
 func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
-	if set.Mode != state.MovesAuto || s.Format() < 3 || len(s.RunningMovePlans()) > 0 {
+	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 {
 		return false, nil
 	}
 	at := s.PlacementIndex()
@@ -385,7 +385,7 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return false, nil
 	}
 	m.looked, m.wake = now, time.Time{}
-	if set.Mode == state.MovesOff || s.Format() < 3 {
+	if set.Mode == state.MovesOff {
 		return false, nil
 	}
 	env := c.env()

@@ -93,7 +93,7 @@ func pass(d time.Duration) {
 func (c *crew) round(host string) {
 	want, _, err := c.Desired(c.t.Context(), host)
 	c.must(err)
-	r := agent.Report{Host: host, Epoch: want.Epoch, Index: want.Index, Reach: true, Numbers: true, MigrateURI: host, Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30},
+	r := agent.Report{Host: host, Epoch: want.Epoch, Index: want.Index, Reach: true, MigrateURI: host, Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30},
 		Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Running: []agent.Instance{}, Migrates: agent.Migrates{CPUModel: "qemu64"}}
 	for _, vm := range want.VMs {
 		id, generation := vm.Spec.VM, vm.Spec.Generation

@@ -152,11 +152,11 @@ func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 	return found
 }
 
-// tellHours of what shaping did, now and then. A cluster some server of which runs an earlier version keeps them in the leader's memory.
+// tellHours of what shaping did, now and then.
 func (c *Control) tellHours(ctx context.Context, s *state.Snapshot, now time.Time) error {
 	x := &c.shapes
 	hours := x.unsaved(now, tellEvery*c.o.Period)
-	if len(hours) == 0 || s.Format() < 4 {
+	if len(hours) == 0 {
 		return nil
 	}
 	if err := c.propose(ctx, state.KindShapingTold, state.ShapingTold{Hours: hours}); err != nil {

@@ -65,7 +65,7 @@ func (h *shapedHost) tell() {
 		h.t.Fatal(err)
 	}
 	r := agent.Report{Host: "h1", Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 64 << 20, Reach: true,
-		Running: []agent.Instance{}, Epoch: want.Epoch, Index: want.Index, Numbers: true, Samples: []agent.Sample{}, Available: h.word}
+		Running: []agent.Instance{}, Epoch: want.Epoch, Index: want.Index, Samples: []agent.Sample{}, Available: h.word}
 	for _, vm := range want.VMs {
 		id, name := vm.Spec.Identity.VM, strings.TrimPrefix(vm.Spec.Name, "ek-")
 		st := agent.Status{VM: id, Generation: vm.Spec.Identity.Generation, Phase: agent.SeenRunning, Held: vm.Spec.Balloon}
@@ -220,20 +220,6 @@ func TestTheShadowOfARestoredState(t *testing.T) {
 		now, err := h.Shaping(t.Context())
 		if err != nil || len(now.Hours) < 2 || !now.Hours[0].From.Equal(past.From) || now.Hours[0].Minutes != 60 {
 			t.Errorf("%+v, %v", now.Hours, err)
-		}
-	})
-}
-
-// While a server runs an earlier version nothing is told that it cannot read.
-func TestTheShadowIsKeptFromOldServers(t *testing.T) {
-	shapedIn(t, func(t *testing.T, h *shapedHost) {
-		if err := h.Propose(t.Context(), state.KindMemberPut, state.Member{Name: "s2", Server: true, Format: 3}); err != nil {
-			t.Fatal(err)
-		}
-		h.run("old", state.NeedsEstimated, "core", 4<<30, 1<<30)
-		h.pass(25 * time.Minute)
-		if now, err := h.Shaping(t.Context()); err != nil || len(now.Hours) == 0 || len(h.store.Snapshot().ShapingHours()) != 0 {
-			t.Errorf("%+v, %v; %+v", now.Hours, err, h.store.Snapshot().ShapingHours())
 		}
 	})
 }

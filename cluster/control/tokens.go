@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -129,9 +128,5 @@ func (c *Control) recordTokenUses(ctx context.Context) error {
 	if len(uses) == 0 {
 		return nil
 	}
-	err := c.propose(ctx, state.KindTokensUsed, state.TokensUsed{Used: uses[:min(len(uses), state.MaxTokens)]})
-	if errors.Is(err, state.ErrTooNew) { // a server runs an earlier version
-		return nil
-	}
-	return err
+	return c.propose(ctx, state.KindTokensUsed, state.TokensUsed{Used: uses[:min(len(uses), state.MaxTokens)]})
 }

@@ -31,7 +31,6 @@ type HostLive struct {
 	ListedFor uint64
 
 	Resumes  bool                 // its agent resumes VMs that a migration left paused
-	Numbers  bool                 // its agent is of a version that takes part in moves
 	Moves    []agent.MoveProgress // the migrations that go on from there
 	Migrates agent.Migrates       // what it has for VMs that move there; the zero value: it has not said
 	NoWay    []agent.NoWay        // where it cannot send VMs

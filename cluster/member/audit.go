@@ -37,7 +37,7 @@ type refusalEvent struct {
 	Name string    `json:"name"` // of whom it concerns: an address
 	Text string    `json:"text"`
 
-	// Of what Text is made; a server of an earlier version has none of it.
+	// Of what Text is made.
 	By     string    `json:"by,omitempty"`
 	Detail string    `json:"detail,omitempty"`
 	Count  uint64    `json:"count,omitempty"`
@@ -157,9 +157,6 @@ func (r *recording) take(events []refusalEvent, n uint64, now time.Time) uint64 
 			continue
 		}
 		q := audit.Refusal{Kind: e.Kind, Address: e.Name, By: e.By, Class: e.Detail, Detail: e.Detail, Count: e.Count, Since: e.Since}
-		if q.Detail == "" {
-			q.Class, q.Detail = e.Text, e.Text
-		}
 		r.waiting = append(r.waiting, r.refusals.Add(q, now)...)
 		n = e.N
 	}

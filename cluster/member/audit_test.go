@@ -59,7 +59,7 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 }
 
-// What a server of an earlier version tells is recorded as it tells it; one that was started again counts from 1; of the time
+// What a server tells is recorded as it tells it; one that was started again counts from 1; of the time
 // before this server led only what is fresh is recorded.
 func TestRecording(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -68,8 +68,8 @@ func TestRecording(t *testing.T) {
 		got = append(got, kind+" "+name+" "+text)
 		return nil
 	}}
-	n := r.take([]refusalEvent{{N: 4, At: now.Add(-time.Hour), Kind: refusedKind, Name: "192.0.2.1", Text: "stale"}, {N: 5, At: now, Kind: refusedKind, Name: "192.0.2.2", Text: "revoked"}}, 0, now)
-	n = r.take([]refusalEvent{{N: 5, At: now, Kind: refusedKind, Name: "192.0.2.2", Text: "revoked"}}, n, now)
+	n := r.take([]refusalEvent{{N: 4, At: now.Add(-time.Hour), Kind: refusedKind, Name: "192.0.2.1", Detail: "stale"}, {N: 5, At: now, Kind: refusedKind, Name: "192.0.2.2", Detail: "revoked"}}, 0, now)
+	n = r.take([]refusalEvent{{N: 5, At: now, Kind: refusedKind, Name: "192.0.2.2", Detail: "revoked"}}, n, now)
 	n = r.take([]refusalEvent{{N: 1, At: now, Kind: audit.JoinRefused, Name: "192.0.2.3", By: "agent h3", Detail: "used", Count: 7, Since: now.Add(-time.Minute)}}, n, now)
 	r.record(t.Context(), now)
 	if n != 1 || fmt.Sprint(got) != "[connection-refused 192.0.2.2 revoked join-refused 192.0.2.3 7 times in 1m0s: by agent h3: used]" {

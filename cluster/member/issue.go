@@ -143,8 +143,8 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	}
 	s := m.State.Snapshot()
 	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
-	join := state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row, Held: s.Format() >= 3}
-	if s.Format() >= 5 && q.Machine != "" && q.Boot != "" {
+	join := state.Join{Token: q.ID, Hash: pki.HashSecret(q.Secret), Member: row}
+	if q.Machine != "" && q.Boot != "" {
 		join.Machine = state.Machine{ID: q.Machine, Boot: q.Boot}
 	}
 	if err := s.CheckJoin(join); err != nil { // before its vote is forgotten

@@ -123,7 +123,7 @@ func (m *Member) Remove(ctx context.Context, name string, force bool) error {
 			return fmt.Errorf("remove member %s: %w", name, err)
 		}
 	}
-	if err := m.Propose(ctx, state.KindMemberDrop, state.MemberDrop{Name: name, Deleted: m.State.Snapshot().Format() >= 3}); err != nil {
+	if err := m.Propose(ctx, state.KindMemberDrop, state.MemberDrop{Name: name}); err != nil {
 		return fmt.Errorf("remove member %s: %w", name, err)
 	}
 	m.port.Recheck()

@@ -187,7 +187,7 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 	}
 	what := state.Restore{ID: fmt.Sprintf("%d-%d", is.Index(), time.Now().UnixNano()), Foreign: foreign, WaitFor: waitFor,
 		Text: fmt.Sprintf("the state of %s, index %d, is in force again", saved.Time.Format(time.RFC3339), saved.Index)}
-	if saved.Index <= is.Index() && is.Format() >= 4 {
+	if saved.Index <= is.Index() {
 		err = n.restoreInLog(ctx, is, body, what)
 	} else {
 		err = n.restorePastLog(ctx, l, is, saved, body, what)
@@ -215,8 +215,8 @@ func (n *Node) restoreInLog(ctx context.Context, is *state.Snapshot, body []byte
 	return nil
 }
 
-// restorePastLog is for a state that is ahead of this log, as that of another cluster may be, and for servers that do not know better: Raft's own way,
-// which needs no quorum to begin with.
+// restorePastLog is for a state that is ahead of this log, as that of another cluster may be: Raft's own way, which needs no quorum to
+// begin with.
 func (n *Node) restorePastLog(ctx context.Context, l *life, is *state.Snapshot, saved Saved, body []byte, what state.Restore) error {
 	var held bytes.Buffer
 	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), is, what.WaitFor...); err != nil {
@@ -240,7 +240,7 @@ func (n *Node) restorePastLog(ctx context.Context, l *life, is *state.Snapshot, 
 
 // record a command in the log.
 func (n *Node) record(ctx context.Context, is *state.Snapshot, kind state.Kind, body any) error {
-	entry, err := state.EncodeAs(is.Format(), kind, time.Now(), body)
+	entry, err := is.Encode(kind, time.Now(), body)
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func (d gossipDelegate) AckPayload() []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(d.o.Wall().UnixNano())) //nolint:gosec // back in NotifyPingComplete
 }
 
-// NotifyPingComplete implements memberlist.PingDelegate. Members of older versions tell no time.
+// NotifyPingComplete implements memberlist.PingDelegate. What is no time of day is passed over.
 func (d gossipDelegate) NotifyPingComplete(other *memberlist.Node, rtt time.Duration, payload []byte) {
 	if len(payload) != 8 || rtt < 0 {
 		return

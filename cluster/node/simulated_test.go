@@ -314,12 +314,12 @@ func TestRestoreInSimulatedTime(t *testing.T) {
 
 // A state is restored while a server is away that led, and has entries in its log which were never committed: it comes back to it, too.
 func TestRestoreWhileAnOldLeaderIsAway(t *testing.T) {
-	for name, format := range map[string]int{"in the log": state.FormatVersion, "past the log": 3} {
-		t.Run(name, func(t *testing.T) {
+	for _, past := range []bool{false, true} {
+		t.Run(fmt.Sprintf("past the log: %t", past), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := simulate(t, 3)
 				c.leader().found(t, "c1")
-				c.leader().command(t, state.KindMemberPut, state.Member{Name: "s1", Server: true, Format: format})
+				c.leader().command(t, state.KindMemberPut, state.Member{Name: "s1", Server: true, Format: state.FormatVersion})
 				c.put(30)
 				file := c.leader().backup(t)
 				old := c.leader()
@@ -336,7 +336,22 @@ func TestRestoreWhileAnOldLeaderIsAway(t *testing.T) {
 				asked.Wait()
 				cancel()
 				c.put(5)
-				if _, err := c.leader().Restore(t.Context(), bytes.NewReader(file), false); err != nil {
+				restore := func(n *Node) error {
+					if !past {
+						_, err := n.Restore(t.Context(), bytes.NewReader(file), false)
+						return err
+					}
+					saved, body, err := inspect(bytes.NewReader(file))
+					if err != nil {
+						return err
+					}
+					l, _, err := n.leading()
+					if err != nil {
+						return err
+					}
+					return n.restorePastLog(t.Context(), l, n.state.Snapshot(), saved, body, state.Restore{})
+				}
+				if err := restore(c.leader().Node); err != nil {
 					t.Fatal(err)
 				}
 				c.written = 30

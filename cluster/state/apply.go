@@ -175,7 +175,7 @@ type writer struct {
 	index uint64
 	at    time.Time
 	pos   position
-	// version of the format of the entry. One of an older version changes the state as it always did.
+	// version of the format of the entry. All servers must make the same of it, whichever versions they know beyond that.
 	version int
 
 	replaced bool // the whole state was: the transaction ends, as it would not do to do that again for what is refused after it

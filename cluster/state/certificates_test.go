@@ -7,47 +7,43 @@ import (
 	"time"
 )
 
-// The certificates of a member that have not ended are bounded, and each but the first is an event, in entries of the format that
-// brought that; entries of an older one do what they always did.
+// The certificates of a member that have not ended are bounded, and each but the first is an event.
 func TestCertificatesOfAMember(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
-	for version, want := range map[int]struct{ rows, events int }{renewalsSince - 1: {20, 0}, renewalsSince: {MaxSerials, MaxSerials - 1}} {
-		s := New()
-		w := newWriter(s.db.Txn(true), 1, at)
-		w.version = version
-		w.put(tMembers, &Member{Name: "h1", Agent: true, Serials: []Serial{{Number: "over", Until: at.Add(-time.Second)}}})
-		refused := 0
-		for i := range 20 {
-			err := w.certificate(&Certificate{Member: "h1", Serial: Serial{Number: fmt.Sprintf("%02x", i), Until: at.Add(time.Hour)}})
-			switch {
-			case errors.Is(err, ErrConflict):
-				refused++
-			case err != nil:
-				t.Fatal(err)
-			}
+	s := New()
+	w := newWriter(s.db.Txn(true), 1, at)
+	defer w.txn.Abort()
+	w.put(tMembers, &Member{Name: "h1", Agent: true, Serials: []Serial{{Number: "over", Until: at.Add(-time.Second)}}})
+	refused := 0
+	for i := range 20 {
+		err := w.certificate(&Certificate{Member: "h1", Serial: Serial{Number: fmt.Sprintf("%02x", i), Until: at.Add(time.Hour)}})
+		switch {
+		case errors.Is(err, ErrConflict):
+			refused++
+		case err != nil:
+			t.Fatal(err)
 		}
-		if err := w.certificate(&Certificate{Member: "h2", Serial: Serial{Number: "01", Until: at}}); !errors.Is(err, ErrNotFound) {
-			t.Errorf("of no member: %v", err)
+	}
+	if err := w.certificate(&Certificate{Member: "h2", Serial: Serial{Number: "01", Until: at}}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of no member: %v", err)
+	}
+	m, _ := w.read().Member("h1")
+	if len(m.Serials) != MaxSerials || refused != 20-MaxSerials || m.Certificates(at) != MaxSerials || m.Has("over") || !m.Has("00") {
+		t.Errorf("%d certificates are recorded, %d were refused", len(m.Serials), refused)
+	}
+	events := 0
+	for _, e := range all[Event](w.read(), tEvents, "id") {
+		if e.Kind == "certificate-renewed" && e.Name == "h1" {
+			events++
 		}
-		m, _ := w.read().Member("h1")
-		if len(m.Serials) != want.rows || refused != 20-want.rows || m.Certificates(at) != want.rows || m.Has("over") || !m.Has("00") {
-			t.Errorf("version %d: %d certificates are recorded, %d were refused", version, len(m.Serials), refused)
-		}
-		events := 0
-		for _, e := range all[Event](w.read(), tEvents, "id") {
-			if e.Kind == "certificate-renewed" && e.Name == "h1" {
-				events++
-			}
-		}
-		if events != want.events {
-			t.Errorf("version %d: %d events, want %d", version, events, want.events)
-		}
-		// Those that have ended make place.
-		w.at = at.Add(2 * time.Hour)
-		if err := w.certificate(&Certificate{Member: "h1", Serial: Serial{Number: "ff", Until: at.Add(3 * time.Hour)}}); err != nil {
-			t.Errorf("version %d: after the others ended: %v", version, err)
-		}
-		w.txn.Abort()
+	}
+	if events != MaxSerials-1 {
+		t.Errorf("%d events, want %d", events, MaxSerials-1)
+	}
+	// Those that have ended make place.
+	w.at = at.Add(2 * time.Hour)
+	if err := w.certificate(&Certificate{Member: "h1", Serial: Serial{Number: "ff", Until: at.Add(3 * time.Hour)}}); err != nil {
+		t.Errorf("after the others ended: %v", err)
 	}
 }
 

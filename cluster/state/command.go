@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 )
 
@@ -24,7 +23,6 @@ const (
 	KindImagePut   Kind = "image-put"
 	KindImageDrop  Kind = "image-drop"
 
-	// Since version 2.
 	KindMemberPut   Kind = "member-put"
 	KindMemberDrop  Kind = "member-drop"
 	KindTokenPut    Kind = "join-token-put"
@@ -36,9 +34,8 @@ const (
 	KindArm         Kind = "arm"
 	KindMove        Kind = "move"
 	KindAudit       Kind = "audit"
-	KindAdminToken  Kind = "admin-token" // a token of the API, of any role since version 5
+	KindAdminToken  Kind = "admin-token" // a token of the API, of any role
 
-	// Since version 3, which also told moves more of themselves.
 	KindSettings       Kind = "settings"
 	KindMovePlan       Kind = "move-plan"
 	KindMigrationTold  Kind = "migration-told"
@@ -46,70 +43,60 @@ const (
 	KindDrain          Kind = "drain"
 	KindShape          Kind = "shape"
 
-	// Since version 4.
 	KindShapingTold Kind = "shaping-told"
 	KindRestore     Kind = "restore"
 
-	// Since version 5, which also gave tokens names, roles and ends.
 	KindTokenDrop  Kind = "token-drop"
 	KindTokensUsed Kind = "tokens-used"
 )
 
-// kinds of commands: what their body is, and the version of the format that brought them.
-var kinds = map[Kind]struct {
-	since int
-	body  func() any
-}{
-	KindInit:        {1, func() any { return new(Init) }},
-	KindHostReport:  {1, func() any { return new(HostReport) }},
-	KindHostCordon:  {1, func() any { return new(HostCordon) }},
-	KindPlan:        {1, func() any { return new(Plan) }},
-	KindVMReport:    {1, func() any { return new(VMReport) }},
-	KindImagePut:    {1, func() any { return new(ImagePut) }},
-	KindImageDrop:   {1, func() any { return new(ImageDrop) }},
-	KindMemberPut:   {2, func() any { return new(Member) }},
-	KindMemberDrop:  {2, func() any { return new(MemberDrop) }},
-	KindTokenPut:    {2, func() any { return new(JoinToken) }},
-	KindJoin:        {2, func() any { return new(Join) }},
-	KindCertificate: {2, func() any { return new(Certificate) }},
-	KindFencing:     {2, func() any { return new(HostFencing) }},
-	KindHostLost:    {2, func() any { return new(HostLost) }},
-	KindAccount:     {2, func() any { return new(Account) }},
-	KindArm:         {2, func() any { return new(Arm) }},
-	KindMove:        {2, func() any { return new(Move) }},
-	KindAudit:       {2, func() any { return new(Audit) }},
-	KindAdminToken:  {2, func() any { return new(Token) }},
+// FormatVersion is the version of the format of the log and of snapshots that this code writes. It reads all versions
+// from 1 to this one. docs/decisions/0002 says how a version is added.
+const FormatVersion = 1
 
-	KindSettings:       {3, func() any { return new(SettingsPut) }},
-	KindMovePlan:       {3, func() any { return new(MovePlanPut) }},
-	KindMigrationTold:  {3, func() any { return new(MigrationTold) }},
-	KindMigrationAbort: {3, func() any { return new(MigrationAbort) }},
-	KindDrain:          {3, func() any { return new(HostDrain) }},
-	KindShape:          {3, func() any { return new(Shape) }},
-
-	KindShapingTold: {4, func() any { return new(ShapingTold) }},
-	KindRestore:     {4, func() any { return new(Restore) }},
-
-	KindTokenDrop:  {5, func() any { return new(TokenDrop) }},
-	KindTokensUsed: {5, func() any { return new(TokensUsed) }},
+// format is what programs of one version know of commands.
+type format struct {
+	newest int // version
+	kinds  map[Kind]kind
 }
 
-// Kinds that a version of the format knows, in order of their names.
-func Kinds(version int) []Kind {
-	var out []Kind
-	for kind, k := range kinds {
-		if k.since <= version {
-			out = append(out, kind)
-		}
-	}
-	slices.Sort(out)
-	return out
+type kind struct {
+	since int        // the version that brought it; 0 is version 1
+	new   func() any // an empty body
 }
 
-// FormatVersion is the version of the command format that this code writes. Version 3 numbers moves; 4 keeps what
-// shaping did, and restores by the log; 5 gives tokens of the API roles and ends, and revokes them.
-// It reads every version from 1 on, for ever: testdata/log-v1.jsonl is a log of version 1.
-const FormatVersion = 5
+// present is the format of this program.
+var present = format{FormatVersion, map[Kind]kind{
+	KindInit:           {new: func() any { return new(Init) }},
+	KindHostReport:     {new: func() any { return new(HostReport) }},
+	KindHostCordon:     {new: func() any { return new(HostCordon) }},
+	KindPlan:           {new: func() any { return new(Plan) }},
+	KindVMReport:       {new: func() any { return new(VMReport) }},
+	KindImagePut:       {new: func() any { return new(ImagePut) }},
+	KindImageDrop:      {new: func() any { return new(ImageDrop) }},
+	KindMemberPut:      {new: func() any { return new(Member) }},
+	KindMemberDrop:     {new: func() any { return new(MemberDrop) }},
+	KindTokenPut:       {new: func() any { return new(JoinToken) }},
+	KindJoin:           {new: func() any { return new(Join) }},
+	KindCertificate:    {new: func() any { return new(Certificate) }},
+	KindFencing:        {new: func() any { return new(HostFencing) }},
+	KindHostLost:       {new: func() any { return new(HostLost) }},
+	KindAccount:        {new: func() any { return new(Account) }},
+	KindArm:            {new: func() any { return new(Arm) }},
+	KindMove:           {new: func() any { return new(Move) }},
+	KindAudit:          {new: func() any { return new(Audit) }},
+	KindAdminToken:     {new: func() any { return new(Token) }},
+	KindSettings:       {new: func() any { return new(SettingsPut) }},
+	KindMovePlan:       {new: func() any { return new(MovePlanPut) }},
+	KindMigrationTold:  {new: func() any { return new(MigrationTold) }},
+	KindMigrationAbort: {new: func() any { return new(MigrationAbort) }},
+	KindDrain:          {new: func() any { return new(HostDrain) }},
+	KindShape:          {new: func() any { return new(Shape) }},
+	KindShapingTold:    {new: func() any { return new(ShapingTold) }},
+	KindRestore:        {new: func() any { return new(Restore) }},
+	KindTokenDrop:      {new: func() any { return new(TokenDrop) }},
+	KindTokensUsed:     {new: func() any { return new(TokensUsed) }},
+}}
 
 // MaxCommandBytes bounds one command in the log.
 const MaxCommandBytes = 16 << 20
@@ -186,13 +173,13 @@ type VMReport struct {
 type VMStatus struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
-	// Since version 3: Move is VM.Move of the open move as the host knew of it when it looked, 0 if it knew of none.
+	// Move is VM.Move of the open move as the host knew of it when it looked, 0 if it knew of none.
 	// Room: the host is its target, and has room for the VM. Permit: it is its source, and asks to hand the VM over.
 	// Phase is not set with either.
 	Move   uint64 `json:"move,omitempty"`
 	Room   bool   `json:"room,omitempty"`
 	Permit bool   `json:"permit,omitempty"`
-	// Since version 5: Resumes, with Room: the host has a guest that arrives paused go on once its source has said that it left.
+	// Resumes, with Room: the host has a guest that arrives paused go on once its source has said that it left.
 	// Left, with the phase lost, by the source: it handed the VM over, and did not run it since.
 	Resumes bool   `json:"resumes,omitempty"`
 	Left    bool   `json:"left,omitempty"`
@@ -200,13 +187,6 @@ type VMStatus struct {
 	Gone    bool   `json:"gone,omitempty"`
 	Held    int64  `json:"held,omitempty"` // bytes
 	Reason  string `json:"reason,omitempty"`
-}
-
-func (b VMReport) since() int {
-	if slices.ContainsFunc(b.VMs, func(st VMStatus) bool { return st.Resumes || st.Left }) {
-		return 5
-	}
-	return 0
 }
 
 // ImagePut puts an image into the catalogue.
@@ -226,20 +206,18 @@ var ErrTooNew = errors.New("not all members run a version that knows this yet: u
 
 // Encode makes a log entry of a command body, in the newest version of the format.
 func Encode(kind Kind, at time.Time, body any) ([]byte, error) {
-	return EncodeAs(FormatVersion, kind, at, body)
+	return present.encode(FormatVersion, kind, at, body)
 }
 
-// EncodeAs makes a log entry that programs which know that version of the format can read,
-// for a cluster whose members are upgraded one after the other: see Snapshot.Format.
-func EncodeAs(version int, kind Kind, at time.Time, body any) ([]byte, error) {
-	if k, known := kinds[kind]; !known || k.since > version {
+// Encode makes a log entry that every server can read: see Format. The error wraps ErrTooNew if that cannot be.
+func (s *Snapshot) Encode(kind Kind, at time.Time, body any) ([]byte, error) {
+	return present.encode(s.Format(), kind, at, body)
+}
+
+// encode makes a log entry that programs which know that version of the format can read.
+func (f format) encode(version int, kind Kind, at time.Time, body any) ([]byte, error) {
+	if k, known := f.kinds[kind]; !known || k.since > version || since(body) > version {
 		return nil, fmt.Errorf("encode %s command as version %d: %w", kind, version, ErrTooNew)
-	}
-	if newer(body, version) {
-		return nil, fmt.Errorf("encode %s command as version %d: %w", kind, version, ErrTooNew)
-	}
-	if version < 3 {
-		body = unnumbered(body)
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -259,70 +237,55 @@ func EncodeAs(version int, kind Kind, at time.Time, body any) ([]byte, error) {
 	return b, nil
 }
 
-// unnumbered is a command without what version 3 brought.
-func unnumbered(body any) any {
-	switch b := body.(type) {
-	case Move:
-		b.Move, b.Permit = 0, 0
-		return b
-	case *Move:
-		return unnumbered(*b)
-	case *VMReport:
-		return unnumbered(*b)
-	case VMReport:
-		b.VMs = slices.DeleteFunc(slices.Clone(b.VMs), func(st VMStatus) bool { return st.Room || st.Permit })
-		for i := range b.VMs {
-			b.VMs[i].Move = 0
-		}
-		return b
-	}
-	return body
-}
-
 // Decode reads a log entry. It refuses what this code cannot apply in full: a newer
 // format, an unknown kind, an unknown field, trailing bytes.
-func Decode(b []byte) (Command, any, error) {
+func Decode(b []byte) (Command, any, error) { return present.decode(b) }
+
+func (f format) decode(b []byte) (Command, any, error) {
 	var c Command
 	if len(b) > MaxCommandBytes {
 		return c, nil, fmt.Errorf("decode command: %d bytes, more than %d", len(b), MaxCommandBytes)
 	}
-	if c, body, ok := decodeEncoded(b); ok {
+	if c, body, ok := f.decodeEncoded(b); ok {
 		return c, body, nil
 	}
-	return decodeAny(b)
+	return f.decodeAny(b)
 }
 
 // decodeAny reads an entry however it is written.
-func decodeAny(b []byte) (c Command, body any, err error) {
+func (f format) decodeAny(b []byte) (c Command, body any, err error) {
 	if err := strict(b, &c); err != nil {
 		return c, nil, fmt.Errorf("decode command: %w", err)
 	}
-	if c.Version < 1 || c.Version > FormatVersion {
-		return c, nil, fmt.Errorf("decode command: format version %d, this program knows 1 to %d", c.Version, FormatVersion)
+	if c.Version < 1 || c.Version > f.newest {
+		return c, nil, fmt.Errorf("decode command: format version %d, this program knows 1 to %d", c.Version, f.newest)
 	}
-	k, known := kinds[c.Kind]
+	k, known := f.kinds[c.Kind]
 	if !known || k.since > c.Version {
 		return c, nil, fmt.Errorf("decode command: unknown kind %q in version %d", c.Kind, c.Version)
 	}
-	body = k.body()
+	body = k.new()
 	if err := strict(c.Body, body); err != nil {
 		return c, nil, fmt.Errorf("decode %s command: %w", c.Kind, err)
 	}
-	if newer(body, c.Version) {
+	if since(body) > c.Version {
 		return c, nil, fmt.Errorf("decode %s command: it has what version %d does not know", c.Kind, c.Version)
 	}
 	return c, body, nil
 }
 
-// newer says whether a body has fields that came after that version of the format.
-func newer(body any, version int) bool {
-	b, ok := body.(interface{ since() int })
-	return ok && b.since() > version
+// since is the version of the format that brought the newest field that is set in a body; 0 is version 1. A body that got
+// fields since then has a method for it.
+func since(body any) int {
+	if b, ok := body.(interface{ since() int }); ok {
+		return b.since()
+	}
+	return 0
 }
 
 // decodeEncoded reads an entry that is written as Encode writes it: its frame is taken off by hand, so that the
 // body is read once and not once more as a part of the whole. false: look at it closer.
-func decodeEncoded(b []byte) (c Command, body any, ok bool) {
+func (f format) decodeEncoded(b []byte) (c Command, body any, ok bool) {
 	rest, ok1 := bytes.CutPrefix(b, []byte(`{"v":`))
 	version, rest, ok2 := bytes.Cut(rest, []byte(`,"kind":"`))
 	kind, rest, ok3 := bytes.Cut(rest, []byte(`","at":`))
@@ -332,12 +295,12 @@ func decodeEncoded(b []byte) (c Command, body any, ok bool) {
 		return c, nil, false
 	}
 	c.Version, c.Kind, c.Body = int(version[0]-'0'), Kind(kind), rest
-	k, known := kinds[c.Kind]
-	if !known || c.Version > FormatVersion || k.since > c.Version || json.Unmarshal(at, &c.At) != nil {
+	k, known := f.kinds[c.Kind]
+	if !known || c.Version > f.newest || k.since > c.Version || json.Unmarshal(at, &c.At) != nil {
 		return c, nil, false
 	}
-	body = k.body()
-	return c, body, strict(rest, body) == nil
+	body = k.new()
+	return c, body, strict(rest, body) == nil && since(body) <= c.Version
 }
 
 func strict(b []byte, into any) error {

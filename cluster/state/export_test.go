@@ -1,6 +1,13 @@
 package state
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Kinds of commands, in order of their names.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(present.kinds)) }
 
 // SeenAmiss is what who applies has at hand otherwise than it is.
 func (s *Store) SeenAmiss() (ids []string) {

@@ -20,18 +20,18 @@ func TestFrameByHand(t *testing.T) {
 		}
 		for entry := range bytes.Lines(log) {
 			entry = bytes.TrimSpace(entry)
-			c, body, err := decodeAny(entry)
+			c, body, err := present.decodeAny(entry)
 			if err != nil {
 				t.Fatal(err)
 			}
-			byHand, same, ok := decodeEncoded(entry)
+			byHand, same, ok := present.decodeEncoded(entry)
 			if ok {
 				read++
 				if !reflect.DeepEqual(byHand, c) || !reflect.DeepEqual(same, body) {
 					t.Errorf("%s\nis %+v, %+v\nby hand %+v, %+v", entry, c, body, byHand, same)
 				}
 			}
-			written, err := EncodeAs(c.Version, c.Kind, c.At, body)
+			written, err := present.encode(c.Version, c.Kind, c.At, body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestFrameByHand(t *testing.T) {
 			if !bytes.Equal(written, want) {
 				t.Errorf("written %s\nby json %s", written, want)
 			}
-			if _, _, ok := decodeEncoded(written); !ok {
+			if _, _, ok := present.decodeEncoded(written); !ok {
 				t.Errorf("not read by hand: %s", written)
 			}
 		}
@@ -62,23 +62,23 @@ func TestOddFrames(t *testing.T) {
 	}{
 		{string(good), false},
 		{" " + string(good) + "\n", false},
-		{`{"v":2,"kind":"host-cordon","body":{"host":"x"}}`, false},
-		{`{"v":2,"kind":"host-cordon","at":null,"body":{"host":"x"}}`, false},
-		{`{"v":2,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"},"kind":"host-cordon"}`, false},
-		{`{"v":2,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"}}}`, true},
-		{`{"v":2,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"}`, true},
-		{`{"v":2,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x","new":1}}`, true},
-		{`{"v":2,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"},"new":1}`, true},
-		{`{"v":2,"kind":"host-cordon","at":"then","body":{"host":"x"}}`, true},
+		{`{"v":1,"kind":"host-cordon","body":{"host":"x"}}`, false},
+		{`{"v":1,"kind":"host-cordon","at":null,"body":{"host":"x"}}`, false},
+		{`{"v":1,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"},"kind":"host-cordon"}`, false},
+		{`{"v":1,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"}}}`, true},
+		{`{"v":1,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"}`, true},
+		{`{"v":1,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x","new":1}}`, true},
+		{`{"v":1,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"},"new":1}`, true},
+		{`{"v":1,"kind":"host-cordon","at":"then","body":{"host":"x"}}`, true},
 		{`{"v":9,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"}}`, true},
-		{`{"v":1,"kind":"arm","at":"2026-01-01T00:00:00Z","body":{}}`, true},
+		{`{"v":1,"kind":"disarm","at":"2026-01-01T00:00:00Z","body":{}}`, true},
 		{`{"v":0,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x"}}`, true},
 	} {
 		c, body, err := Decode([]byte(tc.entry))
 		if (err != nil) != tc.bad {
 			t.Errorf("%s: %v", tc.entry, err)
 		}
-		if as, same, err2 := decodeAny([]byte(tc.entry)); err == nil && (err2 != nil || !as.At.Equal(c.At) || as.Kind != c.Kind || !reflect.DeepEqual(body, same)) {
+		if as, same, err2 := present.decodeAny([]byte(tc.entry)); err == nil && (err2 != nil || !as.At.Equal(c.At) || as.Kind != c.Kind || !reflect.DeepEqual(body, same)) {
 			t.Errorf("%s: %+v %+v, by hand %+v %+v", tc.entry, as, same, c, body)
 		}
 	}

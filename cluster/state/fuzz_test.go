@@ -28,14 +28,14 @@ func FuzzDecodeCommand(f *testing.F) {
 		`{"v":1,"kind":"plan","at":"9999-12-31T23:59:59+14:00","body":{"vc":{},"vms":[{}],"allocations":[{}],"touched":[""],"operation":{},"remembered":{}}}`,
 		`{"v":1,"kind":"vm-report","at":"2026-01-01T00:00:00Z","body":{"host":"h1","vms":[{"vm":"vm-a-0","generation":1,"phase":"weird","held":-1}]}}`,
 		`{"v":1,"kind":"image-put","at":"2026-01-01T00:00:00Z","body":{"name":"\u0000"}}`,
-		`{"v":3,"kind":"move-plan","at":"2026-01-01T00:00:00Z","body":{"plan":{"id":"a","kind":"drain","state":"running","steps":[{"vm":"x","from":"a","to":"b","state":"moving","after":[7]}]}}}`,
-		`{"v":3,"kind":"drain","at":"2026-01-01T00:00:00Z","body":{"host":"h1","drain":{"state":"draining"},"movePlan":{"plan":{}}}}`,
-		`{"v":3,"kind":"move","at":"2026-01-01T00:00:00Z","body":{"vm":"vm-a-0","generation":1,"to":"h2","open":true,"id":"m","plan":"p","step":-1}}`,
-		`{"v":3,"kind":"settings","at":"2026-01-01T00:00:00Z","body":{}}`,
-		`{"v":5,"kind":"admin-token","at":"2026-01-01T00:00:00Z","body":{"id":"0000000000000001","hash":"x","name":"\u0000","role":"root","tenant":"t"}}`,
-		`{"v":5,"kind":"token-drop","at":"2026-01-01T00:00:00Z","body":{"id":"0000000000000001","by":"\n"}}`,
-		`{"v":5,"kind":"tokens-used","at":"2026-01-01T00:00:00Z","body":{"used":[{},{"id":"0000000000000001","at":"9999-12-31T23:59:59Z"}]}}`,
-		`{"v":2,"kind":"plan","body":{}}`, `{"v":1`, ``,
+		`{"v":1,"kind":"move-plan","at":"2026-01-01T00:00:00Z","body":{"plan":{"id":"a","kind":"drain","state":"running","steps":[{"vm":"x","from":"a","to":"b","state":"moving","after":[7]}]}}}`,
+		`{"v":1,"kind":"drain","at":"2026-01-01T00:00:00Z","body":{"host":"h1","drain":{"state":"draining"},"movePlan":{"plan":{}}}}`,
+		`{"v":1,"kind":"move","at":"2026-01-01T00:00:00Z","body":{"vm":"vm-a-0","generation":1,"to":"h2","open":true,"id":"m","plan":"p","step":-1}}`,
+		`{"v":1,"kind":"settings","at":"2026-01-01T00:00:00Z","body":{}}`,
+		`{"v":1,"kind":"admin-token","at":"2026-01-01T00:00:00Z","body":{"id":"0000000000000001","hash":"x","name":"\u0000","role":"root","tenant":"t"}}`,
+		`{"v":1,"kind":"token-drop","at":"2026-01-01T00:00:00Z","body":{"id":"0000000000000001","by":"\n"}}`,
+		`{"v":1,"kind":"tokens-used","at":"2026-01-01T00:00:00Z","body":{"used":[{},{"id":"0000000000000001","at":"9999-12-31T23:59:59Z"}]}}`,
+		`{"v":1,"kind":"plan","body":{}}`, `{"v":1`, ``,
 	} {
 		f.Add([]byte(body))
 	}

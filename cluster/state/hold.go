@@ -55,7 +55,6 @@ func held(in io.Reader, reason string, at time.Time, now *Snapshot, version int,
 			w.put(tMembers, &Member{Name: name, Agent: true, Format: version, JoinedAt: at, JoinIndex: w.index})
 		}
 	}
-	w.forgetNewer()
 	m.Epoch = max(m.Epoch+1, is.Epoch+1, uint64(max(0, at.Unix())))
 	m.Hold = Hold{}
 	for _, h := range w.read().Hosts() {

@@ -9,15 +9,8 @@ import (
 type HostFencing struct {
 	Host    string  `json:"host"`
 	Fencing Fencing `json:"fencing"`
-	// Machine, since version 5: the run of the machine that it renewed for; zero: as before.
+	// Machine is the run of the machine that it renewed for; zero: as before.
 	Machine Machine `json:"machine,omitzero"`
-}
-
-func (b HostFencing) since() int {
-	if b.Machine != (Machine{}) {
-		return 5
-	}
-	return 2
 }
 
 // HostLost: the host is proved to run no VM, or none of its restartable ones.
@@ -27,33 +20,21 @@ type HostLost struct {
 	Text  string `json:"text"` // how it was proved, by whom
 	// Basis is the log index up to which the state was known when the proof began. It says nothing of a VM that
 	// moves to the host and was proved gone from its source only after that: it may have arrived since.
-	Basis uint64 `json:"basis,omitempty"`
+	Basis uint64 `json:"basis"`
 }
 
-// Account is what a host runs, told while there is a hold.
+// Account is what a host runs, told while there is a hold. A VM's generation becomes that of what runs, also if the state knows
+// of a later one: no permit for that one is good any more, for it is of an epoch before this one.
 type Account struct {
 	Host string     `json:"host"`
 	VMs  []Instance `json:"vms"`
-	// Exact, since version 3: a VM's generation is that of what runs, also if the state knows of a later one. No
-	// permit for that one is good any more, for it is of an epoch before this one.
-	Exact bool `json:"exact,omitempty"`
-}
-
-func (b Account) since() int {
-	if slices.ContainsFunc(b.VMs, func(i Instance) bool { return i.Leftover }) {
-		return 5
-	}
-	if b.Exact {
-		return 3
-	}
-	return 2
 }
 
 // Instance is a VM that a host runs by its hypervisor's word.
 type Instance struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
-	// Leftover, since version 5: the host does not run it. A migration left it there, paused, and the next start is of a later generation.
+	// Leftover: the host does not run it. A migration left it there, paused, and the next start is of a later generation.
 	Leftover bool `json:"leftover,omitempty"`
 }
 
@@ -121,7 +102,7 @@ func (w *writer) hostLost(b *HostLost) error {
 	n := 0
 	for _, vm := range append(w.read().VMsOn(h.Name), w.read().VMsMovingTo(h.Name)...) {
 		vc, _ := w.read().VC(vm.VC)
-		if vm.MovingTo == h.Name && vm.GoneFrom != "" && b.Basis != 0 && vm.ModifyIndex > b.Basis { // 0: an entry of before it was written
+		if vm.MovingTo == h.Name && vm.GoneFrom != "" && vm.ModifyIndex > b.Basis {
 			continue
 		}
 		if vm.Holds() && (b.Proof != ProofLease || vc.Restartable()) && w.goneFrom(vm, h.Name, "host "+h.Name+" was lost: "+b.Text) {
@@ -228,10 +209,7 @@ func (w *writer) account(b *Account) error {
 		g, _ := mustVC(w, vm).GroupOf(vm)
 		w.endMigration(vm, b.Host == vm.MovingTo, false, 0, 0, "host "+b.Host+" says so after the "+m.Hold.Reason)
 		vm = vm.settled()
-		vm.Host = b.Host
-		if b.Exact || r.Generation > vm.Generation {
-			vm.Generation = r.Generation
-		}
+		vm.Host, vm.Generation = b.Host, r.Generation
 		vm.Held, vm.BootMemory = max(vm.Held, g.Memory), max(vm.BootMemory, g.Memory)
 		vm.VCPUs = max(vm.VCPUs, g.VCPUs)
 		if vm.Phase != Stopping {

@@ -8,12 +8,10 @@ import (
 )
 
 // MemberDrop takes a member out of the cluster. Its certificates count no more. The row of
-// its host goes with it, which must hold no VM.
+// its host goes with it, which must hold no VM. Of a host that is proved dead, VMs that are deleted and that it can clear
+// away no more go with it.
 type MemberDrop struct {
 	Name string `json:"name"`
-	// Deleted, since version 3: of a host that is proved dead, VMs that are deleted and that it can clear away no more
-	// go with it.
-	Deleted bool `json:"deleted,omitempty"`
 }
 
 // Join lets a member in on a token, once. The proposer's clock says whether the token is over.
@@ -21,22 +19,9 @@ type Join struct {
 	Token  string `json:"token"` // id
 	Hash   string `json:"hash"`  // of the secret that was shown
 	Member Member `json:"member"`
-	// Held, since version 3: it may take the name of a member that has yet to say what it runs after a restore. What it
-	// says then is taken for what runs under that name, so it must be the same machine, or the old one must be off.
-	Held bool `json:"held,omitempty"`
-	// Machine that the member is on, since version 5. In the run in which its agent last renewed the host's lease the host's VMs
+	// Machine that the member is on. In the run in which its agent last renewed the host's lease the host's VMs
 	// run on there, and nowhere else: see CheckJoin.
 	Machine Machine `json:"machine,omitzero"`
-}
-
-func (b Join) since() int {
-	if b.Machine != (Machine{}) {
-		return 5
-	}
-	if b.Held {
-		return 3
-	}
-	return 2
 }
 
 // Certificate was issued to a member.
@@ -79,12 +64,15 @@ func (s *Snapshot) RevokedCertificates() []Revoked { return all[Revoked](s, tRev
 
 // Format is the version of the log and of snapshots that every server can read. While servers
 // are upgraded it is that of the older ones, so that each can take over from each.
-func (s *Snapshot) Format() int {
+func (s *Snapshot) Format() int { return s.readable(FormatVersion) }
+
+// readable is Format for a program that knows the versions up to newest.
+func (s *Snapshot) readable(newest int) int {
 	// It is asked for every command.
 	if m, ok := peek[Member](s, tMembers, "format"); ok {
-		return min(FormatVersion, m.Format)
+		return min(newest, m.Format)
 	}
-	return FormatVersion
+	return newest
 }
 
 func (w *writer) memberPut(b *Member) error {
@@ -98,7 +86,6 @@ func (w *writer) memberPut(b *Member) error {
 		m.JoinedAt, m.JoinIndex, m.Serials = old.JoinedAt, old.JoinIndex, old.Serials
 	}
 	w.put(tMembers, &m)
-	w.forgetNewer()
 	switch {
 	case !known:
 		w.event("member-joined", "member", m.Name, "%s at %s", rolesOf(m), m.Address)
@@ -129,10 +116,7 @@ func (w *writer) memberDrop(b *MemberDrop) error {
 		return fmt.Errorf("member %s: its host has not said yet what it runs after the %s; confirm first that it is dead: %w", b.Name, meta.Hold.Reason, ErrConflict)
 	}
 	if h, ok := w.read().Host(b.Name); ok {
-		on, to := w.read().VMsOn(b.Name), w.read().VMsMovingTo(b.Name)
-		if b.Deleted {
-			on = w.leaveDead(h, on)
-		}
+		on, to := w.leaveDead(h, w.read().VMsOn(b.Name)), w.read().VMsMovingTo(b.Name)
 		if n := len(on) + len(to); n > 0 {
 			return fmt.Errorf("member %s: its host has %d VMs: %w", b.Name, n, ErrInUse)
 		}
@@ -145,13 +129,6 @@ func (w *writer) memberDrop(b *MemberDrop) error {
 	w.drop(tMembers, &m)
 	w.event("member-removed", "member", m.Name, "it was %s; its certificates count no more", rolesOf(m))
 	return nil
-}
-
-func (b MemberDrop) since() int {
-	if b.Deleted {
-		return 3
-	}
-	return 2
 }
 
 // LeavesWith says whether a VM goes with its host when that is removed: it is deleted, it is proved not to run, and
@@ -235,7 +212,9 @@ func (s *Snapshot) CheckJoin(b Join) error {
 	}
 	h, _ := s.Host(m.Name)
 	meta, _ := s.Meta()
-	if b.Held && slices.Contains(meta.Hold.Pending, m.Name) || h.RunsOn(b.Machine) { // in the first case what the state says of its VMs is not believed anyway
+	// It may take the name of a host that has yet to say what it runs after a restore: what the state says of its VMs is not believed anyway.
+	// What it says then is taken for what runs under that name, so it must be the same machine, or the old one must be off.
+	if slices.Contains(meta.Hold.Pending, m.Name) || h.RunsOn(b.Machine) {
 		return nil
 	}
 	for _, vm := range append(s.VMsOn(m.Name), s.VMsMovingTo(m.Name)...) {
@@ -284,9 +263,6 @@ func (w *writer) join(b *Join) error {
 // MaxSerials is how many certificates that have not ended a member may have. All of them are revoked with it.
 const MaxSerials = 16
 
-// renewalsSince is the version of the format whose entries bound the certificates of a member, and tell of them.
-const renewalsSince = 5
-
 // Certificates of the member that have not ended.
 func (m Member) Certificates(at time.Time) (n int) {
 	for _, s := range m.Serials {
@@ -309,12 +285,12 @@ func (w *writer) certificate(b *Certificate) error {
 	}
 	m.Serials = slices.DeleteFunc(slices.Clone(m.Serials), func(s Serial) bool { return w.at.After(s.Until) })
 	renewed := len(m.Serials) > 0
-	if w.version >= renewalsSince && len(m.Serials) >= MaxSerials {
+	if len(m.Serials) >= MaxSerials {
 		return fmt.Errorf("member %s has %d certificates that have not ended: %w", m.Name, len(m.Serials), ErrConflict)
 	}
 	m.Serials = append(m.Serials, b.Serial)
 	w.put(tMembers, &m)
-	if w.version >= renewalsSince && renewed {
+	if renewed {
 		w.event("certificate-renewed", "member", m.Name, "certificate %s, until %s", b.Serial.Number, b.Serial.Until.UTC().Format(time.RFC3339))
 	}
 	return nil

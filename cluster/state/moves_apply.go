@@ -21,12 +21,12 @@ type Move struct {
 	Open       bool   `json:"open"`
 	Arrived    bool   `json:"arrived,omitempty"` // closing: it runs on the target
 	Text       string `json:"text,omitempty"`
-	// Move, since version 3, closing: VM.Move of the move that is over. If the VM stayed: Permit is VM.Permit as
+	// Move, closing: VM.Move of the move that is over. If the VM stayed: Permit is VM.Permit as
 	// its host knew of it when it found that it does not hand the VM over.
 	Move   uint64 `json:"move,omitempty"`
 	Permit uint64 `json:"permit,omitempty"`
 
-	// Since version 3, too: the migration that is opened, and the move plan and step that it belongs to.
+	// The migration that is opened, and the move plan and step that it belongs to.
 	ID   string `json:"id,omitempty"`
 	Plan string `json:"plan,omitempty"`
 	Step int    `json:"step,omitempty"`
@@ -101,14 +101,6 @@ type MigrationTold struct {
 type MigrationAbort struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
-}
-
-// since which version of the format a move can be read.
-func (m Move) since() int {
-	if m.ID != "" || m.Plan != "" || m.Step != 0 || m.Bytes != 0 || m.MaxBytes != 0 || m.DowntimeMs != 0 || m.Options != (MoveOptions{}) {
-		return 3
-	}
-	return 2
 }
 
 // movePlanPut records a plan, and touches the hosts where what is counted of its steps changes.
@@ -296,10 +288,10 @@ func (w *writer) move(b *Move) error {
 	if vm.MovingTo == "" || vm.MovingTo != b.To {
 		return fmt.Errorf("VM %s is not on its way to %s: %w", vm.Name, b.To, ErrConflict)
 	}
-	if w.version >= 3 && b.Move != vm.Move {
+	if b.Move != vm.Move {
 		return fmt.Errorf("VM %s is on its way to %s by move %d, not by move %d: %w", vm.Name, b.To, vm.Move, b.Move, ErrConflict)
 	}
-	if w.version >= 3 && !b.Arrived && b.Permit != vm.Permit {
+	if !b.Arrived && b.Permit != vm.Permit {
 		return fmt.Errorf("VM %s is handed over by permit %d, what is said is of permit %d: %w", vm.Name, vm.Permit, b.Permit, ErrConflict)
 	}
 	if b.Arrived && vm.Paused && vm.GoneFrom == "" {
@@ -335,11 +327,8 @@ func (w *writer) openMove(vm VM, b *Move) error {
 		return fmt.Errorf("move of VM %s: host %s takes no VMs now: %w", vm.Name, b.To, ErrConflict)
 	}
 	before := w.read().LoadOf(b.To)
-	vm.MovingTo, vm.ModifyIndex = b.To, w.index
-	if w.version >= 3 {
-		g, _ := mustVC(w, vm).GroupOf(vm)
-		vm.Move, vm.Frozen = w.index, g.Allocation
-	}
+	g, _ := mustVC(w, vm).GroupOf(vm)
+	vm.MovingTo, vm.Move, vm.Frozen, vm.ModifyIndex = b.To, w.index, g.Allocation, w.index
 	w.put(tVMs, &vm)
 	if err := w.openMigration(vm, b); err != nil {
 		return fmt.Errorf("move of VM %s: %w", vm.Name, err)

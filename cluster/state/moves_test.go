@@ -45,7 +45,7 @@ func prepare(steps ...int) func(p *state.MovePlan) {
 	}
 }
 
-// withMoves adds to a log what version 3 brought.
+// withMoves adds to a log what there is about moves.
 func withMoves(t *testing.T, k *cluster) {
 	t.Helper()
 	m, _ := k.Snapshot().Meta()
@@ -172,7 +172,7 @@ func TestMoveEndsWithItsHost(t *testing.T) {
 	k.must(t, state.KindMovePlan, state.MovePlanPut{Plan: movePlanOf(k.Snapshot(), "mp-1", [3]string{"vm-a-0", "h1", "h2"})})
 	k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Open: true, ID: "mg-1", Plan: "mp-1"})
 	for _, h := range []string{"h1", "h2"} {
-		k.must(t, state.KindHostLost, state.HostLost{Host: h, Proof: state.ProofOperator, Text: "burnt"})
+		k.must(t, state.KindHostLost, state.HostLost{Host: h, Proof: state.ProofOperator, Text: "burnt", Basis: k.Snapshot().Index()})
 	}
 	if vm, _ := k.Snapshot().VM("vm-a-0"); vm.Phase != state.Lost || vm.Move != 0 {
 		t.Errorf("VM: %+v", vm)
@@ -211,21 +211,6 @@ func TestDrain(t *testing.T) {
 	k.must(t, state.KindDrain, state.HostDrain{Host: "h1", Version: h.Drain.Index})
 	if h, _ := k.Snapshot().Host("h1"); h.Cordoned || h.Drain != (state.Drain{}) {
 		t.Errorf("host: %+v", h)
-	}
-}
-
-// What an older server cannot read is not written; the rest of a move is.
-func TestMovesNeedEveryServer(t *testing.T) {
-	for kind, body := range map[state.Kind]any{
-		state.KindMove: state.Move{VM: "a", To: "h1", Open: true, ID: "mg"}, state.KindMovePlan: state.MovePlanPut{}, state.KindSettings: state.SettingsPut{},
-		state.KindDrain: state.HostDrain{}, state.KindMigrationTold: state.MigrationTold{}, state.KindMigrationAbort: state.MigrationAbort{},
-	} {
-		if _, err := state.EncodeAs(2, kind, start, body); !errors.Is(err, state.ErrTooNew) {
-			t.Errorf("%s as version 2: %v", kind, err)
-		}
-	}
-	if _, err := state.EncodeAs(2, state.KindMove, start, state.Move{VM: "a", To: "h1", Open: true}); err != nil {
-		t.Errorf("a move of version 2: %v", err)
 	}
 }
 

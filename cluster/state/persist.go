@@ -49,12 +49,14 @@ func saveTable[T any](enc *json.Encoder, s *Snapshot, table string) (err error) 
 	return nil
 }
 
-// Save writes the snapshot as lines of JSON.
-func (s *Snapshot) Save(to io.Writer) error {
+// Save writes the snapshot as lines of JSON, for all servers to read: see Format.
+func (s *Snapshot) Save(to io.Writer) error { return s.save(to, s.Format()) }
+
+func (s *Snapshot) save(to io.Writer, version int) error {
 	out := bufio.NewWriterSize(to, 1<<16)
 	sum := sha256.New()
 	enc := json.NewEncoder(io.MultiWriter(out, sum))
-	if err := enc.Encode(header{Format: snapshotFormat, Version: s.Format()}); err != nil {
+	if err := enc.Encode(header{Format: snapshotFormat, Version: version}); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
 	for _, save := range []func() error{

@@ -283,19 +283,11 @@ func (w *writer) checkLimits(host string, before Load) error {
 	if now.CPU > limit.CPU*(1+tolerance) && now.CPU > before.CPU*(1+tolerance) {
 		return fmt.Errorf("host %s: %.6f cores allocated of %.6f: %w", host, now.CPU, limit.CPU, ErrConflict)
 	}
-	need, had := now.Memory+w.reserve(now), before.Memory+w.reserve(before)
+	need, had := now.Memory+now.Reserve.Bytes(), before.Memory+before.Reserve.Bytes()
 	if need > limit.Memory && need > had {
 		return fmt.Errorf("host %s: %d bytes of memory held of %d: %w", host, need, limit.Memory, ErrConflict)
 	}
 	return nil
-}
-
-// reserve of a host, as the version of the format has it.
-func (w *writer) reserve(l Load) int64 {
-	if w.version < 3 {
-		return l.Reserve.Largest()
-	}
-	return l.Reserve.Bytes()
 }
 
 // sweep removes a VC that is to be deleted and has no VM left.

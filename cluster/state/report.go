@@ -75,7 +75,7 @@ func (w *writer) vmReport(b *VMReport) error {
 			continue
 		}
 		if vm.MovingTo != "" { // either host may have it: what ended on one may run on the other
-			if w.version >= 3 && st.Move != vm.Move {
+			if st.Move != vm.Move {
 				continue // it looked before it knew of this move
 			}
 			switch {
@@ -124,7 +124,7 @@ func (w *writer) step(vm VM, st VMStatus) {
 			}
 		}
 	case Starting:
-		if w.version < 5 || vm.Phase != Starting {
+		if vm.Phase != Starting {
 			return
 		}
 		vm.Reason = st.Reason // why it does not start yet

@@ -154,31 +154,3 @@ func (x ShapingSettings) valid() error {
 func bold(word string) bool {
 	return word == Conservative || word == Balanced || word == Aggressive
 }
-
-// since which version of the format a plan can be read.
-func (p Plan) since() int {
-	if vc := p.VC; vc != nil {
-		if vc.Aggressiveness != "" {
-			return 3
-		}
-		for i := range vc.Groups {
-			if vc.Groups[i].Estimated != 0 {
-				return 3
-			}
-		}
-	}
-	for i := range p.VMs {
-		if p.VMs[i].Target != 0 || p.VMs[i].PreemptedAt != 0 {
-			return 3
-		}
-	}
-	return 1
-}
-
-// since which version of the format the first settings can be read.
-func (b Init) since() int {
-	if b.Settings.Shaping != (ShapingSettings{}) {
-		return 3
-	}
-	return 1
-}

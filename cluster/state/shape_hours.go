@@ -51,19 +51,6 @@ func (w *writer) shapingTold(b *ShapingTold) error {
 	return nil
 }
 
-// forgetNewer drops what a server of an earlier version, now that there is one, could not read in a snapshot.
-func (w *writer) forgetNewer() {
-	format := w.read().Format()
-	if format < 5 {
-		w.forgetNewTokens()
-	}
-	if format >= 4 {
-		return
-	}
-	forgetRows(w, tShapingHours, every[ShapingHour])
-	forgetRows(w, tRestore, every[restorePart])
-}
-
 func (b *ShapingTold) valid() error {
 	if len(b.Hours) > ShapingHours {
 		return fmt.Errorf("%d hours of shaping, more than %d: %w", len(b.Hours), ShapingHours, ErrInvalid)

@@ -114,13 +114,6 @@ func TestShapingHours(t *testing.T) {
 	if len(kept) != state.ShapingHours || !kept[0].From.Equal(hour(state.ShapingHours, "", 0).From) {
 		t.Errorf("%d hours are kept, from %v", len(kept), kept[0].From)
 	}
-	k.must(t, state.KindMemberPut, state.Member{Name: "s9", Server: true, Format: 3})
-	if n := len(k.Snapshot().ShapingHours()); n != 0 {
-		t.Errorf("%d hours are in the snapshots that a server of version 3 is to read", n)
-	}
-	if _, err := state.EncodeAs(3, state.KindShapingTold, start, state.ShapingTold{}); !errors.Is(err, state.ErrTooNew) {
-		t.Errorf("told to servers of version 3: %v", err)
-	}
 }
 
 func TestShape(t *testing.T) {
@@ -272,70 +265,36 @@ func TestWhoIsShaped(t *testing.T) {
 	}
 }
 
-// Servers of older versions are told nothing of it.
-func TestShapeIsOfFormat3(t *testing.T) {
-	p := withNeeds(planOf(state.New().Snapshot(), "a", 1, gib))
-	target := planOf(state.New().Snapshot(), "a", 1, gib, "h1")
-	target.VMs[0].Target = gib
-	found := planOf(state.New().Snapshot(), "a", 1, gib, "h1")
-	found.VC.Groups[0].Estimated = 1
-	for name, c := range map[string]struct {
-		kind state.Kind
-		body any
-	}{
-		"shape": {state.KindShape, state.Shape{}}, "aggressiveness": {state.KindPlan, p}, "target": {state.KindPlan, &target}, "need": {state.KindPlan, found},
-		"settings": {state.KindInit, state.Init{Settings: state.Settings{Shaping: state.ShapingSettings{Mode: state.ShapingOn}}}},
-	} {
-		if _, err := state.EncodeAs(2, c.kind, start, c.body); !errors.Is(err, state.ErrTooNew) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := state.EncodeAs(3, c.kind, start, c.body); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A host keeps a quarter of what all its VMs may take back, where that is more than one of them may. Entries of versions that kept the largest alone
-// come to what they came to.
+// A host keeps a quarter of what all its VMs may take back, where that is more than one of them may.
 func TestAQuarterIsKept(t *testing.T) {
-	for _, version := range []int{1, 2, 3} {
-		k := small(t, 0)
-		k.must(t, state.KindHostReport, hostReport("h1", 4, 16*gib))
-		hosts := []string{"h1", "h1", "h1", "h1", "h1", "h1", "h1", "h1"}
-		p := planOf(k.Snapshot(), "a", 0.1, gib, hosts...)
-		for i := range p.VMs {
-			p.VMs[i].BootMemory = 3 * gib
-		}
-		k.must(t, state.KindPlan, p)
-		l := k.Snapshot().LoadOf("h1")
-		if l.Reserve.Largest() != 2*gib || l.Reserve.Bytes() != 4*gib {
-			t.Fatalf("of 8 times 2 GiB %+v are kept", l)
-		}
-		free := 16*gib - l.Memory - l.Reserve.Bytes() - 64*mib
-		add := func(name string, memory int64) error {
-			entry, err := state.EncodeAs(version, state.KindPlan, start, planOf(k.Snapshot(), name, 0.1, memory, "h1"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			k.log = append(k.log, entry)
-			return k.Apply(uint64(len(k.log)), entry)
-		}
-		if err := add("b", free+1); version < 3 && err != nil || version >= 3 && !errors.Is(err, state.ErrConflict) {
-			t.Errorf("version %d: into the quarter: %v", version, err)
-		}
-		if version < 3 {
-			continue
-		}
-		if err := add("c", free); err != nil {
-			t.Errorf("beside the quarter: %v", err)
-		}
-		// Where it is short of that already, what makes it no worse is taken.
-		k.must(t, state.KindHostReport, hostReport("h1", 4, 14*gib))
-		k.must(t, state.KindPlan, leave(k.Snapshot(), "c", state.GoalDelete))
-		k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "reallocated", Touched: []string{"h1"},
-			Allocations: []state.Allocation{{VC: "vc-a", Group: "g", CPU: 0.05}}})
-		if err := add("d", gib/4); !errors.Is(err, state.ErrConflict) {
-			t.Errorf("more where it is short: %v", err)
-		}
+	k := small(t, 0)
+	k.must(t, state.KindHostReport, hostReport("h1", 4, 16*gib))
+	hosts := []string{"h1", "h1", "h1", "h1", "h1", "h1", "h1", "h1"}
+	p := planOf(k.Snapshot(), "a", 0.1, gib, hosts...)
+	for i := range p.VMs {
+		p.VMs[i].BootMemory = 3 * gib
+	}
+	k.must(t, state.KindPlan, p)
+	l := k.Snapshot().LoadOf("h1")
+	if l.Reserve.Largest() != 2*gib || l.Reserve.Bytes() != 4*gib {
+		t.Fatalf("of 8 times 2 GiB %+v are kept", l)
+	}
+	free := 16*gib - l.Memory - l.Reserve.Bytes() - 64*mib
+	add := func(name string, memory int64) error {
+		return k.apply(t, state.KindPlan, planOf(k.Snapshot(), name, 0.1, memory, "h1"))
+	}
+	if err := add("b", free+1); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("into the quarter: %v", err)
+	}
+	if err := add("c", free); err != nil {
+		t.Errorf("beside the quarter: %v", err)
+	}
+	// Where it is short of that already, what makes it no worse is taken.
+	k.must(t, state.KindHostReport, hostReport("h1", 4, 14*gib))
+	k.must(t, state.KindPlan, leave(k.Snapshot(), "c", state.GoalDelete))
+	k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "reallocated", Touched: []string{"h1"},
+		Allocations: []state.Allocation{{VC: "vc-a", Group: "g", CPU: 0.05}}})
+	if err := add("d", gib/4); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("more where it is short: %v", err)
 	}
 }

@@ -77,7 +77,7 @@ func TestTogetherAsOneByOne(t *testing.T) {
 	}
 }
 
-// The logs of every version, applied as a whole, give the state that they gave when they were written.
+// The recorded log of every version, applied as a whole, give the state that they gave when they were written.
 func TestOldLogsTogether(t *testing.T) {
 	for v := 1; v <= state.FormatVersion; v++ {
 		raw, err := os.ReadFile(fmt.Sprintf("testdata/log-v%d.jsonl", v))

@@ -10,7 +10,7 @@ import (
 // Role is what the holder of a token of the API may do. Package api/server says which routes each may ask for.
 type Role string
 
-// The roles. Rows of before version 5 have none: they are admins.
+// The roles.
 const (
 	RoleAdmin    Role = "admin"
 	RoleOperator Role = "operator"
@@ -21,13 +21,12 @@ const (
 // Roles that there are, the one with the most rights first.
 func Roles() []Role { return []Role{RoleAdmin, RoleOperator, RoleAuditor, RoleMetrics} }
 
-// Token is a bearer token of the API. Its secret is known by its SHA-256 only. Before version 5 rows had ID, Hash and
-// MadeAt, and every token was an admin's.
+// Token is a bearer token of the API. Its secret is known by its SHA-256 only.
 type Token struct {
 	ID     string `json:"id"`   // 16 hex digits; stands in the token's text
 	Hash   string `json:"hash"` // SHA-256 of the token's whole text, hexadecimal
-	Name   string `json:"name,omitempty"`
-	Role   Role   `json:"role,omitempty"`
+	Name   string `json:"name"`
+	Role   Role   `json:"role"`
 	Tenant string `json:"tenant,omitempty"` // always "": for tenants, which no version has yet
 	// MadeAt is the time of the log entry; MadeBy is who asked for it, as audit.Actor writes it.
 	MadeAt time.Time `json:"madeAt"`
@@ -86,28 +85,10 @@ var (
 	tokenHashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// EffectiveRole is the role of a row of any version.
-func (t Token) EffectiveRole() Role {
-	if t.Role == "" {
-		return RoleAdmin
-	}
-	return t.Role
-}
-
 // Ended says whether the token's time is over.
 func (t Token) Ended(now time.Time) bool { return !t.Until.IsZero() && !now.Before(t.Until) }
 
-func (t Token) since() int {
-	if t.Name != "" || t.Role != "" || t.Tenant != "" || t.MadeBy != "" || !t.Until.IsZero() || !t.LastUsed.IsZero() {
-		return 5
-	}
-	return 2
-}
-
 func (t *Token) valid() error {
-	if t.since() < 5 {
-		return check("token", t.ID, "id", t.ID, "hash", t.Hash)
-	}
 	refuse := func(field, text string) error {
 		return fmt.Errorf("token %q: %s %s: %w", t.Name, field, text, ErrInvalid)
 	}
@@ -155,9 +136,6 @@ func (s *Snapshot) Token(id string) (Token, bool) { return first[Token](s, tAdmi
 
 // CheckTokenPut says why a token cannot be added; nil if it can.
 func (s *Snapshot) CheckTokenPut(t Token) error {
-	if t.Role == "" {
-		return fmt.Errorf("token %s: it has no role: %w", t.ID, ErrInvalid)
-	}
 	if err := t.valid(); err != nil {
 		return err
 	}
@@ -193,15 +171,11 @@ func (s *Snapshot) CheckTokenDrop(d TokenDrop) (Token, error) {
 	return t, nil
 }
 
-func (t Token) lastingAdmin() bool { return t.EffectiveRole() == RoleAdmin && t.Until.IsZero() }
+func (t Token) lastingAdmin() bool { return t.Role == RoleAdmin && t.Until.IsZero() }
 
 func (w *writer) apiTokenPut(b *Token) error {
 	t := *b
 	t.MadeAt, t.LastUsed = w.at, time.Time{}
-	if w.version < 5 {
-		w.put(tAdmins, &t)
-		return nil
-	}
 	if err := w.read().CheckTokenPut(t); err != nil {
 		return err
 	}
@@ -220,7 +194,7 @@ func (w *writer) apiTokenDrop(b *TokenDrop) error {
 		return err
 	}
 	w.drop(tAdmins, &t)
-	w.event("token-revoked", "token", t.ID, "token %s (%s), role %s%s", t.ID, t.Name, t.EffectiveRole(), askedBy(b.By))
+	w.event("token-revoked", "token", t.ID, "token %s (%s), role %s%s", t.ID, t.Name, t.Role, askedBy(b.By))
 	return nil
 }
 
@@ -244,15 +218,4 @@ func (w *writer) tokensUsed(b *TokensUsed) error {
 // forgetEndedTokens drops the rows of tokens that ended some time ago.
 func (w *writer) forgetEndedTokens() {
 	forgetRows(w, tAdmins, func(t *Token) bool { return !t.Until.IsZero() && w.at.Sub(t.Until) > keepEndedTokens })
-}
-
-// forgetNewTokens leaves what a server of before version 5 can read: there, every token is an admin's for ever. Rows of
-// other roles, or with an end, go; they would gain rights.
-func (w *writer) forgetNewTokens() {
-	forgetRows(w, tAdmins, func(t *Token) bool { return !t.lastingAdmin() })
-	for _, t := range w.read().Tokens() {
-		if t.since() >= 5 {
-			w.put(tAdmins, &Token{ID: t.ID, Hash: t.Hash, MadeAt: t.MadeAt})
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package state_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,7 +22,7 @@ func token(name string, role state.Role) state.Token {
 // administered says whether a token is there with which the cluster can be administered for ever.
 func administered(s *state.Snapshot) bool {
 	for _, t := range s.Tokens() {
-		if t.EffectiveRole() == state.RoleAdmin && t.Until.IsZero() {
+		if t.Role == state.RoleAdmin && t.Until.IsZero() {
 			return true
 		}
 	}
@@ -67,7 +66,7 @@ func TestTokenRows(t *testing.T) {
 		{"a space at the end", with(func(r *state.Token) { r.Name = "a " }), state.ErrInvalid, "1 to 63 printable"},
 		{"beyond ASCII", with(func(r *state.Token) { r.Name = "tést" }), state.ErrInvalid, "1 to 63 printable"},
 		{"without a role", with(func(r *state.Token) { r.Role = "" }), state.ErrInvalid, "role"},
-		{"with nothing of version 5", state.Token{ID: "a1", Hash: "beef"}, state.ErrInvalid, "no role"},
+		{"with id and hash alone", state.Token{ID: token("new", "").ID, Hash: token("new", "").Hash}, state.ErrInvalid, "1 to 63 printable"},
 		{"another role", with(func(r *state.Token) { r.Role = "root" }), state.ErrInvalid, `"root" is not known`},
 		{"a tenant", with(func(r *state.Token) { r.Tenant = "t" }), state.ErrInvalid, "tenant"},
 		{"another id", with(func(r *state.Token) { r.ID = "ABCDEF0123456789" }), state.ErrInvalid, "16 hex digits"},
@@ -188,32 +187,5 @@ func TestTokensUsed(t *testing.T) {
 	}
 	if err := k.apply(t, state.KindTokensUsed, state.TokensUsed{Used: make([]state.TokenUse, state.MaxTokens+1)}); !errors.Is(err, state.ErrInvalid) {
 		t.Errorf("too many: %v", err)
-	}
-}
-
-// A server of before version 5 takes every token for an admin's: it is not shown any of another role, nor one that ends.
-func TestOlderServersSeeAdminTokensOnly(t *testing.T) {
-	k := small(t, 1)
-	k.must(t, state.KindAdminToken, token("root", state.RoleAdmin))
-	k.must(t, state.KindAdminToken, token("scraper", state.RoleMetrics))
-	short := token("short", state.RoleAdmin)
-	short.Until = start.Add(time.Hour)
-	k.must(t, state.KindAdminToken, short)
-	k.must(t, state.KindMemberPut, state.Member{Name: "h1", Server: true, Format: 4})
-	got := k.Snapshot().Tokens()
-	if len(got) != 1 || got[0].ID != token("root", "").ID || got[0].Role != "" || got[0].Name != "" || got[0].MadeBy != "" {
-		t.Errorf("rows %+v", got)
-	}
-	var saved bytes.Buffer
-	if err := k.Snapshot().Save(&saved); err != nil || bytes.Contains(saved.Bytes(), []byte(`"madeBy"`)) {
-		t.Errorf("%v\n%s", err, saved.Bytes())
-	}
-	for _, body := range []any{token("new", state.RoleAdmin), &short} {
-		if _, err := state.EncodeAs(4, state.KindAdminToken, start, body); !errors.Is(err, state.ErrTooNew) {
-			t.Errorf("a token with a role as version 4: %v", err)
-		}
-	}
-	if _, err := state.EncodeAs(4, state.KindTokenDrop, start, state.TokenDrop{ID: "a"}); !errors.Is(err, state.ErrTooNew) {
-		t.Errorf("a revocation as version 4: %v", err)
 	}
 }

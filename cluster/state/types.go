@@ -261,14 +261,14 @@ type VM struct {
 	// GoneFrom is the source of an open move, once it was proved to run the VM no more: only then the target can be.
 	GoneFrom string `json:"goneFrom,omitempty"`
 	// Move is the log index at which the open move was opened: what is said of another move settles nothing of this
-	// one. 0: none is open, or it was opened by an entry of version 2.
+	// one. 0: none is open.
 	Move uint64 `json:"move,omitempty"`
 	// Ready: the target of the open move has room for the VM and keeps it. Only then the source hands over.
 	Ready bool `json:"ready,omitempty"`
 	// Permit is the log index of the last permit that the source of the open move was given to hand the VM over. Its
 	// word that the VM stayed counts only if it is of after that permit: an attempt begins with one.
 	Permit uint64 `json:"permit,omitempty"`
-	// Paused, since version 5: the guest of the open move arrives paused, by the word of its target (VMStatus.Resumes). Left: the
+	// Paused: the guest of the open move arrives paused, by the word of its target (VMStatus.Resumes). Left: the
 	// source said that it handed the VM over and that it did not run there since. Only then the target has it go on.
 	Paused bool `json:"paused,omitempty"`
 	Left   bool `json:"left,omitempty"`

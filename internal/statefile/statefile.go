@@ -46,7 +46,7 @@ const maxBytes = 64 << 20
 func copyOf(path string) string { return path + ".copy" }
 
 // Read decodes a file, or its copy where the file is damaged or missing; fallback says why the copy was needed, nil if it was not.
-// decode must refuse what is no content of the file. A file of an earlier version has no checksum. The error wraps fs.ErrNotExist
+// decode must refuse what is no content of the file. A file that an operator wrote has no checksum. The error wraps fs.ErrNotExist
 // where neither is there, and is a *Damaged where neither can be read.
 func Read(path string, decode func([]byte) error) (fallback, err error) {
 	content, plain, mainErr := load(path, decode)

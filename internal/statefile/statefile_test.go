@@ -89,8 +89,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A file of an earlier version has no checksum and no copy.
-func TestEarlierVersion(t *testing.T) {
+// A file that an operator wrote has no checksum and no copy.
+func TestWrittenByHand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.json")
 	if err := os.WriteFile(path, []byte("{\"n\":7}\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ var withoutProof = broken{name: "restart without proof", leading: func(ctx conte
 		}
 		for _, h := range v.Hosts() {
 			if v.HostView(h).Lease == "over" && h.Lost.Proof == "" {
-				propose(ctx, p.node.Apply, state.KindHostLost, state.HostLost{Host: h.Name, Proof: state.ProofOperator, Text: "it is so quiet"})
+				propose(ctx, p.node.Apply, state.KindHostLost, state.HostLost{Host: h.Name, Proof: state.ProofOperator, Text: "it is so quiet", Basis: v.Index()})
 			}
 		}
 	}
