@@ -176,6 +176,7 @@ func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error
 		return nil, h.Vcd().Kill()
 	case "kill libvirtd":
 		h.hold(libvirtd, f.For)
+		h.site.log.DaemonKilled(h.Name)
 		return nil, h.KillDaemon()
 	case "net cut":
 		return func() error { return h.CutCable(false) }, h.CutCable(true)

@@ -11,12 +11,17 @@ import (
 )
 
 // Loss is a moment at which all VMs of a host were known to run no more: its power was cut, or the leader said that it is lost. If it names
-// a domain, its host has stopped that VM alone, as its lease was over.
+// a domain, its host has stopped that VM alone, as its lease was over. If it is of the daemon, libvirtd was killed: VMs that were just being
+// started do not outlive it, those that ran do.
 type Loss struct {
 	At     time.Time
 	Host   string
 	Domain string
+	Daemon bool
 }
+
+// starts is how long libvirt starts a VM at most, on a busy machine.
+const starts = 10 * time.Second
 
 // apart is how far a loss and what it ended or let begin may be apart the wrong way round: by the kernel's ticks, and by how often
 // processes, power and events are looked at.
@@ -34,7 +39,7 @@ func Restarts(history []watch.Instance, losses []Loss) (needless []string, neede
 		}
 		of[i.UUID] = []watch.Instance{i}
 		if slices.ContainsFunc(before, func(b watch.Instance) bool {
-			return !leftFor(before, b) && endedBy(losses, b, i) || stoppedBy(losses, b)
+			return !leftFor(before, b) && endedBy(losses, b, i) || endedWith(losses, b)
 		}) {
 			needed++
 			continue
@@ -58,15 +63,21 @@ func leftFor(all []watch.Instance, from watch.Instance) bool {
 // endedBy says whether the process before went with its host, and that was known when the next one began.
 func endedBy(losses []Loss, before, next watch.Instance) bool {
 	return slices.ContainsFunc(losses, func(l Loss) bool {
-		return l.Host == before.Host && l.Domain == "" && l.At.After(before.Seen.Add(-apart)) && l.At.Before(next.Started.Add(apart))
+		return l.Host == before.Host && l.Domain == "" && !l.Daemon && l.At.After(before.Seen.Add(-apart)) && l.At.Before(next.Started.Add(apart))
 	})
 }
 
-// stoppedBy says whether its own host ended this process, as its lease was over. libvirt has destroyed the domain of a VM that left, so
-// that one that is stopped had not, whatever process of it outlives it elsewhere.
-func stoppedBy(losses []Loss, i watch.Instance) bool {
-	return slices.ContainsFunc(losses, func(l Loss) bool {
-		return l.Host == i.Host && l.Domain == i.Domain && !i.Gone.IsZero() && l.At.Sub(i.Seen).Abs() < apart
+// endedWith says whether this process ended in that moment: with its host, by its host's hand, or with the libvirtd that was starting it. The
+// process of a VM that left has ended before, so that one that is there then had not left, whatever copy outlives it elsewhere.
+func endedWith(losses []Loss, i watch.Instance) bool {
+	return !i.Gone.IsZero() && slices.ContainsFunc(losses, func(l Loss) bool {
+		if l.Host != i.Host || l.Domain != "" && l.Domain != i.Domain {
+			return false
+		}
+		if l.Daemon { // the next one ends what it finds half started
+			return l.At.Sub(i.Started) < starts && i.Seen.After(l.At.Add(-apart)) && i.Seen.Before(l.At.Add(starts))
+		}
+		return l.At.Sub(i.Seen).Abs() < apart
 	})
 }
 
@@ -89,7 +100,7 @@ func Heartbeats(name string, beats []lab.Beat, processes []watch.Instance) (wron
 		before := beats[n-1]
 		switch {
 		case b.Seq > before.Seq:
-		case b.Uptime < before.Uptime/2:
+		case b.Uptime < before.Uptime/2, b.Seq == 0: // a guest that boots begins at 0; how long it boots depends on the machine
 			boots++
 		default:
 			if two++; two == 1 {

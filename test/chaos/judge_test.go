@@ -52,6 +52,10 @@ func TestRestarts(t *testing.T) {
 			[]Loss{{At: at(40), Host: "h2", Domain: "ek-a-g-0"}}, 0, 1},
 		{"stopped by the source, as its lease was over, while its copy stands paused", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", true, 15, 60), process(3, "h3", false, 70, 0)},
 			[]Loss{{At: at(20), Host: "h1", Domain: "ek-a-g-0"}}, 0, 1},
+		{"the source was turned off while its copy stands paused", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", true, 15, 60), process(3, "h3", false, 70, 0)},
+			[]Loss{power("h1", 20.9)}, 0, 1},
+		{"libvirtd was killed while it started it", []watch.Instance{process(1, "h1", false, 0, 8), process(2, "h1", false, 30, 0)}, []Loss{{At: at(3), Host: "h1", Daemon: true}}, 0, 1},
+		{"libvirtd was killed while it ran", []watch.Instance{process(1, "h1", false, 0, 50), process(2, "h1", false, 70, 0)}, []Loss{{At: at(50), Host: "h1", Daemon: true}}, 1, 0},
 		{"stopped long after", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 70, 0)}, []Loss{{At: at(40), Host: "h1", Domain: "ek-a-g-0"}}, 1, 0},
 		{"another VM was stopped by its host", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h1", false, 50, 0)}, []Loss{{At: at(20), Host: "h1", Domain: "ek-b-g-0"}}, 1, 0},
 		{"for no reason", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, nil, 1, 0},
@@ -85,6 +89,8 @@ func TestHeartbeats(t *testing.T) {
 		{"behind", []lab.Beat{beat("h1", 1, 100, 100*time.Second), beat("h2", 2, 90, 90*time.Second)}, one, "there are two"},
 		{"booted by itself", []lab.Beat{beat("h1", 1, 100, 100*time.Second), beat("h1", 2, 1, time.Second)}, one, "booted 2 times"},
 		{"booted anew", []lab.Beat{beat("h1", 1, 100, 100*time.Second), beat("h2", 60, 1, time.Second)}, []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, ""},
+		{"boots slowly", []lab.Beat{beat("h1", 1, 100, 30*time.Second), beat("h2", 60, 0, 25*time.Second)}, []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, ""},
+		{"booted without a start", []lab.Beat{beat("h1", 1, 100, 30*time.Second), beat("h1", 60, 0, 25*time.Second)}, []watch.Instance{process(1, "h1", false, 0, 0)}, "was started 1 times"},
 	} {
 		got := strings.Join(Heartbeats("a", c.beats, c.processes), "; ")
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {

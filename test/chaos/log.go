@@ -70,6 +70,13 @@ func (l *Log) Stopped(host, domain string) {
 	l.losses = append(l.losses, Loss{At: time.Now(), Host: host, Domain: domain})
 }
 
+// DaemonKilled notes that libvirtd of a host was killed.
+func (l *Log) DaemonKilled(host string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.losses = append(l.losses, Loss{At: time.Now(), Host: host, Daemon: true})
+}
+
 // Losses so far.
 func (l *Log) Losses() []Loss {
 	l.mu.Lock()
