@@ -12,13 +12,13 @@ type Admission struct {
 	Solution Solution // if admitted: all VMs, those that were there included
 
 	// If refused:
-	Summary    string       // one sentence
-	Reasons    []HostReason // one per host, in order
-	Advice     []string     // changes to the request, each of which alone would make it fit now
-	NeverFits  bool         // proved: it would not fit if all hosts were empty and uncordoned either
-	Fits       int          // of the VMs that were to be placed, how many fit at once
-	Asked      int          // VMs that were to be placed
-	LeastYield float64      // yield that the request was tried at last: its MinYield
+	Summary       string       // one sentence
+	Reasons       []HostReason // one per host, in order
+	Advice        []string     // changes to the request, each of which alone would make it fit now
+	NeverFits     bool         // proved: it would not fit if all hosts were empty and uncordoned either
+	Fits          int          // of the VMs that were to be placed, how many fit at once
+	Asked         int          // VMs that were to be placed
+	TriedMinYield float64      // yield that the request was tried at last: its MinYield
 }
 
 // HostReason is why a host does not take what was asked for: what it lacks to
@@ -69,7 +69,7 @@ func AdmitUnder(p Problem, r *Rules) Admission {
 	}
 	a.prepare()
 	if s, ok := a.place(); ok {
-		return Admission{Admitted: true, Solution: s, Asked: a.asked, Fits: a.asked, LeastYield: a.leastYield()}
+		return Admission{Admitted: true, Solution: s, Asked: a.asked, Fits: a.asked, TriedMinYield: a.minYield()}
 	}
 	return a.refuse()
 }
@@ -89,18 +89,18 @@ type admission struct {
 	strict   []bool   // [virtual cluster]: the request may not put it below its floor
 	levels   []float64
 	floor    []float64 // [group]: least yield to keep
-	touched  []bool    // [host]: the request has VMs there already
+	placedOn []bool    // [host]: the request has VMs there already
 	pk       *packer
 	need     []float64
 }
 
 func (a *admission) prepare() {
 	a.fixed, a.unplaced = countLoads(a.p)
-	a.settle()
+	a.derive()
 }
 
-// settle prepares all that follows from the problem, and from fixed and unplaced.
-func (a *admission) settle() {
+// derive prepares all that follows from the problem, and from fixed and unplaced.
+func (a *admission) derive() {
 	p := a.p
 	a.t = tenancyOf(p.Groups)
 	a.marked = a.standing
@@ -112,10 +112,10 @@ func (a *admission) settle() {
 			a.marked = true
 		}
 	}
-	a.touched = make([]bool, len(p.Hosts))
+	a.placedOn = make([]bool, len(p.Hosts))
 	for g := range a.fixed {
 		for _, l := range a.fixed[g] {
-			a.touched[l.host] = a.touched[l.host] || !a.marked || a.request[a.t.of[g]]
+			a.placedOn[l.host] = a.placedOn[l.host] || !a.marked || a.request[a.t.of[g]]
 		}
 	}
 	a.strict = make([]bool, len(a.t.members))
@@ -123,7 +123,7 @@ func (a *admission) settle() {
 		c := a.t.of[g]
 		a.strict[c] = a.strict[c] || !a.marked || a.request[c]
 		for _, l := range a.fixed[g] {
-			a.strict[c] = a.strict[c] || a.touched[l.host]
+			a.strict[c] = a.strict[c] || a.placedOn[l.host]
 		}
 	}
 	b := booksOf(p, a.fixed)
@@ -138,7 +138,7 @@ func (a *admission) settle() {
 	a.pk = newPacker(p, a.fixed, a.unplaced)
 	for j := range p.Hosts {
 		short := short[j] || a.pk.memory[j] < -roundingSlack*p.Hosts[j].Memory
-		a.pk.exempt[j] = short && !a.touched[j]
+		a.pk.exempt[j] = short && !a.placedOn[j]
 		a.pk.closed[j] = a.pk.closed[j] || a.pk.exempt[j]
 	}
 	a.need = make([]float64, len(p.Groups))
@@ -149,7 +149,7 @@ func (a *admission) settle() {
 func (a *admission) place() (Solution, bool) {
 	p := a.p
 	for j := range p.Hosts {
-		if a.touched[j] && a.pk.memory[j] < -roundingSlack*p.Hosts[j].Memory {
+		if a.placedOn[j] && a.pk.memory[j] < -roundingSlack*p.Hosts[j].Memory {
 			return Solution{}, false
 		}
 	}
@@ -253,8 +253,8 @@ func (a *admission) needAt(y float64) {
 	}
 }
 
-// leastYield is the least MinYield of what is requested.
-func (a *admission) leastYield() float64 {
+// minYield is the least MinYield of what is requested.
+func (a *admission) minYield() float64 {
 	y := math.Inf(1)
 	for c, floor := range a.t.floor {
 		if a.request[c] || !a.marked {
@@ -273,8 +273,8 @@ func (a *admission) fitsAtFloor() bool {
 	pk := newPacker(a.p, a.fixed, a.unplaced)
 	copy(pk.exempt, a.pk.exempt)
 	copy(pk.closed, a.pk.closed)
-	for j := range a.touched {
-		if a.touched[j] && pk.memory[j] < -roundingSlack*a.p.Hosts[j].Memory {
+	for j := range a.placedOn {
+		if a.placedOn[j] && pk.memory[j] < -roundingSlack*a.p.Hosts[j].Memory {
 			return false
 		}
 	}
@@ -286,7 +286,7 @@ func (a *admission) fitsAtFloor() bool {
 	if !pk.begin(a.need) {
 		return false
 	}
-	if u.putDownMost(pk, a.need, a.unplaced).total == 0 {
+	if u.placeMaximal(pk, a.need, a.unplaced).total == 0 {
 		return true
 	}
 	b := *a
@@ -295,7 +295,7 @@ func (a *admission) fitsAtFloor() bool {
 	for _, n := range a.unplaced {
 		b.asked += n
 	}
-	return b.asked <= mostTried && newQuest(&b).at(closerSteps) != nil
+	return b.asked <= maxTried && newQuest(&b).at(closerSteps) != nil
 }
 
 // hostNames lists the names of the hosts marked in on, at most five.

@@ -2,17 +2,17 @@ package allocator
 
 import "slices"
 
-// mostPreferred bounds the moves that prefer looks at.
-const mostPreferred = 1 << 20
+// maxPreferred bounds the moves that prefer looks at.
+const maxPreferred = 1 << 20
 
 // prefer moves single new VMs to where more of what their groups prefer is met, as
 // far as every virtual cluster keeps the least yield reached. ok: something changed.
-func (a *admission) prefer(loads [][]load, least float64) (better [][]load, ok bool) {
-	if !a.wishes() {
+func (a *admission) prefer(loads [][]load, lowest float64) (better [][]load, ok bool) {
+	if !a.hasPreferences() {
 		return nil, false
 	}
 	p, r := a.p, a.rules
-	a.needAt(least)
+	a.needAt(lowest)
 	b := newBoard(p, r, loads, a.need)
 	fixed := make([]int, len(p.Hosts))
 	tries := 0
@@ -30,13 +30,13 @@ func (a *admission) prefer(loads [][]load, least float64) (better [][]load, ok b
 			for from := range p.Hosts {
 				for n := b.count(g, from) - fixed[from]; n > 0; n-- {
 					b.take(g, from)
-					at, most := from, b.met(g, from, want)
+					at, limit := from, b.met(g, from, want)
 					for j := range p.Hosts {
-						if tries++; tries > mostPreferred || most == len(want) {
+						if tries++; tries > maxPreferred || limit == len(want) {
 							break
 						}
-						if j != from && !a.pk.closed[j] && b.met(g, j, want) > most && b.takes(g, j) && b.spares(g, from) {
-							at, most = j, b.met(g, j, want)
+						if j != from && !a.pk.closed[j] && b.met(g, j, want) > limit && b.takes(g, j) && b.spares(g, from) {
+							at, limit = j, b.met(g, j, want)
 						}
 					}
 					b.put(g, at)
@@ -63,8 +63,8 @@ func (a *admission) preferred(g int) []string {
 	return a.rules.Affinity[g].Prefer
 }
 
-// wishes tells whether something is preferred.
-func (a *admission) wishes() bool {
+// hasPreferences tells whether something is preferred.
+func (a *admission) hasPreferences() bool {
 	for g := range a.unplaced {
 		if len(a.preferred(g)) > 0 {
 			return true

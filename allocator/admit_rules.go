@@ -327,8 +327,8 @@ func times(room, size float64) int {
 	return int(math.Floor(room / size))
 }
 
-// putDownMost is the better of the two ways of putting down.
-func (u *ruling) putDownMost(pk *packer, need []float64, unplaced []int) deal {
+// placeMaximal is the better of the two ways of putting down.
+func (u *ruling) placeMaximal(pk *packer, need []float64, unplaced []int) deal {
 	d := u.putDown(pk, need, unplaced, false)
 	if d.total > 0 {
 		if o := u.putDown(pk, need, unplaced, true); o.total < d.total {

@@ -118,7 +118,7 @@ func without(t *rapid.T, p allocator.Problem, r *allocator.Rules, group, quoted 
 }
 
 // What a refusal and Broken say, word for word.
-func TestRulesInWords(t *testing.T) {
+func TestRuleTexts(t *testing.T) {
 	hosts := []allocator.Host{{Name: "h1", CPU: 4, Memory: 8 * gib}, {Name: "h2", CPU: 4, Memory: 8 * gib}, {Name: "h3", CPU: 4, Memory: 8 * gib}}
 	p := allocator.Problem{Hosts: hosts, Groups: []allocator.Group{
 		{Cluster: "db", Name: "main", Count: 1, CPU: 1, Memory: gib, Hosts: []int{0}},

@@ -7,13 +7,13 @@ import (
 	"evenkeel/allocator/search"
 )
 
-// What the search may do for one request: up to mostSought VMs, mostRuled where
-// rules leave it to the search alone, mostTried where only advice is at stake, and
+// What the search may do for one request: up to maxSought VMs, maxRuled where
+// rules leave it to the search alone, maxTried where only advice is at stake, and
 // steps that keep it to some milliseconds.
 const (
-	mostSought  = 1024
-	mostRuled   = 1 << 15
-	mostTried   = 128
+	maxSought   = 1024
+	maxRuled    = 1 << 15
+	maxTried    = 128
 	soughtSteps = 400_000
 	closerSteps = 50_000
 	closerTries = 6
@@ -26,10 +26,10 @@ func (a *admission) seek() [][]load {
 	tries := closerTries
 	if a.ruled != nil {
 		tries *= 2
-	} else if a.asked > mostSought {
+	} else if a.asked > maxSought {
 		return nil
 	}
-	if a.asked == 0 || a.asked > mostRuled {
+	if a.asked == 0 || a.asked > maxRuled {
 		return nil
 	}
 	q := newQuest(a)

@@ -52,7 +52,7 @@ func count(hosts []int, j int) (n int) {
 
 // A cluster held at 0.25 by its own full host is no reason to squeeze new VMs
 // together on the others.
-func TestAdmitIsNotHeldDownByACrowdedHost(t *testing.T) {
+func TestAdmitDespiteAnOverfullHost(t *testing.T) {
 	p := allocator.Problem{
 		Hosts: []allocator.Host{{Name: "full", CPU: 1, Memory: 4}, {Name: "a", CPU: 1, Memory: 4}, {Name: "b", CPU: 1, Memory: 4}},
 		Groups: []allocator.Group{
@@ -67,7 +67,7 @@ func TestAdmitIsNotHeldDownByACrowdedHost(t *testing.T) {
 }
 
 // Nor by hosts where a floor holds others down.
-func TestAdmitIsNotHeldDownByFloors(t *testing.T) {
+func TestAdmitDespiteFloors(t *testing.T) {
 	p := allocator.Problem{
 		Hosts: []allocator.Host{{CPU: 1, Memory: 2}, {CPU: 1, Memory: 2}, {CPU: 1, Memory: 2}, {CPU: 1, Memory: 2}},
 		Groups: []allocator.Group{
@@ -163,7 +163,7 @@ func TestAdmitRefusals(t *testing.T) {
 	}
 }
 
-func TestAdmitReasonsInWords(t *testing.T) {
+func TestAdmitReasonTexts(t *testing.T) {
 	a := allocator.Admit(allocator.Problem{
 		Hosts: []allocator.Host{{Name: "h1", CPU: 2, Memory: 4 * gib}, {Name: "h2", CPU: 2, Memory: 4 * gib, Cordoned: true}},
 		Groups: []allocator.Group{
@@ -371,7 +371,7 @@ func TestAdmitInPlace(t *testing.T) {
 	granted, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlaced(t)
-		fits := holds(p, clusterFloors(p), 0)
+		fits := fitsLimits(p, clusterFloors(p), 0)
 		for j := range p.Hosts {
 			p.Hosts[j].Memory = hundredths(t, "memory", 100, 2000)
 			used := 0.0

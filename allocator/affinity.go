@@ -232,9 +232,9 @@ func (a *Rules) meant(p *Problem, r *search.Rules) (byGroup [][]uint64) {
 		byGroup[g] = required
 		for _, term := range rule.Avoid {
 			m, _ := names.lookUp(term)
-			for k, word := range m.groups {
+			for k, bits := range m.groups {
 				for b := range 64 {
-					if word>>b&1 != 0 {
+					if bits>>b&1 != 0 {
 						apart(g, k<<6+b)
 					}
 				}
@@ -277,7 +277,7 @@ func (w *work) prefer(host []int32) {
 		}
 		return n
 	}
-	most := max(1, w.m.Level(host))
+	highest := max(1, w.m.Level(host))
 	load := make([]int64, len(w.m.CPU))
 	for vm, j := range host {
 		load[j] += w.m.Weight[vm]
@@ -296,7 +296,7 @@ func (w *work) prefer(host []int32) {
 				if tries++; tries > 1<<22/len(host) || best == len(a.Affinity[g].Prefer) {
 					break
 				}
-				if j == host[vm] || float64(load[j]+w.m.Weight[vm])/float64(w.m.CPU[j]) > most {
+				if j == host[vm] || float64(load[j]+w.m.Weight[vm])/float64(w.m.CPU[j]) > highest {
 					continue
 				}
 				n := met(vm, j)

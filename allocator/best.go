@@ -74,8 +74,8 @@ const provedGap = 1e-9
 // An Outcome with Verdict Infeasible is returned for a malformed problem, too.
 func Best(p Problem, s Search) Outcome { return solve(p, s, false) }
 
-// mostSearched is up to how many VMs Best searches; beyond, it is MCB8.
-const mostSearched = 1_000_000
+// maxSearched is up to how many VMs Best searches; beyond, it is MCB8.
+const maxSearched = 1_000_000
 
 // work is one call of Best or Exact.
 type work struct {
@@ -124,7 +124,7 @@ func solve(p Problem, s Search, prove bool) Outcome {
 	for g := range p.Groups {
 		vms += p.Groups[g].Count
 	}
-	if vms > mostSearched {
+	if vms > maxSearched {
 		return w.without()
 	}
 	w.model(vms)

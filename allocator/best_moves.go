@@ -25,12 +25,12 @@ type rung struct {
 	thorough bool    // it asks for a proof with more VMs than usual
 	within   int64   // >= 0: a placement on the way counts if moves cost no more
 	near     []int32 // the best that does
-	settled  bool    // no placement within the budget is better than the one it found
+	final    bool    // no placement within the budget is better than the one it found
 	proved   float64 // upper bound for the budget asked for
 }
 
-// mostRounds is how many budgets between two rungs are searched.
-const mostRounds = 12
+// maxRounds is how many budgets between two rungs are searched.
+const maxRounds = 12
 
 // budgets is the state of searchMoves.
 type budgets struct {
@@ -78,18 +78,18 @@ func within(a, b int64) bool { return b == unlimited || a != unlimited && a <= b
 
 // search is one search with a budget. infeasible: no placement keeps to the
 // budget asked for.
-func (b *budgets) search(budget, steps int64) (c candidate, settled, infeasible bool) {
+func (b *budgets) search(budget, steps int64) (c candidate, final, infeasible bool) {
 	w := b.w
 	w.m.Rules.Budget = budget
 	w.weigh(1)
-	w.from, w.near, w.within, w.settled = b.below.host, nil, -1, false
+	w.from, w.near, w.within, w.final = b.below.host, nil, -1, false
 	w.steps, w.bound = steps, b.bound
 	reached := within(b.asked, budget)
 	if reached && budget != b.asked {
 		w.within = max(0, b.asked)
 	}
 	host, _ := w.once()
-	infeasible = reached && host == nil && w.settled
+	infeasible = reached && host == nil && w.final
 	proved := w.bound
 	w.bound = b.bound
 	w.weigh(1) // once may have asked with other weights
@@ -108,19 +108,19 @@ func (b *budgets) search(budget, steps int64) (c candidate, settled, infeasible 
 	if reached {
 		w.proved = min(w.proved, proved)
 	}
-	return c, w.settled, infeasible
+	return c, w.final, infeasible
 }
 
 // searchMoves is search where moves are bounded, or at least count.
 func (w *work) searchMoves() (host []int32, infeasible bool) {
 	rules := *w.m.Rules
 	w.m.Rules = &rules
-	var total, least int64
+	var total, lowest int64
 	for vm, c := range rules.Cost {
 		if w.home[vm] >= 0 && c > 0 {
 			total += c
-			if least == 0 || c < least {
-				least = c
+			if lowest == 0 || c < lowest {
+				lowest = c
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func (w *work) searchMoves() (host []int32, infeasible bool) {
 	}
 	w.proved = w.bound
 	ladder := []int64{0}
-	for rung := least; rung > 0 && rung < total; rung *= 2 {
+	for rung := lowest; rung > 0 && rung < total; rung *= 2 {
 		ladder = append(ladder, rung)
 	}
 	ladder = append(ladder, unlimited)
@@ -145,7 +145,7 @@ func (w *work) searchMoves() (host []int32, infeasible bool) {
 		} else if rung == unlimited {
 			steps = max(1, all/2)
 		}
-		top, settled, none := b.search(rung, steps)
+		top, final, none := b.search(rung, steps)
 		if none {
 			return b.end(all, true)
 		}
@@ -153,8 +153,8 @@ func (w *work) searchMoves() (host []int32, infeasible bool) {
 			break // there is no more
 		}
 		if within(b.asked, rung) {
-			if settled && rung != b.asked && w.s.Stop == nil {
-				return b.end(all, b.between(low, top, max(1, all/(4*mostRounds))))
+			if final && rung != b.asked && w.s.Stop == nil {
+				return b.end(all, b.between(low, top, max(1, all/(4*maxRounds))))
 			}
 			break
 		}
@@ -167,7 +167,7 @@ func (w *work) searchMoves() (host []int32, infeasible bool) {
 // that is proved to be the best there is with any more. infeasible: no placement
 // keeps to the budget asked for.
 func (b *budgets) between(low int64, top candidate, steps int64) (infeasible bool) {
-	for round := range mostRounds {
+	for round := range maxRounds {
 		if top.cost <= b.asked || top.yield <= b.below.yield+provedGap/10 || top.cost-low < 2 {
 			return false
 		}
@@ -175,12 +175,12 @@ func (b *budgets) between(low int64, top candidate, steps int64) (infeasible boo
 		if round%2 == 1 {
 			budget = low + (top.cost-low)/2
 		}
-		c, settled, none := b.search(budget, steps)
+		c, final, none := b.search(budget, steps)
 		if within(budget, b.asked) {
 			low = budget
 			continue
 		}
-		if !settled || c.host == nil {
+		if !final || c.host == nil {
 			return none
 		}
 		top = c

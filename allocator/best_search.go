@@ -28,7 +28,7 @@ func (w *work) once() (host []int32, infeasible bool) {
 	}
 	r := w.minimize(steps, w.from)
 	if r.Infeasible {
-		w.settled = true
+		w.final = true
 		return nil, w.surely()
 	}
 	if r.Lower > 0 {
@@ -43,7 +43,7 @@ func (w *work) once() (host []int32, infeasible bool) {
 				r = more
 			}
 		}
-		w.settled = r.Optimal
+		w.final = r.Optimal
 		return r.Host, false
 	}
 	return w.withFloors(r.Host)
@@ -68,8 +68,8 @@ func (w *work) surely() bool {
 // the question whether a yield y is reached, with every VM counted at the
 // greater of y and its floor, is asked for ever closer y. start may be nil.
 func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
-	least, open := -1.0, w.bound // reached, and not known to fail
-	proved := w.bound            // no placement reaches more
+	lowest, open := -1.0, w.bound // reached, and not known to fail
+	proved := w.bound             // no placement reaches more
 	try := func(y float64, steps int64) {
 		w.weigh(y)
 		from := host
@@ -79,7 +79,7 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 		r := w.minimize(steps, from)
 		switch {
 		case r.Host != nil && r.Level <= 1:
-			host, least = r.Host, max(y, w.realized(r.Host))
+			host, lowest = r.Host, max(y, w.realized(r.Host))
 		case r.Infeasible || r.Lower > 1+1e-12:
 			proved, open = min(proved, y), min(open, y)
 		default:
@@ -89,12 +89,12 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 	rest := w.steps / 2
 	try(0, w.portion(rest/2))
 	if host == nil {
-		w.settled = proved == 0
-		return nil, w.settled && w.surelyFloors()
+		w.final = proved == 0
+		return nil, w.final && w.surelyFloors()
 	}
 	rest /= 2
 	for patience := int64(1); ; patience *= 4 {
-		for y := open; open-least > provedGap/10 && !w.stopped(); y = least + (open-least)/2 {
+		for y := open; open-lowest > provedGap/10 && !w.stopped(); y = lowest + (open-lowest)/2 {
 			steps := w.portion(rest / 8)
 			if w.timed() {
 				steps *= patience
@@ -102,14 +102,14 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 			try(y, steps)
 			rest -= min(rest/8, steps)
 		}
-		if !w.timed() || w.stopped() || proved-least <= provedGap/10 || patience > 1<<20 {
+		if !w.timed() || w.stopped() || proved-lowest <= provedGap/10 || patience > 1<<20 {
 			break
 		}
 		open = proved
 	}
-	w.bound = min(w.bound, outwards(max(proved, least)))
-	w.settled = proved-least <= provedGap
-	w.weigh(least)
+	w.bound = min(w.bound, outwards(max(proved, lowest)))
+	w.final = proved-lowest <= provedGap
+	w.weigh(lowest)
 	return host, false
 }
 

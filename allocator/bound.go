@@ -67,13 +67,13 @@ func eachShort(groups []Group, size func(g int) float64, fits func(size float64,
 	// The bits of a positive number rise with it: exponent, then 8 bits of fraction.
 	const shift = 52 - 8
 	const steps = 1 << 12 // 16 octaves; in the last step is all that is smaller
-	most := uint64(0)
+	limit := uint64(0)
 	for g := range groups {
 		if x := size(g); x > 0 && groups[g].Count > 0 {
-			most = max(most, math.Float64bits(x)>>shift)
+			limit = max(limit, math.Float64bits(x)>>shift)
 		}
 	}
-	step := func(x float64) int { return int(min(steps-1, most-math.Float64bits(x)>>shift)) }
+	step := func(x float64) int { return int(min(steps-1, limit-math.Float64bits(x)>>shift)) }
 	var vms [steps]int
 	for g := range groups {
 		if x := size(g); x > 0 && groups[g].Count > 0 {
@@ -85,7 +85,7 @@ func eachShort(groups []Group, size func(g int) float64, fits func(size float64,
 	var items []sized
 	before := 0
 	for k := 0; k < steps; k++ {
-		if vms[k] == 0 || fits(math.Float64frombits((most-uint64(k)+1)<<shift), before+vms[k]) {
+		if vms[k] == 0 || fits(math.Float64frombits((limit-uint64(k)+1)<<shift), before+vms[k]) {
 			before += vms[k]
 			continue
 		}
@@ -217,7 +217,7 @@ func (c *capacities) room(size, slack float64) float64 {
 	}
 	n := 0.0
 	// Host by host, or for one VM, two, three and so on the hosts that take as many.
-	if most := c.amount[kinds-1] * (1 + slack) / size; kinds < 32 || most*4*float64(bits.Len(uint(kinds))) > float64(kinds) {
+	if highest := c.amount[kinds-1] * (1 + slack) / size; kinds < 32 || highest*4*float64(bits.Len(uint(kinds))) > float64(kinds) {
 		less := 0
 		for k, a := range c.amount {
 			n += float64(c.hosts[k]-less) * math.Floor(a*(1+slack)/size)

@@ -72,16 +72,16 @@ func setKey(set []int32) []byte {
 
 // level is the greatest load that is proved too small for all placements, up to
 // most, and within share of that.
-func (q *configurations) level(least, most, share float64, deadline time.Time) float64 {
-	for most-least > share*least && time.Now().Before(deadline) {
-		t := (least + most) / 2
+func (q *configurations) level(lowest, highest, share float64, deadline time.Time) float64 {
+	for highest-lowest > share*lowest && time.Now().Before(deadline) {
+		t := (lowest + highest) / 2
 		if q.refuted(t, deadline) {
-			least = t
+			lowest = t
 		} else {
-			most = t
+			highest = t
 		}
 	}
-	return least
+	return lowest
 }
 
 // refuted tells whether the VMs are proved not to fit at load t.

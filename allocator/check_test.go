@@ -49,9 +49,9 @@ func checkSolution(p allocator.Problem, s allocator.Solution) error {
 			return fmt.Errorf("host %d: memory %v used of %v", j, memory[j], h.Memory)
 		}
 	}
-	least, average, clusters := yields(p, s.CPU)
-	if math.Abs(least-s.MinYield) > 1e-12 || math.Abs(average-s.AverageYield) > 1e-9 {
-		return fmt.Errorf("yields said to be %v and %v are %v and %v (of %d clusters)", s.MinYield, s.AverageYield, least, average, clusters)
+	lowest, average, clusters := yields(p, s.CPU)
+	if math.Abs(lowest-s.MinYield) > 1e-12 || math.Abs(average-s.AverageYield) > 1e-9 {
+		return fmt.Errorf("yields said to be %v and %v are %v and %v (of %d clusters)", s.MinYield, s.AverageYield, lowest, average, clusters)
 	}
 	if !(s.UpperBound >= s.MinYield && s.UpperBound <= 1) {
 		return fmt.Errorf("bound %v for yield %v", s.UpperBound, s.MinYield)
@@ -60,7 +60,7 @@ func checkSolution(p allocator.Problem, s allocator.Solution) error {
 }
 
 // yields is the least and the mean yield of the virtual clusters.
-func yields(p allocator.Problem, cpu []float64) (least, average float64, clusters int) {
+func yields(p allocator.Problem, cpu []float64) (lowest, average float64, clusters int) {
 	of := map[string]float64{}
 	for g, group := range p.Groups {
 		name := "c:" + group.Cluster
@@ -75,15 +75,15 @@ func yields(p allocator.Problem, cpu []float64) (least, average float64, cluster
 			of[name] = y
 		}
 	}
-	least, average = 1, 0
+	lowest, average = 1, 0
 	for _, y := range of {
-		least = min(least, y)
+		lowest = min(lowest, y)
 		average += y
 	}
 	if len(of) == 0 {
 		return 1, 1, 0
 	}
-	return least, average / float64(len(of)), len(of)
+	return lowest, average / float64(len(of)), len(of)
 }
 
 // optimum tries every placement: the greatest minimum yield, -1 if the memory
@@ -129,8 +129,8 @@ func optimum(p allocator.Problem) float64 {
 }
 
 // drawHosts draws 1 to most hosts, equal ones or not.
-func drawHosts(t *rapid.T, most int) []allocator.Host {
-	n := rapid.IntRange(1, most).Draw(t, "hosts")
+func drawHosts(t *rapid.T, limit int) []allocator.Host {
+	n := rapid.IntRange(1, limit).Draw(t, "hosts")
 	hosts := make([]allocator.Host, n)
 	equal := rapid.Bool().Draw(t, "equal hosts")
 	for j := range hosts {
@@ -148,9 +148,9 @@ func drawHosts(t *rapid.T, most int) []allocator.Host {
 }
 
 // drawGroups draws 1 to most groups with up to vms VMs in sum.
-func drawGroups(t *rapid.T, most, vms int) []allocator.Group {
+func drawGroups(t *rapid.T, limit, vms int) []allocator.Group {
 	var groups []allocator.Group
-	for range rapid.IntRange(1, most).Draw(t, "groups") {
+	for range rapid.IntRange(1, limit).Draw(t, "groups") {
 		if vms == 0 {
 			break
 		}
@@ -169,6 +169,6 @@ func drawGroups(t *rapid.T, most, vms int) []allocator.Group {
 	return groups
 }
 
-func hundredths(t *rapid.T, label string, least, most int) float64 {
-	return float64(rapid.IntRange(least, most).Draw(t, label)) / 100
+func hundredths(t *rapid.T, label string, lowest, limit int) float64 {
+	return float64(rapid.IntRange(lowest, limit).Draw(t, label)) / 100
 }

@@ -48,7 +48,7 @@ func greedy(p Problem, sorted bool, attempts int) (Solution, bool) {
 	if attempts > 0 {
 		placed = f.backtrack(vms, attempts)
 	} else {
-		placed = f.leastLoaded(vms)
+		placed = f.toEmptiest(vms)
 	}
 	if !placed {
 		return Solution{}, false
@@ -140,7 +140,7 @@ func (f *filling) next(memory float64, last int) int {
 	return best
 }
 
-func (f *filling) leastLoaded(vms []vmRef) bool {
+func (f *filling) toEmptiest(vms []vmRef) bool {
 	f.at = make([]int, len(vms))
 	h := newHostHeap(f)
 	for k, v := range vms {
@@ -238,16 +238,16 @@ func (h *hostHeap) pop() int {
 	h.hosts[0] = h.hosts[n]
 	h.hosts = h.hosts[:n]
 	for i := 0; ; {
-		least := i
+		lowest := i
 		for c := 2*i + 1; c <= 2*i+2 && c < n; c++ {
-			if h.less(c, least) {
-				least = c
+			if h.less(c, lowest) {
+				lowest = c
 			}
 		}
-		if least == i {
+		if lowest == i {
 			return top
 		}
-		h.hosts[i], h.hosts[least] = h.hosts[least], h.hosts[i]
-		i = least
+		h.hosts[i], h.hosts[lowest] = h.hosts[lowest], h.hosts[i]
+		i = lowest
 	}
 }

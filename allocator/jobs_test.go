@@ -12,8 +12,8 @@ import (
 
 // jobSize draws the number of VMs of a parallel job as the model of Lublin and
 // Feitelson (JPDC 2003) does for jobs of no known type, with up to most of them.
-func jobSize(r *rand.Rand, most int) int {
-	greatest := math.Log2(float64(most))
+func jobSize(r *rand.Rand, limit int) int {
+	greatest := math.Log2(float64(limit))
 	u := r.Float64()
 	if u <= 0.244 {
 		return 1
@@ -26,7 +26,7 @@ func jobSize(r *rand.Rand, most int) int {
 	if u <= 0.244+0.576 {
 		log = math.Round(log)
 	}
-	return min(max(1, int(math.Round(math.Exp2(log)))), most)
+	return min(max(1, int(math.Round(math.Exp2(log)))), limit)
 }
 
 // jobs is VMs of parallel jobs on hosts of capacity 1.
@@ -83,11 +83,11 @@ var constraints = []struct {
 		p.Groups[0].MinYield = min(1, b*1.1)
 	}},
 	{"pinned", func(r *rand.Rand, p *allocator.Problem, s *allocator.Search) {
-		settle(p, 0.5, r)
+		prepared(p, 0.5, r)
 		s.Stay = true
 	}},
 	{"budget", func(r *rand.Rand, p *allocator.Problem, s *allocator.Search) {
-		settle(p, 1, r)
+		prepared(p, 1, r)
 		b := float64(len(p.Hosts)) / 20
 		s.MoveBudget = &b
 	}},
@@ -104,8 +104,8 @@ func rules(draw func(r *rand.Rand, p *allocator.Problem, g int, a *allocator.Aff
 	}
 }
 
-// settle gives a share of the VMs the host where SG puts them.
-func settle(p *allocator.Problem, share float64, r *rand.Rand) {
+// prepared gives a share of the VMs the host where SG puts them.
+func prepared(p *allocator.Problem, share float64, r *rand.Rand) {
 	s, ok := allocator.SG(*p)
 	if !ok {
 		return

@@ -13,35 +13,35 @@ import (
 func TestMCB8KnownAnswers(t *testing.T) {
 	host := func(cpu, memory float64) allocator.Host { return allocator.Host{CPU: cpu, Memory: memory} }
 	for name, c := range map[string]struct {
-		hosts        []allocator.Host
-		groups       []allocator.Group
-		least, bound float64
-		fails        bool
+		hosts         []allocator.Host
+		groups        []allocator.Group
+		lowest, bound float64
+		fails         bool
 	}{
 		"the paper's three tasks on two hosts (sec. 2.3)": {
 			hosts:  []allocator.Host{host(1, 1), host(1, 1)},
 			groups: []allocator.Group{{Count: 3, CPU: 0.6, Memory: 0.1}},
-			least:  0.5 / 0.6, bound: 0.5 / 0.6,
+			lowest: 0.5 / 0.6, bound: 0.5 / 0.6,
 		},
 		"exact fit of decimals": {
 			hosts:  []allocator.Host{host(0.3, 0.3)},
 			groups: []allocator.Group{{Count: 3, CPU: 0.1, Memory: 0.1}},
-			least:  1, bound: 1,
+			lowest: 1, bound: 1,
 		},
 		"a need above any host": {
 			hosts:  []allocator.Host{host(2, 1), host(1, 1)},
 			groups: []allocator.Group{{Count: 1, CPU: 4, Memory: 1}},
-			least:  0.5, bound: 0.5,
+			lowest: 0.5, bound: 0.5,
 		},
 		"no need of CPU": {
 			hosts:  []allocator.Host{host(1, 1)},
 			groups: []allocator.Group{{Count: 4, CPU: 0, Memory: 0.25}},
-			least:  1, bound: 1,
+			lowest: 1, bound: 1,
 		},
 		"unequal hosts, largest VM only on the largest": {
 			hosts:  []allocator.Host{host(1, 1), host(4, 4), host(2, 2)},
 			groups: []allocator.Group{{Count: 1, CPU: 1, Memory: 1}, {Count: 1, CPU: 2, Memory: 2}, {Count: 1, CPU: 4, Memory: 4}},
-			least:  1, bound: 1,
+			lowest: 1, bound: 1,
 		},
 		"memory does not fit": {
 			hosts:  []allocator.Host{host(1, 1), host(1, 1)},
@@ -53,7 +53,7 @@ func TestMCB8KnownAnswers(t *testing.T) {
 			groups: []allocator.Group{{Count: 1, CPU: 0.1, Memory: 0.1}},
 			fails:  true,
 		},
-		"no VM at all": {hosts: []allocator.Host{host(1, 1)}, least: 1, bound: 1},
+		"no VM at all": {hosts: []allocator.Host{host(1, 1)}, lowest: 1, bound: 1},
 		"malformed":    {hosts: []allocator.Host{host(math.NaN(), 1)}, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestMCB8KnownAnswers(t *testing.T) {
 			if err := checkSolution(p, s); err != nil {
 				t.Fatal(err)
 			}
-			if math.Abs(s.MinYield-c.least) > 1e-9 || math.Abs(s.UpperBound-c.bound) > 1e-9 {
-				t.Errorf("minimum yield %v, bound %v; want %v, %v", s.MinYield, s.UpperBound, c.least, c.bound)
+			if math.Abs(s.MinYield-c.lowest) > 1e-9 || math.Abs(s.UpperBound-c.bound) > 1e-9 {
+				t.Errorf("minimum yield %v, bound %v; want %v, %v", s.MinYield, s.UpperBound, c.lowest, c.bound)
 			}
 		})
 	}

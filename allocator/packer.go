@@ -245,7 +245,7 @@ func (k *packer) fill(giveUp bool) bool {
 		rest.memory -= used.memory
 	}
 	if !giveUp {
-		k.settle()
+		k.recordLeft()
 	}
 	return k.total == 0
 }
@@ -367,7 +367,7 @@ func (k *packer) loadsOf(runs []run, base [][]load) [][]load {
 
 // spread turns loads into a host per VM. VMs that have a host keep it, unless
 // anew is set; the others are given hosts in the order of the loads.
-func spread(p *Problem, loads [][]load, anew bool) [][]int {
+func spread(p *Problem, loads [][]load, again bool) [][]int {
 	hosts := make([][]int, len(p.Groups))
 	kept := make([]int, len(p.Hosts))
 	total := 0
@@ -379,7 +379,7 @@ func spread(p *Problem, loads [][]load, anew bool) [][]int {
 		n := p.Groups[g].Count
 		hosts[g], room = room[:n:n], room[n:]
 		given := p.Groups[g].Hosts
-		if anew {
+		if again {
 			given = nil
 		}
 		for _, j := range given {

@@ -23,7 +23,7 @@ const (
 	AsGiven      HostKey = iota
 	BySum                // CPU + memory
 	ByGreatest           // max(CPU, memory)
-	ByLeast              // min(CPU, memory)
+	ByMin                // min(CPU, memory)
 	ByDifference         // max(CPU, memory) - min(CPU, memory)
 	ByRatio              // max(CPU, memory) / min(CPU, memory)
 	ByCPU
@@ -44,21 +44,21 @@ func HostOrders() []HostOrder {
 var defaultHostOrders = []HostOrder{{BySum, false}, {BySum, true}}
 
 func (by HostKey) key(cpu, memory float64) float64 {
-	most, least := max(cpu, memory), min(cpu, memory)
+	highest, lowest := max(cpu, memory), min(cpu, memory)
 	switch by {
 	case BySum:
 		return cpu + memory
 	case ByGreatest:
-		return most
-	case ByLeast:
-		return least
+		return highest
+	case ByMin:
+		return lowest
 	case ByDifference:
-		return most - least
+		return highest - lowest
 	case ByRatio:
 		switch {
-		case least > 0:
-			return most / least
-		case most > 0:
+		case lowest > 0:
+			return highest / lowest
+		case highest > 0:
 			return math.Inf(1)
 		}
 		return 1
@@ -73,10 +73,10 @@ func (by HostKey) key(cpu, memory float64) float64 {
 // arrange orders the hosts, and reports whether they differ at all in what
 // they have free.
 func (k *packer) arrange(o HostOrder) (differ bool) {
-	var mostCPU, mostMemory float64
+	var maxCPU, maxMemory float64
 	for j := range k.p.Hosts {
-		mostCPU = max(mostCPU, k.p.Hosts[j].CPU)
-		mostMemory = max(mostMemory, k.p.Hosts[j].Memory)
+		maxCPU = max(maxCPU, k.p.Hosts[j].CPU)
+		maxMemory = max(maxMemory, k.p.Hosts[j].Memory)
 	}
 	cpuOf := func(j int) float64 {
 		if k.scale > GreatestNumber {
@@ -87,7 +87,7 @@ func (k *packer) arrange(o HostOrder) (differ bool) {
 	for j := range k.order {
 		k.order[j] = j
 		cpu := cpuOf(j)
-		k.rank[j] = o.By.key(fraction(cpu, mostCPU), fraction(k.freeMemory[j], mostMemory))
+		k.rank[j] = o.By.key(fraction(cpu, maxCPU), fraction(k.freeMemory[j], maxMemory))
 		differ = differ || cpu != cpuOf(0) || k.freeMemory[j] != k.freeMemory[0]
 	}
 	if !differ {

@@ -66,13 +66,13 @@ func (x *fitIndex) build() {
 		}
 		up := x.room[k+1]
 		for b := range blocks {
-			up[b] = leastOf((*[fan]demand)(lv[b*fan:]))
+			up[b] = minDemand((*[fan]demand)(lv[b*fan:]))
 		}
 		n = blocks
 	}
 }
 
-func leastOf(block *[fan]demand) demand {
+func minDemand(block *[fan]demand) demand {
 	d := block[0]
 	for i := 1; i < fan; i++ {
 		d.cpu = min(d.cpu, block[i].cpu)
@@ -141,11 +141,11 @@ func (x *fitIndex) removeWithin(i int) {
 	for k := 1; k < len(x.level); k++ {
 		i >>= fanShift
 		from := i << fanShift
-		least := slices.Min(x.limit[k-1][from : from+fan])
-		if least == x.limit[k][i] {
+		lowest := slices.Min(x.limit[k-1][from : from+fan])
+		if lowest == x.limit[k][i] {
 			return
 		}
-		x.limit[k][i] = least
+		x.limit[k][i] = lowest
 	}
 }
 
@@ -190,7 +190,7 @@ func (x *fitIndex) remove(i int) {
 		if old.cpu > node.cpu && old.memory > node.memory {
 			return
 		}
-		d := leastOf((*[fan]demand)(x.level[k-1][b<<fanShift:]))
+		d := minDemand((*[fan]demand)(x.level[k-1][b<<fanShift:]))
 		if d == *node {
 			return
 		}

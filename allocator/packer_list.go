@@ -34,9 +34,9 @@ func (o ListOrder) key(cpu, memory float64) float64 {
 	case 2, 6:
 		return math.Abs(cpu - memory)
 	case 3, 7:
-		switch least := min(cpu, memory); {
-		case least > 0:
-			return max(cpu, memory) / least
+		switch lowest := min(cpu, memory); {
+		case lowest > 0:
+			return max(cpu, memory) / lowest
 		case cpu == memory:
 			return 1
 		}
@@ -120,13 +120,13 @@ const fewEntries = 1024
 // long. ends is where each section ends. It does nothing where the keys have no
 // range, or an infinite one, or come sorted.
 func spreadEntries(s, scratch []entry, descending bool) (done bool, ends []int32) {
-	least, greatest, inOrder := s[0].key, s[0].key, true
+	lowest, greatest, inOrder := s[0].key, s[0].key, true
 	for i := 1; i < len(s); i++ {
-		least, greatest = min(least, s[i].key), max(greatest, s[i].key)
+		lowest, greatest = min(lowest, s[i].key), max(greatest, s[i].key)
 		inOrder = inOrder && (s[i].key >= s[i-1].key) != descending
 	}
 	sections := len(s) / 2
-	perKey := float64(sections-1) / (greatest - least)
+	perKey := float64(sections-1) / (greatest - lowest)
 	if inOrder || !(perKey > 0) || math.IsInf(perKey, 1) {
 		return false, nil
 	}
@@ -134,7 +134,7 @@ func spreadEntries(s, scratch []entry, descending bool) (done bool, ends []int32
 		if descending {
 			return int((greatest - key) * perKey)
 		}
-		return int((key - least) * perKey)
+		return int((key - lowest) * perKey)
 	}
 	ends = make([]int32, sections+1)
 	for i := range s {
@@ -181,7 +181,7 @@ func (k *packer) sortItems() {
 // list splits the VMs that are left into the two lists, as hosts of shape s see
 // them.
 func (k *packer) list(s int) {
-	k.settle()
+	k.recordLeft()
 	k.listed = s
 	c, m := &k.cpuList, &k.memoryList
 	c.items, m.items = c.items[:cap(c.items)], m.items[:cap(m.items)]
@@ -245,8 +245,8 @@ func (k *packer) pick(x *fitIndex, list []ordered, cpu, memory float64, greater 
 	return n
 }
 
-// settle notes in k.left what the lists have left.
-func (k *packer) settle() {
+// recordLeft notes in k.left what the lists have left.
+func (k *packer) recordLeft() {
 	if k.listed < 0 {
 		return // no lists, or such as leave k.left true
 	}

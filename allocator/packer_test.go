@@ -257,10 +257,10 @@ func TestPackerIsThePlainScanOnLargeInstances(t *testing.T) {
 func TestFitIndexIsALinearSearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.SampledFrom([]float64{1, 1e-90, 1e90}).Draw(t, "unit")
-		amount := func(t *rapid.T, least int, what string) float64 {
+		amount := func(t *rapid.T, lowest int, what string) float64 {
 			// Some differ by next to nothing.
 			near := float64(rapid.IntRange(0, 2).Draw(t, what+" beyond")) * 1e-12
-			return unit * float64(rapid.IntRange(least, 9).Draw(t, what)) * (1 + near)
+			return unit * float64(rapid.IntRange(lowest, 9).Draw(t, what)) * (1 + near)
 		}
 		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) demand {
 			return demand{amount(t, 0, "CPU"), amount(t, 0, "memory")}

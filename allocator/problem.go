@@ -26,13 +26,13 @@ type Group struct {
 	// Where its groups differ, the greatest counts for all of them.
 	MinYield float64
 
-	// LeastYield is what the group must have whatever MinYield is: advice of Admit
+	// RequiredYield is what the group must have whatever MinYield is: advice of Admit
 	// on MinYield goes no lower.
-	LeastYield float64
+	RequiredYield float64
 
-	// Overhead is the part of Memory that is not the VM's own, and LeastMemory how
+	// Overhead is the part of Memory that is not the VM's own, and MinMemory how
 	// little of its own it can have: advice of Admit on memory is about what is its own.
-	Overhead, LeastMemory float64
+	Overhead, MinMemory float64
 
 	// Hosts has one entry per VM: an index into Problem.Hosts, or -1 for a VM
 	// that is to be placed. nil: all are to be placed.
@@ -75,7 +75,7 @@ type Shortfall struct {
 // Amounts of CPU and memory outside of this range (zero aside) are refused, so
 // that no sum, product or quotient of them overflows or loses all its digits.
 const (
-	LeastNumber    = 1e-100
+	MinNumber      = 1e-100
 	GreatestNumber = 1e100
 )
 
@@ -132,11 +132,11 @@ func (g *Group) validate(hosts int) error {
 	if err := checkNumber(g.Overhead); err != nil {
 		return fmt.Errorf("overhead %w", err)
 	}
-	if err := checkNumber(g.LeastMemory); err != nil {
+	if err := checkNumber(g.MinMemory); err != nil {
 		return fmt.Errorf("least memory %w", err)
 	}
-	if !(g.LeastYield >= 0 && g.LeastYield <= 1) {
-		return fmt.Errorf("least yield %v is not in 0..1", g.LeastYield)
+	if !(g.RequiredYield >= 0 && g.RequiredYield <= 1) {
+		return fmt.Errorf("least yield %v is not in 0..1", g.RequiredYield)
 	}
 	if g.Hosts == nil {
 		return nil
@@ -158,8 +158,8 @@ func checkNumber(x float64) error {
 		return fmt.Errorf("%v is not a finite number", x)
 	case x < 0:
 		return fmt.Errorf("%v is negative", x)
-	case x != 0 && (x < LeastNumber || x > GreatestNumber):
-		return fmt.Errorf("%v is out of range (0, or %g to %g)", x, LeastNumber, GreatestNumber)
+	case x != 0 && (x < MinNumber || x > GreatestNumber):
+		return fmt.Errorf("%v is out of range (0, or %g to %g)", x, MinNumber, GreatestNumber)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (d *desk) open(p Problem, r *Rules) error {
 // stand prepares what does not depend on a request.
 func (d *desk) stand(fixed [][]load) {
 	d.base = &admission{p: &d.p, fixed: fixed, unplaced: make([]int, len(d.p.Groups)), standing: true}
-	d.base.settle()
+	d.base.derive()
 	d.base.needAt(0)
 	d.base.pk.begin(d.base.need)
 	d.refused = map[string]bool{}
@@ -138,17 +138,17 @@ func (d *desk) decide(request *Request) (Admission, [][]int) {
 	} else {
 		a.prepare()
 	}
-	placed := a.settled()
+	placed := a.placement()
 	if placed == nil {
 		if d.explain {
 			return a.refuse(), nil
 		}
 		d.refused[shape] = shape != ""
 		a.needAt(0)
-		most := a.most()
-		g := a.firstLeft(most)
-		return Admission{Asked: a.asked, Fits: a.asked - most.total, LeastYield: a.leastYield(), NeverFits: a.neverFits(),
-			Summary: a.summary(g, a.asked-most.total, nil)}, nil
+		top := a.maximalDeal()
+		g := a.firstLeft(top)
+		return Admission{Asked: a.asked, Fits: a.asked - top.total, TriedMinYield: a.minYield(), NeverFits: a.neverFits(),
+			Summary: a.summary(g, a.asked-top.total, nil)}, nil
 	}
 	hosts := make([][]int, len(groups))
 	for g := range hosts {
@@ -161,13 +161,13 @@ func (d *desk) decide(request *Request) (Admission, [][]int) {
 	fixed := append(d.base.fixed[:n:n], added...)
 	d.p, d.rules = whole, a.rules
 	d.stand(fixed)
-	return Admission{Admitted: true, Asked: a.asked, Fits: a.asked, LeastYield: a.leastYield()}, hosts
+	return Admission{Admitted: true, Asked: a.asked, Fits: a.asked, TriedMinYield: a.minYield()}, hosts
 }
 
-// settled is where each VM is if the request fits, nil if it does not: place, without
+// placement is where each VM is if the request fits, nil if it does not: place, without
 // dividing the CPU where nothing depends on that.
-func (a *admission) settled() [][]int {
-	if slices.Contains(a.touched, true) || a.wishes() {
+func (a *admission) placement() [][]int {
+	if slices.Contains(a.placedOn, true) || a.hasPreferences() {
 		s, _ := a.place()
 		return s.Hosts
 	}
@@ -205,7 +205,7 @@ func (a *admission) join(base *admission) {
 	for c := clusters; c < len(a.request); c++ {
 		a.request[c], a.strict[c] = true, true
 	}
-	a.touched = make([]bool, len(a.p.Hosts))
+	a.placedOn = make([]bool, len(a.p.Hosts))
 	a.pk = newPacker(a.p, a.fixed, a.unplaced)
 	copy(a.pk.exempt, base.pk.exempt)
 	copy(a.pk.closed, base.pk.closed)
@@ -231,10 +231,10 @@ func refusalOf(wants []want, why string, alone *Problem) Admission {
 	for g := range alone.Groups {
 		alone.Groups[g].MinYield = t.floor[t.of[g]]
 	}
-	a := Admission{Summary: why, LeastYield: 1, NeverFits: ProveInfeasible(*alone) != ""}
+	a := Admission{Summary: why, TriedMinYield: 1, NeverFits: ProveInfeasible(*alone) != ""}
 	for _, w := range wants {
 		a.Asked += w.n
-		a.LeastYield = min(a.LeastYield, w.group.MinYield)
+		a.TriedMinYield = min(a.TriedMinYield, w.group.MinYield)
 	}
 	return a
 }

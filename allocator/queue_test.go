@@ -98,7 +98,7 @@ func TestAdmitQueueIsOneByOne(t *testing.T) {
 				t.Fatalf("request %d: got %+v on %v\nwant %+v on %v\n%s", i, q.Answers[i], q.Hosts[i], want[i], hosts[i], before)
 			}
 			b := brief.Answers[i]
-			if b.Admitted != want[i].Admitted || b.NeverFits != want[i].NeverFits || b.Asked != want[i].Asked || b.LeastYield != want[i].LeastYield || b.Admitted == (b.Summary != "") || !reflect.DeepEqual(brief.Hosts[i], hosts[i]) {
+			if b.Admitted != want[i].Admitted || b.NeverFits != want[i].NeverFits || b.Asked != want[i].Asked || b.TriedMinYield != want[i].TriedMinYield || b.Admitted == (b.Summary != "") || !reflect.DeepEqual(brief.Hosts[i], hosts[i]) {
 				t.Fatalf("request %d in brief: got %+v\nwant %+v", i, b, want[i])
 			}
 			if want[i].Admitted {

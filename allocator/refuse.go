@@ -11,13 +11,13 @@ import (
 
 // refuse says why the request does not fit: a.place has failed.
 func (a *admission) refuse() Admission {
-	r := Admission{Asked: a.asked, LeastYield: a.leastYield(), NeverFits: a.neverFits()}
+	r := Admission{Asked: a.asked, TriedMinYield: a.minYield(), NeverFits: a.neverFits()}
 	a.needAt(0)
 	if over := a.overInPlace(); slices.Contains(over, true) {
 		r.Reasons = a.reasonsInPlace(over)
 		r.Summary = fmt.Sprintf("the VMs on %s would need more than there is", hostNames(a.p.Hosts, over))
 	} else {
-		d := a.most()
+		d := a.maximalDeal()
 		g := a.firstLeft(d)
 		r.Fits = a.asked - d.total
 		r.Reasons = a.reasonsForMore(g, d)
@@ -54,7 +54,7 @@ func (a *admission) reasonsInPlace(over []bool) []HostReason {
 		}
 		r.CPUMissing = missing(0, a.pk.freeCPU[j], h.CPU)
 		r.MemoryMissing = missing(0, a.pk.memory[j], h.Memory)
-		r.Text = fmt.Sprintf("lacks %s for the VMs it has", lack(r))
+		r.Text = fmt.Sprintf("lacks %s for the VMs it has", deficitText(r))
 	}
 	return reasons
 }
@@ -67,7 +67,7 @@ func missing(want, free, capacity float64) float64 {
 	return 0
 }
 
-func lack(r *HostReason) string {
+func deficitText(r *HostReason) string {
 	var s []string
 	if r.CPUMissing > 0 {
 		s = append(s, coresText(r.CPUMissing)+" of CPU")
@@ -78,11 +78,11 @@ func lack(r *HostReason) string {
 	return strings.Join(s, " and ")
 }
 
-// most is the attempt at the least yields that places the most VMs.
-func (a *admission) most() deal {
+// maximalDeal is the attempt at the least yields that places the most VMs.
+func (a *admission) maximalDeal() deal {
 	if a.ruled != nil {
 		a.pk.begin(a.need)
-		return a.ruled.putDownMost(a.pk, a.need, a.unplaced)
+		return a.ruled.placeMaximal(a.pk, a.need, a.unplaced)
 	}
 	fewest := -1
 	pack := func(o HostOrder) (differ bool) {
@@ -128,23 +128,23 @@ func (a *admission) reasonsForMore(g int, d deal) []HostReason {
 		if a.ruled != nil {
 			r.Rule, rule = a.ruled.why(g, j, d.on[j])
 		}
-		lacks := ""
+		deficit := ""
 		if r.CPUMissing > 0 || r.MemoryMissing > 0 {
-			lacks = "lacks " + lack(r)
+			deficit = "lacks " + deficitText(r)
 		}
 		switch {
 		case h.Cordoned:
 			r.Text = "cordoned: takes no new VM"
 		case a.pk.closed[j]:
 			r.Text = "takes no new VM: it has too little for the VMs it has"
-		case rule != "" && lacks != "":
-			r.Text = fmt.Sprintf("%s; and it %s for one VM of %s", rule, lacks, groupName(a.p.Groups, g))
+		case rule != "" && deficit != "":
+			r.Text = fmt.Sprintf("%s; and it %s for one VM of %s", rule, deficit, groupName(a.p.Groups, g))
 		case rule != "":
 			r.Text = rule
-		case d.here[j] > 0 && lacks != "":
-			r.Text = fmt.Sprintf("%s for one more of %s", lacks, groupName(a.p.Groups, g))
-		case lacks != "":
-			r.Text = fmt.Sprintf("%s for one VM of %s", lacks, groupName(a.p.Groups, g))
+		case d.here[j] > 0 && deficit != "":
+			r.Text = fmt.Sprintf("%s for one more of %s", deficit, groupName(a.p.Groups, g))
+		case deficit != "":
+			r.Text = fmt.Sprintf("%s for one VM of %s", deficit, groupName(a.p.Groups, g))
 		default:
 			r.Text = fmt.Sprintf("has room for %s, but not for all that are left", groupName(a.p.Groups, g))
 		}
@@ -249,7 +249,7 @@ func (a *admission) advice() []string {
 
 	for g := range groups {
 		if n := a.unplaced[g]; n > 0 {
-			k := most(n-1, func(k int) bool {
+			k := maxTrue(n-1, func(k int) bool {
 				a.unplaced[g] = k
 				return a.fitsAtFloor()
 			})
@@ -270,7 +270,7 @@ func (a *admission) advice() []string {
 		}
 		// Hundredths, so that the figure is one that a user would write.
 		const steps = 100
-		k := most(int(math.Ceil(a.t.floor[c]*steps))-1, func(k int) bool {
+		k := maxTrue(int(math.Ceil(a.t.floor[c]*steps))-1, func(k int) bool {
 			for _, g := range members {
 				a.floor[g] = float64(k) / steps
 			}
@@ -279,12 +279,12 @@ func (a *admission) advice() []string {
 		for i, g := range members {
 			a.floor[g] = floors[i]
 		}
-		least := 0.0
+		lowest := 0.0
 		for _, g := range members {
-			least = max(least, groups[g].LeastYield)
+			lowest = max(lowest, groups[g].RequiredYield)
 		}
 		// A yield of 0 would be no answer: nobody runs on nothing.
-		if k > 0 && float64(k)/steps >= least {
+		if k > 0 && float64(k)/steps >= lowest {
 			advice = append(advice, fmt.Sprintf("a minYield of at most %g for %s instead of %.4g", float64(k)/steps, clusterName(groups, members), a.t.floor[c]))
 		}
 	}
@@ -295,12 +295,12 @@ func (a *admission) advice() []string {
 		all, overhead := groups[g].Memory, groups[g].Overhead
 		whole := max(0, all-overhead)
 		step, unit := memoryStep(whole)
-		k := most(int(math.Ceil(whole/step))-1, func(k int) bool {
+		k := maxTrue(int(math.Ceil(whole/step))-1, func(k int) bool {
 			groups[g].Memory = float64(k)*step + overhead
 			return a.fitsAtFloor()
 		})
 		groups[g].Memory = all
-		if k > 0 && float64(k)*step >= groups[g].LeastMemory {
+		if k > 0 && float64(k)*step >= groups[g].MinMemory {
 			advice = append(advice, fmt.Sprintf("at most %.6g %s of memory per VM of %s instead of %s", float64(k)*step/unit.size, unit.name, groupName(groups, g), sizeText(whole)))
 		}
 		if !groups[g].Requested {
@@ -308,7 +308,7 @@ func (a *admission) advice() []string {
 		}
 		whole = groups[g].CPU
 		step = max(0.01, whole/1e4)
-		k = most(int(math.Ceil(whole/step))-1, func(k int) bool {
+		k = maxTrue(int(math.Ceil(whole/step))-1, func(k int) bool {
 			groups[g].CPU = float64(k) * step
 			return a.fitsAtFloor()
 		})
@@ -327,10 +327,10 @@ func (a *admission) ruleAdvice() (advice []string) {
 	}
 	original := a.rules
 	defer func() { a.rules = original }()
-	const most = 16
+	const top = 16
 	tries := 0
 	try := func(g int, rule string, without Affinity) {
-		if tries++; tries > most {
+		if tries++; tries > top {
 			return
 		}
 		r := *original
@@ -396,7 +396,7 @@ func (a *admission) hostAdvice() (advice []string) {
 		d, n := size(y)
 		return c == d && m == n
 	})
-	const mostKinds, mostHosts = 8, 64
+	const maxKinds, maxHosts = 8, 64
 	fits := func(j, n int) bool {
 		p := *original
 		more := original.Hosts[j]
@@ -412,15 +412,15 @@ func (a *admission) hostAdvice() (advice []string) {
 		h := original.Hosts[j]
 		return fmt.Sprintf("like %s (%s, %s)", hostName(original.Hosts, j), coresText(h.CPU), sizeText(h.Memory))
 	}
-	kinds = kinds[max(0, len(kinds)-mostKinds):]
+	kinds = kinds[max(0, len(kinds)-maxKinds):]
 	for _, j := range kinds {
 		if fits(j, 1) {
 			return append(advice, "one more host "+like(j))
 		}
 	}
 	// One does not do: the least number of the largest, where no other change does either.
-	if j := kinds[len(kinds)-1]; fits(j, mostHosts) {
-		n := mostHosts - most(mostHosts-2, func(k int) bool { return fits(j, mostHosts-k) })
+	if j := kinds[len(kinds)-1]; fits(j, maxHosts) {
+		n := maxHosts - maxTrue(maxHosts-2, func(k int) bool { return fits(j, maxHosts-k) })
 		return append(advice, fmt.Sprintf("%d more hosts %s", n, like(j)))
 	}
 	return advice
@@ -433,7 +433,7 @@ func memoryStep(memory float64) (step float64, unit sizeUnit) {
 	if memory >= 2*mib && memory < 1<<50 {
 		return mib, sizeUnit{mib, "MiB"}
 	}
-	return max(memory/100, LeastNumber), sizeUnit{1, "bytes"}
+	return max(memory/100, MinNumber), sizeUnit{1, "bytes"}
 }
 
 type sizeUnit struct {
@@ -441,10 +441,10 @@ type sizeUnit struct {
 	name string
 }
 
-// most is the greatest k in 0..limit for which ok(k), found by bisection, -1 if
+// maxTrue is the greatest k in 0..limit for which ok(k), found by bisection, -1 if
 // not even ok(0). ok should not become true again with a greater k; where the
 // heuristic makes it, the k returned holds still.
-func most(limit int, ok func(k int) bool) int {
+func maxTrue(limit int, ok func(k int) bool) int {
 	if limit < 0 || !ok(0) {
 		return -1
 	}

@@ -12,9 +12,9 @@ type Reserve[N int64 | float64] struct {
 }
 
 // Add a VM that lacks so much. One that has all of its memory, or more, takes nothing back.
-func (r *Reserve[N]) Add(lacks N) {
-	if lacks > 0 {
-		r.Change(0, lacks)
+func (r *Reserve[N]) Add(deficit N) {
+	if deficit > 0 {
+		r.Change(0, deficit)
 	}
 }
 
@@ -39,20 +39,20 @@ func (r Reserve[N]) Bytes() N { return max(r.largest, r.quarter()) }
 func (r Reserve[N]) Largest() N { return r.largest }
 
 // With is what the host keeps if a VM comes that lacks so much.
-func (r Reserve[N]) With(lacks N) Reserve[N] {
-	r.Add(lacks)
+func (r Reserve[N]) With(deficit N) Reserve[N] {
+	r.Add(deficit)
 	return r
 }
 
-// Growth is the most that one of the VMs, which lacks so much, can be given where so much is free beside what all have, for the reserve to
+// MaxGrant is the most that one of the VMs, which lacks so much, can be given where so much is free beside what all have, for the reserve to
 // fit beside it. That for what it lacks itself is no obstacle: what it is given it lacks no more, and its host is no worse off.
-func (r Reserve[N]) Growth(lacks, free N) N {
+func (r Reserve[N]) MaxGrant(deficit, free N) N {
 	others := r.largest
-	if lacks == r.largest {
+	if deficit == r.largest {
 		others = r.second
 	}
 	// Given d: d + others <= free, and d + (sum-d)/4 <= free, or <= lacks.
-	return max(0, min(free-others, (4*max(free, lacks)-r.sum)/3))
+	return max(0, min(free-others, (4*max(free, deficit)-r.sum)/3))
 }
 
 func (r Reserve[N]) quarter() N {

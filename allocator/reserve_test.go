@@ -10,8 +10,8 @@ import (
 )
 
 func TestReserve(t *testing.T) {
-	of := func(lacks ...int64) (r allocator.Reserve[int64]) {
-		for _, x := range lacks {
+	of := func(deficit ...int64) (r allocator.Reserve[int64]) {
+		for _, x := range deficit {
 			r.Add(x)
 		}
 		return r
@@ -42,9 +42,9 @@ func TestReserve(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		r           allocator.Reserve[int64]
-		lacks, free int64
-		want        int64
+		r             allocator.Reserve[int64]
+		deficit, free int64
+		want          int64
 	}{
 		"nobody else lacks":                      {of(8), 8, 5, 5},
 		"all that is left beside another":        {of(8, 6), 8, 9, 3},
@@ -56,7 +56,7 @@ func TestReserve(t *testing.T) {
 		"not where another's is":                 {of(8, 6), 6, 7, 0},
 		"not where more is in use than there is": {of(8), 8, -3, 0},
 	} {
-		if got := c.r.Growth(c.lacks, c.free); got != c.want {
+		if got := c.r.MaxGrant(c.deficit, c.free); got != c.want {
 			t.Errorf("%s: %d may be given, want %d", name, got, c.want)
 		}
 	}
@@ -67,11 +67,11 @@ func TestReserve(t *testing.T) {
 func TestReserveLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r allocator.Reserve[int64]
-		var lacks []int64
+		var deficit []int64
 		exact := true
 		kept := func() (bytes int64) { // as it is said
 			sum := int64(0)
-			for _, x := range lacks {
+			for _, x := range deficit {
 				sum += x
 				bytes = max(bytes, x)
 			}
@@ -79,34 +79,34 @@ func TestReserveLaws(t *testing.T) {
 		}
 		amount := rapid.Int64Range(0, 12)
 		for range rapid.IntRange(0, 20).Draw(t, "steps") {
-			if len(lacks) > 0 && rapid.IntRange(0, 2).Draw(t, "change") == 0 {
-				i, to := rapid.IntRange(0, len(lacks)-1).Draw(t, "VM"), amount.Draw(t, "to")
-				exact = exact && to >= lacks[i]
-				r.Change(lacks[i], to)
-				lacks[i] = to
+			if len(deficit) > 0 && rapid.IntRange(0, 2).Draw(t, "change") == 0 {
+				i, to := rapid.IntRange(0, len(deficit)-1).Draw(t, "VM"), amount.Draw(t, "to")
+				exact = exact && to >= deficit[i]
+				r.Change(deficit[i], to)
+				deficit[i] = to
 			} else {
 				x := amount.Draw(t, "lacks")
 				r.Add(x)
-				lacks = append(lacks, x)
+				deficit = append(deficit, x)
 			}
-			most := slices.Max(lacks)
+			limit := slices.Max(deficit)
 			switch bytes := r.Bytes(); {
 			case bytes < kept():
-				t.Fatalf("%d are kept for %v", bytes, lacks)
+				t.Fatalf("%d are kept for %v", bytes, deficit)
 			case exact && bytes > kept():
-				t.Fatalf("%d are kept for %v, fewer would do", bytes, lacks)
-			case r.Largest() < most || exact && r.Largest() != most:
-				t.Fatalf("the largest of %v is %d", lacks, r.Largest())
+				t.Fatalf("%d are kept for %v, fewer would do", bytes, deficit)
+			case r.Largest() < limit || exact && r.Largest() != limit:
+				t.Fatalf("the largest of %v is %d", deficit, r.Largest())
 			}
 		}
-		if len(lacks) == 0 {
+		if len(deficit) == 0 {
 			return
 		}
-		i, free := rapid.IntRange(0, len(lacks)-1).Draw(t, "grows"), rapid.Int64Range(-5, 40).Draw(t, "free")
-		own := lacks[i]
+		i, free := rapid.IntRange(0, len(deficit)-1).Draw(t, "grows"), rapid.Int64Range(-5, 40).Draw(t, "free")
+		own := deficit[i]
 		fits := func(d int64) bool { // what is kept for it alone may be short
 			sum, others := -d, int64(0)
-			for k, x := range lacks {
+			for k, x := range deficit {
 				sum += x
 				if k != i {
 					others = max(others, x)
@@ -114,21 +114,21 @@ func TestReserveLaws(t *testing.T) {
 			}
 			return d+others <= free && 4*(max(free, own)-d) >= sum
 		}
-		d := min(own, r.Growth(own, free))
+		d := min(own, r.MaxGrant(own, free))
 		if d > 0 && !fits(d) {
-			t.Fatalf("of %v number %d may be given %d where %d are free", lacks, i, d, free)
+			t.Fatalf("of %v number %d may be given %d where %d are free", deficit, i, d, free)
 		}
 		if exact && d < own && fits(d+1) {
-			t.Fatalf("of %v number %d may be given no more than %d where %d are free", lacks, i, d, free)
+			t.Fatalf("of %v number %d may be given no more than %d where %d are free", deficit, i, d, free)
 		}
 		before := kept()
 		r.Change(own, own-d)
-		lacks[i] -= d
+		deficit[i] -= d
 		if r.Bytes() < kept() {
-			t.Fatalf("then %d are kept for %v", r.Bytes(), lacks)
+			t.Fatalf("then %d are kept for %v", r.Bytes(), deficit)
 		}
 		if d+kept() > max(free, before) {
-			t.Fatalf("%d are kept for %v where %d are free, and %d were", kept(), lacks, free-d, before)
+			t.Fatalf("%d are kept for %v where %d are free, and %d were", kept(), deficit, free-d, before)
 		}
 	})
 }

@@ -45,14 +45,14 @@ func TestRelaxedSolution(t *testing.T) {
 			t.Fatalf("yield %v, the optimum is %v", y, Bound(p))
 		}
 		split := 0
-		used, most := make([]float64, hosts), make([]float64, hosts)
+		used, top := make([]float64, hosts), make([]float64, hosts)
 		for i, cells := range parts {
 			sum, cpu := 0.0, 0.0
 			for _, c := range cells {
 				sum += c.weight
 				cpu += c.weight * p.Hosts[c.host].CPU
 				used[c.host] += c.weight * p.Groups[i].Memory
-				most[c.host] += min(c.weight*p.Hosts[c.host].CPU, y*p.Groups[i].CPU)
+				top[c.host] += min(c.weight*p.Hosts[c.host].CPU, y*p.Groups[i].CPU)
 			}
 			if math.Abs(sum-1) > 1e-6 || cpu < y*p.Groups[i].CPU-1e-6 {
 				t.Fatalf("VM %d: parts %v sum to %v", i, cells, sum)

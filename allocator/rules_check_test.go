@@ -90,8 +90,8 @@ func drawRules(t *rapid.T, p allocator.Problem, r *allocator.Rules, from int) *a
 	for _, g := range p.Groups {
 		terms = append(terms, "vc:"+g.Cluster)
 	}
-	some := func(what string, most int) (list []string) {
-		for range rapid.IntRange(0, most).Draw(t, what) {
+	some := func(what string, limit int) (list []string) {
+		for range rapid.IntRange(0, limit).Draw(t, what) {
 			list = append(list, rapid.SampledFrom(terms).Draw(t, "term"))
 		}
 		return list

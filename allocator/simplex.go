@@ -15,8 +15,8 @@ type boundedLP struct {
 // and memory, not the quality of what is usual: 64 hosts and 500 clusters take
 // some hundred pivots of 32,000 numbers.
 const (
-	mostCells = 4_000_000
-	mostWork  = 100_000_000
+	maxCells = 4_000_000
+	maxWork  = 100_000_000
 )
 
 // maximize solves the program with the primal simplex method for variables
@@ -31,7 +31,7 @@ const (
 func (lp *boundedLP) maximize() []float64 {
 	m, n := len(lp.limit), len(lp.upper)
 	x := make([]float64, n)
-	if m*n > mostCells {
+	if m*n > maxCells {
 		return x
 	}
 	const eps = 1e-11
@@ -56,7 +56,7 @@ func (lp *boundedLP) maximize() []float64 {
 	for i := range inRow {
 		inRow[i], upper[n+i] = n+i, math.Inf(1)
 	}
-	for work := 0; work < mostWork; {
+	for work := 0; work < maxWork; {
 		enter, best := -1, 0.0
 		for k := range gain {
 			if gain[k] > eps {

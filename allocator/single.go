@@ -60,10 +60,10 @@ func (s *singles) divide() []float64 {
 			first[j+1]++
 		}
 	}
-	least := 1.0
+	lowest := 1.0
 	for j := range need {
 		if need[j] > 0 {
-			least = min(least, p.Hosts[j].CPU/need[j])
+			lowest = min(lowest, p.Hosts[j].CPU/need[j])
 		}
 		first[j+1] += first[j]
 	}
@@ -83,19 +83,19 @@ func (s *singles) divide() []float64 {
 		if need[j] > capacity {
 			free := capacity
 			for _, l := range on {
-				free -= l.weight * least
+				free -= l.weight * lowest
 			}
 			free = max(0, free)
 			order = append(order[:0], on...)
 			slices.SortFunc(order, func(a, b lone) int { return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.group, b.group)) })
 			for _, l := range order {
-				y := least
-				if up := min(1-least, free/l.weight); up >= 1-least {
+				y := lowest
+				if up := min(1-lowest, free/l.weight); up >= 1-lowest {
 					y = 1
 				} else if up > 0 {
 					y += up
 				}
-				free = max(0, free-l.weight*(y-least))
+				free = max(0, free-l.weight*(y-lowest))
 				cpu[l.group] *= y
 			}
 		}
@@ -115,11 +115,11 @@ func (s *singles) cut(on []lone, capacity float64, cpu []float64) {
 				one += c
 			}
 		}
-		most := max(one, many)
-		if most <= capacity {
+		highest := max(one, many)
+		if highest <= capacity {
 			return
 		}
-		f := capacity / most * (1 - round*0x1p-52)
+		f := capacity / highest * (1 - round*0x1p-52)
 		for _, l := range on {
 			cpu[l.group] *= f
 		}

@@ -236,15 +236,15 @@ func divide(p *Problem, loads [][]load, t tenancy) []float64 {
 func divideAny(p *Problem, loads [][]load, t tenancy) []float64 {
 	b := booksOf(p, loads)
 	floor, _ := b.keepable(p, t)
-	least := 1.0
+	lowest := 1.0
 	for j := range p.Hosts {
 		if b.need[j] > 0 {
-			least = min(least, levelOf(p.Hosts[j].CPU, b.on[j], floor))
+			lowest = min(lowest, levelOf(p.Hosts[j].CPU, b.on[j], floor))
 		}
 	}
 	base := make([]float64, len(t.members))
 	for c, members := range t.members {
-		base[c] = max(least, floor[members[0]])
+		base[c] = max(lowest, floor[members[0]])
 	}
 	yields := raiseAverage(p, loads, t, base)
 	cpu := make([]float64, len(p.Groups))
@@ -278,11 +278,11 @@ func (b *books) cutToCapacity(p *Problem, loads [][]load, cpu []float64) {
 					one += cpu[s.group]
 				}
 			}
-			most := max(one, many)
-			if most <= capacity {
+			highest := max(one, many)
+			if highest <= capacity {
 				break
 			}
-			f := capacity / most * (1 - round*0x1p-52)
+			f := capacity / highest * (1 - round*0x1p-52)
 			for _, s := range b.on[j] {
 				cpu[s.group] *= f
 			}

@@ -18,59 +18,59 @@ func TestAllocateKnownAnswers(t *testing.T) {
 		return allocator.Group{Cluster: cluster, Name: cluster, Count: len(hosts), CPU: cpu, Memory: 1, MinYield: floor, Hosts: hosts}
 	}
 	for name, c := range map[string]struct {
-		hosts          []allocator.Host
-		groups         []allocator.Group
-		cpu            []float64
-		least, average float64
-		short          []string
+		hosts           []allocator.Host
+		groups          []allocator.Group
+		cpu             []float64
+		lowest, average float64
+		short           []string
 	}{
 		"smallest need first (sec. 3.5)": {
 			// Host 0 holds the minimum at 0.5; on host 1 the small VM is filled first.
 			hosts:  []allocator.Host{host(1), host(1)},
 			groups: []allocator.Group{group("a", 2, 0, 0), group("small", 0.2, 0, 1), group("large", 1, 0, 1)},
-			cpu:    []float64{1, 0.2, 0.8}, least: 0.5, average: (0.5 + 1 + 0.8) / 3,
+			cpu:    []float64{1, 0.2, 0.8}, lowest: 0.5, average: (0.5 + 1 + 0.8) / 3,
 		},
 		"VMs of a group get equal CPU though one host has more": {
 			hosts:  []allocator.Host{host(0.5), host(1)},
 			groups: []allocator.Group{group("a", 1, 0, 0, 1)},
-			cpu:    []float64{0.5}, least: 0.5, average: 0.5,
+			cpu:    []float64{0.5}, lowest: 0.5, average: 0.5,
 		},
 		"a cluster over two hosts gives way to two clusters": {
 			// y1 + y2 <= 1 + ... : wide uses both hosts; two narrow ones gain more.
 			hosts:  []allocator.Host{host(1.5), host(1.5), host(1)},
 			groups: []allocator.Group{group("wide", 1, 0, 0, 1), group("n1", 1, 0, 0), group("n2", 1, 0, 1), group("low", 4, 0, 2)},
-			cpu:    []float64{0.5, 1, 1, 1}, least: 0.25, average: (0.5 + 1 + 1 + 0.25) / 4,
+			cpu:    []float64{0.5, 1, 1, 1}, lowest: 0.25, average: (0.5 + 1 + 1 + 0.25) / 4,
 		},
 		"only CPU that is scarce counts as need": {
 			// wide needs 1.0 in sum, but only 0.5 of it where CPU is short.
 			hosts:  []allocator.Host{host(1), host(9), host(1)},
 			groups: []allocator.Group{group("wide", 0.5, 0, 0, 1), group("n", 0.6, 0, 0), group("low", 10, 0, 2)},
-			cpu:    []float64{0.5, 0.5, 1}, least: 0.1, average: (1 + 0.5/0.6 + 0.1) / 3,
+			cpu:    []float64{0.5, 0.5, 1}, lowest: 0.1, average: (1 + 0.5/0.6 + 0.1) / 3,
 		},
 		"floors before the minimum": {
 			hosts:  []allocator.Host{host(1)},
 			groups: []allocator.Group{group("a", 1, 0.8, 0), group("b", 1, 0, 0)},
-			cpu:    []float64{0.8, 0.2}, least: 0.2, average: 0.5,
+			cpu:    []float64{0.8, 0.2}, lowest: 0.2, average: 0.5,
 		},
 		"floors that cannot be kept": {
 			hosts:  []allocator.Host{host(1), host(4)},
 			groups: []allocator.Group{group("a", 1, 0.8, 0), group("b", 1, 0.4, 0), group("c", 1, 1, 1)},
-			cpu:    []float64{0.5, 0.5, 1}, least: 0.5, average: 2.0 / 3, short: []string{"a"},
+			cpu:    []float64{0.5, 0.5, 1}, lowest: 0.5, average: 2.0 / 3, short: []string{"a"},
 		},
 		"what one group of a cluster cannot use goes to another": {
 			hosts:  []allocator.Host{host(0.5), host(1)},
 			groups: []allocator.Group{group("a", 1, 0, 0), group("a", 1, 0, 1)},
-			cpu:    []float64{0.5, 1}, least: 0.5, average: 0.5,
+			cpu:    []float64{0.5, 1}, lowest: 0.5, average: 0.5,
 		},
 		"no need": {
 			hosts:  []allocator.Host{host(1)},
 			groups: []allocator.Group{group("a", 0, 1, 0), group("b", 2, 0, 0)},
-			cpu:    []float64{0, 1}, least: 0.5, average: 0.75,
+			cpu:    []float64{0, 1}, lowest: 0.5, average: 0.75,
 		},
 		"a host with no CPU left": {
 			hosts:  []allocator.Host{host(0), host(1)},
 			groups: []allocator.Group{group("a", 1, 0.5, 0), group("b", 1, 0.5, 1)},
-			cpu:    []float64{0, 1}, least: 0, average: 0.5, short: []string{"a"},
+			cpu:    []float64{0, 1}, lowest: 0, average: 0.5, short: []string{"a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestAllocateKnownAnswers(t *testing.T) {
 					break
 				}
 			}
-			if math.Abs(s.MinYield-c.least) > 1e-9 || math.Abs(s.AverageYield-c.average) > 1e-9 {
-				t.Errorf("yields %v, %v; want %v, %v", s.MinYield, s.AverageYield, c.least, c.average)
+			if math.Abs(s.MinYield-c.lowest) > 1e-9 || math.Abs(s.AverageYield-c.average) > 1e-9 {
+				t.Errorf("yields %v, %v; want %v, %v", s.MinYield, s.AverageYield, c.lowest, c.average)
 			}
 			var short []string
 			for _, f := range s.Shortfall {
@@ -213,8 +213,8 @@ func lowered(p allocator.Problem, floors []float64) (low []float64, ok bool) {
 	return low, true
 }
 
-// holds tells whether every host can give each VM max(y, floor).
-func holds(p allocator.Problem, floors []float64, y float64) bool {
+// fitsLimits tells whether every host can give each VM max(y, floor).
+func fitsLimits(p allocator.Problem, floors []float64, y float64) bool {
 	used := make([]float64, len(p.Hosts))
 	for g, group := range p.Groups {
 		for _, j := range group.Hosts {
@@ -245,7 +245,7 @@ func TestAllocateReachesTheGreatestMinimum(t *testing.T) {
 			}
 		}
 		floors := clusterFloors(p)
-		if !holds(p, floors, 0) {
+		if !fitsLimits(p, floors, 0) {
 			if len(s.Shortfall) == 0 {
 				t.Fatalf("the floors cannot all hold, but none is said to be short: %+v", s)
 			}
@@ -257,7 +257,7 @@ func TestAllocateReachesTheGreatestMinimum(t *testing.T) {
 			t.Fatalf("the floors can all hold, but %+v", s.Shortfall)
 		}
 		want := 1.0
-		y := greatest(func(y float64) bool { return holds(p, floors, y) })
+		y := greatest(func(y float64) bool { return fitsLimits(p, floors, y) })
 		for g := range floors {
 			if p.Groups[g].CPU > 0 {
 				want = min(want, max(y, floors[g]))
@@ -310,7 +310,7 @@ func TestAllocateLeavesNoGainInTheMean(t *testing.T) {
 				free[j] -= s.CPU[g]
 			}
 		}
-		base := greatest(func(y float64) bool { return holds(p, make([]float64, len(p.Groups)), y) })
+		base := greatest(func(y float64) bool { return fitsLimits(p, make([]float64, len(p.Groups)), y) })
 		const step = 1e-3
 		for to := range p.Groups {
 			if p.Groups[to].CPU == 0 || s.CPU[to]/p.Groups[to].CPU > 1-step {

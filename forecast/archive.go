@@ -36,7 +36,7 @@ func (a *archive) take(n int) []byte {
 	return a.buf[a.at-n : a.at]
 }
 
-func (a *archive) word(x *uint64) {
+func (a *archive) uint64(x *uint64) {
 	if !a.reading {
 		a.buf = binary.LittleEndian.AppendUint64(a.buf, *x)
 	} else if b := a.take(8); b != nil {
@@ -52,12 +52,12 @@ func (a *archive) require(ok bool, what string) {
 }
 
 // count is an integer of 0 to most.
-func (a *archive) count(x *int, most int) {
+func (a *archive) count(x *int, limit int) {
 	w := uint64(*x)
-	a.word(&w)
+	a.uint64(&w)
 	if a.reading && a.err == nil {
-		if w > uint64(most) {
-			a.fail("count of %d, at most %d", w, most)
+		if w > uint64(limit) {
+			a.fail("count of %d, at most %d", w, limit)
 			return
 		}
 		*x = int(w)
@@ -77,7 +77,7 @@ func (a *archive) flag(x *bool) {
 // float is a finite number.
 func (a *archive) float(x *float64) {
 	w := math.Float64bits(*x)
-	a.word(&w)
+	a.uint64(&w)
 	if a.reading && a.err == nil {
 		v := math.Float64frombits(w)
 		if math.Abs(v) > math.MaxFloat32 || v != v {

@@ -74,17 +74,17 @@ func (e *autoregression) observe(h *history, _ *Workspace) {
 		trace += e.cov[i][i]
 	}
 	// What a quiet series says nothing of grows without end; and rounding may undo what keeps the covariance positive.
-	const most = 1e4
+	const top = 1e4
 	for i := range arWidth {
 		if !(e.cov[i][i] > 0) || !(trace < math.MaxFloat32) || math.Abs(e.weight[i]) > 1e3 {
 			e.restart()
 			break
 		}
 	}
-	if trace > most {
+	if trace > top {
 		for i := range arWidth {
 			for j := range arWidth {
-				e.cov[i][j] *= most / trace
+				e.cov[i][j] *= top / trace
 			}
 		}
 	}

@@ -34,13 +34,13 @@ type Buffer struct {
 	// AboveRequest lets a need grow above the request, where what is above may be had.
 	AboveRequest bool
 
-	// Grace is how long a VM is seen before its need is estimated at all; until then the request is its need. The caller
+	// MinAge is how long a VM is seen before its need is estimated at all; until then the request is its need. The caller
 	// counts it; nothing in the daemons does yet, they wait for a trusted forecast.
-	Grace time.Duration
+	MinAge time.Duration
 }
 
 // DefaultBuffer holds Pace's figures (sec. IV-C and V), with the standard deviation for V: see Spread.
-var DefaultBuffer = Buffer{K1: 0.05, K2: 3, Spread: Deviation, Level: 0.975, Grace: 10 * time.Minute}
+var DefaultBuffer = Buffer{K1: 0.05, K2: 3, Spread: Deviation, Level: 0.975, MinAge: 10 * time.Minute}
 
 // Size is beta, in the unit of request and prediction; never below 0.
 func (b Buffer) Size(request float64, p Prediction) float64 { return b.size(request, &p) }

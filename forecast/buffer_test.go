@@ -29,7 +29,7 @@ func TestBufferSize(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if b := DefaultBuffer; b.K1 != 0.05 || b.K2 != 3 || b.Grace != 10*time.Minute || b.AboveRequest {
+	if b := DefaultBuffer; b.K1 != 0.05 || b.K2 != 3 || b.MinAge != 10*time.Minute || b.AboveRequest {
 		t.Errorf("the default is not what Pace measured with: %+v", b)
 	}
 }

@@ -27,22 +27,22 @@ type calibration [scorings]struct {
 }
 
 // add counts what was said of a value.
-func (c *calibration) add(s int, said *[levels]float32, y float64) {
+func (c *calibration) add(s int, stated *[levels]float32, y float64) {
 	z := float32(y)
 	t := &c[s]
 	var loss float64
 	for l, p := range Levels {
-		loss += pinball(float64(said[l]), float64(z), p)
+		loss += pinball(float64(stated[l]), float64(z), p)
 	}
 	t.values = t.values*calibrationDecay + 1
 	t.loss = float32(min(float64(t.loss)*calibrationDecay+loss/float64(levels), largest*1e3))
 	t.above *= calibrationDecay
-	if z > said[levels-2] {
+	if z > stated[levels-2] {
 		t.above++
 	}
 	for i, at := range coverageBounds {
 		t.inside[i] *= calibrationDecay
-		if said[at] <= z && z <= said[levels-1-at] {
+		if stated[at] <= z && z <= stated[levels-1-at] {
 			t.inside[i]++
 		}
 	}

@@ -7,7 +7,7 @@ const (
 	restShare      = 0.9  // of a need that use is taken to be, once it is known
 	throttledShare = 0.01 // of the time; less is a burst within a period, at any cap
 	capGrowth      = 2
-	capGrowthLeast = 0.25 // cores
+	minCapGrowth   = 0.25 // cores
 	capDecline     = DampingFactor
 )
 
@@ -57,7 +57,7 @@ func (c *Censored) Observe(u CappedUse) (need float64, censored bool) {
 	censored = u.Censored() && u.Cap < c.vcpus
 	switch {
 	case censored:
-		c.need = c.above(max(capGrowth*u.Cap, u.Cap+capGrowthLeast))
+		c.need = c.above(max(capGrowth*u.Cap, u.Cap+minCapGrowth))
 	case u.Used >= 0 && !math.IsInf(u.Used, 1):
 		rest := min(u.Used/restShare, c.vcpus)
 		if !(c.need > rest) { // also the first

@@ -62,7 +62,7 @@ func TestCensoredFindsTripledLoad(t *testing.T) {
 
 // Whatever the load, once it stays the same: the need is never above the vCPUs, is found within as many samples as doubling
 // takes, then never censored again, and comes down to just above the load without rising again.
-func TestCensoredSettles(t *testing.T) {
+func TestCensoredConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vcpus := float64(rapid.IntRange(1, 64).Draw(t, "vCPUs"))
 		c := NewCensored(vcpus)

@@ -25,7 +25,7 @@ const (
 
 	shiftStep  = 0.05 // of a shift for each value beyond, in standard normal scores
 	shiftDelay = 0.1  // how much slower per further step ahead: what is judged late is corrected with care
-	shiftMost  = 3.0
+	maxShift   = 3.0
 
 	// What wide intervals of the farthest horizon are widened by at first: what few values say of the tails is too little,
 	// the more the farther ahead.
@@ -72,8 +72,8 @@ func (c *conformal) lose() {
 	}
 }
 
-// said is what was stated corrected[i] steps before step t for it, nil if nothing was.
-func (c *conformal) said(i, t int) *[levels]float32 {
+// stated is what was stated corrected[i] steps before step t for it, nil if nothing was.
+func (c *conformal) stated(i, t int) *[levels]float32 {
 	row := &c.waiting[correctedRow[i]+t%corrected[i]]
 	if row[0] != row[0] {
 		return nil
@@ -86,7 +86,7 @@ func (c *conformal) said(i, t int) *[levels]float32 {
 func (c *conformal) learn(t int, y float64, censored bool) {
 	z := float32(y)
 	for i, h := range corrected {
-		row := c.said(i, t)
+		row := c.stated(i, t)
 		if row == nil {
 			continue
 		}
@@ -107,7 +107,7 @@ func (c *conformal) learn(t int, y float64, censored bool) {
 				}
 			}
 			step *= shiftStep * haste[l] / (1 + shiftDelay*float64(h-1))
-			c.shift[i][l] = float32(within(float64(c.shift[i][l])+step, shiftMost))
+			c.shift[i][l] = float32(within(float64(c.shift[i][l])+step, maxShift))
 		}
 		row[0] = float32(math.NaN())
 	}
@@ -149,7 +149,7 @@ func (c *conformal) archive(a *archive) {
 	for i := range c.shift {
 		a.singles(c.shift[i][:], false)
 		for _, x := range c.shift[i] {
-			a.require(math.Abs(float64(x)) <= shiftMost, "a correction is too great")
+			a.require(math.Abs(float64(x)) <= maxShift, "a correction is too great")
 		}
 	}
 	a.singles(c.scale[:], false)

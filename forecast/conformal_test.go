@@ -67,8 +67,8 @@ func TestConformalCorrectsWhatIsWrong(t *testing.T) {
 		if i > 1000 {
 			n++
 			for k := range corrected {
-				if said := c.said(k, i); said != nil {
-					for l, q := range said {
+				if stated := c.stated(k, i); stated != nil {
+					for l, q := range stated {
 						if y > float64(q) {
 							above[k][l]++
 						}
@@ -118,13 +118,13 @@ func TestConformalCensored(t *testing.T) {
 
 func TestCalibrationCounts(t *testing.T) {
 	var c calibration
-	said := [levels]float32{}
-	for l := range said {
-		said[l] = float32(l) // -0.5% to 99.5%: 0 to 10, the interval of 95% is 1 to 9
+	stated := [levels]float32{}
+	for l := range stated {
+		stated[l] = float32(l) // -0.5% to 99.5%: 0 to 10, the interval of 95% is 1 to 9
 	}
 	ys := []float64{5, 9, 9.5, 1, 0.5, 12, 5, 5, 5, 5}
 	for _, y := range ys {
-		c.add(0, &said, y)
+		c.add(0, &stated, y)
 	}
 	got := c.of(0)
 	// The newest counts 1, each before it 0.995 of the one after it.
@@ -151,14 +151,14 @@ func TestCalibrationCounts(t *testing.T) {
 func TestWeightsCensored(t *testing.T) {
 	v := newWeights(3)
 	able := []bool{true, true, true}
-	said := make([]grid, 3)
+	stated := make([]grid, 3)
 	var mix grid
 	for h := range Horizon {
 		for l := range levels {
-			said[0][h][l], said[1][h][l], said[2][h][l], mix[h][l] = 1, 3, 30, 2
+			stated[0][h][l], stated[1][h][l], stated[2][h][l], mix[h][l] = 1, 3, 30, 2
 		}
 	}
-	v.keep(1, able, said, &mix)
+	v.keep(1, able, stated, &mix)
 	v.learn(1, 2.5, true)
 	for l, p := range Levels {
 		low, above, far := v.regret[0][0][l], v.regret[1][0][l], v.regret[2][0][l]
@@ -169,7 +169,7 @@ func TestWeightsCensored(t *testing.T) {
 }
 
 // Of two experts the one that is right at a level gets its weight there, and not where the other is right.
-func TestWeightsFindWhoIsRightWhere(t *testing.T) {
+func TestWeightsFindTheBestModelOfEachStep(t *testing.T) {
 	v := newWeights(2)
 	able := []bool{true, true}
 	r := rand.New(rand.NewPCG(7, 7))
@@ -182,19 +182,19 @@ func TestWeightsFindWhoIsRightWhere(t *testing.T) {
 			high[l] -= 3
 		}
 	}
-	said := make([]grid, 2)
+	stated := make([]grid, 2)
 	var mix grid
 	var share shares
 	for i := range 600 {
 		v.learn(i, r.NormFloat64(), false)
 		v.share(able, &share)
 		for h := range Horizon {
-			said[0][h], said[1][h] = low, high
+			stated[0][h], stated[1][h] = low, high
 			for l := range levels {
 				mix[h][l] = share[0][l][0]*low[l] + share[0][l][1]*high[l]
 			}
 		}
-		v.keep(i+1, able, said, &mix)
+		v.keep(i+1, able, stated, &mix)
 	}
 	for s, h := range scored {
 		for l, p := range Levels {

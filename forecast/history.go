@@ -86,7 +86,7 @@ func (h *history) archive(a *archive) {
 		a.require(math.Abs(y) <= stated, "a value is too great")
 	}
 	for i := range h.known {
-		a.word(&h.known[i])
+		a.uint64(&h.known[i])
 	}
 	a.count(&h.n, math.MaxInt32)
 	a.count(&h.seen, h.n)

@@ -51,7 +51,7 @@ func NewMixture(period, phase int, w *Workspace) *Mixture {
 
 // priors are logarithms of what each expert counts before anything is known, in their order: use of VMs jumps about a
 // level more often than not, and clever models need many values. An hour of measurements overrules them.
-var priors = [mostExperts]float64{
+var priors = [maxExperts]float64{
 	math.Log(0.5), 0, math.Log(4), math.Log(12), // recent
 	math.Log(0.05),      // walk
 	0, 0, math.Log(0.1), // analogs
@@ -133,18 +133,18 @@ func (m *Mixture) expected() float64 {
 
 // beyond is what stands for a value of at least y: the median of what was stated above y.
 func (m *Mixture) beyond(y float64) float64 {
-	least := y + math.Abs(y)/4
+	lowest := y + math.Abs(y)/4
 	if !m.ready {
-		return least
+		return lowest
 	}
 	q := &m.ahead[0]
 	p := (1 + q.below(y)) / 2
 	for l := 1; l < levels; l++ {
 		if Levels[l] >= p {
-			return max(least, q[l-1]+(q[l]-q[l-1])*(p-Levels[l-1])/(Levels[l]-Levels[l-1]))
+			return max(lowest, q[l-1]+(q[l]-q[l-1])*(p-Levels[l-1])/(Levels[l]-Levels[l-1]))
 		}
 	}
-	return max(least, min(q[levels-1], largest))
+	return max(lowest, min(q[levels-1], largest))
 }
 
 // learn compares what was said of step t with what came.
@@ -158,7 +158,7 @@ func (m *Mixture) learn(t int, y float64, censored bool) {
 					m.record[k].add(s, row, y)
 				}
 			}
-			if row := m.conformal.said(scoredCorrected[s], t); row != nil {
+			if row := m.conformal.stated(scoredCorrected[s], t); row != nil {
 				m.record[last].add(s, row, y)
 			}
 		}

@@ -32,7 +32,7 @@ func check(out []Prediction) error {
 // values within its 95% interval.
 func scoreOf(t *testing.T, m Model, ys []float64, from int) (loss, coverage float64) {
 	t.Helper()
-	said := make([][Horizon]Prediction, len(ys))
+	stated := make([][Horizon]Prediction, len(ys))
 	able := make([]bool, len(ys))
 	var n, inside float64
 	for i, y := range ys {
@@ -41,7 +41,7 @@ func scoreOf(t *testing.T, m Model, ys []float64, from int) (loss, coverage floa
 				if !able[i-h] {
 					continue
 				}
-				q := &said[i-h][h-1].Quantiles
+				q := &stated[i-h][h-1].Quantiles
 				for l, p := range Levels {
 					loss += pinball(q[l], y, p) / float64(levels)
 				}
@@ -52,9 +52,9 @@ func scoreOf(t *testing.T, m Model, ys []float64, from int) (loss, coverage floa
 			}
 		}
 		m.Observe(y)
-		able[i] = m.Predict(said[i][:])
+		able[i] = m.Predict(stated[i][:])
 		if able[i] {
-			if err := check(said[i][:]); err != nil {
+			if err := check(stated[i][:]); err != nil {
 				t.Fatalf("value %d: %v", i, err)
 			}
 		}

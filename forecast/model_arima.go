@@ -8,12 +8,12 @@ import (
 
 const (
 	arimaWindow = 200 // values that it is fitted to and filtered from
-	arimaMostP  = 3
-	arimaMostQ  = 2
+	maxARIMAP   = 3
+	maxARIMAQ   = 2
 )
 
 // arimaBounds of the search, which goes by AICc: by the AIC of the paper short windows get too many coefficients.
-var arimaBounds = arima.Bounds{P: arimaMostP, Q: arimaMostQ, D: -1, Models: 10}
+var arimaBounds = arima.Bounds{P: maxARIMAP, Q: maxARIMAQ, D: -1, Models: 10}
 
 // arimaFit is what one series keeps of its ARIMA model: structure and coefficients. Its state is filtered out of the
 // window each time (some microseconds), and so is the same after a restart as without.
@@ -26,7 +26,7 @@ type arimaFit struct {
 
 // newArimaFit fits first after 40 values, then every so many steps.
 func newArimaFit(phase, fresh int) *arimaFit {
-	return &arimaFit{schedule: schedule{phase: phase, fresh: fresh, retry: 15, least: 40}}
+	return &arimaFit{schedule: schedule{phase: phase, fresh: fresh, retry: 15, minMeasured: 40}}
 }
 
 func (f *arimaFit) name() string { return "arima" }
@@ -87,9 +87,9 @@ func finite(mean, variance []float64) bool {
 
 func (f *arimaFit) archive(a *archive) {
 	a.flag(&f.fitted)
-	a.count(&f.spec.P, arimaMostP)
+	a.count(&f.spec.P, maxARIMAP)
 	a.count(&f.spec.D, 2)
-	a.count(&f.spec.Q, arimaMostQ)
+	a.count(&f.spec.Q, maxARIMAQ)
 	a.flag(&f.spec.Mean)
 	if a.reading {
 		f.params.AR, f.params.MA = make([]float64, f.spec.P), make([]float64, f.spec.Q)

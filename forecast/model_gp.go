@@ -3,8 +3,8 @@ package forecast
 import "evenkeel/forecast/gp"
 
 const (
-	gpWindow     = 120 // values that patterns are taken from: twice as many as are needed without gaps
-	gpMostHypers = 8
+	gpWindow    = 120 // values that patterns are taken from: twice as many as are needed without gaps
+	maxGPHypers = 8
 
 	// Steps between fits of a model that stands alone, and of one within a mixture: there errors of old parameters are
 	// learned and weighed, so that fresh ones make no difference that could be measured.
@@ -15,14 +15,14 @@ const (
 // gpFit is what one series keeps of its GP: hyper-parameters. All else is computed from the window each time.
 type gpFit struct {
 	schedule
-	hyper  [gpMostHypers]float64
+	hyper  [maxGPHypers]float64
 	count  int
 	fitted bool
 }
 
 // newGPFit searches first after 40 values, then every so many steps.
 func newGPFit(phase, fresh int) *gpFit {
-	return &gpFit{schedule: schedule{phase: phase + 7, fresh: fresh, retry: 15, least: 40}}
+	return &gpFit{schedule: schedule{phase: phase + 7, fresh: fresh, retry: 15, minMeasured: 40}}
 }
 
 func (f *gpFit) name() string { return "gp" }
@@ -38,7 +38,7 @@ func (f *gpFit) observe(h *history, w *Workspace) {
 		start, effort = f.hyper[:f.count], gp.Warm
 	}
 	found, _, err := w.gp.Fit(w.sample, start, effort)
-	if err != nil || len(found) > gpMostHypers {
+	if err != nil || len(found) > maxGPHypers {
 		return
 	}
 	for _, v := range found {
@@ -60,7 +60,7 @@ func (f *gpFit) forecast(h *history, w *Workspace, mean, variance []float64) boo
 
 func (f *gpFit) archive(a *archive) {
 	a.flag(&f.fitted)
-	a.count(&f.count, gpMostHypers)
+	a.count(&f.count, maxGPHypers)
 	a.floats(f.hyper[:])
 }
 

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// PenaltySettings say how a Penalty follows the quality of service (Flex, sec. 4.2 and Algorithm 3).
-type PenaltySettings struct {
+// MarginSettings say how a Penalty follows the quality of service (Flex, sec. 4.2 and Algorithm 3).
+type MarginSettings struct {
 	Start  float64 // P at first, at least Min
 	Min    float64 // P never falls below it (Pmin); at least 1
 	Max    float64 // P never rises above it; 0 is no bound
@@ -17,14 +17,14 @@ type PenaltySettings struct {
 
 // FlexPenalty is what Flex was evaluated with (sec. 5.1). Once P has come down to its minimum of 1, growth by
 // P - 1 is growth by nothing: P stays at 1 for good, whatever the quality.
-var FlexPenalty = PenaltySettings{Start: 1.5, Min: 1, Decay: 0.99, Growth: 1, Target: 0.99}
+var FlexPenalty = MarginSettings{Start: 1.5, Min: 1, Decay: 0.99, Growth: 1, Target: 0.99}
 
 // QualityPenalty is FlexPenalty with a minimum from which it can rise again, and with a bound, so that one bad hour does not
 // close the hosts for the next: from 2 to 1.5 it takes 29 good samples.
-var QualityPenalty = PenaltySettings{Start: 1.5, Min: 1.01, Max: 2, Decay: 0.99, Growth: 1, Target: 0.99}
+var QualityPenalty = MarginSettings{Start: 1.5, Min: 1.01, Max: 2, Decay: 0.99, Growth: 1, Target: 0.99}
 
 // Check says what is wrong with settings.
-func (s PenaltySettings) Check() error {
+func (s MarginSettings) Check() error {
 	switch {
 	case !(s.Min >= 1) || math.IsInf(s.Min, 0):
 		return fmt.Errorf("penalty: a minimum of %g, expected at least 1", s.Min)
@@ -45,13 +45,13 @@ func (s PenaltySettings) Check() error {
 // Penalty is the factor P by which estimated load is counted larger than it is (Flex, eq. 13: L = P L^): the worse the
 // quality of service that admission by estimates has led to, the larger. It learns from quality, not from the errors of the estimate.
 type Penalty struct {
-	settings PenaltySettings
+	settings MarginSettings
 	value    float64
 	last     float64 // the quality before; NaN: none yet
 }
 
 // NewPenalty is a penalty at its start.
-func NewPenalty(s PenaltySettings) (Penalty, error) {
+func NewPenalty(s MarginSettings) (Penalty, error) {
 	if err := s.Check(); err != nil {
 		return Penalty{}, err
 	}
@@ -73,11 +73,11 @@ func (p *Penalty) Observe(quality float64) {
 	case quality > s.Target:
 		p.value = max(p.value*s.Decay, s.Min)
 	case quality < s.Target && !(quality >= p.last):
-		most := s.Max
-		if most == 0 {
-			most = math.MaxFloat64
+		highest := s.Max
+		if highest == 0 {
+			highest = math.MaxFloat64
 		}
-		p.value = min(p.value+s.Growth*(p.value-1), most)
+		p.value = min(p.value+s.Growth*(p.value-1), highest)
 	}
 	p.last = quality
 }

@@ -8,11 +8,11 @@ import (
 )
 
 func TestPenaltyByHand(t *testing.T) {
-	flex, held := FlexPenalty, FlexPenalty
-	held.Min = 1.01
-	short := PenaltySettings{Start: 1.02, Min: 1.01, Decay: 0.5, Growth: 1, Target: 0.9}
+	flex, given := FlexPenalty, FlexPenalty
+	given.Min = 1.01
+	short := MarginSettings{Start: 1.02, Min: 1.01, Decay: 0.5, Growth: 1, Target: 0.9}
 	for name, c := range map[string]struct {
-		s       PenaltySettings
+		s       MarginSettings
 		quality []float64
 		want    []float64
 	}{
@@ -21,9 +21,9 @@ func TestPenaltyByHand(t *testing.T) {
 		"bad and falling: P + beta (P - 1)":    {flex, []float64{0.98, 0.97}, []float64{2, 3}},
 		"bad and rising, or level: as it was":  {flex, []float64{0.9, 0.95, 0.95, 0.94}, []float64{2, 2, 2, 3}},
 		"not measured":                         {flex, []float64{math.NaN(), 0.98, math.NaN(), 0.97}, []float64{1.5, 2, 2, 3}},
-		"a minimum of 1 holds P for good":      {PenaltySettings{Start: 1.001, Min: 1, Decay: 0.5, Growth: 1, Target: 0.9}, []float64{1, 0.8, 0.7, 0.1}, []float64{1, 1, 1, 1}},
+		"a minimum of 1 holds P for good":      {MarginSettings{Start: 1.001, Min: 1, Decay: 0.5, Growth: 1, Target: 0.9}, []float64{1, 0.8, 0.7, 0.1}, []float64{1, 1, 1, 1}},
 		"from 1.01 it rises: 1.02, 1.04, 1.08": {short, []float64{1, 0.8, 0.7, 0.6}, []float64{1.01, 1.02, 1.04, 1.08}},
-		"no further than the bound":            {PenaltySettings{Start: 1.5, Min: 1.01, Max: 2.5, Decay: 0.99, Growth: 1, Target: 0.99}, []float64{0.9, 0.8, 0.7}, []float64{2, 2.5, 2.5}},
+		"no further than the bound":            {MarginSettings{Start: 1.5, Min: 1.01, Max: 2.5, Decay: 0.99, Growth: 1, Target: 0.99}, []float64{0.9, 0.8, 0.7}, []float64{2, 2.5, 2.5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := NewPenalty(c.s)
@@ -40,16 +40,16 @@ func TestPenaltyByHand(t *testing.T) {
 }
 
 func TestPenaltyRefuses(t *testing.T) {
-	for name, change := range map[string]func(*PenaltySettings){
-		"a minimum below 1":          func(s *PenaltySettings) { s.Min = 0.99 },
-		"a minimum that is none":     func(s *PenaltySettings) { s.Min = math.NaN() },
-		"a start below the minimum":  func(s *PenaltySettings) { s.Start = 1 },
-		"a start above the maximum":  func(s *PenaltySettings) { s.Start = 3 },
-		"a start without end":        func(s *PenaltySettings) { s.Max, s.Start = 0, math.Inf(1) },
-		"a maximum below the least":  func(s *PenaltySettings) { s.Max = 1 },
-		"a decay of 1":               func(s *PenaltySettings) { s.Decay = 1 },
-		"no growth":                  func(s *PenaltySettings) { s.Growth = 0 },
-		"a target nobody can exceed": func(s *PenaltySettings) { s.Target = 1 },
+	for name, change := range map[string]func(*MarginSettings){
+		"a minimum below 1":          func(s *MarginSettings) { s.Min = 0.99 },
+		"a minimum that is none":     func(s *MarginSettings) { s.Min = math.NaN() },
+		"a start below the minimum":  func(s *MarginSettings) { s.Start = 1 },
+		"a start above the maximum":  func(s *MarginSettings) { s.Start = 3 },
+		"a start without end":        func(s *MarginSettings) { s.Max, s.Start = 0, math.Inf(1) },
+		"a maximum below the least":  func(s *MarginSettings) { s.Max = 1 },
+		"a decay of 1":               func(s *MarginSettings) { s.Decay = 1 },
+		"no growth":                  func(s *MarginSettings) { s.Growth = 0 },
+		"a target nobody can exceed": func(s *MarginSettings) { s.Target = 1 },
 	} {
 		s := QualityPenalty
 		change(&s)
@@ -57,7 +57,7 @@ func TestPenaltyRefuses(t *testing.T) {
 			t.Errorf("%s: taken: %+v", name, s)
 		}
 	}
-	for _, s := range []PenaltySettings{FlexPenalty, QualityPenalty} {
+	for _, s := range []MarginSettings{FlexPenalty, QualityPenalty} {
 		if err := s.Check(); err != nil {
 			t.Error(err)
 		}
@@ -68,7 +68,7 @@ func TestPenaltyRefuses(t *testing.T) {
 // falls from any state is answered; that is what a minimum of 1 gives up.
 func TestPenaltyLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := PenaltySettings{
+		s := MarginSettings{
 			Min:    rapid.Float64Range(1, 1.2).Draw(t, "min"),
 			Decay:  rapid.Float64Range(0.5, 0.999).Draw(t, "decay"),
 			Growth: rapid.Float64Range(0.01, 4).Draw(t, "growth"),

@@ -3,10 +3,10 @@ package forecast
 // schedule says when what is dear to fit is fitted anew. The phase, any number, one per series, moves it, so that
 // thousands of series that began in the same minute are not fitted in the same minute.
 type schedule struct {
-	phase int
-	fresh int // steps from a fit that succeeded to the next
-	retry int // steps between tries until one has
-	least int // values measured before the first
+	phase       int
+	fresh       int // steps from a fit that succeeded to the next
+	retry       int // steps between tries until one has
+	minMeasured int // values measured before the first
 }
 
 // due says whether a model is to be fitted after n steps of which seen were measured.
@@ -15,5 +15,5 @@ func (s schedule) due(n, seen int, fitted bool) bool {
 	if fitted {
 		every = s.fresh
 	}
-	return seen >= s.least && (n+s.phase)%every == 0
+	return seen >= s.minMeasured && (n+s.phase)%every == 0
 }

@@ -20,9 +20,9 @@ type Options struct {
 	// together do not have their models fitted in the same step.
 	Phase int
 
-	// Most is the greatest value there can be, such as the cores or the memory of the VM; 0 is no bound. No value is
+	// Max is the greatest value there can be, such as the cores or the memory of the VM; 0 is no bound. No value is
 	// below 0 if Positive.
-	Most     float64
+	Max      float64
 	Positive bool
 
 	// Workspace is scratch memory that any number of series of one goroutine share. nil: one of its own, of more
@@ -49,8 +49,8 @@ func New(o Options) *Series {
 	if o.Period < 2 || o.Period > 1e6 {
 		o.Period = 1440
 	}
-	if !(o.Most > 0 && o.Most <= largest) {
-		o.Most = 0
+	if !(o.Max > 0 && o.Max <= largest) {
+		o.Max = 0
 	}
 	if o.Workspace == nil {
 		o.Workspace = NewWorkspace()
@@ -94,8 +94,8 @@ func (s *Series) Observe(step int64, y float64, censored bool) error {
 // Last is the step of the newest value; false before there is one.
 func (s *Series) Last() (step int64, ok bool) { return s.last, s.begun }
 
-// Most is the bound that the series was made with; 0 = none.
-func (s *Series) Most() float64 { return s.o.Most }
+// Max is the bound that the series was made with; 0 = none.
+func (s *Series) Max() float64 { return s.o.Max }
 
 // Values is how many values were measured since it began.
 func (s *Series) Values() int { return s.m.h.seen }
@@ -110,8 +110,8 @@ func (s *Series) Predict(out []Prediction) bool {
 	if s.o.Positive {
 		low = 0
 	}
-	if s.o.Most > 0 {
-		high = s.o.Most
+	if s.o.Max > 0 {
+		high = s.o.Max
 	}
 	for i := range out {
 		q := (*quantiles)(&out[i].Quantiles)
@@ -316,14 +316,14 @@ func Restore(b []byte, w *Workspace) (*Series, error) {
 func (o *Options) archive(a *archive) {
 	a.count(&o.Period, 1e6)
 	a.count(&o.Phase, phases-1)
-	a.float(&o.Most)
+	a.float(&o.Max)
 	a.flag(&o.Positive)
 }
 
 func (s *Series) archive(a *archive) {
 	s.o.archive(a)
 	last := uint64(s.last)
-	a.word(&last)
+	a.uint64(&last)
 	s.last = int64(last)
 	a.flag(&s.begun)
 	capped := []float32{s.capped}

@@ -98,7 +98,7 @@ func TestSeriesTrust(t *testing.T) {
 // Under a cap that hides two values of five, those that stay below it say nothing of how much would be used.
 func TestSeriesUnderACapIsNotTrusted(t *testing.T) {
 	const limit, steps = 1.2, 2000
-	s := New(Options{Positive: true, Most: 8})
+	s := New(Options{Positive: true, Max: 8})
 	r := rand.New(rand.NewPCG(12, 12))
 	trusted := 0
 	for i := range int64(steps) {
@@ -124,7 +124,7 @@ func TestSeriesUnderACapIsNotTrusted(t *testing.T) {
 }
 
 func TestSeriesForecast(t *testing.T) {
-	s := New(Options{Positive: true, Most: 4, Phase: 3})
+	s := New(Options{Positive: true, Max: 4, Phase: 3})
 	if f := s.Forecast(10); f.Ahead != nil || f.Trusted || f.Shares != nil {
 		t.Errorf("of nothing: %+v", f)
 	}
@@ -216,7 +216,7 @@ func TestSeriesLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := Options{
 			Period: rapid.IntRange(0, 100).Draw(rt, "period"), Phase: rapid.Int().Draw(rt, "phase"),
-			Positive: rapid.Bool().Draw(rt, "positive"), Most: rapid.SampledFrom([]float64{0, 50}).Draw(rt, "most"),
+			Positive: rapid.Bool().Draw(rt, "positive"), Max: rapid.SampledFrom([]float64{0, 50}).Draw(rt, "most"),
 		}
 		s, twin := New(o), New(o)
 		drawn(rt, s, "first")
@@ -252,7 +252,7 @@ func TestSeriesLaws(t *testing.T) {
 			rt.Error(err)
 		}
 		for h, p := range a.Ahead {
-			if o.Positive && p.Quantiles[0] < 0 || o.Most > 0 && p.Quantiles[levels-1] > o.Most {
+			if o.Positive && p.Quantiles[0] < 0 || o.Max > 0 && p.Quantiles[levels-1] > o.Max {
 				rt.Errorf("%d ahead beyond the bounds: %v", h+1, p.Quantiles)
 			}
 		}
@@ -327,7 +327,7 @@ func TestRestoreRefusesStates(t *testing.T) {
 }
 
 func FuzzRestore(f *testing.F) {
-	s := New(Options{Period: 48, Most: 9})
+	s := New(Options{Period: 48, Max: 9})
 	observe(f, s, 0, usage(120, 3))
 	good, _ := s.MarshalBinary()
 	f.Add(uint16(0), []byte{}, []byte{})
@@ -382,7 +382,7 @@ func TestPhasesSpreadFits(t *testing.T) {
 			if phases%every != 0 {
 				t.Errorf("%d phases do not divide by %d", phases, every)
 			}
-			for n := s.least; n < s.least+every; n++ {
+			for n := s.minMeasured; n < s.minMeasured+every; n++ {
 				fits := 0
 				for phase := range phases {
 					s.phase = phase
@@ -451,7 +451,7 @@ func BenchmarkSeriesMemory(b *testing.B) {
 }
 
 func ExampleSeries() {
-	s := New(Options{Positive: true, Most: 2})
+	s := New(Options{Positive: true, Max: 2})
 	for i := range int64(200) {
 		_ = s.Observe(i, 0.5, false)
 	}

@@ -20,7 +20,7 @@ type weights struct {
 }
 
 const (
-	mostExperts  = 16
+	maxExperts   = 16
 	rateOwn      = 1.5 // of regrets in units of the root of their squares' sum
 	rateLevel    = 2.0
 	rateBeside   = 2.0
@@ -56,18 +56,18 @@ func (v *weights) learn(t int, y float64, censored bool) {
 			continue
 		}
 		for l, p := range Levels {
-			said := float64(mix[l])
-			if censored && said >= y {
+			stated := float64(mix[l])
+			if censored && stated >= y {
 				continue
 			}
 			slope := -p
 			switch {
-			case y < said:
+			case y < stated:
 				slope = 1 - p
-			case y == said:
+			case y == stated:
 				slope = 0.5 - p
 			}
-			lost := pinball(said, y, p)
+			lost := pinball(stated, y, p)
 			var greatest float64
 			for k := range experts {
 				row := &v.waiting[k][i]
@@ -78,7 +78,7 @@ func (v *weights) learn(t int, y float64, censored bool) {
 				if censored {
 					q = min(q, y) // to have said more is not known to be wrong
 				}
-				r := regretLinear*slope*(said-q) + (1-regretLinear)*(lost-pinball(q, y, p))
+				r := regretLinear*slope*(stated-q) + (1-regretLinear)*(lost-pinball(q, y, p))
 				v.regret[k][s][l] = float32(within(regretDecay*float64(v.regret[k][s][l])+r, largest))
 				greatest = max(greatest, math.Abs(r))
 			}
@@ -89,7 +89,7 @@ func (v *weights) learn(t int, y float64, censored bool) {
 }
 
 // shares are the weights of experts: by scored horizon, then level.
-type shares [scorings][levels][mostExperts]float64
+type shares [scorings][levels][maxExperts]float64
 
 // share fills out with the weights of the experts that are able, which sum to 1; those that are not have 0.
 //
@@ -97,7 +97,7 @@ type shares [scorings][levels][mostExperts]float64
 // levels beside it. The regrets of one are noisy: few values lie beyond an outer quantile. (Smoothing of weights
 // over levels: Berrisch and Ziel 2023, CRPS learning.)
 func (v *weights) share(able []bool, out *shares) {
-	var average [levels][mostExperts]float64
+	var average [levels][maxExperts]float64
 	for s := range scored {
 		for l := range levels {
 			rate := 0.0
@@ -139,7 +139,7 @@ func (v *weights) share(able []bool, out *shares) {
 }
 
 // keep remembers what experts and mixture say of the values from step t on. With no grids nothing was said.
-func (v *weights) keep(t int, able []bool, said []grid, mix *grid) {
+func (v *weights) keep(t int, able []bool, stated []grid, mix *grid) {
 	for s, h := range scored {
 		i, kept := slot(s, t+h-1)
 		if !kept {
@@ -148,8 +148,8 @@ func (v *weights) keep(t int, able []bool, said []grid, mix *grid) {
 		for k := range v.waiting {
 			row := &v.waiting[k][i]
 			from := mix
-			if from != nil && k < len(said) {
-				if from = &said[k]; !able[k] {
+			if from != nil && k < len(stated) {
+				if from = &stated[k]; !able[k] {
 					from = nil
 				}
 			}

@@ -21,27 +21,27 @@ type Cause string
 
 // The causes there are.
 const (
-	ByHeld   Cause = "held"   // it is among Group.Held
+	ByPinned Cause = "held"   // it is among Group.Pinned
 	ByRules  Cause = "rules"  // rules keep it from every host that takes VMs
 	ByMemory Cause = "memory" // no host has the memory
 	ByYield  Cause = "yield"  // some virtual cluster would get less than its MinYield
 	ByBudget Cause = "budget" // its move, or those that make room for it, cost more than is left
 	ByOrder  Cause = "order"  // there would be room, but nobody can move first
 	ByCordon Cause = "cordon" // no other host takes VMs
-	ByWay    Cause = "way"    // its host cannot send VMs to those that could take it
+	ByRoute  Cause = "way"    // its host cannot send VMs to those that could take it
 )
 
 // cause is what is known of a VM that stays.
 type cause int
 
 const (
-	held cause = iota
-	left       // no way was found for it
+	pinned cause = iota
+	left         // no way was found for it
 )
 
-// most are as many of the VMs as can leave together, the cheapest first; the others are stuck.
-func (e *emptying) most(vms []int) []int {
-	units := newSeats(e.f).units(vms)
+// maximal are as many of the VMs as can leave together, the cheapest first; the others are stuck.
+func (e *emptying) maximal(vms []int) []int {
+	units := newPlacementTable(e.f).units(vms)
 	bytes := func(unit []int) (b float64) {
 		for _, vm := range unit {
 			b += e.f.bytes[vm]
@@ -49,18 +49,18 @@ func (e *emptying) most(vms []int) []int {
 		return b
 	}
 	slices.SortStableFunc(units, func(a, b []int) int { return cmp.Compare(bytes(a), bytes(b)) })
-	var gone []int
+	var evicted []int
 	for _, unit := range units {
-		if more := append(slices.Clip(gone), unit...); len(e.ways(more, false)) > 0 {
-			gone = more
+		if more := append(slices.Clip(evicted), unit...); len(e.candidates(more, false)) > 0 {
+			evicted = more
 			continue
 		}
 		for _, vm := range unit {
 			e.stuck[vm] = left
 		}
 	}
-	slices.Sort(gone)
-	return gone
+	slices.Sort(evicted)
+	return evicted
 }
 
 // blockers says of every VM that stays why.
@@ -77,7 +77,7 @@ func (e *emptying) blockers(out *Drained) {
 		if !stays {
 			continue
 		}
-		b := Blocker{Group: f.group[vm], VM: vm - f.first[f.group[vm]], Host: f.home[vm], Cause: ByHeld,
+		b := Blocker{Group: f.group[vm], VM: vm - f.first[f.group[vm]], Host: f.home[vm], Cause: ByPinned,
 			Why: "it cannot be moved while it runs", Advice: []string{"stop it"}}
 		if c == left {
 			e.explain(&b, vm, at, out.Bytes)
@@ -88,30 +88,30 @@ func (e *emptying) blockers(out *Drained) {
 
 // verdict of a host on a VM.
 type verdict struct {
-	host  int
-	cause Cause
-	other int     // the VM that it must be apart from, -1
-	lacks float64 // memory
-	yield float64 // with it
-	way   string  // why there is none
+	host    int
+	cause   Cause
+	other   int     // the VM that it must be apart from, -1
+	deficit float64 // memory
+	yield   float64 // with it
+	route   string  // why there is none
 }
 
 // judge what keeps a VM from a host, others being where they are; "" if nothing.
-func (s *seats) judge(vm, j int) verdict {
+func (s *placementTable) judge(vm, j int) verdict {
 	v := verdict{host: j, other: -1}
 	unit := []int{vm}
-	lacks := -s.memory(j, unit)
+	deficit := -s.memory(j, unit)
 	v.yield = s.yieldWith(j, unit)
-	v.way = s.f.noWay(s.f.home[vm], j)
+	v.route = s.f.noRoute(s.f.home[vm], j)
 	switch {
-	case v.way != "":
-		v.cause = ByWay
+	case v.route != "":
+		v.cause = ByRoute
 	case !s.f.rules.Allowed(s.f.group[vm], j):
 		v.cause = ByRules
 	case s.apart(j, unit) >= 0:
 		v.cause, v.other = ByRules, s.apart(j, unit)
-	case lacks > 0:
-		v.cause, v.lacks = ByMemory, lacks
+	case deficit > 0:
+		v.cause, v.deficit = ByMemory, deficit
 	case !s.kept(j, unit):
 		v.cause = ByRules
 	case v.yield < 0:
@@ -125,7 +125,7 @@ func (s *seats) judge(vm, j int) verdict {
 
 // explain why no way was found for a VM.
 func (e *emptying) explain(b *Blocker, vm int, at []int, spent float64) {
-	s := newSeats(e.f)
+	s := newPlacementTable(e.f)
 	for other, j := range at {
 		if s.at[other] != j {
 			s.move(other, j)
@@ -155,9 +155,9 @@ func (e *emptying) explain(b *Blocker, vm int, at []int, spent float64) {
 
 // refusal sums up why no host takes a VM that is on one of those that leave: "" if one would. Hosts that leave
 // themselves are no choice.
-func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []string) {
+func (s *placementTable) refusal(vm int, leaves []bool) (c Cause, why string, advice []string) {
 	f := s.f
-	var rules, memory, yields, closed, ways []verdict
+	var rules, memory, yields, closed, routes []verdict
 	all := 0
 	for j := range s.open {
 		if j == f.home[vm] || leaves != nil && leaves[j] {
@@ -175,8 +175,8 @@ func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []st
 			yields = append(yields, v)
 		case ByCordon:
 			closed = append(closed, v)
-		case ByWay:
-			ways = append(ways, v)
+		case ByRoute:
+			routes = append(routes, v)
 		}
 	}
 	name := func(j int) string { return "host " + f.p.Hosts[j].Name }
@@ -195,16 +195,16 @@ func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []st
 		advice = append(advice, "uncordon "+name(closed[0].host))
 	}
 	// Memory: of a host that takes VMs, the one that lacks least.
-	slices.SortStableFunc(memory, func(a, b verdict) int { return cmp.Compare(a.lacks, b.lacks) })
+	slices.SortStableFunc(memory, func(a, b verdict) int { return cmp.Compare(a.deficit, b.deficit) })
 	if i := slices.IndexFunc(memory, func(v verdict) bool { return s.open[v.host] }); i >= 0 || len(memory) > 0 {
 		v := memory[max(0, i)]
 		c = ByMemory
 		if n := len(memory); n == 1 {
-			parts = append(parts, fmt.Sprintf("%s has %s of memory too little for it", name(v.host), size(v.lacks)))
+			parts = append(parts, fmt.Sprintf("%s has %s of memory too little for it", name(v.host), size(v.deficit)))
 		} else {
-			parts = append(parts, fmt.Sprintf("%d hosts have too little memory for it, %s least: %s", n, name(v.host), size(v.lacks)))
+			parts = append(parts, fmt.Sprintf("%d hosts have too little memory for it, %s least: %s", n, name(v.host), size(v.deficit)))
 		}
-		advice = append(advice, fmt.Sprintf("free %s on %s", size(v.lacks), name(v.host)))
+		advice = append(advice, fmt.Sprintf("free %s on %s", size(v.deficit), name(v.host)))
 		if !s.open[v.host] {
 			advice[len(advice)-1] += " and uncordon it"
 		}
@@ -215,18 +215,18 @@ func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []st
 		advice = append(advice, fmt.Sprintf("lower the least yield of %s, or of VMs on %s", f.of(vm).title(), name(yields[0].host)))
 	}
 	if len(rules) > 0 {
-		parts = append(parts, s.ruleWords(vm, rules))
+		parts = append(parts, s.explainRules(vm, rules))
 		if len(rules) == all || c == "" {
 			c = ByRules
 		}
 		advice = append(advice, fmt.Sprintf("loosen the rules of %s", f.of(vm).title()))
 	}
-	if len(ways) > 0 {
-		parts = append(parts, s.wayWords(vm, ways))
-		if len(ways) == all || c == "" {
-			c = ByWay
+	if len(routes) > 0 {
+		parts = append(parts, s.explainRoutes(vm, routes))
+		if len(routes) == all || c == "" {
+			c = ByRoute
 		}
-		advice = append(advice, "have "+name(f.home[vm])+" reach "+name(ways[0].host))
+		advice = append(advice, "have "+name(f.home[vm])+" reach "+name(routes[0].host))
 	}
 	if all == 0 {
 		return ByCordon, "there is no other host", []string{"add a host", "stop it"}
@@ -241,15 +241,15 @@ func (s *seats) refusal(vm int, leaves []bool) (c Cause, why string, advice []st
 	return c, why, append(advice, "add a host", "stop it")
 }
 
-// wayWords says why a VM cannot be sent to hosts, equal reasons once.
-func (s *seats) wayWords(vm int, ways []verdict) string {
+// explainRoutes says why a VM cannot be sent to hosts, equal reasons once.
+func (s *placementTable) explainRoutes(vm int, routes []verdict) string {
 	to := map[string][]string{}
 	var causes []string
-	for _, v := range ways {
-		if to[v.way] == nil {
-			causes = append(causes, v.way)
+	for _, v := range routes {
+		if to[v.route] == nil {
+			causes = append(causes, v.route)
 		}
-		to[v.way] = append(to[v.way], s.f.p.Hosts[v.host].Name)
+		to[v.route] = append(to[v.route], s.f.p.Hosts[v.host].Name)
 	}
 	for i, why := range causes {
 		causes[i] = fmt.Sprintf("host %s cannot send VMs to %s: %s", s.f.p.Hosts[s.f.home[vm]].Name, listed(to[why]), why)
@@ -257,8 +257,8 @@ func (s *seats) wayWords(vm int, ways []verdict) string {
 	return strings.Join(causes, "; ")
 }
 
-// ruleWords says what rules keep a VM from hosts.
-func (s *seats) ruleWords(vm int, rules []verdict) string {
+// explainRules says what rules keep a VM from hosts.
+func (s *placementTable) explainRules(vm int, rules []verdict) string {
 	name := func(j int) string { return "host " + s.f.p.Hosts[j].Name }
 	i := slices.IndexFunc(rules, func(v verdict) bool { return v.other >= 0 })
 	switch n := len(rules); {

@@ -11,10 +11,10 @@ import (
 // and one move for every VM that is not where it belongs. So the first state with
 // none left is reached with the fewest bytes, parking counted.
 const (
-	mostStates = 3000 // looked at, beyond which the search gives up
-	mostMoving = 14   // VMs that may be wrong for the search to begin
-	fewMoving  = 16   // VMs up to which one may make way even where nobody waits for its room yet
-	mostRefuge = 3    // hosts besides those of the moves that VMs may wait on
+	maxStates = 3000 // looked at, beyond which the search gives up
+	maxMoving = 14   // VMs that may be wrong for the search to begin
+	fewMoving = 16   // VMs up to which one may make way even where nobody waits for its room yet
+	maxRefuge = 3    // hosts besides those of the moves that VMs may wait on
 )
 
 // state is where the VMs of a cheapest search are.
@@ -45,14 +45,14 @@ func (s *states) Pop() any {
 // cheapest is the order with the fewest bytes from where o is, if a bounded
 // search finds it. o is changed.
 func (o *order) cheapest() ([]op, bool) {
-	if len(o.left) > mostMoving || len(o.used) >= 1<<16-1 {
+	if len(o.left) > maxMoving || len(o.used) >= 1<<16-1 {
 		return nil, false
 	}
 	hosts := o.involved()
 	var vms []int // that may move
 	for _, j := range hosts {
 		for _, vm := range o.on[j] {
-			if !o.f.held[vm] {
+			if !o.f.pinned[vm] {
 				vms = append(vms, vm)
 			}
 		}
@@ -79,10 +79,10 @@ func (o *order) cheapest() ([]op, bool) {
 		if o.arrived(vms) {
 			return s.ops(), true
 		}
-		crowded := o.crowded(vms)
+		blocked := o.blockedHosts(vms)
 		for i, vm := range vms {
 			for _, to := range hosts {
-				if to != o.target[vm] && len(vms) > fewMoving && !(s.at[i] >= 0 && crowded[s.at[i]]) {
+				if to != o.target[vm] && len(vms) > fewMoving && !(s.at[i] >= 0 && blocked[s.at[i]]) {
 					continue
 				}
 				direct := to == o.target[vm]
@@ -98,7 +98,7 @@ func (o *order) cheapest() ([]op, bool) {
 				if spent, ok := known[place(at)]; ok && spent <= next.spent {
 					continue
 				}
-				if count++; count > mostStates {
+				if count++; count > maxStates {
 					return nil, false
 				}
 				known[place(at)] = next.spent
@@ -128,11 +128,11 @@ func (o *order) involved() []int {
 		}
 	}
 	slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(o.room[b]-o.used[b], o.room[a]-o.used[a]) })
-	return append(hosts, others[:min(len(others), mostRefuge)]...)
+	return append(hosts, others[:min(len(others), maxRefuge)]...)
 }
 
-// crowded is the hosts that VMs belong to and cannot go to.
-func (o *order) crowded(vms []int) []bool {
+// blockedHosts is the hosts that VMs belong to and cannot go to.
+func (o *order) blockedHosts(vms []int) []bool {
 	full := make([]bool, len(o.used))
 	for _, vm := range vms {
 		if t := o.target[vm]; o.at[vm] != t && !o.fits(vm, t) {

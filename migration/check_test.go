@@ -43,7 +43,7 @@ func checkPlan(p migration.Problem, plan migration.Plan, budget float64, rng *ra
 	for g, q := range p.Groups {
 		for vm := range q.Count {
 			if q.Hosts != nil && q.Hosts[vm] >= 0 {
-				x.hold(where{g, vm}, q.Hosts[vm])
+				x.reserve(where{g, vm}, q.Hosts[vm])
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func (x *execution) begin(i int) error {
 		return fmt.Errorf("goes nowhere")
 	case x.p.Hosts[s.To].Cordoned:
 		return fmt.Errorf("host %d is cordoned", s.To)
-	case s.Kind == migration.Move && slices.Contains(x.p.Groups[s.Group].Held, s.VM):
+	case s.Kind == migration.Move && slices.Contains(x.p.Groups[s.Group].Pinned, s.VM):
 		return fmt.Errorf("the VM is held")
 	}
 	runs := false
@@ -179,7 +179,7 @@ func (x *execution) begin(i int) error {
 	if math.Abs(x.cap[s.Group]-s.CPU) > 1e-9*s.CPU {
 		return fmt.Errorf("comes with %v cores, its group has %v", s.CPU, x.cap[s.Group])
 	}
-	x.hold(vm, append(slices.Clone(at), s.To)...)
+	x.reserve(vm, append(slices.Clone(at), s.To)...)
 	x.moving[i] = true
 	return nil
 }
@@ -199,13 +199,13 @@ func (x *execution) end(i int) {
 	}
 	x.ended[i] = true
 	if s.Kind != migration.Adjust {
-		x.hold(where{s.Group, s.VM}, s.To)
+		x.reserve(where{s.Group, s.VM}, s.To)
 		delete(x.moving, i)
 	}
 }
 
-// hold says which hosts have a copy of a VM from now on.
-func (x *execution) hold(w where, hosts ...int) {
+// reserve says which hosts have a copy of a VM from now on.
+func (x *execution) reserve(w where, hosts ...int) {
 	for _, j := range x.at[w] {
 		x.on[j] = slices.DeleteFunc(x.on[j], func(o where) bool { return o == w })
 		x.changed[j] = true
@@ -218,12 +218,12 @@ func (x *execution) hold(w where, hosts ...int) {
 }
 
 func (x *execution) memory(j int) (used, kept float64) {
-	var keeps allocator.Reserve[float64]
+	var reserves allocator.Reserve[float64]
 	for _, w := range x.on[j] {
 		used += x.p.Groups[w.group].Memory
-		keeps.Add(x.p.Groups[w.group].Growth)
+		reserves.Add(x.p.Groups[w.group].Reclaimable)
 	}
-	return used, keeps.Bytes()
+	return used, reserves.Bytes()
 }
 
 // look looks at all hosts on which something has changed.

@@ -8,7 +8,7 @@
 //   - New looks at a Problem once: it finds placements for every amount of bytes
 //     from none to all, none of which hangs on a budget.
 //   - Planner.Plan is the best of them that can be reached, step by step, within
-//     a budget; Planner.Curve is the minimum yield over the bytes; Planner.Least is
+//     a budget; Planner.Curve is the minimum yield over the bytes; Planner.Cheapest is
 //     the plan with the fewest bytes for a wanted minimum yield.
 //   - VMs without a host are placed free of charge. Where no room can be made for
 //     them within the budget, the Plan says how many bytes would.

@@ -8,8 +8,8 @@ import (
 	"evenkeel/allocator"
 )
 
-// Drainage is which hosts are to be emptied, and within which bounds.
-type Drainage struct {
+// DrainRequest is which hosts are to be emptied, and within which bounds.
+type DrainRequest struct {
 	// Hosts by index. They take no VM meanwhile, not for a while either.
 	Hosts []int
 
@@ -19,9 +19,9 @@ type Drainage struct {
 	// Partial: what can leave leaves, though others cannot. If not, either all leave or nothing moves.
 	Partial bool
 
-	// Extra is the most bytes of moves that need not be, besides what emptying the hosts takes: VMs are moved that
-	// way only if the minimum yield rises by LeastGain, as a part of it. 0: there are none; math.Inf(1): no bound.
-	Extra, LeastGain float64
+	// OptionalBytes is the most bytes of moves that need not be, besides what emptying the hosts takes: VMs are moved that
+	// way only if the minimum yield rises by MinGain, as a part of it. 0: there are none; math.Inf(1): no bound.
+	OptionalBytes, MinGain float64
 
 	// Deadline is when the moves are to have ended, in seconds from their beginning; 0: none.
 	Deadline float64
@@ -47,7 +47,7 @@ func (d *Drained) Empties() bool { return d.Feasible && len(d.Blockers) == 0 }
 // otherwise; rules and floors hold at every instant. Of all ways within the budget that are found it takes the one with the
 // fewest bytes, or, where Extra allows it, the one with the greatest minimum yield, and of such the one with the fewest bytes.
 // Where nobody has to leave nothing moves. Every VM must have a host.
-func Drain(p Problem, d Drainage) (Drained, error) {
+func Drain(p Problem, d DrainRequest) (Drained, error) {
 	e, err := newEmptying(p, d)
 	if err != nil {
 		return Drained{}, fmt.Errorf("empty hosts: %w", err)
@@ -57,23 +57,23 @@ func Drain(p Problem, d Drainage) (Drained, error) {
 
 // emptying is what Drain does.
 type emptying struct {
-	p      Problem           // floors being no more than what everybody has; the hosts being cordoned
-	q      allocator.Problem // the same, any memory being enough
-	f      *fleet
-	d      Drainage
-	leaves []bool // [host]
-	steps  int64
-	caps   []float64 // [group]: before
-	least  float64
-	mean   float64
-	broken []bool // [host]: a rule or the memory is not kept there now
-	stuck  map[int]cause
+	p        Problem           // floors being no more than what everybody has; the hosts being cordoned
+	q        allocator.Problem // the same, any memory being enough
+	f        *fleet
+	d        DrainRequest
+	leaves   []bool // [host]
+	steps    int64
+	caps     []float64 // [group]: before
+	minYield float64
+	mean     float64
+	broken   []bool // [host]: a rule or the memory is not kept there now
+	stuck    map[int]cause
 }
 
-func newEmptying(p Problem, d Drainage) (*emptying, error) {
+func newEmptying(p Problem, d DrainRequest) (*emptying, error) {
 	e := &emptying{p: p, d: d, leaves: make([]bool, len(p.Hosts)), steps: p.Steps, stuck: map[int]cause{}}
-	if math.IsNaN(d.Budget) || math.IsNaN(d.LeastGain) || math.IsNaN(d.Deadline) || math.IsNaN(d.Extra) {
-		return nil, fmt.Errorf("budget %v, extra %v, least gain %v, deadline %v: not a number", d.Budget, d.Extra, d.LeastGain, d.Deadline)
+	if math.IsNaN(d.Budget) || math.IsNaN(d.MinGain) || math.IsNaN(d.Deadline) || math.IsNaN(d.OptionalBytes) {
+		return nil, fmt.Errorf("budget %v, extra %v, least gain %v, deadline %v: not a number", d.Budget, d.OptionalBytes, d.MinGain, d.Deadline)
 	}
 	if e.steps <= 0 || e.steps > askSteps {
 		e.steps = askSteps // for each placement that is asked for
@@ -109,10 +109,10 @@ func (e *emptying) before() error {
 	if err != nil {
 		return fmt.Errorf("the CPU that VMs have now: %w", err)
 	}
-	e.caps, e.least, e.mean = sol.CPU, sol.MinYield, sol.AverageYield
+	e.caps, e.minYield, e.mean = sol.CPU, sol.MinYield, sol.AverageYield
 	if e.p.Caps != nil {
 		e.caps = slices.Clone(e.p.Caps)
-		e.least, e.mean = e.f.yields(e.caps, e.q.Groups)
+		e.minYield, e.mean = e.f.yields(e.caps, e.q.Groups)
 	}
 	e.p.Groups = loweredFloors(e.p.Groups, e.caps)
 	for g := range e.p.Groups {
@@ -154,29 +154,29 @@ func (e *emptying) run() (Drained, error) {
 	for vm, j := range e.f.home {
 		switch {
 		case !e.leaves[j]:
-		case e.f.held[vm]:
-			e.stuck[vm] = held
+		case e.f.pinned[vm]:
+			e.stuck[vm] = pinned
 		default:
 			going = append(going, vm)
 		}
 	}
-	var ways []candidate
+	var found []candidate
 	if len(e.stuck) == 0 || e.d.Partial {
-		ways = e.ways(going, true)
+		found = e.candidates(going, true)
 	}
 	all := len(going)
-	if len(ways) == 0 {
-		if going = e.most(going); e.d.Partial {
-			ways = e.ways(going, true)
+	if len(found) == 0 {
+		if going = e.maximal(going); e.d.Partial {
+			found = e.candidates(going, true)
 		}
 	}
-	out := Drained{Plan: Plan{MinYieldBefore: e.least, AverageYieldBefore: e.mean, MinYieldDuring: e.least, UpperBound: 1, Takes: math.Inf(1)}}
-	if len(ways) > 0 && (e.d.Partial || len(going) == all && len(e.stuck) == 0) {
-		out.Plan = e.plan(e.choose(ways))
+	out := Drained{Plan: Plan{MinYieldBefore: e.minYield, AverageYieldBefore: e.mean, MinYieldDuring: e.minYield, UpperBound: 1, Takes: math.Inf(1)}}
+	if len(found) > 0 && (e.d.Partial || len(going) == all && len(e.stuck) == 0) {
+		out.Plan = e.plan(e.choose(found))
 	}
 	e.blockers(&out)
 	e.late(&out)
-	out.Reason = e.words(&out, all)
+	out.Reason = e.summary(&out, all)
 	return out, nil
 }
 
@@ -189,7 +189,7 @@ func (e *emptying) late(out *Drained) {
 	}
 }
 
-func (e *emptying) words(out *Drained, going int) string {
+func (e *emptying) summary(out *Drained, going int) string {
 	names := make([]string, len(e.d.Hosts))
 	for i, j := range e.d.Hosts {
 		names[i] = "host " + e.p.Hosts[j].Name
@@ -202,7 +202,7 @@ func (e *emptying) words(out *Drained, going int) string {
 	case !out.Feasible:
 		return fmt.Sprintf("no way was found to empty %s", what)
 	case n > 0:
-		text = fmt.Sprintf("%s of %s %s %d of %s off %s; %s cannot leave", counted(out.Moves, "move"), size(out.Bytes), verb(out.Moves, "take"), going+e.count(held)-n, counted(going+e.count(held), "VM"), what, counted(n, "VM"))
+		text = fmt.Sprintf("%s of %s %s %d of %s off %s; %s cannot leave", counted(out.Moves, "move"), size(out.Bytes), verb(out.Moves, "take"), going+e.count(pinned)-n, counted(going+e.count(pinned), "VM"), what, counted(n, "VM"))
 	case going == 0:
 		return what + " runs no VM"
 	default:
@@ -267,10 +267,10 @@ func (e *emptying) bound() float64 {
 }
 
 // choose of ways, the cheapest first: a dearer one if it gains enough.
-func (e *emptying) choose(ways []candidate) *candidate {
-	best := &ways[0]
-	for i := range ways[1:] {
-		if c := &ways[1+i]; c.yield > best.yield+sameYield && c.yield >= ways[0].yield*(1+e.d.LeastGain) {
+func (e *emptying) choose(found []candidate) *candidate {
+	best := &found[0]
+	for i := range found[1:] {
+		if c := &found[1+i]; c.yield > best.yield+sameYield && c.yield >= found[0].yield*(1+e.d.MinGain) {
 			best = c
 		}
 	}
@@ -279,12 +279,12 @@ func (e *emptying) choose(ways []candidate) *candidate {
 
 // plan makes the steps.
 func (e *emptying) plan(c *candidate) Plan {
-	pl := &Planner{s: &search{f: e.f, p: e.q, bound: e.bound()}, caps: e.caps, least: e.least, mean: e.mean}
+	pl := &Planner{s: &search{f: e.f, p: e.q, bound: e.bound()}, caps: e.caps, minYield: e.minYield, mean: e.mean}
 	p := pl.blank()
 	pl.fill(&p, c)
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.Kind == Move && e.leaves[s.From] && !s.Parks {
+		if s.Kind == Move && e.leaves[s.From] && !s.Staging {
 			s.Reason = fmt.Sprintf("host %s is to be emptied; host %s has room for it", e.p.Hosts[s.From].Name, e.p.Hosts[s.To].Name)
 		}
 	}

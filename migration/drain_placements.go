@@ -10,18 +10,18 @@ import (
 // quickSteps of a question to the allocator whether some VMs can leave.
 const quickSteps = 200_000
 
-// ways are placements in which these VMs have left, that keep rules and floors and can be reached within
+// candidates are placements in which these VMs have left, that keep rules and floors and can be reached within
 // the budget: the cheapest that is found, and, if well, the one with the greatest minimum yield.
-func (e *emptying) ways(vms []int, well bool) []candidate {
+func (e *emptying) candidates(vms []int, well bool) []candidate {
 	if len(vms) == 0 {
 		return e.sound([]candidate{{at: slices.Clone(e.f.home)}}, false)
 	}
-	well = well && e.d.Extra > 0
+	well = well && e.d.OptionalBytes > 0
 	found := e.simple(vms)
 	few := len(e.f.home) <= someVMs
 	if !few && !well {
-		if ways := e.sound(found, false); len(ways) > 0 {
-			return ways
+		if found := e.sound(found, false); len(found) > 0 {
+			return found
 		}
 	}
 	s, err := e.without(vms)
@@ -36,13 +36,13 @@ func (e *emptying) ways(vms []int, well bool) []candidate {
 		s.best(0, steps)
 	}
 	if well { // unless no placement could gain enough
-		if ways := e.sound(e.taken(&found, s), false); len(ways) > 0 && ways[0].yield*(1+e.d.LeastGain) >= e.bound()-sameYield {
-			return ways
+		if found := e.sound(e.taken(&found, s), false); len(found) > 0 && found[0].yield*(1+e.d.MinGain) >= e.bound()-sameYield {
+			return found
 		}
 		s.run()
 	}
-	if ways := e.sound(e.taken(&found, s), well); len(ways) > 0 {
-		return ways
+	if found := e.sound(e.taken(&found, s), well); len(found) > 0 {
+		return found
 	}
 	if !e.f.rules.Required() {
 		if at := s.room(); at != nil {
@@ -52,10 +52,10 @@ func (e *emptying) ways(vms []int, well bool) []candidate {
 	if few || e.f.rules.Required() && len(e.f.home) <= manyVMs {
 		s.best(s.f.total, steps)
 	}
-	if ways := e.sound(e.taken(&found, s), well); len(ways) > 0 {
-		return ways
+	if found := e.sound(e.taken(&found, s), well); len(found) > 0 {
+		return found
 	}
-	if c := e.escape(vms); c != nil {
+	if c := e.searchMoves(vms); c != nil {
 		return e.sound([]candidate{*c}, false)
 	}
 	return nil
@@ -84,13 +84,13 @@ func (e *emptying) without(vms []int) (*search, error) {
 			continue
 		}
 		q.Hosts = slices.Clone(q.Hosts)
-		q.Held = slices.Clone(q.Held)
+		q.Pinned = slices.Clone(q.Pinned)
 		for i := range q.Hosts {
 			switch vm := e.f.first[g] + i; {
 			case goes[vm]:
 				q.Hosts[i] = -1
-			case q.Hosts[i] >= 0 && e.leaves[q.Hosts[i]] && !e.f.held[vm]:
-				q.Held = append(q.Held, i) // it stays, as things are
+			case q.Hosts[i] >= 0 && e.leaves[q.Hosts[i]] && !e.f.pinned[vm]:
+				q.Pinned = append(q.Pinned, i) // it stays, as things are
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (e *emptying) without(vms []int) (*search, error) {
 // simple are placements in which nobody moves but those that have to.
 func (e *emptying) simple(vms []int) (found []candidate) {
 	for _, m := range manners {
-		s := newSeats(e.f)
+		s := newPlacementTable(e.f)
 		for _, vm := range vms {
 			s.move(vm, -1)
 		}
@@ -124,7 +124,7 @@ const evenRounds = 400
 
 // even lets the VMs given go from the host with the least yield to others, one by one, or change places
 // with another of them, as long as that makes the least yield greater.
-func (s *seats) even(vms []int) (better bool) {
+func (s *placementTable) even(vms []int) (better bool) {
 	if s.f.rules.Required() {
 		return false
 	}
@@ -141,7 +141,7 @@ func (s *seats) even(vms []int) (better bool) {
 				}
 			}
 		}
-		if worst < 0 || !s.relieve(worst, y*(1+1e-9), mine) {
+		if worst < 0 || !s.raise(worst, y*(1+1e-9), mine) {
 			return better
 		}
 		better = true
@@ -149,8 +149,8 @@ func (s *seats) even(vms []int) (better bool) {
 	return better
 }
 
-// relieve brings host j, and whoever takes its VMs, above a yield.
-func (s *seats) relieve(j int, y float64, mine [][]int) bool {
+// raise brings host j, and whoever takes its VMs, above a yield.
+func (s *placementTable) raise(j int, y float64, mine [][]int) bool {
 	begin := len(s.done)
 	bestVM, bestTo, bestBack, best := -1, -1, -1, y
 	for _, vm := range slices.Clone(mine[j]) {
@@ -203,7 +203,7 @@ func (s *seats) relieve(j int, y float64, mine [][]int) bool {
 
 // sound are the placements that can be reached within the budget and keep what has to be kept: of those found the
 // cheapest, and, if well, the one with the greatest minimum yield, and of such the cheapest.
-func (e *emptying) sound(found []candidate, well bool) (ways []candidate) {
+func (e *emptying) sound(found []candidate, well bool) (options []candidate) {
 	for i := range found {
 		c := &found[i]
 		c.direct = e.f.cost(c.at)
@@ -229,9 +229,9 @@ func (e *emptying) sound(found []candidate, well bool) (ways []candidate) {
 	if cheapest < 0 {
 		return nil
 	}
-	ways = []candidate{found[cheapest]}
+	options = []candidate{found[cheapest]}
 	if !well {
-		return ways
+		return options
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.yield, a.yield), cmp.Compare(a.direct, b.direct))
@@ -239,11 +239,11 @@ func (e *emptying) sound(found []candidate, well bool) (ways []candidate) {
 	best := -1
 	for i := range found {
 		c := &found[i]
-		if c.yield <= ways[0].yield+sameYield || best >= 0 && c.yield < found[best].yield-sameYield {
+		if c.yield <= options[0].yield+sameYield || best >= 0 && c.yield < found[best].yield-sameYield {
 			break
 		}
-		most := ways[0].bytes + e.d.Extra
-		if c.direct > most || best >= 0 && c.direct >= found[best].bytes || !e.reach(c) || c.bytes > most || c.yield <= ways[0].yield+sameYield {
+		highest := options[0].bytes + e.d.OptionalBytes
+		if c.direct > highest || best >= 0 && c.direct >= found[best].bytes || !e.reach(c) || c.bytes > highest || c.yield <= options[0].yield+sameYield {
 			continue
 		}
 		if best < 0 || c.bytes < found[best].bytes {
@@ -251,14 +251,14 @@ func (e *emptying) sound(found []candidate, well bool) (ways []candidate) {
 		}
 	}
 	if best >= 0 {
-		ways = append(ways, found[best])
+		options = append(options, found[best])
 	}
-	return ways
+	return options
 }
 
 // reach orders the moves to a placement; false: it costs too much, breaks something, or cannot be reached.
 func (e *emptying) reach(c *candidate) bool {
-	if c.direct > e.d.Budget || !e.keeps(c) {
+	if c.direct > e.d.Budget || !e.keepsLimits(c) {
 		return false
 	}
 	if !c.ordered {
@@ -276,9 +276,9 @@ func (e *emptying) reach(c *candidate) bool {
 	return c.bytes <= e.d.Budget
 }
 
-// keeps tells whether a placement keeps floors and rules, where they are kept now, and whether VMs go to
+// keepsLimits tells whether a placement keeps floors and rules, where they are kept now, and whether VMs go to
 // hosts that take them; it corrects the yield.
-func (e *emptying) keeps(c *candidate) bool {
+func (e *emptying) keepsLimits(c *candidate) bool {
 	sol, err := e.divide(c.at)
 	if err != nil || len(sol.Shortfall) > 0 {
 		return false
@@ -288,7 +288,7 @@ func (e *emptying) keeps(c *candidate) bool {
 	for vm, j := range c.at {
 		switch home := e.f.home[vm]; {
 		case home == j:
-		case j < 0 || e.p.Hosts[j].Cordoned || home >= 0 && e.f.held[vm] || !e.f.allowed(vm, j):
+		case j < 0 || e.p.Hosts[j].Cordoned || home >= 0 && e.f.pinned[vm] || !e.f.allowed(vm, j):
 			return false
 		default:
 			comes[j] = true
@@ -310,16 +310,16 @@ func (e *emptying) divide(at []int) (allocator.Solution, error) {
 // brokenHosts are those that do not keep their memory or a rule in a placement.
 func (f *fleet) brokenHosts(at []int) []bool {
 	n := len(f.p.Hosts)
-	broken, used, keeps, groups := make([]bool, n), make([]float64, n), make([]allocator.Reserve[float64], n), make([][]int, n)
+	broken, used, reserves, groups := make([]bool, n), make([]float64, n), make([]allocator.Reserve[float64], n), make([][]int, n)
 	for vm, j := range at {
 		used[j] += f.of(vm).Memory
-		keeps[j].Add(f.of(vm).Growth)
+		reserves[j].Add(f.of(vm).Reclaimable)
 		if f.p.Rules != nil {
 			groups[j] = append(groups[j], f.group[vm])
 		}
 	}
 	for j := range used {
-		broken[j] = !fits(used[j], f.p.Hosts[j].room(keeps[j])) && used[j] > 0 || f.p.Rules != nil && !f.rules.Kept(j, groups[j])
+		broken[j] = !fits(used[j], f.p.Hosts[j].room(reserves[j])) && used[j] > 0 || f.p.Rules != nil && !f.rules.Kept(j, groups[j])
 	}
 	return broken
 }

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// mostEscapes bounds the states that escape looks at, and mostEscaping the VMs that it moves.
+// maxEscapes bounds the states that escape looks at, and maxEscaping the VMs that it moves.
 const (
-	mostEscapes  = 12_000
-	mostEscaping = 14
+	maxEscapes  = 12_000
+	maxEscaping = 14
 )
 
-// escape looks for any way by which these VMs leave, whichever hosts they end on: through all states by the
+// searchMoves looks for any way by which these VMs leave, whichever hosts they end on: through all states by the
 // bytes that they cost at least, so that the first found has the fewest. Only small problems are gone through.
-func (e *emptying) escape(vms []int) *candidate {
+func (e *emptying) searchMoves(vms []int) *candidate {
 	f := e.f
 	o := newOrder(f, f.home)
 	goes := make([]bool, len(f.home))
@@ -22,21 +22,21 @@ func (e *emptying) escape(vms []int) *candidate {
 	}
 	var may []int
 	for vm, j := range f.home {
-		if !f.held[vm] && (goes[vm] || !e.leaves[j]) {
+		if !f.pinned[vm] && (goes[vm] || !e.leaves[j]) {
 			may = append(may, vm)
 		}
 	}
-	if len(may) > mostEscaping || len(o.used) >= 1<<16-1 {
+	if len(may) > maxEscaping || len(o.used) >= 1<<16-1 {
 		return nil
 	}
 	for j := range o.room { // whoever ends there, and whoever waits there
-		keeps := o.keeps[j]
+		reserves := o.reserves[j]
 		for _, vm := range may {
 			if f.home[vm] != j {
-				keeps.Add(f.of(vm).Growth)
+				reserves.Add(f.of(vm).Reclaimable)
 			}
 		}
-		o.room[j] = f.p.Hosts[j].room(keeps)
+		o.room[j] = f.p.Hosts[j].room(reserves)
 	}
 	rest := func(at []int) (bytes float64) {
 		for i, vm := range may {
@@ -77,7 +77,7 @@ func (e *emptying) escape(vms []int) *candidate {
 				if spent, ok := known[place(at)]; ok && spent <= next.spent {
 					continue
 				}
-				if count++; count > mostEscapes {
+				if count++; count > maxEscapes {
 					return nil
 				}
 				known[place(at)] = next.spent
@@ -104,22 +104,22 @@ func (e *emptying) escaped(may []int, s *state) *candidate {
 	for i, vm := range may {
 		c.at[vm] = s.at[i]
 	}
-	if !e.keeps(c) {
+	if !e.keepsLimits(c) {
 		return nil
 	}
 	enough := reserves(e.f, c.at)
-	parked, with := map[[2]int]bool{}, slices.Clone(enough)
+	staged, with := map[[2]int]bool{}, slices.Clone(enough)
 	for i := range c.ops {
 		x := &c.ops[i]
-		if x.park = x.to != c.at[x.vm]; !x.park {
+		if x.staging = x.to != c.at[x.vm]; !x.staging {
 			continue
 		}
 		at := [2]int{x.vm, x.to}
-		if parked[at] || e.f.home[x.vm] == x.to {
+		if staged[at] || e.f.home[x.vm] == x.to {
 			continue
 		}
-		parked[at] = true
-		if with[x.to].Add(e.f.of(x.vm).Growth); with[x.to].Bytes() > enough[x.to].Bytes() {
+		staged[at] = true
+		if with[x.to].Add(e.f.of(x.vm).Reclaimable); with[x.to].Bytes() > enough[x.to].Bytes() {
 			return nil
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"evenkeel/migration"
 )
 
-func drained(t interface{ Fatalf(string, ...any) }, p migration.Problem, d migration.Drainage) migration.Drained {
+func drained(t interface{ Fatalf(string, ...any) }, p migration.Problem, d migration.DrainRequest) migration.Drained {
 	out, err := migration.Drain(p, d)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -25,7 +25,7 @@ func drained(t interface{ Fatalf(string, ...any) }, p migration.Problem, d migra
 }
 
 // checkDrain holds a drain against what it promises, and lets the checker of plans carry it out.
-func checkDrain(p migration.Problem, d migration.Drainage, out migration.Drained, rng *rand.Rand) error {
+func checkDrain(p migration.Problem, d migration.DrainRequest, out migration.Drained, rng *rand.Rand) error {
 	closed := p
 	closed.Hosts = slices.Clone(p.Hosts)
 	for _, j := range d.Hosts {
@@ -70,7 +70,7 @@ func TestDrainTable(t *testing.T) {
 	cordoned := host("h2", 4, 16)
 	cordoned.Cordoned = true
 	stuck := group("stuck", 1, 2, 0)
-	stuck.Held = []int{0}
+	stuck.Pinned = []int{0}
 	modest := group("a", 1, 4, 0)
 	modest.MinYield = 0.1
 	proud := group("proud", 4, 2, 1)
@@ -79,7 +79,7 @@ func TestDrainTable(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		p       migration.Problem
-		d       migration.Drainage
+		d       migration.DrainRequest
 		bytes   float64
 		moves   int
 		yield   float64
@@ -89,41 +89,41 @@ func TestDrainTable(t *testing.T) {
 		nothing bool // is moved
 	}{
 		{"empty already", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8)}, Groups: []migration.Group{group("a", 1, 2, 1)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 0, 0, 1, nil, "", "", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 0, 0, 1, nil, "", "", false},
 		{"two go where there is room", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8)}, Groups: []migration.Group{group("a", 1, 2, 0, 0), group("b", 1, 2, 1)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 4, 2, 1, nil, "", "", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 4, 2, 1, nil, "", "", false},
 		{"spread over what is left", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 2, 8), host("h2", 2, 8)}, Groups: []migration.Group{group("a", 2, 2, 0, 0)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 4, 2, 1, nil, "", "", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 4, 2, 1, nil, "", "", false},
 		{"others make way", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8), host("h2", 4, 3)}, Groups: []migration.Group{group("a", 1, 7, 0), group("b", 1, 2, 1)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 9, 2, 1, nil, "", "", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 9, 2, 1, nil, "", "", false},
 		{"others are not moved for a small gain", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 2, 20), host("h2", 2, 20)},
 			Groups: []migration.Group{group("a", 2, 2, 0), group("b", 1, 2, 1), group("c", 0.9, 2, 1), group("d", 1, 1, 2), group("e", 0.95, 3, 2)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all, Extra: all, LeastGain: 0.5}, 2, 1, 2 / 3.9, nil, "", "", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all, OptionalBytes: all, MinGain: 0.5}, 2, 1, 2 / 3.9, nil, "", "", false},
 		{"others are moved for a great gain", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 2, 20), host("h2", 2, 20)},
 			Groups: []migration.Group{group("a", 2, 2, 0), group("b", 1, 2, 1), group("c", 0.9, 2, 1), group("d", 1, 1, 2), group("e", 0.95, 3, 2)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all, Extra: 1, LeastGain: 0.1}, 3, 2, 2 / 2.95, nil, "", "", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all, OptionalBytes: 1, MinGain: 0.1}, 3, 2, 2 / 2.95, nil, "", "", false},
 		{"but for no more bytes than that may take", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 2, 20), host("h2", 2, 20)},
 			Groups: []migration.Group{group("a", 2, 2, 0), group("b", 1, 2, 1), group("c", 0.9, 2, 1), group("d", 1, 1, 2), group("e", 0.95, 3, 2)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all, Extra: 0.5, LeastGain: 0.1}, 2, 1, 2 / 3.9, nil, "", "", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all, OptionalBytes: 0.5, MinGain: 0.1}, 2, 1, 2 / 3.9, nil, "", "", false},
 		{"cannot move while it runs", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8)}, Groups: []migration.Group{group("a", 1, 2, 0), stuck}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByHeld}, "cannot be moved while it runs", "stop it", true},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByPinned}, "cannot be moved while it runs", "stop it", true},
 		{"the others go", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8)}, Groups: []migration.Group{group("a", 1, 2, 0), stuck}},
-			migration.Drainage{Hosts: []int{0}, Budget: all, Partial: true}, 2, 1, 1, []migration.Cause{migration.ByHeld}, "cannot be moved while it runs", "stop it", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all, Partial: true}, 2, 1, 1, []migration.Cause{migration.ByPinned}, "cannot be moved while it runs", "stop it", false},
 		{"all hosts full", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8), host("h2", 4, 8)},
 			Groups: []migration.Group{group("a", 1, 4, 0, 0), group("b", 1, 7, 1), group("c", 1, 6, 2)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByMemory, migration.ByMemory}, "host h2 least: 2 B", "free 2 B on host h2", true},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByMemory, migration.ByMemory}, "host h2 least: 2 B", "free 2 B on host h2", true},
 		{"one of two fits", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8)}, Groups: []migration.Group{group("a", 1, 4, 0), group("b", 1, 2, 0), group("c", 1, 4, 1)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all, Partial: true}, 2, 1, 1, []migration.Cause{migration.ByMemory}, "2 B of memory too little", "free 2 B on host h1", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all, Partial: true}, 2, 1, 1, []migration.Cause{migration.ByMemory}, "2 B of memory too little", "free 2 B on host h1", false},
 		{"the other host is cordoned", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 2), cordoned}, Groups: []migration.Group{group("a", 1, 4, 0)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByMemory}, "host h2 is cordoned", "uncordon host h2", true},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByMemory}, "host h2 is cordoned", "uncordon host h2", true},
 		{"a floor", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8)}, Groups: []migration.Group{modest, proud}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByYield}, "what they must have", "lower the least yield", true},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByYield}, "what they must have", "lower the least yield", true},
 		{"too few bytes", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8)}, Groups: []migration.Group{group("a", 1, 3, 0), group("b", 1, 2, 0)}},
-			migration.Drainage{Hosts: []int{0}, Budget: 4, Partial: true}, 2, 1, 1, []migration.Cause{migration.ByBudget}, "its move is predicted to take 3 B", "allow 5 B", false},
+			migration.DrainRequest{Hosts: []int{0}, Budget: 4, Partial: true}, 2, 1, 1, []migration.Cause{migration.ByBudget}, "its move is predicted to take 3 B", "allow 5 B", false},
 		{"the only host", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8)}, Groups: []migration.Group{group("a", 1, 4, 0)}},
-			migration.Drainage{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByCordon}, "no other host", "add a host", true},
+			migration.DrainRequest{Hosts: []int{0}, Budget: all}, 0, 0, 0, []migration.Cause{migration.ByCordon}, "no other host", "add a host", true},
 		{"two hosts at once", migration.Problem{Hosts: []migration.Host{host("h0", 4, 8), host("h1", 4, 8), host("h2", 4, 8)}, Groups: []migration.Group{group("a", 1, 2, 0, 1)}},
-			migration.Drainage{Hosts: []int{0, 1}, Budget: all}, 4, 2, 1, nil, "", "", false},
+			migration.DrainRequest{Hosts: []int{0, 1}, Budget: all}, 4, 2, 1, nil, "", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := drained(t, c.p, c.d)
@@ -154,11 +154,11 @@ func TestDrainWithTooFewHostsForApart(t *testing.T) {
 		Groups: []migration.Group{{Name: "db", Count: 3, CPU: 1, Memory: 2, Hosts: []int{0, 1, 2}}, {Name: "web", Count: 2, CPU: 1, Memory: 1, Hosts: []int{0, 0}}},
 		Rules:  &allocator.Rules{Affinity: []*allocator.Affinity{{Spread: "host"}, nil}},
 	}
-	out := drained(t, p, migration.Drainage{Hosts: []int{0}, Budget: math.Inf(1)})
+	out := drained(t, p, migration.DrainRequest{Hosts: []int{0}, Budget: math.Inf(1)})
 	if out.Feasible || len(out.Blockers) != 1 || out.Blockers[0].Cause != migration.ByRules || !strings.Contains(out.Blockers[0].Why, "db-1, which it must be apart from, on host h1") {
 		t.Errorf("%+v", out)
 	}
-	out = drained(t, p, migration.Drainage{Hosts: []int{0}, Budget: math.Inf(1), Partial: true})
+	out = drained(t, p, migration.DrainRequest{Hosts: []int{0}, Budget: math.Inf(1), Partial: true})
 	if !out.Feasible || out.Moves != 2 || out.Empties() {
 		t.Errorf("%+v", out)
 	}
@@ -171,12 +171,12 @@ func TestDrainKeepsVMsTogether(t *testing.T) {
 		Groups: []migration.Group{{Cluster: "a", Name: "a", Count: 1, CPU: 1, Memory: 2, Hosts: []int{0}}, {Cluster: "b", Name: "b", Count: 1, CPU: 1, Memory: 2, Hosts: []int{0}}},
 		Rules:  &allocator.Rules{Affinity: []*allocator.Affinity{{Require: []string{"vc:b"}}, nil}},
 	}
-	out := drained(t, p, migration.Drainage{Hosts: []int{0}, Budget: math.Inf(1)})
+	out := drained(t, p, migration.DrainRequest{Hosts: []int{0}, Budget: math.Inf(1)})
 	if !out.Empties() || out.Hosts[0][0] != 2 || out.Hosts[1][0] != 2 {
 		t.Errorf("%+v", out)
 	}
 	p.Hosts[2].Memory = 3
-	out = drained(t, p, migration.Drainage{Hosts: []int{0}, Budget: math.Inf(1), Partial: true})
+	out = drained(t, p, migration.DrainRequest{Hosts: []int{0}, Budget: math.Inf(1), Partial: true})
 	if out.Moves != 0 || len(out.Blockers) != 2 {
 		t.Errorf("they were torn apart: %+v", out)
 	}
@@ -188,7 +188,7 @@ func TestDrainDeadline(t *testing.T) {
 		Groups: []migration.Group{{Name: "a", Count: 3, CPU: 1, Memory: 2, Hosts: []int{0, 0, 0}}},
 		Limits: migration.Limits{PerHost: 1, Bandwidth: 1},
 	}
-	out := drained(t, p, migration.Drainage{Hosts: []int{0}, Budget: math.Inf(1), Deadline: 5})
+	out := drained(t, p, migration.DrainRequest{Hosts: []int{0}, Budget: math.Inf(1), Deadline: 5})
 	if out.Seconds != 6 || len(out.Late) != 1 || !strings.Contains(out.Reason, "after the deadline") {
 		t.Errorf("three moves of 2 s, one after the other: %+v", out)
 	}
@@ -196,7 +196,7 @@ func TestDrainDeadline(t *testing.T) {
 
 func TestDrainRefusesWhatIsNoDrain(t *testing.T) {
 	p := migration.Problem{Hosts: []migration.Host{{Name: "h0", CPU: 4, Memory: 8}}, Groups: []migration.Group{{Name: "a", Count: 1, CPU: 1, Memory: 2, Hosts: []int{-1}}}}
-	for _, d := range []migration.Drainage{{Hosts: []int{0}}, {Hosts: []int{1}}, {Hosts: []int{-1}}, {Budget: math.NaN()}} {
+	for _, d := range []migration.DrainRequest{{Hosts: []int{0}}, {Hosts: []int{1}}, {Hosts: []int{-1}}, {Budget: math.NaN()}} {
 		if _, err := migration.Drain(p, d); err == nil {
 			t.Errorf("%+v", d)
 		}
@@ -227,10 +227,10 @@ func (o *departures) apart(a, b int) bool {
 func newDepartures(p migration.Problem, closed []int) *departures {
 	o := &departures{p: p, bytes: map[int]float64{}}
 	begin, factor := 0, 1
-	var keeps allocator.Reserve[float64] // wherever who is
+	var reserves allocator.Reserve[float64] // wherever who is
 	for g, q := range p.Groups {
 		for vm := range q.Count {
-			keeps.Add(q.Growth)
+			reserves.Add(q.Reclaimable)
 			o.vms = append(o.vms, where{g, vm})
 			begin += q.Hosts[vm] * factor
 			factor *= len(p.Hosts)
@@ -255,7 +255,7 @@ func newDepartures(p migration.Problem, closed []int) *departures {
 				for k := range o.vms {
 					apart = apart || k != i && at[k] == to && o.apart(o.vms[k].group, w.group)
 				}
-				if to == at[i] || apart || slices.Contains(closed, to) || slices.Contains(q.Held, w.vm) || used[to]+q.Memory > h.Memory-h.Reserve-keeps.Bytes() {
+				if to == at[i] || apart || slices.Contains(closed, to) || slices.Contains(q.Pinned, w.vm) || used[to]+q.Memory > h.Memory-h.Reserve-reserves.Bytes() {
 					continue
 				}
 				bytes := q.Memory
@@ -298,7 +298,7 @@ func TestDrainsAgainstAllPlacementsAndOrders(t *testing.T) {
 		if seed%2 == 1 {
 			hosts, vms = 4, 6
 		}
-		p, ok := crowded(seed, hosts, vms, 0.3+0.1*float64(seed%9))
+		p, ok := overfull(seed, hosts, vms, 0.3+0.1*float64(seed%9))
 		if !ok {
 			continue
 		}
@@ -314,15 +314,15 @@ func TestDrainsAgainstAllPlacementsAndOrders(t *testing.T) {
 			}
 		}
 		if seed%5 == 0 {
-			p.Groups[0].Held = []int{0}
+			p.Groups[0].Pinned = []int{0}
 		}
-		d := migration.Drainage{Hosts: []int{rng.IntN(hosts)}, Budget: math.Inf(1), Partial: true, Extra: math.Inf(1)}
+		d := migration.DrainRequest{Hosts: []int{rng.IntN(hosts)}, Budget: math.Inf(1), Partial: true, OptionalBytes: math.Inf(1)}
 		out := drained(t, p, d)
 		if err := checkDrain(p, d, out, rng); err != nil {
 			t.Fatalf("seed %d: %v\n%+v", seed, err, out)
 		}
 		o := newDepartures(p, d.Hosts)
-		gone := func(at []int, also int) bool {
+		evicted := func(at []int, also int) bool {
 			for i, w := range o.vms {
 				stays := slices.ContainsFunc(out.Blockers, func(b migration.Blocker) bool { return b.Group == w.group && b.VM == w.vm })
 				if slices.Contains(d.Hosts, at[i]) && (!stays || i == also) {
@@ -331,7 +331,7 @@ func TestDrainsAgainstAllPlacementsAndOrders(t *testing.T) {
 			}
 			return true
 		}
-		best, least := 0.0, math.Inf(1)
+		best, lowest := 0.0, math.Inf(1)
 		fewest, yieldOf := math.Inf(1), 0.0
 		codes := make([]int, 0, len(o.bytes))
 		for code := range o.bytes {
@@ -340,23 +340,23 @@ func TestDrainsAgainstAllPlacementsAndOrders(t *testing.T) {
 		slices.Sort(codes)
 		for _, code := range codes {
 			at := o.at(code)
-			if gone(at, -1) {
+			if evicted(at, -1) {
 				y := o.yield(at)
 				if b := o.bytes[code]; b < fewest || b == fewest && y > yieldOf {
 					fewest, yieldOf = b, y
 				}
-				if y > best+1e-9 || y > best-1e-9 && o.bytes[code] < least {
-					best, least = y, o.bytes[code]
+				if y > best+1e-9 || y > best-1e-9 && o.bytes[code] < lowest {
+					best, lowest = y, o.bytes[code]
 				}
 			}
 			for i, w := range o.vms {
-				if slices.ContainsFunc(out.Blockers, func(b migration.Blocker) bool { return b.Group == w.group && b.VM == w.vm }) && gone(at, i) {
+				if slices.ContainsFunc(out.Blockers, func(b migration.Blocker) bool { return b.Group == w.group && b.VM == w.vm }) && evicted(at, i) {
 					t.Fatalf("seed %d: VM %+v is named as a blocker and can leave: %v for %v\n%+v\n%+v", seed, w, at, o.bytes[code], p, out)
 				}
 			}
 		}
 		asked++
-		d.Extra = 0
+		d.OptionalBytes = 0
 		if cheap := drained(t, p, d); cheap.Bytes <= fewest && len(cheap.Blockers) == len(out.Blockers) {
 			cheapest++
 			if cheap.MinYieldAfter > yieldOf-1e-9 {
@@ -373,10 +373,10 @@ func TestDrainsAgainstAllPlacementsAndOrders(t *testing.T) {
 			t.Fatalf("seed %d: yield %v, and the greatest is %v", seed, out.MinYieldAfter, best)
 		}
 		if out.Moves == 0 { // where nobody leaves nobody moves
-			best, least = out.MinYieldAfter, 0
+			best, lowest = out.MinYieldAfter, 0
 		}
 		loss += 1 - out.MinYieldAfter/best
-		if out.MinYieldAfter > best-1e-9 && out.Bytes <= least+1e-9 {
+		if out.MinYieldAfter > best-1e-9 && out.Bytes <= lowest+1e-9 {
 			equal++
 		}
 	}
@@ -399,10 +399,10 @@ func TestDrainsKeepTheRulesAtEveryInstant(t *testing.T) {
 				if q.Hosts[vm] < 0 {
 					q.Hosts = slices.Delete(q.Hosts, vm, vm+1)
 					q.Bytes = slices.Delete(q.Bytes, vm, vm+1)
-					q.Held = slices.DeleteFunc(q.Held, func(i int) bool { return i == vm })
-					for i := range q.Held {
-						if q.Held[i] > vm {
-							q.Held[i]--
+					q.Pinned = slices.DeleteFunc(q.Pinned, func(i int) bool { return i == vm })
+					for i := range q.Pinned {
+						if q.Pinned[i] > vm {
+							q.Pinned[i]--
 						}
 					}
 					q.Count--
@@ -410,8 +410,8 @@ func TestDrainsKeepTheRulesAtEveryInstant(t *testing.T) {
 			}
 			q.MinYield = rapid.SampledFrom([]float64{0, 0, 0.3}).Draw(t, "floor")
 		}
-		d := migration.Drainage{Budget: rapid.SampledFrom([]float64{0, 5, 20, math.Inf(1)}).Draw(t, "budget"), Partial: rapid.Bool().Draw(t, "partial"),
-			LeastGain: rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "gain"), Extra: rapid.SampledFrom([]float64{0, 3, math.Inf(1)}).Draw(t, "extra")}
+		d := migration.DrainRequest{Budget: rapid.SampledFrom([]float64{0, 5, 20, math.Inf(1)}).Draw(t, "budget"), Partial: rapid.Bool().Draw(t, "partial"),
+			MinGain: rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "gain"), OptionalBytes: rapid.SampledFrom([]float64{0, 3, math.Inf(1)}).Draw(t, "extra")}
 		for j := range p.Hosts {
 			if rapid.IntRange(0, 2).Draw(t, "leaves") == 0 {
 				d.Hosts = append(d.Hosts, j)
@@ -435,12 +435,12 @@ func TestDrainsKeepTheRulesAtEveryInstant(t *testing.T) {
 func TestAQuarterOfGrowthIsKept(t *testing.T) {
 	for memory, fits := range map[float64]bool{22.25: false, 22.5: true} { // 9 VMs of 2, and a quarter of 9 times 2
 		p := migration.Problem{Hosts: []migration.Host{{Name: "a", CPU: 9, Memory: 9}, {Name: "b", CPU: 9, Memory: memory}}}
-		q := migration.Group{Name: "g", Count: 9, CPU: 1, Memory: 2, Growth: 2, Hosts: make([]int, 9)}
+		q := migration.Group{Name: "g", Count: 9, CPU: 1, Memory: 2, Reclaimable: 2, Hosts: make([]int, 9)}
 		for vm := range 8 {
 			q.Hosts[vm] = 1
 		}
 		p.Groups = append(p.Groups, q)
-		d := migration.Drainage{Hosts: []int{0}, Budget: math.Inf(1), Partial: true}
+		d := migration.DrainRequest{Hosts: []int{0}, Budget: math.Inf(1), Partial: true}
 		out := drained(t, p, d)
 		if err := checkDrain(p, d, out, rand.New(rand.NewPCG(1, 1))); err != nil {
 			t.Fatal(err)

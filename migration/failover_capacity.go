@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Death is what becomes of the VMs of a host that dies: they start again on the others, nobody being moved for them.
-type Death struct {
+// HostFailure is what becomes of the VMs of a host that dies: they start again on the others, nobody being moved for them.
+type HostFailure struct {
 	Host     int
 	VMs      int     // that have to start again
 	MinYield float64 // least of all hosts once they have; of those that could start
@@ -21,21 +21,21 @@ type Refusal struct {
 	Advice    []string
 }
 
-// Spare tells for each host whether the others can run its VMs if it dies (N+1). restarts tells which VMs of a
+// FailoverCapacity tells for each host whether the others can run its VMs if it dies (N+1). restarts tells which VMs of a
 // group start again; nil: all do. A host's VMs start one after another, those first that are hardest to place; who finds no room
 // is left out, and the rest goes on.
-func Spare(p Problem, restarts func(group, vm int) bool) ([]Death, error) {
-	e, err := newEmptying(p, Drainage{})
+func FailoverCapacity(p Problem, restarts func(group, vm int) bool) ([]HostFailure, error) {
+	e, err := newEmptying(p, DrainRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("spare room: %w", err)
 	}
 	f := e.f
-	s := newSeats(f)
+	s := newPlacementTable(f)
 	yields, after := make([]float64, len(f.p.Hosts)), make([]float64, len(f.p.Hosts))
 	for j := range yields {
 		yields[j] = s.yield(j)
 	}
-	out := make([]Death, len(f.p.Hosts))
+	out := make([]HostFailure, len(f.p.Hosts))
 	for j := range out {
 		d := &out[j]
 		d.Host = j
@@ -67,7 +67,7 @@ func Spare(p Problem, restarts func(group, vm int) bool) ([]Death, error) {
 }
 
 // start places the VMs of a host that died, as many as it can.
-func (s *seats) start(d *Death, again []int) {
+func (s *placementTable) start(d *HostFailure, again []int) {
 	var out []int
 	for {
 		_, stuck := s.any(again)
@@ -78,7 +78,7 @@ func (s *seats) start(d *Death, again []int) {
 		again = slices.DeleteFunc(again, func(vm int) bool { return slices.Contains(stuck, vm) })
 	}
 	for _, vm := range out { // those that were only in each other's way
-		if to, _ := s.seat([]int{vm}, manners[0]); to >= 0 {
+		if to, _ := s.hostFor([]int{vm}, manners[0]); to >= 0 {
 			s.move(vm, to)
 			continue
 		}

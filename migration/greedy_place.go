@@ -8,23 +8,23 @@ import (
 	"evenkeel/allocator"
 )
 
-// seats is VMs on hosts, for VMs that are placed one after another while the others stay: quick
+// placementTable is VMs on hosts, for VMs that are placed one after another while the others stay: quick
 // enough to be asked for every host of a large cluster.
-type seats struct {
-	f      *fleet
-	open   []bool  // [host]: takes VMs
-	at     []int   // [vm]: -1: nowhere
-	home   []int   // [vm]: where it is until the moves are carried out, -1: nowhere
-	homes  [][]int // [host]: VMs whose home it is
-	on     [][]int
-	used   []float64                    // memory
-	need   []float64                    // CPU
-	keeps  []allocator.Reserve[float64] // for all VMs whose home it is, and all that came
-	floors []float64                    // CPU that the VMs there must have
-	least  []float64                    // [group]: yield that its VMs must have
-	floor  float64                      // greatest of least
-	below  float64                      // no host's yield may come below, if VMs come to it
-	done   []seated                     // to be undone
+type placementTable struct {
+	f         *fleet
+	open      []bool  // [host]: takes VMs
+	at        []int   // [vm]: -1: nowhere
+	home      []int   // [vm]: where it is until the moves are carried out, -1: nowhere
+	homes     [][]int // [host]: VMs whose home it is
+	on        [][]int
+	used      []float64                    // memory
+	need      []float64                    // CPU
+	reserves  []allocator.Reserve[float64] // for all VMs whose home it is, and all that came
+	floors    []float64                    // CPU that the VMs there must have
+	minYields []float64                    // [group]: yield that its VMs must have
+	floor     float64                      // greatest of least
+	below     float64                      // no host's yield may come below, if VMs come to it
+	done      []seated                     // to be undone
 }
 
 // seated is one change of seats.
@@ -32,15 +32,15 @@ type seated struct {
 	vm, from int
 }
 
-// newSeats is where VMs are now; hosts that are cordoned take none.
-func newSeats(f *fleet) *seats {
+// newPlacementTable is where VMs are now; hosts that are cordoned take none.
+func newPlacementTable(f *fleet) *placementTable {
 	n := len(f.p.Hosts)
-	s := &seats{f: f, open: make([]bool, n), at: slices.Clone(f.home), on: make([][]int, n), used: slices.Clone(f.used), need: slices.Clone(f.need),
-		floors: make([]float64, n), least: make([]float64, len(f.p.Groups))}
-	for g := range s.least {
-		s.least[g] = f.p.Groups[g].MinYield
+	s := &placementTable{f: f, open: make([]bool, n), at: slices.Clone(f.home), on: make([][]int, n), used: slices.Clone(f.used), need: slices.Clone(f.need),
+		floors: make([]float64, n), minYields: make([]float64, len(f.p.Groups))}
+	for g := range s.minYields {
+		s.minYields[g] = f.p.Groups[g].MinYield
 		if f.p.Groups[g].Count > 0 && f.p.Groups[g].CPU > 0 {
-			s.floor = max(s.floor, s.least[g])
+			s.floor = max(s.floor, s.minYields[g])
 		}
 	}
 	for j := range s.open {
@@ -49,7 +49,7 @@ func newSeats(f *fleet) *seats {
 	for vm, j := range f.home {
 		if j >= 0 {
 			s.on[j] = append(s.on[j], vm)
-			s.floors[j] += f.of(vm).CPU * s.least[f.group[vm]]
+			s.floors[j] += f.of(vm).CPU * s.minYields[f.group[vm]]
 		}
 	}
 	s.carried()
@@ -57,26 +57,26 @@ func newSeats(f *fleet) *seats {
 }
 
 // carried says that the moves so far are carried out: VMs are at home where they are.
-func (s *seats) carried() {
+func (s *placementTable) carried() {
 	n := len(s.open)
-	s.home, s.homes, s.keeps, s.done = slices.Clone(s.at), make([][]int, n), make([]allocator.Reserve[float64], n), s.done[:0]
+	s.home, s.homes, s.reserves, s.done = slices.Clone(s.at), make([][]int, n), make([]allocator.Reserve[float64], n), s.done[:0]
 	for vm, j := range s.home {
 		if j >= 0 {
 			s.homes[j] = append(s.homes[j], vm)
-			s.keeps[j].Add(s.f.of(vm).Growth)
+			s.reserves[j].Add(s.f.of(vm).Reclaimable)
 		}
 	}
 }
 
 // yield of the VMs on a host: the greatest that all can have beside the floors of some; below 0: they cannot have those.
-func (s *seats) yield(j int) float64 { return s.yieldWith(j, nil) }
+func (s *placementTable) yield(j int) float64 { return s.yieldWith(j, nil) }
 
 // yieldWith is yield with some VMs more.
-func (s *seats) yieldWith(j int, vms []int) float64 {
+func (s *placementTable) yieldWith(j int, vms []int) float64 {
 	cpu, need, floors := s.f.p.Hosts[j].CPU, s.need[j], s.floors[j]
 	for _, vm := range vms {
 		need += s.f.of(vm).CPU
-		floors += s.f.of(vm).CPU * s.least[s.f.group[vm]]
+		floors += s.f.of(vm).CPU * s.minYields[s.f.group[vm]]
 	}
 	switch {
 	case need <= cpu:
@@ -89,13 +89,13 @@ func (s *seats) yieldWith(j int, vms []int) float64 {
 	// Those with the greatest floors have just these; the others share what is left.
 	all := slices.Concat(s.on[j], vms)
 	slices.SortFunc(all, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.least[s.f.group[b]], s.least[s.f.group[a]]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(s.minYields[s.f.group[b]], s.minYields[s.f.group[a]]), cmp.Compare(a, b))
 	})
 	for _, vm := range all {
-		if need <= 0 || cpu/need >= s.least[s.f.group[vm]] {
+		if need <= 0 || cpu/need >= s.minYields[s.f.group[vm]] {
 			break
 		}
-		cpu -= s.f.of(vm).CPU * s.least[s.f.group[vm]]
+		cpu -= s.f.of(vm).CPU * s.minYields[s.f.group[vm]]
 		need -= s.f.of(vm).CPU
 	}
 	if need <= 0 {
@@ -105,15 +105,15 @@ func (s *seats) yieldWith(j int, vms []int) float64 {
 }
 
 // memory that is left on a host if VMs come; below 0: so much lacks.
-func (s *seats) memory(j int, vms []int) float64 {
-	used, keeps := s.used[j], s.keeps[j]
+func (s *placementTable) memory(j int, vms []int) float64 {
+	used, reserves := s.used[j], s.reserves[j]
 	for _, vm := range vms {
 		used += s.f.of(vm).Memory
 		if s.home[vm] != j {
-			keeps.Add(s.f.of(vm).Growth)
+			reserves.Add(s.f.of(vm).Reclaimable)
 		}
 	}
-	room := s.f.p.Hosts[j].room(keeps)
+	room := s.f.p.Hosts[j].room(reserves)
 	if fits(used, room) {
 		return max(0, room-used)
 	}
@@ -121,7 +121,7 @@ func (s *seats) memory(j int, vms []int) float64 {
 }
 
 // apart is a VM on the host that one of these must be apart from; -1: none.
-func (s *seats) apart(j int, vms []int) int {
+func (s *placementTable) apart(j int, vms []int) int {
 	if s.f.p.Rules == nil {
 		return -1
 	}
@@ -136,7 +136,7 @@ func (s *seats) apart(j int, vms []int) int {
 }
 
 // kept tells whether the rules of a host hold once VMs have come, those that need others beside them included.
-func (s *seats) kept(j int, vms []int) bool {
+func (s *placementTable) kept(j int, vms []int) bool {
 	if !s.f.rules.Required() {
 		return true
 	}
@@ -151,7 +151,7 @@ func (s *seats) kept(j int, vms []int) bool {
 }
 
 // may tells whether VMs may come to a host together.
-func (s *seats) may(j int, vms []int) bool {
+func (s *placementTable) may(j int, vms []int) bool {
 	if !s.open[j] || s.memory(j, vms) < 0 {
 		return false
 	}
@@ -168,13 +168,13 @@ func (s *seats) may(j int, vms []int) bool {
 	return s.apart(j, vms) < 0 && s.kept(j, vms)
 }
 
-func (s *seats) move(vm, to int) {
+func (s *placementTable) move(vm, to int) {
 	s.done = append(s.done, seated{vm: vm, from: s.at[vm]})
 	s.leave(vm)
 	s.enter(vm, to)
 }
 
-func (s *seats) leave(vm int) {
+func (s *placementTable) leave(vm int) {
 	from := s.at[vm]
 	if from < 0 {
 		return
@@ -185,24 +185,24 @@ func (s *seats) leave(vm int) {
 	}
 	s.used[from] -= x.Memory
 	s.need[from] -= x.CPU
-	s.floors[from] -= x.CPU * s.least[s.f.group[vm]]
+	s.floors[from] -= x.CPU * s.minYields[s.f.group[vm]]
 	s.at[vm] = -1
-	if x.Growth == 0 || s.home[vm] == from {
+	if x.Reclaimable == 0 || s.home[vm] == from {
 		return
 	}
-	var keeps allocator.Reserve[float64]
+	var reserves allocator.Reserve[float64]
 	for _, vm := range s.homes[from] {
-		keeps.Add(s.f.of(vm).Growth)
+		reserves.Add(s.f.of(vm).Reclaimable)
 	}
 	for _, vm := range s.on[from] {
 		if s.home[vm] != from {
-			keeps.Add(s.f.of(vm).Growth)
+			reserves.Add(s.f.of(vm).Reclaimable)
 		}
 	}
-	s.keeps[from] = keeps
+	s.reserves[from] = reserves
 }
 
-func (s *seats) enter(vm, to int) {
+func (s *placementTable) enter(vm, to int) {
 	if s.at[vm] = to; to < 0 {
 		return
 	}
@@ -210,14 +210,14 @@ func (s *seats) enter(vm, to int) {
 	s.on[to] = append(s.on[to], vm)
 	s.used[to] += x.Memory
 	s.need[to] += x.CPU
-	s.floors[to] += x.CPU * s.least[s.f.group[vm]]
+	s.floors[to] += x.CPU * s.minYields[s.f.group[vm]]
 	if s.home[vm] != to {
-		s.keeps[to].Add(x.Growth)
+		s.reserves[to].Add(x.Reclaimable)
 	}
 }
 
 // undo what was done since.
-func (s *seats) undo(since int) {
+func (s *placementTable) undo(since int) {
 	for i := len(s.done) - 1; i >= since; i-- {
 		d := s.done[i]
 		s.leave(d.vm)
@@ -237,7 +237,7 @@ var manners = [...]manner{{false, false}, {true, false}, {false, true}}
 
 // place VMs that are nowhere, all or none. lowest is the least yield of a host that somebody came to. If not all can
 // be placed, stuck is the first that could not.
-func (s *seats) place(vms []int, m manner) (lowest float64, stuck []int) {
+func (s *placementTable) place(vms []int, m manner) (lowest float64, stuck []int) {
 	begin := len(s.done)
 	units := s.units(vms)
 	slices.SortStableFunc(units, func(a, b []int) int {
@@ -249,7 +249,7 @@ func (s *seats) place(vms []int, m manner) (lowest float64, stuck []int) {
 	})
 	lowest = 1
 	for _, unit := range units {
-		to, y := s.seat(unit, m)
+		to, y := s.hostFor(unit, m)
 		if to < 0 {
 			s.undo(begin)
 			return 0, unit
@@ -263,7 +263,7 @@ func (s *seats) place(vms []int, m manner) (lowest float64, stuck []int) {
 }
 
 // any places VMs in the manner that keeps the yield greatest.
-func (s *seats) any(vms []int) (lowest float64, stuck []int) {
+func (s *placementTable) any(vms []int) (lowest float64, stuck []int) {
 	begin, best := len(s.done), -1
 	for i, m := range manners {
 		y, none := s.place(vms, m)
@@ -288,8 +288,8 @@ func (s *seats) any(vms []int) (lowest float64, stuck []int) {
 	return lowest, nil
 }
 
-// seat is the host for VMs that stay together, -1: none, and its yield with them.
-func (s *seats) seat(unit []int, m manner) (host int, yield float64) {
+// hostFor is the host for VMs that stay together, -1: none, and its yield with them.
+func (s *placementTable) hostFor(unit []int, m manner) (host int, yield float64) {
 	host, best, second := -1, math.Inf(-1), 0.0
 	w := s.sum(unit)
 	for j := range s.open {
@@ -313,7 +313,7 @@ func (s *seats) seat(unit []int, m manner) (host int, yield float64) {
 
 type sum struct{ cpu, memory float64 }
 
-func (s *seats) sum(vms []int) (x sum) {
+func (s *placementTable) sum(vms []int) (x sum) {
 	for _, vm := range vms {
 		x.cpu += s.f.of(vm).CPU
 		x.memory += s.f.of(vm).Memory
@@ -323,7 +323,7 @@ func (s *seats) sum(vms []int) (x sum) {
 
 // units are the VMs cut into those that have to be placed together, since one needs the other on its host: of
 // VMs that need others each is joined to the first that will do.
-func (s *seats) units(vms []int) [][]int {
+func (s *placementTable) units(vms []int) [][]int {
 	units := make([][]int, 0, len(vms))
 	if !s.f.rules.Required() {
 		for _, vm := range vms {

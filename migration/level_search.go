@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// shed finds placements with few moves, for one level after another from the
+// shedding finds placements with few moves, for one level after another from the
 // present one down to the average: the level of a host is what its VMs need over
 // what it has, and the minimum yield is 1 over the greatest. Every host above the
 // level gives away VMs that cost least together; they are packed, largest first,
@@ -14,7 +14,7 @@ import (
 // VMs whose home can do with them after all go back.
 //
 // None of the levels hangs on a budget. Every placement on the way is a candidate.
-type shed struct {
+type shedding struct {
 	f            *fleet
 	weight, size []float64 // [vm]: CPU, memory
 	room         []float64 // [host]: memory
@@ -32,19 +32,19 @@ type shed struct {
 	on    [][]int
 	need  []float64
 	used  []float64
-	order []spare
+	order []freeCPU
 }
 
-// spare is the CPU that a host has left.
-type spare struct {
+// freeCPU is the CPU that a host has left.
+type freeCPU struct {
 	cpu  float64
 	host int
 }
 
-func newShed(s *search, base []int) *shed {
+func newShedding(s *search, base []int) *shedding {
 	f := s.f
 	n := len(f.p.Hosts)
-	h := &shed{f: f, room: make([]float64, n), cpu: make([]float64, n), base: base, weight: make([]float64, len(base)), size: make([]float64, len(base)), cost: slices.Clone(f.bytes), idle: make([]float64, len(base)), stay: slices.Clone(f.held),
+	h := &shedding{f: f, room: make([]float64, n), cpu: make([]float64, n), base: base, weight: make([]float64, len(base)), size: make([]float64, len(base)), cost: slices.Clone(f.bytes), idle: make([]float64, len(base)), stay: slices.Clone(f.pinned),
 		was: make([][]int, n), load: make([]float64, n), full: make([]float64, n)}
 	for j := range h.room {
 		h.room[j], h.cpu[j] = s.p.Hosts[j].Memory, f.p.Hosts[j].CPU
@@ -72,11 +72,11 @@ func newShed(s *search, base []int) *shed {
 	return h
 }
 
-func (h *shed) w(vm int) float64 { return h.weight[vm] }
-func (h *shed) m(vm int) float64 { return h.size[vm] }
+func (h *shedding) w(vm int) float64 { return h.weight[vm] }
+func (h *shedding) m(vm int) float64 { return h.size[vm] }
 
 // level is the greatest level now.
-func (h *shed) level() (level float64, host int) {
+func (h *shedding) level() (level float64, host int) {
 	for j := range h.need {
 		if l := h.need[j] / h.cpu[j]; l > level {
 			level, host = l, j
@@ -87,7 +87,7 @@ func (h *shed) level() (level float64, host int) {
 
 // levels are how many levels are tried: some first, evenly, the rest where most
 // is to be gained.
-func (h *shed) levels() (first, all int) {
+func (h *shedding) levels() (first, all int) {
 	switch n := len(h.base); {
 	case n <= 2000:
 		return 16, 160
@@ -97,8 +97,8 @@ func (h *shed) levels() (first, all int) {
 	return 8, 32
 }
 
-// leastStep is the least distance of two levels, as a part of the average.
-const leastStep = 0.002
+// minStep is the least distance of two levels, as a part of the average.
+const minStep = 0.002
 
 // tried is one level and what came of it.
 type tried struct {
@@ -123,7 +123,7 @@ func gain(a, b tried, total float64) float64 {
 }
 
 // run calls found for every placement; it may keep it. The search may end it.
-func (h *shed) run(s *search, found func(at []int, level float64)) {
+func (h *shedding) run(s *search, found func(at []int, level float64)) {
 	total, cpu := 0.0, 0.0
 	h.reset()
 	for j := range h.load {
@@ -175,10 +175,10 @@ func (h *shed) run(s *search, found func(at []int, level float64)) {
 		if s.ended {
 			return
 		}
-		best, most := -1, 0.0
+		best, highest := -1, 0.0
 		for i := range row[1:] {
-			if g := gain(row[i], row[i+1], s.f.total); g > most && row[i].t-row[i+1].t > low*leastStep {
-				best, most = i, g
+			if g := gain(row[i], row[i+1], s.f.total); g > highest && row[i].t-row[i+1].t > low*minStep {
+				best, highest = i, g
 			}
 		}
 		if best < 0 {
@@ -196,7 +196,7 @@ func (h *shed) run(s *search, found func(at []int, level float64)) {
 	}
 }
 
-func (h *shed) reset() {
+func (h *shedding) reset() {
 	h.at = slices.Clone(h.base)
 	h.need = append(h.need[:0], h.load...)
 	h.used = append(h.used[:0], h.full...)
@@ -210,7 +210,7 @@ func (h *shed) reset() {
 
 // may tells whether a VM may be on a host beside those that are there, the one
 // that goes away in exchange (-1: none) not counted. Memory is another matter.
-func (h *shed) may(vm, to, but int) bool {
+func (h *shedding) may(vm, to, but int) bool {
 	f := h.f
 	if to == h.base[vm] && f.home[vm] < 0 || to == f.home[vm] {
 		return !h.conflict(vm, to, but)
@@ -218,14 +218,14 @@ func (h *shed) may(vm, to, but int) bool {
 	return !f.p.Hosts[to].Cordoned && f.allowed(vm, to) && !h.conflict(vm, to, but)
 }
 
-func (h *shed) conflict(vm, to, but int) bool {
+func (h *shedding) conflict(vm, to, but int) bool {
 	if h.f.p.Rules == nil {
 		return false
 	}
 	return slices.ContainsFunc(h.on[to], func(o int) bool { return o != but && o != vm && h.f.rules.Apart(h.f.group[vm], h.f.group[o]) })
 }
 
-func (h *shed) move(vm, to int) {
+func (h *shedding) move(vm, to int) {
 	if from := h.at[vm]; from >= 0 {
 		if i := slices.Index(h.on[from], vm); i >= 0 {
 			h.on[from] = slices.Delete(h.on[from], i, i+1)
@@ -239,14 +239,14 @@ func (h *shed) move(vm, to int) {
 	h.at[vm] = to
 }
 
-// mostExchanges is how often two hosts exchange VMs at one level.
-const mostExchanges = 12
+// maxExchanges is how often two hosts exchange VMs at one level.
+const maxExchanges = 12
 
 // above is how far a load may pass a level: rounding of sums.
 const above = 1 + 1e-12
 
 // reach tries to bring every host to level t.
-func (h *shed) reach(t float64) {
+func (h *shedding) reach(t float64) {
 	var away []int
 	for j := range h.need {
 		if excess := h.need[j] - t*h.cpu[j]*above; excess > 0 {
@@ -261,21 +261,21 @@ func (h *shed) reach(t float64) {
 	}
 	order := h.order[:0] // least left first
 	for k, need := range h.need {
-		order = append(order, spare{t*h.cpu[k]*above - need, k})
+		order = append(order, freeCPU{t*h.cpu[k]*above - need, k})
 	}
 	h.order = order
-	slices.SortFunc(order, func(a, b spare) int { return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.host, b.host)) })
+	slices.SortFunc(order, func(a, b freeCPU) int { return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.host, b.host)) })
 	// lower puts a host where it belongs that has less left than it had at i.
 	lower := func(i int, cpu float64) {
-		x := spare{cpu, order[i].host}
-		to, _ := slices.BinarySearchFunc(order[:i], x, func(o, x spare) int { return cmp.Compare(o.cpu, x.cpu) })
+		x := freeCPU{cpu, order[i].host}
+		to, _ := slices.BinarySearchFunc(order[:i], x, func(o, x freeCPU) int { return cmp.Compare(o.cpu, x.cpu) })
 		copy(order[to+1:i+1], order[to:i])
 		order[to] = x
 	}
 	for _, vm := range away {
 		from, w := h.at[vm], h.w(vm)
 		h.need[from] += w
-		i, _ := slices.BinarySearchFunc(order, w, func(o spare, w float64) int { return cmp.Compare(o.cpu, w) })
+		i, _ := slices.BinarySearchFunc(order, w, func(o freeCPU, w float64) int { return cmp.Compare(o.cpu, w) })
 		for ; i < len(order); i++ {
 			k := order[i].host
 			if k == from || !fits(h.used[k]+h.m(vm), h.room[k]) || !h.may(vm, k, -1) {
@@ -289,11 +289,11 @@ func (h *shed) reach(t float64) {
 			continue
 		}
 		// It stays, and its host has less left.
-		i = slices.IndexFunc(order, func(o spare) bool { return o.host == from })
+		i = slices.IndexFunc(order, func(o freeCPU) bool { return o.host == from })
 		lower(i, order[i].cpu-w)
 	}
 	random := uint64(1)
-	for range mostExchanges + len(h.need)/8 {
+	for range maxExchanges + len(h.need)/8 {
 		l, j := h.level()
 		if l <= t*above || !h.exchange(j, t, h.partners(j, &random)) {
 			return
@@ -303,7 +303,7 @@ func (h *shed) reach(t float64) {
 
 // cheapest is VMs of a host, at home all of them, that cost least among those
 // looked at and need as much as is too much together.
-func (h *shed) cheapest(j int, excess float64) []int {
+func (h *shedding) cheapest(j int, excess float64) []int {
 	var vms []int
 	for _, vm := range h.on[j] {
 		if !h.stay[vm] && h.w(vm) > 0 {
@@ -317,25 +317,25 @@ func (h *shed) cheapest(j int, excess float64) []int {
 // cover is some of the VMs, given by cost per weight, that weigh excess or more
 // together, and their cost: the first of them, and one or two others that bring
 // what then lacks. nil: all together weigh less.
-func cover(vms []int, weight, cost []float64, excess float64) (best []int, least float64) {
-	least = math.Inf(1)
+func cover(vms []int, weight, cost []float64, excess float64) (best []int, lowest float64) {
+	lowest = math.Inf(1)
 	take := func(prefix []int, c float64, more ...int) {
 		for _, vm := range more {
 			c += cost[vm]
 		}
-		if c < least {
-			best, least = append(slices.Clone(prefix), more...), c
+		if c < lowest {
+			best, lowest = append(slices.Clone(prefix), more...), c
 		}
 	}
 	sum := 0.0
-	for n := 0; n <= len(vms) && sum < least; n++ {
+	for n := 0; n <= len(vms) && sum < lowest; n++ {
 		rest := vms[n:]
 		if excess <= 0 {
 			take(vms[:n], sum)
 			break
 		}
 		for i, a := range rest {
-			if sum+cost[a] >= least {
+			if sum+cost[a] >= lowest {
 				continue
 			}
 			if weight[a] >= excess {
@@ -343,7 +343,7 @@ func cover(vms []int, weight, cost []float64, excess float64) (best []int, least
 				continue
 			}
 			for _, b := range rest[i+1:] {
-				if weight[a]+weight[b] >= excess && sum+cost[a]+cost[b] < least {
+				if weight[a]+weight[b] >= excess && sum+cost[a]+cost[b] < lowest {
 					take(vms[:n], sum, a, b)
 				}
 			}
@@ -353,12 +353,12 @@ func cover(vms []int, weight, cost []float64, excess float64) (best []int, least
 			excess -= weight[vms[n]]
 		}
 	}
-	return best, least
+	return best, lowest
 }
 
 // exchange moves a VM off a host, in return for another if need be, such that it
 // and the other host end at level t or below, for the fewest bytes.
-func (h *shed) exchange(j int, t float64, with []int) bool {
+func (h *shedding) exchange(j int, t float64, with []int) bool {
 	best, cost, to, back := -1, math.Inf(1), -1, -1
 	high := t * h.cpu[j] * above
 	for _, a := range h.on[j] {
@@ -394,25 +394,25 @@ func (h *shed) exchange(j int, t float64, with []int) bool {
 
 // takeBack lets VMs stay at home where the level allows it, the dearest first, or
 // where another that leaves their home for them costs less.
-func (h *shed) takeBack(level float64) {
-	var gone []int
+func (h *shedding) takeBack(level float64) {
+	var evicted []int
 	for vm, j := range h.at {
 		if h.base[vm] != j {
-			gone = append(gone, vm)
+			evicted = append(evicted, vm)
 		}
 	}
-	slices.SortStableFunc(gone, func(a, b int) int { return cmp.Compare(h.cost[b], h.cost[a]) })
-	for _, vm := range gone {
+	slices.SortStableFunc(evicted, func(a, b int) int { return cmp.Compare(h.cost[b], h.cost[a]) })
+	for _, vm := range evicted {
 		if j := h.base[vm]; h.need[j]+h.w(vm) <= level*h.cpu[j]*above && fits(h.used[j]+h.m(vm), h.room[j]) && h.may(vm, j, -1) {
 			h.move(vm, j)
 		}
 	}
-	roomy := make([]int, 0, mostRoomy+1)
+	freest := make([]int, 0, maxFreest+1)
 	for range passes {
-		roomy = h.roomy(roomy[:0], level)
+		freest = h.freest(freest[:0], level)
 		better := false
-		for _, vm := range gone {
-			better = h.at[vm] != h.base[vm] && h.cost[vm] > 0 && h.instead(vm, level, roomy) || better
+		for _, vm := range evicted {
+			better = h.at[vm] != h.base[vm] && h.cost[vm] > 0 && h.instead(vm, level, freest) || better
 		}
 		if !better {
 			break
@@ -422,19 +422,19 @@ func (h *shed) takeBack(level float64) {
 
 const (
 	passes    = 3  // over the VMs that are away
-	mostRoomy = 12 // hosts that others may go to instead
+	maxFreest = 12 // hosts that others may go to instead
 )
 
-// roomy is the hosts with most CPU left below a level.
-func (h *shed) roomy(hosts []int, level float64) []int {
+// freest is the hosts with most CPU left below a level.
+func (h *shedding) freest(hosts []int, level float64) []int {
 	over := func(k int) float64 { return h.need[k] - level*h.cpu[k] }
 	for k := range h.need {
-		if len(hosts) == mostRoomy && over(k) >= over(hosts[mostRoomy-1]) {
+		if len(hosts) == maxFreest && over(k) >= over(hosts[maxFreest-1]) {
 			continue
 		}
 		i, _ := slices.BinarySearchFunc(hosts, over(k), func(o int, l float64) int { return cmp.Compare(over(o), l) })
-		if len(hosts) == mostRoomy {
-			hosts = hosts[:mostRoomy-1]
+		if len(hosts) == maxFreest {
+			hosts = hosts[:maxFreest-1]
 		}
 		hosts = slices.Insert(hosts, i, k)
 	}
@@ -443,7 +443,7 @@ func (h *shed) roomy(hosts []int, level float64) []int {
 
 // instead lets a VM go home and another of its home leave, for where it was or
 // for a host with room, if that saves bytes and keeps to the level.
-func (h *shed) instead(vm int, level float64, roomy []int) bool {
+func (h *shedding) instead(vm int, level float64, freest []int) bool {
 	j, k := h.base[vm], h.at[vm]
 	if !h.may(vm, j, -1) {
 		return false
@@ -460,7 +460,7 @@ func (h *shed) instead(vm int, level float64, roomy []int) bool {
 			}
 		}
 		try(k, h.need[k]-h.w(vm), h.used[k]-h.m(vm))
-		for _, m := range roomy {
+		for _, m := range freest {
 			if m != j && m != k {
 				try(m, h.need[m], h.used[m])
 			}

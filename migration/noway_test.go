@@ -9,9 +9,9 @@ import (
 )
 
 // fourHosts has two VMs on the first of four hosts; what is said of ways is of hosts by index.
-func fourHosts(noWay map[[2]int]string) migration.Problem {
+func fourHosts(noRoute map[[2]int]string) migration.Problem {
 	p := migration.Problem{Groups: []migration.Group{{Name: "g", Count: 2, CPU: 1, Memory: 4, Hosts: []int{0, 0}}},
-		NoWay: func(from, to int) string { return noWay[[2]int{from, to}] }}
+		NoRoute: func(from, to int) string { return noRoute[[2]int{from, to}] }}
 	for _, name := range []string{"h1", "h2", "h3", "h4"} {
 		p.Hosts = append(p.Hosts, migration.Host{Name: name, CPU: 4, Memory: 8})
 	}
@@ -22,10 +22,10 @@ func fourHosts(noWay map[[2]int]string) migration.Problem {
 func TestDrainWhereHostsAreNotReached(t *testing.T) {
 	const cut = "no answer"
 	for _, tc := range []struct {
-		name  string
-		noWay map[[2]int]string
-		to    []int  // where VMs may end
-		why   string // of each blocker; "" = there are none
+		name    string
+		noRoute map[[2]int]string
+		to      []int  // where VMs may end
+		why     string // of each blocker; "" = there are none
 	}{
 		{"all are", nil, []int{1, 2, 3}, ""},
 		{"one is not", map[[2]int]string{{0, 1}: cut}, []int{2, 3}, ""},
@@ -35,7 +35,7 @@ func TestDrainWhereHostsAreNotReached(t *testing.T) {
 			"host h1 cannot send VMs to h2 and h4: no answer; host h1 cannot send VMs to h3: its certificate has expired"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d, err := migration.Drain(fourHosts(tc.noWay), migration.Drainage{Hosts: []int{0}, Budget: math.Inf(1), Partial: true})
+			d, err := migration.Drain(fourHosts(tc.noRoute), migration.DrainRequest{Hosts: []int{0}, Budget: math.Inf(1), Partial: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func TestDrainWhereHostsAreNotReached(t *testing.T) {
 				may[j] = true
 			}
 			for _, s := range d.Steps {
-				if s.Kind == migration.Move && (!may[s.To] || tc.noWay[[2]int{s.From, s.To}] != "") {
+				if s.Kind == migration.Move && (!may[s.To] || tc.noRoute[[2]int{s.From, s.To}] != "") {
 					t.Errorf("a VM goes from host %d to host %d", s.From, s.To)
 				}
 			}
@@ -58,7 +58,7 @@ func TestDrainWhereHostsAreNotReached(t *testing.T) {
 				t.Fatalf("%d moves, blockers %+v", d.Moves, d.Blockers)
 			}
 			for _, b := range d.Blockers {
-				if !strings.Contains(b.Why, tc.why) || b.Cause != migration.ByWay {
+				if !strings.Contains(b.Why, tc.why) || b.Cause != migration.ByRoute {
 					t.Errorf("cause %s: %s", b.Cause, b.Why)
 				}
 			}

@@ -16,8 +16,8 @@ import (
 
 // For runs shorter than make bench-migration.
 var (
-	mostCases = flag.Int("cases", math.MaxInt, "problems of each size that are compared with the optimum, at most")
-	mostMixed = flag.Int("mixed", math.MaxInt, "of these, how many the mixed integer program is solved for, too")
+	maxCases = flag.Int("cases", math.MaxInt, "problems of each size that are compared with the optimum, at most")
+	maxMixed = flag.Int("mixed", math.MaxInt, "of these, how many the mixed integer program is solved for, too")
 )
 
 // shares are budgets, as parts of all memory.
@@ -155,16 +155,16 @@ func reach(p migration.Problem, budget, yield float64) (can, known bool) {
 		limit[j] = p.Hosts[j].CPU / yield * (1 + 1e-9)
 	}
 	// Every host that is too full must lose VMs, the cheapest at least.
-	var shed func(rest []int, excess float64) float64
-	shed = func(rest []int, excess float64) float64 {
+	var shedding func(rest []int, excess float64) float64
+	shedding = func(rest []int, excess float64) float64 {
 		if excess <= 0 {
 			return 0
 		}
-		least := math.Inf(1)
+		lowest := math.Inf(1)
 		for i, vm := range rest {
-			least = min(least, p.Groups[vm].Memory+shed(rest[i+1:], excess-p.Groups[vm].CPU))
+			lowest = min(lowest, p.Groups[vm].Memory+shedding(rest[i+1:], excess-p.Groups[vm].CPU))
 		}
-		return least
+		return lowest
 	}
 	open := &shortest{}
 	spent := map[string]float64{string(first): 0}
@@ -189,17 +189,17 @@ func reach(p migration.Problem, budget, yield float64) (can, known bool) {
 			need[j] += p.Groups[i].CPU
 			on[j] = append(on[j], i)
 		}
-		least, over := 0.0, false
+		lowest, over := 0.0, false
 		for j := range need {
 			if need[j] > limit[j] {
 				over = true
-				least += shed(on[j], need[j]-limit[j])
+				lowest += shedding(on[j], need[j]-limit[j])
 			}
 		}
 		if !over {
 			return true, true
 		}
-		if s.bytes+least > budget {
+		if s.bytes+lowest > budget {
 			continue
 		}
 		for i := range vms {
@@ -249,7 +249,7 @@ func BenchmarkOptimum(b *testing.B) {
 			milp = s
 		}
 	}
-	if milp == nil && *mostMixed > 0 {
+	if milp == nil && *maxMixed > 0 {
 		b.Skip("no solver of mixed integer programs is installed: apt-get install coinor-cbc")
 	}
 	for _, size := range []struct{ hosts, vms, cases int }{{4, 12, 500}, {8, 24, 100}} {
@@ -259,7 +259,7 @@ func BenchmarkOptimum(b *testing.B) {
 				gap, worst                          float64
 			}
 			rows := make([]row, len(shares))
-			cases := min(size.cases, *mostCases)
+			cases := min(size.cases, *maxCases)
 			took := time.Duration(0)
 			for seed := range uint64(cases) {
 				p := unbalanced(seed, size.hosts, size.vms)
@@ -281,7 +281,7 @@ func BenchmarkOptimum(b *testing.B) {
 					}
 					last = plan.MinYieldAfter
 					asked := milp
-					if int(seed) >= *mostMixed {
+					if int(seed) >= *maxMixed {
 						asked = nil
 					}
 					best, by := lead(b, p, budget, asked)

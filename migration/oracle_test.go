@@ -98,8 +98,8 @@ func (o *oracle) best(budget float64) (yield float64) {
 	return yield
 }
 
-// crowded is a small problem with little memory free: VMs block each other.
-func crowded(seed uint64, hosts, vms int, free float64) (migration.Problem, bool) {
+// overfull is a small problem with little memory free: VMs block each other.
+func overfull(seed uint64, hosts, vms int, free float64) (migration.Problem, bool) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	p := migration.Problem{}
 	used := make([]float64, hosts)
@@ -133,13 +133,13 @@ func crowded(seed uint64, hosts, vms int, free float64) (migration.Problem, bool
 // moves can reach. Never better; seldom worse, since placements are found before
 // their orders, and one with other VMs to move may need less parking.
 func TestAgainstAllPlacementsAndOrders(t *testing.T) {
-	asked, equal, loss, parks := 0, 0, 0.0, 0
+	asked, equal, loss, stagings := 0, 0, 0.0, 0
 	for seed := range uint64(60) {
 		hosts, vms := 3, 7
 		if seed%2 == 1 {
 			hosts, vms = 4, 6
 		}
-		p, ok := crowded(seed, hosts, vms, 0.05+0.05*float64(seed%6))
+		p, ok := overfull(seed, hosts, vms, 0.05+0.05*float64(seed%6))
 		if !ok {
 			continue
 		}
@@ -166,17 +166,17 @@ func TestAgainstAllPlacementsAndOrders(t *testing.T) {
 			}
 			loss += 1 - plan.MinYieldAfter/want
 			for _, s := range plan.Steps {
-				if s.Parks {
-					parks++
+				if s.Staging {
+					stagings++
 				}
 			}
 		}
 	}
-	t.Logf("%d of %d plans reach the greatest minimum yield, mean loss %.3f%%, %d VMs wait on a third host", equal, asked, 100*loss/float64(asked), parks)
+	t.Logf("%d of %d plans reach the greatest minimum yield, mean loss %.3f%%, %d VMs wait on a third host", equal, asked, 100*loss/float64(asked), stagings)
 	if loss/float64(asked) > 0.005 || equal*100 < asked*90 {
 		t.Errorf("too far from the oracle")
 	}
-	if parks == 0 {
+	if stagings == 0 {
 		t.Errorf("no plan parks a VM: the cases are too easy")
 	}
 }

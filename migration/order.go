@@ -11,7 +11,7 @@ import (
 // op is one VM that goes from one host to another, or starts on its first.
 type op struct {
 	vm, from, to int // from: -1 for a start
-	park         bool
+	staging      bool
 }
 
 // order looks for ops that take every VM to its target, such that done one
@@ -19,20 +19,20 @@ type op struct {
 // apart are on one host, a VM that moves being on both. It does not know of
 // budgets, so that who may spend more is offered no less.
 type order struct {
-	f      *fleet
-	target []int
-	at     []int
-	used   []float64                    // [host]
-	room   []float64                    // [host]
-	keeps  []allocator.Reserve[float64] // [host]: for all VMs that are there before or afterwards
-	on     [][]int                      // [host]: VMs that are there
-	left   []int                        // VMs that are not where they belong
-	ops    []op
+	f        *fleet
+	target   []int
+	at       []int
+	used     []float64                    // [host]
+	room     []float64                    // [host]
+	reserves []allocator.Reserve[float64] // [host]: for all VMs that are there before or afterwards
+	on       [][]int                      // [host]: VMs that are there
+	left     []int                        // VMs that are not where they belong
+	ops      []op
 }
 
 func newOrder(f *fleet, target []int) *order {
 	n := len(f.p.Hosts)
-	o := &order{f: f, target: target, at: slices.Clone(f.home), used: slices.Clone(f.used), room: make([]float64, n), keeps: reserves(f, target), on: make([][]int, n)}
+	o := &order{f: f, target: target, at: slices.Clone(f.home), used: slices.Clone(f.used), room: make([]float64, n), reserves: reserves(f, target), on: make([][]int, n)}
 	for vm := range target {
 		if j := f.home[vm]; j >= 0 {
 			o.on[j] = append(o.on[j], vm)
@@ -42,7 +42,7 @@ func newOrder(f *fleet, target []int) *order {
 		}
 	}
 	for j := range o.room {
-		o.room[j] = f.p.Hosts[j].room(o.keeps[j])
+		o.room[j] = f.p.Hosts[j].room(o.reserves[j])
 	}
 	return o
 }
@@ -52,10 +52,10 @@ func reserves(f *fleet, target []int) []allocator.Reserve[float64] {
 	out := make([]allocator.Reserve[float64], len(f.p.Hosts))
 	for vm, to := range target {
 		if to >= 0 {
-			out[to].Add(f.of(vm).Growth)
+			out[to].Add(f.of(vm).Reclaimable)
 		}
 		if j := f.home[vm]; j >= 0 && j != to {
-			out[j].Add(f.of(vm).Growth)
+			out[j].Add(f.of(vm).Reclaimable)
 		}
 	}
 	return out
@@ -63,15 +63,15 @@ func reserves(f *fleet, target []int) []allocator.Reserve[float64] {
 
 // fits tells whether a VM may go to a host now.
 func (o *order) fits(vm, to int) bool {
-	if !fits(o.used[to]+o.f.of(vm).Memory, o.room[to]) || o.f.noWay(o.at[vm], to) != "" {
+	if !fits(o.used[to]+o.f.of(vm).Memory, o.room[to]) || o.f.noRoute(o.at[vm], to) != "" {
 		return false
 	}
 	return !slices.ContainsFunc(o.on[to], func(other int) bool { return other != vm && o.f.rules.Apart(o.f.group[vm], o.f.group[other]) })
 }
 
-func (o *order) move(vm, to int, park bool) {
+func (o *order) move(vm, to int, staging bool) {
 	from, memory := o.at[vm], o.f.of(vm).Memory
-	o.ops = append(o.ops, op{vm, from, to, park})
+	o.ops = append(o.ops, op{vm, from, to, staging})
 	if from >= 0 {
 		o.used[from] -= memory
 		o.on[from] = slices.DeleteFunc(o.on[from], func(x int) bool { return x == vm })
@@ -117,8 +117,8 @@ func (o *order) find() ([]op, string) {
 	if rest, ok := o.copy().cheapest(); ok {
 		return append(slices.Clip(o.ops), rest...), ""
 	}
-	for parks := 2*len(o.left) + 4; len(o.left) > 0; parks-- {
-		if parks == 0 || !o.park() {
+	for stagings := 2*len(o.left) + 4; len(o.left) > 0; stagings-- {
+		if stagings == 0 || !o.stage() {
 			vm := o.left[0]
 			return nil, fmt.Sprintf("no order was found in which %s can reach host %s: its memory is taken until others leave that wait for it in turn, and no other host can take them in for a while",
 				o.f.name(vm), o.f.p.Hosts[o.target[vm]].Name)
@@ -153,24 +153,24 @@ func (o *order) direct() {
 	}
 }
 
-// keepsFor tells whether a host keeps enough for the growth of a VM, too, that waits there beside others that do.
-func (o *order) keepsFor(vm, to int) bool {
-	if o.f.of(vm).Growth == 0 || o.f.home[vm] == to {
+// hasReserveFor tells whether a host keeps enough for the growth of a VM, too, that waits there beside others that do.
+func (o *order) hasReserveFor(vm, to int) bool {
+	if o.f.of(vm).Reclaimable == 0 || o.f.home[vm] == to {
 		return true
 	}
-	keeps := o.keeps[to].With(o.f.of(vm).Growth)
+	reserves := o.reserves[to].With(o.f.of(vm).Reclaimable)
 	for _, other := range o.on[to] {
 		if o.f.home[other] != to && o.target[other] != to {
-			keeps.Add(o.f.of(other).Growth)
+			reserves.Add(o.f.of(other).Reclaimable)
 		}
 	}
-	return keeps.Bytes() <= o.keeps[to].Bytes()
+	return reserves.Bytes() <= o.reserves[to].Bytes()
 }
 
 // refuge tells whether a VM may wait on a host that it does not belong to.
 func (o *order) refuge(vm, to int) bool {
 	f := o.f
-	return to != o.at[vm] && to != o.target[vm] && !f.p.Hosts[to].Cordoned && f.allowed(vm, to) && o.fits(vm, to) && o.keepsFor(vm, to)
+	return to != o.at[vm] && to != o.target[vm] && !f.p.Hosts[to].Cordoned && f.allowed(vm, to) && o.fits(vm, to) && o.hasReserveFor(vm, to)
 }
 
 // roomiest is the host with the most room of those that a VM may wait on, -1: none.
@@ -184,12 +184,12 @@ func (o *order) roomiest(vm int) int {
 	return to
 }
 
-// park takes the cheapest VM out of somebody's way, one that lets another go on
+// stage takes the cheapest VM out of somebody's way, one that lets another go on
 // if there is such a one.
-func (o *order) park() bool {
+func (o *order) stage() bool {
 	best, where, helps := -1, -1, false
 	cheaper := func(vm int) bool {
-		return best < 0 || o.parking(vm) < o.parking(best) || o.parking(vm) == o.parking(best) && vm < best
+		return best < 0 || o.stagingCost(vm) < o.stagingCost(best) || o.stagingCost(vm) == o.stagingCost(best) && vm < best
 	}
 	const unknown = -2
 	refuge := make([]int, len(o.at)) // [VM]: the roomiest host that it may wait on, -1: none
@@ -198,12 +198,12 @@ func (o *order) park() bool {
 	}
 	for _, wants := range o.left {
 		t := o.target[wants]
-		lacks := o.used[t] + o.f.of(wants).Memory - o.room[t]
+		deficit := o.used[t] + o.f.of(wants).Memory - o.room[t]
 		for _, vm := range o.on[t] {
-			if o.f.held[vm] {
+			if o.f.pinned[vm] {
 				continue
 			}
-			lets := o.f.of(vm).Memory >= lacks
+			lets := o.f.of(vm).Memory >= deficit
 			if helps && !lets || lets == helps && !cheaper(vm) {
 				continue
 			}
@@ -225,8 +225,8 @@ func (o *order) park() bool {
 	return true
 }
 
-// parking is what it costs to let a VM wait elsewhere.
-func (o *order) parking(vm int) float64 {
+// stagingCost is what it costs to let a VM wait elsewhere.
+func (o *order) stagingCost(vm int) float64 {
 	if o.at[vm] == o.target[vm] {
 		return 2 * o.f.bytes[vm]
 	}

@@ -18,7 +18,7 @@ import (
 // more, from where some placement found has no order that costs no more, with the bytes of orders,
 // parking included, placements without any not counting.
 const (
-	mostFront  = 48        // VMs
+	maxFront   = 48        // VMs
 	frontNodes = 2_000_000 // states looked at for all levels together
 	levelNodes = 600_000   // for one level
 	nodeSteps  = 15
@@ -26,10 +26,10 @@ const (
 	orderNodes = 5_000 // what an order with parking counts for, or a search for one
 )
 
-// front is one such search.
-type front struct {
+// levelSearch is one such search.
+type levelSearch struct {
 	s    *search
-	h    *shed
+	h    *shedding
 	left int // nodes
 
 	orders bool   // bytes are those of orders
@@ -37,32 +37,32 @@ type front struct {
 	loose  []int  // VMs that have to find a host among them, for nothing; the first first
 	note   func() // what to do with a placement that keeps to the level
 
-	limit []float64 // [host]: greatest need
-	fixed []float64 // [host]: need of the VMs that are settled there
-	full  []float64 // [host]: their memory
-	set   []bool    // [vm]: settled
-	cover []float64 // [host]: fewest bytes that bring it within its limits
-	spent float64
-	least float64 // bytes to be undercut
-	floor float64 // no placement costs less
-	best  *candidate
+	limit    []float64 // [host]: greatest need
+	fixed    []float64 // [host]: need of the VMs that are settled there
+	full     []float64 // [host]: their memory
+	set      []bool    // [vm]: settled
+	cover    []float64 // [host]: fewest bytes that bring it within its limits
+	spent    float64
+	minBytes float64 // bytes to be undercut
+	floor    float64 // no placement costs less
+	best     *candidate
 }
 
-// front adds the cheapest placements of one level after another, as far as the
+// searchLevels adds the cheapest placements of one level after another, as far as the
 // work reaches, to what was found, with moves that go straight or with orders. known:
 // no other placement of at most so many bytes is worth more than these.
-func (s *search) front(base candidate, highest float64) (known float64) {
-	h := newShed(s, slices.Clone(base.at))
+func (s *search) searchLevels(base candidate, highest float64) (known float64) {
+	h := newShedding(s, slices.Clone(base.at))
 	h.reset()
 	n := len(h.cpu)
-	f := &front{s: s, h: h, left: frontNodes, limit: make([]float64, n), fixed: make([]float64, n), full: make([]float64, n), set: make([]bool, len(h.base)), cover: make([]float64, n)}
+	f := &levelSearch{s: s, h: h, left: frontNodes, limit: make([]float64, n), fixed: make([]float64, n), full: make([]float64, n), set: make([]bool, len(h.base)), cover: make([]float64, n)}
 	f.note = f.leaf
 	for j := range n {
 		f.hosts = append(f.hosts, j)
 	}
 	for vm, stays := range h.stay {
 		if stays {
-			f.settle(vm, h.base[vm])
+			f.put(vm, h.base[vm])
 		}
 	}
 	total, cpu := 0.0, 0.0
@@ -77,7 +77,7 @@ func (s *search) front(base candidate, highest float64) (known float64) {
 	}
 	again := -1.0
 	known = f.walk(top, low, func(from float64, c *candidate) {
-		if again < 0 && !s.straight && !(s.order(c) && c.bytes <= c.direct*(1+sameBytes)) {
+		if again < 0 && !s.direct && !(s.order(c) && c.bytes <= c.direct*(1+sameBytes)) {
 			again = from
 		}
 	})
@@ -101,7 +101,7 @@ func (s *search) front(base candidate, highest float64) (known float64) {
 
 // walk goes down from level top, and calls found with every placement of the front
 // and the level it had to stay below.
-func (f *front) walk(top, low float64, found func(from float64, c *candidate)) (known float64) {
+func (f *levelSearch) walk(top, low float64, found func(from float64, c *candidate)) (known float64) {
 	f.floor = 0
 	for top > low*(1+sameYield) && f.left > 0 {
 		c, whole := f.cheapest(top * (1 - sameYield))
@@ -125,7 +125,7 @@ func (f *front) walk(top, low float64, found func(from float64, c *candidate)) (
 }
 
 // bytes of a candidate; +Inf: it has no order, and one is asked for.
-func (f *front) bytes(c *candidate) float64 {
+func (f *levelSearch) bytes(c *candidate) float64 {
 	switch {
 	case !f.orders:
 		return c.direct
@@ -137,16 +137,16 @@ func (f *front) bytes(c *candidate) float64 {
 
 // cheapest is the cheapest placement in which no level is above t, nil if none is
 // found; whole: there is no cheaper one.
-func (f *front) cheapest(t float64) (c *candidate, whole bool) {
+func (f *levelSearch) cheapest(t float64) (c *candidate, whole bool) {
 	h, s := f.h, f.s
-	f.best, f.least, f.spent = nil, math.Inf(1), 0
+	f.best, f.minBytes, f.spent = nil, math.Inf(1), 0
 	for i := range s.found {
 		c := &s.found[i]
-		if c.yield < 1/t || c.broken > 0 || c.missing > 0 || c.direct >= f.least {
+		if c.yield < 1/t || c.broken > 0 || c.missing > 0 || c.direct >= f.minBytes {
 			continue
 		}
-		if b := f.bytes(c); b < f.least {
-			f.best, f.least = c, b
+		if b := f.bytes(c); b < f.minBytes {
+			f.best, f.minBytes = c, b
 		}
 	}
 	if f.best != nil {
@@ -164,13 +164,13 @@ func (f *front) cheapest(t float64) (c *candidate, whole bool) {
 	return f.best, f.left > stop
 }
 
-func (f *front) settle(vm, j int) {
+func (f *levelSearch) put(vm, j int) {
 	f.set[vm] = true
 	f.fixed[j] += f.h.w(vm)
 	f.full[j] += f.h.m(vm)
 }
 
-func (f *front) unsettle(vm, j int) {
+func (f *levelSearch) unsettle(vm, j int) {
 	f.set[vm] = false
 	f.fixed[j] -= f.h.w(vm)
 	f.full[j] -= f.h.m(vm)
@@ -178,7 +178,7 @@ func (f *front) unsettle(vm, j int) {
 
 // covers is the fewest bytes of VMs that are free to leave a host and bring it
 // within its limits; +Inf: all together do not.
-func (f *front) covers(j int) float64 {
+func (f *levelSearch) covers(j int) float64 {
 	h := f.h
 	weight, size := h.need[j]-f.limit[j], h.used[j]-h.room[j]*(1+1e-13)
 	if weight <= 0 && size <= 0 {
@@ -189,9 +189,9 @@ func (f *front) covers(j int) float64 {
 
 // knapsack is the least cost of some of the VMs, those not settled, which weigh and
 // measure so much together.
-func (f *front) knapsack(vms []int, weight, size float64) float64 {
+func (f *levelSearch) knapsack(vms []int, weight, size float64) float64 {
 	h := f.h
-	least := math.Inf(1)
+	lowest := math.Inf(1)
 	var w, m float64
 	for _, vm := range vms {
 		if !f.set[vm] {
@@ -201,11 +201,11 @@ func (f *front) knapsack(vms []int, weight, size float64) float64 {
 	}
 	var pick func(i int, weight, size, w, m, cost float64)
 	pick = func(i int, weight, size, w, m, cost float64) {
-		if cost >= least {
+		if cost >= lowest {
 			return
 		}
 		if weight <= 0 && size <= 0 {
-			least = cost
+			lowest = cost
 			return
 		}
 		for ; i < len(vms); i++ {
@@ -222,12 +222,12 @@ func (f *front) knapsack(vms []int, weight, size float64) float64 {
 		}
 	}
 	pick(0, weight, size, w, m, 0)
-	return least
+	return lowest
 }
 
 // over tells whether a host is beyond its limits, or has two VMs that must be
 // apart, one of which is free to leave.
-func (f *front) over(j int) bool {
+func (f *levelSearch) over(j int) bool {
 	h := f.h
 	if h.need[j] > f.limit[j] || !fits(h.used[j], h.room[j]) {
 		return true
@@ -246,12 +246,12 @@ func (f *front) over(j int) bool {
 }
 
 // branch goes through what can be done with a host that is above the level; sum is of cover.
-func (f *front) branch(sum float64, stop int) {
+func (f *levelSearch) branch(sum float64, stop int) {
 	h := f.h
 	if f.left--; f.left%nodesAsked == 0 && f.s.done(nodesAsked*nodeSteps) {
 		f.left = 0
 	}
-	if f.left <= stop || f.spent+sum >= f.least || f.least <= f.floor {
+	if f.left <= stop || f.spent+sum >= f.minBytes || f.minBytes <= f.floor {
 		return
 	}
 	if len(f.loose) > 0 {
@@ -271,35 +271,35 @@ func (f *front) branch(sum float64, stop int) {
 	vms := slices.DeleteFunc(slices.Clone(h.on[j]), func(vm int) bool { return f.set[vm] || h.w(vm) == 0 && h.m(vm) == 0 })
 	slices.SortStableFunc(vms, func(a, b int) int { return cmp.Compare(h.cost[a], h.cost[b]) })
 	begin := f.cover[j]
-	settled := 0
+	final := 0
 	for i, vm := range vms {
 		rest := sum - f.cover[j]
-		if math.IsInf(f.cover[j], 1) || f.spent+sum >= f.least {
+		if math.IsInf(f.cover[j], 1) || f.spent+sum >= f.minBytes {
 			break
 		}
 		same := i > 0 && f.same(vms[i-1], vm)
 		if !same {
 			f.away(vm, j, rest, stop)
 		}
-		f.settle(vm, j)
-		settled++
+		f.put(vm, j)
+		final++
 		f.cover[j] = f.covers(j)
 		sum = rest + f.cover[j]
 	}
-	for _, vm := range vms[:settled] {
+	for _, vm := range vms[:final] {
 		f.unsettle(vm, j)
 	}
 	f.cover[j] = begin
 }
 
 // same tells whether it makes no difference which of two VMs of a host leaves it.
-func (f *front) same(a, b int) bool {
+func (f *levelSearch) same(a, b int) bool {
 	return f.h.f.group[a] == f.h.f.group[b] && f.h.cost[a] == f.h.cost[b]
 }
 
 // away moves a VM from its host to every other, one after the other; rest is the
 // cover of all hosts but its own.
-func (f *front) away(vm, from int, rest float64, stop int) {
+func (f *levelSearch) away(vm, from int, rest float64, stop int) {
 	h := f.h
 	was := f.cover[from]
 	f.spent += h.cost[vm]
@@ -327,7 +327,7 @@ func (f *front) away(vm, from int, rest float64, stop int) {
 }
 
 // may tells whether a VM may be on a host beside those settled there.
-func (f *front) may(vm, to int) bool {
+func (f *levelSearch) may(vm, to int) bool {
 	h := f.h
 	if h.f.p.Hosts[to].Cordoned || !h.f.allowed(vm, to) {
 		return false
@@ -339,7 +339,7 @@ func (f *front) may(vm, to int) bool {
 }
 
 // leaf judges a placement that keeps to the level.
-func (f *front) leaf() {
+func (f *levelSearch) leaf() {
 	h, s := f.h, f.s
 	level, _ := h.level()
 	c := candidate{at: slices.Clone(h.at), direct: s.f.cost(h.at), yield: 1 / max(1, level)}
@@ -353,9 +353,9 @@ func (f *front) leaf() {
 	if f.orders && b > c.direct {
 		f.left -= orderNodes
 	}
-	if f.orders && b >= f.least {
+	if f.orders && b >= f.minBytes {
 		return // the other walk has looked at it
 	}
 	s.found = append(s.found, c)
-	f.best, f.least = &c, b
+	f.best, f.minBytes = &c, b
 }

@@ -29,7 +29,7 @@ func Place(p Problem, budget float64) (Placement, error) {
 		return Placement{}, fmt.Errorf("a problem of migration: %w", err)
 	}
 	s := newSearch(f)
-	s.straight = true
+	s.direct = true
 	s.run()
 	out := Placement{UpperBound: min(s.bound, f.coverBound(budget*(1+sameBytes)))}
 	for i := range s.found {
@@ -60,7 +60,7 @@ func (f *fleet) coverBound(budget float64) float64 {
 	need := make([]float64, len(f.home))
 	for vm, j := range f.home {
 		need[vm] = f.of(vm).CPU
-		if j >= 0 && !f.held[vm] && need[vm] > 0 {
+		if j >= 0 && !f.pinned[vm] && need[vm] > 0 {
 			on[j] = append(on[j], vm)
 		}
 	}
@@ -74,7 +74,7 @@ func (f *fleet) coverBound(budget float64) float64 {
 	cost := func(t float64) (sum float64) {
 		for j := range on {
 			if excess := f.need[j] - t*f.p.Hosts[j].CPU; excess > 0 {
-				sum += leastCover(on[j], need, f.bytes, excess)
+				sum += minCover(on[j], need, f.bytes, excess)
 			}
 			if sum > budget {
 				return sum
@@ -96,13 +96,13 @@ func (f *fleet) coverBound(budget float64) float64 {
 	return min(1, 1/low*(1+sameYield))
 }
 
-// mostCover is how many sets of VMs of a host are looked at for the exact cover;
+// maxCover is how many sets of VMs of a host are looked at for the exact cover;
 // beyond, fractions of VMs count.
-const mostCover = 400
+const maxCover = 400
 
-// leastCover is at most what the cheapest of the VMs, given by cost per need, cost
+// minCover is at most what the cheapest of the VMs, given by cost per need, cost
 // that need excess together; +Inf: all together do not.
-func leastCover(vms []int, need, cost []float64, excess float64) float64 {
+func minCover(vms []int, need, cost []float64, excess float64) float64 {
 	excess *= 1 - 1e-12
 	fraction := func(from int, excess float64) (sum float64) {
 		for _, vm := range vms[from:] {
@@ -118,25 +118,25 @@ func leastCover(vms []int, need, cost []float64, excess float64) float64 {
 	if math.IsInf(root, 1) {
 		return root
 	}
-	least, looked := math.Inf(1), 0
+	lowest, examined := math.Inf(1), 0
 	var pick func(i int, excess, spent float64)
 	pick = func(i int, excess, spent float64) {
-		if looked++; looked > mostCover {
+		if examined++; examined > maxCover {
 			return
 		}
 		if excess <= 0 {
-			least = min(least, spent)
+			lowest = min(lowest, spent)
 			return
 		}
-		if i == len(vms) || spent+fraction(i, excess) >= least {
+		if i == len(vms) || spent+fraction(i, excess) >= lowest {
 			return
 		}
 		pick(i+1, excess-need[vms[i]], spent+cost[vms[i]])
 		pick(i+1, excess, spent)
 	}
 	pick(0, excess, 0)
-	if looked > mostCover {
+	if examined > maxCover {
 		return root
 	}
-	return least
+	return lowest
 }

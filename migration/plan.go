@@ -47,10 +47,10 @@ type Point struct{ Bytes, MinYield float64 }
 
 // Planner knows the placements of one problem.
 type Planner struct {
-	s     *search
-	caps  []float64 // before
-	least float64
-	mean  float64
+	s        *search
+	caps     []float64 // before
+	minYield float64
+	mean     float64
 }
 
 // New looks for placements. Its work does not hang on what is asked afterwards,
@@ -83,16 +83,16 @@ func (pl *Planner) before() error {
 	if err != nil {
 		return err
 	}
-	pl.caps, pl.least, pl.mean = sol.CPU, sol.MinYield, sol.AverageYield
+	pl.caps, pl.minYield, pl.mean = sol.CPU, sol.MinYield, sol.AverageYield
 	if f.p.Caps != nil {
 		pl.caps = slices.Clone(f.p.Caps)
-		pl.least, pl.mean = f.yields(pl.caps, now.Groups)
+		pl.minYield, pl.mean = f.yields(pl.caps, now.Groups)
 	}
 	return nil
 }
 
 // yields are the least and the mean yield of virtual clusters, from caps.
-func (f *fleet) yields(caps []float64, groups []allocator.Group) (least, mean float64) {
+func (f *fleet) yields(caps []float64, groups []allocator.Group) (lowest, mean float64) {
 	byName := map[string]int{}
 	var of []float64
 	for g := range groups {
@@ -110,15 +110,15 @@ func (f *fleet) yields(caps []float64, groups []allocator.Group) (least, mean fl
 			of[i] = min(of[i], caps[g]/x.CPU)
 		}
 	}
-	least = 1
+	lowest = 1
 	for _, y := range of {
-		least = min(least, y)
+		lowest = min(lowest, y)
 		mean += y
 	}
 	if len(of) == 0 {
 		return 1, 1
 	}
-	return least, mean / float64(len(of))
+	return lowest, mean / float64(len(of))
 }
 
 // good tells whether a candidate may be what a plan ends with.
@@ -167,20 +167,20 @@ func (pl *Planner) Plan(budget float64) Plan {
 }
 
 func (pl *Planner) blank() Plan {
-	return Plan{MinYieldBefore: pl.least, AverageYieldBefore: pl.mean, UpperBound: pl.s.bound, MinYieldDuring: pl.least}
+	return Plan{MinYieldBefore: pl.minYield, AverageYieldBefore: pl.mean, UpperBound: pl.s.bound, MinYieldDuring: pl.minYield}
 }
 
 func (p *Plan) pass(c *candidate, why string) {
-	if len(p.Passed) < mostPassed {
+	if len(p.Passed) < maxPassed {
 		p.Passed = append(p.Passed, Passed{MinYield: c.yield, Bytes: c.bytes, Reason: why})
 	}
 }
 
-// mostPassed is how many placements that were passed over are named.
-const mostPassed = 5
+// maxPassed is how many placements that were passed over are named.
+const maxPassed = 5
 
-// Least is the plan with the fewest bytes that reaches a minimum yield.
-func (pl *Planner) Least(minYield float64) Plan {
+// Cheapest is the plan with the fewest bytes that reaches a minimum yield.
+func (pl *Planner) Cheapest(minYield float64) Plan {
 	best := -1
 	for i := range pl.s.found {
 		c := &pl.s.found[i]
@@ -241,9 +241,9 @@ func (pl *Planner) fill(p *Plan, c *candidate) {
 		return // it was divided before
 	}
 	p.CPU, p.MinYieldAfter, p.AverageYieldAfter = sol.CPU, sol.MinYield, sol.AverageYield
-	s := newSchedule(f, pl.caps, sol.CPU, c.at, min(pl.least, sol.MinYield))
+	s := newSchedule(f, pl.caps, sol.CPU, c.at, min(pl.minYield, sol.MinYield))
 	p.Steps = s.run(c.ops)
-	p.MinYieldDuring = min(pl.least, s.lowest)
+	p.MinYieldDuring = min(pl.minYield, s.lowest)
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		p.Seconds = max(p.Seconds, step.Begins+step.Seconds)

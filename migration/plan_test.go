@@ -34,7 +34,7 @@ func drawn(t *rapid.T) migration.Problem {
 	}
 	for g := range rapid.IntRange(1, 6).Draw(t, "groups") {
 		q := migration.Group{Name: fmt.Sprint("g", g), Count: rapid.IntRange(0, 3).Draw(t, "count"), CPU: float64(rapid.IntRange(0, 8).Draw(t, "need")) / 2, Memory: float64(rapid.IntRange(0, 6).Draw(t, "size"))}
-		q.Growth = float64(rapid.IntRange(0, 8).Draw(t, "growth")) / 8
+		q.Reclaimable = float64(rapid.IntRange(0, 8).Draw(t, "growth")) / 8
 		if rapid.IntRange(0, 3).Draw(t, "pair") == 0 && g > 0 {
 			q.Cluster = "c"
 		}
@@ -76,7 +76,7 @@ func drawn(t *rapid.T) migration.Problem {
 				free[at] -= q.Memory
 				on[at] = append(on[at], g)
 				if rapid.IntRange(0, 9).Draw(t, "held") == 0 {
-					q.Held = append(q.Held, vm)
+					q.Pinned = append(q.Pinned, vm)
 				}
 			}
 			q.Hosts = append(q.Hosts, at)
@@ -142,8 +142,8 @@ func TestPlansKeepTheRulesAtEveryInstant(t *testing.T) {
 			if plan := pl.Plan(point.Bytes); math.Abs(plan.MinYieldAfter-point.MinYield) > 1e-9 {
 				t.Fatalf("curve has %+v, the plan %v", point, plan.MinYieldAfter)
 			}
-			if least := pl.Least(point.MinYield); !least.Feasible || least.Bytes > point.Bytes {
-				t.Fatalf("curve has %+v, the least bytes are %v", point, least.Bytes)
+			if lowest := pl.Cheapest(point.MinYield); !lowest.Feasible || lowest.Bytes > point.Bytes {
+				t.Fatalf("curve has %+v, the least bytes are %v", point, lowest.Bytes)
 			}
 		}
 	})

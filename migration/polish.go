@@ -14,7 +14,7 @@ import (
 const (
 	partners   = 12 // hosts with the lowest levels that are looked at, and as many others
 	evenEnough = 1.0003
-	mostPolish = 5_000_000 // pairs of VMs looked at, about
+	maxPolish  = 5_000_000 // pairs of VMs looked at, about
 	stride     = 0.4       // part of the way to the wanted level that is as good as more, if it costs less
 	fewHosts   = 200       // all of which are asked where no partner helps
 	everyStep  = 0.004     // part by which a level must have fallen for a new candidate
@@ -29,13 +29,13 @@ var (
 )
 
 // polish brings the levels to goal, as far as it can. Candidates are below top.
-func (h *shed) polish(s *search, goal, top float64, found func(at []int, level float64)) {
+func (h *shedding) polish(s *search, goal, top float64, found func(at []int, level float64)) {
 	n := len(h.need)
 	perHost := 1 + len(h.base)/n
 	random := uint64(1)
 	mark := top
 	work := int64(perHost*perHost*partners + 2*n)
-	for rounds := min(8*n, mostPolish/(perHost*perHost*2*partners+2*n)); rounds >= 0; rounds-- {
+	for rounds := min(8*n, maxPolish/(perHost*perHost*2*partners+2*n)); rounds >= 0; rounds-- {
 		l, j := h.level()
 		if l < mark*(1-everyStep) && l > goal {
 			mark = l
@@ -58,7 +58,7 @@ func (h *shed) polish(s *search, goal, top float64, found func(at []int, level f
 	}
 }
 
-func (h *shed) others(j int) []int {
+func (h *shedding) others(j int) []int {
 	all := make([]int, 0, len(h.need))
 	for k := range h.need {
 		if k != j {
@@ -69,7 +69,7 @@ func (h *shed) others(j int) []int {
 }
 
 // partners of a host are those with the lowest levels, and some others.
-func (h *shed) partners(j int, random *uint64) []int {
+func (h *shedding) partners(j int, random *uint64) []int {
 	n := len(h.need)
 	if n <= 2*partners {
 		return h.others(j)
@@ -96,7 +96,7 @@ func (h *shed) partners(j int, random *uint64) []int {
 }
 
 // even is one exchange of host j, at level now, with one of its partners.
-func (h *shed) even(j int, now, goal float64, with []int) bool {
+func (h *shedding) even(j int, now, goal float64, with []int) bool {
 	best, to, back := -1, -1, -1
 	score, cost := now*(1-1e-9), math.Inf(1)
 	consider := func(a, k, b int) {
@@ -140,7 +140,7 @@ func (h *shed) even(j int, now, goal float64, with []int) bool {
 }
 
 // extra is what it costs more if a VM goes to a host from where it is now.
-func (h *shed) extra(vm, to int) float64 {
+func (h *shedding) extra(vm, to int) float64 {
 	switch h.base[vm] {
 	case to:
 		return -h.cost[vm]

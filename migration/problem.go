@@ -24,13 +24,13 @@ type Host struct {
 
 // Group is a set of equal VMs of one virtual cluster.
 type Group struct {
-	Cluster  string // groups of equal Cluster are one virtual cluster; "" makes the group one by itself
-	Name     string
-	Count    int
-	CPU      float64 // need of one VM, cores
-	Memory   float64 // of one VM, with its overhead, bytes; on both hosts while it moves
-	Growth   float64 // most memory that one VM may take back by itself, bytes; hosts keep some free for it: allocator.Reserve
-	MinYield float64 // least yield that the virtual cluster accepts, in [0, 1]
+	Cluster     string // groups of equal Cluster are one virtual cluster; "" makes the group one by itself
+	Name        string
+	Count       int
+	CPU         float64 // need of one VM, cores
+	Memory      float64 // of one VM, with its overhead, bytes; on both hosts while it moves
+	Reclaimable float64 // most memory that one VM may take back by itself, bytes; hosts keep some free for it: allocator.Reserve
+	MinYield    float64 // least yield that the virtual cluster accepts, in [0, 1]
 
 	// Hosts has one entry per VM: an index into Problem.Hosts, or -1 for a VM
 	// that has none yet. nil: none has.
@@ -40,8 +40,8 @@ type Group struct {
 	// sent again, disk. nil: Memory.
 	Bytes []float64
 
-	// Held names by index the VMs that cannot be moved.
-	Held []int
+	// Pinned names by index the VMs that cannot be moved.
+	Pinned []int
 
 	// Names of the VMs, for what is said of them. nil: see VMName.
 	Names []string
@@ -63,8 +63,8 @@ type Problem struct {
 	Rules  *allocator.Rules // nil: none
 	Limits Limits
 
-	// NoWay says why no VM can be sent straight from one host to another, by index; "" = one can. nil: every host reaches every other.
-	NoWay func(from, to int) string
+	// NoRoute says why no VM can be sent straight from one host to another, by index; "" = one can. nil: every host reaches every other.
+	NoRoute func(from, to int) string
 
 	// Caps is the CPU that each VM of a group has now, cores. nil: what
 	// allocator.Allocate gives to the VMs where they are.
@@ -97,8 +97,8 @@ func (p *Problem) Validate() error {
 	}
 	for g := range p.Groups {
 		q := &p.Groups[g]
-		if !amount(q.Growth) {
-			return fmt.Errorf("group %s: growth %v is no amount", q.title(), q.Growth)
+		if !amount(q.Reclaimable) {
+			return fmt.Errorf("group %s: growth %v is no amount", q.title(), q.Reclaimable)
 		}
 		if q.Bytes != nil && len(q.Bytes) != q.Count {
 			return fmt.Errorf("group %s: the cost of %d moves is given for %d VMs", q.title(), len(q.Bytes), q.Count)
@@ -108,7 +108,7 @@ func (p *Problem) Validate() error {
 				return fmt.Errorf("group %s: VM %d: %v bytes to move is no amount", q.title(), vm, b)
 			}
 		}
-		for _, vm := range q.Held {
+		for _, vm := range q.Pinned {
 			if vm < 0 || vm >= q.Count {
 				return fmt.Errorf("group %s: VM %d of %d is held", q.title(), vm, q.Count)
 			}
@@ -178,13 +178,13 @@ func (p *Problem) allocation() allocator.Problem {
 
 // fleet is the VMs of a problem one by one.
 type fleet struct {
-	p     *Problem
-	rules *allocator.Meaning
-	first []int // [group]: its first VM
-	group []int // [vm]
-	home  []int // [vm]: host, -1: none
-	bytes []float64
-	held  []bool
+	p      *Problem
+	rules  *allocator.Meaning
+	first  []int // [group]: its first VM
+	group  []int // [vm]
+	home   []int // [vm]: host, -1: none
+	bytes  []float64
+	pinned []bool
 
 	total float64   // bytes of all VMs that may move
 	used  []float64 // [host]: memory of the VMs there now
@@ -207,35 +207,35 @@ func (p *Problem) fleet() (*fleet, error) {
 			f.group = append(f.group, g)
 			f.home = append(f.home, x.host(vm))
 			f.bytes = append(f.bytes, x.bytes(vm))
-			f.held = append(f.held, false)
+			f.pinned = append(f.pinned, false)
 			if j := x.host(vm); j >= 0 {
 				f.used[j] += x.Memory
 				f.need[j] += x.CPU
 			}
 		}
-		for _, vm := range x.Held {
-			f.held[f.first[g]+vm] = true
+		for _, vm := range x.Pinned {
+			f.pinned[f.first[g]+vm] = true
 		}
 	}
 	for vm, b := range f.bytes {
-		if f.home[vm] >= 0 && !f.held[vm] {
+		if f.home[vm] >= 0 && !f.pinned[vm] {
 			f.total += b
 		}
 	}
 	return f, nil
 }
 
-// noWay says why a host cannot send VMs to another, "" = it can; a VM without a host is sent by nobody.
-func (f *fleet) noWay(from, to int) string {
-	if f.p.NoWay == nil || from < 0 || from == to {
+// noRoute says why a host cannot send VMs to another, "" = it can; a VM without a host is sent by nobody.
+func (f *fleet) noRoute(from, to int) string {
+	if f.p.NoRoute == nil || from < 0 || from == to {
 		return ""
 	}
-	return f.p.NoWay(from, to)
+	return f.p.NoRoute(from, to)
 }
 
 // allowed tells whether rules, and the way from where a VM is now, let it be on a host.
 func (f *fleet) allowed(vm, to int) bool {
-	return f.rules.Allowed(f.group[vm], to) && f.noWay(f.home[vm], to) == ""
+	return f.rules.Allowed(f.group[vm], to) && f.noRoute(f.home[vm], to) == ""
 }
 
 func (f *fleet) of(vm int) *Group { return &f.p.Groups[f.group[vm]] }
@@ -253,8 +253,8 @@ func (f *fleet) cost(at []int) (bytes float64) {
 }
 
 // room is the memory that the VMs of a host may have, beside what it keeps for their growth.
-func (h *Host) room(keeps allocator.Reserve[float64]) float64 {
-	return h.Memory - h.Reserve - keeps.Bytes()
+func (h *Host) room(reserves allocator.Reserve[float64]) float64 {
+	return h.Memory - h.Reserve - reserves.Bytes()
 }
 
 // fits compares sums of memory as the allocator does.

@@ -37,7 +37,7 @@ func (f *fleet) explain(steps []Step, at []int) {
 		switch from := s.From; {
 		case s.Kind == Start:
 			s.Reason = fmt.Sprintf("has no host yet; host %s can give its VMs %.1f%% of what they need in the end", name(s.To), share(after[s.To], s.To))
-		case s.Parks:
+		case s.Staging:
 			s.Reason = fmt.Sprintf("waits on host %s on its way to host %s, so that host %s has room for others meanwhile", name(s.To), name(end), name(from))
 		case from != f.home[vm]:
 			s.Reason = fmt.Sprintf("goes on from host %s, where it has waited, to host %s", name(from), name(s.To))

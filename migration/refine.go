@@ -14,11 +14,11 @@ import (
 const (
 	refineNodes = 1_500_000 // for all
 	subNodes    = 3_000     // for one set of hosts
-	mostSub     = 16        // VMs of a set
+	maxSub      = 16        // VMs of a set
 )
 
 // refine adds placements from one on downwards.
-func (f *front) refine(from candidate, low float64) {
+func (f *levelSearch) refine(from candidate, low float64) {
 	h := f.h
 	f.left, f.orders, f.floor = refineNodes, false, 0
 	n := len(h.cpu)
@@ -32,17 +32,17 @@ func (f *front) refine(from candidate, low float64) {
 		}
 		// Down.
 		var best []int
-		least, lowest := math.Inf(1), top
+		lower, lowest := math.Inf(1), top
 		try := func(set []int) {
-			at, extra := f.anew(set, top*(1-sameYield), least+1e-9*least)
+			at, extra := f.replace(set, top*(1-sameYield), lower+1e-9*lower)
 			if at == nil {
 				return
 			}
 			was := h.at
 			f.take(at)
 			l := level()
-			if extra < least*(1-sameBytes) || extra <= least*(1+sameBytes) && l < lowest {
-				best, least, lowest = at, extra, l
+			if extra < lower*(1-sameBytes) || extra <= lower*(1+sameBytes) && l < lowest {
+				best, lower, lowest = at, extra, l
 			}
 			f.take(was)
 		}
@@ -56,7 +56,7 @@ func (f *front) refine(from candidate, low float64) {
 			return
 		}
 		f.take(best)
-		cost += least
+		cost += lower
 		// Cheaper.
 		t := level()
 		for better := true; better && f.left > 0; {
@@ -67,7 +67,7 @@ func (f *front) refine(from candidate, low float64) {
 						if slices.Min(set) != j {
 							return f.left > 0
 						}
-						if at, extra := f.anew(set, t, -sameBytes*cost); at != nil {
+						if at, extra := f.replace(set, t, -sameBytes*cost); at != nil {
 							f.take(at)
 							cost += extra
 							better = true
@@ -119,7 +119,7 @@ func subsets(j, n, size int, f func(set []int) bool) {
 }
 
 // take makes a placement the one that is looked at.
-func (f *front) take(at []int) {
+func (f *levelSearch) take(at []int) {
 	h := f.h
 	h.at = slices.Clone(at)
 	clear(h.need)
@@ -134,16 +134,16 @@ func (f *front) take(at []int) {
 	}
 }
 
-// anew is a placement in which the VMs of some hosts are placed anew such that none
+// replace is a placement in which the VMs of some hosts are placed anew such that none
 // of these is above level t, and the bytes it costs more, below most; nil: none
 // is found.
-func (f *front) anew(set []int, t, most float64) (at []int, extra float64) {
+func (f *levelSearch) replace(set []int, t, highest float64) (at []int, extra float64) {
 	h := f.h
 	vms := 0
 	for _, j := range set {
 		vms += len(h.on[j])
 	}
-	if vms > mostSub {
+	if vms > maxSub {
 		return nil, 0
 	}
 	was := slices.Clone(h.at)
@@ -196,10 +196,10 @@ func (f *front) anew(set []int, t, most float64) (at []int, extra float64) {
 		f.cover[j] = f.covers(j)
 		sum += f.cover[j]
 	}
-	f.least = paid + most
+	f.minBytes = paid + highest
 	f.note = func() {
-		if f.spent < f.least {
-			at, extra, f.least = slices.Clone(h.at), f.spent-paid, f.spent
+		if f.spent < f.minBytes {
+			at, extra, f.minBytes = slices.Clone(h.at), f.spent-paid, f.spent
 		}
 	}
 	f.branch(sum, max(0, f.left-subNodes))
@@ -208,7 +208,7 @@ func (f *front) anew(set []int, t, most float64) (at []int, extra float64) {
 }
 
 // place puts the first loose VM on every host, one after the other.
-func (f *front) place(sum float64, stop int) {
+func (f *levelSearch) place(sum float64, stop int) {
 	h := f.h
 	vm, rest := f.loose[0], f.loose
 	f.loose = f.loose[1:]
@@ -218,7 +218,7 @@ func (f *front) place(sum float64, stop int) {
 		}
 		h.at[vm] = -1
 		h.move(vm, k)
-		f.settle(vm, k)
+		f.put(vm, k)
 		before := f.cover[k]
 		f.cover[k] = f.covers(k)
 		f.branch(sum-before+f.cover[k], stop)

@@ -12,7 +12,7 @@ import (
 // the one where those that have to leave, and fit elsewhere, cost least.
 func (s *search) room() []int {
 	f := s.f
-	h := newShed(s, f.home)
+	h := newShedding(s, f.home)
 	h.reset()
 	var fresh []int
 	for vm, j := range f.home {
@@ -27,7 +27,7 @@ func (s *search) room() []int {
 	for _, vm := range fresh {
 		if to := h.lowest(vm, -1); to >= 0 {
 			h.move(vm, to)
-		} else if !h.makeWay(vm) {
+		} else if !h.displace(vm) {
 			return nil
 		}
 	}
@@ -35,7 +35,7 @@ func (s *search) room() []int {
 }
 
 // lowest is the host, but for one, that has room for a VM and the lowest level with it; -1: none.
-func (h *shed) lowest(vm, but int) int {
+func (h *shedding) lowest(vm, but int) int {
 	best, level := -1, math.Inf(1)
 	for k := range h.need {
 		if k == but || k == h.at[vm] || !fits(h.used[k]+h.m(vm), h.room[k]) || !h.may(vm, k, -1) {
@@ -48,14 +48,14 @@ func (h *shed) lowest(vm, but int) int {
 	return best
 }
 
-// makeWay places a VM where others leave for it.
-func (h *shed) makeWay(vm int) bool {
-	type way struct {
+// displace places a VM where others leave for it.
+func (h *shedding) displace(vm int) bool {
+	type clearing struct {
 		host int
 		out  []int
 		cost float64
 	}
-	var ways []way
+	var found []clearing
 	for k := range h.need {
 		if h.m(vm) > h.room[k] || !h.may(vm, k, -1) {
 			continue
@@ -68,11 +68,11 @@ func (h *shed) makeWay(vm int) bool {
 		}
 		slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(h.cost[a]*h.m(b), h.cost[b]*h.m(a)) })
 		if out, cost := cover(out, h.size, h.cost, h.used[k]+h.m(vm)-h.room[k]); out != nil {
-			ways = append(ways, way{k, out, cost})
+			found = append(found, clearing{k, out, cost})
 		}
 	}
-	slices.SortStableFunc(ways, func(a, b way) int { return cmp.Compare(a.cost, b.cost) })
-	for _, w := range ways {
+	slices.SortStableFunc(found, func(a, b clearing) int { return cmp.Compare(a.cost, b.cost) })
+	for _, w := range found {
 		done := 0
 		slices.SortStableFunc(w.out, func(a, b int) int { return cmp.Compare(h.m(b), h.m(a)) })
 		for _, o := range w.out {

@@ -94,18 +94,18 @@ func TestSwapThroughAThirdHost(t *testing.T) {
 	if err := checkPlan(p, plan, 10, rand.New(rand.NewPCG(1, 1)), true); err != nil {
 		t.Error(err)
 	}
-	if least := pl.Least(0.9); least.Bytes != 10 {
-		t.Errorf("%+v", least)
+	if lowest := pl.Cheapest(0.9); lowest.Bytes != 10 {
+		t.Errorf("%+v", lowest)
 	}
-	if least := pl.Least(2); least.Feasible || !math.IsInf(least.Takes, 1) {
-		t.Errorf("%+v", least)
+	if lowest := pl.Cheapest(2); lowest.Feasible || !math.IsInf(lowest.Takes, 1) {
+		t.Errorf("%+v", lowest)
 	}
 }
 
 // What the properties show of small problems is shown of larger ones with little
 // memory here: groups, rules, limits, several stages.
 func TestLargerPlansKeepTheRules(t *testing.T) {
-	moves, parks, stages := 0, 0, 0
+	moves, stagings, stages := 0, 0, 0
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		p := migration.Problem{Limits: migration.Limits{PerHost: 1 + rng.IntN(2), Total: 4, PerLink: 3, Bandwidth: 1}, Rules: &allocator.Rules{}}
@@ -116,7 +116,7 @@ func TestLargerPlansKeepTheRules(t *testing.T) {
 			free[j] = 38
 		}
 		for g := range 40 {
-			q := migration.Group{Name: fmt.Sprint("g", g), CPU: 0.2 + 1.5*rng.Float64(), Memory: float64(1 + rng.IntN(15)), Growth: float64(rng.IntN(3)), Count: 1 + rng.IntN(3)}
+			q := migration.Group{Name: fmt.Sprint("g", g), CPU: 0.2 + 1.5*rng.Float64(), Memory: float64(1 + rng.IntN(15)), Reclaimable: float64(rng.IntN(3)), Count: 1 + rng.IntN(3)}
 			var rule *allocator.Affinity
 			if rng.IntN(3) == 0 {
 				rule = &allocator.Affinity{Spread: "host"}
@@ -157,8 +157,8 @@ func TestLargerPlansKeepTheRules(t *testing.T) {
 			last = plan.MinYieldAfter
 			moves += plan.Moves
 			for _, s := range plan.Steps {
-				if s.Parks {
-					parks++
+				if s.Staging {
+					stagings++
 				}
 				if s.Kind == migration.Adjust {
 					stages++
@@ -166,7 +166,7 @@ func TestLargerPlansKeepTheRules(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d moves, %d of them to a third host, caps set %d times", moves, parks, stages)
+	t.Logf("%d moves, %d of them to a third host, caps set %d times", moves, stagings, stages)
 	if moves == 0 || stages == 0 {
 		t.Error("nothing was tried")
 	}
@@ -176,7 +176,7 @@ func TestLargerPlansKeepTheRules(t *testing.T) {
 func TestCheckerSeesStepsThatDoNotWait(t *testing.T) {
 	seen := 0
 	for seed := range uint64(20) {
-		p, ok := crowded(seed, 4, 10, 0.15)
+		p, ok := overfull(seed, 4, 10, 0.15)
 		if !ok {
 			continue
 		}
@@ -198,7 +198,7 @@ func TestCheckerSeesStepsThatDoNotWait(t *testing.T) {
 func TestHostsBeyondTheirMemory(t *testing.T) {
 	mended := 0
 	for seed := range uint64(40) {
-		p, ok := crowded(seed, 4, 10, 0.5)
+		p, ok := overfull(seed, 4, 10, 0.5)
 		if !ok {
 			continue
 		}
@@ -246,11 +246,11 @@ func TestRoomAmongMany(t *testing.T) {
 		free[g.Hosts[0]] -= g.Memory
 		total += g.Memory
 	}
-	most := 0.0
+	highest := 0.0
 	for _, f := range free {
-		most = max(most, f)
+		highest = max(highest, f)
 	}
-	p.Groups = append(p.Groups, migration.Group{Name: "new", Count: 1, CPU: 1, Memory: most + 1<<30})
+	p.Groups = append(p.Groups, migration.Group{Name: "new", Count: 1, CPU: 1, Memory: highest + 1<<30})
 	pl := planner(t, p)
 	refused := pl.Plan(0)
 	if refused.Feasible || !(refused.Takes > 0) || refused.Takes > total/100 {
@@ -268,17 +268,17 @@ func TestRoomAmongMany(t *testing.T) {
 
 // Two VMs change places by way of a third host, if that can keep its part of what the one that waits there may take back, too.
 func TestWaitingCountsInTheReserve(t *testing.T) {
-	for there, parks := range map[int]bool{3: true, 4: false} { // 2 of the largest is 4 times 2 in quarters, and less than 5 times 2
+	for there, stagings := range map[int]bool{3: true, 4: false} { // 2 of the largest is 4 times 2 in quarters, and less than 5 times 2
 		p := migration.Problem{Hosts: []migration.Host{{Name: "a", CPU: 1, Memory: 8}, {Name: "b", CPU: 4, Memory: 8}, {Name: "c", CPU: 1, Memory: float64(there) + 8.25}}}
-		p.Groups = []migration.Group{{Name: "x", Count: 1, CPU: 4, Memory: 6, Growth: 2, Hosts: []int{0}}, {Name: "y", Count: 1, CPU: 1, Memory: 6, Growth: 2, Hosts: []int{1}}}
+		p.Groups = []migration.Group{{Name: "x", Count: 1, CPU: 4, Memory: 6, Reclaimable: 2, Hosts: []int{0}}, {Name: "y", Count: 1, CPU: 1, Memory: 6, Reclaimable: 2, Hosts: []int{1}}}
 		for i := range there {
-			p.Groups = append(p.Groups, migration.Group{Name: fmt.Sprint("f", i), Count: 1, CPU: 0.1, Memory: 1, Growth: 2, Hosts: []int{2}, Held: []int{0}})
+			p.Groups = append(p.Groups, migration.Group{Name: fmt.Sprint("f", i), Count: 1, CPU: 0.1, Memory: 1, Reclaimable: 2, Hosts: []int{2}, Pinned: []int{0}})
 		}
 		plan := planner(t, p).Plan(math.Inf(1))
 		if err := checkPlan(p, plan, math.Inf(1), rand.New(rand.NewPCG(1, 1)), true); err != nil {
 			t.Errorf("%d there: %v", there, err)
 		}
-		if parked := plan.Moves == 3; parked != parks {
+		if staged := plan.Moves == 3; staged != stagings {
 			t.Errorf("%d there: %+v", there, plan)
 		}
 	}

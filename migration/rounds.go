@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Round is hosts that can be emptied together, in a maintenance of many.
-type Round struct {
+// Batch is hosts that can be emptied together, in a maintenance of many.
+type Batch struct {
 	Hosts    []int
 	Bytes    float64 // of the moves that empty them
 	MinYield float64 // while they are empty
@@ -23,19 +23,19 @@ type Stuck struct {
 
 // How many hosts that fit into no round are looked at closely; among many VMs that takes long.
 const (
-	mostAlone    = 32
-	fewLookedAt  = 4
-	manyToLookAt = 2000 // VMs
+	maxAlone    = 32
+	minExamined = 4
+	maxExamined = 2000 // VMs
 )
 
-// Rounds sorts hosts into groups that can be emptied together: everything of a group fits on hosts that are not of it,
+// Batches sorts hosts into groups that can be emptied together: everything of a group fits on hosts that are not of it,
 // rules kept, and no yield there falls below minYield. The rounds are meant for one after another: when a round is over its
 // hosts are empty and take VMs again, and what they had stays where it went. The fewer rounds the better; of equal ones,
 // hosts with less to move come first.
 //
 // Within a round only VMs of its hosts move. A host for which others have to make way makes a round by itself.
-func Rounds(p Problem, hosts []int, minYield float64) ([]Round, []Stuck, error) {
-	e, err := newEmptying(p, Drainage{Budget: math.Inf(1)})
+func Batches(p Problem, hosts []int, minYield float64) ([]Batch, []Stuck, error) {
+	e, err := newEmptying(p, DrainRequest{Budget: math.Inf(1)})
 	if err != nil {
 		return nil, nil, fmt.Errorf("rounds of hosts: %w", err)
 	}
@@ -46,37 +46,37 @@ func Rounds(p Problem, hosts []int, minYield float64) ([]Round, []Stuck, error) 
 		}
 		left = append(left, j)
 	}
-	s := newSeats(e.f)
+	s := newPlacementTable(e.f)
 	s.below = minYield
-	looks := mostAlone
-	if len(e.f.home) > manyToLookAt {
-		looks = fewLookedAt
+	examined := maxAlone
+	if len(e.f.home) > maxExamined {
+		examined = minExamined
 	}
-	var rounds []Round
+	var batches []Batch
 	var stuck []Stuck
 	for len(left) > 0 {
-		r, rest := s.round(left)
+		r, rest := s.batch(left)
 		if len(r.Hosts) == 0 {
-			alone, none, after, err := e.alone(s, left, minYield, &looks)
+			alone, none, after, err := e.alone(s, left, minYield, &examined)
 			if err != nil {
 				return nil, nil, err
 			}
 			stuck = none
 			if alone == nil {
-				return rounds, stuck, nil
+				return batches, stuck, nil
 			}
 			r, rest = *alone, slices.DeleteFunc(slices.Clone(left), func(j int) bool { return j == alone.Hosts[0] })
 			s = after
 			s.below = minYield
 		}
-		rounds = append(rounds, r)
+		batches = append(batches, r)
 		left = rest
 	}
-	return rounds, nil, nil
+	return batches, nil, nil
 }
 
-// round takes as many hosts as it finds for the next round, and moves their VMs.
-func (s *seats) round(hosts []int) (r Round, rest []int) {
+// batch takes as many hosts as it finds for the next round, and moves their VMs.
+func (s *placementTable) batch(hosts []int) (r Batch, rest []int) {
 	before := slices.Clone(s.at)
 	sorted := slices.Clone(hosts)
 	bytes := func(j int) (b float64) {
@@ -115,13 +115,13 @@ func (s *seats) round(hosts []int) (r Round, rest []int) {
 }
 
 // empty moves all VMs of a host to others, or none.
-func (s *seats) empty(j int) bool {
+func (s *placementTable) empty(j int) bool {
 	begin, was := len(s.done), s.open[j]
 	vms := slices.Clone(s.on[j])
 	slices.Sort(vms)
 	s.open[j] = false
 	for _, vm := range vms {
-		if s.f.held[vm] {
+		if s.f.pinned[vm] {
 			s.open[j] = was
 			return false
 		}
@@ -139,7 +139,7 @@ func (s *seats) empty(j int) bool {
 
 // alone looks for a host that can be emptied if others make way, from where the VMs are now. after is
 // where they are then.
-func (e *emptying) alone(s *seats, hosts []int, minYield float64, looks *int) (r *Round, stuck []Stuck, after *seats, err error) {
+func (e *emptying) alone(s *placementTable, hosts []int, minYield float64, examined *int) (r *Batch, stuck []Stuck, after *placementTable, err error) {
 	p := e.p
 	p.Caps = nil
 	p.Groups = slices.Clone(e.p.Groups)
@@ -148,11 +148,11 @@ func (e *emptying) alone(s *seats, hosts []int, minYield float64, looks *int) (r
 		q.Hosts = s.at[e.f.first[g] : e.f.first[g]+q.Count]
 	}
 	for _, j := range hosts {
-		if *looks--; *looks < 0 {
+		if *examined--; *examined < 0 {
 			stuck = append(stuck, Stuck{Host: j})
 			continue
 		}
-		d, err := Drain(p, Drainage{Hosts: []int{j}, Budget: math.Inf(1), Partial: false})
+		d, err := Drain(p, DrainRequest{Hosts: []int{j}, Budget: math.Inf(1), Partial: false})
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -164,7 +164,7 @@ func (e *emptying) alone(s *seats, hosts []int, minYield float64, looks *int) (r
 			if err != nil {
 				return nil, nil, nil, fmt.Errorf("rounds of hosts: %w", err)
 			}
-			return &Round{Hosts: []int{j}, Bytes: d.Bytes, MinYield: d.MinYieldAfter}, nil, newSeats(f), nil
+			return &Batch{Hosts: []int{j}, Bytes: d.Bytes, MinYield: d.MinYieldAfter}, nil, newPlacementTable(f), nil
 		}
 		stuck = append(stuck, Stuck{Host: j, MinYield: d.MinYieldAfter, Blockers: d.Blockers})
 	}

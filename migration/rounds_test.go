@@ -18,39 +18,39 @@ func everyHost(p migration.Problem) []int {
 	return hosts
 }
 
-func TestRoundsOfMaintenance(t *testing.T) {
+func TestBatchesOfMaintenance(t *testing.T) {
 	host := func(name string) migration.Host { return migration.Host{Name: name, CPU: 4, Memory: 8} }
 	p := migration.Problem{
 		Hosts: []migration.Host{host("h0"), host("h1"), host("h2"), host("h3"), host("h4")},
 		Groups: []migration.Group{
 			{Name: "a", Count: 2, CPU: 1, Memory: 4, Hosts: []int{0, 1}},
 			{Name: "b", Count: 2, CPU: 1, Memory: 6, Hosts: []int{2, 3}},
-			{Name: "stays", Count: 1, CPU: 1, Memory: 1, Hosts: []int{4}, Held: []int{0}},
+			{Name: "stays", Count: 1, CPU: 1, Memory: 1, Hosts: []int{4}, Pinned: []int{0}},
 		},
 	}
-	rounds, stuck, err := migration.Rounds(p, everyHost(p), 0)
+	batches, stuck, err := migration.Batches(p, everyHost(p), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// h0 goes to h4 or h1; what is left then has to make room for two of 6.
 	served := map[int]int{}
-	for _, r := range rounds {
+	for _, r := range batches {
 		for _, j := range r.Hosts {
 			served[j]++
 		}
 	}
-	if len(served) != 4 || len(stuck) != 1 || stuck[0].Host != 4 || len(stuck[0].Blockers) != 1 || stuck[0].Blockers[0].Cause != migration.ByHeld || len(rounds) > 3 {
-		t.Errorf("rounds %+v, stuck %+v", rounds, stuck)
+	if len(served) != 4 || len(stuck) != 1 || stuck[0].Host != 4 || len(stuck[0].Blockers) != 1 || stuck[0].Blockers[0].Cause != migration.ByPinned || len(batches) > 3 {
+		t.Errorf("rounds %+v, stuck %+v", batches, stuck)
 	}
 	for _, hosts := range [][]int{{0, 0}, {9}, {-1}} {
-		if _, _, err := migration.Rounds(p, hosts, 0); err == nil {
+		if _, _, err := migration.Batches(p, hosts, 0); err == nil {
 			t.Errorf("hosts %v", hosts)
 		}
 	}
 }
 
 // A round keeps to the floor: with two of four busy hosts away the others would have half of what they need.
-func TestRoundsKeepTheFloor(t *testing.T) {
+func TestBatchesKeepTheFloor(t *testing.T) {
 	p := migration.Problem{Groups: []migration.Group{{Name: "a", Count: 8, CPU: 1.5, Memory: 1, Hosts: []int{0, 0, 1, 1, 2, 2, 3, 3}}}}
 	for _, name := range []string{"h0", "h1", "h2", "h3"} {
 		p.Hosts = append(p.Hosts, migration.Host{Name: name, CPU: 4, Memory: 80})
@@ -59,11 +59,11 @@ func TestRoundsKeepTheFloor(t *testing.T) {
 		floor         float64
 		rounds, stuck int
 	}{{0.8, 4, 0}, {0.6, 2, 0}, {0.95, 0, 4}} {
-		rounds, stuck, err := migration.Rounds(p, everyHost(p), c.floor)
-		if err != nil || len(rounds) != c.rounds || len(stuck) != c.stuck {
-			t.Errorf("floor %v: %+v, stuck %+v, %v", c.floor, rounds, stuck, err)
+		batches, stuck, err := migration.Batches(p, everyHost(p), c.floor)
+		if err != nil || len(batches) != c.rounds || len(stuck) != c.stuck {
+			t.Errorf("floor %v: %+v, stuck %+v, %v", c.floor, batches, stuck, err)
 		}
-		for _, r := range rounds {
+		for _, r := range batches {
 			if r.MinYield < c.floor {
 				t.Errorf("floor %v: %+v", c.floor, r)
 			}
@@ -72,7 +72,7 @@ func TestRoundsKeepTheFloor(t *testing.T) {
 }
 
 // Each round, played from where the one before left the VMs, can be planned as a drain.
-func TestRoundsCanBePlanned(t *testing.T) {
+func TestBatchesCanBePlanned(t *testing.T) {
 	served, alone, largest := 0, 0, 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 13))
@@ -88,13 +88,13 @@ func TestRoundsCanBePlanned(t *testing.T) {
 				}
 			}
 		}
-		rounds, stuck, err := migration.Rounds(p, everyHost(p), 0.3)
+		batches, stuck, err := migration.Batches(p, everyHost(p), 0.3)
 		if err != nil {
 			t.Fatal(err)
 		}
 		seen := map[int]bool{}
-		for _, r := range rounds {
-			d := migration.Drainage{Hosts: r.Hosts, Budget: math.Inf(1)}
+		for _, r := range batches {
+			d := migration.DrainRequest{Hosts: r.Hosts, Budget: math.Inf(1)}
 			out := drained(t, p, d)
 			if err := checkDrain(p, d, out, rng); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -129,7 +129,7 @@ func TestRoundsCanBePlanned(t *testing.T) {
 	}
 }
 
-func TestSpare(t *testing.T) {
+func TestFailoverCapacity(t *testing.T) {
 	p := migration.Problem{
 		Hosts: []migration.Host{{Name: "h0", CPU: 4, Memory: 8}, {Name: "h1", CPU: 4, Memory: 8}, {Name: "h2", CPU: 2, Memory: 4}},
 		Groups: []migration.Group{
@@ -138,7 +138,7 @@ func TestSpare(t *testing.T) {
 			{Name: "c", Count: 1, CPU: 1, Memory: 3, Hosts: []int{2}},
 		},
 	}
-	deaths, err := migration.Spare(p, nil)
+	deaths, err := migration.FailoverCapacity(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestSpare(t *testing.T) {
 	if d := deaths[2]; d.VMs != 1 || len(d.Unplaced) != 0 || d.MinYield != 1 {
 		t.Errorf("h2: %+v", d)
 	}
-	deaths, err = migration.Spare(p, func(g, _ int) bool { return p.Groups[g].Name == "b" })
+	deaths, err = migration.FailoverCapacity(p, func(g, _ int) bool { return p.Groups[g].Name == "b" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,14 +162,14 @@ func TestSpare(t *testing.T) {
 }
 
 // Spare says that everything fits only if it does: whatever dies, memory and rules hold with what it left out.
-func TestSpareAgainstAllPlacements(t *testing.T) {
+func TestFailoverCapacityAgainstAllPlacements(t *testing.T) {
 	fits, not := 0, 0
 	for seed := range uint64(80) {
-		p, ok := crowded(seed, 3, 7, 0.2+0.2*float64(seed%8))
+		p, ok := overfull(seed, 3, 7, 0.2+0.2*float64(seed%8))
 		if !ok {
 			continue
 		}
-		deaths, err := migration.Spare(p, nil)
+		deaths, err := migration.FailoverCapacity(p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func BenchmarkDrain(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				out, err := migration.Drain(p, migration.Drainage{Hosts: []int{7}, Budget: math.Inf(1), Extra: extra})
+				out, err := migration.Drain(p, migration.DrainRequest{Hosts: []int{7}, Budget: math.Inf(1), OptionalBytes: extra})
 				if err != nil || !out.Empties() {
 					b.Fatal(err, out.Reason)
 				}
@@ -238,37 +238,37 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-func BenchmarkSpare(b *testing.B) {
+func BenchmarkFailoverCapacity(b *testing.B) {
 	p := scattered(1, 1000, 10_000)
 	for b.Loop() {
-		if _, err := migration.Spare(p, nil); err != nil {
+		if _, err := migration.FailoverCapacity(p, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-func BenchmarkRounds(b *testing.B) {
+func BenchmarkBatches(b *testing.B) {
 	p := scattered(1, 1000, 10_000)
 	for b.Loop() {
-		rounds, stuck, err := migration.Rounds(p, everyHost(p), 0.2)
+		batches, stuck, err := migration.Batches(p, everyHost(p), 0.2)
 		if err != nil || len(stuck) > 0 {
-			b.Fatal(err, len(rounds), len(stuck))
+			b.Fatal(err, len(batches), len(stuck))
 		}
-		b.ReportMetric(float64(len(rounds)), "rounds")
+		b.ReportMetric(float64(len(batches)), "rounds")
 	}
 }
 
 // What hosts keep for the memory that their VMs may take back goes with the VMs: emptied hosts take as many again.
-func TestRoundsGiveReservesBack(t *testing.T) {
-	p := migration.Problem{Groups: []migration.Group{{Name: "a", Count: 24, CPU: 0.1, Memory: 1, Growth: 3}}}
+func TestBatchesFreeReserves(t *testing.T) {
+	p := migration.Problem{Groups: []migration.Group{{Name: "a", Count: 24, CPU: 0.1, Memory: 1, Reclaimable: 3}}}
 	for j := range 6 { // two of them empty; up to seven VMs fit on each
 		p.Hosts = append(p.Hosts, migration.Host{Name: string(rune('a' + j)), CPU: 4, Memory: 13})
 	}
 	for vm := range 24 {
 		p.Groups[0].Hosts = append(p.Groups[0].Hosts, vm/6)
 	}
-	rounds, stuck, err := migration.Rounds(p, []int{0, 1, 2, 3}, 0)
-	if err != nil || len(rounds) != 2 || len(rounds[0].Hosts) != 2 || len(rounds[1].Hosts) != 2 || len(stuck) > 0 {
-		t.Errorf("rounds %+v, stuck %+v, %v", rounds, stuck, err)
+	batches, stuck, err := migration.Batches(p, []int{0, 1, 2, 3}, 0)
+	if err != nil || len(batches) != 2 || len(batches[0].Hosts) != 2 || len(batches[1].Hosts) != 2 || len(stuck) > 0 {
+		t.Errorf("rounds %+v, stuck %+v, %v", batches, stuck, err)
 	}
 }

@@ -26,16 +26,16 @@ type schedule struct {
 	steps []Step
 	slack float64 // yield under which a stage should not go
 
-	at      []int
-	on      [][]int                      // [host]: VMs before the stage
-	keeps   []allocator.Reserve[float64] // [host]: for all that are there before or afterwards, or have waited there
-	filled  []float64                    // [host]: memory of all that was or comes there, none having left
-	left    [][]departs                  // [host]
-	lastOf  []int                        // [vm]: its latest step, -1
-	total   *lanes
-	perHost []*lanes
-	perLink map[string]*lanes
-	lowest  float64
+	at       []int
+	on       [][]int                      // [host]: VMs before the stage
+	reserves []allocator.Reserve[float64] // [host]: for all that are there before or afterwards, or have waited there
+	filled   []float64                    // [host]: memory of all that was or comes there, none having left
+	left     [][]departs                  // [host]
+	lastOf   []int                        // [vm]: its latest step, -1
+	total    *lanes
+	perHost  []*lanes
+	perLink  map[string]*lanes
+	lowest   float64
 }
 
 type departs struct {
@@ -46,7 +46,7 @@ type departs struct {
 func newSchedule(f *fleet, before, after []float64, target []int, slack float64) *schedule {
 	p := f.p
 	s := &schedule{f: f, caps: after, want: make([]float64, len(after)), now: slices.Clone(before), runs: make([]int, len(after)), slack: slack,
-		at: slices.Clone(f.home), on: make([][]int, len(p.Hosts)), keeps: reserves(f, target), filled: slices.Clone(f.used), left: make([][]departs, len(p.Hosts)),
+		at: slices.Clone(f.home), on: make([][]int, len(p.Hosts)), reserves: reserves(f, target), filled: slices.Clone(f.used), left: make([][]departs, len(p.Hosts)),
 		lastOf: make([]int, len(f.home)), total: newLanes(p.Limits.Total), perHost: make([]*lanes, len(p.Hosts)), perLink: map[string]*lanes{}, lowest: 1}
 	for g := range s.want {
 		s.want[g] = max(before[g], after[g])
@@ -98,10 +98,10 @@ func (s *schedule) stage(ops []op) (n int, union [][]int) {
 		}
 		if need[o.to] == 0 {
 			for _, vm := range s.on[o.to] {
-				need[o.to] += s.least(vm)
+				need[o.to] += s.minCPU(vm)
 			}
 		}
-		need[o.to] += s.least(o.vm)
+		need[o.to] += s.minCPU(o.vm)
 		if n > 0 && need[o.to] > s.f.p.Hosts[o.to].CPU*(1+1e-9) {
 			break
 		}
@@ -112,8 +112,8 @@ func (s *schedule) stage(ops []op) (n int, union [][]int) {
 	return n, union
 }
 
-// least is the CPU that a VM should have in every stage.
-func (s *schedule) least(vm int) float64 { return min(s.slack*s.f.of(vm).CPU, s.want[s.f.group[vm]]) }
+// minCPU is the CPU that a VM should have in every stage.
+func (s *schedule) minCPU(vm int) float64 { return min(s.slack*s.f.of(vm).CPU, s.want[s.f.group[vm]]) }
 
 // fitting is the greatest caps up to what is wanted under which every host can
 // have the VMs given, yields on each host being as equal as that allows.
@@ -239,7 +239,7 @@ func (s *schedule) adjust(caps []float64, last bool) int {
 func (s *schedule) step(o op, barrier int) {
 	f, g := s.f, s.f.group[o.vm]
 	x := &f.p.Groups[g]
-	step := Step{Kind: Move, Group: g, VM: o.vm - f.first[g], From: o.from, To: o.to, Bytes: f.bytes[o.vm], CPU: s.now[g], Parks: o.park}
+	step := Step{Kind: Move, Group: g, VM: o.vm - f.first[g], From: o.from, To: o.to, Bytes: f.bytes[o.vm], CPU: s.now[g], Staging: o.staging}
 	if o.from < 0 {
 		step.Kind, step.Bytes = Start, 0
 	} else if f.p.Limits.Bandwidth > 0 {
@@ -257,13 +257,13 @@ func (s *schedule) step(o op, barrier int) {
 	wait(s.lastOf[o.vm])
 	// Memory: as few departures as will do, the earliest first.
 	s.filled[o.to] += x.Memory
-	if o.park && s.f.home[o.vm] != o.to {
-		s.keeps[o.to].Add(x.Growth)
+	if o.staging && s.f.home[o.vm] != o.to {
+		s.reserves[o.to].Add(x.Reclaimable)
 	}
 	over := s.filled[o.to]
-	gone := s.left[o.to]
-	for _, d := range gone {
-		needed := !fits(over, f.p.Hosts[o.to].room(s.keeps[o.to]))
+	evicted := s.left[o.to]
+	for _, d := range evicted {
+		needed := !fits(over, f.p.Hosts[o.to].room(s.reserves[o.to]))
 		if needed || d.vm != o.vm && f.rules.Apart(g, f.group[d.vm]) || d.vm == o.vm {
 			wait(d.step)
 			over -= f.of(d.vm).Memory

@@ -44,7 +44,7 @@ type Step struct {
 	From, To  int     // hosts; From is -1 for Start
 	Bytes     float64 // predicted; 0 for Start
 	CPU       float64 // cap that the VM comes with
-	Parks     bool    // the VM goes on to another host later
+	Staging   bool    // the VM goes on to another host later
 
 	Begins, Seconds float64 // predicted, from the beginning of the plan on
 	Reason          string

@@ -38,18 +38,18 @@ type search struct {
 	steps int64 // left
 	ended bool
 
-	straight bool    // orders are not asked for
-	known    float64 // no placement of at most so many bytes is worth more than what was found; -1: nothing is known
+	direct bool    // orders are not asked for
+	known  float64 // no placement of at most so many bytes is worth more than what was found; -1: nothing is known
 }
 
 const (
 	// Up to fewVMs the placements of all budgets are asked for, down from each
-	// of budgetShares at most mostBudgets; up to someVMs those of budgetShares; up to
+	// of budgetShares at most maxBudgets; up to someVMs those of budgetShares; up to
 	// manyVMs these, too, if nothing else finds any.
-	fewVMs      = 12
-	mostBudgets = 24
-	someVMs     = 48
-	manyVMs     = 2000
+	fewVMs     = 12
+	maxBudgets = 24
+	someVMs    = 48
+	manyVMs    = 2000
 
 	askSteps = 1_000_000 // of one question to the allocator
 
@@ -65,25 +65,25 @@ func newSearch(f *fleet) *search {
 	if s.steps <= 0 {
 		s.steps = DefaultSteps
 	}
-	growth := 0.0
+	reclaimable := 0.0
 	for g := range f.p.Groups {
 		if f.p.Groups[g].Count > 0 {
-			growth = max(growth, f.p.Groups[g].Growth)
+			reclaimable = max(reclaimable, f.p.Groups[g].Reclaimable)
 		}
 	}
-	keeps := make([]allocator.Reserve[float64], len(s.p.Hosts))
+	reserves := make([]allocator.Reserve[float64], len(s.p.Hosts))
 	for vm, j := range f.home {
 		if j >= 0 {
-			keeps[j].Add(f.of(vm).Growth)
+			reserves[j].Add(f.of(vm).Reclaimable)
 		}
 	}
 	for j := range s.p.Hosts { // with one more: what several more would have a host keep is for order to see
-		s.p.Hosts[j].Memory = max(0, f.p.Hosts[j].room(keeps[j].With(growth)), f.used[j])
+		s.p.Hosts[j].Memory = max(0, f.p.Hosts[j].room(reserves[j].With(reclaimable)), f.used[j])
 	}
 	s.cost = make([][]float64, len(f.p.Groups))
 	for vm, g := range f.group {
 		c := f.bytes[vm]
-		if f.held[vm] {
+		if f.pinned[vm] {
 			c = 2*f.total + 1 // more than any budget that is asked for
 		}
 		s.cost[g] = append(s.cost[g], c)
@@ -121,7 +121,7 @@ func (s *search) run() {
 	}
 	if len(s.found) > 0 && !f.rules.Required() {
 		begin := s.found[0]
-		newShed(s, slices.Clone(begin.at)).run(s, func(at []int, level float64) {
+		newShedding(s, slices.Clone(begin.at)).run(s, func(at []int, level float64) {
 			if 1/level < highest {
 				s.add(at) // some floor binds: what others then have must be looked at
 				return
@@ -132,8 +132,8 @@ func (s *search) run() {
 			}
 			s.found = append(s.found, c)
 		})
-		if begin.broken == 0 && len(f.home) <= mostFront {
-			s.known = s.front(begin, highest)
+		if begin.broken == 0 && len(f.home) <= maxFront {
+			s.known = s.searchLevels(begin, highest)
 			if begin.yield < highest || slices.Contains(f.home, -1) {
 				s.known = -1
 			}
@@ -167,7 +167,7 @@ func (s *search) fronts(known float64) {
 		if budget <= known {
 			return
 		}
-		for range mostBudgets {
+		for range maxBudgets {
 			c := s.best(budget, askSteps)
 			if c == nil || c.direct <= 0 {
 				break

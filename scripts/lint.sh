@@ -1,6 +1,6 @@
 #!/bin/bash
 # lint.sh checks what can be checked without running anything: formatting, vet,
-# staticcheck, the shell scripts, and the rules of the house (internal/house).
+# staticcheck, the shell scripts, and the rules of the house (internal/lint).
 # All checks run, whatever the earlier ones found; the status is 1 if any found something.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -36,7 +36,7 @@ check "go vet" go vet -tags "$tags" ./...
 check staticcheck go tool -modfile=tools.mod staticcheck -tags "$tags" ./...
 check shellcheck shell_scripts
 check "test guest" gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -O2 test/guest/*.c
-check "house rules" go test -count 1 ./internal/house
+check "house rules" go test -count 1 ./internal/lint
 if [[ ${#failed[@]} -gt 0 ]]; then
 	printf 'FAILED: %s\n' "${failed[@]}"
 	exit 1

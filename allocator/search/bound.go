@@ -17,13 +17,13 @@ func (m *Model) lowerLevel(thorough bool) float64 {
 	if n == 0 || h == 0 {
 		return 0
 	}
-	var total, all, most int64
+	var total, all, limit int64
 	for _, w := range m.Weight {
 		total += w
 	}
 	for _, c := range m.CPU {
 		all += c
-		most = max(most, c)
+		limit = max(limit, c)
 	}
 	t := float64(total) / float64(all) * (1 - 1e-15)
 	if !uniform(m.CPU) {
@@ -58,7 +58,7 @@ func (m *Model) lowerLevel(thorough bool) float64 {
 			lo++
 		}
 	}
-	return max(t, float64(lo)/float64(most)*(1-1e-15))
+	return max(t, float64(lo)/float64(limit)*(1-1e-15))
 }
 
 func uniform(a []int64) bool {
@@ -90,12 +90,12 @@ func countLevel(m *Model, known float64) float64 {
 	room := func(t float64, k int) int {
 		a := float64(w[k])
 		// Rounding down costs less than one VM per host.
-		if least := all*t/a*(1-1e-9) - float64(len(cpu)); least > float64(k+1) {
-			return int(min(least, float64(len(w))))
+		if lowest := all*t/a*(1-1e-9) - float64(len(cpu)); lowest > float64(k+1) {
+			return int(min(lowest, float64(len(w))))
 		}
 		n := 0
 		// Hosts of one CPU at a time, or those that take one, two and so on.
-		if most := float64(cpu[len(cpu)-1]) * t / a; most*4*math.Log2(float64(len(cpu))) > float64(len(kind)) {
+		if highest := float64(cpu[len(cpu)-1]) * t / a; highest*4*math.Log2(float64(len(cpu))) > float64(len(kind)) {
 			for i := len(kind) - 2; i >= 0 && n <= k+len(cpu); i-- {
 				n += (kind[i+1] - kind[i]) * int(float64(cpu[kind[i]])*t/a*(1+1e-12))
 			}
@@ -163,18 +163,18 @@ func sortDown(w, a []int64) {
 		slices.Reverse(w)
 		return
 	}
-	least, most := slices.Min(a), slices.Max(a)
+	lowest, limit := slices.Min(a), slices.Max(a)
 	sections := n / 4
-	per := float64(sections-1) / (float64(most-least) + 1)
+	per := float64(sections-1) / (float64(limit-lowest) + 1)
 	end := make([]int32, sections+1)
 	for _, x := range a {
-		end[int(float64(most-x)*per)+1]++
+		end[int(float64(limit-x)*per)+1]++
 	}
 	for k := range sections {
 		end[k+1] += end[k]
 	}
 	for _, x := range a {
-		k := int(float64(most-x) * per)
+		k := int(float64(limit-x) * per)
 		w[end[k]] = x
 		end[k]++
 	}
@@ -208,9 +208,9 @@ func (s sorted) crowded(h int) (load int64) {
 		each, more := n/h, n%h
 		// With more bins than there are crowded ones the mean only falls.
 		for k := 1; k <= max(1, more); k++ {
-			held := k*each + min(k, more)
-			least := s.sum[n] - s.sum[n-held]
-			load = max(load, (least+int64(k)-1)/int64(k))
+			taken := k*each + min(k, more)
+			lowest := s.sum[n] - s.sum[n-taken]
+			load = max(load, (lowest+int64(k)-1)/int64(k))
 			if h > 512 {
 				break
 			}
@@ -341,20 +341,20 @@ func (m *Model) excludes(c int64, h int) bool {
 // NoMemory tells whether the memory is proved too small for all VMs: a single
 // one, in sum, or by the bin packing bound.
 func NoMemory(m *Model) bool {
-	var size, room, most int64
+	var size, room, limit int64
 	for _, s := range m.Size {
 		size += s
 	}
 	for _, r := range m.Memory {
 		room += r
-		most = max(most, r)
+		limit = max(limit, r)
 	}
 	if size > room {
 		return true
 	}
-	if len(m.Size) == 0 || uniform(m.Memory) && float64(size) < float64(len(m.Memory))*float64(most-slices.Max(m.Size)) {
+	if len(m.Size) == 0 || uniform(m.Memory) && float64(size) < float64(len(m.Memory))*float64(limit-slices.Max(m.Size)) {
 		return false // put anywhere they fit, they all do
 	}
 	items := largestFirst(m.Size)
-	return items.bins(most) > len(m.Memory) || items.crowded(len(m.Memory)) > most
+	return items.bins(limit) > len(m.Memory) || items.crowded(len(m.Memory)) > limit
 }

@@ -10,8 +10,8 @@ import (
 func TestSortDown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{0, 1, 5, 1023, 1024, 3000}).Draw(t, "n")
-		most := rapid.SampledFrom([]int64{0, 1, 50, 1 << 52}).Draw(t, "most")
-		draw := rapid.Int64Range(0, most)
+		limit := rapid.SampledFrom([]int64{0, 1, 50, 1 << 52}).Draw(t, "most")
+		draw := rapid.Int64Range(0, limit)
 		a := make([]int64, n)
 		for i := range a {
 			a[i] = draw.Draw(t, "x")

@@ -79,20 +79,20 @@ func (c *completion) load(m *Model, vms, hosts []int32, roomW, roomM []int64) {
 	c.roomM = append(c.roomM[:0], roomM...)
 	c.arrangeHosts(vms)
 
-	var mostW, mostM int64
+	var maxW, maxM int64
 	for j := range h {
-		mostW, mostM = max(mostW, c.roomW[j]), max(mostM, c.roomM[j])
+		maxW, maxM = max(maxW, c.roomW[j]), max(maxM, c.roomM[j])
 	}
 	c.vms, c.w, c.m, c.same = resize(c.vms, n), resize(c.w, n), resize(c.m, n), resize(c.same, n)
 	c.sortKey, c.order = resize(c.sortKey, n), resize(c.order, n)
 	for i, vm := range vms {
 		c.order[i] = i
 		a, b := 0.0, 0.0
-		if mostW > 0 {
-			a = float64(m.Weight[vm]) / float64(mostW)
+		if maxW > 0 {
+			a = float64(m.Weight[vm]) / float64(maxW)
 		}
-		if mostM > 0 {
-			b = float64(m.Size[vm]) / float64(mostM)
+		if maxM > 0 {
+			b = float64(m.Size[vm]) / float64(maxM)
 		}
 		c.sortKey[i] = max(a, b) + min(a, b)/1024
 	}
@@ -117,8 +117,8 @@ func (c *completion) load(m *Model, vms, hosts []int32, roomW, roomM []int64) {
 			return 0
 		})
 	}
-	words := (n + 63) / 64
-	c.left, c.bigW, c.bigM = resize(c.left, words), resize(c.bigW, words), resize(c.bigM, words)
+	width := (n + 63) / 64
+	c.left, c.bigW, c.bigM = resize(c.left, width), resize(c.bigW, width), resize(c.bigM, width)
 	clear(c.left)
 	clear(c.bigW)
 	clear(c.bigM)
@@ -130,10 +130,10 @@ func (c *completion) load(m *Model, vms, hosts []int32, roomW, roomM []int64) {
 		c.restW += c.w[i]
 		c.restM += c.m[i]
 		c.left[i>>6] |= 1 << (i & 63)
-		if c.w[i] > mostW/2 {
+		if c.w[i] > maxW/2 {
 			c.bigW[i>>6] |= 1 << (i & 63)
 		}
-		if c.m[i] > mostM/2 {
+		if c.m[i] > maxM/2 {
 			c.bigM[i>>6] |= 1 << (i & 63)
 		}
 	}
@@ -146,7 +146,7 @@ func (c *completion) load(m *Model, vms, hosts []int32, roomW, roomM []int64) {
 	c.money = 0
 	c.assign = resize(c.assign, n)
 	c.makeLevels(h, n)
-	c.memo.reset(words + len(c.kinds))
+	c.memo.reset(width + len(c.kinds))
 }
 
 // makeRoom makes the slices that load fills, all at one go.
@@ -156,8 +156,8 @@ func (c *completion) makeRoom(h, n int) {
 		wide, narrow, sets := make([]int64, 2*k), make([]int32, 2*k), make([]uint64, 3*((k+63)/64))
 		c.w, c.m = wide[:0:k], wide[k:k]
 		c.vms, c.assign = narrow[:0:k], narrow[k:k]
-		words := len(sets) / 3
-		c.left, c.bigW, c.bigM = sets[:0:words], sets[words:words:2*words], sets[2*words:2*words:3*words]
+		width := len(sets) / 3
+		c.left, c.bigW, c.bigM = sets[:0:width], sets[width:width:2*width], sets[2*width:2*width:3*width]
 	}
 	if cap(c.roomW) < h {
 		rooms := make([]int64, 2*h)
@@ -279,9 +279,9 @@ func (c *completion) solve(steps *int64, stop func() bool) bool {
 
 func (c *completion) node(depth int) bool {
 	pivot := -1
-	for k, word := range c.left {
-		if word != 0 {
-			pivot = k<<6 + bits.TrailingZeros64(word)
+	for k, chunk := range c.left {
+		if chunk != 0 {
+			pivot = k<<6 + bits.TrailingZeros64(chunk)
 			break
 		}
 	}
@@ -292,9 +292,9 @@ func (c *completion) node(depth int) bool {
 		return false
 	}
 	nw, nm := 0, 0
-	for k, word := range c.left {
-		nw += bits.OnesCount64(word & c.bigW[k])
-		nm += bits.OnesCount64(word & c.bigM[k])
+	for k, chunk := range c.left {
+		nw += bits.OnesCount64(chunk & c.bigW[k])
+		nm += bits.OnesCount64(chunk & c.bigM[k])
 	}
 	if nw > c.hostsLeft || nm > c.hostsLeft {
 		return false
@@ -305,12 +305,12 @@ func (c *completion) node(depth int) bool {
 	l := &c.levels[depth]
 	l.pivot = int32(pivot)
 	l.avail = l.avail[:0]
-	for k, word := range c.left {
-		for word != 0 {
-			if i := k<<6 + bits.TrailingZeros64(word); i != pivot {
+	for k, chunk := range c.left {
+		for chunk != 0 {
+			if i := k<<6 + bits.TrailingZeros64(chunk); i != pivot {
 				l.avail = append(l.avail, int32(i))
 			}
-			word &= word - 1
+			chunk &= chunk - 1
 		}
 	}
 	n := len(l.avail)

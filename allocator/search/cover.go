@@ -4,7 +4,7 @@ package search
 // bound on, until the least load is found, or a level of at most least, or one
 // within the gap of the bound. It reports whether it got there; it does not where
 // patterns are too many, or the work is used up.
-func (f *finder) cover(q *partition, p *placement, least, gap float64, r *Result) bool {
+func (f *finder) cover(q *partition, p *placement, lowest, gap float64, r *Result) bool {
 	m := f.m
 	cpu := m.CPU[0]
 	top := func() int64 {
@@ -16,7 +16,7 @@ func (f *finder) cover(q *partition, p *placement, least, gap float64, r *Result
 	floor, enough := 0.0, int64(0)
 	raise := func(lower float64) {
 		r.Lower = max(r.Lower, lower)
-		floor = max(least, r.Lower/(1-gap))
+		floor = max(lowest, r.Lower/(1-gap))
 		enough = under(cpu, floor, true)
 	}
 	raise(0)
@@ -32,11 +32,11 @@ func (f *finder) cover(q *partition, p *placement, least, gap float64, r *Result
 		if load < enough {
 			load = min(enough, high-1)
 		}
-		found, settled := false, false
-		f.spend(turn, func() { found, settled = q.ask(load, &f.steps, f.stop) })
+		found, final := false, false
+		f.spend(turn, func() { found, final = q.ask(load, &f.steps, f.stop) })
 		switch {
 		case found:
-			q.settle(p)
+			q.moveTo(p)
 			high = top()
 			// Between half way and all the way: what is found tends to be near to
 			// what was asked for.
@@ -45,7 +45,7 @@ func (f *finder) cover(q *partition, p *placement, least, gap float64, r *Result
 				stride = high - low
 			}
 			direct = !direct
-		case settled:
+		case final:
 			low = load
 			raise(level(low+1, cpu))
 			stride += stride/6 + 1
@@ -64,8 +64,8 @@ func (f *finder) cover(q *partition, p *placement, least, gap float64, r *Result
 	return r.Optimal || high <= enough
 }
 
-// settle moves the VMs to where the partition put them.
-func (q *partition) settle(p *placement) {
+// moveTo moves the VMs to where the partition put them.
+func (q *partition) moveTo(p *placement) {
 	for j, k := range q.chosen {
 		for i, vm := range q.cat.vms {
 			if q.cat.list[k].set>>uint(i)&1 == 0 {

@@ -19,8 +19,8 @@ type guest struct {
 	vm   int32
 }
 
-// spareSlots are for VMs that a host may get beyond those it has at first.
-const spareSlots = 4
+// extraSlots are for VMs that a host may get beyond those it has at first.
+const extraSlots = 4
 
 func crowdOf(m *Model, host []int32) *crowd {
 	h := len(m.CPU)
@@ -29,7 +29,7 @@ func crowdOf(m *Model, host []int32) *crowd {
 		c.first[j+1]++
 	}
 	for j := range h {
-		c.first[j+1] += c.first[j] + spareSlots
+		c.first[j+1] += c.first[j] + extraSlots
 	}
 	copy(c.free, m.Memory)
 	c.slot = make([]guest, c.first[h])
@@ -57,18 +57,18 @@ func (c *crowd) hosts(host []int32) {
 // queue holds hosts by how much weight they lack to an even level, those that
 // lack most first, in steps: taking one and putting one takes a few operations.
 type queue struct {
-	head   []int32 // [step]: first host, -1: none
-	next   []int32 // [host]
-	top    int     // no host is in a step before it
-	most   float64 // what a host in step 0 lacks
-	perOne float64 // steps per weight
+	head     []int32 // [step]: first host, -1: none
+	next     []int32 // [host]
+	top      int     // no host is in a step before it
+	deficit0 float64 // what a host in step 0 lacks
+	perOne   float64 // steps per weight
 }
 
-func newQueue(hosts int, most, least float64) *queue {
+func newQueue(hosts int, highest, lowest float64) *queue {
 	steps := min(max(1024, 4*hosts), 1<<19)
-	q := &queue{head: make([]int32, steps), next: make([]int32, hosts), most: most, top: steps}
-	if most > least {
-		q.perOne = float64(steps-1) / (most - least)
+	q := &queue{head: make([]int32, steps), next: make([]int32, hosts), deficit0: highest, top: steps}
+	if highest > lowest {
+		q.perOne = float64(steps-1) / (highest - lowest)
 	}
 	for i := range q.head {
 		q.head[i] = -1
@@ -76,8 +76,8 @@ func newQueue(hosts int, most, least float64) *queue {
 	return q
 }
 
-func (q *queue) put(j int32, lacks float64) {
-	k := min(max(0, int((q.most-lacks)*q.perOne)), len(q.head)-1)
+func (q *queue) put(j int32, deficits float64) {
+	k := min(max(0, int((q.deficit0-deficits)*q.perOne)), len(q.head)-1)
 	q.next[j] = q.head[k]
 	q.head[k] = j
 	q.top = min(q.top, k)
@@ -90,22 +90,22 @@ func (m *Model) byGreater(perCPU, perMemory float64) []int32 {
 	// The bits of a positive float32 rise with it: exponent, then 8 bits of fraction.
 	n := len(m.Weight)
 	bits := make([]uint16, n)
-	most := uint16(0)
+	limit := uint16(0)
 	for i := range bits {
 		bits[i] = uint16(math.Float32bits(float32(max(float64(m.Weight[i])*perCPU, float64(m.Size[i])*perMemory))) >> 15)
-		most = max(most, bits[i])
+		limit = max(limit, bits[i])
 	}
 	const steps = 1 << 13 // 32 octaves; what is smaller comes last
 	var at [steps + 1]int32
 	for _, b := range bits {
-		at[min(int(most-b), steps-1)+1]++
+		at[min(int(limit-b), steps-1)+1]++
 	}
 	for k := range steps {
 		at[k+1] += at[k]
 	}
 	order := make([]int32, n)
 	for i, b := range bits {
-		k := min(int(most-b), steps-1)
+		k := min(int(limit-b), steps-1)
 		order[at[k]] = int32(i)
 		at[k]++
 	}
@@ -125,7 +125,7 @@ const choiceSteps = 64
 func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 	m := f.m
 	n, h := len(m.Weight), len(m.CPU)
-	var total, cpu, size, memory, largest, most float64
+	var total, cpu, size, memory, largest, highest float64
 	for i := range n {
 		total += float64(m.Weight[i])
 		size += float64(m.Size[i])
@@ -139,17 +139,17 @@ func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 	// The shares of what the VMs need, as far as the memory is used up.
 	order := m.byGreater(1/max(1, total), 1/max(1, memory))
 	free := append([]int64(nil), m.Memory...)
-	lacks := make([]float64, h) // weight
-	key := func(j int32) float64 { return lacks[j] }
+	deficits := make([]float64, h) // weight
+	key := func(j int32) float64 { return deficits[j] }
 	if memoryFirst {
 		key = func(j int32) float64 { return float64(free[j]) }
 		largest = 0
 	}
 	for j := range h {
-		lacks[j] = float64(m.CPU[j]) * t
-		most = max(most, key(int32(j)))
+		deficits[j] = float64(m.CPU[j]) * t
+		highest = max(highest, key(int32(j)))
 	}
-	q := newQueue(h, most, -largest)
+	q := newQueue(h, highest, -largest)
 	for j := h - 1; j >= 0; j-- {
 		q.put(int32(j), key(int32(j)))
 	}
@@ -160,19 +160,19 @@ func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 	meanWeight := int64(total / float64(n))
 	better := func(vm, j, than int32) bool {
 		if memoryFirst {
-			return (m.Weight[vm] >= meanWeight) == (lacks[j] > lacks[than])
+			return (m.Weight[vm] >= meanWeight) == (deficits[j] > deficits[than])
 		}
 		return (m.Size[vm] >= mean) == (free[j] > free[than])
 	}
 	// least[b] is the least size in the order from block b on: hosts with less
 	// memory are out of it.
 	const block = 256
-	least := make([]int64, n/block+2)
-	least[n/block+1] = math.MaxInt64
+	lowest := make([]int64, n/block+2)
+	lowest[n/block+1] = math.MaxInt64
 	for b := n / block; b >= 0; b-- {
-		least[b] = least[b+1]
+		lowest[b] = lowest[b+1]
 		for _, vm := range order[b*block : min(n, b*block+block)] {
-			least[b] = min(least[b], m.Size[vm])
+			lowest[b] = min(lowest[b], m.Size[vm])
 		}
 	}
 	host := make([]int32, n)
@@ -190,7 +190,7 @@ func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 					started, q.top = true, b
 				}
 				if free[j] < s {
-					if free[j] < least[k/block] {
+					if free[j] < lowest[k/block] {
 						q.drop(b, prev, j)
 					} else {
 						prev = j
@@ -215,7 +215,7 @@ func (f *finder) dealCrowd(memoryFirst bool) []int32 {
 		q.drop(step, before, at)
 		host[vm] = at
 		free[at] -= s
-		lacks[at] -= float64(m.Weight[vm])
+		deficits[at] -= float64(m.Weight[vm])
 		q.put(at, key(at))
 	}
 	return host

@@ -89,21 +89,21 @@ func (f *finder) deal(over bool) (*placement, bool) {
 	}
 	p := newPlacement(m)
 	for _, vm := range order {
-		at, least := int32(-1), math.Inf(1)
+		at, lowest := int32(-1), math.Inf(1)
 		w, s := m.Weight[vm], m.Size[vm]
 		for j := range h {
 			if p.used[j]+s > m.Memory[j] && !over {
 				continue
 			}
 			l := level(p.load[j]+w, m.CPU[j])
-			if l >= least {
+			if l >= lowest {
 				continue
 			}
 			if m.Rules != nil && (p.clashes(vm, int32(j)) || f.company != nil && p.lonely(vm, int32(j)) ||
 				m.budgeted() && p.cost+m.cost(vm, int32(j)) > m.Rules.Budget) {
 				continue
 			}
-			at, least = int32(j), l
+			at, lowest = int32(j), l
 		}
 		if at < 0 {
 			return nil, false
@@ -311,8 +311,8 @@ func (f *finder) few(p *placement, a int32, t float64) bool {
 	}
 }
 
-// mostRepack is how much work one try of repack may be.
-const mostRepack = 8000
+// maxRepack is how much work one try of repack may be.
+const maxRepack = 8000
 
 // repack looks for another packing of the hosts' VMs with all levels below t.
 func (f *finder) repack(p *placement, hosts []int32, t float64) bool {
@@ -329,7 +329,7 @@ func (f *finder) repack(p *placement, hosts []int32, t float64) bool {
 	}
 	f.pack.load(m, f.vms, hosts, f.roomW, f.roomM)
 	f.pack.money = money
-	limit := min(f.steps, mostRepack)
+	limit := min(f.steps, maxRepack)
 	left := limit
 	found := f.pack.solve(&left, f.stop)
 	f.steps -= limit - max(0, left) + int64(8*len(f.vms))

@@ -74,8 +74,8 @@ const (
 	noPivot  = 1e-7
 )
 
-// mostChanges is how often the basis is changed before it is inverted anew.
-const mostChanges = 100
+// maxChanges is how often the basis is changed before it is inverted anew.
+const maxChanges = 100
 
 // minimize brings the amount of columns for which usable is false as low as it
 // can with the patterns of which and more, in at most limit changes of the basis,
@@ -88,7 +88,7 @@ func (q *master) minimize(list []pattern, which, more []int32, limit int, steps 
 		if *steps < 0 || i%8 == 7 && stop != nil && stop() {
 			return false
 		}
-		if q.changes >= mostChanges {
+		if q.changes >= maxChanges {
 			q.invert(list)
 			*steps -= int64(r * r * r / 20)
 		}
@@ -158,9 +158,9 @@ func (q *master) minimize(list []pattern, which, more []int32, limit int, steps 
 // poolSize is how many patterns of value are kept from one pricing to the next.
 const poolSize = 128
 
-// leastPriced is how many patterns are looked at, at least, before the best of
+// minPriced is how many patterns are looked at, at least, before the best of
 // them is taken for good enough.
-const leastPriced = 2048
+const minPriced = 2048
 
 // price is a pattern of great gain; -1 if there is none of any. Patterns with a
 // gain are kept, and serve until none of them has one any more.
@@ -196,7 +196,7 @@ func (q *master) price(list []pattern, which, more []int32, steps *int64) int32 
 	if cap(q.pool) < poolSize {
 		q.pool = make([]int32, 0, poolSize)
 	}
-	if len(which) <= leastPriced {
+	if len(which) <= minPriced {
 		for _, k := range which {
 			consider(k)
 		}
@@ -208,7 +208,7 @@ func (q *master) price(list []pattern, which, more []int32, steps *int64) int32 
 		q.next = 0
 	}
 	for n := range which {
-		if n >= leastPriced && enter >= 0 {
+		if n >= minPriced && enter >= 0 {
 			*steps -= int64(n) / 2
 			return enter
 		}

@@ -51,14 +51,14 @@ func Minimize(m *Model, o Options) Result {
 	if m.budgeted() || m.Rules != nil && m.Rules.Home != nil {
 		f.within = o.Within
 	}
-	least := max(o.Goal, r.Lower*(1+1e-12)) // no lower level is worth anything
-	floor := max(least, r.Lower/(1-o.Gap))
+	lowest := max(o.Goal, r.Lower*(1+1e-12)) // no lower level is worth anything
+	floor := max(lowest, r.Lower/(1-o.Gap))
 	var p *placement
 	if o.Start != nil && m.Check(o.Start) {
 		p = placementOf(m, o.Start)
 	} else if host := f.evenly(floor); host != nil {
 		if r.Level = m.Level(host); r.Level <= floor {
-			r.Host, r.Optimal = host, r.Level <= least
+			r.Host, r.Optimal = host, r.Level <= lowest
 			return r
 		}
 		p = placementOf(m, host)
@@ -77,11 +77,11 @@ func Minimize(m *Model, o Options) Result {
 	if !o.Prove || !small {
 		f.improve(p, floor)
 	} else {
-		f.prove(p, least, o.Gap, &r)
+		f.prove(p, lowest, o.Gap, &r)
 	}
 	_, r.Level = p.top()
 	r.Host = p.host
-	if r.Level <= max(least, r.Lower) {
+	if r.Level <= max(lowest, r.Lower) {
 		r.Optimal = true
 	}
 	f.note(p, r.Level)
@@ -97,8 +97,8 @@ func all(n int) []int32 {
 	return a
 }
 
-// settle moves the VMs to where the completion put them.
-func (f *finder) settle(p *placement) {
+// moveTo moves the VMs to where the completion put them.
+func (f *finder) moveTo(p *placement) {
 	for i, vm := range f.pack.vms {
 		j := f.pack.hosts[f.pack.assign[i]]
 		if p.host[vm] >= 0 {
@@ -125,20 +125,20 @@ func (f *finder) anywhere() (p *placement, none bool) {
 	if patterned(m) {
 		if fits(int64(len(m.Weight)) * 10_000) {
 			p = newPlacement(m)
-			f.settle(p)
+			f.moveTo(p)
 			return p, false
 		}
 		if !f.pack.gaveUp {
 			return nil, true
 		}
 		q := newPartition(m)
-		found, settled := q.ask(q.cat.weight, &f.steps, f.stop)
+		found, final := q.ask(q.cat.weight, &f.steps, f.stop)
 		if found {
 			p = newPlacement(m)
-			q.settle(p)
+			q.moveTo(p)
 			return p, false
 		}
-		if settled {
+		if final {
 			return nil, true
 		}
 		f.pack.load(m, all(len(m.Weight)), all(len(m.CPU)), roomW, m.Memory)
@@ -147,15 +147,15 @@ func (f *finder) anywhere() (p *placement, none bool) {
 		return nil, !f.pack.gaveUp
 	}
 	p = newPlacement(m)
-	f.settle(p)
+	f.moveTo(p)
 	return p, false
 }
 
 // prove improves p until no placement of all VMs with a lower level is left, or
 // its level is at most least, or within the gap of the bound.
-func (f *finder) prove(p *placement, least, gap float64, r *Result) {
+func (f *finder) prove(p *placement, lowest, gap float64, r *Result) {
 	m := f.m
-	floor := least
+	floor := lowest
 	raise := func(lower float64) {
 		r.Lower = max(r.Lower, lower)
 		floor = max(floor, r.Lower/(1-gap))
@@ -183,14 +183,14 @@ func (f *finder) prove(p *placement, least, gap float64, r *Result) {
 		}
 		// below asks for a placement with all levels under t. It reports whether
 		// that is settled.
-		below := func(t float64) (found, settled bool) {
+		below := func(t float64) (found, final bool) {
 			for j := range roomW {
 				roomW[j] = under(m.CPU[j], t, false)
 			}
 			f.pack.load(m, vms, hosts, roomW, m.Memory)
 			f.spend(16*turn, func() { found = f.pack.solve(&f.steps, f.stop) })
 			if found {
-				f.settle(p)
+				f.moveTo(p)
 			} else if !f.pack.gaveUp {
 				raise(t)
 			}
@@ -199,13 +199,13 @@ func (f *finder) prove(p *placement, least, gap float64, r *Result) {
 		_, t := p.top()
 		open := t // not refuted in this turn
 		for !f.done() && t > floor {
-			found, settled := below(open)
+			found, final := below(open)
 			switch {
 			case found:
 				_, t = p.top()
 				open = t
 				continue
-			case settled && open == t:
+			case final && open == t:
 				r.Optimal = true
 				return
 			}
@@ -214,7 +214,7 @@ func (f *finder) prove(p *placement, least, gap float64, r *Result) {
 			}
 			// The bound is raised where that is easier.
 			open = (open + r.Lower) / 2
-			if settled || open-r.Lower < (t-r.Lower)/8 {
+			if final || open-r.Lower < (t-r.Lower)/8 {
 				break
 			}
 		}
@@ -227,7 +227,7 @@ func (f *finder) prove(p *placement, least, gap float64, r *Result) {
 				q = newPartition(m)
 			}
 			solved := false
-			f.spend(share, func() { solved = f.cover(q, p, least, gap, r) })
+			f.spend(share, func() { solved = f.cover(q, p, lowest, gap, r) })
 			raise(0)
 			if solved {
 				return

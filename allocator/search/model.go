@@ -65,7 +65,7 @@ func (m *Model) cost(vm, host int32) int64 {
 
 // under is the most weight that a host may have for its level to be below t
 // (below or at, if atMost).
-func under(cpu int64, t float64, atMost bool) int64 {
+func under(cpu int64, t float64, max bool) int64 {
 	if math.IsInf(t, 1) {
 		return unlimited
 	}
@@ -74,7 +74,7 @@ func under(cpu int64, t float64, atMost bool) int64 {
 		return unlimited
 	}
 	w := int64(x) + 1
-	for w >= 0 && (level(w, cpu) > t || !atMost && level(w, cpu) == t) {
+	for w >= 0 && (level(w, cpu) > t || !max && level(w, cpu) == t) {
 		w--
 	}
 	return w

@@ -30,11 +30,11 @@ type partLevel struct {
 	master master
 }
 
-// mostFailed bounds the memory for sets that failed.
-const mostFailed = 1 << 20
+// maxFailed bounds the memory for sets that failed.
+const maxFailed = 1 << 20
 
-// mostPivots ends a linear program that goes round in circles.
-const mostPivots = 3000
+// maxPivots ends a linear program that goes round in circles.
+const maxPivots = 3000
 
 // fewPatterns is up to how many patterns are tried without the linear program.
 const fewPatterns = 24
@@ -48,7 +48,7 @@ func newPartition(m *Model) *partition {
 
 // ask decides whether all items fit with this load. It reports whether they
 // do, and whether that is settled.
-func (q *partition) ask(load int64, steps *int64, stop func() bool) (found, settled bool) {
+func (q *partition) ask(load int64, steps *int64, stop func() bool) (found, final bool) {
 	c := q.cat
 	q.steps, q.stop, q.gaveUp = steps, stop, false
 	if !c.enumerate(load, steps, stop) {
@@ -89,20 +89,20 @@ func (q *partition) ask(load int64, steps *int64, stop func() bool) (found, sett
 func (q *partition) rebase() {
 	c, p := q.cat, &q.levels[0].master
 	var marks [64]uint64 // of most that are not sought
-	mark := func(set uint64) (word, bit uint64) {
+	mark := func(set uint64) (bits, bit uint64) {
 		h := set * 0x9e3779b97f4a7c15 >> 52
 		return h >> 6, 1 << (h & 63)
 	}
 	for i, k := range p.basis {
 		if k >= 0 {
-			word, bit := mark(q.sets[i])
-			marks[word] |= bit
+			bits, bit := mark(q.sets[i])
+			marks[bits] |= bit
 		}
 	}
 	at := map[uint64]int32{}
 	for k := range c.list {
 		set := c.list[k].set
-		if word, bit := mark(set); marks[word]&bit != 0 {
+		if bits, bit := mark(set); marks[bits]&bit != 0 {
 			at[set] = int32(k)
 		}
 	}
@@ -113,7 +113,7 @@ func (q *partition) rebase() {
 		to, listed := at[q.sets[i]]
 		if !listed {
 			to = int32(len(c.list))
-			c.list = append(c.list, pattern{q.sets[i], lacks{math.MaxInt64}})
+			c.list = append(c.list, pattern{q.sets[i], deficits{math.MaxInt64}})
 		}
 		p.basis[i] = to
 	}
@@ -121,15 +121,15 @@ func (q *partition) rebase() {
 
 // relax asks the linear program whether left can be covered. It reports whether
 // that is proved impossible.
-func (q *partition) relax(depth int, left uint64, slack *lacks) (impossible bool) {
+func (q *partition) relax(depth int, left uint64, slack *deficits) (impossible bool) {
 	c := q.cat
 	l := &q.levels[depth]
 	p := &l.master
 	for i, k := range p.basis {
 		p.usable[i] = k >= 0 && (slices.Contains(q.chosen, k) ||
-			!q.dead[k] && c.list[k].set&^left == 0 && c.list[k].lack.within(slack))
+			!q.dead[k] && c.list[k].set&^left == 0 && c.list[k].deficit.within(slack))
 	}
-	if !p.minimize(c.list, l.list, q.chosen, mostPivots, q.steps, q.stop) {
+	if !p.minimize(c.list, l.list, q.chosen, maxPivots, q.steps, q.stop) {
 		return false
 	}
 	value := valuation(p.dual[:len(c.vms)])
@@ -145,14 +145,14 @@ func (q *partition) relax(depth int, left uint64, slack *lacks) (impossible bool
 
 // valuation makes whole numbers of duals.
 func valuation(dual []float64) []int64 {
-	most := 0.0
+	highest := 0.0
 	for _, v := range dual {
-		most = max(most, math.Abs(v))
+		highest = max(highest, math.Abs(v))
 	}
 	value := make([]int64, len(dual))
-	if most > 0 && most < math.MaxFloat64 {
+	if highest > 0 && highest < math.MaxFloat64 {
 		for i, v := range dual {
-			value[i] = int64(math.Round(v / most * (1 << 36)))
+			value[i] = int64(math.Round(v / highest * (1 << 36)))
 		}
 	}
 	return value
@@ -160,7 +160,7 @@ func valuation(dual []float64) []int64 {
 
 // node decides whether left can be covered with what is in the list of the
 // level. On success q.chosen has the patterns.
-func (q *partition) node(depth int, left uint64, slack lacks) bool {
+func (q *partition) node(depth int, left uint64, slack deficits) bool {
 	c := q.cat
 	if left == 0 {
 		return true
@@ -194,11 +194,11 @@ func (q *partition) node(depth int, left uint64, slack lacks) bool {
 		}
 		item := q.scarcest(l.list, left)
 		*q.steps -= int64(len(l.list))
-		take, at, most := int32(-1), -1, -1.0
+		take, at, highest := int32(-1), -1, -1.0
 		if programmed {
 			for i, k := range l.master.basis {
-				if k >= 0 && l.master.usable[i] && c.list[k].set&left>>item&1 != 0 && l.master.x[i] > most {
-					take, most = k, l.master.x[i]
+				if k >= 0 && l.master.usable[i] && c.list[k].set&left>>item&1 != 0 && l.master.x[i] > highest {
+					take, highest = k, l.master.x[i]
 				}
 			}
 		}
@@ -217,12 +217,12 @@ func (q *partition) node(depth int, left uint64, slack lacks) bool {
 		p := &c.list[take]
 		rest := slack
 		for i := range rest {
-			rest[i] -= p.lack[i]
+			rest[i] -= p.deficit[i]
 		}
 		next := &q.levels[depth+1]
 		next.list = next.list[:0]
 		for _, k := range l.list {
-			if x := &c.list[k]; x.set&p.set == 0 && x.lack.within(&rest) {
+			if x := &c.list[k]; x.set&p.set == 0 && x.deficit.within(&rest) {
 				next.list = append(next.list, k)
 			}
 		}
@@ -242,7 +242,7 @@ func (q *partition) node(depth int, left uint64, slack lacks) bool {
 		q.dead[take] = true
 		tried = append(tried, take)
 	}
-	if depth > 0 && len(q.failed) < mostFailed {
+	if depth > 0 && len(q.failed) < maxFailed {
 		q.failed[left] = struct{}{}
 	}
 	return false
@@ -281,11 +281,11 @@ func (q *partition) scarcest(list []int32, left uint64) int {
 			count[b], carry = count[b]^carry, count[b]&carry
 		}
 	}
-	least := left
+	lowest := left
 	for b := len(count) - 1; b >= 0; b-- {
-		if fewer := least &^ count[b]; fewer != 0 {
-			least = fewer
+		if fewer := lowest &^ count[b]; fewer != 0 {
+			lowest = fewer
 		}
 	}
-	return bits.TrailingZeros64(least)
+	return bits.TrailingZeros64(lowest)
 }

@@ -45,15 +45,15 @@ func TestPartitionIsExact(t *testing.T) {
 	yes, no := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawEqual(t)
-		least := leastLevel(m)
+		lowest := minLevel(m)
 		q := newPartition(m)
 		for range 6 {
 			load := rapid.Int64Range(0, 80).Draw(t, "load")
 			steps := int64(1) << 40
-			found, settled := q.ask(load, &steps, nil)
-			want := least >= 0 && float64(load)/20 >= least
-			if !settled || found != want {
-				t.Fatalf("%+v: load %d: found %v, settled %v; least load %v", m, load, found, settled, 20*least)
+			found, final := q.ask(load, &steps, nil)
+			want := lowest >= 0 && float64(load)/20 >= lowest
+			if !final || found != want {
+				t.Fatalf("%+v: load %d: found %v, settled %v; least load %v", m, load, found, final, 20*lowest)
 			}
 			if !found {
 				no++
@@ -61,7 +61,7 @@ func TestPartitionIsExact(t *testing.T) {
 			}
 			yes++
 			p := newPlacement(m)
-			q.settle(p)
+			q.moveTo(p)
 			if slices.Contains(p.host, -1) || !m.Check(p.host) || m.Level(p.host) > float64(load)/20 {
 				t.Fatalf("%+v: load %d: placed %v", m, load, p.host)
 			}
@@ -90,9 +90,9 @@ func TestCoverAgreesWithCompletion(t *testing.T) {
 		if !f.cover(newPartition(m), p, 0, 0, &result) || !result.Optimal || !m.Check(p.host) {
 			t.Fatalf("%+v: not solved: %+v", m, result)
 		}
-		_, least := p.top()
-		room := func(atMost bool) []int64 {
-			return slices.Repeat([]int64{under(m.CPU[0], least, atMost)}, h)
+		_, lowest := p.top()
+		room := func(max bool) []int64 {
+			return slices.Repeat([]int64{under(m.CPU[0], lowest, max)}, h)
 		}
 		fits := func(room []int64) bool {
 			steps := int64(1) << 50
@@ -100,10 +100,10 @@ func TestCoverAgreesWithCompletion(t *testing.T) {
 			return f.pack.solve(&steps, nil)
 		}
 		if !fits(room(true)) || fits(room(false)) {
-			t.Fatalf("%+v: %v is not the least level", m, least)
+			t.Fatalf("%+v: %v is not the least level", m, lowest)
 		}
-		if result.Lower > least {
-			t.Fatalf("%+v: bound %v above %v", m, result.Lower, least)
+		if result.Lower > lowest {
+			t.Fatalf("%+v: bound %v above %v", m, result.Lower, lowest)
 		}
 		solved++
 	}
@@ -208,7 +208,7 @@ func TestAnyValuesAreSafe(t *testing.T) {
 		if !c.enumerate(load, &steps, nil) {
 			t.Fatal("gave up")
 		}
-		fits := leastLevel(m)
+		fits := minLevel(m)
 		fit := fits >= 0 && float64(load)/20 >= fits
 		if refutes(value, c.list, all(len(c.list)), c.all(), c.hosts) {
 			refuted++

@@ -25,22 +25,22 @@ import (
 // much less it is worth than the most valuable: by weight, by size, by the last
 // valuation that refuted a lower load.
 type pattern struct {
-	set  uint64
-	lack lacks
+	set     uint64
+	deficit deficits
 }
 
-type lacks [3]int64
+type deficits [3]int64
 
 // within tells whether a pattern may be used if this much may be lacking in all.
-func (l *lacks) within(slack *lacks) bool {
+func (l *deficits) within(slack *deficits) bool {
 	return l[0] <= slack[0] && l[1] <= slack[1] && l[2] <= slack[2]
 }
 
-// mostItems is up to how many VMs patterns are used: bits of a set.
-const mostItems = 64
+// maxItems is up to how many VMs patterns are used: bits of a set.
+const maxItems = 64
 
-// mostPatterns bounds the memory for patterns.
-const mostPatterns = 1 << 20
+// maxPatterns bounds the memory for patterns.
+const maxPatterns = 1 << 20
 
 // catalogue lists the patterns of a model for a given load.
 type catalogue struct {
@@ -60,11 +60,11 @@ type catalogue struct {
 	load int64 // most that a host may carry
 	list []pattern
 
-	leastW, leastS int64
-	steps          *int64
-	stop           func() bool
-	gaveUp         bool
-	crowded        bool // gave up because there are too many
+	minW, minS int64
+	steps      *int64
+	stop       func() bool
+	gaveUp     bool
+	crowded    bool // gave up because there are too many
 }
 
 // patterned tells whether patterns can be used for the model: what a host may
@@ -74,7 +74,7 @@ func patterned(m *Model) bool {
 		return false
 	}
 	h := len(m.CPU)
-	if len(m.Weight) > mostItems || h < 2 || h > mostItems || !uniform(m.CPU) || !uniform(m.Memory) {
+	if len(m.Weight) > maxItems || h < 2 || h > maxItems || !uniform(m.CPU) || !uniform(m.Memory) {
 		return false
 	}
 	weight := int64(0)
@@ -156,7 +156,7 @@ func (c *catalogue) enumerate(load int64, steps *int64, stop func() bool) bool {
 	c.load, c.list, c.gaveUp = load, c.list[:0], false
 	c.steps, c.stop = steps, stop
 	others := int64(c.hosts - 1)
-	c.leastW, c.leastS = c.weight-min(unlimited, others*load), c.size-others*c.memory
+	c.minW, c.minS = c.weight-min(unlimited, others*load), c.size-others*c.memory
 	c.grow(0, 0, 0, 0)
 	return !c.gaveUp
 }
@@ -165,20 +165,20 @@ func (c *catalogue) enumerate(load int64, steps *int64, stop func() bool) bool {
 func (c *catalogue) all() uint64 { return 1<<uint(len(c.vms)) - 1 }
 
 // slack is what all hosts together may lack, by weight and by size.
-func (c *catalogue) slack() lacks {
-	return lacks{int64(c.hosts)*c.load - c.weight, int64(c.hosts)*c.memory - c.size, 0}
+func (c *catalogue) slack() deficits {
+	return deficits{int64(c.hosts)*c.load - c.weight, int64(c.hosts)*c.memory - c.size, 0}
 }
 
 // grow lists set, of weight w and size s, and all sets with more items from on.
 func (c *catalogue) grow(from int, set uint64, w, s int64) {
 	*c.steps -= 2
-	c.crowded = len(c.list) == mostPatterns
+	c.crowded = len(c.list) == maxPatterns
 	if c.crowded || *c.steps < 0 || *c.steps&0xffff < 2 && c.stop != nil && c.stop() {
 		c.gaveUp = true
 		return
 	}
-	if w >= c.leastW && s >= c.leastS && c.accompanied(set) {
-		c.list = append(c.list, pattern{set, lacks{c.load - w, c.memory - s, 0}})
+	if w >= c.minW && s >= c.minS && c.accompanied(set) {
+		c.list = append(c.list, pattern{set, deficits{c.load - w, c.memory - s, 0}})
 	}
 	// The first that is not too heavy.
 	n := len(c.w)
@@ -190,7 +190,7 @@ func (c *catalogue) grow(from int, set uint64, w, s int64) {
 			hi = mid
 		}
 	}
-	for i := lo; i < n && w+c.after[i] >= c.leastW && !c.gaveUp; i++ {
+	for i := lo; i < n && w+c.after[i] >= c.minW && !c.gaveUp; i++ {
 		if s+c.s[i] <= c.memory && (c.apart == nil || c.apart[i]&set == 0) {
 			c.grow(i+1, set|1<<uint(i), w+c.w[i], s+c.s[i])
 		}
@@ -210,11 +210,11 @@ func worth(value []int64, set uint64) int64 {
 // partitioned into as many of the listed patterns as there are hosts. Values are
 // below 2^50 in size, so that no sum overflows.
 func refutes(value []int64, list []pattern, which []int32, left uint64, hosts int) bool {
-	most := int64(-1) << 62
+	limit := int64(-1) << 62
 	for _, k := range which {
-		most = max(most, worth(value, list[k].set))
+		limit = max(limit, worth(value, list[k].set))
 	}
-	return len(which) == 0 && left != 0 || len(which) > 0 && worth(value, left) > int64(hosts)*most
+	return len(which) == 0 && left != 0 || len(which) > 0 && worth(value, left) > int64(hosts)*limit
 }
 
 // thin drops the patterns that the values exclude, and sets what each of the
@@ -224,16 +224,16 @@ func (c *catalogue) thin(value []int64) (slack int64, possible bool) {
 	if len(c.list) == 0 {
 		return 0, len(c.vms) == 0
 	}
-	most := int64(-1) << 62
+	limit := int64(-1) << 62
 	for k := range c.list {
 		p := &c.list[k]
-		p.lack[2] = worth(value, p.set)
-		most = max(most, p.lack[2])
+		p.deficit[2] = worth(value, p.set)
+		limit = max(limit, p.deficit[2])
 	}
-	slack = int64(c.hosts)*most - worth(value, c.all())
+	slack = int64(c.hosts)*limit - worth(value, c.all())
 	kept := c.list[:0]
 	for _, p := range c.list {
-		if p.lack[2] = most - p.lack[2]; p.lack[2] <= slack {
+		if p.deficit[2] = limit - p.deficit[2]; p.deficit[2] <= slack {
 			kept = append(kept, p)
 		}
 	}

@@ -65,17 +65,17 @@ func drawModel(t *rapid.T) *Model {
 	return m
 }
 
-// leastLevel tries every placement: the least level, -1 if there is none.
-func leastLevel(m *Model) float64 {
-	least := -1.0
+// minLevel tries every placement: the least level, -1 if there is none.
+func minLevel(m *Model) float64 {
+	lowest := -1.0
 	every(m, func(host []int32) {
 		if m.Check(host) {
-			if t := m.Level(host); least < 0 || t < least {
-				least = t
+			if t := m.Level(host); lowest < 0 || t < lowest {
+				lowest = t
 			}
 		}
 	})
-	return least
+	return lowest
 }
 
 // every calls do with every way of putting VMs on hosts.
@@ -101,7 +101,7 @@ func TestMinimizeIsExact(t *testing.T) {
 	found, none := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawModel(t)
-		want := leastLevel(m)
+		want := minLevel(m)
 		r := Minimize(m, Options{Prove: true, Seed: rapid.Uint64().Draw(t, "seed"), Within: -1})
 		if want < 0 {
 			none++
@@ -127,7 +127,7 @@ func TestMinimizeWithLittleWork(t *testing.T) {
 		if again := Minimize(m, o); !reflect.DeepEqual(r, again) {
 			t.Fatalf("two answers: %+v, %+v", r, again)
 		}
-		want := leastLevel(m)
+		want := minLevel(m)
 		if r.Infeasible && want >= 0 || r.Host != nil && (!m.Check(r.Host) || m.Level(r.Host) != r.Level || r.Level < want) {
 			t.Fatalf("%+v (rules %+v): least level %v, got %+v", m, m.Rules, want, r)
 		}

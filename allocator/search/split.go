@@ -1,7 +1,7 @@
 package search
 
-// mostFree is how many VMs of two hosts are divided anew at once.
-const mostFree = 18
+// maxFree is how many VMs of two hosts are divided anew at once.
+const maxFree = 18
 
 // part is a set of VMs: its weight, size, what more it costs to have it on the
 // first host than on the second, and which they are.
@@ -57,7 +57,7 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 		vms := p.on[j]
 		for _, vm := range vms {
 			// Of too many a random choice is free.
-			if room > mostFree && f.rng.IntN(room) >= mostFree || len(x.free) == mostFree {
+			if room > maxFree && f.rng.IntN(room) >= maxFree || len(x.free) == maxFree {
 				continue
 			}
 			if m.Rules != nil && (f.tied(vm) || !m.allowed(vm, a) || !m.allowed(vm, b) || f.barred(p, vm, a, b)) {
@@ -104,8 +104,8 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 	sizeHi, sizeLo := m.Memory[a]-sizeA, sizeB+size-m.Memory[b]
 	found, best := false, uint32(0)
 	top := len(x.right) - 1
-	most := 16 * (len(x.left) + len(x.right))
-	scans := most
+	limit := 16 * (len(x.left) + len(x.right))
+	scans := limit
 	for i := range x.left {
 		l := &x.left[i]
 		if l.w > hi {
@@ -140,7 +140,7 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 			break
 		}
 	}
-	f.steps -= int64(most-scans) / 4
+	f.steps -= int64(limit-scans) / 4
 	if !found {
 		return false
 	}

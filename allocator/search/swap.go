@@ -22,8 +22,8 @@ type swapper struct {
 	low      []int32 // hosts below the even level, a heap, the lowest first
 }
 
-// Of more VMs on a host mostGuests take part in an exchange.
-const mostGuests = 14
+// Of more VMs on a host maxGuests take part in an exchange.
+const maxGuests = 14
 
 const (
 	guestBits = 6
@@ -33,19 +33,19 @@ const (
 )
 
 // offers lists the weights of no, one and two of the guests.
-func offers(list []uint64, on []guest) (offers []uint64, most uint64) {
+func offers(list []uint64, on []guest) (offers []uint64, limit uint64) {
 	list = append(list[:0], 0)
 	for i := range on {
 		w := uint64(on[i].w) << (2 * guestBits)
 		list = append(list, w|uint64(i+1))
 		for k := range i {
 			v := w + uint64(on[k].w)<<(2*guestBits)
-			most = max(most, v)
+			limit = max(limit, v)
 			list = append(list, v|uint64(k+1)<<guestBits|uint64(i+1))
 		}
-		most = max(most, w)
+		limit = max(limit, w)
 	}
-	return list, most
+	return list, limit
 }
 
 // sections is where the offers of about a weight begin in a sorted list.
@@ -55,12 +55,12 @@ type sections struct {
 }
 
 // sort orders the list, least first. what it returns is valid until the next call.
-func (x *swapper) sort(list []uint64, most uint64) []uint64 {
+func (x *swapper) sort(list []uint64, limit uint64) []uint64 {
 	// Into sections by weight, of about one offer each; within them by insertion.
 	n := len(list)
 	x.room = resize(x.room, n)
 	q := &x.sections
-	q.shift = bits.Len64(most|(1<<(2*guestBits)-1)) - sectionBits
+	q.shift = bits.Len64(limit|(1<<(2*guestBits)-1)) - sectionBits
 	clear(q.at[:])
 	for _, v := range list {
 		q.at[v>>q.shift+1]++
@@ -92,10 +92,10 @@ func (x *swapper) sort(list []uint64, most uint64) []uint64 {
 func (x *swapper) exchange(a, b int32, want int64, turn int) bool {
 	c := x.c
 	onA, onB := some(c.on(a), turn), some(c.on(b), turn)
-	var most uint64
+	var limit uint64
 	x.give, _ = offers(x.give, onA)
-	x.take, most = offers(x.take, onB)
-	take := x.sort(x.take, most)
+	x.take, limit = offers(x.take, onB)
+	take := x.sort(x.take, limit)
 	roomA, roomB := c.first[a+1]-c.first[a]-c.n[a], c.first[b+1]-c.first[b]-c.n[b]
 	freeA, freeB := c.free[a], c.free[b]
 	best := want // how far from what is wanted
@@ -129,11 +129,11 @@ func (x *swapper) exchange(a, b int32, want int64, turn int) bool {
 		return true
 	}
 	for _, g := range x.give {
-		p, least := 0, int64(g>>(2*guestBits))-want
-		if least > 0 {
-			p = int(x.sections.at[min(uint64(least)<<(2*guestBits)>>x.sections.shift, 1<<sectionBits)])
+		p, lowest := 0, int64(g>>(2*guestBits))-want
+		if lowest > 0 {
+			p = int(x.sections.at[min(uint64(lowest)<<(2*guestBits)>>x.sections.shift, 1<<sectionBits)])
 		}
-		for p < len(take) && int64(take[p]>>(2*guestBits)) < least {
+		for p < len(take) && int64(take[p]>>(2*guestBits)) < lowest {
 			p++
 		}
 		for k := p; k < len(take) && try(g, take[k]); k++ {
@@ -172,13 +172,13 @@ func (x *swapper) exchange(a, b int32, want int64, turn int) bool {
 	return true
 }
 
-// some is mostGuests of the guests at most, others from turn to turn.
+// some is maxGuests of the guests at most, others from turn to turn.
 func some(on []guest, turn int) []guest {
-	if len(on) <= mostGuests {
+	if len(on) <= maxGuests {
 		return on
 	}
-	from := turn * (mostGuests / 2) % (len(on) - mostGuests + 1)
-	return on[from : from+mostGuests]
+	from := turn * (maxGuests / 2) % (len(on) - maxGuests + 1)
+	return on[from : from+maxGuests]
 }
 
 func (c *crowd) remove(j, vm int32) {
@@ -212,7 +212,7 @@ const partners = 4
 func (f *finder) even(c *crowd, t, limit float64) bool {
 	h := len(c.load)
 	x := &swapper{c: c, over: make([]int64, h)}
-	spare := func(j int32) int64 { return int64((limit - t) * float64(c.m.CPU[j])) }
+	free := func(j int32) int64 { return int64((limit - t) * float64(c.m.CPU[j])) }
 	above := math.MaxInt / 8
 	for sweep, idle := 0, 0; sweep < 100 && idle < 3; sweep++ {
 		x.high, x.low = x.high[:0], x.low[:0]
@@ -248,7 +248,7 @@ func (f *finder) even(c *crowd, t, limit float64) bool {
 			for left > max(0, len(x.low)-partners<<idle) && level(c.load[a], c.m.CPU[a]) > limit {
 				b := x.low[0]
 				// Half of what the limit allows is left to be used at the end.
-				want := min(x.over[a]-spare(a)/2, spare(b)/2-x.over[b])
+				want := min(x.over[a]-free(a)/2, free(b)/2-x.over[b])
 				if want <= 0 {
 					break
 				}

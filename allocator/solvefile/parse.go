@@ -141,11 +141,11 @@ var errUnknown = errors.New("unknown field")
 
 // shown is a name from the input, fit for an error message.
 func shown(name string) string {
-	const most = 80
-	if len(name) <= most {
+	const top = 80
+	if len(name) <= top {
 		return strconv.Quote(name)
 	}
-	return strconv.Quote(name[:most]) + "..."
+	return strconv.Quote(name[:top]) + "..."
 }
 
 // array reads an array, calling item with the decoder at each element.
@@ -227,8 +227,8 @@ func (d decoder) amount() (float64, error) {
 		return 0, err
 	case x < 0:
 		return 0, fmt.Errorf("%g is negative", x)
-	case x != 0 && (x < allocator.LeastNumber || x > allocator.GreatestNumber):
-		return 0, fmt.Errorf("%g is out of range (0, or %g to %g)", x, allocator.LeastNumber, allocator.GreatestNumber)
+	case x != 0 && (x < allocator.MinNumber || x > allocator.GreatestNumber):
+		return 0, fmt.Errorf("%g is out of range (0, or %g to %g)", x, allocator.MinNumber, allocator.GreatestNumber)
 	}
 	return x, nil
 }
@@ -241,13 +241,13 @@ func (d decoder) positive() (float64, error) {
 	return x, err
 }
 
-func (d decoder) integer(least, most int) (int, error) {
+func (d decoder) integer(lowest, limit int) (int, error) {
 	x, err := d.number()
 	if err != nil {
 		return 0, err
 	}
-	if x != math.Trunc(x) || x < float64(least) || x > float64(most) {
-		return 0, fmt.Errorf("%g is not a whole number in %d..%d", x, least, most)
+	if x != math.Trunc(x) || x < float64(lowest) || x > float64(limit) {
+		return 0, fmt.Errorf("%g is not a whole number in %d..%d", x, lowest, limit)
 	}
 	return int(x), nil
 }

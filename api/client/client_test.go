@@ -185,11 +185,11 @@ func TestFollowEnds(t *testing.T) {
 			t.Errorf("%q: %v", body, err)
 		}
 	}
-	nobody, err := New(Config{Address: "http://127.0.0.1:1"})
+	none, err := New(Config{Address: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nobody.Follow(t.Context(), EventQuery{}, nil); !errors.Is(err, ErrUnreachable) {
+	if err := none.Follow(t.Context(), EventQuery{}, nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("a first connection that does not come about: %v", err)
 	}
 }

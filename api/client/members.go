@@ -21,12 +21,12 @@ func (c *Client) Members(ctx context.Context, opts ...Option) ([]v1.Member, erro
 }
 
 // RemoveMember from the cluster.
-func (c *Client) RemoveMember(ctx context.Context, name string, force bool) (v1.Said, error) {
+func (c *Client) RemoveMember(ctx context.Context, name string, force bool) (v1.Acknowledgement, error) {
 	q := url.Values{}
 	if force {
 		q.Set("force", "true")
 	}
-	var out v1.Said
+	var out v1.Acknowledgement
 	err := c.call(ctx, http.MethodDelete, []string{"v1", "cluster", "members", name}, q, nil, &out, nil)
 	return out, err
 }
@@ -63,17 +63,17 @@ func (c *Client) RevokeToken(ctx context.Context, id string, opts ...Option) (v1
 }
 
 // TransferLeadership to a server; "" is the one whose log is the newest.
-func (c *Client) TransferLeadership(ctx context.Context, to string) (v1.Said, error) {
-	return c.said(ctx, v1.LeaderRequest{To: to}, "v1", "cluster", "leader")
+func (c *Client) TransferLeadership(ctx context.Context, to string) (v1.Acknowledgement, error) {
+	return c.acknowledged(ctx, v1.LeaderRequest{To: to}, "v1", "cluster", "leader")
 }
 
-// Arm the leases of the cluster, or disarm them.
-func (c *Client) Arm(ctx context.Context, armed bool, reason string) (v1.Said, error) {
+// SetFencing the leases of the cluster, or disarm them.
+func (c *Client) SetFencing(ctx context.Context, armed bool, reason string) (v1.Acknowledgement, error) {
 	verb := "disarm"
 	if armed {
 		verb = "arm"
 	}
-	return c.said(ctx, v1.ReasonRequest{Reason: reason}, "v1", "cluster", verb)
+	return c.acknowledged(ctx, v1.ReasonRequest{Reason: reason}, "v1", "cluster", verb)
 }
 
 // ConfirmDead says that a host is dead.
@@ -84,18 +84,18 @@ func (c *Client) ConfirmDead(ctx context.Context, host, reason string, opts ...O
 }
 
 // Fence a host with its device, or only try the device.
-func (c *Client) Fence(ctx context.Context, host string, test bool) (v1.Said, error) {
+func (c *Client) Fence(ctx context.Context, host string, test bool) (v1.Acknowledgement, error) {
 	r, err := c.request(ctx, http.MethodPost, []string{"v1", "hosts", host, "fence"}, nil, v1.FenceRequest{Test: test})
 	if err != nil {
-		return v1.Said{}, err
+		return v1.Acknowledgement{}, err
 	}
-	var out v1.Said
+	var out v1.Acknowledgement
 	err = c.do(r, bulkTimeout, &out)
 	return out, err
 }
 
-func (c *Client) said(ctx context.Context, q any, parts ...string) (v1.Said, error) {
-	var out v1.Said
+func (c *Client) acknowledged(ctx context.Context, q any, parts ...string) (v1.Acknowledgement, error) {
+	var out v1.Acknowledgement
 	err := c.call(ctx, http.MethodPost, parts, nil, q, &out, nil)
 	return out, err
 }

@@ -67,9 +67,9 @@ func (c *Client) StopPlan(ctx context.Context, id string, opts ...Option) (v1.Pl
 	return out, err
 }
 
-// Try says what would be if the cluster were another.
-func (c *Client) Try(ctx context.Context, q v1.TryRequest) (v1.TryResult, error) {
-	var out v1.TryResult
+// Simulate says what would be if the cluster were another.
+func (c *Client) Simulate(ctx context.Context, q v1.SimulateRequest) (v1.SimulateResult, error) {
+	var out v1.SimulateResult
 	r, err := c.request(ctx, http.MethodPost, []string{"v1", "plans", "try"}, nil, q)
 	if err != nil {
 		return out, err
@@ -79,9 +79,9 @@ func (c *Client) Try(ctx context.Context, q v1.TryRequest) (v1.TryResult, error)
 	return out, err
 }
 
-// Spare says of each host whether everything still fits without it.
-func (c *Client) Spare(ctx context.Context, opts ...Option) ([]v1.SpareRow, error) {
-	var out v1.List[v1.SpareRow]
+// FailoverCapacity says of each host whether everything still fits without it.
+func (c *Client) FailoverCapacity(ctx context.Context, opts ...Option) ([]v1.FailoverRow, error) {
+	var out v1.List[v1.FailoverRow]
 	r, err := c.request(ctx, http.MethodGet, []string{"v1", "plans", "spare"}, nil, nil)
 	if err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func (c *Client) HostEmpty(ctx context.Context, host string, opts ...Option) (v1
 }
 
 // DrainGroups are hosts that can be emptied at the same time, one group after another.
-func (c *Client) DrainGroups(ctx context.Context, opts ...Option) (v1.DrainGroups, error) {
-	return one[v1.DrainGroups](ctx, c, opts, "v1", "drain-groups")
+func (c *Client) DrainGroups(ctx context.Context, opts ...Option) (v1.DrainBatches, error) {
+	return one[v1.DrainBatches](ctx, c, opts, "v1", "drain-groups")
 }
 
 // Settings of the cluster.
@@ -142,9 +142,9 @@ func (c *Client) Settings(ctx context.Context, opts ...Option) (v1.ClusterSettin
 	return one[v1.ClusterSettings](ctx, c, opts, "v1", "cluster", "settings")
 }
 
-// Shaping is what is reclaimed of what was declared, or would be.
-func (c *Client) Shaping(ctx context.Context, opts ...Option) (v1.Shaping, error) {
-	return one[v1.Shaping](ctx, c, opts, "v1", "cluster", "shaping")
+// Rightsizing is what is reclaimed of what was declared, or would be.
+func (c *Client) Rightsizing(ctx context.Context, opts ...Option) (v1.Rightsizing, error) {
+	return one[v1.Rightsizing](ctx, c, opts, "v1", "cluster", "shaping")
 }
 
 // SetSettings changes settings of the cluster, and returns all of them.

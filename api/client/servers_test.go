@@ -120,8 +120,8 @@ func TestPatience(t *testing.T) {
 	for name, c := range map[string]struct {
 		patience time.Duration
 		silent   int   // answers without a leader
-		least    int32 // how often it is asked
-		most     int32
+		lowest   int32 // how often it is asked
+		highest  int32
 		fails    bool
 	}{
 		"none":   {0, 1, 1, 1, true},
@@ -154,7 +154,7 @@ func TestPatience(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: &bound})
-			if (err != nil) != c.fails || !c.fails && r.Plan.ID != "p" || asked.Load() < c.least || asked.Load() > c.most {
+			if (err != nil) != c.fails || !c.fails && r.Plan.ID != "p" || asked.Load() < c.lowest || asked.Load() > c.highest {
 				t.Errorf("%v, plan %q, asked %d times", err, r.Plan.ID, asked.Load())
 			}
 		})

@@ -111,8 +111,8 @@ func (s *Server) audited(next http.Handler) http.Handler {
 func asks(ctx context.Context, a audit.Actor) context.Context {
 	p := pendingOf(ctx)
 	p.known, p.record.Actor = true, a
-	if saw, _ := ctx.Value(seenKey{}).(*seen); saw != nil {
-		saw.authenticated = a.ID != "" // a join has no actor
+	if observed, _ := ctx.Value(seenKey{}).(*seen); observed != nil {
+		observed.authenticated = a.ID != "" // a join has no actor
 	}
 	return audit.With(ctx, a)
 }

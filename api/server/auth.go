@@ -161,7 +161,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		who, refusal := s.identifyToken(r)
+		principal, refusal := s.identifyToken(r)
 		if refusal != nil {
 			if refusal.Status == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="evenkeel"`)
@@ -172,15 +172,15 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		}
 		transport.MarkAuthenticated(r.Context())
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
-		ctx := context.WithValue(r.Context(), principalKey{}, who)
-		ctx = asks(ctx, audit.Actor{ID: "token:" + who.ID, Name: who.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
+		ctx := context.WithValue(r.Context(), principalKey{}, principal)
+		ctx = asks(ctx, audit.Actor{ID: "token:" + principal.ID, Name: principal.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
 		r = r.WithContext(ctx)
 		if route == "" {
 			s.refuseBody(w, r, s.nothingAt(w, r))
 			return
 		}
-		if !may(who.Role, route) {
-			s.refuseBody(w, r, forbidden(who, route))
+		if !may(principal.Role, route) {
+			s.refuseBody(w, r, forbidden(principal, route))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -83,9 +83,9 @@ func (b *buffers) take(ctx context.Context, token string, n int64) (*loan, error
 
 // shrink to the bytes that the body has.
 func (l *loan) shrink(n int64) {
-	if spare := l.bytes - n; spare > 0 {
-		l.b.all.Release(spare)
-		l.own.bytes.Release(spare)
+	if free := l.bytes - n; free > 0 {
+		l.b.all.Release(free)
+		l.own.bytes.Release(free)
 		l.bytes = n
 	}
 }
@@ -102,14 +102,14 @@ func (l *loan) end() {
 
 // large says whether requests of a route may have a body that is larger than others': it holds a saved state. Such a body is read on
 // the server that leads alone; another one passes it on as it comes.
-func large(route string) bool { return route == "POST "+snapshotPath || route == "POST "+tryPath }
+func large(route string) bool { return route == "POST "+snapshotPath || route == "POST "+simulatePath }
 
 // readBody reads the whole body, at most v1.MaxBytes of it and for at most bodyTimeout, before anything is done with the
 // request or it is forwarded. The caller has authenticated, and its role allows the request.
 func (s *Server) readBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := principalOf(r.Context())
-		if r.Body == nil || r.Body == http.NoBody || who == nil { // a stranger's body is not read here
+		principal := principalOf(r.Context())
+		if r.Body == nil || r.Body == http.NoBody || principal == nil { // a stranger's body is not read here
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -125,23 +125,23 @@ func (s *Server) readBody(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		most := int64(v1.MaxBytes)
-		if r.ContentLength > most {
-			s.refuseBody(w, r, tooLarge(most))
+		limit := int64(v1.MaxBytes)
+		if r.ContentLength > limit {
+			s.refuseBody(w, r, tooLarge(limit))
 			return
 		}
 		if r.ContentLength >= 0 {
-			most = r.ContentLength
+			limit = r.ContentLength
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), bufferWait)
-		room, err := s.buffers.take(ctx, who.ID, most)
+		room, err := s.buffers.take(ctx, principal.ID, limit)
 		cancel()
 		if err != nil {
 			s.refuseBody(w, r, crowded("too many requests with bodies are under way on this server"))
 			return
 		}
 		defer room.end()
-		if s.takeBody(w, r, v1.MaxBytes, bodyTimeout) && s.stillGood(w, r, who) {
+		if s.takeBody(w, r, v1.MaxBytes, bodyTimeout) && s.stillGood(w, r, principal) {
 			room.shrink(r.ContentLength)
 			next.ServeHTTP(w, r)
 		}
@@ -150,9 +150,9 @@ func (s *Server) readBody(next http.Handler) http.Handler {
 
 // stillGood says whether the token of a request is good, now that its body was read: that may have taken long. It answers
 // if it is not.
-func (s *Server) stillGood(w http.ResponseWriter, r *http.Request, who *principal) bool {
+func (s *Server) stillGood(w http.ResponseWriter, r *http.Request, principal *principal) bool {
 	var p *problem
-	if errors.As(s.endOf(who.ID, who.Until, time.Now()), &p) {
+	if errors.As(s.endOf(principal.ID, principal.Until, time.Now()), &p) {
 		writeProblem(w, r, p)
 		return false
 	}
@@ -162,8 +162,8 @@ func (s *Server) stillGood(w http.ResponseWriter, r *http.Request, who *principa
 // readLarge reads the large bodies that readBody has left, on the server that answers.
 func (s *Server) readLarge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		route, who := routeOf(r.Context()), principalOf(r.Context())
-		if !large(route) || r.Body == nil || r.Body == http.NoBody || who == nil {
+		route, principal := routeOf(r.Context()), principalOf(r.Context())
+		if !large(route) || r.Body == nil || r.Body == http.NoBody || principal == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -172,11 +172,11 @@ func (s *Server) readLarge(next http.Handler) http.Handler {
 			return
 		}
 		defer s.buffers.large.Release(1)
-		most := int64(MaxTryBytes)
+		limit := int64(MaxSimulateBytes)
 		if route == "POST "+snapshotPath {
-			most = MaxSnapshotBytes
+			limit = MaxSnapshotBytes
 		}
-		if s.takeBody(w, r, most, largeTimeout) && s.stillGood(w, r, who) {
+		if s.takeBody(w, r, limit, largeTimeout) && s.stillGood(w, r, principal) {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // the body has taken its time
 			next.ServeHTTP(w, r)
 		}
@@ -283,8 +283,8 @@ func crowded(detail string) *problem {
 	return p
 }
 
-func tooLarge(most int64) *problem {
-	p := newProblem(http.StatusRequestEntityTooLarge, v1.ProblemTooLarge, fmt.Sprintf("the body is larger than %d bytes", most))
+func tooLarge(limit int64) *problem {
+	p := newProblem(http.StatusRequestEntityTooLarge, v1.ProblemTooLarge, fmt.Sprintf("the body is larger than %d bytes", limit))
 	p.Errors = []v1.FieldError{{In: "body", Field: "body", Message: p.Detail}}
 	return p
 }

@@ -79,7 +79,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 
 // A token that is revoked while the body of its request comes does nothing any more.
 func TestTokenRevokedWhileTheBodyComes(t *testing.T) {
-	for _, path := range []string{"/v1/tokens", tryPath} {
+	for _, path := range []string{"/v1/tokens", simulatePath} {
 		k := &keyring{}
 		s := withKeys(k, true)
 		token := k.add("thief", state.RoleAdmin, time.Time{})

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	caLife   = 10 * 365 * 24 * time.Hour
-	leafLife = 90 * 24 * time.Hour
-	caSpare  = 365 * 24 * time.Hour // a CA with less left is made anew at the start
-	leafLeft = leafLife / 3         // a leaf with less left is made anew at once
-	backdate = time.Hour            // for clients whose clocks are behind
+	caLife        = 10 * 365 * 24 * time.Hour
+	leafLife      = 90 * 24 * time.Hour
+	renewCABefore = 365 * 24 * time.Hour // a CA with less left is made anew at the start
+	leafLeft      = leafLife / 3         // a leaf with less left is made anew at once
+	backdate      = time.Hour            // for clients whose clocks are behind
 
 	maxPEM = 1 << 20 // bytes of a key's file
 )
@@ -105,7 +105,7 @@ func (c *Certificates) loadCA() error {
 	if err != nil {
 		return err
 	}
-	if cert != nil && cert.IsCA && cert.NotAfter.Sub(c.now()) > caSpare {
+	if cert != nil && cert.IsCA && cert.NotAfter.Sub(c.now()) > renewCABefore {
 		c.ca, c.key = cert, key
 		return nil
 	}

@@ -92,7 +92,7 @@ func (s *Server) status(v *control.View) v1.ClusterStatus {
 	for _, row := range v.VCs() {
 		out.VirtualClusters[string(v.VCView(row).State)]++
 	}
-	out.Epoch, out.Disarmed, out.Hold, out.HoldFor = meta.Epoch, meta.Disarmed, meta.Hold.Reason, meta.Hold.Pending
+	out.Epoch, out.FencingDisabled, out.RecoveryFreeze, out.RecoveryFreezeHosts = meta.Epoch, meta.FencingDisabled, meta.RecoveryFreeze.Reason, meta.RecoveryFreeze.Pending
 	if s.opts.Members != nil {
 		out.Members, out.Advice = s.members(v)
 		nodes, _ := s.opts.Members.Nodes()

@@ -35,7 +35,7 @@ func count(c state.Count) v1.VMCount {
 func virtualCluster(v control.VCView) v1.VirtualCluster {
 	out := v1.VirtualCluster{
 		ID: v.ID, Name: v.Name, State: string(v.State), Reason: v.Reason, MinYield: v.MinYield, Yield: v.Yield,
-		OnFull: string(v.OnFull), OnHostLoss: v.OnHostLoss, Needs: v.Estimates, Aggressiveness: v.Boldness, Priority: v.Priority,
+		OnFull: string(v.OnFull), OnHostLoss: v.OnHostLoss, Needs: v.Estimates, Aggressiveness: v.Aggressiveness, Priority: v.Priority,
 		Groups: make([]v1.Group, len(v.Groups)), VMs: count(v.Count), Decision: decision(v.Decision),
 		CreatedAt: v.CreatedAt, QueuedAt: v.QueuedAt, ModifyIndex: v.ModifyIndex,
 	}
@@ -77,8 +77,8 @@ func vmOf(all *control.View, v control.VMView) v1.VM {
 	return out
 }
 
-// told is nil for a figure that nobody tells.
-func told(v float64) *float64 {
+// reportedOrNil is nil for a figure that nobody tells.
+func reportedOrNil(v float64) *float64 {
 	if v < 0 {
 		return nil
 	}
@@ -90,13 +90,13 @@ func host(v control.HostView) v1.Host {
 		Name: v.Name, State: v.State, Lease: v.Lease, Heard: v.Heard.Seconds(), Watchdog: float64(v.Fencing.Watchdog) / 1000, Capacity: resources(v.Capacity), Allowance: resources(v.Allowance),
 		Allocated: resources(v.Allocated), Used: resources(v.Used), Foreign: resources(v.Foreign), ForeignVMs: v.ForeignVMs,
 		VMs: v.VMs, Cordoned: v.Cordoned, CordonReason: v.CordonReason, KVM: v.KVM, Software: v.Software, Error: v.Error,
-		Unknown: v.Unknown, Synced: v.Synced,
+		Unmanaged: v.Unmanaged, Synced: v.Synced,
 	}
 	if p := v.Pressure; p != nil {
-		out.Pressure = &v1.Pressure{CPU: told(p.CPU), Memory: told(p.Memory), IO: told(p.IO)}
+		out.Pressure = &v1.Pressure{CPU: reportedOrNil(p.CPU), Memory: reportedOrNil(p.Memory), IO: reportedOrNil(p.IO)}
 	}
-	if w := v.Word; w != nil {
-		out.Available = hostWord(w.Word, w.Ignored)
+	if w := v.Availability; w != nil {
+		out.Available = availabilityOf(w.HostAvailability, w.Ignored)
 	}
 	if v.Drain.State != "" {
 		if out.State == "cordoned" && (v.Drain.State == state.DrainRunning || v.Drain.State == state.DrainDone) {

@@ -87,22 +87,22 @@ func (s *Server) registerDrains(api huma.API) {
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.HostEmpty]{Body: v1.HostEmpty{Host: in.Name, Empty: e.Empty, VMs: append([]string{}, e.VMs...), Unknown: append([]string{}, e.Unknown...), At: e.At}}, nil
+			return &answerOf[v1.HostEmpty]{Body: v1.HostEmpty{Host: in.Name, Empty: e.Empty, VMs: append([]string{}, e.VMs...), Unmanaged: append([]string{}, e.Unmanaged...), At: e.At}}, nil
 		})
 	get(api, "listDrainGroups", "/v1/drain-groups", tagHost, "List hosts that can be emptied together",
 		"All hosts but those with a drain, in groups that can be empty at the same time while everything fits on the others, rules kept, at no lower minimum yield than the present one or the cluster's default, whichever is less; and the hosts for which there is no way.",
-		func(ctx context.Context, in *struct{}) (*answerOf[v1.DrainGroups], error) {
+		func(ctx context.Context, in *struct{}) (*answerOf[v1.DrainBatches], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
-			turns, stuck, err := s.cluster.Turns(bounded)
+			batches, stuck, err := s.cluster.DrainBatches(bounded)
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.DrainGroups]{Body: v1.DrainGroups{
-				Items: each(turns, func(t control.Turn) v1.DrainGroup {
-					return v1.DrainGroup{Hosts: t.Hosts, Bytes: v1.Size(t.Bytes), MinYield: t.MinYield}
+			return &answerOf[v1.DrainBatches]{Body: v1.DrainBatches{
+				Items: each(batches, func(t control.DrainBatch) v1.DrainBatch {
+					return v1.DrainBatch{Hosts: t.Hosts, Bytes: v1.Size(t.Bytes), MinYield: t.MinYield}
 				}),
-				Blocked: each(stuck, func(u control.Unemptiable) v1.BlockedHost {
+				Blocked: each(stuck, func(u control.Undrainable) v1.BlockedHost {
 					return v1.BlockedHost{Host: u.Host, Why: u.Why, Blockers: blockers(u.Blockers)}
 				})}}, nil
 		})
@@ -133,7 +133,7 @@ func (s *Server) drainHost(ctx context.Context, host string, q v1.DrainRequest, 
 	}
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := s.cluster.Drain(bounded, host, control.DrainRequest{Deadline: deadline, MaxBytes: (*int64)(q.MaxBytes), OnBlocked: q.OnBlocked, Together: q.Together, By: asker(ctx), Reason: q.Reason}, call)
+	r, err := s.cluster.Drain(bounded, host, control.DrainRequest{Deadline: deadline, MaxBytes: (*int64)(q.MaxBytes), OnBlocked: q.OnBlocked, OtherHosts: q.OtherHosts, By: asker(ctx), Reason: q.Reason}, call)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

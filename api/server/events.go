@@ -81,7 +81,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	}
 	last := v.LastEvent()
 	if in.Follow {
-		if err := s.live.hold(ctx, liveStream); err != nil {
+		if err := s.live.acquire(ctx, liveStream); err != nil {
 			return nil, err
 		}
 		if !given {

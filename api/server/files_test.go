@@ -155,7 +155,7 @@ func TestCertificates(t *testing.T) {
 	if !pool.AppendCertsFromPEM(raw) {
 		t.Fatal("ca.pem holds no certificate")
 	}
-	handshake := func(c *Certificates, name string, most uint16) error {
+	handshake := func(c *Certificates, name string, limit uint16) error {
 		l, err := tls.Listen("tcp", "127.0.0.1:0", c.TLS())
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestCertificates(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		conn, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS10, MaxVersion: most, Time: clock})
+		conn, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS10, MaxVersion: limit, Time: clock})
 		if err == nil {
 			_ = conn.Close()
 		}

@@ -37,15 +37,15 @@ type Members interface {
 	SaveSnapshot(ctx context.Context, w io.Writer) error
 	RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (node.Saved, error)
 	LastBackup() (time.Time, error)
-	// Figures of this server itself; those of hosts and VMs that only the leader knows are those of control.Control.
-	Figures() (member.Figures, error)
+	// Metrics of this server itself; those of hosts and VMs that only the leader knows are those of control.Control.
+	Metrics() (member.Metrics, error)
 	Fenced() map[string]control.FenceCount
-	HostFigures(v *control.View) map[string]control.HostFigures
-	Twice(v *control.View) []string
+	HostStats(v *control.View) map[string]control.HostStats
+	Duplicates(v *control.View) []string
 	// ConfirmDead, FenceHost and Arm are those of control.Control.
 	ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error
 	FenceHost(ctx context.Context, host string, test bool) (string, error)
-	Arm(ctx context.Context, armed bool, reason string) error
+	SetFencing(ctx context.Context, armed bool, reason string) error
 }
 
 // own are the paths that a server answers for itself, leader or not.

@@ -35,7 +35,7 @@ func (s *Server) registerLosses(api huma.API) {
 		func(ctx context.Context, in *struct {
 			NameParam
 			JSONBody
-		}) (*answerOf[v1.Said], error) {
+		}) (*answerOf[v1.Acknowledgement], error) {
 			q, err := body[v1.FenceRequest](in.JSONBody)
 			if err != nil {
 				return nil, err
@@ -47,7 +47,7 @@ func (s *Server) registerLosses(api huma.API) {
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.Said]{Body: v1.Said{Text: text}}, nil
+			return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: text}}, nil
 		})
 }
 

@@ -49,16 +49,16 @@ func TestSnapshots(t *testing.T) {
 		_, err = c.Create(t.Context(), small("b", 1))
 		must(t, err)
 		// Who follows the events hears of the restore, though there were more events before it.
-		told := make(chan client.Message, 1000)
+		reported := make(chan client.Message, 1000)
 		following, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() {
-			_ = c.Follow(following, client.EventQuery{After: new(uint64)}, func(m client.Message) error { told <- m; return nil })
+			_ = c.Follow(following, client.EventQuery{After: new(uint64)}, func(m client.Message) error { reported <- m; return nil })
 		}()
 		heard := func(what string, is func(client.Message) bool) {
 			t.Helper()
 			for {
-				if is(patience.Receive(t, patience.Stall, "the event of "+what, told)) {
+				if is(patience.Receive(t, patience.Stall, "the event of "+what, reported)) {
 					return
 				}
 			}
@@ -77,7 +77,7 @@ func TestSnapshots(t *testing.T) {
 		// b is forgotten; a runs as it did; the hold ends by itself once the host has said what it runs.
 		must(t, s.Await(t.Context(), "the hold ends", func() bool {
 			status, err := c.Status(t.Context())
-			return err == nil && status.Hold == "" && status.Epoch > saved.Epoch
+			return err == nil && status.RecoveryFreeze == "" && status.Epoch > saved.Epoch
 		}))
 		vcs, err := c.VirtualClusters(t.Context())
 		must(t, err)
@@ -120,14 +120,14 @@ func TestLosses(t *testing.T) {
 		}
 		s.device.fail(nil)
 
-		_, err := c.Arm(t.Context(), false, "switch firmware")
+		_, err := c.SetFencing(t.Context(), false, "switch firmware")
 		must(t, err)
 		status, err := c.Status(t.Context())
 		must(t, err)
-		if !status.Disarmed || !mentions(status.Conditions, "disarmed") {
+		if !status.FencingDisabled || !mentions(status.Conditions, "disarmed") {
 			t.Errorf("%+v", status.Conditions)
 		}
-		_, err = c.Arm(t.Context(), true, "")
+		_, err = c.SetFencing(t.Context(), true, "")
 		must(t, err)
 
 		must(t, s.Stop("h2"))
@@ -165,9 +165,9 @@ func TestLosses(t *testing.T) {
 // errNoAnswer is what a fence device says.
 var errNoAnswer = errors.New("the BMC does not answer")
 
-func mentions(conditions []v1.Condition, words string) bool {
+func mentions(conditions []v1.Condition, texts string) bool {
 	for _, c := range conditions {
-		if strings.Contains(c.Text, words) {
+		if strings.Contains(c.Text, texts) {
 			return true
 		}
 	}

@@ -12,37 +12,37 @@ import (
 
 // Metrics of a cluster of many members. What only the leader knows, only the leader tells.
 var (
-	descLeads       = desc("server_leader", "1 if the server leads.")
-	descContact     = desc("server_last_contact_seconds", "Time since the server heard from the leader; 0 on the leader.")
-	descSlowLog     = desc("server_log_slow_seconds", "Time spent in appends to the server's log that took over 1 s each, since the last one that did not; 0: the last one did not.")
-	descDiskFree    = desc("data_disk_free_bytes", "Room where the server's log is.")
-	descDiskSize    = desc("data_disk_size_bytes", "Size of the file system where the server's log is.")
-	descEvery       = desc("snapshot_interval_seconds", "How often the server saves the state by itself; 0: it does not.")
-	descSaved       = desc("snapshot_last_success_timestamp_seconds", "When the server last saved the state by itself; 0: never.")
-	descVoters      = desc("voters", "Servers that vote.")
-	descTolerance   = desc("failure_tolerance", "Servers that may fail before the majority is lost; of the leader only.")
-	descArmed       = desc("leases_armed", "0 after vcctl cluster disarm.")
-	descHold        = desc("hold_hosts", "Hosts that a restore or a recovery still waits for.")
-	descExpiry      = desc("certificate_expiry_timestamp_seconds", "When a certificate ends.", "member", "kind")
-	descLife        = desc("certificate_lifetime_seconds", "How long a certificate is good for in all.", "member", "kind")
-	descFenced      = desc("fence_attempts_total", "Times that a host was to be turned off by its fence device, by how it ended.", "host", "result")
-	descRestartable = desc("host_restartable_vms", "VMs on the host that are restarted elsewhere if it is lost.", "host")
-	descEnforced    = desc("host_lease_enforced", "1 if the host reports that it stops restartable VMs when its lease ends.", "host")
-	descGuarded     = desc("host_watchdog_armed", "1 if the host reports that its watchdog is armed.", "host")
-	descWatched     = desc("host_watchdog_configured", "1 if the host's configuration names a watchdog; of the leader only.", "host")
-	descUnproved    = desc("host_unproved_vms", "Restartable VMs that wait because nothing proves that their host lost them; of the leader only.", "host")
-	descUnknown     = desc("host_unknown_vms", "VMs with this cluster's mark that the cluster does not know; of the leader only.", "host")
-	descClock       = desc("host_clock_rate_error_ratio", "How much faster the host's clock runs than the leader's; of the leader only.", "host")
-	descTwice       = desc("duplicate_vms", "VMs that two hosts report to run while no migration is open; of the leader only.")
-	descQueue       = desc("queue_oldest_seconds", "How long the oldest virtual cluster has been queued; 0: none is; of the leader only.")
+	descLeads          = desc("server_leader", "1 if the server leads.")
+	descContact        = desc("server_last_contact_seconds", "Time since the server heard from the leader; 0 on the leader.")
+	descSlowLog        = desc("server_log_slow_seconds", "Time spent in appends to the server's log that took over 1 s each, since the last one that did not; 0: the last one did not.")
+	descDiskFree       = desc("data_disk_free_bytes", "Room where the server's log is.")
+	descDiskSize       = desc("data_disk_size_bytes", "Size of the file system where the server's log is.")
+	descEvery          = desc("snapshot_interval_seconds", "How often the server saves the state by itself; 0: it does not.")
+	descSaved          = desc("snapshot_last_success_timestamp_seconds", "When the server last saved the state by itself; 0: never.")
+	descVoters         = desc("voters", "Servers that vote.")
+	descTolerance      = desc("failure_tolerance", "Servers that may fail before the majority is lost; of the leader only.")
+	descArmed          = desc("leases_armed", "0 after vcctl cluster disarm.")
+	descRecoveryFreeze = desc("hold_hosts", "Hosts that a restore or a recovery still waits for.")
+	descExpiry         = desc("certificate_expiry_timestamp_seconds", "When a certificate ends.", "member", "kind")
+	descLife           = desc("certificate_lifetime_seconds", "How long a certificate is good for in all.", "member", "kind")
+	descFenced         = desc("fence_attempts_total", "Times that a host was to be turned off by its fence device, by how it ended.", "host", "result")
+	descRestartable    = desc("host_restartable_vms", "VMs on the host that are restarted elsewhere if it is lost.", "host")
+	descEnforced       = desc("host_lease_enforced", "1 if the host reports that it stops restartable VMs when its lease ends.", "host")
+	descGuarded        = desc("host_watchdog_armed", "1 if the host reports that its watchdog is armed.", "host")
+	descWatched        = desc("host_watchdog_configured", "1 if the host's configuration names a watchdog; of the leader only.", "host")
+	descUnproved       = desc("host_unproved_vms", "Restartable VMs that wait because nothing proves that their host lost them; of the leader only.", "host")
+	descUnmanaged      = desc("host_unknown_vms", "VMs with this cluster's mark that the cluster does not know; of the leader only.", "host")
+	descClock          = desc("host_clock_rate_error_ratio", "How much faster the host's clock runs than the leader's; of the leader only.", "host")
+	descDuplicates     = desc("duplicate_vms", "VMs that two hosts report to run while no migration is open; of the leader only.")
+	descQueue          = desc("queue_oldest_seconds", "How long the oldest virtual cluster has been queued; 0: none is; of the leader only.")
 )
 
 type memberCollector struct{ s *Server }
 
 // Describe implements prometheus.Collector.
 func (memberCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLeads, descContact, descSlowLog, descDiskFree, descDiskSize, descEvery, descSaved, descVoters, descTolerance, descArmed, descHold,
-		descExpiry, descLife, descFenced, descRestartable, descEnforced, descGuarded, descWatched, descUnproved, descUnknown, descClock, descTwice, descQueue} {
+	for _, d := range []*prometheus.Desc{descLeads, descContact, descSlowLog, descDiskFree, descDiskSize, descEvery, descSaved, descVoters, descTolerance, descArmed, descRecoveryFreeze,
+		descExpiry, descLife, descFenced, descRestartable, descEnforced, descGuarded, descWatched, descUnproved, descUnmanaged, descClock, descDuplicates, descQueue} {
 		ch <- d
 	}
 }
@@ -54,7 +54,7 @@ func (c memberCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	f, err := c.s.opts.Members.Figures()
+	f, err := c.s.opts.Members.Metrics()
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(descDiskFree, err) // the rest is told all the same
 	} else {
@@ -99,15 +99,15 @@ func stampOf(t time.Time) float64 {
 // cluster as the state has it, and as the leader sees it.
 func (c memberCollector) cluster(v *control.View, leads bool, gauge func(*prometheus.Desc, float64, ...string)) {
 	meta, _ := v.Meta()
-	gauge(descArmed, truth(!meta.Disarmed))
-	gauge(descHold, float64(len(meta.Hold.Pending)))
+	gauge(descArmed, truth(!meta.FencingDisabled))
+	gauge(descRecoveryFreeze, float64(len(meta.RecoveryFreeze.Pending)))
 	nodes, _ := c.s.opts.Members.Nodes()
 	voters, tolerance := tolerated(nodes)
 	gauge(descVoters, float64(voters))
 	for _, h := range v.Hosts() {
 		n := 0
 		for _, vm := range v.VMsOn(h.Name) {
-			if vc, _ := v.VC(vm.VC); vm.Holds() && vc.Restartable() {
+			if vc, _ := v.VC(vm.VC); vm.ConsumesResources() && vc.Restartable() {
 				n++
 			}
 		}
@@ -119,7 +119,7 @@ func (c memberCollector) cluster(v *control.View, leads bool, gauge func(*promet
 		return
 	}
 	gauge(descTolerance, float64(tolerance))
-	gauge(descTwice, float64(len(c.s.opts.Members.Twice(v))))
+	gauge(descDuplicates, float64(len(c.s.opts.Members.Duplicates(v))))
 	oldest := 0.0
 	for _, vc := range v.VCs() {
 		if v.VCView(vc).State == state.VCQueued && !vc.QueuedAt.IsZero() {
@@ -127,10 +127,10 @@ func (c memberCollector) cluster(v *control.View, leads bool, gauge func(*promet
 		}
 	}
 	gauge(descQueue, oldest)
-	figures := c.s.opts.Members.HostFigures(v)
+	stats := c.s.opts.Members.HostStats(v)
 	for _, row := range v.Hosts() {
-		x := figures[row.Name]
-		gauge(descUnknown, float64(len(v.HostView(row).Unknown)), row.Name)
+		x := stats[row.Name]
+		gauge(descUnmanaged, float64(len(v.HostView(row).Unmanaged)), row.Name)
 		gauge(descUnproved, float64(x.Unproved), row.Name)
 		gauge(descWatched, truth(x.Watched), row.Name)
 		if x.RateKnown {

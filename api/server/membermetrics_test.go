@@ -105,7 +105,7 @@ func TestAlertsMetrics(t *testing.T) {
 			t.Error("no host has restartable VMs")
 		}
 
-		_, err = c.Arm(t.Context(), false, "")
+		_, err = c.SetFencing(t.Context(), false, "")
 		must(t, err)
 		if got := s.scrape(leader)["evenkeel_leases_armed"]; got != "0" {
 			t.Errorf("disarmed, and leases_armed is %s", got)

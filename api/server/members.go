@@ -47,11 +47,11 @@ func (s *Server) registerMembers(api huma.API) {
 		func(ctx context.Context, in *struct {
 			NameParam
 			Force bool `query:"force" doc:"Also if too few healthy servers are left for a majority."`
-		}) (*answerOf[v1.Said], error) {
+		}) (*answerOf[v1.Acknowledgement], error) {
 			if err := s.opts.Members.Remove(ctx, in.Name, in.Force); err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.Said]{Body: v1.Said{Text: "member " + in.Name + " is removed; its certificates count no more"}}, nil
+			return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: "member " + in.Name + " is removed; its certificates count no more"}}, nil
 		})
 	change(api, http.MethodPost, "makeJoinToken", "/v1/cluster/join-tokens", tagMembers, "Make a join token", "It lets one member in, once. It is shown in this answer only.",
 		http.StatusCreated, v1.JoinTokenRequest{}, s.makeJoinToken)
@@ -66,7 +66,7 @@ func (s *Server) registerMembers(api huma.API) {
 			return out, nil
 		})
 	change(api, http.MethodPost, "transferLeadership", "/v1/cluster/leader", tagMembers, "Hand leadership on", "To a server that votes.", http.StatusOK, v1.LeaderRequest{},
-		func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Said], error) {
+		func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Acknowledgement], error) {
 			q, err := body[v1.LeaderRequest](in.JSONBody)
 			if err != nil {
 				return nil, err
@@ -74,20 +74,20 @@ func (s *Server) registerMembers(api huma.API) {
 			if err := s.opts.Members.TransferLeadership(ctx, q.To); err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.Said]{Body: v1.Said{Text: "leadership was handed on"}}, nil
+			return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: "leadership was handed on"}}, nil
 		})
 	for path, armed := range map[string]bool{"arm": true, "disarm": false} {
 		text := map[bool]string{true: "Leases stop restartable VMs again when they run out.", false: "Leases that run out stop no VM and prove nothing, until armed again: for work on the network."}[armed]
 		change(api, http.MethodPost, path+"Cluster", "/v1/cluster/"+path, tagMembers, map[bool]string{true: "Arm leases", false: "Disarm leases"}[armed], text, http.StatusOK, v1.ReasonRequest{},
-			func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Said], error) {
+			func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Acknowledgement], error) {
 				q, err := body[v1.ReasonRequest](in.JSONBody)
 				if err != nil {
 					return nil, err
 				}
-				if err := s.opts.Members.Arm(ctx, armed, q.Reason); err != nil {
+				if err := s.opts.Members.SetFencing(ctx, armed, q.Reason); err != nil {
 					return nil, s.fail(ctx, err)
 				}
-				return &answerOf[v1.Said]{Body: v1.Said{Text: text}}, nil
+				return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: text}}, nil
 			})
 	}
 	s.registerLosses(api)
@@ -179,10 +179,10 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 	add := func(severity, object, name, format string, args ...any) {
 		out = append(out, v1.Condition{Severity: severity, Object: object, Name: name, Text: fmt.Sprintf(format, args...)})
 	}
-	if status.Hold != "" {
-		add("critical", "cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %s", status.Hold, strings.Join(status.HoldFor, ", "))
+	if status.RecoveryFreeze != "" {
+		add("critical", "cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %s", status.RecoveryFreeze, strings.Join(status.RecoveryFreezeHosts, ", "))
 	}
-	if status.Disarmed {
+	if status.FencingDisabled {
 		add("warning", "cluster", status.ID, "disarmed: VMs of lost hosts are not restarted")
 	}
 	for _, m := range status.Members {
@@ -205,7 +205,7 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 	if status.Advice != "" {
 		add("warning", "cluster", status.ID, "%s", status.Advice)
 	}
-	figures := s.opts.hostFigures(v)
+	stats := s.opts.hostStats(v)
 	hosts := v.Hosts()
 	if s.opts.Members != nil {
 		if leads, _ := s.opts.Members.Leader(); !leads {
@@ -214,7 +214,7 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 	}
 	for _, row := range hosts {
 		h := v.HostView(row)
-		if n := figures[h.Name].Unproved; n > 0 {
+		if n := stats[h.Name].Unproved; n > 0 {
 			add("critical", "host", h.Name, "%d restartable VMs are not started elsewhere, for nothing proves that the host is dead: vcctl host fence, or vcctl host confirm-dead if you know", n)
 		}
 		if len(h.Hangs) > 0 && h.State != "lost" {
@@ -234,8 +234,8 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 		if d := h.Drain; h.VMs > 0 && (d.State == state.DrainBlocked || d.State == state.DrainStopped) {
 			add("warning", "host", h.Name, "is to be empty, and %d VMs do not leave it (drain %s: %s): vcctl host get says which; vcctl host undrain gives up", h.VMs, d.State, d.Text)
 		}
-		if len(h.Unknown) > 0 {
-			add("warning", "host", h.Name, "its hypervisor lists VMs with this cluster's mark that the state does not have there: %s; they are left alone: docs/reference/alerts.md#unmanaged-vms", strings.Join(h.Unknown, ", "))
+		if len(h.Unmanaged) > 0 {
+			add("warning", "host", h.Name, "its hypervisor lists VMs with this cluster's mark that the state does not have there: %s; they are left alone: docs/reference/alerts.md#unmanaged-vms", strings.Join(h.Unmanaged, ", "))
 		}
 		if len(h.Leftovers) > 0 {
 			add("warning", "host", h.Name, "migrations left VMs behind here, paused, where they run nothing: %s; the host resumes each that was not handed over, and destroys each other once the log shows that it runs elsewhere, has ended or is to start anew", strings.Join(h.Leftovers, ", "))
@@ -247,7 +247,7 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 		}
 	}
 	if hosts != nil {
-		for _, n := range v.NoWays() {
+		for _, n := range v.MissingRoutes() {
 			if len(n.From) == 1 {
 				add("warning", "host", n.From[0], "%s", n)
 			} else {
@@ -278,12 +278,12 @@ func hanging(h control.HostView) string {
 		h.Hangs[0], more, h.Name, h.Name)
 }
 
-// hostFigures of a cluster of many members.
-func (o Options) hostFigures(v *control.View) map[string]control.HostFigures {
+// hostStats of a cluster of many members.
+func (o Options) hostStats(v *control.View) map[string]control.HostStats {
 	if o.Members == nil {
 		return nil
 	}
-	return o.Members.HostFigures(v)
+	return o.Members.HostStats(v)
 }
 
 // severities in the order in which conditions are listed.

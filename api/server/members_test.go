@@ -160,7 +160,7 @@ func (s *several) leads() (leader, follower string) {
 }
 
 // event awaits one of that kind whose text holds words, and returns it.
-func (s *several) event(kind, words string) (found v1.Event) {
+func (s *several) event(kind, texts string) (found v1.Event) {
 	s.t.Helper()
 	var all []v1.Event
 	if err := s.Await(s.t.Context(), "an event "+kind, func() bool {
@@ -170,14 +170,14 @@ func (s *several) event(kind, words string) (found v1.Event) {
 		}
 		all = answer.Items
 		for _, e := range all {
-			if e.Kind == kind && strings.Contains(e.Text, words) {
+			if e.Kind == kind && strings.Contains(e.Text, texts) {
 				found = e
 				return true
 			}
 		}
 		return false
 	}); err != nil {
-		s.t.Fatalf("%v with %q among %+v", err, words, all)
+		s.t.Fatalf("%v with %q among %+v", err, texts, all)
 	}
 	return found
 }
@@ -246,7 +246,7 @@ func TestMemberRequests(t *testing.T) {
 		must(t, err)
 		tokens, err := c.JoinTokens(t.Context())
 		must(t, err)
-		if status.Disarmed || len(status.Members) != 3 || status.Leader != leader {
+		if status.FencingDisabled || len(status.Members) != 3 || status.Leader != leader {
 			t.Errorf("something was changed: %+v", status)
 		}
 		for _, k := range tokens {

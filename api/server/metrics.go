@@ -103,7 +103,7 @@ func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 		descMigrations, descMigratedBytes, descDowntime, descMoving, descPlans, descDrain, descDrainMoved, descDrainVMs} {
 		ch <- d
 	}
-	for _, d := range shapingDescs {
+	for _, d := range rightsizingDescs {
 		ch <- d
 	}
 }
@@ -150,7 +150,7 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(descUp, truth(h.State != "unreachable" && h.State != "unknown" && h.State != "lost"), h.Name)
 		}
 		gauge(descCordoned, truth(h.Cordoned), h.Name)
-		if w := h.Word; live && w != nil && w.Ignored == "" {
+		if w := h.Availability; live && w != nil && w.Ignored == "" {
 			gauge(descCPU, w.Available.CPU, h.Name, "available")
 			gauge(descMemory, float64(w.Available.Memory), h.Name, "available")
 		}
@@ -186,9 +186,9 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	if live {
-		c.shapingFigures(ch)
+		c.rightsizingStats(ch)
 	}
-	c.moveFigures(ch, v)
+	c.moveStats(ch, v)
 }
 
 func truth(b bool) float64 {

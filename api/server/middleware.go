@@ -40,9 +40,9 @@ func (s *Server) identify(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		r.Header.Set("X-Request-Id", id) // for the server that this one may hand it on to
 		ctx := context.WithValue(r.Context(), requestKey{}, id)
-		saw := &seen{}
-		saw.wanted, _ = strconv.ParseUint(r.URL.Query().Get("index"), 10, 64) // what is wrong with it is said later
-		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, seenKey{}, saw)))
+		observed := &seen{}
+		observed.wanted, _ = strconv.ParseUint(r.URL.Query().Get("index"), 10, 64) // what is wrong with it is said later
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, seenKey{}, observed)))
 	})
 }
 
@@ -105,10 +105,10 @@ const (
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		saw, _ := r.Context().Value(seenKey{}).(*seen)
+		observed, _ := r.Context().Value(seenKey{}).(*seen)
 		rec := &recorder{ResponseWriter: w, index: func() uint64 {
-			if saw != nil && saw.index > 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-				return saw.index
+			if observed != nil && observed.index > 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+				return observed.index
 			}
 			return s.cluster.Index()
 		}}
@@ -127,7 +127,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			_, pattern := s.mux.Handler(r)
 			s.metrics.request(r.Method, pattern, rec.status, took)
 			level := slog.LevelInfo
-			switch stranger := saw == nil || !saw.authenticated; {
+			switch stranger := observed == nil || !observed.authenticated; {
 			case rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 				level = slog.LevelDebug // whoever looks again every second is not news
 			case rec.status >= 400 && stranger:
@@ -162,8 +162,8 @@ func query(r *http.Request) *problem {
 
 // route hands the request to its handler.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
-	if who := principalOf(r.Context()); who != nil {
-		ctx, leave := s.live.enter(r.Context(), who)
+	if principal := principalOf(r.Context()); principal != nil {
+		ctx, leave := s.live.enter(r.Context(), principal)
 		defer leave()
 		r = r.WithContext(ctx)
 	}

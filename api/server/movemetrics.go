@@ -48,8 +48,8 @@ func newMoveMeter() *moveMeter {
 		results: map[state.MigrationState]float64{state.MigrationDone: 0, state.MigrationFailed: 0, state.MigrationAborted: 0}}
 }
 
-// look at the migrations that there are, once the state is up to date.
-func (m *moveMeter) look(rows []state.Migration) {
+// observe at the migrations that there are, once the state is up to date.
+func (m *moveMeter) observe(rows []state.Migration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := make(map[string]metered, len(rows))
@@ -82,11 +82,11 @@ func (m *moveMeter) stood(d time.Duration) {
 	}
 }
 
-// moveFigures of the cluster: its migrations, plans and drains.
-func (c clusterCollector) moveFigures(ch chan<- prometheus.Metric, v *control.View) {
+// moveStats of the cluster: its migrations, plans and drains.
+func (c clusterCollector) moveStats(ch chan<- prometheus.Metric, v *control.View) {
 	m := c.s.metrics.moves
 	if c.s.cluster.Ready() == nil {
-		m.look(v.Migrations())
+		m.observe(v.Migrations())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

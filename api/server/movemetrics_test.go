@@ -19,16 +19,16 @@ func TestMoveMeter(t *testing.T) {
 		}
 	}
 	old, running := row("a", state.MigrationDone, 100, 50), row("b", state.MigrationRunning, 0, 0)
-	m.look([]state.Migration{old, running})
+	m.observe([]state.Migration{old, running})
 	want(0, 0, 0, 0)
-	m.look([]state.Migration{old, row("b", state.MigrationDone, 40, 0), row("c", state.MigrationFailed, 7, 0)})
+	m.observe([]state.Migration{old, row("b", state.MigrationDone, 40, 0), row("c", state.MigrationFailed, 7, 0)})
 	want(1, 1, 47, 0)
 	// The source's last word comes after the end.
-	m.look([]state.Migration{old, row("b", state.MigrationDone, 60, 80), row("c", state.MigrationFailed, 7, 0)})
+	m.observe([]state.Migration{old, row("b", state.MigrationDone, 60, 80), row("c", state.MigrationFailed, 7, 0)})
 	want(1, 1, 67, 1)
 	if m.downtime[.1] != 1 || m.downtime[.03] != 0 || m.sum != .08 {
 		t.Errorf("downtime %v, sum %v", m.downtime, m.sum)
 	}
-	m.look([]state.Migration{row("b", state.MigrationDone, 60, 80), row("c", state.MigrationFailed, 7, 0)}) // old rows are dropped
+	m.observe([]state.Migration{row("b", state.MigrationDone, 60, 80), row("c", state.MigrationFailed, 7, 0)}) // old rows are dropped
 	want(1, 1, 67, 1)
 }

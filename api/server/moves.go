@@ -48,7 +48,7 @@ func poll[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, 
 		return none, err
 	}
 	if d > 0 {
-		if err := s.live.hold(ctx, livePoll); err != nil {
+		if err := s.live.acquire(ctx, livePoll); err != nil {
 			return none, err
 		}
 	}
@@ -206,7 +206,7 @@ func plan(v *control.View, p state.MovePlan) v1.Plan {
 	for i, m := range p.Steps {
 		out.Moves[i] = v1.Move{
 			VM: m.VMName, VMID: m.VM, VirtualCluster: name(m.VC, m.VMName, m.Group), Group: m.Group, From: m.From, To: m.To, After: append([]int{}, m.After...),
-			Bytes: v1.Size(m.Bytes), BytesBudget: budget(m.Allotment), Parks: m.Parks, Reason: m.Reason, Begins: m.Begins, Seconds: m.Seconds,
+			Bytes: v1.Size(m.Bytes), BytesBudget: budget(m.Allotment), Staging: m.Staging, Reason: m.Reason, Begins: m.Begins, Seconds: m.Seconds,
 			State: string(m.State), Migration: m.Migration, Text: m.Text,
 		}
 	}

@@ -21,8 +21,8 @@ func (c *cluster) crowd(t *testing.T, n int) *client.Client {
 	must(t, err)
 	spec := small("a", n)
 	spec.Groups[0].CPU = 2
-	least := 0.1
-	spec.MinYield = &least
+	lowest := 0.1
+	spec.MinYield = &lowest
 	r, err := api.Create(t.Context(), spec)
 	must(t, err)
 	_, err = api.Wait(t.Context(), *r.Operation, nil)
@@ -32,7 +32,7 @@ func (c *cluster) crowd(t *testing.T, n int) *client.Client {
 	return api
 }
 
-func most(v int64) *v1.Bound { b := v1.Bound(v); return &b }
+func maxOf(v int64) *v1.Bound { b := v1.Bound(v); return &b }
 
 // TestRebalance: a plan is made, carried out and told; its figures are those of the contract.
 func TestRebalance(t *testing.T) {
@@ -47,14 +47,14 @@ func TestRebalance(t *testing.T) {
 		}
 
 		// No move is worth it: an answer, with its reason, and nothing to wait for.
-		r, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: most(0)}, client.DryRun())
+		r, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: maxOf(0)}, client.DryRun())
 		must(t, err)
 		if len(r.Plan.Moves) != 0 || !strings.Contains(r.Plan.Reason, "no beneficial move") || !r.DryRun || r.Operation != nil || r.Plan.MinYieldBefore != 0.5 || r.Plan.MinYieldAfter != 0.5 {
 			t.Errorf("%+v", r)
 		}
 
 		key := client.IdempotencyKey("once")
-		r, err = api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: most(2 << 30), Reason: "h2 is new"}, key)
+		r, err = api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: maxOf(2 << 30), Reason: "h2 is new"}, key)
 		must(t, err)
 		p := r.Plan
 		if len(p.Moves) != 2 || p.State != "running" || p.BytesBudget == nil || *p.BytesBudget != 2<<30 || p.Bytes <= 0 || p.Bytes > 2<<30 || p.MinYieldBefore != 0.5 || p.MinYieldAfter != 1 ||
@@ -76,7 +76,7 @@ func TestRebalance(t *testing.T) {
 		if op.State != v1.OperationDone {
 			t.Errorf("%+v", op)
 		}
-		again, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: most(2 << 30), Reason: "h2 is new"}, key)
+		again, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: maxOf(2 << 30), Reason: "h2 is new"}, key)
 		must(t, err)
 		if !again.Replayed || again.Plan.ID != p.ID {
 			t.Errorf("the same key gives %+v", again)
@@ -191,7 +191,7 @@ func TestStopPlan(t *testing.T) {
 		one, slow := 1, v1.Size(8<<20)
 		_, err := api.SetSettings(t.Context(), v1.SettingsPatch{Moves: &v1.MovePatch{PerHost: &one, Total: &one, Bandwidth: &slow}})
 		must(t, err)
-		r, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: most(-1)})
+		r, err := api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: maxOf(-1)})
 		must(t, err)
 		if r.Plan.BytesBudget != nil || len(r.Plan.Moves) < 3 {
 			t.Fatalf("%+v", r.Plan)
@@ -296,7 +296,7 @@ func TestDrain(t *testing.T) {
 		_, err = api.Wait(t.Context(), *r.Operation, nil)
 		must(t, err)
 
-		begun, err := api.Drain(t.Context(), "h1", v1.DrainRequest{Deadline: "1h", MaxBytes: most(4 << 30), Reason: "new memory"})
+		begun, err := api.Drain(t.Context(), "h1", v1.DrainRequest{Deadline: "1h", MaxBytes: maxOf(4 << 30), Reason: "new memory"})
 		must(t, err)
 		if begun.Operation == nil || begun.Operation.Kind != "drain" || begun.Operation.Host != "h1" || begun.Plan == nil {
 			t.Fatalf("%+v", begun)
@@ -351,7 +351,7 @@ func TestSettings(t *testing.T) {
 		api := c.client(t)
 		before, err := api.Settings(t.Context())
 		must(t, err)
-		if before.Moves.Mode != "auto" || before.Moves.Period != "10m" || before.Moves.LeastGain != 0.1 || before.Moves.Budget <= 0 || before.SharedPools == nil {
+		if before.Moves.Mode != "auto" || before.Moves.Period != "10m" || before.Moves.MinGain != 0.1 || before.Moves.Budget <= 0 || before.SharedPools == nil {
 			t.Errorf("%+v", before)
 		}
 		mode, period, yield := "propose", "5m", 0.4
@@ -400,8 +400,8 @@ func first[T any](v T, _ error) T { return v }
 func TestProposed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := start(t)
-		mode, hold, period, bound := "propose", "10ms", "1s", v1.Size(4<<30)
-		_, err := c.client(t).SetSettings(t.Context(), v1.SettingsPatch{Moves: &v1.MovePatch{Mode: &mode, Hold: &hold, Period: &period, MaxBytes: &bound}})
+		mode, freeze, period, bound := "propose", "10ms", "1s", v1.Size(4<<30)
+		_, err := c.client(t).SetSettings(t.Context(), v1.SettingsPatch{Moves: &v1.MovePatch{Mode: &mode, StabilizationWindow: &freeze, Period: &period, MaxBytes: &bound}})
 		must(t, err)
 		api := c.crowd(t, 4)
 		var p v1.Plan

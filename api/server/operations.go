@@ -70,7 +70,7 @@ func (s *Server) registerOperations(api huma.API) {
 // await an operation's end, or its next step if seen is its last one.
 func (s *Server) await(ctx context.Context, id, consistency, seen string, wait time.Duration) (v1.Operation, error) {
 	if wait > 0 {
-		if err := s.live.hold(ctx, livePoll); err != nil {
+		if err := s.live.acquire(ctx, livePoll); err != nil {
 			return v1.Operation{}, err
 		}
 	}

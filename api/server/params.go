@@ -120,8 +120,8 @@ func change[I, O any](api huma.API, method, id, path, tag, summary, text string,
 	if body != nil {
 		op.RequestBody = &huma.RequestBody{}
 	}
-	if path == tryPath {
-		op.MaxBodyBytes = MaxTryBytes
+	if path == simulatePath {
+		op.MaxBodyBytes = MaxSimulateBytes
 	}
 	huma.Register(api, op, h)
 	if body != nil {

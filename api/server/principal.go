@@ -18,11 +18,11 @@ const (
 	maxStreams = 100 // event streams: each costs work at every event
 
 	// sweepEvery is how often this server looks whether the tokens of running requests are still good. Requests that
-	// began before their token ended have graceAfterEnd to finish, so that the one that revokes its own token is
-	// answered. What runs longer is cut: after sweepEvery + graceAfterEnd rounded up to sweepEvery, 2 s, and the time that the
+	// began before their token ended have leewayAfterEnd to finish, so that the one that revokes its own token is
+	// answered. What runs longer is cut: after sweepEvery + leewayAfterEnd rounded up to sweepEvery, 2 s, and the time that the
 	// state takes to come here. The documented bound is 5 s.
-	sweepEvery    = time.Second
-	graceAfterEnd = time.Second
+	sweepEvery     = time.Second
+	leewayAfterEnd = time.Second
 )
 
 // principal is who a request is from: the holder of a token.
@@ -116,8 +116,8 @@ func (l *liveRequests) enter(ctx context.Context, p *principal) (_ context.Conte
 	}
 }
 
-// hold counts a request that may run for long, until it leaves, or refuses it.
-func (l *liveRequests) hold(ctx context.Context, kind liveKind) error {
+// acquire counts a request that may run for long, until it leaves, or refuses it.
+func (l *liveRequests) acquire(ctx context.Context, kind liveKind) error {
 	p := principalOf(ctx)
 	q, _ := ctx.Value(liveKey{}).(*liveRequest)
 	if p == nil || q == nil {
@@ -167,7 +167,7 @@ func (l *liveRequests) sweepWhileBusy() {
 	}
 }
 
-// sweep cuts the requests whose token ended graceAfterEnd ago. It returns false once there are none to look after.
+// sweep cuts the requests whose token ended leewayAfterEnd ago. It returns false once there are none to look after.
 func (l *liveRequests) sweep(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *liveRequests) sweep(now time.Time) bool {
 			a.endSeen = time.Time{}
 		case a.endSeen.IsZero():
 			a.endSeen = now
-		case now.Sub(a.endSeen) >= graceAfterEnd:
+		case now.Sub(a.endSeen) >= leewayAfterEnd:
 			for q := range a.requests {
 				q.cancel(why)
 			}

@@ -140,14 +140,14 @@ func problemOf(err error) *problem {
 		invalid  *control.Invalid
 		refused  *control.Refused
 		exists   *control.Exists
-		held     *control.Held
+		frozen   *control.FrozenError
 		blocked  *control.Blocked
 	)
 	switch {
 	case errors.As(err, &already):
 		return already
-	case errors.As(err, &held):
-		p := newProblem(http.StatusServiceUnavailable, v1.ProblemUnavailable, held.Error())
+	case errors.As(err, &frozen):
+		p := newProblem(http.StatusServiceUnavailable, v1.ProblemUnavailable, frozen.Error())
 		p.retry = true
 		return p
 	case errors.Is(err, node.ErrRefused), errors.Is(err, member.ErrNoCA):

@@ -145,14 +145,14 @@ func TestManyTokens(t *testing.T) {
 		"": false, "one": false, "Basic one": false, "Bearer one two": false} {
 		r := httptest.NewRequest("GET", "/v1/vms", nil)
 		r.Header.Set("Authorization", header)
-		who, refusal := s.identifyToken(r)
-		if (who != nil) != want || (refusal != nil) == want || want && (who.Role != state.RoleAdmin || !who.File) {
-			t.Errorf("%q: %+v, %v", header, who, refusal)
+		principal, refusal := s.identifyToken(r)
+		if (principal != nil) != want || (refusal != nil) == want || want && (principal.Role != state.RoleAdmin || !principal.File) {
+			t.Errorf("%q: %+v, %v", header, principal, refusal)
 		}
 	}
 	r := httptest.NewRequest("GET", "/v1/vms", nil)
 	r.Header.Set("Authorization", "Bearer ")
-	if who, _ := (&Server{}).identifyToken(r); who != nil {
+	if principal, _ := (&Server{}).identifyToken(r); principal != nil {
 		t.Error("a server without tokens lets somebody in")
 	}
 }

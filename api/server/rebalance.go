@@ -26,13 +26,13 @@ type Mover interface {
 	// Drain a host. *control.Blocked: VMs cannot leave it, and nothing was moved.
 	Drain(ctx context.Context, host string, q control.DrainRequest, call control.Call) (control.DrainResult, error)
 	Undrain(ctx context.Context, host string, call control.Call) error
-	// Turns are hosts that can be emptied together, one group after another, and those that cannot.
-	Turns(ctx context.Context) ([]control.Turn, []control.Unemptiable, error)
+	// DrainBatches are hosts that can be emptied together, one group after another, and those that cannot.
+	DrainBatches(ctx context.Context) ([]control.DrainBatch, []control.Undrainable, error)
 	// Empty is whether a host runs any VM of this cluster, by its hypervisor's word.
 	Empty(ctx context.Context, host string) (control.EmptyView, error)
-	// Try says what would be if the cluster were another, Spare what if each host in turn were not there.
-	Try(ctx context.Context, q control.TryRequest) (control.TryResult, error)
-	Spare(ctx context.Context) ([]control.SpareRow, error)
+	// Simulate says what would be if the cluster were another, Spare what if each host in turn were not there.
+	Simulate(ctx context.Context, q control.SimulateRequest) (control.SimulateResult, error)
+	FailoverCapacity(ctx context.Context) ([]control.FailoverRow, error)
 }
 
 const tagRebalance = "Re-balancing"

@@ -105,7 +105,7 @@ var routes = map[string]permission{
 	"POST /v1/plans/{id}/apply":      permitOperate,
 	"POST /v1/plans/{id}/stop":       permitOperate,
 	"GET /v1/plans/spare":            permitRead,
-	"POST " + tryPath:                permitOperate, // changes nothing, but takes a saved state and much CPU
+	"POST " + simulatePath:           permitOperate, // changes nothing, but takes a saved state and much CPU
 	"GET /v1/migrations":             permitRead,
 	"GET /v1/migrations/{id}":        permitRead,
 	"POST /v1/migrations/{id}/abort": permitOperate,

@@ -101,16 +101,16 @@ func withKeys(k *keyring, leads bool) *Server {
 }
 
 // asked sends a request through authentication alone, and says whether it came through, and as whom.
-func asked(s *Server, method, path, authorization string) (through bool, who *principal, by audit.Actor, w *httptest.ResponseRecorder) {
+func asked(s *Server, method, path, authorization string) (through bool, principal *principal, by audit.Actor, w *httptest.ResponseRecorder) {
 	r := httptest.NewRequest(method, path, nil)
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
 	w = httptest.NewRecorder()
 	s.authenticate(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		through, who, by = true, principalOf(r.Context()), audit.Of(r.Context())
+		through, principal, by = true, principalOf(r.Context()), audit.Of(r.Context())
 	})).ServeHTTP(w, r)
-	return through, who, by, w
+	return through, principal, by, w
 }
 
 // allowed says what the documentation says of roles, apart from the table.
@@ -260,9 +260,9 @@ func TestAuthenticate(t *testing.T) {
 			t.Errorf("%s: through %v, %d %s", c.what, through, w.Code, w.Body)
 		}
 	}
-	through, who, by, w := asked(s, "GET", "/v1/vms", "bearer  "+good+" ")
-	if !through || who.ID != id || who.Name != "good" || who.Role != state.RoleOperator {
-		t.Errorf("the good one: %v, %+v, %s", through, who, w.Body)
+	through, principal, by, w := asked(s, "GET", "/v1/vms", "bearer  "+good+" ")
+	if !through || principal.ID != id || principal.Name != "good" || principal.Role != state.RoleOperator {
+		t.Errorf("the good one: %v, %+v, %s", through, principal, w.Body)
 	}
 	if by.ID != "token:"+id || by.Name != "good" || by.Client == "" {
 		t.Errorf("actor %+v", by)
@@ -284,8 +284,8 @@ func TestAuthenticate(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.put(hash)
-	if through, who, _, w := asked(s, "DELETE", "/v1/tokens/x", "Bearer "+good); through || w.Code != 403 {
-		t.Errorf("a row without a role: through %v, %+v, %d", through, who, w.Code)
+	if through, principal, _, w := asked(s, "DELETE", "/v1/tokens/x", "Bearer "+good); through || w.Code != 403 {
+		t.Errorf("a row without a role: through %v, %+v, %d", through, principal, w.Code)
 	}
 }
 
@@ -409,38 +409,38 @@ func TestBoundOfATokensRequests(t *testing.T) {
 		return l.enter(context.WithValue(t.Context(), principalKey{}, p), p)
 	}
 	var leave []func()
-	hold := func(id string, kind liveKind) error {
+	freeze := func(id string, kind liveKind) error {
 		ctx, end := enter(id)
 		leave = append(leave, end)
-		return l.hold(ctx, kind)
+		return l.acquire(ctx, kind)
 	}
 	for i := range maxStreams {
-		if err := hold("a", liveStream); err != nil {
+		if err := freeze("a", liveStream); err != nil {
 			t.Fatalf("stream %d: %v", i, err)
 		}
 	}
 	var p *problem
-	if err := hold("a", liveStream); !errors.As(err, &p) || p.Status != 429 || p.GetHeaders().Get("Retry-After") == "" || !strings.Contains(p.Detail, "100 event streams") {
+	if err := freeze("a", liveStream); !errors.As(err, &p) || p.Status != 429 || p.GetHeaders().Get("Retry-After") == "" || !strings.Contains(p.Detail, "100 event streams") {
 		t.Errorf("one stream more: %v", err)
 	}
 	for i := range maxLive - maxStreams {
-		if err := hold("a", []liveKind{liveConsole, livePoll}[i%2]); err != nil {
+		if err := freeze("a", []liveKind{liveConsole, livePoll}[i%2]); err != nil {
 			t.Fatalf("console or poll %d: %v", i, err)
 		}
 	}
 	for _, kind := range []liveKind{liveConsole, livePoll} {
-		if err := hold("a", kind); !errors.As(err, &p) || p.Status != 429 {
+		if err := freeze("a", kind); !errors.As(err, &p) || p.Status != 429 {
 			t.Errorf("one more of kind %d: %v", kind, err)
 		}
 	}
-	if err := hold("b", liveStream); err != nil {
+	if err := freeze("b", liveStream); err != nil {
 		t.Errorf("another token: %v", err)
 	}
 	if n := l.running("a"); n[liveStream] != maxStreams || n[liveStream]+n[liveConsole]+n[livePoll] != maxLive {
 		t.Errorf("running %v", n)
 	}
 	leave[0]()
-	if err := hold("a", liveStream); err != nil {
+	if err := freeze("a", liveStream); err != nil {
 		t.Errorf("after one stream ended: %v", err)
 	}
 	for _, f := range leave[1:] {
@@ -449,7 +449,7 @@ func TestBoundOfATokensRequests(t *testing.T) {
 	if len(l.of) != 0 {
 		t.Errorf("left: %v", l.of)
 	}
-	if err := l.hold(t.Context(), liveStream); err != nil {
+	if err := l.acquire(t.Context(), liveStream); err != nil {
 		t.Errorf("without a principal: %v", err)
 	}
 }

@@ -15,14 +15,14 @@ import (
 )
 
 // measured waits until so much was measured of a VM.
-func measured(t *testing.T, api *client.Client, vm, resource string, least int) v1.Samples {
+func measured(t *testing.T, api *client.Client, vm, resource string, lowest int) v1.Samples {
 	t.Helper()
 	var s v1.Samples
 	var err error
-	what := fmt.Sprintf("%d steps of %s of VM %s are measured", least, resource, vm)
+	what := fmt.Sprintf("%d steps of %s of VM %s are measured", lowest, resource, vm)
 	patience.Eventually(t, 90*time.Second, what, func() any { return fmt.Sprintf("%+v, %v", s.Items, err) }, func() bool {
 		s, err = api.Samples(t.Context(), vm, resource, "raw", "")
-		return err == nil && len(s.Items) >= least
+		return err == nil && len(s.Items) >= lowest
 	})
 	return s
 }

@@ -51,7 +51,7 @@ type Cluster interface {
 	Index() uint64
 	Await(ctx context.Context, index uint64) error
 	Mover
-	Shaper
+	Rightsizer
 	Tokens
 }
 
@@ -134,11 +134,11 @@ func New(c Cluster, o Options) *Server {
 	s.registerImages(api)
 	s.registerCluster(api)
 	s.registerSettings(api)
-	s.registerShaping(api)
+	s.registerRightsizing(api)
 	s.registerMoves(api)
 	s.registerRebalance(api)
 	s.registerDrains(api)
-	s.registerTry(api)
+	s.registerSimulate(api)
 	s.registerTokens(api)
 	s.registerAudit(api)
 	if o.Members != nil {

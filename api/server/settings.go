@@ -71,12 +71,12 @@ func patchSettings(to *state.Settings, q v1.SettingsPatch) error {
 	if q.MinMemory != nil {
 		to.MinMemory = int64(*q.MinMemory)
 	}
-	patchShaping(&to.Shaping, q.Shaping)
+	patchRightsizing(&to.Rightsizing, q.Rightsizing)
 	if q.Moves == nil {
 		return nil
 	}
 	m, p := &to.Moves, q.Moves
-	take(&m.LeastGain, p.LeastGain)
+	take(&m.MinGain, p.MinGain)
 	take(&m.IdleBelow, p.IdleBelow)
 	take(&m.PerHost, p.PerHost)
 	take(&m.Total, p.Total)
@@ -99,7 +99,7 @@ func patchSettings(to *state.Settings, q v1.SettingsPatch) error {
 		name string
 		to   *state.Millis
 		from *string
-	}{{"period", &m.Period, p.Period}, {"grace", &m.Grace, p.Grace}, {"coolDown", &m.CoolDown, p.CoolDown}, {"hold", &m.Hold, p.Hold}, {"deadline", &m.Deadline, p.Deadline}} {
+	}{{"period", &m.Period, p.Period}, {"grace", &m.MinResidency, p.MinResidency}, {"coolDown", &m.CoolDown, p.CoolDown}, {"hold", &m.StabilizationWindow, p.StabilizationWindow}, {"deadline", &m.Deadline, p.Deadline}} {
 		if d.from == nil {
 			continue
 		}
@@ -128,16 +128,16 @@ func settingsOf(meta state.Meta) *settingsAnswer {
 }
 
 func settings(s state.Settings) v1.ClusterSettings {
-	m, x := s.Moves.WithDefaults(), s.Shaping.WithDefaults()
+	m, x := s.Moves.WithDefaults(), s.Rightsizing.WithDefaults()
 	text := func(d state.Millis) string { return v1.FormatDuration(d.Duration()) }
 	return v1.ClusterSettings{
 		MinYield: s.MinYield, OnFull: string(s.OnFull), Image: s.Image, Pool: s.Pool, MinMemory: v1.Size(s.MinMemory), MaxVMs: s.MaxVMs,
 		SharedPools: append([]string{}, s.SharedPools...),
 		Moves: v1.MoveSettings{
-			Mode: string(m.Mode), Period: text(m.Period), Grace: text(m.Grace), CoolDown: text(m.CoolDown), Hold: text(m.Hold), LeastGain: m.LeastGain,
+			Mode: string(m.Mode), Period: text(m.Period), MinResidency: text(m.MinResidency), CoolDown: text(m.CoolDown), StabilizationWindow: text(m.StabilizationWindow), MinGain: m.MinGain,
 			IdleBelow: m.IdleBelow, MaxBytes: v1.Size(m.MaxBytes), Budget: v1.Size(m.Budget()), PerHost: m.PerHost, Total: m.Total, Bandwidth: v1.Size(m.Bandwidth),
 			AutoConverge: m.AutoConverge, PostCopy: m.PostCopy, CopyStorage: m.CopyStorage, Deadline: text(m.Deadline), OnJoin: m.OnJoin,
 		},
-		Shaping: v1.ShapingSettings{Mode: string(x.Mode), Needs: x.Needs, Aggressiveness: x.Aggressiveness},
+		Rightsizing: v1.RightsizingSettings{Mode: string(x.Mode), Needs: x.Needs, Aggressiveness: x.Aggressiveness},
 	}
 }

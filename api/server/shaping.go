@@ -12,106 +12,106 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Shaper is what the API asks about estimated needs.
-type Shaper interface {
-	// Shaping is how it stands, by the server that leads.
-	Shaping(ctx context.Context) (control.ShapingStatus, error)
-	ShapingFigures() control.ShapingFigures
+// Rightsizer is what the API asks about estimated needs.
+type Rightsizer interface {
+	// Rightsizing is how it stands, by the server that leads.
+	Rightsizing(ctx context.Context) (control.RightsizingStatus, error)
+	RightsizingStats() control.RightsizingStats
 }
 
-func (s *Server) registerShaping(api huma.API) {
+func (s *Server) registerRightsizing(api huma.API) {
 	get(api, "getShaping", "/v1/cluster/shaping", tagCluster, "What is reclaimed of what was declared",
 		"What VMs are given that use less than was declared, or in the shadow what they would be given; what went wrong, or would have; and which VMs are left alone, and why.",
-		func(ctx context.Context, _ *struct{}) (*answerOf[v1.Shaping], error) {
+		func(ctx context.Context, _ *struct{}) (*answerOf[v1.Rightsizing], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
-			now, err := s.cluster.Shaping(bounded)
+			now, err := s.cluster.Rightsizing(bounded)
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.Shaping]{Body: shaping(now)}, nil
+			return &answerOf[v1.Rightsizing]{Body: rightsizing(now)}, nil
 		})
 }
 
-func shaping(x control.ShapingStatus) v1.Shaping {
-	return v1.Shaping{Mode: string(x.Settings.Mode), Needs: x.Settings.Needs, Aggressiveness: x.Settings.Aggressiveness, LookedAt: x.Looked,
+func rightsizing(x control.RightsizingStatus) v1.Rightsizing {
+	return v1.Rightsizing{Mode: string(x.Settings.Mode), Needs: x.Settings.Needs, Aggressiveness: x.Settings.Aggressiveness, EvaluatedAt: x.EvaluatedAt,
 		Reclaimed: v1.Resources{CPU: x.Reclaimed.CPU, Memory: v1.Size(x.Reclaimed.Memory)}, Waiting: append([]string{}, x.Waiting...),
 		Admission: admission(x.Admission),
-		VMs: each(x.VMs, func(m loop.Shaped) v1.ShapedVM {
-			return v1.ShapedVM{VM: m.Name, VirtualCluster: m.VC, Host: m.Host, CPU: m.CPU, Need: m.Need, Memory: v1.Size(m.Memory), Balloon: v1.Size(m.Next),
-				Pressed: m.Pressed, ShortCPU: m.ShortCPU, ShortMemory: v1.Size(m.ShortMemory), LeftAlone: m.Alone != "", Reason: m.Text}
+		VMs: each(x.VMs, func(m loop.Recommendation) v1.RightsizedVM {
+			return v1.RightsizedVM{VM: m.Name, VirtualCluster: m.VC, Host: m.Host, CPU: m.CPU, Need: m.Need, Memory: v1.Size(m.Memory), Balloon: v1.Size(m.Next),
+				UnderPressure: m.UnderPressure, ShortCPU: m.ShortCPU, ShortMemory: v1.Size(m.ShortMemory), Excluded: m.Excluded != "", Reason: m.Text}
 		}),
-		Hours: each(x.Hours, func(h state.ShapingHour) v1.ShapingHour {
-			return v1.ShapingHour{From: h.From, Mode: string(h.Mode), Minutes: h.Minutes, Reclaimed: v1.Resources{CPU: h.Average.CPU, Memory: v1.Size(h.Average.Memory)},
+		Hours: each(x.Hours, func(h state.RightsizingHour) v1.RightsizingHour {
+			return v1.RightsizingHour{From: h.From, Mode: string(h.Mode), Minutes: h.Minutes, Reclaimed: v1.Resources{CPU: h.Average.CPU, Memory: v1.Size(h.Average.Memory)},
 				VMMinutes: h.VMs, ShortCPU: h.ShortCPU, ShortMemory: h.ShortMemory, WorstCPU: h.WorstCPU, WorstMemory: v1.Size(h.WorstMemory), WorstVM: h.WorstVM, Preempted: h.Preempted}
 		})}
 }
 
 func admission(x control.AdmissionStatus) v1.Admission {
-	return v1.Admission{InForce: x.InForce, Quality: told(x.Quality), Target: x.Target,
-		Penalties: each(x.Penalties, func(p control.PenaltyStatus) v1.Penalty {
+	return v1.Admission{InForce: x.InForce, Quality: reportedOrNil(x.Quality), Target: x.Target,
+		Margins: each(x.Margins, func(p control.MarginStatus) v1.Margin {
 			b := loop.BufferFor(p.Aggressiveness)
-			return v1.Penalty{Aggressiveness: p.Aggressiveness, Factor: p.Factor, Start: p.Start, Min: p.Min, Max: p.Max, K1: b.K1, K2: b.K2}
+			return v1.Margin{Aggressiveness: p.Aggressiveness, Factor: p.Factor, Start: p.Start, Min: p.Min, Max: p.Max, K1: b.K1, K2: b.K2}
 		}),
-		Hosts: each(x.Hosts, func(h control.HostRoom) v1.HostRoom {
-			out := v1.HostRoom{Host: h.Host, Needs: resources(h.Needs), CountAs: resources(h.Counts), Estimated: resources(h.Plain), Room: resources(h.Room), Ignored: h.Ignored}
-			if !h.Word.At.IsZero() {
-				out.Available = hostWord(h.Word, h.Ignored)
+		Hosts: each(x.Hosts, func(h control.HostHeadroom) v1.HostHeadroom {
+			out := v1.HostHeadroom{Host: h.Host, Needs: resources(h.Needs), CountAs: resources(h.Counts), Estimated: resources(h.FreeByEstimates), Headroom: resources(h.Free), Ignored: h.Ignored}
+			if !h.Availability.At.IsZero() {
+				out.Available = availabilityOf(h.Availability, h.Ignored)
 			}
 			return out
 		})}
 }
 
-func hostWord(w loop.Word, ignored string) *v1.HostWord {
-	return &v1.HostWord{CPU: max(0, w.Available.CPU), Memory: v1.Size(max(0, w.Available.Memory)), Used: resources(w.Used), HeardAt: w.At, Ignored: ignored}
+func availabilityOf(w loop.HostAvailability, ignored string) *v1.HostAvailability {
+	return &v1.HostAvailability{CPU: max(0, w.Available.CPU), Memory: v1.Size(max(0, w.Available.Memory)), Used: resources(w.Used), HeardAt: w.At, Ignored: ignored}
 }
 
-func patchShaping(to *state.ShapingSettings, q *v1.ShapingPatch) {
+func patchRightsizing(to *state.RightsizingSettings, q *v1.RightsizingPatch) {
 	if q == nil {
 		return
 	}
 	if q.Mode != nil {
-		to.Mode = state.ShapingMode(*q.Mode)
+		to.Mode = state.RightsizingMode(*q.Mode)
 	}
 	take(&to.Needs, q.Needs)
 	take(&to.Aggressiveness, q.Aggressiveness)
 }
 
 var (
-	descShapingMode = desc("shaping_mode", "1 for the mode of shaping that is set: off, shadow or on; of the leader only.", "mode")
-	descReclaimCPU  = desc("shaping_reclaimed_cores", "CPU that was declared and is not needed by estimate; in the shadow what would be reclaimed; of the leader only.")
-	descReclaimMem  = desc("shaping_reclaimed_bytes", "Memory that was declared and is given to others; in the shadow what would be; of the leader only.")
-	descShapedVMs   = desc("shaping_vms", "VMs whose needs are estimated: all, those short of memory now (pressed), those whose memory is left alone; of the leader only.", "which")
-	descShort       = desc("shaping_short_vm_minutes_total", "VM-minutes in which a VM was short of what it would have used, or in the shadow would have been; since the server began to lead.", "resource")
-	descPenalty     = desc("shaping_penalty_factor", "By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.", "aggressiveness")
-	descQuality     = desc("shaping_quality_ratio", "Share of the looks at VMs in the last period at which a VM had what it could use, in the shadow would have; of the leader only.")
-	descPreempted   = desc("shaping_preempted_vms_total", "VMs that were stopped to make room in memory for others; since the server began to lead.")
+	descRightsizingMode = desc("shaping_mode", "1 for the mode of shaping that is set: off, shadow or on; of the leader only.", "mode")
+	descReclaimCPU      = desc("shaping_reclaimed_cores", "CPU that was declared and is not needed by estimate; in the shadow what would be reclaimed; of the leader only.")
+	descReclaimMem      = desc("shaping_reclaimed_bytes", "Memory that was declared and is given to others; in the shadow what would be; of the leader only.")
+	descRightsizedVMs   = desc("shaping_vms", "VMs whose needs are estimated: all, those short of memory now (pressed), those whose memory is left alone; of the leader only.", "which")
+	descShort           = desc("shaping_short_vm_minutes_total", "VM-minutes in which a VM was short of what it would have used, or in the shadow would have been; since the server began to lead.", "resource")
+	descMargin          = desc("shaping_penalty_factor", "By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.", "aggressiveness")
+	descQuality         = desc("shaping_quality_ratio", "Share of the looks at VMs in the last period at which a VM had what it could use, in the shadow would have; of the leader only.")
+	descPreempted       = desc("shaping_preempted_vms_total", "VMs that were stopped to make room in memory for others; since the server began to lead.")
 )
 
-var shapingDescs = []*prometheus.Desc{descShapingMode, descReclaimCPU, descReclaimMem, descShapedVMs, descShort, descPreempted, descPenalty, descQuality}
+var rightsizingDescs = []*prometheus.Desc{descRightsizingMode, descReclaimCPU, descReclaimMem, descRightsizedVMs, descShort, descPreempted, descMargin, descQuality}
 
-// shapingFigures of the server that leads.
-func (c clusterCollector) shapingFigures(ch chan<- prometheus.Metric) {
-	f := c.s.cluster.ShapingFigures()
+// rightsizingStats of the server that leads.
+func (c clusterCollector) rightsizingStats(ch chan<- prometheus.Metric) {
+	f := c.s.cluster.RightsizingStats()
 	if f.Mode == "" { // it has not looked yet
 		return
 	}
 	put := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	}
-	for _, mode := range []state.ShapingMode{state.ShapingOff, state.ShapingShadow, state.ShapingOn} {
-		put(descShapingMode, prometheus.GaugeValue, truth(f.Mode == mode), string(mode))
+	for _, mode := range []state.RightsizingMode{state.RightsizingOff, state.RightsizingShadow, state.RightsizingOn} {
+		put(descRightsizingMode, prometheus.GaugeValue, truth(f.Mode == mode), string(mode))
 	}
 	put(descReclaimCPU, prometheus.GaugeValue, f.Reclaimed.CPU)
 	put(descReclaimMem, prometheus.GaugeValue, float64(f.Reclaimed.Memory))
-	put(descShapedVMs, prometheus.GaugeValue, float64(f.VMs), "all")
-	put(descShapedVMs, prometheus.GaugeValue, float64(f.Pressed), "pressed")
-	put(descShapedVMs, prometheus.GaugeValue, float64(f.Alone), "left alone")
+	put(descRightsizedVMs, prometheus.GaugeValue, float64(f.VMs), "all")
+	put(descRightsizedVMs, prometheus.GaugeValue, float64(f.UnderPressure), "pressed")
+	put(descRightsizedVMs, prometheus.GaugeValue, float64(f.Excluded), "left alone")
 	put(descShort, prometheus.CounterValue, f.ShortCPU, "cpu")
 	put(descShort, prometheus.CounterValue, f.ShortMemory, "memory")
-	if f.Mode != state.ShapingOff {
-		for _, p := range f.Penalties {
-			put(descPenalty, prometheus.GaugeValue, p.Factor, p.Aggressiveness)
+	if f.Mode != state.RightsizingOff {
+		for _, p := range f.Margins {
+			put(descMargin, prometheus.GaugeValue, p.Factor, p.Aggressiveness)
 		}
 		if f.Quality >= 0 {
 			put(descQuality, prometheus.GaugeValue, f.Quality)

@@ -18,7 +18,7 @@ import (
 )
 
 // A VC whose needs are estimated is taken, says so, and is scaled as any other; the switch and what it does are seen.
-func TestShaping(t *testing.T) {
+func TestRightsizing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := start(t)
 		api := c.client(t)
@@ -35,33 +35,33 @@ func TestShaping(t *testing.T) {
 		if r.VirtualCluster.Needs != "declared" || r.VirtualCluster.Aggressiveness != "" {
 			t.Errorf("%+v", r.VirtualCluster)
 		}
-		now, err := api.Shaping(t.Context())
+		now, err := api.Rightsizing(t.Context())
 		must(t, err)
 		if now.Mode != "shadow" || now.Needs != "declared" || now.Aggressiveness != "balanced" || now.VMs == nil || now.Hours == nil || now.Waiting == nil ||
-			now.Admission.InForce || now.Admission.Quality != nil || now.Admission.Target != 0.99 || len(now.Admission.Penalties) != 3 || len(now.Admission.Hosts) == 0 {
+			now.Admission.InForce || now.Admission.Quality != nil || now.Admission.Target != 0.99 || len(now.Admission.Margins) != 3 || len(now.Admission.Hosts) == 0 {
 			t.Errorf("%+v", now)
 		}
-		on, needs, bold := "on", "estimated", "aggressive"
-		set, err := api.SetSettings(t.Context(), v1.SettingsPatch{Shaping: &v1.ShapingPatch{Mode: &on, Needs: &needs, Aggressiveness: &bold}})
+		on, needs, aggressiveness := "on", "estimated", "aggressive"
+		set, err := api.SetSettings(t.Context(), v1.SettingsPatch{Rightsizing: &v1.RightsizingPatch{Mode: &on, Needs: &needs, Aggressiveness: &aggressiveness}})
 		must(t, err)
-		if want := (v1.ShapingSettings{Mode: on, Needs: needs, Aggressiveness: bold}); set.Shaping != want {
-			t.Errorf("%+v", set.Shaping)
+		if want := (v1.RightsizingSettings{Mode: on, Needs: needs, Aggressiveness: aggressiveness}); set.Rightsizing != want {
+			t.Errorf("%+v", set.Rightsizing)
 		}
 		r, err = api.Create(t.Context(), spec, client.DryRun())
 		must(t, err)
-		if r.VirtualCluster.Needs != "estimated" || r.VirtualCluster.Aggressiveness != bold {
+		if r.VirtualCluster.Needs != "estimated" || r.VirtualCluster.Aggressiveness != aggressiveness {
 			t.Errorf("%+v", r.VirtualCluster)
 		}
 		if text := explainText(t, api, "a"); !strings.Contains(text, "its needs are estimated, conservative") {
 			t.Error(text)
 		}
-		if now, err = api.Shaping(t.Context()); err != nil || now.Mode != "on" || !now.Admission.InForce {
+		if now, err = api.Rightsizing(t.Context()); err != nil || now.Mode != "on" || !now.Admission.InForce {
 			t.Errorf("%+v, %v", now, err)
 		}
-		if p := now.Admission.Penalties[1]; p != (v1.Penalty{Aggressiveness: "balanced", Factor: 1.5, Start: 1.5, Min: 1.01, Max: 2, K1: 0.05, K2: 3}) {
+		if p := now.Admission.Margins[1]; p != (v1.Margin{Aggressiveness: "balanced", Factor: 1.5, Start: 1.5, Min: 1.01, Max: 2, K1: 0.05, K2: 3}) {
 			t.Errorf("%+v", p)
 		}
-		if h := now.Admission.Hosts[0]; h.Room.CPU <= 0 || h.Room.Memory <= 0 || h.Room != h.Estimated || h.Ignored == "" && h.Available == nil {
+		if h := now.Admission.Hosts[0]; h.Headroom.CPU <= 0 || h.Headroom.Memory <= 0 || h.Headroom != h.Estimated || h.Ignored == "" && h.Available == nil {
 			t.Errorf("%+v", h)
 		}
 		for _, doc := range []string{`{"shaping":{}}`, `{"shaping":{"mode":"maybe"}}`, `{"shaping":{"needs":"guessed"}}`, `{"shaping":{"aggressiveness":"reckless"}}`, `{"shaping":{"aggressivness":"balanced"}}`} {
@@ -73,28 +73,28 @@ func TestShaping(t *testing.T) {
 		must(t, err)
 		set, err = api.SetSettings(t.Context(), patch)
 		must(t, err)
-		if set.Shaping.Mode != "off" || set.Moves.Mode != "off" || set.MinYield != 0.3 {
+		if set.Rightsizing.Mode != "off" || set.Moves.Mode != "off" || set.MinYield != 0.3 {
 			t.Errorf("%+v", set)
 		}
 	})
 }
 
-// figures stands in for what a leader counted.
-type figures struct {
+// stats stands in for what a leader counted.
+type stats struct {
 	*control.Control
-	f control.ShapingFigures
+	f control.RightsizingStats
 }
 
-func (x figures) ShapingFigures() control.ShapingFigures { return x.f }
+func (x stats) RightsizingStats() control.RightsizingStats { return x.f }
 
 // What a leader counted is in /metrics, under the names and with the help that dashboards know; of one that has not looked yet nothing is.
-func TestShapingMetrics(t *testing.T) {
+func TestRightsizingMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := start(t)
-		metrics := func(f control.ShapingFigures) string {
+		metrics := func(f control.RightsizingStats) string {
 			t.Helper()
 			raw := sha256.Sum256([]byte(c.token))
-			api := server.New(figures{c.control, f}, server.Options{Tokens: []server.TokenHash{raw}, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+			api := server.New(stats{c.control, f}, server.Options{Tokens: []server.TokenHash{raw}, Version: "test", Logger: slog.New(slog.DiscardHandler)})
 			r := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)
 			r.Header.Set("Authorization", "Bearer "+c.token)
 			w := httptest.NewRecorder()
@@ -110,11 +110,11 @@ func TestShapingMetrics(t *testing.T) {
 			}
 			return strings.Join(lines, "")
 		}
-		if text := metrics(control.ShapingFigures{}); text != "" {
+		if text := metrics(control.RightsizingStats{}); text != "" {
 			t.Errorf("before the first look:\n%s", text)
 		}
-		got := metrics(control.ShapingFigures{Mode: state.ShapingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, Pressed: 2, Alone: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25,
-			Quality: 0.97, Penalties: [3]control.PenaltyStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
+		got := metrics(control.RightsizingStats{Mode: state.RightsizingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, UnderPressure: 2, Excluded: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25,
+			Quality: 0.97, Margins: [3]control.MarginStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
 		want := `# HELP evenkeel_shaping_mode 1 for the mode of shaping that is set: off, shadow or on; of the leader only.
 # TYPE evenkeel_shaping_mode gauge
 evenkeel_shaping_mode{mode="off"} 0

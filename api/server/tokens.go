@@ -75,7 +75,7 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 			Text: fmt.Sprintf("must be from %.0f to %.0f, or left out for a token without an end", minTokenSeconds, maxTokenSeconds), Value: *q.Seconds}}})
 	}
 	role := state.Role(q.Role)
-	if who := principalOf(ctx); who == nil || !covers(who.Role, role) {
+	if principal := principalOf(ctx); principal == nil || !covers(principal.Role, role) {
 		return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, fmt.Sprintf("a token of role %s may do what the token of this request may not", role))
 	}
 	text, row := NewToken()
@@ -119,7 +119,7 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 	}
 	out.Text = fmt.Sprintf("token %s (%s, %s) %s; on the leader it has %d event streams, %d consoles and %d long polls, which end with it within 5 s",
 		row.ID, row.Name, out.Role, verb, out.EventStreams, out.Consoles, out.LongPolls)
-	if who := principalOf(ctx); who != nil && who.ID == row.ID {
+	if principal := principalOf(ctx); principal != nil && principal.ID == row.ID {
 		out.Text += "; it is the token of this very request: the next one needs another token"
 	}
 	return &answerOf[v1.TokenRevocation]{Body: out}, nil
@@ -137,8 +137,8 @@ func covers(own, other state.Role) bool {
 
 // madeBy is who asks, as rows and events of tokens name it.
 func madeBy(ctx context.Context) string {
-	who := audit.Of(ctx)
-	return audit.Actor{ID: who.ID, Name: who.Name}.String()
+	principal := audit.Of(ctx)
+	return audit.Actor{ID: principal.ID, Name: principal.Name}.String()
 }
 
 func tokenOf(t state.Token) v1.Token {

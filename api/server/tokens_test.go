@@ -21,8 +21,8 @@ import (
 	"evenkeel/test/site"
 )
 
-// holding is something that runs with a token, opened on some server.
-type holding struct {
+// openRequest is something that runs with a token, opened on some server.
+type openRequest struct {
 	what  string
 	ended chan ending
 }
@@ -34,13 +34,13 @@ type ending struct {
 	at   time.Time
 }
 
-// keeper opens what runs with a token.
-type keeper struct {
+// tokenStore opens what runs with a token.
+type tokenStore struct {
 	*several
 	token string
 }
 
-func (k keeper) get(name, path string) (*http.Response, error) {
+func (k tokenStore) get(name, path string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(k.t.Context(), http.MethodGet, "https://"+k.Address(name)+path, nil)
 	must(k.t, err)
 	r.Header.Set("Authorization", "Bearer "+k.token)
@@ -48,7 +48,7 @@ func (k keeper) get(name, path string) (*http.Response, error) {
 }
 
 // stream of events, open once its first line has come.
-func (k keeper) stream(name, query string) holding {
+func (k tokenStore) stream(name, query string) openRequest {
 	resp, err := k.get(name, "/v1/events"+query)
 	must(k.t, err)
 	if resp.StatusCode != http.StatusOK {
@@ -57,7 +57,7 @@ func (k keeper) stream(name, query string) holding {
 	lines := bufio.NewReader(resp.Body)
 	_, err = lines.ReadString('\n')
 	must(k.t, err)
-	h := holding{"event stream " + query + " on " + name, make(chan ending, 1)}
+	h := openRequest{"event stream " + query + " on " + name, make(chan ending, 1)}
 	go func() {
 		defer resp.Body.Close() //nolint:errcheck // read to its end
 		rest, err := io.ReadAll(lines)
@@ -67,8 +67,8 @@ func (k keeper) stream(name, query string) holding {
 }
 
 // poll for what does not come.
-func (k keeper) poll(name, path string) holding {
-	h := holding{"long poll " + path + " on " + name, make(chan ending, 1)}
+func (k tokenStore) poll(name, path string) openRequest {
+	h := openRequest{"long poll " + path + " on " + name, make(chan ending, 1)}
 	go func() {
 		resp, err := k.get(name, path)
 		if err != nil {
@@ -83,7 +83,7 @@ func (k keeper) poll(name, path string) holding {
 }
 
 // console of a VM, open once its first output has come.
-func (k keeper) console(name, vm string) holding {
+func (k tokenStore) console(name, vm string) openRequest {
 	ws, resp, err := websocket.Dial(k.t.Context(), "wss://"+k.Address(name)+"/v1/vms/"+vm+"/console", &websocket.DialOptions{HTTPClient: k.http,
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + k.token}}, CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
@@ -91,7 +91,7 @@ func (k keeper) console(name, vm string) holding {
 	}
 	_, _, err = ws.Read(k.t.Context())
 	must(k.t, err)
-	h := holding{"console of " + vm + " on " + name, make(chan ending, 1)}
+	h := openRequest{"console of " + vm + " on " + name, make(chan ending, 1)}
 	go func() {
 		var err error
 		for err == nil {
@@ -123,10 +123,10 @@ func TestRevokedTokensEndWhatRuns(t *testing.T) {
 		if queued.Operation == nil {
 			t.Fatalf("%+v", queued)
 		}
-		make := func(name string) (v1.Token, keeper) {
+		make := func(name string) (v1.Token, tokenStore) {
 			k, err := api.MakeToken(t.Context(), v1.TokenRequest{Name: name, Role: "operator"})
 			must(t, err)
-			return k, keeper{s, k.Token}
+			return k, tokenStore{s, k.Token}
 		}
 		leaked, with := make("leaked")
 		_, other := make("other")
@@ -134,7 +134,7 @@ func TestRevokedTokensEndWhatRuns(t *testing.T) {
 		must(t, err)
 		polls := []string{"/v1/operations/" + queued.Operation.ID + "?wait=60s", fmt.Sprintf("/v1/plans?wait=60s&index=%d", v.Index)}
 
-		var all []holding
+		var all []openRequest
 		for i, name := range []string{leader, follower} {
 			all = append(all, with.stream(name, ""), with.stream(name, "?consistency=stale"), with.console(name, fmt.Sprintf("a-w-%d", i)))
 			for _, path := range polls {
@@ -142,7 +142,7 @@ func TestRevokedTokensEndWhatRuns(t *testing.T) {
 			}
 		}
 		all = append(all, with.poll(follower, polls[1]+"&consistency=stale"))
-		var stay []holding
+		var stay []openRequest
 		for i, name := range []string{leader, follower} {
 			stay = append(stay, other.stream(name, ""), other.console(name, fmt.Sprintf("a-w-%d", i+2)))
 		}
@@ -221,7 +221,7 @@ func TestTokensOfManyServers(t *testing.T) {
 		short := 3600.0
 		k, err := s.client(follower).MakeToken(t.Context(), v1.TokenRequest{Name: "scraper", Role: "metrics", Seconds: &short})
 		must(t, err)
-		with := keeper{s, k.Token}
+		with := tokenStore{s, k.Token}
 		for _, name := range s.Up() { // each answers /metrics itself
 			resp, err := with.get(name, "/metrics")
 			must(t, err)
@@ -238,7 +238,7 @@ func TestTokensOfManyServers(t *testing.T) {
 		}
 		k, err = s.client(leader).MakeToken(t.Context(), v1.TokenRequest{Name: "follower's", Role: "metrics"})
 		must(t, err)
-		resp, err := keeper{s, k.Token}.get(follower, "/metrics")
+		resp, err := tokenStore{s, k.Token}.get(follower, "/metrics")
 		must(t, err)
 		must(t, resp.Body.Close())
 		must(t, s.Await(t.Context(), "the leader knows of the use on a follower", func() bool {

@@ -82,7 +82,7 @@ func (s *Server) console(ctx context.Context, in *struct {
 	if in.Upgrade == "" {
 		return nil, newProblem(http.StatusUpgradeRequired, v1.ProblemUpgrade, "the console is a WebSocket: ask for one, or use `vcctl vm console`")
 	}
-	if err := s.live.hold(ctx, liveConsole); err != nil {
+	if err := s.live.acquire(ctx, liveConsole); err != nil {
 		return nil, err
 	}
 	tty, err := s.cluster.Console(ctx, in.Name)

@@ -82,7 +82,7 @@ var readers = map[string]func([]byte) error{
 	"settings":        func(b []byte) error { _, err := ParseSettings(b); return err },
 	"rebalance":       func(b []byte) error { _, err := ParseRebalance(b); return err },
 	"drain":           func(b []byte) error { _, err := ParseDrain(b); return err },
-	"try":             func(b []byte) error { _, err := ParseTry(b); return err },
+	"try":             func(b []byte) error { _, err := ParseSimulate(b); return err },
 }
 
 // TestBombs: each is refused by each reader, with few faults that are short. `go test -v` says what it took.

@@ -50,26 +50,26 @@ type HistoryVM struct {
 	Name   string     `json:"name"`
 	CPU    []*float64 `json:"cpu"`    // cores
 	Memory []*float64 `json:"memory"` // bytes
-	// HeldBack is the share of its CPU measurements in which its cap held it back: it would have used more than CPU says.
-	HeldBack float64 `json:"heldBack,omitempty"`
+	// Throttled is the share of its CPU measurements in which its cap held it back: it would have used more than CPU says.
+	Throttled float64 `json:"heldBack,omitempty"`
 }
 
 // Limits of a history that is read.
 const (
-	mostHistoryBytes = 1 << 30
-	mostHistorySteps = 100_000
-	mostHistoryVMs   = 1_000_000
+	maxHistoryBytes = 1 << 30
+	maxHistorySteps = 100_000
+	maxHistoryVMs   = 1_000_000
 )
 
 // ReadClusterHistory reads one, and refuses what is not: unknown fields, numbers that are none, series of another length.
 func ReadClusterHistory(r io.Reader) (ClusterHistory, error) {
 	var h ClusterHistory
-	limited := &io.LimitedReader{R: r, N: mostHistoryBytes}
+	limited := &io.LimitedReader{R: r, N: maxHistoryBytes}
 	d := json.NewDecoder(limited)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&h); err != nil {
 		if limited.N <= 0 {
-			err = fmt.Errorf("it is larger than %d MiB", mostHistoryBytes>>20)
+			err = fmt.Errorf("it is larger than %d MiB", maxHistoryBytes>>20)
 		}
 		return ClusterHistory{}, fmt.Errorf("read a history: %w", err)
 	}
@@ -86,7 +86,7 @@ func (h *ClusterHistory) valid() error {
 	switch {
 	case h.Version != 1:
 		return fmt.Errorf("version %d, this program knows 1", h.Version)
-	case h.StepSeconds < 1 || h.StepSeconds > 86400 || h.Steps < 1 || h.Steps > mostHistorySteps:
+	case h.StepSeconds < 1 || h.StepSeconds > 86400 || h.Steps < 1 || h.Steps > maxHistorySteps:
 		return fmt.Errorf("%d steps of %d s", h.Steps, h.StepSeconds)
 	case len(h.Hosts) == 0:
 		return errors.New("no hosts")
@@ -102,8 +102,8 @@ func (h *ClusterHistory) valid() error {
 			if !measure(g.CPU) || !measure(g.Memory) || !measure(g.MemoryMin) || g.MemoryMin > g.Memory {
 				return fmt.Errorf("virtual cluster %q, group %q: %v cores, %v bytes, at least %v", vc.Name, g.Name, g.CPU, g.Memory, g.MemoryMin)
 			}
-			if vms += len(g.VMs); vms > mostHistoryVMs {
-				return fmt.Errorf("more than %d VMs", mostHistoryVMs)
+			if vms += len(g.VMs); vms > maxHistoryVMs {
+				return fmt.Errorf("more than %d VMs", maxHistoryVMs)
 			}
 			for _, vm := range g.VMs {
 				if err := vm.valid(h.Steps); err != nil {
@@ -116,8 +116,8 @@ func (h *ClusterHistory) valid() error {
 }
 
 func (vm *HistoryVM) valid(steps int) error {
-	if !(vm.HeldBack >= 0 && vm.HeldBack <= 1) {
-		return fmt.Errorf("held back for %v of the time", vm.HeldBack)
+	if !(vm.Throttled >= 0 && vm.Throttled <= 1) {
+		return fmt.Errorf("held back for %v of the time", vm.Throttled)
 	}
 	for what, series := range map[string][]*float64{"CPU": vm.CPU, "memory": vm.Memory} {
 		if len(series) != steps {

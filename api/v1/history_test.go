@@ -39,7 +39,7 @@ func TestReadClusterHistory(t *testing.T) {
 		"many steps":      text(func(h *ClusterHistory) { h.Steps = 1e9 }),
 		"another length":  text(func(h *ClusterHistory) { h.Steps = 3 }),
 		"negative value":  text(func(h *ClusterHistory) { h.VirtualClusters[0].Groups[0].VMs[0].CPU[0] = &negative }),
-		"held for ever":   text(func(h *ClusterHistory) { h.VirtualClusters[0].Groups[0].VMs[0].HeldBack = 2 }),
+		"held for ever":   text(func(h *ClusterHistory) { h.VirtualClusters[0].Groups[0].VMs[0].Throttled = 2 }),
 		"floor too high":  text(func(h *ClusterHistory) { h.VirtualClusters[0].Groups[0].MemoryMin = 2e9 }),
 		"nothing":         "",
 	} {

@@ -129,11 +129,11 @@ const (
 
 // DrainRequest asks for a host to be emptied.
 type DrainRequest struct {
-	Deadline  string   `json:"deadline,omitempty" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
-	MaxBytes  *Bound   `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
-	OnBlocked string   `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
-	Together  []string `json:"together,omitempty" doc:"Names of other hosts that are about to be emptied as well: no VM goes there."`
-	Reason    string   `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the host."`
+	Deadline   string   `json:"deadline,omitempty" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
+	MaxBytes   *Bound   `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
+	OnBlocked  string   `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
+	OtherHosts []string `json:"together,omitempty" doc:"Names of other hosts that are about to be emptied as well: no VM goes there."`
+	Reason     string   `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the host."`
 }
 
 // ParseDrain reads a request to empty a host from JSON; an empty body is one without wishes.
@@ -151,7 +151,7 @@ func ParseDrain(doc []byte) (DrainRequest, error) {
 		field{"deadline", r.duration(&q.Deadline)},
 		field{"maxBytes", r.bound(&q.MaxBytes)},
 		field{"onBlocked", r.oneOf(&q.OnBlocked, OnBlockedStop, OnBlockedSkip, OnBlockedShutdown)},
-		field{"together", r.texts(&q.Together, maxTried, 253)},
+		field{"together", r.texts(&q.OtherHosts, maxTried, 253)},
 		field{"reason", r.text(&q.Reason, 500)})
 	if given["deadline"] && q.Deadline == "0s" {
 		r.fault(nil, "deadline", "must be more than 0")
@@ -159,36 +159,36 @@ func ParseDrain(doc []byte) (DrainRequest, error) {
 	return q, r.err()
 }
 
-// TryHost is a host, or some equal ones, that a what-if adds.
-type TryHost struct {
+// SimulatedHost is a host, or some equal ones, that a what-if adds.
+type SimulatedHost struct {
 	CPU    float64 `json:"cpu" doc:"Its allowance, cores."`
 	Memory Size    `json:"memory" doc:"Its allowance, bytes or a size with a unit."`
 	Count  int     `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"How many of them; default 1."`
 }
 
-// TryNeed is another CPU need of a virtual cluster's VMs.
-type TryNeed struct {
+// SimulatedNeed is another CPU need of a virtual cluster's VMs.
+type SimulatedNeed struct {
 	VirtualCluster string  `json:"virtualCluster" doc:"Name of the virtual cluster."`
 	Group          string  `json:"group,omitempty" doc:"Its group; may be left out if there is only one."`
 	CPU            float64 `json:"cpu" doc:"What each VM would need, cores."`
 }
 
-// TryRequest asks what would be if the cluster were another. Nothing is changed.
-type TryRequest struct {
-	AddHosts    []TryHost `json:"addHosts,omitempty" doc:"Hosts that are not there."`
-	RemoveHosts []string  `json:"removeHosts,omitempty" doc:"Names of hosts to think away; their VMs go elsewhere."`
-	Needs       []TryNeed `json:"needs,omitempty" doc:"CPU needs other than the present ones."`
-	MaxBytes    *Bound    `json:"maxBytes,omitempty" doc:"Most bytes that all moves together may send: bytes, a size with a unit, or \"unlimited\". Left out: the cluster's own bound."`
-	Snapshot    []byte    `json:"snapshot,omitempty" doc:"A saved state of the cluster in base64, to be asked in place of the present one."`
+// SimulateRequest asks what would be if the cluster were another. Nothing is changed.
+type SimulateRequest struct {
+	AddHosts    []SimulatedHost `json:"addHosts,omitempty" doc:"Hosts that are not there."`
+	RemoveHosts []string        `json:"removeHosts,omitempty" doc:"Names of hosts to think away; their VMs go elsewhere."`
+	Needs       []SimulatedNeed `json:"needs,omitempty" doc:"CPU needs other than the present ones."`
+	MaxBytes    *Bound          `json:"maxBytes,omitempty" doc:"Most bytes that all moves together may send: bytes, a size with a unit, or \"unlimited\". Left out: the cluster's own bound."`
+	Snapshot    []byte          `json:"snapshot,omitempty" doc:"A saved state of the cluster in base64, to be asked in place of the present one."`
 }
 
 // maxTried bounds each list of a what-if.
 const maxTried = 1000
 
-// ParseTry reads a what-if from JSON. The snapshot, which may be large, is taken out first; the faults'
+// ParseSimulate reads a what-if from JSON. The snapshot, which may be large, is taken out first; the faults'
 // lines are then not those of the document.
-func ParseTry(doc []byte) (TryRequest, error) {
-	var q TryRequest
+func ParseSimulate(doc []byte) (SimulateRequest, error) {
+	var q SimulateRequest
 	doc, snapshot, err := takeSnapshot(doc)
 	if err != nil {
 		return q, err
@@ -200,21 +200,21 @@ func ParseTry(doc []byte) (TryRequest, error) {
 	r := &reader{}
 	r.object(n, "",
 		field{"addHosts", r.each(maxTried, func(n *node, path string) {
-			h := TryHost{Count: 1}
+			h := SimulatedHost{Count: 1}
 			given := r.object(n, path, field{"cpu", r.cpu(&h.CPU)}, field{"memory", r.size(&h.Memory)}, field{"count", r.integer(&h.Count, 1, 1000)})
 			r.required(n, given, path, "cpu", "memory")
 			q.AddHosts = append(q.AddHosts, h)
 		})},
 		field{"removeHosts", r.texts(&q.RemoveHosts, maxTried, 253)},
 		field{"needs", r.each(maxTried, func(n *node, path string) {
-			var w TryNeed
+			var w SimulatedNeed
 			given := r.object(n, path, field{"virtualCluster", r.label(&w.VirtualCluster)}, field{"group", r.label(&w.Group)}, field{"cpu", r.cpu(&w.CPU)})
 			r.required(n, given, path, "virtualCluster", "cpu")
 			q.Needs = append(q.Needs, w)
 		})},
 		field{"maxBytes", r.bound(&q.MaxBytes)})
 	if err := r.err(); err != nil {
-		return TryRequest{}, err
+		return SimulateRequest{}, err
 	}
 	q.Snapshot = snapshot
 	return q, nil
@@ -281,13 +281,13 @@ func takeSnapshot(doc []byte) (rest, snapshot []byte, err error) {
 }
 
 // each reads a list of at most so many entries.
-func (r *reader) each(most int, read func(*node, string)) func(*node, string) {
+func (r *reader) each(limit int, read func(*node, string)) func(*node, string) {
 	return func(n *node, path string) {
 		if !r.want(n, path, kindList) {
 			return
 		}
-		if len(n.items) > most {
-			r.fault(n, path, "has %d entries; %d are allowed", len(n.items), most)
+		if len(n.items) > limit {
+			r.fault(n, path, "has %d entries; %d are allowed", len(n.items), limit)
 			return
 		}
 		for i, item := range n.items {

@@ -76,7 +76,7 @@ func TestParseRebalance(t *testing.T) {
 
 func TestParseDrain(t *testing.T) {
 	got, err := ParseDrain([]byte(`{"deadline":"90m","maxBytes":"64GiB","onBlocked":"shutdown","reason":"a new disk","together":["h2"]}`))
-	want := DrainRequest{Deadline: "1h30m", MaxBytes: bound(64 << 30), OnBlocked: OnBlockedShutdown, Reason: "a new disk", Together: []string{"h2"}}
+	want := DrainRequest{Deadline: "1h30m", MaxBytes: bound(64 << 30), OnBlocked: OnBlockedShutdown, Reason: "a new disk", OtherHosts: []string{"h2"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -93,12 +93,12 @@ func TestParseDrain(t *testing.T) {
 	}
 }
 
-func TestParseTry(t *testing.T) {
+func TestParseSimulate(t *testing.T) {
 	doc := `{"addHosts":[{"cpu":32,"memory":"128GiB","count":2}],"removeHosts":["h1"],"needs":[{"virtualCluster":"web","group":"front","cpu":6}],
 		"maxBytes":"unlimited","snapshot":"` + base64.StdEncoding.EncodeToString([]byte("a saved state")) + `"}`
-	got, err := ParseTry([]byte(doc))
-	want := TryRequest{AddHosts: []TryHost{{CPU: 32, Memory: 128 << 30, Count: 2}}, RemoveHosts: []string{"h1"},
-		Needs: []TryNeed{{VirtualCluster: "web", Group: "front", CPU: 6}}, MaxBytes: bound(-1), Snapshot: []byte("a saved state")}
+	got, err := ParseSimulate([]byte(doc))
+	want := SimulateRequest{AddHosts: []SimulatedHost{{CPU: 32, Memory: 128 << 30, Count: 2}}, RemoveHosts: []string{"h1"},
+		Needs: []SimulatedNeed{{VirtualCluster: "web", Group: "front", CPU: 6}}, MaxBytes: bound(-1), Snapshot: []byte("a saved state")}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -113,13 +113,13 @@ func TestParseTry(t *testing.T) {
 		`{"snapshot":"` + "YQ==" + `","loseHosts":["h1"]}`:      "loseHosts",
 		`{"addHosts":[{"cpu":1,"memory":"1GiB","count":9999}]}`: "addHosts[0].count",
 	} {
-		if _, err := ParseTry([]byte(doc)); faultsOf(t, err)[0] != field {
+		if _, err := ParseSimulate([]byte(doc)); faultsOf(t, err)[0] != field {
 			t.Errorf("%s: %v", doc, err)
 		}
 	}
 	// A saved state may be larger than other documents.
 	large := base64.StdEncoding.EncodeToString(make([]byte, 2*MaxBytes))
-	if got, err := ParseTry([]byte(`{"snapshot":"` + large + `"}`)); err != nil || len(got.Snapshot) != 2*MaxBytes {
+	if got, err := ParseSimulate([]byte(`{"snapshot":"` + large + `"}`)); err != nil || len(got.Snapshot) != 2*MaxBytes {
 		t.Errorf("%d bytes, %v", len(got.Snapshot), err)
 	}
 }

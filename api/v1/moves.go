@@ -43,7 +43,7 @@ type Move struct {
 	After          []int   `json:"after" nullable:"false" doc:"Positions in moves, from 0, of those that must have ended well before."`
 	Bytes          Size    `json:"bytes" doc:"Bytes that it is predicted to send: memory, pages that are sent again, disks that no other host has."`
 	BytesBudget    *Size   `json:"bytesBudget,omitempty" doc:"Most bytes that it may send: beyond them it is aborted, and the VM stays where it is. Left out: no bound."`
-	Parks          bool    `json:"parks" doc:"The VM only waits at this host, and moves on in a later move."`
+	Staging        bool    `json:"parks" doc:"The VM only waits at this host, and moves on in a later move."`
 	Reason         string  `json:"reason" doc:"Why it moves, in words."`
 	Begins         float64 `json:"begins" doc:"Predicted beginning, seconds after the plan's."`
 	Seconds        float64 `json:"seconds" doc:"Predicted time that it takes, seconds."`
@@ -169,21 +169,21 @@ type DrainResult struct {
 
 // HostEmpty is whether a host runs any VM of this cluster, by its hypervisor's word.
 type HostEmpty struct {
-	Host    string    `json:"host" doc:"Name of the host."`
-	Empty   bool      `json:"empty" doc:"The hypervisor said that it runs no VM of this cluster, and none is on its way there."`
-	VMs     []string  `json:"vms" nullable:"false" doc:"Names of those that it runs, or may run."`
-	Unknown []string  `json:"unknown" nullable:"false" doc:"VMs that carry this cluster's mark and are unknown to it."`
-	At      time.Time `json:"at,omitzero" doc:"When the hypervisor said so; left out: it has not said."`
+	Host      string    `json:"host" doc:"Name of the host."`
+	Empty     bool      `json:"empty" doc:"The hypervisor said that it runs no VM of this cluster, and none is on its way there."`
+	VMs       []string  `json:"vms" nullable:"false" doc:"Names of those that it runs, or may run."`
+	Unmanaged []string  `json:"unknown" nullable:"false" doc:"VMs that carry this cluster's mark and are unknown to it."`
+	At        time.Time `json:"at,omitzero" doc:"When the hypervisor said so; left out: it has not said."`
 }
 
-// DrainGroups are all hosts that are not to be emptied yet, in groups that can be empty at the same time.
-type DrainGroups struct {
-	Items   []DrainGroup  `json:"items" nullable:"false" doc:"In turn: once a group's hosts have VMs again, the next one can be emptied."`
+// DrainBatches are all hosts that are not to be emptied yet, in groups that can be empty at the same time.
+type DrainBatches struct {
+	Items   []DrainBatch  `json:"items" nullable:"false" doc:"In turn: once a group's hosts have VMs again, the next one can be emptied."`
 	Blocked []BlockedHost `json:"blocked" nullable:"false" doc:"Hosts that cannot be emptied as things are."`
 }
 
-// DrainGroup is a set of hosts that can be emptied at the same time.
-type DrainGroup struct {
+// DrainBatch is a set of hosts that can be emptied at the same time.
+type DrainBatch struct {
 	Hosts    []string `json:"hosts" nullable:"false" doc:"By name."`
 	Bytes    Size     `json:"bytes" doc:"Bytes that it is predicted to take."`
 	MinYield float64  `json:"minYield" doc:"Least yield of the cluster while they are empty."`
@@ -196,8 +196,8 @@ type BlockedHost struct {
 	Blockers []Blocker `json:"blockers" nullable:"false" doc:"Its VMs that cannot leave it, where it is they that are in the way."`
 }
 
-// TryResult is what would be if the cluster were another.
-type TryResult struct {
+// SimulateResult is what would be if the cluster were another.
+type SimulateResult struct {
 	MinYieldBefore     float64    `json:"minYieldBefore" doc:"Least yield of the cluster as it is."`
 	MinYieldAfter      float64    `json:"minYieldAfter" doc:"Least yield as it would be, after the best moves within the bytes."`
 	AverageYieldBefore float64    `json:"averageYieldBefore" doc:"Mean yield of the virtual clusters before."`
@@ -215,8 +215,8 @@ type Unplaced struct {
 	Why            string `json:"why,omitempty" doc:"What is in the way."`
 }
 
-// SpareRow says whether everything still fits without one host.
-type SpareRow struct {
+// FailoverRow says whether everything still fits without one host.
+type FailoverRow struct {
 	Host     string   `json:"host" doc:"The host that is thought away."`
 	Fits     bool     `json:"fits" doc:"All its VMs find another host."`
 	MinYield float64  `json:"minYield" doc:"Least yield of the cluster then; 0 where not everything fits."`

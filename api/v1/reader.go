@@ -152,13 +152,13 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-func (r *reader) text(into *string, most int) func(*node, string) {
+func (r *reader) text(into *string, limit int) func(*node, string) {
 	return func(n *node, path string) {
 		if !r.want(n, path, kindString) {
 			return
 		}
-		if len(n.text) > most {
-			r.fault(&node{line: n.line}, path, "is %d bytes long; %d are allowed", len(n.text), most)
+		if len(n.text) > limit {
+			r.fault(&node{line: n.line}, path, "is %d bytes long; %d are allowed", len(n.text), limit)
 			return
 		}
 		*into = n.text
@@ -282,14 +282,14 @@ func (r *reader) cpu(into *float64) func(*node, string) {
 	}
 }
 
-func (r *reader) integer(into *int, least, most int) func(*node, string) {
+func (r *reader) integer(into *int, lowest, limit int) func(*node, string) {
 	return func(n *node, path string) {
 		if !r.want(n, path, kindNumber) {
 			return
 		}
 		v, err := strconv.Atoi(n.text)
-		if err != nil || v < least || v > most || !plainInteger(n.text) {
-			r.fault(n, path, "must be a whole number from %d to %d", least, most)
+		if err != nil || v < lowest || v > limit || !plainInteger(n.text) {
+			r.fault(n, path, "must be a whole number from %d to %d", lowest, limit)
 			return
 		}
 		*into = v
@@ -321,13 +321,13 @@ func (r *reader) size(into *Size) func(*node, string) {
 	}
 }
 
-func (r *reader) texts(into *[]string, most, longest int) func(*node, string) {
+func (r *reader) texts(into *[]string, limit, longest int) func(*node, string) {
 	return func(n *node, path string) {
 		if !r.want(n, path, kindList) {
 			return
 		}
-		if len(n.items) > most {
-			r.fault(n, path, "has %d entries; %d are allowed", len(n.items), most)
+		if len(n.items) > limit {
+			r.fault(n, path, "has %d entries; %d are allowed", len(n.items), limit)
 			return
 		}
 		for i, item := range n.items {

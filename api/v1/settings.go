@@ -10,69 +10,69 @@ import (
 
 // ClusterSettings are the defaults and limits of the cluster.
 type ClusterSettings struct {
-	MinYield    float64         `json:"minYield" doc:"Least yield of a virtual cluster that names none."`
-	OnFull      string          `json:"onFull" doc:"For a virtual cluster that names none: queue or reject."`
-	Image       string          `json:"image,omitempty" doc:"For a group that names neither image nor boot."`
-	Pool        string          `json:"pool" doc:"Storage pool for a disk that names none."`
-	MinMemory   Size            `json:"minMemory" doc:"Least memory of a VM, bytes."`
-	MaxVMs      int             `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
-	SharedPools []string        `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
-	Moves       MoveSettings    `json:"moves" doc:"When VMs move by live migration, and how."`
-	Shaping     ShapingSettings `json:"shaping" doc:"Whose needs are estimated, and what is done with that."`
+	MinYield    float64             `json:"minYield" doc:"Least yield of a virtual cluster that names none."`
+	OnFull      string              `json:"onFull" doc:"For a virtual cluster that names none: queue or reject."`
+	Image       string              `json:"image,omitempty" doc:"For a group that names neither image nor boot."`
+	Pool        string              `json:"pool" doc:"Storage pool for a disk that names none."`
+	MinMemory   Size                `json:"minMemory" doc:"Least memory of a VM, bytes."`
+	MaxVMs      int                 `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
+	SharedPools []string            `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
+	Moves       MoveSettings        `json:"moves" doc:"When VMs move by live migration, and how."`
+	Rightsizing RightsizingSettings `json:"shaping" doc:"Whose needs are estimated, and what is done with that."`
 }
 
 // MoveSettings say when VMs move by live migration, and how.
 type MoveSettings struct {
-	Mode         string  `json:"mode" enum:"auto,propose,off" doc:"auto: plans that are worth it are carried out. propose: they wait for an operator to apply them. off: the leader makes none by itself."`
-	Period       string  `json:"period" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration." example:"10m"`
-	Grace        string  `json:"grace" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration." example:"10m"`
-	CoolDown     string  `json:"coolDown" doc:"Time after a re-balance before the leader plans the next, as a Go duration." example:"30m"`
-	Hold         string  `json:"hold" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration." example:"30s"`
-	LeastGain    float64 `json:"leastGain" doc:"Least gain of a plan, as a fraction of the minimum yield: 0.1 is a tenth."`
-	IdleBelow    float64 `json:"idleBelow" doc:"Nothing moves while less than this fraction of the cluster's CPU is used, 0 to 1."`
-	MaxBytes     Size    `json:"maxBytes" doc:"Most bytes that one plan may send, unless the request names another bound; 0: what one migration sends in a period."`
-	Budget       Size    `json:"budget" doc:"What maxBytes comes to: itself, or where it is 0 what the bandwidth and the period make of it. Read only."`
-	PerHost      int     `json:"perHost" doc:"Most migrations at a time that one host takes part in."`
-	Total        int     `json:"total" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
-	Bandwidth    Size    `json:"bandwidth" doc:"Most bytes per second that one migration may send; 0: no limit, and predictions assume 125 MB/s."`
-	AutoConverge bool    `json:"autoConverge" doc:"Guests that change memory faster than it can be sent are slowed down."`
-	PostCopy     bool    `json:"postCopy" doc:"Guests may be handed over before all their memory is there, if what is left fits the budget."`
-	CopyStorage  bool    `json:"copyStorage" doc:"VMs whose disks lie on one host move with their disks, whose bytes count."`
-	Deadline     string  `json:"deadline" doc:"Time after which a migration is aborted, as a Go duration." example:"10m"`
-	OnJoin       bool    `json:"onJoin" doc:"Look for a better placement at once when a host joins or comes back."`
+	Mode                string  `json:"mode" enum:"auto,propose,off" doc:"auto: plans that are worth it are carried out. propose: they wait for an operator to apply them. off: the leader makes none by itself."`
+	Period              string  `json:"period" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration." example:"10m"`
+	MinResidency        string  `json:"grace" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration." example:"10m"`
+	CoolDown            string  `json:"coolDown" doc:"Time after a re-balance before the leader plans the next, as a Go duration." example:"30m"`
+	StabilizationWindow string  `json:"hold" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration." example:"30s"`
+	MinGain             float64 `json:"leastGain" doc:"Least gain of a plan, as a fraction of the minimum yield: 0.1 is a tenth."`
+	IdleBelow           float64 `json:"idleBelow" doc:"Nothing moves while less than this fraction of the cluster's CPU is used, 0 to 1."`
+	MaxBytes            Size    `json:"maxBytes" doc:"Most bytes that one plan may send, unless the request names another bound; 0: what one migration sends in a period."`
+	Budget              Size    `json:"budget" doc:"What maxBytes comes to: itself, or where it is 0 what the bandwidth and the period make of it. Read only."`
+	PerHost             int     `json:"perHost" doc:"Most migrations at a time that one host takes part in."`
+	Total               int     `json:"total" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
+	Bandwidth           Size    `json:"bandwidth" doc:"Most bytes per second that one migration may send; 0: no limit, and predictions assume 125 MB/s."`
+	AutoConverge        bool    `json:"autoConverge" doc:"Guests that change memory faster than it can be sent are slowed down."`
+	PostCopy            bool    `json:"postCopy" doc:"Guests may be handed over before all their memory is there, if what is left fits the budget."`
+	CopyStorage         bool    `json:"copyStorage" doc:"VMs whose disks lie on one host move with their disks, whose bytes count."`
+	Deadline            string  `json:"deadline" doc:"Time after which a migration is aborted, as a Go duration." example:"10m"`
+	OnJoin              bool    `json:"onJoin" doc:"Look for a better placement at once when a host joins or comes back."`
 }
 
 // SettingsPatch changes settings; what is left out stays.
 type SettingsPatch struct {
-	MinYield    *float64      `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield of a virtual cluster that names none."`
-	OnFull      *string       `json:"onFull,omitempty" enum:"queue,reject" doc:"For a virtual cluster that names none."`
-	Image       *string       `json:"image,omitempty" doc:"For a group that names neither image nor boot; empty: it has to name one."`
-	Pool        *string       `json:"pool,omitempty" doc:"Storage pool for a disk that names none."`
-	MinMemory   *Size         `json:"minMemory,omitempty" doc:"Least memory of a VM, bytes or a size with a unit."`
-	MaxVMs      *int          `json:"maxVMs,omitempty" minimum:"1" doc:"Most VMs of one virtual cluster."`
-	SharedPools *[]string     `json:"sharedPools,omitempty" doc:"Storage pools that hold the same disks on every host."`
-	Moves       *MovePatch    `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
-	Shaping     *ShapingPatch `json:"shaping,omitempty" doc:"Whose needs are estimated, and what is done with that."`
+	MinYield    *float64          `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield of a virtual cluster that names none."`
+	OnFull      *string           `json:"onFull,omitempty" enum:"queue,reject" doc:"For a virtual cluster that names none."`
+	Image       *string           `json:"image,omitempty" doc:"For a group that names neither image nor boot; empty: it has to name one."`
+	Pool        *string           `json:"pool,omitempty" doc:"Storage pool for a disk that names none."`
+	MinMemory   *Size             `json:"minMemory,omitempty" doc:"Least memory of a VM, bytes or a size with a unit."`
+	MaxVMs      *int              `json:"maxVMs,omitempty" minimum:"1" doc:"Most VMs of one virtual cluster."`
+	SharedPools *[]string         `json:"sharedPools,omitempty" doc:"Storage pools that hold the same disks on every host."`
+	Moves       *MovePatch        `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
+	Rightsizing *RightsizingPatch `json:"shaping,omitempty" doc:"Whose needs are estimated, and what is done with that."`
 }
 
 // MovePatch changes settings of moves; what is left out stays.
 type MovePatch struct {
-	Mode         *string  `json:"mode,omitempty" enum:"auto,propose,off" doc:"Carry plans out, only propose them, or make none unless asked."`
-	Period       *string  `json:"period,omitempty" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration; here and below, 0s is the default."`
-	Grace        *string  `json:"grace,omitempty" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration."`
-	CoolDown     *string  `json:"coolDown,omitempty" doc:"Time after a re-balance before the leader plans the next, as a Go duration."`
-	Hold         *string  `json:"hold,omitempty" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
-	LeastGain    *float64 `json:"leastGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`
-	IdleBelow    *float64 `json:"idleBelow,omitempty" minimum:"0" maximum:"1" doc:"Nothing moves while less than this fraction of the cluster's CPU is used; 0: the default."`
-	MaxBytes     *Size    `json:"maxBytes,omitempty" doc:"Most bytes that one plan may send, bytes or a size with a unit; 0: what one migration sends in a period."`
-	PerHost      *int     `json:"perHost,omitempty" minimum:"1" maximum:"64" doc:"Most migrations at a time that one host takes part in."`
-	Total        *int     `json:"total,omitempty" minimum:"0" maximum:"4096" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
-	Bandwidth    *Size    `json:"bandwidth,omitempty" doc:"Most bytes per second that one migration may send, bytes or a size with a unit; 0: no limit."`
-	AutoConverge *bool    `json:"autoConverge,omitempty" doc:"Slow guests down that change memory faster than it can be sent."`
-	PostCopy     *bool    `json:"postCopy,omitempty" doc:"Hand guests over before all their memory is there, where that fits the budget. A network that fails at the hand-over can then leave a VM running twice."`
-	CopyStorage  *bool    `json:"copyStorage,omitempty" doc:"Move VMs whose disks lie on one host with their disks, whose bytes count."`
-	Deadline     *string  `json:"deadline,omitempty" doc:"Time after which a migration is aborted, as a Go duration; 0s: the default."`
-	OnJoin       *bool    `json:"onJoin,omitempty" doc:"Look for a better placement when a host joins or comes back."`
+	Mode                *string  `json:"mode,omitempty" enum:"auto,propose,off" doc:"Carry plans out, only propose them, or make none unless asked."`
+	Period              *string  `json:"period,omitempty" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration; here and below, 0s is the default."`
+	MinResidency        *string  `json:"grace,omitempty" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration."`
+	CoolDown            *string  `json:"coolDown,omitempty" doc:"Time after a re-balance before the leader plans the next, as a Go duration."`
+	StabilizationWindow *string  `json:"hold,omitempty" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
+	MinGain             *float64 `json:"leastGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`
+	IdleBelow           *float64 `json:"idleBelow,omitempty" minimum:"0" maximum:"1" doc:"Nothing moves while less than this fraction of the cluster's CPU is used; 0: the default."`
+	MaxBytes            *Size    `json:"maxBytes,omitempty" doc:"Most bytes that one plan may send, bytes or a size with a unit; 0: what one migration sends in a period."`
+	PerHost             *int     `json:"perHost,omitempty" minimum:"1" maximum:"64" doc:"Most migrations at a time that one host takes part in."`
+	Total               *int     `json:"total,omitempty" minimum:"0" maximum:"4096" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
+	Bandwidth           *Size    `json:"bandwidth,omitempty" doc:"Most bytes per second that one migration may send, bytes or a size with a unit; 0: no limit."`
+	AutoConverge        *bool    `json:"autoConverge,omitempty" doc:"Slow guests down that change memory faster than it can be sent."`
+	PostCopy            *bool    `json:"postCopy,omitempty" doc:"Hand guests over before all their memory is there, where that fits the budget. A network that fails at the hand-over can then leave a VM running twice."`
+	CopyStorage         *bool    `json:"copyStorage,omitempty" doc:"Move VMs whose disks lie on one host with their disks, whose bytes count."`
+	Deadline            *string  `json:"deadline,omitempty" doc:"Time after which a migration is aborted, as a Go duration; 0s: the default."`
+	OnJoin              *bool    `json:"onJoin,omitempty" doc:"Look for a better placement when a host joins or comes back."`
 }
 
 func some[T any](into **T, read func(*T) func(*node, string)) func(*node, string) {
@@ -82,12 +82,12 @@ func some[T any](into **T, read func(*T) func(*node, string)) func(*node, string
 	}
 }
 
-func (r *reader) fraction(most float64) func(*float64) func(*node, string) {
+func (r *reader) fraction(highest float64) func(*float64) func(*node, string) {
 	return func(into *float64) func(*node, string) {
 		return func(n *node, path string) {
 			v, ok := r.number(n, path)
-			if ok && (v < 0 || v > most) {
-				r.fault(n, path, "must be from 0 to %g", most)
+			if ok && (v < 0 || v > highest) {
+				r.fault(n, path, "must be from 0 to %g", highest)
 			}
 			*into = v
 		}
@@ -113,16 +113,16 @@ func ParseSettings(doc []byte) (SettingsPatch, error) {
 		return s, err
 	}
 	r := &reader{}
-	word := func(allowed ...string) func(*string) func(*node, string) {
+	oneOf := func(allowed ...string) func(*string) func(*node, string) {
 		return func(into *string) func(*node, string) { return r.oneOf(into, allowed...) }
 	}
-	whole := func(least, most int) func(*int) func(*node, string) {
-		return func(into *int) func(*node, string) { return r.integer(into, least, most) }
+	whole := func(lowest, limit int) func(*int) func(*node, string) {
+		return func(into *int) func(*node, string) { return r.integer(into, lowest, limit) }
 	}
 	text := func(into *string) func(*node, string) { return r.text(into, 127) }
 	given := r.object(n, "",
 		field{"minYield", some(&s.MinYield, r.fraction(1))},
-		field{"onFull", some(&s.OnFull, word("queue", "reject"))},
+		field{"onFull", some(&s.OnFull, oneOf("queue", "reject"))},
 		field{"image", some(&s.Image, text)},
 		field{"pool", some(&s.Pool, text)},
 		field{"minMemory", some(&s.MinMemory, r.size)},
@@ -135,12 +135,12 @@ func ParseSettings(doc []byte) (SettingsPatch, error) {
 			var m MovePatch
 			s.Moves = &m
 			inside := r.object(n, path,
-				field{"mode", some(&m.Mode, word("auto", "propose", "off"))},
+				field{"mode", some(&m.Mode, oneOf("auto", "propose", "off"))},
 				field{"period", some(&m.Period, r.duration)},
-				field{"grace", some(&m.Grace, r.duration)},
+				field{"grace", some(&m.MinResidency, r.duration)},
 				field{"coolDown", some(&m.CoolDown, r.duration)},
-				field{"hold", some(&m.Hold, r.duration)},
-				field{"leastGain", some(&m.LeastGain, r.fraction(10))},
+				field{"hold", some(&m.StabilizationWindow, r.duration)},
+				field{"leastGain", some(&m.MinGain, r.fraction(10))},
 				field{"idleBelow", some(&m.IdleBelow, r.fraction(1))},
 				field{"maxBytes", some(&m.MaxBytes, r.zeroSize)},
 				field{"perHost", some(&m.PerHost, whole(1, 64))},
@@ -156,12 +156,12 @@ func ParseSettings(doc []byte) (SettingsPatch, error) {
 			}
 		}},
 		field{"shaping", func(n *node, path string) {
-			var m ShapingPatch
-			s.Shaping = &m
+			var m RightsizingPatch
+			s.Rightsizing = &m
 			inside := r.object(n, path,
-				field{"mode", some(&m.Mode, word("off", "shadow", "on"))},
-				field{"needs", some(&m.Needs, word("declared", "estimated"))},
-				field{"aggressiveness", some(&m.Aggressiveness, word("conservative", "balanced", "aggressive"))})
+				field{"mode", some(&m.Mode, oneOf("off", "shadow", "on"))},
+				field{"needs", some(&m.Needs, oneOf("declared", "estimated"))},
+				field{"aggressiveness", some(&m.Aggressiveness, oneOf("conservative", "balanced", "aggressive"))})
 			if n.kind == kindObject && len(inside) == 0 && len(r.faults) == 0 {
 				r.fault(n, path, "nothing to change")
 			}

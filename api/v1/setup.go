@@ -95,8 +95,8 @@ type FenceRequest struct {
 	Test bool `json:"test" doc:"Only ask the device whether the power is on."`
 }
 
-// Said is an answer in words.
-type Said struct {
+// Acknowledgement is an answer in words.
+type Acknowledgement struct {
 	Text string `json:"text"`
 }
 

@@ -2,35 +2,35 @@ package v1
 
 import "time"
 
-// ShapingSettings say whose needs are estimated, and what is done with that.
-type ShapingSettings struct {
+// RightsizingSettings say whose needs are estimated, and what is done with that.
+type RightsizingSettings struct {
 	Mode           string `json:"mode" enum:"off,shadow,on" doc:"on: VMs get what they are expected to need, where their virtual clusters agree to it. shadow: the leader only shows what it would do. off: every VM has what was declared."`
 	Needs          string `json:"needs" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
 	Aggressiveness string `json:"aggressiveness" enum:"conservative,balanced,aggressive" doc:"How small the buffer beside a forecast is; for a virtual cluster that names none."`
 }
 
-// ShapingPatch changes settings of shaping; what is left out stays.
-type ShapingPatch struct {
+// RightsizingPatch changes settings of shaping; what is left out stays.
+type RightsizingPatch struct {
 	Mode           *string `json:"mode,omitempty" enum:"off,shadow,on" doc:"Give VMs what they are expected to need, only show it, or give every VM what was declared."`
 	Needs          *string `json:"needs,omitempty" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
 	Aggressiveness *string `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"For a virtual cluster that names none."`
 }
 
-// Shaping is what was reclaimed of what was declared, or in the shadow what would be.
-type Shaping struct {
-	Mode           string        `json:"mode" enum:"off,shadow,on"`
-	Needs          string        `json:"needs" doc:"For a virtual cluster that names none."`
-	Aggressiveness string        `json:"aggressiveness" doc:"For a virtual cluster that names none."`
-	LookedAt       time.Time     `json:"lookedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
-	Reclaimed      Resources     `json:"reclaimed" doc:"By that look, of what was declared; in the shadow what would be."`
-	VMs            []ShapedVM    `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`
-	Waiting        []string      `json:"waiting" nullable:"false" doc:"VMs that were preempted and start again once there is room."`
-	Admission      Admission     `json:"admission" doc:"By what new VMs are placed where needs are estimated."`
-	Hours          []ShapingHour `json:"hours" nullable:"false" doc:"The last seven days of them at most, oldest first; what a leader that died saw in its last ten minutes may be missing."`
+// Rightsizing is what was reclaimed of what was declared, or in the shadow what would be.
+type Rightsizing struct {
+	Mode           string            `json:"mode" enum:"off,shadow,on"`
+	Needs          string            `json:"needs" doc:"For a virtual cluster that names none."`
+	Aggressiveness string            `json:"aggressiveness" doc:"For a virtual cluster that names none."`
+	EvaluatedAt    time.Time         `json:"lookedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
+	Reclaimed      Resources         `json:"reclaimed" doc:"By that look, of what was declared; in the shadow what would be."`
+	VMs            []RightsizedVM    `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`
+	Waiting        []string          `json:"waiting" nullable:"false" doc:"VMs that were preempted and start again once there is room."`
+	Admission      Admission         `json:"admission" doc:"By what new VMs are placed where needs are estimated."`
+	Hours          []RightsizingHour `json:"hours" nullable:"false" doc:"The last seven days of them at most, oldest first; what a leader that died saw in its last ten minutes may be missing."`
 }
 
-// ShapedVM is what one VM is given.
-type ShapedVM struct {
+// RightsizedVM is what one VM is given.
+type RightsizedVM struct {
 	VM             string  `json:"vm"`
 	VirtualCluster string  `json:"virtualCluster"`
 	Host           string  `json:"host"`
@@ -38,15 +38,15 @@ type ShapedVM struct {
 	Need           float64 `json:"need" doc:"Estimated for each VM of its group, cores; in the shadow it is not in force."`
 	Memory         Size    `json:"memory" doc:"Declared, bytes."`
 	Balloon        Size    `json:"balloon" doc:"Target of its balloon, bytes; in the shadow it is not in force."`
-	Pressed        bool    `json:"pressed,omitempty" doc:"It is short of memory now."`
+	UnderPressure  bool    `json:"pressed,omitempty" doc:"It is short of memory now."`
 	ShortCPU       float64 `json:"shortCPU,omitempty" doc:"Cores that it uses beyond what it would have been given; where that is in force, that it is held back by."`
 	ShortMemory    Size    `json:"shortMemory,omitempty" doc:"Bytes that it uses beyond what it would have been given."`
-	LeftAlone      bool    `json:"leftAlone,omitempty" doc:"Its memory is left alone: see reason."`
+	Excluded       bool    `json:"leftAlone,omitempty" doc:"Its memory is left alone: see reason."`
 	Reason         string  `json:"reason" doc:"Why it is given that."`
 }
 
-// ShapingHour is what shaping did in an hour. VM-minutes count each VM for each minute.
-type ShapingHour struct {
+// RightsizingHour is what shaping did in an hour. VM-minutes count each VM for each minute.
+type RightsizingHour struct {
 	From        time.Time `json:"from"`
 	Mode        string    `json:"mode" enum:"shadow,on"`
 	Minutes     float64   `json:"minutes" doc:"That were looked at."`
@@ -62,15 +62,15 @@ type ShapingHour struct {
 
 // Admission is by what new VMs are placed beside VMs whose needs are estimated.
 type Admission struct {
-	InForce   bool       `json:"inForce" doc:"False in the shadow, where it is only shown, and where shaping is off."`
-	Quality   *float64   `json:"quality,omitempty" doc:"Share of the looks at VMs in the last period at which a VM had the CPU and the memory that it could use, or in the shadow would have; left out: not known yet."`
-	Target    float64    `json:"target" doc:"Quality above which the factors fall; below it they rise where it falls."`
-	Penalties []Penalty  `json:"penalties" nullable:"false" doc:"One for each aggressiveness; none where shaping is off."`
-	Hosts     []HostRoom `json:"hosts" nullable:"false"`
+	InForce bool           `json:"inForce" doc:"False in the shadow, where it is only shown, and where shaping is off."`
+	Quality *float64       `json:"quality,omitempty" doc:"Share of the looks at VMs in the last period at which a VM had the CPU and the memory that it could use, or in the shadow would have; left out: not known yet."`
+	Target  float64        `json:"target" doc:"Quality above which the factors fall; below it they rise where it falls."`
+	Margins []Margin       `json:"penalties" nullable:"false" doc:"One for each aggressiveness; none where shaping is off."`
+	Hosts   []HostHeadroom `json:"hosts" nullable:"false"`
 }
 
-// Penalty is by what factor an estimated need counts where new VMs are placed, up to what was declared.
-type Penalty struct {
+// Margin is by what factor an estimated need counts where new VMs are placed, up to what was declared.
+type Margin struct {
 	Aggressiveness string  `json:"aggressiveness" enum:"conservative,balanced,aggressive"`
 	Factor         float64 `json:"factor" doc:"Now (P)."`
 	Start          float64 `json:"start" doc:"As shaping is switched on, and with a new leader."`
@@ -80,20 +80,20 @@ type Penalty struct {
 	K2             float64 `json:"k2" doc:"Standard deviations of the forecast that it is given beside that."`
 }
 
-// HostRoom is what a host has for new VMs. CPU is at the least yields that all accept: a VM takes its need times its least yield of it.
-type HostRoom struct {
-	Host      string    `json:"host"`
-	Needs     Resources `json:"needs" doc:"What VMs with estimated needs are thought to need there."`
-	CountAs   Resources `json:"countAs" doc:"What that counts as where new VMs are placed."`
-	Estimated Resources `json:"estimated" doc:"Room for new VMs if estimates are right."`
-	Room      Resources `json:"room" doc:"Room for new VMs: never more than that."`
-	Available *HostWord `json:"available,omitempty" doc:"What the host itself holds to be available; left out where it told of none."`
-	Ignored   string    `json:"ignored,omitempty" doc:"Why what the host itself says counts for nothing."`
+// HostHeadroom is what a host has for new VMs. CPU is at the least yields that all accept: a VM takes its need times its least yield of it.
+type HostHeadroom struct {
+	Host      string            `json:"host"`
+	Needs     Resources         `json:"needs" doc:"What VMs with estimated needs are thought to need there."`
+	CountAs   Resources         `json:"countAs" doc:"What that counts as where new VMs are placed."`
+	Estimated Resources         `json:"estimated" doc:"Room for new VMs if estimates are right."`
+	Headroom  Resources         `json:"room" doc:"Room for new VMs: never more than that."`
+	Available *HostAvailability `json:"available,omitempty" doc:"What the host itself holds to be available; left out where it told of none."`
+	Ignored   string            `json:"ignored,omitempty" doc:"Why what the host itself says counts for nothing."`
 }
 
-// HostWord is what a host itself holds to be available for new VMs: the lesser of its allowance less what VMs use, and of its capacity less what it estimates to be
+// HostAvailability is what a host itself holds to be available for new VMs: the lesser of its allowance less what VMs use, and of its capacity less what it estimates to be
 // in use.
-type HostWord struct {
+type HostAvailability struct {
 	CPU     float64   `json:"cpu" doc:"Cores; 0 where it is overloaded."`
 	Memory  Size      `json:"memory" doc:"Bytes; 0 where it is overloaded."`
 	Used    Resources `json:"used" doc:"By its VMs, in its last step: CPU on average, memory at most."`

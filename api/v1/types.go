@@ -95,28 +95,28 @@ type VM struct {
 
 // Host is a machine and what it gives.
 type Host struct {
-	Name         string    `json:"name"`
-	State        string    `json:"state" doc:"ready, cordoned, draining (VMs leave it), drained (its hypervisor says that none of ours is left), unreachable (its agent or its hypervisor does not answer), lost (proved to run nothing), or unknown (not heard of yet)."`
-	Lease        string    `json:"lease" doc:"held, over (not renewed in time), lost (proved to be over), or unknown (not renewed since this leader leads)."`
-	Heard        float64   `json:"heard" doc:"Seconds since its agent last renewed its lease; below 0: not since this leader leads."`
-	Watchdog     float64   `json:"watchdog" doc:"Seconds after which its armed watchdog turns it off; 0: none is armed."`
-	Capacity     Resources `json:"capacity" doc:"What the machine has."`
-	Allowance    Resources `json:"allowance" doc:"What Evenkeel may use of it."`
-	Allocated    Resources `json:"allocated" doc:"What its VMs are given."`
-	Used         Resources `json:"used" doc:"What its VMs were last seen to use."`
-	Pressure     *Pressure `json:"pressure,omitempty" doc:"How much work on the machine waits; left out where its kernel does not measure it."`
-	Available    *HostWord `json:"available,omitempty" doc:"What the host itself holds to be available for new VMs; left out where it told of none since this leader leads."`
-	Foreign      Resources `json:"foreign" doc:"What VMs take that are not Evenkeel's: counted, never touched."`
-	ForeignVMs   int       `json:"foreignVMs"`
-	VMs          int       `json:"vms"`
-	Cordoned     bool      `json:"cordoned"`
-	CordonReason string    `json:"cordonReason,omitempty"`
-	Drain        *Drain    `json:"drain,omitempty" doc:"Of a host that is to be emptied: how far it is."`
-	KVM          bool      `json:"kvm" doc:"Hardware virtualization is used; else software emulation."`
-	Software     string    `json:"software"`
-	Error        string    `json:"error,omitempty" doc:"Why what is wanted is not in force on it."`
-	Unknown      []string  `json:"unknown,omitempty" doc:"VMs that carry this cluster's mark and are unknown to it: reported, never touched."`
-	Synced       uint64    `json:"synced" doc:"Log index up to which what is wanted is in force on it."`
+	Name         string            `json:"name"`
+	State        string            `json:"state" doc:"ready, cordoned, draining (VMs leave it), drained (its hypervisor says that none of ours is left), unreachable (its agent or its hypervisor does not answer), lost (proved to run nothing), or unknown (not heard of yet)."`
+	Lease        string            `json:"lease" doc:"held, over (not renewed in time), lost (proved to be over), or unknown (not renewed since this leader leads)."`
+	Heard        float64           `json:"heard" doc:"Seconds since its agent last renewed its lease; below 0: not since this leader leads."`
+	Watchdog     float64           `json:"watchdog" doc:"Seconds after which its armed watchdog turns it off; 0: none is armed."`
+	Capacity     Resources         `json:"capacity" doc:"What the machine has."`
+	Allowance    Resources         `json:"allowance" doc:"What Evenkeel may use of it."`
+	Allocated    Resources         `json:"allocated" doc:"What its VMs are given."`
+	Used         Resources         `json:"used" doc:"What its VMs were last seen to use."`
+	Pressure     *Pressure         `json:"pressure,omitempty" doc:"How much work on the machine waits; left out where its kernel does not measure it."`
+	Available    *HostAvailability `json:"available,omitempty" doc:"What the host itself holds to be available for new VMs; left out where it told of none since this leader leads."`
+	Foreign      Resources         `json:"foreign" doc:"What VMs take that are not Evenkeel's: counted, never touched."`
+	ForeignVMs   int               `json:"foreignVMs"`
+	VMs          int               `json:"vms"`
+	Cordoned     bool              `json:"cordoned"`
+	CordonReason string            `json:"cordonReason,omitempty"`
+	Drain        *Drain            `json:"drain,omitempty" doc:"Of a host that is to be emptied: how far it is."`
+	KVM          bool              `json:"kvm" doc:"Hardware virtualization is used; else software emulation."`
+	Software     string            `json:"software"`
+	Error        string            `json:"error,omitempty" doc:"Why what is wanted is not in force on it."`
+	Unmanaged    []string          `json:"unknown,omitempty" doc:"VMs that carry this cluster's mark and are unknown to it: reported, never touched."`
+	Synced       uint64            `json:"synced" doc:"Log index up to which what is wanted is in force on it."`
 }
 
 // Pressure is the share of the last ten seconds in which at least one task of the machine waited for the resource, 0 to 1, as its kernel
@@ -237,17 +237,17 @@ type ClusterStatus struct {
 	VMs             VMCount         `json:"vms"`
 	Settings        ClusterSettings `json:"settings"`
 
-	Epoch      uint64      `json:"epoch" doc:"Raised by every restore and recovery."`
-	Disarmed   bool        `json:"disarmed" doc:"Leases that run out stop no VM, and prove nothing."`
-	Hold       string      `json:"hold,omitempty" doc:"restore or recovery, after which nothing is started or stopped until every host has said what it runs."`
-	HoldFor    []string    `json:"holdFor,omitempty" doc:"Hosts that have not said so yet."`
-	Members    []Member    `json:"members,omitempty"`
-	Voters     int         `json:"voters,omitempty" doc:"Servers that vote."`
-	Tolerance  int         `json:"tolerance" doc:"How many of them may fail before the majority is lost."`
-	Format     int         `json:"format,omitempty" doc:"Of the log: the newest that all servers can read."`
-	Advice     string      `json:"advice,omitempty" doc:"What would make the cluster survive more."`
-	Conditions []Condition `json:"conditions" nullable:"false" doc:"What somebody should look at."`
-	BackupAt   time.Time   `json:"backupAt,omitzero" doc:"When the server that answers last saved the state by itself."`
+	Epoch               uint64      `json:"epoch" doc:"Raised by every restore and recovery."`
+	FencingDisabled     bool        `json:"disarmed" doc:"Leases that run out stop no VM, and prove nothing."`
+	RecoveryFreeze      string      `json:"hold,omitempty" doc:"restore or recovery, after which nothing is started or stopped until every host has said what it runs."`
+	RecoveryFreezeHosts []string    `json:"holdFor,omitempty" doc:"Hosts that have not said so yet."`
+	Members             []Member    `json:"members,omitempty"`
+	Voters              int         `json:"voters,omitempty" doc:"Servers that vote."`
+	Tolerance           int         `json:"tolerance" doc:"How many of them may fail before the majority is lost."`
+	Format              int         `json:"format,omitempty" doc:"Of the log: the newest that all servers can read."`
+	Advice              string      `json:"advice,omitempty" doc:"What would make the cluster survive more."`
+	Conditions          []Condition `json:"conditions" nullable:"false" doc:"What somebody should look at."`
+	BackupAt            time.Time   `json:"backupAt,omitzero" doc:"When the server that answers last saved the state by itself."`
 }
 
 // Condition is something that somebody should look at.

@@ -34,28 +34,28 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 			return out, errors.Join(failed, fmt.Errorf("what is left to do was decided %s ago", took.Round(time.Second)))
 		}
 		switch op := ops[i].(type) {
-		case Hold:
+		case Blocked:
 			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
-		case Tell:
+		case ReportStatus:
 			st := op.Status
-			if st.Phase == SeenStayed {
+			if st.Phase == PhaseStayed {
 				var err error
 				if st, err = r.stays(ctx, st); err != nil {
 					failed = errors.Join(failed, err)
 					break
 				}
 			}
-			if st.Phase == SeenRoom && r.coming[st.VM].Spec.Leased {
-				if err := r.keeper.guarded(ctx); err != nil {
+			if st.Phase == PhaseRoom && r.coming[st.VM].Spec.Leased {
+				if err := r.lease.guarded(ctx); err != nil {
 					failed = errors.Join(failed, fmt.Errorf("take VM %s in: %w", st.VM, err))
 					break
 				}
 			}
-			if st.Phase == SeenArrived {
+			if st.Phase == PhaseArrived {
 				st = r.arrives(ctx, st)
 			}
 			if !left[st.VM] {
-				if st.Gone {
+				if st.SourceLost {
 					r.Recorder.leaves(st.VM)
 				}
 				out.statuses = append(out.statuses, st)
@@ -79,11 +79,11 @@ func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 			}
 		case GiveUp:
 			r.log.Warn(op.String())
-			if err := r.keeper.givesUp(op.VM, op.Generation); err != nil {
+			if err := r.lease.givesUp(op.VM, op.Generation); err != nil {
 				failed = errors.Join(failed, err)
 				break
 			}
-			out.statuses = append(out.statuses, Status{VM: op.VM, Generation: op.Generation, Phase: SeenLost, Reason: op.Why})
+			out.statuses = append(out.statuses, Status{VM: op.VM, Generation: op.Generation, Phase: PhaseLost, Reason: op.Why})
 		case Migrate:
 			permitted, err := r.mayHandOver(ctx, op)
 			failed = errors.Join(failed, err)
@@ -188,22 +188,22 @@ func absentIsFine(err error) error {
 // side. What follows them in the list waits for the next round.
 func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int, error) {
 	var specs []hypervisor.Spec
-	var tell []Status
-	most := startsAtOnce - len(r.notEnded())
+	var report []Status
+	limit := startsAtOnce - len(r.notEnded())
 	for _, op := range ops {
 		switch op := op.(type) {
 		case Start:
-			if len(specs) < most {
+			if len(specs) < limit {
 				specs = append(specs, op.Spec)
 			}
-		case Tell:
-			tell = append(tell, op.Status)
+		case ReportStatus:
+			report = append(report, op.Status)
 		}
 	}
 	asked := specs
-	specs, held, err := r.permitted(ctx, specs)
+	specs, count, err := r.permitted(ctx, specs)
 	if err != nil {
-		r.keeper.started(held)
+		r.lease.started(count)
 		return unstarted(asked, nil, err.Error()), 0, err
 	}
 	for _, spec := range specs {
@@ -211,10 +211,10 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 	}
 	for _, spec := range specs {
 		if spec.Leased {
-			held--
+			count--
 		}
 	}
-	r.keeper.started(held) // of those that were not permitted
+	r.lease.started(count) // of those that were not permitted
 	statuses := unstarted(asked, specs, "the leader does not permit its start now")
 	var failed error
 	acted := 0
@@ -224,11 +224,11 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 	for _, s := range r.begin(ctx, specs) {
 		if err := r.takeStart(ctx, s); err != nil {
 			failed = errors.Join(failed, err)
-			statuses = append(statuses, Status{VM: s.spec.Identity.VM, Generation: s.spec.Generation, Phase: SeenWaiting, Reason: "its start failed and is tried again: " + s.err.Error()})
+			statuses = append(statuses, Status{VM: s.spec.Identity.VM, Generation: s.spec.Generation, Phase: PhaseStarting, Reason: "its start failed and is tried again: " + s.err.Error()})
 			continue
 		}
 		acted++
-		for _, st := range tell {
+		for _, st := range report {
 			if st.VM == s.spec.Identity.VM {
 				statuses = append(statuses, st)
 			}
@@ -242,7 +242,7 @@ func unstarted(all, some []hypervisor.Spec, why string) []Status {
 	var out []Status
 	for _, spec := range all {
 		if !slices.ContainsFunc(some, func(s hypervisor.Spec) bool { return s.VM == spec.VM }) {
-			out = append(out, Status{VM: spec.VM, Generation: spec.Generation, Phase: SeenWaiting, Reason: why})
+			out = append(out, Status{VM: spec.VM, Generation: spec.Generation, Phase: PhaseStarting, Reason: why})
 		}
 	}
 	return out

@@ -23,11 +23,11 @@ type Available struct {
 // hostLoad estimates what is in use on a host. Every VM has an estimate of its own, so that what a VM takes that is gone goes with it: eq. 4 is
 // for hosts that know the sum alone.
 type hostLoad struct {
-	vms   map[string]*vmLoad
-	other forecast.DampedLoad // what is no VM's of the cluster
-	until time.Time           // end of this step
-	left  int64               // memory that the kernel could give out, as last measured, bytes; hypervisor.Unknown
-	word  *Available          // of the last step that ended, never changed; nil: none did
+	vms       map[string]*vmLoad
+	other     forecast.DampedLoad // what is no VM's of the cluster
+	until     time.Time           // end of this step
+	left      int64               // memory that the kernel could give out, as last measured, bytes; hypervisor.Unknown
+	available *Available          // of the last step that ended, never changed; nil: none did
 }
 
 func newHostLoad() hostLoad {
@@ -51,9 +51,9 @@ type machine struct {
 	overhead  int64
 }
 
-// sees what VMs use now. listed are the VMs with our mark by the hypervisor's word, used the cores of those that were measured. Once a step is over, or
+// measure what VMs use now. listed are the VMs with our mark by the hypervisor's word, used the cores of those that were measured. Once a step is over, or
 // a VM that was in it is gone, there is a new word.
-func (l *hostLoad) sees(stats []hypervisor.Stats, used map[string]float64, listed map[string]hypervisor.VM, m machine, now time.Time, step time.Duration) {
+func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, listed map[string]hypervisor.VM, m machine, now time.Time, step time.Duration) {
 	left := false
 	for id, v := range l.vms {
 		if vm, is := listed[id]; !is || vm.Generation != v.generation || vm.State == hypervisor.Incoming {
@@ -88,8 +88,8 @@ func (l *hostLoad) sees(stats []hypervisor.Stats, used map[string]float64, liste
 	case !now.Before(l.until):
 		l.until = now.Add(step)
 		l.observe(m)
-	case left && l.word != nil:
-		l.say(m, l.word.Used)
+	case left && l.available != nil:
+		l.publish(m, l.available.Used)
 	}
 }
 
@@ -118,34 +118,34 @@ func (l *hostLoad) observe(m machine) {
 		other.Memory = max(other.Memory, float64(m.capacity.Memory-l.left-used.Memory))
 	}
 	l.other.Observe(other)
-	l.say(m, used)
+	l.publish(m, used)
 }
 
-// say what is available, by the estimates.
-func (l *hostLoad) say(m machine, used Limits) {
+// publish what is available, by the estimates.
+func (l *hostLoad) publish(m machine, used Limits) {
 	e, known := l.other.Estimate(), make(map[string]uint64, len(l.vms))
 	for id, v := range l.vms {
 		of := v.load.Estimate()
 		e.CPU, e.Memory = e.CPU+of.CPU, e.Memory+of.Memory
 		known[id] = v.generation
 	}
-	l.word = &Available{Used: used, Estimated: limits(e.CPU, e.Memory), VMs: known, Available: limits(
+	l.available = &Available{Used: used, Estimated: limits(e.CPU, e.Memory), VMs: known, Available: limits(
 		min(m.allowance.CPU-m.foreign.CPU-used.CPU, m.capacity.CPU-e.CPU),
 		min(float64(m.allowance.Memory-m.foreign.Memory-used.Memory), float64(m.capacity.Memory)-e.Memory))}
 }
 
 func limits(cpu, memory float64) Limits { return Limits{CPU: cpu, Memory: int64(math.Floor(memory))} }
 
-// told with samples is the last word; without, nothing is known to hold any more.
-func (l *hostLoad) told(samples []Sample) *Available {
+// report with samples is the last word; without, nothing is known to hold any more.
+func (l *hostLoad) report(samples []Sample) *Available {
 	if samples == nil {
 		return nil
 	}
-	return l.word
+	return l.available
 }
 
-// sees what VMs use now.
-func (r *runner) sees(stats []hypervisor.Stats, out []Sample) {
+// observe what VMs use now.
+func (r *runner) observe(stats []hypervisor.Stats, out []Sample) {
 	if r.capacity.CPU == 0 {
 		return // it is not known yet
 	}
@@ -156,5 +156,5 @@ func (r *runner) sees(stats []hypervisor.Stats, out []Sample) {
 	listed := maps.Clone(r.caps)
 	maps.DeleteFunc(listed, func(_ string, vm hypervisor.VM) bool { return vm.Cluster != r.cluster })
 	m := machine{capacity: r.capacity, allowance: r.Allowance(r.capacity), foreign: r.last.Foreign, overhead: r.Overhead(r.capacity)}
-	r.load.sees(stats, used, listed, m, time.Now(), r.Step)
+	r.load.measure(stats, used, listed, m, time.Now(), r.Step)
 }

@@ -23,7 +23,7 @@ func (h left) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
 }
 
 // The agent tells with its samples what its host holds to be available.
-func TestWordIsTold(t *testing.T) {
+func TestAvailabilityIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		for _, bytes := range []int64{hypervisor.Unknown, gib} {
 			l := newLeader(wanted("a"), wanted("b"))

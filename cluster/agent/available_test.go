@@ -43,7 +43,7 @@ func (w *loaded) minutes(n int) *Available {
 		w.now = w.now.Add(testStep / 6)
 		w.look()
 	}
-	return w.load.word
+	return w.load.available
 }
 
 func (w *loaded) look() {
@@ -56,12 +56,12 @@ func (w *loaded) look() {
 		}
 		stats = append(stats, s)
 	}
-	w.load.sees(stats, w.use, w.listed, w.m, w.now, testStep)
+	w.load.measure(stats, w.use, w.listed, w.m, w.now, testStep)
 }
 
 func (w *loaded) is(what string, cpu float64, memory float64) {
 	w.t.Helper()
-	a := w.load.word
+	a := w.load.available
 	if a == nil {
 		w.t.Fatalf("%s: no word", what)
 	}
@@ -74,7 +74,7 @@ func (w *loaded) is(what string, cpu float64, memory float64) {
 func TestAvailable(t *testing.T) {
 	w := newLoaded(t)
 	w.look()
-	if w.load.word != nil {
+	if w.load.available != nil {
 		t.Fatal("a word before anything was seen for a step")
 	}
 	w.minutes(1)
@@ -85,7 +85,7 @@ func TestAvailable(t *testing.T) {
 	w.minutes(1)
 	// E = 7/8 R + 1/8 U (eq. 1, 2): 3.625 cores and 7.125 GiB; what is allowed less use is more (eq. 5: 6 and 13).
 	w.is("one that is new", 8-3.625, 16-7.125)
-	if a := w.load.word; a.Used != (Limits{CPU: 1, Memory: giga}) || !maps.Equal(a.VMs, map[string]uint64{"a": 1}) || a.Estimated.CPU != 3.625 {
+	if a := w.load.available; a.Used != (Limits{CPU: 1, Memory: giga}) || !maps.Equal(a.VMs, map[string]uint64{"a": 1}) || a.Estimated.CPU != 3.625 {
 		t.Errorf("%+v", *a)
 	}
 	w.minutes(60)
@@ -97,18 +97,18 @@ func TestAvailable(t *testing.T) {
 	w.look()
 	w.use["a"], w.memory["a"] = 1, giga
 	w.minutes(1)
-	if a := w.load.word; a.Used.Memory != 6*giga || a.Used.CPU > 1.5 {
+	if a := w.load.available; a.Used.Memory != 6*giga || a.Used.CPU > 1.5 {
 		t.Errorf("a peak of 10 s: %+v", *a)
 	}
 	w.minutes(1)
-	if a := w.load.word; a.Used.Memory != giga || a.Estimated.Memory != int64(0.875*6*float64(giga)+0.125*float64(giga)) {
+	if a := w.load.available; a.Used.Memory != giga || a.Estimated.Memory != int64(0.875*6*float64(giga)+0.125*float64(giga)) {
 		t.Errorf("a minute after a peak: %+v", *a)
 	}
 
 	// What is gone is gone at once, and so is what it used.
 	delete(w.listed, "a")
 	w.look()
-	if a := w.load.word; len(a.VMs) != 0 || a.Estimated != (Limits{}) {
+	if a := w.load.available; len(a.VMs) != 0 || a.Estimated != (Limits{}) {
 		t.Errorf("one that is gone: %+v", *a)
 	}
 	w.minutes(1)
@@ -144,25 +144,25 @@ func TestAvailableBesideOthers(t *testing.T) {
 	w.minutes(120)
 	w.run("a", 2, 4, 8*giga)
 	w.minutes(2)
-	if a := w.load.word; a.VMs["a"] != 2 || math.Abs(a.Estimated.CPU-3.625) > 1e-9 {
+	if a := w.load.available; a.VMs["a"] != 2 || math.Abs(a.Estimated.CPU-3.625) > 1e-9 {
 		t.Errorf("%+v", *a)
 	}
 	w.now = w.now.Add(-time.Hour) // the clock was set back
-	before := w.load.word
-	if w.minutes(2); w.load.word == before {
+	before := w.load.available
+	if w.minutes(2); w.load.available == before {
 		t.Error("no word since the clock was set back")
 	}
 }
 
 // What was told is not changed under who reads it, and nothing is told without samples.
-func TestWordIsKept(t *testing.T) {
+func TestAvailabilityIsKept(t *testing.T) {
 	w := newLoaded(t)
 	w.run("a", 1, 4, 8*giga)
-	told := w.minutes(2)
-	text := fmt.Sprint(*told)
+	available := w.minutes(2)
+	text := fmt.Sprint(*available)
 	delete(w.listed, "a")
 	w.minutes(2)
-	if fmt.Sprint(*told) != text || w.load.told([]Sample{}) != w.load.word || w.load.told(nil) != nil {
-		t.Errorf("%+v, %s", *told, text)
+	if fmt.Sprint(*available) != text || w.load.report([]Sample{}) != w.load.available || w.load.report(nil) != nil {
+		t.Errorf("%+v, %s", *available, text)
 	}
 }

@@ -20,8 +20,8 @@ type Beginning struct {
 
 // Memory that the agent begins with, where the request to join was sent at that instant, in that run of the machine. Restartable
 // VMs that are not there any more were stopped for want of a lease, as far as anybody knows.
-func (b Beginning) Memory(boot string, sent lease.Instant) Memory {
-	m := Memory{Epoch: b.Epoch, Index: b.Index, Boot: boot, Lapsed: true, Sending: b.Sending}
+func (b Beginning) Memory(boot string, sent lease.Instant) PersistentState {
+	m := PersistentState{Epoch: b.Epoch, Index: b.Index, Boot: boot, Lapsed: true, Sending: b.Sending}
 	// Without one it is over: restartable VMs are stopped before the agent asks for another.
 	m.Lease = m.Lease.Granted(sent, b.Lease, b.Enforce || b.Lease == 0)
 	return m

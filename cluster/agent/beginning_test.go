@@ -34,15 +34,15 @@ func TestBeginning(t *testing.T) {
 				want = []string{"b"}
 			}
 			equal(t, "VMs with a lease of "+lease.String(), names(list(t, g.w)), want)
-			if told := g.l.told(); !slices.Contains(told, "c/1 lost stopped by its host, whose lease was over") {
-				t.Errorf("of a VM that went meanwhile the leader was told %q", told)
+			if reported := g.l.received(); !slices.Contains(reported, "c/1 lost stopped by its host, whose lease was over") {
+				t.Errorf("of a VM that went meanwhile the leader was told %q", reported)
 			}
 		})
 	}
 }
 
 // A machine is said to be the one that the host's VMs run on only once the leader knows what went with the run before.
-func TestMachineIsSaidOnceItsVMsAreTold(t *testing.T) {
+func TestMachineIsReportedOnceItsVMsAre(t *testing.T) {
 	guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
 		said := func() (out []string) {
 			g.l.mu.Lock()
@@ -53,12 +53,12 @@ func TestMachineIsSaidOnceItsVMsAreTold(t *testing.T) {
 			g.l.renewals = nil
 			return slices.Compact(out)
 		}
-		g.keep.m = agent.Memory{Boot: "b0"} // it was started again
-		g.l.order(func(d *agent.Desired) { d.Hold = "held" })
+		g.keep.m = agent.PersistentState{Boot: "b0"} // it was started again
+		g.l.order(func(d *agent.Desired) { d.Freeze = "held" })
 		defer g.start(t)()
 		after(12 * time.Second)
 		equal(t, "machines before the VMs were told of", said(), []string{""})
-		g.l.order(func(d *agent.Desired) { d.Hold = "" })
+		g.l.order(func(d *agent.Desired) { d.Freeze = "" })
 		after(7 * time.Second)
 		said()
 		after(12 * time.Second)

@@ -19,17 +19,17 @@ func TestGuestsThatTakeMemoryAtOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(4, 7).Draw(rt, "guests")
 		guests, targets := map[string]simulated.Guest{}, map[string]int64{}
-		uses, most, needs, swells := make([]int64, n), int64(0), int64(0), map[string]bool{}
+		uses, limit, needs, swells := make([]int64, n), int64(0), int64(0), map[string]bool{}
 		memory := int64(n) * overhead
 		for i := range n {
 			id := string(rune('a' + i))
 			uses[i] = int64(rapid.IntRange(100, 250).Draw(rt, "uses")) * mib
 			targets[id] = max(256*mib, uses[i]*int64(rapid.IntRange(125, 200).Draw(rt, "has"))/100/mib*mib)
 			memory += targets[id]
-			most = max(most, gib-targets[id])
+			limit = max(limit, gib-targets[id])
 			needs += uses[i]*100/85 + 4*mib
 		}
-		memory += most                            // kept free for one
+		memory += limit                           // kept free for one
 		left := memory - n64(n, overhead) - needs // what guests may use more, so that all fit
 		for i := range n {
 			id := string(rune('a' + i))
@@ -58,7 +58,7 @@ func TestGuestsThatTakeMemoryAtOnce(t *testing.T) {
 				d.Memory = memory
 				for i := range d.VMs {
 					vm := &d.VMs[i]
-					vm.Spec.Balloon, vm.Least = targets[vm.Spec.Identity.VM], floor
+					vm.Spec.Balloon, vm.MinMemory = targets[vm.Spec.Identity.VM], floor
 				}
 			})
 			after(spikes - 22*time.Second)

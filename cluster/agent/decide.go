@@ -34,8 +34,8 @@ type (
 	Undefine struct{ Spec hypervisor.Spec }
 	// Start defines and boots a VM.
 	Start struct{ Spec hypervisor.Spec }
-	// Tell the leader.
-	Tell struct{ Status Status }
+	// ReportStatus the leader.
+	ReportStatus struct{ Status Status }
 	// Migrate hands a running VM over to another host.
 	Migrate struct {
 		Spec hypervisor.Spec
@@ -55,8 +55,8 @@ type (
 		Move     uint64 // Move.Open
 		Why      string
 	}
-	// Hold says why something that is wanted cannot be done yet. It does nothing.
-	Hold struct {
+	// Blocked says why something that is wanted cannot be done yet. It does nothing.
+	Blocked struct {
 		VM, Name, Why string
 		// More: a running VM goes without what it is to have more, and nobody else waits for that.
 		More bool
@@ -75,10 +75,10 @@ func (o Undefine) String() string { return "remove " + o.Spec.Name }
 func (o Start) String() string {
 	return fmt.Sprintf("start %s generation %d", o.Spec.Name, o.Spec.Generation)
 }
-func (o Tell) String() string {
+func (o ReportStatus) String() string {
 	phase := string(o.Status.Phase)
 	if o.Status.Left {
-		phase = string(SeenLeft)
+		phase = string(PhaseLeft)
 	}
 	return fmt.Sprintf("report %s generation %d %s", o.Status.VM, o.Status.Generation, phase)
 }
@@ -93,7 +93,7 @@ func (o Resume) String() string {
 	return fmt.Sprintf("resume %s generation %d", o.Name, o.Generation)
 }
 func (o AbortMove) String() string { return "give up the move of " + o.Name + ": " + o.Why }
-func (o Hold) String() string      { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
+func (o Blocked) String() string   { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
 
 // Past is what the agent did before and cannot read off the host.
 type Past struct {
@@ -163,10 +163,10 @@ const tiny = 1e-9
 // roomWithin is how long the source of a move waits for the target to have room.
 const roomWithin = 30 * time.Second
 
-// leastCap is the least share a host can enforce, cores: 1 ms of CPU time in each second.
+// minCap is the least share a host can enforce, cores: 1 ms of CPU time in each second.
 // A VM that is given less (the host's CPU went to VMs that are not ours) gets
 // this much: a cap of 0 would be no cap at all.
-const leastCap = 0.001
+const minCap = 0.001
 
 // Decide returns the steps from what is there to what is wanted, in the order
 // to take them. If a Destroy or a SetCPU fails, those after it must wait for the
@@ -174,7 +174,7 @@ const leastCap = 0.001
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}, given: map[string]int64{}, due: map[string]int64{}, cuts: map[string]int64{}}
 	unknown := map[string]bool{}
-	for _, vm := range Unknown(want, there) {
+	for _, vm := range Unmanaged(want, there) {
 		unknown[vm.Identity.VM] = true
 	}
 	for _, vm := range there {
@@ -195,9 +195,9 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Spec.Identity.VM < vms[b].Spec.Identity.VM })
 	for i := range vms {
 		cpu := &vms[i].Spec.CPU
-		cpu.Cap, cpu.Weight = max(cpu.Cap, leastCap), max(cpu.Weight, leastCap)
+		cpu.Cap, cpu.Weight = max(cpu.Cap, minCap), max(cpu.Weight, minCap)
 	}
-	if want.Hold != "" {
+	if want.Freeze != "" {
 		return nil
 	}
 	for _, vm := range vms {
@@ -218,7 +218,7 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 			d.memory += vm.Spec.Memory + want.Overhead
 		}
 	}
-	d.fits = d.cpu <= d.most() && d.memory <= want.Memory
+	d.fits = d.cpu <= d.maxCPU() && d.memory <= want.Memory
 	for _, vm := range vms {
 		if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move != nil {
 			d.move(vm, now, runs)
@@ -235,25 +235,25 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 		}
 	}
 	d.clear(vms)
-	d.keep(vms)
+	d.keepMinBalloon(vms)
 	d.cut(vms)
 	steps(d.leave, d.shrink)
-	d.relieve(vms)
-	steps(d.grow, d.settle)
+	d.emergencyGrant(vms)
+	steps(d.grow, d.reportAndClear)
 	for _, vm := range begun {
 		if why := past.Starting[vm.Spec.Identity.VM].Why; vm.Want == WantRun && vm.MayStart {
 			d.waits(vm, why)
 		} else {
-			d.add(Hold{vm.Spec.Identity.VM, vm.Spec.Name, why, false})
+			d.add(Blocked{vm.Spec.Identity.VM, vm.Spec.Name, why, false})
 		}
 	}
 	steps(d.start)
 	return d.ops
 }
 
-// Unknown are the VMs that carry this cluster's mark but are not the leader's
+// Unmanaged are the VMs that carry this cluster's mark but are not the leader's
 // on this host: to be reported and left alone.
-func Unknown(want Desired, there []hypervisor.VM) []hypervisor.VM {
+func Unmanaged(want Desired, there []hypervisor.VM) []hypervisor.VM {
 	known := map[string]bool{}
 	for _, vm := range want.VMs {
 		known[vm.Spec.Identity.VM] = true
@@ -317,8 +317,8 @@ func (d *decider) force(vm hypervisor.VM) float64 {
 	return read
 }
 
-// most is what the caps in force may sum to, cores; a sum of floats may be off by a little.
-func (d *decider) most() float64 { return d.want.CPU*(1+tiny) + tiny }
+// maxCPU is what the caps in force may sum to, cores; a sum of floats may be off by a little.
+func (d *decider) maxCPU() float64 { return d.want.CPU*(1+tiny) + tiny }
 
 // ours says whether the running instance is the one that the leader means. An
 // instance of another generation is never touched: either this desired state
@@ -331,7 +331,7 @@ func ours(vm VM, now hypervisor.VM, runs bool) bool {
 // is here may have grown into its room.
 func (d *decider) expect(vm VM) {
 	now := d.there[vm.Spec.Identity.VM] // what is there of it
-	cpu, memory := vm.Spec.CPU.Cap, max(vm.Held, vm.Spec.Balloon)
+	cpu, memory := vm.Spec.CPU.Cap, max(vm.ChargedMemory, vm.Spec.Balloon)
 	if now.Identity.VM == "" {
 		memory += d.want.Overhead
 	} else {
@@ -349,7 +349,7 @@ func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
 		case (now.State == hypervisor.Incoming || d.past.Standing[id]) && vm.MayStart && !d.givenUp(vm):
 			d.waits(vm, fmt.Sprintf("generation %d of it is here, paused by a migration", now.Generation))
 		default:
-			d.add(Hold{id, name, why, false})
+			d.add(Blocked{id, name, why, false})
 		}
 		return
 	}
@@ -357,7 +357,7 @@ func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
 		return
 	}
 	switch {
-	case vm.Want == WantGone, d.past.Overdue[id], now.State == hypervisor.Crashed:
+	case vm.Want == WantAbsent, d.past.Overdue[id], now.State == hypervisor.Crashed:
 		d.add(Destroy{id, name})
 		d.cpu -= d.force(now)
 		d.memory -= max(now.Balloon, d.past.Balloon[id]) + d.want.Overhead
@@ -393,8 +393,8 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	}
 	id, name := vm.Spec.Identity.VM, vm.Spec.Name
 	if more := vm.Spec.CPU.Cap - d.force(now); !vm.FreezeCPU && more > tiny {
-		if d.cpu+more > d.most() {
-			d.add(Hold{id, name, fmt.Sprintf("%.3f cores more do not fit yet", more), true})
+		if d.cpu+more > d.maxCPU() {
+			d.add(Blocked{id, name, fmt.Sprintf("%.3f cores more do not fit yet", more), true})
 		} else {
 			d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
 			d.cpu += more
@@ -405,7 +405,7 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	}
 	if more := vm.Spec.Balloon - now.Balloon; more > balloonSlack && d.past.Balloon[id] != vm.Spec.Balloon && d.given[id] < vm.Spec.Balloon {
 		if d.memory+more > d.want.Memory {
-			d.add(Hold{id, name, fmt.Sprintf("%d bytes of memory more do not fit yet", more), true})
+			d.add(Blocked{id, name, fmt.Sprintf("%d bytes of memory more do not fit yet", more), true})
 		} else {
 			d.add(SetBalloon{id, name, now.Balloon, vm.Spec.Balloon, ""})
 			d.memory += more
@@ -413,8 +413,8 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	}
 }
 
-// settle tells the leader what it does not know yet, and clears away.
-func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
+// reportAndClear tells the leader what it does not know yet, and clears away.
+func (d *decider) reportAndClear(vm VM, now hypervisor.VM, runs bool) {
 	id, gen := vm.Spec.Identity.VM, vm.Spec.Generation
 	switch {
 	case runs && now.Generation != gen:
@@ -424,35 +424,35 @@ func (d *decider) settle(vm VM, now hypervisor.VM, runs bool) {
 			d.add(Resume{id, vm.Spec.Name, gen, 0, vm.Spec.Leased, true})
 		}
 	case runs:
-		st := Status{VM: id, Generation: gen, Phase: SeenRunning}
+		st := Status{VM: id, Generation: gen, Phase: PhaseRunning}
 		// Told only where it changes what the leader counts, or it would be told for ever.
-		switch holds := max(now.Balloon, vm.Spec.Balloon); {
-		case holds < vm.Held && now.Balloon <= vm.Spec.Balloon+balloonSlack:
-			st.Held = holds // the guest has let go
-		case max(now.Balloon, d.given[id]) > vm.Held+balloonSlack:
-			st.Held = max(now.Balloon, d.given[id])
+		switch charged := max(now.Balloon, vm.Spec.Balloon); {
+		case charged < vm.ChargedMemory && now.Balloon <= vm.Spec.Balloon+balloonSlack:
+			st.ChargedMemory = charged // the guest has let go
+		case max(now.Balloon, d.given[id]) > vm.ChargedMemory+balloonSlack:
+			st.ChargedMemory = max(now.Balloon, d.given[id])
 		}
-		if vm.Want == WantRun && (!vm.Seen || st.Held > 0) {
-			d.add(Tell{st})
+		if vm.Want == WantRun && (!vm.Seen || st.ChargedMemory > 0) {
+			d.add(ReportStatus{st})
 		}
-	case vm.Want == WantGone:
+	case vm.Want == WantAbsent:
 		if cleared, is := d.past.Cleared[id]; !is || cleared != gen {
 			d.add(Undefine{vm.Spec})
 		}
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Gone: true, Reason: "deleted"}})
-	case vm.Want == WantStop && !vm.Settled:
+		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseStopped, SourceLost: true, Reason: "deleted"}})
+	case vm.Want == WantStop && !vm.EndKnown:
 		if cleared, is := d.past.Cleared[id]; (vm.Spec.Disk.Ephemeral || !vm.Spec.Disk.Present()) && (!is || cleared != gen) {
 			d.add(Undefine{vm.Spec})
 		}
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenStopped, Reason: "stopped as asked"}})
-	case vm.MayStart && !vm.Settled && d.givenUp(vm):
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "its host did not start it in time"}})
-	case vm.Want == WantRun && !vm.Settled && d.lost(vm), vm.Want == WantRun && vm.Seen && !vm.Settled && d.past.Lapsed && vm.Spec.Leased:
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "stopped by its host, whose lease was over"}})
-	case vm.Want == WantRun && vm.Seen && !vm.Settled && d.past.Fresh:
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenLost, Reason: "went when its host was restarted"}})
-	case vm.Want == WantRun && vm.Seen && !vm.Settled:
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenFailed, Reason: "ended by itself" + colon(d.past.Ended[id])}})
+		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseStopped, Reason: "stopped as asked"}})
+	case vm.MayStart && !vm.EndKnown && d.givenUp(vm):
+		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseLost, Reason: "its host did not start it in time"}})
+	case vm.Want == WantRun && !vm.EndKnown && d.lost(vm), vm.Want == WantRun && vm.Seen && !vm.EndKnown && d.past.Lapsed && vm.Spec.Leased:
+		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseLost, Reason: "stopped by its host, whose lease was over"}})
+	case vm.Want == WantRun && vm.Seen && !vm.EndKnown && d.past.Fresh:
+		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseLost, Reason: "went when its host was restarted"}})
+	case vm.Want == WantRun && vm.Seen && !vm.EndKnown:
+		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseFailed, Reason: "ended by itself" + colon(d.past.Ended[id])}})
 	}
 }
 
@@ -477,25 +477,25 @@ func (d *decider) givenUp(vm VM) bool {
 
 // start boots what is permitted and fits with what is in force.
 func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
-	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.Settled || d.lost(vm) || d.givenUp(vm) {
+	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.EndKnown || d.lost(vm) || d.givenUp(vm) {
 		return
 	}
 	id := vm.Spec.Identity.VM
 	if f, failed := d.past.FailedStart[id]; failed && f.Generation == vm.Spec.Generation {
-		d.add(Tell{Status{VM: id, Generation: vm.Spec.Generation, Phase: SeenFailed, Reason: f.Reason}})
+		d.add(ReportStatus{Status{VM: id, Generation: vm.Spec.Generation, Phase: PhaseFailed, Reason: f.Reason}})
 		return
 	}
 	memory := vm.Spec.Memory + d.want.Overhead
 	switch {
 	case len(d.past.Starting) >= startsAtOnce:
 		d.waits(vm, d.past.othersStart())
-	case d.cpu+vm.Spec.CPU.Cap > d.most():
+	case d.cpu+vm.Spec.CPU.Cap > d.maxCPU():
 		d.waits(vm, fmt.Sprintf("%.3f cores do not fit yet", vm.Spec.CPU.Cap))
 	case d.memory+memory > d.want.Memory:
 		d.waits(vm, fmt.Sprintf("%d bytes of memory do not fit yet", memory))
 	default:
 		d.add(Start{vm.Spec})
-		d.add(Tell{Status{VM: id, Generation: vm.Spec.Generation, Phase: SeenRunning}})
+		d.add(ReportStatus{Status{VM: id, Generation: vm.Spec.Generation, Phase: PhaseRunning}})
 		d.cpu += vm.Spec.CPU.Cap
 		d.memory += memory
 	}

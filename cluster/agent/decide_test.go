@@ -19,7 +19,7 @@ const (
 
 // wanted is a VM of 1 core and 1 GiB that may start, generation 1.
 func wanted(id string, change ...func(*agent.VM)) agent.VM {
-	vm := agent.VM{Want: agent.WantRun, MayStart: true, Held: gib, Spec: hypervisor.Spec{
+	vm := agent.VM{Want: agent.WantRun, MayStart: true, ChargedMemory: gib, Spec: hypervisor.Spec{
 		Identity: hypervisor.Identity{Cluster: "c", VM: id, Generation: 1}, Name: "ek-" + id, VCPUs: 1,
 		Memory: gib, Balloon: gib, CPU: hypervisor.CPU{Cap: 1, Weight: 1}}}
 	for _, f := range change {
@@ -30,15 +30,15 @@ func wanted(id string, change ...func(*agent.VM)) agent.VM {
 
 func seen(vm *agent.VM)   { vm.Seen, vm.MayStart = true, false }
 func stop(vm *agent.VM)   { vm.Want, vm.MayStart, vm.FreezeCPU = agent.WantStop, false, true }
-func gone(vm *agent.VM)   { vm.Want, vm.MayStart, vm.FreezeCPU = agent.WantGone, false, true }
-func failed(vm *agent.VM) { vm.Settled, vm.Seen, vm.MayStart = true, false, false }
+func absent(vm *agent.VM) { vm.Want, vm.MayStart, vm.FreezeCPU = agent.WantAbsent, false, true }
+func failed(vm *agent.VM) { vm.EndKnown, vm.Seen, vm.MayStart = true, false, false }
 func capped(cores float64) func(*agent.VM) {
 	return func(vm *agent.VM) { vm.Spec.CPU = hypervisor.CPU{Cap: cores, Weight: cores} }
 }
-func balloon(bytes int64) func(*agent.VM) { return func(vm *agent.VM) { vm.Spec.Balloon = bytes } }
-func generation(n uint64) func(*agent.VM) { return func(vm *agent.VM) { vm.Spec.Generation = n } }
-func holding(bytes int64) func(*agent.VM) { return func(vm *agent.VM) { vm.Held = bytes } }
-func disk(vm *agent.VM)                   { vm.Spec.Disk.Size = gib }
+func balloon(bytes int64) func(*agent.VM)     { return func(vm *agent.VM) { vm.Spec.Balloon = bytes } }
+func generation(n uint64) func(*agent.VM)     { return func(vm *agent.VM) { vm.Spec.Generation = n } }
+func withCharged(bytes int64) func(*agent.VM) { return func(vm *agent.VM) { vm.ChargedMemory = bytes } }
+func disk(vm *agent.VM)                       { vm.Spec.Disk.Size = gib }
 
 // runs is the VM as it runs once it was started as wanted.
 func runs(id string, change ...func(*hypervisor.VM)) hypervisor.VM {
@@ -97,10 +97,10 @@ func TestDecide(t *testing.T) {
 		{"failed, the leader knows", host(wanted("a", failed)), nil, agent.Past{}, nil},
 		{"failed, but it runs", host(wanted("a", failed)), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"report a generation 1 running"}},
 		{"an older generation runs", host(wanted("a", generation(2))), []hypervisor.VM{runs("a", cores(3))}, agent.Past{}, []string{"hold ek-a: generation 1 runs, 2 is wanted"}},
-		{"a newer generation runs, and is to go", host(wanted("a", gone, generation(0))), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"hold ek-a: generation 1 runs, 0 is wanted"}},
-		{"foreign ones of the same name", host(wanted("a", gone)), []hypervisor.VM{{Foreign: true, Name: "ek-a", VCPUs: 1, Memory: gib, Balloon: gib}}, agent.Past{},
+		{"a newer generation runs, and is to go", host(wanted("a", absent, generation(0))), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"hold ek-a: generation 1 runs, 0 is wanted"}},
+		{"foreign ones of the same name", host(wanted("a", absent)), []hypervisor.VM{{Foreign: true, Name: "ek-a", VCPUs: 1, Memory: gib, Balloon: gib}}, agent.Past{},
 			[]string{"remove ek-a", "report a generation 1 stopped"}},
-		{"of another cluster", host(wanted("a", gone)), []hypervisor.VM{runs("a", func(vm *hypervisor.VM) { vm.Cluster = "other" })}, agent.Past{},
+		{"of another cluster", host(wanted("a", absent)), []hypervisor.VM{runs("a", func(vm *hypervisor.VM) { vm.Cluster = "other" })}, agent.Past{},
 			[]string{"remove ek-a", "report a generation 1 stopped"}},
 		{"with our mark, unknown", host(), []hypervisor.VM{runs("x")}, agent.Past{}, nil},
 		{"what is unknown takes room", full(wanted("a"), wanted("b")), []hypervisor.VM{runs("x")}, agent.Past{},
@@ -125,8 +125,8 @@ func TestDecide(t *testing.T) {
 		{"stopped, an ephemeral disk is not", host(wanted("a", stop, disk, func(vm *agent.VM) { vm.Spec.Disk.Ephemeral = true })), nil, agent.Past{},
 			[]string{"remove ek-a", "report a generation 1 stopped"}},
 		{"stopped, the leader knows", host(wanted("a", stop, failed)), nil, agent.Past{}, nil},
-		{"delete", host(wanted("a", seen, gone)), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"destroy ek-a", "remove ek-a", "report a generation 1 stopped"}},
-		{"delete what failed", host(wanted("a", failed, gone)), nil, agent.Past{}, []string{"remove ek-a", "report a generation 1 stopped"}},
+		{"delete", host(wanted("a", seen, absent)), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"destroy ek-a", "remove ek-a", "report a generation 1 stopped"}},
+		{"delete what failed", host(wanted("a", failed, absent)), nil, agent.Past{}, []string{"remove ek-a", "report a generation 1 stopped"}},
 		{"a start failed for good", host(wanted("a")), nil, agent.Past{FailedStart: map[string]agent.Failure{"a": {Generation: 1, Reason: "no image"}}}, []string{"report a generation 1 failed"}},
 		{"a start of an earlier generation failed", host(wanted("a", generation(2))), nil, agent.Past{FailedStart: map[string]agent.Failure{"a": {Generation: 1}}},
 			[]string{"start ek-a generation 2", "report a generation 2 running"}},
@@ -136,7 +136,7 @@ func TestDecide(t *testing.T) {
 			agent.Past{Asked: map[string]bool{"b": true}}, []string{"hold ek-a: 0.500 cores more do not fit yet"}},
 		{"a start waits for what another still has", full(wanted("a"), wanted("b", seen), wanted("c", seen, stop)), []hypervisor.VM{runs("b"), runs("c")},
 			agent.Past{Asked: map[string]bool{"c": true}}, []string{"hold ek-a: 1.000 cores do not fit yet"}},
-		{"destroying makes room at once", full(wanted("a"), wanted("b", seen), wanted("c", seen, gone)), []hypervisor.VM{runs("b"), runs("c")}, agent.Past{},
+		{"destroying makes room at once", full(wanted("a"), wanted("b", seen), wanted("c", seen, absent)), []hypervisor.VM{runs("b"), runs("c")}, agent.Past{},
 			[]string{"destroy ek-c", "remove ek-c", "report c generation 1 stopped", "start ek-a generation 1", "report a generation 1 running"}},
 		{"a VM that stops keeps its share", host(wanted("a", seen, stop, capped(0.2))), []hypervisor.VM{runs("a")}, agent.Past{Asked: map[string]bool{"a": true}}, nil},
 		{"a frozen share", host(wanted("a", seen, capped(0.2), func(vm *agent.VM) { vm.FreezeCPU = true })), []hypervisor.VM{runs("a")}, agent.Past{}, nil},
@@ -146,9 +146,9 @@ func TestDecide(t *testing.T) {
 		{"and then it is in force", host(wanted("a", seen, capped(0))), []hypervisor.VM{runs("a", cores(0.001))}, agent.Past{}, nil},
 		{"balloon down", host(wanted("a", seen, balloon(gib/2))), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"balloon ek-a: 1073741824 -> 536870912 bytes"}},
 		{"balloon down, set already", host(wanted("a", seen, balloon(gib/2))), []hypervisor.VM{runs("a")}, agent.Past{Balloon: map[string]int64{"a": gib / 2}}, nil},
-		{"balloon down, and the guest let go", host(wanted("a", seen, balloon(gib/2), holding(gib))), []hypervisor.VM{runs("a", has(gib/2))}, agent.Past{}, []string{"report a generation 1 running"}},
-		{"the guest let go all but a page, told once", host(wanted("a", seen, balloon(gib/2), holding(gib/2+4096))), []hypervisor.VM{runs("a", has(gib/2+4096))}, agent.Past{}, nil},
-		{"the guest let go more than asked, told once", host(wanted("a", seen, balloon(gib/2), holding(gib/2))), []hypervisor.VM{runs("a", has(gib/2-8192))}, agent.Past{}, nil},
+		{"balloon down, and the guest let go", host(wanted("a", seen, balloon(gib/2), withCharged(gib))), []hypervisor.VM{runs("a", has(gib/2))}, agent.Past{}, []string{"report a generation 1 running"}},
+		{"the guest let go all but a page, told once", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2+4096))), []hypervisor.VM{runs("a", has(gib/2+4096))}, agent.Past{}, nil},
+		{"the guest let go more than asked, told once", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2-8192))}, agent.Past{}, nil},
 		{"balloon up", host(wanted("a", seen)), []hypervisor.VM{runs("a", has(gib/2))}, agent.Past{}, []string{"balloon ek-a: 536870912 -> 1073741824 bytes"}},
 		{"balloon up where there is no room", full(wanted("a", seen, balloon(gib+gib/2)), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
 			[]string{"hold ek-a: 536870912 bytes of memory more do not fit yet"}},
@@ -156,7 +156,7 @@ func TestDecide(t *testing.T) {
 			[]string{"balloon ek-b: 1073741824 -> 536870912 bytes", "hold ek-a: 536870912 bytes of memory more do not fit yet"}},
 		{"a target set before counts while the guest is on its way", full(wanted("a", seen, balloon(gib+gib/2)), wanted("b")), []hypervisor.VM{runs("a", has(gib/2))},
 			agent.Past{Balloon: map[string]int64{"a": gib + gib/2}}, []string{"hold ek-b: 1140850688 bytes of memory do not fit yet"}},
-		{"it took memory back by itself", host(wanted("a", seen, balloon(gib/2), holding(gib/2))), []hypervisor.VM{runs("a")}, agent.Past{Balloon: map[string]int64{"a": gib / 2}},
+		{"it took memory back by itself", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a")}, agent.Past{Balloon: map[string]int64{"a": gib / 2}},
 			[]string{"report a generation 1 running"}},
 		{"a cap is read back a little off", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(1.00005), has(gib-mib/2))}, agent.Past{CPU: map[string]float64{"a": 1}}, nil},
 		{"a cap that was set by nobody known", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(1.00005))}, agent.Past{}, []string{"cap ek-a: 1.0001 -> 1.0000 cores"}},
@@ -186,7 +186,7 @@ func TestManySmallDifferencesDoNotBlock(t *testing.T) {
 	}
 	there = append(there, runs("z", cores(0.3964)))
 	for n := range want.VMs {
-		want.VMs[n].Spec.Memory, want.VMs[n].Spec.Balloon, want.VMs[n].Held = 64*mib, 64*mib, 64*mib
+		want.VMs[n].Spec.Memory, want.VMs[n].Spec.Balloon, want.VMs[n].ChargedMemory = 64*mib, 64*mib, 64*mib
 	}
 	for n := range there {
 		there[n].Memory, there[n].Balloon = 64*mib, 64*mib
@@ -196,19 +196,19 @@ func TestManySmallDifferencesDoNotBlock(t *testing.T) {
 	}
 }
 
-func TestTellsWhatHappened(t *testing.T) {
-	ops := agent.Decide(host(wanted("a", seen), wanted("b", gone), wanted("c", seen, balloon(gib/2))), []hypervisor.VM{runs("c", has(gib/2+1))},
+func TestReportsWhatHappened(t *testing.T) {
+	ops := agent.Decide(host(wanted("a", seen), wanted("b", absent), wanted("c", seen, balloon(gib/2))), []hypervisor.VM{runs("c", has(gib/2+1))},
 		agent.Past{Ended: map[string]string{"a": "crashed"}})
 	var got []agent.Status
 	for _, op := range ops {
-		if tell, is := op.(agent.Tell); is {
-			got = append(got, tell.Status)
+		if report, is := op.(agent.ReportStatus); is {
+			got = append(got, report.Status)
 		}
 	}
 	want := []agent.Status{
-		{VM: "a", Generation: 1, Phase: agent.SeenFailed, Reason: "ended by itself: crashed"},
-		{VM: "b", Generation: 1, Phase: agent.SeenStopped, Gone: true, Reason: "deleted"},
-		{VM: "c", Generation: 1, Phase: agent.SeenRunning, Held: gib/2 + 1},
+		{VM: "a", Generation: 1, Phase: agent.PhaseFailed, Reason: "ended by itself: crashed"},
+		{VM: "b", Generation: 1, Phase: agent.PhaseStopped, SourceLost: true, Reason: "deleted"},
+		{VM: "c", Generation: 1, Phase: agent.PhaseRunning, ChargedMemory: gib/2 + 1},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
@@ -217,7 +217,7 @@ func TestTellsWhatHappened(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	other := runs("o", func(vm *hypervisor.VM) { vm.Cluster = "other" })
-	got := agent.Unknown(host(wanted("a")), []hypervisor.VM{runs("a"), runs("x"), other, {Foreign: true, Name: "f"}})
+	got := agent.Unmanaged(host(wanted("a")), []hypervisor.VM{runs("a"), runs("x"), other, {Foreign: true, Name: "f"}})
 	if len(got) != 1 || got[0].Identity.VM != "x" {
 		t.Errorf("unknown: %+v", got)
 	}
@@ -291,14 +291,14 @@ func (m *model) load(overhead int64, targets map[string]int64) (cpu float64, mem
 }
 
 func drawHost(t *rapid.T) (agent.Desired, []hypervisor.VM, agent.Past) {
-	draw := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
+	draw := func(name string, limit int) int { return rapid.IntRange(0, limit).Draw(t, name) }
 	want := agent.Desired{Cluster: "c", Index: 1, CPU: float64(draw("cores", 8)) / 2, Memory: int64(draw("memory", 8)) * gib / 2, Overhead: int64(draw("overhead", 2)) * 64 * mib}
 	past := agent.Past{Overdue: map[string]bool{}, Asked: map[string]bool{}, Balloon: map[string]int64{}, Guests: map[string]agent.GuestNeed{}, FailedStart: map[string]agent.Failure{}, Ended: map[string]string{}}
 	var there []hypervisor.VM
 	for n := range draw("VMs", 6) {
 		id := string(rune('a' + n))
 		size := int64(1+draw("size", 3)) * gib / 2
-		vm := agent.VM{Want: rapid.SampledFrom([]agent.Want{agent.WantRun, agent.WantRun, agent.WantStop, agent.WantGone}).Draw(t, "want"),
+		vm := agent.VM{Want: rapid.SampledFrom([]agent.Want{agent.WantRun, agent.WantRun, agent.WantStop, agent.WantAbsent}).Draw(t, "want"),
 			Spec: hypervisor.Spec{Identity: hypervisor.Identity{Cluster: "c", VM: id, Generation: uint64(1 + draw("generation", 1))}, Name: "ek-" + id, VCPUs: 2,
 				Memory: size, Balloon: size - int64(draw("balloon", 2))*gib/8, CPU: hypervisor.CPU{Cap: float64(draw("cap", 8)) / 4, Weight: 1}}}
 		switch draw("phase", 3) {
@@ -307,11 +307,11 @@ func drawHost(t *rapid.T) (agent.Desired, []hypervisor.VM, agent.Past) {
 		case 1:
 			vm.Seen = true
 		case 2:
-			vm.Settled = true
+			vm.EndKnown = true
 		}
-		vm.Held = vm.Spec.Balloon + int64(draw("held", 1))*gib/8
+		vm.ChargedMemory = vm.Spec.Balloon + int64(draw("held", 1))*gib/8
 		vm.FreezeCPU = vm.Want != agent.WantRun
-		vm.Least = int64(draw("least", 2)) * gib / 8
+		vm.MinMemory = int64(draw("least", 2)) * gib / 8
 		if draw("wanted", 5) > 0 {
 			want.VMs = append(want.VMs, vm)
 		}
@@ -334,7 +334,7 @@ func drawHost(t *rapid.T) (agent.Desired, []hypervisor.VM, agent.Past) {
 			past.Balloon[id] = size - int64(draw("target", 3))*gib/8
 		}
 		if draw("guest", 2) == 0 {
-			past.Guests[id] = agent.GuestNeed{Keep: int64(draw("keep", 12)) * gib / 8, Raise: int64(draw("raise", 12)) * gib / 8, Spare: int64(draw("spare", 12)) * gib / 8}
+			past.Guests[id] = agent.GuestNeed{MinBalloon: int64(draw("keep", 12)) * gib / 8, Raise: int64(draw("raise", 12)) * gib / 8, Enough: int64(draw("spare", 12)) * gib / 8}
 		}
 		if draw("failed", 5) == 0 {
 			past.FailedStart[id] = agent.Failure{Generation: vm.Spec.Generation, Reason: "no"}
@@ -371,11 +371,11 @@ func TestDecideIsSafe(t *testing.T) {
 			id := m.do(t, op)
 			vm := byID[id]
 			switch op := op.(type) {
-			case agent.Hold, agent.Tell:
+			case agent.Blocked, agent.ReportStatus:
 				continue
 			case agent.Start:
 				f, failed := past.FailedStart[id]
-				if vm.Want != agent.WantRun || !vm.MayStart || vm.Seen || vm.Settled || op.Spec.Identity != vm.Spec.Identity || (failed && f.Generation == op.Spec.Generation) {
+				if vm.Want != agent.WantRun || !vm.MayStart || vm.Seen || vm.EndKnown || op.Spec.Identity != vm.Spec.Identity || (failed && f.Generation == op.Spec.Generation) {
 					t.Fatalf("%s is not permitted: %+v", op, vm)
 				}
 			case agent.Shutdown, agent.Destroy:
@@ -447,8 +447,8 @@ func TestDecideConverges(t *testing.T) {
 		want, there, _ := drawHost(t)
 		want.CPU, want.Memory = 100, 100*gib
 		for i := range want.VMs {
-			want.VMs[i].Seen = want.VMs[i].Want == agent.WantRun && !want.VMs[i].MayStart && !want.VMs[i].Settled
-			want.VMs[i].Held = want.VMs[i].Spec.Balloon
+			want.VMs[i].Seen = want.VMs[i].Want == agent.WantRun && !want.VMs[i].MayStart && !want.VMs[i].EndKnown
+			want.VMs[i].ChargedMemory = want.VMs[i].Spec.Balloon
 		}
 		past := agent.Past{Overdue: map[string]bool{"a": true, "b": true, "c": true, "d": true, "e": true, "f": true}}
 		m := &model{vms: slices.DeleteFunc(there, func(vm hypervisor.VM) bool {
@@ -470,7 +470,7 @@ func TestDecideConverges(t *testing.T) {
 		}
 		for _, op := range agent.Decide(want, m.vms, past) {
 			switch op := op.(type) {
-			case agent.Tell, agent.Undefine: // until the leader has heard it
+			case agent.ReportStatus, agent.Undefine: // until the leader has heard it
 			default:
 				t.Fatalf("still to do: %s", op)
 			}

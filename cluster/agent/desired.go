@@ -12,9 +12,9 @@ type Want string
 
 // A VM is to run, to be shut down (its disk kept, if it keeps one), or to be gone with all it has.
 const (
-	WantRun  Want = "run"
-	WantStop Want = "stop"
-	WantGone Want = "gone"
+	WantRun    Want = "run"
+	WantStop   Want = "stop"
+	WantAbsent Want = "gone"
 )
 
 // VM is one VM as the leader wants it on this host.
@@ -26,15 +26,15 @@ type VM struct {
 	MayStart bool
 	// Seen: the leader knows that this generation ran or runs.
 	Seen bool
-	// Settled: the leader knows that it does not run, and why.
-	Settled bool
+	// EndKnown: the leader knows that it does not run, and why.
+	EndKnown bool `json:"Settled"`
 	// Waits is why it does not start, as the host told the leader last.
 	Waits string `json:",omitempty"`
-	// Held is the memory the leader counts for it, bytes; at least Spec.Balloon.
-	Held int64
-	// Least is what its balloon may be cut down to by the host itself, where guests take more than there is: it is not to have
+	// ChargedMemory is the memory the leader counts for it, bytes; at least Spec.Balloon.
+	ChargedMemory int64 `json:"Held"`
+	// MinMemory is what its balloon may be cut down to by the host itself, where guests take more than there is: it is not to have
 	// less at any time, bytes. 0: the host does not do that; its needs are as declared.
-	Least int64 `json:",omitempty"`
+	MinMemory int64 `json:",omitempty"`
 	// FreezeCPU: its share stays as it is in force (it is on its way out).
 	FreezeCPU bool
 	// Move is open: nothing of the VM is changed or cleared away until it is closed.
@@ -50,9 +50,9 @@ type Move struct {
 	URI  string // of its hypervisor
 	// Incoming: this host is the target. It neither starts the VM nor clears it away.
 	Incoming bool
-	// SourceGone: the source is proved not to run it. If it does not run here, nobody does.
-	SourceGone bool
-	// Wait: the target has not said yet that it has room (SeenRoom). Until then the source keeps the VM.
+	// SourceLost: the source is proved not to run it. If it does not run here, nobody does.
+	SourceLost bool `json:"SourceGone"`
+	// Wait: the target has not said yet that it has room (PhaseRoom). Until then the source keeps the VM.
 	Wait bool `json:",omitempty"`
 	// Permit is the number of the last permit to hand the VM over. What the source tells of its staying names it.
 	Permit uint64 `json:",omitempty"`
@@ -78,12 +78,12 @@ type Desired struct {
 	Cluster string // id; marks our VMs
 	Epoch   uint64 // raised when the cluster was recovered from a lost quorum
 	Index   uint64 // log index of the snapshot this was taken from
-	// Touched is the log index of the last change that the leader may wait for: what is beyond it only repeats what the
+	// RequiredIndex is the log index of the last change that the leader may wait for: what is beyond it only repeats what the
 	// host said itself; 0: it is not said.
-	Touched uint64 `json:",omitempty"`
-	// Hold says why nothing is to be started, stopped or changed here now: the cluster was
+	RequiredIndex uint64 `json:",omitempty"`
+	// Freeze says why nothing is to be started, stopped or changed here now: the cluster was
 	// restored and does not know yet what runs where. "" = go on.
-	Hold     string
+	Freeze   string `json:"Hold"`
 	CPU      float64
 	Memory   int64 // what our VMs may take together: cores, bytes
 	Overhead int64 // bytes a VM costs beyond its own memory
@@ -95,19 +95,19 @@ type Desired struct {
 
 // Status is a step of one VM to be told to the leader.
 type Status struct {
-	VM         string
-	Generation uint64
-	Phase      Phase
-	Gone       bool
-	Held       int64 // bytes, 0 = as before
-	Reason     string
+	VM            string
+	Generation    uint64
+	Phase         Phase
+	SourceLost    bool  `json:"Gone"`
+	ChargedMemory int64 `json:"Held"` // bytes, 0 = as before
+	Reason        string
 	// Of a move: which one (Move.Open), and the last permit as it was known (Move.Permit); of one that ended what was
 	// sent, and how long the guest stood still.
 	Move     uint64        `json:",omitempty"`
 	Permit   uint64        `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
 	Downtime time.Duration `json:",omitempty"`
-	// Resumes, with SeenRoom: this host has guests that arrive paused go on. Left, with SeenLost, by the source of the move: it handed the VM
+	// Resumes, with PhaseRoom: this host has guests that arrive paused go on. Left, with PhaseLost, by the source of the move: it handed the VM
 	// over, and did not run it since.
 	Resumes bool `json:",omitempty"`
 	Left    bool `json:",omitempty"`
@@ -118,15 +118,15 @@ type Phase string
 
 // What a host can say of a VM.
 const (
-	SeenRunning Phase = "running"
-	SeenStopped Phase = "stopped"
-	SeenFailed  Phase = "failed"
-	SeenLost    Phase = "lost"     // it does not run here, by no fault of its own: to be started again
-	SeenWaiting Phase = "starting" // it is to start, and does not yet: see Reason
-	SeenStayed  Phase = "stayed"   // its move ended, and it runs here
-	SeenRoom    Phase = "room"     // it is to come here, and has room until it does
-	SeenArrived Phase = "arrived"
-	SeenLeft    Phase = "left" // the source's side of its move ended well; that it arrived is the target's word
+	PhaseRunning  Phase = "running"
+	PhaseStopped  Phase = "stopped"
+	PhaseFailed   Phase = "failed"
+	PhaseLost     Phase = "lost"     // it does not run here, by no fault of its own: to be started again
+	PhaseStarting Phase = "starting" // it is to start, and does not yet: see Reason
+	PhaseStayed   Phase = "stayed"   // its move ended, and it runs here
+	PhaseRoom     Phase = "room"     // it is to come here, and has room until it does
+	PhaseArrived  Phase = "arrived"
+	PhaseLeft     Phase = "left" // the source's side of its move ended well; that it arrived is the target's word
 )
 
 // Sample is the last measurement of one VM.
@@ -167,7 +167,7 @@ type Report struct {
 	Estimates []Estimate           `json:",omitempty"`
 	Pressure  *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
 	Available *Available           `json:",omitempty"` // what the host holds to be so, told with the samples; nil: what it said last holds, or it does not tell
-	Unknown   []string             // VMs with our mark that the leader does not know here
+	Unmanaged []string             `json:"Unknown"`    // VMs with our mark that the leader does not know here
 	// Epoch in which the leader said whose host this is, before the agent looked at what runs: Running are the VMs of
 	// that cluster. A grant may have told the agent of a later one.
 	Epoch uint64
@@ -179,8 +179,8 @@ type Report struct {
 	Resumes bool `json:",omitempty"`
 	// Migrates is what the host has to be a partner of moves.
 	Migrates Migrates
-	// NoWay are hosts that this one found it cannot send VMs to.
-	NoWay []NoWay `json:",omitempty"`
+	// MissingRoutes are hosts that this one found it cannot send VMs to.
+	MissingRoutes []MissingRoute `json:",omitempty"`
 	// Hangs are calls of the hypervisor that had their time and have no answer, the one made first at first.
 	Hangs []Hang `json:",omitempty"`
 }

@@ -10,12 +10,12 @@ import (
 )
 
 // After a restore the leader waits for what was listed once the new epoch was known: it is told at once.
-func TestRunTellsOfANewEpoch(t *testing.T) {
+func TestRunReportsANewEpoch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
 		defer run(t, w, l)()
 		after(5 * time.Second)
-		l.order(func(d *agent.Desired) { d.Epoch, d.Hold = 7, "held after a restore" })
+		l.order(func(d *agent.Desired) { d.Epoch, d.Freeze = 7, "held after a restore" })
 		after(time.Second)
 		if r := l.last(); r.Epoch != 7 || len(r.Running) != 1 {
 			t.Errorf("a second after the new epoch the last report is of epoch %d, with %d VMs", r.Epoch, len(r.Running))
@@ -25,7 +25,7 @@ func TestRunTellsOfANewEpoch(t *testing.T) {
 
 // A restore that puts the state of another cluster in force makes its VMs ours: what is told of the new epoch has them, also
 // where a grant had told the agent of that epoch before the state was heard of.
-func TestRunTellsOfAnotherCluster(t *testing.T) {
+func TestRunReportsAnotherCluster(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		t.Run(fmt.Sprint("granted before ", granted), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *simulated.World) {
@@ -41,7 +41,7 @@ func TestRunTellsOfAnotherCluster(t *testing.T) {
 					t.Fatalf("at first %d VMs are told of, and %d that are not ours", len(r.Running), r.ForeignVMs)
 				}
 				restored := func(d *agent.Desired) {
-					d.Cluster, d.Epoch, d.Hold, d.VMs = ours, 7, "held after a restore", []agent.VM{wanted("a")}
+					d.Cluster, d.Epoch, d.Freeze, d.VMs = ours, 7, "held after a restore", []agent.VM{wanted("a")}
 				}
 				if granted {
 					l.mu.Lock()

@@ -37,7 +37,7 @@ type Guest struct {
 	Available, Unused int64
 	SwapIn            float64 // bytes per second since the sample before
 	MajorFaults       float64 // per second, likewise
-	Pressed           string  `json:",omitempty"` // why the host holds it to be short of memory now; "" = it is not
+	Pressure          string  `json:",omitempty"` // why the host holds it to be short of memory now; "" = it is not
 	Follows           bool    `json:",omitempty"` // it did as it was told when its balloon was last set
 }
 
@@ -79,7 +79,7 @@ func (f *forecaster) estimate(vm string, v *vmSeries) *Estimate {
 
 // stale says why nothing may rest on a forecast of what was measured until then; "" = it may.
 func (f *forecaster) stale(until, now time.Time) string {
-	if until.IsZero() || now.Sub(until) <= mostStale*f.step {
+	if until.IsZero() || now.Sub(until) <= maxStale*f.step {
 		return ""
 	}
 	return "nothing was measured since " + until.Format(time.RFC3339)
@@ -114,15 +114,15 @@ func (r *Recorder) estimates(now time.Time) []Estimate {
 	return out
 }
 
-// toldEstimate is what tells one estimate from another that it is worth to send.
-type toldEstimate struct {
+// estimateDigest is what tells one estimate from another that it is worth to send.
+type estimateDigest struct {
 	generation  uint64
 	until       time.Time
 	cpu, memory bool // trusted
 }
 
-func (e Estimate) told() toldEstimate {
-	return toldEstimate{e.Generation, e.Until, e.CPU.Trusted, e.Memory.Trusted}
+func (e Estimate) digest() estimateDigest {
+	return estimateDigest{e.Generation, e.Until, e.CPU.Trusted, e.Memory.Trusted}
 }
 
 // fresh are the estimates of VMs that run here and were not told yet.
@@ -130,7 +130,7 @@ func (r *runner) fresh() []Estimate {
 	var out []Estimate
 	for _, e := range r.Recorder.estimates(time.Now()) {
 		vm, listed := r.caps[e.VM]
-		if !listed || vm.Standing || vm.State == hypervisor.Incoming || vm.Generation != e.Generation || r.told[e.VM] == e.told() {
+		if !listed || vm.Standing || vm.State == hypervisor.Incoming || vm.Generation != e.Generation || r.acknowledged[e.VM] == e.digest() {
 			continue
 		}
 		out = append(out, e)
@@ -138,20 +138,20 @@ func (r *runner) fresh() []Estimate {
 	return out
 }
 
-// toldOf notes which estimates got through, and forgets VMs that do not run here.
-func (r *runner) toldOf(sent []Estimate) {
+// acknowledge notes which estimates got through, and forgets VMs that do not run here.
+func (r *runner) acknowledge(sent []Estimate) {
 	for _, e := range sent {
-		r.told[e.VM] = e.told()
+		r.acknowledged[e.VM] = e.digest()
 	}
-	for id := range r.told {
+	for id := range r.acknowledged {
 		if _, listed := r.caps[id]; !listed {
-			delete(r.told, id)
+			delete(r.acknowledged, id)
 		}
 	}
 }
 
-// mostFine is how many steps of less than a minute are kept for a VM.
-const mostFine = 720
+// maxFine is how many steps of less than a minute are kept for a VM.
+const maxFine = 720
 
 // fine says whether forecasts go by steps that histories do not have.
 func (r *Recorder) fine() bool { return r.forecasts.step < history.Minute.Step() }
@@ -176,8 +176,8 @@ func (v *recorded) recordFine(s *hypervisor.Stats, vm hypervisor.VM, step time.D
 		return
 	case n > 0 && !b.At.After(v.fine[n-1].At): // the clock was set back
 		v.fine = nil
-	case n >= mostFine:
-		v.fine = append(v.fine[:0], v.fine[n-mostFine/2:]...)
+	case n >= maxFine:
+		v.fine = append(v.fine[:0], v.fine[n-maxFine/2:]...)
 	}
 	v.fine = append(v.fine, b)
 }

@@ -27,18 +27,18 @@ func (l *leader) estimated(id string) []agent.Estimate {
 	return out
 }
 
-func TestEstimatesAreTold(t *testing.T) {
+func TestEstimatesAreReported(t *testing.T) {
 	inBubbleOf(t, waves, func(t *testing.T, w *simulated.World) {
 		l := newLeader(limited("a", 1, ""))
 		defer recording(t, w, l, quietRecorder("", nil))()
 		after(30 * time.Minute)
-		told := l.estimated("a")
-		if n := len(told); n < 27 || n > 31 {
+		sent := l.estimated("a")
+		if n := len(sent); n < 27 || n > 31 {
 			t.Fatalf("%d estimates in 30 minutes", n)
 		}
-		for i, e := range told {
-			if i > 0 && !e.Until.After(told[i-1].Until) || e.Generation != 1 || e.Until.Second() != 0 {
-				t.Fatalf("estimate %d: %+v after %+v", i, e, told[max(0, i-1)])
+		for i, e := range sent {
+			if i > 0 && !e.Until.After(sent[i-1].Until) || e.Generation != 1 || e.Until.Second() != 0 {
+				t.Fatalf("estimate %d: %+v after %+v", i, e, sent[max(0, i-1)])
 			}
 			if e.CPU.Trusted || e.CPU.Reason == "" {
 				t.Fatalf("trusted in the first half hour: %+v", e)
@@ -61,8 +61,8 @@ func TestEstimatesAreTold(t *testing.T) {
 		}
 
 		after(4 * time.Hour)
-		told = l.estimated("a")
-		last := told[len(told)-1]
+		sent = l.estimated("a")
+		last := sent[len(sent)-1]
 		if !last.CPU.Trusted || last.CPU.Reason != "" || len(last.CPU.Mean) != agent.AheadSteps || len(last.CPU.Deviation) != agent.AheadSteps || len(last.Memory.Mean) != agent.AheadSteps {
 			t.Fatalf("after hours of the same: %+v", last)
 		}
@@ -73,7 +73,7 @@ func TestEstimatesAreTold(t *testing.T) {
 		}
 
 		// Nothing is told of a VM that is gone.
-		l.order(func(d *agent.Desired) { gone(&d.VMs[0]) })
+		l.order(func(d *agent.Desired) { absent(&d.VMs[0]) })
 		after(time.Minute)
 		before = len(l.estimated("a"))
 		after(5 * time.Minute)
@@ -95,11 +95,11 @@ func TestEstimatesByTheSecond(t *testing.T) {
 		rec := agent.OpenRecorder(agent.RecorderOptions{Log: slog.New(slog.DiscardHandler), Step: 2 * time.Second})
 		defer recordingEvery(t, w, l, rec, time.Second)()
 		after(6 * time.Minute)
-		told := l.estimated("a")
-		if n := len(told); n < 160 || n > 182 {
+		sent := l.estimated("a")
+		if n := len(sent); n < 160 || n > 182 {
 			t.Fatalf("%d estimates in 6 minutes of steps of 2 s", n)
 		}
-		last := told[len(told)-1]
+		last := sent[len(sent)-1]
 		if !last.CPU.Trusted || time.Since(last.Until) > 5*time.Second {
 			t.Errorf("after 6 minutes: trusted %v (%s), until %v of %v", last.CPU.Trusted, last.CPU.Reason, last.Until, time.Now())
 		}

@@ -30,12 +30,12 @@ const (
 	// forecastRound is the most time that one look takes: a host with very many VMs, or that is very busy, forecasts them one
 	// after the other, those first that waited longest.
 	forecastRound = 2 * time.Second
-	leastSamples  = 3 // that a minute takes to count as measured
-	mostCensored  = 0.5
-	mostStale     = 5 // steps: nothing rests on a forecast of what was so long ago
+	minSamples    = 3 // that a minute takes to count as measured
+	maxCensored   = 0.5
+	maxStale      = 5 // steps: nothing rests on a forecast of what was so long ago
 
-	// MostSteps is how far ahead a forecast goes, in steps.
-	MostSteps = 60
+	// MaxSteps is how far ahead a forecast goes, in steps.
+	MaxSteps = 60
 )
 
 // VMForecast is what a VM will use of a resource, as its host has it.
@@ -64,12 +64,12 @@ func newForecaster(step time.Duration) *forecaster {
 	return &forecaster{step: step, space: forecast.NewWorkspace(), of: map[string]*vmSeries{}}
 }
 
-// leastSamples that a step takes to count as measured.
-func (f *forecaster) leastSamples() int {
+// minSamples that a step takes to count as measured.
+func (f *forecaster) minSamples() int {
 	if f.step < history.Minute.Step() { // one measurement may be all that it has
 		return 1
 	}
-	return leastSamples
+	return minSamples
 }
 
 // fresh series of a VM. CPU has a bound; memory has none: of a guest that reports nothing what its emulator takes is in it.
@@ -80,7 +80,7 @@ func (f *forecaster) fresh(vm string, vcpus int) *vmSeries {
 		_, _ = h.Write([]byte(vm + resource)) // never fails
 		o := forecast.Options{Phase: int(h.Sum32() >> 1), Positive: true, Workspace: f.space}
 		if resource == ResourceCPU {
-			o.Most = float64(vcpus)
+			o.Max = float64(vcpus)
 		}
 		v.series[resource] = forecast.New(o)
 	}
@@ -124,11 +124,11 @@ func (f *forecaster) learn(m minutes) {
 			if last, any := s.Last(); b.At.Add(f.step).After(m.over) || any && f.stepOf(b.At) <= last {
 				continue
 			}
-			y, n, censored := b.CPU, b.CPUSamples, b.Censored >= mostCensored
+			y, n, censored := b.CPU, b.CPUSamples, b.Censored >= maxCensored
 			if resource == ResourceMemory {
 				y, n, censored = b.Memory, b.MemorySamples, false
 			}
-			if n < f.leastSamples() {
+			if n < f.minSamples() {
 				y, censored = math.NaN(), false
 			}
 			_ = s.Observe(f.stepOf(b.At), y, censored) // later than the last: it is not refused
@@ -145,19 +145,19 @@ func (f *forecaster) due(vm string, over time.Time) (since int64, due bool) {
 	if v == nil {
 		return -1, true
 	}
-	least, most, all := int64(math.MaxInt64), int64(-1), true
+	lowest, limit, all := int64(math.MaxInt64), int64(-1), true
 	for _, s := range v.series {
 		last, any := s.Last()
 		all = all && any
-		least, most = min(least, last), max(most, last)
+		lowest, limit = min(lowest, last), max(limit, last)
 	}
 	switch {
-	case !all && most < f.stepOf(over)-1, most > f.stepOf(over)+1: // the clock was ahead
+	case !all && limit < f.stepOf(over)-1, limit > f.stepOf(over)+1: // the clock was ahead
 		return -1, true
 	case !all: // nothing is measured of one of them
-		return most, false
+		return limit, false
 	}
-	return least, most < f.stepOf(over)-1
+	return lowest, limit < f.stepOf(over)-1
 }
 
 // forget VMs that are not kept.
@@ -202,15 +202,15 @@ func (f *forecaster) restore(vm string, vcpus int, notes history.Notes) error {
 		if err != nil {
 			return fmt.Errorf("forecast of %s of VM %s: %w", resource, vm, err)
 		}
-		most := v.series[resource].Most()
-		if s.Most() != most || s.Values() == 0 {
+		highest := v.series[resource].Max()
+		if s.Max() != highest || s.Values() == 0 {
 			continue
 		}
 		v.series[resource] = s
 		if here == nil {
 			continue
 		}
-		if own := here.series[resource]; own.Most() == most && own.Values() > s.Values() {
+		if own := here.series[resource]; own.Max() == highest && own.Values() > s.Values() {
 			v.series[resource] = own
 		}
 	}
@@ -233,10 +233,10 @@ func (f *forecaster) state(vm, resource string, steps int) (VMForecast, bool) {
 	return out, true
 }
 
-// Forecast of what a VM that runs here will use of a resource in the next minutes, at most MostSteps. hypervisor.ErrNotFound if
+// Forecast of what a VM that runs here will use of a resource in the next minutes, at most MaxSteps. hypervisor.ErrNotFound if
 // nothing was measured of it.
 func (r *Recorder) Forecast(vm, resource string, steps int) (VMForecast, error) {
-	if _, is := forecastNotes[resource]; !is || steps < 1 || steps > MostSteps {
+	if _, is := forecastNotes[resource]; !is || steps < 1 || steps > MaxSteps {
 		return VMForecast{}, fmt.Errorf("forecast of %.40q, %d steps: %w", resource, steps, hypervisor.ErrInvalid)
 	}
 	out, ok := r.forecasts.state(vm, resource, steps)

@@ -64,7 +64,7 @@ func TestForecasts(t *testing.T) {
 		for _, c := range []struct {
 			resource string
 			steps    int
-		}{{"disk", 10}, {"", 10}, {agent.ResourceCPU, 0}, {agent.ResourceMemory, agent.MostSteps + 1}} {
+		}{{"disk", 10}, {"", 10}, {agent.ResourceCPU, 0}, {agent.ResourceMemory, agent.MaxSteps + 1}} {
 			if _, err := rec.Forecast("a", c.resource, c.steps); !errors.Is(err, hypervisor.ErrInvalid) {
 				t.Errorf("%+v: %v", c, err)
 			}
@@ -143,15 +143,15 @@ func TestForecastsOfAnotherHost(t *testing.T) {
 	for name, c := range map[string]struct {
 		minutes int     // of history at the other host
 		noted   int     // values that its forecast has seen, until now; below 0: there are no notes
-		most    float64 // that its forecast is bounded by
-		least   int     // values that the forecast here is to have seen, 40 minutes later
+		max     float64 // that its forecast is bounded by
+		lowest  int     // values that the forecast here is to have seen, 40 minutes later
 	}{
-		"as it was":            {minutes: 200, noted: 300, most: 1, least: 310},
-		"of more vCPUs":        {minutes: 200, noted: 300, most: 2, least: 230},
-		"younger than here":    {minutes: 5, noted: 5, most: 1, least: 35},
-		"without forecasts":    {minutes: 200, noted: -1, least: 230},
-		"damaged":              {minutes: 200, noted: -2, least: 230},
-		"without measurements": {minutes: 200, noted: 0, most: 1, least: 230},
+		"as it was":            {minutes: 200, noted: 300, max: 1, lowest: 310},
+		"of more vCPUs":        {minutes: 200, noted: 300, max: 2, lowest: 230},
+		"younger than here":    {minutes: 5, noted: 5, max: 1, lowest: 35},
+		"without forecasts":    {minutes: 200, noted: -1, lowest: 230},
+		"damaged":              {minutes: 200, noted: -2, lowest: 230},
+		"without measurements": {minutes: 200, noted: 0, max: 1, lowest: 230},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *simulated.World) {
@@ -166,13 +166,13 @@ func TestForecastsOfAnotherHost(t *testing.T) {
 					begin = now
 				}
 				for i := range c.minutes * 6 {
-					before.Add(history.Sample{At: begin.Add(time.Duration(i-c.minutes*6) * history.RawStep), CPU: c.most * (0.7 + 0.2*math.Sin(float64(i))), Memory: 1})
+					before.Add(history.Sample{At: begin.Add(time.Duration(i-c.minutes*6) * history.RawStep), CPU: c.max * (0.7 + 0.2*math.Sin(float64(i))), Memory: 1})
 				}
 				notes := history.Notes{}
 				if c.noted >= 0 {
-					s := forecast.New(forecast.Options{Most: c.most, Positive: true})
+					s := forecast.New(forecast.Options{Max: c.max, Positive: true})
 					for i := range c.noted {
-						if err := s.Observe(now.Unix()/60-2+int64(i-c.noted), c.most*(0.7+0.2*math.Sin(float64(i))), false); err != nil {
+						if err := s.Observe(now.Unix()/60-2+int64(i-c.noted), c.max*(0.7+0.2*math.Sin(float64(i))), false); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -198,8 +198,8 @@ func TestForecastsOfAnotherHost(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Values() < c.least || s.Most() != 1 {
-					t.Errorf("%d values, bounded by %v; want %d, 1", s.Values(), s.Most(), c.least)
+				if s.Values() < c.lowest || s.Max() != 1 {
+					t.Errorf("%d values, bounded by %v; want %d, 1", s.Values(), s.Max(), c.lowest)
 				}
 				for i, p := range foreseen(t, rec, "moved").Ahead {
 					if high := p.Quantiles[len(p.Quantiles)-1]; high > 1+1e-9 {

@@ -12,11 +12,11 @@ import (
 )
 
 func needs(id string, keep, raise int64) agent.Past {
-	return agent.Past{Guests: map[string]agent.GuestNeed{id: {Keep: keep, Raise: raise}}}
+	return agent.Past{Guests: map[string]agent.GuestNeed{id: {MinBalloon: keep, Raise: raise}}}
 }
 
 // What the host does for guests that are short of memory.
-func TestRelief(t *testing.T) {
+func TestEmergencyGrant(t *testing.T) {
 	full := func(memory int64, vms ...agent.VM) agent.Desired {
 		d := host(vms...)
 		d.Memory = memory
@@ -30,32 +30,32 @@ func TestRelief(t *testing.T) {
 		past  agent.Past
 		ops   []string
 	}{
-		{"raised without asking, and told", host(wanted("a", seen, balloon(gib/2), holding(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
+		{"raised without asking, and told", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
 			needs("a", 3*gib/4, 3*gib/4), []string{"balloon ek-a: 536870912 -> 805306368 bytes", "report a generation 1 running"}},
-		{"no further than the machine goes", full(3*gib/4+over, wanted("a", seen, balloon(gib/2), holding(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
+		{"no further than the machine goes", full(3*gib/4+over, wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
 			needs("a", gib, gib), []string{"hold ek-a: it is short of memory, and 268435456 bytes more do not fit", "balloon ek-a: 536870912 -> 805306368 bytes", "report a generation 1 running"}},
-		{"not at all where there is nothing", full(gib/2+over, wanted("a", seen, balloon(gib/2), holding(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
+		{"not at all where there is nothing", full(gib/2+over, wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
 			needs("a", gib, gib), []string{"hold ek-a: it is short of memory, and 536870912 bytes more do not fit"}},
-		{"two share what there is", full(gib+gib/2+2*over, wanted("a", seen, balloon(gib/2), holding(gib/2)), wanted("b", seen, balloon(gib/2), holding(gib/2))),
+		{"two share what there is", full(gib+gib/2+2*over, wanted("a", seen, balloon(gib/2), withCharged(gib/2)), wanted("b", seen, balloon(gib/2), withCharged(gib/2))),
 			[]hypervisor.VM{runs("a", has(gib/2)), runs("b", has(gib/2))},
 			agent.Past{Guests: map[string]agent.GuestNeed{"a": {Raise: gib}, "b": {Raise: gib}}},
 			[]string{"hold ek-a: it is short of memory, and 268435456 bytes more do not fit", "balloon ek-a: 536870912 -> 805306368 bytes",
 				"hold ek-b: it is short of memory, and 268435456 bytes more do not fit", "balloon ek-b: 536870912 -> 805306368 bytes",
 				"report a generation 1 running", "report b generation 1 running"}},
-		{"before others grow", full(gib+gib/2+2*over, wanted("a", seen, holding(gib)), wanted("b", seen, balloon(gib/2), holding(gib/2))),
+		{"before others grow", full(gib+gib/2+2*over, wanted("a", seen, withCharged(gib)), wanted("b", seen, balloon(gib/2), withCharged(gib/2))),
 			[]hypervisor.VM{runs("a", has(gib/2)), runs("b", has(gib/2))}, needs("b", gib, gib),
 			[]string{"balloon ek-b: 536870912 -> 1073741824 bytes", "hold ek-a: 536870912 bytes of memory more do not fit yet", "report b generation 1 running"}},
-		{"and before others start", full(gib+gib/2+2*over, wanted("a"), wanted("b", seen, balloon(gib/2), holding(gib/2))),
+		{"and before others start", full(gib+gib/2+2*over, wanted("a"), wanted("b", seen, balloon(gib/2), withCharged(gib/2))),
 			[]hypervisor.VM{runs("b", has(gib/2))}, needs("b", gib, gib),
 			[]string{"balloon ek-b: 536870912 -> 1073741824 bytes", "report b generation 1 running", "hold ek-a: 1140850688 bytes of memory do not fit yet"}},
 		{"the leader gives more than that", host(wanted("a", seen)), []hypervisor.VM{runs("a", has(gib/2))}, needs("a", 3*gib/4, 3*gib/4),
 			[]string{"balloon ek-a: 536870912 -> 1073741824 bytes"}},
-		{"it stays above the leader's target", host(wanted("a", seen, balloon(gib/2), holding(3*gib/4))), []hypervisor.VM{runs("a", has(3*gib/4))}, needs("a", 3*gib/4, 0), nil},
-		{"it comes, and is not asked for again", host(wanted("a", seen, balloon(gib/2), holding(3*gib/4))), []hypervisor.VM{runs("a", has(gib/2))},
-			agent.Past{Balloon: map[string]int64{"a": 3 * gib / 4}, Guests: map[string]agent.GuestNeed{"a": {Keep: 3 * gib / 4, Raise: 3 * gib / 4}}}, nil},
+		{"it stays above the leader's target", host(wanted("a", seen, balloon(gib/2), withCharged(3*gib/4))), []hypervisor.VM{runs("a", has(3*gib/4))}, needs("a", 3*gib/4, 0), nil},
+		{"it comes, and is not asked for again", host(wanted("a", seen, balloon(gib/2), withCharged(3*gib/4))), []hypervisor.VM{runs("a", has(gib/2))},
+			agent.Past{Balloon: map[string]int64{"a": 3 * gib / 4}, Guests: map[string]agent.GuestNeed{"a": {MinBalloon: 3 * gib / 4, Raise: 3 * gib / 4}}}, nil},
 		{"shrunk as far as it can bear", host(wanted("a", seen, balloon(gib/4))), []hypervisor.VM{runs("a")}, needs("a", gib/2, 0), []string{"balloon ek-a: 1073741824 -> 536870912 bytes"}},
-		{"what it keeps is never more than it has", host(wanted("a", seen, balloon(gib/4), holding(gib/2))), []hypervisor.VM{runs("a", has(gib/2))}, needs("a", gib, 0), nil},
-		{"not while it moves", host(wanted("a", seen, balloon(gib/2), holding(gib/2), func(vm *agent.VM) { vm.Move = &agent.Move{To: "h2", Open: 3} })),
+		{"what it keeps is never more than it has", host(wanted("a", seen, balloon(gib/4), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2))}, needs("a", gib, 0), nil},
+		{"not while it moves", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2), func(vm *agent.VM) { vm.Move = &agent.Move{To: "h2", Open: 3} })),
 			[]hypervisor.VM{runs("a", has(gib/2))}, agent.Past{Moving: map[string]bool{"a": true}, Guests: map[string]agent.GuestNeed{"a": {Raise: gib}}}, nil},
 		{"nor of one that is to stop", host(wanted("a", seen, stop, balloon(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
 			agent.Past{Asked: map[string]bool{"a": true}, Guests: map[string]agent.GuestNeed{"a": {Raise: gib}}}, nil},
@@ -69,7 +69,7 @@ func TestRelief(t *testing.T) {
 }
 
 // Looking after guests changes balloons alone: whatever else is to be done is done the same way, but for what finds less room.
-func TestReliefLeavesTheRestAlone(t *testing.T) {
+func TestEmergencyGrantLeavesOthersUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, there, past := drawHost(t)
 		byID := map[string]agent.VM{}
@@ -89,9 +89,9 @@ func TestReliefLeavesTheRestAlone(t *testing.T) {
 			var out []string
 			for _, op := range ops {
 				switch op := op.(type) {
-				case agent.SetBalloon, agent.Hold, agent.Start:
-				case agent.Tell:
-					if op.Status.Phase != agent.SeenRunning { // of a start, or of memory
+				case agent.SetBalloon, agent.Blocked, agent.Start:
+				case agent.ReportStatus:
+					if op.Status.Phase != agent.PhaseRunning { // of a start, or of memory
 						out = append(out, op.String())
 					}
 				default:

@@ -30,7 +30,7 @@ func moving(change ...func(*agent.Move)) func(*agent.VM) {
 func incoming(m *agent.Move)    { m.Incoming = true }
 func waits(m *agent.Move)       { m.Wait = true }
 func paused(m *agent.Move)      { m.Paused = true }
-func handedTo(m *agent.Move)    { m.Paused, m.SourceGone, m.Left = true, true, true }
+func handedTo(m *agent.Move)    { m.Paused, m.SourceLost, m.Left = true, true, true }
 func stands(v *hypervisor.VM)   { v.State = hypervisor.Paused }
 func arriving(v *hypervisor.VM) { v.State = hypervisor.Incoming }
 
@@ -87,7 +87,7 @@ func TestDecideMoves(t *testing.T) {
 			[]string{"report m generation 1 room"}},
 		{"one that comes has no CPU", small(wanted("m", moving(incoming, waits), capped(1.5)), wanted("a", seen), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
 			[]string{"hold ek-m: there is no room for it yet"}},
-		{"one that comes has no memory", small(wanted("m", moving(incoming, waits), holding(3*gib/2)), wanted("a", seen), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
+		{"one that comes has no memory", small(wanted("m", moving(incoming, waits), withCharged(3*gib/2)), wanted("a", seen), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
 			[]string{"hold ek-m: there is no room for it yet"}},
 		{"others shrink for it, and that it has room is told once they have", small(wanted("m", moving(incoming, waits), capped(1.5)), wanted("a", seen, capped(0.5)), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
 			[]string{"hold ek-m: there is no room for it yet", "cap ek-a: 1.0000 -> 0.5000 cores"}},
@@ -110,7 +110,7 @@ func TestDecideMoves(t *testing.T) {
 		{"what an earlier move left paused", small(wanted("m", moving(incoming, waits))), []hypervisor.VM{runs("m", stands)}, behind(5 * time.Second),
 			[]string{"hold ek-m: an earlier migration left it behind here", "destroy ek-m generation 1, which a migration left behind"}},
 		{"it was paused before it came by a move that does not leave it paused", small(wanted("m", moving(incoming))), []hypervisor.VM{runs("m", stands)}, agent.Past{}, []string{"report m generation 1 arrived"}},
-		{"its source is gone, and it did not come", small(wanted("m", moving(incoming, func(m *agent.Move) { m.SourceGone = true }))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
+		{"its source is gone, and it did not come", small(wanted("m", moving(incoming, func(m *agent.Move) { m.SourceLost = true }))), nil, agent.Past{}, []string{"report m generation 1 lost"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ops := agent.Decide(c.want, c.there, c.past)
@@ -118,8 +118,8 @@ func TestDecideMoves(t *testing.T) {
 				t.Errorf("operations (-want +got):\n%s", diff)
 			}
 			for _, op := range ops {
-				if tell, is := op.(agent.Tell); is && tell.Status.VM == "m" && (tell.Status.Move != 5 || tell.Status.Permit != 3) {
-					t.Errorf("it tells of move %d and permit %d: %s", tell.Status.Move, tell.Status.Permit, tell)
+				if report, is := op.(agent.ReportStatus); is && report.Status.VM == "m" && (report.Status.Move != 5 || report.Status.Permit != 3) {
+					t.Errorf("it tells of move %d and permit %d: %s", report.Status.Move, report.Status.Permit, report)
 				}
 			}
 		})
@@ -178,8 +178,8 @@ func TestHandOverNeedsPermit(t *testing.T) {
 			if on(t, w, "h1") != refuse || on(t, w, "h2") == refuse {
 				t.Errorf("permits are refused: %v; it runs on h1: %v, on h2: %v", refuse, on(t, w, "h1"), on(t, w, "h2"))
 			}
-			if told := strings.Join(l.told(), "\n"); strings.Contains(told, "m/1 stayed not permitted") != refuse {
-				t.Errorf("permits are refused: %v; told %q", refuse, told)
+			if reported := strings.Join(l.received(), "\n"); strings.Contains(reported, "m/1 stayed not permitted") != refuse {
+				t.Errorf("permits are refused: %v; told %q", refuse, reported)
 			}
 		})
 	}
@@ -193,8 +193,8 @@ func TestStaysForGood(t *testing.T) {
 		go func() { _, _ = w.Host("h1").Migrate(context.Background(), "m", hypervisor.Migration{To: "h2"}) }()
 		synctest.Wait()
 	}, func(w *simulated.World, l *leader) {
-		if told := strings.Join(l.told(), "\n"); !strings.Contains(told, "m/1 stayed") {
-			t.Errorf("told %q", told)
+		if reported := strings.Join(l.received(), "\n"); !strings.Contains(reported, "m/1 stayed") {
+			t.Errorf("told %q", reported)
 		}
 		if !on(t, w, "h1") || on(t, w, "h2") {
 			t.Errorf("it was told to have stayed; it runs on h1: %v, on h2: %v", on(t, w, "h1"), on(t, w, "h2"))
@@ -205,7 +205,7 @@ func TestStaysForGood(t *testing.T) {
 // After a restore a host that was started again tells of no VM while it may be on its way by a migration of before.
 func TestOrphansEndFirst(t *testing.T) {
 	twoHosts(t, func(w *simulated.World, l *leader) {
-		l.want.VMs[0].Move, l.want.Hold = nil, "held after a restore"
+		l.want.VMs[0].Move, l.want.Freeze = nil, "held after a restore"
 		go func() { _, _ = w.Host("h1").Migrate(context.Background(), "m", hypervisor.Migration{To: "h2"}) }()
 		synctest.Wait()
 	}, func(w *simulated.World, l *leader) {
@@ -239,8 +239,8 @@ func TestListedBeforeTheMove(t *testing.T) {
 		}
 		defer runOn(t, h, l)()
 		after(10 * time.Second)
-		for _, told := range l.told() {
-			t.Errorf("told: %s", told)
+		for _, reported := range l.received() {
+			t.Errorf("told: %s", reported)
 		}
 	})
 }
@@ -296,7 +296,7 @@ func TestResumedHereIsNotHandedOver(t *testing.T) {
 		}
 		l.cut(nil)
 		after(10 * time.Second)
-		if st := l.endOf(agent.SeenLost); st.Left || st.VM == "" {
+		if st := l.endOf(agent.PhaseLost); st.Left || st.VM == "" {
 			t.Errorf("its source tells %+v, want that it is lost and did not leave", st)
 		}
 		end()
@@ -336,7 +336,7 @@ func TestResumedHereIsKeptFirst(t *testing.T) {
 		w := withM(t)
 		l := newLeader(wanted("m", moving(paused)))
 		l.deaf = true
-		keep := &memory{}
+		keep := &memoryState{}
 		full := func(is bool) {
 			keep.mu.Lock()
 			defer keep.mu.Unlock()

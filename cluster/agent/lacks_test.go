@@ -6,8 +6,8 @@ import (
 )
 
 // Who goes without more holds nobody up; who waits to be started, and what else is to be done, does.
-func TestLacks(t *testing.T) {
-	more, start := Hold{VM: "a", More: true}, Hold{VM: "b"}
+func TestUngranted(t *testing.T) {
+	more, start := Blocked{VM: "a", More: true}, Blocked{VM: "b"}
 	for _, c := range []struct {
 		ops []Operation
 		vms string
@@ -18,7 +18,7 @@ func TestLacks(t *testing.T) {
 		{[]Operation{more, start}, "[]", false},
 		{[]Operation{more, SetCPU{VM: "c"}}, "[]", false},
 	} {
-		if vms, all := lacks(c.ops); fmt.Sprint(vms) != c.vms || all != c.all {
+		if vms, all := ungranted(c.ops); fmt.Sprint(vms) != c.vms || all != c.all {
 			t.Errorf("%v: %v %v, want %v %v", c.ops, vms, all, c.vms, c.all)
 		}
 	}

@@ -123,7 +123,7 @@ func TestDiskIsRemovedOnce(t *testing.T) {
 func TestOldDecisionsAreNotCarriedOut(t *testing.T) {
 	guard(t, nil, []agent.VM{wanted("b")}, func(t *testing.T, g *guarded) {
 		b := wanted("b")
-		b.Want, b.MayStart, b.Seen = agent.WantGone, false, true
+		b.Want, b.MayStart, b.Seen = agent.WantAbsent, false, true
 		n := g.count(t, 40*time.Second, time.Second, b, ephemeral(wanted("c"), agent.WantStop))
 		if n["c"] != 0 {
 			t.Errorf("the disk of c was removed, by what was decided 40 s ago")

@@ -20,12 +20,12 @@ type Watchdog interface {
 	// Pet starts the time-out anew. After an error it may be counting or not, until Arm or
 	// Pet succeeds.
 	Pet() error
-	// Disarm stops it. It is not called while restartable VMs may run.
-	Disarm() error
+	// Stop stops it. It is not called while restartable VMs may run.
+	Stop() error
 }
 
-// Memory is what an agent must know again after it was restarted. It is kept on disk.
-type Memory struct {
+// PersistentState is what an agent must know again after it was restarted. It is kept on disk.
+type PersistentState struct {
 	Epoch uint64 // of the desired state; older ones are refused
 	Index uint64
 	// Boot is the run of the machine that the lease belongs to.
@@ -46,14 +46,14 @@ type Memory struct {
 }
 
 // newer says whether desired state of that epoch and index is not older than what was seen.
-func (m Memory) newer(epoch, index uint64) bool {
+func (m PersistentState) newer(epoch, index uint64) bool {
 	return epoch > m.Epoch || epoch == m.Epoch && index >= m.Index
 }
 
-// Keep stores a Memory.
-type Keep interface {
-	Load() (Memory, error)
-	Save(Memory) error
+// StateStore stores a Memory.
+type StateStore interface {
+	Load() (PersistentState, error)
+	Save(PersistentState) error
 }
 
 // petEvery is how often a watchdog is petted, as a share of its time-out.
@@ -68,52 +68,52 @@ const knownFor = 3 * stopEvery
 // listWithin is how long the hypervisor may take to list VMs when the lease is over.
 const listWithin = 10 * time.Second
 
-// keeper holds the host's lease: it renews it, pets the watchdog, and stops restartable
+// leaseManager holds the host's lease: it renews it, pets the watchdog, and stops restartable
 // VMs when it runs out. It does not wait for the rounds of the runner: a hypervisor that hangs
 // must not keep the watchdog from being petted, nor keep it petted.
-type keeper struct {
+type leaseManager struct {
 	o     Options
 	log   *slog.Logger
 	clock func() lease.Instant
 
 	writing chan struct{} // holds one while somebody writes: one at a time, the latest last. A disk may hang: a lock would do, but not in simulated time
 
-	mu       sync.Mutex
-	memory   Memory
-	kept     Memory               // as the next agent would find it
-	running  int                  // restartable VMs that run here, as the hypervisor last said
-	known    bool                 // it said so
-	asOf     lease.Instant        // when it was asked
-	starting int                  // restartable VMs being started, listed yet or not
-	expected int                  // restartable VMs that open moves are to bring
-	heard    bool                 // the leader has said how many
-	stopped  map[string]stoppedVM // for want of a lease, by id
-	dog      Watchdog             // the one in use
-	leaving  bool                 // it is of an earlier configuration, and to be disarmed
-	wd       time.Duration
-	unsure   bool          // the watchdog could not be petted: it must not be told of as armed
-	renewed  chan struct{} // closed and made anew at each answered renewal
+	mu         sync.Mutex
+	memory     PersistentState
+	persistent PersistentState      // as the next agent would find it
+	running    int                  // restartable VMs that run here, as the hypervisor last said
+	known      bool                 // it said so
+	asOf       lease.Instant        // when it was asked
+	starting   int                  // restartable VMs being started, listed yet or not
+	expected   int                  // restartable VMs that open moves are to bring
+	heard      bool                 // the leader has said how many
+	stopped    map[string]stoppedVM // for want of a lease, by id
+	dog        Watchdog             // the one in use
+	leaving    bool                 // it is of an earlier configuration, and to be disarmed
+	wd         time.Duration
+	unsure     bool          // the watchdog could not be petted: it must not be told of as armed
+	renewed    chan struct{} // closed and made anew at each answered renewal
 
 	dirty chan struct{} // holds one while there is something to save
 }
 
-func newKeeper(o Options, log *slog.Logger) (*keeper, error) {
-	k := &keeper{o: o, log: log, clock: o.Clock, dog: o.Watchdog, stopped: map[string]stoppedVM{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
-	if o.Keep == nil {
+func newLeaseManager(o Options, log *slog.Logger) (*leaseManager, error) {
+	k := &leaseManager{o: o, log: log, clock: o.Clock, dog: o.Watchdog, stopped: map[string]stoppedVM{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
+	if o.State == nil {
 		k.memory.Boot = o.Boot
 		return k, nil
 	}
-	m, err := o.Keep.Load()
+	m, err := o.State.Load()
 	if err != nil {
 		return nil, fmt.Errorf("agent of host %s: what it knew: %w", o.Host, err)
 	}
 	if m.Boot != o.Boot { // another run of the machine: what ran is gone, and so is the right to it
-		m = Memory{Epoch: m.Epoch, Index: m.Index, Boot: o.Boot, Fresh: m.Boot != "", GivenUp: m.GivenUp}
-		if err := o.Keep.Save(m); err != nil {
+		m = PersistentState{Epoch: m.Epoch, Index: m.Index, Boot: o.Boot, Fresh: m.Boot != "", GivenUp: m.GivenUp}
+		if err := o.State.Save(m); err != nil {
 			return nil, fmt.Errorf("agent of host %s: keep what it must know again: %w", o.Host, err)
 		}
 	}
-	k.memory, k.kept = m, m
+	k.memory, k.persistent = m, m
 	if m.Armed && m.ArmedAs != "" && m.ArmedAs != o.WatchdogAs {
 		if k.dog, err = earlier(o, m.ArmedAs); err != nil {
 			return nil, fmt.Errorf("agent of host %s: the watchdog that was armed by an earlier configuration (%s): %w", o.Host, m.ArmedAs, err)
@@ -139,7 +139,7 @@ func earlier(o Options, as string) (Watchdog, error) {
 }
 
 // run until ctx ends. It leaves the watchdog counting: another agent takes over, or the host has none.
-func (k *keeper) run(ctx context.Context) {
+func (k *leaseManager) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { k.renewing(ctx) })
 	wg.Go(func() { k.petting(ctx) })
@@ -148,7 +148,7 @@ func (k *keeper) run(ctx context.Context) {
 	wg.Wait()
 }
 
-func (k *keeper) renewing(ctx context.Context) {
+func (k *leaseManager) renewing(ctx context.Context) {
 	backoff := firstBackoff
 	for ctx.Err() == nil {
 		wait := backoff
@@ -166,7 +166,7 @@ func (k *keeper) renewing(ctx context.Context) {
 }
 
 // renew asks once and returns when to ask again.
-func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
+func (k *leaseManager) renew(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	k.mu.Lock()
@@ -204,12 +204,12 @@ func (k *keeper) renew(ctx context.Context) (time.Duration, error) {
 // stoppedSince says whether it was seen, after that instant, that no restartable VM runs. An agent that hung
 // finds its lease over when it goes on: what was proved of the host meanwhile does not become untrue by a
 // renewal. k is locked.
-func (k *keeper) stoppedSince(end lease.Instant) bool {
+func (k *leaseManager) stoppedSince(end lease.Instant) bool {
 	return k.known && k.running+k.starting == 0 && k.asOf >= end
 }
 
 // granted takes the answer to a renewal in and returns when to ask again.
-func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration, error) {
+func (k *leaseManager) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.memory.newer(g.Epoch, g.Index) {
@@ -223,7 +223,7 @@ func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration,
 	if k.memory.Armed && q.Watchdog == 0 && (none || !g.Enforce || k.leaving) {
 		// Only now, when the leader has taken the word that it is not armed: it counts on it.
 		left := k.leaving
-		if err := k.disarmLocked(); err != nil || !left {
+		if err := k.stopLocked(); err != nil || !left {
 			return lease.RenewEvery(g.Lease), nil
 		}
 	}
@@ -238,9 +238,9 @@ func (k *keeper) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration,
 	return lease.RenewEvery(g.Lease), nil
 }
 
-// disarmLocked stops the watchdog, and puts the one of the configuration in the place of one of an earlier.
-func (k *keeper) disarmLocked() error {
-	if err := k.dog.Disarm(); err != nil {
+// stopLocked stops the watchdog, and puts the one of the configuration in the place of one of an earlier.
+func (k *leaseManager) stopLocked() error {
+	if err := k.dog.Stop(); err != nil {
 		k.log.Error("disarm the watchdog", "error", err)
 		return err
 	}
@@ -252,13 +252,13 @@ func (k *keeper) disarmLocked() error {
 	return nil
 }
 
-func (k *keeper) arm() error {
+func (k *leaseManager) arm() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.armLocked()
 }
 
-func (k *keeper) armLocked() error {
+func (k *leaseManager) armLocked() error {
 	if k.dog == nil {
 		k.memory.Armed = false
 		return fmt.Errorf("it is not in the configuration any more")
@@ -277,7 +277,7 @@ func (k *keeper) armLocked() error {
 
 // save what must be known again, soon: a disk that is slow or hangs must not hold up a renewal, the end of VMs, or
 // the watchdog.
-func (k *keeper) save() {
+func (k *leaseManager) save() {
 	select {
 	case k.dirty <- struct{}{}:
 	default:
@@ -285,8 +285,8 @@ func (k *keeper) save() {
 }
 
 // saving writes until ctx ends, and then once more.
-func (k *keeper) saving(ctx context.Context) {
-	if k.o.Keep == nil {
+func (k *leaseManager) saving(ctx context.Context) {
+	if k.o.State == nil {
 		return
 	}
 	for last := false; !last; {
@@ -302,29 +302,29 @@ func (k *keeper) saving(ctx context.Context) {
 }
 
 // write what must be known again, now.
-func (k *keeper) write() error {
+func (k *leaseManager) write() error {
 	k.writing <- struct{}{}
 	defer func() { <-k.writing }()
 	k.mu.Lock()
 	m := k.memory
 	k.mu.Unlock()
-	if err := k.o.Keep.Save(m); err != nil {
+	if err := k.o.State.Save(m); err != nil {
 		return err
 	}
 	k.mu.Lock()
-	k.kept = m
+	k.persistent = m
 	k.mu.Unlock()
 	return nil
 }
 
 // enforces says whether the end of the lease stops VMs here, also if the next agent has to do it.
-func (k *keeper) enforces() bool {
+func (k *leaseManager) enforces() bool {
 	will := func(h lease.Holder) bool { return !h.Had || h.Enforce }
-	return will(k.memory.Lease) && (k.o.Keep == nil || will(k.kept.Lease))
+	return will(k.memory.Lease) && (k.o.State == nil || will(k.persistent.Lease))
 }
 
 // petting tells the watchdog that the host is well, as long as it is.
-func (k *keeper) petting(ctx context.Context) {
+func (k *leaseManager) petting(ctx context.Context) {
 	for ctx.Err() == nil {
 		k.mu.Lock()
 		if k.dog == nil {
@@ -359,7 +359,7 @@ func (k *keeper) petting(ctx context.Context) {
 }
 
 // stopping ends the restartable VMs of a host that holds no lease.
-func (k *keeper) stopping(ctx context.Context) {
+func (k *leaseManager) stopping(ctx context.Context) {
 	for ctx.Err() == nil {
 		k.mu.Lock()
 		now := k.clock()
@@ -386,7 +386,7 @@ type stoppedVM struct {
 }
 
 // stopLeased destroys every restartable VM of the host, by the mark on the VMs.
-func (k *keeper) stopLeased(ctx context.Context) {
+func (k *leaseManager) stopLeased(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
 	asOf := k.clock()
@@ -438,9 +438,9 @@ func (k *keeper) stopLeased(ctx context.Context) {
 	}
 }
 
-// sees takes in what the hypervisor lists, asked at that instant, and returns the generations of VMs that were
+// observe takes in what the hypervisor lists, asked at that instant, and returns the generations of VMs that were
 // stopped for want of a lease, by id.
-func (k *keeper) sees(asOf lease.Instant, vms []hypervisor.VM) map[string]uint64 {
+func (k *leaseManager) observe(asOf lease.Instant, vms []hypervisor.VM) map[string]uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if asOf >= k.asOf { // else the list was overtaken by another
@@ -451,24 +451,24 @@ func (k *keeper) sees(asOf lease.Instant, vms []hypervisor.VM) map[string]uint64
 			}
 		}
 	}
-	gone := make(map[string]uint64, len(k.stopped))
+	absent := make(map[string]uint64, len(k.stopped))
 	for id, vm := range k.stopped {
-		gone[id] = vm.generation
+		absent[id] = vm.generation
 	}
 	for _, vm := range vms {
 		if !vm.Foreign {
 			if id := vm.Identity.VM; asOf >= k.stopped[id].at { // else it was listed while it was being stopped
 				delete(k.stopped, id)
 			}
-			delete(gone, vm.Identity.VM)
+			delete(absent, vm.Identity.VM)
 		}
 	}
-	return gone
+	return absent
 }
 
 // starts says whether n restartable VMs may be started now: the lease is held, and the
 // watchdog, if there is one, armed and known to the leader. started must be called once they are, or are not.
-func (k *keeper) starts(ctx context.Context, n int) error {
+func (k *leaseManager) starts(ctx context.Context, n int) error {
 	k.mu.Lock()
 	k.starting += n
 	k.mu.Unlock()
@@ -477,7 +477,7 @@ func (k *keeper) starts(ctx context.Context, n int) error {
 
 // expects so many restartable VMs to come by moves. The watchdog is armed for them before they come: a host that loses its
 // power right after a move is proved lost as any other.
-func (k *keeper) expects(want Desired) {
+func (k *leaseManager) expects(want Desired) {
 	n := 0
 	for _, vm := range want.VMs {
 		if vm.Spec.Leased && vm.Move != nil && vm.Move.Incoming {
@@ -490,12 +490,12 @@ func (k *keeper) expects(want Desired) {
 }
 
 // guarded makes sure that the lease is held, and that the leader knows of the armed watchdog, if there is one.
-func (k *keeper) guarded(ctx context.Context) error {
+func (k *leaseManager) guarded(ctx context.Context) error {
 	k.mu.Lock()
-	held, armed, enforce, guarded := k.memory.Lease.Held(k.clock()), k.memory.Armed, k.memory.Lease.Enforce, k.dog != nil
+	leased, armed, enforce, guarded := k.memory.Lease.Leased(k.clock()), k.memory.Armed, k.memory.Lease.Enforce, k.dog != nil
 	k.mu.Unlock()
 	switch {
-	case !held:
+	case !leased:
 		return fmt.Errorf("the host holds no lease for restartable VMs")
 	case !guarded || armed || !enforce:
 		return nil
@@ -509,29 +509,29 @@ func (k *keeper) guarded(ctx context.Context) error {
 	return nil
 }
 
-func (k *keeper) started(n int) {
+func (k *leaseManager) started(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.starting -= n
 	k.running, k.known, k.asOf = k.running+n, false, k.clock() // until the next list
 }
 
-// holds says whether the lease is held now.
-func (k *keeper) holds() bool {
+// leased says whether the lease is held now.
+func (k *leaseManager) leased() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.memory.Lease.Held(k.clock())
+	return k.memory.Lease.Leased(k.clock())
 }
 
 // went says whether VMs that the leader believes to run went with an earlier run of the machine, or with a lease.
-func (k *keeper) went() (fresh, lapsed bool) {
+func (k *leaseManager) went() (fresh, lapsed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.memory.Fresh, k.memory.Lapsed
 }
 
-// told: the leader took a whole report of this run of the machine.
-func (k *keeper) told() {
+// reportAccepted: the leader took a whole report of this run of the machine.
+func (k *leaseManager) reportAccepted() {
 	k.mu.Lock()
 	was := k.memory.Fresh || k.memory.Lapsed
 	k.memory.Fresh, k.memory.Lapsed = false, false
@@ -541,8 +541,8 @@ func (k *keeper) told() {
 	}
 }
 
-// saw takes in the index of a desired state, or says that it is too old.
-func (k *keeper) saw(epoch, index uint64) error {
+// advance takes in the index of a desired state, or says that it is too old.
+func (k *leaseManager) advance(epoch, index uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.memory.newer(epoch, index) {

@@ -60,7 +60,7 @@ func (w *wdog) Pet() error {
 	return nil
 }
 
-func (w *wdog) Disarm() error {
+func (w *wdog) Stop() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.armed = false
@@ -70,15 +70,19 @@ func (w *wdog) Disarm() error {
 
 func (w *wdog) ranOut() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.bit.IsZero() }
 
-// memory keeps what an agent must know again, as a file would.
-type memory struct {
+// memoryState keeps what an agent must know again, as a file would.
+type memoryState struct {
 	mu   sync.Mutex
-	m    agent.Memory
+	m    agent.PersistentState
 	full bool
 }
 
-func (k *memory) Load() (agent.Memory, error) { k.mu.Lock(); defer k.mu.Unlock(); return k.m, nil }
-func (k *memory) Save(m agent.Memory) error {
+func (k *memoryState) Load() (agent.PersistentState, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.m, nil
+}
+func (k *memoryState) Save(m agent.PersistentState) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.full {
@@ -98,7 +102,7 @@ type guarded struct {
 	w    *simulated.World
 	l    *leader
 	wd   *wdog
-	keep *memory
+	keep *memoryState
 	boot string
 	zero time.Time
 }
@@ -106,7 +110,7 @@ type guarded struct {
 func (g *guarded) options() agent.Options {
 	o := agent.Options{Host: "h1", Hypervisor: g.w.Host("h1"), Leader: g.l, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
-		Overhead:  func(hypervisor.Capacity) int64 { return 64 * mib }, Boot: g.boot, Machine: "m1", Keep: g.keep,
+		Overhead:  func(hypervisor.Capacity) int64 { return 64 * mib }, Boot: g.boot, Machine: "m1", State: g.keep,
 		Clock: func() lease.Instant { return time.Since(g.zero) }}
 	if g.wd != nil {
 		o.Watchdog = g.wd
@@ -132,7 +136,7 @@ func (g *guarded) start(t *testing.T) (stop func()) {
 func guard(t *testing.T, wd *wdog, vms []agent.VM, f func(t *testing.T, g *guarded)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, w *simulated.World) {
-		g := &guarded{w: w, l: newLeader(vms...), wd: wd, keep: &memory{}, boot: "b1", zero: time.Now()}
+		g := &guarded{w: w, l: newLeader(vms...), wd: wd, keep: &memoryState{}, boot: "b1", zero: time.Now()}
 		f(t, g)
 		if wd != nil && wd.timer != nil {
 			wd.timer.Stop()
@@ -168,8 +172,8 @@ func TestLeaseEnds(t *testing.T) {
 		equal(t, "long after its end", names(list(t, g.w)), []string{"b"})
 		g.l.cut(nil)
 		after(time.Minute)
-		if told := g.l.told(); !slices.Contains(told, "a/1 lost stopped by its host, whose lease was over") {
-			t.Errorf("the leader was told %q", told)
+		if reported := g.l.received(); !slices.Contains(reported, "a/1 lost stopped by its host, whose lease was over") {
+			t.Errorf("the leader was told %q", reported)
 		}
 	})
 }
@@ -196,13 +200,13 @@ func TestLapsedLeaseStopsFirst(t *testing.T) {
 	})
 }
 
-func TestDisarmedLeaseStopsNothing(t *testing.T) {
+func TestDisabledFencingStopsNothing(t *testing.T) {
 	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)
 		defer stop()
 		after(20 * time.Second)
 		g.l.mu.Lock()
-		g.l.disarmed = true
+		g.l.fencingDisabled = true
 		g.l.mu.Unlock()
 		after(20 * time.Second)
 		g.l.cut(errCut)
@@ -234,7 +238,7 @@ func TestWatchdogIsArmedWhileNeeded(t *testing.T) {
 			t.Errorf("the leader was told %+v", last)
 		}
 		after(time.Minute)
-		g.l.order(func(d *agent.Desired) { d.VMs[1].Want = agent.WantGone })
+		g.l.order(func(d *agent.Desired) { d.VMs[1].Want = agent.WantAbsent })
 		after(time.Minute)
 		equal(t, "watchdog", g.wd.did, []string{"arm", "pet", "disarm"})
 		if g.wd.ranOut() {
@@ -309,8 +313,8 @@ func TestStoppedVMStartsAgainHere(t *testing.T) {
 		})
 		after(time.Minute)
 		equal(t, "VMs", names(list(t, g.w)), []string{"a"})
-		if told := g.l.told(); slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, "a/2 lost") }) {
-			t.Errorf("the leader was told %q", told)
+		if reported := g.l.received(); slices.ContainsFunc(reported, func(s string) bool { return strings.HasPrefix(s, "a/2 lost") }) {
+			t.Errorf("the leader was told %q", reported)
 		}
 	})
 }
@@ -345,9 +349,9 @@ func TestStoppedVMIsLostAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		told := g.l.told()
-		if !slices.Contains(told, "a/1 lost stopped by its host, whose lease was over") || slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, "a/1 failed") }) {
-			t.Errorf("the leader was told %q", told)
+		reported := g.l.received()
+		if !slices.Contains(reported, "a/1 lost stopped by its host, whose lease was over") || slices.ContainsFunc(reported, func(s string) bool { return strings.HasPrefix(s, "a/1 failed") }) {
+			t.Errorf("the leader was told %q", reported)
 		}
 	})
 }
@@ -365,8 +369,8 @@ func TestStoppedBeforeTheAgentWasRestarted(t *testing.T) {
 		after(time.Minute)
 		g.l.cut(nil)
 		after(time.Minute)
-		if told := g.l.told(); !slices.Contains(told, "a/1 lost stopped by its host, whose lease was over") {
-			t.Errorf("the leader was told %q", told)
+		if reported := g.l.received(); !slices.Contains(reported, "a/1 lost stopped by its host, whose lease was over") {
+			t.Errorf("the leader was told %q", reported)
 		}
 	})
 }
@@ -398,11 +402,11 @@ func TestRestartsDoNotPetWithoutLease(t *testing.T) {
 
 // An agent whose disk is full does not say that it enforces its lease, if the next agent, which reads what was
 // kept while the cluster was disarmed, would not.
-func TestEnforcingIsKeptBeforeItIsSaid(t *testing.T) {
+func TestEnforcingIsStoredBeforeItIsReported(t *testing.T) {
 	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
-		set := func(disarmed, full bool) {
+		set := func(fencingDisabled, full bool) {
 			g.l.mu.Lock()
-			g.l.disarmed = disarmed
+			g.l.fencingDisabled = fencingDisabled
 			g.l.mu.Unlock()
 			g.keep.mu.Lock()
 			g.keep.full = full
@@ -443,10 +447,10 @@ func TestHostRestart(t *testing.T) {
 		stop = g.start(t)
 		after(10 * time.Second)
 		stop()
-		told := strings.Join(g.l.told(), "\n")
+		reported := strings.Join(g.l.received(), "\n")
 		for _, id := range []string{"a", "b"} {
-			if !strings.Contains(told, id+"/1 lost went when its host was restarted") {
-				t.Errorf("VM %s: the leader was told\n%s", id, told)
+			if !strings.Contains(reported, id+"/1 lost went when its host was restarted") {
+				t.Errorf("VM %s: the leader was told\n%s", id, reported)
 			}
 		}
 	})
@@ -490,14 +494,14 @@ func TestOlderStateIsRefused(t *testing.T) {
 }
 
 // While there is a hold nothing changes, but what runs is told.
-func TestHold(t *testing.T) {
+func TestRecoveryFreeze(t *testing.T) {
 	guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)
 		defer stop()
 		after(10 * time.Second)
 		g.l.order(func(d *agent.Desired) {
-			d.Hold = "held after a restore"
-			d.VMs[0].Want = agent.WantGone
+			d.Freeze = "held after a restore"
+			d.VMs[0].Want = agent.WantAbsent
 			d.VMs = append(d.VMs, wanted("b"))
 		})
 		after(time.Minute)
@@ -509,11 +513,11 @@ func TestHold(t *testing.T) {
 }
 
 func TestKeepFile(t *testing.T) {
-	f := agent.KeepFile(t.TempDir() + "/agents/h1.json")
-	if m, err := f.Load(); err != nil || !reflect.DeepEqual(m, agent.Memory{}) {
+	f := agent.StateFile(t.TempDir() + "/agents/h1.json")
+	if m, err := f.Load(); err != nil || !reflect.DeepEqual(m, agent.PersistentState{}) {
 		t.Errorf("nothing kept: %+v, %v", m, err)
 	}
-	want := agent.Memory{Epoch: 3, Index: 9, Boot: "b", Lease: lease.Holder{Until: time.Hour, Had: true, Enforce: true}, Armed: true, Sending: map[string]agent.Sending{"m": {Open: 5, Most: gib}}}
+	want := agent.PersistentState{Epoch: 3, Index: 9, Boot: "b", Lease: lease.Holder{Until: time.Hour, Had: true, Enforce: true}, Armed: true, Sending: map[string]agent.Sending{"m": {Open: 5, MaxBytes: gib}}}
 	if err := f.Save(want); err != nil {
 		t.Fatal(err)
 	}

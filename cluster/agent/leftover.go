@@ -50,23 +50,23 @@ func (d *decider) clear(vms []VM) {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		now, least := d.there[id], leftoverFor
+		now, shortest := d.there[id], leftoverFor
 		if leaves[id] {
-			least = strandedFor
+			shortest = strandedFor
 		}
-		if age, is := d.past.Leftover[id]; is && age >= least && !goesOn[id] {
+		if age, is := d.past.Leftover[id]; is && age >= shortest && !goesOn[id] {
 			d.add(Clear{id, now.Name, now.Generation, now.Leftover || d.past.Standing[id]})
 		}
 	}
 }
 
 // stays: by the leader's word the VM runs here, and no move of it is open.
-func (vm VM) stays() bool { return vm.Move == nil && !vm.MayStart && !vm.Settled }
+func (vm VM) stays() bool { return vm.Move == nil && !vm.MayStart && !vm.EndKnown }
 
 // leftovers notes since when VMs are seen to be left over: paused by a migration that goes on no more, or running and not the
 // leader's here.
 func (r *runner) leftovers(there []hypervisor.VM, at time.Time) {
-	before, unknown := r.leftover, r.unknown(there)
+	before, unknown := r.leftover, r.unmanaged(there)
 	r.leftover = map[Instance]time.Time{}
 	for _, vm := range there {
 		i := instanceOf(vm)

@@ -45,7 +45,7 @@ func TestDecideLeftovers(t *testing.T) {
 			[]string{"hold ek-a: an earlier migration left it behind here", clear}},
 		{"its move is open", host(wanted("a", seen, from)), []hypervisor.VM{runs("a", leftover)}, left(59 * time.Second), nil},
 		{"its move is open for long", host(wanted("a", seen, from)), []hypervisor.VM{runs("a", leftover)}, left(time.Minute), []string{clear}},
-		{"not while the cluster is held", func() agent.Desired { d := host(); d.Hold = "held after a restore"; return d }(), []hypervisor.VM{runs("a", leftover)}, left(time.Hour), nil},
+		{"not while the cluster is held", func() agent.Desired { d := host(); d.Freeze = "held after a restore"; return d }(), []hypervisor.VM{runs("a", leftover)}, left(time.Hour), nil},
 		{"another cluster's", host(), []hypervisor.VM{runs("a", leftover, func(vm *hypervisor.VM) { vm.Cluster = "other" })}, left(time.Hour), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,10 +85,10 @@ func TestRunLeftovers(t *testing.T) {
 		g.l.deaf = true // it does not take the word
 		g.l.order(func(d *agent.Desired) { d.VMs = []agent.VM{leased(wanted("a", generation(2)))} })
 		after(50 * time.Second)
-		equal(t, "told before its time", g.l.told(), []string{})
+		equal(t, "told before its time", g.l.received(), []string{})
 		after(20 * time.Second)
-		if told := g.l.told(); len(told) == 0 || !strings.HasPrefix(told[0], "a/2 lost it did not start within 1m0s: generation 1 of it is here") {
-			t.Errorf("the leader was told %q", told)
+		if reported := g.l.received(); len(reported) == 0 || !strings.HasPrefix(reported[0], "a/2 lost it did not start within 1m0s: generation 1 of it is here") {
+			t.Errorf("the leader was told %q", reported)
 		}
 		stop()
 		g.l.mu.Lock()
@@ -98,8 +98,8 @@ func TestRunLeftovers(t *testing.T) {
 		defer stop()
 		after(2 * time.Minute)
 		equal(t, "VMs", names(list(t, g.w)), nil)
-		if told := g.l.told(); !strings.HasPrefix(told[len(told)-1], "a/2 lost") {
-			t.Errorf("another agent told %q last", told[len(told)-1])
+		if reported := g.l.received(); !strings.HasPrefix(reported[len(reported)-1], "a/2 lost") {
+			t.Errorf("another agent told %q last", reported[len(reported)-1])
 		}
 		g.l.mu.Lock()
 		g.l.deaf = false
@@ -137,10 +137,10 @@ func TestRunElsewhere(t *testing.T) {
 func TestRunWaits(t *testing.T) {
 	big := func(id string) agent.VM { return wanted(id, capped(3)) }
 	for _, c := range []struct {
-		name  string
-		vm    agent.VM
-		early bool // the agent finds it in its first word
-		told  string
+		name    string
+		vm      agent.VM
+		early   bool // the agent finds it in its first word
+		reports string
 	}{
 		{"restartable", leased(big("b")), false, "b/1 lost it did not start within 1m0s: 3.000 cores do not fit yet"},
 		{"of an agent before", leased(big("b")), true, ""},
@@ -164,14 +164,14 @@ func TestRunWaits(t *testing.T) {
 					t.Errorf("the leader knows that b waits for %q", waits)
 				}
 				after(2 * time.Minute)
-				var told []string
-				for _, s := range g.l.told() {
+				var reported []string
+				for _, s := range g.l.received() {
 					if strings.HasPrefix(s, "b/") {
-						told = append(told, s)
+						reported = append(reported, s)
 					}
 				}
-				if strings.Join(told, "\n") != c.told {
-					t.Errorf("the leader was told %q, want %q", told, c.told)
+				if strings.Join(reported, "\n") != c.reports {
+					t.Errorf("the leader was told %q, want %q", reported, c.reports)
 				}
 			})
 		})

@@ -25,54 +25,54 @@ type MoveEnd struct {
 func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	id, name, gen, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, vm.Move
 	end, ended := d.past.Moved[id]
-	tell := func(p Phase, reason string) {
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: p, Reason: reason, Move: m.Open, Permit: m.Permit, Bytes: end.Bytes, Downtime: end.Downtime,
-			Resumes: p == SeenRoom, Left: p == SeenLost && d.handedOver(vm)}})
+	report := func(p Phase, reason string) {
+		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: p, Reason: reason, Move: m.Open, Permit: m.Permit, Bytes: end.Bytes, Downtime: end.Downtime,
+			Resumes: p == PhaseRoom, Left: p == PhaseLost && d.handedOver(vm)}})
 	}
 	paused := ours(vm, now, runs) && now.State == hypervisor.Paused
-	const gone = "runs neither on the source nor on the target of its move"
+	const absent = "runs neither on the source nor on the target of its move"
 	switch {
-	case m.Incoming && !runs && m.SourceGone:
-		tell(SeenLost, gone)
+	case m.Incoming && !runs && m.SourceLost:
+		report(PhaseLost, absent)
 	case m.Incoming && m.Wait && (now.Leftover || paused):
-		d.add(Hold{id, name, "an earlier migration left it behind here", false})
+		d.add(Blocked{id, name, "an earlier migration left it behind here", false})
 	case m.Incoming && m.Paused && paused && m.Left && d.past.Unresumable[id]: // it has ended: no host runs it, and none may until that is told
 		d.add(Destroy{id, name})
 	case m.Incoming && m.Paused && paused && m.Left && !d.past.Resumed[id]:
 		d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, false})
-	case m.Incoming && m.Paused && runs && (paused && !m.Left || !m.SourceGone): // its source has not said yet that it left
+	case m.Incoming && m.Paused && runs && (paused && !m.Left || !m.SourceLost): // its source has not said yet that it left
 	case m.Incoming && ours(vm, now, runs) && now.State != hypervisor.Incoming:
-		tell(SeenArrived, "")
+		report(PhaseArrived, "")
 	case m.Incoming && m.Wait && d.fits:
-		tell(SeenRoom, "")
+		report(PhaseRoom, "")
 	case m.Incoming && m.Wait:
-		d.add(Hold{id, name, "there is no room for it yet", false})
+		d.add(Blocked{id, name, "there is no room for it yet", false})
 	case m.Incoming:
 	case d.past.Moving[id]:
 		if m.Abort != "" {
 			d.add(AbortMove{id, name, m.Open, m.Abort})
 		}
 	case !runs:
-		tell(SeenLost, gone) // of this host; the target has its say
+		report(PhaseLost, absent) // of this host; the target has its say
 	case m.Paused && now.Generation == gen && now.Leftover:
 		if d.past.Leftover[id] >= leftoverFor {
 			d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, true})
 		}
 	case now.Generation != gen || now.State == hypervisor.Incoming:
 	case ended && end.Error == "":
-		tell(SeenStayed, handedOverAndHere)
+		report(PhaseStayed, handedOverAndHere)
 	case ended:
-		tell(SeenStayed, end.Error)
+		report(PhaseStayed, end.Error)
 	case m.Abort != "":
-		tell(SeenStayed, m.Abort)
+		report(PhaseStayed, m.Abort)
 	case vm.Want != WantRun: // else it would neither go nor stop
-		tell(SeenStayed, "it is to end, and was not handed over")
+		report(PhaseStayed, "it is to end, and was not handed over")
 	case d.past.Waited[id]:
-		tell(SeenStayed, fmt.Sprintf("host %s did not say within %s that it has room for it", m.To, roomWithin))
+		report(PhaseStayed, fmt.Sprintf("host %s did not say within %s that it has room for it", m.To, roomWithin))
 	case paused && m.Paused:
-		tell(SeenStayed, "it is paused here, by virsh suspend or an error of its disk, and would be resumed on host "+m.To+": resume or stop it first")
+		report(PhaseStayed, "it is paused here, by virsh suspend or an error of its disk, and would be resumed on host "+m.To+": resume or stop it first")
 	case m.Wait:
-		d.add(Hold{id, name, "host " + m.To + " has no room for it yet", false})
+		d.add(Blocked{id, name, "host " + m.To + " has no room for it yet", false})
 	case d.force(now)-vm.Spec.CPU.Cap > tiny: // it would bring more than the target keeps for it
 		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
 		d.cpu -= d.force(now) - vm.Spec.CPU.Cap
@@ -151,7 +151,7 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 		r.moves[st.VM] = never(st.VM, st.Move, st.Bytes, st.Reason)
 	}
 	r.moves[st.VM].end.stays()
-	r.keeper.stayed(st.VM, st.Move)
+	r.lease.stayed(st.VM, st.Move)
 	return st, nil
 }
 
@@ -173,7 +173,7 @@ func (r *runner) runsOn(ctx context.Context, st Status) error {
 // a restore a VM that this host tells of must not go. It returns what is there then.
 func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hypervisor.VM, error) {
 	var failed error
-	begun := r.keeper.sending()
+	begun := r.lease.sending()
 	for _, vm := range there {
 		if vm.Foreign || vm.Cluster != r.cluster {
 			continue
@@ -203,7 +203,7 @@ func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hy
 	if len(r.orphans) == 0 && r.alone {
 		return there, nil
 	}
-	return r.look(ctx)
+	return r.listVMs(ctx)
 }
 
 // arrives adds what the migration took, by this host's count: the source may be gone.
@@ -240,7 +240,7 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 			return moved, errors.Join(orphaned(found), absentIsFine(err))
 		}
 		how := op.Move
-		if err := r.keeper.sends(m.id, Sending{Open: how.Open, Most: how.MaxBytes}); err != nil {
+		if err := r.lease.sends(m.id, Sending{Open: how.Open, MaxBytes: how.MaxBytes}); err != nil {
 			return hypervisor.Moved{}, err
 		}
 		moved, err := r.Hypervisor.Migrate(ctx, m.id, hypervisor.Migration{To: how.URI, Bandwidth: how.Bandwidth, MaxBytes: how.MaxBytes,
@@ -312,7 +312,7 @@ func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint
 			m.end.Error = withoutID(err.Error(), id)
 			m.end.Unknown = errors.Is(err, hypervisor.ErrEndUnknown) || errors.Is(err, errOrphan)
 			if !m.end.Unknown {
-				r.keeper.stayed(id, open)
+				r.lease.stayed(id, open)
 			}
 			r.log.Info("a move ended", "vm", id, "bytes", moved.Bytes, "error", err)
 		} else {
@@ -320,12 +320,12 @@ func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint
 		}
 		cancel(nil)
 		close(m.done)
-		r.rouse()
+		r.wake()
 	}()
 }
 
-// rouse the loop: a migration ended, or came to nothing.
-func (r *runner) rouse() {
+// wake the loop: a migration ended, or came to nothing.
+func (r *runner) wake() {
 	select {
 	case r.moved <- struct{}{}:
 	default:
@@ -351,7 +351,7 @@ func (r *runner) awaitMoves() {
 func (r *runner) over(m *moving) {
 	if !m.over && m.end.Error == "" {
 		r.Recorder.leaves(m.id)
-		r.left = append(r.left, Status{VM: m.id, Generation: m.gen, Phase: SeenLeft, Move: m.open, Bytes: m.end.Bytes, Downtime: m.end.Downtime})
+		r.left = append(r.left, Status{VM: m.id, Generation: m.gen, Phase: PhaseLeft, Move: m.open, Bytes: m.end.Bytes, Downtime: m.end.Downtime})
 	}
 	m.over = true
 }
@@ -397,9 +397,9 @@ func phase(host string) time.Duration {
 
 // known is a move that a host knew of.
 type known struct {
-	vm   string
-	open uint64
-	gone bool // its source
+	vm         string
+	open       uint64
+	sourceLost bool // its source
 }
 
 // news says whether there are moves that this host did not know of when its VMs were listed: what was listed then says
@@ -410,7 +410,7 @@ func (r *runner) news(want Desired) bool {
 	isNew := false
 	for _, vm := range want.VMs {
 		if vm.Move != nil {
-			k := known{vm.Spec.Identity.VM, vm.Move.Open, vm.Move.SourceGone}
+			k := known{vm.Spec.Identity.VM, vm.Move.Open, vm.Move.SourceLost}
 			r.known[k] = true
 			isNew = isNew || !before[k]
 		}

@@ -40,24 +40,24 @@ func TestMoveEnds(t *testing.T) {
 		before func(w *simulated.World, l *leader)
 		phase  agent.Phase
 		why    string
-		least  int64
-		most   int64
+		lowest int64
+		max    int64
 	}{
-		{name: "it goes", phase: agent.SeenLeft, least: gib, most: 3 * gib / 2},
-		{name: "it may send less than it needs", change: func(m *agent.Move) { m.MaxBytes = 300 * mib }, phase: agent.SeenStayed, why: "would send more than", least: 200 * mib, most: 300 * mib},
-		{name: "its time is up", change: func(m *agent.Move) { m.Deadline = 5 * time.Second }, phase: agent.SeenStayed, why: "not done within 5s", least: 300 * mib, most: 330 * mib},
-		{name: "a narrow band, and its time is up", change: func(m *agent.Move) { m.Deadline, m.Bandwidth = 5*time.Second, 16*mib }, phase: agent.SeenStayed, why: "not done within 5s",
-			least: 70 * mib, most: 85 * mib},
-		{name: "it is given up before it began", change: func(m *agent.Move) { m.Abort = "nobody wants it" }, phase: agent.SeenStayed, why: "nobody wants it"},
+		{name: "it goes", phase: agent.PhaseLeft, lowest: gib, max: 3 * gib / 2},
+		{name: "it may send less than it needs", change: func(m *agent.Move) { m.MaxBytes = 300 * mib }, phase: agent.PhaseStayed, why: "would send more than", lowest: 200 * mib, max: 300 * mib},
+		{name: "its time is up", change: func(m *agent.Move) { m.Deadline = 5 * time.Second }, phase: agent.PhaseStayed, why: "not done within 5s", lowest: 300 * mib, max: 330 * mib},
+		{name: "a narrow band, and its time is up", change: func(m *agent.Move) { m.Deadline, m.Bandwidth = 5*time.Second, 16*mib }, phase: agent.PhaseStayed, why: "not done within 5s",
+			lowest: 70 * mib, max: 85 * mib},
+		{name: "it is given up before it began", change: func(m *agent.Move) { m.Abort = "nobody wants it" }, phase: agent.PhaseStayed, why: "nobody wants it"},
 		{name: "it is given up on its way", before: func(_ *simulated.World, l *leader) {
 			go func() {
 				time.Sleep(6 * time.Second) // sleep: in simulated time, until it is on its way
 				l.order(func(d *agent.Desired) { m := *d.VMs[0].Move; m.Abort = "nobody wants it"; d.VMs[0].Move = &m })
 			}()
-		}, phase: agent.SeenStayed, why: "nobody wants it", least: 250 * mib, most: 450 * mib},
-		{name: "an agent before this one began it", before: begunBefore, phase: agent.SeenStayed, why: "nobody counted its bytes", least: 300 * mib, most: 400 * mib},
-		{name: "an agent before this one began it, and it is to be given up", change: func(m *agent.Move) { m.Abort = "nobody wants it" }, before: begunBefore, phase: agent.SeenStayed,
-			why: "the agent was restarted", least: 300 * mib, most: 400 * mib},
+		}, phase: agent.PhaseStayed, why: "nobody wants it", lowest: 250 * mib, max: 450 * mib},
+		{name: "an agent before this one began it", before: begunBefore, phase: agent.PhaseStayed, why: "nobody counted its bytes", lowest: 300 * mib, max: 400 * mib},
+		{name: "an agent before this one began it, and it is to be given up", change: func(m *agent.Move) { m.Abort = "nobody wants it" }, before: begunBefore, phase: agent.PhaseStayed,
+			why: "the agent was restarted", lowest: 300 * mib, max: 400 * mib},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			twoHosts(t, func(w *simulated.World, l *leader) {
@@ -69,10 +69,10 @@ func TestMoveEnds(t *testing.T) {
 				}
 			}, func(w *simulated.World, l *leader) {
 				st := l.endOf(c.phase)
-				if st.Phase == "" || !strings.Contains(st.Reason, c.why) || st.Bytes < c.least || st.Bytes > c.most {
-					t.Errorf("told %+v, want %s, %q, %d to %d bytes; all of it %q", st, c.phase, c.why, c.least, c.most, l.told())
+				if st.Phase == "" || !strings.Contains(st.Reason, c.why) || st.Bytes < c.lowest || st.Bytes > c.max {
+					t.Errorf("told %+v, want %s, %q, %d to %d bytes; all of it %q", st, c.phase, c.why, c.lowest, c.max, l.received())
 				}
-				if left := c.phase == agent.SeenLeft; left != on(t, w, "h2") || left == on(t, w, "h1") || left != (st.Downtime > 0) {
+				if left := c.phase == agent.PhaseLeft; left != on(t, w, "h2") || left == on(t, w, "h1") || left != (st.Downtime > 0) {
 					t.Errorf("%+v; it runs on h1: %v, on h2: %v", st, on(t, w, "h1"), on(t, w, "h2"))
 				}
 			})
@@ -136,11 +136,11 @@ func TestMoveEndsWithAgent(t *testing.T) {
 }
 
 // slowDisk takes its time for whatever is kept.
-type slowDisk struct{ *memory }
+type slowDisk struct{ *memoryState }
 
-func (d slowDisk) Save(m agent.Memory) error {
+func (d slowDisk) Save(m agent.PersistentState) error {
 	time.Sleep(5 * time.Second) // sleep: simulated time
-	return d.memory.Save(m)
+	return d.memoryState.Save(m)
 }
 
 // A move begins on a disk that writes something else just then, after it: also in simulated time, which goes on only while nobody waits for a
@@ -153,9 +153,9 @@ func TestMoveWaitsForTheDisk(t *testing.T) {
 		}
 		l := newLeader(wanted("m", moving()), wanted("n", moving()))
 		l.deaf = true
-		g := &guarded{w: w, l: l, keep: &memory{}, boot: "b1", zero: time.Now()}
+		g := &guarded{w: w, l: l, keep: &memoryState{}, boot: "b1", zero: time.Now()}
 		o := g.options()
-		o.Keep = slowDisk{g.keep}
+		o.State = slowDisk{g.keep}
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- agent.Run(ctx, o) }()

@@ -23,7 +23,7 @@ func (r *runner) permit(ctx context.Context, q PermitRequest) (Permit, error) {
 		err = fmt.Errorf("the answer came after %s", took)
 	}
 	if err == nil {
-		err = r.keeper.saw(p.Epoch, p.Index)
+		err = r.lease.advance(p.Epoch, p.Index)
 	}
 	return p, err
 }
@@ -39,7 +39,7 @@ func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
 	if !slices.Contains(p.Moves, h) {
 		r.log.Info("a hand-over was not permitted", "vm", op.Spec.Name, "why", p.Refused)
 		r.moves[h.VM] = never(h.VM, h.Move, 0, "not permitted: "+p.Refused)
-		r.rouse()
+		r.wake()
 		return false, nil
 	}
 	return true, nil
@@ -57,7 +57,7 @@ func (r *runner) permitted(ctx context.Context, specs []hypervisor.Spec) ([]hype
 		}
 	}
 	if leased > 0 {
-		if err := r.keeper.starts(ctx, leased); err != nil {
+		if err := r.lease.starts(ctx, leased); err != nil {
 			return nil, leased, fmt.Errorf("start VMs: %w", err)
 		}
 	}
@@ -69,10 +69,10 @@ func (r *runner) permitted(ctx context.Context, specs []hypervisor.Spec) ([]hype
 	for _, i := range p.Granted {
 		granted[Instance{VM: i.VM, Generation: i.Generation}] = true
 	}
-	holds := r.keeper.holds()
+	valid := r.lease.leased()
 	var out []hypervisor.Spec
 	for _, s := range specs {
-		if granted[Instance{VM: s.VM, Generation: s.Generation}] && (holds || !s.Leased) {
+		if granted[Instance{VM: s.VM, Generation: s.Generation}] && (valid || !s.Leased) {
 			out = append(out, s)
 		}
 	}

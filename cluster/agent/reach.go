@@ -33,7 +33,7 @@ type PeersWanted struct {
 	Host string
 	// After this host, by name and in a ring, come the Most hosts that are wanted; besides those of Again that there still are.
 	After string
-	Most  int
+	Max   int      `json:"Most"`
 	Again []string `json:",omitempty"`
 }
 
@@ -46,22 +46,22 @@ type Peers struct {
 // Peer is a host and where its hypervisor is reached.
 type Peer struct{ Host, URI string }
 
-// NoWay says that this host cannot send VMs to another one, or to any (To is ""), and why.
-type NoWay struct {
+// MissingRoute says that this host cannot send VMs to another one, or to any (To is ""), and why.
+type MissingRoute struct {
 	To   string `json:",omitempty"`
 	Why  string
 	Here bool `json:",omitempty"` // the cause lies on this host
 }
 
-// looked is what the last look at a host found.
-type looked struct {
+// probeResult is what the last look at a host found.
+type probeResult struct {
 	hypervisor.Obstacle
-	at  time.Time
-	way string // see wayOf
+	at        time.Time
+	transport string // see transportOf
 }
 
-// wayOf an address is what of it decides which of this host's own files it takes to get there.
-func wayOf(uri string) string {
+// transportOf an address is what of it decides which of this host's own files it takes to get there.
+func transportOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil {
 		return uri
@@ -78,23 +78,23 @@ type reach struct {
 	failed func(error)
 
 	mu   sync.Mutex
-	seen map[string]looked // by host
+	seen map[string]probeResult // by host
 }
 
-// told is what the leader is to know now.
-func (r *reach) told(now time.Time) []NoWay {
+// report is what the leader is to know now.
+func (r *reach) report(now time.Time) []MissingRoute {
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return noWays(r.seen, now)
+	return missingRoutes(r.seen, now)
 }
 
-// noWays of what was found, for the leader. A cause that lies here, where all hosts that were looked at are reached by the same way, keeps
+// missingRoutes of what was found, for the leader. A cause that lies here, where all hosts that were looked at are reached by the same way, keeps
 // this host from all of them, also from those not looked at.
-func noWays(seen map[string]looked, now time.Time) (out []NoWay) {
-	var here looked // the latest cause that lies here
+func missingRoutes(seen map[string]probeResult, now time.Time) (out []MissingRoute) {
+	var here probeResult // the latest cause that lies here
 	for _, l := range seen {
 		if l.Why != "" && l.Here && now.Sub(l.at) < reachStale && (l.at.After(here.at) || l.at.Equal(here.at) && l.Why < here.Why) {
 			here = l
@@ -105,20 +105,20 @@ func noWays(seen map[string]looked, now time.Time) (out []NoWay) {
 		if now.Sub(l.at) >= reachStale {
 			continue
 		}
-		all = all && l.way == here.way && (l.Why != "" || l.at.Before(here.at))
+		all = all && l.transport == here.transport && (l.Why != "" || l.at.Before(here.at))
 		if l.Why != "" {
-			out = append(out, NoWay{To: host, Why: l.Why, Here: l.Here})
+			out = append(out, MissingRoute{To: host, Why: l.Why, Here: l.Here})
 		}
 	}
 	if all {
-		return []NoWay{{Why: here.Why, Here: true}}
+		return []MissingRoute{{Why: here.Why, Here: true}}
 	}
-	slices.SortFunc(out, func(a, b NoWay) int { return strings.Compare(a.To, b.To) })
+	slices.SortFunc(out, func(a, b MissingRoute) int { return strings.Compare(a.To, b.To) })
 	return out
 }
 
 // missed are the hosts that were not reached, those first that were looked at longest ago.
-func missed(seen map[string]looked, most int) (out []string) {
+func missed(seen map[string]probeResult, limit int) (out []string) {
 	for host, l := range seen {
 		if l.Why != "" {
 			out = append(out, host)
@@ -127,7 +127,7 @@ func missed(seen map[string]looked, most int) (out []string) {
 	slices.SortFunc(out, func(a, b string) int {
 		return cmp.Or(seen[a].at.Compare(seen[b].at), strings.Compare(a, b))
 	})
-	return out[:min(len(out), most)]
+	return out[:min(len(out), limit)]
 }
 
 // run looks at other hosts until ctx ends.
@@ -147,7 +147,7 @@ func (r *reach) run(ctx context.Context) {
 		r.mu.Unlock()
 		round := lastRound.IsZero() || time.Since(lastRound) >= reachEvery-mendEvery/2
 		if round {
-			q.Most = PeersAtOnce
+			q.Max = PeersAtOnce
 		} else if len(q.Again) == 0 {
 			continue
 		}
@@ -162,12 +162,12 @@ func (r *reach) run(ctx context.Context) {
 		if round {
 			after, lastRound = got.Next, time.Now()
 		}
-		r.look(ctx, q.Again, got.Peers)
+		r.probe(ctx, q.Again, got.Peers)
 	}
 }
 
-// look at hosts, and forget those of again that are none any more.
-func (r *reach) look(ctx context.Context, again []string, peers []Peer) {
+// probe at hosts, and forget those of again that are none any more.
+func (r *reach) probe(ctx context.Context, again []string, peers []Peer) {
 	found := r.ask(ctx, peers)
 	var twice []Peer // it may have been a moment
 	r.mu.Lock()
@@ -190,14 +190,14 @@ func (r *reach) look(ctx context.Context, again []string, peers []Peer) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.keep(peers, found, again)
+	r.record(peers, found, again)
 }
 
-// keep what was found, and tell it if that is news.
-func (r *reach) keep(peers []Peer, found map[string]looked, again []string) {
+// record what was found, and tell it if that is news.
+func (r *reach) record(peers []Peer, found map[string]probeResult, again []string) {
 	now := time.Now()
 	r.mu.Lock()
-	before := noWays(r.seen, now)
+	before := missingRoutes(r.seen, now)
 	for _, host := range again {
 		if !slices.ContainsFunc(peers, func(p Peer) bool { return p.Host == host }) {
 			delete(r.seen, host)
@@ -211,7 +211,7 @@ func (r *reach) keep(peers []Peer, found map[string]looked, again []string) {
 			delete(r.seen, host)
 		}
 	}
-	changed := !slices.Equal(before, noWays(r.seen, now))
+	changed := !slices.Equal(before, missingRoutes(r.seen, now))
 	r.mu.Unlock()
 	if changed {
 		r.news()
@@ -219,8 +219,8 @@ func (r *reach) keep(peers []Peer, found map[string]looked, again []string) {
 }
 
 // ask hosts, a few at once. Whose way could not be found out are left out.
-func (r *reach) ask(ctx context.Context, peers []Peer) map[string]looked {
-	out := map[string]looked{}
+func (r *reach) ask(ctx context.Context, peers []Peer) map[string]probeResult {
+	out := map[string]probeResult{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	lanes := make(chan struct{}, reachLanes)
@@ -242,14 +242,14 @@ func (r *reach) ask(ctx context.Context, peers []Peer) map[string]looked {
 	return out
 }
 
-func (r *reach) one(ctx context.Context, p Peer) (looked, error) {
+func (r *reach) one(ctx context.Context, p Peer) (probeResult, error) {
 	bounded, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
 	o, err := r.hyp.CheckPeer(bounded, p.URI)
 	if ctx.Err() != nil {
-		return looked{}, ctx.Err()
+		return probeResult{}, ctx.Err()
 	}
-	return looked{o, time.Now(), wayOf(p.URI)}, err
+	return probeResult{o, time.Now(), transportOf(p.URI)}, err
 }
 
 // after a migration that failed: what is in the way, "" if nothing is. What is found is told before that end is, so that no other VM is
@@ -262,7 +262,7 @@ func (r *reach) after(ctx context.Context, p Peer) string {
 	if err != nil || l.Why == "" {
 		return ""
 	}
-	r.keep([]Peer{p}, map[string]looked{p.Host: l}, nil)
+	r.record([]Peer{p}, map[string]probeResult{p.Host: l}, nil)
 	if l.Here {
 		return fmt.Sprintf("host %s cannot send VMs: %s", r.host, l.Why)
 	}

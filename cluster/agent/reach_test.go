@@ -17,28 +17,28 @@ import (
 
 const noCA = "/etc/pki/CA/cacert.pem is missing"
 
-func TestNoWays(t *testing.T) {
+func TestMissingRoutes(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	at := func(ago time.Duration, way, why string, here bool) looked {
-		return looked{hypervisor.Obstacle{Why: why, Here: here}, now.Add(-ago), way}
+	at := func(ago time.Duration, way, why string, here bool) probeResult {
+		return probeResult{hypervisor.Obstacle{Why: why, Here: here}, now.Add(-ago), way}
 	}
 	const tls, tcp = "qemu+tls ", "qemu+tcp "
 	for _, tc := range []struct {
 		name string
-		seen map[string]looked
-		want []NoWay
+		seen map[string]probeResult
+		want []MissingRoute
 	}{
 		{"nothing", nil, nil},
-		{"all is well", map[string]looked{"h2": at(0, tls, "", false)}, nil},
-		{"one is not reached", map[string]looked{"h2": at(0, tls, "refused", false), "h3": at(0, tls, "", false)}, []NoWay{{To: "h2", Why: "refused"}}},
-		{"a file is missing", map[string]looked{"h2": at(0, tls, noCA, true), "h3": at(time.Second, tls, noCA, true)}, []NoWay{{Why: noCA, Here: true}}},
-		{"a file is missing since", map[string]looked{"h2": at(0, tls, noCA, true), "h3": at(time.Minute, tls, "", false)}, []NoWay{{Why: noCA, Here: true}}},
-		{"a file was missing", map[string]looked{"h2": at(time.Minute, tls, noCA, true), "h3": at(0, tls, "", false)}, []NoWay{{To: "h2", Why: noCA, Here: true}}},
-		{"not all go by TLS", map[string]looked{"h2": at(0, tls, noCA, true), "h3": at(time.Minute, tcp, "", false)}, []NoWay{{To: "h2", Why: noCA, Here: true}}},
-		{"what is here goes first", map[string]looked{"h2": at(0, tls, noCA, true), "h3": at(0, tls, "refused", false)}, []NoWay{{Why: noCA, Here: true}}},
-		{"it is too long ago", map[string]looked{"h2": at(reachStale, tls, noCA, true), "h3": at(reachStale, tls, "refused", false)}, nil},
+		{"all is well", map[string]probeResult{"h2": at(0, tls, "", false)}, nil},
+		{"one is not reached", map[string]probeResult{"h2": at(0, tls, "refused", false), "h3": at(0, tls, "", false)}, []MissingRoute{{To: "h2", Why: "refused"}}},
+		{"a file is missing", map[string]probeResult{"h2": at(0, tls, noCA, true), "h3": at(time.Second, tls, noCA, true)}, []MissingRoute{{Why: noCA, Here: true}}},
+		{"a file is missing since", map[string]probeResult{"h2": at(0, tls, noCA, true), "h3": at(time.Minute, tls, "", false)}, []MissingRoute{{Why: noCA, Here: true}}},
+		{"a file was missing", map[string]probeResult{"h2": at(time.Minute, tls, noCA, true), "h3": at(0, tls, "", false)}, []MissingRoute{{To: "h2", Why: noCA, Here: true}}},
+		{"not all go by TLS", map[string]probeResult{"h2": at(0, tls, noCA, true), "h3": at(time.Minute, tcp, "", false)}, []MissingRoute{{To: "h2", Why: noCA, Here: true}}},
+		{"what is here goes first", map[string]probeResult{"h2": at(0, tls, noCA, true), "h3": at(0, tls, "refused", false)}, []MissingRoute{{Why: noCA, Here: true}}},
+		{"it is too long ago", map[string]probeResult{"h2": at(reachStale, tls, noCA, true), "h3": at(reachStale, tls, "refused", false)}, nil},
 	} {
-		if got := noWays(tc.seen, now); !slices.Equal(got, tc.want) {
+		if got := missingRoutes(tc.seen, now); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}
@@ -46,7 +46,7 @@ func TestNoWays(t *testing.T) {
 
 func TestMissed(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	seen := map[string]looked{"h2": {hypervisor.Obstacle{Why: "x"}, now, ""}, "h3": {hypervisor.Obstacle{}, now, ""}, "h4": {hypervisor.Obstacle{Why: "x"}, now.Add(-time.Minute), ""}}
+	seen := map[string]probeResult{"h2": {hypervisor.Obstacle{Why: "x"}, now, ""}, "h3": {hypervisor.Obstacle{}, now, ""}, "h4": {hypervisor.Obstacle{Why: "x"}, now.Add(-time.Minute), ""}}
 	if got := missed(seen, 5); !slices.Equal(got, []string{"h4", "h2"}) {
 		t.Errorf("%v", got)
 	}
@@ -59,14 +59,14 @@ func TestMissed(t *testing.T) {
 type counted struct {
 	hypervisor.Host
 	mu        sync.Mutex
-	now, most int
+	now, peak int
 	calls     map[string]int
 }
 
 func (c *counted) CheckPeer(ctx context.Context, to string) (hypervisor.Obstacle, error) {
 	c.mu.Lock()
 	c.now++
-	c.most = max(c.most, c.now)
+	c.peak = max(c.peak, c.now)
 	c.calls[to]++
 	c.mu.Unlock()
 	defer func() {
@@ -78,7 +78,7 @@ func (c *counted) CheckPeer(ctx context.Context, to string) (hypervisor.Obstacle
 }
 
 // looks runs reach on h1 of a world, with peers as the leader lists them.
-func looks(t *testing.T, hosts int, f func(t *testing.T, w *simulated.World, c *counted, r *reach, told func() string)) {
+func looks(t *testing.T, hosts int, f func(t *testing.T, w *simulated.World, c *counted, r *reach, reported func() string)) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := simulated.New(simulated.Options{Hosts: hosts, CPU: 1, Memory: 1 << 30, Timing: &simulated.Timing{Call: 50 * time.Millisecond}})
 		if err != nil {
@@ -90,19 +90,19 @@ func looks(t *testing.T, hosts int, f func(t *testing.T, w *simulated.World, c *
 			out := Peers{Next: q.After}
 			for i := range hosts - 1 {
 				name := fmt.Sprintf("h%d", i+2)
-				if q.Most > 0 || slices.Contains(q.Again, name) {
+				if q.Max > 0 || slices.Contains(q.Again, name) {
 					out.Peers = append(out.Peers, Peer{name, name})
 				}
 			}
 			return out, nil
 		}
-		r := &reach{host: "h1", hyp: c, peers: peers, news: func() {}, failed: func(err error) { t.Error(err) }, seen: map[string]looked{}}
+		r := &reach{host: "h1", hyp: c, peers: peers, news: func() {}, failed: func(err error) { t.Error(err) }, seen: map[string]probeResult{}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { r.run(ctx) })
 		f(t, w, c, r, func() string {
 			var out []string
-			for _, n := range r.told(time.Now()) {
+			for _, n := range r.report(time.Now()) {
 				out = append(out, n.To+": "+n.Why)
 			}
 			return strings.Join(out, "; ")
@@ -114,30 +114,30 @@ func looks(t *testing.T, hosts int, f func(t *testing.T, w *simulated.World, c *
 
 // What is in the way is told within a look, is looked at again soon, and is told no more once it is mended.
 func TestReach(t *testing.T) {
-	looks(t, 4, func(t *testing.T, w *simulated.World, _ *counted, _ *reach, told func() string) {
-		must(t, w.NoWay("h1", "h3", hypervisor.Obstacle{Why: "refused"}))
+	looks(t, 4, func(t *testing.T, w *simulated.World, _ *counted, _ *reach, reported func() string) {
+		must(t, w.NoRoute("h1", "h3", hypervisor.Obstacle{Why: "refused"}))
 		step := func(what string, within time.Duration, want string) {
 			t.Helper()
 			pass(within)
-			if got := told(); got != want {
+			if got := reported(); got != want {
 				t.Errorf("%s: told %q, want %q", what, got, want)
 			}
 		}
 		mend := mendEvery + mendEvery/10 + time.Second
 		step("at the start", mendEvery/6+reachSecond+time.Second, "h3: refused")
-		must(t, w.NoWay("h1", "h3", hypervisor.Obstacle{}))
+		must(t, w.NoRoute("h1", "h3", hypervisor.Obstacle{}))
 		step("mended", mend, "")
-		must(t, w.NoWay("h1", "", hypervisor.Obstacle{Why: noCA, Here: true}))
+		must(t, w.NoRoute("h1", "", hypervisor.Obstacle{Why: noCA, Here: true}))
 		step("a file is gone", reachEvery+mend, ": "+noCA)
-		must(t, w.NoWay("h1", "", hypervisor.Obstacle{}))
+		must(t, w.NoRoute("h1", "", hypervisor.Obstacle{}))
 		step("and back", mend, "")
 	})
 }
 
 // What lasts for a moment is not told, and a host is not asked by more than a few connections at once.
 func TestReachIsPatient(t *testing.T) {
-	looks(t, 20, func(t *testing.T, w *simulated.World, c *counted, r *reach, told func() string) {
-		must(t, w.NoWay("h1", "h3", hypervisor.Obstacle{Why: "refused"}))
+	looks(t, 20, func(t *testing.T, w *simulated.World, c *counted, r *reach, reported func() string) {
+		must(t, w.NoRoute("h1", "h3", hypervisor.Obstacle{Why: "refused"}))
 		for range 600 { // until it was looked at once
 			pass(10 * time.Millisecond)
 			c.mu.Lock()
@@ -148,17 +148,17 @@ func TestReachIsPatient(t *testing.T) {
 			}
 		}
 		pass(100 * time.Millisecond)
-		must(t, w.NoWay("h1", "h3", hypervisor.Obstacle{}))
+		must(t, w.NoRoute("h1", "h3", hypervisor.Obstacle{}))
 		for range 60 {
 			pass(time.Minute)
-			if got := told(); got != "" {
+			if got := reported(); got != "" {
 				t.Errorf("told %q", got)
 			}
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.most > reachLanes || c.calls["h2"] > 21 || c.calls["h2"] < 17 {
-			t.Errorf("%d at once; h2 was looked at %d times in an hour", c.most, c.calls["h2"])
+		if c.peak > reachLanes || c.calls["h2"] > 21 || c.calls["h2"] < 17 {
+			t.Errorf("%d at once; h2 was looked at %d times in an hour", c.peak, c.calls["h2"])
 		}
 	})
 }
@@ -177,13 +177,13 @@ func must(t *testing.T, err error) {
 
 // A migration that failed says what is in the way, and tells it with that end.
 func TestReachAfterAMigration(t *testing.T) {
-	looks(t, 3, func(t *testing.T, w *simulated.World, _ *counted, r *reach, told func() string) {
+	looks(t, 3, func(t *testing.T, w *simulated.World, _ *counted, r *reach, reported func() string) {
 		pass(time.Minute)
-		must(t, w.NoWay("h1", "", hypervisor.Obstacle{Why: noCA, Here: true}))
-		if got := r.after(t.Context(), Peer{"h2", "h2"}); got != "host h1 cannot send VMs: "+noCA || told() != ": "+noCA {
-			t.Errorf("%q, told %q", got, told())
+		must(t, w.NoRoute("h1", "", hypervisor.Obstacle{Why: noCA, Here: true}))
+		if got := r.after(t.Context(), Peer{"h2", "h2"}); got != "host h1 cannot send VMs: "+noCA || reported() != ": "+noCA {
+			t.Errorf("%q, told %q", got, reported())
 		}
-		must(t, w.NoWay("h1", "", hypervisor.Obstacle{}))
+		must(t, w.NoRoute("h1", "", hypervisor.Obstacle{}))
 		if got := r.after(t.Context(), Peer{"h3", "h3"}); got != "" {
 			t.Errorf("%q, and nothing is in the way", got)
 		}
@@ -195,7 +195,7 @@ func TestReachWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		r := &reach{host: "h1", peers: func(context.Context, PeersWanted) (Peers, error) { asked++; return Peers{}, errors.New("nobody leads") },
-			failed: func(error) {}, seen: map[string]looked{}}
+			failed: func(error) {}, seen: map[string]probeResult{}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r.run(ctx)

@@ -2,11 +2,11 @@ package agent
 
 import "evenkeel/hypervisor"
 
-// leastCut is what is taken from a balloon at least: less is not worth the guest's trouble, bytes.
-const leastCut = 2 * balloonSlack
+// minCut is what is taken from a balloon at least: less is not worth the guest's trouble, bytes.
+const minCut = 2 * balloonSlack
 
-// spare is memory that a guest has and makes no use of.
-type spare struct {
+// unused is memory that a guest has and makes no use of.
+type unused struct {
 	vm          string // id
 	from, bytes int64  // what its balloon is or is about to be, and how much less it could be
 }
@@ -16,30 +16,30 @@ type spare struct {
 // are short of memory. What is still too much goes from those whose balloons may be shrunk, down to what they may always count on.
 func (d *decider) cut(vms []VM) {
 	coming, lacking := int64(0), int64(0) // bytes that are being given back, and that guests are short of
-	var beyond, within []spare
+	var beyond, within []unused
 	for _, vm := range vms {
 		now, in := d.eased(vm)
 		if !in {
 			continue
 		}
 		id := now.Identity.VM
-		_, _, more := d.lacks(vm)
+		_, _, more := d.deficit(vm)
 		lacking += more
 		next := min(now.Balloon, vm.Spec.Balloon)
 		if set, is := d.past.Balloon[id]; is && set < next-balloonSlack { // it is on its way there, unless its guest needs more by now
-			next = min(next, max(set, d.past.Guests[id].Keep))
+			next = min(next, max(set, d.past.Guests[id].MinBalloon))
 		}
 		coming += now.Balloon - next
-		bears, due := d.past.Guests[id].Spare, d.due[id]
+		bears, due := d.past.Guests[id].Enough, d.due[id]
 		if bears == 0 || d.past.Guests[id].Raise > 0 || due >= now.Memory {
 			continue
 		}
-		if bytes := next - max(bears, due); bytes >= leastCut {
-			beyond = append(beyond, spare{id, next, bytes})
+		if bytes := next - max(bears, due); bytes >= minCut {
+			beyond = append(beyond, unused{id, next, bytes})
 			next -= bytes
 		}
-		if bytes := next - max(bears, vm.Least); vm.Least > 0 && bytes >= leastCut {
-			within = append(within, spare{id, next, bytes})
+		if bytes := next - max(bears, vm.MinMemory); vm.MinMemory > 0 && bytes >= minCut {
+			within = append(within, unused{id, next, bytes})
 		}
 	}
 	over := d.memory - d.want.Memory
@@ -48,17 +48,17 @@ func (d *decider) cut(vms []VM) {
 }
 
 // take so much, from each in proportion to what it has to spare.
-func (d *decider) take(from []spare, bytes int64) (taken int64) {
+func (d *decider) take(from []unused, bytes int64) (taken int64) {
 	all := int64(0)
 	for _, s := range from {
 		all += s.bytes
 	}
-	if bytes < leastCut {
+	if bytes < minCut {
 		return 0
 	}
 	share := min(1, float64(bytes)/float64(max(all, 1)))
 	for _, s := range from {
-		less := max(leastCut, int64(share*float64(s.bytes)+balloonSlack-1)/balloonSlack*balloonSlack)
+		less := max(minCut, int64(share*float64(s.bytes)+balloonSlack-1)/balloonSlack*balloonSlack)
 		less = min(less, s.bytes)
 		d.cuts[s.vm] = s.from - less
 		taken += less
@@ -66,8 +66,8 @@ func (d *decider) take(from []spare, bytes int64) (taken int64) {
 	return taken
 }
 
-// crowded says whether memory may have to be taken back from guests.
-func (r *runner) crowded(want Desired, there []hypervisor.VM) bool {
+// nearLimit says whether memory may have to be taken back from guests.
+func (r *runner) nearLimit(want Desired, there []hypervisor.VM) bool {
 	sum := int64(0)
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == want.Cluster {

@@ -11,7 +11,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-func least(bytes int64) func(*agent.VM) { return func(vm *agent.VM) { vm.Least = bytes } }
+func minUnused(bytes int64) func(*agent.VM) { return func(vm *agent.VM) { vm.MinMemory = bytes } }
 
 // What the host takes back by itself, where guests take more than there is.
 func TestCut(t *testing.T) {
@@ -22,18 +22,18 @@ func TestCut(t *testing.T) {
 		return d
 	}
 	half := func(id string, change ...func(*agent.VM)) agent.VM {
-		return wanted(id, append([]func(*agent.VM){seen, balloon(gib / 2), holding(gib / 2), least(gib / 4)}, change...)...)
+		return wanted(id, append([]func(*agent.VM){seen, balloon(gib / 2), withCharged(gib / 2), minUnused(gib / 4)}, change...)...)
 	}
-	took := half("a", holding(gib)) // it took all of its memory back by itself, and the leader knows
+	took := half("a", withCharged(gib)) // it took all of its memory back by itself, and the leader knows
 	spares := func(bytes ...int64) agent.Past {
-		p := agent.Past{Guests: map[string]agent.GuestNeed{"a": {Keep: gib}}, Balloon: map[string]int64{}} // a holds what it took
+		p := agent.Past{Guests: map[string]agent.GuestNeed{"a": {MinBalloon: gib}}, Balloon: map[string]int64{}} // a holds what it took
 		for i, b := range bytes {
-			p.Guests[string(rune('b'+i))] = agent.GuestNeed{Keep: min(b, gib/2), Spare: b}
+			p.Guests[string(rune('b'+i))] = agent.GuestNeed{MinBalloon: min(b, gib/2), Enough: b}
 		}
 		return p
 	}
-	relieved := func(keep, spare int64) agent.Past {
-		return agent.Past{Guests: map[string]agent.GuestNeed{"b": {Keep: keep, Spare: spare}}}
+	granted := func(keep, enough int64) agent.Past {
+		return agent.Past{Guests: map[string]agent.GuestNeed{"b": {MinBalloon: keep, Enough: enough}}}
 	}
 	for _, c := range []struct {
 		name  string
@@ -47,9 +47,9 @@ func TestCut(t *testing.T) {
 			spares(312*mib, 412*mib), []string{"balloon ek-b: 536870912 -> 432013312 bytes" + why, "balloon ek-c: 536870912 -> 484442112 bytes" + why}},
 		{"all that they have to spare, if it is not enough", room(gib, took, half("b"), half("c")), []hypervisor.VM{runs("a"), runs("b", has(gib/2)), runs("c", has(gib/2))},
 			spares(500*mib, 510*mib), []string{"balloon ek-b: 536870912 -> 524288000 bytes" + why, "balloon ek-c: 536870912 -> 534773760 bytes" + why}},
-		{"never more than they may count on", room(gib, took, half("b"), half("c", least(0))), []hypervisor.VM{runs("a"), runs("b", has(gib/2)), runs("c", has(gib/2))},
+		{"never more than they may count on", room(gib, took, half("b"), half("c", minUnused(0))), []hypervisor.VM{runs("a"), runs("b", has(gib/2)), runs("c", has(gib/2))},
 			spares(mib, mib), []string{"balloon ek-b: 536870912 -> 268435456 bytes" + why}},
-		{"nor of who has what was declared", room(gib, took, half("b", balloon(gib), holding(gib))), []hypervisor.VM{runs("a"), runs("b")}, spares(mib), nil},
+		{"nor of who has what was declared", room(gib, took, half("b", balloon(gib), withCharged(gib))), []hypervisor.VM{runs("a"), runs("b")}, spares(mib), nil},
 		{"nor of one of which it is not known", room(gib, took, half("b")), []hypervisor.VM{runs("a"), runs("b", has(gib/2))}, spares(0), nil},
 		{"once", room(2*gib-150*mib, took, half("b"), half("c")), []hypervisor.VM{runs("a"), runs("b", has(gib/2)), runs("c", has(gib/2))},
 			func() agent.Past {
@@ -59,18 +59,18 @@ func TestCut(t *testing.T) {
 			}(), nil},
 		{"and given back once there is room", room(2*gib, half("a"), half("b")), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(gib/4))}, spares(gib / 4),
 			[]string{"balloon ek-b: 268435456 -> 536870912 bytes"}},
-		{"which there is not yet", room(gib, half("a", balloon(3*gib/4), holding(3*gib/4)), half("b")), []hypervisor.VM{runs("a", has(3*gib/4)), runs("b", has(gib/4))}, spares(gib / 4),
+		{"which there is not yet", room(gib, half("a", balloon(3*gib/4), withCharged(3*gib/4)), half("b")), []hypervisor.VM{runs("a", has(3*gib/4)), runs("b", has(gib/4))}, spares(gib / 4),
 			[]string{"hold ek-b: 268435456 bytes of memory more do not fit yet"}},
-		{"what the host gave goes first, also for who is short of memory", room(gib+gib/4, half("a"), half("b", holding(3*gib/4))), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(3*gib/4))},
+		{"what the host gave goes first, also for who is short of memory", room(gib+gib/4, half("a"), half("b", withCharged(3*gib/4))), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(3*gib/4))},
 			func() agent.Past {
-				p := relieved(3*gib/4, gib/4)
+				p := granted(3*gib/4, gib/4)
 				p.Guests["a"] = agent.GuestNeed{Raise: 3 * gib / 4}
 				return p
 			}(), []string{"balloon ek-b: 805306368 -> 536870912 bytes" + why, "hold ek-a: it is short of memory, and 268435456 bytes more do not fit"}},
-		{"and stays where nobody lacks it", room(gib+gib/4, half("a"), half("b", holding(3*gib/4))), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(3*gib/4))}, relieved(3*gib/4, gib/4), nil},
+		{"and stays where nobody lacks it", room(gib+gib/4, half("a"), half("b", withCharged(3*gib/4))), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(3*gib/4))}, granted(3*gib/4, gib/4), nil},
 		{"what is below the leader's word stays for who is short only", room(gib, half("a"), half("b")), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(gib/2))},
 			func() agent.Past {
-				p := relieved(gib/4, gib/4)
+				p := granted(gib/4, gib/4)
 				p.Guests["a"] = agent.GuestNeed{Raise: 3 * gib / 4}
 				return p
 			}(), []string{"hold ek-a: it is short of memory, and 268435456 bytes more do not fit"}},
@@ -96,13 +96,13 @@ func TestCuts(t *testing.T) {
 			by[vm.Spec.Identity.VM] = vm
 		}
 		now := map[string]hypervisor.VM{}
-		held, lack := int64(0), int64(0)
+		charged, deficit := int64(0), int64(0)
 		for _, vm := range there {
 			if !vm.Foreign && vm.Cluster == want.Cluster {
 				id := vm.Identity.VM
 				now[id] = vm
-				held += max(vm.Balloon, past.Balloon[id]) + want.Overhead
-				lack += max(0, min(vm.Memory, max(past.Guests[id].Raise, by[id].Spec.Balloon))-vm.Balloon)
+				charged += max(vm.Balloon, past.Balloon[id]) + want.Overhead
+				deficit += max(0, min(vm.Memory, max(past.Guests[id].Raise, by[id].Spec.Balloon))-vm.Balloon)
 			}
 		}
 		cut, left := int64(0), int64(0)
@@ -115,16 +115,16 @@ func TestCuts(t *testing.T) {
 			switch {
 			case b.To >= b.From || vm.Move != nil || vm.Want != agent.WantRun || vm.Spec.Generation != now[b.VM].Generation:
 				t.Fatalf("%s of %+v", b, vm)
-			case need.Spare == 0 || b.To < need.Spare || need.Raise > 0:
+			case need.Enough == 0 || b.To < need.Enough || need.Raise > 0:
 				t.Fatalf("%s, with %+v", b, need)
-			case b.To < vm.Spec.Balloon && (vm.Least == 0 || b.To < vm.Least || held <= want.Memory || vm.Spec.Balloon >= vm.Spec.Memory):
-				t.Fatalf("%s: the leader says %d, at least %d; %d of %d are in use", b, vm.Spec.Balloon, vm.Least, held, want.Memory)
+			case b.To < vm.Spec.Balloon && (vm.MinMemory == 0 || b.To < vm.MinMemory || charged <= want.Memory || vm.Spec.Balloon >= vm.Spec.Memory):
+				t.Fatalf("%s: the leader says %d, at least %d; %d of %d are in use", b, vm.Spec.Balloon, vm.MinMemory, charged, want.Memory)
 			}
-			cut += min(now[b.VM].Balloon, max(vm.Spec.Balloon, need.Keep)) - b.To
+			cut += min(now[b.VM].Balloon, max(vm.Spec.Balloon, need.MinBalloon)) - b.To
 			left++
 		}
-		if most := max(0, held-want.Memory+lack) + left*2*mib; cut > most {
-			t.Fatalf("%d bytes are cut, %d are too much or lacked", cut, most)
+		if limit := max(0, charged-want.Memory+deficit) + left*2*mib; cut > limit {
+			t.Fatalf("%d bytes are cut, %d are too much or lacked", cut, limit)
 		}
 	})
 }

@@ -33,7 +33,7 @@ var ErrNoHistory = errors.New("no host has a history of the VM")
 const (
 	keptAfterMove = time.Hour          // the host that a VM went to asks for it within that
 	keptStopped   = 7 * 24 * time.Hour // it may be started again
-	mostHistories = 4096
+	maxHistories  = 4096
 
 	// HistoryKept is how long after a move the host that the VM left can be asked for its history.
 	HistoryKept = keptAfterMove
@@ -174,10 +174,10 @@ func (r *Recorder) askFor(v *recorded, s *hypervisor.Stats) {
 	}
 	now := time.Now()
 	v.ask = &asking{since: now, next: now.Add(firstAsk), wait: firstAsk}
-	r.rouse()
+	r.wakeUp()
 }
 
-func (r *Recorder) rouse() {
+func (r *Recorder) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default:

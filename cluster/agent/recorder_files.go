@@ -205,7 +205,7 @@ func (r *Recorder) load(now time.Time) {
 		switch {
 		case strings.HasPrefix(e.Name(), ".next"): // of an agent that was killed
 			_ = os.Remove(path)
-		case strings.HasSuffix(e.Name(), wholeName) && len(r.vms) < mostHistories:
+		case strings.HasSuffix(e.Name(), wholeName) && len(r.vms) < maxHistories:
 			if err := r.loadWhole(path, now); err != nil {
 				r.log.Warn("the history of a VM cannot be read: it begins anew", "file", path, "error", err)
 				if errors.Is(err, history.ErrDamaged) || oldFile(path, now) { // else it may be read the next time, or by another version
@@ -301,7 +301,7 @@ func (r *Recorder) loadTails(path string, now time.Time) error {
 		data = data[4+n:]
 		v := r.vms[id]
 		if v == nil {
-			if r.fileOf(id) == "" || len(r.vms) >= mostHistories {
+			if r.fileOf(id) == "" || len(r.vms) >= maxHistories {
 				continue
 			}
 			v = &recorded{history: &history.History{}}

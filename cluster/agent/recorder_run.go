@@ -151,27 +151,27 @@ func (r *Recorder) fetched(id string, h *history.History, err error) bool {
 
 // forget VMs that left, or do not run, for long.
 func (r *Recorder) forget(now time.Time) {
-	var gone []string
+	var absent []string
 	r.mu.Lock()
 	for id, v := range r.vms {
 		away := now.Sub(v.seen)
 		if !v.left.IsZero() && now.Sub(v.left) > keptAfterMove || away > keptStopped || away > keptAfterMove && v.history.Empty() {
-			gone = append(gone, id)
+			absent = append(absent, id)
 			delete(r.vms, id)
 		}
 	}
-	for len(r.vms) > mostHistories {
+	for len(r.vms) > maxHistories {
 		oldest := ""
 		for id, v := range r.vms {
 			if oldest == "" || v.seen.Before(r.vms[oldest].seen) {
 				oldest = id
 			}
 		}
-		gone = append(gone, oldest)
+		absent = append(absent, oldest)
 		delete(r.vms, oldest)
 	}
 	r.mu.Unlock()
-	for _, id := range gone { // without the lock: a disk that hangs must not keep anything from being measured
+	for _, id := range absent { // without the lock: a disk that hangs must not keep anything from being measured
 		r.remove(id)
 	}
 }

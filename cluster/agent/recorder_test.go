@@ -348,7 +348,7 @@ func TestRecorderGivesUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		data        []byte
 		err         error
-		least, most int
+		lowest, max int
 		says        string
 	}{
 		"there is none":     {nil, fmt.Errorf("asked: %w", agent.ErrNoHistory), 1, 1, ""},
@@ -363,7 +363,7 @@ func TestRecorderGivesUp(t *testing.T) {
 				rec := agent.OpenRecorder(agent.RecorderOptions{Fetch: other.fetch, Log: slog.New(slog.NewTextHandler(&log, nil))})
 				stop := recording(t, w, newLeader(arrives(t, w, "moved")), rec)
 				after(3 * time.Hour)
-				if n := other.say(nil, nil); n < c.least || n > c.most {
+				if n := other.say(nil, nil); n < c.lowest || n > c.max {
 					t.Errorf("asked %d times", n)
 				}
 				stop()
@@ -383,7 +383,7 @@ func TestRecorderForgets(t *testing.T) {
 		l := newLeader(limited("a", 1, "ek.burn=1"), limited("b", 1, ""))
 		stop := recording(t, w, l, rec)
 		after(5 * time.Minute)
-		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.VMs[1].Want = agent.WantGone, agent.WantStop })
+		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.VMs[1].Want = agent.WantAbsent, agent.WantStop })
 		after(55 * time.Minute)
 		if n := len(kept(t, rec, "a").Buckets(history.Raw, time.Time{})); n < 25 {
 			t.Errorf("%d samples of what ran five minutes", n)
@@ -432,20 +432,20 @@ func TestMemoryUsed(t *testing.T) {
 	}
 }
 
-// pressed is a host whose work waits.
-type pressed struct{ hypervisor.Host }
+// pressuredGuest is a host whose work waits.
+type pressuredGuest struct{ hypervisor.Host }
 
-func (pressed) Pressure(context.Context) (hypervisor.Pressure, error) {
+func (pressuredGuest) Pressure(context.Context) (hypervisor.Pressure, error) {
 	return hypervisor.Pressure{CPU: 0.5, Memory: hypervisor.Unknown, IO: 0}, nil
 }
 
 func TestPressureIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
-		for _, h := range []hypervisor.Host{pressed{w.Host("h1")}, w.Host("h1")} {
+		for _, h := range []hypervisor.Host{pressuredGuest{w.Host("h1")}, w.Host("h1")} {
 			l := newLeader()
 			stop := runOn(t, h, l)
 			after(5 * time.Second)
-			_, is := h.(pressed)
+			_, is := h.(pressuredGuest)
 			if p := l.last().Pressure; (p != nil) != is || is && p.CPU != 0.5 {
 				t.Errorf("%T: %+v", h, p)
 			}

@@ -49,7 +49,7 @@ func memoryOf(t *testing.T, w *simulated.World, id string) simulated.GuestMemory
 
 // Guests of 1 GiB are squeezed to half of it. One spikes from idle to nearly all in 2 s: it gets memory at once, nobody is killed, the leader
 // hears of it, and the others notice nothing.
-func TestGuestThatSpikesIsRelieved(t *testing.T) {
+func TestGuestThatSpikesIsGrantedMemory(t *testing.T) {
 	const memory = 3*gib/2 + gib/2 + 3*64*mib // the three as they are squeezed, and room for one to grow back
 	spike := func(deflates bool, swap int64) simulated.Guest {
 		return simulated.Guest{Memory: simulated.Spike{From: 300 * mib, To: 900 * mib, At: 2 * time.Minute, Took: 2 * time.Second}, Deflates: deflates, Swap: swap}
@@ -76,25 +76,25 @@ func TestGuestThatSpikesIsRelieved(t *testing.T) {
 				})
 				after(80 * time.Second)
 				for _, id := range []string{"a", "b", "c"} {
-					if s := l.sampled(id); s.Balloon != gib/2 || s.Guest == nil || !s.Guest.Follows || s.Guest.Pressed != "" || s.Guest.Available <= 0 {
+					if s := l.sampled(id); s.Balloon != gib/2 || s.Guest == nil || !s.Guest.Follows || s.Guest.Pressure != "" || s.Guest.Available <= 0 {
 						t.Fatalf("%s is squeezed: %+v, %+v", id, s, s.Guest)
 					}
 				}
 				reports := l.count()
 				after(16 * time.Second) // 3 s of spike and 2 s between two reports of a guest, and then some
 				m, s := memoryOf(t, w, "a"), l.sampled("a")
-				if m.Kills > 0 || s.Balloon < 900*mib || m.Swapped > 0 || s.Guest.Pressed != "" {
+				if m.Kills > 0 || s.Balloon < 900*mib || m.Swapped > 0 || s.Guest.Pressure != "" {
 					t.Errorf("after its spike: %+v, %+v", m, s)
 				}
-				told, held := false, int64(0)
+				reported, charged := false, int64(0)
 				l.mu.Lock()
 				for _, r := range l.reports[reports:] {
 					for _, x := range r.Samples {
-						told = told || x.VM == "a" && x.Guest != nil && x.Guest.Pressed != ""
+						reported = reported || x.VM == "a" && x.Guest != nil && x.Guest.Pressure != ""
 					}
 					for _, st := range r.Statuses {
 						if st.VM == "a" {
-							held = max(held, st.Held)
+							charged = max(charged, st.ChargedMemory)
 						}
 					}
 				}
@@ -102,11 +102,11 @@ func TestGuestThatSpikesIsRelieved(t *testing.T) {
 				if len(squeezed) != 1 {
 					t.Errorf("it was squeezed %d times, and took memory back in between: %v", len(squeezed), squeezed)
 				}
-				if !told || held < 900*mib {
-					t.Errorf("the leader was told that it is pressed: %v, and that it holds %d MiB", told, held/mib)
+				if !reported || charged < 900*mib {
+					t.Errorf("the leader was told that it is pressed: %v, and that it holds %d MiB", reported, charged/mib)
 				}
 				for _, id := range []string{"b", "c"} {
-					if m, s := memoryOf(t, w, id), l.sampled(id); m.Kills > 0 || m.TookBack > 0 || s.Balloon != gib/2 || s.Guest.Pressed != "" {
+					if m, s := memoryOf(t, w, id), l.sampled(id); m.Kills > 0 || m.TookBack > 0 || s.Balloon != gib/2 || s.Guest.Pressure != "" {
 						t.Errorf("%s, which had nothing to do with it: %+v, %+v", id, m, s.Guest)
 					}
 				}
@@ -137,7 +137,7 @@ func TestGuestThatLeaksTakesNobodysMemory(t *testing.T) {
 		l.order(func(d *agent.Desired) { d.Memory = memory })
 		after(2 * time.Minute)
 		s := l.sampled("a")
-		if s.Balloon < gib/2+gib/4-2*mib || s.Balloon > gib/2+gib/4 || !strings.Contains(s.Guest.Pressed, "MiB are left") {
+		if s.Balloon < gib/2+gib/4-2*mib || s.Balloon > gib/2+gib/4 || !strings.Contains(s.Guest.Pressure, "MiB are left") {
 			t.Errorf("the one that leaks: %+v, %+v", s, s.Guest)
 		}
 		if !strings.Contains(strings.Join(l.last().Lacking, " "), "a") && l.last().Index != 0 {

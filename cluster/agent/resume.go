@@ -62,22 +62,22 @@ func (r *runner) outdated(i Instance) bool {
 		return false
 	}
 	in, coming := r.coming[i.VM]
-	return r.onHold || !coming && r.counts[i.VM] != i.Generation || coming && (in.Move.Wait || in.Move.SourceGone && !in.Move.Left)
+	return r.frozen || !coming && r.counts[i.VM] != i.Generation || coming && (in.Move.Wait || in.Move.SourceLost && !in.Move.Left)
 }
 
-// keeps notes which VMs run here after a migration of which it was not known how it ended: should they go later, that did not take
+// recordStays notes which VMs run here after a migration of which it was not known how it ended: should they go later, that did not take
 // them. Migrations of an agent before this one have ended by then.
-func (r *runner) keeps() {
+func (r *runner) recordStays() {
 	for id, vm := range r.caps {
 		if vm.State == hypervisor.Incoming {
 			continue
 		}
 		switch m := r.moves[id]; {
 		case m == nil && r.alone:
-			r.keeper.stayed(id, r.keeper.sending()[id].Open)
+			r.lease.stayed(id, r.lease.sending()[id].Open)
 		case m != nil && m.over && (m.end.Unknown || m.end.Error == ""):
 			m.end.stays()
-			r.keeper.stayed(id, m.open)
+			r.lease.stayed(id, m.open)
 		}
 	}
 }
@@ -85,8 +85,8 @@ func (r *runner) keeps() {
 // resume a VM. The leader is asked right before: its answer is of the log as it is then.
 func (r *runner) resume(ctx context.Context, op Resume) (bool, error) {
 	if op.Leased {
-		defer r.keeper.started(1)
-		if err := r.keeper.starts(ctx, 1); err != nil {
+		defer r.lease.started(1)
+		if err := r.lease.starts(ctx, 1); err != nil {
 			return false, fmt.Errorf("%s: %w", op, err)
 		}
 	}
@@ -95,7 +95,7 @@ func (r *runner) resume(ctx context.Context, op Resume) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("permit to %s: %w", op, err)
 	}
-	if !slices.Contains(p.Resumes, h) || op.Leased && !r.keeper.holds() {
+	if !slices.Contains(p.Resumes, h) || op.Leased && !r.lease.leased() {
 		r.log.Info("not permitted: "+op.String(), "why", p.Refused)
 		return false, nil
 	}
@@ -111,7 +111,7 @@ func (r *runner) resume(ctx context.Context, op Resume) (bool, error) {
 		if m := r.moves[op.VM]; m != nil && m.over {
 			m.end.stays()
 		}
-		if err := r.keeper.keepsHere(op.VM); err != nil {
+		if err := r.lease.recordStay(op.VM); err != nil {
 			return false, fmt.Errorf("%s: %w", op, err)
 		}
 	}

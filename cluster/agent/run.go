@@ -36,11 +36,11 @@ type Options struct {
 	// knows that it counts on it no more; then it is disarmed, and Watchdog takes its place.
 	WatchdogAs string
 	Earlier    func(as string) (Watchdog, error)
-	Recorder   *Recorder // of the VMs' histories; nil: none are kept
-	Keep       Keep      // nil: nothing is known again after a restart, restartable VMs are stopped at it
-	Boot       string    // tells one run of the machine from the next
-	Machine    string    // tells one machine from another; "" = not known
-	MigrateURI string    // where other hosts reach this one's hypervisor
+	Recorder   *Recorder  // of the VMs' histories; nil: none are kept
+	State      StateStore // nil: nothing is known again after a restart, restartable VMs are stopped at it
+	Boot       string     // tells one run of the machine from the next
+	Machine    string     // tells one machine from another; "" = not known
+	MigrateURI string     // where other hosts reach this one's hypervisor
 	// Peers asks the leader which hosts VMs may be sent to: see reach. nil: whether this host reaches others is not looked at.
 	Peers func(context.Context, PeersWanted) (Peers, error)
 	// Clock neither jumps nor stops while the machine sleeps; default CLOCK_BOOTTIME.
@@ -82,14 +82,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
 		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, told: map[string]toldEstimate{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), said: map[string]said{}, refused: map[Instance]time.Time{}, resumed: map[uint64]hypervisor.Moved{}, failing: map[uint64]time.Time{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI, Resumes: true}}
-	keeper, err := newKeeper(r.Options, r.log)
+		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, acknowledged: map[string]estimateDigest{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), sent: map[string]sentStatus{}, refused: map[Instance]time.Time{}, resumed: map[uint64]hypervisor.Moved{}, failing: map[uint64]time.Time{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI, Resumes: true}}
+	manager, err := newLeaseManager(r.Options, r.log)
 	if err != nil {
 		return err
 	}
-	r.keeper = keeper
+	r.lease = manager
 	if o.Peers != nil {
-		r.reach = &reach{host: o.Host, hyp: o.Hypervisor, peers: o.Peers, news: r.rouse, seen: map[string]looked{},
+		r.reach = &reach{host: o.Host, hyp: o.Hypervisor, peers: o.Peers, news: r.wake, seen: map[string]probeResult{},
 			failed: func(err error) { r.log.Debug("whether other hosts are reached is not known", "error", err) }}
 	}
 	defer r.awaitMoves()
@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 	defer wg.Wait()
 	defer r.beside.Wait()
 	defer cancel()
-	wg.Go(func() { keeper.run(ctx) })
+	wg.Go(func() { manager.run(ctx) })
 	if r.reach != nil {
 		wg.Go(func() { r.reach.run(ctx) })
 	}
@@ -164,53 +164,53 @@ type runner struct {
 	Options
 	log *slog.Logger
 
-	capacity   hypervisor.Capacity
-	asked      map[string]time.Time
-	balloons   map[string]balloonTry
-	attempts   map[string]attempt
-	ended      map[string]string
-	cleared    map[string]uint64
-	use        map[string]*useWindow
-	caps       map[string]hypervisor.VM // as last listed
-	shares     map[string]float64       // caps as last set, cores
-	guests     map[string]*guestWatch
-	load       hostLoad
-	raised     map[string]int64                  // what guests that are short of memory were to have in the last round
-	cluster    string                            // id; "" until the leader said it; see belong
-	epoch      uint64                            // in which the leader said it
-	steps      string                            // of the last round that acted
-	lost       map[string]uint64                 // generations of VMs that were stopped for want of a lease
-	moves      map[string]*moving                // migrations that this agent began
-	leaving    map[string]bool                   // VMs whose migration went on when the hypervisor was last asked
-	counts     map[string]uint64                 // generations of VMs that the leader was last seen to know here, by id
-	known      map[known]bool                    // moves that the leader last told of
-	waits      map[string]waiting                // VMs whose move waits for room
-	alone      bool                              // no migration goes on that an agent before this one began
-	told       map[string]toldEstimate           // estimates that the leader has, by VM
-	orphans    map[string]int64                  // bytes that such migrations sent, by VM, until that is told
-	begun      map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
-	leftover   map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
-	onHold     bool                              // by the leader's last word nothing is to change here: see Desired.Hold
-	coming     map[string]VM                     // of open moves to this host, as the leader last told, by id
-	standing   map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
-	failing    map[uint64]time.Time              // since when VMs that came cannot be resumed, by Move.Open
-	resumed    map[uint64]hypervisor.Moved       // what open moves took that brought VMs which were resumed, by Move.Open
-	refused    map[Instance]time.Time            // when the leader may be asked again whether such a VM is destroyed
-	toStart    map[string]toStart                // VMs that may start and do not run, by id; nil before the first round
-	moved      chan struct{}                     // a migration ended
-	ending     sync.WaitGroup                    // migrations that go on
-	starts     map[string]*starting              // under way, by VM
-	beside     sync.WaitGroup                    // starts that have not ended
-	lateStarts error                             // what went wrong with starts that no round waited for; until a round has told
-	hung       map[hypervisor.Hung]time.Duration // calls of the hypervisor that hang, as they were told
-	left       []Status                          // of VMs that were handed over, yet to be told
-	said       map[string]said                   // what the leader was told of VMs lately, by id
-	unspoken   time.Time                         // since when rounds that acted were not told of; zero: the last one was
-	partner    Migrates                          // what the host has for moves, as last asked
-	surveyed   time.Time                         // when that was
-	keeper     *keeper
-	reach      *reach // nil: it is not looked at
-	last       Report // limits and health as last reported
+	capacity     hypervisor.Capacity
+	asked        map[string]time.Time
+	balloons     map[string]balloonTry
+	attempts     map[string]attempt
+	ended        map[string]string
+	cleared      map[string]uint64
+	use          map[string]*useWindow
+	caps         map[string]hypervisor.VM // as last listed
+	shares       map[string]float64       // caps as last set, cores
+	guests       map[string]*guestWatch
+	load         hostLoad
+	raised       map[string]int64                  // what guests that are short of memory were to have in the last round
+	cluster      string                            // id; "" until the leader said it; see belong
+	epoch        uint64                            // in which the leader said it
+	steps        string                            // of the last round that acted
+	lost         map[string]uint64                 // generations of VMs that were stopped for want of a lease
+	moves        map[string]*moving                // migrations that this agent began
+	leaving      map[string]bool                   // VMs whose migration went on when the hypervisor was last asked
+	counts       map[string]uint64                 // generations of VMs that the leader was last seen to know here, by id
+	known        map[known]bool                    // moves that the leader last told of
+	waits        map[string]waiting                // VMs whose move waits for room
+	alone        bool                              // no migration goes on that an agent before this one began
+	acknowledged map[string]estimateDigest         // estimates that the leader has, by VM
+	orphans      map[string]int64                  // bytes that such migrations sent, by VM, until that is told
+	begun        map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
+	leftover     map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
+	frozen       bool                              // by the leader's last word nothing is to change here: see Desired.Freeze
+	coming       map[string]VM                     // of open moves to this host, as the leader last told, by id
+	standing     map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
+	failing      map[uint64]time.Time              // since when VMs that came cannot be resumed, by Move.Open
+	resumed      map[uint64]hypervisor.Moved       // what open moves took that brought VMs which were resumed, by Move.Open
+	refused      map[Instance]time.Time            // when the leader may be asked again whether such a VM is destroyed
+	toStart      map[string]toStart                // VMs that may start and do not run, by id; nil before the first round
+	moved        chan struct{}                     // a migration ended
+	ending       sync.WaitGroup                    // migrations that go on
+	starts       map[string]*starting              // under way, by VM
+	beside       sync.WaitGroup                    // starts that have not ended
+	lateStarts   error                             // what went wrong with starts that no round waited for; until a round has told
+	hung         map[hypervisor.Hung]time.Duration // calls of the hypervisor that hang, as they were told
+	left         []Status                          // of VMs that were handed over, yet to be told
+	sent         map[string]sentStatus             // what the leader was told of VMs lately, by id
+	unspoken     time.Time                         // since when rounds that acted were not told of; zero: the last one was
+	partner      Migrates                          // what the host has for moves, as last asked
+	surveyed     time.Time                         // when that was
+	lease        *leaseManager
+	reach        *reach // nil: it is not looked at
+	last         Report // limits and health as last reported
 }
 
 func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error {
@@ -262,7 +262,7 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 				if len(r.asked)+len(r.toStart)+len(r.mayClear(time.Now())) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery {
 					break wait
 				}
-				if err := r.sample(ctx); err != nil || r.pressed() {
+				if err := r.sample(ctx); err != nil || r.underPressure() {
 					break wait // the round finds out and reports
 				}
 				tick.Reset(r.pace())
@@ -297,7 +297,7 @@ func (r *runner) balloonDue() bool {
 // round looks, decides, acts and reports once. again: something was done, so
 // look again whether it holds. changed closes when the desired state changes.
 func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}, err error) {
-	there, err := r.look(ctx)
+	there, err := r.listVMs(ctx)
 	if err != nil {
 		if e := r.outOfReach(ctx, err); e != nil {
 			err = errors.Join(err, e)
@@ -309,11 +309,11 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		if err != nil {
 			return false, nil, fmt.Errorf("desired state: %w", err)
 		}
-		if err := r.keeper.saw(want.Epoch, want.Index); err != nil {
+		if err := r.lease.advance(want.Epoch, want.Index); err != nil {
 			return false, changed, err
 		}
 		r.belong(want)
-		if there, err = r.look(ctx); err != nil {
+		if there, err = r.listVMs(ctx); err != nil {
 			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
 		}
 		r.learn(want)
@@ -334,29 +334,29 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if err != nil {
 		return false, nil, fmt.Errorf("desired state: %w", err)
 	}
-	if err := r.keeper.saw(want.Epoch, want.Index); err != nil {
+	if err := r.lease.advance(want.Epoch, want.Index); err != nil {
 		return false, changed, err
 	}
 	if want.Epoch > r.epoch { // after a restore the leader waits for what is listed once this host has heard of it
 		r.belong(want)
 		r.learn(want)
-		clear(r.said)
+		clear(r.sent)
 		return true, changed, nil
 	}
 	r.learn(want)
 	if r.news(want) {
-		if there, err = r.look(ctx); err != nil {
+		if there, err = r.listVMs(ctx); err != nil {
 			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
 		}
 	}
 
-	if r.squeezes(want) || r.crowded(want, there) {
+	if r.squeezes(want) || r.nearLimit(want, there) {
 		if _, err := r.samples(ctx); err != nil {
 			return false, changed, errors.Join(err, r.outOfReach(ctx, err))
 		}
 	}
 	r.starting(want, there, time.Now())
-	r.keeper.expects(want)
+	r.lease.expects(want)
 	past := r.past(want)
 	r.raised = raises(past.Guests)
 	ops := Decide(want, there, past)
@@ -374,31 +374,31 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		return true, changed, nil
 	}
 	report = r.describe(there)
-	report.Statuses = r.unsaid(append(done.statuses, r.left...))
-	for _, vm := range Unknown(want, there) {
+	report.Statuses = r.unacknowledged(append(done.statuses, r.left...))
+	for _, vm := range Unmanaged(want, there) {
 		if !vm.Leftover && !r.isStanding(vm) { // Running tells of these
-			report.Unknown = append(report.Unknown, vm.Name)
+			report.Unmanaged = append(report.Unmanaged, vm.Name)
 		}
 	}
 	if opErr != nil {
 		report.Error = opErr.Error()
-	} else if lacking, all := lacks(unlessHung(ops, past.Starting)); all {
+	} else if lacking, all := ungranted(unlessHung(ops, past.Starting)); all {
 		report.Index, report.Lacking = want.Index, lacking
-		report.Quiet = want.Touched > 0 && r.last.Index >= want.Touched && len(r.last.Lacking)+len(lacking) == 0
+		report.Quiet = want.RequiredIndex > 0 && r.last.Index >= want.RequiredIndex && len(r.last.Lacking)+len(lacking) == 0
 	}
 	report.Samples, _ = r.samples(ctx)
-	report.Pressure, report.Estimates, report.Available = r.pressure(ctx), r.fresh(), r.load.told(report.Samples)
+	report.Pressure, report.Estimates, report.Available = r.pressure(ctx), r.fresh(), r.load.report(report.Samples)
 	if err := r.Leader.Report(ctx, report); err != nil {
 		return false, changed, errors.Join(opErr, fmt.Errorf("report: %w", err))
 	}
-	r.toldOf(report.Estimates)
+	r.acknowledge(report.Estimates)
 	r.left = nil
 	r.last = report
 	r.has(report.Statuses)
-	if opErr == nil && want.Hold == "" {
-		r.keeper.told()
+	if opErr == nil && want.Freeze == "" {
+		r.lease.reportAccepted()
 	}
-	return (done.acted > 0 || r.pressed()) && opErr == nil, changed, opErr
+	return (done.acted > 0 || r.underPressure()) && opErr == nil, changed, opErr
 }
 
 // belong to the cluster of want, in its epoch: what is listed from now on is told of those. A restore may put the state of
@@ -410,7 +410,7 @@ func (r *runner) belong(want Desired) {
 	r.cluster, r.epoch = want.Cluster, want.Epoch
 }
 
-func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
+func (r *runner) listVMs(ctx context.Context) ([]hypervisor.VM, error) {
 	if r.capacity.CPU == 0 {
 		c, err := r.Hypervisor.Capacity(ctx)
 		if err != nil {
@@ -441,7 +441,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list VMs: %w", err)
 	}
-	r.lost = r.keeper.sees(asOf, there)
+	r.lost = r.lease.observe(asOf, there)
 	r.stands(there, time.Now())
 	r.leftovers(there, time.Now())
 	clear(r.caps)
@@ -451,7 +451,7 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 			delete(r.ended, vm.Identity.VM)
 		}
 	}
-	r.keeps()
+	r.recordStays()
 	maps.DeleteFunc(r.shares, func(id string, _ float64) bool { _, runs := r.caps[id]; return !runs })
 	for id := range r.asked {
 		if _, runs := r.caps[id]; !runs {
@@ -471,20 +471,20 @@ func (r *runner) look(ctx context.Context) ([]hypervisor.VM, error) {
 // describe is the report on the machine itself.
 func (r *runner) describe(there []hypervisor.VM) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
-		MigrateURI: r.MigrateURI, Resumes: true, Migrates: r.partner, Moves: r.progress(), NoWay: r.reach.told(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
+		MigrateURI: r.MigrateURI, Resumes: true, Migrates: r.partner, Moves: r.progress(), MissingRoutes: r.reach.report(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == r.cluster {
 			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: r.isStanding(vm) || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
 		}
 	}
-	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unknown(there), there)
+	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unmanaged(there), there)
 	return out
 }
 
 // learn which VMs the leader knows here.
 func (r *runner) learn(want Desired) {
 	r.counts = make(map[string]uint64, len(want.VMs))
-	r.coming, r.onHold = map[string]VM{}, want.Hold != ""
+	r.coming, r.frozen = map[string]VM{}, want.Freeze != ""
 	for _, vm := range want.VMs {
 		r.counts[vm.Spec.Identity.VM] = vm.Spec.Generation
 		if vm.Move != nil && vm.Move.Incoming {
@@ -499,9 +499,9 @@ func (r *runner) learn(want Desired) {
 	maps.DeleteFunc(r.failing, func(move uint64, _ time.Time) bool { return !open[move] })
 }
 
-// unknown VMs have our mark, and the leader was last seen not to know them here. One that comes or goes by migration it
+// unmanaged VMs have our mark, and the leader was last seen not to know them here. One that comes or goes by migration it
 // knows, or will in a moment: the intent is recorded before the move begins.
-func (r *runner) unknown(there []hypervisor.VM) map[string]bool {
+func (r *runner) unmanaged(there []hypervisor.VM) map[string]bool {
 	out := map[string]bool{}
 	for _, vm := range there {
 		id := vm.Identity.VM
@@ -515,9 +515,9 @@ func (r *runner) unknown(there []hypervisor.VM) map[string]bool {
 func (r *runner) past(want Desired) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
 		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Standing: map[string]bool{}, Resumed: map[string]bool{}, Unresumable: map[string]bool{}, Waited: map[string]bool{}}
-	p.Fresh, p.Lapsed = r.keeper.went()
+	p.Fresh, p.Lapsed = r.lease.went()
 	p.Guests, p.Starting = r.needs(), r.notEnded()
-	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.keeper.givenUp(want), r.mayClear(time.Now())
+	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.lease.givenUp(want), r.mayClear(time.Now())
 	r.pastMoves(want, p)
 	for i := range r.standing {
 		p.Standing[i.VM] = true
@@ -563,11 +563,11 @@ func (r *runner) pastMoves(want Desired, p Past) {
 		if r.moves[id] == nil {
 			if bytes, is := r.orphans[id]; is {
 				r.moves[id] = never(id, vm.Move.Open, bytes, errOrphan.Error())
-				r.moves[id].end.Unknown = !r.keeper.sending()[id].Kept
+				r.moves[id].end.Unknown = !r.lease.sending()[id].Kept
 			} else if begun := r.begun[id]; begun.Open != 0 && begun.Open == vm.Move.Open {
-				r.moves[id] = never(id, vm.Move.Open, begun.Most, errUncounted.Error())
-				r.moves[id].end.Unknown = !r.keeper.sending()[id].Kept
-			} else if begun := r.keeper.sending()[id]; begun.Open != 0 && begun.Open == vm.Move.Open && !begun.Kept {
+				r.moves[id] = never(id, vm.Move.Open, begun.MaxBytes, errUncounted.Error())
+				r.moves[id].end.Unknown = !r.lease.sending()[id].Kept
+			} else if begun := r.lease.sending()[id]; begun.Open != 0 && begun.Open == vm.Move.Open && !begun.Kept {
 				p.Handed[id] = true // it was not here when this agent began
 			}
 		}
@@ -582,7 +582,7 @@ func (r *runner) pastMoves(want Desired, p Past) {
 		waits[id], p.Waited[id] = w, time.Since(w.since) > roomWithin
 	}
 	r.waits = waits
-	r.keeper.sent(open)
+	r.lease.sent(open)
 	for id, m := range r.moves {
 		at, is := open[id]
 		switch {

@@ -24,16 +24,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // leader gives orders to one host and follows its reports, as the real one does.
 type leader struct {
-	mu       sync.Mutex
-	want     agent.Desired
-	changed  chan struct{}
-	reports  []agent.Report
-	down     error // what every call fails with
-	refuse   bool  // permits
-	disarmed bool  // leases stop nothing
-	deaf     bool  // reports change nothing
-	renewals []agent.Renewal
-	renewing func() // is called at every renewal
+	mu              sync.Mutex
+	want            agent.Desired
+	changed         chan struct{}
+	reports         []agent.Report
+	down            error // what every call fails with
+	refuse          bool  // permits
+	fencingDisabled bool  // leases stop nothing
+	deaf            bool  // reports change nothing
+	renewals        []agent.Renewal
+	renewing        func() // is called at every renewal
 }
 
 func newLeader(vms ...agent.VM) *leader {
@@ -67,19 +67,19 @@ func (l *leader) Report(_ context.Context, r agent.Report) error {
 			continue
 		}
 		vm := &l.want.VMs[at]
-		if st.Phase == agent.SeenWaiting {
+		if st.Phase == agent.PhaseStarting {
 			vm.Waits = st.Reason
 			l.next()
 			continue
 		}
 		vm.MayStart = false
 		switch {
-		case st.Gone:
+		case st.SourceLost:
 			l.want.VMs = slices.Delete(l.want.VMs, at, at+1)
-		case st.Phase == agent.SeenRunning:
-			vm.Seen, vm.Settled, vm.Held = true, false, max(st.Held, vm.Spec.Balloon)
+		case st.Phase == agent.PhaseRunning:
+			vm.Seen, vm.EndKnown, vm.ChargedMemory = true, false, max(st.ChargedMemory, vm.Spec.Balloon)
 		default:
-			vm.Seen, vm.Settled = false, true
+			vm.Seen, vm.EndKnown = false, true
 		}
 		l.next()
 	}
@@ -120,7 +120,7 @@ func (l *leader) Renew(_ context.Context, r agent.Renewal) (agent.Grant, error) 
 	if l.renewing != nil {
 		l.renewing()
 	}
-	return agent.Grant{Epoch: l.want.Epoch, Index: l.want.Index, Lease: 20 * time.Second, Enforce: !l.disarmed}, l.down
+	return agent.Grant{Epoch: l.want.Epoch, Index: l.want.Index, Lease: 20 * time.Second, Enforce: !l.fencingDisabled}, l.down
 }
 
 // next makes the state that it is a newer one. l is locked.
@@ -137,14 +137,14 @@ func (l *leader) order(f func(d *agent.Desired)) {
 	l.next()
 }
 
-// told are the statuses of VMs, but for why they wait: see waits.
-func (l *leader) told() []string {
+// received are the statuses of VMs, but for why they wait: see waits.
+func (l *leader) received() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := []string{}
 	for _, r := range l.reports {
 		for _, st := range r.Statuses {
-			if st.Phase == agent.SeenWaiting {
+			if st.Phase == agent.PhaseStarting {
 				continue
 			}
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s/%d %s %s", st.VM, st.Generation, st.Phase, st.Reason)))
@@ -247,14 +247,14 @@ func TestRunStartsStopsAndDeletes(t *testing.T) {
 		stopAgent := run(t, w, l)
 		defer stopAgent()
 		after(5 * time.Second)
-		equal(t, "told", l.told(), []string{"a/1 running", "b/1 running"})
+		equal(t, "told", l.received(), []string{"a/1 running", "b/1 running"})
 		if r := l.last(); r.Index != l.want.Index || len(r.Samples) != 2 || r.Error != "" || !r.Reach {
 			t.Errorf("report %+v, want all in force at %d", r, l.want.Index)
 		}
-		quiet := len(l.told())
-		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.VMs[1].Want = agent.WantStop, agent.WantGone })
+		quiet := len(l.received())
+		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.VMs[1].Want = agent.WantStop, agent.WantAbsent })
 		after(5 * time.Second)
-		equal(t, "told", l.told()[quiet:], []string{"b/1 stopped deleted", "a/1 stopped stopped as asked"})
+		equal(t, "told", l.received()[quiet:], []string{"b/1 stopped deleted", "a/1 stopped stopped as asked"})
 		if vms := list(t, w); len(vms) != 0 {
 			t.Errorf("still there: %+v", vms)
 		}
@@ -262,7 +262,7 @@ func TestRunStartsStopsAndDeletes(t *testing.T) {
 }
 
 // A guest that does not power off loses its plug after the grace, not before.
-func TestRunStopGrace(t *testing.T) {
+func TestRunStopTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
 		defer run(t, w, l)()
@@ -283,7 +283,7 @@ func TestRunStopGrace(t *testing.T) {
 }
 
 // A stop that did not reach the hypervisor starts no grace.
-func TestRunStopThatReachedNobody(t *testing.T) {
+func TestRunStopThatReachedNoGuest(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
 		defer run(t, w, l)()
@@ -300,7 +300,7 @@ func TestRunStopThatReachedNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(10 * time.Second)
-		equal(t, "told", l.told()[1:], []string{"a/1 stopped stopped as asked"})
+		equal(t, "told", l.received()[1:], []string{"a/1 stopped stopped as asked"})
 	})
 }
 
@@ -317,7 +317,7 @@ func TestRunOutage(t *testing.T) {
 		if r := l.last(); r.Reach || r.Host != "h1" || r.Error == "" || r.Index != 0 {
 			t.Errorf("report %+v, want out of reach", r)
 		}
-		equal(t, "told", l.told(), []string{"a/1 running"})
+		equal(t, "told", l.received(), []string{"a/1 running"})
 		if err := w.Reconnect("h1"); err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +325,7 @@ func TestRunOutage(t *testing.T) {
 		if r := l.last(); !r.Reach || r.Error != "" || r.Index == 0 {
 			t.Errorf("report %+v, want all well", r)
 		}
-		equal(t, "told", l.told(), []string{"a/1 running"})
+		equal(t, "told", l.received(), []string{"a/1 running"})
 	})
 }
 
@@ -345,7 +345,7 @@ func TestRunBeforeTheHypervisor(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(10 * time.Second)
-		equal(t, "told", l.told(), []string{"a/1 running"})
+		equal(t, "told", l.received(), []string{"a/1 running"})
 	})
 }
 
@@ -359,12 +359,12 @@ func TestRunPowerLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(time.Minute)
-		equal(t, "told while it is off", l.told(), []string{"a/1 running"})
+		equal(t, "told while it is off", l.received(), []string{"a/1 running"})
 		if err := w.PowerOn("h1"); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Minute)
-		equal(t, "told", l.told(), []string{"a/1 running", "a/1 failed ended by itself"})
+		equal(t, "told", l.received(), []string{"a/1 running", "a/1 failed ended by itself"})
 		if len(list(t, w)) != 0 {
 			t.Error("something runs")
 		}
@@ -381,7 +381,7 @@ func TestRunCrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(time.Second)
-		equal(t, "told", l.told(), []string{"a/1 running", "a/1 failed ended by itself: crashed"})
+		equal(t, "told", l.received(), []string{"a/1 running", "a/1 failed ended by itself: crashed"})
 	})
 }
 
@@ -395,7 +395,7 @@ func TestRunLostEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(20 * time.Second)
-		equal(t, "told", l.told(), []string{"a/1 running", "a/1 failed ended by itself"})
+		equal(t, "told", l.received(), []string{"a/1 running", "a/1 failed ended by itself"})
 	})
 }
 
@@ -403,10 +403,10 @@ func TestRunLostEvents(t *testing.T) {
 func TestRunFailedStarts(t *testing.T) {
 	own := errors.New("no space")
 	for _, c := range []struct {
-		name  string
-		fault simulated.Fault
-		after time.Duration
-		told  []string
+		name    string
+		fault   simulated.Fault
+		after   time.Duration
+		reports []string
 	}{
 		{"can never be", simulated.Fault{Call: simulated.CallStart, Times: -1, Err: hypervisor.ErrInvalid}, 5 * time.Second,
 			[]string{"a/1 failed simulated host h1: start a: the host cannot do this"}},
@@ -425,7 +425,7 @@ func TestRunFailedStarts(t *testing.T) {
 				l := newLeader(wanted("a"))
 				defer run(t, w, l)()
 				after(c.after)
-				equal(t, "told", l.told(), c.told)
+				equal(t, "told", l.received(), c.reports)
 			})
 		})
 	}
@@ -441,12 +441,12 @@ func TestRunTroubleOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.order(func(d *agent.Desired) {
-			d.VMs[0].Want = agent.WantGone
+			d.VMs[0].Want = agent.WantAbsent
 			d.VMs = append(d.VMs, wanted("b"))
 		})
 		from := l.count()
 		after(time.Minute)
-		equal(t, "told", l.told(), []string{"a/1 running", "b/1 running"})
+		equal(t, "told", l.received(), []string{"a/1 running", "b/1 running"})
 		if r := l.last(); !strings.Contains(r.Error, "pool is not active") || r.Index != 0 && r.Index == l.want.Index {
 			t.Errorf("report %+v, want the error, and not all in force", r)
 		}
@@ -457,7 +457,7 @@ func TestRunTroubleOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(10 * time.Second)
-		equal(t, "told", l.told()[2:], []string{"a/1 stopped deleted"})
+		equal(t, "told", l.received()[2:], []string{"a/1 stopped deleted"})
 	})
 }
 
@@ -475,13 +475,13 @@ func TestRunAdopts(t *testing.T) {
 		if err := w.Inject("h1", simulated.Fault{Call: simulated.CallStart, Times: -1}); err != nil {
 			t.Fatal(err)
 		}
-		said := len(l.told())
+		said := len(l.received())
 		defer run(t, w, l)()
 		after(20 * time.Second)
 		if now := list(t, w); !slices.Equal(now, before) {
 			t.Errorf("VMs are %+v, were %+v", now, before)
 		}
-		equal(t, "told again", l.told()[said:], []string{})
+		equal(t, "told again", l.received()[said:], []string{})
 		if r := l.last(); r.Error != "" || r.Index == 0 {
 			t.Errorf("report %+v", r)
 		}
@@ -498,7 +498,7 @@ func TestRunWithoutALeader(t *testing.T) {
 		l.down = errors.New("no leader")
 		l.mu.Unlock()
 		after(time.Minute)
-		equal(t, "told", l.told(), []string{})
+		equal(t, "told", l.received(), []string{})
 		if len(list(t, w)) != 1 {
 			t.Fatal("it does not run")
 		}
@@ -506,7 +506,7 @@ func TestRunWithoutALeader(t *testing.T) {
 		l.down = nil
 		l.mu.Unlock()
 		after(10 * time.Second)
-		equal(t, "told", l.told(), []string{"a/1 running"})
+		equal(t, "told", l.received(), []string{"a/1 running"})
 	})
 }
 
@@ -516,7 +516,7 @@ func TestRunRefusesOldOrders(t *testing.T) {
 		l := newLeader(wanted("a"))
 		defer run(t, w, l)()
 		after(5 * time.Second)
-		l.order(func(d *agent.Desired) { d.Index, d.VMs[0].Want = 2, agent.WantGone })
+		l.order(func(d *agent.Desired) { d.Index, d.VMs[0].Want = 2, agent.WantAbsent })
 		after(time.Minute)
 		if len(list(t, w)) != 1 {
 			t.Error("an old order was followed")
@@ -542,7 +542,7 @@ func TestRunStuckBalloon(t *testing.T) {
 		l.order(func(d *agent.Desired) { d.VMs[0].Spec.Balloon = gib / 2 })
 		from := l.count()
 		after(5 * time.Minute)
-		equal(t, "told", l.told(), []string{"a/1 running"})
+		equal(t, "told", l.received(), []string{"a/1 running"})
 		if n := l.count() - from; n > 1200 {
 			t.Errorf("%d reports in five minutes", n)
 		}
@@ -550,9 +550,9 @@ func TestRunStuckBalloon(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(time.Minute)
-		equal(t, "told", l.told(), []string{"a/1 running", "a/1 running"})
-		if held := l.want.VMs[0].Held; held != gib/2 {
-			t.Errorf("the leader counts %d bytes", held)
+		equal(t, "told", l.received(), []string{"a/1 running", "a/1 running"})
+		if charged := l.want.VMs[0].ChargedMemory; charged != gib/2 {
+			t.Errorf("the leader counts %d bytes", charged)
 		}
 	})
 }

@@ -57,11 +57,11 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 		}
 		listed := r.caps[id]
 		g := r.guest(id)
-		g.see(s, listed.Memory, r.UseWindow)
+		g.observe(s, listed.Memory, r.UseWindow)
 		out = append(out, Sample{VM: id, Generation: s.Generation, At: s.At, State: string(listed.State), Cap: listed.CPU.Cap,
-			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Memory: memoryOf(s), Guest: g.tell()})
+			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Memory: memoryOf(s), Guest: g.report()})
 	}
-	r.sees(stats, out)
+	r.observe(stats, out)
 	for id := range r.use {
 		if !seen[id] {
 			delete(r.use, id)
@@ -102,11 +102,11 @@ func (r *runner) sample(ctx context.Context) error {
 		return err
 	}
 	report := r.last
-	report.Statuses, report.Samples, report.Pressure, report.Moves, report.Estimates, report.Available = nil, s, r.pressure(ctx), r.progress(), r.fresh(), r.load.told(s)
+	report.Statuses, report.Samples, report.Pressure, report.Moves, report.Estimates, report.Available = nil, s, r.pressure(ctx), r.progress(), r.fresh(), r.load.report(s)
 	if err := r.Leader.Report(ctx, report); err != nil {
 		return err
 	}
-	r.toldOf(report.Estimates)
+	r.acknowledge(report.Estimates)
 	return nil
 }
 
@@ -154,15 +154,15 @@ func raises(needs map[string]GuestNeed) map[string]int64 {
 // watched says whether a guest's memory is to be looked at often: it is short of it, or gives some back.
 func (r *runner) watched() bool {
 	for _, g := range r.guests {
-		if g.need().Raise > 0 || g.pressed != "" && g.last.Balloon < g.memory-balloonSlack || g.target > 0 && !g.reached && g.defied.IsZero() {
+		if g.need().Raise > 0 || g.pressure != "" && g.last.Balloon < g.memory-balloonSlack || g.target > 0 && !g.reached && g.defied.IsZero() {
 			return true
 		}
 	}
 	return false
 }
 
-// pressed says whether a guest is short of memory that was not, or is to have more than was known in the last round.
-func (r *runner) pressed() bool {
+// underPressure says whether a guest is short of memory that was not, or is to have more than was known in the last round.
+func (r *runner) underPressure() bool {
 	for id, bytes := range raises(r.needs()) {
 		if bytes > r.raised[id] {
 			return true

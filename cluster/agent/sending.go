@@ -8,16 +8,16 @@ import (
 // Sending is a move whose VM this host began to send, as the next agent must know of it: what was sent when this one ended
 // without a word may have been counted by nobody.
 type Sending struct {
-	Open uint64 // of the move
-	Most int64  // bytes it may send; 0 = no bound
+	Open     uint64 // of the move
+	MaxBytes int64  `json:"Most"` // bytes it may send; 0 = no bound
 	// Kept: the VM was seen to run here after an attempt, which may have left an older copy at the target. Should it be gone when the next
 	// agent begins, that is no proof that a later attempt handed it over.
 	Kept bool `json:",omitempty"`
 }
 
 // sends keeps, before the first byte goes, that a move's VM is sent.
-func (k *keeper) sends(id string, s Sending) error {
-	if k.o.Keep == nil {
+func (k *leaseManager) sends(id string, s Sending) error {
+	if k.o.State == nil {
 		return nil
 	}
 	k.mu.Lock()
@@ -37,20 +37,20 @@ func (k *keeper) sends(id string, s Sending) error {
 }
 
 // stayed notes that a move did not hand its VM over.
-func (k *keeper) stayed(id string, open uint64) {
-	if k.keeps(id, func(s Sending) bool { return s.Open == open }) {
+func (k *leaseManager) stayed(id string, open uint64) {
+	if k.staysHere(id, func(s Sending) bool { return s.Open == open }) {
 		k.save()
 	}
 }
 
-// keepsHere notes, on disk by the time it returns, that no move so far has handed a VM over.
-func (k *keeper) keepsHere(id string) error {
-	k.keeps(id, func(Sending) bool { return true })
+// recordStay notes, on disk by the time it returns, that no move so far has handed a VM over.
+func (k *leaseManager) recordStay(id string) error {
+	k.staysHere(id, func(Sending) bool { return true })
 	k.mu.Lock()
 	now, sent := k.memory.Sending[id]
-	done := !sent || k.kept.Sending[id] == now
+	done := !sent || k.persistent.Sending[id] == now
 	k.mu.Unlock()
-	if done || k.o.Keep == nil {
+	if done || k.o.State == nil {
 		return nil
 	}
 	if err := k.write(); err != nil {
@@ -59,8 +59,8 @@ func (k *keeper) keepsHere(id string) error {
 	return nil
 }
 
-// keeps says whether it is news that a move did not hand its VM over.
-func (k *keeper) keeps(id string, which func(Sending) bool) bool {
+// staysHere says whether it is news that a move did not hand its VM over.
+func (k *leaseManager) staysHere(id string, which func(Sending) bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s, is := k.memory.Sending[id]
@@ -74,7 +74,7 @@ func (k *keeper) keeps(id string, which func(Sending) bool) bool {
 }
 
 // sent forgets moves that are open no more: what they sent was told.
-func (k *keeper) sent(open map[string]uint64) {
+func (k *leaseManager) sent(open map[string]uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	left := maps.Clone(k.memory.Sending)
@@ -86,7 +86,7 @@ func (k *keeper) sent(open map[string]uint64) {
 }
 
 // sending are the moves that an agent before this one began, by VM.
-func (k *keeper) sending() map[string]Sending {
+func (k *leaseManager) sending() map[string]Sending {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.memory.Sending

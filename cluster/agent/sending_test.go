@@ -20,8 +20,8 @@ func TestUncountedBytes(t *testing.T) {
 		counted int64
 	}{
 		{"nothing was begun", nil, false, true, 0},
-		{"it was begun", map[string]agent.Sending{"m": {Open: 5, Most: 3 * gib}}, false, false, 3 * gib},
-		{"an earlier one was begun", map[string]agent.Sending{"m": {Open: 4, Most: 3 * gib}}, false, true, 0},
+		{"it was begun", map[string]agent.Sending{"m": {Open: 5, MaxBytes: 3 * gib}}, false, false, 3 * gib},
+		{"an earlier one was begun", map[string]agent.Sending{"m": {Open: 4, MaxBytes: 3 * gib}}, false, true, 0},
 		{"without a limit", map[string]agent.Sending{"m": {Open: 5}}, false, false, 0},
 		{"what cannot be kept is not begun", nil, true, false, 0},
 	} {
@@ -29,29 +29,29 @@ func TestUncountedBytes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := withM(t)
 				l := newLeader(wanted("m", moving(func(m *agent.Move) { m.MaxBytes = 5 * gib })))
-				g := &guarded{w: w, l: l, keep: &memory{m: agent.Memory{Boot: "b", Sending: tc.kept}, full: tc.full}, boot: "b", zero: time.Now()}
+				g := &guarded{w: w, l: l, keep: &memoryState{m: agent.PersistentState{Boot: "b", Sending: tc.kept}, full: tc.full}, boot: "b", zero: time.Now()}
 				stop := g.start(t)
 				after(10 * time.Second)
 				m, _ := g.keep.Load()
-				if s := m.Sending["m"]; tc.went && s != (agent.Sending{Open: 5, Most: 5 * gib}) {
+				if s := m.Sending["m"]; tc.went && s != (agent.Sending{Open: 5, MaxBytes: 5 * gib}) {
 					t.Errorf("on its way, kept: %+v", m.Sending)
 				}
 				after(30 * time.Second)
 				if on(t, w, "h1") == tc.went || on(t, w, "h2") != tc.went {
 					t.Errorf("it runs on h1: %v, on h2: %v", on(t, w, "h1"), on(t, w, "h2"))
 				}
-				told := strings.Join(l.told(), "\n")
-				if strings.Contains(told, "m/1 stayed") == tc.went {
-					t.Errorf("told %q", told)
+				reported := strings.Join(l.received(), "\n")
+				if strings.Contains(reported, "m/1 stayed") == tc.went {
+					t.Errorf("told %q", reported)
 				}
 				counted := int64(0)
 				for _, st := range l.last().Statuses {
-					if st.Phase == agent.SeenStayed {
+					if st.Phase == agent.PhaseStayed {
 						counted = st.Bytes
 					}
 				}
 				if counted != tc.counted {
-					t.Errorf("%d bytes are told of, not %d: %q", counted, tc.counted, told)
+					t.Errorf("%d bytes are told of, not %d: %q", counted, tc.counted, reported)
 				}
 				l.order(func(d *agent.Desired) { d.VMs = nil })
 				after(10 * time.Second)

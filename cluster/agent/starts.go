@@ -47,7 +47,7 @@ func (r *runner) begin(ctx context.Context, specs []hypervisor.Spec) []*starting
 			r.log.Info("start VM", "vm", spec.Name, "generation", spec.Generation)
 			r.Recorder.starts(spec.Identity.VM, spec.Generation)
 			s.err = r.Hypervisor.Define(ctx, spec)
-			if s.err == nil && spec.Leased && !r.keeper.holds() { // it took long
+			if s.err == nil && spec.Leased && !r.lease.leased() { // it took long
 				s.err = fmt.Errorf("the host's lease is over: %w", hypervisor.ErrUnavailable)
 			}
 			if s.err == nil {
@@ -55,11 +55,11 @@ func (r *runner) begin(ctx context.Context, specs []hypervisor.Spec) []*starting
 			}
 			r.awaitHung(ctx, spec.Identity.VM)
 			if spec.Leased {
-				r.keeper.started(1)
+				r.lease.started(1)
 			}
 			close(s.done)
 			if time.Since(at) >= startPatience { // else the round has waited for it
-				r.rouse()
+				r.wake()
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func (r *runner) begin(ctx context.Context, specs []hypervisor.Spec) []*starting
 func (r *runner) awaitHung(ctx context.Context, id string) {
 	for hung := false; slices.ContainsFunc(hypervisor.HangingOf(r.Hypervisor), func(h hypervisor.Hung) bool { return h.VM == id }); hung = true {
 		if !hung {
-			r.rouse() // to tell
+			r.wake() // to tell
 		}
 		select {
 		case <-ctx.Done():
@@ -156,10 +156,10 @@ func (r *runner) notEnded() map[string]Starting {
 func unlessHung(ops []Operation, starting map[string]Starting) []Operation {
 	return slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool {
 		switch op := op.(type) {
-		case Hold:
+		case Blocked:
 			return starting[op.VM].Hung
-		case Tell:
-			return op.Status.Phase == SeenWaiting && starting[op.Status.VM].Hung
+		case ReportStatus:
+			return op.Status.Phase == PhaseStarting && starting[op.Status.VM].Hung
 		}
 		return false
 	})
@@ -170,8 +170,8 @@ func (r *runner) hangs() []Hang {
 	var out []Hang
 	waited := map[hypervisor.Hung]time.Duration{}
 	for _, h := range hypervisor.HangingOf(r.Hypervisor) {
-		w, told := r.hung[h]
-		if !told {
+		w, reported := r.hung[h]
+		if !reported {
 			w = time.Since(h.Since).Round(time.Second)
 			r.log.Error("the hypervisor does not answer: VMs run on; restart its daemon", "call", h.Call, "vm", h.VM, "waited", w)
 		}

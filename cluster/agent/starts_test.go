@@ -126,7 +126,7 @@ func TestRunGoesOnWhileAStartHangs(t *testing.T) {
 
 // A start that hangs is told after its time, by the call, and not tried again while it does; nothing is told of its VM that takes for granted
 // that it does not run. Once the call has ended the VM is started.
-func TestRunTellsOfAStartThatHangs(t *testing.T) {
+func TestRunReportsAStartThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
 		s, end := runStuck(t, w, l, only("a"))
@@ -144,12 +144,12 @@ func TestRunTellsOfAStartThatHangs(t *testing.T) {
 		if got := l.last().Hangs; len(got) != 1 || got[0] != want {
 			t.Errorf("ten minutes later: %+v, want the same", got)
 		}
-		l.order(func(d *agent.Desired) { d.VMs[0].Want = agent.WantGone })
+		l.order(func(d *agent.Desired) { d.VMs[0].Want = agent.WantAbsent })
 		after(time.Minute)
 		if n := s.tried("a"); n != 1 {
 			t.Errorf("a was tried %d times", n)
 		}
-		if got := l.told(); len(got) != 0 {
+		if got := l.received(); len(got) != 0 {
 			t.Errorf("told %q of a VM that may yet run", got)
 		}
 		l.order(func(d *agent.Desired) { d.VMs[0].Want = agent.WantRun })
@@ -191,8 +191,8 @@ func TestRunBoundsStartsThatHang(t *testing.T) {
 // What Decide makes of a VM whose start has not ended.
 func TestDecideOnStartsThatHaveNotEnded(t *testing.T) {
 	under, hung := agent.Starting{Why: "it is under way"}, agent.Starting{Why: "it hangs", Hung: true}
-	gone, lost := wanted("a"), wanted("a")
-	gone.Want = agent.WantGone
+	absent, lost := wanted("a"), wanted("a")
+	absent.Want = agent.WantAbsent
 	lost.Seen, lost.MayStart = true, false
 	there := hypervisor.VM{Identity: wanted("a").Spec.Identity, Name: "ek-a", State: hypervisor.Running, VCPUs: 1, Memory: wanted("a").Spec.Memory, Balloon: wanted("a").Spec.Balloon, CPU: wanted("a").Spec.CPU}
 	for _, c := range []struct {
@@ -204,12 +204,12 @@ func TestDecideOnStartsThatHaveNotEnded(t *testing.T) {
 	}{
 		{"under way", wanted("a"), nil, under, "[hold ek-a: it is under way]"},
 		{"hangs", wanted("a"), nil, hung, "[hold ek-a: it hangs]"},
-		{"under way, to be gone", gone, nil, under, "[hold ek-a: it is under way]"},
-		{"hangs, to be gone", gone, nil, hung, "[hold ek-a: it hangs]"},
+		{"under way, to be gone", absent, nil, under, "[hold ek-a: it is under way]"},
+		{"hangs, to be gone", absent, nil, hung, "[hold ek-a: it hangs]"},
 		{"hangs, seen before", lost, nil, hung, "[hold ek-a: it hangs]"},
 		{"under way, listed", wanted("a"), []hypervisor.VM{there}, under, "[hold ek-a: it is under way]"},
 		{"hangs, and runs all the same", wanted("a"), []hypervisor.VM{there}, hung, "[report a generation 1 running]"},
-		{"hangs, runs, to be gone", gone, []hypervisor.VM{there}, hung, "[destroy ek-a]"},
+		{"hangs, runs, to be gone", absent, []hypervisor.VM{there}, hung, "[destroy ek-a]"},
 	} {
 		got := fmt.Sprint(agent.Decide(host(c.vm), c.there, agent.Past{Starting: map[string]agent.Starting{"a": c.start}}))
 		if got != c.want {

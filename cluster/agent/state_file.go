@@ -10,25 +10,25 @@ import (
 	"evenkeel/internal/statefile"
 )
 
-// KeepFile keeps a Memory in a file with a checksum and a second copy, each there whole or not at all.
+// StateFile keeps a Memory in a file with a checksum and a second copy, each there whole or not at all.
 //
 // The copy may stand in for the file: what an agent has told the leader, or has begun, is what Save had returned from, and by
 // then both have it. An older memory may not: it may lack that the end of the lease stops VMs (the leader counts on it), an
 // epoch whose orders replaced others, or a move whose bytes are to be counted.
-type KeepFile string
+type StateFile string
 
 // Load implements Keep. A file that is not there, nor its copy, is an empty memory.
-func (f KeepFile) Load() (Memory, error) {
-	var m Memory
+func (f StateFile) Load() (PersistentState, error) {
+	var m PersistentState
 	fallback, err := statefile.Read(string(f), func(b []byte) error {
-		m = Memory{}
+		m = PersistentState{}
 		return json.Unmarshal(b, &m)
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return Memory{}, nil
+		return PersistentState{}, nil
 	}
 	if err != nil {
-		return Memory{}, err
+		return PersistentState{}, err
 	}
 	if fallback != nil {
 		slog.Warn("the agent's file is damaged: its copy is used", "file", string(f), "error", fallback)
@@ -37,7 +37,7 @@ func (f KeepFile) Load() (Memory, error) {
 }
 
 // Save implements Keep.
-func (f KeepFile) Save(m Memory) error {
+func (f StateFile) Save(m PersistentState) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encode what the agent must know again: %w", err)

@@ -12,19 +12,19 @@ import (
 // unspokenFor is how long a host may act without a word. A hypervisor that is quick has done all there is to do by then.
 const unspokenFor = 250 * time.Millisecond
 
-// saidFor is how long what the leader has taken is not said again. It took it into the log before it answered; its next
+// resendAfter is how long what the leader has taken is not said again. It took it into the log before it answered; its next
 // word, which shows that, may be on its way.
-const saidFor = 5 * time.Second
+const resendAfter = 5 * time.Second
 
-// said is a status that the leader has taken.
-type said struct {
+// sentStatus is a status that the leader has taken.
+type sentStatus struct {
 	status Status
 	at     time.Time
 }
 
 // plain is a status that leaves nothing open: a VM runs as it was started, or nothing of it is left.
 func plain(st Status) bool {
-	return st.Move == 0 && st.Held == 0 && (st.Phase == SeenRunning || st.Phase == SeenStopped && st.Gone)
+	return st.Move == 0 && st.ChargedMemory == 0 && (st.Phase == PhaseRunning || st.Phase == PhaseStopped && st.SourceLost)
 }
 
 // knows says whether the leader has all that a report tells but for what runs, which the end of the round tells. Where
@@ -35,7 +35,7 @@ func (r *runner) knows(now Report) bool {
 	}
 	was := r.last
 	for _, p := range []*Report{&was, &now} {
-		p.Running, p.Statuses, p.Samples, p.Estimates, p.Pressure, p.Available, p.Unknown, p.Lacking, p.Index, p.Quiet = nil, nil, nil, nil, nil, nil, nil, nil, 0, false
+		p.Running, p.Statuses, p.Samples, p.Estimates, p.Pressure, p.Available, p.Unmanaged, p.Lacking, p.Index, p.Quiet = nil, nil, nil, nil, nil, nil, nil, nil, 0, false
 	}
 	return reflect.DeepEqual(was, now)
 }
@@ -43,7 +43,7 @@ func (r *runner) knows(now Report) bool {
 // mayWait says whether a round need not be told of: it did something, so that the next one follows at once and sees
 // what came of it, and it has nothing to say that the next one will not say as well.
 func (r *runner) mayWait(done outcome) bool {
-	if done.acted == 0 || len(r.left) > 0 || len(r.moves) > 0 || r.pressed() || slices.ContainsFunc(done.statuses, func(st Status) bool { return !plain(st) }) {
+	if done.acted == 0 || len(r.left) > 0 || len(r.moves) > 0 || r.underPressure() || slices.ContainsFunc(done.statuses, func(st Status) bool { return !plain(st) }) {
 		r.unspoken = time.Time{}
 		return false
 	}
@@ -58,42 +58,42 @@ func (r *runner) mayWait(done outcome) bool {
 	return false
 }
 
-// unsaid are the statuses that the leader has not taken yet.
-func (r *runner) unsaid(statuses []Status) []Status {
+// unacknowledged are the statuses that the leader has not taken yet.
+func (r *runner) unacknowledged(statuses []Status) []Status {
 	return slices.DeleteFunc(statuses, func(st Status) bool {
-		was, is := r.said[st.VM]
-		return is && was.status == st && time.Since(was.at) < saidFor
+		was, is := r.sent[st.VM]
+		return is && was.status == st && time.Since(was.at) < resendAfter
 	})
 }
 
 // has: the leader has taken these statuses.
 func (r *runner) has(statuses []Status) {
-	for id, s := range r.said {
-		if time.Since(s.at) >= saidFor {
-			delete(r.said, id)
+	for id, s := range r.sent {
+		if time.Since(s.at) >= resendAfter {
+			delete(r.sent, id)
 		}
 	}
 	for _, st := range statuses {
-		delete(r.said, st.VM)
+		delete(r.sent, st.VM)
 		if plain(st) {
-			r.said[st.VM] = said{st, time.Now()}
+			r.sent[st.VM] = sentStatus{st, time.Now()}
 		}
 	}
 }
 
-// lacks are the VMs that go without what they are to have more. all: that is all that is left to do, beside saying
+// ungranted are the VMs that go without what they are to have more. all: that is all that is left to do, beside saying
 // what is done.
-func lacks(ops []Operation) (vms []string, all bool) {
+func ungranted(ops []Operation) (vms []string, all bool) {
 	for _, op := range ops {
 		switch op := op.(type) {
-		case Hold:
+		case Blocked:
 			if !op.More {
 				return nil, false
 			}
 			if !slices.Contains(vms, op.VM) {
 				vms = append(vms, op.VM)
 			}
-		case Tell:
+		case ReportStatus:
 			if !plain(op.Status) {
 				return nil, false
 			}

@@ -52,9 +52,9 @@ func TestOneReportForAStart(t *testing.T) {
 		l.mu.Lock()
 		l.reports = nil
 		l.mu.Unlock()
-		l.order(func(d *agent.Desired) { d.VMs, d.Touched = []agent.VM{wanted("a")}, d.Index+1 })
+		l.order(func(d *agent.Desired) { d.VMs, d.RequiredIndex = []agent.VM{wanted("a")}, d.Index+1 })
 		after(3 * time.Second)
-		equal(t, "told", l.told(), []string{"a/1 running"})
+		equal(t, "told", l.received(), []string{"a/1 running"})
 		if r := l.telling(); len(r) != 1 || len(r[0].Running) != 1 || r[0].Index < 2 || r[0].Quiet {
 			t.Errorf("reports %+v", r)
 		}
@@ -64,9 +64,9 @@ func TestOneReportForAStart(t *testing.T) {
 		l.mu.Lock()
 		l.reports, l.deaf = nil, true // its next word comes late
 		l.mu.Unlock()
-		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.Touched = agent.WantGone, d.Index+1 })
+		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.RequiredIndex = agent.WantAbsent, d.Index+1 })
 		after(3 * time.Second)
-		equal(t, "told", l.told(), []string{"a/1 stopped deleted"})
+		equal(t, "told", l.received(), []string{"a/1 stopped deleted"})
 		if r := l.telling(); len(r) != 1 || len(r[0].Running) != 0 || r[0].Index != l.want.Index || r[0].Quiet {
 			t.Errorf("reports %+v", r)
 		}
@@ -74,20 +74,20 @@ func TestOneReportForAStart(t *testing.T) {
 }
 
 // What the leader took and does not act on is said again, in the end.
-func TestSaidAgain(t *testing.T) {
+func TestReportedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
 		l.deaf = true
 		defer run(t, w, l)()
 		after(time.Minute)
-		if n := len(l.told()); n < 3 || n > 12 {
-			t.Errorf("said %d times in a minute: %v", n, l.told())
+		if n := len(l.received()); n < 3 || n > 12 {
+			t.Errorf("said %d times in a minute: %v", n, l.received())
 		}
 	})
 }
 
 // A host that takes its time over many starts says meanwhile what runs.
-func TestSlowStartsAreToldMeanwhile(t *testing.T) {
+func TestSlowStartsAreReportedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := timed(t, 400*time.Millisecond)
 		defer closed(t, w)
@@ -95,12 +95,12 @@ func TestSlowStartsAreToldMeanwhile(t *testing.T) {
 		for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
 			vm := wanted(id)
 			vm.Spec.CPU = hypervisor.CPU{Cap: 0.1, Weight: 0.1}
-			vm.Spec.Memory, vm.Spec.Balloon, vm.Held = gib/4, gib/4, gib/4
+			vm.Spec.Memory, vm.Spec.Balloon, vm.ChargedMemory = gib/4, gib/4, gib/4
 			vms = append(vms, vm)
 		}
 		l := newLeader(vms...)
 		defer run(t, w, l)()
-		for len(l.told()) == 0 {
+		for len(l.received()) == 0 {
 			after(100 * time.Millisecond)
 		}
 		there, err := w.Host("h1").List(context.Background())
@@ -111,7 +111,7 @@ func TestSlowStartsAreToldMeanwhile(t *testing.T) {
 			t.Errorf("all %d run before anything was told", len(vms))
 		}
 		after(10 * time.Second)
-		if n := len(l.told()); n < len(vms) {
+		if n := len(l.received()); n < len(vms) {
 			t.Errorf("%d of %d were told of", n, len(vms))
 		}
 	})

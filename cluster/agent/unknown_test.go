@@ -34,7 +34,7 @@ func TestRunForeign(t *testing.T) {
 				t.Fatalf("report %+v, want three VMs that are not the leader's", r)
 			}
 		}
-		full := slices.IndexFunc(l.reports, func(r agent.Report) bool { return slices.Equal(r.Unknown, []string{"ek-u"}) })
+		full := slices.IndexFunc(l.reports, func(r agent.Report) bool { return slices.Equal(r.Unmanaged, []string{"ek-u"}) })
 		if full < 0 {
 			t.Error("what is unknown was not reported")
 		}
@@ -46,15 +46,15 @@ func TestRunForeign(t *testing.T) {
 
 // What the leader does not know is reported as taken, until it does; so it places nothing there. An agent that was
 // started again reports it from its first word on.
-func TestRunReportsWhatIsUnknown(t *testing.T) {
+func TestRunReportsWhatIsUnmanaged(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"), wanted("b"))
 		stopAgent := run(t, w, l)
 		after(5 * time.Second)
 		takes := func(when string, n int, want agent.Limits) {
 			t.Helper()
-			if r := l.last(); r.ForeignVMs != n || r.Foreign != want || len(r.Unknown) != n {
-				t.Errorf("%s: %d VMs of others (unknown %q) take %+v, want %d and %+v", when, r.ForeignVMs, r.Unknown, r.Foreign, n, want)
+			if r := l.last(); r.ForeignVMs != n || r.Foreign != want || len(r.Unmanaged) != n {
+				t.Errorf("%s: %d VMs of others (unknown %q) take %+v, want %d and %+v", when, r.ForeignVMs, r.Unmanaged, r.Foreign, n, want)
 			}
 		}
 		takes("all are known", 0, agent.Limits{})
@@ -79,7 +79,7 @@ func TestRunReportsWhatIsUnknown(t *testing.T) {
 }
 
 // After a restore the leader plans on a host from its first word in the new epoch on: that word counts what is unknown there.
-func TestRunCountsWhatIsUnknownBeforeItAccounts(t *testing.T) {
+func TestRunCountsWhatIsUnmanagedBeforeInventory(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"), wanted("b"))
 		defer run(t, w, l)()
@@ -87,16 +87,16 @@ func TestRunCountsWhatIsUnknownBeforeItAccounts(t *testing.T) {
 		before := l.count()
 		l.order(func(d *agent.Desired) { d.Epoch, d.VMs = d.Epoch+1, d.VMs[:1] })
 		after(5 * time.Second)
-		told := 0
+		reported := 0
 		for _, r := range l.reports[before:] {
 			if r.Epoch != l.want.Epoch || r.Running == nil {
 				continue
 			}
-			if told++; r.ForeignVMs != 1 {
-				t.Errorf("report %d in the new epoch: %d VMs of others, want b: %+v", told, r.ForeignVMs, r)
+			if reported++; r.ForeignVMs != 1 {
+				t.Errorf("report %d in the new epoch: %d VMs of others, want b: %+v", reported, r.ForeignVMs, r)
 			}
 		}
-		if told == 0 {
+		if reported == 0 {
 			t.Error("no report in the new epoch")
 		}
 	})
@@ -114,7 +114,7 @@ func TestRunActsWhenTheLeaderIsHeard(t *testing.T) {
 		l.next()
 		l.mu.Unlock()
 		began := time.Now()
-		for len(l.told()) == 0 && time.Since(began) < time.Minute {
+		for len(l.received()) == 0 && time.Since(began) < time.Minute {
 			after(10 * time.Millisecond)
 		}
 		if took := time.Since(began); took > time.Second {

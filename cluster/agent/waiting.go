@@ -35,12 +35,12 @@ func (o GiveUp) String() string {
 // waits: a VM that is to start here does not yet. The leader is told why, and after startWithin that it does not run.
 func (d *decider) waits(vm VM, why string) {
 	id, name, gen := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation
-	d.add(Hold{id, name, why, false})
+	d.add(Blocked{id, name, why, false})
 	switch waits := d.past.Waits[id]; {
 	case waits.For >= startWithin && !waits.Tried && vm.Spec.Leased:
 		d.add(GiveUp{id, name, gen, fmt.Sprintf("it did not start within %s: %s", startWithin, why)})
 	case waits.For >= waitsSilently && vm.Waits != why:
-		d.add(Tell{Status{VM: id, Generation: gen, Phase: SeenWaiting, Reason: why}})
+		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseStarting, Reason: why}})
 	}
 }
 
@@ -91,7 +91,7 @@ func (r *runner) startsDue(at time.Time) map[string]Waits {
 }
 
 // givesUp keeps, before it is told, that a generation is not started here: an agent after this one must not do it either.
-func (k *keeper) givesUp(id string, generation uint64) error {
+func (k *leaseManager) givesUp(id string, generation uint64) error {
 	k.mu.Lock()
 	if k.memory.GivenUp[id] == generation {
 		k.mu.Unlock()
@@ -104,7 +104,7 @@ func (k *keeper) givesUp(id string, generation uint64) error {
 	given[id] = generation
 	k.memory.GivenUp = given
 	k.mu.Unlock()
-	if k.o.Keep == nil {
+	if k.o.State == nil {
 		return nil
 	}
 	if err := k.write(); err != nil {
@@ -119,7 +119,7 @@ func (k *keeper) givesUp(id string, generation uint64) error {
 }
 
 // givenUp are the generations that this host does not start, by VM; those that the leader asks for no more are forgotten.
-func (k *keeper) givenUp(want Desired) map[string]uint64 {
+func (k *leaseManager) givenUp(want Desired) map[string]uint64 {
 	asked := make(map[string]uint64, len(want.VMs))
 	for _, vm := range want.VMs {
 		if vm.MayStart {

@@ -29,7 +29,7 @@ func (w *watched) sees(balloon, available int64, swap, faults int64) GuestNeed {
 	if available < 0 {
 		s.Reported, s.Available, s.Unused, s.SwapIn, s.MajorFaults = time.Time{}, hypervisor.Unknown, hypervisor.Unknown, hypervisor.Unknown, hypervisor.Unknown
 	}
-	w.see(s, 1000*mib, 5*time.Second)
+	w.observe(s, 1000*mib, 5*time.Second)
 	return w.need()
 }
 
@@ -59,33 +59,33 @@ func TestGuestIsShortOfMemory(t *testing.T) {
 		for range 5 { // a while, without getting anything
 			need = w.sees(c.balloon, c.available, c.swap, c.faults)
 		}
-		told := w.tell()
-		if need.Raise != c.raise*mib || (told != nil && told.Pressed != c.why) || (told == nil) != (c.available < 0) {
-			t.Errorf("%s: raised to %d MiB, want %d; told %+v, want %q", c.name, need.Raise/mib, c.raise, told, c.why)
+		report := w.report()
+		if need.Raise != c.raise*mib || (report != nil && report.Pressure != c.why) || (report == nil) != (c.available < 0) {
+			t.Errorf("%s: raised to %d MiB, want %d; told %+v, want %q", c.name, need.Raise/mib, c.raise, report, c.why)
 		}
 	}
 }
 
 // A guest gets a step at a time, once it said what it made of the last, and keeps it for a while.
-func TestReliefGoesStepByStep(t *testing.T) {
+func TestEmergencyGrantStepByStep(t *testing.T) {
 	w := watched{guestWatch: guestWatch{step: time.Minute}}
-	if n := w.sees(400, 20, 0, 0); n.Raise != 650*mib || n.Keep != 650*mib {
+	if n := w.sees(400, 20, 0, 0); n.Raise != 650*mib || n.MinBalloon != 650*mib {
 		t.Fatalf("short: %+v", n)
 	}
 	if n := w.sees(650, 20, 0, 0); n.Raise != 900*mib { // its report is a new one
 		t.Fatalf("short again: %+v", n)
 	}
-	if n := w.sees(900, 400, 0, 0); n.Raise != 0 || n.Keep != 900*mib || w.tell().Pressed != "" {
+	if n := w.sees(900, 400, 0, 0); n.Raise != 0 || n.MinBalloon != 900*mib || w.report().Pressure != "" {
 		t.Fatalf("not any more: %+v", n)
 	}
-	for range int(reliefStays*time.Minute/time.Second) - 1 {
-		if n := w.sees(900, 400, 0, 0); n.Keep != 900*mib {
-			t.Fatalf("%v after it was short: %+v", w.at.Sub(w.short), n)
+	for range int(grantStays*time.Minute/time.Second) - 1 {
+		if n := w.sees(900, 400, 0, 0); n.MinBalloon != 900*mib {
+			t.Fatalf("%v after it was short: %+v", w.at.Sub(w.pressureAt), n)
 		}
 	}
 	w.sees(900, 400, 0, 0)
-	if n := w.sees(900, 400, 0, 0); n.Keep >= 900*mib || n.Keep < 500*mib { // what it uses, and a little more
-		t.Fatalf("%v after it was short: %+v", w.at.Sub(w.short), n)
+	if n := w.sees(900, 400, 0, 0); n.MinBalloon >= 900*mib || n.MinBalloon < 500*mib { // what it uses, and a little more
+		t.Fatalf("%v after it was short: %+v", w.at.Sub(w.pressureAt), n)
 	}
 
 	// An old report says nothing of what it has now.
@@ -94,8 +94,8 @@ func TestReliefGoesStepByStep(t *testing.T) {
 	stale := w.last
 	stale.At, stale.Balloon = w.at.Add(time.Second), 650*mib
 	stale.Reported = w.at.Add(-time.Second)
-	w.see(stale, 1000*mib, 5*time.Second)
-	if n := w.need(); n.Raise != 0 || n.Keep != 650*mib {
+	w.observe(stale, 1000*mib, 5*time.Second)
+	if n := w.need(); n.Raise != 0 || n.MinBalloon != 650*mib {
 		t.Fatalf("by a report from before it got more: %+v", n)
 	}
 
@@ -106,9 +106,9 @@ func TestReliefGoesStepByStep(t *testing.T) {
 	onTheWay := w.last
 	onTheWay.At, onTheWay.Reported = w.at.Add(2*time.Second), w.at.Add(time.Second)
 	onTheWay.Balloon, onTheWay.Available = 450*mib, 20*mib
-	w.see(onTheWay, 1000*mib, 5*time.Second)
-	if n := w.need(); n.Raise != 0 || w.pressed != "" {
-		t.Fatalf("squeezed and relieved in one: %+v, %q", n, w.pressed)
+	w.observe(onTheWay, 1000*mib, 5*time.Second)
+	if n := w.need(); n.Raise != 0 || w.pressure != "" {
+		t.Fatalf("squeezed and relieved in one: %+v, %q", n, w.pressure)
 	}
 	w.at = onTheWay.At
 	if n := w.sees(450, 20, 0, 0); n.Raise == 0 { // the next report says the same
@@ -126,8 +126,8 @@ func TestGuestThatTakesMemoryBack(t *testing.T) {
 		t.Fatalf("it followed: %+v", n)
 	}
 	n := w.sees(520, 60, 0, 0)
-	if told := w.tell(); n.Raise < 700*mib || told.Pressed != "it ran out of memory and took 20 MiB back by itself" || !told.Follows {
-		t.Fatalf("it took 20 MiB back: %+v, %+v", n, told)
+	if report := w.report(); n.Raise < 700*mib || report.Pressure != "it ran out of memory and took 20 MiB back by itself" || !report.Follows {
+		t.Fatalf("it took 20 MiB back: %+v, %+v", n, report)
 	}
 }
 
@@ -137,17 +137,17 @@ func TestGuestThatDefiesItsBalloon(t *testing.T) {
 	w.sees(1000, 600, 0, 0)
 	w.set(1000*mib, 500*mib, w.at)
 	for range int(balloonPatient / time.Second) {
-		if w.sees(1000, 600, 0, 0); !w.tell().Follows {
+		if w.sees(1000, 600, 0, 0); !w.report().Follows {
 			t.Fatalf("given up after %v", w.at.Sub(w.progressed))
 		}
 	}
-	if n := w.sees(1000, 600, 0, 0); w.tell().Follows || n.Keep != 1000*mib {
+	if n := w.sees(1000, 600, 0, 0); w.report().Follows || n.MinBalloon != 1000*mib {
 		t.Fatalf("it ignores its balloon: %+v", n)
 	}
 	for range int(defies * time.Minute / time.Second) {
 		w.sees(1000, 600, 0, 0)
 	}
-	if n := w.sees(1000, 600, 0, 0); !w.tell().Follows || n.Keep > 500*mib {
+	if n := w.sees(1000, 600, 0, 0); !w.report().Follows || n.MinBalloon > 500*mib {
 		t.Fatalf("another try: %+v", n)
 	}
 
@@ -155,11 +155,11 @@ func TestGuestThatDefiesItsBalloon(t *testing.T) {
 	slow.sees(1000, 600, 0, 0)
 	slow.set(1000*mib, 500*mib, slow.at)
 	for i := range 60 {
-		if slow.sees(1000-8*int64(i), 100, 0, 0); !slow.tell().Follows {
+		if slow.sees(1000-8*int64(i), 100, 0, 0); !slow.report().Follows {
 			t.Fatalf("one that is slow: given up after %d s", i)
 		}
 	}
-	if s := slow.tell(); strings.Contains(s.Pressed, "by itself") {
+	if s := slow.report(); strings.Contains(s.Pressure, "by itself") {
 		t.Errorf("one that is slow: %+v", s)
 	}
 }

@@ -107,12 +107,12 @@ func TestWatchdogOfAnotherConfiguration(t *testing.T) {
 		if g.wd.armed || !now.armed || now.did[0] != "arm" {
 			t.Errorf("the old one: %q, the new one: %q", g.wd.did, now.did)
 		}
-		told := []time.Duration{}
+		reported := []time.Duration{}
 		for _, r := range g.l.renewals {
-			told = append(told, r.Watchdog)
+			reported = append(reported, r.Watchdog)
 		}
-		if told[0] != 0 || told[len(told)-1] != bite {
-			t.Errorf("the leader was told of %v", told)
+		if reported[0] != 0 || reported[len(reported)-1] != bite {
+			t.Errorf("the leader was told of %v", reported)
 		}
 	})
 }

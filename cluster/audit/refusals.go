@@ -99,8 +99,8 @@ type refusalRow struct {
 }
 
 // NewRefusals that make at most so many summaries a minute.
-func NewRefusals(most int) *Refusals {
-	return &Refusals{max: max(2, most), every: refusalEvery, rows: map[refusalKey]*list.Element{}, order: list.New(), kinds: map[string]uint64{}}
+func NewRefusals(limit int) *Refusals {
+	return &Refusals{max: max(2, limit), every: refusalEvery, rows: map[refusalKey]*list.Element{}, order: list.New(), kinds: map[string]uint64{}}
 }
 
 // Every changes the minute to another time, for tests.

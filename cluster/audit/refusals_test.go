@@ -42,8 +42,8 @@ func TestRefusals(t *testing.T) {
 // 200,000 refusals from 5,000 addresses in ten minutes: no more than 256 rows, no more than ten summaries a minute, and
 // every refusal is in one of them.
 func TestRefusalsFlood(t *testing.T) {
-	const refusals, addresses, most = 200_000, 5_000, 10
-	r := NewRefusals(most)
+	const refusals, addresses, top = 200_000, 5_000, 10
+	r := NewRefusals(top)
 	now, counted, made := noon, uint64(0), map[int]int{}
 	take := func(s []Summary) {
 		for _, s := range s {
@@ -67,7 +67,7 @@ func TestRefusalsFlood(t *testing.T) {
 		t.Errorf("%d refusals are counted", counted)
 	}
 	for minute, n := range made {
-		if n > most {
+		if n > top {
 			t.Errorf("%d summaries in minute %d", n, minute)
 		}
 	}
@@ -107,8 +107,8 @@ func TestFloodInFile(t *testing.T) {
 // Whatever is refused when, nothing is counted twice or lost, and no minute has more summaries than allowed.
 func TestRefusalsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		most := rapid.IntRange(2, 12).Draw(t, "most")
-		r := NewRefusals(most)
+		limit := rapid.IntRange(2, 12).Draw(t, "most")
+		r := NewRefusals(limit)
 		now, added, counted := noon, uint64(0), uint64(0)
 		last := map[refusalKey]time.Time{}
 		var at []time.Time
@@ -143,7 +143,7 @@ func TestRefusalsProperty(t *testing.T) {
 					n++
 				}
 			}
-			if n > 2*most {
+			if n > 2*limit {
 				t.Fatalf("%d summaries within a minute", n)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 // Desired implements agent.Leader.
 func (c *Control) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
-	w, err := c.wordTo(ctx, host)
+	w, err := c.desiredFor(ctx, host)
 	if err != nil {
 		return agent.Desired{}, nil, fmt.Errorf("%w: %w", ErrNoLeader, err)
 	}
@@ -25,38 +25,38 @@ func (c *Control) Desired(ctx context.Context, host string) (agent.Desired, <-ch
 func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 	meta, _ := s.Meta()
 	h, _ := s.Host(host)
-	limit, set := h.Usable(), meta.Settings.Shaping.WithDefaults()
-	hold := ""
-	if meta.Hold.On() {
-		hold = "held after a " + meta.Hold.Reason
+	limit, set := h.Usable(), meta.Settings.Rightsizing.WithDefaults()
+	freeze := ""
+	if meta.RecoveryFreeze.On() {
+		freeze = "held after a " + meta.RecoveryFreeze.Reason
 	}
-	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Hold: hold, Index: s.Index(), Touched: h.Version, CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
+	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Freeze: freeze, Index: s.Index(), RequiredIndex: h.Version, CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
 		Foreign: agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}}
 	if vms > 0 {
 		out.VMs = make([]agent.VM, 0, vms)
 	}
 	images := imagesOf(s)
 	s.EachVMOn(host, func(vm *state.VM) bool {
-		vc, _ := s.SeeVC(vm.VC)
-		g := vc.SeeGroup(vm.Group)
+		vc, _ := s.SharedVC(vm.VC)
+		g := vc.SharedGroup(vm.Group)
 		if g == nil {
 			return true
 		}
-		w := agent.VM{Spec: specOf(images, meta, g, vm), Want: agent.WantRun, Held: vm.Held,
+		w := agent.VM{Spec: specOf(images, meta, g, vm), Want: agent.WantRun, ChargedMemory: vm.ChargedMemory,
 			MayStart:  vm.Phase == state.Starting && vm.Goal == state.GoalRun,
 			Seen:      vm.Phase == state.Running,
-			Settled:   vm.Phase == state.Stopped || vm.Phase == state.Failed || vm.Phase == state.Lost,
+			EndKnown:  vm.Phase == state.Stopped || vm.Phase == state.Failed || vm.Phase == state.Lost,
 			FreezeCPU: vm.Phase == state.Stopping || vm.MovingTo != ""}
 		if vm.Phase == state.Starting {
 			w.Waits = vm.Reason
 		}
 		w.Spec.Leased = vc.Restartable()
-		if vm.Target > 0 && set.Mode == state.ShapingOn && set.Estimates(vc) {
-			w.Least = g.MemoryMin
+		if vm.Target > 0 && set.Mode == state.RightsizingOn && set.Estimates(vc) {
+			w.MinMemory = g.MemoryMin
 		}
 		if vm.MovingTo != "" {
 			to, _ := s.Host(vm.MovingTo)
-			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: vm.Host != host, SourceGone: vm.GoneFrom == vm.Host,
+			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: vm.Host != host, SourceLost: vm.SourceLost == vm.Host,
 				Wait: vm.Move != 0 && !vm.Ready, Permit: vm.Permit, Paused: vm.Paused, Left: vm.Left}
 			boundsOf(w.Move, s, meta, g, vm)
 			if vm.Move != 0 { // what it comes with; its group may be given another share meanwhile
@@ -67,7 +67,7 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 		case state.GoalStop:
 			w.Want = agent.WantStop
 		case state.GoalDelete:
-			w.Want = agent.WantGone
+			w.Want = agent.WantAbsent
 		}
 		out.VMs = append(out.VMs, w)
 		return true
@@ -156,32 +156,32 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		if err := c.recordSent(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
-		if err := c.recordAccount(ctx, s, r); err != nil {
+		if err := c.recordInventory(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
 	}
-	c.shapes.told(s, r, c.o.Now().UTC())
+	c.rightsizing.observe(s, r, c.o.Now().UTC())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	live, reported := c.live[r.Host]
 	if !reported || live.Reach != r.Reach {
-		defer c.rouse()
+		defer c.wakeLoop()
 	}
 	live.Reach, live.Error, live.Hangs = r.Reach, r.Error, HangsOf(live.Hangs, r.Hangs, c.o.Now())
 	if r.Index > live.Shrunk && c.moves.on.Load() {
-		defer c.rouse() // a move may wait for it
+		defer c.wakeLoop() // a move may wait for it
 	}
 	live.Shrunk = max(live.Shrunk, r.Index)
 	if len(r.Lacking) == 0 {
 		live.Synced = max(live.Synced, r.Index)
 	}
 	if r.Reach {
-		live.Unknown = r.Unknown
+		live.Unmanaged = r.Unmanaged
 	}
 	if r.Reach && r.Running != nil {
 		if !slices.Equal(incoming(live.Running), incoming(r.Running)) {
 			c.relisted.Add(1)
-			defer c.rouse()
+			defer c.wakeLoop()
 		}
 		live.Running, live.Listed = r.Running, c.o.Now()
 		if r.Index > 0 || len(r.Running) > 0 { // what begins a round has no index, and is as good as the one before if nothing runs
@@ -190,10 +190,10 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 			}
 		}
 	}
-	c.moves.told(r)
+	c.moves.observe(r)
 	live.Moves = r.Moves
 	live.Resumes = r.Resumes
-	live.NoWay = r.NoWay
+	live.MissingRoutes = r.MissingRoutes
 	if r.Migrates.CPUModel != "" {
 		live.Migrates = r.Migrates
 	}
@@ -238,17 +238,17 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 		if !ok || vm.Host != r.Host && vm.MovingTo != r.Host || vm.Generation != st.Generation {
 			continue
 		}
-		now := state.VMStatus{VM: st.VM, Generation: st.Generation, Move: st.Move, Gone: st.Gone, Held: st.Held, Reason: st.Reason}
+		now := state.VMStatus{VM: st.VM, Generation: st.Generation, Move: st.Move, SourceLost: st.SourceLost, ChargedMemory: st.ChargedMemory, Reason: st.Reason}
 		switch st.Phase {
-		case agent.SeenStayed, agent.SeenArrived, agent.SeenLeft: // the end of a move: see recordMoves
+		case agent.PhaseStayed, agent.PhaseArrived, agent.PhaseLeft: // the end of a move: see recordMoves
 			continue
-		case agent.SeenRoom:
+		case agent.PhaseRoom:
 			from, reported := c.resumes(vm.Host)
 			if !reported { // it is told again
 				continue
 			}
 			now.Room, now.Resumes = true, st.Resumes && from
-		case agent.SeenWaiting:
+		case agent.PhaseStarting:
 			if now.Phase = state.Starting; vm.Phase != state.Starting || vm.Reason == st.Reason {
 				continue
 			}
@@ -285,9 +285,9 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 			continue
 		}
 		switch {
-		case st.Phase == agent.SeenArrived && vm.MovingTo == r.Host:
+		case st.Phase == agent.PhaseArrived && vm.MovingTo == r.Host:
 			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: r.Host, Arrived: true, Move: st.Move, Bytes: sentBytes(s, st), DowntimeMs: st.Downtime.Milliseconds()})
-		case st.Phase == agent.SeenStayed && vm.Host == r.Host:
+		case st.Phase == agent.PhaseStayed && vm.Host == r.Host:
 			over = append(over, state.Move{VM: vm.ID, Generation: vm.Generation, To: vm.MovingTo, Text: st.Reason, Move: st.Move, Permit: st.Permit,
 				Bytes: sentBytes(s, st), DowntimeMs: st.Downtime.Milliseconds()})
 		}
@@ -300,14 +300,14 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 	return nil
 }
 
-// recordAccount passes on what a host runs, while there is a hold that waits for it.
-func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.Report) error {
+// recordInventory passes on what a host runs, while there is a hold that waits for it.
+func (c *Control) recordInventory(ctx context.Context, s *state.Snapshot, r agent.Report) error {
 	m, _ := s.Meta()
 	// What was listed before the agent knew of this epoch may be from before the restore.
-	if r.Running == nil || r.Epoch != m.Epoch || !slices.Contains(m.Hold.Pending, r.Host) {
+	if r.Running == nil || r.Epoch != m.Epoch || !slices.Contains(m.RecoveryFreeze.Pending, r.Host) {
 		return nil
 	}
-	body := state.Account{Host: r.Host}
+	body := state.Inventory{Host: r.Host}
 	for _, i := range r.Running {
 		if i.Leftover { // it runs nothing, and is resumed or cleared away once it is known where the VM is, or that it is lost
 			body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation, Leftover: true})
@@ -318,5 +318,5 @@ func (c *Control) recordAccount(ctx context.Context, s *state.Snapshot, r agent.
 		}
 		body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation})
 	}
-	return c.propose(ctx, state.KindAccount, body)
+	return c.propose(ctx, state.KindInventory, body)
 }

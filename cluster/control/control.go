@@ -83,31 +83,31 @@ type Control struct {
 
 	// planning holds one while a plan is made, one at a time: plans made side by side would only conflict.
 	planning chan struct{}
-	queue    turn       // under planning
-	rooms    loop.Rooms // under planning
-	flight   flight
+	queue    queueMemory        // under planning
+	capacity loop.CapacityIndex // under planning
+	inflight inflightPlans
 
-	stir    chan struct{} // rouses the loop
-	words   words
-	figures figures
-	moves   moving
-	drains  draining
-	shapes  shapes
-	used    tokenUses
-	waiting struct {
+	wake        chan struct{} // rouses the loop
+	desired     desiredCache
+	counters    counters
+	moves       moving
+	drains      draining
+	rightsizing rightsizing
+	used        tokenUses
+	waiting     struct {
 		sync.Mutex
 		tracker waits.Tracker
 	}
 	relisted atomic.Uint64 // counts changes of what migrations left behind, or bring
 
-	mu      sync.Mutex
-	term    uint64
-	begun   lease.Instant // the term
-	live    map[string]HostLive
-	leases  *lease.Table
-	fencing map[string]*fencing // hosts whose device is at work, or was in vain
-	gone    map[string]goneSince
-	ids     io.Reader
+	mu         sync.Mutex
+	term       uint64
+	begun      lease.Instant // the term
+	live       map[string]HostLive
+	leases     *lease.Table
+	fencing    map[string]*fencing // hosts whose device is at work, or was in vain
+	sourceLost map[string]lostSince
+	ids        io.Reader
 }
 
 // tries before a request gives up because the state keeps changing under it.
@@ -130,24 +130,24 @@ func New(o Options) *Control {
 	if o.Clock == nil {
 		o.Clock = lease.Boottime
 	}
-	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), stir: make(chan struct{}, 1), planning: make(chan struct{}, 1),
-		fencing: map[string]*fencing{}, gone: map[string]goneSince{}, ids: ulid.Monotonic(o.Entropy, 0), words: words{by: map[string]word{}}, shapes: shapes{urge: make(chan struct{}, 1)}}
+	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), wake: make(chan struct{}, 1), planning: make(chan struct{}, 1),
+		fencing: map[string]*fencing{}, sourceLost: map[string]lostSince{}, ids: ulid.Monotonic(o.Entropy, 0), desired: desiredCache{by: map[string]cachedDesired{}}, rightsizing: rightsizing{wake: make(chan struct{}, 1)}}
 }
 
-// Begin a term in which this server leads: nothing is known of any host, and each counts as
+// StartTerm a term in which this server leads: nothing is known of any host, and each counts as
 // renewed now (design rule 9). It makes the cluster if the state is empty, with that id; "" = a new one.
-func (c *Control) Begin(ctx context.Context, term uint64, id string) error {
+func (c *Control) StartTerm(ctx context.Context, term uint64, id string) error {
 	c.mu.Lock()
 	c.term, c.begun = term, c.o.Clock()
-	c.live, c.fencing, c.gone = map[string]HostLive{}, map[string]*fencing{}, map[string]goneSince{}
+	c.live, c.fencing, c.sourceLost = map[string]HostLive{}, map[string]*fencing{}, map[string]lostSince{}
 	c.leases = lease.NewTable(c.o.Lease, c.o.Clock())
 	c.mu.Unlock()
-	c.words.begin(term)
-	c.figures.begin()
-	c.moves.begin()
-	c.drains.begin()
+	c.desired.startTerm(term)
+	c.counters.startTerm()
+	c.moves.startTerm()
+	c.drains.startTerm()
 	s := c.o.State.Snapshot()
-	c.shapes.begin(c.o.Now().UTC(), s)
+	c.rightsizing.startTerm(c.o.Now().UTC(), s)
 	if _, ok := s.Meta(); ok {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (c *Control) newID() string {
 
 func (c *Control) env() loop.Env {
 	s := c.o.State.Snapshot()
-	return c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Out: c.out(s), Awaited: c.awaited(s), Lists: c.lists, Pools: c.pools()})
+	return c.withMargin(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Unavailable: c.unavailable(s), Awaited: c.awaited(s), Lists: c.lists, Pools: c.pools()})
 }
 
 // lists are the hosts whose hypervisor listed a VM of that id last.
@@ -222,21 +222,21 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 		}
 	}
 	v := &View{Snapshot: c.o.State.Snapshot(), now: c.o.Now(), Leader: c.o.Log.Leader()}
-	v.told = func(host string) uint64 {
+	v.syncedUpTo = func(host string) uint64 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.live[host].Synced
 	}
 	v.fill = sync.OnceFunc(func() { c.fill(v) })
 	v.Late = sync.OnceValue(c.Late)
-	v.blockers, v.shaped, v.period = c.drains.of, sync.OnceValue(c.shapes.shaped), c.o.Period
-	v.doubt = func(env loop.Env) loop.Env { return c.doubt(v.Snapshot, env) }
+	v.blockers, v.recommendations, v.period = c.drains.of, sync.OnceValue(c.rightsizing.recommendations), c.o.Period
+	v.withMargin = func(env loop.Env) loop.Env { return c.withMargin(v.Snapshot, env) }
 	return v, nil
 }
 
 // fill a view with what agents said, all at one time.
 func (c *Control) fill(v *View) {
-	v.live, v.leases, v.out, v.words = map[string]HostLive{}, map[string]leaseView{}, c.out(v.Snapshot), c.shapes.words()
+	v.live, v.leases, v.unavailable, v.availability = map[string]HostLive{}, map[string]leaseView{}, c.unavailable(v.Snapshot), c.rightsizing.availability()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, l := range c.live {
@@ -310,7 +310,7 @@ func fingerprint(verb, name string, body any) string {
 
 // decision of a request on a snapshot. alone: no other plan is on its way. If it is not alone it may say
 // that it would have to be, and else plans for nothing but the hosts that the plan touches.
-type decider func(s *state.Snapshot, alone bool) (a loop.Answer, narrow bool, err error)
+type decider func(s *state.Snapshot, global bool) (a loop.Answer, scoped bool, err error)
 
 // change plans on a snapshot, proposes, and plans anew if the state had moved
 // on. decide must be a function of the snapshot, and of what is on its way.
@@ -329,15 +329,15 @@ func (c *Control) change(ctx context.Context, verb, name string, body any, call 
 }
 
 // try plans once. again: the state had moved on.
-func (c *Control) try(ctx context.Context, verb, name, print string, call Call, alone bool, decide decider) (r Result, again bool, err error) {
+func (c *Control) try(ctx context.Context, verb, name, print string, call Call, global bool, decide decider) (r Result, again bool, err error) {
 	if err := c.plan(ctx); err != nil {
 		return r, false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
 	}
 	planned := sync.OnceFunc(c.planned)
 	defer planned()
 	for {
-		if alone {
-			if err := c.flight.drained(ctx); err != nil {
+		if global {
+			if err := c.inflight.drained(ctx); err != nil {
 				return r, false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
 			}
 		}
@@ -345,15 +345,15 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 		if r, done, err := replay(s, print, call); done || err != nil {
 			return r, false, err
 		}
-		if m, _ := s.Meta(); m.Hold.On() {
-			return r, false, fmt.Errorf("%s %s: %w", verb, name, &Held{Reason: m.Hold.Reason, Pending: m.Hold.Pending})
+		if m, _ := s.Meta(); m.RecoveryFreeze.On() {
+			return r, false, fmt.Errorf("%s %s: %w", verb, name, &FrozenError{Reason: m.RecoveryFreeze.Reason, Pending: m.RecoveryFreeze.Pending})
 		}
-		a, narrow, err := decide(s, alone)
+		a, scoped, err := decide(s, global)
 		if err != nil {
 			return r, false, err
 		}
-		if !narrow && !alone {
-			alone = true
+		if !scoped && !global {
+			global = true
 			continue
 		}
 		if a.Plan == nil {
@@ -363,7 +363,7 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 			return Result{DryRun: call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
 		}
 		m, _ := s.Meta()
-		r = Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun, shaping: m.Settings.Shaping}
+		r = Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun, rightsizing: m.Settings.Rightsizing}
 		if call.DryRun {
 			r.VC, r.VMs = c.preview(s, a.Plan)
 			return r, false, nil
@@ -373,8 +373,8 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 		if call.IdempotencyKey != "" {
 			a.Plan.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: a.Plan.Operation.ID}
 		}
-		if !alone {
-			defer c.flight.off(a.Plan)()
+		if !global {
+			defer c.inflight.off(a.Plan)()
 			planned()
 		}
 		if err := c.propose(ctx, state.KindPlan, a.Plan); err != nil {

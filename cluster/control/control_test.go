@@ -290,7 +290,7 @@ func TestBalloon(t *testing.T) {
 		c.done(c.Scale(ctx, "a", control.Scale{Memory: &half}, control.Call{}))
 		c.eventually("the guest lets go", func(v *control.View) bool {
 			vm := v.VMs()[0]
-			return vm.Held == half && v.VMView(vm).Balloon == half
+			return vm.ChargedMemory == half && v.VMView(vm).Balloon == half
 		})
 		v, _ := c.View(ctx, false)
 		if l := v.LoadOf("h1"); l.Reserve.Bytes() != half {
@@ -326,7 +326,7 @@ func TestScaleMemoryRefused(t *testing.T) {
 		c.done(c.Create(ctx, x, control.Call{}))
 		small, large := int64(1024*mib), int64(4096*mib)
 		c.done(c.Scale(ctx, "a", control.Scale{Memory: &small}, control.Call{}))
-		c.eventually("the guest lets go", func(v *control.View) bool { return v.VMs()[0].Held == small })
+		c.eventually("the guest lets go", func(v *control.View) bool { return v.VMs()[0].ChargedMemory == small })
 		// What one VM may take back by itself is kept free for it: 3 GiB here.
 		c.done(c.Create(ctx, vc("b", 1, 1, 3900*mib), control.Call{}))
 		c.done(c.Scale(ctx, "a", control.Scale{Memory: &large}, control.Call{}))

@@ -8,23 +8,23 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// words is what each host was last told. With many hosts nearly every change concerns few of
+// desiredCache is what each host was last told. With many hosts nearly every change concerns few of
 // them: the others' word stays as it is, its index included, and nobody is woken.
-type words struct {
+type desiredCache struct {
 	mu   sync.Mutex
 	term uint64
-	by   map[string]word
+	by   map[string]cachedDesired
 }
 
-// word to a host, good until changed is closed.
-type word struct {
+// cachedDesired to a host, good until changed is closed.
+type cachedDesired struct {
 	desired agent.Desired // not to be changed
 	changed <-chan struct{}
 }
 
 // to a host, of a state that was known to be the newest in a term. One host's words come in the order of
 // their indexes: an agent refuses a word that is older than one it knows of.
-func (w *words) to(store *state.Store, host string, term uint64) word {
+func (w *desiredCache) to(store *state.Store, host string, term uint64) cachedDesired {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	likely := 0
@@ -37,27 +37,27 @@ func (w *words) to(store *state.Store, host string, term uint64) word {
 		}
 	}
 	changed := store.WatchHost(host) // before the snapshot, or a change in between would wake nobody
-	now := word{desired(store.Snapshot(), host, likely), changed}
+	now := cachedDesired{desired(store.Snapshot(), host, likely), changed}
 	if w.term == term {
 		w.by[host] = now
 	}
 	return now
 }
 
-// begin a term without words: others may have said newer ones since the last.
-func (w *words) begin(term uint64) {
+// startTerm a term without words: others may have said newer ones since the last.
+func (w *desiredCache) startTerm(term uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.term, w.by = term, map[string]word{}
+	w.term, w.by = term, map[string]cachedDesired{}
 }
 
-// wordTo a host, after a check begun after the call that this server leads.
-func (c *Control) wordTo(ctx context.Context, host string) (word, error) {
+// desiredFor a host, after a check begun after the call that this server leads.
+func (c *Control) desiredFor(ctx context.Context, host string) (cachedDesired, error) {
 	term := c.termNow()
 	if err := c.o.Log.Linearize(ctx); err != nil {
-		return word{}, err
+		return cachedDesired{}, err
 	}
-	return c.words.to(c.o.State, host, term), nil
+	return c.desired.to(c.o.State, host, term), nil
 }
 
 // termNow is the term in which this server last began to lead. What is remembered for a term must be of a state

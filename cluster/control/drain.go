@@ -14,12 +14,12 @@ import (
 
 // DrainRequest asks for a host to be emptied by live migration.
 type DrainRequest struct {
-	Deadline  time.Duration // after which no move begins; 0: none
-	MaxBytes  *int64        // most bytes that its moves may send; nil or -1: no bound
-	OnBlocked string        // loop.OnBlockedStop, OnBlockedSkip, OnBlockedShutdown; "" = the first
-	Together  []string      // hosts that are about to be emptied, too: nothing goes there
-	By        string
-	Reason    string
+	Deadline   time.Duration // after which no move begins; 0: none
+	MaxBytes   *int64        // most bytes that its moves may send; nil or -1: no bound
+	OnBlocked  string        // loop.OnBlockedStop, OnBlockedSkip, OnBlockedShutdown; "" = the first
+	OtherHosts []string      // hosts that are about to be emptied, too: nothing goes there
+	By         string
+	Reason     string
 }
 
 // Blocker is a VM that keeps its host from being emptied.
@@ -98,7 +98,7 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 		return DrainResult{}, false, fmt.Errorf("%s: %w: %w", what, ErrTimeout, err)
 	}
 	defer c.planned()
-	if err := c.flight.drained(ctx); err != nil {
+	if err := c.inflight.drained(ctx); err != nil {
 		return DrainResult{}, false, fmt.Errorf("%s: %w: %w", what, ErrTimeout, err)
 	}
 	s := c.o.State.Snapshot()
@@ -159,16 +159,16 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	if h.Drain.State == state.DrainRunning {
 		d.Since = h.Drain.Since
 	}
-	instead := loop.Instead(s, h.Name)
-	o := loop.DrainOptions{Budget: d.MaxBytes, Deadline: q.Deadline, Instead: instead}
+	supersedes := loop.Superseded(s, h.Name)
+	o := loop.DrainOptions{Budget: d.MaxBytes, Deadline: q.Deadline, Supersedes: supersedes}
 	if h.Drain.State == state.DrainRunning && d.MaxBytes >= 0 { // it goes on: what it sent counts
 		o.Budget = max(0, d.MaxBytes-loop.Spent(s, h))
 	}
 	if q.Deadline == 0 { // else there is no time for what need not be
-		o.Extra, o.LeastGain = loop.Besides(s)
+		o.OptionalBytes, o.MinGain = loop.Besides(s)
 	}
-	f := c.drainFleet(s, instead, nil)
-	for _, name := range q.Together {
+	f := c.drainFleet(s, supersedes, nil)
+	for _, name := range q.OtherHosts {
 		at := f.Host(name)
 		if at < 0 {
 			return nil, loop.DrainAnswer{}, fmt.Errorf("host %s: %w", name, ErrNotFound)
@@ -184,7 +184,7 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	if len(a.Plan.Steps) > 0 {
 		a.Plan.ID = c.newID()
 		body.Drain.Plan = a.Plan.ID
-		body.MovePlan = &state.MovePlanPut{Plan: a.Plan, Supersedes: instead}
+		body.MovePlan = &state.MovePlanPut{Plan: a.Plan, Supersedes: supersedes}
 	}
 	return body, a, nil
 }
@@ -193,9 +193,9 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 const drainEffort = 20_000_000
 
 // drainFleet is the cluster as drains are planned on.
-func (c *Control) drainFleet(s *state.Snapshot, instead []string, keep map[string]string) *loop.Fleet {
+func (c *Control) drainFleet(s *state.Snapshot, supersedes []string, keep map[string]string) *loop.Fleet {
 	meta, _ := s.Meta()
-	return loop.NewFleet(s, c.env(), c.sights(s), loop.FleetOptions{Instead: instead, Keep: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
+	return loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{Supersedes: supersedes, Pinned: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
 }
 
 // Undrain makes a host take VMs again, and stops emptying it: moves under way end, nothing is moved back.
@@ -230,15 +230,15 @@ func (c *Control) Undrain(ctx context.Context, host string, call Call) error {
 	}
 }
 
-// Turn is hosts that can be emptied together.
-type Turn struct {
+// DrainBatch is hosts that can be emptied together.
+type DrainBatch struct {
 	Hosts    []string
 	Bytes    int64   // predicted
 	MinYield float64 // of the cluster while they are empty
 }
 
-// Unemptiable is a host that cannot be emptied as things are.
-type Unemptiable struct {
+// Undrainable is a host that cannot be emptied as things are.
+type Undrainable struct {
 	Host     string
 	Why      string
 	Blockers []Blocker
@@ -246,33 +246,33 @@ type Unemptiable struct {
 
 // DrainGroups are the hosts that can be emptied together, one group after another: see Turns.
 func (c *Control) DrainGroups(ctx context.Context) ([][]string, error) {
-	turns, _, err := c.Turns(ctx)
+	batches, _, err := c.DrainBatches(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]string, len(turns))
-	for i, t := range turns {
+	out := make([][]string, len(batches))
+	for i, t := range batches {
 		out[i] = t.Hosts
 	}
 	return out, nil
 }
 
-// Turns are all hosts but those with a drain, sorted into groups that can be emptied together while everything fits on the others, rules kept,
+// DrainBatches are all hosts but those with a drain, sorted into groups that can be emptied together while everything fits on the others, rules kept,
 // at a minimum yield that is not below the present one or the cluster's default, whichever is less; and the hosts for which there is no way.
-func (c *Control) Turns(ctx context.Context) ([]Turn, []Unemptiable, error) {
+func (c *Control) DrainBatches(ctx context.Context) ([]DrainBatch, []Undrainable, error) {
 	s, err := c.beforePlan(ctx, "hosts that can be emptied together")
 	if err != nil {
 		return nil, nil, err
 	}
 	f := c.drainFleet(s, nil, nil)
-	var turns []Turn
-	var stuck []Unemptiable
+	var groups []DrainBatch
+	var stuck []Undrainable
 	var hosts []int
-	out := c.out(s)
+	out := c.unavailable(s)
 	for i, h := range s.Hosts() {
 		switch {
 		case out[h.Name] != "":
-			stuck = append(stuck, Unemptiable{Host: h.Name, Why: "host " + h.Name + " " + out[h.Name]})
+			stuck = append(stuck, Undrainable{Host: h.Name, Why: "host " + h.Name + " " + out[h.Name]})
 		case h.Drain.State == "":
 			hosts = append(hosts, i)
 		}
@@ -284,19 +284,19 @@ func (c *Control) Turns(ctx context.Context) ([]Turn, []Unemptiable, error) {
 			floor = min(floor, state.YieldOf(vc))
 		}
 	}
-	rounds, none, err := migration.Rounds(f.Problem, hosts, floor)
+	planned, none, err := migration.Batches(f.Problem, hosts, floor)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, r := range rounds {
-		t := Turn{Bytes: int64(r.Bytes), MinYield: r.MinYield}
+	for _, r := range planned {
+		t := DrainBatch{Bytes: int64(r.Bytes), MinYield: r.MinYield}
 		for _, j := range r.Hosts {
 			t.Hosts = append(t.Hosts, f.Hosts[j].Name)
 		}
-		turns = append(turns, t)
+		groups = append(groups, t)
 	}
 	for _, x := range none {
-		u := Unemptiable{Host: f.Hosts[x.Host].Name, Blockers: f.Blockers(x.Blockers)}
+		u := Undrainable{Host: f.Hosts[x.Host].Name, Blockers: f.Blockers(x.Blockers)}
 		switch {
 		case len(u.Blockers) > 0:
 			u.Why = loop.BlockersText(u.Blockers)
@@ -307,16 +307,16 @@ func (c *Control) Turns(ctx context.Context) ([]Turn, []Unemptiable, error) {
 		}
 		stuck = append(stuck, u)
 	}
-	return turns, stuck, nil
+	return groups, stuck, nil
 }
 
 // EmptyView is whether a host runs any VM of this cluster, by its hypervisor's word.
 type EmptyView struct {
-	Host    string
-	Empty   bool
-	VMs     []string // that it runs, by its word, or may run, by the state
-	Unknown []string // that carry this cluster's mark, and are unknown to its state
-	At      time.Time
+	Host      string
+	Empty     bool
+	VMs       []string // that it runs, by its word, or may run, by the state
+	Unmanaged []string // that carry this cluster's mark, and are unknown to its state
+	At        time.Time
 }
 
 // Empty says whether a host runs none of this cluster's VMs. That it does is true only by its hypervisor's own list, told in this
@@ -331,37 +331,37 @@ func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
 	if !ok {
 		return out, fmt.Errorf("host %s: %w", host, ErrNotFound)
 	}
-	w, at := c.hostWord(s, h)
-	out.At, out.Unknown = at, w.Unknown
+	w, at := c.inventoryOf(s, h)
+	out.At, out.Unmanaged = at, w.Unmanaged
 	for _, name := range w.Running {
-		if !slices.Contains(w.Unknown, name) {
+		if !slices.Contains(w.Unmanaged, name) {
 			out.VMs = append(out.VMs, name)
 		}
 	}
 	s.EachVMOn(host, func(vm *state.VM) bool {
-		if vm.Holds() && !slices.Contains(out.VMs, vm.Name) {
+		if vm.ConsumesResources() && !slices.Contains(out.VMs, vm.Name) {
 			out.VMs = append(out.VMs, vm.Name)
 		}
 		return true
 	})
 	slices.Sort(out.VMs)
-	out.Empty = w.Listed && w.Out == "" && len(out.VMs)+len(out.Unknown) == 0
+	out.Empty = w.Listed && w.Unavailable == "" && len(out.VMs)+len(out.Unmanaged) == 0
 	return out, nil
 }
 
-// hostWord is what a host's hypervisor last listed, and when it said so; zero: it has not in this term.
-func (c *Control) hostWord(s *state.Snapshot, h state.Host) (loop.HostWord, time.Time) {
+// inventoryOf is what a host's hypervisor last listed, and when it said so; zero: it has not in this term.
+func (c *Control) inventoryOf(s *state.Snapshot, h state.Host) (loop.HostInventory, time.Time) {
 	c.mu.Lock()
-	live, out := c.live[h.Name], c.outLocked(&h, c.o.Clock())
+	live, out := c.live[h.Name], c.unavailableLocked(&h, c.o.Clock())
 	c.mu.Unlock()
-	w := loop.HostWord{Out: out, Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
+	w := loop.HostInventory{Unavailable: out, Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
 	for _, i := range live.Running {
 		vm, known := s.VM(i.VM)
 		name := i.Name
 		if known {
 			name = vm.Name
 		} else {
-			w.Unknown = append(w.Unknown, name)
+			w.Unmanaged = append(w.Unmanaged, name)
 		}
 		w.Running = append(w.Running, name)
 	}

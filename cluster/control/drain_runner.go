@@ -19,7 +19,7 @@ type draining struct {
 	blockers map[string][]Blocker // by host: that were found last
 }
 
-func (d *draining) begin() {
+func (d *draining) startTerm() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.blockers = map[string][]Blocker{}
@@ -47,12 +47,12 @@ const drainEvery = time.Second
 // emptyHosts sees to it that hosts with a drain become empty, or say why they do not, until ctx ends. The moves that
 // it plans are carried out as those of any plan.
 func (c *Control) emptyHosts(ctx context.Context) {
-	looks := drainLooks{map[string]time.Time{}, map[string]time.Time{}}
+	states := drainState{map[string]time.Time{}, map[string]time.Time{}}
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()
 		var tick <-chan time.Time
 		if c.o.Log.Leads() {
-			some, err := c.drainHosts(ctx, looks)
+			some, err := c.drainHosts(ctx, states)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
 				c.log.Warn("drains", "error", err)
 			}
@@ -69,22 +69,22 @@ func (c *Control) emptyHosts(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(settleFor):
+		case <-time.After(debounce):
 		}
 	}
 }
 
-// drainLooks is what one look at drains leaves for the next, by host.
-type drainLooks struct {
-	out  map[string]time.Time // since when it is out
-	vain map[string]time.Time // when moves were last planned in vain
+// drainState is what one look at drains leaves for the next, by host.
+type drainState struct {
+	unavailable map[string]time.Time // since when it is out
+	vain        map[string]time.Time // when moves were last planned in vain
 }
 
 // drainHosts takes the next step for every host with a drain. some: there are such hosts that are not empty.
-func (c *Control) drainHosts(ctx context.Context, looks drainLooks) (some bool, err error) {
+func (c *Control) drainHosts(ctx context.Context, states drainState) (some bool, err error) {
 	var hosts []string
 	s := c.o.State.Snapshot()
-	if m, ok := s.Meta(); !ok || m.Hold.On() {
+	if m, ok := s.Meta(); !ok || m.RecoveryFreeze.On() {
 		return false, nil
 	}
 	s.EachHost(func(h *state.Host) bool {
@@ -95,17 +95,17 @@ func (c *Control) drainHosts(ctx context.Context, looks drainLooks) (some bool, 
 	})
 	var faults []error
 	for _, name := range hosts {
-		if e := c.drainHost(ctx, name, looks); e != nil {
+		if e := c.drainHost(ctx, name, states); e != nil {
 			faults = append(faults, fmt.Errorf("drain of host %s: %w", name, e))
 		}
 	}
-	for _, kept := range []map[string]time.Time{looks.out, looks.vain} {
+	for _, kept := range []map[string]time.Time{states.unavailable, states.vain} {
 		maps.DeleteFunc(kept, func(name string, _ time.Time) bool { return !slices.Contains(hosts, name) })
 	}
 	return len(hosts) > 0, errors.Join(faults...)
 }
 
-func (c *Control) drainHost(ctx context.Context, name string, looks drainLooks) error {
+func (c *Control) drainHost(ctx context.Context, name string, states drainState) error {
 	if err := c.plan(ctx); err != nil {
 		return err
 	}
@@ -116,31 +116,31 @@ func (c *Control) drainHost(ctx context.Context, name string, looks drainLooks) 
 		return nil
 	}
 	env := c.env()
-	w, _ := c.hostWord(s, h)
-	if w.Out == "" {
-		delete(looks.out, name)
+	w, _ := c.inventoryOf(s, h)
+	if w.Unavailable == "" {
+		delete(states.unavailable, name)
 	} else {
-		if looks.out[name].IsZero() {
-			looks.out[name] = env.Now
+		if states.unavailable[name].IsZero() {
+			states.unavailable[name] = env.Now
 		}
-		w.OutFor = env.Now.Sub(looks.out[name])
+		w.UnavailableFor = env.Now.Sub(states.unavailable[name])
 	}
 	if len(env.Awaited) > 0 { // what hosts run and could take is not known yet
 		return nil
 	}
-	if at, vain := looks.vain[name]; vain && env.Now.Sub(at) < drainEvery && s.LoadOf(name).VMs > 0 {
+	if at, vain := states.vain[name]; vain && env.Now.Sub(at) < drainEvery && s.LoadOf(name).VMs > 0 {
 		return nil // planning takes long among many VMs, and others wait for their turn
 	}
 	planned := false
-	step, err := loop.NextDrain(s, h, w, env, func(instead []string, keep map[string]string) *loop.Fleet {
+	step, err := loop.NextDrain(s, h, w, env, func(supersedes []string, keep map[string]string) *loop.Fleet {
 		planned = true
-		return c.drainFleet(s, instead, keep)
+		return c.drainFleet(s, supersedes, keep)
 	})
 	if err != nil {
 		return err
 	}
-	if delete(looks.vain, name); planned && step.Stop == nil && (step.Put == nil || step.Put.MovePlan == nil) {
-		looks.vain[name] = env.Now
+	if delete(states.vain, name); planned && step.Stop == nil && (step.Put == nil || step.Put.MovePlan == nil) {
+		states.vain[name] = env.Now
 	}
 	switch {
 	case step.Put != nil:
@@ -149,7 +149,7 @@ func (c *Control) drainHost(ctx context.Context, name string, looks drainLooks) 
 		err = c.propose(ctx, state.KindDrain, step.Put)
 	case step.Stop != nil:
 		c.log.Info("drain", "host", name, "shuts down", len(step.Stop.VMs), "text", step.Stop.Text)
-		if err = c.flight.drained(ctx); err == nil {
+		if err = c.inflight.drained(ctx); err == nil {
 			err = c.propose(ctx, state.KindPlan, step.Stop)
 		}
 	}
@@ -215,7 +215,7 @@ func (v *View) DrainView(h state.Host) DrainView {
 		}
 	}
 	v.EachVMOn(h.Name, func(vm *state.VM) bool {
-		if vm.Holds() {
+		if vm.ConsumesResources() {
 			v.stays(&out, rows, h, *vm)
 		}
 		return true

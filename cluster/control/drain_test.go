@@ -39,7 +39,7 @@ func (c *testCluster) drainIs(host string, want state.DrainState) *control.View 
 }
 
 func on(v *control.View, host string) []state.VM {
-	return slices.DeleteFunc(v.VMsOn(host), func(vm state.VM) bool { return !vm.Holds() })
+	return slices.DeleteFunc(v.VMsOn(host), func(vm state.VM) bool { return !vm.ConsumesResources() })
 }
 
 // The main job: a host is emptied while it works, others run on, and the hypervisor has the last word.
@@ -90,7 +90,7 @@ func TestDrain(t *testing.T) {
 			}
 		}
 		after, err := c.Empty(ctx, "h1")
-		if err != nil || !after.Empty || len(after.VMs)+len(after.Unknown) > 0 || after.At.IsZero() {
+		if err != nil || !after.Empty || len(after.VMs)+len(after.Unmanaged) > 0 || after.At.IsZero() {
 			t.Errorf("after: %+v, %v", after, err)
 		}
 		vms, err := world.Host("h1").List(ctx)
@@ -218,9 +218,9 @@ func TestDrainWithTooFewHostsForApart(t *testing.T) {
 		if _, err := c.Drain(ctx, "h3", control.DrainRequest{}, control.Call{}); !errors.As(err, &blocked) || !strings.Contains(blocked.Blockers[0].Why, "apart from") {
 			t.Errorf("%v", err)
 		}
-		turns, stuck, err := c.Turns(ctx)
-		if err != nil || len(turns) != 0 || len(stuck) != 3 {
-			t.Errorf("%+v %+v %v", turns, stuck, err)
+		batches, stuck, err := c.DrainBatches(ctx)
+		if err != nil || len(batches) != 0 || len(stuck) != 3 {
+			t.Errorf("%+v %+v %v", batches, stuck, err)
 		}
 	})
 }
@@ -371,7 +371,7 @@ func TestDrainRefuses(t *testing.T) {
 				t.Errorf("%+v: %v", q, err)
 			}
 		}
-		for host, q := range map[string]control.DrainRequest{"h9": {}, "h1": {Together: []string{"h9"}}} {
+		for host, q := range map[string]control.DrainRequest{"h9": {}, "h1": {OtherHosts: []string{"h9"}}} {
 			if _, err := c.Drain(ctx, host, q, control.Call{}); !errors.Is(err, control.ErrNotFound) {
 				t.Errorf("%v", err)
 			}
@@ -441,7 +441,7 @@ func TestRollingMaintenance(t *testing.T) {
 		}
 		for n, hosts := range groups {
 			for _, host := range hosts {
-				r, err := c.Drain(ctx, host, control.DrainRequest{Together: hosts}, control.Call{})
+				r, err := c.Drain(ctx, host, control.DrainRequest{OtherHosts: hosts}, control.Call{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -474,7 +474,7 @@ func TestRollingMaintenance(t *testing.T) {
 	})
 }
 
-func TestTryAndSpare(t *testing.T) {
+func TestSimulateAndFailoverCapacity(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startCluster(t, scratch.Dir(t), newWorld(t, 2), 2)
 		calm(c)
@@ -482,20 +482,20 @@ func TestTryAndSpare(t *testing.T) {
 		c.done(c.Create(ctx, vc("a", 4, 1, 512*mib), control.Call{}))
 		less := int64(-5)
 		var invalid *control.Invalid
-		for _, q := range []control.TryRequest{{MaxBytes: &less}, {Snapshot: []byte("{}")}, {AddHosts: []control.TryHost{{}}}} {
-			if _, err := c.Try(ctx, q); !errors.As(err, &invalid) {
+		for _, q := range []control.SimulateRequest{{MaxBytes: &less}, {Snapshot: []byte("{}")}, {AddHosts: []control.SimulatedHost{{}}}} {
+			if _, err := c.Simulate(ctx, q); !errors.As(err, &invalid) {
 				t.Errorf("%+v: %v", q, err)
 			}
 		}
-		if _, err := c.Try(ctx, control.TryRequest{RemoveHosts: []string{"h9"}}); !errors.Is(err, control.ErrNotFound) {
+		if _, err := c.Simulate(ctx, control.SimulateRequest{RemoveHosts: []string{"h9"}}); !errors.Is(err, control.ErrNotFound) {
 			t.Errorf("%v", err)
 		}
 		v, _ := c.View(ctx, false)
-		live, err := c.Try(ctx, control.TryRequest{RemoveHosts: []string{"h1"}})
+		live, err := c.Simulate(ctx, control.SimulateRequest{RemoveHosts: []string{"h1"}})
 		if err != nil || live.MinYieldAfter != 1 || len(live.Plan.Steps) != len(on(v, "h1")) || len(live.Unplaced) != 0 {
 			t.Fatalf("%+v, %v", live, err)
 		}
-		rows, err := c.Spare(ctx)
+		rows, err := c.FailoverCapacity(ctx)
 		if err != nil || len(rows) != 2 || !rows[0].Fits || rows[0].MinYield != 1 {
 			t.Errorf("%+v, %v", rows, err)
 		}
@@ -563,7 +563,7 @@ func TestDrainMovesOthersForAGreatGainOnly(t *testing.T) {
 			t.Errorf("%d moves where nobody wants any that were not asked for", n)
 		}
 		if _, err := c.Settings(ctx, func(s *state.Settings) error {
-			s.Moves.Mode, s.Moves.Hold = state.MovesAuto, state.Millis(time.Hour.Milliseconds())
+			s.Moves.Mode, s.Moves.StabilizationWindow = state.MovesAuto, state.Millis(time.Hour.Milliseconds())
 			return nil
 		}, control.Call{}); err != nil {
 			t.Fatal(err)

@@ -21,14 +21,14 @@ var (
 	ErrTimeout = errors.New("timed out, may still be going on")
 )
 
-// Held says that nothing may change until hosts have said what they run.
-type Held struct {
+// FrozenError says that nothing may change until hosts have said what they run.
+type FrozenError struct {
 	Reason  string
 	Pending []string
 }
 
 // Error implements error.
-func (e *Held) Error() string {
+func (e *FrozenError) Error() string {
 	return fmt.Sprintf("nothing is changed after the %s until these hosts have said what they run: %s; vcctl host confirm-dead tells of one that never will",
 		e.Reason, strings.Join(e.Pending, ", "))
 }

@@ -27,7 +27,7 @@ func Explain(v *View, vc state.VC) Explanation {
 		if strings.HasPrefix(vc.Decision.Summary, "preempted: ") {
 			say("%s", vc.Decision.Summary)
 		}
-		out.Decision = loop.Consider(v.Snapshot, vc, v.doubt(loop.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live)}))
+		out.Decision = loop.Consider(v.Snapshot, vc, v.withMargin(loop.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live)}))
 		for i, w := range loop.Queue(v.Snapshot) {
 			if w.ID == vc.ID {
 				say("number %d in the queue, priority %d, waiting since %s", i+1, w.Priority, w.QueuedAt.Format("2006-01-02 15:04:05 MST"))
@@ -46,16 +46,16 @@ func Explain(v *View, vc state.VC) Explanation {
 	for _, g := range vc.Groups {
 		say("group %s: %d VMs, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, g.Count, g.Allocation, g.Need(), g.Yield())
 	}
-	for _, line := range v.shapingOf(vc) {
+	for _, line := range v.rightsizingOf(vc) {
 		say("%s", line)
 	}
 	for _, line := range loop.RulesOf(v.Snapshot, vc) {
 		say("%s", line)
 	}
-	least := 0.0
+	lowest := 0.0
 	seen := map[string]bool{}
 	for _, vm := range v.VMsOf(vc.ID) {
-		if seen[vm.Host] || !vm.Holds() {
+		if seen[vm.Host] || !vm.ConsumesResources() {
 			continue
 		}
 		seen[vm.Host] = true
@@ -66,8 +66,8 @@ func Explain(v *View, vc state.VC) Explanation {
 			say("host %s: %.2f cores needed of %.2f: room for all", h.Name, need, limit)
 		default:
 			say("host %s: %.2f cores needed of %.2f: %.0f%% can be given on average", h.Name, need, limit, 100*limit/need)
-			if out.Bottleneck == "" || limit/need < least {
-				out.Bottleneck, least = h.Name, limit/need
+			if out.Bottleneck == "" || limit/need < lowest {
+				out.Bottleneck, lowest = h.Name, limit/need
 			}
 		}
 	}
@@ -77,35 +77,35 @@ func Explain(v *View, vc state.VC) Explanation {
 	return out
 }
 
-// mostShaped is how many VMs of one VC are explained one by one.
-const mostShaped = 64
+// maxRecommendations is how many VMs of one VC are explained one by one.
+const maxRecommendations = 64
 
-// shapingOf a VC whose needs are estimated: what that means for each of its VMs.
-func (v *View) shapingOf(vc state.VC) (lines []string) {
+// rightsizingOf a VC whose needs are estimated: what that means for each of its VMs.
+func (v *View) rightsizingOf(vc state.VC) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	meta, _ := v.Meta()
-	set := meta.Settings.Shaping.WithDefaults()
+	set := meta.Settings.Rightsizing.WithDefaults()
 	if !set.Estimates(&vc) {
 		return nil
 	}
-	if set.Mode != state.ShapingOn {
-		say("its needs are to be estimated, %s; shaping is %s: it has what was declared", set.Boldness(&vc), set.Mode)
+	if set.Mode != state.RightsizingOn {
+		say("its needs are to be estimated, %s; shaping is %s: it has what was declared", set.AggressivenessOf(&vc), set.Mode)
 		return lines
 	}
-	say("its needs are estimated, %s", set.Boldness(&vc))
+	say("its needs are estimated, %s", set.AggressivenessOf(&vc))
 	for _, g := range vc.Groups {
 		if g.Estimated > 0 {
 			say("group %s: %.3f of the %.3f cores that were declared are thought to be needed", g.Name, g.Need(), g.CPU)
 		}
 	}
-	found := v.shaped()
+	found := v.recommendations()
 	for i, vm := range v.VMsOf(vc.ID) {
 		g, _ := vc.GroupOf(vm)
 		switch one, known := found[vm.ID]; {
-		case i >= mostShaped:
+		case i >= maxRecommendations:
 		case vm.PreemptedAt > 0 && vm.Goal == state.GoalStop:
 			say("VM %s: %s; it starts again once there is room", vm.Name, vm.Reason)
-		case !vm.Holds():
+		case !vm.ConsumesResources():
 		case known:
 			say("VM %s: %d of %d MiB: %s", vm.Name, vm.Due(g)>>20, g.Memory>>20, one.Text)
 		case vm.Target > 0:
@@ -119,7 +119,7 @@ func (v *View) shapingOf(vc state.VC) (lines []string) {
 func (v *View) needOn(host string) float64 {
 	var need float64
 	for _, vm := range v.VMsOn(host) {
-		if vm.Holds() {
+		if vm.ConsumesResources() {
 			vc, _ := v.VC(vm.VC)
 			g, _ := vc.GroupOf(vm)
 			need += g.Need()

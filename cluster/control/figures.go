@@ -10,8 +10,8 @@ import (
 	"evenkeel/cluster/lease"
 )
 
-// HostFigures are what only the leader knows of a host, for those who watch over the cluster.
-type HostFigures struct {
+// HostStats are what only the leader knows of a host, for those who watch over the cluster.
+type HostStats struct {
 	// Unproved are its restartable VMs that wait since nothing proves, nor ever will by itself, that
 	// the host has lost them.
 	Unproved int
@@ -26,13 +26,13 @@ type HostFigures struct {
 // FenceCount are the times that fence devices were told to turn a host off, by how it ended.
 type FenceCount struct{ Proved, Failed int }
 
-// figures are counted and measured besides what is decided; nothing is decided by them.
-type figures struct {
-	mu      sync.Mutex
-	fenced  map[string]FenceCount
-	clocks  map[string]*rate
-	watched map[string]bool
-	twice   map[string][2]time.Time // VMs that two hosts say to run, and when the two took the samples that first said so
+// counters are counted and measured besides what is decided; nothing is decided by them.
+type counters struct {
+	mu         sync.Mutex
+	fenced     map[string]FenceCount
+	clocks     map[string]*rate
+	watched    map[string]bool
+	duplicates map[string][2]time.Time // VMs that two hosts say to run, and when the two took the samples that first said so
 }
 
 // rate of a host's clock against this server's.
@@ -47,19 +47,19 @@ type rate struct {
 // How long the rate of a clock is measured: at least, so that the network's delays weigh little, and at most,
 // so that a change shows.
 const (
-	rateAtLeast = 5 * time.Minute
-	rateAtMost  = time.Hour
+	minRateWindow = 5 * time.Minute
+	maxRateWindow = time.Hour
 )
 
-// begin a term: nothing is known of any host. What was fenced stays counted.
-func (f *figures) begin() {
+// startTerm a term: nothing is known of any host. What was fenced stays counted.
+func (f *counters) startTerm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.clocks, f.watched, f.twice = map[string]*rate{}, map[string]bool{}, map[string][2]time.Time{}
+	f.clocks, f.watched, f.duplicates = map[string]*rate{}, map[string]bool{}, map[string][2]time.Time{}
 }
 
 // renewed notes what a renewal says besides what the lease is judged by.
-func (f *figures) renewed(r agent.Renewal, here lease.Instant) {
+func (f *counters) renewed(r agent.Renewal, here lease.Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.clocks == nil {
@@ -75,9 +75,9 @@ func (f *figures) renewed(r agent.Renewal, here lease.Instant) {
 		return
 	}
 	c.lastAt, c.lastHere = r.At, here
-	if over := here - c.here; over >= rateAtLeast {
+	if over := here - c.here; over >= minRateWindow {
 		c.value, c.known = float64(r.At-c.host)/float64(over)-1, true
-		if over >= rateAtMost {
+		if over >= maxRateWindow {
 			c.host, c.here = r.At, here
 		}
 	}
@@ -86,7 +86,7 @@ func (f *figures) renewed(r agent.Renewal, here lease.Instant) {
 // off turns a host off with its device, and counts how that ended.
 func (c *Control) off(ctx context.Context, host string) (string, error) {
 	proof, err := c.o.Fence.Off(ctx, host)
-	f := &c.figures
+	f := &c.counters
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fenced == nil {
@@ -104,31 +104,31 @@ func (c *Control) off(ctx context.Context, host string) (string, error) {
 
 // Fenced counts what devices were told to do by this server, by host.
 func (c *Control) Fenced() map[string]FenceCount {
-	c.figures.mu.Lock()
-	defer c.figures.mu.Unlock()
-	return maps.Clone(c.figures.fenced)
+	c.counters.mu.Lock()
+	defer c.counters.mu.Unlock()
+	return maps.Clone(c.counters.fenced)
 }
 
-// HostFigures of all hosts, on the server that leads.
-func (c *Control) HostFigures(v *View) map[string]HostFigures {
+// HostStats of all hosts, on the server that leads.
+func (c *Control) HostStats(v *View) map[string]HostStats {
 	meta, _ := v.Meta()
-	out := map[string]HostFigures{}
+	out := map[string]HostStats{}
 	for _, h := range v.Hosts() {
-		var x HostFigures
-		if verdict := c.judge(h, meta); h.Lost.Proof == "" && !verdict.Held && !verdict.Over && verdict.In < 0 {
+		var x HostStats
+		if verdict := c.judge(h, meta); h.Lost.Proof == "" && !verdict.Leased && !verdict.Over && verdict.In < 0 {
 			for _, vm := range v.VMsOn(h.Name) {
-				if vc, _ := v.VC(vm.VC); vm.Holds() && vc.Restartable() {
+				if vc, _ := v.VC(vm.VC); vm.ConsumesResources() && vc.Restartable() {
 					x.Unproved++
 				}
 			}
 		}
 		out[h.Name] = x
 	}
-	c.figures.mu.Lock()
-	defer c.figures.mu.Unlock()
+	c.counters.mu.Lock()
+	defer c.counters.mu.Unlock()
 	for name, x := range out {
-		x.Watched = c.figures.watched[name]
-		if r := c.figures.clocks[name]; r != nil {
+		x.Watched = c.counters.watched[name]
+		if r := c.counters.clocks[name]; r != nil {
 			x.Rate, x.RateKnown = r.value, r.known
 		}
 		out[name] = x
@@ -136,10 +136,10 @@ func (c *Control) HostFigures(v *View) map[string]HostFigures {
 	return out
 }
 
-// Twice are the VMs that two hosts say to run while no move of theirs is open. Hosts that are not heard of
+// Duplicates are the VMs that two hosts say to run while no move of theirs is open. Hosts that are not heard of
 // count for nothing, and a VM counts only once both have said so again since it was first seen: what a host said last
 // before a VM left it is not news.
-func (c *Control) Twice(v *View) []string {
+func (c *Control) Duplicates(v *View) []string {
 	where := map[string][]agent.Sample{}
 	v.fill()
 	for host, live := range v.live {
@@ -152,7 +152,7 @@ func (c *Control) Twice(v *View) []string {
 			}
 		}
 	}
-	f := &c.figures
+	f := &c.counters
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := map[string][2]time.Time{}
@@ -166,7 +166,7 @@ func (c *Control) Twice(v *View) []string {
 		if b.Before(a) {
 			a, b = b, a
 		}
-		first, seen := f.twice[id]
+		first, seen := f.duplicates[id]
 		if !seen {
 			first = [2]time.Time{a, b}
 		}
@@ -175,6 +175,6 @@ func (c *Control) Twice(v *View) []string {
 			out = append(out, id)
 		}
 	}
-	f.twice = now
+	f.duplicates = now
 	return out
 }

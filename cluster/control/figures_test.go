@@ -12,7 +12,7 @@ import (
 
 // The rate of a host's clock is what its renewals say, once they have said it for long enough, of one run of the machine.
 func TestClockRate(t *testing.T) {
-	var f figures
+	var f counters
 	renew := func(here time.Duration, fast float64, boot string) {
 		f.renewed(agent.Renewal{Host: "h", Boot: boot, At: lease.Instant(float64(here)*fast) + time.Hour}, here)
 	}

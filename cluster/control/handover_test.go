@@ -21,18 +21,18 @@ import (
 
 // lateLog commits entries at once, or holds them so that nobody knows what becomes of them.
 type lateLog struct {
-	mu    sync.Mutex // entries come one after the other
-	store *state.Store
-	index uint64
-	hold  bool
-	held  [][]byte
+	mu      sync.Mutex // entries come one after the other
+	store   *state.Store
+	index   uint64
+	delay   bool
+	delayed [][]byte
 }
 
 func (l *lateLog) Apply(_ context.Context, entry []byte) (uint64, error, error) { //nolint:staticcheck // control.Log says so
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hold {
-		l.held = append(l.held, entry)
+	if l.delay {
+		l.delayed = append(l.delayed, entry)
 		return 0, nil, node.ErrUnknown
 	}
 	l.index++
@@ -76,14 +76,14 @@ type journey struct {
 	to    string
 	// With targets that resume. still: the VM stands paused where it ran last, by a migration that ended so. stands are the hosts with
 	// a copy that came paused, and whether it is as the VM was last.
-	resumes bool
-	still   bool
-	stands  map[string]bool
-	looked  bool     // an agent has seen it run where it is since the last migration ended
-	ended   bool     // the guest ended by itself where it ran last
-	by      *attempt // that began it, nil once its agent is dead
-	hosts   map[string]*mover
-	bag     []agent.Report // said, and not heard, or heard and repeated
+	resumes   bool
+	still     bool
+	stands    map[string]bool
+	evaluated bool     // an agent has seen it run where it is since the last migration ended
+	ended     bool     // the guest ended by itself where it ran last
+	by        *attempt // that began it, nil once its agent is dead
+	hosts     map[string]*mover
+	bag       []agent.Report // said, and not heard, or heard and repeated
 }
 
 var places = []string{"h1", "h2"}
@@ -97,10 +97,10 @@ func newJourney(t *rapid.T) *journey {
 		j.hosts[h] = &mover{past: map[string]*attempt{}}
 		j.must(j.ctl.Report(context.Background(), j.report(h, nil)))
 	}
-	p := state.Plan{Basis: store.Snapshot().Index(), Verb: "created", Touched: []string{"h1"},
+	p := state.Plan{Basis: store.Snapshot().Index(), Verb: "created", AffectedHosts: []string{"h1"},
 		VC: &state.VC{ID: "v", Name: "v", Goal: state.GoalRun, Admitted: true, Groups: []state.Group{{Name: "g", Count: 1, CPU: 1, VCPUs: 1, Memory: 1 << 30, MemoryMin: 1 << 30}}},
 		VMs: []state.VM{{ID: "m", VC: "v", Group: "g", Name: "v-g-0", Host: "h1", Generation: 1, Goal: state.GoalRun, Phase: state.Starting, VCPUs: 1,
-			BootMemory: 1 << 30, Held: 1 << 30}}, Allocations: []state.Allocation{{VC: "v", Group: "g", CPU: 1}}}
+			BootMemory: 1 << 30, ChargedMemory: 1 << 30}}, Allocations: []state.Allocation{{VC: "v", Group: "g", CPU: 1}}}
 	j.put(state.KindPlan, p)
 	j.put(state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "m", Generation: 1, Phase: state.Running}}})
 	return j
@@ -150,7 +150,7 @@ func (j *journey) list(host string) (out []hypervisor.VM) {
 		}
 	}
 	m := j.hosts[host]
-	j.looked = j.looked || host == j.at && !j.still && j.from != host
+	j.evaluated = j.evaluated || host == j.at && !j.still && j.from != host
 	for _, a := range m.past {
 		a.over = a.done
 		if a.over && (a.unknown || a.err == "") && host == j.at && !j.still && j.from != host {
@@ -189,7 +189,7 @@ func (j *journey) round(host string) {
 		m.known = map[uint64]bool{}
 		for _, vm := range want.VMs {
 			if vm.Move != nil {
-				k := vm.Move.Open<<1 | map[bool]uint64{true: 1}[vm.Move.SourceGone]
+				k := vm.Move.Open<<1 | map[bool]uint64{true: 1}[vm.Move.SourceLost]
 				m.known[k], isNew = true, isNew || !before[k]
 			}
 		}
@@ -197,12 +197,12 @@ func (j *journey) round(host string) {
 			m.listed = j.list(host)
 		}
 	case 2:
-		j.act(host)
+		j.perform(host)
 	}
 	m.stage = (m.stage + 1) % 3
 }
 
-func (j *journey) act(host string) {
+func (j *journey) perform(host string) {
 	m := j.hosts[host]
 	past := agent.Past{Moving: map[string]bool{}, Moved: map[string]agent.MoveEnd{}, Handed: map[string]bool{}, Leftover: map[string]time.Duration{}}
 	open := uint64(0)
@@ -226,7 +226,7 @@ func (j *journey) act(host string) {
 	}
 	for _, vm := range m.listed { // as package agent finds what is left over, and believes it now or then
 		outdated := vm.State == hypervisor.Paused && !slices.ContainsFunc(m.want.VMs, func(w agent.VM) bool {
-			return w.Move == nil || w.Move.Incoming && !w.Move.Wait && (!w.Move.SourceGone || w.Move.Left)
+			return w.Move == nil || w.Move.Incoming && !w.Move.Wait && (!w.Move.SourceLost || w.Move.Left)
 		})
 		if (vm.Leftover || outdated) && rapid.Bool().Draw(j.t, "believed") {
 			past.Leftover["m"] = time.Minute
@@ -235,17 +235,17 @@ func (j *journey) act(host string) {
 	if rapid.IntRange(1, 10).Draw(j.t, "patience") == 1 {
 		past.Waited = map[string]bool{"m": true}
 	}
-	var told []agent.Status
+	var reported []agent.Status
 	for _, op := range agent.Decide(m.want, m.listed, past) {
 		switch op := op.(type) {
-		case agent.Tell:
-			if op.Status.Phase == agent.SeenStayed && !j.stays(host, op.Status) {
+		case agent.ReportStatus:
+			if op.Status.Phase == agent.PhaseStayed && !j.stays(host, op.Status) {
 				continue
 			}
 			if !j.resumes {
 				op.Status.Resumes = false
 			}
-			told = append(told, op.Status)
+			reported = append(reported, op.Status)
 		case agent.Resume:
 			h := agent.Handover{VM: "m", Generation: 1, Move: op.Move}
 			if p, err := j.ctl.Permit(context.Background(), agent.PermitRequest{Host: host, Resumes: []agent.Handover{h}}); err == nil && slices.Contains(p.Resumes, h) {
@@ -268,9 +268,9 @@ func (j *journey) act(host string) {
 			}
 		}
 	}
-	j.t.Logf("%s tells %+v, knowing that it was handed over: %v, ended: %+v", host, told, past.Handed, past.Moved)
-	if len(told) > 0 {
-		j.bag = append(j.bag, j.report(host, told))
+	j.t.Logf("%s tells %+v, knowing that it was handed over: %v, ended: %+v", host, reported, past.Handed, past.Moved)
+	if len(reported) > 0 {
+		j.bag = append(j.bag, j.report(host, reported))
 	}
 }
 
@@ -278,7 +278,7 @@ func (j *journey) act(host string) {
 func (j *journey) resume(host string) {
 	switch latest, is := j.stands[host]; {
 	case host == j.at:
-		j.still, j.looked = false, true
+		j.still, j.evaluated = false, true
 		j.hosts[host].kept = true
 		if a := j.hosts[host].past["m"]; a != nil && a.over {
 			a.unknown = false
@@ -345,7 +345,7 @@ func (j *journey) begin(host string) {
 // end the migration that goes on.
 func (j *journey) end(well bool) {
 	from := j.from
-	j.looked = false
+	j.evaluated = false
 	row, _ := j.store.Snapshot().VM("m")
 	how := "fails"
 	switch {
@@ -379,7 +379,7 @@ func (j *journey) step() {
 	host := rapid.SampledFrom(places).Draw(j.t, "host")
 	switch rapid.SampledFrom([]string{"round", "round", "round", "round", "round", "round", "round", "hear", "hear", "hear", "open", "open", "end", "end", "commit", "restart", "guest ends"}).Draw(j.t, "step") {
 	case "round":
-		j.log.hold = rapid.IntRange(1, 12).Draw(j.t, "hold") == 1
+		j.log.delay = rapid.IntRange(1, 12).Draw(j.t, "hold") == 1
 		j.round(host)
 	case "hear":
 		if len(j.bag) == 0 {
@@ -390,19 +390,19 @@ func (j *journey) step() {
 		if rapid.IntRange(1, 4).Draw(j.t, "again") > 1 {
 			j.bag = slices.Delete(j.bag, i, i+1)
 		}
-		j.log.hold = rapid.IntRange(1, 6).Draw(j.t, "hold") == 1
+		j.log.delay = rapid.IntRange(1, 6).Draw(j.t, "hold") == 1
 		if err := j.ctl.Report(context.Background(), r); err != nil && !errors.Is(err, control.ErrTimeout) {
 			j.t.Fatal(err)
 		}
 	case "open":
-		j.log.hold = false
+		j.log.delay = false
 		_ = j.commit(state.KindMove, state.Move{VM: "m", Generation: 1, To: host, Open: true})
 	case "end":
 		if j.from != "" {
 			j.end(rapid.IntRange(1, 3).Draw(j.t, "well") > 1)
 		}
 	case "guest ends": // as its host's agent knows that it ran on there, if a migration did not take it
-		if j.resumes && j.at != "" && !j.still && j.from == "" && (len(j.stands) > 0 || rapid.IntRange(1, 20).Draw(j.t, "now") == 1) && (len(j.stands) == 0 || j.looked) {
+		if j.resumes && j.at != "" && !j.still && j.from == "" && (len(j.stands) > 0 || rapid.IntRange(1, 20).Draw(j.t, "now") == 1) && (len(j.stands) == 0 || j.evaluated) {
 			j.at, j.ended = "", true
 			for h := range j.stands {
 				j.stands[h] = false
@@ -418,15 +418,15 @@ func (j *journey) step() {
 			j.by = nil
 		}
 	case "commit":
-		if n := len(j.log.held); n > 0 {
+		if n := len(j.log.delayed); n > 0 {
 			i := rapid.IntRange(0, n-1).Draw(j.t, "entry")
-			entry := j.log.held[i]
-			j.log.held = slices.Delete(j.log.held, i, i+1)
+			entry := j.log.delayed[i]
+			j.log.delayed = slices.Delete(j.log.delayed, i, i+1)
 			j.log.index++
 			_ = j.store.Apply(j.log.index, entry)
 		}
 	}
-	j.log.hold = false
+	j.log.delay = false
 }
 
 // check that the state is not wrong about where the VM may be.
@@ -443,7 +443,7 @@ func (j *journey) check() {
 		fail("no move is open")
 	case vm.MovingTo != "" && j.at != vm.Host && j.at != vm.MovingTo && !(j.at == "" && j.stands[vm.MovingTo]):
 		fail("it runs on neither host of its move")
-	case vm.GoneFrom != "" && j.at != vm.MovingTo && j.at != "":
+	case vm.SourceLost != "" && j.at != vm.MovingTo && j.at != "":
 		fail("it is not gone from the source")
 	case vm.Left && j.at != vm.MovingTo && !j.stands[vm.MovingTo]:
 		fail("it did not leave for its target")
@@ -454,7 +454,7 @@ func (j *journey) check() {
 
 // However late, doubled and out of order reports and log entries come, however often agents are killed at any point and migrations end either
 // way: the state never takes a VM for being where it is not.
-func TestMovesUnderLateWords(t *testing.T) {
+func TestMovesUnderLateReports(t *testing.T) {
 	arrived, stayed := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		j := newJourney(t)

@@ -67,11 +67,11 @@ func (n *Need) by(ahead []forecast.Prediction, buffer forecast.Buffer) {
 		return
 	}
 	n.Forecast = buffer.Need(n.Declared, ahead)
-	most := math.Inf(-1)
+	highest := math.Inf(-1)
 	for _, p := range ahead {
 		size := buffer.Size(n.Declared, p)
-		if need := max(0, p.Mean) + size; need > most {
-			most, n.Buffer = need, size
+		if need := max(0, p.Mean) + size; need > highest {
+			highest, n.Buffer = need, size
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (c *Control) Forecast(ctx context.Context, name, resource string, steps int
 	s := c.o.State.Snapshot()
 	meta, _ := s.Meta()
 	vc, _ := s.VC(vm.VC)
-	bold := meta.Settings.Shaping.Boldness(&vc)
+	aggressiveness := meta.Settings.Rightsizing.AggressivenessOf(&vc)
 	if g, ok := vc.GroupOf(vm); ok && resource == agent.ResourceMemory {
 		need.Declared = float64(g.Memory)
 	} else if ok {
@@ -106,7 +106,7 @@ func (c *Control) Forecast(ctx context.Context, name, resource string, steps int
 	case err != nil:
 		return agent.VMForecast{}, Need{}, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
 	}
-	need.by(f.Ahead, loop.BufferFor(bold))
+	need.by(f.Ahead, loop.BufferFor(aggressiveness))
 	f.Ahead = f.Ahead[:max(0, min(steps, len(f.Ahead)))]
 	return f, need, vm, nil
 }

@@ -8,10 +8,10 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// flight is the narrow plans that are on their way into the log: made one after the other, each on the
+// inflightPlans is the narrow plans that are on their way into the log: made one after the other, each on the
 // hosts that those before it leave alone, and committed together. Applying looks at each again. A plan
 // that may concern everybody is made when none is on its way.
-type flight struct {
+type inflightPlans struct {
 	mu    sync.Mutex
 	n     int
 	hosts map[string]int
@@ -19,21 +19,21 @@ type flight struct {
 }
 
 // off it goes; down must be called once it is in the state or never will be.
-func (f *flight) off(p *state.Plan) (down func()) {
+func (f *inflightPlans) off(p *state.Plan) (down func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.hosts == nil {
 		f.hosts = map[string]int{}
 	}
 	f.n++
-	for _, h := range p.Touched {
+	for _, h := range p.AffectedHosts {
 		f.hosts[h]++
 	}
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.n--
-		for _, h := range p.Touched {
+		for _, h := range p.AffectedHosts {
 			if f.hosts[h]--; f.hosts[h] == 0 {
 				delete(f.hosts, h)
 			}
@@ -46,14 +46,14 @@ func (f *flight) off(p *state.Plan) (down func()) {
 }
 
 // busy says whether a plan on its way touches a host.
-func (f *flight) busy(host string) bool {
+func (f *inflightPlans) busy(host string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hosts[host] > 0
 }
 
 // drained waits until none is on its way. The caller sees to it that no new one goes off.
-func (f *flight) drained(ctx context.Context) error {
+func (f *inflightPlans) drained(ctx context.Context) error {
 	f.mu.Lock()
 	if f.n == 0 {
 		f.mu.Unlock()

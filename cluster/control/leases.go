@@ -21,7 +21,7 @@ const DefaultLease = 20 * time.Second
 // renewal says of how the host enforces its lease.
 func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
 	began := c.termNow()
-	c.figures.renewed(r, c.o.Clock())
+	c.counters.renewed(r, c.o.Clock())
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w: %w", r.Host, ErrNoLeader, err)
 	}
@@ -53,8 +53,8 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	delete(c.fencing, r.Host)
 	term := c.term
 	c.mu.Unlock()
-	w := c.words.to(c.o.State, r.Host, began) // its index: the agent would refuse its own word under a higher one
-	g := agent.Grant{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index, Lease: c.o.Lease, Enforce: !meta.Disarmed}
+	w := c.desired.to(c.o.State, r.Host, began) // its index: the agent would refuse its own word under a higher one
+	g := agent.Grant{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index, Lease: c.o.Lease, Enforce: !meta.FencingDisabled}
 	if c.o.Servers != nil {
 		g.Servers = c.o.Servers()
 	}
@@ -71,7 +71,7 @@ func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, 
 		return agent.Beginning{}, false
 	}
 	meta, _ := s.Meta()
-	b := agent.Beginning{Enforce: !meta.Disarmed}
+	b := agent.Beginning{Enforce: !meta.FencingDisabled}
 	c.mu.Lock()
 	delete(c.live, host)
 	if h.Lost.Proof == "" && c.leases.Renewed(host, c.o.Clock()) {
@@ -87,11 +87,11 @@ func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, 
 			b.Sending = map[string]agent.Sending{}
 		}
 		m, _ := s.MigrationOf(vm.ID)
-		b.Sending[vm.ID] = agent.Sending{Open: vm.Move, Most: max(0, m.MaxBytes), Kept: true} // it may have run there since
+		b.Sending[vm.ID] = agent.Sending{Open: vm.Move, MaxBytes: max(0, m.MaxBytes), Kept: true} // it may have run there since
 	}
-	w := c.words.to(c.o.State, host, term)
+	w := c.desired.to(c.o.State, host, term)
 	b.Epoch, b.Index = w.desired.Epoch, w.desired.Index
-	c.rouse()
+	c.wakeLoop()
 	return b, true
 }
 
@@ -103,26 +103,26 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	}
 	// Before the snapshot: a host that held its lease then is not proved lost before it had to stop what it starts now.
 	c.mu.Lock()
-	holds, losing := c.leases.Holds(q.Host, c.o.Clock()), c.leases.IsLosing(q.Host)
+	runs, lossPending := c.leases.Leased(q.Host, c.o.Clock()), c.leases.LossPending(q.Host)
 	c.mu.Unlock()
 	s := c.o.State.Snapshot()
 	meta, _ := s.Meta()
 	h, _ := s.Host(q.Host)
-	w := c.words.to(c.o.State, q.Host, term)
+	w := c.desired.to(c.o.State, q.Host, term)
 	p := agent.Permit{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index}
 	for _, i := range q.Starts {
 		vm, ok := s.VM(i.VM)
 		vc, _ := s.VC(vm.VC)
 		switch {
-		case meta.Hold.On():
-			p.Refused = "nothing is started after a " + meta.Hold.Reason + " until every host has said what it runs"
+		case meta.RecoveryFreeze.On():
+			p.Refused = "nothing is started after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
 		case !ok || vm.Host != q.Host || vm.Generation != i.Generation || vm.Phase != state.Starting || vm.Goal != state.GoalRun:
 			p.Refused = fmt.Sprintf("generation %d of VM %s is not to be started on %s", i.Generation, i.VM, q.Host)
 		case h.Lost.Proof != "":
 			p.Refused = "host " + q.Host + " is lost: " + h.Lost.Text
-		case losing:
+		case lossPending:
 			p.Refused = "that host " + q.Host + " was lost is being recorded"
-		case vc.Restartable() && !holds:
+		case vc.Restartable() && !runs:
 			p.Refused = "host " + q.Host + " holds no lease for restartable VMs"
 		default:
 			p.Granted = append(p.Granted, i)
@@ -131,8 +131,8 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	for _, i := range q.Leftovers {
 		vm, known := s.VM(i.VM)
 		why := state.LeftoverStays(vm, known, q.Host, i.Generation, i.Leftover && meta.Epoch == 0)
-		if meta.Hold.On() {
-			why = "nothing is destroyed after a " + meta.Hold.Reason + " until every host has said what it runs"
+		if meta.RecoveryFreeze.On() {
+			why = "nothing is destroyed after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
 		}
 		if why != "" {
 			p.Refused = why
@@ -145,14 +145,14 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 		vc, _ := s.VC(vm.VC)
 		why := state.ResumeRefused(vm, known, q.Host, r.Generation, r.Move)
 		switch {
-		case meta.Hold.On():
-			why = "nothing goes on after a " + meta.Hold.Reason + " until every host has said what it runs"
+		case meta.RecoveryFreeze.On():
+			why = "nothing goes on after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
 		case why != "":
 		case h.Lost.Proof != "":
 			why = "host " + q.Host + " is lost: " + h.Lost.Text
-		case losing:
+		case lossPending:
 			why = "that host " + q.Host + " was lost is being recorded"
-		case vc.Restartable() && !holds:
+		case vc.Restartable() && !runs:
 			why = "host " + q.Host + " holds no lease for restartable VMs"
 		}
 		if why != "" {
@@ -178,13 +178,13 @@ func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Pe
 	for _, m := range q.Moves {
 		vm, ok := s.VM(m.VM)
 		switch {
-		case meta.Hold.On():
-			p.Refused = "nothing moves after a " + meta.Hold.Reason + " until every host has said what it runs"
+		case meta.RecoveryFreeze.On():
+			p.Refused = "nothing moves after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
 		case !ok || vm.Host != q.Host || vm.Generation != m.Generation || vm.Move != m.Move || vm.Move == 0:
 			p.Refused = fmt.Sprintf("move %d of VM %s from %s is not open", m.Move, m.VM, q.Host)
 		case slices.Contains(c.awaited(s), vm.MovingTo): // a refusal would end the move
 			return c.allReported(s, fmt.Sprintf("move of VM %s to host %s", vm.Name, vm.MovingTo))
-		case c.isOut(s, vm.MovingTo):
+		case c.isUnavailable(s, vm.MovingTo):
 			p.Refused = "target host " + vm.MovingTo + " does not answer"
 		default:
 			body.VMs = append(body.VMs, state.VMStatus{VM: m.VM, Generation: m.Generation, Move: m.Move, Permit: true})
@@ -216,22 +216,22 @@ func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Pe
 func (c *Control) judge(h state.Host, m state.Meta) lease.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.leases.Judge(h.Name, wordOf(h), !m.Disarmed, c.o.Clock())
+	return c.leases.Judge(h.Name, enforcementOf(h), !m.FencingDisabled, c.o.Clock())
 }
 
-func wordOf(h state.Host) lease.Word {
+func enforcementOf(h state.Host) lease.Enforcement {
 	f := h.Fencing
-	return lease.Word{Enforcing: f.Enforcing, Watchdog: time.Duration(f.Watchdog) * time.Millisecond, Lease: time.Duration(f.Lease) * time.Millisecond}
+	return lease.Enforcement{Enforcing: f.Enforcing, Watchdog: time.Duration(f.Watchdog) * time.Millisecond, Lease: time.Duration(f.Lease) * time.Millisecond}
 }
 
-// out are the hosts that nothing may be decided for now (design rule 1), and why.
-func (c *Control) out(s *state.Snapshot) map[string]string {
+// unavailable are the hosts that nothing may be decided for now (design rule 1), and why.
+func (c *Control) unavailable(s *state.Snapshot) map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := map[string]string{}
 	now := c.o.Clock()
 	s.EachHost(func(h *state.Host) bool {
-		if why := c.outLocked(h, now); why != "" {
+		if why := c.unavailableLocked(h, now); why != "" {
 			out[h.Name] = why
 		}
 		return true
@@ -239,15 +239,15 @@ func (c *Control) out(s *state.Snapshot) map[string]string {
 	return out
 }
 
-// isOut says whether a host is one of out.
-func (c *Control) isOut(s *state.Snapshot, host string) bool {
+// isUnavailable says whether a host is one of out.
+func (c *Control) isUnavailable(s *state.Snapshot, host string) bool {
 	h, ok := s.Host(host)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !ok || c.outLocked(&h, c.o.Clock()) != ""
+	return !ok || c.unavailableLocked(&h, c.o.Clock()) != ""
 }
 
-func (c *Control) outLocked(h *state.Host, now lease.Instant) string {
+func (c *Control) unavailableLocked(h *state.Host, now lease.Instant) string {
 	live, reported := c.live[h.Name]
 	ago, renewed := c.leases.Heard(h.Name, now)
 	switch {
@@ -293,9 +293,9 @@ func (c *Control) Guard(ctx context.Context) {
 			continue
 		}
 		s := c.o.State.Snapshot()
-		if now := c.whoIsOut(s) + "; " + strings.Join(c.awaited(s), " "); now != out {
+		if now := c.unavailableNames(s) + "; " + strings.Join(c.awaited(s), " "); now != out {
 			out = now
-			c.rouse()
+			c.wakeLoop()
 		}
 		for _, h := range s.Hosts() {
 			s := c.o.State.Snapshot() // the hosts before this one may have taken long
@@ -313,7 +313,7 @@ func (c *Control) Guard(ctx context.Context) {
 func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, said map[string]string) error {
 	meta, _ := s.Meta()
 	v := c.judge(h, meta)
-	if v.Held || !holdsRestartable(s, h.Name) { // in this order: the second looks at all VMs of the host
+	if v.Leased || !runsRestartable(s, h.Name) { // in this order: the second looks at all VMs of the host
 		delete(said, h.Name)
 		return nil
 	}
@@ -324,10 +324,10 @@ func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, sa
 			return nil
 		}
 		c.log.Warn("host lost", "host", h.Name, "proof", v.Text)
-		return c.lose(ctx, h.Name, s.Index(), state.ProofLease, v.Text)
+		return c.hostFailed(ctx, h.Name, s.Index(), state.ProofLease, v.Text)
 	case v.In >= 0: // the watchdog will have its say
 		return nil
-	case meta.Disarmed, meta.Hold.On(): // what is held is not turned off either
+	case meta.FencingDisabled, meta.RecoveryFreeze.On(): // what is held is not turned off either
 	case c.o.Fence != nil && c.o.Fence.Has(h.Name):
 		c.fence(ctx, h.Name, s.Index())
 	}
@@ -358,27 +358,27 @@ func (c *Control) arriving(s *state.Snapshot, h state.Host) bool {
 	now, wait := c.o.Clock(), lease.Stopped(time.Duration(h.Fencing.Watchdog)*time.Millisecond)
 	coming := false
 	for _, vm := range s.VMsMovingTo(h.Name) {
-		if vm.GoneFrom == "" {
+		if vm.SourceLost == "" {
 			continue
 		}
-		since, known := c.gone[vm.ID]
+		since, known := c.sourceLost[vm.ID]
 		if !known || since.index != vm.ModifyIndex {
-			since = goneSince{vm.ModifyIndex, now}
-			c.gone[vm.ID] = since
+			since = lostSince{vm.ModifyIndex, now}
+			c.sourceLost[vm.ID] = since
 		}
 		coming = coming || now-since.at < wait
 	}
 	return coming
 }
 
-// goneSince is when this server first saw, in this term, that a VM was proved gone from the source of its move.
-type goneSince struct {
+// lostSince is when this server first saw, in this term, that a VM was proved gone from the source of its move.
+type lostSince struct {
 	index uint64
 	at    lease.Instant
 }
 
-// lose proposes that the host is lost. That it holds no more meanwhile is no fault.
-func (c *Control) lose(ctx context.Context, host string, basis uint64, proof state.Proof, text string) error {
+// hostFailed proposes that the host is lost. That it holds no more meanwhile is no fault.
+func (c *Control) hostFailed(ctx context.Context, host string, basis uint64, proof state.Proof, text string) error {
 	err := c.proposeLoss(ctx, state.HostLost{Host: host, Proof: proof, Text: text, Basis: basis})
 	if errors.Is(err, state.ErrConflict) {
 		return nil // the cluster was disarmed, or the watchdog, or the host was heard of, since we looked
@@ -396,10 +396,10 @@ func (c *Control) proposeLoss(ctx context.Context, b state.HostLost) error {
 	h, _ := s.Host(b.Host)
 	m, _ := s.Meta()
 	ago, renewed := leases.Heard(b.Host, now)
-	again := b.Proof == state.ProofLease && !leases.Judge(b.Host, wordOf(h), !m.Disarmed, now).Over ||
+	again := b.Proof == state.ProofLease && !leases.Judge(b.Host, enforcementOf(h), !m.FencingDisabled, now).Over ||
 		b.Proof == state.ProofOperator && renewed && ago < c.o.Lease
 	if !again {
-		leases.Losing(b.Host)
+		leases.BeginLoss(b.Host)
 	}
 	c.mu.Unlock()
 	if again {
@@ -415,15 +415,15 @@ func (c *Control) proposeLoss(ctx context.Context, b state.HostLost) error {
 	return err
 }
 
-func holdsRestartable(s *state.Snapshot, host string) (holds bool) {
+func runsRestartable(s *state.Snapshot, host string) (runs bool) {
 	s.EachVMOn(host, func(vm *state.VM) bool {
-		if vm.Holds() && vm.GoneFrom != host {
+		if vm.ConsumesResources() && vm.SourceLost != host {
 			vc, _ := s.VC(vm.VC)
-			holds = vc.Restartable()
+			runs = vc.Restartable()
 		}
-		return !holds
+		return !runs
 	})
-	return holds
+	return runs
 }
 
 // fence sets the host's device to work, unless it is at work.
@@ -449,7 +449,7 @@ func (c *Control) fence(ctx context.Context, host string, basis uint64) {
 			err = ErrNoLeader
 		}
 		if err == nil {
-			err = c.lose(ctx, host, basis, state.ProofFence, proof)
+			err = c.hostFailed(ctx, host, basis, state.ProofFence, proof)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

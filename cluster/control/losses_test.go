@@ -72,7 +72,7 @@ func lead(t *testing.T, fence control.Fence, f func(t *testing.T, s *site, vm st
 		s.o = control.Options{State: store, Log: s.log, Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler), Fence: fence,
 			Inspect: func(i state.Image) (state.Image, error) { return i, nil }, Clock: func() lease.Instant { return time.Since(zero) }}
 		s.Control = control.New(s.o)
-		s.must(s.Begin(t.Context(), 1, "c1"))
+		s.must(s.StartTerm(t.Context(), 1, "c1"))
 		for _, h := range []string{"h1", "h2"} {
 			s.report(h)
 		}
@@ -99,13 +99,13 @@ func (s *site) report(host string) {
 		Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Running: []agent.Instance{}}))
 }
 
-// hold the cluster, as after a restore.
-func (s *site) hold() {
+// freeze the cluster, as after a restore.
+func (s *site) freeze() {
 	s.t.Helper()
-	var saved, held bytes.Buffer
+	var saved, delayed bytes.Buffer
 	s.must(s.o.State.Snapshot().Save(&saved))
-	s.must(state.Held(&saved, &held, "restore", time.Now(), s.o.State.Snapshot()))
-	s.must(s.o.State.Restore(&held))
+	s.must(state.PrepareRestore(&saved, &delayed, "restore", time.Now(), s.o.State.Snapshot()))
+	s.must(s.o.State.Restore(&delayed))
 }
 
 // guard the hosts for so long.
@@ -150,17 +150,17 @@ func TestNothingIsGrantedWhileALossIsRecorded(t *testing.T) {
 }
 
 // While the cluster is held after a restore no host is turned off by itself.
-func TestNothingIsFencedDuringAHold(t *testing.T) {
-	for _, held := range []bool{false, true} {
+func TestNothingIsFencedDuringARecoveryFreeze(t *testing.T) {
+	for _, frozen := range []bool{false, true} {
 		d := &device{}
 		lead(t, d, func(t *testing.T, s *site, vm state.VM) {
-			if held {
-				s.hold()
+			if frozen {
+				s.freeze()
 			}
 			s.guard(5 * time.Minute)
 		})
-		if fenced := len(d.off) > 0; fenced == held {
-			t.Errorf("held %v: turned off: %q", held, d.off)
+		if fenced := len(d.off) > 0; fenced == frozen {
+			t.Errorf("held %v: turned off: %q", frozen, d.off)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestLeasesOfAnotherLeaderAreLonger(t *testing.T) {
 		s.must(err)
 		s.o.Lease = 4 * time.Second
 		s.Control = control.New(s.o)
-		s.must(s.Begin(t.Context(), 2, ""))
+		s.must(s.StartTerm(t.Context(), 2, ""))
 		s.guard(control.DefaultLease + dog)
 		if now, _ := s.o.State.Snapshot().VM(vm.ID); now.Phase == state.Lost {
 			t.Fatal("lost before the lease and the watchdog of the host are over")
@@ -193,27 +193,27 @@ func TestLeasesOfAnotherLeaderAreLonger(t *testing.T) {
 
 // A migration that was under way when a snapshot was restored is over before the hold is: neither of its hosts
 // can say before where the VM runs.
-func TestHoldWaitsForMigrations(t *testing.T) {
+func TestRecoveryFreezeWaitsForMigrations(t *testing.T) {
 	lead(t, nil, func(t *testing.T, s *site, vm state.VM) {
-		s.hold()
+		s.freeze()
 		m, _ := s.o.State.Snapshot().Meta()
-		tell := func(host string, running ...agent.Instance) {
+		report := func(host string, running ...agent.Instance) {
 			s.must(s.Report(t.Context(), agent.Report{Host: host, Reach: true, Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Epoch: m.Epoch,
 				Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Running: append([]agent.Instance{}, running...)}))
 		}
 		here := agent.Instance{VM: vm.ID, Generation: vm.Generation}
 		leaving, coming := here, here
 		leaving.Leaving, coming.Incoming = true, true
-		tell("h1", leaving)
-		tell("h2", coming)
-		if m, _ := s.o.State.Snapshot().Meta(); len(m.Hold.Pending) != 2 {
-			t.Fatalf("waits for %q only", m.Hold.Pending)
+		report("h1", leaving)
+		report("h2", coming)
+		if m, _ := s.o.State.Snapshot().Meta(); len(m.RecoveryFreeze.Pending) != 2 {
+			t.Fatalf("waits for %q only", m.RecoveryFreeze.Pending)
 		}
-		tell("h2", here)
-		tell("h1")
+		report("h2", here)
+		report("h1")
 		now, _ := s.o.State.Snapshot().VM(vm.ID)
-		if m, _ := s.o.State.Snapshot().Meta(); m.Hold.On() || now.Host != "h2" || now.Phase != state.Running {
-			t.Errorf("hold %+v, VM %+v", m.Hold, now)
+		if m, _ := s.o.State.Snapshot().Meta(); m.RecoveryFreeze.On() || now.Host != "h2" || now.Phase != state.Running {
+			t.Errorf("hold %+v, VM %+v", m.RecoveryFreeze, now)
 		}
 	})
 }

@@ -23,13 +23,13 @@ type moving struct {
 	on atomic.Bool // some plan is carried out
 
 	// Of the loop's goroutine alone.
-	refused  map[string]refusal   // openings that were refused on apply, by plan and step
-	outSince map[string]time.Time // hosts that are out
-	seen     loop.Balance
-	looked   time.Time         // whether moves would help
-	wake     time.Time         // when the loop is to look again though nothing changes; zero: never
-	weighed  map[string]uint64 // plans that were found to help still, and the last change of needs at that time
-	tried    map[string]uint64 // VCs that room was looked for, and the placement index at that time
+	refused          map[string]refusal   // openings that were refused on apply, by plan and step
+	unavailableSince map[string]time.Time // hosts that are out
+	seen             loop.Balance
+	evaluatedAt      time.Time         // whether moves would help
+	wake             time.Time         // when the loop is to look again though nothing changes; zero: never
+	weighed          map[string]uint64 // plans that were found to help still, and the last change of needs at that time
+	tried            map[string]uint64 // VCs that room was looked for, and the placement index at that time
 
 	mu    sync.Mutex
 	reset bool // a term began: the loop forgets
@@ -44,7 +44,7 @@ type refusal struct {
 // retryMoves is how often the loop looks at plans that are carried out, though nothing changes: time may decide.
 const retryMoves = time.Second
 
-func (m *moving) begin() {
+func (m *moving) startTerm() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reset, m.dirty = true, map[string]float64{}
@@ -55,13 +55,13 @@ func (m *moving) fresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.reset || m.refused == nil {
-		m.refused, m.outSince, m.tried, m.weighed = map[string]refusal{}, map[string]time.Time{}, map[string]uint64{}, map[string]uint64{}
-		m.seen, m.wake, m.looked, m.reset = loop.Balance{}, time.Time{}, time.Time{}, false
+		m.refused, m.unavailableSince, m.tried, m.weighed = map[string]refusal{}, map[string]time.Time{}, map[string]uint64{}, map[string]uint64{}
+		m.seen, m.wake, m.evaluatedAt, m.reset = loop.Balance{}, time.Time{}, time.Time{}, false
 	}
 }
 
-// told takes in how fast guests write that are on their way.
-func (m *moving) told(r agent.Report) {
+// observe takes in how fast guests write that are on their way.
+func (m *moving) observe(r agent.Report) {
 	if len(r.Moves) == 0 {
 		return
 	}
@@ -88,7 +88,7 @@ func (m *moving) due(now time.Time) <-chan time.Time {
 	if !at.After(now) {
 		m.wake = time.Time{} // once: who looks then says when to look next
 	}
-	return time.After(max(at.Sub(now), settleFor))
+	return time.After(max(at.Sub(now), debounce))
 }
 
 // boundsOf a move, out of its migration's row, for the agents.
@@ -114,15 +114,15 @@ func sentBytes(s *state.Snapshot, st agent.Status) int64 {
 // recordSent passes on what migrations sent, by their source's last word. It may come after the VM arrived.
 func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Report) error {
 	for _, st := range r.Statuses {
-		if st.Phase != agent.SeenLeft || st.Move == 0 {
+		if st.Phase != agent.PhaseLeft || st.Move == 0 {
 			continue
 		}
 		m, ok := s.MigrationOpened(st.VM, st.Move)
-		if !ok || m.From != r.Host || m.Told && st.Bytes <= m.BytesMoved && st.Downtime.Milliseconds() <= m.DowntimeMs {
+		if !ok || m.From != r.Host || m.Reported && st.Bytes <= m.BytesMoved && st.Downtime.Milliseconds() <= m.DowntimeMs {
 			continue
 		}
-		body := state.MigrationTold{ID: m.ID, Bytes: st.Bytes, DowntimeMs: st.Downtime.Milliseconds()}
-		if err := c.propose(ctx, state.KindMigrationTold, body); err != nil && !errors.Is(err, state.ErrNotFound) {
+		body := state.MigrationReport{ID: m.ID, Bytes: st.Bytes, DowntimeMs: st.Downtime.Milliseconds()}
+		if err := c.propose(ctx, state.KindMigrationReport, body); err != nil && !errors.Is(err, state.ErrNotFound) {
 			return err
 		}
 	}
@@ -133,14 +133,14 @@ func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Rep
 func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) (bool, error) {
 	m := &c.moves
 	m.fresh()
-	for host := range m.outSince {
-		if env.Out[host] == "" {
-			delete(m.outSince, host)
+	for host := range m.unavailableSince {
+		if env.Unavailable[host] == "" {
+			delete(m.unavailableSince, host)
 		}
 	}
-	for host := range env.Out {
-		if _, known := m.outSince[host]; !known {
-			m.outSince[host] = env.Now
+	for host := range env.Unavailable {
+		if _, known := m.unavailableSince[host]; !known {
+			m.unavailableSince[host] = env.Now
 		}
 	}
 	m.on.Store(len(s.RunningMovePlans()) > 0)
@@ -156,27 +156,27 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) 
 		defer c.mu.Unlock()
 		return c.live[host]
 	}
-	acts := loop.Next(s, loop.Carry{Env: env, Ways: c.ways(),
-		Told:    func(host string) uint64 { return live(host).Shrunk },
-		Synced:  func(host string) uint64 { return live(host).Synced },
-		OutFor:  func(host string) time.Duration { return env.Now.Sub(m.outSince[host]) },
-		Refused: func(plan string, step int) (int, string) { r := m.refused[key(plan, step)]; return r.times, r.why },
+	actions := loop.Next(s, loop.MoveExecution{Env: env, Routes: c.routes(),
+		SyncedUpTo:     func(host string) uint64 { return live(host).Shrunk },
+		Synced:         func(host string) uint64 { return live(host).Synced },
+		UnavailableFor: func(host string) time.Duration { return env.Now.Sub(m.unavailableSince[host]) },
+		Refused:        func(plan string, step int) (int, string) { r := m.refused[key(plan, step)]; return r.times, r.why },
 	})
 	acted := false
-	for _, act := range acts {
-		c.log.Info("moves", "act", act.String())
+	for _, action := range actions {
+		c.log.Info("moves", "act", action.String())
 		var err error
 		switch {
-		case act.Put != nil:
-			old, _ := s.MovePlan(act.Put.Plan.ID)
-			err = c.propose(ctx, state.KindMovePlan, act.Put.Shorter(old))
-		case act.Abort != nil:
-			err = c.propose(ctx, state.KindMigrationAbort, act.Abort)
-		case act.Anew != nil:
-			err = c.planAnew(ctx, s, env, act.Anew)
-		case act.Open != nil:
-			err = c.propose(ctx, state.KindMove, act.Open)
-			if k := key(act.Open.Plan, act.Open.Step); errors.Is(err, state.ErrConflict) {
+		case action.Put != nil:
+			old, _ := s.MovePlan(action.Put.Plan.ID)
+			err = c.propose(ctx, state.KindMovePlan, action.Put.Shorter(old))
+		case action.Abort != nil:
+			err = c.propose(ctx, state.KindMigrationAbort, action.Abort)
+		case action.Replan != nil:
+			err = c.replan(ctx, s, env, action.Replan)
+		case action.Open != nil:
+			err = c.propose(ctx, state.KindMove, action.Open)
+			if k := key(action.Open.Plan, action.Open.Step); errors.Is(err, state.ErrConflict) {
 				m.refused[k] = refusal{m.refused[k].times + 1, err.Error()}
 			}
 		}
@@ -196,10 +196,10 @@ func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (b
 	meta, _ := s.Meta()
 	for _, p := range s.RunningMovePlans() {
 		begin := func(st state.MoveStep) bool { return st.State == state.StepWaiting || st.State == state.StepPreparing }
-		if p.Kind != state.MovesRebalance || len(env.Awaited) > 0 || needs <= max(p.Basis, c.moves.weighed[p.ID]) || meta.Hold.On() || !slices.ContainsFunc(p.Steps, begin) {
+		if p.Kind != state.MovesRebalance || len(env.Awaited) > 0 || needs <= max(p.Basis, c.moves.weighed[p.ID]) || meta.RecoveryFreeze.On() || !slices.ContainsFunc(p.Steps, begin) {
 			continue
 		}
-		f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{Instead: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
+		f := loop.NewFleet(s, env, c.fleetObservation(s), loop.FleetOptions{Supersedes: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
 		without, with, err := f.Outcome(p)
 		if err != nil {
 			return false, err
@@ -208,7 +208,7 @@ func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (b
 			continue
 		}
 		why := fmt.Sprintf("needs have changed: the moves to come would bring the minimum yield from %.4f to %.4f", without, with)
-		err = c.planAnew(ctx, s, env, &loop.Anew{Plan: p, Why: why})
+		err = c.replan(ctx, s, env, &loop.Replan{Plan: p, Why: why})
 		if errors.Is(err, state.ErrConflict) {
 			delete(c.moves.weighed, p.ID)
 			return false, nil
@@ -235,9 +235,9 @@ func poolsOf(live map[string]HostLive) loop.Pools {
 	return out
 }
 
-// sights are what agents said of VMs and of what they have for those of others.
-func (c *Control) sights(s *state.Snapshot) loop.Sights {
-	out := loop.Sights{Use: map[string]loop.Use{}, Partners: map[string]hypervisor.Partner{}}
+// fleetObservation are what agents said of VMs and of what they have for those of others.
+func (c *Control) fleetObservation(s *state.Snapshot) loop.FleetObservation {
+	out := loop.FleetObservation{Use: map[string]loop.Use{}, Partners: map[string]hypervisor.Partner{}}
 	for _, m := range s.Migrations() {
 		if m.BytesMoved > 0 {
 			u := out.Use[m.VM]
@@ -250,7 +250,7 @@ func (c *Control) sights(s *state.Snapshot) loop.Sights {
 	c.moves.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out.Ways = c.waysLocked()
+	out.Routes = c.routesLocked()
 	for name, l := range c.live {
 		if l.Migrates.CPUModel != "" {
 			out.Partners[name] = l.Migrates
@@ -264,21 +264,21 @@ func (c *Control) sights(s *state.Snapshot) loop.Sights {
 	return out
 }
 
-// planAnew what is left of a plan some moves of which did not come about. Where nothing helps any more it has failed; while hosts are silent
+// replan what is left of a plan some moves of which did not come about. Where nothing helps any more it has failed; while hosts are silent
 // that could take VMs, it ends as stopped instead.
-func (c *Control) planAnew(ctx context.Context, s *state.Snapshot, env loop.Env, a *loop.Anew) error {
+func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a *loop.Replan) error {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
-	o := loop.FleetOptions{Instead: []string{a.Plan.ID}, Keep: a.Keep, CopyStorage: set.CopyStorage}
+	o := loop.FleetOptions{Supersedes: []string{a.Plan.ID}, Pinned: a.Pinned, CopyStorage: set.CopyStorage}
 	left := loop.Left(s, a.Plan)
 	var instead state.MovePlan
 	var err error
 	switch a.Plan.Kind {
 	case state.MovesRebalance:
-		instead, err = loop.Rebalance(loop.NewFleet(s, env, c.sights(s), o), left, set.LeastGain, false)
+		instead, err = loop.Rebalance(loop.NewFleet(s, env, c.fleetObservation(s), o), left, set.MinGain, false)
 	case state.MovesRoom:
 		if vc, ok := s.VC(a.Plan.VC); ok && vc.Goal == state.GoalRun && !vc.Admitted {
-			instead, _, err = loop.Room(loop.NewFleet(s, env, c.sights(s), o, vc), left)
+			instead, _, err = loop.PlanRoom(loop.NewFleet(s, env, c.fleetObservation(s), o, vc), left)
 		} else {
 			instead.Reason = "nobody waits for the room any more"
 		}
@@ -292,7 +292,7 @@ func (c *Control) planAnew(ctx context.Context, s *state.Snapshot, env loop.Env,
 	if len(silent) > 0 && len(instead.Steps) == 0 && a.Plan.Kind != state.MovesDrain {
 		instead.Reason += "; not counted: " + someNames(silent) + ", not heard of since this server leads"
 	}
-	next := loop.PlanAnew(a.Plan, instead, a.Why)
+	next := loop.ReplanMoves(a.Plan, instead, a.Why)
 	failed := next.Failures > a.Plan.Failures
 	if !failed {
 		next.Tries = a.Plan.Tries // nothing went wrong
@@ -315,11 +315,11 @@ func (c *Control) ask() loop.Env {
 		set := meta.Settings.Moves.WithDefaults()
 		vms := 0
 		s.EachVM(func(*state.VM) bool { vms++; return true })
-		if vms == 0 || vms > mostAdvised {
+		if vms == 0 || vms > maxAdvised {
 			return ""
 		}
-		f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc)
-		plan, takes, err := loop.Room(f, -1)
+		f := loop.NewFleet(s, env, c.fleetObservation(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc)
+		plan, takes, err := loop.PlanRoom(f, -1)
 		if err != nil || math.IsInf(takes, 1) || len(plan.Steps) == 0 {
 			return ""
 		}
@@ -342,7 +342,7 @@ func (c *Control) ask() loop.Env {
 	return env
 }
 
-// mostAdvised VMs: with more of them a refusal does not wait for a plan of moves.
-const mostAdvised = 2000
+// maxAdvised VMs: with more of them a refusal does not wait for a plan of moves.
+const maxAdvised = 2000
 
 func gibText(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

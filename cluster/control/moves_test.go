@@ -128,7 +128,7 @@ func TestRebalanceByItself(t *testing.T) {
 		t.Run(string(mode), bubbled(func(t *testing.T) {
 			world := newWorld(t, 2)
 			c := startCluster(t, scratch.Dir(t), world, 2)
-			c.moves(func(m *state.MoveSettings) { m.Mode, m.Hold = mode, 1 })
+			c.moves(func(m *state.MoveSettings) { m.Mode, m.StabilizationWindow = mode, 1 })
 			c.crowd([]string{"h2"}, "a", "b")
 			if mode == state.MovesOff {
 				c.eventually("they share a host", func(v *control.View) bool { return v.MinYield() < 0.6 })
@@ -164,7 +164,7 @@ func TestApplyStalePlan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
 		c := startCluster(t, scratch.Dir(t), world, 2)
-		c.moves(func(m *state.MoveSettings) { m.Mode, m.Hold = state.MovesPropose, 1 })
+		c.moves(func(m *state.MoveSettings) { m.Mode, m.StabilizationWindow = state.MovesPropose, 1 })
 		c.crowd([]string{"h2"}, "a", "b")
 		p := c.eventually("there is a plan", func(v *control.View) bool { return len(v.MovePlans()) > 0 }).MovePlans()[0]
 		if err := c.Cordon(t.Context(), "h2", true, "", false); err != nil {

@@ -29,8 +29,8 @@ func hostNow(r agent.Report) (now time.Time) {
 	return now
 }
 
-// told takes in what a host forecasts, and rouses who looks where somebody is short of something.
-func (x *shapes) told(s *state.Snapshot, r agent.Report, now time.Time) {
+// observe takes in what a host forecasts, and rouses who looks where somebody is short of something.
+func (x *rightsizing) observe(s *state.Snapshot, r agent.Report, now time.Time) {
 	x.mu.Lock()
 	there := hostNow(r)
 	for _, e := range r.Estimates {
@@ -38,14 +38,14 @@ func (x *shapes) told(s *state.Snapshot, r agent.Report, now time.Time) {
 			x.estimates[e.VM] = forecastOf{e, now.Add(-max(0, there.Sub(e.Until)))}
 		}
 	}
-	x.doubts.heard(r.Host, r.Available, now)
+	x.margin.heard(r.Host, r.Available, now)
 	x.mu.Unlock()
 	meta, _ := s.Meta()
-	on := meta.Settings.Shaping.WithDefaults().Mode == state.ShapingOn // else nobody's need is estimated: with many VMs at their caps asking for each takes time
+	on := meta.Settings.Rightsizing.WithDefaults().Mode == state.RightsizingOn // else nobody's need is estimated: with many VMs at their caps asking for each takes time
 	for _, m := range r.Samples {
-		if m.Guest != nil && m.Guest.Pressed != "" || on && m.Cap > 0 && m.Used >= 0.95*m.Cap && estimated(s, m.VM) {
+		if m.Guest != nil && m.Guest.Pressure != "" || on && m.Cap > 0 && m.Used >= 0.95*m.Cap && estimated(s, m.VM) {
 			select {
-			case x.urge <- struct{}{}:
+			case x.wake <- struct{}{}:
 			default:
 			}
 			return
@@ -53,13 +53,13 @@ func (x *shapes) told(s *state.Snapshot, r agent.Report, now time.Time) {
 	}
 }
 
-// sighting is what the leader knows besides the state; what is known of VMs that are gone is forgotten.
-func (c *Control) sighting(s *state.Snapshot, x *loop.Shaper) loop.Sighting {
-	in := loop.Sighting{Now: c.o.Now().UTC(), VMs: map[string]loop.Seen{}, Out: c.out(s)}
-	m := &c.shapes
+// observations is what the leader knows besides the state; what is known of VMs that are gone is forgotten.
+func (c *Control) observations(s *state.Snapshot, x *loop.Rightsizer) loop.Observations {
+	in := loop.Observations{Now: c.o.Now().UTC(), VMs: map[string]loop.VMObservation{}, Unavailable: c.unavailable(s)}
+	m := &c.rightsizing
 	m.mu.Lock()
 	if in.Since = m.since; m.begun {
-		*x, m.begun = loop.Shaper{Period: c.o.Period}, false
+		*x, m.begun = loop.Rightsizer{Period: c.o.Period}, false
 	}
 	known := map[string]forecastOf{}
 	s.EachVM(func(vm *state.VM) bool {
@@ -76,14 +76,14 @@ func (c *Control) sighting(s *state.Snapshot, x *loop.Shaper) loop.Sighting {
 		live := c.live[vm.Host]
 		sample, sampled := live.VMs[vm.ID]
 		e, forecast := known[vm.ID]
-		var see loop.Seen
+		var see loop.VMObservation
 		if forecast {
 			see.Generation, see.Until, see.CPU, see.Memory = e.Generation, e.until, loop.Ahead(e.CPU), loop.Ahead(e.Memory)
 		}
 		if sampled && sample.Generation == vm.Generation {
 			see.At, see.Cap, see.Used, see.MemoryUsed, see.Balloon = live.Sampled, sample.Cap, sample.Used, sample.Memory, sample.Balloon
 			if g := sample.Guest; g != nil {
-				see.Reports, see.Follows, see.Pressed = true, g.Follows, g.Pressed
+				see.Reports, see.Follows, see.Pressure = true, g.Follows, g.Pressure
 			}
 		}
 		if forecast || sampled {

@@ -10,18 +10,18 @@ import (
 // A host's clock may be an hour off: what it told is as old as the leader counts since, no more and no less.
 func TestHostsClockIsWrong(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
-		shapedIn(t, func(t *testing.T, h *shapedHost) {
+		recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 			const gib = 1 << 30
 			h.ahead = off
 			h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
-			h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+			h.mode(state.RightsizingSettings{Mode: state.RightsizingOn})
 			h.pass(15 * time.Minute)
 			alone := func() string {
-				x, err := h.Shaping(t.Context())
+				x, err := h.Rightsizing(t.Context())
 				if err != nil || len(x.VMs) != 1 {
 					t.Fatalf("clock %v off: %+v, %v", off, x, err)
 				}
-				return x.VMs[0].Alone
+				return x.VMs[0].Excluded
 			}
 			vm, g := h.vm("old-g-0")
 			if vm.Target == 0 || vm.Target > 3*gib || g.Estimated == 0 {
@@ -42,11 +42,11 @@ func TestHostsClockIsWrong(t *testing.T) {
 
 // What was measured some time before a host tells of it is that much older.
 func TestForecastThatComesLate(t *testing.T) {
-	shapedIn(t, func(t *testing.T, h *shapedHost) {
+	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		const gib = 1 << 30
 		h.ahead, h.late = time.Hour, 7*time.Minute
 		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
-		h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOn})
 		h.pass(15 * time.Minute)
 		if vm, _ := h.vm("old-g-0"); vm.Target == 0 {
 			t.Fatalf("nothing was taken: %+v", vm)
@@ -60,10 +60,10 @@ func TestForecastThatComesLate(t *testing.T) {
 }
 
 // A host may shrink balloons by itself of VMs that agreed to it and have less already, down to what they may always count on.
-func TestLeastThatAHostIsTold(t *testing.T) {
-	shapedIn(t, func(t *testing.T, h *shapedHost) {
+func TestMinMemoryThatAHostIsSent(t *testing.T) {
+	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		const gib = 1 << 30
-		least := func(name string) int64 {
+		lowest := func(name string) int64 {
 			t.Helper()
 			want, _, err := h.Desired(t.Context(), "h1")
 			if err != nil {
@@ -71,7 +71,7 @@ func TestLeastThatAHostIsTold(t *testing.T) {
 			}
 			for _, vm := range want.VMs {
 				if vm.Spec.Name == "ek-"+name+"-g-0" {
-					return vm.Least
+					return vm.MinMemory
 				}
 			}
 			t.Fatalf("no VM of %s", name)
@@ -80,16 +80,16 @@ func TestLeastThatAHostIsTold(t *testing.T) {
 		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
 		h.run("fixed", state.NeedsDeclared, "core", gib, gib/2)
 		h.pass(time.Minute)
-		if old, fixed := least("old"), least("fixed"); old != 0 || fixed != 0 {
+		if old, fixed := lowest("old"), lowest("fixed"); old != 0 || fixed != 0 {
 			t.Errorf("in the shadow: %d, %d", old, fixed)
 		}
-		h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOn})
 		h.pass(15 * time.Minute)
-		if old, fixed := least("old"), least("fixed"); old != 256<<20 || fixed != 0 {
+		if old, fixed := lowest("old"), lowest("fixed"); old != 256<<20 || fixed != 0 {
 			t.Errorf("where it is on: %d, %d", old, fixed)
 		}
-		h.mode(state.ShapingSettings{Mode: state.ShapingOff})
-		if old := least("old"); old != 0 {
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOff})
+		if old := lowest("old"); old != 0 {
 			t.Errorf("once it is off: %d", old)
 		}
 	})

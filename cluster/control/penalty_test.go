@@ -11,14 +11,14 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// penalty of balanced estimates now.
-func (h *shapedHost) penalty() (float64, control.AdmissionStatus) {
+// margin of balanced estimates now.
+func (h *rightsizedHost) margin() (float64, control.AdmissionStatus) {
 	h.t.Helper()
-	now, err := h.Shaping(h.t.Context())
+	now, err := h.Rightsizing(h.t.Context())
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, p := range now.Admission.Penalties {
+	for _, p := range now.Admission.Margins {
 		if p.Aggressiveness == state.Balanced {
 			return p.Factor, now.Admission
 		}
@@ -35,28 +35,28 @@ func demanding(name string) state.VC {
 
 // P begins at its start, falls while VMs have what they can use, and rises when some have not: then what fitted before is refused, and says
 // why; it is admitted, without being asked again, once P has fallen.
-func TestPenaltyFollowsQuality(t *testing.T) {
-	shapedIn(t, func(t *testing.T, h *shapedHost) {
-		if p, a := h.penalty(); p != 1.5 || a.InForce || a.Quality >= 0 {
+func TestMarginFollowsQuality(t *testing.T) {
+	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
+		if p, a := h.margin(); p != 1.5 || a.InForce || a.Quality >= 0 {
 			t.Errorf("in the shadow, at first: %v, %+v", p, a)
 		}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			h.run(name, state.NeedsEstimated, "core", 1<<30, 256<<20)
 		}
 		h.pass(15 * time.Minute)
-		if p, a := h.penalty(); p >= 1.4 || a.Quality != 1 || a.InForce || len(a.Hosts) != 1 || a.Hosts[0].Room != a.Hosts[0].Plain || a.Hosts[0].Ignored == "" {
+		if p, a := h.margin(); p >= 1.4 || a.Quality != 1 || a.InForce || len(a.Hosts) != 1 || a.Hosts[0].Free != a.Hosts[0].FreeByEstimates || a.Hosts[0].Ignored == "" {
 			t.Errorf("in the shadow: %v, %+v", p, a)
 		}
-		h.mode(state.ShapingSettings{Mode: state.ShapingOn})
-		if p, a := h.penalty(); p != 1.5 || !a.InForce || a.Quality >= 0 {
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOn})
+		if p, a := h.margin(); p != 1.5 || !a.InForce || a.Quality >= 0 {
 			t.Errorf("as it is switched on: %v, %+v", p, a)
 		}
 		h.pass(20 * time.Minute)
-		before, a := h.penalty()
+		before, a := h.margin()
 		if n := math.Round(math.Log(before/1.5) / math.Log(0.99)); n < 18 || n > 21 || math.Abs(1.5*math.Pow(0.99, n)-before) > 1e-9 || a.Quality != 1 {
 			t.Errorf("after 20 good minutes: %v, %+v", before, a)
 		}
-		if r := a.Hosts[0]; r.Needs.CPU < 1 || r.Counts.CPU <= r.Needs.CPU || r.Room.CPU >= r.Plain.CPU {
+		if r := a.Hosts[0]; r.Needs.CPU < 1 || r.Counts.CPU <= r.Needs.CPU || r.Free.CPU >= r.FreeByEstimates.CPU {
 			t.Errorf("%+v", r)
 		}
 		fits := func(name string) (bool, state.Decision) {
@@ -73,18 +73,18 @@ func TestPenaltyFollowsQuality(t *testing.T) {
 		h.press["a-g-0"], h.press["b-g-0"] = true, true
 		h.pass(5 * time.Minute)
 		h.press = map[string]bool{}
-		worse, a := h.penalty()
+		worse, a := h.margin()
 		if worse <= before || a.Quality >= 0.99 {
 			t.Fatalf("after bad minutes: %v, before %v, %+v", worse, before, a)
 		}
 		for bad := true; worse < 1.95; bad = !bad { // quality that falls again and again
 			h.press["a-g-0"] = bad
 			h.pass(2 * time.Minute)
-			now, _ := h.penalty()
+			now, _ := h.margin()
 			worse = now
 		}
 		h.press = map[string]bool{}
-		if f := h.ShapingFigures(); f.Penalties[1].Factor != worse || f.Quality < 0 {
+		if f := h.RightsizingStats(); f.Margins[1].Factor != worse || f.Quality < 0 {
 			t.Errorf("%+v", f)
 		}
 		ok, d := fits("new")
@@ -100,24 +100,24 @@ func TestPenaltyFollowsQuality(t *testing.T) {
 		}
 		h.pass(30 * time.Minute)
 		if x, _ := h.store.Snapshot().VCNamed("new"); !x.Admitted {
-			p, _ := h.penalty()
+			p, _ := h.margin()
 			t.Errorf("P = %v: %+v", p, x.Decision)
 		}
 
-		h.mode(state.ShapingSettings{Mode: state.ShapingOff})
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOff})
 		h.pass(time.Minute)
-		if p, a := h.penalty(); p != 0 || a.InForce || a.Penalties != nil {
+		if p, a := h.margin(); p != 0 || a.InForce || a.Margins != nil {
 			t.Errorf("switched off: %v, %+v", p, a)
 		}
 	})
 }
 
 // A host's word bounds what it is given, where needs are estimated, until it is old.
-func TestHostsOwnWord(t *testing.T) {
-	shapedIn(t, func(t *testing.T, h *shapedHost) {
+func TestHostAvailability(t *testing.T) {
+	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		h.run("a", state.NeedsEstimated, "core", 1<<30, 256<<20)
 		vm, _ := h.vm("a-g-0")
-		word := agent.Available{Available: agent.Limits{CPU: 3, Memory: 512 << 20}, Used: agent.Limits{CPU: 0.2, Memory: 256 << 20}, VMs: map[string]uint64{vm.ID: 1}}
+		available := agent.Available{Available: agent.Limits{CPU: 3, Memory: 512 << 20}, Used: agent.Limits{CPU: 0.2, Memory: 256 << 20}, VMs: map[string]uint64{vm.ID: 1}}
 		fits := func() (bool, string) {
 			r, err := h.Create(t.Context(), vc("new", 1, 1, 2<<30), control.Call{DryRun: true})
 			if err != nil {
@@ -137,32 +137,32 @@ func TestHostsOwnWord(t *testing.T) {
 			x, _ := v.Host("h1")
 			return v.HostView(x)
 		}
-		if host().Word != nil {
-			t.Errorf("%+v", host().Word)
+		if host().Availability != nil {
+			t.Errorf("%+v", host().Availability)
 		}
-		h.word = &word
+		h.available = &available
 		h.pass(time.Minute)
 		if ok, text := fits(); !ok {
 			t.Errorf("in the shadow: %s", text)
 		}
-		h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOn})
 		if ok, text := fits(); ok || !strings.Contains(text, "the host itself holds 3.00 cores and 512 MiB to be available") {
 			t.Errorf("its word is too little: %s", text)
 		}
-		if w := host().Word; w == nil || w.Available.Memory != 512<<20 || w.Ignored != "" {
+		if w := host().Availability; w == nil || w.Available.Memory != 512<<20 || w.Ignored != "" {
 			t.Errorf("%+v", w)
 		}
-		h.word = nil
+		h.available = nil
 		h.pass(6 * time.Minute)
 		if ok, text := fits(); !ok {
 			t.Errorf("its word is old: %s", text)
 		}
-		if w := host().Word; w == nil || w.Ignored == "" {
+		if w := host().Availability; w == nil || w.Ignored == "" {
 			t.Errorf("%+v", w)
 		}
-		h.word = &word
+		h.available = &available
 		h.pass(time.Minute)
-		h.mode(state.ShapingSettings{Mode: state.ShapingOff})
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOff})
 		if ok, text := fits(); !ok {
 			t.Errorf("switched off: %s", text)
 		}

@@ -19,7 +19,7 @@ func (c *Control) Peers(_ context.Context, q agent.PeersWanted) (agent.Peers, er
 	if _, ok := s.Host(q.Host); !ok {
 		return agent.Peers{}, fmt.Errorf("hosts that host %s may send VMs to: host %s: %w", q.Host, q.Host, ErrNotFound)
 	}
-	out := c.out(s)
+	out := c.unavailable(s)
 	var all []agent.Peer
 	s.EachHost(func(h *state.Host) bool {
 		if h.MigrateURI != "" && h.Name != q.Host && h.Lost.Proof == "" && out[h.Name] == "" {
@@ -52,7 +52,7 @@ func nextPeers(all []agent.Peer, q agent.PeersWanted) agent.Peers {
 	if is {
 		i++
 	}
-	for n := range min(q.Most, len(all), agent.PeersAtOnce) {
+	for n := range min(q.Max, len(all), agent.PeersAtOnce) {
 		p := all[(i+n)%len(all)]
 		add(p)
 		out.Next = p.Host
@@ -60,11 +60,11 @@ func nextPeers(all []agent.Peer, q agent.PeersWanted) agent.Peers {
 	return out
 }
 
-// waysLocked are what agents found in the way of VMs, by the host that would send them. c.mu is held.
-func (c *Control) waysLocked() loop.Ways {
-	out := loop.Ways{}
+// routesLocked are what agents found in the way of VMs, by the host that would send them. c.mu is held.
+func (c *Control) routesLocked() loop.Routes {
+	out := loop.Routes{}
 	for host, l := range c.live {
-		for _, n := range l.NoWay {
+		for _, n := range l.MissingRoutes {
 			if out[host] == nil {
 				out[host] = map[string]hypervisor.Obstacle{}
 			}
@@ -74,30 +74,30 @@ func (c *Control) waysLocked() loop.Ways {
 	return out
 }
 
-func (c *Control) ways() loop.Ways {
+func (c *Control) routes() loop.Routes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waysLocked()
+	return c.routesLocked()
 }
 
-// NoWays are the hosts that cannot send VMs to others, by their agents' word, in sentences; equal causes once. What is said by or of hosts that
+// MissingRoutes are the hosts that cannot send VMs to others, by their agents' word, in sentences; equal causes once. What is said by or of hosts that
 // are not heard of counts for nothing.
-func (v *View) NoWays() []loop.NoWay {
+func (v *View) MissingRoutes() []loop.MissingRoute {
 	v.fill()
-	ways := loop.Ways{}
+	routes := loop.Routes{}
 	for _, h := range v.Hosts() {
-		if v.out[h.Name] != "" || h.Lost.Proof != "" {
+		if v.unavailable[h.Name] != "" || h.Lost.Proof != "" {
 			continue
 		}
-		for _, n := range v.live[h.Name].NoWay {
-			if to, ok := v.Host(n.To); n.To != "" && (!ok || v.out[n.To] != "" || to.Lost.Proof != "") {
+		for _, n := range v.live[h.Name].MissingRoutes {
+			if to, ok := v.Host(n.To); n.To != "" && (!ok || v.unavailable[n.To] != "" || to.Lost.Proof != "") {
 				continue
 			}
-			if ways[h.Name] == nil {
-				ways[h.Name] = map[string]hypervisor.Obstacle{}
+			if routes[h.Name] == nil {
+				routes[h.Name] = map[string]hypervisor.Obstacle{}
 			}
-			ways[h.Name][n.To] = hypervisor.Obstacle{Why: n.Why, Here: n.Here}
+			routes[h.Name][n.To] = hypervisor.Obstacle{Why: n.Why, Here: n.Here}
 		}
 	}
-	return ways.Sum()
+	return routes.Sum()
 }

@@ -21,16 +21,16 @@ const noCAOnH1 = "host h1 cannot send VMs: /etc/pki/CA/cacert.pem is missing on 
 func TestDrainOfAHostThatCannotSend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 3)
-		if err := world.NoWay("h1", "", noCA); err != nil {
+		if err := world.NoRoute("h1", "", noCA); err != nil {
 			t.Fatal(err)
 		}
 		c := startCluster(t, scratch.Dir(t), world, 3)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 6, 0.5, 512*mib), control.Call{}))
-		v := c.eventually("it is named", func(v *control.View) bool { return len(v.NoWays()) > 0 })
-		if got := v.NoWays()[0].String(); got != "h1 cannot send VMs: /etc/pki/CA/cacert.pem is missing on h1 (see docs/how-to/set-up-live-migration.md)" || len(v.NoWays()) > 1 {
-			t.Errorf("%v", v.NoWays())
+		v := c.eventually("it is named", func(v *control.View) bool { return len(v.MissingRoutes()) > 0 })
+		if got := v.MissingRoutes()[0].String(); got != "h1 cannot send VMs: /etc/pki/CA/cacert.pem is missing on h1 (see docs/how-to/set-up-live-migration.md)" || len(v.MissingRoutes()) > 1 {
+			t.Errorf("%v", v.MissingRoutes())
 		}
 		vms := len(on(v, "h1"))
 		dry, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{DryRun: true})
@@ -58,14 +58,14 @@ func TestDrainOfAHostThatCannotSend(t *testing.T) {
 }
 
 // What nobody knew of before a drain is found out by its first moves: the cause is named right, and no VM is tried twice for it.
-func TestDrainThatFindsNoWay(t *testing.T) {
+func TestDrainThatFindsNoRoute(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 3)
 		c := startCluster(t, scratch.Dir(t), world, 3)
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 6, 0.5, 512*mib), control.Call{}))
-		if err := world.NoWay("h1", "", noCA); err != nil {
+		if err := world.NoRoute("h1", "", noCA); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{}); err != nil {

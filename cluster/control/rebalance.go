@@ -60,8 +60,8 @@ func (c *Control) before(ctx context.Context, what string) (*state.Snapshot, err
 		return nil, fmt.Errorf("%s: %w: %w", what, ErrNoLeader, err)
 	}
 	s := c.o.State.Snapshot()
-	if m, _ := s.Meta(); m.Hold.On() {
-		return nil, fmt.Errorf("%s: %w", what, &Held{Reason: m.Hold.Reason, Pending: m.Hold.Pending})
+	if m, _ := s.Meta(); m.RecoveryFreeze.On() {
+		return nil, fmt.Errorf("%s: %w", what, &FrozenError{Reason: m.RecoveryFreeze.Reason, Pending: m.RecoveryFreeze.Pending})
 	}
 	return s, nil
 }
@@ -110,9 +110,9 @@ func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) 
 				put.Supersedes = append(put.Supersedes, p.ID)
 			}
 		}
-		f := loop.NewFleet(s, c.env(), c.sights(s), loop.FleetOptions{Instead: put.Supersedes, CopyStorage: set.CopyStorage})
+		f := loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{Supersedes: put.Supersedes, CopyStorage: set.CopyStorage})
 		var err error
-		if put.Plan, err = loop.Rebalance(f, budget, set.LeastGain, false); err != nil {
+		if put.Plan, err = loop.Rebalance(f, budget, set.MinGain, false); err != nil {
 			return put, err
 		}
 		put.Plan.By, put.Plan.Text = q.By, q.Text
@@ -141,7 +141,7 @@ func (c *Control) tryMovePlan(ctx context.Context, verb, print string, call Call
 		return MoveResult{}, false, fmt.Errorf("%s: %w: %w", verb, ErrTimeout, err)
 	}
 	defer c.planned()
-	if err := c.flight.drained(ctx); err != nil {
+	if err := c.inflight.drained(ctx); err != nil {
 		return MoveResult{}, false, fmt.Errorf("%s: %w: %w", verb, ErrTimeout, err)
 	}
 	s := c.o.State.Snapshot()
@@ -180,7 +180,7 @@ func (c *Control) Curve(ctx context.Context) ([]CurvePoint, error) {
 		return nil, err
 	}
 	meta, _ := s.Meta()
-	points, err := loop.Curve(loop.NewFleet(s, c.env(), c.sights(s), loop.FleetOptions{CopyStorage: meta.Settings.Moves.CopyStorage}))
+	points, err := loop.Curve(loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{CopyStorage: meta.Settings.Moves.CopyStorage}))
 	if err != nil {
 		return nil, err
 	}
@@ -210,8 +210,8 @@ func (c *Control) ApplyPlan(ctx context.Context, id string, call Call) (MoveResu
 			}
 		}
 		meta, _ := s.Meta()
-		f := loop.NewFleet(s, c.env(), c.sights(s), loop.FleetOptions{Instead: append(slices.Clone(put.Supersedes), id), CopyStorage: meta.Settings.Moves.CopyStorage})
-		if why := f.Holds(p); why != "" {
+		f := loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{Supersedes: append(slices.Clone(put.Supersedes), id), CopyStorage: meta.Settings.Moves.CopyStorage})
+		if why := f.StillValid(p); why != "" {
 			return put, fmt.Errorf("move plan %s was made on another state: %s; plan anew: %w", id, why, ErrConflict)
 		}
 		put.Plan.State = state.MovesRunning
@@ -234,7 +234,7 @@ func (c *Control) StopPlan(ctx context.Context, id, by string) (state.MovePlan, 
 		case p.State.Ended():
 			return p, fmt.Errorf("move plan %s is %s: %w", id, p.State, ErrConflict)
 		}
-		p.State, p.Reason = state.MovesStopped, "stopped by "+orSomebody(by)
+		p.State, p.Reason = state.MovesStopped, "stopped by "+orOperator(by)
 		p.Steps = state.Skipped(p.Steps, p.Reason)
 		err := c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: p, Version: p.ModifyIndex})
 		if err == nil {
@@ -247,7 +247,7 @@ func (c *Control) StopPlan(ctx context.Context, id, by string) (state.MovePlan, 
 	}
 }
 
-func orSomebody(by string) string {
+func orOperator(by string) string {
 	if by == "" {
 		return "request"
 	}
@@ -259,7 +259,7 @@ func (c *Control) AbortMigration(ctx context.Context, id, by string) (state.Migr
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return state.Migration{}, fmt.Errorf("abort migration %s: %w: %w", id, ErrNoLeader, err)
 	}
-	if err := c.propose(ctx, state.KindMigrationAbort, state.MigrationAbort{ID: id, Reason: "asked for by " + orSomebody(by)}); err != nil {
+	if err := c.propose(ctx, state.KindMigrationAbort, state.MigrationAbort{ID: id, Reason: "asked for by " + orOperator(by)}); err != nil {
 		return state.Migration{}, fmt.Errorf("abort migration %s: %w", id, err)
 	}
 	m, _ := c.o.State.Snapshot().Migration(id)
@@ -322,14 +322,14 @@ func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error)
 		return false, nil
 	}
 	for i, vc := range loop.Queue(s) {
-		if i == mostRoomed {
+		if i == maxRoomTries {
 			break
 		}
-		if c.moves.tried[vc.ID] == at || recentRooms(s, vc.ID, env.Now.Add(-set.CoolDown.Duration())) >= mostRooms {
+		if c.moves.tried[vc.ID] == at || recentRoomPlans(s, vc.ID, env.Now.Add(-set.CoolDown.Duration())) >= maxRoomPlans {
 			continue
 		}
 		c.moves.tried[vc.ID] = at
-		plan, _, err := loop.Room(loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc), set.Budget())
+		plan, _, err := loop.PlanRoom(loop.NewFleet(s, env, c.fleetObservation(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc), set.Budget())
 		if err != nil || len(plan.Steps) == 0 {
 			continue
 		}
@@ -343,11 +343,11 @@ func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error)
 
 // Of the queue, how many VCs room is looked for at a time, and how many plans one VC is given within a cool-down.
 const (
-	mostRoomed = 4
-	mostRooms  = 2
+	maxRoomTries = 4
+	maxRoomPlans = 2
 )
 
-func recentRooms(s *state.Snapshot, vc string, since time.Time) (n int) {
+func recentRoomPlans(s *state.Snapshot, vc string, since time.Time) (n int) {
 	for _, p := range s.MovePlans() {
 		if p.Kind == state.MovesRoom && p.VC == vc && p.CreatedAt.After(since) {
 			n++
@@ -371,8 +371,8 @@ func (c *Control) putPlan(ctx context.Context, s *state.Snapshot, plan state.Mov
 	return err == nil, err
 }
 
-// betweenLooks at whether moves would help.
-const betweenLooks = time.Second
+// balanceInterval at whether moves would help.
+const balanceInterval = time.Second
 
 // balance looks for moves that raise the minimum yield, if it is time to.
 func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) {
@@ -380,11 +380,11 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
 	now := c.o.Now()
-	if next := m.looked.Add(betweenLooks); now.Before(next) && !now.Before(m.looked) { // a look costs, and the state changes often
+	if next := m.evaluatedAt.Add(balanceInterval); now.Before(next) && !now.Before(m.evaluatedAt) { // a look costs, and the state changes often
 		m.wake = next
 		return false, nil
 	}
-	m.looked, m.wake = now, time.Time{}
+	m.evaluatedAt, m.wake = now, time.Time{}
 	if set.Mode == state.MovesOff {
 		return false, nil
 	}
@@ -393,13 +393,13 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return false, nil
 	}
 	var v loop.Verdict
-	m.seen, v = m.seen.When(loop.PaceOf(meta.Settings.Moves), c.sight(s, env, set))
+	m.seen, v = m.seen.Due(loop.PaceOf(meta.Settings.Moves), c.balanceObservation(s, env, set))
 	m.wake = v.Next
-	if !v.Look {
+	if !v.Evaluate {
 		return false, nil
 	}
-	f := loop.NewFleet(s, env, c.sights(s), loop.FleetOptions{Grace: set.Grace.Duration(), CopyStorage: set.CopyStorage})
-	plan, err := loop.Rebalance(f, set.Budget(), set.LeastGain, true)
+	f := loop.NewFleet(s, env, c.fleetObservation(s), loop.FleetOptions{MinResidency: set.MinResidency.Duration(), CopyStorage: set.CopyStorage})
+	plan, err := loop.Rebalance(f, set.Budget(), set.MinGain, true)
 	if err != nil {
 		return false, err
 	}
@@ -415,17 +415,17 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 	return c.putPlan(ctx, s, plan)
 }
 
-// sight of the cluster, for the question whether to look for moves. Where everybody has what they need a quick look says so.
-func (c *Control) sight(s *state.Snapshot, env loop.Env, set state.MoveSettings) loop.Sight {
+// balanceObservation of the cluster, for the question whether to look for moves. Where everybody has what they need a quick look says so.
+func (c *Control) balanceObservation(s *state.Snapshot, env loop.Env, set state.MoveSettings) loop.BalanceObservation {
 	full := true
 	s.EachVC(func(vc *state.VC) bool {
 		full = vc.Goal != state.GoalRun || !vc.Admitted || state.YieldOf(*vc) >= 1
 		return full
 	})
 	if full {
-		return loop.Sight{Now: env.Now, MinYield: 1, Hosts: c.moves.seen.Hosts}
+		return loop.BalanceObservation{Now: env.Now, MinYield: 1, Hosts: c.moves.seen.Hosts}
 	}
-	in := loop.SightOf(s, env)
+	in := loop.ObserveBalance(s, env)
 	for _, p := range s.MovePlans() {
 		if p.Kind == state.MovesRebalance && p.State == state.MovesProposed && set.Mode == state.MovesPropose && env.Now.Sub(p.CreatedAt) < set.Period.Duration() && in.Busy == "" {
 			in.Busy = "move plan " + p.ID + " waits to be applied"

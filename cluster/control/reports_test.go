@@ -60,7 +60,7 @@ func (c *crew) lead(term uint64) {
 	c.t.Helper()
 	c.over()
 	c.Control = control.New(c.o)
-	c.must(c.Begin(c.t.Context(), term, "c1"))
+	c.must(c.StartTerm(c.t.Context(), term, "c1"))
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { c.Run(ctx) })
@@ -97,26 +97,26 @@ func (c *crew) round(host string) {
 		Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Running: []agent.Instance{}, Migrates: agent.Migrates{CPUModel: "qemu64"}}
 	for _, vm := range want.VMs {
 		id, generation := vm.Spec.VM, vm.Spec.Generation
-		st := agent.Status{VM: id, Generation: generation, Phase: agent.SeenRunning}
+		st := agent.Status{VM: id, Generation: generation, Phase: agent.PhaseRunning}
 		if m := vm.Move; m != nil {
 			st.Move, st.Phase = m.Open, ""
 			switch {
 			case m.Incoming && c.handed[id]:
-				st.Phase = agent.SeenArrived
+				st.Phase = agent.PhaseArrived
 			case m.Incoming:
-				st.Phase = agent.SeenRoom
+				st.Phase = agent.PhaseRoom
 			case c.refuse:
-				st.Phase, st.Reason = agent.SeenStayed, "the agent was restarted"
+				st.Phase, st.Reason = agent.PhaseStayed, "the agent was restarted"
 			case !m.Wait:
 				c.handed[id] = c.handed[id] || c.permitted(host, agent.Handover{VM: id, Generation: generation, Move: m.Open})
 			}
 			if c.handed[id] && !m.Incoming {
-				st.Phase, st.Bytes = agent.SeenLeft, 1<<20
+				st.Phase, st.Bytes = agent.PhaseLeft, 1<<20
 			}
 		} else {
 			delete(c.handed, id)
 		}
-		if st.Phase == agent.SeenRunning {
+		if st.Phase == agent.PhaseRunning {
 			r.Running = append(r.Running, agent.Instance{VM: id, Name: vm.Spec.Name, Generation: generation})
 		}
 		if st.Phase != "" {
@@ -225,8 +225,8 @@ func TestAnswersBeforeHostsReport(t *testing.T) {
 		},
 		"curve":  func(c *crew) error { _, err := c.Curve(c.t.Context()); return err },
 		"groups": func(c *crew) error { _, err := c.DrainGroups(c.t.Context()); return err },
-		"try":    func(c *crew) error { _, err := c.Try(c.t.Context(), control.TryRequest{}); return err },
-		"spare":  func(c *crew) error { _, err := c.Spare(c.t.Context()); return err },
+		"try":    func(c *crew) error { _, err := c.Simulate(c.t.Context(), control.SimulateRequest{}); return err },
+		"spare":  func(c *crew) error { _, err := c.FailoverCapacity(c.t.Context()); return err },
 		"drain": func(c *crew) error {
 			_, err := c.Drain(c.t.Context(), "h1", control.DrainRequest{}, control.Call{DryRun: true})
 			return err

@@ -19,7 +19,7 @@ type Result struct {
 	DryRun    bool
 	Replayed  bool // the answer to an idempotency key used before
 
-	shaping state.ShapingSettings
+	rightsizing state.RightsizingSettings
 }
 
 // Change is one step of a plan, in words and in figures.

@@ -52,9 +52,9 @@ func noHarm(t *testing.T, w *simulated.World, cpu float64, memory int64) {
 	}
 }
 
-// wish is what a client knows of a VC: how many VMs it was promised, and what else may be if the
+// preference is what a client knows of a VC: how many VMs it was promised, and what else may be if the
 // last answer did not come.
-type wish struct {
+type preference struct {
 	count int // 0: none
 	maybe int // -1: certain
 }
@@ -69,11 +69,11 @@ func TestRestarts(t *testing.T) {
 		}
 		world, dir := newWorld(t, 3), scratch.Dir(t)
 		rng := rand.New(rand.NewPCG(1, 2))
-		wishes := map[string]wish{}
+		preferences := map[string]preference{}
 		acknowledged := 0
 		for round := range rounds {
 			c := startCluster(t, dir, world, 3, func() { time.Sleep(rand.N(350 * time.Microsecond)) }) // sleep: simulated time
-			checkWishes(t, c, wishes)
+			checkPreferences(t, c, preferences)
 			if round%5 == 4 {
 				time.Sleep(3 * time.Second) // sleep: simulated time, in which the log is saved as a snapshot
 			}
@@ -85,7 +85,7 @@ func TestRestarts(t *testing.T) {
 				for ctx.Err() == nil {
 					time.Sleep(rand.N(100 * time.Microsecond)) // sleep: simulated time, which must go on when nothing is written
 					name := fmt.Sprintf("v%d", rng.IntN(6))
-					if err := request(ctx, c.Control, rng, name, wishes); err != nil {
+					if err := request(ctx, c.Control, rng, name, preferences); err != nil {
 						return
 					}
 					acknowledged++
@@ -101,7 +101,7 @@ func TestRestarts(t *testing.T) {
 		}
 		t.Logf("%d requests were answered", acknowledged)
 		c := startCluster(t, dir, world, 3)
-		checkWishes(t, c, wishes)
+		checkPreferences(t, c, preferences)
 		v := c.eventually("all is as wished", func(v *control.View) bool {
 			return !slices.ContainsFunc(v.VCs(), func(x state.VC) bool {
 				s := v.VCView(x).State
@@ -123,7 +123,7 @@ func TestRestarts(t *testing.T) {
 			t.Errorf("orphan: %+v", vm)
 		}
 		for _, h := range v.Hosts() {
-			if u := v.HostView(h).Unknown; len(u) > 0 {
+			if u := v.HostView(h).Unmanaged; len(u) > 0 {
 				t.Errorf("host %s reports VMs that nobody knows: %v", h.Name, u)
 			}
 		}
@@ -137,8 +137,8 @@ func TestRestarts(t *testing.T) {
 }
 
 // request does something to a VC and notes what came of it.
-func request(ctx context.Context, c *control.Control, rng *rand.Rand, name string, wishes map[string]wish) error {
-	was := wishes[name]
+func request(ctx context.Context, c *control.Control, rng *rand.Rand, name string, preferences map[string]preference) error {
+	was := preferences[name]
 	next := 1 + rng.IntN(4)
 	var err error
 	switch {
@@ -152,11 +152,11 @@ func request(ctx context.Context, c *control.Control, rng *rand.Rand, name strin
 	}
 	switch {
 	case err == nil:
-		wishes[name] = wish{next, -1}
+		preferences[name] = preference{next, -1}
 	case isRefusal(err):
 		return nil
 	default:
-		wishes[name] = wish{was.count, next}
+		preferences[name] = preference{was.count, next}
 	}
 	return err
 }
@@ -167,10 +167,10 @@ func isRefusal(err error) bool {
 	return errors.As(err, &refused) || errors.Is(err, control.ErrConflict) || errors.Is(err, control.ErrNotFound)
 }
 
-func checkWishes(t *testing.T, c *testCluster, wishes map[string]wish) {
+func checkPreferences(t *testing.T, c *testCluster, preferences map[string]preference) {
 	t.Helper()
 	s := c.state.Snapshot()
-	for name, w := range wishes {
+	for name, w := range preferences {
 		x, ok := s.VCNamed(name)
 		got := 0
 		if ok && x.Goal == state.GoalRun {
@@ -179,6 +179,6 @@ func checkWishes(t *testing.T, c *testCluster, wishes map[string]wish) {
 		if got != w.count && got != w.maybe {
 			t.Errorf("%s has %d VMs after a restart; acknowledged %d, perhaps %d", name, got, w.count, w.maybe)
 		}
-		wishes[name] = wish{got, -1}
+		preferences[name] = preference{got, -1}
 	}
 }

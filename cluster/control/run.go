@@ -13,15 +13,15 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// settleFor is how long the state must be still before the loop looks at it:
+// debounce is how long the state must be still before the loop looks at it:
 // a burst of reports is one look.
-const settleFor = 10 * time.Millisecond
+const debounce = 10 * time.Millisecond
 
 // restFor so many times as long as a look took in vain the loop waits before the next: with many hosts, requests
-// have the turn meanwhile. But no longer than mostRest.
+// have the turn meanwhile. But no longer than maxRest.
 const (
-	restFor  = 24
-	mostRest = time.Second
+	restFor = 24
+	maxRest = time.Second
 )
 
 // retryAfter a plan that could not be proposed.
@@ -32,16 +32,16 @@ const retryAfter = time.Second
 func (c *Control) Run(ctx context.Context) {
 	var drains sync.WaitGroup
 	drains.Go(func() { c.emptyHosts(ctx) })
-	drains.Go(func() { c.shapeOn(ctx) })
+	drains.Go(func() { c.rightsizeOn(ctx) })
 	drains.Go(func() { c.keepTokenUses(ctx) })
 	drains.Go(func() { c.watchWaits(ctx) })
 	defer drains.Wait()
-	var idle look // at which there was nothing to do
+	var idle planInputs // at which there was nothing to do
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()
 		began := time.Now()
 		acted, err := c.stage(ctx, &idle)
-		rest := max(settleFor, min(restFor*time.Since(began), mostRest))
+		rest := max(debounce, min(restFor*time.Since(began), maxRest))
 		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
 			c.log.Warn("control loop", "error", err)
 		}
@@ -55,7 +55,7 @@ func (c *Control) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-retry:
-		case <-c.stir:
+		case <-c.wake:
 		case <-c.moves.due(c.o.Now()):
 		case <-changed:
 			select {
@@ -66,25 +66,25 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// look is what plans depend on: the placement index, the settings, the hosts that are out or awaited, whether VMs are being moved by a plan,
+// planInputs is what plans depend on: the placement index, the settings, the hosts that are out or awaited, whether VMs are being moved by a plan,
 // whether some that were preempted have waited for long enough, and what bars VMs from hosts that migrations left them on.
-type look struct {
-	index, settings uint64
-	out, awaited    string
-	moves           bool
-	again           uint64 // see shapes
-	relisted        uint64
+type planInputs struct {
+	index, settings      uint64
+	unavailable, awaited string
+	moves                bool
+	again                uint64 // see shapes
+	relisted             uint64
 }
 
-func (c *Control) lookAt(s *state.Snapshot, env loop.Env) look {
+func (c *Control) inputsOf(s *state.Snapshot, env loop.Env) planInputs {
 	m, _ := s.Meta()
-	return look{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Out), strings.Join(env.Awaited, " "), c.moves.on.Load(), c.shapes.again.Load(), c.relisted.Load()}
+	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), c.moves.on.Load(), c.rightsizing.again.Load(), c.relisted.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle is the look at which there
 // last was none: most changes of the state (a VM was seen running, an operation
 // recorded) cannot make one.
-func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
+func (c *Control) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	if !c.o.Log.Leads() {
 		return false, ErrNoLeader
 	}
@@ -97,24 +97,24 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	if acted, err := c.carryOn(ctx, s, env); acted || err != nil {
 		return acted, err
 	}
-	at := c.lookAt(s, env)
+	at := c.inputsOf(s, env)
 	if at == *idle {
 		return c.balance(ctx, s)
 	}
-	if m, _ := s.Meta(); m.Hold.On() {
-		*idle = look{}
+	if m, _ := s.Meta(); m.RecoveryFreeze.On() {
+		*idle = planInputs{}
 		return false, nil
 	}
-	if c.rooms.Still(s) {
+	if c.capacity.Steady(s) {
 		*idle = at
 		return c.balance(ctx, s)
 	}
-	if err := c.flight.drained(ctx); err != nil {
+	if err := c.inflight.drained(ctx); err != nil {
 		return false, err
 	}
 	s = c.o.State.Snapshot()
 	env = c.env()
-	at = c.lookAt(s, env)
+	at = c.inputsOf(s, env)
 	var plan *state.Plan
 	if len(env.Awaited) == 0 { // else what waits may fit where nothing is known of yet
 		if plan = loop.Restart(s, env); plan == nil {
@@ -131,7 +131,7 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 		}
 		return c.balance(ctx, s)
 	}
-	c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.Touched), "allocations", len(plan.Allocations), "text", plan.Text)
+	c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.AffectedHosts), "allocations", len(plan.Allocations), "text", plan.Text)
 	err := c.propose(ctx, state.KindPlan, plan)
 	if errors.Is(err, state.ErrConflict) {
 		c.log.Info("plan refused", "verb", plan.Verb, "error", err)
@@ -140,17 +140,17 @@ func (c *Control) stage(ctx context.Context, idle *look) (bool, error) {
 	return err == nil, err
 }
 
-// whoIsOut names the hosts that are out.
-func (c *Control) whoIsOut(s *state.Snapshot) string { return namesOf(c.out(s)) }
+// unavailableNames names the hosts that are out.
+func (c *Control) unavailableNames(s *state.Snapshot) string { return namesOf(c.unavailable(s)) }
 
 func namesOf(out map[string]string) string {
 	return strings.Join(slices.Sorted(maps.Keys(out)), " ")
 }
 
-// rouse the loop: something changed that is not in the log.
-func (c *Control) rouse() {
+// wakeLoop the loop: something changed that is not in the log.
+func (c *Control) wakeLoop() {
 	select {
-	case c.stir <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }

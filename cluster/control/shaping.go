@@ -12,61 +12,61 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// urgentLooks at needs there may be between two others, where somebody is short of something.
-const urgentLooks = 6
+// wakesPerPeriod at needs there may be between two others, where somebody is short of something.
+const wakesPerPeriod = 6
 
-// tellEvery so many periods the leader tells what shaping did, so that the next leader goes on from there.
-const tellEvery = 10
+// reportEvery so many periods the leader tells what shaping did, so that the next leader goes on from there.
+const reportEvery = 10
 
-// ShapingStatus is how shaping stands.
-type ShapingStatus struct {
-	Settings  state.ShapingSettings // with defaults
-	Looked    time.Time             // zero: not yet, since this server began to lead
-	Reclaimed state.Resources       // by the last look: in force, or in the shadow what would be
-	VMs       []loop.Shaped
-	Hours     []state.ShapingHour // oldest first; by this leader, and what others told before
-	Waiting   []string            // VMs that were preempted and wait for room, by name
-	Admission AdmissionStatus
+// RightsizingStatus is how shaping stands.
+type RightsizingStatus struct {
+	Settings    state.RightsizingSettings // with defaults
+	EvaluatedAt time.Time                 // zero: not yet, since this server began to lead
+	Reclaimed   state.Resources           // by the last look: in force, or in the shadow what would be
+	VMs         []loop.Recommendation
+	Hours       []state.RightsizingHour // oldest first; by this leader, and what others told before
+	Waiting     []string                // VMs that were preempted and wait for room, by name
+	Admission   AdmissionStatus
 }
 
-// ShapingFigures are counted since the server began to lead.
-type ShapingFigures struct {
-	Mode                  state.ShapingMode
-	Reclaimed             state.Resources
-	VMs, Pressed, Alone   int
-	Preempted             int
-	ShortCPU, ShortMemory float64 // VM-minutes
-	Penalties             [len(boldnesses)]PenaltyStatus
-	Quality               float64 // below 0: not known
+// RightsizingStats are counted since the server began to lead.
+type RightsizingStats struct {
+	Mode                         state.RightsizingMode
+	Reclaimed                    state.Resources
+	VMs, UnderPressure, Excluded int
+	Preempted                    int
+	ShortCPU, ShortMemory        float64 // VM-minutes
+	Margins                      [len(boldnesses)]MarginStatus
+	Quality                      float64 // below 0: not known
 }
 
-// shapes is what the leader remembers of needs besides the state.
-type shapes struct {
-	urge  chan struct{} // somebody is short of something
+// rightsizing is what the leader remembers of needs besides the state.
+type rightsizing struct {
+	wake  chan struct{} // somebody is short of something
 	again atomic.Uint64 // counts the looks that found VMs to be started again
 
-	mu        sync.Mutex
-	estimates map[string]forecastOf // by VM id
-	since     time.Time             // the term began
-	begun     bool                  // a term began: the goroutine that looks forgets
-	looked    time.Time
-	last      loop.Shaping
-	hours     []state.ShapingHour // oldest first; those that the log was not told as they are have no id
-	epoch     uint64              // of the state that they were read from
-	saved     time.Time           // when they were last told to the log
-	total     ShapingFigures
-	doubts    doubts
+	mu          sync.Mutex
+	estimates   map[string]forecastOf // by VM id
+	since       time.Time             // the term began
+	begun       bool                  // a term began: the goroutine that looks forgets
+	evaluatedAt time.Time
+	last        loop.Rightsizing
+	hours       []state.RightsizingHour // oldest first; those that the log was not told as they are have no id
+	epoch       uint64                  // of the state that they were read from
+	saved       time.Time               // when they were last told to the log
+	total       RightsizingStats
+	margin      admissionMargin
 }
 
-// begin a term, with the hours that were told before.
-func (x *shapes) begin(now time.Time, s *state.Snapshot) {
+// startTerm a term, with the hours that were told before.
+func (x *rightsizing) startTerm(now time.Time, s *state.Snapshot) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.estimates, x.since, x.begun, x.looked, x.last, x.total = map[string]forecastOf{}, now, true, time.Time{}, loop.Shaping{}, ShapingFigures{}
-	x.hours, x.saved = s.ShapingHours(), now
+	x.estimates, x.since, x.begun, x.evaluatedAt, x.last, x.total = map[string]forecastOf{}, now, true, time.Time{}, loop.Rightsizing{}, RightsizingStats{}
+	x.hours, x.saved = s.RightsizingHours(), now
 	meta, _ := s.Meta()
 	x.epoch = meta.Epoch
-	x.doubts.begin()
+	x.margin.startTerm()
 }
 
 // estimated: less than was declared is thought to be what a VM needs.
@@ -77,55 +77,55 @@ func estimated(s *state.Snapshot, id string) bool {
 	return g.Estimated > 0
 }
 
-// shapeOn looks at what VMs need until ctx ends.
-func (c *Control) shapeOn(ctx context.Context) {
-	x := loop.Shaper{Period: c.o.Period}
-	urgent := c.o.Period / urgentLooks
-	urge := c.shapes.urge
+// rightsizeOn looks at what VMs need until ctx ends.
+func (c *Control) rightsizeOn(ctx context.Context) {
+	x := loop.Rightsizer{Period: c.o.Period}
+	sooner := c.o.Period / wakesPerPeriod
+	wake := c.rightsizing.wake
 	for timer := time.NewTimer(c.o.Period); ; {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-urge:
+		case <-wake:
 			timer.Stop()
 		}
-		if err := c.shape(ctx, &x); err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) && !errors.Is(err, state.ErrConflict) {
+		if err := c.rightsize(ctx, &x); err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) && !errors.Is(err, state.ErrConflict) {
 			c.log.Warn("shaping", "error", err)
 		}
-		timer.Reset(urgent) // who is short now is looked at again no sooner
+		timer.Reset(sooner) // who is short now is looked at again no sooner
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
-			timer.Reset(c.o.Period - urgent)
+			timer.Reset(c.o.Period - sooner)
 		}
 	}
 }
 
-// shape looks once, and proposes what was found.
-func (c *Control) shape(ctx context.Context, x *loop.Shaper) error {
+// rightsize looks once, and proposes what was found.
+func (c *Control) rightsize(ctx context.Context, x *loop.Rightsizer) error {
 	if !c.o.Log.Leads() {
 		return ErrNoLeader
 	}
 	s := c.o.State.Snapshot()
 	meta, ok := s.Meta()
-	if !ok || meta.Hold.On() {
+	if !ok || meta.RecoveryFreeze.On() {
 		return nil
 	}
-	set := meta.Settings.Shaping.WithDefaults()
-	in := c.sighting(s, x)
-	out := x.Look(s, in)
-	if c.waitsAgain(s, in.Now) || set.Mode == state.ShapingOn && s.SomebodyWaits() { // room follows what is seen, besides the state
-		c.shapes.again.Add(1)
-		defer c.rouse()
+	set := meta.Settings.Rightsizing.WithDefaults()
+	in := c.observations(s, x)
+	out := x.Evaluate(s, in)
+	if c.waitsAgain(s, in.Now) || set.Mode == state.RightsizingOn && s.AnyQueued() { // room follows what is seen, besides the state
+		c.rightsizing.again.Add(1)
+		defer c.wakeLoop()
 	}
 	var err error
 	if !out.Command.Empty() {
 		c.log.Debug("shape", "needs", len(out.Command.Needs), "targets", len(out.Command.Targets), "text", out.Command.Text)
-		err = c.propose(ctx, state.KindShape, out.Command)
+		err = c.propose(ctx, state.KindRightsize, out.Command)
 	}
 	gone := 0
 	for _, p := range out.Preempt {
@@ -138,8 +138,8 @@ func (c *Control) shape(ctx context.Context, x *loop.Shaper) error {
 			gone += len(plan.VMs)
 		}
 	}
-	c.shapes.note(in.Now, c.o.Period, s, out, gone)
-	return errors.Join(err, c.tellHours(ctx, s, in.Now))
+	c.rightsizing.note(in.Now, c.o.Period, s, out, gone)
+	return errors.Join(err, c.reportHours(ctx, s, in.Now))
 }
 
 // waitsAgain: a VM that was preempted may start again.
@@ -152,14 +152,14 @@ func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 	return found
 }
 
-// tellHours of what shaping did, now and then.
-func (c *Control) tellHours(ctx context.Context, s *state.Snapshot, now time.Time) error {
-	x := &c.shapes
-	hours := x.unsaved(now, tellEvery*c.o.Period)
+// reportHours of what shaping did, now and then.
+func (c *Control) reportHours(ctx context.Context, s *state.Snapshot, now time.Time) error {
+	x := &c.rightsizing
+	hours := x.unsaved(now, reportEvery*c.o.Period)
 	if len(hours) == 0 {
 		return nil
 	}
-	if err := c.propose(ctx, state.KindShapingTold, state.ShapingTold{Hours: hours}); err != nil {
+	if err := c.propose(ctx, state.KindRightsizingReport, state.RightsizingReport{Hours: hours}); err != nil {
 		return err
 	}
 	x.mu.Lock()
@@ -172,55 +172,55 @@ func (c *Control) tellHours(ctx context.Context, s *state.Snapshot, now time.Tim
 }
 
 // unsaved are the hours that the log was not told as they are, if it is so long ago that it was told any.
-func (x *shapes) unsaved(now time.Time, every time.Duration) []state.ShapingHour {
+func (x *rightsizing) unsaved(now time.Time, every time.Duration) []state.RightsizingHour {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if d := now.Sub(x.saved); d >= 0 && d < every { // below 0 where the clock was set back
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(x.hours), func(h state.ShapingHour) bool { return h.ID != "" })
+	return slices.DeleteFunc(slices.Clone(x.hours), func(h state.RightsizingHour) bool { return h.ID != "" })
 }
 
 // hour of what shaping did, in that mode.
-func (x *shapes) hour(now time.Time, mode state.ShapingMode) *state.ShapingHour {
+func (x *rightsizing) hour(now time.Time, mode state.RightsizingMode) *state.RightsizingHour {
 	from := now.Truncate(time.Hour)
-	same := func(h state.ShapingHour) bool { return h.Mode == mode && h.From.Equal(from) }
+	same := func(h state.RightsizingHour) bool { return h.Mode == mode && h.From.Equal(from) }
 	if !slices.ContainsFunc(x.hours, same) {
-		x.hours = append(x.hours, state.ShapingHour{From: from, Mode: mode})
-		slices.SortStableFunc(x.hours, func(a, b state.ShapingHour) int { return a.From.Compare(b.From) }) // another leader's clock may be ahead
-		x.hours = slices.Delete(x.hours, 0, max(0, len(x.hours)-state.ShapingHours))
+		x.hours = append(x.hours, state.RightsizingHour{From: from, Mode: mode})
+		slices.SortStableFunc(x.hours, func(a, b state.RightsizingHour) int { return a.From.Compare(b.From) }) // another leader's clock may be ahead
+		x.hours = slices.Delete(x.hours, 0, max(0, len(x.hours)-state.RightsizingHours))
 	}
 	if i := slices.IndexFunc(x.hours, same); i >= 0 {
 		return &x.hours[i]
 	}
-	return &state.ShapingHour{} // older than all that are kept
+	return &state.RightsizingHour{} // older than all that are kept
 }
 
 // note what a look found.
-func (x *shapes) note(now time.Time, period time.Duration, s *state.Snapshot, out loop.Shaping, gone int) {
+func (x *rightsizing) note(now time.Time, period time.Duration, s *state.Snapshot, out loop.Rightsizing, gone int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if meta, _ := s.Meta(); meta.Epoch != x.epoch { // a restored state has hours of its own
-		x.epoch, x.hours = meta.Epoch, s.ShapingHours()
+		x.epoch, x.hours = meta.Epoch, s.RightsizingHours()
 	}
 	over := 0.0
-	if !x.looked.IsZero() {
-		over = min(now.Sub(x.looked).Minutes(), 2)
+	if !x.evaluatedAt.IsZero() {
+		over = min(now.Sub(x.evaluatedAt).Minutes(), 2)
 	}
-	x.looked, x.last = now, out
-	x.doubts.observe(&out, now, period)
+	x.evaluatedAt, x.last = now, out
+	x.margin.observe(&out, now, period)
 	t := &x.total
-	t.Mode, t.Reclaimed, t.VMs, t.Pressed, t.Alone = out.Mode, out.Reclaimed, len(out.VMs), 0, 0
+	t.Mode, t.Reclaimed, t.VMs, t.UnderPressure, t.Excluded = out.Mode, out.Reclaimed, len(out.VMs), 0, 0
 	t.Preempted += gone
 	for _, v := range out.VMs {
-		if v.Pressed {
-			t.Pressed++
+		if v.UnderPressure {
+			t.UnderPressure++
 		}
-		if v.Alone != "" {
-			t.Alone++
+		if v.Excluded != "" {
+			t.Excluded++
 		}
 	}
-	if out.Mode == state.ShapingOff {
+	if out.Mode == state.RightsizingOff {
 		return
 	}
 	h := x.hour(now, out.Mode)
@@ -237,7 +237,7 @@ func (x *shapes) note(now time.Time, period time.Duration, s *state.Snapshot, ou
 			h.ShortCPU += over
 			t.ShortCPU += over
 		}
-		if shortOfMemory(&v, out.Mode) {
+		if underMemoryPressure(&v, out.Mode) {
 			h.ShortMemory += over
 			t.ShortMemory += over
 		}
@@ -248,14 +248,14 @@ func (x *shapes) note(now time.Time, period time.Duration, s *state.Snapshot, ou
 	}
 }
 
-// Shaping is how it stands. Of the leader only.
-func (c *Control) Shaping(ctx context.Context) (ShapingStatus, error) {
+// Rightsizing is how it stands. Of the leader only.
+func (c *Control) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
 	s, err := c.before(ctx, "shaping")
 	if err != nil {
-		return ShapingStatus{}, err
+		return RightsizingStatus{}, err
 	}
 	meta, _ := s.Meta()
-	out := ShapingStatus{Settings: meta.Settings.Shaping.WithDefaults()}
+	out := RightsizingStatus{Settings: meta.Settings.Rightsizing.WithDefaults()}
 	s.EachVM(func(vm *state.VM) bool {
 		if vm.PreemptedAt > 0 && vm.Goal == state.GoalStop {
 			out.Waiting = append(out.Waiting, vm.Name)
@@ -263,31 +263,31 @@ func (c *Control) Shaping(ctx context.Context) (ShapingStatus, error) {
 		return true
 	})
 	out.Admission = c.admission(s)
-	x := &c.shapes
+	x := &c.rightsizing
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out.Looked, out.Reclaimed, out.VMs = x.looked, x.last.Reclaimed, append(out.VMs, x.last.VMs...)
+	out.EvaluatedAt, out.Reclaimed, out.VMs = x.evaluatedAt, x.last.Reclaimed, append(out.VMs, x.last.VMs...)
 	out.Hours = append(out.Hours, x.hours...)
 	return out, nil
 }
 
-// ShapingFigures of a server that leads.
-func (c *Control) ShapingFigures() ShapingFigures {
-	c.shapes.mu.Lock()
-	defer c.shapes.mu.Unlock()
-	out, p := c.shapes.total, c.shapes.doubts.penalty()
+// RightsizingStats of a server that leads.
+func (c *Control) RightsizingStats() RightsizingStats {
+	c.rightsizing.mu.Lock()
+	defer c.rightsizing.mu.Unlock()
+	out, p := c.rightsizing.total, c.rightsizing.margin.margin()
 	out.Quality = p.Quality
-	for i, word := range boldnesses {
-		out.Penalties[i] = PenaltyStatus{Aggressiveness: word, Factor: p.Of(word), PenaltySettings: loop.PenaltyFor(word)}
+	for i, text := range boldnesses {
+		out.Margins[i] = MarginStatus{Aggressiveness: text, Factor: p.Of(text), MarginSettings: loop.MarginFor(text)}
 	}
 	return out
 }
 
-// shaped is what the last look found of VMs, by id.
-func (x *shapes) shaped() map[string]loop.Shaped {
+// recommendations is what the last look found of VMs, by id.
+func (x *rightsizing) recommendations() map[string]loop.Recommendation {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out := make(map[string]loop.Shaped, len(x.last.VMs))
+	out := make(map[string]loop.Recommendation, len(x.last.VMs))
 	for _, v := range x.last.VMs {
 		out[v.VM] = v
 	}

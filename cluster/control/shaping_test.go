@@ -17,31 +17,31 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// shapedHost is one host with VMs of known use, that follows what is wanted of it; its leader runs beside it in a bubble.
-type shapedHost struct {
+// rightsizedHost is one host with VMs of known use, that follows what is wanted of it; its leader runs beside it in a bubble.
+type rightsizedHost struct {
 	*control.Control
-	t     *testing.T
-	store *state.Store
-	use   map[string]state.Resources // by VM name
-	press map[string]bool
-	word  *agent.Available
-	ahead time.Duration // its clock is, of the leader's
-	mute  bool          // it forecasts nothing new
-	late  time.Duration // what it forecasts rests on what was measured so long ago
+	t         *testing.T
+	store     *state.Store
+	use       map[string]state.Resources // by VM name
+	press     map[string]bool
+	available *agent.Available
+	ahead     time.Duration // its clock is, of the leader's
+	mute      bool          // it forecasts nothing new
+	late      time.Duration // what it forecasts rests on what was measured so long ago
 }
 
-func shapedIn(t *testing.T, f func(t *testing.T, h *shapedHost)) {
+func recommendationIn(t *testing.T, f func(t *testing.T, h *rightsizedHost)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		store := state.New()
-		h := &shapedHost{t: t, store: store, use: map[string]state.Resources{}, press: map[string]bool{}}
+		h := &rightsizedHost{t: t, store: store, use: map[string]state.Resources{}, press: map[string]bool{}}
 		h.Control = control.New(control.Options{State: store, Log: &lateLog{store: store}, Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler),
 			Inspect: func(img state.Image) (state.Image, error) { return img, nil },
 			Clock:   func() lease.Instant { return lease.Instant(time.Now().UnixNano()) }})
-		if err := h.Begin(ctx, 1, "c"); err != nil {
+		if err := h.StartTerm(ctx, 1, "c"); err != nil {
 			t.Fatal(err)
 		}
-		h.tell()
+		h.report()
 		if _, _, err := h.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
 			t.Fatal(err)
 		}
@@ -53,8 +53,8 @@ func shapedIn(t *testing.T, f func(t *testing.T, h *shapedHost)) {
 	})
 }
 
-// tell the leader what there is: each VM that is to run runs, and holds what it is to hold.
-func (h *shapedHost) tell() {
+// report the leader what there is: each VM that is to run runs, and holds what it is to hold.
+func (h *rightsizedHost) report() {
 	h.t.Helper()
 	ctx, now := h.t.Context(), time.Now().Add(h.ahead)
 	if _, err := h.Renew(ctx, agent.Renewal{Host: "h1", Boot: "b", At: time.Duration(now.UnixNano())}); err != nil && !strings.Contains(err.Error(), "not found") {
@@ -65,13 +65,13 @@ func (h *shapedHost) tell() {
 		h.t.Fatal(err)
 	}
 	r := agent.Report{Host: "h1", Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 64 << 20, Reach: true,
-		Running: []agent.Instance{}, Epoch: want.Epoch, Index: want.Index, Samples: []agent.Sample{}, Available: h.word}
+		Running: []agent.Instance{}, Epoch: want.Epoch, Index: want.Index, Samples: []agent.Sample{}, Available: h.available}
 	for _, vm := range want.VMs {
 		id, name := vm.Spec.Identity.VM, strings.TrimPrefix(vm.Spec.Name, "ek-")
-		st := agent.Status{VM: id, Generation: vm.Spec.Identity.Generation, Phase: agent.SeenRunning, Held: vm.Spec.Balloon}
+		st := agent.Status{VM: id, Generation: vm.Spec.Identity.Generation, Phase: agent.PhaseRunning, ChargedMemory: vm.Spec.Balloon}
 		if vm.Want != agent.WantRun {
-			if !vm.Settled {
-				st.Phase, st.Held = agent.SeenStopped, 0
+			if !vm.EndKnown {
+				st.Phase, st.ChargedMemory = agent.PhaseStopped, 0
 				r.Statuses = append(r.Statuses, st)
 			}
 			continue
@@ -90,7 +90,7 @@ func (h *shapedHost) tell() {
 		s := agent.Sample{VM: id, Generation: st.Generation, At: now, State: "running", Cap: vm.Spec.CPU.Cap, Used: min(use.CPU, vm.Spec.CPU.Cap), Balloon: vm.Spec.Balloon,
 			Memory: min(use.Memory, vm.Spec.Balloon), Guest: &agent.Guest{Follows: true}}
 		if h.press[name] {
-			s.Guest.Pressed = "it swaps"
+			s.Guest.Pressure = "it swaps"
 		}
 		r.Samples = append(r.Samples, s)
 		r.Running = append(r.Running, agent.Instance{VM: id, Name: vm.Spec.Name, Generation: st.Generation})
@@ -101,23 +101,23 @@ func (h *shapedHost) tell() {
 }
 
 // pass so long, with a report each 10 s.
-func (h *shapedHost) pass(d time.Duration) {
+func (h *rightsizedHost) pass(d time.Duration) {
 	h.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		time.Sleep(10 * time.Second) // sleep: the bubble's clock
-		h.tell()
+		h.report()
 		synctest.Wait()
 	}
 }
 
-func (h *shapedHost) mode(x state.ShapingSettings) {
+func (h *rightsizedHost) mode(x state.RightsizingSettings) {
 	h.t.Helper()
-	if _, err := h.Settings(h.t.Context(), func(s *state.Settings) error { s.Shaping = x; return nil }, control.Call{}); err != nil {
+	if _, err := h.Settings(h.t.Context(), func(s *state.Settings) error { s.Rightsizing = x; return nil }, control.Call{}); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func (h *shapedHost) run(name, needs, role string, memory, use int64) {
+func (h *rightsizedHost) run(name, needs, role string, memory, use int64) {
 	h.t.Helper()
 	x := vc(name, 1, 1, memory)
 	x.Needs, x.Groups[0].Role, x.Groups[0].MemoryMin = needs, role, 256<<20
@@ -125,11 +125,11 @@ func (h *shapedHost) run(name, needs, role string, memory, use int64) {
 		h.t.Fatal(err)
 	}
 	h.use[name+"-g-0"] = state.Resources{CPU: 0.2, Memory: use}
-	h.tell()
+	h.report()
 	h.pass(10 * time.Second)
 }
 
-func (h *shapedHost) vm(name string) (state.VM, state.Group) {
+func (h *rightsizedHost) vm(name string) (state.VM, state.Group) {
 	h.t.Helper()
 	s := h.store.Snapshot()
 	vm, ok := s.VMNamed(name)
@@ -141,7 +141,7 @@ func (h *shapedHost) vm(name string) (state.VM, state.Group) {
 	return vm, g
 }
 
-func (h *shapedHost) explained(name string) string {
+func (h *rightsizedHost) explained(name string) string {
 	h.t.Helper()
 	v, err := h.View(h.t.Context(), false)
 	if err != nil {
@@ -153,11 +153,11 @@ func (h *shapedHost) explained(name string) string {
 
 // A leader goes on from what the one before told of the shadow: all but its last minutes.
 func TestTheShadowOutlivesTheLeader(t *testing.T) {
-	shapedIn(t, func(t *testing.T, h *shapedHost) {
+	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		const gib = 1 << 30
 		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
-		looked := func() (minutes, vms float64, hours int) {
-			now, err := h.Shaping(t.Context())
+		evaluated := func() (minutes, vms float64, hours int) {
+			now, err := h.Rightsizing(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,19 +167,19 @@ func TestTheShadowOutlivesTheLeader(t *testing.T) {
 			return minutes, vms, len(now.Hours)
 		}
 		h.pass(95 * time.Minute)
-		minutes, vms, hours := looked()
+		minutes, vms, hours := evaluated()
 		if minutes < 90 || vms < 90 || hours < 2 {
 			t.Fatalf("%g minutes, %g VM-minutes in %d hours", minutes, vms, hours)
 		}
-		if err := h.Begin(t.Context(), 2, ""); err != nil {
+		if err := h.StartTerm(t.Context(), 2, ""); err != nil {
 			t.Fatal(err)
 		}
-		again, _, hours2 := looked()
+		again, _, hours2 := evaluated()
 		if again < minutes-11 || again > minutes || hours2 != hours {
 			t.Errorf("the next leader knows of %g of %g minutes, in %d of %d hours", again, minutes, hours2, hours)
 		}
 		h.pass(30 * time.Minute)
-		more, vms, _ := looked()
+		more, vms, _ := evaluated()
 		if more < again+28 || more > again+31 || vms < 115 || vms > more+1 {
 			t.Errorf("half an hour later %g minutes, %g VM-minutes, after %g", more, vms, again)
 		}
@@ -188,11 +188,11 @@ func TestTheShadowOutlivesTheLeader(t *testing.T) {
 
 // The hours of a restored state take the place of those that the leader knows.
 func TestTheShadowOfARestoredState(t *testing.T) {
-	shapedIn(t, func(t *testing.T, h *shapedHost) {
+	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		h.run("old", state.NeedsEstimated, "core", 4<<30, 1<<30)
 		h.pass(25 * time.Minute)
-		past := state.ShapingHour{From: time.Now().UTC().Truncate(time.Hour).Add(-24 * time.Hour), Mode: state.ShapingShadow, Minutes: 60, VMs: 60}
-		var file, held bytes.Buffer
+		past := state.RightsizingHour{From: time.Now().UTC().Truncate(time.Hour).Add(-24 * time.Hour), Mode: state.RightsizingShadow, Minutes: 60, VMs: 60}
+		var file, delayed bytes.Buffer
 		if err := h.store.Snapshot().Save(&file); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestTheShadowOfARestoredState(t *testing.T) {
 		if err := older.Restore(&file); err != nil {
 			t.Fatal(err)
 		}
-		entry, err := state.Encode(state.KindShapingTold, time.Now(), state.ShapingTold{Hours: []state.ShapingHour{past}})
+		entry, err := state.Encode(state.KindRightsizingReport, time.Now(), state.RightsizingReport{Hours: []state.RightsizingHour{past}})
 		if err == nil {
 			err = older.Apply(older.Snapshot().Index()+1, entry)
 		}
@@ -208,16 +208,16 @@ func TestTheShadowOfARestoredState(t *testing.T) {
 			err = older.Snapshot().Save(&file)
 		}
 		if err == nil {
-			err = state.Held(&file, &held, "restore", time.Now(), h.store.Snapshot())
+			err = state.PrepareRestore(&file, &delayed, "restore", time.Now(), h.store.Snapshot())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.store.Restore(&held); err != nil {
+		if err := h.store.Restore(&delayed); err != nil {
 			t.Fatal(err)
 		}
 		h.pass(5 * time.Minute)
-		now, err := h.Shaping(t.Context())
+		now, err := h.Rightsizing(t.Context())
 		if err != nil || len(now.Hours) < 2 || !now.Hours[0].From.Equal(past.From) || now.Hours[0].Minutes != 60 {
 			t.Errorf("%+v, %v", now.Hours, err)
 		}
@@ -225,14 +225,14 @@ func TestTheShadowOfARestoredState(t *testing.T) {
 }
 
 // From the shadow, over what is reclaimed and admitted, to who gives way and comes back, and the switch that ends it.
-func TestShaping(t *testing.T) {
-	shapedIn(t, func(t *testing.T, h *shapedHost) {
+func TestRightsizing(t *testing.T) {
+	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		const gib = 1 << 30
 		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
 		h.run("young", state.NeedsEstimated, "elastic", 3*gib, gib)
 		h.pass(12 * time.Minute)
-		now, err := h.Shaping(t.Context())
-		if err != nil || now.Settings.Mode != state.ShapingShadow || now.Reclaimed.Memory < 4*gib || len(now.VMs) != 2 || len(now.Hours) == 0 {
+		now, err := h.Rightsizing(t.Context())
+		if err != nil || now.Settings.Mode != state.RightsizingShadow || now.Reclaimed.Memory < 4*gib || len(now.VMs) != 2 || len(now.Hours) == 0 {
 			t.Fatalf("in the shadow: %+v, %v", now, err)
 		}
 		if vm, g := h.vm("old-g-0"); vm.Target != 0 || g.Estimated != 0 {
@@ -240,7 +240,7 @@ func TestShaping(t *testing.T) {
 		}
 		h.use["old-g-0"] = state.Resources{CPU: 0.9, Memory: 3 * gib}
 		h.pass(2 * time.Minute)
-		if now, _ = h.Shaping(t.Context()); now.Hours[len(now.Hours)-1].ShortMemory == 0 || now.Hours[len(now.Hours)-1].WorstVM != "old-g-0" || now.Hours[len(now.Hours)-1].ShortCPU == 0 {
+		if now, _ = h.Rightsizing(t.Context()); now.Hours[len(now.Hours)-1].ShortMemory == 0 || now.Hours[len(now.Hours)-1].WorstVM != "old-g-0" || now.Hours[len(now.Hours)-1].ShortCPU == 0 {
 			t.Errorf("what would have gone wrong: %+v", now.Hours)
 		}
 		if text := h.explained("old"); !strings.Contains(text, "shaping is shadow") {
@@ -248,10 +248,10 @@ func TestShaping(t *testing.T) {
 		}
 		h.use["old-g-0"] = state.Resources{CPU: 0.2, Memory: gib}
 
-		h.mode(state.ShapingSettings{Mode: state.ShapingOn})
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOn})
 		h.pass(15 * time.Minute)
 		vm, g := h.vm("old-g-0")
-		if vm.Target == 0 || vm.Target > 3*gib/2 || g.Estimated == 0 || g.Allocation < g.Estimated || vm.Held != vm.Target {
+		if vm.Target == 0 || vm.Target > 3*gib/2 || g.Estimated == 0 || g.Allocation < g.Estimated || vm.ChargedMemory != vm.Target {
 			t.Fatalf("%+v, %+v", vm, g)
 		}
 		if text := h.explained("old"); !strings.Contains(text, "cores that were declared are thought to be needed") || !strings.Contains(text, "VM old-g-0: ") {
@@ -278,10 +278,10 @@ func TestShaping(t *testing.T) {
 		if young.PreemptedAt == 0 || young.Phase != state.Stopped || !strings.Contains(young.Reason, "preempted") {
 			t.Fatalf("%+v", young)
 		}
-		if now, _ = h.Shaping(t.Context()); !slices.Equal(now.Waiting, []string{"young-g-0"}) {
+		if now, _ = h.Rightsizing(t.Context()); !slices.Equal(now.Waiting, []string{"young-g-0"}) {
 			t.Errorf("waiting: %v", now.Waiting)
 		}
-		if f := h.ShapingFigures(); f.Preempted != 1 || f.Mode != state.ShapingOn {
+		if f := h.RightsizingStats(); f.Preempted != 1 || f.Mode != state.RightsizingOn {
 			t.Errorf("%+v", f)
 		}
 		h.press = map[string]bool{}
@@ -298,7 +298,7 @@ func TestShaping(t *testing.T) {
 			t.Errorf("%+v", young)
 		}
 
-		h.mode(state.ShapingSettings{Mode: state.ShapingOff})
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOff})
 		h.pass(3 * time.Minute)
 		for _, name := range []string{"old-g-0", "young-g-0"} {
 			if vm, g := h.vm(name); vm.Target != 0 || g.Estimated != 0 || g.Allocation != g.CPU {

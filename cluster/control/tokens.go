@@ -45,10 +45,10 @@ func (u *tokenUses) all(s *state.Snapshot) map[string]time.Time {
 }
 
 // usesToRecord are those that are later than the recorded ones by more than least, in order of their ids.
-func usesToRecord(tokens []state.Token, seen map[string]time.Time, least time.Duration) []state.TokenUse {
+func usesToRecord(tokens []state.Token, seen map[string]time.Time, shortest time.Duration) []state.TokenUse {
 	var out []state.TokenUse
 	for _, t := range tokens {
-		if at, used := seen[t.ID]; used && at.Sub(t.LastUsed) > least {
+		if at, used := seen[t.ID]; used && at.Sub(t.LastUsed) > shortest {
 			out = append(out, state.TokenUse{ID: t.ID, At: at.UTC()})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // Create a VC. spec has its name, wishes and groups; MinYield below 0 and empty
 // fields mean the cluster's defaults.
 func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result, error) {
-	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		if call.IfMatch != 0 {
 			return loop.Answer{}, true, fmt.Errorf("create virtual cluster %s: a new one has no version %d: %w", spec.Name, call.IfMatch, ErrPrecondition)
 		}
@@ -32,8 +32,8 @@ func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result,
 			return loop.Answer{}, true, err
 		}
 		vc.ID = c.newID()
-		shut := func(host string) bool { return c.flight.busy(host) || c.isOut(s, host) }
-		if a, ok := c.rooms.Roomy(s, vc, c.doubt(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Pools: c.pools()}), shut); ok || !alone {
+		shut := func(host string) bool { return c.inflight.busy(host) || c.isUnavailable(s, host) }
+		if a, ok := c.capacity.TryFastPath(s, vc, c.withMargin(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Pools: c.pools()}), shut); ok || !global {
 			return a, ok, nil
 		}
 		return loop.Create(s, vc, c.ask()), false, nil
@@ -89,7 +89,7 @@ func busy(s *state.Snapshot, vc state.VC) error {
 
 // Scale changes the size or the needs of a VC, all or nothing.
 func (c *Control) Scale(ctx context.Context, name string, by Scale, call Call) (Result, error) {
-	return c.change(ctx, "scale", name, by, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "scale", name, by, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
 			return loop.Answer{}, true, err
@@ -105,7 +105,7 @@ func (c *Control) Scale(ctx context.Context, name string, by Scale, call Call) (
 		if err := vmNamesFree(s, scaled); err != nil {
 			return loop.Answer{}, true, err
 		}
-		if !alone {
+		if !global {
 			return loop.Answer{}, false, nil
 		}
 		return loop.Scale(s, scaled, c.ask()), false, nil
@@ -150,7 +150,7 @@ func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (stat
 	var f faults
 	live := false
 	for _, vm := range s.VMsOf(vc.ID) {
-		if vm.Group != g.Name || !vm.Holds() || vm.Goal != state.GoalRun {
+		if vm.Group != g.Name || !vm.ConsumesResources() || vm.Goal != state.GoalRun {
 			continue
 		}
 		live = true
@@ -175,7 +175,7 @@ func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (stat
 
 // Start a VC that is stopped, or the VMs of it that failed.
 func (c *Control) Start(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
 			return loop.Answer{}, true, err
@@ -183,7 +183,7 @@ func (c *Control) Start(ctx context.Context, name string, call Call) (Result, er
 		if err := busy(s, vc); err != nil {
 			return loop.Answer{}, true, err
 		}
-		if !alone {
+		if !global {
 			return loop.Answer{}, false, nil
 		}
 		return loop.Start(s, vc, c.ask()), false, nil
@@ -192,7 +192,7 @@ func (c *Control) Start(ctx context.Context, name string, call Call) (Result, er
 
 // Stop a VC: its guests are asked to power off; its disks are kept.
 func (c *Control) Stop(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
 			return loop.Answer{}, true, err
@@ -206,7 +206,7 @@ func (c *Control) Stop(ctx context.Context, name string, call Call) (Result, err
 
 // Delete a VC with all it has.
 func (c *Control) Delete(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot, alone bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
 			return loop.Answer{}, true, err

@@ -22,18 +22,18 @@ type HostLive struct {
 	// Sampled is when VMs came in, by the leader's clock.
 	Sampled time.Time
 	// Pressure of the machine, measured with the samples of its VMs; nil: its kernel measures none, or its agent does not tell.
-	Pressure *hypervisor.Pressure
-	Unknown  []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
+	Pressure  *hypervisor.Pressure
+	Unmanaged []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
 	// Running are the VMs of this cluster that the hypervisor listed last; ListedFor is the log index up to which what is
 	// wanted of the host was in force by then, 0 = it is not known.
 	Running   []agent.Instance
 	Listed    time.Time
 	ListedFor uint64
 
-	Resumes  bool                 // its agent resumes VMs that a migration left paused
-	Moves    []agent.MoveProgress // the migrations that go on from there
-	Migrates agent.Migrates       // what it has for VMs that move there; the zero value: it has not said
-	NoWay    []agent.NoWay        // where it cannot send VMs
+	Resumes       bool                 // its agent resumes VMs that a migration left paused
+	Moves         []agent.MoveProgress // the migrations that go on from there
+	Migrates      agent.Migrates       // what it has for VMs that move there; the zero value: it has not said
+	MissingRoutes []agent.MissingRoute // where it cannot send VMs
 }
 
 // Hang is a call of a host's hypervisor that hangs.
@@ -67,20 +67,20 @@ func (h Hang) Text(now time.Time) string {
 type View struct {
 	*state.Snapshot
 	// fill the three maps below before they are read: with many hosts they cost more than most answers need.
-	fill   func()
-	told   func(host string) uint64 // HostLive.Synced
-	live   map[string]HostLive
-	leases map[string]leaseView
-	out    map[string]string
-	now    time.Time
-	period time.Duration // Options.Period
+	fill        func()
+	syncedUpTo  func(host string) uint64 // HostLive.Synced
+	live        map[string]HostLive
+	leases      map[string]leaseView
+	unavailable map[string]string
+	now         time.Time
+	period      time.Duration // Options.Period
 	// blockers that were found last of a host that is emptied.
 	blockers func(host string) []Blocker
-	// shaped is what was found last of what VMs need, by their ids.
-	shaped func() map[string]loop.Shaped
-	// doubt fills in what new VMs are placed by where needs are estimated, and words are what hosts hold to be available.
-	doubt func(loop.Env) loop.Env
-	words map[string]loop.Word
+	// recommendations is what was found last of what VMs need, by their ids.
+	recommendations func() map[string]loop.Recommendation
+	// withMargin fills in what new VMs are placed by where needs are estimated, and words are what hosts hold to be available.
+	withMargin   func(loop.Env) loop.Env
+	availability map[string]loop.HostAvailability
 	// Late is what waits for too long, as far as this server knows.
 	Late func() []waits.Late
 	// Leader is the name of the server that leads.
@@ -112,19 +112,19 @@ type VMView struct {
 // HostView is a host with what is allocated and used of it.
 type HostView struct {
 	state.Host
-	State     string        // ready, cordoned, unreachable, unknown
-	Lease     string        // held, over (it was not renewed), lost (proved), unknown (not renewed in this term)
-	Heard     time.Duration // since its agent last renewed its lease; below 0 = not in this term
-	Error     string
-	Hangs     []string // calls of its hypervisor that hang, with how long they do; the one made first at first
-	Allocated state.Resources
-	Used      state.Resources
-	VMs       int
-	Unknown   []string
-	Leftovers []string // VMs that migrations left behind there, paused
-	Synced    uint64
-	Pressure  *hypervisor.Pressure // nil = not known
-	Word      *HostWord            // on what it has available for new VMs; nil: it told of none
+	State        string        // ready, cordoned, unreachable, unknown
+	Lease        string        // held, over (it was not renewed), lost (proved), unknown (not renewed in this term)
+	Heard        time.Duration // since its agent last renewed its lease; below 0 = not in this term
+	Error        string
+	Hangs        []string // calls of its hypervisor that hang, with how long they do; the one made first at first
+	Allocated    state.Resources
+	Used         state.Resources
+	VMs          int
+	Unmanaged    []string
+	Leftovers    []string // VMs that migrations left behind there, paused
+	Synced       uint64
+	Pressure     *hypervisor.Pressure // nil = not known
+	Availability *HostAvailability    // on what it has available for new VMs; nil: it told of none
 }
 
 // VCView is a VC with its state and yield.
@@ -135,7 +135,7 @@ type VCView struct {
 	Count  state.Count
 	Reason string
 	// Estimates says whether its needs are declared or estimated, Boldness how bold the estimates are; "" = there are none.
-	Estimates, Boldness string
+	Estimates, Aggressiveness string
 }
 
 // VM with its live figures.
@@ -144,19 +144,19 @@ func (v *View) VMView(vm state.VM) VMView {
 	g, _ := vc.GroupOf(vm)
 	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory}
 	switch {
-	case vm.Holds() && vm.Phase == state.Stopping: // it keeps the cap it had, whatever its group is given meanwhile
+	case vm.ConsumesResources() && vm.Phase == state.Stopping: // it keeps the cap it had, whatever its group is given meanwhile
 		g.Allocation = vm.Frozen
 		out.Allocation, out.Yield = vm.Frozen, g.Yield()
-	case vm.Holds():
+	case vm.ConsumesResources():
 		out.Allocation, out.Yield = g.Allocation, g.Yield()
 	}
 	if vm.Phase != state.Running || vm.MovingTo != "" {
 		v.fill()
-		if w, waits := waits.OfVM(v.Snapshot, &vm, v.out); waits && w.Reason != "" {
+		if w, waits := waits.OfVM(v.Snapshot, &vm, v.unavailable); waits && w.Reason != "" {
 			out.Reason = w.Reason
 		}
 	}
-	if !vm.Holds() {
+	if !vm.ConsumesResources() {
 		return out
 	}
 	v.fill()
@@ -190,10 +190,10 @@ func (v *View) HostView(h state.Host) HostView {
 		out.Used.Memory += s.Resident
 	}
 	out.Pressure = live.Pressure
-	if w, told := v.words[h.Name]; told {
-		out.Word = &HostWord{Word: w, Ignored: loop.Env{Now: v.now.UTC(), Words: v.words, Period: v.period}.Ignored(h.Name)}
+	if w, reported := v.availability[h.Name]; reported {
+		out.Availability = &HostAvailability{HostAvailability: w, Ignored: loop.Env{Now: v.now.UTC(), Availability: v.availability, Period: v.period}.Ignored(h.Name)}
 	}
-	out.Unknown, out.Synced, out.Error = live.Unknown, v.synced(h.Name), live.Error
+	out.Unmanaged, out.Synced, out.Error = live.Unmanaged, v.synced(h.Name), live.Error
 	for _, i := range live.Running {
 		if i.Leftover {
 			out.Leftovers = append(out.Leftovers, i.Name)
@@ -209,7 +209,7 @@ func (v *View) HostView(h state.Host) HostView {
 	case h.Lost.Proof != "":
 		out.State, out.Error = "lost", h.Lost.Text
 	case out.Lease == "over":
-		out.State, out.Error = "unreachable", v.out[h.Name]
+		out.State, out.Error = "unreachable", v.unavailable[h.Name]
 	case !seen:
 		out.State = "unknown"
 	case !live.Reach:
@@ -223,16 +223,16 @@ func (v *View) HostView(h state.Host) HostView {
 // VCView of a VC.
 func (v *View) VCView(vc state.VC) VCView {
 	meta, _ := v.Meta()
-	return viewOf(vc, v.VMsOf(vc.ID), meta.Settings.Shaping)
+	return viewOf(vc, v.VMsOf(vc.ID), meta.Settings.Rightsizing)
 }
 
 // View is the VC of a dry run as it would be.
-func (r Result) View() VCView { return viewOf(r.VC, r.VMs, r.shaping) }
+func (r Result) View() VCView { return viewOf(r.VC, r.VMs, r.rightsizing) }
 
-func viewOf(vc state.VC, vms []state.VM, set state.ShapingSettings) VCView {
+func viewOf(vc state.VC, vms []state.VM, set state.RightsizingSettings) VCView {
 	out := VCView{VC: vc, State: state.StateOf(vc, vms), Count: state.CountPhases(vms), Estimates: state.NeedsDeclared}
 	if set.Estimates(&vc) {
-		out.Estimates, out.Boldness = state.NeedsEstimated, set.Boldness(&vc)
+		out.Estimates, out.Aggressiveness = state.NeedsEstimated, set.AggressivenessOf(&vc)
 	}
 	if out.Count.Starting+out.Count.Running > 0 {
 		out.Yield = state.YieldOf(vc)
@@ -264,11 +264,11 @@ func viewOf(vc state.VC, vms []state.VM, set state.ShapingSettings) VCView {
 // synced is the log index up to which what is wanted is in force on a host. An agent tells the index at
 // which its own part of the state last changed.
 func (v *View) synced(host string) uint64 {
-	told := v.told(host)
-	if h, ok := v.Host(host); ok && told > 0 && told >= h.Version {
+	synced := v.syncedUpTo(host)
+	if h, ok := v.Host(host); ok && synced > 0 && synced >= h.Version {
 		return v.Index()
 	}
-	return told
+	return synced
 }
 
 // MinYield of the cluster: the least yield of the VCs that run, 1 if none does.

@@ -32,8 +32,8 @@ func (c *Control) Late() []waits.Late {
 		return nil
 	}
 	s := c.o.State.Snapshot()
-	all := waits.Of(s, c.out(s))
+	all := waits.Of(s, c.unavailable(s))
 	c.waiting.Lock()
 	defer c.waiting.Unlock()
-	return c.waiting.tracker.Look(c.o.Now(), all)
+	return c.waiting.tracker.Evaluate(c.o.Now(), all)
 }

@@ -47,7 +47,7 @@ func saved(t *testing.T, vms int) []byte {
 	for i := range vms {
 		id := "v" + string(rune('a'+i))
 		p.VMs = append(p.VMs, state.VM{ID: id, VC: "v", Group: "g", Task: i, Name: "old-g-" + id, Host: "h1", Generation: 1, Goal: state.GoalRun, Phase: state.Starting,
-			VCPUs: 1, BootMemory: 1 << 30, Held: 1 << 30})
+			VCPUs: 1, BootMemory: 1 << 30, ChargedMemory: 1 << 30})
 		report.VMs = append(report.VMs, state.VMStatus{VM: id, Generation: 1, Phase: state.Running})
 	}
 	put(state.KindPlan, p)
@@ -60,22 +60,22 @@ func saved(t *testing.T, vms int) []byte {
 }
 
 // A saved state is asked in place of the present one, of which nothing counts then.
-func TestTryOnASavedState(t *testing.T) {
+func TestSimulateOnASavedState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
 		file := saved(t, 6)
-		r, err := c.Try(t.Context(), control.TryRequest{Snapshot: file})
+		r, err := c.Simulate(t.Context(), control.SimulateRequest{Snapshot: file})
 		if err != nil || r.MinYieldAfter != 1 || r.MinYieldBefore > 0.67 || len(r.Plan.Steps) < 2 || r.Plan.Steps[0].To != "h2" {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if r, err = c.Try(t.Context(), control.TryRequest{Snapshot: file, RemoveHosts: []string{"h2"}}); err != nil || len(r.Plan.Steps) != 0 || len(r.Unplaced) != 0 || !strings.Contains(r.Plan.Reason, "no VM") {
+		if r, err = c.Simulate(t.Context(), control.SimulateRequest{Snapshot: file, RemoveHosts: []string{"h2"}}); err != nil || len(r.Plan.Steps) != 0 || len(r.Unplaced) != 0 || !strings.Contains(r.Plan.Reason, "no VM") {
 			t.Errorf("without the empty one: %+v, %v", r, err)
 		}
-		if r, err = c.Try(t.Context(), control.TryRequest{Snapshot: file, RemoveHosts: []string{"h1", "h2"}}); err != nil || len(r.Unplaced) != 6 {
+		if r, err = c.Simulate(t.Context(), control.SimulateRequest{Snapshot: file, RemoveHosts: []string{"h1", "h2"}}); err != nil || len(r.Unplaced) != 6 {
 			t.Errorf("without any: %+v, %v", r, err)
 		}
 		var invalid *control.Invalid
-		if _, err := c.Try(t.Context(), control.TryRequest{Snapshot: bytes.Replace(file, []byte("old-g"), []byte("odd-g"), 1)}); !errors.As(err, &invalid) {
+		if _, err := c.Simulate(t.Context(), control.SimulateRequest{Snapshot: bytes.Replace(file, []byte("old-g"), []byte("odd-g"), 1)}); !errors.As(err, &invalid) {
 			t.Errorf("a file that was changed: %v", err)
 		}
 	})

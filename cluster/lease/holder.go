@@ -27,12 +27,12 @@ func (h Holder) Granted(sent Instant, lease time.Duration, enforce bool) Holder 
 	return h
 }
 
-// Held says whether the lease runs at the instant.
-func (h Holder) Held(now Instant) bool { return h.Had && now < h.Until }
+// Leased says whether the lease runs at the instant.
+func (h Holder) Leased(now Instant) bool { return h.Had && now < h.Until }
 
 // MustStop says whether restartable VMs have no right to run at the instant.
 // While the cluster is disarmed they have.
-func (h Holder) MustStop(now Instant) bool { return !h.Held(now) && (h.Enforce || !h.Had) }
+func (h Holder) MustStop(now Instant) bool { return !h.Leased(now) && (h.Enforce || !h.Had) }
 
 // MayPet says whether the watchdog is to be told that this host is well. running
 // are the restartable VMs that the hypervisor last listed, known whether it answered.

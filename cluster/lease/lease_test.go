@@ -13,22 +13,22 @@ const twenty = 20 * time.Second
 
 func TestHolder(t *testing.T) {
 	var h lease.Holder
-	if !h.MustStop(0) || h.Held(0) {
+	if !h.MustStop(0) || h.Leased(0) {
 		t.Error("a host that never held a lease may run no restartable VM")
 	}
 	h = h.Granted(100*time.Second, twenty, true)
 	for _, c := range []struct {
-		at         lease.Instant
-		held, stop bool
+		at           lease.Instant
+		leased, stop bool
 	}{{100 * time.Second, true, false}, {119 * time.Second, true, false}, {120 * time.Second, false, true}} {
-		if h.Held(c.at) != c.held || h.MustStop(c.at) != c.stop {
-			t.Errorf("at %v: held %v, must stop %v", c.at, h.Held(c.at), h.MustStop(c.at))
+		if h.Leased(c.at) != c.leased || h.MustStop(c.at) != c.stop {
+			t.Errorf("at %v: held %v, must stop %v", c.at, h.Leased(c.at), h.MustStop(c.at))
 		}
 	}
 	if late := h.Granted(90*time.Second, twenty, false); late != h {
 		t.Errorf("an answer that was overtaken by a later one counts: %+v", late)
 	}
-	if disarmed := h.Granted(101*time.Second, twenty, false); disarmed.MustStop(time.Hour) {
+	if fencingDisabled := h.Granted(101*time.Second, twenty, false); fencingDisabled.MustStop(time.Hour) {
 		t.Error("disarmed: the end of the lease stops VMs")
 	}
 	for _, c := range []struct {
@@ -43,27 +43,27 @@ func TestHolder(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	good := lease.Word{Enforcing: true, Watchdog: 15 * time.Second}
+	good := lease.Enforcement{Enforcing: true, Watchdog: 15 * time.Second}
 	for _, c := range []struct {
-		name       string
-		word       lease.Word
-		armed      bool
-		at         lease.Instant
-		held, over bool
+		name         string
+		enforcement  lease.Enforcement
+		armed        bool
+		at           lease.Instant
+		leased, over bool
 	}{
 		{"just renewed", good, true, 110 * time.Second, true, false},
 		{"lease over, watchdog not", good, true, 125 * time.Second, false, false},
 		{"at the margin", good, true, 137 * time.Second, false, false},
 		{"past the margin", good, true, 138 * time.Second, false, true},
 		{"disarmed", good, false, time.Hour, false, false},
-		{"no watchdog", lease.Word{Enforcing: true}, true, time.Hour, false, false},
-		{"not enforcing", lease.Word{Watchdog: time.Second}, true, time.Hour, false, false},
+		{"no watchdog", lease.Enforcement{Enforcing: true}, true, time.Hour, false, false},
+		{"not enforcing", lease.Enforcement{Watchdog: time.Second}, true, time.Hour, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			table := lease.NewTable(twenty, 0)
 			table.Renewed("h", 100*time.Second)
 			table.Renewed("h", 90*time.Second) // overtaken
-			if v := table.Judge("h", c.word, c.armed, c.at); v.Held != c.held || v.Over != c.over || v.Text == "" {
+			if v := table.Judge("h", c.enforcement, c.armed, c.at); v.Leased != c.leased || v.Over != c.over || v.Text == "" {
 				t.Errorf("%+v", v)
 			}
 		})
@@ -100,13 +100,13 @@ func TestNoTwoRights(t *testing.T) {
 		}
 		off := lastPet + time.Duration(float64(watchdog)/rate)
 		at := now + ms(t, "later", 200_000)
-		v := table.Judge("h", lease.Word{Enforcing: true, Watchdog: watchdog}, true, at)
-		if v.Over && (holder.Held(hostClock(at)) || at < off) {
+		v := table.Judge("h", lease.Enforcement{Enforcing: true, Watchdog: watchdog}, true, at)
+		if v.Over && (holder.Leased(hostClock(at)) || at < off) {
 			t.Fatalf("over at %v, but the host holds until %v and is off at %v", at, holder.Until, off)
 		}
 	})
 }
 
-func ms(t *rapid.T, name string, most int) time.Duration {
-	return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Millisecond
+func ms(t *rapid.T, name string, limit int) time.Duration {
+	return time.Duration(rapid.IntRange(0, limit).Draw(t, name)) * time.Millisecond
 }

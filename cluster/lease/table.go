@@ -19,9 +19,9 @@ func Stopped(watchdog time.Duration) time.Duration {
 	return need + time.Duration(float64(need)*Rates) + Margin
 }
 
-// Word is what the log knows of a host's way to enforce its lease: what its
+// Enforcement is what the log knows of a host's way to enforce its lease: what its
 // renewals said, recorded before they were answered.
-type Word struct {
+type Enforcement struct {
 	Enforcing bool
 	Watchdog  time.Duration // time-out of the armed watchdog, 0 = none is armed
 	// Lease is the longest that the host may hold since its last renewal, of this leader or of one whose leases are longer.
@@ -31,43 +31,43 @@ type Word struct {
 // Table is the leader's side: when it answered which host last, in this term.
 // It belongs to one term and to one goroutine at a time.
 type Table struct {
-	lease   time.Duration
-	elected Instant
-	hosts   map[string]Instant
-	losing  map[string]int // losses on their way into the log
+	lease         time.Duration
+	elected       Instant
+	hosts         map[string]Instant
+	pendingLosses map[string]int // losses on their way into the log
 }
 
 // NewTable at the leader's election, of leases that last so long. Every host counts as renewed then.
 func NewTable(lease time.Duration, elected Instant) *Table {
-	return &Table{lease: lease, elected: elected, hosts: map[string]Instant{}, losing: map[string]int{}}
+	return &Table{lease: lease, elected: elected, hosts: map[string]Instant{}, pendingLosses: map[string]int{}}
 }
 
 // Renewed: the host's renewal is about to be answered. It must be called before the answer leaves,
 // so that what the host holds can only end earlier than what is counted here. False: it must not be
 // answered, the host's loss is on its way into the log.
 func (t *Table) Renewed(host string, now Instant) bool {
-	if t.losing[host] > 0 {
+	if t.pendingLosses[host] > 0 {
 		return false
 	}
 	t.hosts[host] = max(t.hosts[host], now)
 	return true
 }
 
-// Losing: what was proved of a host is on its way into the log. What the host begins now would not be covered by
+// BeginLoss: what was proved of a host is on its way into the log. What the host begins now would not be covered by
 // the proof: it is granted nothing until Recorded, called once it is known what became of the entry.
-func (t *Table) Losing(host string) { t.losing[host]++ }
+func (t *Table) BeginLoss(host string) { t.pendingLosses[host]++ }
 
 // Recorded ends Losing.
-func (t *Table) Recorded(host string) { t.losing[host]-- }
+func (t *Table) Recorded(host string) { t.pendingLosses[host]-- }
 
-// Holds says whether the host holds a lease, and may be granted something on it.
-func (t *Table) Holds(host string, now Instant) bool {
+// Leased says whether the host holds a lease, and may be granted something on it.
+func (t *Table) Leased(host string, now Instant) bool {
 	ago, _ := t.Heard(host, now)
-	return ago < t.lease && !t.IsLosing(host)
+	return ago < t.lease && !t.LossPending(host)
 }
 
-// IsLosing says whether the host's loss is on its way into the log.
-func (t *Table) IsLosing(host string) bool { return t.losing[host] > 0 }
+// LossPending says whether the host's loss is on its way into the log.
+func (t *Table) LossPending(host string) bool { return t.pendingLosses[host] > 0 }
 
 // Heard says whether the host renewed in this term, and how long ago it last did, or
 // how long ago the term began.
@@ -81,8 +81,8 @@ func (t *Table) Heard(host string, now Instant) (ago time.Duration, inTerm bool)
 
 // Verdict on a host.
 type Verdict struct {
-	// Held: the host holds its lease, as far as this leader knows.
-	Held bool
+	// Leased: the host holds its lease, as far as this leader knows.
+	Leased bool
 	// Over: the host has surely stopped its restartable VMs, or is off.
 	Over bool
 	// In is how long it takes until Over, if nothing is heard; 0 if it is, below 0 if it never will be.
@@ -92,23 +92,23 @@ type Verdict struct {
 }
 
 // Judge what is known of the host by its silence alone (design rule 9).
-func (t *Table) Judge(host string, word Word, armed bool, now Instant) Verdict {
+func (t *Table) Judge(host string, enforcement Enforcement, armed bool, now Instant) Verdict {
 	ago, _ := t.Heard(host, now)
 	if ago < t.lease {
-		return Verdict{Held: true, In: -1, Text: "it holds a lease"}
+		return Verdict{Leased: true, In: -1, Text: "it holds a lease"}
 	}
 	switch {
 	case !armed:
 		return Verdict{In: -1, Text: "the cluster is disarmed: its lease proves nothing"}
-	case !word.Enforcing:
+	case !enforcement.Enforcing:
 		return Verdict{In: -1, Text: "it does not enforce its lease: its silence proves nothing"}
-	case word.Watchdog <= 0:
+	case enforcement.Watchdog <= 0:
 		return Verdict{In: -1, Text: "it has no armed watchdog: its silence proves nothing"}
 	}
-	need := max(t.lease, word.Lease) + word.Watchdog
+	need := max(t.lease, enforcement.Lease) + enforcement.Watchdog
 	need += time.Duration(float64(need)*Rates) + Margin
 	if left := need - ago; left > 0 {
 		return Verdict{In: left, Text: fmt.Sprintf("its watchdog turns it off within %s", left.Round(time.Second))}
 	}
-	return Verdict{Over: true, Text: fmt.Sprintf("its lease ended, and its watchdog of %s with it: nothing heard for %s", word.Watchdog, ago.Round(time.Second))}
+	return Verdict{Over: true, Text: fmt.Sprintf("its lease ended, and its watchdog of %s with it: nothing heard for %s", enforcement.Watchdog, ago.Round(time.Second))}
 }

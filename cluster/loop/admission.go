@@ -17,12 +17,12 @@ func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
 		return adm
 	}
 	adm.Solution = better(p, adm.Solution)
-	if p.rooms == nil || p.crowds(adm.Solution.Hosts) < 0 {
+	if p.headroom == nil || p.exceeds(adm.Solution.Hosts) < 0 {
 		return adm
 	}
-	t := p.tight()
+	t := p.restricted()
 	no := t.admit(wanted)
-	if no.Admitted && p.crowds(no.Solution.Hosts) < 0 {
+	if no.Admitted && p.exceeds(no.Solution.Hosts) < 0 {
 		if sol, err := p.divide(no.Solution.Hosts); err == nil {
 			sol.UpperBound = max(adm.Solution.UpperBound, sol.MinYield)
 			no.Solution = sol
@@ -32,15 +32,15 @@ func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
 	if no.Admitted { // what it found is not what is asked for
 		no = allocator.Admission{Asked: adm.Asked, Summary: "no placement was found that leaves every host the room that it is to keep"}
 	}
-	p.out, no.NeverFits = t.out, false
+	p.unavailable, no.NeverFits = t.unavailable, false
 	for i, r := range no.Reasons {
-		if at, ok := p.index[r.Host]; ok && t.out[r.Host] == "" && p.rooms != nil {
-			if lacks := p.plainly(at); lacks != "" {
-				no.Reasons[i].Text += " (" + lacks + ")"
+		if at, ok := p.index[r.Host]; ok && t.unavailable[r.Host] == "" && p.headroom != nil {
+			if deficit := p.explainHeadroom(at); deficit != "" {
+				no.Reasons[i].Text += " (" + deficit + ")"
 			}
 		}
 	}
-	no.Summary += "; " + p.blames()
+	no.Summary += "; " + p.explainRefusal()
 	no.Advice = append(slices.Clone(no.Advice), p.advice()...)
 	return no
 }
@@ -90,9 +90,9 @@ func better(p *problem, s allocator.Solution) allocator.Solution {
 func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
 	reasons := map[string]allocator.HostReason{}
 	for _, vm := range wanted {
-		if at, ok := p.index[vm.Host]; ok && !vm.Holds() && p.Hosts[at].Cordoned {
+		if at, ok := p.index[vm.Host]; ok && !vm.ConsumesResources() && p.Hosts[at].Cordoned {
 			reasons[vm.Host] = allocator.HostReason{Host: vm.Host, Cordoned: true, Text: "is cordoned, and the disk of VM " + vm.Name + " lies there"}
-			if why := p.out[vm.Host]; why != "" {
+			if why := p.unavailable[vm.Host]; why != "" {
 				reasons[vm.Host] = allocator.HostReason{Host: vm.Host, Text: why + ", and VM " + vm.Name + " is bound to it"}
 			}
 		}

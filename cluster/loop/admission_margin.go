@@ -12,11 +12,11 @@ import (
 	"evenkeel/forecast"
 )
 
-// PenaltyFor says how the factor P follows the quality of service, where estimates are to be that bold (Flex, Algorithm 3). Balanced is
+// MarginFor says how the factor P follows the quality of service, where estimates are to be that bold (Flex, Algorithm 3). Balanced is
 // what Flex was evaluated with, but with a minimum from which it can rise again.
-func PenaltyFor(boldness string) forecast.PenaltySettings {
+func MarginFor(aggressiveness string) forecast.MarginSettings {
 	s := forecast.QualityPenalty
-	switch boldness {
+	switch aggressiveness {
 	case state.Conservative:
 		s.Start, s.Min = 2, 1.2
 	case state.Aggressive:
@@ -25,9 +25,9 @@ func PenaltyFor(boldness string) forecast.PenaltySettings {
 	return s
 }
 
-// Penalty is by how much larger than it is estimated the need of running VMs counts where new ones are to be placed (Flex, eq. 13), by the
+// Margin is by how much larger than it is estimated the need of running VMs counts where new ones are to be placed (Flex, eq. 13), by the
 // boldness of their estimates. The zero value: they count as they are.
-type Penalty struct {
+type Margin struct {
 	Conservative, Balanced, Aggressive float64
 	// Quality that it follows: the share of looks at VMs, in the period before, at which a VM had what it could use (eq. 14). Below 0: not
 	// known. It is for words alone.
@@ -35,9 +35,9 @@ type Penalty struct {
 }
 
 // Of estimates that are to be that bold, at least 1.
-func (p Penalty) Of(boldness string) float64 {
+func (p Margin) Of(aggressiveness string) float64 {
 	f := p.Balanced
-	switch boldness {
+	switch aggressiveness {
 	case state.Conservative:
 		f = p.Conservative
 	case state.Aggressive:
@@ -46,44 +46,44 @@ func (p Penalty) Of(boldness string) float64 {
 	return max(1, f)
 }
 
-// Word is what a host itself holds to be available for new VMs (Ha, eq. 5 and 6), and what it counted for that.
-type Word struct {
+// HostAvailability is what a host itself holds to be available for new VMs (Ha, eq. 5 and 6), and what it counted for that.
+type HostAvailability struct {
 	At        time.Time       // when it was heard
 	Available state.Resources // may be below 0
 	Used      state.Resources // by its VMs, in its last step
 	VMs       map[string]uint64
 }
 
-// wordStale is how many periods old a host's word may be.
-const wordStale = 5
+// availabilityStale is how many periods old a host's word may be.
+const availabilityStale = 5
 
 // Ignored says why a host's word counts for nothing; "" = it counts where needs are estimated.
 func (e Env) Ignored(host string) string {
-	w, told := e.Words[host]
+	w, reported := e.Availability[host]
 	switch {
-	case !told:
+	case !reported:
 		return "the host told of none"
-	case e.Now.Sub(w.At) >= wordStale*e.period():
+	case e.Now.Sub(w.At) >= availabilityStale*e.period():
 		return "it is of " + w.At.UTC().Format("15:04:05")
 	}
 	return ""
 }
 
-// says whether a host holds so much to be available beside all that was placed there since it said so. Also where that counts for nothing.
-func (e Env) says(s *state.Snapshot, host string, more state.Resources) bool {
-	if len(e.Words) == 0 || e.Ignored(host) != "" {
+// availabilityOf whether a host holds so much to be available beside all that was placed there since it said so. Also where that counts for nothing.
+func (e Env) availabilityOf(s *state.Snapshot, host string, more state.Resources) bool {
+	if len(e.Availability) == 0 || e.Ignored(host) != "" {
 		return true
 	}
-	w := e.Words[host]
+	w := e.Availability[host]
 	overhead := int64(0)
 	if h, ok := s.Host(host); ok {
 		overhead = h.VMOverhead
 	}
 	came := func(vm *state.VM) bool {
-		if vm.Holds() && w.VMs[vm.ID] != vm.Generation {
+		if vm.ConsumesResources() && w.VMs[vm.ID] != vm.Generation {
 			vc, _ := s.VC(vm.VC)
 			g, _ := vc.GroupOf(*vm)
-			more.CPU, more.Memory = more.CPU+g.Need(), more.Memory+max(vm.Held, vm.Due(g))+overhead
+			more.CPU, more.Memory = more.CPU+g.Need(), more.Memory+max(vm.ChargedMemory, vm.Due(g))+overhead
 		}
 		return true
 	}
@@ -96,23 +96,23 @@ func (e Env) says(s *state.Snapshot, host string, more state.Resources) bool {
 
 func (e Env) period() time.Duration { return cmp.Or(e.Period, time.Minute) }
 
-// newRoom is what a host has for VMs that are placed now: CPU at the least yields of all, and memory with what a VM costs its host beyond its own.
-type newRoom struct {
+// headroom is what a host has for VMs that are placed now: CPU at the least yields of all, and memory with what a VM costs its host beyond its own.
+type headroom struct {
 	cpu, memory float64
 	// By the estimates alone.
-	plainCPU, plainMemory float64
+	unmarginedCPU, unmarginedMemory float64
 	// What its VMs with estimated needs need, and what that counts as: cores, bytes.
-	needs, counts state.Resources
-	word          Word
-	ignored       string // why the word counts for nothing; "" = it counts
-	byWord        bool   // it is the word that leaves so little
+	needs, counts  state.Resources
+	availability   HostAvailability
+	ignored        string // why the word counts for nothing; "" = it counts
+	byAvailability bool   // it is the word that leaves so little
 }
 
-// shapes says whether needs are estimated in this cluster and that is in force, for some VC that runs or waits, or for this one.
-func shapes(s *state.Snapshot, vc *state.VC) (set state.ShapingSettings, is bool) {
+// sharesEstimates says whether needs are estimated in this cluster and that is in force, for some VC that runs or waits, or for this one.
+func sharesEstimates(s *state.Snapshot, vc *state.VC) (set state.RightsizingSettings, is bool) {
 	meta, _ := s.Meta()
-	set = meta.Settings.Shaping.WithDefaults()
-	if set.Mode != state.ShapingOn {
+	set = meta.Settings.Rightsizing.WithDefaults()
+	if set.Mode != state.RightsizingOn {
 		return set, false
 	}
 	is = vc != nil && set.Estimates(vc)
@@ -123,64 +123,64 @@ func shapes(s *state.Snapshot, vc *state.VC) (set state.ShapingSettings, is bool
 	return set, is
 }
 
-// doubting is how estimates count where new VMs are to be placed.
-type doubting struct {
-	set     state.ShapingSettings
-	penalty Penalty
+// marginRules is how estimates count where new VMs are to be placed.
+type marginRules struct {
+	set    state.RightsizingSettings
+	margin Margin
 }
 
 // cpu that each VM of a group counts as, cores. nil: what it needs by its estimate.
-func (d *doubting) cpu(vc *state.VC, g state.Group) float64 {
+func (d *marginRules) cpu(vc *state.VC, g state.Group) float64 {
 	if d == nil || g.Estimated <= 0 || !d.set.Estimates(vc) {
 		return g.Need()
 	}
-	return max(g.Need(), min(d.penalty.Of(d.set.Boldness(vc))*g.Need(), g.CPU))
+	return max(g.Need(), min(d.margin.Of(d.set.AggressivenessOf(vc))*g.Need(), g.CPU))
 }
 
 // memory that a VM counts as at least, bytes. nil: what it is due.
-func (d *doubting) memory(vc *state.VC, g state.Group, vm state.VM) int64 {
+func (d *marginRules) memory(vc *state.VC, g state.Group, vm state.VM) int64 {
 	if d == nil || vm.Target <= 0 || !d.set.Estimates(vc) {
 		return vm.Due(g)
 	}
-	return int64(min(d.penalty.Of(d.set.Boldness(vc))*float64(vm.Due(g)), float64(g.Memory)))
+	return int64(min(d.margin.Of(d.set.AggressivenessOf(vc))*float64(vm.Due(g)), float64(g.Memory)))
 }
 
-// doubt finds the room for new VMs where estimates are not taken at their word: the problem is of everything that runs, and finished. Nothing is
+// applyMargin finds the room for new VMs where estimates are not taken at their word: the problem is of everything that runs, and finished. Nothing is
 // done where needs are not estimated.
 //
 // In memory it is what the host has less P times what its VMs are expected to need (Flex, Algorithm 3: P L + r <= C), and no more than what is
 // left beside the reserve. In CPU, of which all may get less than they need, everybody must be sure of the least yield they accept even if needs were P
 // times as large. No VM counts as more than it declared: it can use no more. Nor is there more than the host itself holds to be available.
-func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
-	set, is := shapes(s, vc)
+func (p *problem) applyMargin(s *state.Snapshot, skip string, env Env, vc *state.VC) {
+	set, is := sharesEstimates(s, vc)
 	if !is {
 		return
 	}
-	d := &doubting{set, env.Penalty}
-	p.rooms, p.penalty, p.boldness = make([]newRoom, len(p.Hosts)), env.Penalty, map[string]bool{}
+	d := &marginRules{set, env.Margin}
+	p.headroom, p.margin, p.aggressiveness = make([]headroom, len(p.Hosts)), env.Margin, map[string]bool{}
 	more := make([]state.Resources, len(p.Hosts)) // that needs count as beyond what they are, CPU at the least yields
 	owed := make([]float64, len(p.Hosts))         // CPU at the least yields
 	missed := make([]state.Resources, len(p.Hosts))
 	known := make([]float64, len(p.Hosts)) // of owed: to VMs that the word knows
 	memory := func(vc *state.VC, g state.Group, vm state.VM, at int) {
-		held := max(vm.Held, vm.Due(g))
-		if w := p.rooms[at].word; w.VMs[vm.ID] != vm.Generation {
-			missed[at].Memory += held + p.hosts[at].VMOverhead
+		charged := max(vm.ChargedMemory, vm.Due(g))
+		if w := p.headroom[at].availability; w.VMs[vm.ID] != vm.Generation {
+			missed[at].Memory += charged + p.hosts[at].VMOverhead
 		}
 		if vm.Target <= 0 || !set.Estimates(vc) {
 			return
 		}
-		r := &p.rooms[at]
-		counts := max(held, d.memory(vc, g, vm))
+		r := &p.headroom[at]
+		counts := max(charged, d.memory(vc, g, vm))
 		r.needs.Memory += vm.Due(g)
 		r.counts.Memory += counts
-		more[at].Memory += counts - held
+		more[at].Memory += counts - charged
 	}
 	for j, h := range p.hosts {
-		r := &p.rooms[j]
-		r.plainCPU, r.plainMemory = p.Hosts[j].CPU, p.Hosts[j].Memory
+		r := &p.headroom[j]
+		r.unmarginedCPU, r.unmarginedMemory = p.Hosts[j].CPU, p.Hosts[j].Memory
 		if r.ignored = env.Ignored(h.Name); r.ignored == "" {
-			r.word = env.Words[h.Name]
+			r.availability = env.Availability[h.Name]
 		}
 		for _, vm := range s.VMsMovingTo(h.Name) {
 			if vm.VC == skip {
@@ -195,19 +195,19 @@ func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
 		ref, q := &p.groups[i], &p.Groups[i]
 		need, counts := q.CPU, q.CPU
 		if set.Estimates(&ref.vc) {
-			p.boldness[set.Boldness(&ref.vc)] = true
+			p.aggressiveness[set.AggressivenessOf(&ref.vc)] = true
 			if !ref.frozen {
 				counts = d.cpu(&ref.vc, ref.group)
 			}
 		}
 		for k, at := range q.Hosts {
-			if at < 0 || !ref.vms[k].Holds() {
+			if at < 0 || !ref.vms[k].ConsumesResources() {
 				continue
 			}
-			r := &p.rooms[at]
-			r.plainMemory -= q.Memory
+			r := &p.headroom[at]
+			r.unmarginedMemory -= q.Memory
 			owed[at] += q.MinYield * need
-			if r.word.VMs[ref.vms[k].ID] == ref.vms[k].Generation {
+			if r.availability.VMs[ref.vms[k].ID] == ref.vms[k].Generation {
 				known[at] += q.MinYield * need
 			}
 			if ref.group.Estimated > 0 && set.Estimates(&ref.vc) {
@@ -218,34 +218,34 @@ func (p *problem) doubt(s *state.Snapshot, skip string, env Env, vc *state.VC) {
 			memory(&ref.vc, ref.group, ref.vms[k], at)
 		}
 	}
-	for j := range p.rooms {
-		r := &p.rooms[j]
-		r.plainCPU -= owed[j]
-		r.cpu = r.plainCPU - more[j].CPU
-		r.memory = r.plainMemory - float64(max(0, more[j].Memory-p.reserve[j].Bytes())) // what is reserved is for the same
+	for j := range p.headroom {
+		r := &p.headroom[j]
+		r.unmarginedCPU -= owed[j]
+		r.cpu = r.unmarginedCPU - more[j].CPU
+		r.memory = r.unmarginedMemory - float64(max(0, more[j].Memory-p.reserve[j].Bytes())) // what is reserved is for the same
 		if r.ignored != "" {
 			continue
 		}
 		// What VMs use beyond what they are sure of is not theirs to keep: they make way for others, as everywhere.
-		cpu := r.word.Available.CPU + max(0, r.word.Used.CPU-known[j]) - (owed[j] - known[j])
-		memory := float64(r.word.Available.Memory - missed[j].Memory)
-		r.byWord = cpu < r.cpu || memory < r.memory
+		cpu := r.availability.Available.CPU + max(0, r.availability.Used.CPU-known[j]) - (owed[j] - known[j])
+		memory := float64(r.availability.Available.Memory - missed[j].Memory)
+		r.byAvailability = cpu < r.cpu || memory < r.memory
 		r.cpu, r.memory = min(r.cpu, cpu), min(r.memory, memory)
 	}
 }
 
-// crowds names the first host on which VMs that are placed there have more than the room for new ones; -1: none.
-func (p *problem) crowds(hosts [][]int) int {
+// exceeds names the first host on which VMs that are placed there have more than the room for new ones; -1: none.
+func (p *problem) exceeds(hosts [][]int) int {
 	cpu, memory := make([]float64, len(p.Hosts)), make([]float64, len(p.Hosts))
 	for i := range p.groups {
 		for k, at := range hosts[i] {
-			if at >= 0 && !p.groups[i].vms[k].Holds() {
+			if at >= 0 && !p.groups[i].vms[k].ConsumesResources() {
 				cpu[at] += p.Groups[i].MinYield * p.Groups[i].CPU
 				memory[at] += p.Groups[i].Memory
 			}
 		}
 	}
-	for j, r := range p.rooms {
+	for j, r := range p.headroom {
 		if cpu[j] > 0 && cpu[j] > r.cpu+tooMuch*p.Hosts[j].CPU || memory[j] > 0 && memory[j] > r.memory {
 			return j
 		}
@@ -253,45 +253,45 @@ func (p *problem) crowds(hosts [][]int) int {
 	return -1
 }
 
-// tight is the problem with hosts that have no more than what runs there and the room for new VMs. Who runs keeps what they are sure of;
+// restricted is the problem with hosts that have no more than what runs there and the room for new VMs. Who runs keeps what they are sure of;
 // what they have beyond it does not count.
-func (p *problem) tight() *problem {
+func (p *problem) restricted() *problem {
 	t := *p
-	t.Hosts, t.out = slices.Clone(p.Hosts), map[string]string{}
-	for name, why := range p.out {
-		t.out[name] = why
+	t.Hosts, t.unavailable = slices.Clone(p.Hosts), map[string]string{}
+	for name, why := range p.unavailable {
+		t.unavailable[name] = why
 	}
 	for j := range t.Hosts {
-		h, r := &t.Hosts[j], &p.rooms[j]
-		if lacks := p.plainly(j); lacks != "" && (r.cpu <= tooMuch*h.CPU || r.memory <= 0) && !h.Cordoned {
-			h.Cordoned, t.out[h.Name] = true, "has no room for new VMs: "+lacks
+		h, r := &t.Hosts[j], &p.headroom[j]
+		if deficit := p.explainHeadroom(j); deficit != "" && (r.cpu <= tooMuch*h.CPU || r.memory <= 0) && !h.Cordoned {
+			h.Cordoned, t.unavailable[h.Name] = true, "has no room for new VMs: "+deficit
 			continue
 		}
-		h.CPU = max(0, h.CPU-max(0, r.plainCPU-r.cpu))
-		h.Memory = max(0, h.Memory-max(0, r.plainMemory-r.memory))
+		h.CPU = max(0, h.CPU-max(0, r.unmarginedCPU-r.cpu))
+		h.Memory = max(0, h.Memory-max(0, r.unmarginedMemory-r.memory))
 	}
 	return &t
 }
 
-// plainly says what of a host new VMs do not get; "" = nothing.
-func (p *problem) plainly(j int) string {
-	r := &p.rooms[j]
-	var said []string
+// explainHeadroom says what of a host new VMs do not get; "" = nothing.
+func (p *problem) explainHeadroom(j int) string {
+	r := &p.headroom[j]
+	var explained []string
 	if n, c := r.needs, r.counts; c.CPU > n.CPU*(1+littleMore) || c.Memory > n.Memory {
-		said = append(said, fmt.Sprintf("its VMs are estimated to need %.2f cores and %d MiB, which count as %.2f and %d", n.CPU, n.Memory>>20, c.CPU, c.Memory>>20))
+		explained = append(explained, fmt.Sprintf("its VMs are estimated to need %.2f cores and %d MiB, which count as %.2f and %d", n.CPU, n.Memory>>20, c.CPU, c.Memory>>20))
 	}
-	if r.byWord {
-		said = append(said, fmt.Sprintf("the host itself holds %.2f cores and %d MiB to be available", r.word.Available.CPU, r.word.Available.Memory>>20))
+	if r.byAvailability {
+		explained = append(explained, fmt.Sprintf("the host itself holds %.2f cores and %d MiB to be available", r.availability.Available.CPU, r.availability.Available.Memory>>20))
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(explained, "; ")
 }
 
 // factors by which needs count, in words; "" = as they are.
 func (p *problem) factors() string {
 	var out []string
-	for _, word := range []string{state.Conservative, state.Balanced, state.Aggressive} {
-		if f := p.penalty.Of(word); p.boldness[word] && f > 1 {
-			out = append(out, fmt.Sprintf("%.2f times (%s)", f, word))
+	for _, text := range []string{state.Conservative, state.Balanced, state.Aggressive} {
+		if f := p.margin.Of(text); p.aggressiveness[text] && f > 1 {
+			out = append(out, fmt.Sprintf("%.2f times (%s)", f, text))
 		}
 	}
 	if len(out) == 0 {
@@ -300,28 +300,28 @@ func (p *problem) factors() string {
 	return "what running VMs are estimated to need counts " + strings.Join(out, ", ")
 }
 
-// blames says why what would fit by the estimates is refused.
-func (p *problem) blames() string {
+// explainRefusal says why what would fit by the estimates is refused.
+func (p *problem) explainRefusal() string {
 	text := "by the estimates alone it would fit"
 	if factors := p.factors(); factors != "" {
 		text += "; " + factors + " where new ones are placed"
-		if q := p.penalty.Quality; q > 0 {
+		if q := p.margin.Quality; q > 0 {
 			text += fmt.Sprintf(", and in %.1f%% of the looks at them they had what they could use", 100*q)
 		}
 	}
-	byWord, ignored, first := 0, 0, ""
-	for j := range p.rooms {
-		switch r := &p.rooms[j]; {
-		case r.byWord:
-			byWord++
+	byAvailability, ignored, first := 0, 0, ""
+	for j := range p.headroom {
+		switch r := &p.headroom[j]; {
+		case r.byAvailability:
+			byAvailability++
 		case r.ignored != "":
 			if ignored++; first == "" {
 				first = fmt.Sprintf("%s is passed over: %s", p.hosts[j].Name, r.ignored)
 			}
 		}
 	}
-	if byWord > 0 {
-		text += fmt.Sprintf("; %d of %d hosts say themselves that less is available", byWord, len(p.rooms))
+	if byAvailability > 0 {
+		text += fmt.Sprintf("; %d of %d hosts say themselves that less is available", byAvailability, len(p.headroom))
 	}
 	if ignored > 0 {
 		text += "; the word on that of host " + first
@@ -335,46 +335,46 @@ func (p *problem) blames() string {
 // advice on what would make room.
 func (p *problem) advice() []string {
 	best := math.Inf(1)
-	for word := range p.boldness {
-		best = min(best, p.penalty.Of(word)-PenaltyFor(word).Min)
+	for text := range p.aggressiveness {
+		best = min(best, p.margin.Of(text)-MarginFor(text).Min)
 	}
 	var out []string
 	if s := forecast.QualityPenalty; best > 1e-9 && !math.IsInf(best, 1) {
 		out = append(out, fmt.Sprintf("wait: the factor falls by %.0f%% with every look at which more than %.0f%% of the VMs have what they can use (see vcctl shaping status)", 100*(1-s.Decay), 100*s.Target))
 	}
-	for _, word := range []string{state.Conservative, state.Balanced} {
-		if p.boldness[word] {
-			return append(out, "let estimates be bolder than "+word+": aggressiveness in the files of virtual clusters, or shaping.aggressiveness of the cluster's settings")
+	for _, text := range []string{state.Conservative, state.Balanced} {
+		if p.aggressiveness[text] {
+			return append(out, "let estimates be bolder than "+text+": aggressiveness in the files of virtual clusters, or shaping.aggressiveness of the cluster's settings")
 		}
 	}
 	return out
 }
 
-// NewRoom is what one host has for new VMs, and why no more.
-type NewRoom struct {
+// Headroom is what one host has for new VMs, and why no more.
+type Headroom struct {
 	Host string
-	// Room by the estimates alone, and where they are not taken at their word: cores at the least yields that all accept, bytes.
-	Plain, Room state.Resources
+	// Free by the estimates alone, and where they are not taken at their word: cores at the least yields that all accept, bytes.
+	FreeByEstimates, Free state.Resources
 	// Needs of its VMs whose needs are estimated, and what they count as.
 	Needs, Counts state.Resources
 	Ignored       string // why the host's own word counts for nothing; "" = it counts, where needs are estimated
 }
 
-// NewRooms of all hosts, as a VC with estimated needs would find them now. In the shadow estimates are not in force, and count as nothing.
-func NewRooms(s *state.Snapshot, env Env) []NewRoom {
+// HeadroomForNew of all hosts, as a VC with estimated needs would find them now. In the shadow estimates are not in force, and count as nothing.
+func HeadroomForNew(s *state.Snapshot, env Env) []Headroom {
 	p := newProblem(s, "")
-	p.shut(env.Out)
+	p.shut(env.Unavailable)
 	p.finish()
-	p.doubt(s, "", env, nil)
-	out := make([]NewRoom, len(p.hosts))
+	p.applyMargin(s, "", env, nil)
+	out := make([]Headroom, len(p.hosts))
 	floor := func(cpu, memory float64) state.Resources {
 		return state.Resources{CPU: max(0, cpu), Memory: int64(max(0, memory))}
 	}
 	for j, h := range p.hosts {
-		out[j] = NewRoom{Host: h.Name, Ignored: env.Ignored(h.Name)}
-		if p.rooms != nil {
-			r := &p.rooms[j]
-			out[j].Plain, out[j].Room, out[j].Needs, out[j].Counts = floor(r.plainCPU, r.plainMemory), floor(r.cpu, r.memory), r.needs, r.counts
+		out[j] = Headroom{Host: h.Name, Ignored: env.Ignored(h.Name)}
+		if p.headroom != nil {
+			r := &p.headroom[j]
+			out[j].FreeByEstimates, out[j].Free, out[j].Needs, out[j].Counts = floor(r.unmarginedCPU, r.unmarginedMemory), floor(r.cpu, r.memory), r.needs, r.counts
 			continue
 		}
 		cpu, memory := p.Hosts[j].CPU, p.Hosts[j].Memory
@@ -385,8 +385,8 @@ func NewRooms(s *state.Snapshot, env Env) []NewRoom {
 				}
 			}
 		}
-		out[j].Plain = floor(cpu, memory)
-		out[j].Room = out[j].Plain
+		out[j].FreeByEstimates = floor(cpu, memory)
+		out[j].Free = out[j].FreeByEstimates
 	}
 	return out
 }

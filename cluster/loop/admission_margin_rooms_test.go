@@ -10,12 +10,12 @@ import (
 
 // What is planned from the rooms heeds estimates no more than a plan in full: it takes a VM where everybody could have what they declared, and
 // where the host itself has that to give.
-func TestRoomyWithEstimates(t *testing.T) {
+func TestFastPathWithEstimates(t *testing.T) {
 	var names []string
 	for i := range 64 {
 		names = append(names, fmt.Sprintf("h%02d", i))
 	}
-	c := newShaped(t, state.ShapingOn, names...) // 4 cores, 8 GiB
+	c := newRightsized(t, state.RightsizingOn, names...) // 4 cores, 8 GiB
 	c.run("a", state.NeedsEstimated, "core", 64, r(1, 4*gib), r(0.2, gib))
 	c.minutes(14)
 	if vm, g := c.vm("a-g0-0"); vm.Target == 0 || g.Estimated == 0 {
@@ -23,32 +23,32 @@ func TestRoomyWithEstimates(t *testing.T) {
 	}
 	open := func(string) bool { return false }
 	for _, tc := range []struct {
-		name    string
-		wants   state.Resources
-		word    state.Resources
-		roomy   bool
-		doubted bool // a plan in full admits it also where estimates count for nothing
+		name         string
+		wants        state.Resources
+		availability state.Resources
+		fast         bool
+		doubted      bool // a plan in full admits it also where estimates count for nothing
 	}{
 		{"room for all", r(2, gib), r(4, 8*gib), true, true},
 		{"room by the estimates", r(2, 5*gib), r(4, 8*gib), false, false},
 		{"not by the host's word", r(2, gib), r(4, gib), false, true}, // nothing of what runs is in the word
 		{"nor its word on CPU", r(2, gib), r(2, 8*gib), false, true},
 	} {
-		env := c.doubting(times(1000), nil)
-		var rooms loop.Rooms
-		env.Words = map[string]loop.Word{}
+		env := c.withMargin(times(1000), nil)
+		var index loop.CapacityIndex
+		env.Availability = map[string]loop.HostAvailability{}
 		for _, h := range names {
-			env.Words[h] = loop.Word{At: c.now, Available: tc.word}
+			env.Availability[h] = loop.HostAvailability{At: c.now, Available: tc.availability}
 		}
 		x := vc("new", 1, group(1, tc.wants.CPU, tc.wants.Memory))
-		if a, ok := rooms.Roomy(c.Snapshot(), x, env, open); ok != tc.roomy {
+		if a, ok := index.TryFastPath(c.Snapshot(), x, env, open); ok != tc.fast {
 			t.Errorf("%s: %v, %+v", tc.name, ok, a.Decision)
 		}
-		env.Words = nil
+		env.Availability = nil
 		if a := loop.Create(c.Snapshot(), x, env); a.Decision.Admitted != tc.doubted {
 			t.Errorf("%s: in full: %+v", tc.name, a.Decision)
 		}
-		if a, ok := rooms.Roomy(c.Snapshot(), x, env, open); ok && !tc.doubted {
+		if a, ok := index.TryFastPath(c.Snapshot(), x, env, open); ok && !tc.doubted {
 			t.Errorf("%s: without words: %+v", tc.name, a.Decision)
 		}
 	}

@@ -16,22 +16,22 @@ import (
 	"evenkeel/forecast"
 )
 
-// doubting is what a leader knows that counts estimates so many times.
-func (c *shaped) doubting(p loop.Penalty, words map[string]loop.Word) loop.Env {
-	return loop.Env{Now: c.now, NewID: c.id, Penalty: p, Words: words}
+// withMargin is what a leader knows that counts estimates so many times.
+func (c *rightsized) withMargin(p loop.Margin, availability map[string]loop.HostAvailability) loop.Env {
+	return loop.Env{Now: c.now, NewID: c.id, Margin: p, Availability: availability}
 }
 
-func times(f float64) loop.Penalty {
-	return loop.Penalty{Conservative: f, Balanced: f, Aggressive: f, Quality: 0.97}
+func times(f float64) loop.Margin {
+	return loop.Margin{Conservative: f, Balanced: f, Aggressive: f, Quality: 0.97}
 }
 
 // squeezed is a host of 4 cores and 8 GiB with two VMs that declared 1.9 cores and 3 GiB each, and are estimated to need some 0.4 and 1.2 GiB.
-func squeezed(t failer, mode state.ShapingMode) *shaped {
-	c := newShaped(t, mode, "h1")
+func squeezed(t failer, mode state.RightsizingMode) *rightsized {
+	c := newRightsized(t, mode, "h1")
 	x := vc("a", 1, group(2, 1.9, 3*gib))
 	x.Needs = state.NeedsEstimated
 	c.create(x)
-	c.settle()
+	c.commitPlan()
 	for _, vm := range c.Snapshot().VMsOf(x.ID) {
 		c.use[vm.Name] = r(0.3, gib)
 	}
@@ -40,9 +40,9 @@ func squeezed(t failer, mode state.ShapingMode) *shaped {
 }
 
 // What running VMs are estimated to need counts P times where new ones are placed, in both resources; refusals say so.
-func TestPenalizedAdmission(t *testing.T) {
+func TestMarginedAdmission(t *testing.T) {
 	for name, tc := range map[string]struct {
-		penalty     float64
+		margin      float64
 		yield, cpu  float64
 		memory      int64
 		needs       string
@@ -61,17 +61,17 @@ func TestPenalizedAdmission(t *testing.T) {
 		"all that was declared":    {100, 1, 0.1, 2000 * mib, "declared", false, "3.80 and 6144", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := squeezed(t, state.ShapingOn)
+			c := squeezed(t, state.RightsizingOn)
 			x := vc("new", tc.yield, group(1, tc.cpu, tc.memory))
 			x.Needs, x.OnFull = tc.needs, state.Queue
-			env := c.doubting(times(tc.penalty), nil)
+			env := c.withMargin(times(tc.margin), nil)
 			a := loop.Create(c.Snapshot(), x, env)
 			text := decisionText(a.Decision)
 			if a.Decision.Admitted != tc.fits || !strings.Contains(text, tc.says) || tc.never != "" && strings.Contains(text, tc.never) {
 				t.Fatalf("admitted: %v\n%s", a.Decision.Admitted, text)
 			}
 			if !tc.fits {
-				for _, says := range []string{"by the estimates alone it would fit", fmt.Sprintf("counts %.2f times (balanced)", tc.penalty), "97.0% of the looks", "wait: the factor falls by 1%", "bolder than balanced"} {
+				for _, says := range []string{"by the estimates alone it would fit", fmt.Sprintf("counts %.2f times (balanced)", tc.margin), "97.0% of the looks", "wait: the factor falls by 1%", "bolder than balanced"} {
 					if !strings.Contains(text, says) {
 						t.Errorf("does not say %q: %s", says, text)
 					}
@@ -81,7 +81,7 @@ func TestPenalizedAdmission(t *testing.T) {
 				}
 			}
 			// The queue is decided by the same rooms, and everything without a penalty as ever.
-			c.must(state.KindPlan, loop.Create(c.Snapshot(), x, c.doubting(times(1000), nil)).Plan)
+			c.must(state.KindPlan, loop.Create(c.Snapshot(), x, c.withMargin(times(1000), nil)).Plan)
 			if _, waits := c.Snapshot().VCNamed("new"); waits && !c.named("new").Admitted {
 				if got := len(loop.Fitting(c.Snapshot(), env)); got != map[bool]int{true: 1}[tc.fits] {
 					t.Errorf("%d of the queue fit", got)
@@ -103,19 +103,19 @@ func decisionText(d state.Decision) string {
 }
 
 // Who has room elsewhere goes there, and nobody else is given less for it.
-func TestPenalizedPlacement(t *testing.T) {
-	c := squeezed(t, state.ShapingOn)
+func TestMarginedPlacement(t *testing.T) {
+	c := squeezed(t, state.RightsizingOn)
 	c.host("h2", 2.5, 8*gib, state.Resources{}) // smaller: by the estimates h1 is as good
 	for _, tc := range []struct {
-		penalty float64
-		host    string
+		margin float64
+		host   string
 	}{{1, "h1"}, {2, "h2"}} {
-		a := loop.Create(c.Snapshot(), vc("new", 1, group(1, 2.45, gib)), c.doubting(times(tc.penalty), nil))
+		a := loop.Create(c.Snapshot(), vc("new", 1, group(1, 2.45, gib)), c.withMargin(times(tc.margin), nil))
 		if a.Plan == nil || a.Queued {
 			t.Fatalf("%+v", a.Decision)
 		}
-		if tc.penalty > 1 && a.Plan.VMs[0].Host != tc.host {
-			t.Errorf("P = %v: on %s\n%+v", tc.penalty, a.Plan.VMs[0].Host, a.Decision)
+		if tc.margin > 1 && a.Plan.VMs[0].Host != tc.host {
+			t.Errorf("P = %v: on %s\n%+v", tc.margin, a.Plan.VMs[0].Host, a.Decision)
 		}
 		if a.Decision.MinYield != 1 || a.Decision.UpperBound < 1 {
 			t.Errorf("%+v", a.Decision)
@@ -124,46 +124,46 @@ func TestPenalizedPlacement(t *testing.T) {
 }
 
 // Moves that would make room for who waits are looked for by the same count: none where it fits by the estimates, one where that is not believed.
-func TestPenalizedRoomByMoves(t *testing.T) {
-	c := squeezed(t, state.ShapingOn)
+func TestHeadroomByMoves(t *testing.T) {
+	c := squeezed(t, state.RightsizingOn)
 	c.host("h2", 4, 8*gib, state.Resources{})
 	c.must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: true})
 	c.create(vc("b", 1, group(1, 2, gib)))
-	c.settle()
+	c.commitPlan()
 	c.must(state.KindHostCordon, state.HostCordon{Host: "h1"})
 	x := vc("new", 1, group(1, 3, gib))
 	for _, tc := range []struct {
-		penalty float64
-		steps   int
+		margin float64
+		steps  int
 	}{{1, 0}, {2, 1}} {
-		plan, _, err := loop.Room(loop.NewFleet(c.Snapshot(), c.doubting(times(tc.penalty), nil), loop.Sights{}, loop.FleetOptions{}, x), -1)
+		plan, _, err := loop.PlanRoom(loop.NewFleet(c.Snapshot(), c.withMargin(times(tc.margin), nil), loop.FleetObservation{}, loop.FleetOptions{}, x), -1)
 		if err != nil || len(plan.Steps) != tc.steps || tc.steps > 0 && (plan.Steps[0].VMName != "b-g0-0" || plan.Steps[0].To != "h1") {
-			t.Errorf("P = %v: %v, %+v", tc.penalty, err, plan.Steps)
+			t.Errorf("P = %v: %v, %+v", tc.margin, err, plan.Steps)
 		}
-		if a := loop.Consider(c.Snapshot(), x, c.doubting(times(tc.penalty), nil)); a.Admitted != (tc.steps == 0) {
-			t.Errorf("P = %v: %+v", tc.penalty, a)
+		if a := loop.Consider(c.Snapshot(), x, c.withMargin(times(tc.margin), nil)); a.Admitted != (tc.steps == 0) {
+			t.Errorf("P = %v: %+v", tc.margin, a)
 		}
 	}
 }
 
 // With shaping off, in the shadow, or where nobody's needs are estimated, neither penalty nor words count.
-func TestNoPenalty(t *testing.T) {
-	words := map[string]loop.Word{"h1": {At: start.Add(time.Hour), Available: r(0, 0)}}
-	for name, make := range map[string]func() *shaped{
-		"off":    func() *shaped { return squeezed(t, state.ShapingOff) },
-		"shadow": func() *shaped { return squeezed(t, state.ShapingShadow) },
-		"declared": func() *shaped {
-			c := newShaped(t, state.ShapingOn, "h1")
+func TestNoMargin(t *testing.T) {
+	availability := map[string]loop.HostAvailability{"h1": {At: start.Add(time.Hour), Available: r(0, 0)}}
+	for name, make := range map[string]func() *rightsized{
+		"off":    func() *rightsized { return squeezed(t, state.RightsizingOff) },
+		"shadow": func() *rightsized { return squeezed(t, state.RightsizingShadow) },
+		"declared": func() *rightsized {
+			c := newRightsized(t, state.RightsizingOn, "h1")
 			c.run("a", state.NeedsDeclared, "core", 1, r(2, 3*gib), r(0.3, gib))
 			return c
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := make()
-			env := c.doubting(times(2), words)
+			env := c.withMargin(times(2), availability)
 			env.Now = start.Add(time.Hour)
 			plain := env
-			plain.Penalty, plain.Words = loop.Penalty{}, nil
+			plain.Margin, plain.Availability = loop.Margin{}, nil
 			for _, memory := range []int64{gib, 2 * gib, 4 * gib} {
 				x := vc("new", 0.5, group(1, 2, memory))
 				a, b := loop.Consider(c.Snapshot(), x, env), loop.Consider(c.Snapshot(), x, plain)
@@ -171,9 +171,9 @@ func TestNoPenalty(t *testing.T) {
 					t.Errorf("%d MiB: %+v, without %+v", memory>>20, a, b)
 				}
 			}
-			for _, room := range loop.NewRooms(c.Snapshot(), env) {
-				if room.Room != room.Plain {
-					t.Errorf("%+v", room)
+			for _, headroom := range loop.HeadroomForNew(c.Snapshot(), env) {
+				if headroom.Free != headroom.FreeByEstimates {
+					t.Errorf("%+v", headroom)
 				}
 			}
 		})
@@ -181,50 +181,50 @@ func TestNoPenalty(t *testing.T) {
 }
 
 // A host's own word bounds what new VMs get there, less what was placed since; one that is old or missing counts for nothing, and that is said.
-func TestWordsOfHosts(t *testing.T) {
-	const roomy = 1.0
+func TestHostAvailability(t *testing.T) {
+	const ample = 1.0
 	for name, tc := range map[string]struct {
-		word    loop.Word
-		age     time.Duration
-		none    bool
-		unknown bool // the word knows nothing of what runs
-		fits    bool
-		says    string
+		availability loop.HostAvailability
+		age          time.Duration
+		none         bool
+		unknown      bool // the word knows nothing of what runs
+		fits         bool
+		says         string
 	}{
-		"enough":                    {word: loop.Word{Available: r(2, 2*gib)}, fits: true},
-		"too little memory":         {word: loop.Word{Available: r(2, 1500*mib)}, says: "the host itself holds 2.00 cores and 1500 MiB to be available"},
-		"too little CPU":            {word: loop.Word{Available: r(0.5, 2*gib)}, says: "1 of 1 hosts say themselves that less is available"},
-		"CPU that makes way":        {word: loop.Word{Available: r(0.5, 2*gib), Used: r(1.5, gib)}, fits: true},
-		"below nothing":             {word: loop.Word{Available: r(-1, -gib)}, says: "the host itself holds"},
-		"old":                       {word: loop.Word{Available: r(0, 0)}, age: 5 * time.Minute, fits: true},
-		"not so old":                {word: loop.Word{Available: r(0, 0)}, age: 299 * time.Second, says: "the host itself holds"},
+		"enough":                    {availability: loop.HostAvailability{Available: r(2, 2*gib)}, fits: true},
+		"too little memory":         {availability: loop.HostAvailability{Available: r(2, 1500*mib)}, says: "the host itself holds 2.00 cores and 1500 MiB to be available"},
+		"too little CPU":            {availability: loop.HostAvailability{Available: r(0.5, 2*gib)}, says: "1 of 1 hosts say themselves that less is available"},
+		"CPU that makes way":        {availability: loop.HostAvailability{Available: r(0.5, 2*gib), Used: r(1.5, gib)}, fits: true},
+		"below nothing":             {availability: loop.HostAvailability{Available: r(-1, -gib)}, says: "the host itself holds"},
+		"old":                       {availability: loop.HostAvailability{Available: r(0, 0)}, age: 5 * time.Minute, fits: true},
+		"not so old":                {availability: loop.HostAvailability{Available: r(0, 0)}, age: 299 * time.Second, says: "the host itself holds"},
 		"missing":                   {none: true, fits: true},
-		"of before others came":     {word: loop.Word{Available: r(2, 2*gib)}, unknown: true, says: "the host itself holds"},
-		"that is more than is left": {word: loop.Word{Available: r(100, 1000*gib)}, fits: true},
+		"of before others came":     {availability: loop.HostAvailability{Available: r(2, 2*gib)}, unknown: true, says: "the host itself holds"},
+		"that is more than is left": {availability: loop.HostAvailability{Available: r(100, 1000*gib)}, fits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := squeezed(t, state.ShapingOn)
-			tc.word.At, tc.word.VMs = c.now.Add(-tc.age), map[string]uint64{}
+			c := squeezed(t, state.RightsizingOn)
+			tc.availability.At, tc.availability.VMs = c.now.Add(-tc.age), map[string]uint64{}
 			for _, vm := range c.Snapshot().VMs() {
 				if !tc.unknown {
-					tc.word.VMs[vm.ID] = vm.Generation
+					tc.availability.VMs[vm.ID] = vm.Generation
 				}
 			}
-			words := map[string]loop.Word{"h1": tc.word}
+			availability := map[string]loop.HostAvailability{"h1": tc.availability}
 			if tc.none {
-				words = nil
+				availability = nil
 			}
-			a := loop.Create(c.Snapshot(), vc("new", 1, group(1, roomy, 1800*mib)), c.doubting(times(1), words))
+			a := loop.Create(c.Snapshot(), vc("new", 1, group(1, ample, 1800*mib)), c.withMargin(times(1), availability))
 			if text := decisionText(a.Decision); a.Decision.Admitted != tc.fits || !strings.Contains(text, tc.says) {
 				t.Errorf("admitted: %v\n%s", a.Decision.Admitted, text)
 			}
-			if room := loop.NewRooms(c.Snapshot(), c.doubting(times(1), words))[0]; (room.Ignored != "") != (tc.none || tc.age >= 5*time.Minute) {
-				t.Errorf("%+v", room)
+			if headroom := loop.HeadroomForNew(c.Snapshot(), c.withMargin(times(1), availability))[0]; (headroom.Ignored != "") != (tc.none || tc.age >= 5*time.Minute) {
+				t.Errorf("%+v", headroom)
 			}
 		})
 	}
-	c := squeezed(t, state.ShapingOn)
-	a := loop.Create(c.Snapshot(), vc("new", 1, group(1, 3, gib)), c.doubting(times(2), map[string]loop.Word{"h1": {At: c.now.Add(-time.Hour)}}))
+	c := squeezed(t, state.RightsizingOn)
+	a := loop.Create(c.Snapshot(), vc("new", 1, group(1, 3, gib)), c.withMargin(times(2), map[string]loop.HostAvailability{"h1": {At: c.now.Add(-time.Hour)}}))
 	if text := decisionText(a.Decision); a.Decision.Admitted || !strings.Contains(text, "the word on that of host h1 is passed over: it is of ") {
 		t.Error(text)
 	}
@@ -235,7 +235,7 @@ func TestWordsOfHosts(t *testing.T) {
 func TestRoomIsNeverMore(t *testing.T) {
 	less, refused, elsewhere := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		c := newShaped(t, state.ShapingOn, "h1", "h2", "h3")
+		c := newRightsized(t, state.RightsizingOn, "h1", "h2", "h3")
 		draw := func(name string) state.VC {
 			x := vc(name, rapid.SampledFrom([]float64{0.1, 0.5, 1}).Draw(t, "yield"), group(rapid.IntRange(1, 3).Draw(t, "count"), float64(rapid.IntRange(1, 30).Draw(t, "tenths"))/10, int64(rapid.IntRange(2, 45).Draw(t, "memory"))*100*mib))
 			x.Needs = rapid.SampledFrom([]string{state.NeedsEstimated, state.NeedsEstimated, state.NeedsDeclared}).Draw(t, "needs")
@@ -245,7 +245,7 @@ func TestRoomIsNeverMore(t *testing.T) {
 		for i, n := 0, rapid.IntRange(1, 5).Draw(t, "clusters"); i < n; i++ {
 			c.create(draw(fmt.Sprintf("c%d", i)))
 		}
-		c.settle()
+		c.commitPlan()
 		for _, vm := range c.Snapshot().VMs() {
 			x, _ := c.Snapshot().VC(vm.VC)
 			g, _ := x.GroupOf(vm)
@@ -255,35 +255,35 @@ func TestRoomIsNeverMore(t *testing.T) {
 		c.minutes(rapid.IntRange(1, 15).Draw(t, "minutes"))
 		for i := range rapid.IntRange(1, 4).Draw(t, "late") {
 			factor := func(what string) float64 { return 1 + float64(rapid.IntRange(0, 10).Draw(t, what))/10 }
-			p := loop.Penalty{Conservative: factor("conservative"), Balanced: factor("balanced"), Aggressive: factor("aggressive")}
-			words := map[string]loop.Word{}
+			p := loop.Margin{Conservative: factor("conservative"), Balanced: factor("balanced"), Aggressive: factor("aggressive")}
+			availability := map[string]loop.HostAvailability{}
 			for _, h := range c.Snapshot().Hosts() {
 				if rapid.Bool().Draw(t, "word") {
-					w := loop.Word{At: c.now, Available: r(rapid.Float64Range(-1, 4).Draw(t, "cores"), int64(rapid.IntRange(-10, 80).Draw(t, "left"))*100*mib), VMs: map[string]uint64{}}
+					w := loop.HostAvailability{At: c.now, Available: r(rapid.Float64Range(-1, 4).Draw(t, "cores"), int64(rapid.IntRange(-10, 80).Draw(t, "left"))*100*mib), VMs: map[string]uint64{}}
 					for _, vm := range c.Snapshot().VMsOn(h.Name) {
 						if rapid.Bool().Draw(t, "counted") {
 							w.VMs[vm.ID] = vm.Generation
 						}
 					}
-					words[h.Name] = w
+					availability[h.Name] = w
 				}
 			}
 			s, x := c.Snapshot(), draw(fmt.Sprintf("late%d", i))
-			for _, room := range loop.NewRooms(s, c.doubting(p, words)) {
-				if room.Room.CPU > room.Plain.CPU || room.Room.Memory > room.Plain.Memory || room.Counts.CPU < room.Needs.CPU || room.Counts.Memory < room.Needs.Memory {
-					t.Fatalf("more room: %+v", room)
+			for _, headroom := range loop.HeadroomForNew(s, c.withMargin(p, availability)) {
+				if headroom.Free.CPU > headroom.FreeByEstimates.CPU || headroom.Free.Memory > headroom.FreeByEstimates.Memory || headroom.Counts.CPU < headroom.Needs.CPU || headroom.Counts.Memory < headroom.Needs.Memory {
+					t.Fatalf("more room: %+v", headroom)
 				}
-				if room.Room != room.Plain {
+				if headroom.Free != headroom.FreeByEstimates {
 					less++
 				}
 			}
-			for _, room := range loop.NewRooms(s, c.doubting(times(1), nil)) {
-				if room.Room != room.Plain {
-					t.Fatalf("nothing is doubted: %+v", room)
+			for _, headroom := range loop.HeadroomForNew(s, c.withMargin(times(1), nil)) {
+				if headroom.Free != headroom.FreeByEstimates {
+					t.Fatalf("nothing is doubted: %+v", headroom)
 				}
 			}
-			a, plain := loop.Create(s, x, c.doubting(p, words)), loop.Create(s, x, c.doubting(loop.Penalty{}, nil))
-			if one := loop.Create(s, x, c.doubting(times(1), nil)); !reflect.DeepEqual(one.Decision, plain.Decision) {
+			a, plain := loop.Create(s, x, c.withMargin(p, availability)), loop.Create(s, x, c.withMargin(loop.Margin{}, nil))
+			if one := loop.Create(s, x, c.withMargin(times(1), nil)); !reflect.DeepEqual(one.Decision, plain.Decision) {
 				t.Fatalf("a factor of 1: %+v, without %+v", one.Decision, plain.Decision)
 			}
 			switch {
@@ -299,9 +299,9 @@ func TestRoomIsNeverMore(t *testing.T) {
 			}
 			c.enact("late", a.Plan)
 			if a.Decision.Admitted {
-				c.fitsPenalized(s, p, words)
+				c.fitsMargined(s, p, availability)
 			}
-			c.settle()
+			c.commitPlan()
 		}
 	})
 	if less == 0 || refused == 0 || elsewhere == 0 {
@@ -309,9 +309,9 @@ func TestRoomIsNeverMore(t *testing.T) {
 	}
 }
 
-// fitsPenalized: a host that took a VM since has room for everything, with estimates P times as large but no larger than declared, and
+// fitsMargined: a host that took a VM since has room for everything, with estimates P times as large but no larger than declared, and
 // gives new VMs no more memory than it said.
-func (c *shaped) fitsPenalized(before *state.Snapshot, p loop.Penalty, words map[string]loop.Word) {
+func (c *rightsized) fitsMargined(before *state.Snapshot, p loop.Margin, availability map[string]loop.HostAvailability) {
 	c.t.Helper()
 	after := c.Snapshot()
 	m, _ := after.Meta()
@@ -321,23 +321,23 @@ func (c *shaped) fitsPenalized(before *state.Snapshot, p loop.Penalty, words map
 		for _, vm := range after.VMsOn(h.Name) {
 			x, _ := after.VC(vm.VC)
 			g, _ := x.GroupOf(vm)
-			if !vm.Holds() {
+			if !vm.ConsumesResources() {
 				continue
 			}
 			_, was := before.VM(vm.ID)
 			came = came || !was
-			need, held := g.Need(), max(vm.Held, vm.Due(g))
-			if words[h.Name].VMs[vm.ID] != vm.Generation {
-				unknown += held + h.VMOverhead
+			need, charged := g.Need(), max(vm.ChargedMemory, vm.Due(g))
+			if availability[h.Name].VMs[vm.ID] != vm.Generation {
+				unknown += charged + h.VMOverhead
 			}
-			if f := p.Of(m.Settings.Shaping.Boldness(&x)); x.Needs == state.NeedsEstimated {
+			if f := p.Of(m.Settings.Rightsizing.AggressivenessOf(&x)); x.Needs == state.NeedsEstimated {
 				need = min(f*need, g.CPU)
 				if vm.Target > 0 {
-					held = max(held, min(int64(f*float64(vm.Due(g))), g.Memory))
+					charged = max(charged, min(int64(f*float64(vm.Due(g))), g.Memory))
 				}
 			}
 			cpu += min(x.MinYield, g.Yield()*g.Need()/need) * need
-			memory += held + h.VMOverhead
+			memory += charged + h.VMOverhead
 		}
 		if !came {
 			continue
@@ -345,20 +345,20 @@ func (c *shaped) fitsPenalized(before *state.Snapshot, p loop.Penalty, words map
 		if limit := h.Usable(); cpu > limit.CPU*(1+1e-6) || memory > limit.Memory {
 			c.t.Fatalf("host %s took a VM: %v cores of %v, %d MiB of %d count", h.Name, cpu, limit.CPU, memory>>20, limit.Memory>>20)
 		}
-		if w, told := words[h.Name]; told && estimates && unknown > max(0, w.Available.Memory) {
+		if w, reported := availability[h.Name]; reported && estimates && unknown > max(0, w.Available.Memory) {
 			c.t.Fatalf("host %s: %d MiB are new to it, it said %d", h.Name, unknown>>20, w.Available.Memory>>20)
 		}
 	}
 }
 
 // The words for how bold estimates are stand for penalties that can be made, the bolder the lower, and that can rise again from where they end.
-func TestPenaltyWords(t *testing.T) {
+func TestPenaltyTexts(t *testing.T) {
 	last := math.Inf(1)
-	for _, word := range []string{state.Conservative, state.Balanced, state.Aggressive} {
-		set := loop.PenaltyFor(word)
+	for _, text := range []string{state.Conservative, state.Balanced, state.Aggressive} {
+		set := loop.MarginFor(text)
 		p, err := forecast.NewPenalty(set)
 		if err != nil || set.Start >= last || set.Min <= 1 {
-			t.Errorf("%s: %+v, %v", word, set, err)
+			t.Errorf("%s: %+v, %v", text, set, err)
 		}
 		last = set.Start
 		for range 1000 {
@@ -366,11 +366,11 @@ func TestPenaltyWords(t *testing.T) {
 		}
 		low := p.Value()
 		if p.Observe(0.9); low != set.Min || p.Value() <= low {
-			t.Errorf("%s: %v, then %v after a bad minute", word, low, p.Value())
+			t.Errorf("%s: %v, then %v after a bad minute", text, low, p.Value())
 		}
 	}
-	p := loop.Penalty{Conservative: 2, Balanced: 1.5, Aggressive: 1.1}
-	if p.Of(state.Conservative) != 2 || p.Of(state.Balanced) != 1.5 || p.Of(state.Aggressive) != 1.1 || (loop.Penalty{}).Of(state.Balanced) != 1 {
+	p := loop.Margin{Conservative: 2, Balanced: 1.5, Aggressive: 1.1}
+	if p.Of(state.Conservative) != 2 || p.Of(state.Balanced) != 1.5 || p.Of(state.Aggressive) != 1.1 || (loop.Margin{}).Of(state.Balanced) != 1 {
 		t.Errorf("%+v", p)
 	}
 }

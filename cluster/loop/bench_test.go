@@ -31,7 +31,7 @@ func large(b *testing.B, cpu float64) *cluster {
 		for task := range g.Count {
 			vms++
 			p.VMs = append(p.VMs, state.VM{ID: c.id(), VC: x.ID, Group: g.Name, Task: task, Name: fmt.Sprintf("%s-%d", x.Name, task),
-				Host: fmt.Sprintf("h%d", r.IntN(1000)), Generation: 1, Goal: state.GoalRun, Phase: state.Starting, VCPUs: g.VCPUs, BootMemory: g.Memory, Held: g.Memory})
+				Host: fmt.Sprintf("h%d", r.IntN(1000)), Generation: 1, Goal: state.GoalRun, Phase: state.Starting, VCPUs: g.VCPUs, BootMemory: g.Memory, ChargedMemory: g.Memory})
 		}
 		if err := c.apply(state.KindPlan, p); err != nil {
 			vms -= g.Count // that host was full
@@ -93,7 +93,7 @@ func BenchmarkLarge(b *testing.B) {
 				x, _ = c.Snapshot().VC(x.ID)
 				c.must(state.KindPlan, loop.Delete(c.Snapshot(), x, c.env()).Plan)
 				for _, vm := range c.Snapshot().VMsOf(x.ID) {
-					c.must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: 1, Phase: state.Stopped, Gone: true}}})
+					c.must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: 1, Phase: state.Stopped, SourceLost: true}}})
 				}
 			}
 		})
@@ -109,14 +109,14 @@ func BenchmarkLarge(b *testing.B) {
 		})
 		b.Run(scale.name+"/roomy", func(b *testing.B) {
 			c := scale.make(b)
-			var rooms loop.Rooms
+			var index loop.CapacityIndex
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
 				n++
 				x := vc(fmt.Sprintf("r%d-%s", n, scale.name), 0.1, group(2, 1, gib))
 				x.ID = c.id()
-				a, ok := rooms.Roomy(c.Snapshot(), x, c.env(), func(string) bool { return false })
+				a, ok := index.TryFastPath(c.Snapshot(), x, c.env(), func(string) bool { return false })
 				if !ok {
 					b.Skip("there is no room")
 				}
@@ -124,7 +124,7 @@ func BenchmarkLarge(b *testing.B) {
 				x, _ = c.Snapshot().VC(x.ID)
 				c.must(state.KindPlan, loop.Delete(c.Snapshot(), x, c.env()).Plan)
 				for _, vm := range c.Snapshot().VMsOf(x.ID) {
-					c.must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: 1, Phase: state.Stopped, Gone: true}}})
+					c.must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: 1, Phase: state.Stopped, SourceLost: true}}})
 				}
 			}
 		})

@@ -16,10 +16,10 @@ type Use struct {
 // What live migration is reckoned to cost. A hypervisor stops the guest once what is left goes within its downtime; a
 // guest that writes nearly as fast as can be sent is slowed down, or the move ends at its allotment.
 const (
-	downtime   = 0.3     // seconds
-	mostPasses = 3.0     // times the memory, however fast the guest writes
-	spare      = 0.05    // of what is predicted, for what prediction does not see
-	leastSpare = 4 << 20 // bytes
+	downtime        = 0.3     // seconds
+	maxPasses       = 3.0     // times the memory, however fast the guest writes
+	predictionSlack = 0.05    // of what is predicted, for what prediction does not see
+	minSlack        = 4 << 20 // bytes
 )
 
 // memoryBytes is what moving a VM is predicted to send of its memory: what is in use of it once (Casanova et al. 2008, eq. 31, count no
@@ -32,21 +32,21 @@ func memoryBytes(inUse int64, dirty, bandwidth float64) float64 {
 			break
 		}
 		left *= dirty / bandwidth
-		if total >= mostPasses*float64(inUse) {
+		if total >= maxPasses*float64(inUse) {
 			break
 		}
 	}
-	return min(total, mostPasses*float64(inUse))
+	return min(total, maxPasses*float64(inUse))
 }
 
 // moveBytes is what moving a VM is predicted to send: memory, its disk if that is copied, and something to spare. What its last
 // move needed more than was expected is expected of the next.
 func moveBytes(g state.Group, vm state.VM, u Use, disk int64, bandwidth float64) int64 {
-	inUse := max(vm.Held, vm.Due(g))
+	inUse := max(vm.ChargedMemory, vm.Due(g))
 	if u.Resident > 0 {
 		inUse = min(inUse, u.Resident)
 	}
 	b := memoryBytes(inUse, u.Dirty, bandwidth)
-	b = max(b, min(float64(u.Sent), mostPasses*float64(inUse))) + float64(disk)
-	return int64(math.Ceil(b + max(spare*b, leastSpare)))
+	b = max(b, min(float64(u.Sent), maxPasses*float64(inUse))) + float64(disk)
+	return int64(math.Ceil(b + max(predictionSlack*b, minSlack)))
 }

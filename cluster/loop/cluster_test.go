@@ -104,7 +104,7 @@ func (c *cluster) check(what string, before *state.Snapshot) {
 	after := c.Snapshot()
 	keepsRules(c.t, what, before, after)
 	for _, old := range before.VMs() {
-		if vm, ok := after.VM(old.ID); old.Holds() && (!ok || vm.Host != old.Host) {
+		if vm, ok := after.VM(old.ID); old.ConsumesResources() && (!ok || vm.Host != old.Host) {
 			c.t.Fatalf("%s: VM moved: %+v, then %+v", what, old, vm)
 		}
 	}
@@ -117,7 +117,7 @@ func (c *cluster) check(what string, before *state.Snapshot) {
 	// Where a host lost CPU, the minimum yields of those on it cannot be kept, nor always of those who share another host with them.
 	short := slices.ContainsFunc(before.Hosts(), func(h state.Host) bool { return before.LoadOf(h.Name).CPU > h.Usable().CPU*(1+1e-9) })
 	for _, x := range after.VCs() {
-		if x.Goal == state.GoalRun && !x.Admitted && slices.ContainsFunc(after.VMsOf(x.ID), func(vm state.VM) bool { return vm.Holds() && vm.Goal == state.GoalRun }) {
+		if x.Goal == state.GoalRun && !x.Admitted && slices.ContainsFunc(after.VMsOf(x.ID), func(vm state.VM) bool { return vm.ConsumesResources() && vm.Goal == state.GoalRun }) {
 			c.t.Fatalf("%s: %s waits, and runs", what, x.Name)
 		}
 		old, known := before.VC(x.ID)
@@ -140,8 +140,8 @@ func (c *cluster) create(x state.VC) loop.Answer {
 	return a
 }
 
-// settle lets the hosts do what they were told, and the queue and the shares follow.
-func (c *cluster) settle() {
+// commitPlan lets the hosts do what they were told, and the queue and the shares follow.
+func (c *cluster) commitPlan() {
 	c.t.Helper()
 	for _, vm := range c.Snapshot().VMs() {
 		c.follow(vm)
@@ -155,14 +155,14 @@ func (c *cluster) follow(vm state.VM) {
 	st := state.VMStatus{VM: vm.ID, Generation: vm.Generation, Phase: state.Running}
 	switch {
 	case vm.Goal == state.GoalDelete:
-		st.Phase, st.Gone = state.Stopped, true
+		st.Phase, st.SourceLost = state.Stopped, true
 	case vm.Goal == state.GoalStop && vm.Phase == state.Stopping:
 		st.Phase = state.Stopped
 	case vm.Phase == state.Starting:
 	case vm.Phase == state.Running:
 		x, _ := c.Snapshot().VC(vm.VC)
 		g, _ := x.GroupOf(vm)
-		st.Held = vm.Due(g)
+		st.ChargedMemory = vm.Due(g)
 	default:
 		return
 	}

@@ -17,7 +17,7 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 		MinYield: min(adm.Solution.MinYield, p.frozen), UpperBound: adm.Solution.UpperBound}
 	if adm.Admitted && d.Summary == "" {
 		d.Summary = fitsText(d.MinYield, max(d.MinYield, d.UpperBound))
-		if p.rooms != nil {
+		if p.headroom != nil {
 			if factors := p.factors(); factors != "" {
 				d.Summary += "; " + factors
 			}
@@ -26,10 +26,10 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 	if d.UpperBound == 0 {
 		d.UpperBound = allocator.Bound(p.Problem)
 	}
-	d.Advice = slices.DeleteFunc(slices.Clone(d.Advice), func(a string) bool { return p.out[strings.TrimPrefix(a, "uncordon host ")] != "" })
+	d.Advice = slices.DeleteFunc(slices.Clone(d.Advice), func(a string) bool { return p.unavailable[strings.TrimPrefix(a, "uncordon host ")] != "" })
 	for _, r := range adm.Reasons {
-		p.explainLack(&r)
-		if why := p.out[r.Host]; why != "" && r.Cordoned {
+		p.explainDeficit(&r)
+		if why := p.unavailable[r.Host]; why != "" && r.Cordoned {
 			r.Cordoned, r.Text = false, why
 		}
 		if at, ok := p.index[r.Host]; ok && p.hosts[at].ForeignVMs > 0 {
@@ -42,8 +42,8 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 	return d
 }
 
-func fitsText(least, bound float64) string {
-	return fmt.Sprintf("fits: minimum yield of the cluster %.3f; no other place for the new VMs could give more than %.3f", least, bound)
+func fitsText(lowest, bound float64) string {
+	return fmt.Sprintf("fits: minimum yield of the cluster %.3f; no other place for the new VMs could give more than %.3f", lowest, bound)
 }
 
 // sortQueue orders by priority, greatest first, then by age.

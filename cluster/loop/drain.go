@@ -31,13 +31,13 @@ func (b Blocker) String() string { return b.VM + ": " + b.Why }
 // DrainOptions of a plan that empties a host.
 type DrainOptions struct {
 	Budget int64 // most bytes; -1: no bound
-	// Extra is the most bytes of moves that need not be, made only if the minimum yield rises by LeastGain, as a part of
+	// OptionalBytes is the most bytes of moves that need not be, made only if the minimum yield rises by MinGain, as a part of
 	// it. 0: there are none.
-	Extra     int64
-	LeastGain float64
-	Deadline  time.Duration
-	// Instead are the plans that it takes the place of, as the fleet was told: see FleetOptions.
-	Instead []string
+	OptionalBytes int64
+	MinGain       float64
+	Deadline      time.Duration
+	// Supersedes are the plans that it takes the place of, as the fleet was told: see FleetOptions.
+	Supersedes []string
 }
 
 // DrainAnswer is how a host is emptied.
@@ -56,14 +56,14 @@ func Drain(f *Fleet, host string, o DrainOptions) (DrainAnswer, error) {
 	if at < 0 {
 		return DrainAnswer{}, fmt.Errorf("drain: host %s: %w", host, state.ErrNotFound)
 	}
-	p := migration.Drainage{Hosts: []int{at}, Budget: budgetOf(o.Budget), Partial: true, Extra: float64(o.Extra), LeastGain: o.LeastGain, Deadline: o.Deadline.Seconds()}
+	p := migration.DrainRequest{Hosts: []int{at}, Budget: budgetOf(o.Budget), Partial: true, OptionalBytes: float64(o.OptionalBytes), MinGain: o.MinGain, Deadline: o.Deadline.Seconds()}
 	d, err := migration.Drain(f.Problem, p)
 	if err != nil {
 		return DrainAnswer{}, fmt.Errorf("drain host %s: %w", host, err)
 	}
 	out := DrainAnswer{Plan: f.MovePlan(d.Plan, state.MovesDrain, o.Budget), Late: len(d.Late)}
 	out.Plan.Host = host
-	others := f.others(o.Instead)
+	others := f.others(o.Supersedes)
 	lasting := slices.DeleteFunc(slices.Clone(d.Blockers), func(b migration.Blocker) bool {
 		vm := f.VM(b.Group, b.VM)
 		_, expected := others[vm.ID]
@@ -86,9 +86,9 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 		if b.Cause == migration.ByRules {
 			x.Why += rulesText(f.groups[b.Group].group.Affinity)
 		}
-		if still := f.Still[vm.ID]; still != "" {
+		if still := f.Pinned[vm.ID]; still != "" {
 			x.Why = still
-			if f.ways.any(vm.Host) == still {
+			if f.routes.any(vm.Host) == still {
 				x.Advice = append(x.Advice, "see "+MovingDocs)
 			}
 			if f.stuck(b.Group, FleetOptions{}) == still {
@@ -125,22 +125,22 @@ func rulesText(a state.Affinity) string {
 	return "; its rules: " + names(rules)
 }
 
-// HostWord is what is known of a host that is emptied, besides the state.
-type HostWord struct {
+// HostInventory is what is known of a host that is emptied, besides the state.
+type HostInventory struct {
 	// Listed: its hypervisor said what it runs once all that is wanted of the host was in force.
 	Listed bool
 	// Running are names of the VMs that it listed, and Unknown those of them that the state does not know.
-	Running, Unknown []string
-	// Out is why nothing can be decided for the host, and for how long; "" = it can.
-	Out    string
-	OutFor time.Duration
+	Running, Unmanaged []string
+	// Unavailable is why nothing can be decided for the host, and for how long; "" = it can.
+	Unavailable    string
+	UnavailableFor time.Duration
 }
 
 // How often the moves off a host are planned anew although the last ones came to nothing, and how long a host may be out of
 // reach, before its drain ends.
 const (
-	mostFruitless = 3
-	mostOut       = 5 * time.Minute
+	maxFruitless   = 3
+	maxUnavailable = 5 * time.Minute
 )
 
 // retryDrain so long after moves that failed.
@@ -157,8 +157,8 @@ type DrainStep struct {
 // NextDrain is what to do next about a host with a drain: to plan what can leave, to say that it is empty, or what keeps it from being so.
 // fleet is the cluster as it is planned on: the plans named are given up for the new one, the VMs named stay where they are. Time is one
 // of the things that change what it says.
-func NextDrain(s *state.Snapshot, h state.Host, word HostWord, env Env, fleet func(instead []string, keep map[string]string) *Fleet) (DrainStep, error) {
-	x := drainer{s: s, h: h, d: h.Drain, word: word, env: env}
+func NextDrain(s *state.Snapshot, h state.Host, inventory HostInventory, env Env, fleet func(supersedes []string, keep map[string]string) *Fleet) (DrainStep, error) {
+	x := drainer{s: s, h: h, d: h.Drain, inventory: inventory, env: env}
 	if x.d.State == "" || x.d.State == state.DrainDone {
 		return DrainStep{}, nil
 	}
@@ -176,12 +176,12 @@ func NextDrain(s *state.Snapshot, h state.Host, word HostWord, env Env, fleet fu
 		return x.late(running), nil
 	case h.Lost.Proof != "":
 		return x.end(state.DrainStopped, "the host is lost: "+h.Lost.Text), nil
-	case word.Out != "" && word.OutFor >= mostOut:
-		return x.end(state.DrainBlocked, fmt.Sprintf("host %s %s: its VMs cannot leave; %s", h.Name, word.Out, x.whoIsLeft())), nil
-	case word.Out != "":
-		return x.say(fmt.Sprintf("host %s %s: no VM can leave it until it answers again", h.Name, word.Out)), nil
+	case inventory.Unavailable != "" && inventory.UnavailableFor >= maxUnavailable:
+		return x.end(state.DrainBlocked, fmt.Sprintf("host %s %s: its VMs cannot leave; %s", h.Name, inventory.Unavailable, x.remaining())), nil
+	case inventory.Unavailable != "":
+		return x.report(fmt.Sprintf("host %s %s: no VM can leave it until it answers again", h.Name, inventory.Unavailable)), nil
 	case running:
-		return x.say(x.stuck()), nil
+		return x.report(x.stuck()), nil
 	case x.has && x.plan.State == state.MovesStopped:
 		return x.end(state.DrainStopped, "its plan was stopped: "+x.plan.Reason), nil
 	}
@@ -192,7 +192,7 @@ func NextDrain(s *state.Snapshot, h state.Host, word HostWord, env Env, fleet fu
 func left(s *state.Snapshot, host string) []state.VM {
 	var out []state.VM
 	s.EachVMOn(host, func(vm *state.VM) bool {
-		if vm.Holds() {
+		if vm.ConsumesResources() {
 			out = append(out, *vm)
 		}
 		return true
@@ -201,22 +201,22 @@ func left(s *state.Snapshot, host string) []state.VM {
 }
 
 type drainer struct {
-	s    *state.Snapshot
-	h    state.Host
-	d    state.Drain
-	plan state.MovePlan
-	has  bool
-	word HostWord
-	env  Env
-	left []state.VM
+	s         *state.Snapshot
+	h         state.Host
+	d         state.Drain
+	plan      state.MovePlan
+	has       bool
+	inventory HostInventory
+	env       Env
+	left      []state.VM
 }
 
 func (x *drainer) put(d state.Drain, plan *state.MovePlanPut) DrainStep {
 	return DrainStep{Put: &state.HostDrain{Host: x.h.Name, Drain: d, Version: x.d.Index, MovePlan: plan}}
 }
 
-// say how it stands, if that is news.
-func (x *drainer) say(text string) DrainStep {
+// report how it stands, if that is news.
+func (x *drainer) report(text string) DrainStep {
 	if x.d.Text == text {
 		return DrainStep{}
 	}
@@ -250,7 +250,7 @@ func StopMoves(p state.MovePlan, why string) *state.MovePlanPut {
 
 // isEmpty: nothing is left by the state. That it is so is the hypervisor's word.
 func (x *drainer) isEmpty() DrainStep {
-	if x.word.Listed && len(x.word.Running) == 0 && x.word.Out == "" {
+	if x.inventory.Listed && len(x.inventory.Running) == 0 && x.inventory.Unavailable == "" {
 		d := x.d
 		d.State, d.Text = state.DrainDone, "its hypervisor runs none of the cluster's VMs"
 		return x.put(d, nil)
@@ -261,22 +261,22 @@ func (x *drainer) isEmpty() DrainStep {
 	switch {
 	case x.h.Lost.Proof != "":
 		return x.end(state.DrainStopped, "the host is lost: "+x.h.Lost.Text)
-	case x.word.Out != "" && x.word.OutFor >= mostOut:
-		return x.end(state.DrainBlocked, fmt.Sprintf("nothing is left on it as far as is known, but host %s %s, and only its hypervisor can say so", x.h.Name, x.word.Out))
-	case x.word.Out != "":
-		return x.say(fmt.Sprintf("nothing is left on it as far as is known; host %s %s", x.h.Name, x.word.Out))
-	case x.word.Listed && len(x.word.Unknown) > 0:
-		return x.end(state.DrainBlocked, "its hypervisor runs VMs with this cluster's mark that the cluster does not know: "+names(x.word.Unknown))
-	case len(x.word.Running) > 0:
-		return x.say("its hypervisor still lists " + names(x.word.Running))
+	case x.inventory.Unavailable != "" && x.inventory.UnavailableFor >= maxUnavailable:
+		return x.end(state.DrainBlocked, fmt.Sprintf("nothing is left on it as far as is known, but host %s %s, and only its hypervisor can say so", x.h.Name, x.inventory.Unavailable))
+	case x.inventory.Unavailable != "":
+		return x.report(fmt.Sprintf("nothing is left on it as far as is known; host %s %s", x.h.Name, x.inventory.Unavailable))
+	case x.inventory.Listed && len(x.inventory.Unmanaged) > 0:
+		return x.end(state.DrainBlocked, "its hypervisor runs VMs with this cluster's mark that the cluster does not know: "+names(x.inventory.Unmanaged))
+	case len(x.inventory.Running) > 0:
+		return x.report("its hypervisor still lists " + names(x.inventory.Running))
 	}
-	return x.say("its hypervisor has yet to say that nothing is left")
+	return x.report("its hypervisor has yet to say that nothing is left")
 }
 
 // late: the deadline passed with VMs left.
 func (x *drainer) late(running bool) DrainStep {
 	why := "the deadline of the drain passed"
-	text := why + "; " + x.whoIsLeft()
+	text := why + "; " + x.remaining()
 	switch x.d.OnBlocked {
 	case OnBlockedSkip:
 		return x.end(state.DrainBlocked, text)
@@ -295,7 +295,7 @@ func (x *drainer) late(running bool) DrainStep {
 	return x.end(state.DrainStopped, text)
 }
 
-func (x *drainer) whoIsLeft() string {
+func (x *drainer) remaining() string {
 	var out []string
 	for _, vm := range x.left {
 		out = append(out, vm.Name)
@@ -309,7 +309,7 @@ func (x *drainer) whoIsLeft() string {
 // shutDown asks the guests of VMs that run on the host, by id, to power off. They can be started again, elsewhere if their disks allow it, by
 // who starts their VC.
 func (x *drainer) shutDown(whys map[string]string) DrainStep {
-	p := state.Plan{Basis: x.s.Index(), Verb: "shut-down", Touched: []string{x.h.Name}}
+	p := state.Plan{Basis: x.s.Index(), Verb: "shut-down", AffectedHosts: []string{x.h.Name}}
 	for _, vm := range x.left {
 		why, is := whys[vm.ID]
 		if !is || vm.Host != x.h.Name || vm.MovingTo != "" || vm.Goal != state.GoalRun || vm.Phase != state.Running && vm.Phase != state.Starting {
@@ -341,7 +341,7 @@ func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 		moved += p.BytesMoved
 		for _, m := range x.s.MigrationsOf(p.ID) {
 			sent += beyond(m)
-			soon = soon || m.State != state.MigrationRunning && !m.Told && x.env.Now.Sub(m.EndedAt) < settleFor
+			soon = soon || m.State != state.MigrationRunning && !m.Reported && x.env.Now.Sub(m.EndedAt) < reportWait
 		}
 	}
 	return moved, moved + sent, soon
@@ -350,11 +350,11 @@ func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 // silent says which other host is not heard of that might take VMs once it is: nothing is given up, and nobody shut down, for a host that
 // is silent for a moment. It is waited for as long as the host that is emptied would be.
 func (x *drainer) silent() string {
-	if !x.env.Now.Before(x.d.Since.Add(mostOut)) && !x.env.Now.Before(x.plan.EndedAt.Add(mostOut)) {
+	if !x.env.Now.Before(x.d.Since.Add(maxUnavailable)) && !x.env.Now.Before(x.plan.EndedAt.Add(maxUnavailable)) {
 		return ""
 	}
 	for _, h := range x.s.Hosts() {
-		if why := x.env.Out[h.Name]; why != "" && h.Name != x.h.Name && !h.Cordoned && h.Lost.Proof == "" {
+		if why := x.env.Unavailable[h.Name]; why != "" && h.Name != x.h.Name && !h.Cordoned && h.Lost.Proof == "" {
 			return fmt.Sprintf("waits for host %s, which may take VMs: it %s", h.Name, why)
 		}
 	}
@@ -364,7 +364,7 @@ func (x *drainer) silent() string {
 // stuck says which VM is on its way to a host that is not heard of: its move ends once that host answers, or is proved lost.
 func (x *drainer) stuck() string {
 	for _, vm := range x.left {
-		if why := x.env.Out[vm.MovingTo]; vm.MovingTo != "" && why != "" {
+		if why := x.env.Unavailable[vm.MovingTo]; vm.MovingTo != "" && why != "" {
 			return fmt.Sprintf("waits for the move of VM %s to host %s, which %s: it ends once the host answers, is fenced, or is confirmed dead", vm.Name, vm.MovingTo, why)
 		}
 	}
@@ -378,8 +378,8 @@ func Spent(s *state.Snapshot, h state.Host) int64 {
 	return sent
 }
 
-// Instead are the plans under way that give way to one that empties a host: all but drains of other hosts.
-func Instead(s *state.Snapshot, host string) []string {
+// Superseded are the plans under way that give way to one that empties a host: all but drains of other hosts.
+func Superseded(s *state.Snapshot, host string) []string {
 	var out []string
 	for _, p := range s.RunningMovePlans() {
 		if p.Kind != state.MovesDrain || p.Host == host {
@@ -390,7 +390,7 @@ func Instead(s *state.Snapshot, host string) []string {
 }
 
 // again plans what is left to leave.
-func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fleet) (DrainStep, error) {
+func (x *drainer) again(fleet func(supersedes []string, keep map[string]string) *Fleet) (DrainStep, error) {
 	if x.has && x.plan.State == state.MovesFailed && x.env.Now.Before(x.plan.EndedAt.Add(retryDrain)) {
 		return DrainStep{}, nil
 	}
@@ -401,7 +401,7 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 			fruitless++
 		}
 	}
-	if fruitless >= mostFruitless {
+	if fruitless >= maxFruitless {
 		return x.end(state.DrainBlocked, fmt.Sprintf("its moves were planned %d times in vain; the last time: %s", fruitless, x.plan.Reason)), nil
 	}
 	moved, sent, soon := x.spent(plans)
@@ -415,9 +415,9 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 	if !x.d.Deadline.IsZero() {
 		o.Deadline = x.d.Deadline.Sub(x.env.Now)
 	}
-	instead := Instead(x.s, x.h.Name)
-	o.Instead = instead
-	a, err := Drain(fleet(instead, stay(x.s, plans...)), x.h.Name, o)
+	supersedes := Superseded(x.s, x.h.Name)
+	o.Supersedes = supersedes
+	a, err := Drain(fleet(supersedes, stay(x.s, plans...)), x.h.Name, o)
 	if err != nil {
 		return DrainStep{}, err
 	}
@@ -425,7 +425,7 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 		d := x.d
 		a.Plan.ID, a.Plan.By, a.Plan.Text = x.env.NewID(), x.d.By, x.d.Reason
 		d.Plan, d.Moved, d.Text = a.Plan.ID, moved, ""
-		step := x.put(d, &state.MovePlanPut{Plan: a.Plan, Supersedes: instead})
+		step := x.put(d, &state.MovePlanPut{Plan: a.Plan, Supersedes: supersedes})
 		step.Blockers = a.Blockers
 		return step, nil
 	}
@@ -433,11 +433,11 @@ func (x *drainer) again(fleet func(instead []string, keep map[string]string) *Fl
 	silent := x.silent()
 	switch {
 	case silent != "":
-		step := x.say(silent)
+		step := x.report(silent)
 		step.Blockers = a.Blockers
 		return step, nil
 	case len(a.Waits)+len(stopping) > 0:
-		step := x.say("waits for " + names(append(a.Waits, stopping...)))
+		step := x.report("waits for " + names(append(a.Waits, stopping...)))
 		step.Blockers = a.Blockers
 		return step, nil
 	case x.d.OnBlocked == OnBlockedShutdown:
@@ -466,10 +466,10 @@ func (x *drainer) ending() (out []string) {
 
 // Besides says which moves a drain may begin with that it could do without: as many bytes as a re-balance might move, for as much as
 // it would have to gain; none where nobody wants moves that were not asked for.
-func Besides(s *state.Snapshot) (bytes int64, leastGain float64) {
+func Besides(s *state.Snapshot) (bytes int64, minGain float64) {
 	m, _ := s.Meta()
 	if set := m.Settings.Moves.WithDefaults(); set.Mode == state.MovesAuto {
-		return set.Budget(), set.LeastGain
+		return set.Budget(), set.MinGain
 	}
 	return 0, 0
 }

@@ -13,7 +13,7 @@ import (
 
 // Whatever becomes of its moves, a drain comes to an end and tells the truth: drained only with nothing left, else with what is left and
 // why; no VM is stopped unless that was asked for; never more bytes than were allowed.
-func TestDrainsEndAndTellTheTruth(t *testing.T) {
+func TestDrainsEndAndReportTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := []string{"a", "b", "c", "d"}[:rapid.IntRange(1, 4).Draw(t, "hosts")]
 		c := newCluster(t, hosts...)
@@ -40,19 +40,19 @@ func TestDrainsEndAndTellTheTruth(t *testing.T) {
 			if round > 60 {
 				t.Fatalf("it goes on for ever: %+v", c.drainOf("a"))
 			}
-			word := loop.HostWord{Listed: true}
+			inventory := loop.HostInventory{Listed: true}
 			for _, vm := range c.Snapshot().VMsOn("a") {
-				if vm.Holds() {
-					word.Running = append(word.Running, vm.Name)
+				if vm.ConsumesResources() {
+					inventory.Running = append(inventory.Running, vm.Name)
 				}
 			}
-			c.nextAt("a", word, c.env().Now.Add(time.Duration(round)*time.Minute))
+			c.nextAt("a", inventory, c.env().Now.Add(time.Duration(round)*time.Minute))
 			now := c.drainOf("a")
 			if now.State != state.DrainRunning {
 				break
 			}
 			if p, ok := c.Snapshot().MovePlan(now.Plan); ok && p.State == state.MovesRunning {
-				c.carry(t, p)
+				c.execute(t, p)
 			}
 			for _, vm := range c.Snapshot().VMs() { // guests that were asked to do
 				if vm.Phase == state.Stopping {
@@ -63,7 +63,7 @@ func TestDrainsEndAndTellTheTruth(t *testing.T) {
 		s, end := c.Snapshot(), c.drainOf("a")
 		left := 0
 		for _, vm := range s.VMs() {
-			if vm.Holds() && vm.Host == "a" {
+			if vm.ConsumesResources() && vm.Host == "a" {
 				left++
 			}
 			if !asked && (vm.Goal != state.GoalRun || vm.Phase != state.Running) || vm.Generation != 1 {
@@ -86,8 +86,8 @@ func TestDrainsEndAndTellTheTruth(t *testing.T) {
 	})
 }
 
-// carry a plan out, move after move, some of which fail.
-func (c *cluster) carry(t *rapid.T, p state.MovePlan) {
+// execute a plan out, move after move, some of which fail.
+func (c *cluster) execute(t *rapid.T, p state.MovePlan) {
 	for i := range p.Steps {
 		if rapid.IntRange(0, 3).Draw(t, "fails") == 0 {
 			c.moves(p.ID, i, false)

@@ -22,22 +22,22 @@ func (c *cluster) drained(host string, d state.Drain) {
 }
 
 // next is what is to be done about a drain, carried out.
-func (c *cluster) next(host string, word loop.HostWord) loop.DrainStep {
+func (c *cluster) next(host string, inventory loop.HostInventory) loop.DrainStep {
 	c.t.Helper()
-	return c.nextAt(host, word, c.env().Now)
+	return c.nextAt(host, inventory, c.env().Now)
 }
 
-func (c *cluster) nextAt(host string, word loop.HostWord, now time.Time) loop.DrainStep {
+func (c *cluster) nextAt(host string, inventory loop.HostInventory, now time.Time) loop.DrainStep {
 	c.t.Helper()
 	s := c.Snapshot()
 	h, _ := s.Host(host)
 	env := c.env()
 	env.Now = now
-	if word.Out != "" {
-		env.Out = map[string]string{host: word.Out}
+	if inventory.Unavailable != "" {
+		env.Unavailable = map[string]string{host: inventory.Unavailable}
 	}
-	step, err := loop.NextDrain(s, h, word, env, func(instead []string, keep map[string]string) *loop.Fleet {
-		return loop.NewFleet(s, env, loop.Sights{}, loop.FleetOptions{Instead: instead, Keep: keep})
+	step, err := loop.NextDrain(s, h, inventory, env, func(supersedes []string, keep map[string]string) *loop.Fleet {
+		return loop.NewFleet(s, env, loop.FleetObservation{}, loop.FleetOptions{Supersedes: supersedes, Pinned: keep})
 	})
 	if err != nil {
 		c.t.Fatalf("%v", err)
@@ -80,43 +80,43 @@ func (c *cluster) ends(plan string, as state.MovePlanState) {
 	c.must(state.KindMovePlan, state.MovePlanPut{Plan: p, Version: version})
 }
 
-var nothingRuns = loop.HostWord{Listed: true}
+var nothingRuns = loop.HostInventory{Listed: true}
 
 func TestNextDrain(t *testing.T) {
-	c := crowded(t, "a", "b", "d")
+	c := overfull(t, "a", "b", "d")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedStop})
-	step := c.next("a", loop.HostWord{})
+	step := c.next("a", loop.HostInventory{})
 	d := c.drainOf("a")
 	p, ok := c.Snapshot().MovePlan(d.Plan)
 	if step.Put == nil || !ok || len(p.Steps) != 2 || p.Kind != state.MovesDrain || p.Host != "a" || d.State != state.DrainRunning {
 		t.Fatalf("%+v, plan %+v", step, p)
 	}
-	if again := c.next("a", loop.HostWord{}); again.Put != nil || again.Stop != nil {
+	if again := c.next("a", loop.HostInventory{}); again.Put != nil || again.Stop != nil {
 		t.Errorf("while moves go on: %+v", again)
 	}
 	c.moves(d.Plan, 0, true)
 	c.moves(d.Plan, 1, true)
 	c.ends(d.Plan, state.MovesDone)
 	// Nothing is left by the state: the hypervisor has the last word.
-	if c.next("a", loop.HostWord{}); c.drainOf("a").State != state.DrainRunning || c.drainOf("a").Text == "" {
+	if c.next("a", loop.HostInventory{}); c.drainOf("a").State != state.DrainRunning || c.drainOf("a").Text == "" {
 		t.Errorf("without its word: %+v", c.drainOf("a"))
 	}
-	if c.next("a", loop.HostWord{Listed: true, Running: []string{"x-g0-0"}}); c.drainOf("a").State != state.DrainRunning || !strings.Contains(c.drainOf("a").Text, "x-g0-0") {
+	if c.next("a", loop.HostInventory{Listed: true, Running: []string{"x-g0-0"}}); c.drainOf("a").State != state.DrainRunning || !strings.Contains(c.drainOf("a").Text, "x-g0-0") {
 		t.Errorf("it lists one still: %+v", c.drainOf("a"))
 	}
 	if c.next("a", nothingRuns); c.drainOf("a").State != state.DrainDone {
 		t.Errorf("%+v", c.drainOf("a"))
 	}
-	if step := c.next("a", loop.HostWord{}); step.Put != nil {
+	if step := c.next("a", loop.HostInventory{}); step.Put != nil {
 		t.Errorf("after the end: %+v", step)
 	}
 }
 
 // VMs that the cluster does not know keep a host from being said to be empty.
-func TestNextDrainWithUnknownVMs(t *testing.T) {
+func TestNextDrainWithUnmanagedVMs(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	c.drained("a", state.Drain{})
-	c.next("a", loop.HostWord{Listed: true, Running: []string{"ek-odd"}, Unknown: []string{"ek-odd"}})
+	c.next("a", loop.HostInventory{Listed: true, Running: []string{"ek-odd"}, Unmanaged: []string{"ek-odd"}})
 	if d := c.drainOf("a"); d.State != state.DrainBlocked || !strings.Contains(d.Text, "ek-odd") {
 		t.Errorf("%+v", d)
 	}
@@ -128,17 +128,17 @@ func TestNextDrainWithUnknownVMs(t *testing.T) {
 
 // A host that falls silent is said to, and does not keep its drain waiting for ever.
 func TestNextDrainOfASilentHost(t *testing.T) {
-	c := crowded(t, "a", "b")
+	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip})
-	c.next("a", loop.HostWord{})
-	c.next("a", loop.HostWord{Out: "has not been heard of for 25s", OutFor: time.Second})
+	c.next("a", loop.HostInventory{})
+	c.next("a", loop.HostInventory{Unavailable: "has not been heard of for 25s", UnavailableFor: time.Second})
 	if d := c.drainOf("a"); d.State != state.DrainRunning || !strings.Contains(d.Text, "25s") {
 		t.Errorf("%+v", d)
 	}
-	if c.next("a", loop.HostWord{}); c.drainOf("a").Text != "" {
+	if c.next("a", loop.HostInventory{}); c.drainOf("a").Text != "" {
 		t.Errorf("it answers again: %+v", c.drainOf("a"))
 	}
-	c.next("a", loop.HostWord{Out: "has not been heard of for 6m0s", OutFor: 6 * time.Minute})
+	c.next("a", loop.HostInventory{Unavailable: "has not been heard of for 6m0s", UnavailableFor: 6 * time.Minute})
 	d := c.drainOf("a")
 	p, _ := c.Snapshot().MovePlan(d.Plan)
 	if d.State != state.DrainBlocked || !strings.Contains(d.Text, "2 VMs are left") || p.State != state.MovesStopped {
@@ -148,20 +148,20 @@ func TestNextDrainOfASilentHost(t *testing.T) {
 
 func TestNextDrainAtTheDeadline(t *testing.T) {
 	for onBlocked, want := range map[string]state.DrainState{loop.OnBlockedStop: state.DrainStopped, loop.OnBlockedSkip: state.DrainBlocked, loop.OnBlockedShutdown: state.DrainRunning} {
-		c := crowded(t, "a", "b")
+		c := overfull(t, "a", "b")
 		deadline := c.env().Now.Add(time.Hour)
 		c.drained("a", state.Drain{OnBlocked: onBlocked, Deadline: deadline})
-		c.next("a", loop.HostWord{})
-		if step := c.nextAt("a", loop.HostWord{}, deadline.Add(-time.Minute)); step.Put != nil || step.Stop != nil {
+		c.next("a", loop.HostInventory{})
+		if step := c.nextAt("a", loop.HostInventory{}, deadline.Add(-time.Minute)); step.Put != nil || step.Stop != nil {
 			t.Fatalf("before: %+v", step)
 		}
-		c.nextAt("a", loop.HostWord{}, deadline)
+		c.nextAt("a", loop.HostInventory{}, deadline)
 		d := c.drainOf("a")
 		p, _ := c.Snapshot().MovePlan(d.Plan)
 		if d.State != want || p.State != state.MovesStopped || !strings.Contains(d.Text, "deadline") {
 			t.Errorf("%s: %+v, plan %s", onBlocked, d, p.State)
 		}
-		step := c.nextAt("a", loop.HostWord{}, deadline)
+		step := c.nextAt("a", loop.HostInventory{}, deadline)
 		if stops := step.Stop != nil; stops != (onBlocked == loop.OnBlockedShutdown) {
 			t.Errorf("%s: %+v", onBlocked, step)
 		}
@@ -175,12 +175,12 @@ func TestNextDrainAtTheDeadline(t *testing.T) {
 
 // A VM whose moves fail twice stays, and is named; the others leave.
 func TestNextDrainAfterFailures(t *testing.T) {
-	c := crowded(t, "a", "b", "d")
+	c := overfull(t, "a", "b", "d")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip})
 	victim := ""
 	later := c.env().Now
 	for range 3 {
-		c.nextAt("a", loop.HostWord{}, later)
+		c.nextAt("a", loop.HostInventory{}, later)
 		d := c.drainOf("a")
 		p, _ := c.Snapshot().MovePlan(d.Plan)
 		if d.State != state.DrainRunning || p.State != state.MovesRunning {
@@ -199,12 +199,12 @@ func TestNextDrainAfterFailures(t *testing.T) {
 		}
 		c.moves(d.Plan, at, false)
 		c.ends(d.Plan, state.MovesFailed)
-		if step := c.next("a", loop.HostWord{}); step.Put != nil {
+		if step := c.next("a", loop.HostInventory{}); step.Put != nil {
 			t.Error("planned anew at once")
 		}
 		later = c.env().Now.Add(time.Minute)
 	}
-	step := c.nextAt("a", loop.HostWord{}, later)
+	step := c.nextAt("a", loop.HostInventory{}, later)
 	d := c.drainOf("a")
 	vm, _ := c.Snapshot().VM(victim)
 	if d.State != state.DrainBlocked || !strings.Contains(d.Text, vm.Name) || !strings.Contains(d.Text, "network was cut") || len(step.Blockers) != 1 || d.Moved == 0 {
@@ -216,19 +216,19 @@ func TestNextDrainAfterFailures(t *testing.T) {
 }
 
 // A plan that somebody stops is not made anew.
-func TestNextDrainWhosePlanWasStopped(t *testing.T) {
-	c := crowded(t, "a", "b")
+func TestNextDrainWithAStoppedPlan(t *testing.T) {
+	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip})
-	c.next("a", loop.HostWord{})
+	c.next("a", loop.HostInventory{})
 	c.ends(c.drainOf("a").Plan, state.MovesStopped)
-	if c.next("a", loop.HostWord{}); c.drainOf("a").State != state.DrainStopped {
+	if c.next("a", loop.HostInventory{}); c.drainOf("a").State != state.DrainStopped {
 		t.Errorf("%+v", c.drainOf("a"))
 	}
 }
 
 // A VM that is on its way to the host when the drain begins leaves as soon as it has come.
 func TestNextDrainOfLateComers(t *testing.T) {
-	c := crowded(t, "a", "b", "d")
+	c := overfull(t, "a", "b", "d")
 	vm := c.Snapshot().VMsOn("a")[0]
 	c.must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: "b", Open: true, ID: c.id()})
 	c.drained("b", state.Drain{})
@@ -238,7 +238,7 @@ func TestNextDrainOfLateComers(t *testing.T) {
 	}
 	vm, _ = c.Snapshot().VM(vm.ID)
 	c.must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: "b", Arrived: true, Move: vm.Move})
-	c.next("b", loop.HostWord{})
+	c.next("b", loop.HostInventory{})
 	p, _ := c.Snapshot().MovePlan(c.drainOf("b").Plan)
 	if len(p.Steps) != 1 || p.Steps[0].VM != vm.ID || p.Steps[0].From != "b" {
 		t.Errorf("%+v", p)
@@ -254,7 +254,7 @@ func TestDrainOfLocalDisks(t *testing.T) {
 	c.run()
 	host := c.Snapshot().VMs()[0].Host
 	plan := func(o loop.FleetOptions) loop.DrainAnswer {
-		a, err := loop.Drain(loop.NewFleet(c.Snapshot(), c.env(), loop.Sights{}, o), host, loop.DrainOptions{Budget: -1})
+		a, err := loop.Drain(loop.NewFleet(c.Snapshot(), c.env(), loop.FleetObservation{}, o), host, loop.DrainOptions{Budget: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,38 +269,38 @@ func TestDrainOfLocalDisks(t *testing.T) {
 }
 
 // What a source has not told of yet counts against the bytes of a drain, all that was allowed to it.
-func TestNextDrainCountsWhatWasNotTold(t *testing.T) {
-	c := crowded(t, "a", "b", "d")
-	const most = 20 * gib
-	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip, MaxBytes: most})
-	c.next("a", loop.HostWord{})
+func TestNextDrainCountsWhatWasNotReported(t *testing.T) {
+	c := overfull(t, "a", "b", "d")
+	const limit = 20 * gib
+	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip, MaxBytes: limit})
+	c.next("a", loop.HostInventory{})
 	first := c.drainOf("a").Plan
 	p, _ := c.Snapshot().MovePlan(first)
 	c.moves(first, 0, false)
 	c.moves(first, 1, true) // by the target's word
 	c.ends(first, state.MovesFailed)
 	now := c.env().Now
-	if step := c.nextAt("a", loop.HostWord{}, now.Add(2*time.Second)); step.Put != nil {
+	if step := c.nextAt("a", loop.HostInventory{}, now.Add(2*time.Second)); step.Put != nil {
 		t.Errorf("the source may tell any moment: %+v", step.Put)
 	}
-	c.nextAt("a", loop.HostWord{}, now.Add(time.Minute))
+	c.nextAt("a", loop.HostInventory{}, now.Add(time.Minute))
 	again, _ := c.Snapshot().MovePlan(c.drainOf("a").Plan)
-	if sent := p.Steps[0].Bytes + p.Steps[1].Allotment; again.ID == first || again.Budget != most-sent {
-		t.Errorf("budget %d of %d after at most %d", again.Budget, int64(most), sent)
+	if sent := p.Steps[0].Bytes + p.Steps[1].Allotment; again.ID == first || again.Budget != limit-sent {
+		t.Errorf("budget %d of %d after at most %d", again.Budget, int64(limit), sent)
 	}
 }
 
 // For a target that is silent for a moment nobody is shut down, and no drain is given up.
-func TestNextDrainWhoseTargetsAreSilent(t *testing.T) {
-	c := crowded(t, "a", "b")
+func TestNextDrainWithSilentTargets(t *testing.T) {
+	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedShutdown})
 	at := func(later time.Duration) loop.DrainStep {
 		s := c.Snapshot()
 		h, _ := s.Host("a")
 		env := c.env()
-		env.Now, env.Out = h.Drain.Since.Add(later), map[string]string{"b": "has not been heard of for 3s"}
-		step, err := loop.NextDrain(s, h, loop.HostWord{}, env, func(instead []string, keep map[string]string) *loop.Fleet {
-			return loop.NewFleet(s, env, loop.Sights{}, loop.FleetOptions{Instead: instead, Keep: keep})
+		env.Now, env.Unavailable = h.Drain.Since.Add(later), map[string]string{"b": "has not been heard of for 3s"}
+		step, err := loop.NextDrain(s, h, loop.HostInventory{}, env, func(supersedes []string, keep map[string]string) *loop.Fleet {
+			return loop.NewFleet(s, env, loop.FleetObservation{}, loop.FleetOptions{Supersedes: supersedes, Pinned: keep})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -317,10 +317,10 @@ func TestNextDrainWhoseTargetsAreSilent(t *testing.T) {
 }
 
 // A drain that waits for a move to a host that fell silent says so, and what ends it.
-func TestNextDrainWhoseMoveGotStuck(t *testing.T) {
-	c := crowded(t, "a", "b")
+func TestNextDrainWithAStuckMove(t *testing.T) {
+	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedStop})
-	c.next("a", loop.HostWord{})
+	c.next("a", loop.HostInventory{})
 	p, _ := c.Snapshot().MovePlan(c.drainOf("a").Plan)
 	m := p.Steps[0]
 	vm, _ := c.Snapshot().VM(m.VM)
@@ -329,8 +329,8 @@ func TestNextDrainWhoseMoveGotStuck(t *testing.T) {
 		s := c.Snapshot()
 		h, _ := s.Host("a")
 		env := c.env()
-		env.Out = out
-		step, err := loop.NextDrain(s, h, loop.HostWord{}, env, nil)
+		env.Unavailable = out
+		step, err := loop.NextDrain(s, h, loop.HostInventory{}, env, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,25 +8,25 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// mostAnew is how often what is left of a move plan is planned anew.
-const mostAnew = 3
+// maxReplans is how often what is left of a move plan is planned anew.
+const maxReplans = 3
 
 // prepareFor so long a move waits for its hosts to put in force what makes room for it.
 const prepareFor = 2 * time.Minute
 
-// settleFor so long at most a plan waits for the last words about its moves.
-const settleFor = 5 * time.Second
+// reportWait so long at most a plan waits for the last words about its moves.
+const reportWait = 5 * time.Second
 
-// Act is one thing to do about moves. Exactly one field is set.
-type Act struct {
-	Put   *state.MovePlanPut
-	Open  *state.Move
-	Abort *state.MigrationAbort
-	Anew  *Anew
+// Action is one thing to do about moves. Exactly one field is set.
+type Action struct {
+	Put    *state.MovePlanPut
+	Open   *state.Move
+	Abort  *state.MigrationAbort
+	Replan *Replan
 }
 
 // String implements fmt.Stringer.
-func (a Act) String() string {
+func (a Action) String() string {
 	switch {
 	case a.Put != nil:
 		return fmt.Sprintf("record move plan %s: %s", a.Put.Plan.ID, a.Put.Plan.State)
@@ -34,38 +34,38 @@ func (a Act) String() string {
 		return fmt.Sprintf("move VM %s to host %s", a.Open.VM, a.Open.To)
 	case a.Abort != nil:
 		return fmt.Sprintf("abort migration %s: %s", a.Abort.ID, a.Abort.Reason)
-	case a.Anew != nil:
-		return fmt.Sprintf("plan anew %s: %s", a.Anew.Plan.ID, a.Anew.Why)
+	case a.Replan != nil:
+		return fmt.Sprintf("plan anew %s: %s", a.Replan.Plan.ID, a.Replan.Why)
 	}
 	return "nothing"
 }
 
-// Anew asks for what is left of a plan to be planned anew: see PlanAnew.
-type Anew struct {
+// Replan asks for what is left of a plan to be planned anew: see ReplanMoves.
+type Replan struct {
 	Plan state.MovePlan
 	Why  string
-	// Keep are VMs that are not to be moved by it any more.
-	Keep map[string]string
+	// Pinned are VMs that are not to be moved by it any more.
+	Pinned map[string]string
 }
 
-// Carry is what carrying plans out may use besides the snapshot.
-type Carry struct {
+// MoveExecution is what carrying plans out may use besides the snapshot.
+type MoveExecution struct {
 	Env
-	// Ways are what keeps hosts from sending VMs.
-	Ways Ways
-	// Told is the log index up to which a host has put in force all that takes something from a VM. Who goes without more for
+	// Routes are what keeps hosts from sending VMs.
+	Routes Routes
+	// SyncedUpTo is the log index up to which a host has put in force all that takes something from a VM. Who goes without more for
 	// now holds up no move.
-	Told func(host string) uint64
+	SyncedUpTo func(host string) uint64
 	// Synced is the log index up to which a host has put in force all of it.
 	Synced func(host string) uint64
-	// OutFor is how long a host is among those that are out.
-	OutFor func(host string) time.Duration
+	// UnavailableFor is how long a host is among those that are out.
+	UnavailableFor func(host string) time.Duration
 	// Refused counts how often the opening of a step was refused on apply, by plan and step, and the last reason.
 	Refused func(plan string, step int) (times int, why string)
 }
 
-// mostRefusals of the opening of a move, before it counts as failed.
-const mostRefusals = 8
+// maxRefusals of the opening of a move, before it counts as failed.
+const maxRefusals = 8
 
 // Next is what is to be done now to carry out the move plans that run. It is empty while there is nothing but
 // to wait: for a move to end, for a host to put shares in force.
@@ -74,22 +74,22 @@ const mostRefusals = 8
 // the memory. From then on everybody counts the VM on both hosts, so that shares shrink where they must. Once they have shrunk
 // on both hosts the move is opened. No move begins while one of the plan has failed: those under way end, and
 // what is left is planned anew, as soon as no host's first report is awaited.
-func Next(s *state.Snapshot, in Carry) []Act {
-	if m, ok := s.Meta(); !ok || m.Hold.On() {
+func Next(s *state.Snapshot, in MoveExecution) []Action {
+	if m, ok := s.Meta(); !ok || m.RecoveryFreeze.On() {
 		return nil
 	}
-	x := newCarrier(s, in)
-	acts := x.aborts()
+	x := newMoveExecutor(s, in)
+	actions := x.aborts()
 	for _, p := range s.RunningMovePlans() {
-		acts = append(acts, x.plan(p)...)
+		actions = append(actions, x.plan(p)...)
 	}
-	return acts
+	return actions
 }
 
-// carrier is one look at all plans.
-type carrier struct {
+// moveExecutor is one look at all plans.
+type moveExecutor struct {
 	s     *state.Snapshot
-	in    Carry
+	in    MoveExecution
 	set   state.MoveSettings
 	hosts int
 
@@ -98,9 +98,9 @@ type carrier struct {
 	expected map[string][]state.VM // by target: VMs whose steps prepare
 }
 
-func newCarrier(s *state.Snapshot, in Carry) *carrier {
+func newMoveExecutor(s *state.Snapshot, in MoveExecution) *moveExecutor {
 	m, _ := s.Meta()
-	x := &carrier{s: s, in: in, set: m.Settings.Moves.WithDefaults(), busy: map[string]int{}, expected: map[string][]state.VM{}}
+	x := &moveExecutor{s: s, in: in, set: m.Settings.Moves.WithDefaults(), busy: map[string]int{}, expected: map[string][]state.VM{}}
 	s.EachHost(func(*state.Host) bool { x.hosts++; return true })
 	s.EachVMMoving(func(vm *state.VM) bool {
 		x.busy[vm.Host]++
@@ -118,7 +118,7 @@ func newCarrier(s *state.Snapshot, in Carry) *carrier {
 	return x
 }
 
-func (x *carrier) prepares(step *state.MoveStep) {
+func (x *moveExecutor) prepares(step *state.MoveStep) {
 	x.busy[step.From]++
 	x.busy[step.To]++
 	x.total++
@@ -128,21 +128,21 @@ func (x *carrier) prepares(step *state.MoveStep) {
 }
 
 // aborts gives up the moves of VMs that are not to run any more.
-func (x *carrier) aborts() (acts []Act) {
+func (x *moveExecutor) aborts() (actions []Action) {
 	x.s.EachVMMoving(func(vm *state.VM) bool {
 		if vm.Goal == state.GoalRun {
 			return true
 		}
 		if m, ok := x.s.MigrationOf(vm.ID); ok && m.Abort == "" {
-			acts = append(acts, Act{Abort: &state.MigrationAbort{ID: m.ID, Reason: fmt.Sprintf("VM %s is to %s", vm.Name, vm.Goal)}})
+			actions = append(actions, Action{Abort: &state.MigrationAbort{ID: m.ID, Reason: fmt.Sprintf("VM %s is to %s", vm.Name, vm.Goal)}})
 		}
 		return true
 	})
-	return acts
+	return actions
 }
 
 // plan is what is to be done about one.
-func (x *carrier) plan(p state.MovePlan) []Act {
+func (x *moveExecutor) plan(p state.MovePlan) []Action {
 	steps := slices.Clone(p.Steps)
 	changed := false
 	set := func(i int, to state.StepState, text string) {
@@ -180,7 +180,7 @@ func (x *carrier) plan(p state.MovePlan) []Act {
 			set(i, state.StepFailed, text)
 		}
 	}
-	var acts []Act
+	var actions []Action
 	if count(); failed <= 0 {
 		for i := range steps {
 			step := &steps[i]
@@ -197,43 +197,43 @@ func (x *carrier) plan(p state.MovePlan) []Act {
 				if act, why := x.open(p, i); why != "" {
 					set(i, state.StepFailed, why)
 				} else if act != nil {
-					acts = append(acts, Act{Open: act})
+					actions = append(actions, Action{Open: act})
 				}
 			}
 		}
 		count()
 	}
 	if changed && failed > 0 { // nothing begins any more
-		acts = nil
+		actions = nil
 	}
 	next := p
 	next.Steps = steps
 	switch {
 	case failed > 0 && flying == 0 && len(x.in.Awaited) > 0: // where else its VMs could go is not known yet
-	case failed > 0 && flying == 0 && p.Tries < mostAnew:
-		return []Act{{Anew: &Anew{Plan: next, Why: last, Keep: stay(x.s, next)}}}
+	case failed > 0 && flying == 0 && p.Tries < maxReplans:
+		return []Action{{Replan: &Replan{Plan: next, Why: last, Pinned: stay(x.s, next)}}}
 	case failed > 0 && flying == 0:
 		next.State, next.Reason = state.MovesFailed, fmt.Sprintf("planned anew %d times; the last: %s", p.Tries, last)
 		next.Steps, changed = state.Skipped(steps, "the plan failed"), true
-	case open == 0 && !x.settles(p):
+	case open == 0 && !x.awaitsReports(p):
 		next.State, changed = state.MovesDone, true
 	}
 	if changed {
-		return []Act{{Put: &state.MovePlanPut{Plan: next, Version: p.ModifyIndex}}} // what may be opened is, at the next look
+		return []Action{{Put: &state.MovePlanPut{Plan: next, Version: p.ModifyIndex}}} // what may be opened is, at the next look
 	}
-	return acts
+	return actions
 }
 
-// settles: of moves that ended a moment ago the sources have not told yet what they sent, or hosts have not put in force what
+// awaitsReports: of moves that ended a moment ago the sources have not told yet what they sent, or hosts have not put in force what
 // is decided about them since. Who waits for the plan sees its figures then, and the new shares.
-func (x *carrier) settles(p state.MovePlan) bool {
+func (x *moveExecutor) awaitsReports(p state.MovePlan) bool {
 	for _, m := range x.s.MigrationsOf(p.ID) {
-		if m.State == state.MigrationRunning || x.in.Now.Sub(m.EndedAt) >= settleFor {
+		if m.State == state.MigrationRunning || x.in.Now.Sub(m.EndedAt) >= reportWait {
 			continue
 		}
 		from, _ := x.s.Host(m.From)
 		to, _ := x.s.Host(m.To)
-		if !m.Told || x.in.Synced(m.From) < from.Version || x.in.Synced(m.To) < to.Version {
+		if !m.Reported || x.in.Synced(m.From) < from.Version || x.in.Synced(m.To) < to.Version {
 			return true
 		}
 	}
@@ -241,7 +241,7 @@ func (x *carrier) settles(p state.MovePlan) bool {
 }
 
 // waits says whether a VC waits for room.
-func (x *carrier) waits(id string) bool {
+func (x *moveExecutor) waits(id string) bool {
 	vc, ok := x.s.VC(id)
 	return ok && vc.Goal == state.GoalRun && !vc.Admitted
 }
@@ -268,13 +268,13 @@ func stay(s *state.Snapshot, plans ...state.MovePlan) map[string]string {
 type verdict int
 
 const (
-	keep verdict = iota
+	goOn verdict = iota
 	skip
 	fail
 )
 
 // sense says whether a step that has not begun still makes sense.
-func (x *carrier) sense(plan string, steps []state.MoveStep, i int) (verdict, string) {
+func (x *moveExecutor) sense(plan string, steps []state.MoveStep, i int) (verdict, string) {
 	step := &steps[i]
 	vm, ok := x.s.VM(step.VM)
 	switch {
@@ -282,11 +282,11 @@ func (x *carrier) sense(plan string, steps []state.MoveStep, i int) (verdict, st
 		return skip, "the VM is gone"
 	case vm.Goal != state.GoalRun:
 		return skip, "the VM is to " + string(vm.Goal)
-	case !vm.Holds():
+	case !vm.ConsumesResources():
 		return skip, "the VM is " + string(vm.Phase)
 	}
 	if !x.turn(steps, i) || vm.MovingTo != "" {
-		return keep, ""
+		return goOn, ""
 	}
 	switch {
 	case vm.Host == step.To:
@@ -295,11 +295,11 @@ func (x *carrier) sense(plan string, steps []state.MoveStep, i int) (verdict, st
 		return skip, "the VM runs on host " + vm.Host + " by now"
 	}
 	for _, host := range []string{step.From, step.To} {
-		if why := x.in.Out[host]; why != "" && x.in.OutFor(host) > prepareFor {
+		if why := x.in.Unavailable[host]; why != "" && x.in.UnavailableFor(host) > prepareFor {
 			return fail, "host " + host + " " + why
 		}
 	}
-	if why := x.in.Ways.Why(step.From, step.To); why != "" {
+	if why := x.in.Routes.Why(step.From, step.To); why != "" {
 		return fail, fmt.Sprintf("host %s cannot send VMs to %s: %s", step.From, step.To, why)
 	}
 	switch to, ok := x.s.Host(step.To); {
@@ -311,15 +311,15 @@ func (x *carrier) sense(plan string, steps []state.MoveStep, i int) (verdict, st
 		return fail, "host " + step.To + " takes no VMs now"
 	}
 	if step.State == state.StepPreparing {
-		if times, why := x.in.Refused(plan, i); times >= mostRefusals {
+		if times, why := x.in.Refused(plan, i); times >= maxRefusals {
 			return fail, why
 		}
 	}
-	return keep, ""
+	return goOn, ""
 }
 
 // turn says whether the moves that a step waits for have ended well, or are not made any more.
-func (x *carrier) turn(steps []state.MoveStep, i int) bool {
+func (x *moveExecutor) turn(steps []state.MoveStep, i int) bool {
 	for _, j := range steps[i].After {
 		if st := steps[j].State; st != state.StepDone && st != state.StepSkipped {
 			return false
@@ -329,28 +329,28 @@ func (x *carrier) turn(steps []state.MoveStep, i int) bool {
 }
 
 // mayPrepare: it is the step's turn, its VM runs, and both hosts have a lane free.
-func (x *carrier) mayPrepare(steps []state.MoveStep, i int) bool {
+func (x *moveExecutor) mayPrepare(steps []state.MoveStep, i int) bool {
 	step := &steps[i]
 	vm, _ := x.s.VM(step.VM)
-	return x.turn(steps, i) && vm.Phase == state.Running && vm.MovingTo == "" && x.in.Out[step.From] == "" && x.in.Out[step.To] == "" &&
+	return x.turn(steps, i) && vm.Phase == state.Running && vm.MovingTo == "" && x.in.Unavailable[step.From] == "" && x.in.Unavailable[step.To] == "" &&
 		x.total < x.set.Concurrent(x.hosts) && x.busy[step.From] < x.set.PerHost && x.busy[step.To] < x.set.PerHost
 }
 
 // memoryLeft of a host beside what is there and what is expected, if a VM comes. Below 0: it has not the room.
-func (x *carrier) memoryLeft(host string, vm state.VM) int64 {
+func (x *moveExecutor) memoryLeft(host string, vm state.VM) int64 {
 	h, _ := x.s.Host(host)
 	load := x.s.LoadOf(host)
 	used, reserve := load.Memory, load.Reserve
 	for _, e := range append(slices.Clone(x.expected[host]), vm) {
-		used += e.Held + h.VMOverhead
-		reserve.Add(e.BootMemory - e.Held)
+		used += e.ChargedMemory + h.VMOverhead
+		reserve.Add(e.BootMemory - e.ChargedMemory)
 	}
 	return h.Usable().Memory - used - reserve.Bytes()
 }
 
 // hasRoom says whether the target has the memory for a VM that is about to move. why: it has not, and nothing goes on that will
 // change that.
-func (x *carrier) hasRoom(step *state.MoveStep, more bool) (fits bool, why string) {
+func (x *moveExecutor) hasRoom(step *state.MoveStep, more bool) (fits bool, why string) {
 	vm, _ := x.s.VM(step.VM)
 	if x.memoryLeft(step.To, vm) >= 0 {
 		return true, ""
@@ -358,11 +358,11 @@ func (x *carrier) hasRoom(step *state.MoveStep, more bool) (fits bool, why strin
 	if more || x.busy[step.To] > 0 || x.leaves(step.To) {
 		return false, ""
 	}
-	return false, fmt.Sprintf("host %s has not the %d MiB of memory any more", step.To, vm.Held>>20)
+	return false, fmt.Sprintf("host %s has not the %d MiB of memory any more", step.To, vm.ChargedMemory>>20)
 }
 
 // leaves says whether some VM of the host is on its way out.
-func (x *carrier) leaves(host string) bool {
+func (x *moveExecutor) leaves(host string) bool {
 	found := false
 	x.s.EachVMOn(host, func(vm *state.VM) bool {
 		found = vm.Phase == state.Stopping
@@ -373,7 +373,7 @@ func (x *carrier) leaves(host string) bool {
 
 // tooLong says whether a step prepares for longer than it may, from when what it waits for could begin: a share does not change while
 // a VM of its group moves.
-func (x *carrier) tooLong(p state.MovePlan, i int) bool {
+func (x *moveExecutor) tooLong(p state.MovePlan, i int) bool {
 	step := &p.Steps[i]
 	if x.in.Now.Sub(step.At) <= prepareFor || len(x.in.Awaited) > 0 { // what a host has put in force is in its report
 		return false
@@ -387,14 +387,14 @@ func (x *carrier) tooLong(p state.MovePlan, i int) bool {
 }
 
 // open the move of a step that prepares, once both hosts are ready for it; nil: not yet. why it never will be.
-func (x *carrier) open(p state.MovePlan, i int) (move *state.Move, why string) {
+func (x *moveExecutor) open(p state.MovePlan, i int) (move *state.Move, why string) {
 	step := p.Steps[i]
 	vm, _ := x.s.VM(step.VM)
 	if vm.MovingTo != "" || vm.Phase != state.Running {
 		return nil, ""
 	}
 	for _, name := range []string{step.From, step.To} {
-		if h, _ := x.s.Host(name); x.in.Told(name) < h.Version || x.in.Out[name] != "" {
+		if h, _ := x.s.Host(name); x.in.SyncedUpTo(name) < h.Version || x.in.Unavailable[name] != "" {
 			if x.tooLong(p, i) {
 				return nil, fmt.Sprintf("host %s did not put the shares in force that make room for it, in %s", name, prepareFor)
 			}
@@ -405,7 +405,7 @@ func (x *carrier) open(p state.MovePlan, i int) (move *state.Move, why string) {
 	g, _ := vc.GroupOf(vm)
 	h, _ := x.s.Host(step.To)
 	load := x.s.LoadOf(step.To)
-	if load.CPU+g.Allocation > h.Usable().CPU*(1+1e-9) || load.Memory+vm.Held+h.VMOverhead+load.Reserve.With(vm.BootMemory-vm.Held).Bytes() > h.Usable().Memory {
+	if load.CPU+g.Allocation > h.Usable().CPU*(1+1e-9) || load.Memory+vm.ChargedMemory+h.VMOverhead+load.Reserve.With(vm.BootMemory-vm.ChargedMemory).Bytes() > h.Usable().Memory {
 		if x.tooLong(p, i) {
 			return nil, fmt.Sprintf("host %s has no room for it", step.To)
 		}

@@ -17,15 +17,15 @@ import (
 // mover carries plans out as the leader does, on hosts that do what they are told some time later.
 type mover struct {
 	*cluster
-	caps    map[string]map[string]float64 // by host and VM: in force
-	told    map[string]uint64
-	refused map[string]int
-	out     map[string]string
-	late    time.Duration
+	caps        map[string]map[string]float64 // by host and VM: in force
+	synced      map[string]uint64
+	refused     map[string]int
+	unavailable map[string]string
+	late        time.Duration
 }
 
 func newMover(c *cluster) *mover {
-	m := &mover{cluster: c, caps: map[string]map[string]float64{}, told: map[string]uint64{}, refused: map[string]int{}, out: map[string]string{}}
+	m := &mover{cluster: c, caps: map[string]map[string]float64{}, synced: map[string]uint64{}, refused: map[string]int{}, unavailable: map[string]string{}}
 	for _, h := range c.Snapshot().Hosts() {
 		m.sync(h.Name)
 	}
@@ -37,7 +37,7 @@ func (m *mover) sync(host string) {
 	s := m.Snapshot()
 	now := map[string]float64{}
 	for _, vm := range append(s.VMsOn(host), s.VMsMovingTo(host)...) {
-		if !vm.Holds() {
+		if !vm.ConsumesResources() {
 			continue
 		}
 		vc, _ := s.VC(vm.VC)
@@ -47,7 +47,7 @@ func (m *mover) sync(host string) {
 			now[vm.ID] = vm.Frozen
 		}
 	}
-	m.caps[host], m.told[host] = now, s.Index()
+	m.caps[host], m.synced[host] = now, s.Index()
 }
 
 func (m *mover) check(what string) {
@@ -78,50 +78,50 @@ func (m *mover) check(what string) {
 	}
 }
 
-func (m *mover) carry() loop.Carry {
+func (m *mover) execute() loop.MoveExecution {
 	env := m.env()
-	env.Now, env.Out = env.Now.Add(m.late), m.out
-	return loop.Carry{Env: env, Told: func(h string) uint64 { return m.told[h] }, Synced: func(h string) uint64 { return m.told[h] },
-		OutFor:  func(string) time.Duration { return time.Hour },
-		Refused: func(plan string, step int) (int, string) { return m.refused[fmt.Sprint(plan, step)], "refused" }}
+	env.Now, env.Unavailable = env.Now.Add(m.late), m.unavailable
+	return loop.MoveExecution{Env: env, SyncedUpTo: func(h string) uint64 { return m.synced[h] }, Synced: func(h string) uint64 { return m.synced[h] },
+		UnavailableFor: func(string) time.Duration { return time.Hour },
+		Refused:        func(plan string, step int) (int, string) { return m.refused[fmt.Sprint(plan, step)], "refused" }}
 }
 
 // step does what is to be done now, and says whether there was something.
 func (m *mover) step() bool {
 	m.t.Helper()
 	did := false
-	for _, act := range loop.Next(m.Snapshot(), m.carry()) {
-		if act.String() == "nothing" {
+	for _, action := range loop.Next(m.Snapshot(), m.execute()) {
+		if action.String() == "nothing" {
 			m.t.Fatalf("an act that is none")
 		}
 		did = true
 		var err error
 		switch {
-		case act.Put != nil:
-			err = m.apply(state.KindMovePlan, *act.Put)
-		case act.Abort != nil:
-			err = m.apply(state.KindMigrationAbort, *act.Abort)
-		case act.Open != nil:
-			if err = m.apply(state.KindMove, *act.Open); err != nil {
-				m.refused[fmt.Sprint(act.Open.Plan, act.Open.Step)]++
+		case action.Put != nil:
+			err = m.apply(state.KindMovePlan, *action.Put)
+		case action.Abort != nil:
+			err = m.apply(state.KindMigrationAbort, *action.Abort)
+		case action.Open != nil:
+			if err = m.apply(state.KindMove, *action.Open); err != nil {
+				m.refused[fmt.Sprint(action.Open.Plan, action.Open.Step)]++
 			}
-		case act.Anew != nil:
+		case action.Replan != nil:
 			s := m.Snapshot()
-			f := loop.NewFleet(s, m.carry().Env, loop.Sights{}, loop.FleetOptions{Instead: []string{act.Anew.Plan.ID}, Keep: act.Anew.Keep})
-			instead, planErr := loop.Rebalance(f, loop.Left(s, act.Anew.Plan), 0.01, false)
+			f := loop.NewFleet(s, m.execute().Env, loop.FleetObservation{}, loop.FleetOptions{Supersedes: []string{action.Replan.Plan.ID}, Pinned: action.Replan.Pinned})
+			instead, planErr := loop.Rebalance(f, loop.Left(s, action.Replan.Plan), 0.01, false)
 			if planErr != nil {
 				m.t.Fatalf("plan anew: %v", planErr)
 			}
-			next := loop.PlanAnew(act.Anew.Plan, instead, act.Anew.Why)
+			next := loop.ReplanMoves(action.Replan.Plan, instead, action.Replan.Why)
 			if len(instead.Steps) == 0 {
 				next.State = state.MovesFailed
 			}
-			err = m.apply(state.KindMovePlan, state.MovePlanPut{Plan: next, Version: act.Anew.Plan.ModifyIndex})
+			err = m.apply(state.KindMovePlan, state.MovePlanPut{Plan: next, Version: action.Replan.Plan.ModifyIndex})
 		}
 		if err != nil && !errors.Is(err, state.ErrConflict) {
-			m.t.Fatalf("%s: %v", act, err)
+			m.t.Fatalf("%s: %v", action, err)
 		}
-		m.check(act.String())
+		m.check(action.String())
 	}
 	if m.reallocate() {
 		did = true
@@ -135,7 +135,7 @@ func (m *mover) end(vm state.VM, arrived bool, bytes int64) {
 	from, to := vm.Host, vm.MovingTo
 	mg, _ := m.Snapshot().MigrationOf(vm.ID)
 	m.must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Move: vm.Move, Arrived: arrived, Bytes: bytes, DowntimeMs: 5, Text: "so it was"})
-	m.must(state.KindMigrationTold, state.MigrationTold{ID: mg.ID, Bytes: bytes, DowntimeMs: 5})
+	m.must(state.KindMigrationReport, state.MigrationReport{ID: mg.ID, Bytes: bytes, DowntimeMs: 5})
 	if arrived {
 		m.caps[to][vm.ID] = m.caps[from][vm.ID]
 		delete(m.caps[from], vm.ID)
@@ -155,7 +155,7 @@ func (m *mover) moving() (out []state.VM) {
 
 // plan a re-balance and record it.
 func (m *mover) plan(budget int64) (state.MovePlan, bool) {
-	p := m.rebalance(loop.Sights{}, loop.FleetOptions{}, budget)
+	p := m.rebalance(loop.FleetObservation{}, loop.FleetOptions{}, budget)
 	if len(p.Steps) == 0 {
 		return p, false
 	}
@@ -197,17 +197,17 @@ func (m *mover) toEnd(id string) state.MovePlan {
 }
 
 // A plan of one move: what has to be there before each step of it.
-func TestCarryOut(t *testing.T) {
-	m := newMover(crowded(t, "a", "b"))
+func TestExecute(t *testing.T) {
+	m := newMover(overfull(t, "a", "b"))
 	p, _ := m.plan(-1)
 	step := func() state.MoveStep { return m.planNow(p.ID).Steps[0] }
-	m.out["b"] = "does not answer"
-	carry := m.carry()
-	carry.OutFor = func(string) time.Duration { return 0 }
-	if acts := loop.Next(m.Snapshot(), carry); len(acts) != 0 {
-		t.Fatalf("its target does not answer for a moment: %v", acts)
+	m.unavailable["b"] = "does not answer"
+	execution := m.execute()
+	execution.UnavailableFor = func(string) time.Duration { return 0 }
+	if actions := loop.Next(m.Snapshot(), execution); len(actions) != 0 {
+		t.Fatalf("its target does not answer for a moment: %v", actions)
 	}
-	delete(m.out, "b")
+	delete(m.unavailable, "b")
 	m.step()
 	if step().State != state.StepPreparing {
 		t.Fatalf("%+v", step())
@@ -242,9 +242,9 @@ func TestCarryOut(t *testing.T) {
 }
 
 // What keeps a step from being made, and what becomes of its plan.
-func TestCarryOutTrouble(t *testing.T) {
+func TestExecuteTrouble(t *testing.T) {
 	begun := func(t *testing.T) (*mover, string) {
-		m := newMover(crowded(t, "a", "b"))
+		m := newMover(overfull(t, "a", "b"))
 		p, _ := m.plan(-1)
 		for m.step() {
 			m.sync("a")
@@ -277,7 +277,7 @@ func TestCarryOutTrouble(t *testing.T) {
 			m.end(vm, false, 7)
 		}, state.MovesDone, ""}, // the other VM moves instead
 		"it fails once":   {func(m *mover, id string) { m.end(m.moving()[0], false, 7) }, state.MovesDone, ""},
-		"its target goes": {func(m *mover, id string) { m.out["b"] = "does not answer"; m.end(m.moving()[0], false, 7) }, state.MovesFailed, "no beneficial move"},
+		"its target goes": {func(m *mover, id string) { m.unavailable["b"] = "does not answer"; m.end(m.moving()[0], false, 7) }, state.MovesFailed, "no beneficial move"},
 		"it always fails": {func(m *mover, id string) {
 			for range 20 {
 				for _, vm := range m.moving() {
@@ -324,7 +324,7 @@ func TestCarryOutTrouble(t *testing.T) {
 }
 
 // Steps that prepare and are never opened fail, and say why.
-func TestCarryOutInVain(t *testing.T) {
+func TestExecuteInVain(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(m *mover)
 		text string
@@ -342,27 +342,27 @@ func TestCarryOutInVain(t *testing.T) {
 			m.must(state.KindHostLost, state.HostLost{Host: "b", Proof: state.ProofOperator, Text: "burnt"})
 		}, "burnt"},
 	} {
-		m := newMover(crowded(t, "a", "b"))
+		m := newMover(overfull(t, "a", "b"))
 		p, _ := m.plan(-1)
 		m.step()
 		if s := m.planNow(p.ID).Steps[0]; s.State != state.StepPreparing {
 			t.Fatalf("%s: %+v", name, s)
 		}
 		c.do(m)
-		acts := loop.Next(m.Snapshot(), m.carry())
-		for _, a := range acts {
-			if a.Anew == nil || !strings.Contains(a.Anew.Why, c.text) {
-				t.Errorf("%s: %v: %+v", name, a, a.Anew)
+		actions := loop.Next(m.Snapshot(), m.execute())
+		for _, a := range actions {
+			if a.Replan == nil || !strings.Contains(a.Replan.Why, c.text) {
+				t.Errorf("%s: %v: %+v", name, a, a.Replan)
 			}
 		}
-		if len(acts) != 1 {
-			t.Errorf("%s: %v", name, acts)
+		if len(actions) != 1 {
+			t.Errorf("%s: %v", name, actions)
 		}
 	}
 }
 
 // Moves wait for lanes: no more at once than the settings say.
-func TestCarryOutLanes(t *testing.T) {
+func TestExecuteLanes(t *testing.T) {
 	c := newCluster(t, "a", "b", "c", "d")
 	for _, h := range []string{"b", "c", "d"} {
 		c.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: true})
@@ -443,11 +443,11 @@ func TestPlansEnd(t *testing.T) {
 			case event < 9 && len(m.moving()) > 0:
 				vm := rapid.SampledFrom(m.moving()).Draw(t, "ends")
 				mg, _ := m.Snapshot().MigrationOf(vm.ID)
-				most := mg.MaxBytes
-				if most < 0 {
-					most = gib
+				limit := mg.MaxBytes
+				if limit < 0 {
+					limit = gib
 				}
-				m.end(vm, rapid.IntRange(1, 4).Draw(t, "arrives") > 1, int64(rapid.Float64Range(0, 1).Draw(t, "bytes")*float64(most)))
+				m.end(vm, rapid.IntRange(1, 4).Draw(t, "arrives") > 1, int64(rapid.Float64Range(0, 1).Draw(t, "bytes")*float64(limit)))
 			case event == 9:
 				m.must(state.KindHostCordon, state.HostCordon{Host: rapid.SampledFrom(hosts).Draw(t, "host"), Cordoned: rapid.IntRange(1, 3).Draw(t, "closed") == 1})
 			case event == 10 && quiet > 3:

@@ -13,21 +13,21 @@ import (
 	"evenkeel/migration"
 )
 
-// Sights is what the leader knows of hosts and VMs besides the state, for plans of moves. What is not known is left out.
-type Sights struct {
+// FleetObservation is what the leader knows of hosts and VMs besides the state, for plans of moves. What is not known is left out.
+type FleetObservation struct {
 	Use      map[string]Use                // by VM id
 	Partners map[string]hypervisor.Partner // by host
-	Ways     Ways
+	Routes   Routes
 }
 
 // FleetOptions say which VMs may move.
 type FleetOptions struct {
-	// Grace keeps VMs where they are that moved so short a time ago; 0: they may move on.
-	Grace time.Duration
-	// Instead are move plans that the new one takes the place of: their VMs may move.
-	Instead []string
-	// Keep are VMs, by id, that stay where they are, and why.
-	Keep map[string]string
+	// MinResidency keeps VMs where they are that moved so short a time ago; 0: they may move on.
+	MinResidency time.Duration
+	// Supersedes are move plans that the new one takes the place of: their VMs may move.
+	Supersedes []string
+	// Pinned are VMs, by id, that stay where they are, and why.
+	Pinned map[string]string
 	// CopyStorage: VMs whose disks lie on one host may move with them.
 	CopyStorage bool
 	// Steps bounds the work: see migration.Problem.
@@ -39,16 +39,16 @@ type FleetOptions struct {
 type Fleet struct {
 	migration.Problem
 	Basis uint64 // log index of the snapshot
-	// Still says of VMs, by id, why they cannot be moved now.
-	Still map[string]string
+	// Pinned says of VMs, by id, why they cannot be moved now.
+	Pinned map[string]string
 
-	s      *state.Snapshot
-	ways   Ways
-	doubt  *doubting      // nil: estimates count as they are
-	index  map[string]int // host name -> position in Problem.Hosts
-	hosts  []state.Host
-	keeps  []allocator.Reserve[float64] // by host: for VMs that are no part of the problem there
-	groups []fleetGroup
+	s       *state.Snapshot
+	routes  Routes
+	margin  *marginRules   // nil: estimates count as they are
+	index   map[string]int // host name -> position in Problem.Hosts
+	hosts   []state.Host
+	reserve []allocator.Reserve[float64] // by host: for VMs that are no part of the problem there
+	groups  []fleetGroup
 }
 
 type fleetGroup struct {
@@ -59,15 +59,15 @@ type fleetGroup struct {
 }
 
 // NewFleet looks at a snapshot. more are VCs that do not run yet: their VMs have no host, or that where their disks lie.
-func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...state.VC) *Fleet {
+func NewFleet(s *state.Snapshot, env Env, see FleetObservation, o FleetOptions, more ...state.VC) *Fleet {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
-	f := &Fleet{s: s, Basis: s.Index(), ways: see.Ways, Still: map[string]string{}, index: map[string]int{}, hosts: s.Hosts()}
-	f.keeps = make([]allocator.Reserve[float64], len(f.hosts))
+	f := &Fleet{s: s, Basis: s.Index(), routes: see.Routes, Pinned: map[string]string{}, index: map[string]int{}, hosts: s.Hosts()}
+	f.reserve = make([]allocator.Reserve[float64], len(f.hosts))
 	f.Steps = o.Steps
 	for i := range more { // who runs already counts as where they would be admitted
-		if shaping, is := shapes(s, &more[i]); is && f.doubt == nil {
-			f.doubt = &doubting{shaping, env.Penalty}
+		if rightsizing, is := sharesEstimates(s, &more[i]); is && f.margin == nil {
+			f.margin = &marginRules{rightsizing, env.Margin}
 		}
 	}
 	f.Limits = migration.Limits{PerHost: set.PerHost, Total: set.Concurrent(len(f.hosts)), Bandwidth: float64(set.Link())}
@@ -80,16 +80,16 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 		free := h.Usable()
 		cpu, memory := free.CPU, free.Memory
 		for _, vm := range s.VMsOn(h.Name) {
-			if vm.Holds() && (vm.Phase == state.Stopping || vm.Goal != state.GoalRun) {
+			if vm.ConsumesResources() && (vm.Phase == state.Stopping || vm.Goal != state.GoalRun) {
 				cpu -= vm.Frozen
-				memory -= vm.Held + h.VMOverhead
-				f.keeps[i].Add(float64(vm.BootMemory - vm.Held))
+				memory -= vm.ChargedMemory + h.VMOverhead
+				f.reserve[i].Add(float64(vm.BootMemory - vm.ChargedMemory))
 			}
 		}
-		shut := h.Cordoned || h.Lost.Proof != "" || env.Out[h.Name] != ""
+		shut := h.Cordoned || h.Lost.Proof != "" || env.Unavailable[h.Name] != ""
 		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: shut})
 	}
-	elsewhere := f.others(o.Instead)
+	elsewhere := f.others(o.Supersedes)
 	moved := map[string]time.Time{}
 	for _, m := range s.Migrations() {
 		if m.State == state.MigrationDone {
@@ -99,7 +99,7 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 	for _, vc := range s.VCs() {
 		live := map[string][]state.VM{}
 		for _, vm := range s.VMsOf(vc.ID) {
-			if vm.Goal == state.GoalRun && vm.Holds() && vm.Phase != state.Stopping {
+			if vm.Goal == state.GoalRun && vm.ConsumesResources() && vm.Phase != state.Stopping {
 				live[vm.Group] = append(live[vm.Group], vm)
 			}
 		}
@@ -131,7 +131,7 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 		for k, vm := range f.groups[i].vms {
 			why := ""
 			switch to, expected := elsewhere[vm.ID]; {
-			case !vm.Holds():
+			case !vm.ConsumesResources():
 				why = "does not run yet"
 			case vm.MovingTo != "":
 				why = "is on its way to host " + vm.MovingTo
@@ -140,53 +140,53 @@ func NewFleet(s *state.Snapshot, env Env, see Sights, o FleetOptions, more ...st
 				f.keepRoom(i, vm, to)
 			case vm.Phase != state.Running:
 				why = "is " + string(vm.Phase)
-			case o.Keep[vm.ID] != "":
-				why = o.Keep[vm.ID]
-			case env.Out[vm.Host] != "":
-				why = "its host " + vm.Host + " " + env.Out[vm.Host]
-			case see.Ways.any(vm.Host) != "":
-				why = see.Ways.any(vm.Host)
-			case o.Grace > 0 && env.Now.Sub(moved[vm.ID]) < o.Grace:
+			case o.Pinned[vm.ID] != "":
+				why = o.Pinned[vm.ID]
+			case env.Unavailable[vm.Host] != "":
+				why = "its host " + vm.Host + " " + env.Unavailable[vm.Host]
+			case see.Routes.any(vm.Host) != "":
+				why = see.Routes.any(vm.Host)
+			case o.MinResidency > 0 && env.Now.Sub(moved[vm.ID]) < o.MinResidency:
 				why = fmt.Sprintf("moved %s ago", env.Now.Sub(moved[vm.ID]).Round(time.Second))
 			default:
 				why = f.stuck(i, o)
 			}
 			if why != "" {
-				f.hold(i, k, why)
+				f.pin(i, k, why)
 			}
 		}
 	}
 	f.setRules(see)
-	if len(see.Ways) > 0 {
-		f.NoWay = func(from, to int) string { return see.Ways.Why(f.hosts[from].Name, f.hosts[to].Name) }
+	if len(see.Routes) > 0 {
+		f.NoRoute = func(from, to int) string { return see.Routes.Why(f.hosts[from].Name, f.hosts[to].Name) }
 	}
-	f.settle()
+	f.subtractReserves()
 	return f
 }
 
-// settle takes the reserves off, and gives hosts that are beyond their limits what they have: what is there is there, and nothing else fits.
-func (f *Fleet) settle() {
-	used, keeps := make([]float64, len(f.Hosts)), make([]allocator.Reserve[float64], len(f.Hosts))
+// subtractReserves takes the reserves off, and gives hosts that are beyond their limits what they have: what is there is there, and nothing else fits.
+func (f *Fleet) subtractReserves() {
+	used, reserves := make([]float64, len(f.Hosts)), make([]allocator.Reserve[float64], len(f.Hosts))
 	for _, q := range f.Groups {
 		for _, j := range q.Hosts {
 			if j >= 0 {
 				used[j] += q.Memory
-				keeps[j].Add(q.Growth)
+				reserves[j].Add(q.Reclaimable)
 			}
 		}
 	}
 	for j := range f.Hosts {
 		h := &f.Hosts[j]
-		h.Reserve = f.keeps[j].Bytes()
-		h.CPU, h.Memory = max(h.CPU, 1e-9), max(h.Memory, used[j]+keeps[j].Bytes()+h.Reserve, 1)
+		h.Reserve = f.reserve[j].Bytes()
+		h.CPU, h.Memory = max(h.CPU, 1e-9), max(h.Memory, used[j]+reserves[j].Bytes()+h.Reserve, 1)
 	}
 }
 
 // others are the moves that plans under way have yet to begin: VM ids to where they end.
-func (f *Fleet) others(instead []string) map[string]string {
+func (f *Fleet) others(supersedes []string) map[string]string {
 	out := map[string]string{}
 	for _, p := range f.s.RunningMovePlans() {
-		if slices.Contains(instead, p.ID) {
+		if slices.Contains(supersedes, p.ID) {
 			continue
 		}
 		for _, step := range p.Steps {
@@ -199,17 +199,17 @@ func (f *Fleet) others(instead []string) map[string]string {
 }
 
 // add a group of VMs, at the places they have, or are on their way to.
-func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, overhead int64, see Sights, o FleetOptions, set state.MoveSettings) {
+func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, overhead int64, see FleetObservation, o FleetOptions, set state.MoveSettings) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	memory := int64(0)
 	for _, vm := range vms {
-		if !vm.Holds() {
+		if !vm.ConsumesResources() {
 			memory = max(memory, g.Memory)
 		} else {
-			memory = max(memory, vm.Held, vm.Due(g), f.doubt.memory(&vc, g, vm))
+			memory = max(memory, vm.ChargedMemory, vm.Due(g), f.margin.memory(&vc, g, vm))
 		}
 	}
-	need := f.doubt.cpu(&vc, g)
+	need := f.margin.cpu(&vc, g)
 	if need > g.Need() {
 		floor = min(floor, g.Allocation/need) // what it has is enough
 	}
@@ -227,18 +227,18 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 			continue
 		}
 		q.Hosts[k] = at
-		if !vm.Holds() {
+		if !vm.ConsumesResources() {
 			continue // its disk is there
 		}
-		held := max(vm.Held, vm.Due(g))
+		charged := max(vm.ChargedMemory, vm.Due(g))
 		if vm.Target > 0 { // the group's VMs differ: each counts as the largest, or more would seem free where one leaves
-			held = memory
+			charged = memory
 		}
-		f.Hosts[at].Memory -= float64(held + f.hosts[at].VMOverhead - (memory + overhead))
-		q.Growth = max(q.Growth, float64(vm.BootMemory-held)) // beyond what it counts as: the two together are no less than what it has and takes back
+		f.Hosts[at].Memory -= float64(charged + f.hosts[at].VMOverhead - (memory + overhead))
+		q.Reclaimable = max(q.Reclaimable, float64(vm.BootMemory-charged)) // beyond what it counts as: the two together are no less than what it has and takes back
 		if from, ok := f.index[vm.Host]; ok && from != at {
-			f.Hosts[from].Memory -= float64(held + f.hosts[from].VMOverhead)
-			f.keeps[from].Add(float64(vm.BootMemory - held))
+			f.Hosts[from].Memory -= float64(charged + f.hosts[from].VMOverhead)
+			f.reserve[from].Add(float64(vm.BootMemory - charged))
 		}
 		q.Bytes[k] = float64(moveBytes(g, vm, see.Use[vm.ID], f.diskBytes(ref), float64(set.Link())))
 	}
@@ -249,18 +249,18 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 // keepRoom for a VM that another plan moves.
 func (f *Fleet) keepRoom(i int, vm state.VM, to string) {
 	if at, ok := f.index[to]; ok {
-		held := max(vm.Held, vm.Due(f.groups[i].group))
-		f.Hosts[at].Memory -= float64(held + f.hosts[at].VMOverhead)
-		f.keeps[at].Add(float64(vm.BootMemory - held))
+		charged := max(vm.ChargedMemory, vm.Due(f.groups[i].group))
+		f.Hosts[at].Memory -= float64(charged + f.hosts[at].VMOverhead)
+		f.reserve[at].Add(float64(vm.BootMemory - charged))
 		f.Hosts[at].CPU -= f.groups[i].group.Allocation
 	}
 }
 
-func (f *Fleet) hold(i, k int, why string) {
-	if !slices.Contains(f.Groups[i].Held, k) {
-		f.Groups[i].Held = append(f.Groups[i].Held, k)
+func (f *Fleet) pin(i, k int, why string) {
+	if !slices.Contains(f.Groups[i].Pinned, k) {
+		f.Groups[i].Pinned = append(f.Groups[i].Pinned, k)
 	}
-	f.Still[f.groups[i].vms[k].ID] = why
+	f.Pinned[f.groups[i].vms[k].ID] = why
 }
 
 // local: their disks lie on one host each.
@@ -301,7 +301,7 @@ func (f *Fleet) Host(name string) int {
 }
 
 // setRules takes over the affinity of all groups, and bars hosts that cannot run a VM as its own does.
-func (f *Fleet) setRules(see Sights) {
+func (f *Fleet) setRules(see FleetObservation) {
 	r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(f.groups)), Affinity: make([]*allocator.Affinity, len(f.groups))}
 	there := map[string]bool{}
 	for name := range f.index {
@@ -336,7 +336,7 @@ func (f *Fleet) setRules(see Sights) {
 
 // barred are the hosts that VMs of a group cannot move to from where they are. Rules are of groups: a VM that cannot go
 // where others of its group run stays where it is.
-func (f *Fleet) barred(i int, see Sights) []string {
+func (f *Fleet) barred(i int, see FleetObservation) []string {
 	if len(see.Partners) < 2 { // no two hosts can be compared: among many VMs and hosts that takes longer than all else
 		return nil
 	}
@@ -346,7 +346,7 @@ func (f *Fleet) barred(i int, see Sights) []string {
 	}
 	set := map[string]bool{}
 	for k, vm := range f.groups[i].vms {
-		if !vm.Holds() {
+		if !vm.ConsumesResources() {
 			continue
 		}
 		for _, h := range f.hosts {
@@ -357,7 +357,7 @@ func (f *Fleet) barred(i int, see Sights) []string {
 			switch {
 			case why == "":
 			case home[h.Name]:
-				f.hold(i, k, why)
+				f.pin(i, k, why)
 			default:
 				set[h.Name] = true
 			}
@@ -367,7 +367,7 @@ func (f *Fleet) barred(i int, see Sights) []string {
 }
 
 // unlike says what a host lacks that a VM of a group has on another; "" = nothing, as far as is known.
-func (f *Fleet) unlike(see Sights, from, to string, g state.Group) string {
+func (f *Fleet) unlike(see FleetObservation, from, to string, g state.Group) string {
 	a, okA := see.Partners[from]
 	b, okB := see.Partners[to]
 	if !okA || !okB {
@@ -376,7 +376,7 @@ func (f *Fleet) unlike(see Sights, from, to string, g state.Group) string {
 	if !slices.Contains(b.Networks, g.Network) && g.Network != "" && b.Networks != nil {
 		return fmt.Sprintf("host %s has no network %s", to, g.Network)
 	}
-	if b.Pools != nil && (Pools{to: b.Pools}).lacks(f.s, to, g) {
+	if b.Pools != nil && (Pools{to: b.Pools}).lacking(f.s, to, g) {
 		return fmt.Sprintf("host %s has no storage pool %s", to, g.Disk.Pool)
 	}
 	switch {

@@ -19,7 +19,7 @@ func TestRandomLives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := []string{"h1", "h2", "h3"}[:rapid.IntRange(1, 3).Draw(t, "hosts")]
 		c := newCluster(t, hosts...)
-		n := func(what string, most int) int { return rapid.IntRange(0, most).Draw(t, what) }
+		n := func(what string, limit int) int { return rapid.IntRange(0, limit).Draw(t, what) }
 		names := []string{"a", "b", "c", "d", "e"}
 		for range rapid.IntRange(1, 40).Draw(t, "length") {
 			name := rapid.SampledFrom(names).Draw(t, "VC")
@@ -71,7 +71,7 @@ func TestRandomLives(t *testing.T) {
 				case 2:
 					g.Memory = int64(1+n("quarters", 8)) * gib / 4
 					for _, vm := range s.VMsOf(x.ID) {
-						if vm.Group == g.Name && vm.Holds() {
+						if vm.Group == g.Name && vm.ConsumesResources() {
 							g.Memory = min(g.Memory, vm.BootMemory)
 						}
 					}

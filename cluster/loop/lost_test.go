@@ -9,13 +9,13 @@ import (
 )
 
 // A VM that was lost starts elsewhere also where another of its VC is on a host that is beyond its memory; nothing starts there.
-func TestRestartBesideACrowdedHost(t *testing.T) {
+func TestRestartBesideAnOverfullHost(t *testing.T) {
 	c := newCluster(t, "h1", "h2", "h3")
 	c.must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: true})
 	x := vc("x", 0.2, group(2, 3, 2*gib))
 	x.OnHostLoss = state.RestartOnLoss
 	c.enact("create", loop.Create(c.Snapshot(), x, c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 	on := map[string]state.VM{}
 	for _, vm := range c.Snapshot().VMs() {
 		on[vm.Host] = vm
@@ -46,7 +46,7 @@ func TestRestartOnAHostThatShrank(t *testing.T) {
 	x := vc("x", 0.2, group(3, 1, gib))
 	x.OnHostLoss = state.KeepOnLoss
 	c.enact("create", loop.Create(c.Snapshot(), x, c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 	c.must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it is dead"})
 	h, _ := c.Snapshot().Host("h1")
 	c.host("h1", 4, 2*gib+2*h.VMOverhead, state.Resources{})
@@ -81,7 +81,7 @@ func TestRestartWhereNothingBarsIt(t *testing.T) {
 			x := vc("x", 0.2, group(1, 1, gib))
 			x.OnHostLoss = state.RestartOnLoss
 			s.enact("create", loop.Create(s.Snapshot(), x, s.env()).Plan)
-			s.settle()
+			s.commitPlan()
 			for _, h := range []string{"h1", "h2"} {
 				s.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: false})
 			}
@@ -130,7 +130,7 @@ func TestLostBeforeNew(t *testing.T) {
 			x := vc("x", 0.2, group(2, 0.1, 2*gib))
 			x.OnHostLoss = state.RestartOnLoss
 			s.enact("create", loop.Create(s.Snapshot(), x, s.env()).Plan)
-			s.settle()
+			s.commitPlan()
 			for _, h := range []string{"h2", "h3"} {
 				s.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: false})
 			}

@@ -12,14 +12,14 @@ func TestOutOfReach(t *testing.T) {
 	for _, onFull := range []state.OnFull{state.Queue, state.Reject} {
 		c := newCluster(t, "h1")
 		env := c.env()
-		env.Out = map[string]string{"h1": "has a hypervisor that does not answer"}
+		env.Unavailable = map[string]string{"h1": "has a hypervisor that does not answer"}
 		a1 := vc("a", 0.5, group(1, 1, gib))
 		a1.OnFull = onFull
 		a := loop.Create(c.Snapshot(), a1, env)
 		if a.Plan != nil != (onFull == state.Queue) || a.Queued != (onFull == state.Queue) {
 			t.Errorf("%s: %+v", onFull, a)
 		}
-		if len(a.Decision.Hosts) != 1 || a.Decision.Hosts[0].Text != env.Out["h1"] || a.Decision.Hosts[0].Cordoned {
+		if len(a.Decision.Hosts) != 1 || a.Decision.Hosts[0].Text != env.Unavailable["h1"] || a.Decision.Hosts[0].Cordoned {
 			t.Errorf("%s: reasons %+v", onFull, a.Decision.Hosts)
 		}
 		for _, advice := range a.Decision.Advice {

@@ -14,16 +14,16 @@ import (
 type Env struct {
 	Now   time.Time
 	NewID func() string // a new, never used id at each call
-	// Out are hosts that take no new VM now, and why: "does not answer since 12:01".
-	Out map[string]string
+	// Unavailable are hosts that take no new VM now, and why: "does not answer since 12:01".
+	Unavailable map[string]string
 	// Lists are the hosts whose hypervisor lists a VM of that id, running or not: it can start on none of them. nil: none does.
 	Lists func(vm string) []string
 	// Awaited are hosts that have yet to report to this leader, and are waited for: no plan is judged by what the others could take.
 	Awaited []string
-	// Penalty by which estimated needs of VMs that run count more where new ones are placed.
-	Penalty Penalty
-	// Words of hosts on what they have available, by name.
-	Words map[string]Word
+	// Margin by which estimated needs of VMs that run count more where new ones are placed.
+	Margin Margin
+	// Availability of hosts on what they have available, by name.
+	Availability map[string]HostAvailability
 	// Pools that hosts have.
 	Pools Pools
 	// Period between looks at what VMs need, by default a minute: words of hosts are worth nothing for long.
@@ -72,7 +72,7 @@ func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
 // problemWith is the problem of everything that runs and vc in its new form. more adds to it VCs in a form of their own, which are skipped.
 func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), skip ...string) (*problem, []state.VM) {
 	p := newProblem(s, append(skip, vc.ID)...)
-	p.shut(env.Out)
+	p.shut(env.Unavailable)
 	wanted := wantedVMs(s, vc, env)
 	vc = unknown(vc, wanted)
 	byGroup := map[string][]state.VM{}
@@ -88,10 +88,10 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), s
 	// VMs that this change sends away hold their memory and cap until they are gone.
 	for _, vm := range surplus(s, vc) {
 		for _, name := range []string{vm.Host, vm.MovingTo} {
-			if at, ok := p.index[name]; ok && vm.Holds() {
+			if at, ok := p.index[name]; ok && vm.ConsumesResources() {
 				p.Hosts[at].CPU = max(0, p.Hosts[at].CPU-vm.Frozen)
-				p.Hosts[at].Memory -= float64(vm.Held + p.hosts[at].VMOverhead)
-				p.reserve[at].Add(vm.BootMemory - vm.Held)
+				p.Hosts[at].Memory -= float64(vm.ChargedMemory + p.hosts[at].VMOverhead)
+				p.reserve[at].Add(vm.BootMemory - vm.ChargedMemory)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), s
 	}
 	p.heed(s, env.Pools)
 	p.finish()
-	p.doubt(s, vc.ID, env, &vc)
+	p.applyMargin(s, vc.ID, env, &vc)
 	return p, wanted
 }
 
@@ -121,7 +121,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 	}
 	vc.Decision = d
 	if !adm.Admitted {
-		wait := vc.OnFull == state.Queue && !adm.NeverFits && (verb != "scale" || !vc.Admitted) && !holds(s, vc)
+		wait := vc.OnFull == state.Queue && !adm.NeverFits && (verb != "scale" || !vc.Admitted) && !anyRunning(s, vc)
 		if !wait {
 			return Answer{Decision: d}
 		}
@@ -135,7 +135,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 	vc = unknown(vc, wanted)
 	vc.Admitted, vc.QueuedAt = true, time.Time{}
 
-	allocs, touched := p.allocations(adm.Solution.CPU, adm.Solution.Hosts, vc.ID)
+	allocs, affected := p.allocations(adm.Solution.CPU, adm.Solution.Hosts, vc.ID)
 	vms := surplus(s, vc)
 	for i, ref := range p.groups {
 		if ref.vc.ID != vc.ID {
@@ -144,20 +144,20 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 		for k, vm := range ref.vms[:ref.real] {
 			vm.Host = p.Hosts[adm.Solution.Hosts[i][k]].Name
 			vms = append(vms, started(vm, ref.group))
-			touched[vm.Host] = true
+			affected[vm.Host] = true
 		}
 	}
 	for _, vm := range vms {
-		touched[vm.Host] = true
+		affected[vm.Host] = true
 	}
 	return Answer{Decision: d, Plan: &state.Plan{Basis: s.Index(), Verb: pastTense[verb], VC: &vc, VCVersion: version, VMs: changed(s, vms),
-		Allocations: allocs, Touched: sorted(touched), Text: d.Summary}}
+		Allocations: allocs, AffectedHosts: sorted(affected), Text: d.Summary}}
 }
 
-// holds says whether some VM of vc runs: then it is not one that waits to run.
-func holds(s *state.Snapshot, vc state.VC) bool {
+// anyRunning says whether some VM of vc runs: then it is not one that waits to run.
+func anyRunning(s *state.Snapshot, vc state.VC) bool {
 	for _, vm := range s.VMsOf(vc.ID) {
-		if vm.Holds() && vm.Goal == state.GoalRun {
+		if vm.ConsumesResources() && vm.Goal == state.GoalRun {
 			return true
 		}
 	}
@@ -169,7 +169,7 @@ func unknown(vc state.VC, vms []state.VM) state.VC {
 	groups := slices.Clone(vc.Groups)
 	for _, vm := range vms {
 		for i := range groups {
-			if groups[i].Name == vm.Group && !vm.Holds() {
+			if groups[i].Name == vm.Group && !vm.ConsumesResources() {
 				groups[i].Estimated = 0
 			}
 		}
@@ -189,7 +189,7 @@ func wantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	for _, g := range vc.Groups {
 		kept, used := kept(s, vc, g)
 		for _, vm := range kept {
-			if !vm.Holds() && !keepsPlace(s, g) {
+			if !vm.ConsumesResources() && !keepsPlace(s, g) {
 				vm.Host = "" // nothing binds it to the host it was on
 			}
 			out = append(out, vm)
@@ -236,13 +236,13 @@ func keepsPlace(s *state.Snapshot, g state.Group) bool {
 // started is the VM as it is once it may start; one that holds its place
 // already only has its memory target followed.
 func started(vm state.VM, g state.Group) state.VM {
-	if vm.Holds() {
-		vm.Held = max(vm.Held, vm.Due(g))
+	if vm.ConsumesResources() {
+		vm.ChargedMemory = max(vm.ChargedMemory, vm.Due(g))
 		return vm
 	}
 	vm.Goal, vm.Phase, vm.Reason = state.GoalRun, state.Starting, ""
 	vm.Generation++
-	vm.VCPUs, vm.BootMemory, vm.Held, vm.Frozen, vm.Target, vm.PreemptedAt = g.VCPUs, g.Memory, g.Memory, 0, 0, 0
+	vm.VCPUs, vm.BootMemory, vm.ChargedMemory, vm.Frozen, vm.Target, vm.PreemptedAt = g.VCPUs, g.Memory, g.Memory, 0, 0, 0
 	return vm
 }
 
@@ -309,37 +309,37 @@ func declared(groups []state.Group) []state.Group {
 func leave(s *state.Snapshot, vc state.VC, goal state.Goal, verb, text string) Answer {
 	old := vc
 	vc.Goal, vc.Admitted, vc.QueuedAt, vc.Groups = goal, false, time.Time{}, declared(vc.Groups)
-	touched := map[string]bool{}
+	affected := map[string]bool{}
 	var vms []state.VM
 	for _, vm := range s.VMsOf(vc.ID) {
 		if vm.Goal == state.GoalDelete {
 			continue
 		}
 		vms = append(vms, leaving(vm, old, goal))
-		touched[vm.Host] = true
+		affected[vm.Host] = true
 	}
 	return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: verb, VC: &vc, VCVersion: old.ModifyIndex,
-		VMs: changed(s, vms), Touched: sorted(touched), Text: text}}
+		VMs: changed(s, vms), AffectedHosts: sorted(affected), Text: text}}
 }
 
 // Reallocate shares the CPU of all hosts anew among the VMs that run, where
 // they are. It returns nil where the shares in force are right.
 func Reallocate(s *state.Snapshot) *state.Plan {
 	p := newProblem(s, "")
-	p.settle()
+	p.clampToUsage()
 	if len(p.Groups) == 0 {
 		return nil
 	}
 	for i := range p.Groups {
-		p.Groups[i].MinYield = max(p.groups[i].vc.MinYield, min(1, leastCPU/p.Groups[i].CPU))
+		p.Groups[i].MinYield = max(p.groups[i].vc.MinYield, min(1, minCPU/p.Groups[i].CPU))
 	}
 	sol, err := allocator.Allocate(p.Problem)
 	if err != nil {
 		return nil
 	}
-	allocs, touched := p.allocations(sol.CPU, p.places(), "")
+	allocs, affected := p.allocations(sol.CPU, p.places(), "")
 	if len(allocs) == 0 {
 		return nil
 	}
-	return &state.Plan{Basis: s.Index(), Verb: "reallocated", Allocations: allocs, Touched: sorted(touched), Text: "shares follow what runs"}
+	return &state.Plan{Basis: s.Index(), Verb: "reallocated", Allocations: allocs, AffectedHosts: sorted(affected), Text: "shares follow what runs"}
 }

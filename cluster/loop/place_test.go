@@ -33,7 +33,7 @@ func TestQueueOrder(t *testing.T) {
 	if p := loop.AdmitQueue(c.Snapshot(), c.env()); p != nil {
 		t.Errorf("admitted to a full cluster: %+v", p)
 	}
-	c.settle()
+	c.commitPlan()
 	smaller := c.named("full")
 	smaller.Groups = slices.Clone(smaller.Groups)
 	smaller.Groups[0].Count = 2
@@ -41,7 +41,7 @@ func TestQueueOrder(t *testing.T) {
 	if p := loop.AdmitQueue(c.Snapshot(), c.env()); p != nil {
 		t.Errorf("admitted to room that is still held: %+v", p)
 	}
-	c.settle()
+	c.commitPlan()
 	for name, want := range map[string]state.VCState{"urgent": state.VCStarting, "old": state.VCStarting, "young": state.VCQueued, "large": state.VCQueued} {
 		if got := c.state(name); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
@@ -69,22 +69,22 @@ func TestRefusals(t *testing.T) {
 func TestYieldsFollowWhatRuns(t *testing.T) {
 	c := newCluster(t, "h1")
 	c.create(vc("a", 0.25, group(2, 2, gib)))
-	c.settle()
+	c.commitPlan()
 	if !near(c.yield("a"), 1) {
 		t.Errorf("alone: %v", c.yield("a"))
 	}
 	c.create(vc("b", 0.25, group(2, 2, gib)))
-	c.settle()
+	c.commitPlan()
 	if !near(c.yield("a"), 0.5) || !near(c.yield("b"), 0.5) {
 		t.Errorf("together: %v %v", c.yield("a"), c.yield("b"))
 	}
 	c.host("h1", 4, 8*gib, state.Resources{CPU: 2, Memory: gib})
-	c.settle()
+	c.commitPlan()
 	if !near(c.yield("a"), 0.25) || !near(c.yield("b"), 0.25) {
 		t.Errorf("with 2 cores gone to foreign VMs: %v %v", c.yield("a"), c.yield("b"))
 	}
 	c.host("h1", 4, 8*gib, state.Resources{CPU: 3.9, Memory: 7 * gib})
-	c.settle()
+	c.commitPlan()
 	if c.yield("a") > 0.026 || c.state("a") != state.VCDegraded {
 		t.Errorf("with almost nothing left: %v, %s", c.yield("a"), c.state("a"))
 	}
@@ -92,22 +92,22 @@ func TestYieldsFollowWhatRuns(t *testing.T) {
 		t.Errorf("placed on a host that is beyond its memory: %+v", a)
 	}
 	c.host("h1", 4, 8*gib, state.Resources{CPU: 4, Memory: 0})
-	c.settle()
+	c.commitPlan()
 	if c.yield("a") != 0 {
 		t.Errorf("with no CPU left: %v", c.yield("a"))
 	}
 	c.host("h1", 4, 8*gib, state.Resources{})
-	c.settle()
+	c.commitPlan()
 	c.enact("stop", loop.Stop(c.Snapshot(), c.named("a"), c.env()).Plan)
 	if l := c.Snapshot().LoadOf("h1"); l.VMs != 5 {
 		t.Errorf("what stops is held: %+v", l)
 	}
-	c.settle()
+	c.commitPlan()
 	if !near(c.yield("b"), 1-0.05/4) && !near(c.yield("b"), 1) && c.yield("b") < 0.9 {
 		t.Errorf("after a stopped: %v", c.yield("b"))
 	}
 	c.enact("delete", loop.Delete(c.Snapshot(), c.named("b"), c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 	if _, ok := c.Snapshot().VCNamed("b"); ok {
 		t.Error("b is still there")
 	}
@@ -119,7 +119,7 @@ func TestYieldsFollowWhatRuns(t *testing.T) {
 func TestCordon(t *testing.T) {
 	c := newCluster(t, "h1", "h2")
 	c.create(vc("a", 0.5, group(2, 1, gib)))
-	c.settle()
+	c.commitPlan()
 	c.must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: true})
 	c.create(vc("b", 0.5, group(3, 1, gib)))
 	for _, vm := range c.Snapshot().VMsOf("vc-b") {
@@ -127,7 +127,7 @@ func TestCordon(t *testing.T) {
 			t.Errorf("%s was placed on %s", vm.Name, vm.Host)
 		}
 	}
-	c.settle() // and a stays where it is
+	c.commitPlan() // and a stays where it is
 	if c.state("a") != state.VCRunning {
 		t.Errorf("a is %s", c.state("a"))
 	}
@@ -141,9 +141,9 @@ func TestPinnedDisks(t *testing.T) {
 	c.create(vc("a", 0.9, g))
 	at := c.Snapshot().VMsOf("vc-a")[0].Host
 	other := map[string]string{"h1": "h2", "h2": "h1"}[at]
-	c.settle()
+	c.commitPlan()
 	c.enact("stop", loop.Stop(c.Snapshot(), c.named("a"), c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 
 	c.must(state.KindHostCordon, state.HostCordon{Host: at, Cordoned: true})
 	if a := loop.Start(c.Snapshot(), c.named("a"), c.env()); !a.Queued || len(a.Decision.Hosts) != 1 || a.Decision.Hosts[0].Host != at {
@@ -161,7 +161,7 @@ func TestPinnedDisks(t *testing.T) {
 			t.Fatalf("%s: %+v", x.Name, a)
 		}
 		c.must(state.KindHostCordon, state.HostCordon{Host: other})
-		c.settle()
+		c.commitPlan()
 		a := loop.Start(c.Snapshot(), c.named("a"), c.env())
 		if !a.Queued {
 			t.Errorf("its host has no %s left: %+v", full.what, a.Plan)
@@ -179,9 +179,9 @@ func TestPinnedDisks(t *testing.T) {
 		if vm.Host != at || vm.Phase != state.Starting {
 			t.Errorf("VM is %s on %s, want starting on %s", vm.Phase, vm.Host, at)
 		}
-		c.settle()
+		c.commitPlan()
 		c.enact("stop", loop.Stop(c.Snapshot(), c.named("a"), c.env()).Plan)
-		c.settle()
+		c.commitPlan()
 	}
 }
 
@@ -190,9 +190,9 @@ func TestNotPinned(t *testing.T) {
 	c := newCluster(t, "h1", "h2")
 	c.create(vc("a", 0.9, group(1, 3, 2*gib)))
 	at := c.Snapshot().VMsOf("vc-a")[0].Host
-	c.settle()
+	c.commitPlan()
 	c.enact("stop", loop.Stop(c.Snapshot(), c.named("a"), c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 	c.must(state.KindHostCordon, state.HostCordon{Host: at, Cordoned: true})
 	a := loop.Start(c.Snapshot(), c.named("a"), c.env())
 	c.enact("start", a.Plan)
@@ -206,7 +206,7 @@ func TestScale(t *testing.T) {
 	c := newCluster(t, "h1")
 	c.create(vc("a", 0.5, group(2, 1, 2*gib)))
 	c.create(vc("b", 0.5, group(1, 1, gib)))
-	c.settle()
+	c.commitPlan()
 	scale := func(change func(g *state.Group)) loop.Answer {
 		x := c.named("a")
 		x.Groups = slices.Clone(x.Groups)
@@ -220,7 +220,7 @@ func TestScale(t *testing.T) {
 		t.Errorf("8 GiB and more on 8: %+v", a)
 	}
 	c.enact("needs", scale(func(g *state.Group) { g.CPU = 3 }).Plan)
-	c.settle()
+	c.commitPlan()
 	if !near(c.yield("a"), 4.0/7) || !near(c.yield("b"), 4.0/7) {
 		t.Errorf("yields %v %v, want 4/7", c.yield("a"), c.yield("b"))
 	}
@@ -228,17 +228,17 @@ func TestScale(t *testing.T) {
 	if vms := c.Snapshot().VMsOf("vc-a"); vms[0].Goal != state.GoalRun || vms[1].Goal != state.GoalDelete || vms[1].Frozen == 0 {
 		t.Errorf("VMs %+v", vms)
 	}
-	c.settle()
+	c.commitPlan()
 	c.enact("less memory", scale(func(g *state.Group) { g.Memory = gib }).Plan)
 	if l := c.Snapshot().LoadOf("h1"); l.Memory != 3*gib+128*mib {
 		t.Errorf("memory counts until the guest has let go: %+v", l)
 	}
-	c.settle()
+	c.commitPlan()
 	if l := c.Snapshot().LoadOf("h1"); l.Memory != 2*gib+128*mib || l.Reserve.Bytes() != gib {
 		t.Errorf("and then it is kept in reserve: %+v", l)
 	}
 	c.enact("memory back", scale(func(g *state.Group) { g.Memory = 2 * gib }).Plan)
-	c.settle()
+	c.commitPlan()
 	if l := c.Snapshot().LoadOf("h1"); l.Memory != 3*gib+128*mib || l.Reserve.Bytes() != 0 {
 		t.Errorf("and given back: %+v", l)
 	}
@@ -248,17 +248,17 @@ func TestScale(t *testing.T) {
 func TestScaleMemoryWithoutRoom(t *testing.T) {
 	c := newCluster(t, "h1")
 	c.create(vc("a", 0.5, group(2, 1, 3*gib)))
-	c.settle()
+	c.commitPlan()
 	x := c.named("a")
 	x.Groups = slices.Clone(x.Groups)
 	x.Groups[0].Memory = gib
 	c.enact("less memory", loop.Scale(c.Snapshot(), x, c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 	c.create(vc("b", 0.5, group(1, 1, 3*gib))) // fits beside what one of them may take back
 	if c.state("b") == state.VCQueued {
 		t.Fatal("b is queued")
 	}
-	c.settle()
+	c.commitPlan()
 	x = c.named("a")
 	x.Groups = slices.Clone(x.Groups)
 	x.Groups[0].Memory = 3 * gib
@@ -271,10 +271,10 @@ func TestScaleMemoryWithoutRoom(t *testing.T) {
 func TestFailedVMs(t *testing.T) {
 	c := newCluster(t, "h1")
 	c.create(vc("a", 0.5, group(2, 1, gib)))
-	c.settle()
+	c.commitPlan()
 	vm := c.Snapshot().VMsOf("vc-a")[0]
 	c.must(state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: vm.ID, Generation: 1, Phase: state.Failed}}})
-	c.settle()
+	c.commitPlan()
 	if got, _ := c.Snapshot().VM(vm.ID); got.Phase != state.Failed || c.state("a") != state.VCDegraded {
 		t.Errorf("VM %s, VC %s", got.Phase, c.state("a"))
 	}
@@ -282,7 +282,7 @@ func TestFailedVMs(t *testing.T) {
 	if got, _ := c.Snapshot().VM(vm.ID); got.Phase != state.Starting || got.Generation != 2 {
 		t.Errorf("VM %+v", got)
 	}
-	c.settle()
+	c.commitPlan()
 	if c.state("a") != state.VCRunning {
 		t.Errorf("VC %s", c.state("a"))
 	}
@@ -293,11 +293,11 @@ func TestStartWithoutRoomWhileSomeRun(t *testing.T) {
 	c := newCluster(t, "h1")
 	c.create(vc("a", 1, group(2, 1, gib)))
 	c.create(vc("b", 1, group(2, 1, gib)))
-	c.settle()
+	c.commitPlan()
 	vm := c.Snapshot().VMsOf("vc-a")[0]
 	c.must(state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: vm.ID, Generation: 1, Phase: state.Failed}}})
 	c.create(vc("c", 1, group(1, 1, gib)))
-	c.settle()
+	c.commitPlan()
 	if a := loop.Start(c.Snapshot(), c.named("a"), c.env()); a.Plan != nil || a.Queued || len(a.Decision.Hosts) != 1 {
 		t.Errorf("start: %+v, want a refusal with reasons", a)
 	}

@@ -14,8 +14,8 @@ import (
 // pools yet: it may have any.
 type Pools map[string]map[string]string
 
-// lacks says whether a host is known not to have the pool that the disks of a group's VMs are made in.
-func (p Pools) lacks(s *state.Snapshot, host string, g state.Group) bool {
+// lacking says whether a host is known not to have the pool that the disks of a group's VMs are made in.
+func (p Pools) lacking(s *state.Snapshot, host string, g state.Group) bool {
 	has, known := p[host]
 	if !known || g.Disk.Pool == "" || !hasDisk(s, g) {
 		return false
@@ -39,7 +39,7 @@ func (p *problem) heed(s *state.Snapshot, pools Pools) {
 	for i, ref := range p.groups {
 		for _, h := range p.hosts {
 			placed := slices.ContainsFunc(ref.vms, func(vm state.VM) bool { return vm.Host == h.Name })
-			if slices.Contains(p.Groups[i].Hosts, -1) && !placed && pools.lacks(s, h.Name, ref.group) {
+			if slices.Contains(p.Groups[i].Hosts, -1) && !placed && pools.lacking(s, h.Name, ref.group) {
 				p.lacking[i] = append(p.lacking[i], h.Name)
 			}
 		}
@@ -65,7 +65,7 @@ func (p *problem) poolless() (allocator.Admission, bool) {
 		out := allocator.Admission{NeverFits: true}
 		for _, name := range lacking {
 			maps.Copy(all, keysOf(p.pools[name]))
-			out.Reasons = append(out.Reasons, allocator.HostReason{Host: name, Text: p.lackText(name, ref.group.Disk.Pool)})
+			out.Reasons = append(out.Reasons, allocator.HostReason{Host: name, Text: p.deficitText(name, ref.group.Disk.Pool)})
 		}
 		out.Summary = fmt.Sprintf("no host has the storage pool %s of group %s; hosts have %s", ref.group.Disk.Pool, ref.group.Name, textOf(all))
 		out.Advice = []string{fmt.Sprintf("start pool %s on a host (virsh pool-start %s; agents look once a minute), or name one that hosts have", ref.group.Disk.Pool, ref.group.Disk.Pool)}
@@ -74,20 +74,20 @@ func (p *problem) poolless() (allocator.Admission, bool) {
 	return allocator.Admission{}, false
 }
 
-// explainLack puts the missing pool in place of the rule that stands for it.
-func (p *problem) explainLack(r *allocator.HostReason) {
+// explainDeficit puts the missing pool in place of the rule that stands for it.
+func (p *problem) explainDeficit(r *allocator.HostReason) {
 	if !strings.Contains(r.Rule, "host:"+r.Host) {
 		return
 	}
 	for i, ref := range p.groups {
 		if slices.Contains(p.lackingOf(i), r.Host) {
-			r.Rule, r.Text = "", p.lackText(r.Host, ref.group.Disk.Pool)
+			r.Rule, r.Text = "", p.deficitText(r.Host, ref.group.Disk.Pool)
 			return
 		}
 	}
 }
 
-func (p *problem) lackText(host, pool string) string {
+func (p *problem) deficitText(host, pool string) string {
 	return fmt.Sprintf("has no storage pool %s; it has %s", pool, textOf(keysOf(p.pools[host])))
 }
 

@@ -49,13 +49,13 @@ func TestPools(t *testing.T) {
 			if a.Decision.Admitted != (c.want != nil) {
 				t.Fatalf("%+v", a.Decision)
 			}
-			said := a.Decision.Summary + "\n"
+			explained := a.Decision.Summary + "\n"
 			for _, r := range a.Decision.Hosts {
-				said += r.Host + " " + r.Text + "\n"
+				explained += r.Host + " " + r.Text + "\n"
 			}
 			for _, want := range c.says {
-				if !strings.Contains(said, want) {
-					t.Errorf("%q lacks %q", said, want)
+				if !strings.Contains(explained, want) {
+					t.Errorf("%q lacks %q", explained, want)
 				}
 			}
 			if a.Plan == nil {

@@ -18,7 +18,7 @@ func Preempt(s *state.Snapshot, p Preemption, env Env) *state.Plan {
 	}
 	plan := &state.Plan{Basis: s.Index(), Verb: "preempted", VCVersion: vc.ModifyIndex}
 	old := vc
-	touched := map[string]bool{}
+	affected := map[string]bool{}
 	for _, vm := range s.VMsOf(vc.ID) {
 		if p.VM != "" && vm.ID != p.VM || vm.Goal != state.GoalRun {
 			continue
@@ -33,7 +33,7 @@ func Preempt(s *state.Snapshot, p Preemption, env Env) *state.Plan {
 		vm = leaving(vm, old, state.GoalStop)
 		vm.Reason, vm.Target, vm.PreemptedAt = "preempted: "+p.Reason, 0, env.Now.Unix()
 		plan.VMs = append(plan.VMs, vm)
-		touched[vm.Host] = true
+		affected[vm.Host] = true
 		plan.Text = "VM " + vm.Name + " is preempted: " + p.Reason
 	}
 	if len(plan.VMs) == 0 {
@@ -44,7 +44,7 @@ func Preempt(s *state.Snapshot, p Preemption, env Env) *state.Plan {
 		plan.Text = "it goes back to the queue: " + p.Reason
 		vc.Decision = state.Decision{At: env.Now, Summary: "preempted: " + p.Reason, Basis: s.Index()}
 	}
-	plan.VC, plan.Touched = &vc, sorted(touched)
+	plan.VC, plan.AffectedHosts = &vc, sorted(affected)
 	return plan
 }
 

@@ -18,22 +18,22 @@ type problem struct {
 	// overhead is added to each VM's memory; hosts with less of it are
 	// given the difference back.
 	overhead int64
-	// least is how little memory a VM may have, bytes.
-	least int64
+	// minMemory is how little memory a VM may have, bytes.
+	minMemory int64
 	// reserve is, per host, kept for memory that VMs may take back by themselves.
 	reserve []allocator.Reserve[int64]
-	// out are hosts that take no new VM now though nobody cordoned them, and why.
-	out map[string]string
+	// unavailable are hosts that take no new VM now though nobody cordoned them, and why.
+	unavailable map[string]string
 	// expected are the targets of VMs that are about to move, by id: they count there as well.
 	expected map[string]string
 	// frozen is the least yield of the VCs whose shares cannot change now: see freeze.
 	frozen float64
-	// rooms for new VMs where needs are estimated, by host: see doubt. nil: what is left is room.
-	rooms    []newRoom
-	penalty  Penalty
-	boldness map[string]bool // of estimates that are in it
-	pools    Pools           // that hosts have
-	lacking  [][]string      // parallel to groups: hosts without the pool of VMs that are to be placed. nil: see heed
+	// headroom for new VMs where needs are estimated, by host: see doubt. nil: what is left is room.
+	headroom       []headroom
+	margin         Margin
+	aggressiveness map[string]bool // of estimates that are in it
+	pools          Pools           // that hosts have
+	lacking        [][]string      // parallel to groups: hosts without the pool of VMs that are to be placed. nil: see heed
 }
 
 type groupRef struct {
@@ -62,17 +62,17 @@ func newProblem(s *state.Snapshot, skip ...string) *problem {
 		p.overhead = max(p.overhead, h.VMOverhead)
 	}
 	if m, ok := s.Meta(); ok {
-		p.least = m.Settings.MinMemory
+		p.minMemory = m.Settings.MinMemory
 	}
 	p.reserve = make([]allocator.Reserve[int64], len(p.hosts))
 	for i, h := range p.hosts {
 		free := h.Usable()
 		cpu, memory := free.CPU, free.Memory
 		for _, vm := range s.VMsOn(h.Name) {
-			if vm.Holds() && vm.Phase == state.Stopping {
+			if vm.ConsumesResources() && vm.Phase == state.Stopping {
 				cpu -= vm.Frozen
-				memory -= vm.Held + h.VMOverhead
-				p.reserve[i].Add(vm.BootMemory - vm.Held)
+				memory -= vm.ChargedMemory + h.VMOverhead
+				p.reserve[i].Add(vm.BootMemory - vm.ChargedMemory)
 			}
 		}
 		for _, vm := range s.VMsMovingTo(h.Name) { // counts here as well from the intent on
@@ -82,8 +82,8 @@ func newProblem(s *state.Snapshot, skip ...string) *problem {
 			vc, _ := s.VC(vm.VC)
 			g, _ := vc.GroupOf(vm)
 			cpu -= max(vm.Frozen, g.Allocation)
-			memory -= max(vm.Held, vm.Due(g)) + h.VMOverhead
-			p.reserve[i].Add(vm.BootMemory - vm.Held)
+			memory -= max(vm.ChargedMemory, vm.Due(g)) + h.VMOverhead
+			p.reserve[i].Add(vm.BootMemory - vm.ChargedMemory)
 		}
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: h.Cordoned})
 	}
@@ -99,14 +99,14 @@ func newProblem(s *state.Snapshot, skip ...string) *problem {
 // shut takes hosts out that nothing may be decided for: those that have not reported in this
 // term or do not answer, by the caller's word, and those that are lost.
 func (p *problem) shut(out map[string]string) {
-	p.out = map[string]string{}
+	p.unavailable = map[string]string{}
 	for i, h := range p.hosts {
 		why := out[h.Name]
 		if h.Lost.Proof != "" {
 			why = "is lost: " + h.Lost.Text
 		}
 		if why != "" {
-			p.out[h.Name], p.Hosts[i].Cordoned = why, true
+			p.unavailable[h.Name], p.Hosts[i].Cordoned = why, true
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (p *problem) shut(out map[string]string) {
 func (p *problem) addLive(s *state.Snapshot, vc state.VC) {
 	live := map[string][]state.VM{}
 	for _, vm := range s.VMsOf(vc.ID) {
-		if vm.Goal == state.GoalRun && vm.Holds() {
+		if vm.Goal == state.GoalRun && vm.ConsumesResources() {
 			live[vm.Group] = append(live[vm.Group], vm)
 		}
 	}
@@ -144,7 +144,7 @@ func (p *problem) freeze(i int) {
 			p.Hosts[at].CPU -= max(ref.group.Allocation, ref.vms[k].Frozen)
 		}
 	}
-	g.CPU, g.MinYield, g.LeastYield = 0, 0, 0
+	g.CPU, g.MinYield, g.RequiredYield = 0, 0, 0
 }
 
 // add appends a group. VMs with a Host stay there, the others are to be placed. Those that are about to move are
@@ -153,21 +153,21 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	real := len(vms)
 	for _, vm := range vms[:real] {
-		if vm.MovingTo != "" && twice && vm.Holds() {
+		if vm.MovingTo != "" && twice && vm.ConsumesResources() {
 			floor = max(floor, p.keepShare(vm, g))
 		}
 		to, coming := p.expected[vm.ID]
 		if vm.MovingTo != "" && twice {
 			to, coming = vm.MovingTo, true
 		}
-		if _, there := p.index[to]; coming && there && vm.Host != "" && vm.Host != to && vm.Holds() {
+		if _, there := p.index[to]; coming && there && vm.Host != "" && vm.Host != to && vm.ConsumesResources() {
 			vm.Host = to
 			vms = append(vms, vm)
 		}
 	}
 	ag := allocator.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: g.Need(),
-		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, leastYield(g)), LeastYield: leastYield(g),
-		Overhead: float64(p.overhead), LeastMemory: float64(p.least), Hosts: make([]int, len(vms))}
+		Memory: float64(g.Memory + p.overhead), MinYield: max(floor, minYieldOf(g)), RequiredYield: minYieldOf(g),
+		Overhead: float64(p.overhead), MinMemory: float64(p.minMemory), Hosts: make([]int, len(vms))}
 	for i, vm := range vms {
 		ag.Hosts[i] = -1
 		if vm.Host == "" {
@@ -178,12 +178,12 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 			continue
 		}
 		ag.Hosts[i] = at
-		held := max(vm.Held, vm.Due(g))
-		extra := held + p.hosts[at].VMOverhead - (g.Memory + p.overhead)
+		charged := max(vm.ChargedMemory, vm.Due(g))
+		extra := charged + p.hosts[at].VMOverhead - (g.Memory + p.overhead)
 		p.Hosts[at].Memory -= float64(extra)
-		if vm.Holds() {
-			ag.LeastMemory = max(ag.LeastMemory, float64(vm.Held)) // less is not free before the guest lets go
-			p.reserve[at].Add(vm.BootMemory - held)
+		if vm.ConsumesResources() {
+			ag.MinMemory = max(ag.MinMemory, float64(vm.ChargedMemory)) // less is not free before the guest lets go
+			p.reserve[at].Add(vm.BootMemory - charged)
 		}
 	}
 	p.Groups = append(p.Groups, ag)
@@ -208,13 +208,13 @@ func (p *problem) keepShare(vm state.VM, g state.Group) float64 {
 	return 1
 }
 
-// leastCPU is the least share a host can enforce, cores: nobody runs on less.
-const leastCPU = 0.001
+// minCPU is the least share a host can enforce, cores: nobody runs on less.
+const minCPU = 0.001
 
-// leastYield of a group that is to run: that of the least share, but no more
+// minYieldOf of a group that is to run: that of the least share, but no more
 // than it has if its host has nothing left to give.
-func leastYield(g state.Group) float64 {
-	y := min(1, leastCPU/g.Need())
+func minYieldOf(g state.Group) float64 {
+	y := min(1, minCPU/g.Need())
 	if g.Allocation > 0 {
 		y = min(y, g.Yield())
 	}
@@ -229,21 +229,21 @@ func (p *problem) finish() {
 	}
 }
 
-// settle makes room in the model for VMs that sit on a host which is beyond
+// clampToUsage makes room in the model for VMs that sit on a host which is beyond
 // its memory already (foreign VMs came, the allowance was cut, guests took memory back): sharing CPU
 // among those that are there must not fail for it, nor a start elsewhere. Nothing more fits there.
-func (p *problem) settle() {
+func (p *problem) clampToUsage() {
 	p.finish()
-	held := make([]float64, len(p.Hosts))
+	charged := make([]float64, len(p.Hosts))
 	for i, g := range p.Groups {
 		for k, at := range g.Hosts {
-			if at >= 0 && p.groups[i].vms[k].Holds() { // not those that are to start there
-				held[at] += g.Memory
+			if at >= 0 && p.groups[i].vms[k].ConsumesResources() { // not those that are to start there
+				charged[at] += g.Memory
 			}
 		}
 	}
 	for i := range p.Hosts {
-		p.Hosts[i].Memory = max(p.Hosts[i].Memory, held[i])
+		p.Hosts[i].Memory = max(p.Hosts[i].Memory, charged[i])
 	}
 }
 
@@ -257,9 +257,9 @@ func (p *problem) allocations(cpu []float64, hosts [][]int, except string) ([]st
 			cpu[i] = need
 		}
 	}
-	p.lend(cpu, hosts)
+	p.distributeSurplus(cpu, hosts)
 	var out []state.Allocation
-	touched := map[string]bool{}
+	affected := map[string]bool{}
 	for i, ref := range p.groups {
 		now := ref.group.Allocation
 		if ref.frozen {
@@ -271,11 +271,11 @@ func (p *problem) allocations(cpu []float64, hosts [][]int, except string) ([]st
 		out = append(out, state.Allocation{VC: ref.vc.ID, Group: ref.group.Name, CPU: cpu[i]})
 		for _, vm := range ref.vms {
 			if vm.Host != "" {
-				touched[vm.Host] = true
+				affected[vm.Host] = true
 			}
 		}
 	}
-	return out, touched
+	return out, affected
 }
 
 // rounding is what a share may be off by, relative, when it is meant to be all that is needed. It is far below what

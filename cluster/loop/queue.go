@@ -11,7 +11,7 @@ import (
 func Queue(s *state.Snapshot) []state.VC {
 	var waiting []state.VC
 	for _, vc := range s.VCs() {
-		if vc.Goal == state.GoalRun && !vc.Admitted && !slices.ContainsFunc(s.VMsOf(vc.ID), func(vm state.VM) bool { return vm.Holds() }) { // one that was preempted is gone first
+		if vc.Goal == state.GoalRun && !vc.Admitted && !slices.ContainsFunc(s.VMsOf(vc.ID), func(vm state.VM) bool { return vm.ConsumesResources() }) { // one that was preempted is gone first
 			waiting = append(waiting, vc)
 		}
 	}
@@ -29,18 +29,18 @@ func Fitting(s *state.Snapshot, env Env) []string {
 		return nil
 	}
 	p := newProblem(s, "")
-	p.shut(env.Out)
+	p.shut(env.Unavailable)
 	p.finish()
-	p.doubt(s, "", env, nil)
-	if p.rooms != nil {
-		p = p.tight()
+	p.applyMargin(s, "", env, nil)
+	if p.headroom != nil {
+		p = p.restricted()
 	}
 	env.NewID = func() string { return "" } // no VM is made
 	ruled := p.rules() != nil
 	var requests []allocator.Request
 	at := make([]int, len(queue)) // request of the VC, -1: none
 	for i, vc := range queue {
-		q := problem{index: p.index, hosts: p.hosts, overhead: p.overhead, least: p.least}
+		q := problem{index: p.index, hosts: p.hosts, overhead: p.overhead, minMemory: p.minMemory}
 		at[i] = len(requests)
 		byGroup := map[string][]state.VM{}
 		for _, vm := range wantedVMs(s, vc, env) {

@@ -9,14 +9,14 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Ways are what keeps hosts from sending VMs, by the host that would and the one that VMs would go to; "" = any.
-type Ways map[string]map[string]hypervisor.Obstacle
+// Routes are what keeps hosts from sending VMs, by the host that would and the one that VMs would go to; "" = any.
+type Routes map[string]map[string]hypervisor.Obstacle
 
 // MovingDocs is where it is written what hosts need to send VMs to each other.
 const MovingDocs = "docs/how-to/set-up-live-migration.md"
 
 // Why no VM can be sent from one host to another; "" = one can, as far as is known.
-func (w Ways) Why(from, to string) string {
+func (w Routes) Why(from, to string) string {
 	if all := w[from][""]; all.Why != "" {
 		return causeOn(all, from)
 	}
@@ -24,7 +24,7 @@ func (w Ways) Why(from, to string) string {
 }
 
 // any says why a host cannot send VMs to any other.
-func (w Ways) any(from string) string {
+func (w Routes) any(from string) string {
 	if all := w[from][""]; all.Why != "" {
 		return fmt.Sprintf("host %s cannot send VMs: %s", from, causeOn(all, from))
 	}
@@ -39,15 +39,15 @@ func causeOn(o hypervisor.Obstacle, hosts ...string) string {
 	return o.Why + " on " + names(hosts)
 }
 
-// NoWay is hosts that cannot send VMs to others for the same cause.
-type NoWay struct {
+// MissingRoute is hosts that cannot send VMs to others for the same cause.
+type MissingRoute struct {
 	From []string
 	To   []string // nil: any host
 	Why  hypervisor.Obstacle
 }
 
 // String names all of it, and where to read how it is mended.
-func (n NoWay) String() string {
+func (n MissingRoute) String() string {
 	text := names(n.From) + " cannot send VMs"
 	if len(n.To) > 0 {
 		text += " to " + names(n.To)
@@ -56,7 +56,7 @@ func (n NoWay) String() string {
 }
 
 // Sum puts what has the same cause together: first the hosts that do not reach one other, or none, and then those that all of these do not reach.
-func (w Ways) Sum() (out []NoWay) {
+func (w Routes) Sum() (out []MissingRoute) {
 	type key struct {
 		to  string
 		why hypervisor.Obstacle
@@ -82,7 +82,7 @@ func (w Ways) Sum() (out []NoWay) {
 next:
 	for _, k := range keys {
 		if k.to == "" {
-			out = append(out, NoWay{From: from[k], Why: k.why})
+			out = append(out, MissingRoute{From: from[k], Why: k.why})
 			continue
 		}
 		for i := range out {
@@ -91,7 +91,7 @@ next:
 				continue next
 			}
 		}
-		out = append(out, NoWay{From: from[k], To: []string{k.to}, Why: k.why})
+		out = append(out, MissingRoute{From: from[k], To: []string{k.to}, Why: k.why})
 	}
 	return out
 }

@@ -16,27 +16,27 @@ func here(why string) hypervisor.Obstacle  { return hypervisor.Obstacle{Why: why
 func there(why string) hypervisor.Obstacle { return hypervisor.Obstacle{Why: why} }
 
 // Equal causes are said once, over the hosts that send and those that are not reached.
-func TestSumOfWays(t *testing.T) {
+func TestSumOfRoutes(t *testing.T) {
 	const see = " (see docs/how-to/set-up-live-migration.md)"
 	for _, tc := range []struct {
-		name string
-		ways loop.Ways
-		want []string
+		name   string
+		routes loop.Routes
+		want   []string
 	}{
-		{"nothing", loop.Ways{}, nil},
-		{"one host, a file", loop.Ways{"h1": {"": here(noCA)}}, []string{"h1 cannot send VMs: " + noCA + " on h1" + see}},
-		{"a file on several", loop.Ways{"h1": {"": here(noCA)}, "h2": {"": here(noCA)}}, []string{"h1, h2 cannot send VMs: " + noCA + " on h1, h2" + see}},
-		{"two causes", loop.Ways{"h1": {"": here(noCA)}, "h2": {"": here("expired")}},
+		{"nothing", loop.Routes{}, nil},
+		{"one host, a file", loop.Routes{"h1": {"": here(noCA)}}, []string{"h1 cannot send VMs: " + noCA + " on h1" + see}},
+		{"a file on several", loop.Routes{"h1": {"": here(noCA)}, "h2": {"": here(noCA)}}, []string{"h1, h2 cannot send VMs: " + noCA + " on h1, h2" + see}},
+		{"two causes", loop.Routes{"h1": {"": here(noCA)}, "h2": {"": here("expired")}},
 			[]string{"h1 cannot send VMs: " + noCA + " on h1" + see, "h2 cannot send VMs: expired on h2" + see}},
-		{"one way", loop.Ways{"h1": {"h2": there("refused")}}, []string{"h1 cannot send VMs to h2: refused" + see}},
-		{"one host that nobody reaches", loop.Ways{"h1": {"h3": there("refused")}, "h2": {"h3": there("refused")}},
+		{"one way", loop.Routes{"h1": {"h2": there("refused")}}, []string{"h1 cannot send VMs to h2: refused" + see}},
+		{"one host that nobody reaches", loop.Routes{"h1": {"h3": there("refused")}, "h2": {"h3": there("refused")}},
 			[]string{"h1, h2 cannot send VMs to h3: refused" + see}},
-		{"one host that reaches nobody", loop.Ways{"h1": {"h2": there("no answer"), "h3": there("no answer")}},
+		{"one host that reaches nobody", loop.Routes{"h1": {"h2": there("no answer"), "h3": there("no answer")}},
 			[]string{"h1 cannot send VMs to h2, h3: no answer" + see}},
-		{"a file for one way only", loop.Ways{"h1": {"h2": here(noCA)}}, []string{"h1 cannot send VMs to h2: " + noCA + " on h1" + see}},
+		{"a file for one way only", loop.Routes{"h1": {"h2": here(noCA)}}, []string{"h1 cannot send VMs to h2: " + noCA + " on h1" + see}},
 	} {
 		var got []string
-		for _, n := range tc.ways.Sum() {
+		for _, n := range tc.routes.Sum() {
 			got = append(got, n.String())
 		}
 		if !slices.Equal(got, tc.want) {
@@ -46,22 +46,22 @@ func TestSumOfWays(t *testing.T) {
 }
 
 // A drain sees which hosts are not reached: they take no VM, and if none is reached that is said once, before anything moves.
-func TestDrainOverWays(t *testing.T) {
+func TestDrainOverRoutes(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		ways loop.Ways
-		to   []string // of the moves
-		text string   // of the blockers
+		name   string
+		routes loop.Routes
+		to     []string // of the moves
+		text   string   // of the blockers
 	}{
 		{"all are reached", nil, []string{"b", "d"}, ""},
-		{"one is not", loop.Ways{"a": {"b": there("refused")}}, []string{"d"}, ""},
-		{"none is", loop.Ways{"a": {"": here(noCA)}}, nil, "2 VMs cannot leave: host a cannot send VMs: " + noCA + " on a"},
-		{"none is, for causes of theirs", loop.Ways{"a": {"b": there("refused"), "d": there("refused")}}, nil, "host a cannot send VMs to b and d: refused"},
-		{"others do not reach it", loop.Ways{"b": {"a": there("refused")}, "d": {"": here(noCA)}}, []string{"b", "d"}, ""},
+		{"one is not", loop.Routes{"a": {"b": there("refused")}}, []string{"d"}, ""},
+		{"none is", loop.Routes{"a": {"": here(noCA)}}, nil, "2 VMs cannot leave: host a cannot send VMs: " + noCA + " on a"},
+		{"none is, for causes of theirs", loop.Routes{"a": {"b": there("refused"), "d": there("refused")}}, nil, "host a cannot send VMs to b and d: refused"},
+		{"others do not reach it", loop.Routes{"b": {"a": there("refused")}, "d": {"": here(noCA)}}, []string{"b", "d"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := crowded(t, "a", "b", "d")
-			a, err := loop.Drain(loop.NewFleet(c.Snapshot(), c.env(), loop.Sights{Ways: tc.ways}, loop.FleetOptions{}), "a", loop.DrainOptions{Budget: -1})
+			c := overfull(t, "a", "b", "d")
+			a, err := loop.Drain(loop.NewFleet(c.Snapshot(), c.env(), loop.FleetObservation{Routes: tc.routes}, loop.FleetOptions{}), "a", loop.DrainOptions{Budget: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,17 +86,17 @@ func TestDrainOverWays(t *testing.T) {
 
 // A move that a plan has yet to begin fails before it is opened once its target is not reached.
 func TestMoveOverAWayThatIsGone(t *testing.T) {
-	c := crowded(t, "a", "b", "d")
+	c := overfull(t, "a", "b", "d")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedStop})
-	c.next("a", loop.HostWord{})
-	carry := loop.Carry{Env: c.env(), Ways: loop.Ways{"a": {"": here(noCA)}}, Told: func(string) uint64 { return 1 << 60 }, Synced: func(string) uint64 { return 1 << 60 },
+	c.next("a", loop.HostInventory{})
+	execution := loop.MoveExecution{Env: c.env(), Routes: loop.Routes{"a": {"": here(noCA)}}, SyncedUpTo: func(string) uint64 { return 1 << 60 }, Synced: func(string) uint64 { return 1 << 60 },
 		Refused: func(string, int) (int, string) { return 0, "" }}
-	for _, act := range loop.Next(c.Snapshot(), carry) {
-		if act.Open != nil {
-			t.Errorf("%s", act)
+	for _, action := range loop.Next(c.Snapshot(), execution) {
+		if action.Open != nil {
+			t.Errorf("%s", action)
 		}
-		if act.Anew == nil || !strings.Contains(act.Anew.Why, noCA) {
-			t.Errorf("%s", act)
+		if action.Replan == nil || !strings.Contains(action.Replan.Why, noCA) {
+			t.Errorf("%s", action)
 		}
 	}
 }

@@ -21,12 +21,12 @@ func budgetOf(bytes int64) float64 {
 // Rebalance is the plan of moves that raises the minimum yield, within a budget of bytes (-1: no bound). Without steps
 // there is no move worth it, and the reason says why, with the figures. thrifty: of plans that bring nearly
 // as much the one that moves least.
-func Rebalance(f *Fleet, budget int64, leastGain float64, thrifty bool) (state.MovePlan, error) {
+func Rebalance(f *Fleet, budget int64, minGain float64, thrifty bool) (state.MovePlan, error) {
 	pl, err := migration.New(f.Problem)
 	if err != nil {
 		return state.MovePlan{}, fmt.Errorf("re-balance: %w", err)
 	}
-	plan, not := Worth(pl, budgetOf(budget), leastGain, thrifty)
+	plan, not := Worth(pl, budgetOf(budget), minGain, thrifty)
 	out := f.MovePlan(plan, state.MovesRebalance, budget)
 	if not != "" {
 		out.Steps, out.Bytes, out.Seconds, out.Reason = nil, 0, 0, not
@@ -44,9 +44,9 @@ func Curve(f *Fleet) ([]migration.Point, error) {
 	return pl.Curve(), nil
 }
 
-// Room is the plan of moves after which the VCs that the fleet was made with beside what runs fit, within a budget of bytes
+// PlanRoom is the plan of moves after which the VCs that the fleet was made with beside what runs fit, within a budget of bytes
 // (-1: no bound). It has no steps if there is none within the budget. takes is how many bytes would do; +Inf: none are known to.
-func Room(f *Fleet, budget int64) (plan state.MovePlan, takes float64, err error) {
+func PlanRoom(f *Fleet, budget int64) (plan state.MovePlan, takes float64, err error) {
 	pl, err := migration.New(f.Problem)
 	if err != nil {
 		return state.MovePlan{}, math.Inf(1), fmt.Errorf("make room: %w", err)
@@ -90,7 +90,7 @@ func (f *Fleet) MovePlan(p migration.Plan, kind state.MovePlanKind, budget int64
 		vm, ref := f.VM(step.Group, step.VM), f.groups[step.Group]
 		at[i] = len(out.Steps)
 		row := state.MoveStep{VM: vm.ID, VMName: vm.Name, VC: vm.VC, Group: vm.Group, From: f.Hosts[step.From].Name, To: f.Hosts[step.To].Name,
-			Bytes: int64(math.Ceil(step.Bytes)), CopyStorage: ref.copy, Parks: step.Parks, Reason: step.Reason, Begins: step.Begins, Seconds: step.Seconds, State: state.StepWaiting}
+			Bytes: int64(math.Ceil(step.Bytes)), CopyStorage: ref.copy, Staging: step.Staging, Reason: step.Reason, Begins: step.Begins, Seconds: step.Seconds, State: state.StepWaiting}
 		for k := range before[i] {
 			row.After = append(row.After, k)
 		}
@@ -102,10 +102,10 @@ func (f *Fleet) MovePlan(p migration.Plan, kind state.MovePlanKind, budget int64
 	return out
 }
 
-// mostOver is how many times what it is predicted to send a move may send at most: one that needs more will not end.
-const mostOver = 4
+// maxOver is how many times what it is predicted to send a move may send at most: one that needs more will not end.
+const maxOver = 4
 
-// allot shares a budget out among moves: what each is predicted to send, and what is left in proportion, up to mostOver. The sum is never
+// allot shares a budget out among moves: what each is predicted to send, and what is left in proportion, up to maxOver. The sum is never
 // above the budget.
 func allot(steps []state.MoveStep, budget int64) {
 	sum := int64(0)
@@ -120,15 +120,15 @@ func allot(steps []state.MoveStep, budget int64) {
 		case sum <= 0:
 			s.Allotment = 0
 		default:
-			s.Allotment = min(mostOver*s.Bytes, int64(float64(s.Bytes)/float64(sum)*float64(budget)*(1-1e-12)))
+			s.Allotment = min(maxOver*s.Bytes, int64(float64(s.Bytes)/float64(sum)*float64(budget)*(1-1e-12)))
 		}
 	}
 }
 
-// PlanAnew is a plan some moves of which did not come about, with moves that take their place: those that have yet to begin are
+// ReplanMoves is a plan some moves of which did not come about, with moves that take their place: those that have yet to begin are
 // left out, and what else helps is added, within what is left of the budget. instead is the plan for that; where it has no
 // steps nothing else helps, and its reason says why.
-func PlanAnew(old state.MovePlan, instead state.MovePlan, why string) state.MovePlan {
+func ReplanMoves(old state.MovePlan, instead state.MovePlan, why string) state.MovePlan {
 	out := old
 	out.Tries++
 	out.Failures = 0
@@ -172,15 +172,15 @@ func beyond(m state.Migration) int64 {
 	switch {
 	case m.State == state.MigrationRunning:
 		return max(m.MaxBytes, m.BytesMoved)
-	case !m.Told: // what it said is in the sum
+	case !m.Reported: // what it said is in the sum
 		return max(0, m.MaxBytes-m.BytesMoved)
 	}
 	return 0
 }
 
-// Holds says why a plan that was made earlier is not what it was any more; "" = it is: its VMs are where they were, its hosts take VMs,
+// StillValid says why a plan that was made earlier is not what it was any more; "" = it is: its VMs are where they were, its hosts take VMs,
 // and the minimum yield rises by it.
-func (f *Fleet) Holds(p state.MovePlan) string {
+func (f *Fleet) StillValid(p state.MovePlan) string {
 	place := map[string]string{}
 	for _, step := range p.Steps {
 		vm, ok := f.s.VM(step.VM)
@@ -192,8 +192,8 @@ func (f *Fleet) Holds(p state.MovePlan) string {
 		switch {
 		case !ok || vm.Goal != state.GoalRun || vm.Phase != state.Running:
 			return "VM " + step.VMName + " does not run any more"
-		case f.Still[step.VM] != "":
-			return "VM " + step.VMName + " " + f.Still[step.VM]
+		case f.Pinned[step.VM] != "":
+			return "VM " + step.VMName + " " + f.Pinned[step.VM]
 		case from != step.From:
 			return "VM " + step.VMName + " runs on host " + vm.Host + " now"
 		case at < 0 || f.Hosts[at].Cordoned:
@@ -201,16 +201,16 @@ func (f *Fleet) Holds(p state.MovePlan) string {
 		}
 		place[step.VM] = step.To
 	}
-	least := 1.0
+	lowest := 1.0
 	for i := range f.groups {
-		least = min(least, f.groups[i].group.Yield())
+		lowest = min(lowest, f.groups[i].group.Yield())
 	}
 	_, with, err := f.Outcome(p)
 	if err != nil {
 		return err.Error()
 	}
-	if with < min(p.MinYieldAfter, 1)*(1-1e-6) && with <= least*(1+1e-6) {
-		return fmt.Sprintf("the minimum yield would go from %.4f to %.4f", least, with)
+	if with < min(p.MinYieldAfter, 1)*(1-1e-6) && with <= lowest*(1+1e-6) {
+		return fmt.Sprintf("the minimum yield would go from %.4f to %.4f", lowest, with)
 	}
 	return ""
 }

@@ -11,8 +11,8 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// crowded is a cluster whose first host has two VMs of 4 cores, and whose others are empty.
-func crowded(t failer, hosts ...string) *cluster {
+// overfull is a cluster whose first host has two VMs of 4 cores, and whose others are empty.
+func overfull(t failer, hosts ...string) *cluster {
 	c := newCluster(t, hosts...)
 	for _, h := range hosts[1:] {
 		c.must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: true})
@@ -27,7 +27,7 @@ func crowded(t failer, hosts ...string) *cluster {
 	return c
 }
 
-func (c *cluster) rebalance(see loop.Sights, o loop.FleetOptions, budget int64) state.MovePlan {
+func (c *cluster) rebalance(see loop.FleetObservation, o loop.FleetOptions, budget int64) state.MovePlan {
 	c.t.Helper()
 	p, err := loop.Rebalance(loop.NewFleet(c.Snapshot(), c.env(), see, o), budget, 0.1, false)
 	if err != nil {
@@ -37,19 +37,19 @@ func (c *cluster) rebalance(see loop.Sights, o loop.FleetOptions, budget int64) 
 }
 
 func TestRebalance(t *testing.T) {
-	c := crowded(t, "a", "b")
-	p := c.rebalance(loop.Sights{}, loop.FleetOptions{}, 4*gib)
+	c := overfull(t, "a", "b")
+	p := c.rebalance(loop.FleetObservation{}, loop.FleetOptions{}, 4*gib)
 	if len(p.Steps) != 1 || p.MinYieldBefore != 0.5 || p.MinYieldAfter != 1 || p.Bytes > 4*gib || p.Steps[0].Allotment > 4*gib || p.Steps[0].Allotment < p.Bytes {
 		t.Fatalf("plan: %+v", p)
 	}
 	if s := p.Steps[0]; s.From != "a" || s.To != "b" || s.VMName == "" || s.Reason == "" || s.Seconds <= 0 || s.State != state.StepWaiting {
 		t.Errorf("step: %+v", s)
 	}
-	if p := c.rebalance(loop.Sights{}, loop.FleetOptions{}, -1); len(p.Steps) != 1 || p.Steps[0].Allotment != -1 {
+	if p := c.rebalance(loop.FleetObservation{}, loop.FleetOptions{}, -1); len(p.Steps) != 1 || p.Steps[0].Allotment != -1 {
 		t.Errorf("without a bound: %+v", p)
 	}
 	for what, o := range map[string]struct {
-		see    loop.Sights
+		see    loop.FleetObservation
 		o      loop.FleetOptions
 		budget int64
 		change func(c *cluster)
@@ -57,11 +57,11 @@ func TestRebalance(t *testing.T) {
 	}{
 		"no budget":     {budget: gib / 2, why: "within 512 MiB"},
 		"target closed": {budget: -1, change: func(c *cluster) { c.must(state.KindHostCordon, state.HostCordon{Host: "b", Cordoned: true}) }},
-		"other CPU": {budget: -1, see: loop.Sights{Partners: map[string]hypervisor.Partner{
+		"other CPU": {budget: -1, see: loop.FleetObservation{Partners: map[string]hypervisor.Partner{
 			"a": {CPUModel: "old"}, "b": {CPUModel: "new"}}}},
-		"other machines": {budget: -1, see: loop.Sights{Partners: map[string]hypervisor.Partner{
+		"other machines": {budget: -1, see: loop.FleetObservation{Partners: map[string]hypervisor.Partner{
 			"a": {Machines: []string{"q35-9"}}, "b": {Machines: []string{"q35-8"}}}}},
-		"just moved": {budget: -1, o: loop.FleetOptions{Grace: time.Hour}, change: func(c *cluster) {
+		"just moved": {budget: -1, o: loop.FleetOptions{MinResidency: time.Hour}, change: func(c *cluster) {
 			for _, vm := range []state.VM{c.vmOf("x"), c.vmOf("y")} {
 				for _, to := range []string{"b", "a"} {
 					id := vm.ID + to
@@ -75,7 +75,7 @@ func TestRebalance(t *testing.T) {
 			c.expect("q", c.vmOf("y"), "b")
 		}},
 	} {
-		c := crowded(t, "a", "b")
+		c := overfull(t, "a", "b")
 		if o.change != nil {
 			o.change(c)
 		}
@@ -104,7 +104,7 @@ func TestRebalanceDisks(t *testing.T) {
 		}
 		c.run()
 		c.must(state.KindHostCordon, state.HostCordon{Host: "b"})
-		p := c.rebalance(loop.Sights{}, loop.FleetOptions{CopyStorage: kind == "copied"}, -1)
+		p := c.rebalance(loop.FleetObservation{}, loop.FleetOptions{CopyStorage: kind == "copied"}, -1)
 		switch {
 		case kind == "local" && len(p.Steps) != 0, kind != "local" && len(p.Steps) != 1:
 			t.Errorf("%s: %+v", kind, p)
@@ -117,8 +117,8 @@ func TestRebalanceDisks(t *testing.T) {
 // A busy guest costs more, one that uses little of its memory less.
 func TestMoveBytes(t *testing.T) {
 	bytes := func(u loop.Use) int64 {
-		c := crowded(t, "a", "b")
-		p := c.rebalance(loop.Sights{Use: map[string]loop.Use{c.vmOf("x").ID: u, c.vmOf("y").ID: u}}, loop.FleetOptions{}, -1)
+		c := overfull(t, "a", "b")
+		p := c.rebalance(loop.FleetObservation{Use: map[string]loop.Use{c.vmOf("x").ID: u, c.vmOf("y").ID: u}}, loop.FleetOptions{}, -1)
 		return p.Bytes
 	}
 	if b := bytes(loop.Use{}); b < gib || b > gib*11/10 {
@@ -155,7 +155,7 @@ func TestRoom(t *testing.T) {
 	}
 	waits, _ := c.Snapshot().VC("vc-big")
 	room := func(budget int64) (state.MovePlan, float64) {
-		p, takes, err := loop.Room(loop.NewFleet(c.Snapshot(), c.env(), loop.Sights{}, loop.FleetOptions{}, waits), budget)
+		p, takes, err := loop.PlanRoom(loop.NewFleet(c.Snapshot(), c.env(), loop.FleetObservation{}, loop.FleetOptions{}, waits), budget)
 		if err != nil {
 			t.Fatal(err)
 		}

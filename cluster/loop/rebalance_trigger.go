@@ -12,22 +12,22 @@ import (
 // Pace bounds how often VMs that run are moved to balance a cluster, and for how little gain. Every manager's
 // users complain first of needless moves: each bound answers one of the complaints.
 type Pace struct {
-	Hold      time.Duration // so long VMs must have had less than they need before anything is planned
-	Period    time.Duration // between looks at a cluster in which nothing changed
-	CoolDown  time.Duration // after a re-balance; n of them within the last four hours make it n times as long
-	LeastGain float64       // of the minimum yield, as a share of it; 0.1 = a tenth more
-	OnJoin    bool          // a host that came, went or changed is a reason to look before the period is over
-	IdleBelow float64       // nothing is moved while the cluster's VMs need less than this share of its CPU; 0 = no such bound
+	StabilizationWindow time.Duration // so long VMs must have had less than they need before anything is planned
+	Period              time.Duration // between looks at a cluster in which nothing changed
+	CoolDown            time.Duration // after a re-balance; n of them within the last four hours make it n times as long
+	MinGain             float64       // of the minimum yield, as a share of it; 0.1 = a tenth more
+	OnJoin              bool          // a host that came, went or changed is a reason to look before the period is over
+	IdleBelow           float64       // nothing is moved while the cluster's VMs need less than this share of its CPU; 0 = no such bound
 }
 
 // PaceOf a cluster's settings.
 func PaceOf(m state.MoveSettings) Pace {
 	m = m.WithDefaults()
-	return Pace{Hold: m.Hold.Duration(), Period: m.Period.Duration(), CoolDown: m.CoolDown.Duration(), LeastGain: m.LeastGain, OnJoin: m.OnJoin, IdleBelow: m.IdleBelow}
+	return Pace{StabilizationWindow: m.StabilizationWindow.Duration(), Period: m.Period.Duration(), CoolDown: m.CoolDown.Duration(), MinGain: m.MinGain, OnJoin: m.OnJoin, IdleBelow: m.IdleBelow}
 }
 
-// Sight is what the cluster looks like now.
-type Sight struct {
+// BalanceObservation is what the cluster looks like now.
+type BalanceObservation struct {
 	Now      time.Time
 	MinYield float64     // of all VMs that run, at the caps they have
 	Load     float64     // what they need over what hosts have, CPU
@@ -38,15 +38,15 @@ type Sight struct {
 	Ended    []time.Time // when re-balances ended that moved something; in any order
 }
 
-// SightOf a snapshot. Out are hosts that are not heard of now.
-func SightOf(s *state.Snapshot, env Env) Sight {
-	in := Sight{Now: env.Now, MinYield: 1}
+// ObserveBalance a snapshot. Out are hosts that are not heard of now.
+func ObserveBalance(s *state.Snapshot, env Env) BalanceObservation {
+	in := BalanceObservation{Now: env.Now, MinYield: 1}
 	have, need := 0.0, 0.0
 	hosts, change := fnv.New64a(), fnv.New64a()
 	for _, h := range s.Hosts() {
 		have += h.Usable().CPU
-		fmt.Fprintln(hosts, h.Name, h.Cordoned, h.Lost.Proof, h.Allowance, h.Foreign, env.Out[h.Name] != "")
-		if why := env.Out[h.Name]; why != "" && in.Busy == "" {
+		fmt.Fprintln(hosts, h.Name, h.Cordoned, h.Lost.Proof, h.Allowance, h.Foreign, env.Unavailable[h.Name] != "")
+		if why := env.Unavailable[h.Name]; why != "" && in.Busy == "" {
 			in.Busy = "host " + h.Name + " " + why // it may come back with what it has
 		}
 	}
@@ -85,8 +85,8 @@ func SightOf(s *state.Snapshot, env Env) Sight {
 			in.Ended = append(in.Ended, p.EndedAt)
 		}
 	}
-	if m, ok := s.Meta(); ok && m.Hold.On() {
-		in.Busy = "the cluster is held after a " + m.Hold.Reason
+	if m, ok := s.Meta(); ok && m.RecoveryFreeze.On() {
+		in.Busy = "the cluster is held after a " + m.RecoveryFreeze.Reason
 	}
 	return in
 }
@@ -94,18 +94,18 @@ func SightOf(s *state.Snapshot, env Env) Sight {
 // Balance is what is remembered from one sight to the next. The zero value remembers nothing: a new leader
 // begins with it, and at worst waits for one Hold more.
 type Balance struct {
-	Since  time.Time // VMs get less than they need
-	Looked time.Time // a plan was last looked for
-	Change uint64    // of the sight at that time
-	Hosts  uint64    // of the last sight
-	Stable time.Time // since when hosts are as they are; zero: since before the first sight
+	Since       time.Time // VMs get less than they need
+	EvaluatedAt time.Time // a plan was last looked for
+	Change      uint64    // of the sight at that time
+	Hosts       uint64    // of the last sight
+	Stable      time.Time // since when hosts are as they are; zero: since before the first sight
 }
 
 // Verdict is whether a plan is to be looked for now.
 type Verdict struct {
-	Look bool
-	Why  string    // in words
-	Next time.Time // when to ask again if nothing changes; zero: not before something does
+	Evaluate bool
+	Why      string    // in words
+	Next     time.Time // when to ask again if nothing changes; zero: not before something does
 }
 
 // full is a minimum yield that leaves nothing to gain.
@@ -114,9 +114,9 @@ const full = 1 - 1e-6
 // remembered is how long a re-balance counts towards the cool-down of the next.
 const remembered = 4 * time.Hour
 
-// When says whether it is time to look for moves that raise the minimum yield. It looks at nothing that costs:
+// Due says whether it is time to look for moves that raise the minimum yield. It looks at nothing that costs:
 // whether there is a plan worth its bytes is for Worth to say.
-func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
+func (b Balance) Due(p Pace, in BalanceObservation) (Balance, Verdict) {
 	if in.Hosts != b.Hosts {
 		if b.Hosts != 0 {
 			b.Stable = in.Now
@@ -139,10 +139,10 @@ func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
 	later := func(at time.Time, format string, args ...any) (Balance, Verdict) {
 		return b, Verdict{Next: at, Why: fmt.Sprintf(format, args...) + fmt.Sprintf("; next look in %s", at.Sub(in.Now).Round(time.Second))}
 	}
-	if ripe := b.Since.Add(p.Hold); in.Now.Before(ripe) {
+	if ripe := b.Since.Add(p.StabilizationWindow); in.Now.Before(ripe) {
 		return later(ripe, "VMs get less than they need since %s, which may pass by itself", in.Now.Sub(b.Since).Round(time.Second))
 	}
-	if ripe := b.Stable.Add(p.Hold); in.Now.Before(ripe) {
+	if ripe := b.Stable.Add(p.StabilizationWindow); in.Now.Before(ripe) {
 		return later(ripe, "a host came, went or changed %s ago, and may do so again", in.Now.Sub(b.Stable).Round(time.Second))
 	}
 	if !in.Short { // a tenant has what was promised: what is to be gained can wait
@@ -152,15 +152,15 @@ func (b Balance) When(p Pace, in Sight) (Balance, Verdict) {
 			}
 		}
 	}
-	if again := b.Looked.Add(p.Period); !b.Looked.IsZero() && in.Change == b.Change && !(p.OnJoin && b.Stable.After(b.Looked)) && in.Now.Before(again) {
-		return later(again, "nothing changed since the last look, %s ago", in.Now.Sub(b.Looked).Round(time.Second))
+	if again := b.EvaluatedAt.Add(p.Period); !b.EvaluatedAt.IsZero() && in.Change == b.Change && !(p.OnJoin && b.Stable.After(b.EvaluatedAt)) && in.Now.Before(again) {
+		return later(again, "nothing changed since the last look, %s ago", in.Now.Sub(b.EvaluatedAt).Round(time.Second))
 	}
-	b.Looked, b.Change = in.Now, in.Change
-	return b, Verdict{Look: true, Next: in.Now.Add(p.Period), Why: fmt.Sprintf("VMs get less than they need since %s: minimum yield %.3f", in.Now.Sub(b.Since).Round(time.Second), in.MinYield)}
+	b.EvaluatedAt, b.Change = in.Now, in.Change
+	return b, Verdict{Evaluate: true, Next: in.Now.Add(p.Period), Why: fmt.Sprintf("VMs get less than they need since %s: minimum yield %.3f", in.Now.Sub(b.Since).Round(time.Second), in.MinYield)}
 }
 
 // recent counts the re-balances that ended within the last four hours, and says when the last of them did.
-func recent(in Sight) (n int, last time.Time) {
+func recent(in BalanceObservation) (n int, last time.Time) {
 	for _, at := range in.Ended {
 		if in.Now.Sub(at) < remembered {
 			n++
@@ -177,19 +177,19 @@ const nearly = 0.95
 
 // Worth is the plan to carry out of all that are possible within a budget of bytes: the best; thrifty: of those that bring nearly all
 // that can be gained the one that moves least. not says why none is worth it, with the figures; "" = this one is.
-func Worth(pl *migration.Planner, budget, leastGain float64, thrifty bool) (plan migration.Plan, not string) {
+func Worth(pl *migration.Planner, budget, minGain float64, thrifty bool) (plan migration.Plan, not string) {
 	plan = pl.Plan(budget)
 	switch gain := plan.MinYieldAfter - plan.MinYieldBefore; {
 	case !plan.Feasible:
 		return plan, plan.Reason
 	case plan.Moves == 0:
 		return plan, plan.Reason
-	case gain < leastGain*plan.MinYieldBefore:
+	case gain < minGain*plan.MinYieldBefore:
 		return plan, fmt.Sprintf("no beneficial move: %s of %s would bring the minimum yield from %.4f to %.4f, %.1f%% more, and less than %.0f%% is not worth it",
-			counted(plan.Moves, "move"), bytesText(plan.Bytes), plan.MinYieldBefore, plan.MinYieldAfter, 100*gain/plan.MinYieldBefore, 100*leastGain)
+			counted(plan.Moves, "move"), bytesText(plan.Bytes), plan.MinYieldBefore, plan.MinYieldAfter, 100*gain/plan.MinYieldBefore, 100*minGain)
 	case thrifty:
-		enough := plan.MinYieldBefore + max(nearly*gain, leastGain*plan.MinYieldBefore)
-		if less := pl.Least(enough); less.Feasible && less.Bytes < plan.Bytes {
+		enough := plan.MinYieldBefore + max(nearly*gain, minGain*plan.MinYieldBefore)
+		if less := pl.Cheapest(enough); less.Feasible && less.Bytes < plan.Bytes {
 			less.Reason = fmt.Sprintf("%s; %.4f would take %s", less.Reason, plan.MinYieldAfter, bytesText(plan.Bytes))
 			plan = less
 		}

@@ -8,7 +8,7 @@ import (
 	"evenkeel/migration"
 )
 
-var pace = Pace{Hold: time.Minute, Period: 10 * time.Minute, CoolDown: 10 * time.Minute, LeastGain: 0.1, OnJoin: true}
+var pace = Pace{StabilizationWindow: time.Minute, Period: 10 * time.Minute, CoolDown: 10 * time.Minute, MinGain: 0.1, OnJoin: true}
 
 func TestWhen(t *testing.T) {
 	t0 := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -16,33 +16,33 @@ func TestWhen(t *testing.T) {
 	short := Balance{Since: t0}
 	for name, c := range map[string]struct {
 		before Balance
-		in     Sight
+		in     BalanceObservation
 		look   bool
 		why    string
 		next   time.Time
 	}{
-		"idle":                 {Balance{Since: t0}, Sight{Now: at(60), MinYield: 1}, false, "nothing can be gained", time.Time{}},
-		"just short":           {Balance{}, Sight{Now: at(0), MinYield: 0.8}, false, "may pass by itself", at(1)},
-		"held":                 {short, Sight{Now: at(1), MinYield: 0.8}, true, "minimum yield 0.800", at(11)},
-		"busy":                 {short, Sight{Now: at(9), MinYield: 0.8, Busy: "a plan is carried out"}, false, "a plan is carried out", time.Time{}},
-		"looked":               {Balance{Since: t0, Looked: at(5), Change: 7}, Sight{Now: at(9), MinYield: 0.8, Change: 7}, false, "nothing changed", at(15)},
-		"looked, then changed": {Balance{Since: t0, Looked: at(5), Change: 7}, Sight{Now: at(9), MinYield: 0.8, Change: 8}, true, "", at(19)},
-		"period over":          {Balance{Since: t0, Looked: at(5), Change: 7}, Sight{Now: at(15), MinYield: 0.8, Change: 7}, true, "", at(25)},
-		"one re-balance":       {short, Sight{Now: at(9), MinYield: 0.8, Ended: []time.Time{at(3)}}, false, "1 re-balance ended", at(13)},
-		"three re-balances":    {short, Sight{Now: at(30), MinYield: 0.8, Ended: []time.Time{at(3), at(25), at(13)}}, false, "3 re-balances", at(55)},
-		"long ago":             {short, Sight{Now: at(90), MinYield: 0.8, Ended: []time.Time{at(3), at(13), at(25)}}, true, "", at(100)},
-		"host just came":       {Balance{Since: t0, Hosts: 1}, Sight{Now: at(9), MinYield: 0.8, Hosts: 2}, false, "a host came", at(10)},
-		"host came":            {Balance{Since: t0, Hosts: 2, Stable: at(8), Looked: at(5)}, Sight{Now: at(9), MinYield: 0.8, Hosts: 2}, true, "", at(19)},
-		"host came, looked":    {Balance{Since: t0, Hosts: 2, Stable: at(4), Looked: at(5)}, Sight{Now: at(9), MinYield: 0.8, Hosts: 2}, false, "nothing changed", at(15)},
-		"short of its least":   {short, Sight{Now: at(30), MinYield: 0.3, Short: true, Ended: []time.Time{at(25)}}, true, "", at(40)},
-		"short but not held":   {Balance{Since: at(29.5)}, Sight{Now: at(30), MinYield: 0.3, Short: true}, false, "may pass", at(30.5)},
+		"idle":                 {Balance{Since: t0}, BalanceObservation{Now: at(60), MinYield: 1}, false, "nothing can be gained", time.Time{}},
+		"just short":           {Balance{}, BalanceObservation{Now: at(0), MinYield: 0.8}, false, "may pass by itself", at(1)},
+		"held":                 {short, BalanceObservation{Now: at(1), MinYield: 0.8}, true, "minimum yield 0.800", at(11)},
+		"busy":                 {short, BalanceObservation{Now: at(9), MinYield: 0.8, Busy: "a plan is carried out"}, false, "a plan is carried out", time.Time{}},
+		"looked":               {Balance{Since: t0, EvaluatedAt: at(5), Change: 7}, BalanceObservation{Now: at(9), MinYield: 0.8, Change: 7}, false, "nothing changed", at(15)},
+		"looked, then changed": {Balance{Since: t0, EvaluatedAt: at(5), Change: 7}, BalanceObservation{Now: at(9), MinYield: 0.8, Change: 8}, true, "", at(19)},
+		"period over":          {Balance{Since: t0, EvaluatedAt: at(5), Change: 7}, BalanceObservation{Now: at(15), MinYield: 0.8, Change: 7}, true, "", at(25)},
+		"one re-balance":       {short, BalanceObservation{Now: at(9), MinYield: 0.8, Ended: []time.Time{at(3)}}, false, "1 re-balance ended", at(13)},
+		"three re-balances":    {short, BalanceObservation{Now: at(30), MinYield: 0.8, Ended: []time.Time{at(3), at(25), at(13)}}, false, "3 re-balances", at(55)},
+		"long ago":             {short, BalanceObservation{Now: at(90), MinYield: 0.8, Ended: []time.Time{at(3), at(13), at(25)}}, true, "", at(100)},
+		"host just came":       {Balance{Since: t0, Hosts: 1}, BalanceObservation{Now: at(9), MinYield: 0.8, Hosts: 2}, false, "a host came", at(10)},
+		"host came":            {Balance{Since: t0, Hosts: 2, Stable: at(8), EvaluatedAt: at(5)}, BalanceObservation{Now: at(9), MinYield: 0.8, Hosts: 2}, true, "", at(19)},
+		"host came, looked":    {Balance{Since: t0, Hosts: 2, Stable: at(4), EvaluatedAt: at(5)}, BalanceObservation{Now: at(9), MinYield: 0.8, Hosts: 2}, false, "nothing changed", at(15)},
+		"short of its least":   {short, BalanceObservation{Now: at(30), MinYield: 0.3, Short: true, Ended: []time.Time{at(25)}}, true, "", at(40)},
+		"short but not held":   {Balance{Since: at(29.5)}, BalanceObservation{Now: at(30), MinYield: 0.3, Short: true}, false, "may pass", at(30.5)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			after, v := c.before.When(pace, c.in)
-			if v.Look != c.look || !strings.Contains(v.Why, c.why) || !v.Next.Equal(c.next) {
-				t.Errorf("look %v, next %s: %s; want %v, %s, %q", v.Look, v.Next, v.Why, c.look, c.next, c.why)
+			after, v := c.before.Due(pace, c.in)
+			if v.Evaluate != c.look || !strings.Contains(v.Why, c.why) || !v.Next.Equal(c.next) {
+				t.Errorf("look %v, next %s: %s; want %v, %s, %q", v.Evaluate, v.Next, v.Why, c.look, c.next, c.why)
 			}
-			if v.Look && (!after.Looked.Equal(c.in.Now) || after.Change != c.in.Change) {
+			if v.Evaluate && (!after.EvaluatedAt.Equal(c.in.Now) || after.Change != c.in.Change) {
 				t.Errorf("forgets that it looked: %+v", after)
 			}
 			if c.in.MinYield == 1 && !after.Since.IsZero() {
@@ -55,9 +55,9 @@ func TestWhen(t *testing.T) {
 // Where hosts that join are no reason to look, the period is.
 func TestWhenJoined(t *testing.T) {
 	p, t0 := pace, time.Unix(1e6, 0)
-	joined := Balance{Since: t0, Hosts: 2, Stable: t0.Add(8 * time.Minute), Looked: t0.Add(5 * time.Minute)}
+	joined := Balance{Since: t0, Hosts: 2, Stable: t0.Add(8 * time.Minute), EvaluatedAt: t0.Add(5 * time.Minute)}
 	for _, p.OnJoin = range []bool{false, true} {
-		if _, v := joined.When(p, Sight{Now: t0.Add(9 * time.Minute), MinYield: 0.8, Hosts: 2}); v.Look != p.OnJoin {
+		if _, v := joined.Due(p, BalanceObservation{Now: t0.Add(9 * time.Minute), MinYield: 0.8, Hosts: 2}); v.Evaluate != p.OnJoin {
 			t.Errorf("on join %v: %+v", p.OnJoin, v)
 		}
 	}
@@ -68,7 +68,7 @@ func TestWhenNearlyIdle(t *testing.T) {
 	p.IdleBelow = 0.3
 	long := Balance{Since: time.Unix(0, 0)}
 	for load, look := range map[float64]bool{0.29: false, 0.3: true} {
-		if _, v := long.When(p, Sight{Now: time.Unix(1e6, 0), MinYield: 0.5, Load: load}); v.Look != look || v.Look == strings.Contains(v.Why, "nothing is moved") {
+		if _, v := long.Due(p, BalanceObservation{Now: time.Unix(1e6, 0), MinYield: 0.5, Load: load}); v.Evaluate != look || v.Evaluate == strings.Contains(v.Why, "nothing is moved") {
 			t.Errorf("load %v: %+v", load, v)
 		}
 	}
@@ -82,7 +82,7 @@ func TestWhenSwings(t *testing.T) {
 	for s := range 3600 {
 		now := t0.Add(time.Duration(s) * time.Second)
 		var v Verdict
-		if b, v = b.When(pace, Sight{Now: now, MinYield: 0.5, Change: uint64(s / 300), Ended: ended}); v.Look {
+		if b, v = b.Due(pace, BalanceObservation{Now: now, MinYield: 0.5, Change: uint64(s / 300), Ended: ended}); v.Evaluate {
 			ended = append(ended, now)
 		}
 	}

@@ -18,7 +18,7 @@ func (c *cluster) lessMemory(name string, memory int64) {
 	x.Groups = slices.Clone(x.Groups)
 	x.Groups[0].Memory = memory
 	c.enact("less memory", loop.Scale(c.Snapshot(), x, c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 }
 
 // left beside the reserve, by the state's own count.
@@ -33,25 +33,25 @@ func TestAQuarterIsKept(t *testing.T) {
 	c := newCluster(t)
 	c.host("h1", 4, 40*gib, state.Resources{})
 	c.create(vc("a", 1, group(8, 0.1, 4*gib)))
-	c.settle()
+	c.commitPlan()
 	c.lessMemory("a", gib)
 	const has = 8*(gib+64*mib) + 6*gib
 	c.host("h1", 4, has+2*gib, state.Resources{})
-	var rooms loop.Rooms
-	if got := rooms.MemoryLeft(c.Snapshot(), "h1"); got != 2*gib || left(c.Snapshot(), "h1") != got {
+	var index loop.CapacityIndex
+	if got := index.MemoryLeft(c.Snapshot(), "h1"); got != 2*gib || left(c.Snapshot(), "h1") != got {
 		t.Fatalf("%d MiB are left", got>>20)
 	}
-	most := int64(2*gib - 64*mib)
-	if a := loop.Create(c.Snapshot(), vc("b", 1, group(1, 0.1, most+mib)), c.env()); a.Decision.Admitted {
+	limit := int64(2*gib - 64*mib)
+	if a := loop.Create(c.Snapshot(), vc("b", 1, group(1, 0.1, limit+mib)), c.env()); a.Decision.Admitted {
 		t.Errorf("admitted into the reserve: %+v", a.Decision)
 	}
-	a := loop.Create(c.Snapshot(), vc("b", 1, group(1, 0.1, most)), c.env())
+	a := loop.Create(c.Snapshot(), vc("b", 1, group(1, 0.1, limit)), c.env())
 	if a.Plan == nil || a.Queued {
 		t.Fatalf("it fits: %+v", a.Decision)
 	}
 	larger := *a.Plan
 	larger.VMs = slices.Clone(larger.VMs)
-	larger.VMs[0].BootMemory, larger.VMs[0].Held = most+mib, most+mib
+	larger.VMs[0].BootMemory, larger.VMs[0].ChargedMemory = limit+mib, limit+mib
 	if err := c.apply(state.KindPlan, larger); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("planned into the reserve: %v", err)
 	}
@@ -67,7 +67,7 @@ func TestAQuarterIsKept(t *testing.T) {
 }
 
 // A VM that comes with what it may take back counts alike where it is expected, where it is opened, and where it is on its way.
-func TestReserveOfWhoComes(t *testing.T) {
+func TestReserveOfArrivingVMs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCluster(t)
 		c.host("h1", 8, 64*gib, state.Resources{})
@@ -81,35 +81,35 @@ func TestReserveOfWhoComes(t *testing.T) {
 		x := vc("x", 1, group(1, 0.1, 4*gib))
 		x.Groups[0].Affinity.Require = []string{"host:h2"}
 		c.create(x)
-		c.settle()
+		c.commitPlan()
 		for _, name := range append(names, "x") {
 			c.lessMemory(name, memory("has"))
 		}
 		vm := c.vmOf("x")
 		need := c.Snapshot().LoadOf("h1")
-		need.Memory += vm.Held + 64*mib
-		need.Reserve.Add(vm.BootMemory - vm.Held)
+		need.Memory += vm.ChargedMemory + 64*mib
+		need.Reserve.Add(vm.BootMemory - vm.ChargedMemory)
 		// It has just the room, or a byte less.
-		lacks := int64(rapid.IntRange(0, 1).Draw(t, "lacks"))
-		c.host("h1", 8, need.Memory+need.Reserve.Bytes()-lacks, state.Resources{})
-		var rooms loop.Rooms
-		if got := rooms.MemoryLeft(c.Snapshot(), "h1"); got != left(c.Snapshot(), "h1") {
+		deficit := int64(rapid.IntRange(0, 1).Draw(t, "lacks"))
+		c.host("h1", 8, need.Memory+need.Reserve.Bytes()-deficit, state.Resources{})
+		var index loop.CapacityIndex
+		if got := index.MemoryLeft(c.Snapshot(), "h1"); got != left(c.Snapshot(), "h1") {
 			t.Fatalf("%d are left, the state says %d", got, left(c.Snapshot(), "h1"))
 		}
 		c.expect("p", vm, "h1")
-		if got := rooms.MemoryLeft(c.Snapshot(), "h1"); got != -lacks {
-			t.Fatalf("expected: %d are left, want %d", got, -lacks)
+		if got := index.MemoryLeft(c.Snapshot(), "h1"); got != -deficit {
+			t.Fatalf("expected: %d are left, want %d", got, -deficit)
 		}
-		acts := loop.Next(c.Snapshot(), newMover(c).carry())
-		if opens := slices.ContainsFunc(acts, func(a loop.Act) bool { return a.Open != nil }); opens != (lacks == 0) {
-			t.Fatalf("%d lack: %v", lacks, acts)
+		actions := loop.Next(c.Snapshot(), newMover(c).execute())
+		if opens := slices.ContainsFunc(actions, func(a loop.Action) bool { return a.Open != nil }); opens != (deficit == 0) {
+			t.Fatalf("%d lack: %v", deficit, actions)
 		}
 		err := c.apply(state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: "h1", Open: true, ID: "m", Plan: "p"})
-		if (err != nil) != (lacks > 0) {
-			t.Fatalf("%d lack: %v", lacks, err)
+		if (err != nil) != (deficit > 0) {
+			t.Fatalf("%d lack: %v", deficit, err)
 		}
-		if got := left(c.Snapshot(), "h1"); err == nil && (got != 0 || rooms.MemoryLeft(c.Snapshot(), "h1") != 0) {
-			t.Fatalf("on its way: %d are left, by the rooms %d", got, rooms.MemoryLeft(c.Snapshot(), "h1"))
+		if got := left(c.Snapshot(), "h1"); err == nil && (got != 0 || index.MemoryLeft(c.Snapshot(), "h1") != 0) {
+			t.Fatalf("on its way: %d are left, by the rooms %d", got, index.MemoryLeft(c.Snapshot(), "h1"))
 		}
 	})
 }

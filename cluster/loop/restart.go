@@ -10,12 +10,12 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// mostTries bounds how many VMs of one VC are tried one by one, where they do not
+// maxTries bounds how many VMs of one VC are tried one by one, where they do not
 // all fit.
-const mostTries = 64
+const maxTries = 64
 
-// mostLost bounds how many VCs with lost VMs an admission makes sure to leave room for, one by one.
-const mostLost = 8
+// maxLost bounds how many VCs with lost VMs an admission makes sure to leave room for, one by one.
+const maxLost = 8
 
 // Restart plans the start of VMs that were lost with their host, or preempted: of the first VC, by
 // priority, then age, some of whose VMs fit. Restartable VMs start wherever they fit,
@@ -35,7 +35,7 @@ func Restart(s *state.Snapshot, env Env) *state.Plan {
 	for _, vc := range waiting {
 		lost := lostVMs(s, vc, env)
 		plan, d := restart(s, vc, lost, env)
-		for i := 0; plan == nil && len(lost) > 1 && i < min(len(lost), mostTries); i++ {
+		for i := 0; plan == nil && len(lost) > 1 && i < min(len(lost), maxTries); i++ {
 			plan, _ = restart(s, vc, lost[i:i+1], env)
 		}
 		if plan != nil {
@@ -63,7 +63,7 @@ func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 		switch h, there := s.Host(vm.Host); {
 		case (back || vc.Restartable()) && !keepsPlace(s, g):
 			vm.Host = ""
-		case !there || h.Lost.Proof != "" || env.Out[vm.Host] != "":
+		case !there || h.Lost.Proof != "" || env.Unavailable[vm.Host] != "":
 			continue
 		}
 		out = append(out, vm)
@@ -79,7 +79,7 @@ func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 // barred are the hosts that none of the lost VMs can start on: those that are out, and those that list one of them. A VM that is bound
 // to its host waits there until that is cleared away.
 func barred(lost []state.VM, env Env) map[string]string {
-	out := maps.Clone(env.Out)
+	out := maps.Clone(env.Unavailable)
 	for _, vm := range lost {
 		if env.Lists == nil || vm.Host != "" {
 			continue
@@ -103,9 +103,9 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 	p.shut(barred(lost, env))
 	chosen := p.addLost(s, vc, lost)
 	p.heed(s, env.Pools)
-	p.settle()                                                                             // its other VMs stay as they are
+	p.clampToUsage()                                                                       // its other VMs stay as they are
 	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // who lost their host are no new ones
-		p.doubt(s, vc.ID, env, &vc)
+		p.applyMargin(s, vc.ID, env, &vc)
 	}
 	adm := p.admitNew(lost)
 	d := decision(p, adm, s.Index(), env)
@@ -136,7 +136,7 @@ func (p *problem) addLost(s *state.Snapshot, vc state.VC, lost []state.VM) map[s
 			}
 			if again, is := chosen[vm.ID]; is {
 				vms = append(vms, again)
-			} else if vm.Holds() && vm.Goal == state.GoalRun {
+			} else if vm.ConsumesResources() && vm.Goal == state.GoalRun {
 				vms = append(vms, vm)
 			}
 		}
@@ -164,7 +164,7 @@ func lostBefore(s *state.Snapshot, vc state.VC, env Env) string {
 		}
 	}
 	sortQueue(waiting)
-	for _, other := range waiting[:min(len(waiting), mostLost)] {
+	for _, other := range waiting[:min(len(waiting), maxLost)] {
 		if plan, _ := restart(s, other, slices.Clone(lost[other.ID]), env); plan == nil {
 			continue // it waits for room, whether vc is admitted or not
 		}
@@ -177,7 +177,7 @@ func lostBefore(s *state.Snapshot, vc state.VC, env Env) string {
 }
 
 func restartPlan(s *state.Snapshot, p *problem, sol allocator.Solution, vc state.VC, chosen map[string]state.VM, d state.Decision) *state.Plan {
-	allocs, touched := p.allocations(sol.CPU, sol.Hosts, vc.ID)
+	allocs, affected := p.allocations(sol.CPU, sol.Hosts, vc.ID)
 	var vms []state.VM
 	for i, ref := range p.groups {
 		if ref.vc.ID != vc.ID {
@@ -189,9 +189,9 @@ func restartPlan(s *state.Snapshot, p *problem, sol allocator.Solution, vc state
 			}
 			vm.Host = p.Hosts[sol.Hosts[i][k]].Name
 			vms = append(vms, started(vm, ref.group))
-			touched[vm.Host] = true
+			affected[vm.Host] = true
 		}
 	}
 	return &state.Plan{Basis: s.Index(), Verb: "restarted", VC: &vc, VCVersion: vc.ModifyIndex, VMs: vms,
-		Allocations: allocs, Touched: sorted(touched), Text: d.Summary}
+		Allocations: allocs, AffectedHosts: sorted(affected), Text: d.Summary}
 }

@@ -9,40 +9,40 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Rooms is what each host has left, kept from one snapshot to the next. A request that all of its
+// CapacityIndex is what each host has left, kept from one snapshot to the next. A request that all of its
 // hosts can serve in full changes nothing for anybody else, so that with many hosts it is planned from
 // the rooms alone (Roomy); and where everybody has all that they need there is nothing to do (Still).
 // What it knows is checked again when the plan is applied.
 //
 // The zero value knows nothing. It belongs to one goroutine at a time.
-type Rooms struct {
-	by    map[string]*room
-	list  []*room // those of the last snapshot, by name
-	epoch uint64  // of it
-	at    uint64  // its index
-	gone  uint64  // its TakenOut
+type CapacityIndex struct {
+	by      map[string]*hostCapacity
+	list    []*hostCapacity // those of the last snapshot, by name
+	epoch   uint64          // of it
+	at      uint64          // its index
+	removed uint64          // its TakenOut
 }
 
-type room struct {
-	host    string
-	version uint64 // of the host's row: all that a room follows from moves it
-	size    state.Resources
-	cpu     float64                  // cores left
-	memory  int64                    // bytes left beside the reserve; may be below 0
-	each    int64                    // bytes that a VM costs beyond its own memory
-	keeps   allocator.Reserve[int64] // beside that, for what its VMs may take back by themselves
-	least   float64                  // yield of the VCs of its VMs
-	ruled   bool                     // some of its VMs have rules, which a new one may break
-	unfair  bool                     // some of its VMs have not the share that they need, or are lost
-	closed  bool
+type hostCapacity struct {
+	host     string
+	version  uint64 // of the host's row: all that a room follows from moves it
+	size     state.Resources
+	cpu      float64                  // cores left
+	memory   int64                    // bytes left beside the reserve; may be below 0
+	each     int64                    // bytes that a VM costs beyond its own memory
+	reserve  allocator.Reserve[int64] // beside that, for what its VMs may take back by themselves
+	minYield float64                  // yield of the VCs of its VMs
+	ruled    bool                     // some of its VMs have rules, which a new one may break
+	unfair   bool                     // some of its VMs have not the share that they need, or are lost
+	closed   bool
 	// What its VMs with estimated needs would take more if all of them needed what they declared: cores, bytes.
-	doubt state.Resources
+	declaredExcess state.Resources
 }
 
 // follow takes in which hosts changed.
-func (r *Rooms) follow(s *state.Snapshot) {
+func (r *CapacityIndex) follow(s *state.Snapshot) {
 	if m, _ := s.Meta(); r.by == nil || r.epoch != m.Epoch || s.Index() < r.at { // another epoch is another log
-		*r = Rooms{by: map[string]*room{}, epoch: m.Epoch}
+		*r = CapacityIndex{by: map[string]*hostCapacity{}, epoch: m.Epoch}
 	}
 	came := false
 	var expected map[string][]string // VMs that are about to move there
@@ -57,7 +57,7 @@ func (r *Rooms) follow(s *state.Snapshot) {
 				expected[to] = append(expected[to], vm)
 			}
 		}
-		now := roomOf(s, h, expected[h.Name])
+		now := capacityOf(s, h, expected[h.Name])
 		if known {
 			*old = *now // the list has it, too
 			return true
@@ -66,8 +66,8 @@ func (r *Rooms) follow(s *state.Snapshot) {
 		return true
 	})
 	r.at = s.Index()
-	if gone := s.TakenOut(); gone != r.gone {
-		r.gone, came = gone, true
+	if gone := s.TakenOut(); gone != r.removed {
+		r.removed, came = gone, true
 		for name := range r.by {
 			if _, there := s.Host(name); !there {
 				delete(r.by, name)
@@ -82,28 +82,28 @@ func (r *Rooms) follow(s *state.Snapshot) {
 	}
 }
 
-// roomOf a host, on which some VMs are expected.
-func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
+// capacityOf a host, on which some VMs are expected.
+func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapacity {
 	free, load := h.Usable(), s.LoadOf(h.Name)
-	one := &room{host: h.Name, version: h.Version, size: free, cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve.Bytes(),
-		each: h.VMOverhead, keeps: load.Reserve, least: 1, closed: h.Cordoned || h.Lost.Proof != ""}
+	one := &hostCapacity{host: h.Name, version: h.Version, size: free, cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve.Bytes(),
+		each: h.VMOverhead, reserve: load.Reserve, minYield: 1, closed: h.Cordoned || h.Lost.Proof != ""}
 	s.EachVMOn(h.Name, func(vm *state.VM) bool {
-		vc, ok := s.SeeVC(vm.VC)
+		vc, ok := s.SharedVC(vm.VC)
 		if !ok {
 			return true
 		}
-		g := vc.SeeGroup(vm.Group)
+		g := vc.SharedGroup(vm.Group)
 		if g == nil {
 			g = &state.Group{}
 		}
 		one.ruled = one.ruled || !g.Affinity.Empty()
-		if vm.Holds() && vm.Goal == state.GoalRun {
-			one.least = min(one.least, state.YieldOf(*vc))
+		if vm.ConsumesResources() && vm.Goal == state.GoalRun {
+			one.minYield = min(one.minYield, state.YieldOf(*vc))
 			if g.Estimated > 0 {
-				one.doubt.CPU += max(0, g.CPU-g.Allocation)
+				one.declaredExcess.CPU += max(0, g.CPU-g.Allocation)
 			}
 			if vm.Target > 0 {
-				one.doubt.Memory += max(0, g.Memory-max(vm.Held, vm.Due(*g)))
+				one.declaredExcess.Memory += max(0, g.Memory-max(vm.ChargedMemory, vm.Due(*g)))
 			}
 			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore) || g.Estimated > 0 // CPU that is left is lent
 		}
@@ -115,70 +115,70 @@ func roomOf(s *state.Snapshot, h *state.Host, expected []string) *room {
 }
 
 // expect VMs that are about to move there. A host's version moves when one begins to be expected, and when it ends.
-func (one *room) expect(s *state.Snapshot, ids []string) {
+func (one *hostCapacity) expect(s *state.Snapshot, ids []string) {
 	slices.Sort(ids) // sums do not hang on their order
-	kept := one.keeps.Bytes()
+	kept := one.reserve.Bytes()
 	for _, id := range ids {
 		vm, _ := s.VM(id)
-		if vm.Host == one.host || vm.MovingTo == one.host || !vm.Holds() {
+		if vm.Host == one.host || vm.MovingTo == one.host || !vm.ConsumesResources() {
 			continue
 		}
 		vc, _ := s.VC(vm.VC)
 		g, _ := vc.GroupOf(vm)
 		one.cpu -= g.Allocation
-		one.memory -= max(vm.Held, vm.Due(g)) + one.each
+		one.memory -= max(vm.ChargedMemory, vm.Due(g)) + one.each
 		if vm.Target > 0 {
-			one.memory -= max(0, g.Memory-max(vm.Held, vm.Due(g)))
+			one.memory -= max(0, g.Memory-max(vm.ChargedMemory, vm.Due(g)))
 		}
-		one.keeps.Add(vm.BootMemory - vm.Held)
+		one.reserve.Add(vm.BootMemory - vm.ChargedMemory)
 		one.ruled = one.ruled || !g.Affinity.Empty()
 	}
-	one.memory -= one.keeps.Bytes() - kept
+	one.memory -= one.reserve.Bytes() - kept
 }
 
-// leastRoomy is how many hosts a cluster has at least whose requests are planned from the rooms. With fewer, a
+// minFastPathHosts is how many hosts a cluster has at least whose requests are planned from the rooms. With fewer, a
 // plan in full takes no longer.
-const leastRoomy = 64
+const minFastPathHosts = 64
 
-// Roomy answers a request for a new VC if each of its VMs can have all that it needs of hosts that have that
+// TryFastPath answers a request for a new VC if each of its VMs can have all that it needs of hosts that have that
 // left, beside what everybody has already; false: not, or it cannot be said without a plan in full. No
-// other place could serve it better, and nobody is served otherwise: what has come free beside it is for Reallocate. Hosts that are shut are passed over (Env.Out is not asked).
+// other place could serve it better, and nobody is served otherwise: what has come free beside it is for Reallocate. Hosts that are shut are passed over (Env.Unavailable is not asked).
 //
-// Where needs are estimated it says no more of hosts than would be true if all their VMs needed what they declared, whatever Env.Penalty is, and
+// Where needs are estimated it says no more of hosts than would be true if all their VMs needed what they declared, whatever Env.Margin is, and
 // heeds what hosts themselves hold to be available.
 //
 // Each VM goes where most is left, so that many that come at once start side by side.
-func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host string) bool) (Answer, bool) {
+func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env Env, shut func(host string) bool) (Answer, bool) {
 	r.follow(s)
-	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < leastCPU }
-	if len(r.list) < leastRoomy || slices.ContainsFunc(vc.Groups, special) {
+	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < minCPU }
+	if len(r.list) < minFastPathHosts || slices.ContainsFunc(vc.Groups, special) {
 		return Answer{}, false
 	}
-	least := 1.0
+	lowest := 1.0
 	for _, one := range r.list {
-		least = min(least, one.least)
+		lowest = min(lowest, one.minYield)
 	}
-	took := map[*room]*state.Resources{}
-	touched := map[string]bool{}
+	took := map[*hostCapacity]*state.Resources{}
+	affected := map[string]bool{}
 	vc.Goal, vc.Admitted = state.GoalRun, true
 	plan := state.Plan{Basis: s.Index(), Verb: "created"}
 	for _, vm := range wantedVMs(s, vc, env) {
 		g, _ := vc.GroupOf(vm)
-		var best *room
-		most := math.Inf(-1)
+		var best *hostCapacity
+		highest := math.Inf(-1)
 		for _, one := range r.list {
-			if one.closed || one.ruled || env.Pools.lacks(s, one.host, g) {
+			if one.closed || one.ruled || env.Pools.lacking(s, one.host, g) {
 				continue
 			}
-			cpu, memory := one.cpu-one.doubt.CPU-g.CPU, one.memory-one.doubt.Memory-g.Memory-one.each
+			cpu, memory := one.cpu-one.declaredExcess.CPU-g.CPU, one.memory-one.declaredExcess.Memory-g.Memory-one.each
 			if t := took[one]; t != nil {
 				cpu, memory = cpu-t.CPU, memory-t.Memory
 			}
 			if cpu < 0 || memory < 0 {
 				continue
 			}
-			if left := min(cpu/one.size.CPU, float64(memory)/float64(one.size.Memory)); left > most && !shut(one.host) {
-				best, most = one, left
+			if left := min(cpu/one.size.CPU, float64(memory)/float64(one.size.Memory)); left > highest && !shut(one.host) {
+				best, highest = one, left
 			}
 		}
 		if best == nil {
@@ -189,11 +189,11 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host st
 		}
 		took[best].CPU += g.CPU
 		took[best].Memory += g.Memory + best.each
-		if !env.says(s, best.host, *took[best]) {
+		if !env.availabilityOf(s, best.host, *took[best]) {
 			return Answer{}, false
 		}
 		vm.Host = best.host
-		touched[best.host] = true
+		affected[best.host] = true
 		plan.VMs = append(plan.VMs, started(vm, g))
 	}
 	for _, g := range vc.Groups {
@@ -201,22 +201,22 @@ func (r *Rooms) Roomy(s *state.Snapshot, vc state.VC, env Env, shut func(host st
 			plan.Allocations = append(plan.Allocations, state.Allocation{VC: vc.ID, Group: g.Name, CPU: g.CPU})
 		}
 	}
-	d := state.Decision{At: env.Now, Admitted: true, Summary: fitsText(least, 1), MinYield: least, UpperBound: 1, Basis: s.Index()}
+	d := state.Decision{At: env.Now, Admitted: true, Summary: fitsText(lowest, 1), MinYield: lowest, UpperBound: 1, Basis: s.Index()}
 	vc.Decision = d
-	plan.VC, plan.Touched, plan.Text = &vc, sorted(touched), d.Summary
+	plan.VC, plan.AffectedHosts, plan.Text = &vc, sorted(affected), d.Summary
 	return Answer{Plan: &plan, Decision: d}, true
 }
 
-// Still says that there is nothing to decide: nobody waits, nothing is lost, everybody who runs has all
+// Steady says that there is nothing to decide: nobody waits, nothing is lost, everybody who runs has all
 // that they need, and no host is beyond its limits. It is a quick look; false may be wrong.
-func (r *Rooms) Still(s *state.Snapshot) bool {
+func (r *CapacityIndex) Steady(s *state.Snapshot) bool {
 	r.follow(s)
 	for _, one := range r.list {
 		if one.unfair || one.cpu < -tooMuch*one.size.CPU {
 			return false
 		}
 	}
-	return !s.SomebodyWaits()
+	return !s.AnyQueued()
 }
 
 // littleMore is a rise of a share that is not worth a call to every host, relative.

@@ -22,7 +22,7 @@ func TestRooms(t *testing.T) {
 			names = append(names, fmt.Sprintf("h%02d", i))
 		}
 		c := newCluster(t, names...)
-		var rooms loop.Rooms
+		var index loop.CapacityIndex
 		for n := range rapid.IntRange(1, 12).Draw(t, "steps") {
 			s := c.Snapshot()
 			switch rapid.SampledFrom([]string{"create", "create", "large", "leave", "settle", "cordon", "shrink", "lose"}).Draw(t, "step") {
@@ -31,7 +31,7 @@ func TestRooms(t *testing.T) {
 				x := vc(fmt.Sprintf("x%d", n), 0.3, group(rapid.IntRange(1, 90).Draw(t, "count"), cpu, int64(rapid.IntRange(1, 8).Draw(t, "memory"))*gib/2))
 				x.Admitted = false
 				closed := rapid.SampledFrom(names).Draw(t, "busy")
-				a, ok := rooms.Roomy(s, x, c.env(), func(h string) bool { return h == closed })
+				a, ok := index.TryFastPath(s, x, c.env(), func(h string) bool { return h == closed })
 				full := loop.Create(s, x, c.env())
 				if !ok {
 					if full.Plan != nil {
@@ -58,14 +58,14 @@ func TestRooms(t *testing.T) {
 				if p := loop.Reallocate(c.Snapshot()); p != nil { // a plan in full has this in it
 					c.enact("share anew", p)
 				}
-				least := 1.0
+				lowest := 1.0
 				for _, vm := range c.Snapshot().VMs() {
-					if of, _ := c.Snapshot().VC(vm.VC); vm.Holds() && vm.Goal == state.GoalRun {
-						least = min(least, state.YieldOf(of))
+					if of, _ := c.Snapshot().VC(vm.VC); vm.ConsumesResources() && vm.Goal == state.GoalRun {
+						lowest = min(lowest, state.YieldOf(of))
 					}
 				}
-				if full.Decision.Admitted && full.Decision.MinYield > least+1e-6 {
-					t.Fatalf("a plan in full gives %v, the rooms %v, and %v with what is shared anew", full.Decision, a.Decision, least)
+				if full.Decision.Admitted && full.Decision.MinYield > lowest+1e-6 {
+					t.Fatalf("a plan in full gives %v, the rooms %v, and %v with what is shared anew", full.Decision, a.Decision, lowest)
 				}
 			case "large":
 				if a := loop.Create(s, vc(fmt.Sprintf("l%d", n), 0.3, group(hosts*2, 1.5, gib)), c.env()); a.Plan != nil {
@@ -76,7 +76,7 @@ func TestRooms(t *testing.T) {
 					c.enact("delete", loop.Delete(s, rapid.SampledFrom(vcs).Draw(t, "VC"), c.env()).Plan)
 				}
 			case "settle":
-				c.settle()
+				c.commitPlan()
 			case "cordon":
 				c.must(state.KindHostCordon, state.HostCordon{Host: rapid.SampledFrom(names).Draw(t, "host"), Cordoned: rapid.Bool().Draw(t, "cordon")})
 			case "shrink":
@@ -84,7 +84,7 @@ func TestRooms(t *testing.T) {
 			case "lose":
 				c.must(state.KindHostLost, state.HostLost{Host: rapid.SampledFrom(names).Draw(t, "host"), Proof: state.ProofOperator, Text: "it is dead"})
 			}
-			if s := c.Snapshot(); rooms.Still(s) {
+			if s := c.Snapshot(); index.Steady(s) {
 				still++
 				if p := loop.Restart(s, c.env()); p != nil {
 					t.Fatalf("still, but %+v", p)
@@ -113,8 +113,8 @@ func TestStillWithRoundedShares(t *testing.T) {
 		a := loop.Create(c.Snapshot(), vc("x", 0.5, group(2, 1.3125, gib)), c.env())
 		a.Plan.Allocations[0].CPU = tc.share
 		c.enact("create", a.Plan)
-		var rooms loop.Rooms
-		if rooms.Still(c.Snapshot()) != tc.still {
+		var index loop.CapacityIndex
+		if index.Steady(c.Snapshot()) != tc.still {
 			t.Errorf("share %v of 1.3125: still is not %v", tc.share, tc.still)
 		}
 		if p := loop.Reallocate(c.Snapshot()); tc.still && p != nil {

@@ -12,8 +12,8 @@ import (
 // rules are the labels and the affinity of all groups of the problem, nil if no
 // group has a rule.
 func (p *problem) rules() *allocator.Rules {
-	lacks := slices.ContainsFunc(p.lacking, func(hosts []string) bool { return len(hosts) > 0 })
-	if !lacks && !slices.ContainsFunc(p.groups, func(r groupRef) bool { return !r.group.Affinity.Empty() }) {
+	deficit := slices.ContainsFunc(p.lacking, func(hosts []string) bool { return len(hosts) > 0 })
+	if !deficit && !slices.ContainsFunc(p.groups, func(r groupRef) bool { return !r.group.Affinity.Empty() }) {
 		return nil
 	}
 	return p.labels()
@@ -78,12 +78,12 @@ func (p *problem) broken(hosts [][]int, of func(vm state.VM) bool) []allocator.B
 
 // breaks tells whether a placement breaks a rule of a VM that does not run yet.
 func (p *problem) breaks(hosts [][]int) bool {
-	return len(p.broken(hosts, func(vm state.VM) bool { return !vm.Holds() })) > 0
+	return len(p.broken(hosts, func(vm state.VM) bool { return !vm.ConsumesResources() })) > 0
 }
 
 // misplaced refuses VMs whose disk lies on a host that a rule keeps them from now.
 func (p *problem) misplaced(hosts [][]int) (allocator.Admission, bool) {
-	broken := p.broken(hosts, func(vm state.VM) bool { return !vm.Holds() && vm.Host != "" })
+	broken := p.broken(hosts, func(vm state.VM) bool { return !vm.ConsumesResources() && vm.Host != "" })
 	if len(broken) == 0 {
 		return allocator.Admission{}, false
 	}

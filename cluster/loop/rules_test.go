@@ -26,7 +26,7 @@ func keepsRules(t failer, what string, before, after *state.Snapshot) {
 		}
 		return term == "vc:"+name
 	}
-	there := func(vm state.VM) bool { return vm.Holds() && vm.Goal == state.GoalRun }
+	there := func(vm state.VM) bool { return vm.ConsumesResources() && vm.Goal == state.GoalRun }
 	isNew := func(vm state.VM) bool {
 		old, known := before.VM(vm.ID)
 		return !known || !there(old)
@@ -86,7 +86,7 @@ func labelled(x state.VC, app string) state.VC {
 func (c *cluster) on(name string) string {
 	var hosts []string
 	for _, vm := range c.Snapshot().VMsOf(c.named(name).ID) {
-		if vm.Holds() {
+		if vm.ConsumesResources() {
 			hosts = append(hosts, vm.Host)
 		}
 	}
@@ -114,7 +114,7 @@ func TestAffinity(t *testing.T) {
 			t.Errorf("%s is on %s, want %s", name, got, want)
 		}
 	}
-	c.settle()
+	c.commitPlan()
 
 	// One more than there are hosts: never; and where it is said, in words.
 	more := c.named("spread")
@@ -139,7 +139,7 @@ func TestAffinity(t *testing.T) {
 
 	// What is required goes away: nothing happens to what runs, and more of it does not fit.
 	c.enact("delete", loop.Delete(c.Snapshot(), c.named("db"), c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 	if got := c.on("beside"); got != "h2 h2" {
 		t.Errorf("beside is on %s", got)
 	}
@@ -171,18 +171,18 @@ func TestDiskAgainstARule(t *testing.T) {
 	x.Groups[0].Image = "disk"
 	x.Groups[0].Affinity.Avoid = []string{"app=loud"}
 	c.create(x)
-	c.settle()
+	c.commitPlan()
 	c.enact("stop", loop.Stop(c.Snapshot(), c.named("x"), c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 	c.create(labelled(vc("loud", 0.5, group(1, 1, gib)), "loud"))
-	c.settle()
+	c.commitPlan()
 	a := loop.Start(c.Snapshot(), c.named("x"), c.env())
 	if !a.Queued || a.Decision.Admitted || reasons(a.Decision) != "h1: avoid app=loud: a VM of loud/g0 is on it; and the disk of VM x-g0-0 lies there" {
 		t.Errorf("started beside what it avoids: %+v", a)
 	}
 	c.enact("start", a.Plan)
 	c.enact("delete", loop.Delete(c.Snapshot(), c.named("loud"), c.env()).Plan)
-	c.settle()
+	c.commitPlan()
 	if got := c.on("x"); got != "h1" {
 		t.Errorf("x is on %q once the other is gone", got)
 	}

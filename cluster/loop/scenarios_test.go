@@ -81,7 +81,7 @@ func newPlay(t *testing.T, text string) *play {
 	p.put(state.KindInit, state.Init{ID: "c", Settings: set})
 	p.put(state.KindImagePut, state.Image{Name: "kernel", Kind: state.KernelImage})
 	for _, line := range strings.Split(text, "\n") {
-		switch word, rest, _ := strings.Cut(line, " "); word {
+		switch text, rest, _ := strings.Cut(line, " "); text {
 		case "", "#":
 		case "at", "every":
 			when, do, ok := strings.Cut(rest, ": ")
@@ -98,7 +98,7 @@ func newPlay(t *testing.T, text string) *play {
 		case "until":
 			p.until = p.duration(rest)
 		default:
-			p.act(line)
+			p.apply(line)
 		}
 	}
 	return p
@@ -134,19 +134,19 @@ func (p *play) say(format string, args ...any) {
 	fmt.Fprintf(&p.out, "%8s  %s\n", p.now, fmt.Sprintf(format, args...))
 }
 
-// act does what a line of a scenario says.
-func (p *play) act(line string) {
+// apply does what a line of a scenario says.
+func (p *play) apply(line string) {
 	p.t.Helper()
-	words := strings.Fields(line)
+	availability := strings.Fields(line)
 	names, opts := []string{}, map[string]string{}
-	for _, w := range words[1:] {
+	for _, w := range availability[1:] {
 		if k, v, is := strings.Cut(w, "="); is {
 			opts[k] = v
 		} else {
 			names = append(names, w)
 		}
 	}
-	switch words[0] {
+	switch availability[0] {
 	case "host", "join":
 		for _, name := range names {
 			r := state.Resources{CPU: p.number(opts["cpu"]), Memory: p.size(opts["memory"])}
@@ -157,7 +157,7 @@ func (p *play) act(line string) {
 		m.Settings.Moves.OnJoin = opts["onJoin"] == "true"
 		p.put(state.KindSettings, state.SettingsPut{Settings: m.Settings, Version: m.SettingsIndex})
 	case "cordon", "uncordon":
-		p.put(state.KindHostCordon, state.HostCordon{Host: names[0], Cordoned: words[0] == "cordon"})
+		p.put(state.KindHostCordon, state.HostCordon{Host: names[0], Cordoned: availability[0] == "cordon"})
 	case "drain":
 		p.drain(names[0], strings.Join(names[1:], ""))
 	case "vc":
@@ -202,17 +202,17 @@ func (p *play) place(name string, opts map[string]string) {
 	}
 	x := vc(name, 0.01, g)
 	x.Admitted, x.OnHostLoss = true, state.KeepOnLoss
-	plan := &state.Plan{Basis: p.Snapshot().Index(), Verb: "create", VC: &x, Touched: slices.Compact(slices.Sorted(slices.Values(hosts)))}
+	plan := &state.Plan{Basis: p.Snapshot().Index(), Verb: "create", VC: &x, AffectedHosts: slices.Compact(slices.Sorted(slices.Values(hosts)))}
 	report := map[string][]state.VMStatus{}
 	for i, h := range hosts {
 		vm := state.VM{ID: p.id(), VC: x.ID, Group: "g0", Task: i, Name: fmt.Sprintf("%s-g0-%d", name, i), Host: h, Generation: 1,
-			Goal: state.GoalRun, Phase: state.Starting, VCPUs: g.VCPUs, BootMemory: g.Memory, Held: g.Memory}
+			Goal: state.GoalRun, Phase: state.Starting, VCPUs: g.VCPUs, BootMemory: g.Memory, ChargedMemory: g.Memory}
 		plan.VMs = append(plan.VMs, vm)
 		report[h] = append(report[h], state.VMStatus{VM: vm.ID, Generation: 1, Phase: state.Running})
 		p.trail[vm.Name] = []string{h}
 	}
 	p.put(state.KindPlan, plan)
-	for _, h := range plan.Touched {
+	for _, h := range plan.AffectedHosts {
 		p.put(state.KindVMReport, state.VMReport{Host: h, VMs: report[h]})
 	}
 }
@@ -225,14 +225,14 @@ func (p *play) run() string {
 		for _, e := range p.events {
 			if p.now == e.at || e.every > 0 && p.now > e.at && (p.now-e.at)%e.every == 0 {
 				for _, line := range e.do {
-					p.act(line)
+					p.apply(line)
 				}
 				p.decide()
 				p.yields(strings.Join(e.do, "; "))
 			}
 		}
 		p.land()
-		p.carry()
+		p.execute()
 		p.empty()
 		p.balanceNow()
 	}
@@ -256,7 +256,7 @@ func (p *play) run() string {
 }
 
 func (p *play) yields(why string) {
-	in := loop.SightOf(p.Snapshot(), p.env())
+	in := loop.ObserveBalance(p.Snapshot(), p.env())
 	p.say("minimum yield %.3f, VMs need %.0f%% of the CPU: %s", in.MinYield, 100*in.Load, why)
 }
 
@@ -284,26 +284,26 @@ func (p *play) land() {
 		}
 		vm, _ := p.Snapshot().VM(m.VM)
 		p.put(state.KindMove, state.Move{VM: m.VM, Generation: m.Generation, To: m.To, Arrived: true, Move: vm.Move})
-		p.put(state.KindMigrationTold, state.MigrationTold{ID: m.ID, Bytes: m.Bytes, DowntimeMs: 100})
+		p.put(state.KindMigrationReport, state.MigrationReport{ID: m.ID, Bytes: m.Bytes, DowntimeMs: 100})
 		p.trail[m.VMName] = append(p.trail[m.VMName], m.To)
 		p.bytes += m.Bytes
 		p.decide()
 	}
 }
 
-// carry out the move plans that run.
-func (p *play) carry() {
+// execute out the move plans that run.
+func (p *play) execute() {
 	p.t.Helper()
 	index := p.Snapshot().Index()
-	in := loop.Carry{Env: p.env(), Told: func(string) uint64 { return index }, Synced: func(string) uint64 { return index }, OutFor: func(string) time.Duration { return 0 },
+	in := loop.MoveExecution{Env: p.env(), SyncedUpTo: func(string) uint64 { return index }, Synced: func(string) uint64 { return index }, UnavailableFor: func(string) time.Duration { return 0 },
 		Refused: func(string, int) (int, string) { return 0, "" }}
 	for range 100 {
 		index = p.Snapshot().Index()
-		acts := loop.Next(p.Snapshot(), in)
-		if len(acts) == 0 {
+		actions := loop.Next(p.Snapshot(), in)
+		if len(actions) == 0 {
 			return
 		}
-		switch a := acts[0]; {
+		switch a := actions[0]; {
 		case a.Put != nil:
 			p.put(state.KindMovePlan, a.Put)
 			if a.Put.Plan.State.Ended() {
@@ -322,8 +322,8 @@ func (p *play) carry() {
 }
 
 // fleet is the cluster as a drain is planned on it.
-func (p *play) fleet(instead []string, keep map[string]string) *loop.Fleet {
-	return loop.NewFleet(p.Snapshot(), p.env(), loop.Sights{}, loop.FleetOptions{Instead: instead, Keep: keep})
+func (p *play) fleet(supersedes []string, keep map[string]string) *loop.Fleet {
+	return loop.NewFleet(p.Snapshot(), p.env(), loop.FleetObservation{}, loop.FleetOptions{Supersedes: supersedes, Pinned: keep})
 }
 
 // drain a host. What keeps VMs from leaving it is said before anything moves.
@@ -332,7 +332,7 @@ func (p *play) drain(host, onBlocked string) {
 	if onBlocked == "" {
 		onBlocked = loop.OnBlockedStop
 	}
-	a, err := loop.Drain(p.fleet(nil, nil), host, loop.DrainOptions{Budget: -1, LeastGain: math.Inf(1)})
+	a, err := loop.Drain(p.fleet(nil, nil), host, loop.DrainOptions{Budget: -1, MinGain: math.Inf(1)})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -353,11 +353,11 @@ func (p *play) drain(host, onBlocked string) {
 func (p *play) empty() {
 	p.t.Helper()
 	for _, h := range p.Snapshot().Hosts() {
-		word := loop.HostWord{Listed: true}
+		inventory := loop.HostInventory{Listed: true}
 		for _, vm := range p.Snapshot().VMsOn(h.Name) {
-			word.Running = append(word.Running, vm.Name)
+			inventory.Running = append(inventory.Running, vm.Name)
 		}
-		step, err := loop.NextDrain(p.Snapshot(), h, word, p.env(), p.fleet)
+		step, err := loop.NextDrain(p.Snapshot(), h, inventory, p.env(), p.fleet)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -366,7 +366,7 @@ func (p *play) empty() {
 		}
 		p.put(state.KindDrain, step.Put)
 		if plan := step.Put.MovePlan; plan != nil && plan.Version == 0 {
-			p.tell(plan.Plan)
+			p.report(plan.Plan)
 		} else {
 			p.say("drain of %s is %s: %s", h.Name, step.Put.Drain.State, step.Put.Drain.Text)
 		}
@@ -380,11 +380,11 @@ func (p *play) balanceNow() {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves
 	var v loop.Verdict
-	p.balance, v = p.balance.When(loop.PaceOf(set), loop.SightOf(s, p.env()))
-	if !v.Look {
+	p.balance, v = p.balance.Due(loop.PaceOf(set), loop.ObserveBalance(s, p.env()))
+	if !v.Evaluate {
 		return
 	}
-	plan, err := loop.Rebalance(loop.NewFleet(s, p.env(), loop.Sights{}, loop.FleetOptions{Grace: set.WithDefaults().Grace.Duration()}), set.Budget(), set.WithDefaults().LeastGain, true)
+	plan, err := loop.Rebalance(loop.NewFleet(s, p.env(), loop.FleetObservation{}, loop.FleetOptions{MinResidency: set.WithDefaults().MinResidency.Duration()}), set.Budget(), set.WithDefaults().MinGain, true)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -405,12 +405,12 @@ func (p *play) balanceNow() {
 func (p *play) begin(plan state.MovePlan) {
 	p.t.Helper()
 	plan.ID = p.id()
-	p.tell(plan)
+	p.report(plan)
 	p.put(state.KindMovePlan, state.MovePlanPut{Plan: plan})
 }
 
-// tell what a plan is.
-func (p *play) tell(plan state.MovePlan) {
+// report what a plan is.
+func (p *play) report(plan state.MovePlan) {
 	of := ""
 	if plan.Budget >= 0 {
 		of = fmt.Sprintf(" of %.1f", float64(plan.Budget)/float64(gib))

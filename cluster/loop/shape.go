@@ -6,32 +6,32 @@ import (
 	"strings"
 	"time"
 
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/forecast"
 )
 
 // How VMs are shaped.
 const (
-	shapeRest    = 10   // periods for which what grew, or was short, gives nothing back
-	shapeStale   = 10   // periods after which what was measured says nothing
-	shapePressed = 0.9  // of its target that a guest uses which says that it is short of memory, for the shadow
-	shapeWary    = 1440 // periods, a day of minutes, for which what was short is given what it used then
-	preemptAfter = 1    // period for which nobody found another way
-	shapeStep    = 0.1  // of a VM's memory that its target falls at most in a period
-	shapeSpare   = 0.2  // of what it uses now that it has beside that at least: more than its host insists on
-	shapeRelief  = 0.1  // of its memory that a VM which is short of it gets at least, each look
-	leastShift   = 0.02 // of the memory: a target falls by no less
-	leastFall    = 0.05 // of the declared CPU: a need falls by no less
-	atCap        = 0.95 // of a cap: use that is cut off by it
-	beyondCap    = 1.5  // times the need that was cut off
-	megabyte     = 1 << 20
+	rightsizeRest     = 10   // periods for which what grew, or was short, gives nothing back
+	rightsizeStale    = 10   // periods after which what was measured says nothing
+	pressureThreshold = 0.9  // of its target that a guest uses which says that it is short of memory, for the shadow
+	pressurePeriods   = 1440 // periods, a day of minutes, for which what was short is given what it used then
+	preemptAfter      = 1    // period for which nobody found another way
+	rightsizeStep     = 0.1  // of a VM's memory that its target falls at most in a period
+	rightsizeSlack    = 0.2  // of what it uses now that it has beside that at least: more than its host insists on
+	pressureGrowth    = 0.1  // of its memory that a VM which is short of it gets at least, each look
+	minShift          = 0.02 // of the memory: a target falls by no less
+	minFall           = 0.05 // of the declared CPU: a need falls by no less
+	atCap             = 0.95 // of a cap: use that is cut off by it
+	beyondCap         = 1.5  // times the need that was cut off
+	megabyte          = 1 << 20
 )
 
 // BufferFor says how much beside a forecast VMs are given whose estimates are to be that bold. Balanced is what Pace found best (sec. IV-C).
-func BufferFor(boldness string) forecast.Buffer {
+func BufferFor(aggressiveness string) forecast.Buffer {
 	b := forecast.DefaultBuffer
-	switch boldness {
+	switch aggressiveness {
 	case state.Conservative:
 		b.K1, b.K2 = 0.2, 4
 	case state.Aggressive:
@@ -56,8 +56,8 @@ func (a Ahead) need(b forecast.Buffer, declared float64) float64 {
 	return b.Need(declared, ahead)
 }
 
-// Seen is what a host last told of one VM, by its estimate and by its sample. Times are by the leader's clock.
-type Seen struct {
+// VMObservation is what a host last told of one VM, by its estimate and by its sample. Times are by the leader's clock.
+type VMObservation struct {
 	Generation uint64 // that the estimate is of; 0: there was none in this term
 	Until      time.Time
 	CPU        Ahead // cores
@@ -69,19 +69,19 @@ type Seen struct {
 	Balloon    int64
 	Reports    bool   // the guest reports what memory it uses
 	Follows    bool   // its balloon follows its targets
-	Pressed    string // why it is short of memory now; "" = it is not
+	Pressure   string // why it is short of memory now; "" = it is not
 }
 
-// Sighting is what the leader knows besides the snapshot.
-type Sighting struct {
-	Now   time.Time
-	Since time.Time       // the term began: before that estimates went to another
-	VMs   map[string]Seen // by id
-	Out   map[string]string
+// Observations is what the leader knows besides the snapshot.
+type Observations struct {
+	Now         time.Time
+	Since       time.Time                // the term began: before that estimates went to another
+	VMs         map[string]VMObservation // by id
+	Unavailable map[string]string
 }
 
-// Shaped is what is found of one VM.
-type Shaped struct {
+// Recommendation is what is found of one VM.
+type Recommendation struct {
 	VM, Name, VC, Group, Host string // VM by id, VC by name
 	Generation                uint64
 	CPU                       float64 // declared, cores
@@ -90,8 +90,8 @@ type Shaped struct {
 	Target                    int64   // that it has, or in the shadow would have
 	Next                      int64   // that it is given now
 	Text                      string
-	Alone                     string // why its memory is left alone; "" = it is not
-	Grown, Pressed            bool
+	Excluded                  string // why its memory is left alone; "" = it is not
+	Grown, UnderPressure      bool
 	// Short: it uses more than it would have been given, cores and bytes; 0 = not.
 	ShortCPU    float64
 	ShortMemory int64
@@ -105,78 +105,78 @@ type Preemption struct {
 	Reason string
 }
 
-// Shaping is what a look found.
-type Shaping struct {
-	Mode    state.ShapingMode
-	Command state.Shape // in the shadow empty
+// Rightsizing is what a look found.
+type Rightsizing struct {
+	Mode    state.RightsizingMode
+	Command state.Rightsize // in the shadow empty
 	Preempt []Preemption
-	VMs     []Shaped // whose needs are estimated, in the shadow all; in order of VCs and names
+	VMs     []Recommendation // whose needs are estimated, in the shadow all; in order of VCs and names
 	// Reclaimed of what was declared, or in the shadow what would be: cores and bytes.
 	Reclaimed state.Resources
 }
 
-// Shaper remembers from look to look what grew, and in the shadow what would be in force. The zero value knows nothing; a new leader
+// Rightsizer remembers from look to look what grew, and in the shadow what would be in force. The zero value knows nothing; a new leader
 // begins with it, and takes nothing from anybody before it has seen for itself. It belongs to one goroutine at a time.
-type Shaper struct {
+type Rightsizer struct {
 	// Period is the step of forecasts; 0 = a minute. What grew rests for ten of them.
 	Period time.Duration
 
 	last   time.Time
-	vms    map[string]*shapedVM
-	groups map[groupKey]*shapedGroup
+	vms    map[string]*rightsizedVM
+	groups map[groupKey]*rightsizedGroup
 	lost   map[string]time.Time // since when VMs and VCs, by id, are found to have no room
 	shadow bool
 
-	solver shape.Shaper
-	p      shape.Problem
+	solver rightsizing.Rightsizer
+	p      rightsizing.Problem
 	refs   []ref // by component
 }
 
 // ref of a component.
 type ref struct {
-	vc     string // id
-	vm     string // id
-	shaped int    // position in Shaping.VMs; -1: none
+	vc         string // id
+	vm         string // id
+	rightsized int    // position in Shaping.VMs; -1: none
 }
 
-type shapedVM struct {
-	grew   time.Time // its memory did, or it was short of it
-	hurt   time.Time // it was last short of memory; zero: not for long
-	most   int64     // that it was seen to use since, bytes
-	mostAt time.Time
-	wish   wish  // in this look
-	target int64 // shadow
-	seen   bool
+type rightsizedVM struct {
+	grew     time.Time // its memory did, or it was short of it
+	hurt     time.Time // it was last short of memory; zero: not for long
+	peakUse  int64     // that it was seen to use since, bytes
+	peakAt   time.Time
+	optional optional // in this look
+	target   int64    // shadow
+	seen     bool
 
 	generation uint64 // that all of this is of
 }
 
-// wish is what a VM is given where there is room, beyond what it is expected to need.
-type wish struct {
+// optional is what a VM is given where there is room, beyond what it is expected to need.
+type optional struct {
 	memory float64 // bytes; 0: none
 	text   string
 }
 
-// wary is what a VM is given that was short of memory: no forecast saw what it used, and it may do so again.
-func (v *shapedVM) wary(in Sighting, period time.Duration, short bool, see Seen) wish {
-	day := shapeWary * period
+// pressureMemory is what a VM is given that was short of memory: no forecast saw what it used, and it may do so again.
+func (v *rightsizedVM) pressureMemory(in Observations, period time.Duration, short bool, see VMObservation) optional {
+	day := pressurePeriods * period
 	switch {
 	case short:
 		v.hurt = in.Now
 	case in.Now.Sub(v.hurt) >= day:
-		v.hurt, v.most = time.Time{}, 0
+		v.hurt, v.peakUse = time.Time{}, 0
 	}
 	if v.hurt.IsZero() {
-		return wish{}
+		return optional{}
 	}
-	if see.Reports && (see.MemoryUsed >= v.most || in.Now.Sub(v.mostAt) >= day) {
-		v.most, v.mostAt = see.MemoryUsed, in.Now
+	if see.Reports && (see.MemoryUsed >= v.peakUse || in.Now.Sub(v.peakAt) >= day) {
+		v.peakUse, v.peakAt = see.MemoryUsed, in.Now
 	}
-	return wish{(1 + shapeSpare) * float64(v.most), fmt.Sprintf("it was short of memory at %s, and used %d MiB since: it is given that until %s",
-		v.hurt.UTC().Format(time.DateTime), v.most>>20, v.hurt.Add(day).UTC().Format(time.DateTime))}
+	return optional{(1 + rightsizeSlack) * float64(v.peakUse), fmt.Sprintf("it was short of memory at %s, and used %d MiB since: it is given that until %s",
+		v.hurt.UTC().Format(time.DateTime), v.peakUse>>20, v.hurt.Add(day).UTC().Format(time.DateTime))}
 }
 
-type shapedGroup struct {
+type rightsizedGroup struct {
 	rose     time.Time
 	need     float64 // shadow
 	want     float64 // the greatest of its VMs, in this look
@@ -186,13 +186,13 @@ type shapedGroup struct {
 
 type groupKey struct{ vc, group string }
 
-// Look at a snapshot.
-func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
+// Evaluate at a snapshot.
+func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Rightsizing {
 	meta, _ := s.Meta()
-	set := meta.Settings.Shaping.WithDefaults()
-	out := Shaping{Mode: set.Mode}
-	if x.vms == nil || x.shadow != (set.Mode == state.ShapingShadow) {
-		*x = Shaper{Period: cmp.Or(x.Period, time.Minute), vms: map[string]*shapedVM{}, groups: map[groupKey]*shapedGroup{}, lost: map[string]time.Time{}, shadow: set.Mode == state.ShapingShadow}
+	set := meta.Settings.Rightsizing.WithDefaults()
+	out := Rightsizing{Mode: set.Mode}
+	if x.vms == nil || x.shadow != (set.Mode == state.RightsizingShadow) {
+		*x = Rightsizer{Period: cmp.Or(x.Period, time.Minute), vms: map[string]*rightsizedVM{}, groups: map[groupKey]*rightsizedGroup{}, lost: map[string]time.Time{}, shadow: set.Mode == state.RightsizingShadow}
 	}
 	for _, v := range x.vms {
 		v.seen = false
@@ -202,19 +202,19 @@ func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
 	}
 	step := 0.0
 	if !x.last.IsZero() {
-		step = shapeStep * min(1, float64(in.Now.Sub(x.last))/float64(x.Period))
+		step = rightsizeStep * min(1, float64(in.Now.Sub(x.last))/float64(x.Period))
 	}
 	x.last = in.Now
 	out.Command.Basis = s.Index()
 	x.fill(s, set, in, &out)
-	o := shape.Options{Now: in.Now.Unix(), Rest: int64(shapeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true}
-	r := x.solver.Shape(&x.p, o)
-	if x.unwish(r, &out) {
-		r = x.solver.Shape(&x.p, o)
+	o := rightsizing.Options{Now: in.Now.Unix(), Rest: int64(rightsizeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true}
+	r := x.solver.Rightsize(&x.p, o)
+	if x.dropOptional(r, &out) {
+		r = x.solver.Rightsize(&x.p, o)
 	}
 	x.targets(in, r, &out)
 	x.needs(s, in, &out, step > 0)
-	if set.Mode == state.ShapingOn {
+	if set.Mode == state.RightsizingOn {
 		x.preempt(in, r, &out)
 	}
 	for id, v := range x.vms {
@@ -227,44 +227,44 @@ func (x *Shaper) Look(s *state.Snapshot, in Sighting) Shaping {
 			delete(x.groups, key)
 		}
 	}
-	out.Command.Text = shapeText(&out)
+	out.Command.Text = rightsizeText(&out)
 	return out
 }
 
-// unwish forgets the wishes on hosts where somebody goes, or has less than he needs: what was granted is to go before anybody does.
-func (x *Shaper) unwish(r *shape.Result, out *Shaping) bool {
+// dropOptional forgets the wishes on hosts where somebody goes, or has less than he needs: what was granted is to go before anybody does.
+func (x *Rightsizer) dropOptional(r *rightsizing.Result, out *Rightsizing) bool {
 	short, found := make([]bool, len(x.p.Hosts)), false
 	for i := range x.refs {
 		c, o := &x.p.Components[i], &r.Outcomes[i]
 		needs := c.Need.Memory
-		if c.Must > 0 {
-			needs = c.Must
+		if c.Required > 0 {
+			needs = c.Required
 		}
-		short[c.Host] = short[c.Host] || o.Fate == shape.Preempt && o.Why != shape.WithCore || o.Why == shape.NoRoom && o.Memory < needs
+		short[c.Host] = short[c.Host] || o.Action == rightsizing.Preempt && o.Why != rightsizing.WithCore || o.Why == rightsizing.NoRoom && o.Memory < needs
 	}
 	for i, ref := range x.refs {
 		c := &x.p.Components[i]
-		if ref.shaped < 0 || !short[c.Host] {
+		if ref.rightsized < 0 || !short[c.Host] {
 			continue
 		}
-		if v := x.vms[out.VMs[ref.shaped].VM]; v.wish.memory > 0 {
-			c.Need.Memory, c.Must, v.wish, found = c.Must, 0, wish{}, true
+		if v := x.vms[out.VMs[ref.rightsized].VM]; v.optional.memory > 0 {
+			c.Need.Memory, c.Required, v.optional, found = c.Required, 0, optional{}, true
 		}
 	}
 	return found
 }
 
-// mostTold VMs are named in one event.
-const mostTold = 8
+// maxNamed VMs are named in one event.
+const maxNamed = 8
 
-// shapeText is for the event: whose memory rises because it is short of it. What changes every minute is no event.
-func shapeText(out *Shaping) string {
+// rightsizeText is for the event: whose memory rises because it is short of it. What changes every minute is no event.
+func rightsizeText(out *Rightsizing) string {
 	var names []string
 	more := 0
 	for _, v := range out.VMs {
 		switch {
-		case !v.Pressed || v.Next <= v.Target:
-		case len(names) == mostTold:
+		case !v.UnderPressure || v.Next <= v.Target:
+		case len(names) == maxNamed:
 			more++
 		default:
 			names = append(names, fmt.Sprintf("%s to %d MiB (%s)", v.Name, v.Next>>20, v.Text))

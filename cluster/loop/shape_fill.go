@@ -6,34 +6,34 @@ import (
 	"slices"
 	"time"
 
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/cluster/state"
 )
 
 // fill the problem: every VM that holds memory, VC by VC in the order of the scheduler. VMs for which nothing can be decided
 // now are fixed, and so are those of VCs whose needs are declared.
-func (x *Shaper) fill(s *state.Snapshot, set state.ShapingSettings, in Sighting, out *Shaping) {
+func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in Observations, out *Rightsizing) {
 	p := &x.p
 	p.Hosts, p.Apps, p.Components, x.refs = p.Hosts[:0], p.Apps[:0], p.Components[:0], x.refs[:0]
 	index, overhead := map[string]int{}, []float64{}
 	for _, h := range s.Hosts() {
 		index[h.Name] = len(p.Hosts)
 		free := h.Usable()
-		p.Hosts = append(p.Hosts, shape.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory)})
+		p.Hosts = append(p.Hosts, rightsizing.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory)})
 		overhead = append(overhead, float64(h.VMOverhead))
 	}
 	vcs := s.VCs()
 	slices.SortStableFunc(vcs, func(a, b state.VC) int {
-		return shape.Before(a.Priority, b.Priority, int64(a.CreateIndex), int64(b.CreateIndex))
+		return rightsizing.Before(a.Priority, b.Priority, int64(a.CreateIndex), int64(b.CreateIndex))
 	})
 	coming := s.Preparing()
 	var open, fixed app
 	for _, vc := range vcs {
 		open, fixed = app{open.components[:0], open.refs[:0]}, app{fixed.components[:0], fixed.refs[:0]}
-		estimated := set.Mode == state.ShapingShadow || set.Mode == state.ShapingOn && set.Estimates(&vc)
+		estimated := set.Mode == state.RightsizingShadow || set.Mode == state.RightsizingOn && set.Estimates(&vc)
 		for _, vm := range s.VMsOf(vc.ID) {
 			g, known := vc.GroupOf(vm)
-			if !vm.Holds() || !known {
+			if !vm.ConsumesResources() || !known {
 				continue
 			}
 			still := vm.Phase != state.Running || vm.Goal != state.GoalRun || vm.MovingTo != "" || coming[vm.ID] != ""
@@ -43,19 +43,19 @@ func (x *Shaper) fill(s *state.Snapshot, set state.ShapingSettings, in Sighting,
 					continue
 				}
 				p.Hosts[at].Memory -= overhead[at]
-				c := shape.Component{Host: at, Elastic: g.Role == "elastic", Since: int64(vm.CreateIndex),
-					Request: shape.Amount{CPU: g.CPU, Memory: float64(max(vm.Due(g), vm.BootMemory, vm.Held))},
-					Present: shape.Amount{CPU: g.Allocation, Memory: float64(vm.Due(g))}, Held: float64(vm.Held)}
+				c := rightsizing.Component{Host: at, Elastic: g.Role == "elastic", Since: int64(vm.CreateIndex),
+					Request: rightsizing.Amount{CPU: g.CPU, Memory: float64(max(vm.Due(g), vm.BootMemory, vm.ChargedMemory))},
+					Present: rightsizing.Amount{CPU: g.Allocation, Memory: float64(vm.Due(g))}, Charged: float64(vm.ChargedMemory)}
 				c.Need = c.Present
-				r := ref{vc: vc.ID, vm: vm.ID, shaped: -1}
+				r := ref{vc: vc.ID, vm: vm.ID, rightsized: -1}
 				if still {
-					c.Present.Memory = c.Held
+					c.Present.Memory = c.Charged
 					c.Need = c.Present
 					if v := x.vms[vm.ID]; v != nil && v.generation == vm.Generation {
 						v.seen = true
 					}
 				} else if estimated || vm.Target > 0 {
-					r.shaped = len(out.VMs)
+					r.rightsized = len(out.VMs)
 					out.VMs = append(out.VMs, x.consider(&vc, g, vm, set, in, estimated, &c))
 				}
 				if estimated && !still {
@@ -73,62 +73,62 @@ func (x *Shaper) fill(s *state.Snapshot, set state.ShapingSettings, in Sighting,
 
 // app is an application that is put together.
 type app struct {
-	components []shape.Component
+	components []rightsizing.Component
 	refs       []ref
 }
 
-func (a *app) add(c shape.Component, r ref) {
+func (a *app) add(c rightsizing.Component, r ref) {
 	a.components, a.refs = append(a.components, c), append(a.refs, r)
 }
 
 // app goes into the problem.
-func (x *Shaper) app(a app, fixed bool) {
+func (x *Rightsizer) app(a app, fixed bool) {
 	if len(a.components) == 0 {
 		return
 	}
-	x.p.Apps = append(x.p.Apps, shape.App{First: len(x.p.Components), Count: len(a.components), Fixed: fixed})
+	x.p.Apps = append(x.p.Apps, rightsizing.App{First: len(x.p.Components), Count: len(a.components), Fixed: fixed})
 	x.p.Components = append(x.p.Components, a.components...)
 	x.refs = append(x.refs, a.refs...)
 }
 
 // consider the memory of a VM that runs: what it needs, what it must have, and why it is left alone.
-func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.ShapingSettings, in Sighting, estimated bool, c *shape.Component) Shaped {
+func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set state.RightsizingSettings, in Observations, estimated bool, c *rightsizing.Component) Recommendation {
 	v := x.vms[vm.ID]
 	if v == nil || v.generation != vm.Generation {
-		v = &shapedVM{generation: vm.Generation}
+		v = &rightsizedVM{generation: vm.Generation}
 		x.vms[vm.ID] = v
 	}
-	v.seen, v.wish = true, wish{}
+	v.seen, v.optional = true, optional{}
 	target := vm.Due(g)
 	if x.shadow {
 		if v.target > 0 {
 			target = min(v.target, g.Memory)
 		}
-		c.Present.Memory, c.Held = float64(target), float64(target)
+		c.Present.Memory, c.Charged = float64(target), float64(target)
 	}
-	out := Shaped{VM: vm.ID, Name: vm.Name, VC: vc.Name, Group: g.Name, Host: vm.Host, CPU: g.CPU, Memory: g.Memory, Target: target, Generation: vm.Generation}
+	out := Recommendation{VM: vm.ID, Name: vm.Name, VC: vc.Name, Group: g.Name, Host: vm.Host, CPU: g.CPU, Memory: g.Memory, Target: target, Generation: vm.Generation}
 	see := in.VMs[vm.ID]
-	out.Pressed = see.Pressed != ""
-	give := func(why string) Shaped { // what was taken, as far as there is room; nobody goes for it
-		out.Alone = why
-		c.Need.Memory, c.Must = float64(g.Memory), float64(target)
+	out.UnderPressure = see.Pressure != ""
+	give := func(why string) Recommendation { // what was taken, as far as there is room; nobody goes for it
+		out.Excluded = why
+		c.Need.Memory, c.Required = float64(g.Memory), float64(target)
 		return out
 	}
-	keep := func(why string) Shaped {
-		out.Alone = why
+	keep := func(why string) Recommendation {
+		out.Excluded = why
 		c.Need.Memory, c.Floor = float64(target), float64(target)
 		return out
 	}
 	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale()
-	short := sampled && (out.Pressed || x.shadow && estimated && see.Reports && target < g.Memory && float64(see.MemoryUsed) > shapePressed*float64(target))
-	wary := v.wary(in, x.Period, short, see)
-	if out.Pressed && sampled {
+	short := sampled && (out.UnderPressure || x.shadow && estimated && see.Reports && target < g.Memory && float64(see.MemoryUsed) > pressureThreshold*float64(target))
+	underPressure := v.pressureMemory(in, x.Period, short, see)
+	if out.UnderPressure && sampled {
 		v.grew = in.Now
-		least := max(float64(target)+shapeRelief*float64(g.Memory), min(c.Held, float64(g.Memory)))
-		if b := float64(see.Balloon); !x.shadow && b > least {
-			least = b // the host gave it that already
+		lowest := max(float64(target)+pressureGrowth*float64(g.Memory), min(c.Charged, float64(g.Memory)))
+		if b := float64(see.Balloon); !x.shadow && b > lowest {
+			lowest = b // the host gave it that already
 		}
-		c.Need.Memory, c.Floor = min(least, float64(g.Memory)), float64(target)
+		c.Need.Memory, c.Floor = min(lowest, float64(g.Memory)), float64(target)
 	}
 	if !v.grew.IsZero() {
 		c.Grew = v.grew.Unix()
@@ -136,12 +136,12 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 	switch {
 	case !estimated:
 		return give("its needs are declared")
-	case in.Out[vm.Host] != "":
-		return keep("its host " + in.Out[vm.Host])
-	case out.Pressed && sampled:
-		out.Text = see.Pressed
+	case in.Unavailable[vm.Host] != "":
+		return keep("its host " + in.Unavailable[vm.Host])
+	case out.UnderPressure && sampled:
+		out.Text = see.Pressure
 		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < x.stale() {
-			c.Need.Memory = max(c.Need.Memory, see.Memory.need(BufferFor(set.Boldness(vc)), float64(g.Memory)))
+			c.Need.Memory = max(c.Need.Memory, see.Memory.need(BufferFor(set.AggressivenessOf(vc)), float64(g.Memory)))
 		}
 		return out
 	case !sampled && in.Now.Sub(in.Since) < x.stale(), see.Generation == 0 && in.Now.Sub(in.Since) < x.stale():
@@ -157,11 +157,11 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 	case !see.Memory.Trusted:
 		return give("the forecast of its memory is not trusted: " + see.Memory.Reason)
 	}
-	need := see.Memory.need(BufferFor(set.Boldness(vc)), float64(g.Memory))
+	need := see.Memory.need(BufferFor(set.AggressivenessOf(vc)), float64(g.Memory))
 	c.Need.Memory = need
-	c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+shapeSpare)*float64(see.MemoryUsed)))
-	if wary.memory = min(wary.memory, float64(g.Memory)); wary.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= shapeRest*x.Period { // until then nothing falls, wished for or not
-		c.Need.Memory, c.Must, v.wish = wary.memory, max(need, c.Floor), wary
+	c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+rightsizeSlack)*float64(see.MemoryUsed)))
+	if underPressure.memory = min(underPressure.memory, float64(g.Memory)); underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
+		c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
 	}
 	if x.shadow && see.MemoryUsed > target {
 		out.ShortMemory = see.MemoryUsed - target
@@ -172,14 +172,14 @@ func (x *Shaper) consider(vc *state.VC, g state.Group, vm state.VM, set state.Sh
 }
 
 // stale is the age at which what was measured says nothing any more.
-func (x *Shaper) stale() time.Duration { return shapeStale * x.Period }
+func (x *Rightsizer) stale() time.Duration { return rightsizeStale * x.Period }
 
 // want of the CPU of a VM's group: no less than what that VM needs.
-func (x *Shaper) want(vc *state.VC, g state.Group, vm state.VM, in Sighting, set state.ShapingSettings, estimated, still bool) {
+func (x *Rightsizer) want(vc *state.VC, g state.Group, vm state.VM, in Observations, set state.RightsizingSettings, estimated, still bool) {
 	key := groupKey{vc.ID, g.Name}
 	q := x.groups[key]
 	if q == nil {
-		q = &shapedGroup{}
+		q = &rightsizedGroup{}
 		x.groups[key] = q
 	}
 	q.seen = true
@@ -190,11 +190,11 @@ func (x *Shaper) want(vc *state.VC, g state.Group, vm state.VM, in Sighting, set
 	case !estimated:
 		q.declared = true
 	case vm.Phase == state.Starting:
-	case still, in.Out[vm.Host] != "", unheard && (see.Generation == 0 || !sampled):
+	case still, in.Unavailable[vm.Host] != "", unheard && (see.Generation == 0 || !sampled):
 		need = present
 	case see.Generation == 0 || !sampled || in.Now.Sub(see.Until) >= x.stale() || !see.CPU.Trusted:
 	default:
-		need = see.CPU.need(BufferFor(set.Boldness(vc)), g.CPU)
+		need = see.CPU.need(BufferFor(set.AggressivenessOf(vc)), g.CPU)
 		need = max(need, see.Used)
 		if see.cutOff(g) {
 			need = max(need, beyondCap*present)
@@ -204,12 +204,12 @@ func (x *Shaper) want(vc *state.VC, g state.Group, vm state.VM, in Sighting, set
 }
 
 // cutOff says whether a cap below what was declared keeps a VM from using more.
-func (v Seen) cutOff(g state.Group) bool {
+func (v VMObservation) cutOff(g state.Group) bool {
 	return v.Cap > 0 && v.Cap < g.CPU*(1-1e-6) && v.Used >= atCap*v.Cap
 }
 
 // present need of a group, or in the shadow that which would be.
-func (q *shapedGroup) present(g state.Group, shadow bool) float64 {
+func (q *rightsizedGroup) present(g state.Group, shadow bool) float64 {
 	switch {
 	case !shadow:
 		return g.Need()
@@ -220,12 +220,12 @@ func (q *shapedGroup) present(g state.Group, shadow bool) float64 {
 }
 
 // targets of VMs, by the answer.
-func (x *Shaper) targets(in Sighting, r *shape.Result, out *Shaping) {
+func (x *Rightsizer) targets(in Observations, r *rightsizing.Result, out *Rightsizing) {
 	for i, ref := range x.refs {
-		if ref.shaped < 0 {
+		if ref.rightsized < 0 {
 			continue
 		}
-		o, v := r.Outcomes[i], &out.VMs[ref.shaped]
+		o, v := r.Outcomes[i], &out.VMs[ref.rightsized]
 		next := int64(o.Memory)
 		switch {
 		case next >= v.Memory:
@@ -236,32 +236,32 @@ func (x *Shaper) targets(in Sighting, r *shape.Result, out *Shaping) {
 			next = min(v.Target, int64(math.Ceil(o.Memory/megabyte))*megabyte)
 		}
 		switch {
-		case o.Fate == shape.Preempt:
+		case o.Action == rightsizing.Preempt:
 			next = v.Target
-		case next < v.Target && float64(v.Target-next) < leastShift*float64(v.Memory):
+		case next < v.Target && float64(v.Target-next) < minShift*float64(v.Memory):
 			next = v.Target
 		}
 		v.Next = next
 		if v.Text == "" {
 			v.Text = r.Text(&x.p, i)
 		}
-		if v.Alone != "" {
-			v.Text = v.Alone
+		if v.Excluded != "" {
+			v.Text = v.Excluded
 		}
 		mine := x.vms[v.VM]
-		if w := mine.wish; w.memory > 0 && float64(next) >= w.memory-megabyte {
+		if w := mine.optional; w.memory > 0 && float64(next) >= w.memory-megabyte {
 			v.Text = w.text
 		}
 		if next > v.Target {
-			if v.Grown = true; mine.wish.memory == 0 { // what is only wished for may be taken at once
+			if v.Grown = true; mine.optional.memory == 0 { // what is only wished for may be taken at once
 				mine.grew = in.Now
 			}
 		}
-		held := next
+		charged := next
 		if x.shadow {
 			mine.target = next
 		} else {
-			held = max(next, int64(x.p.Components[i].Held))
+			charged = max(next, int64(x.p.Components[i].Charged))
 			if next != v.Target {
 				t := state.VMTarget{VM: v.VM, Generation: v.Generation, Memory: next}
 				if next == v.Memory {
@@ -270,17 +270,17 @@ func (x *Shaper) targets(in Sighting, r *shape.Result, out *Shaping) {
 				out.Command.Targets = append(out.Command.Targets, t)
 			}
 		}
-		out.Reclaimed.Memory += max(0, v.Memory-held)
+		out.Reclaimed.Memory += max(0, v.Memory-charged)
 	}
 }
 
 // needs of groups: they rise at once, and fall only some time after that.
-func (x *Shaper) needs(s *state.Snapshot, in Sighting, out *Shaping, may bool) {
+func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Rightsizing, may bool) {
 	at := map[groupKey][]int{} // where VMs of a group stand
 	for _, r := range x.refs {
-		if r.shaped >= 0 {
-			key := groupKey{r.vc, out.VMs[r.shaped].Group}
-			at[key] = append(at[key], r.shaped)
+		if r.rightsized >= 0 {
+			key := groupKey{r.vc, out.VMs[r.rightsized].Group}
+			at[key] = append(at[key], r.rightsized)
 		}
 	}
 	s.EachVC(func(vc *state.VC) bool {
@@ -295,10 +295,10 @@ func (x *Shaper) needs(s *state.Snapshot, in Sighting, out *Shaping, may bool) {
 			switch {
 			case q.declared:
 				next = g.CPU
-			case q.want > present+leastFall/5*g.CPU || q.want == g.CPU:
+			case q.want > present+minFall/5*g.CPU || q.want == g.CPU:
 				next = q.want
-			case may && q.want < present-leastFall*g.CPU && in.Now.Sub(q.rose) >= shapeRest*x.Period:
-				next = max(q.want, leastCPU)
+			case may && q.want < present-minFall*g.CPU && in.Now.Sub(q.rose) >= rightsizeRest*x.Period:
+				next = max(q.want, minCPU)
 			}
 			if next > present {
 				q.rose = in.Now
@@ -316,7 +316,7 @@ func (x *Shaper) needs(s *state.Snapshot, in Sighting, out *Shaping, may bool) {
 				v := &out.VMs[i]
 				v.Need = next
 				see := in.VMs[v.VM]
-				if over := see.Used - present; x.shadow && over > leastFall*g.CPU {
+				if over := see.Used - present; x.shadow && over > minFall*g.CPU {
 					v.ShortCPU = over
 				} else if !x.shadow && see.cutOff(g) && !q.declared {
 					v.ShortCPU = see.Used - atCap*see.Cap
@@ -329,17 +329,17 @@ func (x *Shaper) needs(s *state.Snapshot, in Sighting, out *Shaping, may bool) {
 }
 
 // preempt says who makes room in memory: what was found for a while, or at once where somebody is short of memory already.
-func (x *Shaper) preempt(in Sighting, r *shape.Result, out *Shaping) {
-	pressed := map[int]bool{}
+func (x *Rightsizer) preempt(in Observations, r *rightsizing.Result, out *Rightsizing) {
+	underPressure := map[int]bool{}
 	for i, ref := range x.refs {
-		if ref.shaped >= 0 && out.VMs[ref.shaped].Pressed {
-			pressed[x.p.Components[i].Host] = true
+		if ref.rightsized >= 0 && out.VMs[ref.rightsized].UnderPressure {
+			underPressure[x.p.Components[i].Host] = true
 		}
 	}
 	now := map[string]time.Time{}
 	for i, ref := range x.refs {
 		o := r.Outcomes[i]
-		if o.Fate != shape.Preempt || o.Why == shape.WithCore {
+		if o.Action != rightsizing.Preempt || o.Why == rightsizing.WithCore {
 			continue
 		}
 		c := x.p.Components[i]
@@ -347,7 +347,7 @@ func (x *Shaper) preempt(in Sighting, r *shape.Result, out *Shaping) {
 		id := ref.vm
 		if !c.Elastic {
 			id, one.VM = ref.vc, ""
-			one.Reason = fmt.Sprintf("its core VM %s has no room: %s", out.VMs[ref.shaped].Name, one.Reason)
+			one.Reason = fmt.Sprintf("its core VM %s has no room: %s", out.VMs[ref.rightsized].Name, one.Reason)
 		}
 		since, known := x.lost[id]
 		if !known {
@@ -355,9 +355,9 @@ func (x *Shaper) preempt(in Sighting, r *shape.Result, out *Shaping) {
 		}
 		wait := preemptAfter * x.Period
 		switch {
-		case o.Why == shape.NoReserve: // nobody goes without what he needs: it may pass
-			wait = shapeRest * x.Period
-		case pressed[c.Host]:
+		case o.Why == rightsizing.NoReserve: // nobody goes without what he needs: it may pass
+			wait = rightsizeRest * x.Period
+		case underPressure[c.Host]:
 			wait = 0
 		}
 		if now[id] = since; in.Now.Sub(since) >= wait {

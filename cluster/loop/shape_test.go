@@ -11,51 +11,51 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// shaped is a cluster whose VMs use something, minute by minute.
-type shaped struct {
+// rightsized is a cluster whose VMs use something, minute by minute.
+type rightsized struct {
 	*cluster
-	x    loop.Shaper
+	x    loop.Rightsizer
 	now  time.Time
 	use  map[string]state.Resources // by VM name
-	odd  map[string]func(*loop.Seen)
-	last loop.Shaping
+	odd  map[string]func(*loop.VMObservation)
+	last loop.Rightsizing
 }
 
-func newShaped(t failer, mode state.ShapingMode, hosts ...string) *shaped {
-	c := &shaped{cluster: newCluster(t, hosts...), now: start, use: map[string]state.Resources{}, odd: map[string]func(*loop.Seen){}}
-	c.set(state.ShapingSettings{Mode: mode})
+func newRightsized(t failer, mode state.RightsizingMode, hosts ...string) *rightsized {
+	c := &rightsized{cluster: newCluster(t, hosts...), now: start, use: map[string]state.Resources{}, odd: map[string]func(*loop.VMObservation){}}
+	c.set(state.RightsizingSettings{Mode: mode})
 	return c
 }
 
-func (c *shaped) set(x state.ShapingSettings) {
+func (c *rightsized) set(x state.RightsizingSettings) {
 	m, _ := c.Snapshot().Meta()
-	m.Settings.Shaping, m.Settings.OnFull = x, state.Queue
+	m.Settings.Rightsizing, m.Settings.OnFull = x, state.Queue
 	c.must(state.KindSettings, state.SettingsPut{Settings: m.Settings, Version: m.SettingsIndex})
 }
 
 // run a VC of VMs that use so much each.
-func (c *shaped) run(name string, needs string, role string, count int, declared, use state.Resources) {
+func (c *rightsized) run(name string, needs string, role string, count int, declared, use state.Resources) {
 	c.t.Helper()
 	x := vc(name, 0.1, group(count, declared.CPU, declared.Memory))
 	x.Needs, x.Groups[0].Role = needs, role
 	if a := c.create(x); a.Plan == nil || a.Queued {
 		c.t.Fatalf("%s does not fit: %+v", name, a.Decision)
 	}
-	c.settle()
+	c.commitPlan()
 	for _, vm := range c.Snapshot().VMsOf(x.ID) {
 		c.use[vm.Name] = use
 	}
 }
 
 // minute passes: hosts tell, the leader looks, hosts follow.
-func (c *shaped) minute() loop.Shaping {
+func (c *rightsized) minute() loop.Rightsizing {
 	c.t.Helper()
 	c.now = c.now.Add(time.Minute)
-	in := loop.Sighting{Now: c.now, Since: start.Add(-time.Hour), VMs: map[string]loop.Seen{}}
+	in := loop.Observations{Now: c.now, Since: start.Add(-time.Hour), VMs: map[string]loop.VMObservation{}}
 	s := c.Snapshot()
 	for _, vm := range s.VMs() {
 		use, runs := c.use[vm.Name]
-		if !vm.Holds() || !runs {
+		if !vm.ConsumesResources() || !runs {
 			continue
 		}
 		x, _ := s.VC(vm.VC)
@@ -67,10 +67,10 @@ func (c *shaped) minute() loop.Shaping {
 			}
 			return a
 		}
-		see := loop.Seen{Generation: vm.Generation, Until: c.now, CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory)), At: c.now,
+		see := loop.VMObservation{Generation: vm.Generation, Until: c.now, CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory)), At: c.now,
 			Cap: g.Allocation, Used: min(use.CPU, g.Allocation), MemoryUsed: min(use.Memory, vm.Due(g)), Balloon: vm.Due(g), Reports: true, Follows: true}
 		if use.Memory > vm.Due(g)*9/10 && use.Memory < g.Memory {
-			see.Pressed = "available memory is under a tenth of its balloon"
+			see.Pressure = "available memory is under a tenth of its balloon"
 		}
 		if edit := c.odd[vm.Name]; edit != nil {
 			edit(&see)
@@ -78,9 +78,9 @@ func (c *shaped) minute() loop.Shaping {
 		in.VMs[vm.ID] = see
 	}
 	before := c.Snapshot()
-	c.last = c.x.Look(before, in)
+	c.last = c.x.Evaluate(before, in)
 	if !c.last.Command.Empty() {
-		if err := c.apply(state.KindShape, c.last.Command); err != nil {
+		if err := c.apply(state.KindRightsize, c.last.Command); err != nil {
 			c.t.Fatalf("refused on its own state: %v\n%+v", err, c.last.Command)
 		}
 		c.keepsLimits(before)
@@ -90,12 +90,12 @@ func (c *shaped) minute() loop.Shaping {
 			c.enact("preempt", plan)
 		}
 	}
-	c.settle()
+	c.commitPlan()
 	return c.last
 }
 
 // keepsLimits: memory that is given, and the reserve, within each host's limit, or no more than they were.
-func (c *shaped) keepsLimits(before *state.Snapshot) {
+func (c *rightsized) keepsLimits(before *state.Snapshot) {
 	c.t.Helper()
 	after := c.Snapshot()
 	for _, h := range after.Hosts() {
@@ -106,14 +106,14 @@ func (c *shaped) keepsLimits(before *state.Snapshot) {
 	}
 }
 
-func (c *shaped) minutes(n int) {
+func (c *rightsized) minutes(n int) {
 	c.t.Helper()
 	for range n {
 		c.minute()
 	}
 }
 
-func (c *shaped) vm(name string) (state.VM, state.Group) {
+func (c *rightsized) vm(name string) (state.VM, state.Group) {
 	c.t.Helper()
 	vm, ok := c.Snapshot().VMNamed(name)
 	if !ok {
@@ -124,13 +124,13 @@ func (c *shaped) vm(name string) (state.VM, state.Group) {
 	return vm, g
 }
 
-func (c *shaped) due(name string) int64 { vm, g := c.vm(name); return vm.Due(g) }
+func (c *rightsized) due(name string) int64 { vm, g := c.vm(name); return vm.Due(g) }
 
 func r(cpu float64, memory int64) state.Resources { return state.Resources{CPU: cpu, Memory: memory} }
 
 // What is not used makes room for more, and is given back in steps.
-func TestShapeMakesRoom(t *testing.T) {
-	c := newShaped(t, state.ShapingOn, "h1") // 4 cores, 8 GiB
+func TestRightsizeMakesRoom(t *testing.T) {
+	c := newRightsized(t, state.RightsizingOn, "h1") // 4 cores, 8 GiB
 	c.run("a", state.NeedsEstimated, "core", 2, r(2, 3*gib), r(0.3, gib))
 	late := vc("late", 0.5, group(1, 2, 3*gib))
 	if a := c.create(late); !a.Queued {
@@ -169,12 +169,12 @@ func TestShapeMakesRoom(t *testing.T) {
 	}
 	// The switch gives back what there is room for, at once.
 	c.must(state.KindPlan, stopOf(c, "late"))
-	c.settle()
-	c.set(state.ShapingSettings{Mode: state.ShapingOff})
+	c.commitPlan()
+	c.set(state.RightsizingSettings{Mode: state.RightsizingOff})
 	c.minute()
 	c.minute()
 	for _, vm := range c.Snapshot().VMs() {
-		if vm.Target != 0 && vm.Holds() {
+		if vm.Target != 0 && vm.ConsumesResources() {
 			t.Errorf("%+v", vm)
 		}
 	}
@@ -183,13 +183,13 @@ func TestShapeMakesRoom(t *testing.T) {
 	}
 }
 
-func stopOf(c *shaped, name string) *state.Plan {
+func stopOf(c *rightsized, name string) *state.Plan {
 	return loop.Stop(c.Snapshot(), c.named(name), c.env()).Plan
 }
 
 // CPU that nobody needs is lent, and taken back by who comes.
-func TestSpareIsLent(t *testing.T) {
-	c := newShaped(t, state.ShapingOn, "h1") // 4 cores, 8 GiB
+func TestSurplusIsDistributed(t *testing.T) {
+	c := newRightsized(t, state.RightsizingOn, "h1") // 4 cores, 8 GiB
 	c.run("a", state.NeedsEstimated, "core", 2, r(2, 2*gib), r(0.3, gib))
 	c.minutes(3)
 	_, g := c.vm("a-g0-0")
@@ -211,10 +211,10 @@ func TestSpareIsLent(t *testing.T) {
 }
 
 func TestShadowChangesNothing(t *testing.T) {
-	c := newShaped(t, "", "h1")
+	c := newRightsized(t, "", "h1")
 	c.run("a", state.NeedsDeclared, "core", 2, r(2, 3*gib), r(0.3, gib))
 	for range 15 {
-		if out := c.minute(); !out.Command.Empty() || len(out.Preempt) > 0 || out.Mode != state.ShapingShadow {
+		if out := c.minute(); !out.Command.Empty() || len(out.Preempt) > 0 || out.Mode != state.RightsizingShadow {
 			t.Fatalf("%+v", out)
 		}
 	}
@@ -233,17 +233,17 @@ func TestShadowChangesNothing(t *testing.T) {
 
 // A VM that jumps to what no forecast saw is short of memory once, and not again for a day. It is a wish: for what others have nobody goes.
 func TestShortOnceADay(t *testing.T) {
-	c := newShaped(t, state.ShapingOn, "h1")
+	c := newRightsized(t, state.RightsizingOn, "h1")
 	c.run("a", state.NeedsEstimated, "core", 2, r(1, 3*gib), r(0.3, gib/2))
-	jump := func() (pressed int) {
+	jump := func() (underPressure int) {
 		c.use["a-g0-0"] = r(0.3, 2*gib)
 		for range 3 {
-			if c.minute().VMs[0].Pressed {
-				pressed++
+			if c.minute().VMs[0].UnderPressure {
+				underPressure++
 			}
 		}
 		c.use["a-g0-0"] = r(0.3, gib/2)
-		return pressed
+		return underPressure
 	}
 	c.minutes(30)
 	if jump() == 0 {
@@ -271,8 +271,8 @@ func TestShortOnceADay(t *testing.T) {
 }
 
 // What was granted of a wish goes before anybody does, and before another's need is not met.
-func TestWishesGoFirst(t *testing.T) {
-	c := newShaped(t, state.ShapingOn, "h1")
+func TestOptionalMemoryGoesFirst(t *testing.T) {
+	c := newRightsized(t, state.RightsizingOn, "h1")
 	c.run("b", state.NeedsEstimated, "core", 2, r(0.5, 3*gib), r(0.3, gib/2))
 	c.run("a", state.NeedsEstimated, "elastic", 1, r(0.5, gib), r(0.3, gib/5))
 	c.minutes(30)
@@ -298,21 +298,21 @@ func TestWishesGoFirst(t *testing.T) {
 // Who is left alone, and why.
 func TestLeftAlone(t *testing.T) {
 	for name, x := range map[string]struct {
-		edit func(*loop.Seen)
+		edit func(*loop.VMObservation)
 		why  string
 	}{
-		"no driver":       {func(s *loop.Seen) { s.Reports = false }, "no balloon driver"},
-		"does not follow": {func(s *loop.Seen) { s.Follows = false }, "does not follow"},
-		"not trusted":     {func(s *loop.Seen) { s.Memory.Trusted, s.Memory.Reason = false, "too few values" }, "too few values"},
-		"stale":           {func(s *loop.Seen) { s.Until = s.Until.Add(-time.Hour) }, "nothing new is forecast"},
-		"no estimate":     {func(s *loop.Seen) { s.Generation = 0 }, "nothing new is forecast"},
-		"not measured":    {func(s *loop.Seen) { s.At = time.Time{} }, "not measured"},
+		"no driver":       {func(s *loop.VMObservation) { s.Reports = false }, "no balloon driver"},
+		"does not follow": {func(s *loop.VMObservation) { s.Follows = false }, "does not follow"},
+		"not trusted":     {func(s *loop.VMObservation) { s.Memory.Trusted, s.Memory.Reason = false, "too few values" }, "too few values"},
+		"stale":           {func(s *loop.VMObservation) { s.Until = s.Until.Add(-time.Hour) }, "nothing new is forecast"},
+		"no estimate":     {func(s *loop.VMObservation) { s.Generation = 0 }, "nothing new is forecast"},
+		"not measured":    {func(s *loop.VMObservation) { s.At = time.Time{} }, "not measured"},
 	} {
-		c := newShaped(t, state.ShapingOn, "h1")
+		c := newRightsized(t, state.RightsizingOn, "h1")
 		c.run("a", state.NeedsEstimated, "core", 1, r(2, 3*gib), r(0.3, gib))
 		c.odd["a-g0-0"] = x.edit
 		c.minutes(3)
-		if v := c.last.VMs[0]; c.due("a-g0-0") != 3*gib || !strings.Contains(v.Alone, x.why) || v.Text != v.Alone {
+		if v := c.last.VMs[0]; c.due("a-g0-0") != 3*gib || !strings.Contains(v.Excluded, x.why) || v.Text != v.Excluded {
 			t.Errorf("%s: %+v", name, v)
 		}
 		// One that was shrunk before is given it back, but for one that holds it anyway.
@@ -331,8 +331,8 @@ func TestLeftAlone(t *testing.T) {
 }
 
 // A VM whose needs were declared is not touched by what others need.
-func TestWhoGivesWay(t *testing.T) {
-	c := newShaped(t, state.ShapingOn, "h1")
+func TestEviction(t *testing.T) {
+	c := newRightsized(t, state.RightsizingOn, "h1")
 	c.run("old", state.NeedsEstimated, "core", 1, r(1, 4*gib), r(0.1, gib))
 	c.run("young", state.NeedsEstimated, "elastic", 1, r(1, 3*gib), r(0.1, gib))
 	c.minutes(14)
@@ -355,7 +355,7 @@ func TestWhoGivesWay(t *testing.T) {
 	}
 	// It starts again once there is room, and not before it waited.
 	c.must(state.KindPlan, stopOf(c, "fixed"))
-	c.settle()
+	c.commitPlan()
 	c.use["old-g0-0"] = r(0.1, gib)
 	if p := loop.Restart(c.Snapshot(), loop.Env{Now: c.now, NewID: c.id}); p != nil {
 		t.Errorf("started again at once: %+v", p)
@@ -370,7 +370,7 @@ func TestWhoGivesWay(t *testing.T) {
 
 // Where a core VM has no room all of the VC goes, to the place in the queue that it had.
 func TestCoreGoesWhole(t *testing.T) {
-	c := newShaped(t, state.ShapingOn, "h1")
+	c := newRightsized(t, state.RightsizingOn, "h1")
 	c.run("old", state.NeedsEstimated, "core", 1, r(1, 4*gib), r(0.1, gib))
 	c.run("young", state.NeedsEstimated, "core", 1, r(1, 2*gib), r(0.1, gib))
 	c.minutes(14)
@@ -391,9 +391,9 @@ func TestCoreGoesWhole(t *testing.T) {
 
 // Whatever is used: limits hold at every step (see check), nobody is below the floor, what was declared is kept, and a plan made on a
 // state applies to it.
-func TestShapeUnderAnyUse(t *testing.T) {
+func TestRightsizeUnderAnyUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := newShaped(t, state.ShapingOn, "h1", "h2")
+		c := newRightsized(t, state.RightsizingOn, "h1", "h2")
 		for i, n := 0, rapid.IntRange(1, 5).Draw(t, "clusters"); i < n; i++ {
 			x := vc("c"+string(rune('a'+i)), 0.1, group(rapid.IntRange(1, 3).Draw(t, "count"), rapid.Float64Range(0.1, 2).Draw(t, "cpu"), int64(rapid.IntRange(4, 40).Draw(t, "memory"))*100*mib))
 			x.Needs = rapid.SampledFrom([]string{state.NeedsEstimated, state.NeedsEstimated, state.NeedsDeclared}).Draw(t, "needs")
@@ -401,7 +401,7 @@ func TestShapeUnderAnyUse(t *testing.T) {
 			x.Aggressiveness = rapid.SampledFrom([]string{"", state.Conservative, state.Aggressive}).Draw(t, "aggressiveness")
 			c.create(x)
 		}
-		c.settle()
+		c.commitPlan()
 		for range rapid.IntRange(1, 12).Draw(t, "spells") {
 			for _, vm := range c.Snapshot().VMs() {
 				x, _ := c.Snapshot().VC(vm.VC)
@@ -415,7 +415,7 @@ func TestShapeUnderAnyUse(t *testing.T) {
 					x, _ := c.Snapshot().VC(vm.VC)
 					g, _ := x.GroupOf(vm)
 					switch {
-					case vm.Holds() && (vm.Due(g) < g.MemoryMin || vm.Due(g) > g.Memory):
+					case vm.ConsumesResources() && (vm.Due(g) < g.MemoryMin || vm.Due(g) > g.Memory):
 						t.Fatalf("%+v of %+v", vm, g)
 					case x.Needs == state.NeedsDeclared && (vm.Target != 0 || g.Estimated != 0 || vm.PreemptedAt != 0):
 						t.Fatalf("its needs are declared: %+v of %+v", vm, g)

@@ -24,9 +24,9 @@ func TestShortOnTraces(t *testing.T) {
 	}
 	const vms, hosts, days, memory = 10, 6, 10, 700 << 20
 	traces := memoryTraces(t, dir, vms*hosts, days*288)
-	looks, short, spells, lent := 0, 0, 0, 0.0
+	looks, short, spells, surplus := 0, 0, 0, 0.0
 	for h := range hosts {
-		c := newShaped(t, state.ShapingOn, "h1")
+		c := newRightsized(t, state.RightsizingOn, "h1")
 		c.run("a", state.NeedsEstimated, "core", vms, r(0.1, memory), r(0.05, memory/2))
 		was := make([]bool, vms)
 		for minute := range days * 1440 {
@@ -41,7 +41,7 @@ func TestShortOnTraces(t *testing.T) {
 				}
 				deviation := math.Sqrt(sum / float64(max(1, n)))
 				c.use[name] = r(0.05, use)
-				c.odd[name] = func(see *loop.Seen) {
+				c.odd[name] = func(see *loop.VMObservation) {
 					for k := range see.Memory.Deviation {
 						see.Memory.Deviation[k] = deviation
 					}
@@ -54,18 +54,18 @@ func TestShortOnTraces(t *testing.T) {
 			looks += vms
 			for i := range out.VMs {
 				v := &out.VMs[i]
-				if v.Pressed {
+				if v.UnderPressure {
 					short++
 					if !was[i] {
 						spells++
 					}
 				}
-				was[i] = v.Pressed
-				lent += float64(v.Memory-v.Target) / float64(v.Memory)
+				was[i] = v.UnderPressure
+				surplus += float64(v.Memory-v.Target) / float64(v.Memory)
 			}
 		}
 	}
-	t.Logf("of %d VM-minutes %d short of memory, in %d spells; %.1f%% of the memory is lent", looks, short, spells, 100*lent/float64(looks))
+	t.Logf("of %d VM-minutes %d short of memory, in %d spells; %.1f%% of the memory is lent", looks, short, spells, 100*surplus/float64(looks))
 }
 
 // memoryTraces of the first n VMs that were in use all the time: shares of their memory, in steps of five minutes.

@@ -2,13 +2,13 @@ package loop
 
 import "math"
 
-// spareSteps is how finely CPU that is left is given out, as parts of what was declared: a change is a call to each host.
-const spareSteps = 8
+// surplusSteps is how finely CPU that is left is given out, as parts of what was declared: a change is a call to each host.
+const surplusSteps = 8
 
-// lend CPU that hosts have left to VMs whose needs are estimated, up to what was declared: an estimate may be wrong, and
+// distributeSurplus CPU that hosts have left to VMs whose needs are estimated, up to what was declared: an estimate may be wrong, and
 // a cap that nobody else gains by would only hold them back. What is lent is taken back by the next plan that needs it. VMs of a group
 // have equal shares; hosts are where the VMs are, or are to be.
-func (p *problem) lend(cpu []float64, hosts [][]int) {
+func (p *problem) distributeSurplus(cpu []float64, hosts [][]int) {
 	var left []float64
 	var takers []int
 	for i, ref := range p.groups {
@@ -54,7 +54,7 @@ func (p *problem) lend(cpu []float64, hosts [][]int) {
 			more = min(more, max(0, left[at])/float64(takers[at]))
 		}
 		if cpu[i]+more < g.CPU {
-			more = math.Floor((cpu[i]+more)/g.CPU*spareSteps+tooMuch)/spareSteps*g.CPU - cpu[i]
+			more = math.Floor((cpu[i]+more)/g.CPU*surplusSteps+tooMuch)/surplusSteps*g.CPU - cpu[i]
 		}
 		if more > 0 {
 			cpu[i] = min(g.CPU, cpu[i]+more)

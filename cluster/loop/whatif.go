@@ -12,23 +12,23 @@ import (
 	"evenkeel/migration"
 )
 
-// What a cluster would be, other than it is.
-type What struct {
-	Add    []WhatHost
+// Simulation a cluster would be, other than it is.
+type Simulation struct {
+	Add    []SimulatedHost
 	Remove []string // names of hosts
-	Needs  []WhatNeed
+	Needs  []SimulatedNeed
 	Budget int64 // most bytes that may be moved; -1: no bound
 }
 
-// WhatHost is a host, or some equal ones, that are not there.
-type WhatHost struct {
+// SimulatedHost is a host, or some equal ones, that are not there.
+type SimulatedHost struct {
 	CPU    float64 // cores that may be used
 	Memory int64   // bytes that may be used
 	Count  int
 }
 
-// WhatNeed is another CPU need of each VM of a group.
-type WhatNeed struct {
+// SimulatedNeed is another CPU need of each VM of a group.
+type SimulatedNeed struct {
 	VC, Group string // Group may be "" where the VC has one only
 	CPU       float64
 }
@@ -46,18 +46,18 @@ type Outcome struct {
 // ErrWhat: the question names what is not there, or asks for what can never be.
 var ErrWhat = errors.New("no such what-if")
 
-// tryEffort bounds the search for where VMs would be: see migration.Problem.
-const tryEffort = 50_000_000
+// simulateEffort bounds the search for where VMs would be: see migration.Problem.
+const simulateEffort = 50_000_000
 
-// Try says what would be if a cluster were another: what runs there is moved for the greatest minimum yield within the bytes,
+// Simulate says what would be if a cluster were another: what runs there is moved for the greatest minimum yield within the bytes,
 // VMs of hosts that are thought away going to others. VCs that wait are then admitted as far as they fit.
-func Try(s *state.Snapshot, env Env, see Sights, w What) (Outcome, error) {
+func Simulate(s *state.Snapshot, env Env, see FleetObservation, w Simulation) (Outcome, error) {
 	meta, _ := s.Meta()
 	var running []string
 	for _, p := range s.RunningMovePlans() {
 		running = append(running, p.ID)
 	}
-	f := NewFleet(s, env, see, FleetOptions{Instead: running, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: tryEffort})
+	f := NewFleet(s, env, see, FleetOptions{Supersedes: running, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: simulateEffort})
 	var out Outcome
 	gone, err := f.change(w, &out)
 	if err != nil {
@@ -85,8 +85,8 @@ func Try(s *state.Snapshot, env Env, see Sights, w What) (Outcome, error) {
 }
 
 // yieldsNow are the least yield and the mean of the VCs that run, as things are.
-func (f *Fleet) yieldsNow(s *state.Snapshot) (least, mean float64) {
-	least, n := 1.0, 0
+func (f *Fleet) yieldsNow(s *state.Snapshot) (lowest, mean float64) {
+	lowest, n := 1.0, 0
 	seen := map[string]bool{}
 	for _, ref := range f.groups {
 		if seen[ref.vc.ID] {
@@ -95,16 +95,16 @@ func (f *Fleet) yieldsNow(s *state.Snapshot) (least, mean float64) {
 		seen[ref.vc.ID] = true
 		vc, _ := s.VC(ref.vc.ID)
 		y := state.YieldOf(vc)
-		least, mean, n = min(least, y), mean+y, n+1
+		lowest, mean, n = min(lowest, y), mean+y, n+1
 	}
 	if n == 0 {
 		return 1, 1
 	}
-	return least, mean / float64(n)
+	return lowest, mean / float64(n)
 }
 
 // change the fleet, and say which hosts are thought away.
-func (f *Fleet) change(w What, out *Outcome) (gone []int, err error) {
+func (f *Fleet) change(w Simulation, out *Outcome) (gone []int, err error) {
 	for i, h := range w.Add {
 		if !(h.CPU > 0) || math.IsInf(h.CPU, 0) || h.Memory <= 0 || h.Count < 1 {
 			return nil, fmt.Errorf("%w: host %d to be added: %v cores, %d bytes, %d of them", ErrWhat, i, h.CPU, h.Memory, h.Count)
@@ -137,7 +137,7 @@ func (f *Fleet) change(w What, out *Outcome) (gone []int, err error) {
 }
 
 // need changes what each VM of a group needs.
-func (f *Fleet) need(need WhatNeed, out *Outcome) error {
+func (f *Fleet) need(need SimulatedNeed, out *Outcome) error {
 	vc, ok := f.s.VCNamed(need.VC)
 	if !ok {
 		return fmt.Errorf("%w: virtual cluster %s: %w", ErrWhat, need.VC, state.ErrNotFound)
@@ -158,8 +158,8 @@ func (f *Fleet) need(need WhatNeed, out *Outcome) error {
 			continue
 		}
 		cpu := need.CPU
-		if most := float64(ref.group.VCPUs); most > 0 && cpu > most {
-			cpu = most
+		if highest := float64(ref.group.VCPUs); highest > 0 && cpu > highest {
+			cpu = highest
 			out.Refused = append(out.Refused, fmt.Sprintf("%s/%s: its VMs have %d vCPUs and cannot use %.2f cores", need.VC, group, ref.group.VCPUs, need.CPU))
 		}
 		f.Groups[i].CPU, ref.group.CPU, ref.group.Estimated = cpu, cpu, 0
@@ -171,7 +171,7 @@ func (f *Fleet) need(need WhatNeed, out *Outcome) error {
 // best is the plan of moves for the greatest minimum yield within a budget once some hosts are gone, and what cannot leave them.
 func (f *Fleet) best(gone []int, budget int64) (migration.Plan, []migration.Blocker, error) {
 	if len(gone) > 0 {
-		d, err := migration.Drain(f.Problem, migration.Drainage{Hosts: gone, Budget: budgetOf(budget), Partial: true, Extra: math.Inf(1)})
+		d, err := migration.Drain(f.Problem, migration.DrainRequest{Hosts: gone, Budget: budgetOf(budget), Partial: true, OptionalBytes: math.Inf(1)})
 		if err != nil {
 			return migration.Plan{}, nil, fmt.Errorf("try: %w", err)
 		}
@@ -219,22 +219,22 @@ func (f *Fleet) queue(s *state.Snapshot, env Env, gone []int, plan migration.Pla
 		return
 	}
 	p := allocator.Problem{}
-	overhead, least := int64(0), int64(0)
-	keeps := make([]allocator.Reserve[float64], len(f.Hosts))
+	overhead, lowest := int64(0), int64(0)
+	reserves := make([]allocator.Reserve[float64], len(f.Hosts))
 	for i := range f.Groups {
 		for _, j := range plan.Hosts[i] {
 			if j >= 0 {
-				keeps[j].Add(f.Groups[i].Growth)
+				reserves[j].Add(f.Groups[i].Reclaimable)
 			}
 		}
 	}
 	for j := range f.Hosts {
 		h := &f.Hosts[j]
-		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory - h.Reserve - keeps[j].Bytes(), Cordoned: h.Cordoned || slices.Contains(gone, j)})
+		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory - h.Reserve - reserves[j].Bytes(), Cordoned: h.Cordoned || slices.Contains(gone, j)})
 		overhead = max(overhead, f.hosts[j].VMOverhead)
 	}
 	if m, ok := s.Meta(); ok {
-		least = m.Settings.MinMemory
+		lowest = m.Settings.MinMemory
 	}
 	for i := range f.Groups {
 		g := &f.Groups[i]
@@ -245,7 +245,7 @@ func (f *Fleet) queue(s *state.Snapshot, env Env, gone []int, plan migration.Pla
 	var requests []allocator.Request
 	var names []string
 	for _, vc := range queue {
-		q := problem{index: map[string]int{}, hosts: f.hosts, overhead: overhead, least: least}
+		q := problem{index: map[string]int{}, hosts: f.hosts, overhead: overhead, minMemory: lowest}
 		byGroup, bound := map[string][]state.VM{}, false
 		for _, vm := range wantedVMs(s, vc, env) {
 			byGroup[vm.Group] = append(byGroup[vm.Group], vm)
@@ -272,8 +272,8 @@ func (f *Fleet) queue(s *state.Snapshot, env Env, gone []int, plan migration.Pla
 	}
 }
 
-// SpareRow says what becomes of a cluster if one host dies.
-type SpareRow struct {
+// FailoverRow says what becomes of a cluster if one host dies.
+type FailoverRow struct {
 	Host     string
 	Fits     bool // all its VMs find room on others
 	MinYield float64
@@ -281,22 +281,22 @@ type SpareRow struct {
 	Text     string
 }
 
-// Spare tells for each host whether the others could run all its VMs if it died (N+1), at which minimum yield, and which VMs would
+// FailoverCapacity tells for each host whether the others could run all its VMs if it died (N+1), at which minimum yield, and which VMs would
 // find no room and why. The words also say it of those alone that start again by themselves.
-func Spare(s *state.Snapshot, env Env) ([]SpareRow, error) {
-	f := NewFleet(s, env, Sights{}, FleetOptions{Steps: tryEffort})
-	all, err := migration.Spare(f.Problem, nil)
+func FailoverCapacity(s *state.Snapshot, env Env) ([]FailoverRow, error) {
+	f := NewFleet(s, env, FleetObservation{}, FleetOptions{Steps: simulateEffort})
+	all, err := migration.FailoverCapacity(f.Problem, nil)
 	if err != nil {
 		return nil, fmt.Errorf("room for the VMs of a host that dies: %w", err)
 	}
 	restarts := func(g, _ int) bool { return f.groups[g].vc.Restartable() && !keepsPlace(s, f.groups[g].group) }
-	some, err := migration.Spare(f.Problem, restarts)
+	some, err := migration.FailoverCapacity(f.Problem, restarts)
 	if err != nil {
 		return nil, fmt.Errorf("room for the VMs of a host that dies: %w", err)
 	}
-	out := make([]SpareRow, len(all))
+	out := make([]FailoverRow, len(all))
 	for j, d := range all {
-		row := SpareRow{Host: f.Hosts[j].Name, Fits: len(d.Unplaced) == 0, MinYield: d.MinYield}
+		row := FailoverRow{Host: f.Hosts[j].Name, Fits: len(d.Unplaced) == 0, MinYield: d.MinYield}
 		for _, u := range d.Unplaced {
 			row.Unplaced = append(row.Unplaced, f.VM(u.Group, u.VM).Name)
 		}

@@ -41,10 +41,10 @@ func Init(dir, name, advertise string, agent bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	who := pki.Identity{Cluster: id, Name: name, Server: true, Agent: agent}
-	cert, err := ca.Issue(key.Public(), who, names, time.Now(), pki.DefaultLife, rand.Reader)
+	principal := pki.Identity{Cluster: id, Name: name, Server: true, Agent: agent}
+	cert, err := ca.Issue(key.Public(), principal, names, time.Now(), pki.DefaultLife, rand.Reader)
 	if err != nil {
-		return "", fmt.Errorf("certificate of %s: %w", who, err)
+		return "", fmt.Errorf("certificate of %s: %w", principal, err)
 	}
 	keyPEM, err := pki.EncodeKey(key)
 	if err != nil {
@@ -60,29 +60,29 @@ func Init(dir, name, advertise string, agent bool) (string, error) {
 // InitAs makes a new cluster whose first server is this member, by a certificate of the operator's own PKI: the cluster has the id
 // that is in it, and no CA of its own.
 func InitAs(dir string, own pki.Files, advertise string) (pki.Identity, error) {
-	keeper, err := openOwn(dir, own, advertise)
+	certificates, err := openOwn(dir, own, advertise)
 	if err != nil {
 		return pki.Identity{}, err
 	}
-	if who := keeper.Identity(); !who.Server {
-		return who, fmt.Errorf("%w: it is of %s, and the first member must be a server", ErrCertificate, who)
+	if principal := certificates.Identity(); !principal.Server {
+		return principal, fmt.Errorf("%w: it is of %s, and the first member must be a server", ErrCertificate, principal)
 	}
-	return keeper.Identity(), writeKnown(dir, newGossipKey(), []string{advertise})
+	return certificates.Identity(), writeKnown(dir, newGossipKey(), []string{advertise})
 }
 
 // ErrCertificate: the host's certificate of the operator's own PKI is of no use here.
 var ErrCertificate = errors.New("the certificate that the configuration names")
 
 // openOwn reads the certificate of a host that is no member yet. API clients must find the server's address in it.
-func openOwn(dir string, own pki.Files, advertise string) (*pki.Keeper, error) {
+func openOwn(dir string, own pki.Files, advertise string) (*pki.CertificateStore, error) {
 	if Entered(dir, true) {
 		return nil, ErrMember
 	}
-	keeper, err := pki.OpenKeeper(own, true, time.Now())
+	certificates, err := pki.OpenStore(own, true, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCertificate, err)
 	}
-	leaf := keeper.Leaf()
+	leaf := certificates.Leaf()
 	if now := time.Now(); now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
 		return nil, fmt.Errorf("%w: it is good from %s to %s", ErrCertificate, leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
@@ -90,10 +90,10 @@ func openOwn(dir string, own pki.Files, advertise string) (*pki.Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("advertised address %q: %w", advertise, err)
 	}
-	if err := leaf.VerifyHostname(host); keeper.Identity().Server && err != nil {
+	if err := leaf.VerifyHostname(host); certificates.Identity().Server && err != nil {
 		return nil, fmt.Errorf("%w: clients of the API would not believe it: %w", ErrCertificate, err)
 	}
-	return keeper, nil
+	return certificates, nil
 }
 
 // write an identity: what makes it one, the certificate, comes last.
@@ -164,20 +164,20 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 	if err != nil {
 		return none, fmt.Errorf("the certificate from the cluster: %w", err)
 	}
-	who, err := pki.IdentityOf(certs[0])
+	principal, err := pki.IdentityOf(certs[0])
 	if err != nil {
 		return none, fmt.Errorf("the certificate from the cluster: %w", err)
 	}
-	if err := writeHeard(dir, who.Name, ask, a, sent); err != nil {
+	if err := writeHeard(dir, principal.Name, ask, a, sent); err != nil {
 		return none, err
 	}
-	return who, write(dir, pki.Material{Cert: []byte(a.Cert), Key: keyPEM, CA: []byte(a.CA)}, []byte(a.CAKey), a.GossipKey, a.Servers)
+	return principal, write(dir, pki.Material{Cert: []byte(a.Cert), Key: keyPEM, CA: []byte(a.CA)}, []byte(a.CAKey), a.GossipKey, a.Servers)
 }
 
 // JoinAs enters, with a token, the cluster that a certificate of the operator's own PKI names; see Join.
 func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token string, addresses []string, o ...JoinOptions) (pki.Identity, error) {
 	var none pki.Identity
-	keeper, err := openOwn(dir, own, advertise)
+	certificates, err := openOwn(dir, own, advertise)
 	if err != nil {
 		return none, err
 	}
@@ -187,15 +187,15 @@ func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token str
 	}
 	ask, connect := joining(transport.JoinRequest{Address: advertise}, o)
 	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) {
-		return transport.JoinAs(ctx, address, keeper, t, ask, connect)
+		return transport.JoinAs(ctx, address, certificates, t, ask, connect)
 	})
 	if err != nil {
 		return none, err
 	}
-	if err := writeHeard(dir, keeper.Identity().Name, ask, a, sent); err != nil {
+	if err := writeHeard(dir, certificates.Identity().Name, ask, a, sent); err != nil {
 		return none, err
 	}
-	return keeper.Identity(), writeKnown(dir, a.GossipKey, a.Servers)
+	return certificates.Identity(), writeKnown(dir, a.GossipKey, a.Servers)
 }
 
 // connect to a server of the cluster, below TLS.
@@ -216,8 +216,8 @@ func joining(q transport.JoinRequest, o []JoinOptions) (transport.JoinRequest, c
 }
 
 // agentFile is what the agent of that name must know again.
-func agentFile(dir, name string) agent.KeepFile {
-	return agent.KeepFile(filepath.Join(dir, "agents", name+".json"))
+func agentFile(dir, name string) agent.StateFile {
+	return agent.StateFile(filepath.Join(dir, "agents", name+".json"))
 }
 
 // writeHeard keeps what the cluster answered, but for what makes this host a member. The request was sent at that instant.

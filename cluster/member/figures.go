@@ -9,8 +9,8 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// Figures of this server itself, for those who watch over it.
-type Figures struct {
+// Metrics of this server itself, for those who watch over it.
+type Metrics struct {
 	Leads   bool
 	Contact time.Duration // since it heard of the leader; 0 on the leader itself, negative: never
 	// SlowLog is the time spent in slow appends to its log: see node.Appends.
@@ -20,30 +20,30 @@ type Figures struct {
 	// SnapshotEvery is 0 where none are saved at intervals; SnapshotAt is zero before the first.
 	SnapshotEvery time.Duration
 	SnapshotAt    time.Time
-	Certificates  []CertificateFigures
+	Certificates  []CertificateMetrics
 }
 
-// CertificateFigures say how long a certificate that counts is good for.
-type CertificateFigures struct {
+// CertificateMetrics say how long a certificate that counts is good for.
+type CertificateMetrics struct {
 	Member      string // its name; "cluster" for that of the CA
 	CA          bool
 	Until, From time.Time
 }
 
-// Figures of this server.
-func (m *Member) Figures() (Figures, error) {
+// Metrics of this server.
+func (m *Member) Metrics() (Metrics, error) {
 	here, _ := m.Leader()
 	stats := m.node.Stats()
-	out := Figures{Leads: here, Contact: stats.Contact, SlowLog: stats.Appends.Slow}
+	out := Metrics{Leads: here, Contact: stats.Contact, SlowLog: stats.Appends.Slow}
 	if m.backups != nil {
 		out.SnapshotEvery = m.o.Backups.Every
 		out.SnapshotAt, _ = m.backups.Last()
 	}
-	leaf := m.keeper.Leaf()
-	out.Certificates = append(out.Certificates, CertificateFigures{Member: m.identity.Name, From: leaf.NotBefore, Until: leaf.NotAfter})
-	for i, ca := range m.keeper.CAs() {
+	leaf := m.certificates.Leaf()
+	out.Certificates = append(out.Certificates, CertificateMetrics{Member: m.identity.Name, From: leaf.NotBefore, Until: leaf.NotAfter})
+	for i, ca := range m.certificates.CAs() {
 		if i == 0 || ca.NotAfter.After(out.Certificates[1].Until) {
-			out.Certificates = append(out.Certificates[:1], CertificateFigures{Member: "cluster", CA: true, From: ca.NotBefore, Until: ca.NotAfter})
+			out.Certificates = append(out.Certificates[:1], CertificateMetrics{Member: "cluster", CA: true, From: ca.NotBefore, Until: ca.NotAfter})
 		}
 	}
 	for _, row := range m.State.Snapshot().Members() {
@@ -54,7 +54,7 @@ func (m *Member) Figures() (Figures, error) {
 			}
 		}
 		if row.Name != m.identity.Name && !until.IsZero() { // of a PKI of the operator's own it is not known how long it was to last
-			out.Certificates = append(out.Certificates, CertificateFigures{Member: row.Name, From: until.Add(-pki.DefaultLife), Until: until})
+			out.Certificates = append(out.Certificates, CertificateMetrics{Member: row.Name, From: until.Add(-pki.DefaultLife), Until: until})
 		}
 	}
 	var fs unix.Statfs_t

@@ -164,8 +164,8 @@ func (g *gossipKeys) hear(version string) {
 	}
 }
 
-// lacks says whether the leader was heard to have other keys.
-func (g *gossipKeys) lacks() bool {
+// outdated says whether the leader was heard to have other keys.
+func (g *gossipKeys) outdated() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.heard != "" && g.heard != g.keys.Version
@@ -208,7 +208,7 @@ func (m *Member) fetchGossipKeys(ctx context.Context) {
 	every, failures := m.gossipRotation().Spread/6, 0
 	for {
 		pause := every
-		if m.State == nil && !m.gossipKeys.lacks() {
+		if m.State == nil && !m.gossipKeys.outdated() {
 			pause = time.Hour // the stream tells
 		} else if failures > 0 {
 			pause = max(every, askAgainAfter(failures, nil))
@@ -233,7 +233,7 @@ func (m *Member) fetchGossipKeys(ctx context.Context) {
 
 func (m *Member) fetchGossipKeysOnce(ctx context.Context) error {
 	return m.atServer(func(address string) error {
-		bounded, cancel := context.WithTimeout(ctx, tellEvery)
+		bounded, cancel := context.WithTimeout(ctx, reportEvery)
 		defer cancel()
 		k, err := m.client.GossipKeys(bounded, address)
 		if err != nil || k.Version == m.gossipKeys.now().Version {

@@ -132,10 +132,10 @@ func TestGossipKeysFile(t *testing.T) {
 	if again.now().Version != next.Version || !again.now().Pending {
 		t.Errorf("after a restart: %v", again.now())
 	}
-	if again.hear("other"); !again.lacks() || len(again.news) != 1 {
+	if again.hear("other"); !again.outdated() || len(again.news) != 1 {
 		t.Error("other keys are no news")
 	}
-	if again.hear(next.Version); again.lacks() {
+	if again.hear(next.Version); again.outdated() {
 		t.Error("the same keys are lacking")
 	}
 	if s := fmt.Sprintf("%v %+v %#v", next, next, next); strings.Contains(s, "[") {

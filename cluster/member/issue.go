@@ -40,12 +40,12 @@ func (m *Member) issue(ctx context.Context, id pki.Identity, address string, req
 	if err := m.number(ctx, id, cert); err != nil {
 		return transport.Certificate{}, err
 	}
-	return transport.Certificate{Cert: string(pki.EncodeCertificates(cert)), CA: string(pki.EncodeCertificates(m.keeper.CAs()...))}, nil
+	return transport.Certificate{Cert: string(pki.EncodeCertificates(cert)), CA: string(pki.EncodeCertificates(m.certificates.CAs()...))}, nil
 }
 
-// holds says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token,
+// certificateOf says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token,
 // which admits it.
-func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
+func (m *Member) certificateOf(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
 	invalid := func(field, format string, args ...any) error {
 		return &control.Invalid{Fields: []control.FieldError{{Field: field, Text: fmt.Sprintf(format, args...)}}}
 	}
@@ -53,7 +53,7 @@ func (m *Member) holds(t state.JoinToken, q transport.JoinRequest) (*x509.Certif
 	if err != nil {
 		return nil, invalid("chain", "%v", err)
 	}
-	id, err := m.keeper.Verify(certs, time.Now(), m.revoked, pki.Want{Cluster: m.identity.Cluster, Name: q.Name})
+	id, err := m.certificates.Verify(certs, time.Now(), m.revoked, pki.Want{Cluster: m.identity.Cluster, Name: q.Name})
 	if err != nil {
 		return nil, invalid("chain", "%v", err)
 	}
@@ -134,7 +134,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	}
 	var own *x509.Certificate
 	if q.Chain != "" {
-		if own, err = m.holds(t, q); err != nil {
+		if own, err = m.certificateOf(t, q); err != nil {
 			m.refusedJoin(ctx, err.Error())
 			return none, err
 		}
@@ -212,7 +212,7 @@ func (m *Member) NewJoinToken(ctx context.Context, server, agent, noVote bool, l
 
 // NewToken makes a token that lets one member in, as the row says. Its text is shown once.
 func (m *Member) NewToken(ctx context.Context, life time.Duration, row state.JoinToken) (string, state.JoinToken, error) {
-	t, err := pki.NewJoinToken(m.keeper.CAs()[0], rand.Reader)
+	t, err := pki.NewJoinToken(m.certificates.CAs()[0], rand.Reader)
 	if m.ca != nil {
 		t, err = pki.NewJoinToken(m.ca.Certificate(), rand.Reader)
 	}

@@ -79,14 +79,14 @@ type Backups struct {
 
 // Member is one that runs.
 type Member struct {
-	o        Options
-	log      *slog.Logger
-	identity pki.Identity
-	keeper   *pki.Keeper
-	dialer   *transport.Dialer
-	client   *transport.Client
-	port     *transport.Port
-	apiPort  *transport.Port // nil: the API is served at port
+	o            Options
+	log          *slog.Logger
+	identity     pki.Identity
+	certificates *pki.CertificateStore
+	dialer       *transport.Dialer
+	client       *transport.Client
+	port         *transport.Port
+	apiPort      *transport.Port // nil: the API is served at port
 
 	// Of a server.
 	*control.Control
@@ -120,32 +120,32 @@ type Member struct {
 	close  func() error
 }
 
-// openKeeper of the operator's own files, or of those in the directory.
-func openKeeper(dir string, own pki.Files) (*pki.Keeper, error) {
+// openCertificates of the operator's own files, or of those in the directory.
+func openCertificates(dir string, own pki.Files) (*pki.CertificateStore, error) {
 	foreign := own != (pki.Files{})
 	if !foreign {
 		own = pki.FilesIn(pkiDir(dir))
 	}
-	keeper, err := pki.OpenKeeper(own, foreign, time.Now())
+	certificates, err := pki.OpenStore(own, foreign, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("identity of this member: %w", err)
 	}
-	return keeper, nil
+	return certificates, nil
 }
 
 // IdentityIn a member's directory, or in files of the operator's own PKI that are not zero.
 func IdentityIn(dir string, own pki.Files) (pki.Identity, error) {
-	keeper, err := openKeeper(dir, own)
+	certificates, err := openCertificates(dir, own)
 	if err != nil {
 		return pki.Identity{}, err
 	}
-	return keeper.Identity(), nil
+	return certificates.Identity(), nil
 }
 
 // Start a member on what its directory holds. It returns once the port is open; Ready
 // says when the member can do its work.
 func Start(ctx context.Context, o Options) (*Member, error) {
-	keeper, err := openKeeper(o.Dir, o.PKI)
+	certificates, err := openCertificates(o.Dir, o.PKI)
 	if err != nil {
 		return nil, err
 	}
@@ -154,14 +154,14 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	m := &Member{o: o, identity: keeper.Identity(), keeper: keeper, announced: make(chan struct{}, 1), shutAt: make(chan struct{}, 1), failed: make(chan error, 8)}
+	m := &Member{o: o, identity: certificates.Identity(), certificates: certificates, announced: make(chan struct{}, 1), shutAt: make(chan struct{}, 1), failed: make(chan error, 8)}
 	m.identity.Server = m.identity.Server && !o.AgentOnly
 	if m.shut, err = pki.OpenRevoked(filepath.Join(o.Dir, revokedFile)); err != nil {
 		cancel()
 		return nil, err
 	}
 	m.log = o.Log.With("member", m.identity.Name)
-	security := transport.Security{Keeper: keeper, Revoked: m.revoked, Refused: m.refused, Founding: founding, Now: o.Now}
+	security := transport.Security{Certificates: certificates, Revoked: m.revoked, Refused: m.refused, Founding: founding, Now: o.Now}
 	m.dialer = &transport.Dialer{Security: security, Connect: o.Connect}
 	m.client = transport.NewClient(m.dialer, transport.ClientOptions{Log: m.log})
 	limits := transport.Limits{Tables: 1}
@@ -172,7 +172,7 @@ func Start(ctx context.Context, o Options) (*Member, error) {
 		Connections: transport.NewConnections(limits)})
 	if o.APIListener != nil {
 		m.apiPort = transport.NewPort(transport.PortOptions{Security: security, Listener: o.APIListener, Log: m.log, Connections: transport.NewConnections(limits),
-			Public: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keeper.GetCertificate}})
+			Public: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificates.GetCertificate}})
 	}
 	var wg sync.WaitGroup
 	m.close = sync.OnceValue(func() error {
@@ -266,9 +266,9 @@ func (m *Member) openServer() error {
 		return fmt.Errorf("the cluster's CA: %w", err)
 	}
 	if err == nil {
-		m.ca, err = pki.ParseCA(pki.EncodeCertificates(m.keeper.CAs()...), caKey)
+		m.ca, err = pki.ParseCA(pki.EncodeCertificates(m.certificates.CAs()...), caKey)
 		switch {
-		case err != nil && m.keeper.Foreign():
+		case err != nil && m.certificates.Foreign():
 			m.ca = nil
 			m.log.Info("the cluster's own CA issues no certificates here: it is not among those that are believed", "why", err)
 		case err != nil:
@@ -318,7 +318,7 @@ func (m *Member) startServer(ctx context.Context, wg *sync.WaitGroup) {
 
 // term runs the leader's service for as long as this server leads in that term.
 func (m *Member) term(ctx context.Context, term uint64) {
-	if err := m.Begin(ctx, term, m.identity.Cluster); err != nil {
+	if err := m.StartTerm(ctx, term, m.identity.Cluster); err != nil {
 		m.log.Error("begin to lead", "term", term, "error", err)
 		return
 	}
@@ -363,7 +363,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 	o := m.o.Agent
 	o.Host, o.Leader, o.Log, o.Recorder = m.identity.Name, leader, m.log, m.recorder
 	o.Peers = leader.Peers
-	o.Keep = agentFile(m.o.Dir, m.identity.Name)
+	o.State = agentFile(m.o.Dir, m.identity.Name)
 	run("agent", func(ctx context.Context) error { return agent.Run(ctx, o) })
 	return nil
 }

@@ -519,7 +519,7 @@ func TestRemoveDeadHost(t *testing.T) {
 func TestOwnPKI(t *testing.T) {
 	s := newSite(t, 1)
 	m := s.first()
-	who := m.Identity()
+	principal := m.Identity()
 	s.stop("h1")
 	own, err := pki.NewCA("own", time.Now(), rand.Reader)
 	if err != nil {
@@ -533,7 +533,7 @@ func TestOwnPKI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := own.Issue(key.Public(), who, names, time.Now(), time.Hour, rand.Reader)
+	cert, err := own.Issue(key.Public(), principal, names, time.Now(), time.Hour, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,18 +11,18 @@ import (
 // usually do takes an eighth of its time under load. Up to roomy bytes of heap it may have five times what it keeps, so
 // that a server of 1,000 hosts and 10,000 VMs stays well under 1 GiB; beyond that less, down to twice, as programs have.
 const (
-	roomy     = 700 << 20
-	mostRoom  = 400 // percent of what is kept
-	leastRoom = 100
-	paceEvery = 10 * time.Second
+	ampleMemory       = 700 << 20
+	maxGarbagePercent = 400 // percent of what is kept
+	minGarbagePercent = 100
+	paceEvery         = 10 * time.Second
 )
 
-// roomFor garbage beside so many bytes that are kept, in percent of them.
-func roomFor(kept uint64) int {
+// garbagePercent garbage beside so many bytes that are kept, in percent of them.
+func garbagePercent(kept uint64) int {
 	if kept == 0 {
-		return mostRoom
+		return maxGarbagePercent
 	}
-	return int(max(leastRoom, min(mostRoom, 100*(float64(roomy)/float64(kept)-1))))
+	return int(max(minGarbagePercent, min(maxGarbagePercent, 100*(float64(ampleMemory)/float64(kept)-1))))
 }
 
 // PaceGC is for the program that runs a server: it fits the garbage collector to what the server keeps, until stop is
@@ -36,20 +36,20 @@ func PaceGC(set string) (stop func()) {
 		metrics.Read(kept)
 		room := now
 		if kept[0].Value.Kind() == metrics.KindUint64 {
-			room = roomFor(kept[0].Value.Uint64())
+			room = garbagePercent(kept[0].Value.Uint64())
 		}
 		if room != now {
 			debug.SetGCPercent(room)
 		}
 		return room
 	}
-	was := debug.SetGCPercent(mostRoom)
+	was := debug.SetGCPercent(maxGarbagePercent)
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
 		tick := time.NewTicker(paceEvery)
 		defer tick.Stop()
-		for room := mostRoom; ; room = pace(room) {
+		for room := maxGarbagePercent; ; room = pace(room) {
 			select {
 			case <-done:
 				return

@@ -8,12 +8,12 @@ import (
 func TestRoomForGarbage(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
-		kept uint64
-		most uint64 // bytes of heap
+		kept    uint64
+		highest uint64 // bytes of heap
 	}{{0, 0}, {10 * mib, 50 * mib}, {140 * mib, 700 * mib}, {200 * mib, 700 * mib}, {300 * mib, 700 * mib}, {350 * mib, 700 * mib}, {2000 * mib, 4000 * mib}} {
-		room := roomFor(c.kept)
-		if heap := c.kept + c.kept*uint64(room)/100; heap > c.most || heap+c.kept/50 < c.most {
-			t.Errorf("%d MiB kept: %d%%, %d MiB of heap, want %d", c.kept/mib, room, heap/mib, c.most/mib)
+		room := garbagePercent(c.kept)
+		if heap := c.kept + c.kept*uint64(room)/100; heap > c.highest || heap+c.kept/50 < c.highest {
+			t.Errorf("%d MiB kept: %d%%, %d MiB of heap, want %d", c.kept/mib, room, heap/mib, c.highest/mib)
 		}
 	}
 }
@@ -26,8 +26,8 @@ func TestPaceGC(t *testing.T) {
 		t.Errorf("what an operator chose became %d%%", now)
 	}
 	stop := PaceGC("")
-	if now := debug.SetGCPercent(mostRoom); now != mostRoom {
-		t.Errorf("room for %d%%, want %d%%", now, mostRoom)
+	if now := debug.SetGCPercent(maxGarbagePercent); now != maxGarbagePercent {
+		t.Errorf("room for %d%%, want %d%%", now, maxGarbagePercent)
 	}
 	stop()
 	if now := debug.SetGCPercent(100); now != 100 {

@@ -81,7 +81,7 @@ func (m *Member) register(ctx context.Context) {
 				continue
 			}
 			if !ok { // of the member that made the cluster nobody recorded it
-				leaf := m.keeper.Leaf()
+				leaf := m.certificates.Leaf()
 				serial := state.Serial{Number: pki.SerialOf(leaf), Until: leaf.NotAfter.UTC()}
 				if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: name, Serial: serial}); err != nil {
 					m.log.Warn("register the certificate", "member", name, "error", err)

@@ -137,10 +137,10 @@ func (m *Member) number(ctx context.Context, id pki.Identity, cert *x509.Certifi
 }
 
 // How a member asks for its certificate to be recorded or renewed: again after takeDownAgain, then after twice as long, at most
-// after takeDownAtMost.
+// after recordWithin.
 const (
-	takeDownAgain  = 2 * time.Second
-	takeDownAtMost = time.Minute
+	takeDownAgain = 2 * time.Second
+	recordWithin  = time.Minute
 )
 
 // askAgainAfter says how long a member waits after so many failures in a row before the one with that error.
@@ -148,7 +148,7 @@ func askAgainAfter(failures int, err error) time.Duration {
 	if errors.Is(err, transport.ErrThrottled) {
 		return renewEvery
 	}
-	return min(takeDownAtMost, takeDownAgain<<min(failures, 10))
+	return min(recordWithin, takeDownAgain<<min(failures, 10))
 }
 
 // keepCertificate renews this member's certificate in time, and takes in files that changed.
@@ -157,8 +157,8 @@ func (m *Member) keepCertificate(ctx context.Context) error {
 	failures := 0
 	var notBefore time.Time // after a failure: when the leader is asked again
 	for {
-		pause := min(time.Minute, max(time.Second, time.Until(m.keeper.RenewAt())/2))
-		if m.keeper.Foreign() && recorded == "" {
+		pause := min(time.Minute, max(time.Second, time.Until(m.certificates.RenewAt())/2))
+		if m.certificates.Foreign() && recorded == "" {
 			pause = min(pause, takeDownAgain)
 		}
 		select {
@@ -166,14 +166,14 @@ func (m *Member) keepCertificate(ctx context.Context) error {
 			return nil
 		case <-time.After(pause):
 		}
-		if _, err := m.keeper.Refresh(time.Now()); err != nil {
+		if _, err := m.certificates.Refresh(time.Now()); err != nil {
 			m.log.Error("read the certificate again", "error", err)
 		}
 		if time.Now().Before(notBefore) || m.removed() {
 			continue
 		}
 		var failed error
-		if now := pki.SerialOf(m.keeper.Leaf()); m.keeper.Foreign() && now != recorded {
+		if now := pki.SerialOf(m.certificates.Leaf()); m.certificates.Foreign() && now != recorded {
 			recorded = ""
 			if failed = m.takenDown(ctx); failed == nil {
 				recorded = now
@@ -181,11 +181,11 @@ func (m *Member) keepCertificate(ctx context.Context) error {
 				m.log.Debug("record the certificate", "error", failed)
 			}
 		}
-		if m.keeper.RenewDue(time.Now()) {
+		if m.certificates.RenewDue(time.Now()) {
 			if failed = m.renew(ctx); failed == nil {
-				m.log.Info("certificate renewed", "ends", m.keeper.Leaf().NotAfter)
+				m.log.Info("certificate renewed", "ends", m.certificates.Leaf().NotAfter)
 			} else {
-				m.log.Error("renew the certificate", "ends", m.keeper.Leaf().NotAfter, "error", failed)
+				m.log.Error("renew the certificate", "ends", m.certificates.Leaf().NotAfter, "error", failed)
 			}
 		}
 		if failed == nil {
@@ -220,13 +220,13 @@ func (m *Member) renew(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return m.keeper.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
+		return m.certificates.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
 	})
 }
 
 // takenDown has the leader record which certificate this member shows.
 func (m *Member) takenDown(ctx context.Context) error {
-	chain := pki.EncodeCertificates(m.keeper.Leaf())
+	chain := pki.EncodeCertificates(m.certificates.Leaf())
 	return m.atServer(func(address string) error { return m.client.RecordCertificate(ctx, address, chain) })
 }
 

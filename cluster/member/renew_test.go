@@ -93,12 +93,12 @@ func TestAskAgainAfter(t *testing.T) {
 	last := time.Duration(0)
 	for i := range 100 {
 		wait := askAgainAfter(i, other)
-		if wait < last || wait < takeDownAgain || wait > takeDownAtMost {
+		if wait < last || wait < takeDownAgain || wait > recordWithin {
 			t.Errorf("after %d failures: %s, before %s", i, wait, last)
 		}
 		last = wait
 	}
-	if last != takeDownAtMost {
+	if last != recordWithin {
 		t.Errorf("at last %s", last)
 	}
 	if wait := askAgainAfter(0, fmt.Errorf("renew: %w", transport.ErrThrottled)); wait != renewEvery {

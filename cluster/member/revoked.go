@@ -12,10 +12,10 @@ import (
 const (
 	// revokedEvery is how old what is known of revoked certificates may be: agents' streams ask once a second each.
 	revokedEvery = time.Second
-	// tellEvery is how often an agent looks whether it has refused somebody.
-	tellEvery = 5 * time.Second
-	// toldMost are the events of one agent that are taken down in a minute.
-	toldMost = 10
+	// reportEvery is how often an agent looks whether it has refused somebody.
+	reportEvery = 5 * time.Second
+	// maxReported are the events of one agent that are taken down in a minute.
+	maxReported = 10
 )
 
 // revocations is a list of certificates that count no more, as of a time.
@@ -61,42 +61,42 @@ func (m *Member) keepRevoked(ctx context.Context) {
 		m.shutOut(m.revocations())
 		select {
 		case <-ctx.Done():
-		case <-time.After(tellEvery):
+		case <-time.After(reportEvery):
 		}
 	}
 }
 
 // telling the leader whom an agent that is no server refused, until ctx ends.
 func (m *Member) telling(ctx context.Context) {
-	var told uint64
+	var reported uint64
 	for ctx.Err() == nil {
 		var events []transport.Event
-		last := told
+		last := reported
 		for _, a := range m.audits.last(time.Now()) {
-			if a.N > told {
+			if a.N > reported {
 				events = append(events, transport.Event{At: a.At, Kind: a.Kind, Name: a.Name, Text: a.Text})
 				last = a.N
 			}
 		}
-		if len(events) > 0 && m.tell(ctx, events) {
-			told = last
+		if len(events) > 0 && m.report(ctx, events) {
+			reported = last
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(tellEvery):
+		case <-time.After(reportEvery):
 		}
 	}
 }
 
-// tell the leader through the first server that finds it.
-func (m *Member) tell(ctx context.Context, events []transport.Event) bool {
+// report the leader through the first server that finds it.
+func (m *Member) report(ctx context.Context, events []transport.Event) bool {
 	servers, _, err := readServers(m.o.Dir)
 	if err != nil {
 		return false
 	}
 	for _, address := range servers {
-		bounded, cancel := context.WithTimeout(ctx, tellEvery)
-		err := m.client.Tell(bounded, address, m.identity.Name, events)
+		bounded, cancel := context.WithTimeout(ctx, reportEvery)
+		err := m.client.ReportEvents(bounded, address, m.identity.Name, events)
 		cancel()
 		if err == nil {
 			return true
@@ -127,7 +127,7 @@ func (m *Member) takeDown(host string, events []transport.Event) {
 		m.tellers.of[host] = t
 	}
 	for _, e := range events {
-		if e.Kind != refusedKind || t.n >= toldMost {
+		if e.Kind != refusedKind || t.n >= maxReported {
 			continue
 		}
 		t.n++

@@ -10,10 +10,10 @@ import (
 )
 
 // How a member that servers refuse asks whether it was removed: after askStanding, then after twice as long, at most after
-// askStandingAtMost.
+// askStandingWithin.
 const (
 	askStanding       = 5 * time.Second
-	askStandingAtMost = 5 * time.Minute
+	askStandingWithin = 5 * time.Minute
 )
 
 // removed says whether the cluster is known to have removed this member.
@@ -56,7 +56,7 @@ func (m *Member) watchStanding(ctx context.Context) {
 			return
 		}
 		m.dialer.SetRemoved(false)
-		m.log.Info("this member counts again", "certificate", pki.SerialOf(m.keeper.Leaf()))
+		m.log.Info("this member counts again", "certificate", pki.SerialOf(m.certificates.Leaf()))
 	}
 }
 
@@ -64,7 +64,7 @@ func (m *Member) watchStanding(ctx context.Context) {
 func (m *Member) awaitReturn(ctx context.Context, serial string) bool {
 	pause, asked := askStanding, time.Now()
 	for wait(ctx, askStanding) {
-		if pki.SerialOf(m.keeper.Leaf()) != serial {
+		if pki.SerialOf(m.certificates.Leaf()) != serial {
 			return true
 		}
 		if time.Since(asked) < pause {
@@ -73,7 +73,7 @@ func (m *Member) awaitReturn(ctx context.Context, serial string) bool {
 		if _, err := m.standing(ctx); err == nil {
 			return true
 		}
-		pause, asked = min(2*pause, askStandingAtMost), time.Now()
+		pause, asked = min(2*pause, askStandingWithin), time.Now()
 	}
 	return false
 }
@@ -91,7 +91,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // standing of this member's certificate by the word of the other servers: nil if it counts, transport.ErrRemoved if one of them
 // says that it was revoked (another may not have heard of that yet), another error if none has said.
 func (m *Member) standing(ctx context.Context) (serial string, err error) {
-	serial = pki.SerialOf(m.keeper.Leaf())
+	serial = pki.SerialOf(m.certificates.Leaf())
 	servers, err := m.otherServers()
 	if err != nil {
 		return serial, err

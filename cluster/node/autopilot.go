@@ -60,13 +60,13 @@ type pilot struct {
 	node *Node
 	conf Autopilot
 
-	mu    sync.Mutex
-	run   *autopilot.Autopilot
-	since time.Time // this server leads
-	told  map[raft.ServerID]told
-	added map[raft.ServerID]added
-	end   func()
-	runs  sync.WaitGroup
+	mu      sync.Mutex
+	run     *autopilot.Autopilot
+	since   time.Time // this server leads
+	answers map[raft.ServerID]serverAnswer
+	added   map[raft.ServerID]added
+	end     func()
+	runs    sync.WaitGroup
 }
 
 // added is when a server was added in this term, and the last entry of the leader's log then.
@@ -77,12 +77,12 @@ type added struct {
 
 // caughtUp says whether a server has answered since it was added, and has the entries of before. Autopilot's own state of
 // a server that was removed and added again may be that of before: the server may have lost its log meanwhile.
-func (a added) caughtUp(t told) bool {
+func (a added) caughtUp(t serverAnswer) bool {
 	return t.asked && t.err == nil && !t.begun.Before(a.at) && t.stats.Index >= a.index
 }
 
-// told is what a server said last, and whether it said it when it was last asked.
-type told struct {
+// serverAnswer is what a server said last, and whether it said it when it was last asked.
+type serverAnswer struct {
 	stats Stats
 	at    time.Time // of its last answer; of the first look at it, if there was none
 	asked bool      // it was asked at all
@@ -96,7 +96,7 @@ func (p *pilot) init(n *Node) { p.node, p.conf, p.end = n, n.o.Autopilot.default
 func (p *pilot) start(ctx context.Context, l *life) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.since, p.told, p.added = time.Now(), map[raft.ServerID]told{}, map[raft.ServerID]added{}
+	p.since, p.answers, p.added = time.Now(), map[raft.ServerID]serverAnswer{}, map[raft.ServerID]added{}
 	if p.node.o.Health == nil || ctx.Err() != nil {
 		return
 	}
@@ -139,14 +139,14 @@ func (p *pilot) caughtUp(id raft.ServerID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a, known := p.added[id]
-	return !known || a.caughtUp(p.told[id])
+	return !known || a.caughtUp(p.answers[id])
 }
 
 // judge fills in what the leader knows of a server.
 func (p *pilot) judge(l *life, s *Server) {
 	p.mu.Lock()
 	run, since := p.run, p.since
-	t := p.told[raft.ServerID(s.ID)]
+	t := p.answers[raft.ServerID(s.ID)]
 	p.mu.Unlock()
 	if s.ID == p.node.id {
 		s.Healthy, s.Since, s.Stats = true, since, p.node.Stats()
@@ -257,12 +257,12 @@ func (d delegate) FetchServerStats(ctx context.Context, servers map[raft.ServerI
 			stats, err := d.node.o.Health(ctx, Server{ID: string(id), Address: string(s.Address)})
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			t := d.told[id]
+			t := d.answers[id]
 			t.asked = true
 			if t.err = err; err == nil {
 				t.stats, t.at, t.begun = stats, time.Now(), begun
 			}
-			d.told[id] = t
+			d.answers[id] = t
 		})
 	}
 	wg.Wait()
@@ -270,12 +270,12 @@ func (d delegate) FetchServerStats(ctx context.Context, servers map[raft.ServerI
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for id := range servers {
-		stats := d.told[id].stats
+		stats := d.answers[id].stats
 		if string(id) == d.node.id {
 			stats = d.node.Stats()
 		}
 		s := &autopilot.ServerStats{LastContact: stats.Contact, LastTerm: stats.Term, LastIndex: stats.Index}
-		if d.told[id].err != nil || stats.Down != "" {
+		if d.answers[id].err != nil || stats.Down != "" {
 			s.LastContact = -1 // or autopilot would judge by what it said before
 		}
 		out[id] = s
@@ -305,10 +305,10 @@ func (d delegate) dead(id raft.ServerID) bool {
 		return false
 	}
 	d.mu.Lock()
-	t := d.told[id]
+	t := d.answers[id]
 	if t.at.IsZero() { // a new leader, and a new server, have the whole time before them
 		t.at = time.Now()
-		d.told[id] = t
+		d.answers[id] = t
 	}
 	last := t.at
 	d.mu.Unlock()

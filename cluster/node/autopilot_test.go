@@ -12,16 +12,16 @@ func TestCaughtUp(t *testing.T) {
 	a := added{at: at, index: 50}
 	before, after := at.Add(-time.Second), at.Add(time.Second)
 	for what, c := range map[string]struct {
-		told told
-		want bool
+		answer serverAnswer
+		want   bool
 	}{
-		"never asked":                  {told{}, false},
-		"answered before it was added": {told{asked: true, begun: before, stats: Stats{Index: 60}}, false},
-		"does not answer any more":     {told{asked: true, begun: after, err: errors.New("refused"), stats: Stats{Index: 60}}, false},
-		"lacks the last entry":         {told{asked: true, begun: after, stats: Stats{Index: 49}}, false},
-		"has all entries":              {told{asked: true, begun: after, stats: Stats{Index: 50}}, true},
+		"never asked":                  {serverAnswer{}, false},
+		"answered before it was added": {serverAnswer{asked: true, begun: before, stats: Stats{Index: 60}}, false},
+		"does not answer any more":     {serverAnswer{asked: true, begun: after, err: errors.New("refused"), stats: Stats{Index: 60}}, false},
+		"lacks the last entry":         {serverAnswer{asked: true, begun: after, stats: Stats{Index: 49}}, false},
+		"has all entries":              {serverAnswer{asked: true, begun: after, stats: Stats{Index: 50}}, true},
 	} {
-		if got := a.caughtUp(c.told); got != c.want {
+		if got := a.caughtUp(c.answer); got != c.want {
 			t.Errorf("%s: %t, want %t", what, got, c.want)
 		}
 	}

@@ -150,16 +150,16 @@ func parseHeader(line []byte) (Header, error) {
 	return h, nil
 }
 
-// restorePart is how much of a saved state goes into one entry of the log, bytes, where nothing else is set: Raft sends up to 64 entries at once. mostRestored is
+// restorePart is how much of a saved state goes into one entry of the log, bytes, where nothing else is set: Raft sends up to 64 entries at once. maxRestored is
 // how much of it all servers are to hold in memory, several times over, while it takes the place of theirs.
 const (
-	restorePart  = 128 << 10
-	mostRestored = 256 << 20
+	restorePart = 128 << 10
+	maxRestored = 256 << 20
 )
 
 // Restore puts a saved snapshot in force on all servers. Only the leader can. The state it makes is held (see
-// state.Held): nothing is started or stopped until the hosts have said what they run. A snapshot of
-// another cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone. Hosts in waitFor are waited for, too (see state.Held).
+// state.PrepareRestore): nothing is started or stopped until the hosts have said what they run. A snapshot of
+// another cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone. Hosts in waitFor are waited for, too (see state.PrepareRestore).
 // With ErrUnknown it may be in force.
 func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (Saved, error) {
 	saved, body, err := inspect(r)
@@ -177,8 +177,8 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 	if err != nil {
 		return saved, fmt.Errorf("restore snapshot: %w", err)
 	}
-	if len(body) > mostRestored {
-		return saved, fmt.Errorf("restore snapshot: %w: its state is of %d bytes; at most %d can be put in force", ErrRefused, len(body), mostRestored)
+	if len(body) > maxRestored {
+		return saved, fmt.Errorf("restore snapshot: %w: its state is of %d bytes; at most %d can be put in force", ErrRefused, len(body), maxRestored)
 	}
 	is := n.state.Snapshot()
 	if now, ok := is.Meta(); ok && now.ID != saved.Cluster && !foreign {
@@ -218,8 +218,8 @@ func (n *Node) restoreInLog(ctx context.Context, is *state.Snapshot, body []byte
 // restorePastLog is for a state that is ahead of this log, as that of another cluster may be: Raft's own way, which needs no quorum to
 // begin with.
 func (n *Node) restorePastLog(ctx context.Context, l *life, is *state.Snapshot, saved Saved, body []byte, what state.Restore) error {
-	var held bytes.Buffer
-	if err := state.Held(bytes.NewReader(body), &held, "restore", time.Now(), is, what.WaitFor...); err != nil {
+	var buffered bytes.Buffer
+	if err := state.PrepareRestore(bytes.NewReader(body), &buffered, "restore", time.Now(), is, what.WaitFor...); err != nil {
 		return err
 	}
 	// Past all logs, not only this one: a server that led once, and is away, may hold entries that were never committed. If one is where the restored
@@ -227,8 +227,8 @@ func (n *Node) restorePastLog(ctx context.Context, l *life, is *state.Snapshot, 
 	// the snapshot again, for ever. Nobody has as many such entries as there are from snapshot to snapshot. Nor is it to be further: if this server loses its
 	// place before others have the restored state, it is out of step until the next leader's snapshots come past it.
 	index := max(saved.Index, l.raft.LastIndex()) + l.raft.ReloadableConfig().SnapshotThreshold
-	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: index, Term: saved.Term, Size: int64(held.Len())}
-	if err := n.wait(ctx, l, waited(func() error { return l.raft.Restore(meta, &held, changeTimeout) })); err != nil {
+	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: index, Term: saved.Term, Size: int64(buffered.Len())}
+	if err := n.wait(ctx, l, waited(func() error { return l.raft.Restore(meta, &buffered, changeTimeout) })); err != nil {
 		return err
 	}
 	// The state says the index it was saved with, until an entry after it is applied: no reader is to meet that.

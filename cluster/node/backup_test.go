@@ -76,7 +76,7 @@ func TestRestoreOfOlderSnapshot(t *testing.T) {
 		t.Errorf("the state is at index %d after the restore, and was at %d before", snap.Index(), indexBefore)
 	}
 	meta, _ := snap.Meta()
-	if !meta.Hold.On() || !slices.Equal(meta.Hold.Pending, []string{"h1"}) || meta.Epoch == 0 {
+	if !meta.RecoveryFreeze.On() || !slices.Equal(meta.RecoveryFreeze.Pending, []string{"h1"}) || meta.Epoch == 0 {
 		t.Errorf("not held: %+v", meta)
 	}
 	g.put(100, 105)

@@ -99,10 +99,10 @@ func u32(b []byte, at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 
 // walk the tree below a page, whose keys must be from least on and before end; nil = no bound.
-func (f *boltFile) walk(id uint64, least, end []byte) error {
+func (f *boltFile) walk(id uint64, lowest, end []byte) error {
 	b, err := f.page(id)
 	if err == nil {
-		err = f.elements(b, least, end)
+		err = f.elements(b, lowest, end)
 	}
 	var below *pageError
 	if err != nil && !errors.As(err, &below) {
@@ -144,7 +144,7 @@ func (f *boltFile) page(id uint64) ([]byte, error) {
 }
 
 // elements of a page.
-func (f *boltFile) elements(b []byte, least, end []byte) error {
+func (f *boltFile) elements(b []byte, lowest, end []byte) error {
 	flags, count := u16(b, 8), int(u16(b, 10))
 	if flags != boltBranch && flags != boltLeaf || flags == boltBranch && count == 0 {
 		return fmt.Errorf("it is of kind %#x, with %d elements", flags, count)
@@ -164,7 +164,7 @@ func (f *boltFile) elements(b []byte, least, end []byte) error {
 			return fmt.Errorf("element %d is not within it", i)
 		}
 		keys[i], values[i] = b[from:from+keySize], b[from+keySize:from+keySize+valueSize]
-		if i > 0 && bytes.Compare(keys[i-1], keys[i]) >= 0 || least != nil && bytes.Compare(keys[i], least) < 0 || end != nil && bytes.Compare(keys[i], end) >= 0 {
+		if i > 0 && bytes.Compare(keys[i-1], keys[i]) >= 0 || lowest != nil && bytes.Compare(keys[i], lowest) < 0 || end != nil && bytes.Compare(keys[i], end) >= 0 {
 			return fmt.Errorf("key %d is out of order", i)
 		}
 	}

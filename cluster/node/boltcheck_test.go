@@ -22,7 +22,7 @@ import (
 )
 
 // writeLog makes a log of n entries of up to most bytes, as a server that wrote and trimmed it.
-func writeLog(t testing.TB, dir string, n uint64, most int) {
+func writeLog(t testing.TB, dir string, n uint64, limit int) {
 	t.Helper()
 	store, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, "raft.db"), BoltOptions: &bbolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}})
 	if err != nil {
@@ -31,7 +31,7 @@ func writeLog(t testing.TB, dir string, n uint64, most int) {
 	rnd := rand.New(rand.NewPCG(1, n))
 	var batch []*raft.Log
 	for i := uint64(1); i <= n; i++ {
-		batch = append(batch, &raft.Log{Index: i, Term: 1, Type: raft.LogNoop, Data: bytes.Repeat([]byte{byte(i)}, rnd.IntN(most))})
+		batch = append(batch, &raft.Log{Index: i, Term: 1, Type: raft.LogNoop, Data: bytes.Repeat([]byte{byte(i)}, rnd.IntN(limit))})
 		if len(batch) == 256 || i == n {
 			if err := store.StoreLogs(batch); err != nil {
 				t.Fatal(err)
@@ -171,8 +171,8 @@ func TestCheckIsEnough(t *testing.T) {
 		}
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestCheckIsEnough$")
 		cmd.Env = append(os.Environ(), "EVENKEEL_OPEN_LOG="+dir)
-		if said, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(said), "OPENED") {
-			t.Errorf("seed %d: %v: %.2000s", seed, err, said)
+		if reported, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(reported), "OPENED") {
+			t.Errorf("seed %d: %v: %.2000s", seed, err, reported)
 		}
 	}
 }

@@ -30,9 +30,9 @@ type Clock struct {
 
 // heardClock is what a member said.
 type heardClock struct {
-	said   time.Time
-	at     time.Duration // by a clock that is never set, when it was said
-	margin time.Duration
+	reported time.Time
+	at       time.Duration // by a clock that is never set, when it was said
+	margin   time.Duration
 }
 
 // WrongClocks says which clocks are wrong: those that differ from the median of the servers' clocks by more than ClockSlack and what
@@ -115,7 +115,7 @@ func (g *Gossip) Clocks() []Clock {
 		if since := at - c.at; since > clockHeard {
 			delete(g.clocks, name)
 		} else if _, there := g.peers[name]; there {
-			out = append(out, Clock{Name: name, Server: server(name), Ahead: c.said.Add(since).Sub(now), Margin: c.margin})
+			out = append(out, Clock{Name: name, Server: server(name), Ahead: c.reported.Add(since).Sub(now), Margin: c.margin})
 		}
 	}
 	slices.SortFunc(out[1:], func(a, b Clock) int { return strings.Compare(a.Name, b.Name) })
@@ -132,8 +132,8 @@ func (d gossipDelegate) NotifyPingComplete(other *memberlist.Node, rtt time.Dura
 	if len(payload) != 8 || rtt < 0 {
 		return
 	}
-	said := time.Unix(0, int64(binary.BigEndian.Uint64(payload))) //nolint:gosec // by AckPayload
+	reported := time.Unix(0, int64(binary.BigEndian.Uint64(payload))) //nolint:gosec // by AckPayload
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.clocks[other.Name] = heardClock{said: said, at: d.o.Steady() - rtt/2, margin: rtt / 2}
+	d.clocks[other.Name] = heardClock{reported: reported, at: d.o.Steady() - rtt/2, margin: rtt / 2}
 }

@@ -67,7 +67,7 @@ func TestWrongClockText(t *testing.T) {
 }
 
 // Members tell each other their time of day. One that is set is told of as it is now, whatever was heard before.
-func TestGossipTellsClocks(t *testing.T) {
+func TestGossipReportsClocks(t *testing.T) {
 	t.Parallel()
 	const far = 400 * 24 * time.Hour
 	a := gossip(t, GossipOptions{Name: "a", Bind: "127.0.0.1:0", Meta: GossipMeta{Roles: []string{"server"}}})

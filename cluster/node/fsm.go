@@ -78,13 +78,13 @@ type unhurried struct {
 // stopped waits for its snapshot.
 const (
 	pauseTimes = 3
-	pauseMost  = 20 * time.Millisecond
+	maxPause   = 20 * time.Millisecond
 	pauseInAll = 2 * time.Second
 )
 
 func (u *unhurried) Write(p []byte) (int, error) {
 	n, err := u.to.Write(p)
-	if pause := min(pauseTimes*time.Since(u.since), pauseMost); u.paused < pauseInAll {
+	if pause := min(pauseTimes*time.Since(u.since), maxPause); u.paused < pauseInAll {
 		time.Sleep(pause) // sleep: leaves the CPU to others
 		u.paused += pause
 	}

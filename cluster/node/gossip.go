@@ -53,9 +53,9 @@ type GossipOptions struct {
 	Steady   func() time.Duration // never set, and goes on while the machine sleeps; default CLOCK_BOOTTIME
 }
 
-// toldMeta is what is sent. memberlist does not say whether a member left or failed, so one that
+// gossipMeta is what is sent. memberlist does not say whether a member left or failed, so one that
 // leaves says so before.
-type toldMeta struct {
+type gossipMeta struct {
 	GossipMeta
 	Leaving bool `json:"leaving,omitempty"`
 }
@@ -245,9 +245,9 @@ func (g *Gossip) Peers() []Peer {
 }
 
 func readPeer(n *memberlist.Node) (p Peer, leaving bool) {
-	var m toldMeta
+	var m gossipMeta
 	if err := json.Unmarshal(n.Meta, &m); err != nil {
-		m = toldMeta{} // of a newer version, perhaps; a hint can do without
+		m = gossipMeta{} // of a newer version, perhaps; a hint can do without
 	}
 	return Peer{Name: n.Name, Gossip: n.Address(), Meta: m.GossipMeta}, m.Leaving
 }
@@ -264,7 +264,7 @@ func (g *Gossip) SetMeta(m GossipMeta) error {
 }
 
 func (g *Gossip) setMeta(m GossipMeta) error {
-	b, err := json.Marshal(toldMeta{m, true}) // the longest it gets
+	b, err := json.Marshal(gossipMeta{m, true}) // the longest it gets
 	if err != nil {
 		return fmt.Errorf("gossip: %w", err)
 	}
@@ -281,12 +281,12 @@ func (g *Gossip) setMeta(m GossipMeta) error {
 // gossip) does not seem to be there is asked again, with growing pauses while nobody answers.
 // So two halves of a cluster find each other again, which gossip by itself does not do.
 func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
-	least := time.Second
+	shortest := time.Second
 	if g.o.Interval > 0 {
-		least = g.o.Interval
+		shortest = g.o.Interval
 	}
-	most := 60 * least
-	wait := least
+	limit := 60 * shortest
+	wait := shortest
 	for {
 		missing := g.missing(seeds())
 		if len(missing) > 0 {
@@ -294,8 +294,8 @@ func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
 				g.o.Log.Debug("gossip: join", "answered", n, "of", len(missing), "err", err)
 			}
 		}
-		if wait = min(2*wait, most); len(g.Peers()) > 1 && len(g.missing(seeds())) == 0 {
-			wait = most
+		if wait = min(2*wait, limit); len(g.Peers()) > 1 && len(g.missing(seeds())) == 0 {
+			wait = limit
 		}
 		timer := time.NewTimer(wait/2 + rand.N(wait/2)) // not all members at once
 		select {
@@ -304,7 +304,7 @@ func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
 			return
 		case <-g.lost:
 			timer.Stop()
-			wait = least / 2
+			wait = shortest / 2
 		case <-timer.C:
 		}
 	}
@@ -351,7 +351,7 @@ type gossipDelegate struct{ *Gossip }
 func (d gossipDelegate) NodeMeta(int) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	b, err := json.Marshal(toldMeta{d.meta, d.leaving})
+	b, err := json.Marshal(gossipMeta{d.meta, d.leaving})
 	if err != nil {
 		panic("node: gossip meta: " + err.Error()) // setMeta has marshalled it
 	}
@@ -368,7 +368,7 @@ func (gossipDelegate) MergeRemoteState([]byte, bool)   {}
 func (d gossipDelegate) NotifyJoin(n *memberlist.Node) {
 	p, _ := readPeer(n)
 	d.keep(p, true)
-	d.tell(HintJoined, p)
+	d.notify(HintJoined, p)
 }
 
 // NotifyUpdate implements memberlist.EventDelegate.
@@ -376,7 +376,7 @@ func (d gossipDelegate) NotifyUpdate(n *memberlist.Node) {
 	p, leaving := readPeer(n)
 	d.keep(p, true)
 	if !leaving { // or it is told when it has left
-		d.tell(HintChanged, p)
+		d.notify(HintChanged, p)
 	}
 }
 
@@ -385,10 +385,10 @@ func (d gossipDelegate) NotifyLeave(n *memberlist.Node) {
 	p, leaving := readPeer(n)
 	d.keep(p, false)
 	if leaving {
-		d.tell(HintLeft, p)
+		d.notify(HintLeft, p)
 		return
 	}
-	d.tell(HintFailed, p)
+	d.notify(HintFailed, p)
 	select {
 	case d.lost <- struct{}{}:
 	default:
@@ -405,7 +405,7 @@ func (d gossipDelegate) keep(p Peer, there bool) {
 	}
 }
 
-func (d gossipDelegate) tell(k HintKind, p Peer) {
+func (d gossipDelegate) notify(k HintKind, p Peer) {
 	if p.Name == d.o.Name {
 		return
 	}

@@ -16,17 +16,17 @@ import (
 // hclogAdapter hands raft's log lines to slog. What raft calls info is of
 // interest while debugging only.
 type hclogAdapter struct {
-	log   *slog.Logger
-	name  string
-	args  []any
-	alone bool // no other server: that none is heard of is no news
-	said  *said
+	log       *slog.Logger
+	name      string
+	args      []any
+	unbatched bool // no other server: that none is heard of is no news
+	last      *repeatedMessage
 	// removed says whether the cluster has removed this server, so that no other one answers it; nil: it has not.
 	removed func() bool
 }
 
-// said remembers complaints: raft repeats them twice a second for each server that is away.
-type said struct {
+// repeatedMessage remembers complaints: raft repeats them twice a second for each server that is away.
+type repeatedMessage struct {
 	mu sync.Mutex
 	at map[string]time.Time
 }
@@ -35,7 +35,7 @@ type said struct {
 const repeatAfter = time.Minute
 
 // again says whether the complaint was made a short time ago, and remembers it if not.
-func (s *said) again(what string) bool {
+func (s *repeatedMessage) again(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at, ok := s.at[what]; ok && time.Since(at) < repeatAfter {
@@ -49,7 +49,7 @@ func (s *said) again(what string) bool {
 }
 
 func newHclog(log *slog.Logger, alone bool) *hclogAdapter {
-	return &hclogAdapter{log: log, alone: alone, said: &said{at: map[string]time.Time{}}}
+	return &hclogAdapter{log: log, unbatched: alone, last: &repeatedMessage{at: map[string]time.Time{}}}
 }
 
 // subject is what a complaint is about: the peer, if one is named.
@@ -68,7 +68,7 @@ func (a *hclogAdapter) Log(level hclog.Level, msg string, args ...any) {
 	switch level {
 	case hclog.Warn:
 		l = slog.LevelWarn
-		if a.alone && strings.HasPrefix(msg, "heartbeat timeout reached") {
+		if a.unbatched && strings.HasPrefix(msg, "heartbeat timeout reached") {
 			l = slog.LevelDebug
 		}
 	case hclog.Error:
@@ -77,7 +77,7 @@ func (a *hclogAdapter) Log(level hclog.Level, msg string, args ...any) {
 	if a.removed != nil && a.removed() {
 		l = slog.LevelDebug
 	}
-	if l > slog.LevelDebug && a.said.again(subject(msg, args)) {
+	if l > slog.LevelDebug && a.last.again(subject(msg, args)) {
 		l = slog.LevelDebug
 	}
 	a.log.Log(context.Background(), l, msg, append(append([]any{}, a.args...), args...)...)

@@ -33,8 +33,8 @@ type offered struct {
 	handed chan raft.ApplyFuture
 }
 
-// hand an entry over to raft; settled must be called once its outcome is there, or nobody waits for it any more.
-func (n *Node) hand(ctx context.Context, l *life, entry []byte, timeout time.Duration) (f raft.ApplyFuture, settled func(), err error) {
+// submit an entry over to raft; settled must be called once its outcome is there, or nobody waits for it any more.
+func (n *Node) submit(ctx context.Context, l *life, entry []byte, timeout time.Duration) (f raft.ApplyFuture, awaitApplied func(), err error) {
 	in := &n.intake
 	o := &offered{to: l, entry: entry, until: time.Now().Add(timeout), handed: make(chan raft.ApplyFuture, 1)}
 	in.mu.Lock()
@@ -48,20 +48,20 @@ func (n *Node) hand(ctx context.Context, l *life, entry []byte, timeout time.Dur
 		n.group.Go(n.takeIn)
 	}
 	in.mu.Unlock()
-	settled = func() {
+	awaitApplied = func() {
 		in.mu.Lock()
 		in.under--
 		in.mu.Unlock()
 	}
 	select {
 	case f := <-o.handed:
-		return f, settled, nil
+		return f, awaitApplied, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-l.over:
 		err = n.ended()
 	}
-	settled() // or it is about to be handed over: it counts as under way a little less long
+	awaitApplied() // or it is about to be handed over: it counts as under way a little less long
 	return nil, nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 }
 

@@ -160,7 +160,7 @@ func (n *Node) watch(ctx context.Context, l *life) error {
 			}
 			c, cancel := context.WithCancel(ctx)
 			stop = cancel
-			settling.Go(func() { n.settle(c, l) })
+			settling.Go(func() { n.awaitApplied(c, l) })
 		case <-seen:
 			n.lead.heard(l.raft)
 		}
@@ -178,13 +178,13 @@ func (l *leadership) heard(r *raft.Raft) {
 	})
 }
 
-// settle waits until all that was committed before this term is applied, and tells that this server leads.
-func (n *Node) settle(ctx context.Context, l *life) {
+// awaitApplied waits until all that was committed before this term is applied, and tells that this server leads.
+func (n *Node) awaitApplied(ctx context.Context, l *life) {
 	for ctx.Err() == nil {
 		term := l.raft.CurrentTerm()
 		err := n.wait(ctx, l, l.raft.Barrier(time.Second))
 		if err == nil && l.raft.CurrentTerm() == term {
-			n.settled.Store(term)
+			n.appliedTerm.Store(term)
 			address := n.wire.LocalAddr()
 			n.lead.set(func(s *Leadership) {
 				if ctx.Err() == nil { // or watch has told of the loss already

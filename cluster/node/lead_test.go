@@ -73,7 +73,7 @@ func TestWhileLeading(t *testing.T) {
 			c.network.setCut(first.id, false)
 		}
 		c.put(1)
-		c.settle()
+		c.awaitQuiet()
 		group.Wait()
 		terms := map[uint64]bool{}
 		for n, r := range v.runs {
@@ -108,7 +108,7 @@ func TestWhileLeadingOnceATerm(t *testing.T) {
 		if runs != 1 {
 			t.Errorf("%d runs in one term", runs)
 		}
-		c.settle()
+		c.awaitQuiet()
 	})
 }
 

@@ -21,10 +21,10 @@ func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, 
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = max(time.Millisecond, time.Until(deadline))
 	}
-	f, settled, err := n.hand(ctx, l, entry, timeout)
+	f, awaitApplied, err := n.submit(ctx, l, entry, timeout)
 	if err == nil {
 		err = n.wait(ctx, l, f)
-		settled()
+		awaitApplied()
 	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("apply entry: %w", err)
@@ -48,14 +48,14 @@ func (n *Node) Linearize(ctx context.Context) error {
 			return fmt.Errorf("linearizable read: %w", n.gone())
 		}
 		term := l.raft.CurrentTerm()
-		if n.settled.Load() != term {
+		if n.appliedTerm.Load() != term {
 			if err := n.wait(ctx, l, l.raft.Barrier(10*time.Second)); err != nil {
 				return fmt.Errorf("linearizable read: %w", err)
 			}
 			if l.raft.CurrentTerm() != term {
 				continue
 			}
-			n.settled.Store(term)
+			n.appliedTerm.Store(term)
 		}
 		verified, err := n.Verify(ctx)
 		if err != nil {

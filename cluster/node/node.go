@@ -108,15 +108,15 @@ type Node struct {
 	end    context.CancelFunc    // ends what runs beside raft
 	group  sync.WaitGroup
 
-	// settled is the last term in which this server led and had applied all that was
+	// appliedTerm is the last term in which this server led and had applied all that was
 	// committed before it.
-	settled atomic.Uint64
-	lead    leadership
-	verify  verifier
-	intake  intake
-	pilot   pilot
-	appends appendTimes
-	members turn // one change of the servers at a time
+	appliedTerm atomic.Uint64
+	lead        leadership
+	verify      verifier
+	intake      intake
+	pilot       pilot
+	appends     appendTimes
+	members     turn // one change of the servers at a time
 
 	closing sync.Once
 	failure error // of Close
@@ -158,7 +158,7 @@ func Open(o Options) (*Node, error) {
 		}
 	}
 	n.wire = n.openWire()
-	l, err := n.begin(true)
+	l, err := n.startTerm(true)
 	if err != nil {
 		cancel()
 		return nil, errors.Join(fmt.Errorf("open node %s: %w", o.ID, err), n.wire.close())
@@ -211,8 +211,8 @@ func (n *Node) config() *raft.Config {
 	return conf
 }
 
-// begin opens the disk and starts raft on it.
-func (n *Node) begin(first bool) (l *life, err error) {
+// startTerm opens the disk and starts raft on it.
+func (n *Node) startTerm(first bool) (l *life, err error) {
 	d, snaps, err := openDisk(n.o, n.hclog)
 	if err != nil {
 		return nil, err
@@ -343,7 +343,7 @@ func (n *Node) comeBack(ctx context.Context, why error, retry, wait time.Duratio
 			return nil, wait
 		case <-timer.C:
 		}
-		l, err := n.begin(false)
+		l, err := n.startTerm(false)
 		if err == nil {
 			return l, wait
 		}

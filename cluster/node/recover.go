@@ -24,7 +24,7 @@ type Recovered struct {
 
 // Recover makes the stopped server whose directory Options name the only voter of its cluster, with all that its log holds: for a cluster
 // that has lost its majority for good. What other servers acknowledged and this one never heard of is lost, and what
-// was under way may be in force. The state is held (see state.Held). The other servers must not come back
+// was under way may be in force. The state is held (see state.PrepareRestore). The other servers must not come back
 // on their old directories: they would form the old cluster again.
 //
 // Hosts in waitFor are waited for as well: they joined by what the lost servers had, and this one never heard of them.
@@ -190,6 +190,6 @@ func (f *recoveringFSM) Snapshot() (raft.FSMSnapshot, error) {
 		in, out := io.Pipe()
 		go func() { out.CloseWithError(snap.Save(out)) }()
 		defer in.Close()
-		return state.Held(in, w, "recovery", time.Now(), snap, f.waitFor...)
+		return state.PrepareRestore(in, w, "recovery", time.Now(), snap, f.waitFor...)
 	}}, nil
 }

@@ -49,7 +49,7 @@ func TestRecoverFromLostQuorum(t *testing.T) {
 		g.restart(survivor)
 		survivor.lead(t)
 		meta, _ := survivor.store.Snapshot().Meta()
-		if !meta.Hold.On() || meta.Epoch != r.Epoch || survivor.images() != 20 {
+		if !meta.RecoveryFreeze.On() || meta.Epoch != r.Epoch || survivor.images() != 20 {
 			t.Errorf("%d images, meta %+v", survivor.images(), meta)
 		}
 		if s := survivor.Servers(); len(s) != 1 || s[0].ID != survivor.id || !s[0].Voter || s[0].Address != survivor.address {

@@ -203,8 +203,8 @@ func (c *simulated) put(count int) time.Duration {
 	return time.Since(began)
 }
 
-// settle waits until all servers hold all there is, and ends them.
-func (c *simulated) settle() {
+// awaitQuiet waits until all servers hold all there is, and ends them.
+func (c *simulated) awaitQuiet() {
 	c.t.Helper()
 	for id, s := range c.servers {
 		c.until(id+" has it all", func() bool {
@@ -239,7 +239,7 @@ func TestInSimulatedTime(t *testing.T) {
 		if longest > 5*time.Second {
 			t.Errorf("%s without a write", longest)
 		}
-		c.settle()
+		c.awaitQuiet()
 	})
 }
 
@@ -276,7 +276,7 @@ func fullDisk(t *testing.T, only string) {
 	if now := c.leader().Term(); now != term {
 		t.Errorf("its return cost an election: term %d, then %d", term, now)
 	}
-	c.settle()
+	c.awaitQuiet()
 }
 
 // A state is restored while one server is down and another is cut off; both come back to it.
@@ -308,7 +308,7 @@ func TestRestoreInSimulatedTime(t *testing.T) {
 		c.full[down].on.Store(false)
 		c.network.setCut(cut, false)
 		c.put(5)
-		c.settle()
+		c.awaitQuiet()
 	})
 }
 
@@ -357,7 +357,7 @@ func TestRestoreWhileAnOldLeaderIsAway(t *testing.T) {
 				c.written = 30
 				c.network.setCut(old.id, false)
 				c.put(5)
-				c.settle()
+				c.awaitQuiet()
 			})
 		})
 	}
@@ -384,7 +384,7 @@ func TestRestoreByALeaderThatIsCutOff(t *testing.T) {
 		c.put(5)
 		c.network.setCut(old.id, false)
 		c.put(5)
-		c.settle()
+		c.awaitQuiet()
 	})
 }
 

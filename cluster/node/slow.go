@@ -87,7 +87,7 @@ const quickAppends = 2
 
 // successor is the voter that a leader hands leadership to, "" if it keeps it: its own log must have been slow for SlowFor, and the voter's quick.
 func (a Autopilot) successor(leader string, servers []Server) string {
-	to, least := "", time.Duration(0)
+	to, shortest := "", time.Duration(0)
 	for _, s := range servers {
 		lately := s.Stats.Appends
 		switch {
@@ -96,8 +96,8 @@ func (a Autopilot) successor(leader string, servers []Server) string {
 				return ""
 			}
 		case !s.Voter || !s.Healthy || lately.Count < quickAppends || lately.Slow > 0 || lately.Slowest > a.SlowAppend/2:
-		case to == "" || lately.Slowest < least:
-			to, least = s.ID, lately.Slowest
+		case to == "" || lately.Slowest < shortest:
+			to, shortest = s.ID, lately.Slowest
 		}
 	}
 	return to

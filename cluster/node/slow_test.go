@@ -117,13 +117,13 @@ func TestSlowLogInSimulatedTime(t *testing.T) {
 		if now := c.leader(); now != second || now.Term() != term {
 			t.Errorf("%s led in term %d, and %s leads in term %d", second.id, term, now.id, now.Term())
 		}
-		c.settle()
+		c.awaitQuiet()
 	})
 }
 
 // Where all logs are as slow, or only a follower's is, nothing changes hands.
 func TestSlowLogsThatChangeNothing(t *testing.T) {
-	for what, who := range map[string]func(leader, id string) bool{
+	for what, principal := range map[string]func(leader, id string) bool{
 		"all":       func(string, string) bool { return true },
 		"followers": func(leader, id string) bool { return id != leader },
 	} {
@@ -133,7 +133,7 @@ func TestSlowLogsThatChangeNothing(t *testing.T) {
 				c.put(20)
 				first := c.leader()
 				for id := range c.servers {
-					if who(first.id, id) {
+					if principal(first.id, id) {
 						c.slow(id, 1500*time.Millisecond)
 					}
 				}
@@ -145,7 +145,7 @@ func TestSlowLogsThatChangeNothing(t *testing.T) {
 				for id := range c.servers {
 					c.slow(id, 0)
 				}
-				c.settle()
+				c.awaitQuiet()
 			})
 		})
 	}

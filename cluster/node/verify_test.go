@@ -17,9 +17,9 @@ import (
 // network does.
 type late struct {
 	preVoter
-	mu   sync.Mutex
-	gate chan struct{} // nil: open
-	held int           // answers behind the gate
+	mu      sync.Mutex
+	gate    chan struct{} // nil: open
+	delayed int           // answers behind the gate
 }
 
 func (l *late) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
@@ -27,7 +27,7 @@ func (l *late) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft
 	l.mu.Lock()
 	gate := l.gate
 	if gate != nil {
-		l.held++
+		l.delayed++
 	}
 	l.mu.Unlock()
 	if gate != nil {
@@ -47,14 +47,14 @@ func (l *late) open() {
 	defer l.mu.Unlock()
 	if l.gate != nil {
 		close(l.gate)
-		l.gate, l.held = nil, 0
+		l.gate, l.delayed = nil, 0
 	}
 }
 
 func (l *late) waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.held
+	return l.delayed
 }
 
 // wired is n servers within this process, of which the first len(voters) vote; the transports are late ones.

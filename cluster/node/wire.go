@@ -137,7 +137,7 @@ func (w *wire) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft
 	sent, term := w.number(), args.Term
 	if err := w.preVoter.AppendEntries(id, to, args, resp); err != nil {
 		if len(args.Entries) > 0 || args.PrevLogEntry > 0 { // no heartbeat
-			w.hold(id, cut)
+			w.delay(id, cut)
 		}
 		return err
 	}
@@ -157,15 +157,15 @@ func (w *wire) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft
 	return nil
 }
 
-// heldFor is how long an error of a message with entries is held back at most.
-const heldFor = time.Second
+// delayFor is how long an error of a message with entries is held back at most.
+const delayFor = time.Second
 
-// hold back that a message with entries did not get through, until the server answers heartbeats again. Raft waits
+// delay back that a message with entries did not get through, until the server answers heartbeats again. Raft waits
 // twice as long after each such error, up to ten seconds, and sends nothing meanwhile: a server that was away for
 // some seconds would be left to itself for as long again once it is back.
-func (w *wire) hold(id raft.ServerID, cut <-chan struct{}) {
+func (w *wire) delay(id raft.ServerID, cut <-chan struct{}) {
 	before := w.contact(id)
-	timer := time.NewTimer(heldFor)
+	timer := time.NewTimer(delayFor)
 	defer timer.Stop()
 	for {
 		w.mu.Lock()

@@ -25,7 +25,7 @@ func (a *away) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.A
 }
 
 // That entries did not get through is told once the server answers again, or after a while; that a heartbeat did not, at once.
-func TestErrorsOfEntriesAreHeld(t *testing.T) {
+func TestErrorsOfEntriesAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &away{}
 		w := newWire(a, nil)
@@ -35,13 +35,13 @@ func TestErrorsOfEntriesAreHeld(t *testing.T) {
 		}
 		beat := raft.AppendEntriesRequest{}
 		entries := raft.AppendEntriesRequest{PrevLogEntry: 7, Entries: []*raft.Log{{Index: 8}}}
-		took := func(what string, f func() error, fails bool, most time.Duration) time.Duration {
+		took := func(what string, f func() error, fails bool, limit time.Duration) time.Duration {
 			t.Helper()
 			began := time.Now()
 			if err := f(); (err != nil) != fails {
 				t.Errorf("%s: %v", what, err)
 			}
-			if d := time.Since(began); d > most {
+			if d := time.Since(began); d > limit {
 				t.Errorf("%s: %s", what, d)
 			}
 			return time.Since(began)
@@ -49,7 +49,7 @@ func TestErrorsOfEntriesAreHeld(t *testing.T) {
 		took("entries", func() error { return send(entries) }, false, 0)
 		a.down.Store(true)
 		took("a heartbeat", func() error { return send(beat) }, true, 0)
-		if d := took("entries", func() error { return send(entries) }, true, heldFor); d < heldFor {
+		if d := took("entries", func() error { return send(entries) }, true, delayFor); d < delayFor {
 			t.Errorf("told after %s of a server that is down", d)
 		}
 		go func() {
@@ -59,7 +59,7 @@ func TestErrorsOfEntriesAreHeld(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		if d := took("entries", func() error { return send(entries) }, true, heldFor); d != 300*time.Millisecond {
+		if d := took("entries", func() error { return send(entries) }, true, delayFor); d != 300*time.Millisecond {
 			t.Errorf("told after %s, the server answered after 300ms", d)
 		}
 		a.down.Store(true)

@@ -18,8 +18,8 @@ type chains struct {
 
 type validity struct{ from, to time.Time }
 
-// mostChains are remembered; with more all are forgotten.
-const mostChains = 4096
+// maxChains are remembered; with more all are forgotten.
+const maxChains = 4096
 
 // lead says why a chain does not lead to one of the roots with all of it valid now. The roots are the same at each call.
 func (c *chains) lead(certs []*x509.Certificate, roots *x509.CertPool, now time.Time) error {
@@ -43,13 +43,13 @@ func (c *chains) lead(certs []*x509.Certificate, roots *x509.CertPool, now time.
 		between.AddCert(cert)
 	}
 	// Which of the two usages matters depends on who called whom; members do both.
-	ways, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now,
+	chains, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
 	if err != nil || c == nil {
 		return err
 	}
 	v := validity{certs[0].NotBefore, certs[0].NotAfter}
-	for _, cert := range ways[0] {
+	for _, cert := range chains[0] {
 		if cert.NotBefore.After(v.from) {
 			v.from = cert.NotBefore
 		}
@@ -59,7 +59,7 @@ func (c *chains) lead(certs []*x509.Certificate, roots *x509.CertPool, now time.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.until == nil || len(c.until) >= mostChains {
+	if c.until == nil || len(c.until) >= maxChains {
 		c.until = map[[sha256.Size]byte]validity{}
 	}
 	c.until[key] = v

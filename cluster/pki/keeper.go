@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// Keeper holds this member's certificate, its key and the CAs it believes, and
+// CertificateStore holds this member's certificate, its key and the CAs it believes, and
 // hands them to TLS. It is safe for concurrent use; what was handed out stays
 // good when the certificate is replaced, so that no connection ends by it.
-type Keeper struct {
+type CertificateStore struct {
 	files   Files
 	foreign bool
 
 	writing sync.Mutex // one replacement at a time
 	stamp   string     // under writing
-	now     atomic.Pointer[held]
+	now     atomic.Pointer[generation]
 }
 
-// held is one generation of what a Keeper holds. It is not changed, but for what it remembers.
-type held struct {
+// generation is one generation of what a Keeper holds. It is not changed, but for what it remembers.
+type generation struct {
 	pair  tls.Certificate // with the CA at its end: a joiner compares its fingerprint
 	id    Identity
 	roots *x509.CertPool
@@ -34,11 +34,11 @@ type held struct {
 	known chains // that lead to the roots
 }
 
-// OpenKeeper reads a member's files. foreign: they are of a PKI of the operator's
+// OpenStore reads a member's files. foreign: they are of a PKI of the operator's
 // own, so the key may be readable for its group, and nothing is renewed or written. A certificate
 // that has expired is taken, too: others will refuse it, and say so.
-func OpenKeeper(files Files, foreign bool, now time.Time) (*Keeper, error) {
-	k := &Keeper{files: files, foreign: foreign}
+func OpenStore(files Files, foreign bool, now time.Time) (*CertificateStore, error) {
+	k := &CertificateStore{files: files, foreign: foreign}
 	k.writing.Lock()
 	defer k.writing.Unlock()
 	if err := k.load(now); err != nil {
@@ -48,7 +48,7 @@ func OpenKeeper(files Files, foreign bool, now time.Time) (*Keeper, error) {
 }
 
 // load what is on disk, under writing.
-func (k *Keeper) load(now time.Time) error {
+func (k *CertificateStore) load(now time.Time) error {
 	var openTo fs.FileMode
 	if k.foreign {
 		openTo = 0o040
@@ -66,11 +66,11 @@ func (k *Keeper) load(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	h, err := hold(m, now)
+	h, err := newGeneration(m, now)
 	if err != nil && waiting != nil && !k.foreign {
 		second := m
 		second.Key = waiting
-		if hs, e := hold(second, now); e == nil {
+		if hs, e := newGeneration(second, now); e == nil {
 			if err := k.files.promote(); err != nil {
 				return err
 			}
@@ -91,8 +91,8 @@ func (k *Keeper) load(now time.Time) error {
 	return nil
 }
 
-// hold checks that a certificate, a key and CAs belong together.
-func hold(m Material, now time.Time) (*held, error) {
+// newGeneration checks that a certificate, a key and CAs belong together.
+func newGeneration(m Material, now time.Time) (*generation, error) {
 	certs, err := ParseCertificates(m.Cert)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func hold(m Material, now time.Time) (*held, error) {
 	if public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(leaf.PublicKey) {
 		return nil, errors.New("the key is of another certificate")
 	}
-	h := &held{roots: x509.NewCertPool(), cas: cas}
+	h := &generation{roots: x509.NewCertPool(), cas: cas}
 	for _, ca := range cas {
 		h.roots.AddCert(ca)
 	}
@@ -138,14 +138,14 @@ func hold(m Material, now time.Time) (*held, error) {
 }
 
 // Identity of this member.
-func (k *Keeper) Identity() Identity { return k.now.Load().id }
+func (k *CertificateStore) Identity() Identity { return k.now.Load().id }
 
 // Leaf is this member's certificate. It is not to be changed.
-func (k *Keeper) Leaf() *x509.Certificate { return k.now.Load().pair.Leaf }
+func (k *CertificateStore) Leaf() *x509.Certificate { return k.now.Load().pair.Leaf }
 
 // Chain is this member's certificate and what leads from it to a CA, PEM, with a proof that this member has its key, for a
 // purpose: see NewProof.
-func (k *Keeper) Chain(purpose string) (chain, proof []byte, err error) {
+func (k *CertificateStore) Chain(purpose string) (chain, proof []byte, err error) {
 	h := k.now.Load()
 	certs := make([]*x509.Certificate, len(h.pair.Certificate))
 	for i, raw := range h.pair.Certificate {
@@ -162,56 +162,56 @@ func (k *Keeper) Chain(purpose string) (chain, proof []byte, err error) {
 }
 
 // Roots are the CAs that are believed. The pool is not to be changed.
-func (k *Keeper) Roots() *x509.CertPool { return k.now.Load().roots }
+func (k *CertificateStore) Roots() *x509.CertPool { return k.now.Load().roots }
 
 // Verify is the function of that name, against the CAs that the Keeper holds.
-func (k *Keeper) Verify(certs []*x509.Certificate, now time.Time, revoked func(serial string) bool, want Want) (Identity, error) {
+func (k *CertificateStore) Verify(certs []*x509.Certificate, now time.Time, revoked func(serial string) bool, want Want) (Identity, error) {
 	switch n := len(certs); {
 	case n == 0:
 		return Identity{}, &Refusal{Reason: NoCertificate}
 	case n > maxChain:
 		return Identity{}, &Refusal{Reason: Malformed, Detail: fmt.Sprintf("%d certificates, at most %d are read", n, maxChain)}
 	}
-	held := k.now.Load()
-	return verify(certs, held.roots, &held.known, now, revoked, want)
+	gen := k.now.Load()
+	return verify(certs, gen.roots, &gen.known, now, revoked, want)
 }
 
 // CAs are the certificates in Roots.
-func (k *Keeper) CAs() []*x509.Certificate { return slices.Clone(k.now.Load().cas) }
+func (k *CertificateStore) CAs() []*x509.Certificate { return slices.Clone(k.now.Load().cas) }
 
 // GetCertificate is for tls.Config.
-func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *CertificateStore) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return &k.now.Load().pair, nil
 }
 
 // GetClientCertificate is for tls.Config. The certificate is shown to whoever asks: servers of
 // other clusters refuse it, and say why.
-func (k *Keeper) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+func (k *CertificateStore) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return &k.now.Load().pair, nil
 }
 
 // RenewDue says whether two thirds of the certificate's life are over. It is
 // never time for one that is not ours to renew.
-func (k *Keeper) RenewDue(now time.Time) bool {
+func (k *CertificateStore) RenewDue(now time.Time) bool {
 	return !k.foreign && !now.Before(k.RenewAt())
 }
 
 // RenewAt is when two thirds of the certificate's life are over.
-func (k *Keeper) RenewAt() time.Time {
+func (k *CertificateStore) RenewAt() time.Time {
 	leaf := k.Leaf()
 	return leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
 }
 
 // Foreign says whether the certificate is of a PKI of the operator's own.
-func (k *Keeper) Foreign() bool { return k.foreign }
+func (k *CertificateStore) Foreign() bool { return k.foreign }
 
 // Replace writes a renewed certificate, its key and the CAs to disk and hands
 // them out from then on. They must be of the same member.
-func (k *Keeper) Replace(m Material, now time.Time) error {
+func (k *CertificateStore) Replace(m Material, now time.Time) error {
 	if k.foreign {
 		return errors.New("replace the member's certificate: it is of the operator's own PKI")
 	}
-	h, err := hold(m, now)
+	h, err := newGeneration(m, now)
 	if err != nil {
 		return fmt.Errorf("replace the member's certificate: %w", err)
 	}
@@ -232,7 +232,7 @@ func (k *Keeper) Replace(m Material, now time.Time) error {
 
 // Refresh reads the files again if they changed on disk. If what is there now
 // cannot be used, the old goes on being handed out and the error says why.
-func (k *Keeper) Refresh(now time.Time) (changed bool, err error) {
+func (k *CertificateStore) Refresh(now time.Time) (changed bool, err error) {
 	k.writing.Lock()
 	defer k.writing.Unlock()
 	stamp, err := k.files.stamp()

@@ -21,11 +21,11 @@ func material(t testing.TB, ca *CA, id Identity, n byte) Material {
 	return Material{Cert: EncodeCertificates(cert), Key: text, CA: ca.CertPEM()}
 }
 
-func TestKeeper(t *testing.T) {
+func TestCertificateStore(t *testing.T) {
 	ca, next := newCA(t, "c", 1), newCA(t, "c", 2)
 	id := Identity{Cluster: "c", Name: "h1", Server: true}
 	files := FilesIn(t.TempDir())
-	if _, err := OpenKeeper(files, false, epoch); err == nil {
+	if _, err := OpenStore(files, false, epoch); err == nil {
 		t.Fatal("opened what is not there")
 	}
 	first := material(t, ca, id, 3)
@@ -35,7 +35,7 @@ func TestKeeper(t *testing.T) {
 	if info, err := os.Stat(files.Key); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the key's mode: %v, %v", info.Mode(), err)
 	}
-	k, err := OpenKeeper(files, false, epoch)
+	k, err := OpenStore(files, false, epoch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestKeeper(t *testing.T) {
 	if changed, err := k.Refresh(epoch); changed || err != nil {
 		t.Errorf("its own change is read again: %v, %v", changed, err)
 	}
-	again, err := OpenKeeper(files, false, epoch)
+	again, err := OpenStore(files, false, epoch)
 	if err != nil || !again.Leaf().Equal(k.Leaf()) {
 		t.Fatalf("not what was written: %v", err)
 	}
@@ -79,16 +79,16 @@ func TestKeeper(t *testing.T) {
 			t.Errorf("%s was taken", what)
 		}
 	}
-	if _, err := OpenKeeper(files, false, epoch.Add(caLife)); err != nil {
+	if _, err := OpenStore(files, false, epoch.Add(caLife)); err != nil {
 		t.Errorf("an expired certificate must be shown, for others to refuse: %v", err)
 	}
 	if err := os.Chmod(files.Key, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenKeeper(files, false, epoch); err == nil {
+	if _, err := OpenStore(files, false, epoch); err == nil {
 		t.Error("took a key that others may read")
 	}
-	f, err := OpenKeeper(files, true, epoch)
+	f, err := OpenStore(files, true, epoch)
 	if err != nil {
 		t.Errorf("the operator's own key may be readable for its group: %v", err)
 	} else if f.RenewDue(epoch.Add(caLife)) || f.Replace(second, epoch) == nil {
@@ -121,7 +121,7 @@ func TestCrashWhileReplacing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		k, err := OpenKeeper(files, false, epoch)
+		k, err := OpenStore(files, false, epoch)
 		if err != nil {
 			t.Fatalf("after step %d: %v", step, err)
 		}
@@ -141,7 +141,7 @@ func TestCrashWhileReplacing(t *testing.T) {
 	if err := os.Rename(files.Key, files.next()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenKeeper(files, false, epoch); err != nil {
+	if _, err := OpenStore(files, false, epoch); err != nil {
 		t.Errorf("the first key was not in place: %v", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestRefresh(t *testing.T) {
 	if err := files.Write(material(t, ca, id, 3)); err != nil {
 		t.Fatal(err)
 	}
-	k, err := OpenKeeper(files, true, epoch)
+	k, err := OpenStore(files, true, epoch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func TestChainsAreRememberedForAWhile(t *testing.T) {
 			t.Errorf("remembered from %s to %s; the certificate: from %s to %s", v.from, v.to, cert.NotBefore, cert.NotAfter)
 		}
 	}
-	for i := range mostChains {
+	for i := range maxChains {
 		known.until[[32]byte{byte(i), byte(i >> 8), 1}] = validity{}
 	}
 	if err := known.lead([]*x509.Certificate{cert, strange}, pool(ca.Certificate()), epoch); err != nil || len(known.until) != 1 {
@@ -322,7 +322,7 @@ func TestRequest(t *testing.T) {
 
 // A proof is good for one key and one purpose, whatever kind of key it is.
 func TestProof(t *testing.T) {
-	k, err := OpenKeeper(foreignFiles(t, big.NewInt(7), "h1"), true, epoch)
+	k, err := OpenStore(foreignFiles(t, big.NewInt(7), "h1"), true, epoch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestProof(t *testing.T) {
 	if err := CheckProof(proof, certs[0], "to join"); err != nil {
 		t.Error(err)
 	}
-	other, err := OpenKeeper(foreignFiles(t, big.NewInt(7), "h1"), true, epoch)
+	other, err := OpenStore(foreignFiles(t, big.NewInt(7), "h1"), true, epoch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestProof(t *testing.T) {
 func TestShortSerials(t *testing.T) {
 	seen := map[string]bool{}
 	for _, serial := range []*big.Int{big.NewInt(1), big.NewInt(1), new(big.Int).SetUint64(math.MaxUint64), new(big.Int).Lsh(big.NewInt(1), 64), new(big.Int).Lsh(big.NewInt(1), 150)} {
-		k, err := OpenKeeper(foreignFiles(t, serial, "h1"), true, epoch)
+		k, err := OpenStore(foreignFiles(t, serial, "h1"), true, epoch)
 		if err != nil {
 			t.Fatal(err)
 		}

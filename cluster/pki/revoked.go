@@ -35,7 +35,7 @@ type RevokedFile struct {
 // without it everybody who was shut out would be let in.
 func OpenRevoked(path string) (*RevokedFile, error) {
 	f := &RevokedFile{path: path}
-	f.hold(nil)
+	f.replace(nil)
 	var list []Revocation
 	_, err := statefile.Read(path, func(b []byte) error {
 		list = nil
@@ -47,12 +47,12 @@ func OpenRevoked(path string) (*RevokedFile, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("certificates that count no more: %w", err)
 	}
-	f.hold(list)
+	f.replace(list)
 	return f, nil
 }
 
-// hold a list from now on.
-func (f *RevokedFile) hold(list []Revocation) {
+// replace a list from now on.
+func (f *RevokedFile) replace(list []Revocation) {
 	f.list = list
 	serials := make(map[string]bool, len(list))
 	for _, r := range list {
@@ -82,7 +82,7 @@ func (f *RevokedFile) Add(more []Revocation, now time.Time) (news bool, err erro
 	list = slices.DeleteFunc(list, func(r Revocation) bool { return !now.Before(r.Until) })
 	slices.SortFunc(list, func(a, b Revocation) int { return strings.Compare(a.Serial, b.Serial) })
 	list = slices.CompactFunc(list, func(a, b Revocation) bool { return a.Serial == b.Serial })
-	f.hold(list)
+	f.replace(list)
 	b, err := json.Marshal(list)
 	if err != nil {
 		return true, fmt.Errorf("certificates that count no more: %w", err)

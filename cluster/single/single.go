@@ -116,7 +116,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 			}
 			return r.Forecast(vm, resource, steps)
 		}})
-	if err := c.Begin(ctx, n.Term(), ""); err != nil {
+	if err := c.StartTerm(ctx, n.Term(), ""); err != nil {
 		return err
 	}
 	c.failed = make(chan error, len(hosts))
@@ -128,7 +128,7 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 		a.MigrateURI = name // several hosts in one process are simulated ones, which know each other by name
 		a.Recorder, a.Step = recorders[name], o.Step
 		a.Peers = c.Control.Peers
-		a.Keep = agent.KeepFile(filepath.Join(o.Dir, "agents", name+".json"))
+		a.State = agent.StateFile(filepath.Join(o.Dir, "agents", name+".json"))
 		wg.Go(func() {
 			if err := agent.Run(ctx, a); err != nil {
 				c.failed <- err

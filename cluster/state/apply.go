@@ -57,11 +57,11 @@ func (s *Store) ApplyAll(entries []Entry) []error {
 // refused. What such a one did is taken back with all that came before it, which is then done once more.
 func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	db := s.current()
-	if s.hand.db != db {
-		s.hand = atHand{db: db, seen: map[string]*VC{}, ops: unknown}
+	if s.cache.db != db {
+		s.cache = applyCache{db: db, vcs: map[string]*VC{}, ops: unknown}
 	}
 	w := newWriter(db.Txn(true), 0, time.Time{})
-	w.hand = s.hand
+	w.cache = s.cache
 	for n < len(entries) && (n == 0 || out[n-1] == nil) && !w.replaced {
 		if out[n] = w.apply(entries[n]); out[n] == nil {
 			w.finish()
@@ -71,11 +71,11 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	if out[n-1] != nil {
 		last := *w
 		w.txn.Abort()
-		for _, id := range w.hand.changed { // also what was never to be
-			delete(s.hand.seen, id)
+		for _, id := range w.cache.changed { // also what was never to be
+			delete(s.cache.vcs, id)
 		}
 		w = newWriter(db.Txn(true), 0, time.Time{})
-		w.hand = s.hand
+		w.cache = s.cache
 		for _, e := range entries[:n-1] {
 			if err := w.apply(e); err != nil {
 				panic(fmt.Sprintf("state: log entry %d is refused, and was not before: %v", e.Index, err))
@@ -86,7 +86,7 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 		w.finish()
 	}
 	w.txn.Commit()
-	s.hand.ops = w.hand.ops
+	s.cache.ops = w.cache.ops
 	s.watches.fire(w.hosts, w.all)
 	return n
 }
@@ -134,26 +134,26 @@ func (w *writer) dispatch(body any) error {
 		return w.fencing(b)
 	case *HostLost:
 		return w.hostLost(b)
-	case *Account:
-		return w.account(b)
-	case *Arm:
-		return w.arm(b)
+	case *Inventory:
+		return w.inventory(b)
+	case *SetFencing:
+		return w.setFencing(b)
 	case *Move:
 		return w.move(b)
 	case *SettingsPut:
 		return w.settings(b)
 	case *MovePlanPut:
 		return w.movePlanPut(b)
-	case *MigrationTold:
-		return w.migrationTold(b)
+	case *MigrationReport:
+		return w.migrationReport(b)
 	case *MigrationAbort:
 		return w.migrationAbort(b)
 	case *HostDrain:
 		return w.drain(b)
-	case *Shape:
-		return w.shape(b)
-	case *ShapingTold:
-		return w.shapingTold(b)
+	case *Rightsize:
+		return w.rightsize(b)
+	case *RightsizingReport:
+		return w.rightsizingReport(b)
 	case *Restore:
 		return w.restore(b)
 	case *Audit:
@@ -183,7 +183,7 @@ type writer struct {
 	hosts map[string]bool // that what is written concerns
 	all   bool            // it concerns every host
 
-	hand atHand
+	cache applyCache
 }
 
 func newWriter(txn *memdb.Txn, index uint64, at time.Time) *writer {
@@ -201,7 +201,7 @@ func (w *writer) put(table string, row any) {
 	if err := w.txn.Insert(table, row); err != nil {
 		panic("state: insert into " + table + ": " + err.Error())
 	}
-	w.hand.put(row)
+	w.cache.put(row)
 }
 
 func (w *writer) drop(table string, row any) {
@@ -209,7 +209,7 @@ func (w *writer) drop(table string, row any) {
 	if err := w.txn.Delete(table, row); err != nil {
 		panic("state: delete from " + table + ": " + err.Error())
 	}
-	w.hand.drop(row)
+	w.cache.drop(row)
 }
 
 func (w *writer) finish() {
@@ -229,14 +229,14 @@ func (w *writer) forget() {
 	w.forgetEndedTokens()
 	w.forgetParts()
 	w.forgetRemembered()
-	if w.hand.ops == unknown {
-		w.hand.ops = 0
-		each(w.read(), func(*Operation) bool { w.hand.ops++; return true }, tOps, "id")
+	if w.cache.ops == unknown {
+		w.cache.ops = 0
+		each(w.read(), func(*Operation) bool { w.cache.ops++; return true }, tOps, "id")
 	}
-	if w.hand.ops <= keepOperations {
+	if w.cache.ops <= keepOperations {
 		return
 	}
-	ops := make([]*Operation, 0, w.hand.ops-keepOperations)
+	ops := make([]*Operation, 0, w.cache.ops-keepOperations)
 	each(w.read(), func(op *Operation) bool {
 		ops = append(ops, op)
 		return len(ops) < cap(ops)

@@ -2,10 +2,10 @@ package state
 
 import memdb "github.com/hashicorp/go-memdb"
 
-// atHand is what who applies knows of the state besides the state itself: it says nothing that is not in there, and saves looking for it.
-type atHand struct {
+// applyCache is what who applies knows of the state besides the state itself: it says nothing that is not in there, and saves looking for it.
+type applyCache struct {
 	db      *memdb.MemDB   // that it is of
-	seen    map[string]*VC // rows, by id; not all of them. nil: none are kept
+	vcs     map[string]*VC // rows, by id; not all of them. nil: none are kept
 	changed []string       // VCs that were put or dropped in the transaction
 	ops     int            // operations that are kept, or unknown
 }
@@ -13,33 +13,33 @@ type atHand struct {
 // unknown number of operations.
 const unknown = -1
 
-// mostSeen is how many VCs are kept at hand; with more all are looked up anew.
-const mostSeen = 1 << 16
+// maxCached is how many VCs are kept at hand; with more all are looked up anew.
+const maxCached = 1 << 16
 
-func (h *atHand) see(vc *VC) {
-	if h.seen == nil {
+func (h *applyCache) store(vc *VC) {
+	if h.vcs == nil {
 		return
 	}
-	if len(h.seen) >= mostSeen {
-		clear(h.seen)
+	if len(h.vcs) >= maxCached {
+		clear(h.vcs)
 	}
-	h.seen[vc.ID] = vc
+	h.vcs[vc.ID] = vc
 }
 
 // put a row that is in the transaction now.
-func (h *atHand) put(row any) {
+func (h *applyCache) put(row any) {
 	if vc, is := row.(*VC); is {
 		h.changed = append(h.changed, vc.ID)
-		h.see(vc)
+		h.store(vc)
 	}
 }
 
 // drop a row that was in the transaction.
-func (h *atHand) drop(row any) {
+func (h *applyCache) drop(row any) {
 	switch r := row.(type) {
 	case *VC:
 		h.changed = append(h.changed, r.ID)
-		delete(h.seen, r.ID)
+		delete(h.vcs, r.ID)
 	case *Operation:
 		if h.ops != unknown {
 			h.ops--
@@ -49,23 +49,23 @@ func (h *atHand) drop(row any) {
 
 // putOperation keeps an operation, and counts it.
 func (w *writer) putOperation(op *Operation) {
-	if _, there := peek[Operation](w.read(), tOps, "id", op.ID); !there && w.hand.ops != unknown {
-		w.hand.ops++
+	if _, there := peek[Operation](w.read(), tOps, "id", op.ID); !there && w.cache.ops != unknown {
+		w.cache.ops++
 	}
 	w.put(tOps, op)
 }
 
-// seeVC is SeeVC, nil if there is none. Looking VCs up in the tree takes most of the time of adding up a host's load.
-func (w *writer) seeVC(id string) *VC {
-	if vc := w.hand.seen[id]; vc != nil {
+// cachedVC is SharedVC, nil if there is none. Looking VCs up in the tree takes most of the time of adding up a host's load.
+func (w *writer) cachedVC(id string) *VC {
+	if vc := w.cache.vcs[id]; vc != nil {
 		return vc
 	}
-	vc, ok := w.read().SeeVC(id)
+	vc, ok := w.read().SharedVC(id)
 	if ok {
-		w.hand.see(vc)
+		w.cache.store(vc)
 	}
 	return vc
 }
 
 // loadOf is Snapshot.LoadOf in the transaction.
-func (w *writer) loadOf(host string) Load { return w.read().loadOf(host, w.seeVC) }
+func (w *writer) loadOf(host string) Load { return w.read().loadOf(host, w.cachedVC) }

@@ -88,12 +88,12 @@ func planOf(s *state.Snapshot, name string, cpu float64, memory int64, hosts ...
 	id := "vc-" + name
 	vc := state.VC{ID: id, Name: name, MinYield: 0.5, Goal: state.GoalRun, Admitted: true,
 		Groups: []state.Group{{Name: "g", Count: len(hosts), CPU: cpu, VCPUs: 1, Memory: memory, MemoryMin: memory, Image: "tiny"}}}
-	p := state.Plan{Basis: s.Index(), Verb: "created", VC: &vc, Touched: hosts,
+	p := state.Plan{Basis: s.Index(), Verb: "created", VC: &vc, AffectedHosts: hosts,
 		Allocations: []state.Allocation{{VC: id, Group: "g", CPU: cpu}},
 		Operation:   &state.Operation{ID: "op-" + name, Kind: "create", VC: id, Name: name}}
 	for i, h := range hosts {
 		p.VMs = append(p.VMs, state.VM{ID: fmt.Sprintf("vm-%s-%d", name, i), VC: id, Group: "g", Task: i, Name: fmt.Sprintf("%s-g-%d", name, i),
-			Host: h, Generation: 1, Goal: state.GoalRun, Phase: state.Starting, VCPUs: 1, BootMemory: memory, Held: memory})
+			Host: h, Generation: 1, Goal: state.GoalRun, Phase: state.Starting, VCPUs: 1, BootMemory: memory, ChargedMemory: memory})
 	}
 	return p
 }
@@ -109,7 +109,7 @@ func leave(s *state.Snapshot, name string, goal state.Goal) state.Plan {
 			vm.Phase, vm.Frozen = state.Stopping, g.Allocation
 		}
 		p.VMs = append(p.VMs, vm)
-		p.Touched = append(p.Touched, vm.Host)
+		p.AffectedHosts = append(p.AffectedHosts, vm.Host)
 	}
 	vc.Goal, vc.Admitted = goal, false
 	p.VC = &vc

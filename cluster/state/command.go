@@ -30,21 +30,21 @@ const (
 	KindCertificate Kind = "certificate"
 	KindFencing     Kind = "host-fencing"
 	KindHostLost    Kind = "host-lost"
-	KindAccount     Kind = "host-account"
-	KindArm         Kind = "arm"
+	KindInventory   Kind = "host-account"
+	KindSetFencing  Kind = "arm"
 	KindMove        Kind = "move"
 	KindAudit       Kind = "audit"
 	KindAdminToken  Kind = "admin-token" // a token of the API, of any role
 
-	KindSettings       Kind = "settings"
-	KindMovePlan       Kind = "move-plan"
-	KindMigrationTold  Kind = "migration-told"
-	KindMigrationAbort Kind = "migration-abort"
-	KindDrain          Kind = "drain"
-	KindShape          Kind = "shape"
+	KindSettings        Kind = "settings"
+	KindMovePlan        Kind = "move-plan"
+	KindMigrationReport Kind = "migration-told"
+	KindMigrationAbort  Kind = "migration-abort"
+	KindDrain           Kind = "drain"
+	KindRightsize       Kind = "shape"
 
-	KindShapingTold Kind = "shaping-told"
-	KindRestore     Kind = "restore"
+	KindRightsizingReport Kind = "shaping-told"
+	KindRestore           Kind = "restore"
 
 	KindTokenDrop  Kind = "token-drop"
 	KindTokensUsed Kind = "tokens-used"
@@ -67,35 +67,35 @@ type kind struct {
 
 // present is the format of this program.
 var present = format{FormatVersion, map[Kind]kind{
-	KindInit:           {new: func() any { return new(Init) }},
-	KindHostReport:     {new: func() any { return new(HostReport) }},
-	KindHostCordon:     {new: func() any { return new(HostCordon) }},
-	KindPlan:           {new: func() any { return new(Plan) }},
-	KindVMReport:       {new: func() any { return new(VMReport) }},
-	KindImagePut:       {new: func() any { return new(ImagePut) }},
-	KindImageDrop:      {new: func() any { return new(ImageDrop) }},
-	KindMemberPut:      {new: func() any { return new(Member) }},
-	KindMemberDrop:     {new: func() any { return new(MemberDrop) }},
-	KindTokenPut:       {new: func() any { return new(JoinToken) }},
-	KindJoin:           {new: func() any { return new(Join) }},
-	KindCertificate:    {new: func() any { return new(Certificate) }},
-	KindFencing:        {new: func() any { return new(HostFencing) }},
-	KindHostLost:       {new: func() any { return new(HostLost) }},
-	KindAccount:        {new: func() any { return new(Account) }},
-	KindArm:            {new: func() any { return new(Arm) }},
-	KindMove:           {new: func() any { return new(Move) }},
-	KindAudit:          {new: func() any { return new(Audit) }},
-	KindAdminToken:     {new: func() any { return new(Token) }},
-	KindSettings:       {new: func() any { return new(SettingsPut) }},
-	KindMovePlan:       {new: func() any { return new(MovePlanPut) }},
-	KindMigrationTold:  {new: func() any { return new(MigrationTold) }},
-	KindMigrationAbort: {new: func() any { return new(MigrationAbort) }},
-	KindDrain:          {new: func() any { return new(HostDrain) }},
-	KindShape:          {new: func() any { return new(Shape) }},
-	KindShapingTold:    {new: func() any { return new(ShapingTold) }},
-	KindRestore:        {new: func() any { return new(Restore) }},
-	KindTokenDrop:      {new: func() any { return new(TokenDrop) }},
-	KindTokensUsed:     {new: func() any { return new(TokensUsed) }},
+	KindInit:              {new: func() any { return new(Init) }},
+	KindHostReport:        {new: func() any { return new(HostReport) }},
+	KindHostCordon:        {new: func() any { return new(HostCordon) }},
+	KindPlan:              {new: func() any { return new(Plan) }},
+	KindVMReport:          {new: func() any { return new(VMReport) }},
+	KindImagePut:          {new: func() any { return new(ImagePut) }},
+	KindImageDrop:         {new: func() any { return new(ImageDrop) }},
+	KindMemberPut:         {new: func() any { return new(Member) }},
+	KindMemberDrop:        {new: func() any { return new(MemberDrop) }},
+	KindTokenPut:          {new: func() any { return new(JoinToken) }},
+	KindJoin:              {new: func() any { return new(Join) }},
+	KindCertificate:       {new: func() any { return new(Certificate) }},
+	KindFencing:           {new: func() any { return new(HostFencing) }},
+	KindHostLost:          {new: func() any { return new(HostLost) }},
+	KindInventory:         {new: func() any { return new(Inventory) }},
+	KindSetFencing:        {new: func() any { return new(SetFencing) }},
+	KindMove:              {new: func() any { return new(Move) }},
+	KindAudit:             {new: func() any { return new(Audit) }},
+	KindAdminToken:        {new: func() any { return new(Token) }},
+	KindSettings:          {new: func() any { return new(SettingsPut) }},
+	KindMovePlan:          {new: func() any { return new(MovePlanPut) }},
+	KindMigrationReport:   {new: func() any { return new(MigrationReport) }},
+	KindMigrationAbort:    {new: func() any { return new(MigrationAbort) }},
+	KindDrain:             {new: func() any { return new(HostDrain) }},
+	KindRightsize:         {new: func() any { return new(Rightsize) }},
+	KindRightsizingReport: {new: func() any { return new(RightsizingReport) }},
+	KindRestore:           {new: func() any { return new(Restore) }},
+	KindTokenDrop:         {new: func() any { return new(TokenDrop) }},
+	KindTokensUsed:        {new: func() any { return new(TokensUsed) }},
 }}
 
 // MaxCommandBytes bounds one command in the log.
@@ -148,11 +148,11 @@ type Plan struct {
 	// VMs are rows to insert or replace, whole.
 	VMs         []VM         `json:"vms,omitempty"`
 	Allocations []Allocation `json:"allocations,omitempty"`
-	// Touched are the hosts whose Version must not be newer than Basis.
-	Touched    []string    `json:"touched,omitempty"`
-	Operation  *Operation  `json:"operation,omitempty"`
-	Remembered *Remembered `json:"remembered,omitempty"`
-	Text       string      `json:"text,omitempty"` // for the event
+	// AffectedHosts are the hosts whose Version must not be newer than Basis.
+	AffectedHosts []string    `json:"touched,omitempty"`
+	Operation     *Operation  `json:"operation,omitempty"`
+	Remembered    *Remembered `json:"remembered,omitempty"`
+	Text          string      `json:"text,omitempty"` // for the event
 }
 
 // Allocation gives each VM of a group so many cores.
@@ -181,12 +181,12 @@ type VMStatus struct {
 	Permit bool   `json:"permit,omitempty"`
 	// Resumes, with Room: the host has a guest that arrives paused go on once its source has said that it left.
 	// Left, with the phase lost, by the source: it handed the VM over, and did not run it since.
-	Resumes bool   `json:"resumes,omitempty"`
-	Left    bool   `json:"left,omitempty"`
-	Phase   Phase  `json:"phase"`
-	Gone    bool   `json:"gone,omitempty"`
-	Held    int64  `json:"held,omitempty"` // bytes
-	Reason  string `json:"reason,omitempty"`
+	Resumes       bool   `json:"resumes,omitempty"`
+	Left          bool   `json:"left,omitempty"`
+	Phase         Phase  `json:"phase"`
+	SourceLost    bool   `json:"gone,omitempty"`
+	ChargedMemory int64  `json:"held,omitempty"` // bytes
+	Reason        string `json:"reason,omitempty"`
 }
 
 // ImagePut puts an image into the catalogue.

@@ -95,7 +95,7 @@ func TestCommands(t *testing.T) {
 		{"more memory than there is", state.KindPlan, func(s *state.Snapshot) any { return planOf(s, "b", 1, 7*gib, "h1") }, state.ErrConflict, nil},
 		{"more CPU than there is, on a host it says nothing of", state.KindPlan, func(s *state.Snapshot) any {
 			p := planOf(s, "b", 3.01, gib, "h1")
-			p.Touched = nil
+			p.AffectedHosts = nil
 			return p
 		}, state.ErrConflict, nil},
 		{"a share that does not fit, on a host it says nothing of", state.KindPlan, func(s *state.Snapshot) any {
@@ -161,12 +161,12 @@ func TestCommands(t *testing.T) {
 		}},
 		{"gone, but nobody wants it deleted", state.KindVMReport, func(*state.Snapshot) any {
 			r := report("h1", "vm-a-0", 1, state.Stopped)
-			r.VMs[0].Gone = true
+			r.VMs[0].SourceLost = true
 			return r
 		}, nil, vm("vm-a-0", state.Failed, "h1")},
 		{"holds more", state.KindVMReport, func(*state.Snapshot) any {
 			r := report("h1", "vm-a-0", 1, state.Running)
-			r.VMs[0].Held = 2 * gib
+			r.VMs[0].ChargedMemory = 2 * gib
 			return r
 		}, nil, func(t *testing.T, s *state.Snapshot) {
 			if l := s.LoadOf("h1"); l.Memory != 2*gib+64*mib {
@@ -213,26 +213,26 @@ func TestLifeOfAVC(t *testing.T) {
 	}
 	again := leave(k.Snapshot(), "a", state.GoalRun)
 	again.VC.Admitted = true
-	again.VMs[0].Generation, again.VMs[0].Phase, again.VMs[0].Held = 2, state.Starting, gib
+	again.VMs[0].Generation, again.VMs[0].Phase, again.VMs[0].ChargedMemory = 2, state.Starting, gib
 	k.must(t, state.KindPlan, again)
 	k.must(t, state.KindVMReport, report("h1", "vm-a-0", 1, state.Failed)) // the first generation's late word
 	k.must(t, state.KindVMReport, report("h1", "vm-a-0", 2, state.Running))
 	k.must(t, state.KindPlan, leave(k.Snapshot(), "a", state.GoalDelete))
 	gone := report("h1", "vm-a-0", 2, state.Stopped)
-	gone.VMs[0].Gone = true
+	gone.VMs[0].SourceLost = true
 	k.must(t, state.KindVMReport, gone)
 	s := k.Snapshot()
 	if n := len(s.VCs()) + len(s.VMs()); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
-	var told []string
+	var reported []string
 	for _, e := range s.EventsAfter(0, 0) {
 		if e.Object == "vc" || e.Object == "vm" {
-			told = append(told, e.Kind)
+			reported = append(reported, e.Kind)
 		}
 	}
 	want := "vc-created vm-running vc-stop vm-stopped vc-run vm-running vc-delete vm-deleted vc-deleted"
-	if got := strings.Join(told, " "); got != want {
+	if got := strings.Join(reported, " "); got != want {
 		t.Errorf("events %s\nwant   %s", got, want)
 	}
 	op, _ := s.Operation("op-a")
@@ -262,7 +262,7 @@ func TestHostTakesAFailureBack(t *testing.T) {
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1"))
 	k.must(t, state.KindVMReport, report("h1", "vm-a-0", 1, state.Failed))
 	r := report("h1", "vm-a-0", 1, state.Running)
-	r.VMs[0].Held = gib
+	r.VMs[0].ChargedMemory = gib
 	k.must(t, state.KindVMReport, r)
 	if l := k.Snapshot().LoadOf("h1"); l.VMs != 1 || l.CPU != 1 || l.Memory != gib+64*mib {
 		t.Errorf("load %+v", l)

@@ -11,18 +11,18 @@ func Kinds() []Kind { return slices.Sorted(maps.Keys(present.kinds)) }
 
 // SeenAmiss is what who applies has at hand otherwise than it is.
 func (s *Store) SeenAmiss() (ids []string) {
-	if s.hand.db != s.db {
+	if s.cache.db != s.db {
 		return nil
 	}
-	for id, vc := range s.hand.seen {
-		if row, _ := s.Snapshot().SeeVC(id); row != vc {
+	for id, vc := range s.cache.vcs {
+		if row, _ := s.Snapshot().SharedVC(id); row != vc {
 			ids = append(ids, id)
 		}
 	}
 	n := 0
 	each(s.Snapshot(), func(*Operation) bool { n++; return true }, tOps, "id")
-	if s.hand.ops != unknown && s.hand.ops != n {
-		ids = append(ids, fmt.Sprintf("%d operations, not %d", n, s.hand.ops))
+	if s.cache.ops != unknown && s.cache.ops != n {
+		ids = append(ids, fmt.Sprintf("%d operations, not %d", n, s.cache.ops))
 	}
 	return ids
 }

@@ -27,7 +27,7 @@ func (b nextCordon) since() int {
 
 func nextFormat() format {
 	next := format{nextVersion, maps.Clone(present.kinds)}
-	next.kinds["made-up"] = kind{nextVersion, func() any { return new(Arm) }}
+	next.kinds["made-up"] = kind{nextVersion, func() any { return new(SetFencing) }}
 	next.kinds[KindHostCordon] = kind{0, func() any { return new(nextCordon) }}
 	return next
 }
@@ -50,7 +50,7 @@ func TestOldestServerSetsTheFormat(t *testing.T) {
 		}
 	}
 	next := nextFormat()
-	arm, cordon := Arm{Disarmed: true}, HostCordon{Host: "h1"}
+	arm, cordon := SetFencing{FencingDisabled: true}, HostCordon{Host: "h1"}
 	check := func(what string, want int) {
 		t.Helper()
 		version := s.Snapshot().readable(nextVersion)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Held copies a saved state so that it can be put in force again, on a cluster whose
+// PrepareRestore copies a saved state so that it can be put in force again, on a cluster whose
 // hosts went on without it: nothing is started or stopped until every host has said what it
 // runs (design rule 1). Its epoch is above its own, above that of the state it replaces (now; nil if that is not
 // known), and not below the seconds since 1970 at that time, so that it is new also where the newest state is not known.
@@ -15,16 +15,16 @@ import (
 // revoked, and tokens; of another cluster's state that is put in force here, as it is now and as it was. Hosts in
 // waitFor are waited for, too, and their agents listened to: somebody knows that they had joined, though neither state does.
 // reason is a noun: "restore", "recovery".
-func Held(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot, waitFor ...string) error {
-	s, err := held(in, reason, at, now, FormatVersion, waitFor...)
+func PrepareRestore(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot, waitFor ...string) error {
+	s, err := prepareRestore(in, reason, at, now, FormatVersion, waitFor...)
 	if err != nil {
 		return err
 	}
 	return s.Snapshot().Save(out)
 }
 
-// held by a program that knows the format up to that version, as all programs do that apply an entry of it.
-func held(in io.Reader, reason string, at time.Time, now *Snapshot, version int, waitFor ...string) (*Store, error) {
+// prepareRestore by a program that knows the format up to that version, as all programs do that apply an entry of it.
+func prepareRestore(in io.Reader, reason string, at time.Time, now *Snapshot, version int, waitFor ...string) (*Store, error) {
 	s := New()
 	if err := s.restore(in, version); err != nil {
 		return nil, err
@@ -56,17 +56,17 @@ func held(in io.Reader, reason string, at time.Time, now *Snapshot, version int,
 		}
 	}
 	m.Epoch = max(m.Epoch+1, is.Epoch+1, uint64(max(0, at.Unix())))
-	m.Hold = Hold{}
+	m.RecoveryFreeze = RecoveryFreeze{}
 	for _, h := range w.read().Hosts() {
 		h.Fencing, h.Lost = Fencing{}, Loss{}
 		w.put(tHosts, &h)
-		m.Hold.Pending = append(m.Hold.Pending, h.Name)
+		m.RecoveryFreeze.Pending = append(m.RecoveryFreeze.Pending, h.Name)
 	}
-	if len(m.Hold.Pending) > 0 {
-		m.Hold.Reason = reason
+	if len(m.RecoveryFreeze.Pending) > 0 {
+		m.RecoveryFreeze.Reason = reason
 	}
 	w.put(tMeta, &m)
-	w.event("hold-began", "cluster", m.ID, "%s: nothing is started or stopped until %d hosts have said what they run", reason, len(m.Hold.Pending))
+	w.event("hold-began", "cluster", m.ID, "%s: nothing is started or stopped until %d hosts have said what they run", reason, len(m.RecoveryFreeze.Pending))
 	forgetRows(w, tRestore, every[restorePart])
 	w.put(tIndex, &w.pos)
 	w.txn.Commit()

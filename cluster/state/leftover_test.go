@@ -19,7 +19,7 @@ func TestLeftoverStays(t *testing.T) {
 	moving := func(to string, ready bool) func(*state.VM) {
 		return func(v *state.VM) { v.MovingTo, v.Move, v.Ready = to, 7, ready }
 	}
-	gone := func(v *state.VM) { v.Paused, v.GoneFrom = true, v.Host }
+	gone := func(v *state.VM) { v.Paused, v.SourceLost = true, v.Host }
 	left := func(v *state.VM) { v.Left = true }
 	for _, c := range []struct {
 		name       string
@@ -69,8 +69,8 @@ func TestResumeRefused(t *testing.T) {
 		}
 		return out
 	}
-	gone := func(v *state.VM) { v.GoneFrom = v.Host }
-	left := func(v *state.VM) { v.GoneFrom, v.Left = v.Host, true }
+	gone := func(v *state.VM) { v.SourceLost = v.Host }
+	left := func(v *state.VM) { v.SourceLost, v.Left = v.Host, true }
 	closed := func(v *state.VM) { v.MovingTo, v.Move, v.Paused = "", 0, false }
 	for _, c := range []struct {
 		name             string
@@ -117,14 +117,14 @@ func TestLeft(t *testing.T) {
 		restartable(t, k, "r", "h1")
 		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true, ID: "mig-1", Options: state.MoveOptions{PostCopy: c.post, CopyStorage: c.copies}})
 		move := phase(t, k, "vm-r-0", state.Running).Move
-		tell := func(host string, move uint64, st state.VMStatus) state.VM {
+		report := func(host string, move uint64, st state.VMStatus) state.VM {
 			t.Helper()
 			st.VM, st.Generation, st.Move = "vm-r-0", 1, move
 			k.must(t, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
 			return phase(t, k, "vm-r-0", state.Running)
 		}
 		arrived := state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: move}
-		if vm := tell("h2", move, state.VMStatus{Room: true, Resumes: c.resumes}); vm.Paused != c.paused || !vm.Ready {
+		if vm := report("h2", move, state.VMStatus{Room: true, Resumes: c.resumes}); vm.Paused != c.paused || !vm.Ready {
 			t.Fatalf("%s: paused: %v", c.name, vm.Paused)
 		}
 		if c.paused {
@@ -133,10 +133,10 @@ func TestLeft(t *testing.T) {
 			}
 		}
 		left := state.VMStatus{Phase: state.Lost, Left: true}
-		if vm := tell("h1", move-1, left); vm.Left || vm.GoneFrom != "" {
+		if vm := report("h1", move-1, left); vm.Left || vm.SourceLost != "" {
 			t.Errorf("%s: left by the word of another move", c.name)
 		}
-		if vm := tell("h1", move, left); vm.Left != c.paused || vm.GoneFrom != "h1" {
+		if vm := report("h1", move, left); vm.Left != c.paused || vm.SourceLost != "h1" {
 			t.Errorf("%s: %+v", c.name, vm)
 		}
 		k.must(t, state.KindMove, arrived)
@@ -150,7 +150,7 @@ func TestLeft(t *testing.T) {
 	move := phase(t, k, "vm-r-0", state.Running).Move
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h2", VMs: []state.VMStatus{{VM: "vm-r-0", Generation: 1, Move: move, Room: true, Resumes: true}}})
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "vm-r-0", Generation: 1, Move: move, Phase: state.Lost}}})
-	if vm := phase(t, k, "vm-r-0", state.Running); vm.Left || vm.GoneFrom != "h1" {
+	if vm := phase(t, k, "vm-r-0", state.Running); vm.Left || vm.SourceLost != "h1" {
 		t.Errorf("lost by its source, which does not say that it left: %+v", vm)
 	}
 }

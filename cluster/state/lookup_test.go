@@ -37,8 +37,8 @@ func TestLookups(t *testing.T) {
 		if got := moving(); len(got) != moves {
 			t.Errorf("%s: %v on their way, not %d", what, got, moves)
 		}
-		if s.SomebodyWaits() != waits {
-			t.Errorf("%s: somebody waits: %v", what, s.SomebodyWaits())
+		if s.AnyQueued() != waits {
+			t.Errorf("%s: somebody waits: %v", what, s.AnyQueued())
 		}
 	}
 	check("three hosts", 0, []string{"h1", "h2", "h3"}, 0, false)

@@ -23,9 +23,9 @@ type HostLost struct {
 	Basis uint64 `json:"basis"`
 }
 
-// Account is what a host runs, told while there is a hold. A VM's generation becomes that of what runs, also if the state knows
+// Inventory is what a host runs, told while there is a hold. A VM's generation becomes that of what runs, also if the state knows
 // of a later one: no permit for that one is good any more, for it is of an epoch before this one.
-type Account struct {
+type Inventory struct {
 	Host string     `json:"host"`
 	VMs  []Instance `json:"vms"`
 }
@@ -38,10 +38,10 @@ type Instance struct {
 	Leftover bool `json:"leftover,omitempty"`
 }
 
-// Arm or disarm the leases of the whole cluster.
-type Arm struct {
-	Disarmed bool   `json:"disarmed"`
-	Reason   string `json:"reason,omitempty"`
+// SetFencing or disarm the leases of the whole cluster.
+type SetFencing struct {
+	FencingDisabled bool   `json:"disarmed"`
+	Reason          string `json:"reason,omitempty"`
 }
 
 // OnHostLoss of a VC.
@@ -83,7 +83,7 @@ func (w *writer) hostLost(b *HostLost) error {
 	}
 	switch b.Proof {
 	case ProofLease:
-		if m, _ := w.read().Meta(); m.Disarmed {
+		if m, _ := w.read().Meta(); m.FencingDisabled {
 			return fmt.Errorf("host %s: the cluster was disarmed: %w", b.Host, ErrConflict)
 		}
 		if !h.Fencing.Enforcing || h.Fencing.Watchdog == 0 {
@@ -102,41 +102,41 @@ func (w *writer) hostLost(b *HostLost) error {
 	n := 0
 	for _, vm := range append(w.read().VMsOn(h.Name), w.read().VMsMovingTo(h.Name)...) {
 		vc, _ := w.read().VC(vm.VC)
-		if vm.MovingTo == h.Name && vm.GoneFrom != "" && vm.ModifyIndex > b.Basis {
+		if vm.MovingTo == h.Name && vm.SourceLost != "" && vm.ModifyIndex > b.Basis {
 			continue
 		}
-		if vm.Holds() && (b.Proof != ProofLease || vc.Restartable()) && w.goneFrom(vm, h.Name, "host "+h.Name+" was lost: "+b.Text) {
+		if vm.ConsumesResources() && (b.Proof != ProofLease || vc.Restartable()) && w.sourceLost(vm, h.Name, "host "+h.Name+" was lost: "+b.Text) {
 			n++
 		}
 	}
 	w.touch(h.Name)
 	if b.Proof != ProofLease {
-		w.accounted(h.Name)
+		w.inventoryTaken(h.Name)
 	}
 	return nil
 }
 
-// goneFrom: the VM is proved not to run on that host. It is lost once it is proved so of
+// sourceLost: the VM is proved not to run on that host. It is lost once it is proved so of
 // every host that may hold it (design rule 1). A VM goes from the source of its move to the target, never
 // back: of the target it must be proved after it was proved of the source, or it may have come in between.
-func (w *writer) goneFrom(vm VM, host, why string) bool {
+func (w *writer) sourceLost(vm VM, host, why string) bool {
 	switch {
-	case vm.MovingTo == "", host == vm.MovingTo && vm.GoneFrom == vm.Host:
-		w.lose(vm, why)
+	case vm.MovingTo == "", host == vm.MovingTo && vm.SourceLost == vm.Host:
+		w.markLost(vm, why)
 		return true
-	case host == vm.Host && vm.GoneFrom == "":
-		vm.GoneFrom, vm.ModifyIndex = host, w.index
+	case host == vm.Host && vm.SourceLost == "":
+		vm.SourceLost, vm.ModifyIndex = host, w.index
 		w.put(tVMs, &vm)
 	}
 	return false
 }
 
-// lose a VM: nobody holds it, and it is to be started again if it was to run.
-func (w *writer) lose(vm VM, why string) {
+// markLost a VM: nobody holds it, and it is to be started again if it was to run.
+func (w *writer) markLost(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
 	w.endMigration(vm, false, false, 0, 0, why)
-	vm = vm.settled()
-	vm.Held, vm.Frozen, vm.Target, vm.Reason, vm.ModifyIndex = 0, 0, 0, why, w.index
+	vm = vm.withoutMove()
+	vm.ChargedMemory, vm.Frozen, vm.Target, vm.Reason, vm.ModifyIndex = 0, 0, 0, why, w.index
 	vm.Phase = Lost
 	if vm.Goal != GoalRun {
 		vm.Phase = Stopped
@@ -148,15 +148,15 @@ func (w *writer) lose(vm VM, why string) {
 	w.event("vm-"+string(vm.Phase), "vm", vm.Name, "%s", why)
 }
 
-func (w *writer) arm(b *Arm) error {
+func (w *writer) setFencing(b *SetFencing) error {
 	m, ok := w.read().Meta()
 	if !ok {
 		return fmt.Errorf("cluster: %w", ErrNotFound)
 	}
-	if m.Disarmed == b.Disarmed {
+	if m.FencingDisabled == b.FencingDisabled {
 		return nil
 	}
-	m.Disarmed, m.Disarm = b.Disarmed, b.Reason
+	m.FencingDisabled, m.FencingDisabledReason = b.FencingDisabled, b.Reason
 	w.put(tMeta, &m)
 	// A host may have been told of the other state, and not have been heard since: what it
 	// said before proves nothing until it says it again.
@@ -166,7 +166,7 @@ func (w *writer) arm(b *Arm) error {
 			w.put(tHosts, &h)
 		}
 	}
-	if b.Disarmed {
+	if b.FencingDisabled {
 		w.event("disarmed", "cluster", m.ID, "leases that run out stop no VM and prove nothing%s", because(b.Reason))
 	} else {
 		w.event("armed", "cluster", m.ID, "leases stop VMs again")
@@ -174,21 +174,21 @@ func (w *writer) arm(b *Arm) error {
 	return nil
 }
 
-// account takes in what a host runs, while there is a hold: what runs is where it runs,
+// inventory takes in what a host runs, while there is a hold: what runs is where it runs,
 // whatever the state says.
-func (w *writer) account(b *Account) error {
+func (w *writer) inventory(b *Inventory) error {
 	m, _ := w.read().Meta()
 	if _, ok := w.read().Host(b.Host); !ok {
 		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
 	}
-	if !slices.Contains(m.Hold.Pending, b.Host) {
+	if !slices.Contains(m.RecoveryFreeze.Pending, b.Host) {
 		return nil
 	}
 	here := map[string]bool{}
 	for _, r := range b.VMs {
 		vm, ok := w.read().VM(r.VM)
 		if r.Leftover {
-			if ok && r.Generation > vm.Generation && !vm.Accounted(m) {
+			if ok && r.Generation > vm.Generation && !vm.InventoryConfirmed(m) {
 				vm.Generation, vm.ModifyIndex = r.Generation, w.index
 				w.put(tVMs, &vm)
 			}
@@ -198,7 +198,7 @@ func (w *writer) account(b *Account) error {
 			w.event("vm-unknown", "vm", r.VM, "runs on host %s, but the state does not know it: it is left alone", b.Host)
 			continue
 		}
-		if vm.Accounted(m) && vm.Host != b.Host {
+		if vm.InventoryConfirmed(m) && vm.Host != b.Host {
 			w.event("vm-twice", "vm", vm.Name, "runs on host %s (generation %d) and on host %s (generation %d)", vm.Host, vm.Generation, b.Host, r.Generation)
 			if r.Generation < vm.Generation { // of the same one the later word counts: it may have moved between the two
 				continue
@@ -207,10 +207,10 @@ func (w *writer) account(b *Account) error {
 		here[vm.ID] = true
 		old := vm.Host
 		g, _ := mustVC(w, vm).GroupOf(vm)
-		w.endMigration(vm, b.Host == vm.MovingTo, false, 0, 0, "host "+b.Host+" says so after the "+m.Hold.Reason)
-		vm = vm.settled()
+		w.endMigration(vm, b.Host == vm.MovingTo, false, 0, 0, "host "+b.Host+" says so after the "+m.RecoveryFreeze.Reason)
+		vm = vm.withoutMove()
 		vm.Host, vm.Generation = b.Host, r.Generation
-		vm.Held, vm.BootMemory = max(vm.Held, g.Memory), max(vm.BootMemory, g.Memory)
+		vm.ChargedMemory, vm.BootMemory = max(vm.ChargedMemory, g.Memory), max(vm.BootMemory, g.Memory)
 		vm.VCPUs = max(vm.VCPUs, g.VCPUs)
 		if vm.Phase != Stopping {
 			vm.Phase, vm.Reason = Running, ""
@@ -218,42 +218,42 @@ func (w *writer) account(b *Account) error {
 				vm.Phase, vm.Frozen = Stopping, g.Allocation
 			}
 		}
-		vm.SeenEpoch, vm.ModifyIndex = m.Epoch, w.index
+		vm.InventoryEpoch, vm.ModifyIndex = m.Epoch, w.index
 		w.put(tVMs, &vm)
 		w.touch(old)
 		w.touch(b.Host)
 	}
-	w.accounted(b.Host)
+	w.inventoryTaken(b.Host)
 	return nil
 }
 
-// Accounted says whether a host has told in this epoch that it runs the VM.
-func (v VM) Accounted(m Meta) bool { return v.SeenEpoch == m.Epoch && m.Epoch > 0 }
+// InventoryConfirmed says whether a host has told in this epoch that it runs the VM.
+func (v VM) InventoryConfirmed(m Meta) bool { return v.InventoryEpoch == m.Epoch && m.Epoch > 0 }
 
 func mustVC(w *writer, vm VM) VC {
 	vc, _ := w.read().VC(vm.VC)
 	return vc
 }
 
-// accounted: the host needs not be waited for any more. With the last one the hold
+// inventoryTaken: the host needs not be waited for any more. With the last one the hold
 // ends, and what nobody runs is lost.
-func (w *writer) accounted(host string) {
+func (w *writer) inventoryTaken(host string) {
 	m, ok := w.read().Meta()
-	if !ok || !m.Hold.On() || !slices.Contains(m.Hold.Pending, host) {
+	if !ok || !m.RecoveryFreeze.On() || !slices.Contains(m.RecoveryFreeze.Pending, host) {
 		return
 	}
-	m.Hold.Pending = slices.DeleteFunc(slices.Clone(m.Hold.Pending), func(name string) bool { return name == host })
-	if len(m.Hold.Pending) > 0 {
+	m.RecoveryFreeze.Pending = slices.DeleteFunc(slices.Clone(m.RecoveryFreeze.Pending), func(name string) bool { return name == host })
+	if len(m.RecoveryFreeze.Pending) > 0 {
 		w.put(tMeta, &m)
 		return
 	}
 	w.put(tMeta, &m)
 	for _, vm := range w.read().VMs() {
-		if vm.Holds() && !vm.Accounted(m) {
-			w.lose(vm, "no host runs it after the "+m.Hold.Reason)
+		if vm.ConsumesResources() && !vm.InventoryConfirmed(m) {
+			w.markLost(vm, "no host runs it after the "+m.RecoveryFreeze.Reason)
 		}
 	}
-	w.event("hold-ended", "cluster", m.ID, "every host has said what it runs: the cluster goes on after the %s", m.Hold.Reason)
-	m.Hold = Hold{}
+	w.event("hold-ended", "cluster", m.ID, "every host has said what it runs: the cluster goes on after the %s", m.RecoveryFreeze.Reason)
+	m.RecoveryFreeze = RecoveryFreeze{}
 	w.put(tMeta, &m)
 }

@@ -26,17 +26,17 @@ func guard(t *testing.T, k *cluster, host string) {
 	k.must(t, state.KindFencing, state.HostFencing{Host: host, Fencing: state.Fencing{Enforcing: true, Watchdog: 15_000}})
 }
 
-// holdAfter puts the present state in force again, at so many seconds since 1970, as a restore or a recovery does.
-func holdAfter(t *testing.T, k *cluster, reason string, at int64) {
+// freezeAfter puts the present state in force again, at so many seconds since 1970, as a restore or a recovery does.
+func freezeAfter(t *testing.T, k *cluster, reason string, at int64) {
 	t.Helper()
-	var saved, held bytes.Buffer
+	var saved, frozen bytes.Buffer
 	if err := k.Snapshot().Save(&saved); err != nil {
 		t.Fatal(err)
 	}
-	if err := state.Held(&saved, &held, reason, time.Unix(at, 0), nil); err != nil {
+	if err := state.PrepareRestore(&saved, &frozen, reason, time.Unix(at, 0), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Restore(&held); err != nil {
+	if err := k.Restore(&frozen); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -101,7 +101,7 @@ func TestLossDuringMove(t *testing.T) {
 			phase(t, k, "vm-r-0", state.Running)
 			k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofFence, Text: "off", Basis: k.Snapshot().Index()})
 		}
-		if vm := phase(t, k, "vm-r-0", state.Lost); vm.MovingTo != "" || vm.GoneFrom != "" {
+		if vm := phase(t, k, "vm-r-0", state.Lost); vm.MovingTo != "" || vm.SourceLost != "" {
 			t.Errorf("the move is still open: %+v", vm)
 		}
 	}
@@ -127,7 +127,7 @@ func TestMove(t *testing.T) {
 }
 
 // What is said late of one move settles no other, whichever way it went.
-func TestMovesAreToldApart(t *testing.T) {
+func TestMovesAreDistinguished(t *testing.T) {
 	k := small(t, 3)
 	restartable(t, k, "r", "h1")
 	open := func(to string) uint64 {
@@ -139,7 +139,7 @@ func TestMovesAreToldApart(t *testing.T) {
 		t.Helper()
 		return k.apply(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: to, Arrived: arrived, Move: move})
 	}
-	tell := func(host string, move uint64, st state.VMStatus) state.VM {
+	report := func(host string, move uint64, st state.VMStatus) state.VM {
 		t.Helper()
 		st.VM, st.Generation, st.Move = "vm-r-0", 1, move
 		k.must(t, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
@@ -161,27 +161,27 @@ func TestMovesAreToldApart(t *testing.T) {
 		}
 	}
 	for _, stale := range []uint64{0, first} {
-		if vm := tell("h1", stale, lost); vm.GoneFrom != "" {
+		if vm := report("h1", stale, lost); vm.SourceLost != "" {
 			t.Errorf("gone from its source by the word of move %d, in move %d", stale, second)
 		}
-		if vm := tell("h2", stale, state.VMStatus{Room: true}); vm.Ready {
+		if vm := report("h2", stale, state.VMStatus{Room: true}); vm.Ready {
 			t.Errorf("the target is ready for move %d by the word of move %d", second, stale)
 		}
 	}
-	if vm := tell("h1", second, state.VMStatus{Room: true}); vm.Ready {
+	if vm := report("h1", second, state.VMStatus{Room: true}); vm.Ready {
 		t.Error("ready by the word of the source")
 	}
-	if vm := tell("h1", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
+	if vm := report("h1", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
 		t.Error("a permit to hand over before the target has room")
 	}
-	if vm := tell("h2", second, state.VMStatus{Room: true}); !vm.Ready || vm.GoneFrom != "" {
+	if vm := report("h2", second, state.VMStatus{Room: true}); !vm.Ready || vm.SourceLost != "" {
 		t.Errorf("its target is ready: %+v", vm)
 	}
-	if vm := tell("h2", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
+	if vm := report("h2", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
 		t.Error("a permit to hand over what the target does not have")
 	}
-	permit := tell("h1", second, state.VMStatus{Permit: true}).Permit
-	again := tell("h1", second, state.VMStatus{Permit: true}).Permit
+	permit := report("h1", second, state.VMStatus{Permit: true}).Permit
+	again := report("h1", second, state.VMStatus{Permit: true}).Permit
 	if permit == 0 || again <= permit {
 		t.Errorf("permits %d and %d", permit, again)
 	}
@@ -191,15 +191,15 @@ func TestMovesAreToldApart(t *testing.T) {
 			t.Errorf("it stayed, by the word of permit %d: %v", old, err)
 		}
 	}
-	if vm := tell("h1", second, lost); vm.GoneFrom != "h1" {
+	if vm := report("h1", second, lost); vm.SourceLost != "h1" {
 		t.Errorf("gone from its source: %+v", vm)
 	}
 	if err := over("h2", second, true); err != nil {
 		t.Fatal(err)
 	}
 	// It moved: what was said on its way, or is said of the next move, does not end it.
-	tell("h2", second, lost)
-	if vm := tell("h2", first, state.VMStatus{Phase: state.Failed}); vm.Ready || vm.GoneFrom != "" || vm.Host != "h2" {
+	report("h2", second, lost)
+	if vm := report("h2", first, state.VMStatus{Phase: state.Failed}); vm.Ready || vm.SourceLost != "" || vm.Host != "h2" {
 		t.Errorf("it moved: %+v", vm)
 	}
 }
@@ -232,26 +232,26 @@ func TestShareOnTheWay(t *testing.T) {
 }
 
 // After a restore nothing changes until every host has said what it runs, and what runs counts.
-func TestHold(t *testing.T) {
+func TestRecoveryFreeze(t *testing.T) {
 	k := small(t, 3)
 	restartable(t, k, "a", "h1", "h2")
-	holdAfter(t, k, "restore", 1000)
+	freezeAfter(t, k, "restore", 1000)
 	m, _ := k.Snapshot().Meta()
-	if m.Epoch != 1000 || len(m.Hold.Pending) != 3 {
+	if m.Epoch != 1000 || len(m.RecoveryFreeze.Pending) != 3 {
 		t.Fatalf("held cluster is %+v", m)
 	}
 	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "n", 0.1, gib, "h3")); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("a plan during the hold: %v", err)
 	}
 	// Meanwhile vm-a-0 moved to h3, vm-a-1 ended, and a VM was made that the state never heard of.
-	k.must(t, state.KindAccount, state.Account{Host: "h3", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}, {VM: "vm-new", Generation: 1}}})
-	k.must(t, state.KindAccount, state.Account{Host: "h1"})
-	if m, _ := k.Snapshot().Meta(); !m.Hold.On() {
+	k.must(t, state.KindInventory, state.Inventory{Host: "h3", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}, {VM: "vm-new", Generation: 1}}})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h1"})
+	if m, _ := k.Snapshot().Meta(); !m.RecoveryFreeze.On() {
 		t.Error("the hold ended before h2 was heard of")
 	}
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofOperator, Text: "it burnt"})
-	if m, _ := k.Snapshot().Meta(); m.Hold.On() {
-		t.Errorf("still held: %+v", m.Hold)
+	if m, _ := k.Snapshot().Meta(); m.RecoveryFreeze.On() {
+		t.Errorf("still held: %+v", m.RecoveryFreeze)
 	}
 	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h3" || vm.Generation != 2 {
 		t.Errorf("the VM that moved is %+v", vm)
@@ -262,7 +262,7 @@ func TestHold(t *testing.T) {
 
 // What runs counts also if the state has permitted a later generation that never came to run: else its host would hold the
 // instance for one that it must not touch, and neither its share nor its end would ever reach it.
-func TestAccountOfAnEarlierGeneration(t *testing.T) {
+func TestInventoryOfAnEarlierGeneration(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "a", "h1")
 	guard(t, k, "h1")
@@ -273,14 +273,14 @@ func TestAccountOfAnEarlierGeneration(t *testing.T) {
 	again.VMs[0].Generation = 2
 	k.must(t, state.KindPlan, again)
 	phase(t, k, "vm-a-0", state.Starting)
-	holdAfter(t, k, "restore", 1000)
+	freezeAfter(t, k, "restore", 1000)
 	// The proof was wrong, by an operator's word say, or the world went on from before it: generation 1 runs on h1.
-	k.must(t, state.KindAccount, state.Account{Host: "h1", VMs: []state.Instance{{VM: "vm-a-0", Generation: 1}}})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h1", VMs: []state.Instance{{VM: "vm-a-0", Generation: 1}}})
 	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h1" || vm.Generation != 1 {
 		t.Errorf("generation 1 runs on h1, and the VM is %+v", vm)
 	}
 	// A later one that is heard of after that counts more.
-	k.must(t, state.KindAccount, state.Account{Host: "h2", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h2", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}})
 	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h2" || vm.Generation != 2 {
 		t.Errorf("generation 2 runs on h2, and the VM is %+v", vm)
 	}
@@ -288,13 +288,13 @@ func TestAccountOfAnEarlierGeneration(t *testing.T) {
 
 // What a migration left on a host does not run there, and is not taken for the start that follows a restore, of whichever generation
 // the saved state has the VM.
-func TestAccountOfALeftover(t *testing.T) {
+func TestInventoryOfALeftover(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "a", "h1")
-	holdAfter(t, k, "restore", 1000)
+	freezeAfter(t, k, "restore", 1000)
 	left := state.Instance{VM: "vm-a-0", Generation: 2, Leftover: true}
-	k.must(t, state.KindAccount, state.Account{Host: "h1", VMs: []state.Instance{left, {VM: "vm-unknown", Generation: 1, Leftover: true}}})
-	k.must(t, state.KindAccount, state.Account{Host: "h2", VMs: []state.Instance{}})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h1", VMs: []state.Instance{left, {VM: "vm-unknown", Generation: 1, Leftover: true}}})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h2", VMs: []state.Instance{}})
 	if vm := phase(t, k, "vm-a-0", state.Lost); vm.Generation != 2 {
 		t.Errorf("generation 2 is left on h1, and the VM is %+v", vm)
 	}
@@ -312,7 +312,7 @@ func TestRestoreKnowsWhatCameSince(t *testing.T) {
 	join := state.Join{Token: "t1", Hash: "x", Member: state.Member{Name: "h4", Agent: true, Address: "h4:1", Format: state.FormatVersion}}
 	k.must(t, state.KindTokenPut, state.JoinToken{ID: "t1", Hash: "x", Agent: true, Until: time.Unix(1e11, 0)})
 	member("thief", "0a")
-	var old, held bytes.Buffer
+	var old, frozen bytes.Buffer
 	if err := k.Snapshot().Save(&old); err != nil {
 		t.Fatal(err)
 	}
@@ -320,10 +320,10 @@ func TestRestoreKnowsWhatCameSince(t *testing.T) {
 	k.must(t, state.KindJoin, join)
 	member("h3", "0b")
 	k.must(t, state.KindHostReport, hostReport("h3", 2, 4*gib))
-	if err := state.Held(&old, &held, "restore", time.Unix(1000, 0), k.Snapshot()); err != nil {
+	if err := state.PrepareRestore(&old, &frozen, "restore", time.Unix(1000, 0), k.Snapshot()); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Restore(&held); err != nil {
+	if err := k.Restore(&frozen); err != nil {
 		t.Fatal(err)
 	}
 	if _, is := k.Snapshot().Member("thief"); is || !k.Snapshot().Revoked("0a") {
@@ -336,12 +336,12 @@ func TestRestoreKnowsWhatCameSince(t *testing.T) {
 	if err := k.apply(t, state.KindJoin, join); !errors.Is(err, state.ErrToken) {
 		t.Errorf("a join token is used twice: %v", err)
 	}
-	k.must(t, state.KindAccount, state.Account{Host: "h1"})
-	k.must(t, state.KindAccount, state.Account{Host: "h2"})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h1"})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h2"})
 	if vm, _ := k.Snapshot().VM("vm-a-0"); vm.Phase == state.Lost {
 		t.Fatal("lost, though h3 has not said what it runs")
 	}
-	k.must(t, state.KindAccount, state.Account{Host: "h3", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h3", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}})
 	if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h3" {
 		t.Errorf("it runs on h3, and is %+v", vm)
 	}
@@ -356,7 +356,7 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 		lost.must(t, state.KindMemberPut, state.Member{Name: name, Server: true, Agent: true, Address: "old-" + name + ":1", Format: state.FormatVersion})
 	}
 	lost.must(t, state.KindAdminToken, token("old", state.RoleAdmin))
-	var saved, held bytes.Buffer
+	var saved, frozen bytes.Buffer
 	if err := lost.Snapshot().Save(&saved); err != nil {
 		t.Fatal(err)
 	}
@@ -366,10 +366,10 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 	k.must(t, state.KindCertificate, state.Certificate{Member: "h1", Serial: state.Serial{Number: "0a", Until: time.Unix(1e11, 0)}})
 	k.must(t, state.KindAdminToken, token("new", state.RoleAdmin))
 	k.must(t, state.KindHostReport, hostReport("h9", 2, 4*gib))
-	if err := state.Held(&saved, &held, "restore", time.Unix(1000, 0), k.Snapshot()); err != nil {
+	if err := state.PrepareRestore(&saved, &frozen, "restore", time.Unix(1000, 0), k.Snapshot()); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Restore(&held); err != nil {
+	if err := k.Restore(&frozen); err != nil {
 		t.Fatal(err)
 	}
 	if m, _ := k.Snapshot().Member("h1"); m.Address != "new-h1:1" || len(m.Serials) != 1 {
@@ -378,18 +378,18 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 	if n := len(k.Snapshot().Tokens()); n != 2 {
 		t.Errorf("%d admin tokens are good, want the old and the new", n)
 	}
-	if m, _ := k.Snapshot().Meta(); m.ID != "cluster-1" || len(m.Hold.Pending) != 3 {
+	if m, _ := k.Snapshot().Meta(); m.ID != "cluster-1" || len(m.RecoveryFreeze.Pending) != 3 {
 		t.Errorf("%+v", m)
 	}
 	k.must(t, state.KindTokenPut, state.JoinToken{ID: "t1", Hash: "x", Agent: true, For: "h2", Until: time.Unix(1e11, 0)})
 	join := state.Join{Token: "t1", Hash: "x", Member: state.Member{Name: "h2", Agent: true, Address: "h2:1", Format: state.FormatVersion}}
 	k.must(t, state.KindJoin, join)
 	for _, h := range []string{"h1", "h2", "h9"} {
-		a := state.Account{Host: h}
+		a := state.Inventory{Host: h}
 		if h == "h2" {
 			a.VMs = []state.Instance{{VM: "vm-a-1", Generation: 1}}
 		}
-		k.must(t, state.KindAccount, a)
+		k.must(t, state.KindInventory, a)
 	}
 	phase(t, k, "vm-a-0", state.Lost)
 	phase(t, k, "vm-a-1", state.Running)
@@ -402,27 +402,27 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 
 // A host whose joining is known to nobody but the operator is waited for like the others: by what it says, or by the word that it
 // is dead.
-func TestRestoreWaitsForWhoIsNamed(t *testing.T) {
+func TestRestoreWaitsForNamedHosts(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		k := small(t, 1)
 		restartable(t, k, "a", "h1")
-		var old, held bytes.Buffer
+		var old, frozen bytes.Buffer
 		if err := k.Snapshot().Save(&old); err != nil {
 			t.Fatal(err)
 		}
-		if err := state.Held(&old, &held, "recovery", time.Unix(1000, 0), k.Snapshot(), "h9", "h1"); err != nil {
+		if err := state.PrepareRestore(&old, &frozen, "recovery", time.Unix(1000, 0), k.Snapshot(), "h9", "h1"); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Restore(&held); err != nil {
+		if err := k.Restore(&frozen); err != nil {
 			t.Fatal(err)
 		}
-		if m, _ := k.Snapshot().Meta(); !slices.Equal(m.Hold.Pending, []string{"h1", "h9"}) {
-			t.Fatalf("%+v", m.Hold)
+		if m, _ := k.Snapshot().Meta(); !slices.Equal(m.RecoveryFreeze.Pending, []string{"h1", "h9"}) {
+			t.Fatalf("%+v", m.RecoveryFreeze)
 		}
 		if row, is := k.Snapshot().Member("h9"); !is || !row.Agent || row.Server {
 			t.Errorf("its agent is listened to by %+v", row)
 		}
-		k.must(t, state.KindAccount, state.Account{Host: "h1"})
+		k.must(t, state.KindInventory, state.Inventory{Host: "h1"})
 		if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h1" {
 			t.Errorf("before h9 has said what it runs: %+v", vm)
 		}
@@ -433,7 +433,7 @@ func TestRestoreWaitsForWhoIsNamed(t *testing.T) {
 			continue
 		}
 		k.must(t, state.KindHostReport, hostReport("h9", 2, 4*gib))
-		k.must(t, state.KindAccount, state.Account{Host: "h9", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}})
+		k.must(t, state.KindInventory, state.Inventory{Host: "h9", VMs: []state.Instance{{VM: "vm-a-0", Generation: 2}}})
 		if vm := phase(t, k, "vm-a-0", state.Running); vm.Host != "h9" || vm.Generation != 2 {
 			t.Errorf("it runs on h9, and is %+v", vm)
 		}
@@ -456,7 +456,7 @@ func TestRemovedMemberStaysOut(t *testing.T) {
 	if _, is := k.Snapshot().Member("h1"); is {
 		t.Error("a member that was removed is one again")
 	}
-	holdAfter(t, k, "restore", 1)
+	freezeAfter(t, k, "restore", 1)
 	if err := k.apply(t, state.KindMemberDrop, state.MemberDrop{Name: "h2"}); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("a host is removed that has not said what it runs: %v", err)
 	}
@@ -476,7 +476,7 @@ func TestDeletedVMsGoWithTheirDeadHost(t *testing.T) {
 	k.must(t, state.KindVMReport, report("h1", "vm-kept-0", 1, state.Running))
 	k.must(t, state.KindPlan, leave(k.Snapshot(), "gone", state.GoalDelete))
 	left := report("h2", "vm-gone-1", 1, state.Stopped)
-	left.VMs[0].Gone = true
+	left.VMs[0].SourceLost = true
 	k.must(t, state.KindVMReport, left)
 	drop := state.MemberDrop{Name: "h1"}
 	refused := func(why string, drop state.MemberDrop) {
@@ -507,9 +507,9 @@ func TestDeletedVMsGoWithTheirDeadHost(t *testing.T) {
 func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "a", "h1")
-	holdAfter(t, k, "recovery", 1)
+	freezeAfter(t, k, "recovery", 1)
 	for i, h := range []string{"h1", "h2"} {
-		k.must(t, state.KindAccount, state.Account{Host: h, VMs: []state.Instance{{VM: "vm-a-0", Generation: uint64(1 + i)}}})
+		k.must(t, state.KindInventory, state.Inventory{Host: h, VMs: []state.Instance{{VM: "vm-a-0", Generation: uint64(1 + i)}}})
 	}
 	for _, e := range k.Snapshot().EventsAfter(0, 0) {
 		if e.Kind == "vm-twice" {
@@ -525,9 +525,9 @@ func TestArmingForgetsWhatWasSaidBefore(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "r", "h1")
 	guard(t, k, "h1")
-	k.must(t, state.KindArm, state.Arm{Disarmed: true})
+	k.must(t, state.KindSetFencing, state.SetFencing{FencingDisabled: true})
 	guard(t, k, "h1") // a renewal under way when it was disarmed
-	k.must(t, state.KindArm, state.Arm{})
+	k.must(t, state.KindSetFencing, state.SetFencing{})
 	if err := k.apply(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofLease, Text: "silent"}); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("taken for lost: %v", err)
 	}
@@ -537,7 +537,7 @@ func TestArmingForgetsWhatWasSaidBefore(t *testing.T) {
 }
 
 // Whoever takes the name of a member that is silent must not be taken for its machine, on which VMs may run.
-func TestNobodyTakesTheNameOfAHostWithVMs(t *testing.T) {
+func TestNameOfAHostWithVMsIsNotReused(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "r", "h1")
 	k.must(t, state.KindMemberPut, state.Member{Name: "h1", Agent: true, Address: "10.0.0.1:7480"})

@@ -112,8 +112,8 @@ func (w *writer) memberDrop(b *MemberDrop) error {
 	if !ok {
 		return fmt.Errorf("member %s: %w", b.Name, ErrNotFound)
 	}
-	if meta, _ := w.read().Meta(); slices.Contains(meta.Hold.Pending, b.Name) {
-		return fmt.Errorf("member %s: its host has not said yet what it runs after the %s; confirm first that it is dead: %w", b.Name, meta.Hold.Reason, ErrConflict)
+	if meta, _ := w.read().Meta(); slices.Contains(meta.RecoveryFreeze.Pending, b.Name) {
+		return fmt.Errorf("member %s: its host has not said yet what it runs after the %s; confirm first that it is dead: %w", b.Name, meta.RecoveryFreeze.Reason, ErrConflict)
 	}
 	if h, ok := w.read().Host(b.Name); ok {
 		on, to := w.leaveDead(h, w.read().VMsOn(b.Name)), w.read().VMsMovingTo(b.Name)
@@ -134,7 +134,7 @@ func (w *writer) memberDrop(b *MemberDrop) error {
 // LeavesWith says whether a VM goes with its host when that is removed: it is deleted, it is proved not to run, and
 // the host is dead, so that nobody is left to clear it away. The end of a lease says nothing of a host's disks.
 func (v VM) LeavesWith(h Host) bool {
-	return (h.Lost.Proof == ProofOperator || h.Lost.Proof == ProofFence) && v.Goal == GoalDelete && !v.Holds() && v.Host == h.Name && v.MovingTo == ""
+	return (h.Lost.Proof == ProofOperator || h.Lost.Proof == ProofFence) && v.Goal == GoalDelete && !v.ConsumesResources() && v.Host == h.Name && v.MovingTo == ""
 }
 
 // leaveDead drops those of a dead host's VMs that go with it and returns the others.
@@ -214,11 +214,11 @@ func (s *Snapshot) CheckJoin(b Join) error {
 	meta, _ := s.Meta()
 	// It may take the name of a host that has yet to say what it runs after a restore: what the state says of its VMs is not believed anyway.
 	// What it says then is taken for what runs under that name, so it must be the same machine, or the old one must be off.
-	if slices.Contains(meta.Hold.Pending, m.Name) || h.RunsOn(b.Machine) {
+	if slices.Contains(meta.RecoveryFreeze.Pending, m.Name) || h.RunsOn(b.Machine) {
 		return nil
 	}
 	for _, vm := range append(s.VMsOn(m.Name), s.VMsMovingTo(m.Name)...) {
-		if !vm.Holds() {
+		if !vm.ConsumesResources() {
 			continue
 		}
 		why := "this machine is not known to be the one they run on: turn that one off"

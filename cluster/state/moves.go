@@ -112,7 +112,7 @@ type MoveStep struct {
 	Allotment int64 `json:"allotment"` // most bytes the move may send; -1 = no bound. All of a plan sum to its budget at most
 	// CopyStorage: its disks are copied as well; Bytes counts them.
 	CopyStorage bool    `json:"copyStorage,omitempty"`
-	Parks       bool    `json:"parks,omitempty"` // it waits there, to move on
+	Staging     bool    `json:"parks,omitempty"` // it waits there, to move on
 	Reason      string  `json:"reason"`          // in words
 	Begins      float64 `json:"begins"`          // predicted, seconds after the plan began
 	Seconds     float64 `json:"seconds"`         // predicted
@@ -152,8 +152,8 @@ type Migration struct {
 	MaxBytes   int64 `json:"maxBytes"`   // its allotment; -1 = no bound
 	BytesMoved int64 `json:"bytesMoved"` // by the source's last word
 	DowntimeMs int64 `json:"downtimeMs"`
-	// Told: the source said what it sent in all. Until then it may be as much as was allowed.
-	Told bool `json:"told,omitempty"`
+	// Reported: the source said what it sent in all. Until then it may be as much as was allowed.
+	Reported bool `json:"told,omitempty"`
 
 	Reason  string      `json:"reason,omitempty"` // why it moves
 	Error   string      `json:"error,omitempty"`  // why it failed
@@ -214,17 +214,17 @@ const (
 
 // MoveSettings say when VMs move and how. A zero field stands for its default: see WithDefaults.
 type MoveSettings struct {
-	Mode      MoveMode `json:"mode,omitempty"`
-	Period    Millis   `json:"period,omitempty"`    // between two looks
-	Grace     Millis   `json:"grace,omitempty"`     // a VM that moved is left alone for so long
-	CoolDown  Millis   `json:"coolDown,omitempty"`  // after a plan ended, until the next
-	Hold      Millis   `json:"hold,omitempty"`      // a gain must have been there for so long
-	LeastGain float64  `json:"leastGain,omitempty"` // of the minimum yield, relative
-	IdleBelow float64  `json:"idleBelow,omitempty"` // use of the cluster's CPU, 0 to 1, below which nothing moves; 0 = any
-	MaxBytes  int64    `json:"maxBytes,omitempty"`  // of one plan; 0 = bandwidth x period
-	PerHost   int      `json:"perHost,omitempty"`   // most moves at once that one host takes part in
-	Total     int      `json:"total,omitempty"`     // most moves at once; 0 = see Concurrent
-	Bandwidth int64    `json:"bandwidth,omitempty"` // bytes per second of one move; 0 = no limit, see Link
+	Mode                MoveMode `json:"mode,omitempty"`
+	Period              Millis   `json:"period,omitempty"`    // between two looks
+	MinResidency        Millis   `json:"grace,omitempty"`     // a VM that moved is left alone for so long
+	CoolDown            Millis   `json:"coolDown,omitempty"`  // after a plan ended, until the next
+	StabilizationWindow Millis   `json:"hold,omitempty"`      // a gain must have been there for so long
+	MinGain             float64  `json:"leastGain,omitempty"` // of the minimum yield, relative
+	IdleBelow           float64  `json:"idleBelow,omitempty"` // use of the cluster's CPU, 0 to 1, below which nothing moves; 0 = any
+	MaxBytes            int64    `json:"maxBytes,omitempty"`  // of one plan; 0 = bandwidth x period
+	PerHost             int      `json:"perHost,omitempty"`   // most moves at once that one host takes part in
+	Total               int      `json:"total,omitempty"`     // most moves at once; 0 = see Concurrent
+	Bandwidth           int64    `json:"bandwidth,omitempty"` // bytes per second of one move; 0 = no limit, see Link
 
 	AutoConverge bool   `json:"autoConverge,omitempty"`
 	PostCopy     bool   `json:"postCopy,omitempty"`
@@ -235,25 +235,25 @@ type MoveSettings struct {
 
 // Defaults of MoveSettings.
 const (
-	defaultPeriod    = Millis(10 * 60_000)
-	defaultGrace     = Millis(10 * 60_000)
-	defaultCoolDown  = Millis(30 * 60_000)
-	defaultHold      = Millis(60_000)
-	defaultDeadline  = Millis(30 * 60_000)
-	defaultLeastGain = 0.1
-	defaultPerHost   = 2
-	defaultTotal     = 8
-	defaultLink      = 125_000_000 // 1 Gbit/s, bytes per second
+	defaultPeriod              = Millis(10 * 60_000)
+	defaultMinResidency        = Millis(10 * 60_000)
+	defaultCoolDown            = Millis(30 * 60_000)
+	defaultStabilizationWindow = Millis(60_000)
+	defaultDeadline            = Millis(30 * 60_000)
+	defaultMinGain             = 0.1
+	defaultPerHost             = 2
+	defaultTotal               = 8
+	defaultLink                = 125_000_000 // 1 Gbit/s, bytes per second
 )
 
 // WithDefaults fills in what is not set, but for Total, Bandwidth and MaxBytes (see Concurrent, Link and Budget), and IdleBelow.
 func (m MoveSettings) WithDefaults() MoveSettings {
 	set(&m.Mode, MovesAuto)
 	set(&m.Period, defaultPeriod)
-	set(&m.Grace, defaultGrace)
+	set(&m.MinResidency, defaultMinResidency)
 	set(&m.CoolDown, defaultCoolDown)
-	set(&m.Hold, defaultHold)
-	set(&m.LeastGain, defaultLeastGain)
+	set(&m.StabilizationWindow, defaultStabilizationWindow)
+	set(&m.MinGain, defaultMinGain)
 	set(&m.PerHost, defaultPerHost)
 	set(&m.Deadline, defaultDeadline)
 	return m
@@ -417,7 +417,7 @@ func (s *Snapshot) drainProgress(op Operation) Progress {
 	}
 	left := 0
 	s.eachVM("host", h.Name, func(vm *VM) bool {
-		if vm.Holds() {
+		if vm.ConsumesResources() {
 			left++
 		}
 		return true

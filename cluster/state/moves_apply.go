@@ -90,8 +90,8 @@ type HostDrain struct {
 	Remembered *Remembered  `json:"remembered,omitempty"`
 }
 
-// MigrationTold is the source's word of what a migration sent. It may come after the target's word that the VM arrived.
-type MigrationTold struct {
+// MigrationReport is the source's word of what a migration sent. It may come after the target's word that the VM arrived.
+type MigrationReport struct {
 	ID         string `json:"id"`
 	Bytes      int64  `json:"bytes"`
 	DowntimeMs int64  `json:"downtimeMs"`
@@ -124,8 +124,8 @@ func (w *writer) movePlanPut(b *MovePlanPut) error {
 			p.Steps[c.Step].State, p.Steps[c.Step].Text = c.State, c.Text
 		}
 	}
-	if m, _ := w.read().Meta(); m.Hold.On() && p.State == MovesRunning && old.State != MovesRunning {
-		return fmt.Errorf("move plan %s: held after a %s, until these hosts are heard of: %v: %w", p.ID, m.Hold.Reason, m.Hold.Pending, ErrConflict)
+	if m, _ := w.read().Meta(); m.RecoveryFreeze.On() && p.State == MovesRunning && old.State != MovesRunning {
+		return fmt.Errorf("move plan %s: held after a %s, until these hosts are heard of: %v: %w", p.ID, m.RecoveryFreeze.Reason, m.RecoveryFreeze.Pending, ErrConflict)
 	}
 	for _, id := range b.Supersedes {
 		if o, ok := w.read().MovePlan(id); ok && !o.State.Ended() {
@@ -294,7 +294,7 @@ func (w *writer) move(b *Move) error {
 	if !b.Arrived && b.Permit != vm.Permit {
 		return fmt.Errorf("VM %s is handed over by permit %d, what is said is of permit %d: %w", vm.Name, vm.Permit, b.Permit, ErrConflict)
 	}
-	if b.Arrived && vm.Paused && vm.GoneFrom == "" {
+	if b.Arrived && vm.Paused && vm.SourceLost == "" {
 		return fmt.Errorf("VM %s: host %s has not said that it left, or may run it: %w", vm.Name, vm.Host, ErrConflict)
 	}
 	if vm.Phase != Running && vm.Phase != Stopping {
@@ -302,7 +302,7 @@ func (w *writer) move(b *Move) error {
 	}
 	from := vm.Host
 	w.endMigration(vm, b.Arrived, !b.Arrived, b.Bytes, b.DowntimeMs, b.Text)
-	vm = vm.settled()
+	vm = vm.withoutMove()
 	vm.ModifyIndex = w.index
 	kind, text := "vm-stayed", "did not move to "+b.To
 	if b.Arrived {
@@ -323,7 +323,7 @@ func (w *writer) openMove(vm VM, b *Move) error {
 		return fmt.Errorf("move of VM %s: host %s: %w", vm.Name, b.To, ErrNotFound)
 	case vm.Phase != Running || vm.Goal != GoalRun || vm.MovingTo != "" || vm.Host == b.To:
 		return fmt.Errorf("VM %s is %s on %s: it cannot move to %s: %w", vm.Name, vm.Phase, vm.Host, b.To, ErrConflict)
-	case to.Cordoned || to.Lost.Proof != "" || meta.Hold.On():
+	case to.Cordoned || to.Lost.Proof != "" || meta.RecoveryFreeze.On():
 		return fmt.Errorf("move of VM %s: host %s takes no VMs now: %w", vm.Name, b.To, ErrConflict)
 	}
 	before := w.read().LoadOf(b.To)
@@ -342,12 +342,12 @@ func (w *writer) openMove(vm VM, b *Move) error {
 	return nil
 }
 
-// settled is the VM without its move. A VM that stops keeps its cap.
-func (v VM) settled() VM {
+// withoutMove is the VM without its move. A VM that stops keeps its cap.
+func (v VM) withoutMove() VM {
 	if v.Move != 0 && v.Phase != Stopping {
 		v.Frozen = 0
 	}
-	v.MovingTo, v.GoneFrom, v.Move, v.Ready, v.Permit, v.Paused, v.Left = "", "", 0, false, 0, false, false
+	v.MovingTo, v.SourceLost, v.Move, v.Ready, v.Permit, v.Paused, v.Left = "", "", 0, false, 0, false, false
 	return v
 }
 
@@ -397,7 +397,7 @@ func (w *writer) forgetMigrations() {
 
 // endMigration of a VM whose move is closed, however it was, and the step of its plan with it.
 // told: by the source's word, which says what it sent.
-func (w *writer) endMigration(vm VM, arrived, told bool, bytes, downtimeMs int64, text string) {
+func (w *writer) endMigration(vm VM, arrived, reported bool, bytes, downtimeMs int64, text string) {
 	if vm.MovingTo == "" {
 		return
 	}
@@ -405,7 +405,7 @@ func (w *writer) endMigration(vm VM, arrived, told bool, bytes, downtimeMs int64
 	if !ok {
 		return
 	}
-	m.EndedAt, m.ModifyIndex, m.Told = w.at, w.index, m.Told || told
+	m.EndedAt, m.ModifyIndex, m.Reported = w.at, w.index, m.Reported || reported
 	m.BytesMoved, m.DowntimeMs = max(m.BytesMoved, bytes), max(m.DowntimeMs, downtimeMs)
 	step := StepFailed
 	switch {
@@ -432,16 +432,16 @@ func (w *writer) endMigration(vm VM, arrived, told bool, bytes, downtimeMs int64
 	w.putMovePlan(p)
 }
 
-func (w *writer) migrationTold(b *MigrationTold) error {
+func (w *writer) migrationReport(b *MigrationReport) error {
 	m, ok := w.read().Migration(b.ID)
 	if !ok {
 		return fmt.Errorf("migration %s: %w", b.ID, ErrNotFound)
 	}
 	more := max(0, b.Bytes-m.BytesMoved)
-	if m.Told && more == 0 && b.DowntimeMs <= m.DowntimeMs {
+	if m.Reported && more == 0 && b.DowntimeMs <= m.DowntimeMs {
 		return nil
 	}
-	m.Told = true // it is the last word, also if it comes before that of the target
+	m.Reported = true // it is the last word, also if it comes before that of the target
 	m.BytesMoved, m.DowntimeMs, m.ModifyIndex = m.BytesMoved+more, max(m.DowntimeMs, b.DowntimeMs), w.index
 	w.put(tMigrations, &m)
 	if p, ok := w.read().MovePlan(m.Plan); ok && m.Plan != "" && m.State != MigrationRunning {
@@ -483,7 +483,7 @@ func (b *MovePlanPut) valid() error {
 		if !s.State.known() {
 			return fmt.Errorf("move plan %q, step %d: state %q: %w", p.ID, i, s.State, ErrInvalid)
 		}
-		if !isMemory(s.Bytes) || s.Allotment < -1 || s.Allotment > mostMemory {
+		if !isMemory(s.Bytes) || s.Allotment < -1 || s.Allotment > maxVMMemory {
 			return fmt.Errorf("move plan %q, step %d: %d bytes, %d at most: %w", p.ID, i, s.Bytes, s.Allotment, ErrInvalid)
 		}
 		for _, j := range s.After {
@@ -535,7 +535,7 @@ func (m Move) valid() error {
 			return err
 		}
 	}
-	if !isMemory(m.Bytes) || m.MaxBytes < -1 || m.MaxBytes > mostMemory || m.DowntimeMs < 0 || m.Step < 0 {
+	if !isMemory(m.Bytes) || m.MaxBytes < -1 || m.MaxBytes > maxVMMemory || m.DowntimeMs < 0 || m.Step < 0 {
 		return fmt.Errorf("move of VM %q: %d bytes, %d at most: %w", m.VM, m.Bytes, m.MaxBytes, ErrInvalid)
 	}
 	return nil

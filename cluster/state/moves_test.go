@@ -50,7 +50,7 @@ func withMoves(t *testing.T, k *cluster) {
 	t.Helper()
 	m, _ := k.Snapshot().Meta()
 	s := m.Settings
-	s.Moves = state.MoveSettings{Mode: state.MovesPropose, Period: 1, Grace: 2, CoolDown: 3, Hold: 4, LeastGain: 0.2, IdleBelow: 0.3,
+	s.Moves = state.MoveSettings{Mode: state.MovesPropose, Period: 1, MinResidency: 2, CoolDown: 3, StabilizationWindow: 4, MinGain: 0.2, IdleBelow: 0.3,
 		MaxBytes: gib, PerHost: 1, Total: 2, Bandwidth: 1000, AutoConverge: true, PostCopy: true, CopyStorage: true, Deadline: 5, OnJoin: true}
 	k.must(t, state.KindSettings, state.SettingsPut{Settings: s, Version: m.SettingsIndex})
 	k.must(t, state.KindHostReport, hostReport("h7", 8, 16*gib))
@@ -62,7 +62,7 @@ func withMoves(t *testing.T, k *cluster) {
 	p := movePlanOf(k.Snapshot(), "mp-1", [3]string{"vm-mover-0", "h7", "h8"}, [3]string{"vm-mover-1", "h7", "h8"})
 	p.State, p.By, p.Text, p.Seconds, p.MinYieldBefore, p.MinYieldAfter, p.AverageYieldBefore, p.AverageYieldAfter = state.MovesProposed, "ann", "try", 9, 0.5, 0.75, 0.6, 0.8
 	p.UpperBound, p.Effort, p.Reason = 0.9, 1000, "2 moves bring 0.5 to 0.75"
-	p.Steps[1].After, p.Steps[1].Parks, p.Steps[1].CopyStorage, p.Steps[1].Begins, p.Steps[1].Seconds = []int{0}, true, true, 4, 5
+	p.Steps[1].After, p.Steps[1].Staging, p.Steps[1].CopyStorage, p.Steps[1].Begins, p.Steps[1].Seconds = []int{0}, true, true, 4, 5
 	k.must(t, state.KindMovePlan, state.MovePlanPut{Plan: p, Operation: &state.Operation{ID: "op-mp", Kind: "rebalance", Name: "mp-1", MovePlan: "mp-1"},
 		Remembered: &state.Remembered{Key: "moves", Fingerprint: "f", Operation: "op-mp"}})
 	if err := k.put(t, "mp-1", func(p *state.MovePlan) { p.State = state.MovesRunning; prepare(0)(p) }); err != nil {
@@ -73,7 +73,7 @@ func withMoves(t *testing.T, k *cluster) {
 	k.must(t, state.KindMove, open)
 	vm, _ := k.Snapshot().VM("vm-mover-0")
 	k.must(t, state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: "h8", Arrived: true, Move: vm.Move, Bytes: gib / 2, DowntimeMs: 12})
-	k.must(t, state.KindMigrationTold, state.MigrationTold{ID: "mg-1", Bytes: gib, DowntimeMs: 12})
+	k.must(t, state.KindMigrationReport, state.MigrationReport{ID: "mg-1", Bytes: gib, DowntimeMs: 12})
 	open.VM, open.ID, open.Step = "vm-mover-1", "mg-2", 1
 	k.must(t, state.KindMove, open)
 	k.must(t, state.KindMigrationAbort, state.MigrationAbort{ID: "mg-2", Reason: "ann: wait"})
@@ -128,7 +128,7 @@ func TestMovePlan(t *testing.T) {
 	}
 	k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Arrived: true, Move: opened, Bytes: 100})
 	for range 2 { // the source's last word comes late, and twice
-		k.must(t, state.KindMigrationTold, state.MigrationTold{ID: "mg-1", Bytes: 700, DowntimeMs: 5})
+		k.must(t, state.KindMigrationReport, state.MigrationReport{ID: "mg-1", Bytes: 700, DowntimeMs: 5})
 	}
 	s := k.Snapshot()
 	if p, _ := s.MovePlan("mp-1"); p.Steps[0].State != state.StepDone || p.BytesMoved != 700 {
@@ -255,22 +255,22 @@ func TestOldMovesAreForgotten(t *testing.T) {
 }
 
 // The source's last word is its last, whether it comes before that of the target or after it, and whoever counted more.
-func TestSourceTells(t *testing.T) {
+func TestSourceReports(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		k := small(t, 2)
 		k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1"))
 		k.must(t, state.KindVMReport, report("h1", "vm-a-0", 1, state.Running))
 		k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Open: true, ID: "mg-1", MaxBytes: 2 * gib})
 		open := k.Snapshot().Index()
-		told := state.MigrationTold{ID: "mg-1", Bytes: 90, DowntimeMs: 5}
+		reported := state.MigrationReport{ID: "mg-1", Bytes: 90, DowntimeMs: 5}
 		if early {
-			k.must(t, state.KindMigrationTold, told)
+			k.must(t, state.KindMigrationReport, reported)
 		}
 		k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Arrived: true, Move: open, Bytes: 100, DowntimeMs: 5})
 		if !early {
-			k.must(t, state.KindMigrationTold, told)
+			k.must(t, state.KindMigrationReport, reported)
 		}
-		if m, _ := k.Snapshot().Migration("mg-1"); !m.Told || m.State != state.MigrationDone || m.BytesMoved != 100 {
+		if m, _ := k.Snapshot().Migration("mg-1"); !m.Reported || m.State != state.MigrationDone || m.BytesMoved != 100 {
 			t.Errorf("early %v: %+v", early, m)
 		}
 	}

@@ -74,7 +74,7 @@ func (s *Snapshot) save(to io.Writer, version int) error {
 		func() error { return saveTable[Token](enc, s, tAdmins) },
 		func() error { return saveTable[MovePlan](enc, s, tMovePlans) },
 		func() error { return saveTable[Migration](enc, s, tMigrations) },
-		func() error { return saveTable[ShapingHour](enc, s, tShapingHours) },
+		func() error { return saveTable[RightsizingHour](enc, s, tRightsizingHours) },
 		func() error { return saveTable[restorePart](enc, s, tRestore) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
@@ -218,8 +218,8 @@ func newRow(table string) (any, error) {
 		return new(MovePlan), nil
 	case tMigrations:
 		return new(Migration), nil
-	case tShapingHours:
-		return new(ShapingHour), nil
+	case tRightsizingHours:
+		return new(RightsizingHour), nil
 	case tRestore:
 		return new(restorePart), nil
 	}

@@ -16,10 +16,10 @@ func (w *writer) plan(p *Plan) error {
 		return fmt.Errorf("planned on index %d, which is not before %d: %w", p.Basis, w.index, ErrConflict)
 	}
 	meta, _ := w.read().Meta()
-	if meta.Hold.On() && len(p.VMs) > 0 {
-		return fmt.Errorf("held after a %s, until these hosts are heard of: %v: %w", meta.Hold.Reason, meta.Hold.Pending, ErrConflict)
+	if meta.RecoveryFreeze.On() && len(p.VMs) > 0 {
+		return fmt.Errorf("held after a %s, until these hosts are heard of: %v: %w", meta.RecoveryFreeze.Reason, meta.RecoveryFreeze.Pending, ErrConflict)
 	}
-	for _, name := range p.Touched {
+	for _, name := range p.AffectedHosts {
 		h, ok := w.read().Host(name)
 		if !ok {
 			return fmt.Errorf("host %s: %w", name, ErrNotFound)
@@ -79,7 +79,7 @@ func (w *writer) plan(p *Plan) error {
 func (w *writer) affected(p *Plan) []string {
 	s := w.read()
 	set := map[string]bool{}
-	for _, name := range p.Touched {
+	for _, name := range p.AffectedHosts {
 		set[name] = true
 	}
 	for _, vm := range p.VMs {
@@ -87,8 +87,8 @@ func (w *writer) affected(p *Plan) []string {
 	}
 	ofVC := func(id string) {
 		for _, vm := range s.VMsOf(id) {
-			set[vm.Host] = set[vm.Host] || vm.Holds()
-			set[vm.MovingTo] = set[vm.MovingTo] || vm.Holds()
+			set[vm.Host] = set[vm.Host] || vm.ConsumesResources()
+			set[vm.MovingTo] = set[vm.MovingTo] || vm.ConsumesResources()
 		}
 	}
 	if p.VC != nil {
@@ -172,11 +172,11 @@ func (w *writer) putVMs(p *Plan) error {
 		if exists && old.ModifyIndex > p.Basis {
 			return fmt.Errorf("VM %s changed at index %d: %w", vm.Name, old.ModifyIndex, ErrConflict)
 		}
-		if exists && (vm.MovingTo != old.MovingTo || vm.GoneFrom != old.GoneFrom || vm.Move != old.Move || vm.Ready != old.Ready || vm.Permit != old.Permit ||
+		if exists && (vm.MovingTo != old.MovingTo || vm.SourceLost != old.SourceLost || vm.Move != old.Move || vm.Ready != old.Ready || vm.Permit != old.Permit ||
 			vm.Paused != old.Paused || vm.Left != old.Left) {
 			return fmt.Errorf("VM %s: a plan opens and closes no move: %w", vm.Name, ErrConflict)
 		}
-		if exists && old.Holds() && (vm.Host != old.Host || vm.Generation != old.Generation) {
+		if exists && old.ConsumesResources() && (vm.Host != old.Host || vm.Generation != old.Generation) {
 			return fmt.Errorf("VM %s: host %s still holds generation %d: %w", vm.Name, old.Host, old.Generation, ErrConflict)
 		}
 		if exists && vm.Generation == old.Generation && vm.Phase.rank() < old.Phase.rank() {
@@ -223,7 +223,7 @@ func (w *writer) allocate(a Allocation) error {
 
 // allocate to a group of a row that is not in the state yet.
 func (v *VC) allocate(a Allocation) error {
-	g := v.SeeGroup(a.Group)
+	g := v.SharedGroup(a.Group)
 	if g == nil {
 		return fmt.Errorf("allocation to virtual cluster %s: no group %s: %w", v.Name, a.Group, ErrConflict)
 	}
@@ -243,7 +243,7 @@ type Load struct {
 
 // LoadOf adds up the VMs of a host that hold CPU and memory there.
 func (s *Snapshot) LoadOf(host string) Load {
-	return s.loadOf(host, func(id string) *VC { vc, _ := s.SeeVC(id); return vc })
+	return s.loadOf(host, func(id string) *VC { vc, _ := s.SharedVC(id); return vc })
 }
 
 // loadOf is LoadOf with a way to see VCs.
@@ -254,18 +254,18 @@ func (s *Snapshot) loadOf(host string, see func(id string) *VC) Load {
 		overhead = h.VMOverhead
 	}
 	add := func(vm *VM) bool {
-		if !vm.Holds() {
+		if !vm.ConsumesResources() {
 			return true
 		}
 		l.VMs++
-		l.Memory += vm.Held + overhead
-		l.Reserve.Add(vm.BootMemory - vm.Held) // also of one that stops: its balloon goes before it does
+		l.Memory += vm.ChargedMemory + overhead
+		l.Reserve.Add(vm.BootMemory - vm.ChargedMemory) // also of one that stops: its balloon goes before it does
 		if vm.Phase == Stopping {
 			l.CPU += vm.Frozen
 			return true
 		}
 		share := vm.Frozen // of one that moves: its share may have become another meanwhile
-		if g := see(vm.VC).SeeGroup(vm.Group); g != nil {
+		if g := see(vm.VC).SharedGroup(vm.Group); g != nil {
 			share = max(share, g.Allocation)
 		}
 		l.CPU += share

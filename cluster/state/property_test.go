@@ -67,7 +67,7 @@ func (d *drawn) command() (state.Kind, any) {
 	}
 	p := d.plan(s)
 	if d.chance("says nothing of the hosts", 10) {
-		p.Touched = nil
+		p.AffectedHosts = nil
 	}
 	if d.chance("key", 10) {
 		p.Remembered = &state.Remembered{Key: d.pick("key", []string{"k1", "k2"})}
@@ -96,7 +96,7 @@ func (d *drawn) plan(s *state.Snapshot) state.Plan {
 	case "share":
 		p := state.Plan{Basis: s.Index(), Verb: "reallocated", Allocations: []state.Allocation{{VC: vc.ID, Group: "g", CPU: g.CPU * float64(d.upTo("share", 8)) / 8}}}
 		for _, vm := range s.VMsOf(vc.ID) {
-			p.Touched = append(p.Touched, vm.Host)
+			p.AffectedHosts = append(p.AffectedHosts, vm.Host)
 		}
 		return p
 	}
@@ -108,14 +108,14 @@ func (d *drawn) plan(s *state.Snapshot) state.Plan {
 	}
 	p.VC = &vc
 	for _, vm := range s.VMsOf(vc.ID) {
-		p.Touched = append(p.Touched, vm.Host)
+		p.AffectedHosts = append(p.AffectedHosts, vm.Host)
 		if verb == "start" && d.chance("start", 2) {
 			vm.Goal, vm.Phase, vm.Host = state.GoalRun, state.Starting, d.pick("host", hostNames)
 			vm.Generation++
-			vm.BootMemory, vm.Held, vm.Frozen = g.Memory, g.Memory, 0
-			p.Touched = append(p.Touched, vm.Host)
-		} else if verb == "balloon" && vm.Holds() {
-			vm.Held = max(vm.Held, vc.Groups[0].Memory)
+			vm.BootMemory, vm.ChargedMemory, vm.Frozen = g.Memory, g.Memory, 0
+			p.AffectedHosts = append(p.AffectedHosts, vm.Host)
+		} else if verb == "balloon" && vm.ConsumesResources() {
+			vm.ChargedMemory = max(vm.ChargedMemory, vc.Groups[0].Memory)
 		}
 		p.VMs = append(p.VMs, vm)
 	}
@@ -133,9 +133,9 @@ func (d *drawn) report(s *state.Snapshot) state.VMReport {
 			st.Generation += uint64(d.upTo("generation", 2)) - 1
 		}
 		if st.Phase == state.Running && d.chance("held", 3) {
-			st.Held = int64(1+d.upTo("held", 4)) * gib / 2
+			st.ChargedMemory = int64(1+d.upTo("held", 4)) * gib / 2
 		}
-		st.Gone = st.Phase == state.Stopped && d.chance("gone", 2)
+		st.SourceLost = st.Phase == state.Stopped && d.chance("gone", 2)
 		r.VMs = append(r.VMs, st)
 	}
 	return r
@@ -207,7 +207,7 @@ func checkRows(t *rapid.T, kind state.Kind, before, after *state.Snapshot) {
 		switch {
 		case vm.Generation < old.Generation, vm.ModifyIndex < old.ModifyIndex, vm.CreateIndex != old.CreateIndex:
 			t.Fatalf("VM went back: %+v, then %+v", old, vm)
-		case old.Holds() && (vm.Host != old.Host || vm.Generation != old.Generation):
+		case old.ConsumesResources() && (vm.Host != old.Host || vm.Generation != old.Generation):
 			t.Fatalf("VM was held, and moved or started anew: %+v, then %+v", old, vm)
 		case vm.Generation == old.Generation && rank(vm.Phase) < rank(old.Phase) && !(kind == state.KindVMReport && old.Phase == state.Failed && vm.Phase == state.Running):
 			t.Fatalf("phase went back: %+v, then %+v", old, vm)

@@ -19,7 +19,7 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 		switch {
 		case vm.Ready && vm.Left:
 			return "it was handed over, and is to be resumed here"
-		case vm.Ready && (!vm.Paused || vm.GoneFrom == ""):
+		case vm.Ready && (!vm.Paused || vm.SourceLost == ""):
 			return "it may come in by the move that is open"
 		}
 		return "" // by an older move, as this one's source keeps the VM until there is room; or its source is lost, and may have run it since
@@ -27,7 +27,7 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 		switch {
 		case !vm.Ready:
 			return "its move has not begun"
-		case vm.Paused && vm.GoneFrom == "":
+		case vm.Paused && vm.SourceLost == "":
 			return "it is to be resumed here, as it was not handed over"
 		}
 		return "" // the target says that the VM arrived, or it is lost
@@ -48,9 +48,9 @@ func ResumeRefused(vm VM, known bool, host string, generation, move uint64) stri
 	switch {
 	case !known || vm.Generation != generation || vm.Move != move || vm.MovingTo != "" && !vm.Paused:
 		return fmt.Sprintf("move %d of generation %d is not open", move, generation)
-	case vm.MovingTo == "" && (vm.Host != host || !vm.Holds() || vm.Phase == Starting):
+	case vm.MovingTo == "" && (vm.Host != host || !vm.ConsumesResources() || vm.Phase == Starting):
 		return "by the state it does not run here"
-	case host == vm.Host && vm.GoneFrom == "":
+	case host == vm.Host && vm.SourceLost == "":
 		return ""
 	case host == vm.Host:
 		return "it was proved gone from here"
@@ -83,7 +83,7 @@ func (w *writer) vmReport(b *VMReport) error {
 				m, _ := w.read().MigrationOf(vm.ID)
 				vm.Ready, vm.Paused, vm.ModifyIndex = true, st.Resumes && (!m.Options.PostCopy || m.Options.CopyStorage), w.index
 				w.put(tVMs, &vm)
-			case st.Permit && b.Host == vm.Host && vm.Ready && vm.GoneFrom == "" && vm.Goal == GoalRun && !meta.Hold.On():
+			case st.Permit && b.Host == vm.Host && vm.Ready && vm.SourceLost == "" && vm.Goal == GoalRun && !meta.RecoveryFreeze.On():
 				vm.Permit, vm.ModifyIndex = w.index, w.index
 				w.put(tVMs, &vm)
 			}
@@ -91,8 +91,8 @@ func (w *writer) vmReport(b *VMReport) error {
 				vm.Left, vm.ModifyIndex = true, w.index
 				w.put(tVMs, &vm)
 			}
-			if (b.Host == vm.Host || b.Host == vm.MovingTo) && st.Phase == Lost && vm.Holds() {
-				w.goneFrom(vm, b.Host, st.Reason)
+			if (b.Host == vm.Host || b.Host == vm.MovingTo) && st.Phase == Lost && vm.ConsumesResources() {
+				w.sourceLost(vm, b.Host, st.Reason)
 			}
 			continue
 		}
@@ -105,7 +105,7 @@ func (w *writer) vmReport(b *VMReport) error {
 
 func (w *writer) step(vm VM, st VMStatus) {
 	old := vm
-	if st.Gone && vm.Goal == GoalDelete {
+	if st.SourceLost && vm.Goal == GoalDelete {
 		w.drop(tVMs, &vm)
 		w.touch(vm.Host)
 		w.event("vm-deleted", "vm", vm.Name, "deleted from host %s", vm.Host)
@@ -120,7 +120,7 @@ func (w *writer) step(vm VM, st VMStatus) {
 			if old.Phase != Starting { // it holds again what it held
 				vc, _ := w.read().VC(vm.VC)
 				g, _ := vc.GroupOf(vm)
-				vm.Held = max(vm.Held, vm.Due(g))
+				vm.ChargedMemory = max(vm.ChargedMemory, vm.Due(g))
 			}
 		}
 	case Starting:
@@ -129,8 +129,8 @@ func (w *writer) step(vm VM, st VMStatus) {
 		}
 		vm.Reason = st.Reason // why it does not start yet
 	case Lost:
-		if vm.Holds() {
-			w.lose(vm, st.Reason)
+		if vm.ConsumesResources() {
+			w.markLost(vm, st.Reason)
 		}
 		return
 	case Stopped, Failed:
@@ -144,19 +144,19 @@ func (w *writer) step(vm VM, st VMStatus) {
 		if vm.Goal == GoalRun {
 			vm.Phase = Failed // nobody asked it to end
 		}
-		vm.Held, vm.Frozen, vm.Target = 0, 0, 0
+		vm.ChargedMemory, vm.Frozen, vm.Target = 0, 0, 0
 	}
-	if st.Held > 0 && vm.Holds() {
+	if st.ChargedMemory > 0 && vm.ConsumesResources() {
 		vc, _ := w.read().VC(vm.VC)
 		g, _ := vc.GroupOf(vm)
-		vm.Held = max(vm.Due(g), st.Held)
+		vm.ChargedMemory = max(vm.Due(g), st.ChargedMemory)
 	}
 	if vm == old {
 		return
 	}
 	vm.ModifyIndex = w.index
 	w.put(tVMs, &vm)
-	if vm.Held != old.Held || vm.Holds() != old.Holds() {
+	if vm.ChargedMemory != old.ChargedMemory || vm.ConsumesResources() != old.ConsumesResources() {
 		w.touch(vm.Host)
 	}
 	if vm.Phase != old.Phase {

@@ -23,11 +23,11 @@ type Restore struct {
 	Text    string   `json:"text,omitempty"`    // for the event
 }
 
-// mostParts of a restore.
-const mostParts = 1 << 16
+// maxParts of a restore.
+const maxParts = 1 << 16
 
 func (b *Restore) valid() error {
-	if b.Of < 1 || b.Of > mostParts || b.Part < 0 || b.Part >= b.Of {
+	if b.Of < 1 || b.Of > maxParts || b.Part < 0 || b.Part >= b.Of {
 		return fmt.Errorf("restore %q: part %d of %d: %w", b.ID, b.Part, b.Of, ErrInvalid)
 	}
 	for _, name := range b.WaitFor {
@@ -63,7 +63,7 @@ func (w *writer) restore(b *Restore) error {
 	for _, p := range parts {
 		whole = append(whole, bytes.NewReader(p.Data))
 	}
-	s, err := held(io.MultiReader(append(whole, bytes.NewReader(b.Data))...), "restore", w.at, w.read(), w.version, b.WaitFor...)
+	s, err := prepareRestore(io.MultiReader(append(whole, bytes.NewReader(b.Data))...), "restore", w.at, w.read(), w.version, b.WaitFor...)
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, ErrInvalid)
 	}
@@ -100,8 +100,8 @@ func (w *writer) replaceBy(s *Snapshot) {
 	if p, ok := first[position](s, tIndex, "id", "log"); ok {
 		w.pos = p
 	}
-	clear(w.hand.seen) // of what was
-	w.hand.seen, w.hand.ops = nil, unknown
+	clear(w.cache.vcs) // of what was
+	w.cache.vcs, w.cache.ops = nil, unknown
 }
 
 // every row of a table is to be forgotten.

@@ -62,12 +62,12 @@ func TestRestoreInTheLog(t *testing.T) {
 		t.Error("nobody who watches a host was woken")
 	}
 	got := k.Snapshot()
-	var held bytes.Buffer
-	if err := state.Held(strings.NewReader(saved), &held, "restore", start.Add(time.Duration(len(k.log))*time.Second), before); err != nil {
+	var frozen bytes.Buffer
+	if err := state.PrepareRestore(strings.NewReader(saved), &frozen, "restore", start.Add(time.Duration(len(k.log))*time.Second), before); err != nil {
 		t.Fatal(err)
 	}
 	want := state.New()
-	if err := want.Restore(&held); err != nil {
+	if err := want.Restore(&frozen); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want.Snapshot().VMs(), got.VMs()); diff != "" {
@@ -78,7 +78,7 @@ func TestRestoreInTheLog(t *testing.T) {
 	}
 	m, _ := got.Meta()
 	wanted, _ := want.Snapshot().Meta()
-	if diff := cmp.Diff(wanted, m); diff != "" || !m.Hold.On() {
+	if diff := cmp.Diff(wanted, m); diff != "" || !m.RecoveryFreeze.On() {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, there := got.VCNamed("new"); there {

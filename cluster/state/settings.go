@@ -15,9 +15,9 @@ type Settings struct {
 	MinMemory int64   `json:"minMemory"`       // least memory of a VM, bytes
 	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
 	// SharedPools are storage pools that hold the same disks on every host.
-	SharedPools []string        `json:"sharedPools,omitempty"`
-	Moves       MoveSettings    `json:"moves,omitzero"`
-	Shaping     ShapingSettings `json:"shaping,omitzero"`
+	SharedPools []string            `json:"sharedPools,omitempty"`
+	Moves       MoveSettings        `json:"moves,omitzero"`
+	Rightsizing RightsizingSettings `json:"shaping,omitzero"`
 }
 
 // DefaultSettings of a cluster that nobody set otherwise.
@@ -51,7 +51,7 @@ func (b SettingsPut) Check() error { return b.valid() }
 func (b *SettingsPut) valid() error {
 	m, s := b.Settings.Moves, b.Settings
 	const longest = Millis(365 * 24 * time.Hour / time.Millisecond)
-	for _, d := range []Millis{m.Period, m.Grace, m.CoolDown, m.Hold, m.Deadline} {
+	for _, d := range []Millis{m.Period, m.MinResidency, m.CoolDown, m.StabilizationWindow, m.Deadline} {
 		if d < 0 || d > longest {
 			return fmt.Errorf("settings: moves: %d ms: %w", d, ErrInvalid)
 		}
@@ -59,12 +59,12 @@ func (b *SettingsPut) valid() error {
 	switch {
 	case m.Mode != "" && m.Mode != MovesAuto && m.Mode != MovesPropose && m.Mode != MovesOff:
 		return fmt.Errorf("settings: moves: mode %q: %w", m.Mode, ErrInvalid)
-	case m.LeastGain < 0 || m.IdleBelow < 0 || math.IsNaN(m.LeastGain) || math.IsNaN(m.IdleBelow):
-		return fmt.Errorf("settings: moves: least gain %v, idle below %v: %w", m.LeastGain, m.IdleBelow, ErrInvalid)
+	case m.MinGain < 0 || m.IdleBelow < 0 || math.IsNaN(m.MinGain) || math.IsNaN(m.IdleBelow):
+		return fmt.Errorf("settings: moves: least gain %v, idle below %v: %w", m.MinGain, m.IdleBelow, ErrInvalid)
 	case !isMemory(m.MaxBytes) || !isMemory(m.Bandwidth) || m.PerHost < 0 || m.Total < 0:
 		return fmt.Errorf("settings: moves: %d bytes, %d bytes per second, %d per host, %d in all: %w", m.MaxBytes, m.Bandwidth, m.PerHost, m.Total, ErrInvalid)
 	case s.MinYield < 0 || s.MinYield > 1 || s.OnFull != Queue && s.OnFull != Reject || !isMemory(s.MinMemory) || s.MaxVMs < 0:
 		return fmt.Errorf("settings: minimum yield %v, on full %q, %d bytes, %d VMs: %w", s.MinYield, s.OnFull, s.MinMemory, s.MaxVMs, ErrInvalid)
 	}
-	return s.Shaping.valid()
+	return s.Rightsizing.valid()
 }

@@ -1,13 +1,13 @@
 package state
 
-// ShapingMode says what is done with estimates of what VMs need.
-type ShapingMode string
+// RightsizingMode says what is done with estimates of what VMs need.
+type RightsizingMode string
 
 // Modes of shaping.
 const (
-	ShapingOff    ShapingMode = "off"    // nothing: all needs are those declared
-	ShapingShadow ShapingMode = "shadow" // it is shown what would be done
-	ShapingOn     ShapingMode = "on"
+	RightsizingOff    RightsizingMode = "off"    // nothing: all needs are those declared
+	RightsizingShadow RightsizingMode = "shadow" // it is shown what would be done
+	RightsizingOn     RightsizingMode = "on"
 )
 
 // Needs of a VC: where they come from.
@@ -23,23 +23,23 @@ const (
 	Aggressive   = "aggressive"
 )
 
-// ShapingSettings say whose needs are estimated, and what is done with that. A zero field stands for its default: see WithDefaults.
-type ShapingSettings struct {
-	Mode           ShapingMode `json:"mode,omitempty"`
-	Needs          string      `json:"needs,omitempty"`          // of a VC that says nothing
-	Aggressiveness string      `json:"aggressiveness,omitempty"` // of a VC that says nothing
+// RightsizingSettings say whose needs are estimated, and what is done with that. A zero field stands for its default: see WithDefaults.
+type RightsizingSettings struct {
+	Mode           RightsizingMode `json:"mode,omitempty"`
+	Needs          string          `json:"needs,omitempty"`          // of a VC that says nothing
+	Aggressiveness string          `json:"aggressiveness,omitempty"` // of a VC that says nothing
 }
 
 // WithDefaults fills in what is not set.
-func (x ShapingSettings) WithDefaults() ShapingSettings {
-	set(&x.Mode, ShapingShadow)
+func (x RightsizingSettings) WithDefaults() RightsizingSettings {
+	set(&x.Mode, RightsizingShadow)
 	set(&x.Needs, NeedsDeclared)
 	set(&x.Aggressiveness, Balanced)
 	return x
 }
 
 // Estimates says whether the needs of a VC are to be estimated, whatever the mode.
-func (x ShapingSettings) Estimates(vc *VC) bool {
+func (x RightsizingSettings) Estimates(vc *VC) bool {
 	needs := vc.Needs
 	if needs == "" {
 		needs = x.WithDefaults().Needs
@@ -47,8 +47,8 @@ func (x ShapingSettings) Estimates(vc *VC) bool {
 	return needs == NeedsEstimated
 }
 
-// Boldness of the estimates for a VC.
-func (x ShapingSettings) Boldness(vc *VC) string {
+// AggressivenessOf of the estimates for a VC.
+func (x RightsizingSettings) AggressivenessOf(vc *VC) string {
 	if vc.Aggressiveness != "" {
 		return vc.Aggressiveness
 	}
@@ -71,9 +71,9 @@ func (v VM) Due(g Group) int64 {
 	return g.Memory
 }
 
-// Shape sets estimated needs and balloon targets, all of them or none. It is checked again when applied: limits
+// Rightsize sets estimated needs and balloon targets, all of them or none. It is checked again when applied: limits
 // of the hosts, floors, and whether who shall have less still agrees to it.
-type Shape struct {
+type Rightsize struct {
 	Basis   uint64      `json:"basis"` // log index of the snapshot it was made on
 	Needs   []GroupNeed `json:"needs,omitempty"`
 	Targets []VMTarget  `json:"targets,omitempty"`
@@ -95,4 +95,4 @@ type VMTarget struct {
 }
 
 // Empty says that nothing would change.
-func (b Shape) Empty() bool { return len(b.Needs)+len(b.Targets) == 0 }
+func (b Rightsize) Empty() bool { return len(b.Needs)+len(b.Targets) == 0 }

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// shape sets needs and targets. Memory that a target gives back counts until the host says that it is free (VM.Held).
-func (w *writer) shape(b *Shape) error {
+// rightsize sets needs and targets. Memory that a target gives back counts until the host says that it is free (VM.ChargedMemory).
+func (w *writer) rightsize(b *Rightsize) error {
 	if b.Basis >= w.index {
 		return fmt.Errorf("shaped on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
 	}
 	meta, _ := w.read().Meta()
-	if meta.Hold.On() {
-		return fmt.Errorf("held after a %s, until these hosts are heard of: %v: %w", meta.Hold.Reason, meta.Hold.Pending, ErrConflict)
+	if meta.RecoveryFreeze.On() {
+		return fmt.Errorf("held after a %s, until these hosts are heard of: %v: %w", meta.RecoveryFreeze.Reason, meta.RecoveryFreeze.Pending, ErrConflict)
 	}
-	set := meta.Settings.Shaping.WithDefaults()
+	set := meta.Settings.Rightsizing.WithDefaults()
 	before := map[string]Load{}
 	for _, t := range b.Targets {
 		vm, ok := w.read().VM(t.VM)
@@ -24,9 +24,9 @@ func (w *writer) shape(b *Shape) error {
 			before[vm.Host] = w.read().LoadOf(vm.Host)
 		}
 	}
-	touched := map[string]bool{}
+	affected := map[string]bool{}
 	for _, n := range b.Needs {
-		if err := w.need(n, b.Basis, set, touched); err != nil {
+		if err := w.need(n, b.Basis, set, affected); err != nil {
 			return err
 		}
 	}
@@ -39,9 +39,9 @@ func (w *writer) shape(b *Shape) error {
 		if err := w.checkLimits(name, before[name]); err != nil {
 			return err
 		}
-		touched[name] = true
+		affected[name] = true
 	}
-	for _, name := range slices.Sorted(maps.Keys(touched)) {
+	for _, name := range slices.Sorted(maps.Keys(affected)) {
 		w.touch(name)
 	}
 	if b.Text != "" {
@@ -50,12 +50,12 @@ func (w *writer) shape(b *Shape) error {
 	return nil
 }
 
-// shapes says why a VC is not to be given less than was declared; "" = it may be.
-func shapes(vc *VC, set ShapingSettings, basis uint64) string {
+// rightsizes says why a VC is not to be given less than was declared; "" = it may be.
+func rightsizes(vc *VC, set RightsizingSettings, basis uint64) string {
 	switch {
 	case vc.ModifyIndex > basis:
 		return fmt.Sprintf("changed at index %d, shaped on %d", vc.ModifyIndex, basis)
-	case set.Mode != ShapingOn:
+	case set.Mode != RightsizingOn:
 		return "shaping is " + string(set.Mode)
 	case !set.Estimates(vc):
 		return "its needs are declared"
@@ -63,13 +63,13 @@ func shapes(vc *VC, set ShapingSettings, basis uint64) string {
 	return ""
 }
 
-func (w *writer) need(n GroupNeed, basis uint64, set ShapingSettings, touched map[string]bool) error {
+func (w *writer) need(n GroupNeed, basis uint64, set RightsizingSettings, affected map[string]bool) error {
 	vc, ok := w.read().VC(n.VC)
 	at := slices.IndexFunc(vc.Groups, func(g Group) bool { return g.Name == n.Group })
 	if !ok || at < 0 {
 		return fmt.Errorf("need of virtual cluster %s, group %s: gone: %w", n.VC, n.Group, ErrConflict)
 	}
-	if why := shapes(&vc, set, basis); why != "" && n.CPU > 0 {
+	if why := rightsizes(&vc, set, basis); why != "" && n.CPU > 0 {
 		return fmt.Errorf("need of virtual cluster %s: %s: %w", vc.Name, why, ErrConflict)
 	}
 	if n.CPU > vc.Groups[at].CPU {
@@ -79,17 +79,17 @@ func (w *writer) need(n GroupNeed, basis uint64, set ShapingSettings, touched ma
 	vc.Groups[at].Estimated = n.CPU
 	w.put(tVCs, &vc)
 	for _, vm := range w.read().VMsOf(vc.ID) {
-		if vm.Group == n.Group && vm.Holds() {
-			touched[vm.Host] = true
+		if vm.Group == n.Group && vm.ConsumesResources() {
+			affected[vm.Host] = true
 			if vm.MovingTo != "" {
-				touched[vm.MovingTo] = true
+				affected[vm.MovingTo] = true
 			}
 		}
 	}
 	return nil
 }
 
-func (w *writer) target(t VMTarget, basis uint64, set ShapingSettings) error {
+func (w *writer) target(t VMTarget, basis uint64, set RightsizingSettings) error {
 	vm, ok := w.read().VM(t.VM)
 	vc, there := w.read().VC(vm.VC)
 	g, known := vc.GroupOf(vm)
@@ -107,10 +107,10 @@ func (w *writer) target(t VMTarget, basis uint64, set ShapingSettings) error {
 		vm.Target = 0
 	}
 	// To give back what was taken is never refused for that; to take more is.
-	if why := shapes(&vc, set, basis); why != "" && vm.Due(g) < old.Due(g) {
+	if why := rightsizes(&vc, set, basis); why != "" && vm.Due(g) < old.Due(g) {
 		return fmt.Errorf("target of VM %s: %s: %w", vm.Name, why, ErrConflict)
 	}
-	vm.Held = max(vm.Held, vm.Due(g))
+	vm.ChargedMemory = max(vm.ChargedMemory, vm.Due(g))
 	if vm == old {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (w *writer) target(t VMTarget, basis uint64, set ShapingSettings) error {
 	return nil
 }
 
-func (b *Shape) valid() error {
+func (b *Rightsize) valid() error {
 	for _, n := range b.Needs {
 		if err := check("need", n.Group, "virtual cluster", n.VC, "group", n.Group); err != nil {
 			return err
@@ -139,18 +139,18 @@ func (b *Shape) valid() error {
 	return nil
 }
 
-func (x ShapingSettings) valid() error {
+func (x RightsizingSettings) valid() error {
 	switch {
-	case x.Mode != "" && x.Mode != ShapingOff && x.Mode != ShapingShadow && x.Mode != ShapingOn:
+	case x.Mode != "" && x.Mode != RightsizingOff && x.Mode != RightsizingShadow && x.Mode != RightsizingOn:
 		return fmt.Errorf("settings: shaping: mode %q: %w", x.Mode, ErrInvalid)
 	case x.Needs != "" && x.Needs != NeedsDeclared && x.Needs != NeedsEstimated:
 		return fmt.Errorf("settings: shaping: needs %q: %w", x.Needs, ErrInvalid)
-	case x.Aggressiveness != "" && !bold(x.Aggressiveness):
+	case x.Aggressiveness != "" && !knownAggressiveness(x.Aggressiveness):
 		return fmt.Errorf("settings: shaping: aggressiveness %q: %w", x.Aggressiveness, ErrInvalid)
 	}
 	return nil
 }
 
-func bold(word string) bool {
-	return word == Conservative || word == Balanced || word == Aggressive
+func knownAggressiveness(text string) bool {
+	return text == Conservative || text == Balanced || text == Aggressive
 }

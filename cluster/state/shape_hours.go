@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// ShapingHours are kept, of what shaping did: seven days of one mode.
-const ShapingHours = 7 * 24
+// RightsizingHours are kept, of what shaping did: seven days of one mode.
+const RightsizingHours = 7 * 24
 
-// ShapingHour is what shaping did in an hour, or in the shadow would have done. VM-minutes count each VM for each minute.
-type ShapingHour struct {
-	ID      string      `json:"id,omitempty"` // by From, then Mode; set when applied
-	From    time.Time   `json:"from"`         // a whole hour
-	Mode    ShapingMode `json:"mode"`         // shadow or on
-	Minutes float64     `json:"minutes"`      // that were looked at
-	Average Resources   `json:"average"`      // reclaimed, of what was declared
-	VMs     float64     `json:"vms"`          // VM-minutes
+// RightsizingHour is what shaping did in an hour, or in the shadow would have done. VM-minutes count each VM for each minute.
+type RightsizingHour struct {
+	ID      string          `json:"id,omitempty"` // by From, then Mode; set when applied
+	From    time.Time       `json:"from"`         // a whole hour
+	Mode    RightsizingMode `json:"mode"`         // shadow or on
+	Minutes float64         `json:"minutes"`      // that were looked at
+	Average Resources       `json:"average"`      // reclaimed, of what was declared
+	VMs     float64         `json:"vms"`          // VM-minutes
 	// VM-minutes in which a VM used more than it would have been given, or, where that was in force, was held back by it or
 	// short of memory; and the worst of them.
 	ShortCPU    float64 `json:"shortCPU"`
@@ -28,32 +28,34 @@ type ShapingHour struct {
 	Preempted   int     `json:"preempted"`
 }
 
-// ShapingTold is what a leader tells of what shaping did, so that the next one goes on from there: hours that are new, or that it told less
+// RightsizingReport is what a leader tells of what shaping did, so that the next one goes on from there: hours that are new, or that it told less
 // of before.
-type ShapingTold struct {
-	Hours []ShapingHour `json:"hours"`
+type RightsizingReport struct {
+	Hours []RightsizingHour `json:"hours"`
 }
 
-// ShapingHours that were told, oldest first.
-func (s *Snapshot) ShapingHours() []ShapingHour { return all[ShapingHour](s, tShapingHours, "id") }
+// RightsizingHours that were told, oldest first.
+func (s *Snapshot) RightsizingHours() []RightsizingHour {
+	return all[RightsizingHour](s, tRightsizingHours, "id")
+}
 
-// shapingTold puts hours in place of what was told of them before. The oldest are forgotten.
-func (w *writer) shapingTold(b *ShapingTold) error {
+// rightsizingReport puts hours in place of what was told of them before. The oldest are forgotten.
+func (w *writer) rightsizingReport(b *RightsizingReport) error {
 	for _, h := range b.Hours {
 		h.From = h.From.UTC()
 		h.ID = h.From.Format(time.RFC3339) + " " + string(h.Mode)
-		w.put(tShapingHours, &h)
+		w.put(tRightsizingHours, &h)
 	}
-	kept := w.read().ShapingHours()
-	for _, h := range kept[:max(0, len(kept)-ShapingHours)] {
-		w.drop(tShapingHours, &h)
+	kept := w.read().RightsizingHours()
+	for _, h := range kept[:max(0, len(kept)-RightsizingHours)] {
+		w.drop(tRightsizingHours, &h)
 	}
 	return nil
 }
 
-func (b *ShapingTold) valid() error {
-	if len(b.Hours) > ShapingHours {
-		return fmt.Errorf("%d hours of shaping, more than %d: %w", len(b.Hours), ShapingHours, ErrInvalid)
+func (b *RightsizingReport) valid() error {
+	if len(b.Hours) > RightsizingHours {
+		return fmt.Errorf("%d hours of shaping, more than %d: %w", len(b.Hours), RightsizingHours, ErrInvalid)
 	}
 	for _, h := range b.Hours {
 		if err := h.valid(); err != nil {
@@ -63,14 +65,14 @@ func (b *ShapingTold) valid() error {
 	return nil
 }
 
-func (h ShapingHour) valid() error {
+func (h RightsizingHour) valid() error {
 	amounts := []float64{h.Minutes, h.Average.CPU, h.VMs, h.ShortCPU, h.ShortMemory, h.WorstCPU}
 	switch year := h.From.UTC().Year(); {
 	case year < 1970 || year > 9999: // beyond that times cannot be written
 		return fmt.Errorf("year %d: %w", year, ErrInvalid)
 	case !h.From.Equal(h.From.Truncate(time.Hour)):
 		return fmt.Errorf("it is no whole hour: %w", ErrInvalid)
-	case h.Mode != ShapingShadow && h.Mode != ShapingOn:
+	case h.Mode != RightsizingShadow && h.Mode != RightsizingOn:
 		return fmt.Errorf("mode %q: %w", h.Mode, ErrInvalid)
 	case slices.ContainsFunc(amounts, func(x float64) bool { return !(x >= 0) || math.IsInf(x, 0) }):
 		return fmt.Errorf("%v: %w", amounts, ErrInvalid)

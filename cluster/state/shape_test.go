@@ -26,102 +26,102 @@ func withNeeds(p state.Plan) state.Plan {
 	return p
 }
 
-func shaping(t failer, k *cluster, x state.ShapingSettings) {
+func rightsizing(t failer, k *cluster, x state.RightsizingSettings) {
 	m, _ := k.Snapshot().Meta()
-	m.Settings.Shaping = x
+	m.Settings.Rightsizing = x
 	k.must(t, state.KindSettings, state.SettingsPut{Settings: m.Settings, Version: m.SettingsIndex})
 }
 
-func targets(s *state.Snapshot, memory int64, vms ...string) state.Shape {
-	out := state.Shape{Basis: s.Index()}
+func targets(s *state.Snapshot, memory int64, vms ...string) state.Rightsize {
+	out := state.Rightsize{Basis: s.Index()}
 	for _, id := range vms {
 		out.Targets = append(out.Targets, state.VMTarget{VM: id, Generation: 1, Memory: memory})
 	}
 	return out
 }
 
-// withShape adds shaping to the newest log.
-func withShape(t *testing.T, k *cluster) {
+// withRightsize adds shaping to the newest log.
+func withRightsize(t *testing.T, k *cluster) {
 	k.must(t, state.KindHostReport, hostReport("h9", 8, 16*gib))
-	shaping(t, k, state.ShapingSettings{Mode: state.ShapingOn, Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive})
+	rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOn, Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive})
 	estimated(t, k, "shaped", "h9")
 	b := targets(k.Snapshot(), 2*gib, "vm-shaped-0")
 	b.Needs, b.Text = []state.GroupNeed{{VC: "vc-shaped", Group: "g", CPU: 0.5}}, "1 VM shrinks"
-	k.must(t, state.KindShape, b)
+	k.must(t, state.KindRightsize, b)
 	less := report("h9", "vm-shaped-0", 1, state.Running)
-	less.VMs[0].Held = 2 * gib
+	less.VMs[0].ChargedMemory = 2 * gib
 	k.must(t, state.KindVMReport, less)
-	if err := k.apply(t, state.KindShape, targets(k.Snapshot(), gib/2, "vm-shaped-0")); !errors.Is(err, state.ErrConflict) {
+	if err := k.apply(t, state.KindRightsize, targets(k.Snapshot(), gib/2, "vm-shaped-0")); !errors.Is(err, state.ErrConflict) {
 		t.Fatalf("below the floor: %v", err)
 	}
 }
 
 // withHours adds what shaping did to the newest log.
 func withHours(t *testing.T, k *cluster) {
-	h := state.ShapingHour{From: start.Truncate(time.Hour), Mode: state.ShapingShadow, Minutes: 60, Average: state.Resources{CPU: 1.5, Memory: 3 * gib}, VMs: 120, ShortCPU: 2, ShortMemory: 1,
+	h := state.RightsizingHour{From: start.Truncate(time.Hour), Mode: state.RightsizingShadow, Minutes: 60, Average: state.Resources{CPU: 1.5, Memory: 3 * gib}, VMs: 120, ShortCPU: 2, ShortMemory: 1,
 		WorstCPU: 0.25, WorstMemory: gib, WorstVM: "shaped-g-0", Preempted: 1}
-	k.must(t, state.KindShapingTold, state.ShapingTold{Hours: []state.ShapingHour{h}})
+	k.must(t, state.KindRightsizingReport, state.RightsizingReport{Hours: []state.RightsizingHour{h}})
 	h.Mode = "weird"
-	if err := k.apply(t, state.KindShapingTold, state.ShapingTold{Hours: []state.ShapingHour{h}}); !errors.Is(err, state.ErrInvalid) {
+	if err := k.apply(t, state.KindRightsizingReport, state.RightsizingReport{Hours: []state.RightsizingHour{h}}); !errors.Is(err, state.ErrInvalid) {
 		t.Fatalf("a mode of no kind: %v", err)
 	}
 }
 
 // An hour that is told again replaces what was told of it; the oldest are forgotten; what nobody can have seen is refused whole.
-func TestShapingHours(t *testing.T) {
+func TestRightsizingHours(t *testing.T) {
 	k := small(t, 1)
-	hour := func(n int, mode state.ShapingMode, minutes float64) state.ShapingHour {
-		return state.ShapingHour{From: start.Truncate(time.Hour).Add(time.Duration(n) * time.Hour), Mode: mode, Minutes: minutes}
+	hour := func(n int, mode state.RightsizingMode, minutes float64) state.RightsizingHour {
+		return state.RightsizingHour{From: start.Truncate(time.Hour).Add(time.Duration(n) * time.Hour), Mode: mode, Minutes: minutes}
 	}
-	tell := func(hours ...state.ShapingHour) error {
-		return k.apply(t, state.KindShapingTold, state.ShapingTold{Hours: hours})
+	report := func(hours ...state.RightsizingHour) error {
+		return k.apply(t, state.KindRightsizingReport, state.RightsizingReport{Hours: hours})
 	}
-	if err := tell(hour(1, state.ShapingShadow, 10), hour(0, state.ShapingShadow, 60), hour(1, state.ShapingOn, 5)); err != nil {
+	if err := report(hour(1, state.RightsizingShadow, 10), hour(0, state.RightsizingShadow, 60), hour(1, state.RightsizingOn, 5)); err != nil {
 		t.Fatal(err)
 	}
-	if err := tell(hour(1, state.ShapingShadow, 20)); err != nil {
+	if err := report(hour(1, state.RightsizingShadow, 20)); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, h := range k.Snapshot().ShapingHours() {
+	for _, h := range k.Snapshot().RightsizingHours() {
 		got = append(got, fmt.Sprintf("%s %s %g", h.From.Format("15:04"), h.Mode, h.Minutes))
 	}
 	if diff := cmp.Diff([]string{"03:00 shadow 60", "04:00 on 5", "04:00 shadow 20"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for name, bad := range map[string]func(*state.ShapingHour){
-		"half an hour": func(h *state.ShapingHour) { h.From = h.From.Add(30 * time.Minute) },
-		"mode":         func(h *state.ShapingHour) { h.Mode = state.ShapingOff },
-		"minutes":      func(h *state.ShapingHour) { h.Minutes = -1 },
-		"memory":       func(h *state.ShapingHour) { h.WorstMemory = -1 },
-		"preempted":    func(h *state.ShapingHour) { h.Preempted = -1 },
-		"year": func(h *state.ShapingHour) {
+	for name, bad := range map[string]func(*state.RightsizingHour){
+		"half an hour": func(h *state.RightsizingHour) { h.From = h.From.Add(30 * time.Minute) },
+		"mode":         func(h *state.RightsizingHour) { h.Mode = state.RightsizingOff },
+		"minutes":      func(h *state.RightsizingHour) { h.Minutes = -1 },
+		"memory":       func(h *state.RightsizingHour) { h.WorstMemory = -1 },
+		"preempted":    func(h *state.RightsizingHour) { h.Preempted = -1 },
+		"year": func(h *state.RightsizingHour) {
 			h.From = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -14*3600))
 		},
 	} {
-		h := hour(9, state.ShapingOn, 1)
+		h := hour(9, state.RightsizingOn, 1)
 		bad(&h)
-		if err := tell(hour(8, state.ShapingOn, 1), h); !errors.Is(err, state.ErrInvalid) || len(k.Snapshot().ShapingHours()) != 3 {
-			t.Errorf("%s: %v, %d hours", name, err, len(k.Snapshot().ShapingHours()))
+		if err := report(hour(8, state.RightsizingOn, 1), h); !errors.Is(err, state.ErrInvalid) || len(k.Snapshot().RightsizingHours()) != 3 {
+			t.Errorf("%s: %v, %d hours", name, err, len(k.Snapshot().RightsizingHours()))
 		}
 	}
-	for n := 2; n < 2*state.ShapingHours; n++ {
-		if err := tell(hour(n, state.ShapingOn, 60)); err != nil {
+	for n := 2; n < 2*state.RightsizingHours; n++ {
+		if err := report(hour(n, state.RightsizingOn, 60)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kept := k.Snapshot().ShapingHours()
-	if len(kept) != state.ShapingHours || !kept[0].From.Equal(hour(state.ShapingHours, "", 0).From) {
+	kept := k.Snapshot().RightsizingHours()
+	if len(kept) != state.RightsizingHours || !kept[0].From.Equal(hour(state.RightsizingHours, "", 0).From) {
 		t.Errorf("%d hours are kept, from %v", len(kept), kept[0].From)
 	}
 }
 
-func TestShape(t *testing.T) {
+func TestRightsize(t *testing.T) {
 	k := small(t, 2) // 4 cores, 8 GiB each
 	h, _ := k.Snapshot().Host("h1")
-	shaping(t, k, state.ShapingSettings{Mode: state.ShapingOn})
+	rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOn})
 	estimated(t, k, "a", "h1")
-	held := func(want int64) {
+	frozen := func(want int64) {
 		t.Helper()
 		if got := k.Snapshot().LoadOf("h1").Memory; got != want+h.VMOverhead*int64(k.Snapshot().LoadOf("h1").VMs) {
 			t.Fatalf("%d MiB count, want %d", got>>20, want>>20)
@@ -129,71 +129,71 @@ func TestShape(t *testing.T) {
 	}
 	b := targets(k.Snapshot(), 2*gib, "vm-a-0")
 	b.Needs = []state.GroupNeed{{VC: "vc-a", Group: "g", CPU: 0.5}}
-	k.must(t, state.KindShape, b)
+	k.must(t, state.KindRightsize, b)
 	vm, _ := k.Snapshot().VM("vm-a-0")
 	vc, _ := k.Snapshot().VC("vc-a")
 	g := vc.Groups[0]
 	if vm.Due(g) != 2*gib || g.Need() != 0.5 || g.Yield() != 1 {
 		t.Fatalf("%+v, %+v", vm, g)
 	}
-	held(4 * gib) // until the host says that the guest has let go
-	tell := func(bytes int64) {
+	frozen(4 * gib) // until the host says that the guest has let go
+	report := func(bytes int64) {
 		r := report("h1", "vm-a-0", 1, state.Running)
-		r.VMs[0].Held = bytes
+		r.VMs[0].ChargedMemory = bytes
 		k.must(t, state.KindVMReport, r)
 	}
-	tell(gib) // a target is counted also where the guest holds less
-	held(2 * gib)
+	report(gib) // a target is counted also where the guest holds less
+	frozen(2 * gib)
 	if l := k.Snapshot().LoadOf("h1"); l.Reserve.Bytes() != 2*gib {
 		t.Errorf("%d MiB are kept for the VM that may grow back", l.Reserve.Bytes()>>20)
 	}
-	tell(3 * gib) // relief: the host gave it more by itself
-	held(3 * gib)
-	k.must(t, state.KindShape, targets(k.Snapshot(), 0, "vm-a-0"))
-	held(4 * gib)
+	report(3 * gib) // relief: the host gave it more by itself
+	frozen(3 * gib)
+	k.must(t, state.KindRightsize, targets(k.Snapshot(), 0, "vm-a-0"))
+	frozen(4 * gib)
 	if vm, _ := k.Snapshot().VM("vm-a-0"); vm.Target != 0 {
 		t.Errorf("%+v", vm)
 	}
 }
 
 // Each of these is refused, and nothing of it comes true.
-func TestShapeIsChecked(t *testing.T) {
-	need := func(cpu float64) func(k *cluster) state.Shape {
-		return func(k *cluster) state.Shape {
+func TestRightsizeIsChecked(t *testing.T) {
+	need := func(cpu float64) func(k *cluster) state.Rightsize {
+		return func(k *cluster) state.Rightsize {
 			b := targets(k.Snapshot(), 3*gib, "vm-a-0")
 			b.Needs = []state.GroupNeed{{VC: "vc-a", Group: "g", CPU: cpu}}
 			return b
 		}
 	}
 	for name, c := range map[string]struct {
-		shape func(k *cluster) state.Shape
-		want  string
+		rightsize func(k *cluster) state.Rightsize
+		want      string
 	}{
-		"below the floor":     {func(k *cluster) state.Shape { return targets(k.Snapshot(), gib-1, "vm-a-0") }, "not from"},
-		"above what it asked": {func(k *cluster) state.Shape { return targets(k.Snapshot(), 4*gib+1, "vm-a-0") }, "not from"},
+		"below the floor":     {func(k *cluster) state.Rightsize { return targets(k.Snapshot(), gib-1, "vm-a-0") }, "not from"},
+		"above what it asked": {func(k *cluster) state.Rightsize { return targets(k.Snapshot(), 4*gib+1, "vm-a-0") }, "not from"},
 		"needs more":          {need(2.5), "declared were 2"},
-		"no such group": {func(k *cluster) state.Shape {
-			return state.Shape{Basis: k.Snapshot().Index(), Needs: []state.GroupNeed{{VC: "vc-a", Group: "x", CPU: 1}}}
+		"no such group": {func(k *cluster) state.Rightsize {
+			return state.Rightsize{Basis: k.Snapshot().Index(), Needs: []state.GroupNeed{{VC: "vc-a", Group: "x", CPU: 1}}}
 		}, "gone"},
-		"another generation": {func(k *cluster) state.Shape {
+		"another generation": {func(k *cluster) state.Rightsize {
 			b := targets(k.Snapshot(), 2*gib, "vm-a-0")
 			b.Targets[0].Generation = 2
 			return b
 		}, "gone"},
-		"declared": {func(k *cluster) state.Shape { return targets(k.Snapshot(), 2*gib, "vm-d-0") }, "its needs are declared"},
-		"off": {func(k *cluster) state.Shape {
-			shaping(t, k, state.ShapingSettings{Mode: state.ShapingOff})
+		"declared": {func(k *cluster) state.Rightsize { return targets(k.Snapshot(), 2*gib, "vm-d-0") }, "its needs are declared"},
+		"off": {func(k *cluster) state.Rightsize {
+			rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOff})
 			return targets(k.Snapshot(), 2*gib, "vm-a-0")
 		}, "shaping is off"},
-		"shadow": {func(k *cluster) state.Shape {
-			shaping(t, k, state.ShapingSettings{})
+		"shadow": {func(k *cluster) state.Rightsize {
+			rightsizing(t, k, state.RightsizingSettings{})
 			return targets(k.Snapshot(), 2*gib, "vm-a-0")
 		}, "shaping is shadow"},
-		"stops": {func(k *cluster) state.Shape {
+		"stops": {func(k *cluster) state.Rightsize {
 			k.must(t, state.KindPlan, leave(k.Snapshot(), "a", state.GoalStop))
 			return targets(k.Snapshot(), 2*gib, "vm-a-0")
 		}, "stopping"},
-		"changed meanwhile": {func(k *cluster) state.Shape {
+		"changed meanwhile": {func(k *cluster) state.Rightsize {
 			b := targets(k.Snapshot(), 2*gib, "vm-a-0")
 			p := planOf(k.Snapshot(), "a", 2, 4*gib)
 			vc, _ := k.Snapshot().VC("vc-a")
@@ -201,18 +201,18 @@ func TestShapeIsChecked(t *testing.T) {
 			k.must(t, state.KindPlan, p)
 			return b
 		}, "changed at index"},
-		"one of two": {func(k *cluster) state.Shape { return targets(k.Snapshot(), 2*gib, "vm-a-0", "vm-d-0") }, "its needs are declared"},
+		"one of two": {func(k *cluster) state.Rightsize { return targets(k.Snapshot(), 2*gib, "vm-a-0", "vm-d-0") }, "its needs are declared"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := small(t, 2)
-			shaping(t, k, state.ShapingSettings{Mode: state.ShapingOn})
+			rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOn})
 			estimated(t, k, "a", "h1")
 			d := planOf(k.Snapshot(), "d", 1, 4*gib, "h2")
 			d.VC.Needs, d.VC.Groups[0].MemoryMin = state.NeedsDeclared, gib
 			k.must(t, state.KindPlan, d)
 			k.must(t, state.KindVMReport, report("h2", "vm-d-0", 1, state.Running))
-			b := c.shape(k)
-			err := k.apply(t, state.KindShape, b)
+			b := c.rightsize(k)
+			err := k.apply(t, state.KindRightsize, b)
 			if !errors.Is(err, state.ErrConflict) || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q", err, c.want)
 			}
@@ -225,41 +225,41 @@ func TestShapeIsChecked(t *testing.T) {
 }
 
 // Memory that was given to others cannot be taken back by a target.
-func TestShapeKeepsLimits(t *testing.T) {
+func TestRightsizeKeepsLimits(t *testing.T) {
 	k := small(t, 1)
 	h, _ := k.Snapshot().Host("h1")
-	shaping(t, k, state.ShapingSettings{Mode: state.ShapingOn})
+	rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOn})
 	estimated(t, k, "a", "h1")
-	k.must(t, state.KindShape, targets(k.Snapshot(), 3*gib, "vm-a-0"))
+	k.must(t, state.KindRightsize, targets(k.Snapshot(), 3*gib, "vm-a-0"))
 	r := report("h1", "vm-a-0", 1, state.Running)
-	r.VMs[0].Held = 3 * gib
+	r.VMs[0].ChargedMemory = 3 * gib
 	k.must(t, state.KindVMReport, r)
 	left := h.Usable().Memory - 4*gib - 2*h.VMOverhead // 3 held and 1 kept
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "b", 1, left, "h1"))
-	k.must(t, state.KindShape, targets(k.Snapshot(), 0, "vm-a-0")) // the reserve is what lets it
+	k.must(t, state.KindRightsize, targets(k.Snapshot(), 0, "vm-a-0")) // the reserve is what lets it
 	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "c", 1, gib/2, "h1")); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("more than the host has: %v", err)
 	}
 }
 
-func TestWhoIsShaped(t *testing.T) {
+func TestWhichVMsAreRightsized(t *testing.T) {
 	for _, c := range []struct {
-		set  state.ShapingSettings
-		vc   state.VC
-		want bool
-		bold string
+		set            state.RightsizingSettings
+		vc             state.VC
+		want           bool
+		aggressiveness string
 	}{
-		{state.ShapingSettings{}, state.VC{}, false, state.Balanced},
-		{state.ShapingSettings{}, state.VC{Needs: state.NeedsEstimated}, true, state.Balanced},
-		{state.ShapingSettings{Needs: state.NeedsEstimated, Aggressiveness: state.Conservative}, state.VC{}, true, state.Conservative},
-		{state.ShapingSettings{Needs: state.NeedsEstimated}, state.VC{Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive}, false, state.Aggressive},
+		{state.RightsizingSettings{}, state.VC{}, false, state.Balanced},
+		{state.RightsizingSettings{}, state.VC{Needs: state.NeedsEstimated}, true, state.Balanced},
+		{state.RightsizingSettings{Needs: state.NeedsEstimated, Aggressiveness: state.Conservative}, state.VC{}, true, state.Conservative},
+		{state.RightsizingSettings{Needs: state.NeedsEstimated}, state.VC{Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive}, false, state.Aggressive},
 	} {
-		if got, bold := c.set.Estimates(&c.vc), c.set.Boldness(&c.vc); got != c.want || bold != c.bold {
-			t.Errorf("%+v, %+v: %v, %s", c.set, c.vc, got, bold)
+		if got, aggressiveness := c.set.Estimates(&c.vc), c.set.AggressivenessOf(&c.vc); got != c.want || aggressiveness != c.aggressiveness {
+			t.Errorf("%+v, %+v: %v, %s", c.set, c.vc, got, aggressiveness)
 		}
 	}
-	for _, bad := range []state.ShapingSettings{{Mode: "maybe"}, {Needs: "guessed"}, {Aggressiveness: "reckless"}} {
-		if err := (state.SettingsPut{Settings: state.Settings{OnFull: state.Queue, Shaping: bad}}).Check(); !errors.Is(err, state.ErrInvalid) {
+	for _, bad := range []state.RightsizingSettings{{Mode: "maybe"}, {Needs: "guessed"}, {Aggressiveness: "reckless"}} {
+		if err := (state.SettingsPut{Settings: state.Settings{OnFull: state.Queue, Rightsizing: bad}}).Check(); !errors.Is(err, state.ErrInvalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -292,7 +292,7 @@ func TestAQuarterIsKept(t *testing.T) {
 	// Where it is short of that already, what makes it no worse is taken.
 	k.must(t, state.KindHostReport, hostReport("h1", 4, 14*gib))
 	k.must(t, state.KindPlan, leave(k.Snapshot(), "c", state.GoalDelete))
-	k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "reallocated", Touched: []string{"h1"},
+	k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "reallocated", AffectedHosts: []string{"h1"},
 		Allocations: []state.Allocation{{VC: "vc-a", Group: "g", CPU: 0.05}}})
 	if err := add("d", gib/4); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("more where it is short: %v", err)

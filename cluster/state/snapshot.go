@@ -131,8 +131,8 @@ func (s *Snapshot) EachHostSince(index uint64, f func(*Host) bool) {
 	}
 }
 
-// SomebodyWaits says whether a VC is to run and is not admitted.
-func (s *Snapshot) SomebodyWaits() bool {
+// AnyQueued says whether a VC is to run and is not admitted.
+func (s *Snapshot) AnyQueued() bool {
 	_, waits := final[VC](s, tVCs, "waiting")
 	return waits
 }
@@ -158,8 +158,8 @@ func (s *Snapshot) VCs() []VC { return all[VC](s, tVCs, "id") }
 // VC of that id.
 func (s *Snapshot) VC(id string) (VC, bool) { return first[VC](s, tVCs, "id", id) }
 
-// SeeVC is VC without a copy: the row is not to be changed.
-func (s *Snapshot) SeeVC(id string) (*VC, bool) { return peek[VC](s, tVCs, "id", id) }
+// SharedVC is VC without a copy: the row is not to be changed.
+func (s *Snapshot) SharedVC(id string) (*VC, bool) { return peek[VC](s, tVCs, "id", id) }
 
 // VCNamed is the VC of that name.
 func (s *Snapshot) VCNamed(name string) (VC, bool) { return first[VC](s, tVCs, "name", name) }
@@ -221,14 +221,14 @@ func (s *Snapshot) LastEvent() uint64 {
 
 // GroupOf is the group of the VC that a VM belongs to.
 func (v VC) GroupOf(vm VM) (Group, bool) {
-	if g := v.SeeGroup(vm.Group); g != nil {
+	if g := v.SharedGroup(vm.Group); g != nil {
 		return *g, true
 	}
 	return Group{}, false
 }
 
-// SeeGroup of that name, not to be changed; nil if there is none, or no VC.
-func (v *VC) SeeGroup(name string) *Group {
+// SharedGroup of that name, not to be changed; nil if there is none, or no VC.
+func (v *VC) SharedGroup(name string) *Group {
 	if v == nil {
 		return nil
 	}

@@ -29,8 +29,8 @@ const (
 	tMovePlans  = "move-plans"
 	tMigrations = "migrations"
 
-	tShapingHours = "shaping-hours"
-	tRestore      = "restore"
+	tRightsizingHours = "shaping-hours"
+	tRestore          = "restore"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -80,7 +80,7 @@ func schema() *memdb.DBSchema {
 		table(tRevoked, "Number"),
 		table(tAdmins, "ID"),
 		table(tMovePlans, "ID"),
-		table(tShapingHours, "ID"),
+		table(tRightsizingHours, "ID"),
 		table(tRestore, "Key"),
 		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false)),
 	} {
@@ -124,7 +124,7 @@ type Store struct {
 
 	watches hostWatches
 
-	hand atHand // of the goroutine that applies
+	cache applyCache // of the goroutine that applies
 }
 
 // New makes an empty store.

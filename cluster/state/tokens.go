@@ -198,11 +198,11 @@ func (w *writer) apiTokenDrop(b *TokenDrop) error {
 	return nil
 }
 
-func askedBy(who string) string {
-	if who == "" {
+func askedBy(principal string) string {
+	if principal == "" {
 		return ""
 	}
-	return ", asked by " + who
+	return ", asked by " + principal
 }
 
 func (w *writer) tokensUsed(b *TokensUsed) error {

@@ -141,7 +141,7 @@ func TestRevokedTokens(t *testing.T) {
 }
 
 // Tokens are bounded, and those that ended some time ago make room.
-func TestMostTokens(t *testing.T) {
+func TestMaxTokens(t *testing.T) {
 	k := newCluster()
 	k.must(t, state.KindInit, state.Init{ID: "cluster-1", Settings: state.DefaultSettings()})
 	for i := range state.MaxTokens {

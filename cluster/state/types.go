@@ -16,23 +16,23 @@ type Meta struct {
 	// Epoch is raised when the cluster is recovered from a lost quorum or restored: what was
 	// said before counts for nothing with the agents, however high its index.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// Disarmed: leases that run out stop no VM, and prove nothing.
-	Disarmed bool   `json:"disarmed,omitempty"`
-	Disarm   string `json:"disarm,omitempty"` // why
-	Hold     Hold   `json:"hold,omitzero"`
+	// FencingDisabled: leases that run out stop no VM, and prove nothing.
+	FencingDisabled       bool           `json:"disarmed,omitempty"`
+	FencingDisabledReason string         `json:"disarm,omitempty"` // why
+	RecoveryFreeze        RecoveryFreeze `json:"hold,omitzero"`
 	// SettingsIndex is the log index of the last change of the settings; 0 = none since the cluster was made.
 	SettingsIndex uint64 `json:"settingsIndex,omitempty"`
 }
 
-// Hold keeps everything as it is after a restore or a recovery, until every host that
+// RecoveryFreeze keeps everything as it is after a restore or a recovery, until every host that
 // was known has said what it runs or was confirmed dead. The zero value is none.
-type Hold struct {
+type RecoveryFreeze struct {
 	Reason  string   `json:"reason,omitempty"`
 	Pending []string `json:"pending,omitempty"` // hosts not heard of yet, by name
 }
 
 // On says whether there is a hold.
-func (h Hold) On() bool { return h.Reason != "" }
+func (h RecoveryFreeze) On() bool { return h.Reason != "" }
 
 // Host is a machine and what Evenkeel may use of it.
 type Host struct {
@@ -248,9 +248,9 @@ type VM struct {
 	Reason     string `json:"reason,omitempty"`
 	VCPUs      int    `json:"vcpus"`      // as started
 	BootMemory int64  `json:"bootMemory"` // as started: the most its balloon can give back, bytes
-	// Held is the memory the host still holds for it, bytes: at least its
+	// ChargedMemory is the memory the host still holds for it, bytes: at least its
 	// balloon target, more until the host reports that the guest has let go.
-	Held int64 `json:"held"`
+	ChargedMemory int64 `json:"held"`
 	// Target of its balloon, bytes; 0 = the memory of its group: see Due.
 	Target int64 `json:"target,omitempty"`
 	// PreemptedAt is when it was stopped to make room for others, seconds since 1970; 0 = it was not. Once there is room it starts again.
@@ -258,8 +258,8 @@ type VM struct {
 	// MovingTo is the target of an open move: until it is closed the VM counts on both
 	// hosts, and may be on either.
 	MovingTo string `json:"movingTo,omitempty"`
-	// GoneFrom is the source of an open move, once it was proved to run the VM no more: only then the target can be.
-	GoneFrom string `json:"goneFrom,omitempty"`
+	// SourceLost is the source of an open move, once it was proved to run the VM no more: only then the target can be.
+	SourceLost string `json:"goneFrom,omitempty"`
 	// Move is the log index at which the open move was opened: what is said of another move settles nothing of this
 	// one. 0: none is open.
 	Move uint64 `json:"move,omitempty"`
@@ -272,8 +272,8 @@ type VM struct {
 	// source said that it handed the VM over and that it did not run there since. Only then the target has it go on.
 	Paused bool `json:"paused,omitempty"`
 	Left   bool `json:"left,omitempty"`
-	// SeenEpoch is the epoch in which a host last told, during a hold, that it runs the VM.
-	SeenEpoch uint64 `json:"seenEpoch,omitempty"`
+	// InventoryEpoch is the epoch in which a host last told, during a hold, that it runs the VM.
+	InventoryEpoch uint64 `json:"seenEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.
 	Frozen float64 `json:"frozen,omitempty"`
 
@@ -284,8 +284,8 @@ type VM struct {
 // Domain is the name the hypervisor shows for the VM.
 func (v VM) Domain() string { return "ek-" + v.Name }
 
-// Holds says whether the VM takes CPU and memory of its host now.
-func (v VM) Holds() bool {
+// ConsumesResources says whether the VM takes CPU and memory of its host now.
+func (v VM) ConsumesResources() bool {
 	switch v.Phase {
 	case Starting, Running, Stopping:
 		return true

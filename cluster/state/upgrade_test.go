@@ -109,17 +109,17 @@ func newestLog(t *testing.T) *cluster {
 	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "refused", 1, gib, "h2")); err == nil {
 		t.Fatal("placed on a cordoned host")
 	}
-	k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "reallocated", Touched: []string{"h1"},
+	k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "reallocated", AffectedHosts: []string{"h1"},
 		Allocations: []state.Allocation{{VC: "vc-full", Group: "g", CPU: 1.0 / 3}}})
-	held := report("h1", "vm-full-0", 1, state.Running)
-	held.VMs[0].Held = 3 * gib / 2
-	k.must(t, state.KindVMReport, held)
+	frozen := report("h1", "vm-full-0", 1, state.Running)
+	frozen.VMs[0].ChargedMemory = 3 * gib / 2
+	k.must(t, state.KindVMReport, frozen)
 
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "short", 1, gib, "h3"))
 	k.must(t, state.KindVMReport, report("h3", "vm-short-0", 1, state.Running))
 	k.must(t, state.KindPlan, leave(k.Snapshot(), "short", state.GoalDelete))
 	gone := report("h3", "vm-short-0", 1, state.Stopped)
-	gone.VMs[0].Gone = true
+	gone.VMs[0].SourceLost = true
 	k.must(t, state.KindVMReport, gone)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "leaving", 0.5, gib, "h1"))
 	k.must(t, state.KindPlan, leave(k.Snapshot(), "leaving", state.GoalStop))
@@ -154,17 +154,17 @@ func newestLog(t *testing.T) *cluster {
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h3", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Move: move(), Permit: true}}})
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h3", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Phase: state.Lost}}}) // of before the move
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease, Text: "silent for 40s"})
-	k.must(t, state.KindArm, state.Arm{Disarmed: true, Reason: "switch is replaced"})
+	k.must(t, state.KindSetFencing, state.SetFencing{FencingDisabled: true, Reason: "switch is replaced"})
 	if err := k.apply(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease}); err == nil {
 		t.Fatal("a lease proves something while the cluster is disarmed")
 	}
-	k.must(t, state.KindArm, state.Arm{})
+	k.must(t, state.KindSetFencing, state.SetFencing{})
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofOperator, Text: "ann: it burnt", Basis: k.Snapshot().Index()})
 	r.MigrateURI = "qemu+tls://10.0.0.3/system"
 	k.must(t, state.KindHostReport, r)
-	k.must(t, state.KindAccount, state.Account{Host: "h3"})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h3"})
 	withMoves(t, k)
-	withShape(t, k)
+	withRightsize(t, k)
 	withHours(t, k)
 	withRestore(t, k)
 	return k

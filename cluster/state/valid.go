@@ -10,8 +10,8 @@ import (
 // unknown phase, negative memory). Its proposer has a fault; the state stays as it is.
 var ErrInvalid = errors.New("malformed command")
 
-// mostMemory bounds one amount of memory, bytes, so that sums do not overflow.
-const mostMemory = 1 << 56
+// maxVMMemory bounds one amount of memory, bytes, so that sums do not overflow.
+const maxVMMemory = 1 << 56
 
 // valid says what is wrong with a command that decodes. Such a command is in the log for
 // ever, so it must be refused the same way by every program that reads it, and never by a panic.
@@ -49,13 +49,13 @@ func valid(body any) error {
 		return b.valid()
 	case *Move:
 		return b.valid()
-	case *Shape:
+	case *Rightsize:
 		return b.valid()
-	case *ShapingTold:
+	case *RightsizingReport:
 		return b.valid()
 	case *Restore:
 		return b.valid()
-	case *MigrationTold:
+	case *MigrationReport:
 		if !isMemory(b.Bytes) || b.DowntimeMs < 0 {
 			return fmt.Errorf("migration %q: %d bytes, %d ms: %w", b.ID, b.Bytes, b.DowntimeMs, ErrInvalid)
 		}
@@ -86,7 +86,7 @@ func (b *HostReport) valid() error {
 	return check("host", b.Name, "name", b.Name)
 }
 
-func isMemory(bytes int64) bool { return bytes >= 0 && bytes <= mostMemory }
+func isMemory(bytes int64) bool { return bytes >= 0 && bytes <= maxVMMemory }
 
 func (b *Plan) valid() error {
 	if vc := b.VC; vc != nil {
@@ -144,10 +144,10 @@ func (v *VM) valid() error {
 	if err := check("VM", v.Name, "id", v.ID, "name", v.Name, "virtual cluster", v.VC); err != nil {
 		return err
 	}
-	if !v.Goal.known() || v.Phase.rank() < 0 || v.Frozen < 0 || !isMemory(v.Held) || !isMemory(v.BootMemory) || !isMemory(v.Target) {
-		return fmt.Errorf("VM %q: goal %q, phase %q, %v cores, %d of %d bytes: %w", v.Name, v.Goal, v.Phase, v.Frozen, v.Held, v.BootMemory, ErrInvalid)
+	if !v.Goal.known() || v.Phase.rank() < 0 || v.Frozen < 0 || !isMemory(v.ChargedMemory) || !isMemory(v.BootMemory) || !isMemory(v.Target) {
+		return fmt.Errorf("VM %q: goal %q, phase %q, %v cores, %d of %d bytes: %w", v.Name, v.Goal, v.Phase, v.Frozen, v.ChargedMemory, v.BootMemory, ErrInvalid)
 	}
-	if v.Holds() || v.Host != "" {
+	if v.ConsumesResources() || v.Host != "" {
 		return check("VM", v.Name, "host", v.Host)
 	}
 	return nil

@@ -61,23 +61,23 @@ type AgentOptions struct {
 type Agent struct {
 	o    AgentOptions
 	http *http.Transport
-	// turns are one call of a kind at a time: the leader answers them in order.
-	turns   map[string]chan struct{}
-	reports reportEncoder // under turns[callReport]
-	sampled time.Time     // the last report with samples was sent; under turns[callReport]
+	// oneAtATime are one call of a kind at a time: the leader answers them in order.
+	oneAtATime map[string]chan struct{}
+	reports    reportEncoder // under turns[callReport]
+	sampled    time.Time     // the last report with samples was sent; under turns[callReport]
 
-	mu      sync.Mutex
-	servers []string
-	at      int                  // of servers: the one that answered last
-	alive   bool                 // the stream is
-	fresh   bool                 // it is another than at the last report
-	why     error                // it is not
-	desired agent.Desired        // the latest
-	changed chan struct{}        // closes when desired or alive changes
-	session uint64               // of calls, 0 = none
-	ways    map[string]*way      // by server
-	tried   map[string]time.Time // when the stream went straight to a server last, it being the leader, and has not been answered
-	calls   uint64               // numbers of calls so far
+	mu        sync.Mutex
+	servers   []string
+	at        int                     // of servers: the one that answered last
+	alive     bool                    // the stream is
+	fresh     bool                    // it is another than at the last report
+	why       error                   // it is not
+	desired   agent.Desired           // the latest
+	changed   chan struct{}           // closes when desired or alive changes
+	session   uint64                  // of calls, 0 = none
+	perServer map[string]*serverStats // by server
+	tried     map[string]time.Time    // when the stream went straight to a server last, it being the leader, and has not been answered
+	calls     uint64                  // numbers of calls so far
 
 	opening chan struct{} // holds one while a session is opened
 	wake    chan struct{} // holds one after a hint
@@ -97,9 +97,9 @@ func NewAgent(o AgentOptions) *Agent {
 	if o.LastBackoff == 0 {
 		o.LastBackoff = lastBackoff
 	}
-	a := &Agent{o: o, http: newTransport(o.Dialer, ProtocolPeer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), ways: map[string]*way{}, tried: map[string]time.Time{},
+	a := &Agent{o: o, http: newTransport(o.Dialer, ProtocolPeer, pki.Want{Server: true}), servers: slices.Clone(o.Servers), perServer: map[string]*serverStats{}, tried: map[string]time.Time{},
 		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		turns: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1), callPeers: make(chan struct{}, 1)}}
+		oneAtATime: map[string]chan struct{}{callReport: make(chan struct{}, 1), callRenew: make(chan struct{}, 1), callPermit: make(chan struct{}, 1), callPeers: make(chan struct{}, 1)}}
 	if len(a.servers) > 0 {
 		a.at = o.Rand.IntN(len(a.servers)) // so that not all agents choose the same
 	}
@@ -130,7 +130,7 @@ func (a *Agent) Run(ctx context.Context) {
 		}
 		// Unless a server says that the leader is elsewhere though it was asked to relay, what the leader said last stands until it says more.
 		if other := (*elsewhere)(nil); errors.As(err, &other) && (begun || !asked) {
-			if relayed = !a.straight(other.leader); !relayed {
+			if relayed = !a.goDirect(other.leader); !relayed {
 				elsewhereAt = other.leader
 			}
 			continue
@@ -230,7 +230,7 @@ func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun
 		return false, err
 	}
 	if !relayed {
-		req.Header.Set(headerStraight, "yes")
+		req.Header.Set(headerDirect, "yes")
 	}
 	resp, err := a.http.RoundTrip(req)
 	if err != nil {
@@ -250,7 +250,7 @@ func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun
 	if leader != "" && leader != address {
 		shorten := time.AfterFunc(a.patience(leader), func() {
 			if a.mayGo(leader) {
-				cancel(&elsewhere{leader, errDetour})
+				cancel(&elsewhere{leader, errRedirect})
 			}
 		})
 		defer shorten.Stop()
@@ -474,14 +474,14 @@ func (a *Agent) heard() bool {
 
 func (a *Agent) turn(ctx context.Context, kind string) error {
 	select {
-	case a.turns[kind] <- struct{}{}:
+	case a.oneAtATime[kind] <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (a *Agent) leave(kind string) { <-a.turns[kind] }
+func (a *Agent) leave(kind string) { <-a.oneAtATime[kind] }
 
 // call the leader through the server that answered last, and else through the others,
 // each once. n is the number under which it was answered.
@@ -530,7 +530,7 @@ func (a *Agent) answered(address string) {
 	if i := slices.Index(a.servers, address); i >= 0 {
 		a.at = i
 	}
-	a.wayTo(address).hung = time.Time{}
+	a.serverTo(address).hung = time.Time{}
 	if !a.alive {
 		a.Hint()
 	}

@@ -24,14 +24,14 @@ func vm(id string, generation uint64) agent.VM {
 }
 
 // await a desired state that is wanted.
-func await(t *testing.T, a *Agent, what string, holds func(agent.Desired) bool) (got agent.Desired) {
+func await(t *testing.T, a *Agent, what string, satisfied func(agent.Desired) bool) (got agent.Desired) {
 	t.Helper()
 	var err error
 	patience.Eventually(t, patience.Stall, what, func() any { return fmt.Sprintf("index %d, %d VMs, %v", got.Index, len(got.VMs), err) }, func() bool {
 		if got, _, err = a.Desired(context.Background(), a.o.Host); err != nil && !errors.Is(err, ErrNoLeader) {
 			t.Fatal(err)
 		}
-		return err == nil && holds(got)
+		return err == nil && satisfied(got)
 	})
 	return got
 }
@@ -45,7 +45,7 @@ func TestAgentAndLeader(t *testing.T) {
 	l.set(true, "")
 	b.set("h1", agent.Desired{Cluster: clusterID, Index: 5, CPU: 2, VMs: []agent.VM{vm("a", 1), vm("b", 1)}})
 	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask, Heartbeat: 20 * time.Millisecond})
-	a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+	a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 	if got := await(t, a, "the first state", index(5)); len(got.VMs) != 2 || got.VMs[0].Spec.Identity.VM != "a" {
 		t.Fatalf("%+v", got)
 	}
@@ -54,14 +54,14 @@ func TestAgentAndLeader(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	ctx := context.Background()
-	report := agent.Report{Host: "h1", Reach: true, Running: []agent.Instance{}, Index: 6, Statuses: []agent.Status{{VM: "b", Generation: 1, Phase: agent.SeenRunning}}}
+	report := agent.Report{Host: "h1", Reach: true, Running: []agent.Instance{}, Index: 6, Statuses: []agent.Status{{VM: "b", Generation: 1, Phase: agent.PhaseRunning}}}
 	for range 3 {
 		if err := a.Report(ctx, report); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, r := range b.taken() {
-		if r.Index != 6 || r.Running == nil || r.Unknown != nil || len(r.Statuses) != 1 {
+		if r.Index != 6 || r.Running == nil || r.Unmanaged != nil || len(r.Statuses) != 1 {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -90,7 +90,7 @@ func raw(t *testing.T, d *Dialer, method, url string, header http.Header, body s
 	t.Helper()
 	tr := newTransport(d, ProtocolPeer, pki.Want{Server: true})
 	defer tr.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -119,23 +119,23 @@ func TestTrespass(t *testing.T) {
 	l.set(true, "")
 	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask, Consoles: &tty{}})
 	now := time.Now()
-	h1 := s.dialer(s.keeper(nil, "h1", false, true, now, time.Hour))
-	s2 := s.dialer(s.keeper(nil, "s2", true, false, now, time.Hour))
-	victim := s.keeper(nil, "h2", false, true, now, time.Hour)
-	behind := func(k *pki.Keeper) http.Header {
+	h1 := s.dialer(s.certificates(nil, "h1", false, true, now, time.Hour))
+	s2 := s.dialer(s.certificates(nil, "s2", true, false, now, time.Hour))
+	victim := s.certificates(nil, "h2", false, true, now, time.Hour)
+	behind := func(k *pki.CertificateStore) http.Header {
 		return http.Header{headerCaller: {Caller{Identity: k.Identity(), Serial: pki.SerialOf(k.Leaf())}.header()}}
 	}
 	at := "https://" + m.at
 	ordered := http.Header{headerSession: {"1"}, headerCall: {"1"}}
 	for _, c := range []struct {
-		what   string
-		who    *Dialer
-		method string
-		path   string
-		header http.Header
-		body   string
-		status int
-		told   bool
+		what     string
+		dialer   *Dialer
+		method   string
+		path     string
+		header   http.Header
+		body     string
+		status   int
+		reported bool
 	}{
 		{"itself", h1, "POST", "/v1/hosts/h1/session", nil, "{}", 200, false},
 		{"another host's desired state", h1, "GET", "/v1/hosts/h2/desired", nil, "", 403, true},
@@ -163,13 +163,13 @@ func TestTrespass(t *testing.T) {
 			s.mu.Lock()
 			s.refused = nil
 			s.mu.Unlock()
-			if status, kind := raw(t, c.who, c.method, at+c.path, c.header, c.body); status != c.status {
+			if status, kind := raw(t, c.dialer, c.method, at+c.path, c.header, c.body); status != c.status {
 				t.Errorf("status %d (%s), want %d", status, kind, c.status)
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if told := slices.ContainsFunc(s.refused, trespass); told != c.told {
-				t.Errorf("told: %v, want %v; %v", told, c.told, s.refused)
+			if reported := slices.ContainsFunc(s.refused, trespass); reported != c.reported {
+				t.Errorf("told: %v, want %v; %v", reported, c.reported, s.refused)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestRevokedMeanwhile(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
 	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
-	k := s.keeper(nil, "h1", false, true, time.Now(), time.Hour)
+	k := s.certificates(nil, "h1", false, true, time.Now(), time.Hour)
 	a := s.agent(k, m.at)
 	ctx := context.Background()
 	if _, err := a.Renew(ctx, agent.Renewal{Host: "h1"}); err != nil {
@@ -223,7 +223,7 @@ func TestRelay(t *testing.T) {
 	}
 	lead(0)
 	brains[0].set("h1", agent.Desired{Cluster: clusterID, Index: 1, VMs: []agent.VM{vm("a", 1)}})
-	a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), members[2].at) // knows one that does not lead
+	a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), members[2].at) // knows one that does not lead
 	await(t, a, "the state through a relay", index(1))
 	s.eventually("the list of servers", func() bool {
 		a.mu.Lock()
@@ -273,7 +273,7 @@ func TestLateCalls(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
 	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
-	d := s.dialer(s.keeper(nil, "h1", false, true, time.Now(), time.Hour))
+	d := s.dialer(s.certificates(nil, "h1", false, true, time.Now(), time.Hour))
 	tr := newTransport(d, ProtocolPeer, pki.Want{Server: true})
 	defer tr.CloseIdleConnections()
 	open := func() string {
@@ -322,7 +322,7 @@ func TestSilence(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
 	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask, Heartbeat: time.Hour})
-	a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+	a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 	await(t, a, "the first state", index(0))
 	_, changed, err := a.Desired(context.Background(), "h1")
 	if err != nil {
@@ -342,7 +342,7 @@ func TestLeaderFails(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
 	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask, NoLeader: func(err error) bool { return err.Error() == "quorum lost" }})
-	a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+	a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 	await(t, a, "the first state", index(0))
 	ctx := context.Background()
 	report := agent.Report{Host: "h1", Reach: true, Capacity: hypervisor.Capacity{CPU: 4}}
@@ -398,7 +398,7 @@ func TestHungServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hung.Close() //nolint:errcheck // at the end
-	a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+	a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 	await(t, a, "the first state", index(0))
 	a.mu.Lock()
 	a.servers, a.at = []string{hung.Addr().String(), m.at}, 0
@@ -411,7 +411,7 @@ func TestHungServer(t *testing.T) {
 	s.eventually("the call waits", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.ways[hung.Addr().String()] != nil
+		return a.perServer[hung.Addr().String()] != nil
 	})
 	begun := time.Now()
 	a.hangs(hung.Addr().String())
@@ -429,7 +429,7 @@ func TestHungServer(t *testing.T) {
 	if got := a.order(1); got[0] != m.at {
 		t.Errorf("asked in the order %v", got)
 	}
-	a.ways[hung.Addr().String()].hung = time.Now().Add(-hungFor)
+	a.perServer[hung.Addr().String()].hung = time.Now().Add(-hungFor)
 	if got := a.order(0); got[0] != hung.Addr().String() {
 		t.Errorf("after %s asked in the order %v", hungFor, got)
 	}

@@ -29,7 +29,7 @@ const (
 // leaderProcess is the other side of BenchmarkAgents: a leader with the files in a
 // directory, until its input ends. What the control plane does with calls is not in it.
 func leaderProcess(dir string) error {
-	k, err := pki.OpenKeeper(pki.FilesIn(dir), false, time.Now())
+	k, err := pki.OpenStore(pki.FilesIn(dir), false, time.Now())
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func leaderProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	sec := Security{Keeper: k, Revoked: func(string) bool { return false }}
+	sec := Security{Certificates: k, Revoked: func(string) bool { return false }}
 	dialer := &Dialer{Security: sec}
 	defer dialer.Close()
 	servers := []string{listener.Addr().String()}
@@ -102,7 +102,7 @@ func BenchmarkAgents(b *testing.B) {
 	rnd := mathrand.New(mathrand.NewPCG(1, 1))
 	for i := range benchAgents {
 		host := fmt.Sprintf("h%d", i)
-		k := s.keeper(nil, host, false, true, time.Now(), time.Hour)
+		k := s.certificates(nil, host, false, true, time.Now(), time.Hour)
 		a := NewAgent(AgentOptions{Host: host, Dialer: s.dialer(k), Servers: []string{strings.TrimSpace(at)}, Rand: mathrand.New(mathrand.NewPCG(uint64(i), 1)), Log: quiet()})
 		wg.Go(func() { a.Run(ctx) })
 		begin := time.Duration(rnd.Int64N(int64(time.Second)))

@@ -20,7 +20,7 @@ const (
 	headerCall    = "Evenkeel-Call"    // number of the call in its session
 	headerLeader  = "Evenkeel-Leader"  // address of who leads, said by a server that relays a stream or says where to ask
 
-	headerStraight = "Evenkeel-Straight" // of an agent that asks for a stream: who does not lead shall not relay it, but say who leads
+	headerDirect = "Evenkeel-Straight" // of an agent that asks for a stream: who does not lead shall not relay it, but say who leads
 )
 
 // Caller is who asks.

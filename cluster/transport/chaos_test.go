@@ -81,7 +81,7 @@ func badWeather(t *testing.T, seed uint64) {
 		members[i] = s.member(fmt.Sprint("s", i), true, false, PeersOptions{Leader: brains[i], Lead: leads[i].ask,
 			Servers: func() []string { return []string{"s0:1", "s1:1", "s2:1"} }})
 	}
-	a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), 100*time.Hour), members[0].at, members[1].at)
+	a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), 100*time.Hour), members[0].at, members[1].at)
 	leader, at := 0, uint64(1)
 	elect := func(n int) {
 		leader = n
@@ -138,7 +138,7 @@ func badWeather(t *testing.T, seed uint64) {
 		if err != nil {
 			return
 		}
-		if n, told := states[got.Index]; !told || n != len(got.VMs) {
+		if n, reported := states[got.Index]; !reported || n != len(got.VMs) {
 			t.Errorf("the agent was told a state %d of %d VMs that nobody wrote", got.Index, len(got.VMs))
 		}
 		seen = max(seen, got.Index)

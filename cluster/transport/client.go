@@ -32,7 +32,7 @@ func (c *Client) RecordCertificate(ctx context.Context, address string, chain []
 
 // RenewCertificate asks a server (which asks the leader) for another certificate
 // of this member's own identity, for the key of a request (pki.NewRequest). Hand what it gives to
-// pki.Keeper.Replace.
+// pki.CertificateStore.Replace.
 func (c *Client) RenewCertificate(ctx context.Context, address string, request []byte) (Certificate, error) {
 	var out Certificate
 	err := post(ctx, c.http, urlOf(address, "certificate").String(), nil, certificateRequest{Request: string(request)}, &out)
@@ -117,20 +117,20 @@ func Join(ctx context.Context, address string, token pki.JoinToken, ask JoinRequ
 
 // JoinAs enters the cluster that the keeper's certificate names, with that certificate. The secret of the token is sent only to a
 // server of that cluster by the CAs that the keeper believes, whatever CA the token names. connect nil: TCP.
-func JoinAs(ctx context.Context, address string, keeper *pki.Keeper, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error)) (JoinAnswer, error) {
-	who := keeper.Identity()
-	ask.ID, ask.Secret, ask.Name = token.ID, token.Secret, who.Name
-	chain, proof, err := keeper.Chain(ask.Purpose(who.Cluster))
+func JoinAs(ctx context.Context, address string, certificates *pki.CertificateStore, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error)) (JoinAnswer, error) {
+	principal := certificates.Identity()
+	ask.ID, ask.Secret, ask.Name = token.ID, token.Secret, principal.Name
+	chain, proof, err := certificates.Chain(ask.Purpose(principal.Cluster))
 	if err != nil {
 		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)
 	}
 	ask.Chain, ask.Request = string(chain), string(proof)
 	out, err := join(ctx, address, token, ask, connect, func(certs []*x509.Certificate) error {
-		_, err := keeper.Verify(certs, time.Now(), nil, pki.Want{Cluster: who.Cluster, Server: true})
+		_, err := certificates.Verify(certs, time.Now(), nil, pki.Want{Cluster: principal.Cluster, Server: true})
 		return err
 	})
-	if err == nil && (out.Cluster != who.Cluster || out.Cert != "") {
-		err = fmt.Errorf("it lets this host into cluster %s with another certificate than its own, of cluster %s", out.Cluster, who.Cluster)
+	if err == nil && (out.Cluster != principal.Cluster || out.Cert != "") {
+		err = fmt.Errorf("it lets this host into cluster %s with another certificate than its own, of cluster %s", out.Cluster, principal.Cluster)
 	}
 	if err != nil {
 		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)

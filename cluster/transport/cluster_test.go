@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 
 const clusterID = "01TESTCLUSTER"
 
-// atMost bounds calls that are answered in a moment.
-var atMost = patience.Within(patience.Stall)
+// waitLimit bounds calls that are answered in a moment.
+var waitLimit = patience.Within(patience.Stall)
 
 // site is a cluster's CA, and what every member of it shares.
 type site struct {
@@ -96,17 +96,17 @@ func refusal(reason pki.Reason) func(error) bool {
 }
 
 // eventually polls, for what nobody tells.
-func (s *site) eventually(what string, holds func() bool) {
+func (s *site) eventually(what string, satisfied func() bool) {
 	s.t.Helper()
 	patience.Eventually(s.t, patience.Stall, what, func() any {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return fmt.Sprintf("refused: %v", s.refused)
-	}, holds)
+	}, satisfied)
 }
 
-// keeper of a new certificate by a CA, nil: the site's own.
-func (s *site) keeper(ca *pki.CA, name string, server, ag bool, now time.Time, life time.Duration) *pki.Keeper {
+// certificates of a new certificate by a CA, nil: the site's own.
+func (s *site) certificates(ca *pki.CA, name string, server, ag bool, now time.Time, life time.Duration) *pki.CertificateStore {
 	s.t.Helper()
 	if ca == nil {
 		ca = s.ca
@@ -115,7 +115,7 @@ func (s *site) keeper(ca *pki.CA, name string, server, ag bool, now time.Time, l
 	if err := files.Write(s.material(ca, name, server, ag, now, life)); err != nil {
 		s.t.Fatal(err)
 	}
-	k, err := pki.OpenKeeper(files, false, now)
+	k, err := pki.OpenStore(files, false, now)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -143,12 +143,12 @@ func (s *site) material(ca *pki.CA, name string, server, ag bool, now time.Time,
 	return pki.Material{Cert: pki.EncodeCertificates(cert), Key: text, CA: ca.CertPEM()}
 }
 
-func (s *site) security(k *pki.Keeper) Security {
-	return Security{Keeper: k, Revoked: s.isRevoked, Refused: s.hear}
+func (s *site) security(k *pki.CertificateStore) Security {
+	return Security{Certificates: k, Revoked: s.isRevoked, Refused: s.hear}
 }
 
 // dialer of a member with that keeper.
-func (s *site) dialer(k *pki.Keeper) *Dialer {
+func (s *site) dialer(k *pki.CertificateStore) *Dialer {
 	d := &Dialer{Security: s.security(k)}
 	if s.net != nil {
 		d.Connect = s.net.dial
@@ -162,13 +162,13 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // member of a site, with its port open.
 type member struct {
 	*site
-	keeper *pki.Keeper
-	dialer *Dialer
-	port   *Port
-	peers  *Peers
-	client *Client
-	at     string
-	stop   func()
+	certificates *pki.CertificateStore
+	dialer       *Dialer
+	port         *Port
+	peers        *Peers
+	client       *Client
+	at           string
+	stop         func()
 }
 
 func (s *site) listen(name string) (net.Listener, error) {
@@ -181,8 +181,8 @@ func (s *site) listen(name string) (net.Listener, error) {
 // member starts one; nil functions of o are filled in.
 func (s *site) member(name string, server, ag bool, o PeersOptions, change ...func(*PortOptions)) *member {
 	s.t.Helper()
-	k := s.keeper(nil, name, server, ag, time.Now(), time.Hour)
-	m := &member{site: s, keeper: k, dialer: s.dialer(k)}
+	k := s.certificates(nil, name, server, ag, time.Now(), time.Hour)
+	m := &member{site: s, certificates: k, dialer: s.dialer(k)}
 	listener, err := s.listen(name)
 	if err != nil {
 		s.t.Fatal(err)
@@ -237,12 +237,12 @@ func (s *site) member(name string, server, ag bool, o PeersOptions, change ...fu
 }
 
 // agent of a host that is connected to those servers.
-func (s *site) agent(k *pki.Keeper, servers ...string) *Agent {
+func (s *site) agent(k *pki.CertificateStore, servers ...string) *Agent {
 	return s.agentWith(k, func(*AgentOptions) {}, servers...)
 }
 
 // agentWith other options.
-func (s *site) agentWith(k *pki.Keeper, change func(*AgentOptions), servers ...string) *Agent {
+func (s *site) agentWith(k *pki.CertificateStore, change func(*AgentOptions), servers ...string) *Agent {
 	d := s.dialer(k)
 	o := AgentOptions{Host: k.Identity().Name, Dialer: d, Servers: servers, Rand: mathrand.New(mathrand.NewPCG(1, 2)), Log: quiet()}
 	if s.net == nil { // real time is dear
@@ -341,10 +341,10 @@ func (l *lead) ask() Leading {
 func over(t testing.TB, address string, conf *tls.Config) (*tls.Conn, error) {
 	t.Helper()
 	conf.InsecureSkipVerify = true
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: atMost}, "tcp", address, conf)
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: waitLimit}, "tcp", address, conf)
 	if err == nil {
 		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(atMost))
+		_ = conn.SetDeadline(time.Now().Add(waitLimit))
 	}
 	return conn, err
 }

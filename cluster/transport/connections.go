@@ -32,8 +32,8 @@ const (
 	defaultPerAddress = 256
 	defaultHandshakes = 1024
 	defaultStranger   = 15 * time.Second
-	// strangerGrace is what a request that is under way gets on top of Limits.Stranger.
-	strangerGrace = 3 * time.Second
+	// strangerExtra is what a request that is under way gets on top of Limits.Stranger.
+	strangerExtra = 3 * time.Second
 	// sweepEvery is how often the ages of connections are checked.
 	sweepEvery = time.Second
 )
@@ -327,7 +327,7 @@ func (t *Connections) sweep() {
 		if age < t.limits.Stranger {
 			break // the later ones are younger
 		}
-		if !c.active || age >= t.limits.Stranger+strangerGrace {
+		if !c.active || age >= t.limits.Stranger+strangerExtra {
 			old = append(old, c)
 		}
 	}

@@ -198,7 +198,7 @@ func TestStrangersAreClosed(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "hello")
 	})
-	m := s.member("s1", true, false, PeersOptions{Lead: nobody}, func(o *PortOptions) { o.Connections = NewConnections(Limits{Stranger: 300 * time.Millisecond}) })
+	m := s.member("s1", true, false, PeersOptions{Lead: none}, func(o *PortOptions) { o.Connections = NewConnections(Limits{Stranger: 300 * time.Millisecond}) })
 	open := func(say string) net.Conn {
 		conn, err := over(t, m.at, &tls.Config{NextProtos: []string{"http/1.1"}})
 		if err != nil {
@@ -215,7 +215,7 @@ func TestStrangersAreClosed(t *testing.T) {
 	for what, say := range map[string]string{"nothing": "", "half a request": "GET / HTTP/1.1\r\nHo", "a request": "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 		"a body that never comes": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"} {
 		conn := open(say)
-		_ = conn.SetDeadline(time.Now().Add(atMost))
+		_ = conn.SetDeadline(time.Now().Add(waitLimit))
 		if _, err := io.Copy(io.Discard, conn); err != nil && !strings.Contains(err.Error(), "reset") {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -37,9 +37,9 @@ func (h *tty) Console(_ context.Context, id string) (io.ReadWriteCloser, error) 
 func TestConsole(t *testing.T) {
 	s, host := newSite(t), &tty{}
 	h1 := s.member("h1", false, true, PeersOptions{Consoles: host})
-	s1 := s.member("s1", true, false, PeersOptions{Lead: nobody})
+	s1 := s.member("s1", true, false, PeersOptions{Lead: none})
 	h2 := s.member("h2", false, true, PeersOptions{Consoles: host})
-	opening, cancel := context.WithTimeout(context.Background(), atMost)
+	opening, cancel := context.WithTimeout(context.Background(), waitLimit)
 	stream, err := s1.client.Console(opening, h1.at, "h1", "a b")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestConsole(t *testing.T) {
 	}
 	_ = stream.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	var p *Problem
 	if _, err := s1.client.Console(ctx, h1.at, "h1", "c"); !errors.As(err, &p) || p.Status != http.StatusNotFound {
@@ -90,7 +90,7 @@ func TestConsole(t *testing.T) {
 	}
 	begin := time.Now()
 	h1.stop() // ends consoles, and does not wait for people
-	if got, _ := io.ReadAll(stream); len(got) != 0 || time.Since(begin) > atMost {
+	if got, _ := io.ReadAll(stream); len(got) != 0 || time.Since(begin) > waitLimit {
 		t.Errorf("got %q after the end", got)
 	}
 	_ = stream.Close()

@@ -142,12 +142,12 @@ func TestReportDelta(t *testing.T) {
 		var lastSamples []agent.Sample
 		for n := uint64(1); n <= 8; n++ {
 			r := agent.Report{Host: "h1", Reach: true, Foreign: agent.Limits{CPU: rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "foreign")},
-				Error:    rapid.SampledFrom([]string{"", "no"}).Draw(t, "error"),
-				Index:    rapid.SampledFrom([]uint64{0, 0, 5, 6}).Draw(t, "index"),
-				Unknown:  rapid.SampledFrom([][]string{nil, {}, {"x"}}).Draw(t, "unknown"),
-				Running:  rapid.SampledFrom([][]agent.Instance{nil, {}, {{VM: "a", Generation: 1}}, {{VM: "b"}, {VM: "a", Generation: 1}}, {{VM: "a", Generation: 2}, {VM: "b"}, {VM: "b"}}}).Draw(t, "running"),
-				Statuses: rapid.SampledFrom([][]agent.Status{nil, {}, {{VM: "a", Phase: agent.SeenRunning}}}).Draw(t, "statuses"),
-				Samples:  rapid.SampledFrom([][]agent.Sample{nil, {}, {{VM: "a", State: "running", At: time.Unix(5, 7).UTC(), Used: 0.1}}, {{VM: "a", State: "paused"}}}).Draw(t, "samples"),
+				Error:     rapid.SampledFrom([]string{"", "no"}).Draw(t, "error"),
+				Index:     rapid.SampledFrom([]uint64{0, 0, 5, 6}).Draw(t, "index"),
+				Unmanaged: rapid.SampledFrom([][]string{nil, {}, {"x"}}).Draw(t, "unknown"),
+				Running:   rapid.SampledFrom([][]agent.Instance{nil, {}, {{VM: "a", Generation: 1}}, {{VM: "b"}, {VM: "a", Generation: 1}}, {{VM: "a", Generation: 2}, {VM: "b"}, {VM: "b"}}}).Draw(t, "running"),
+				Statuses:  rapid.SampledFrom([][]agent.Status{nil, {}, {{VM: "a", Phase: agent.PhaseRunning}}}).Draw(t, "statuses"),
+				Samples:   rapid.SampledFrom([][]agent.Sample{nil, {}, {{VM: "a", State: "running", At: time.Unix(5, 7).UTC(), Used: 0.1}}, {{VM: "a", State: "paused"}}}).Draw(t, "samples"),
 			}
 			for whole := false; ; whole = true {
 				known := e.n > 0
@@ -169,11 +169,11 @@ func TestReportDelta(t *testing.T) {
 				if (c.Head == nil) != (c.Since != 0) || (c.Index != nil || c.Ran != nil || c.Left != nil) && c.Head != nil {
 					t.Fatalf("%+v", c)
 				}
-				if told := c.Samples != nil; told != (r.Samples != nil && (due || !e.last.sampled || len(r.Estimates) > 0 || stateOf(r) != stateOf(last) || news && c.Head != nil)) {
-					t.Fatalf("samples told: %v, due %v, known %v, %+v after %+v", told, due, known, r, last)
+				if reported := c.Samples != nil; reported != (r.Samples != nil && (due || !e.last.sampled || len(r.Estimates) > 0 || stateOf(r) != stateOf(last) || news && c.Head != nil)) {
+					t.Fatalf("samples told: %v, due %v, known %v, %+v after %+v", reported, due, known, r, last)
 				}
-				fate := rapid.SampledFrom([]string{"fine", "fine", "fine", "lost", "answer lost"}).Draw(t, "fate")
-				if fate == "lost" {
+				outcome := rapid.SampledFrom([]string{"fine", "fine", "fine", "lost", "answer lost"}).Draw(t, "fate")
+				if outcome == "lost" {
 					e = reportEncoder{}
 					break
 				}
@@ -203,7 +203,7 @@ func TestReportDelta(t *testing.T) {
 					last.Samples = lastSamples
 				}
 				lastSamples = last.Samples
-				if e.taken(n); fate == "answer lost" {
+				if e.taken(n); outcome == "answer lost" {
 					e = reportEncoder{}
 				}
 				if rapid.IntRange(0, 5).Draw(t, "leader changes") == 0 {
@@ -365,7 +365,7 @@ func TestWireFormat(t *testing.T) {
 	second, _ := e.frame(agent.Desired{Cluster: "c", Epoch: 1, Index: 8, CPU: 3.75, Memory: 8 << 30, Overhead: 100 << 20, VMs: []agent.VM{vm("b", 2)}})
 	var reports reportEncoder
 	report := agent.Report{Host: "h1", Capacity: hypervisor.Capacity{Name: "h1", CPU: 4, Memory: 8 << 30, KVM: true, Software: "libvirt", Cgroup: 2}, Reach: true, Index: 8,
-		Statuses: []agent.Status{{VM: "a", Generation: 1, Phase: agent.SeenStopped, Gone: true, Reason: "shutdown"}},
+		Statuses: []agent.Status{{VM: "a", Generation: 1, Phase: agent.PhaseStopped, SourceLost: true, Reason: "shutdown"}},
 		Samples:  []agent.Sample{{VM: "b", Generation: 2, At: at, State: "running", Cap: 1, Used: 0.5, VCPUTime: 3 * time.Second, Balloon: 1 << 30}},
 		Running:  []agent.Instance{{VM: "b", Name: "ek-b", Generation: 2}}}
 	change, _, err := reports.change(report, true)
@@ -463,11 +463,11 @@ func TestAvailableIsNoNews(t *testing.T) {
 }
 
 // A guest that is short of memory, and one that is not any more, are news; so are estimates. They are in one change only.
-func TestPressedGuestsAndEstimatesAreNews(t *testing.T) {
+func TestPressureAndEstimatesAreNews(t *testing.T) {
 	var e reportEncoder
 	var d reportDecoder
-	guest := func(pressed string) []agent.Sample {
-		return []agent.Sample{{VM: "a"}, {VM: "b", Guest: &agent.Guest{Pressed: pressed}}}
+	guest := func(pressure string) []agent.Sample {
+		return []agent.Sample{{VM: "a"}, {VM: "b", Guest: &agent.Guest{Pressure: pressure}}}
 	}
 	for i, c := range []struct {
 		report agent.Report

@@ -77,7 +77,7 @@ func (e *desiredEncoder) canWait(want agent.Desired) bool {
 		return false
 	}
 	head := want
-	head.VMs, head.Index, head.Touched = nil, e.head.Index, e.head.Touched
+	head.VMs, head.Index, head.RequiredIndex = nil, e.head.Index, e.head.RequiredIndex
 	if !reflect.DeepEqual(head, e.head) {
 		return false
 	}

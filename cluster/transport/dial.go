@@ -25,7 +25,7 @@ const handshakeTimeout = 5 * time.Second
 
 // Security is what decides whom a member believes. It is shared by the Port and the Dialer.
 type Security struct {
-	Keeper *pki.Keeper
+	Certificates *pki.CertificateStore
 	// Revoked says whether a certificate of that serial was revoked, by the state at hand. It is
 	// asked often.
 	Revoked func(serial string) bool
@@ -54,17 +54,17 @@ func (s Security) refused(remote net.Addr, why error) {
 	}
 }
 
-func (s Security) cluster() string { return s.Keeper.Identity().Cluster }
+func (s Security) cluster() string { return s.Certificates.Identity().Cluster }
 
 // verify the chain that the other side of a connection presented.
 func (s Security) verify(certs []*x509.Certificate, want pki.Want) (pki.Identity, error) {
 	want.Cluster = s.cluster()
-	return s.Keeper.Verify(certs, s.now(), s.Revoked, want)
+	return s.Certificates.Verify(certs, s.now(), s.Revoked, want)
 }
 
 // sameFounding says what is wrong with a member that was let into another cluster of this one's name.
 func (s Security) sameFounding(certs []*x509.Certificate, theirs string) error {
-	if !s.Keeper.Foreign() || s.Founding == "" || theirs == "" || theirs == s.Founding {
+	if !s.Certificates.Foreign() || s.Founding == "" || theirs == "" || theirs == s.Founding {
 		return nil
 	}
 	id, _ := pki.IdentityOf(certs[0]) // it was verified
@@ -120,7 +120,7 @@ func (d *Dialer) dial(ctx context.Context, address, protocol string, want pki.Wa
 		MinVersion:           tls.VersionTLS13,
 		NextProtos:           []string{protocol},
 		ServerName:           d.Founding,
-		GetClientCertificate: d.Keeper.GetClientCertificate,
+		GetClientCertificate: d.Certificates.GetClientCertificate,
 		InsecureSkipVerify:   true, // by name; VerifyConnection verifies by identity
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			_, err := d.verify(cs.PeerCertificates, want)

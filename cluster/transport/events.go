@@ -15,10 +15,10 @@ type Event struct {
 	Text string    `json:"text"`
 }
 
-// mostEvents of one call, and the longest field of one, bytes.
+// maxEvents of one call, and the longest field of one, bytes.
 const (
-	mostEvents    = 64
-	mostEventText = 1000
+	maxEvents    = 64
+	maxEventText = 1000
 )
 
 // eventsRequest is the body of a call that tells events.
@@ -28,26 +28,26 @@ type eventsRequest struct {
 
 // events of an agent are taken down by the server that leads.
 func (p *Peers) events(w http.ResponseWriter, r *http.Request) {
-	var told eventsRequest
-	if !readCall(w, r, maxCall, &told) {
+	var reported eventsRequest
+	if !readCall(w, r, maxCall, &reported) {
 		return
 	}
-	if len(told.Events) > mostEvents {
-		refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "%d events, at most %d are taken", len(told.Events), mostEvents)
+	if len(reported.Events) > maxEvents {
+		refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "%d events, at most %d are taken", len(reported.Events), maxEvents)
 		return
 	}
-	for _, e := range told.Events {
-		if len(e.Kind) > mostEventText || len(e.Name) > mostEventText || len(e.Text) > mostEventText {
-			refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "an event with more than %d bytes in a field", mostEventText)
+	for _, e := range reported.Events {
+		if len(e.Kind) > maxEventText || len(e.Name) > maxEventText || len(e.Text) > maxEventText {
+			refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "an event with more than %d bytes in a field", maxEventText)
 			return
 		}
 	}
-	p.o.Record(r.PathValue("host"), told.Events)
+	p.o.Record(r.PathValue("host"), reported.Events)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Tell a server (which tells the leader) of events on a host, this member's own.
-func (c *Client) Tell(ctx context.Context, address, host string, events []Event) error {
+// ReportEvents a server (which tells the leader) of events on a host, this member's own.
+func (c *Client) ReportEvents(ctx context.Context, address, host string, events []Event) error {
 	if err := post(ctx, c.http, urlOf(address, "hosts", host, "events").String(), nil, eventsRequest{events}, nil); err != nil {
 		return fmt.Errorf("tell %s of events: %w", address, err)
 	}

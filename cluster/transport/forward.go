@@ -45,7 +45,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, address stri
 		to.request = id
 	}
 	out := r.Clone(r.Context())
-	for _, name := range []string{headerCaller, headerSession, headerCall, headerStraight, headerClient} { // of calls between members
+	for _, name := range []string{headerCaller, headerSession, headerCall, headerDirect, headerClient} { // of calls between members
 		out.Header.Del(name)
 	}
 	f.relay.send(w, out, to)

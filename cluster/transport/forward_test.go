@@ -42,7 +42,7 @@ func forwarding(t *testing.T, m *member, to func() string) (base string, client 
 	go func() { _ = srv.Serve(listener); close(done) }()
 	transport := &http.Transport{DialContext: (&net.Dialer{}).DialContext}
 	t.Cleanup(func() { transport.CloseIdleConnections(); _ = srv.Close(); <-done })
-	return "http://" + listener.Addr().String(), &http.Client{Transport: transport, Timeout: atMost}
+	return "http://" + listener.Addr().String(), &http.Client{Transport: transport, Timeout: waitLimit}
 }
 
 func TestForward(t *testing.T) {
@@ -154,7 +154,7 @@ func TestForward(t *testing.T) {
 		}
 	})
 	t.Run("WebSocket", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(context.Background(), atMost)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		ws, _, err := websocket.Dial(ctx, base+"/v1/socket", &websocket.DialOptions{HTTPClient: &http.Client{Transport: client.Transport}})
 		if err != nil {
@@ -272,12 +272,12 @@ func TestRenewCertificate(t *testing.T) {
 	is := &issuer{ca: s.ca}
 	leader := s.member("s1", true, false, PeersOptions{Issuer: is, Lead: func() Leading { return Leading{Here: true, Term: 1} }})
 	second := s.member("s2", true, false, PeersOptions{Issuer: &issuer{}, Lead: func() Leading { return Leading{Address: leader.at} }})
-	k := s.keeper(nil, "h1", false, true, time.Now(), time.Hour)
+	k := s.certificates(nil, "h1", false, true, time.Now(), time.Hour)
 	client := NewClient(s.dialer(k), ClientOptions{Log: quiet()})
 	defer client.Close()
 	before := k.Leaf()
 	text, key := request(t)
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	got, err := client.RenewCertificate(ctx, second.at, text)
 	if err != nil {
@@ -300,7 +300,7 @@ func TestRenewCertificate(t *testing.T) {
 // Joining: the secret goes to a server of the cluster with the token's CA, and to nobody else.
 func TestJoin(t *testing.T) {
 	s := newSite(t)
-	k := s.keeper(nil, "s1", true, true, time.Now(), time.Hour)
+	k := s.certificates(nil, "s1", true, true, time.Now(), time.Hour)
 	var heard bytes.Buffer
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		var ask JoinRequest
@@ -315,7 +315,7 @@ func TestJoin(t *testing.T) {
 		}
 		_ = json.NewEncoder(w).Encode(JoinAnswer{Cluster: clusterID, Certificate: cert, Servers: []string{"a:1"}})
 	}
-	serve := func(k *pki.Keeper) string {
+	serve := func(k *pki.CertificateStore) string {
 		t.Helper()
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -332,7 +332,7 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, key := request(t)
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	ask := JoinRequest{Name: "h9", Address: "h9:7480", Request: string(text)}
 	got, err := Join(ctx, serve(k), token, ask, nil)
@@ -343,7 +343,7 @@ func TestJoin(t *testing.T) {
 	if err := files.Write(pki.Material{Cert: []byte(got.Cert), Key: key, CA: []byte(got.CA)}); err != nil {
 		t.Fatal(err)
 	}
-	if joined, err := pki.OpenKeeper(files, false, time.Now()); err != nil || joined.Identity().Name != "h9" {
+	if joined, err := pki.OpenStore(files, false, time.Now()); err != nil || joined.Identity().Name != "h9" {
 		t.Fatal(err)
 	}
 	if !strings.Contains(heard.String(), token.Secret) {
@@ -354,10 +354,10 @@ func TestJoin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := s.keeper(other, "s1", true, true, time.Now(), time.Hour)
+	foreign := s.certificates(other, "s1", true, true, time.Now(), time.Hour)
 	for what, at := range map[string]string{
 		"another cluster":              serve(foreign),
-		"an agent of the cluster":      serve(s.keeper(nil, "h1", false, true, time.Now(), time.Hour)),
+		"an agent of the cluster":      serve(s.certificates(nil, "h1", false, true, time.Now(), time.Hour)),
 		"one who shows our CA besides": serve(showing(t, foreign, s.ca)),
 	} {
 		if _, err := Join(ctx, at, token, ask, nil); !errors.As(err, new(*pki.Refusal)) {
@@ -370,7 +370,7 @@ func TestJoin(t *testing.T) {
 }
 
 // showing a keeper's certificate with the CA of others at its end.
-func showing(t *testing.T, k *pki.Keeper, ca *pki.CA) *pki.Keeper {
+func showing(t *testing.T, k *pki.CertificateStore, ca *pki.CA) *pki.CertificateStore {
 	t.Helper()
 	pair, err := k.GetCertificate(nil)
 	if err != nil {

@@ -49,8 +49,8 @@ func TestHistory(t *testing.T) {
 	s := newSite(t)
 	h1 := s.member("h1", false, true, PeersOptions{Histories: shelf{"a b": []byte("what it used")}})
 	h2 := s.member("h2", false, true, PeersOptions{})
-	s1 := s.member("s1", true, false, PeersOptions{Lead: nobody})
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	s1 := s.member("s1", true, false, PeersOptions{Lead: none})
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if got, err := s1.client.History(ctx, h1.at, "h1", "a b"); err != nil || string(got) != "what it used" {
 		t.Errorf("%q, %v", got, err)
@@ -108,7 +108,7 @@ func TestHistoryFor(t *testing.T) {
 	s1 := s.member("s1", true, false, PeersOptions{Lead: func() Leading { return Leading{Here: true, Term: 1} }, HistoryFor: answer})
 	s2 := s.member("s2", true, false, PeersOptions{Lead: func() Leading { return Leading{Term: 1, Address: s1.at} }, HistoryFor: answer})
 	old := s.member("s3", true, false, PeersOptions{Lead: func() Leading { return Leading{Here: true, Term: 1} }})
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	h1 := s.member("h1", false, true, PeersOptions{})
 	ask := func(servers ...string) *Agent {

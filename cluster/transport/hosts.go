@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	frameTime    = 10 * time.Second       // for one write to a stream
-	leastSpacing = 10 * time.Millisecond  // between two looks at a host's desired state,
-	mostSpacing  = 250 * time.Millisecond // while what changes does not concern the host
+	frameTime  = 10 * time.Second       // for one write to a stream
+	minSpacing = 10 * time.Millisecond  // between two looks at a host's desired state,
+	maxSpacing = 250 * time.Millisecond // while what changes does not concern the host
 )
 
 // Kinds of calls that an agent makes, each in an order of its own.
@@ -221,7 +221,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 	begun := false
 	var later *agent.Desired  // what can wait
 	var soon <-chan time.Time // when that is told; nil while nothing waits
-	spacing := leastSpacing
+	spacing := minSpacing
 	send := func(f Frame) error {
 		var line bytes.Buffer
 		if err := json.NewEncoder(&line).Encode(f); err != nil {
@@ -247,11 +247,11 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case err != nil:
 		case encoder.canWait(want):
-			if later, spacing = &want, min(2*spacing, mostSpacing); soon == nil {
+			if later, spacing = &want, min(2*spacing, maxSpacing); soon == nil {
 				soon = time.After(p.o.Heartbeat / 2)
 			}
 		default:
-			later, soon, spacing = nil, nil, leastSpacing
+			later, soon, spacing = nil, nil, minSpacing
 			f, _ := encoder.frame(want)
 			aside(&f)
 			err = send(f)
@@ -264,7 +264,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 			}
 			return
 		}
-		looked := time.Now()
+		checkedAt := time.Now()
 	wait:
 		for {
 			select {
@@ -292,7 +292,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		if early := spacing - time.Since(looked); early > 0 {
+		if early := spacing - time.Since(checkedAt); early > 0 {
 			select {
 			case <-time.After(early):
 			case <-ctx.Done():

@@ -63,7 +63,7 @@ func (m *members) closeAll() {
 }
 
 // wait until their holders have closed them all, at most so long.
-func (m *members) wait(atMost time.Duration) {
+func (m *members) wait(max time.Duration) {
 	m.mu.Lock()
 	if len(m.open) == 0 {
 		m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *members) wait(atMost time.Duration) {
 	idle := make(chan struct{})
 	m.idle = idle
 	m.mu.Unlock()
-	timer := time.NewTimer(atMost)
+	timer := time.NewTimer(max)
 	defer timer.Stop()
 	select {
 	case <-idle:

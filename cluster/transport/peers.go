@@ -228,7 +228,7 @@ func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
 			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and %s thought it did", caller.Relay)
 		case lead.Address == "":
 			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and knows of nobody who does")
-		case r.Method == http.MethodGet && r.Header.Get(headerStraight) != "":
+		case r.Method == http.MethodGet && r.Header.Get(headerDirect) != "":
 			w.Header().Set(headerLeader, lead.Address)
 			refuse(w, http.StatusMisdirectedRequest, kindElsewhere, "the leader is at %s", lead.Address)
 		default:

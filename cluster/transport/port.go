@@ -188,7 +188,7 @@ func (p *Port) handshake(raw net.Conn, entry *connection) {
 		return
 	}
 	if p.o.Public == nil && conn.ConnectionState().NegotiatedProtocol == ProtocolStanding {
-		p.tellStanding(conn)
+		p.answerStanding(conn)
 		p.conns.done(entry)
 		return
 	}
@@ -231,11 +231,11 @@ type peerConn struct{ *tls.Conn }
 // config of a handshake: members' protocols are for members only, the rest is
 // for everybody. A member that is no server has no API and no Raft.
 func (p *Port) config() *tls.Config {
-	server, members := p.o.Keeper.Identity().Server, p.memberConfig()
+	server, members := p.o.Certificates.Identity().Server, p.memberConfig()
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"h2", "http/1.1"},
-		GetCertificate: p.o.Keeper.GetCertificate,
+		GetCertificate: p.o.Certificates.GetCertificate,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			if !slices.ContainsFunc(hello.SupportedProtos, func(s string) bool { return strings.HasPrefix(s, "ek-") }) {
 				if !server {
@@ -250,13 +250,13 @@ func (p *Port) config() *tls.Config {
 
 func (p *Port) memberConfig() *tls.Config {
 	protocols := []string{ProtocolPeer}
-	if p.o.Keeper.Identity().Server {
+	if p.o.Certificates.Identity().Server {
 		protocols = append(protocols, ProtocolRaft, ProtocolForward, ProtocolStanding)
 	}
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		NextProtos:             protocols,
-		GetCertificate:         p.o.Keeper.GetCertificate,
+		GetCertificate:         p.o.Certificates.GetCertificate,
 		ClientAuth:             tls.RequestClientCert, // VerifyConnection wants one, and says better why
 		SessionTicketsDisabled: true,                  // every connection shows its certificate
 		VerifyConnection: func(cs tls.ConnectionState) error {
@@ -279,10 +279,10 @@ func (p *Port) recheck(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if changed, err := p.o.Keeper.Refresh(p.o.now()); err != nil {
+			if changed, err := p.o.Certificates.Refresh(p.o.now()); err != nil {
 				p.o.Log.Error("the member's certificate changed on disk, the old one stays in use", "error", err)
 			} else if changed {
-				p.o.Log.Info("the member's certificate was read again", "serial", pki.SerialOf(p.o.Keeper.Leaf()))
+				p.o.Log.Info("the member's certificate was read again", "serial", pki.SerialOf(p.o.Certificates.Leaf()))
 			}
 			p.Recheck()
 		}

@@ -15,12 +15,12 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-func nobody() Leading { return Leading{} }
+func none() Leading { return Leading{} }
 
 // unanswered checks that a connection ends without a byte of application data, whatever is sent.
 func unanswered(t *testing.T, conn net.Conn, say string) {
 	t.Helper()
-	_ = conn.SetDeadline(time.Now().Add(atMost))
+	_ = conn.SetDeadline(time.Now().Add(waitLimit))
 	_, _ = io.WriteString(conn, say)
 	got, err := io.ReadAll(conn)
 	if len(got) != 0 {
@@ -33,37 +33,37 @@ func unanswered(t *testing.T, conn net.Conn, say string) {
 
 func TestPortRefusesStrangers(t *testing.T) {
 	s := newSite(t)
-	m := s.member("s1", true, true, PeersOptions{Lead: nobody})
+	m := s.member("s1", true, true, PeersOptions{Lead: none})
 	other, err := pki.NewCA(clusterID, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	revoked := s.keeper(nil, "h3", true, true, now, time.Hour)
+	revoked := s.certificates(nil, "h3", true, true, now, time.Hour)
 	s.revoke(pki.SerialOf(revoked.Leaf()))
 	for _, c := range []struct {
-		what     string
-		protocol string
-		keeper   *pki.Keeper
-		reason   pki.Reason
+		what         string
+		protocol     string
+		certificates *pki.CertificateStore
+		reason       pki.Reason
 	}{
 		{"no certificate, peer", ProtocolPeer, nil, pki.NoCertificate},
 		{"no certificate, raft", ProtocolRaft, nil, pki.NoCertificate},
-		{"wrong CA, peer", ProtocolPeer, s.keeper(other, "h1", true, true, now, time.Hour), pki.WrongCA},
-		{"wrong CA, raft", ProtocolRaft, s.keeper(other, "h1", true, true, now, time.Hour), pki.WrongCA},
-		{"expired", ProtocolPeer, s.keeper(nil, "h2", true, true, now.Add(-30*time.Minute), time.Minute), pki.Expired},
-		{"not yet valid", ProtocolPeer, s.keeper(nil, "h2", true, true, now.Add(3*time.Hour), time.Hour), pki.NotYetValid},
+		{"wrong CA, peer", ProtocolPeer, s.certificates(other, "h1", true, true, now, time.Hour), pki.WrongCA},
+		{"wrong CA, raft", ProtocolRaft, s.certificates(other, "h1", true, true, now, time.Hour), pki.WrongCA},
+		{"expired", ProtocolPeer, s.certificates(nil, "h2", true, true, now.Add(-30*time.Minute), time.Minute), pki.Expired},
+		{"not yet valid", ProtocolPeer, s.certificates(nil, "h2", true, true, now.Add(3*time.Hour), time.Hour), pki.NotYetValid},
 		{"revoked, peer", ProtocolPeer, revoked, pki.Revoked},
 		{"revoked, raft", ProtocolRaft, revoked, pki.Revoked},
-		{"an agent as a server", ProtocolRaft, s.keeper(nil, "h4", false, true, now, time.Hour), pki.NoRole},
+		{"an agent as a server", ProtocolRaft, s.certificates(nil, "h4", false, true, now, time.Hour), pki.NoRole},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			s.mu.Lock()
 			s.refused = nil
 			s.mu.Unlock()
 			conf := &tls.Config{NextProtos: []string{c.protocol, "h2"}}
-			if c.keeper != nil {
-				conf.GetClientCertificate = c.keeper.GetClientCertificate
+			if c.certificates != nil {
+				conf.GetClientCertificate = c.certificates.GetClientCertificate
 			}
 			if conn, err := over(t, m.at, conf); err == nil { // in TLS 1.3 the client is done before the server
 				unanswered(t, conn, "GET /v1/hosts/h1/desired HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -72,12 +72,12 @@ func TestPortRefusesStrangers(t *testing.T) {
 		})
 	}
 	t.Run("a protocol of later times", func(t *testing.T) {
-		if _, err := over(t, m.at, &tls.Config{NextProtos: []string{"ek-raft/9"}, GetClientCertificate: m.keeper.GetClientCertificate}); err == nil {
+		if _, err := over(t, m.at, &tls.Config{NextProtos: []string{"ek-raft/9"}, GetClientCertificate: m.certificates.GetClientCertificate}); err == nil {
 			t.Error("a connection without a protocol that is known")
 		}
 	})
 	t.Run("TLS 1.2", func(t *testing.T) {
-		if _, err := over(t, m.at, &tls.Config{NextProtos: []string{ProtocolPeer}, MaxVersion: tls.VersionTLS12, GetClientCertificate: m.keeper.GetClientCertificate}); err == nil {
+		if _, err := over(t, m.at, &tls.Config{NextProtos: []string{ProtocolPeer}, MaxVersion: tls.VersionTLS12, GetClientCertificate: m.certificates.GetClientCertificate}); err == nil {
 			t.Error("members speak TLS 1.3")
 		}
 	})
@@ -88,7 +88,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(atMost))
+			_ = conn.SetDeadline(time.Now().Add(waitLimit))
 			_, _ = io.WriteString(conn, say)
 			got, _ := io.ReadAll(conn)
 			if bytes.Contains(got, []byte("HTTP/1.1 200")) || len(got) > 7 && got[0] != 0x15 { // an alert is all that TLS says
@@ -100,13 +100,13 @@ func TestPortRefusesStrangers(t *testing.T) {
 
 func TestPortAPI(t *testing.T) {
 	s := newSite(t)
-	m := s.member("s1", true, false, PeersOptions{Lead: nobody})
-	roots := m.keeper.Roots()
+	m := s.member("s1", true, false, PeersOptions{Lead: none})
+	roots := m.certificates.Roots()
 	for _, h2 := range []bool{false, true} {
 		protocols := &http.Protocols{}
 		protocols.SetHTTP1(!h2)
 		protocols.SetHTTP2(h2)
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: protocols}, Timeout: atMost}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: protocols}, Timeout: waitLimit}
 		resp, err := client.Get("https://" + m.at + "/")
 		if err != nil {
 			t.Fatal(err)
@@ -134,8 +134,8 @@ func TestPortAPI(t *testing.T) {
 
 func TestStreams(t *testing.T) {
 	s := newSite(t)
-	one, two := s.member("s1", true, false, PeersOptions{Lead: nobody}), s.member("s2", true, true, PeersOptions{Lead: nobody})
-	out, err := one.port.Raft().Dial(two.at, atMost)
+	one, two := s.member("s1", true, false, PeersOptions{Lead: none}), s.member("s2", true, true, PeersOptions{Lead: none})
+	out, err := one.port.Raft().Dial(two.at, waitLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,28 +156,28 @@ func TestStreams(t *testing.T) {
 		t.Fatal(string(got), err)
 	}
 	// A removed server's streams end, on both sides' initiative.
-	s.revoke(pki.SerialOf(one.keeper.Leaf()))
+	s.revoke(pki.SerialOf(one.certificates.Leaf()))
 	two.port.Recheck()
 	if _, err := io.ReadFull(in, got); err == nil {
 		t.Error("the stream of a removed server goes on")
 	}
 	s.heard("the revocation", refusal(pki.Revoked))
-	if conn, err := one.port.Raft().Dial(two.at, atMost); err == nil {
+	if conn, err := one.port.Raft().Dial(two.at, waitLimit); err == nil {
 		unanswered(t, conn, "vote")
 	}
 	two.stop()
 	if _, err := two.port.Raft().Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed, but: %v", err)
 	}
-	if _, err := one.port.Raft().Dial(two.at, atMost); err == nil {
+	if _, err := one.port.Raft().Dial(two.at, waitLimit); err == nil {
 		t.Error("dialed what is closed")
 	}
 }
 
-func TestDialRefusesWhoIsNotMeant(t *testing.T) {
+func TestDialRefusesOtherMembers(t *testing.T) {
 	s := newSite(t)
-	server, agent := s.member("s1", true, false, PeersOptions{Lead: nobody}), s.member("h1", false, true, PeersOptions{})
-	d := s.dialer(s.keeper(nil, "s2", true, false, time.Now(), time.Hour))
+	server, agent := s.member("s1", true, false, PeersOptions{Lead: none}), s.member("h1", false, true, PeersOptions{})
+	d := s.dialer(s.certificates(nil, "s2", true, false, time.Now(), time.Hour))
 	dial := func(at string, want pki.Want) error {
 		conn, err := d.Dial(context.Background(), at, ProtocolPeer, want)
 		if err == nil {
@@ -199,12 +199,12 @@ func TestDialRefusesWhoIsNotMeant(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	s.revoke(pki.SerialOf(server.keeper.Leaf()))
+	s.revoke(pki.SerialOf(server.certificates.Leaf()))
 	if err := dial(server.at, pki.Want{Server: true}); !refusal(pki.Revoked)(err) {
 		t.Errorf("a revoked server: %v", err)
 	}
 	strange := newSite(t)
-	foreign := strange.member("s1", true, false, PeersOptions{Lead: nobody})
+	foreign := strange.member("s1", true, false, PeersOptions{Lead: none})
 	if err := dial(foreign.at, pki.Want{Server: true}); !refusal(pki.WrongCA)(err) {
 		t.Errorf("a server of another cluster: %v", err)
 	}
@@ -214,9 +214,9 @@ func TestDialRefusesWhoIsNotMeant(t *testing.T) {
 // keeps a member out.
 func TestSlowHandshakes(t *testing.T) {
 	s := newSite(t)
-	m := s.member("s1", true, false, PeersOptions{Lead: nobody}, func(o *PortOptions) {
+	m := s.member("s1", true, false, PeersOptions{Lead: none}, func(o *PortOptions) {
 		o.Connections = NewConnections(Limits{Handshakes: 4})
-		o.HandshakeTimeout = atMost
+		o.HandshakeTimeout = waitLimit
 	})
 	var slow []net.Conn
 	for range 8 {
@@ -236,14 +236,14 @@ func TestSlowHandshakes(t *testing.T) {
 	for _, conn := range slow[:4] {
 		unanswered(t, conn, "")
 	}
-	client := s.dialer(s.keeper(nil, "s2", true, false, time.Now(), time.Hour))
+	client := s.dialer(s.certificates(nil, "s2", true, false, time.Now(), time.Hour))
 	conn, err := client.Dial(context.Background(), m.at, ProtocolRaft, pki.Want{Server: true})
 	if err != nil {
 		t.Fatalf("a member among those who never finish: %v", err)
 	}
 	_ = conn.Close()
 
-	quick := s.member("s3", true, false, PeersOptions{Lead: nobody}, func(o *PortOptions) { o.HandshakeTimeout = 50 * time.Millisecond })
+	quick := s.member("s3", true, false, PeersOptions{Lead: none}, func(o *PortOptions) { o.HandshakeTimeout = 50 * time.Millisecond })
 	late, err := net.Dial("tcp", quick.at)
 	if err != nil {
 		t.Fatal(err)
@@ -256,8 +256,8 @@ func TestSlowHandshakes(t *testing.T) {
 // A renewed certificate is shown from then on, and what is open goes on.
 func TestRenewalKeepsConnections(t *testing.T) {
 	s := newSite(t)
-	one, two := s.member("s1", true, false, PeersOptions{Lead: nobody}), s.member("s2", true, false, PeersOptions{Lead: nobody})
-	out, err := one.port.Raft().Dial(two.at, atMost)
+	one, two := s.member("s1", true, false, PeersOptions{Lead: none}), s.member("s2", true, false, PeersOptions{Lead: none})
+	out, err := one.port.Raft().Dial(two.at, waitLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestRenewalKeepsConnections(t *testing.T) {
 	}
 	defer in.Close()
 	for _, m := range []*member{one, two} {
-		if err := m.keeper.Replace(s.material(s.ca, m.keeper.Identity().Name, true, false, time.Now(), time.Hour), time.Now()); err != nil {
+		if err := m.certificates.Replace(s.material(s.ca, m.certificates.Identity().Name, true, false, time.Now(), time.Hour), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		m.port.Recheck()
@@ -285,7 +285,7 @@ func TestRenewalKeepsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if !again.ConnectionState().PeerCertificates[0].Equal(two.keeper.Leaf()) {
+	if !again.ConnectionState().PeerCertificates[0].Equal(two.certificates.Leaf()) {
 		t.Error("the old certificate is shown")
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// straightAgain after the stream went straight to a leader, and it did not answer, it does so again.
-const straightAgain = 5 * time.Minute
+// directAgain after the stream went straight to a leader, and it did not answer, it does so again.
+const directAgain = 5 * time.Minute
 
-// errDetour: the stream comes by a server that relays what the leader says, which can be asked itself.
-var errDetour = errors.New("the leader can be asked itself")
+// errRedirect: the stream comes by a server that relays what the leader says, which can be asked itself.
+var errRedirect = errors.New("the leader can be asked itself")
 
 // elsewhere: the server asked does not lead, and says who does. To ask that one costs a connection; to have it relayed costs the server asked another
 // one, and later a third.
@@ -28,7 +28,7 @@ func (a *Agent) mayGo(leader string) bool {
 
 func (a *Agent) mayGoLocked(leader string) bool {
 	at, tried := a.tried[leader]
-	return slices.Contains(a.servers, leader) && (!tried || time.Since(at) >= straightAgain)
+	return slices.Contains(a.servers, leader) && (!tried || time.Since(at) >= directAgain)
 }
 
 // reached: the server answered, whatever it said. The stream may go straight to it the next time that it leads.
@@ -45,13 +45,13 @@ func (a *Agent) patience(leader string) time.Duration {
 	defer a.mu.Unlock()
 	wait := a.o.LastBackoff + time.Duration(a.o.Rand.Int64N(3*int64(a.o.LastBackoff)))
 	if at, ok := a.tried[leader]; ok {
-		wait += max(0, straightAgain-time.Since(at))
+		wait += max(0, directAgain-time.Since(at))
 	}
 	return wait
 }
 
-// straight has the stream, and what is asked, go to the leader itself from now on, if it may.
-func (a *Agent) straight(leader string) bool {
+// goDirect has the stream, and what is asked, go to the leader itself from now on, if it may.
+func (a *Agent) goDirect(leader string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.mayGoLocked(leader) {

@@ -17,7 +17,7 @@ import (
 func (s *site) counting(leader string, reached bool, servers ...string) (a *Agent, dialed func(address string) int) {
 	var mu sync.Mutex
 	times := map[string]int{}
-	a = s.agentWith(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
+	a = s.agentWith(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
 		o.Dialer.Connect = func(ctx context.Context, address string) (net.Conn, error) {
 			mu.Lock()
 			times[address]++
@@ -87,7 +87,7 @@ func TestElsewhere(t *testing.T) {
 
 // A stream that a server relays goes straight to the leader after a while, without a moment in which no leader is heard, and the
 // leader is told everything anew. An agent that the leader cannot be reached from stays with the relay, and tries seldom.
-func TestStraightToTheLeader(t *testing.T) {
+func TestDirectToTheLeader(t *testing.T) {
 	for name, reached := range map[string]bool{"reached": true, "out of reach": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestStraightToTheLeader(t *testing.T) {
 				a, count := s.counting(leader.at, reached, relay.at)
 				await(t, a, "the first state", index(5))
 				ctx := context.Background()
-				report := agent.Report{Host: "h1", Reach: true, Running: []agent.Instance{}, Index: 5, Statuses: []agent.Status{{VM: "b", Generation: 1, Phase: agent.SeenRunning}}}
+				report := agent.Report{Host: "h1", Reach: true, Running: []agent.Instance{}, Index: 5, Statuses: []agent.Status{{VM: "b", Generation: 1, Phase: agent.PhaseRunning}}}
 				silent := 0
 				for range 240 {
 					if _, _, err := a.Desired(ctx, "h1"); err != nil {

@@ -36,18 +36,18 @@ type Change struct {
 
 // reportEncoder makes changes of a sequence of reports. The zero value begins with a whole one.
 type reportEncoder struct {
-	n          uint64 // of the last report that was taken, 0 = none
-	last, next told   // by it, and by the last change that was made
+	n          uint64     // of the last report that was taken, 0 = none
+	last, next reportHead // by it, and by the last change that was made
 }
 
-// told is the head of a report: its Index, what runs, and all else as JSON; and of its samples what the leader is to hear at once.
-type told struct {
-	index   uint64
-	running []agent.Instance // ordered; nil: the hypervisor was not asked
-	rest    []byte
-	sampled bool // samples were told with the last whole report, or since
-	pressed string
-	states  string
+// reportHead is the head of a report: its Index, what runs, and all else as JSON; and of its samples what the leader is to hear at once.
+type reportHead struct {
+	index    uint64
+	running  []agent.Instance // ordered; nil: the hypervisor was not asked
+	rest     []byte
+	sampled  bool // samples were told with the last whole report, or since
+	pressure string
+	states   string
 }
 
 // change of a report since the last one that was taken. Make it again for another try: nothing
@@ -56,9 +56,9 @@ type told struct {
 // in it than samples and what is Quiet, if that. An Index of 0 says nothing to a leader that was told another: it keeps the highest.
 func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure, Available: r.Available}
-	e.next = told{index: r.Index, running: byInstance(r.Running), pressed: e.last.pressed, states: e.last.states}
+	e.next = reportHead{index: r.Index, running: byInstance(r.Running), pressure: e.last.pressure, states: e.last.states}
 	if r.Samples != nil {
-		e.next.pressed, e.next.states = pressed(r), states(r)
+		e.next.pressure, e.next.states = pressureDigest(r), states(r)
 	}
 	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available, r.Index, r.Running = nil, nil, nil, nil, nil, 0, nil
 	if e.next.rest, err = json.Marshal(r); err != nil { // compared as bytes: the agent may go on using what the report points to
@@ -66,8 +66,8 @@ func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool,
 	}
 	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest) && (e.next.running == nil) == (e.last.running == nil)
 	runs := slices.Equal(e.next.running, e.last.running)
-	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressed != e.last.pressed || !same || !runs || !r.Quiet && e.next.index != 0 && e.next.index != e.last.index
-	if !due && e.last.sampled && len(out.Estimates) == 0 && e.next.pressed == e.last.pressed && e.next.states == e.last.states && (!news || same) {
+	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressure != e.last.pressure || !same || !runs || !r.Quiet && e.next.index != 0 && e.next.index != e.last.index
+	if !due && e.last.sampled && len(out.Estimates) == 0 && e.next.pressure == e.last.pressure && e.next.states == e.last.states && (!news || same) {
 		out.Samples, out.Pressure, out.Available = nil, nil, nil
 	}
 	e.next.sampled = same && e.last.sampled || out.Samples != nil
@@ -88,11 +88,11 @@ func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool,
 	return out, news, nil
 }
 
-// pressed are the VMs that are short of memory: the leader is to hear at once of one that was not, and of one that is not any more.
-func pressed(r agent.Report) string {
+// pressureDigest are the VMs that are short of memory: the leader is to hear at once of one that was not, and of one that is not any more.
+func pressureDigest(r agent.Report) string {
 	out := ""
 	for _, s := range r.Samples {
-		if s.Guest != nil && s.Guest.Pressed != "" {
+		if s.Guest != nil && s.Guest.Pressure != "" {
 			out += s.VM + " "
 		}
 	}

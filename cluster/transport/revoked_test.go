@@ -11,7 +11,7 @@ import (
 )
 
 // An agent is told which certificates count no more, at first and when there are others, through whichever server.
-func TestRevocationsAreTold(t *testing.T) {
+func TestRevocationsAreReported(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
 	b.set("h1", agent.Desired{Cluster: clusterID, Index: 5})
@@ -27,7 +27,7 @@ func TestRevocationsAreTold(t *testing.T) {
 	to.set(false, leader.at)
 	follower := s.member("s2", true, false, PeersOptions{Leader: b, Lead: to.ask, Heartbeat: 20 * time.Millisecond})
 	heard := map[string]int{}
-	a := s.agentWith(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
+	a := s.agentWith(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) {
 		o.Revoked = func(list []pki.Revocation) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -55,7 +55,7 @@ func TestRevocationsAreTold(t *testing.T) {
 }
 
 // What an agent tells of itself is taken down in the name of its own host, within bounds.
-func TestEventsAreTold(t *testing.T) {
+func TestEventsAreReported(t *testing.T) {
 	s, l := newSite(t), &lead{}
 	l.set(true, "")
 	var mu sync.Mutex
@@ -68,25 +68,25 @@ func TestEventsAreTold(t *testing.T) {
 		}
 		got = append(got, events...)
 	}})
-	c := NewClient(s.dialer(s.keeper(nil, "h1", false, true, time.Now(), time.Hour)), ClientOptions{Log: quiet()})
+	c := NewClient(s.dialer(s.certificates(nil, "h1", false, true, time.Now(), time.Hour)), ClientOptions{Log: quiet()})
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	e := Event{At: time.Unix(1e9, 0).UTC(), Kind: "connection-refused", Name: "192.0.2.1", Text: "revoked"}
-	if err := c.Tell(ctx, m.at, "h1", []Event{e}); err != nil {
+	if err := c.ReportEvents(ctx, m.at, "h1", []Event{e}); err != nil {
 		t.Fatal(err)
 	}
 	if len(got) != 1 || got[0] != e {
 		t.Errorf("taken down %+v", got)
 	}
-	if err := c.Tell(ctx, m.at, "h2", []Event{e}); err == nil {
+	if err := c.ReportEvents(ctx, m.at, "h2", []Event{e}); err == nil {
 		t.Error("told in the name of another host")
 	}
-	if err := c.Tell(ctx, m.at, "h1", make([]Event, mostEvents+1)); err == nil {
+	if err := c.ReportEvents(ctx, m.at, "h1", make([]Event, maxEvents+1)); err == nil {
 		t.Error("too many are taken")
 	}
-	e.Text = string(make([]byte, mostEventText+1))
-	if err := c.Tell(ctx, m.at, "h1", []Event{e}); err == nil || len(got) != 1 {
+	e.Text = string(make([]byte, maxEventText+1))
+	if err := c.ReportEvents(ctx, m.at, "h1", []Event{e}); err == nil || len(got) != 1 {
 		t.Errorf("too long a text is taken: %v", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// way to a server: what is known of how it answers.
-type way struct {
+// serverStats to a server: what is known of how it answers.
+type serverStats struct {
 	hung time.Time // when it was found to hang last
 	// up ends when the server is found to hang: calls that wait for it go on to the next one.
 	up  context.Context
@@ -18,12 +18,12 @@ type way struct {
 // errHangs: a server took the connection and says nothing. Its process may stand still.
 var errHangs = errors.New("the server hangs")
 
-// wayTo a server. The lock is held.
-func (a *Agent) wayTo(address string) *way {
-	w := a.ways[address]
+// serverTo a server. The lock is held.
+func (a *Agent) serverTo(address string) *serverStats {
+	w := a.perServer[address]
 	if w == nil {
-		w = &way{}
-		a.ways[address] = w
+		w = &serverStats{}
+		a.perServer[address] = w
 	}
 	if w.up == nil || w.up.Err() != nil {
 		w.up, w.cut = context.WithCancelCause(context.Background())
@@ -35,7 +35,7 @@ func (a *Agent) wayTo(address string) *way {
 func (a *Agent) hangs(address string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w := a.wayTo(address)
+	w := a.serverTo(address)
 	w.hung = time.Now()
 	w.cut(errHangs)
 }
@@ -44,7 +44,7 @@ func (a *Agent) hangs(address string) {
 func (a *Agent) order(from int) []string {
 	around := slices.Concat(a.servers[from:], a.servers[:from])
 	hung := func(address string) (at time.Time) {
-		if w := a.ways[address]; w != nil && time.Since(w.hung) < hungFor {
+		if w := a.perServer[address]; w != nil && time.Since(w.hung) < hungFor {
 			at = w.hung
 		}
 		return at
@@ -54,11 +54,11 @@ func (a *Agent) order(from int) []string {
 }
 
 // waiting for one answer of a server.
-func (a *Agent) waiting(ctx context.Context, address string, most time.Duration) (context.Context, func()) {
+func (a *Agent) waiting(ctx context.Context, address string, limit time.Duration) (context.Context, func()) {
 	a.mu.Lock()
-	up := a.wayTo(address).up
+	up := a.serverTo(address).up
 	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	stop := context.AfterFunc(up, cancel)
 	return ctx, func() { stop(); cancel() }
 }

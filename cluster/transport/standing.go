@@ -79,7 +79,7 @@ func (d *Dialer) Standing(ctx context.Context, address string) (revoked bool, er
 	if err := decodeOne(text, &a); err != nil {
 		return fail(err)
 	}
-	if serial := pki.SerialOf(d.Keeper.Leaf()); a.Serial != serial { // the certificate was replaced meanwhile
+	if serial := pki.SerialOf(d.Certificates.Leaf()); a.Serial != serial { // the certificate was replaced meanwhile
 		return fail(fmt.Errorf("the answer is about certificate %.64q, not %s", a.Serial, serial))
 	}
 	return a.Revoked, nil
@@ -91,8 +91,8 @@ func Shut(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// tellStanding answers a connection of ProtocolStanding, and ends it.
-func (p *Port) tellStanding(conn *tls.Conn) {
+// answerStanding answers a connection of ProtocolStanding, and ends it.
+func (p *Port) answerStanding(conn *tls.Conn) {
 	defer conn.Close() //nolint:errcheck // the other side has the answer or not
 	serial := pki.SerialOf(conn.ConnectionState().PeerCertificates[0])
 	_ = conn.SetDeadline(time.Now().Add(p.o.HandshakeTimeout))

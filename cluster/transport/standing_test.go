@@ -16,29 +16,29 @@ import (
 // servers are asked and believed.
 func TestStanding(t *testing.T) {
 	s := newSite(t)
-	m := s.member("s1", true, true, PeersOptions{Lead: nobody})
+	m := s.member("s1", true, true, PeersOptions{Lead: none})
 	host := s.member("h9", false, true, PeersOptions{})
 	other, err := pki.NewCA(clusterID, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	revoked := s.keeper(nil, "h1", false, true, now, time.Hour)
+	revoked := s.certificates(nil, "h1", false, true, now, time.Hour)
 	s.revoke(pki.SerialOf(revoked.Leaf()))
 	for _, c := range []struct {
-		what   string
-		keeper *pki.Keeper
-		at     string
-		answer bool
-		want   bool
+		what         string
+		certificates *pki.CertificateStore
+		at           string
+		answer       bool
+		want         bool
 	}{
-		{"a member", s.keeper(nil, "h2", false, true, now, time.Hour), m.at, true, false},
+		{"a member", s.certificates(nil, "h2", false, true, now, time.Hour), m.at, true, false},
 		{"a removed member", revoked, m.at, true, true},
-		{"a stranger", s.keeper(other, "h3", false, true, now, time.Hour), m.at, false, false},
-		{"an expired one", s.keeper(nil, "h4", false, true, now.Add(-30*time.Minute), time.Minute), m.at, false, false},
+		{"a stranger", s.certificates(other, "h3", false, true, now, time.Hour), m.at, false, false},
+		{"an expired one", s.certificates(nil, "h4", false, true, now.Add(-30*time.Minute), time.Minute), m.at, false, false},
 		{"a host is asked", revoked, host.at, false, false},
 	} {
-		removed, err := s.dialer(c.keeper).Standing(t.Context(), c.at)
+		removed, err := s.dialer(c.certificates).Standing(t.Context(), c.at)
 		if (err == nil) != c.answer || removed != c.want {
 			t.Errorf("%s: removed %t, %v", c.what, removed, err)
 		}
@@ -54,7 +54,7 @@ func TestAgentOfRemovedMember(t *testing.T) {
 		l.set(true, "")
 		b.set("h1", agent.Desired{Cluster: clusterID, Index: 5})
 		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
-		k := s.keeper(nil, "h1", false, true, time.Now(), time.Hour)
+		k := s.certificates(nil, "h1", false, true, time.Now(), time.Hour)
 		shut := make(chan struct{}, 100)
 		a := s.agentWith(k, func(o *AgentOptions) { o.Shut = func() { shut <- struct{}{} } }, m.at)
 		await(t, a, "the first state", index(5))

@@ -27,12 +27,12 @@ func TestTargets(t *testing.T) {
 	s := newSite(t)
 	var reached atomic.Int32
 	s.apis["s1"] = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })
-	m := s.member("s1", true, true, PeersOptions{Lead: nobody, About: func() any { reached.Add(1); return 1 }})
-	server := s.dialer(s.keeper(nil, "s2", true, false, time.Now(), time.Hour))
+	m := s.member("s1", true, true, PeersOptions{Lead: none, About: func() any { reached.Add(1); return 1 }})
+	server := s.dialer(s.certificates(nil, "s2", true, false, time.Now(), time.Hour))
 	for _, protocol := range []string{"http/1.1", ProtocolPeer, ProtocolForward} {
 		for _, target := range targets {
 			for _, method := range []string{"GET", "POST", "OPTIONS", "CONNECT"} {
-				ctx, cancel := context.WithTimeout(t.Context(), atMost)
+				ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 				var conn *tls.Conn
 				var err error
 				if protocol == "http/1.1" {
@@ -44,7 +44,7 @@ func TestTargets(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_ = conn.SetDeadline(time.Now().Add(atMost))
+				_ = conn.SetDeadline(time.Now().Add(waitLimit))
 				if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", method, target); err != nil {
 					t.Fatal(err)
 				}
@@ -73,15 +73,15 @@ func TestForwardedReachesTheAPIAlone(t *testing.T) {
 		paths <- r.URL.EscapedPath() + " from " + r.RemoteAddr
 		w.WriteHeader(http.StatusTeapot)
 	})
-	leader := s.member("s1", true, true, PeersOptions{Lead: nobody, About: func() any { calls.Add(1); return 1 }})
-	follower := s.member("s2", true, false, PeersOptions{Lead: nobody})
+	leader := s.member("s1", true, true, PeersOptions{Lead: none, About: func() any { calls.Add(1); return 1 }})
+	follower := s.member("s2", true, false, PeersOptions{Lead: none})
 	base, client := forwarding(t, follower, func() string { return leader.at })
 	for _, path := range []string{"/v1/about", "//a/v1/about", "/%2e%2e/v1/about", "/v1/certificate", "/v1/hosts/s1/desired"} {
 		conn, err := client.Transport.(*http.Transport).DialContext(t.Context(), "tcp", strings.TrimPrefix(base, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(atMost))
+		_ = conn.SetDeadline(time.Now().Add(waitLimit))
 		// The client's address cannot be struck out, nor chosen.
 		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close, %s\r\n%s: 192.0.2.7:9\r\n\r\n", path, headerClient, headerClient)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -100,7 +100,7 @@ func TestForwardedReachesTheAPIAlone(t *testing.T) {
 	if n := calls.Load(); n != 0 {
 		t.Errorf("%d forwarded requests became calls between members", n)
 	}
-	agent := s.dialer(s.keeper(nil, "h9", false, true, time.Now(), time.Hour))
+	agent := s.dialer(s.certificates(nil, "h9", false, true, time.Now(), time.Hour))
 	if conn, err := agent.Dial(t.Context(), leader.at, ProtocolForward, pki.Want{Server: true}); err == nil {
 		unanswered(t, conn, "GET /v1/vms HTTP/1.1\r\nHost: x\r\n\r\n")
 	}
@@ -132,7 +132,7 @@ func TestForwarderRefused(t *testing.T) {
 	if p := ask(); p.Type != kindForbidden || p.Detail != "the token may only read" {
 		t.Errorf("forbidden by the API: %+v", p)
 	}
-	s.revoke(pki.SerialOf(follower.keeper.Leaf()))
+	s.revoke(pki.SerialOf(follower.certificates.Leaf()))
 	if p := ask(); p.Type != kindNoLeader || !strings.Contains(p.Detail, "it refuses this server: certificate refused (revoked)") {
 		t.Errorf("refused because of the server that forwards: %+v", p)
 	}

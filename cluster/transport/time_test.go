@@ -140,7 +140,7 @@ func TestCutOff(t *testing.T) {
 		l.set(true, "")
 		one := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
 		two := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: one.at} }})
-		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), one.at, two.at)
+		a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), one.at, two.at)
 		await(t, a, "the first state", index(0))
 		a.mu.Lock()
 		a.at = slices.Index(a.servers, one.at)
@@ -198,7 +198,7 @@ func TestBackoff(t *testing.T) {
 		s.inMemory(nil)
 		closed := s.net.listen("s1")
 		_ = closed.Close()
-		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), "s1:1")
+		a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), "s1:1")
 		time.Sleep(time.Minute)
 		s.net.mu.Lock()
 		dials := slices.Clone(s.net.dials)
@@ -207,9 +207,9 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("%d tries in a minute", n)
 		}
 		for i := 1; i < len(dials); i++ {
-			gap, most := dials[i].Sub(dials[i-1]), min(firstBackoff<<(i-1), lastBackoff)
-			if gap > most || gap < most/2 {
-				t.Errorf("try %d came %s after the one before, want %s to %s", i, gap, most/2, most)
+			gap, limit := dials[i].Sub(dials[i-1]), min(firstBackoff<<(i-1), lastBackoff)
+			if gap > limit || gap < limit/2 {
+				t.Errorf("try %d came %s after the one before, want %s to %s", i, gap, limit/2, limit)
 			}
 		}
 		if _, _, err := a.Desired(context.Background(), "h1"); !errors.Is(err, ErrNoLeader) {
@@ -230,7 +230,7 @@ func TestHintEndsTheWait(t *testing.T) {
 				s.inMemory(nil)
 				b.set("h1", agent.Desired{Cluster: clusterID, Index: 1})
 				m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
-				a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+				a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 				for n := range 5 { // at some instant of a wait of up to 5 s
 					l.set(false, "")
 					time.Sleep(time.Minute + time.Duration(n)*700*time.Millisecond) // sleep: in a bubble of synctest, where time is fake
@@ -261,7 +261,7 @@ func TestHintsInVain(t *testing.T) {
 		s.inMemory(nil)
 		var tries atomic.Int64
 		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: func() Leading { tries.Add(1); return l.ask() }})
-		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+		a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 		l.set(false, "")
 		time.Sleep(time.Minute) // sleep: in a bubble of synctest, where time is fake
 		tries.Store(0)
@@ -282,10 +282,10 @@ func TestSamplesAreThinned(t *testing.T) {
 		s.inMemory(nil)
 		l.set(true, "")
 		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
-		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+		a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 		await(t, a, "the first state", index(0))
 		report := agent.Report{Host: "h1", Reach: true}
-		tell := func(want int, samples bool, what string) {
+		send := func(want int, samples bool, what string) {
 			t.Helper()
 			if err := a.Report(context.Background(), report); err != nil {
 				t.Fatal(err)
@@ -295,26 +295,26 @@ func TestSamplesAreThinned(t *testing.T) {
 				t.Errorf("%s: %d reports arrived, want %d, the last with samples: %v", what, len(got), want, samples)
 			}
 		}
-		tell(1, false, "the first")
+		send(1, false, "the first")
 		report.Samples = []agent.Sample{{VM: "a", State: "running"}}
-		tell(2, true, "the first samples")
+		send(2, true, "the first samples")
 		time.Sleep(time.Second)
-		tell(2, true, "after 1 s")
+		send(2, true, "after 1 s")
 		time.Sleep(time.Second)
-		tell(3, true, "after 2 s")
-		report.Statuses = []agent.Status{{VM: "a", Phase: agent.SeenRunning}}
-		tell(4, false, "a status")
-		tell(5, false, "another status")
+		send(3, true, "after 2 s")
+		report.Statuses = []agent.Status{{VM: "a", Phase: agent.PhaseRunning}}
+		send(4, false, "a status")
+		send(5, false, "another status")
 		report.Statuses = nil
-		tell(5, false, "samples again")
+		send(5, false, "samples again")
 		report.Samples[0].State = "paused"
-		tell(6, true, "it runs no more")
+		send(6, true, "it runs no more")
 		time.Sleep(2 * time.Second)
-		report.Statuses = []agent.Status{{VM: "a", Phase: agent.SeenRunning}}
-		tell(7, true, "a status when samples are due")
+		report.Statuses = []agent.Status{{VM: "a", Phase: agent.PhaseRunning}}
+		send(7, true, "a status when samples are due")
 		report.Statuses = nil
 		report.Error = "trouble"
-		tell(8, true, "trouble")
+		send(8, true, "trouble")
 		l.set(false, "")
 		time.Sleep(silence)
 		if err := a.Report(context.Background(), report); !errors.Is(err, ErrNoLeader) {
@@ -348,7 +348,7 @@ func TestLongConnections(t *testing.T) {
 		s.apis["s1"] = api
 		leader := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
 		relay := s.member("s2", true, false, PeersOptions{Leader: newBrain(), Lead: func() Leading { return Leading{Address: leader.at} }})
-		agents := []*Agent{s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), leader.at), s.agent(s.keeper(nil, "h2", false, true, time.Now(), time.Hour), relay.at)}
+		agents := []*Agent{s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), leader.at), s.agent(s.certificates(nil, "h2", false, true, time.Now(), time.Hour), relay.at)}
 		for _, a := range agents {
 			await(t, a, "the first state", index(0))
 		}
@@ -419,7 +419,7 @@ func TestChurnElsewhere(t *testing.T) {
 		l.set(true, "")
 		c := &churn{brain: b}
 		m := s.member("s1", true, false, PeersOptions{Leader: c, Lead: l.ask})
-		a := s.agent(s.keeper(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+		a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
 		await(t, a, "the first state", index(0))
 		frames, n := 0, uint64(0)
 		busy := func(vms []agent.VM) {
@@ -436,7 +436,7 @@ func TestChurnElsewhere(t *testing.T) {
 					frames++
 				default:
 				}
-				if len(before.VMs) < len(vms) && n > 10_000+uint64(mostSpacing/time.Millisecond)+1 {
+				if len(before.VMs) < len(vms) && n > 10_000+uint64(maxSpacing/time.Millisecond)+1 {
 					t.Fatalf("a VM is told %d ms late", n-10_000)
 				}
 			}
@@ -446,7 +446,7 @@ func TestChurnElsewhere(t *testing.T) {
 			t.Errorf("in 10 s of churn %d looks and %d frames", c.looks, frames)
 		}
 		busy([]agent.VM{vm("a", 1)})
-		time.Sleep(heartbeat + mostSpacing)
+		time.Sleep(heartbeat + maxSpacing)
 		if got, _, err := a.Desired(context.Background(), "h1"); err != nil || got.Index != n {
 			t.Errorf("at the end index %d of %d, %v", got.Index, n, err)
 		}
@@ -460,11 +460,11 @@ func TestCertificatesEnd(t *testing.T) {
 		s.inMemory(nil)
 		l.set(true, "")
 		m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask})
-		if err := m.keeper.Replace(s.material(s.ca, "s1", true, false, time.Now(), 100*time.Hour), time.Now()); err != nil {
+		if err := m.certificates.Replace(s.material(s.ca, "s1", true, false, time.Now(), 100*time.Hour), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		k := s.keeper(nil, "h1", false, true, time.Now(), time.Hour)
-		renews, lazy := s.agent(k, m.at), s.agent(s.keeper(nil, "h2", false, true, time.Now(), time.Hour), m.at)
+		k := s.certificates(nil, "h1", false, true, time.Now(), time.Hour)
+		renews, lazy := s.agent(k, m.at), s.agent(s.certificates(nil, "h2", false, true, time.Now(), time.Hour), m.at)
 		for _, a := range []*Agent{renews, lazy} {
 			await(t, a, "the first state", index(0))
 		}

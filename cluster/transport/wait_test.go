@@ -26,13 +26,13 @@ func TestWhatCanWait(t *testing.T) {
 		return v
 	}
 	runs := func(v *agent.VM) { v.MayStart, v.Seen = false, true }
-	before := agent.Desired{Index: 5, Touched: 5, CPU: 4, VMs: []agent.VM{vm("a", nil), vm("b", nil)}}
+	before := agent.Desired{Index: 5, RequiredIndex: 5, CPU: 4, VMs: []agent.VM{vm("a", nil), vm("b", nil)}}
 	for name, c := range map[string]struct {
 		change func(d *agent.Desired)
 		wait   bool
 	}{
 		"nothing":  {func(*agent.Desired) {}, true},
-		"indexes":  {func(d *agent.Desired) { d.Index, d.Touched = 9, 8 }, true},
+		"indexes":  {func(d *agent.Desired) { d.Index, d.RequiredIndex = 9, 8 }, true},
 		"one runs": {func(d *agent.Desired) { d.Index, d.VMs = 9, []agent.VM{vm("a", runs), vm("b", nil)} }, true},
 		"both run": {func(d *agent.Desired) { d.VMs = []agent.VM{vm("a", runs), vm("b", runs)} }, true},
 		"may not start": {func(d *agent.Desired) {
@@ -45,7 +45,7 @@ func TestWhatCanWait(t *testing.T) {
 			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { runs(v); v.Want = agent.WantStop }), vm("b", nil)}
 		}, false},
 		"settled": {func(d *agent.Desired) {
-			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { v.MayStart, v.Settled = false, true }), vm("b", nil)}
+			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { v.MayStart, v.EndKnown = false, true }), vm("b", nil)}
 		}, false},
 		"runs, next": {func(d *agent.Desired) {
 			d.VMs = []agent.VM{vm("a", func(v *agent.VM) { runs(v); v.Spec.Generation = 2 }), vm("b", nil)}
@@ -54,7 +54,7 @@ func TestWhatCanWait(t *testing.T) {
 		"one came":    {func(d *agent.Desired) { d.VMs = []agent.VM{vm("a", nil), vm("b", nil), vm("c", nil)} }, false},
 		"another":     {func(d *agent.Desired) { d.VMs = []agent.VM{vm("a", nil), vm("c", nil)} }, false},
 		"less memory": {func(d *agent.Desired) { d.Memory = 1 }, false},
-		"a hold":      {func(d *agent.Desired) { d.Hold = "restore" }, false},
+		"a hold":      {func(d *agent.Desired) { d.Freeze = "restore" }, false},
 	} {
 		var e desiredEncoder
 		if _, differs := e.frame(before); !differs {
@@ -89,7 +89,7 @@ func TestQuietIndexIsNoNews(t *testing.T) {
 	if _, news, err := e.change(r, true); err != nil || !news {
 		t.Errorf("an index that somebody waits for: %v, %v", news, err)
 	}
-	r.Quiet, r.Statuses = true, []agent.Status{{VM: "a", Generation: 1, Phase: agent.SeenRunning}}
+	r.Quiet, r.Statuses = true, []agent.Status{{VM: "a", Generation: 1, Phase: agent.PhaseRunning}}
 	if _, news, err := e.change(r, true); err != nil || !news {
 		t.Errorf("a status: %v, %v", news, err)
 	}
@@ -101,7 +101,7 @@ type frames struct {
 	begin time.Time
 	mu    sync.Mutex
 	at    []time.Duration
-	told  []Frame
+	sent  []Frame
 }
 
 func (f *frames) Write(line []byte) (int, error) {
@@ -111,7 +111,7 @@ func (f *frames) Write(line []byte) (int, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at, f.told = append(f.at, time.Since(f.begin)), append(f.told, one)
+	f.at, f.sent = append(f.at, time.Since(f.begin)), append(f.sent, one)
 	return len(line), nil
 }
 
@@ -144,10 +144,10 @@ func TestSignsOfLife(t *testing.T) {
 			seconds = append(seconds, math.Round(at.Seconds()*10)/10)
 		}
 		if want := []float64{0, 2, 4, 5.5, 7, 9}; !slices.Equal(seconds, want) {
-			t.Fatalf("frames after %v s, want %v: %+v", seconds, want, w.told)
+			t.Fatalf("frames after %v s, want %v: %+v", seconds, want, w.sent)
 		}
-		if w.told[1].Head != nil || w.told[3].Head == nil || w.told[4].Head == nil || w.told[5].Head != nil {
-			t.Errorf("%+v", w.told)
+		if w.sent[1].Head != nil || w.sent[3].Head == nil || w.sent[4].Head == nil || w.sent[5].Head != nil {
+			t.Errorf("%+v", w.sent)
 		}
 	})
 }

@@ -54,7 +54,7 @@ type Wait struct {
 // Of the cluster: all that waits, and why. out are the hosts that do not answer, and why.
 func Of(s *state.Snapshot, out map[string]string) []Wait {
 	var all []Wait
-	held := hold(s)
+	blocked := freeze(s)
 	s.EachVM(func(vm *state.VM) bool {
 		if w, waits := OfVM(s, vm, out); waits {
 			all = append(all, w)
@@ -79,11 +79,11 @@ func Of(s *state.Snapshot, out map[string]string) []Wait {
 		case state.MovesProposed:
 			all = append(all, Wait{Rule: Proposed, ID: p.ID, Name: p.ID, Reason: "it waits to be applied"})
 		case state.MovesRunning:
-			all = append(all, Wait{Rule: Carried, ID: p.ID, Name: p.ID, Reason: cmp.Or(held, steps(p))})
+			all = append(all, Wait{Rule: Carried, ID: p.ID, Name: p.ID, Reason: cmp.Or(blocked, steps(p))})
 		}
 	}
 	s.EachHost(func(h *state.Host) bool {
-		w := Wait{ID: h.Name, Name: h.Name, Host: h.Name, Reason: cmp.Or(held, out[h.Name], h.Drain.Text)}
+		w := Wait{ID: h.Name, Name: h.Name, Host: h.Name, Reason: cmp.Or(blocked, out[h.Name], h.Drain.Text)}
 		switch h.Drain.State {
 		case state.DrainRunning:
 			w.Rule = Draining
@@ -100,13 +100,13 @@ func Of(s *state.Snapshot, out map[string]string) []Wait {
 	return all
 }
 
-// hold says why nothing is started or stopped anywhere; "" = that is not so.
-func hold(s *state.Snapshot) string {
+// freeze says why nothing is started or stopped anywhere; "" = that is not so.
+func freeze(s *state.Snapshot) string {
 	meta, _ := s.Meta()
-	if !meta.Hold.On() {
+	if !meta.RecoveryFreeze.On() {
 		return ""
 	}
-	return fmt.Sprintf("nothing is started or stopped after the %s until these hosts have said what they run: %s", meta.Hold.Reason, strings.Join(meta.Hold.Pending, ", "))
+	return fmt.Sprintf("nothing is started or stopped after the %s until these hosts have said what they run: %s", meta.RecoveryFreeze.Reason, strings.Join(meta.RecoveryFreeze.Pending, ", "))
 }
 
 // OfVM says whether a VM waits, and why.
@@ -114,7 +114,7 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 	if vm.MovingTo == "" && (vm.Phase == state.Running || vm.Phase == state.Stopped || vm.Phase == state.Failed) {
 		return Wait{}, false
 	}
-	held := hold(s)
+	blocked := freeze(s)
 	w := Wait{ID: fmt.Sprintf("%s/%d", vm.ID, vm.Generation), Name: vm.Name, Host: vm.Host}
 	silent := func(host string) string {
 		if why := out[host]; why != "" {
@@ -125,15 +125,15 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 	switch {
 	case vm.MovingTo != "":
 		w.Rule, w.ID = Moving, fmt.Sprintf("%s/%d", vm.ID, vm.Move)
-		w.Reason = cmp.Or(held, silent(vm.Host), silent(vm.MovingTo))
-		if vm.GoneFrom != "" {
+		w.Reason = cmp.Or(blocked, silent(vm.Host), silent(vm.MovingTo))
+		if vm.SourceLost != "" {
 			w.Rule, w.ID = Handed, w.ID+"/gone"
-			w.Reason = cmp.Or(held, silent(vm.MovingTo), "host "+vm.MovingTo+" has not said yet that it runs there")
+			w.Reason = cmp.Or(blocked, silent(vm.MovingTo), "host "+vm.MovingTo+" has not said yet that it runs there")
 			if vm.Paused && !vm.Left {
-				w.Reason = cmp.Or(held, silent(vm.MovingTo), "it is lost at host "+vm.Host+", and host "+vm.MovingTo+" has not said yet that nothing of it is there")
+				w.Reason = cmp.Or(blocked, silent(vm.MovingTo), "it is lost at host "+vm.Host+", and host "+vm.MovingTo+" has not said yet that nothing of it is there")
 			}
 			if vm.Left {
-				w.Reason = cmp.Or(held, silent(vm.MovingTo), "host "+vm.MovingTo+" has not had it go on yet")
+				w.Reason = cmp.Or(blocked, silent(vm.MovingTo), "host "+vm.MovingTo+" has not had it go on yet")
 			}
 		}
 		if m, open := s.MigrationOf(vm.ID); w.Reason == "" && open {
@@ -143,11 +143,11 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 			w.Reason = "host " + vm.MovingTo + " has no room for it yet"
 		}
 	case vm.Phase == state.Starting:
-		w.Rule, w.Reason = Starting, cmp.Or(held, silent(vm.Host), vm.Reason)
+		w.Rule, w.Reason = Starting, cmp.Or(blocked, silent(vm.Host), vm.Reason)
 	case vm.Phase == state.Stopping:
-		w.Rule, w.Reason = Stopping, cmp.Or(held, silent(vm.Host), vm.Reason)
+		w.Rule, w.Reason = Stopping, cmp.Or(blocked, silent(vm.Host), vm.Reason)
 	case vm.Phase == state.Lost && vm.Goal == state.GoalRun:
-		w.Rule, w.Reason = Lost, cmp.Or(held, lost(s, vm, out))
+		w.Rule, w.Reason = Lost, cmp.Or(blocked, lost(s, vm, out))
 	default:
 		return Wait{}, false
 	}
@@ -204,21 +204,21 @@ type Late struct {
 
 // Tracker notes since when things wait. Its zero value has seen nothing.
 type Tracker struct {
-	seen map[string]seen
-	at   time.Time // of the last look
+	known map[string]waitTimes
+	at    time.Time // of the last look
 }
 
-// seen of one wait: since when, and since when for no known reason; zero: there is one.
-type seen struct{ since, unexplained time.Time }
+// waitTimes of one wait: since when, and since when for no known reason; zero: there is one.
+type waitTimes struct{ since, unexplained time.Time }
 
 // blindFor so long without a look nothing is known of reasons: there was no leader, or it stood still.
 const blindFor = 30 * time.Second
 
-// Look at what waits now, and return what does so for too long, the longest first. A wait without a reason is late only once it
+// Evaluate at what waits now, and return what does so for too long, the longest first. A wait without a reason is late only once it
 // went without for its limit: what waited for a leader goes on a moment after there is one.
-func (t *Tracker) Look(now time.Time, all []Wait) []Late {
-	before, blind := t.seen, now.Sub(t.at) > blindFor
-	t.seen, t.at = make(map[string]seen, len(all)), now
+func (t *Tracker) Evaluate(now time.Time, all []Wait) []Late {
+	before, blind := t.known, now.Sub(t.at) > blindFor
+	t.known, t.at = make(map[string]waitTimes, len(all)), now
 	var late []Late
 	for _, w := range all {
 		key := w.Rule.Enum + "." + w.Rule.Value + "/" + w.ID
@@ -232,7 +232,7 @@ func (t *Tracker) Look(now time.Time, all []Wait) []Late {
 		case is.unexplained.IsZero() || blind:
 			is.unexplained = now
 		}
-		t.seen[key] = is
+		t.known[key] = is
 		long := now.Sub(is.since)
 		if long > w.Rule.Limit && (w.Reason != "" || now.Sub(is.unexplained) > w.Rule.Limit) {
 			late = append(late, Late{w, long})
@@ -247,8 +247,8 @@ type Condition struct {
 	Object, Name, Text string
 }
 
-// mostNamed of what waits for one reason are named.
-const mostNamed = 5
+// maxNamed of what waits for one reason are named.
+const maxNamed = 5
 
 // Conditions of what waits for too long, in the order of the first of each.
 func Conditions(late []Late) []Condition {
@@ -270,23 +270,23 @@ func Conditions(late []Late) []Condition {
 		all := of[g]
 		first := all[0]
 		var names []string
-		for _, l := range all[:min(len(all), mostNamed)] {
+		for _, l := range all[:min(len(all), maxNamed)] {
 			names = append(names, l.Name)
 		}
-		who := strings.Join(names, ", ")
+		principal := strings.Join(names, ", ")
 		if more := len(all) - len(names); more > 0 {
-			who += fmt.Sprintf(" and %d more", more)
+			principal += fmt.Sprintf(" and %d more", more)
 		}
-		is := stateWord(first)
+		is := stateText(first)
 		reason := cmp.Or(first.Reason, "no reason is known: look at what vcd of that host logs")
 		out = append(out, Condition{Object: first.Rule.Object, Name: first.Name,
-			Text: fmt.Sprintf("%s for %s at least: %s: %s; what to do: %s", is, first.For.Round(time.Second), who, reason, strings.ReplaceAll(first.Rule.Out, "%s", first.Name))})
+			Text: fmt.Sprintf("%s for %s at least: %s: %s; what to do: %s", is, first.For.Round(time.Second), principal, reason, strings.ReplaceAll(first.Rule.Out, "%s", first.Name))})
 	}
 	return out
 }
 
-// stateWord is the state of a wait, and where.
-func stateWord(l Late) string {
+// stateText is the state of a wait, and where.
+func stateText(l Late) string {
 	switch {
 	case l.Rule == Handed:
 		return "handed over by host " + l.Host

@@ -62,11 +62,11 @@ func enumerations(t *testing.T) map[string][]string {
 			typ, named := v.Type.(*ast.Ident)
 			lit, literal := v.Values[0].(*ast.BasicLit)
 			if named && literal && (typ.Name == "Phase" || strings.HasSuffix(typ.Name, "State")) {
-				word, err := strconv.Unquote(lit.Value)
+				text, err := strconv.Unquote(lit.Value)
 				if err != nil {
 					t.Fatal(err)
 				}
-				out[typ.Name] = append(out[typ.Name], word)
+				out[typ.Name] = append(out[typ.Name], text)
 			}
 			return true
 		})
@@ -130,7 +130,7 @@ func TestConditions(t *testing.T) {
 	all := []waits.Wait{wait("a", "no room"), wait("b", "no room"), wait("c", "")}
 	look := func(after time.Duration, all []waits.Wait, want ...string) (late []waits.Late) {
 		t.Helper()
-		late = tr.Look(at.Add(after), all)
+		late = tr.Evaluate(at.Add(after), all)
 		var names []string
 		for _, l := range late {
 			names = append(names, l.Name)
@@ -185,11 +185,11 @@ func TestHandedOver(t *testing.T) {
 	for _, h := range []string{"h1", "h2"} {
 		put(state.KindHostReport, state.HostReport{Name: h, Capacity: size, Allowance: size, MigrateURI: h})
 	}
-	put(state.KindPlan, state.Plan{Basis: index, Verb: "created", Touched: []string{"h1"},
+	put(state.KindPlan, state.Plan{Basis: index, Verb: "created", AffectedHosts: []string{"h1"},
 		VC: &state.VC{ID: "v", Name: "v", Goal: state.GoalRun, Admitted: true, Groups: []state.Group{{Name: "g", Count: 1, CPU: 1, VCPUs: 1, Memory: 1 << 30, MemoryMin: 1 << 30}}},
 		VMs: []state.VM{{ID: "m", VC: "v", Group: "g", Name: "v-g-0", Host: "h1", Generation: 1, Goal: state.GoalRun, Phase: state.Starting, VCPUs: 1,
-			BootMemory: 1 << 30, Held: 1 << 30}}, Allocations: []state.Allocation{{VC: "v", Group: "g", CPU: 1}}})
-	tell := func(host string, st state.VMStatus) {
+			BootMemory: 1 << 30, ChargedMemory: 1 << 30}}, Allocations: []state.Allocation{{VC: "v", Group: "g", CPU: 1}}})
+	report := func(host string, st state.VMStatus) {
 		t.Helper()
 		vm, _ := store.Snapshot().VM("m")
 		st.VM, st.Generation, st.Move = "m", 1, vm.Move
@@ -203,13 +203,13 @@ func TestHandedOver(t *testing.T) {
 			t.Errorf("it waits: %v, %+v; want the reason %q", waiting, w, reason)
 		}
 	}
-	tell("h1", state.VMStatus{Phase: state.Running})
+	report("h1", state.VMStatus{Phase: state.Running})
 	put(state.KindMove, state.Move{VM: "m", Generation: 1, To: "h2", Open: true})
 	is(waits.Moving, "host h2 has no room for it yet", nil)
-	tell("h2", state.VMStatus{Room: true, Resumes: true})
-	tell("h1", state.VMStatus{Phase: state.Lost})
+	report("h2", state.VMStatus{Room: true, Resumes: true})
+	report("h1", state.VMStatus{Phase: state.Lost})
 	is(waits.Handed, "it is lost at host h1, and host h2 has not said yet that nothing of it is there", nil)
-	tell("h1", state.VMStatus{Phase: state.Lost, Left: true})
+	report("h1", state.VMStatus{Phase: state.Lost, Left: true})
 	is(waits.Handed, "host h2 has not had it go on yet", nil)
 	is(waits.Handed, "host h2 has not been heard of for 9s", map[string]string{"h2": "has not been heard of for 9s"})
 }

@@ -32,7 +32,7 @@ func openDevice(path string, timeout time.Duration) (line, time.Duration, string
 	if err != nil {
 		var stop error
 		if errors.Is(err, ErrUnsuitable) {
-			_, stop = f.Write([]byte{disarm}) // being opened has armed it
+			_, stop = f.Write([]byte{magicClose}) // being opened has armed it
 		}
 		return nil, 0, "", errors.Join(err, stop, f.Close())
 	}

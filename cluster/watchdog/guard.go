@@ -85,9 +85,9 @@ func (g *Guard) Pet() error {
 	return nil
 }
 
-// Disarm stops the watchdog, which is opened for that if it has to be: one that
+// Stop stops the watchdog, which is opened for that if it has to be: one that
 // was lost counts on.
-func (g *Guard) Disarm() error {
+func (g *Guard) Stop() error {
 	if g.w == nil {
 		w, err := Open(g.path, g.timeout)
 		if err != nil {
@@ -97,7 +97,7 @@ func (g *Guard) Disarm() error {
 	}
 	w := g.w
 	g.w = nil
-	if err := w.Disarm(); err != nil {
+	if err := w.Stop(); err != nil {
 		return err
 	}
 	g.took = 0

@@ -94,7 +94,7 @@ func TestGuard(t *testing.T) {
 			t.Fatalf("Arm = %v, %v", took, err)
 		}
 	}
-	if err := errors.Join(g.Pet(), g.Disarm()); err != nil {
+	if err := errors.Join(g.Pet(), g.Stop()); err != nil {
 		t.Fatal(err)
 	}
 	if got := rest(t, o.next(t)); got != "ppV" {
@@ -127,7 +127,7 @@ func TestGuard(t *testing.T) {
 
 	// Lost and counting, it is opened to be disarmed.
 	o.takes <- "armed 15 x\n"
-	if err := g.Disarm(); err != nil {
+	if err := g.Stop(); err != nil {
 		t.Error(err)
 	}
 	if got := rest(t, o.next(t)); got != "V" {

@@ -40,8 +40,8 @@ type line interface {
 }
 
 const (
-	pet    = 'p' // any byte but the next
-	disarm = 'V' // directly before the close: stop
+	pet        = 'p' // any byte but the next
+	magicClose = 'V' // directly before the close: stop
 )
 
 // Check says what is wrong with a configured time-out; Open refuses the same.
@@ -92,7 +92,7 @@ func open(path string, timeout time.Duration) (*Watchdog, error) {
 	}
 	if w.timeout < MinTimeout || w.timeout > MaxTimeout {
 		err := fmt.Errorf("%w: it took a time-out of %v when asked for %v; between %v and %v are needed", ErrUnsuitable, w.timeout, timeout, MinTimeout, MaxTimeout)
-		return nil, errors.Join(err, w.Disarm())
+		return nil, errors.Join(err, w.Stop())
 	}
 	return w, nil
 }
@@ -115,16 +115,16 @@ func (w *Watchdog) Pet() error {
 	return nil
 }
 
-// Disarm stops the watchdog and closes it. Whoever counts on it must know
+// Stop stops the watchdog and closes it. Whoever counts on it must know
 // before: what was said about this host has to be taken back first. A kernel that was told never to stop
 // a watchdog (nowayout) goes on counting all the same, without saying so: on
 // such a host the end of petting is a reset, and the watchdog is best left to
 // another program that pets for as long as the machine is up.
-func (w *Watchdog) Disarm() error {
+func (w *Watchdog) Stop() error {
 	if w.line == nil {
 		return fmt.Errorf("disarm watchdog %s: %w", w.path, ErrClosed)
 	}
-	_, err := w.line.Write([]byte{disarm})
+	_, err := w.line.Write([]byte{magicClose})
 	if err = errors.Join(err, w.close()); err != nil {
 		return fmt.Errorf("disarm watchdog %s: %w", w.path, err)
 	}

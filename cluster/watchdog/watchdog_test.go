@@ -66,7 +66,7 @@ func TestOutsideWatchdog(t *testing.T) {
 		want string // bytes after the first line
 	}{
 		{"pets, then disarmed", func(w *Watchdog) error {
-			return errors.Join(w.Pet(), w.Pet(), w.Disarm(), w.Close())
+			return errors.Join(w.Pet(), w.Pet(), w.Stop(), w.Close())
 		}, "ppV"},
 		{"closed without disarming keeps counting", func(w *Watchdog) error {
 			return errors.Join(w.Pet(), w.Close(), w.Close())
@@ -94,7 +94,7 @@ func TestOutsideWatchdog(t *testing.T) {
 			if err := w.Pet(); !errors.Is(err, ErrClosed) {
 				t.Errorf("pet after the end: %v, want ErrClosed", err)
 			}
-			if err := w.Disarm(); !errors.Is(err, ErrClosed) {
+			if err := w.Stop(); !errors.Is(err, ErrClosed) {
 				t.Errorf("disarm after the end: %v, want ErrClosed", err)
 			}
 		})

@@ -42,7 +42,7 @@ func (t *tool) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.migrationCommand(),
-			t.imageCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.shapingCommand(),
+			t.imageCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
 			t.clusterCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},
 	}

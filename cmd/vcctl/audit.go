@@ -191,7 +191,7 @@ func (t *tool) auditFollow(c *cli.Context) error {
 					return err
 				}
 			}
-			t.missing(follow.unsaid(a.Missing))
+			t.missing(follow.unprinted(a.Missing))
 			q.Since, q.Limit = follow.since(time.Now()), maxAudit
 		}
 		select {
@@ -209,10 +209,10 @@ type auditName struct {
 
 // auditFollower knows which records were printed.
 type auditFollower struct {
-	asked  bool
-	newest time.Time
-	seen   map[auditName]time.Time
-	said   map[string]bool
+	asked   bool
+	newest  time.Time
+	seen    map[auditName]time.Time
+	printed map[string]bool
 }
 
 // news are the records that were not given before.
@@ -245,16 +245,16 @@ func (f *auditFollower) since(now time.Time) string {
 	return f.newest.Add(-auditOverlap).UTC().Format(time.RFC3339)
 }
 
-// unsaid are the notes that were not given at the last time.
-func (f *auditFollower) unsaid(notes []string) (out []string) {
+// unprinted are the notes that were not given at the last time.
+func (f *auditFollower) unprinted(notes []string) (out []string) {
 	now := map[string]bool{}
 	for _, n := range notes {
 		now[n] = true
-		if !f.said[n] {
+		if !f.printed[n] {
 			out = append(out, n)
 		}
 	}
-	f.said = now
+	f.printed = now
 	return out
 }
 

@@ -36,7 +36,7 @@ func TestAuditFollower(t *testing.T) {
 	if got := f.since(at); got != "2026-11-22T12:59:00Z" || len(f.seen) != 1 {
 		t.Errorf("asks since %s, remembers %v", got, f.seen)
 	}
-	said := fmt.Sprint(f.unsaid([]string{"s2: away"}), f.unsaid([]string{"s2: away", "s3: away"}), f.unsaid(nil), f.unsaid([]string{"s2: away"}))
+	said := fmt.Sprint(f.unprinted([]string{"s2: away"}), f.unprinted([]string{"s2: away", "s3: away"}), f.unprinted(nil), f.unprinted([]string{"s2: away"}))
 	if said != "[s2: away] [s3: away] [] [s2: away]" {
 		t.Error(said)
 	}

@@ -74,16 +74,16 @@ func (t *tool) completeCommand() *cli.Command {
 
 // candidates for the last word of a command line.
 func (t *tool) candidates(c *cli.Context) []string {
-	words := c.Args().Slice()
-	if len(words) == 0 {
-		words = []string{""}
+	fields := c.Args().Slice()
+	if len(fields) == 0 {
+		fields = []string{""}
 	}
-	begun := words[len(words)-1]
+	begun := fields[len(fields)-1]
 	table, commands, flags := flagTable(c.App), c.App.Commands, c.App.Flags
 	var path []string
 	var leaf *cli.Command
 	value, args := "", 0
-	for _, w := range words[:len(words)-1] {
+	for _, w := range fields[:len(fields)-1] {
 		switch {
 		case value != "":
 			value = ""

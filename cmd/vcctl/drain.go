@@ -140,7 +140,7 @@ func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
 	}
 	hosts := left[0].Hosts
 	t.say("Draining %s; %d groups of hosts come after.\n", strings.Join(hosts, ", "), len(left)-1)
-	q.Together = hosts
+	q.OtherHosts = hosts
 	var begun []string
 	for _, host := range hosts {
 		r, err := api.Drain(c.Context, host, q)
@@ -166,8 +166,8 @@ func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
 }
 
 // withoutSkipped are the groups less the hosts that had their turn.
-func withoutSkipped(groups v1.DrainGroups, skip []string) v1.DrainGroups {
-	left := v1.DrainGroups{Items: []v1.DrainGroup{}, Blocked: []v1.BlockedHost{}}
+func withoutSkipped(groups v1.DrainBatches, skip []string) v1.DrainBatches {
+	left := v1.DrainBatches{Items: []v1.DrainBatch{}, Blocked: []v1.BlockedHost{}}
 	for _, g := range groups.Items {
 		hosts := []string{}
 		for _, h := range g.Hosts {
@@ -188,7 +188,7 @@ func withoutSkipped(groups v1.DrainGroups, skip []string) v1.DrainGroups {
 	return left
 }
 
-func groupsText(groups v1.DrainGroups) string {
+func groupsText(groups v1.DrainBatches) string {
 	text := "No host is left to be drained.\n"
 	if len(groups.Items) > 0 {
 		tab := newTable("TURN", "HOSTS THAT CAN BE EMPTY AT THE SAME TIME", "BYTES", "MIN YIELD THEN")
@@ -540,7 +540,7 @@ func emptyText(e v1.HostEmpty) string {
 	for _, vm := range e.VMs {
 		b.WriteString(oneLine(vm) + "\n")
 	}
-	for _, vm := range e.Unknown {
+	for _, vm := range e.Unmanaged {
 		b.WriteString(oneLine(vm) + " (unknown to the cluster)\n")
 	}
 	if b.Len() == 0 {

@@ -17,8 +17,8 @@ var forecastFlags = []cli.Flag{watchFlag,
 	&cli.IntFlag{Name: "steps", Value: 10, Usage: "how many minutes ahead, 1 to 60: `N`"},
 }
 
-// mostForecast steps are shown one by one, the last too.
-const mostForecast = 60
+// maxForecast steps are shown one by one, the last too.
+const maxForecast = 60
 
 func (t *tool) vmForecast(c *cli.Context) error {
 	resource, err := resourceOf(c)
@@ -26,8 +26,8 @@ func (t *tool) vmForecast(c *cli.Context) error {
 		return err
 	}
 	steps := c.Int("steps")
-	if steps < 1 || steps > mostForecast {
-		return usage("--steps %d: must be 1 to %d", steps, mostForecast)
+	if steps < 1 || steps > maxForecast {
+		return usage("--steps %d: must be 1 to %d", steps, maxForecast)
 	}
 	return getting(t, "the forecast of VM", "NAME", func(api *client.Client, ctx context.Context, name string, opts ...client.Option) (v1.Forecast, error) {
 		return api.Forecast(ctx, name, resource, steps, opts...)

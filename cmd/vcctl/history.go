@@ -170,7 +170,7 @@ func useOf(ctx context.Context, api *client.Client, h *v1.ClusterHistory, vm *v1
 		if err != nil {
 			return 0, err
 		}
-		held, samples := 0.0, 0.0
+		throttled, samples := 0.0, 0.0
 		for _, x := range s.Items {
 			at := int(x.At.Sub(h.From) / (time.Duration(h.StepSeconds) * time.Second))
 			if x.At.Before(h.From) || at >= h.Steps {
@@ -180,12 +180,12 @@ func useOf(ctx context.Context, api *client.Client, h *v1.ClusterHistory, vm *v1
 			to[at] = &mean
 			n++
 			if x.Censored != nil {
-				held += *x.Censored * float64(x.Samples)
+				throttled += *x.Censored * float64(x.Samples)
 				samples += float64(x.Samples)
 			}
 		}
 		if samples > 0 {
-			vm.HeldBack = min(1, held/samples)
+			vm.Throttled = min(1, throttled/samples)
 		}
 	}
 	return n, nil

@@ -160,8 +160,8 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 		kvm = "hardware virtualization"
 	}
 	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
-		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Waiting", pressureText(h.Pressure), "Available", wordText(h.Available), "Foreign", foreign,
-		"Unknown VMs", strings.Join(h.Unknown, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", leaseText(h))
+		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Waiting", pressureText(h.Pressure), "Available", availabilityText(h.Available), "Foreign", foreign,
+		"Unknown VMs", strings.Join(h.Unmanaged, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", leaseText(h))
 	if h.Drain != nil {
 		text += drainText(*h.Drain)
 	}
@@ -171,8 +171,8 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 	return text
 }
 
-// wordText is what a host itself holds to be available; empty where it told of nothing.
-func wordText(w *v1.HostWord) string {
+// availabilityText is what a host itself holds to be available; empty where it told of nothing.
+func availabilityText(w *v1.HostAvailability) string {
 	if w == nil {
 		return ""
 	}
@@ -208,7 +208,9 @@ func (t *tool) hostFence(c *cli.Context) error {
 	if !c.Bool("test") && !c.Bool("yes") {
 		return t.wouldDo(c, host, "Fencing would turn it off; say --yes to do it, or --test to ask its device whether the power is on.")
 	}
-	return t.carryOut(c, "fencing host "+host, func(api *client.Client) (v1.Said, error) { return api.Fence(c.Context, host, c.Bool("test")) })
+	return t.carryOut(c, "fencing host "+host, func(api *client.Client) (v1.Acknowledgement, error) {
+		return api.Fence(c.Context, host, c.Bool("test"))
+	})
 }
 
 func (t *tool) hostConfirmDead(c *cli.Context) error {
@@ -246,7 +248,7 @@ func (t *tool) wouldDo(c *cli.Context, host, what string) error {
 		return doing(err, "getting host %s", host)
 	}
 	has := fmt.Sprintf("host %s is %s and has %d VMs", h.Name, h.State, h.VMs)
-	return t.print(c, v1.Said{Text: has + ". " + what}, func(bool) string {
+	return t.print(c, v1.Acknowledgement{Text: has + ". " + what}, func(bool) string {
 		return "Nothing was changed: " + has + ". " + what + "\n"
 	})
 }

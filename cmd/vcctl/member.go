@@ -66,7 +66,7 @@ func (t *tool) memberCommands() []*cli.Command {
 			Name: "transfer-leadership", Usage: "hand leadership on to another server", ArgsUsage: "[MEMBER]", Action: t.clusterTransfer,
 			Description: "Without a name, to the server whose log is the newest.\n\nExample: vcctl cluster transfer-leadership h2",
 		},
-		t.armCommand(true), t.armCommand(false), t.snapshotCommand(), t.historyCommand(),
+		t.fencingCommand(true), t.fencingCommand(false), t.snapshotCommand(), t.historyCommand(),
 	}
 }
 
@@ -224,7 +224,7 @@ func (t *tool) clusterRemove(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.carryOut(c, fmt.Sprintf("removing member %s", name), func(api *client.Client) (v1.Said, error) {
+	return t.carryOut(c, fmt.Sprintf("removing member %s", name), func(api *client.Client) (v1.Acknowledgement, error) {
 		return api.RemoveMember(c.Context, name, c.Bool("force"))
 	})
 }
@@ -237,11 +237,11 @@ func (t *tool) clusterTransfer(c *cli.Context) error {
 			return err
 		}
 	}
-	return t.carryOut(c, "handing leadership on", func(api *client.Client) (v1.Said, error) { return api.TransferLeadership(c.Context, to) })
+	return t.carryOut(c, "handing leadership on", func(api *client.Client) (v1.Acknowledgement, error) { return api.TransferLeadership(c.Context, to) })
 }
 
 // carryOut does what is answered in words.
-func (t *tool) carryOut(c *cli.Context, what string, f func(*client.Client) (v1.Said, error)) error {
+func (t *tool) carryOut(c *cli.Context, what string, f func(*client.Client) (v1.Acknowledgement, error)) error {
 	api, err := t.client(c)
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (t *tool) carryOut(c *cli.Context, what string, f func(*client.Client) (v1.
 	return t.print(c, s, func(bool) string { return strings.ToUpper(s.Text[:1]) + s.Text[1:] + "\n" })
 }
 
-func (t *tool) armCommand(armed bool) *cli.Command {
+func (t *tool) fencingCommand(armed bool) *cli.Command {
 	cmd := &cli.Command{Name: "disarm", Usage: "let leases that run out stop no VM, for work on the network", ArgsUsage: " ",
 		Description: "While disarmed, VMs of lost hosts are not restarted. `vcctl cluster arm` ends it.\n\nExample: vcctl cluster disarm -m 'switch is replaced'",
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says why"}}}
@@ -264,7 +264,9 @@ func (t *tool) armCommand(armed bool) *cli.Command {
 		if _, err := names(c); err != nil {
 			return err
 		}
-		return t.carryOut(c, cmd.Name+"ing the cluster", func(api *client.Client) (v1.Said, error) { return api.Arm(c.Context, armed, c.String("reason")) })
+		return t.carryOut(c, cmd.Name+"ing the cluster", func(api *client.Client) (v1.Acknowledgement, error) {
+			return api.SetFencing(c.Context, armed, c.String("reason"))
+		})
 	}
 	return cmd
 }

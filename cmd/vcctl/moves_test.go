@@ -25,7 +25,7 @@ func aPlan() v1.Plan {
 		Bytes: 18 << 30, BytesBudget: size(64 << 30), BytesMoved: 5 << 30, Seconds: 140.2, MinYieldBefore: 0.7272, MinYieldAfter: 1, AverageYieldBefore: 0.9,
 		AverageYieldAfter: 1, UpperBound: 1, Reason: "4 moves of 18GiB bring the minimum yield from 0.727 to 1.000", CreatedAt: at, Effort: 2_000_000, Basis: 42, ModifyIndex: 57,
 		Moves: []v1.Move{
-			{VM: "batch-w-0", From: "east", To: "south", Bytes: 14 << 30, Seconds: 104.1, State: "moving", Migration: "01M1", Parks: true, Reason: "makes way on host east for web-front-0"},
+			{VM: "batch-w-0", From: "east", To: "south", Bytes: 14 << 30, Seconds: 104.1, State: "moving", Migration: "01M1", Staging: true, Reason: "makes way on host east for web-front-0"},
 			{VM: "web-front-0", From: "north", To: "east", After: []int{0}, Bytes: 4 << 30, Begins: 104.1, Seconds: 36, State: "waiting", Reason: "host north can give its VMs 72.7% of what they need"},
 			{VM: "web-front-1", From: "north", To: "east", Bytes: 1 << 29, Seconds: 4, State: "done", Migration: "01M0", Reason: "host north can give its VMs 72.7% of what they need"},
 			{VM: "cache-0", From: "north", To: "east", Bytes: 1 << 20, Seconds: 0.1, State: "failed", Migration: "01M2", Text: "host east does not answer", Reason: "the same"},
@@ -75,17 +75,17 @@ func TestTexts(t *testing.T) {
 	}
 	ended := aDrain()
 	ended.State, ended.Text = "stopped", "the deadline is over"
-	try := v1.TryResult{MinYieldBefore: 0.61, MinYieldAfter: 0.74, AverageYieldBefore: 0.7, AverageYieldAfter: 0.8, Bytes: 18 << 30, Refused: []string{"render: promised 0.8, would get 0.74"},
+	try := v1.SimulateResult{MinYieldBefore: 0.61, MinYieldAfter: 0.74, AverageYieldBefore: 0.7, AverageYieldAfter: 0.8, Bytes: 18 << 30, Refused: []string{"render: promised 0.8, would get 0.74"},
 		Unplaced: []v1.Unplaced{{VM: "db-0", VirtualCluster: "db", Why: "needs 64GiB of memory"}}, Plan: proposed}
-	spare := []v1.SpareRow{{Host: "h1", Fits: true, MinYield: 0.52, Text: "all 12 VMs find another host"},
+	rows := []v1.FailoverRow{{Host: "h1", Fits: true, MinYield: 0.52, Text: "all 12 VMs find another host"},
 		{Host: "h2", Unplaced: []string{"a-0", "a-1", "a-2", "a-3", "a-4"}, Text: "5 of 14 VMs find none"}}
 	curve := make([]v1.CurvePoint, 60)
 	for i := range curve {
 		curve[i] = v1.CurvePoint{Bytes: v1.Size(i) << 28, MinYield: 0.4 + 0.01*float64(i)}
 	}
 	settings := v1.ClusterSettings{MinYield: 0.5, OnFull: "queue", Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096, SharedPools: []string{"nfs", "ceph"},
-		Moves:   v1.MoveSettings{Mode: "auto", Period: "10m", Grace: "10m", CoolDown: "30m", Hold: "1m", LeastGain: 0.1, IdleBelow: 0.05, Budget: 75_000_000_000, PerHost: 2, Deadline: "30m"},
-		Shaping: v1.ShapingSettings{Mode: "shadow", Needs: "declared", Aggressiveness: "balanced"}}
+		Moves:       v1.MoveSettings{Mode: "auto", Period: "10m", MinResidency: "10m", CoolDown: "30m", StabilizationWindow: "1m", MinGain: 0.1, IdleBelow: 0.05, Budget: 75_000_000_000, PerHost: 2, Deadline: "30m"},
+		Rightsizing: v1.RightsizingSettings{Mode: "shadow", Needs: "declared", Aggressiveness: "balanced"}}
 	for name, text := range map[string]string{
 		"plan":             planText(aPlan(), nil, false),
 		"plan-moving":      planText(aPlan(), []v1.Migration{aMigration()}, false),
@@ -108,13 +108,13 @@ func TestTexts(t *testing.T) {
 		"drain-empty":      drainResultText(v1.DrainResult{Host: "h1"}, false),
 		"drain-ended":      endText(ended, v1.HostEmpty{Host: "h1", VMs: []string{"db-0"}}),
 		"drain-ended-well": endText(aDrain(), v1.HostEmpty{Host: "h1", Empty: true, At: at}),
-		"groups":           groupsText(v1.DrainGroups{Items: []v1.DrainGroup{{Hosts: []string{"h1", "h4"}, Bytes: 12 << 30, MinYield: 0.61}, {Hosts: []string{"h2"}, MinYield: 0.7}}, Blocked: []v1.BlockedHost{{Host: "h3", Why: "VM db-0 cannot move"}}}),
-		"try":              tryText(try, false),
-		"spare":            spareText(spare, false),
-		"spare-wide":       spareText(spare, true),
+		"groups":           groupsText(v1.DrainBatches{Items: []v1.DrainBatch{{Hosts: []string{"h1", "h4"}, Bytes: 12 << 30, MinYield: 0.61}, {Hosts: []string{"h2"}, MinYield: 0.7}}, Blocked: []v1.BlockedHost{{Host: "h3", Why: "VM db-0 cannot move"}}}),
+		"try":              simulateText(try, false),
+		"spare":            failoverText(rows, false),
+		"spare-wide":       failoverText(rows, true),
 		"settings":         settingsText(settings),
 		"empty":            emptyText(v1.HostEmpty{Host: "h1", Empty: true, At: at}),
-		"not-empty":        emptyText(v1.HostEmpty{Host: "h1", VMs: []string{"db-0"}, Unknown: []string{"ek-old-0"}}),
+		"not-empty":        emptyText(v1.HostEmpty{Host: "h1", VMs: []string{"db-0"}, Unmanaged: []string{"ek-old-0"}}),
 	} {
 		path := filepath.Join("testdata", "text", name+".golden")
 		if os.Getenv("UPDATE_SCRIPTS") != "" {
@@ -209,7 +209,7 @@ func TestDrainOutcome(t *testing.T) {
 }
 
 // The flag package takes values apart at commas; hosts are put together again.
-func TestTryHosts(t *testing.T) {
+func TestSimulateHosts(t *testing.T) {
 	for _, c := range []struct {
 		in   []string
 		want []string
@@ -226,27 +226,27 @@ func TestTryHosts(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"32", "x,1GiB", "32,1GB", "32,1GiB,0", "32,1GiB,2,3", "-1,1GiB", "NaN,1GiB", "32,0"} {
-		if h, err := tryHost(bad); statusOf(err) != statusUsage {
+		if h, err := simulatedHost(bad); statusOf(err) != statusUsage {
 			t.Errorf("%s is taken for %+v (%v)", bad, h, err)
 		}
 	}
-	if h, err := tryHost("32,128GiB,2"); err != nil || h != (v1.TryHost{CPU: 32, Memory: 128 << 30, Count: 2}) {
+	if h, err := simulatedHost("32,128GiB,2"); err != nil || h != (v1.SimulatedHost{CPU: 32, Memory: 128 << 30, Count: 2}) {
 		t.Errorf("%+v, %v", h, err)
 	}
 	for _, bad := range []string{"web", "web=", "=4", "web=x", "web=-1", "/front=4", "web=0"} {
-		if n, err := tryNeed(bad); statusOf(err) != statusUsage {
+		if n, err := simulatedNeed(bad); statusOf(err) != statusUsage {
 			t.Errorf("%s is taken for %+v (%v)", bad, n, err)
 		}
 	}
-	if n, err := tryNeed("web/front=4.5"); err != nil || n != (v1.TryNeed{VirtualCluster: "web", Group: "front", CPU: 4.5}) {
+	if n, err := simulatedNeed("web/front=4.5"); err != nil || n != (v1.SimulatedNeed{VirtualCluster: "web", Group: "front", CPU: 4.5}) {
 		t.Errorf("%+v, %v", n, err)
 	}
 }
 
 func TestSkipped(t *testing.T) {
-	groups := v1.DrainGroups{Items: []v1.DrainGroup{{Hosts: []string{"h1", "h2"}, Bytes: 7}, {Hosts: []string{"h3"}}, {Hosts: []string{"h4"}}}, Blocked: []v1.BlockedHost{{Host: "h5"}, {Host: "h6"}}}
+	groups := v1.DrainBatches{Items: []v1.DrainBatch{{Hosts: []string{"h1", "h2"}, Bytes: 7}, {Hosts: []string{"h3"}}, {Hosts: []string{"h4"}}}, Blocked: []v1.BlockedHost{{Host: "h5"}, {Host: "h6"}}}
 	got := withoutSkipped(groups, []string{"h1", "h3", "h5"})
-	want := v1.DrainGroups{Items: []v1.DrainGroup{{Hosts: []string{"h2"}, Bytes: 7}, {Hosts: []string{"h4"}}}, Blocked: []v1.BlockedHost{{Host: "h6"}}}
+	want := v1.DrainBatches{Items: []v1.DrainBatch{{Hosts: []string{"h2"}, Bytes: 7}, {Hosts: []string{"h4"}}}, Blocked: []v1.BlockedHost{{Host: "h6"}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}

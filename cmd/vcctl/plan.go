@@ -46,7 +46,7 @@ func (t *tool) planCommand() *cli.Command {
 				Name: "stop", Usage: "begin no further move of a plan", ArgsUsage: "ID", Action: t.planStop, Flags: []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
 				Description: "Moves that are under way end; `vcctl migration abort` ends one sooner. Nothing is moved back.\n\nExample: vcctl plan stop 01JD3Y2T6M5W",
 			},
-			t.tryCommand(),
+			t.simulateCommand(),
 		},
 	}
 }
@@ -89,11 +89,11 @@ func planTable(plans []v1.Plan, wide bool) string {
 		row := []string{p.ID, kind, p.State, fmt.Sprintf("%d/%d", done, len(p.Moves)), p.Bytes.Short(), p.BytesMoved.Short(),
 			yield(p.MinYieldBefore) + " -> " + yield(p.MinYieldAfter), stamp(p.CreatedAt)}
 		if wide {
-			most := "no bound"
+			top := "no bound"
 			if p.BytesBudget != nil {
-				most = p.BytesBudget.Short()
+				top = p.BytesBudget.Short()
 			}
-			row = append(row, took(p.Seconds), most, p.By, p.Reason)
+			row = append(row, took(p.Seconds), top, p.By, p.Reason)
 		}
 		tab.row(row...)
 	}
@@ -232,15 +232,15 @@ func migrationTable(all []v1.Migration, wide bool) string {
 	}
 	tab := newTable(heads...)
 	for _, m := range all {
-		most, down := "no bound", ""
+		top, down := "no bound", ""
 		if m.BytesBudget != nil {
-			most = m.BytesBudget.Short()
+			top = m.BytesBudget.Short()
 		}
 		if m.DowntimeMs > 0 {
 			down = strconv.FormatInt(m.DowntimeMs, 10) + "ms"
 		}
 		rate, eta := pace(m.Progress)
-		row := []string{m.ID, m.VM, m.From, m.To, m.State, m.BytesMoved.Short(), most, rate, eta, down}
+		row := []string{m.ID, m.VM, m.From, m.To, m.State, m.BytesMoved.Short(), top, rate, eta, down}
 		if wide {
 			row = append(row, stamp(m.OpenedAt), stamp(m.EndedAt), m.Plan, migrationWhy(m))
 		}

@@ -212,7 +212,7 @@ func arrival(eta float64) string {
 // moveWhy is why a VM moves, and what became of it where that is not plain.
 func moveWhy(m v1.Move) string {
 	why := m.Reason
-	if m.Parks {
+	if m.Staging {
 		why += " (waits there)"
 	}
 	if m.Text != "" {

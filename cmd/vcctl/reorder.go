@@ -16,15 +16,15 @@ func reorder(app *cli.App, args []string) ([]string, error) {
 		return args, nil
 	}
 	r := reordering{known: flagTable(app), commands: app.Commands}
-	words := args[1:]
-	for i := 0; i < len(words); i++ {
-		w := words[i]
+	fields := args[1:]
+	for i := 0; i < len(fields); i++ {
+		w := fields[i]
 		if w == "--" {
-			r.rest = append(r.rest, words[i+1:]...)
+			r.rest = append(r.rest, fields[i+1:]...)
 			break
 		}
 		if len(w) < 2 || w[0] != '-' {
-			if err := r.word(w); err != nil {
+			if err := r.argument(w); err != nil {
 				return nil, err
 			}
 			continue
@@ -34,10 +34,10 @@ func reorder(app *cli.App, args []string) ([]string, error) {
 			return nil, err
 		}
 		if f.spec.value && !f.hasValue {
-			if i++; i == len(words) {
+			if i++; i == len(fields) {
 				return nil, usage("flag %s needs a value", f.written)
 			}
-			f.value, f.hasValue = words[i], true
+			f.value, f.hasValue = fields[i], true
 		}
 		r.flags = append(r.flags, f)
 	}
@@ -119,8 +119,8 @@ func (r *reordering) flag(w string) (writtenFlag, error) {
 	return f, nil
 }
 
-// word takes a name: of the next command, as long as there is one to name, else an argument.
-func (r *reordering) word(w string) error {
+// argument takes a name: of the next command, as long as there is one to name, else an argument.
+func (r *reordering) argument(w string) error {
 	if len(r.commands) == 0 || len(r.rest) > 0 {
 		r.rest = append(r.rest, w)
 		return nil
@@ -185,12 +185,12 @@ func (r *reordering) result(program string) ([]string, error) {
 }
 
 // suggest the known word that is nearest, if one is near.
-func suggest(prefix, word string, known []string) string {
+func suggest(prefix, arg string, known []string) string {
 	slices.Sort(known)
-	best, least := "", 1+max(1, len(word)/3)
+	best, lowest := "", 1+max(1, len(arg)/3)
 	for _, k := range known {
-		if d := distance(word, k); d < least {
-			best, least = k, d
+		if d := distance(arg, k); d < lowest {
+			best, lowest = k, d
 		}
 	}
 	if best == "" {

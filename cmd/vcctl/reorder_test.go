@@ -83,19 +83,19 @@ func TestReorder(t *testing.T) {
 // TestReorderAnywhere: wherever the flags of a command line stand, it means the same.
 func TestReorderAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		words := []string{"vc", "scale", "render"}
+		fields := []string{"vc", "scale", "render"}
 		flags := [][]string{{"--count", "3"}, {"--group=w"}, {"--cpu", "-1"}, {"--dry-run"}, {"-o", "json"}, {"--address", "https://x"}, {"-ojson"}}
 		chosen := rapid.SliceOfDistinct(rapid.IntRange(0, len(flags)-1), func(i int) int { return i }).Draw(t, "flags")
 		line := []string{"vcctl"}
 		at := 0
 		for _, i := range chosen {
-			for n := rapid.IntRange(0, len(words)-at).Draw(t, "words before"); n > 0; n-- {
-				line = append(line, words[at])
+			for n := rapid.IntRange(0, len(fields)-at).Draw(t, "words before"); n > 0; n-- {
+				line = append(line, fields[at])
 				at++
 			}
 			line = append(line, flags[i]...)
 		}
-		line = append(line, words[at:]...)
+		line = append(line, fields[at:]...)
 		canonical := []string{"vcctl", "vc", "scale", "render"}
 		for _, i := range chosen {
 			canonical = append(canonical, flags[i]...)

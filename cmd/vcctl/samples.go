@@ -152,19 +152,19 @@ func samplesPlot(s v1.Samples) string {
 
 // plot of series of one resource, of one length, the first drawn last; NaN is a gap.
 func plot(resource, caption string, series ...[]float64) string {
-	least, most := math.Inf(1), math.Inf(-1)
+	lowest, highest := math.Inf(1), math.Inf(-1)
 	for _, v := range slices.Concat(series...) {
 		if !math.IsNaN(v) {
-			least, most = min(least, v), max(most, v)
+			lowest, highest = min(lowest, v), max(highest, v)
 		}
 	}
-	if least > most {
+	if lowest > highest {
 		return ""
 	}
-	if least == most { // a line at half height, else it has none
-		most += max(1e-3, math.Abs(most)/10)
+	if lowest == highest { // a line at half height, else it has none
+		highest += max(1e-3, math.Abs(highest)/10)
 	}
-	text := asciigraph.PlotMany(series, asciigraph.Height(plotHeight), asciigraph.LowerBound(max(0, least-(most-least)/10)), asciigraph.UpperBound(most),
+	text := asciigraph.PlotMany(series, asciigraph.Height(plotHeight), asciigraph.LowerBound(max(0, lowest-(highest-lowest)/10)), asciigraph.UpperBound(highest),
 		asciigraph.Caption(caption), asciigraph.YAxisValueFormatter(func(v float64) string { return amount(resource, max(0, v)) }))
 	var b strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {

@@ -62,12 +62,12 @@ func settingsText(s v1.ClusterSettings) string {
 	rows := []string{
 		"minYield", fmt.Sprint(s.MinYield), "onFull", s.OnFull, "image", seen(s.Image, s.Image == ""), "pool", s.Pool, "minMemory", size(s.MinMemory),
 		"maxVMs", strconv.Itoa(s.MaxVMs), "sharedPools", seen(strings.Join(s.SharedPools, ","), len(s.SharedPools) == 0),
-		"moves.mode", m.Mode, "moves.period", m.Period, "moves.grace", m.Grace, "moves.coolDown", m.CoolDown, "moves.hold", m.Hold,
-		"moves.leastGain", fmt.Sprint(m.LeastGain), "moves.idleBelow", fmt.Sprint(m.IdleBelow), "moves.maxBytes", budget, "moves.perHost", strconv.Itoa(m.PerHost),
+		"moves.mode", m.Mode, "moves.period", m.Period, "moves.grace", m.MinResidency, "moves.coolDown", m.CoolDown, "moves.hold", m.StabilizationWindow,
+		"moves.leastGain", fmt.Sprint(m.MinGain), "moves.idleBelow", fmt.Sprint(m.IdleBelow), "moves.maxBytes", budget, "moves.perHost", strconv.Itoa(m.PerHost),
 		"moves.total", total, "moves.bandwidth", link, "moves.autoConverge", strconv.FormatBool(m.AutoConverge), "moves.postCopy", strconv.FormatBool(m.PostCopy),
 		"moves.copyStorage", strconv.FormatBool(m.CopyStorage),
 		"moves.deadline", m.Deadline, "moves.onJoin", strconv.FormatBool(m.OnJoin),
-		"shaping.mode", s.Shaping.Mode, "shaping.needs", s.Shaping.Needs, "shaping.aggressiveness", s.Shaping.Aggressiveness}
+		"shaping.mode", s.Rightsizing.Mode, "shaping.needs", s.Rightsizing.Needs, "shaping.aggressiveness", s.Rightsizing.Aggressiveness}
 	tab := newTable("SETTING", "VALUE")
 	for i := 0; i < len(rows); i += 2 {
 		tab.row(rows[i], rows[i+1])

@@ -11,20 +11,20 @@ import (
 	"evenkeel/api/v1"
 )
 
-func (t *tool) shapingCommand() *cli.Command {
+func (t *tool) rightsizingCommand() *cli.Command {
 	return &cli.Command{
 		Name: "shaping", Usage: "what is reclaimed of what virtual clusters declared and do not use",
 		Description: "What VMs are given whose needs are estimated. It is switched by the cluster's settings: shaping.mode is off, shadow\n" +
 			"(it is only shown what would be) or on.",
 		Subcommands: []*cli.Command{{
-			Name: "status", Usage: "what is reclaimed or would be, what went wrong or would have, and which VMs are excluded", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.shapingStatus,
+			Name: "status", Usage: "what is reclaimed or would be, what went wrong or would have, and which VMs are excluded", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.rightsizingStatus,
 			Description: "In the shadow all VMs that run are shown as if their needs were estimated. With -o wide hour by hour, and with every VM.\n\n" +
 				"Example: vcctl shaping status -o wide",
 		}},
 	}
 }
 
-func (t *tool) shapingStatus(c *cli.Context) error {
+func (t *tool) rightsizingStatus(c *cli.Context) error {
 	if _, err := names(c); err != nil {
 		return err
 	}
@@ -33,26 +33,26 @@ func (t *tool) shapingStatus(c *cli.Context) error {
 		return err
 	}
 	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		s, err := api.Shaping(ctx)
-		return s, func(wide bool) string { return shapingText(s, wide) }, doing(err, "getting what shaping does")
+		s, err := api.Rightsizing(ctx)
+		return s, func(wide bool) string { return rightsizingText(s, wide) }, doing(err, "getting what shaping does")
 	})
 }
 
-// mostShapedRows of VMs that nothing is wrong with are shown if -o wide is not asked for.
-const mostShapedRows = 20
+// maxRecommendationRows of VMs that nothing is wrong with are shown if -o wide is not asked for.
+const maxRecommendationRows = 20
 
-func shapingText(s v1.Shaping, wide bool) string {
+func rightsizingText(s v1.Rightsizing, wide bool) string {
 	reclaimed, short := "Reclaimed", "Short"
 	if s.Mode == "shadow" {
 		reclaimed, short = "Would be reclaimed", "Would have been short"
 	}
-	looked := stamp(s.LookedAt)
-	if s.LookedAt.IsZero() {
-		looked = "not yet, since this server began to lead"
+	evaluated := stamp(s.EvaluatedAt)
+	if s.EvaluatedAt.IsZero() {
+		evaluated = "not yet, since this server began to lead"
 	}
 	var vms, cpu, memory float64
 	var preempted int
-	var worst v1.ShapingHour
+	var worst v1.RightsizingHour
 	for _, h := range s.Hours {
 		if h.Mode != s.Mode {
 			continue
@@ -68,7 +68,7 @@ func shapingText(s v1.Shaping, wide bool) string {
 		}
 		return fmt.Sprintf("%.0f of %.0f VM-minutes (%.2f%%)", minutes, vms, 100*minutes/vms)
 	}
-	pairs := []string{"Mode", s.Mode, "Needs", s.Needs + ", " + s.Aggressiveness + " (of virtual clusters that say nothing)", "Looked", looked,
+	pairs := []string{"Mode", s.Mode, "Needs", s.Needs + ", " + s.Aggressiveness + " (of virtual clusters that say nothing)", "Looked", evaluated,
 		reclaimed, fmt.Sprintf("%s cores and %s", cores(s.Reclaimed.CPU), s.Reclaimed.Memory.Short()),
 		short + " of CPU", share(cpu), short + " of memory", share(memory)}
 	if worst.WorstVM != "" {
@@ -94,7 +94,7 @@ func shapingText(s v1.Shaping, wide bool) string {
 		text += "\n" + tab.String()
 	}
 	if wide && len(s.Admission.Hosts) > 0 {
-		text += "\n" + roomTable(s.Admission.Hosts)
+		text += "\n" + headroomTable(s.Admission.Hosts)
 	}
 	if len(s.VMs) == 0 {
 		return text
@@ -102,7 +102,7 @@ func shapingText(s v1.Shaping, wide bool) string {
 	tab := newTable("VM", "HOST", "CPU", "NEED", "MEMORY", "BALLOON", "REASON")
 	left := 0
 	for i, m := range s.VMs {
-		if !wide && i >= mostShapedRows && !m.LeftAlone && !m.Pressed && m.ShortCPU == 0 && m.ShortMemory == 0 {
+		if !wide && i >= maxRecommendationRows && !m.Excluded && !m.UnderPressure && m.ShortCPU == 0 && m.ShortMemory == 0 {
 			left++
 			continue
 		}
@@ -121,7 +121,7 @@ func shapingText(s v1.Shaping, wide bool) string {
 
 // admissionPairs say by what new VMs are placed.
 func admissionPairs(a v1.Admission) []string {
-	if len(a.Penalties) == 0 {
+	if len(a.Margins) == 0 {
 		return nil
 	}
 	quality := "not known yet"
@@ -133,7 +133,7 @@ func admissionPairs(a v1.Admission) []string {
 		quality = fmt.Sprintf("in %.1f%% of the last looks at VMs they %s what they could use; aimed at: more than %.0f%%", 100**a.Quality, had, 100*a.Target)
 	}
 	var factors []string
-	for _, p := range a.Penalties {
+	for _, p := range a.Margins {
 		factors = append(factors, fmt.Sprintf("%.2f times (%s)", p.Factor, p.Aggressiveness))
 	}
 	label := "Needs count"
@@ -153,8 +153,8 @@ func admissionPairs(a v1.Admission) []string {
 	return pairs
 }
 
-// roomTable is what hosts have for new VMs.
-func roomTable(hosts []v1.HostRoom) string {
+// headroomTable is what hosts have for new VMs.
+func headroomTable(hosts []v1.HostHeadroom) string {
 	tab := newTable("HOST", "NEEDED", "COUNTS AS", "ROOM BY ESTIMATES", "SAYS ITSELF", "ROOM")
 	both := func(r v1.Resources) string { return cores(r.CPU) + ", " + r.Memory.Short() }
 	for _, h := range hosts {
@@ -165,7 +165,7 @@ func roomTable(hosts []v1.HostRoom) string {
 		case w != nil:
 			says = cores(w.CPU) + ", " + w.Memory.Short()
 		}
-		tab.row(h.Host, both(h.Needs), both(h.CountAs), both(h.Estimated), says, both(h.Room))
+		tab.row(h.Host, both(h.Needs), both(h.CountAs), both(h.Estimated), says, both(h.Headroom))
 	}
 	return tab.String()
 }

@@ -104,9 +104,9 @@ func checkMoves(hs []movableHost, vcs []movable, budget float64, a solved) error
 			yield[vc] = p.CPU / v.CPU
 		}
 	}
-	least := 1.0
+	lowest := 1.0
 	for _, y := range yield {
-		least = min(least, y)
+		lowest = min(lowest, y)
 	}
 	for _, h := range hs {
 		if cpu[h.Name] > h.CPU*(1+1e-9) || memory[h.Name] > h.Memory*(1+1e-9) {
@@ -118,8 +118,8 @@ func checkMoves(hs []movableHost, vcs []movable, budget float64, a solved) error
 		return fmt.Errorf("%d of %d are placed", len(a.Placements), tasks)
 	case math.Abs(moved-a.MovedBytes) > 1e-9 || moved > budget*(1+1e-9):
 		return fmt.Errorf("%v bytes move, %v are said to, of %v", moved, a.MovedBytes, budget)
-	case math.Abs(least-a.MinYield) > 1e-9 || a.UpperBound < a.MinYield:
-		return fmt.Errorf("least yield %v, said to be %v of %v", least, a.MinYield, a.UpperBound)
+	case math.Abs(lowest-a.MinYield) > 1e-9 || a.UpperBound < a.MinYield:
+		return fmt.Errorf("least yield %v, said to be %v of %v", lowest, a.MinYield, a.UpperBound)
 	}
 	return nil
 }

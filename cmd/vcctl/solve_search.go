@@ -69,7 +69,7 @@ type byMoves struct {
 }
 
 const (
-	mostMoved  = 50_000               // VMs for which moves are looked for
+	maxMoved   = 50_000               // VMs for which moves are looked for
 	timePerVM  = 3 * time.Microsecond // least time limit with which they are
 	timeToMove = 0.5                  // of the time limit, at most
 )
@@ -92,7 +92,7 @@ func placeByMoves(p allocator.Problem, s allocator.Search, limit time.Duration) 
 			placed = placed || j >= 0
 		}
 	}
-	if !placed || vms > mostMoved || limit > 0 && limit < time.Duration(vms)*timePerVM {
+	if !placed || vms > maxMoved || limit > 0 && limit < time.Duration(vms)*timePerVM {
 		return found
 	}
 	if limit > 0 {

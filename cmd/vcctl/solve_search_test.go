@@ -16,21 +16,21 @@ func TestSolveOptions(t *testing.T) {
 		in     string
 		status string
 		exit   int
-		least  float64
+		lowest float64
 		moved  float64
 		hosts  string // "name/task@host" of all placements
 	}{
-		"nothing may move":            {in: threeHosts + `,"maxMigrationBytes":0,` + crowd, status: "optimal", least: 1. / 3, hosts: "a/0@h1 a/1@h1 a/2@h1 b/0@h2"},
-		"one may move":                {in: threeHosts + `,"maxMigrationBytes":1,` + crowd, status: "optimal", least: 0.5, moved: 1},
-		"a host is not had":           {in: threeHosts + `,"maxMigrationBytes":1.9,` + crowd, status: "optimal", least: 0.5, moved: 1},
-		"least yields kept":           {in: threeHosts + `,"virtualClusters":[{"name":"a","count":2,"cpu":1,"memory":3,"minYield":0.9},{"name":"b","count":2,"cpu":1,"memory":2}]`, status: "optimal", least: 0.5},
+		"nothing may move":            {in: threeHosts + `,"maxMigrationBytes":0,` + crowd, status: "optimal", lowest: 1. / 3, hosts: "a/0@h1 a/1@h1 a/2@h1 b/0@h2"},
+		"one may move":                {in: threeHosts + `,"maxMigrationBytes":1,` + crowd, status: "optimal", lowest: 0.5, moved: 1},
+		"a host is not had":           {in: threeHosts + `,"maxMigrationBytes":1.9,` + crowd, status: "optimal", lowest: 0.5, moved: 1},
+		"least yields kept":           {in: threeHosts + `,"virtualClusters":[{"name":"a","count":2,"cpu":1,"memory":3,"minYield":0.9},{"name":"b","count":2,"cpu":1,"memory":2}]`, status: "optimal", lowest: 0.5},
 		"least yields that cannot be": {in: threeHosts + `,"virtualClusters":[{"name":"a","count":4,"cpu":1,"memory":1,"minYield":0.6}]`, status: "infeasible", exit: 3},
-		"spread":                      {in: threeHosts + `,"virtualClusters":[{"name":"a","count":3,"cpu":0.1,"memory":1,"affinity":{"spread":"host"}}]`, status: "optimal", least: 1},
+		"spread":                      {in: threeHosts + `,"virtualClusters":[{"name":"a","count":3,"cpu":0.1,"memory":1,"affinity":{"spread":"host"}}]`, status: "optimal", lowest: 1},
 		"spread too wide":             {in: threeHosts + `,"virtualClusters":[{"name":"a","count":4,"cpu":0.1,"memory":1,"affinity":{"spread":"host"}}]`, status: "infeasible", exit: 3},
 		"require and avoid": {in: threeHosts + `,"virtualClusters":[{"name":"a","cpu":0.5,"memory":1,"affinity":{"require":["host:h3"]}},
 			{"name":"b","cpu":0.5,"memory":1,"affinity":{"require":["app=x"],"avoid":["vc:a"]}},{"name":"c","cpu":0.2,"memory":1,"labels":{"app":"x"},"affinity":{"avoid":["host:h1"]}}]`,
-			status: "optimal", least: 1, hosts: "a/0@h3 b/0@h2 c/0@h2"},
-		"prefer": {in: threeHosts + `,"virtualClusters":[{"name":"a","count":2,"cpu":0.5,"memory":1,"affinity":{"prefer":["host:h2"]}}]`, status: "optimal", least: 1, hosts: "a/0@h2 a/1@h2"},
+			status: "optimal", lowest: 1, hosts: "a/0@h3 b/0@h2 c/0@h2"},
+		"prefer": {in: threeHosts + `,"virtualClusters":[{"name":"a","count":2,"cpu":0.5,"memory":1,"affinity":{"prefer":["host:h2"]}}]`, status: "optimal", lowest: 1, hosts: "a/0@h2 a/1@h2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, algorithm := range []string{"best", "exact"} {
@@ -39,7 +39,7 @@ func TestSolveOptions(t *testing.T) {
 					t.Fatalf("%s: exit %d, message %q", algorithm, exit, message)
 				}
 				a := decodeAnswers(t, out)[0]
-				if a.Status != c.status || a.MinYield < c.least-1e-9 || a.MinYield > c.least+1e-9 || a.MovedBytes != c.moved {
+				if a.Status != c.status || a.MinYield < c.lowest-1e-9 || a.MinYield > c.lowest+1e-9 || a.MovedBytes != c.moved {
 					t.Errorf("%s: got %+v", algorithm, a)
 				}
 				var hosts []string

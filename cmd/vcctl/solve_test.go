@@ -91,20 +91,20 @@ func TestSolveStatuses(t *testing.T) {
 		args   []string
 		status string
 		exit   int
-		least  float64
+		lowest float64
 		bound  float64
 		places int
 	}{
-		"optimal":                {in: threeOnTwo, status: "optimal", least: 0.5 / 0.6, bound: 0.5 / 0.6, places: 3},
+		"optimal":                {in: threeOnTwo, status: "optimal", lowest: 0.5 / 0.6, bound: 0.5 / 0.6, places: 3},
 		"infeasible":             {in: tooLarge, status: "infeasible", exit: 3},
 		"failed":                 {in: misled, args: []string{"--algorithm", "mcb8"}, status: "failed", exit: 3, bound: 1},
-		"best does not fail":     {in: misled, status: "optimal", least: 1, bound: 1, places: 6},
-		"exact":                  {in: misled, args: []string{"--algorithm", "exact"}, status: "optimal", least: 1, bound: 1, places: 6},
+		"best does not fail":     {in: misled, status: "optimal", lowest: 1, bound: 1, places: 6},
+		"exact":                  {in: misled, args: []string{"--algorithm", "exact"}, status: "optimal", lowest: 1, bound: 1, places: 6},
 		"bound":                  {in: threeOnTwo, args: []string{"--algorithm", "lp"}, status: "bound", bound: 1},
 		"bound, infeasible":      {in: tooLarge, args: []string{"--algorithm", "lp"}, status: "infeasible", exit: 3},
 		"bound below 1":          {in: strings.Replace(threeOnTwo, "0.6", "0.8", 1), args: []string{"--algorithm=lp"}, status: "bound", bound: 2 / 2.4},
-		"nothing to place":       {in: `{"hosts":[{"name":"h","cpu":1,"memory":1}],"virtualClusters":[]}`, status: "optimal", least: 1, bound: 1},
-		"effort, seed and limit": {in: threeOnTwo, args: []string{"--effort", "9", "--seed", "-1", "--time-limit", "100ms"}, status: "optimal", least: 0.5 / 0.6, bound: 0.5 / 0.6, places: 3},
+		"nothing to place":       {in: `{"hosts":[{"name":"h","cpu":1,"memory":1}],"virtualClusters":[]}`, status: "optimal", lowest: 1, bound: 1},
+		"effort, seed and limit": {in: threeOnTwo, args: []string{"--effort", "9", "--seed", "-1", "--time-limit", "100ms"}, status: "optimal", lowest: 0.5 / 0.6, bound: 0.5 / 0.6, places: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, message, exit := runSolver(t, strings.NewReader(c.in), c.args...)
@@ -116,7 +116,7 @@ func TestSolveStatuses(t *testing.T) {
 				t.Fatalf("output %q", out)
 			}
 			near := func(x, y float64) bool { return x >= y-1e-9 && x <= y+1e-9 }
-			if a[0].Status != c.status || !near(a[0].MinYield, c.least) || !near(a[0].UpperBound, c.bound) || len(a[0].Placements) != c.places {
+			if a[0].Status != c.status || !near(a[0].MinYield, c.lowest) || !near(a[0].UpperBound, c.bound) || len(a[0].Placements) != c.places {
 				t.Errorf("got %+v", a[0])
 			}
 		})
@@ -367,7 +367,7 @@ func checkAnswer(t *testing.T, algorithm, line string, a solved) {
 		vms[vm.Name] = vm
 		need += vm.CPU
 	}
-	least, sum := 1.0, 0.0
+	lowest, sum := 1.0, 0.0
 	used := map[string]amount{}
 	seen := map[string]bool{}
 	for _, p := range a.Placements {
@@ -382,7 +382,7 @@ func checkAnswer(t *testing.T, algorithm, line string, a solved) {
 		if vm.CPU > 0 {
 			y = p.CPU / vm.CPU
 		}
-		least = min(least, y)
+		lowest = min(lowest, y)
 		sum += y
 	}
 	for name, u := range used {
@@ -392,8 +392,8 @@ func checkAnswer(t *testing.T, algorithm, line string, a solved) {
 		}
 	}
 	mean := sum / float64(len(vms))
-	if len(seen) != len(vms) || least < a.MinYield-1e-12 || least > a.MinYield+1e-12 || mean < a.AverageYield-1e-9 || mean > a.AverageYield+1e-9 {
-		t.Errorf("%s: yields %v, %v of %d VMs; got %+v", in.Name, least, mean, len(seen), a)
+	if len(seen) != len(vms) || lowest < a.MinYield-1e-12 || lowest > a.MinYield+1e-12 || mean < a.AverageYield-1e-9 || mean > a.AverageYield+1e-9 {
+		t.Errorf("%s: yields %v, %v of %d VMs; got %+v", in.Name, lowest, mean, len(seen), a)
 	}
 	if a.UpperBound > min(1, total/need)+1e-12 || a.UpperBound < a.MinYield || (a.Status == "optimal") != (a.MinYield >= a.UpperBound-1e-9) {
 		t.Errorf("%s: bound %v of %v, yield %v, %s", in.Name, a.UpperBound, total/need, a.MinYield, a.Status)

@@ -12,9 +12,9 @@ import (
 	"evenkeel/api/v1"
 )
 
-func (t *tool) tryCommand() *cli.Command {
+func (t *tool) simulateCommand() *cli.Command {
 	return &cli.Command{
-		Name: "try", Usage: "say what would be with other hosts, other needs, other bytes; changes nothing", ArgsUsage: " ", Action: t.planTry,
+		Name: "try", Usage: "say what would be with other hosts, other needs, other bytes; changes nothing", ArgsUsage: " ", Action: t.simulate,
 		Description: "Prints the minimum yield as it is and as it would be after the best moves, what would be refused, and the bytes it takes.\n" +
 			"--snapshot asks a saved state (vcctl cluster snapshot save) in place of the present one. --each-host thinks each host away in\n" +
 			"turn and says whether everything still fits, and at which yield; alone it changes nothing else about the cluster.\n\n" +
@@ -30,11 +30,11 @@ func (t *tool) tryCommand() *cli.Command {
 	}
 }
 
-func (t *tool) planTry(c *cli.Context) error {
+func (t *tool) simulate(c *cli.Context) error {
 	if _, err := names(c); err != nil {
 		return err
 	}
-	q, err := tryRequest(c)
+	q, err := simulateRequest(c)
 	if err != nil {
 		return err
 	}
@@ -46,37 +46,37 @@ func (t *tool) planTry(c *cli.Context) error {
 		if len(q.AddHosts)+len(q.RemoveHosts)+len(q.Needs) > 0 || q.MaxBytes != nil || q.Snapshot != nil {
 			return usage("--each-host is for the cluster as it is: leave the other flags out")
 		}
-		rows, err := api.Spare(c.Context)
+		rows, err := api.FailoverCapacity(c.Context)
 		if err != nil {
 			return doing(err, "trying the cluster without each of its hosts")
 		}
-		return t.print(c, items(rows), func(wide bool) string { return spareText(rows, wide) })
+		return t.print(c, items(rows), func(wide bool) string { return failoverText(rows, wide) })
 	}
 	if len(q.AddHosts)+len(q.RemoveHosts)+len(q.Needs) == 0 && q.MaxBytes == nil && q.Snapshot == nil {
 		return usage("plan try: say what is to be tried: --add-host, --lose, --need, --max-bytes, --snapshot or --each-host")
 	}
-	r, err := api.Try(c.Context, q)
+	r, err := api.Simulate(c.Context, q)
 	if err != nil {
 		return doing(err, "trying")
 	}
-	return t.print(c, r, func(wide bool) string { return tryText(r, wide) })
+	return t.print(c, r, func(wide bool) string { return simulateText(r, wide) })
 }
 
-func tryRequest(c *cli.Context) (v1.TryRequest, error) {
-	q := v1.TryRequest{RemoveHosts: c.StringSlice("lose")}
+func simulateRequest(c *cli.Context) (v1.SimulateRequest, error) {
+	q := v1.SimulateRequest{RemoveHosts: c.StringSlice("lose")}
 	var err error
 	if q.MaxBytes, err = maxBytes(c); err != nil {
 		return q, err
 	}
 	for _, text := range hostTriples(c.StringSlice("add-host")) {
-		h, err := tryHost(text)
+		h, err := simulatedHost(text)
 		if err != nil {
 			return q, err
 		}
 		q.AddHosts = append(q.AddHosts, h)
 	}
 	for _, text := range c.StringSlice("need") {
-		n, err := tryNeed(text)
+		n, err := simulatedNeed(text)
 		if err != nil {
 			return q, err
 		}
@@ -102,33 +102,33 @@ func tryRequest(c *cli.Context) (v1.TryRequest, error) {
 // or as one.
 func hostTriples(in []string) []string {
 	var out []string
-	for _, word := range strings.Split(strings.Join(in, ","), ",") {
+	for _, arg := range strings.Split(strings.Join(in, ","), ",") {
 		last := len(out) - 1
 		switch {
-		case word == "" && len(in) == 0:
-		case last >= 0 && !complete(out[last], word):
-			out[last] += "," + word
+		case arg == "" && len(in) == 0:
+		case last >= 0 && !complete(out[last], arg):
+			out[last] += "," + arg
 		default:
-			out = append(out, word)
+			out = append(out, arg)
 		}
 	}
 	return out
 }
 
 // complete says whether a description of hosts ends before this word: a memory or a count cannot begin one.
-func complete(sofar, word string) bool {
+func complete(sofar, arg string) bool {
 	switch strings.Count(sofar, ",") {
 	case 0:
 		return false
 	case 1: // a count is a whole number and stands alone; cores stand before a size
-		_, err := strconv.Atoi(word)
+		_, err := strconv.Atoi(arg)
 		return err != nil
 	}
 	return true
 }
 
-func tryHost(text string) (v1.TryHost, error) {
-	h := v1.TryHost{Count: 1}
+func simulatedHost(text string) (v1.SimulatedHost, error) {
+	h := v1.SimulatedHost{Count: 1}
 	parts := strings.Split(text, ",")
 	bad := usage("--add-host %s: write CPU,MEMORY or CPU,MEMORY,N, like 32,128GiB,2", text)
 	if len(parts) < 2 || len(parts) > 3 {
@@ -149,10 +149,10 @@ func tryHost(text string) (v1.TryHost, error) {
 	return h, nil
 }
 
-func tryNeed(text string) (v1.TryNeed, error) {
-	who, cpu, ok := strings.Cut(text, "=")
-	var n v1.TryNeed
-	n.VirtualCluster, n.Group, _ = strings.Cut(who, "/")
+func simulatedNeed(text string) (v1.SimulatedNeed, error) {
+	principal, cpu, ok := strings.Cut(text, "=")
+	var n v1.SimulatedNeed
+	n.VirtualCluster, n.Group, _ = strings.Cut(principal, "/")
 	var err error
 	n.CPU, err = strconv.ParseFloat(cpu, 64)
 	if !ok || n.VirtualCluster == "" || err != nil || !(n.CPU > 0 && n.CPU <= v1.MaxCPU) {
@@ -161,7 +161,7 @@ func tryNeed(text string) (v1.TryNeed, error) {
 	return n, nil
 }
 
-func tryText(r v1.TryResult, wide bool) string {
+func simulateText(r v1.SimulateResult, wide bool) string {
 	text := fields("Minimum yield", change(r.MinYieldBefore, r.MinYieldAfter), "Average yield", change(r.AverageYieldBefore, r.AverageYieldAfter),
 		"Bytes", fmt.Sprintf("%s in %d moves, %s", r.Bytes.Short(), len(r.Plan.Moves), took(r.Plan.Seconds)), "Upper bound", yield(r.Plan.UpperBound)+", whatever moves",
 		"Reason", r.Plan.Reason)
@@ -185,17 +185,17 @@ func tryText(r v1.TryResult, wide bool) string {
 	return text + "Nothing was changed.\n"
 }
 
-func spareText(rows []v1.SpareRow, wide bool) string {
+func failoverText(rows []v1.FailoverRow, wide bool) string {
 	tab := newTable("WITHOUT", "FITS", "MIN YIELD", "NO HOST FOR", "")
 	bad := 0
-	least := 1.0
+	lowest := 1.0
 	for _, r := range rows {
 		fits, y := "yes", yield(r.MinYield)
 		if !r.Fits {
 			fits, y = "no", ""
 			bad++
 		} else {
-			least = min(least, r.MinYield)
+			lowest = min(lowest, r.MinYield)
 		}
 		tab.row(r.Host, fits, y, fewNames(r.Unplaced, wide), r.Text)
 	}
@@ -203,7 +203,7 @@ func spareText(rows []v1.SpareRow, wide bool) string {
 	case len(rows) == 0:
 		return "There is no host.\n"
 	case bad == 0:
-		return tab.String() + fmt.Sprintf("Everything fits without any one host; the least yield is then %s.\n", yield(least))
+		return tab.String() + fmt.Sprintf("Everything fits without any one host; the least yield is then %s.\n", yield(lowest))
 	}
 	return tab.String() + fmt.Sprintf("%d of %d hosts cannot be spared.\n", bad, len(rows))
 }

@@ -72,9 +72,9 @@ func TestAPIListen(t *testing.T) {
 // What apiListen may be.
 func TestAPIListenConfig(t *testing.T) {
 	for text, want := range map[string]string{
-		leastConfig + "apiListen: 127.0.0.1:443\n":                           "",
-		leastConfig + "apiListen: 443\n":                                     "apiListen: ",
-		leastConfig + "listen: 1.2.3.4:1\napiListen: 1.2.3.4:1":              "apiListen: ",
+		minConfig + "apiListen: 127.0.0.1:443\n":                             "",
+		minConfig + "apiListen: 443\n":                                       "apiListen: ",
+		minConfig + "listen: 1.2.3.4:1\napiListen: 1.2.3.4:1":                "apiListen: ",
 		"advertise: 192.0.2.1:7480\nagent: true\napiListen: 127.0.0.1:443\n": "is for servers",
 	} {
 		_, err := parseConfig([]byte(text))

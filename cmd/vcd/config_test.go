@@ -11,7 +11,7 @@ import (
 	"evenkeel/internal/secretfile"
 )
 
-const leastConfig = "name: h1\nserver: true\nadvertise: 192.0.2.11:7480\n"
+const minConfig = "name: h1\nserver: true\nadvertise: 192.0.2.11:7480\n"
 
 // What is wrong with a configuration is said with the key, or the line that cannot be read.
 func TestBadConfig(t *testing.T) {
@@ -20,45 +20,45 @@ func TestBadConfig(t *testing.T) {
 		want       []string
 	}{
 		{"nothing", "", []string{"server, agent: one of them must be true", "advertise: "}},
-		{"unknown key", leastConfig + "colour: red\n", []string{"[4:1]", "colour"}},
-		{"unknown key below another", leastConfig + "snapshots:\n  evry: 1h\n", []string{"[5:3]", "evry"}},
+		{"unknown key", minConfig + "colour: red\n", []string{"[4:1]", "colour"}},
+		{"unknown key below another", minConfig + "snapshots:\n  evry: 1h\n", []string{"[5:3]", "evry"}},
 		{"no YAML", "name: [h1\nserver: true\n", []string{"[2:1]"}},
 		{"a list", "- name: h1\n", []string{"[1:"}},
-		{"a key twice", leastConfig + "name: h2\n", []string{"[4:1]", "name"}},
+		{"a key twice", minConfig + "name: h2\n", []string{"[4:1]", "name"}},
 		{"an alias", "name: &a h1\nserver: true\nadvertise: *a\n", []string{"line 1", "anchors and aliases are not supported"}},
-		{"two documents", leastConfig + "---\nname: h2\n", []string{"more than one document"}},
-		{"wrong type", leastConfig + "agent: perhaps\n", []string{"[4:8]", "agent"}},
-		{"name", strings.Replace(leastConfig, "h1", "Host_1", 1), []string{"name: ", "DNS label"}},
-		{"long name", strings.Replace(leastConfig, "h1", strings.Repeat("h", 64), 1), []string{"name: "}},
+		{"two documents", minConfig + "---\nname: h2\n", []string{"more than one document"}},
+		{"wrong type", minConfig + "agent: perhaps\n", []string{"[4:8]", "agent"}},
+		{"name", strings.Replace(minConfig, "h1", "Host_1", 1), []string{"name: ", "DNS label"}},
+		{"long name", strings.Replace(minConfig, "h1", strings.Repeat("h", 64), 1), []string{"name: "}},
 		{"no role", "name: h1\nadvertise: 192.0.2.11:7480\n", []string{"server, agent: "}},
-		{"listen", leastConfig + "listen: 7480\n", []string{"listen: "}},
-		{"port", leastConfig + "listen: 0.0.0.0:http\n", []string{"listen: "}},
+		{"listen", minConfig + "listen: 7480\n", []string{"listen: "}},
+		{"port", minConfig + "listen: 0.0.0.0:http\n", []string{"listen: "}},
 		{"port of advertise", "server: true\nname: h1\nadvertise: 192.0.2.11:0\n", []string{"advertise: "}},
-		{"high port", leastConfig + "gossip: 0.0.0.0:70000\n", []string{"gossip: "}},
+		{"high port", minConfig + "gossip: 0.0.0.0:70000\n", []string{"gossip: "}},
 		{"advertise everywhere", "server: true\nname: h1\nadvertise: 0.0.0.0:7480\n", []string{"advertise: "}},
 		{"no advertise", "server: true\nname: h1\n", []string{"advertise: "}},
-		{"dataDir", leastConfig + "dataDir: data\n", []string{"dataDir: "}},
-		{"socket", leastConfig + "socket: vcd.sock\n", []string{"socket: "}},
-		{"long socket", leastConfig + "socket: /" + strings.Repeat("x", 107) + "\n", []string{"socket: "}},
-		{"CPU", leastConfig + "allowance: {cpu: -1}\n", []string{"allowance.cpu: "}},
-		{"CPU that is none", leastConfig + "allowance: {cpu: .nan}\n", []string{"allowance.cpu: "}},
-		{"memory", leastConfig + "allowance: {memory: lots}\n", []string{"allowance.memory: "}},
-		{"memory without a unit", "logLevel: info\n" + leastConfig + "allowance:\n  memory: 3\n", []string{"line 6: allowance.memory: ", "unit", "GiB"}},
-		{"lease", leastConfig + "lease: 1s\n", []string{"lease: "}},
-		{"no duration", leastConfig + "lease: soon\n", []string{"soon", "not a duration"}},
-		{"a number", leastConfig + "lease: 20\n", []string{"20", "not a duration"}},
-		{"watchdog", leastConfig + "watchdog: {device: /dev/watchdog, timeout: 1s}\n", []string{"watchdog.timeout: "}},
-		{"fence", leastConfig + "fence:\n  h2: {agent: fence_scsi}\n", []string{"fence.h2: "}},
-		{"fence without agent", leastConfig + "fence:\n  h2: {}\n", []string{"fence.h2: "}},
-		{"fence of nobody", leastConfig + "fence:\n  Host_2: {agent: fence_ipmilan}\n", []string{"fence.Host_2: "}},
-		{"fence twice", leastConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}, levels: [[{agent: fence_ipmilan}]]}\n", []string{"fence.h2: "}},
-		{"pki", leastConfig + "pki: {ca: /x}\n", []string{"pki: "}},
-		{"snapshots", leastConfig + "snapshots: {keep: 0}\n", []string{"snapshots: "}},
-		{"removeDeadServersAfter", leastConfig + "removeDeadServersAfter: -1h\n", []string{"removeDeadServersAfter: "}},
-		{"pools", leastConfig + "sharedPools: ['']\n", []string{"sharedPools: "}},
-		{"network", leastConfig + "migrationNetwork: 192.0.2.1\n", []string{"migrationNetwork: "}},
-		{"level", leastConfig + "logLevel: loud\n", []string{"logLevel: "}},
-		{"format", leastConfig + "logFormat: xml\n", []string{"logFormat: "}},
+		{"dataDir", minConfig + "dataDir: data\n", []string{"dataDir: "}},
+		{"socket", minConfig + "socket: vcd.sock\n", []string{"socket: "}},
+		{"long socket", minConfig + "socket: /" + strings.Repeat("x", 107) + "\n", []string{"socket: "}},
+		{"CPU", minConfig + "allowance: {cpu: -1}\n", []string{"allowance.cpu: "}},
+		{"CPU that is none", minConfig + "allowance: {cpu: .nan}\n", []string{"allowance.cpu: "}},
+		{"memory", minConfig + "allowance: {memory: lots}\n", []string{"allowance.memory: "}},
+		{"memory without a unit", "logLevel: info\n" + minConfig + "allowance:\n  memory: 3\n", []string{"line 6: allowance.memory: ", "unit", "GiB"}},
+		{"lease", minConfig + "lease: 1s\n", []string{"lease: "}},
+		{"no duration", minConfig + "lease: soon\n", []string{"soon", "not a duration"}},
+		{"a number", minConfig + "lease: 20\n", []string{"20", "not a duration"}},
+		{"watchdog", minConfig + "watchdog: {device: /dev/watchdog, timeout: 1s}\n", []string{"watchdog.timeout: "}},
+		{"fence", minConfig + "fence:\n  h2: {agent: fence_scsi}\n", []string{"fence.h2: "}},
+		{"fence without agent", minConfig + "fence:\n  h2: {}\n", []string{"fence.h2: "}},
+		{"fence of nobody", minConfig + "fence:\n  Host_2: {agent: fence_ipmilan}\n", []string{"fence.Host_2: "}},
+		{"fence twice", minConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}, levels: [[{agent: fence_ipmilan}]]}\n", []string{"fence.h2: "}},
+		{"pki", minConfig + "pki: {ca: /x}\n", []string{"pki: "}},
+		{"snapshots", minConfig + "snapshots: {keep: 0}\n", []string{"snapshots: "}},
+		{"removeDeadServersAfter", minConfig + "removeDeadServersAfter: -1h\n", []string{"removeDeadServersAfter: "}},
+		{"pools", minConfig + "sharedPools: ['']\n", []string{"sharedPools: "}},
+		{"network", minConfig + "migrationNetwork: 192.0.2.1\n", []string{"migrationNetwork: "}},
+		{"level", minConfig + "logLevel: loud\n", []string{"logLevel: "}},
+		{"format", minConfig + "logFormat: xml\n", []string{"logFormat: "}},
 		{"several faults", "name: H\nserver: true\nadvertise: x\n", []string{"name: ", "advertise: "}},
 		{"large", strings.Repeat("# nothing\n", maxConfigBytes/10+1), []string{"more than"}},
 	} {
@@ -82,7 +82,7 @@ func TestConfigFile(t *testing.T) {
 	if _, err := readConfig(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}
-	if err := os.WriteFile(path, []byte(leastConfig+"lease: 1s\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(minConfig+"lease: 1s\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readConfig(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "lease") {
@@ -109,7 +109,7 @@ func TestConfigFile(t *testing.T) {
 }
 
 func TestConfigDefaults(t *testing.T) {
-	c, err := parseConfig([]byte(leastConfig))
+	c, err := parseConfig([]byte(minConfig))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,8 +145,8 @@ func TestConfigDefaults(t *testing.T) {
 }
 
 func FuzzParseConfig(f *testing.F) {
-	f.Add([]byte(leastConfig))
-	f.Add([]byte(leastConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}}\nlease: 4s\n"))
+	f.Add([]byte(minConfig))
+	f.Add([]byte(minConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}}\nlease: 4s\n"))
 	if b, err := os.ReadFile("../../packaging/vcd.yaml"); err == nil {
 		f.Add(b)
 	}

@@ -12,8 +12,8 @@ import (
 // hypervisor that is simulated.
 var kept = []string{"libvirt", "images", "audit.log*", "simulated.*"}
 
-// emptied is the command that removes what makes this host a member, and no disk of a VM.
-func (c *config) emptied() string {
+// requireEmpty is the command that removes what makes this host a member, and no disk of a VM.
+func (c *config) requireEmpty() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "find %s -mindepth 1 -maxdepth 1", c.DataDir)
 	for _, name := range kept {
@@ -32,7 +32,7 @@ func (c *config) rejoin() string {
 		roles += " --agent"
 	}
 	return fmt.Sprintf("let this host enter its cluster again, its VMs run on: stop vcd; on another server: vcctl cluster join-token%s --for %s > FILE; here: %s ; "+
-		"start vcd; vcctl cluster join --join-token-file FILE ADDRESS:7480 (ADDRESS is another server's; with no other server left: restore from a snapshot, see docs/how-to/restore-from-a-snapshot.md)", roles, c.Name, c.emptied())
+		"start vcd; vcctl cluster join --join-token-file FILE ADDRESS:7480 (ADDRESS is another server's; with no other server left: restore from a snapshot, see docs/how-to/restore-from-a-snapshot.md)", roles, c.Name, c.requireEmpty())
 }
 
 // ifRemoved is what to do on a host that the cluster has removed.

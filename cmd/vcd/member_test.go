@@ -297,7 +297,7 @@ func TestSetupAndRecover(t *testing.T) {
 		t.Errorf("what was acknowledged is lost: %+v, %v", images, err)
 	}
 	s, err := follower.Status(t.Context())
-	if err != nil || s.Hold != "recovery" || s.Epoch == 0 || !slices.Contains(s.HoldFor, "h9") {
+	if err != nil || s.RecoveryFreeze != "recovery" || s.Epoch == 0 || !slices.Contains(s.RecoveryFreezeHosts, "h9") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if _, err := follower.Create(t.Context(), v1.VirtualClusterSpec{Name: "a", Groups: []v1.GroupSpec{{Name: "w", CPU: 0.1, Memory: 64 << 20}}}); !client.IsProblem(err, v1.ProblemUnavailable) {

@@ -33,18 +33,18 @@ func newOwnCA(t *testing.T, cluster string) ownCA {
 }
 
 // certify a host: its configuration names the certificate from then on. at: a name or address of the host, "" = none.
-func (o ownCA) certify(h *host, roles string, who pki.Identity, at string) {
+func (o ownCA) certify(h *host, roles string, principal pki.Identity, at string) {
 	o.t.Helper()
 	files := pki.FilesIn(o.t.TempDir())
 	o.files[h.name] = files
-	o.issue(files, who, at)
+	o.issue(files, principal, at)
 	h.write(fmt.Sprintf("%spki: {ca: %s, cert: %s, key: %s}\n", roles, files.CA, files.Cert, files.Key))
 }
 
 // renew a host's certificate in its place.
-func (o ownCA) renew(h *host, who pki.Identity) { o.issue(o.files[h.name], who, "") }
+func (o ownCA) renew(h *host, principal pki.Identity) { o.issue(o.files[h.name], principal, "") }
 
-func (o ownCA) issue(files pki.Files, who pki.Identity, at string) {
+func (o ownCA) issue(files pki.Files, principal pki.Identity, at string) {
 	o.t.Helper()
 	key, err := pki.GenerateKey(rand.Reader)
 	if err != nil {
@@ -56,7 +56,7 @@ func (o ownCA) issue(files pki.Files, who pki.Identity, at string) {
 			o.t.Fatal(err)
 		}
 	}
-	cert, err := o.ca.Issue(key.Public(), who, names, time.Now(), time.Hour, rand.Reader)
+	cert, err := o.ca.Issue(key.Public(), principal, names, time.Now(), time.Hour, rand.Reader)
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -50,11 +50,11 @@ func recoverQuorum(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	who, err := identityOf(conf)
+	principal, err := identityOf(conf)
 	if err != nil {
 		return cli.Exit(fmt.Errorf("recover: %w", err), 2)
 	}
-	o := node.Options{Dir: filepath.Join(conf.DataDir, "raft"), ID: who.Name, Advertise: conf.Advertise, Log: log}
+	o := node.Options{Dir: filepath.Join(conf.DataDir, "raft"), ID: principal.Name, Advertise: conf.Advertise, Log: log}
 	before, err := node.Examine(o)
 	if err != nil {
 		if d := new(statefile.Damaged); errors.As(err, &d) {
@@ -62,9 +62,9 @@ func recoverQuorum(c *cli.Context) error {
 		}
 		return fmt.Errorf("recover: vcd must be stopped here: %w", err)
 	}
-	fmt.Fprintf(c.App.Writer, "server %s of cluster %s has the log up to entry %d of term %d\n", who.Name, who.Cluster, before.Index, before.Term)
-	if !slices.ContainsFunc(before.Servers, func(s node.Server) bool { return s.ID == who.Name }) {
-		return fmt.Errorf("recover: by its own log %s is no server of the cluster: it was removed", who.Name)
+	fmt.Fprintf(c.App.Writer, "server %s of cluster %s has the log up to entry %d of term %d\n", principal.Name, principal.Cluster, before.Index, before.Term)
+	if !slices.ContainsFunc(before.Servers, func(s node.Server) bool { return s.ID == principal.Name }) {
+		return fmt.Errorf("recover: by its own log %s is no server of the cluster: it was removed", principal.Name)
 	}
 	for _, name := range c.StringSlice("wait-for") {
 		if !pki.ValidName(name) {
@@ -76,7 +76,7 @@ func recoverQuorum(c *cli.Context) error {
 	if !c.Bool("yes") {
 		fmt.Fprintf(c.App.Writer, "it would be the only voter, at %s; these would be left out, with what they alone have:\n", conf.Advertise)
 		for _, s := range before.Servers {
-			if s.ID != who.Name {
+			if s.ID != principal.Name {
 				fmt.Fprintf(c.App.Writer, "  %s (%s)\n", s.ID, s.Address)
 			}
 		}
@@ -87,9 +87,9 @@ func recoverQuorum(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
-	fmt.Fprintf(c.App.Writer, "cluster %s recovered: %s is its only voter now; epoch %d\n", r.Cluster, who.Name, r.Epoch)
+	fmt.Fprintf(c.App.Writer, "cluster %s recovered: %s is its only voter now; epoch %d\n", r.Cluster, principal.Name, r.Epoch)
 	for _, s := range r.Servers {
-		if s.ID != who.Name {
+		if s.ID != principal.Name {
 			fmt.Fprintf(c.App.Writer, "%s (%s) must not come back on its old data directory\n", s.ID, s.Address)
 		}
 	}
@@ -99,12 +99,12 @@ func recoverQuorum(c *cli.Context) error {
 
 // identityOf the member whose files the configuration names. It must be a server.
 func identityOf(conf config) (pki.Identity, error) {
-	who, err := member.IdentityIn(conf.DataDir, conf.pkiFiles())
+	principal, err := member.IdentityIn(conf.DataDir, conf.pkiFiles())
 	if errors.Is(err, fs.ErrNotExist) {
-		return who, fmt.Errorf("there is no member of a cluster in %s: %w", conf.DataDir, err)
+		return principal, fmt.Errorf("there is no member of a cluster in %s: %w", conf.DataDir, err)
 	}
-	if err == nil && !who.Server {
-		err = fmt.Errorf("%s is an agent; recover a server", who.Name)
+	if err == nil && !principal.Server {
+		err = fmt.Errorf("%s is an agent; recover a server", principal.Name)
 	}
-	return who, err
+	return principal, err
 }

@@ -82,7 +82,7 @@ func TestRejoinWhileVMsRun(t *testing.T) {
 	}
 	defer func() {
 		if t.Failed() {
-			h1.tell(api)
+			h1.report(api)
 		}
 	}()
 	h1.await("six VMs run", func() bool { return len(running()) == 6 })

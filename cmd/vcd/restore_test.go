@@ -45,8 +45,8 @@ func (h *host) dial(ca, token string) *client.Client {
 	return c
 }
 
-// tell a test that failed what the cluster says of itself.
-func (h *host) tell(api *client.Client) {
+// report a test that failed what the cluster says of itself.
+func (h *host) report(api *client.Client) {
 	ctx := context.WithoutCancel(h.t.Context())
 	hosts, err := api.Hosts(ctx)
 	h.t.Logf("hosts, %v: %+v", err, hosts)
@@ -143,11 +143,11 @@ func TestRestoreWithNoServerLeft(t *testing.T) {
 		h.wipe()
 		h.start()
 	}
-	anew, err := client.NewLocal(h1.socket).Init(t.Context(), v1.SetupInit{})
+	again, err := client.NewLocal(h1.socket).Init(t.Context(), v1.SetupInit{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	api = h1.dial(anew.CA, anew.AdminToken)
+	api = h1.dial(again.CA, again.AdminToken)
 	if _, err := api.RestoreSnapshot(t.Context(), saved.Bytes(), false); !client.IsProblem(err, v1.ProblemConflict) {
 		t.Errorf("the snapshot of another cluster is put in force unasked: %v", err)
 	}
@@ -155,12 +155,12 @@ func TestRestoreWithNoServerLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Who restored it still has access, and so have those who had it then.
-	for who, c := range map[string]*client.Client{"new": api, "old": h1.dial(anew.CA, made.AdminToken)} {
-		h1.await("the "+who+" admin token is good", func() bool { _, err := c.Status(t.Context()); return err == nil })
+	for principal, c := range map[string]*client.Client{"new": api, "old": h1.dial(again.CA, made.AdminToken)} {
+		h1.await("the "+principal+" admin token is good", func() bool { _, err := c.Status(t.Context()); return err == nil })
 	}
 	h1.await("h1 is heard of, and the others are waited for", func() bool {
 		s, err := api.Status(t.Context())
-		return err == nil && s.Hold == "restore" && len(s.HoldFor) == 2
+		return err == nil && s.RecoveryFreeze == "restore" && len(s.RecoveryFreezeHosts) == 2
 	})
 	for _, h := range []*host{h2, h3} {
 		q := v1.JoinTokenRequest{Server: h == h2, Agent: true}
@@ -174,10 +174,10 @@ func TestRestoreWithNoServerLeft(t *testing.T) {
 	}
 	defer func() {
 		if t.Failed() {
-			h1.tell(api)
+			h1.report(api)
 		}
 	}()
-	h1.await("the hold is over", func() bool { s, err := api.Status(t.Context()); return err == nil && s.Hold == "" })
+	h1.await("the hold is over", func() bool { s, err := api.Status(t.Context()); return err == nil && s.RecoveryFreeze == "" })
 	h1.await("the VMs of the snapshot run", func() bool { return len(running(api)) == 4 })
 	for name, where := range running(api) {
 		if strings.HasPrefix(name, "kept-") && where != before[name] {
@@ -186,7 +186,7 @@ func TestRestoreWithNoServerLeft(t *testing.T) {
 	}
 	h1.await("what the snapshot does not know is reported", func() bool {
 		h, err := api.Host(t.Context(), late)
-		return err == nil && strings.Join(h.Unknown, " ") == "ek-late-w-0"
+		return err == nil && strings.Join(h.Unmanaged, " ") == "ek-late-w-0"
 	})
 	create(api, "more", "keep", 3)
 	h1.await("seven VMs run", func() bool { return len(running(api)) == 7 })

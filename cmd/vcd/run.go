@@ -82,7 +82,7 @@ func runMember(c *cli.Context) error {
 	}
 	d := &memberDaemon{conf: conf, log: log, audit: trail, entered: make(chan struct{}), up: make(chan struct{})}
 	if member.Orphan(conf.DataDir, conf.ownPKI()) {
-		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more: %s", conf.DataDir, conf.emptied()), 2)
+		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more: %s", conf.DataDir, conf.requireEmpty()), 2)
 	}
 	if d.isMember() {
 		close(d.entered)
@@ -99,7 +99,7 @@ func runMember(c *cli.Context) error {
 			cancel()
 		}
 	})
-	wg.Go(func() { tellSystemd(ctx, log) })
+	wg.Go(func() { notifySystemd(ctx, log) })
 	select {
 	case <-d.entered:
 	default:
@@ -456,7 +456,7 @@ func (d *memberDaemon) entryError(err error) error {
 		return fmt.Errorf("the cluster lets nobody in now: %s: %w", detail, control.ErrNoLeader)
 	}
 	if errors.Is(err, member.ErrMember) {
-		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, move its VMs away, stop vcd and run: " + d.conf.emptied()}
+		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, move its VMs away, stop vcd and run: " + d.conf.requireEmpty()}
 	}
 	if errors.Is(err, member.ErrCertificate) {
 		return &control.Invalid{Fields: []control.FieldError{{Field: "pki", Text: err.Error()}}}
@@ -488,8 +488,8 @@ func (d *memberDaemon) await(ctx context.Context, ready func(*member.Member) boo
 	return d.member, nil
 }
 
-// tellSystemd that the process is alive, as often as it wants to know.
-func tellSystemd(ctx context.Context, log *slog.Logger) {
+// notifySystemd that the process is alive, as often as it wants to know.
+func notifySystemd(ctx context.Context, log *slog.Logger) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {
 		return

@@ -88,8 +88,8 @@ func start(ctx context.Context, dir string, world *simulated.World) (*single.Clu
 	return c, nil
 }
 
-// settled waits until every VM that was admitted runs.
-func settled(ctx context.Context, r *single.Cluster) (*control.View, error) {
+// awaitRunning waits until every VM that was admitted runs.
+func awaitRunning(ctx context.Context, r *single.Cluster) (*control.View, error) {
 	for {
 		v, err := r.View(ctx, false)
 		if err != nil {
@@ -156,7 +156,7 @@ func measure(ctx context.Context, out io.Writer, hosts, vms, largest int, seed u
 		}
 	}
 	asking := time.Since(begin)
-	v, err := settled(ctx, r)
+	v, err := awaitRunning(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func measure(ctx context.Context, out io.Writer, hosts, vms, largest int, seed u
 		return err
 	}
 	back := time.Since(t)
-	v, err = settled(ctx, r)
+	v, err = awaitRunning(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 // commandOf follows words to a command; nil: there is none of that name.
-func commandOf(commands []*cli.Command, words []string) *cli.Command {
+func commandOf(commands []*cli.Command, fields []string) *cli.Command {
 	for _, c := range commands {
-		if len(words) == 0 || !c.HasName(words[0]) {
+		if len(fields) == 0 || !c.HasName(fields[0]) {
 			continue
 		}
-		if sub := commandOf(c.Subcommands, words[1:]); sub != nil {
+		if sub := commandOf(c.Subcommands, fields[1:]); sub != nil {
 			return sub
 		}
 		return c

@@ -201,10 +201,10 @@ func scoreForecasts(ctx context.Context, out, say io.Writer, o forecastOptions) 
 	if err != nil {
 		return fmt.Errorf("read the data: %w", err)
 	}
-	const most = 12
+	const top = 12
 	for i, n := range data.Notes {
-		if i == most && len(data.Notes) > most+1 {
-			fmt.Fprintf(say, "note: and %d more\n", len(data.Notes)-most)
+		if i == top && len(data.Notes) > top+1 {
+			fmt.Fprintf(say, "note: and %d more\n", len(data.Notes)-top)
 			break
 		}
 		fmt.Fprintf(say, "note: %s\n", n)

@@ -44,15 +44,15 @@ type forecastGroup struct {
 
 // forecastModel is how one model did on a group.
 type forecastModel struct {
-	Model    string            `json:"model"`
-	Unable   int               `json:"unable"`
-	Broken   int               `json:"broken"`
-	Total    forecastFigures   `json:"total"`
-	Horizons []forecastFigures `json:"horizons"`
+	Model    string          `json:"model"`
+	Unable   int             `json:"unable"`
+	Broken   int             `json:"broken"`
+	Total    forecastStats   `json:"total"`
+	Horizons []forecastStats `json:"horizons"`
 }
 
-// forecastFigures are means over series.
-type forecastFigures struct {
+// forecastStats are means over series.
+type forecastStats struct {
 	MASE       *float64            `json:"mase"`
 	Pinball    *float64            `json:"pinball"`
 	Coverage   map[string]*float64 `json:"coverage"`
@@ -77,10 +77,10 @@ type forecastSeries struct {
 }
 
 type seriesModel struct {
-	Model  string          `json:"model"`
-	Unable int             `json:"unable"`
-	Broken int             `json:"broken"`
-	Total  forecastFigures `json:"total"`
+	Model  string        `json:"model"`
+	Unable int           `json:"unable"`
+	Broken int           `json:"broken"`
+	Total  forecastStats `json:"total"`
 }
 
 func newForecastReport(o forecastOptions, all []trace.Series, results []score.Result) forecastReport {
@@ -94,7 +94,7 @@ func newForecastReport(o forecastOptions, all []trace.Series, results []score.Re
 			Origins: results[i].Origins, Scale: results[i].Scale, Repeats: results[i].Repeats, Still: results[i].Still(), Short: results[i].Short}
 		for k, m := range o.models {
 			sum := score.Summarize(results[i:i+1], k, 0)
-			one.Models = append(one.Models, seriesModel{Model: m.name, Unable: sum.Unable, Broken: sum.Broken, Total: figuresOf(sum)})
+			one.Models = append(one.Models, seriesModel{Model: m.name, Unable: sum.Unable, Broken: sum.Broken, Total: statsOf(sum)})
 		}
 		r.Series = append(r.Series, one)
 	}
@@ -128,9 +128,9 @@ func newForecastReport(o forecastOptions, all []trace.Series, results []score.Re
 				for k, m := range o.models {
 					sum := score.Summarize(in, k, 0)
 					g.Origins, g.Dropped, g.Flat = sum.Origins, sum.Asked-sum.Origins, sum.Constant
-					f := forecastModel{Model: m.name, Unable: sum.Unable, Broken: sum.Broken, Total: figuresOf(sum)}
+					f := forecastModel{Model: m.name, Unable: sum.Unable, Broken: sum.Broken, Total: statsOf(sum)}
 					for h := 1; h <= o.score.Steps; h++ {
-						f.Horizons = append(f.Horizons, figuresOf(score.Summarize(in, k, h)))
+						f.Horizons = append(f.Horizons, statsOf(score.Summarize(in, k, h)))
 					}
 					g.Models = append(g.Models, f)
 				}
@@ -141,8 +141,8 @@ func newForecastReport(o forecastOptions, all []trace.Series, results []score.Re
 	return r
 }
 
-func figuresOf(s score.Summary) forecastFigures {
-	f := forecastFigures{MASE: finite(s.MASE), Pinball: finite(s.Pinball), InBand: finite(s.InBand), InBandTies: finite(s.InBandTie),
+func statsOf(s score.Summary) forecastStats {
+	f := forecastStats{MASE: finite(s.MASE), Pinball: finite(s.Pinball), InBand: finite(s.InBand), InBandTies: finite(s.InBandTie),
 		Coverage: map[string]*float64{}, Strict: map[string]*float64{}}
 	for i := range score.Coverages {
 		f.Coverage[coverageName(i)], f.Strict[coverageName(i)] = finite(s.Coverage[i]), finite(s.Strict[i])

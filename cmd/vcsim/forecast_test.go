@@ -27,11 +27,11 @@ var rewrite = flag.Bool("rewrite", false, "write what the tests print as what is
 
 // walk is the last value, with the spread of the steps so far.
 type walk struct {
-	name  string
-	least int // values before it predicts
-	last  float64
-	n     int
-	sum   float64 // of squares
+	name   string
+	lowest int // values before it predicts
+	last   float64
+	n      int
+	sum    float64 // of squares
 }
 
 func (w *walk) Name() string { return w.name }
@@ -47,7 +47,7 @@ func (w *walk) Observe(y float64) {
 }
 
 func (w *walk) Predict(out []forecast.Prediction) bool {
-	if w.n < w.least {
+	if w.n < w.lowest {
 		return false
 	}
 	for i := range out {
@@ -58,8 +58,8 @@ func (w *walk) Predict(out []forecast.Prediction) bool {
 
 func walks() []forecaster {
 	return []forecaster{
-		{"walk", "", func(trace.Series) forecast.Model { return &walk{name: "walk", least: 2} }},
-		{"late", "", func(trace.Series) forecast.Model { return &walk{name: "late", least: 25} }},
+		{"walk", "", func(trace.Series) forecast.Model { return &walk{name: "walk", lowest: 2} }},
+		{"late", "", func(trace.Series) forecast.Model { return &walk{name: "late", lowest: 25} }},
 	}
 }
 
@@ -127,11 +127,11 @@ func TestForecastGolden(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := madeUpOptions(dir)
 			c.set(&o)
-			var out, said bytes.Buffer
-			if err := scoreForecasts(context.Background(), &out, &said, o); err != nil {
+			var out, output bytes.Buffer
+			if err := scoreForecasts(context.Background(), &out, &output, o); err != nil {
 				t.Fatal(err)
 			}
-			got := strings.ReplaceAll(said.String(), filepath.Base(dir), "DIR") + out.String()
+			got := strings.ReplaceAll(output.String(), filepath.Base(dir), "DIR") + out.String()
 			file := filepath.Join("testdata", "forecast", c.name+".golden")
 			if *rewrite {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
@@ -308,7 +308,7 @@ func TestForecastersAreNeverNegative(t *testing.T) {
 			t.Errorf("%s is called %s", plain.Name(), m.Name())
 		}
 		out, own := make([]forecast.Prediction, 10), make([]forecast.Prediction, 10)
-		said, below := 0, 0
+		output, below := 0, 0
 		for _, y := range s.Values {
 			m.Observe(y)
 			plain.Observe(y)
@@ -318,7 +318,7 @@ func TestForecastersAreNeverNegative(t *testing.T) {
 				continue
 			}
 			for h, p := range out {
-				said++
+				output++
 				if p.Mean < 0 || p.Quantiles[0] < 0 {
 					t.Fatalf("%s, %d ahead: %+v", f.name, h+1, p)
 				}
@@ -330,8 +330,8 @@ func TestForecastersAreNeverNegative(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s: %d of %d below 0 by itself", f.name, below, said)
-		if said == 0 {
+		t.Logf("%s: %d of %d below 0 by itself", f.name, below, output)
+		if output == 0 {
 			t.Errorf("%s said nothing", f.name)
 		}
 	}

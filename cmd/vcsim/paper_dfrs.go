@@ -69,14 +69,14 @@ func repeatDFRS(ctx context.Context, c *cli.Context) error {
 			return err
 		}
 		name := logName(file)
-		weeks, said, err := dfrs.Weeks(name, l, c.Int("weeks"), c.Uint64("seed"))
+		weeks, output, err := dfrs.Weeks(name, l, c.Int("weeks"), c.Uint64("seed"))
 		if err != nil {
 			return err
 		}
 		for _, note := range l.Notes {
 			notes = append(notes, name+": "+note)
 		}
-		notes = append(notes, said...)
+		notes = append(notes, output...)
 		instances = append(instances, weeks...)
 		command = append(command, "--data "+filepath.Base(file))
 	}

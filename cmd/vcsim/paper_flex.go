@@ -69,7 +69,7 @@ func flexPolicies() ([]*replay.Placer, error) {
 	for _, f := range []struct {
 		label   string
 		order   flex.Order
-		penalty forecast.PenaltySettings
+		penalty forecast.MarginSettings
 	}{
 		{"FlexF", flex.FirstCome, forecast.FlexPenalty},
 		{"FlexL", flex.LargestMemory, forecast.FlexPenalty},
@@ -86,19 +86,19 @@ func flexPolicies() ([]*replay.Placer, error) {
 
 // flexRun is one replay, in the figures of the paper.
 type flexRun struct {
-	policy       string
-	ticks        []replay.PlacerTick
-	asked, used  flex.Vector // means of shares of the cluster, from flexWarmUp on
-	uneven       flex.Vector
-	quality      float64 // share of task-minutes in which a task got what it is owed
-	below        int     // minutes with a quality below rho
-	started      int
-	killed       float64 // share of tasks that the kernel ended at least once
-	moves        int64
-	bytes        float64
-	user         float64 // seconds
-	leastPenalty float64
-	mostPenalty  float64
+	policy      string
+	ticks       []replay.PlacerTick
+	asked, used flex.Vector // means of shares of the cluster, from flexWarmUp on
+	uneven      flex.Vector
+	quality     float64 // share of task-minutes in which a task got what it is owed
+	below       int     // minutes with a quality below rho
+	started     int
+	killed      float64 // share of tasks that the kernel ended at least once
+	moves       int64
+	bytes       float64
+	user        float64 // seconds
+	minPenalty  float64
+	maxPenalty  float64
 }
 
 func (r *flexRun) violations() float64 { return 1 - r.quality }
@@ -112,7 +112,7 @@ func replayFlex(ctx context.Context, w *workload.Workload, nodes int, p *replay.
 		return flexRun{}, fmt.Errorf("%s on %d nodes: %w", p.Name(), nodes, err)
 	}
 	r := flexRun{policy: p.Name(), ticks: p.Ticks(), killed: result.Failed, moves: result.Moves, bytes: result.BytesMoved,
-		user: userSeconds() - begin, leastPenalty: math.Inf(1)}
+		user: userSeconds() - begin, minPenalty: math.Inf(1)}
 	n, qualities := 0.0, 0.0
 	for _, t := range r.ticks {
 		r.started = t.Started
@@ -125,7 +125,7 @@ func replayFlex(ctx context.Context, w *workload.Workload, nodes int, p *replay.
 		if t.Quality < flexGoal {
 			r.below++
 		}
-		r.leastPenalty, r.mostPenalty = min(r.leastPenalty, t.Penalty), max(r.mostPenalty, t.Penalty)
+		r.minPenalty, r.maxPenalty = min(r.minPenalty, t.Penalty), max(r.maxPenalty, t.Penalty)
 	}
 	if n > 0 {
 		r.asked, r.used, r.uneven, r.quality = r.asked.Times(1/n), r.used.Times(1/n), r.uneven.Times(1/n), qualities/n

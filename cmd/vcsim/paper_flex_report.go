@@ -15,12 +15,12 @@ import (
 
 // write writes DIR/flex.md and its figures.
 func (r *flexReport) write(dir string) error {
-	figures := filepath.Join(dir, "flex")
-	if err := os.MkdirAll(figures, 0o755); err != nil {
+	stats := filepath.Join(dir, "flex")
+	if err := os.MkdirAll(stats, 0o755); err != nil {
 		return err
 	}
 	for name, c := range r.charts() {
-		if err := os.WriteFile(filepath.Join(figures, name+".svg"), c.SVG(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(stats, name+".svg"), c.SVG(), 0o644); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func overTime(runs []flexRun, of func(replay.PlacerTick) float64) (s []chart.Ser
 }
 
 func (r *flexReport) charts() map[string]*chart.Chart {
-	hours := chart.Axis{Label: "hours", Least: 0, Greatest: 24}
+	hours := chart.Axis{Label: "hours", Min: 0, Max: 24}
 	day := func(title, y string, of func(replay.PlacerTick) float64) *chart.Chart {
 		return &chart.Chart{Title: title, X: hours, Y: chart.Axis{Label: y}, Series: overTime(r.day, of)}
 	}
@@ -95,7 +95,7 @@ func varied(points []flexPoint, of func(*flexRun) float64) (s []chart.Series) {
 
 // distribution is figure 7a: which share of the time had at most such a quality.
 func (r *flexReport) distribution() *chart.Chart {
-	c := &chart.Chart{Title: "Figure 7a: quality of service over time", X: chart.Axis{Label: "quality of service"}, Y: chart.Axis{Label: "share of the minutes", Least: 0, Greatest: 1}}
+	c := &chart.Chart{Title: "Figure 7a: quality of service over time", X: chart.Axis{Label: "quality of service"}, Y: chart.Axis{Label: "share of the minutes", Min: 0, Max: 1}}
 	for i, run := range r.day {
 		var q []float64
 		for _, t := range run.ticks {
@@ -158,13 +158,13 @@ what fits nowhere waits 60 s, then twice as long each time, up to half an hour; 
 	r.published(&b)
 	p("\nAll figures, from the third hour on:\n\n")
 	r.table(&b, r.day)
-	least, over, f, high := find(r.day, "LeastFit"), find(r.day, "OverSub(2)"), find(r.day, "FlexF"), find(r.day, "FlexF, 1.01")
+	lowest, over, f, high := find(r.day, "LeastFit"), find(r.day, "OverSub(2)"), find(r.day, "FlexF"), find(r.day, "FlexF, 1.01")
 	p("\nLeastFit never violates: what it admits is what was asked for, and everybody is owed no more than that. It is the bound in quality, at %.0f%% of the utilization of Flex.\n\n",
-		100*least.used[flex.CPU]/f.used[flex.CPU])
+		100*lowest.used[flex.CPU]/f.used[flex.CPU])
 	p("![requests](flex/fig06-request.svg)\n![utilization](flex/fig06-usage.svg)\n![distribution of quality](flex/fig07.svg)\n![quality](flex/fig08-quality.svg)\n![penalty](flex/fig08-penalty.svg)\n![balance](flex/fig09.svg)\n\n")
 	p("## The penalty\n\n")
 	p("With the paper's Pmin = 1 the penalty was between %.3f and %.3f from the third hour on (FlexF). P falls by 1%% a minute from 1.5 while all is well, and reaches 1 within 41 minutes; once there it grows by\nbeta (P - 1) = 0: nothing can make it rise again, and the quality of the rest of the day is that of admission by measured load alone. With Pmin = 1.01 it was between %.3f and %.3f, with %d against %d minutes below\n0.99 and %.4f%% against %.4f%% violations. ",
-		f.leastPenalty, f.mostPenalty, high.leastPenalty, high.mostPenalty, high.below, f.below, 100*high.violations(), 100*f.violations())
+		f.minPenalty, f.maxPenalty, high.minPenalty, high.maxPenalty, high.below, f.below, 100*high.violations(), 100*f.violations())
 	p("Either way the penalty decides about new tasks only, and most of the load is there already: it cannot\nend a shortage, which is over when the peak is.\n\n")
 	p("## Sensitivity\n\nOn %d nodes, with the tasks that go with them. Violations are %% of task-minutes.\n\n", r.small)
 	r.points(&b, "nodes", r.sizes, r.small)
@@ -198,15 +198,15 @@ func flexRatio(a, b float64) string {
 
 // published is what the paper states beside ours.
 func (r *flexReport) published(b *bytes.Buffer) {
-	least, over, f, l, e := find(r.day, "LeastFit"), find(r.day, "OverSub(2)"), find(r.day, "FlexF"), find(r.day, "FlexL"), find(r.day, "Evenkeel")
+	lowest, over, f, l, e := find(r.day, "LeastFit"), find(r.day, "OverSub(2)"), find(r.day, "FlexF"), find(r.day, "FlexL"), find(r.day, "Evenkeel")
 	high := find(r.day, "FlexF, 1.01")
 	p := func(format string, args ...any) { fmt.Fprintf(b, format, args...) }
 	p("| what | published | FlexF | FlexL | FlexF, 1.01 | Evenkeel |\n|---|---|---|---|---|---|\n")
 	row := func(what, published string, of func(*flexRun) string) {
 		p("| %s | %s | %s | %s | %s | %s |\n", what, published, of(f), of(l), of(high), of(e))
 	}
-	row("CPU requests that run, over LeastFit's", "1.74", func(x *flexRun) string { return flexRatio(x.asked[flex.CPU], least.asked[flex.CPU]) })
-	row("CPU utilization, over LeastFit's", "1.6", func(x *flexRun) string { return flexRatio(x.used[flex.CPU], least.used[flex.CPU]) })
+	row("CPU requests that run, over LeastFit's", "1.74", func(x *flexRun) string { return flexRatio(x.asked[flex.CPU], lowest.asked[flex.CPU]) })
+	row("CPU utilization, over LeastFit's", "1.6", func(x *flexRun) string { return flexRatio(x.used[flex.CPU], lowest.used[flex.CPU]) })
 	row("CPU utilization", "0.70", func(x *flexRun) string { return fmt.Sprintf("%.2f", x.used[flex.CPU]) })
 	row("quality of service, mean", "held at 0.99", func(x *flexRun) string { return fmt.Sprintf("%.5f", x.quality) })
 	row("minutes with less than 0.99", "few, and soon over", func(x *flexRun) string { return fmt.Sprint(x.below) })
@@ -349,13 +349,13 @@ Where the kernel ends tasks when a host's memory runs out, in place of sharing i
 }
 
 // listOf is words for people.
-func listOf(words []string) string {
-	if len(words) == 0 {
+func listOf(fields []string) string {
+	if len(fields) == 0 {
 		return "nothing"
 	}
-	out := words[0]
-	for i, w := range words[1:] {
-		if i == len(words)-2 {
+	out := fields[0]
+	for i, w := range fields[1:] {
+		if i == len(fields)-2 {
 			out += " and " + w
 		} else {
 			out += ", " + w

@@ -46,13 +46,13 @@ func pageLike(t *testing.T, dir, page string) {
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", page, got, want)
 	}
-	figures := 0
+	stats := 0
 	for _, part := range strings.Split(got, "](")[1:] {
 		name, _, _ := strings.Cut(part, ")")
 		if filepath.Ext(name) != ".svg" {
 			continue
 		}
-		figures++
+		stats++
 		svg, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Error(err)
@@ -68,8 +68,8 @@ func pageLike(t *testing.T, dir, page string) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if figures < 2 {
-		t.Errorf("%s shows %d figures", page, figures)
+	if stats < 2 {
+		t.Errorf("%s shows %d figures", page, stats)
 	}
 }
 
@@ -104,8 +104,8 @@ func rowsOf(t *testing.T, dir, paper string, seed uint64, tables []byte) {
 			}
 		}
 	}
-	if told := string(otherSeeds(dir, paper)); rows < 8 || !strings.Contains(told, fmt.Sprintf("(%s-seed-%d.md)", paper, seed)) {
-		t.Errorf("%s: %d rows; the page would say %q", paper, rows, told)
+	if reported := string(otherSeeds(dir, paper)); rows < 8 || !strings.Contains(reported, fmt.Sprintf("(%s-seed-%d.md)", paper, seed)) {
+		t.Errorf("%s: %d rows; the page would say %q", paper, rows, reported)
 	}
 }
 

@@ -164,8 +164,8 @@ func (r *haReport) experiment(ctx context.Context, e haExperiment, n int, policy
 }
 
 func (r *haReport) write(dir string) error {
-	figures := filepath.Join(dir, "ha")
-	if err := os.MkdirAll(figures, 0o755); err != nil {
+	stats := filepath.Join(dir, "ha")
+	if err := os.MkdirAll(stats, 0o755); err != nil {
 		return err
 	}
 	failed := &chart.Chart{Title: "Figure 4a: tasks that failed", X: chart.Axis{Label: "damping factor"}, Y: chart.Axis{Label: "% of the tasks"}}
@@ -181,7 +181,7 @@ func (r *haReport) write(dir string) error {
 		}
 	}
 	for name, c := range map[string]*chart.Chart{"fig04-failed": failed, "fig04-time": took} {
-		if err := os.WriteFile(filepath.Join(figures, name+".svg"), c.SVG(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(stats, name+".svg"), c.SVG(), 0o644); err != nil {
 			return err
 		}
 	}

@@ -117,7 +117,7 @@ func (o runOptions) varied(ctx context.Context, w *workload.Workload, policy, na
 	if err != nil {
 		return nil, err
 	}
-	p, ok := made.(*replay.Shaping)
+	p, ok := made.(*replay.Rightsizing)
 	if !ok {
 		return nil, fmt.Errorf("%s: nothing of %s can be varied", policy, name)
 	}
@@ -130,7 +130,7 @@ func (o runOptions) varied(ctx context.Context, w *workload.Workload, policy, na
 		case err != nil || !(v >= 0 && v <= 86400):
 			return nil, fmt.Errorf("%s: %q is no number from 0 on", policy, part)
 		case key == "grace":
-			p.Options.Grace = int64(v)
+			p.Options.MinAge = int64(v)
 		case key == "trust":
 			p.Trust = int32(v)
 		case key == "tick":

@@ -339,9 +339,9 @@ type timedPolicy struct {
 	done *atomic.Int64
 }
 
-func (t *timedPolicy) Shape(c *replay.Cluster) {
+func (t *timedPolicy) Rightsize(c *replay.Cluster) {
 	t.done.Store(int64(c.Now))
-	t.Policy.Shape(c)
+	t.Policy.Rightsize(c)
 }
 
 // place is the file that a run is kept in: its name says all that the result depends on.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/forecast"
 	"evenkeel/sim/baseline"
 	"evenkeel/sim/flex"
@@ -208,11 +208,11 @@ func policyNamed(spec string) (replay.Policy, error) {
 	if name == "reservation" && len(part) == 1 {
 		return &replay.Reservation{}, nil
 	}
-	p := &replay.Shaping{Label: spec, Yield: 1, Trust: 3, How: replay.Enforcement{Capped: true}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}}
+	p := &replay.Rightsizing{Label: spec, Yield: 1, Trust: 3, How: replay.Enforcement{Capped: true}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}}
 	foresight := "oracle"
 	switch name {
 	case "optimistic":
-		p.Options.Policy = shape.Optimistic
+		p.Options.Policy = rightsizing.Optimistic
 	case "pessimistic":
 	case "pessimistic-hard":
 		p.How.Hard = true
@@ -257,16 +257,16 @@ func sideBySide(parts int, do func(part int)) {
 }
 
 // ownSettings are how Evenkeel shapes.
-func ownSettings(p *replay.Shaping) {
+func ownSettings(p *replay.Rightsizing) {
 	p.Buffer = forecast.Buffer{K1: 0.02, K2: 1, Spread: forecast.Quantile, Level: 0.975}
 	p.Yield = 0.5
 	p.How.Capped = false
-	p.Relief = true
+	p.EmergencyEviction = true
 	p.Options.Rest = 600
 }
 
 // foresee sets the forecast of that name.
-func foresee(p *replay.Shaping, name string) error {
+func foresee(p *replay.Rightsizing, name string) error {
 	models := func(f func() func(phase int) forecast.Model) replay.Foresight {
 		return &replay.Models{Kind: name, New: f, Parts: runtime.GOMAXPROCS(0), Beside: sideBySide}
 	}
@@ -276,10 +276,10 @@ func foresee(p *replay.Shaping, name string) error {
 			return func(phase int) forecast.Model { return f(phase, w) }
 		})
 	}
-	grace := int64(600) // Pace, sec. V: 10 minutes
+	minResidency := int64(600) // Pace, sec. V: 10 minutes
 	switch name {
 	case "oracle":
-		p.Foresight, grace = &replay.Oracle{}, 0
+		p.Foresight, minResidency = &replay.Oracle{}, 0
 	case "persist":
 		p.Foresight = &replay.Persist{}
 	case "last":
@@ -297,6 +297,6 @@ func foresee(p *replay.Shaping, name string) error {
 	default:
 		return fmt.Errorf("there is no forecast %q", name)
 	}
-	p.Options.Grace = grace
+	p.Options.MinAge = minResidency
 	return nil
 }

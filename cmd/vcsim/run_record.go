@@ -244,10 +244,10 @@ func azureRole(line string) string {
 	if numeric(strings.TrimSpace(list)) {
 		return "bins"
 	}
-	for _, word := range strings.Split(list, ",") {
-		switch word = strings.TrimSpace(word); {
-		case word == "|" || word == "":
-		case len(word) > 1 && (word[0] == 'U' || word[0] == 'C') && numeric(word[1:]):
+	for _, arg := range strings.Split(list, ",") {
+		switch arg = strings.TrimSpace(arg); {
+		case arg == "|" || arg == "":
+		case len(arg) > 1 && (arg[0] == 'U' || arg[0] == 'C') && numeric(arg[1:]):
 			return "lifetimes"
 		default:
 			return "arrivals"

@@ -15,7 +15,7 @@ import (
 )
 
 // vcsimRun runs "vcsim run" with arguments.
-func vcsimRun(args ...string) (out, said string, err error) {
+func vcsimRun(args ...string) (out, output string, err error) {
 	var o, e bytes.Buffer
 	app := &cli.App{Name: "vcsim", Writer: &o, ErrWriter: &e, Commands: []*cli.Command{runCommand()}, ExitErrHandler: func(*cli.Context, error) {}}
 	err = app.Run(spreadData(append([]string{"vcsim", "run"}, args...)))
@@ -91,7 +91,7 @@ func TestRunWorkloads(t *testing.T) {
 				policies = strings.Replace(policies, "ha:0.125:1,", "", 1)
 			}
 			args = append([]string{"--workload", kind, "--policy", policies, "--seed", "1,2"}, args...)
-			out, said, err := vcsimRun(append(args, "-o", "csv")...)
+			out, output, err := vcsimRun(append(args, "-o", "csv")...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,14 +105,14 @@ func TestRunWorkloads(t *testing.T) {
 					t.Errorf("nothing was started: %q", row)
 				}
 			}
-			if !strings.Contains(said, "applications arrive in") {
-				t.Errorf("said: %q", said)
+			if !strings.Contains(output, "applications arrive in") {
+				t.Errorf("said: %q", output)
 			}
 			if again, _, _ := vcsimRun(append(args, "-o", "csv")...); again != out {
 				t.Error("the same again is not the same")
 			}
-			if drawn := strings.Contains(said, "drawn"); drawn != (kind != "bitbrains") {
-				t.Errorf("what is drawn is to be said, and only that: %q", said)
+			if drawn := strings.Contains(output, "drawn"); drawn != (kind != "bitbrains") {
+				t.Errorf("what is drawn is to be said, and only that: %q", output)
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestRunUses(t *testing.T) {
 	r := records(t)
 	out := map[string]string{}
 	for name, use := range map[string][]string{"drawn": nil, "full": {"--use", "full"}, "measured": {"--use", r["bitbrains"][1]}} {
-		text, said, err := vcsimRun(slices.Concat([]string{"-w", "azure", "-p", "reservation", "-o", "csv"}, r["azure"], use)...)
+		text, output, err := vcsimRun(slices.Concat([]string{"-w", "azure", "-p", "reservation", "-o", "csv"}, r["azure"], use)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,8 +130,8 @@ func TestRunUses(t *testing.T) {
 			t.Errorf("%s uses as much as %s", name, out[text])
 		}
 		out[text] = name
-		if name == "full" && !strings.Contains(said, "all that is asked for is used") || name == "measured" && !strings.Contains(said, "8 series of --use") {
-			t.Errorf("%s: %q", name, said)
+		if name == "full" && !strings.Contains(output, "all that is asked for is used") || name == "measured" && !strings.Contains(output, "8 series of --use") {
+			t.Errorf("%s: %q", name, output)
 		}
 	}
 }
@@ -249,11 +249,11 @@ func TestRunFormats(t *testing.T) {
 	if err != nil || len(results) != 4 || results[2].Seed != 4 || results[1].Policy != "easy" || results[0].Workload != "swf" || len(results[0].PerApplication) != 40 {
 		t.Fatalf("%v: %+v", err, results)
 	}
-	figures, _ := filepath.Glob(filepath.Join(dir, "*.svg"))
-	if len(figures) != 15 {
-		t.Errorf("%d figures", len(figures))
+	stats, _ := filepath.Glob(filepath.Join(dir, "*.svg"))
+	if len(stats) != 15 {
+		t.Errorf("%d figures", len(stats))
 	}
-	for _, f := range figures {
+	for _, f := range stats {
 		if b, err := os.ReadFile(f); err != nil || !bytes.Contains(b, []byte("easy")) || bytes.Contains(b, []byte("NaN")) {
 			t.Errorf("%s: %v", f, err)
 		}
@@ -273,12 +273,12 @@ func TestRunGolden(t *testing.T) {
 		"swf":       append([]string{"-w", "swf", "--policy", "reservation,leastfit,oversub,flex,ha:0.125:1,fcfs,easy,pace"}, r["swf"]...),
 		"bitbrains": append([]string{"-w", "bitbrains", "--policy", "reservation,flexf,pessimistic:persist"}, r["bitbrains"]...),
 	} {
-		out, said, err := vcsimRun(args...)
+		out, output, err := vcsimRun(args...)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		file := filepath.Join("testdata", "run", name+".txt")
-		if out = said + out; *rewrite {
+		if out = output + out; *rewrite {
 			if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
 				t.Fatal(err)
 			}

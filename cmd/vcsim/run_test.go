@@ -77,9 +77,9 @@ func TestPaceReport(t *testing.T) {
 		if err := r.Write(dir, "vcsim paper pace"); err != nil {
 			t.Fatal(err)
 		}
-		figures, err := filepath.Glob(filepath.Join(dir, "pace", "*.svg"))
-		if err != nil || len(figures) != 9 {
-			t.Fatalf("%d figures (%v)", len(figures), err)
+		stats, err := filepath.Glob(filepath.Join(dir, "pace", "*.svg"))
+		if err != nil || len(stats) != 9 {
+			t.Fatalf("%d figures (%v)", len(stats), err)
 		}
 		all, err := os.ReadFile(filepath.Join(dir, "pace.md"))
 		if err != nil {
@@ -88,7 +88,7 @@ func TestPaceReport(t *testing.T) {
 		if !bytes.Contains(all, []byte("| `pessimistic-hard:gp10:0.05:3` | 10.6 times shorter")) {
 			t.Error("what was played at length is not in the report")
 		}
-		for _, f := range figures {
+		for _, f := range stats {
 			if !bytes.Contains(all, []byte("(pace/"+filepath.Base(f)+")")) {
 				t.Errorf("%s is not in the report", f)
 			}

@@ -133,7 +133,7 @@ var columns = []column{
 	{"qos", func(r *replay.Result) float64 { return r.QoS }, func(x float64) string { return fmt.Sprintf("%.3f%%", 100*x) }, begun},
 	{"used cpu", func(r *replay.Result) float64 { return r.UsedCPU }, percent, nil},
 	{"memory", func(r *replay.Result) float64 { return r.UsedMemory }, percent, nil},
-	{"yield", func(r *replay.Result) float64 { return r.LeastYield }, digits(3), begun},
+	{"yield", func(r *replay.Result) float64 { return r.MinYield }, digits(3), begun},
 	{"mean", func(r *replay.Result) float64 { return r.MeanYield }, digits(4), begun},
 	{"moved", func(r *replay.Result) float64 { return r.BytesMoved }, bytesText, nil},
 	{"thrash", func(r *replay.Result) float64 { return r.Thrash }, percent, begun},
@@ -211,7 +211,7 @@ func drawRuns(dir string, all []outcome) error {
 		{"used-cpu", "CPU in use", "% of all hosts'", func(p *replay.Point) float64 { return 100 * p.UsedCPU }, false},
 		{"used-memory", "Memory in use", "% of all hosts'", func(p *replay.Point) float64 { return 100 * p.UsedMemory }, false},
 		{"waiting", "Applications that wait", "applications", func(p *replay.Point) float64 { return p.Waiting }, false},
-		{"least-yield", "Least yield of all applications", "yield", func(p *replay.Point) float64 { return p.LeastYield }, false},
+		{"least-yield", "Least yield of all applications", "yield", func(p *replay.Point) float64 { return p.MinYield }, false},
 		{"mean-yield", "Mean yield of applications", "yield", func(p *replay.Point) float64 { return p.MeanYield }, false},
 		{"failures", "Components that ended for want of memory, so far", "components", func(p *replay.Point) float64 { return float64(p.Kills) }, true},
 	} {
@@ -238,15 +238,15 @@ func drawRuns(dir string, all []outcome) error {
 	for _, f := range []struct {
 		name, title, label string
 		log                bool
-		of                 func(a *replay.AppFate) (float64, bool)
+		of                 func(a *replay.AppOutcome) (float64, bool)
 	}{
-		{"turnaround", "Turnaround", "minutes", true, func(a *replay.AppFate) (float64, bool) { return max(1, a.Turnaround) / 60, a.End >= 0 }},
-		{"wait", "Wait until the first start", "minutes", true, func(a *replay.AppFate) (float64, bool) { return max(1, a.Start-a.Arrival) / 60, a.Start >= 0 }},
-		{"stretch", "Bounded stretch", "turnaround over time alone", true, func(a *replay.AppFate) (float64, bool) { return max(1, a.Stretch), a.End >= 0 }},
-		{"slack-cpu", "CPU slack", "% of the request", false, func(a *replay.AppFate) (float64, bool) { return 100 * a.SlackCPU, a.Start >= 0 }},
-		{"slack-memory", "Memory slack", "% of the request", false, func(a *replay.AppFate) (float64, bool) { return 100 * a.SlackMemory, a.Start >= 0 }},
+		{"turnaround", "Turnaround", "minutes", true, func(a *replay.AppOutcome) (float64, bool) { return max(1, a.Turnaround) / 60, a.End >= 0 }},
+		{"wait", "Wait until the first start", "minutes", true, func(a *replay.AppOutcome) (float64, bool) { return max(1, a.Start-a.Arrival) / 60, a.Start >= 0 }},
+		{"stretch", "Bounded stretch", "turnaround over time alone", true, func(a *replay.AppOutcome) (float64, bool) { return max(1, a.Stretch), a.End >= 0 }},
+		{"slack-cpu", "CPU slack", "% of the request", false, func(a *replay.AppOutcome) (float64, bool) { return 100 * a.SlackCPU, a.Start >= 0 }},
+		{"slack-memory", "Memory slack", "% of the request", false, func(a *replay.AppOutcome) (float64, bool) { return 100 * a.SlackMemory, a.Start >= 0 }},
 	} {
-		c := chart.Chart{Title: f.title + ": share of applications with at most that", X: chart.Axis{Label: f.label, Log: f.log}, Y: chart.Axis{Label: "% of applications", Least: 0, Greatest: 100}}
+		c := chart.Chart{Title: f.title + ": share of applications with at most that", X: chart.Axis{Label: f.label, Log: f.log}, Y: chart.Axis{Label: "% of applications", Min: 0, Max: 100}}
 		for i, o := range first {
 			s := chart.Series{Name: o.Policy, Style: i}
 			var v []float64

@@ -155,14 +155,14 @@ func settingsNamed(name string, step float64, floors []float64) (replay.Policy, 
 	case "declared":
 		return &named{Policy: &replay.Reservation{}, name: name}, nil
 	case state.Conservative, state.Balanced, state.Aggressive:
-		p := &replay.Shaping{Label: name, Trust: 3, Wish: true, Floors: floors}
+		p := &replay.Rightsizing{Label: name, Trust: 3, Optional: true, Floors: floors}
 		ownSettings(p)
-		p.Buffer, p.Foresight, p.Options.Grace = loop.BufferFor(name), &replay.Series{Steps: max(1, int(600/step))}, 600 // the next ten minutes, as production looks ahead
+		p.Buffer, p.Foresight, p.Options.MinAge = loop.BufferFor(name), &replay.Series{Steps: max(1, int(600/step))}, 600 // the next ten minutes, as production looks ahead
 		return p, nil
 	}
 	p, err := policyOn(name, nil)
-	if shaping, ok := p.(*replay.Shaping); ok {
-		shaping.Floors = floors
+	if rightsizing, ok := p.(*replay.Rightsizing); ok {
+		rightsizing.Floors = floors
 	}
 	return p, err
 }
@@ -232,7 +232,7 @@ func whatifTable(w io.Writer, results []*replay.Result) error {
 		}
 		t.AppendRow(table.Row{r.Policy, r.Hosts, fmt.Sprintf("%d of %d", ran, r.Apps), fmt.Sprintf("%.1f", r.Wait.Mean/3600), fmt.Sprintf("%.2f%%", 100*r.QoS),
 			r.Failures, r.Preempted, r.Moves, bytesText(r.BytesMoved), percent(r.AllocatedCPU), percent(r.AllocatedMemory), percent(r.UsedCPU), percent(r.UsedMemory),
-			fmt.Sprintf("%.3f", r.LeastYield), fmt.Sprintf("%.3f", r.MeanYield)})
+			fmt.Sprintf("%.3f", r.MinYield), fmt.Sprintf("%.3f", r.MeanYield)})
 	}
 	_, err := fmt.Fprintln(w, t.Render())
 	return err

@@ -17,8 +17,8 @@ import (
 // time here; what they send is the memory in use.
 type moving struct {
 	replay.Policy
-	shaping  *replay.Shaping // that the policy is; nil: VMs need what they declared
-	settings state.MoveSettings
+	rightsizing *replay.Rightsizing // that the policy is; nil: VMs need what they declared
+	settings    state.MoveSettings
 
 	balance loop.Balance
 	ended   []time.Time
@@ -40,7 +40,7 @@ const planEffort = migration.DefaultSteps / 10
 
 func withMoves(p replay.Policy, settings state.MoveSettings) *moving {
 	m := &moving{Policy: p, settings: settings}
-	m.shaping, _ = p.(*replay.Shaping)
+	m.rightsizing, _ = p.(*replay.Rightsizing)
 	return m
 }
 
@@ -51,9 +51,9 @@ func (m *moving) Begin(c *replay.Cluster) replay.Enforcement {
 	return m.Policy.Begin(c)
 }
 
-// Shape implements replay.Policy.
-func (m *moving) Shape(c *replay.Cluster) {
-	m.Policy.Shape(c)
+// Rightsize implements replay.Policy.
+func (m *moving) Rightsize(c *replay.Cluster) {
+	m.Policy.Rightsize(c)
 	m.rebalance(c)
 	m.room(c)
 }
@@ -65,15 +65,15 @@ func clock(seconds float64) time.Time {
 
 // need of a VM, cores: what it is expected to use, or what it declared.
 func (m *moving) need(c *replay.Cluster, slot int32) float64 {
-	if m.shaping == nil {
+	if m.rightsizing == nil {
 		return c.RequestCPU[slot]
 	}
-	cpu, _ := m.shaping.Need(slot)
+	cpu, _ := m.rightsizing.Need(slot)
 	return max(cpu, c.CPU[slot]) // one that has just begun has what it declared
 }
 
 func (m *moving) rebalance(c *replay.Cluster) {
-	in := loop.Sight{Now: clock(c.Now), MinYield: 1, Hosts: 1, Ended: m.ended}
+	in := loop.BalanceObservation{Now: clock(c.Now), MinYield: 1, Hosts: 1, Ended: m.ended}
 	need, have := 0.0, 0.0
 	change := fnv.New64a()
 	for s, app := range c.App {
@@ -92,7 +92,7 @@ func (m *moving) rebalance(c *replay.Cluster) {
 	}
 	in.Load, in.Change = need/have, change.Sum64()
 	var verdict loop.Verdict
-	if m.balance, verdict = m.balance.When(loop.PaceOf(m.settings), in); !verdict.Look {
+	if m.balance, verdict = m.balance.Due(loop.PaceOf(m.settings), in); !verdict.Evaluate {
 		return
 	}
 	pl, err := migration.New(m.problem(c, func(s int32) float64 { return m.need(c, s) }, 0, -1))
@@ -100,7 +100,7 @@ func (m *moving) rebalance(c *replay.Cluster) {
 		m.fail(c, err)
 		return
 	}
-	if plan, not := loop.Worth(pl, float64(m.settings.Budget()), m.settings.WithDefaults().LeastGain, true); not == "" {
+	if plan, not := loop.Worth(pl, float64(m.settings.Budget()), m.settings.WithDefaults().MinGain, true); not == "" {
 		m.carryOut(c, plan)
 		for g, s := range m.slots {
 			c.Allocate(s, min(plan.CPU[g], c.RequestCPU[s]), c.Memory[s])
@@ -142,28 +142,28 @@ func (m *moving) room(c *replay.Cluster) {
 }
 
 // problem is the cluster with a group for each VM, and with an application that waits (-1: none). least is the yield that each must have.
-func (m *moving) problem(c *replay.Cluster, need func(slot int32) float64, least float64, app int32) migration.Problem {
+func (m *moving) problem(c *replay.Cluster, need func(slot int32) float64, lowest float64, app int32) migration.Problem {
 	p := migration.Problem{Steps: planEffort}
 	for h, host := range c.Hosts {
 		const rounding = 1 + 1e-9
 		p.Hosts = append(p.Hosts, migration.Host{Name: fmt.Sprint(h), CPU: host.CPU * rounding, Memory: host.Memory * rounding})
 	}
-	grace := m.settings.WithDefaults().Grace.Duration().Seconds()
+	minResidency := m.settings.WithDefaults().MinResidency.Duration().Seconds()
 	m.slots = m.slots[:0]
 	for s, a := range c.App {
 		if a < 0 {
 			continue
 		}
 		slot := int32(s)
-		g := migration.Group{Cluster: fmt.Sprint("a", a), Name: fmt.Sprint(s), Count: 1, CPU: need(slot), Memory: c.Memory[s], MinYield: least,
+		g := migration.Group{Cluster: fmt.Sprint("a", a), Name: fmt.Sprint(s), Count: 1, CPU: need(slot), Memory: c.Memory[s], MinYield: lowest,
 			Hosts: []int{int(c.On[s])}, Bytes: []float64{min(c.Memory[s], max(c.UsedMemory[s], 1))}}
 		if c.Measured[s] == 0 {
 			g.Bytes[0] = c.Memory[s]
 		}
-		if v, ok := m.moved[slot]; ok && v.born == c.Born[s] && c.Now-v.at < grace {
-			g.Held = []int{0}
+		if v, ok := m.moved[slot]; ok && v.born == c.Born[s] && c.Now-v.at < minResidency {
+			g.Pinned = []int{0}
 		}
-		if p.Caps = append(p.Caps, min(c.CPU[s], g.CPU)); least > 0 {
+		if p.Caps = append(p.Caps, min(c.CPU[s], g.CPU)); lowest > 0 {
 			p.Caps[len(p.Caps)-1] = g.CPU
 		}
 		p.Groups = append(p.Groups, g)

@@ -23,7 +23,7 @@ type whatifResult struct {
 	BytesMoved     float64 `json:"bytesMoved"`
 	SlackMemory    float64 `json:"slackMemory"`
 	MeanYield      float64 `json:"meanYield"`
-	LeastYield     float64 `json:"leastYield"`
+	MinYield       float64 `json:"leastYield"`
 	PerApplication []struct {
 		Start float64 `json:"start"`
 	} `json:"perApplication"`
@@ -40,13 +40,13 @@ func whatifResults(t *testing.T, h v1.ClusterHistory, args ...string) []whatifRe
 }
 
 // pastVM is a virtual cluster of one VM that uses the same all the time.
-func pastVM(h *v1.ClusterHistory, name string, after time.Duration, cpu, memory, usedCPU, usedMemory, least float64) {
+func pastVM(h *v1.ClusterHistory, name string, after time.Duration, cpu, memory, usedCPU, usedMemory, lowest float64) {
 	vm := v1.HistoryVM{Name: name}
 	for range h.Steps {
 		vm.CPU, vm.Memory = append(vm.CPU, &usedCPU), append(vm.Memory, &usedMemory)
 	}
 	h.VirtualClusters = append(h.VirtualClusters, v1.HistoryVirtualCluster{Name: name, CreatedAt: h.From.Add(after),
-		Groups: []v1.HistoryGroup{{Name: "g", CPU: cpu, Memory: memory, MemoryMin: least, VMs: []v1.HistoryVM{vm}}}})
+		Groups: []v1.HistoryGroup{{Name: "g", CPU: cpu, Memory: memory, MemoryMin: lowest, VMs: []v1.HistoryVM{vm}}}})
 }
 
 func emptyPast(steps int) v1.ClusterHistory {
@@ -100,14 +100,14 @@ func TestWhatifBalances(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shaping, err := settingsNamed(state.Balanced, 300, floors)
+		rightsizing, err := settingsNamed(state.Balanced, 300, floors)
 		if err != nil {
 			t.Fatal(err)
 		}
-		shaping.(*replay.Shaping).Foresight = &replay.Persist{}
-		p := shaping
+		rightsizing.(*replay.Rightsizing).Foresight = &replay.Persist{}
+		p := rightsizing
 		if moves {
-			p = withMoves(shaping, state.MoveSettings{})
+			p = withMoves(rightsizing, state.MoveSettings{})
 		}
 		r, err := replay.Run(w, hosts, p, replay.Options{Tick: 300, Until: 86400})
 		if err != nil {
@@ -119,16 +119,16 @@ func TestWhatifBalances(t *testing.T) {
 	if still.Moves != 0 || moved.Moves != 1 || moved.BytesMoved != 5e8 {
 		t.Errorf("%d and %d moves, %v bytes", still.Moves, moved.Moves, moved.BytesMoved)
 	}
-	if !(moved.LeastYield > still.LeastYield+0.05) || !(moved.UsedCPU > still.UsedCPU+0.05) {
-		t.Errorf("least yield %v without moves and %v with, %v and %v of the CPU used", still.LeastYield, moved.LeastYield, still.UsedCPU, moved.UsedCPU)
+	if !(moved.MinYield > still.MinYield+0.05) || !(moved.UsedCPU > still.UsedCPU+0.05) {
+		t.Errorf("least yield %v without moves and %v with, %v and %v of the CPU used", still.MinYield, moved.MinYield, still.UsedCPU, moved.UsedCPU)
 	}
 }
 
 // A VM keeps its memoryMin, whatever little it uses.
 func TestWhatifKeepsMemoryMin(t *testing.T) {
-	slack := func(least float64) float64 {
+	slack := func(lowest float64) float64 {
 		h := emptyPast(400)
-		pastVM(&h, "a", 0, 2, 4e9, 0.5, 1e9, least)
+		pastVM(&h, "a", 0, 2, 4e9, 0.5, 1e9, lowest)
 		return whatifResults(t, h, "--settings", "balanced")[0].SlackMemory
 	}
 	low, high := slack(5e8), slack(3e9)
@@ -144,14 +144,14 @@ type watchedMoves struct {
 	budget float64
 }
 
-func (w *watchedMoves) Shape(c *replay.Cluster) {
+func (w *watchedMoves) Rightsize(c *replay.Cluster) {
 	on := map[int32]int32{}
 	for s, app := range c.App {
 		if app >= 0 {
 			on[int32(s)] = c.On[s]
 		}
 	}
-	w.moving.Shape(c)
+	w.moving.Rightsize(c)
 	bytes := 0.0
 	for s, h := range on {
 		if c.App[s] >= 0 && c.On[s] != h {
@@ -192,7 +192,7 @@ func TestWhatifMovesKeepToHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s, ok := p.(*replay.Shaping); ok {
+		if s, ok := p.(*replay.Rightsizing); ok {
 			s.Foresight = &replay.Persist{} // that of production believes nothing within these hours
 		}
 		m := &watchedMoves{moving: withMoves(p, state.MoveSettings{MaxBytes: 1 << 33}), t: t, budget: 1 << 33}

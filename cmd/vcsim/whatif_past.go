@@ -9,8 +9,8 @@ import (
 	"evenkeel/sim/workload"
 )
 
-// heldBackNoted is the share of the time in which caps held a VM back that is worth a word.
-const heldBackNoted = 0.01
+// minThrottledNoted is the share of the time in which caps held a VM back that is worth a word.
+const minThrottledNoted = 0.01
 
 // pastOf makes a workload of a history: every virtual cluster an application that arrives when it was created and outlasts the history,
 // every VM a component that uses, at each time, what it used then. more (0.3: 30% more, by declared CPU) are copies of some, at another time of their
@@ -35,8 +35,8 @@ func pastOf(h v1.ClusterHistory, more float64, seed uint64) (w *workload.Workloa
 	if copies > 0 {
 		notes = append(notes, fmt.Sprintf("%d virtual clusters are played beside the %d of the history", copies, len(p.w.Apps)-copies))
 	}
-	if p.held > 0 {
-		notes = append(notes, fmt.Sprintf("caps held %d of %d VMs back in more than 1%% of the time: they would have used more than was measured", p.held, p.vms))
+	if p.throttled > 0 {
+		notes = append(notes, fmt.Sprintf("caps held %d of %d VMs back in more than 1%% of the time: they would have used more than was measured", p.throttled, p.vms))
 	}
 	if p.unknown > 0 {
 		notes = append(notes, fmt.Sprintf("nothing was measured of %d of %d VMs: they count with what they declared", p.unknown, p.vms))
@@ -50,8 +50,8 @@ type past struct {
 	step, end float64 // seconds
 	w         *workload.Workload
 
-	floors             []float64 // memoryMin, by group of w
-	vms, held, unknown int
+	floors                  []float64 // memoryMin, by group of w
+	vms, throttled, unknown int
 }
 
 // add a virtual cluster whose VMs are so many steps ahead of their history, and return the cores it declared.
@@ -79,8 +79,8 @@ func (p *past) add(vc v1.HistoryVirtualCluster, ahead int) (cores float64) {
 			if !known {
 				p.unknown++
 			}
-			if vm.HeldBack > heldBackNoted {
-				p.held++
+			if vm.Throttled > minThrottledNoted {
+				p.throttled++
 			}
 		}
 	}

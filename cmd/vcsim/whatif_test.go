@@ -34,7 +34,7 @@ func pastCluster(n int) v1.ClusterHistory {
 	return h
 }
 
-func whatifOf(t *testing.T, h v1.ClusterHistory, args ...string) (out, said string) {
+func whatifOf(t *testing.T, h v1.ClusterHistory, args ...string) (out, output string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "history.json")
 	text, err := json.Marshal(h)
@@ -54,7 +54,7 @@ func whatifOf(t *testing.T, h v1.ClusterHistory, args ...string) (out, said stri
 
 // Four fit by what they declare, two to a host. By what they use a third fits on each: what two need, and all that a new one declares. A fourth does not.
 func TestWhatif(t *testing.T) {
-	out, said := whatifOf(t, pastCluster(4), "--settings", "declared,balanced", "--more", "100", "-o", "json")
+	out, output := whatifOf(t, pastCluster(4), "--settings", "declared,balanced", "--more", "100", "-o", "json")
 	var results []struct {
 		Policy         string  `json:"policy"`
 		Failures       int64   `json:"failures"`
@@ -80,8 +80,8 @@ func TestWhatif(t *testing.T) {
 	if ran["declared"] != 4 || ran["balanced"] != 6 {
 		t.Errorf("as declared %d of 8 ran, with needs estimated %d", ran["declared"], ran["balanced"])
 	}
-	if !strings.Contains(said, "4 virtual clusters are played beside the 4 of the history") {
-		t.Error(said)
+	if !strings.Contains(output, "4 virtual clusters are played beside the 4 of the history") {
+		t.Error(output)
 	}
 	first, _ := whatifOf(t, pastCluster(2), "--settings", "balanced", "--more", "50", "-o", "csv")
 	if again, _ := whatifOf(t, pastCluster(2), "--settings", "balanced", "--more", "50", "-o", "csv"); again != first {
@@ -102,12 +102,12 @@ func TestWhatifHosts(t *testing.T) {
 
 func TestWhatifNotes(t *testing.T) {
 	h := pastCluster(2)
-	h.VirtualClusters[0].Groups[0].VMs[0].HeldBack = 0.4
+	h.VirtualClusters[0].Groups[0].VMs[0].Throttled = 0.4
 	clear(h.VirtualClusters[1].Groups[0].VMs[0].CPU)
-	_, said := whatifOf(t, h, "--settings", "declared")
+	_, output := whatifOf(t, h, "--settings", "declared")
 	for _, want := range []string{"caps held 1 of 2 VMs back", "nothing was measured of 1 of 2 VMs"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is not in %q", want, said)
+		if !strings.Contains(output, want) {
+			t.Errorf("%q is not in %q", want, output)
 		}
 	}
 }

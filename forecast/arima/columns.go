@@ -173,21 +173,21 @@ func average(x []float64) float64 {
 
 func rootMeanSquare(x []float64) float64 {
 	// Scaled by the greatest, so that squares of huge values stay finite.
-	var most, sum float64
+	var highest, sum float64
 	n := 0
 	for _, v := range x {
-		if a := math.Abs(v); a > most {
-			most = a
+		if a := math.Abs(v); a > highest {
+			highest = a
 		}
 	}
-	if most == 0 || math.IsInf(most, 0) {
-		return most
+	if highest == 0 || math.IsInf(highest, 0) {
+		return highest
 	}
 	for _, v := range x {
 		if !math.IsNaN(v) {
 			n++
-			sum += (v / most) * (v / most)
+			sum += (v / highest) * (v / highest)
 		}
 	}
-	return most * math.Sqrt(sum/float64(n))
+	return highest * math.Sqrt(sum/float64(n))
 }

@@ -9,7 +9,7 @@ const kpss5 = 0.463
 // Differences is how many plain differences a series needs, up to most, after sd seasonal ones: as many as it takes
 // until a KPSS test at 5% no longer rejects that what is left is stationary about a level. Values that are missing are
 // passed over: their neighbours count as adjacent.
-func Differences(y []float64, sd, period, most int) int {
+func Differences(y []float64, sd, period, limit int) int {
 	x := make([]float64, 0, len(y))
 	for _, v := range y {
 		if math.Abs(v) <= largest {
@@ -22,7 +22,7 @@ func Differences(y []float64, sd, period, most int) int {
 		}
 	}
 	d := 0
-	for d < most && len(x) >= 8 && kpss(x) > kpss5 {
+	for d < limit && len(x) >= 8 && kpss(x) > kpss5 {
 		x = lagged(x, 1)
 		d++
 	}
@@ -45,24 +45,24 @@ func lagged(x []float64, lag int) []float64 {
 func kpss(x []float64) float64 {
 	n := len(x)
 	mean := average(x)
-	var most float64
+	var highest float64
 	for _, v := range x {
-		most = max(most, math.Abs(v-mean))
+		highest = max(highest, math.Abs(v-mean))
 	}
-	if most <= 1e-14*math.Abs(mean) || most == 0 {
+	if highest <= 1e-14*math.Abs(mean) || highest == 0 {
 		return 0
 	}
 	lags := int(4 * math.Pow(float64(n)/100, 0.25))
 	var sum, top float64
 	for _, v := range x {
-		sum += (v - mean) / most
+		sum += (v - mean) / highest
 		top += sum * sum
 	}
 	var long float64
 	for l := 0; l <= min(lags, n-1); l++ {
 		var c float64
 		for t := l; t < n; t++ {
-			c += (x[t] - mean) / most * ((x[t-l] - mean) / most)
+			c += (x[t] - mean) / highest * ((x[t-l] - mean) / highest)
 		}
 		if l > 0 {
 			c *= 2 * (1 - float64(l)/float64(lags+1))

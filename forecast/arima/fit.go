@@ -96,13 +96,13 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	if math.IsInf(plain, 1) {
 		return fmt.Errorf("arima %s: %w", s, ErrCollinear)
 	}
-	var most float64
+	var highest float64
 	for _, v := range y {
-		if a := math.Abs(v); a > most {
-			most = a
+		if a := math.Abs(v); a > highest {
+			highest = a
 		}
 	}
-	if rms := o.scale * math.Sqrt(o.ssq/float64(o.terms)); rms <= 4e-16*most*float64(1+len(o.delta)) || rms == 0 {
+	if rms := o.scale * math.Sqrt(o.ssq/float64(o.terms)); rms <= 4e-16*highest*float64(1+len(o.delta)) || rms == 0 {
 		f.adopt(m, s, f.u, 0)
 		return f.finish(m, y, opts)
 	}

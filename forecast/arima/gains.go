@@ -14,9 +14,9 @@ type gains struct {
 	k, w, tw []float64
 }
 
-// settled is how near its limit a gain counts as there. What is neglected is of the order of the arithmetic's own
+// gainTolerance is how near its limit a gain counts as there. What is neglected is of the order of the arithmetic's own
 // error, so that the likelihood stays smooth enough to be differentiated numerically.
-const settled = 1e-15
+const gainTolerance = 1e-15
 
 // reset computes the gains for n steps from the stationary start, by the Chandrasekhar recursions (Morf, Sidhu,
 // Kailath 1974; Pearlman 1980): the covariance of the state changes by a matrix of rank 1, w m w', each step, and only
@@ -38,11 +38,11 @@ func (g *gains) reset(c *coefs, m *moments, n int) {
 	product, logs := 1.0, 0.0
 	t := 0
 	for ; t < n; t++ {
-		var most float64
+		var highest float64
 		for _, x := range w {
-			most = max(most, x*x)
+			highest = max(highest, x*x)
 		}
-		if -scale*most < settled && f-1 < 1e-10 { // what is left of f-1 is rounding
+		if -scale*highest < gainTolerance && f-1 < 1e-10 { // what is left of f-1 is rounding
 			break
 		}
 		inverse := 1 / f

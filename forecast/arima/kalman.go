@@ -172,7 +172,7 @@ func (k *covariance) check() {
 			if j < k.r {
 				v -= k.c.theta[i] * k.c.theta[j]
 			}
-			if v > 10*settled || v < -10*settled {
+			if v > 10*gainTolerance || v < -10*gainTolerance {
 				return
 			}
 		}

@@ -74,10 +74,10 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 		return true
 	}
 	for spent < limit {
-		var slope, most, steep float64
+		var slope, highest, steep float64
 		for i, g := range d.gr {
 			slope += g * d.dir[i]
-			most = max(most, math.Abs(d.dir[i]))
+			highest = max(highest, math.Abs(d.dir[i]))
 			steep = max(steep, math.Abs(g))
 		}
 		if steep < 1e-8 {
@@ -86,7 +86,7 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 			}
 			continue
 		}
-		if !(slope < 0) || math.IsInf(most, 0) {
+		if !(slope < 0) || math.IsInf(highest, 0) {
 			if fresh {
 				if !refine() {
 					return value, true
@@ -99,9 +99,9 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 		}
 		step := 1.0
 		if fresh {
-			step = min(1, 0.5/most)
+			step = min(1, 0.5/highest)
 		}
-		step = min(step, longest/most)
+		step = min(step, longest/highest)
 		accepted, next := false, 0.0
 		for range 25 {
 			for i := range u {
@@ -112,7 +112,7 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 				accepted = true
 				break
 			}
-			if spent >= limit || step*most < 1e-9 {
+			if spent >= limit || step*highest < 1e-9 {
 				break
 			}
 			// The minimum of the parabola through what is known, within reason.

@@ -26,15 +26,15 @@ type Model struct {
 	// region).
 	StdErr []float64
 
-	coefs coefs
-	mom   moments
-	delta []float64
-	cov   covariance
-	state []float64
-	spare []float64 // a state to forecast with
-	past  []float64 // what the state began with
-	ahead covariance
-	edge  float64 // greatest partial autocorrelation
+	coefs   coefs
+	mom     moments
+	delta   []float64
+	cov     covariance
+	state   []float64
+	scratch []float64 // a state to forecast with
+	past    []float64 // what the state began with
+	ahead   covariance
+	edge    float64 // greatest partial autocorrelation
 }
 
 // ErrRegressors is returned where values of the regressors are missing or not asked for.
@@ -130,7 +130,7 @@ func (m *Model) run(y []float64, x [][]float64) error {
 	}
 	m.cov.reset(&m.coefs, &m.mom, m.delta, past)
 	n := m.cov.m
-	m.state, m.spare = grow(m.state, n), grow(m.spare, n)
+	m.state, m.scratch = grow(m.state, n), grow(m.scratch, n)
 	clear(m.state)
 	near := math.NaN()
 	for i := nd - 1; i >= 0; i-- { // an unknown past value starts from the one before it
@@ -220,7 +220,7 @@ func (m *Model) Forecast(mean, variance []float64, x ...[]float64) error {
 			return ErrRegressors
 		}
 	}
-	a := m.spare
+	a := m.scratch
 	copy(a, m.state)
 	for t := range mean {
 		mean[t] = m.cov.advance(a, m.Params.Mean)

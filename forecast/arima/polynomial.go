@@ -141,7 +141,7 @@ func (c *coefs) edgeOf() float64 {
 	c.partial = grow(c.partial, len(c.raw))
 	copy(c.partial, c.raw)
 	ar, ma, sar, sma := c.spec.parts(c.partial)
-	var most float64
+	var highest float64
 	for i, x := range [...][]float64{ar, sar, ma, sma} {
 		if i >= 2 {
 			for j := range x {
@@ -150,10 +150,10 @@ func (c *coefs) edgeOf() float64 {
 		}
 		toPartial(x, c.tmp, 1)
 		for _, v := range x {
-			most = max(most, math.Abs(v))
+			highest = max(highest, math.Abs(v))
 		}
 	}
-	return most
+	return highest
 }
 
 // expand multiplies the seasonal and the plain polynomials of raw.
@@ -183,11 +183,11 @@ func (c *coefs) expand() {
 
 // edge is the greatest absolute partial autocorrelation of raw: 1 is a unit root.
 func (c *coefs) edge(u []float64) float64 {
-	var most float64
+	var highest float64
 	for _, v := range u {
-		most = max(most, math.Abs(math.Tanh(v)))
+		highest = max(highest, math.Abs(math.Tanh(v)))
 	}
-	return most
+	return highest
 }
 
 // differencing are the delta with which y(t) = w(t) + delta[0] y(t-1) + delta[1] y(t-2) + .... out are those of

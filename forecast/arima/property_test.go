@@ -46,7 +46,7 @@ func TestIntervalsWiden(t *testing.T) {
 			}
 		}
 		// Through gaps, a variance is still one.
-		settled := m.cov.steady
+		converged := m.cov.steady
 		for range 5 {
 			if err := m.Update(math.NaN()); err != nil {
 				t.Fatal(err)
@@ -57,7 +57,7 @@ func TestIntervalsWiden(t *testing.T) {
 					t.Fatalf("variance %v after gaps", gone)
 				}
 			}
-			if s.D == 1 && settled && gone[0] < variance[0] {
+			if s.D == 1 && converged && gone[0] < variance[0] {
 				t.Fatalf("a gap made the forecast surer: %v, before %v", gone[0], variance[0])
 			}
 		}

@@ -122,7 +122,7 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 		tried   = f.tried[:0]
 		best    *candidate
 		failure error
-		spare   *candidate
+		scratch *candidate
 	)
 	defer func() { f.tried = tried[:0] }()
 	try := func(s Spec) bool {
@@ -136,10 +136,10 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 		}
 		tried = append(tried, s)
 		found.Tried++
-		if spare == nil {
-			spare = new(candidate)
+		if scratch == nil {
+			scratch = new(candidate)
 		}
-		c := spare
+		c := scratch
 		err := f.candidate(c, y, s, rough, b)
 		found.Spent += f.o.evaluations
 		if err != nil {
@@ -153,7 +153,7 @@ func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
 			found.Refused++
 		}
 		if best == nil || c.better(best) {
-			best, spare = c, best
+			best, scratch = c, best
 			return true
 		}
 		return false

@@ -38,7 +38,7 @@ func (o *objective) valueOfSingle() float64 {
 	var ay, ax float64 // states
 	t := 0
 	for ; t < n; t++ {
-		if -scale*(w*w) < settled && f-1 < 1e-10 {
+		if -scale*(w*w) < gainTolerance && f-1 < 1e-10 {
 			break
 		}
 		inverse := 1 / f
@@ -138,7 +138,7 @@ func (m *Model) runSingle(y []float64) (terms int, ssq, logs float64) {
 			cross := q - gain*q
 			theirs := max(q*q-second*q, 0)
 			variance = p*(p*mine+cross) + (p*cross + theirs) + 1
-			steady = variance-1 <= 10*settled && variance-1 >= -10*settled
+			steady = variance-1 <= 10*gainTolerance && variance-1 >= -10*gainTolerance
 		}
 		ssq += v * v / f
 		logs += math.Log(f)

@@ -47,7 +47,7 @@ func shortSeries(t *rapid.T) []float64 {
 }
 
 // A search by short ways finds what one without them does, to the last bit, and counts as many evaluations.
-func TestShortWaysChangeNothing(t *testing.T) {
+func TestShortcutsChangeNothing(t *testing.T) {
 	if fuses() {
 		t.Skip("products and sums are fused here")
 	}

@@ -43,12 +43,12 @@ func (s Spec) String() string {
 func (s Spec) Validate() error {
 	var errs []error
 	for _, o := range []struct {
-		name  string
-		value int
-		most  int
+		name    string
+		value   int
+		highest int
 	}{{"P", s.P, maxOrder}, {"D", s.D, 2}, {"Q", s.Q, maxOrder}, {"SP", s.SP, maxOrder}, {"SD", s.SD, 2}, {"SQ", s.SQ, maxOrder}, {"Period", s.Period, maxState}} {
-		if o.value < 0 || o.value > o.most {
-			errs = append(errs, fmt.Errorf("%s is %d, want 0 to %d", o.name, o.value, o.most))
+		if o.value < 0 || o.value > o.highest {
+			errs = append(errs, fmt.Errorf("%s is %d, want 0 to %d", o.name, o.value, o.highest))
 		}
 	}
 	if len(errs) == 0 {

@@ -94,8 +94,8 @@ type Abilities struct {
 	// Throttles: Host tells how long VMs are held back by their caps.
 	Throttles bool
 
-	// Holds changes a spec so that its guest, once booted, holds so many bytes besides what its kernel takes.
-	Holds func(spec hypervisor.Spec, bytes int64) hypervisor.Spec
+	// Occupies changes a spec so that its guest, once booted, holds so many bytes besides what its kernel takes.
+	Occupies func(spec hypervisor.Spec, bytes int64) hypervisor.Spec
 }
 
 // Console is one exchange with a guest.

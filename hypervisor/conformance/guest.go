@@ -167,7 +167,7 @@ func (g *tested) throttled(t *testing.T) {
 		lacking(t, "Throttles")
 	}
 	// share is how much of a window one thread is held back.
-	share := func() (held float64) {
+	share := func() (throttled float64) {
 		t.Helper()
 		first, _ := stat(t, g.Host, g.spec.VM)
 		g.eventually(t, "a window of samples", func() (bool, string) {
@@ -178,10 +178,10 @@ func (g *tested) throttled(t *testing.T) {
 			case now.Throttled < first.Throttled:
 				t.Fatalf("throttled time went backwards: %v, then %v", first.Throttled, now.Throttled)
 			}
-			held = float64(now.Throttled-first.Throttled) / float64(now.At.Sub(first.At))
+			throttled = float64(now.Throttled-first.Throttled) / float64(now.At.Sub(first.At))
 			return now.At.Sub(first.At) >= g.Window, ""
 		})
-		return held
+		return throttled
 	}
 	set := func(cpu hypervisor.CPU) {
 		t.Helper()
@@ -191,12 +191,12 @@ func (g *tested) throttled(t *testing.T) {
 	}
 	set(hypervisor.CPU{Cap: 0.25 * g.Cores, Weight: g.Cores})
 	g.busy(t, g.spec.VM, 0.25*g.Cores)
-	if held := share(); held < 0.4 || held > 1 {
-		t.Errorf("a busy guest of one thread with a cap of %.2f cores is held back %.3f of the time", 0.25*g.Cores, held)
+	if throttled := share(); throttled < 0.4 || throttled > 1 {
+		t.Errorf("a busy guest of one thread with a cap of %.2f cores is held back %.3f of the time", 0.25*g.Cores, throttled)
 	}
 	set(hypervisor.CPU{Weight: g.Cores})
-	if held := share(); held > 0.1 {
-		t.Errorf("a guest without a cap is held back %.3f of the time", held)
+	if throttled := share(); throttled > 0.1 {
+		t.Errorf("a guest without a cap is held back %.3f of the time", throttled)
 	}
 }
 

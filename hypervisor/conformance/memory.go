@@ -14,12 +14,12 @@ const slack = 16 << 20
 // guestMemory takes a guest that holds memory through a squeeze: it tells what it has left, follows its balloon as far as it
 // can, and lives when it is asked for more than that.
 func guestMemory(t *testing.T, s Setup) {
-	if s.Holds == nil {
+	if s.Occupies == nil {
 		lacking(t, "Holds")
 	}
 	spec := s.Spec("ek-conf-memory-0")
-	held := spec.Memory / 4
-	spec = s.Holds(spec, held)
+	throttled := spec.Memory / 4
+	spec = s.Occupies(spec, throttled)
 	g := &tested{Setup: s, spec: spec, events: watch(t, t.Context(), s.Host)}
 	s.boot(t, spec)
 	var used int64
@@ -31,7 +31,7 @@ func guestMemory(t *testing.T, s Setup) {
 		}
 		before := used
 		used, reported = x.Balloon-x.Available, x.Reported
-		return used >= held && before > 0 && max(used-before, before-used) <= 1<<20, fmt.Sprintf("%+v", x)
+		return used >= throttled && before > 0 && max(used-before, before-used) <= 1<<20, fmt.Sprintf("%+v", x)
 	})
 	set := func(bytes int64) {
 		t.Helper()
@@ -55,13 +55,13 @@ func guestMemory(t *testing.T, s Setup) {
 	})
 	lives("squeezed to what it uses")
 
-	set(held / 2)
+	set(throttled / 2)
 	g.eventually(t, "it goes as far as it can", func() (bool, string) {
 		x, _ := stat(t, s.Host, spec.VM)
 		return x.Balloon < low-1<<20, fmt.Sprintf("%+v", x)
 	})
-	if x, _ := stat(t, s.Host, spec.VM); x.Balloon < held {
-		t.Errorf("a guest that holds %d bytes has %d", held, x.Balloon)
+	if x, _ := stat(t, s.Host, spec.VM); x.Balloon < throttled {
+		t.Errorf("a guest that holds %d bytes has %d", throttled, x.Balloon)
 	}
 	lives("squeezed below what it uses")
 

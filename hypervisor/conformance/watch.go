@@ -14,20 +14,20 @@ import (
 
 // eventually looks at a condition until it holds. look says what it saw, for
 // the failure's text.
-func (s Setup) eventually(t *testing.T, what string, look func() (ok bool, saw string)) {
+func (s Setup) eventually(t *testing.T, what string, look func() (ok bool, observed string)) {
 	t.Helper()
 	deadline := time.NewTimer(s.Wait)
 	defer deadline.Stop()
 	tick := time.NewTicker(s.Poll)
 	defer tick.Stop()
 	for {
-		ok, saw := look()
+		ok, observed := look()
 		if ok {
 			return
 		}
 		select {
 		case <-deadline.C:
-			t.Fatalf("%s: not within %v; last seen: %s", what, s.Wait, saw)
+			t.Fatalf("%s: not within %v; last seen: %s", what, s.Wait, observed)
 		case <-tick.C:
 		}
 	}

@@ -58,16 +58,16 @@ func (g *guest) beat(t *testing.T) map[string]int64 {
 			if len(fields) < 2 || fields[0] != "BEAT" {
 				continue
 			}
-			figures := map[string]int64{}
+			stats := map[string]int64{}
 			for _, f := range fields[2:] {
 				k, v, _ := strings.Cut(f, "=")
 				n, err := strconv.ParseInt(v, 10, 64)
 				if err != nil {
 					continue // a line the console cut in two
 				}
-				figures[k] = n
+				stats[k] = n
 			}
-			return figures
+			return stats
 		case <-limit:
 			t.Fatalf("no beat within %v", guestTime)
 		}
@@ -112,9 +112,9 @@ func (b bench) use(t *testing.T, name string, window time.Duration) use {
 	return use{float64(u1-u0) / d, float64(q1-q0) / d}
 }
 
-// settles measures until a window satisfies ok: on a busy machine a VM may get
+// converges measures until a window satisfies ok: on a busy machine a VM may get
 // less than its cap for a while.
-func (b bench) settles(t *testing.T, what, name string, window time.Duration, ok func(use) bool) {
+func (b bench) converges(t *testing.T, what, name string, window time.Duration, ok func(use) bool) {
 	t.Helper()
 	var seen []use
 	for end := time.Now().Add(guestTime); time.Now().Before(end); {
@@ -129,7 +129,7 @@ func (b bench) settles(t *testing.T, what, name string, window time.Duration, ok
 
 // Two busy guests on a host of 1.1 cores get the CPU they are allocated. Here
 // with loose bounds that hold on a busy machine; `make bench-caps` has the figures.
-func TestCapsHold(t *testing.T) {
+func TestCapsAreEnforced(t *testing.T) {
 	b := realHost(t)
 	if err := b.lab.LimitCPU(1.1); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestCapsHold(t *testing.T) {
 			}
 		}
 		for i, s := range specs {
-			b.settles(t, fmt.Sprintf("cap %.1f", caps[i]), s.Name, 2*time.Second, func(u use) bool {
+			b.converges(t, fmt.Sprintf("cap %.1f", caps[i]), s.Name, 2*time.Second, func(u use) bool {
 				return u.cores > caps[i]-0.1 && u.cores < caps[i]+0.03
 			})
 		}
@@ -160,13 +160,13 @@ func TestCapsHold(t *testing.T) {
 }
 
 // A lowered cap holds within 100 ms of the call's return.
-func TestCapHoldsAtOnce(t *testing.T) {
+func TestCapIsInForceAtOnce(t *testing.T) {
 	b := realHost(t)
 	s := b.spec("ek-once-a-0", "ek.burn=1")
 	s.CPU = hypervisor.CPU{Cap: 0.9, Weight: 1}
 	b.run(t, s)
 	b.attach(t, s.VM)
-	b.settles(t, "before", s.Name, time.Second, func(u use) bool { return u.cores > 0.4 })
+	b.converges(t, "before", s.Name, time.Second, func(u use) bool { return u.cores > 0.4 })
 	if err := b.SetCPU(t.Context(), s.VM, hypervisor.CPU{Cap: 0.2, Weight: 0.2}); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestOneThreadOfMany(t *testing.T) {
 	b.run(t, s)
 	b.attach(t, s.VM)
 	var last use
-	b.settles(t, "1.0 core for one thread of 4 vCPUs", s.Name, 3*time.Second, func(u use) bool {
+	b.converges(t, "1.0 core for one thread of 4 vCPUs", s.Name, 3*time.Second, func(u use) bool {
 		last = u
 		return u.cores < 1.05 && (u.cores > 0.95 || u.cores > 0.3 && u.throttled < 0.01)
 	})

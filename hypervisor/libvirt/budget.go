@@ -35,8 +35,8 @@ type budget struct {
 	slowest time.Duration // that figures took to come, lately
 }
 
-// figures takes what QEMU said in an answer asked for at one time and received at another.
-func (b *budget) figures(p progress, asked, received time.Time) {
+// stats takes what QEMU said in an answer asked for at one time and received at another.
+func (b *budget) stats(p progress, asked, received time.Time) {
 	b.took = received.Sub(asked)
 	b.slowest = max(b.slowest-b.slowest/16, b.took)  // on a busy machine one answer may take seconds, and the next none
 	p.moved.Bytes = max(p.moved.Bytes, b.last.Bytes) // a migration that is just failing is told of with zeros
@@ -63,11 +63,11 @@ func (b *budget) exceeded(now time.Time) bool { return b.limit > 0 && b.bound(no
 // charged is what a move that was aborted, or failed, is taken to have sent: QEMU's own count is gone
 // with it, so that the most it can have been since the last look counts. An abort for the budget's sake came in time.
 func (b *budget) charged(now time.Time) int64 {
-	most := b.last.Bytes + int64(b.since(now.Sub(b.at)))
+	limit := b.last.Bytes + int64(b.since(now.Sub(b.at)))
 	if b.limit > 0 {
-		most = min(most, b.limit)
+		limit = min(limit, b.limit)
 	}
-	return max(most, b.last.Bytes)
+	return max(limit, b.last.Bytes)
 }
 
 // pagesTwice is the part of what is left that a switch to post-copy may send in vain: pages on their way
@@ -84,8 +84,8 @@ func (b *budget) rest(now time.Time) bool {
 		return false
 	}
 	lag := now.Sub(b.at) + pollInterval + 2*b.took
-	most := float64(b.last.Remaining)*(1+pagesTwice) + b.last.Dirty*lag.Seconds() + (1 << 20)
-	return b.limit == 0 || float64(b.last.Bytes)+most <= float64(b.limit)
+	highest := float64(b.last.Remaining)*(1+pagesTwice) + b.last.Dirty*lag.Seconds() + (1 << 20)
+	return b.limit == 0 || float64(b.last.Bytes)+highest <= float64(b.limit)
 }
 
 // passFits says whether the limit holds a pass over what is left and, after it, one over what was written meanwhile.

@@ -200,16 +200,16 @@ func (h *Host) prepare(s *session) error {
 // the Host is closed.
 func (h *Host) keepConnected(s *session) {
 	defer h.wg.Done()
-	settled := time.NewTimer(settling)
-	defer settled.Stop()
-	settled.Stop() // the first connection needs none
+	quiet := time.NewTimer(settling)
+	defer quiet.Stop()
+	quiet.Stop() // the first connection needs none
 	for {
 		select {
 		case <-h.ctx.Done():
 			h.setSession(nil, errClosed)
 			s.shut()
 			return
-		case <-settled.C:
+		case <-quiet.C:
 			h.raw.put(rawEvent{kind: hypervisor.Resync, at: time.Now(), reason: "the daemon has settled"})
 			continue
 		case <-s.closed:
@@ -239,7 +239,7 @@ func (h *Host) keepConnected(s *session) {
 		h.setSession(s, nil)
 		h.log.Info("libvirt connected again")
 		h.raw.put(rawEvent{kind: hypervisor.Resync, at: time.Now(), reason: "connected again"})
-		settled.Reset(settling)
+		quiet.Reset(settling)
 	}
 }
 

@@ -76,13 +76,13 @@ func (h *Host) prepareCopy(ctx context.Context, m hypervisor.Migration) (*copied
 	})
 	if err != nil {
 		err = fmt.Errorf("prepare its disk at the target: %w", err)
-		return nil, errors.Join(err, d.settle(h, spec, false))
+		return nil, errors.Join(err, d.removeStale(h, spec, false))
 	}
 	return d, nil
 }
 
-// settle removes the disk and the seed where the VM is not: here if it has moved, else there.
-func (d *copied) settle(h *Host, spec hypervisor.Spec, moved bool) error {
+// removeStale removes the disk and the seed where the VM is not: here if it has moved, else there.
+func (d *copied) removeStale(h *Host, spec hypervisor.Spec, moved bool) error {
 	clear := func(c *libvirt.Connect) error {
 		if err := absent(c, spec); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (d *copied) at(ctx context.Context, h *Host, f func(*libvirt.Connect) error
 	go func() {
 		c, err := libvirt.NewConnect(d.to)
 		if err != nil {
-			done <- fmt.Errorf("%w: %w", plainly(err), hypervisor.ErrUnavailable)
+			done <- fmt.Errorf("%w: %w", bareError(err), hypervisor.ErrUnavailable)
 			return
 		}
 		defer c.Close()

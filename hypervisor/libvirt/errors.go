@@ -21,8 +21,8 @@ type plain struct{ e libvirt.Error }
 func (p plain) Error() string { return p.e.Message }
 func (p plain) Unwrap() error { return p.e }
 
-// plainly is err with libvirt's own message and no more.
-func plainly(err error) error {
+// bareError is err with libvirt's own message and no more.
+func bareError(err error) error {
 	if bare, ok := err.(libvirt.Error); ok {
 		return plain{bare}
 	}
@@ -35,7 +35,7 @@ func translate(s *session, err error) error {
 	if err == nil || !errors.As(err, &e) {
 		return err
 	}
-	err = plainly(err)
+	err = bareError(err)
 	if fit := sentinel(s, e); fit != nil && !errors.Is(err, fit) {
 		return fmt.Errorf("%w: %w", err, fit)
 	}

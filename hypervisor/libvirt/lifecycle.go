@@ -243,7 +243,7 @@ func (h *Host) Destroy(ctx context.Context, id string) error {
 				return struct{}{}, err
 			}
 		}
-		h.tellStopped(uuidOf(id))
+		h.notifyStopped(uuidOf(id))
 		if m.Ephemeral != nil && over.Load() {
 			return struct{}{}, errAbandoned
 		}
@@ -258,10 +258,10 @@ func (h *Host) Destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-// tellStopped makes sure that the end of a VM that was destroyed is told. libvirt
+// notifyStopped makes sure that the end of a VM that was destroyed is told. libvirt
 // tells it, but for a daemon that was restarted a moment ago and is still
 // finding its VMs again: then a VM ends with no event.
-func (h *Host) tellStopped(uuid string) {
+func (h *Host) notifyStopped(uuid string) {
 	for range 50 {
 		if _, known := h.lookupKnown(uuid); !known {
 			return // told and forgotten

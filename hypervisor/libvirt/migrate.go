@@ -73,7 +73,7 @@ func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (
 	t := &transfer{h: h, id: id, m: m, final: final}
 	moved, err := t.run(ctx, flags)
 	if disk != nil {
-		if cleared := disk.settle(h, m.Spec, err == nil); cleared != nil {
+		if cleared := disk.removeStale(h, m.Spec, err == nil); cleared != nil {
 			h.log.Warn("a copy of a VM's disk is left", "vm", id, "moved", err == nil, "error", cleared)
 		}
 	}
@@ -227,7 +227,7 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 		case a := <-answers:
 			asking = false
 			if a.ok {
-				bill.figures(a.progress, a.asked, a.received)
+				bill.stats(a.progress, a.asked, a.received)
 				bill.last.PostCopy = switched
 				if t.m.Progress != nil {
 					t.m.Progress(bill.last)
@@ -272,7 +272,7 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 			if bill.last.Bytes == 0 { // once something is sent the keys were there
 				missing = t.h.missingKeys(t.m.To)
 			}
-			err = blame(t.m.To, missing, err)
+			err = explainPeer(t.m.To, missing, err)
 		}
 		if switched {
 			err = fmt.Errorf("after the guest was handed over: %w", err)

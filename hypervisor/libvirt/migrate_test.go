@@ -14,34 +14,34 @@ func TestBudget(t *testing.T) {
 	const mib = 1 << 20
 	start := time.Unix(0, 0)
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	type figures struct {
+	type stats struct {
 		bytes, remaining int64
 		dirty            float64
 		asked, received  int // ms
 	}
 	cases := []struct {
-		name    string
-		limit   int64
-		rate    float64
-		figures []figures
-		now     int
-		want    bool
+		name  string
+		limit int64
+		rate  float64
+		stats []stats
+		now   int
+		want  bool
 	}{
 		{"no limit", 0, 0, nil, 1e6, false},
 		{"nothing known, early", 10 * mib, mib, nil, 1000, false},
 		{"nothing known for too long", 10 * mib, mib, nil, 10_000, true},
-		{"half sent", 10 * mib, mib, []figures{{5 * mib, 100 * mib, 0, 5000, 5001}}, 5010, false},
-		{"nearly all sent", 10 * mib, mib, []figures{{10*mib - 40_000, 100 * mib, 0, 9000, 9001}}, 9010, true},
-		{"QEMU answers slowly: stop sooner", 10 * mib, mib, []figures{{8 * mib, 100 * mib, 0, 8000, 9000}}, 9000, true},
-		{"old figures: stop sooner", 10 * mib, mib, []figures{{5 * mib, 100 * mib, 0, 5000, 5001}}, 10_000, true},
-		{"what is left fits", 100 * mib, 1000 * mib, []figures{{50 * mib, 40 * mib, 0, 50, 51}}, 500, false},
-		{"what is left fits, but for what is written anew", 100 * mib, 1000 * mib, []figures{{50 * mib, 40 * mib, 100 * mib, 50, 51}}, 500, true},
-		{"zeros before the transfer begins say nothing", 10 * mib, mib, []figures{{0, 0, 0, 9000, 9001}, {0, 0, 0, 19_000, 19_001}}, 19_010, false},
+		{"half sent", 10 * mib, mib, []stats{{5 * mib, 100 * mib, 0, 5000, 5001}}, 5010, false},
+		{"nearly all sent", 10 * mib, mib, []stats{{10*mib - 40_000, 100 * mib, 0, 9000, 9001}}, 9010, true},
+		{"QEMU answers slowly: stop sooner", 10 * mib, mib, []stats{{8 * mib, 100 * mib, 0, 8000, 9000}}, 9000, true},
+		{"old figures: stop sooner", 10 * mib, mib, []stats{{5 * mib, 100 * mib, 0, 5000, 5001}}, 10_000, true},
+		{"what is left fits", 100 * mib, 1000 * mib, []stats{{50 * mib, 40 * mib, 0, 50, 51}}, 500, false},
+		{"what is left fits, but for what is written anew", 100 * mib, 1000 * mib, []stats{{50 * mib, 40 * mib, 100 * mib, 50, 51}}, 500, true},
+		{"zeros before the transfer begins say nothing", 10 * mib, mib, []stats{{0, 0, 0, 9000, 9001}, {0, 0, 0, 19_000, 19_001}}, 19_010, false},
 	}
 	for _, c := range cases {
 		b := &budget{limit: c.limit, rate: c.rate, at: start}
-		for _, f := range c.figures {
-			b.figures(progress{hypervisor.Moved{Bytes: f.bytes, Remaining: f.remaining, Dirty: f.dirty}, 1}, at(f.asked), at(f.received))
+		for _, f := range c.stats {
+			b.stats(progress{hypervisor.Moved{Bytes: f.bytes, Remaining: f.remaining, Dirty: f.dirty}, 1}, at(f.asked), at(f.received))
 		}
 		if got := b.exceeded(at(c.now)); got != c.want {
 			t.Errorf("%s: exceeded is %v (bound %d of %d), want %v", c.name, got, b.bound(at(c.now)), c.limit, c.want)

@@ -147,8 +147,8 @@ func TestMigratePostCopy(t *testing.T) {
 	t.Cleanup(func() { _ = there.Destroy(context.Background(), s.VM) })
 	console := here.attach(t, s.VM)
 	first := console.beat(t)
-	for touched := first["touched"]; touched < 24<<20>>12; {
-		touched = console.beat(t)["touched"]
+	for updated := first["touched"]; updated < 24<<20>>12; {
+		updated = console.beat(t)["touched"]
 	}
 	m := hypervisor.Migration{To: there.lab.MigrationURI(), Bandwidth: 24 << 20, MaxBytes: 500 << 20, PostCopy: true}
 	seen := false
@@ -191,14 +191,14 @@ func TestCharged(t *testing.T) {
 	if got := b.charged(at(500)); got != 4*mib {
 		t.Errorf("before any figures: %d", got)
 	}
-	b.figures(progress{hypervisor.Moved{Bytes: 40 * mib, Remaining: 50 * mib}, 1}, at(5000), at(5001))
+	b.stats(progress{hypervisor.Moved{Bytes: 40 * mib, Remaining: 50 * mib}, 1}, at(5000), at(5001))
 	if got := b.charged(at(6000)); got != 48*mib {
 		t.Errorf("a second after the last figures: %d", got)
 	}
 	if got := b.charged(at(60_000)); got != 60*mib {
 		t.Errorf("long after them, more than the budget: %d", got)
 	}
-	b.figures(progress{}, at(6000), at(6001))
+	b.stats(progress{}, at(6000), at(6001))
 	if got := b.charged(at(6050)); got < 40*mib {
 		t.Errorf("after zeros: %d", got)
 	}
@@ -226,7 +226,7 @@ func TestSwitchOver(t *testing.T) {
 		{"fits now, and would not later", 125 * mib, 100 * mib, 20 * mib, 2, 10, 0, true},
 	} {
 		b := &budget{limit: c.limit, rate: 100 * mib, at: begun}
-		b.figures(progress{hypervisor.Moved{Bytes: c.bytes, Remaining: c.left, Dirty: 30 * mib}, c.pass}, at(c.now), at(c.now))
+		b.stats(progress{hypervisor.Moved{Bytes: c.bytes, Remaining: c.left, Dirty: 30 * mib}, c.pass}, at(c.now), at(c.now))
 		deadline := time.Time{}
 		if c.until > 0 {
 			deadline = at(c.until)

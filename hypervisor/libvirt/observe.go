@@ -355,7 +355,7 @@ func (h *Host) sample(s *libvirt.DomainStats, vm knownVM, uuid string, at time.T
 	if g.unused >= 0 || g.available >= 0 {
 		r.Reported = g.at
 	}
-	r.Unused, r.Available, r.SwapIn, r.SwapOut, r.MajorFaults = g.figures()
+	r.Unused, r.Available, r.SwapIn, r.SwapOut, r.MajorFaults = g.stats()
 	r.Resident, r.TotalTime = last.resident, max(last.total, r.VCPUTime)
 	for _, b := range s.Block {
 		r.ReadBytes += int64(b.RdBytes)

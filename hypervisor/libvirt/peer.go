@@ -99,8 +99,8 @@ func obstacleOf(to string, missing []string, err error) hypervisor.Obstacle {
 	return hypervisor.Obstacle{Why: text}
 }
 
-// blame names the side that a migration failed on for want of a connection.
-func blame(to string, missing []string, err error) error {
+// explainPeer names the side that a migration failed on for want of a connection.
+func explainPeer(to string, missing []string, err error) error {
 	if o := obstacleOf(to, missing, err); o.Here {
 		return fmt.Errorf("this host cannot send VMs: %s", o.Why)
 	}

@@ -75,19 +75,19 @@ func TestMissingOf(t *testing.T) {
 }
 
 // A migration that fails for a file of this host says so, and not that the target's libvirt was lost.
-func TestBlame(t *testing.T) {
+func TestExplainPeer(t *testing.T) {
 	const to = "qemu+tls://h2/system?pkipath=/nowhere/keys"
 	bare := libvirt.Error{Code: libvirt.ERR_SYSTEM_ERROR, Domain: libvirt.FROM_RPC, Message: "Cannot read CA certificate '/nowhere/keys/cacert.pem': No such file or directory"}
 	err := translate(nil, bare)
 	if !errors.Is(err, hypervisor.ErrUnavailable) {
 		t.Fatalf("as libvirt's errors are taken: %v", err)
 	}
-	got := blame(to, []string{"/nowhere/keys/cacert.pem"}, err).Error()
+	got := explainPeer(to, []string{"/nowhere/keys/cacert.pem"}, err).Error()
 	if strings.Contains(got, "target") || strings.Contains(got, hypervisor.ErrUnavailable.Error()) || !strings.Contains(got, "/nowhere/keys/cacert.pem is missing") {
 		t.Errorf("%s", got)
 	}
 	lost := translate(nil, libvirt.Error{Code: libvirt.ERR_SYSTEM_ERROR, Domain: libvirt.FROM_RPC, Message: "End of file while reading data: Input/output error"})
-	if got := blame(to, nil, lost).Error(); !strings.Contains(got, "the target's libvirt was lost, or cannot be reached") {
+	if got := explainPeer(to, nil, lost).Error(); !strings.Contains(got, "the target's libvirt was lost, or cannot be reached") {
 		t.Errorf("%s", got)
 	}
 }

@@ -30,11 +30,11 @@ func (h *Host) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
 // availableIn reads the line "MemAvailable:   12345 kB" of /proc/meminfo.
 func availableIn(text []byte) int64 {
 	for line := range bytes.Lines(text) {
-		words := strings.Fields(string(line))
-		if len(words) != 3 || words[0] != "MemAvailable:" || words[2] != "kB" {
+		fields := strings.Fields(string(line))
+		if len(fields) != 3 || fields[0] != "MemAvailable:" || fields[2] != "kB" {
 			continue
 		}
-		if kib, err := strconv.ParseInt(words[1], 10, 64); err == nil && kib >= 0 && kib < 1<<50 {
+		if kib, err := strconv.ParseInt(fields[1], 10, 64); err == nil && kib >= 0 && kib < 1<<50 {
 			return kib << 10
 		}
 	}
@@ -62,14 +62,14 @@ func pressureIn(dir string) hypervisor.Pressure {
 // pressureOf reads the line "some avg10=1.53 avg60=..." of a file of /proc/pressure.
 func pressureOf(text []byte) (float64, error) {
 	for line := range bytes.Lines(text) {
-		words := strings.Fields(string(line))
-		if len(words) < 2 || words[0] != "some" {
+		fields := strings.Fields(string(line))
+		if len(fields) < 2 || fields[0] != "some" {
 			continue
 		}
-		value, ok := strings.CutPrefix(words[1], "avg10=")
+		value, ok := strings.CutPrefix(fields[1], "avg10=")
 		percent, err := strconv.ParseFloat(value, 64)
 		if !ok || err != nil || !(percent >= 0 && percent <= 100) {
-			return 0, fmt.Errorf("pressure %q", words[1])
+			return 0, fmt.Errorf("pressure %q", fields[1])
 		}
 		return percent / 100, nil
 	}

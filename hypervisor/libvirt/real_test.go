@@ -147,7 +147,7 @@ func TestConformance(t *testing.T) {
 			Abilities: conformance.Abilities{
 				Foreign:   b.foreign,
 				Throttles: true, // the lab's processes are seen from here
-				Holds: func(spec hypervisor.Spec, bytes int64) hypervisor.Spec {
+				Occupies: func(spec hypervisor.Spec, bytes int64) hypervisor.Spec {
 					spec.Boot.Cmdline = guest.Cmdline(fmt.Sprintf("ek.touch=%d", bytes>>20))
 					return spec
 				},

@@ -13,10 +13,10 @@ import (
 type guestReport struct {
 	unused, available, swapIn, swapOut, majorFaults int64
 
-	update  uint64              // the guest's last report as QEMU numbers it, by its own clock, in seconds
-	at      time.Time           // when that was seen to change
-	balloon int64               // what the guest had when it made that report
-	had     [mostHad]hadBalloon // the latest first
+	update  uint64             // the guest's last report as QEMU numbers it, by its own clock, in seconds
+	at      time.Time          // when that was seen to change
+	balloon int64              // what the guest had when it made that report
+	had     [maxHad]hadBalloon // the latest first
 }
 
 // hadBalloon is what a guest had at a time.
@@ -25,8 +25,8 @@ type hadBalloon struct {
 	balloon int64
 }
 
-// mostHad is how many of these are kept.
-const mostHad = 8
+// maxHad is how many of these are kept.
+const maxHad = 8
 
 // atReport is what the guest had when it made its last report: a sample is as old as its report, and its balloon is not. Where
 // clocks differ too much to tell it is what the guest has now.
@@ -62,7 +62,7 @@ const reportsFor = 30 * statsPeriod * time.Second
 var noReport = guestReport{unused: hypervisor.Unknown, available: hypervisor.Unknown,
 	swapIn: hypervisor.Unknown, swapOut: hypervisor.Unknown, majorFaults: hypervisor.Unknown}
 
-func (g guestReport) figures() (unused, available, swapIn, swapOut, majorFaults int64) {
+func (g guestReport) stats() (unused, available, swapIn, swapOut, majorFaults int64) {
 	return g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults
 }
 
@@ -71,7 +71,7 @@ func (g *guestReport) take(b *libvirt.DomainStatsBalloon, now time.Time) {
 	copy(g.had[1:], g.had[:])
 	g.had[0] = hadBalloon{now, int64(min(b.Current, math.MaxInt64/1024)) * 1024} //nolint:gosec // bounded
 	if b.LastUpdateSet {
-		forget := func() { g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults = noReport.figures() }
+		forget := func() { g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults = noReport.stats() }
 		if b.LastUpdate != g.update {
 			forget()
 			g.update, g.at = b.LastUpdate, now

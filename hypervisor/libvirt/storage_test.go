@@ -53,7 +53,7 @@ func TestDisk(t *testing.T) {
 	}
 
 	g := b.attachAll(t, s.VM)
-	if want := fmt.Sprintf("DISK vda bytes=%d", size); !g.saw(want) {
+	if want := fmt.Sprintf("DISK vda bytes=%d", size); !g.observed(want) {
 		t.Errorf("the guest did not say %q", want)
 	}
 	before, err := os.Stat(disk)
@@ -107,7 +107,7 @@ func (b bench) attachAll(t *testing.T, id string) *guest {
 	return g
 }
 
-func (g *guest) saw(want string) bool { return strings.Contains(<-g.lines, want) }
+func (g *guest) observed(want string) bool { return strings.Contains(<-g.lines, want) }
 
 // A disk with no size of its own is as large as its base; an ephemeral one is
 // made at each start and goes with the VM.

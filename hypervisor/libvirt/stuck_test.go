@@ -48,12 +48,12 @@ func swallowing(t *testing.T, path, to string, procedure uint32) {
 					if _, err := io.ReadFull(client, head); err != nil {
 						return
 					}
-					word := func(i int) uint32 { return binary.BigEndian.Uint32(head[4*i:]) }
-					rest := make([]byte, max(0, int64(word(0))-messageHead))
+					text := func(i int) uint32 { return binary.BigEndian.Uint32(head[4*i:]) }
+					rest := make([]byte, max(0, int64(text(0))-messageHead))
 					if _, err := io.ReadFull(client, rest); err != nil {
 						return
 					}
-					if word(1) == remoteProgram && word(3) == procedure {
+					if text(1) == remoteProgram && text(3) == procedure {
 						continue
 					}
 					if _, err := daemon.Write(append(head, rest...)); err != nil {

@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 				t.Errorf("Close of the world: %v", err)
 			}
 		})
-		fate := func(t *testing.T, err error) {
+		outcome := func(t *testing.T, err error) {
 			t.Helper()
 			if err != nil {
 				t.Fatal(err)
@@ -67,19 +67,19 @@ func TestConformance(t *testing.T) {
 			Abilities: conformance.Abilities{
 				Foreign: func(t *testing.T, name string) {
 					f := spec(name)
-					fate(t, w.AddForeign("h1", f))
-					t.Cleanup(func() { fate(t, w.RemoveForeign("h1", name)) })
+					outcome(t, w.AddForeign("h1", f))
+					t.Cleanup(func() { outcome(t, w.RemoveForeign("h1", name)) })
 				},
 				RestartDaemon: func(t *testing.T) {
-					fate(t, w.Disconnect("h1"))
-					fate(t, w.Reconnect("h1"))
+					outcome(t, w.Disconnect("h1"))
+					outcome(t, w.Reconnect("h1"))
 				},
 				Reconnect: func(t *testing.T) hypervisor.Host { return w.Host("h1") },
-				Kill:      func(t *testing.T, id string) { fate(t, w.Crash("h1", id)) },
+				Kill:      func(t *testing.T, id string) { outcome(t, w.Crash("h1", id)) },
 				Console:   &conformance.Console{Send: "hello\n", Expect: "hello\nBEAT "},
 				Second:    &conformance.Second{Host: w.Host("h2"), Address: "h2", Back: "h1"},
 				Throttles: true,
-				Holds: func(s hypervisor.Spec, bytes int64) hypervisor.Spec {
+				Occupies: func(s hypervisor.Spec, bytes int64) hypervisor.Spec {
 					s.Boot.Cmdline += fmt.Sprintf(" ek.touch=%d", bytes>>20)
 					return s
 				},

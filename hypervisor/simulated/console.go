@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// mostUnread is how many bytes a console keeps for a reader; older ones are lost.
-const mostUnread = 64 << 10
+// maxUnread is how many bytes a console keeps for a reader; older ones are lost.
+const maxUnread = 64 << 10
 
 // console is one reader's hold on a VM's serial console. The guest prints the
 // test guest's beat and echoes what it is told.
@@ -82,7 +82,7 @@ func (c *console) say(text string) {
 		return
 	}
 	c.unread = append(c.unread, text...)
-	if n := len(c.unread) - mostUnread; n > 0 {
+	if n := len(c.unread) - maxUnread; n > 0 {
 		c.unread = append(c.unread[:0], c.unread[n:]...)
 	}
 	select {

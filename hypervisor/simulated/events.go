@@ -8,8 +8,8 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// mostQueued is how many events a reader may be behind before it has to list again.
-const mostQueued = 1024
+// maxQueued is how many events a reader may be behind before it has to list again.
+const maxQueued = 1024
 
 // subscriber is one reader of a machine's events.
 type subscriber struct {
@@ -78,7 +78,7 @@ func (s *subscriber) sent() {
 
 func (s *subscriber) put(e hypervisor.Event) {
 	s.mu.Lock()
-	if len(s.queue) >= mostQueued {
+	if len(s.queue) >= maxQueued {
 		resync := hypervisor.Event{At: e.At, Kind: hypervisor.Resync, Reason: "reader fell behind"}
 		s.queue = append(s.queue[:0:0], resync, resync)
 	} else {
@@ -91,8 +91,8 @@ func (s *subscriber) put(e hypervisor.Event) {
 	}
 }
 
-// tell tells all readers what happened to a VM at m.at.
-func (m *machine) tell(kind hypervisor.EventKind, v *vm, reason string) {
+// notify tells all readers what happened to a VM at m.at.
+func (m *machine) notify(kind hypervisor.EventKind, v *vm, reason string) {
 	e := hypervisor.Event{Kind: kind, Name: v.spec.Name, Reason: reason}
 	if !v.foreign {
 		e.VM = v.spec.VM

@@ -128,23 +128,23 @@ func (w *World) ClearFaults(host string) error {
 	})
 }
 
-// NoWay keeps a host from sending VMs to another, or to all ("") others, until it is told the zero value.
-func (w *World) NoWay(from, to string, why hypervisor.Obstacle) error {
+// NoRoute keeps a host from sending VMs to another, or to all ("") others, until it is told the zero value.
+func (w *World) NoRoute(from, to string, why hypervisor.Obstacle) error {
 	return w.on(from, func(m *machine) error {
-		if m.noWay == nil {
-			m.noWay = map[string]hypervisor.Obstacle{}
+		if m.noRoute == nil {
+			m.noRoute = map[string]hypervisor.Obstacle{}
 		}
-		m.noWay[to] = why
+		m.noRoute[to] = why
 		return nil
 	})
 }
 
-// wayTo another host: what is in the way. The machine is locked.
-func (m *machine) wayTo(to string) hypervisor.Obstacle {
-	if all := m.noWay[""]; all.Why != "" {
+// routeTo another host: what is in the way. The machine is locked.
+func (m *machine) routeTo(to string) hypervisor.Obstacle {
+	if all := m.noRoute[""]; all.Why != "" {
 		return all
 	}
-	return m.noWay[to]
+	return m.noRoute[to]
 }
 
 // PowerOff takes a host's power away: its VMs are gone and nobody is told,

@@ -138,7 +138,7 @@ func TestPowerOff(t *testing.T) {
 	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 2})
 	h := w.Host("h1")
-	told, err := h.Events(ctx)
+	events, err := h.Events(ctx)
 	must(t, err)
 	s := sized("vm", 1, 0, 1)
 	run(t, w, "h1", s)
@@ -166,7 +166,7 @@ func TestPowerOff(t *testing.T) {
 		t.Errorf("a VM that boots anew has used %v", got)
 	}
 	for i, want := range []hypervisor.EventKind{hypervisor.Started, hypervisor.Disconnected, hypervisor.Resync, hypervisor.Started} {
-		if e := <-told; e.Kind != want {
+		if e := <-events; e.Kind != want {
 			t.Errorf("event %d is %+v, want %s", i, e, want)
 		}
 	}
@@ -179,7 +179,7 @@ func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 1})
 	h := w.Host("h1")
-	told, err := h.Events(ctx)
+	events, err := h.Events(ctx)
 	must(t, err)
 	run(t, w, "h1", sized("vm", 1, 0, 1))
 	run(t, w, "h1", sized("lost", 1, 0, 1))
@@ -195,7 +195,7 @@ func TestDisconnect(t *testing.T) {
 	}
 	must(t, w.Crash("h1", "vm"))
 	for i, want := range []hypervisor.EventKind{hypervisor.Started, hypervisor.Started, hypervisor.Disconnected, hypervisor.Resync, hypervisor.Stopped} {
-		if e := <-told; e.Kind != want {
+		if e := <-events; e.Kind != want {
 			t.Errorf("event %d is %+v, want %s", i, e, want)
 		} else if want == hypervisor.Stopped && e.Reason != "crashed" {
 			t.Errorf("event %d is %+v", i, e)
@@ -234,7 +234,7 @@ func TestIgnoreStopAndLoseEvents(t *testing.T) {
 	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 1})
 	h := w.Host("h1")
-	told, err := h.Events(ctx)
+	events, err := h.Events(ctx)
 	must(t, err)
 	must(t, w.LoseEvents("h1", 1))
 	run(t, w, "h1", sized("vm", 1, 0, 1)) // its start goes unheard
@@ -246,7 +246,7 @@ func TestIgnoreStopAndLoseEvents(t *testing.T) {
 	}
 	must(t, w.IgnoreStop("h1", "vm", false))
 	must(t, h.Stop(ctx, "vm"))
-	if e := <-told; e.Kind != hypervisor.Stopped {
+	if e := <-events; e.Kind != hypervisor.Stopped {
 		t.Errorf("first event heard is %+v", e)
 	}
 }
@@ -255,7 +255,7 @@ func TestSlowReaderMustResync(t *testing.T) {
 	t.Parallel()
 	w, _ := stepped(t, simulated.Options{Hosts: 1})
 	h := w.Host("h1")
-	told, err := h.Events(ctx)
+	events, err := h.Events(ctx)
 	must(t, err)
 	s := sized("vm", 1, 0, 1)
 	must(t, h.Define(ctx, s))
@@ -264,13 +264,13 @@ func TestSlowReaderMustResync(t *testing.T) {
 		must(t, h.Destroy(ctx, s.VM))
 	}
 	must(t, h.Close())
-	_, again := <-told // Close ends the channel even if nobody read
+	_, again := <-events // Close ends the channel even if nobody read
 	for again {
-		_, again = <-told
+		_, again = <-events
 	}
 
 	h = w.Host("h1")
-	told, err = h.Events(ctx)
+	events, err = h.Events(ctx)
 	must(t, err)
 	for range 2000 {
 		must(t, h.Start(ctx, s))
@@ -278,7 +278,7 @@ func TestSlowReaderMustResync(t *testing.T) {
 	}
 	must(t, h.Start(ctx, s))
 	resync := false
-	for e := range told {
+	for e := range events {
 		resync = resync || e.Kind == hypervisor.Resync
 		if resync && e.Kind == hypervisor.Started {
 			break // what happened after the gap is told again

@@ -78,7 +78,7 @@ type saved struct {
 	BootAt    int64           `json:"bootAt"`
 	GoneAt    int64           `json:"goneAt"`
 	Used      float64         `json:"used"`           // ns of vCPU time
-	Held      float64         `json:"held,omitempty"` // ns that threads were held back by the cap
+	Throttled float64         `json:"held,omitempty"` // ns that threads were held back by the cap
 	Balloon   int64           `json:"balloon"`
 	BalloonAt int64           `json:"balloonAt"`
 	Stuck     bool            `json:"stuck,omitempty"`
@@ -91,7 +91,7 @@ type saved struct {
 // saved is the VM as it stands at now.
 func (v *vm) saved(now int64) *saved {
 	s := &saved{
-		Spec: v.spec, Foreign: v.foreign, BootAt: v.bootAt, GoneAt: v.goneAt, Used: v.vcpuTime(now), Held: v.throttled(now),
+		Spec: v.spec, Foreign: v.foreign, BootAt: v.bootAt, GoneAt: v.goneAt, Used: v.vcpuTime(now), Throttled: v.throttled(now),
 		Balloon: v.balloon, BalloonAt: v.balloonAt, Stuck: v.stuck, Paused: v.paused, PausedAt: v.pausedAt, Leftover: v.leftover,
 	}
 	if v.guest.Memory != nil {
@@ -105,7 +105,7 @@ func (v *vm) saved(now int64) *saved {
 func (s *saved) vm(w *World, at int64) *vm {
 	v := &vm{
 		spec: s.Spec, foreign: s.Foreign, load: w.workload(s.Spec), bootAt: s.BootAt, goneAt: s.GoneAt,
-		used: s.Used, held: s.Held, since: at, balloon: s.Balloon, balloonAt: s.BalloonAt, stuck: s.Stuck,
+		used: s.Used, throttledFor: s.Throttled, since: at, balloon: s.Balloon, balloonAt: s.BalloonAt, stuck: s.Stuck,
 		paused: s.Paused, pausedAt: s.PausedAt, incoming: s.Leftover, leftover: s.Leftover,
 	}
 	if !s.Foreign {
@@ -159,7 +159,7 @@ func (m *machine) apply(r *record) error {
 		m.armBalloon(v)
 		m.armMemory(v)
 		if r.Op == opStart {
-			m.tell(hypervisor.Started, v, "booted")
+			m.notify(hypervisor.Started, v, "booted")
 		}
 	case opStop:
 		v.goneAt = r.GoneAt
@@ -214,8 +214,8 @@ type journal struct {
 	err     error
 }
 
-// least is how many records a file may hold before it is worth compacting.
-const least = 4096
+// minJournal is how many records a file may hold before it is worth compacting.
+const minJournal = 4096
 
 // append writes one record. A write that fails half way leaves the file
 // unusable for more, since a line after half a line would be lost too: it is
@@ -248,7 +248,7 @@ func (j *journal) append(r *record) error {
 func (j *journal) due() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.err == nil && j.records > max(least, 4*j.base)
+	return j.err == nil && j.records > max(minJournal, 4*j.base)
 }
 
 func (j *journal) close() error {

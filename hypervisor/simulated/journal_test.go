@@ -185,10 +185,10 @@ func TestRestoreEndsWhatEndedMeanwhile(t *testing.T) {
 	must(t, w.Close())
 
 	early, earlyClock := after(t, o.StateFile, scratch.Dir(t), o, clock.Now(), 0)
-	told, err := early.Host("h1").Events(ctx)
+	events, err := early.Host("h1").Events(ctx)
 	must(t, err)
 	earlyClock.Advance(9 * time.Second)
-	if e := <-told; e.Kind != hypervisor.Stopped || e.VM != "vm" {
+	if e := <-events; e.Kind != hypervisor.Stopped || e.VM != "vm" {
 		t.Errorf("told %+v", e)
 	}
 	must(t, early.Close())

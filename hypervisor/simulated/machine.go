@@ -44,7 +44,7 @@ type machine struct {
 	keepSources int // so many hand-overs from here are to leave their source behind
 	loseAnswers int // so many hand-overs from here are to lose the target's answer
 	faults      []*fault
-	noWay       map[string]hypervisor.Obstacle // to other hosts, by name; "": to all
+	noRoute     map[string]hypervisor.Obstacle // to other hosts, by name; "": to all
 	hung        []hypervisor.Hung
 }
 
@@ -70,9 +70,9 @@ type vm struct {
 	bootAt   int64 // guest computes and has its balloon driver
 	goneAt   int64 // guest is off; never until it was asked to
 
-	used, held float64 // ns of vCPU time, and ns that threads were held back by the cap, up to since
-	since      int64
-	rate, hold float64 // cores used, and held back, from since on
+	used, throttledFor float64 // ns of vCPU time, and ns that threads were held back by the cap, up to since
+	since              int64
+	rate, throttling   float64 // cores used, and held back, from since on
 
 	balloon     int64 // bytes at balloonAt
 	balloonAt   int64
@@ -117,7 +117,7 @@ func (m *machine) resume(v *vm) {
 	m.armBalloon(v)
 	m.armMemory(v)
 	m.speak(v)
-	m.tell(hypervisor.Resumed, v, "unpaused")
+	m.notify(hypervisor.Resumed, v, "unpaused")
 }
 
 // endsAt is when the guest will be off, as things stand.
@@ -132,10 +132,12 @@ func (v *vm) endsAt() int64 {
 func (v *vm) vcpuTime(now int64) float64 { return v.used + v.rate*float64(now-v.since) }
 
 // throttled is how long its threads were held back by its cap, ns, as vcpuTime.
-func (v *vm) throttled(now int64) float64 { return v.held + v.hold*float64(now-v.since) }
+func (v *vm) throttled(now int64) float64 { return v.throttledFor + v.throttling*float64(now-v.since) }
 
 // fold makes now the instant that the VM's CPU time is counted from.
-func (v *vm) fold(now int64) { v.used, v.held, v.since = v.vcpuTime(now), v.throttled(now), now }
+func (v *vm) fold(now int64) {
+	v.used, v.throttledFor, v.since = v.vcpuTime(now), v.throttled(now), now
+}
 
 // balloonNow is how much memory the guest has.
 func (v *vm) balloonNow(now int64, speed int64) int64 {
@@ -148,7 +150,7 @@ func (v *vm) balloonNow(now int64, speed int64) int64 {
 	if speed > 0 {
 		by = int64(min(float64(speed)*float64(now-from)/1e9, math.MaxInt64/2))
 	}
-	if to := max(v.spec.Balloon, min(v.balloon, v.leastBalloon())); v.spec.Balloon < v.balloon {
+	if to := max(v.spec.Balloon, min(v.balloon, v.minBalloon())); v.spec.Balloon < v.balloon {
 		return v.balloon - min(by, v.balloon-to)
 	}
 	return v.balloon + min(by, v.spec.Balloon-v.balloon)
@@ -173,7 +175,7 @@ func (v *vm) retarget(now, speed, bytes int64) {
 }
 
 // limit is the most CPU that the VM can use now, until when that is so, and the cores that it would use beyond its cap.
-func (v *vm) limit(now int64) (cores float64, until int64, hold float64) {
+func (v *vm) limit(now int64) (cores float64, until int64, throttling float64) {
 	if v.idle() {
 		return 0, never, 0
 	}
@@ -187,9 +189,9 @@ func (v *vm) limit(now int64) (cores float64, until int64, hold float64) {
 	}
 	cores = min(cores, float64(v.spec.VCPUs))
 	if limit := v.spec.CPU.Cap; limit > 0 && cores > limit {
-		cores, hold = limit, cores-limit
+		cores, throttling = limit, cores-limit
 	}
-	return cores, until, hold
+	return cores, until, throttling
 }
 
 // advance brings the machine to now: shares are worked out anew at each change of a
@@ -199,7 +201,7 @@ func (m *machine) advance(now int64) int64 {
 	now = max(now, m.at)
 	for {
 		if m.dirty && now > m.at {
-			m.settle()
+			m.recompute()
 		}
 		if m.dirty || m.next > now {
 			break
@@ -217,24 +219,24 @@ func (m *machine) advance(now int64) int64 {
 	return now
 }
 
-// settle works out the CPU each VM gets from m.at on, and how long that holds.
-func (m *machine) settle() {
+// recompute works out the CPU each VM gets from m.at on, and how long that holds.
+func (m *machine) recompute() {
 	if cap(m.work) < len(m.vms) {
 		m.work = make([]contender, len(m.vms), 2*len(m.vms))
 	}
 	cs := m.work[:len(m.vms)]
 	m.next = never
 	for i, v := range m.vms {
-		limit, until, hold := v.limit(m.at)
-		if v.hold != hold {
+		limit, until, throttling := v.limit(m.at)
+		if v.throttling != throttling {
 			v.fold(m.at)
-			v.hold = hold
+			v.throttling = throttling
 		}
-		cs[i] = contender{limit: limit, weight: max(v.spec.CPU.Weight, leastWeight)}
+		cs[i] = contender{limit: limit, weight: max(v.spec.CPU.Weight, minWeight)}
 		wanted, grew := v.wantsMemory(m.at, m.w.timing.Balloon)
 		if grew { // by itself
 			m.promised()
-			m.tell(hypervisor.BalloonMoved, v, "")
+			m.notify(hypervisor.BalloonMoved, v, "")
 		}
 		m.next = min(m.next, until, wanted, v.endsAt())
 	}
@@ -281,7 +283,7 @@ func (m *machine) remove(v *vm, kind hypervisor.EventKind, reason string) {
 	}
 	m.dirty = true
 	if kind != "" && !v.incoming {
-		m.tell(kind, v, reason)
+		m.notify(kind, v, reason)
 	}
 }
 
@@ -329,7 +331,7 @@ func (m *machine) armBalloon(v *vm) {
 	seq := v.balloonSeq
 	m.when(done, func() {
 		if m.byName[v.spec.Name] == v && v.balloonSeq == seq && !v.stuck {
-			m.tell(hypervisor.BalloonMoved, v, "")
+			m.notify(hypervisor.BalloonMoved, v, "")
 		}
 	})
 }

@@ -109,8 +109,8 @@ const kernelTakes = 48 << 20
 // line a guest holds so many MiB besides what its kernel takes, reports, and takes memory back when it runs out;
 // else nothing is known of its memory.
 func GuestFromCmdline(spec hypervisor.Spec) Guest {
-	for _, word := range strings.Fields(spec.Boot.Cmdline) {
-		if value, is := strings.CutPrefix(word, "ek.touch="); is {
+	for _, text := range strings.Fields(spec.Boot.Cmdline) {
+		if value, is := strings.CutPrefix(text, "ek.touch="); is {
 			if n, err := strconv.ParseUint(value, 10, 20); err == nil {
 				return Guest{Memory: Bytes(kernelTakes + int64(n)<<20), Deflates: true}
 			}
@@ -146,8 +146,8 @@ type GuestMemory struct {
 	Follows, Reporting bool
 }
 
-// leastBalloon is how far a guest can follow its balloon down: what it holds does not go.
-func (v *vm) leastBalloon() int64 {
+// minBalloon is how far a guest can follow its balloon down: what it holds does not go.
+func (v *vm) minBalloon() int64 {
 	if v.guest.Memory == nil {
 		return 0
 	}
@@ -203,15 +203,15 @@ func (v *vm) wantsMemory(now, speed int64) (until int64, grew bool) {
 	v.balloon, v.balloonAt = v.balloonNow(now, speed), max(now, v.balloonAt)
 	m := &v.memory
 	m.Wanted, m.Killed = wanted, false
-	if lacks := wanted - v.guest.Swap - v.balloon; lacks > 0 {
+	if deficit := wanted - v.guest.Swap - v.balloon; deficit > 0 {
 		if v.guest.Deflates && !v.guest.Deaf {
-			took := min(lacks, v.spec.Memory-v.balloon)
+			took := min(deficit, v.spec.Memory-v.balloon)
 			if took > 0 {
 				v.balloon, m.Deflated, m.Took, grew = v.balloon+took, true, m.Took+took, true
-				lacks -= took
+				deficit -= took
 			}
 		}
-		if lacks > 0 {
+		if deficit > 0 {
 			m.Kills, m.Killed, m.Wanted = m.Kills+1, true, 0
 		}
 	}

@@ -38,7 +38,7 @@ type move struct {
 const (
 	firstThrottle = 0.2
 	moreThrottle  = 0.1
-	mostThrottle  = 0.99
+	maxThrottle   = 0.99
 )
 
 // Migrate moves a running VM to another host of the same world; To is its
@@ -150,7 +150,7 @@ func (c *conn) Partner(ctx context.Context) (p hypervisor.Partner, err error) {
 func (c *conn) CheckPeer(ctx context.Context, to string) (found hypervisor.Obstacle, err error) {
 	peer := c.m.w.byName[to]
 	err = c.do(ctx, CallCheckPeer, "", 0, func(int64) error {
-		if found = c.m.wayTo(to); found.Why == "" && peer == nil {
+		if found = c.m.routeTo(to); found.Why == "" && peer == nil {
 			found.Why = fmt.Sprintf("there is no host at %q", to)
 		}
 		return nil
@@ -187,7 +187,7 @@ func (mv *move) begin(now int64, id string, how hypervisor.Migration) error {
 	if v.spec.Disk.Present() && !how.SharedDisk && !how.CopyStorage {
 		return fmt.Errorf("its disk is here alone: %w", hypervisor.ErrInvalid)
 	}
-	if o := m.wayTo(mv.to.name); o.Why != "" {
+	if o := m.routeTo(mv.to.name); o.Why != "" {
 		return fmt.Errorf("%s: %w", o.Why, hypervisor.ErrUnavailable)
 	}
 	v.moving = make(chan struct{})
@@ -279,7 +279,7 @@ func (mv *move) send(ctx context.Context, how hypervisor.Migration) error {
 		if pass -= mv.speed * s; pass <= 0 {
 			passes, pass = passes+1, mv.left
 			if how.AutoConverge && 2*dirty > mv.speed {
-				throttle = min(max(firstThrottle, throttle+moreThrottle), mostThrottle)
+				throttle = min(max(firstThrottle, throttle+moreThrottle), maxThrottle)
 			}
 		}
 		if how.Progress != nil {
@@ -402,8 +402,8 @@ func (m *machine) take(v *vm, from *machine, r *record) error {
 	s := v.saved(from.at)
 	switch {
 	case r.Source == runsOn:
-		from.tell(hypervisor.Suspended, v, "migrated")
-		from.tell(hypervisor.Resumed, v, "migrated")
+		from.notify(hypervisor.Suspended, v, "migrated")
+		from.notify(hypervisor.Resumed, v, "migrated")
 	case r.Source == stays && r.Paused:
 		from.remove(v, hypervisor.Suspended, "migrated")
 	default:
@@ -429,9 +429,9 @@ func (m *machine) take(v *vm, from *machine, r *record) error {
 	m.armBalloon(arrived)
 	m.armMemory(arrived)
 	if r.Paused { // libvirt tells no more of it
-		m.tell(hypervisor.Suspended, arrived, "paused")
+		m.notify(hypervisor.Suspended, arrived, "paused")
 	} else {
-		m.tell(hypervisor.MovedIn, arrived, "migrated")
+		m.notify(hypervisor.MovedIn, arrived, "migrated")
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func TestMigrationWithBalloonInMotion(t *testing.T) {
 	run(t, w, "h1", s)
 	clock.Advance(10 * time.Second)
 	h := w.Host("h2")
-	told, err := h.Events(ctx)
+	events, err := h.Events(ctx)
 	must(t, err)
 	if _, err := w.Host("h1").Migrate(ctx, "vm", hypervisor.Migration{To: "h2"}); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestMigrationWithBalloonInMotion(t *testing.T) {
 		}
 	}
 	for _, want := range []hypervisor.EventKind{hypervisor.MovedIn, hypervisor.BalloonMoved} {
-		if e := <-told; e.Kind != want || e.VM != "vm" {
+		if e := <-events; e.Kind != want || e.VM != "vm" {
 			t.Errorf("told %+v, want %s", e, want)
 		}
 	}

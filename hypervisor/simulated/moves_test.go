@@ -77,7 +77,7 @@ func TestMigrationWithDisk(t *testing.T) {
 }
 
 // A host that cannot send VMs says why when it is asked, and so does a move from it; what comes to it comes.
-func TestNoWay(t *testing.T) {
+func TestNoRoute(t *testing.T) {
 	t.Parallel()
 	w, err := simulated.New(simulated.Options{Hosts: 3, CPU: 4, Memory: 1 << 40})
 	must(t, err)
@@ -90,7 +90,7 @@ func TestNoWay(t *testing.T) {
 		}
 	}
 	look("h1", "h2", hypervisor.Obstacle{})
-	for _, err := range []error{w.NoWay("h1", "", here), w.NoWay("h2", "h3", hypervisor.Obstacle{Why: "refused"}), w.Disconnect("h1")} {
+	for _, err := range []error{w.NoRoute("h1", "", here), w.NoRoute("h2", "h3", hypervisor.Obstacle{Why: "refused"}), w.Disconnect("h1")} {
 		if err != nil {
 			t.Fatal(err)
 		}

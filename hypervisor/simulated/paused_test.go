@@ -38,11 +38,11 @@ func is(t *testing.T, w *simulated.World, h1, h2 string) {
 }
 
 // kinds of the events told so far.
-func kinds(told <-chan hypervisor.Event) (r []hypervisor.EventKind) {
+func kinds(events <-chan hypervisor.Event) (r []hypervisor.EventKind) {
 	for {
 		synctest.Wait()
 		select {
-		case e := <-told:
+		case e := <-events:
 			r = append(r, e.Kind)
 		default:
 			return r
@@ -221,7 +221,7 @@ func TestHandOverThatGoesWrong(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, a, b := pair(t, 0)
 				must(t, x.fault(w, "h1", 1))
-				told, err := a.Events(ctx)
+				events, err := a.Events(ctx)
 				must(t, err)
 				x.how.To = "h2"
 				moved, err := a.Migrate(ctx, "vm", x.how)
@@ -237,7 +237,7 @@ func TestHandOverThatGoesWrong(t *testing.T) {
 					t.Errorf("Migrate: %v; what became of it is unknown: %v", err, unknown)
 				}
 				is(t, w, x.h1, x.h2)
-				if got := kinds(told); !slices.Equal(got, x.events) {
+				if got := kinds(events); !slices.Equal(got, x.events) {
 					t.Errorf("the source told %v, want %v", got, x.events)
 				}
 				if got := len(w.Audit().Doubled) > 0; got != x.doubled {
@@ -254,7 +254,7 @@ func TestHandOverThatGoesWrong(t *testing.T) {
 					t.Errorf("resumed on its source: doubled: %v", w.Audit().Doubled)
 				}
 				if x.h1 == "leftover" {
-					if got, want := kinds(told), []hypervisor.EventKind{hypervisor.Resumed}; !slices.Equal(got, want) {
+					if got, want := kinds(events), []hypervisor.EventKind{hypervisor.Resumed}; !slices.Equal(got, want) {
 						t.Errorf("the source told %v, want %v", got, want)
 					}
 				}

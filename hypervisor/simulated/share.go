@@ -12,8 +12,8 @@ type contender struct {
 	gets   float64 // cores; the result
 }
 
-// leastWeight stands in for a weight of 0: cgroups know none either.
-const leastWeight = 0.01
+// minWeight stands in for a weight of 0: cgroups know none either.
+const minWeight = 0.01
 
 // share divides capacity (cores) as a weighted fair scheduler does: everyone
 // gets what it can use, or else the same amount per weight as everyone else

@@ -78,7 +78,7 @@ func TestShareProperties(t *testing.T) {
 		sum := 0.0
 		for i := range cs {
 			cs[i].limit = rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(0, 8)).Draw(t, "limit")
-			cs[i].weight = rapid.OneOf(rapid.Just(1.0), rapid.Float64Range(leastWeight, 100)).Draw(t, "weight")
+			cs[i].weight = rapid.OneOf(rapid.Just(1.0), rapid.Float64Range(minWeight, 100)).Draw(t, "weight")
 			sum += cs[i].limit
 		}
 		share(capacity, cs)

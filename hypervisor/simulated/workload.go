@@ -75,8 +75,8 @@ func (r Trace) Demand(t time.Duration) (float64, time.Duration) {
 // P percent of the time, 1 to 100). Values it cannot read count as not there.
 func FromCmdline(spec hypervisor.Spec) Workload {
 	threads, duty := float64(spec.VCPUs), 1.0
-	for _, word := range strings.Fields(spec.Boot.Cmdline) {
-		key, value, _ := strings.Cut(word, "=")
+	for _, text := range strings.Fields(spec.Boot.Cmdline) {
+		key, value, _ := strings.Cut(text, "=")
 		n, err := strconv.ParseUint(value, 10, 31)
 		switch {
 		case err != nil:

@@ -286,7 +286,7 @@ func TestBootBalloonAndShutdown(t *testing.T) {
 		Boot: 2 * time.Second, Shutdown: time.Second, Balloon: 64 << 20,
 	}})
 	h := w.Host("h1")
-	told, err := h.Events(ctx)
+	events, err := h.Events(ctx)
 	must(t, err)
 	s := sized("vm", 1, 0, 1)
 	s.Memory, s.Balloon = 256<<20, 128<<20
@@ -343,7 +343,7 @@ func TestBootBalloonAndShutdown(t *testing.T) {
 		{hypervisor.Started, time.Hour + 5*time.Second}, {hypervisor.Stopped, time.Hour + 8*time.Second},
 	}
 	for i, x := range want {
-		e := <-told
+		e := <-events
 		if e.Kind != x.kind || e.At.Sub(start) != x.at || e.VM != "vm" {
 			t.Errorf("event %d is %+v (%v in), want %s at %v", i, e, e.At.Sub(start), x.kind, x.at)
 		}

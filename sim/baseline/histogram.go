@@ -22,7 +22,7 @@ type Histogram struct {
 	halfLife float64                   // in steps
 	weight   float64                   // of the next value; doubles with every half-life
 	buckets  [histogramBuckets]float64 // weights
-	least    [histogramBuckets]float64 // values that came into each
+	lowest   [histogramBuckets]float64 // values that came into each
 	greatest [histogramBuckets]float64
 	top      int // exponent of the last bucket: it holds histogramRatio^top and above, up to the next power
 	total    float64
@@ -76,10 +76,10 @@ func (h *Histogram) Observe(y float64) {
 	}
 	i := max(0, e-h.top+histogramBuckets-1)
 	if h.buckets[i] == 0 {
-		h.least[i], h.greatest[i] = y, y
+		h.lowest[i], h.greatest[i] = y, y
 	}
 	h.buckets[i] += h.weight
-	h.least[i], h.greatest[i] = min(h.least[i], y), max(h.greatest[i], y)
+	h.lowest[i], h.greatest[i] = min(h.lowest[i], y), max(h.greatest[i], y)
 	h.total += h.weight
 }
 
@@ -95,17 +95,17 @@ func exponent(y float64) int {
 func (h *Histogram) shift(steps int) {
 	h.top += steps
 	for i := range h.buckets {
-		w, least, greatest := h.buckets[i], h.least[i], h.greatest[i]
+		w, lowest, greatest := h.buckets[i], h.lowest[i], h.greatest[i]
 		h.buckets[i] = 0
 		if w == 0 {
 			continue
 		}
 		j := max(0, i-steps)
 		if h.buckets[j] > 0 { // the lowest
-			least, greatest = min(least, h.least[j]), max(greatest, h.greatest[j])
+			lowest, greatest = min(lowest, h.lowest[j]), max(greatest, h.greatest[j])
 		}
 		h.buckets[j] += w
-		h.least[j], h.greatest[j] = least, greatest
+		h.lowest[j], h.greatest[j] = lowest, greatest
 	}
 }
 
@@ -139,7 +139,7 @@ func (h *Histogram) Predict(out []forecast.Prediction) bool {
 			return false // all of the past has faded
 		}
 		part := min(1, max(0, (want-below)/h.buckets[at]))
-		p.Quantiles[l] = h.least[at] + part*(h.greatest[at]-h.least[at])
+		p.Quantiles[l] = h.lowest[at] + part*(h.greatest[at]-h.lowest[at])
 	}
 	for i := range out {
 		out[i] = p

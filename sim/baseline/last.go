@@ -63,7 +63,7 @@ func usable(y float64) float64 {
 
 const (
 	trackLength = 128 // values that errors are taken from
-	leastErrors = 8   // that an interval is taken from
+	minErrors   = 8   // that an interval is taken from
 )
 
 // normalQuantiles are those of the standard normal distribution at forecast.Levels.
@@ -113,12 +113,12 @@ func (t *track) errors(lag int) int {
 // the nearest above, with enough errors; 0 if there is none.
 func (t *track) base(lag int) int {
 	for b := min(lag, t.n-1); b > 0; b-- {
-		if t.errors(b) >= leastErrors {
+		if t.errors(b) >= minErrors {
 			return b
 		}
 	}
 	for b := lag + 1; b < t.n; b++ {
-		if t.errors(b) >= leastErrors {
+		if t.errors(b) >= minErrors {
 			return b
 		}
 	}

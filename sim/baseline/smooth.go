@@ -104,7 +104,7 @@ func (s *Smooth) fit() {
 			window = append(window, y)
 		}
 	}
-	least := math.Inf(1)
+	lowest := math.Inf(1)
 	for i := range s.kinds {
 		k := &s.kinds[i]
 		fit := k.fitter.Refit
@@ -115,8 +115,8 @@ func (s *Smooth) fit() {
 			continue
 		}
 		k.fits = true
-		if c := k.model.AICc(); c < least || !s.fitted {
-			least, s.chosen, s.fitted = c, i, true
+		if c := k.model.AICc(); c < lowest || !s.fitted {
+			lowest, s.chosen, s.fitted = c, i, true
 		}
 	}
 }

@@ -81,15 +81,15 @@ func fluid(c Cluster, jobs []Job, stretch float64) bool {
 	for k := range intervals {
 		f.join(len(jobs)+k, sink, float64(c.Nodes)*(cuts[k+1]-cuts[k]))
 	}
-	f.least = total * 1e-12
-	return f.most(source, sink) >= total*(1-1e-6)
+	f.epsilon = total * 1e-12
+	return f.maxFlow(source, sink) >= total*(1-1e-6)
 }
 
 // flow is a network, for Dinic's algorithm.
 type flow struct {
 	first, next, level []int32 // of each node: first edge, edge to be tried next, distance from the source
 	edges              []flowEdge
-	least              float64 // residual capacities below it count as none
+	epsilon            float64 // residual capacities below it count as none
 }
 
 // flowEdge i and i^1 are opposite.
@@ -105,8 +105,8 @@ func (f *flow) join(from, to int, room float64) {
 	f.first[to] = int32(len(f.edges) - 1)
 }
 
-// most is the greatest flow.
-func (f *flow) most(source, sink int) float64 {
+// maxFlow is the greatest flow.
+func (f *flow) maxFlow(source, sink int) float64 {
 	sum := 0.0
 	queue := make([]int32, 0, len(f.first))
 	for {
@@ -117,7 +117,7 @@ func (f *flow) most(source, sink int) float64 {
 		queue = append(queue[:0], int32(source))
 		for i := 0; i < len(queue) && f.level[sink] < 0; i++ {
 			for e := f.first[queue[i]]; e >= 0; e = f.edges[e].after {
-				if d := &f.edges[e]; d.room > f.least && f.level[d.to] < 0 {
+				if d := &f.edges[e]; d.room > f.epsilon && f.level[d.to] < 0 {
 					f.level[d.to] = f.level[queue[i]] + 1
 					queue = append(queue, d.to)
 				}
@@ -140,13 +140,13 @@ func (f *flow) push(at, sink int, amount float64) float64 {
 	for ; f.next[at] >= 0; f.next[at] = f.edges[f.next[at]].after {
 		e := f.next[at]
 		d := &f.edges[e]
-		if d.room <= f.least || f.level[d.to] != f.level[at]+1 {
+		if d.room <= f.epsilon || f.level[d.to] != f.level[at]+1 {
 			continue
 		}
 		got := f.push(int(d.to), sink, min(amount-sent, d.room))
 		d.room -= got
 		f.edges[e^1].room += got
-		if sent += got; amount-sent <= f.least {
+		if sent += got; amount-sent <= f.epsilon {
 			return sent
 		}
 	}

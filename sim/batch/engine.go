@@ -180,7 +180,7 @@ func replay(c Cluster, jobs []Job, p Policy, watch func(s *state, until float64)
 		result.Decisions++
 		err := policy.decide(e)
 		if err == nil {
-			s.settle()
+			s.chargeDecision()
 			err = policy.share()
 		}
 		if err == nil {
@@ -213,8 +213,8 @@ func (s *state) end(j *job) {
 	j.out.Stretch = Stretch(j.flow(s.now), j.Run)
 }
 
-// settle counts what the decision costs, and lets jobs pay for it.
-func (s *state) settle() {
+// chargeDecision counts what the decision costs, and lets jobs pay for it.
+func (s *state) chargeDecision() {
 	for _, j := range s.jobs {
 		bytes := j.Memory * s.Memory
 		switch {

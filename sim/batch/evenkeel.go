@@ -25,18 +25,18 @@ type Evenkeel struct {
 	// served first: promised what a node can give, and the others the rest, as floors (MinYield) that the allocator keeps.
 	Young float64
 
-	// Grace is for how many seconds after it was resumed or moved a job is not paused for one that waits, unless that is
+	// MinResidency is for how many seconds after it was resumed or moved a job is not paused for one that waits, unless that is
 	// new, and not moved; and how many seconds of progress it has made before it is moved.
-	Grace float64
+	MinResidency float64
 
-	// Moves: a plan moves at most MoveBytes of all memory, is wanted if the minimum yield rises by LeastGain, relative, and
+	// Moves: a plan moves at most MoveBytes of all memory, is wanted if the minimum yield rises by MinGain, relative, and
 	// comes no sooner than CoolDown seconds after the last. MoveBytes 0: no moves.
-	MoveBytes, LeastGain, CoolDown float64
+	MoveBytes, MinGain, CoolDown float64
 }
 
 // DefaultEvenkeel is what the figures are made with.
 func DefaultEvenkeel() Evenkeel {
-	return Evenkeel{Period: 600, Behind: 2, Precedence: 2, Young: 60, Grace: 600, MoveBytes: 0.05, LeastGain: 0.1, CoolDown: 3600}
+	return Evenkeel{Period: 600, Behind: 2, Precedence: 2, Young: 60, MinResidency: 600, MoveBytes: 0.05, MinGain: 0.1, CoolDown: 3600}
 }
 
 func (p Evenkeel) Name() string { return "Evenkeel" }
@@ -80,11 +80,11 @@ func (p *evenkeel) decide(e event) error {
 	tick := e.woken && p.now >= p.next-1e-6 && p.strikes(e, p.now)
 	for _, j := range p.byRank(waiting) {
 		// Between periods only those that have hardly begun are looked at.
-		if !tick && j.done >= p.Grace {
+		if !tick && j.done >= p.MinResidency {
 			continue
 		}
 		p.makeRoom(j, func(other *job) bool {
-			return p.old(other) && (j.done == 0 || p.now-other.since >= p.Grace) && p.rank(other) > p.Precedence*p.rank(j)
+			return p.old(other) && (j.done == 0 || p.now-other.since >= p.MinResidency) && p.rank(other) > p.Precedence*p.rank(j)
 		})
 		if waiting(j) && j.done == 0 {
 			p.retry = p.now + retryAfter
@@ -99,8 +99,10 @@ func (p *evenkeel) decide(e event) error {
 // old tells whether a job may be paused at all.
 func (p *evenkeel) old(j *job) bool { return j.done >= p.Young && p.now-j.since >= p.Young }
 
-// settled tells whether a job may be moved.
-func (p *evenkeel) settled(j *job) bool { return j.done >= p.Grace && p.now-j.since >= p.Grace }
+// movable tells whether a job may be moved.
+func (p *evenkeel) movable(j *job) bool {
+	return j.done >= p.MinResidency && p.now-j.since >= p.MinResidency
+}
 
 // hosts are the nodes as the allocator sees them.
 func (p *evenkeel) hosts() []allocator.Host {

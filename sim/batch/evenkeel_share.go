@@ -26,9 +26,9 @@ func (p *evenkeel) rebalance() error {
 			continue
 		}
 		g := migration.Group{Name: fmt.Sprint(j.number), Count: j.Tasks, CPU: j.CPU, Memory: j.Memory, Hosts: j.nodes}
-		if !p.settled(j) {
+		if !p.movable(j) {
 			for vm := range j.Tasks {
-				g.Held = append(g.Held, vm)
+				g.Pinned = append(g.Pinned, vm)
 			}
 		}
 		running = append(running, j)
@@ -39,7 +39,7 @@ func (p *evenkeel) rebalance() error {
 		return fmt.Errorf("planning moves: %w", err)
 	}
 	plan := planner.Plan(p.MoveBytes * float64(p.Nodes))
-	if !plan.Feasible || plan.Moves == 0 || plan.MinYieldAfter < plan.MinYieldBefore*(1+p.LeastGain) {
+	if !plan.Feasible || plan.Moves == 0 || plan.MinYieldAfter < plan.MinYieldBefore*(1+p.MinGain) {
 		return nil
 	}
 	p.planned = p.now
@@ -62,8 +62,8 @@ func sorted(nodes []int) []int {
 	return nodes
 }
 
-// least is promised to everybody, as far as half the node is enough for it: nobody stands still.
-const least = 0.01
+// minShare is promised to everybody, as far as half the node is enough for it: nobody stands still.
+const minShare = 0.01
 
 // share lets the allocator divide the CPU above floors. On each node the young are promised what they need, as far as there is
 // enough, and the others an equal part of the rest; a job's floor is the least promise of its nodes.
@@ -86,7 +86,7 @@ func (p *evenkeel) share() error {
 		}
 		floor := 1.0
 		for _, n := range j.nodes {
-			rest := min(0.5, least*old[n])
+			rest := min(0.5, minShare*old[n])
 			if j.done < p.Young {
 				floor = min(floor, (1-rest)/young[n])
 			} else {

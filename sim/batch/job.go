@@ -49,8 +49,8 @@ func validate(c Cluster, jobs []Job) error {
 		if i > 0 && j.Submit < jobs[i-1].Submit {
 			return fmt.Errorf("job %d is submitted before job %d", i, i-1)
 		}
-		if most := int(1/j.Memory+slack) * c.Nodes; j.Tasks < 1 || j.Tasks > most {
-			return fmt.Errorf("job %d: of %d tasks %d have room on %d nodes", i, j.Tasks, most, c.Nodes)
+		if limit := int(1/j.Memory+slack) * c.Nodes; j.Tasks < 1 || j.Tasks > limit {
+			return fmt.Errorf("job %d: of %d tasks %d have room on %d nodes", i, j.Tasks, limit, c.Nodes)
 		}
 		if whole := j.wholeNodes(); whole > c.Nodes {
 			return fmt.Errorf("job %d: wants %d nodes of %d", i, whole, c.Nodes)

@@ -85,7 +85,7 @@ func TestLaws(t *testing.T) {
 				var p Policy = DefaultEvenkeel()
 				o := observer{t: t, done: map[int]float64{}, runs: map[int]bool{}}
 				if e := DefaultEvenkeel(); name == "Evenkeel" {
-					e.MoveBytes, e.CoolDown, e.Grace = 0.3, 600, 60
+					e.MoveBytes, e.CoolDown, e.MinResidency = 0.3, 600, 60
 					p, o.budget, o.young = e, e.MoveBytes*c.Memory*float64(c.Nodes), e.Young
 				} else {
 					p = policy(t, name)
@@ -99,8 +99,8 @@ func TestLaws(t *testing.T) {
 					if out.Begin < j.Submit || out.End < out.Begin+j.Run-1e-6 || math.Abs(o.done[i]-j.Run) > 1e-6*(1+j.Run) {
 						t.Fatalf("job %d %+v: %+v, %g s done", i, j, out, o.done[i])
 					}
-					least := j.Run + c.Penalty*float64(min(1, out.Moves+out.Pauses))
-					if out.End-out.Begin < least-1e-6 {
+					lowest := j.Run + c.Penalty*float64(min(1, out.Moves+out.Pauses))
+					if out.End-out.Begin < lowest-1e-6 {
 						t.Fatalf("job %d %+v: %+v, in spite of penalties", i, j, out)
 					}
 				}
@@ -124,7 +124,7 @@ func TestLaws(t *testing.T) {
 }
 
 // Who is held while others are placed anew stays where it is, or goes altogether.
-func TestRepackHolds(t *testing.T) {
+func TestRepackKeepsLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Cluster{Nodes: 4, Memory: 100}
 		s := &state{Cluster: c, now: 10000, cpu: make([]float64, 4), memory: make([]float64, 4), tasks: make([]int, 4)}
@@ -136,12 +136,12 @@ func TestRepackHolds(t *testing.T) {
 			s.startGreedily(one)
 			before[i] = one.nodes
 		}
-		held := func(j *job) bool { return j.done < 5 }
-		s.repack(held)
+		pinned := func(j *job) bool { return j.done < 5 }
+		s.repack(pinned)
 		some := false
 		for _, j := range s.jobs {
 			some = some || placed(j)
-			if before[j.number] != nil && held(j) && placed(j) && !slices.Equal(before[j.number], j.nodes) {
+			if before[j.number] != nil && pinned(j) && placed(j) && !slices.Equal(before[j.number], j.nodes) {
 				t.Fatalf("job %d went from %v to %v", j.number, before[j.number], j.nodes)
 			}
 		}

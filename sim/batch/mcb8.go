@@ -11,7 +11,7 @@ const accuracy = 0.01
 // repack places as many jobs as possible, those of high priority first, wherever they are now, by MCB8 (Casanova et al. 2008,
 // sec. 3.4) at the greatest equal yield; jobs that are held stay where they are, if they stay at all. If not all can be placed the
 // lowest priority goes. Nodes are filled in order, whoever was there before.
-func (s *state) repack(held func(*job) bool) {
+func (s *state) repack(pinned func(*job) bool) {
 	runs := s.byRank(func(*job) bool { return true })
 	need := 0.0
 	for _, j := range runs {
@@ -25,7 +25,7 @@ func (s *state) repack(held func(*job) bool) {
 	for need > float64(s.Nodes)*(1+slack) {
 		drop()
 	}
-	p := newPacking(s, held)
+	p := newPacking(s, pinned)
 	for len(runs) > 0 && !p.pack(runs, accuracy) {
 		drop()
 	}
@@ -63,7 +63,7 @@ func (s *state) repack(held func(*job) bool) {
 // packing is one attempt after another to place jobs at a yield.
 type packing struct {
 	s           *state
-	held        func(*job) bool
+	pinned      func(*job) bool
 	cpu, memory []float64 // used of each node
 	nodes, kept [][]int   // of each job
 	lists       [2][]entry
@@ -75,8 +75,8 @@ type entry struct {
 	cpu, memory float64
 }
 
-func newPacking(s *state, held func(*job) bool) *packing {
-	return &packing{s: s, held: held, cpu: make([]float64, s.Nodes), memory: make([]float64, s.Nodes)}
+func newPacking(s *state, pinned func(*job) bool) *packing {
+	return &packing{s: s, pinned: pinned, cpu: make([]float64, s.Nodes), memory: make([]float64, s.Nodes)}
 }
 
 // keep makes the last attempt the result so far.
@@ -99,7 +99,7 @@ func (p *packing) pack(jobs []*job, yield float64) bool {
 	left := 0
 	for i, j := range jobs {
 		p.nodes[i] = p.nodes[i][:0]
-		if placed(j) && p.held(j) {
+		if placed(j) && p.pinned(j) {
 			for _, n := range j.nodes {
 				p.cpu[n] += yield * j.CPU
 				p.memory[n] += j.Memory

@@ -40,8 +40,8 @@ func Parse(name string) (Policy, error) {
 		return EASY(), nil
 	}
 	p := Sharing{}
-	words := strings.Split(name, "/")
-	base, star := strings.CutSuffix(words[0], "*")
+	fields := strings.Split(name, "/")
+	base, star := strings.CutSuffix(fields[0], "*")
 	p.Opportunistic = star
 	known := false
 	for on, n := range onNames {
@@ -50,9 +50,9 @@ func Parse(name string) (Policy, error) {
 		}
 	}
 	if !known {
-		return nil, fmt.Errorf("policy %q: %q is none of FCFS, EASY, Greedy, GreedyP, GreedyPM and MCB8", name, words[0])
+		return nil, fmt.Errorf("policy %q: %q is none of FCFS, EASY, Greedy, GreedyP, GreedyPM and MCB8", name, fields[0])
 	}
-	for _, w := range words[1:] {
+	for _, w := range fields[1:] {
 		key, value, has := strings.Cut(w, "=")
 		seconds, err := strconv.ParseFloat(value, 64)
 		good := err == nil && seconds > 0 && seconds <= 1e9
@@ -119,7 +119,7 @@ func (p *sharing) decide(e event) error {
 	var lifted []*job
 	switch {
 	case tick || p.On == RepackAll && (len(e.arrived) > 0 || e.ended && p.Opportunistic):
-		p.repack(p.held)
+		p.repack(p.pinned)
 	case p.On == Wait || p.On == RepackAll:
 	default:
 		for _, j := range e.arrived {
@@ -156,8 +156,8 @@ func contains(some []*job, one *job) bool {
 	return false
 }
 
-// held tells who stays where it is when others are placed anew.
-func (p *sharing) held(j *job) bool {
+// pinned tells who stays where it is when others are placed anew.
+func (p *sharing) pinned(j *job) bool {
 	switch {
 	case p.MinVirtual > 0:
 		return j.done < p.MinVirtual

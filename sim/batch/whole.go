@@ -46,7 +46,7 @@ func (w *wholeNodes) decide(event) error {
 		}
 	}
 	// While reserved is true the job in front can begin at shadow, and leaves spare nodes then.
-	reserved, shadow, spare := false, 0.0, 0
+	reserved, shadow, unused := false, 0.0, 0
 	for _, j := range w.jobs {
 		if placed(j) {
 			continue
@@ -58,11 +58,11 @@ func (w *wholeNodes) decide(event) error {
 			return nil
 		case !reserved:
 			reserved = true
-			shadow, spare = w.reserve(want, free)
+			shadow, unused = w.reserve(want, free)
 			continue
 		case want <= free && w.now+j.Run <= shadow+slack:
-		case want <= free && want <= spare:
-			spare -= want
+		case want <= free && want <= unused:
+			unused -= want
 		default:
 			continue
 		}
@@ -73,7 +73,7 @@ func (w *wholeNodes) decide(event) error {
 }
 
 // reserve is when so many nodes will be free, and how many more will.
-func (w *wholeNodes) reserve(want, free int) (at float64, spare int) {
+func (w *wholeNodes) reserve(want, free int) (at float64, unused int) {
 	running := slices.DeleteFunc(slices.Clone(w.jobs), waiting)
 	end := func(j *job) float64 { return w.now + j.Run - j.done }
 	slices.SortStableFunc(running, func(a, b *job) int {

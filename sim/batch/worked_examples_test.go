@@ -93,7 +93,7 @@ func TestByHand(t *testing.T) {
 }
 
 // What a result adds up, for two jobs that share a node: 50 s alone, 100 s at half speed, 50 s alone.
-func TestFigures(t *testing.T) {
+func TestKnownResults(t *testing.T) {
 	r, err := Run(Cluster{1, 100, 300}, []Job{{0, 100, 1, 1, 0.1}, {50, 100, 1, 1, 0.1}}, policy(t, "Greedy*"))
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func Fit(ys []float64, spec Spec) (*Model, error) {
 type Fitter struct {
 	spec   Spec
 	direct bool   // the initial state is solved for, not searched for
-	held   bool   // the initial seasons are neither
+	fixed  bool   // the initial seasons are neither
 	trial  *Model // run for each likelihood
 	free   int    // initial states that are solved or searched for
 
@@ -67,12 +67,12 @@ func NewFitter(spec Spec) (*Fitter, error) {
 		return nil, err
 	}
 	f := &Fitter{spec: spec, direct: spec.Error == Additive, state: State{Season: make([]float64, spec.Period)}}
-	f.held = spec.Period > searchSeasons
+	f.fixed = spec.Period > searchSeasons
 	if f.direct {
-		f.held = spec.Period > linearSeasons
+		f.fixed = spec.Period > linearSeasons
 	}
 	f.free = spec.states()
-	if f.held {
+	if f.fixed {
 		f.free -= spec.Period - 1
 	}
 	begin := State{Level: 1, Growth: 1, Season: make([]float64, spec.Period)}
@@ -270,7 +270,7 @@ func (f *Fitter) place(p Params) {
 		f.x[i] = f.state.Growth
 		i++
 	}
-	if f.spec.Season != None && !f.held {
+	if f.spec.Season != None && !f.fixed {
 		copy(f.x[i:], f.state.Season[:f.spec.Period-1])
 	}
 }
@@ -311,7 +311,7 @@ func (f *Fitter) cost(x []float64) float64 {
 			f.state.Growth = x[i]
 			i++
 		}
-		if f.spec.Season != None && !f.held {
+		if f.spec.Season != None && !f.fixed {
 			rest := 0.0
 			if f.spec.Season == Multiplicative {
 				rest = float64(f.spec.Period)

@@ -125,7 +125,7 @@ func (f *Fitter) solve() {
 		}
 		switch {
 		case i == k: // the values, and seasons that are held
-			if f.held {
+			if f.fixed {
 				for j := range run.season {
 					run.season[j] = f.state.Season[m-1-j]
 				}
@@ -178,7 +178,7 @@ func (f *Fitter) solve() {
 		f.state.Growth = f.right[i]
 		i++
 	}
-	if f.spec.Season != None && !f.held {
+	if f.spec.Season != None && !f.fixed {
 		first := 0.0
 		for j, s := range f.right[i:] {
 			f.state.Season[j] = s
@@ -193,19 +193,19 @@ func (f *Fitter) solve() {
 func (f *Fitter) cholesky() {
 	k := f.free
 	a, b := f.normal, f.right
-	most := 0.0
+	highest := 0.0
 	for i := range k {
-		most = max(most, a[i*k+i])
+		highest = max(highest, a[i*k+i])
 	}
 	for i := range k {
-		a[i*k+i] += 1e-13 * most
+		a[i*k+i] += 1e-13 * highest
 		for j := range i + 1 {
 			v := a[i*k+j]
 			for l := range j {
 				v -= a[i*k+l] * a[j*k+l]
 			}
 			if i == j {
-				a[i*k+i] = math.Sqrt(max(v, 1e-15*most, 1e-300))
+				a[i*k+i] = math.Sqrt(max(v, 1e-15*highest, 1e-300))
 			} else {
 				a[i*k+j] = v / a[j*k+j]
 			}

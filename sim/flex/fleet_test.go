@@ -96,8 +96,8 @@ func scan(f *Fleet, request Vector, charge float64, s *Source) (int, bool) {
 // Amounts are of a coarse grid, so that equal costs are common.
 func TestPickIsAScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		grid := func(name string, least, most int) float64 {
-			return float64(rapid.IntRange(least, most).Draw(t, name)) / 4
+		grid := func(name string, lowest, limit int) float64 {
+			return float64(rapid.IntRange(lowest, limit).Draw(t, name)) / 4
 		}
 		capacity := make([]Vector, rapid.IntRange(1, 40).Draw(t, "hosts"))
 		for h := range capacity {
@@ -159,12 +159,12 @@ func TestFirstComeIsTwoApproximation(t *testing.T) {
 			f.Add(h, Vector{r, 0})
 			sum, largest = sum+r, max(largest, r)
 		}
-		most := 0.0
+		highest := 0.0
 		for h := range capacity {
-			most = max(most, f.Taken(h)[CPU])
+			highest = max(highest, f.Taken(h)[CPU])
 		}
-		if bound := 2 * max(sum/float64(hosts), largest); most > bound+1e-9 {
-			t.Fatalf("the fullest host has %v, twice the optimum is at most %v", most, bound)
+		if bound := 2 * max(sum/float64(hosts), largest); highest > bound+1e-9 {
+			t.Fatalf("the fullest host has %v, twice the optimum is at most %v", highest, bound)
 		}
 	})
 }
@@ -191,8 +191,8 @@ func TestSource(t *testing.T) {
 					on++
 				}
 			}
-			if s.Hosts() != on || s.least(hosts) != slices.Min(want[:]) {
-				t.Fatalf("on %d hosts, at least %d: want %d of %v", s.Hosts(), s.least(hosts), on, want)
+			if s.Hosts() != on || s.minHosts(hosts) != slices.Min(want[:]) {
+				t.Fatalf("on %d hosts, at least %d: want %d of %v", s.Hosts(), s.minHosts(hosts), on, want)
 			}
 		}
 	})
@@ -238,7 +238,7 @@ func BenchmarkPick(b *testing.B) {
 						sources[old.source].Remove(old.host)
 					}
 				}
-				b.ReportMetric(float64(f.Looked())/float64(b.N), "nodes/op")
+				b.ReportMetric(float64(f.Examined())/float64(b.N), "nodes/op")
 			})
 		}
 	}

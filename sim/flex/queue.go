@@ -15,7 +15,7 @@ const (
 
 // Backoff is how long what did not fit waits, in any one unit of time: First, and twice as long each time until Most. The paper
 // leaves the figures to Kubernetes.
-type Backoff struct{ First, Most float64 }
+type Backoff struct{ First, Max float64 }
 
 // Waiting is a task in a Queue.
 type Waiting struct {
@@ -41,8 +41,8 @@ func NewQueue(order Order, b Backoff) (*Queue, error) {
 	if order != FirstCome && order != LargestMemory {
 		return nil, fmt.Errorf("flex: no order %d", order)
 	}
-	if !(b.First >= 0) || !(b.Most >= b.First) || math.IsInf(b.Most, 0) {
-		return nil, fmt.Errorf("flex: a back-off from %g to %g", b.First, b.Most)
+	if !(b.First >= 0) || !(b.Max >= b.First) || math.IsInf(b.Max, 0) {
+		return nil, fmt.Errorf("flex: a back-off from %g to %g", b.First, b.Max)
 	}
 	q := &Queue{order: order, backoff: b}
 	q.ready.before = func(a, b *Waiting) bool { return a.came < b.came }
@@ -85,9 +85,9 @@ func (q *Queue) Next(now float64) (Waiting, bool) {
 // Retry puts a task back that fits on no host now. It is tried again after its back-off; where that is 0, it is still
 // not handed out again at the same time.
 func (q *Queue) Retry(w Waiting, now float64) {
-	wait := q.backoff.Most
+	wait := q.backoff.Max
 	if w.Tries < 60 {
-		wait = min(q.backoff.First*float64(uint64(1)<<w.Tries), q.backoff.Most)
+		wait = min(q.backoff.First*float64(uint64(1)<<w.Tries), q.backoff.Max)
 	}
 	w.Tries++
 	w.ready = max(now+wait, math.Nextafter(now, math.Inf(1)))

@@ -53,8 +53,8 @@ func Share(capacity float64, request, demand, given []float64) []float64 {
 // that is less.
 func Owed(request, demand float64) float64 { return min(request, demand) }
 
-// Holds says whether a task was given what it is owed.
-func Holds(request, demand, given float64) bool { return given >= Owed(request, demand)*(1-1e-9) }
+// Satisfies says whether a task was given what it is owed.
+func Satisfies(request, demand, given float64) bool { return given >= Owed(request, demand)*(1-1e-9) }
 
 // fill gives out what is left in proportion to weights, to no one above its limit; who is full leaves the rest to the
 // others. Those without a weight are served, evenly, after all others are full. It returns what nobody wanted.

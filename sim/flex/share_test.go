@@ -43,19 +43,19 @@ func TestShareLaws(t *testing.T) {
 		capacity := rapid.Float64Range(0, 40).Draw(t, "capacity")
 		given := Share(capacity, request, demand, make([]float64, n))
 		var sum, wanted, owed float64
-		hold := true
+		satisfied := true
 		for j, g := range given {
 			if !(g >= 0) || g > demand[j]*(1+1e-12) {
 				t.Fatalf("task %d of request %v and demand %v is given %v", j, request[j], demand[j], g)
 			}
 			sum, wanted, owed = sum+g, wanted+demand[j], owed+Owed(request[j], demand[j])
-			hold = hold && Holds(request[j], demand[j], g)
+			satisfied = satisfied && Satisfies(request[j], demand[j], g)
 		}
 		if math.Abs(sum-min(capacity, wanted)) > 1e-9 {
 			t.Fatalf("%v given of %v; %v are wanted", sum, capacity, wanted)
 		}
-		if hold && owed > capacity*(1+2e-9) || !hold && owed < capacity*(1-2e-9) {
-			t.Fatalf("capacity %v, owed %v, all hold: %v; requests %v, demands %v, given %v", capacity, owed, hold, request, demand, given)
+		if satisfied && owed > capacity*(1+2e-9) || !satisfied && owed < capacity*(1-2e-9) {
+			t.Fatalf("capacity %v, owed %v, all hold: %v; requests %v, demands %v, given %v", capacity, owed, satisfied, request, demand, given)
 		}
 	})
 }
@@ -67,7 +67,7 @@ func TestQueueByHand(t *testing.T) {
 		order Order
 		want  []int
 	}{{"first come", FirstCome, []int{0, 1, 2, 0, 1, 2}}, {"largest memory", LargestMemory, []int{1, 2, 0, 1, 2, 0}}} {
-		q, err := NewQueue(o.order, Backoff{First: 1, Most: 4})
+		q, err := NewQueue(o.order, Backoff{First: 1, Max: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestQueueByHand(t *testing.T) {
 }
 
 func TestBackoffDoubles(t *testing.T) {
-	q, err := NewQueue(FirstCome, Backoff{First: 1, Most: 5})
+	q, err := NewQueue(FirstCome, Backoff{First: 1, Max: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestBackoffDoubles(t *testing.T) {
 func TestQueueLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		order := rapid.SampledFrom([]Order{FirstCome, LargestMemory}).Draw(t, "order")
-		q, err := NewQueue(order, Backoff{First: rapid.Float64Range(0, 2).Draw(t, "first"), Most: 8})
+		q, err := NewQueue(order, Backoff{First: rapid.Float64Range(0, 2).Draw(t, "first"), Max: 8})
 		if err != nil {
 			t.Fatal(err)
 		}

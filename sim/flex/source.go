@@ -28,16 +28,16 @@ func (s *Source) On(host int) int { return s.on[host] }
 // Hosts is on how many it runs.
 func (s *Source) Hosts() int { return len(s.on) }
 
-// least is the least number on any of so many hosts. Minimum of a map: the order does not matter.
-func (s *Source) least(hosts int) int {
+// minHosts is the least number on any of so many hosts. Minimum of a map: the order does not matter.
+func (s *Source) minHosts(hosts int) int {
 	if len(s.on) < hosts || hosts == 0 {
 		return 0
 	}
-	least := -1
+	lowest := -1
 	for _, n := range s.on {
-		if least < 0 || n < least {
-			least = n
+		if lowest < 0 || n < lowest {
+			lowest = n
 		}
 	}
-	return least
+	return lowest
 }

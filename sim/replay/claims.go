@@ -1,6 +1,6 @@
 package replay
 
-import "evenkeel/allocator/shape"
+import "evenkeel/allocator/rightsizing"
 
 // claims are what components are to have if there is room. Where all claims on a host fit it, its components get them, whatever happens elsewhere: the
 // shaper's decisions on one host hang on others only by applications that go, and that takes nothing from anybody. So the shaper is asked about the other hosts
@@ -20,7 +20,7 @@ func newClaims(c *Cluster) claims {
 }
 
 // claim finds what everybody is to have, and where that is too much.
-func (p *Shaping) claim(c *Cluster, o shape.Options) {
+func (p *Rightsizing) claim(c *Cluster, o rightsizing.Options) {
 	x := &p.claims
 	for len(x.cpu) < len(c.App) {
 		x.cpu, x.memory, x.unknown = append(x.cpu, 0), append(x.memory, 0), append(x.unknown, false)
@@ -31,7 +31,7 @@ func (p *Shaping) claim(c *Cluster, o shape.Options) {
 	for s := range c.each {
 		cpu, memory := c.RequestCPU[s], c.RequestMemory[s]
 		x.unknown[s] = false
-		young := o.Grace > 0 && o.Now-int64(c.Since[s]) < o.Grace
+		young := o.MinAge > 0 && o.Now-int64(c.Since[s]) < o.MinAge
 		if !young && !(p.Trust > 0 && c.Failures[c.App[s]] >= p.Trust) {
 			aheadCPU, aheadMemory := p.Foresight.Ahead(c, s)
 			x.unknown[s] = aheadMemory == nil
@@ -60,7 +60,7 @@ func (p *Shaping) claim(c *Cluster, o shape.Options) {
 }
 
 // grant what is claimed where all of it fits.
-func (p *Shaping) grant(c *Cluster) {
+func (p *Rightsizing) grant(c *Cluster) {
 	x := &p.claims
 	for s := range c.each {
 		if x.tight[c.On[s]] {

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/forecast"
 )
 
@@ -16,11 +16,11 @@ func TestApartAsTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, hosts := drawn(t)
 		foresights := []Foresight{&Oracle{}, &Persist{}}
-		p := &Shaping{Foresight: foresights[rapid.IntRange(0, 1).Draw(t, "foresight")], Buffer: forecast.Buffer{K1: rapid.SampledFrom([]float64{0, 0.05, 1}).Draw(t, "k1")},
-			Yield: rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "yield"), Trust: int32(rapid.IntRange(0, 3).Draw(t, "trust")), Relief: rapid.Bool().Draw(t, "relief"),
+		p := &Rightsizing{Foresight: foresights[rapid.IntRange(0, 1).Draw(t, "foresight")], Buffer: forecast.Buffer{K1: rapid.SampledFrom([]float64{0, 0.05, 1}).Draw(t, "k1")},
+			Yield: rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "yield"), Trust: int32(rapid.IntRange(0, 3).Draw(t, "trust")), EmergencyEviction: rapid.Bool().Draw(t, "relief"),
 			How: Enforcement{Capped: rapid.Bool().Draw(t, "capped"), Hard: rapid.Bool().Draw(t, "hard")},
-			Options: shape.Options{Policy: rapid.SampledFrom([]shape.Policy{shape.Pessimistic, shape.Optimistic}).Draw(t, "policy"),
-				Grace: rapid.SampledFrom([]int64{0, 120}).Draw(t, "grace"), Rest: rapid.SampledFrom([]int64{0, 300}).Draw(t, "rest"),
+			Options: rightsizing.Options{Policy: rapid.SampledFrom([]rightsizing.Policy{rightsizing.Pessimistic, rightsizing.Optimistic}).Draw(t, "policy"),
+				MinAge: rapid.SampledFrom([]int64{0, 120}).Draw(t, "grace"), Rest: rapid.SampledFrom([]int64{0, 300}).Draw(t, "rest"),
 				Reserve: rapid.Bool().Draw(t, "reserve"), Step: rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "step")}}
 		o := Options{Until: 1e5}
 		apart, err := Run(w, hosts, p, o)
@@ -43,10 +43,10 @@ func TestApartAsTogether(t *testing.T) {
 }
 
 // alwaysAll asks the shaper about all hosts.
-type alwaysAll struct{ *Shaping }
+type alwaysAll struct{ *Rightsizing }
 
 func (p *alwaysAll) Begin(c *Cluster) Enforcement {
-	how := p.Shaping.Begin(c)
+	how := p.Rightsizing.Begin(c)
 	p.claims.everybody = true
 	return how
 }

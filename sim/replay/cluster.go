@@ -66,9 +66,9 @@ type Slots struct {
 
 // each goes through the slots that are not free, ascending. Those that are freed on the way may still come.
 func (s *Slots) each(yield func(int32) bool) {
-	for w, word := range s.used {
-		for ; word != 0; word &= word - 1 {
-			if !yield(int32(w<<6 + bits.TrailingZeros64(word))) {
+	for w, chunk := range s.used {
+		for ; chunk != 0; chunk &= chunk - 1 {
+			if !yield(int32(w<<6 + bits.TrailingZeros64(chunk))) {
 				return
 			}
 		}
@@ -132,7 +132,7 @@ func (c *Cluster) FreeMemory(host int32) float64 {
 }
 
 // Truth is what a component would use in the coming tick, cores and bytes. Only an oracle may ask.
-func (c *Cluster) Truth(slot int32) (cpu, memory float64) { return c.wants[slot], c.holds[slot] }
+func (c *Cluster) Truth(slot int32) (cpu, memory float64) { return c.wants[slot], c.gets[slot] }
 
 // order ranks the applications.
 func order(w *workload.Workload) (rank, byRank []int32) {

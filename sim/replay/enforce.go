@@ -22,14 +22,14 @@ func (c *Cluster) measure() {
 	for s := range c.each {
 		h := c.On[s]
 		c.accrue(s)
-		given, holds := c.given[s], c.holds[s]
-		c.UsedCPU[s], c.UsedMemory[s], c.Short[s] = given, holds, given*tolerance < c.wants[s]
+		given, gets := c.given[s], c.gets[s]
+		c.UsedCPU[s], c.UsedMemory[s], c.Short[s] = given, gets, given*tolerance < c.wants[s]
 		c.Paging[s] = c.pages[s]
 		if c.Since[s] <= whole {
 			c.Measured[s]++
 		}
 		c.LoadCPU[h] += given
-		c.LoadMemory[h] += holds
+		c.LoadMemory[h] += gets
 		c.AllocatedCPU[h] += c.CPU[s] // anew: sums and differences drift
 		c.AllocatedMemory[h] += c.Memory[s]
 		c.lookAt(s)
@@ -46,33 +46,33 @@ func (c *Cluster) lookAt(s int32) {
 	g := &c.Workload.Groups[c.Group[s]]
 	done := c.done[c.App[s]]
 	c.wants[s] = g.CPU * c.Workload.Patterns[g.CPUUse.Pattern].At(c.beginCPU[s]+done/float64(g.CPUUse.Step))
-	c.holds[s] = g.Memory * c.Workload.Patterns[g.MemoryUse.Pattern].At(c.beginMem[s]+done/float64(g.MemoryUse.Step))
+	c.gets[s] = g.Memory * c.Workload.Patterns[g.MemoryUse.Pattern].At(c.beginMem[s]+done/float64(g.MemoryUse.Step))
 }
 
 // enforce ends components whose memory is short.
 func (c *Cluster) enforce() {
-	clear(c.holdsOn)
+	clear(c.usedOn)
 	clear(c.pages)
 	if c.how.Hard {
 		for s := range c.each {
-			if c.holds[s] > c.Memory[s]*tolerance {
+			if c.gets[s] > c.Memory[s]*tolerance {
 				c.doomed = append(c.doomed, s)
 			}
 		}
 	}
 	for _, s := range c.doomed {
 		// Its application may have gone meanwhile, for another of its components.
-		if c.App[s] >= 0 && c.holds[s] > c.Memory[s]*tolerance {
+		if c.App[s] >= 0 && c.gets[s] > c.Memory[s]*tolerance {
 			c.kill(s)
 		}
 	}
 	c.doomed = c.doomed[:0]
-	on, holds, holdsOn := c.On, c.holds, c.holdsOn
+	on, gets, usedOn := c.On, c.gets, c.usedOn
 	for s := range c.each {
-		holdsOn[on[s]] += holds[s]
+		usedOn[on[s]] += gets[s]
 	}
 	for h := range c.Hosts {
-		if c.holdsOn[h] > c.Hosts[h].Memory*tolerance {
+		if c.usedOn[h] > c.Hosts[h].Memory*tolerance {
 			c.exhausted(int32(h))
 		}
 	}
@@ -80,18 +80,18 @@ func (c *Cluster) enforce() {
 
 // exhausted ends components of a host until the others fit its memory.
 func (c *Cluster) exhausted(h int32) {
-	c.tally.pressed++
-	c.policy.Relieve(c, h)
+	c.tally.memoryExceeded++
+	c.policy.FreeMemory(c, h)
 	if c.how.Paged {
 		c.page(h)
 		return
 	}
-	for c.heldOn(h) > c.Hosts[h].Memory*tolerance {
+	for c.sumUsed(h) > c.Hosts[h].Memory*tolerance {
 		victim, farthest, largest := int32(-1), 0.0, 0.0
 		for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
-			above := max(0, c.holds[s]-c.Memory[s]*tolerance)
-			if victim < 0 || above > farthest || above == farthest && c.holds[s] > largest {
-				victim, farthest, largest = s, above, c.holds[s]
+			above := max(0, c.gets[s]-c.Memory[s]*tolerance)
+			if victim < 0 || above > farthest || above == farthest && c.gets[s] > largest {
+				victim, farthest, largest = s, above, c.gets[s]
 			}
 		}
 		if victim < 0 {
@@ -99,7 +99,7 @@ func (c *Cluster) exhausted(h int32) {
 		}
 		c.kill(victim)
 	}
-	c.holdsOn[h] = c.heldOn(h)
+	c.usedOn[h] = c.sumUsed(h)
 }
 
 // page says who on a host has less memory than it is owed.
@@ -107,18 +107,18 @@ func (c *Cluster) page(h int32) {
 	var slots []int32
 	var request, demand []float64
 	for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
-		slots, request, demand = append(slots, s), append(request, c.Memory[s]), append(demand, c.holds[s])
+		slots, request, demand = append(slots, s), append(request, c.Memory[s]), append(demand, c.gets[s])
 	}
 	given := flex.Share(c.Hosts[h].Memory, request, demand, make([]float64, len(slots)))
 	for i, s := range slots {
-		c.pages[s] = !flex.Holds(request[i], demand[i], given[i])
+		c.pages[s] = !flex.Satisfies(request[i], demand[i], given[i])
 	}
 }
 
-func (c *Cluster) heldOn(h int32) float64 {
+func (c *Cluster) sumUsed(h int32) float64 {
 	sum := 0.0
 	for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
-		sum += c.holds[s]
+		sum += c.gets[s]
 	}
 	return sum
 }
@@ -139,7 +139,7 @@ func (c *Cluster) kill(s int32) {
 
 // share divides the CPU of every host, and says how fast every application works.
 func (c *Cluster) share() {
-	c.touched, c.fresh = c.touched[:0], c.fresh[:0]
+	c.affected, c.fresh = c.affected[:0], c.fresh[:0]
 	clear(c.givenOn)
 	on, given, wants, givenOn := c.On, c.given, c.wants, c.givenOn
 	for s := range c.each {
@@ -155,7 +155,7 @@ func (c *Cluster) share() {
 	}
 	for r := c.running.from(0); r >= 0; r = c.running.from(r + 1) {
 		app := c.byRank[r]
-		c.least[app], c.lowest[app], c.elastic[app] = 1, 1, 0
+		c.minCoreYield[app], c.lowest[app], c.elastic[app] = 1, 1, 0
 	}
 	for s := range c.each {
 		app, y := c.App[s], 1.0
@@ -163,7 +163,7 @@ func (c *Cluster) share() {
 			y = given[s] / wants[s]
 			c.lowest[app] = min(c.lowest[app], y)
 			if c.Core[s] {
-				c.least[app] = min(c.least[app], y)
+				c.minCoreYield[app] = min(c.minCoreYield[app], y)
 			}
 		}
 		c.yield[s] = y
@@ -197,17 +197,17 @@ func yieldOf(given, wants float64) float64 {
 
 // divide shares a crowded host's CPU by allocation: nobody gets more than it claims, and what one leaves goes to the others.
 func (c *Cluster) divide(h int32) {
-	const least = 1e-6 // of a core: the weight of one that is allocated nothing
+	const lowest = 1e-6 // of a core: the weight of one that is allocated nothing
 	left, weights := c.Hosts[h].CPU, 0.0
 	for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
 		c.given[s] = -1
-		weights += max(least, c.CPU[s])
+		weights += max(lowest, c.CPU[s])
 	}
 	for again := true; again; {
 		again = false
 		level := left / weights
 		for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
-			if w := max(least, c.CPU[s]); c.given[s] < 0 && c.claim(s) <= level*w {
+			if w := max(lowest, c.CPU[s]); c.given[s] < 0 && c.claim(s) <= level*w {
 				c.given[s] = c.claim(s)
 				left -= c.given[s]
 				weights -= w
@@ -215,11 +215,11 @@ func (c *Cluster) divide(h int32) {
 			}
 		}
 	}
-	level := max(0, left) / math.Max(weights, least)
+	level := max(0, left) / math.Max(weights, lowest)
 	sum := 0.0
 	for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
 		if c.given[s] < 0 {
-			c.given[s] = min(level*max(least, c.CPU[s]), c.claim(s))
+			c.given[s] = min(level*max(lowest, c.CPU[s]), c.claim(s))
 		}
 		sum += c.given[s]
 	}
@@ -232,8 +232,8 @@ func (c *Cluster) divide(h int32) {
 	c.givenOn[h] = sum
 }
 
-// settle finds what changes on hosts where something began or ended between two ticks.
-func (c *Cluster) settle() {
+// reconcile finds what changes on hosts where something began or ended between two ticks.
+func (c *Cluster) reconcile() {
 	for _, s := range c.fresh {
 		if c.App[s] < 0 {
 			continue
@@ -241,15 +241,15 @@ func (c *Cluster) settle() {
 		h := c.On[s]
 		c.given[s] = c.claim(s)
 		c.givenOn[h] += c.given[s]
-		c.holdsOn[h] += c.holds[s]
+		c.usedOn[h] += c.gets[s]
 	}
 	for _, s := range c.fresh {
 		if c.App[s] < 0 {
 			continue
 		}
 		h := c.On[s]
-		if c.holdsOn[h] > c.Hosts[h].Memory*tolerance {
-			if c.holdsOn[h] = c.heldOn(h); c.holdsOn[h] > c.Hosts[h].Memory*tolerance {
+		if c.usedOn[h] > c.Hosts[h].Memory*tolerance {
+			if c.usedOn[h] = c.sumUsed(h); c.usedOn[h] > c.Hosts[h].Memory*tolerance {
 				c.exhausted(h)
 			}
 		}
@@ -262,12 +262,12 @@ func (c *Cluster) settle() {
 		c.refill(h)
 	}
 	c.dirty = c.dirty[:0]
-	for _, app := range c.touched {
+	for _, app := range c.affected {
 		if c.running.has(c.rank[app]) {
 			c.weigh(app)
 		}
 	}
-	c.touched = c.touched[:0]
+	c.affected = c.affected[:0]
 }
 
 // refill divides a host's CPU anew.
@@ -295,13 +295,13 @@ func (c *Cluster) weigh(app int32) {
 	for s := c.head[app]; s >= 0; s = c.next[s] {
 		c.accrue(s)
 	}
-	c.least[app], c.elastic[app], c.lowest[app] = 1, 0, 1
+	c.minCoreYield[app], c.elastic[app], c.lowest[app] = 1, 0, 1
 	for s := c.head[app]; s >= 0; s = c.next[s] {
 		y := yieldOf(c.given[s], c.wants[s])
 		c.yield[s] = y
 		c.lowest[app] = min(c.lowest[app], y)
 		if c.Core[s] {
-			c.least[app] = min(c.least[app], y)
+			c.minCoreYield[app] = min(c.minCoreYield[app], y)
 		} else {
 			c.elastic[app] += y
 		}
@@ -323,8 +323,8 @@ func (c *Cluster) accrue(s int32) {
 	a.allocatedCPU += dt * c.CPU[s]
 	a.allocatedMemory += dt * c.Memory[s]
 	a.usedCPU += dt * c.given[s]
-	a.usedMemory += dt * c.holds[s]
+	a.usedMemory += dt * c.gets[s]
 	a.idleCPU += dt * max(0, c.CPU[s]-c.given[s])
-	a.idleMemory += dt * max(0, c.Memory[s]-c.holds[s])
-	c.earned[s] += dt * c.least[app] * c.yield[s] / float64(c.size[app])
+	a.idleMemory += dt * max(0, c.Memory[s]-c.gets[s])
+	c.earned[s] += dt * c.minCoreYield[app] * c.yield[s] / float64(c.size[app])
 }

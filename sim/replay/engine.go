@@ -78,30 +78,30 @@ type engine struct {
 	waiting, running, wanting ranks
 
 	// By application.
-	head    []int32   // its slots
-	at      []float64 // when done was true
-	done    []float64
-	rate    []float64 // work done in a second
-	version []uint32  // of the rate
-	least   []float64 // least yield of its core components
-	elastic []float64 // sum of the yields of its elastic ones
-	lowest  []float64 // least yield of all of them
-	size    []int32   // components it has when complete
-	core    []int32   // core components
-	lacks   []int32   // elastic components
-	end     []float64 // < 0: not yet
-	start   []float64 // first; < 0: not yet
-	sums    []appSums
+	head         []int32   // its slots
+	at           []float64 // when done was true
+	done         []float64
+	rate         []float64 // work done in a second
+	version      []uint32  // of the rate
+	minCoreYield []float64 // minCoreYield yield of its core components
+	elastic      []float64 // sum of the yields of its elastic ones
+	lowest       []float64 // least yield of all of them
+	size         []int32   // components it has when complete
+	core         []int32   // core components
+	deficit      []int32   // elastic components
+	end          []float64 // < 0: not yet
+	start        []float64 // first; < 0: not yet
+	sums         []appSums
 
 	groupRuns, groupNext []int32 // by group: components that run, the next to start
 
 	headOn  []int32   // by host: its slots
 	crowded []bool    // CPU is short
 	givenOn []float64 // CPU that its components get
-	holdsOn []float64 // memory that they use
+	usedOn  []float64 // memory that they use
 
 	// By slot: what it would use now, where it is in its patterns, what it gets.
-	wants, holds         []float64
+	wants, gets          []float64
 	pages                []bool // less memory than it is owed
 	beginCPU, beginMem   []float64
 	given, yield, earned []float64
@@ -115,7 +115,7 @@ type engine struct {
 	doomed   []int32 // slots
 	fresh    []int32 // slots that began since settle
 	dirty    []int32 // hosts whose CPU is to be divided anew
-	touched  []int32 // applications whose rate is to be found anew
+	affected []int32 // applications whose rate is to be found anew
 	placing  placing
 	tally    tally
 }
@@ -149,8 +149,8 @@ func newCluster(w *workload.Workload, hosts []Host, o Options) *Cluster {
 	c.o = o
 	c.rank, c.byRank = order(w)
 	c.waiting, c.running, c.wanting = newRanks(n), newRanks(n), newRanks(n)
-	c.head, c.size, c.lacks = make([]int32, n), make([]int32, n), make([]int32, n)
-	c.done, c.rate, c.least, c.elastic = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	c.head, c.size, c.deficit = make([]int32, n), make([]int32, n), make([]int32, n)
+	c.done, c.rate, c.minCoreYield, c.elastic = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
 	c.version, c.end, c.start, c.sums = make([]uint32, n), make([]float64, n), make([]float64, n), make([]appSums, n)
 	c.at, c.lowest, c.core = make([]float64, n), make([]float64, n), make([]int32, n)
 	for a := range n {
@@ -163,7 +163,7 @@ func newCluster(w *workload.Workload, hosts []Host, o Options) *Cluster {
 		}
 	}
 	c.groupRuns, c.groupNext = make([]int32, len(w.Groups)), make([]int32, len(w.Groups))
-	c.headOn, c.crowded, c.givenOn, c.holdsOn = make([]int32, h), make([]bool, h), make([]float64, h), make([]float64, h)
+	c.headOn, c.crowded, c.givenOn, c.usedOn = make([]int32, h), make([]bool, h), make([]float64, h), make([]float64, h)
 	for j := range c.headOn {
 		c.headOn[j] = -1
 	}
@@ -254,7 +254,7 @@ func (c *Cluster) arrive() {
 // schedule lets the policy start things, and the hosts bear what comes of it.
 func (c *Cluster) schedule() {
 	c.policy.Schedule(c)
-	c.settle()
+	c.reconcile()
 }
 
 // advance brings the work of an application up to now.
@@ -268,7 +268,7 @@ func (c *Cluster) advance(app int32) {
 // setRate says how fast an application works from now on, and when it ends if that is soon.
 func (c *Cluster) setRate(app int32) {
 	c.advance(app)
-	c.rate[app] = c.least[app] * (float64(c.core[app]) + c.elastic[app]) / float64(c.size[app])
+	c.rate[app] = c.minCoreYield[app] * (float64(c.core[app]) + c.elastic[app]) / float64(c.size[app])
 	c.version[app]++
 	if c.rate[app] <= 0 {
 		return
@@ -295,7 +295,7 @@ func (c *Cluster) finish(app int32) {
 // tick measures, shapes, finds out what components really use, and starts what fits.
 func (c *Cluster) tick() {
 	c.measure()
-	c.policy.Shape(c)
+	c.policy.Rightsize(c)
 	c.enforce()
 	c.soon = c.soon[:0]
 	c.share()

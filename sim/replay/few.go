@@ -49,8 +49,8 @@ type fewFit struct {
 	fitted bool
 }
 
-// atMost is how many fits are remembered. A tenth of all are of values that another series had just now: components of an application that use the same.
-const atMost = 1 << 12
+// maxSlots is how many fits are remembered. A tenth of all are of values that another series had just now: components of an application that use the same.
+const maxSlots = 1 << 12
 
 type fewARIMA struct {
 	recent
@@ -70,7 +70,7 @@ func (m *fewARIMA) Observe(y float64) {
 		if err == nil {
 			fit = fewFit{found.Spec, found.Params, true}
 		}
-		if len(m.w.lately) == atMost {
+		if len(m.w.lately) == maxSlots {
 			clear(m.w.lately)
 		}
 		m.w.lately[m.values] = fit
@@ -140,7 +140,7 @@ func (m *fewGP) Observe(y float64) {
 			copy(fit.hyper[:], found)
 			fit.fitted = true
 		}
-		if len(m.w.lately) == atMost {
+		if len(m.w.lately) == maxSlots {
 			clear(m.w.lately)
 		}
 		m.w.lately[from] = fit

@@ -66,7 +66,7 @@ func TestPartsChangeNothing(t *testing.T) {
 	for name, maker := range map[string]func() func(int) forecast.Model{"arima10": FewARIMA, "gp10": FewGP, "arima": arima} {
 		of := func(m *Models) []byte {
 			m.New = maker
-			s := &Shaping{Label: name, Foresight: m, Buffer: forecast.Buffer{K1: 0.05, K2: 1}, Yield: 1, Trust: 3, How: Enforcement{Capped: true}}
+			s := &Rightsizing{Label: name, Foresight: m, Buffer: forecast.Buffer{K1: 0.05, K2: 1}, Yield: 1, Trust: 3, How: Enforcement{Capped: true}}
 			var b bytes.Buffer
 			if err := WriteJSON(&b, []*Result{run(t, w, []Host{{p.CPU, p.Memory}}, s, Options{Until: 3 * 3600})}); err != nil {
 				t.Fatal(err)

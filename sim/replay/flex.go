@@ -53,7 +53,7 @@ type Placer struct {
 	retry    flex.Backoff // seconds
 	limit    float64      // times a host's capacity
 	charge   float64      // for each component of the same source on the host
-	relief   Relief
+	offload  OffloadSettings
 	inOrder  bool // the first that does not fit holds up all behind it, and the queue is not used
 	counting counting
 
@@ -144,20 +144,20 @@ func (p *Placer) Begin(c *Cluster) Enforcement {
 	return p.how
 }
 
-// Shape implements Policy.
-func (p *Placer) Shape(c *Cluster) {
+// Rightsize implements Policy.
+func (p *Placer) Rightsize(c *Cluster) {
 	p.notice(c)
 	p.ticks++
 	p.measure(c)
 	p.counting.Measure(&p.m)
 	p.fleet.SetAll(p.counting.Taken)
-	if p.relief.Above > 0 {
-		p.relieve(c)
+	if p.offload.Above > 0 {
+		p.offloadHosts(c)
 	}
 }
 
-// Relieve implements Policy.
-func (*Placer) Relieve(*Cluster, int32) {}
+// FreeMemory implements Policy.
+func (*Placer) FreeMemory(*Cluster, int32) {}
 
 // Schedule implements Policy.
 func (p *Placer) Schedule(c *Cluster) {
@@ -298,7 +298,7 @@ func (p *Placer) measure(c *Cluster) {
 			}
 		}
 		p.short[h] = p.short[h] || c.Short[s]
-		if c.Short[s] && !flex.Holds(c.RequestCPU[s], math.Inf(1), c.UsedCPU[s]) || c.Paging[s] {
+		if c.Short[s] && !flex.Satisfies(c.RequestCPU[s], math.Inf(1), c.UsedCPU[s]) || c.Paging[s] {
 			missed++
 		}
 	}

@@ -27,7 +27,7 @@ func (b *byRequest) Taken(host int) flex.Vector { return b.asked[host] }
 
 // byLoad counts measured load times a penalty, and the requests of what no measurement has seen yet (Flex, eq. 9 and 13).
 type byLoad struct {
-	settings forecast.PenaltySettings
+	settings forecast.MarginSettings
 	every    int // ticks from one update of the penalty to the next
 
 	// margin > 0: a request counts as the part that all components use of theirs, times margin, and never as more than it is. 0: in full.
@@ -89,7 +89,7 @@ func (b *byLoad) Taken(host int) flex.Vector {
 }
 
 // flexRetry is how long a task that does not fit waits, s: twice as long each time. The paper leaves it to Kubernetes.
-var flexRetry = flex.Backoff{First: 60, Most: 1800}
+var flexRetry = flex.Backoff{First: 60, Max: 1800}
 
 // flexCharge is what a task of the same source on a host costs: as much as 1% of load. The paper gives no figure.
 const flexCharge = 0.01
@@ -110,7 +110,7 @@ func OverSub(theta float64) (*Placer, error) {
 
 // FlexPolicy is Flex with a penalty (sec. 4.3, Algorithm 3), updated once in so many ticks: FlexF where tasks go first come first, FlexL where
 // the largest memory goes first.
-func FlexPolicy(order flex.Order, penalty forecast.PenaltySettings, every int) (*Placer, error) {
+func FlexPolicy(order flex.Order, penalty forecast.MarginSettings, every int) (*Placer, error) {
 	label := "FlexF"
 	if order == flex.LargestMemory {
 		label = "FlexL"

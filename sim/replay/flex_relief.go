@@ -8,31 +8,31 @@ import (
 	"evenkeel/sim/flex"
 )
 
-// Relief says when running components leave a host that is about to be short. The zero value: never.
-type Relief struct {
-	Above float64 // a host of whose CPU or memory more than this share is used is relieved
-	Below float64 // no host is filled beyond this share by it
-	Grace int     // ticks that a component stays where it was moved to
-	Most  int     // components that leave a host in one tick
+// OffloadSettings says when running components leave a host that is about to be short. The zero value: never.
+type OffloadSettings struct {
+	Above        float64 // a host of whose CPU or memory more than this share is used is relieved
+	Below        float64 // no host is filled beyond this share by it
+	MinResidency int     // ticks that a component stays where it was moved to
+	MaxPerTick   int     // components that leave a host in one tick
 }
 
 // check says what is wrong with it.
-func (r Relief) check() error {
-	if r.Above != 0 && !(r.Below > 0 && r.Below <= r.Above && r.Above <= 1 && r.Grace >= 0 && r.Most >= 1) {
+func (r OffloadSettings) check() error {
+	if r.Above != 0 && !(r.Below > 0 && r.Below <= r.Above && r.Above <= 1 && r.MinResidency >= 0 && r.MaxPerTick >= 1) {
 		return fmt.Errorf("relief %+v makes no sense", r)
 	}
 	return nil
 }
 
-// relieve moves components away from hosts that are about to be short, each to the host that is then the emptiest by what is used: the one that
+// offloadHosts moves components away from hosts that are about to be short, each to the host that is then the emptiest by what is used: the one that
 // sends the fewest bytes of those that bring the host below the mark alone; if there is none, the one that brings it nearest per byte.
-func (p *Placer) relieve(c *Cluster) {
+func (p *Placer) offloadHosts(c *Cluster) {
 	mover, ok := p.counting.(*byLoad)
 	if !ok {
 		return
 	}
 	for h := range c.Hosts {
-		for range p.relief.Most {
+		for range p.offload.MaxPerTick {
 			over, k := p.over(mover, h)
 			if over <= 0 || !p.move(c, mover, int32(h), k, over) {
 				break
@@ -46,8 +46,8 @@ func (p *Placer) over(b *byLoad, h int) (over float64, k int) {
 	share := 0.0
 	for i, used := range b.load[h] {
 		capacity := p.fleet.Capacity(h)[i]
-		if s := used / capacity; s > p.relief.Above && s > share {
-			share, over, k = s, used-p.relief.Above*capacity, i
+		if s := used / capacity; s > p.offload.Above && s > share {
+			share, over, k = s, used-p.offload.Above*capacity, i
 		}
 	}
 	return over, k
@@ -57,7 +57,7 @@ func (p *Placer) move(c *Cluster, b *byLoad, h int32, k int, over float64) bool 
 	best, score := int32(-1), math.Inf(-1)
 	for s := c.FirstOn(h); s >= 0; s = c.NextOn(s) {
 		known := &p.known[s]
-		if c.Measured[s] == 0 || known.moved > 0 && p.ticks-known.moved < p.relief.Grace {
+		if c.Measured[s] == 0 || known.moved > 0 && p.ticks-known.moved < p.offload.MinResidency {
 			continue
 		}
 		used, bytes := flex.Vector{c.UsedCPU[s], c.UsedMemory[s]}, max(1, c.UsedMemory[s])
@@ -80,7 +80,7 @@ func (p *Placer) move(c *Cluster, b *byLoad, h int32, k int, over float64) bool 
 		return false
 	}
 	for i, u := range b.load[to].Plus(used) {
-		if u > p.relief.Below*p.fleet.Capacity(to)[i] {
+		if u > p.offload.Below*p.fleet.Capacity(to)[i] {
 			return false
 		}
 	}
@@ -98,14 +98,14 @@ func (p *Placer) move(c *Cluster, b *byLoad, h int32, k int, over float64) bool 
 
 // Steady is how Evenkeel would run the same cluster: FlexF with a penalty that can rise again, and hosts that are about to be short relieved by
 // live migration.
-func Steady(penalty forecast.PenaltySettings, charge, margin float64, r Relief) (*Placer, error) {
+func Steady(penalty forecast.MarginSettings, charge, margin float64, r OffloadSettings) (*Placer, error) {
 	if err := penalty.Check(); err != nil {
 		return nil, fmt.Errorf("policy Evenkeel: %w", err)
 	}
 	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("policy Evenkeel: %w", err)
 	}
-	p := &Placer{label: "Evenkeel", how: paged, retry: flexRetry, limit: 1, charge: charge, relief: r, counting: &byLoad{settings: penalty, every: 1, margin: margin}}
+	p := &Placer{label: "Evenkeel", how: paged, retry: flexRetry, limit: 1, charge: charge, offload: r, counting: &byLoad{settings: penalty, every: 1, margin: margin}}
 	return p, p.check()
 }
 
@@ -114,6 +114,6 @@ func Steady(penalty forecast.PenaltySettings, charge, margin float64, r Relief) 
 func EvenkeelPlacer() *Placer {
 	penalty := forecast.QualityPenalty
 	penalty.Start = penalty.Min
-	p, _ := Steady(penalty, 0.05, 1.5, Relief{Above: 0.95, Below: 0.9, Grace: 10, Most: 20}) // constants that make sense: a test looks
+	p, _ := Steady(penalty, 0.05, 1.5, OffloadSettings{Above: 0.95, Below: 0.9, MinResidency: 10, MaxPerTick: 20}) // constants that make sense: a test looks
 	return p
 }

@@ -40,12 +40,12 @@ func one(w *workload.Workload, arrival, work, cpu, memory float64, pattern, sour
 func TestAdmissionByHand(t *testing.T) {
 	over, err := OverSub(1.4)
 	over = must(t, over, err)
-	flexF := func(p forecast.PenaltySettings) *Placer {
+	flexF := func(p forecast.MarginSettings) *Placer {
 		x, err := FlexPolicy(flex.FirstCome, p, 1)
 		return must(t, x, err)
 	}
-	held := forecast.FlexPenalty
-	held.Min = 1.01
+	gets := forecast.FlexPenalty
+	gets.Min = 1.01
 	for _, c := range []struct {
 		name  string
 		p     *Placer
@@ -56,7 +56,7 @@ func TestAdmissionByHand(t *testing.T) {
 		{"OverSub(1.4)", over, 0.25, 60},
 		{"Flex, little used", flexF(forecast.FlexPenalty), 0.25, 60},
 		{"Flex, half used", flexF(forecast.FlexPenalty), 0.5, 3720},
-		{"Flex, half used, Pmin 1.01", flexF(held), 0.5, -1},
+		{"Flex, half used, Pmin 1.01", flexF(gets), 0.5, -1},
 	} {
 		w := &workload.Workload{Patterns: []workload.Pattern{{c.use}, {0.1}}}
 		one(w, 0, 1e6, 8, 8*gib, 0, 0)
@@ -79,7 +79,7 @@ func TestSourcesPart(t *testing.T) {
 		for i := range 3 {
 			one(w, 70+float64(i), 1e5, 0.5, gib/4, 0, 7)
 		}
-		p, err := Steady(forecast.QualityPenalty, charge, 0, Relief{})
+		p, err := Steady(forecast.QualityPenalty, charge, 0, OffloadSettings{})
 		p = must(t, p, err)
 		var on []int32
 		spy := &observed{Policy: p, after: func(c *Cluster) {
@@ -122,7 +122,7 @@ func TestPagedByHand(t *testing.T) {
 	if r.Failures != 0 || r.Unfinished != 0 {
 		t.Errorf("%d failures, %d unfinished", r.Failures, r.Unfinished)
 	}
-	near(t, "turnaround", r.Turnaround.Most, 600)
+	near(t, "turnaround", r.Turnaround.Max, 600)
 	missed, seen := 0, 0
 	for _, tick := range p.Ticks() {
 		if tick.Quality == 0 {
@@ -144,8 +144,8 @@ func TestPagedByHand(t *testing.T) {
 }
 
 // A host above its mark is relieved by the component that sends the fewest bytes of those that are enough, to the emptiest host.
-func TestReliefByHand(t *testing.T) {
-	p, err := Steady(forecast.QualityPenalty, 0, 0, Relief{Above: 0.8, Below: 0.8, Grace: 10, Most: 1})
+func TestOffloadByHand(t *testing.T) {
+	p, err := Steady(forecast.QualityPenalty, 0, 0, OffloadSettings{Above: 0.8, Below: 0.8, MinResidency: 10, MaxPerTick: 1})
 	p = must(t, p, err)
 	// The first takes the first host and soon ends; the others have room on the second only, of whose CPU they use 89% after ten minutes. Any of
 	// them is enough; the second of them has the least memory.
@@ -168,7 +168,7 @@ func TestReliefByHand(t *testing.T) {
 			t.Errorf("CPU is short at %v s", tick.Time)
 		}
 	}
-	for _, bad := range []Relief{{Above: 0.9}, {Above: 0.9, Below: 0.95, Most: 1}, {Above: 1.2, Below: 0.9, Most: 1}, {Above: 0.9, Below: 0.8, Grace: -1, Most: 1}} {
+	for _, bad := range []OffloadSettings{{Above: 0.9}, {Above: 0.9, Below: 0.95, MaxPerTick: 1}, {Above: 1.2, Below: 0.9, MaxPerTick: 1}, {Above: 0.9, Below: 0.8, MinResidency: -1, MaxPerTick: 1}} {
 		if _, err := Steady(forecast.QualityPenalty, 0, 0, bad); err == nil {
 			t.Errorf("taken: %+v", bad)
 		}
@@ -269,7 +269,7 @@ func TestFlexLaws(t *testing.T) {
 					case !known:
 						last[key] = where{c.On[s], c.Ticks, false}
 					case was.host != c.On[s]:
-						if was.moved && c.Ticks-was.tick < p.relief.Grace {
+						if was.moved && c.Ticks-was.tick < p.offload.MinResidency {
 							t.Fatalf("slot %d moves again after %d ticks", s, c.Ticks-was.tick)
 						}
 						last[key] = where{c.On[s], c.Ticks, true}
@@ -295,8 +295,8 @@ func TestPoliciesRefuse(t *testing.T) {
 		"a bad penalty":       func() (*Placer, error) { return FlexPolicy(flex.FirstCome, bad, 1) },
 		"a bad order":         func() (*Placer, error) { return FlexPolicy(7, forecast.FlexPenalty, 1) },
 		"no updates":          func() (*Placer, error) { return FlexPolicy(flex.FirstCome, forecast.FlexPenalty, 0) },
-		"a bad charge":        func() (*Placer, error) { return Steady(forecast.QualityPenalty, -1, 0, Relief{}) },
-		"Steady, bad penalty": func() (*Placer, error) { return Steady(bad, 0, 0, Relief{}) },
+		"a bad charge":        func() (*Placer, error) { return Steady(forecast.QualityPenalty, -1, 0, OffloadSettings{}) },
+		"Steady, bad penalty": func() (*Placer, error) { return Steady(bad, 0, 0, OffloadSettings{}) },
 		"no damping":          func() (*Placer, error) { return Ha(1, 1, 0) },
 		"nothing allowed":     func() (*Placer, error) { return HaReservation(0, 1) },
 		"no memory allowed":   func() (*Placer, error) { return HaEvenkeel(1, math.NaN()) },

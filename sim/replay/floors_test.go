@@ -5,18 +5,18 @@ import (
 
 	"pgregory.net/rapid"
 
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/sim/workload"
 )
 
-// heldAbove looks whether everybody has the memory that it is never to have less of.
-type heldAbove struct {
-	*Shaping
+// pinnedAbove looks whether everybody has the memory that it is never to have less of.
+type pinnedAbove struct {
+	*Rightsizing
 	t *rapid.T
 }
 
-func (p heldAbove) Schedule(c *Cluster) {
-	p.Shaping.Schedule(c)
+func (p pinnedAbove) Schedule(c *Cluster) {
+	p.Rightsizing.Schedule(c)
 	for s, app := range c.App {
 		if app >= 0 && c.Memory[s] < p.floor(c, int32(s))*(1-1e-9) {
 			p.t.Fatalf("at %v a component of group %d has %v bytes, and is never to have less than %v", c.Now, c.Group[s], c.Memory[s], p.Floors[c.Group[s]])
@@ -24,15 +24,15 @@ func (p heldAbove) Schedule(c *Cluster) {
 	}
 }
 
-func TestFloorsHold(t *testing.T) {
+func TestFloorsAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, hosts := drawn(t)
-		p := &Shaping{Foresight: &Persist{}, Yield: rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "yield"), Trust: 1, Relief: true,
-			Options: shape.Options{Policy: rapid.SampledFrom([]shape.Policy{shape.Pessimistic, shape.Optimistic}).Draw(t, "policy")}}
+		p := &Rightsizing{Foresight: &Persist{}, Yield: rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "yield"), Trust: 1, EmergencyEviction: true,
+			Options: rightsizing.Options{Policy: rapid.SampledFrom([]rightsizing.Policy{rightsizing.Pessimistic, rightsizing.Optimistic}).Draw(t, "policy")}}
 		for _, g := range w.Groups {
 			p.Floors = append(p.Floors, g.Memory*rapid.Float64Range(0, 1).Draw(t, "floor"))
 		}
-		if _, err := Run(w, hosts, heldAbove{p, t}, Options{Until: 20000}); err != nil {
+		if _, err := Run(w, hosts, pinnedAbove{p, t}, Options{Until: 20000}); err != nil {
 			t.Skip(err)
 		}
 	})
@@ -43,7 +43,7 @@ func TestFloorByHand(t *testing.T) {
 	w := small([]workload.Pattern{{0.25}}, []workload.App{{Work: 1000, Groups: 1}},
 		workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: flat(0)})
 	for floor, want := range map[float64]float64{0: 0, 2 * gib: 0.25, 9 * gib: 0.75} {
-		p := &Shaping{Foresight: &Oracle{}, Floors: []float64{floor}}
+		p := &Rightsizing{Foresight: &Oracle{}, Floors: []float64{floor}}
 		r := run(t, w, []Host{{CPU: 4, Memory: 8 * gib}}, p, Options{})
 		if got := r.SlackMemory; got < want*0.9 || got > want+0.1 {
 			t.Errorf("with a floor of %v GiB %v of the memory is idle, not %v", floor/gib, got, want)

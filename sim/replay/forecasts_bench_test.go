@@ -26,8 +26,8 @@ func BenchmarkForecasts(b *testing.B) {
 			before := processor(b)
 			asked := 0
 			for b.Loop() {
-				s := &Shaping{Label: kind.name, Foresight: &Models{Kind: kind.name, New: kind.new}, Buffer: forecast.Buffer{K1: 0.05, K2: kind.k2}, Yield: 1, Trust: 3, How: Enforcement{Capped: true}}
-				s.Options.Grace = 600
+				s := &Rightsizing{Label: kind.name, Foresight: &Models{Kind: kind.name, New: kind.new}, Buffer: forecast.Buffer{K1: 0.05, K2: kind.k2}, Yield: 1, Trust: 3, How: Enforcement{Capped: true}}
+				s.Options.MinAge = 600
 				c := &counted{Foresight: s.Foresight}
 				s.Foresight = c
 				r, err := Run(w, []Host{{p.CPU, p.Memory}}, s, Options{})

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/forecast"
 	"evenkeel/sim/workload"
 )
@@ -34,9 +34,9 @@ func pacePolicies() []Policy {
 	how := Enforcement{Capped: true}
 	return []Policy{
 		&Reservation{},
-		&Shaping{Label: "optimistic", Foresight: &Oracle{}, Options: shape.Options{Policy: shape.Optimistic}, Yield: 1, How: how},
-		&Shaping{Label: "pessimistic", Foresight: &Oracle{}, Yield: 1, How: how},
-		&Shaping{Label: "persist", Foresight: &Persist{}, Buffer: forecast.Buffer{K1: 0.05}, Yield: 1, How: how},
+		&Rightsizing{Label: "optimistic", Foresight: &Oracle{}, Options: rightsizing.Options{Policy: rightsizing.Optimistic}, Yield: 1, How: how},
+		&Rightsizing{Label: "pessimistic", Foresight: &Oracle{}, Yield: 1, How: how},
+		&Rightsizing{Label: "persist", Foresight: &Persist{}, Buffer: forecast.Buffer{K1: 0.05}, Yield: 1, How: how},
 	}
 }
 
@@ -54,8 +54,8 @@ func BenchmarkPace(b *testing.B) {
 					b.ReportMetric(r.Turnaround.Mean, "turnaround-s")
 					b.ReportMetric(100*r.Failed, "failed-%")
 					b.Logf("%s: turnaround mean %.0f median %.0f p95 %.0f, wait %.0f, stretch median %.2f, slack cpu %.3f mem %.3f, failed %.4f requeued %.4f kills %d preempted %d requeues %d pressed %d qos %.5f used %.3f %.3f allocated %.3f %.3f yield %.3f %.3f thrash %.3f days %.1f unfinished %d",
-						r.Policy, r.Turnaround.Mean, r.Turnaround.Median, r.Turnaround.P95, r.Wait.Mean, r.Stretch.Median, r.SlackCPU, r.SlackMemory, r.Failed, r.Requeued, r.Kills, r.Preempted, r.Requeues, r.Pressed, r.QoS,
-						r.UsedCPU, r.UsedMemory, r.AllocatedCPU, r.AllocatedMemory, r.LeastYield, r.MeanYield, r.Thrash, r.Seconds/86400, r.Unfinished)
+						r.Policy, r.Turnaround.Mean, r.Turnaround.Median, r.Turnaround.P95, r.Wait.Mean, r.Stretch.Median, r.SlackCPU, r.SlackMemory, r.Failed, r.Requeued, r.Kills, r.Preempted, r.Requeues, r.MemoryExceeded, r.QoS,
+						r.UsedCPU, r.UsedMemory, r.AllocatedCPU, r.AllocatedMemory, r.MinYield, r.MeanYield, r.Thrash, r.Seconds/86400, r.Unfinished)
 				}
 			})
 		}

@@ -115,10 +115,10 @@ func (c *Cluster) FillElastic() {
 	if app < 0 {
 		return
 	}
-	var most Host // free anywhere
+	var top Host // free anywhere
 	for h := range c.Hosts {
-		most.CPU = max(most.CPU, c.Hosts[h].CPU*tolerance-c.AllocatedCPU[h])
-		most.Memory = max(most.Memory, c.Hosts[h].Memory*tolerance-c.AllocatedMemory[h])
+		top.CPU = max(top.CPU, c.Hosts[h].CPU*tolerance-c.AllocatedCPU[h])
+		top.Memory = max(top.Memory, c.Hosts[h].Memory*tolerance-c.AllocatedMemory[h])
 	}
 	p := &c.placing
 	p.refused = p.refused[:0]
@@ -126,7 +126,7 @@ func (c *Cluster) FillElastic() {
 		a := &c.Workload.Apps[app]
 		for g := a.First; g < a.First+a.Groups; g++ {
 			group := &c.Workload.Groups[g]
-			if group.Elastic && group.CPU <= most.CPU && group.Memory <= most.Memory && c.Missing(g) > 0 {
+			if group.Elastic && group.CPU <= top.CPU && group.Memory <= top.Memory && c.Missing(g) > 0 {
 				c.fill(app, g, group)
 			}
 		}

@@ -10,15 +10,15 @@ type Policy interface {
 	// Begin is told of the cluster before anything arrives, and says how allocations are enforced.
 	Begin(c *Cluster) Enforcement
 
-	// Shape is asked at every tick, once use was measured. It may allocate, preempt and move.
-	Shape(c *Cluster)
+	// Rightsize is asked at every tick, once use was measured. It may allocate, preempt and move.
+	Rightsize(c *Cluster)
 
 	// Schedule is asked whenever something might start: after arrivals, ends, failures and Shape.
 	Schedule(c *Cluster)
 
-	// Relieve is asked when the components on a host are about to use more memory than it has. If it frees too little the kernel ends
+	// FreeMemory is asked when the components on a host are about to use more memory than it has. If it frees too little the kernel ends
 	// components, the one farthest above its allocation first, then the largest.
-	Relieve(c *Cluster, host int32)
+	FreeMemory(c *Cluster, host int32)
 }
 
 // Enforcement is how hosts keep components to their allocations. The zero value leaves all of a host to those that want it.
@@ -49,11 +49,11 @@ func (p *Reservation) Begin(*Cluster) Enforcement {
 	return Enforcement{Capped: true, Hard: true}
 }
 
-// Shape implements Policy.
-func (*Reservation) Shape(*Cluster) {}
+// Rightsize implements Policy.
+func (*Reservation) Rightsize(*Cluster) {}
 
 // Schedule implements Policy.
 func (p *Reservation) Schedule(c *Cluster) { p.first.schedule(c) }
 
-// Relieve implements Policy.
-func (*Reservation) Relieve(*Cluster, int32) {}
+// FreeMemory implements Policy.
+func (*Reservation) FreeMemory(*Cluster, int32) {}

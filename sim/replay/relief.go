@@ -1,18 +1,18 @@
 package replay
 
-// relieve frees memory on a host whose components use more than there is: elastic components go first, of the last application in order the
+// evictForMemory frees memory on a host whose components use more than there is: elastic components go first, of the last application in order the
 // youngest; then whole applications, the last in order first.
-func relieve(c *Cluster, host int32) {
+func evictForMemory(c *Cluster, host int32) {
 	for {
-		held, victim := 0.0, int32(-1)
+		gets, victim := 0.0, int32(-1)
 		for s := c.FirstOn(host); s >= 0; s = c.NextOn(s) {
 			_, memory := c.Truth(s) // its host sees it: this is now, not ahead
-			held += memory
+			gets += memory
 			if victim < 0 || before(c, victim, s) {
 				victim = s
 			}
 		}
-		if held <= c.Hosts[host].Memory || victim < 0 {
+		if gets <= c.Hosts[host].Memory || victim < 0 {
 			return
 		}
 		c.Preempt(victim)

@@ -56,7 +56,7 @@ func TestMetricsByHand(t *testing.T) {
 	near(t, "memory slack of the allocation", r.SlackMemoryOfAllocation, 0.75)
 	near(t, "failed", r.Failed, 0)
 	near(t, "QoS", r.QoS, 1)
-	near(t, "least yield", r.LeastYield, 1)
+	near(t, "least yield", r.MinYield, 1)
 	near(t, "thrash", r.Thrash, 0)
 	// Looked at at 0 s, when nothing had arrived, and at 60 and 120 s, when the first ran; at 180 s all was over.
 	near(t, "seconds", r.Seconds, 180)
@@ -67,22 +67,22 @@ func TestMetricsByHand(t *testing.T) {
 
 // greedy starts everything at once, allocates what was asked for, and enforces nothing: hosts are overcommitted.
 type greedy struct {
-	how     Enforcement
-	relieve func(c *Cluster, host int32)
-	shape   func(c *Cluster)
-	started int
+	how        Enforcement
+	freeMemory func(c *Cluster, host int32)
+	rightsize  func(c *Cluster)
+	started    int
 }
 
 func (*greedy) Name() string                 { return "greedy" }
 func (g *greedy) Begin(*Cluster) Enforcement { return g.how }
-func (g *greedy) Relieve(c *Cluster, h int32) {
-	if g.relieve != nil {
-		g.relieve(c, h)
+func (g *greedy) FreeMemory(c *Cluster, h int32) {
+	if g.freeMemory != nil {
+		g.freeMemory(c, h)
 	}
 }
-func (g *greedy) Shape(c *Cluster) {
-	if g.shape != nil {
-		g.shape(c)
+func (g *greedy) Rightsize(c *Cluster) {
+	if g.rightsize != nil {
+		g.rightsize(c)
 	}
 }
 func (g *greedy) Schedule(c *Cluster) {
@@ -110,8 +110,8 @@ func TestShortCPUIsSlower(t *testing.T) {
 		w.Groups[i].CPUUse, w.Groups[i].MemoryUse = flat(0), flat(0)
 	}
 	r := run(t, w, []Host{{CPU: 4, Memory: gib}}, &greedy{}, Options{})
-	near(t, "turnaround", r.Turnaround.Most, 150)
-	near(t, "least yield", r.LeastYield, 2.0/3)
+	near(t, "turnaround", r.Turnaround.Max, 150)
+	near(t, "least yield", r.MinYield, 2.0/3)
 	near(t, "QoS", r.QoS, 0)
 	near(t, "used CPU", r.UsedCPU, 1)
 
@@ -140,14 +140,14 @@ func TestShortMemoryEnds(t *testing.T) {
 		workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}},
 		workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}})
 	r := run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{}, Options{})
-	if r.Failed != 0.5 || r.Failures != 1 || r.Kills != 1 || r.Pressed != 1 {
-		t.Fatalf("failed %v, %d failures, %d kills, %d pressed; one application should have failed once", r.Failed, r.Failures, r.Kills, r.Pressed)
+	if r.Failed != 0.5 || r.Failures != 1 || r.Kills != 1 || r.MemoryExceeded != 1 {
+		t.Fatalf("failed %v, %d failures, %d kills, %d pressed; one application should have failed once", r.Failed, r.Failures, r.Kills, r.MemoryExceeded)
 	}
-	near(t, "last end", r.Turnaround.Most, 400)
+	near(t, "last end", r.Turnaround.Max, 400)
 	near(t, "thrash", r.Thrash, 120.0/(120+400))
 
 	// Whoever is asked to relieve the host does so.
-	r = run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{relieve: func(c *Cluster, h int32) { c.Requeue(c.App[c.FirstOn(h)]) }}, Options{Until: 3000})
+	r = run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{freeMemory: func(c *Cluster, h int32) { c.Requeue(c.App[c.FirstOn(h)]) }}, Options{Until: 3000})
 	if r.Failed != 0 || r.Requeues == 0 {
 		t.Errorf("failed %v, %d requeues: the policy made room", r.Failed, r.Requeues)
 	}
@@ -156,7 +156,7 @@ func TestShortMemoryEnds(t *testing.T) {
 	w.Apps = []workload.App{{Work: 200, First: 0, Groups: 2}}
 	w.Groups[1].Elastic = true
 	once := false
-	r = run(t, w, []Host{{CPU: 4, Memory: 8 * gib}}, &greedy{shape: func(c *Cluster) {
+	r = run(t, w, []Host{{CPU: 4, Memory: 8 * gib}}, &greedy{rightsize: func(c *Cluster) {
 		if c.Now == 120 && !once {
 			once = true
 			c.Preempt(c.FirstOf(0))
@@ -165,8 +165,8 @@ func TestShortMemoryEnds(t *testing.T) {
 	if r.Preempted != 1 || r.Requeues != 0 || r.Failures != 0 {
 		t.Errorf("%d preempted, %d requeued, %d failed", r.Preempted, r.Requeues, r.Failures)
 	}
-	near(t, "thrash", r.Thrash, 120.0/(120+400))          // it ran for 120 s, of 400 in all
-	near(t, "turnaround", r.Turnaround.Most, 120+140/0.5) // 60 s are left of the first 120 s, the rest at half the speed
+	near(t, "thrash", r.Thrash, 120.0/(120+400))         // it ran for 120 s, of 400 in all
+	near(t, "turnaround", r.Turnaround.Max, 120+140/0.5) // 60 s are left of the first 120 s, the rest at half the speed
 }
 
 // A hard limit ends what uses more than its allocation, also where the host has memory.
@@ -178,11 +178,11 @@ func TestHardLimit(t *testing.T) {
 			c.Allocate(s, 1, gib/2)
 		}
 	}
-	r := run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{how: Enforcement{Hard: true}, shape: shrink}, Options{})
+	r := run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{how: Enforcement{Hard: true}, rightsize: shrink}, Options{})
 	if r.Failures != 1 {
 		t.Errorf("%d failures; 1 GiB is used and 0.5 GiB allocated", r.Failures)
 	}
-	r = run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{shape: shrink}, Options{})
+	r = run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{rightsize: shrink}, Options{})
 	if r.Failures != 0 {
 		t.Errorf("%d failures; the host has memory", r.Failures)
 	}
@@ -238,7 +238,7 @@ func (p watched) check(c *Cluster) {
 			p.t.Fatalf("at %v slot %d gets %v cores and wants %v", c.Now, s, c.given[s], c.wants[s])
 		}
 		cpu[c.On[s]] += c.given[s]
-		memory[c.On[s]] += c.holds[s]
+		memory[c.On[s]] += c.gets[s]
 	}
 	for h := range c.Hosts {
 		if cpu[h] > c.Hosts[h].CPU*tolerance {

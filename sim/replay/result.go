@@ -18,7 +18,7 @@ type appSums struct {
 type tally struct {
 	tasks, missed       int64 // components times ticks, and those in which one got less than it should have
 	kills               int64
-	pressed             int64
+	memoryExceeded      int64
 	preempted, requeued int64
 	moves               int64
 	bytes, lost         float64
@@ -28,7 +28,7 @@ type tally struct {
 	series []Point
 
 	yieldTicks             int
-	leastYield, meanYield  float64
+	minYield, meanYield    float64
 	seconds                float64
 	loadCPU, loadMemory    float64 // integrals of shares
 	allocCPU, allocMemory  float64
@@ -45,7 +45,7 @@ type Point struct {
 	Running         float64 `json:"running"`         // applications
 	Waiting         float64 `json:"waiting"`         // applications
 	Components      float64 `json:"components"`      // that run
-	LeastYield      float64 `json:"leastYield"`      // mean over ticks of the least of all applications
+	MinYield        float64 `json:"leastYield"`      // mean over ticks of the least of all applications
 	MeanYield       float64 `json:"meanYield"`       // mean over ticks of the mean over applications
 	Kills           int64   `json:"kills"`           // components that ended for want of memory
 	Preempted       int64   `json:"preempted"`       // components
@@ -67,18 +67,18 @@ func (t *tally) count(c *Cluster) {
 		allocCPU += c.AllocatedCPU[h]
 		allocMemory += c.AllocatedMemory[h]
 		usedCPU += c.givenOn[h]
-		usedMemory += min(c.holdsOn[h], c.Hosts[h].Memory)
+		usedMemory += min(c.usedOn[h], c.Hosts[h].Memory)
 	}
-	least, sum, n := 1.0, 0.0, 0
+	lowest, sum, n := 1.0, 0.0, 0
 	for r := c.running.from(0); r >= 0; r = c.running.from(r + 1) {
 		y := c.lowest[c.byRank[r]]
-		least = min(least, y)
+		lowest = min(lowest, y)
 		sum += y
 		n++
 	}
 	if n > 0 {
 		t.yieldTicks++
-		t.leastYield += least
+		t.minYield += lowest
 		t.meanYield += sum / float64(n)
 		sum /= float64(n)
 	} else {
@@ -91,7 +91,7 @@ func (t *tally) count(c *Cluster) {
 	p.Running += float64(c.running.n)
 	p.Waiting += float64(c.waiting.n)
 	p.Components += float64(len(c.App) - len(c.free))
-	p.LeastYield += least
+	p.MinYield += lowest
 	p.MeanYield += sum
 	t.seconds += c.Tick
 	t.allocCPU += c.Tick * allocCPU / t.capacityCPU
@@ -109,7 +109,7 @@ func (t *tally) flush() {
 		return
 	}
 	p, n := t.now, float64(t.ticks)
-	for _, v := range []*float64{&p.AllocatedCPU, &p.AllocatedMemory, &p.UsedCPU, &p.UsedMemory, &p.Running, &p.Waiting, &p.Components, &p.LeastYield, &p.MeanYield} {
+	for _, v := range []*float64{&p.AllocatedCPU, &p.AllocatedMemory, &p.UsedCPU, &p.UsedMemory, &p.Running, &p.Waiting, &p.Components, &p.MinYield, &p.MeanYield} {
 		*v /= n
 	}
 	kills, preempted := int64(0), int64(0)
@@ -141,14 +141,14 @@ type Result struct {
 	SlackCPUOfAllocation    float64 `json:"slackCPUOfAllocation"`
 	SlackMemoryOfAllocation float64 `json:"slackMemoryOfAllocation"`
 
-	Failed    float64 `json:"failed"`    // share of applications that ended for want of memory at least once
-	Hurt      float64 `json:"hurt"`      // share of applications that lost a component so at least once, an elastic one or all
-	Requeued  float64 `json:"requeued"`  // share of applications of which all was preempted at least once
-	Failures  int64   `json:"failures"`  // times an application failed
-	Requeues  int64   `json:"requeues"`  // times one was preempted whole
-	Kills     int64   `json:"kills"`     // components that ended for want of memory, elastic ones too
-	Preempted int64   `json:"preempted"` // components
-	Pressed   int64   `json:"pressed"`   // times that a host's components used more memory than it has
+	Failed         float64 `json:"failed"`    // share of applications that ended for want of memory at least once
+	Hurt           float64 `json:"hurt"`      // share of applications that lost a component so at least once, an elastic one or all
+	Requeued       float64 `json:"requeued"`  // share of applications of which all was preempted at least once
+	Failures       int64   `json:"failures"`  // times an application failed
+	Requeues       int64   `json:"requeues"`  // times one was preempted whole
+	Kills          int64   `json:"kills"`     // components that ended for want of memory, elastic ones too
+	Preempted      int64   `json:"preempted"` // components
+	MemoryExceeded int64   `json:"pressed"`   // times that a host's components used more memory than it has
 
 	// QoS is the share of component-ticks in which a component got the CPU it wanted, or its request where that is less, and was not ended.
 	QoS float64 `json:"qos"`
@@ -157,7 +157,7 @@ type Result struct {
 	UsedMemory      float64 `json:"usedMemory"`
 	AllocatedCPU    float64 `json:"allocatedCPU"`
 	AllocatedMemory float64 `json:"allocatedMemory"`
-	LeastYield      float64 `json:"leastYield"` // mean over time of the least yield of all applications
+	MinYield        float64 `json:"leastYield"` // mean over time of the least yield of all applications
 	MeanYield       float64 `json:"meanYield"`  // mean over time of the applications' mean
 
 	Moves      int64   `json:"moves"`
@@ -166,12 +166,12 @@ type Result struct {
 	// Thrash is work that was thrown away over all work that was done.
 	Thrash float64 `json:"thrash"`
 
-	Series []Point   `json:"series,omitempty"`
-	PerApp []AppFate `json:"perApplication,omitempty"`
+	Series []Point      `json:"series,omitempty"`
+	PerApp []AppOutcome `json:"perApplication,omitempty"`
 }
 
-// AppFate is what came of one application.
-type AppFate struct {
+// AppOutcome is what came of one application.
+type AppOutcome struct {
 	Arrival     float64 `json:"arrival"`    // seconds
 	Start       float64 `json:"start"`      // first; -1: never
 	End         float64 `json:"end"`        // -1: not by the end of the run
@@ -189,13 +189,13 @@ const StretchFloor = 10.0
 // Spread is how values are distributed.
 type Spread struct {
 	Mean   float64 `json:"mean"`
-	Least  float64 `json:"least"`
+	Min    float64 `json:"least"`
 	P25    float64 `json:"p25"`
 	Median float64 `json:"median"`
 	P75    float64 `json:"p75"`
 	P95    float64 `json:"p95"`
 	P99    float64 `json:"p99"`
-	Most   float64 `json:"most"`
+	Max    float64 `json:"most"`
 }
 
 // SpreadOf sorts the values it is given. All is 0 without values.
@@ -208,7 +208,7 @@ func SpreadOf(v []float64) (s Spread) {
 		s.Mean += x / float64(len(v))
 	}
 	at := func(q float64) float64 { return v[min(len(v)-1, max(0, int(math.Ceil(q*float64(len(v))))-1))] }
-	s.Least, s.P25, s.Median, s.P75, s.P95, s.P99, s.Most = v[0], at(0.25), at(0.5), at(0.75), at(0.95), at(0.99), v[len(v)-1]
+	s.Min, s.P25, s.Median, s.P75, s.P95, s.P99, s.Max = v[0], at(0.25), at(0.5), at(0.75), at(0.95), at(0.99), v[len(v)-1]
 	return s
 }
 
@@ -222,13 +222,13 @@ func (c *Cluster) result() *Result {
 	t.flush()
 	n := len(c.Workload.Apps)
 	r := &Result{Policy: c.policy.Name(), Hosts: len(c.Hosts), Apps: n, Unfinished: n - c.ended, Seconds: t.seconds, Failures: 0,
-		Kills: t.kills, Preempted: t.preempted, Requeues: t.requeued, Pressed: t.pressed, Moves: t.moves, BytesMoved: t.bytes, Series: t.series}
+		Kills: t.kills, Preempted: t.preempted, Requeues: t.requeued, MemoryExceeded: t.memoryExceeded, Moves: t.moves, BytesMoved: t.bytes, Series: t.series}
 	var turnaround, wait, stretch []float64
 	useful, ran := 0.0, 0
-	r.PerApp = make([]AppFate, n)
+	r.PerApp = make([]AppOutcome, n)
 	for a := range n {
 		app, sums := &c.Workload.Apps[a], &c.sums[a]
-		f := AppFate{Arrival: app.Arrival, Start: c.start[a], End: c.end[a], Turnaround: -1, Failures: c.Failures[a], Preemptions: c.Preemptions[a]}
+		f := AppOutcome{Arrival: app.Arrival, Start: c.start[a], End: c.end[a], Turnaround: -1, Failures: c.Failures[a], Preemptions: c.Preemptions[a]}
 		if f.End >= 0 {
 			f.Turnaround = f.End - f.Arrival
 			f.Stretch = StretchOf(f.Turnaround, app.Work)
@@ -268,7 +268,7 @@ func (c *Cluster) result() *Result {
 	r.QoS = 1 - part(float64(t.missed), float64(t.tasks))
 	r.UsedCPU, r.UsedMemory = part(t.loadCPU, t.seconds), part(t.loadMemory, t.seconds)
 	r.AllocatedCPU, r.AllocatedMemory = part(t.allocCPU, t.seconds), part(t.allocMemory, t.seconds)
-	r.LeastYield, r.MeanYield = part(t.leastYield, float64(t.yieldTicks)), part(t.meanYield, float64(t.yieldTicks))
+	r.MinYield, r.MeanYield = part(t.minYield, float64(t.yieldTicks)), part(t.meanYield, float64(t.yieldTicks))
 	r.Thrash = part(t.lost, t.lost+useful)
 	return r
 }

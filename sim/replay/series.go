@@ -50,8 +50,8 @@ func (f *Series) Watch(c *Cluster) {
 		}
 		if f.of[s] != c.Born[s] {
 			f.of[s] = c.Born[s]
-			for r, most := range []float64{c.RequestCPU[s], c.RequestMemory[s]} {
-				f.series[s][r] = forecast.New(forecast.Options{Period: day, Phase: f.phase, Most: most, Positive: true, Workspace: f.w})
+			for r, highest := range []float64{c.RequestCPU[s], c.RequestMemory[s]} {
+				f.series[s][r] = forecast.New(forecast.Options{Period: day, Phase: f.phase, Max: highest, Positive: true, Workspace: f.w})
 				f.phase++
 			}
 		}

@@ -1,13 +1,13 @@
 package replay
 
 import (
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/forecast"
 )
 
-// Shaping gives components what they are expected to use and a buffer, by the production resource shaper, and admits others into what that frees.
+// Rightsizing gives components what they are expected to use and a buffer, by the production resource shaper, and admits others into what that frees.
 // Applications start as under Reservation: with their requests, first come, first served.
-type Shaping struct {
+type Rightsizing struct {
 	Label string // its name
 
 	// Foresight is what will be used; Buffer what is added to it.
@@ -15,7 +15,7 @@ type Shaping struct {
 	Buffer    forecast.Buffer
 
 	// Options of the shaper: Pace's Algorithm 1 by default. Now is set here.
-	Options shape.Options
+	Options rightsizing.Options
 
 	// Yield is the share of its CPU that an application must have not to be preempted: 1 as in the paper, less where CPU is compressible.
 	Yield float64
@@ -25,23 +25,23 @@ type Shaping struct {
 	// Trust is how often an application may fail before it is given its request for good, so that it ends at some time; 0: no matter how often.
 	Trust int32
 
-	// Relief: a host whose memory runs out has the components taken off it that the shaper would let go for what is used now.
-	Relief bool
+	// EmergencyEviction: a host whose memory runs out has the components taken off it that the shaper would let go for what is used now.
+	EmergencyEviction bool
 
-	// Wish: where no memory is forecast for a component it wishes for its request, and nobody has to go for that; otherwise it needs it.
-	Wish bool
+	// Optional: where no memory is forecast for a component it wishes for its request, and nobody has to go for that; otherwise it needs it.
+	Optional bool
 
 	// Floors is the memory that components never have less of, bytes, by group (of Workload.Groups); nil: 0.
 	Floors []float64
 
-	first   firstCome
-	shaper  shape.Shaper
-	claims  claims
-	problem shape.Problem
-	slots   []int32  // [component]
-	born    []uint32 // [component]
-	grew    []int64  // [slot]: when its memory last grew
-	grewOf  []uint32 // [slot]: of which component
+	first      firstCome
+	rightsizer rightsizing.Rightsizer
+	claims     claims
+	problem    rightsizing.Problem
+	slots      []int32  // [component]
+	born       []uint32 // [component]
+	grew       []int64  // [slot]: when its memory last grew
+	grewOf     []uint32 // [slot]: of which component
 }
 
 // Foresight says what components will use until the next tick.
@@ -59,15 +59,15 @@ type Foresight interface {
 }
 
 // Name implements Policy.
-func (p *Shaping) Name() string { return p.Label }
+func (p *Rightsizing) Name() string { return p.Label }
 
 // Begin implements Policy.
-func (p *Shaping) Begin(c *Cluster) Enforcement {
+func (p *Rightsizing) Begin(c *Cluster) Enforcement {
 	p.first = firstCome{}
 	p.Foresight.Begin(c)
-	p.problem = shape.Problem{Hosts: make([]shape.Host, len(c.Hosts))}
+	p.problem = rightsizing.Problem{Hosts: make([]rightsizing.Host, len(c.Hosts))}
 	for h, host := range c.Hosts {
-		p.problem.Hosts[h] = shape.Host{CPU: host.CPU, Memory: host.Memory}
+		p.problem.Hosts[h] = rightsizing.Host{CPU: host.CPU, Memory: host.Memory}
 	}
 	p.grew, p.grewOf = nil, nil
 	p.claims = newClaims(c)
@@ -75,18 +75,18 @@ func (p *Shaping) Begin(c *Cluster) Enforcement {
 }
 
 // Schedule implements Policy.
-func (p *Shaping) Schedule(c *Cluster) { p.first.schedule(c) }
+func (p *Rightsizing) Schedule(c *Cluster) { p.first.schedule(c) }
 
-// Shape implements Policy.
-func (p *Shaping) Shape(c *Cluster) {
+// Rightsize implements Policy.
+func (p *Rightsizing) Rightsize(c *Cluster) {
 	p.Foresight.Watch(c)
 	o := p.Options
 	o.Now = int64(c.Now)
 	p.claim(c, o)
 	p.state(c)
-	r := p.shaper.Shape(&p.problem, o)
-	for _, app := range r.Gone {
-		if a := p.problem.Apps[app]; o.Policy == shape.Pessimistic {
+	r := p.rightsizer.Rightsize(&p.problem, o)
+	for _, app := range r.Evicted {
+		if a := p.problem.Apps[app]; o.Policy == rightsizing.Pessimistic {
 			c.Requeue(c.App[p.slots[a.First]])
 		}
 	}
@@ -95,11 +95,11 @@ func (p *Shaping) Shape(c *Cluster) {
 		if c.App[s] < 0 || c.Born[s] != p.born[k] {
 			continue // went with its application
 		}
-		switch out.Fate {
-		case shape.Preempt:
+		switch out.Action {
+		case rightsizing.Preempt:
 			c.Preempt(s)
 			continue
-		case shape.Grow:
+		case rightsizing.Grow:
 			p.remember(c, s)
 		}
 		c.Allocate(s, out.CPU, out.Memory)
@@ -108,25 +108,25 @@ func (p *Shaping) Shape(c *Cluster) {
 }
 
 // state writes down for the shaper what of the cluster it has to decide on: the components on hosts on which not all claims fit.
-func (p *Shaping) state(c *Cluster) {
+func (p *Rightsizing) state(c *Cluster) {
 	q, x := &p.problem, &p.claims
 	q.Apps, q.Components, p.slots, p.born = q.Apps[:0], q.Components[:0], p.slots[:0], p.born[:0]
 	for r := x.apps.from(0); r >= 0; r = x.apps.from(r + 1) {
 		x.apps.remove(r)
 		app := c.byRank[r]
-		a := shape.App{First: len(q.Components), Yield: p.Yield}
+		a := rightsizing.App{First: len(q.Components), Yield: p.Yield}
 		for s := c.FirstOf(app); s >= 0; s = c.NextOf(s) {
 			if !x.tight[c.On[s]] {
 				continue
 			}
-			k := shape.Component{Host: int(c.On[s]), Elastic: !c.Core[s], Since: int64(c.Since[s]),
-				Request: shape.Amount{CPU: c.RequestCPU[s], Memory: c.RequestMemory[s]},
-				Present: shape.Amount{CPU: c.CPU[s], Memory: c.Memory[s]}}
+			k := rightsizing.Component{Host: int(c.On[s]), Elastic: !c.Core[s], Since: int64(c.Since[s]),
+				Request: rightsizing.Amount{CPU: c.RequestCPU[s], Memory: c.RequestMemory[s]},
+				Present: rightsizing.Amount{CPU: c.CPU[s], Memory: c.Memory[s]}}
 			k.Grew = p.grewAt(c, s)
-			k.Need = shape.Amount{CPU: x.cpu[s], Memory: x.memory[s]}
+			k.Need = rightsizing.Amount{CPU: x.cpu[s], Memory: x.memory[s]}
 			k.Floor = p.floor(c, s)
-			if p.Wish && x.unknown[s] {
-				k.Must = k.Present.Memory
+			if p.Optional && x.unknown[s] {
+				k.Required = k.Present.Memory
 			}
 			q.Components = append(q.Components, k)
 			p.slots = append(p.slots, s)
@@ -138,7 +138,7 @@ func (p *Shaping) state(c *Cluster) {
 }
 
 // floor is the memory that a component never has less of.
-func (p *Shaping) floor(c *Cluster, s int32) float64 {
+func (p *Rightsizing) floor(c *Cluster, s int32) float64 {
 	if p.Floors == nil {
 		return 0
 	}
@@ -146,7 +146,7 @@ func (p *Shaping) floor(c *Cluster, s int32) float64 {
 }
 
 // Need is what the latest Shape found a component to need, cores and bytes.
-func (p *Shaping) Need(slot int32) (cpu, memory float64) {
+func (p *Rightsizing) Need(slot int32) (cpu, memory float64) {
 	if int(slot) >= len(p.claims.cpu) {
 		return 0, 0
 	}
@@ -154,23 +154,23 @@ func (p *Shaping) Need(slot int32) (cpu, memory float64) {
 }
 
 // grewAt is when the memory of a component last grew; 0: never.
-func (p *Shaping) grewAt(c *Cluster, s int32) int64 {
+func (p *Rightsizing) grewAt(c *Cluster, s int32) int64 {
 	if int(s) < len(p.grew) && p.grewOf[s] == c.Born[s] {
 		return p.grew[s]
 	}
 	return 0
 }
 
-func (p *Shaping) remember(c *Cluster, s int32) {
+func (p *Rightsizing) remember(c *Cluster, s int32) {
 	for int(s) >= len(p.grew) {
 		p.grew, p.grewOf = append(p.grew, 0), append(p.grewOf, 0)
 	}
 	p.grew[s], p.grewOf[s] = max(1, int64(c.Now)), c.Born[s]
 }
 
-// Relieve implements Policy.
-func (p *Shaping) Relieve(c *Cluster, host int32) {
-	if p.Relief {
-		relieve(c, host)
+// FreeMemory implements Policy.
+func (p *Rightsizing) FreeMemory(c *Cluster, host int32) {
+	if p.EmergencyEviction {
+		evictForMemory(c, host)
 	}
 }

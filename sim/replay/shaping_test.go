@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/forecast"
 	"evenkeel/sim/workload"
 )
@@ -17,16 +17,16 @@ import (
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")
 
 // Whoever knows what will be used, and decides who gives way, fails nobody: Algorithm 1 with an oracle.
-func TestPessimistWithOracleFailsNobody(t *testing.T) {
+func TestPessimistWithOracleFailsNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, hosts := drawn(t)
-		p := &Shaping{Label: "pessimistic", Foresight: &Oracle{}, Yield: 1, How: Enforcement{Capped: true, Hard: rapid.Bool().Draw(t, "hard")}}
+		p := &Rightsizing{Label: "pessimistic", Foresight: &Oracle{}, Yield: 1, How: Enforcement{Capped: true, Hard: rapid.Bool().Draw(t, "hard")}}
 		r, err := Run(w, hosts, watched{p, t}, Options{Until: 1e6})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Kills > 0 || r.Failed > 0 || r.Pressed > 0 {
-			t.Fatalf("%d kills, %v failed, %d pressed", r.Kills, r.Failed, r.Pressed)
+		if r.Kills > 0 || r.Failed > 0 || r.MemoryExceeded > 0 {
+			t.Fatalf("%d kills, %v failed, %d pressed", r.Kills, r.Failed, r.MemoryExceeded)
 		}
 		if r.QoS < 1 {
 			t.Fatalf("QoS %v: everybody is given what they will use", r.QoS)
@@ -36,7 +36,7 @@ func TestPessimistWithOracleFailsNobody(t *testing.T) {
 
 // Two applications hold 1 GiB for two minutes and then 4 GiB, on a host with 5; each asked for 4. The oracle starts the second once the first was shrunk;
 // when both grow the pessimist takes the second back, and the optimist lets one fail.
-func TestWhoGivesWay(t *testing.T) {
+func TestEviction(t *testing.T) {
 	grows := workload.Pattern{0.25, 0.25, 0.25, 1, 1, 1, 1, 1, 1, 1}
 	w := small([]workload.Pattern{{1}, grows},
 		[]workload.App{{Work: 400, First: 0, Groups: 1}, {Arrival: 1, Work: 400, First: 1, Groups: 1}},
@@ -44,17 +44,17 @@ func TestWhoGivesWay(t *testing.T) {
 		workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}})
 	hosts := []Host{{CPU: 4, Memory: 5 * gib}}
 	how := Enforcement{Capped: true}
-	pess := run(t, w, hosts, &Shaping{Label: "pessimistic", Foresight: &Oracle{}, Yield: 1, How: how}, Options{})
+	pess := run(t, w, hosts, &Rightsizing{Label: "pessimistic", Foresight: &Oracle{}, Yield: 1, How: how}, Options{})
 	if pess.Failures != 0 || pess.Requeues != 1 || pess.PerApp[0].Preemptions != 0 || pess.PerApp[0].Turnaround != 400 {
 		t.Errorf("pessimist: %d failures, %d requeues, %+v", pess.Failures, pess.Requeues, pess.PerApp)
 	}
-	opt := run(t, w, hosts, &Shaping{Label: "optimistic", Foresight: &Oracle{}, Yield: 1, How: how, Options: shape.Options{Policy: shape.Optimistic}}, Options{})
+	opt := run(t, w, hosts, &Rightsizing{Label: "optimistic", Foresight: &Oracle{}, Yield: 1, How: how, Options: rightsizing.Options{Policy: rightsizing.Optimistic}}, Options{})
 	if opt.Failures == 0 || opt.Requeues != 0 {
 		t.Errorf("optimist: %d failures, %d requeues", opt.Failures, opt.Requeues)
 	}
-	relieved := run(t, w, hosts, &Shaping{Label: "relieved", Foresight: &Oracle{}, Yield: 1, How: how, Options: shape.Options{Policy: shape.Optimistic}, Relief: true}, Options{})
-	if relieved.Failures != 0 || relieved.Requeues == 0 || relieved.PerApp[0].Preemptions != 0 {
-		t.Errorf("optimist with relief: %d failures, %d requeues, %+v", relieved.Failures, relieved.Requeues, relieved.PerApp)
+	offloaded := run(t, w, hosts, &Rightsizing{Label: "relieved", Foresight: &Oracle{}, Yield: 1, How: how, Options: rightsizing.Options{Policy: rightsizing.Optimistic}, EmergencyEviction: true}, Options{})
+	if offloaded.Failures != 0 || offloaded.Requeues == 0 || offloaded.PerApp[0].Preemptions != 0 {
+		t.Errorf("optimist with relief: %d failures, %d requeues, %+v", offloaded.Failures, offloaded.Requeues, offloaded.PerApp)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestBufferKeeps(t *testing.T) {
 		workload.Group{Count: 1, CPU: 1, Memory: gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}})
 	hosts := []Host{{CPU: 4, Memory: 4 * gib}}
 	of := func(k1 float64) *Result {
-		return run(t, w, hosts, &Shaping{Label: "persist", Foresight: &Persist{}, Buffer: forecast.Buffer{K1: k1}, Yield: 1, Trust: 2,
+		return run(t, w, hosts, &Rightsizing{Label: "persist", Foresight: &Persist{}, Buffer: forecast.Buffer{K1: k1}, Yield: 1, Trust: 2,
 			How: Enforcement{Capped: true, Hard: true}}, Options{})
 	}
 	if r := of(0.05); r.Failures != 2 { // then it is given its request
@@ -81,8 +81,8 @@ func TestGolden(t *testing.T) {
 	w, hosts := paceOf(t, 1, 3)
 	w.Apps = w.Apps[:30]
 	var results []*Result
-	policies := append(pacePolicies(), &Shaping{Label: "arima10", Foresight: &Models{Kind: "arima10", New: FewARIMA}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}, Yield: 1, Trust: 3},
-		&Shaping{Label: "gp10", Foresight: &Models{Kind: "gp10", New: FewGP}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}, Yield: 1, Trust: 3})
+	policies := append(pacePolicies(), &Rightsizing{Label: "arima10", Foresight: &Models{Kind: "arima10", New: FewARIMA}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}, Yield: 1, Trust: 3},
+		&Rightsizing{Label: "gp10", Foresight: &Models{Kind: "gp10", New: FewGP}, Buffer: forecast.Buffer{K1: 0.05, K2: 3}, Yield: 1, Trust: 3})
 	for _, p := range policies {
 		results = append(results, run(t, w, hosts, p, Options{Until: 6 * 3600}))
 	}
@@ -109,7 +109,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	r := &Result{Policy: "p", Hosts: 1, Apps: 1, Series: []Point{{Time: 60, Running: 1}}, PerApp: []AppFate{{Start: 1, End: 2, Turnaround: 2, Stretch: 1}}}
+	r := &Result{Policy: "p", Hosts: 1, Apps: 1, Series: []Point{{Time: 60, Running: 1}}, PerApp: []AppOutcome{{Start: 1, End: 2, Turnaround: 2, Stretch: 1}}}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"p,60,0,0,0,0,1,0,0,0,0,0,0":   func(b *bytes.Buffer) error { return WriteSeries(b, []*Result{r}) },
 		"p,0,0,1,2,2,1,0,0,0,0":        func(b *bytes.Buffer) error { return WriteApps(b, []*Result{r}) },

@@ -9,13 +9,13 @@ func (c *Cluster) Start(app int32, hosts []int32) {
 		c.start[app] = c.Now
 	}
 	c.at[app], c.rate[app], c.done[app] = c.Now, 0, 0
-	c.lacks[app] = 0
+	c.deficit[app] = 0
 	k := 0
 	for g := a.First; g < a.First+a.Groups; g++ {
 		group := &c.Workload.Groups[g]
 		c.groupNext[g] = 0
 		if group.Elastic {
-			c.lacks[app] += group.Count
+			c.deficit[app] += group.Count
 			continue
 		}
 		for range group.Count {
@@ -23,7 +23,7 @@ func (c *Cluster) Start(app int32, hosts []int32) {
 			k++
 		}
 	}
-	if c.lacks[app] > 0 {
+	if c.deficit[app] > 0 {
 		c.wanting.add(c.rank[app])
 	}
 	c.touch(app)
@@ -35,7 +35,7 @@ func (c *Cluster) Grow(app, group, host int32) {
 		return
 	}
 	c.begin(app, group, host)
-	if c.lacks[app]--; c.lacks[app] == 0 {
+	if c.deficit[app]--; c.deficit[app] == 0 {
 		c.wanting.remove(c.rank[app])
 	}
 	c.touch(app)
@@ -83,7 +83,7 @@ func (c *Cluster) Move(slot, host int32) {
 		return
 	}
 	c.tally.moves++
-	c.tally.bytes += c.holds[slot]
+	c.tally.bytes += c.gets[slot]
 	c.accrue(slot)
 	c.leaveHost(slot)
 	c.dirty = append(c.dirty, from, host)
@@ -102,7 +102,7 @@ func (c *Cluster) drop(slot int32) {
 	c.done[app] -= lost
 	c.tally.lost += lost * float64(c.size[app])
 	c.remove(slot)
-	if c.lacks[app]++; c.lacks[app] == 1 {
+	if c.deficit[app]++; c.deficit[app] == 1 {
 		c.wanting.add(c.rank[app])
 	}
 	c.touch(app)
@@ -123,7 +123,7 @@ func (c *Cluster) restart(app int32) {
 }
 
 // touch notes that the rate of an application is to be found anew.
-func (c *Cluster) touch(app int32) { c.touched = append(c.touched, app) }
+func (c *Cluster) touch(app int32) { c.affected = append(c.affected, app) }
 
 // begin puts a component into a slot.
 func (c *Cluster) begin(app, group, host int32) {
@@ -192,7 +192,7 @@ func (c *Cluster) remove(s int32) {
 	c.AllocatedCPU[host] -= c.CPU[s]
 	c.AllocatedMemory[host] -= c.Memory[s]
 	c.givenOn[host] -= c.given[s]
-	c.holdsOn[host] -= c.holds[s]
+	c.usedOn[host] -= c.gets[s]
 	if c.crowded[host] {
 		c.dirty = append(c.dirty, host)
 	}
@@ -228,7 +228,7 @@ func (c *Cluster) slot() int32 {
 	c.UsedCPU, c.UsedMemory = append(c.UsedCPU, 0), append(c.UsedMemory, 0)
 	c.Paging, c.pages = append(c.Paging, false), append(c.pages, false)
 	c.next, c.prev, c.nextOn, c.prevOn = append(c.next, -1), append(c.prev, -1), append(c.nextOn, -1), append(c.prevOn, -1)
-	c.wants, c.holds = append(c.wants, 0), append(c.holds, 0)
+	c.wants, c.gets = append(c.wants, 0), append(c.gets, 0)
 	c.beginCPU, c.beginMem = append(c.beginCPU, 0), append(c.beginMem, 0)
 	c.given, c.yield = append(c.given, 0), append(c.yield, 0)
 	c.earned, c.accrued = append(c.earned, 0), append(c.accrued, 0)

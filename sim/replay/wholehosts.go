@@ -15,7 +15,7 @@ type WholeHosts struct {
 	Backfill bool
 
 	free      []bool // by host
-	spare     []bool // by host: free, and not wanted by the first that waits
+	backfill  []bool // by host: free, and not wanted by the first that waits
 	all       []bool // by application: with its elastic components
 	left      []Host // of the host that is being filled
 	hosts     []int32
@@ -36,7 +36,7 @@ func (p *WholeHosts) Name() string {
 
 // Begin implements Policy.
 func (p *WholeHosts) Begin(c *Cluster) Enforcement {
-	*p = WholeHosts{Backfill: p.Backfill, free: make([]bool, len(c.Hosts)), spare: make([]bool, len(c.Hosts)), all: make([]bool, len(c.Workload.Apps))}
+	*p = WholeHosts{Backfill: p.Backfill, free: make([]bool, len(c.Hosts)), backfill: make([]bool, len(c.Hosts)), all: make([]bool, len(c.Workload.Apps))}
 	p.candidate = p.candidate[:0]
 	for h := range c.Hosts {
 		p.candidate = append(p.candidate, int32(h))
@@ -48,11 +48,11 @@ func (p *WholeHosts) Begin(c *Cluster) Enforcement {
 	return Enforcement{}
 }
 
-// Shape implements Policy.
-func (*WholeHosts) Shape(*Cluster) {}
+// Rightsize implements Policy.
+func (*WholeHosts) Rightsize(*Cluster) {}
 
-// Relieve implements Policy.
-func (*WholeHosts) Relieve(*Cluster, int32) {}
+// FreeMemory implements Policy.
+func (*WholeHosts) FreeMemory(*Cluster, int32) {}
 
 // find puts the components of an application on the candidates, each host its own; what it finds is p.hosts, a host per component, group by group, those
 // of core groups before those of elastic ones.
@@ -126,9 +126,9 @@ func (p *WholeHosts) Schedule(c *Cluster) {
 			return
 		}
 		if c.Now+c.Workload.Apps[app].Work <= shadow+1e-6 {
-			p.candidates(func(h int) bool { return p.free[h] && !p.spare[h] }, func(h int) bool { return p.free[h] && p.spare[h] })
+			p.candidates(func(h int) bool { return p.free[h] && !p.backfill[h] }, func(h int) bool { return p.free[h] && p.backfill[h] })
 		} else {
-			p.candidates(func(h int) bool { return p.free[h] && p.spare[h] }, nil)
+			p.candidates(func(h int) bool { return p.free[h] && p.backfill[h] }, nil)
 		}
 		if p.find(c, app) {
 			p.start(c, app)
@@ -163,7 +163,7 @@ func (p *WholeHosts) start(c *Cluster, app int32) {
 		}
 	}
 	for _, h := range p.hosts {
-		p.free[h], p.spare[h] = false, false
+		p.free[h], p.backfill[h] = false, false
 	}
 	c.Start(app, p.hosts[:core])
 	rest := p.hosts[core:]
@@ -209,10 +209,10 @@ func (p *WholeHosts) reserve(c *Cluster, head int32) (shadow float64) {
 			break
 		}
 	}
-	copy(p.spare, p.free)
+	copy(p.backfill, p.free)
 	if !math.IsInf(shadow, 1) {
 		for _, h := range p.hosts {
-			p.spare[h] = false
+			p.backfill[h] = false
 		}
 	}
 	return shadow

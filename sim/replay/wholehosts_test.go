@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"evenkeel/allocator/shape"
+	"evenkeel/allocator/rightsizing"
 	"evenkeel/forecast"
 	"evenkeel/sim/flex"
 	"evenkeel/sim/workload"
@@ -36,14 +36,14 @@ func TestWholeHostsByHand(t *testing.T) {
 		for a, want := range c.ends {
 			near(t, fmt.Sprintf("%s: end of %d", c.p.Name(), a), r.PerApp[a].End, want)
 		}
-		if r.QoS != 1 || r.LeastYield != 1 {
-			t.Errorf("%s: QoS %v, least yield %v", c.p.Name(), r.QoS, r.LeastYield)
+		if r.QoS != 1 || r.MinYield != 1 {
+			t.Errorf("%s: QoS %v, least yield %v", c.p.Name(), r.QoS, r.MinYield)
 		}
 	}
 }
 
 // A host that the first that waits will not need may be taken for any time.
-func TestBackfillTakesSpareHosts(t *testing.T) {
+func TestBackfillTakesFreeHosts(t *testing.T) {
 	one := func(count int32) workload.Group {
 		return workload.Group{Count: count, CPU: 1, Memory: gib, CPUUse: flat(0), MemoryUse: flat(0)}
 	}
@@ -87,9 +87,9 @@ func (p alone) Schedule(c *Cluster) {
 
 // Whatever the policy: hosts give no more than they have, figures are shares where they are to be, the same again is the same; and what some promise besides.
 func TestPolicyLaws(t *testing.T) {
-	shaping := func(policy shape.Policy) *Shaping {
-		return &Shaping{Label: "shaping", Foresight: &Persist{}, Yield: 1, Trust: 2, How: Enforcement{Capped: true}, Buffer: forecast.Buffer{K1: 0.05},
-			Options: shape.Options{Policy: policy}, Relief: policy == shape.Pessimistic}
+	policy := func(policy rightsizing.Policy) *Rightsizing {
+		return &Rightsizing{Label: "shaping", Foresight: &Persist{}, Yield: 1, Trust: 2, How: Enforcement{Capped: true}, Buffer: forecast.Buffer{K1: 0.05},
+			Options: rightsizing.Options{Policy: policy}, EmergencyEviction: policy == rightsizing.Pessimistic}
 	}
 	must := func(p *Placer, err error) *Placer {
 		if err != nil {
@@ -106,8 +106,8 @@ func TestPolicyLaws(t *testing.T) {
 		{"reservation", func() Policy { return &Reservation{} }, true, false, true},
 		{"fcfs", func() Policy { return &WholeHosts{} }, true, true, true},
 		{"easy", func() Policy { return &WholeHosts{Backfill: true} }, true, true, true},
-		{"optimistic", func() Policy { return shaping(shape.Optimistic) }, false, false, true},
-		{"pessimistic", func() Policy { return shaping(shape.Pessimistic) }, true, false, true},
+		{"optimistic", func() Policy { return policy(rightsizing.Optimistic) }, false, false, true},
+		{"pessimistic", func() Policy { return policy(rightsizing.Pessimistic) }, true, false, true},
 		{"leastfit", func() Policy { return must(LeastFit(), nil) }, true, false, false},
 		{"oversub", func() Policy { return must(OverSub(2)) }, false, false, false},
 		{"flexf", func() Policy { return must(FlexPolicy(flex.FirstCome, forecast.QualityPenalty, 1)) }, false, false, false},
@@ -128,14 +128,14 @@ func TestPolicyLaws(t *testing.T) {
 				if err != nil {
 					t.Skip(err) // an application larger than the cluster
 				}
-				for what, v := range map[string]float64{"CPU in use": r.UsedCPU, "memory in use": r.UsedMemory, "QoS": r.QoS, "least yield": r.LeastYield, "mean yield": r.MeanYield,
+				for what, v := range map[string]float64{"CPU in use": r.UsedCPU, "memory in use": r.UsedMemory, "QoS": r.QoS, "least yield": r.MinYield, "mean yield": r.MeanYield,
 					"failed": r.Failed, "requeued": r.Requeued, "thrash": r.Thrash, "CPU slack": r.SlackCPU, "memory slack": r.SlackMemory} {
 					if !(v >= 0 && v <= 1+1e-9) {
 						t.Fatalf("%s is %v", what, v)
 					}
 				}
-				if r.LeastYield > r.MeanYield+1e-9 {
-					t.Fatalf("the least yield is %v, the mean %v", r.LeastYield, r.MeanYield)
+				if r.MinYield > r.MeanYield+1e-9 {
+					t.Fatalf("the least yield is %v, the mean %v", r.MinYield, r.MeanYield)
 				}
 				ends := 0
 				for a, f := range r.PerApp {

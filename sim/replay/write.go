@@ -33,7 +33,7 @@ var Metrics = []Metric{
 	{"waitMean", func(r *Result) float64 { return r.Wait.Mean }},
 	{"stretchMean", func(r *Result) float64 { return r.Stretch.Mean }},
 	{"stretchMedian", func(r *Result) float64 { return r.Stretch.Median }},
-	{"stretchMost", func(r *Result) float64 { return r.Stretch.Most }},
+	{"stretchMost", func(r *Result) float64 { return r.Stretch.Max }},
 	{"slackCPU", func(r *Result) float64 { return r.SlackCPU }},
 	{"slackMemory", func(r *Result) float64 { return r.SlackMemory }},
 	{"slackCPUOfAllocation", func(r *Result) float64 { return r.SlackCPUOfAllocation }},
@@ -50,7 +50,7 @@ var Metrics = []Metric{
 	{"usedMemory", func(r *Result) float64 { return r.UsedMemory }},
 	{"allocatedCPU", func(r *Result) float64 { return r.AllocatedCPU }},
 	{"allocatedMemory", func(r *Result) float64 { return r.AllocatedMemory }},
-	{"leastYield", func(r *Result) float64 { return r.LeastYield }},
+	{"leastYield", func(r *Result) float64 { return r.MinYield }},
 	{"meanYield", func(r *Result) float64 { return r.MeanYield }},
 	{"bytesMoved", func(r *Result) float64 { return r.BytesMoved }},
 	{"thrash", func(r *Result) float64 { return r.Thrash }},
@@ -82,7 +82,7 @@ func WriteSeries(w io.Writer, results []*Result) error {
 	for _, r := range results {
 		for _, p := range r.Series {
 			c.Write([]string{r.Policy, number(p.Time), number(p.AllocatedCPU), number(p.AllocatedMemory), number(p.UsedCPU), number(p.UsedMemory), number(p.Running),
-				number(p.Waiting), number(p.Components), number(p.LeastYield), number(p.MeanYield), strconv.FormatInt(p.Kills, 10), strconv.FormatInt(p.Preempted, 10)})
+				number(p.Waiting), number(p.Components), number(p.MinYield), number(p.MeanYield), strconv.FormatInt(p.Kills, 10), strconv.FormatInt(p.Preempted, 10)})
 		}
 	}
 	return flush(c)

@@ -57,10 +57,10 @@ func Summarize(results []Result, m, h int) Summary {
 			covered[i].add(float64(t.Inside[i]+t.OnBound[i]) / n)
 			strict[i].add(float64(t.Inside[i]) / n)
 		}
-		most := float64(t.Inside[bandInterval]+t.OnBound[bandInterval]) / n
-		least := float64(t.Inside[bandInterval]) / n
-		inBand.add(indicator(most >= BandLow && most <= BandHigh))
-		inBandTie.add(indicator(most >= BandLow && least <= BandHigh))
+		highest := float64(t.Inside[bandInterval]+t.OnBound[bandInterval]) / n
+		lowest := float64(t.Inside[bandInterval]) / n
+		inBand.add(indicator(highest >= BandLow && highest <= BandHigh))
+		inBandTie.add(indicator(highest >= BandLow && lowest <= BandHigh))
 	}
 	s.MASE, s.Pinball, s.InBand, s.InBandTie = mase.value(), pinball.value(), inBand.value(), inBandTie.value()
 	for i := range Coverages {

@@ -34,10 +34,10 @@ func LoadAzure(o Options, f AzureFiles) ([]Request, error) {
 	}
 	var all []Request
 	err := f.Arrivals.read(o, func(r io.Reader) error {
-		return azureLines(r, o.MaxLength, func(at float64, batch int, word string) error {
-			size, ok := flavours[word]
+		return azureLines(r, o.MaxLength, func(at float64, batch int, field string) error {
+			size, ok := flavours[field]
 			if !ok {
-				return fmt.Errorf("there is no flavour %q", word)
+				return fmt.Errorf("there is no flavour %q", field)
 			}
 			all = append(all, Request{Batch: batch, Submit: at, Start: math.NaN(), Run: math.NaN(), CPU: size.cpu, Memory: size.memory})
 			return nil
@@ -52,18 +52,18 @@ func LoadAzure(o Options, f AzureFiles) ([]Request, error) {
 	}
 	n := 0
 	err = f.Lifetimes.read(o, func(r io.Reader) error {
-		return azureLines(r, o.MaxLength, func(at float64, batch int, word string) error {
+		return azureLines(r, o.MaxLength, func(at float64, batch int, field string) error {
 			if n == len(all) || all[n].Submit != at || all[n].Batch != batch {
 				return fmt.Errorf("VM %d at %g s of batch %d is not among the arrivals", n+1, at, batch)
 			}
-			if word == "" || word[0] != 'U' && word[0] != 'C' {
-				return fmt.Errorf("%q is no lifetime", word)
+			if field == "" || field[0] != 'U' && field[0] != 'C' {
+				return fmt.Errorf("%q is no lifetime", field)
 			}
-			bin := bins[word[1:]]
+			bin := bins[field[1:]]
 			if bin == nil {
-				return fmt.Errorf("there is no bin %q", word[1:])
+				return fmt.Errorf("there is no bin %q", field[1:])
 			}
-			all[n].Run, all[n].AtLeast = bin[0]/bin[1], word[0] == 'C'
+			all[n].Run, all[n].Censored = bin[0]/bin[1], field[0] == 'C'
 			n++
 			return nil
 		})
@@ -78,7 +78,7 @@ func LoadAzure(o Options, f AzureFiles) ([]Request, error) {
 }
 
 // azureLines calls each for every VM of a file of arrivals or lifetimes, in order.
-func azureLines(r io.Reader, most int, each func(at float64, batch int, word string) error) error {
+func azureLines(r io.Reader, limit int, each func(at float64, batch int, field string) error) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<24)
 	last, batch, vms := -1.0, 0, 0
@@ -97,9 +97,9 @@ func azureLines(r io.Reader, most int, each func(at float64, batch int, word str
 		last = at
 		open := false // the batch has VMs
 		for some {
-			var word string
-			word, list, some = strings.Cut(list, ",")
-			switch word = strings.TrimSpace(word); word {
+			var field string
+			field, list, some = strings.Cut(list, ",")
+			switch field = strings.TrimSpace(field); field {
 			case "|":
 				batch++
 				open = false
@@ -108,10 +108,10 @@ func azureLines(r io.Reader, most int, each func(at float64, batch int, word str
 					return fmt.Errorf("line %d: nothing between two commas", n)
 				}
 			default:
-				if vms++; vms > most {
-					return fmt.Errorf("line %d: more than %d VMs", n, most)
+				if vms++; vms > limit {
+					return fmt.Errorf("line %d: more than %d VMs", n, limit)
 				}
-				if err := each(at, batch, word); err != nil {
+				if err := each(at, batch, field); err != nil {
 					return fmt.Errorf("line %d: %w", n, err)
 				}
 				open = true

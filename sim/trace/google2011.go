@@ -16,7 +16,7 @@ const (
 	perDay     = 288
 	fiveMinute = 5 * time.Minute
 
-	mostDays = 31 // of a job
+	maxDays = 31 // of a job
 )
 
 // googleStart is the first day of the files: they were made of the trace of May 2011.
@@ -79,8 +79,8 @@ func readGoogle2011(c *collector, name string, r io.Reader) error {
 	if rest, ok := strings.CutPrefix(job, "vm_"); ok {
 		if id, day, ok := strings.Cut(rest, "_"); ok {
 			n, err := strconv.Atoi(day)
-			if err != nil || n < 1 || n > mostDays {
-				return fmt.Errorf("%q is not a day of 1 to %d", day, mostDays)
+			if err != nil || n < 1 || n > maxDays {
+				return fmt.Errorf("%q is not a day of 1 to %d", day, maxDays)
 			}
 			job, d.day = id, n
 		}

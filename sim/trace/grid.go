@@ -22,7 +22,7 @@ type grid struct {
 // newGrid orders rows by time and gives each the place that is nearest to a whole number of steps after the row before
 // it, so that a clock that drifts by a second now and then costs nothing. The step is the median of the distances, the lower of two.
 // rows is reordered. most bounds the number of places. Rows of one time only give a grid without places.
-func newGrid(rows []sample, most int) (grid, error) {
+func newGrid(rows []sample, limit int) (grid, error) {
 	slices.SortStableFunc(rows, func(a, b sample) int {
 		switch {
 		case a.at < b.at:
@@ -51,8 +51,8 @@ func newGrid(rows []sample, most int) (grid, error) {
 				g.repeated++
 				continue
 			}
-			if ahead > int64(most-1-place) {
-				return grid{}, fmt.Errorf("more than %d places of %d s between the first row and one %d s later", most, g.step, row.at-g.start)
+			if ahead > int64(limit-1-place) {
+				return grid{}, fmt.Errorf("more than %d places of %d s between the first row and one %d s later", limit, g.step, row.at-g.start)
 			}
 			place, last = place+int(ahead), row.at
 		}

@@ -240,8 +240,8 @@ func (c *collector) archive(r io.Reader) error {
 // member reads one file of series.
 func (c *collector) member(name string, r io.Reader) error {
 	in := &bounded{r: r, left: min(c.o.MaxFileBytes, c.o.MaxTotalBytes-c.bytes)}
-	most := in.left
-	defer func() { c.bytes += most - in.left }()
+	limit := in.left
+	defer func() { c.bytes += limit - in.left }()
 	b := bufio.NewReader(in)
 	head, err := b.Peek(512)
 	if err != nil && err != io.EOF {

@@ -16,15 +16,15 @@ import (
 
 // Request is a VM, a pod or a job that was asked for.
 type Request struct {
-	Name    string  // unique within what was read; "": the files have no names
-	Batch   int     // requests that one tenant made together have the same, from 0; -1: the files do not tell
-	Submit  float64 // seconds from the beginning of the trace
-	Start   float64 // when it was placed, seconds from the beginning; NaN: never, or not told
-	Run     float64 // seconds from Start, or from Submit where that is not told; NaN: not told
-	AtLeast bool    // it still ran when the trace ended: Run is a lower bound
-	CPU     float64 // cores; NaN: not told
-	Memory  float64 // bytes; NaN: not told
-	GPUs    float64
+	Name     string  // unique within what was read; "": the files have no names
+	Batch    int     // requests that one tenant made together have the same, from 0; -1: the files do not tell
+	Submit   float64 // seconds from the beginning of the trace
+	Start    float64 // when it was placed, seconds from the beginning; NaN: never, or not told
+	Run      float64 // seconds from Start, or from Submit where that is not told; NaN: not told
+	Censored bool    // it still ran when the trace ended: Run is a lower bound
+	CPU      float64 // cores; NaN: not told
+	Memory   float64 // bytes; NaN: not told
+	GPUs     float64
 }
 
 // Machine is a host of a trace.
@@ -62,7 +62,7 @@ func (s Source) read(o Options, each func(r io.Reader) error) error {
 
 // table reads comma-separated values under a header. each gets a row's fields in the order of columns; all of these must
 // be there, and others may.
-func table(r io.Reader, most int, columns []string, each func(field []string) error) error {
+func table(r io.Reader, limit int, columns []string, each func(field []string) error) error {
 	c := csv.NewReader(r)
 	c.ReuseRecord = true
 	header, err := c.Read()
@@ -87,8 +87,8 @@ func table(r io.Reader, most int, columns []string, each func(field []string) er
 		if err != nil {
 			return err
 		}
-		if n == most {
-			return fmt.Errorf("more than %d rows", most)
+		if n == limit {
+			return fmt.Errorf("more than %d rows", limit)
 		}
 		for i, k := range at {
 			field[i] = strings.TrimSpace(row[k])

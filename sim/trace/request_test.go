@@ -14,12 +14,12 @@ func at(m fstest.MapFS, name string) Source { return Source{m, name} }
 
 func ptr(s Source) *Source { return &s }
 
-// words of requests: what a test compares.
-func words(all []Request) string {
+// describe of requests: what a test compares.
+func describe(all []Request) string {
 	var b strings.Builder
 	for _, q := range all {
 		fmt.Fprintf(&b, "%s batch %d at %g start %g run %g", q.Name, q.Batch, q.Submit, q.Start, q.Run)
-		if q.AtLeast {
+		if q.Censored {
 			b.WriteString("+")
 		}
 		fmt.Fprintf(&b, ": %g cores %g MiB %g GPUs\n", q.CPU, q.Memory/(1<<20), q.GPUs)
@@ -45,12 +45,12 @@ func TestLoadAzure(t *testing.T) {
  batch 3 at 900 start NaN run 900: 2 cores 3584 MiB 0 GPUs
  batch 4 at 1200 start NaN run 0: 1 cores 768 MiB 0 GPUs
 `
-	if words(got) != want {
-		t.Errorf("got\n%swant\n%s", words(got), want)
+	if describe(got) != want {
+		t.Errorf("got\n%swant\n%s", describe(got), want)
 	}
 	got, err = LoadAzure(Options{}, AzureFiles{Arrivals: at(in, "arrivals"), Flavours: at(in, "sizes")})
 	if err != nil || len(got) != 6 || !math.IsNaN(got[0].Run) {
-		t.Errorf("without lifetimes: %v, %s", err, words(got))
+		t.Errorf("without lifetimes: %v, %s", err, describe(got))
 	}
 }
 
@@ -111,8 +111,8 @@ func TestLoadOpenB(t *testing.T) {
 p2 batch -1 at 50 start 60 run 30: 6 cores 12288 MiB 0.46 GPUs
 p3 batch -1 at 70 start NaN run NaN: 0.5 cores 1024 MiB 0 GPUs
 `
-	if words(pods) != want {
-		t.Errorf("got\n%swant\n%s", words(pods), want)
+	if describe(pods) != want {
+		t.Errorf("got\n%swant\n%s", describe(pods), want)
 	}
 	if want := "[{n1 32 2.74877906944e+11 0} {n2 96.5 1.073741824e+09 8}]"; fmt.Sprint(nodes) != want {
 		t.Errorf("nodes %v, want %s", nodes, want)
@@ -146,8 +146,8 @@ func TestLoadSURF(t *testing.T) {
 8 batch -1 at 60 start NaN run 60: NaN cores NaN MiB 0 GPUs
 9 batch -1 at 60 start NaN run 1: NaN cores NaN MiB 0 GPUs
 `
-	if words(jobs) != want {
-		t.Errorf("got\n%swant\n%s", words(jobs), want)
+	if describe(jobs) != want {
+		t.Errorf("got\n%swant\n%s", describe(jobs), want)
 	}
 	if len(series) != 2 || series[0].VM != "7" || fmt.Sprint(series[0].Values) != "[42 NaN 21.5]" || fmt.Sprint(series[1].Values) != "[1 2]" ||
 		series[0].Step != 30*time.Second || !series[1].Start.Equal(time.Date(2022, 10, 6, 22, 1, 0, 0, time.UTC)) {

@@ -49,7 +49,7 @@ func LoadSWF(o Options, s Source) (Log, error) {
 		return Log{}, err
 	}
 	defer f.Close()
-	most := min(o.MaxFileBytes, o.MaxTotalBytes)
+	limit := min(o.MaxFileBytes, o.MaxTotalBytes)
 	b := bufio.NewReader(f)
 	r := io.Reader(b)
 	if head, _ := b.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
@@ -57,14 +57,14 @@ func LoadSWF(o Options, s Source) (Log, error) {
 			return Log{}, fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
-	l, err := readSWF(&bounded{r: r, left: most}, o.MaxLength)
+	l, err := readSWF(&bounded{r: r, left: limit}, o.MaxLength)
 	if err != nil {
 		return Log{}, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return l, nil
 }
 
-func readSWF(r io.Reader, most int) (l Log, err error) {
+func readSWF(r io.Reader, limit int) (l Log, err error) {
 	unknown := map[string]int{}
 	whys := []string{"with no run time", "with no number of processors", "with no time of submission"}
 	err = lines(r, func(text string) error {
@@ -80,8 +80,8 @@ func readSWF(r io.Reader, most int) (l Log, err error) {
 			unknown[whys[why]]++
 			return nil
 		}
-		if len(l.Jobs) == most {
-			return fmt.Errorf("more than %d jobs", most)
+		if len(l.Jobs) == limit {
+			return fmt.Errorf("more than %d jobs", limit)
 		}
 		l.Jobs = append(l.Jobs, j)
 		return nil
@@ -133,11 +133,11 @@ func parseSWF(text string) (j ParallelJob, why int, err error) {
 	for i := range field {
 		field[i] = -1
 	}
-	words := strings.Fields(text)
-	if len(words) < 5 || len(words) > swfFields {
-		return j, 0, fmt.Errorf("%d fields, not %d", len(words), swfFields)
+	fields := strings.Fields(text)
+	if len(fields) < 5 || len(fields) > swfFields {
+		return j, 0, fmt.Errorf("%d fields, not %d", len(fields), swfFields)
 	}
-	for i, w := range words {
+	for i, w := range fields {
 		v, err := strconv.ParseFloat(w, 64)
 		// Not a number, or nothing that a machine did.
 		if err != nil || !(v >= -1e15 && v <= 1e15) {

@@ -162,8 +162,8 @@ func flexShape(random *rand.Rand, noise, peak float64, rush []int) []float64 {
 func (f Flex) job(w *Workload, random *rand.Rand, source, cpu, memory int32) {
 	size := 1
 	if random.Float64() > 0.7 { // Pareto with a shape of 0.9, up to half a task per node
-		most := max(2, float64(f.Nodes)/2)
-		size = int(min(most, 2*math.Pow(1-random.Float64(), -1/0.9)))
+		highest := max(2, float64(f.Nodes)/2)
+		size = int(min(highest, 2*math.Pow(1-random.Float64(), -1/0.9)))
 	}
 	size = min(size, f.Tasks-len(w.Apps))
 	kind, share := len(flexKinds)-1, random.Float64()

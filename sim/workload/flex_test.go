@@ -16,7 +16,7 @@ func TestFlexIsLikeTheTrace(t *testing.T) {
 		t.Errorf("%d tasks, wanted 71403", len(w.Apps))
 	}
 	var asked, used [2]float64
-	short, alone, above, holding := 0, 0, 0.0, 0.0
+	short, alone, above, occupied := 0, 0, 0.0, 0.0
 	size := map[int32]int{}
 	for i, a := range w.Apps {
 		if a.Arrival >= flexDay {
@@ -33,7 +33,7 @@ func TestFlexIsLikeTheTrace(t *testing.T) {
 			short++
 		}
 		if a.Work >= flexDay {
-			holding += g.CPU * there
+			occupied += g.CPU * there
 		}
 		if c > 1 {
 			above += 1 / float64(len(w.Apps))
@@ -61,7 +61,7 @@ func TestFlexIsLikeTheTrace(t *testing.T) {
 		{"memory used", used[1] / (400 * FlexNodeMemory * flexDay), flexUsedMemory, 1e-3},
 		{"tasks that take minutes", float64(short) / float64(len(w.Apps)), 0.72, 0.1},
 		{"jobs of one task", float64(alone) / float64(len(size)), 0.7, 0.05},
-		{"CPU held by those that run all day", holding / asked[0], 0.9, 0.07},
+		{"CPU held by those that run all day", occupied / asked[0], 0.9, 0.07},
 		{"tasks that use more CPU than they ask for", above, 0.12, 0.1},
 	} {
 		if math.Abs(c.got-c.want) > c.by {

@@ -57,10 +57,10 @@ func (h Ha) Draw(seed uint64) (*Workload, error) {
 	for range haShapes {
 		w.Patterns = append(w.Patterns, haMemory(random))
 	}
-	most := make([]float64, len(w.Patterns))
+	top := make([]float64, len(w.Patterns))
 	for i, p := range w.Patterns {
 		for _, v := range p {
-			most[i] = max(most[i], float64(v))
+			top[i] = max(top[i], float64(v))
 		}
 	}
 	at, source := 0.0, int32(-1)
@@ -90,7 +90,7 @@ func (h Ha) Draw(seed uint64) (*Workload, error) {
 		w.Groups = append(w.Groups, g)
 	}
 	if h.ExtremeFit {
-		h.fit(w, most)
+		h.fit(w, top)
 	}
 	w.Sort()
 	return w, w.Validate()
@@ -129,15 +129,15 @@ func haMemory(random *rand.Rand) Pattern {
 }
 
 // fit makes every request what is used at most, and patterns shares of that.
-func (h Ha) fit(w *Workload, most []float64) {
+func (h Ha) fit(w *Workload, top []float64) {
 	for i := range w.Groups {
 		g := &w.Groups[i]
-		g.CPU *= most[g.CPUUse.Pattern]
-		g.Memory *= most[g.MemoryUse.Pattern]
+		g.CPU *= top[g.CPUUse.Pattern]
+		g.Memory *= top[g.MemoryUse.Pattern]
 	}
 	for i, p := range w.Patterns {
 		for j := range p {
-			p[j] = float32(float64(p[j]) / most[i])
+			p[j] = float32(float64(p[j]) / top[i])
 		}
 	}
 }

@@ -57,15 +57,15 @@ func TestHaExtremeFit(t *testing.T) {
 	}
 	for i := range asked.Apps {
 		a, b := asked.Of(i)[0], fit.Of(i)[0]
-		most := 0.0
+		highest := 0.0
 		for j, v := range fit.Patterns[b.MemoryUse.Pattern] {
-			most = max(most, float64(v))
+			highest = max(highest, float64(v))
 			if was := a.Memory * float64(asked.Patterns[a.MemoryUse.Pattern][j]); math.Abs(b.Memory*float64(v)-was) > 1e-5*was {
 				t.Fatalf("task %d uses %v bytes, not %v", i, b.Memory*float64(v), was)
 			}
 		}
-		if math.Abs(most-1) > 1e-6 {
-			t.Fatalf("task %d uses at most %v of its memory", i, most)
+		if math.Abs(highest-1) > 1e-6 {
+			t.Fatalf("task %d uses at most %v of its memory", i, highest)
 		}
 	}
 	if again, err := (Ha{Tasks: 500}).Draw(4); err != nil || !reflect.DeepEqual(again, asked) {

@@ -85,8 +85,8 @@ func TestLublinMeans(t *testing.T) {
 	if mean := stat.Mean(day[:], nil); math.Abs(mean-1) > 1e-9 {
 		t.Errorf("half hours weigh %g on average", mean)
 	}
-	if most := slices.Index(day[:], slices.Max(day[:])); most < 20 || most > 32 {
-		t.Errorf("the day is busiest in half hour %d", most)
+	if limit := slices.Index(day[:], slices.Max(day[:])); limit < 20 || limit > 32 {
+		t.Errorf("the day is busiest in half hour %d", limit)
 	}
 	for i, j := range jobs {
 		if j.Tasks < 1 || j.Tasks > 128 || j.Run < 1 || j.Run > math.Exp(12) || i > 0 && j.Submit < jobs[i-1].Submit {

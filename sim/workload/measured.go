@@ -83,9 +83,9 @@ func measuredVMs(series []trace.Series, together bool) []measuredVM {
 
 // shape is a series from place first to place last as shares of a whole. Nothing is above all of it but the CPU of a VM that bursts.
 func shape(s *trace.Series, first, last int, whole float64) Pattern {
-	most := 1.0
+	highest := 1.0
 	if s.Resource == trace.CPU && s.Limit > 0 && s.Set == string(trace.Bitbrains) {
-		most = math.MaxFloat32
+		highest = math.MaxFloat32
 	}
 	p := make(Pattern, 0, last-first+1)
 	latest, gap := float32(0), 0
@@ -95,7 +95,7 @@ func shape(s *trace.Series, first, last int, whole float64) Pattern {
 			v = s.Values[i]
 		}
 		if gap++; !math.IsNaN(v) {
-			latest, gap = float32(min(most, max(0, v/whole))), 0
+			latest, gap = float32(min(highest, max(0, v/whole))), 0
 		}
 		if gap == absent+1 { // off all along
 			for k := len(p) - absent; k < len(p); k++ {

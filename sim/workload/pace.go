@@ -58,7 +58,7 @@ var PaceDefault = Pace{Apps: 150000, Hosts: 250, CPU: 32, Memory: 128e9, Days: 8
 const (
 	paceKinds    = 512 // patterns
 	paceLength   = 1024
-	paceMost     = 20000 // components
+	maxPace      = 20000 // components
 	paceCore     = 3
 	paceShortest = 30.0
 	paceLongest  = 21 * 86400.0
@@ -100,13 +100,13 @@ func (p Pace) Draw(rng *rand.Rand) (*Workload, error) {
 
 // app draws one application, without its work.
 func (p Pace) app(rng *rand.Rand, w *Workload, at float64) App {
-	n := int(min(3*math.Pow(1-rng.Float64(), -1/1.05), paceMost))
+	n := int(min(3*math.Pow(1-rng.Float64(), -1/1.05), maxPace))
 	cpu := cut(0.5*math.Exp(0.8*rng.NormFloat64()), 0.05, min(6, p.CPU))
 	memory := cut(2.6e9*math.Exp(1.3*rng.NormFloat64()), 4e6, min(48e9, p.Memory))
 	// Rounded, as people do: to 1/20 core, to MB.
-	most := p.Widest * float64(p.Hosts) / float64(n)
-	cpu = max(0.01, min(math.Ceil(cpu*20)/20, math.Floor(most*p.CPU*100)/100))
-	memory = max(1e6, min(math.Ceil(memory/1e6)*1e6, math.Floor(most*p.Memory/1e6)*1e6))
+	highest := p.Widest * float64(p.Hosts) / float64(n)
+	cpu = max(0.01, min(math.Ceil(cpu*20)/20, math.Floor(highest*p.CPU*100)/100))
+	memory = max(1e6, min(math.Ceil(memory/1e6)*1e6, math.Floor(highest*p.Memory/1e6)*1e6))
 	a := App{Arrival: at, First: int32(len(w.Groups)), Groups: 1, Source: int32(rng.IntN(500))}
 	g := Group{Count: int32(n), CPU: cpu, Memory: memory,
 		// How fast the use of CPU changes is the application's own: values lie 2 to 30 minutes apart. Components are up to four values apart.
@@ -163,7 +163,7 @@ func (p Pace) last(w *Workload, longs, shares []float64, memory bool) {
 	}
 }
 
-func cut(x, least, most float64) float64 { return max(least, min(most, x)) }
+func cut(x, lowest, highest float64) float64 { return max(lowest, min(highest, x)) }
 
 // BatchPatterns draws shapes of use whose peak is 1, of n values each. Those of even number are CPU: bursts above a quiet level, waves, phases, a wandering
 // level. Those of odd number are the memory of a life: it begins low and is highest late in most, so that many who fit when they came do not fit later.
@@ -252,13 +252,13 @@ func (p Pattern) wander(rng *rand.Rand, base float64) {
 }
 
 // phases of constant use, most of them low.
-func (p Pattern) phases(rng *rand.Rand, base, high float64, least, more int) {
+func (p Pattern) phases(rng *rand.Rand, base, high float64, lowest, more int) {
 	for i := 0; i < len(p); {
 		v := base
 		if rng.Float64() < 0.3 {
 			v = base + (high-base)*rng.Float64()
 		}
-		for length := least + rng.IntN(more); length > 0 && i < len(p); length-- {
+		for length := lowest + rng.IntN(more); length > 0 && i < len(p); length-- {
 			p[i] = float32(v)
 			i++
 		}
@@ -267,12 +267,12 @@ func (p Pattern) phases(rng *rand.Rand, base, high float64, least, more int) {
 
 // finish adds the noise that all use has, and makes the peak 1: what was asked for is what is needed at most.
 func (p Pattern) finish(rng *rand.Rand) {
-	most := float32(0)
+	highest := float32(0)
 	for i := range p {
 		p[i] = float32(cut(float64(p[i])*(1+0.01*rng.NormFloat64()), 0.01, 1))
-		most = max(most, p[i])
+		highest = max(highest, p[i])
 	}
 	for i := range p {
-		p[i] /= most
+		p[i] /= highest
 	}
 }

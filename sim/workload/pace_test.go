@@ -24,7 +24,7 @@ func TestPaceIsAsStated(t *testing.T) {
 	p := PaceDefault
 	p.Apps = 20000
 	w := drawPace(t, p, 1)
-	var elastic, most int
+	var elastic, limit int
 	var runtimes, gaps []float64
 	var asked, askedMemory, usedMemory, usedCPU float64
 	for i, a := range w.Apps {
@@ -42,7 +42,7 @@ func TestPaceIsAsStated(t *testing.T) {
 		if a.Groups == 2 {
 			elastic++
 		}
-		most = max(most, n)
+		limit = max(limit, n)
 		runtimes = append(runtimes, a.Work)
 		if i > 0 {
 			gaps = append(gaps, a.Arrival-w.Apps[i-1].Arrival)
@@ -53,11 +53,11 @@ func TestPaceIsAsStated(t *testing.T) {
 	span := p.Days * 86400 * float64(p.Hosts)
 	load := max(asked/(span*p.CPU), askedMemory/(span*p.Memory))
 	t.Logf("runtimes %.0f s to %.1f days, median %.0f s; at most %d components; load %.2f (CPU %.2f, memory %.2f); use %.2f of the CPU and %.2f of the memory asked for",
-		runtimes[0], runtimes[len(runtimes)-1]/86400, runtimes[len(runtimes)/2], most, load, asked/(span*p.CPU), askedMemory/(span*p.Memory), usedCPU/asked, usedMemory/askedMemory)
+		runtimes[0], runtimes[len(runtimes)-1]/86400, runtimes[len(runtimes)/2], limit, load, asked/(span*p.CPU), askedMemory/(span*p.Memory), usedCPU/asked, usedMemory/askedMemory)
 	if runtimes[0] > 60 || runtimes[len(runtimes)-1] < 14*86400 {
 		t.Error("runtimes are to reach from dozens of seconds to weeks")
 	}
-	if most < 1000 {
+	if limit < 1000 {
 		t.Error("some applications are to have very many components")
 	}
 	if load < 0.99*p.Load || load > 1.01*p.Load {
@@ -71,8 +71,8 @@ func TestPaceIsAsStated(t *testing.T) {
 		t.Errorf("median gap %v s at a mean of %v s is no burst", gaps[len(gaps)/2], mean)
 	}
 	for i, pattern := range w.Patterns {
-		if most := slices.Max(pattern); most != 1 {
-			t.Fatalf("pattern %d peaks at %v", i, most)
+		if highest := slices.Max(pattern); highest != 1 {
+			t.Fatalf("pattern %d peaks at %v", i, highest)
 		}
 	}
 	if !reflect.DeepEqual(w, drawPace(t, p, 1)) {

@@ -114,7 +114,7 @@ func TestMeasuredLoad(t *testing.T) {
 func TestRequestedByHand(t *testing.T) {
 	requests := []trace.Request{
 		{Batch: 7, Submit: 100, Run: 600, CPU: 2, Memory: 4 << 30},
-		{Batch: 7, Submit: 100, Run: 5000, AtLeast: true, CPU: 1, Memory: 1 << 30},
+		{Batch: 7, Submit: 100, Run: 5000, Censored: true, CPU: 1, Memory: 1 << 30},
 		{Batch: 8, Submit: 900, Run: nan, CPU: 1, Memory: 1 << 30},
 		{Batch: 9, Submit: 1000, Run: 50, CPU: 99, Memory: 1 << 30, GPUs: 1},
 		{Batch: 9, Submit: 9000, Run: 50, CPU: 1, Memory: 1 << 30},
@@ -134,7 +134,7 @@ func TestRequestedByHand(t *testing.T) {
 	}
 	// Where nobody tells how long they were, lives are drawn.
 	for i := range requests {
-		requests[i].Run, requests[i].AtLeast = nan, false
+		requests[i].Run, requests[i].Censored = nan, false
 	}
 	w, _, notes, err = Requested(requests, FullUse(), Cut{Hosts: []Room{{8, 8 << 30}}, Span: 2000, Load: 5})
 	if all := strings.Join(notes, "; "); err != nil || len(w.Apps) != 3 || !strings.Contains(all, "lives are drawn") || !strings.Contains(all, "no more") {

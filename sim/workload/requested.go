@@ -13,7 +13,7 @@ import (
 const (
 	drawnLifeMedian = 1800.0 // seconds
 	drawnLifeSigma  = 2.3
-	drawnLifeMost   = 30 * 86400.0
+	maxDrawnLife    = 30 * 86400.0
 )
 
 // Requested are VMs or pods that were asked for: each an application of one component, from when it was submitted for as long as it ran. What it used is given
@@ -29,9 +29,9 @@ func Requested(requests []trace.Request, u *Uses, c Cut) (*Workload, float64, []
 		return nil, 0, nil, err
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, 0x72657175))
-	told, record := false, 0.0
+	reported, record := false, 0.0
 	for _, r := range requests {
-		told = told || !math.IsNaN(r.Run)
+		reported = reported || !math.IsNaN(r.Run)
 		record = max(record, r.Submit)
 	}
 	span := c.Span
@@ -47,7 +47,7 @@ func Requested(requests []trace.Request, u *Uses, c Cut) (*Workload, float64, []
 		if r.Submit < c.From || r.Submit >= c.From+span {
 			continue
 		}
-		a := ask{arrival: r.Submit - c.From, life: r.Run, stays: r.AtLeast && r.Submit-c.From+r.Run >= span, count: 1, cpu: r.CPU, memory: r.Memory, source: int32(i), of: i}
+		a := ask{arrival: r.Submit - c.From, life: r.Run, stays: r.Censored && r.Submit-c.From+r.Run >= span, count: 1, cpu: r.CPU, memory: r.Memory, source: int32(i), of: i}
 		if r.Batch >= 0 {
 			a.source = int32(r.Batch)
 		}
@@ -55,8 +55,8 @@ func Requested(requests []trace.Request, u *Uses, c Cut) (*Workload, float64, []
 		case math.IsNaN(a.cpu) || math.IsNaN(a.memory):
 			never++
 			continue
-		case !told:
-			a.life = min(drawnLifeMost, max(60, drawnLifeMedian*math.Exp(drawnLifeSigma*rng.NormFloat64())))
+		case !reported:
+			a.life = min(maxDrawnLife, max(60, drawnLifeMedian*math.Exp(drawnLifeSigma*rng.NormFloat64())))
 		case math.IsNaN(a.life):
 			never++
 			continue
@@ -72,7 +72,7 @@ func Requested(requests []trace.Request, u *Uses, c Cut) (*Workload, float64, []
 	if never > 0 {
 		notes = append(notes, fmt.Sprintf("%d of %d were never placed, or nobody tells what they asked for, and are left out", never, total))
 	}
-	if !told {
+	if !reported {
 		notes = append(notes, fmt.Sprintf("lives are drawn: log-normal, median %g minutes, sigma %g", drawnLifeMedian/60, drawnLifeSigma))
 	}
 	if gpus > 0 {

@@ -21,7 +21,7 @@ const (
 type crowd struct {
 	group sync.WaitGroup
 	stop  context.CancelFunc
-	held  atomic.Int64 // connections that are open now
+	open  atomic.Int64 // connections that are open now
 	had   atomic.Int64 // connections that were open
 }
 
@@ -53,9 +53,9 @@ func (w *crowd) one(ctx context.Context, from, to string) {
 	if _, err := io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		return
 	}
-	w.held.Add(1)
+	w.open.Add(1)
 	w.had.Add(1)
-	defer w.held.Add(-1)
+	defer w.open.Add(-1)
 	_, _ = io.Copy(io.Discard, conn) // until it is ended
 }
 
@@ -104,14 +104,14 @@ func TestIdleStrangers(t *testing.T) {
 		}()},
 	} {
 		t.Run(form.name, func(t *testing.T) {
-			var crowds []*crowd
+			var groups []*crowd
 			for _, s := range attacked {
 				w := besiege(context.Background(), s.address, idleStrangers, form.from)
 				defer w.end()
-				crowds = append(crowds, w)
+				groups = append(groups, w)
 			}
 			c.eventually(t, "the strangers have tried", func(context.Context) error {
-				for _, w := range crowds {
+				for _, w := range groups {
 					if w.had.Load() < 60 {
 						return fmt.Errorf("%d connections", w.had.Load())
 					}
@@ -124,11 +124,11 @@ func TestIdleStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 			begun := time.Now()
-			most := 4 * time.Second
+			limit := 4 * time.Second
 			if long() {
-				most = 2 * time.Minute
+				limit = 2 * time.Minute
 			}
-			over := time.After(most)
+			over := time.After(limit)
 			var slowest time.Duration
 			served, again := 0, 0
 			for done := false; !done; {
@@ -166,7 +166,7 @@ func TestIdleStrangers(t *testing.T) {
 				t.Error(err)
 			}
 			t.Logf("%d strangers at each of %d servers with %d descriptors: %d and %d connections open at the end; %d requests with a token served, the slowest in %.2f s, %d tried again; s3 back, with its lease renewed, %.1f s after it was started",
-				idleStrangers, len(attacked), descriptors, crowds[0].held.Load(), crowds[1].held.Load(), served, slowest.Seconds(), again, time.Since(begun).Seconds())
+				idleStrangers, len(attacked), descriptors, groups[0].open.Load(), groups[1].open.Load(), served, slowest.Seconds(), again, time.Since(begun).Seconds())
 		})
 	}
 	c.eventually(t, "the cluster is healthy after it", c.healthy)

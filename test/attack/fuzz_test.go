@@ -105,8 +105,8 @@ func (l *listeners) lives() error {
 	return nil
 }
 
-// settled is nil when no more goroutines are left than there were.
-func (l *listeners) settled() error {
+// awaitQuiet is nil when no more goroutines are left than there were.
+func (l *listeners) awaitQuiet() error {
 	return awaitFor(context.Background(), awaitMax, "the goroutines of inputs end", func(context.Context) error {
 		if n := runtime.NumGoroutine(); n > l.routines+moreRoutines {
 			return fmt.Errorf("%d goroutines, %d before the first input", n, l.routines)
@@ -189,7 +189,7 @@ func FuzzListener(f *testing.F) {
 			t.Error(err)
 		}
 		if l.inputs%checkEvery == 0 {
-			if err := errors.Join(l.lives(), l.settled()); err != nil {
+			if err := errors.Join(l.lives(), l.awaitQuiet()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -303,7 +303,7 @@ func http2Seeds() [][]byte {
 	conn(func(fr *http2.Framer, _ *frames) error {
 		return errors.Join(fr.WriteGoAway(1, http2.ErrCodeNo, bytes.Repeat([]byte("x"), 2000)), fr.WriteRawFrame(0xfe, 0xff, 7, []byte("unknown")), fr.WriteRawFrame(http2.FrameHeaders, 0xff, 1, []byte{0xff, 0xff, 0xff, 0xff}))
 	})
-	for _, w := range slowWays() {
+	for _, w := range slowAttacks() {
 		var b bytes.Buffer
 		if w.alpn == "h2" && errors.Join(w.first(&b), func() error {
 			if w.trickle == nil {

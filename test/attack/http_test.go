@@ -107,13 +107,13 @@ func TestMalformedHTTP(t *testing.T) {
 	y := &tally{}
 	var group sync.WaitGroup
 	leader, followers := c.roles(t)
-	turns := make(chan struct{}, 16)
+	slots := make(chan struct{}, 16)
 	for _, s := range []*server{leader, followers[0], c.dev} {
 		at := c.role(t, s)
 		for what, send := range malformed() {
 			group.Go(func() {
-				turns <- struct{}{}
-				defer func() { <-turns }()
+				slots <- struct{}{}
+				defer func() { <-slots }()
 				got, err := exchange(t.Context(), place(), s.address, "http/1.1", []byte(send))
 				good, bad := 0, 0 // answers; only /livez may be answered well
 				for _, m := range statusLine.FindAllSubmatch(got, -1) {

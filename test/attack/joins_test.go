@@ -128,8 +128,8 @@ func TestJoinsWithoutAToken(t *testing.T) {
 	y.report(t, "joins without a token")
 	t.Logf("%v, %d cut off, in %s; the log's index rose by %d (an idle cluster's by %.2f a second); files before %v, after %v bytes", statuses, cut, took.Round(time.Millisecond), after.index-idle.index, perSecond, idle.files, after.files)
 	// Ten events of refusals a minute, in two minutes that the attack may touch, and what the cluster writes by itself.
-	if most := 30 + uint64(2*perSecond*took.Seconds()); after.index-idle.index > most {
-		t.Errorf("the log's index rose by %d, at most %d are an idle cluster's", after.index-idle.index, most)
+	if limit := 30 + uint64(2*perSecond*took.Seconds()); after.index-idle.index > limit {
+		t.Errorf("the log's index rose by %d, at most %d are an idle cluster's", after.index-idle.index, limit)
 	}
 	for i := range after.files {
 		if by := after.files[i] - idle.files[i]; by > 64<<10 {

@@ -100,7 +100,7 @@ func flood(t *testing.T, c *cluster, at *server, token string, paths ...string) 
 	go func() { group.Wait(); close(done) }()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	hold := time.After(6 * time.Second)
+	release := time.After(6 * time.Second)
 watch:
 	for {
 		for _, s := range c.servers {
@@ -114,7 +114,7 @@ watch:
 		case <-tick.C:
 		case <-done:
 			break watch
-		case <-hold:
+		case <-release:
 			break watch
 		}
 	}

@@ -50,7 +50,7 @@ func onFrames(write func(*http2.Framer) error) func(io.Writer) error {
 	return func(w io.Writer) error { return write(http2.NewFramer(w, nil)) }
 }
 
-func slowWays() []slow {
+func slowAttacks() []slow {
 	get := [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "a"}, {":path", "/livez"}}
 	send := func(method, path string) [][2]string {
 		return [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "a"}, {":path", path}, {"content-type", "application/json"}, {"content-length", "100000"}}
@@ -89,8 +89,8 @@ func slowWays() []slow {
 	}
 }
 
-// hold a connection in a way until the server ends it, and return how long that took.
-func (w slow) hold(ctx context.Context, from, to string, most time.Duration) (time.Duration, error) {
+// keepOpen a connection in a way until the server ends it, and return how long that took.
+func (w slow) keepOpen(ctx context.Context, from, to string, limit time.Duration) (time.Duration, error) {
 	begun := time.Now()
 	var conn net.Conn
 	var err error
@@ -106,7 +106,7 @@ func (w slow) hold(ctx context.Context, from, to string, most time.Duration) (ti
 	if err := w.first(conn); err != nil {
 		return time.Since(begun), nil //nolint:nilerr // the server ended it
 	}
-	over := begun.Add(most)
+	over := begun.Add(limit)
 	b := make([]byte, 16<<10)
 	for next := time.Now().Add(time.Second); time.Now().Before(over); {
 		_ = conn.SetReadDeadline(next)
@@ -124,7 +124,7 @@ func (w slow) hold(ctx context.Context, from, to string, most time.Duration) (ti
 			return time.Since(begun), nil //nolint:nilerr // the server ended it
 		}
 	}
-	return most, os.ErrDeadlineExceeded
+	return limit, os.ErrDeadlineExceeded
 }
 
 // Who has no token keeps no connection.
@@ -141,13 +141,13 @@ func TestSlowClients(t *testing.T) {
 	}
 	for _, s := range c.targets(t) {
 		at := c.role(t, s)
-		for _, w := range slowWays() {
+		for _, w := range slowAttacks() {
 			if s == c.dev && strings.Contains(w.name, "join") {
 				continue // vcd dev has no members
 			}
 			from := place()
 			group.Go(func() {
-				took, err := w.hold(t.Context(), from, s.address, patience)
+				took, err := w.keepOpen(t.Context(), from, s.address, patience)
 				mu.Lock()
 				longest = max(longest, took)
 				mu.Unlock()

@@ -44,7 +44,7 @@ func (c *cluster) routes(t *testing.T, s *server) []route {
 // ask once over a connection of its own, with a token if it is not empty.
 func (c *cluster) ask(t *testing.T, s *server, method, path, token, body string) answer {
 	t.Helper()
-	k := &talk{ctx: t.Context(), from: place(), to: s.address, most: 8 << 20}
+	k := &talk{ctx: t.Context(), from: place(), to: s.address, max: 8 << 20}
 	defer k.close()
 	headers := ""
 	if token != "" {

@@ -92,7 +92,7 @@ func (a answer) data() bool {
 type talk struct {
 	ctx      context.Context
 	from, to string
-	most     int64 // bytes of an answer that are kept; 0: 64 KiB
+	max      int64 // bytes of an answer that are kept; 0: 64 KiB
 	conn     *tls.Conn
 	in       *bufio.Reader
 }
@@ -131,7 +131,7 @@ func (k *talk) once(method string, request []byte) answer {
 	}
 	a := answer{status: resp.StatusCode, header: resp.Header}
 	var body bytes.Buffer
-	_, err = io.Copy(&body, io.LimitReader(resp.Body, cmp.Or(k.most, 64<<10)))
+	_, err = io.Copy(&body, io.LimitReader(resp.Body, cmp.Or(k.max, 64<<10)))
 	a.body = body.String()
 	if resp.Close || err != nil || wrote != nil || resp.StatusCode < 200 {
 		k.close()

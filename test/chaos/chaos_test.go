@@ -171,7 +171,7 @@ func (s *Site) judge(t *testing.T, w *Work, r *Report, log *Log, begun time.Time
 	r.NoLeaderAt = at.Sub(begun)
 	r.Drains, r.Acked = w.drains, w.history.Acked()
 	r.Lost, r.Unsure = w.history.Lost()
-	r.Twice = s.Watch.Twice()
+	r.Duplicates = s.Watch.Duplicates()
 	r.Needless, r.Needed = Restarts(s.Watch.History("", time.Time{}), log.Losses())
 	r.Looks, r.LooksGap = s.Watch.Looks()
 	for name, b := range w.beats {
@@ -189,11 +189,11 @@ func (s *Site) judge(t *testing.T, w *Work, r *Report, log *Log, begun time.Time
 	}
 	r.Broken = append(r.Broken, log.Violations()...)
 	for _, h := range s.Hosts {
-		said, err := os.ReadFile(h.LogFile())
+		output, err := os.ReadFile(h.LogFile())
 		if err != nil {
 			t.Error(err)
 		}
-		panics, library := Crashed(string(said))
+		panics, library := Crashed(string(output))
 		for _, p := range panics {
 			r.Broken = append(r.Broken, h.Name+": vcd: "+p)
 		}

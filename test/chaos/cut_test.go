@@ -53,7 +53,7 @@ func TestMovesCutAtHandOver(t *testing.T) {
 		if ended != nil {
 			t.Errorf("round %d: %v: %s: %s", n, ended, d.State, d.Text)
 		}
-		s.settled(t, fmt.Sprintf("round %d", n))
+		s.awaitQuiet(t, fmt.Sprintf("round %d", n))
 		wrong := Heartbeats(name, w.beats[name].All(), s.Watch.History(vm.Domain, time.Time{}))
 		t.Logf("round %d: %s and %s cut off from one another; drain %s (%s); settled %.1f s after it began; %q", n, from.Name, to.Name, d.State, d.Text, time.Since(begun).Seconds(), wrong)
 		if len(wrong) > 0 {

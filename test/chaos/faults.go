@@ -47,7 +47,7 @@ func (s *Site) Disturb(ctx context.Context, plan []Fault) {
 
 // strike one fault, and undo it.
 func (s *Site) strike(ctx context.Context, f Fault) {
-	h, err := s.whom(ctx, f)
+	h, err := s.target(ctx, f)
 	if err != nil {
 		s.log.Strike("skipped", f.On, f, err)
 		return
@@ -76,8 +76,8 @@ func (s *Site) strike(ctx context.Context, f Fault) {
 	s.log.Strike("undone", h.Name, f, undo())
 }
 
-// whom a fault is to strike: of migrations it waits for one.
-func (s *Site) whom(ctx context.Context, f Fault) (*Host, error) {
+// target a fault is to strike: of migrations it waits for one.
+func (s *Site) target(ctx context.Context, f Fault) (*Host, error) {
 	if f.Phase != "" {
 		const wait = 20 * time.Second // for a migration
 		ctx, cancel := context.WithTimeout(ctx, wait)
@@ -148,15 +148,15 @@ func (h *Host) says(ctx context.Context, what *regexp.Regexp) error {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed: that is its status
 	}()
-	var said []byte
+	var output []byte
 	for buffer := make([]byte, 4096); ; {
 		n, err := out.Read(buffer)
-		said = append(said, buffer[:n]...)
-		if what.Match(said) {
+		output = append(output, buffer[:n]...)
+		if what.Match(output) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("events of libvirt on %s: %w: %s", h.Name, err, bytes.TrimSpace(said))
+			return fmt.Errorf("events of libvirt on %s: %w: %s", h.Name, err, bytes.TrimSpace(output))
 		}
 	}
 }
@@ -172,10 +172,10 @@ var (
 func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error) {
 	switch f.Kind + " " + f.What {
 	case "kill vcd":
-		h.hold(vcd, f.For)
+		h.blockRestart(vcd, f.For)
 		return nil, h.Vcd().Kill()
 	case "kill libvirtd":
-		h.hold(libvirtd, f.For)
+		h.blockRestart(libvirtd, f.For)
 		h.site.log.DaemonKilled(h.Name)
 		return nil, h.KillDaemon()
 	case "net cut":
@@ -205,8 +205,8 @@ func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error
 	case "stop libvirtd":
 		return h.whileUp(h.ResumeDaemon), h.HangDaemon()
 	case "power off":
-		h.hold(power, f.For)
-		h.hold(vcd, time.Second) // it is not its own end
+		h.blockRestart(power, f.For)
+		h.blockRestart(vcd, time.Second) // it is not its own end
 		return nil, h.PowerOff()
 	case "disk full":
 		return h.FreeDisk, h.FillDisk()
@@ -257,9 +257,9 @@ func (h *Host) slow(by float64) (func() error, error) {
 
 // damage a file while vcd is down, start it, and do what its message says if it does not come up.
 func (h *Host) damage(ctx context.Context, f Fault) error {
-	h.hold(vcd, time.Hour)
+	h.blockRestart(vcd, time.Hour)
 	if err := h.Vcd().Kill(); err != nil {
-		h.hold(vcd, 0)
+		h.blockRestart(vcd, 0)
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(h.State(), f.File))
@@ -270,12 +270,12 @@ func (h *Host) damage(ctx context.Context, f Fault) error {
 		err = damaged(files[0], f.Damage)
 	}
 	if err != nil {
-		h.hold(vcd, 0)
+		h.blockRestart(vcd, 0)
 		return err
 	}
 	size, _ := os.Stat(h.LogFile())
 	h.ended(true)
-	h.hold(vcd, f.For)
+	h.blockRestart(vcd, f.For)
 	h.site.log.Say("damaged", h.Name, fmt.Sprintf("%s: %s", files[0], f.Damage))
 	const tries = 3 // that vcd ends by itself before its message counts
 	up := time.Time{}
@@ -298,18 +298,18 @@ func (h *Host) damage(ctx context.Context, f Fault) error {
 	if err != nil {
 		return err
 	}
-	said := string(text[min(size.Size(), int64(len(text))):])
-	way := WayOut(said)
-	h.site.log.Say("way-out", h.Name, fmt.Sprintf("%s %s: %s: vcd says: %s", f.File, f.Damage, way, last(said)))
+	output := string(text[min(size.Size(), int64(len(text))):])
+	way := WayOut(output)
+	h.site.log.Say("way-out", h.Name, fmt.Sprintf("%s %s: %s: vcd says: %s", f.File, f.Damage, way, last(output)))
 	switch way {
 	case "remove":
-		h.hold(vcd, time.Hour)
+		h.blockRestart(vcd, time.Hour)
 		err = os.Remove(files[0])
-		h.hold(vcd, 0)
+		h.blockRestart(vcd, 0)
 	case "join":
 		err = h.rejoin(ctx)
 	default:
-		h.site.log.Say("violation", h.Name, fmt.Sprintf("%s %s: vcd does not come up, and names no way out: %s", f.File, f.Damage, last(said)))
+		h.site.log.Say("violation", h.Name, fmt.Sprintf("%s %s: vcd does not come up, and names no way out: %s", f.File, f.Damage, last(output)))
 		err = h.rejoin(ctx)
 	}
 	if err != nil {
@@ -319,8 +319,8 @@ func (h *Host) damage(ctx context.Context, f Fault) error {
 }
 
 // last line of a program that has something to say.
-func last(said string) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
+func last(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for _, line := range slices.Backward(lines) {
 		if strings.HasPrefix(line, "vcd: ") || strings.Contains(line, "panic:") {
 			return line
@@ -331,8 +331,8 @@ func last(said string) string {
 
 // WayOut is what the message of a vcd that does not come up tells the operator to do: "remove" the file, let the
 // member in again ("join"), or "" if it says nothing of use.
-func WayOut(said string) string {
-	line := last(said)
+func WayOut(output string) string {
+	line := last(output)
 	switch {
 	case strings.Contains(line, "join-token") && strings.Contains(line, "--for "):
 		return "join"
@@ -370,8 +370,8 @@ var kept = []string{"libvirt", "images"}
 
 // rejoin lets the member in again, as docs/how-to/repair-damaged-files.md says: a token for its name, its data directory emptied, join.
 func (h *Host) rejoin(ctx context.Context) error {
-	h.hold(vcd, time.Hour)
-	defer h.hold(vcd, 0)
+	h.blockRestart(vcd, time.Hour)
+	defer h.blockRestart(vcd, 0)
 	if h.Runs() {
 		if err := h.Vcd().Kill(); err != nil {
 			return err
@@ -389,7 +389,7 @@ func (h *Host) rejoin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.hold(vcd, 0)
+	h.blockRestart(vcd, 0)
 	var failed error
 	err = patience.Until(ctx, 2*time.Minute, "the member is let in again", nil, func() bool {
 		if !h.Up() || !h.Runs() {

@@ -41,23 +41,23 @@ const forever = int64(1) << 62
 
 // Wrote: a write was asked for and, unless acked is false, acknowledged. One that is refused is none. Values of one object differ from
 // one another, but for "".
-func (h *History) Wrote(client int, kind, object, value string, asked, told time.Time, acked bool) {
+func (h *History) Wrote(client int, kind, object, value string, asked, reported time.Time, acked bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := porcupine.Operation{ClientId: client, Input: op{true, value}, Output: answer{known: acked}, Call: int64(asked.Sub(h.begun)), Return: forever}
 	if acked {
-		o.Return = int64(told.Sub(h.begun))
+		o.Return = int64(reported.Sub(h.begun))
 		h.acked[kind]++
 	}
 	h.of[object] = append(h.of[object], o)
 }
 
 // Read is what an object was seen to hold.
-func (h *History) Read(client int, object, value string, asked, told time.Time) {
+func (h *History) Read(client int, object, value string, asked, reported time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of[object] = append(h.of[object], porcupine.Operation{ClientId: client, Input: op{false, ""}, Output: answer{value, true},
-		Call: int64(asked.Sub(h.begun)), Return: int64(told.Sub(h.begun))})
+		Call: int64(asked.Sub(h.begun)), Return: int64(reported.Sub(h.begun))})
 }
 
 // Acked are the acknowledged writes by kind of object.

@@ -181,7 +181,7 @@ func TestStuck(t *testing.T) {
 		{"its processes are", func(c *Cluster) { c.VMs[0].Host = "h2" }},
 		{"no VM", func(c *Cluster) { c.VMs = nil }},
 		{"no server leads", func(c *Cluster) { c.Status.Leader = "" }},
-		{"held", func(c *Cluster) { c.Status.Hold = "restore" }},
+		{"held", func(c *Cluster) { c.Status.RecoveryFreeze = "restore" }},
 		{"not there", func(c *Cluster) { c.Status.Members = c.Status.Members[:1] }},
 		{"healthy false", func(c *Cluster) { c.Status.Members[1].Healthy = false }},
 		{"voter false", func(c *Cluster) { c.Status.Members[1].Voter = false }},
@@ -205,14 +205,14 @@ func TestStuck(t *testing.T) {
 
 // TestWayOut: what a vcd that does not come up tells the operator to do.
 func TestWayOut(t *testing.T) {
-	for said, want := range map[string]string{
+	for output, want := range map[string]string{
 		"level=INFO x\nvcd: revoked.json: invalid character; remove the file, and the cluster tells them anew\n":          "remove",
 		"vcd: servers.json: unexpected end; let it in again: vcctl cluster join-token --server --agent --for h1 > FILE\n": "join",
 		"vcd: agent: agent of host h1: what it knew: read h1.json: unexpected end of JSON input\n":                        "",
 		"panic: freepages: failed to get all reachable pages\n\ngoroutine 1 [running]:\n":                                 "",
 	} {
-		if got := WayOut(said); got != want {
-			t.Errorf("%q: %q, want %q", said, got, want)
+		if got := WayOut(output); got != want {
+			t.Errorf("%q: %q, want %q", output, got, want)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestMovesSourceKilledAtHandOver(t *testing.T) {
 		begun := time.Now()
 		after := time.Duration(n%10) * 8 * time.Millisecond // another moment of the hand-over in each round
 		vm, from := s.handedOver(t, n, name, after)
-		from.hold(libvirtd, 2*time.Second)
+		from.blockRestart(libvirtd, 2*time.Second)
 		if err := from.KillDaemon(); err != nil {
 			t.Fatal(err)
 		}
@@ -61,10 +61,10 @@ func TestMovesSourceKilledAtHandOver(t *testing.T) {
 		if err != nil {
 			t.Errorf("round %d: %v: %s: %s", n, err, d.State, d.Text)
 		}
-		s.settled(t, fmt.Sprintf("round %d", n))
+		s.awaitQuiet(t, fmt.Sprintf("round %d", n))
 		t.Logf("round %d: libvirtd of %s killed %v into the hand-over; left %q; drain %s (%s); settled %.1f s after it began", n, from.Name, after, paused, d.State, d.Text, time.Since(begun).Seconds())
 	}
-	if twice := s.Watch.Twice(); len(twice) > 0 {
+	if twice := s.Watch.Duplicates(); len(twice) > 0 {
 		t.Errorf("VMs ran twice: %q", twice)
 	}
 	needless, needed := Restarts(s.Watch.History("", time.Time{}), log.Losses())
@@ -147,9 +147,9 @@ func (s *Site) leftover(t *testing.T, from *Host, vm v1.VM) string {
 		t.Fatal(err)
 	}
 	for range 10 {
-		said, err := exec.CommandContext(t.Context(), "virsh", "-c", from.URI(), "domstate", "--reason", vm.Domain).CombinedOutput()
-		if err == nil && strings.Contains(string(said), leftPaused) {
-			return strings.TrimSpace(string(said))
+		output, err := exec.CommandContext(t.Context(), "virsh", "-c", from.URI(), "domstate", "--reason", vm.Domain).CombinedOutput()
+		if err == nil && strings.Contains(string(output), leftPaused) {
+			return strings.TrimSpace(string(output))
 		}
 		time.Sleep(100 * time.Millisecond) // sleep: libvirtd looks after its VMs when it has started
 	}
@@ -176,8 +176,8 @@ func (s *Site) startHere(t *testing.T, n int, left *Host, name string) {
 		}
 	}
 	must(t, s, "undrain", func(ctx context.Context, c *client.Client) (v1.Host, error) { return c.Undrain(ctx, left.Name) })
-	on.hold(power, time.Hour)
-	defer on.hold(power, 0)
+	on.blockRestart(power, time.Hour)
+	defer on.blockRestart(power, 0)
 	if err := on.PowerOff(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +195,8 @@ func (s *Site) startHere(t *testing.T, n int, left *Host, name string) {
 	t.Logf("round %d: %s turned off: %s was started on %s, where it had been left paused, after %.1f s", n, on.Name, name, left.Name, time.Since(off).Seconds())
 }
 
-// settled waits until nothing is stuck.
-func (s *Site) settled(t *testing.T, when string) {
+// awaitQuiet waits until nothing is stuck.
+func (s *Site) awaitQuiet(t *testing.T, when string) {
 	t.Helper()
 	var stuck []string
 	err := patience.Until(t.Context(), peace, "nothing is stuck", nil, func() bool {

@@ -28,8 +28,8 @@ func Stuck(c Cluster, wait func(vc string) bool) (stuck []string) {
 	if c.Status.Leader == "" {
 		add("no server leads")
 	}
-	if c.Status.Hold != "" {
-		add("the cluster is held (%s) for %s", c.Status.Hold, strings.Join(c.Status.HoldFor, ", "))
+	if c.Status.RecoveryFreeze != "" {
+		add("the cluster is held (%s) for %s", c.Status.RecoveryFreeze, strings.Join(c.Status.RecoveryFreezeHosts, ", "))
 	}
 	for _, name := range c.Hosts {
 		n := slices.IndexFunc(c.Status.Members, func(m v1.Member) bool { return m.Name == name })

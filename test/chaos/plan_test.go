@@ -33,11 +33,11 @@ func TestPlan(t *testing.T) {
 			t.Errorf("fault %d: %s", n, f)
 		}
 	}
-	least, most := len(plan), 0
+	lowest, limit := len(plan), 0
 	for _, k := range Kinds {
-		least, most = min(least, kinds[k]), max(most, kinds[k])
+		lowest, limit = min(lowest, kinds[k]), max(limit, kinds[k])
 	}
-	if least == 0 || most-least > 1 {
+	if lowest == 0 || limit-lowest > 1 {
 		t.Errorf("faults by kind: %v", kinds)
 	}
 	for _, f := range Plan(7, []string{"net"}, names, 10*time.Minute) {

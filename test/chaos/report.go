@@ -10,21 +10,21 @@ import (
 
 // Report is what became of a run.
 type Report struct {
-	Seed     uint64
-	Length   time.Duration
-	Struck   map[string]int // faults by kind
-	Drains   int
-	Moves    map[string]int // migrations by state
-	Acked    map[string]int // writes by kind of object
-	Lost     []string
-	Twice    []string
-	Needless []string
-	Needed   int // restarts after a host was lost
-	Beats    []string
-	Stuck    []string
-	Broken   []string // what else was promised: the way out of damaged files, answers that say no for no reason
-	Crashes  []string // of vcd within libvirt's library, which is not Evenkeel's
-	Unsure   int      // histories that could not be checked in their time
+	Seed       uint64
+	Length     time.Duration
+	Struck     map[string]int // faults by kind
+	Drains     int
+	Moves      map[string]int // migrations by state
+	Acked      map[string]int // writes by kind of object
+	Lost       []string
+	Duplicates []string
+	Needless   []string
+	Needed     int // restarts after a host was lost
+	Beats      []string
+	Stuck      []string
+	Broken     []string // what else was promised: the way out of damaged files, answers that say no for no reason
+	Crashes    []string // of vcd within libvirt's library, which is not Evenkeel's
+	Unsure     int      // histories that could not be checked in their time
 
 	NoWrite, NoLeader     time.Duration
 	NoWriteAt, NoLeaderAt time.Duration // since the beginning
@@ -34,7 +34,7 @@ type Report struct {
 
 // Failed says whether a promise was broken.
 func (r Report) Failed() bool {
-	return len(r.Lost)+len(r.Twice)+len(r.Needless)+len(r.Beats)+len(r.Stuck)+len(r.Broken) > 0
+	return len(r.Lost)+len(r.Duplicates)+len(r.Needless)+len(r.Beats)+len(r.Stuck)+len(r.Broken) > 0
 }
 
 func counts(of map[string]int) string {
@@ -58,7 +58,7 @@ func (r Report) String() string {
 	row("drains; migrations", "%d; %s", r.Drains, counts(r.Moves))
 	row("acknowledged writes", "%s", counts(r.Acked))
 	row("  of them lost, or read wrong", "%d (histories that could not be checked: %d)", len(r.Lost), r.Unsure)
-	row("VMs twice", "%d (%d looks at all processes, at most %v apart)", len(r.Twice)+len(r.Beats), r.Looks, r.LooksGap.Round(time.Millisecond))
+	row("VMs twice", "%d (%d looks at all processes, at most %v apart)", len(r.Duplicates)+len(r.Beats), r.Looks, r.LooksGap.Round(time.Millisecond))
 	row("restarts without need", "%d (after a loss: %d)", len(r.Needless), r.Needed)
 	row("longest time without an acknowledged write", "%.1f s, at %.0f s", r.NoWrite.Seconds(), r.NoWriteAt.Seconds())
 	row("longest time without a leader", "%.1f s, at %.0f s", r.NoLeader.Seconds(), r.NoLeaderAt.Seconds())
@@ -68,7 +68,7 @@ func (r Report) String() string {
 	for _, of := range []struct {
 		what string
 		all  []string
-	}{{"lost", r.Lost}, {"twice", r.Twice}, {"beats", r.Beats}, {"needless restart", r.Needless}, {"stuck", r.Stuck}, {"broken", r.Broken}, {"crash", r.Crashes}} {
+	}{{"lost", r.Lost}, {"twice", r.Duplicates}, {"beats", r.Beats}, {"needless restart", r.Needless}, {"stuck", r.Stuck}, {"broken", r.Broken}, {"crash", r.Crashes}} {
 		for _, text := range of.all {
 			fmt.Fprintf(&b, "%s: %s\n", strings.ToUpper(of.what), text)
 		}
@@ -78,8 +78,8 @@ func (r Report) String() string {
 
 // Crashed finds the crashes in what a vcd said: Go's own panics are broken promises, a signal that arrived in C is a crash of the
 // library that was called. Either is named by its first line and the calls that led to it.
-func Crashed(said string) (panics, library []string) {
-	lines := strings.Split(said, "\n")
+func Crashed(output string) (panics, library []string) {
+	lines := strings.Split(output, "\n")
 	for n, line := range lines {
 		if !strings.HasPrefix(line, "panic: ") && !strings.HasPrefix(line, "fatal error: ") && !strings.HasPrefix(line, "SIG") {
 			continue

@@ -145,8 +145,8 @@ func ask[T any](ctx context.Context, s *Site, from int, f func(context.Context, 
 // LogFile is what the host's vcd said, all its lives.
 func (h *Host) LogFile() string { return filepath.Join(h.site.out, h.Name+"-vcd.log") }
 
-// hold keeps the keeper from starting something for so long.
-func (h *Host) hold(what int, d time.Duration) {
+// blockRestart keeps the keeper from starting something for so long.
+func (h *Host) blockRestart(what int, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.notYet[what] = time.Now().Add(d)

@@ -297,11 +297,11 @@ func (w *Work) write(ctx context.Context, rng *rand.Rand, client0 int, kind, obj
 }
 
 func (w *Work) acked(client0 int, kind, object, value string, asked time.Time) {
-	told := time.Now()
-	w.history.Wrote(client0, kind, object, value, asked, told, true)
+	reported := time.Now()
+	w.history.Wrote(client0, kind, object, value, asked, reported, true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.acks = append(w.acks, told)
+	w.acks = append(w.acks, reported)
 }
 
 // retryable says whether the answer asks to try again, and what it was.

@@ -30,9 +30,9 @@ func logDamaged(t *testing.T, s *site, tab *table) {
 		t.Fatalf("damage the log: %v: %s", err, out)
 	}
 	out, err := inHost(filepath.Join(s.bin, "vcd") + " run --config /etc/evenkeel/vcd.yaml")
-	_, command, told := strings.Cut(out, "here: ")
+	_, command, reported := strings.Cut(out, "here: ")
 	command, _, ended := strings.Cut(command, " ; start vcd")
-	if err == nil || !told || !ended || !strings.Contains(out, "raft.db is damaged") || strings.Contains(out, "goroutine ") {
+	if err == nil || !reported || !ended || !strings.Contains(out, "raft.db is damaged") || strings.Contains(out, "goroutine ") {
 		t.Fatalf("vcd on a damaged log: %v: %s", err, out)
 	}
 	if out, err := inHost(command); err != nil {

@@ -223,8 +223,8 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 		if err != nil {
 			return err
 		}
-		if st.Hold != "restore" || fmt.Sprint(st.HoldFor) != fmt.Sprint([]string{silent.Name}) {
-			return fmt.Errorf("hold %q for %v", st.Hold, st.HoldFor)
+		if st.RecoveryFreeze != "restore" || fmt.Sprint(st.RecoveryFreezeHosts) != fmt.Sprint([]string{silent.Name}) {
+			return fmt.Errorf("hold %q for %v", st.RecoveryFreeze, st.RecoveryFreezeHosts)
 		}
 		return nil
 	})
@@ -241,7 +241,7 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
-	held := time.Since(at)
+	frozen := time.Since(at)
 	var unknown []string
 	eventually(t, 30*time.Second, "the VMs that the snapshot does not know are reported", func(ctx context.Context) error {
 		hosts, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.Host, error) { return c.Hosts(ctx) })
@@ -250,7 +250,7 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 		}
 		unknown = nil
 		for _, h := range hosts {
-			unknown = append(unknown, h.Unknown...)
+			unknown = append(unknown, h.Unmanaged...)
 		}
 		if len(unknown) != 2 {
 			return fmt.Errorf("%q", unknown)
@@ -281,5 +281,5 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 			t.Errorf("%s; processes %v", describe([]v1.VM{vm}), s.watch.History(vm.Domain, since))
 		}
 	}
-	tab.add("an old snapshot is restored", "held until all hosts had reported, %.1f s; %d unknown VMs reported; none of %d processes touched, %d VMs that ran nowhere started once", held.Seconds(), len(unknown), len(before), len(vms)-1)
+	tab.add("an old snapshot is restored", "held until all hosts had reported, %.1f s; %d unknown VMs reported; none of %d processes touched, %d VMs that ran nowhere started once", frozen.Seconds(), len(unknown), len(before), len(vms)-1)
 }

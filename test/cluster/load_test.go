@@ -32,13 +32,13 @@ type load struct {
 	open   []string // requests that got no answer until the end
 }
 
-// most is more than half of what VMs may have of a host's memory.
-const most = 17 << 30 / 10
+// maxInFlight is more than half of what VMs may have of a host's memory.
+const maxInFlight = 17 << 30 / 10
 
 // filled is a VC with a VM on each host that leaves no room for one of the load's that waits.
 func filled(n int) v1.VirtualClusterSpec {
 	vc := spec("steady", n, "restart", nil)
-	vc.Groups[0].Memory, vc.Groups[0].Affinity = most, &v1.Affinity{Spread: "host"}
+	vc.Groups[0].Memory, vc.Groups[0].Affinity = maxInFlight, &v1.Affinity{Spread: "host"}
 	return vc
 }
 
@@ -67,7 +67,7 @@ func (l *load) client(ctx, end context.Context, n int, rng *rand.Rand) {
 		vc.Groups[0].CPU, vc.Groups[0].Memory = 0.05, 64<<20
 		waits := n%10 != 0
 		if waits {
-			vc.Groups[0].Memory = most // filled has it: the VC waits, and costs no VM
+			vc.Groups[0].Memory = maxInFlight // filled has it: the VC waits, and costs no VM
 		}
 		try := func(verb string, count int, f func(context.Context, *client.Client, client.Option) error) bool {
 			return l.write(end, rng, name, fmt.Sprintf("%s-%s-%d", name, verb, k), count, f)

@@ -216,8 +216,8 @@ func faultsWhileMoving(t *testing.T, s *site, tab *table) {
 		time.Sleep(2 * time.Second) // sleep: the fault lasts
 		undo()
 		d := s.drained(t, from, 3*time.Minute)
-		settled := time.Now()
-		beating(t, b, settled)
+		quietAt := time.Now()
+		beating(t, b, quietAt)
 		eventually(t, time.Minute, "the VM runs once, where the cluster says", func(ctx context.Context) error {
 			if of := s.watch.Now(); len(of) != 1 {
 				return fmt.Errorf("processes %v", of)
@@ -226,7 +226,7 @@ func faultsWhileMoving(t *testing.T, s *site, tab *table) {
 		})
 		gap := b.Gap(struck, time.Now())
 		worst = max(worst, gap)
-		var told []string
+		var reported []string
 		for _, m := range s.migrations(t, after) {
 			ends[fault.name+": "+m.State]++
 			bytes += m.BytesMoved
@@ -236,12 +236,12 @@ func faultsWhileMoving(t *testing.T, s *site, tab *table) {
 			if m.BytesBudget != nil && m.BytesMoved > *m.BytesBudget {
 				t.Errorf("round %d: %d bytes moved of at most %d", n, m.BytesMoved, *m.BytesBudget)
 			}
-			told = append(told, fmt.Sprintf("%s -> %s %s after %.1f s, %d bytes %s%s", m.From, m.To, m.State, m.EndedAt.Sub(m.OpenedAt).Seconds(), m.BytesMoved, m.Error, m.Abort))
+			reported = append(reported, fmt.Sprintf("%s -> %s %s after %.1f s, %d bytes %s%s", m.From, m.To, m.State, m.EndedAt.Sub(m.OpenedAt).Seconds(), m.BytesMoved, m.Error, m.Abort))
 		}
 		if d.State != "drained" && d.Text == "" {
 			t.Errorf("round %d: the drain is %s and says nothing", n, d.State)
 		}
-		t.Logf("round %d: %s %.1f s after the intent; %s; drain %s (%s); longest silence %.2f s", n, fault.name, wait.Seconds(), strings.Join(told, "; "), d.State, d.Text, gap.Seconds())
+		t.Logf("round %d: %s %.1f s after the intent; %s; drain %s (%s); longest silence %.2f s", n, fault.name, wait.Seconds(), strings.Join(reported, "; "), d.State, d.Text, gap.Seconds())
 		for _, wrong := range b.Wrongs() {
 			t.Fatalf("round %d: %s", n, wrong)
 		}
@@ -367,7 +367,7 @@ func needTriples(t *testing.T, s *site, tab *table) {
 		return c.Scale(ctx, "vc0", v1.ScaleRequest{Group: "g", CPU: &three}, key)
 	})
 	s.running(t, 30*time.Second, "vc0", 3)
-	least := func(ctx context.Context) (float64, error) {
+	lowest := func(ctx context.Context) (float64, error) {
 		vcs, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.VirtualCluster, error) {
 			return c.VirtualClusters(ctx)
 		})
@@ -377,7 +377,7 @@ func needTriples(t *testing.T, s *site, tab *table) {
 		}
 		return out, err
 	}
-	before, err := least(t.Context())
+	before, err := lowest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func needTriples(t *testing.T, s *site, tab *table) {
 	}
 	var after float64
 	eventually(t, time.Minute, "the least yield is as predicted", func(ctx context.Context) error {
-		now, err := least(ctx)
+		now, err := lowest(ctx)
 		if after = now; err == nil && (now < r.Plan.MinYieldAfter*0.98 || now > r.Plan.MinYieldAfter*1.02) {
 			err = fmt.Errorf("%.4f, predicted %.4f", now, r.Plan.MinYieldAfter)
 		}

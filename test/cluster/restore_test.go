@@ -43,7 +43,7 @@ func restoredBeforeMoves(t *testing.T, s *site, tab *table) {
 	t.Log(leads.vcctl(t, "", "cluster", "snapshot", "restore", "--yes", file))
 	at := time.Now()
 	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
-	held := time.Since(at)
+	frozen := time.Since(at)
 	eventually(t, time.Minute, "the VMs are known where they run", func(ctx context.Context) error {
 		vms, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, "moved", "") })
 		if err != nil {
@@ -72,5 +72,5 @@ func restoredBeforeMoves(t *testing.T, s *site, tab *table) {
 		}
 	}
 	s.running(t, 30*time.Second, "moved", 3)
-	tab.add("a snapshot older than three migrations is restored", "held until all hosts had reported, %.1f s; none of 3 processes touched; all known where they run, and moved again", held.Seconds())
+	tab.add("a snapshot older than three migrations is restored", "held until all hosts had reported, %.1f s; none of 3 processes touched; all known where they run, and moved again", frozen.Seconds())
 }

@@ -47,7 +47,7 @@ const watchEvery = 40 * time.Millisecond
 // once checks that no VM ever ran twice at a time.
 func (s *site) once(t *testing.T) {
 	t.Helper()
-	for _, d := range s.watch.Twice() {
+	for _, d := range s.watch.Duplicates() {
 		t.Errorf("a VM ran twice: %s", d)
 	}
 }
@@ -298,8 +298,8 @@ func (s *site) healthy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(st.Members) != len(s.hosts) || st.Hosts["ready"] != len(s.hosts) || st.Hold != "" {
-		return fmt.Errorf("%d members, hosts %v, hold %q", len(st.Members), st.Hosts, st.Hold)
+	if len(st.Members) != len(s.hosts) || st.Hosts["ready"] != len(s.hosts) || st.RecoveryFreeze != "" {
+		return fmt.Errorf("%d members, hosts %v, hold %q", len(st.Members), st.Hosts, st.RecoveryFreeze)
 	}
 	for _, m := range st.Members {
 		if !m.Healthy || !m.Voter || m.Lease != "held" {

@@ -123,7 +123,7 @@ func TestKillNine(t *testing.T) {
 	if l.acked < kills {
 		t.Errorf("only %d changes were acknowledged over %d kills: the test did not test much", l.acked, kills)
 	}
-	settle(t, d, h)
+	awaitQuiet(t, d, h)
 	after := d.Processes()
 	for _, name := range []string{"ek-steady-g-0", "ek-steady-g-1"} {
 		if before[name] == "" || after[name] != before[name] {
@@ -163,8 +163,8 @@ func (l *ledger) check(t *testing.T, d *daemon.Daemon) {
 	}
 }
 
-// settle waits until libvirt runs exactly what the state says, each VM once.
-func settle(t *testing.T, d *daemon.Daemon, h *lab.Host) {
+// awaitQuiet waits until libvirt runs exactly what the state says, each VM once.
+func awaitQuiet(t *testing.T, d *daemon.Daemon, h *lab.Host) {
 	t.Helper()
 	d.Eventually(2*time.Minute, "what libvirt runs is what the state says", func(ctx context.Context) (bool, error) {
 		vms, err := d.VMs(ctx, "", "")
@@ -181,7 +181,7 @@ func settle(t *testing.T, d *daemon.Daemon, h *lab.Host) {
 			}
 		}
 		hosts, err := d.Hosts(ctx)
-		if err != nil || len(hosts) != 1 || len(hosts[0].Unknown) > 0 || hosts[0].ForeignVMs > 0 {
+		if err != nil || len(hosts) != 1 || len(hosts[0].Unmanaged) > 0 || hosts[0].ForeignVMs > 0 {
 			return false, fmt.Errorf("host %+v: %w", hosts, err)
 		}
 		return true, nil
@@ -233,7 +233,7 @@ func TestLibvirtRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Done(later, nil)
-	settle(t, d, h)
+	awaitQuiet(t, d, h)
 	after := d.Processes()
 	for name, pid := range before {
 		if pid == "" || after[name] != pid {

@@ -87,7 +87,7 @@ func shiftClock(pid int, d time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return errors.ErrUnsupported
 	}
-	who, err := processOf(pid)
+	principal, err := processOf(pid)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func shiftClock(pid int, d time.Duration) error {
 	seconds := binary.LittleEndian.AppendUint64(nil, uint64(int64(d/time.Second)))
 	patched.Lock()
 	defer patched.Unlock()
-	if at := patched.at[who]; at != 0 {
+	if at := patched.at[principal]; at != 0 {
 		_, err := mem.WriteAt(seconds, int64(at)+secondsAt)
 		return err
 	}
@@ -121,7 +121,7 @@ func shiftClock(pid int, d time.Duration) error {
 	if _, err := mem.WriteAt(code, int64(entry)); err != nil {
 		return err
 	}
-	patched.at[who] = entry
+	patched.at[principal] = entry
 	return nil
 }
 

@@ -69,8 +69,8 @@ func (h *Host) StartDaemon(ctx context.Context) error {
 		return c.Close()
 	})
 	if err != nil {
-		said, _ := os.ReadFile(filepath.Join(h.dir, "log", "libvirtd.log"))
-		return fmt.Errorf("start libvirtd on %s: %w: %s", h.Name, err, said[max(0, len(said)-2000):])
+		output, _ := os.ReadFile(filepath.Join(h.dir, "log", "libvirtd.log"))
+		return fmt.Errorf("start libvirtd on %s: %w: %s", h.Name, err, output[max(0, len(output)-2000):])
 	}
 	return nil
 }

@@ -21,18 +21,18 @@ const inside, outside = "late1", "late0"
 // queued bounds the frames that are under way in one direction; more are lost, as on any cable.
 const queued = 4096
 
-type detours struct {
+type redirects struct {
 	mu  sync.Mutex
-	now *detour
+	now *redirect
 }
 
-type detour struct {
+type redirect struct {
 	sockets [2]*os.File
 	done    sync.WaitGroup
 }
 
-// detour sends what the host's cable carries by way of this process.
-func (h *Host) detour(d time.Duration) error {
+// redirect sends what the host's cable carries by way of this process.
+func (h *Host) redirect(d time.Duration) error {
 	h.detoured.mu.Lock()
 	defer h.detoured.mu.Unlock()
 	ns := h.netns()
@@ -44,10 +44,10 @@ func (h *Host) detour(d time.Duration) error {
 		{"-n", ns, "link", "set", inside, "master", "br0", "up"},
 	} {
 		if err := ip(args...); err != nil {
-			return errors.Join(fmt.Errorf("host %s: delay: %w", h.Name, err), h.straight())
+			return errors.Join(fmt.Errorf("host %s: delay: %w", h.Name, err), h.direct())
 		}
 	}
-	now := &detour{}
+	now := &redirect{}
 	err := within(ns, func() error {
 		for n, name := range []string{"eth0", outside} {
 			s, err := frames(name)
@@ -60,16 +60,16 @@ func (h *Host) detour(d time.Duration) error {
 	})
 	if err != nil {
 		now.close()
-		return errors.Join(fmt.Errorf("host %s: delay: %w", h.Name, err), h.straight())
+		return errors.Join(fmt.Errorf("host %s: delay: %w", h.Name, err), h.direct())
 	}
-	now.carry(now.sockets[0], now.sockets[1], d)
-	now.carry(now.sockets[1], now.sockets[0], d)
+	now.relay(now.sockets[0], now.sockets[1], d)
+	now.relay(now.sockets[1], now.sockets[0], d)
 	h.detoured.now = now
 	return nil
 }
 
-// endDetour puts the cable back where it belongs. It says whether there was a detour.
-func (h *Host) endDetour() (bool, error) {
+// endRedirect puts the cable back where it belongs. It says whether there was a detour.
+func (h *Host) endRedirect() (bool, error) {
 	h.detoured.mu.Lock()
 	defer h.detoured.mu.Unlock()
 	if h.detoured.now == nil {
@@ -77,14 +77,14 @@ func (h *Host) endDetour() (bool, error) {
 	}
 	h.detoured.now.close()
 	h.detoured.now = nil
-	if err := h.straight(); err != nil {
+	if err := h.direct(); err != nil {
 		return true, fmt.Errorf("host %s: end its delay: %w", h.Name, err)
 	}
 	return true, nil
 }
 
-// straight is the host's network without a detour; it may have gone with the host's power.
-func (h *Host) straight() error {
+// direct is the host's network without a detour; it may have gone with the host's power.
+func (h *Host) direct() error {
 	if !h.Up() || ip("-n", h.netns(), "link", "show", outside) != nil {
 		return nil
 	}
@@ -114,8 +114,8 @@ func frames(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// carry frames from one socket to the other, each so much later, until the sockets are closed.
-func (d *detour) carry(from, to *os.File, late time.Duration) {
+// relay frames from one socket to the other, each so much later, until the sockets are closed.
+func (d *redirect) relay(from, to *os.File, late time.Duration) {
 	type frame struct {
 		due   time.Time
 		bytes []byte
@@ -152,7 +152,7 @@ func closed(f *os.File) bool {
 	return errors.Is(f.SetReadDeadline(time.Time{}), os.ErrClosed)
 }
 
-func (d *detour) close() {
+func (d *redirect) close() {
 	for _, s := range d.sockets {
 		if s != nil {
 			_ = s.Close()

@@ -22,7 +22,7 @@ type Host struct {
 	number int
 	dir    string
 
-	detoured detours
+	detoured redirects
 }
 
 // URI is libvirt's address of the host, from outside the lab.

@@ -276,11 +276,11 @@ func testNetwork(t *testing.T, l *Lab) {
 	if err := heard(t, h1, h2.Address()); err != nil || time.Since(begin) < 200*time.Millisecond {
 		t.Errorf("100 ms each way: answered after %v: %v", time.Since(begin), err)
 	}
-	carries(t, l, h1)
+	relays(t, l, h1)
 	if err := errors.Join(h1.Delay(0), heard(t, h1, h2.Address())); err != nil {
 		t.Errorf("no delay any more: %v", err)
 	}
-	carries(t, l, h1)
+	relays(t, l, h1)
 
 	listener, err := l.Listen("tcp", l.Desk()+":0")
 	if err != nil {
@@ -291,8 +291,8 @@ func testNetwork(t *testing.T, l *Lab) {
 	output(t, h2, "bash", "-c", "exec 3<>/dev/tcp/"+l.Desk()+"/"+port)
 }
 
-// carries checks that a long stream from a host comes to the desk as it was sent: in large frames, whose sums the last interface makes.
-func carries(t *testing.T, l *Lab, from *Host) {
+// relays checks that a long stream from a host comes to the desk as it was sent: in large frames, whose sums the last interface makes.
+func relays(t *testing.T, l *Lab, from *Host) {
 	t.Helper()
 	const bytes = 4 << 20
 	listener, err := l.Listen("tcp", l.Desk()+":0")

@@ -178,7 +178,7 @@ func (h *Host) Delay(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("host %s: delay of %v", h.Name, d)
 	}
-	if ended, err := h.endDetour(); err != nil || ended && d == 0 {
+	if ended, err := h.endRedirect(); err != nil || ended && d == 0 {
 		return err
 	}
 	for _, end := range [][2]string{{h.lab.switchNetns(), h.port()}, {h.netns(), "eth0"}} {
@@ -188,7 +188,7 @@ func (h *Host) Delay(d time.Duration) error {
 		}
 		if err := inNetns(end[0], "", "tc", args...); err != nil {
 			if strings.Contains(err.Error(), "qdisc kind is unknown") {
-				return h.detour(d)
+				return h.redirect(d)
 			}
 			return fmt.Errorf("host %s: delay: %w", h.Name, err)
 		}

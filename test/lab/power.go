@@ -122,8 +122,8 @@ func (h *Host) powerOn(ctx context.Context) error {
 		first, err = childOf(cmd.Process.Pid)
 	}
 	if err != nil {
-		said, _ := os.ReadFile(filepath.Join(h.dir, "boot.log"))
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(said)))
+		output, _ := os.ReadFile(filepath.Join(h.dir, "boot.log"))
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(output)))
 	}
 	text, err := json.Marshal(first)
 	if err != nil {
@@ -166,7 +166,7 @@ func (h *Host) powerOff() error {
 		}
 	}
 	killAll(dirs) // what has just entered the host
-	if _, err := h.endDetour(); err != nil {
+	if _, err := h.endRedirect(); err != nil {
 		return err
 	}
 	if err := os.Remove(filepath.Join(h.dir, "first.json")); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -87,8 +87,8 @@ func (p *Program) launch(name string, args []string) error {
 		return err
 	})
 	if err == nil && p.inner.PID == 0 { // it has ended already: no harm, unless it never began
-		if said, _ := os.ReadFile(p.log); p.err != nil {
-			return fmt.Errorf("%w: %s", p.err, strings.TrimSpace(string(said[max(0, len(said)-2000):])))
+		if output, _ := os.ReadFile(p.log); p.err != nil {
+			return fmt.Errorf("%w: %s", p.err, strings.TrimSpace(string(output[max(0, len(output)-2000):])))
 		}
 		return nil
 	}

@@ -26,9 +26,9 @@ var Programs = []string{"cmd/vcd", "cmd/vcctl", "test/lab/cmd/labhost", "test/la
 // Build programs of this module into a directory.
 func Build(ctx context.Context, bin string, programs ...string) error {
 	for _, program := range programs {
-		said, err := exec.CommandContext(ctx, "go", "build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", bin+"/", "evenkeel/"+program).CombinedOutput()
+		output, err := exec.CommandContext(ctx, "go", "build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", bin+"/", "evenkeel/"+program).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("build %s: %w\n%s", program, err, said)
+			return fmt.Errorf("build %s: %w\n%s", program, err, output)
 		}
 	}
 	return nil
@@ -197,11 +197,11 @@ func (h *Host) Vcctl(ctx context.Context, stdin string, args ...string) (string,
 	cmd := h.Command(ctx, filepath.Join(h.site.Bin, "vcctl"), args...)
 	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME=/etc/evenkeel/root") // the machine's files are everybody's, but for some
 	cmd.Stdin = strings.NewReader(stdin)
-	var said strings.Builder
-	cmd.Stderr = &said
+	var output strings.Builder
+	cmd.Stderr = &output
 	out, err := cmd.Output()
 	if err != nil {
-		err = fmt.Errorf("vcctl %s on %s: %w: %s", strings.Join(args, " "), h.Name, err, strings.TrimSpace(said.String()))
+		err = fmt.Errorf("vcctl %s on %s: %w: %s", strings.Join(args, " "), h.Name, err, strings.TrimSpace(output.String()))
 	}
 	return string(out), err
 }

@@ -109,7 +109,7 @@ func TestMoves(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%d moves of guests of %d MiB under load over TLS, 0 lost: %s; longest pause of a heartbeat of 50 ms when nothing moves: %.2f s", len(all), memory>>20, figures(all), still)
+	t.Logf("%d moves of guests of %d MiB under load over TLS, 0 lost: %s; longest pause of a heartbeat of 50 ms when nothing moves: %.2f s", len(all), memory>>20, stats(all), still)
 }
 
 // allotment of each move.
@@ -149,8 +149,8 @@ func moveOne(t *testing.T, on []machine, s hypervisor.Spec, beats *lab.Beats, fr
 	return move{seconds: took.Seconds(), gap: beats.Gap(begun, time.Now()).Seconds(), bytes: moved.Bytes, downtime: moved.Downtime}
 }
 
-// figures of many moves: median and worst.
-func figures(all []move) string {
+// stats of many moves: median and worst.
+func stats(all []move) string {
 	pick := func(of func(move) float64) (median, worst float64) {
 		var v []float64
 		for _, m := range all {

@@ -24,8 +24,8 @@ const Variable = "EVENKEEL_PATIENCE"
 const Stall = 20 * time.Second
 
 const (
-	// mostStalls bounds a wait whose progress never ends, in limits: something goes round in circles.
-	mostStalls = 10
+	// maxStalls bounds a wait whose progress never ends, in limits: something goes round in circles.
+	maxStalls = 10
 	// shortest and longest time between two looks: what comes soon is seen soon, and what takes long is not asked all the time.
 	shortest, longest = 5 * time.Millisecond, 100 * time.Millisecond
 )
@@ -68,7 +68,7 @@ func (e *StallError) Error() string {
 	switch {
 	case e.Last == "":
 		return fmt.Sprintf("%s: not within %s", e.What, waited)
-	case e.Waited >= mostStalls*e.Limit:
+	case e.Waited >= maxStalls*e.Limit:
 		return fmt.Sprintf("%s: not within %s, in which there were %d changes; last seen: %s", e.What, waited, e.Changes, e.Last)
 	}
 	return fmt.Sprintf("%s: not within %s, and nothing changed for %s (%d changes before); last seen: %s", e.What, waited, e.Limit, e.Changes, e.Last)
@@ -94,7 +94,7 @@ func Until(ctx context.Context, limit time.Duration, what string, progress func(
 				seen.Last, idle = now, 0
 			}
 		}
-		asked, pause := time.Now(), min(between(seen.Waited), limit-idle, mostStalls*limit-seen.Waited)
+		asked, pause := time.Now(), min(between(seen.Waited), limit-idle, maxStalls*limit-seen.Waited)
 		tick.Reset(pause)
 		select {
 		case <-tick.C:
@@ -106,7 +106,7 @@ func Until(ctx context.Context, limit time.Duration, what string, progress func(
 		took := asked.Sub(at) + pause
 		at = time.Now()
 		seen.Waited += took
-		if idle += took; idle >= limit || seen.Waited >= mostStalls*limit {
+		if idle += took; idle >= limit || seen.Waited >= maxStalls*limit {
 			if done() { // what is done meanwhile is done
 				return nil
 			}

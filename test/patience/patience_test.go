@@ -61,7 +61,7 @@ func TestUntil(t *testing.T) {
 		{name: "it goes on, and stalls", progress: func(d time.Duration) any { return struct{ Index time.Duration }{min(d/(900*time.Millisecond), 3)} },
 			takes: 2700*time.Millisecond + limit, says: []string{"not within 3.7", "nothing changed for 1s (3 changes before); last seen: {Index:3ns}"}},
 		{name: "it goes round in circles", progress: func(d time.Duration) any { return int(d / (100 * time.Millisecond) % 3) },
-			takes: mostStalls * limit, says: []string{"not within 10s, in which there were 99 changes; last seen: "}},
+			takes: maxStalls * limit, says: []string{"not within 10s, in which there were 99 changes; last seen: "}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv(Variable, tt.factor)

@@ -16,10 +16,10 @@ import (
 // Variants that are broken on purpose, by wrappers: the runs must find each of them, or they would find nothing.
 func TestBroken(t *testing.T) {
 	for _, c := range []struct {
-		variant broken
-		most    int    // seeds that it may take
-		found   string // a part of what one of them must find
-		shape   func(*options)
+		variant   broken
+		highest   int    // seeds that it may take
+		found     string // a part of what one of them must find
+		rightsize func(*options)
 	}{
 		{noLeaseWait, 40, "in two places", func(o *options) { o.watchdogs, o.devices = always(5*time.Second), always("") }},
 		{ackBeforeCommit, 10, "not linearizable", func(*options) {}},
@@ -29,9 +29,9 @@ func TestBroken(t *testing.T) {
 	} {
 		t.Run(c.variant.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(1); seed <= uint64(c.most); seed++ {
+			for seed := uint64(1); seed <= uint64(c.highest); seed++ {
 				o := defaults(seed)
-				c.shape(&o)
+				c.rightsize(&o)
 				o.broken, o.quiet, o.unhealed = c.variant, 20*time.Second, c.found == "in two places"
 				if o.script == nil {
 					randomScript(&o, long)
@@ -45,7 +45,7 @@ func TestBroken(t *testing.T) {
 				}
 				t.Logf("seed %d: %d other violations %.600s", seed, len(r.violations), strings.Join(r.violations, "\n"))
 			}
-			t.Errorf("%d seeds did not find it", c.most)
+			t.Errorf("%d seeds did not find it", c.highest)
 		})
 	}
 }
@@ -165,12 +165,12 @@ var oneSidedProof = broken{name: "one-sided proof in a migration", leading: func
 	for wait(ctx, 500*time.Millisecond) == nil {
 		snap := p.store.Snapshot()
 		for _, vm := range snap.VMs() {
-			if vm.MovingTo == "" || !vm.Holds() {
+			if vm.MovingTo == "" || !vm.ConsumesResources() {
 				continue
 			}
 			from, _ := snap.Host(vm.Host)
 			to, _ := snap.Host(vm.MovingTo)
-			if from.Lost.Proof == "" && to.Lost.Proof == "" && vm.GoneFrom == "" {
+			if from.Lost.Proof == "" && to.Lost.Proof == "" && vm.SourceLost == "" {
 				continue
 			}
 			for _, host := range []string{vm.Host, vm.MovingTo} {

@@ -43,9 +43,9 @@ func (s *sim) watch(ctx context.Context) {
 	over := map[string]time.Time{}
 	for wait(ctx, watchEvery) == nil {
 		s.audit()
-		s.watchHold()
+		s.watchFreeze()
 		s.watchPlans()
-		s.watchShape()
+		s.watchRightsize()
 		s.watchWaits()
 		for _, name := range s.order {
 			s.watchLease(s.hosts[name], over)
@@ -82,8 +82,8 @@ func (s *sim) watchWaits() {
 	}
 }
 
-// watchHold notes since when the cluster is held.
-func (s *sim) watchHold() {
+// watchFreeze notes since when the cluster is held.
+func (s *sim) watchFreeze() {
 	l := s.leader()
 	if l == nil {
 		return
@@ -92,27 +92,27 @@ func (s *sim) watchHold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !m.Hold.On():
-		s.holdSince = time.Time{}
-	case s.holdSince.IsZero():
-		s.holdSince = time.Now()
+	case !m.RecoveryFreeze.On():
+		s.frozenSince = time.Time{}
+	case s.frozenSince.IsZero():
+		s.frozenSince = time.Now()
 	}
 }
 
-// lateWord is how long an agent may act on what it was told before a hold began: its permits are good for 5 s.
-const lateWord = 8 * time.Second
+// lateAnswer is how long an agent may act on what it was told before a hold began: its permits are good for 5 s.
+const lateAnswer = 8 * time.Second
 
-// checkHold: nothing is started or stopped by a host while the cluster is held.
-func (s *sim) checkHold(what, host string) {
-	s.watchHold() // it may have ended since that was looked at
+// checkFreeze: nothing is started or stopped by a host while the cluster is held.
+func (s *sim) checkFreeze(what, host string) {
+	s.watchFreeze() // it may have ended since that was looked at
 	h := s.hosts[host]
 	h.mu.Lock()
-	calm := time.Since(h.uneasy) > lateWord
+	calm := time.Since(h.uneasy) > lateAnswer
 	h.mu.Unlock()
 	s.mu.Lock()
-	since := s.holdSince
+	since := s.frozenSince
 	s.mu.Unlock()
-	if calm && !since.IsZero() && time.Since(since) > lateWord {
+	if calm && !since.IsZero() && time.Since(since) > lateAnswer {
 		s.violate("%s on %s in a hold that began %s ago", what, host, time.Since(since))
 	}
 }
@@ -122,11 +122,11 @@ func (s *sim) checkHold(what, host string) {
 func (s *sim) watchLease(h *host, over map[string]time.Time) {
 	h.mu.Lock()
 	on, proc, armed, uneasy := h.on, h.proc, h.armed, h.uneasy
-	held := h.lease
+	holder := h.lease
 	if proc != nil && h.leaseOf != proc.boot {
-		held = lease.Holder{}
+		holder = lease.Holder{}
 	}
-	must := held.MustStop(h.clock())
+	must := holder.MustStop(h.clock())
 	h.mu.Unlock()
 	leased := on && must && slices.ContainsFunc(s.listed(h.name), func(vm hypervisor.VM) bool { return vm.Leased })
 	if !leased {
@@ -171,7 +171,7 @@ func (s *sim) heal() {
 	}
 	all.Wait()
 	for range 60 {
-		if s.withLeader(func(ctx context.Context, p *serving) error { return p.ctl.Arm(ctx, true, "") }) == nil {
+		if s.withLeader(func(ctx context.Context, p *serving) error { return p.ctl.SetFencing(ctx, true, "") }) == nil {
 			return
 		}
 		_ = wait(s.ctx, time.Second)
@@ -190,8 +190,8 @@ func (s *sim) calm() {
 	s.violate("drains and plans of moves could not be ended")
 }
 
-// settle waits until all is as it should be; it must be, some time after all is healed.
-func (s *sim) settle() {
+// awaitQuiet waits until all is as it should be; it must be, some time after all is healed.
+func (s *sim) awaitQuiet() {
 	start, why := time.Now(), ""
 	defer func() { s.note("settled after %s", time.Since(start)) }()
 	if !s.eventually(s.o.quiet/2, func() bool { why = s.unsettled(); return why == "" }) {
@@ -260,8 +260,8 @@ func (s *sim) unsettled() string {
 			return "host " + h.name + " is off"
 		}
 	}
-	if m, _ := snap.Meta(); m.Hold.On() {
-		return fmt.Sprintf("hold: %+v", m.Hold)
+	if m, _ := snap.Meta(); m.RecoveryFreeze.On() {
+		return fmt.Sprintf("hold: %+v", m.RecoveryFreeze)
 	}
 	if why := unmoved(snap); why != "" {
 		return why
@@ -300,7 +300,7 @@ func (s *sim) unsettled() string {
 		if vm.Phase == state.Failed && vm.Goal == state.GoalRun && !runs && crowdedOut(snap, vc) {
 			continue
 		}
-		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm) || len(full) > 0 && startsNobody(snap, vc)) {
+		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm) || len(full) > 0 && startsNone(snap, vc)) {
 			continue
 		}
 		delete(there[vm.Host], vm.ID)
@@ -313,7 +313,7 @@ func (s *sim) unsettled() string {
 				vc.Decision.Summary, hostOf(view, vm.Host))
 		case vm.Goal == state.GoalDelete:
 			return fmt.Sprintf("VM %s is to be deleted, and %s on %s", vm.Name, vm.Phase, vm.Host)
-		case vm.Goal == state.GoalStop && (vm.Holds() || runs):
+		case vm.Goal == state.GoalStop && (vm.ConsumesResources() || runs):
 			return fmt.Sprintf("VM %s is to be stopped, and %s on %s; it runs there: %v", vm.Name, vm.Phase, vm.Host, runs)
 		}
 	}
@@ -336,7 +336,7 @@ func (s *sim) unsettled() string {
 // crowdedOut says whether a VM that ended by itself waits for room that others have by now: that of a VC that was asked to start
 // again and would not fit, or any where needs are estimated, and new VMs get no more room than estimates surely leave.
 func crowdedOut(snap *state.Snapshot, vc state.VC) bool {
-	if meta, _ := snap.Meta(); meta.Settings.Shaping.Mode == state.ShapingOn {
+	if meta, _ := snap.Meta(); meta.Settings.Rightsizing.Mode == state.RightsizingOn {
 		return true
 	}
 	return queuedOut(snap, vc)
@@ -360,9 +360,9 @@ func fullEverywhere(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
 	return true
 }
 
-// startsNobody says whether nobody who was lost would be started now, and of a VC that it waits, for want of CPU on hosts where VMs run that a restored
+// startsNone says whether nobody who was lost would be started now, and of a VC that it waits, for want of CPU on hosts where VMs run that a restored
 // state does not know, say.
-func startsNobody(snap *state.Snapshot, vc state.VC) bool {
+func startsNone(snap *state.Snapshot, vc state.VC) bool {
 	if !strings.Contains(vc.Decision.Summary, "wait for room") {
 		return false
 	}

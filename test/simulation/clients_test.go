@@ -266,13 +266,13 @@ func (p *serving) act(ctx context.Context, name string, w want, key string) (got
 		return got{Is: "is", Count: vc.Groups[0].Count, Goal: vc.Goal}, nil
 	}
 	var full *control.Refused
-	var held *control.Held
+	var frozen *control.FrozenError
 	var exists *control.Exists
 	var invalid *control.Invalid
 	switch {
 	case err == nil:
 		return got{Is: "done"}, nil
-	case errors.As(err, &full), errors.As(err, &held), errors.As(err, &invalid):
+	case errors.As(err, &full), errors.As(err, &frozen), errors.As(err, &invalid):
 		return got{Is: "refused"}, nil
 	case errors.As(err, &exists):
 		return got{Is: "taken"}, nil
@@ -289,7 +289,7 @@ func (s *sim) spec(name string, count int) state.VC {
 	k := seeded(s.o.seed, uint64(len(name))<<32|uint64(name[len(name)-1]))
 	vc := state.VC{Name: name, MinYield: 0.2, OnFull: state.Queue, Groups: []state.Group{{Name: "g", Count: count, CPU: min(3.5, (0.5+1.5*k.Float64())*s.o.needs),
 		Memory: int64(1+k.IntN(3)) * 256 << 20, Disk: state.Disk{Ephemeral: true}}}}
-	s.o.shape(&vc, k)
+	s.o.rightsize(&vc, k)
 	if name[0] == 'r' {
 		vc.OnHostLoss = state.RestartOnLoss
 	}

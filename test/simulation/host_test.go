@@ -27,9 +27,9 @@ type host struct {
 	on      bool
 	stay    bool // off until somebody turns it on, whatever the watchdog does
 	boots   int
-	disk    agent.Memory // outlives the process
-	proc    *process     // nil: the agent does not run
-	link    *link        // its last one
+	disk    agent.PersistentState // outlives the process
+	proc    *process              // nil: the agent does not run
+	link    *link                 // its last one
 	dog     *dog
 	faults  []*waiting
 	lease   lease.Holder // as the host was told truly, by its own clock
@@ -80,7 +80,7 @@ func (h *host) startAgent() {
 	o := agent.Options{Host: h.name, Hypervisor: struckHost{h.s.world.Host(h.name), p}, Leader: leader, Log: h.s.log,
 		Allowance: allowance, Overhead: func(hypervisor.Capacity) int64 { return overhead },
 		StopGrace: 6 * time.Second, SampleEvery: 5 * time.Second, ListEvery: 10 * time.Second,
-		Keep: p, Boot: p.boot, MigrateURI: h.name, Clock: h.clock}
+		State: p, Boot: p.boot, MigrateURI: h.name, Clock: h.clock}
 	if h.watchdog > 0 {
 		o.Watchdog = petted{p}
 	}
@@ -205,15 +205,15 @@ func (p *process) gate(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Load implements agent.Keep.
-func (p *process) Load() (agent.Memory, error) {
+// Load implements agent.StateStore.
+func (p *process) Load() (agent.PersistentState, error) {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
 	return p.h.disk, nil
 }
 
-// Save implements agent.Keep.
-func (p *process) Save(m agent.Memory) error {
+// Save implements agent.StateStore.
+func (p *process) Save(m agent.PersistentState) error {
 	if err := p.gate(p.ctx); err != nil {
 		return err
 	}
@@ -267,8 +267,8 @@ func (w petted) Arm() (time.Duration, error) {
 // Pet implements agent.Watchdog.
 func (w petted) Pet() error { return w.with((*dog).pet) }
 
-// Disarm implements agent.Watchdog.
-func (w petted) Disarm() error {
+// Stop implements agent.Watchdog.
+func (w petted) Stop() error {
 	return w.with(func(d *dog) { d.stop(); d.h.armed = false })
 }
 
@@ -355,7 +355,7 @@ func (y struckHost) Define(ctx context.Context, spec hypervisor.Spec) error {
 
 func (y struckHost) Start(ctx context.Context, spec hypervisor.Spec) error {
 	return y.do(ctx, simulated.CallStart, func(ctx context.Context) error {
-		y.p.h.s.checkHold("start of "+spec.Name, y.p.h.name)
+		y.p.h.s.checkFreeze("start of "+spec.Name, y.p.h.name)
 		err := y.Host.Start(ctx, spec)
 		if err == nil {
 			y.p.h.s.count("VMs started")
@@ -370,7 +370,7 @@ func (y struckHost) Start(ctx context.Context, spec hypervisor.Spec) error {
 
 func (y struckHost) Stop(ctx context.Context, id string) error {
 	return y.do(ctx, simulated.CallStop, func(ctx context.Context) error {
-		y.p.h.s.checkHold("stop of "+id, y.p.h.name)
+		y.p.h.s.checkFreeze("stop of "+id, y.p.h.name)
 		return y.Host.Stop(ctx, id)
 	})
 }

@@ -31,14 +31,14 @@ type link struct {
 	session uint64
 	calls   uint64
 
-	turns   map[string]chan struct{}
+	queues  map[string]chan struct{}
 	opening chan struct{}
 }
 
 func newLink(h *host, p *process) *link {
 	l := &link{h: h, p: p, servers: h.s.names, rng: seeded(h.s.o.seed, uint64(h.boots)<<20|uint64(len(h.name))<<8|uint64(h.name[len(h.name)-1])),
 		why: errors.New("not connected yet"), changed: make(chan struct{}), opening: make(chan struct{}, 1),
-		turns: map[string]chan struct{}{"report": make(chan struct{}, 1), "renew": make(chan struct{}, 1), "permit": make(chan struct{}, 1)}}
+		queues: map[string]chan struct{}{"report": make(chan struct{}, 1), "renew": make(chan struct{}, 1), "permit": make(chan struct{}, 1)}}
 	l.at = l.rng.IntN(len(l.servers))
 	return l
 }
@@ -194,8 +194,8 @@ func (l *link) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) 
 func calling[T any](ctx context.Context, l *link, kind string, perTry time.Duration, f func(context.Context, *serving) (T, error)) (T, error) {
 	var out T
 	select {
-	case l.turns[kind] <- struct{}{}:
-		defer func() { <-l.turns[kind] }()
+	case l.queues[kind] <- struct{}{}:
+		defer func() { <-l.queues[kind] }()
 	case <-ctx.Done():
 		return out, ctx.Err()
 	}

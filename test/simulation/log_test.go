@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lastWords keeps what members logged last, to be told of a run in which something was found. It is put into words only then.
-type lastWords struct {
+// lastAnswers keeps what members logged last, to be told of a run in which something was found. It is put into words only then.
+type lastAnswers struct {
 	began time.Time
 	mu    sync.Mutex
 	said  []spoken
@@ -21,10 +21,10 @@ type spoken struct {
 	with []slog.Attr
 }
 
-// mostWords that are kept.
-const mostWords = 300
+// maxAnswers that are kept.
+const maxAnswers = 300
 
-func (w *lastWords) String() string {
+func (w *lastAnswers) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := ""
@@ -42,7 +42,7 @@ func (w *lastWords) String() string {
 
 // speaker implements slog.Handler.
 type speaker struct {
-	to   *lastWords
+	to   *lastAnswers
 	with []slog.Attr
 }
 
@@ -51,13 +51,13 @@ func (speaker) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.
 func (s speaker) Handle(_ context.Context, r slog.Record) error {
 	s.to.mu.Lock()
 	defer s.to.mu.Unlock()
-	if len(s.to.said) < mostWords {
+	if len(s.to.said) < maxAnswers {
 		s.to.said = append(s.to.said, spoken{r, s.with})
 	} else {
-		s.to.said[s.to.n%mostWords] = spoken{r, s.with}
+		s.to.said[s.to.n%maxAnswers] = spoken{r, s.with}
 	}
-	if s.to.n++; s.to.n == 2*mostWords {
-		s.to.n = mostWords
+	if s.to.n++; s.to.n == 2*maxAnswers {
+		s.to.n = maxAnswers
 	}
 	return nil
 }

@@ -281,7 +281,7 @@ type chunk struct {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-func (q *queue) rouse() {
+func (q *queue) poke() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -292,7 +292,7 @@ func (q *queue) end() {
 	q.mu.Lock()
 	q.ended = true
 	q.mu.Unlock()
-	q.rouse()
+	q.poke()
 }
 
 // conn carries bytes in order, with delay, and holds them while the link is cut.
@@ -374,7 +374,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		at = c.out.chunks[k-1].at
 	}
 	c.out.chunks = append(c.out.chunks, chunk{at, append([]byte(nil), b...)})
-	c.out.rouse()
+	c.out.poke()
 	return len(b), nil
 }
 
@@ -402,7 +402,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	c.deadline = t
 	c.mu.Unlock()
-	c.in.rouse()
+	c.in.poke()
 	return nil
 }
 

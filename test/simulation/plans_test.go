@@ -91,9 +91,9 @@ func (s *sim) planOf(vm string) string {
 }
 
 // moved takes in what a migration sent, as its hypervisor counted.
-func (s *sim) moved(plan string, bytes, most int64) {
-	if most > 0 && bytes > most {
-		s.violate("a migration sent %d bytes, and may send %d", bytes, most)
+func (s *sim) moved(plan string, bytes, limit int64) {
+	if limit > 0 && bytes > limit {
+		s.violate("a migration sent %d bytes, and may send %d", bytes, limit)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 func always[T any](v T) func(*rand.Rand) T { return func(*rand.Rand) T { return v } }
 
 // often is how moves are planned in random runs: much more often than anybody would want.
-var often = state.MoveSettings{Mode: state.MovesAuto, Period: 30_000, Grace: 20_000, CoolDown: 20_000, Hold: 2_000, LeastGain: 0.05, Deadline: 60_000, OnJoin: true}
+var often = state.MoveSettings{Mode: state.MovesAuto, Period: 30_000, MinResidency: 20_000, CoolDown: 20_000, StabilizationWindow: 2_000, MinGain: 0.05, Deadline: 60_000, OnJoin: true}
 
 // defaults of a run: five servers and twenty hosts.
 func defaults(seed uint64) options {

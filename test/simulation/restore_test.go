@@ -47,7 +47,7 @@ func (s *sim) rebuild(early []string) error {
 	for _, h := range s.hosts {
 		if s.net.chance(0.5) {
 			h.mu.Lock()
-			h.disk = agent.Memory{}
+			h.disk = agent.PersistentState{}
 			h.mu.Unlock()
 		}
 	}

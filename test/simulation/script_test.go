@@ -270,7 +270,7 @@ func (s *sim) ask(p step, a, b string) error {
 			return p.ctl.ConfirmDead(ctx, a, "operator", "it is off", false)
 		})
 	case "arm", "disarm":
-		return s.withLeader(func(ctx context.Context, l *serving) error { return l.ctl.Arm(ctx, p.verb == "arm", "a test") })
+		return s.withLeader(func(ctx context.Context, l *serving) error { return l.ctl.SetFencing(ctx, p.verb == "arm", "a test") })
 	case "transfer":
 		return s.withLeader(func(ctx context.Context, p *serving) error { return p.node.TransferLeadership(ctx, "") })
 	case "save":
@@ -398,8 +398,8 @@ func (s *sim) unexpected(args []string) string {
 		}
 	case "hold":
 		m, _ := snap.Meta()
-		if m.Hold.On() != (args[1] == "on") {
-			return fmt.Sprintf("hold: %+v", m.Hold)
+		if m.RecoveryFreeze.On() != (args[1] == "on") {
+			return fmt.Sprintf("hold: %+v", m.RecoveryFreeze)
 		}
 	default:
 		return "no such thing can be expected"

@@ -102,7 +102,7 @@ func (v *server) start(bare bool) error {
 
 // term runs the leader's service, as cluster/member does.
 func (p *serving) term(ctx context.Context, term uint64) {
-	if err := p.ctl.Begin(ctx, term, clusterID(p.made)); err != nil {
+	if err := p.ctl.StartTerm(ctx, term, clusterID(p.made)); err != nil {
 		p.s.note("%s begins term %d: %v", p.name, term, err)
 		return
 	}

@@ -14,21 +14,21 @@ import (
 // squeezed: few hosts, on which needs are estimated, and badly so: hosts' forecasts are made up. Whatever they say,
 // hosts stay within their memory (see audit), floors are kept, and what was declared is not touched.
 func squeezed(o *options) {
-	o.shaped, o.hosts = true, 3
-	o.settings.Shaping = state.ShapingSettings{Mode: state.ShapingOn, Needs: state.NeedsEstimated}
+	o.rightsized, o.hosts = true, 3
+	o.settings.Rightsizing = state.RightsizingSettings{Mode: state.RightsizingOn, Needs: state.NeedsEstimated}
 }
 
 // period of looks at needs, and step of forecasts.
 func (o *options) period() time.Duration {
-	if o.shaped {
+	if o.rightsized {
 		return 2 * time.Second
 	}
 	return 0
 }
 
-// shape makes a VC larger, so that hosts are crowded; VCs whose names end with c have declared needs.
-func (o *options) shape(vc *state.VC, k *rand.Rand) {
-	if !o.shaped {
+// rightsize makes a VC larger, so that hosts are crowded; VCs whose names end with c have declared needs.
+func (o *options) rightsize(vc *state.VC, k *rand.Rand) {
+	if !o.rightsized {
 		return
 	}
 	g := &vc.Groups[0]
@@ -43,7 +43,7 @@ func (o *options) shape(vc *state.VC, k *rand.Rand) {
 
 // guests want now more, now less; some have no balloon driver, some take back what they lack.
 func (o *options) guests() func(hypervisor.Spec) simulated.Guest {
-	if !o.shaped {
+	if !o.rightsized {
 		return nil
 	}
 	return func(spec hypervisor.Spec) simulated.Guest {
@@ -59,7 +59,7 @@ func (o *options) guests() func(hypervisor.Spec) simulated.Guest {
 // Report implements agent.Leader.
 func (w watched) Report(ctx context.Context, r agent.Report) error {
 	s := w.link.h.s
-	if s.o.shaped {
+	if s.o.rightsized {
 		r.Estimates = nil
 		for _, m := range r.Samples {
 			r.Estimates = append(r.Estimates, s.guess(m))
@@ -83,9 +83,9 @@ func (s *sim) guess(m agent.Sample) agent.Estimate {
 	return agent.Estimate{VM: m.VM, Generation: m.Generation, Until: time.Now(), CPU: ahead(m.Used), Memory: ahead(float64(m.Memory))}
 }
 
-// watchShape looks at what the leader wants of VMs.
-func (s *sim) watchShape() {
-	if !s.o.shaped {
+// watchRightsize looks at what the leader wants of VMs.
+func (s *sim) watchRightsize() {
+	if !s.o.rightsized {
 		return
 	}
 	l := s.leader()

@@ -39,7 +39,7 @@ type options struct {
 	slow           float64
 	script         []step
 	quiet          time.Duration // after the last step, for all to come right
-	shaped         bool          // guests use now more, now less memory, and needs are estimated
+	rightsized     bool          // guests use now more, now less memory, and needs are estimated
 	unhealed       bool          // a scenario that ends as it is
 	broken         broken
 	verbose        bool
@@ -60,7 +60,7 @@ type sim struct {
 	cancel  context.CancelFunc
 	began   time.Time
 	log     *slog.Logger
-	words   *lastWords
+	answers *lastAnswers
 	net     *network
 	world   *simulated.World
 	servers map[string]*server
@@ -77,7 +77,7 @@ type sim struct {
 	violations  []string
 	counts      map[string]int
 	doubled     int
-	holdSince   time.Time // zero: there is none
+	frozenSince time.Time // zero: there is none
 	restored    bool
 	furthest    uint64 // index that any server was seen at
 	saved       []byte
@@ -100,8 +100,8 @@ func play(t *testing.T, o options) outcome {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.began = time.Now()
 		s.clients = newGate()
-		s.words = &lastWords{began: s.began}
-		s.log = slog.New(speaker{to: s.words})
+		s.answers = &lastAnswers{began: s.began}
+		s.log = slog.New(speaker{to: s.answers})
 		if o.verbose {
 			s.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 		}
@@ -165,7 +165,7 @@ func (s *sim) violate(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.violations) == 0 {
-		s.trace = append(s.trace, "what members logged last:", s.words.String())
+		s.trace = append(s.trace, "what members logged last:", s.answers.String())
 	}
 	if len(s.violations) < 20 {
 		s.violations = append(s.violations, fmt.Sprintf("at %.3fs: ", time.Since(s.began).Seconds())+text)
@@ -264,7 +264,7 @@ func (s *sim) run() {
 	if !o.unhealed {
 		s.heal()
 		s.calm()
-		s.settle()
+		s.awaitQuiet()
 		for id, name := range o.names {
 			s.request(s.ctx, rng, 100+id, 0, name, want{Verb: "read"})
 		}
@@ -353,8 +353,8 @@ func report(t *testing.T, o options, r outcome) {
 		o.seed, len(r.violations), strings.Join(r.violations, "\n  "), o.seed, scriptText(o.script), strings.Join(r.trace, "\n"))
 }
 
-// figures of many runs.
-func figures(counts map[string]int) string {
+// stats of many runs.
+func stats(counts map[string]int) string {
 	var out []string
 	for k, n := range counts {
 		out = append(out, fmt.Sprintf("%8d %s", n, k))

@@ -71,7 +71,7 @@ func TestRandom(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("in %s:\n%s", time.Since(began).Round(time.Second), figures(total))
+	t.Logf("in %s:\n%s", time.Since(began).Round(time.Second), stats(total))
 }
 
 // Scenarios: what is to come of what, step by step.

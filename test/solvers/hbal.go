@@ -73,9 +73,9 @@ func Balance(ctx context.Context, dir string, p allocator.Problem) (on []int, to
 	}
 	begin := time.Now()
 	command := exec.CommandContext(ctx, Hbal, "-t", state, "-U", load, "-S", out)
-	said, err := command.CombinedOutput()
+	output, err := command.CombinedOutput()
 	if err != nil {
-		return nil, time.Since(begin), fmt.Errorf("hbal: %w: %s", err, said)
+		return nil, time.Since(begin), fmt.Errorf("hbal: %w: %s", err, output)
 	}
 	took = command.ProcessState.UserTime() + command.ProcessState.SystemTime()
 	text, err := os.ReadFile(out + ".balanced")

@@ -141,10 +141,10 @@ func (s *Solver) Solve(ctx context.Context, dir string, p allocator.Problem, bud
 	}
 	_ = os.Remove(out)
 	begin := time.Now()
-	said, err := exec.CommandContext(ctx, s.Program, s.arguments(in, out, seconds)...).CombinedOutput()
+	output, err := exec.CommandContext(ctx, s.Program, s.arguments(in, out, seconds)...).CombinedOutput()
 	a := Answer{Took: time.Since(begin)}
 	if err != nil {
-		return a, fmt.Errorf("%s: %w: %s", s.Program, err, said)
+		return a, fmt.Errorf("%s: %w: %s", s.Program, err, output)
 	}
 	text, err := os.ReadFile(out)
 	if err != nil && !os.IsNotExist(err) {
@@ -163,7 +163,7 @@ func (s *Solver) Solve(ctx context.Context, dir string, p allocator.Problem, bud
 		if a.Yield < 0 {
 			a.Yield = -a.Yield // cbc minimizes
 		}
-	case s.none.Match(said) || s.none.Match(text):
+	case s.none.Match(output) || s.none.Match(text):
 		a.Infeasible = true
 	}
 	return a, nil

@@ -22,8 +22,8 @@ import (
 // tick is how exact the kernel is about when a process began.
 const tick = 10 * time.Millisecond
 
-// settled is how long after it was first seen a process is what it will be: libvirt forks before it becomes QEMU.
-const settled = 5 * time.Second
+// execWindow is how long after it was first seen a process is what it will be: libvirt forks before it becomes QEMU.
+const execWindow = 5 * time.Second
 
 // Instance is one process of QEMU that runs, or ran, a VM.
 type Instance struct {
@@ -120,9 +120,9 @@ func oneRuns(of []*Instance) bool {
 	return true
 }
 
-// twice are the VMs that ran twice at a time: those seen at once, and those whose process began before the one before
+// duplicates are the VMs that ran twice at a time: those seen at once, and those whose process began before the one before
 // it was last seen.
-func (b *book) twice() []string {
+func (b *book) duplicates() []string {
 	var out []string
 	for both, d := range b.double {
 		out = append(out, fmt.Sprintf("seen at once from %s to %s: %s", d.first.Format(time.StampMilli), d.last.Format(time.StampMilli), both))
@@ -234,7 +234,7 @@ func (w *Watcher) scan(now time.Time) ([]Instance, bool) {
 		if i, ok := w.read(pid); ok {
 			w.known[pid] = i
 			out = append(out, i)
-		} else if now.Sub(w.first[pid]) > settled {
+		} else if now.Sub(w.first[pid]) > execWindow {
 			w.other[pid] = true
 		}
 	}
@@ -340,11 +340,11 @@ func (w *Watcher) History(domain string, since time.Time) []Instance {
 	return out
 }
 
-// Twice are the VMs that ran twice at a time, by what was seen at once and by the times of the processes.
-func (w *Watcher) Twice() []string {
+// Duplicates are the VMs that ran twice at a time, by what was seen at once and by the times of the processes.
+func (w *Watcher) Duplicates() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.book.twice()
+	return w.book.duplicates()
 }
 
 // Looks are how many there were, and the longest time between two.

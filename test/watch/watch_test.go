@@ -39,7 +39,7 @@ func TestTwice(t *testing.T) {
 			for _, l := range c.looks {
 				b.take(at(l.ms), l.there)
 			}
-			got := strings.Join(b.twice(), "\n")
+			got := strings.Join(b.duplicates(), "\n")
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("found %q, want %q", got, c.want)
 			}

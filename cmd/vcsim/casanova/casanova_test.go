@@ -97,7 +97,7 @@ func TestReportIsTheSameForASeed(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := map[string][]byte{}
-		for _, f := range figures() {
+		for _, f := range stats() {
 			if f.set != Large && !f.tasks {
 				if files[f.file()], err = os.ReadFile(filepath.Join(dir, "casanova", f.file())); err != nil {
 					t.Fatal(err)
@@ -136,9 +136,9 @@ func TestDegradation(t *testing.T) {
 		{{}, {solved: true, yield: 0.3}},
 		{{solved: true, yield: 0.9}, {solved: true, yield: 0.6}},
 	}}
-	average, most := r.degradation("a", r.algorithms)
-	if math.Abs(average-50.0/3) > 1e-9 || most != 50 {
-		t.Errorf("average %v, most %v", average, most)
+	average, highest := r.degradation("a", r.algorithms)
+	if math.Abs(average-50.0/3) > 1e-9 || highest != 50 {
+		t.Errorf("average %v, most %v", average, highest)
 	}
 }
 

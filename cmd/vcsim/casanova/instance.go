@@ -124,20 +124,20 @@ const (
 	serialProbability = 0.244
 	powerProbability  = 0.576
 	lowerProbability  = 0.86
-	leastLog          = 0.8
+	minLog            = 0.8
 	middleBelow       = 2.5
 )
 
 // jobSize draws the number of tasks of a parallel job, 1 to most: one task, or a
 // two-stage log-uniform number that is often a power of two.
-func jobSize(r *rand.Rand, most int) int {
-	greatest := math.Log2(float64(most))
+func jobSize(r *rand.Rand, limit int) int {
+	greatest := math.Log2(float64(limit))
 	middle := greatest - middleBelow
 	u := r.Float64()
 	if u <= serialProbability {
 		return 1
 	}
-	from, to := leastLog, middle
+	from, to := minLog, middle
 	if r.Float64() > lowerProbability {
 		from, to = middle, greatest
 	}
@@ -145,5 +145,5 @@ func jobSize(r *rand.Rand, most int) int {
 	if u <= serialProbability+powerProbability {
 		log = math.Round(log)
 	}
-	return min(max(1, int(math.Round(math.Exp2(log)))), most)
+	return min(max(1, int(math.Round(math.Exp2(log)))), limit)
 }

@@ -35,7 +35,7 @@ type figure struct {
 	tasks  bool // over the number of tasks instead of the slack
 }
 
-func figures() (list []figure) {
+func stats() (list []figure) {
 	var packing []string
 	for order := allocator.ListOrder(8); order >= 1; order-- {
 		packing = append(packing, mcbName(order))
@@ -49,12 +49,12 @@ func figures() (list []figure) {
 				timed = append(timed, name)
 			}
 		}
-		yield := chart.Axis{Label: "minimum yield", Least: 0, Greatest: 1}
-		average := chart.Axis{Label: "average yield", Least: 0, Greatest: 1}
+		yield := chart.Axis{Label: "minimum yield", Min: 0, Max: 1}
+		average := chart.Axis{Label: "average yield", Min: 0, Max: 1}
 		if set != Parallel && names[0] != boundName {
-			yield.Least, yield.Greatest, average.Least, average.Greatest = 0, 0, 0, 0 // near each other: enlarged
+			yield.Min, yield.Max, average.Min, average.Max = 0, 0, 0, 0 // near each other: enlarged
 		}
-		rate := chart.Axis{Label: "failure rate", Least: 0, Greatest: 1}
+		rate := chart.Axis{Label: "failure rate", Min: 0, Max: 1}
 		list = append(list,
 			figure{numbers[0], set, names, "minimum yield", yield, minYield, false},
 			figure{numbers[1], set, names, "average yield", average, averageYield, false},
@@ -74,7 +74,7 @@ func (f *figure) file() string { return fmt.Sprintf("fig%02d.svg", f.number) }
 func (f *figure) draw(r *Results) []byte {
 	c := chart.Chart{Title: fmt.Sprintf("Figure %d: %s, %s instances", f.number, f.what, f.set), Y: f.y}
 	x := bySlack
-	c.X = chart.Axis{Label: "memory slack", Least: 0.1, Greatest: 0.9}
+	c.X = chart.Axis{Label: "memory slack", Min: 0.1, Max: 0.9}
 	if f.tasks {
 		x = byTasks
 		c.X = chart.Axis{Label: "number of tasks"}
@@ -105,7 +105,7 @@ func (r *Report) Write(dir string) error {
 	if err := os.MkdirAll(below, 0o755); err != nil {
 		return fmt.Errorf("directory for the figures: %w", err)
 	}
-	for _, f := range figures() {
+	for _, f := range stats() {
 		if results := r.of(f.set); results != nil {
 			if err := os.WriteFile(filepath.Join(below, f.file()), f.draw(results), 0o644); err != nil {
 				return fmt.Errorf("figure %d: %w", f.number, err)
@@ -123,9 +123,9 @@ type page struct{ strings.Builder }
 
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-func (p *page) figures(r *Report, numbers ...int) {
+func (p *page) stats(r *Report, numbers ...int) {
 	p.line("")
-	for _, f := range figures() {
+	for _, f := range stats() {
 		for _, n := range numbers {
 			if f.number == n && r.of(f.set) != nil {
 				p.line("![Figure %d: %s, %s instances](casanova/%s)", n, f.what, f.set, f.file())
@@ -157,8 +157,8 @@ func (p *page) degradations(r *Results, published map[string][2]float64) {
 	p.line("| algorithm | published avg. | ours avg. | published max | ours max |")
 	p.line("|---|---|---|---|---|")
 	for _, name := range publishedOrder {
-		average, most := r.degradation(name, publishedOrder)
-		p.line("| %s | %.2f | %.2f | %.2f | %.2f |", name, published[name][0], average, published[name][1], most)
+		average, highest := r.degradation(name, publishedOrder)
+		p.line("| %s | %.2f | %.2f | %.2f | %.2f |", name, published[name][0], average, published[name][1], highest)
 	}
 	p.line("")
 }

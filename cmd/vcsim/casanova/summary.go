@@ -86,7 +86,7 @@ func failed(o *outcome) bool { return !o.solved }
 
 // degradation is how far, in percent, an algorithm's minimum yield is below the
 // best of the algorithms named, over the instances that it solved.
-func (r *Results) degradation(name string, among []string) (average, most float64) {
+func (r *Results) degradation(name string, among []string) (average, highest float64) {
 	a, n := r.column(name), 0
 	for _, row := range r.outcomes {
 		if !row[a].solved {
@@ -103,10 +103,10 @@ func (r *Results) degradation(name string, among []string) (average, most float6
 			d = 100 * (best - row[a].yield) / best
 		}
 		average += d
-		most = max(most, d)
+		highest = max(highest, d)
 		n++
 	}
-	return average / float64(n), most
+	return average / float64(n), highest
 }
 
 // relative is by how many percent the mean minimum yield of a is above that of

@@ -37,7 +37,7 @@ func (r *Report) small(p *page) {
 	p.line("")
 	p.line("Table 1: percent degradation from the best of the eight.")
 	p.degradations(s, published1)
-	p.figures(r, 2, 3, 4, 5)
+	p.stats(r, 2, 3, 4, 5)
 	p.line("The exact curve is that of `exact`, our own solver, in place of GLPK: every answer is proved optimal or infeasible.")
 	p.line("")
 	infeasible := s.count(exactName, func(o *outcome) bool { return o.infeasible })
@@ -77,7 +77,7 @@ func (r *Report) small(p *page) {
 		[3]string{"mean time of MCB8 / SG", "under 0.15 ms", s.time("MCB8") + " / " + s.time("SG")},
 		[3]string{"mean time of RRND", "a little over 2 ms", s.time("RRND")},
 	)
-	p.figures(r, 11, 12, 13, 14)
+	p.stats(r, 11, 12, 13, 14)
 }
 
 func (r *Report) large(p *page) {
@@ -86,7 +86,7 @@ func (r *Report) large(p *page) {
 	p.line("")
 	p.line("Figure 7, a table: percent degradation from the best of the eight.")
 	p.degradations(l, published7)
-	p.figures(r, 6, 8, 9, 10)
+	p.stats(r, 6, 8, 9, 10)
 	from := func(slack float64) func(spec) bool { return func(s spec) bool { return s.slack > slack-0.01 } }
 	below := func(name string, keep func(spec) bool) string {
 		return fmt.Sprintf("%.1f%%", -l.relative(name, boundName, keep))
@@ -128,7 +128,7 @@ func (r *Report) large(p *page) {
 		[3]string{"time of SG for 500 tasks", "15 to 20 ms", timeAt("SG", 500)},
 		[3]string{"time of RRND for 500 tasks", "650 s", timeAt("RRND", 500)},
 	)
-	p.figures(r, 15, 16, 17, 18)
+	p.stats(r, 15, 16, 17, 18)
 }
 
 func (r *Report) parallel(p *page) {
@@ -154,7 +154,7 @@ func (r *Report) parallel(p *page) {
 		[3]string{"failures of MCB8 / SG", "identical rates", fmt.Sprintf("%d / %d, %d instances decided differently", l.count("MCB8", failed), l.count("SG", failed), different)},
 		[3]string{"MCB8's time over SG's for 500 tasks", "about 32", fmt.Sprintf("%.1f", ratio)},
 	)
-	p.figures(r, 19, 20, 21, 22)
+	p.stats(r, 19, 20, 21, 22)
 }
 
 func (r *Report) differences(p *page) {

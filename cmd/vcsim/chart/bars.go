@@ -21,10 +21,10 @@ const (
 
 // Bars draws a bar for each value, one below the other, its value beside it. Values that are not finite have none.
 func Bars(title, label string, bars []Bar) []byte {
-	most := 0.0
+	highest := 0.0
 	for _, b := range bars {
 		if finite(b.Value) {
-			most = math.Max(most, b.Value)
+			highest = math.Max(highest, b.Value)
 		}
 	}
 	d := drawing{}
@@ -40,8 +40,8 @@ func Bars(title, label string, bars []Bar) []byte {
 			continue
 		}
 		long := 0.0
-		if most > 0 {
-			long = math.Max(0, b.Value) / most * (width - barLeft - barRight)
+		if highest > 0 {
+			long = math.Max(0, b.Value) / highest * (width - barLeft - barRight)
 		}
 		d.printf(`<rect x="%d" y="%s" width="%s" height="%d" fill="%s"/>`+"\n", barLeft, px(y), px(math.Max(long, 0.5)), barHeight, colours[i%len(colours)])
 		d.printf(`<text x="%s" y="%s">%s</text>`+"\n", px(barLeft+long+6), px(y+13), short(b.Value))

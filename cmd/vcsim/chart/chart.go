@@ -21,9 +21,9 @@ type Chart struct {
 // Axis is what is on an axis. With Least = Greatest it is as long as the values
 // need.
 type Axis struct {
-	Label           string
-	Least, Greatest float64
-	Log             bool // decades; values must be greater than 0
+	Label    string
+	Min, Max float64
+	Log      bool // decades; values must be greater than 0
 }
 
 // Series is one line. Points that are not finite are left out, and part the line.
@@ -83,38 +83,38 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // scale places values on an axis.
 type scale struct {
-	least, greatest float64 // of the logarithms if log
-	log             bool
-	from, to        float64 // pixels
-	ticks           []float64
+	min, max float64 // of the logarithms if log
+	log      bool
+	from, to float64 // pixels
+	ticks    []float64
 }
 
 func (a *Axis) scale(values []float64, from, to float64) scale {
-	s := scale{least: a.Least, greatest: a.Greatest, log: a.Log, from: from, to: to}
-	if a.Least == a.Greatest {
-		s.least, s.greatest = math.Inf(1), math.Inf(-1)
+	s := scale{min: a.Min, max: a.Max, log: a.Log, from: from, to: to}
+	if a.Min == a.Max {
+		s.min, s.max = math.Inf(1), math.Inf(-1)
 		for _, v := range values {
-			s.least, s.greatest = min(s.least, v), max(s.greatest, v)
+			s.min, s.max = min(s.min, v), max(s.max, v)
 		}
 		if len(values) == 0 {
-			s.least, s.greatest = 1, 10
+			s.min, s.max = 1, 10
 		}
 	}
 	if a.Log {
 		s.decades()
 	} else {
-		s.rounds(a.Least == a.Greatest)
+		s.rounds(a.Min == a.Max)
 	}
 	return s
 }
 
 // decades makes the axis whole powers of ten.
 func (s *scale) decades() {
-	s.least, s.greatest = math.Floor(math.Log10(s.least)), math.Ceil(math.Log10(s.greatest))
-	if s.greatest <= s.least {
-		s.greatest = s.least + 1
+	s.min, s.max = math.Floor(math.Log10(s.min)), math.Ceil(math.Log10(s.max))
+	if s.max <= s.min {
+		s.max = s.min + 1
 	}
-	for e := s.least; e <= s.greatest; e++ {
+	for e := s.min; e <= s.max; e++ {
 		s.ticks = append(s.ticks, math.Pow(10, e))
 	}
 }
@@ -122,21 +122,21 @@ func (s *scale) decades() {
 // rounds finds round numbers for the ticks, and with widen lets the axis begin
 // and end at such.
 func (s *scale) rounds(widen bool) {
-	if s.greatest <= s.least {
-		s.least, s.greatest = s.least-0.5, s.greatest+0.5
+	if s.max <= s.min {
+		s.min, s.max = s.min-0.5, s.max+0.5
 	}
-	step := math.Pow(10, math.Floor(math.Log10((s.greatest-s.least)/4)))
+	step := math.Pow(10, math.Floor(math.Log10((s.max-s.min)/4)))
 	for _, f := range []float64{5, 2} {
-		if (s.greatest-s.least)/(f*step) >= 4 {
+		if (s.max-s.min)/(f*step) >= 4 {
 			step *= f
 			break
 		}
 	}
 	const near = 1e-9
-	first, last := math.Ceil(s.least/step-near), math.Floor(s.greatest/step+near)
+	first, last := math.Ceil(s.min/step-near), math.Floor(s.max/step+near)
 	if widen {
-		first, last = math.Floor(s.least/step+near), math.Ceil(s.greatest/step-near)
-		s.least, s.greatest = first*step, last*step
+		first, last = math.Floor(s.min/step+near), math.Ceil(s.max/step-near)
+		s.min, s.max = first*step, last*step
 	}
 	for k := first; k <= last; k++ {
 		s.ticks = append(s.ticks, k*step)
@@ -147,7 +147,7 @@ func (s *scale) at(v float64) float64 {
 	if s.log {
 		v = math.Log10(v)
 	}
-	return s.from + (v-s.least)/(s.greatest-s.least)*(s.to-s.from)
+	return s.from + (v-s.min)/(s.max-s.min)*(s.to-s.from)
 }
 
 type drawing struct {

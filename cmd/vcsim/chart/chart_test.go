@@ -12,7 +12,7 @@ import (
 
 func sample() *Chart {
 	return &Chart{
-		Title: "yield <and> slack", X: Axis{Label: "slack"}, Y: Axis{Label: "yield", Least: 0, Greatest: 1},
+		Title: "yield <and> slack", X: Axis{Label: "slack"}, Y: Axis{Label: "yield", Min: 0, Max: 1},
 		Series: []Series{
 			{"first", 0, []Point{{0.1, 0.5}, {0.2, math.NaN()}, {0.3, 0.7}, {0.4, 1}}},
 			{"second & last", 3, []Point{{0.1, 0}, {0.4, 0.25}}},
@@ -50,7 +50,7 @@ func TestTicksAreRound(t *testing.T) {
 		values []float64
 		want   []float64
 	}{
-		"fixed":     {Axis{Least: 0, Greatest: 1}, nil, []float64{0, 0.2, 0.4, 0.6, 0.8, 1}},
+		"fixed":     {Axis{Min: 0, Max: 1}, nil, []float64{0, 0.2, 0.4, 0.6, 0.8, 1}},
 		"of values": {Axis{}, []float64{0.13, 0.88}, []float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}},
 		"tasks":     {Axis{}, []float64{100, 250, 500}, []float64{100, 200, 300, 400, 500}},
 		"decades":   {Axis{Log: true}, []float64{0.03, 2}, []float64{0.01, 0.1, 1, 10}},
@@ -66,8 +66,8 @@ func TestTicksAreRound(t *testing.T) {
 }
 
 func TestPlaces(t *testing.T) {
-	lin := (&Axis{Least: 0, Greatest: 2}).scale(nil, 300, 100)
-	log := (&Axis{Least: 1, Greatest: 100, Log: true}).scale(nil, 0, 200)
+	lin := (&Axis{Min: 0, Max: 2}).scale(nil, 300, 100)
+	log := (&Axis{Min: 1, Max: 100, Log: true}).scale(nil, 0, 200)
 	if lin.at(0) != 300 || lin.at(2) != 100 || lin.at(1) != 200 || log.at(10) != 100 {
 		t.Errorf("places %v %v %v %v", lin.at(0), lin.at(2), lin.at(1), log.at(10))
 	}

@@ -60,13 +60,13 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		instances = append(instances, weeks...)
-		told := 0
-		r, err := Run(context.Background(), instances, Policies(), 2, state, func(done, all int) { told++ })
+		reported := 0
+		r, err := Run(context.Background(), instances, Policies(), 2, state, func(done, all int) { reported++ })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := len(instances) * len(Policies()); told != want {
-			t.Errorf("%d replays told of, wanted %d", told, want)
+		if want := len(instances) * len(Policies()); reported != want {
+			t.Errorf("%d replays told of, wanted %d", reported, want)
 		}
 		for i := range r.Outcomes {
 			for e, o := range r.Outcomes[i] {
@@ -101,7 +101,7 @@ func TestReport(t *testing.T) {
 				t.Errorf("%q is not in the page", row)
 			}
 		}
-		if csv := r.CSV(); strings.Count(csv, "\n") != 1+told {
+		if csv := r.CSV(); strings.Count(csv, "\n") != 1+reported {
 			t.Errorf("%d lines of CSV", strings.Count(csv, "\n"))
 		}
 		begin, end := strings.Index(page, "## What it costs"), strings.Index(page, "![bytes by load]")

@@ -93,14 +93,14 @@ func Sweeps() []Entry {
 		vary(fmt.Sprintf("precedence %g", v), func(e *batch.Evenkeel) { e.Precedence = v })
 	}
 	for _, v := range []float64{0, 300, 1200} {
-		vary(fmt.Sprintf("grace %g s", v), func(e *batch.Evenkeel) { e.Grace = v })
+		vary(fmt.Sprintf("grace %g s", v), func(e *batch.Evenkeel) { e.MinResidency = v })
 	}
 	for _, v := range []float64{0, 300} {
 		vary(fmt.Sprintf("young up to %g s", v), func(e *batch.Evenkeel) { e.Young = v })
 	}
 	vary("no moves", func(e *batch.Evenkeel) { e.MoveBytes = 0 })
 	vary("a quarter of all memory may move", func(e *batch.Evenkeel) { e.MoveBytes = 0.25 })
-	vary("moves for any gain, at every period", func(e *batch.Evenkeel) { e.LeastGain, e.CoolDown = 0, 0 })
+	vary("moves for any gain, at every period", func(e *batch.Evenkeel) { e.MinGain, e.CoolDown = 0, 0 })
 	for _, v := range periods {
 		vary(ourPeriod(v), func(e *batch.Evenkeel) { e.Period = v })
 		all = append(all, parsed(theirPeriod(v)))

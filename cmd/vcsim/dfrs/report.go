@@ -112,8 +112,8 @@ func (r *Report) degradations(p *page) {
 		}
 		mean, _, _ := res.Mean(e, ofSet(Unscaled), degradation)
 		cells[2] = number(mean)
-		mean, most, _ := res.Mean(e, ofSet(Scaled), degradation)
-		cells[4], cells[5] = number(mean), number(most)
+		mean, highest, _ := res.Mean(e, ofSet(Scaled), degradation)
+		cells[4], cells[5] = number(mean), number(highest)
 		if mean, _, n := res.Mean(e, ofSet(hpc2n), degradation); n > 0 {
 			cells[7] = number(mean)
 		}
@@ -163,8 +163,8 @@ func (r *Report) costs(p *page) {
 			v, _, _ := r.Results.Mean(e, busy, figure)
 			return number(v)
 		}
-		_, most, _ := r.Results.Mean(e, busy, bothRates)
-		p.row(entry.Name, mean(pausedRate), mean(movedRate), number(most), mean(pausesHour), mean(movesHour), mean(pausesJob), mean(movesJob), mean(decision))
+		_, highest, _ := r.Results.Mean(e, busy, bothRates)
+		p.row(entry.Name, mean(pausedRate), mean(movedRate), number(highest), mean(pausesHour), mean(movesHour), mean(pausesJob), mean(movesJob), mean(decision))
 	}
 	p.say("\n![bytes by load](dfrs/bytes.svg)\n\n")
 }
@@ -237,12 +237,12 @@ func (r *Report) settings(p *page) {
 	p.head("setting", "degradation", "greatest", "GB/s", "of which moves", "mean stretch", "not used, %")
 	every := func(*Instance) bool { return true }
 	for e, entry := range s.Entries {
-		d, most, _ := s.Mean(e, every, degradation)
+		d, highest, _ := s.Mean(e, every, degradation)
 		b, _, _ := s.Mean(e, every, bothRates)
 		m, _, _ := s.Mean(e, every, movedRate)
 		a, _, _ := s.Mean(e, every, average)
 		u, _, _ := s.Mean(e, every, idle)
-		p.row(entry.Name, number(d), number(most), number(b), number(m), number(a), number(u))
+		p.row(entry.Name, number(d), number(highest), number(b), number(m), number(a), number(u))
 	}
 	p.say("\n![degradation by period](dfrs/period.svg)\n![CPU not used by period](dfrs/idle.svg)\n\n")
 }

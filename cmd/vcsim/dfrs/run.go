@@ -108,14 +108,14 @@ func (r *Results) one(i, e int, state *State) (err error) {
 }
 
 // Mean of a figure over the instances that are kept; n is how many these are.
-func (r *Results) Mean(entry int, keep func(*Instance) bool, figure func(*Outcome) float64) (mean, most float64, n int) {
+func (r *Results) Mean(entry int, keep func(*Instance) bool, figure func(*Outcome) float64) (mean, highest float64, n int) {
 	for i := range r.Instances {
 		if keep(&r.Instances[i]) {
 			v := figure(&r.Outcomes[i][entry])
-			mean, most, n = mean+v, max(most, v), n+1
+			mean, highest, n = mean+v, max(highest, v), n+1
 		}
 	}
-	return mean / float64(max(1, n)), most, n
+	return mean / float64(max(1, n)), highest, n
 }
 
 func ofSet(set string) func(*Instance) bool { return func(i *Instance) bool { return i.Set == set } }

@@ -50,7 +50,7 @@ type Options struct {
 
 type bench struct {
 	o       Options
-	f       Figures
+	f       Measurements
 	token   string
 	servers []*process
 	world   *simulated.World
@@ -60,7 +60,7 @@ type bench struct {
 }
 
 // Run the measurement.
-func Run(ctx context.Context, o Options) (f *Figures, err error) {
+func Run(ctx context.Context, o Options) (f *Measurements, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if o.Profile != "" {
@@ -369,8 +369,8 @@ func (b *bench) load(ctx context.Context) error {
 			return err
 		}
 		speed := speedOf()
-		load, used, err := ask(ctx, b.offer(b.o.Rate, b.o.During, cmp.Or(b.o.Life, b.o.During+time.Second), "load"), func() error { return giveWay(b.o.Nice) })
-		if err := errors.Join(err, giveWay(0)); err != nil {
+		load, used, err := ask(ctx, b.offer(b.o.Rate, b.o.During, cmp.Or(b.o.Life, b.o.During+time.Second), "load"), func() error { return setNice(b.o.Nice) })
+		if err := errors.Join(err, setNice(0)); err != nil {
 			return err
 		}
 		b.f.Load, b.f.Speed.Load = load, speed()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Figures of a run.
-type Figures struct {
+// Measurements of a run.
+type Measurements struct {
 	Machine struct {
 		Cores int    `json:"cores"`
 		Go    string `json:"go"`
@@ -71,7 +71,7 @@ func parts(m map[string]float64, format string) string {
 }
 
 // Write the figures for people.
-func (f *Figures) Write(out io.Writer) {
+func (f *Measurements) Write(out io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	line("%d servers, %d hosts, %d VMs on one machine of %d cores, %s", f.Servers, f.Hosts, f.VMs, f.Machine.Cores, f.Machine.Go)
 	if f.Nice > 0 {
@@ -113,7 +113,7 @@ func (f *Figures) Write(out io.Writer) {
 }
 
 // JSON writes the figures for programs.
-func (f *Figures) JSON(out io.Writer) error {
+func (f *Measurements) JSON(out io.Writer) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(f)

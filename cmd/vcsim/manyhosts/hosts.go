@@ -47,13 +47,13 @@ func join(ctx context.Context, api *client.Client, dir string, hosts, servers []
 
 // keep is an agent's memory. A host's is on a disk of its own; here all would wait for the one that the servers' logs
 // are on.
-type keep struct{ m agent.Memory }
+type keep struct{ m agent.PersistentState }
 
-// Load implements agent.Keep.
-func (k *keep) Load() (agent.Memory, error) { return k.m, nil }
+// Load implements agent.StateStore.
+func (k *keep) Load() (agent.PersistentState, error) { return k.m, nil }
 
-// Save implements agent.Keep.
-func (k *keep) Save(m agent.Memory) error {
+// Save implements agent.StateStore.
+func (k *keep) Save(m agent.PersistentState) error {
 	k.m = m
 	return nil
 }
@@ -64,11 +64,11 @@ func startAgents(ctx context.Context, wg *sync.WaitGroup, dir string, hosts, ser
 	log := slog.New(slog.DiscardHandler)
 	slots := make(chan struct{}, joinsAtOnce)
 	for i, name := range hosts {
-		keeper, err := pki.OpenKeeper(pki.FilesIn(filepath.Join(dir, name, "pki")), false, time.Now())
+		certificates, err := pki.OpenStore(pki.FilesIn(filepath.Join(dir, name, "pki")), false, time.Now())
 		if err != nil {
 			return fmt.Errorf("host %s: %w", name, err)
 		}
-		dialer := &transport.Dialer{Security: transport.Security{Keeper: keeper, Revoked: func(string) bool { return false }}}
+		dialer := &transport.Dialer{Security: transport.Security{Certificates: certificates, Revoked: func(string) bool { return false }}}
 		leader := transport.NewAgent(transport.AgentOptions{Host: name, Dialer: dialer, Servers: servers, Log: log,
 			Rand: rand.New(rand.NewPCG(uint64(i), 1))})
 		wg.Go(func() {
@@ -76,7 +76,7 @@ func startAgents(ctx context.Context, wg *sync.WaitGroup, dir string, hosts, ser
 			dialer.Close()
 		})
 		o := agent.Options{Host: name, Hypervisor: host(name), Leader: leader, Log: log, SampleEvery: sampleEvery, Boot: "1", MigrateURI: name,
-			Keep: &keep{},
+			State: &keep{},
 			Allowance: func(c hypervisor.Capacity) agent.Limits {
 				return agent.Limits{CPU: 0.95 * c.CPU, Memory: c.Memory / 20 * 19}
 			},

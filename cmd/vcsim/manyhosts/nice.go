@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// giveWay sets by how much all threads of this process give way to others, 0 to 19; those that it makes later do so,
+// setNice sets by how much all threads of this process give way to others, 0 to 19; those that it makes later do so,
 // too, and processes that it starts. To go back down to 0 takes root's rights.
-func giveWay(by int) error {
+func setNice(by int) error {
 	for again := true; again; { // a thread that has yet to be told may make another one meanwhile
 		again = false
 		tasks, err := os.ReadDir("/proc/self/task")

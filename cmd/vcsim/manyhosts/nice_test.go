@@ -9,7 +9,7 @@ import (
 )
 
 // All threads give way, those that are made meanwhile too, and no more once they are told not to.
-func TestGiveWay(t *testing.T) {
+func TestSetNice(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not without root's rights")
 	}
@@ -28,7 +28,7 @@ func TestGiveWay(t *testing.T) {
 		})
 	}
 	for _, by := range []int{5, 0} {
-		if err := giveWay(by); err != nil {
+		if err := setNice(by); err != nil {
 			t.Fatal(err)
 		}
 		tasks, err := os.ReadDir("/proc/self/task")

@@ -54,9 +54,9 @@ func (p *process) start(ctx context.Context, token string) error {
 		return err
 	}
 	p.out = bufio.NewReader(out)
-	if said, err := p.out.ReadString('\n'); err != nil || said != "ready\n" {
+	if output, err := p.out.ReadString('\n'); err != nil || output != "ready\n" {
 		why, _ := os.ReadFile(p.dir + ".log")
-		return errors.Join(fmt.Errorf("server %s did not start: %q, %w\n%s", p.name, said, err, why), p.end(syscall.SIGKILL))
+		return errors.Join(fmt.Errorf("server %s did not start: %q, %w\n%s", p.name, output, err, why), p.end(syscall.SIGKILL))
 	}
 	return nil
 }
@@ -68,22 +68,22 @@ func (p *process) ask(line string) (string, error) {
 	if _, err := fmt.Fprintln(p.in, line); err != nil {
 		return "", fmt.Errorf("server %s: %w", p.name, err)
 	}
-	said, err := p.out.ReadString('\n')
+	output, err := p.out.ReadString('\n')
 	if err != nil {
 		return "", fmt.Errorf("server %s: %w", p.name, err)
 	}
-	if text, bad := strings.CutPrefix(said, "error: "); bad {
+	if text, bad := strings.CutPrefix(output, "error: "); bad {
 		return "", fmt.Errorf("server %s: %s", p.name, strings.TrimSpace(text))
 	}
-	return strings.TrimSpace(said), nil
+	return strings.TrimSpace(output), nil
 }
 
 func (p *process) index() (uint64, error) {
-	said, err := p.ask("index")
+	output, err := p.ask("index")
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseUint(said, 10, 64)
+	return strconv.ParseUint(output, 10, 64)
 }
 
 // end the process by a signal and wait for it.

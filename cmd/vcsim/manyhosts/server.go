@@ -83,9 +83,9 @@ func Serve(ctx context.Context, o ServerOptions, in io.Reader, out io.Writer) er
 
 // answer a line of the parent.
 func answer(m *member.Member, line string) string {
-	word, file, _ := strings.Cut(line, " ")
+	text, file, _ := strings.Cut(line, " ")
 	var err error
-	switch word {
+	switch text {
 	case "index":
 		return fmt.Sprint(m.Index())
 	case "leads":
@@ -106,7 +106,7 @@ func answer(m *member.Member, line string) string {
 			}
 		}
 	default:
-		err = fmt.Errorf("unknown word %q", word)
+		err = fmt.Errorf("unknown word %q", text)
 	}
 	if err != nil {
 		return "error: " + err.Error()
@@ -128,15 +128,15 @@ func found(ctx context.Context, m *member.Member, token string) error {
 }
 
 // until polls what only another process or goroutine brings about.
-func until(ctx context.Context, atMost time.Duration, what string, ok func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
+func until(ctx context.Context, max time.Duration, what string, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %s", atMost, what)
+			return fmt.Errorf("not within %s: %s", max, what)
 		case <-tick.C:
 		}
 	}

@@ -45,10 +45,10 @@ func boxes(title, label string, names []string, values [][]float64, log bool) ([
 	for i, v := range values {
 		v = slices.Clone(v)
 		slices.Sort(v)
-		const most = 201
+		const top = 201
 		var few plotter.Values
-		for k := range most {
-			x := v[int(math.Round(float64(k)/(most-1)*float64(len(v)-1)))]
+		for k := range top {
+			x := v[int(math.Round(float64(k)/(top-1)*float64(len(v)-1)))]
 			if log {
 				x = max(x, 1)
 			}

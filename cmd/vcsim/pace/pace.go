@@ -15,14 +15,14 @@ type Size struct {
 	Seed  uint64
 	Seeds int // workloads that the oracle is tried on
 
-	Oracle workload.Pace // what the oracle is tried on
-	Maps   workload.Pace // for the heat maps, and for what they hang on
-	Own    workload.Pace // for the comparison with Evenkeel's settings
-	Held   uint64        // seed of that comparison: none that a setting was chosen on
-	Loads  []float64
-	K1, K2 []float64
-	Causes []Cause
-	Draws  int // of the causes, from Seed on
+	Oracle     workload.Pace // what the oracle is tried on
+	Maps       workload.Pace // for the heat maps, and for what they hang on
+	Own        workload.Pace // for the comparison with Evenkeel's settings
+	Validation uint64        // seed of that comparison: none that a setting was chosen on
+	Loads      []float64
+	K1, K2     []float64
+	Causes     []Cause
+	Draws      int // of the causes, from Seed on
 
 	Long     workload.Pace // for what is played at length
 	AtLength []string      // under which policies, besides reservation; nil: that is not played
@@ -66,7 +66,7 @@ func causes(load float64) (out []Cause) {
 // DefaultSize is 10 hosts and 6,000 applications for the oracle, fewer for what forecasts: a quarter of an hour of a processor in all.
 func DefaultSize() Size {
 	scaled := workload.PaceDefault.Scaled
-	s := Size{Seed: 1, Seeds: 2, Oracle: scaled(10, 6000, 7), Held: 11, Draws: 2,
+	s := Size{Seed: 1, Seeds: 2, Oracle: scaled(10, 6000, 7), Validation: 11, Draws: 2,
 		Loads: []float64{1.1, 1.3, 1.5, 2}, K1: []float64{0, 0.05, 0.25, 1}, K2: []float64{0, 1, 2, 3}, Causes: causes(workload.PaceDefault.Load)}
 	s.Forecasting(4, 600, 1)
 	s.Lengthen(workload.PaceDefault.Days)
@@ -180,7 +180,7 @@ func Run(s Size, play Player) (*Results, error) {
 		}
 	}
 	for _, p := range OwnLists {
-		one, err := play(s.Own, s.Held, p)
+		one, err := play(s.Own, s.Validation, p)
 		if err != nil {
 			return nil, err
 		}

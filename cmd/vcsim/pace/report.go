@@ -13,16 +13,16 @@ import (
 
 // Write writes DIR/pace.md and DIR/pace/*.svg. command is what repeats it.
 func (r *Results) Write(dir, command string) error {
-	figures := filepath.Join(dir, "pace")
-	if err := os.MkdirAll(figures, 0o755); err != nil {
+	stats := filepath.Join(dir, "pace")
+	if err := os.MkdirAll(stats, 0o755); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	drawn, err := r.figures()
+	drawn, err := r.stats()
 	if err != nil {
 		return err
 	}
 	for _, f := range drawn {
-		if err := os.WriteFile(filepath.Join(figures, f.name+".svg"), f.svg, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(stats, f.name+".svg"), f.svg, 0o644); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 	}
@@ -37,14 +37,14 @@ type figure struct {
 	svg  []byte
 }
 
-func (r *Results) figures() (out []figure, err error) {
+func (r *Results) stats() (out []figure, err error) {
 	add := func(name string, svg []byte, e error) {
 		out = append(out, figure{name, svg})
 		if err == nil {
 			err = e
 		}
 	}
-	of := func(f func(replay.AppFate) float64) (v [][]float64) {
+	of := func(f func(replay.AppOutcome) float64) (v [][]float64) {
 		for _, p := range Oracles {
 			var all []float64
 			for _, one := range r.Oracle[p] {
@@ -56,9 +56,9 @@ func (r *Results) figures() (out []figure, err error) {
 		}
 		return v
 	}
-	svg, e := boxes("Memory slack, oracle", "allocated, not used, % of the request", Oracles, of(func(a replay.AppFate) float64 { return 100 * a.SlackMemory }), false)
+	svg, e := boxes("Memory slack, oracle", "allocated, not used, % of the request", Oracles, of(func(a replay.AppOutcome) float64 { return 100 * a.SlackMemory }), false)
 	add("fig2-slack", svg, e)
-	svg, e = boxes("Turnaround, oracle", "seconds", Oracles, of(func(a replay.AppFate) float64 { return a.Turnaround }), true)
+	svg, e = boxes("Turnaround, oracle", "seconds", Oracles, of(func(a replay.AppOutcome) float64 { return a.Turnaround }), true)
 	add("fig2-turnaround", svg, e)
 	var all []line
 	for _, p := range Oracles[1:] {
@@ -102,7 +102,7 @@ func (r *Results) text(command string) string {
 	size := r.Size
 	say("# Dynamic Resource Shaping for Compute Clusters: the simulations again\n")
 	say("Pace, Milios, Carra and Michiardi, sections III and IV. This page and its figures were written by\n\n    %s\n", command)
-	say("Equal flags give equal figures. The shaper is `allocator/shape` and the forecasts are `forecast`, as in production; hosts, applications and what they")
+	say("Equal flags give equal figures. The shaper is `allocator/rightsizing` and the forecasts are `forecast`, as in production; hosts, applications and what they")
 	say("use are simulated (package `replay`).\n")
 	say("## The workload\n")
 	say("The paper sampled distributions of Google's trace of 2011 that it does not print. Ours is synthetic, fitted to its sentences: `workload.Pace`")

@@ -189,7 +189,7 @@ func (f figure) err() float64 { return 100 * math.Abs(f.use-f.cap) } // points o
 // accuracy measures all pairs and prints the table; worst is the figure whose VM the machine
 // held back most.
 func (b *bench) accuracy(ctx context.Context, window time.Duration, rounds int) (worst figure, err error) {
-	var figures []figure
+	var stats []figure
 	fmt.Printf("%-6s %-12s %8s %8s %12s   %s\n", "VM", "caps", "cap %", "use %", "error", "rounds")
 	for _, caps := range pairs {
 		n := 2
@@ -231,14 +231,14 @@ func (b *bench) accuracy(ctx context.Context, window time.Duration, rounds int) 
 				}
 				d := float64(after.at.Sub(before[i].at))
 				used := float64(after.used-before[i].used) / d
-				held := float64(after.throttled-before[i].throttled) / d
+				capped := float64(after.throttled-before[i].throttled) / d
 				uses[i] = append(uses[i], used)
-				machine[i] = max(machine[i], caps[i]-used-max(0, held-(1-caps[i])))
+				machine[i] = max(machine[i], caps[i]-used-max(0, capped-(1-caps[i])))
 			}
 		}
 		for i := range n {
 			f := figure{caps[i], median(uses[i]), machine[i]}
-			figures = append(figures, f)
+			stats = append(stats, f)
 			if f.machine > worst.machine {
 				worst = f
 			}
@@ -252,13 +252,13 @@ func (b *bench) accuracy(ctx context.Context, window time.Duration, rounds int) 
 		{"caps of 10% to 80%", func(f figure) bool { return f.cap < 0.9 }},
 		{"cap of 100%", func(f figure) bool { return f.cap >= 0.9 }},
 	} {
-		sum, most, n := 0.0, 0.0, 0
-		for _, f := range figures {
+		sum, highest, n := 0.0, 0.0, 0
+		for _, f := range stats {
 			if group.in(f) {
-				sum, most, n = sum+f.err(), max(most, f.err()), n+1
+				sum, highest, n = sum+f.err(), max(highest, f.err()), n+1
 			}
 		}
-		fmt.Printf("\n%s: mean absolute error %.2f points, max %.2f points", group.name, sum/float64(n), most)
+		fmt.Printf("\n%s: mean absolute error %.2f points, max %.2f points", group.name, sum/float64(n), highest)
 	}
 	fmt.Println()
 	return worst, nil
@@ -304,7 +304,7 @@ func (b *bench) latency(ctx context.Context) error {
 			}
 		}
 		says := "not within 1.7 s"
-		if at, ok := holds(points, to); ok {
+		if at, ok := inForce(points, to); ok {
 			says = at.Sub(returned).Round(time.Millisecond).String()
 		}
 		fmt.Printf("%3.0f%% -> %3.0f%%     %12v %28s\n", 100*from, 100*to, returned.Sub(called).Round(100*time.Microsecond), says)
@@ -313,7 +313,7 @@ func (b *bench) latency(ctx context.Context) error {
 	return nil
 }
 
-func holds(points []sample, cap float64) (time.Time, bool) {
+func inForce(points []sample, cap float64) (time.Time, bool) {
 	for i, p := range points {
 		for _, q := range points[i+1:] {
 			if d := q.at.Sub(p.at); d >= 300*time.Millisecond {

@@ -50,7 +50,7 @@ func (g *guard) bytes(conn int, b []byte, now time.Time) bool {
 }
 
 // end of a connection: of the holder, after V, it disarms.
-func (g *guard) end(conn int) (disarmed bool) {
+func (g *guard) end(conn int) (stopped bool) {
 	if conn != g.holder {
 		return false
 	}

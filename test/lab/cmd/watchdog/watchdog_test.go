@@ -200,7 +200,7 @@ func TestProduct(t *testing.T) {
 		t.Fatal(err)
 	}
 	next("armed")
-	if err := w.Disarm(); err != nil {
+	if err := w.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	next("petted")

@@ -1,4 +1,4 @@
-package house
+package lint
 
 import (
 	"fmt"
@@ -105,8 +105,8 @@ var unfinished = regexp.MustCompile(`\b(?:TO` + `DO|FIX` + `ME)\b`)
 func checkUnfinished(r *Repo) (findings []Finding) {
 	for _, t := range r.Texts {
 		for n, line := range t.Lines {
-			if word := unfinished.FindString(line); word != "" {
-				findings = append(findings, Finding{t.Path, n + 1, "says " + word,
+			if part := unfinished.FindString(line); part != "" {
+				findings = append(findings, Finding{t.Path, n + 1, "says " + part,
 					"finish it, or leave it out and open an issue"})
 			}
 		}

@@ -1,4 +1,4 @@
-package shape
+package rightsizing
 
 import "cmp"
 
@@ -34,9 +34,9 @@ type Component struct {
 	// is forecast, and the need is the request.
 	Need  Amount
 	Floor float64 // memory it never has less of
-	// Must is the memory that others go for, besides what it has; the rest of the need is only a wish. 0: all of it.
-	Must float64
-	Held float64 // memory its host still counts for it, where that is more than Present.Memory
+	// Required is the memory that others go for, besides what it has; the rest of the need is only a wish. 0: all of it.
+	Required float64
+	Charged  float64 // memory its host still counts for it, where that is more than Present.Memory
 }
 
 // Problem is the cluster as it is. Applications come in the order of the scheduler: see Before.
@@ -72,7 +72,7 @@ func (p Policy) String() string {
 type Options struct {
 	Policy Policy
 	Now    int64 // seconds, as those of components
-	Grace  int64 // a component younger than that needs its request (the paper's grace period: 10 minutes)
+	MinAge int64 // a component younger than that needs its request (the paper's grace period: 10 minutes)
 	Rest   int64 // memory that grew, or was short, does not shrink for that long
 	// Step is the most that memory falls in one look, as a share of the request; 0 = no bound.
 	Step float64
@@ -84,20 +84,20 @@ type Options struct {
 	Late bool
 }
 
-// Fate of a component.
-type Fate uint8
+// Action of a component.
+type Action uint8
 
 // Fates. Keep is the least there is to do.
 const (
-	Keep    Fate = iota
-	Grow         // its memory grows; a change of CPU alone is no fate
-	Shrink       // its memory falls
-	Preempt      // it is to be stopped
-	Fail         // optimistic: nothing is left of what it needs; it is on its own
+	Keep    Action = iota
+	Grow           // its memory grows; a change of CPU alone is no fate
+	Shrink         // its memory falls
+	Preempt        // it is to be stopped
+	Fail           // optimistic: nothing is left of what it needs; it is on its own
 )
 
 // String names the fate.
-func (f Fate) String() string {
+func (f Action) String() string {
 	return [...]string{"keep", "grow", "shrink", "preempt", "fail"}[min(f, Fail)]
 }
 
@@ -106,28 +106,28 @@ type Why uint8
 
 // Reasons.
 const (
-	Needed    Why = iota // it gets what it is expected to need
-	Unknown              // nothing is forecast
-	Young                // it has not been seen for long enough
-	Rested               // its memory grew, or was short, a short while ago
-	Stepped              // it needs less still, and gives it back step by step
-	AtFloor              // it needs less than it must have
-	AtMost               // it needs all that was asked for, or more
-	NoRoom               // it needs more, and has what is left
-	IsFixed              // nothing is taken from its application
-	NoMemory             // its host lacks memory
-	NoReserve            // its host has the memory, and not what it keeps besides
-	NoCPU                // its host lacks CPU
-	WithCore             // a core component of its application goes
+	Needed     Why = iota // it gets what it is expected to need
+	Unknown               // nothing is forecast
+	Young                 // it has not been seen for long enough
+	Rested                // its memory grew, or was short, a short while ago
+	Stepped               // it needs less still, and gives it back step by step
+	AtFloor               // it needs less than it must have
+	AtDeclared            // it needs all that was asked for, or more
+	NoRoom                // it needs more, and has what is left
+	IsFixed               // nothing is taken from its application
+	NoMemory              // its host lacks memory
+	NoReserve             // its host has the memory, and not what it keeps besides
+	NoCPU                 // its host lacks CPU
+	WithCore              // a core component of its application goes
 )
 
 // Outcome for a component.
 type Outcome struct {
 	CPU, Memory float64 // what it is given; of one that goes 0
-	Fate        Fate
+	Action      Action
 	Why         Why
 	Core        int32   // WithCore: the component that has no room; else -1
-	Lack        float64 // cores or bytes: NoRoom, NoMemory, NoReserve, NoCPU; WithCore: what that component lacks
+	Deficit     float64 // cores or bytes: NoRoom, NoMemory, NoReserve, NoCPU; WithCore: what that component lacks
 }
 
 // Left of a host, once everybody has what they are given: below 0 where an optimist gave too much, or
@@ -142,7 +142,7 @@ type Left struct {
 type Result struct {
 	Outcomes  []Outcome // parallel to Problem.Components
 	Hosts     []Left    // parallel to Problem.Hosts
-	Gone      []int     // applications that go whole, by position
+	Evicted   []int     // applications that go whole, by position
 	Preempted int       // components, those of Gone included
 	Failed    int
 	Shrunk    int

@@ -1,4 +1,4 @@
-package shape
+package rightsizing
 
 import (
 	"math"
@@ -30,47 +30,47 @@ func TestAlgorithm1(t *testing.T) {
 	hosts := []Host{{"a", 4, 8 * gib}, {"b", 4, 8 * gib}}
 	for name, c := range map[string]struct {
 		p      *Problem
-		fates  []Fate
+		fates  []Action
 		why    []Why
 		memory []float64 // GiB
 		gone   []int
 	}{
 		"all are resized": {problemOf(hosts, []Component{one(0, false, 0, 2, 4, 1, 1), one(1, true, 0, 2, 4, 1, 2)}),
-			[]Fate{Shrink, Shrink}, []Why{Needed, Needed}, []float64{1, 2}, nil},
+			[]Action{Shrink, Shrink}, []Why{Needed, Needed}, []float64{1, 2}, nil},
 		"the later application goes": {problemOf(hosts,
 			[]Component{one(0, false, 0, 2, 8, 2, 6)},
 			[]Component{one(0, false, 1, 2, 8, 2, 6), one(1, false, 1, 1, 1, 1, 1)}),
-			[]Fate{Shrink, Preempt, Preempt}, []Why{Needed, NoMemory, WithCore}, []float64{6, 0, 0}, []int{1}},
+			[]Action{Shrink, Preempt, Preempt}, []Why{Needed, NoMemory, WithCore}, []float64{6, 0, 0}, []int{1}},
 		"who comes after one that goes may have its room": {problemOf(hosts,
 			[]Component{one(1, false, 0, 1, 1, 1, 1), one(0, false, 0, 8, 8, 8, 1)},
 			[]Component{one(0, false, 1, 4, 8, 4, 8)}),
-			[]Fate{Preempt, Preempt, Keep}, []Why{WithCore, NoCPU, AtMost}, []float64{0, 0, 8}, []int{0}},
+			[]Action{Preempt, Preempt, Keep}, []Why{WithCore, NoCPU, AtDeclared}, []float64{0, 0, 8}, []int{0}},
 		"the youngest elastic component goes": {problemOf(hosts,
 			[]Component{one(0, true, 9, 1, 4, 1, 4), one(0, true, 3, 1, 4, 1, 4), one(0, false, 20, 1, 4, 1, 3)}),
-			[]Fate{Preempt, Keep, Shrink}, []Why{NoMemory, AtMost, Needed}, []float64{0, 4, 3}, nil},
+			[]Action{Preempt, Keep, Shrink}, []Why{NoMemory, AtDeclared, Needed}, []float64{0, 4, 3}, nil},
 		"core components of an earlier application before elastic ones of a later": {problemOf(hosts,
 			[]Component{one(0, false, 0, 1, 8, 1, 5)},
 			[]Component{one(0, true, 0, 1, 4, 1, 4), one(0, false, 0, 1, 3, 1, 3)}),
-			[]Fate{Shrink, Preempt, Keep}, []Why{Needed, NoMemory, AtMost}, []float64{5, 0, 3}, nil},
+			[]Action{Shrink, Preempt, Keep}, []Why{Needed, NoMemory, AtDeclared}, []float64{5, 0, 3}, nil},
 		"elastic ones without a core live alone": {problemOf(hosts,
 			[]Component{one(0, true, 0, 1, 8, 1, 8), one(0, true, 1, 1, 8, 1, 8), one(1, true, 2, 1, 8, 1, 8)}),
-			[]Fate{Keep, Preempt, Keep}, []Why{AtMost, NoMemory, AtMost}, []float64{8, 0, 8}, nil},
+			[]Action{Keep, Preempt, Keep}, []Why{AtDeclared, NoMemory, AtDeclared}, []float64{8, 0, 8}, nil},
 		"CPU makes go": {problemOf(hosts,
 			[]Component{one(0, false, 0, 4, 1, 3, 1)}, []Component{one(0, false, 0, 4, 1, 2, 1)}),
-			[]Fate{Keep, Preempt}, []Why{AtMost, NoCPU}, []float64{1, 0}, []int{1}},
+			[]Action{Keep, Preempt}, []Why{AtDeclared, NoCPU}, []float64{1, 0}, []int{1}},
 	} {
 		if err := c.p.Check(); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		r := new(Shaper).Shape(c.p, Options{})
+		r := new(Rightsizer).Rightsize(c.p, Options{})
 		for i, out := range r.Outcomes {
-			if out.Fate != c.fates[i] || out.Why != c.why[i] || out.Memory != c.memory[i]*gib {
+			if out.Action != c.fates[i] || out.Why != c.why[i] || out.Memory != c.memory[i]*gib {
 				t.Errorf("%s: component %d: %v (%s), want %v, reason %d, %v GiB", name, i, out, r.Text(c.p, i), c.fates[i], c.why[i], c.memory[i])
 			}
 		}
-		if !slices.Equal(r.Gone, c.gone) {
-			t.Errorf("%s: %v go, want %v", name, r.Gone, c.gone)
+		if !slices.Equal(r.Evicted, c.gone) {
+			t.Errorf("%s: %v go, want %v", name, r.Evicted, c.gone)
 		}
 	}
 }
@@ -85,62 +85,62 @@ func TestBeyondThePaper(t *testing.T) {
 	for name, c := range map[string]struct {
 		p     *Problem
 		o     Options
-		fates []Fate
+		fates []Action
 		want  []Amount // GiB
 	}{
 		"CPU is shared": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield = 0, 0 }), Options{},
-			[]Fate{Shrink, Keep}, []Amount{{2, 1}, {2, 4}}},
+			[]Action{Shrink, Keep}, []Amount{{2, 1}, {2, 4}}},
 		"but for what was promised": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield = 0.9, 0.1 }), Options{},
-			[]Fate{Shrink, Keep}, []Amount{{2.7, 1}, {1.3, 4}}},
+			[]Action{Shrink, Keep}, []Amount{{2.7, 1}, {1.3, 4}}},
 		"and what was promised may take it all": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield = 0.9, 0.9 }), Options{},
-			[]Fate{Shrink, Preempt}, []Amount{{3, 1}, {}}},
+			[]Action{Shrink, Preempt}, []Amount{{3, 1}, {}}},
 		"in steps": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield = 0, 0 }), Options{Step: 0.125},
-			[]Fate{Shrink, Keep}, []Amount{{2, 3.5}, {2, 4}}},
+			[]Action{Shrink, Keep}, []Amount{{2, 3.5}, {2, 4}}},
 		"not below a floor": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Floor = 0, 0, 2*gib }), Options{},
-			[]Fate{Shrink, Keep}, []Amount{{2, 2}, {2, 4}}},
+			[]Action{Shrink, Keep}, []Amount{{2, 2}, {2, 4}}},
 		"not soon after it grew": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Grew = 0, 0, 50 }), Options{Now: 100, Rest: 60},
-			[]Fate{Keep, Keep}, []Amount{{2, 4}, {2, 4}}},
+			[]Action{Keep, Keep}, []Amount{{2, 4}, {2, 4}}},
 		"later it is": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Grew = 0, 0, 50 }), Options{Now: 110, Rest: 60},
-			[]Fate{Shrink, Keep}, []Amount{{2, 1}, {2, 4}}},
-		"not in the grace period": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Since = 0, 0, 50 }), Options{Now: 100, Grace: 60},
-			[]Fate{Keep, Keep}, []Amount{{2, 4}, {2, 4}}},
+			[]Action{Shrink, Keep}, []Amount{{2, 1}, {2, 4}}},
+		"not in the grace period": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Since = 0, 0, 50 }), Options{Now: 100, MinAge: 60},
+			[]Action{Keep, Keep}, []Amount{{2, 4}, {2, 4}}},
 		"a fixed one keeps what it has": {two(func(p *Problem) { p.Apps[0].Yield, p.Apps[1].Yield, p.Apps[0].Fixed = 0, 0, true }), Options{},
-			[]Fate{Keep, Keep}, []Amount{{2, 4}, {2, 4}}},
+			[]Action{Keep, Keep}, []Amount{{2, 4}, {2, 4}}},
 		"and is served first": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield, p.Apps[1].Fixed = 0, 0, true
 			p.Components[1].Present.Memory, p.Components[0].Need.Memory = 6*gib, 4*gib
-		}), Options{}, []Fate{Preempt, Keep}, []Amount{{}, {3, 6}}},
+		}), Options{}, []Action{Preempt, Keep}, []Amount{{}, {3, 6}}},
 		"growth finds what another gave": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
 			p.Components[1].Request.Memory, p.Components[1].Need.Memory = 7*gib, 7*gib
-		}), Options{}, []Fate{Shrink, Grow}, []Amount{{2, 1}, {2, 7}}},
+		}), Options{}, []Action{Shrink, Grow}, []Amount{{2, 1}, {2, 7}}},
 		"but not before it is free": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
 			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 3*gib, 7*gib, 7*gib
-		}), Options{Late: true}, []Fate{Shrink, Grow}, []Amount{{2, 1}, {2, 4}}},
+		}), Options{Late: true}, []Action{Shrink, Grow}, []Amount{{2, 1}, {2, 4}}},
 		"nobody goes for a wish": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
-			p.Components[0].Need.Memory, p.Components[0].Present.Memory, p.Components[0].Must = 4*gib, 2*gib, 2*gib
+			p.Components[0].Need.Memory, p.Components[0].Present.Memory, p.Components[0].Required = 4*gib, 2*gib, 2*gib
 			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 4*gib, 5*gib, 5*gib
-		}), Options{}, []Fate{Grow, Grow}, []Amount{{2, 3}, {2, 5}}},
+		}), Options{}, []Action{Grow, Grow}, []Amount{{2, 3}, {2, 5}}},
 		"a fixed one wishes": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield, p.Apps[0].Fixed = 0, 0, true
 			p.Components[0].Need.Memory, p.Components[0].Present.Memory = 4*gib, 2*gib
 			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 4*gib, 5*gib, 5*gib
-		}), Options{}, []Fate{Grow, Grow}, []Amount{{2, 3}, {2, 5}}},
+		}), Options{}, []Action{Grow, Grow}, []Amount{{2, 3}, {2, 5}}},
 		"a reserve is kept": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Need.Memory = 0, 0, 3.5*gib
 			p.Components[1].Need.Memory = 4 * gib
 			p.Hosts = []Host{{"a", 4, 7.75 * gib}}
-		}), Options{Reserve: true}, []Fate{Shrink, Preempt}, []Amount{{3, 3.5}, {}}},
+		}), Options{Reserve: true}, []Action{Shrink, Preempt}, []Amount{{3, 3.5}, {}}},
 		"none is": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Need.Memory = 0, 0, 3.5*gib
 			p.Hosts = []Host{{"a", 4, 7.75 * gib}}
-		}), Options{}, []Fate{Shrink, Keep}, []Amount{{2, 3.5}, {2, 4}}},
+		}), Options{}, []Action{Shrink, Keep}, []Amount{{2, 3.5}, {2, 4}}},
 	} {
-		r := new(Shaper).Shape(c.p, c.o)
+		r := new(Rightsizer).Rightsize(c.p, c.o)
 		for i, out := range r.Outcomes {
-			if out.Fate != c.fates[i] || math.Abs(out.CPU-c.want[i].CPU) > 1e-9 || out.Memory != c.want[i].Memory*gib {
+			if out.Action != c.fates[i] || math.Abs(out.CPU-c.want[i].CPU) > 1e-9 || out.Memory != c.want[i].Memory*gib {
 				t.Errorf("%s: component %d: %+v (%s), want %v %v", name, i, out, r.Text(c.p, i), c.fates[i], c.want[i])
 			}
 		}
@@ -163,17 +163,17 @@ func TestAQuarterOfAllIsKept(t *testing.T) {
 		var all [][]Component
 		for range 8 {
 			x := one(0, true, 0, 1, 4, 1, 2)
-			x.Present.Memory, x.Held = 2*gib, 2*gib
+			x.Present.Memory, x.Charged = 2*gib, 2*gib
 			all = append(all, []Component{x})
 		}
 		p := problemOf([]Host{{"a", 32, c.memory * gib}}, all...)
-		p.Components[0].Need.Memory, p.Components[0].Must = 4*gib, 2*gib
-		r := new(Shaper).Shape(p, Options{Reserve: true, Late: true, Step: 1})
+		p.Components[0].Need.Memory, p.Components[0].Required = 4*gib, 2*gib
+		r := new(Rightsizer).Rightsize(p, Options{Reserve: true, Late: true, Step: 1})
 		for i, out := range r.Outcomes {
 			switch {
 			case i == 0 && math.Abs(out.Memory-c.grown*gib) > 1:
 				t.Errorf("%s: it has %.3f GiB, want %.3f: %s", name, out.Memory/gib, c.grown, r.Text(p, i))
-			case i > 0 && (out.Fate != Keep || out.Memory != 2*gib):
+			case i > 0 && (out.Action != Keep || out.Memory != 2*gib):
 				t.Errorf("%s: component %d: %+v (%s)", name, i, out, r.Text(p, i))
 			}
 		}
@@ -186,10 +186,10 @@ func TestOptimistic(t *testing.T) {
 		[]Component{one(0, false, 0, 2, 6, 2, 5)},
 		[]Component{one(0, true, 0, 2, 6, 2, 4)})
 	p.Components[1].Present.Memory, p.Components[2].Present.Memory = 2*gib, 1*gib
-	r := new(Shaper).Shape(p, Options{Policy: Optimistic})
-	want := []Outcome{{CPU: 4. / 3, Memory: 2 * gib, Fate: Shrink, Core: -1}, {CPU: 4. / 3, Memory: 5 * gib, Fate: Grow, Core: -1},
-		{CPU: 4. / 3, Memory: 1 * gib, Fate: Fail, Why: NoRoom, Core: -1, Lack: 3 * gib}}
-	if !slices.Equal(r.Outcomes, want) || r.Failed != 1 || len(r.Gone) != 0 {
+	r := new(Rightsizer).Rightsize(p, Options{Policy: Optimistic})
+	want := []Outcome{{CPU: 4. / 3, Memory: 2 * gib, Action: Shrink, Core: -1}, {CPU: 4. / 3, Memory: 5 * gib, Action: Grow, Core: -1},
+		{CPU: 4. / 3, Memory: 1 * gib, Action: Fail, Why: NoRoom, Core: -1, Deficit: 3 * gib}}
+	if !slices.Equal(r.Outcomes, want) || r.Failed != 1 || len(r.Evicted) != 0 {
 		t.Errorf("%+v, want %+v", r, want)
 	}
 }
@@ -215,9 +215,9 @@ func draw(t *rapid.T) *Problem {
 			}
 			c.Floor = float64(rapid.IntRange(0, int(c.Request.Memory)).Draw(t, "floor"))
 			if rapid.IntRange(0, 3).Draw(t, "wishes") == 0 {
-				c.Must = float64(rapid.IntRange(0, 16).Draw(t, "must"))
+				c.Required = float64(rapid.IntRange(0, 16).Draw(t, "must"))
 			}
-			c.Held = c.Present.Memory + float64(rapid.IntRange(0, 3).Draw(t, "held"))
+			c.Charged = c.Present.Memory + float64(rapid.IntRange(0, 3).Draw(t, "held"))
 			p.Components = append(p.Components, c)
 		}
 	}
@@ -229,12 +229,12 @@ func draw(t *rapid.T) *Problem {
 
 func drawOptions(t *rapid.T) Options {
 	return Options{Policy: rapid.SampledFrom([]Policy{Pessimistic, Pessimistic, Optimistic}).Draw(t, "policy"), Now: 100,
-		Grace: int64(rapid.IntRange(0, 50).Draw(t, "grace")), Rest: int64(rapid.IntRange(0, 50).Draw(t, "rest")),
+		MinAge: int64(rapid.IntRange(0, 50).Draw(t, "grace")), Rest: int64(rapid.IntRange(0, 50).Draw(t, "rest")),
 		Step: rapid.SampledFrom([]float64{0, 0.1, 0.25}).Draw(t, "step"), Reserve: rapid.Bool().Draw(t, "reserve"), Late: rapid.Bool().Draw(t, "late")}
 }
 
 // literal is Algorithm 1 as it is printed: arrays are copied for each application.
-func literal(p *Problem, claim func(int) Amount) (gone []int, preempted map[int]bool) {
+func literal(p *Problem, claim func(int) Amount) (evicted []int, preempted map[int]bool) {
 	cpuFree, memFree := make([]float64, len(p.Hosts)), make([]float64, len(p.Hosts))
 	for j, h := range p.Hosts {
 		cpuFree[j], memFree[j] = h.CPU, h.Memory
@@ -254,7 +254,7 @@ func literal(p *Problem, claim func(int) Amount) (gone []int, preempted map[int]
 			remove = remove || cpus[at] < -1e-9*p.Hosts[at].CPU || mem[at] < 0
 		}
 		if remove {
-			gone = append(gone, i)
+			evicted = append(evicted, i)
 			for c := a.First; c < a.First+a.Count; c++ {
 				preempted[c] = true
 			}
@@ -272,35 +272,35 @@ func literal(p *Problem, claim func(int) Amount) (gone []int, preempted map[int]
 			memFree[at] -= claim(c).Memory
 		}
 	}
-	return gone, preempted
+	return evicted, preempted
 }
 
 func TestLikeTheAlgorithmAsPrinted(t *testing.T) {
-	var s Shaper
+	var s Rightsizer
 	rapid.Check(t, func(t *rapid.T) {
 		p := draw(t)
 		for i := range p.Apps {
 			p.Apps[i].Yield, p.Apps[i].Fixed = 1, false
 		}
 		for i := range p.Components {
-			p.Components[i].Must = 0
+			p.Components[i].Required = 0
 		}
-		r := s.Shape(p, Options{})
-		gone, preempted := literal(p, func(c int) Amount {
+		r := s.Rightsize(p, Options{})
+		evicted, preempted := literal(p, func(c int) Amount {
 			in := p.Components[c]
 			if math.IsNaN(in.Need.Memory) {
 				in.Need.Memory = in.Request.Memory
 			}
 			return Amount{min(in.Need.CPU, in.Request.CPU), min(max(in.Need.Memory, in.Floor), in.Request.Memory)}
 		})
-		if !slices.Equal(r.Gone, gone) {
-			t.Fatalf("%v go, the algorithm says %v", r.Gone, gone)
+		if !slices.Equal(r.Evicted, evicted) {
+			t.Fatalf("%v go, the algorithm says %v", r.Evicted, evicted)
 		}
 		for c, out := range r.Outcomes {
-			if (out.Fate == Preempt) != preempted[c] {
-				t.Fatalf("component %d: %v, the algorithm says preempted: %v", c, out.Fate, preempted[c])
+			if (out.Action == Preempt) != preempted[c] {
+				t.Fatalf("component %d: %v, the algorithm says preempted: %v", c, out.Action, preempted[c])
 			}
-			if in := p.Components[c]; out.Fate != Preempt && !math.IsNaN(in.Need.Memory) && out.Memory != min(max(in.Need.Memory, in.Floor), in.Request.Memory) {
+			if in := p.Components[c]; out.Action != Preempt && !math.IsNaN(in.Need.Memory) && out.Memory != min(max(in.Need.Memory, in.Floor), in.Request.Memory) {
 				t.Fatalf("component %d: %v, of %+v", c, out, in)
 			}
 		}
@@ -308,23 +308,23 @@ func TestLikeTheAlgorithmAsPrinted(t *testing.T) {
 }
 
 func TestLaws(t *testing.T) {
-	var s Shaper
+	var s Rightsizer
 	rapid.Check(t, func(t *rapid.T) {
 		p, o := draw(t), drawOptions(t)
-		r := s.Shape(p, o)
+		r := s.Rightsize(p, o)
 		used, before, fixed := make([]Amount, len(p.Hosts)), make([]float64, len(p.Hosts)), make([]float64, len(p.Hosts))
 		keep, keepBefore := make([]allocator.Reserve[float64], len(p.Hosts)), make([]allocator.Reserve[float64], len(p.Hosts))
 		for i, a := range p.Apps {
 			for c := a.First; c < a.First+a.Count; c++ {
 				in, out := p.Components[c], r.Outcomes[c]
-				held := in.Present.Memory
+				charged := in.Present.Memory
 				if o.Late {
-					held = max(held, in.Held)
+					charged = max(charged, in.Charged)
 				}
-				stays := out.Fate != Preempt
+				stays := out.Action != Preempt
 				counts := out.Memory
 				if o.Late {
-					counts = max(counts, held)
+					counts = max(counts, charged)
 				}
 				if !stays && !o.Late {
 					counts = 0
@@ -332,26 +332,26 @@ func TestLaws(t *testing.T) {
 					keep[in.Host].Add(in.Request.Memory - counts)
 				}
 				if o.Reserve {
-					keepBefore[in.Host].Add(in.Request.Memory - held)
+					keepBefore[in.Host].Add(in.Request.Memory - charged)
 				}
 				used[in.Host].Memory += counts
 				used[in.Host].CPU += out.CPU
-				before[in.Host] += held
+				before[in.Host] += charged
 				if a.Fixed {
 					fixed[in.Host] += in.Present.Memory
 				}
 				switch {
-				case a.Fixed && (out.Fate != Keep && out.Fate != Grow || out.Memory < in.Present.Memory):
+				case a.Fixed && (out.Action != Keep && out.Action != Grow || out.Memory < in.Present.Memory):
 					t.Fatalf("component %d is fixed: %+v", c, out)
 				case !stays && o.Policy == Optimistic:
 					t.Fatalf("component %d is preempted by an optimist", c)
-				case !stays && !in.Elastic && !slices.Contains(r.Gone, i):
+				case !stays && !in.Elastic && !slices.Contains(r.Evicted, i):
 					t.Fatalf("component %d goes, and its application stays", c)
-				case stays && slices.Contains(r.Gone, i) && o.Policy == Pessimistic:
+				case stays && slices.Contains(r.Evicted, i) && o.Policy == Pessimistic:
 					t.Fatalf("component %d stays, and its application goes", c)
 				case stays && out.Memory < min(in.Floor, in.Present.Memory):
 					t.Fatalf("component %d is below its floor: %+v of %+v", c, out, in)
-				case stays && out.Memory > in.Request.Memory && out.Memory > held:
+				case stays && out.Memory > in.Request.Memory && out.Memory > charged:
 					t.Fatalf("component %d has more than was asked for: %+v of %+v", c, out, in)
 				case stays && o.Step > 0 && out.Memory < in.Present.Memory-o.Step*in.Request.Memory:
 					t.Fatalf("component %d falls by more than a step: %+v of %+v", c, out, in)
@@ -388,18 +388,18 @@ func TestLaws(t *testing.T) {
 
 // Who comes later takes nothing from who came before.
 func TestOrder(t *testing.T) {
-	var s, fewer Shaper
+	var s, fewer Rightsizer
 	rapid.Check(t, func(t *rapid.T) {
 		p, o := draw(t), drawOptions(t)
 		if len(p.Apps) == 0 || p.Apps[len(p.Apps)-1].Fixed || o.Policy == Optimistic {
 			t.Skip()
 		}
-		r := s.Shape(p, o)
+		r := s.Rightsize(p, o)
 		last := p.Apps[len(p.Apps)-1]
 		q := *p
 		q.Apps, q.Components = p.Apps[:len(p.Apps)-1], p.Components[:last.First]
-		for c, out := range fewer.Shape(&q, o).Outcomes {
-			if (out.Fate == Preempt) != (r.Outcomes[c].Fate == Preempt) {
+		for c, out := range fewer.Rightsize(&q, o).Outcomes {
+			if (out.Action == Preempt) != (r.Outcomes[c].Action == Preempt) {
 				t.Fatalf("component %d: %+v, without the last application %+v", c, r.Outcomes[c], out)
 			}
 		}
@@ -452,9 +452,9 @@ func many(n int) *Problem {
 }
 
 func TestNothingIsAllocated(t *testing.T) {
-	var s Shaper
+	var s Rightsizer
 	p := many(5000)
-	if n := testing.AllocsPerRun(10, func() { s.Shape(p, Options{Step: 0.1, Reserve: true, Late: true}) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { s.Rightsize(p, Options{Step: 0.1, Reserve: true, Late: true}) }); n != 0 {
 		t.Errorf("%v allocations a look", n)
 	}
 }
@@ -462,11 +462,11 @@ func TestNothingIsAllocated(t *testing.T) {
 func BenchmarkShape(b *testing.B) {
 	for _, n := range []int{1_000, 10_000, 100_000} {
 		p := many(n)
-		var s Shaper
+		var s Rightsizer
 		b.Run(map[int]string{1_000: "1k", 10_000: "10k", 100_000: "100k"}[n], func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Shape(p, Options{})
+				s.Rightsize(p, Options{})
 			}
 		})
 	}

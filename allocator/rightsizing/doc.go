@@ -1,4 +1,4 @@
-// Package shape decides who keeps, grows, shrinks and goes once what components need is known better than
+// Package rightsizing decides who keeps, grows, shrinks and goes once what components need is known better than
 // what was asked for: the resource shaper of Pace, Milios, Carra and Michiardi ("Dynamic Resource Shaping for Compute Clusters", sec. III-B).
 //
 // A component is a VM, an application a virtual cluster: it dies with its core components and lives on
@@ -17,4 +17,4 @@
 // Values go in and values come out. A Shaper keeps its scratch and its result from call to call, so that a look at
 // some 10,000 components allocates nothing. It never sorts applications (see Before), never talks to
 // anybody, and knows neither time nor chance but what it is told.
-package shape
+package rightsizing

@@ -1,4 +1,4 @@
-package shape
+package rightsizing
 
 import "fmt"
 
@@ -8,7 +8,7 @@ func (r *Result) Text(p *Problem, c int) string {
 	host := p.Hosts[in.Host].Name
 	switch out.Why {
 	case Needed:
-		if out.Fate == Keep {
+		if out.Action == Keep {
 			return "it has what it is expected to need"
 		}
 		return "it is expected to need " + mib(out.Memory)
@@ -22,27 +22,27 @@ func (r *Result) Text(p *Problem, c int) string {
 		return "it needs less, and gives it back step by step"
 	case AtFloor:
 		return "it needs less than the least memory it may have, " + mib(in.Floor)
-	case AtMost:
+	case AtDeclared:
 		return "it is expected to need all that was asked for"
 	case NoRoom:
-		return fmt.Sprintf("it needs %s more, which host %s does not have", mib(out.Lack), host)
+		return fmt.Sprintf("it needs %s more, which host %s does not have", mib(out.Deficit), host)
 	case IsFixed:
 		return "its needs are those that were declared"
 	case NoMemory:
-		return fmt.Sprintf("those served before it leave host %s %s short of memory", host, mib(out.Lack))
+		return fmt.Sprintf("those served before it leave host %s %s short of memory", host, mib(out.Deficit))
 	case NoReserve:
-		return fmt.Sprintf("those served before it leave host %s %s short of what it keeps for memory that a VM takes back by itself", host, mib(out.Lack))
+		return fmt.Sprintf("those served before it leave host %s %s short of what it keeps for memory that a VM takes back by itself", host, mib(out.Deficit))
 	case NoCPU:
-		return fmt.Sprintf("those served before it leave host %s %.2f cores short", host, out.Lack)
+		return fmt.Sprintf("those served before it leave host %s %.2f cores short", host, out.Deficit)
 	case WithCore:
 		core := p.Components[out.Core]
-		lack := mib(out.Lack)
+		deficit := mib(out.Deficit)
 		if r.Outcomes[out.Core].Why == NoCPU {
-			lack = fmt.Sprintf("%.2f cores", out.Lack)
+			deficit = fmt.Sprintf("%.2f cores", out.Deficit)
 		}
-		return fmt.Sprintf("a core VM of its virtual cluster has no room: host %s is %s short", p.Hosts[core.Host].Name, lack)
+		return fmt.Sprintf("a core VM of its virtual cluster has no room: host %s is %s short", p.Hosts[core.Host].Name, deficit)
 	}
-	return out.Fate.String()
+	return out.Action.String()
 }
 
 func mib(bytes float64) string { return fmt.Sprintf("%.0f MiB", bytes/(1<<20)) }

@@ -1,11 +1,11 @@
-// Package house holds the rules of this repository that a machine can check:
+// Package lint holds the rules of this repository that a machine can check:
 // which package may import which, what the pure packages must not do, what
 // files look like. Its tests apply them to the repository itself, so go test
 // and make lint fail with the place, the reason and what to do instead.
 //
 // It reads source text only. It never builds, runs or changes anything, and no
 // other package imports it.
-package house
+package lint
 
 import (
 	"cmp"

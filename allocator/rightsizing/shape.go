@@ -1,4 +1,4 @@
-package shape
+package rightsizing
 
 import (
 	"cmp"
@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// Shaper keeps the scratch between looks. The zero value is ready. It belongs to one goroutine at a time.
-type Shaper struct {
+// Rightsizer keeps the scratch between looks. The zero value is ready. It belongs to one goroutine at a time.
+type Rightsizer struct {
 	r     Result
-	free  []Amount  // by host
-	keep  []float64 // by host: the reserve so far, for the one that lacks most
-	order []int32   // elastic components of one application, oldest first
-	claim []claim   // by component
-	rooms []room    // by host
+	free  []Amount    // by host
+	keep  []float64   // by host: the reserve so far, for the one that lacks most
+	order []int32     // elastic components of one application, oldest first
+	claim []claim     // by component
+	hosts []hostShare // by host
 }
 
 // claim of a component: what Algorithm 1 calls future + beta, and why.
 type claim struct {
 	Amount
-	why  Why
-	must float64 // of that memory: what others go for
-	free Amount  // what its host had before it was served
-	kept float64 // and its reserve
+	why      Why
+	required float64 // of that memory: what others go for
+	free     Amount  // what its host had before it was served
+	kept     float64 // and its reserve
 }
 
 // tooMuch is what sums may be off by, relative to the host.
@@ -53,9 +53,9 @@ func (p *Problem) Check() error {
 		if c.Host < 0 || c.Host >= len(p.Hosts) {
 			return fmt.Errorf("component %d: host %d of %d", i, c.Host, len(p.Hosts))
 		}
-		for _, x := range [...]float64{c.Request.CPU, c.Request.Memory, c.Present.CPU, c.Present.Memory, c.Floor, c.Held, c.Must} {
+		for _, x := range [...]float64{c.Request.CPU, c.Request.Memory, c.Present.CPU, c.Present.Memory, c.Floor, c.Charged, c.Required} {
 			if !(x >= 0) || math.IsInf(x, 0) {
-				return fmt.Errorf("component %d: request %v, present %v, floor %v, held %v: they are to be finite and not below 0", i, c.Request, c.Present, c.Floor, c.Held)
+				return fmt.Errorf("component %d: request %v, present %v, floor %v, held %v: they are to be finite and not below 0", i, c.Request, c.Present, c.Floor, c.Charged)
 			}
 		}
 	}
@@ -64,13 +64,13 @@ func (p *Problem) Check() error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// Shape decides for everybody. The problem must be one that Check accepts.
-func (s *Shaper) Shape(p *Problem, o Options) *Result {
+// Rightsize decides for everybody. The problem must be one that Check accepts.
+func (s *Rightsizer) Rightsize(p *Problem, o Options) *Result {
 	n, hosts := len(p.Components), len(p.Hosts)
 	r := &s.r
-	r.Outcomes, r.Hosts, r.Gone = resize(r.Outcomes, n), resize(r.Hosts, hosts), r.Gone[:0]
+	r.Outcomes, r.Hosts, r.Evicted = resize(r.Outcomes, n), resize(r.Hosts, hosts), r.Evicted[:0]
 	r.Preempted, r.Failed, r.Shrunk, r.Grown = 0, 0, 0, 0
-	s.claim, s.free, s.keep, s.rooms = resize(s.claim, n), resize(s.free, hosts), resize(s.keep, hosts), resize(s.rooms, hosts)
+	s.claim, s.free, s.keep, s.hosts = resize(s.claim, n), resize(s.free, hosts), resize(s.keep, hosts), resize(s.hosts, hosts)
 	for i := range r.Outcomes {
 		r.Outcomes[i] = Outcome{Core: -1}
 	}
@@ -103,33 +103,33 @@ func claimOf(c *Component, a *App, o Options) claim {
 	out.CPU = min(max(out.CPU, 0), c.Request.CPU)
 	switch {
 	case a.Fixed:
-		out.Memory, out.why, out.must = max(c.Present.Memory, min(c.Need.Memory, c.Request.Memory)), IsFixed, c.Present.Memory
+		out.Memory, out.why, out.required = max(c.Present.Memory, min(c.Need.Memory, c.Request.Memory)), IsFixed, c.Present.Memory
 		if math.IsNaN(out.Memory) {
 			out.Memory = c.Present.Memory
 		}
 		return out
-	case o.Grace > 0 && o.Now-c.Since < o.Grace:
+	case o.MinAge > 0 && o.Now-c.Since < o.MinAge:
 		out.Amount, out.why = c.Request, Young
 	case math.IsNaN(out.Memory):
 		out.Memory, out.why = c.Request.Memory, Unknown
 	case out.Memory >= c.Request.Memory:
-		out.Memory, out.why = c.Request.Memory, AtMost
+		out.Memory, out.why = c.Request.Memory, AtDeclared
 	case out.Memory <= c.Floor:
 		out.Memory, out.why = min(c.Floor, c.Request.Memory), AtFloor
 	}
 	if out.Memory < c.Present.Memory && o.Rest > 0 && c.Grew != 0 && o.Now-c.Grew < o.Rest {
 		out.Memory, out.why = c.Present.Memory, Rested
 	}
-	out.must = out.Memory
-	if c.Must > 0 {
-		out.must = min(out.Memory, max(c.Must, c.Floor, c.Present.Memory))
+	out.required = out.Memory
+	if c.Required > 0 {
+		out.required = min(out.Memory, max(c.Required, c.Floor, c.Present.Memory))
 	}
 	return out
 }
 
 // decide who goes: lines 1 to 38. Lines 8 and 9 copy what all hosts have free; here what was taken for an
 // application that goes is given back.
-func (s *Shaper) decide(p *Problem, o Options) {
+func (s *Rightsizer) decide(p *Problem, o Options) {
 	for j, h := range p.Hosts {
 		s.free[j], s.keep[j] = Amount{h.CPU, h.Memory}, 0
 	}
@@ -160,24 +160,24 @@ func (s *Shaper) decide(p *Problem, o Options) {
 		for _, c := range s.order {
 			s.take(p, o, int(c), a.Yield)
 			// Line 29 lets one go also if it fits exactly; nothing is gained by that.
-			if why, lack := s.short(p, int(c)); lack > 0 {
+			if why, deficit := s.deficit(p, int(c)); deficit > 0 {
 				s.undo(p, int(c))
-				s.leaves(int(c), Outcome{Fate: Preempt, Why: why, Lack: lack, Core: -1})
+				s.leaves(int(c), Outcome{Action: Preempt, Why: why, Deficit: deficit, Core: -1})
 			}
 		}
 	}
 }
 
 // core components of an application are served, or the application goes: lines 11 to 21, 34 to 36.
-func (s *Shaper) core(p *Problem, o Options, app int) bool {
+func (s *Rightsizer) core(p *Problem, o Options, app int) bool {
 	a := &p.Apps[app]
 	for c := a.First; c < a.First+a.Count; c++ {
 		if p.Components[c].Elastic {
 			continue
 		}
 		s.take(p, o, c, a.Yield)
-		why, lack := s.short(p, c)
-		if lack <= 0 {
+		why, deficit := s.deficit(p, c)
+		if deficit <= 0 {
 			continue
 		}
 		for b := c; b >= a.First; b-- {
@@ -186,50 +186,50 @@ func (s *Shaper) core(p *Problem, o Options, app int) bool {
 			}
 		}
 		for b := a.First; b < a.First+a.Count; b++ {
-			s.leaves(b, Outcome{Fate: Preempt, Why: WithCore, Lack: lack, Core: int32(c)})
+			s.leaves(b, Outcome{Action: Preempt, Why: WithCore, Deficit: deficit, Core: int32(c)})
 		}
-		s.r.Outcomes[c] = Outcome{Fate: Preempt, Why: why, Lack: lack, Core: -1}
-		s.r.Gone = append(s.r.Gone, app)
+		s.r.Outcomes[c] = Outcome{Action: Preempt, Why: why, Deficit: deficit, Core: -1}
+		s.r.Evicted = append(s.r.Evicted, app)
 		return false
 	}
 	return true
 }
 
-func (s *Shaper) leaves(c int, out Outcome) {
+func (s *Rightsizer) leaves(c int, out Outcome) {
 	s.r.Outcomes[c] = out
 	s.r.Preempted++
 }
 
 // take what a component claims off its host.
-func (s *Shaper) take(p *Problem, o Options, c int, yield float64) {
+func (s *Rightsizer) take(p *Problem, o Options, c int, yield float64) {
 	x, at := &s.claim[c], p.Components[c].Host
 	x.free, x.kept = s.free[at], s.keep[at]
 	s.free[at].CPU -= yield * x.CPU
-	s.free[at].Memory -= x.must
+	s.free[at].Memory -= x.required
 	if o.Reserve {
-		s.keep[at] = max(s.keep[at], p.Components[c].Request.Memory-x.must)
+		s.keep[at] = max(s.keep[at], p.Components[c].Request.Memory-x.required)
 	}
 }
 
 // undo the last take, to the last bit.
-func (s *Shaper) undo(p *Problem, c int) {
+func (s *Rightsizer) undo(p *Problem, c int) {
 	x, at := &s.claim[c], p.Components[c].Host
 	s.free[at], s.keep[at] = x.free, x.kept
 }
 
-// short is what a component's host lacks now that it was served; lack 0: nothing. Nobody goes for a reserve but an elastic component
+// deficit is what a component's host lacks now that it was served; lack 0: nothing. Nobody goes for a reserve but an elastic component
 // without which it would be whole.
-func (s *Shaper) short(p *Problem, c int) (why Why, lack float64) {
+func (s *Rightsizer) deficit(p *Problem, c int) (why Why, deficit float64) {
 	at := p.Components[c].Host
 	h, free, x := &p.Hosts[at], s.free[at], &s.claim[c]
-	if lack := -free.Memory; lack > tooMuch*math.Abs(h.Memory) {
-		return NoMemory, lack
+	if deficit := -free.Memory; deficit > tooMuch*math.Abs(h.Memory) {
+		return NoMemory, deficit
 	}
-	if lack := s.keep[at] - free.Memory; p.Components[c].Elastic && x.free.Memory >= x.kept && lack > tooMuch*math.Abs(h.Memory) {
-		return NoReserve, lack
+	if deficit := s.keep[at] - free.Memory; p.Components[c].Elastic && x.free.Memory >= x.kept && deficit > tooMuch*math.Abs(h.Memory) {
+		return NoReserve, deficit
 	}
-	if lack := -free.CPU; lack > tooMuch*math.Abs(h.CPU) {
-		return NoCPU, lack
+	if deficit := -free.CPU; deficit > tooMuch*math.Abs(h.CPU) {
+		return NoCPU, deficit
 	}
 	return Needed, 0
 }

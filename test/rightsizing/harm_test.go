@@ -1,4 +1,4 @@
-package shaping_test
+package rightsizing_test
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // On a host whose memory is promised more than once, one guest spikes from idle to full, one leaks, one loses its balloon driver and so
 // ignores its balloon, one never had a driver; the first three at about the same time. None of the others is harmed, and of each it is said what is the matter with it.
 // Who was admitted into what those three gave back, and was admitted last, may give way to them: that is said too, and it runs again when there is room.
-func TestBadGuestsHarmNobody(t *testing.T) {
+func TestBadGuestsHarmNoOther(t *testing.T) {
 	if os.Getenv("EVENKEEL_LONG") != "1" {
 		t.Skip("takes ten minutes: set EVENKEEL_LONG=1; TestSqueezedGuests does the same to one host's agent")
 	}
@@ -40,18 +40,18 @@ func TestBadGuestsHarmNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.shaping("on")
+	s.rightsizing("on")
 	of := func(name string) string { return name + "-g-0" }
 	reasons := map[string][]string{} // whatever was said of each, the last at the end; figures apart once
 	digits := regexp.MustCompile("[0-9.]+")
 	note := func() {
-		x, err := s.Shaping(t.Context())
+		x, err := s.Rightsizing(t.Context())
 		if err != nil {
 			return
 		}
 		for _, vm := range x.VMs {
 			said := vm.Reason
-			if vm.LeftAlone {
+			if vm.Excluded {
 				said = "left alone: " + said
 			}
 			last := reasons[vm.VM]
@@ -66,13 +66,13 @@ func TestBadGuestsHarmNobody(t *testing.T) {
 	late := slices.Clone(extra)
 	names := []string{"calm-a", "calm-b", "drops", "none", "spike"}
 	const limit = reserved*(memory+overhead) + 32*mib
-	most, since, longest := int64(0), time.Time{}, time.Duration(0)
+	highest, since, longest := int64(0), time.Time{}, time.Duration(0)
 	eventually(t, 15*time.Minute, "all that is to happen", func() (bool, string) {
 		note()
 		happens := s.play(of("spike")).step >= quiet-2
 		if !happens && len(extra) > 0 {
 			if err := s.admit(vc(extra[0], memory, floor, calm(uint64(3+len(names))))); err == nil {
-				t.Logf("one more is admitted, %d VMs run: %s", len(names)+2, s.shaped())
+				t.Logf("one more is admitted, %d VMs run: %s", len(names)+2, s.recommendation())
 				names, extra = append(names, extra[0]), extra[1:]
 			}
 		}
@@ -83,7 +83,7 @@ func TestBadGuestsHarmNobody(t *testing.T) {
 				sum += int64(vm.Balloon) + overhead
 			}
 		}
-		if most = max(most, sum); sum <= limit {
+		if highest = max(highest, sum); sum <= limit {
 			since = time.Time{}
 		} else if since.IsZero() {
 			since = time.Now()
@@ -91,12 +91,12 @@ func TestBadGuestsHarmNobody(t *testing.T) {
 			longest = max(longest, time.Since(since))
 		}
 		done := s.play(of("spike")).step >= quiet+20 && vms[of("leak")].State != "running" && s.play(of("drops")).step >= quiet+20
-		return done, s.play(of("spike")).String() + "; " + s.play(of("leak")).String() + "\n" + s.shaped()
+		return done, s.play(of("spike")).String() + "; " + s.play(of("leak")).String() + "\n" + s.recommendation()
 	})
 	if len(names) == 5 {
 		t.Fatal("nobody more was admitted: nothing was promised twice")
 	}
-	t.Logf("at most %d of %d MiB were in use, more than there is for %v at a time", most/mib, limit/mib, longest.Round(time.Second))
+	t.Logf("at most %d of %d MiB were in use, more than there is for %v at a time", highest/mib, limit/mib, longest.Round(time.Second))
 	for _, name := range late {
 		if !slices.Contains(names, name) {
 			continue
@@ -113,18 +113,18 @@ func TestBadGuestsHarmNobody(t *testing.T) {
 	for _, name := range names {
 		p, vm := s.play(of(name)), vms[of(name)]
 		t.Logf("%s: %s; has %d MiB", name, p, vm.Balloon/v1.Size(mib))
-		least, swapped := 0.97, int64(500)
+		lowest, swapped := 0.97, int64(500)
 		gave := slices.Contains(late, name) && said(name, "those served before it leave host")
 		switch {
 		case name == "spike": // a fifth of a core takes its seconds to write to all of it, and its guest swaps before its balloon gives way
-			least, swapped = 0.93, 330*256 // pages
+			lowest, swapped = 0.93, 330*256 // pages
 		case gave: // it began anew
 			t.Logf("%s gave way: %s", name, strings.Join(reasons[of(name)], " | "))
-			least = 0
+			lowest = 0
 		case p.step < 0: // it boots yet
-			least = 0
+			lowest = 0
 		}
-		if p.n["killed"] > 0 || p.ended != "" && !gave || vm.State != "running" || p.memoryQoS() < least || p.n["swapin"] > swapped {
+		if p.n["killed"] > 0 || p.ended != "" && !gave || vm.State != "running" || p.memoryQoS() < lowest || p.n["swapin"] > swapped {
 			t.Errorf("%s was harmed: it is %s, memory in time in %.1f%% of its steps", name, vm.State, 100*p.memoryQoS())
 		}
 	}

@@ -1,4 +1,4 @@
-package shaping_test
+package rightsizing_test
 
 import (
 	"bufio"
@@ -37,8 +37,8 @@ func newSite(t *testing.T, cpu float64, memory int64, step time.Duration) *site 
 }
 
 // vc of one VM that plays, of so much memory and at least that; its guest swaps.
-func vc(name string, memory, least int64, settings string) v1.VirtualClusterSpec {
-	return v1.VirtualClusterSpec{Name: name, OnFull: "reject", Needs: "estimated", Groups: []v1.GroupSpec{{Name: "g", Count: 1, CPU: 0.2, Memory: v1.Size(memory), MemoryMin: v1.Size(least),
+func vc(name string, memory, lowest int64, settings string) v1.VirtualClusterSpec {
+	return v1.VirtualClusterSpec{Name: name, OnFull: "reject", Needs: "estimated", Groups: []v1.GroupSpec{{Name: "g", Count: 1, CPU: 0.2, Memory: v1.Size(memory), MemoryMin: v1.Size(lowest),
 		Disk: &v1.Disk{Size: v1.Size(64 * mib), Ephemeral: true},
 		Boot: &v1.Boot{Kernel: "tiny", Cmdline: "console=ttyS0 quiet panic=-1 ek.beat=3600000 ek.swap=vda " + settings}}}}
 }

@@ -1,4 +1,4 @@
-package house
+package lint
 
 import (
 	"os"
@@ -197,8 +197,8 @@ func TestRules(t *testing.T) {
 			"docs/a.md": "[b](b.md#part) [up](../README.md) [out](https://example.org/x) [here](#x) [gone](c.md)\n```\n[code](d.md)\n```", "docs/b.md": "", "README.md": "[docs](docs)",
 		}, []string{"docs/a.md:1: links to #x, and docs/a.md has no such heading", "docs/a.md:1: links to b.md#part", "docs/a.md:1: links to c.md"}},
 		{"pages", "page length", map[string]string{
-			"docs/how-to/a.md": strings.Repeat("word ", mostWords), "docs/how-to/b.md": strings.Repeat("word ", mostWords+1), "docs/reference/c.md": strings.Repeat("word ", mostWords+1),
-			"README.md": strings.Repeat("line\n", mostLines+1), "test/d.md": strings.Repeat("word ", mostWords+1),
+			"docs/how-to/a.md": strings.Repeat("word ", maxWords), "docs/how-to/b.md": strings.Repeat("word ", maxWords+1), "docs/reference/c.md": strings.Repeat("word ", maxWords+1),
+			"README.md": strings.Repeat("line\n", maxLines+1), "test/d.md": strings.Repeat("word ", maxWords+1),
 		}, []string{"README.md: 151 lines", "docs/how-to/b.md: 1501 words"}},
 		{"files in prose", "named files", map[string]string{
 			"docs/a.md":    "`cluster/a.go`, `cluster/b.go` and cluster/c.go, `/etc/vcd.yaml`\n```\n`cluster/d.go`\n```",

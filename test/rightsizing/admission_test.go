@@ -1,4 +1,4 @@
-package shaping_test
+package rightsizing_test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // form, one more at least), and none of them is the worse for it: nothing is killed, nothing swaps worth mentioning, and what they want they get in 99 of 100
 // steps. vcd is killed in the middle of the squeeze, and another goes on.
 func TestMoreAreAdmitted(t *testing.T) {
-	const memory, least, reserved = 512 * mib, 128 * mib, 6
+	const memory, lower, reserved = 512 * mib, 128 * mib, 6
 	const step = 2 * time.Second               // a guest reports that often
 	play, enough := 30*time.Second, reserved+1 // in a few minutes not all are trusted
 	if os.Getenv("EVENKEEL_LONG") == "1" {
@@ -25,7 +25,7 @@ func TestMoreAreAdmitted(t *testing.T) {
 	s := newSite(t, 2, reserved*(memory+overhead)+32*mib, step)
 	ps := patterns(t, 16, 120, 10, 160)
 	spec := func(i int) v1.VirtualClusterSpec {
-		return vc(fmt.Sprintf("c%d", i), memory, least, ps[i].setting(step, 1000))
+		return vc(fmt.Sprintf("c%d", i), memory, lower, ps[i].setting(step, 1000))
 	}
 	admitted := 0
 	for ; ; admitted++ {
@@ -38,7 +38,7 @@ func TestMoreAreAdmitted(t *testing.T) {
 		t.Fatalf("by reservation %d are admitted, not %d", admitted, reserved)
 	}
 	began := time.Now()
-	s.shaping("on")
+	s.rightsizing("on")
 	// Forecasts take some 70 steps to be trusted. Then balloons fall.
 	squeezed := func() (n int) {
 		for _, vm := range s.vms() {
@@ -48,7 +48,7 @@ func TestMoreAreAdmitted(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, 6*time.Minute, "balloons fall", func() (bool, string) { return squeezed() >= 3, s.shaped() })
+	eventually(t, 6*time.Minute, "balloons fall", func() (bool, string) { return squeezed() >= 3, s.recommendation() })
 	t.Logf("the squeeze begins after %v", time.Since(began).Round(time.Second))
 	before := s.Processes()
 	s.Kill()
@@ -77,13 +77,13 @@ func TestMoreAreAdmitted(t *testing.T) {
 			if err := s.admit(spec(admitted)); err == nil {
 				admitted++
 				mark[fmt.Sprintf("c%d-g-0", admitted-1)] = played{step: -1}
-				t.Logf("%v after the beginning %d VMs run: %s", time.Since(began).Round(time.Second), admitted, s.shaped())
+				t.Logf("%v after the beginning %d VMs run: %s", time.Since(began).Round(time.Second), admitted, s.recommendation())
 			}
 			next = now.Add(5 * time.Second)
 		}
 		time.Sleep(time.Second) // sleep: the guests play, and are looked at once a second
 	}
-	t.Logf("%s", s.shaped())
+	t.Logf("%s", s.recommendation())
 	steps, late, missing, killed, swapin := 0, int64(0), int64(0), int64(0), int64(0)
 	for _, name := range slices.Sorted(maps.Keys(mark)) {
 		p, vm := s.play(name), s.vms()[name]
@@ -113,17 +113,17 @@ func TestMoreAreAdmitted(t *testing.T) {
 	}
 }
 
-// shaping sets the mode.
-func (s *site) shaping(mode string) {
+// rightsizing sets the mode.
+func (s *site) rightsizing(mode string) {
 	s.t.Helper()
-	if _, err := s.SetSettings(s.t.Context(), v1.SettingsPatch{Shaping: &v1.ShapingPatch{Mode: &mode}}); err != nil {
+	if _, err := s.SetSettings(s.t.Context(), v1.SettingsPatch{Rightsizing: &v1.RightsizingPatch{Mode: &mode}}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// shaped is what is made of the VMs, for people.
-func (s *site) shaped() string {
-	x, err := s.Shaping(s.t.Context())
+// recommendation is what is made of the VMs, for people.
+func (s *site) recommendation() string {
+	x, err := s.Rightsizing(s.t.Context())
 	if err != nil {
 		return err.Error()
 	}

@@ -1,4 +1,4 @@
-package shaping_test
+package rightsizing_test
 
 import (
 	"encoding/csv"
@@ -36,11 +36,11 @@ func (p pattern) setting(step time.Duration, units int) string {
 // bitbrains makes a pattern of so many steps in the style of the VMs of GWA-T-12 (Shen, van Beek, Iosup 2015): of the CPU that they
 // ask for most use a tenth or so, with bursts; memory stays about a level that is a small part of what they have, drifts slowly, and
 // now and then jumps to another level for a while. Memory lies between least and most.
-func bitbrains(seed uint64, steps, least, most int) pattern {
+func bitbrains(seed uint64, steps, lowest, limit int) pattern {
 	r := rand.New(rand.NewPCG(seed, 0x5ba9))
 	p := pattern{}
 	base := 4 + 8*r.Float64() // percent
-	level := float64(least) + float64(most-least)*(0.1+0.25*r.Float64())
+	level := float64(lowest) + float64(limit-lowest)*(0.1+0.25*r.Float64())
 	drift, burst, jump := 0.0, 0, 0
 	above := 0.0
 	for i := range steps {
@@ -59,24 +59,24 @@ func bitbrains(seed uint64, steps, least, most int) pattern {
 				above = 0
 			}
 		case r.Float64() < 0.004:
-			jump, above = 8+r.IntN(12), float64(most-least)*(0.15+0.2*r.Float64())
+			jump, above = 8+r.IntN(12), float64(limit-lowest)*(0.15+0.2*r.Float64())
 		}
-		drift = 0.97*drift + 0.006*float64(most-least)*r.NormFloat64()
-		day := 0.03 * float64(most-least) * math.Sin(2*math.Pi*float64(i)/float64(steps))
+		drift = 0.97*drift + 0.006*float64(limit-lowest)*r.NormFloat64()
+		day := 0.03 * float64(limit-lowest) * math.Sin(2*math.Pi*float64(i)/float64(steps))
 		p.cpu = append(p.cpu, int(math.Round(min(90, max(1, cpu)))))
-		p.mib = append(p.mib, int(math.Round(min(float64(most), max(float64(least), level+drift+day+above)))))
+		p.mib = append(p.mib, int(math.Round(min(float64(limit), max(float64(lowest), level+drift+day+above)))))
 	}
 	return p
 }
 
 // patterns for n guests: recorded ones where there are some, else made up. A pattern is short enough for a kernel's command line.
-func patterns(t *testing.T, n, steps, least, most int) []pattern {
+func patterns(t *testing.T, n, steps, lowest, limit int) []pattern {
 	t.Helper()
 	dir := os.Getenv("EVENKEEL_BITBRAINS")
 	if dir == "" {
 		var out []pattern
 		for i := range n {
-			out = append(out, bitbrains(uint64(1+i), steps, least, most))
+			out = append(out, bitbrains(uint64(1+i), steps, lowest, limit))
 		}
 		return out
 	}
@@ -87,7 +87,7 @@ func patterns(t *testing.T, n, steps, least, most int) []pattern {
 	sort.Strings(files)
 	var out []pattern
 	for _, file := range files {
-		if p, ok := recorded(t, file, steps, least, most); ok {
+		if p, ok := recorded(t, file, steps, lowest, limit); ok {
 			out = append(out, p)
 		}
 		if len(out) == n {
@@ -99,7 +99,7 @@ func patterns(t *testing.T, n, steps, least, most int) []pattern {
 }
 
 // recorded is the first part of a trace: columns 5 (CPU, percent), 6 (memory it has, KB) and 7 (memory in use, KB).
-func recorded(t *testing.T, file string, steps, least, most int) (p pattern, ok bool) {
+func recorded(t *testing.T, file string, steps, lowest, limit int) (p pattern, ok bool) {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
@@ -129,7 +129,7 @@ func recorded(t *testing.T, file string, steps, least, most int) (p pattern, ok 
 			return p, false
 		}
 		p.cpu = append(p.cpu, int(math.Round(min(90, max(1, v[0])))))
-		p.mib = append(p.mib, least+int(math.Round(float64(most-least)*min(1, v[2]/v[1]))))
+		p.mib = append(p.mib, lowest+int(math.Round(float64(limit-lowest)*min(1, v[2]/v[1]))))
 	}
 	return p, len(p.cpu) == steps
 }

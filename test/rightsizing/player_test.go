@@ -1,4 +1,4 @@
-package shaping_test
+package rightsizing_test
 
 import (
 	"fmt"

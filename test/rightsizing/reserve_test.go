@@ -1,4 +1,4 @@
-package shaping_test
+package rightsizing_test
 
 import (
 	"bufio"
@@ -21,7 +21,7 @@ func TestReserveOnTraces(t *testing.T) {
 	if dir == "" {
 		t.Skip("set EVENKEEL_BITBRAINS to a directory with traces")
 	}
-	const hosts, floor, spare = 300, 0.25, 1.25
+	const hosts, floor, slack = 300, 0.25, 1.25
 	shares := recordedMemory(t, dir)
 	if len(shares) < 40 {
 		t.Skipf("%d VMs were recorded for long enough; 40 are needed", len(shares))
@@ -36,7 +36,7 @@ func TestReserveOnTraces(t *testing.T) {
 			for step := range len(shares[0]) - 1 {
 				all, took := 0.0, 0.0
 				for i, vm := range on {
-					has := math.Max(floor, math.Min(1, spare*shares[vm][step]))
+					has := math.Max(floor, math.Min(1, slack*shares[vm][step]))
 					free[i] = 1 - has
 					all += free[i]
 					took += math.Max(0, shares[vm][step+1]-has)

@@ -1,4 +1,4 @@
-package house
+package lint
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ var arrows = map[string][]string{
 	"cluster/watchdog":  nil,
 	"cluster/fence":     {"internal/secretfile"},
 	"cluster/audit":     nil,
-	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "allocator/shape", "migration", "forecast", "hypervisor"},
+	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "allocator/rightsizing", "migration", "forecast", "hypervisor"},
 	"cluster/history":   nil,
 	"cluster/agent":     {"cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor", "internal/statefile"},
 	"cluster/node":      {"cluster/state", "cluster/lease", "internal/statefile"},
@@ -64,7 +64,7 @@ var arrows = map[string][]string{
 	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "sim/...", "hypervisor/...", "internal/secretfile", "internal/statefile"},
 	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast", "internal/secretfile"},
 
-	"internal/house":   nil,
+	"internal/lint":    nil,
 	"internal/docpage": nil, // generated parts of pages; only tests use it
 	"test":             {"api/...", "cluster/...", "cmd/...", "allocator/...", "migration", "forecast/...", "sim/...", "hypervisor/..."},
 }
@@ -100,7 +100,7 @@ func checkArrows(r *Repo) (findings []Finding) {
 			if !unplaced[f.Dir] {
 				unplaced[f.Dir] = true
 				findings = append(findings, Finding{f.Dir, 0, "a package with no place in the house",
-					"put the code where it belongs (docs/reference/packages.md), or give the package its line in internal/house/arrows.go"})
+					"put the code where it belongs (docs/reference/packages.md), or give the package its line in internal/lint/arrows.go"})
 			}
 			continue
 		}

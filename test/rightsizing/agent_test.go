@@ -1,4 +1,4 @@
-package shaping_test
+package rightsizing_test
 
 import (
 	"context"
@@ -24,20 +24,20 @@ const overhead = 128 * mib
 
 // orders gives an agent its desired state, and keeps what it reports, as a leader does that is told what to want.
 type orders struct {
-	mu      sync.Mutex
-	want    agent.Desired
-	changed chan struct{}
-	samples map[string]agent.Sample
-	pressed map[string][]string // every reason, by VM
-	ended   map[string]string
-	held    map[string]int64
+	mu       sync.Mutex
+	want     agent.Desired
+	changed  chan struct{}
+	samples  map[string]agent.Sample
+	pressure map[string][]string // every reason, by VM
+	ended    map[string]string
+	charged  map[string]int64
 }
 
 func newOrders(cpu float64, memory int64, specs ...hypervisor.Spec) *orders {
-	o := &orders{changed: make(chan struct{}), samples: map[string]agent.Sample{}, pressed: map[string][]string{}, ended: map[string]string{}, held: map[string]int64{}}
+	o := &orders{changed: make(chan struct{}), samples: map[string]agent.Sample{}, pressure: map[string][]string{}, ended: map[string]string{}, charged: map[string]int64{}}
 	o.want = agent.Desired{Cluster: "shaping", Index: 1, CPU: cpu, Memory: memory, Overhead: overhead}
 	for _, s := range specs {
-		o.want.VMs = append(o.want.VMs, agent.VM{Spec: s, Want: agent.WantRun, MayStart: true, Held: s.Memory})
+		o.want.VMs = append(o.want.VMs, agent.VM{Spec: s, Want: agent.WantRun, MayStart: true, ChargedMemory: s.Memory})
 	}
 	return o
 }
@@ -55,8 +55,8 @@ func (o *orders) Report(_ context.Context, r agent.Report) error {
 	defer o.mu.Unlock()
 	for _, s := range r.Samples {
 		o.samples[s.VM] = s
-		if s.Guest != nil && s.Guest.Pressed != "" && !slices.Contains(o.pressed[s.VM], s.Guest.Pressed) {
-			o.pressed[s.VM] = append(o.pressed[s.VM], s.Guest.Pressed)
+		if s.Guest != nil && s.Guest.Pressure != "" && !slices.Contains(o.pressure[s.VM], s.Guest.Pressure) {
+			o.pressure[s.VM] = append(o.pressure[s.VM], s.Guest.Pressure)
 		}
 	}
 	for _, st := range r.Statuses {
@@ -66,16 +66,16 @@ func (o *orders) Report(_ context.Context, r agent.Report) error {
 		}
 		vm := &o.want.VMs[i]
 		switch vm.MayStart = false; {
-		case st.Gone:
+		case st.SourceLost:
 			o.want.VMs = slices.Delete(o.want.VMs, i, i+1)
-		case st.Phase == agent.SeenRunning:
-			vm.Seen, vm.Settled = true, false
-			if st.Held > 0 {
-				vm.Held = st.Held
+		case st.Phase == agent.PhaseRunning:
+			vm.Seen, vm.EndKnown = true, false
+			if st.ChargedMemory > 0 {
+				vm.ChargedMemory = st.ChargedMemory
 			}
-			o.held[st.VM] = vm.Held
+			o.charged[st.VM] = vm.ChargedMemory
 		default:
-			vm.Seen, vm.Settled = false, true
+			vm.Seen, vm.EndKnown = false, true
 			o.ended[st.VM] = st.Reason
 		}
 		o.next()
@@ -109,7 +109,7 @@ func (o *orders) target(bytes, memory int64, vms ...string) {
 	o.want.Memory = memory
 	for i := range o.want.VMs {
 		if vm := &o.want.VMs[i]; slices.Contains(vms, vm.Spec.VM) {
-			vm.Spec.Balloon, vm.Held = bytes, max(vm.Held, bytes)
+			vm.Spec.Balloon, vm.ChargedMemory = bytes, max(vm.ChargedMemory, bytes)
 		}
 	}
 	o.next()
@@ -258,7 +258,7 @@ func TestSqueezedGuests(t *testing.T) {
 		t.Logf("squeezed: %-6s %d MiB, %+v; %s", s.VM, o.sample(s.VM).Balloon/mib, o.sample(s.VM).Guest, h.consoles[s.VM].look(t))
 	}
 
-	most := int64(0)
+	highest := int64(0)
 	eventually(t, 4*time.Minute, "what is to happen has", func() (bool, string) {
 		sum := int64(0)
 		for _, s := range specs {
@@ -266,7 +266,7 @@ func TestSqueezedGuests(t *testing.T) {
 				sum += x.Balloon + overhead
 			}
 		}
-		most = max(most, sum)
+		highest = max(highest, sum)
 		o.mu.Lock()
 		leaked := o.ended["leak"]
 		o.mu.Unlock()
@@ -276,7 +276,7 @@ func TestSqueezedGuests(t *testing.T) {
 	for _, s := range specs {
 		p := h.consoles[s.VM].look(t)
 		x := o.sample(s.VM)
-		t.Logf("%-6s: %s; has %d MiB, %+v; was short: %q; ended: %q", s.VM, p, x.Balloon/mib, x.Guest, o.pressed[s.VM], o.ended[s.VM])
+		t.Logf("%-6s: %s; has %d MiB, %+v; was short: %q; ended: %q", s.VM, p, x.Balloon/mib, x.Guest, o.pressure[s.VM], o.ended[s.VM])
 		if s.VM == "leak" {
 			continue
 		}
@@ -284,14 +284,14 @@ func TestSqueezedGuests(t *testing.T) {
 			t.Errorf("%s was harmed: memory in time in %.1f%% of its steps, %v", s.VM, 100*p.memoryQoS(), p.errors)
 		}
 	}
-	t.Logf("at most %d MiB at one time, of %d", most/mib, limit/mib)
+	t.Logf("at most %d MiB at one time, of %d", highest/mib, limit/mib)
 	if x := o.sample("spike"); x.Balloon < 200*mib {
 		t.Errorf("the one that spiked has %d MiB", x.Balloon/mib)
 	}
 	if x := o.sample("drops"); x.Guest != nil || x.Balloon < memory-mib {
 		t.Errorf("the one without a driver any more has %d MiB and reports %+v", x.Balloon/mib, x.Guest)
 	}
-	if !strings.Contains(strings.Join(o.pressed["leak"], " "), "left") && !strings.Contains(strings.Join(o.pressed["leak"], " "), "by itself") {
-		t.Errorf("the one that leaks was never found to be short of memory: %q", o.pressed["leak"])
+	if !strings.Contains(strings.Join(o.pressure["leak"], " "), "left") && !strings.Contains(strings.Join(o.pressure["leak"], " "), "by itself") {
+		t.Errorf("the one that leaks was never found to be short of memory: %q", o.pressure["leak"])
 	}
 }

@@ -1,4 +1,4 @@
-package house
+package lint
 
 import (
 	"fmt"
@@ -106,10 +106,10 @@ func checkNamedFiles(r *Repo) (findings []Finding) {
 	return sorted(findings)
 }
 
-// mostWords are the words of a page that is to be read through, and mostLines the lines of the README.
+// maxWords are the words of a page that is to be read through, and maxLines the lines of the README.
 const (
-	mostWords = 1500
-	mostLines = 150
+	maxWords = 1500
+	maxLines = 150
 )
 
 // checkPageLength: a page has one purpose. References and reproductions are looked things up in, not read through.
@@ -123,12 +123,12 @@ func checkPageLength(r *Repo) (findings []Finding) {
 		for _, line := range t.Lines {
 			words += len(strings.Fields(line))
 		}
-		if words > mostWords {
-			findings = append(findings, Finding{t.Path, 0, fmt.Sprintf("%d words, more than %d", words, mostWords),
+		if words > maxWords {
+			findings = append(findings, Finding{t.Path, 0, fmt.Sprintf("%d words, more than %d", words, maxWords),
 				"make two pages of it, or move what is looked up to docs/reference and figures to docs/reproduction"})
 		}
-		if t.Path == "README.md" && len(t.Lines) > mostLines {
-			findings = append(findings, Finding{t.Path, 0, fmt.Sprintf("%d lines, more than %d", len(t.Lines), mostLines), "move detail below docs/ and link to it"})
+		if t.Path == "README.md" && len(t.Lines) > maxLines {
+			findings = append(findings, Finding{t.Path, 0, fmt.Sprintf("%d lines, more than %d", len(t.Lines), maxLines), "move detail below docs/ and link to it"})
 		}
 	}
 	return sorted(findings)
