@@ -131,7 +131,7 @@ run host undrain h1
 run host list
 
 say "5. Does everything still fit if any one host dies?"
-run plan try --each-host
+run simulate --each-host
 
 say "6. All is deleted."
 for name in web batch; do run vc delete "$name" --wait; done

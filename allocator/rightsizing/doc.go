@@ -1,5 +1,5 @@
 // Package rightsizing decides who keeps, grows, shrinks and goes once what components need is known better than
-// what was asked for: the resource shaper of Pace, Milios, Carra and Michiardi ("Dynamic Resource Shaping for Compute Clusters", sec. III-B).
+// what was asked for: the resource rightsizer of Pace, Milios, Carra and Michiardi ("Dynamic Resource Shaping for Compute Clusters", sec. III-B).
 //
 // A component is a VM, an application a virtual cluster: it dies with its core components and lives on
 // without its elastic ones. Needs hold the forecast and its buffer already; this package forecasts nothing.

@@ -67,13 +67,13 @@ func (c *Client) TransferLeadership(ctx context.Context, to string) (v1.Acknowle
 	return c.acknowledged(ctx, v1.LeaderRequest{To: to}, "v1", "cluster", "leader")
 }
 
-// SetFencing the leases of the cluster, or disarm them.
-func (c *Client) SetFencing(ctx context.Context, armed bool, reason string) (v1.Acknowledgement, error) {
-	verb := "disarm"
-	if armed {
-		verb = "arm"
+// SetFencing of the cluster: whether leases that run out stop VMs.
+func (c *Client) SetFencing(ctx context.Context, enable bool, reason string) (v1.Acknowledgement, error) {
+	verb := "disable"
+	if enable {
+		verb = "enable"
 	}
-	return c.acknowledged(ctx, v1.ReasonRequest{Reason: reason}, "v1", "cluster", verb)
+	return c.acknowledged(ctx, v1.ReasonRequest{Reason: reason}, "v1", "cluster", "fencing", verb)
 }
 
 // ConfirmDead says that a host is dead.

@@ -70,7 +70,7 @@ func (c *Client) StopPlan(ctx context.Context, id string, opts ...Option) (v1.Pl
 // Simulate says what would be if the cluster were another.
 func (c *Client) Simulate(ctx context.Context, q v1.SimulateRequest) (v1.SimulateResult, error) {
 	var out v1.SimulateResult
-	r, err := c.request(ctx, http.MethodPost, []string{"v1", "plans", "try"}, nil, q)
+	r, err := c.request(ctx, http.MethodPost, []string{"v1", "simulate"}, nil, q)
 	if err != nil {
 		return out, err
 	}
@@ -82,7 +82,7 @@ func (c *Client) Simulate(ctx context.Context, q v1.SimulateRequest) (v1.Simulat
 // FailoverCapacity says of each host whether everything still fits without it.
 func (c *Client) FailoverCapacity(ctx context.Context, opts ...Option) ([]v1.FailoverRow, error) {
 	var out v1.List[v1.FailoverRow]
-	r, err := c.request(ctx, http.MethodGet, []string{"v1", "plans", "spare"}, nil, nil)
+	r, err := c.request(ctx, http.MethodGet, []string{"v1", "failover-capacity"}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (c *Client) HostEmpty(ctx context.Context, host string, opts ...Option) (v1
 
 // DrainGroups are hosts that can be emptied at the same time, one group after another.
 func (c *Client) DrainGroups(ctx context.Context, opts ...Option) (v1.DrainBatches, error) {
-	return one[v1.DrainBatches](ctx, c, opts, "v1", "drain-groups")
+	return one[v1.DrainBatches](ctx, c, opts, "v1", "drain-batches")
 }
 
 // Settings of the cluster.
@@ -144,7 +144,7 @@ func (c *Client) Settings(ctx context.Context, opts ...Option) (v1.ClusterSettin
 
 // Rightsizing is what is reclaimed of what was declared, or would be.
 func (c *Client) Rightsizing(ctx context.Context, opts ...Option) (v1.Rightsizing, error) {
-	return one[v1.Rightsizing](ctx, c, opts, "v1", "cluster", "shaping")
+	return one[v1.Rightsizing](ctx, c, opts, "v1", "cluster", "rightsizing")
 }
 
 // SetSettings changes settings of the cluster, and returns all of them.

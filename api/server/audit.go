@@ -379,7 +379,7 @@ func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
 			break
 		}
 		if part != "" && part != "v1" {
-			if kind == "" || kind == "cluster" && strings.HasSuffix(part, "s") { // else it is what is done: plans/try, cluster/arm
+			if kind == "" || kind == "cluster" && strings.HasSuffix(part, "s") { // else it is what is done: plans/apply, cluster/fencing
 				kind = part
 			}
 		}
@@ -387,7 +387,7 @@ func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
 	switch {
 	case verb == joinVerb:
 		o.Kind = "member"
-	case kind == "settings", kind == "rebalance", kind == "status":
+	case kind == "settings", kind == "rebalance", kind == "status", kind == "simulate":
 		o.Kind = "cluster"
 	default:
 		o.Kind = strings.TrimSuffix(kind, "s")

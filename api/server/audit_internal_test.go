@@ -116,7 +116,7 @@ func TestAuditedAnswers(t *testing.T) {
 }
 
 func TestVerbs(t *testing.T) {
-	all := verbs{"POST /v1/virtual-clusters/{name}/start": "startVirtualCluster", "POST /v1/images": "addImage", "POST /v1/plans/try": "tryPlan", "PATCH /v1/cluster/settings": "patchSettings",
+	all := verbs{"POST /v1/virtual-clusters/{name}/start": "startVirtualCluster", "POST /v1/images": "addImage", "POST /v1/simulate": "simulate", "PATCH /v1/cluster/settings": "patchSettings",
 		"DELETE /v1/cluster/members/{name}": "removeMember", "POST /v1/cluster/leader": "transferLeadership", "POST /v1/cluster/join-tokens": "makeJoinToken", "GET /v1/vms/{name}/console": "openConsole"}
 	for _, c := range []struct{ pattern, path, verb, object string }{
 		{"POST /v1/virtual-clusters/{name}/start", "/v1/virtual-clusters/web/start", "startVirtualCluster", "virtual-cluster/web"},
@@ -127,7 +127,7 @@ func TestVerbs(t *testing.T) {
 		{"POST /v1/cluster/leader", "/v1/cluster/leader", "transferLeadership", "cluster"},
 		{"POST /v1/cluster/join-tokens", "/v1/cluster/join-tokens", "makeJoinToken", "join-token"},
 		{"GET /v1/vms/{name}/console", "/v1/vms/web-w-0/console", "openConsole", "vm/web-w-0"},
-		{"POST /v1/plans/try", "/v1/plans/try", "tryPlan", "plan"},
+		{"POST /v1/simulate", "/v1/simulate", "simulate", "cluster"},
 		{"GET /v1/nothing", "/v1/nothing", "GET", "path//v1/nothing"}, // no operation
 		{"", "/v1/nothing", "unknown-route", "path"},
 	} {

@@ -41,7 +41,7 @@ func TestEncodedPaths(t *testing.T) {
 	s := withKeys(k, true)
 	token := k.add("scrape", state.RoleMetrics, time.Time{})
 	admin := k.add("admin", state.RoleAdmin, time.Time{})
-	for _, path := range []string{"/v1/plans%2Ftry", "/v1%2fplans/try", "/v1/plans/try/", "//v1/plans/try", "/v1/cluster%2Fsnapshot", "/v1/cluster/../plans/try", "/v1/cluster%2Fjoin", "/nothing"} {
+	for _, path := range []string{"/v1%2Fsimulate", "/v1%2fsimulate", "/v1/simulate/", "//v1/simulate", "/v1/cluster%2Fsnapshot", "/v1/cluster/../plans/try", "/v1/cluster%2Fjoin", "/nothing"} {
 		for _, token := range []string{token, admin} {
 			r := httptest.NewRequest(http.MethodPost, "http://x"+path, nil)
 			r.Body, r.ContentLength = io.NopCloser(discarded{}), 1<<20

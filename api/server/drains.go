@@ -89,7 +89,7 @@ func (s *Server) registerDrains(api huma.API) {
 			}
 			return &answerOf[v1.HostEmpty]{Body: v1.HostEmpty{Host: in.Name, Empty: e.Empty, VMs: append([]string{}, e.VMs...), Unmanaged: append([]string{}, e.Unmanaged...), At: e.At}}, nil
 		})
-	get(api, "listDrainGroups", "/v1/drain-groups", tagHost, "List hosts that can be emptied together",
+	get(api, "listDrainBatches", "/v1/drain-batches", tagHost, "List hosts that can be emptied together",
 		"All hosts but those with a drain, in groups that can be empty at the same time while everything fits on the others, rules kept, at no lower minimum yield than the present one or the cluster's default, whichever is less; and the hosts for which there is no way.",
 		func(ctx context.Context, in *struct{}) (*answerOf[v1.DrainBatches], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -45,7 +45,7 @@ type Members interface {
 	// ConfirmDead, FenceHost and Arm are those of control.Control.
 	ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error
 	FenceHost(ctx context.Context, host string, test bool) (string, error)
-	SetFencing(ctx context.Context, armed bool, reason string) error
+	SetFencing(ctx context.Context, enable bool, reason string) error
 }
 
 // own are the paths that a server answers for itself, leader or not.

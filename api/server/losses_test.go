@@ -124,7 +124,7 @@ func TestLosses(t *testing.T) {
 		must(t, err)
 		status, err := c.Status(t.Context())
 		must(t, err)
-		if !status.FencingDisabled || !mentions(status.Conditions, "disarmed") {
+		if !status.FencingDisabled || !mentions(status.Conditions, "fencing is disabled") {
 			t.Errorf("%+v", status.Conditions)
 		}
 		_, err = c.SetFencing(t.Context(), true, "")

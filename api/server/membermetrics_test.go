@@ -82,10 +82,10 @@ func TestAlertsMetrics(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"evenkeel_server_leader": "1", "evenkeel_server_last_contact_seconds": "0", "evenkeel_ready": "1", "evenkeel_snapshot_interval_seconds": "3600",
-			"evenkeel_voters": "3", "evenkeel_failure_tolerance": "1", "evenkeel_leases_armed": "1", "evenkeel_hold_hosts": "0", "evenkeel_duplicate_vms": "0",
+			"evenkeel_voters": "3", "evenkeel_failure_tolerance": "1", "evenkeel_fencing_enabled": "1", "evenkeel_recovery_freeze_hosts": "0", "evenkeel_duplicate_vms": "0",
 			"evenkeel_queue_oldest_seconds": "0", `evenkeel_host_up{host="h1"}`: "1", `evenkeel_host_lease_enforced{host="h1"}`: "1",
 			`evenkeel_host_watchdog_armed{host="h1"}`: "0", `evenkeel_host_watchdog_configured{host="h1"}`: "0", `evenkeel_host_unproved_vms{host="h1"}`: "0",
-			`evenkeel_host_unknown_vms{host="h1"}`: "0", `evenkeel_fence_attempts_total{host="h2",result="failed"}`: "1", `evenkeel_fence_attempts_total{host="h1",result="failed"}`: "0",
+			`evenkeel_host_unmanaged_vms{host="h1"}`: "0", `evenkeel_fence_attempts_total{host="h2",result="failed"}`: "1", `evenkeel_fence_attempts_total{host="h1",result="failed"}`: "0",
 			`evenkeel_certificate_lifetime_seconds{kind="member",member="` + follower + `"}`: "2.592e+06", `evenkeel_virtual_cluster_yield{virtual_cluster="a"}`: "1",
 		} {
 			if got := onLeader[name]; got != want {
@@ -107,8 +107,8 @@ func TestAlertsMetrics(t *testing.T) {
 
 		_, err = c.SetFencing(t.Context(), false, "")
 		must(t, err)
-		if got := s.scrape(leader)["evenkeel_leases_armed"]; got != "0" {
-			t.Errorf("disarmed, and leases_armed is %s", got)
+		if got := s.scrape(leader)["evenkeel_fencing_enabled"]; got != "0" {
+			t.Errorf("fencing is disabled, and fencing_enabled is %s", got)
 		}
 	})
 }

@@ -76,15 +76,15 @@ func (s *Server) registerMembers(api huma.API) {
 			}
 			return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: "leadership was handed on"}}, nil
 		})
-	for path, armed := range map[string]bool{"arm": true, "disarm": false} {
-		text := map[bool]string{true: "Leases stop restartable VMs again when they run out.", false: "Leases that run out stop no VM and prove nothing, until armed again: for work on the network."}[armed]
-		change(api, http.MethodPost, path+"Cluster", "/v1/cluster/"+path, tagMembers, map[bool]string{true: "Arm leases", false: "Disarm leases"}[armed], text, http.StatusOK, v1.ReasonRequest{},
+	for verb, enable := range map[string]bool{"enable": true, "disable": false} {
+		text := map[bool]string{true: "Leases stop restartable VMs again when they run out.", false: "Leases that run out stop no VM and prove nothing, until fencing is enabled again: for work on the network."}[enable]
+		change(api, http.MethodPost, verb+"Fencing", "/v1/cluster/fencing/"+verb, tagMembers, map[bool]string{true: "Enable fencing", false: "Disable fencing"}[enable], text, http.StatusOK, v1.ReasonRequest{},
 			func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Acknowledgement], error) {
 				q, err := body[v1.ReasonRequest](in.JSONBody)
 				if err != nil {
 					return nil, err
 				}
-				if err := s.opts.Members.SetFencing(ctx, armed, q.Reason); err != nil {
+				if err := s.opts.Members.SetFencing(ctx, enable, q.Reason); err != nil {
 					return nil, s.fail(ctx, err)
 				}
 				return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: text}}, nil
@@ -183,7 +183,7 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 		add("critical", "cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %s", status.RecoveryFreeze, strings.Join(status.RecoveryFreezeHosts, ", "))
 	}
 	if status.FencingDisabled {
-		add("warning", "cluster", status.ID, "disarmed: VMs of lost hosts are not restarted")
+		add("warning", "cluster", status.ID, "fencing is disabled: VMs of lost hosts are not restarted")
 	}
 	for _, m := range status.Members {
 		if m.Server && !m.Healthy && m.Trouble != "" {

@@ -37,8 +37,8 @@ func TestOpenAPI(t *testing.T) {
 		for _, path := range []string{"/v1/virtual-clusters", "/v1/virtual-clusters/{name}", "/v1/virtual-clusters/{name}/explain", "/v1/virtual-clusters/{name}/start",
 			"/v1/virtual-clusters/{name}/stop", "/v1/vms", "/v1/vms/{name}", "/v1/vms/{name}/console", "/v1/hosts", "/v1/hosts/{name}", "/v1/hosts/{name}/cordon",
 			"/v1/operations", "/v1/operations/{id}", "/v1/events", "/v1/images", "/v1/images/{name}", "/v1/cluster/status", "/metrics",
-			"/v1/rebalance", "/v1/rebalance/curve", "/v1/plans", "/v1/plans/{id}", "/v1/plans/{id}/apply", "/v1/plans/{id}/stop", "/v1/plans/try", "/v1/plans/spare",
-			"/v1/migrations", "/v1/migrations/{id}", "/v1/migrations/{id}/abort", "/v1/hosts/{name}/drain", "/v1/hosts/{name}/empty", "/v1/drain-groups", "/v1/cluster/settings", "/v1/cluster/shaping", "/livez", "/readyz"} {
+			"/v1/rebalance", "/v1/rebalance/curve", "/v1/plans", "/v1/plans/{id}", "/v1/plans/{id}/apply", "/v1/plans/{id}/stop", "/v1/simulate", "/v1/failover-capacity",
+			"/v1/migrations", "/v1/migrations/{id}", "/v1/migrations/{id}/abort", "/v1/hosts/{name}/drain", "/v1/hosts/{name}/empty", "/v1/drain-batches", "/v1/cluster/settings", "/v1/cluster/rightsizing", "/livez", "/readyz"} {
 			if len(doc.Paths[path]) == 0 {
 				t.Errorf("%s is not described", path)
 			}

@@ -49,8 +49,8 @@ var routes = map[string]permission{
 	"GET /v1/cluster/members":           permitRead,
 	"DELETE /v1/cluster/members/{name}": permitOperate,
 	"POST /v1/cluster/leader":           permitOperate,
-	"POST /v1/cluster/arm":              permitOperate,
-	"POST /v1/cluster/disarm":           permitOperate,
+	"POST /v1/cluster/fencing/enable":   permitOperate,
+	"POST /v1/cluster/fencing/disable":  permitOperate,
 	"GET " + snapshotPath:               permitAdminister, // holds cloud-init data and hashes of tokens
 	"POST " + snapshotPath:              permitAdminister,
 
@@ -62,10 +62,10 @@ var routes = map[string]permission{
 	"DELETE /v1/tokens/{id}":       permitAdminister,
 	"GET /v1/audit":                permitAudit,
 
-	"GET /v1/cluster/shaping": permitRead,
-	"GET /v1/events":          permitRead,
-	"GET /v1/operations":      permitRead,
-	"GET /v1/operations/{id}": permitRead,
+	"GET /v1/cluster/rightsizing": permitRead,
+	"GET /v1/events":              permitRead,
+	"GET /v1/operations":          permitRead,
+	"GET /v1/operations/{id}":     permitRead,
 
 	"GET /v1/images":           permitRead,
 	"GET /v1/images/{name}":    permitRead,
@@ -98,13 +98,13 @@ var routes = map[string]permission{
 	"GET /v1/hosts/{name}/empty":         permitRead,
 	"POST /v1/hosts/{name}/confirm-dead": permitOperate,
 	"POST /v1/hosts/{name}/fence":        permitOperate,
-	"GET /v1/drain-groups":               permitRead,
+	"GET /v1/drain-batches":              permitRead,
 
 	"GET /v1/plans":                  permitRead,
 	"GET /v1/plans/{id}":             permitRead,
 	"POST /v1/plans/{id}/apply":      permitOperate,
 	"POST /v1/plans/{id}/stop":       permitOperate,
-	"GET /v1/plans/spare":            permitRead,
+	"GET /v1/failover-capacity":      permitRead,
 	"POST " + simulatePath:           permitOperate, // changes nothing, but takes a saved state and much CPU
 	"GET /v1/migrations":             permitRead,
 	"GET /v1/migrations/{id}":        permitRead,

@@ -99,7 +99,7 @@ func patchSettings(to *state.Settings, q v1.SettingsPatch) error {
 		name string
 		to   *state.Millis
 		from *string
-	}{{"period", &m.Period, p.Period}, {"grace", &m.MinResidency, p.MinResidency}, {"coolDown", &m.CoolDown, p.CoolDown}, {"hold", &m.StabilizationWindow, p.StabilizationWindow}, {"deadline", &m.Deadline, p.Deadline}} {
+	}{{"period", &m.Period, p.Period}, {"minResidency", &m.MinResidency, p.MinResidency}, {"coolDown", &m.CoolDown, p.CoolDown}, {"stabilizationWindow", &m.StabilizationWindow, p.StabilizationWindow}, {"deadline", &m.Deadline, p.Deadline}} {
 		if d.from == nil {
 			continue
 		}

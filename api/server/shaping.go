@@ -20,7 +20,7 @@ type Rightsizer interface {
 }
 
 func (s *Server) registerRightsizing(api huma.API) {
-	get(api, "getShaping", "/v1/cluster/shaping", tagCluster, "What is reclaimed of what was declared",
+	get(api, "getRightsizing", "/v1/cluster/rightsizing", tagCluster, "What is reclaimed of what was declared",
 		"What VMs are given that use less than was declared, or in the shadow what they would be given; what went wrong, or would have; and which VMs are left alone, and why.",
 		func(ctx context.Context, _ *struct{}) (*answerOf[v1.Rightsizing], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -78,14 +78,14 @@ func patchRightsizing(to *state.RightsizingSettings, q *v1.RightsizingPatch) {
 }
 
 var (
-	descRightsizingMode = desc("shaping_mode", "1 for the mode of shaping that is set: off, shadow or on; of the leader only.", "mode")
-	descReclaimCPU      = desc("shaping_reclaimed_cores", "CPU that was declared and is not needed by estimate; in the shadow what would be reclaimed; of the leader only.")
-	descReclaimMem      = desc("shaping_reclaimed_bytes", "Memory that was declared and is given to others; in the shadow what would be; of the leader only.")
-	descRightsizedVMs   = desc("shaping_vms", "VMs whose needs are estimated: all, those short of memory now (pressed), those whose memory is left alone; of the leader only.", "which")
-	descShort           = desc("shaping_short_vm_minutes_total", "VM-minutes in which a VM was short of what it would have used, or in the shadow would have been; since the server began to lead.", "resource")
-	descMargin          = desc("shaping_penalty_factor", "By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.", "aggressiveness")
-	descQuality         = desc("shaping_quality_ratio", "Share of the looks at VMs in the last period at which a VM had what it could use, in the shadow would have; of the leader only.")
-	descPreempted       = desc("shaping_preempted_vms_total", "VMs that were stopped to make room in memory for others; since the server began to lead.")
+	descRightsizingMode = desc("rightsizing_mode", "1 for the mode of rightsizing that is set: off, shadow or on; of the leader only.", "mode")
+	descReclaimCPU      = desc("rightsizing_reclaimed_cores", "CPU that was declared and is not needed by estimate; in the shadow what would be reclaimed; of the leader only.")
+	descReclaimMem      = desc("rightsizing_reclaimed_bytes", "Memory that was declared and is given to others; in the shadow what would be; of the leader only.")
+	descRightsizedVMs   = desc("rightsizing_vms", "VMs whose needs are estimated: all, those under memory pressure, those excluded, whose memory is not touched; of the leader only.", "which")
+	descShort           = desc("rightsizing_short_vm_minutes_total", "VM-minutes in which a VM was short of what it would have used, or in the shadow would have been; since the server began to lead.", "resource")
+	descMargin          = desc("rightsizing_margin_factor", "By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.", "aggressiveness")
+	descQuality         = desc("rightsizing_quality_ratio", "Share of the looks at VMs in the last period at which a VM had what it could use, in the shadow would have; of the leader only.")
+	descPreempted       = desc("rightsizing_preempted_vms_total", "VMs that were stopped to make room in memory for others; since the server began to lead.")
 )
 
 var rightsizingDescs = []*prometheus.Desc{descRightsizingMode, descReclaimCPU, descReclaimMem, descRightsizedVMs, descShort, descPreempted, descMargin, descQuality}
@@ -105,8 +105,8 @@ func (c clusterCollector) rightsizingStats(ch chan<- prometheus.Metric) {
 	put(descReclaimCPU, prometheus.GaugeValue, f.Reclaimed.CPU)
 	put(descReclaimMem, prometheus.GaugeValue, float64(f.Reclaimed.Memory))
 	put(descRightsizedVMs, prometheus.GaugeValue, float64(f.VMs), "all")
-	put(descRightsizedVMs, prometheus.GaugeValue, float64(f.UnderPressure), "pressed")
-	put(descRightsizedVMs, prometheus.GaugeValue, float64(f.Excluded), "left alone")
+	put(descRightsizedVMs, prometheus.GaugeValue, float64(f.UnderPressure), "under-pressure")
+	put(descRightsizedVMs, prometheus.GaugeValue, float64(f.Excluded), "excluded")
 	put(descShort, prometheus.CounterValue, f.ShortCPU, "cpu")
 	put(descShort, prometheus.CounterValue, f.ShortMemory, "memory")
 	if f.Mode != state.RightsizingOff {

@@ -64,12 +64,12 @@ func TestRightsizing(t *testing.T) {
 		if h := now.Admission.Hosts[0]; h.Headroom.CPU <= 0 || h.Headroom.Memory <= 0 || h.Headroom != h.Estimated || h.Ignored == "" && h.Available == nil {
 			t.Errorf("%+v", h)
 		}
-		for _, doc := range []string{`{"shaping":{}}`, `{"shaping":{"mode":"maybe"}}`, `{"shaping":{"needs":"guessed"}}`, `{"shaping":{"aggressiveness":"reckless"}}`, `{"shaping":{"aggressivness":"balanced"}}`} {
+		for _, doc := range []string{`{"rightsizing":{}}`, `{"rightsizing":{"mode":"maybe"}}`, `{"rightsizing":{"needs":"guessed"}}`, `{"rightsizing":{"aggressiveness":"reckless"}}`, `{"rightsizing":{"aggressivness":"balanced"}}`} {
 			if resp, body := c.request(t, "PATCH", "/v1/cluster/settings", doc); resp.StatusCode != http.StatusUnprocessableEntity {
 				t.Errorf("%s: %s", doc, body)
 			}
 		}
-		patch, err := v1.ParseSettingPairs([]string{"shaping.mode=off", "moves.mode=off", "minYield=0.3"})
+		patch, err := v1.ParseSettingPairs([]string{"rightsizing.mode=off", "moves.mode=off", "minYield=0.3"})
 		must(t, err)
 		set, err = api.SetSettings(t.Context(), patch)
 		must(t, err)
@@ -104,7 +104,7 @@ func TestRightsizingMetrics(t *testing.T) {
 			}
 			var lines []string
 			for line := range strings.Lines(w.Body.String()) {
-				if strings.Contains(line, "evenkeel_shaping_") {
+				if strings.Contains(line, "evenkeel_rightsizing_") {
 					lines = append(lines, line)
 				}
 			}
@@ -115,37 +115,37 @@ func TestRightsizingMetrics(t *testing.T) {
 		}
 		got := metrics(control.RightsizingStats{Mode: state.RightsizingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, UnderPressure: 2, Excluded: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25,
 			Quality: 0.97, Margins: [3]control.MarginStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
-		want := `# HELP evenkeel_shaping_mode 1 for the mode of shaping that is set: off, shadow or on; of the leader only.
-# TYPE evenkeel_shaping_mode gauge
-evenkeel_shaping_mode{mode="off"} 0
-evenkeel_shaping_mode{mode="on"} 1
-evenkeel_shaping_mode{mode="shadow"} 0
-# HELP evenkeel_shaping_penalty_factor By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.
-# TYPE evenkeel_shaping_penalty_factor gauge
-evenkeel_shaping_penalty_factor{aggressiveness="aggressive"} 1.01
-evenkeel_shaping_penalty_factor{aggressiveness="balanced"} 1.25
-evenkeel_shaping_penalty_factor{aggressiveness="conservative"} 1.75
-# HELP evenkeel_shaping_preempted_vms_total VMs that were stopped to make room in memory for others; since the server began to lead.
-# TYPE evenkeel_shaping_preempted_vms_total counter
-evenkeel_shaping_preempted_vms_total 4
-# HELP evenkeel_shaping_quality_ratio Share of the looks at VMs in the last period at which a VM had what it could use, in the shadow would have; of the leader only.
-# TYPE evenkeel_shaping_quality_ratio gauge
-evenkeel_shaping_quality_ratio 0.97
-# HELP evenkeel_shaping_reclaimed_bytes Memory that was declared and is given to others; in the shadow what would be; of the leader only.
-# TYPE evenkeel_shaping_reclaimed_bytes gauge
-evenkeel_shaping_reclaimed_bytes 3.221225472e+09
-# HELP evenkeel_shaping_reclaimed_cores CPU that was declared and is not needed by estimate; in the shadow what would be reclaimed; of the leader only.
-# TYPE evenkeel_shaping_reclaimed_cores gauge
-evenkeel_shaping_reclaimed_cores 2.5
-# HELP evenkeel_shaping_short_vm_minutes_total VM-minutes in which a VM was short of what it would have used, or in the shadow would have been; since the server began to lead.
-# TYPE evenkeel_shaping_short_vm_minutes_total counter
-evenkeel_shaping_short_vm_minutes_total{resource="cpu"} 1.5
-evenkeel_shaping_short_vm_minutes_total{resource="memory"} 0.25
-# HELP evenkeel_shaping_vms VMs whose needs are estimated: all, those short of memory now (pressed), those whose memory is left alone; of the leader only.
-# TYPE evenkeel_shaping_vms gauge
-evenkeel_shaping_vms{which="all"} 7
-evenkeel_shaping_vms{which="left alone"} 3
-evenkeel_shaping_vms{which="pressed"} 2
+		want := `# HELP evenkeel_rightsizing_mode 1 for the mode of rightsizing that is set: off, shadow or on; of the leader only.
+# TYPE evenkeel_rightsizing_mode gauge
+evenkeel_rightsizing_mode{mode="off"} 0
+evenkeel_rightsizing_mode{mode="on"} 1
+evenkeel_rightsizing_mode{mode="shadow"} 0
+# HELP evenkeel_rightsizing_margin_factor By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.
+# TYPE evenkeel_rightsizing_margin_factor gauge
+evenkeel_rightsizing_margin_factor{aggressiveness="aggressive"} 1.01
+evenkeel_rightsizing_margin_factor{aggressiveness="balanced"} 1.25
+evenkeel_rightsizing_margin_factor{aggressiveness="conservative"} 1.75
+# HELP evenkeel_rightsizing_preempted_vms_total VMs that were stopped to make room in memory for others; since the server began to lead.
+# TYPE evenkeel_rightsizing_preempted_vms_total counter
+evenkeel_rightsizing_preempted_vms_total 4
+# HELP evenkeel_rightsizing_quality_ratio Share of the looks at VMs in the last period at which a VM had what it could use, in the shadow would have; of the leader only.
+# TYPE evenkeel_rightsizing_quality_ratio gauge
+evenkeel_rightsizing_quality_ratio 0.97
+# HELP evenkeel_rightsizing_reclaimed_bytes Memory that was declared and is given to others; in the shadow what would be; of the leader only.
+# TYPE evenkeel_rightsizing_reclaimed_bytes gauge
+evenkeel_rightsizing_reclaimed_bytes 3.221225472e+09
+# HELP evenkeel_rightsizing_reclaimed_cores CPU that was declared and is not needed by estimate; in the shadow what would be reclaimed; of the leader only.
+# TYPE evenkeel_rightsizing_reclaimed_cores gauge
+evenkeel_rightsizing_reclaimed_cores 2.5
+# HELP evenkeel_rightsizing_short_vm_minutes_total VM-minutes in which a VM was short of what it would have used, or in the shadow would have been; since the server began to lead.
+# TYPE evenkeel_rightsizing_short_vm_minutes_total counter
+evenkeel_rightsizing_short_vm_minutes_total{resource="cpu"} 1.5
+evenkeel_rightsizing_short_vm_minutes_total{resource="memory"} 0.25
+# HELP evenkeel_rightsizing_vms VMs whose needs are estimated: all, those under memory pressure, those excluded, whose memory is not touched; of the leader only.
+# TYPE evenkeel_rightsizing_vms gauge
+evenkeel_rightsizing_vms{which="all"} 7
+evenkeel_rightsizing_vms{which="excluded"} 3
+evenkeel_rightsizing_vms{which="under-pressure"} 2
 `
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

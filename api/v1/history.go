@@ -51,7 +51,7 @@ type HistoryVM struct {
 	CPU    []*float64 `json:"cpu"`    // cores
 	Memory []*float64 `json:"memory"` // bytes
 	// Throttled is the share of its CPU measurements in which its cap held it back: it would have used more than CPU says.
-	Throttled float64 `json:"heldBack,omitempty"`
+	Throttled float64 `json:"throttled,omitempty"`
 }
 
 // Limits of a history that is read.

@@ -132,7 +132,7 @@ type DrainRequest struct {
 	Deadline   string   `json:"deadline,omitempty" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
 	MaxBytes   *Bound   `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
 	OnBlocked  string   `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
-	OtherHosts []string `json:"together,omitempty" doc:"Names of other hosts that are about to be emptied as well: no VM goes there."`
+	OtherHosts []string `json:"otherHosts,omitempty" doc:"Names of other hosts that are about to be emptied as well: no VM goes there."`
 	Reason     string   `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the host."`
 }
 
@@ -151,7 +151,7 @@ func ParseDrain(doc []byte) (DrainRequest, error) {
 		field{"deadline", r.duration(&q.Deadline)},
 		field{"maxBytes", r.bound(&q.MaxBytes)},
 		field{"onBlocked", r.oneOf(&q.OnBlocked, OnBlockedStop, OnBlockedSkip, OnBlockedShutdown)},
-		field{"together", r.texts(&q.OtherHosts, maxTried, 253)},
+		field{"otherHosts", r.texts(&q.OtherHosts, maxTried, 253)},
 		field{"reason", r.text(&q.Reason, 500)})
 	if given["deadline"] && q.Deadline == "0s" {
 		r.fault(nil, "deadline", "must be more than 0")

@@ -75,7 +75,7 @@ func TestParseRebalance(t *testing.T) {
 }
 
 func TestParseDrain(t *testing.T) {
-	got, err := ParseDrain([]byte(`{"deadline":"90m","maxBytes":"64GiB","onBlocked":"shutdown","reason":"a new disk","together":["h2"]}`))
+	got, err := ParseDrain([]byte(`{"deadline":"90m","maxBytes":"64GiB","onBlocked":"shutdown","reason":"a new disk","otherHosts":["h2"]}`))
 	want := DrainRequest{Deadline: "1h30m", MaxBytes: bound(64 << 30), OnBlocked: OnBlockedShutdown, Reason: "a new disk", OtherHosts: []string{"h2"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -141,7 +141,7 @@ func TestDuration(t *testing.T) {
 
 func TestParseSettings(t *testing.T) {
 	got, err := ParseSettingPairs([]string{"minYield=0.6", "onFull=reject", "image=", "minMemory=128MiB", "sharedPools=nfs,ceph", "moves.mode=propose",
-		"moves.period=5m", "moves.maxBytes=0", "moves.bandwidth=100MiB", "moves.postCopy=true", "moves.perHost=1", "moves.leastGain=0.2"})
+		"moves.period=5m", "moves.maxBytes=0", "moves.bandwidth=100MiB", "moves.postCopy=true", "moves.perHost=1", "moves.minGain=0.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestParseSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"minYield":0.6,"onFull":"reject","image":"","minMemory":134217728,"sharedPools":["nfs","ceph"],` +
-		`"moves":{"mode":"propose","period":"5m","leastGain":0.2,"maxBytes":0,"perHost":1,"bandwidth":104857600,"postCopy":true}}`
+		`"moves":{"mode":"propose","period":"5m","minGain":0.2,"maxBytes":0,"perHost":1,"bandwidth":104857600,"postCopy":true}}`
 	if string(sent) != want {
 		t.Errorf("%s\nwant %s", sent, want)
 	}

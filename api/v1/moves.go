@@ -43,7 +43,7 @@ type Move struct {
 	After          []int   `json:"after" nullable:"false" doc:"Positions in moves, from 0, of those that must have ended well before."`
 	Bytes          Size    `json:"bytes" doc:"Bytes that it is predicted to send: memory, pages that are sent again, disks that no other host has."`
 	BytesBudget    *Size   `json:"bytesBudget,omitempty" doc:"Most bytes that it may send: beyond them it is aborted, and the VM stays where it is. Left out: no bound."`
-	Staging        bool    `json:"parks" doc:"The VM only waits at this host, and moves on in a later move."`
+	Staging        bool    `json:"staging" doc:"The VM only waits at this host, and moves on in a later move."`
 	Reason         string  `json:"reason" doc:"Why it moves, in words."`
 	Begins         float64 `json:"begins" doc:"Predicted beginning, seconds after the plan's."`
 	Seconds        float64 `json:"seconds" doc:"Predicted time that it takes, seconds."`
@@ -172,7 +172,7 @@ type HostEmpty struct {
 	Host      string    `json:"host" doc:"Name of the host."`
 	Empty     bool      `json:"empty" doc:"The hypervisor said that it runs no VM of this cluster, and none is on its way there."`
 	VMs       []string  `json:"vms" nullable:"false" doc:"Names of those that it runs, or may run."`
-	Unmanaged []string  `json:"unknown" nullable:"false" doc:"VMs that carry this cluster's mark and are unknown to it."`
+	Unmanaged []string  `json:"unmanaged" nullable:"false" doc:"VMs that carry this cluster's mark and are unknown to it."`
 	At        time.Time `json:"at,omitzero" doc:"When the hypervisor said so; left out: it has not said."`
 }
 

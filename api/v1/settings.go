@@ -18,17 +18,17 @@ type ClusterSettings struct {
 	MaxVMs      int                 `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
 	SharedPools []string            `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
 	Moves       MoveSettings        `json:"moves" doc:"When VMs move by live migration, and how."`
-	Rightsizing RightsizingSettings `json:"shaping" doc:"Whose needs are estimated, and what is done with that."`
+	Rightsizing RightsizingSettings `json:"rightsizing" doc:"Whose needs are estimated, and what is done with that."`
 }
 
 // MoveSettings say when VMs move by live migration, and how.
 type MoveSettings struct {
 	Mode                string  `json:"mode" enum:"auto,propose,off" doc:"auto: plans that are worth it are carried out. propose: they wait for an operator to apply them. off: the leader makes none by itself."`
 	Period              string  `json:"period" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration." example:"10m"`
-	MinResidency        string  `json:"grace" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration." example:"10m"`
+	MinResidency        string  `json:"minResidency" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration." example:"10m"`
 	CoolDown            string  `json:"coolDown" doc:"Time after a re-balance before the leader plans the next, as a Go duration." example:"30m"`
-	StabilizationWindow string  `json:"hold" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration." example:"30s"`
-	MinGain             float64 `json:"leastGain" doc:"Least gain of a plan, as a fraction of the minimum yield: 0.1 is a tenth."`
+	StabilizationWindow string  `json:"stabilizationWindow" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration." example:"30s"`
+	MinGain             float64 `json:"minGain" doc:"Least gain of a plan, as a fraction of the minimum yield: 0.1 is a tenth."`
 	IdleBelow           float64 `json:"idleBelow" doc:"Nothing moves while less than this fraction of the cluster's CPU is used, 0 to 1."`
 	MaxBytes            Size    `json:"maxBytes" doc:"Most bytes that one plan may send, unless the request names another bound; 0: what one migration sends in a period."`
 	Budget              Size    `json:"budget" doc:"What maxBytes comes to: itself, or where it is 0 what the bandwidth and the period make of it. Read only."`
@@ -52,17 +52,17 @@ type SettingsPatch struct {
 	MaxVMs      *int              `json:"maxVMs,omitempty" minimum:"1" doc:"Most VMs of one virtual cluster."`
 	SharedPools *[]string         `json:"sharedPools,omitempty" doc:"Storage pools that hold the same disks on every host."`
 	Moves       *MovePatch        `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
-	Rightsizing *RightsizingPatch `json:"shaping,omitempty" doc:"Whose needs are estimated, and what is done with that."`
+	Rightsizing *RightsizingPatch `json:"rightsizing,omitempty" doc:"Whose needs are estimated, and what is done with that."`
 }
 
 // MovePatch changes settings of moves; what is left out stays.
 type MovePatch struct {
 	Mode                *string  `json:"mode,omitempty" enum:"auto,propose,off" doc:"Carry plans out, only propose them, or make none unless asked."`
 	Period              *string  `json:"period,omitempty" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration; here and below, 0s is the default."`
-	MinResidency        *string  `json:"grace,omitempty" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration."`
+	MinResidency        *string  `json:"minResidency,omitempty" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration."`
 	CoolDown            *string  `json:"coolDown,omitempty" doc:"Time after a re-balance before the leader plans the next, as a Go duration."`
-	StabilizationWindow *string  `json:"hold,omitempty" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
-	MinGain             *float64 `json:"leastGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`
+	StabilizationWindow *string  `json:"stabilizationWindow,omitempty" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
+	MinGain             *float64 `json:"minGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`
 	IdleBelow           *float64 `json:"idleBelow,omitempty" minimum:"0" maximum:"1" doc:"Nothing moves while less than this fraction of the cluster's CPU is used; 0: the default."`
 	MaxBytes            *Size    `json:"maxBytes,omitempty" doc:"Most bytes that one plan may send, bytes or a size with a unit; 0: what one migration sends in a period."`
 	PerHost             *int     `json:"perHost,omitempty" minimum:"1" maximum:"64" doc:"Most migrations at a time that one host takes part in."`
@@ -137,10 +137,10 @@ func ParseSettings(doc []byte) (SettingsPatch, error) {
 			inside := r.object(n, path,
 				field{"mode", some(&m.Mode, oneOf("auto", "propose", "off"))},
 				field{"period", some(&m.Period, r.duration)},
-				field{"grace", some(&m.MinResidency, r.duration)},
+				field{"minResidency", some(&m.MinResidency, r.duration)},
 				field{"coolDown", some(&m.CoolDown, r.duration)},
-				field{"hold", some(&m.StabilizationWindow, r.duration)},
-				field{"leastGain", some(&m.MinGain, r.fraction(10))},
+				field{"stabilizationWindow", some(&m.StabilizationWindow, r.duration)},
+				field{"minGain", some(&m.MinGain, r.fraction(10))},
 				field{"idleBelow", some(&m.IdleBelow, r.fraction(1))},
 				field{"maxBytes", some(&m.MaxBytes, r.zeroSize)},
 				field{"perHost", some(&m.PerHost, whole(1, 64))},
@@ -155,7 +155,7 @@ func ParseSettings(doc []byte) (SettingsPatch, error) {
 				r.fault(n, path, "nothing to change")
 			}
 		}},
-		field{"shaping", func(n *node, path string) {
+		field{"rightsizing", func(n *node, path string) {
 			var m RightsizingPatch
 			s.Rightsizing = &m
 			inside := r.object(n, path,
@@ -178,10 +178,10 @@ func ParseSettings(doc []byte) (SettingsPatch, error) {
 // settingKeys are the settings by the names that people write, and whether JSON has them as text.
 var settingKeys = map[string]bool{
 	"minYield": false, "onFull": true, "image": true, "pool": true, "minMemory": true, "maxVMs": false, "sharedPools": true,
-	"moves.mode": true, "moves.period": true, "moves.grace": true, "moves.coolDown": true, "moves.hold": true, "moves.leastGain": false,
+	"moves.mode": true, "moves.period": true, "moves.minResidency": true, "moves.coolDown": true, "moves.stabilizationWindow": true, "moves.minGain": false,
 	"moves.idleBelow": false, "moves.maxBytes": true, "moves.perHost": false, "moves.total": false, "moves.bandwidth": true,
 	"moves.autoConverge": false, "moves.postCopy": false, "moves.copyStorage": false, "moves.deadline": true, "moves.onJoin": false,
-	"shaping.mode": true, "shaping.needs": true, "shaping.aggressiveness": true,
+	"rightsizing.mode": true, "rightsizing.needs": true, "rightsizing.aggressiveness": true,
 }
 
 // SettingKeys are the names of all settings, in order.

@@ -9,7 +9,7 @@ type RightsizingSettings struct {
 	Aggressiveness string `json:"aggressiveness" enum:"conservative,balanced,aggressive" doc:"How small the buffer beside a forecast is; for a virtual cluster that names none."`
 }
 
-// RightsizingPatch changes settings of shaping; what is left out stays.
+// RightsizingPatch changes settings of rightsizing; what is left out stays.
 type RightsizingPatch struct {
 	Mode           *string `json:"mode,omitempty" enum:"off,shadow,on" doc:"Give VMs what they are expected to need, only show it, or give every VM what was declared."`
 	Needs          *string `json:"needs,omitempty" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
@@ -21,7 +21,7 @@ type Rightsizing struct {
 	Mode           string            `json:"mode" enum:"off,shadow,on"`
 	Needs          string            `json:"needs" doc:"For a virtual cluster that names none."`
 	Aggressiveness string            `json:"aggressiveness" doc:"For a virtual cluster that names none."`
-	EvaluatedAt    time.Time         `json:"lookedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
+	EvaluatedAt    time.Time         `json:"evaluatedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
 	Reclaimed      Resources         `json:"reclaimed" doc:"By that look, of what was declared; in the shadow what would be."`
 	VMs            []RightsizedVM    `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`
 	Waiting        []string          `json:"waiting" nullable:"false" doc:"VMs that were preempted and start again once there is room."`
@@ -38,14 +38,14 @@ type RightsizedVM struct {
 	Need           float64 `json:"need" doc:"Estimated for each VM of its group, cores; in the shadow it is not in force."`
 	Memory         Size    `json:"memory" doc:"Declared, bytes."`
 	Balloon        Size    `json:"balloon" doc:"Target of its balloon, bytes; in the shadow it is not in force."`
-	UnderPressure  bool    `json:"pressed,omitempty" doc:"It is short of memory now."`
+	UnderPressure  bool    `json:"underPressure,omitempty" doc:"It is short of memory now."`
 	ShortCPU       float64 `json:"shortCPU,omitempty" doc:"Cores that it uses beyond what it would have been given; where that is in force, that it is held back by."`
 	ShortMemory    Size    `json:"shortMemory,omitempty" doc:"Bytes that it uses beyond what it would have been given."`
-	Excluded       bool    `json:"leftAlone,omitempty" doc:"Its memory is left alone: see reason."`
+	Excluded       bool    `json:"excluded,omitempty" doc:"Its memory is left alone: see reason."`
 	Reason         string  `json:"reason" doc:"Why it is given that."`
 }
 
-// RightsizingHour is what shaping did in an hour. VM-minutes count each VM for each minute.
+// RightsizingHour is what rightsizing did in an hour. VM-minutes count each VM for each minute.
 type RightsizingHour struct {
 	From        time.Time `json:"from"`
 	Mode        string    `json:"mode" enum:"shadow,on"`
@@ -62,10 +62,10 @@ type RightsizingHour struct {
 
 // Admission is by what new VMs are placed beside VMs whose needs are estimated.
 type Admission struct {
-	InForce bool           `json:"inForce" doc:"False in the shadow, where it is only shown, and where shaping is off."`
+	InForce bool           `json:"inForce" doc:"False in the shadow, where it is only shown, and where rightsizing is off."`
 	Quality *float64       `json:"quality,omitempty" doc:"Share of the looks at VMs in the last period at which a VM had the CPU and the memory that it could use, or in the shadow would have; left out: not known yet."`
 	Target  float64        `json:"target" doc:"Quality above which the factors fall; below it they rise where it falls."`
-	Margins []Margin       `json:"penalties" nullable:"false" doc:"One for each aggressiveness; none where shaping is off."`
+	Margins []Margin       `json:"margins" nullable:"false" doc:"One for each aggressiveness; none where rightsizing is off."`
 	Hosts   []HostHeadroom `json:"hosts" nullable:"false"`
 }
 
@@ -73,7 +73,7 @@ type Admission struct {
 type Margin struct {
 	Aggressiveness string  `json:"aggressiveness" enum:"conservative,balanced,aggressive"`
 	Factor         float64 `json:"factor" doc:"Now (P)."`
-	Start          float64 `json:"start" doc:"As shaping is switched on, and with a new leader."`
+	Start          float64 `json:"start" doc:"As rightsizing is switched on, and with a new leader."`
 	Min            float64 `json:"min"`
 	Max            float64 `json:"max"`
 	K1             float64 `json:"k1" doc:"Share of what was declared that a VM is given beside what is forecast."`
@@ -86,7 +86,7 @@ type HostHeadroom struct {
 	Needs     Resources         `json:"needs" doc:"What VMs with estimated needs are thought to need there."`
 	CountAs   Resources         `json:"countAs" doc:"What that counts as where new VMs are placed."`
 	Estimated Resources         `json:"estimated" doc:"Room for new VMs if estimates are right."`
-	Headroom  Resources         `json:"room" doc:"Room for new VMs: never more than that."`
+	Headroom  Resources         `json:"headroom" doc:"Room for new VMs: never more than that."`
 	Available *HostAvailability `json:"available,omitempty" doc:"What the host itself holds to be available; left out where it told of none."`
 	Ignored   string            `json:"ignored,omitempty" doc:"Why what the host itself says counts for nothing."`
 }

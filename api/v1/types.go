@@ -115,7 +115,7 @@ type Host struct {
 	KVM          bool              `json:"kvm" doc:"Hardware virtualization is used; else software emulation."`
 	Software     string            `json:"software"`
 	Error        string            `json:"error,omitempty" doc:"Why what is wanted is not in force on it."`
-	Unmanaged    []string          `json:"unknown,omitempty" doc:"VMs that carry this cluster's mark and are unknown to it: reported, never touched."`
+	Unmanaged    []string          `json:"unmanaged,omitempty" doc:"VMs that carry this cluster's mark and are unknown to it: reported, never touched."`
 	Synced       uint64            `json:"synced" doc:"Log index up to which what is wanted is in force on it."`
 }
 
@@ -238,9 +238,9 @@ type ClusterStatus struct {
 	Settings        ClusterSettings `json:"settings"`
 
 	Epoch               uint64      `json:"epoch" doc:"Raised by every restore and recovery."`
-	FencingDisabled     bool        `json:"disarmed" doc:"Leases that run out stop no VM, and prove nothing."`
-	RecoveryFreeze      string      `json:"hold,omitempty" doc:"restore or recovery, after which nothing is started or stopped until every host has said what it runs."`
-	RecoveryFreezeHosts []string    `json:"holdFor,omitempty" doc:"Hosts that have not said so yet."`
+	FencingDisabled     bool        `json:"fencingDisabled" doc:"Leases that run out stop no VM, and prove nothing."`
+	RecoveryFreeze      string      `json:"recoveryFreeze,omitempty" doc:"restore or recovery, after which nothing is started or stopped until every host has said what it runs."`
+	RecoveryFreezeHosts []string    `json:"recoveryFreezeHosts,omitempty" doc:"Hosts that have not said so yet."`
 	Members             []Member    `json:"members,omitempty"`
 	Voters              int         `json:"voters,omitempty" doc:"Servers that vote."`
 	Tolerance           int         `json:"tolerance" doc:"How many of them may fail before the majority is lost."`

@@ -288,7 +288,7 @@ type Grant struct {
 	Epoch, Term, Index uint64
 	Lease              time.Duration // from the sending of the renewal
 	// Enforce says whether restartable VMs are to be stopped when the lease runs out, and
-	// the watchdog to be armed while there are any; false while the cluster is disarmed.
+	// the watchdog to be armed while there are any; false while fencing is disabled.
 	Enforce bool
 	// Servers of the cluster, where a later question may be asked: host:port.
 	Servers []string

@@ -89,7 +89,7 @@ func (v *View) rightsizingOf(vc state.VC) (lines []string) {
 		return nil
 	}
 	if set.Mode != state.RightsizingOn {
-		say("its needs are to be estimated, %s; shaping is %s: it has what was declared", set.AggressivenessOf(&vc), set.Mode)
+		say("its needs are to be estimated, %s; rightsizing is %s: it has what was declared", set.AggressivenessOf(&vc), set.Mode)
 		return lines
 	}
 	say("its needs are estimated, %s", set.AggressivenessOf(&vc))

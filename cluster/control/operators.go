@@ -78,12 +78,12 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 	return proof, c.proposeLoss(ctx, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof + askedBy(ctx), Basis: basis})
 }
 
-// SetFencing lets leases stop VMs again; disarm keeps them from it, for work on the network.
-func (c *Control) SetFencing(ctx context.Context, armed bool, reason string) error {
+// SetFencing says whether leases that run out stop VMs; they do not during work on the network.
+func (c *Control) SetFencing(ctx context.Context, enable bool, reason string) error {
 	if err := checkReason("reason", reason); err != nil {
 		return err
 	}
-	return c.propose(ctx, state.KindSetFencing, state.SetFencing{FencingDisabled: !armed, Reason: reason})
+	return c.propose(ctx, state.KindSetFencing, state.SetFencing{FencingDisabled: !enable, Reason: reason})
 }
 
 // Audit records an event of the cluster's own: a connection refused, a certificate issued.

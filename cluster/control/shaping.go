@@ -15,10 +15,10 @@ import (
 // wakesPerPeriod at needs there may be between two others, where somebody is short of something.
 const wakesPerPeriod = 6
 
-// reportEvery so many periods the leader tells what shaping did, so that the next leader goes on from there.
+// reportEvery so many periods the leader tells what rightsizing did, so that the next leader goes on from there.
 const reportEvery = 10
 
-// RightsizingStatus is how shaping stands.
+// RightsizingStatus is how rightsizing stands.
 type RightsizingStatus struct {
 	Settings    state.RightsizingSettings // with defaults
 	EvaluatedAt time.Time                 // zero: not yet, since this server began to lead
@@ -92,7 +92,7 @@ func (c *Control) rightsizeOn(ctx context.Context) {
 			timer.Stop()
 		}
 		if err := c.rightsize(ctx, &x); err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) && !errors.Is(err, state.ErrConflict) {
-			c.log.Warn("shaping", "error", err)
+			c.log.Warn("rightsizing", "error", err)
 		}
 		timer.Reset(sooner) // who is short now is looked at again no sooner
 		select {
@@ -152,7 +152,7 @@ func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 	return found
 }
 
-// reportHours of what shaping did, now and then.
+// reportHours of what rightsizing did, now and then.
 func (c *Control) reportHours(ctx context.Context, s *state.Snapshot, now time.Time) error {
 	x := &c.rightsizing
 	hours := x.unsaved(now, reportEvery*c.o.Period)
@@ -181,7 +181,7 @@ func (x *rightsizing) unsaved(now time.Time, every time.Duration) []state.Rights
 	return slices.DeleteFunc(slices.Clone(x.hours), func(h state.RightsizingHour) bool { return h.ID != "" })
 }
 
-// hour of what shaping did, in that mode.
+// hour of what rightsizing did, in that mode.
 func (x *rightsizing) hour(now time.Time, mode state.RightsizingMode) *state.RightsizingHour {
 	from := now.Truncate(time.Hour)
 	same := func(h state.RightsizingHour) bool { return h.Mode == mode && h.From.Equal(from) }
@@ -250,7 +250,7 @@ func (x *rightsizing) note(now time.Time, period time.Duration, s *state.Snapsho
 
 // Rightsizing is how it stands. Of the leader only.
 func (c *Control) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
-	s, err := c.before(ctx, "shaping")
+	s, err := c.before(ctx, "rightsizing")
 	if err != nil {
 		return RightsizingStatus{}, err
 	}

@@ -243,7 +243,7 @@ func TestRightsizing(t *testing.T) {
 		if now, _ = h.Rightsizing(t.Context()); now.Hours[len(now.Hours)-1].ShortMemory == 0 || now.Hours[len(now.Hours)-1].WorstVM != "old-g-0" || now.Hours[len(now.Hours)-1].ShortCPU == 0 {
 			t.Errorf("what would have gone wrong: %+v", now.Hours)
 		}
-		if text := h.explained("old"); !strings.Contains(text, "shaping is shadow") {
+		if text := h.explained("old"); !strings.Contains(text, "rightsizing is shadow") {
 			t.Error(text)
 		}
 		h.use["old-g-0"] = state.Resources{CPU: 0.2, Memory: gib}
@@ -302,7 +302,7 @@ func TestRightsizing(t *testing.T) {
 		h.pass(3 * time.Minute)
 		for _, name := range []string{"old-g-0", "young-g-0"} {
 			if vm, g := h.vm(name); vm.Target != 0 || g.Estimated != 0 || g.Allocation != g.CPU {
-				t.Errorf("shaping is off: %+v, %+v", vm, g)
+				t.Errorf("rightsizing is off: %+v, %+v", vm, g)
 			}
 		}
 	})

@@ -31,7 +31,7 @@ func (h Holder) Granted(sent Instant, lease time.Duration, enforce bool) Holder 
 func (h Holder) Leased(now Instant) bool { return h.Had && now < h.Until }
 
 // MustStop says whether restartable VMs have no right to run at the instant.
-// While the cluster is disarmed they have.
+// While fencing is disabled they have.
 func (h Holder) MustStop(now Instant) bool { return !h.Leased(now) && (h.Enforce || !h.Had) }
 
 // MayPet says whether the watchdog is to be told that this host is well. running

@@ -340,11 +340,11 @@ func (p *problem) advice() []string {
 	}
 	var out []string
 	if s := forecast.QualityPenalty; best > 1e-9 && !math.IsInf(best, 1) {
-		out = append(out, fmt.Sprintf("wait: the factor falls by %.0f%% with every look at which more than %.0f%% of the VMs have what they can use (see vcctl shaping status)", 100*(1-s.Decay), 100*s.Target))
+		out = append(out, fmt.Sprintf("wait: the factor falls by %.0f%% with every look at which more than %.0f%% of the VMs have what they can use (see vcctl rightsizing status)", 100*(1-s.Decay), 100*s.Target))
 	}
 	for _, text := range []string{state.Conservative, state.Balanced} {
 		if p.aggressiveness[text] {
-			return append(out, "let estimates be bolder than "+text+": aggressiveness in the files of virtual clusters, or shaping.aggressiveness of the cluster's settings")
+			return append(out, "let estimates be bolder than "+text+": aggressiveness in the files of virtual clusters, or rightsizing.aggressiveness of the cluster's settings")
 		}
 	}
 	return out

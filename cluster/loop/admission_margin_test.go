@@ -146,7 +146,7 @@ func TestHeadroomByMoves(t *testing.T) {
 	}
 }
 
-// With shaping off, in the shadow, or where nobody's needs are estimated, neither penalty nor words count.
+// With rightsizing off, in the shadow, or where nobody's needs are estimated, neither penalty nor words count.
 func TestNoMargin(t *testing.T) {
 	availability := map[string]loop.HostAvailability{"h1": {At: start.Add(time.Hour), Available: r(0, 0)}}
 	for name, make := range map[string]func() *rightsized{

@@ -11,7 +11,7 @@ import (
 	"evenkeel/forecast"
 )
 
-// How VMs are shaped.
+// How VMs are rightsized.
 const (
 	rightsizeRest     = 10   // periods for which what grew, or was short, gives nothing back
 	rightsizeStale    = 10   // periods after which what was measured says nothing
@@ -136,7 +136,7 @@ type Rightsizer struct {
 type ref struct {
 	vc         string // id
 	vm         string // id
-	rightsized int    // position in Shaping.VMs; -1: none
+	rightsized int    // position in Rightsizing.VMs; -1: none
 }
 
 type rightsizedVM struct {

@@ -66,7 +66,7 @@ func prepareRestore(in io.Reader, reason string, at time.Time, now *Snapshot, ve
 		m.RecoveryFreeze.Reason = reason
 	}
 	w.put(tMeta, &m)
-	w.event("hold-began", "cluster", m.ID, "%s: nothing is started or stopped until %d hosts have said what they run", reason, len(m.RecoveryFreeze.Pending))
+	w.event("recovery-freeze-began", "cluster", m.ID, "%s: nothing is started or stopped until %d hosts have said what they run", reason, len(m.RecoveryFreeze.Pending))
 	forgetRows(w, tRestore, every[restorePart])
 	w.put(tIndex, &w.pos)
 	w.txn.Commit()

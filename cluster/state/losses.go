@@ -167,9 +167,9 @@ func (w *writer) setFencing(b *SetFencing) error {
 		}
 	}
 	if b.FencingDisabled {
-		w.event("disarmed", "cluster", m.ID, "leases that run out stop no VM and prove nothing%s", because(b.Reason))
+		w.event("fencing-disabled", "cluster", m.ID, "leases that run out stop no VM and prove nothing%s", because(b.Reason))
 	} else {
-		w.event("armed", "cluster", m.ID, "leases stop VMs again")
+		w.event("fencing-enabled", "cluster", m.ID, "leases stop VMs again")
 	}
 	return nil
 }
@@ -195,11 +195,11 @@ func (w *writer) inventory(b *Inventory) error {
 			continue
 		}
 		if !ok {
-			w.event("vm-unknown", "vm", r.VM, "runs on host %s, but the state does not know it: it is left alone", b.Host)
+			w.event("vm-unmanaged", "vm", r.VM, "runs on host %s, but the state does not know it: it is left alone", b.Host)
 			continue
 		}
 		if vm.InventoryConfirmed(m) && vm.Host != b.Host {
-			w.event("vm-twice", "vm", vm.Name, "runs on host %s (generation %d) and on host %s (generation %d)", vm.Host, vm.Generation, b.Host, r.Generation)
+			w.event("vm-duplicate", "vm", vm.Name, "runs on host %s (generation %d) and on host %s (generation %d)", vm.Host, vm.Generation, b.Host, r.Generation)
 			if r.Generation < vm.Generation { // of the same one the later word counts: it may have moved between the two
 				continue
 			}
@@ -253,7 +253,7 @@ func (w *writer) inventoryTaken(host string) {
 			w.markLost(vm, "no host runs it after the "+m.RecoveryFreeze.Reason)
 		}
 	}
-	w.event("hold-ended", "cluster", m.ID, "every host has said what it runs: the cluster goes on after the %s", m.RecoveryFreeze.Reason)
+	w.event("recovery-freeze-ended", "cluster", m.ID, "every host has said what it runs: the cluster goes on after the %s", m.RecoveryFreeze.Reason)
 	m.RecoveryFreeze = RecoveryFreeze{}
 	w.put(tMeta, &m)
 }

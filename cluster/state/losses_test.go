@@ -512,14 +512,14 @@ func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 		k.must(t, state.KindInventory, state.Inventory{Host: h, VMs: []state.Instance{{VM: "vm-a-0", Generation: uint64(1 + i)}}})
 	}
 	for _, e := range k.Snapshot().EventsAfter(0, 0) {
-		if e.Kind == "vm-twice" {
+		if e.Kind == "vm-duplicate" {
 			return
 		}
 	}
 	t.Error("no event says that the VM runs twice")
 }
 
-// A host that was told of a disarmed cluster and not heard of since does not stop its VMs: what
+// A host that was told of a cluster with fencing disabled and not heard of since does not stop its VMs: what
 // it said before must prove nothing once the cluster is armed again.
 func TestArmingForgetsWhatWasSaidBefore(t *testing.T) {
 	k := small(t, 2)

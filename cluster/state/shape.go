@@ -3,7 +3,7 @@ package state
 // RightsizingMode says what is done with estimates of what VMs need.
 type RightsizingMode string
 
-// Modes of shaping.
+// Modes of rightsizing.
 const (
 	RightsizingOff    RightsizingMode = "off"    // nothing: all needs are those declared
 	RightsizingShadow RightsizingMode = "shadow" // it is shown what would be done

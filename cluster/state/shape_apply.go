@@ -10,7 +10,7 @@ import (
 // rightsize sets needs and targets. Memory that a target gives back counts until the host says that it is free (VM.ChargedMemory).
 func (w *writer) rightsize(b *Rightsize) error {
 	if b.Basis >= w.index {
-		return fmt.Errorf("shaped on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
+		return fmt.Errorf("rightsized on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
 	}
 	meta, _ := w.read().Meta()
 	if meta.RecoveryFreeze.On() {
@@ -45,7 +45,7 @@ func (w *writer) rightsize(b *Rightsize) error {
 		w.touch(name)
 	}
 	if b.Text != "" {
-		w.event("shaped", "cluster", meta.ID, "%s", b.Text)
+		w.event("rightsized", "cluster", meta.ID, "%s", b.Text)
 	}
 	return nil
 }
@@ -54,9 +54,9 @@ func (w *writer) rightsize(b *Rightsize) error {
 func rightsizes(vc *VC, set RightsizingSettings, basis uint64) string {
 	switch {
 	case vc.ModifyIndex > basis:
-		return fmt.Sprintf("changed at index %d, shaped on %d", vc.ModifyIndex, basis)
+		return fmt.Sprintf("changed at index %d, rightsized on %d", vc.ModifyIndex, basis)
 	case set.Mode != RightsizingOn:
-		return "shaping is " + string(set.Mode)
+		return "rightsizing is " + string(set.Mode)
 	case !set.Estimates(vc):
 		return "its needs are declared"
 	}
@@ -142,11 +142,11 @@ func (b *Rightsize) valid() error {
 func (x RightsizingSettings) valid() error {
 	switch {
 	case x.Mode != "" && x.Mode != RightsizingOff && x.Mode != RightsizingShadow && x.Mode != RightsizingOn:
-		return fmt.Errorf("settings: shaping: mode %q: %w", x.Mode, ErrInvalid)
+		return fmt.Errorf("settings: rightsizing: mode %q: %w", x.Mode, ErrInvalid)
 	case x.Needs != "" && x.Needs != NeedsDeclared && x.Needs != NeedsEstimated:
-		return fmt.Errorf("settings: shaping: needs %q: %w", x.Needs, ErrInvalid)
+		return fmt.Errorf("settings: rightsizing: needs %q: %w", x.Needs, ErrInvalid)
 	case x.Aggressiveness != "" && !knownAggressiveness(x.Aggressiveness):
-		return fmt.Errorf("settings: shaping: aggressiveness %q: %w", x.Aggressiveness, ErrInvalid)
+		return fmt.Errorf("settings: rightsizing: aggressiveness %q: %w", x.Aggressiveness, ErrInvalid)
 	}
 	return nil
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// RightsizingHours are kept, of what shaping did: seven days of one mode.
+// RightsizingHours are kept, of what rightsizing did: seven days of one mode.
 const RightsizingHours = 7 * 24
 
-// RightsizingHour is what shaping did in an hour, or in the shadow would have done. VM-minutes count each VM for each minute.
+// RightsizingHour is what rightsizing did in an hour, or in the shadow would have done. VM-minutes count each VM for each minute.
 type RightsizingHour struct {
 	ID      string          `json:"id,omitempty"` // by From, then Mode; set when applied
 	From    time.Time       `json:"from"`         // a whole hour
@@ -28,7 +28,7 @@ type RightsizingHour struct {
 	Preempted   int     `json:"preempted"`
 }
 
-// RightsizingReport is what a leader tells of what shaping did, so that the next one goes on from there: hours that are new, or that it told less
+// RightsizingReport is what a leader tells of what rightsizing did, so that the next one goes on from there: hours that are new, or that it told less
 // of before.
 type RightsizingReport struct {
 	Hours []RightsizingHour `json:"hours"`
@@ -55,11 +55,11 @@ func (w *writer) rightsizingReport(b *RightsizingReport) error {
 
 func (b *RightsizingReport) valid() error {
 	if len(b.Hours) > RightsizingHours {
-		return fmt.Errorf("%d hours of shaping, more than %d: %w", len(b.Hours), RightsizingHours, ErrInvalid)
+		return fmt.Errorf("%d hours of rightsizing, more than %d: %w", len(b.Hours), RightsizingHours, ErrInvalid)
 	}
 	for _, h := range b.Hours {
 		if err := h.valid(); err != nil {
-			return fmt.Errorf("shaping in the hour of %v: %w", h.From, err)
+			return fmt.Errorf("rightsizing in the hour of %v: %w", h.From, err)
 		}
 	}
 	return nil

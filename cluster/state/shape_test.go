@@ -12,7 +12,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// estimated runs a VC of VMs of 4 GiB that may have 1 GiB, with estimated needs, where shaping is on.
+// estimated runs a VC of VMs of 4 GiB that may have 1 GiB, with estimated needs, where rightsizing is on.
 func estimated(t failer, k *cluster, name string, hosts ...string) {
 	k.must(t, state.KindPlan, withNeeds(planOf(k.Snapshot(), name, 2, 4*gib, hosts...)))
 	for i, h := range hosts {
@@ -40,7 +40,7 @@ func targets(s *state.Snapshot, memory int64, vms ...string) state.Rightsize {
 	return out
 }
 
-// withRightsize adds shaping to the newest log.
+// withRightsize adds rightsizing to the newest log.
 func withRightsize(t *testing.T, k *cluster) {
 	k.must(t, state.KindHostReport, hostReport("h9", 8, 16*gib))
 	rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOn, Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive})
@@ -56,7 +56,7 @@ func withRightsize(t *testing.T, k *cluster) {
 	}
 }
 
-// withHours adds what shaping did to the newest log.
+// withHours adds what rightsizing did to the newest log.
 func withHours(t *testing.T, k *cluster) {
 	h := state.RightsizingHour{From: start.Truncate(time.Hour), Mode: state.RightsizingShadow, Minutes: 60, Average: state.Resources{CPU: 1.5, Memory: 3 * gib}, VMs: 120, ShortCPU: 2, ShortMemory: 1,
 		WorstCPU: 0.25, WorstMemory: gib, WorstVM: "shaped-g-0", Preempted: 1}
@@ -184,11 +184,11 @@ func TestRightsizeIsChecked(t *testing.T) {
 		"off": {func(k *cluster) state.Rightsize {
 			rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOff})
 			return targets(k.Snapshot(), 2*gib, "vm-a-0")
-		}, "shaping is off"},
+		}, "rightsizing is off"},
 		"shadow": {func(k *cluster) state.Rightsize {
 			rightsizing(t, k, state.RightsizingSettings{})
 			return targets(k.Snapshot(), 2*gib, "vm-a-0")
-		}, "shaping is shadow"},
+		}, "rightsizing is shadow"},
 		"stops": {func(k *cluster) state.Rightsize {
 			k.must(t, state.KindPlan, leave(k.Snapshot(), "a", state.GoalStop))
 			return targets(k.Snapshot(), 2*gib, "vm-a-0")

@@ -41,7 +41,7 @@ func (t *tool) app() *cli.App {
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json (as the REST API has it) or yaml"},
 		},
 		Commands: []*cli.Command{
-			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.migrationCommand(),
+			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.simulateCommand(), t.migrationCommand(),
 			t.imageCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
 			t.clusterCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},

@@ -66,7 +66,7 @@ func (t *tool) memberCommands() []*cli.Command {
 			Name: "transfer-leadership", Usage: "hand leadership on to another server", ArgsUsage: "[MEMBER]", Action: t.clusterTransfer,
 			Description: "Without a name, to the server whose log is the newest.\n\nExample: vcctl cluster transfer-leadership h2",
 		},
-		t.fencingCommand(true), t.fencingCommand(false), t.snapshotCommand(), t.historyCommand(),
+		t.fencingCommand(), t.snapshotCommand(), t.historyCommand(),
 	}
 }
 
@@ -253,22 +253,34 @@ func (t *tool) carryOut(c *cli.Context, what string, f func(*client.Client) (v1.
 	return t.print(c, s, func(bool) string { return strings.ToUpper(s.Text[:1]) + s.Text[1:] + "\n" })
 }
 
-func (t *tool) fencingCommand(armed bool) *cli.Command {
-	cmd := &cli.Command{Name: "disarm", Usage: "let leases that run out stop no VM, for work on the network", ArgsUsage: " ",
-		Description: "While disarmed, VMs of lost hosts are not restarted. `vcctl cluster arm` ends it.\n\nExample: vcctl cluster disarm -m 'switch is replaced'",
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says why"}}}
-	if armed {
-		cmd = &cli.Command{Name: "arm", Usage: "let leases stop restartable VMs again when they run out", ArgsUsage: " ", Description: "Example: vcctl cluster arm"}
+func (t *tool) fencingCommand() *cli.Command {
+	return &cli.Command{
+		Name: "fencing", Usage: "whether leases that run out stop restartable VMs",
+		Description: "Disabled, the end of a lease stops no VM and proves nothing; watchdogs are stopped, and VMs of lost hosts are not restarted.",
+		Subcommands: []*cli.Command{
+			{
+				Name: "enable", Usage: "let leases stop restartable VMs again when they run out", ArgsUsage: " ", Action: t.setFencing(true),
+				Description: "Example: vcctl cluster fencing enable",
+			},
+			{
+				Name: "disable", Usage: "let leases that run out stop no VM, for work on the network", ArgsUsage: " ", Action: t.setFencing(false),
+				Description: "While fencing is disabled, VMs of lost hosts are not restarted. `vcctl cluster fencing enable` ends it.\n\nExample: vcctl cluster fencing disable -m 'switch is replaced'",
+				Flags:       []cli.Flag{&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says why"}},
+			},
+		},
 	}
-	cmd.Action = func(c *cli.Context) error {
+}
+
+func (t *tool) setFencing(enable bool) cli.ActionFunc {
+	return func(c *cli.Context) error {
 		if _, err := names(c); err != nil {
 			return err
 		}
-		return t.carryOut(c, cmd.Name+"ing the cluster", func(api *client.Client) (v1.Acknowledgement, error) {
-			return api.SetFencing(c.Context, armed, c.String("reason"))
+		what := map[bool]string{true: "enabling fencing", false: "disabling fencing"}[enable]
+		return t.carryOut(c, what, func(api *client.Client) (v1.Acknowledgement, error) {
+			return api.SetFencing(c.Context, enable, c.String("reason"))
 		})
 	}
-	return cmd
 }
 
 func memberTable(members []v1.Member, wide bool) string {

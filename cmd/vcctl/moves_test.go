@@ -258,7 +258,7 @@ func TestMoveUsage(t *testing.T) {
 		"host drain", "host drain h1 h2", "host drain h1 --on-blocked kill", "host drain h1 --deadline 0s", "host drain h1 --deadline soon", "host drain h1 --max-bytes 64GB",
 		"host drain h1 --next", "host drain h1 --skip h2", "host drain h1 --dry-run --detach", "host drain h1 --dry-rum", "host drain h1 --force", "host undrain", "host confirm-empty h1 h2",
 		"rebalance now", "rebalance --max-bytes -1", "rebalance --curve --wait", "rebalance --curve --max-bytes 1GiB", "rebalance --timeout 1m", "rebalance --dry-run --wait",
-		"plan try", "plan try --each-host --lose h1", "plan try --add-host 32", "plan try --need web", "plan try --snapshot nothing.here", "plan apply", "plan get a b", "plan list --limit 0", "plan stop",
+		"simulate", "simulate --each-host --lose h1", "simulate --add-host 32", "simulate --need web", "simulate --snapshot nothing.here", "plan apply", "plan get a b", "plan list --limit 0", "plan stop",
 		"migration abort", "migration list --limit 1001", "cluster settings set", "cluster settings set minYield", "cluster settings set period=1m", "cluster settings all",
 	} {
 		var out, errs bytes.Buffer
@@ -271,7 +271,7 @@ func TestMoveUsage(t *testing.T) {
 
 // Every command that moves VMs explains itself with an example.
 func TestMoveHelp(t *testing.T) {
-	for _, line := range []string{"rebalance", "plan list", "plan get", "plan apply", "plan stop", "plan try", "migration list", "migration get", "migration abort",
+	for _, line := range []string{"rebalance", "plan list", "plan get", "plan apply", "plan stop", "simulate", "migration list", "migration get", "migration abort",
 		"host drain", "host undrain", "host confirm-empty", "cluster settings", "cluster settings set"} {
 		var out, errs bytes.Buffer
 		if got := run(append(append([]string{"vcctl"}, strings.Fields(line)...), "--help"), strings.NewReader(""), &out, &errs); got != statusDone {

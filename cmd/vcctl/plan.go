@@ -24,7 +24,7 @@ func listLimit(c *cli.Context) (int, error) {
 
 func (t *tool) planCommand() *cli.Command {
 	return &cli.Command{
-		Name: "plan", Usage: "plans of moves: list, get, apply, stop, try",
+		Name: "plan", Usage: "plans of moves: list, get, apply, stop",
 		Description: "A plan is an ordered list of live migrations, recorded before the first of them begins.",
 		Subcommands: []*cli.Command{
 			{
@@ -46,7 +46,6 @@ func (t *tool) planCommand() *cli.Command {
 				Name: "stop", Usage: "begin no further move of a plan", ArgsUsage: "ID", Action: t.planStop, Flags: []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
 				Description: "Moves that are under way end; `vcctl migration abort` ends one sooner. Nothing is moved back.\n\nExample: vcctl plan stop 01JD3Y2T6M5W",
 			},
-			t.simulateCommand(),
 		},
 	}
 }

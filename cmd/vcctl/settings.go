@@ -16,7 +16,7 @@ func (t *tool) settingsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "settings", Usage: "show the cluster's defaults and limits, or set them", ArgsUsage: " ", Action: t.settings, Flags: []cli.Flag{watchFlag},
 		Description: "Defaults of virtual clusters, when VMs move, and whose needs are estimated: moves.mode is auto (plans that are worth it are carried out), propose (they\n" +
-			"wait for `vcctl plan apply`) or off. shaping.mode is off, shadow or on: see vcctl shaping status.\n\nExample: vcctl cluster settings",
+			"wait for `vcctl plan apply`) or off. rightsizing.mode is off, shadow or on: see vcctl rightsizing status.\n\nExample: vcctl cluster settings",
 		Subcommands: []*cli.Command{{
 			Name: "set", Usage: "change settings", ArgsUsage: "KEY=VALUE...", Action: t.settingsSet, Flags: []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
 			Description: "Names are those that `vcctl cluster settings` prints; durations are like 10m, sizes like 64GiB. What is not named stays. A value\n" +
@@ -62,12 +62,12 @@ func settingsText(s v1.ClusterSettings) string {
 	rows := []string{
 		"minYield", fmt.Sprint(s.MinYield), "onFull", s.OnFull, "image", seen(s.Image, s.Image == ""), "pool", s.Pool, "minMemory", size(s.MinMemory),
 		"maxVMs", strconv.Itoa(s.MaxVMs), "sharedPools", seen(strings.Join(s.SharedPools, ","), len(s.SharedPools) == 0),
-		"moves.mode", m.Mode, "moves.period", m.Period, "moves.grace", m.MinResidency, "moves.coolDown", m.CoolDown, "moves.hold", m.StabilizationWindow,
-		"moves.leastGain", fmt.Sprint(m.MinGain), "moves.idleBelow", fmt.Sprint(m.IdleBelow), "moves.maxBytes", budget, "moves.perHost", strconv.Itoa(m.PerHost),
+		"moves.mode", m.Mode, "moves.period", m.Period, "moves.minResidency", m.MinResidency, "moves.coolDown", m.CoolDown, "moves.stabilizationWindow", m.StabilizationWindow,
+		"moves.minGain", fmt.Sprint(m.MinGain), "moves.idleBelow", fmt.Sprint(m.IdleBelow), "moves.maxBytes", budget, "moves.perHost", strconv.Itoa(m.PerHost),
 		"moves.total", total, "moves.bandwidth", link, "moves.autoConverge", strconv.FormatBool(m.AutoConverge), "moves.postCopy", strconv.FormatBool(m.PostCopy),
 		"moves.copyStorage", strconv.FormatBool(m.CopyStorage),
 		"moves.deadline", m.Deadline, "moves.onJoin", strconv.FormatBool(m.OnJoin),
-		"shaping.mode", s.Rightsizing.Mode, "shaping.needs", s.Rightsizing.Needs, "shaping.aggressiveness", s.Rightsizing.Aggressiveness}
+		"rightsizing.mode", s.Rightsizing.Mode, "rightsizing.needs", s.Rightsizing.Needs, "rightsizing.aggressiveness", s.Rightsizing.Aggressiveness}
 	tab := newTable("SETTING", "VALUE")
 	for i := 0; i < len(rows); i += 2 {
 		tab.row(rows[i], rows[i+1])

@@ -13,13 +13,13 @@ import (
 
 func (t *tool) rightsizingCommand() *cli.Command {
 	return &cli.Command{
-		Name: "shaping", Usage: "what is reclaimed of what virtual clusters declared and do not use",
-		Description: "What VMs are given whose needs are estimated. It is switched by the cluster's settings: shaping.mode is off, shadow\n" +
+		Name: "rightsizing", Usage: "what is reclaimed of what virtual clusters declared and do not use",
+		Description: "What VMs are given whose needs are estimated. It is switched by the cluster's settings: rightsizing.mode is off, shadow\n" +
 			"(it is only shown what would be) or on.",
 		Subcommands: []*cli.Command{{
 			Name: "status", Usage: "what is reclaimed or would be, what went wrong or would have, and which VMs are excluded", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.rightsizingStatus,
 			Description: "In the shadow all VMs that run are shown as if their needs were estimated. With -o wide hour by hour, and with every VM.\n\n" +
-				"Example: vcctl shaping status -o wide",
+				"Example: vcctl rightsizing status -o wide",
 		}},
 	}
 }
@@ -34,7 +34,7 @@ func (t *tool) rightsizingStatus(c *cli.Context) error {
 	}
 	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
 		s, err := api.Rightsizing(ctx)
-		return s, func(wide bool) string { return rightsizingText(s, wide) }, doing(err, "getting what shaping does")
+		return s, func(wide bool) string { return rightsizingText(s, wide) }, doing(err, "getting what rightsizing does")
 	})
 }
 
@@ -82,7 +82,7 @@ func rightsizingText(s v1.Rightsizing, wide bool) string {
 		pairs = append(pairs, "Wait for room", strings.Join(s.Waiting, ", "))
 	}
 	if s.Mode == "shadow" {
-		pairs = append(pairs, "To put it in force", "vcctl cluster settings set shaping.mode=on")
+		pairs = append(pairs, "To put it in force", "vcctl cluster settings set rightsizing.mode=on")
 	}
 	text := fields(pairs...)
 	if wide && len(s.Hours) > 0 {

@@ -37,8 +37,8 @@ func TestRightsizingTexts(t *testing.T) {
 		many.VMs = append(many.VMs, many.VMs[0])
 	}
 	for name, text := range map[string]string{
-		"shaping-shadow": rightsizingText(rightsizingAt("shadow"), false), "shaping-on": rightsizingText(rightsizingAt("on"), false), "shaping-wide": rightsizingText(rightsizingAt("on"), true),
-		"shaping-many": rightsizingText(many, false), "shaping-none": rightsizingText(v1.Rightsizing{Mode: "shadow", Needs: "declared", Aggressiveness: "balanced"}, false),
+		"rightsizing-shadow": rightsizingText(rightsizingAt("shadow"), false), "rightsizing-on": rightsizingText(rightsizingAt("on"), false), "rightsizing-wide": rightsizingText(rightsizingAt("on"), true),
+		"rightsizing-many": rightsizingText(many, false), "rightsizing-none": rightsizingText(v1.Rightsizing{Mode: "shadow", Needs: "declared", Aggressiveness: "balanced"}, false),
 	} {
 		golden(t, name, text)
 	}

@@ -14,11 +14,11 @@ import (
 
 func (t *tool) simulateCommand() *cli.Command {
 	return &cli.Command{
-		Name: "try", Usage: "say what would be with other hosts, other needs, other bytes; changes nothing", ArgsUsage: " ", Action: t.simulate,
+		Name: "simulate", Usage: "say what would be with other hosts, other needs, other bytes; changes nothing", ArgsUsage: " ", Action: t.simulate,
 		Description: "Prints the minimum yield as it is and as it would be after the best moves, what would be refused, and the bytes it takes.\n" +
 			"--snapshot asks a saved state (vcctl cluster snapshot save) in place of the present one. --each-host thinks each host away in\n" +
 			"turn and says whether everything still fits, and at which yield; alone it changes nothing else about the cluster.\n\n" +
-			"Example: vcctl plan try --lose h3 --add-host 32,128GiB,2 --need web/front=4",
+			"Example: vcctl simulate --lose h3 --add-host 32,128GiB,2 --need web/front=4",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "add-host", Usage: "a host more, as `CPU,MEMORY[,N]`: cores and size that may be used, and how many of them"},
 			&cli.StringSliceFlag{Name: "lose", Usage: "think the host `NAME` away"},
@@ -48,16 +48,16 @@ func (t *tool) simulate(c *cli.Context) error {
 		}
 		rows, err := api.FailoverCapacity(c.Context)
 		if err != nil {
-			return doing(err, "trying the cluster without each of its hosts")
+			return doing(err, "simulating the cluster without each of its hosts")
 		}
 		return t.print(c, items(rows), func(wide bool) string { return failoverText(rows, wide) })
 	}
 	if len(q.AddHosts)+len(q.RemoveHosts)+len(q.Needs) == 0 && q.MaxBytes == nil && q.Snapshot == nil {
-		return usage("plan try: say what is to be tried: --add-host, --lose, --need, --max-bytes, --snapshot or --each-host")
+		return usage("simulate: say what is to be simulated: --add-host, --lose, --need, --max-bytes, --snapshot or --each-host")
 	}
 	r, err := api.Simulate(c.Context, q)
 	if err != nil {
-		return doing(err, "trying")
+		return doing(err, "simulating")
 	}
 	return t.print(c, r, func(wide bool) string { return simulateText(r, wide) })
 }

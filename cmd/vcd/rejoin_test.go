@@ -167,7 +167,7 @@ func TestRejoinWhileVMsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range events.Items {
-		if e.Kind == "vm-lost" || e.Kind == "vm-failed" || e.Kind == "vm-twice" {
+		if e.Kind == "vm-lost" || e.Kind == "vm-failed" || e.Kind == "vm-duplicate" {
 			t.Errorf("%+v", e)
 		}
 	}

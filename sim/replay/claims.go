@@ -3,15 +3,15 @@ package replay
 import "evenkeel/allocator/rightsizing"
 
 // claims are what components are to have if there is room. Where all claims on a host fit it, its components get them, whatever happens elsewhere: the
-// shaper's decisions on one host hang on others only by applications that go, and that takes nothing from anybody. So the shaper is asked about the other hosts
+// rightsizer's decisions on one host hang on others only by applications that go, and that takes nothing from anybody. So the rightsizer is asked about the other hosts
 // alone, which most are not.
 type claims struct {
 	cpu, memory     []float64 // [slot]
 	unknown         []bool    // [slot]: no memory is forecast
 	cpuOn, memoryOn []float64 // [host]: sums
-	tight           []bool    // [host]: the shaper has to decide
+	tight           []bool    // [host]: the rightsizer has to decide
 	apps            ranks     // with components on such hosts; empty between two calls
-	everybody       bool      // for tests: the shaper is asked about all hosts
+	everybody       bool      // for tests: the rightsizer is asked about all hosts
 }
 
 func newClaims(c *Cluster) claims {

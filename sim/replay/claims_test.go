@@ -11,7 +11,7 @@ import (
 	"evenkeel/forecast"
 )
 
-// Asking the shaper about crowded hosts alone decides as asking it about all does.
+// Asking the rightsizer about crowded hosts alone decides as asking it about all does.
 func TestApartAsTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, hosts := drawn(t)
@@ -42,7 +42,7 @@ func TestApartAsTogether(t *testing.T) {
 	})
 }
 
-// alwaysAll asks the shaper about all hosts.
+// alwaysAll asks the rightsizer about all hosts.
 type alwaysAll struct{ *Rightsizing }
 
 func (p *alwaysAll) Begin(c *Cluster) Enforcement {

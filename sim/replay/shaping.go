@@ -5,7 +5,7 @@ import (
 	"evenkeel/forecast"
 )
 
-// Rightsizing gives components what they are expected to use and a buffer, by the production resource shaper, and admits others into what that frees.
+// Rightsizing gives components what they are expected to use and a buffer, by the production resource rightsizer, and admits others into what that frees.
 // Applications start as under Reservation: with their requests, first come, first served.
 type Rightsizing struct {
 	Label string // its name
@@ -14,7 +14,7 @@ type Rightsizing struct {
 	Foresight Foresight
 	Buffer    forecast.Buffer
 
-	// Options of the shaper: Pace's Algorithm 1 by default. Now is set here.
+	// Options of the rightsizer: Pace's Algorithm 1 by default. Now is set here.
 	Options rightsizing.Options
 
 	// Yield is the share of its CPU that an application must have not to be preempted: 1 as in the paper, less where CPU is compressible.
@@ -25,7 +25,7 @@ type Rightsizing struct {
 	// Trust is how often an application may fail before it is given its request for good, so that it ends at some time; 0: no matter how often.
 	Trust int32
 
-	// EmergencyEviction: a host whose memory runs out has the components taken off it that the shaper would let go for what is used now.
+	// EmergencyEviction: a host whose memory runs out has the components taken off it that the rightsizer would let go for what is used now.
 	EmergencyEviction bool
 
 	// Optional: where no memory is forecast for a component it wishes for its request, and nobody has to go for that; otherwise it needs it.
@@ -107,7 +107,7 @@ func (p *Rightsizing) Rightsize(c *Cluster) {
 	p.grant(c)
 }
 
-// state writes down for the shaper what of the cluster it has to decide on: the components on hosts on which not all claims fit.
+// state writes down for the rightsizer what of the cluster it has to decide on: the components on hosts on which not all claims fit.
 func (p *Rightsizing) state(c *Cluster) {
 	q, x := &p.problem, &p.claims
 	q.Apps, q.Components, p.slots, p.born = q.Apps[:0], q.Components[:0], p.slots[:0], p.born[:0]

@@ -64,7 +64,7 @@ func bombs() map[string]string {
 func bombRoutes() []route {
 	var out []route
 	for _, r := range []string{"POST /v1/virtual-clusters?dryRun=true", "PATCH /v1/virtual-clusters/x?dryRun=true", "POST /v1/images?dryRun=true", "PUT /v1/hosts/s1/cordon?dryRun=true", "POST /v1/hosts/s1/drain?dryRun=true", "POST /v1/rebalance?dryRun=true",
-		"POST /v1/plans/try", "PATCH /v1/cluster/settings?dryRun=true", "POST /v1/cluster/join-tokens", "POST /v1/cluster/leader", "POST /v1/cluster/arm", "POST /v1/hosts/s1/confirm-dead?dryRun=true", "POST /v1/hosts/s1/fence", "POST /v1/cluster/snapshot"} {
+		"POST /v1/simulate", "PATCH /v1/cluster/settings?dryRun=true", "POST /v1/cluster/join-tokens", "POST /v1/cluster/leader", "POST /v1/cluster/fencing/enable", "POST /v1/hosts/s1/confirm-dead?dryRun=true", "POST /v1/hosts/s1/fence", "POST /v1/cluster/snapshot"} {
 		method, path, _ := strings.Cut(r, " ")
 		out = append(out, route{method, path})
 	}

@@ -130,7 +130,7 @@ func TestBodiesWithoutAToken(t *testing.T) {
 	c := start(t, options{})
 	leader, followers := c.roles(t)
 	for _, at := range []*server{followers[0], leader} {
-		grown, answers := flood(t, c, at, "", "/v1/virtual-clusters", "/v1/plans/try", "/v1/cluster/snapshot", "/v1/cluster/join", "/livez")
+		grown, answers := flood(t, c, at, "", "/v1/virtual-clusters", "/v1/simulate", "/v1/cluster/snapshot", "/v1/cluster/join", "/livez")
 		t.Logf("%s: %d streams with bodies of %d MiB: memory grew by %s; answers %v", c.role(t, at), streams, bodyBytes>>20, mib(grown), answers)
 		for name, n := range grown {
 			if n >= maxGrowth {
@@ -147,7 +147,7 @@ func TestBodiesWithAToken(t *testing.T) {
 	c := start(t, options{})
 	leader, followers := c.roles(t)
 	for _, at := range []*server{followers[0], leader} {
-		grown, answers := flood(t, c, at, c.token, "/v1/plans/try")
+		grown, answers := flood(t, c, at, c.token, "/v1/simulate")
 		t.Logf("%s: %d streams with bodies of %d MiB and a token: memory grew by %s; answers %v", c.role(t, at), streams, bodyBytes>>20, mib(grown), answers)
 		for name, n := range grown {
 			if n >= garbageFactor*maxBuffers {

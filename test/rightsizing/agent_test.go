@@ -35,7 +35,7 @@ type orders struct {
 
 func newOrders(cpu float64, memory int64, specs ...hypervisor.Spec) *orders {
 	o := &orders{changed: make(chan struct{}), samples: map[string]agent.Sample{}, pressure: map[string][]string{}, ended: map[string]string{}, charged: map[string]int64{}}
-	o.want = agent.Desired{Cluster: "shaping", Index: 1, CPU: cpu, Memory: memory, Overhead: overhead}
+	o.want = agent.Desired{Cluster: "rightsizing", Index: 1, CPU: cpu, Memory: memory, Overhead: overhead}
 	for _, s := range specs {
 		o.want.VMs = append(o.want.VMs, agent.VM{Spec: s, Want: agent.WantRun, MayStart: true, ChargedMemory: s.Memory})
 	}
@@ -152,7 +152,7 @@ func newRealHost(t *testing.T) *realHost {
 // vm of so much memory that its guest plays, with other settings beside.
 func (h *realHost) vm(id string, memory int64, settings string) hypervisor.Spec {
 	h.consoles[id] = follow(filepath.Join(h.dir, "console", id+".log"))
-	return hypervisor.Spec{Identity: hypervisor.Identity{Cluster: "shaping", VM: id, Generation: 1}, Name: "ek-shaping-" + id, VCPUs: 1, Memory: memory, Balloon: memory,
+	return hypervisor.Spec{Identity: hypervisor.Identity{Cluster: "rightsizing", VM: id, Generation: 1}, Name: "ek-rightsizing-" + id, VCPUs: 1, Memory: memory, Balloon: memory,
 		CPU:  hypervisor.CPU{Cap: 0.5, Weight: 0.5},
 		Boot: hypervisor.Boot{Kernel: h.guest.Kernel, Initrd: h.guest.Initrd, Cmdline: h.guest.Cmdline("ek.beat=3600000 " + settings)}}
 }

@@ -1,4 +1,4 @@
-// Package rightsizing tests what becomes of real guests whose memory is shaped: VMs of QEMU on a host of the lab replay patterns of
+// Package rightsizing tests what becomes of real guests whose memory is rightsized: VMs of QEMU on a host of the lab replay patterns of
 // CPU and memory, their balloons are squeezed and given back, and each says itself how it fared: work that was not
 // done, memory that was not there, processes that the kernel killed, pages swapped.
 //

@@ -100,7 +100,7 @@ func (s *sim) watchRightsize() {
 		case vm.Target > 0 && vm.Target < g.MemoryMin, g.Estimated < 0, g.Estimated > g.CPU:
 			s.violate("VM %s is to have %d bytes and %v cores, of %+v", vm.Name, vm.Target, g.Estimated, g)
 		case vc.Needs == state.NeedsDeclared && (vm.Target > 0 || g.Estimated > 0 || vm.PreemptedAt > 0):
-			s.violate("VM %s has what was declared for it, and is shaped: %+v", vm.Name, vm)
+			s.violate("VM %s has what was declared for it, and is rightsized: %+v", vm.Name, vm)
 		case vm.Target > 0:
 			s.count("looks at VMs that have less than was declared")
 		}
