@@ -267,7 +267,7 @@ func (a *admission) minYield() float64 {
 	return y
 }
 
-// fitsAtFloor tells whether the request as it stands in a.p, a.rules, a.floor and
+// fitsAtFloor says whether the request as it stands in a.p, a.rules, a.floor and
 // a.unplaced can be placed with every yield at its least.
 func (a *admission) fitsAtFloor() bool {
 	pk := newPacker(a.p, a.fixed, a.unplaced)

@@ -63,7 +63,7 @@ func (a *admission) preferred(g int) []string {
 	return a.rules.Affinity[g].Prefer
 }
 
-// hasPreferences tells whether something is preferred.
+// hasPreferences says whether something is preferred.
 func (a *admission) hasPreferences() bool {
 	for g := range a.unplaced {
 		if len(a.preferred(g)) > 0 {
@@ -143,14 +143,14 @@ func (b *board) met(g, j int, terms []string) (n int) {
 	return n
 }
 
-// takes tells whether a VM of the group may be put on the host.
+// takes says whether a VM of the group may be put on the host.
 func (b *board) takes(g, j int) bool {
 	h := &b.p.Hosts[j]
 	return b.cpu[j]-b.need[g] >= -roundingSlack*h.CPU && b.memory[j]-b.p.Groups[g].Memory >= -roundingSlack*h.Memory &&
 		b.u.open(g, j, b.on[j]) && !b.u.lonely(g, b.on[j])
 }
 
-// spares tells whether no VM on the host requires the one of the group that was taken away.
+// spares says whether no VM on the host requires the one of the group that was taken away.
 func (b *board) spares(g, j int) bool {
 	for _, o := range b.requiring {
 		n := b.count(o, j)
@@ -166,7 +166,7 @@ func (b *board) spares(g, j int) bool {
 	return true
 }
 
-// accompanied tells whether each VM of group o on the host has another one of the groups there.
+// accompanied says whether each VM of group o on the host has another one of the groups there.
 func (b *board) accompanied(o, j int, groups []uint64) bool {
 	if in(groups, o) && b.count(o, j) > 1 {
 		return true

@@ -152,13 +152,13 @@ func (u *ruling) meant(term string) meant {
 	return m
 }
 
-// open tells whether the rules let a VM of the group onto the host beside VMs of
+// open says whether the rules let a VM of the group onto the host beside VMs of
 // the groups in on, company aside.
 func (u *ruling) open(g, j int, on []uint64) bool {
 	return (u.byHost[g] == nil || in(u.byHost[g], j)) && !meet(u.apart[g], on)
 }
 
-// lonely tells whether a VM of the group would miss company on a host with VMs of on.
+// lonely says whether a VM of the group would miss company on a host with VMs of on.
 func (u *ruling) lonely(g int, on []uint64) bool {
 	for _, c := range u.with[g] {
 		if !meet(c.groups, on) {
@@ -168,7 +168,7 @@ func (u *ruling) lonely(g int, on []uint64) bool {
 	return false
 }
 
-// named tells whether others that are to be placed require a VM of the group.
+// named says whether others that are to be placed require a VM of the group.
 func (u *ruling) named(g int, unplaced []int) bool {
 	for o, n := range unplaced {
 		if n > 0 && o != g && slices.ContainsFunc(u.with[o], func(c company) bool { return in(c.groups, g) }) {

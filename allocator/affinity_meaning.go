@@ -22,20 +22,20 @@ func (r *Rules) Meaning(p Problem) (*Meaning, error) {
 	return m, nil
 }
 
-// Allowed tells whether VMs of the group may run on the host at all. Cordons are no rule.
+// Allowed says whether VMs of the group may run on the host at all. Cordons are no rule.
 func (m *Meaning) Allowed(group, host int) bool {
 	return m.hosts == nil || m.hosts[group] == nil || m.hosts[group][host>>6]>>(host&63)&1 != 0
 }
 
-// Apart tells whether a VM of one group may not be on a host with another VM of the other.
+// Apart says whether a VM of one group may not be on a host with another VM of the other.
 func (m *Meaning) Apart(a, b int) bool {
 	return m.rules.Apart != nil && m.rules.Apart[a] != nil && m.rules.Apart[a][b>>6]>>(b&63)&1 != 0
 }
 
-// Required tells whether some group's VMs need VMs of others on their host.
+// Required says whether some group's VMs need VMs of others on their host.
 func (m *Meaning) Required() bool { return m.rules.With != nil }
 
-// Kept tells whether the VMs of one host, given by group, one entry per VM, keep
+// Kept says whether the VMs of one host, given by group, one entry per VM, keep
 // every rule there: Allowed, Apart, and that those are there which others require.
 func (m *Meaning) Kept(host int, groups []int) bool {
 	for i, g := range groups {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// costsKnown tells whether MoveBytes has a usable number for every VM.
+// costsKnown says whether MoveBytes has a usable number for every VM.
 func (s *Search) costsKnown(p *Problem) bool {
 	if s.MoveBytes == nil {
 		return true

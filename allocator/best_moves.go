@@ -73,7 +73,7 @@ func (b *budgets) better(c candidate) {
 	}
 }
 
-// within tells whether the first budget is at most the second.
+// within says whether the first budget is at most the second.
 func within(a, b int64) bool { return b == unlimited || a != unlimited && a <= b }
 
 // search is one search with a budget. infeasible: no placement keeps to the

@@ -129,7 +129,7 @@ func (w *work) surelyFloors() bool {
 	return r.Infeasible || r.Lower > 1
 }
 
-// timed tells whether it is Stop, not the steps, that ends the search.
+// timed says whether it is Stop, not the steps, that ends the search.
 func (w *work) timed() bool { return w.s.Stop != nil && !w.partial }
 
 // portion is how much of the work one of several searches may do: where Stop

@@ -192,7 +192,7 @@ func capacitiesOf(hosts []Host, amount func(*Host) float64) capacities {
 	return c
 }
 
-// take tells whether room is at least vms.
+// take says whether room is at least vms.
 func (c *capacities) take(vms int, size, slack float64) bool {
 	if len(c.amount) == 0 {
 		return vms == 0

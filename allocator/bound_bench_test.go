@@ -84,7 +84,7 @@ func (q *configurations) level(lowest, highest, share float64, deadline time.Tim
 	return lowest
 }
 
-// refuted tells whether the VMs are proved not to fit at load t.
+// refuted says whether the VMs are proved not to fit at load t.
 func (q *configurations) refuted(t float64, deadline time.Time) bool {
 	n := len(q.cpu)
 	q.u, q.x, q.basis = make([]float64, n), make([]float64, n), make([]int, n)

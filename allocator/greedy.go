@@ -14,7 +14,7 @@ const Attempts = 500_000
 // memory for it (sec. 3.3, GR). ok is false if a VM finds no host, which proves
 // nothing, or if p is malformed.
 //
-// All four greedy algorithms place all VMs anew, wherever they are now, pass
+// All four greedy algorithms place all VMs again, wherever they are now, pass
 // over cordoned hosts and divide the CPU as Allocate does. The load of a host is
 // what its VMs need over what it has, so that unequal hosts compare; of equally
 // loaded hosts the first is taken.

@@ -366,7 +366,7 @@ func (k *packer) loadsOf(runs []run, base [][]load) [][]load {
 }
 
 // spread turns loads into a host per VM. VMs that have a host keep it, unless
-// anew is set; the others are given hosts in the order of the loads.
+// again is set; the others are given hosts in the order of the loads.
 func spread(p *Problem, loads [][]load, again bool) [][]int {
 	hosts := make([][]int, len(p.Groups))
 	kept := make([]int, len(p.Hosts))

@@ -20,7 +20,7 @@ type ListOrder int
 
 func (o ListOrder) descending() bool { return o > 4 }
 
-// byGreater tells whether the lists are ordered by the greater of the two
+// byGreater says whether the lists are ordered by the greater of the two
 // fractions. In the list where CPU is the greater that is the order of the CPU
 // needs, in the other that of the memory: the yield and the host change which VM
 // is in which list, but not the order.
@@ -261,7 +261,7 @@ func (k *packer) recordLeft() {
 // all of them.
 const manyShapes = 9
 
-// shares tells whether one pair of lists, of all items each, serves hosts of all
+// shares says whether one pair of lists, of all items each, serves hosts of all
 // shapes: the order is the same for all, and which list a VM belongs to is looked
 // up while searching.
 func (k *packer) shares() bool {

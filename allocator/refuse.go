@@ -190,7 +190,7 @@ func (a *admission) summary(g, fits int, reasons []HostReason) string {
 	return s
 }
 
-// neverFits tells whether the clusters of the request are proved not to fit on
+// neverFits says whether the clusters of the request are proved not to fit on
 // the hosts if these were empty.
 func (a *admission) neverFits() bool {
 	alone := Problem{Hosts: a.p.Hosts}
@@ -204,7 +204,7 @@ func (a *admission) neverFits() bool {
 	return ProveInfeasible(alone) != "" || a.neverByRules()
 }
 
-// neverByRules tells whether some group is proved not to fit on the hosts that it may
+// neverByRules says whether some group is proved not to fit on the hosts that it may
 // run on by name, if these were empty.
 func (a *admission) neverByRules() bool {
 	if a.ruled == nil {

@@ -8,7 +8,7 @@ const roundingEpsilon = 0.01
 
 // RRND places every VM at random on one of the hosts among which a solution of
 // the relaxed program (relax) splits it, with the parts as probabilities; a host
-// without the memory is struck out (sec. 3.2, RRND). All VMs are placed anew,
+// without the memory is struck out (sec. 3.2, RRND). All VMs are placed again,
 // cordoned hosts take none, and the CPU is divided as Allocate does. Equal seeds
 // give equal answers. ok is false if a VM finds no host, which proves nothing,
 // if the relaxed program has no solution that relax finds, or if p is malformed.

@@ -182,7 +182,7 @@ func levelOf(capacity float64, on []share, floor []float64) float64 {
 	return equal
 }
 
-// floorsFit tells whether a host can give its VMs their floors.
+// floorsFit says whether a host can give its VMs their floors.
 func floorsFit(capacity, atFloors float64) bool {
 	return atFloors <= capacity*(1+yieldSlack/10)
 }

@@ -213,7 +213,7 @@ func lowered(p allocator.Problem, floors []float64) (low []float64, ok bool) {
 	return low, true
 }
 
-// fitsLimits tells whether every host can give each VM max(y, floor).
+// fitsLimits says whether every host can give each VM max(y, floor).
 func fitsLimits(p allocator.Problem, floors []float64, y float64) bool {
 	used := make([]float64, len(p.Hosts))
 	for g, group := range p.Groups {

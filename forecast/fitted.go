@@ -5,7 +5,7 @@ import "math"
 // fit is what one series keeps of a model that is fitted to a window now and then: ARIMA, or a Gaussian process.
 type fit interface {
 	name() string
-	// observe fits anew if it is time to, after the newest value of h.
+	// observe fits again if it is time to, after the newest value of h.
 	observe(h *history, w *Workspace)
 	// forecast fills mean and variance, and says whether it could.
 	forecast(h *history, w *Workspace, mean, variance []float64) bool

@@ -27,7 +27,7 @@ type Mixture struct {
 }
 
 // NewMixture is a mixture of the experts that production uses. period is how many steps a day has, phase any number,
-// different for each series: it moves the steps at which its models are fitted anew. A nil w is a workspace of its own.
+// different for each series: it moves the steps at which its models are fitted again. A nil w is a workspace of its own.
 func NewMixture(period, phase int, w *Workspace) *Mixture {
 	if w == nil {
 		w = NewWorkspace()

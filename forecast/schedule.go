@@ -1,6 +1,6 @@
 package forecast
 
-// schedule says when what is dear to fit is fitted anew. The phase, any number, one per series, moves it, so that
+// schedule says when what is dear to fit is fitted again. The phase, any number, one per series, moves it, so that
 // thousands of series that began in the same minute are not fitted in the same minute.
 type schedule struct {
 	phase       int

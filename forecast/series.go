@@ -63,7 +63,7 @@ func New(o Options) *Series {
 // out were not measured, nor was one whose y is not a number. A step that is not after the last one is refused with
 // ErrPast. censored says that the true value is known to be no less than y, but not what it is: use at its cap.
 //
-// After a gap of more than 512 steps the series begins anew: what was known then says little of now.
+// After a gap of more than 512 steps the series begins again: what was known then says little of now.
 func (s *Series) Observe(step int64, y float64, censored bool) error {
 	switch {
 	case !s.begun:

@@ -82,7 +82,7 @@ type Host interface {
 	// Pressure is how much work on the whole machine waits for CPU, memory and disks now.
 	Pressure(ctx context.Context) (Pressure, error)
 
-	// Events tells what happens on the host until ctx ends, when it closes
+	// Events says what happens on the host until ctx ends, when it closes
 	// the channel. A reader that falls behind, and every reader after a
 	// reconnect, gets an event of kind Resync: List again.
 	Events(ctx context.Context) (<-chan Event, error)
@@ -172,7 +172,7 @@ type Disk struct {
 	Base      string // path of the qcow2 base image on the host; "" for an empty disk
 	Size      int64  // bytes; 0 = as large as Base
 	Pool      string // libvirt storage pool
-	Ephemeral bool   // made anew at every start, removed with the VM
+	Ephemeral bool   // made again at every start, removed with the VM
 }
 
 // Present says whether there is a disk at all.
@@ -313,7 +313,7 @@ type Moved struct {
 	Remaining int64
 	Downtime  time.Duration
 	Rate      float64 // bytes per second that are sent now
-	Dirty     float64 // bytes per second that the guest writes anew
+	Dirty     float64 // bytes per second that the guest writes again
 	PostCopy  bool    // the guest runs at the target, and the rest follows
 }
 

@@ -40,7 +40,7 @@ type Drained struct {
 	Late []int
 }
 
-// Empties tells whether nothing is left on the hosts in the end.
+// Empties says whether nothing is left on the hosts in the end.
 func (d *Drained) Empties() bool { return d.Feasible && len(d.Blockers) == 0 }
 
 // Drain plans how to empty hosts: all VMs that run there go, others make way where there is no room

@@ -276,7 +276,7 @@ func (e *emptying) reach(c *candidate) bool {
 	return c.bytes <= e.d.Budget
 }
 
-// keepsLimits tells whether a placement keeps floors and rules, where they are kept now, and whether VMs go to
+// keepsLimits says whether a placement keeps floors and rules, where they are kept now, and whether VMs go to
 // hosts that take them; it corrects the yield.
 func (e *emptying) keepsLimits(c *candidate) bool {
 	sol, err := e.divide(c.at)

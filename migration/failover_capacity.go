@@ -21,7 +21,7 @@ type Refusal struct {
 	Advice    []string
 }
 
-// FailoverCapacity tells for each host whether the others can run its VMs if it dies (N+1). restarts tells which VMs of a
+// FailoverCapacity says for each host whether the others can run its VMs if it dies (N+1). restarts says which VMs of a
 // group start again; nil: all do. A host's VMs start one after another, those first that are hardest to place; who finds no room
 // is left out, and the rest goes on.
 func FailoverCapacity(p Problem, restarts func(group, vm int) bool) ([]HostFailure, error) {

@@ -135,7 +135,7 @@ func (s *placementTable) apart(j int, vms []int) int {
 	return -1
 }
 
-// kept tells whether the rules of a host hold once VMs have come, those that need others beside them included.
+// kept says whether the rules of a host hold once VMs have come, those that need others beside them included.
 func (s *placementTable) kept(j int, vms []int) bool {
 	if !s.f.rules.Required() {
 		return true
@@ -150,7 +150,7 @@ func (s *placementTable) kept(j int, vms []int) bool {
 	return s.f.rules.Kept(j, groups)
 }
 
-// may tells whether VMs may come to a host together.
+// may says whether VMs may come to a host together.
 func (s *placementTable) may(j int, vms []int) bool {
 	if !s.open[j] || s.memory(j, vms) < 0 {
 		return false

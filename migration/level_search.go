@@ -208,7 +208,7 @@ func (h *shedding) reset() {
 	}
 }
 
-// may tells whether a VM may be on a host beside those that are there, the one
+// may says whether a VM may be on a host beside those that are there, the one
 // that goes away in exchange (-1: none) not counted. Memory is another matter.
 func (h *shedding) may(vm, to, but int) bool {
 	f := h.f

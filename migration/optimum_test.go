@@ -142,7 +142,7 @@ func lead(b *testing.B, p migration.Problem, budget float64, milp *solvers.Solve
 	return yield, proved + " " + milp.Program
 }
 
-// reach tells whether some order of moves, one at a time, within the budget, ends
+// reach says whether some order of moves, one at a time, within the budget, ends
 // with a minimum yield; known is false where that is too much to go through.
 func reach(p migration.Problem, budget, yield float64) (can, known bool) {
 	hosts, vms := len(p.Hosts), len(p.Groups)
@@ -241,7 +241,7 @@ func (f *shortest) Pop() any {
 
 // BenchmarkOptimum compares plans with the exact optimum within the budget (Casanova
 // et al. 2008, eq. 22-31), which knows of no order of moves. Where a plan is worth
-// less, all orders of moves are gone through, to tell whether any could do better.
+// less, all orders of moves are gone through, to say whether any could do better.
 func BenchmarkOptimum(b *testing.B) {
 	var milp *solvers.Solver
 	for i := range solvers.Solvers {

@@ -61,7 +61,7 @@ func reserves(f *fleet, target []int) []allocator.Reserve[float64] {
 	return out
 }
 
-// fits tells whether a VM may go to a host now.
+// fits says whether a VM may go to a host now.
 func (o *order) fits(vm, to int) bool {
 	if !fits(o.used[to]+o.f.of(vm).Memory, o.room[to]) || o.f.noRoute(o.at[vm], to) != "" {
 		return false
@@ -153,7 +153,7 @@ func (o *order) direct() {
 	}
 }
 
-// hasReserveFor tells whether a host keeps enough for the growth of a VM, too, that waits there beside others that do.
+// hasReserveFor says whether a host keeps enough for the growth of a VM, too, that waits there beside others that do.
 func (o *order) hasReserveFor(vm, to int) bool {
 	if o.f.of(vm).Reclaimable == 0 || o.f.home[vm] == to {
 		return true
@@ -167,7 +167,7 @@ func (o *order) hasReserveFor(vm, to int) bool {
 	return reserves.Bytes() <= o.reserves[to].Bytes()
 }
 
-// refuge tells whether a VM may wait on a host that it does not belong to.
+// refuge says whether a VM may wait on a host that it does not belong to.
 func (o *order) refuge(vm, to int) bool {
 	f := o.f
 	return to != o.at[vm] && to != o.target[vm] && !f.p.Hosts[to].Cordoned && f.allowed(vm, to) && o.fits(vm, to) && o.hasReserveFor(vm, to)

@@ -225,7 +225,7 @@ func (f *levelSearch) knapsack(vms []int, weight, size float64) float64 {
 	return lowest
 }
 
-// over tells whether a host is beyond its limits, or has two VMs that must be
+// over says whether a host is beyond its limits, or has two VMs that must be
 // apart, one of which is free to leave.
 func (f *levelSearch) over(j int) bool {
 	h := f.h
@@ -292,7 +292,7 @@ func (f *levelSearch) branch(sum float64, stop int) {
 	f.cover[j] = begin
 }
 
-// same tells whether it makes no difference which of two VMs of a host leaves it.
+// same says whether it makes no difference which of two VMs of a host leaves it.
 func (f *levelSearch) same(a, b int) bool {
 	return f.h.f.group[a] == f.h.f.group[b] && f.h.cost[a] == f.h.cost[b]
 }
@@ -326,7 +326,7 @@ func (f *levelSearch) away(vm, from int, rest float64, stop int) {
 	f.spent -= h.cost[vm]
 }
 
-// may tells whether a VM may be on a host beside those settled there.
+// may says whether a VM may be on a host beside those settled there.
 func (f *levelSearch) may(vm, to int) bool {
 	h := f.h
 	if h.f.p.Hosts[to].Cordoned || !h.f.allowed(vm, to) {

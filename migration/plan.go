@@ -121,7 +121,7 @@ func (f *fleet) yields(caps []float64, groups []allocator.Group) (lowest, mean f
 	return lowest, mean / float64(len(of))
 }
 
-// good tells whether a candidate may be what a plan ends with.
+// good says whether a candidate may be what a plan ends with.
 func (pl *Planner) good(c *candidate) bool {
 	if !slices.Contains(pl.s.f.home, -1) {
 		return true // it is no worse than the present

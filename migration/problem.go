@@ -233,7 +233,7 @@ func (f *fleet) noRoute(from, to int) string {
 	return f.p.NoRoute(from, to)
 }
 
-// allowed tells whether rules, and the way from where a VM is now, let it be on a host.
+// allowed says whether rules, and the way from where a VM is now, let it be on a host.
 func (f *fleet) allowed(vm, to int) bool {
 	return f.rules.Allowed(f.group[vm], to) && f.noRoute(f.home[vm], to) == ""
 }

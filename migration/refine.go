@@ -8,7 +8,7 @@ import (
 // Where the whole front is too much work, its lower part is walked down by a few
 // hosts at a time. From a placement whose bytes are known to be fewest on, the
 // host with the greatest level and one to three others have their VMs placed
-// anew, by the same branch and bound, such that they are all below that level,
+// again, by the same branch and bound, such that they are all below that level,
 // for the fewest bytes more; then other small sets of hosts, such that bytes
 // are saved and no level is above.
 const (
@@ -134,7 +134,7 @@ func (f *levelSearch) take(at []int) {
 	}
 }
 
-// replace is a placement in which the VMs of some hosts are placed anew such that none
+// replace is a placement in which the VMs of some hosts are placed again such that none
 // of these is above level t, and the bytes it costs more, below most; nil: none
 // is found.
 func (f *levelSearch) replace(set []int, t, highest float64) (at []int, extra float64) {

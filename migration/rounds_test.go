@@ -202,7 +202,7 @@ func TestFailoverCapacityAgainstAllPlacements(t *testing.T) {
 	}
 }
 
-// packs tells whether sizes fit into what is free, all ways being tried.
+// packs says whether sizes fit into what is free, all ways being tried.
 func packs(free, sizes []float64) bool {
 	if len(sizes) == 0 {
 		return true

@@ -180,7 +180,7 @@ func (s *search) fronts(known float64) {
 	s.best(0, askSteps)
 }
 
-// done tells whether the work is to end, some steps more having been done.
+// done says whether the work is to end, some steps more having been done.
 func (s *search) done(steps int64) bool {
 	s.steps -= steps
 	s.ended = s.ended || s.steps <= 0 || s.f.p.Stop != nil && s.f.p.Stop()

@@ -34,7 +34,7 @@ func database(t *testing.T, path, symbol string) string {
 	return "EVENKEEL_VULN_DB=file://" + dir
 }
 
-// TestVuln: what was found, what was not, a database out of reach and a check that failed are told apart.
+// TestVuln: what was found, what was not, a database out of reach and a check that failed are distinguished.
 func TestVuln(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-modfile=tools.mod", "-o", os.DevNull, "golang.org/x/vuln/cmd/govulncheck")
 	build.Dir = ".."

@@ -284,7 +284,7 @@ func (s sorted) bins(c int64) int {
 	return best
 }
 
-// excludes tells whether h equal hosts with load at most c are too few because
+// excludes says whether h equal hosts with load at most c are too few because
 // of VMs that take more than half of the CPU, or more than half of the memory,
 // of a host: each host takes at most one of either, and one VM of each only
 // where the two fit together (a greatest matching).
@@ -338,7 +338,7 @@ func (m *Model) excludes(c int64, h int) bool {
 	return both+len(heavy)+len(large)-matched > h
 }
 
-// NoMemory tells whether the memory is proved too small for all VMs: a single
+// NoMemory says whether the memory is proved too small for all VMs: a single
 // one, in sum, or by the bin packing bound.
 func NoMemory(m *Model) bool {
 	var size, room, limit int64

@@ -184,7 +184,7 @@ func (c *completion) makeLevels(h, n int) {
 	}
 }
 
-// equal tells whether two VMs may be exchanged in any placement.
+// equal says whether two VMs may be exchanged in any placement.
 func (c *completion) equal(a, b int32) bool {
 	m := c.model
 	if m.Weight[a] != m.Weight[b] || m.Size[a] != m.Size[b] {
@@ -417,7 +417,7 @@ func (c *completion) fill(depth, from int, w, m, money int64) bool {
 	return c.use(depth, w, m, money)
 }
 
-// barred tells whether item i may not join what is in.
+// barred says whether item i may not join what is in.
 func (c *completion) barred(l *fillLevel, i int32) bool {
 	vm := c.vms[i]
 	if !c.model.allowed(vm, c.hosts[l.host]) {
@@ -441,7 +441,7 @@ func (c *completion) accompanied(l *fillLevel) bool {
 	return c.model.accompanied(c.keepVM)
 }
 
-// dominated tells whether an item left out before from fits beside what is in,
+// dominated says whether an item left out before from fits beside what is in,
 // or, without rules, a larger item in the place of a smaller one.
 func (c *completion) dominated(l *fillLevel, from int, w, m int64) bool {
 	for p := range min(from, len(l.avail)) {

@@ -18,7 +18,7 @@
 //     the largest VM that is left as pivot.
 //   - partition decides the same for equal hosts near their average load, where
 //     few sets of VMs fit on one host (patterns): all are listed, and linear
-//     programs, confirmed in whole numbers, tell which ones lead nowhere.
+//     programs, confirmed in whole numbers, say which ones lead nowhere.
 //   - LowerLevel limits what any placement can reach.
 //
 // The package never does I/O, reads no clock, logs nothing, starts no goroutine

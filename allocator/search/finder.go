@@ -48,7 +48,7 @@ func newFinder(m *Model, seed uint64, steps int64, stop func() bool) *finder {
 	return f
 }
 
-// done tells whether the work is used up.
+// done says whether the work is used up.
 func (f *finder) done() bool {
 	if f.steps <= 0 || f.stopped {
 		return true
@@ -168,7 +168,7 @@ func (f *finder) dealByHeap(order []int32, over bool) (*placement, bool) {
 	return p, true
 }
 
-// lonely tells whether vm would miss on host j one that it must be with.
+// lonely says whether vm would miss on host j one that it must be with.
 func (p *placement) lonely(vm, j int32) bool {
 	for _, set := range p.m.withs(vm) {
 		if !slices.ContainsFunc(p.on[j], func(o int32) bool { return o != vm && has(set, p.m.Rules.Class[o]) }) {
@@ -262,10 +262,10 @@ func (f *finder) pairs(p *placement, a int32, t float64) bool {
 	return false
 }
 
-// fewItems is up to how many VMs a few hosts are packed anew.
+// fewItems is up to how many VMs a few hosts are packed again.
 const fewItems = 28
 
-// few packs host a and some others anew, more and more of them.
+// few packs host a and some others again, more and more of them.
 func (f *finder) few(p *placement, a int32, t float64) bool {
 	h := len(f.order)
 	if h < 3 {

@@ -74,7 +74,7 @@ const (
 	noPivot  = 1e-7
 )
 
-// maxChanges is how often the basis is changed before it is inverted anew.
+// maxChanges is how often the basis is changed before it is inverted again.
 const maxChanges = 100
 
 // minimize brings the amount of columns for which usable is false as low as it

@@ -124,7 +124,7 @@ func (m *Model) Check(host []int32) bool {
 	return true
 }
 
-// accompanied tells whether every one of the VMs has on the host those it must be with.
+// accompanied says whether every one of the VMs has on the host those it must be with.
 func (m *Model) accompanied(vms []int32) bool {
 	for _, a := range vms {
 		for _, set := range m.withs(a) {

@@ -248,7 +248,7 @@ func (q *partition) node(depth int, left uint64, slack deficits) bool {
 	return false
 }
 
-// whole tells whether the solution of the program is one in whole patterns, and
+// whole says whether the solution of the program is one in whole patterns, and
 // takes it.
 func (q *partition) whole(depth int, left uint64) bool {
 	c := q.cat

@@ -31,7 +31,7 @@ type pattern struct {
 
 type deficits [3]int64
 
-// within tells whether a pattern may be used if this much may be lacking in all.
+// within says whether a pattern may be used if this much may be lacking in all.
 func (l *deficits) within(slack *deficits) bool {
 	return l[0] <= slack[0] && l[1] <= slack[1] && l[2] <= slack[2]
 }
@@ -67,7 +67,7 @@ type catalogue struct {
 	crowded    bool // gave up because there are too many
 }
 
-// patterned tells whether patterns can be used for the model: what a host may
+// patterned says whether patterns can be used for the model: what a host may
 // hold must be the same for all hosts, and whatever the others hold.
 func patterned(m *Model) bool {
 	if r := m.Rules; r != nil && (r.Allowed != nil || m.budgeted()) {
@@ -135,7 +135,7 @@ func (c *catalogue) rule(m *Model) {
 	}
 }
 
-// accompanied tells whether each item of set is with those that it must be with.
+// accompanied says whether each item of set is with those that it must be with.
 func (c *catalogue) accompanied(set uint64) bool {
 	if c.with == nil {
 		return true
@@ -206,7 +206,7 @@ func worth(value []int64, set uint64) int64 {
 	return v
 }
 
-// refutes tells whether the values prove that the items of left cannot be
+// refutes says whether the values prove that the items of left cannot be
 // partitioned into as many of the listed patterns as there are hosts. Values are
 // below 2^50 in size, so that no sum overflows.
 func refutes(value []int64, list []pattern, which []int32, left uint64, hosts int) bool {

@@ -108,7 +108,7 @@ func (p *placement) higher(a, b int32) int32 {
 	return a
 }
 
-// clashes tells whether vm may not be on host j beside what is there.
+// clashes says whether vm may not be on host j beside what is there.
 func (p *placement) clashes(vm, j int32) bool {
 	if !p.m.allowed(vm, j) {
 		return true

@@ -1,6 +1,6 @@
 package search
 
-// maxFree is how many VMs of two hosts are divided anew at once.
+// maxFree is how many VMs of two hosts are divided again at once.
 const maxFree = 18
 
 // part is a set of VMs: its weight, size, what more it costs to have it on the
@@ -10,7 +10,7 @@ type part struct {
 	set     uint32
 }
 
-// splitter divides the VMs of two hosts anew.
+// splitter divides the VMs of two hosts again.
 type splitter struct {
 	free        []int32
 	more        []int64 // [free]: as part.c
@@ -157,12 +157,12 @@ func (f *finder) split(p *placement, a, b int32, t float64) bool {
 	return true
 }
 
-// tied tells whether moving vm alone may break a rule that some VM must be with others.
+// tied says whether moving vm alone may break a rule that some VM must be with others.
 func (f *finder) tied(vm int32) bool {
 	return f.company != nil && has(f.company, f.m.Rules.Class[vm])
 }
 
-// barred tells whether vm may not be with some VM of the two hosts.
+// barred says whether vm may not be with some VM of the two hosts.
 func (f *finder) barred(p *placement, vm, a, b int32) bool {
 	return p.clashes(vm, a) || p.clashes(vm, b)
 }

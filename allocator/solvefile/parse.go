@@ -32,7 +32,7 @@ func Parse(data []byte) (*Instance, error) {
 	return in, nil
 }
 
-// nameOf finds the name in a bad instance, so that its answer can be told from
+// nameOf finds the name in a bad instance, so that its answer can be distinguished from
 // others; "" if it is not to be found.
 func nameOf(data []byte) string {
 	var named struct {

@@ -181,7 +181,7 @@ const (
 	awayRetry = 500 * time.Millisecond
 )
 
-// Wait until an operation has ended or ctx does, and tell of each step on the
+// Wait until an operation has ended or ctx does, and report each step on the
 // way. It returns the operation as last seen, also beside an error.
 func (c *Client) Wait(ctx context.Context, op v1.Operation, progress func(v1.Operation)) (v1.Operation, error) {
 	var away time.Time // since when there is no answer

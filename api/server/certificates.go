@@ -25,8 +25,8 @@ import (
 const (
 	caLife        = 10 * 365 * 24 * time.Hour
 	leafLife      = 90 * 24 * time.Hour
-	renewCABefore = 365 * 24 * time.Hour // a CA with less left is made anew at the start
-	leafLeft      = leafLife / 3         // a leaf with less left is made anew at once
+	renewCABefore = 365 * 24 * time.Hour // a CA with less left is made again at the start
+	leafLeft      = leafLife / 3         // a leaf with less left is made again at once
 	backdate      = time.Hour            // for clients whose clocks are behind
 
 	maxPEM = 1 << 20 // bytes of a key's file

@@ -238,7 +238,7 @@ func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condi
 			add("warning", "host", h.Name, "its hypervisor lists VMs with this cluster's mark that the state does not have there: %s; they are left alone: docs/reference/alerts.md#unmanaged-vms", strings.Join(h.Unmanaged, ", "))
 		}
 		if len(h.Leftovers) > 0 {
-			add("warning", "host", h.Name, "migrations left VMs behind here, paused, where they run nothing: %s; the host resumes each that was not handed over, and destroys each other once the log shows that it runs elsewhere, has ended or is to start anew", strings.Join(h.Leftovers, ", "))
+			add("warning", "host", h.Name, "migrations left VMs behind here, paused, where they run nothing: %s; the host resumes each that was not handed over, and destroys each other once the log shows that it runs elsewhere, has ended or is to start again", strings.Join(h.Leftovers, ", "))
 		}
 	}
 	if hosts != nil {

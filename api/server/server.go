@@ -116,7 +116,7 @@ func New(c Cluster, o Options) *Server {
 	config.CreateHooks = nil // no $schema in bodies
 	config.DocsPath = ""     // its page loads scripts from elsewhere
 	config.SchemasPath = ""
-	config.OpenAPIPath = "" // served below: huma's own handler makes it anew in a race
+	config.OpenAPIPath = "" // served below: huma's own handler makes it again in a race
 	config.RejectUnknownQueryParameters = true
 	config.Transformers = []huma.Transformer{stampProblem}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{

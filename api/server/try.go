@@ -10,10 +10,10 @@ import (
 	"evenkeel/cluster/control"
 )
 
-// simulatePath is where a what-if is asked; its body may hold a saved state.
+// simulatePath is where a simulation is asked; its body may hold a saved state.
 const simulatePath = "/v1/simulate"
 
-// MaxSimulateBytes bounds a what-if: a saved state of some hundred megabytes in base64.
+// MaxSimulateBytes bounds a simulation: a saved state of some hundred megabytes in base64.
 const MaxSimulateBytes = 256 << 20
 
 func (s *Server) registerSimulate(api huma.API) {

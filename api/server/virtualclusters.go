@@ -113,7 +113,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 	change(api, http.MethodDelete, "deleteVirtualCluster", base+"/{name}", tagVC, "Delete a virtual cluster",
 		"Stops its VMs and removes them with their disks.", http.StatusAccepted, nil, s.verb("delete", s.cluster.Delete))
 	change(api, http.MethodPost, "startVirtualCluster", base+"/{name}/start", tagVC, "Start a virtual cluster",
-		"Starts what is stopped or failed; admitted anew, all or nothing.", http.StatusAccepted, nil, s.verb("start", s.cluster.Start))
+		"Starts what is stopped or failed; admitted again, all or nothing.", http.StatusAccepted, nil, s.verb("start", s.cluster.Start))
 	change(api, http.MethodPost, "stopVirtualCluster", base+"/{name}/stop", tagVC, "Stop a virtual cluster",
 		"Asks its guests to power off. Disks are kept; what it had of the hosts is free for others.", http.StatusAccepted, nil, s.verb("stop", s.cluster.Stop))
 }

@@ -159,7 +159,7 @@ func ParseDrain(doc []byte) (DrainRequest, error) {
 	return q, r.err()
 }
 
-// SimulatedHost is a host, or some equal ones, that a what-if adds.
+// SimulatedHost is a host, or some equal ones, that a simulation adds.
 type SimulatedHost struct {
 	CPU    float64 `json:"cpu" doc:"Its allowance, cores."`
 	Memory Size    `json:"memory" doc:"Its allowance, bytes or a size with a unit."`
@@ -182,10 +182,10 @@ type SimulateRequest struct {
 	Snapshot    []byte          `json:"snapshot,omitempty" doc:"A saved state of the cluster in base64, to be asked in place of the present one."`
 }
 
-// maxTried bounds each list of a what-if.
+// maxTried bounds each list of a simulation.
 const maxTried = 1000
 
-// ParseSimulate reads a what-if from JSON. The snapshot, which may be large, is taken out first; the faults'
+// ParseSimulate reads a simulation from JSON. The snapshot, which may be large, is taken out first; the faults'
 // lines are then not those of the document.
 func ParseSimulate(doc []byte) (SimulateRequest, error) {
 	var q SimulateRequest

@@ -100,7 +100,7 @@ func (r *reader) object(n *node, path string, fields ...field) map[string]bool {
 	return given
 }
 
-// required tells of a field that is missing.
+// required reports a field that is missing.
 func (r *reader) required(n *node, given map[string]bool, path string, names ...string) {
 	if n.kind != kindObject {
 		return

@@ -47,7 +47,7 @@ type Boot struct {
 type Disk struct {
 	Size      Size   `json:"size,omitempty" doc:"Size in bytes or with a unit. Left out: as large as the image."`
 	Pool      string `json:"pool,omitempty" doc:"libvirt storage pool. Left out: the cluster's default."`
-	Ephemeral bool   `json:"ephemeral,omitempty" doc:"Made anew at every start."`
+	Ephemeral bool   `json:"ephemeral,omitempty" doc:"Made again at every start."`
 }
 
 // CloudInit data.

@@ -17,7 +17,7 @@ type outcome struct {
 	statuses []Status
 }
 
-// decidedFor is how long what was decided may be carried out. After that it is decided anew: a hypervisor may have
+// decidedFor is how long what was decided may be carried out. After that it is decided again: a hypervisor may have
 // hung meanwhile, and the leader may have given this host up and started a VM elsewhere, on the same disk.
 const decidedFor = 10 * time.Second
 

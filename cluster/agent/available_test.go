@@ -138,7 +138,7 @@ func TestAvailableBesideOthers(t *testing.T) {
 			w.is(name, c.cpu, c.memory)
 		})
 	}
-	w := newLoaded(t) // one that was started anew is another
+	w := newLoaded(t) // one that was started again is another
 	w.run("a", 1, 4, 8*giga)
 	w.use["a"], w.memory["a"] = 1, giga
 	w.minutes(120)

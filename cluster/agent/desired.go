@@ -44,7 +44,7 @@ type VM struct {
 // Move is the leader's word to hand a running VM over by live migration. That it ended is
 // the hypervisors' word.
 type Move struct {
-	// Open is the log index of the intent: which move this is. What is told of a move names it.
+	// Open is the log index of the intent: which move this is. What is informed of a move names it.
 	Open uint64 `json:",omitempty"`
 	To   string // host
 	URI  string // of its hypervisor
@@ -54,7 +54,7 @@ type Move struct {
 	SourceLost bool `json:"SourceGone"`
 	// Wait: the target has not said yet that it has room (PhaseRoom). Until then the source keeps the VM.
 	Wait bool `json:",omitempty"`
-	// Permit is the number of the last permit to hand the VM over. What the source tells of its staying names it.
+	// Permit is the number of the last permit to hand the VM over. What the source reports its staying names it.
 	Permit uint64 `json:",omitempty"`
 
 	// Paused: the guest arrives paused. Left: its source said that it handed the VM over, and the target has it go on.
@@ -93,7 +93,7 @@ type Desired struct {
 	VMs     []VM
 }
 
-// Status is a step of one VM to be told to the leader.
+// Status is a step of one VM to be asked to the leader.
 type Status struct {
 	VM            string
 	Generation    uint64
@@ -190,7 +190,7 @@ type MoveProgress struct {
 	Move             uint64 // Move.Open
 	VM               string
 	Bytes, Remaining int64
-	Rate, Dirty      float64       // bytes per second that are sent, and that the guest writes anew
+	Rate, Dirty      float64       // bytes per second that are sent, and that the guest writes again
 	Since            time.Duration // how long it goes on
 	PostCopy         bool          `json:",omitempty"` // the guest runs at the target already
 	Text             string        `json:",omitempty"`

@@ -23,7 +23,7 @@ func TestRunReportsANewEpoch(t *testing.T) {
 	})
 }
 
-// A restore that puts the state of another cluster in force makes its VMs ours: what is told of the new epoch has them, also
+// A restore that puts the state of another cluster in force makes its VMs ours: what is informed of the new epoch has them, also
 // where a grant had told the agent of that epoch before the state was heard of.
 func TestRunReportsAnotherCluster(t *testing.T) {
 	for _, granted := range []bool{false, true} {

@@ -38,7 +38,7 @@ type Guest struct {
 	SwapIn            float64 // bytes per second since the sample before
 	MajorFaults       float64 // per second, likewise
 	Pressure          string  `json:",omitempty"` // why the host holds it to be short of memory now; "" = it is not
-	Follows           bool    `json:",omitempty"` // it did as it was told when its balloon was last set
+	Follows           bool    `json:",omitempty"` // it did as it was informed of when its balloon was last set
 }
 
 // ahead is a forecast as it is told: no more digits than it has.
@@ -55,7 +55,7 @@ func ahead(f forecast.Forecast, unit float64) Ahead {
 	return out
 }
 
-// What figures are told to.
+// What figures are asked to.
 const (
 	cpuUnit    = 1e-4     // cores
 	memoryUnit = 64 << 10 // bytes

@@ -12,7 +12,7 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// estimated is what a leader was told of a VM: all estimates, in order.
+// estimated is what a leader was informed of a VM: all estimates, in order.
 func (l *leader) estimated(id string) []agent.Estimate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func TestEstimatesAreReported(t *testing.T) {
 			}
 		}
 
-		// Nothing is told of a VM that is gone.
+		// Nothing is informed of a VM that is gone.
 		l.order(func(d *agent.Desired) { absent(&d.VMs[0]) })
 		after(time.Minute)
 		before = len(l.estimated("a"))

@@ -113,7 +113,7 @@ func (f *forecaster) learn(m minutes) {
 	}
 	for resource, s := range v.series {
 		last, any := s.Last()
-		if !any && m.since >= 0 && !changed { // it begins anew since the minutes were read: with all of them, the next time
+		if !any && m.since >= 0 && !changed { // it begins again since the minutes were read: with all of them, the next time
 			continue
 		}
 		if any && last > f.stepOf(m.over)+1 { // the clock was ahead
@@ -187,7 +187,7 @@ func (f *forecaster) notes(vm string) history.Notes {
 }
 
 // restore what notes say of a VM that has so many vCPUs. Of what is known here already the series stays that has seen more. What
-// is missing, of another version, damaged, or was bounded by another number of vCPUs is learned anew from the minutes.
+// is missing, of another version, damaged, or was bounded by another number of vCPUs is learned again from the minutes.
 func (f *forecaster) restore(vm string, vcpus int, notes history.Notes) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

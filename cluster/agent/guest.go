@@ -21,10 +21,10 @@ const (
 	// keeps a guest from being squeezed and relieved in turn.
 	squeezeTo = 0.85
 
-	// grantStep is how much more than it has, or than it uses, a pressed guest gets at a time: a share of all its memory.
+	// grantStep is how much more than it has, or than it uses, a guest under memory pressure gets at a time: a share of all its memory.
 	grantStep = 4 // its fourth
 
-	// grantStays for so many steps of forecasts after the guest was pressed last.
+	// grantStays for so many steps of forecasts after the guest was under memory pressure last.
 	grantStays = 10
 	// defies for so many: a guest that did not follow its balloon is not asked again.
 	defies = 10
@@ -55,7 +55,7 @@ type guestWatch struct {
 	pressure   string // by its last report
 	grant      int64  // bytes it is to have for that; 0 = none
 	raised     time.Time
-	pressureAt time.Time // when it was pressed last
+	pressureAt time.Time // when it was under memory pressure last
 }
 
 type guestPoint struct {
@@ -83,7 +83,7 @@ func (g *guestWatch) observe(s hypervisor.Stats, memory int64, window time.Durat
 	g.memory = memory
 	g.follow(s)
 	if len(g.points) > 0 && s.MajorFaults < g.points[len(g.points)-1].faults {
-		g.points = nil // it was booted anew, or fell silent
+		g.points = nil // it was booted again, or fell silent
 	}
 	if s.MajorFaults >= 0 || s.SwapIn >= 0 {
 		g.points = append(g.points, guestPoint{s.At, s.SwapIn, s.MajorFaults})
@@ -137,7 +137,7 @@ func (g *guestWatch) rates() (swapIn, faults float64) {
 	return max(0, float64(b.swapIn-a.swapIn)) / wall, max(0, float64(b.faults-a.faults)) / wall
 }
 
-// reports: the guest tells what it uses.
+// reports: the guest says what it uses.
 func (g *guestWatch) reports() bool { return g.last.Available >= 0 && g.last.Balloon > 0 }
 
 // reportedSinceResize says whether the guest reported since its balloon moved. What was left while it did is no share of the size that it
@@ -171,7 +171,7 @@ func (g *guestWatch) shortage(took bool) string {
 	return ""
 }
 
-// raise what a pressed guest is to have: a step more, once it reported since it got the last one.
+// raise what a guest under memory pressure is to have: a step more, once it reported since it got the last one.
 func (g *guestWatch) raise(took bool) {
 	s := g.last
 	if s.Balloon >= g.memory-balloonSlack { // it has all there is

@@ -202,7 +202,7 @@ func TestStaysForGood(t *testing.T) {
 	})
 }
 
-// After a restore a host that was started again tells of no VM while it may be on its way by a migration of before.
+// After a restore a host that was started again reports no VM while it may be on its way by a migration of before.
 func TestOrphansEndFirst(t *testing.T) {
 	twoHosts(t, func(w *simulated.World, l *leader) {
 		l.want.VMs[0].Move, l.want.Freeze = nil, "held after a restore"

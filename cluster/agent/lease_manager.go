@@ -17,7 +17,7 @@ import (
 type Watchdog interface {
 	// Arm makes it count, and returns the time-out that is in force. Arming twice is petting.
 	Arm() (time.Duration, error)
-	// Pet starts the time-out anew. After an error it may be counting or not, until Arm or
+	// Pet starts the time-out again. After an error it may be counting or not, until Arm or
 	// Pet succeeds.
 	Pet() error
 	// Stop stops it. It is not called while restartable VMs may run.
@@ -91,8 +91,8 @@ type leaseManager struct {
 	dog        Watchdog             // the one in use
 	leaving    bool                 // it is of an earlier configuration, and to be disarmed
 	wd         time.Duration
-	unsure     bool          // the watchdog could not be petted: it must not be told of as armed
-	renewed    chan struct{} // closed and made anew at each answered renewal
+	unsure     bool          // the watchdog could not be petted: it must not be informed of as armed
+	renewed    chan struct{} // closed and made again at each answered renewal
 
 	dirty chan struct{} // holds one while there is something to save
 }

@@ -493,7 +493,7 @@ func TestOlderStateIsRefused(t *testing.T) {
 	})
 }
 
-// While there is a hold nothing changes, but what runs is told.
+// While there is a recovery freeze nothing changes, but what runs is told.
 func TestRecoveryFreeze(t *testing.T) {
 	guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)

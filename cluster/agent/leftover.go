@@ -13,7 +13,7 @@ import (
 // A source of a migration whose hypervisor died in the last phase stays behind paused. It runs nothing, takes its memory, and
 // bars the VM from this host. A target keeps a copy, paused, of a VM whose source was cut off from it and has it go on. By post-copy both may
 // run. What is the VM is resumed (see Resume). What is not is destroyed once the leader says, by the log, that the VM runs elsewhere, has ended,
-// or is to start anew.
+// or is to start again.
 
 const (
 	// leftoverFor so long a VM is seen to be left over before that is believed.

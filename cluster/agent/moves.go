@@ -147,7 +147,7 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 		st.Bytes, st.Reason = max(st.Bytes, moved.Bytes), st.Reason+"; "+errOrphan.Error()
 	}
 	if m := r.moves[st.VM]; m == nil || m.open != st.Move {
-		// The leader may hear of it late: what was told to have stayed is not handed over after that.
+		// The leader may hear of it late: what was asked to have stayed is not handed over after that.
 		r.moves[st.VM] = never(st.VM, st.Move, st.Bytes, st.Reason)
 	}
 	r.moves[st.VM].end.stays()
@@ -170,7 +170,7 @@ func (r *runner) runsOn(ctx context.Context, st Status) error {
 }
 
 // giveUpOrphans ends, as an agent's first step, the migrations that the one before it began: nobody counts their bytes, and after
-// a restore a VM that this host tells of must not go. It returns what is there then.
+// a restore a VM that this host reports must not go. It returns what is there then.
 func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hypervisor.VM, error) {
 	var failed error
 	begun := r.lease.sending()
@@ -227,7 +227,7 @@ func never(id string, open uint64, bytes int64, why string) *moving {
 	return &moving{id: id, open: open, done: done, over: true, end: MoveEnd{Error: why, Bytes: bytes}}
 }
 
-// migrate begins a hand-over. It goes on beside the rounds; its end rouses them.
+// migrate begins a hand-over. It goes on beside the rounds; its end wakes them.
 func (r *runner) migrate(ctx context.Context, op Migrate) {
 	r.carryOut(ctx, op.Spec.Identity, op.Move.Open, func(ctx context.Context, m *moving) (hypervisor.Moved, error) {
 		if d := op.Move.Deadline; d > 0 {

@@ -12,7 +12,7 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// endOf is what was last told of move 5 in that phase.
+// endOf is what was last reported move 5 in that phase.
 func (l *leader) endOf(p agent.Phase) (out agent.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

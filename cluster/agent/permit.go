@@ -46,7 +46,7 @@ func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
 }
 
 // permitted asks the leader, right before they are started, which of the VMs may be, and
-// returns those, and how many of them the keeper must be told of once they are started or are not.
+// returns those, and how many of them the lease manager must be informed of once they are started or are not.
 func (r *runner) permitted(ctx context.Context, specs []hypervisor.Spec) ([]hypervisor.Spec, int, error) {
 	leased := 0
 	q := PermitRequest{Host: r.Host}

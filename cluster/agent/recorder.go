@@ -184,7 +184,7 @@ func (r *Recorder) wakeUp() {
 	}
 }
 
-// starts is told of a generation that this agent is about to start.
+// starts is informed of a generation that this agent is about to start.
 func (r *Recorder) starts(vm string, generation uint64) {
 	if r == nil {
 		return
@@ -199,7 +199,7 @@ func (r *Recorder) starts(vm string, generation uint64) {
 	v.started, v.left = generation, time.Time{}
 }
 
-// leaves is told of a VM that was handed over, or deleted.
+// leaves is informed of a VM that was handed over, or deleted.
 func (r *Recorder) leaves(vm string) {
 	if r == nil {
 		return

@@ -196,7 +196,7 @@ func (r *Recorder) load(now time.Time) {
 	entries, err := os.ReadDir(r.o.Dir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			r.log.Warn("histories of before cannot be read: they begin anew", "error", err)
+			r.log.Warn("histories of before cannot be read: they begin again", "error", err)
 		}
 		return
 	}
@@ -207,7 +207,7 @@ func (r *Recorder) load(now time.Time) {
 			_ = os.Remove(path)
 		case strings.HasSuffix(e.Name(), wholeName) && len(r.vms) < maxHistories:
 			if err := r.loadWhole(path, now); err != nil {
-				r.log.Warn("the history of a VM cannot be read: it begins anew", "file", path, "error", err)
+				r.log.Warn("the history of a VM cannot be read: it begins again", "file", path, "error", err)
 				if errors.Is(err, history.ErrDamaged) || oldFile(path, now) { // else it may be read the next time, or by another version
 					_ = os.Remove(path)
 				}

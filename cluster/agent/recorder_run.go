@@ -115,7 +115,7 @@ func (r *Recorder) takeForecasts(id string, notes history.Notes) {
 		return
 	}
 	if err := r.forecasts.restore(id, vcpus, notes); err != nil {
-		r.log.Info("forecasts of a VM begin anew", "vm", id, "error", err)
+		r.log.Info("forecasts of a VM begin again", "vm", id, "error", err)
 	}
 }
 
@@ -140,7 +140,7 @@ func (r *Recorder) fetched(id string, h *history.History, err error) bool {
 		r.log.Debug("no history of a VM that is new here", "vm", id, "why", err)
 	case now.Sub(v.ask.since) > keptAfterMove:
 		v.ask = nil
-		r.log.Warn("the history of a VM could not be had from the host that it came from: it begins anew", "vm", id, "error", err)
+		r.log.Warn("the history of a VM could not be had from the host that it came from: it begins again", "vm", id, "error", err)
 	default:
 		v.ask.wait = min(2*v.ask.wait, lastAsk)
 		v.ask.next = now.Add(v.ask.wait)

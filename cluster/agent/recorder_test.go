@@ -353,8 +353,8 @@ func TestRecorderGivesUp(t *testing.T) {
 	}{
 		"there is none":     {nil, fmt.Errorf("asked: %w", agent.ErrNoHistory), 1, 1, ""},
 		"it is no history":  {[]byte("x"), nil, 1, 1, ""},
-		"it cannot be had":  {nil, errors.New("host h2 does not answer"), 15, 30, "begins anew"},
-		"it is a long time": {nil, context.DeadlineExceeded, 15, 30, "begins anew"},
+		"it cannot be had":  {nil, errors.New("host h2 does not answer"), 15, 30, "begins again"},
+		"it is a long time": {nil, context.DeadlineExceeded, 15, 30, "begins again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *simulated.World) {

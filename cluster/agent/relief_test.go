@@ -28,7 +28,7 @@ func guestsOf(t *testing.T, memory int64, guests map[string]simulated.Guest, f f
 	})
 }
 
-// sampled is what the leader was last told of a VM.
+// sampled is what the leader was last reported a VM.
 func (l *leader) sampled(id string) agent.Sample {
 	for _, s := range l.last().Samples {
 		if s.VM == id {

@@ -32,7 +32,7 @@ type Options struct {
 
 	Watchdog Watchdog // nil: none guards the host's leases
 	// WatchdogAs tells one configuration of the watchdog from another, its time-out included. A watchdog that an agent before
-	// this one armed by another is what Earlier makes of that: it is petted, and never told of as armed, until the leader
+	// this one armed by another is what Earlier makes of that: it is petted, and never reported as armed, until the leader
 	// knows that it counts on it no more; then it is disarmed, and Watchdog takes its place.
 	WatchdogAs string
 	Earlier    func(as string) (Watchdog, error)
@@ -136,7 +136,7 @@ func (r *runner) subscribe(ctx context.Context) (<-chan hypervisor.Event, error)
 	}
 }
 
-// outOfReach tells the leader that nothing is known of this host's VMs.
+// outOfReach informs the leader that nothing is known of this host's VMs.
 func (r *runner) outOfReach(ctx context.Context, err error) error {
 	r.last.Reach, r.last.Error, r.last.Index, r.last.Hangs = false, err.Error(), 0, r.hangs()
 	r.last.Statuses, r.last.Samples, r.last.Estimates, r.last.Pressure, r.last.Available = nil, nil, nil, nil, nil
@@ -183,7 +183,7 @@ type runner struct {
 	moves        map[string]*moving                // migrations that this agent began
 	leaving      map[string]bool                   // VMs whose migration went on when the hypervisor was last asked
 	counts       map[string]uint64                 // generations of VMs that the leader was last seen to know here, by id
-	known        map[known]bool                    // moves that the leader last told of
+	known        map[known]bool                    // moves that the leader last reported
 	waits        map[string]waiting                // VMs whose move waits for room
 	alone        bool                              // no migration goes on that an agent before this one began
 	acknowledged map[string]estimateDigest         // estimates that the leader has, by VM
@@ -204,8 +204,8 @@ type runner struct {
 	lateStarts   error                             // what went wrong with starts that no round waited for; until a round has told
 	hung         map[hypervisor.Hung]time.Duration // calls of the hypervisor that hang, as they were told
 	left         []Status                          // of VMs that were handed over, yet to be told
-	sent         map[string]sentStatus             // what the leader was told of VMs lately, by id
-	unspoken     time.Time                         // since when rounds that acted were not told of; zero: the last one was
+	sent         map[string]sentStatus             // what the leader was informed of VMs lately, by id
+	unspoken     time.Time                         // since when rounds that acted were not informed of; zero: the last one was
 	partner      Migrates                          // what the host has for moves, as last asked
 	surveyed     time.Time                         // when that was
 	lease        *leaseManager
@@ -304,7 +304,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 		}
 		return false, nil, err
 	}
-	if r.cluster == "" { // else the VMs of another cluster could not be told from ours
+	if r.cluster == "" { // else the VMs of another cluster could not be distinguished from ours
 		want, changed, err := r.Leader.Desired(ctx, r.Host)
 		if err != nil {
 			return false, nil, fmt.Errorf("desired state: %w", err)
@@ -376,7 +376,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	report = r.describe(there)
 	report.Statuses = r.unacknowledged(append(done.statuses, r.left...))
 	for _, vm := range Unmanaged(want, there) {
-		if !vm.Leftover && !r.isStanding(vm) { // Running tells of these
+		if !vm.Leftover && !r.isStanding(vm) { // Running reports these
 			report.Unmanaged = append(report.Unmanaged, vm.Name)
 		}
 	}
@@ -401,7 +401,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	return (done.acted > 0 || r.underPressure()) && opErr == nil, changed, opErr
 }
 
-// belong to the cluster of want, in its epoch: what is listed from now on is told of those. A restore may put the state of
+// belong to the cluster of want, in its epoch: what is listed from now on is informed of those. A restore may put the state of
 // another cluster in force, whose VMs were no concern of this agent before.
 func (r *runner) belong(want Desired) {
 	if r.cluster != want.Cluster {

@@ -152,7 +152,7 @@ func (r *runner) notEnded() map[string]Starting {
 	return out
 }
 
-// unlessHung are the operations without those that hold back a VM, or tell of one, whose start hangs: all that can be done for what is wanted is done without it.
+// unlessHung are the operations without those that hold back a VM, or report one, whose start hangs: all that can be done for what is wanted is done without it.
 func unlessHung(ops []Operation, starting map[string]Starting) []Operation {
 	return slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool {
 		switch op := op.(type) {

@@ -124,7 +124,7 @@ func TestRunGoesOnWhileAStartHangs(t *testing.T) {
 	})
 }
 
-// A start that hangs is told after its time, by the call, and not tried again while it does; nothing is told of its VM that takes for granted
+// A start that hangs is told after its time, by the call, and not tried again while it does; nothing is informed of its VM that takes for granted
 // that it does not run. Once the call has ended the VM is started.
 func TestRunReportsAStartThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {

@@ -40,7 +40,7 @@ func (r *runner) knows(now Report) bool {
 	return reflect.DeepEqual(was, now)
 }
 
-// mayWait says whether a round need not be told of: it did something, so that the next one follows at once and sees
+// mayWait says whether a round need not be informed of: it did something, so that the next one follows at once and sees
 // what came of it, and it has nothing to say that the next one will not say as well.
 func (r *runner) mayWait(done outcome) bool {
 	if done.acted == 0 || len(r.left) > 0 || len(r.moves) > 0 || r.underPressure() || slices.ContainsFunc(done.statuses, func(st Status) bool { return !plain(st) }) {

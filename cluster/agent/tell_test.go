@@ -41,7 +41,7 @@ func closed(t *testing.T, w *simulated.World) {
 	}
 }
 
-// A VM that starts at once is told of once, and so is its end: with what runs then, and the index in force.
+// A VM that starts at once is informed of once, and so is its end: with what runs then, and the index in force.
 func TestOneReportForAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := timed(t, 0)

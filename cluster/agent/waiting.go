@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// waitsSilently so long a VM that is to start waits before the leader is told why: most wait for another that shrinks.
+	// waitsSilently so long a VM that is to start waits before the leader is informed of why: most wait for another that shrinks.
 	waitsSilently = 5 * time.Second
 	// startWithin is how long a restartable VM waits here for its start before this host gives it back, to be started elsewhere.
 	startWithin = time.Minute
@@ -32,7 +32,7 @@ func (o GiveUp) String() string {
 	return fmt.Sprintf("give up the start of %s generation %d: %s", o.Name, o.Generation, o.Why)
 }
 
-// waits: a VM that is to start here does not yet. The leader is told why, and after startWithin that it does not run.
+// waits: a VM that is to start here does not yet. The leader is informed of why, and after startWithin that it does not run.
 func (d *decider) waits(vm VM, why string) {
 	id, name, gen := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation
 	d.add(Blocked{id, name, why, false})

@@ -194,7 +194,7 @@ func (l *Log) write(r Record, now time.Time) error {
 	return err
 }
 
-// reopenMoved makes the file anew if somebody has moved or removed it. It looks once a second.
+// reopenMoved makes the file again if somebody has moved or removed it. It looks once a second.
 func (l *Log) reopenMoved(now time.Time) {
 	if d := now.Sub(l.checked); l.file == nil || d >= 0 && d < checkEvery {
 		return

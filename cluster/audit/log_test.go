@@ -205,7 +205,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// A file that somebody moved away is made anew; one that cannot be written costs records, which are counted, and one line
+// A file that somebody moved away is made again; one that cannot be written costs records, which are counted, and one line
 // of the log a minute.
 func TestMovedAndLost(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

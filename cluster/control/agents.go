@@ -140,7 +140,7 @@ func specOf(images func(string) (state.Image, bool), meta state.Meta, g *state.G
 func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	s := c.o.State.Snapshot()
 	if m, _ := s.Meta(); len(r.Statuses) > 0 && r.Epoch < m.Epoch {
-		// What it tells of is the end of steps that were wanted before the restore.
+		// What it reports is the end of steps that were wanted before the restore.
 		return fmt.Errorf("report of host %s: it is of epoch %d, this is %d: %w", r.Host, r.Epoch, m.Epoch, ErrConflict)
 	}
 	if r.Reach {
@@ -300,7 +300,7 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 	return nil
 }
 
-// recordInventory passes on what a host runs, while there is a hold that waits for it.
+// recordInventory passes on what a host runs, while there is a recovery freeze that waits for it.
 func (c *Control) recordInventory(ctx context.Context, s *state.Snapshot, r agent.Report) error {
 	m, _ := s.Meta()
 	// What was listed before the agent knew of this epoch may be from before the restore.

@@ -39,7 +39,7 @@ type Log interface {
 type Options struct {
 	State    *state.Store
 	Log      Log
-	Settings state.Settings // for a cluster that is made anew
+	Settings state.Settings // for a cluster that is made again
 	Hosts    []string       // that must have reported before the service is ready
 	// Console attaches to the console of a VM by its id.
 	Console func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error)
@@ -87,7 +87,7 @@ type Control struct {
 	capacity loop.CapacityIndex // under planning
 	inflight inflightPlans
 
-	wake        chan struct{} // rouses the loop
+	wake        chan struct{} // wakes the loop
 	desired     desiredCache
 	counters    counters
 	moves       moving
@@ -312,7 +312,7 @@ func fingerprint(verb, name string, body any) string {
 // that it would have to be, and else plans for nothing but the hosts that the plan touches.
 type decider func(s *state.Snapshot, global bool) (a loop.Answer, scoped bool, err error)
 
-// change plans on a snapshot, proposes, and plans anew if the state had moved
+// change plans on a snapshot, proposes, and plans again if the state had moved
 // on. decide must be a function of the snapshot, and of what is on its way.
 func (c *Control) change(ctx context.Context, verb, name string, body any, call Call, decide decider) (Result, error) {
 	print := fingerprint(verb, name, body)
@@ -324,7 +324,7 @@ func (c *Control) change(ctx context.Context, verb, name string, body any, call 
 		if !again || n >= tries {
 			return r, err
 		}
-		c.log.Debug("planned on an old state, planning anew", "verb", verb, "name", name, "error", err)
+		c.log.Debug("planned on an old state, planning again", "verb", verb, "name", name, "error", err)
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 // It takes a request, checks it, plans on a snapshot with cluster/loop,
 // proposes the plan to the log and, if the state changed meanwhile, plans
-// anew. It holds what never goes through the log: the last samples of each
+// again. It holds what never goes through the log: the last samples of each
 // host, and how far its agent has come.
 //
 // It decides nothing itself (cluster/loop and allocator do), talks to no

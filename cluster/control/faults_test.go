@@ -269,7 +269,7 @@ func TestThousand(t *testing.T) {
 	})
 }
 
-// A hypervisor that takes calls and hangs in a start: the host is named with the call, other VMs start, and once the daemon was started anew
+// A hypervisor that takes calls and hangs in a start: the host is named with the call, other VMs start, and once the daemon was started again
 // the VM runs.
 func TestHypervisorHangsInAStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestHypervisorHangsInAStart(t *testing.T) {
 	})
 }
 
-// How long a call hangs is told from when its agent first told of it, by this clock.
+// How long a call hangs is distinguished from when its agent first reported it, by this clock.
 func TestHowLongCallsHang(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	a, b := agent.Hang{Call: "virDomainCreateXML of ek-a", VM: "a", Waited: time.Minute}, agent.Hang{Call: "virConnectGetAllDomainStats", Waited: 15 * time.Second}

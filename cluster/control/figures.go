@@ -23,7 +23,7 @@ type HostStats struct {
 	RateKnown bool
 }
 
-// FenceCount are the times that fence devices were told to turn a host off, by how it ended.
+// FenceCount are the times that fence devices were asked to turn a host off, by how it ended.
 type FenceCount struct{ Proved, Failed int }
 
 // counters are counted and measured besides what is decided; nothing is decided by them.
@@ -102,7 +102,7 @@ func (c *Control) off(ctx context.Context, host string) (string, error) {
 	return proof, err
 }
 
-// Fenced counts what devices were told to do by this server, by host.
+// Fenced counts what devices were asked to do by this server, by host.
 func (c *Control) Fenced() map[string]FenceCount {
 	c.counters.mu.Lock()
 	defer c.counters.mu.Unlock()

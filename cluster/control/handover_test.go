@@ -58,7 +58,7 @@ type mover struct {
 	past   map[string]*attempt // by VM
 	stage  int                 // 0: to look, 1: to hear what is wanted, 2: to decide and act
 	grant  *agent.Handover     // it has a permit, and is about to begin
-	// What outlives a process: the move that was begun, and whether it was told that it ended and kept the VM.
+	// What outlives a process: the move that was begun, and whether it was informed that it ended and kept the VM.
 	sent uint64
 	kept bool
 	// No migration goes on that a process before this one began.

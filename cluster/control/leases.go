@@ -170,7 +170,7 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 }
 
 // permitMoves gives the permits to hand VMs over: by the log, so that they come before or after all else that is said of
-// these moves, and what was said before is told from what is said after.
+// these moves, and what was said before is distinguished from what is said after.
 func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.PermitRequest, p *agent.Permit) error {
 	meta, _ := s.Meta()
 	body := state.VMReport{Host: q.Host}

@@ -191,7 +191,7 @@ func TestLeasesOfAnotherLeaderAreLonger(t *testing.T) {
 	})
 }
 
-// A migration that was under way when a snapshot was restored is over before the hold is: neither of its hosts
+// A migration that was under way when a snapshot was restored is over before the recovery freeze is: neither of its hosts
 // can say before where the VM runs.
 func TestRecoveryFreezeWaitsForMigrations(t *testing.T) {
 	lead(t, nil, func(t *testing.T, s *site, vm state.VM) {

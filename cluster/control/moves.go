@@ -74,7 +74,7 @@ func (m *moving) observe(r agent.Report) {
 	}
 }
 
-// due tells when the loop is to look again though nothing changed.
+// due says when the loop is to look again though nothing changed.
 func (m *moving) due(now time.Time) <-chan time.Time {
 	at := m.wake
 	if m.on.Load() {
@@ -190,7 +190,7 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) 
 	return acted, nil
 }
 
-// weigh the re-balances under way once more where needs have changed since: one whose moves to come do not help any more is planned anew.
+// weigh the re-balances under way once more where needs have changed since: one whose moves to come do not help any more is planned again.
 func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (bool, error) {
 	needs := loop.Needs(s)
 	meta, _ := s.Meta()
@@ -307,7 +307,7 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a
 	return c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: next, Version: a.Plan.ModifyIndex})
 }
 
-// ask is the environment of a request: what does not fit is told what moves would make room for it.
+// ask is the environment of a request: what does not fit is informed of what moves would make room for it.
 func (c *Control) ask() loop.Env {
 	env := c.env()
 	env.Advise = func(s *state.Snapshot, vc state.VC) string {

@@ -182,7 +182,7 @@ func TestApplyStalePlan(t *testing.T) {
 	})
 }
 
-// What waits for want of room is told what would make room, and gets it.
+// What waits for want of room is informed of what would make room, and gets it.
 func TestRoomForOneThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
@@ -371,7 +371,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 		p := c.ended(r.Plan.ID, state.MovesStopped)
 		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
 		if m, _ = v.Migration(m.ID); m.State != state.MigrationDone || p.Steps[1].State != state.StepSkipped || p.Tries != 0 {
-			t.Errorf("%s, planned anew %d times: %s: %+v, and %+v", p.State, p.Tries, p.Reason, m, p.Steps[1:])
+			t.Errorf("%s, planned again %d times: %s: %+v, and %+v", p.State, p.Tries, p.Reason, m, p.Steps[1:])
 		}
 		c.once(v)
 	}))

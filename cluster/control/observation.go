@@ -29,7 +29,7 @@ func hostNow(r agent.Report) (now time.Time) {
 	return now
 }
 
-// observe takes in what a host forecasts, and rouses who looks where somebody is short of something.
+// observe takes in what a host forecasts, and wakes who looks where somebody is short of something.
 func (x *rightsizing) observe(s *state.Snapshot, r agent.Report, now time.Time) {
 	x.mu.Lock()
 	there := hostNow(r)

@@ -40,7 +40,7 @@ func TestHostsClockIsWrong(t *testing.T) {
 	}
 }
 
-// What was measured some time before a host tells of it is that much older.
+// What was measured some time before a host reports it is that much older.
 func TestForecastThatComesLate(t *testing.T) {
 	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		const gib = 1 << 30

@@ -40,10 +40,10 @@ type AdmissionStatus struct {
 // HostHeadroom is what a host has for new VMs, and what it says of that itself.
 type HostHeadroom struct {
 	loop.Headroom
-	Availability loop.HostAvailability // zero: it told of none
+	Availability loop.HostAvailability // zero: it reported none
 }
 
-// admissionMargin are what estimates are not taken at their word by. The leader keeps them; a new one begins anew. All of it is guarded by shapes.mu.
+// admissionMargin are what estimates are not taken at their word by. The leader keeps them; a new one begins again. All of it is guarded by shapes.mu.
 type admissionMargin struct {
 	availability map[string]loop.HostAvailability
 	mode         state.RightsizingMode // in which the penalties were begun
@@ -57,7 +57,7 @@ func (d *admissionMargin) startTerm() {
 	*d = admissionMargin{availability: map[string]loop.HostAvailability{}, quality: -1}
 }
 
-// in begins the penalties anew where the mode is another: what the shadow found of what would have been is no credit for what is.
+// in begins the penalties again where the mode is another: what the shadow found of what would have been is no credit for what is.
 func (d *admissionMargin) in(mode state.RightsizingMode) {
 	if d.mode == mode {
 		return

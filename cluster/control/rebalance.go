@@ -86,7 +86,7 @@ func replayMoves(s *state.Snapshot, print string, call Call) (MoveResult, bool, 
 }
 
 // Rebalance plans moves that raise the minimum yield, and has them carried out. It takes the place of such a plan that is carried
-// out: moves under way end, those that have not begun are planned anew.
+// out: moves under way end, those that have not begun are planned again.
 func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) (MoveResult, error) {
 	if err := checkReason("text", q.Text); err != nil {
 		return MoveResult{}, err
@@ -123,7 +123,7 @@ func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) 
 	})
 }
 
-// movePlan makes a plan on a snapshot and records it; anew if the state had moved on.
+// movePlan makes a plan on a snapshot and records it; again if the state had moved on.
 func (c *Control) movePlan(ctx context.Context, verb, print string, call Call, make func(s *state.Snapshot) (state.MovePlanPut, error)) (MoveResult, error) {
 	for n := 0; ; n++ {
 		r, again, err := c.tryMovePlan(ctx, verb, print, call, make)
@@ -212,7 +212,7 @@ func (c *Control) ApplyPlan(ctx context.Context, id string, call Call) (MoveResu
 		meta, _ := s.Meta()
 		f := loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{Supersedes: append(slices.Clone(put.Supersedes), id), CopyStorage: meta.Settings.Moves.CopyStorage})
 		if why := f.StillValid(p); why != "" {
-			return put, fmt.Errorf("move plan %s was made on another state: %s; plan anew: %w", id, why, ErrConflict)
+			return put, fmt.Errorf("move plan %s was made on another state: %s; plan again: %w", id, why, ErrConflict)
 		}
 		put.Plan.State = state.MovesRunning
 		return put, nil
@@ -389,7 +389,7 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return false, nil
 	}
 	env := c.env()
-	if len(env.Awaited) > 0 { // a host that reports rouses the loop
+	if len(env.Awaited) > 0 { // a host that reports wakes the loop
 		return false, nil
 	}
 	var v loop.Verdict

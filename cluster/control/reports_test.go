@@ -169,7 +169,7 @@ func (c *crew) underWay() state.MovePlan {
 	return r.Plan
 }
 
-// A leader plans nothing anew, and no plan ends, before it knows of all hosts what they could take: a target whose first report comes late is
+// A leader plans nothing again, and no plan ends, before it knows of all hosts what they could take: a target whose first report comes late is
 // one that the moves go to once it has come.
 func TestATargetReportsLateToANewLeader(t *testing.T) {
 	for _, late := range []time.Duration{0, 300 * time.Millisecond, time.Second, 3 * time.Second, control.DefaultLease - time.Second} {
@@ -182,7 +182,7 @@ func TestATargetReportsLateToANewLeader(t *testing.T) {
 				for end := time.Now().Add(late); time.Now().Before(end); {
 					c.agents("h1")
 					if p, _ := c.state().MovePlan(plan.ID); p.State != state.MovesRunning || p.Tries > 0 {
-						t.Fatalf("before h2 reported the plan is %s, planned anew %d times: %s", p.State, p.Tries, p.Reason)
+						t.Fatalf("before h2 reported the plan is %s, planned again %d times: %s", p.State, p.Tries, p.Reason)
 					}
 				}
 				c.agents("h1", "h2")
@@ -192,7 +192,7 @@ func TestATargetReportsLateToANewLeader(t *testing.T) {
 				}
 				p, _ := c.state().MovePlan(plan.ID)
 				if p.State != state.MovesDone || p.Tries != 1 || c.state().LoadOf("h2").VMs != 2 {
-					t.Errorf("the plan is %s, planned anew %d times: %s; h2 has %d VMs", p.State, p.Tries, p.Reason, c.state().LoadOf("h2").VMs)
+					t.Errorf("the plan is %s, planned again %d times: %s; h2 has %d VMs", p.State, p.Tries, p.Reason, c.state().LoadOf("h2").VMs)
 				}
 			}, "h2")
 		})

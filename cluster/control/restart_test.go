@@ -60,7 +60,7 @@ type preference struct {
 }
 
 // A cluster that is stopped at random moments during creates, scales and deletes, 50 times over: every
-// acknowledged write is there, no VM is lost, doubled, orphaned or started anew.
+// acknowledged write is there, no VM is lost, doubled, orphaned or started again.
 func TestRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		rounds := 50

@@ -28,7 +28,7 @@ const (
 const retryAfter = time.Second
 
 // Run is the control loop: whenever the state changes it admits what fits of
-// the queue and shares CPU anew, until ctx ends.
+// the queue and shares CPU again, until ctx ends.
 func (c *Control) Run(ctx context.Context) {
 	var drains sync.WaitGroup
 	drains.Go(func() { c.emptyHosts(ctx) })

@@ -15,7 +15,7 @@ import (
 // wakesPerPeriod at needs there may be between two others, where somebody is short of something.
 const wakesPerPeriod = 6
 
-// reportEvery so many periods the leader tells what rightsizing did, so that the next leader goes on from there.
+// reportEvery so many periods the leader says what rightsizing did, so that the next leader goes on from there.
 const reportEvery = 10
 
 // RightsizingStatus is how rightsizing stands.

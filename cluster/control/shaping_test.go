@@ -151,7 +151,7 @@ func (h *rightsizedHost) explained(name string) string {
 	return strings.Join(control.Explain(v, x).Lines, "\n")
 }
 
-// A leader goes on from what the one before told of the shadow: all but its last minutes.
+// A leader goes on from what the one before reported the shadow: all but its last minutes.
 func TestTheShadowOutlivesTheLeader(t *testing.T) {
 	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		const gib = 1 << 30

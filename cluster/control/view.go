@@ -39,10 +39,10 @@ type HostLive struct {
 // Hang is a call of a host's hypervisor that hangs.
 type Hang struct {
 	agent.Hang
-	Heard time.Time // when its agent first told of it, by the leader's clock
+	Heard time.Time // when its agent first reported it, by the leader's clock
 }
 
-// HangsOf a host after a report: a call that was told of before is told of since then.
+// HangsOf a host after a report: a call that was informed of before is informed of since then.
 func HangsOf(before []Hang, now []agent.Hang, at time.Time) []Hang {
 	var out []Hang
 	for _, h := range now {
@@ -124,7 +124,7 @@ type HostView struct {
 	Leftovers    []string // VMs that migrations left behind there, paused
 	Synced       uint64
 	Pressure     *hypervisor.Pressure // nil = not known
-	Availability *HostAvailability    // on what it has available for new VMs; nil: it told of none
+	Availability *HostAvailability    // on what it has available for new VMs; nil: it reported none
 }
 
 // VCView is a VC with its state and yield.

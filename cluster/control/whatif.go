@@ -11,7 +11,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// SimulatedHost is a host, or some equal ones, that a what-if adds.
+// SimulatedHost is a host, or some equal ones, that a simulation adds.
 type SimulatedHost = loop.SimulatedHost
 
 // SimulatedNeed is another CPU need of each VM of a group.
@@ -81,7 +81,7 @@ func (c *Control) Simulate(ctx context.Context, q SimulateRequest) (SimulateResu
 		AverageYieldAfter: o.Plan.AverageYieldAfter, Bytes: o.Plan.Bytes, Refused: o.Refused, Unplaced: o.Unplaced, Plan: o.Plan}, nil
 }
 
-// FailoverCapacity tells for each host whether everything would still fit if it died (N+1).
+// FailoverCapacity says for each host whether everything would still fit if it died (N+1).
 func (c *Control) FailoverCapacity(ctx context.Context) ([]FailoverRow, error) {
 	s, err := c.beforePlan(ctx, "room for the VMs of a host that dies")
 	if err != nil {

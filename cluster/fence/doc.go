@@ -24,7 +24,7 @@
 // and all of them must be off at once: a machine with two power supplies on two
 // outlets is dead only when both are. First every device of the level is switched
 // off, then every one is asked until all say off; one that says on after another
-// has said off starts the asking anew.
+// has said off starts the asking again.
 //
 // # Secrets
 //

@@ -6,7 +6,7 @@ import (
 )
 
 // Merge makes one history of what two hosts measured of one VM, at different times: it ran on one of them only. Where both
-// have a bucket of the same time, one of Raw is the one that holds more; a wider one is made anew of Raw where that still reaches
+// have a bucket of the same time, one of Raw is the one that holds more; a wider one is made again of Raw where that still reaches
 // back to its begin, and else is the one with more samples. Merging what was merged before changes nothing.
 // Neither argument is changed, nor used by the result.
 func Merge(a, b *History) *History {

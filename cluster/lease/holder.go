@@ -34,7 +34,7 @@ func (h Holder) Leased(now Instant) bool { return h.Had && now < h.Until }
 // While fencing is disabled they have.
 func (h Holder) MustStop(now Instant) bool { return !h.Leased(now) && (h.Enforce || !h.Had) }
 
-// MayPet says whether the watchdog is to be told that this host is well. running
+// MayPet says whether the watchdog is to be informed that this host is well. running
 // are the restartable VMs that the hypervisor last listed, known whether it answered.
 func (h Holder) MayPet(now Instant, running int, known bool) bool {
 	return !h.MustStop(now) || known && running == 0

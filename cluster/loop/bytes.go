@@ -9,7 +9,7 @@ import (
 // Use is what was last measured of a VM that runs.
 type Use struct {
 	Resident int64   // bytes of the host's memory that it has; 0 = not known
-	Dirty    float64 // bytes per second that it writes anew, measured when it last moved; 0 = not known
+	Dirty    float64 // bytes per second that it writes again, measured when it last moved; 0 = not known
 	Sent     int64   // bytes that its last move sent, whatever became of it; 0 = not known
 }
 
@@ -23,7 +23,7 @@ const (
 )
 
 // memoryBytes is what moving a VM is predicted to send of its memory: what is in use of it once (Casanova et al. 2008, eq. 31, count no
-// more), then what the guest wrote anew meanwhile, and so on: a geometric series with the ratio of dirty rate to bandwidth.
+// more), then what the guest wrote again meanwhile, and so on: a geometric series with the ratio of dirty rate to bandwidth.
 func memoryBytes(inUse int64, dirty, bandwidth float64) float64 {
 	total, left := 0.0, float64(inUse)
 	for range 64 {

@@ -136,7 +136,7 @@ type HostInventory struct {
 	UnavailableFor time.Duration
 }
 
-// How often the moves off a host are planned anew although the last ones came to nothing, and how long a host may be out of
+// How often the moves off a host are planned again although the last ones came to nothing, and how long a host may be out of
 // reach, before its drain ends.
 const (
 	maxFruitless   = 3

@@ -200,7 +200,7 @@ func TestNextDrainAfterFailures(t *testing.T) {
 		c.moves(d.Plan, at, false)
 		c.ends(d.Plan, state.MovesFailed)
 		if step := c.next("a", loop.HostInventory{}); step.Put != nil {
-			t.Error("planned anew at once")
+			t.Error("planned again at once")
 		}
 		later = c.env().Now.Add(time.Minute)
 	}
@@ -215,7 +215,7 @@ func TestNextDrainAfterFailures(t *testing.T) {
 	}
 }
 
-// A plan that somebody stops is not made anew.
+// A plan that somebody stops is not made again.
 func TestNextDrainWithAStoppedPlan(t *testing.T) {
 	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip})
@@ -268,7 +268,7 @@ func TestDrainOfLocalDisks(t *testing.T) {
 	}
 }
 
-// What a source has not told of yet counts against the bytes of a drain, all that was allowed to it.
+// What a source has not informed of yet counts against the bytes of a drain, all that was allowed to it.
 func TestNextDrainCountsWhatWasNotReported(t *testing.T) {
 	c := overfull(t, "a", "b", "d")
 	const limit = 20 * gib

@@ -8,7 +8,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// maxReplans is how often what is left of a move plan is planned anew.
+// maxReplans is how often what is left of a move plan is planned again.
 const maxReplans = 3
 
 // prepareFor so long a move waits for its hosts to put in force what makes room for it.
@@ -35,12 +35,12 @@ func (a Action) String() string {
 	case a.Abort != nil:
 		return fmt.Sprintf("abort migration %s: %s", a.Abort.ID, a.Abort.Reason)
 	case a.Replan != nil:
-		return fmt.Sprintf("plan anew %s: %s", a.Replan.Plan.ID, a.Replan.Why)
+		return fmt.Sprintf("plan again %s: %s", a.Replan.Plan.ID, a.Replan.Why)
 	}
 	return "nothing"
 }
 
-// Replan asks for what is left of a plan to be planned anew: see ReplanMoves.
+// Replan asks for what is left of a plan to be planned again: see ReplanMoves.
 type Replan struct {
 	Plan state.MovePlan
 	Why  string
@@ -73,7 +73,7 @@ const maxRefusals = 8
 // A step goes from waiting to preparing once the moves before it have ended well, a lane is free on both hosts, and the target has
 // the memory. From then on everybody counts the VM on both hosts, so that shares shrink where they must. Once they have shrunk
 // on both hosts the move is opened. No move begins while one of the plan has failed: those under way end, and
-// what is left is planned anew, as soon as no host's first report is awaited.
+// what is left is planned again, as soon as no host's first report is awaited.
 func Next(s *state.Snapshot, in MoveExecution) []Action {
 	if m, ok := s.Meta(); !ok || m.RecoveryFreeze.On() {
 		return nil
@@ -213,7 +213,7 @@ func (x *moveExecutor) plan(p state.MovePlan) []Action {
 	case failed > 0 && flying == 0 && p.Tries < maxReplans:
 		return []Action{{Replan: &Replan{Plan: next, Why: last, Pinned: stay(x.s, next)}}}
 	case failed > 0 && flying == 0:
-		next.State, next.Reason = state.MovesFailed, fmt.Sprintf("planned anew %d times; the last: %s", p.Tries, last)
+		next.State, next.Reason = state.MovesFailed, fmt.Sprintf("planned again %d times; the last: %s", p.Tries, last)
 		next.Steps, changed = state.Skipped(steps, "the plan failed"), true
 	case open == 0 && !x.awaitsReports(p):
 		next.State, changed = state.MovesDone, true

@@ -110,7 +110,7 @@ func (m *mover) step() bool {
 			f := loop.NewFleet(s, m.execute().Env, loop.FleetObservation{}, loop.FleetOptions{Supersedes: []string{action.Replan.Plan.ID}, Pinned: action.Replan.Pinned})
 			instead, planErr := loop.Rebalance(f, loop.Left(s, action.Replan.Plan), 0.01, false)
 			if planErr != nil {
-				m.t.Fatalf("plan anew: %v", planErr)
+				m.t.Fatalf("plan again: %v", planErr)
 			}
 			next := loop.ReplanMoves(action.Replan.Plan, instead, action.Replan.Why)
 			if len(instead.Steps) == 0 {
@@ -317,7 +317,7 @@ func TestExecuteTrouble(t *testing.T) {
 				t.Errorf("plan is %s: %s: %+v", p.State, p.Reason, p.Steps)
 			}
 			if p.Tries > 3 {
-				t.Errorf("planned anew %d times", p.Tries)
+				t.Errorf("planned again %d times", p.Tries)
 			}
 		})
 	}

@@ -130,7 +130,7 @@ func TestAdmissionBesideMoves(t *testing.T) {
 	}
 }
 
-// Whatever moves: no plan that shares CPU anew is refused, and none changes the share of what moves.
+// Whatever moves: no plan that shares CPU again is refused, and none changes the share of what moves.
 func TestSharesWhileVMsMove(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := []string{"a", "b", "c"}

@@ -322,7 +322,7 @@ func leave(s *state.Snapshot, vc state.VC, goal state.Goal, verb, text string) A
 		VMs: changed(s, vms), AffectedHosts: sorted(affected), Text: text}}
 }
 
-// Reallocate shares the CPU of all hosts anew among the VMs that run, where
+// Reallocate shares the CPU of all hosts again among the VMs that run, where
 // they are. It returns nil where the shares in force are right.
 func Reallocate(s *state.Snapshot) *state.Plan {
 	p := newProblem(s, "")

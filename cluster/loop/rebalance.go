@@ -136,7 +136,7 @@ func ReplanMoves(old state.MovePlan, instead state.MovePlan, why string) state.M
 	for i := range out.Steps {
 		switch s := &out.Steps[i]; s.State {
 		case state.StepWaiting, state.StepPreparing:
-			s.State, s.Text = state.StepSkipped, "planned anew: "+why
+			s.State, s.Text = state.StepSkipped, "planned again: "+why
 		case state.StepFailed:
 			out.Failures++
 		}
@@ -150,7 +150,7 @@ func ReplanMoves(old state.MovePlan, instead state.MovePlan, why string) state.M
 		out.Steps = append(out.Steps, s)
 	}
 	out.MinYieldAfter, out.AverageYieldAfter, out.UpperBound = instead.MinYieldAfter, instead.AverageYieldAfter, instead.UpperBound
-	out.Reason = fmt.Sprintf("planned anew, since %s: %s", why, instead.Reason)
+	out.Reason = fmt.Sprintf("planned again, since %s: %s", why, instead.Reason)
 	return out
 }
 
@@ -215,7 +215,7 @@ func (f *Fleet) StillValid(p state.MovePlan) string {
 	return ""
 }
 
-// Outcome is the minimum yield that CPU shared anew gives without the moves of a plan that have not begun, and with them.
+// Outcome is the minimum yield that CPU shared again gives without the moves of a plan that have not begun, and with them.
 func (f *Fleet) Outcome(p state.MovePlan) (without, with float64, err error) {
 	place := map[string]int{}
 	for _, step := range p.Steps {

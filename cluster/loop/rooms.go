@@ -105,7 +105,7 @@ func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapaci
 			if vm.Target > 0 {
 				one.declaredExcess.Memory += max(0, g.Memory-max(vm.ChargedMemory, vm.Due(*g)))
 			}
-			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore) || g.Estimated > 0 // CPU that is left is lent
+			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore) || g.Estimated > 0 // CPU that is left is distributed
 		}
 		one.unfair = one.unfair || vm.Phase == state.Lost || vm.PreemptedAt > 0 && vm.Phase == state.Stopped
 		return true

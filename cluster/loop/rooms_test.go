@@ -12,7 +12,7 @@ import (
 )
 
 // What is planned from the rooms is what a plan in full could not do better: it applies, nobody else gets
-// anything else, the minimum yield is as high as in a plan in full, once what is free is shared anew. And where all is still, no stage has a plan.
+// anything else, the minimum yield is as high as in a plan in full, once what is free is shared again. And where all is still, no stage has a plan.
 func TestRooms(t *testing.T) {
 	const hosts = 64
 	planned, still := 0, 0
@@ -56,7 +56,7 @@ func TestRooms(t *testing.T) {
 					}
 				}
 				if p := loop.Reallocate(c.Snapshot()); p != nil { // a plan in full has this in it
-					c.enact("share anew", p)
+					c.enact("share again", p)
 				}
 				lowest := 1.0
 				for _, vm := range c.Snapshot().VMs() {
@@ -65,7 +65,7 @@ func TestRooms(t *testing.T) {
 					}
 				}
 				if full.Decision.Admitted && full.Decision.MinYield > lowest+1e-6 {
-					t.Fatalf("a plan in full gives %v, the rooms %v, and %v with what is shared anew", full.Decision, a.Decision, lowest)
+					t.Fatalf("a plan in full gives %v, the rooms %v, and %v with what is shared again", full.Decision, a.Decision, lowest)
 				}
 			case "large":
 				if a := loop.Create(s, vc(fmt.Sprintf("l%d", n), 0.3, group(hosts*2, 1.5, gib)), c.env()); a.Plan != nil {

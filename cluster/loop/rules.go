@@ -76,7 +76,7 @@ func (p *problem) broken(hosts [][]int, of func(vm state.VM) bool) []allocator.B
 	return slices.DeleteFunc(r.Broken(p.Problem, hosts), func(b allocator.Broken) bool { return !of(p.groups[b.Group].vms[b.VM]) })
 }
 
-// breaks tells whether a placement breaks a rule of a VM that does not run yet.
+// breaks says whether a placement breaks a rule of a VM that does not run yet.
 func (p *problem) breaks(hosts [][]int) bool {
 	return len(p.broken(hosts, func(vm state.VM) bool { return !vm.ConsumesResources() })) > 0
 }

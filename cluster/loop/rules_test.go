@@ -164,7 +164,7 @@ func TestAffinity(t *testing.T) {
 }
 
 // A disk keeps its VM on a host; if a rule has come to keep it from there, it does
-// not start, and is told why.
+// not start, and is informed of why.
 func TestDiskAgainstARule(t *testing.T) {
 	c := newCluster(t, "h1")
 	x := vc("x", 0.5, group(1, 1, gib))

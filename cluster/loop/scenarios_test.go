@@ -16,7 +16,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // TestScenarios plays testdata/scenarios/*.txt: clusters whose users feared, or suffered, needless moves, moves that end worse, and
 // drains that hang. What is decided, when and why, is in the .golden beside each. Decisions are the product's own; hosts do at once what they

@@ -56,7 +56,7 @@ func (a Ahead) need(b forecast.Buffer, declared float64) float64 {
 	return b.Need(declared, ahead)
 }
 
-// VMObservation is what a host last told of one VM, by its estimate and by its sample. Times are by the leader's clock.
+// VMObservation is what a host last reported one VM, by its estimate and by its sample. Times are by the leader's clock.
 type VMObservation struct {
 	Generation uint64 // that the estimate is of; 0: there was none in this term
 	Until      time.Time

@@ -165,7 +165,7 @@ func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set stat
 	}
 	if x.shadow && see.MemoryUsed > target {
 		out.ShortMemory = see.MemoryUsed - target
-		v.grew = in.Now // as relief would have it
+		v.grew = in.Now // as emergency grant would have it
 		c.Grew = v.grew.Unix()
 	}
 	return out

@@ -187,7 +187,7 @@ func stopOf(c *rightsized, name string) *state.Plan {
 	return loop.Stop(c.Snapshot(), c.named(name), c.env()).Plan
 }
 
-// CPU that nobody needs is lent, and taken back by who comes.
+// CPU that nobody needs is distributed, and taken back by who comes.
 func TestSurplusIsDistributed(t *testing.T) {
 	c := newRightsized(t, state.RightsizingOn, "h1") // 4 cores, 8 GiB
 	c.run("a", state.NeedsEstimated, "core", 2, r(2, 2*gib), r(0.3, gib))

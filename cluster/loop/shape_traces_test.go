@@ -15,7 +15,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// How often recorded VMs would be short of memory, and what is lent of it: ten of them on a host, minute by minute, each foreseen to use what it uses
+// How often recorded VMs would be short of memory, and what is distributed of it: ten of them on a host, minute by minute, each foreseen to use what it uses
 // now, with the deviation of its changes in the past two hours. EVENKEEL_BITBRAINS names a directory with traces of GWA-T-12, "Rnd".
 func TestShortOnTraces(t *testing.T) {
 	dir := os.Getenv("EVENKEEL_BITBRAINS")

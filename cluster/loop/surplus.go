@@ -6,7 +6,7 @@ import "math"
 const surplusSteps = 8
 
 // distributeSurplus CPU that hosts have left to VMs whose needs are estimated, up to what was declared: an estimate may be wrong, and
-// a cap that nobody else gains by would only hold them back. What is lent is taken back by the next plan that needs it. VMs of a group
+// a cap that nobody else gains by would only hold them back. What is distributed is taken back by the next plan that needs it. VMs of a group
 // have equal shares; hosts are where the VMs are, or are to be.
 func (p *problem) distributeSurplus(cpu []float64, hosts [][]int) {
 	var left []float64

@@ -36,7 +36,7 @@ type SimulatedNeed struct {
 // Unplaced is a VM that would have no host.
 type Unplaced struct{ VM, VC, Why string }
 
-// Outcome of a what-if.
+// Outcome of a simulation.
 type Outcome struct {
 	Plan     state.MovePlan // the moves that would lead there, with the yields before and after
 	Refused  []string       // VCs that would not be admitted, or not get what they were promised, each with why
@@ -281,7 +281,7 @@ type FailoverRow struct {
 	Text     string
 }
 
-// FailoverCapacity tells for each host whether the others could run all its VMs if it died (N+1), at which minimum yield, and which VMs would
+// FailoverCapacity says for each host whether the others could run all its VMs if it died (N+1), at which minimum yield, and which VMs would
 // find no room and why. The words also say it of those alone that start again by themselves.
 func FailoverCapacity(s *state.Snapshot, env Env) ([]FailoverRow, error) {
 	f := NewFleet(s, env, FleetObservation{}, FleetOptions{Steps: simulateEffort})

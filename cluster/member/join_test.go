@@ -75,7 +75,7 @@ func TestAdmitWithoutToken(t *testing.T) {
 	if grown := m.Index() - before; grown > 50 {
 		t.Errorf("%d refusals: the log has %d entries more", 100*len(forms), grown)
 	}
-	// What is wrong beside the token is told to who has one.
+	// What is wrong beside the token is asked to who has one.
 	q := transport.JoinRequest{ID: open.ID, Secret: open.Secret, Name: "n1", Address: "host"}
 	if err := m.MayJoin(ctx, q); err != nil {
 		t.Errorf("a good token: %v", err)

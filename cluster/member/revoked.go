@@ -112,7 +112,7 @@ type taken struct {
 	n     int
 }
 
-// takeDown what an agent tells of itself: whom it refused, and nothing else. What it says is not proved, so it is said who
+// takeDown what an agent reports itself: whom it refused, and nothing else. What it says is not proved, so it is said who
 // says it, and how much of it is taken down is bounded.
 func (m *Member) takeDown(host string, events []transport.Event) {
 	m.tellers.mu.Lock()

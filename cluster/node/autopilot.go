@@ -118,7 +118,7 @@ func (p *pilot) start(ctx context.Context, l *life) {
 	p.run = run
 }
 
-// stop ends it; runs tells when it has ended.
+// stop ends it; runs says when it has ended.
 func (p *pilot) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ const ClockSlack = 30 * time.Second
 // clockHeard is for how long what a member said of its clock counts.
 const clockHeard = 10 * time.Minute
 
-// Clock of a member, as it is told from this one's.
+// Clock of a member, as it is distinguished from this one's.
 type Clock struct {
 	Name   string
 	Server bool
@@ -37,7 +37,7 @@ type heardClock struct {
 
 // WrongClocks says which clocks are wrong: those that differ from the median of the servers' clocks by more than ClockSlack and what
 // is not known for sure. Where as many
-// servers are on one side as on the other, as of two, nothing tells which is wrong: then it is said of all. The order is that of clocks.
+// servers are on one side as on the other, as of two, nothing says which is wrong: then it is said of all. The order is that of clocks.
 func WrongClocks(clocks []Clock) []WrongClock {
 	var servers []Clock
 	for _, c := range clocks {
@@ -74,7 +74,7 @@ func WrongClocks(clocks []Clock) []WrongClock {
 
 // WrongClock is a clock that differs from the others.
 type WrongClock struct {
-	Name  string   // "" where nothing tells which it is:
+	Name  string   // "" where nothing says which it is:
 	Among []string // then it is one of these servers
 	Ahead time.Duration
 }

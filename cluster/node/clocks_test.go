@@ -66,7 +66,7 @@ func TestWrongClockText(t *testing.T) {
 	}
 }
 
-// Members tell each other their time of day. One that is set is told of as it is now, whatever was heard before.
+// Members tell each other their time of day. One that is set is informed of as it is now, whatever was heard before.
 func TestGossipReportsClocks(t *testing.T) {
 	t.Parallel()
 	const far = 400 * 24 * time.Hour

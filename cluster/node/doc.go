@@ -14,7 +14,7 @@
 //   - A server whose log cannot be written is down, as if it had crashed: it gives up
 //     leadership, acknowledges and answers nothing, and comes back by itself once a write
 //     succeeds. The process goes on.
-//   - Leadership is told of once all that was committed before it is applied here, and its loss
+//   - Leadership is informed of once all that was committed before it is applied here, and its loss
 //     at once.
 //
 // Gossip says who seems to be there. It is a hint, never proof.

@@ -78,7 +78,7 @@ const (
 	HintFailed  HintKind = "failed"  // it does not answer
 )
 
-// Hint is a change that gossip tells of. It is never proof.
+// Hint is a change that gossip reports. It is never proof.
 type Hint struct {
 	Kind HintKind
 	Peer
@@ -97,7 +97,7 @@ type Gossip struct {
 	meta    GossipMeta
 	leaving bool
 	clocks  map[string]heardClock // of others, by name
-	// peers by name. memberlist gives its own rows to read only while it tells of a change.
+	// peers by name. memberlist gives its own rows to read only while it reports a change.
 	peers map[string]Peer
 
 	closing sync.Once
@@ -375,7 +375,7 @@ func (d gossipDelegate) NotifyJoin(n *memberlist.Node) {
 func (d gossipDelegate) NotifyUpdate(n *memberlist.Node) {
 	p, leaving := readPeer(n)
 	d.keep(p, true)
-	if !leaving { // or it is told when it has left
+	if !leaving { // or it is informed of when it has left
 		d.notify(HintChanged, p)
 	}
 }
@@ -423,7 +423,7 @@ func (d gossipDelegate) notify(k HintKind, p Peer) {
 }
 
 // gossipLog hands memberlist's lines on. They are for debugging: what they complain of as errors is
-// what strangers send, and members that do not answer are told of as hints.
+// what strangers send, and members that do not answer are informed of as hints.
 type gossipLog struct{ log *slog.Logger }
 
 // Write implements io.Writer.

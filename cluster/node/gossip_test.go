@@ -120,7 +120,7 @@ func TestGossipOptions(t *testing.T) {
 	}
 }
 
-// Two halves that were cut off from each other are told of it, and find each other again.
+// Two halves that were cut off from each other are informed of it, and find each other again.
 func TestGossipHealsAfterPartition(t *testing.T) {
 	network := NewGossipNetwork()
 	var cut atomic.Bool

@@ -129,7 +129,7 @@ func (n *Node) isClosed() bool {
 	}
 }
 
-// watch tells of one raft's changes of leadership until a write fails (its error) or the node is closed (nil).
+// watch reports one raft's changes of leadership until a write fails (its error) or the node is closed (nil).
 func (n *Node) watch(ctx context.Context, l *life) error {
 	seen := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
@@ -187,7 +187,7 @@ func (n *Node) awaitApplied(ctx context.Context, l *life) {
 			n.appliedTerm.Store(term)
 			address := n.wire.LocalAddr()
 			n.lead.set(func(s *Leadership) {
-				if ctx.Err() == nil { // or watch has told of the loss already
+				if ctx.Err() == nil { // or watch has reported the loss already
 					*s = Leadership{Term: term, Leads: true, Leader: n.id, Address: string(address)}
 				}
 			})
@@ -196,7 +196,7 @@ func (n *Node) awaitApplied(ctx context.Context, l *life) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(20 * time.Millisecond): // raft tells of leadership before it takes entries
+		case <-time.After(20 * time.Millisecond): // raft reports leadership before it takes entries
 		}
 	}
 }

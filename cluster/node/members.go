@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Stats is what a server tells of itself. The leader asks for it through Options.Health.
+// Stats is what a server reports itself. The leader asks for it through Options.Health.
 type Stats struct {
 	ID      string        `json:"id"`
 	Term    uint64        `json:"term"`           // of the last entry of its log

@@ -287,7 +287,7 @@ func (n *Node) bootstrap(conf *raft.Config, store *storage, snaps raft.SnapshotS
 	return nil
 }
 
-// live runs beside raft: it tells of leadership, and takes a server down whose log cannot be
+// live runs beside raft: it reports leadership, and takes a server down whose log cannot be
 // written until it can.
 func (n *Node) live(ctx context.Context, l *life) {
 	retry := n.o.Timers.Retry
@@ -332,7 +332,7 @@ func (n *Node) live(ctx context.Context, l *life) {
 	}
 }
 
-// comeBack starts raft anew as soon as the log can be written; nil if the node was closed meanwhile.
+// comeBack starts raft again as soon as the log can be written; nil if the node was closed meanwhile.
 func (n *Node) comeBack(ctx context.Context, why error, retry, wait time.Duration) (*life, time.Duration) {
 	for {
 		wait = min(max(retry, 2*wait), 30*retry)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The name of a saved snapshot's file tells when it was saved, so that what is kept follows from names alone.
+// The name of a saved snapshot's file says when it was saved, so that what is kept follows from names alone.
 const (
 	backupPrefix = "evenkeel-"
 	backupSuffix = ".snapshot"

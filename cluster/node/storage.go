@@ -75,7 +75,7 @@ type storage struct {
 	disk
 	fault   func(write string) error
 	appends *appendTimes
-	// failed is told of the first failed write once the server runs; before that a failure
+	// failed is informed of the first failed write once the server runs; before that a failure
 	// is an error of opening.
 	failed  func(error)
 	running atomic.Bool

@@ -65,7 +65,7 @@ type handing struct {
 // stuckFor so many elections' time is longer than raft goes on with a transfer that was given up.
 const stuckFor = 10
 
-var errStuck = errors.New("raft does not end a transfer of leadership, and is begun anew")
+var errStuck = errors.New("raft does not end a transfer of leadership, and is begun again")
 
 // hears what became of an entry.
 func (h *handing) hears(err error, now time.Time, election time.Duration) (stuck bool) {

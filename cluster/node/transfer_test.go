@@ -18,7 +18,7 @@ type inTransfer struct{}
 
 func (inTransfer) Error() error { return raft.ErrLeadershipTransferInProgress }
 
-// A raft that refuses all entries for a transfer that nobody makes any more is begun anew, and no earlier than that is certain.
+// A raft that refuses all entries for a transfer that nobody makes any more is begun again, and no earlier than that is certain.
 func TestStuckTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, err := Open(Options{ID: "s1", Memory: NewMemory(), State: state.New(), Log: slog.New(slog.DiscardHandler), Bootstrap: true})
@@ -60,7 +60,7 @@ func TestStuckTransfer(t *testing.T) {
 		first.transfers.Add(-1)
 		refuse(2*stuckFor - 2)
 		if n.cur.Load() != first {
-			t.Fatal("begun anew too early")
+			t.Fatal("begun again too early")
 		}
 		refuse(4)
 		if leads() == first {

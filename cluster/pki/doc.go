@@ -8,7 +8,7 @@
 // it, or why it is refused, in a form fit for an audit event.
 //
 // Time, randomness and what is revoked come in with the call. Files are touched
-// on behalf of a Keeper, which holds the certificate of this member and hands it
+// on behalf of a certificate store, which holds the certificate of this member and hands it
 // to TLS, and of a RevokedFile, which keeps what this member has heard of revoked
 // certificates. The package opens no connection and decides nothing about membership:
 // which tokens exist and which serials are revoked is the replicated state's.

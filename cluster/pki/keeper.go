@@ -25,7 +25,7 @@ type CertificateStore struct {
 	now     atomic.Pointer[generation]
 }
 
-// generation is one generation of what a Keeper holds. It is not changed, but for what it remembers.
+// generation is one generation of what a certificate store holds. It is not changed, but for what it remembers.
 type generation struct {
 	pair  tls.Certificate // with the CA at its end: a joiner compares its fingerprint
 	id    Identity
@@ -164,7 +164,7 @@ func (k *CertificateStore) Chain(purpose string) (chain, proof []byte, err error
 // Roots are the CAs that are believed. The pool is not to be changed.
 func (k *CertificateStore) Roots() *x509.CertPool { return k.now.Load().roots }
 
-// Verify is the function of that name, against the CAs that the Keeper holds.
+// Verify is the function of that name, against the CAs that the certificate store holds.
 func (k *CertificateStore) Verify(certs []*x509.Certificate, now time.Time, revoked func(serial string) bool, want Want) (Identity, error) {
 	switch n := len(certs); {
 	case n == 0:

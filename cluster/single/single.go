@@ -31,7 +31,7 @@ type Options struct {
 	// Open the hosts, by name. It is called once the log is open, which makes
 	// sure that no other process works on the same directory.
 	Open     func(ctx context.Context) (map[string]hypervisor.Host, error)
-	Settings state.Settings // for a cluster that is made anew
+	Settings state.Settings // for a cluster that is made again
 	// Inspect looks at an image's file before it enters the catalogue; nil takes it as it is.
 	Inspect func(state.Image) (state.Image, error)
 	// Agent holds what all agents have in common: allowance, overhead, pace. Its Clock is the leader's, too.

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// ErrConflict: the state is no longer the one that the command was made for. Plan anew.
+	// ErrConflict: the state is no longer the one that the command was made for. Plan again.
 	ErrConflict = errors.New("changed meanwhile")
 	// ErrNotFound: the command names something that is not there.
 	ErrNotFound = errors.New("not found")

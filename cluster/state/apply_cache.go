@@ -13,7 +13,7 @@ type applyCache struct {
 // unknown number of operations.
 const unknown = -1
 
-// maxCached is how many VCs are kept at hand; with more all are looked up anew.
+// maxCached is how many VCs are kept at hand; with more all are looked up again.
 const maxCached = 1 << 16
 
 func (h *applyCache) store(vc *VC) {

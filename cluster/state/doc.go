@@ -9,7 +9,7 @@
 //  2. Rows read from a Snapshot are constants. Copy before you change one.
 //  3. A command applies whole or not at all. A plan is checked again against
 //     the state it meets (versions, cordons, memory, CPU), and one that no longer
-//     holds is rejected with ErrConflict, to be planned anew.
+//     holds is rejected with ErrConflict, to be planned again.
 //
 // The package knows neither Raft nor hypervisors: cluster/node feeds it log
 // entries, cluster/control reads its snapshots. It never decides where a VM

@@ -33,7 +33,7 @@ func TestLeftoverStays(t *testing.T) {
 		{name: "it stops elsewhere", vm: vm("h2", 1, state.Stopping), generation: 1},
 		{name: "it ended elsewhere", vm: vm("h2", 1, state.Failed), generation: 1},
 		{name: "it was lost elsewhere", vm: vm("h2", 1, state.Lost), generation: 1},
-		{name: "it is to start here anew", vm: vm("h1", 2, state.Starting), generation: 1},
+		{name: "it is to start here again", vm: vm("h1", 2, state.Starting), generation: 1},
 		{name: "a newer one runs elsewhere", vm: vm("h2", 2, state.Running), generation: 1},
 		{name: "it was lost here", vm: vm("h1", 1, state.Lost), generation: 1},
 		{name: "it moves on from elsewhere", vm: vm("h2", 1, state.Running, moving("h3", true)), generation: 1},

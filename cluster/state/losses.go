@@ -23,7 +23,7 @@ type HostLost struct {
 	Basis uint64 `json:"basis"`
 }
 
-// Inventory is what a host runs, told while there is a hold. A VM's generation becomes that of what runs, also if the state knows
+// Inventory is what a host runs, told while there is a recovery freeze. A VM's generation becomes that of what runs, also if the state knows
 // of a later one: no permit for that one is good any more, for it is of an epoch before this one.
 type Inventory struct {
 	Host string     `json:"host"`
@@ -95,7 +95,7 @@ func (w *writer) hostLost(b *HostLost) error {
 	}
 	h.Lost = Loss{At: w.at, Proof: b.Proof, Text: b.Text}
 	if b.Proof != ProofLease {
-		h.Fencing, h.Machine = Fencing{}, Machine{} // it begins anew when it comes back
+		h.Fencing, h.Machine = Fencing{}, Machine{} // it begins again when it comes back
 	}
 	w.put(tHosts, &h)
 	w.event("host-lost", "host", h.Name, "%s", b.Text)
@@ -158,7 +158,7 @@ func (w *writer) setFencing(b *SetFencing) error {
 	}
 	m.FencingDisabled, m.FencingDisabledReason = b.FencingDisabled, b.Reason
 	w.put(tMeta, &m)
-	// A host may have been told of the other state, and not have been heard since: what it
+	// A host may have been informed of the other state, and not have been heard since: what it
 	// said before proves nothing until it says it again.
 	for _, h := range w.read().Hosts() {
 		if h.Fencing != (Fencing{}) {
@@ -174,7 +174,7 @@ func (w *writer) setFencing(b *SetFencing) error {
 	return nil
 }
 
-// inventory takes in what a host runs, while there is a hold: what runs is where it runs,
+// inventory takes in what a host runs, while there is a recovery freeze: what runs is where it runs,
 // whatever the state says.
 func (w *writer) inventory(b *Inventory) error {
 	m, _ := w.read().Meta()
@@ -235,7 +235,7 @@ func mustVC(w *writer, vm VM) VC {
 	return vc
 }
 
-// inventoryTaken: the host needs not be waited for any more. With the last one the hold
+// inventoryTaken: the host needs not be waited for any more. With the last one the recovery freeze
 // ends, and what nobody runs is lost.
 func (w *writer) inventoryTaken(host string) {
 	m, ok := w.read().Meta()

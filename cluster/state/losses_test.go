@@ -519,7 +519,7 @@ func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 	t.Error("no event says that the VM runs twice")
 }
 
-// A host that was told of a cluster with fencing disabled and not heard of since does not stop its VMs: what
+// A host that was informed of a cluster with fencing disabled and not heard of since does not stop its VMs: what
 // it said before must prove nothing once the cluster is armed again.
 func TestArmingForgetsWhatWasSaidBefore(t *testing.T) {
 	k := small(t, 2)

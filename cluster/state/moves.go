@@ -29,7 +29,7 @@ const (
 	MovesProposed   MovePlanState = "proposed"   // to be looked at; nothing moves before it is applied
 	MovesRunning    MovePlanState = "running"    // carried out
 	MovesDone       MovePlanState = "done"       // every step ended well, or made no sense any more
-	MovesFailed     MovePlanState = "failed"     // moves failed, and planning anew did not help
+	MovesFailed     MovePlanState = "failed"     // moves failed, and planning again did not help
 	MovesStopped    MovePlanState = "stopped"    // somebody, or something, stopped it: see Reason
 	MovesSuperseded MovePlanState = "superseded" // another plan took its place
 )
@@ -88,8 +88,8 @@ type MovePlan struct {
 	UpperBound         float64 `json:"upperBound"` // no placement gives a greater minimum yield
 
 	Effort int64 `json:"effort"` // deterministic steps given to the planner
-	Tries  int   `json:"tries"`  // how often what was left was planned anew
-	// Failures are the moves that failed and were planned anew for.
+	Tries  int   `json:"tries"`  // how often what was left was planned again
+	// Failures are the moves that failed and were planned again for.
 	Failures int        `json:"failures,omitempty"`
 	Reason   string     `json:"reason"` // in words: why this plan, or why none; of one that ended early: why
 	Steps    []MoveStep `json:"steps,omitempty"`

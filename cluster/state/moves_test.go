@@ -25,7 +25,7 @@ func movePlanOf(s *state.Snapshot, id string, moves ...[3]string) state.MovePlan
 	return p
 }
 
-// put a plan anew, with its steps changed by f.
+// put a plan again, with its steps changed by f.
 func (c *cluster) put(t failer, id string, f func(p *state.MovePlan)) error {
 	t.Helper()
 	p, ok := c.Snapshot().MovePlan(id)
@@ -93,7 +93,7 @@ func withMoves(t *testing.T, k *cluster) {
 	k.must(t, state.KindMovePlan, state.MovePlanPut{Plan: room})
 }
 
-// Whether what runs is counted twice while a step prepares, who is told what when a move ends, and what an end adds up to.
+// Whether what runs is counted twice while a step prepares, who is informed of what when a move ends, and what an end adds up to.
 func TestMovePlan(t *testing.T) {
 	k := small(t, 2)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1", "h1"))

@@ -208,7 +208,7 @@ func checkRows(t *rapid.T, kind state.Kind, before, after *state.Snapshot) {
 		case vm.Generation < old.Generation, vm.ModifyIndex < old.ModifyIndex, vm.CreateIndex != old.CreateIndex:
 			t.Fatalf("VM went back: %+v, then %+v", old, vm)
 		case old.ConsumesResources() && (vm.Host != old.Host || vm.Generation != old.Generation):
-			t.Fatalf("VM was held, and moved or started anew: %+v, then %+v", old, vm)
+			t.Fatalf("VM was held, and moved or started again: %+v, then %+v", old, vm)
 		case vm.Generation == old.Generation && rank(vm.Phase) < rank(old.Phase) && !(kind == state.KindVMReport && old.Phase == state.Failed && vm.Phase == state.Running):
 			t.Fatalf("phase went back: %+v, then %+v", old, vm)
 		}

@@ -3,7 +3,7 @@ package state
 import "fmt"
 
 // LeftoverStays says why a paused VM of that generation, which a migration left behind on a host, may not be destroyed; "" if it
-// can never be resumed rightly, as the VM was seen to run elsewhere since, has ended, or is to start anew. deleted: it is paused, and no state
+// can never be resumed rightly, as the VM was seen to run elsewhere since, has ended, or is to start again. deleted: it is paused, and no state
 // was ever restored here, so that a VM that the state does not know was deleted.
 func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bool) string {
 	switch here := vm.Host == host; {

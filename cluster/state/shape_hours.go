@@ -28,7 +28,7 @@ type RightsizingHour struct {
 	Preempted   int     `json:"preempted"`
 }
 
-// RightsizingReport is what a leader tells of what rightsizing did, so that the next one goes on from there: hours that are new, or that it told less
+// RightsizingReport is what a leader reports what rightsizing did, so that the next one goes on from there: hours that are new, or that it told less
 // of before.
 type RightsizingReport struct {
 	Hours []RightsizingHour `json:"hours"`
@@ -39,7 +39,7 @@ func (s *Snapshot) RightsizingHours() []RightsizingHour {
 	return all[RightsizingHour](s, tRightsizingHours, "id")
 }
 
-// rightsizingReport puts hours in place of what was told of them before. The oldest are forgotten.
+// rightsizingReport puts hours in place of what was informed of them before. The oldest are forgotten.
 func (w *writer) rightsizingReport(b *RightsizingReport) error {
 	for _, h := range b.Hours {
 		h.From = h.From.UTC()

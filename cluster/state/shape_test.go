@@ -67,7 +67,7 @@ func withHours(t *testing.T, k *cluster) {
 	}
 }
 
-// An hour that is told again replaces what was told of it; the oldest are forgotten; what nobody can have seen is refused whole.
+// An hour that is told again replaces what was informed of it; the oldest are forgotten; what nobody can have seen is refused whole.
 func TestRightsizingHours(t *testing.T) {
 	k := small(t, 1)
 	hour := func(n int, mode state.RightsizingMode, minutes float64) state.RightsizingHour {
@@ -147,7 +147,7 @@ func TestRightsize(t *testing.T) {
 	if l := k.Snapshot().LoadOf("h1"); l.Reserve.Bytes() != 2*gib {
 		t.Errorf("%d MiB are kept for the VM that may grow back", l.Reserve.Bytes()>>20)
 	}
-	report(3 * gib) // relief: the host gave it more by itself
+	report(3 * gib) // emergency grant: the host gave it more by itself
 	frozen(3 * gib)
 	k.must(t, state.KindRightsize, targets(k.Snapshot(), 0, "vm-a-0"))
 	frozen(4 * gib)

@@ -31,7 +31,7 @@ type RecoveryFreeze struct {
 	Pending []string `json:"pending,omitempty"` // hosts not heard of yet, by name
 }
 
-// On says whether there is a hold.
+// On says whether there is a recovery freeze.
 func (h RecoveryFreeze) On() bool { return h.Reason != "" }
 
 // Host is a machine and what Evenkeel may use of it.
@@ -272,7 +272,7 @@ type VM struct {
 	// source said that it handed the VM over and that it did not run there since. Only then the target has it go on.
 	Paused bool `json:"paused,omitempty"`
 	Left   bool `json:"left,omitempty"`
-	// InventoryEpoch is the epoch in which a host last told, during a hold, that it runs the VM.
+	// InventoryEpoch is the epoch in which a host last told, during a recovery freeze, that it runs the VM.
 	InventoryEpoch uint64 `json:"seenEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.
 	Frozen float64 `json:"frozen,omitempty"`

@@ -14,7 +14,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-var update = flag.Bool("update", false, "write the log of the newest version of the format and its golden state anew: only before it is released")
+var update = flag.Bool("update", false, "write the log of the newest version of the format and its golden state again: only before it is released")
 
 // A log of an older version gives the state that it gave when it was written. Its files stay for ever:
 // a later version of the format gets a log of its own beside them.

@@ -192,7 +192,7 @@ func TestRememberedKeys(t *testing.T) {
 	t.Error("not forgotten after a day")
 }
 
-// concernOf is all that a host is told of, in one text.
+// concernOf is all that a host is informed of, in one text.
 func concernOf(s *state.Snapshot, host string) string {
 	var b strings.Builder
 	meta, _ := s.Meta()

@@ -131,7 +131,7 @@ func callerOf(ctx context.Context) Caller {
 	return c
 }
 
-// trespass tells of what a member tried, and refuses it.
+// trespass reports what a member tried, and refuses it.
 func (p *Peers) trespass(w http.ResponseWriter, r *http.Request, err error) {
 	var remote net.Addr = named{"tcp", r.RemoteAddr}
 	if at, e := netip.ParseAddrPort(r.RemoteAddr); e == nil {

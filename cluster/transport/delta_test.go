@@ -22,7 +22,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "write the golden files again")
 
 // genDesired draws states of few VMs and few values, so that much stays as it was.
 func genDesired() *rapid.Generator[agent.Desired] {
@@ -444,7 +444,7 @@ func TestPressureIsNoNews(t *testing.T) {
 	}
 }
 
-// So is what a host holds to be available: it comes with the samples, and what was told before is not told of a later report.
+// So is what a host holds to be available: it comes with the samples, and what was told before is not informed of a later report.
 func TestAvailableIsNoNews(t *testing.T) {
 	var e reportEncoder
 	var d reportDecoder

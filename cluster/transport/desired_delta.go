@@ -115,7 +115,7 @@ type desiredDecoder struct {
 }
 
 // take a frame in. changed: there is a new state in now, its VMs ordered by id. An
-// error means that a frame is missing; the stream has to begin anew.
+// error means that a frame is missing; the stream has to begin again.
 func (d *desiredDecoder) take(f Frame) (changed bool, err error) {
 	if f.Head == nil {
 		if f.N != d.n {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Event is what an agent tells of itself for the record: a connection that it refused.
+// Event is what an agent reports itself for the record: a connection that it refused.
 type Event struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`

@@ -79,7 +79,7 @@ type PeersOptions struct {
 	Revocations func() []pki.Revocation
 	// GossipKeys are the keys of the cluster's gossip, told to members while this server leads; nil: nothing is told.
 	GossipKeys func() GossipKeys
-	// Record takes down what an agent tells of itself, while this server leads; nil: such calls are not answered.
+	// Record takes down what an agent reports itself, while this server leads; nil: such calls are not answered.
 	Record func(host string, events []Event)
 	// Issuer renews certificates while this server leads.
 	Issuer Issuer
@@ -316,7 +316,7 @@ type certificateRequest struct {
 }
 
 // fail answers for an error of the control plane. Whatever it is, the caller tries again, here or
-// elsewhere: it is told why, for its log.
+// elsewhere: it is informed of why, for its log.
 func (p *Peers) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // nobody waits any more

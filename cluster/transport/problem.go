@@ -20,7 +20,7 @@ var (
 	ErrRefused = errors.New("refused by the member asked")
 	// errWhole: the leader does not have what a report is a change of.
 	errWhole = errors.New("the leader wants the whole report")
-	// errSession: the leader is another, or began anew.
+	// errSession: the leader is another, or began again.
 	errSession = errors.New("the leader does not know the session")
 	// ErrThrottled: the member asks for more than it is given in that time. Try again much later.
 	ErrThrottled = errors.New("too many requests")
@@ -68,7 +68,7 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s (%d): %s", p.Title, p.Status, p.Detail)
 }
 
-// Is tells which sentinel of this package a problem is.
+// Is says which sentinel of this package a problem is.
 func (p *Problem) Is(target error) bool {
 	switch target {
 	case ErrNoLeader:

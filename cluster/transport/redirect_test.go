@@ -86,7 +86,7 @@ func TestElsewhere(t *testing.T) {
 }
 
 // A stream that a server relays goes straight to the leader after a while, without a moment in which no leader is heard, and the
-// leader is told everything anew. An agent that the leader cannot be reached from stays with the relay, and tries seldom.
+// leader is told everything again. An agent that the leader cannot be reached from stays with the relay, and tries seldom.
 func TestDirectToTheLeader(t *testing.T) {
 	for name, reached := range map[string]bool{"reached": true, "out of reach": false} {
 		t.Run(name, func(t *testing.T) {

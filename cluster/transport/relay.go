@@ -95,7 +95,7 @@ func newRelay(d *Dialer, protocol string, log *slog.Logger) *relay {
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			to, _ := r.In.Context().Value(target{}).(destination)
-			// The target is built anew from the path and the query: whatever else a client wrote into it goes nowhere.
+			// The target is built again from the path and the query: whatever else a client wrote into it goes nowhere.
 			r.Out.URL = &url.URL{Scheme: "https", Host: to.address, Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery}
 			// After the headers that the client named in Connection were struck out.
 			for name, value := range map[string]string{headerClient: to.client, headerRequest: to.request} {

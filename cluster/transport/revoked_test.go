@@ -10,7 +10,7 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// An agent is told which certificates count no more, at first and when there are others, through whichever server.
+// An agent is informed of which certificates count no more, at first and when there are others, through whichever server.
 func TestRevocationsAreReported(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
@@ -54,7 +54,7 @@ func TestRevocationsAreReported(t *testing.T) {
 	}
 }
 
-// What an agent tells of itself is taken down in the name of its own host, within bounds.
+// What an agent reports itself is taken down in the name of its own host, within bounds.
 func TestEventsAreReported(t *testing.T) {
 	s, l := newSite(t), &lead{}
 	l.set(true, "")

@@ -92,7 +92,7 @@ type named struct{ network, address string }
 func (n named) Network() string { return n.network }
 func (n named) String() string  { return n.address }
 
-// watched tells when a connection is closed.
+// watched says when a connection is closed.
 type watched struct {
 	net.Conn
 	closed func() // set before anybody else has the connection

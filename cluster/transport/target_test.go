@@ -108,7 +108,7 @@ func TestForwardedReachesTheAPIAlone(t *testing.T) {
 }
 
 // TestForwarderRefused: a leader that refuses the server that forwards does not refuse the client, which may ask another server; what the
-// leader's API forbids the client is told to it.
+// leader's API forbids the client is asked to it.
 func TestForwarderRefused(t *testing.T) {
 	s := newSite(t)
 	s.apis["s1"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

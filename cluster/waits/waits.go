@@ -242,7 +242,7 @@ func (t *Tracker) Evaluate(now time.Time, all []Wait) []Late {
 	return late
 }
 
-// Condition is what an operator is told of waits of one kind for one reason.
+// Condition is what an operator is informed of waits of one kind for one reason.
 type Condition struct {
 	Object, Name, Text string
 }
@@ -256,7 +256,7 @@ func Conditions(late []Late) []Condition {
 	var order []group
 	of := map[group][]Late{}
 	for _, l := range late {
-		if l.Rule.Limit <= 0 { // told apart
+		if l.Rule.Limit <= 0 { // distinguished
 			continue
 		}
 		g := group{l.Rule.Enum + l.Rule.Value, l.Host, l.Reason}

@@ -59,7 +59,7 @@ func (g *Guard) Arm() (time.Duration, error) {
 	return g.took, nil
 }
 
-// Pet starts the time-out anew. A watchdog that could not be petted is opened
+// Pet starts the time-out again. A watchdog that could not be petted is opened
 // again by the next call. After an error it must not be reported as armed until
 // Arm or Pet succeeds.
 func (g *Guard) Pet() error {

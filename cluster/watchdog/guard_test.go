@@ -104,7 +104,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("pet after it was disarmed: %v", err)
 	}
 
-	// Armed anew, and then the watchdog hangs up: an error, and the next pet finds it again.
+	// Armed again, and then the watchdog hangs up: an error, and the next pet finds it again.
 	o.takes <- "armed 15 x\n"
 	if _, err := g.Arm(); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestGuardLonger(t *testing.T) {
 			t.Errorf("pet = %v, want an error with the other time-out", err)
 		}
 	}
-	// The agent may arm it anew, and tell the leader.
+	// The agent may arm it again, and tell the leader.
 	o.takes <- "armed 20 x\n"
 	if took, err := g.Arm(); err != nil || took != 20*time.Second {
 		t.Errorf("Arm = %v, %v", took, err)

@@ -103,7 +103,7 @@ func (w *Watchdog) Timeout() time.Duration { return w.timeout }
 // Name is what the watchdog calls itself.
 func (w *Watchdog) Name() string { return w.name }
 
-// Pet starts the time-out anew. After an error the watchdog may be counting or
+// Pet starts the time-out again. After an error the watchdog may be counting or
 // not: it must not be reported as armed until another Open succeeds.
 func (w *Watchdog) Pet() error {
 	if w.line == nil {

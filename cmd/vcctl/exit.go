@@ -89,7 +89,7 @@ func statusOfProblem(p v1.Problem) int {
 	return statusFailed
 }
 
-// finish tells of an error, if there is one, and returns the exit status.
+// finish reports an error, if there is one, and returns the exit status.
 func (t *tool) finish(err error) int {
 	status := statusOf(err)
 	if err == nil {

@@ -171,7 +171,7 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 	return text
 }
 
-// availabilityText is what a host itself holds to be available; empty where it told of nothing.
+// availabilityText is what a host itself holds to be available; empty where it reported nothing.
 func availabilityText(w *v1.HostAvailability) string {
 	if w == nil {
 		return ""

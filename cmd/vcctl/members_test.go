@@ -94,7 +94,7 @@ func startSite(env *testscript.Env) error {
 	return nil
 }
 
-// outside is a host whose vcd belongs to no cluster until it is told to: what vcd does, without running on.
+// outside is a host whose vcd belongs to no cluster until it is asked to: what vcd does, without running on.
 type outside struct {
 	mu  sync.Mutex
 	dir string

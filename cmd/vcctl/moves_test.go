@@ -49,8 +49,8 @@ func aDrain() v1.Drain {
 		}}
 }
 
-// TestTexts: what commands print of plans, migrations, drains and what-ifs, beside files that hold it
-// (UPDATE_SCRIPTS=1 writes them anew).
+// TestTexts: what commands print of plans, migrations, drains and simulations, beside files that hold it
+// (UPDATE_SCRIPTS=1 writes them again).
 func TestTexts(t *testing.T) {
 	nothing := v1.Plan{Kind: "rebalance", State: "proposed", MinYieldBefore: 0.7273, MinYieldAfter: 0.7273, AverageYieldBefore: 0.9, AverageYieldAfter: 0.9, UpperBound: 1, Moves: []v1.Move{},
 		BytesBudget: size(10 << 30), Reason: "no beneficial move within 10 GiB: the minimum yield stays 0.7273; 1.0000 takes at least 17.5 GiB"}

@@ -10,7 +10,7 @@ import (
 	"evenkeel/api/v1"
 )
 
-// golden compares a text with its file below testdata/text (UPDATE_SCRIPTS=1 writes it anew).
+// golden compares a text with its file below testdata/text (UPDATE_SCRIPTS=1 writes it again).
 func golden(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", "text", name+".golden")

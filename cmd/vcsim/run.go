@@ -333,7 +333,7 @@ func (o runOptions) policy(name string, hosts []replay.Host) (replay.Policy, err
 	return withMoves(p, state.MoveSettings{}), nil
 }
 
-// timedPolicy tells how far the time of a run is.
+// timedPolicy says how far the time of a run is.
 type timedPolicy struct {
 	replay.Policy
 	done *atomic.Int64

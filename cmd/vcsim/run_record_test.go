@@ -264,7 +264,7 @@ func TestRunFormats(t *testing.T) {
 	}
 }
 
-// What is printed is in testdata/run; -rewrite writes it anew.
+// What is printed is in testdata/run; -rewrite writes it again.
 func TestRunGolden(t *testing.T) {
 	r := records(t)
 	for name, args := range map[string][]string{

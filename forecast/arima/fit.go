@@ -59,7 +59,7 @@ func (f *Fitter) Fit(y []float64, s Spec, opts Options) (*Model, error) {
 	return m, nil
 }
 
-// Refit fits m anew to y, from its present parameters instead of from several points, and moves it to the end of y. It
+// Refit fits m again to y, from its present parameters instead of from several points, and moves it to the end of y. It
 // finds the optimum next to the present one, to a millionth or so of the log-likelihood. On an error m is as it was,
 // unless the error is of the state (ErrCollinear).
 func (f *Fitter) Refit(m *Model, y []float64, opts Options) error {
@@ -91,7 +91,7 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	f.u, f.best, f.start = grow(f.u, n), grow(f.best, n), grow(f.start, n)
 	clear(f.u)
 
-	// Without coefficients first: whether the regressors can be told apart, and whether anything is left to explain.
+	// Without coefficients first: whether the regressors can be distinguished, and whether anything is left to explain.
 	plain := o.at(f.u)
 	if math.IsInf(plain, 1) {
 		return fmt.Errorf("arima %s: %w", s, ErrCollinear)

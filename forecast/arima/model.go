@@ -190,7 +190,7 @@ func (m *Model) step(u float64) (innovation float64, informative bool) {
 	return v, informative
 }
 
-// Update takes in the next value of the series, without fitting anew; NaN is one that was not measured, and so is an
+// Update takes in the next value of the series, without fitting again; NaN is one that was not measured, and so is an
 // infinite one. x are its regressors, none for a model without. It does not allocate.
 func (m *Model) Update(y float64, x ...float64) error {
 	if len(x) != len(m.Params.Beta) {

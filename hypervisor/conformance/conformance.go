@@ -91,7 +91,7 @@ type Abilities struct {
 	// Second is another host that VMs of Host can be migrated to.
 	Second *Second
 
-	// Throttles: Host tells how long VMs are held back by their caps.
+	// Throttles: Host says how long VMs are held back by their caps.
 	Throttles bool
 
 	// Occupies changes a spec so that its guest, once booted, holds so many bytes besides what its kernel takes.

@@ -11,7 +11,7 @@ import (
 // slack of a guest's memory: what its kernel takes and gives back meanwhile, bytes.
 const slack = 16 << 20
 
-// guestMemory takes a guest that holds memory through a squeeze: it tells what it has left, follows its balloon as far as it
+// guestMemory takes a guest that holds memory through a squeeze: it says what it has left, follows its balloon as far as it
 // can, and lives when it is asked for more than that.
 func guestMemory(t *testing.T, s Setup) {
 	if s.Occupies == nil {

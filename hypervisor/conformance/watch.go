@@ -215,7 +215,7 @@ func (w *events) mark() int {
 	return len(w.all)
 }
 
-// since is what came after a mark, and a channel that tells of more.
+// since is what came after a mark, and a channel that reports more.
 func (w *events) since(mark int) ([]hypervisor.Event, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -295,7 +295,7 @@ func (b bench) sampleOf(t *testing.T, id string) hypervisor.Stats {
 }
 
 // The daemon stops, dies and comes back: the guest runs on in one life, the
-// host says that it is out of reach, and tells of what happens afterwards.
+// host says that it is out of reach, and reports what happens afterwards.
 func TestDaemonRestart(t *testing.T) {
 	b := realHost(t)
 	s := b.spec("ek-restart-a-0", "ek.beat=200")

@@ -14,7 +14,7 @@ const pollInterval = 50 * time.Millisecond
 // diskBurst is what QEMU sends of a disk before it heeds the bandwidth: it reads up to 16 MiB ahead.
 const diskBurst = 16 << 20
 
-// progress is how far a migration got, and what else tells when to change its ways.
+// progress is how far a migration got, and what else says when to change its ways.
 type progress struct {
 	moved hypervisor.Moved
 	pass  int // over the guest's memory, from 1; 0 = not begun
@@ -39,7 +39,7 @@ type budget struct {
 func (b *budget) stats(p progress, asked, received time.Time) {
 	b.took = received.Sub(asked)
 	b.slowest = max(b.slowest-b.slowest/16, b.took)  // on a busy machine one answer may take seconds, and the next none
-	p.moved.Bytes = max(p.moved.Bytes, b.last.Bytes) // a migration that is just failing is told of with zeros
+	p.moved.Bytes = max(p.moved.Bytes, b.last.Bytes) // a migration that is just failing is informed of with zeros
 	b.last, b.pass, b.at = p.moved, p.pass, asked
 	b.known = b.known || p.moved.Bytes > 0
 }
@@ -78,7 +78,7 @@ const pagesTwice = 0.03
 const latePasses = 4
 
 // rest says whether all that is left can be sent once within the limit: from the switch to post-copy on nothing
-// is written anew here, and nothing is aborted.
+// is written again here, and nothing is aborted.
 func (b *budget) rest(now time.Time) bool {
 	if b.pass < 2 { // a pass is needed in which everything is sent: the guest waits for each page that is missing
 		return false

@@ -19,7 +19,7 @@ const (
 	maxBackoff        = 3 * time.Second
 
 	// A daemon that was restarted takes a while to find its VMs again. A VM that ends
-	// meanwhile is gone with no event, so readers are told to list again afterwards.
+	// meanwhile is gone with no event, so readers are asked to list again afterwards.
 	settling = 5 * time.Second
 )
 

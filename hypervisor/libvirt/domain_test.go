@@ -66,7 +66,7 @@ func TestDomainXML(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got+"\n" != string(want) {
-			t.Errorf("%s differs from %s (go test -update writes it anew):\n%s", c.name, golden, got)
+			t.Errorf("%s differs from %s (go test -update writes it again):\n%s", c.name, golden, got)
 		}
 		var back libvirtxml.Domain
 		if err := back.Unmarshal(got); err != nil {

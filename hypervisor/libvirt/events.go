@@ -25,7 +25,7 @@ type rawEvent struct {
 	reason   string
 	incoming bool // Started by a migration that has yet to finish
 	moved    bool // Resumed by the end of a migration
-	inferred bool // not from libvirt: to be dropped if libvirt told of it after all
+	inferred bool // not from libvirt: to be dropped if libvirt reported it after all
 }
 
 // rawQueue hands events from the event loop to dispatch without ever blocking the loop.
@@ -190,7 +190,7 @@ func (h *Host) resolve(r rawEvent) (hypervisor.Event, bool) {
 		}
 		h.mu.Unlock()
 	}
-	// A VM that begins to arrive does not run here yet: MovedIn tells when it does.
+	// A VM that begins to arrive does not run here yet: MovedIn says when it does.
 	return e, !r.incoming
 }
 
@@ -268,7 +268,7 @@ func (h *Host) learnNames(s *session) error {
 	return nil
 }
 
-// Events tells what happens on the host until ctx ends or the Host is closed.
+// Events says what happens on the host until ctx ends or the Host is closed.
 func (h *Host) Events(ctx context.Context) (<-chan hypervisor.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

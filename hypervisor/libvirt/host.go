@@ -170,7 +170,7 @@ func (h *Host) slow() time.Duration { return 4 * h.opts.CallTimeout }
 // call runs fn with the present connection in a goroutine of its own and
 // waits for it no longer than limit or ctx. fn must not touch anything the
 // caller uses: it may outlive the call. The name that ctx gives it (calling) is
-// told of one that hangs; while another does, this one is given CallTimeout at most.
+// reported one that hangs; while another does, this one is given CallTimeout at most.
 func call[T any](ctx context.Context, h *Host, limit time.Duration, fn func(*libvirt.Connect) (T, error)) (T, error) {
 	var zero T
 	if err := ctx.Err(); err != nil {

@@ -286,7 +286,7 @@ func (h *Host) SetCPU(ctx context.Context, id string, cpu hypervisor.CPU) error 
 }
 
 // SetBalloon sets the memory target. libvirt takes it whether or not the guest
-// follows: VM.Balloon tells what came of it.
+// follows: VM.Balloon says what came of it.
 func (h *Host) SetBalloon(ctx context.Context, id string, bytes int64) error {
 	err := error(nil)
 	if bytes < 1<<20 {

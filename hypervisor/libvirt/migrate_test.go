@@ -35,7 +35,7 @@ func TestBudget(t *testing.T) {
 		{"QEMU answers slowly: stop sooner", 10 * mib, mib, []stats{{8 * mib, 100 * mib, 0, 8000, 9000}}, 9000, true},
 		{"old figures: stop sooner", 10 * mib, mib, []stats{{5 * mib, 100 * mib, 0, 5000, 5001}}, 10_000, true},
 		{"what is left fits", 100 * mib, 1000 * mib, []stats{{50 * mib, 40 * mib, 0, 50, 51}}, 500, false},
-		{"what is left fits, but for what is written anew", 100 * mib, 1000 * mib, []stats{{50 * mib, 40 * mib, 100 * mib, 50, 51}}, 500, true},
+		{"what is left fits, but for what is written again", 100 * mib, 1000 * mib, []stats{{50 * mib, 40 * mib, 100 * mib, 50, 51}}, 500, true},
 		{"zeros before the transfer begins say nothing", 10 * mib, mib, []stats{{0, 0, 0, 9000, 9001}, {0, 0, 0, 19_000, 19_001}}, 19_010, false},
 	}
 	for _, c := range cases {

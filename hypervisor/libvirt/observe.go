@@ -21,7 +21,7 @@ type hostCaps struct {
 type abilities struct {
 	kvm          bool
 	autoDeflate  bool // a guest that runs out of memory takes it back from its balloon before it kills anything
-	reportsPages bool // a guest tells which pages it freed, and the host has them back
+	reportsPages bool // a guest says which pages it freed, and the host has them back
 }
 
 // abilitiesOf libvirt and QEMU of these versions, as libvirt packs them. Under other names both have been in QEMU for long;

@@ -47,7 +47,7 @@ func pressureIn(dir string) hypervisor.Pressure {
 			return hypervisor.Unknown
 		}
 		text, err := os.ReadFile(filepath.Join(dir, resource))
-		if err != nil { // a kernel without, or one that was told to have none
+		if err != nil { // a kernel without, or one that was asked to have none
 			return hypervisor.Unknown
 		}
 		share, err := pressureOf(text)

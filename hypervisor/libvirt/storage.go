@@ -170,7 +170,7 @@ func makeDisk(p *libvirt.StoragePool, spec hypervisor.Spec) (bool, error) {
 }
 
 // makeSeed makes a VM's cloud-init seed and says whether it did. One that is there is made
-// anew: unlike a disk it holds nothing but what the Spec says.
+// again: unlike a disk it holds nothing but what the Spec says.
 func makeSeed(c *libvirt.Connect, p *libvirt.StoragePool, id string, image []byte) error {
 	name := seedName(id)
 	if err := deleteVolume(p, name); err != nil {

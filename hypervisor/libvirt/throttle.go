@@ -41,7 +41,7 @@ func (h *Host) throttled(g *groups, uuid string, now time.Time, all *processes) 
 		if d, err := throttledIn(g.dirs); err == nil {
 			return d
 		}
-		*g = groups{} // it was started anew, or has moved
+		*g = groups{} // it was started again, or has moved
 	}
 	if now.Before(g.next) {
 		return hypervisor.Unknown

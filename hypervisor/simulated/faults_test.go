@@ -109,7 +109,7 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// A call that is stuck hangs on after its time, until the daemon is started anew.
+// A call that is stuck hangs on after its time, until the daemon is started again.
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestPowerOff(t *testing.T) {
 		t.Errorf("Start: %v", err)
 	}
 	if got := used(t, w, "h1")["vm"]; got != 0 {
-		t.Errorf("a VM that boots anew has used %v", got)
+		t.Errorf("a VM that boots again has used %v", got)
 	}
 	for i, want := range []hypervisor.EventKind{hypervisor.Started, hypervisor.Disconnected, hypervisor.Resync, hypervisor.Started} {
 		if e := <-events; e.Kind != want {

@@ -382,7 +382,7 @@ func (c *conn) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
 	return hypervisor.Pressure{CPU: hypervisor.Unknown, Memory: hypervisor.Unknown, IO: hypervisor.Unknown, Available: hypervisor.Unknown}, err
 }
 
-// Events tells what happens on the machine.
+// Events says what happens on the machine.
 func (c *conn) Events(ctx context.Context) (<-chan hypervisor.Event, error) {
 	var r <-chan hypervisor.Event
 	err := c.do(ctx, CallEvents, "", 0, func(int64) error {

@@ -194,7 +194,7 @@ func (v *vm) limit(now int64) (cores float64, until int64, throttling float64) {
 	return cores, until, throttling
 }
 
-// advance brings the machine to now: shares are worked out anew at each change of a
+// advance brings the machine to now: shares are worked out again at each change of a
 // workload since, and VMs whose time has come are gone. It returns now, or the
 // machine's own time if that is later.
 func (m *machine) advance(now int64) int64 {
@@ -263,7 +263,7 @@ func (m *machine) add(v *vm) {
 	m.changed()
 }
 
-// remove takes a VM off the machine at m.at and tells of it.
+// remove takes a VM off the machine at m.at and reports it.
 func (m *machine) remove(v *vm, kind hypervisor.EventKind, reason string) {
 	for i, x := range m.vms {
 		if x == v {
@@ -287,7 +287,7 @@ func (m *machine) remove(v *vm, kind hypervisor.EventKind, reason string) {
 	}
 }
 
-// changed notes a change at m.at: shares are to be worked out anew, and the
+// changed notes a change at m.at: shares are to be worked out again, and the
 // peaks looked at. Between changes neither promise can grow: a balloon moves
 // towards its target, and the larger of the two counts.
 func (m *machine) changed() {

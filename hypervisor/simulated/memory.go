@@ -220,7 +220,7 @@ func (v *vm) wantsMemory(now, speed int64) (until int64, grew bool) {
 	return until, grew
 }
 
-// armMemory has a guest that takes memory back tell of it in time: it is looked at right after each change of what it wants.
+// armMemory has a guest that takes memory back report it in time: it is looked at right after each change of what it wants.
 func (m *machine) armMemory(v *vm) {
 	if m.w.restoring || v.idle() || v.guest.Memory == nil || !v.guest.Deflates {
 		return
@@ -240,7 +240,7 @@ func (m *machine) armMemory(v *vm) {
 	})
 }
 
-// report fills in what the guest tells of its memory.
+// report fills in what the guest reports its memory.
 func (v *vm) report(s *hypervisor.Stats, now, balloon int64) {
 	at := v.guestTime(now)
 	if v.guest.Memory == nil || v.guest.Deaf || at < v.bootAt {

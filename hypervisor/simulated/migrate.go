@@ -146,7 +146,7 @@ func (c *conn) Partner(ctx context.Context) (p hypervisor.Partner, err error) {
 	return p, err
 }
 
-// CheckPeer looks at what the world was told to be in the way (NoWay), and whether the other side answers.
+// CheckPeer looks at what the world was asked to be in the way (NoWay), and whether the other side answers.
 func (c *conn) CheckPeer(ctx context.Context, to string) (found hypervisor.Obstacle, err error) {
 	peer := c.m.w.byName[to]
 	err = c.do(ctx, CallCheckPeer, "", 0, func(int64) error {

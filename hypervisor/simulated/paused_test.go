@@ -277,7 +277,7 @@ func TestHandOverThatGoesWrong(t *testing.T) {
 				must(t, b.Destroy(ctx, "vm"))
 				must(t, a.Destroy(ctx, "vm"))
 				if d := w.Audit().Doubled; len(d) != 2 {
-					t.Errorf("started anew while it ran on h2: doubled: %v", d)
+					t.Errorf("started again while it ran on h2: doubled: %v", d)
 				}
 				run(t, w, "h2", s)
 				if d := w.Audit().Doubled; len(d) != 2 {

@@ -318,7 +318,7 @@ type Peak struct {
 	Memory int64   // bytes; sum over VMs of the larger of balloon target and actual balloon
 }
 
-// Audit tells what was seen so far. Foreign VMs count in peaks.
+// Audit says what was seen so far. Foreign VMs count in peaks.
 func (w *World) Audit() Audit {
 	a := Audit{Peaks: make(map[string]Peak, len(w.machines))}
 	for _, m := range w.machines {

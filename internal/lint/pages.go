@@ -89,7 +89,7 @@ func anchorsOf(t *Text) map[string]bool {
 // ofRepository is a file of this repository as prose names it: in backticks, from the root.
 var ofRepository = regexp.MustCompile("`((?:allocator|api|cluster|cmd|examples|forecast|hypervisor|internal|migration|packaging|scripts|sim|test)/[\\w./-]*\\.(?:go|md|sh|yaml))`")
 
-// checkNamedFiles: files that Markdown names in backticks exist. Decisions and the change log tell of the past.
+// checkNamedFiles: files that Markdown names in backticks exist. Decisions and the change log report the past.
 func checkNamedFiles(r *Repo) (findings []Finding) {
 	for _, t := range r.Texts {
 		if path.Ext(t.Path) != ".md" || t.Path == "CHANGELOG.md" || within(t.Path, "docs/decisions") {

@@ -8,7 +8,7 @@ import (
 const (
 	// boundPrecision is how far the bound may be below what its argument allows, relative.
 	boundPrecision = 0.005
-	// boundIntervals is how many intervals of time are told apart; neighbours are joined beyond that, which only lowers the bound.
+	// boundIntervals is how many intervals of time are distinguished; neighbours are joined beyond that, which only lowers the bound.
 	boundIntervals = 2500
 )
 
@@ -38,7 +38,7 @@ func Bound(c Cluster, jobs []Job) (float64, error) {
 	return low, nil
 }
 
-// fluid tells whether the work fits if no stretch is above a bound. false is a proof.
+// fluid says whether the work fits if no stretch is above a bound. false is a proof.
 func fluid(c Cluster, jobs []Job, stretch float64) bool {
 	deadline := func(j *Job) float64 { return j.Submit + stretch*max(Threshold, j.Run) }
 	var cuts []float64

@@ -93,7 +93,7 @@ func (s *state) lift(j *job) {
 	j.nodes = nil
 }
 
-// fits tells whether one more task has the memory on a node.
+// fits says whether one more task has the memory on a node.
 func (s *state) fits(j *job, n int) bool { return s.memory[n]+j.Memory <= 1+slack }
 
 // byRank is the jobs that are kept, the highest priority first; of equal ones the oldest.

@@ -96,10 +96,10 @@ func (p *evenkeel) decide(e event) error {
 	return p.rebalance()
 }
 
-// old tells whether a job may be paused at all.
+// old says whether a job may be paused at all.
 func (p *evenkeel) old(j *job) bool { return j.done >= p.Young && p.now-j.since >= p.Young }
 
-// movable tells whether a job may be moved.
+// movable says whether a job may be moved.
 func (p *evenkeel) movable(j *job) bool {
 	return j.done >= p.MinResidency && p.now-j.since >= p.MinResidency
 }
@@ -117,7 +117,7 @@ func (j *job) group() allocator.Group {
 	return allocator.Group{Name: fmt.Sprint(j.number), Count: j.Tasks, CPU: j.CPU, Memory: j.Memory, Hosts: j.nodes}
 }
 
-// admit starts what has room of the jobs, the first in the list first. It tells whether some was started.
+// admit starts what has room of the jobs, the first in the list first. It says whether some was started.
 func (p *evenkeel) admit(jobs ...*job) bool {
 	problem := allocator.Problem{Hosts: p.hosts()}
 	var requests []allocator.Request

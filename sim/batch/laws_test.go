@@ -123,7 +123,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// Who is held while others are placed anew stays where it is, or goes altogether.
+// Who is held while others are placed again stays where it is, or goes altogether.
 func TestRepackKeepsLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Cluster{Nodes: 4, Memory: 100}

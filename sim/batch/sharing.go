@@ -15,7 +15,7 @@ const (
 	Greedy                        // it starts if there is room
 	GreedyP                       // it starts; others may be paused for it
 	GreedyPM                      // it starts; others may be moved or paused for it
-	RepackAll                     // all jobs are placed anew by MCB8
+	RepackAll                     // all jobs are placed again by MCB8
 )
 
 // Sharing is the family of algorithms of arXiv 1106.4985 with OPT=MIN: CPU is shared such that no yield can rise but at the
@@ -23,9 +23,9 @@ const (
 type Sharing struct {
 	On            OnSubmission
 	Opportunistic bool    // "*": jobs that wait are started when there is room for them
-	Period        float64 // seconds after which all jobs are placed anew by MCB8; 0: never
+	Period        float64 // seconds after which all jobs are placed again by MCB8; 0: never
 
-	// MinVirtual and MinFlow keep a job where it is when others are placed anew, until it has made so many seconds of progress, or been in the
+	// MinVirtual and MinFlow keep a job where it is when others are placed again, until it has made so many seconds of progress, or been in the
 	// cluster for so many. At most one is set.
 	MinVirtual, MinFlow float64
 }
@@ -156,7 +156,7 @@ func contains(some []*job, one *job) bool {
 	return false
 }
 
-// pinned tells who stays where it is when others are placed anew.
+// pinned tells who stays where it is when others are placed again.
 func (p *sharing) pinned(j *job) bool {
 	switch {
 	case p.MinVirtual > 0:
@@ -179,7 +179,7 @@ func newClock(period, now float64) clock {
 
 func (c *clock) wake() float64 { return c.next }
 
-// strikes tells whether it does now; it then waits for the next time. What was slept through is passed over.
+// strikes says whether it does now; it then waits for the next time. What was slept through is passed over.
 func (c *clock) strikes(e event, now float64) bool {
 	if !e.woken {
 		return false

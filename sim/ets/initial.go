@@ -188,7 +188,7 @@ func (f *Fitter) solve() {
 	}
 }
 
-// cholesky solves f.normal x = f.right into f.right, of f.normal the lower triangle. What cannot be told from the
+// cholesky solves f.normal x = f.right into f.right, of f.normal the lower triangle. What cannot be distinguished from the
 // series is made small.
 func (f *Fitter) cholesky() {
 	k := f.free

@@ -30,7 +30,7 @@ func (s *simplex) at(x []float64) float64 {
 }
 
 // search moves x to the least value it finds with about calls evaluations, in which all restarts are counted: from a place that
-// is found it begins anew with fresh steps until that gains less than tolerance. It returns the value.
+// is found it begins again with fresh steps until that gains less than tolerance. It returns the value.
 func (s *simplex) search(x, steps []float64, calls int, tolerance float64) float64 {
 	s.calls = 0
 	best := math.Inf(1)

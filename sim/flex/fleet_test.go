@@ -198,7 +198,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// BenchmarkPick: a fleet at 75%, measured anew after every 500 tasks, tasks of sources of many sizes come, old ones go. "scan" is what it costs to look at all hosts.
+// BenchmarkPick: a fleet at 75%, measured again after every 500 tasks, tasks of sources of many sizes come, old ones go. "scan" is what it costs to look at all hosts.
 func BenchmarkPick(b *testing.B) {
 	for _, hosts := range []int{100, 1000, 4000} {
 		for _, how := range []string{"tree", "scan"} {

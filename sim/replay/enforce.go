@@ -30,7 +30,7 @@ func (c *Cluster) measure() {
 		}
 		c.LoadCPU[h] += given
 		c.LoadMemory[h] += gets
-		c.AllocatedCPU[h] += c.CPU[s] // anew: sums and differences drift
+		c.AllocatedCPU[h] += c.CPU[s] // again: sums and differences drift
 		c.AllocatedMemory[h] += c.Memory[s]
 		c.lookAt(s)
 	}
@@ -270,7 +270,7 @@ func (c *Cluster) reconcile() {
 	c.affected = c.affected[:0]
 }
 
-// refill divides a host's CPU anew.
+// refill divides a host's CPU again.
 func (c *Cluster) refill(h int32) {
 	sum := 0.0
 	for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
@@ -290,7 +290,7 @@ func (c *Cluster) refill(h int32) {
 	}
 }
 
-// weigh finds the rate of one application anew.
+// weigh finds the rate of one application again.
 func (c *Cluster) weigh(app int32) {
 	for s := c.head[app]; s >= 0; s = c.next[s] {
 		c.accrue(s)

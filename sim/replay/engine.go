@@ -114,8 +114,8 @@ type engine struct {
 	nextTick float64
 	doomed   []int32 // slots
 	fresh    []int32 // slots that began since settle
-	dirty    []int32 // hosts whose CPU is to be divided anew
-	affected []int32 // applications whose rate is to be found anew
+	dirty    []int32 // hosts whose CPU is to be divided again
+	affected []int32 // applications whose rate is to be found again
 	placing  placing
 	tally    tally
 }

@@ -12,7 +12,7 @@ import (
 // 200 and 120, and say nothing before they have 40.
 const few = 10
 
-// refit is after how many observations a model is fitted anew.
+// refit is after how many observations a model is fitted again.
 const refit = 5
 
 // recent are the latest values of a series.

@@ -12,11 +12,11 @@ type counting interface {
 	// Begin is told the hosts' capacities, before anything starts.
 	Begin(capacity []flex.Vector)
 
-	// Placed and Ended tell of a component and its request; measured is for how many calls of Measure it was there.
+	// Placed and Ended report a component and its request; measured is for how many calls of Measure it was there.
 	Placed(host int, request flex.Vector)
 	Ended(host int, request flex.Vector, measured int)
 
-	// Measure is told what the tick that ended has shown.
+	// Measure is informed of what the tick that ended has shown.
 	Measure(m *measuredTick)
 
 	// Counts is what a request counts as before anything was measured of the component.

@@ -7,7 +7,7 @@ type Policy interface {
 	// Name is for people: "reservation".
 	Name() string
 
-	// Begin is told of the cluster before anything arrives, and says how allocations are enforced.
+	// Begin is informed of the cluster before anything arrives, and says how allocations are enforced.
 	Begin(c *Cluster) Enforcement
 
 	// Rightsize is asked at every tick, once use was measured. It may allocate, preempt and move.

@@ -134,7 +134,7 @@ func TestShortCPUIsSlower(t *testing.T) {
 // A core component that is ended takes its application along, whose work is done again; an elastic one takes its own part.
 func TestShortMemoryEnds(t *testing.T) {
 	// Both grow from 1 to 3 GiB in 120 s of work; the host has 4. At 60 s they hold 2 GiB each, at 120 s 3 GiB: one is ended, the other ends at 200 s,
-	// when the one that waited begins anew.
+	// when the one that waited begins again.
 	w := small([]workload.Pattern{{1}, {0.25, 0.5, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75}},
 		[]workload.App{{Work: 200, First: 0, Groups: 1}, {Work: 200, First: 1, Groups: 1}},
 		workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}},

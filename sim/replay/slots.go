@@ -122,7 +122,7 @@ func (c *Cluster) restart(app int32) {
 	c.waiting.add(c.rank[app])
 }
 
-// touch notes that the rate of an application is to be found anew.
+// touch notes that the rate of an application is to be found again.
 func (c *Cluster) touch(app int32) { c.affected = append(c.affected, app) }
 
 // begin puts a component into a slot.

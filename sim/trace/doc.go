@@ -1,6 +1,6 @@
 // Package trace reads measured use of VMs from the files in which others published it, as series with a uniform step.
 //
-// Formats, told apart by their content (units in parentheses):
+// Formats, distinguished by their content (units in parentheses):
 //
 //   - Bitbrains: Bitbrains GWA-T-12, one CSV file per VM: CPU (MHz) and active memory (KB), both with what was provisioned.
 //     4% of the CPU values are above it. A row with 0 cores is a VM that was off: not measured. A file in which more than 1% of the rows repeat a time holds

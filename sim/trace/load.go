@@ -38,7 +38,7 @@ var formats = []struct {
 	{PlanetLab, knownPlanetLab, readPlanetLab},
 }
 
-// Formats are all formats, in the order in which they are told apart.
+// Formats are all formats, in the order in which they are distinguished.
 func Formats() []Format {
 	var names []Format
 	for _, f := range formats {

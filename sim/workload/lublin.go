@@ -10,7 +10,7 @@ import (
 )
 
 // Lublin is the model of rigid parallel jobs of Lublin and Feitelson, "The workload on parallel supercomputers: modeling
-// the characteristics of rigid jobs", JPDC 63(11), 2003, with one stream of jobs that are not told apart as batch and
+// the characteristics of rigid jobs", JPDC 63(11), 2003, with one stream of jobs that are not distinguished as batch and
 // interactive. Distributions are over natural logarithms of seconds and binary logarithms of nodes. A Gamma(a, b) has mean
 // a*b.
 type Lublin struct {

@@ -132,7 +132,7 @@ func TestRequestedByHand(t *testing.T) {
 	if all := strings.Join(notes, "; "); !strings.Contains(all, "1 of 4 were never placed") || !strings.Contains(all, "1 of 3 VMs would not fit") || !strings.Contains(all, "GPUs of 1") {
 		t.Error(all)
 	}
-	// Where nobody tells how long they were, lives are drawn.
+	// Where nobody says how long they were, lives are drawn.
 	for i := range requests {
 		requests[i].Run, requests[i].Censored = nan, false
 	}

@@ -8,7 +8,7 @@ import (
 	"evenkeel/sim/trace"
 )
 
-// Lives are drawn for VMs of which nobody tells how long they were: log-normal, fitted to those of Azure's VMs that are told (Cortez et al. 2017, sec. 3:
+// Lives are drawn for VMs of which nobody says how long they were: log-normal, fitted to those of Azure's VMs that are told (Cortez et al. 2017, sec. 3:
 // most end within an hour, those that outlast a day take nearly all core-hours).
 const (
 	drawnLifeMedian = 1800.0 // seconds

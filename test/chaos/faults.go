@@ -134,7 +134,7 @@ func (s *Site) migrating(ctx context.Context, phase string) (v1.Migration, error
 	}
 }
 
-// says waits until libvirt of the host tells of such an event.
+// says waits until libvirt of the host reports such an event.
 func (h *Host) says(ctx context.Context, what *regexp.Regexp) error {
 	cmd := exec.CommandContext(ctx, "stdbuf", "-oL", "virsh", "-c", h.URI(), "event", "--all", "--loop")
 	out, err := cmd.StdoutPipe()
@@ -216,7 +216,7 @@ func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error
 		p := h.Vcd()
 		return func() error {
 			if !h.Up() || h.Vcd() != p {
-				return nil // it was started anew, with the machine's clock
+				return nil // it was started again, with the machine's clock
 			}
 			return p.ShiftClock(0)
 		}, p.ShiftClock(time.Duration(f.Amount * float64(time.Second)))

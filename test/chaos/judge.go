@@ -27,7 +27,7 @@ const starts = 10 * time.Second
 // processes, power and events are looked at.
 const apart = 3 * time.Second
 
-// Restarts are VMs that were started anew without need: no host was lost on which the VM was until then. A process that takes a VM
+// Restarts are VMs that were started again without need: no host was lost on which the VM was until then. A process that takes a VM
 // over from another host is no start.
 func Restarts(history []watch.Instance, losses []Loss) (needless []string, needed int) {
 	of := map[string][]watch.Instance{} // since the VM's last start
@@ -82,7 +82,7 @@ func endedWith(losses []Loss, i watch.Instance) bool {
 }
 
 // Heartbeats are what the beats of one guest cannot be: the same number twice, or a smaller one, of a guest that was not booted
-// anew; more boots than processes that boot it.
+// again; more boots than processes that boot it.
 func Heartbeats(name string, beats []lab.Beat, processes []watch.Instance) (wrong []string) {
 	starts := 0
 	for n, i := range processes {

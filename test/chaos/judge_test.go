@@ -28,7 +28,7 @@ func process(pid int, host string, comes bool, from, to float64) watch.Instance 
 	return i
 }
 
-// TestRestarts: a VM is started anew only after the host was lost on which it was.
+// TestRestarts: a VM is started again only after the host was lost on which it was.
 func TestRestarts(t *testing.T) {
 	power := func(host string, s float64) Loss { return Loss{At: at(s), Host: host} }
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestHeartbeats(t *testing.T) {
 		{"two", []lab.Beat{beat("h1", 1, 1, time.Second), beat("h1", 2, 2, 2*time.Second), beat("h2", 2.1, 2, 2*time.Second)}, one, "there are two"},
 		{"behind", []lab.Beat{beat("h1", 1, 100, 100*time.Second), beat("h2", 2, 90, 90*time.Second)}, one, "there are two"},
 		{"booted by itself", []lab.Beat{beat("h1", 1, 100, 100*time.Second), beat("h1", 2, 1, time.Second)}, one, "booted 2 times"},
-		{"booted anew", []lab.Beat{beat("h1", 1, 100, 100*time.Second), beat("h2", 60, 1, time.Second)}, []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, ""},
+		{"booted again", []lab.Beat{beat("h1", 1, 100, 100*time.Second), beat("h2", 60, 1, time.Second)}, []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, ""},
 		{"boots slowly", []lab.Beat{beat("h1", 1, 100, 30*time.Second), beat("h2", 60, 0, 25*time.Second)}, []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, ""},
 		{"booted without a start", []lab.Beat{beat("h1", 1, 100, 30*time.Second), beat("h1", 60, 0, 25*time.Second)}, []watch.Instance{process(1, "h1", false, 0, 0)}, "was started 1 times"},
 	} {
@@ -206,7 +206,7 @@ func TestStuck(t *testing.T) {
 // TestWayOut: what a vcd that does not come up tells the operator to do.
 func TestWayOut(t *testing.T) {
 	for output, want := range map[string]string{
-		"level=INFO x\nvcd: revoked.json: invalid character; remove the file, and the cluster tells them anew\n":          "remove",
+		"level=INFO x\nvcd: revoked.json: invalid character; remove the file, and the cluster tells them again\n":         "remove",
 		"vcd: servers.json: unexpected end; let it in again: vcctl cluster join-token --server --agent --for h1 > FILE\n": "join",
 		"vcd: agent: agent of host h1: what it knew: read h1.json: unexpected end of JSON input\n":                        "",
 		"panic: freepages: failed to get all reachable pages\n\ngoroutine 1 [running]:\n":                                 "",

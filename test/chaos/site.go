@@ -37,7 +37,7 @@ type Host struct {
 	mu     sync.Mutex
 	wasUp  bool
 	notYet [3]time.Time // before which power, libvirtd, vcd are not started
-	ends   int          // of vcd by itself, since ended was told to forget
+	ends   int          // of vcd by itself, since ended was asked to forget
 }
 
 // What a host's keeper starts.
@@ -152,7 +152,7 @@ func (h *Host) blockRestart(what int, d time.Duration) {
 	h.notYet[what] = time.Now().Add(d)
 }
 
-// ended is how often vcd has ended by itself; forget begins to count anew.
+// ended is how often vcd has ended by itself; forget begins to count again.
 func (h *Host) ended(forget bool) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

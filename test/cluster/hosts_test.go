@@ -92,7 +92,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	if err := hung.Vcd().Resume(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "its VMs are started anew", func(ctx context.Context) error {
+	eventually(t, time.Minute, "its VMs are started again", func(ctx context.Context) error {
 		vms, err := s.vms(ctx, "move")
 		if err != nil {
 			return err

@@ -143,7 +143,7 @@ func (h *host) configure(t *testing.T, set settings) {
 	}
 }
 
-// set changes the host's vcd.yaml and starts its vcd anew.
+// set changes the host's vcd.yaml and starts its vcd again.
 func (h *host) set(t *testing.T, set settings) {
 	t.Helper()
 	h.configure(t, set)

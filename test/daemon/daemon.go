@@ -231,7 +231,7 @@ func (d *Daemon) Done(r v1.Result, err error) {
 	}
 }
 
-// Processes of QEMU on its host by domain, by libvirt's own list: one run of a VM is told from the next by them.
+// Processes of QEMU on its host by domain, by libvirt's own list: one run of a VM is distinguished from the next by them.
 func (d *Daemon) Processes() map[string]string {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(time.Minute))

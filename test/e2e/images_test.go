@@ -136,7 +136,7 @@ func impossible(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 		}
 		d.Done(d.Delete(t.Context(), c.name))
 	}
-	pool := spec("pool", 2, 0.2) // agents tell which pools there are
+	pool := spec("pool", 2, 0.2) // agents say which pools there are
 	pool.Groups[0].Boot, pool.Groups[0].Image, pool.Groups[0].Disk = nil, "small-linux", &v1.Disk{Pool: "slow"}
 	if _, err := d.Create(t.Context(), pool); !client.IsProblem(err, v1.ProblemRefused) || !strings.Contains(err.Error(), "no host has the storage pool slow") {
 		t.Errorf("a pool that no host has: %v, want it refused by name", err)

@@ -170,13 +170,13 @@ static void *toucher(void *arg)
 		/* With nothing to hold, or all of it touched once and no rate to go on at, wait. */
 		while (order == touch_order && (memory == NULL || (rate == 0 && pass > 0)))
 			pthread_cond_wait(&changed, &lock);
-		int anew = order != touch_order;
+		int again = order != touch_order;
 		order = touch_order;
 		long mb = touch_mb;
 		rate = touch_rate;
 		pthread_mutex_unlock(&lock);
 
-		if (anew) {
+		if (again) {
 			if (memory != NULL)
 				munmap(memory, size);
 			memory = NULL;

@@ -81,7 +81,7 @@ func (f *follow) more(now time.Time) []string {
 	if err != nil || info.Size() == f.offset {
 		return nil
 	}
-	if info.Size() < f.offset { // made anew
+	if info.Size() < f.offset { // made again
 		f.offset, f.rest, f.began = 0, nil, time.Time{}
 	}
 	file, err := os.Open(f.path)
@@ -130,7 +130,7 @@ func (b *Beats) take(host string, lines []string, now, began time.Time) {
 			case beat.Seq <= last.Seq && beat.Uptime >= last.Uptime/2:
 				b.wrongs = append(b.wrongs, fmt.Sprintf("beat %d on %s after beat %d on %s: there are two", beat.Seq, host, last.Seq, last.Host))
 			case beat.Seq <= last.Seq:
-				b.wrongs = append(b.wrongs, fmt.Sprintf("beat %d on %s after beat %d on %s: it was booted anew", beat.Seq, host, last.Seq, last.Host))
+				b.wrongs = append(b.wrongs, fmt.Sprintf("beat %d on %s after beat %d on %s: it was booted again", beat.Seq, host, last.Seq, last.Host))
 			}
 		}
 		b.beats = append(b.beats, beat)

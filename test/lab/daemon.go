@@ -80,7 +80,7 @@ const answerTime = time.Minute
 
 // MendDaemon starts libvirtd again if it has crashed, or answers nothing for answerTime, and says what was wrong; "" if nothing
 // was. libvirtd 9.0.0 was seen to do either when a client ended in the middle of its calls: a crash is mended by systemd, a hang by
-// the operator who is told that the host cannot be reached. VMs run on.
+// the operator who is informed that the host cannot be reached. VMs run on.
 func (h *Host) MendDaemon(ctx context.Context) (wrong string, err error) {
 	switch {
 	case !h.DaemonRuns():

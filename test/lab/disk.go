@@ -35,7 +35,7 @@ func (h *Host) removeDisk() error {
 }
 
 // FillDisk takes all room that is left on the host's disk: what writes to /var/lib/evenkeel
-// is told that no space is left. Only where Options.StateSize is set. What is freed on the disk
+// is informed that no space is left. Only where Options.StateSize is set. What is freed on the disk
 // afterwards can be used again, until the next FillDisk.
 func (h *Host) FillDisk() error {
 	if h.lab.state.StateSize == 0 {

@@ -24,7 +24,7 @@ join() {
 	done < "$1/cgroups"
 }
 
-# control_groups mounts the cgroup hierarchies anew: with a cgroup namespace of
+# control_groups mounts the cgroup hierarchies again: with a cgroup namespace of
 # its own the host sees its own subtree as the root of each. Without that, the
 # VMs of two hosts that have the same name would share one group, and one cap.
 control_groups() {

@@ -71,7 +71,7 @@ func TestHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if heard(t, h1, h2.Address()) == nil {
-			t.Error("the host was started anew with its cable pulled, and the ping comes back")
+			t.Error("the host was started again with its cable pulled, and the ping comes back")
 		}
 		if err := h2.CutCable(false); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ const mib = int64(1) << 20
 // overhead of an emulated guest, bytes.
 const overhead = 128 * mib
 
-// orders gives an agent its desired state, and keeps what it reports, as a leader does that is told what to want.
+// orders gives an agent its desired state, and keeps what it reports, as a leader does that is informed of what to want.
 type orders struct {
 	mu       sync.Mutex
 	want     agent.Desired

@@ -118,7 +118,7 @@ func TestBadGuestsHarmNoOther(t *testing.T) {
 		switch {
 		case name == "spike": // a fifth of a core takes its seconds to write to all of it, and its guest swaps before its balloon gives way
 			lowest, swapped = 0.93, 330*256 // pages
-		case gave: // it began anew
+		case gave: // it began again
 			t.Logf("%s gave way: %s", name, strings.Join(reasons[of(name)], " | "))
 			lowest = 0
 		case p.step < 0: // it boots yet

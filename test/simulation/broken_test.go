@@ -67,7 +67,7 @@ func manyPlans(o *options) {
 	_ = parseScript("", o) // in order of time
 }
 
-// 1. The agent is told of a longer lease than the leader counts.
+// 1. The agent is informed of a longer lease than the leader counts.
 var noLeaseWait = broken{name: "no lease wait", agent: func(_ *host, l agent.Leader) agent.Leader { return longLease{l} }}
 
 type longLease struct{ agent.Leader }

@@ -99,7 +99,7 @@ func (s *sim) watchFreeze() {
 	}
 }
 
-// lateAnswer is how long an agent may act on what it was told before a hold began: its permits are good for 5 s.
+// lateAnswer is how long an agent may act on what it was told before a recovery freeze began: its permits are good for 5 s.
 const lateAnswer = 8 * time.Second
 
 // checkFreeze: nothing is started or stopped by a host while the cluster is held.

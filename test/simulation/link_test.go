@@ -274,7 +274,7 @@ func (l *link) open(ctx context.Context, at string) (uint64, error) {
 	return session, nil
 }
 
-// watched notes what a host is truly told of its lease, for those who check.
+// watched notes what a host is truly reported its lease, for those who check.
 type watched struct {
 	*link
 	p *process

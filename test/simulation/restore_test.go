@@ -23,7 +23,7 @@ func (s *sim) restore() error {
 }
 
 // rebuild the cluster after all servers lost their disks: a new one takes the saved state over. VMs run on. Agents
-// start anew, half of them without what they had on disk: the early ones hear of the new cluster before the saved state
+// start again, half of them without what they had on disk: the early ones hear of the new cluster before the saved state
 // is in force, the others some time after it.
 func (s *sim) rebuild(early []string) error {
 	saved, err := s.begins()

@@ -118,7 +118,7 @@ var Solvers = []Solver{
 	},
 }
 
-// Found tells whether the solver is installed.
+// Found says whether the solver is installed.
 func (s *Solver) Found() bool {
 	_, err := exec.LookPath(s.Program)
 	return err == nil

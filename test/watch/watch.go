@@ -1,7 +1,7 @@
 // Package watch looks at all QEMU processes of a lab's hosts, from outside, and finds VMs of which there are two at a time:
 // what must never be, whatever vcd and libvirt say.
 //
-// Which of two processes a VM runs in while one hands it over to the other cannot be told from outside: the guest's own
+// Which of two processes a VM runs in while one hands it over to the other cannot be distinguished from outside: the guest's own
 // heartbeat does (lab.Beats).
 package watch
 

@@ -87,7 +87,7 @@ func (f *figure) draw(r *Results) []byte {
 
 // Report is what is written of one run.
 type Report struct {
-	Command string // that makes it anew
+	Command string // that makes it again
 
 	// Results of the sets that were run; nil: not run.
 	Small, Large, Parallel *Results

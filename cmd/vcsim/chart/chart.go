@@ -1,5 +1,5 @@
 // Package chart draws line charts as SVG: axes with round numbers, markers that
-// can be told apart without colour, a legend. It writes text of equal bytes for
+// can be distinguished without colour, a legend. It writes text of equal bytes for
 // equal charts. It knows nothing of what is drawn.
 package chart
 

@@ -31,7 +31,7 @@ type Results struct {
 	Outcomes  [][]Outcome // [instance][entry]
 }
 
-// Run replays every instance under every policy, but for what the state remembers. progress is told how many replays are
+// Run replays every instance under every policy, but for what the state remembers. progress is informed of how many replays are
 // done; nil: nobody is.
 func Run(ctx context.Context, instances []Instance, entries []Entry, workers int, state *State, progress func(done, all int)) (*Results, error) {
 	r := &Results{Instances: instances, Entries: entries, Bounds: make([]float64, len(instances)), Outcomes: make([][]Outcome, len(instances))}

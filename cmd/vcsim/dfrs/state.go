@@ -20,7 +20,7 @@ type State struct {
 	done map[string]Outcome
 }
 
-// line of the file. What is replayed is told apart by all that goes into it.
+// line of the file. What is replayed is distinguished by all that goes into it.
 type line struct {
 	Key     string
 	Outcome Outcome
