@@ -53,6 +53,8 @@ func Rules() []Rule {
 		{"sleep in tests", checkSleep},
 		{"unfinished", checkUnfinished},
 		{"links", checkLinks},
+		{"words of identifiers", checkIdentifiers},
+		{"words of prose", checkProse},
 		{"named files", checkNamedFiles},
 		{"page length", checkPageLength},
 	}
