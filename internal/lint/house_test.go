@@ -197,8 +197,8 @@ func TestRules(t *testing.T) {
 			"docs/a.md": "[b](b.md#part) [up](../README.md) [out](https://example.org/x) [here](#x) [gone](c.md)\n```\n[code](d.md)\n```", "docs/b.md": "", "README.md": "[docs](docs)",
 		}, []string{"docs/a.md:1: links to #x, and docs/a.md has no such heading", "docs/a.md:1: links to b.md#part", "docs/a.md:1: links to c.md"}},
 		{"pages", "page length", map[string]string{
-			"docs/how-to/a.md": strings.Repeat("word ", maxWords), "docs/how-to/b.md": strings.Repeat("word ", maxWords+1), "docs/reference/c.md": strings.Repeat("word ", maxWords+1),
-			"README.md": strings.Repeat("line\n", maxLines+1), "test/d.md": strings.Repeat("word ", maxWords+1),
+			"docs/how-to/a.md": strings.Repeat("word ", maxLength), "docs/how-to/b.md": strings.Repeat("word ", maxLength+1), "docs/reference/c.md": strings.Repeat("word ", maxLength+1),
+			"README.md": strings.Repeat("line\n", maxLines+1), "test/d.md": strings.Repeat("word ", maxLength+1),
 		}, []string{"README.md: 151 lines", "docs/how-to/b.md: 1501 words"}},
 		{"files in prose", "named files", map[string]string{
 			"docs/a.md":    "`cluster/a.go`, `cluster/b.go` and cluster/c.go, `/etc/vcd.yaml`\n```\n`cluster/d.go`\n```",
@@ -208,6 +208,21 @@ func TestRules(t *testing.T) {
 			"docs/a.md": "# The page, `b` and [c](b.md)\n[own](#the-page-b-and-c) [b](b.md#twice-1) [named](b.md#here) [code](b.go#L3)\n```\n# not-one\n```\n[no](#not-one)",
 			"docs/b.md": "## Twice\n## Twice\n<a id=\"here\"></a>There", "docs/b.go": "package docs",
 		}, []string{"docs/a.md:6: links to #not-one"}},
+		{"names", "words of identifiers", map[string]string{
+			"api/a.go":      "package api\n\nfunc toldAll(x struct{ least int }) (most int) {\n\tfor _, word := range []int{1} {\n\t\troomyHost := word\n\t}\n\treturn whole(mostly, almost, LeastFit)\n}",
+			"api/b_test.go": "package api\n\ntype keeper struct{}\n\nconst wholeHolding, LeastFit, whole, almost, mostly = 1, 2, 3, 4, 5\n",
+		}, []string{
+			"api/a.go:3: the name least has the part \"least\"", "api/a.go:3: the name most has the part \"most\"", "api/a.go:3: the name toldAll has the part \"told\"",
+			"api/a.go:4: the name word has the part \"word\"", "api/a.go:5: the name roomyHost has the part \"roomy\"",
+			"api/b_test.go:3: the name keeper has the part \"keeper\"", "api/b_test.go:5: the name wholeHolding has the part \"holding\"",
+		}},
+		{"prose", "words of prose", map[string]string{
+			"api/a.go":                   "package api\n\n// f is told.\nfunc f() string {\n\treturn `x\nit wishes` // teller, newspaper\n}",
+			"docs/a.md":                  "Dynamic Resource Shaping. Then it gives\nway to nobody.",
+			"docs/reference/glossary.md": "anew",
+			"CHANGELOG.md":               "anew",
+			"internal/lint/words.go":     "package lint // anew",
+		}, []string{"api/a.go:3: says \"told\"", "api/a.go:6: says \"wishes\"", "docs/a.md:1: says \"gives way\"", "docs/a.md:2: says \"nobody\""}},
 	}
 	broken := map[string]bool{}
 	for _, tt := range tests {

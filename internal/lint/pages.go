@@ -106,10 +106,10 @@ func checkNamedFiles(r *Repo) (findings []Finding) {
 	return sorted(findings)
 }
 
-// maxWords are the words of a page that is to be read through, and maxLines the lines of the README.
+// maxLength are the words of a page that is to be read through, and maxLines the lines of the README.
 const (
-	maxWords = 1500
-	maxLines = 150
+	maxLength = 1500
+	maxLines  = 150
 )
 
 // checkPageLength: a page has one purpose. References and reproductions are looked things up in, not read through.
@@ -119,12 +119,12 @@ func checkPageLength(r *Repo) (findings []Finding) {
 		if path.Ext(t.Path) != ".md" || !page && t.Path != "README.md" {
 			continue
 		}
-		words := 0
+		length := 0
 		for _, line := range t.Lines {
-			words += len(strings.Fields(line))
+			length += len(strings.Fields(line))
 		}
-		if words > maxWords {
-			findings = append(findings, Finding{t.Path, 0, fmt.Sprintf("%d words, more than %d", words, maxWords),
+		if length > maxLength {
+			findings = append(findings, Finding{t.Path, 0, fmt.Sprintf("%d words, more than %d", length, maxLength),
 				"make two pages of it, or move what is looked up to docs/reference and figures to docs/reproduction"})
 		}
 		if t.Path == "README.md" && len(t.Lines) > maxLines {

@@ -50,7 +50,7 @@ func TestLines(t *testing.T) {
 	}, "\n")
 	var got []string
 	for _, l := range Lines("p.md", text, "tool") {
-		got = append(got, strings.Join(l.Words, ","))
+		got = append(got, strings.Join(l.Args, ","))
 	}
 	want := []string{"host,drain,h1", "host,drain,h1,--max-bytes,3GiB", "-o,json,host,drain,a tool b", "host", "host,drain,--dry-run,$done", "host,drain,h2", "fenced"}
 	if !slices.Equal(got, want) {

@@ -13,9 +13,9 @@ import (
 
 // Line is a command line that a page shows.
 type Line struct {
-	Page  string
-	Row   int
-	Words []string // after the name of the program
+	Page string
+	Row  int
+	Args []string // after the name of the program
 }
 
 // Pages are the Markdown files of the repository that show commands: those in
@@ -62,15 +62,15 @@ func Lines(page, text, program string) (found []Line) {
 				continue
 			}
 			continued = ""
-			for _, words := range commands(whole, program) {
-				found = append(found, Line{page, n + 1, words})
+			for _, args := range commands(whole, program) {
+				found = append(found, Line{page, n + 1, args})
 			}
 		}
 		if prose = !code; prose {
 			for _, m := range span.FindAllStringSubmatch(line, -1) {
 				if s := strings.ReplaceAll(m[1], `\|`, "|"); strings.HasPrefix(s, program+" ") {
-					for _, words := range commands(s, program) {
-						found = append(found, Line{page, n + 1, words})
+					for _, args := range commands(s, program) {
+						found = append(found, Line{page, n + 1, args})
 					}
 				}
 			}
@@ -79,13 +79,13 @@ func Lines(page, text, program string) (found []Line) {
 	return found
 }
 
-// Words of a shell before a command.
+// before is what may stand before a command in a line of a shell.
 var before = []string{"sudo", "if", "then", "do", "until", "while", "!", "$", "#", "nice", "exec", "time"}
 
 // prompt is a host's: "h1#" or "h1$".
 var prompt = regexp.MustCompile(`^\w+[#$]$`)
 
-// commands are the words after each call of program in a line of a shell.
+// commands are the arguments after each call of program in a line of a shell.
 func commands(line, program string) (out [][]string) {
 	for _, part := range split(strings.ReplaceAll(line, "[flags]", "")) {
 		for len(part) > 0 && (slices.Contains(before, part[0]) || prompt.MatchString(part[0]) || regexp.MustCompile(`^\w+=`).MatchString(part[0])) {
@@ -98,25 +98,25 @@ func commands(line, program string) (out [][]string) {
 	return out
 }
 
-// split cuts a line of a shell into commands, and these into words. Comments go;
-// what is quoted is one word, and brackets of optional words go.
+// split cuts a line of a shell into commands, and these into arguments. Comments go;
+// what is quoted is one argument, and brackets of optional ones go.
 func split(line string) (parts [][]string) {
-	var words []string
-	var word strings.Builder
+	var args []string
+	var arg strings.Builder
 	in := false
-	endWord := func() {
+	endArg := func() {
 		if in {
-			words = append(words, word.String())
+			args = append(args, arg.String())
 		}
-		word.Reset()
+		arg.Reset()
 		in = false
 	}
 	endPart := func() {
-		endWord()
-		if len(words) > 0 {
-			parts = append(parts, words)
+		endArg()
+		if len(args) > 0 {
+			parts = append(parts, args)
 		}
-		words = nil
+		args = nil
 	}
 	quote := rune(0)
 	for i, c := range line {
@@ -125,7 +125,7 @@ func split(line string) (parts [][]string) {
 			if c == quote {
 				quote = 0
 			} else {
-				word.WriteRune(c)
+				arg.WriteRune(c)
 			}
 		case c == '\'' || c == '"':
 			quote, in = c, true
@@ -133,14 +133,14 @@ func split(line string) (parts [][]string) {
 			endPart()
 			return parts
 		case c == ' ' || c == '\t' || c == '[' || c == ']':
-			endWord()
+			endArg()
 		case c == ';' || c == '|' || c == '&' || c == '(' || c == ')' || c == '<' || c == '>':
 			endPart()
-			if c == '<' || c == '>' { // the file is no word of the command
-				words = append(words, "")
+			if c == '<' || c == '>' { // the file is no arg of the command
+				args = append(args, "")
 			}
 		default:
-			word.WriteRune(c)
+			arg.WriteRune(c)
 			in = true
 		}
 	}
@@ -150,11 +150,11 @@ func split(line string) (parts [][]string) {
 
 // Check says what app would not take of a command line, nil if it would: a
 // command or a flag that it does not have.
-func Check(app *cli.App, words []string) error {
+func Check(app *cli.App, args []string) error {
 	commands, flags, path := app.Commands, slices.Clone(app.Flags), app.Name
 	var given []string
-	for i := 0; i < len(words); i++ {
-		w := words[i]
+	for i := 0; i < len(args); i++ {
+		w := args[i]
 		if w == "--" {
 			break
 		}
@@ -219,8 +219,8 @@ func CheckPages(app *cli.App, root string) (faults []string, lines int, err erro
 		}
 		for _, l := range Lines(page, string(text), app.Name) {
 			lines++
-			if err := Check(app, l.Words); err != nil {
-				faults = append(faults, fmt.Sprintf("%s:%d: %s %s: %v", page, l.Row, app.Name, strings.Join(l.Words, " "), err))
+			if err := Check(app, l.Args); err != nil {
+				faults = append(faults, fmt.Sprintf("%s:%d: %s %s: %v", page, l.Row, app.Name, strings.Join(l.Args, " "), err))
 			}
 		}
 	}
