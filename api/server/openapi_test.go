@@ -66,7 +66,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 		for name, raw := range doc.Components.Schemas {
 			if !slices.Contains([]string{"Plan", "Move", "Migration", "MoveOptions", "MoveProgress", "PlanResult", "CurvePoint", "Blocker", "Drain", "DrainVM", "DrainResult", "HostEmpty",
-				"DrainGroups", "DrainGroup", "BlockedHost", "TryResult", "TryRequest", "TryHost", "TryNeed", "Unplaced", "SpareRow", "RebalanceRequest", "DrainRequest", "SettingsPatch", "MovePatch", "MoveSettings"}, name) {
+				"DrainBatches", "DrainBatch", "BlockedHost", "SimulateResult", "SimulateRequest", "SimulatedHost", "SimulatedNeed", "Unplaced", "FailoverRow", "RebalanceRequest", "DrainRequest", "SettingsPatch", "MovePatch", "MoveSettings"}, name) {
 				continue
 			}
 			var schema struct {
@@ -83,7 +83,7 @@ func TestOpenAPI(t *testing.T) {
 				}
 			}
 		}
-		for _, name := range []string{"RebalanceRequest", "DrainRequest", "TryRequest"} {
+		for _, name := range []string{"RebalanceRequest", "DrainRequest", "SimulateRequest"} {
 			if !strings.Contains(string(doc.Components.Schemas[name]), "unlimited)") {
 				t.Errorf("%s: what bounds may be written is not described", name)
 			}

@@ -131,7 +131,7 @@ func change[I, O any](api huma.API, method, id, path, tag, summary, text string,
 
 // describeSizes tells in the OpenAPI document that sizes may be written with a unit.
 func describeSizes(doc *huma.OpenAPI) {
-	for _, name := range []string{"GroupSpec", "Disk", "ScaleRequest", "ImageSpec", "TryHost", "SettingsPatch", "MovePatch", "RebalanceRequest", "DrainRequest", "TryRequest"} {
+	for _, name := range []string{"GroupSpec", "Disk", "ScaleRequest", "ImageSpec", "SimulatedHost", "SettingsPatch", "MovePatch", "RebalanceRequest", "DrainRequest", "SimulateRequest"} {
 		schema := doc.Components.Schemas.Map()[name]
 		if schema == nil {
 			continue

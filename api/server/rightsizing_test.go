@@ -115,16 +115,16 @@ func TestRightsizingMetrics(t *testing.T) {
 		}
 		got := metrics(control.RightsizingStats{Mode: state.RightsizingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, UnderPressure: 2, Excluded: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25,
 			Quality: 0.97, Margins: [3]control.MarginStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
-		want := `# HELP evenkeel_rightsizing_mode 1 for the mode of rightsizing that is set: off, shadow or on; of the leader only.
-# TYPE evenkeel_rightsizing_mode gauge
-evenkeel_rightsizing_mode{mode="off"} 0
-evenkeel_rightsizing_mode{mode="on"} 1
-evenkeel_rightsizing_mode{mode="shadow"} 0
-# HELP evenkeel_rightsizing_margin_factor By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.
+		want := `# HELP evenkeel_rightsizing_margin_factor By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.
 # TYPE evenkeel_rightsizing_margin_factor gauge
 evenkeel_rightsizing_margin_factor{aggressiveness="aggressive"} 1.01
 evenkeel_rightsizing_margin_factor{aggressiveness="balanced"} 1.25
 evenkeel_rightsizing_margin_factor{aggressiveness="conservative"} 1.75
+# HELP evenkeel_rightsizing_mode 1 for the mode of rightsizing that is set: off, shadow or on; of the leader only.
+# TYPE evenkeel_rightsizing_mode gauge
+evenkeel_rightsizing_mode{mode="off"} 0
+evenkeel_rightsizing_mode{mode="on"} 1
+evenkeel_rightsizing_mode{mode="shadow"} 0
 # HELP evenkeel_rightsizing_preempted_vms_total VMs that were stopped to make room in memory for others; since the server began to lead.
 # TYPE evenkeel_rightsizing_preempted_vms_total counter
 evenkeel_rightsizing_preempted_vms_total 4
