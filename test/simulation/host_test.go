@@ -36,6 +36,7 @@ type host struct {
 	armed   bool         // and its watchdog counts
 	uneasy  time.Time    // when something last kept the agent from acting
 	leaseOf string       // boot
+	granted agent.Grant  // the newest answer to a renewal of that boot
 }
 
 // process is one agent.

@@ -289,9 +289,11 @@ func (w watched) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error
 		h.mu.Lock()
 		if h.proc == w.p {
 			if h.leaseOf != r.Boot {
-				h.lease, h.leaseOf = lease.Holder{}, r.Boot
+				h.lease, h.leaseOf, h.granted = lease.Holder{}, r.Boot, agent.Grant{}
 			}
-			h.lease = h.lease.Granted(sent, g.Lease, g.Enforce)
+			if older := g.Epoch < h.granted.Epoch || g.Epoch == h.granted.Epoch && g.Index < h.granted.Index; !older { // else the agent refuses it
+				h.lease, h.granted = h.lease.Granted(sent, g.Lease, g.Enforce), g
+			}
 		}
 		h.mu.Unlock()
 		h.s.count("leases renewed")
