@@ -201,9 +201,9 @@ func TestRules(t *testing.T) {
 			"README.md": strings.Repeat("line\n", maxLines+1), "test/d.md": strings.Repeat("word ", maxLength+1),
 		}, []string{"README.md: 151 lines", "docs/how-to/b.md: 1501 words"}},
 		{"files in prose", "named files", map[string]string{
-			"docs/a.md":    "`cluster/a.go`, `cluster/b.go` and cluster/c.go, `/etc/vcd.yaml`\n```\n`cluster/d.go`\n```",
-			"cluster/a.go": "package cluster", "CHANGELOG.md": "`cluster/gone.go`", "docs/decisions/1.md": "`cluster/gone.go`",
-		}, []string{"docs/a.md:1: names cluster/b.go"}},
+			"docs/a.md":    "`cluster/a.go`, `cluster/a.go:f`, `cluster/a.go:g`, `cluster/b.go` and cluster/c.go, `/etc/vcd.yaml`\n```\n`cluster/d.go`\n```",
+			"cluster/a.go": "package cluster\n\nfunc f() {}", "CHANGELOG.md": "`cluster/gone.go`", "docs/decisions/1.md": "`cluster/gone.go`",
+		}, []string{"docs/a.md:1: names cluster/a.go:g", "docs/a.md:1: names cluster/b.go"}},
 		{"anchors", "links", map[string]string{
 			"docs/a.md": "# The page, `b` and [c](b.md)\n[own](#the-page-b-and-c) [b](b.md#twice-1) [named](b.md#here) [code](b.go#L3)\n```\n# not-one\n```\n[no](#not-one)",
 			"docs/b.md": "## Twice\n## Twice\n<a id=\"here\"></a>There", "docs/b.go": "package docs",

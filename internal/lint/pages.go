@@ -2,8 +2,10 @@ package lint
 
 import (
 	"fmt"
+	"go/ast"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -86,10 +88,23 @@ func anchorsOf(t *Text) map[string]bool {
 	return names
 }
 
-// ofRepository is a file of this repository as prose names it: in backticks, from the root.
-var ofRepository = regexp.MustCompile("`((?:allocator|api|cluster|cmd|examples|forecast|hypervisor|internal|migration|packaging|scripts|sim|test)/[\\w./-]*\\.(?:go|md|sh|yaml))`")
+// ofRepository is a file of this repository as prose names it: in backticks, from the root, perhaps with a function of it after a colon.
+var ofRepository = regexp.MustCompile("`((?:allocator|api|cluster|cmd|examples|forecast|hypervisor|internal|migration|packaging|scripts|sim|test)/[\\w./-]*\\.(?:go|md|sh|yaml))(?::(\\w+))?`")
 
-// checkNamedFiles: files that Markdown names in backticks exist. Decisions and the change log report the past.
+// hasFunction says whether a Go file declares a function or method of that name.
+func hasFunction(r *Repo, file, name string) bool {
+	for _, f := range r.Go {
+		if f.Path == file {
+			return slices.ContainsFunc(f.AST.Decls, func(d ast.Decl) bool {
+				fn, is := d.(*ast.FuncDecl)
+				return is && fn.Name.Name == name
+			})
+		}
+	}
+	return false
+}
+
+// checkNamedFiles: files, and functions in them, that Markdown names in backticks exist. Decisions and the change log report the past.
 func checkNamedFiles(r *Repo) (findings []Finding) {
 	for _, t := range r.Texts {
 		if path.Ext(t.Path) != ".md" || t.Path == "CHANGELOG.md" || within(t.Path, "docs/decisions") {
@@ -99,6 +114,8 @@ func checkNamedFiles(r *Repo) (findings []Finding) {
 			for _, m := range ofRepository.FindAllStringSubmatch(line, -1) {
 				if !r.paths[m[1]] {
 					findings = append(findings, Finding{t.Path, n, "names " + m[1] + ", which does not exist", "name the file as it is named now"})
+				} else if m[2] != "" && !hasFunction(r, m[1], m[2]) {
+					findings = append(findings, Finding{t.Path, n, "names " + m[1] + ":" + m[2] + ", and the file has no such function", "name the function as it is named now"})
 				}
 			}
 		})
