@@ -80,7 +80,7 @@ go_test() {
 		echo "(no packages)"
 		return 0
 	fi
-	"$logs/gotestsum" --format standard-quiet --hide-summary skipped,failed,errors,output --jsonfile-timing-events "$events" -- -tags "$tags" -timeout "$timeout" "$@" "${packages[@]}"
+	"$logs/gotestsum" --format standard-quiet --hide-summary skipped --jsonfile-timing-events "$events" -- -tags "$tags" -timeout "$timeout" "$@" "${packages[@]}"
 }
 
 # Executions are counted, not seconds: Go's fuzzer may take the end of its own time for a failure of the target
