@@ -71,7 +71,7 @@ func bombRoutes() []route {
 	return out
 }
 
-// TestBadBodies: bodies that are wrong are refused by every route, soon, and never by an error of the server.
+// TestBadBodies: every route refuses bodies that are wrong, soon, and never with an error of the server.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
 	c := reuse(t)
@@ -89,11 +89,11 @@ func TestBadBodies(t *testing.T) {
 		k := &talk{ctx: t.Context(), from: place(), to: s.address}
 		for n, r := range bombRoutes() {
 			for j, name := range names {
-				if !long() && n > 0 && (i+n+j)%5 > 0 { // the first route has all of them; every bomb goes to other routes, too
+				if !long() && n > 0 && (i+n+j)%5 > 0 { // the first route gets all of them; every bomb goes to the other routes, too
 					continue
 				}
 				if name == "null" && r.path == "/v1/cluster/leader" {
-					continue // it stands for a request without fields, which hands leadership on
+					continue // it stands for a request without fields, which makes the leader hand its leadership on
 				}
 				begun := time.Now()
 				a := k.ask(r.method, plain(r.method, r.path, "Authorization: Bearer "+c.token+"\r\n", all[name]))
@@ -102,7 +102,7 @@ func TestBadBodies(t *testing.T) {
 					slowest, what = took, r.method+" "+r.path+" "+name
 				}
 				cut := a.status == 0 && len(all[name]) > 1<<20 // the server may cut off who sends too much
-				// Nothing else than a leader's own fault is an error of the server; nothing leads to a fence device here.
+				// Only a fault of the leader itself is an error of the server. No request here leads to a fence device.
 				y.add(a.status > 0 && a.status < 400 || a.status >= 500, cut || a.status >= 400, "%s %s %s, %q: %s", s.name, r.method, r.path, name, a)
 			}
 		}
@@ -123,7 +123,7 @@ var hostile = []string{"../../etc/passwd", "..", ".", "/etc/shadow", "a/b", `a\b
 
 var harmless = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
-// TestHostileNames: what is taken for a name is harmless in a path, in XML, in a shell and in a log.
+// TestHostileNames: what the API accepts as a name is harmless in a path, in XML, in a shell and in a log.
 func TestHostileNames(t *testing.T) {
 	c := reuse(t)
 	leader, _ := c.roles(t)

@@ -507,7 +507,7 @@ func (c *cluster) await(ctx context.Context, what string, ask func(context.Conte
 	return patience.Ask(ctx, awaitMax, what, ask)
 }
 
-// awaitFor is await with a limit on the whole: what is to hold under an attack holds within a time.
+// awaitFor is await with a limit on the whole time: what must hold under an attack must hold within it.
 func awaitFor(ctx context.Context, within time.Duration, what string, ask func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, patience.Within(within))
 	defer cancel()

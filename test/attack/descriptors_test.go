@@ -118,7 +118,7 @@ func TestIdleStrangers(t *testing.T) {
 				}
 				return nil
 			})
-			// New connections of members are let in: s3 is started again amidst it, and its agent renews its lease.
+			// Servers accept new connections of members: s3 is started again during the attack, and its agent renews its lease.
 			other.kill()
 			if err := other.launch("run", "--config", other.config); err != nil {
 				t.Fatal(err)
@@ -180,7 +180,7 @@ func (c *cluster) name(leader, s *server) string {
 	return "follower " + s.name
 }
 
-// Connections that were used with a token and are idle now do not end those of members either.
+// Members' connections are also kept when idle connections that were used with a token take up descriptors.
 func TestIdleClients(t *testing.T) {
 	t.Parallel()
 	c := start(t, options{files: map[string]int{"s2": descriptors}})

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// smuggled is a second request that a server must not take for one of somebody else.
+// smuggled is a second request that a server must not take for one of another client.
 const smuggled = "GET /v1/vms HTTP/1.1\r\nHost: a\r\n\r\n"
 
 // malformed are requests that break HTTP/1.1, or that two servers may read differently.
@@ -139,7 +139,7 @@ func TestMalformedHTTP(t *testing.T) {
 	y.report(t, "malformed HTTP/1.1")
 }
 
-// Two servers that read one request differently would take the rest of a body for a request of somebody else.
+// Two servers that read one request differently would take the rest of a body for a request of another client.
 func TestSmugglingThroughAFollower(t *testing.T) {
 	t.Parallel()
 	c := reuse(t)
@@ -154,7 +154,7 @@ func TestSmugglingThroughAFollower(t *testing.T) {
 		y.add(answer{body: string(got)}.data() || strings.Contains(string(got), "HTTP/1.1 2"), true, "%s: %.200q %v", what, got, err)
 	}
 	y.report(t, "requests with a token that servers may read differently")
-	// What was on the servers' connection is nobody's answer now.
+	// No other client gets now as its answer what was on the connection between the servers.
 	for range 20 {
 		if a := c.ask(t, followers[0], "GET", "/v1/hosts/nothing", c.token, ""); a.status != 404 {
 			t.Errorf("a later request: %s", a)

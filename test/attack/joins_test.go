@@ -53,7 +53,7 @@ func (c *cluster) measure(t *testing.T) growth {
 	return g
 }
 
-// Nothing that somebody without a token sends becomes an entry of the log.
+// No request without a token becomes an entry of the log.
 func TestJoinsWithoutAToken(t *testing.T) {
 	t.Parallel()
 	c := start(t, options{})

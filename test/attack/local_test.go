@@ -36,12 +36,12 @@ func vcctl(t *testing.T, c *cluster, env []string, args ...string) (string, int)
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// admin is the environment of somebody with the admin token.
+// admin is the environment of a client with the admin token.
 func (c *cluster) admin(s *server) []string {
 	return []string{"EVENKEEL_ADDRESS=" + s.address, "EVENKEEL_CACERT=" + c.ca, "EVENKEEL_TOKEN=" + c.token}
 }
 
-// TestSecretFiles: nothing below a data directory, and no socket, is open to anybody but its owner.
+// TestSecretFiles: only the owner can open what is below a data directory, and every socket.
 func TestSecretFiles(t *testing.T) {
 	c := reuse(t)
 	if said, status := vcctl(t, c, c.admin(c.servers[0]), "cluster", "snapshot", "save", filepath.Join(c.dir, "s1", "data", "by-hand.snap")); status != 0 {
@@ -57,7 +57,7 @@ func TestSecretFiles(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if dir := filepath.Dir(path); closed[dir] { // nobody else gets here, whatever the mode is
+			if dir := filepath.Dir(path); closed[dir] { // no other user gets here, whatever the mode is
 				closed[path] = d.IsDir()
 				y.add(false, true, "")
 				return nil

@@ -27,7 +27,7 @@ import (
 // memberProtocols are those that take a certificate of a member.
 var memberProtocols = []string{"ek-peer/1", "ek-raft/1", "ek-forward/1"}
 
-// forger makes certificates with the cluster's own CA, as somebody who had its key could, and with another one.
+// forger makes certificates with the cluster's own CA, as a thief of its key could, and with another CA.
 type forger struct {
 	t       *testing.T
 	cluster string
@@ -136,7 +136,7 @@ func closing(method, path, body string) string {
 	return string(plain(method, path, "Connection: close\r\n", body))
 }
 
-// TestForgedCertificates: no protocol of members is spoken with a certificate that is none of a member.
+// TestForgedCertificates: servers speak no protocol of members with a certificate that is not a member's.
 func TestForgedCertificates(t *testing.T) {
 	t.Parallel()
 	c := reuse(t)
@@ -185,7 +185,7 @@ func TestForgedCertificates(t *testing.T) {
 		}
 	}
 	y.report(t, "forged certificates")
-	// One that is right is believed, or the rest would prove nothing.
+	// A right certificate is accepted; otherwise the rest would prove nothing.
 	good := f.certificate(append(server, at+"/agent/s2"), nil)
 	if said, err := knock(t.Context(), c.servers[0].address, good, []string{"ek-peer/1"}, closing("GET", "/v1/about", "")); !strings.HasPrefix(said, "HTTP/1.1 200") {
 		t.Errorf("a right certificate: %.100q %v", said, err)
@@ -250,7 +250,7 @@ func TestOldTLS(t *testing.T) {
 	y.report(t, "versions of TLS")
 }
 
-// TestGossipOfStrangers: who has not the key hears nothing, whatever it says.
+// TestGossipOfStrangers: without the key a stranger hears nothing, whatever it sends.
 func TestGossipOfStrangers(t *testing.T) {
 	c := reuse(t)
 	leader, followers := c.roles(t)

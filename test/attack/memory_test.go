@@ -124,7 +124,7 @@ watch:
 	return grown, answers
 }
 
-// Who has no token makes no server buffer a body.
+// Without a token no client makes a server buffer a body.
 func TestBodiesWithoutAToken(t *testing.T) {
 	t.Parallel()
 	c := start(t, options{})
@@ -141,7 +141,7 @@ func TestBodiesWithoutAToken(t *testing.T) {
 	c.eventually(t, "the cluster is healthy after it", c.healthy)
 }
 
-// Who has a token makes a server buffer a bounded number of bytes in all.
+// Clients with a token make a server buffer a bounded number of bytes in all.
 func TestBodiesWithAToken(t *testing.T) {
 	t.Parallel()
 	c := start(t, options{})

@@ -16,7 +16,7 @@ import (
 	"evenkeel/api/v1"
 )
 
-// cutWithin is how long what runs with a token may go on after the token was revoked.
+// cutWithin is how long a client's request may go on after its token was revoked.
 const cutWithin = 5 * time.Second
 
 // image adds the kernel image that the tests' VMs boot, if it is not there.
@@ -63,7 +63,7 @@ func (c *cluster) queued(t *testing.T) (vms []v1.VM, operation string) {
 	return vms, second.Operation.ID
 }
 
-// running is something that somebody does with a token.
+// running is something that a client does with a token.
 type running struct {
 	what  string
 	began chan struct{} // closed once the server answers it
@@ -110,7 +110,7 @@ func stream(ctx context.Context, s *server, path, token string) func(func()) err
 	}
 }
 
-// poll asks for an operation that does not end. It began when the server had time to take it up.
+// poll asks for an operation that does not end. It begins when the server had time to accept the request.
 func poll(ctx context.Context, s *server, operation, token string) func(func()) error {
 	return func(began func()) error {
 		timer := time.AfterFunc(500*time.Millisecond, began)
@@ -151,7 +151,7 @@ func console(ctx context.Context, c *cluster, s *server, vm, token string) func(
 	}
 }
 
-// TestRevokedToken: what runs with a token ends soon after the token is revoked, on every server.
+// TestRevokedToken: requests and streams with a token end soon after the token is revoked, on every server.
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
 	probe := reuse(t)
@@ -220,7 +220,7 @@ func TestRevokedToken(t *testing.T) {
 			}
 		}
 	}
-	// Nothing else was cut off, and the token stands nowhere.
+	// No other connection was cut off, and no log has the token.
 	if _, err := c.must(t, leader).VMs(t.Context(), "", ""); err != nil {
 		t.Error(err)
 	}

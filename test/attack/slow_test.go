@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// closedWithin is how long a connection lives at most on which nobody authenticates.
+// closedWithin is the longest time that a connection without authentication stays open.
 const closedWithin = 20 * time.Second
 
 // slow is a way to keep a connection without a token.

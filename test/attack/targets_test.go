@@ -116,7 +116,7 @@ func (y *tally) report(t *testing.T, what string) {
 	}
 }
 
-// judge an answer to a target from somebody without a token. A path gets what any path gets: 401 or not found, never data.
+// judge an answer to a request without a token. Every path gives the same answers: 401 or not found, never data.
 func (y *tally) judge(at string, g target, method string, a answer, h2 bool) {
 	let := a.data() || (a.status > 0 && a.status < 400) || a.status >= 500
 	right := a.status == 400

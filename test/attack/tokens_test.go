@@ -19,7 +19,7 @@ type route struct{ method, path string }
 
 var parameter = regexp.MustCompile(`\{[^}]+\}`)
 
-// routes of a server, as it describes them to somebody with a token.
+// routes of a server, as it describes them to a client with a token.
 func (c *cluster) routes(t *testing.T, s *server) []route {
 	t.Helper()
 	a := c.ask(t, s, "GET", "/openapi.json", c.tokenOf(s), "")
@@ -61,7 +61,7 @@ func plain(method, path, headers, body string) []byte {
 	return []byte(method + " " + path + " HTTP/1.1\r\nHost: a\r\n" + headers + "\r\n" + body)
 }
 
-// credentials that are none, made from a token that is one: name, headers, and what is added to the path.
+// credentials that are not valid, made from a valid token: name, headers, and what is added to the path.
 func credentials(c *cluster, token string) [][3]string {
 	bearer := func(s string) string { return "Authorization: Bearer " + s + "\r\n" }
 	hash := sha256.Sum256([]byte(token))
@@ -94,7 +94,7 @@ func credentials(c *cluster, token string) [][3]string {
 	}
 }
 
-// TestAuthenticationMatrix: every route of the API with every form of credentials that are none.
+// TestAuthenticationMatrix: every route of the API with every form of invalid credentials.
 func TestAuthenticationMatrix(t *testing.T) {
 	t.Parallel()
 	c := reuse(t)
@@ -110,7 +110,7 @@ func TestAuthenticationMatrix(t *testing.T) {
 			defer k.close()
 			for _, r := range routes {
 				if r.path == "/livez" || r.path == "/readyz" {
-					continue // open to everybody: see docs/reference/api.md
+					continue // open to every client: see docs/reference/api.md
 				}
 				for _, f := range forms {
 					a := k.ask(r.method, plain(r.method, r.path+f[2], f[1], ""))
@@ -128,7 +128,7 @@ func TestAuthenticationMatrix(t *testing.T) {
 	}
 }
 
-// confusingPaths are written so that one who checks and one who serves may take them for different ones.
+// confusingPaths are written so that the code that checks and the code that serves may take them for different paths.
 func confusingPaths() []string {
 	var out []string
 	for _, open := range []string{"/livez", "/readyz", "/v1/cluster/join"} {

@@ -78,7 +78,7 @@ func (a answer) String() string {
 	return fmt.Sprintf("%d %.120q", a.status, a.body)
 }
 
-// data that only somebody with a token may read. Problem documents have none of it.
+// data that only a client with a token may read. Problem documents have none of it.
 func (a answer) data() bool {
 	for _, part := range []string{`"items"`, `"stats"`, `"servers"`, "BEGIN CERTIFICATE", `"session"`, `"head"`, "evenkeel_", `"openapi"`} {
 		if strings.Contains(a.body, part) {

@@ -17,7 +17,7 @@ import (
 	"evenkeel/test/patience"
 )
 
-// What a run is told by its environment, as make chaos sets it.
+// Environment variables of a run, which make chaos sets.
 const (
 	seedVariable  = "EVENKEEL_CHAOS_SEED"  // default: another each time
 	timeVariable  = "EVENKEEL_CHAOS_TIME"  // default: 5m
@@ -25,7 +25,7 @@ const (
 	outVariable   = "EVENKEEL_CHAOS_OUT"   // directory for logs and the time line; default: a new one, kept if the test fails
 )
 
-// peace is how long after the last fault everything is to be as it should.
+// peace is how long after the last fault everything must be as it should be.
 const peace = 120 * time.Second
 
 // cluster starts the hosts; everything ends with the test.
@@ -76,12 +76,12 @@ func outputs(t *testing.T) string {
 			t.Logf("logs and the time line are in %s", dir)
 			return
 		}
-		_ = os.RemoveAll(dir) // of nobody's interest
+		_ = os.RemoveAll(dir) // the test passed: the logs are of no use
 	})
 	return dir
 }
 
-// TestChaos disturbs a cluster by seed, and looks whether everything that is promised was kept.
+// TestChaos disturbs a cluster by seed, and checks whether every promise was kept.
 func TestChaos(t *testing.T) {
 	lab.Real(t)
 	seed := uint64(time.Now().UnixNano()) % 1_000_000
@@ -135,7 +135,7 @@ func TestChaos(t *testing.T) {
 			r.Stuck = append(r.Stuck, err.Error())
 		}
 		if len(r.Stuck) > 0 {
-			time.Sleep(time.Second) // sleep: what is asked costs the cluster something
+			time.Sleep(time.Second) // sleep: each check loads the cluster
 		}
 		return len(r.Stuck) == 0
 	})

@@ -15,8 +15,9 @@ import (
 	"evenkeel/test/patience"
 )
 
-// TestMovesCutAtHandOver cuts source and target of a live migration off one another when the target has taken the guest over and the source
-// has not heard of it yet, again and again, for longer than libvirt takes to notice. Whatever each of the two libvirts makes of it, the guest may go on in one place only.
+// TestMovesCutAtHandOver cuts source and target of a live migration off from one another when the target has taken the guest over and the source has
+// not heard of it yet, again and again, for longer than libvirt takes to notice. The guest may go on in one place only, whatever each of the two
+// libvirts decides.
 func TestMovesCutAtHandOver(t *testing.T) {
 	lab.Real(t)
 	rounds := 2
@@ -62,8 +63,8 @@ func TestMovesCutAtHandOver(t *testing.T) {
 	}
 }
 
-// takenOver drains a host, and returns the target as soon as it has taken the guest over. The target's frames come late, so that the word
-// of it is still on its way to the source.
+// takenOver drains a host, and returns the target as soon as it has taken the guest over. The target's frames are delayed, so that its
+// answer is still on its way to the source.
 func (s *Site) takenOver(t *testing.T, n int, from *Host) *Host {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Within(2*time.Minute))

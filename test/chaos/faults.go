@@ -55,7 +55,7 @@ func (s *Site) strike(ctx context.Context, f Fault) {
 	h.struck.Lock()
 	defer h.struck.Unlock()
 	for limit := time.Now().Add(20 * time.Second); (!h.Up() || !h.Runs()) && f.Kind != "net" && time.Now().Before(limit); {
-		time.Sleep(100 * time.Millisecond) // sleep: what is down cannot be struck; its keeper starts it
+		time.Sleep(100 * time.Millisecond) // sleep: a fault cannot strike what is down; its keeper starts it
 	}
 	if f.Phase != "" {
 		time.Sleep(f.After) // sleep: so far into the phase
@@ -76,7 +76,7 @@ func (s *Site) strike(ctx context.Context, f Fault) {
 	s.log.Strike("undone", h.Name, f, undo())
 }
 
-// target a fault is to strike: of migrations it waits for one.
+// target that a fault strikes. For a fault of a migration it waits until there is one.
 func (s *Site) target(ctx context.Context, f Fault) (*Host, error) {
 	if f.Phase != "" {
 		const wait = 20 * time.Second // for a migration
@@ -113,7 +113,7 @@ func (s *Site) target(ctx context.Context, f Fault) (*Host, error) {
 	return nil, errors.New("no follower")
 }
 
-// migrating waits until a VM is copied, or handed over: its guest stands still on the source.
+// migrating waits until a VM is copied, or is at its hand-over: its guest stands still on the source.
 func (s *Site) migrating(ctx context.Context, phase string) (v1.Migration, error) {
 	for {
 		all, err := ask(ctx, s, 0, func(ctx context.Context, c *client.Client) ([]v1.Migration, error) {
@@ -161,8 +161,8 @@ func (h *Host) says(ctx context.Context, what *regexp.Regexp) error {
 	}
 }
 
-// How virsh tells that a guest stands still on the source at the end of its migration, and that the target has
-// taken it over, where it stands until it is resumed.
+// Lines of virsh at the hand-over: the guest is stopped on the source at the end of its migration; and the target has
+// taken it over, where it is paused until it is resumed.
 var (
 	handOver = regexp.MustCompile(`'lifecycle' for domain '[^']*': (Suspended Migrated|Suspended Post-copy)`)
 	takeOver = regexp.MustCompile(`'lifecycle' for domain '[^']*': Suspended Paused`)
@@ -226,7 +226,7 @@ func (h *Host) apply(ctx context.Context, f Fault) (undo func() error, err error
 	return nil, fmt.Errorf("no such fault: %s", f)
 }
 
-// whileUp undoes what goes with the host's power.
+// whileUp undoes what ends with the host's power.
 func (h *Host) whileUp(undo func() error) func() error {
 	return func() error {
 		if !h.Up() {
@@ -255,7 +255,7 @@ func (h *Host) slow(by float64) (func() error, error) {
 	}, nil
 }
 
-// damage a file while vcd is down, start it, and do what its message says if it does not come up.
+// damage a file while vcd is down, start vcd, and do what its message asks for if it does not start.
 func (h *Host) damage(ctx context.Context, f Fault) error {
 	h.blockRestart(vcd, time.Hour)
 	if err := h.Vcd().Kill(); err != nil {
@@ -292,7 +292,7 @@ func (h *Host) damage(ctx context.Context, f Fault) error {
 		return nil
 	}
 	if h.ended(false) < tries {
-		return nil // it ran on what was left, or brought it back
+		return nil // vcd ran on what was left of the file, or restored it
 	}
 	text, err := os.ReadFile(h.LogFile())
 	if err != nil {
@@ -318,7 +318,7 @@ func (h *Host) damage(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// last line of a program that has something to say.
+// last line of the program's output that has a text.
 func last(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for _, line := range slices.Backward(lines) {
@@ -329,8 +329,8 @@ func last(output string) string {
 	return lines[len(lines)-1]
 }
 
-// WayOut is what the message of a vcd that does not come up tells the operator to do: "remove" the file, let the
-// member in again ("join"), or "" if it says nothing of use.
+// WayOut is what the message of a vcd that does not start asks the operator to do: "remove" the file, let the
+// member in again ("join"), or "" if it asks for neither.
 func WayOut(output string) string {
 	line := last(output)
 	switch {

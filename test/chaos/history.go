@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// History is what clients asked of objects that hold one value each, "" where there is none, and what they were told.
+// History has the requests of clients for objects that hold one value each ("" is none), and the answers.
 type History struct {
 	begun time.Time
 
@@ -39,8 +39,8 @@ type answer struct {
 // forever is when an operation without an answer may yet take effect.
 const forever = int64(1) << 62
 
-// Wrote: a write was asked for and, unless acked is false, acknowledged. One that is refused is none. Values of one object differ from
-// one another, but for "".
+// Wrote records a write that was requested and, unless acked is false, acknowledged. A refused write is not recorded. Values of one
+// object differ from one another, except "".
 func (h *History) Wrote(client int, kind, object, value string, asked, reported time.Time, acked bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,8 +124,8 @@ func (h *History) Lost() (lost []string, unchecked int) {
 	return lost, unchecked
 }
 
-// visible leaves out writes without an answer whose value was never read: they may never have happened, and say nothing. Each
-// that stays doubles what has to be looked at.
+// visible leaves out writes without an answer whose value was never read: they may never have happened, and prove nothing.
+// Each one that is kept doubles the work of the check.
 func visible(ops []porcupine.Operation) []porcupine.Operation {
 	read := map[string]bool{"": true}
 	for _, o := range ops {

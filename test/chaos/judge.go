@@ -10,9 +10,9 @@ import (
 	"evenkeel/test/watch"
 )
 
-// Loss is a moment at which all VMs of a host were known to run no more: its power was cut, or the leader said that it is lost. If it names
-// a domain, its host has stopped that VM alone, as its lease was over. If it is of the daemon, libvirtd was killed: VMs that were just being
-// started do not outlive it, those that ran do.
+// Loss is a moment at which all VMs of a host were known to run no more: its power was cut, or the leader recorded that it is lost. If Loss
+// names a domain, the host stopped that VM alone, because its lease had ended. If it is of the daemon, libvirtd was killed: VMs that were
+// just being started do not outlive it, those that ran do.
 type Loss struct {
 	At     time.Time
 	Host   string
@@ -23,12 +23,12 @@ type Loss struct {
 // starts is how long libvirt starts a VM at most, on a busy machine.
 const starts = 10 * time.Second
 
-// apart is how far a loss and what it ended or let begin may be apart the wrong way round: by the kernel's ticks, and by how often
-// processes, power and events are looked at.
+// apart is the tolerance for a loss that is seen after what it ended or let begin. It covers the kernel's ticks, and how often
+// processes, power and events are listed.
 const apart = 3 * time.Second
 
-// Restarts are VMs that were started again without need: no host was lost on which the VM was until then. A process that takes a VM
-// over from another host is no start.
+// Restarts are VMs that were started again without need: the host on which the VM was until then was not lost. A process that takes
+// a VM over from another host is no start.
 func Restarts(history []watch.Instance, losses []Loss) (needless []string, needed int) {
 	of := map[string][]watch.Instance{} // since the VM's last start
 	for _, i := range history {
@@ -60,15 +60,16 @@ func leftFor(all []watch.Instance, from watch.Instance) bool {
 	})
 }
 
-// endedBy says whether the process before went with its host, and that was known when the next one began.
+// endedBy says whether the process before ended with its host, and whether that was known when the next one began.
 func endedBy(losses []Loss, before, next watch.Instance) bool {
 	return slices.ContainsFunc(losses, func(l Loss) bool {
 		return l.Host == before.Host && l.Domain == "" && !l.Daemon && l.At.After(before.Seen.Add(-apart)) && l.At.Before(next.Started.Add(apart))
 	})
 }
 
-// endedWith says whether this process ended in that moment: with its host, by its host's hand, or with the libvirtd that was starting it. The
-// process of a VM that left has ended before, so that one that is there then had not left, whatever copy outlives it elsewhere.
+// endedWith says whether this process ended in that moment: with its host, because its host stopped it, or with the libvirtd that was
+// starting it. The process of a VM that left has ended before. So a process that is there at that moment had not left, whatever copy outlives
+// it elsewhere.
 func endedWith(losses []Loss, i watch.Instance) bool {
 	return !i.Gone.IsZero() && slices.ContainsFunc(losses, func(l Loss) bool {
 		if l.Host != i.Host || l.Domain != "" && l.Domain != i.Domain {
@@ -81,8 +82,8 @@ func endedWith(losses []Loss, i watch.Instance) bool {
 	})
 }
 
-// Heartbeats are what the beats of one guest cannot be: the same number twice, or a smaller one, of a guest that was not booted
-// again; more boots than processes that boot it.
+// Heartbeats are the beats that one guest cannot give: the same number twice, or a smaller one, of a guest that was not booted
+// again; and more boots than processes that boot it.
 func Heartbeats(name string, beats []lab.Beat, processes []watch.Instance) (wrong []string) {
 	starts := 0
 	for n, i := range processes {

@@ -19,7 +19,7 @@ func at(s float64) time.Time {
 	return time.Unix(1_000_000, 0).Add(time.Duration(s * float64(time.Second)))
 }
 
-// process of the one VM of a history; it is still there if it is gone at 0.
+// process of the one VM of a history. If its end is 0, it is still there.
 func process(pid int, host string, comes bool, from, to float64) watch.Instance {
 	i := watch.Instance{Domain: "ek-a-g-0", UUID: "a", Host: host, PID: pid, Comes: comes, Started: at(from), Seen: at(1000)}
 	if to > 0 {
@@ -28,7 +28,7 @@ func process(pid int, host string, comes bool, from, to float64) watch.Instance 
 	return i
 }
 
-// TestRestarts: a VM is started again only after the host was lost on which it was.
+// TestRestarts: a VM may be started again only after the host on which it was is lost.
 func TestRestarts(t *testing.T) {
 	power := func(host string, s float64) Loss { return Loss{At: at(s), Host: host} }
 	for _, c := range []struct {
@@ -99,7 +99,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// TestHistory: what no register can have said is found.
+// TestHistory: the check finds a history that no register can have.
 func TestHistory(t *testing.T) {
 	type step struct {
 		write    bool
@@ -148,7 +148,7 @@ func TestLongest(t *testing.T) {
 	}
 }
 
-// TestStuck: a cluster as it has to be, and every way in which it may be not.
+// TestStuck: a healthy cluster, and every way in which one can be stuck.
 func TestStuck(t *testing.T) {
 	good := func() Cluster {
 		c := Cluster{Hosts: []string{"h1", "h2"}, Drains: map[string]v1.Drain{"h1": {State: "none"}}, Processes: []watch.Instance{process(1, "h1", false, 0, 0)}}
@@ -203,7 +203,7 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// TestWayOut: what a vcd that does not come up tells the operator to do.
+// TestWayOut: what the message of a vcd that does not start asks the operator to do.
 func TestWayOut(t *testing.T) {
 	for output, want := range map[string]string{
 		"level=INFO x\nvcd: revoked.json: invalid character; remove the file, and the cluster tells them again\n":         "remove",
@@ -217,7 +217,7 @@ func TestWayOut(t *testing.T) {
 	}
 }
 
-// TestCrashed tells crashes of vcd from those of the library that it calls.
+// TestCrashed: crashes of vcd are recognized apart from those of the library that it calls.
 func TestCrashed(t *testing.T) {
 	inC := "level=INFO x\nSIGSEGV: segmentation violation\nPC=0x7f m=10 sigcode=1 addr=0xe0\nsignal arrived during cgo execution\n\ngoroutine 4163 gp=0x2 m=10 [syscall]:\n" +
 		"runtime.cgocall(0x1, 0x2)\n\t/usr/local/go/src/runtime/cgocall.go:167\nlibvirt.org/go/libvirt._Cfunc_virConnectGetAllDomainStatsWrapper(0x7f)\n\t_cgo_gotypes.go:3056\n"
@@ -240,7 +240,7 @@ func TestCrashed(t *testing.T) {
 	}
 }
 
-// TestLeaseStops: what a host's log says of VMs that it stops, whole lines only, each once.
+// TestLeaseStops: what a host's log says of VMs that it stops, from whole lines only, each once.
 func TestLeaseStops(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "h1-vcd.log")
 	one := `time=2027-12-28T04:01:19.183Z level=WARN msg="the lease is over: restartable VM stopped" member=h1 host=h1 vm=ek-beat-g-1 generation=1` + "\n"

@@ -20,9 +20,9 @@ import (
 // leftPaused is what libvirt says of a VM that its migration left behind on the source.
 const leftPaused = "paused (migrating)"
 
-// TestMovesSourceKilledAtHandOver kills libvirtd of the source at the hand-over of a live migration, again and again. It comes back with
-// the VM paused there, now and then, while the VM runs on the target. What is left must go by itself, the VM run once, and its next move and
-// its next start work on that host.
+// TestMovesSourceKilledAtHandOver kills libvirtd of the source at the hand-over of a live migration, again and again. Now and then libvirtd
+// comes back with the VM paused there, while the VM runs on the target. This leftover must go without an operator, the VM must run once, and
+// its next move and its next start must work on that host.
 func TestMovesSourceKilledAtHandOver(t *testing.T) {
 	lab.Real(t)
 	rounds := 3
@@ -105,7 +105,7 @@ func oneGuest(t *testing.T) (*Site, *Work, *Log) {
 	return s, w, log
 }
 
-// handedOver drains the VM's host, and returns so long after libvirt said there that the guest stands still for its hand-over.
+// handedOver drains the VM's host, and returns the given time after libvirt there reported that the guest stands still for its hand-over.
 func (s *Site) handedOver(t *testing.T, n int, name string, after time.Duration) (v1.VM, *Host) {
 	t.Helper()
 	vm := must(t, s, "VM", func(ctx context.Context, c *client.Client) (v1.VM, error) { return c.VM(ctx, name) })
@@ -140,7 +140,7 @@ func must[T any](t *testing.T, s *Site, what string, f func(context.Context, *cl
 	return out
 }
 
-// leftover is what libvirt of the source says of the VM, once it is back, if it left it paused.
+// leftover is what libvirt of the source reports of the VM once libvirt is back, if it left the VM paused.
 func (s *Site) leftover(t *testing.T, from *Host, vm v1.VM) string {
 	t.Helper()
 	if err := patience.Until(t.Context(), time.Minute, "libvirtd is back", nil, from.DaemonRuns); err != nil {
@@ -156,7 +156,7 @@ func (s *Site) leftover(t *testing.T, from *Host, vm v1.VM) string {
 	return ""
 }
 
-// startHere turns off the host that the VM has moved to, with the third host cordoned: it must start where it was left.
+// startHere turns off the host that the VM has moved to, with the third host cordoned: the VM must start on its former host.
 func (s *Site) startHere(t *testing.T, n int, left *Host, name string) {
 	t.Helper()
 	var on *Host

@@ -21,8 +21,8 @@ type Cluster struct {
 	Processes  []watch.Instance
 }
 
-// Stuck is what is not as it has to be in a cluster that nothing has disturbed for a while. Virtual clusters that wait are named
-// so: wait says which.
+// Stuck is what is not as it must be in a cluster that no fault has disturbed for a while. The function wait says which virtual
+// clusters may wait.
 func Stuck(c Cluster, wait func(vc string) bool) (stuck []string) {
 	add := func(format string, args ...any) { stuck = append(stuck, fmt.Sprintf(format, args...)) }
 	if c.Status.Leader == "" {

@@ -17,7 +17,7 @@ type Fault struct {
 	At   time.Duration `json:"at"` // since the first could; it waits while its host is struck by another
 	Kind string        `json:"kind"`
 	What string        `json:"what"`
-	// On is a host's name, or who it is at that moment: leader, follower; source or target of a migration.
+	// On is a host's name, or its role at that moment: leader, follower; source or target of a migration.
 	On   string        `json:"on"`
 	Peer string        `json:"peer,omitempty"` // the other host of a cut between two
 	For  time.Duration `json:"for"`            // how long it lasts

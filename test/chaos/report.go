@@ -22,7 +22,7 @@ type Report struct {
 	Needed     int // restarts after a host was lost
 	Beats      []string
 	Stuck      []string
-	Broken     []string // what else was promised: the way out of damaged files, answers that say no for no reason
+	Broken     []string // other promises: the way out of damaged files, and refusals that have no reason
 	Crashes    []string // of vcd within libvirt's library, which is not Evenkeel's
 	Unsure     int      // histories that could not be checked in their time
 
@@ -76,8 +76,8 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// Crashed finds the crashes in what a vcd said: Go's own panics are broken promises, a signal that arrived in C is a crash of the
-// library that was called. Either is named by its first line and the calls that led to it.
+// Crashed finds the crashes in the output of a vcd. A panic of Go is a broken promise; a signal that arrived in C is a crash of
+// the library that was called. Each is named by its first line and the calls that led to it.
 func Crashed(output string) (panics, library []string) {
 	lines := strings.Split(output, "\n")
 	for n, line := range lines {

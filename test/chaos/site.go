@@ -15,7 +15,7 @@ import (
 	"evenkeel/test/watch"
 )
 
-// Site is a cluster of three hosts, each with a server and an agent, and what stands in for their mains, watchdogs and inits.
+// Site is a cluster of three hosts, each with a server and an agent, and with stand-ins for their power supplies, watchdogs and inits.
 type Site struct {
 	Lab   *lab.Lab
 	Watch *watch.Watcher
@@ -26,7 +26,7 @@ type Site struct {
 	end []func()
 }
 
-// Host of a site. Its keeper starts what is down: the host itself, its libvirtd, its vcd, each as soon as it may.
+// Host of a site. Its keeper starts what is down, as soon as it may: the host itself, its libvirtd, its vcd.
 type Host struct {
 	*labsite.Host
 
@@ -142,10 +142,10 @@ func ask[T any](ctx context.Context, s *Site, from int, f func(context.Context, 
 	return out, errors.Join(errs...)
 }
 
-// LogFile is what the host's vcd said, all its lives.
+// LogFile has the output of the host's vcd, over all its starts.
 func (h *Host) LogFile() string { return filepath.Join(h.site.out, h.Name+"-vcd.log") }
 
-// blockRestart keeps the keeper from starting something for so long.
+// blockRestart stops the keeper from starting something for the given time.
 func (h *Host) blockRestart(what int, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

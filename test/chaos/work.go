@@ -32,21 +32,21 @@ type Work struct {
 
 	mu      sync.Mutex
 	acks    []time.Time // of writes
-	leads   []time.Time // when a server answered that knew its leader
+	leads   []time.Time // when a server that knew its leader answered
 	again   map[string]int
 	wrong   []string // answers that say no where nothing says why
 	drains  int
 	reading sync.Mutex
 }
 
-// The virtual clusters whose guests count: those of one are restarted elsewhere when their host is lost, those of the other
-// wait for it.
+// The virtual clusters whose guests count. When their host is lost, the VMs of one are restarted elsewhere, and those of
+// the other wait for the host.
 const (
 	moving  = "beat"
 	keeping = "stay"
 )
 
-// Begin to work: create the guests, wait until they count, then start the clients. Everything follows from the seed, but for
+// Begin to work: create the guests, wait until they count, then start the clients. Everything follows from the seed, except
 // how long each answer takes.
 func Begin(ctx context.Context, s *Site, guest lab.Guest, seed uint64) (*Work, error) {
 	w := &Work{s: s, guest: guest, history: NewHistory(time.Now()), beats: map[string]*lab.Beats{}, domains: map[string]string{}, again: map[string]int{}}
@@ -89,10 +89,10 @@ func Begin(ctx context.Context, s *Site, guest lab.Guest, seed uint64) (*Work, e
 	return w, nil
 }
 
-// Quiet ends the moves; drains are taken back. Writes go on.
+// Quiet ends the moves and takes drains back. Writes go on.
 func (w *Work) Quiet() { w.quiet() }
 
-// End of all work. What was written is still there.
+// End of all work. The written objects stay.
 func (w *Work) End() {
 	w.stop()
 	w.all.Wait()
@@ -175,7 +175,7 @@ func (w *Work) move(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// undrain a host, whoever leads; the end of the work does not end it.
+// undrain a host through any server, even after the end of the work.
 func (w *Work) undrain(h *Host) {
 	for limit := time.Now().Add(2 * time.Minute); time.Now().Before(limit); {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -189,7 +189,8 @@ func (w *Work) undrain(h *Host) {
 	w.s.log.Say("violation", h.Name, "its drain could not be taken back for two minutes")
 }
 
-// follow the events: the leader says which hosts are lost; and the logs: a host says which VMs it stops because its lease has ended.
+// follow the events, in which the leader records which hosts are lost, and the logs, in which a host records which VMs it stops because its lease has
+// ended.
 func (w *Work) follow(ctx context.Context) {
 	var after *uint64
 	read := map[string]int64{} // bytes of each host's log
@@ -265,8 +266,8 @@ func (w *Work) leader(ctx context.Context) {
 	}
 }
 
-// write until it is answered, with one key: it takes effect once at most. ctx ends it without an answer. It says whether the answer
-// was yes.
+// write until there is an answer, with one key, so that it takes effect at most once. If ctx ends, there is none. It says whether
+// the write was acknowledged.
 func (w *Work) write(ctx context.Context, rng *rand.Rand, client0 int, kind, object, value, key string, f func(context.Context, *client.Client, client.Option) error) bool {
 	asked := time.Now()
 	open := false // an earlier request of it has no answer
@@ -275,7 +276,7 @@ func (w *Work) write(ctx context.Context, rng *rand.Rand, client0 int, kind, obj
 		short, done := context.WithTimeout(ctx, 4*time.Second)
 		err := f(short, h.API, client.IdempotencyKey(key))
 		done()
-		// The name is this client's alone: what it asked for before, and got no answer to, was done.
+		// Only this client uses the name: so an earlier request of it without an answer was carried out.
 		if err == nil || open && (client.IsProblem(err, v1.ProblemConflict) || client.IsProblem(err, v1.ProblemInvalid) || client.IsProblem(err, v1.ProblemNotFound)) {
 			w.acked(client0, kind, object, value, asked)
 			return true
@@ -341,7 +342,7 @@ func (w *Work) images(ctx context.Context, n int, rng *rand.Rand) {
 	}
 }
 
-// readImages asks a server for all images, and records those that begin so and were asked for before.
+// readImages asks a server for all images, and records those with this prefix that were requested before.
 func (w *Work) readImages(ctx context.Context, n int, h *Host, prefix string) bool {
 	short, done := context.WithTimeout(ctx, 4*time.Second)
 	defer done()
@@ -361,7 +362,7 @@ func (w *Work) readImages(ctx context.Context, n int, h *Host, prefix string) bo
 	return true
 }
 
-// waiting is a virtual cluster that costs no VM: it needs every host, and none on which a guest counts. It would start if none did.
+// waiting is a virtual cluster that starts no VM: it needs every host, and no host may run a guest that counts. Without such guests it would start.
 func waiting(name, value string) v1.VirtualClusterSpec {
 	return v1.VirtualClusterSpec{Name: name, OnFull: "queue", OnHostLoss: "keep", Groups: []v1.GroupSpec{{Name: "g", Count: hosts, CPU: 0.05, Memory: 64 << 20,
 		Boot: &v1.Boot{Kernel: "guest"}, Labels: map[string]string{"value": value}, Affinity: &v1.Affinity{Spread: "host", Avoid: []string{"vc:" + moving, "vc:" + keeping}}}}}
@@ -406,8 +407,8 @@ func (w *Work) readCluster(ctx context.Context, n int, h *Host, name string) boo
 	return true
 }
 
-// settings are registers that all clients write and read: a number that nothing here needs. A setting has no key:
-// what gets no answer is asked for once.
+// settings are registers that all clients write and read: a number that this test does not use. A setting has no
+// key, so a request without an answer is made only once.
 func (w *Work) settings(ctx context.Context, n int, rng *rand.Rand) {
 	for k := 1; pause(ctx, time.Duration(200+rng.IntN(300))*time.Millisecond); k++ {
 		h := w.s.Hosts[rng.IntN(len(w.s.Hosts))]

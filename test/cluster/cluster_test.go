@@ -29,12 +29,12 @@ func (tab *table) String() string {
 	return b.String()
 }
 
-// long says whether the tests that take long are wanted, too.
+// long says whether to run the tests that take long, too.
 func long() bool { return os.Getenv("EVENKEEL_LONG") == "1" }
 
-// within checks a time that we promise of a machine that has nothing else to do. The long tests hold us to it. The others run
-// wherever they are run, beside anything: they fail at twice the time, or where the machine is overloaded (four runnable tasks a
-// core) at four times, and say when it took longer than is promised.
+// within checks a time that we promise for a machine without other work. The long tests check exactly that time. The others run
+// on any machine, beside other programs: they fail at twice the time or, where the machine is overloaded (four runnable tasks a
+// core), at four times, and print when it took longer than is promised.
 func within(t *testing.T, what string, took, promised time.Duration) {
 	t.Helper()
 	limit := promised
@@ -52,7 +52,7 @@ func within(t *testing.T, what string, took, promised time.Duration) {
 	}
 }
 
-// runnable says the load of the machine over the last minute: tasks that run or would like to.
+// runnable says the load of the machine over the last minute: tasks that run or wait for a CPU.
 func runnable(t *testing.T) (tasks float64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
@@ -152,8 +152,8 @@ func counts(of map[string]int) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// moved follows VMs that were on a host that was lost at that time, until they all run elsewhere. It returns
-// when the last was gone there, when the first began elsewhere, and when the last ran.
+// moved follows VMs of a host that was lost at that time, until they all run elsewhere. It returns when the
+// last one had ended there, when the first began elsewhere, and when the last ran.
 func (s *site) moved(t *testing.T, vc string, from *host, n int, within time.Duration, at time.Time) (gone, began, run time.Duration) {
 	t.Helper()
 	eventually(t, within, "all VMs run elsewhere", func(ctx context.Context) error {
@@ -204,8 +204,9 @@ func describe(vms []v1.VM) string {
 	return strings.Join(out, "; ")
 }
 
-// The network of a host is pulled: its restartable VMs are stopped there, then started elsewhere, and
-// only there when it is plugged in again. It is the leader's, which costs an election besides.
+// The network cable of a host is pulled: its restartable VMs are stopped there and started elsewhere.
+// When it is plugged in again, they run only there. The host is the leader's, which costs an election
+// as well.
 func cablePulled(t *testing.T, s *site, tab *table) {
 	lost := s.leader(t)
 	s.create(t, spec("move", 2, "restart", lost), lost)

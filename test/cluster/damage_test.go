@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// raft.db of a server is damaged in 40 places while VMs run on its host, and vcd is away for longer than a lease: by the commands of
-// vcd's own message the host comes back, and its VMs run on in the same processes.
+// raft.db of a server is damaged in 40 places while VMs run on its host, and vcd is away for longer than a lease. With the commands
+// of vcd's own message the host comes back, and its VMs run on in the same processes.
 func logDamaged(t *testing.T, s *site, tab *table) {
 	hurt := s.others(s.leader(t))[0]
 	hurt.set(t, settings{noWatchdog: true}) // it would reset the host after the lease, as it must

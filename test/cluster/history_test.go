@@ -11,8 +11,8 @@ import (
 	"evenkeel/api/v1"
 )
 
-// historiesMove: what a VM used on one host is known on the one that it moves to, with what real QEMU, the guest's balloon
-// driver and the control groups say.
+// historiesMove: the use that a VM had on one host is known on the host that it moves to, by the figures of real QEMU, the
+// guest's balloon driver and the control groups.
 func historiesMove(t *testing.T, s *site, tab *table) {
 	from := s.hosts[0]
 	vc := loaded("remembered", 1, from)
@@ -38,7 +38,7 @@ func historiesMove(t *testing.T, s *site, tab *table) {
 		}
 		return nil
 	})
-	// reported says whether the guest itself told what it uses, in the last sample: an emulator takes more than its guest's balloon.
+	// reported says whether the guest itself reported what it uses, in the last sample: an emulator takes more than its guest's balloon.
 	reported := func(ctx context.Context, since time.Time) (v1.SampleStep, error) {
 		memory, err := samples(ctx, "memory")
 		if err != nil || len(memory.Items) == 0 {

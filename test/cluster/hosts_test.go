@@ -13,7 +13,7 @@ import (
 	"evenkeel/api/v1"
 )
 
-// pause is how long an agent hangs: EVENKEEL_PAUSE, 5 minutes in the long run, else no longer than it must.
+// pause is how long an agent hangs: EVENKEEL_PAUSE, 5 minutes in the long run, otherwise no longer than necessary.
 func pause(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("EVENKEEL_PAUSE")
@@ -79,7 +79,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	if !warned {
 		t.Errorf("no condition of host %s in the cluster's status: %+v", hung.Name, st.Conditions)
 	}
-	// Nothing may happen for as long as it hangs.
+	// No VM may start or stop for as long as it hangs.
 	for until := at.Add(pause(t)); time.Now().Before(until); {
 		now := s.watch.Processes()
 		if fmt.Sprint(now) != fmt.Sprint(before) {
@@ -118,7 +118,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 		saidAfter.Seconds(), hungFor.Seconds(), stopped.Seconds(), run.Seconds())
 }
 
-// Where there is no watchdog, a fence device proves; and where there is none of that either, an operator.
+// Where there is no watchdog, a fence device proves that the host is off; without a device, an operator does.
 func fenced(t *testing.T, s *site, tab *table) {
 	leads := s.leader(t)
 	lost, dead := s.others(leads)[0], s.others(leads)[1]
@@ -143,7 +143,7 @@ func fenced(t *testing.T, s *site, tab *table) {
 		t.Errorf("confirm-dead of a host that is heard of: %v", err)
 	}
 
-	// Its network is gone: only the device can turn it off.
+	// Its network is cut: only the device can turn it off.
 	s.create(t, spec("move", 2, "restart", lost), lost)
 	at := time.Now()
 	if err := lost.CutCable(true); err != nil {
@@ -182,8 +182,9 @@ func fenced(t *testing.T, s *site, tab *table) {
 	eventually(t, time.Minute, "the cluster is healthy", s.healthy)
 }
 
-// A snapshot is restored that is older than what was created, stopped and deleted since: nothing is
-// started or stopped for it, and VMs that it does not know are reported and left alone.
+// The restored snapshot is older than VCs that were created, stopped and deleted since. The cluster
+// starts and stops nothing because of it, and reports VMs that it does not know and leaves them
+// alone.
 func snapshotRestored(t *testing.T, s *site, tab *table) {
 	for _, name := range []string{"runs", "deleted", "stopped"} {
 		s.create(t, spec(name, 1, "keep", nil), nil)
@@ -210,7 +211,7 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 		t.Fatalf("run before the restore: %v", before)
 	}
 
-	// One host is not heard of: until it is, nothing is decided.
+	// One host does not report: until it does, the leader decides nothing.
 	silent := s.others(leads)[0]
 	if err := silent.CutCable(true); err != nil {
 		t.Fatal(err)
@@ -257,7 +258,7 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 		}
 		return nil
 	})
-	// What the snapshot wants to run, and no host runs, is started once. All else is as it was.
+	// A VM that the snapshot wants to run, and that no host runs, is started once. All else is as it was.
 	eventually(t, time.Minute, "what the snapshot holds runs", func(ctx context.Context) error {
 		return errors.Join(s.run(ctx, "runs", 1), s.run(ctx, "deleted", 1), s.run(ctx, "stopped", 1))
 	})

@@ -14,9 +14,9 @@ import (
 	"evenkeel/test/patience"
 )
 
-// load is a number of clients that create, scale and delete VCs of their own, through all servers in
-// turn, and remember what was acknowledged. A request without an answer, or with one that says to try again, is made
-// again with the same idempotency key.
+// load is a number of clients that create, scale and delete VCs of their own, through all servers in turn, and
+// remember what was acknowledged. They repeat a request that gets no answer, or the answer to try again, with the
+// same idempotency key.
 type load struct {
 	s    *site
 	stop context.CancelFunc // no new requests
@@ -26,7 +26,7 @@ type load struct {
 	want   map[string]int // acknowledged VCs and how many VMs they are to have
 	gone   map[string]bool
 	acks   []time.Time // of writes, in order
-	asked  []time.Time // when the request began that was acknowledged, in the order of acks
+	asked  []time.Time // when each acknowledged request began, in the order of acks
 	again  map[string]int
 	faults []string // answers that say no where nothing says why
 	open   []string // requests that got no answer until the end
@@ -35,7 +35,7 @@ type load struct {
 // maxInFlight is more than half of what VMs may have of a host's memory.
 const maxInFlight = 17 << 30 / 10
 
-// filled is a VC with a VM on each host that leaves no room for one of the load's that waits.
+// filled is a VC with a VM on each host that leaves no room for the VCs of the load that wait.
 func filled(n int) v1.VirtualClusterSpec {
 	vc := spec("steady", n, "restart", nil)
 	vc.Groups[0].Memory, vc.Groups[0].Affinity = maxInFlight, &v1.Affinity{Spread: "host"}
@@ -59,7 +59,7 @@ func startLoad(t *testing.T, s *site, clients int) *load {
 	return l
 }
 
-// client writes until ctx ends; what it began it finishes, unless end comes before.
+// client writes until ctx ends. It finishes what it began, unless end comes before.
 func (l *load) client(ctx, end context.Context, n int, rng *rand.Rand) {
 	for k := 0; ctx.Err() == nil; k++ {
 		name := fmt.Sprintf("load%d-%d-%d", n, k, rng.IntN(1_000_000))
@@ -101,7 +101,7 @@ func (l *load) client(ctx, end context.Context, n int, rng *rand.Rand) {
 // writeTime bounds one write: an election and more.
 const writeTime = 60 * time.Second
 
-// write until it is answered. It says whether the answer was yes.
+// write until there is an answer. It says whether the write was acknowledged.
 func (l *load) write(end context.Context, rng *rand.Rand, name, key string, count int, f func(context.Context, *client.Client, client.Option) error) bool {
 	ctx, cancel := context.WithTimeout(end, patience.Within(writeTime))
 	defer cancel()
@@ -169,8 +169,8 @@ func (l *load) acked() int {
 	return len(l.acks)
 }
 
-// ackedSince is how many of the requests that began after a moment were acknowledged. One that began before may have been
-// committed before, and its answer have been on its way.
+// ackedSince is how many of the requests that began after a moment were acknowledged. A request that began before may
+// have been committed before, with its answer still on its way.
 func (l *load) ackedSince(at time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +233,7 @@ func (l *load) gap(since time.Time) time.Duration {
 	return longest
 }
 
-// check that all that was acknowledged is in the state of every server that is given.
+// check that everything acknowledged is in the state of every server that is given.
 func (l *load) check(t *testing.T, hosts []*host) {
 	t.Helper()
 	l.mu.Lock()

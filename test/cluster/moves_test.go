@@ -69,7 +69,7 @@ func (s *site) moves(t *testing.T, patch v1.MovePatch) {
 	})
 }
 
-// loaded is spec with guests that compute, write to their memory, and tell that they live 20 times a second.
+// loaded is spec with guests that compute, write to their memory, and write a line 20 times a second.
 func loaded(name string, n int, where *host) v1.VirtualClusterSpec {
 	vc := spec(name, n, "keep", where)
 	vc.Groups[0].Boot.Cmdline = lab.Guest{}.Cmdline("ek.burn=1 ek.touch=8 ek.rate=2 ek.beat=50")
@@ -88,7 +88,7 @@ func (s *site) beats(t *testing.T, vm v1.VM) *lab.Beats {
 	return b
 }
 
-// beating waits until a VM has said that it lives since then.
+// beating waits until a VM has written a beat since then.
 func beating(t *testing.T, b *lab.Beats, since time.Time) {
 	t.Helper()
 	eventually(t, time.Minute, "the guest beats", func(context.Context) error {
@@ -122,7 +122,7 @@ func (s *site) undrained(t *testing.T) {
 	}
 }
 
-// drained waits for the end of a drain, whatever it is.
+// drained waits for the end of a drain, whatever its result.
 func (s *site) drained(t *testing.T, h *host, within time.Duration) v1.Drain {
 	t.Helper()
 	var d v1.Drain
@@ -174,7 +174,7 @@ func killed(t *testing.T, h *host) func() {
 	return func() { h.launch(t) }
 }
 
-// faultsWhileMoving strikes each move at a random moment. The VM must go on, once, and what became of the move be told.
+// faultsWhileMoving strikes each move at a random moment. The VM must go on, in one place, and the move must show its outcome.
 func faultsWhileMoving(t *testing.T, s *site, tab *table) {
 	rounds := 4
 	if long() {

@@ -15,8 +15,8 @@ import (
 	"evenkeel/test/lab"
 )
 
-// TestKeysMissing: a host without the CA's certificate of its libvirt is named before anybody wants it empty, its drain says so and moves
-// nothing, and goes once the file is there.
+// TestKeysMissing: the cluster names a host without the CA's certificate of its libvirt before an operator drains it. A drain says so and
+// moves nothing. The condition ends once the file is there.
 func TestKeysMissing(t *testing.T) {
 	lab.Real(t)
 	s := newSiteOn(t, lab.Options{Hosts: 3, Shared: true, TLS: true})

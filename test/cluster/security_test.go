@@ -22,7 +22,7 @@ import (
 	"evenkeel/test/patience"
 )
 
-// desk is a vcd at the desk: an agent with a simulated hypervisor, on the hosts' network.
+// desk is a vcd beside the hosts: an agent with a simulated hypervisor, on the hosts' network.
 type desk struct {
 	dir string
 	s   *site
@@ -80,7 +80,7 @@ func (d *desk) certificate(t *testing.T) *tls.Certificate {
 	return &c
 }
 
-// issue a certificate of a CA, as a thief of its key would, or another cluster.
+// issue a certificate of a CA, as a thief of its key would, or as another cluster.
 func issue(t *testing.T, ca *pki.CA, id pki.Identity, at time.Time, life time.Duration) *tls.Certificate {
 	t.Helper()
 	key, err := pki.GenerateKey(rand.Reader)
@@ -123,7 +123,7 @@ func (s *site) knock(h *host, protocol string, cert *tls.Certificate, path strin
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// Who has no right to something is refused over the real network, and the events say so.
+// A client without a right is refused over the real network, and the events say so.
 func strangersRefused(t *testing.T, s *site, tab *table) {
 	door := s.hosts[0]
 	refused, said := 0, 0
@@ -202,7 +202,7 @@ func strangersRefused(t *testing.T, s *site, tab *table) {
 	for _, reason := range []pki.Reason{pki.NoCertificate, pki.WrongCA, pki.Expired, pki.WrongCluster} {
 		heard(after, "connection-refused", string(reason))
 	}
-	// A client that knows another CA does not talk to the server at all; one without a token is told nothing.
+	// A client that knows another CA does not talk to the server at all; one without a token gets no data.
 	wrong := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(wrong, own.CertPEM(), 0o644); err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func strangersRefused(t *testing.T, s *site, tab *table) {
 		t.Errorf("a client with a wrong token: %v", err)
 	}
 	refused++
-	// Gossip says nothing to who has not its key.
+	// Gossip sends nothing to a program that does not have its key.
 	gossip, err := s.lab.Dial(t.Context(), "udp", door.Address()+":7481")
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func strangersRefused(t *testing.T, s *site, tab *table) {
 		t.Errorf("an agent's certificate is good for nothing: %d, %v", status, err) // or the rest would prove nothing
 	}
 
-	// What a removed member had counts no more, on any server.
+	// No server accepts any more what a removed member had.
 	s.leader(t).vcctl(t, "", "cluster", "remove", "desk")
 	for _, h := range s.hosts {
 		eventually(t, 10*time.Second, h.Name+" refuses the removed member", func(context.Context) error {

@@ -65,7 +65,7 @@ func leaderPaused(t *testing.T, s *site, tab *table) {
 		t.Fatal(err)
 	}
 	woken := time.Now()
-	// What it says from now on is what the new leader says, or that it does not know.
+	// From now on it answers as the new leader does, or that it does not know.
 	asked, answered := 0, 0
 	for time.Since(woken) < 5*time.Second {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

@@ -233,10 +233,10 @@ next:
 	return out
 }
 
-// eventually asks until there is no error, as long as the errors show that something gets on.
+// eventually asks until there is no error, as long as the errors show progress.
 func eventually(t *testing.T, within time.Duration, what string, f func(ctx context.Context) error) {
 	t.Helper()
-	if !long() { // on a busy machine all takes its time, see within
+	if !long() { // on a busy machine everything takes longer, see within
 		within = min(4*within, within+2*time.Minute)
 	}
 	if err := patience.Ask(t.Context(), within, what, f); err != nil {
@@ -309,7 +309,7 @@ func (s *site) healthy(ctx context.Context) error {
 	return nil
 }
 
-// calm undoes whatever a test did, and waits for a healthy cluster without VCs.
+// calm undoes what tests did, and waits for a healthy cluster without VCs.
 func (s *site) calm(t *testing.T) {
 	t.Helper()
 	if err := s.lab.Heal(); err != nil {
@@ -341,7 +341,7 @@ func (s *site) calm(t *testing.T) {
 		}
 		return errors.Join(fmt.Errorf("%d are left, the first is %s, %s", len(vcs), vcs[0].Name, vcs[0].State), err)
 	})
-	// Nobody but a person ends what the cluster does not know.
+	// The cluster does not end a VM that it does not know: only a person may.
 	for _, i := range s.watch.Now() {
 		if strings.HasPrefix(i.Domain, "ek-unknown-") {
 			if err := s.host(i.Host).KillVM(i.Domain); err != nil {
@@ -357,7 +357,7 @@ func (s *site) calm(t *testing.T) {
 	})
 }
 
-// spec of a VC of n guests that do little; where says on which host they are put if that may be.
+// spec of a VC of n guests that do little. If there is a where, they are put on that host.
 func spec(name string, n int, onLoss string, where *host) v1.VirtualClusterSpec {
 	g := v1.GroupSpec{Name: "g", Count: n, CPU: 0.15, Memory: 96 << 20, Boot: &v1.Boot{Kernel: "guest"}}
 	if where != nil {
@@ -446,7 +446,7 @@ func (s *site) event(t *testing.T, within time.Duration, after uint64, kind, nam
 	return found
 }
 
-// disks of all hosts, by host and name of the file, and what tells one file from another.
+// disks of all hosts, by host and name of the file, and what identifies each file.
 func (s *site) disks(t *testing.T) []string {
 	t.Helper()
 	var out []string

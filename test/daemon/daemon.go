@@ -1,7 +1,7 @@
-// Package daemon runs vcd as a process of its own on a host of the lab, for tests: with the binary that the tree at hand builds to,
-// over several lives on one data directory. A test reaches it as anybody does, by its API.
+// Package daemon runs vcd as a process of its own on a host of the lab, for tests: with a binary built from this tree, over several
+// starts on one data directory. A test reaches it by its API, as any client does.
 //
-// It never stands in for vcd, and it leaves nothing behind: the process ends with its test, the binary with the tests of the package.
+// It never stands in for vcd, and it leaves nothing behind: the process ends with its test, and the binary is removed with the tests of the package.
 package daemon
 
 import (
@@ -56,7 +56,7 @@ func Main(m *testing.M) int {
 	binary.Lock()
 	defer binary.Unlock()
 	if binary.path != "" {
-		_ = os.RemoveAll(filepath.Dir(binary.path)) // a directory in the way of nobody
+		_ = os.RemoveAll(filepath.Dir(binary.path)) // what stays of it disturbs no other test
 	}
 	return code
 }
@@ -123,8 +123,8 @@ func (d *Daemon) token() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Launch vcd, once more after Kill, and wait until it says that it is ready. A libvirtd that went down with the vcd before is mended
-// first.
+// Launch vcd, also again after Kill, and wait until it prints that it is ready. If libvirtd went down with the vcd before, Launch
+// starts it again first.
 func (d *Daemon) Launch() {
 	d.t.Helper()
 	wrong, err := d.host.MendDaemon(d.t.Context())
@@ -185,7 +185,7 @@ func (d *Daemon) Tail(lines int) {
 	d.t.Log("last lines of vcd's log:\n" + strings.Join(all[max(0, len(all)-lines):], "\n"))
 }
 
-// Eventually asks until the answer is right. The limit is on VMs that do nothing, and answers that stay the same.
+// Eventually asks until the answer is right. The limit is on the time in which the VMs do nothing and the answer stays the same.
 func (d *Daemon) Eventually(limit time.Duration, what string, right func(ctx context.Context) (bool, error)) {
 	d.t.Helper()
 	var last error
@@ -217,7 +217,7 @@ func (d *Daemon) doing() string {
 	return b.String()
 }
 
-// Done waits for an operation, which is to end well.
+// Done waits for an operation, which must end well.
 func (d *Daemon) Done(r v1.Result, err error) {
 	d.t.Helper()
 	if err != nil {
@@ -231,7 +231,7 @@ func (d *Daemon) Done(r v1.Result, err error) {
 	}
 }
 
-// Processes of QEMU on its host by domain, by libvirt's own list: one run of a VM is distinguished from the next by them.
+// Processes of QEMU on its host by domain, by libvirt's own list. A process identifies one run of a VM.
 func (d *Daemon) Processes() map[string]string {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(time.Minute))

@@ -48,7 +48,7 @@ func (l *ledger) record(name string, n int, err error) {
 	}
 }
 
-// answered: the server said no, in contrast to saying nothing.
+// answered: the server refused, as opposed to no answer.
 func answered(err error) bool {
 	for _, kind := range []string{v1.ProblemRefused, v1.ProblemConflict, v1.ProblemNotFound, v1.ProblemInvalid} {
 		if client.IsProblem(err, kind) {
@@ -111,7 +111,7 @@ func TestKillNine(t *testing.T) {
 		var wg sync.WaitGroup
 		workers := rand.New(rand.NewPCG(seed, rng.Uint64()))
 		wg.Go(func() { l.churn(ctx, d.Client, workers) })
-		// sleep: the moment of the kill is to be any moment
+		// sleep: the kill comes at any moment
 		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
 		d.Kill()
 		stop()
@@ -199,8 +199,8 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// libvirtd ends and comes back under a running vcd: the VMs run on, requests made
-// meanwhile are carried out after it.
+// libvirtd ends and comes back under a running vcd. The VMs run on, and vcd carries requests of
+// that time out afterwards.
 func TestLibvirtRestart(t *testing.T) {
 	lab.Real(t)
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
@@ -242,7 +242,7 @@ func TestLibvirtRestart(t *testing.T) {
 	}
 }
 
-// A guest that powers off by itself is not started again, and what is said of it is true.
+// A guest that powers off by itself is not started again, and the API reports it truly.
 func TestGuestPowersOff(t *testing.T) {
 	lab.Real(t)
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)

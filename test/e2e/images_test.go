@@ -56,7 +56,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// imagesRefused: what is no image, or not safe as one, does not enter the catalogue.
+// imagesRefused: the catalogue refuses a file that is no image, or not a safe one.
 func imagesRefused(t *testing.T, d *daemon.Daemon, base string) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -99,7 +99,7 @@ func imagesRefused(t *testing.T, d *daemon.Daemon, base string) {
 	}
 }
 
-// impossible: what no host has fails with a reason that names it, and leaves nothing.
+// impossible: a request for what no host has fails with a reason that names it, and leaves nothing behind.
 func impossible(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 	gone := filepath.Join(t.TempDir(), "gone.qcow2")
 	copyFile(t, base, gone)
@@ -231,7 +231,7 @@ func disks(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 	if got := virsh(t, h, "domiflist", "ek-store-kept-0"); !strings.Contains(got, "wire") || !strings.Contains(got, "virtio") {
 		t.Errorf("the interface of ek-store-kept-0 is not on network wire:\n%s", got)
 	}
-	// What it holds may be secret: nobody but QEMU's user may read it.
+	// What it contains may be secret: only QEMU's user may read it.
 	for _, v := range there {
 		if info, err := os.Stat(v); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", v, info, err)

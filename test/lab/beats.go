@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// followEvery is how often the consoles are looked at: as exact as the times of beats are.
+// followEvery is how often the consoles are read. It is the precision of the times of beats.
 const followEvery = 5 * time.Millisecond
 
 // Beat is one line of a guest's heartbeat, and when it was seen, and on which host's console.
@@ -21,8 +21,8 @@ type Beat struct {
 	Uptime time.Duration
 }
 
-// Beats follows a guest's heartbeat through its console's logs on all hosts, and so sees for how long the guest stands
-// still when it is moved, whether it is the same guest afterwards, and whether there are two of it.
+// Beats follows a guest's heartbeat through its console's logs on all hosts. So it sees for how long the guest stands
+// still when it is moved, whether it is the same guest afterwards, and whether it runs twice.
 type Beats struct {
 	logs map[string]*follow // by host
 	stop chan struct{}
@@ -106,8 +106,8 @@ func (f *follow) more(now time.Time) []string {
 	return strings.Split(string(text[:last]), "\n")
 }
 
-// take lines in. The first of them may have begun earlier: a guest that leaves in the middle of a line ends it on
-// another host, and what it says once it is back is no end of it.
+// take lines in. The first of them may have begun earlier. A guest that leaves in the middle of a line ends it on
+// another host, so what it writes once it is back does not continue that line.
 func (b *Beats) take(host string, lines []string, now, began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +172,7 @@ func (b *Beats) Gap(from, to time.Time) time.Duration {
 	return gap
 }
 
-// Wrongs are beats that one guest, moved but never stopped, cannot have given, and what the guest itself found wrong with
+// Wrongs are beats that one guest, moved but never stopped, cannot have given, and errors that the guest itself found in
 // its memory.
 func (b *Beats) Wrongs() []string {
 	b.mu.Lock()

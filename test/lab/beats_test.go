@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What two hosts' logs say of one guest: a line that was cut by a move is no beat, a beat that comes again is one of a second guest.
+// Two hosts' logs of one guest: a line that a move cut in two is no beat, and a beat that comes again is one of a second guest.
 func TestBeats(t *testing.T) {
 	dir := t.TempDir()
 	logs := map[string]string{"h1": filepath.Join(dir, "1"), "h2": filepath.Join(dir, "2")}

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// TestMain: as the child of TestClockShifts the test binary tells the time.
+// TestMain: as the child of TestClockShifts the test binary prints the time.
 func TestMain(m *testing.M) {
 	if os.Getenv("EVENKEEL_TELL_TIME") != "" {
 		begun := time.Now()
 		for {
 			fmt.Println(time.Now().UnixNano(), time.Since(begun).Nanoseconds())
-			time.Sleep(time.Millisecond) // sleep: tells the time until it is killed
+			time.Sleep(time.Millisecond) // sleep: prints the time until it is killed
 		}
 	}
 	os.Exit(m.Run())

@@ -74,7 +74,7 @@ func (h *Host) configure() error {
 		hosts += other.Address() + " " + other.Name + "\n"
 	}
 	files := map[string]string{
-		// The network of a lab is its own: nobody else can reach a host without authentication.
+		// The network of a lab is its own: only the lab can reach a host without authentication.
 		"etc/libvirtd.conf": fmt.Sprintf(`host_uuid = "e7e2ee1a-0000-4000-8000-%012d"
 listen_tls = 0
 listen_tcp = 1

@@ -17,7 +17,7 @@ import (
 // daemon is the host's libvirtd.
 func (h *Host) daemon() (process, bool) { return h.service("libvirtd") }
 
-// DaemonRuns says whether the host's libvirtd does.
+// DaemonRuns says whether the host's libvirtd runs.
 func (h *Host) DaemonRuns() bool {
 	_, runs := h.daemon()
 	return runs
@@ -78,9 +78,9 @@ func (h *Host) StartDaemon(ctx context.Context) error {
 // answerTime is far more than a libvirtd that works takes for an answer on a busy machine.
 const answerTime = time.Minute
 
-// MendDaemon starts libvirtd again if it has crashed, or answers nothing for answerTime, and says what was wrong; "" if nothing
-// was. libvirtd 9.0.0 was seen to do either when a client ended in the middle of its calls: a crash is mended by systemd, a hang by
-// the operator who is informed that the host cannot be reached. VMs run on.
+// MendDaemon starts libvirtd again if it has crashed, or does not answer for answerTime, and says what was wrong; "" if nothing
+// was. libvirtd 9.0.0 did either when a client ended in the middle of its calls. In production systemd restarts it after a crash. A
+// hang is for the operator, who sees that the host cannot be reached. VMs run on.
 func (h *Host) MendDaemon(ctx context.Context) (wrong string, err error) {
 	switch {
 	case !h.DaemonRuns():

@@ -34,9 +34,9 @@ func (h *Host) removeDisk() error {
 	return fmt.Errorf("unmount the disk of host %s: %w", h.Name, err)
 }
 
-// FillDisk takes all room that is left on the host's disk: what writes to /var/lib/evenkeel
-// is informed that no space is left. Only where Options.StateSize is set. What is freed on the disk
-// afterwards can be used again, until the next FillDisk.
+// FillDisk takes all room that is left on the host's disk: a program that writes to
+// /var/lib/evenkeel gets the error that no space is left. Only where Options.StateSize is set. What
+// is freed on the disk afterwards can be used again, until the next FillDisk.
 func (h *Host) FillDisk() error {
 	if h.lab.state.StateSize == 0 {
 		return fmt.Errorf("fill the disk of host %s: it is this machine's", h.Name)

@@ -18,7 +18,7 @@
 // by libvirt's lock manager.
 //
 // It never touches the machine's own libvirt, network or cgroup settings, and
-// takes itself down with the process that started it (unless told to stay).
+// takes itself down with the process that started it (unless it is to stay).
 // What a killed process leaves behind, the next Start of a lab removes. What stays for good are the
 // empty directories /etc/evenkeel and /var/lib/evenkeel, as places to mount on.
 //

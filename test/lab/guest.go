@@ -64,8 +64,8 @@ func repository() (string, error) {
 	return "", err
 }
 
-// Real is where a test on real libvirt and QEMU begins. Without EVENKEEL_REAL=1
-// in the environment it skips the test; with it, what is missing fails the test.
+// Real is where a test on real libvirt and QEMU begins. Without EVENKEEL_REAL=1 in the environment
+// it skips the test. With it, the test fails if something that it needs is missing.
 func Real(t testing.TB) Guest {
 	t.Helper()
 	if os.Getenv("EVENKEEL_REAL") != "1" {

@@ -120,8 +120,8 @@ func (h *Host) VCPUTime(name string) (time.Duration, error) {
 }
 
 // Throttled is how long the VM of that name was kept off the CPU by quotas,
-// its own and those of its threads, since it started. It tells a VM that its
-// cap holds back from one that finds the machine busy.
+// its own and those of its threads, since it started. So a test can
+// distinguish a VM that is throttled by its cap from one on a busy machine.
 func (h *Host) Throttled(name string) (time.Duration, error) {
 	for _, dir := range h.lab.cgroups(h.Name) {
 		groups, _ := filepath.Glob(filepath.Join(dir, "machine", "qemu-*-"+name+".libvirt-qemu"))

@@ -163,8 +163,8 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// testSwitchInside: a host can switch another, though it sees nothing of it, and while nobody serves
-// the switch it is told so: that a host is off is never said of one that is on.
+// testSwitchInside: a program on one host can switch another host, of which it sees nothing else. While no process serves
+// the switch, the program gets an error: the switch never reports that a host is off which is on.
 func testSwitchInside(t *testing.T, l *Lab) {
 	h1, h2 := l.Host(1), l.Host(2)
 	labhost := filepath.Join(t.TempDir(), "labhost")
@@ -317,7 +317,7 @@ func relays(t *testing.T, l *Lab, from *Host) {
 	}
 }
 
-// arrives says whether a datagram of one host's comes to the other, whatever becomes of an answer.
+// arrives says whether a datagram of one host reaches the other, whether or not an answer comes back.
 func arrives(from, to *Host) error {
 	var in net.PacketConn
 	var out net.Conn
@@ -369,7 +369,7 @@ func testPower(t *testing.T, l *Lab) {
 	if h.Up() || answers(h) == nil {
 		t.Error("the host has no power, and is up")
 	}
-	// Nobody is told: a connection to the host just says nothing.
+	// A cut of power closes no connection: a connection to the host is just silent.
 	if err := c.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
@@ -498,10 +498,10 @@ func virsh(t *testing.T, h *Host, args ...string) string {
 	return string(out)
 }
 
-// testLockManager starts a VM twice, on two hosts: it boots no system, and holds its disk.
+// testLockManager starts a VM twice, on two hosts. The VM boots no system, but uses its disk.
 func testLockManager(t *testing.T, l *Lab) {
 	h1, h2, h3 := l.Host(1), l.Host(2), l.Host(3)
-	// Each time it is another file of that name, so that it is not QEMU's own lock, which is on the file, that refuses.
+	// Each time it is another file of that name, so that the refusal is not by QEMU's own lock, which is on the file.
 	image := func() {
 		t.Helper()
 		path := filepath.Join(l.Shared(), "disk.img")

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// Where a host of a lab with Options.TLS finds keys and certificates. libvirtd, and libvirtd as a client of others, has one authority,
-// QEMU another: who breaks out of a QEMU reads its key, and libvirt obeys every certificate of its own authority.
+// Where a host of a lab with Options.TLS finds keys and certificates. libvirtd, as a server and as a client of others, has one
+// authority, QEMU another. A guest that breaks out of a QEMU reads QEMU's key, and libvirt obeys every certificate of its own
+// authority.
 const (
 	keysPath     = "/etc/libvirt/pki"
 	qemuKeysPath = keysPath + "/qemu"
@@ -35,7 +36,7 @@ var keySets = []keyFiles{
 	{qemuKeysPath, "ca-cert.pem", []string{"server-cert.pem", "client-cert.pem"}, []string{"server-key.pem", "client-key.pem"}},
 }
 
-// makeKeys gives every host certificates of authorities whose keys nobody has once they are made.
+// makeKeys gives every host certificates of new authorities. It keeps no key of these authorities.
 func (l *Lab) makeKeys() error {
 	for _, set := range keySets {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

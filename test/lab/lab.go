@@ -267,7 +267,7 @@ func (l *Lab) Close() error {
 	if _, err := os.Stat(filepath.Join(l.dir, "lab.json")); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	// From here on no host is started by anybody.
+	// From here on no process starts a host.
 	errs := []error{os.WriteFile(filepath.Join(l.dir, "closed"), nil, 0o644)}
 	for _, h := range l.hosts {
 		errs = append(errs, h.PowerOff())

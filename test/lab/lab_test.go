@@ -215,7 +215,7 @@ func TestCrashedOwner(t *testing.T) {
 	if err := first.await(patience); err != nil {
 		t.Errorf("the host outlives its owner: %v", err)
 	}
-	// The mains are gone with the owner: who turns a host on now finds it off again.
+	// The mains are gone with the owner: a process that turns a host on now finds it off again.
 	if err := l.Host(2).PowerOn(t.Context()); err == nil {
 		if first, up := l.Host(2).first(); up {
 			if err := first.await(patience); err != nil {

@@ -135,8 +135,9 @@ func (h *Host) powerOn(ctx context.Context) error {
 	return h.StartDaemon(ctx)
 }
 
-// PowerOff is a power failure: the network goes, and every process of the host is killed at
-// once, with nothing said to anybody. When it returns, all are gone. PowerOn starts the host again.
+// PowerOff is a power failure: the network goes, and every process of the host is killed at once,
+// without a message to any other host. When it returns, all are gone. PowerOn starts the host
+// again.
 func (h *Host) PowerOff() error {
 	unlock, err := h.lockSwitch()
 	if err != nil {
@@ -150,7 +151,7 @@ func (h *Host) PowerOff() error {
 }
 
 func (h *Host) powerOff() error {
-	// First the network: sockets of processes that are killed would say farewell. The cable
+	// First the network: sockets of processes that are killed would close their connections. The cable
 	// itself is taken away later, as that takes the kernel a while where connections are open.
 	if h.wired() {
 		if err := h.setCable("down"); err != nil {

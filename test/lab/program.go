@@ -63,7 +63,7 @@ func (p *Program) launch(name string, args []string) error {
 	cmd := p.host.Command(context.Background(), name, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	// A wrapper that is stopped (see Pause) and has lost its owner would keep the host from its end, as
-	// nobody else may clear away what is left of the program.
+	// no other process may clear away what is left of the program.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (p *Program) find() (process, error) {
 	return child, nil
 }
 
-// tend sees to it that the end of the program is noticed. nsenter stops itself when its child is
-// stopped, and then does not see the child's end.
+// tend notices the end of the program. nsenter stops itself when its child is stopped, and then
+// does not see the child's end.
 func (p *Program) tend() {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

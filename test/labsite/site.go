@@ -62,11 +62,11 @@ type Host struct {
 // Host of a site, as the lab has it.
 func (s *Site) Host(h *lab.Host) *Host { return &Host{Host: h, site: s} }
 
-// foundingTime is what making a cluster may take in all.
+// foundingTime bounds the time to make a cluster.
 const foundingTime = 5 * time.Minute
 
-// Found a cluster on the first of the hosts, whose vcd run, have the others join it, and give it a guest to boot. The operator may work on
-// each of them.
+// Found a cluster on the first of the hosts that run vcd, let the others join it, and add an image of a guest. The function operator may
+// work on each of them.
 func (s *Site) Found(ctx context.Context, guest lab.Guest, hosts ...*Host) error {
 	ctx, cancel := context.WithTimeout(ctx, patience.Within(foundingTime))
 	defer cancel()
@@ -150,7 +150,7 @@ func (h *Host) Guard(logFile string) (end func(), err error) {
 	}, nil
 }
 
-// Unguard has the host's watchdog count no more: it has no power.
+// Unguard ends the count of the host's watchdog: the host has no power.
 func (h *Host) Unguard() error { return h.dog.Signal(syscall.SIGHUP) }
 
 // Watchdog is the line of vcd.yaml about the host's watchdog.

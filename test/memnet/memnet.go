@@ -1,5 +1,6 @@
-// Package memnet is a network within a process, for tests in a bubble of testing/synctest: whoever waits for a connection in it waits
-// durably, so simulated time goes on. Connections have buffers and deadlines, as TCP's have, and addresses of the form of TCP's.
+// Package memnet is a network within a process, for tests in a bubble of testing/synctest. A goroutine that waits for a connection in
+// it waits durably, so simulated time goes on. Connections have buffers and deadlines, as TCP's have, and addresses of the form of
+// TCP's.
 package memnet
 
 import (
@@ -49,7 +50,7 @@ func (n *Network) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// free is a port that nobody was given before. The caller holds the lock.
+// free is a port that was not given out before. The caller holds the lock.
 func (n *Network) free() uint16 {
 	n.port = max(n.port, 10_000) + 1
 	return n.port
@@ -216,7 +217,7 @@ func (s *stream) Write(p []byte) (written int, err error) {
 		switch {
 		case s.writerGone:
 			return written, net.ErrClosed
-		case s.unread && !s.reset: // TCP, too, learns only from the answer that nobody reads
+		case s.unread && !s.reset: // TCP, too, learns only from the answer that no process reads
 			s.reset = len(p) > 0
 			return written + len(p), nil
 		case s.unread:

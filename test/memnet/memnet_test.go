@@ -35,7 +35,7 @@ func TestConn(t *testing.T) {
 	nettest.TestConn(t, pipe)
 }
 
-// In a bubble a deadline takes no time, and what waits for it is no reason for time to stand still.
+// In a bubble a deadline takes no real time, and a goroutine that waits for it does not stop simulated time.
 func TestDeadlineInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, _, stop, err := pipe()

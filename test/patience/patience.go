@@ -1,5 +1,5 @@
 // Package patience bounds what tests wait for. A wait fails when nothing that it follows has changed for
-// its limit, and says what it saw last; a busy machine, on which all goes on slowly, is no failure.
+// its limit, and reports what it saw last. A busy machine, on which progress is slow, is no failure.
 //
 // EVENKEEL_PATIENCE is a number of at least 1 by which every limit is multiplied: for machines so slow that
 // even one step does not come in time. No part of the product imports this package. In a bubble of
@@ -26,11 +26,11 @@ const Stall = 20 * time.Second
 const (
 	// maxStalls bounds a wait whose progress never ends, in limits: something goes round in circles.
 	maxStalls = 10
-	// shortest and longest time between two looks: what comes soon is seen soon, and what takes long is not asked all the time.
+	// shortest and longest time between two polls: a short wait ends soon, and a long one costs few polls.
 	shortest, longest = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
-// between is the time to the next look after so long a wait.
+// between is the time to the next poll after a wait of that length.
 func between(waited time.Duration) time.Duration { return min(shortest+waited/50, longest) }
 
 // ParseFactor reads the variable's value; none is 1.
@@ -54,7 +54,7 @@ func Within(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * f)
 }
 
-// StallError says that a wait was over without what was waited for.
+// StallError says that a wait ended without its result.
 type StallError struct {
 	What    string
 	Waited  time.Duration
@@ -74,9 +74,10 @@ func (e *StallError) Error() string {
 	return fmt.Sprintf("%s: not within %s, and nothing changed for %s (%d changes before); last seen: %s", e.What, waited, e.Limit, e.Changes, e.Last)
 }
 
-// Until polls until done says so. It fails when what progress returns, as %+v prints it, has been the same for
-// limit times the factor, or has gone on changing for ten times that. progress should hold what done depends on, and
-// nothing that changes while all stands still: no time, no heartbeat. Without progress the limit is one on time.
+// Until polls until done says so. It fails when what progress returns, as %+v prints it, has been the same for limit
+// times the factor, or has gone on changing for ten times that. progress should have what done depends on, and
+// nothing that changes while the work stands still: no time, no heartbeat. Without progress the limit is one on
+// time.
 //
 // A poll that comes late is time in which this process did not run, and is not counted.
 func Until(ctx context.Context, limit time.Duration, what string, progress func() any, done func() bool) error {
@@ -102,7 +103,7 @@ func Until(ctx context.Context, limit time.Duration, what string, progress func(
 			seen.Waited += time.Since(at)
 			return fmt.Errorf("%w: %w", context.Cause(ctx), &seen)
 		}
-		// What was asked took its time, however long; of the pause only what it was to last.
+		// The poll counts with the time that it took. The pause counts with its planned length only.
 		took := asked.Sub(at) + pause
 		at = time.Now()
 		seen.Waited += took

@@ -41,7 +41,7 @@ func TestWithin(t *testing.T) {
 	Within(time.Second)
 }
 
-// What is waited for, as a function of the time since the wait began.
+// The state that a test waits for, as a function of the time since the wait began.
 func TestUntil(t *testing.T) {
 	const limit = time.Second
 	for _, tt := range []struct {
@@ -89,7 +89,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// Questions that take long count as they last: a hanging one does not make the wait longer.
+// A poll that takes long counts with its length: a hanging poll does not make the wait longer.
 func TestUntilSlowQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -103,7 +103,7 @@ func TestUntilSlowQuestions(t *testing.T) {
 	})
 }
 
-// What is asked again and again follows its own errors; each question has an end.
+// Ask follows its own errors, and each of its questions has a limit.
 func TestAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -79,7 +79,7 @@ func take(t *testing.T, page, heading, shown string) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Another directory and port, so that the test disturbs nobody's tour; else word by word.
+	// Another directory and port, so that the test disturbs no tour on this machine; all else word by word.
 	dir := t.TempDir()
 	adapt := strings.NewReplacer(shown, dir, "bin/vcd dev", "bin/vcd dev --listen "+addr, "127.0.0.1:7480", addr)
 
@@ -108,7 +108,7 @@ func take(t *testing.T, page, heading, shown string) {
 	}()
 	defer func() {
 		_, _ = io.WriteString(in, "kill $(jobs -p) 2>/dev/null; wait; exit 0\n")
-		// A step that is stuck never lets the shell come to that line.
+		// A step that is stuck keeps the shell from that line.
 		stuck := time.AfterFunc(30*time.Second, func() {
 			t.Error("the shell and what it started did not end within 30 s, and were killed")
 			_ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL)

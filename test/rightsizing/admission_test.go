@@ -12,9 +12,9 @@ import (
 	"evenkeel/api/v1"
 )
 
-// By reservation a host takes six VMs of 512 MiB. They use a fraction of it: with their needs estimated it takes eight and more (in the short
-// form, one more at least), and none of them is the worse for it: nothing is killed, nothing swaps worth mentioning, and what they want they get in 99 of 100
-// steps. vcd is killed in the middle of the squeeze, and another goes on.
+// By reservation a host takes six VMs of 512 MiB. They use a fraction of it. With estimated needs it takes eight and more (in the short form at least
+// one more), and no VM is worse off: no process is killed, nothing swaps worth mentioning, and VMs get what they want in 99 of 100 steps. vcd is
+// killed while balloons fall, and is started again.
 func TestMoreAreAdmitted(t *testing.T) {
 	const memory, lower, reserved = 512 * mib, 128 * mib, 6
 	const step = 2 * time.Second               // a guest reports that often
@@ -52,7 +52,7 @@ func TestMoreAreAdmitted(t *testing.T) {
 	t.Logf("the squeeze begins after %v", time.Since(began).Round(time.Second))
 	before := s.Processes()
 	s.Kill()
-	time.Sleep(5 * time.Second) // sleep: for so long nobody looks after the host
+	time.Sleep(5 * time.Second) // sleep: for so long no agent drives the host
 	s.Launch()
 	if after := s.Processes(); !maps.Equal(before, after) {
 		t.Errorf("QEMU processes before vcd was killed, and after: %v, %v", before, after)
@@ -81,7 +81,7 @@ func TestMoreAreAdmitted(t *testing.T) {
 			}
 			next = now.Add(5 * time.Second)
 		}
-		time.Sleep(time.Second) // sleep: the guests play, and are looked at once a second
+		time.Sleep(time.Second) // sleep: the guests play, and are observed once a second
 	}
 	t.Logf("%s", s.recommendation())
 	steps, late, missing, killed, swapin := 0, int64(0), int64(0), int64(0), int64(0)
@@ -121,7 +121,7 @@ func (s *site) rightsizing(mode string) {
 	}
 }
 
-// recommendation is what is made of the VMs, for people.
+// recommendation is what rightsizing decided for the VMs, as text for people.
 func (s *site) recommendation() string {
 	x, err := s.Rightsizing(s.t.Context())
 	if err != nil {

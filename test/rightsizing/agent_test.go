@@ -22,7 +22,7 @@ const mib = int64(1) << 20
 // overhead of an emulated guest, bytes.
 const overhead = 128 * mib
 
-// orders gives an agent its desired state, and keeps what it reports, as a leader does that is informed of what to want.
+// orders gives an agent its desired state and keeps what it reports, as a leader does whose desired state the test sets.
 type orders struct {
 	mu       sync.Mutex
 	want     agent.Desired
@@ -203,9 +203,9 @@ func list(cpu int, mib ...int) pattern {
 // repeat a figure.
 func repeat(n, mib int) []int { return slices.Repeat([]int{mib}, n) }
 
-// Guests of 256 MiB are squeezed to half of that on a host that has room for two of them to grow back. One spikes from idle to full in
-// 2 s, one leaks, one loses its balloon driver, one never had one; the agent is ended in the middle of the squeeze, and another goes on.
-// Nobody is harmed but the one that leaks, at its own end, and each is explained.
+// The agent shrinks guests of 256 MiB to half of that, on a host that has room for two of them to grow back. One spikes from idle to full
+// in 2 s, one leaks, one loses its balloon driver, one never had one. The agent is ended while it shrinks them, and another one goes on.
+// Only the guest that leaks is harmed, when it has leaked all of its memory, and each VM shows a reason.
 func TestSqueezedGuests(t *testing.T) {
 	h := newRealHost(t)
 	const memory, low = 256 * mib, 128 * mib

@@ -12,9 +12,9 @@ import (
 	"evenkeel/api/v1"
 )
 
-// On a host whose memory is promised more than once, one guest spikes from idle to full, one leaks, one loses its balloon driver and so
-// ignores its balloon, one never had a driver; the first three at about the same time. None of the others is harmed, and of each it is said what is the matter with it.
-// Who was admitted into what those three gave back, and was admitted last, may give way to them: that is said too, and it runs again when there is room.
+// The memory of a host is overcommitted. One guest spikes from idle to full, one leaks, one loses its balloon driver and so ignores its balloon; these three
+// at about the same time. One never had a driver. No other guest is harmed, and each VM shows a reason for its state. A VM that was admitted last, into what
+// those three gave back, may be evicted for them. It then shows that, and runs again when there is room.
 func TestBadGuestsHarmNoOther(t *testing.T) {
 	if os.Getenv("EVENKEEL_LONG") != "1" {
 		t.Skip("takes ten minutes: set EVENKEEL_LONG=1; TestSqueezedGuests does the same to one host's agent")
@@ -42,7 +42,7 @@ func TestBadGuestsHarmNoOther(t *testing.T) {
 	}
 	s.rightsizing("on")
 	of := func(name string) string { return name + "-g-0" }
-	reasons := map[string][]string{} // whatever was said of each, the last at the end; figures apart once
+	reasons := map[string][]string{} // every reason that was shown for each VM, the last one at the end; reasons that differ in figures only count once
 	digits := regexp.MustCompile("[0-9.]+")
 	note := func() {
 		x, err := s.Rightsizing(t.Context())
@@ -62,7 +62,7 @@ func TestBadGuestsHarmNoOther(t *testing.T) {
 	said := func(name, what string) bool {
 		return slices.ContainsFunc(reasons[of(name)], func(r string) bool { return strings.Contains(r, what) })
 	}
-	extra := []string{"calm-c", "calm-d"} // so that what was given back is promised to somebody
+	extra := []string{"calm-c", "calm-d"} // so that VMs are admitted into what was given back
 	late := slices.Clone(extra)
 	names := []string{"calm-a", "calm-b", "drops", "none", "spike"}
 	const limit = reserved*(memory+overhead) + 32*mib
@@ -116,7 +116,7 @@ func TestBadGuestsHarmNoOther(t *testing.T) {
 		lowest, swapped := 0.97, int64(500)
 		gave := slices.Contains(late, name) && said(name, "those served before it leave host")
 		switch {
-		case name == "spike": // a fifth of a core takes its seconds to write to all of it, and its guest swaps before its balloon gives way
+		case name == "spike": // with a fifth of a core it takes seconds to write to all of its memory, and its guest swaps before its balloon grows
 			lowest, swapped = 0.93, 330*256 // pages
 		case gave: // it began again
 			t.Logf("%s gave way: %s", name, strings.Join(reasons[of(name)], " | "))

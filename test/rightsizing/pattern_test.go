@@ -134,7 +134,7 @@ func recorded(t *testing.T, file string, steps, lowest, limit int) (p pattern, o
 	return p, len(p.cpu) == steps
 }
 
-// A pattern is what it is said to be: small beside what is declared, with bursts, the same for the same seed.
+// A pattern has the promised properties: small beside what is declared, with bursts, the same for the same seed.
 func TestPatterns(t *testing.T) {
 	for seed := uint64(1); seed <= 50; seed++ {
 		p, again := bitbrains(seed, 120, 10, 150), bitbrains(seed, 120, 10, 150)

@@ -105,7 +105,7 @@ func eventually(t testing.TB, within time.Duration, what string, right func() (b
 	}
 }
 
-// A console's lines are read as they are meant.
+// The lines of a console are read correctly.
 func TestPlayedLines(t *testing.T) {
 	p := played{step: -1}
 	for _, line := range []string{"SeaBIOS", "PLAY x cpu=1", "ERR ek.play=1 is not a setting",

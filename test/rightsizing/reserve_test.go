@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// A host keeps free what the largest of its VMs can take back by itself, or a quarter of what all can. How often would several have taken more within one step of five minutes, before
-// anybody looked, on hosts with VMs drawn from the recorded ones? Forecasts are left out: each VM has what it uses and a fourth of that, or the
-// fourth of its memory that it may count on.
+// A host keeps free what the largest of its VMs can take back by itself, or a quarter of what all can. How often would several have taken more within
+// one step of five minutes, before the agent acts, on hosts with VMs drawn from the recorded ones? Forecasts are left out: each VM has what it uses
+// and a fourth of that, or the fourth of its memory that it may count on.
 func TestReserveOnTraces(t *testing.T) {
 	dir := os.Getenv("EVENKEEL_BITBRAINS")
 	if dir == "" {

@@ -13,7 +13,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Variants that are broken on purpose, by wrappers: the runs must find each of them, or they would find nothing.
+// Variants that are broken on purpose, by wrappers. The runs must find each of them; otherwise they could find nothing.
 func TestBroken(t *testing.T) {
 	for _, c := range []struct {
 		variant   broken
@@ -50,7 +50,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// manyMoves has migrations under way whenever a host is cut off or falls.
+// manyMoves keeps migrations under way whenever a host is cut off or fails.
 func manyMoves(o *options) {
 	for at := 15 * time.Second; at < long; at += 1500 * time.Millisecond {
 		o.script = append(o.script, step{at, "move", []string{"any"}})
@@ -58,7 +58,7 @@ func manyMoves(o *options) {
 	_ = parseScript("", o) // in order of time
 }
 
-// manyPlans has the leader plan moves all the time, and hosts emptied.
+// manyPlans makes the leader plan moves all the time, and drains hosts.
 func manyPlans(o *options) {
 	for at := 15 * time.Second; at < long; at += 8 * time.Second {
 		o.script = append(o.script, step{at, "drain", []string{"any", []string{"-1", "900"}[int(at/(8*time.Second))%2]}},
@@ -67,7 +67,7 @@ func manyPlans(o *options) {
 	_ = parseScript("", o) // in order of time
 }
 
-// 1. The agent is informed of a longer lease than the leader counts.
+// 1. The agent gets a longer lease than the leader counts.
 var noLeaseWait = broken{name: "no lease wait", agent: func(_ *host, l agent.Leader) agent.Leader { return longLease{l} }}
 
 type longLease struct{ agent.Leader }
@@ -96,7 +96,7 @@ func (l hasty) Apply(ctx context.Context, entry []byte) (uint64, error, error) {
 	return 0, nil, nil
 }
 
-// 3. The leader takes a host for lost that it has not heard of, without any proof.
+// 3. The leader takes a silent host for lost, without any proof.
 var withoutProof = broken{name: "restart without proof", leading: func(ctx context.Context, p *serving) {
 	for wait(ctx, time.Second) == nil {
 		v, err := p.ctl.View(ctx, true)
@@ -117,12 +117,12 @@ func propose(ctx context.Context, apply func(context.Context, []byte) (uint64, e
 	}
 }
 
-// 4. A relay serves what it once heard, as if it were new, and grants permits by itself.
+// 4. A relay serves what it heard earlier as if it were new, and grants permits by itself.
 var staleRelay = broken{name: "stale relay obeyed", agent: func(h *host, l agent.Leader) agent.Leader {
 	return &stale{Leader: l, h: h}
 }}
 
-// stales are what relays once heard for each host, longer than its agent lives.
+// stales are what relays heard for each host, kept longer than its agent lives.
 var stales sync.Map // *host -> map[string]agent.VM
 
 type stale struct {
@@ -160,7 +160,7 @@ func (l *stale) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit
 	return agent.Permit{Epoch: d.Epoch, Index: d.Index, Granted: q.Starts}, err
 }
 
-// 5. The proof of one host is taken for that of both while a VM moves.
+// 5. While a VM moves, the proof for one host is taken for that of both.
 var oneSidedProof = broken{name: "one-sided proof in a migration", leading: func(ctx context.Context, p *serving) {
 	for wait(ctx, 500*time.Millisecond) == nil {
 		snap := p.store.Snapshot()

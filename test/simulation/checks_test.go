@@ -15,12 +15,12 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// listed are the VMs of ours that run on a host, by those who only look.
+// listed are the cluster's VMs that run on a host, for code that only observes.
 func (s *sim) listed(name string) []hypervisor.VM {
 	return slices.DeleteFunc(s.present(name), func(vm hypervisor.VM) bool { return vm.State == hypervisor.Paused })
 }
 
-// present are the VMs of ours that have arrived on a host, and run or are paused there.
+// present are the cluster's VMs that have arrived on a host, and run or are paused there.
 func (s *sim) present(name string) []hypervisor.VM {
 	c := s.world.Host(name)
 	defer c.Close() //nolint:errcheck // a connection to nothing
@@ -35,7 +35,7 @@ func (s *sim) runsOn(name, id string, generation uint64) bool {
 	return slices.ContainsFunc(s.listed(name), func(vm hypervisor.VM) bool { return vm.VM == id && vm.Generation == generation })
 }
 
-// watchEvery is how often the invariants are looked at that are not recorded by the world itself.
+// watchEvery is how often the checks run of invariants that the simulated world does not record itself.
 const watchEvery = 500 * time.Millisecond
 
 // watch the invariants until ctx ends.
@@ -53,7 +53,7 @@ func (s *sim) watch(ctx context.Context) {
 	}
 }
 
-// audit what the world saw: VMs in two places, hosts beyond their allowance.
+// audit what the simulated world recorded: VMs in two places, hosts beyond their allowance.
 func (s *sim) audit() {
 	a := s.world.Audit()
 	for _, d := range a.Doubled[s.doubled:] {
@@ -68,7 +68,7 @@ func (s *sim) audit() {
 	}
 }
 
-// watchWaits: nothing waits for longer than its time without a reason that its owner can read.
+// watchWaits: no VC waits for longer than its limit without a reason that its owner can read.
 func (s *sim) watchWaits() {
 	l := s.leader()
 	if l == nil {
@@ -82,7 +82,7 @@ func (s *sim) watchWaits() {
 	}
 }
 
-// watchFreeze notes since when the cluster is held.
+// watchFreeze notes since when the cluster has a recovery freeze.
 func (s *sim) watchFreeze() {
 	l := s.leader()
 	if l == nil {
@@ -99,10 +99,10 @@ func (s *sim) watchFreeze() {
 	}
 }
 
-// lateAnswer is how long an agent may act on what it was told before a recovery freeze began: its permits are good for 5 s.
+// lateAnswer is how long an agent may act on an answer from before a recovery freeze began: its permits are good for 5 s.
 const lateAnswer = 8 * time.Second
 
-// checkFreeze: nothing is started or stopped by a host while the cluster is held.
+// checkFreeze: during a recovery freeze no host starts or stops a VM.
 func (s *sim) checkFreeze(what, host string) {
 	s.watchFreeze() // it may have ended since that was looked at
 	h := s.hosts[host]
@@ -179,7 +179,7 @@ func (s *sim) heal() {
 	s.violate("no leader for a minute after all was healed")
 }
 
-// calm: nobody plans moves any more, and no host is to be emptied. Plans that are carried out go on.
+// calm: no client asks for moves any more, the leader plans none, and no host is to be emptied. Plans that are carried out go on.
 func (s *sim) calm() {
 	for range 60 {
 		if s.withLeader(s.undrain) == nil {
@@ -190,7 +190,7 @@ func (s *sim) calm() {
 	s.violate("drains and plans of moves could not be ended")
 }
 
-// awaitQuiet waits until all is as it should be; it must be, some time after all is healed.
+// awaitQuiet waits until all is as it should be. It must be so within some time after all faults are healed.
 func (s *sim) awaitQuiet() {
 	start, why := time.Now(), ""
 	defer func() { s.note("settled after %s", time.Since(start)) }()
@@ -278,8 +278,8 @@ func (s *sim) unsettled() string {
 			there[name][vm.VM] = vm.Generation
 		}
 	}
-	// A VM that a restored state does not know is left alone. It may have the name of one that was made since, or the
-	// room of one that is bound to its host (docs/how-to/restore-from-a-snapshot.md).
+	// The cluster leaves a VM alone that a restored state does not know. That VM may have the name of one that was
+	// made since, or the room of one that is bound to its host (docs/how-to/restore-from-a-snapshot.md).
 	named, full := map[string]bool{}, map[string]bool{}
 	for name := range there {
 		for _, vm := range s.listed(name) {
@@ -317,7 +317,7 @@ func (s *sim) unsettled() string {
 			return fmt.Sprintf("VM %s is to be stopped, and %s on %s; it runs there: %v", vm.Name, vm.Phase, vm.Host, runs)
 		}
 	}
-	if s.restored { // what a restored state does not know is left alone
+	if s.restored { // a VM that a restored state does not know is left alone
 		return ""
 	}
 	for name, vms := range there {
@@ -333,8 +333,9 @@ func (s *sim) unsettled() string {
 	return ""
 }
 
-// crowdedOut says whether a VM that ended by itself waits for room that others have by now: that of a VC that was asked to start
-// again and would not fit, or any where needs are estimated, and new VMs get no more room than estimates surely leave.
+// crowdedOut says whether a VM that ended by itself waits for room that others have by now. That is a VM of a VC that was asked
+// to start again and would not fit; or any VM where needs are estimated, because new VMs get only the room that estimates leave
+// with their margin.
 func crowdedOut(snap *state.Snapshot, vc state.VC) bool {
 	if meta, _ := snap.Meta(); meta.Settings.Rightsizing.Mode == state.RightsizingOn {
 		return true
@@ -349,7 +350,7 @@ func queuedOut(snap *state.Snapshot, vc state.VC) bool {
 	return !vc.Admitted && !vc.QueuedAt.IsZero() && !loop.Consider(snap, vc, env).Admitted
 }
 
-// fullEverywhere says whether a lost VM finds memory on no host, as VMs that a restored state does not know have it, say.
+// fullEverywhere says whether no host has memory for a lost VM, as when VMs that a restored state does not know take it.
 func fullEverywhere(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
 	g, _ := vc.GroupOf(vm)
 	for _, h := range snap.Hosts() {
@@ -360,8 +361,8 @@ func fullEverywhere(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
 	return true
 }
 
-// startsNone says whether nobody who was lost would be started now, and of a VC that it waits, for want of CPU on hosts where VMs run that a restored
-// state does not know, say.
+// startsNone says whether no lost VM would be started now, and the VC shows that it waits. An example: hosts lack CPU because they run VMs that a
+// restored state does not know.
 func startsNone(snap *state.Snapshot, vc state.VC) bool {
 	if !strings.Contains(vc.Decision.Summary, "wait for room") {
 		return false
@@ -370,14 +371,14 @@ func startsNone(snap *state.Snapshot, vc state.VC) bool {
 	return plan == nil || plan.Verb == "waiting"
 }
 
-// waits says whether a lost VM waits for memory on the host that it is bound to, which others have taken meanwhile.
+// waits says whether a lost VM waits for memory on the host that it is bound to, which other VMs have taken meanwhile.
 func (s *sim) waits(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
 	h, _ := snap.Host(vm.Host)
 	g, _ := vc.GroupOf(vm)
 	return !vc.Restartable() && snap.LoadOf(vm.Host).Memory+g.Memory+h.VMOverhead > h.Usable().Memory
 }
 
-// replay the logs: every server, started again on its disk, comes to the state that it had, and all have the same.
+// replay the logs: every server that is started again on its disk gets the state that it had, and all servers have the same state.
 func (s *sim) replay() {
 	for _, h := range s.hosts {
 		h.killAgent()

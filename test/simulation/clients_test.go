@@ -29,14 +29,14 @@ type got struct {
 	Goal  state.Goal // of a read
 }
 
-// seenVC is a VC as clients can tell it. The zero value is one that is not there.
+// seenVC is a VC as clients see it. The zero value is one that does not exist.
 type seenVC struct {
 	Count int
 	Goal  state.Goal // "" = there is none
 }
 
-// vcModel is what a VC may do, as one client at a time would see it. That one that is to be deleted goes
-// at some time by itself is not in the requests: every step may find it gone.
+// vcModel is what a VC may do, as one client at a time would see it. The requests do not show when a VC
+// that is to be deleted is gone: every step may find it gone.
 var vcModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{seenVC{}} },
 	Step: func(s, in, out any) []any { return vcStep(s.(seenVC), in.(want), out.(got)) },
@@ -125,7 +125,7 @@ func (h *history) add(client int, name string, w want, g got, called, returned i
 	h.byName[name] = append(h.byName[name], porcupine.Operation{ClientId: client, Input: w, Output: g, Call: called, Return: returned})
 }
 
-// check says which VC's history no order of requests explains.
+// check says which VC has a history that no order of requests explains.
 func (h *history) check() (bad []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,8 +144,8 @@ func (h *history) check() (bad []string) {
 	return bad
 }
 
-// restored begins another history, with what is there now. What was asked shortly before may still be on its way,
-// and the keys that it was asked with are forgotten.
+// restored begins another history, with the VCs that exist now. Requests of shortly before may still be on their
+// way, and their keys are forgotten.
 func (h *history) restored(now time.Duration, there map[string]seenVC) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,7 +166,7 @@ func (h *history) restored(now time.Duration, there map[string]seenVC) {
 	h.byName = next
 }
 
-// client asks for one thing after the other until ctx ends.
+// client makes one request after the other until ctx ends.
 func (s *sim) client(ctx context.Context, id int) {
 	rng := seeded(s.o.seed, uint64(1000+id))
 	known := map[string]int{} // size as last heard, to ask for what makes sense
@@ -202,7 +202,7 @@ func (s *sim) client(ctx context.Context, id int) {
 	}
 }
 
-// request something of a VC, with a key, again where the outcome is not known; and note what came of it.
+// request something of a VC, with a key, again where the outcome is not known; and note the outcome.
 func (s *sim) request(ctx context.Context, rng *rand.Rand, id, n int, name string, w want) got {
 	called := time.Since(s.began)
 	key := fmt.Sprintf("client-%d-%d", id, n)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A run that takes so long of real time hangs: it takes a few seconds.
+// A run that takes longer than this in real time hangs: a run takes a few seconds.
 const runTime = 10 * time.Minute
 
 var bubbleOf = regexp.MustCompile(`synctest bubble \d+`)
@@ -23,7 +23,7 @@ func bubble() string {
 }
 
 // guardRun ends the tests when a run hangs: a goroutine that waits for a lock whose holder waits for simulated time makes that time stand still. It
-// tells in one line who keeps the time from going on. To be called outside of the bubble, whose name comes over the channel; call what it returns at the end.
+// prints in one line which goroutine keeps the time from going on. To be called outside of the bubble, whose name comes over the channel; call what it returns at the end.
 func guardRun(t *testing.T, seed uint64, name <-chan string) (done func()) {
 	timer := time.AfterFunc(runTime, func() {
 		panic(fmt.Sprintf("%s with seed %d hangs: %s", t.Name(), seed, busy(stacks(), <-name)))
@@ -77,7 +77,7 @@ func onlyTransfers(stacks, bubble string) bool {
 	})
 }
 
-// A run that hangs tells who waits for a lock.
+// A run that hangs reports which goroutine waits for a lock.
 func TestBusy(t *testing.T) {
 	got := busy("goroutine 7 [sleep (durable), synctest bubble 3]:\na.b()\n\t/x/y/held.go:5 +0x3\n\n"+
 		"goroutine 8 [sync.Mutex.Lock, 7 minutes, synctest bubble 3]:\na.c(...)\n\t/x/y/wait.go:12 +0x3\na.d()\n\t/x/y/main_test.go:1\n\n"+
@@ -87,7 +87,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// What raft never ends is left in peace; anything else that is left of a run is found.
+// The test ignores the transfers that raft never ends; it finds anything else that is left of a run.
 func TestOnlyTransfers(t *testing.T) {
 	const transfer = "goroutine 7 [chan send (durable), synctest bubble 3]:\ngithub.com/hashicorp/raft.(*Raft).leadershipTransfer(0x1)\n\t/x/raft.go:1002"
 	const other = "goroutine 8 [select (durable), synctest bubble 3]:\nevenkeel/x.f()\n\t/x/x.go:1"

@@ -25,14 +25,14 @@ type host struct {
 
 	mu      sync.Mutex
 	on      bool
-	stay    bool // off until somebody turns it on, whatever the watchdog does
+	stay    bool // off until an operator turns it on, whatever the watchdog does
 	boots   int
 	disk    agent.PersistentState // outlives the process
 	proc    *process              // nil: the agent does not run
 	link    *link                 // its last one
 	dog     *dog
 	faults  []*waiting
-	lease   lease.Holder // as the host was told truly, by its own clock
+	lease   lease.Holder // as servers really granted it, by the host's own clock
 	armed   bool         // and its watchdog counts
 	uneasy  time.Time    // when something last kept the agent from acting
 	leaseOf string       // boot
@@ -227,7 +227,7 @@ func (p *process) Save(m agent.PersistentState) error {
 	return nil
 }
 
-// dog is the watchdog device: it counts whatever becomes of those who pet it.
+// dog is the watchdog device: it counts whatever happens to the agents that pet it.
 type dog struct {
 	h     *host
 	timer *time.Timer
@@ -302,8 +302,8 @@ func (h *host) strike(c simulated.Call) *simulated.Fault {
 	return nil
 }
 
-// struckHost is the hypervisor as an agent's process meets it: with faults, and not at
-// all while it stands still. (World.Inject would strike those who only look, too.)
+// struckHost is the hypervisor as an agent's process meets it: with faults, and without any answer
+// while the process stands still. (World.Inject would strike code that only observes, too.)
 type struckHost struct {
 	hypervisor.Host
 	p *process

@@ -43,7 +43,7 @@ func newLink(h *host, p *process) *link {
 	return l
 }
 
-// silence after which nobody leads.
+// silence after which no server leads.
 const silence = 4 * time.Second
 
 func (l *link) run(ctx context.Context) {
@@ -274,7 +274,7 @@ func (l *link) open(ctx context.Context, at string) (uint64, error) {
 	return session, nil
 }
 
-// watched notes what a host is truly reported its lease, for those who check.
+// watched notes the lease that a host is really granted, for the checks.
 type watched struct {
 	*link
 	p *process

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lastAnswers keeps what members logged last, to be informed of a run in which something was found. It is put into words only then.
+// lastAnswers keeps what members logged last, to explain a run in which a check failed. Only then is it formatted.
 type lastAnswers struct {
 	began time.Time
 	mu    sync.Mutex

@@ -116,7 +116,7 @@ func (n *network) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(n.rng.Int64N(int64(b-a)))
 }
 
-// pass takes a message over a link, in its own time.
+// pass takes a message over a link, with its delay.
 func (n *network) pass(ctx context.Context, from, to string) error {
 	if err := wait(ctx, n.latency()); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (e *endpoint) Dial(to string, timeout time.Duration) (net.Conn, error) {
 	peer := e.of.ends[to]
 	up := peer != nil && !e.of.down[to] && !e.of.down[e.name]
 	if up {
-		e.of.conns[near] = struct{}{} // in one step with the look at who is up: see fall
+		e.of.conns[near] = struct{}{} // in one step with the check of which members are up: see fall
 	}
 	e.of.mu.Unlock()
 	if !up {

@@ -103,8 +103,8 @@ func (s *sim) moved(plan string, bytes, limit int64) {
 	}
 }
 
-// watchPlans: none moves more bytes than its budget, whatever becomes of its moves, and of a host that is said to be empty
-// its hypervisor says so, too.
+// watchPlans: no plan moves more bytes than its budget, whatever happens to its moves; and if a host is reported as empty,
+// its hypervisor lists no VM of the cluster either.
 func (s *sim) watchPlans() {
 	snap := s.newest()
 	if snap == nil {
@@ -116,10 +116,10 @@ func (s *sim) watchPlans() {
 		sent[id] = n
 	}
 	restored := s.restored
-	old := snap.Index() < s.furthest // who knew more is down or stalled: no question that is not content with the past gets this answer
+	old := snap.Index() < s.furthest // a server with newer state is down or stalled: a linearizable read does not get this answer
 	s.furthest = max(s.furthest, snap.Index())
 	s.mu.Unlock()
-	if old || restored { // what was done in what is not the past any more
+	if old || restored { // the bytes sent and the hosts' lists may be newer than this state
 		return
 	}
 	for _, p := range snap.MovePlans() {

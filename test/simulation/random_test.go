@@ -12,7 +12,7 @@ import (
 
 func always[T any](v T) func(*rand.Rand) T { return func(*rand.Rand) T { return v } }
 
-// often is how moves are planned in random runs: much more often than anybody would want.
+// often is how moves are planned in random runs: much more often than an operator would want.
 var often = state.MoveSettings{Mode: state.MovesAuto, Period: 30_000, MinResidency: 20_000, CoolDown: 20_000, StabilizationWindow: 2_000, MinGain: 0.05, Deadline: 60_000, OnJoin: true}
 
 // defaults of a run: five servers and twenty hosts.
@@ -27,7 +27,7 @@ func defaults(seed uint64) options {
 		devices: func(r *rand.Rand) string { return []string{"", "", "works", "slow", "fails"}[r.IntN(5)] }}
 }
 
-// randomScript makes trouble for so long, by the seed.
+// randomScript makes faults for the given time, by the seed.
 func randomScript(o *options, long time.Duration) {
 	r := seeded(o.seed, 4)
 	add := func(at time.Duration, verb string, args ...string) {
@@ -126,7 +126,7 @@ func randomScript(o *options, long time.Duration) {
 	}
 	slices.SortStableFunc(o.script, func(a, b step) int { return int(a.at - b.at) })
 	o.script = slices.DeleteFunc(o.script, func(p step) bool { return p.at > long+70*time.Second })
-	if saved && o.seed%5 == 2 { // in the end, as what else goes on must not start a server that is yet to lose its disk
+	if saved && o.seed%5 == 2 { // in the end, as no other fault may start a server that is yet to lose its disk
 		var early []string
 		for n := range o.hosts {
 			if r.IntN(2) == 0 {

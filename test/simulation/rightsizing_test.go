@@ -11,8 +11,8 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// squeezed: few hosts, on which needs are estimated, and badly so: hosts' forecasts are made up. Whatever they say,
-// hosts stay within their memory (see audit), floors are kept, and what was declared is not touched.
+// squeezed: few hosts, with needs that are estimated badly: hosts' forecasts are made up. Whatever they say, hosts
+// stay within their memory (see audit), floors are kept, and declared needs do not change.
 func squeezed(o *options) {
 	o.rightsized, o.hosts = true, 3
 	o.settings.Rightsizing = state.RightsizingSettings{Mode: state.RightsizingOn, Needs: state.NeedsEstimated}

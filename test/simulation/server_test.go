@@ -21,7 +21,7 @@ import (
 // clusterID of the n-th cluster that is made in a run.
 func clusterID(n int) string { return fmt.Sprintf("01SIMULATION000000000000%d", n) }
 
-// server is a machine for one; its disk outlives its processes.
+// server is the machine of one server. Its disk outlives its processes.
 type server struct {
 	s    *sim
 	name string
@@ -191,10 +191,10 @@ func (p *serving) gate() {
 	}
 }
 
-// errNoServer: the one asked neither leads nor knows who does.
+// errNoServer: the server that was asked neither leads nor knows which one does.
 var errNoServer = fmt.Errorf("asked a server that knows no leader: %w", control.ErrNoLeader)
 
-// ask the leader through a server, which hands the question on at most once.
+// ask the leader through a server, which forwards the question at most once.
 func ask[T any](ctx context.Context, s *sim, from, at string, f func(context.Context, *serving) (T, error)) (T, error) {
 	return call(ctx, s.ctx, s.net, from, at, func(ctx context.Context) (T, error) { return serve(ctx, s, at, false, f) })
 }
@@ -226,8 +226,8 @@ func serve[T any](ctx context.Context, s *sim, at string, handed bool, f func(co
 	}
 }
 
-// door is what cluster/transport does with agents' calls at the leader: each carries a session of the
-// leader's and a number, and one that comes after a later one is refused.
+// door is what cluster/transport does with agents' calls at the leader. Each call carries a session
+// of the leader's and a number, and a call that comes after a later one is refused.
 type door struct {
 	mu    sync.Mutex
 	next  uint64
@@ -289,7 +289,7 @@ func (p *serving) enter(ctx context.Context, host, kind string, session, n uint6
 	return func() { <-l.busy[kind] }, nil
 }
 
-// stream tells a host its desired state for as long as this server leads.
+// stream sends a host its desired state for as long as this server leads.
 func (p *serving) stream(ctx context.Context, host string, send func(agent.Desired, bool) error) error {
 	beat := time.NewTicker(time.Second)
 	defer beat.Stop()

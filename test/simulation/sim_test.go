@@ -92,7 +92,7 @@ type outcome struct {
 	counts     map[string]int
 }
 
-// play a run, in simulated time. It returns all that was found.
+// play a run, in simulated time. It returns all violations that were found.
 func play(t *testing.T, o options) outcome {
 	s := &sim{o: o, servers: map[string]*server{}, hosts: map[string]*host{}, counts: map[string]int{}, sent: map[string]int64{}, unexplained: map[string]bool{},
 		history: &history{byName: map[string][]porcupine.Operation{}, answer: map[string]int{}}}
@@ -178,7 +178,7 @@ func (s *sim) count(what string) {
 	s.counts[what]++
 }
 
-// gate lets many in, or one alone; who waits at it waits in simulated time.
+// gate lets many in, or one alone. A goroutine that waits at it waits in simulated time.
 type gate struct{ slots chan struct{} }
 
 func newGate() gate { return gate{make(chan struct{}, 64)} }

@@ -40,7 +40,7 @@ func random(seed uint64) options {
 	return o
 }
 
-// Random runs: whatever happens, the safety rules hold, and all is well again in the end.
+// Random runs: whatever happens, the safety rules hold, and the cluster is healthy again in the end.
 func TestRandom(t *testing.T) {
 	n := *seeds
 	if testing.Short() {
@@ -74,7 +74,7 @@ func TestRandom(t *testing.T) {
 	t.Logf("in %s:\n%s", time.Since(began).Round(time.Second), stats(total))
 }
 
-// Scenarios: what is to come of what, step by step.
+// Scenarios: the expected result of each step.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

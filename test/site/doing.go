@@ -9,7 +9,7 @@ import (
 	"evenkeel/test/patience"
 )
 
-// Doing is what a cluster does, for a test that waits to follow: it says nothing that changes while nothing gets on.
+// Doing is what a cluster does, for a test that waits: it has nothing that changes while the cluster makes no progress.
 func Doing(v *control.View) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "leader %q, minimum yield %.3f", v.Leader, v.MinYield())
@@ -57,7 +57,7 @@ func (s *Site) doing() any {
 	return out
 }
 
-// Await what is to come, as long as the members get on.
+// Await a result, as long as the members make progress.
 func (s *Site) Await(ctx context.Context, what string, ok func() bool) error {
 	return patience.Until(ctx, patience.Stall, what, s.doing, ok)
 }

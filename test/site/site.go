@@ -54,8 +54,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// heartbeat is the members' Raft timeout: a leader that a busy machine keeps from hearing of the others for half of it
-// leads no more, which is not what tests of API and command line are about.
+// heartbeat is the members' Raft timeout. A leader that does not hear of the others for half of it, because the
+// machine is busy, leads no more. Tests of API and command line are not about that.
 const heartbeat = 3 * time.Second
 
 // Steady is a clock of leases for bubbles of testing/synctest: the usual one, CLOCK_BOOTTIME, goes on while simulated time stands still.
@@ -213,8 +213,8 @@ func (s *Site) First(ctx context.Context) error {
 	return nil
 }
 
-// Join a member in these roles through whoever leads. On a busy machine the leader may change meanwhile: then it asks again,
-// with a token for that name, for the one before may have been used all the same.
+// Join a member in these roles through the leader. On a busy machine the leader may change meanwhile: then it asks again,
+// with a token for that name, because the join may have used the earlier token all the same.
 func (s *Site) Join(ctx context.Context, name string, server, agent bool) error {
 	l, err := s.listen(name)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package watch looks at all QEMU processes of a lab's hosts, from outside, and finds VMs of which there are two at a time:
-// what must never be, whatever vcd and libvirt say.
+// Package watch lists all QEMU processes of a lab's hosts, from outside, and finds VMs that have two at a time. That must
+// never be, whatever vcd and libvirt report.
 //
-// Which of two processes a VM runs in while one hands it over to the other cannot be distinguished from outside: the guest's own
-// heartbeat does (lab.Beats).
+// From outside it is not visible in which of two processes a VM runs while one hands it over to the other. The guest's own
+// heartbeat shows that (lab.Beats).
 package watch
 
 import (
@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// tick is how exact the kernel is about when a process began.
+// tick is the precision with which the kernel knows when a process began.
 const tick = 10 * time.Millisecond
 
-// execWindow is how long after it was first seen a process is what it will be: libvirt forks before it becomes QEMU.
+// execWindow is the time after which a process that was first seen has its final program: libvirt forks before it becomes QEMU.
 const execWindow = 5 * time.Second
 
 // Instance is one process of QEMU that runs, or ran, a VM.
@@ -42,7 +42,7 @@ func (i Instance) String() string {
 	return fmt.Sprintf("%s on %s (process %d)", i.Domain, i.Host, i.PID)
 }
 
-// book is what was seen of processes, look by look.
+// book has the processes that were seen, listing by listing.
 type book struct {
 	live   map[int]*Instance
 	all    []*Instance
@@ -55,7 +55,7 @@ type book struct {
 // span of looks.
 type span struct{ first, last time.Time }
 
-// take one look in: the processes that are there, with no time of their end.
+// take one listing in: the processes that are there, with no time of their end.
 func (b *book) take(now time.Time, there []Instance) {
 	if b.live == nil {
 		b.live, b.double = map[int]*Instance{}, map[string]span{}
@@ -106,9 +106,9 @@ func (b *book) take(now time.Time, there []Instance) {
 // handsOver says whether one process may be handing its VM over to another, later one.
 func handsOver(from, to *Instance) bool { return to.Comes && from.Host != to.Host }
 
-// oneRuns says whether at most one of a VM's processes, oldest first, need be running its guest: each later one was started to take the VM
-// over, and each is on a host of its own. There are three while a copy that stands paused, left by a migration that ended badly, has not been
-// destroyed and the next migration has begun.
+// oneRuns says whether at most one of a VM's processes, oldest first, runs its guest: each later one was started to take the VM over, and
+// each is on a host of its own. There are three while a copy that stands paused, left by a migration that ended badly, has not been destroyed
+// and the next migration has begun.
 func oneRuns(of []*Instance) bool {
 	on := map[string]bool{}
 	for n, i := range of {
@@ -120,8 +120,8 @@ func oneRuns(of []*Instance) bool {
 	return true
 }
 
-// duplicates are the VMs that ran twice at a time: those seen at once, and those whose process began before the one before
-// it was last seen.
+// duplicates are the VMs that ran twice at a time: VMs with two processes in one listing, and VMs with a process that
+// began before the one before it was last seen.
 func (b *book) duplicates() []string {
 	var out []string
 	for both, d := range b.double {
@@ -340,14 +340,14 @@ func (w *Watcher) History(domain string, since time.Time) []Instance {
 	return out
 }
 
-// Duplicates are the VMs that ran twice at a time, by what was seen at once and by the times of the processes.
+// Duplicates are the VMs that ran twice at a time, by the listings and by the start times of the processes.
 func (w *Watcher) Duplicates() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.book.duplicates()
 }
 
-// Looks are how many there were, and the longest time between two.
+// Looks are how many listings there were, and the longest time between two.
 func (w *Watcher) Looks() (n int, gap time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

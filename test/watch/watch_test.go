@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestTwice: what the watcher takes for a VM that runs twice, and what not.
+// TestTwice: which processes the watcher takes for a VM that runs twice, and which not.
 func TestTwice(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
 	vm := func(pid int, host string, began int, comes bool) Instance {

@@ -189,7 +189,7 @@ var verbs = map[string]func(*lab.Host) error{
 	"free":   (*lab.Host).FreeDisk,
 }
 
-// onHost does something to the host that args name. What only looks may leave the name out.
+// onHost does something to the host that args name. A command that changes nothing may leave the name out.
 func onHost(l *lab.Lab, verb string, args []string, does func(*lab.Host) error) error {
 	if len(args) == 0 && (verb == "uri" || verb == "address" || verb == "limit") {
 		return does(l.Host(1))
@@ -213,7 +213,7 @@ func hostOf(l *lab.Lab, name string) (*lab.Host, error) {
 	return nil, fmt.Errorf("no host %q", name)
 }
 
-// attend runs a program on this terminal. What it is interrupted by reaches it, too, and it has the last word.
+// attend runs a program on this terminal. An interrupt reaches the program, too, and the program decides when to end.
 func attend(cmd *exec.Cmd) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	ignored := make(chan os.Signal, 1)

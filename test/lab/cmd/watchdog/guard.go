@@ -11,10 +11,10 @@ import (
 // maxSeconds bounds the time-out that a host may ask for.
 const maxSeconds = 600
 
-// guard is the watchdog itself, as a step function: what happened when goes in,
-// what to log comes out. It knows the connection that arms it by its number.
+// guard is the watchdog itself, as a step function: events and times go in, lines for the log come
+// out. It knows the connection that arms it by its number.
 type guard struct {
-	holder   int // connection that pets; 0: none, it may be counting all the same
+	holder   int // connection that pets; 0: none, and the watchdog may still be counting
 	timeout  time.Duration
 	deadline time.Time // zero: disarmed
 	last     byte      // last byte of the holder
@@ -39,7 +39,7 @@ func (g *guard) firstLine(conn int, line string, now time.Time) (seconds int, er
 	return seconds, nil
 }
 
-// bytes are pets of the holder; others have no say. It says whether they counted.
+// bytes are pets of the holder. Bytes of other connections do not count. It says whether they counted.
 func (g *guard) bytes(conn int, b []byte, now time.Time) bool {
 	if conn != g.holder || len(b) == 0 || g.deadline.IsZero() {
 		return false

@@ -121,7 +121,7 @@ func start(t *testing.T, script string) (socket string, next func(want string) e
 	}()
 	t.Cleanup(func() {
 		stop()
-		for range events { // until the log's end, so that nobody waits to write it
+		for range events { // until the log's end, so that no writer of the log is blocked
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -145,7 +145,7 @@ func start(t *testing.T, script string) (socket string, next func(want string) e
 	return socket, next
 }
 
-// TestExpiry: a host that says nothing is cut off, not before its time, and by a command that is tried again.
+// TestExpiry: a host that does not pet is cut off, not before its time, and by a command that is tried again.
 func TestExpiry(t *testing.T) {
 	dir := t.TempDir()
 	socket, next := start(t, `cd `+dir+` && if [ -e tried ]; then echo cut; else : > tried; echo not yet; exit 3; fi`)
