@@ -10,7 +10,7 @@ export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # libvirt_dlopen: no libvirt headers to build, the library is found at run time.
 # hashicorpmetrics: Raft's metrics reach our own Prometheus registry.
 export EVENKEEL_TAGS := libvirt_dlopen,hashicorpmetrics
-# No version control stamps: they fail in a checkout that belongs to somebody else (CI), and VERSION says it all.
+# No version control stamps: they fail in a checkout that belongs to another user (CI), and VERSION has the same facts.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -47,7 +47,7 @@ demo-simulated: build ## the same on twelve simulated hosts, with no libvirt at 
 	@scripts/demo.sh simulated
 
 .PHONY: demo-lab
-demo-lab: setup build ## three hosts in a lab on this machine: a re-balance, a drain, what-if; guests run on while they move
+demo-lab: setup build ## three hosts in a lab on this machine: a re-balance, a drain, a simulation; guests run on while they move
 	@$(GO) build -o bin/ ./test/lab/cmd/accel ./test/lab/cmd/labhost
 	@scripts/demo-lab.sh
 
@@ -87,7 +87,7 @@ bench-caps: setup ## how well CPU caps hold on this machine's real QEMU
 	$(GO) run -tags $(EVENKEEL_TAGS) ./test/lab/cmd/bench-caps
 
 .PHONY: bench-cluster
-bench-cluster: ## one server and 12 simulated hosts; then three servers, 1,000 hosts and 10,000 VMs: CPU, memory, admissions a second, restarts; as root, hosts, which have CPUs of their own elsewhere, give way to servers (ARGS="--hosts-nice 0": not)
+bench-cluster: ## one server and 12 simulated hosts; then three servers, 1,000 hosts and 10,000 VMs: CPU, memory, admissions a second, restarts; as root, hosts run at lower priority than servers, because real hosts have CPUs of their own (ARGS="--hosts-nice 0": not)
 	CGO_ENABLED=0 $(GO) build -tags $(EVENKEEL_TAGS) -o bin/vcsim ./cmd/vcsim
 	bin/vcsim cluster
 	bin/vcsim cluster --servers 3 --hosts 1000 --vms 10000 --largest 8 $(if $(filter 0,$(shell id -u)),--hosts-nice 10) $(ARGS)

@@ -40,9 +40,9 @@ type HostReason struct {
 // MCB8 over what is left (or, where that finds no placement, by a search of
 // bounded work), if every virtual cluster gets at least max(Y, its
 // MinYield). A virtual cluster that could not reach Y without the request
-// either, because the hosts it is on are crowded, counts with what it could
-// reach: a full host does not make the new VMs be squeezed onto another. The
-// CPU is then divided as Allocate does.
+// either, because its hosts are overcommitted, counts with what it could
+// reach: a full host does not lower the yield at which the new VMs are placed on
+// others. The CPU is then divided as Allocate does.
 //
 // A request is refused if some MinYield cannot be kept. A virtual cluster that
 // is below its MinYield already, on hosts that the request does not touch, is
@@ -52,11 +52,11 @@ type HostReason struct {
 // every host is checked.
 func Admit(p Problem) Admission { return AdmitUnder(p, nil) }
 
-// AdmitUnder is Admit with rules, which every VM that it places heeds: its own, and
-// what VMs that have hosts avoid. VMs that have hosts stay there whatever the rules
-// say of them (Rules.Broken tells). A host or virtual cluster that a term names and
-// that is not there has no VM: nothing to avoid, and nothing that could be required.
-// Of what is preferred as much is met as single moves find without lowering the
+// AdmitUnder is Admit with rules, which hold for every VM that it places: the VM's own, and
+// what VMs that have hosts avoid. VMs that have hosts stay there even where that breaks a
+// rule (Rules.Broken lists such VMs). A host or virtual cluster that a term names and
+// that does not exist has no VM: nothing to avoid, and nothing that could be required.
+// Preferences are met as far as moves of single VMs can meet them without lowering the
 // minimum yield.
 func AdmitUnder(p Problem, r *Rules) Admission {
 	a := admission{p: &p, rules: r}

@@ -50,8 +50,8 @@ func count(hosts []int, j int) (n int) {
 	return n
 }
 
-// A cluster held at 0.25 by its own full host is no reason to squeeze new VMs
-// together on the others.
+// A virtual cluster that its own full host limits to 0.25 is no reason to place new VMs
+// at that yield on the others.
 func TestAdmitDespiteAnOverfullHost(t *testing.T) {
 	p := allocator.Problem{
 		Hosts: []allocator.Host{{Name: "full", CPU: 1, Memory: 4}, {Name: "a", CPU: 1, Memory: 4}, {Name: "b", CPU: 1, Memory: 4}},
@@ -201,7 +201,7 @@ func TestAdmitDespiteAnOldShortfall(t *testing.T) {
 	if s := a.Solution.Shortfall; len(s) != 1 || s[0].Cluster != "old" {
 		t.Errorf("shortfall %+v", s)
 	}
-	// What those with a lower floor could spare there is no room for new VMs.
+	// CPU that VMs with a lower floor could give up there is no room for new VMs.
 	short := allocator.Problem{
 		Hosts: []allocator.Host{{Name: "shrunk", CPU: 1, Memory: 8}, {Name: "h2", CPU: 2, Memory: 1}},
 		Groups: []allocator.Group{
@@ -459,8 +459,8 @@ func follow(t *rapid.T, p allocator.Problem, advice string) allocator.Problem {
 	return q
 }
 
-// Whether a request is admitted does not hang on the order in which the state
-// lists what is there.
+// Whether a request is admitted does not depend on the order in which the state
+// lists its groups.
 func TestAdmitDoesNotDependOnTheOrderOfGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		grow(t, func(p allocator.Problem, a allocator.Admission) {

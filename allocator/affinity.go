@@ -122,7 +122,7 @@ func (n *names) lookUp(term string) (m meant, ok bool) {
 	if groups, ok := n.groups[term]; ok {
 		return meant{groups: groups}, true
 	}
-	// A label that nobody has may be asked for.
+	// A term may name a label that no group has.
 	return meant{groups: []uint64{}}, !strings.HasPrefix(term, "host:") && !strings.HasPrefix(term, "vc:") && strings.Contains(term, "=")
 }
 

@@ -3,7 +3,7 @@ package allocator
 import "evenkeel/allocator/search"
 
 // Meaning is what rules say of the groups and hosts of one problem, looked up
-// once, for who checks changes one by one.
+// once, for callers that check changes one by one.
 type Meaning struct {
 	hosts [][]uint64
 	rules search.Rules

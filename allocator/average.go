@@ -240,8 +240,8 @@ func (r *raise) solve(q part) {
 }
 
 // raiseGroups gives CPU that is left to single groups of clusters whose other
-// groups are held back elsewhere: it raises no cluster's yield, but would lie
-// idle. Smallest need first.
+// groups are limited on other hosts: it raises no cluster's yield, but would be
+// idle otherwise. Smallest need first.
 func (r *raise) raiseGroups(loads [][]load, t tenancy, yields []float64) {
 	need := make([]float64, len(yields))
 	var order []int

@@ -2,9 +2,9 @@ package allocator
 
 import "slices"
 
-// Searches with a budget for moves. More bytes must never give less, whatever
+// Searches with a budget for moves. A greater budget must never give a worse result, whatever
 // the work. So every search that is made has a budget, a start and an effort that
-// do not hang on the budget asked for, and the placements that count for a
+// do not depend on the budget asked for, and the placements that count for a
 // budget are those that count for any smaller one, and more:
 //
 //   - a ladder of budgets (none, the smallest VM, doublings of it, no limit) is
@@ -12,8 +12,8 @@ import "slices"
 //     to the first rung that is not below the budget asked for;
 //   - of that rung all placements on the way count that keep to the budget;
 //   - where the rung is proved, budgets between it and the one below are searched,
-//     too. The next is chosen by what was found. Down is gone only where the
-//     search above was proved: no smaller budget can then lead to more.
+//     too. The next is chosen by what was found. Smaller budgets are searched only where
+//     the search above was proved: no smaller budget can then lead to more.
 //
 // unlimited is the budget that is none.
 const unlimited = int64(-1)

@@ -239,8 +239,8 @@ func (c *capacities) room(size, slack float64) float64 {
 	}
 }
 
-// provedSlack widens the limits where something is proved impossible: whoever
-// checks a placement with limits this wide must find none either.
+// provedSlack widens the limits where something is proved impossible: a
+// check of placements with limits this wide must find none either.
 const provedSlack = 1e-9
 
 // ProveInfeasible says why no placement of all VMs of p can exist, "" if it

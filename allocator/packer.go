@@ -6,9 +6,9 @@ import "slices"
 // sec. 3.4 describes for a given yield. It may be used again and again, with other
 // CPU needs or another scale, and allocates next to nothing then.
 //
-// It places every VM where walking the lists from their beginning for each would
-// place it, but finds the first VM that fits by an index, and gives up as soon as
-// what is left cannot fit into the hosts that are left.
+// It places every VM where a walk through the lists from their beginning would
+// place it, but finds the first VM that fits by an index, and stops as soon as
+// the VMs that are left cannot fit into the hosts that are left.
 type packer struct {
 	p      *Problem
 	fixed  [][]load // [group]: VMs that stay; nil: none
@@ -41,7 +41,7 @@ type packer struct {
 
 	// State of the current or last packing.
 	freeCPU, freeMemory []float64 // [host]
-	left                []int     // [item]: VMs not placed yet, those in the lists as of settle
+	left                []int     // [item]: VMs not placed yet, those in the lists as of recordLeft
 	runs                []run
 	order               []int
 	rank                []float64

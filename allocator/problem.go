@@ -38,7 +38,7 @@ type Group struct {
 	// that is to be placed. nil: all are to be placed.
 	Hosts []int
 
-	// Requested tells Admit that this group is part of what is asked for now,
+	// Requested says that this group is part of what is asked of Admit now,
 	// also where all its VMs have hosts already (a need that grows in place).
 	// Groups with VMs to be placed are requested anyway.
 	Requested bool
@@ -79,7 +79,7 @@ const (
 	GreatestNumber = 1e100
 )
 
-// Rounding. A sum of memory may pass a capacity by this share of it, so that
+// roundingSlack is for rounding. A sum of memory may exceed a capacity by this share of it, so that
 // ten times 0.1 fits into 1; whole numbers of bytes up to 10 TB stay exact. CPU
 // is packed with the same slack and cut back to the capacity at the end.
 const roundingSlack = 1e-13

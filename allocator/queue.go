@@ -225,7 +225,7 @@ func wantsOf(p *Problem) []want {
 	return w
 }
 
-// refusal of a request that was not looked at closely.
+// refusalOf refuses a request without searching for a placement.
 func refusalOf(wants []want, why string, alone *Problem) Admission {
 	t := tenancyOf(alone.Groups)
 	for g := range alone.Groups {

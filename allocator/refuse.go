@@ -283,7 +283,7 @@ func (a *admission) advice() []string {
 		for _, g := range members {
 			lowest = max(lowest, groups[g].RequiredYield)
 		}
-		// A yield of 0 would be no answer: nobody runs on nothing.
+		// A yield of 0 would be no answer: a VM cannot run without CPU.
 		if k > 0 && float64(k)/steps >= lowest {
 			advice = append(advice, fmt.Sprintf("a minYield of at most %g for %s instead of %.4g", float64(k)/steps, clusterName(groups, members), a.t.floor[c]))
 		}

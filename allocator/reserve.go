@@ -1,10 +1,11 @@
 package allocator
 
 // Reserve is what a host keeps free for VMs that have less memory than they were started with, and may take back what they lack by
-// themselves (autodeflate): as much as the one that lacks most, so that any one may have all of it at any time, and a quarter of what all
-// lack, as with many VMs more than one does so before anybody has looked. The zero value is that of nobody.
+// themselves (autodeflate). It is the largest deficit of one VM, so that any one may take all of it at any time, or a quarter of the sum of
+// all deficits, whichever is more: of many VMs more than one takes memory back before the agent observes it. The zero value is the reserve
+// of a host without VMs.
 //
-// What VMs lack is added up exactly in whole bytes. It is a value: a copy is a question.
+// Deficits are added up exactly in whole bytes. A Reserve is a value: callers may change a copy to try a change.
 type Reserve[N int64 | float64] struct {
 	largest N // that one VM lacks
 	second  N // the same of all others, or more where it is not known any more
@@ -44,14 +45,14 @@ func (r Reserve[N]) With(deficit N) Reserve[N] {
 	return r
 }
 
-// MaxGrant is the most that one of the VMs, which lacks so much, can be given where so much is free beside what all have, for the reserve to
-// fit beside it. That for what it lacks itself is no obstacle: what it is given it lacks no more, and its host is no worse off.
+// MaxGrant is the most that can be given to one of the VMs, with this deficit, so that the reserve still fits; free is what the host has
+// beside what all VMs have. The reserve for the VM's own deficit is no obstacle: a grant lowers the deficit by as much.
 func (r Reserve[N]) MaxGrant(deficit, free N) N {
 	others := r.largest
 	if deficit == r.largest {
 		others = r.second
 	}
-	// Given d: d + others <= free, and d + (sum-d)/4 <= free, or <= lacks.
+	// Given d: d + others <= free, and d + (sum-d)/4 <= max(free, deficit).
 	return max(0, min(free-others, (4*max(free, deficit)-r.sum)/3))
 }
 

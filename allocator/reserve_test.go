@@ -62,8 +62,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// What is kept is never less than one VM may take back, nor than a quarter of all; it is no more, while nobody was changed. What a VM is given
-// leaves that to the others, and to all together.
+// The reserve is never less than what any one VM may take back, nor than a quarter of what all may; it is no more than that as long as no
+// VM's deficit was lowered. What MaxGrant allows a VM leaves the reserve for the others, and for all together.
 func TestReserveLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r allocator.Reserve[int64]

@@ -16,7 +16,7 @@ import (
 // A virtual cluster's MinYield is a floor under its yield. Where a host cannot
 // keep the floors of all its VMs, the floors of their virtual clusters are
 // lowered to the equal yield that this host can give; all other floors hold.
-// Shortfall names who ends below its floor.
+// Shortfall names the virtual clusters that end below their floors.
 //
 // It is an error if p is malformed, if a VM has no host, or if the memory of
 // a host is exceeded.

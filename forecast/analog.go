@@ -2,10 +2,10 @@ package forecast
 
 import "slices"
 
-// analog says: what follows will be what followed the moments of the past that looked most like this one. It is the
-// idea of the GP on history patterns (Pace, eq. 4-6) without the normal distribution: of the nearest patterns it takes
-// the values that came after them as a sample, so that jobs that start on the hour, levels that alternate and mass
-// points stay what they are.
+// analog forecasts the values that followed those moments of the past that were most like the present one. It is the
+// idea of the GP on history patterns (Pace, eq. 4-6) without the normal distribution: it takes the values that came after
+// the nearest patterns as a sample, so that jobs that start on the hour, levels that alternate and mass
+// points are kept.
 type analog struct {
 	length   int  // values of a pattern
 	nearest  int  // patterns to take

@@ -63,9 +63,9 @@ func (b *Buffer) size(request float64, p *Prediction) float64 {
 	return max(0, b.K1*request+b.K2*max(0, v))
 }
 
-// Need is what must be there so that the predicted use fits with its buffer at every one of the steps ahead: the
+// Need is the amount into which the predicted use fits with its buffer at every one of the steps ahead: the
 // greatest mean + beta, a mean below 0 counting as 0. So it is at least K1*request, and it is at most the request unless
-// AboveRequest. Where nothing is predicted, or what is cannot be calculated with, the need is the request.
+// AboveRequest. Without a prediction, or with one that is not finite, the need is the request.
 func (b Buffer) Need(request float64, ahead []Prediction) float64 {
 	need := 0.0
 	for i := range ahead {

@@ -28,7 +28,7 @@ func (u CappedUse) Censored() bool {
 //
 // Where the cap binds, the need is twice the cap, or 0.25 cores above it if that is more: never less than was thought
 // before, never above the vCPUs. With the cap following, the need doubles at each sample until the cap no longer binds, so
-// a load that has tripled is below the cap by the third. Where the cap does not follow, the host being full, use tells
+// a load that has tripled is below the cap by the third. Where the cap does not follow, because the host is full, use shows
 // nothing new, and the estimate stays at twice what is granted, or at what it was.
 //
 // Where it does not bind, the need is the use over 0.9: at once if that is more than was thought, else an eighth of the way at

@@ -96,7 +96,7 @@ func TestCensoredConverges(t *testing.T) {
 	})
 }
 
-// A cap that does not follow tells nothing new: the need stays, however long it binds.
+// A cap that does not follow shows nothing new: the need stays, however long the cap binds.
 func TestCensoredOnFullHost(t *testing.T) {
 	c := NewCensored(32)
 	for range 50 {

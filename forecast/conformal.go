@@ -27,8 +27,8 @@ const (
 	shiftDelay = 0.1  // how much slower per further step ahead: what is judged late is corrected with care
 	maxShift   = 3.0
 
-	// What wide intervals of the farthest horizon are widened by at first: what few values say of the tails is too little,
-	// the more the farther ahead.
+	// shiftFirst is by how much wide intervals of the farthest horizon are widened at first: few values understate the
+	// tails, the more the farther ahead.
 	shiftFirst = 0.03
 	scaleRate  = 0.03
 
@@ -47,8 +47,8 @@ var (
 		}
 		return at
 	}()
-	// haste is how much of a step levels take: the bounds of wide intervals are what decisions rest on, and what models
-	// know least of. The median is left as it is.
+	// haste is how much of a step levels take. Decisions rest on the bounds of wide intervals, and models are least
+	// accurate there. The median is left as it is.
 	haste = [levels]float64{1, 1, 1, 0.3, 0.05, 0, 0.05, 0.3, 1, 1, 1}
 )
 
@@ -81,8 +81,7 @@ func (c *conformal) stated(i, t int) *[levels]float32 {
 	return row
 }
 
-// learn takes in the value of step t. Of a censored one it is known only that it is y at least: nothing is said about
-// quantiles above.
+// learn takes in the value of step t. A censored value is y at least: it changes no quantile above y.
 func (c *conformal) learn(t int, y float64, censored bool) {
 	z := float32(y)
 	for i, h := range corrected {

@@ -147,7 +147,7 @@ func TestCalibrationCounts(t *testing.T) {
 	}
 }
 
-// Of a censored value the true one may be anything above: of two experts who said more, neither is the worse for it.
+// The true value of a censored sample may be anything above it: of two experts that forecast more, neither loses weight.
 func TestWeightsCensored(t *testing.T) {
 	v := newWeights(3)
 	able := []bool{true, true, true}

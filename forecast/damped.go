@@ -2,7 +2,7 @@ package forecast
 
 import "math"
 
-// DampingFactor is Ha's a: with it few tasks of theirs failed, and larger ones made hosts no faster (Ha, sec. V-C).
+// DampingFactor is Ha's a: with it few tasks failed in their evaluation, and larger factors made hosts no faster (Ha, sec. V-C).
 const DampingFactor = 0.125
 
 // Damped estimates how much of one resource a host, or a VM, is using, in the resource's own unit: it trusts what
@@ -63,12 +63,12 @@ func (d *Damped) Available(allowance, usedByVMs, capacity float64) float64 {
 
 // Amounts are of every resource, of a host or of a VM.
 type Amounts struct {
-	// Compressible: who gets less is slower.
+	// Compressible: a VM that gets less is slower.
 	CPU       float64 // cores
 	DiskIO    float64 // bytes a second
 	NetworkIO float64 // bytes a second
 
-	// Non-compressible: who gets less fails.
+	// Non-compressible: a VM that gets less fails.
 	Memory float64 // bytes
 	Disk   float64 // bytes
 }

@@ -92,7 +92,7 @@ func TestDampedAvailable(t *testing.T) {
 	}
 }
 
-// A host and its VMs: each VM that came and went leaves nothing behind but what its use left in eq. 1, and the estimate is never below use.
+// A host and its VMs: a VM that has come and gone leaves only what its use changed by eq. 1, and the estimate is never below use.
 func TestDampedProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := NewDamped(rapid.Float64Range(0.01, 1).Draw(t, "factor"))
@@ -135,7 +135,7 @@ func TestDampedLoad(t *testing.T) {
 	l.Place(need)
 	at := l.Steps()
 	l.Observe(Amounts{CPU: 2, DiskIO: math.NaN(), NetworkIO: 30, Memory: 8, Disk: 0})
-	// CPU is trusted by half, memory by an eighth; what was not measured stands; what passed the estimate is believed.
+	// A measurement of CPU counts by half, one of memory by an eighth; an estimate without a measurement stays; use above the estimate counts in full.
 	if got, want := l.Estimate(), (Amounts{CPU: 3, DiskIO: 100, NetworkIO: 30, Memory: 15, Disk: 70}); got != want {
 		t.Errorf("estimate %+v, want %+v", got, want)
 	}

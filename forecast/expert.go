@@ -51,8 +51,8 @@ func NewWorkspace() *Workspace {
 	return w
 }
 
-// recent says: the next values are distributed as the latest n were, however far ahead. For use that jumps about a
-// level there is nothing better; several n stand for several speeds of change.
+// recent forecasts that the next values are distributed as the latest n were, however far ahead. For use that jumps about a
+// level no model is better. Experts with several n cover several speeds of change.
 type recent struct{ n int }
 
 func (e recent) name() string {
@@ -81,8 +81,8 @@ func (e recent) predict(h *history, w *Workspace, out *grid) bool {
 	return true
 }
 
-// walk says: the value stays where it is and moves within s steps as it did within s steps before. It is the model
-// "last value" with the distribution of its errors, and what a mixture has to beat to be of any use.
+// walk forecasts that the value stays where it is and moves within s steps as it did within s steps before. It is the model
+// "last value" with the distribution of its errors. A mixture is of use only if it is better than walk.
 type walk struct{ n int }
 
 func (e walk) name() string                 { return "walk" }

@@ -21,8 +21,8 @@ func modest(x []float32) bool {
 	return true
 }
 
-// history is the latest values of one series. A value that was not measured is filled with what was expected of it, so
-// that lags stay lags, and marked, so that nobody takes it for a measurement.
+// history is the latest values of one series. A value that was not measured is filled with the value that was expected, so
+// that lags keep their distance, and marked, so that it is not used as a measurement.
 type history struct {
 	ring  [window]float64 // by n modulo window
 	known [window / 64]uint64

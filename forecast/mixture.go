@@ -96,7 +96,7 @@ func (m *Mixture) observe(y float64, censored bool) {
 	m.look(t + 1)
 }
 
-// skip lets n steps pass in which nothing was measured and nobody asked. It costs next to nothing per step.
+// skip passes n steps in which nothing was measured and no forecast was asked for. It costs next to nothing per step.
 func (m *Mixture) skip(n int) {
 	if n <= 0 || m.h.n == 0 {
 		return

@@ -174,7 +174,7 @@ func TestMixtureSitsOnMassPoints(t *testing.T) {
 	}
 }
 
-// A regime that the mixture has not seen: it must cover again soon, and forget the old one in the end.
+// After a jump to a level that the mixture has not observed, intervals must soon hold again, and in the end the old level has no weight.
 func TestMixtureAfterAJump(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	ys := make([]float64, 1600)

@@ -6,8 +6,8 @@ const (
 	gpWindow    = 120 // values that patterns are taken from: twice as many as are needed without gaps
 	maxGPHypers = 8
 
-	// Steps between fits of a model that stands alone, and of one within a mixture: there errors of old parameters are
-	// learned and weighed, so that fresh ones make no difference that could be measured.
+	// freshAlone and freshMixed are the steps between fits of a model that is used alone, and of one within a mixture. A mixture
+	// learns and weighs the errors of old parameters, so that fresh ones make no measurable difference there.
 	freshAlone = 10
 	freshMixed = 60
 )

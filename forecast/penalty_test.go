@@ -64,8 +64,8 @@ func TestPenaltyRefuses(t *testing.T) {
 	}
 }
 
-// Whatever is observed, P stays within its bounds and moves the way of the quality. With a minimum above 1, quality that
-// falls from any state is answered; that is what a minimum of 1 gives up.
+// Whatever is observed, P stays within its bounds and follows the quality. A P above 1 rises whenever the quality falls below its
+// target; P = 1 does not rise, which a minimum above 1 avoids.
 func TestPenaltyLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := MarginSettings{

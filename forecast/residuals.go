@@ -67,10 +67,10 @@ func (r *residuals) learn(t int, y float64) {
 }
 
 // spread writes the quantiles about point forecasts for the values from step t on, and keeps these until then. deviation
-// is what the forecaster says of its errors, and is changed; a nil one says nothing.
+// is the forecaster's estimate of its errors, and is changed; nil: it states none.
 //
-// What it says is believed within a factor of 3 of the size that errors have: one statement of next to nothing would
-// otherwise make a unit in which the error that follows is gigantic.
+// The deviation counts within a factor of 3 of the size that errors had: otherwise one that is nearly 0 would
+// make a unit in which the error that follows is huge.
 func (r *residuals) spread(t int, point, deviation []float64, out *grid) {
 	for h := range deviation {
 		b := scoredPlace[h]

@@ -3,8 +3,8 @@ package forecast
 // parts of a day that seasonal keeps a value for.
 const parts = 288
 
-// seasonal says: at this time of the day use is what it was on the days before, the latest counting most, and what it
-// differs from that now fades as it did before. It speaks from the second day on.
+// seasonal forecasts that at this time of the day use is what it was on the days before, the latest counting most, and that
+// the present difference from that fades as earlier ones did. It forecasts from the second day on.
 type seasonal struct {
 	period   int // steps of a day
 	day      [parts]float32

@@ -179,13 +179,13 @@ const (
 //   - 60 values were measured, and 30 predictions of each of 1, 3 and 10 steps ahead were scored;
 //   - no more than 5 steps have passed since the last value;
 //   - no more than 8% of the latest values (some 20) were at their cap, which is one now and then: calibration leaves
-//     these out, so that what it counts are the values that stayed below, and of a need whose upper part is hidden
-//     nobody can know the 97.5% quantile;
+//     these out, so that it counts only the values that stayed below, and the 97.5% quantile of a need whose upper part
+//     is hidden cannot be known;
 //   - at each of these horizons the 95% interval held at least 88% of the values that came, and at most 7% of them
 //     lay above its upper end. Ten steps ahead one event counts up to ten times, so that honest intervals fall short
 //     of that now and then as well: of the mistakes that a rule can make this is the harmless one;
 //   - over these horizons the pinball loss is at most 1.05 times that of the trivial model, which says that the value
-//     stays as it is and moves as it lately did. What cannot beat that has understood nothing.
+//     stays as it is and moves as it lately did. A model that is worse than that is of no use.
 func (s *Series) Trusted() (bool, string) {
 	m := &s.m
 	switch {

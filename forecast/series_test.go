@@ -231,7 +231,7 @@ func TestSeriesLaws(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		// The same from here on, down to the bit; and nobody who only looks changes anything.
+		// Both give the same from here on, down to the bit; and calls that only read change nothing.
 		seed := rapid.Uint64().Draw(rt, "second")
 		for i, x := range []*Series{s, twin} {
 			r := rand.New(rand.NewPCG(seed, 2))

@@ -1,9 +1,9 @@
-// Package hypervisor is the one door from Evenkeel to whatever runs virtual
-// machines on a host: start a VM with its CPU cap and balloon already in
-// place, change them while it runs, see what is really there, hear what
-// changes.
+// Package hypervisor is the only interface between Evenkeel and the hypervisor
+// of a host: start a VM with its CPU cap and balloon already in
+// place, change them while it runs, list what really runs, get an event of each
+// change.
 //
-// The package holds the interface and its types, in the product's own words
+// The package has the interface and its types, in Evenkeel's terms
 // and units (cores, bytes). Two implementations live below it: libvirt (the
 // real one) and simulated (many hosts, workloads over time, faults to inject).
 // Both must pass the suite in package conformance.
@@ -99,12 +99,12 @@ type Host interface {
 	// about to bring, or to take away, is (ErrInvalid).
 	Resume(ctx context.Context, id string) error
 
-	// Abort ends a migration of the VM from here that goes on, whoever began it, and says whether there was
+	// Abort ends a migration of the VM from here that goes on, whichever process began it, and says whether there was
 	// one, and how far it got. It returns when that has ended: the VM runs on here, or has left all the same.
 	Abort(ctx context.Context, id string) (Moved, bool, error)
 
 	// Arrival is what the migration took that brought a VM here, by this host's count; the zero value if it came by none, or
-	// that is not known any more. Of a VM that runs it is told once, of one that is Standing until it is resumed.
+	// that is not known any more. For a VM that runs it is reported once, for one that is Standing until it is resumed.
 	Arrival(ctx context.Context, id string) (Moved, error)
 
 	// Partner is what the host has that VMs need where they move to.
@@ -204,10 +204,10 @@ type VM struct {
 	Leased   bool   // Spec.Leased, as it was started
 	Name     string // the hypervisor's name for it
 	State    State
-	// Leftover: State is Incoming, and by the hypervisor's word no migration of the VM goes on, in or out. A source that lost its daemon
+	// Leftover: State is Incoming, and the hypervisor reports no migration of the VM, in or out. A source that lost its daemon
 	// in the last phase of a migration is left so. It runs nothing until it is resumed.
 	Leftover bool
-	// Standing: State is Paused, and by the hypervisor's word a migration left it so (Migration.Paused) and it was not resumed since. A
+	// Standing: State is Paused, and the hypervisor reports that a migration left it so (Migration.Paused); it was not resumed since. A
 	// hypervisor whose daemon was restarted may not know that any more.
 	Standing bool
 	VCPUs    int
@@ -216,7 +216,7 @@ type VM struct {
 	CPU      CPU   // in force now; Cap 0 = none
 }
 
-// Unknown stands in Stats and Pressure for a figure that nobody tells. It is never 0: that is a figure.
+// Unknown stands in Stats and Pressure for a figure that is not reported. It differs from 0, which is a measured value.
 const Unknown = -1
 
 // Stats is one sample of one VM. Counters count since it was started on this host, or in the guest since it booted.
@@ -246,7 +246,7 @@ type Stats struct {
 // Unknown where the kernel does not measure it (PSI).
 type Pressure struct {
 	CPU, Memory, IO float64
-	// Available memory, by the kernel: bytes that could be taken into use without swapping; Unknown where it is not told.
+	// Available memory, by the kernel: bytes that could be taken into use without swapping; Unknown where it is not reported.
 	Available int64 `json:",omitempty"`
 }
 
@@ -290,10 +290,11 @@ type Migration struct {
 	// CopyStorage sends the VM's own disk, too, into the pool of that name at the target. What its base image
 	// holds is not sent: the target must have the same file.
 	CopyStorage bool
-	// SharedDisk: somebody who knows says that both hosts see the same disk, where the hypervisor cannot tell.
+	// SharedDisk: the caller states that both hosts see the same disk, where the hypervisor cannot find that out.
 	SharedDisk bool
-	// Paused: the guest does not go on at the target until it is resumed there. The hypervisor of a source that does not hear
-	// whether the target took the guest over has it go on here. Without Paused the guest may then go on on both. Not with PostCopy.
+	// Paused: the guest stays paused at the target until it is resumed there. If the source's hypervisor gets no answer
+	// whether the target took the guest over, it resumes the guest at the source; without Paused the guest may then run on
+	// both. Not with PostCopy.
 	Paused bool
 	// Spec is the VM as it was defined. Needed with CopyStorage alone.
 	Spec Spec

@@ -16,8 +16,8 @@ import (
 	"evenkeel/test/solvers"
 )
 
-// scattered is VMs that lie on hosts anyhow, 70% of the memory being used and
-// 1.3 times the CPU being needed.
+// scattered is VMs on random hosts. They use 70% of the memory and need
+// 1.3 times the CPU.
 func scattered(seed uint64, hosts, vms int) migration.Problem {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	draw := func() float64 { // about 1

@@ -13,7 +13,7 @@ type Blocker struct {
 	Host      int
 	Cause     Cause
 	Why       string   // in words
-	Advice    []string // what would let it leave, the least first
+	Advice    []string // changes that would let it leave, the smallest first
 }
 
 // Cause of a Blocker.
@@ -26,7 +26,7 @@ const (
 	ByMemory Cause = "memory" // no host has the memory
 	ByYield  Cause = "yield"  // some virtual cluster would get less than its MinYield
 	ByBudget Cause = "budget" // its move, or those that make room for it, cost more than is left
-	ByOrder  Cause = "order"  // there would be room, but nobody can move first
+	ByOrder  Cause = "order"  // there would be room, but no VM can move first
 	ByCordon Cause = "cordon" // no other host takes VMs
 	ByRoute  Cause = "way"    // its host cannot send VMs to those that could take it
 )
@@ -123,7 +123,7 @@ func (s *placementTable) judge(vm, j int) verdict {
 	return v
 }
 
-// explain why no way was found for a VM.
+// explain says why no host was found for a VM.
 func (e *emptying) explain(b *Blocker, vm int, at []int, spent float64) {
 	s := newPlacementTable(e.f)
 	for other, j := range at {

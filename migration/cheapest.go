@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// The cheapest search: all states that can be reached are gone through by the
-// bytes that a whole order through them costs at least, which is what was spent
-// and one move for every VM that is not where it belongs. So the first state with
-// none left is reached with the fewest bytes, parking counted.
+// The cheapest search expands all states that can be reached by the fewest
+// bytes that a whole order through them can cost: what was spent
+// and one move for every VM that is not on its target. So the first state in which
+// all VMs are on their targets is reached with the fewest bytes, staging hops counted.
 const (
 	maxStates = 3000 // looked at, beyond which the search gives up
 	maxMoving = 14   // VMs that may be wrong for the search to begin
-	fewMoving = 16   // VMs up to which one may make way even where nobody waits for its room yet
+	fewMoving = 16   // VMs up to which one may make room even where no VM waits for its room yet
 	maxRefuge = 3    // hosts besides those of the moves that VMs may wait on
 )
 

@@ -10,8 +10,8 @@ import (
 	"evenkeel/migration"
 )
 
-// This file knows nothing of how plans are made. It carries one out, event by
-// event, in an order and with durations that a generator draws, and looks at every
+// This file is independent of how plans are made. It carries a plan out, event by
+// event, in an order and with durations that a generator draws, and checks every
 // host after every event.
 
 type where struct{ group, vm int }
@@ -30,8 +30,8 @@ type execution struct {
 	initial []float64         // [host]: memory and reserve beyond which it must not go: its own, or what it had
 }
 
-// checkPlan reports the first rule that an execution breaks. greedy: whatever may
-// begin begins before anything ends.
+// checkPlan reports the first rule that an execution breaks. greedy: every step that may
+// begin begins before any step ends.
 func checkPlan(p migration.Problem, plan migration.Plan, budget float64, rng *rand.Rand, greedy bool) error {
 	if !plan.Feasible {
 		if len(plan.Steps) > 0 {

@@ -1,12 +1,12 @@
 // Package migration plans how VMs that run are moved between hosts: which, where
-// to and in which order, so that the minimum yield becomes the best that can be
-// had for at most so many bytes moved (Casanova et al. 2008, eq. 22-31), and so
-// that no host is ever beyond its memory or its CPU while the moves go on.
+// to and in which order, so that the minimum yield becomes the best that a
+// byte budget allows (Casanova et al. 2008, eq. 22-31), and so
+// that no host ever exceeds its memory or its CPU while the moves go on.
 //
 // Entry points:
 //
-//   - New looks at a Problem once: it finds placements for every amount of bytes
-//     from none to all, none of which hangs on a budget.
+//   - New searches a Problem once: it finds placements for every amount of bytes
+//     from none to all, independent of any budget.
 //   - Planner.Plan is the best of them that can be reached, step by step, within
 //     a budget; Planner.Curve is the minimum yield over the bytes; Planner.Cheapest is
 //     the plan with the fewest bytes for a wanted minimum yield.

@@ -8,29 +8,29 @@ import (
 	"evenkeel/allocator"
 )
 
-// DrainRequest is which hosts are to be emptied, and within which bounds.
+// DrainRequest is which hosts are to be drained, and within which bounds.
 type DrainRequest struct {
-	// Hosts by index. They take no VM meanwhile, not for a while either.
+	// Hosts by index. They take no VM meanwhile, not for a staging hop either.
 	Hosts []int
 
 	// Budget is the most bytes that may be moved; math.Inf(1): no bound.
 	Budget float64
 
-	// Partial: what can leave leaves, though others cannot. If not, either all leave or nothing moves.
+	// Partial: VMs that can leave do so, though others cannot. Without Partial either all leave or nothing moves.
 	Partial bool
 
-	// OptionalBytes is the most bytes of moves that need not be, besides what emptying the hosts takes: VMs are moved that
-	// way only if the minimum yield rises by MinGain, as a part of it. 0: there are none; math.Inf(1): no bound.
+	// OptionalBytes bounds the bytes of optional moves, besides those that the drain takes. Optional moves are made only if the
+	// minimum yield rises by at least MinGain, relative to what it is. 0: there are none; math.Inf(1): no bound.
 	OptionalBytes, MinGain float64
 
 	// Deadline is when the moves are to have ended, in seconds from their beginning; 0: none.
 	Deadline float64
 }
 
-// Drained is how hosts are emptied.
+// Drained is how hosts are drained.
 type Drained struct {
-	// Plan moves off the hosts what can leave. It is not Feasible, and has no steps, if something is
-	// in the way and Drainage.Partial is not set.
+	// Plan moves off the hosts what can leave. It is not Feasible, and has no steps, if a VM
+	// cannot leave and DrainRequest.Partial is not set.
 	Plan
 
 	// Blockers are the VMs that cannot leave, by group and number.
@@ -43,10 +43,10 @@ type Drained struct {
 // Empties says whether nothing is left on the hosts in the end.
 func (d *Drained) Empties() bool { return d.Feasible && len(d.Blockers) == 0 }
 
-// Drain plans how to empty hosts: all VMs that run there go, others make way where there is no room
-// otherwise; rules and floors hold at every instant. Of all ways within the budget that are found it takes the one with the
-// fewest bytes, or, where Extra allows it, the one with the greatest minimum yield, and of such the one with the fewest bytes.
-// Where nobody has to leave nothing moves. Every VM must have a host.
+// Drain plans how to drain hosts. All VMs that run there leave; VMs on other hosts move where there is no room for them
+// otherwise. Rules and floors hold at every instant. Of the plans within the budget that Drain finds, it returns the one with the
+// fewest bytes, or, where OptionalBytes allows it, the one with the greatest minimum yield, and of several such the one with the
+// fewest bytes. Where no VM has to leave, nothing moves. Every VM must have a host.
 func Drain(p Problem, d DrainRequest) (Drained, error) {
 	e, err := newEmptying(p, d)
 	if err != nil {
@@ -57,8 +57,8 @@ func Drain(p Problem, d DrainRequest) (Drained, error) {
 
 // emptying is what Drain does.
 type emptying struct {
-	p        Problem           // floors being no more than what everybody has; the hosts being cordoned
-	q        allocator.Problem // the same, any memory being enough
+	p        Problem           // with floors no higher than what the VMs have now, and the hosts cordoned
+	q        allocator.Problem // the same, with unlimited memory
 	f        *fleet
 	d        DrainRequest
 	leaves   []bool // [host]
@@ -266,7 +266,7 @@ func (e *emptying) bound() float64 {
 	return allocator.UpperBound(q)
 }
 
-// choose of ways, the cheapest first: a dearer one if it gains enough.
+// choose takes one of the candidates, the cheapest first: a dearer one only if it gains enough.
 func (e *emptying) choose(found []candidate) *candidate {
 	best := &found[0]
 	for i := range found[1:] {

@@ -101,7 +101,7 @@ func (e *emptying) without(vms []int) (*search, error) {
 	return newSearch(f), nil
 }
 
-// simple are placements in which nobody moves but those that have to.
+// simple are placements that move only the VMs that have to leave.
 func (e *emptying) simple(vms []int) (found []candidate) {
 	for _, m := range manners {
 		s := newPlacementTable(e.f)
@@ -149,7 +149,7 @@ func (s *placementTable) even(vms []int) (better bool) {
 	return better
 }
 
-// raise brings host j, and whoever takes its VMs, above a yield.
+// raise brings host j, and the hosts that take its VMs, above a yield.
 func (s *placementTable) raise(j int, y float64, mine [][]int) bool {
 	begin := len(s.done)
 	bestVM, bestTo, bestBack, best := -1, -1, -1, y
@@ -302,7 +302,7 @@ func (e *emptying) keepsLimits(c *candidate) bool {
 	return true
 }
 
-// divide is the CPU of everybody in a placement.
+// divide is the CPU of all VMs in a placement.
 func (e *emptying) divide(at []int) (allocator.Solution, error) {
 	return allocator.Allocate(e.f.placed(e.q, at))
 }

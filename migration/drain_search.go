@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// maxEscapes bounds the states that escape looks at, and maxEscaping the VMs that it moves.
+// maxEscapes bounds the states that searchMoves examines, and maxEscaping the VMs that it moves.
 const (
 	maxEscapes  = 12_000
 	maxEscaping = 14
 )
 
-// searchMoves looks for any way by which these VMs leave, whichever hosts they end on: through all states by the
-// bytes that they cost at least, so that the first found has the fewest. Only small problems are gone through.
+// searchMoves looks for any order of moves by which these VMs leave, whichever hosts they end on. It expands states by the
+// fewest bytes that an order through them can cost, so that the first that it finds has the fewest. It takes small problems only.
 func (e *emptying) searchMoves(vms []int) *candidate {
 	f := e.f
 	o := newOrder(f, f.home)
@@ -29,7 +29,7 @@ func (e *emptying) searchMoves(vms []int) *candidate {
 	if len(may) > maxEscaping || len(o.used) >= 1<<16-1 {
 		return nil
 	}
-	for j := range o.room { // whoever ends there, and whoever waits there
+	for j := range o.room { // for VMs that end there and those that wait there
 		reserves := o.reserves[j]
 		for _, vm := range may {
 			if f.home[vm] != j {
@@ -88,7 +88,7 @@ func (e *emptying) searchMoves(vms []int) *candidate {
 	return nil
 }
 
-// out: nobody who has to go is where it has to leave.
+// out: no VM that has to leave is still on a host that it has to leave.
 func (e *emptying) out(may, at []int, goes []bool) bool {
 	for i, vm := range may {
 		if goes[vm] && e.leaves[at[i]] {

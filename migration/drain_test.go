@@ -24,7 +24,7 @@ func drained(t interface{ Fatalf(string, ...any) }, p migration.Problem, d migra
 	return out
 }
 
-// checkDrain holds a drain against what it promises, and lets the checker of plans carry it out.
+// checkDrain checks a drain against its contract, and lets the checker of plans carry it out.
 func checkDrain(p migration.Problem, d migration.DrainRequest, out migration.Drained, rng *rand.Rand) error {
 	closed := p
 	closed.Hosts = slices.Clone(p.Hosts)
@@ -227,7 +227,7 @@ func (o *departures) apart(a, b int) bool {
 func newDepartures(p migration.Problem, closed []int) *departures {
 	o := &departures{p: p, bytes: map[int]float64{}}
 	begin, factor := 0, 1
-	var reserves allocator.Reserve[float64] // wherever who is
+	var reserves allocator.Reserve[float64] // of all VMs, wherever they are
 	for g, q := range p.Groups {
 		for vm := range q.Count {
 			reserves.Add(q.Reclaimable)
@@ -289,8 +289,8 @@ func (o *departures) yield(at []int) float64 {
 	return y
 }
 
-// TestDrainsAgainstAllPlacementsAndOrders: whoever is named as a blocker really cannot leave beside those that leave, whatever
-// is moved; where all can leave nobody is named; and plans are near to the best.
+// TestDrainsAgainstAllPlacementsAndOrders: a VM that is named as a blocker really cannot leave beside those that leave, whatever
+// is moved; where all VMs can leave there are no blockers; and plans are near to the best.
 func TestDrainsAgainstAllPlacementsAndOrders(t *testing.T) {
 	asked, whole, blocked, equal, cheapest, even, loss := 0, 0, 0, 0, 0, 0, 0.0
 	for seed := range uint64(150) {
@@ -372,7 +372,7 @@ func TestDrainsAgainstAllPlacementsAndOrders(t *testing.T) {
 		if out.MinYieldAfter > best+1e-9 {
 			t.Fatalf("seed %d: yield %v, and the greatest is %v", seed, out.MinYieldAfter, best)
 		}
-		if out.Moves == 0 { // where nobody leaves nobody moves
+		if out.Moves == 0 { // where no VM leaves none moves
 			best, lowest = out.MinYieldAfter, 0
 		}
 		loss += 1 - out.MinYieldAfter/best

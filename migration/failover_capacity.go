@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// HostFailure is what becomes of the VMs of a host that dies: they start again on the others, nobody being moved for them.
+// HostFailure is what becomes of the VMs of a host that dies: they start again on the others, and no other VM is moved for them.
 type HostFailure struct {
 	Host     int
 	VMs      int     // that have to start again
@@ -21,9 +21,9 @@ type Refusal struct {
 	Advice    []string
 }
 
-// FailoverCapacity says for each host whether the others can run its VMs if it dies (N+1). restarts says which VMs of a
-// group start again; nil: all do. A host's VMs start one after another, those first that are hardest to place; who finds no room
-// is left out, and the rest goes on.
+// FailoverCapacity says for each host whether the others can run its VMs if it fails (N+1). restarts says which VMs of a
+// group start again; nil: all do. A host's VMs start one after another, those first that are hardest to place. A VM without room
+// is left out, and the next ones are still tried.
 func FailoverCapacity(p Problem, restarts func(group, vm int) bool) ([]HostFailure, error) {
 	e, err := newEmptying(p, DrainRequest{})
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *placementTable) start(d *HostFailure, again []int) {
 		out = append(out, stuck...)
 		again = slices.DeleteFunc(again, func(vm int) bool { return slices.Contains(stuck, vm) })
 	}
-	for _, vm := range out { // those that were only in each other's way
+	for _, vm := range out { // VMs that failed only because others were tried first
 		if to, _ := s.hostFor([]int{vm}, manners[0]); to >= 0 {
 			s.move(vm, to)
 			continue

@@ -8,7 +8,7 @@ import (
 	"evenkeel/migration"
 )
 
-// asAllocation is the problem without Reserve and Growth.
+// asAllocation is the problem without what concerns moves and reserves.
 func asAllocation(p migration.Problem) (q allocator.Problem) {
 	for _, h := range p.Hosts {
 		q.Hosts = append(q.Hosts, allocator.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory})

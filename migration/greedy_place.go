@@ -8,8 +8,8 @@ import (
 	"evenkeel/allocator"
 )
 
-// placementTable is VMs on hosts, for VMs that are placed one after another while the others stay: quick
-// enough to be asked for every host of a large cluster.
+// placementTable is which VMs are on which hosts, for VMs that are placed one after another while the others stay. It is
+// quick enough to be used for every host of a large cluster.
 type placementTable struct {
 	f         *fleet
 	open      []bool  // [host]: takes VMs
@@ -22,12 +22,12 @@ type placementTable struct {
 	reserves  []allocator.Reserve[float64] // for all VMs whose home it is, and all that came
 	floors    []float64                    // CPU that the VMs there must have
 	minYields []float64                    // [group]: yield that its VMs must have
-	floor     float64                      // greatest of least
+	floor     float64                      // greatest of minYields
 	below     float64                      // no host's yield may come below, if VMs come to it
 	done      []seated                     // to be undone
 }
 
-// seated is one change of seats.
+// seated is one change of a VM's host.
 type seated struct {
 	vm, from int
 }
@@ -56,7 +56,7 @@ func newPlacementTable(f *fleet) *placementTable {
 	return s
 }
 
-// carried says that the moves so far are carried out: VMs are at home where they are.
+// carried records that the moves so far are carried out: the home of each VM is its present host.
 func (s *placementTable) carried() {
 	n := len(s.open)
 	s.home, s.homes, s.reserves, s.done = slices.Clone(s.at), make([][]int, n), make([]allocator.Reserve[float64], n), s.done[:0]
@@ -104,7 +104,7 @@ func (s *placementTable) yieldWith(j int, vms []int) float64 {
 	return max(0, min(1, cpu/need))
 }
 
-// memory that is left on a host if VMs come; below 0: so much lacks.
+// memory is what is left on a host if VMs come to it; below 0: the deficit.
 func (s *placementTable) memory(j int, vms []int) float64 {
 	used, reserves := s.used[j], s.reserves[j]
 	for _, vm := range vms {
@@ -226,7 +226,7 @@ func (s *placementTable) undo(since int) {
 	s.done = s.done[:since]
 }
 
-// manner is how seats are chosen.
+// manner is how hosts are chosen for VMs.
 type manner struct {
 	byCPU bool // the most needy first, else the largest
 	tight bool // where least memory is left, else where the yield stays greatest
@@ -235,8 +235,8 @@ type manner struct {
 // manners are tried one after the other.
 var manners = [...]manner{{false, false}, {true, false}, {false, true}}
 
-// place VMs that are nowhere, all or none. lowest is the least yield of a host that somebody came to. If not all can
-// be placed, stuck is the first that could not.
+// place gives hosts to VMs that have none: to all of them or to none. lowest is the least yield of the hosts that got a VM. If
+// not all can be placed, stuck is the first that could not.
 func (s *placementTable) place(vms []int, m manner) (lowest float64, stuck []int) {
 	begin := len(s.done)
 	units := s.units(vms)
@@ -321,8 +321,8 @@ func (s *placementTable) sum(vms []int) (x sum) {
 	return x
 }
 
-// units are the VMs cut into those that have to be placed together, since one needs the other on its host: of
-// VMs that need others each is joined to the first that will do.
+// units are sets of VMs that have to be placed together, because one requires the other on its host. A VM that requires
+// another is joined to the first that fulfils the rule.
 func (s *placementTable) units(vms []int) [][]int {
 	units := make([][]int, 0, len(vms))
 	if !s.f.rules.Required() {

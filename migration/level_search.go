@@ -9,11 +9,11 @@ import (
 // shedding finds placements with few moves, for one level after another from the
 // present one down to the average: the level of a host is what its VMs need over
 // what it has, and the minimum yield is 1 over the greatest. Every host above the
-// level gives away VMs that cost least together; they are packed, largest first,
-// where least is left; and where one fits nowhere two hosts exchange VMs. Last,
-// VMs whose home can do with them after all go back.
+// level gives away the VMs that together cost least. They are packed, largest first,
+// where least is left; where one fits nowhere two hosts exchange VMs. Last,
+// VMs that fit on their present hosts after all go back.
 //
-// None of the levels hangs on a budget. Every placement on the way is a candidate.
+// None of the levels depends on a budget. Every placement on the way is a candidate.
 type shedding struct {
 	f            *fleet
 	weight, size []float64 // [vm]: CPU, memory
@@ -392,8 +392,8 @@ func (h *shedding) exchange(j int, t float64, with []int) bool {
 	return true
 }
 
-// takeBack lets VMs stay at home where the level allows it, the dearest first, or
-// where another that leaves their home for them costs less.
+// takeBack lets VMs stay on their hosts where the level allows it, those with the most bytes first, or
+// where it costs less that another VM leaves that host instead.
 func (h *shedding) takeBack(level float64) {
 	var evicted []int
 	for vm, j := range h.at {
@@ -441,8 +441,8 @@ func (h *shedding) freest(hosts []int, level float64) []int {
 	return hosts
 }
 
-// instead lets a VM go home and another of its home leave, for where it was or
-// for a host with room, if that saves bytes and keeps to the level.
+// instead lets a VM go back to its host and another VM of that host leave, to where the first was or
+// to a host with room, if that saves bytes and keeps to the level.
 func (h *shedding) instead(vm int, level float64, freest []int) bool {
 	j, k := h.base[vm], h.at[vm]
 	if !h.may(vm, j, -1) {

@@ -8,7 +8,7 @@ import (
 	"evenkeel/migration"
 )
 
-// fourHosts has two VMs on the first of four hosts; what is said of ways is of hosts by index.
+// fourHosts has two VMs on the first of four hosts. noRoute is by the indexes of two hosts.
 func fourHosts(noRoute map[[2]int]string) migration.Problem {
 	p := migration.Problem{Groups: []migration.Group{{Name: "g", Count: 2, CPU: 1, Memory: 4, Hosts: []int{0, 0}}},
 		NoRoute: func(from, to int) string { return noRoute[[2]int{from, to}] }}
@@ -18,7 +18,7 @@ func fourHosts(noRoute map[[2]int]string) migration.Problem {
 	return p
 }
 
-// A host that the source cannot reach takes none of its VMs; one that it reaches takes them all.
+// A host without a route from the source takes none of its VMs; one with a route takes them all.
 func TestDrainWhereHostsAreNotReached(t *testing.T) {
 	const cut = "no answer"
 	for _, tc := range []struct {
@@ -66,7 +66,7 @@ func TestDrainWhereHostsAreNotReached(t *testing.T) {
 	}
 }
 
-// A re-balance sends no VM where its host does not reach.
+// A re-balance sends no VM to a host to which its own has no route.
 func TestRebalanceWhereHostsAreNotReached(t *testing.T) {
 	p := fourHosts(map[[2]int]string{{0, 1}: "cut", {0, 2}: "cut"})
 	p.Hosts[0].CPU = 1

@@ -240,8 +240,8 @@ func (f *shortest) Pop() any {
 }
 
 // BenchmarkOptimum compares plans with the exact optimum within the budget (Casanova
-// et al. 2008, eq. 22-31), which knows of no order of moves. Where a plan is worth
-// less, all orders of moves are gone through, to say whether any could do better.
+// et al. 2008, eq. 22-31), which ignores the order of moves. Where a plan is worth
+// less, it tries all orders of moves, to say whether any could do better.
 func BenchmarkOptimum(b *testing.B) {
 	var milp *solvers.Solver
 	for i := range solvers.Solvers {

@@ -129,9 +129,9 @@ func overfull(seed uint64, hosts, vms int, free float64) (migration.Problem, boo
 	return p, true
 }
 
-// TestAgainstAllPlacementsAndOrders compares with the best that any order of any
-// moves can reach. Never better; seldom worse, since placements are found before
-// their orders, and one with other VMs to move may need less parking.
+// TestAgainstAllPlacementsAndOrders compares plans with the best that any order of any
+// moves can reach. Plans are never better. They are seldom worse: placements are found before
+// their orders, and one with other VMs to move may need fewer staging hops.
 func TestAgainstAllPlacementsAndOrders(t *testing.T) {
 	asked, equal, loss, stagings := 0, 0, 0.0, 0
 	for seed := range uint64(60) {

@@ -17,7 +17,7 @@ type op struct {
 // order looks for ops that take every VM to its target, such that done one
 // after another no host is ever beyond its memory and no two VMs that must be
 // apart are on one host, a VM that moves being on both. It does not know of
-// budgets, so that who may spend more is offered no less.
+// budgets, so that a greater budget gives no less.
 type order struct {
 	f        *fleet
 	target   []int
@@ -83,14 +83,13 @@ func (o *order) move(vm, to int, staging bool) {
 
 // find is the ops of the order, or why there is none.
 func (o *order) find() ([]op, string) {
-	// A VM that is moved for nothing but to lie beside others that need room
-	// on its host goes last, one that frees scarce memory first.
+	// A VM whose target lacks memory goes last. One that frees scarce memory goes first.
 	scarce := make([]float64, len(o.used))
 	for _, vm := range o.left {
 		scarce[o.target[vm]] += o.f.of(vm).Memory
 	}
 	for j := range scarce {
-		scarce[j] += o.used[j] - o.room[j] // above 0: somebody has to leave before all have come
+		scarce[j] += o.used[j] - o.room[j] // above 0: a VM has to leave before all have come
 	}
 	key := func(vm int) float64 {
 		k := 0.0
@@ -184,8 +183,8 @@ func (o *order) roomiest(vm int) int {
 	return to
 }
 
-// stage takes the cheapest VM out of somebody's way, one that lets another go on
-// if there is such a one.
+// stage makes a staging hop of the cheapest VM whose room another VM needs, preferably of one
+// after which another can move at once.
 func (o *order) stage() bool {
 	best, where, helps := -1, -1, false
 	cheaper := func(vm int) bool {

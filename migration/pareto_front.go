@@ -10,23 +10,23 @@ import (
 // bytes, from the present one up. For one level after another, each a little below
 // the greatest level of the placement found for the one before, the cheapest
 // placement that keeps to it is looked for by branch and bound: a host above the
-// level has to give one of its VMs away; which, and where to, is gone through. The
-// VMs tried before it stay, so that nothing is gone through twice. The bytes spent and,
+// level has to give one of its VMs away; the search branches over which VM, and where to. The
+// VMs tried before it stay, so that no placement is tried twice. The bytes spent and,
 // host by host, the cheapest VMs that bring it down to the level are the bound.
 //
-// This is done with what VMs cost that go straight to their hosts, and then once
-// more, from where some placement found has no order that costs no more, with the bytes of orders,
-// parking included, placements without any not counting.
+// The search first counts the bytes of VMs that go directly to their hosts. If some placement
+// that it found has no order of moves for these bytes, it searches again from that level on with the bytes of orders,
+// staging hops included; placements without an order do not count then.
 const (
 	maxFront   = 48        // VMs
 	frontNodes = 2_000_000 // states looked at for all levels together
 	levelNodes = 600_000   // for one level
 	nodeSteps  = 15
 	nodesAsked = 200   // states between two questions whether to end
-	orderNodes = 5_000 // what an order with parking counts for, or a search for one
+	orderNodes = 5_000 // states that an order with staging hops counts as, or a search for one
 )
 
-// levelSearch is one such search.
+// levelSearch is one search of the front, over levels.
 type levelSearch struct {
 	s    *search
 	h    *shedding
@@ -49,7 +49,7 @@ type levelSearch struct {
 }
 
 // searchLevels adds the cheapest placements of one level after another, as far as the
-// work reaches, to what was found, with moves that go straight or with orders. known:
+// work reaches, to what was found, with direct moves or with orders. known:
 // no other placement of at most so many bytes is worth more than these.
 func (s *search) searchLevels(base candidate, highest float64) (known float64) {
 	h := newShedding(s, slices.Clone(base.at))

@@ -8,7 +8,7 @@ import (
 )
 
 // Placement is where all VMs would be after moves of so many bytes, each VM going
-// straight to its host, and what nobody can better.
+// directly to its host, and a bound that no placement exceeds.
 type Placement struct {
 	Found    bool
 	Hosts    [][]int // [group][vm]; nil if none was found that keeps rules and floors
@@ -21,8 +21,8 @@ type Placement struct {
 }
 
 // Place is the best placement that New finds within a budget, whether or not
-// there is an order of moves that leads to it. The work does not hang on the budget:
-// more bytes never give less.
+// there is an order of moves that leads to it. The work does not depend on the budget, so that
+// a greater budget never gives a lower minimum yield.
 func Place(p Problem, budget float64) (Placement, error) {
 	f, err := p.fleet()
 	if err != nil {
@@ -96,8 +96,8 @@ func (f *fleet) coverBound(budget float64) float64 {
 	return min(1, 1/low*(1+sameYield))
 }
 
-// maxCover is how many sets of VMs of a host are looked at for the exact cover;
-// beyond, fractions of VMs count.
+// maxCover is how many sets of VMs of a host are examined for the exact cover;
+// with more, fractions of VMs count.
 const maxCover = 400
 
 // minCover is at most what the cheapest of the VMs, given by cost per need, cost

@@ -50,8 +50,8 @@ func TestPlaceAgainstTheExactSolver(t *testing.T) {
 	}
 }
 
-// More steps never give less, one step gives something, and who is stopped at
-// once has a plan.
+// More steps never give less, one step gives something, and a search that is stopped at
+// once still gives a plan.
 func TestStepsBoundTheWork(t *testing.T) {
 	for _, size := range [][2]int{{8, 24}, {12, 60}, {40, 300}} {
 		p := scattered(3, size[0], size[1])

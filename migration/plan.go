@@ -21,7 +21,7 @@ type Plan struct {
 	CPU   []float64 // [group]: cap at the end, cores
 	Steps []Step
 
-	Moves   int     // parking included
+	Moves   int     // staging hops included
 	Bytes   float64 // of all moves, never above the budget
 	Seconds float64 // predicted
 
@@ -30,15 +30,15 @@ type Plan struct {
 	MinYieldDuring                     float64 // least of all caps on the way over needs
 	UpperBound                         float64 // of the minimum yield, whatever the budget
 
-	// Passed are better placements that keep to the budget if VMs go straight
-	// to their hosts, and why they were passed over.
+	// Passed are better placements that keep to the budget if VMs go directly
+	// to their hosts, and why the plan is none of them.
 	Passed []Passed
 }
 
 // Passed is a placement that cannot be reached within the budget.
 type Passed struct {
 	MinYield float64
-	Bytes    float64 // with parking; 0: no order was found
+	Bytes    float64 // staging hops included; 0: no order was found
 	Reason   string
 }
 
@@ -53,9 +53,9 @@ type Planner struct {
 	mean     float64
 }
 
-// New looks for placements. Its work does not hang on what is asked afterwards,
-// so that answers agree with each other: whoever may move more bytes is never
-// offered less.
+// New looks for placements. Its work does not depend on what is asked afterwards,
+// so that answers agree with each other: a greater budget never gives a lower
+// minimum yield.
 func New(p Problem) (*Planner, error) {
 	f, err := p.fleet()
 	if err != nil {

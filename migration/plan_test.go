@@ -13,7 +13,7 @@ import (
 	"evenkeel/migration"
 )
 
-// drawn is a small problem: VMs lie on hosts anyhow, as far as memory and rules allow.
+// drawn is a small problem: VMs lie on random hosts, as far as memory and rules allow.
 func drawn(t *rapid.T) migration.Problem {
 	p := migration.Problem{Steps: 200_000}
 	hosts := rapid.IntRange(1, 5).Draw(t, "hosts")

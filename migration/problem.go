@@ -63,7 +63,7 @@ type Problem struct {
 	Rules  *allocator.Rules // nil: none
 	Limits Limits
 
-	// NoRoute says why no VM can be sent straight from one host to another, by index; "" = one can. nil: every host reaches every other.
+	// NoRoute says why no VM can be sent directly from one host to another, by index; "" = one can. nil: every host reaches every other.
 	NoRoute func(from, to int) string
 
 	// Caps is the CPU that each VM of a group has now, cores. nil: what
@@ -71,9 +71,9 @@ type Problem struct {
 	Caps []float64
 
 	// Steps bounds the work of New, deterministically; one is about 10 ns on a
-	// machine of 2020. 0: DefaultSteps. Placements are looked for in an order that
-	// does not hang on it: more steps never give less, and the first few give
-	// something. What is begun is ended, so that some more may be done.
+	// machine of 2020. 0: DefaultSteps. The order of the search does not depend on
+	// Steps: more steps never give a worse plan, and the first few give some plan.
+	// New finishes what it has begun, so that it may do some more.
 	Steps int64
 
 	// Stop is asked now and then whether New is to end, with what it has found; nil:
@@ -81,7 +81,7 @@ type Problem struct {
 	Stop func() bool
 }
 
-// DefaultSteps is the work that New does at most if it is not told. Few problems take it all.
+// DefaultSteps is the most work that New does if the problem states no limit. Few problems take it all.
 const DefaultSteps = 200_000_000
 
 // Validate reports the first thing wrong with a problem, naming the host or group.
@@ -225,7 +225,7 @@ func (p *Problem) fleet() (*fleet, error) {
 	return f, nil
 }
 
-// noRoute says why a host cannot send VMs to another, "" = it can; a VM without a host is sent by nobody.
+// noRoute says why a host cannot send VMs to another, "" = it can. A VM without a host needs no route.
 func (f *fleet) noRoute(from, to int) string {
 	if f.p.NoRoute == nil || from < 0 || from == to {
 		return ""
@@ -242,7 +242,7 @@ func (f *fleet) of(vm int) *Group { return &f.p.Groups[f.group[vm]] }
 
 func (f *fleet) name(vm int) string { return f.of(vm).VMName(vm - f.first[f.group[vm]]) }
 
-// cost is what a placement costs if every VM goes straight where it belongs.
+// cost is what a placement costs if every VM goes directly to its target.
 func (f *fleet) cost(at []int) (bytes float64) {
 	for vm, j := range at {
 		if home := f.home[vm]; home >= 0 && home != j {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// explain says of every move what it is good for.
+// explain says for every move why it is made.
 func (f *fleet) explain(steps []Step, at []int) {
 	hosts := len(f.p.Hosts)
 	after := make([]float64, hosts)

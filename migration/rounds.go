@@ -7,33 +7,33 @@ import (
 	"slices"
 )
 
-// Batch is hosts that can be emptied together, in a maintenance of many.
+// Batch is hosts that can be drained together, in a maintenance of many hosts.
 type Batch struct {
 	Hosts    []int
-	Bytes    float64 // of the moves that empty them
+	Bytes    float64 // of the moves that drain them
 	MinYield float64 // while they are empty
 }
 
-// Stuck is a host that cannot be emptied at all, and why.
+// Stuck is a host that cannot be drained at all, and why.
 type Stuck struct {
 	Host     int
-	MinYield float64 // of the best way to empty it that was found, if it is too little; else 0
+	MinYield float64 // of the best plan that was found to drain it, if that is too little; else 0
 	Blockers []Blocker
 }
 
-// How many hosts that fit into no round are looked at closely; among many VMs that takes long.
+// How many hosts that fit into no batch are examined one by one; among many VMs that takes long.
 const (
 	maxAlone    = 32
 	minExamined = 4
 	maxExamined = 2000 // VMs
 )
 
-// Batches sorts hosts into groups that can be emptied together: everything of a group fits on hosts that are not of it,
-// rules kept, and no yield there falls below minYield. The rounds are meant for one after another: when a round is over its
-// hosts are empty and take VMs again, and what they had stays where it went. The fewer rounds the better; of equal ones,
-// hosts with less to move come first.
+// Batches sorts hosts into batches that can be drained together: all VMs of a batch fit on hosts outside of it,
+// rules hold, and no yield there falls below minYield. Batches are drained one after another: when a batch is done its
+// hosts are empty and take VMs again, and the VMs that they had stay where they went. Fewer batches are better; of equal
+// ones, hosts with less to move come first.
 //
-// Within a round only VMs of its hosts move. A host for which others have to make way makes a round by itself.
+// Within a batch only VMs of its hosts move. A host whose drain needs moves of VMs on other hosts is a batch by itself.
 func Batches(p Problem, hosts []int, minYield float64) ([]Batch, []Stuck, error) {
 	e, err := newEmptying(p, DrainRequest{Budget: math.Inf(1)})
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *placementTable) empty(j int) bool {
 	return true
 }
 
-// alone looks for a host that can be emptied if others make way, from where the VMs are now. after is
+// alone looks for a host that can be drained if VMs on other hosts move too, from where the VMs are now. after is
 // where they are then.
 func (e *emptying) alone(s *placementTable, hosts []int, minYield float64, examined *int) (r *Batch, stuck []Stuck, after *placementTable, err error) {
 	p := e.p

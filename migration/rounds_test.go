@@ -71,7 +71,7 @@ func TestBatchesKeepTheFloor(t *testing.T) {
 	}
 }
 
-// Each round, played from where the one before left the VMs, can be planned as a drain.
+// Each batch can be planned as a drain, from where the batch before left the VMs.
 func TestBatchesCanBePlanned(t *testing.T) {
 	served, alone, largest := 0, 0, 0
 	for seed := range uint64(40) {
@@ -161,7 +161,7 @@ func TestFailoverCapacity(t *testing.T) {
 	}
 }
 
-// Spare says that everything fits only if it does: whatever dies, memory and rules hold with what it left out.
+// FailoverCapacity says that everything fits only if it does: whichever host fails, memory and rules hold with the VMs that it left out.
 func TestFailoverCapacityAgainstAllPlacements(t *testing.T) {
 	fits, not := 0, 0
 	for seed := range uint64(80) {
@@ -258,7 +258,7 @@ func BenchmarkBatches(b *testing.B) {
 	}
 }
 
-// What hosts keep for the memory that their VMs may take back goes with the VMs: emptied hosts take as many again.
+// The reserve for the memory that VMs may take back moves with the VMs: drained hosts take as many VMs again.
 func TestBatchesFreeReserves(t *testing.T) {
 	p := migration.Problem{Groups: []migration.Group{{Name: "a", Count: 24, CPU: 0.1, Memory: 1, Reclaimable: 3}}}
 	for j := range 6 { // two of them empty; up to seven VMs fit on each

@@ -90,7 +90,7 @@ func (s *schedule) run(ops []op) []Step {
 // stage is how many of the ops are done next, and what then is on every host.
 func (s *schedule) stage(ops []op) (n int, union [][]int) {
 	union = slices.Clone(s.on)
-	need := make([]float64, len(union)) // at the yield of the stage, of hosts that somebody comes to
+	need := make([]float64, len(union)) // at the yield of the stage, of hosts that get a VM
 	moving := map[int]bool{}
 	for _, o := range ops {
 		if moving[o.vm] {
@@ -248,7 +248,7 @@ func (s *schedule) step(o op, barrier int) {
 	after := map[int]bool{}
 	wait := func(i int) {
 		if i < 0 || i < barrier {
-			return // whoever waits for the barrier waits for what is before it
+			return // a step that waits for the barrier waits for the steps before it
 		}
 		after[i] = true
 		step.Begins = max(step.Begins, s.steps[i].Begins+s.steps[i].Seconds)

@@ -8,19 +8,19 @@ import (
 	"evenkeel/allocator"
 )
 
-// candidate is a placement of all VMs. What it is worth and what it costs does not
-// hang on any budget.
+// candidate is a placement of all VMs. Its worth and its cost do not
+// depend on any budget.
 type candidate struct {
 	at      []int   // [vm]
 	broken  int     // hosts where a rule or the memory is not kept
 	missing int     // virtual clusters below their MinYield
 	yield   float64 // minimum
-	direct  float64 // bytes, if nothing has to be parked
+	direct  float64 // bytes, without staging hops
 
 	ordered bool
 	ops     []op
 	bytes   float64 // of the ops
-	why     string  // there are none
+	why     string  // there are no ops
 }
 
 // better is the order of worth.
@@ -43,9 +43,9 @@ type search struct {
 }
 
 const (
-	// Up to fewVMs the placements of all budgets are asked for, down from each
-	// of budgetShares at most maxBudgets; up to someVMs those of budgetShares; up to
-	// manyVMs these, too, if nothing else finds any.
+	// fewVMs is up to how many VMs the placements of all budgets are searched for, from each of budgetShares down at most
+	// maxBudgets. Up to someVMs those of budgetShares are searched for; up to manyVMs these too, if no other search
+	// finds any.
 	fewVMs     = 12
 	maxBudgets = 24
 	someVMs    = 48
@@ -236,7 +236,7 @@ func (s *search) order(c *candidate) bool {
 	return c.why == ""
 }
 
-// divide is the CPU of everybody in a placement.
+// divide is the CPU of all VMs in a placement.
 func (s *search) divide(at []int) (allocator.Solution, error) {
 	return allocator.Allocate(s.f.placed(s.p, at))
 }

@@ -34,7 +34,7 @@ type Component struct {
 	// is forecast, and the need is the request.
 	Need  Amount
 	Floor float64 // memory it never has less of
-	// Required is the memory that others go for, besides what it has; the rest of the need is only a wish. 0: all of it.
+	// Required is the memory, besides what it has, for which others are evicted; the rest of the need is optional. 0: all of it.
 	Required float64
 	Charged  float64 // memory its host still counts for it, where that is more than Present.Memory
 }
@@ -51,7 +51,7 @@ func Before(priority, other int, came, otherCame int64) int {
 	return cmp.Or(cmp.Compare(other, priority), cmp.Compare(came, otherCame))
 }
 
-// Policy says who loses where not all needs can be met.
+// Policy says which components get less where not all needs can be met.
 type Policy uint8
 
 // Policies.
@@ -76,32 +76,32 @@ type Options struct {
 	Rest   int64 // memory that grew, or was short, does not shrink for that long
 	// Step is the most that memory falls in one look, as a share of the request; 0 = no bound.
 	Step float64
-	// Reserve: a host keeps free what its components may take back by themselves, being below their requests, as allocator.Reserve has it.
-	// Nobody grows into it. Of those who are there only elastic components go for it, and only for what the one that lacks most may take back:
-	// where it is short of the quarter of what all lack, others just do not grow.
+	// Reserve: a host keeps free what its components may take back by themselves, being below their requests, as in allocator.Reserve.
+	// No component grows into it. Only elastic components are evicted for it, and only for the largest deficit of one component:
+	// where a quarter of all deficits is not free, other components just do not grow.
 	Reserve bool
-	// Late: memory that is taken, also from those who go, is free only in a later look, once Present and Held say so.
+	// Late: memory that is taken, also from components that are evicted, is free only in a later look, once Present and Charged show it.
 	Late bool
 }
 
 // Action of a component.
 type Action uint8
 
-// Fates. Keep is the least there is to do.
+// Actions. Keep is the least there is to do.
 const (
 	Keep    Action = iota
-	Grow           // its memory grows; a change of CPU alone is no fate
+	Grow           // its memory grows; a change of CPU alone is no action
 	Shrink         // its memory falls
-	Preempt        // it is to be stopped
+	Preempt        // it is evicted: to be stopped
 	Fail           // optimistic: nothing is left of what it needs; it is on its own
 )
 
-// String names the fate.
+// String names the action.
 func (f Action) String() string {
 	return [...]string{"keep", "grow", "shrink", "preempt", "fail"}[min(f, Fail)]
 }
 
-// Why a component has its fate.
+// Why is the reason for a component's action.
 type Why uint8
 
 // Reasons.
@@ -118,32 +118,32 @@ const (
 	NoMemory              // its host lacks memory
 	NoReserve             // its host has the memory, and not what it keeps besides
 	NoCPU                 // its host lacks CPU
-	WithCore              // a core component of its application goes
+	WithCore              // a core component of its application is evicted
 )
 
-// Outcome for a component.
+// Outcome is what was decided for a component.
 type Outcome struct {
-	CPU, Memory float64 // what it is given; of one that goes 0
+	CPU, Memory float64 // what it is given; 0 for one that is evicted
 	Action      Action
 	Why         Why
 	Core        int32   // WithCore: the component that has no room; else -1
 	Deficit     float64 // cores or bytes: NoRoom, NoMemory, NoReserve, NoCPU; WithCore: what that component lacks
 }
 
-// Left of a host, once everybody has what they are given: below 0 where an optimist gave too much, or
-// where Fixed components alone are too many.
+// Left is what a host has left once its components have what they are given. It is below 0 where the optimistic policy gave
+// too much, or where Fixed components alone need more than there is.
 type Left struct {
 	Amount
 	Reserve float64 // of that memory, kept for what components may take back by themselves
 	Yield   float64 // least CPU given over CPU needed
 }
 
-// Result of a look. It belongs to the Shaper and is good until its next look.
+// Result of a look. It belongs to the Rightsizer and is valid until its next look.
 type Result struct {
 	Outcomes  []Outcome // parallel to Problem.Components
 	Hosts     []Left    // parallel to Problem.Hosts
 	Evicted   []int     // applications that go whole, by position
-	Preempted int       // components, those of Gone included
+	Preempted int       // components, those of Evicted included
 	Failed    int
 	Shrunk    int
 	Grown     int

@@ -6,7 +6,7 @@ import (
 	"evenkeel/allocator"
 )
 
-// hostShare on a host while memory is given out.
+// hostShare is the state of a host while memory and CPU are given out.
 type hostShare struct {
 	used    float64                    // memory
 	reserve allocator.Reserve[float64] // beside that, if there is a reserve
@@ -16,7 +16,7 @@ type hostShare struct {
 	yield   float64
 }
 
-// resize who stays: lines 39 to 41, in steps; first what shrinks, then what grows, while there is room.
+// resize changes the memory of components that stay: lines 39 to 41, in steps. First some shrink, then others grow, while there is room.
 func (s *Rightsizer) resize(p *Problem, o Options) {
 	for j := range s.hosts {
 		s.hosts[j] = hostShare{}
@@ -81,7 +81,7 @@ func (s *Rightsizer) resize(p *Problem, o Options) {
 	}
 }
 
-// grow a component to what it wants, as far as there is room; wish: it may fail in that.
+// grow gives a component the memory that it wants, as far as there is room; optional: it does not fail if there is none.
 func (s *Rightsizer) grow(p *Problem, o Options, c int, want float64, optional bool) {
 	in, out := &p.Components[c], &s.r.Outcomes[c]
 	x, h := &s.hosts[in.Host], &p.Hosts[in.Host]
@@ -94,7 +94,7 @@ func (s *Rightsizer) grow(p *Problem, o Options, c int, want float64, optional b
 	highest := charged + x.reserve.MaxGrant(in.Request.Memory-charged, h.Memory-x.used)
 	more := tooMuch * math.Abs(h.Memory)
 	if o.Late {
-		more = 0 // who enacts it counts whole bytes
+		more = 0 // the caller that enacts it counts whole bytes
 	}
 	if exact := o.Policy == Pessimistic && o.Step == 0 && !o.Late && !optional; exact || want <= highest+more {
 		out.Memory = want // all claims fit, as decide found
@@ -117,8 +117,8 @@ func (s *Rightsizer) grow(p *Problem, o Options, c int, want float64, optional b
 	}
 }
 
-// share the CPU of each host among those that stay: what they need, or where that is too much equal yields, but
-// nobody less than the least yield of their application while that can be.
+// share divides the CPU of each host among the components that stay. They get what they need, or, where that is too much, equal
+// yields; none gets less than the least yield of its application as long as the host has enough for that.
 func (s *Rightsizer) share(p *Problem) {
 	stays := func(c int) bool { return s.r.Outcomes[c].Action != Preempt }
 	for c := range p.Components {
@@ -175,7 +175,7 @@ func (s *Rightsizer) share(p *Problem) {
 			if y < 1 && x.fixed+x.yield*x.rest <= p.Hosts[at].CPU*(1+tooMuch) {
 				y = max(y, a.Yield)
 			} else if y < 1 {
-				y = max(0, p.Hosts[at].CPU) / x.need // least yields cannot all be had: nobody's is
+				y = max(0, p.Hosts[at].CPU) / x.need // not all least yields fit: all get an equal yield
 			}
 			s.r.Outcomes[c].CPU = y * s.claim[c].CPU
 			left.Yield = min(left.Yield, y)

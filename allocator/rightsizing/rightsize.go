@@ -29,7 +29,7 @@ type claim struct {
 // tooMuch is what sums may be off by, relative to the host.
 const tooMuch = 1e-9
 
-// Check says what is wrong with a problem, nil if Shape can work with it.
+// Check says what is wrong with a problem, nil if Rightsize accepts it.
 func (p *Problem) Check() error {
 	next := 0
 	for i, a := range p.Apps {
@@ -64,7 +64,7 @@ func (p *Problem) Check() error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// Rightsize decides for everybody. The problem must be one that Check accepts.
+// Rightsize decides for all components. The problem must be one that Check accepts.
 func (s *Rightsizer) Rightsize(p *Problem, o Options) *Result {
 	n, hosts := len(p.Components), len(p.Hosts)
 	r := &s.r
@@ -127,8 +127,8 @@ func claimOf(c *Component, a *App, o Options) claim {
 	return out
 }
 
-// decide who goes: lines 1 to 38. Lines 8 and 9 copy what all hosts have free; here what was taken for an
-// application that goes is given back.
+// decide chooses the components that are evicted: lines 1 to 38. Lines 8 and 9 copy what all hosts have free; here what was taken for
+// an application that is evicted is given back instead.
 func (s *Rightsizer) decide(p *Problem, o Options) {
 	for j, h := range p.Hosts {
 		s.free[j], s.keep[j] = Amount{h.CPU, h.Memory}, 0
@@ -211,14 +211,14 @@ func (s *Rightsizer) take(p *Problem, o Options, c int, yield float64) {
 	}
 }
 
-// undo the last take, to the last bit.
+// undo takes back the last take, to the last bit.
 func (s *Rightsizer) undo(p *Problem, c int) {
 	x, at := &s.claim[c], p.Components[c].Host
 	s.free[at], s.keep[at] = x.free, x.kept
 }
 
-// deficit is what a component's host lacks now that it was served; lack 0: nothing. Nobody goes for a reserve but an elastic component
-// without which it would be whole.
+// deficit is what a component's host lacks now that the component was served; 0: nothing. For a reserve only an elastic component is
+// evicted, and only if the reserve was free before that component was served.
 func (s *Rightsizer) deficit(p *Problem, c int) (why Why, deficit float64) {
 	at := p.Components[c].Host
 	h, free, x := &p.Hosts[at], s.free[at], &s.claim[c]

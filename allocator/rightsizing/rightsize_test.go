@@ -147,8 +147,8 @@ func TestBeyondThePaper(t *testing.T) {
 	}
 }
 
-// Eight components of 4 GiB, squeezed to 2 each. The one that grows stops where a quarter of what the others lack has to stay free, and nobody
-// goes where that is short.
+// Eight components of 4 GiB, shrunk to 2 each. The one that grows stops where a quarter of what the others lack has to stay free, and no
+// component is evicted where that quarter is not free.
 func TestAQuarterOfAllIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		memory float64 // of the host, GiB
@@ -386,7 +386,7 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// Who comes later takes nothing from who came before.
+// Applications that come later in the order take nothing from earlier ones.
 func TestOrder(t *testing.T) {
 	var s, fewer Rightsizer
 	rapid.Check(t, func(t *rapid.T) {
@@ -434,7 +434,7 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// many is a cluster of 250 hosts with n components, crowded enough that some go.
+// many is a cluster of 250 hosts with n components that need so much that some are evicted.
 func many(n int) *Problem {
 	p := &Problem{}
 	for range 250 {

@@ -2,7 +2,7 @@ package rightsizing
 
 import "fmt"
 
-// Text says in words why a component has its fate, for memory in bytes.
+// Text says in words why a component has its action, for memory in bytes.
 func (r *Result) Text(p *Problem, c int) string {
 	out, in := r.Outcomes[c], p.Components[c]
 	host := p.Hosts[in.Host].Name

@@ -112,8 +112,8 @@ func (m *Model) byGreater(perCPU, perMemory float64) []int32 {
 	return order
 }
 
-// Among how many hosts that lack about as much a VM's is chosen, where memory is
-// scarce: by what memory they have left.
+// choices is among how many hosts with about the same deficit the host of a VM is chosen where memory is
+// scarce: by the memory that they have left.
 const choices = 6
 
 // choiceSteps is over how many steps of the queue they may be spread.

@@ -5,8 +5,8 @@
 // allocator, which turns its problems into models and the answers back.
 //
 // All amounts are whole numbers, so that every sum and every comparison is
-// exact and a proof is a proof; who makes a model rounds needs down, so that a
-// bound on the model is a bound on what it stands for.
+// exact and proofs have no rounding errors. The maker of a model rounds needs down, so
+// that a bound on the model is a bound on the problem that it models.
 //
 //   - Minimize is the whole search: a start, improvement, and, where asked for,
 //     the proof.

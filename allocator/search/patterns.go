@@ -21,7 +21,7 @@ import (
 // Weights with v = the greatest load, and sizes with v = the memory are
 // valuations; others come from linear programs (see master).
 
-// pattern is a set of items that one host can hold. lack is, per valuation, how
+// pattern is a set of items that one host can hold. deficit is, per valuation, how
 // much less it is worth than the most valuable: by weight, by size, by the last
 // valuation that refuted a lower load.
 type pattern struct {

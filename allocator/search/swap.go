@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// swapper evens the levels of a crowd by exchanges between two hosts of at most
-// two VMs each: some thousand exchanges, of which the one that takes over about
-// the wanted weight is found in some microsecond.
+// swapper evens the levels of a crowd by exchanges of at most two VMs each between
+// two hosts. There are some thousand possible exchanges between two hosts; the one that transfers
+// about the wanted weight is found in about a microsecond.
 type swapper struct {
 	c        *crowd
 	give     []uint64 // what the host with more may give: weight, then twice 1 + which guest, 0: none
@@ -22,7 +22,7 @@ type swapper struct {
 	low      []int32 // hosts below the even level, a heap, the lowest first
 }
 
-// Of more VMs on a host maxGuests take part in an exchange.
+// maxGuests is how many VMs of a host take part in an exchange, if it has more.
 const maxGuests = 14
 
 const (

@@ -90,7 +90,7 @@ func New(c Config) (*Client, error) {
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
 		IdleConnTimeout:     30 * time.Second,
-		// Go's default of two would make who asks more than that at a time pay for a handshake with each request.
+		// With Go's default of two, a client with more requests at a time would make a TLS handshake for each further one.
 		MaxIdleConnsPerHost: 64,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 	}
@@ -226,7 +226,7 @@ func (c *Client) do(r *http.Request, timeout time.Duration, out any) error {
 	if resp.StatusCode/100 != 2 {
 		err := problem(resp, r)
 		if r.Context().Err() != nil {
-			return r.Context().Err() // the server may complain that we hung up, and be heard just in time
+			return r.Context().Err() // the server's complaint that the client has closed may arrive first
 		}
 		return err
 	}

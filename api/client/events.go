@@ -50,7 +50,7 @@ func (c *Client) ListEvents(ctx context.Context, q EventQuery, opts ...Option) (
 	return out, err
 }
 
-// Message of a stream of events: an event, or word of a gap before the next one.
+// Message of a stream of events: an event, or a note of a gap before the next one.
 type Message struct {
 	Event v1.Event
 	Gap   *v1.Gap
@@ -105,7 +105,7 @@ func (c *Client) follow(ctx context.Context, q *EventQuery, handle func(Message)
 	values.Del("limit")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	quiet := time.AfterFunc(silence, cancel) // a dead connection says nothing, not even that it is dead
+	quiet := time.AfterFunc(silence, cancel) // a dead connection reports nothing, not even an error
 	defer quiet.Stop()
 	r, err := c.request(ctx, http.MethodGet, []string{"v1", "events"}, values, nil)
 	if err != nil {

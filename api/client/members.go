@@ -67,7 +67,7 @@ func (c *Client) TransferLeadership(ctx context.Context, to string) (v1.Acknowle
 	return c.acknowledged(ctx, v1.LeaderRequest{To: to}, "v1", "cluster", "leader")
 }
 
-// SetFencing of the cluster: whether leases that run out stop VMs.
+// SetFencing enables or disables the cluster's fencing: whether the end of a lease stops VMs.
 func (c *Client) SetFencing(ctx context.Context, enable bool, reason string) (v1.Acknowledgement, error) {
 	verb := "disable"
 	if enable {
@@ -76,7 +76,7 @@ func (c *Client) SetFencing(ctx context.Context, enable bool, reason string) (v1
 	return c.acknowledged(ctx, v1.ReasonRequest{Reason: reason}, "v1", "cluster", "fencing", verb)
 }
 
-// ConfirmDead says that a host is dead.
+// ConfirmDead confirms, as the operator, that a host is dead.
 func (c *Client) ConfirmDead(ctx context.Context, host, reason string, opts ...Option) (v1.Host, error) {
 	var out v1.Host
 	err := c.call(ctx, http.MethodPost, []string{"v1", "hosts", host, "confirm-dead"}, nil, v1.ReasonRequest{Reason: reason}, &out, opts)

@@ -67,7 +67,7 @@ func (c *Client) StopPlan(ctx context.Context, id string, opts ...Option) (v1.Pl
 	return out, err
 }
 
-// Simulate says what would be if the cluster were another.
+// Simulate answers what the cluster would be like with other hosts, needs or budgets.
 func (c *Client) Simulate(ctx context.Context, q v1.SimulateRequest) (v1.SimulateResult, error) {
 	var out v1.SimulateResult
 	r, err := c.request(ctx, http.MethodPost, []string{"v1", "simulate"}, nil, q)
@@ -79,7 +79,7 @@ func (c *Client) Simulate(ctx context.Context, q v1.SimulateRequest) (v1.Simulat
 	return out, err
 }
 
-// FailoverCapacity says of each host whether everything still fits without it.
+// FailoverCapacity says for each host whether all VMs still fit without it.
 func (c *Client) FailoverCapacity(ctx context.Context, opts ...Option) ([]v1.FailoverRow, error) {
 	var out v1.List[v1.FailoverRow]
 	r, err := c.request(ctx, http.MethodGet, []string{"v1", "failover-capacity"}, nil, nil)
@@ -122,17 +122,17 @@ func (c *Client) Undrain(ctx context.Context, host string, opts ...Option) (v1.H
 	return out, err
 }
 
-// HostDrain is how far a host is on its way to be emptied.
+// HostDrain is how far the drain of a host is.
 func (c *Client) HostDrain(ctx context.Context, host string, opts ...Option) (v1.Drain, error) {
 	return one[v1.Drain](ctx, c, opts, "v1", "hosts", host, "drain")
 }
 
-// HostEmpty says whether a host runs any VM of the cluster, by its hypervisor's word.
+// HostEmpty says whether a host runs any VM of the cluster, as its hypervisor reports.
 func (c *Client) HostEmpty(ctx context.Context, host string, opts ...Option) (v1.HostEmpty, error) {
 	return one[v1.HostEmpty](ctx, c, opts, "v1", "hosts", host, "empty")
 }
 
-// DrainGroups are hosts that can be emptied at the same time, one group after another.
+// DrainGroups are the batches of hosts that can be drained at the same time, one batch after another.
 func (c *Client) DrainGroups(ctx context.Context, opts ...Option) (v1.DrainBatches, error) {
 	return one[v1.DrainBatches](ctx, c, opts, "v1", "drain-batches")
 }

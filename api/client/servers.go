@@ -71,7 +71,7 @@ func (s *servers) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		select {
 		case <-r.Context().Done():
-			return resp, nil // what was said last says more than that time is over
+			return resp, nil // the last answer says more than that the time is over
 		case <-time.After(askAgain):
 			closed(resp)
 		}
@@ -107,7 +107,7 @@ func (s *servers) round(r *http.Request) (*http.Response, error) {
 			return nil, errors.Join(failed...)
 		}
 	}
-	if refused != nil { // the word of a server says more than the silence of others
+	if refused != nil { // a server's answer says more than the silence of others
 		return refused, nil
 	}
 	return nil, errors.Join(failed...)

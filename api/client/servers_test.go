@@ -41,7 +41,7 @@ func TestSeveralServers(t *testing.T) {
 	read := func(c *Client) error { _, err := c.Hosts(t.Context()); return err }
 	for _, c := range []struct {
 		name  string
-		first http.HandlerFunc // nil: nobody listens
+		first http.HandlerFunc // nil: no server listens
 		do    func(*Client) error
 		asked bool // the second server is
 	}{

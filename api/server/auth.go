@@ -126,8 +126,8 @@ func writeNew(path string, content []byte) error {
 	return nil
 }
 
-// How long a server that follows waits for the row of a token that it does not know, and for how many requests at once:
-// its state may lag a little behind the leader's. Nothing is asked of the leader for who is not authenticated.
+// How long a server that is not the leader waits for the row of a token that it does not know, and for how many requests at
+// once: its state may lag a little behind the leader's. It sends the leader no request of a client that is not authenticated.
 const (
 	tokenLag     = 500 * time.Millisecond
 	maxTokenWait = 256
@@ -136,7 +136,7 @@ const (
 // fileTokenID names the token of the file of `vcd dev`, which has no row.
 const fileTokenID = "file"
 
-// noHash is compared with where there is no row, so that the time taken tells nothing. No token has it.
+// noHash is compared with where there is no row, so that the time taken shows nothing. No token has this hash.
 var noHash = strings.Repeat("0", 2*sha256.Size)
 
 type routeKey struct{}
@@ -148,8 +148,8 @@ func routeOf(ctx context.Context) string {
 	return route
 }
 
-// authenticate finds out whose request it is, and refuses those that are nobody's, that match no route, or that are beyond their
-// role.
+// authenticate finds the principal of a request by its token. It refuses requests without a valid token, those that match no route,
+// and those that the principal's role does not allow.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, route := s.mux.Handler(r)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// bufferedBytes bounds the bodies that a server holds in memory at once, and bufferedOfToken those of one token: who sends
-	// bodies slowly keeps out nobody else.
+	// bufferedBytes bounds the bodies that a server holds in memory at once, and bufferedOfToken those of one token: a client
+	// that sends bodies slowly keeps no other client out.
 	bufferedBytes   = 64 << 20
 	bufferedOfToken = 8 << 20
 	// bufferWait is how long a request waits for others to make room for its body.
@@ -237,7 +237,7 @@ func (s *Server) refuseRead(w http.ResponseWriter, r *http.Request, p *problem) 
 	writeProblem(w, r, p)
 }
 
-// paced ends a body of which nothing comes for a while. Who forwards it may read from it after the handler has returned, when
+// paced ends a body of which nothing comes for a while. A forwarder may read from the body after the handler has returned, when
 // net/http's writer for HTTP/2 must not be used any more.
 type paced struct {
 	io.ReadCloser

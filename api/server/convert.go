@@ -77,7 +77,7 @@ func vmOf(all *control.View, v control.VMView) v1.VM {
 	return out
 }
 
-// reportedOrNil is nil for a figure that nobody tells.
+// reportedOrNil is nil for a figure that is not reported.
 func reportedOrNil(v float64) *float64 {
 	if v < 0 {
 		return nil
@@ -164,7 +164,7 @@ func specOf(in v1.VirtualClusterSpec) state.VC {
 	return vc
 }
 
-// drain of a host without its VMs; the state is none where nobody wants it empty.
+// drain of a host without its VMs; the state is none where no drain is requested.
 func drain(host string, d state.Drain) v1.Drain {
 	out := v1.Drain{Host: host, State: string(d.State), Reason: d.Reason, By: d.By, Text: d.Text, Since: d.Since, Deadline: d.Deadline,
 		OnBlocked: d.OnBlocked, BytesMoved: v1.Size(d.Moved), Plan: d.Plan}

@@ -1,5 +1,5 @@
-// Package server is Evenkeel's REST API: it checks who asks and what, hands
-// the request to the cluster's control, and turns the answer into wire types
+// Package server is Evenkeel's REST API: it authenticates and checks a request,
+// passes it to the cluster's control, and turns the answer into wire types
 // or into a problem document (RFC 9457) that names the field at fault.
 //
 // It decides nothing about virtual clusters, keeps no state of its own besides

@@ -95,7 +95,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	list := v1.EventList{Items: each(v.EventsWhere(filter, after, !given, in.Limit), event), Last: last}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		hctx.SetHeader("Content-Type", "application/json")
-		_ = json.NewEncoder(hctx.BodyWriter()).Encode(list) // the client is gone: nobody to tell
+		_ = json.NewEncoder(hctx.BodyWriter()).Encode(list) // an error here means that the client is gone: there is no one to report it to
 	}}, nil
 }
 

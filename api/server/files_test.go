@@ -57,7 +57,7 @@ func TestAdminToken(t *testing.T) {
 	}
 }
 
-// TestExposedFiles: a token or a key that somebody else could have put there is refused, and is not replaced either.
+// TestExposedFiles: a token or a key that another user could have put there is refused, and is not replaced either.
 func TestExposedFiles(t *testing.T) {
 	for _, name := range []string{"admin.token", "ca.key", "server.key"} {
 		open := func(dir string) error {

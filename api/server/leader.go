@@ -30,7 +30,7 @@ type Members interface {
 	// Nodes are the servers as Raft knows them, and advice on their number.
 	Nodes() ([]node.Server, string)
 	Gossips() []node.Peer
-	// Clocks of the members that were heard of lately, this one's first.
+	// Clocks of the members that reported lately, this one's first.
 	Clocks() []node.Clock
 	Remove(ctx context.Context, name string, force bool) error
 	TransferLeadership(ctx context.Context, to string) error

@@ -48,7 +48,7 @@ func TestSnapshots(t *testing.T) {
 		}
 		_, err = c.Create(t.Context(), small("b", 1))
 		must(t, err)
-		// Who follows the events hears of the restore, though there were more events before it.
+		// A client that follows the events gets that of the restore, though the log had more events before it.
 		reported := make(chan client.Message, 1000)
 		following, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -74,7 +74,7 @@ func TestSnapshots(t *testing.T) {
 			t.Errorf("restored %+v, saved %+v", back, saved)
 		}
 		heard("a gap", func(m client.Message) bool { return m.Gap != nil })
-		// b is forgotten; a runs as it did; the hold ends by itself once the host has said what it runs.
+		// The state has no b any more; a runs as it did; the recovery freeze ends by itself once the host has sent its inventory.
 		must(t, s.Await(t.Context(), "the hold ends", func() bool {
 			status, err := c.Status(t.Context())
 			return err == nil && status.RecoveryFreeze == "" && status.Epoch > saved.Epoch
@@ -97,7 +97,7 @@ func TestSnapshots(t *testing.T) {
 	})
 }
 
-// What operators say and do about hosts: fence, confirm dead, disarm and arm.
+// What operators do about hosts: fence them, confirm them dead, disable and enable fencing.
 func TestLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := startSeveral(t, 1, 2, site.Options{Lease: 4 * time.Second})

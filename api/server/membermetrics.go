@@ -10,7 +10,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Metrics of a cluster of many members. What only the leader knows, only the leader tells.
+// Metrics of a cluster of many members. What only the leader knows, only the leader exports.
 var (
 	descLeads          = desc("server_leader", "1 if the server leads.")
 	descContact        = desc("server_last_contact_seconds", "Time since the server heard from the leader; 0 on the leader.")
@@ -56,7 +56,7 @@ func (c memberCollector) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	f, err := c.s.opts.Members.Metrics()
 	if err != nil {
-		ch <- prometheus.NewInvalidMetric(descDiskFree, err) // the rest is told all the same
+		ch <- prometheus.NewInvalidMetric(descDiskFree, err) // the other metrics are exported all the same
 	} else {
 		gauge(descDiskFree, float64(f.DiskFree))
 		gauge(descDiskSize, float64(f.DiskSize))

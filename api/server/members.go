@@ -158,7 +158,7 @@ func (s *Server) members(v *control.View) ([]v1.Member, string) {
 	return out, advice
 }
 
-// maxVersion is the most of a version that a member tells in gossip that is shown, bytes.
+// maxVersion is how much is shown of the version that a member states in gossip, bytes.
 const maxVersion = 64
 
 // memberOf a row, and of what gossip has of it; nil: nothing. Gossip is a hint: it says what is not recorded, and is shown only.
@@ -173,7 +173,7 @@ func memberOf(row state.Member, peer *node.Peer) v1.Member {
 	return m
 }
 
-// conditions are what somebody should look at.
+// conditions are the problems that an operator should look at.
 func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condition {
 	out := []v1.Condition{}
 	add := func(severity, object, name, format string, args ...any) {

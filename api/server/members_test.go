@@ -27,7 +27,7 @@ import (
 	"evenkeel/test/site"
 )
 
-// device is a fence device that does as it is told.
+// device is a fence device that answers as the test sets it.
 type device struct {
 	mu  sync.Mutex
 	err error
@@ -139,7 +139,7 @@ func (s *several) client(names ...string) *client.Client {
 	return c
 }
 
-// leads awaits a leader that everybody knows, and returns it and a follower.
+// leads awaits a leader that all servers know, and returns it and a follower.
 func (s *several) leads() (leader, follower string) {
 	s.t.Helper()
 	must(s.t, s.Await(s.t.Context(), "a leader that all know", func() bool {
@@ -260,7 +260,7 @@ func TestMemberRequests(t *testing.T) {
 	})
 }
 
-// A token lets one in, once, while it lasts; whoever shows another is refused, and an event says so.
+// A join token lets one member in, once, until it expires. A member with another token is refused, and an event says so.
 func TestJoinTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := startSeveral(t, 1, 4, site.Options{})
@@ -317,7 +317,7 @@ func TestJoinTokens(t *testing.T) {
 	})
 }
 
-// A token that is over lets nobody in.
+// A join token that has expired lets no member in.
 func TestExpiredToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := startSeveral(t, 1, 2, site.Options{})
@@ -520,8 +520,8 @@ func TestSeveralAddresses(t *testing.T) {
 	})
 }
 
-// A member that lost its disk comes back under its name with a token made for it, and for nobody else. A server
-// comes back without the vote that it had, and is given one once it has caught up.
+// A member that lost its disk comes back under its name with a token made for it; no other member may use that token.
+// A server comes back without the vote that it had. It is given one once it has caught up.
 func TestRejoin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := startSeveral(t, 3, 4, site.Options{})
@@ -537,7 +537,7 @@ func TestRejoin(t *testing.T) {
 			}
 			return err
 		}
-		// On a busy machine the leader may change meanwhile, or hold the other server for ill: then it is asked again.
+		// On a busy machine the leader may change meanwhile, or take the other server for unhealthy: then the test asks again.
 		var err error
 		must(t, s.Await(t.Context(), "a token for anybody is refused", func() bool {
 			err = join(lost, t.TempDir(), v1.JoinTokenRequest{})

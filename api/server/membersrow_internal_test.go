@@ -8,7 +8,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// A member's version is the recorded one, or else what it tells in gossip, which nobody vouches for.
+// A member's version is the recorded one, or else what the member states in gossip, which is not verified.
 func TestVersionOfMember(t *testing.T) {
 	peer := func(version string) *node.Peer {
 		return &node.Peer{Name: "h4", Meta: node.GossipMeta{Version: version}}

@@ -47,8 +47,8 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// request counts one. The route is a pattern of the mux, so that paths that
-// somebody makes up do not become metrics.
+// request counts one request. The route is a pattern of the mux, so that paths that
+// a client makes up do not become metrics.
 func (m *metrics) request(method, pattern string, status int, took time.Duration) {
 	_, route, ok := strings.Cut(pattern, " ")
 	if !ok {
@@ -146,7 +146,7 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, row := range v.Hosts() {
 		h := v.HostView(row)
-		if live { // others hear nothing of hosts
+		if live { // hosts report to the leader alone
 			gauge(descUp, truth(h.State != "unreachable" && h.State != "unknown" && h.State != "lost"), h.Name)
 		}
 		gauge(descCordoned, truth(h.Cordoned), h.Name)

@@ -61,7 +61,7 @@ type seenKey struct{}
 // recorder remembers what was answered.
 type recorder struct {
 	http.ResponseWriter
-	index  func() uint64 // that the answer saw
+	index  func() uint64 // of the state that the answer was made from
 	status int
 	bytes  int64
 }
@@ -77,7 +77,7 @@ func (w *recorder) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// named puts the index that the answer saw into its header, unless the leader did.
+// named puts the index of the state that the answer was made from into its header, unless the leader did.
 func (w *recorder) named() {
 	if i := w.index(); i > 0 && w.Header().Get("Evenkeel-Index") == "" {
 		w.Header().Set("Evenkeel-Index", strconv.FormatUint(i, 10))
@@ -115,7 +115,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		defer func() {
 			switch p := recover(); {
 			case p == nil:
-			case r.Context().Err() != nil: // huma's way to say that the answer found nobody
+			case r.Context().Err() != nil: // huma panics so when the client has left before the answer
 				s.log.DebugContext(r.Context(), "the client left", "request", requestID(r.Context()), "error", fmt.Sprint(p))
 			default:
 				s.log.ErrorContext(r.Context(), "panic in a request", "request", requestID(r.Context()), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -129,7 +129,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			level := slog.LevelInfo
 			switch stranger := observed == nil || !observed.authenticated; {
 			case rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead):
-				level = slog.LevelDebug // whoever looks again every second is not news
+				level = slog.LevelDebug // requests that a client repeats every second are not worth a line
 			case rec.status >= 400 && stranger:
 				level = slog.LevelDebug
 			}
@@ -141,7 +141,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 	})
 }
 
-// query refuses what those who look for single parameters would overlook: pairs
+// query refuses what code that reads single parameters would overlook: pairs
 // that cannot be decoded, a name without a value, a name given twice. A
 // deletion must not be carried out because its dryRun was not understood.
 func query(r *http.Request) *problem {

@@ -23,7 +23,7 @@ func TestMoveMeter(t *testing.T) {
 	want(0, 0, 0, 0)
 	m.observe([]state.Migration{old, row("b", state.MigrationDone, 40, 0), row("c", state.MigrationFailed, 7, 0)})
 	want(1, 1, 47, 0)
-	// The source's last word comes after the end.
+	// The source's last report comes after the end.
 	m.observe([]state.Migration{old, row("b", state.MigrationDone, 60, 80), row("c", state.MigrationFailed, 7, 0)})
 	want(1, 1, 67, 1)
 	if m.downtime[.1] != 1 || m.downtime[.03] != 0 || m.sum != .08 {

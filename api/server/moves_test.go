@@ -13,7 +13,7 @@ import (
 	"evenkeel/api/v1"
 )
 
-// crowd puts n VMs of 2 cores each on h1, of 4 cores, and opens h2.
+// crowd puts n VMs of 2 cores each on h1, which has 4 cores, and then uncordons h2.
 func (c *cluster) crowd(t *testing.T, n int) *client.Client {
 	t.Helper()
 	api := c.client(t)
@@ -34,7 +34,7 @@ func (c *cluster) crowd(t *testing.T, n int) *client.Client {
 
 func maxOf(v int64) *v1.Bound { b := v1.Bound(v); return &b }
 
-// TestRebalance: a plan is made, carried out and told; its figures are those of the contract.
+// TestRebalance: the leader makes a plan, carries it out and reports it; the plan's figures are those of the contract.
 func TestRebalance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := start(t)
@@ -396,7 +396,7 @@ func TestSettings(t *testing.T) {
 
 func first[T any](v T, _ error) T { return v }
 
-// TestProposed: with moves.mode propose nothing moves by itself; a plan waits until somebody applies the version that was seen.
+// TestProposed: with moves.mode propose nothing moves by itself. A plan waits until a user applies the version that the user has read.
 func TestProposed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := start(t)

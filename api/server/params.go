@@ -129,7 +129,7 @@ func change[I, O any](api huma.API, method, id, path, tag, summary, text string,
 	}
 }
 
-// describeSizes tells in the OpenAPI document that sizes may be written with a unit.
+// describeSizes states in the OpenAPI document that sizes may be written with a unit.
 func describeSizes(doc *huma.OpenAPI) {
 	for _, name := range []string{"GroupSpec", "Disk", "ScaleRequest", "ImageSpec", "SimulatedHost", "SettingsPatch", "MovePatch", "RebalanceRequest", "DrainRequest", "SimulateRequest"} {
 		schema := doc.Components.Schemas.Map()[name]

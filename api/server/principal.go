@@ -167,7 +167,7 @@ func (l *liveRequests) sweepWhileBusy() {
 	}
 }
 
-// sweep cuts the requests whose token ended leewayAfterEnd ago. It returns false once there are none to look after.
+// sweep cuts the requests whose token ended leewayAfterEnd ago. It returns false once no request is left.
 func (l *liveRequests) sweep(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -278,5 +278,5 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
 	}
 	w.Header().Set("Content-Type", v1.ProblemMediaTypeDefault)
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(c) // the client is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(c) // an error here means that the client is gone: there is no one to report it to
 }

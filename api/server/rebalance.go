@@ -26,11 +26,11 @@ type Mover interface {
 	// Drain a host. *control.Blocked: VMs cannot leave it, and nothing was moved.
 	Drain(ctx context.Context, host string, q control.DrainRequest, call control.Call) (control.DrainResult, error)
 	Undrain(ctx context.Context, host string, call control.Call) error
-	// DrainBatches are hosts that can be emptied together, one group after another, and those that cannot.
+	// DrainBatches are hosts that can be drained together, one batch after another, and those that cannot be drained.
 	DrainBatches(ctx context.Context) ([]control.DrainBatch, []control.Undrainable, error)
-	// Empty is whether a host runs any VM of this cluster, by its hypervisor's word.
+	// Empty is whether a host runs any VM of this cluster, as its hypervisor reports.
 	Empty(ctx context.Context, host string) (control.EmptyView, error)
-	// Simulate says what would be if the cluster were another, Spare what if each host in turn were not there.
+	// Simulate answers what the cluster would be like with other hosts, needs or budgets; FailoverCapacity what if each host in turn failed.
 	Simulate(ctx context.Context, q control.SimulateRequest) (control.SimulateResult, error)
 	FailoverCapacity(ctx context.Context) ([]control.FailoverRow, error)
 }

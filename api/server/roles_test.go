@@ -184,7 +184,7 @@ func TestRolesOfRoutes(t *testing.T) {
 	}
 }
 
-// A route that nobody entered into the table is the admins' only, and the table has every route there is and no other.
+// A route that is not in the table is for admins only. The table has every route that exists and no other.
 func TestRoutesAreInTheTable(t *testing.T) {
 	s := withKeys(&keyring{}, true)
 	registered := map[string]bool{"GET /v1/audit": true}

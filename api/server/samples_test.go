@@ -117,7 +117,7 @@ func TestSamples(t *testing.T) {
 	})
 }
 
-// What a VM used goes along when it moves, is asked for at any server, and is not to be had while its host is away.
+// A VM's history moves with it. Any server answers requests for it. It is not available while the VM's host is unreachable.
 func TestSamplesOfMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := startSeveral(t, 3, 4, site.Options{CPU: 4, Memory: 8 << 30})

@@ -156,7 +156,7 @@ func New(c Cluster, o Options) *Server {
 			return
 		}
 		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(doc) // the client is gone: nobody to tell
+		_, _ = w.Write(doc) // an error here means that the client is gone: there is no one to report it to
 	})
 
 	// What a stranger sends is neither read nor forwarded: the caller is authenticated first, by a token or, to join, a join token.

@@ -25,8 +25,8 @@ type Setup interface {
 	Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error)
 }
 
-// ServeSetup answers root of this host on a unix socket until ctx ends: who may open the
-// socket may make the host a member of any cluster.
+// ServeSetup answers root of this host on a unix socket until ctx ends. A user who may open
+// the socket may make the host a member of any cluster.
 func ServeSetup(ctx context.Context, path string, setup Setup, trail Audit, log *slog.Logger) error {
 	l, err := listenUnix(path)
 	if err != nil {
@@ -61,19 +61,19 @@ func ServeSetup(ctx context.Context, path string, setup Setup, trail Audit, log 
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if srv.Shutdown(bounded) != nil {
-		_ = srv.Close() // who waits for a cluster that is not to come has to ask again
+		_ = srv.Close() // a client that still waits for the host to become a member has to ask again
 	}
 	<-done
 	return nil
 }
 
-// listenUnix on a socket of mode 0600. One that nobody answers on is replaced.
+// listenUnix listens on a socket of mode 0600. It replaces a socket on which no process answers.
 func listenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
 	if c, err := net.Dial("unix", path); err == nil {
-		_ = c.Close() // somebody answers
+		_ = c.Close() // a process answers
 		return nil, fmt.Errorf("%s: another vcd answers there", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -89,7 +89,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// local is whoever may open the socket: root of this host.
+// local is the user who may open the socket: root of this host.
 var local = audit.Actor{ID: "local"}
 
 // recordSetup takes into the audit log that this host was made a member, or was to be.
@@ -114,7 +114,7 @@ func readSetup(w http.ResponseWriter, r *http.Request, into any) bool {
 
 func answerSetup(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // whoever asked is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(body) // an error here means that the client is gone: there is no one to report it to
 }
 
 func setupDone(w http.ResponseWriter, r *http.Request, a v1.SetupAnswer, err error, log *slog.Logger) {

@@ -115,7 +115,7 @@ func (c closedOnce) Close() error { return c.close() }
 
 // join copies both ways until either side ends, the server does, or the token that asked is no longer good.
 func (s *Server) join(asked context.Context, ws *websocket.Conn, tty io.ReadWriteCloser) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(asked)) // it outlives asked, so that the client hears why the session ends
+	ctx, cancel := context.WithCancel(context.WithoutCancel(asked)) // it outlives asked, so that the client gets the reason why the session ends
 	defer cancel()
 	ended := make(chan string, 3)
 	stream := websocket.NetConn(ctx, ws, websocket.MessageBinary)

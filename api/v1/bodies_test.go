@@ -113,7 +113,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestBadDocumentsEnd: the reading of a bad document ends with the last fault that is told, however much comes after it.
+// TestBadDocumentsEnd: the reading of a bad document ends with the last fault that is reported, however much comes after it.
 func TestBadDocumentsEnd(t *testing.T) {
 	n, err := jsonTree([]byte("{" + many(maxValues-2, `"nam%d":1`) + `,"last":1}`))
 	if err != nil {

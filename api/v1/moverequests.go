@@ -120,14 +120,14 @@ func ParseRebalance(doc []byte) (RebalanceRequest, error) {
 	return q, r.err()
 }
 
-// What becomes of VMs that cannot leave a host that is to be emptied.
+// What becomes of VMs that cannot leave a host that is drained.
 const (
 	OnBlockedStop     = "stop"
 	OnBlockedSkip     = "skip"
 	OnBlockedShutdown = "shutdown"
 )
 
-// DrainRequest asks for a host to be emptied.
+// DrainRequest asks for a drain of a host.
 type DrainRequest struct {
 	Deadline   string   `json:"deadline,omitempty" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
 	MaxBytes   *Bound   `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
@@ -136,7 +136,7 @@ type DrainRequest struct {
 	Reason     string   `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the host."`
 }
 
-// ParseDrain reads a request to empty a host from JSON; an empty body is one without wishes.
+// ParseDrain reads a request to drain a host from JSON. An empty body is a request without options.
 func ParseDrain(doc []byte) (DrainRequest, error) {
 	q := DrainRequest{OnBlocked: OnBlockedStop}
 	if len(doc) == 0 {

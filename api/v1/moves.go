@@ -116,7 +116,7 @@ type CurvePoint struct {
 	MinYield float64 `json:"minYield" doc:"Greatest least yield of the cluster that so many bytes reach."`
 }
 
-// Blocker is a VM that keeps a host from being emptied.
+// Blocker is a VM that blocks the drain of a host.
 type Blocker struct {
 	VM             string   `json:"vm" doc:"Name of the VM."`
 	VirtualCluster string   `json:"virtualCluster" doc:"Name of its virtual cluster."`
@@ -124,7 +124,7 @@ type Blocker struct {
 	Advice         []string `json:"advice" nullable:"false" doc:"What to do about it."`
 }
 
-// Drain is how far a host is on its way to be emptied.
+// Drain is how far the drain of a host is.
 type Drain struct {
 	Host        string    `json:"host" doc:"Name of the host."`
 	State       string    `json:"state" enum:"none,draining,drained,blocked,stopped" doc:"none: nobody wants it empty. draining: VMs leave it. drained: its hypervisor says that none of ours is left. blocked: the VMs that are left cannot leave. stopped: nothing leaves it any more, though it is not empty."`
@@ -143,7 +143,7 @@ type Drain struct {
 // Ended says whether nothing more leaves the host.
 func (d Drain) Ended() bool { return d.State != "draining" }
 
-// DrainVM is a VM of a host that is emptied.
+// DrainVM is a VM of a host that is drained.
 type DrainVM struct {
 	VM             string  `json:"vm" doc:"Name of the VM."`
 	VirtualCluster string  `json:"virtualCluster" doc:"Name of its virtual cluster."`
@@ -167,7 +167,7 @@ type DrainResult struct {
 	Replayed  bool       `json:"replayed" doc:"The answer to an idempotency key that was used before."`
 }
 
-// HostEmpty is whether a host runs any VM of this cluster, by its hypervisor's word.
+// HostEmpty is whether a host runs any VM of this cluster, as its hypervisor reports.
 type HostEmpty struct {
 	Host      string    `json:"host" doc:"Name of the host."`
 	Empty     bool      `json:"empty" doc:"The hypervisor said that it runs no VM of this cluster, and none is on its way there."`
@@ -176,27 +176,27 @@ type HostEmpty struct {
 	At        time.Time `json:"at,omitzero" doc:"When the hypervisor said so; left out: it has not said."`
 }
 
-// DrainBatches are all hosts that are not to be emptied yet, in groups that can be empty at the same time.
+// DrainBatches are all hosts without a drain, in batches that can be empty at the same time.
 type DrainBatches struct {
 	Items   []DrainBatch  `json:"items" nullable:"false" doc:"In turn: once a group's hosts have VMs again, the next one can be emptied."`
 	Blocked []BlockedHost `json:"blocked" nullable:"false" doc:"Hosts that cannot be emptied as things are."`
 }
 
-// DrainBatch is a set of hosts that can be emptied at the same time.
+// DrainBatch is a set of hosts that can be empty at the same time.
 type DrainBatch struct {
 	Hosts    []string `json:"hosts" nullable:"false" doc:"By name."`
 	Bytes    Size     `json:"bytes" doc:"Bytes that it is predicted to take."`
 	MinYield float64  `json:"minYield" doc:"Least yield of the cluster while they are empty."`
 }
 
-// BlockedHost is a host that cannot be emptied as things are.
+// BlockedHost is a host that cannot be drained at present.
 type BlockedHost struct {
 	Host     string    `json:"host" doc:"Name of the host."`
 	Why      string    `json:"why" doc:"What is in the way."`
 	Blockers []Blocker `json:"blockers" nullable:"false" doc:"Its VMs that cannot leave it, where it is they that are in the way."`
 }
 
-// SimulateResult is what would be if the cluster were another.
+// SimulateResult is what the simulated cluster would be like.
 type SimulateResult struct {
 	MinYieldBefore     float64    `json:"minYieldBefore" doc:"Least yield of the cluster as it is."`
 	MinYieldAfter      float64    `json:"minYieldAfter" doc:"Least yield as it would be, after the best moves within the bytes."`
@@ -215,7 +215,7 @@ type Unplaced struct {
 	Why            string `json:"why,omitempty" doc:"What is in the way."`
 }
 
-// FailoverRow says whether everything still fits without one host.
+// FailoverRow says whether all VMs still fit without one host.
 type FailoverRow struct {
 	Host     string   `json:"host" doc:"The host that is thought away."`
 	Fits     bool     `json:"fits" doc:"All its VMs find another host."`

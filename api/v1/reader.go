@@ -29,7 +29,7 @@ type reader struct {
 	suggestions int // unknown names that were compared with the known ones
 }
 
-// full says that no further fault counts: whoever reads many entries stops.
+// full says that no further fault counts: a reader of many entries stops.
 func (r *reader) full() bool { return len(r.faults) >= maxFaults }
 
 func (r *reader) fault(n *node, path, format string, args ...any) {

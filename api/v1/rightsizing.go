@@ -91,8 +91,8 @@ type HostHeadroom struct {
 	Ignored   string            `json:"ignored,omitempty" doc:"Why what the host itself says counts for nothing."`
 }
 
-// HostAvailability is what a host itself holds to be available for new VMs: the lesser of its allowance less what VMs use, and of its capacity less what it estimates to be
-// in use.
+// HostAvailability is what a host itself measures to be available for new VMs: the lower of its allowance less what VMs use, and of its capacity less what it
+// estimates to be in use.
 type HostAvailability struct {
 	CPU     float64   `json:"cpu" doc:"Cores; 0 where it is overloaded."`
 	Memory  Size      `json:"memory" doc:"Bytes; 0 where it is overloaded."`

@@ -251,7 +251,7 @@ func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
 	var invalid *Invalid
 	if errors.As(err, &invalid) {
 		for i := range invalid.Fields {
-			invalid.Fields[i].Line = 0 // of a document that nobody wrote
+			invalid.Fields[i].Line = 0 // the user wrote no document that has lines
 		}
 	}
 	return patch, err

@@ -57,7 +57,7 @@ func fractionOf(unit int64, frac string) (int64, bool) {
 	if frac == "" {
 		return 0, true
 	}
-	if len(frac) > 12 { // nobody writes that by hand; and 10^12 fits an int64
+	if len(frac) > 12 { // more digits than users write by hand; and 10^12 fits an int64
 		return 0, false
 	}
 	num, err := strconv.ParseInt(frac, 10, 64)

@@ -23,7 +23,7 @@ const MaxBytes = 1 << 20
 const maxDepth = 32
 
 // maxValues bounds how many values a JSON document has: each costs many times its bytes. The largest VC file that is accepted, 64
-// groups with all their labels and terms of affinity, has 18,000; the largest what-if 8,000.
+// groups with all their labels and terms of affinity, has 18,000; the largest simulation request 8,000.
 const maxValues = 20_000
 
 type kind int

@@ -135,7 +135,7 @@ const (
 	OperationSuperseded = "superseded"
 )
 
-// Operation is a change that somebody asked for, and how far it is.
+// Operation is a change that a user asked for, and how far it is.
 type Operation struct {
 	ID             string    `json:"id"`
 	Kind           string    `json:"kind" doc:"create, scale, start, stop or delete; of moves, rebalance or drain."`
@@ -250,7 +250,7 @@ type ClusterStatus struct {
 	BackupAt            time.Time   `json:"backupAt,omitzero" doc:"When the server that answers last saved the state by itself."`
 }
 
-// Condition is something that somebody should look at.
+// Condition is a problem that an operator should look at.
 type Condition struct {
 	Severity string `json:"severity" enum:"warning,critical"`
 	Object   string `json:"object" doc:"cluster, member, host."`

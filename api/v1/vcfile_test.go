@@ -58,7 +58,7 @@ func TestVCFileEncodes(t *testing.T) {
 	}
 }
 
-// group in a file of one, with more fields given as YAML flow.
+// withGroup is a VC file of one group, with more fields given as YAML flow.
 func withGroup(fields string) string {
 	return "name: a\ngroups:\n  - {name: w, cpu: 1, memory: 1GiB, " + fields + "}\n"
 }

@@ -11,7 +11,7 @@ import (
 	"evenkeel/api/client"
 )
 
-// tool is one run of vcctl: its streams and what it was told about the server.
+// tool is one run of vcctl: its streams, and the warnings that it has shown.
 type tool struct {
 	in       io.Reader
 	out, err io.Writer

@@ -245,7 +245,7 @@ func (f *auditFollower) since(now time.Time) string {
 	return f.newest.Add(-auditOverlap).UTC().Format(time.RFC3339)
 }
 
-// unprinted are the notes that were not given at the last time.
+// unprinted are the notes that were not printed the last time.
 func (f *auditFollower) unprinted(notes []string) (out []string) {
 	now := map[string]bool{}
 	for _, n := range notes {

@@ -184,7 +184,7 @@ func (t *tool) values(c *cli.Context, path []string, flag string) []string {
 // completionTime is how long a shell may be kept waiting for names.
 const completionTime = 2 * time.Second
 
-// things of a kind by name, if the server tells in time.
+// things are the objects of a kind by name, if the server answers in time.
 func (t *tool) things(c *cli.Context, noun string) []string {
 	ctx, cancel := context.WithTimeout(c.Context, completionTime)
 	defer cancel()

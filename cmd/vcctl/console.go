@@ -22,7 +22,7 @@ func rawTerminal(f *os.File) (restore func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("switch the terminal to raw mode: %w", err)
 	}
-	return func() { _ = term.Restore(fd, before) }, nil // the program ends: nobody to tell
+	return func() { _ = term.Restore(fd, before) }, nil // the program ends: an error would change nothing
 }
 
 func (t *tool) vmConsole(c *cli.Context) error {

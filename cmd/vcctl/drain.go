@@ -117,7 +117,7 @@ func drainRequest(c *cli.Context) (v1.DrainRequest, error) {
 	return q, err
 }
 
-// drainNext empties the first group of hosts that had no turn yet.
+// drainNext drains the first batch of hosts that was not drained yet.
 func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
 	api, err := t.client(c)
 	if err != nil {
@@ -284,7 +284,7 @@ func drainOutcome(all []v1.Drain, ends []v1.HostEmpty) error {
 		}
 		left = append(left, e.Host)
 		if all[i].State == "none" && status == statusDone {
-			status = statusConflict // somebody undrained it
+			status = statusConflict // another request undrained it
 		} else {
 			status = statusFailed
 		}
@@ -433,7 +433,7 @@ func (b *drainBoard) show(all []v1.Drain) {
 			done := line
 			if vm.State == "done" {
 				if vm.BytesMoved == 0 && !d.Ended() {
-					continue // its target has told that it arrived; what was sent its source has yet to tell
+					continue // the target has reported the arrival; the source has yet to report the bytes sent
 				}
 				if vm.BytesMoved > 0 {
 					line += ", " + vm.BytesMoved.Short() + " sent"
@@ -459,7 +459,7 @@ func (b *drainBoard) show(all []v1.Drain) {
 	}
 }
 
-// stepText is where a VM of a host that is emptied is on its way.
+// stepText is how far a VM of a drained host is on its way.
 func stepText(host string, vm v1.DrainVM) string {
 	text := vm.State
 	switch {

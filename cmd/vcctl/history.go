@@ -79,7 +79,7 @@ func (t *tool) clusterHistory(c *cli.Context) error {
 	return err
 }
 
-// gather fills in what the cluster tells, and says for which share of steps and VMs nothing was measured.
+// gather fills in what the cluster reports. missing is the share of steps and VMs for which nothing was measured.
 func (t *tool) gather(ctx context.Context, api *client.Client, h *v1.ClusterHistory, resolution string) (missing float64, err error) {
 	hosts, err := api.Hosts(ctx)
 	if err != nil {

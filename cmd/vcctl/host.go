@@ -171,7 +171,7 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 	return text
 }
 
-// availabilityText is what a host itself holds to be available; empty where it reported nothing.
+// availabilityText is the host availability; empty where the host reported none.
 func availabilityText(w *v1.HostAvailability) string {
 	if w == nil {
 		return ""
@@ -183,7 +183,7 @@ func availabilityText(w *v1.HostAvailability) string {
 	return text
 }
 
-// pressureText is how much work on the machine waits; empty where nobody tells.
+// pressureText is how much work on the machine waits; empty where it is not reported.
 func pressureText(p *v1.Pressure) string {
 	if p == nil {
 		return ""

@@ -197,7 +197,7 @@ func serverAddresses(args []string) ([]string, error) {
 // defaultPort of a server.
 const defaultPort = "7480"
 
-// joinToken reads it from a file or standard input: an argument would show it to everybody on this machine.
+// joinToken reads the token from a file or standard input: an argument would show it to all users of this machine.
 func (t *tool) joinToken(path string) (string, error) {
 	in := t.in
 	if path != "-" {

@@ -94,7 +94,7 @@ func startSite(env *testscript.Env) error {
 	return nil
 }
 
-// outside is a host whose vcd belongs to no cluster until it is asked to: what vcd does, without running on.
+// outside stands in for the vcd of a host that belongs to no cluster until a request makes it a member.
 type outside struct {
 	mu  sync.Mutex
 	dir string

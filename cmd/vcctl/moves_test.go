@@ -252,7 +252,7 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// Wrong usage of the commands that move VMs is told before anything is asked of a server.
+// vcctl reports wrong usage of the commands that move VMs before it sends a request to a server.
 func TestMoveUsage(t *testing.T) {
 	for _, line := range []string{
 		"host drain", "host drain h1 h2", "host drain h1 --on-blocked kill", "host drain h1 --deadline 0s", "host drain h1 --deadline soon", "host drain h1 --max-bytes 64GB",

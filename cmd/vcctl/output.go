@@ -87,9 +87,9 @@ const refreshEvery = time.Second
 
 var watchFlag = &cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "go on and print every change, until ^C"}
 
-// show reads something and prints it; with -w again and again, whenever it
-// has changed. On a terminal it is redrawn in place. A server that goes away
-// meanwhile is waited for: whoever watches wants to see it come back.
+// show reads something and prints it; with -w it prints it again whenever it
+// has changed. On a terminal it is redrawn in place. With -w show waits for a server that
+// goes away meanwhile.
 func (t *tool) show(c *cli.Context, read func(context.Context) (any, func(wide bool) string, error)) error {
 	f, err := format(c)
 	if err != nil {
@@ -246,8 +246,8 @@ func listing[T any](t *tool, what string, read func(context.Context, *client.Cli
 	}
 }
 
-// getting is the action of a command that shows one thing, as text with the VMs
-// that belong to it, if vms tells them.
+// getting is the action of a command that shows one thing. The text includes the VMs
+// that belong to it, if vms is given.
 func getting[T any](t *tool, what, argument string, read func(*client.Client, context.Context, string, ...client.Option) (T, error),
 	vms func(context.Context, *client.Client, string) ([]v1.VM, error), text func(T, []v1.VM, bool) string) cli.ActionFunc {
 	return func(c *cli.Context) error {

@@ -29,7 +29,7 @@ type resolution struct{ step, kept time.Duration }
 var resolutions = map[string]resolution{"raw": {10 * time.Second, time.Hour}, "1m": {time.Minute, 6 * time.Hour},
 	"5m": {5 * time.Minute, 48 * time.Hour}, "1h": {time.Hour, 30 * 24 * time.Hour}}
 
-// historySteps are shown where nobody says how many.
+// historySteps is how many steps are shown where the user states no number.
 const historySteps = 30
 
 // plotWidth and plotHeight are of the plots below tables, in characters: for a terminal of 80 columns.

@@ -29,8 +29,8 @@ func (h movableHost) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, `{"name":%q,"cpu":%v,"memory":%v}`, h.Name, h.CPU, h.Memory), nil
 }
 
-// crowd is groups that lie on hosts anyhow; some VMs have none yet, some groups
-// are spread, some belong together, some have a least yield.
+// crowd is groups whose VMs lie on random hosts. Some VMs have no host yet, some groups
+// are spread, some must be together, some have a least yield.
 func crowd(seed uint64, hosts, groups int) (hs []movableHost, vcs []movable) {
 	r := rand.New(rand.NewPCG(seed, 9))
 	free := make([]float64, hosts)

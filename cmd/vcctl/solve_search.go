@@ -74,9 +74,9 @@ const (
 	timeToMove = 0.5                  // of the time limit, at most
 )
 
-// placeByMoves looks for moves from where VMs are now, which where few bytes may
-// move finds more than a search for placements. Its work does not hang on the
-// budget: more bytes never give less.
+// placeByMoves looks for moves from where VMs are now. Where few bytes may move it
+// finds more than a search for placements. Its work does not depend on the budget,
+// so that a greater budget never gives a lower minimum yield.
 func placeByMoves(p allocator.Problem, s allocator.Search, limit time.Duration) (found byMoves) {
 	m := migration.Problem{Rules: s.Rules}
 	for j := range p.Hosts {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Two full hosts and an empty one; whatever moves costs bytes.
+// threeHosts are two full hosts and an empty one; every move costs bytes.
 const threeHosts = `"hosts":[{"name":"h1","cpu":1,"memory":4},{"name":"h2","cpu":1,"memory":4},{"name":"h3","cpu":1,"memory":4}]`
 
 func TestSolveOptions(t *testing.T) {

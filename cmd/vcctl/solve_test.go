@@ -80,7 +80,7 @@ func decodeAnswers(t testing.TB, out string) []solved {
 const (
 	threeOnTwo = `{"name":"three","hosts":[{"name":"h1","cpu":1,"memory":1},{"name":"h2","cpu":1,"memory":1}],"virtualClusters":[{"name":"j","count":3,"cpu":0.6,"memory":0.1}]}`
 	tooLarge   = `{"name":"large","hosts":[{"name":"h1","cpu":1,"memory":1}],"virtualClusters":[{"name":"j","cpu":0.6,"memory":1.1}]}`
-	// Memory 0.5+0.3+0.2 and 0.4+0.4+0.2 fill two hosts, but not by taking the largest first.
+	// misled: memory 0.5+0.3+0.2 and 0.4+0.4+0.2 fills two hosts, but not if the largest VMs are placed first.
 	misled = `{"name":"misled","hosts":[{"name":"h1","cpu":1,"memory":1},{"name":"h2","cpu":1,"memory":1}],"virtualClusters":[
 		{"name":"a","cpu":0,"memory":0.5},{"name":"b","count":2,"cpu":0,"memory":0.4},{"name":"c","cpu":0,"memory":0.3},{"name":"d","count":2,"cpu":0,"memory":0.2}]}`
 )

@@ -107,7 +107,7 @@ func (d *duration) UnmarshalYAML(b []byte) error {
 
 // readConfig reads and checks vcd.yaml. Errors name the file, and the line or the key.
 func readConfig(path string) (config, error) {
-	// It holds no secrets, but whoever writes it says what vcd runs: everybody may read it, none but its owner may write it.
+	// The file holds no secrets, but decides what vcd runs: all users may read it, only its owner may write it.
 	b, err := secretfile.Read(path, secretfile.Rule{MaxBytes: maxConfigBytes, OpenTo: 0o044})
 	if err != nil {
 		return config{}, fmt.Errorf("configuration: %w", err)
@@ -267,7 +267,7 @@ func (c *config) devices(log *slog.Logger) *fence.Hosts {
 	return fence.NewHosts(fence.New(fence.Options{Log: log}), levels)
 }
 
-// bootID tells one run of this machine from the next.
+// bootID distinguishes one run of this machine from the next.
 func (c *config) bootID() (string, error) {
 	path := c.BootID
 	if path == "" {

@@ -100,7 +100,7 @@ func dev(c *cli.Context) error {
 	)
 	cluster, err := single.Start(c.Context, single.Options{Dir: dir, ID: "dev", Settings: set, Logger: log, Used: exists(filepath.Join(dir, ownerFile)),
 		Open: func(ctx context.Context) (map[string]hypervisor.Host, error) {
-			// After the log, whose lock reports a second vcd on the directory; before anything is done with a host.
+			// After the log, whose lock refuses a second vcd on the directory; before anything is done with a host.
 			if listener, err = net.Listen("tcp", c.String("listen")); err != nil {
 				return nil, fmt.Errorf("listen for the API: %w", err)
 			}

@@ -38,8 +38,8 @@ const systemURI = "qemu:///system"
 // there once the directory was used.
 const ownerFile = "hypervisor"
 
-// openFleet by the flag --hypervisor. A data directory belongs to the hypervisor it
-// was first used with: a state of real VMs must never be played out on
+// openFleet opens the hypervisor of the flag --hypervisor. A data directory belongs to the
+// hypervisor it was first used with: a state of real VMs must never be carried out on
 // simulated hosts because libvirt was slow to answer once.
 func openFleet(ctx context.Context, c *cli.Context, dir string, log *slog.Logger) (*fleet, error) {
 	owner := filepath.Join(dir, ownerFile)

@@ -62,7 +62,7 @@ func (l *lazyHost) do(ctx context.Context, f func(hypervisor.Host) error) error 
 	return f(h)
 }
 
-// The methods of hypervisor.Host.
+// Capacity and the methods after it implement hypervisor.Host.
 func (l *lazyHost) Capacity(ctx context.Context) (hypervisor.Capacity, error) {
 	return lazily(ctx, l, func(h hypervisor.Host) (hypervisor.Capacity, error) { return h.Capacity(ctx) })
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// machineID tells this machine from others. It is a hash: the id itself is not for others (machine-id(5)). A machine without one
-// is known by its boot id alone.
+// machineID distinguishes this machine from others. It is a hash: the id itself must stay on the machine (machine-id(5)). A machine
+// without one is known by its boot id alone.
 func machineID() string {
 	b, err := os.ReadFile("/etc/machine-id")
 	if err != nil {

@@ -222,7 +222,7 @@ func TestSetupAndRecover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the cluster says of a token or a name reaches who asked: nothing here failed.
+	// The cluster's answer on a token or a name reaches the client: it is not a failure of this server.
 	_, err = client.NewLocal(h4.socket).Join(t.Context(), v1.SetupJoin{Token: used.Token, Addresses: []string{"127.0.0.1:1", h1.advertise, h2.advertise}})
 	if !client.IsProblem(err, v1.ProblemInvalid) || !strings.Contains(err.Error(), "join token is not known, used, or over") {
 		t.Errorf("a token that lets another member in: %v", err)

@@ -69,7 +69,7 @@ func (o ownCA) issue(files pki.Files, principal pki.Identity, at string) {
 	}
 }
 
-// names a host's certificate as lists of revoked ones do.
+// at names a host's certificate as revocation lists do.
 func (o ownCA) at(h *host) string {
 	o.t.Helper()
 	text, err := os.ReadFile(o.files[h.name].Cert)
@@ -83,8 +83,8 @@ func (o ownCA) at(h *host) string {
 	return pki.SerialOf(certs[0])
 }
 
-// A cluster whose certificates all come from a PKI of the operator's own is made, grows, and lets a member go and come again; what
-// a certificate does not say nobody gets by a token.
+// A cluster whose certificates all come from the operator's own PKI is made and grows; a member leaves it and joins again. A token
+// gives a member no right that its certificate does not state.
 func TestOwnPKIFromTheFirstMember(t *testing.T) {
 	own, other := newOwnCA(t, "own"), newOwnCA(t, "own")
 	const both, agent = "server: true\nagent: true\n", "server: false\nagent: true\n"
@@ -187,7 +187,7 @@ func TestOwnPKIFromTheFirstMember(t *testing.T) {
 	h3.start() // a member by what it knows
 	serves(3)
 
-	// Another certificate takes the place of the one it came with: it is taken in, and goes with the member all the same.
+	// A member's certificate is replaced by another: the cluster accepts it, and revokes it when the member is removed.
 	own.renew(h3, is(h3, false))
 	h3.end()
 	h3.start()

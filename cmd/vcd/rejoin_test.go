@@ -12,7 +12,7 @@ import (
 	"evenkeel/api/v1"
 )
 
-// boots sets what tells this run of the host's machine from others: the machines of these tests are one.
+// boots sets the boot id, which distinguishes this run of the host's machine from others: the machines of these tests are one.
 func (h *host) boots(id string) {
 	h.t.Helper()
 	file := filepath.Join(filepath.Dir(h.config), "boot")

@@ -45,7 +45,7 @@ func (h *host) dial(ca, token string) *client.Client {
 	return c
 }
 
-// report a test that failed what the cluster says of itself.
+// report logs the cluster's hosts, VMs and latest events, for a test that failed.
 func (h *host) report(api *client.Client) {
 	ctx := context.WithoutCancel(h.t.Context())
 	hosts, err := api.Hosts(ctx)
@@ -154,7 +154,7 @@ func TestRestoreWithNoServerLeft(t *testing.T) {
 	if _, err := api.RestoreSnapshot(t.Context(), saved.Bytes(), true); err != nil {
 		t.Fatal(err)
 	}
-	// Who restored it still has access, and so have those who had it then.
+	// The operator who restored the snapshot still has access, and so have the tokens in the snapshot.
 	for principal, c := range map[string]*client.Client{"new": api, "old": h1.dial(again.CA, made.AdminToken)} {
 		h1.await("the "+principal+" admin token is good", func() bool { _, err := c.Status(t.Context()); return err == nil })
 	}

@@ -78,7 +78,7 @@ func runMember(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		defer alone.Close() //nolint:errcheck // nobody asks there
+		defer alone.Close() //nolint:errcheck // nothing depends on it: the process ends
 	}
 	d := &memberDaemon{conf: conf, log: log, audit: trail, entered: make(chan struct{}), up: make(chan struct{})}
 	if member.Orphan(conf.DataDir, conf.ownPKI()) {
@@ -431,7 +431,7 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 	return v1.SetupAnswer{SetupState: d.State()}, nil
 }
 
-// certified says what is wrong with a certificate of the operator's own PKI that is of somebody else than this host.
+// certified says what is wrong with a certificate of the operator's own PKI that names another member than this host.
 func (d *memberDaemon) certified() error {
 	id, err := member.IdentityIn(d.conf.DataDir, d.conf.pkiFiles())
 	if err == nil && id.Name != d.conf.Name {
@@ -488,7 +488,7 @@ func (d *memberDaemon) await(ctx context.Context, ready func(*member.Member) boo
 	return d.member, nil
 }
 
-// notifySystemd that the process is alive, as often as it wants to know.
+// notifySystemd reports to systemd that the process is alive, three times in each interval of the unit's watchdog.
 func notifySystemd(ctx context.Context, log *slog.Logger) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {

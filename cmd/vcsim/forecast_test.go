@@ -168,7 +168,7 @@ func TestForecastJobsChangeNothing(t *testing.T) {
 	}
 }
 
-// Who is drawn does not depend on what else is in the data, and CPU and memory of a VM stay together.
+// Which VMs are drawn does not depend on what else is in the data, and CPU and memory of a VM stay together.
 func TestForecastDraws(t *testing.T) {
 	var all []trace.Series
 	for _, set := range []string{"a", "b"} {
@@ -239,7 +239,7 @@ func TestSpreadData(t *testing.T) {
 	}
 }
 
-// The command from its arguments: what is wrong with them is said, and is a wrong usage.
+// The command from its arguments: it names what is wrong with them, and ends as for wrong usage.
 func TestForecastArguments(t *testing.T) {
 	dir := madeUp(t)
 	for _, c := range []struct{ args, want string }{
@@ -269,7 +269,7 @@ func TestForecastArguments(t *testing.T) {
 	}
 }
 
-// Each kind of model that is offered can be made, says its name, predicts a plain series, and does so again.
+// Each kind of model that is offered can be made, has its name, predicts a plain series, and gives the same again.
 func TestForecasters(t *testing.T) {
 	s := trace.Series{Set: "x", VM: "y", Resource: trace.CPU, Step: 300e9, Limit: math.NaN()}
 	for i := range 150 {

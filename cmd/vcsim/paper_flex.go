@@ -139,7 +139,7 @@ type flexPoint struct {
 	runs []flexRun
 }
 
-// flexReport is all that docs/reproduction/flex.md tells.
+// flexReport is all that docs/reproduction/flex.md reports.
 type flexReport struct {
 	nodes  int
 	seed   uint64

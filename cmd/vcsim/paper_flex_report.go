@@ -267,7 +267,7 @@ func (r *flexReport) points(b *bytes.Buffer, what string, points []flexPoint, no
 	}
 }
 
-// measures are what Evenkeel is held against; the greater the better.
+// flexMeasures are the measures by which Evenkeel is compared; greater is better.
 var flexMeasures = []struct {
 	name string
 	of   func(*flexRun) float64

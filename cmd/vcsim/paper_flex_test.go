@@ -86,7 +86,7 @@ func TestPaperFlexGolden(t *testing.T) {
 	rowsOf(t, dir, "flex", r.seed, r.tables())
 }
 
-// rowsOf looks whether the tables that are written alone are those of the page, and that the page reports them once they are there.
+// rowsOf checks that the tables that are written alone are those of the page, and that the page links to them once they exist.
 func rowsOf(t *testing.T, dir, paper string, seed uint64, tables []byte) {
 	t.Helper()
 	if err := writeTables(io.Discard, dir, paper, seed, tables); err != nil {

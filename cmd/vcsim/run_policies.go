@@ -172,7 +172,7 @@ func (p *playing) playable(spec string) error {
 	return nil
 }
 
-// haPlays says whether Ha can ever start a group of components; one that it cannot would hold up all behind it.
+// haPlays says whether Ha can ever start a group of components. One that it cannot start would block the queue behind it.
 func haPlays(spec string, g workload.Group, hosts []replay.Host) error {
 	v, err := settings(spec, haDamping, haAllowed)
 	if err != nil {

@@ -199,7 +199,7 @@ func (r *record) read(files []string) (err error) {
 	return r.sum(files)
 }
 
-// readAzure tells the files apart by their first lines.
+// readAzure distinguishes the files by their first lines.
 func readAzure(o trace.Options, files []string) ([]trace.Request, error) {
 	var a trace.AzureFiles
 	roles := map[string]trace.Source{}

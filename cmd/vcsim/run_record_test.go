@@ -291,7 +291,7 @@ func TestRunGolden(t *testing.T) {
 	}
 }
 
-// Whatever is given for a policy, it is made or refused.
+// FuzzPolicyOn: any text for a policy gives a policy or an error.
 func FuzzPolicyOn(f *testing.F) {
 	for _, s := range []string{"reservation", "oversub:1.5", "flexf:1", "ha:0.2:0.8", "easy", "pessimistic:gp:0.05:3", "ha::", "oversub:NaN", "flexl:1e999", ":::", "ha:1e-300"} {
 		f.Add(s)
@@ -307,7 +307,7 @@ func FuzzPolicyOn(f *testing.F) {
 	})
 }
 
-// A line is of at most one kind of Azure's files, and lines as they are published are of theirs.
+// FuzzAzureRole: a line matches at most one kind of Azure's files, and published lines match their own.
 func FuzzAzureRole(f *testing.F) {
 	for line, want := range map[string]string{"1,1.75 b": "flavours", "300 0": "bins", "300 g,|,b,b,|": "arrivals", "300 |,U4,C10,|": "lifetimes", "": "", "name,cpu": "", "300 ": ""} {
 		if got := azureRole(line); got != want {

@@ -193,7 +193,7 @@ func TestWhatifMovesKeepToHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, ok := p.(*replay.Rightsizing); ok {
-			s.Foresight = &replay.Persist{} // that of production believes nothing within these hours
+			s.Foresight = &replay.Persist{} // that of production trusts no forecast within these hours
 		}
 		m := &watchedMoves{moving: withMoves(p, state.MoveSettings{MaxBytes: 1 << 33}), t: t, budget: 1 << 33}
 		r, err := replay.Run(w, hosts, m, replay.Options{Tick: 300, Until: float64(h.Steps * h.StepSeconds)})

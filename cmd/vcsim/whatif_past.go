@@ -9,12 +9,12 @@ import (
 	"evenkeel/sim/workload"
 )
 
-// minThrottledNoted is the share of the time in which caps held a VM back that is worth a word.
+// minThrottledNoted is the share of the time in which caps throttled a VM from which on a note says so.
 const minThrottledNoted = 0.01
 
-// pastOf makes a workload of a history: every virtual cluster an application that arrives when it was created and outlasts the history,
-// every VM a component that uses, at each time, what it used then. more (0.3: 30% more, by declared CPU) are copies of some, at another time of their
-// history. Floors is memoryMin by group of the workload. The notes are for people: what the file does not tell.
+// pastOf makes a workload of a history. Every virtual cluster becomes an application that arrives when it was created and outlasts the
+// history; every VM becomes a component that uses, at each time, what the VM used then. more (0.3: 30% more, by declared CPU) adds copies of
+// some, at another time of their history. floors is memoryMin by group of the workload. notes is text for the user: what the file does not state.
 func pastOf(h v1.ClusterHistory, more float64, seed uint64) (w *workload.Workload, floors []float64, notes []string, err error) {
 	p := past{h: h, step: float64(h.StepSeconds), end: float64(h.Steps * h.StepSeconds), w: &workload.Workload{}}
 	asked := 0.0

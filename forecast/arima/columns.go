@@ -90,8 +90,8 @@ func (c *columns) prepare(s Spec, y []float64, x [][]float64) error {
 	return nil
 }
 
-// explains refuses fewer values, less those that differencing takes, than can tell the coefficients and k regressors, the mean
-// among them.
+// explains refuses too few values: without those that differencing takes, they must determine the coefficients and k regressors, the
+// mean among them.
 func (s Spec) explains(values, k int) error {
 	if need := s.coefficients() + k + 2; values < need {
 		return fmt.Errorf("arima %s: %d values, want %d at least: %w", s, values+s.lags(), s.lags()+need, ErrTooShort)

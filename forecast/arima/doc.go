@@ -24,7 +24,7 @@
 // Forecast states the mean and the variance of the *values* to come. Their square root makes prediction intervals: about
 // 95% of the values fall within 1.96 of it, if the model holds. It is not the standard error of a mean or of a
 // parameter; confidence intervals made of those shrink as the series grows, while what one value does next stays as
-// uncertain as it is. Pace, sec. III-A, found rightsizing by the narrow ones to be harmful. The uncertainty of the
+// uncertain as it is. Pace, sec. III-A, found resource shaping by the narrow ones to be harmful. The uncertainty of the
 // coefficients themselves is not in the variance (nor is it in R's): with few values per coefficient intervals are too
 // narrow, which is for the caller to correct by what it measures.
 //

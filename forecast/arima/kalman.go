@@ -65,7 +65,7 @@ func (k *covariance) along(x []float64) float64 {
 }
 
 // observe takes a measured value in: it sets f and gain and leaves p as it is after the value, before the next step.
-// informative is false for a value that only told what a past unknown one was.
+// informative is false for a value that only determined an unknown earlier one.
 func (k *covariance) observe() (informative bool) {
 	m := k.m
 	k.times(k.gain)

@@ -11,13 +11,13 @@ type columns struct {
 	spec  Spec
 	delta []float64
 	gaps  bool
-	first int // index of the first value that is there: what lies before tells nothing
+	first int // index of the first measured value: the missing ones before it add nothing
 
 	// level[0] is the series from first on, level[1:] its regressors, the mean among them first. diff are the same,
 	// differenced: only without gaps.
 	level, diff [][]float64
 	n           int // length of level
-	used        int // values that the likelihood speaks about
+	used        int // values that the likelihood is computed from
 
 	searching bool // what is prepared is of one series until the search ends
 	kept      bool // and is still there
@@ -87,7 +87,7 @@ func (o *objective) value() float64 {
 // profile is the objective at the sum of squares ssq, with the determinants of the last filtering.
 func (o *objective) profile(ssq float64) float64 {
 	n := float64(o.terms)
-	// Below this the fit is exact as far as doubles can tell, and the logarithm would only measure rounding.
+	// Below this the fit is exact within the precision of doubles, and the logarithm would only measure rounding.
 	v := 0.5 * (math.Log(max(ssq/n, 1e-28)) + o.logdet/n)
 	if math.IsNaN(v) {
 		return math.Inf(1)

@@ -16,7 +16,7 @@ type Model struct {
 	// after the method CSS it is the conditional one. The criteria count sigma2 as a parameter. They are those of the
 	// last fit: Update does not change them.
 	LogLik, AIC, AICc, BIC float64
-	Used                   int // values that LogLik speaks about: those measured, less those that differencing takes
+	Used                   int // values that LogLik is computed from: those measured, less those that differencing takes
 
 	Evaluations int  // of the likelihood, spent on the fit
 	Converged   bool // the optimiser came to rest before it was out of evaluations

@@ -11,7 +11,7 @@ type moments struct {
 	matrix []float64
 }
 
-// reset computes the moments of c. It is false if the process is not stationary as far as the arithmetic can tell.
+// reset computes the moments of c. It is false if the process is not stationary within the precision of doubles.
 func (m *moments) reset(c *coefs) bool {
 	p, q, r := c.p, c.q, len(c.phi)
 	m.psi, m.gamma, m.first = grow(m.psi, q+1), grow(m.gamma, p+1), grow(m.first, r)

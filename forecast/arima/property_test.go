@@ -490,7 +490,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// No input makes a fit panic, or a forecast that is not a number or of negative variance.
+// FuzzFit: no input makes a fit panic, or gives a forecast that is not a number or has a negative variance.
 func FuzzFit(f *testing.F) {
 	seed := func(head [4]byte, y ...float64) {
 		b := head[:]

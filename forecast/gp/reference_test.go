@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Values that others published are held against ours here. The points of the GPML toolbox's examples are in testdata;
-// what else is known is read from a checkout of the reference data beside this one, where there is one.
+// These tests compare with values that others published. The points of the GPML toolbox's examples are in testdata;
+// other published values are read from a checkout of the reference data beside this one, where there is one.
 
 // reference is a file of the reference data; the test is skipped if it is not there.
 func reference(t testing.TB, name string) string {

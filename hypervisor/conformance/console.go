@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// reads says what a console says, piece by piece, until it ends.
+// reads sends what a console prints, piece by piece, until it ends.
 func reads(console io.Reader) <-chan string {
 	c := make(chan string, 1)
 	go func() {

@@ -84,7 +84,7 @@ func migration(t *testing.T, s Setup) {
 			t.Fatal("Migrate does not begin")
 		}
 		from := s.Host
-		if s.Reconnect != nil { // whoever began it
+		if s.Reconnect != nil { // also one that another process began
 			from = s.Reconnect(t)
 			defer from.Close()
 		}
@@ -179,7 +179,7 @@ func arrivesPaused(t *testing.T, s Setup, spec hypervisor.Spec, here, there *eve
 		t.Errorf("the target lists %+v, want %+v paused with %+v", vm, spec.Identity, before.CPU)
 	}
 	here.await(t, s.Wait, mark, hypervisor.MovedOut, spec.VM)
-	there.await(t, s.Wait, markThere, hypervisor.Suspended, spec.VM) // libvirt tells no more of the arrival
+	there.await(t, s.Wait, markThere, hypervisor.Suspended, spec.VM) // libvirt sends no other event of the arrival
 	if arrival, err := on.Host.Arrival(t.Context(), spec.VM); err != nil || arrival.Bytes < moved.Bytes*9/10 || arrival.Bytes > moved.Bytes*11/10 {
 		t.Errorf("Arrival: %+v, %v; the source counted %+v", arrival, err, moved)
 	}

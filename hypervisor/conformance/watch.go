@@ -180,7 +180,7 @@ func is(t *testing.T, doing string, got, want error) {
 // round them to whole microseconds of quota and whole shares.
 func near(a, b float64) bool { return math.Abs(a-b) <= 0.011+0.01*math.Abs(b) }
 
-// events collects what a host tells, from the moment it returns.
+// events has the events that a host sent since watch returned.
 type events struct {
 	mu   sync.Mutex
 	all  []hypervisor.Event
@@ -215,7 +215,7 @@ func (w *events) mark() int {
 	return len(w.all)
 }
 
-// since is what came after a mark, and a channel that reports more.
+// since is the events that came after a mark, and a channel that is closed when there are more.
 func (w *events) since(mark int) ([]hypervisor.Event, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,7 +244,7 @@ func (w *events) await(t *testing.T, bound time.Duration, mark int, kind hypervi
 	}
 }
 
-// none checks that nothing of a kind was told about a VM.
+// none checks that no event of a kind was sent about a VM.
 func (w *events) none(t *testing.T, mark int, kind hypervisor.EventKind, id string) {
 	t.Helper()
 	got, _ := w.since(mark)

@@ -1,8 +1,8 @@
-// Package imagefile looks at files that are to enter the image catalogue: is
-// it there, is it what it is said to be, and does it stand alone.
+// Package imagefile checks a file that is to enter the image catalogue: whether it
+// exists, has the format that was stated, and refers to no other file.
 //
 // It reads headers only, never writes, and never follows what a header points to. A
-// qcow2 image that names a backing or data file is refused: whoever may add images
+// qcow2 image that names a backing or data file is refused: a user who may add images
 // could otherwise read any file of the host through a guest.
 package imagefile
 
@@ -22,7 +22,7 @@ const (
 	Initrd = "initrd"
 )
 
-// ErrNot: the file is not what it is said to be. The text says what is wrong with it.
+// ErrNot: the file has not the format that was stated. The text says what is wrong with it.
 var ErrNot = errors.New("not a usable image")
 
 // Info is what a file says of itself, in bytes.

@@ -8,8 +8,8 @@ import (
 	libvirt "libvirt.org/go/libvirt"
 )
 
-// What is left of a call that was given up learns of it: a libvirt that hung must not start a VM, or remove a disk,
-// long after the VM was started elsewhere.
+// The goroutine of a call that was given up learns that it was: after libvirt hung it must not start a VM, or remove a
+// disk, long after the VM was started elsewhere.
 func TestCallGivenUp(t *testing.T) {
 	h := &Host{session: &session{refs: 1}}
 	hang, after := make(chan struct{}), make(chan error, 1)

@@ -15,8 +15,8 @@ import (
 	"evenkeel/test/patience"
 )
 
-// guestTime bounds what an emulated guest on a busy machine does in its own time: it beats all the while, so that
-// its beats show no progress.
+// guestTime bounds waits for what an emulated guest does in its own time on a busy machine. The guest beats all the while, so
+// that its beats show no progress.
 var guestTime = patience.Within(2 * time.Minute)
 
 // guest is a booted guest with its console.
@@ -228,7 +228,7 @@ func TestBalloonFollows(t *testing.T) {
 	g := b.attach(t, s.VM)
 	before := g.until(t, "the guest holds 160 MiB", func(beat map[string]int64) bool { return beat["touched"] >= 160<<20/4096 })
 	full := b.sampleOf(t, s.VM)
-	// What the guest reports to the host is what it says of itself.
+	// What the guest reports to the host equals what its console prints.
 	for end := time.Now().Add(guestTime); ; pause() {
 		if x := b.sampleOf(t, s.VM); math.Abs(float64(x.Available-before["memavail_kb"]<<10)) < 16<<20 {
 			if x.Unused < 0 || x.Unused > x.Available || x.MajorFaults < 0 || x.SwapIn != 0 || x.SwapOut != 0 {
@@ -294,8 +294,8 @@ func (b bench) sampleOf(t *testing.T, id string) hypervisor.Stats {
 	return hypervisor.Stats{}
 }
 
-// The daemon stops, dies and comes back: the guest runs on in one life, the
-// host says that it is out of reach, and reports what happens afterwards.
+// The daemon stops, is killed and starts again: the guest runs on without a restart. The
+// host reports that it is unreachable, and reports what happens afterwards.
 func TestDaemonRestart(t *testing.T) {
 	b := realHost(t)
 	s := b.spec("ek-restart-a-0", "ek.beat=200")

@@ -14,7 +14,7 @@ const pollInterval = 50 * time.Millisecond
 // diskBurst is what QEMU sends of a disk before it heeds the bandwidth: it reads up to 16 MiB ahead.
 const diskBurst = 16 << 20
 
-// progress is how far a migration got, and what else says when to change its ways.
+// progress is how far a migration got, and what else decides when to switch to post-copy.
 type progress struct {
 	moved hypervisor.Moved
 	pass  int // over the guest's memory, from 1; 0 = not begun
@@ -39,7 +39,7 @@ type budget struct {
 func (b *budget) stats(p progress, asked, received time.Time) {
 	b.took = received.Sub(asked)
 	b.slowest = max(b.slowest-b.slowest/16, b.took)  // on a busy machine one answer may take seconds, and the next none
-	p.moved.Bytes = max(p.moved.Bytes, b.last.Bytes) // a migration that is just failing is informed of with zeros
+	p.moved.Bytes = max(p.moved.Bytes, b.last.Bytes) // libvirt reports a migration that is just failing with zeros
 	b.last, b.pass, b.at = p.moved, p.pass, asked
 	b.known = b.known || p.moved.Bytes > 0
 }
@@ -47,7 +47,7 @@ func (b *budget) stats(p progress, asked, received time.Time) {
 // since is the most that may have been sent since the last figures, after so long.
 func (b *budget) since(lag time.Duration) float64 {
 	more := b.rate*lag.Seconds() + b.burst
-	if b.known && b.pass > 0 { // while a disk is copied what is left of it is told, and not the memory
+	if b.known && b.pass > 0 { // while a disk is copied libvirt reports what is left of the disk, and not the memory
 		more = min(more, float64(b.last.Remaining)+b.last.Dirty*lag.Seconds())
 	}
 	return more
@@ -60,8 +60,8 @@ func (b *budget) bound(now time.Time) int64 {
 
 func (b *budget) exceeded(now time.Time) bool { return b.limit > 0 && b.bound(now) > b.limit }
 
-// charged is what a move that was aborted, or failed, is taken to have sent: QEMU's own count is gone
-// with it, so that the most it can have been since the last look counts. An abort for the budget's sake came in time.
+// charged is what a move that was aborted, or failed, counts as having sent. QEMU's own count is gone with the
+// move, so the most that it can have sent since the last figures counts. An abort because of the budget came in time.
 func (b *budget) charged(now time.Time) int64 {
 	limit := b.last.Bytes + int64(b.since(now.Sub(b.at)))
 	if b.limit > 0 {
@@ -101,8 +101,8 @@ func (b *budget) passFits() bool {
 	return float64(b.last.Bytes)+left+min(left*b.last.Dirty/rate, left) <= float64(b.limit)
 }
 
-// switchOver says whether now is the time for post-copy: it would do, and going on without has had its chance, or
-// would break the budget, or would take more than the half of its time that is left.
+// switchOver says whether to switch to post-copy now: it would keep the budget, and going on without it has been tried
+// long enough, or would exceed the budget, or more than half of the move's time has passed.
 func (b *budget) switchOver(now, begun, deadline time.Time) bool {
 	late := !deadline.IsZero() && now.Sub(begun) > deadline.Sub(now)
 	return b.rest(now) && (b.pass >= latePasses || late || !b.passFits() || b.exceeded(now))

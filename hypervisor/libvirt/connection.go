@@ -18,8 +18,8 @@ const (
 	firstBackoff      = 100 * time.Millisecond
 	maxBackoff        = 3 * time.Second
 
-	// A daemon that was restarted takes a while to find its VMs again. A VM that ends
-	// meanwhile is gone with no event, so readers are asked to list again afterwards.
+	// settling is how long a daemon that was restarted takes to find its VMs again. A VM that
+	// ends meanwhile is gone with no event, so readers are asked to list again afterwards.
 	settling = 5 * time.Second
 )
 
@@ -52,8 +52,8 @@ func startEventLoop(log *slog.Logger) error {
 	return nil
 }
 
-// session is one connection. It counts its users, so that it is closed under
-// nobody's feet.
+// session is one connection. It counts its users and is closed only after the last
+// of them has released it.
 type session struct {
 	conn   *libvirt.Connect
 	closed chan struct{} // closed when libvirt says the connection is lost

@@ -15,7 +15,7 @@ import (
 
 // console is a VM's serial console as a stream of libvirt. The stream never
 // blocks: the event loop says when there is something to read or room to
-// write, and the callback does no more than wake who waits.
+// write, and the callback does no more than wake the waiting goroutine.
 type console struct {
 	host *Host
 	id   string
@@ -29,7 +29,7 @@ type console struct {
 	writable chan struct{}
 }
 
-// Console attaches to the VM's serial console, and takes it from whoever has it.
+// Console attaches to the VM's serial console, and takes it from the client that has it.
 func (h *Host) Console(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	h.mu.Lock()
 	old := h.consoles[id]
@@ -75,7 +75,7 @@ func (h *Host) Console(ctx context.Context, id string) (io.ReadWriteCloser, erro
 	return c, nil
 }
 
-// event runs in the event loop. It gives up the interest that was served, else
+// event runs in the event loop. It unsubscribes from the event that was served, else
 // the loop would call again at once.
 func (c *console) event(_ *libvirt.Stream, e libvirt.StreamEventType) {
 	c.mu.Lock()

@@ -13,21 +13,21 @@
 // CPU cap, weight and balloon are in the XML the VM is started with: it never
 // runs a moment without them. See schedParams for how a cap becomes quotas.
 // A guest that runs out of memory takes some back from its balloon before it
-// kills anything (autodeflate): a target that is set is what it has as long as
-// it can live with that, and VM.Balloon tells. Pages that it frees go back to the
-// host as they become free (free page reporting). Both where libvirt and QEMU can.
+// kills anything (autodeflate): it may have more than the target that is set, and
+// VM.Balloon shows what it has. Pages that it frees go back to the host as they
+// become free (free page reporting). Both where libvirt and QEMU support it.
 //
 // # Connection
 //
 // One event loop serves all connections of the process (libvirt allows one),
 // is started by the first Open and runs for as long as the process does. A
 // Host keeps one connection, notices by keepalive or by the close callback
-// that it is gone, says so to the readers of its events (Disconnected),
-// connects again by itself with back-off and then says Resync. Calls of
-// libvirt block as long as a hung daemon pleases, so each runs in a goroutine
-// of its own and is given up after a time-out; what it did by then is not
-// known, the error is hypervisor.ErrUnavailable and names the call, and Host.Hanging lists
-// the call until it ends after all. While one hangs no other is given more than CallTimeout.
+// that it is gone, reports that to the readers of its events (Disconnected),
+// connects again by itself with back-off and then sends Resync. Calls of
+// libvirt block for as long as the daemon hangs, so each runs in a goroutine
+// of its own and is given up after a time-out. What it did by then is not
+// known: the error is hypervisor.ErrUnavailable and names the call, and Host.Hanging lists
+// the call until it ends after all. While one call hangs, no other is given more than CallTimeout.
 //
 // # Limits
 //

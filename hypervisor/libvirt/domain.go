@@ -120,7 +120,7 @@ func domainXML(spec hypervisor.Spec, p parts, can abilities, cgroup int) (string
 	return d.Marshal()
 }
 
-// onIf is libvirt's word for a feature of a device; "" leaves out one that is not known.
+// onIf is libvirt's value for a feature of a device; "" leaves out one that is not supported.
 func onIf(can bool) string {
 	if can {
 		return "on"

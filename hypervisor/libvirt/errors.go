@@ -55,7 +55,7 @@ func sentinel(s *session, e libvirt.Error) error {
 		return hypervisor.ErrUnavailable
 	}
 	// A call on a connection that broke says "internal error", or whatever the
-	// socket said: the connection's own state is what tells.
+	// socket said: only the connection's own state shows the break.
 	if e.Domain == libvirt.FROM_RPC || s != nil && !s.alive() {
 		return hypervisor.ErrUnavailable
 	}

@@ -156,7 +156,7 @@ func (h *Host) dispatch() {
 	}
 }
 
-// resolve makes an event of ours of a raw one; false if nobody need hear of it.
+// resolve turns a raw event of libvirt into a hypervisor.Event; false if readers do not need it.
 func (h *Host) resolve(r rawEvent) (hypervisor.Event, bool) {
 	e := hypervisor.Event{At: r.at, Kind: r.kind, Name: r.name, Reason: r.reason}
 	if r.uuid == "" {
@@ -377,7 +377,7 @@ func (s *subscriber) pump(ctx context.Context) {
 		}
 		s.mu.Unlock()
 		switch {
-		case have && done: // nobody may be reading any more: do not wait for it
+		case have && done: // the reader may have gone: do not wait for it
 			select {
 			case s.out <- next:
 			case <-ctx.Done():

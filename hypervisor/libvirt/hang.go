@@ -49,7 +49,7 @@ func (p *pending) becomes(name string) {
 	p.name, p.since = name, time.Now()
 }
 
-// hung is the call as it is told. p is locked.
+// hung is the call as it is reported. p is locked.
 func (p *pending) hung() hypervisor.Hung {
 	text := p.name
 	if p.object != "" {

@@ -163,14 +163,14 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// Time-outs of calls that are slower than most: starting QEMU, and making
+// slow is the time-out of calls that are slower than most: starting QEMU, and making
 // sure that it is gone.
 func (h *Host) slow() time.Duration { return 4 * h.opts.CallTimeout }
 
 // call runs fn with the present connection in a goroutine of its own and
 // waits for it no longer than limit or ctx. fn must not touch anything the
-// caller uses: it may outlive the call. The name that ctx gives it (calling) is
-// reported one that hangs; while another does, this one is given CallTimeout at most.
+// caller uses: it may outlive the call. A call that hangs is reported by the name that ctx
+// gives it (calling). While another call hangs, this one is given CallTimeout at most.
 func call[T any](ctx context.Context, h *Host, limit time.Duration, fn func(*libvirt.Connect) (T, error)) (T, error) {
 	var zero T
 	if err := ctx.Err(); err != nil {
@@ -214,11 +214,11 @@ func do(ctx context.Context, h *Host, limit time.Duration, fn func(*libvirt.Conn
 	return err
 }
 
-// errAbandoned: nobody waits for the call any more.
+// errAbandoned: the caller does not wait for the call any more.
 var errAbandoned = errors.New("the call was given up meanwhile")
 
-// doAwaited is do for what must not happen once the caller has given up: the VM may have been started elsewhere
-// since, on the same disk. fn asks wanted before each step that changes something.
+// doAwaited is do for changes that must not be made once the caller has given up: the VM may have been started
+// elsewhere since, on the same disk. fn asks wanted before each step that changes something.
 func doAwaited(ctx context.Context, h *Host, limit time.Duration, fn func(c *libvirt.Connect, wanted func() error) error) error {
 	var over atomic.Bool
 	defer over.Store(true)

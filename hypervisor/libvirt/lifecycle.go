@@ -82,7 +82,7 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 
 // checkDisk refuses a disk that keeps its data in a file of its own: QEMU opens the file that the image's header names,
 // no definition can forbid that, and the guest's QEMU could have written the header. A file that cannot be read from here
-// is not checked: on a share that maps root to nobody, or where libvirt sees another file system than this process.
+// is not checked: on a share that maps root to another user (root squash), or where libvirt sees another file system than this process.
 func (h *Host) checkDisk(path string) error {
 	if path == "" || !h.local {
 		return nil
@@ -258,13 +258,13 @@ func (h *Host) Destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-// notifyStopped makes sure that the end of a VM that was destroyed is told. libvirt
-// tells it, but for a daemon that was restarted a moment ago and is still
+// notifyStopped makes sure that readers get an event for the end of a VM that was destroyed.
+// libvirt sends one, except for a daemon that was restarted a moment ago and is still
 // finding its VMs again: then a VM ends with no event.
 func (h *Host) notifyStopped(uuid string) {
 	for range 50 {
 		if _, known := h.lookupKnown(uuid); !known {
-			return // told and forgotten
+			return // its event was sent and the VM forgotten
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -13,8 +13,8 @@ import (
 // markNamespace is the XML namespace of the element that makes a domain ours.
 const markNamespace = "urn:evenkeel:vm:1"
 
-// mark is the element itself: who the VM is, and what is needed to find its
-// parts again when no Spec is at hand.
+// mark is the <metadata> element: the VM's identity, and what is needed to find its
+// parts again without its Spec.
 type mark struct {
 	XMLName    xml.Name   // any: libvirt gives it back without prefix and namespace
 	Cluster    string     `xml:"cluster,attr"`

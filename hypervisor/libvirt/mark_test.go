@@ -62,7 +62,7 @@ func TestUUIDOf(t *testing.T) {
 	}
 }
 
-// Whatever stands in a domain's metadata, reading it is an error or a mark.
+// FuzzParseMark: reading any metadata of a domain gives an error or a mark.
 func FuzzParseMark(f *testing.F) {
 	f.Add(`<vm cluster="c" id="v" generation="2" vcpus="4"><ephemeral pool="p" volume="x"/></vm>`)
 	f.Add(`<vm id=""/>`)

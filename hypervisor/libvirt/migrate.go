@@ -314,8 +314,8 @@ func (h *Host) Resume(ctx context.Context, id string) error {
 	return nil
 }
 
-// Abort ends a migration of the VM from here that goes on in the daemons, whoever began it, and returns when it has ended, one way
-// or the other. A process that dies leaves its moves behind, with nobody to keep their budget.
+// Abort ends a migration of the VM from here that goes on in the daemons, whichever process began it, and returns when it has ended,
+// done or aborted. A process that dies leaves its migrations behind, and then no process enforces their budget.
 func (h *Host) Abort(ctx context.Context, id string) (last hypervisor.Moved, found bool, err error) {
 	type look struct {
 		moved hypervisor.Moved

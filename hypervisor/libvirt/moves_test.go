@@ -55,7 +55,7 @@ func (b bench) io(t *testing.T, s hypervisor.Spec, what string) {
 	}
 }
 
-// A disk in a pool that the operator declared shared, and one that goes along.
+// A disk in a pool that the operator declared shared, and one that is copied with the VM.
 func TestMigrateDisks(t *testing.T) {
 	here, there := pair(t)
 	base := filepath.Join(filepath.Dir(here.guest.Kernel), "disk.qcow2")

@@ -239,8 +239,8 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bo
 		case libvirt.DOMAIN_PAUSED_MIGRATION, libvirt.DOMAIN_PAUSED_STARTING_UP:
 			// Source and target of a migration both say "paused (migration)": the source for the instant of the
 			// hand-over, the target once QEMU waits; before that it says "paused (starting up)". Where the job does not
-			// tell, a VM that is not sent from here is taken for one that has not arrived: else it would count as here,
-			// and run there.
+			// show which it is, a VM that is not sent from here is taken for one that has not arrived: else it would
+			// count as here while it runs at the source.
 			job, err := dom.GetJobStats(0)
 			if from || err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT {
 				return hypervisor.Paused, false

@@ -105,7 +105,7 @@ func networksOf(c *libvirt.Connect) ([]string, error) {
 	}
 	interfaces, err := c.ListAllInterfaces(libvirt.CONNECT_LIST_INTERFACES_ACTIVE)
 	if err != nil {
-		return nil, nil // a libvirt without an interface driver: nobody can say which bridges there are
+		return nil, nil // a libvirt without an interface driver cannot list bridges
 	}
 	for i := range interfaces {
 		if name, err := interfaces[i].GetName(); err == nil {

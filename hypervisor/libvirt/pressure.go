@@ -12,7 +12,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Pressure is that of this machine, where libvirt runs on it. Libvirt itself tells none.
+// Pressure is that of this machine, where libvirt runs on it. Libvirt itself reports none.
 func (h *Host) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
 	if err := ctx.Err(); err != nil {
 		return hypervisor.Pressure{}, err

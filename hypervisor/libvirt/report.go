@@ -28,8 +28,8 @@ type hadBalloon struct {
 // maxHad is how many of these are kept.
 const maxHad = 8
 
-// atReport is what the guest had when it made its last report: a sample is as old as its report, and its balloon is not. Where
-// clocks differ too much to tell it is what the guest has now.
+// atReport is the balloon that the guest had when it made its last report: a sample's use is as old as that report, its balloon
+// is newer. Where the clocks differ too much to know, it is the balloon that the guest has now.
 func (g *guestReport) atReport(now time.Time) int64 {
 	made := time.Unix(int64(g.update), 0).Add(time.Second) //nolint:gosec // seconds since 1970
 	out := g.had[0].balloon

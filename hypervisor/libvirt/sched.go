@@ -17,20 +17,20 @@ const (
 	maxPeriod = 1_000_000 // the kernel's longest
 	minQuota  = 1_000     // the kernel's least
 
-	// What QEMU's own threads may use beyond the cap where one quota covers
-	// them and the vCPUs together: a guest that is busy computing costs its
-	// emulator 0.01 to 0.02 core (timers, balloon statistics, console), one
-	// busy with I/O more in proportion to what it does.
+	// marginCores and marginFraction are what QEMU's own threads may use beyond the cap where one
+	// quota covers them and the vCPUs together. A guest that is busy computing costs its
+	// emulator 0.01 to 0.02 cores (timers, balloon statistics, console), one
+	// busy with I/O more, in proportion to its I/O.
 	marginCores    = 0.02
 	marginFraction = 0.02
 
-	// Beyond the cap for a vCPU that may use all of itself. A thread cannot use more
-	// than one core, so this gives nothing away, while a quota of exactly one
+	// headroom is added to the quota of a vCPU that may use a whole core. A thread cannot use more
+	// than one core, so this allows no more CPU, while a quota of exactly one
 	// core makes the kernel throttle the thread for the rest of every period in
-	// which its clock ran ahead by a hair.
+	// which its clock ran slightly ahead.
 	headroom = 0.05
 
-	// Shares of one core. On cgroup v1 1024 is the kernel's default; v2 counts
+	// sharesPerCore are the shares of one core. On cgroup v1 1024 is the kernel's default; v2 counts
 	// weights from 1 to 10000 around a default of 100.
 	sharesPerCoreV1, minSharesV1, maxSharesV1 = 1024.0, 2, 262144
 	sharesPerCoreV2, minSharesV2, maxSharesV2 = 100.0, 1, 10000

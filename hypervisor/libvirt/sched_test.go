@@ -72,7 +72,7 @@ func TestSchedInverse(t *testing.T) {
 	})
 }
 
-// Quotas somebody else set are taken as they are.
+// Quotas that another program set are taken as they are.
 func TestSchedForeign(t *testing.T) {
 	cases := []struct {
 		name  string

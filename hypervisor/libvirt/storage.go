@@ -23,7 +23,7 @@ func poolName(name string) string {
 	return name
 }
 
-// Volumes are named after the VM's libvirt UUID, so that any id makes a good file name.
+// diskName and seedName name volumes after the VM's libvirt UUID, so that any id makes a good file name.
 func diskName(id string) string { return "ek-" + uuidOf(id) + ".qcow2" }
 func seedName(id string) string { return "ek-" + uuidOf(id) + "-seed.iso" }
 

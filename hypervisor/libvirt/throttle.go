@@ -14,9 +14,9 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Libvirt tells no throttled time, and no path of a VM's control group. Both are read from the kernel: the QEMU process
+// Libvirt reports no throttled time, and no path of a VM's control group. Both are read from the kernel: the QEMU process
 // by its command line, which names the VM's UUID, its group by /proc/PID/cgroup. That works where libvirt runs on this
-// machine, also if it does in a PID namespace below this one.
+// machine, also if it runs in a PID namespace below this one.
 
 // How long after a VM's control groups were not found they are looked for again: doubled each time, for that takes a look at every
 // process of the machine.
@@ -32,7 +32,7 @@ type groups struct {
 	waited time.Duration // after they were not found the last time
 }
 
-// throttled is how long a VM's threads were held back by its cap; hypervisor.Unknown where the kernel does not tell.
+// throttled is how long the cap throttled a VM's threads; hypervisor.Unknown where the kernel does not report it.
 func (h *Host) throttled(g *groups, uuid string, now time.Time, all *processes) time.Duration {
 	if !h.local {
 		return hypervisor.Unknown
@@ -134,8 +134,8 @@ func groupsOf(all *processes, uuid string, version int) ([]string, error) {
 	return append(dirs, vcpus...), nil
 }
 
-// processes of VMs, by the UUIDs in their command lines. Looked for once, when somebody asks: that takes a look at every
-// process of the machine.
+// processes are those of VMs, by the UUIDs in their command lines. They are looked for once, when they are first needed: that
+// reads the command line of every process of the machine.
 type processes struct {
 	proc string
 	once sync.Once

@@ -177,7 +177,7 @@ func TestGuestReport(t *testing.T) {
 	step(time.Second, &libvirt.DomainStatsBalloon{LastUpdateSet: true, LastUpdate: 103, UnusedSet: true, Unused: 1}, 1<<10, no, no, no, no)
 }
 
-// What a guest can still use is told for the balloon that it has now, also if its report is older than that.
+// What a guest can still use is reported for the balloon that it has now, also if the guest's report is older than that balloon.
 func TestReportIsOlderThanTheBalloon(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {

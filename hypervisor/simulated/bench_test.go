@@ -9,7 +9,7 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// crowd is hosts with VMs on them, equally many each, that want more than there is.
+// crowd is hosts with equally many VMs each, which want more CPU than there is.
 func crowd(b *testing.B, hosts, vms int, o simulated.Options) (*simulated.World, *simulated.Virtual) {
 	b.Helper()
 	o.Hosts = hosts

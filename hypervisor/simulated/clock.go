@@ -24,7 +24,7 @@ func (realClock) AfterFunc(d time.Duration, f func()) func() bool {
 	return time.AfterFunc(d, f).Stop
 }
 
-// Virtual is a clock that stands still until it is advanced. A call into a World
+// Virtual is a clock that does not advance by itself. A call into a World
 // that takes time (see Timing) waits for another goroutine to advance
 // the clock; with a zero Timing no call waits, and a single goroutine can
 // drive everything.

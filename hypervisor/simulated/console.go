@@ -11,7 +11,7 @@ import (
 const maxUnread = 64 << 10
 
 // console is one reader's hold on a VM's serial console. The guest prints the
-// test guest's beat and echoes what it is told.
+// test guest's beat and echoes its input.
 type console struct {
 	mu     sync.Mutex
 	unread []byte
@@ -34,7 +34,7 @@ func (m *machine) attach(v *vm) *console {
 	return c
 }
 
-// speak has a guest use its console, if anybody reads that.
+// speak has a guest write to its console, if a reader is attached.
 func (m *machine) speak(v *vm) {
 	if v.console == nil {
 		return
@@ -114,7 +114,7 @@ func (c *console) Read(p []byte) (int, error) {
 	}
 }
 
-// Write is heard by the guest, which echoes it and does nothing about it.
+// Write sends p to the guest, which only echoes it.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	over := c.over

@@ -91,7 +91,7 @@ func (s *subscriber) put(e hypervisor.Event) {
 	}
 }
 
-// notify tells all readers what happened to a VM at m.at.
+// notify sends all readers an event of what happened to a VM at m.at.
 func (m *machine) notify(kind hypervisor.EventKind, v *vm, reason string) {
 	e := hypervisor.Event{Kind: kind, Name: v.spec.Name, Reason: reason}
 	if !v.foreign {
@@ -117,5 +117,5 @@ func (m *machine) publish(e hypervisor.Event) {
 	}
 }
 
-// down says whether nobody gets through to the machine's hypervisor.
+// down says whether the machine's hypervisor is not reachable.
 func (m *machine) down() bool { return m.absent || m.ended || m.off || m.disconnected }

@@ -41,7 +41,7 @@ type Fault struct {
 	Err   error // what the call fails with; nil = hypervisor.ErrUnavailable
 	After bool  // the call takes effect before it fails, as when the answer is lost
 	Hang  bool  // the call does not answer until its context or time-out ends
-	Stuck bool  // with Hang: it hangs on after that, see hypervisor.Hanging, until ClearFaults, Disconnect or PowerOff
+	Stuck bool  // with Hang: it goes on after that, see hypervisor.Hanging, until ClearFaults, Disconnect or PowerOff
 }
 
 // fault is a Fault that waits for its calls.
@@ -79,7 +79,7 @@ func (m *machine) strike(call Call) *Fault {
 	return struck
 }
 
-// machine finds a host by name, for those who play fate.
+// machine finds a host by name, for methods that inject faults.
 func (w *World) machine(host string) (*machine, error) {
 	if m := w.byName[host]; m != nil {
 		return m, nil
@@ -87,7 +87,7 @@ func (w *World) machine(host string) (*machine, error) {
 	return nil, fmt.Errorf("simulated host %s: there is none", host)
 }
 
-// on runs f on a host, locked and brought to now, whoever gets through to it or not.
+// on runs f on a host, locked and advanced to now, whether or not its hypervisor is reachable.
 func (w *World) on(host string, f func(m *machine) error) error {
 	m, err := w.machine(host)
 	if err != nil {
@@ -128,7 +128,7 @@ func (w *World) ClearFaults(host string) error {
 	})
 }
 
-// NoRoute keeps a host from sending VMs to another, or to all ("") others, until it is told the zero value.
+// NoRoute keeps a host from sending VMs to another, or to all ("") others, until it is called with the zero value.
 func (w *World) NoRoute(from, to string, why hypervisor.Obstacle) error {
 	return w.on(from, func(m *machine) error {
 		if m.noRoute == nil {
@@ -147,7 +147,7 @@ func (m *machine) routeTo(to string) hypervisor.Obstacle {
 	return m.noRoute[to]
 }
 
-// PowerOff takes a host's power away: its VMs are gone and nobody is told,
+// PowerOff takes a host's power away: its VMs are gone without an event,
 // its disks stay.
 func (w *World) PowerOff(host string) error {
 	return w.on(host, func(m *machine) error {

@@ -109,7 +109,7 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// A call that is stuck hangs on after its time, until the daemon is started again.
+// A call that is stuck goes on after its time-out, until the daemon is started again.
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestDisconnect(t *testing.T) {
 	if _, err := h.List(ctx); !errors.Is(err, hypervisor.ErrUnavailable) {
 		t.Errorf("List: %v", err)
 	}
-	must(t, w.Crash("h1", "lost")) // nobody hears of it
+	must(t, w.Crash("h1", "lost")) // no event is sent
 	clock.Advance(time.Minute)
 	must(t, w.Reconnect("h1"))
 	if got := used(t, w, "h1"); len(got) != 1 || got["vm"] != time.Minute {
@@ -213,7 +213,7 @@ func TestStuckBalloon(t *testing.T) {
 	clock.Advance(16 * time.Second)
 	must(t, w.StickBalloon("h1", "vm", true))
 	clock.Advance(time.Hour)
-	must(t, h.SetBalloon(ctx, "vm", s.Memory/2)) // succeeds, and nothing comes of it
+	must(t, h.SetBalloon(ctx, "vm", s.Memory/2)) // succeeds without an effect
 	clock.Advance(time.Hour)
 	balloon := func() int64 {
 		vms, err := h.List(ctx)
@@ -237,7 +237,7 @@ func TestIgnoreStopAndLoseEvents(t *testing.T) {
 	events, err := h.Events(ctx)
 	must(t, err)
 	must(t, w.LoseEvents("h1", 1))
-	run(t, w, "h1", sized("vm", 1, 0, 1)) // its start goes unheard
+	run(t, w, "h1", sized("vm", 1, 0, 1)) // the event of its start is lost
 	must(t, w.IgnoreStop("h1", "vm", true))
 	must(t, h.Stop(ctx, "vm"))
 	clock.Advance(time.Hour)
@@ -264,7 +264,7 @@ func TestSlowReaderMustResync(t *testing.T) {
 		must(t, h.Destroy(ctx, s.VM))
 	}
 	must(t, h.Close())
-	_, again := <-events // Close ends the channel even if nobody read
+	_, again := <-events // Close ends the channel even if no one reads it
 	for again {
 		_, again = <-events
 	}
@@ -281,7 +281,7 @@ func TestSlowReaderMustResync(t *testing.T) {
 	for e := range events {
 		resync = resync || e.Kind == hypervisor.Resync
 		if resync && e.Kind == hypervisor.Started {
-			break // what happened after the gap is told again
+			break // events after the gap are sent again
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (c *conn) Hanging() []hypervisor.Hung {
 	return slices.Clone(c.m.hung)
 }
 
-// locked runs f on the machine if somebody gets through to it.
+// locked runs f on the machine, with its lock held, if the hypervisor is reachable.
 func (c *conn) locked(f func(now int64) error) error {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *conn) locked(f func(now int64) error) error {
 	return f(c.m.advance(c.m.w.now()))
 }
 
-// reachable says why the hypervisor is not. The machine is locked.
+// reachable returns the reason why the hypervisor is not reachable, or nil. The machine is locked.
 func (c *conn) reachable() error {
 	select {
 	case <-c.closed:
@@ -126,7 +126,7 @@ func (c *conn) reachable() error {
 	return nil
 }
 
-// lost says whether nobody gets through to the hypervisor by this connection any more.
+// lost says whether the hypervisor is not reachable by this connection any more.
 func (c *conn) lost() bool {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()

@@ -390,8 +390,8 @@ func (w *World) compactIfDue() {
 	}
 }
 
-// compact replaces the file by one that holds what is, not how it came to be.
-// It locks every machine, so it is called by nobody who holds one.
+// compact replaces the file by one that holds the present state, without the changes that led to it.
+// It locks every machine: the caller must hold no machine's lock.
 func (w *World) compact() error {
 	w.compactMu.Lock()
 	defer w.compactMu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"evenkeel/test/scratch"
 )
 
-// picture is all there is to see of a world.
+// picture is all that can be observed of a world.
 func picture(t tb, w *simulated.World) string {
 	t.Helper()
 	var b strings.Builder
@@ -63,8 +63,8 @@ func after(t tb, file, dir string, o simulated.Options, at time.Time, d time.Dur
 	return w, clock
 }
 
-// At any moment between two calls the process may be killed: what runs on is
-// the same world, whenever somebody looks again.
+// The process may be killed at any moment between two calls. The world that is restored is the same,
+// whenever it is read again.
 func TestRestoreProperty(t *testing.T) {
 	t.Parallel()
 	top := scratch.Dir(t)

@@ -13,8 +13,8 @@ import (
 	"evenkeel/test/scratch"
 )
 
-// childEnv tells the test's own binary to be the process that gets killed, and
-// where its state file is.
+// childEnv makes the test's own binary the process that gets killed, and has the path of
+// its state file.
 const childEnv = "EVENKEEL_SIMULATED_TEST_CHILD"
 
 func TestMain(m *testing.M) {

@@ -37,7 +37,7 @@ type machine struct {
 	at    int64
 	dirty bool
 	next  int64
-	work  []contender // reused by settle
+	work  []contender // reused by recompute
 
 	subscribers map[*subscriber]struct{}
 	loseEvents  int
@@ -319,14 +319,14 @@ func (m *machine) armStop(v *vm) {
 	}
 }
 
-// armBalloon has the arrival of a balloon told in time.
+// armBalloon sets a timer that sends the event of a balloon's arrival when it is due.
 func (m *machine) armBalloon(v *vm) {
 	if m.w.restoring || v.idle() || v.stuck || v.balloon == v.spec.Balloon {
 		return
 	}
 	done := v.balloonDone(m.w.timing.Balloon)
 	if done < m.at {
-		return // told already, before this process or on another host
+		return // the event was sent already, by an earlier process or on another host
 	}
 	seq := v.balloonSeq
 	m.when(done, func() {

@@ -13,7 +13,7 @@ import (
 // Guest is how a guest deals with memory. The zero value is one that takes whatever it is given and reports nothing, but follows
 // its balloon.
 type Guest struct {
-	// Memory that it wants to hold; nil: nobody knows, and it reports nothing.
+	// Memory that the guest wants to hold; nil: not modelled, and the guest reports nothing.
 	Memory Memory
 	// Swap it has, in bytes: what does not fit into its memory goes there first, and is read back again and again.
 	Swap int64
@@ -220,7 +220,7 @@ func (v *vm) wantsMemory(now, speed int64) (until int64, grew bool) {
 	return until, grew
 }
 
-// armMemory has a guest that takes memory back report it in time: it is looked at right after each change of what it wants.
+// armMemory sets a timer for right after each change of what a guest wants, so that memory that it takes back is reported in time.
 func (m *machine) armMemory(v *vm) {
 	if m.w.restoring || v.idle() || v.guest.Memory == nil || !v.guest.Deflates {
 		return
@@ -240,7 +240,7 @@ func (m *machine) armMemory(v *vm) {
 	})
 }
 
-// report fills in what the guest reports its memory.
+// report fills in what the guest reports about its memory.
 func (v *vm) report(s *hypervisor.Stats, now, balloon int64) {
 	at := v.guestTime(now)
 	if v.guest.Memory == nil || v.guest.Deaf || at < v.bootAt {

@@ -95,7 +95,7 @@ func TestGuestMemory(t *testing.T) {
 	}
 }
 
-// However often one looks, moves it or starts the process again: the guest fares the same.
+// However often a test reads its memory, moves it or starts the process again: the guest does the same.
 func TestGuestMemoryIsTheSameHoweverOftenOneLooks(t *testing.T) {
 	t.Parallel()
 	dir := scratch.Dir(t)

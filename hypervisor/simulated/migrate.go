@@ -19,7 +19,7 @@ type move struct {
 	copied *vm             // on the target, incoming
 
 	// Bytes, and bytes per second.
-	memory float64 // of the guest, and of its disk if that goes along
+	memory float64 // of the guest, and of its disk if that is copied
 	left   float64 // to send before the guest could be handed over
 	sent   float64
 	dirty  float64
@@ -33,8 +33,8 @@ type move struct {
 	downtime time.Duration // it stood still so long
 }
 
-// What is known of the ways of QEMU: with auto-converge a guest that cannot be sent as fast as it writes is slowed
-// down by a fifth, then by a tenth more and more, after each pass over its memory.
+// How QEMU behaves: with auto-converge a guest that cannot be sent as fast as it writes is slowed
+// down by a fifth, then by another tenth after each further pass over its memory.
 const (
 	firstThrottle = 0.2
 	moreThrottle  = 0.1
@@ -99,7 +99,7 @@ func (mv *move) arrived(done hypervisor.Moved) {
 	}
 }
 
-// errAborted: somebody had a migration aborted.
+// errAborted: a caller aborted the migration.
 var errAborted = errors.New("it was aborted, VM runs on here")
 
 // Abort ends a migration of the VM from here.
@@ -122,7 +122,8 @@ func (c *conn) Abort(ctx context.Context, id string) (hypervisor.Moved, bool, er
 	return mv.moved(), true, nil // nothing changes it any more
 }
 
-// Arrival is what the migration took that brought the VM; it is told once the source has ended it, and forgotten with the world.
+// Arrival is what the migration took that brought the VM. It is known once the source has ended the migration; a World that is
+// restored does not have it.
 func (c *conn) Arrival(ctx context.Context, id string) (moved hypervisor.Moved, err error) {
 	err = c.do(ctx, CallArrival, id, 0, func(int64) error {
 		v := c.m.ours(id)
@@ -146,7 +147,7 @@ func (c *conn) Partner(ctx context.Context) (p hypervisor.Partner, err error) {
 	return p, err
 }
 
-// CheckPeer looks at what the world was asked to be in the way (NoWay), and whether the other side answers.
+// CheckPeer finds the obstacle that NoRoute has set between the hosts, and whether the other side answers.
 func (c *conn) CheckPeer(ctx context.Context, to string) (found hypervisor.Obstacle, err error) {
 	peer := c.m.w.byName[to]
 	err = c.do(ctx, CallCheckPeer, "", 0, func(int64) error {
@@ -428,7 +429,7 @@ func (m *machine) take(v *vm, from *machine, r *record) error {
 	m.armStop(arrived)
 	m.armBalloon(arrived)
 	m.armMemory(arrived)
-	if r.Paused { // libvirt tells no more of it
+	if r.Paused { // libvirt sends no other event of it
 		m.notify(hypervisor.Suspended, arrived, "paused")
 	} else {
 		m.notify(hypervisor.MovedIn, arrived, "migrated")
@@ -452,7 +453,7 @@ func (mv *move) giveUp() {
 	}
 }
 
-// endMove lets those go on who wait for the end of a migration. The VM's machine is locked.
+// endMove wakes the calls that wait for the end of a migration. The VM's machine is locked.
 func endMove(v *vm) {
 	if v.moving != nil {
 		close(v.moving)

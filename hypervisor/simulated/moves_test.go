@@ -48,7 +48,7 @@ func TestMigrationOfBusyGuest(t *testing.T) {
 	}
 }
 
-// A disk is either on both hosts, by somebody's word, or goes along, and its bytes count.
+// A disk is either on both hosts, as the caller states, or it is copied along and its bytes count.
 func TestMigrationWithDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

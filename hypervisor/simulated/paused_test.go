@@ -37,7 +37,7 @@ func is(t *testing.T, w *simulated.World, h1, h2 string) {
 	}
 }
 
-// kinds of the events told so far.
+// kinds of the events that were sent so far.
 func kinds(events <-chan hypervisor.Event) (r []hypervisor.EventKind) {
 	for {
 		synctest.Wait()
@@ -138,7 +138,7 @@ func TestPausedMigration(t *testing.T) {
 	})
 }
 
-// A paused guest prints nothing, whoever attaches when.
+// A paused guest prints nothing, whenever a reader attaches.
 func TestPausedConsole(t *testing.T) {
 	t.Parallel()
 	w, clock := stepped(t, simulated.Options{Hosts: 2, Timing: &simulated.Timing{Link: 1 << 62, Beat: time.Second}})

@@ -15,9 +15,9 @@ type contender struct {
 // minWeight stands in for a weight of 0: cgroups know none either.
 const minWeight = 0.01
 
-// share divides capacity (cores) as a weighted fair scheduler does: everyone
-// gets what it can use, or else the same amount per weight as everyone else
-// who is short (max-min fairness, found by water-filling). The sum given is
+// share divides capacity (cores) as a weighted fair scheduler does: each contender
+// gets what it can use, or else the same amount per weight as all others
+// that are short (max-min fairness, found by water-filling). The sum given is
 // the least of capacity and the sum of limits, up to rounding.
 func share(capacity float64, cs []contender) {
 	sum := 0.0

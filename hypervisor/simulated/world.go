@@ -1,7 +1,7 @@
 // Package simulated is a hypervisor.Host without a hypervisor: a World of many
 // hosts whose VMs use CPU by workloads over time, are held to caps and fair
 // shares, follow their balloons, boot, stop and migrate in their own time, and
-// fail in the ways that one asks for.
+// have the faults that a test injects.
 //
 // It serves three ends: `vcd dev` on a machine without libvirt (the package's
 // VMs can outlive the process, see Options.StateFile), tests of everything
@@ -9,12 +9,12 @@
 // under a clock that is stepped.
 //
 // A World keeps no goroutine per VM. A VM's figures are functions of time,
-// worked out when somebody asks, exact across every change of cap, weight,
-// workload and company; asking changes nothing, so that results do not depend
-// on how often one looks. Only events that are told in time (a guest that powered off, a
-// balloon that arrived) need a timer.
+// computed when a caller reads them, exact across every change of cap, weight,
+// workload and of the other VMs on its host. Reading changes nothing, so that results do not
+// depend on how often a caller reads. Only events that are sent at their time (a guest that
+// powered off, a balloon that arrived) need a timer.
 //
-// It never guesses at what it has no model for: guests do no disk or network
+// It never makes up what it has no model for: guests do no disk or network
 // I/O, and those whose memory is not described (Options.Guest) report none.
 package simulated
 
@@ -250,8 +250,8 @@ func (w *World) Hosts() []string {
 	return names
 }
 
-// Host is a new connection to a host. To a host that is not in this world it
-// is one that never gets through.
+// Host is a new connection to a host. All calls of a connection to a host that is not in
+// this world fail.
 func (w *World) Host(name string) hypervisor.Host {
 	m := w.byName[name]
 	if m == nil {
@@ -302,7 +302,7 @@ func (w *World) Close() error {
 	return nil
 }
 
-// Audit is what a world saw happen to it that a cluster must not let happen.
+// Audit is what happened in a world that a cluster must not let happen.
 type Audit struct {
 	// Peaks are, per host, the most that was ever promised at one instant.
 	Peaks map[string]Peak

@@ -223,8 +223,8 @@ func TestCPUTimeAgainstSlots(t *testing.T) {
 	})
 }
 
-// fill shares CPU by giving everybody a little at a time per weight, until
-// nobody is left or nothing is.
+// fill shares CPU by giving each VM a little at a time per weight, until
+// no VM wants more or no CPU is left.
 func fill(capacity float64, limits, weights []float64) []float64 {
 	got := make([]float64, len(limits))
 	for range len(limits) + 1 {

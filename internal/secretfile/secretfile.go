@@ -1,4 +1,4 @@
-// Package secretfile reads files that hold tokens, keys and passwords, and refuses those that somebody else could have read or
+// Package secretfile reads files that hold tokens, keys and passwords, and refuses those that another user could have read or
 // written. It also writes them, whole or not at all.
 //
 // It checks the file that it has open, never a path that could lead elsewhere a moment later. It never changes owners or
@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// ErrExposed: somebody other than root and the user of this process can read, write or replace the file. The text says how.
+// ErrExposed: a user other than root and the user of this process can read, write or replace the file. The text says how.
 var ErrExposed = errors.New("not safe as a secret")
 
 // Rule is what a file must meet besides its owner.
@@ -25,8 +25,8 @@ type Rule struct {
 }
 
 // Read reads a secret. It refuses (ErrExposed) what is no regular file, belongs to neither root nor the user of this process,
-// gives group or others rights that the rule does not allow, or can be replaced by somebody else: a link of theirs, or a directory
-// that they can write to, unless it is sticky.
+// gives group or others rights that the rule does not allow, or can be replaced by another user: it is a link of theirs, or lies in a
+// directory that they can write to, unless that is sticky.
 func Read(path string, rule Rule) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is an error below, not a hang
 	if err != nil {
@@ -111,7 +111,7 @@ type entry struct {
 	owner
 }
 
-// owner of a file; an unknown one is nobody's.
+// owner of a file; -1 is unknown and equals no user.
 type owner struct{ uid, gid int }
 
 func ownerOf(info fs.FileInfo) owner {
@@ -121,13 +121,13 @@ func ownerOf(info fs.FileInfo) owner {
 	return owner{-1, -1}
 }
 
-// reader is who reads: the process's effective ids.
+// reader is the process that reads, by its effective ids.
 type reader struct{ uid, gid int }
 
 // trusts says whether what belongs to a user is no threat: root could read and write all files anyway.
 func (r reader) trusts(uid int) bool { return uid == 0 || uid == r.uid }
 
-// fault says how somebody else can read, write or replace the first entry, a regular file, given the directories and links that
+// fault says how another user can read, write or replace the first entry, a regular file, given the directories and links that
 // lead to it; "" = not at all.
 func fault(seen []entry, openTo fs.FileMode, r reader) string {
 	for i, e := range seen {

@@ -23,7 +23,7 @@ import (
 type Damaged struct {
 	Path string
 	Err  error
-	// Way out of it: what an operator does; "" = whoever knows more says it.
+	// Way out of it: what an operator does; "" = the caller adds it.
 	Way string
 }
 

@@ -6,8 +6,8 @@ import (
 	"evenkeel/forecast"
 )
 
-// Peak states the greatest value of the latest window, as operators do who reserve for it, and takes from the latest
-// 128 values how far below or above it the values came that followed, 1, 2, ... steps ahead. Its quantiles are
+// Peak forecasts the greatest value of the latest window, as operators do who reserve for the peak. From the latest 128 values
+// it takes how far below or above that peak the values were that followed, 1, 2, ... steps ahead. Its quantiles are
 // the peak plus those of these errors, its mean the peak plus their mean (it lies far below the peak where peaks are
 // rare); intervals never narrow with the horizon. For all else see Last.
 //

@@ -13,9 +13,9 @@ type Policy interface {
 	start(s *state) scheduler
 }
 
-// scheduler is a policy in the midst of a replay.
+// scheduler is a policy during a replay.
 type scheduler interface {
-	// decide places jobs and lifts them; who is placed in the end runs on.
+	// decide places jobs and lifts them; jobs that are placed in the end run on.
 	decide(e event) error
 	// wake is when decide is to be called next though nothing happens; +Inf: never.
 	wake() float64

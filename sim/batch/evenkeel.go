@@ -11,18 +11,18 @@ import (
 // Evenkeel runs jobs as virtual clusters, by the code of the product: package allocator admits them and divides the CPU, package
 // migration plans moves within a bound on their bytes. Jobs that find no memory wait in a queue by priority.
 type Evenkeel struct {
-	// Period of looking at who waits and at what moves would gain, seconds.
+	// Period at which the policy examines which jobs wait and what moves would gain, seconds.
 	Period float64
 
 	// Behind is how much it counts that a job got little so far: priority is (flow time / virtual time)^Behind / virtual time.
 	// 1 is the paper's.
 	Behind float64
 
-	// Precedence: one that waits takes the place of running jobs only if its priority is so many times theirs.
+	// Precedence: a job that waits takes the place of running jobs only if its priority is more than so many times theirs.
 	Precedence float64
 
-	// Young jobs, with fewer seconds of progress than this, are never paused, nor is who was resumed or moved less long ago. They are
-	// served first: promised what a node can give, and the others the rest, as floors (MinYield) that the allocator keeps.
+	// Young jobs, with fewer seconds of progress than this, are never paused; nor are jobs that were resumed or moved less long ago. Young
+	// jobs are served first: they are promised what a node can give, and the others the rest, as floors (MinYield) that the allocator keeps.
 	Young float64
 
 	// MinResidency is for how many seconds after it was resumed or moved a job is not paused for one that waits, unless that is
@@ -154,8 +154,8 @@ func (s *state) room(j *job) int {
 	return room
 }
 
-// makeRoom starts a job in place of others that may be paused, those of the lowest priority first. Who then fits beside it all
-// the same stays. It returns who is paused; if the job cannot be started nobody is.
+// makeRoom starts a job in place of others that may be paused, those of the lowest priority first. Of these, jobs that then fit
+// beside it stay. It returns the jobs that are paused; if the job cannot be started none is.
 func (p *evenkeel) makeRoom(j *job, may func(*job) bool) []*job {
 	was := map[*job][]int{}
 	runs := p.byRank(func(other *job) bool { return placed(other) && may(other) })

@@ -62,7 +62,7 @@ func sorted(nodes []int) []int {
 	return nodes
 }
 
-// minShare is promised to everybody, as far as half the node is enough for it: nobody stands still.
+// minShare is promised to every job, as far as half the node is enough for that: no job stands still.
 const minShare = 0.01
 
 // share lets the allocator divide the CPU above floors. On each node the young are promised what they need, as far as there is

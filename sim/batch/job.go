@@ -87,7 +87,7 @@ type Result struct {
 	MovedBytes    float64 // of tasks that went to other nodes
 	Pauses, Moves int     // of jobs
 
-	// Idle is the CPU that nobody used although somebody wanted it, over the CPU of all work: what the jobs in the cluster
+	// Idle is the CPU that was free although a job wanted it, over the CPU of all work: what the jobs in the cluster
 	// need, though no more than the nodes have, less what became progress, integrated over time.
 	Idle float64
 

@@ -29,13 +29,13 @@ func drawJobs(t *rapid.T, nodes int) []Job {
 	return jobs
 }
 
-// observer does the accounts of a replay over again, from where tasks are and what they are given alone.
+// observer computes the work done in a replay a second time, only from where tasks are and what they are given.
 type observer struct {
 	t      *rapid.T
 	done   map[int]float64
 	budget float64 // of moves in one decision, bytes
 	moved  float64 // bytes, so far
-	young  float64 // progress below which nobody is paused, seconds
+	young  float64 // progress below which no job is paused, seconds
 	runs   map[int]bool
 }
 
@@ -123,7 +123,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// Who is held while others are placed again stays where it is, or goes altogether.
+// A job that is pinned while others are placed again stays where it is, or is paused.
 func TestRepackKeepsLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Cluster{Nodes: 4, Memory: 100}

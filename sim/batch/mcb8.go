@@ -9,8 +9,8 @@ import (
 const accuracy = 0.01
 
 // repack places as many jobs as possible, those of high priority first, wherever they are now, by MCB8 (Casanova et al. 2008,
-// sec. 3.4) at the greatest equal yield; jobs that are held stay where they are, if they stay at all. If not all can be placed the
-// lowest priority goes. Nodes are filled in order, whoever was there before.
+// sec. 3.4) at the greatest equal yield. Pinned jobs stay where they are, if they stay at all. If not all jobs can be placed, those of
+// the lowest priority are dropped. Nodes are filled in order, regardless of which jobs were there before.
 func (s *state) repack(pinned func(*job) bool) {
 	runs := s.byRank(func(*job) bool { return true })
 	need := 0.0

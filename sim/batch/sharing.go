@@ -25,8 +25,8 @@ type Sharing struct {
 	Opportunistic bool    // "*": jobs that wait are started when there is room for them
 	Period        float64 // seconds after which all jobs are placed again by MCB8; 0: never
 
-	// MinVirtual and MinFlow keep a job where it is when others are placed again, until it has made so many seconds of progress, or been in the
-	// cluster for so many. At most one is set.
+	// MinVirtual and MinFlow pin a job when others are placed again: until it has made MinVirtual seconds of progress, or has been in the
+	// cluster for MinFlow seconds. At most one is set.
 	MinVirtual, MinFlow float64
 }
 
@@ -139,7 +139,7 @@ func (p *sharing) decide(e event) error {
 		return nil
 	}
 	for _, j := range p.byRank(waiting) {
-		// Who has just been lifted would come back elsewhere: that is a move, which only GreedyPM makes.
+		// A job that has just been lifted would come back elsewhere: that is a move, which only GreedyPM makes.
 		if !contains(lifted, j) {
 			p.startGreedily(j)
 		}
@@ -156,7 +156,7 @@ func contains(some []*job, one *job) bool {
 	return false
 }
 
-// pinned tells who stays where it is when others are placed again.
+// pinned says whether a job stays where it is when others are placed again.
 func (p *sharing) pinned(j *job) bool {
 	switch {
 	case p.MinVirtual > 0:
@@ -167,7 +167,7 @@ func (p *sharing) pinned(j *job) bool {
 	return false
 }
 
-// clock strikes once every period, whether or not somebody listens.
+// clock strikes once every period, whether or not the policy runs at that time.
 type clock struct{ period, first, next float64 }
 
 func newClock(period, now float64) clock {
@@ -179,7 +179,7 @@ func newClock(period, now float64) clock {
 
 func (c *clock) wake() float64 { return c.next }
 
-// strikes says whether it does now; it then waits for the next time. What was slept through is passed over.
+// strikes says whether the clock strikes now; it then waits for the next time. Periods that were missed are skipped.
 func (c *clock) strikes(e event, now float64) bool {
 	if !e.woken {
 		return false

@@ -45,7 +45,7 @@ func (w *wholeNodes) decide(event) error {
 			free++
 		}
 	}
-	// While reserved is true the job in front can begin at shadow, and leaves spare nodes then.
+	// While reserved is true the job in front can begin at shadow, and leaves unused nodes free then.
 	reserved, shadow, unused := false, 0.0, 0
 	for _, j := range w.jobs {
 		if placed(j) {

@@ -58,7 +58,7 @@ type Fitter struct {
 	weights []float64 // of squares, nil if all are 1
 }
 
-// starts that are searched from after the first, cold one.
+// searched is how many starts are searched from after the first, cold one.
 const searched = 4
 
 // NewFitter is a fitter of models of one kind.

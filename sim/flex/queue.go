@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Order says who is next in a Queue.
+// Order says which entry is next in a Queue.
 type Order int
 
 const (
@@ -13,7 +13,7 @@ const (
 	LargestMemory              // most memory first, then as they came (Algorithm 2, sec. 4.3: FlexL)
 )
 
-// Backoff is how long what did not fit waits, in any one unit of time: First, and twice as long each time until Most. The paper
+// Backoff is how long a task that did not fit waits, in any one unit of time: First, and twice as long each time until Max. The paper
 // leaves the figures to Kubernetes.
 type Backoff struct{ First, Max float64 }
 

@@ -1,12 +1,12 @@
 package flex
 
 // Share divides one resource of a host among its tasks as weighted fair share does in Flex's three cases (sec. 3). request, demand and
-// given are as long as each other; given is overwritten and returned. The sum given is min(capacity, sum of demand), and nobody
+// given have equal lengths; given is overwritten and returned. The sum given is min(capacity, sum of demand), and no task
 // is given more than it demands.
 //
-//  1. All demand fits: everyone has its demand.
-//  2. It does not, but all requests do: everyone has its demand up to its request, and what is left is shared by request among
-//     those who want more.
+//  1. All demand fits: each task has its demand.
+//  2. It does not, but all requests do: each task has its demand up to its request, and what is left is shared by request among
+//     the tasks that want more.
 //  3. Neither fits: the capacity is shared by request, up to what is both demanded and requested; what is then left is
 //     shared by what is still demanded.
 //
@@ -56,8 +56,8 @@ func Owed(request, demand float64) float64 { return min(request, demand) }
 // Satisfies says whether a task was given what it is owed.
 func Satisfies(request, demand, given float64) bool { return given >= Owed(request, demand)*(1-1e-9) }
 
-// fill gives out what is left in proportion to weights, to no one above its limit; who is full leaves the rest to the
-// others. Those without a weight are served, evenly, after all others are full. It returns what nobody wanted.
+// fill distributes what is left in proportion to weights, to no task above its limit; a task at its limit leaves the rest to the
+// others. Tasks without a weight are served, evenly, after all others are at their limits. It returns what no task wanted.
 func fill(left float64, weight, limit, given []float64) float64 {
 	for _, even := range [...]bool{false, true} {
 		for left > 0 {

@@ -32,8 +32,8 @@ func TestShareByHand(t *testing.T) {
 	}
 }
 
-// Nobody gets more than its demand; all capacity is used while somebody wants; and somebody is owed more than it got only
-// where what all are owed exceeds the capacity, and then somebody is.
+// No task gets more than its demand. All capacity is used while a task wants more. A task is owed more than it got if and
+// only if what all tasks are owed exceeds the capacity.
 func TestShareLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "tasks")

@@ -3,8 +3,8 @@ package replay
 import "evenkeel/allocator/rightsizing"
 
 // claims are what components are to have if there is room. Where all claims on a host fit it, its components get them, whatever happens elsewhere: the
-// rightsizer's decisions on one host hang on others only by applications that go, and that takes nothing from anybody. So the rightsizer is asked about the other hosts
-// alone, which most are not.
+// rightsizer's decisions on one host depend on other hosts only by applications that are evicted, which takes nothing from the components that stay. So the
+// rightsizer is asked only about hosts whose claims do not fit, which are few.
 type claims struct {
 	cpu, memory     []float64 // [slot]
 	unknown         []bool    // [slot]: no memory is forecast
@@ -19,7 +19,7 @@ func newClaims(c *Cluster) claims {
 	return claims{cpuOn: make([]float64, n), memoryOn: make([]float64, n), tight: make([]bool, n), apps: newRanks(len(c.Workload.Apps))}
 }
 
-// claim finds what everybody is to have, and where that is too much.
+// claim finds what all components are to have, and the hosts where that is too much.
 func (p *Rightsizing) claim(c *Cluster, o rightsizing.Options) {
 	x := &p.claims
 	for len(x.cpu) < len(c.App) {

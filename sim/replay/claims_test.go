@@ -11,7 +11,7 @@ import (
 	"evenkeel/forecast"
 )
 
-// Asking the rightsizer about crowded hosts alone decides as asking it about all does.
+// Asking the rightsizer only about overloaded hosts gives the same decisions as asking it about all.
 func TestApartAsTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, hosts := drawn(t)

@@ -20,7 +20,7 @@ type Cluster struct {
 	Workload *workload.Workload
 	Hosts    []Host
 	Now      float64 // seconds
-	Tick     float64 // seconds between two calls of Shape
+	Tick     float64 // seconds between two calls of Policy.Rightsize
 	Ticks    int     // that were
 
 	// By host: what is allocated now, and what its components used in the tick that ended (cores that they got; bytes).

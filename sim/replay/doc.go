@@ -1,15 +1,15 @@
 // Package replay plays a workload on a simulated cluster under a policy, and says what came of it.
 //
-// Run is a discrete-event simulation. Applications arrive, wait, run and end at any instant; once a tick (a minute) use is measured, the policy
-// shapes allocations, and what components really use is compared with what they were given:
+// Run is a discrete-event simulation. Applications arrive, wait, run and end at any instant. Once a tick (a minute) use is measured, the policy
+// sets allocations, and what components really use is compared with what they were given:
 //
 //   - CPU that is short makes an application slower: the yield of a component is the CPU it gets over the CPU it would use.
-//   - Memory that is short ends a component, as the kernel does. A core component takes its application along, whose work is lost and which
-//     waits again at its old place; an elastic one takes along what it contributed.
+//   - Memory that is short ends a component, as the kernel does. With a core component its application ends: its work is lost, and it
+//     waits again at its old place in the queue. With an elastic one the work that it contributed is lost.
 //
-// The policy never sees what a component will use, apart from one that says so in its name (an oracle). It sees what was measured,
+// The policy never knows what a component will use, apart from one that says so in its name (an oracle). It knows what was measured,
 // what was asked for, and what it allocated. Policies here run the code that runs in production: package allocator and its subpackages decide
-// who keeps, shrinks and goes, package forecast says what will be used.
+// which components keep their memory, shrink or are evicted; package forecast says what will be used.
 //
 // State lies in arrays, by host, by application and by slot (a component that runs): see Cluster. Equal workloads, hosts, policies and
 // options give equal results to the last bit. The package reads no clock, draws no random number, does no I/O and starts no goroutine.

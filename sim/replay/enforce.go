@@ -102,7 +102,7 @@ func (c *Cluster) exhausted(h int32) {
 	c.usedOn[h] = c.sumUsed(h)
 }
 
-// page says who on a host has less memory than it is owed.
+// page finds the components on a host that have less memory than they are owed.
 func (c *Cluster) page(h int32) {
 	var slots []int32
 	var request, demand []float64
@@ -180,7 +180,7 @@ func (c *Cluster) share() {
 	}
 }
 
-// claim is what a component takes of a host that is not crowded.
+// claim is what a component takes of a host that is not overloaded.
 func (c *Cluster) claim(s int32) float64 {
 	if c.how.Capped {
 		return min(c.wants[s], c.CPU[s])
@@ -195,7 +195,7 @@ func yieldOf(given, wants float64) float64 {
 	return given / wants
 }
 
-// divide shares a crowded host's CPU by allocation: nobody gets more than it claims, and what one leaves goes to the others.
+// divide shares an overloaded host's CPU by allocation. No component gets more than it claims; what one leaves goes to the others.
 func (c *Cluster) divide(h int32) {
 	const lowest = 1e-6 // of a core: the weight of one that is allocated nothing
 	left, weights := c.Hosts[h].CPU, 0.0

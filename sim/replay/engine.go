@@ -83,7 +83,7 @@ type engine struct {
 	done         []float64
 	rate         []float64 // work done in a second
 	version      []uint32  // of the rate
-	minCoreYield []float64 // minCoreYield yield of its core components
+	minCoreYield []float64 // least yield of its core components
 	elastic      []float64 // sum of the yields of its elastic ones
 	lowest       []float64 // least yield of all of them
 	size         []int32   // components it has when complete
@@ -113,7 +113,7 @@ type engine struct {
 	soon     soon // ends before the next tick
 	nextTick float64
 	doomed   []int32 // slots
-	fresh    []int32 // slots that began since settle
+	fresh    []int32 // slots that began since reconcile
 	dirty    []int32 // hosts whose CPU is to be divided again
 	affected []int32 // applications whose rate is to be found again
 	placing  placing
@@ -244,14 +244,14 @@ func (c *Cluster) finishDue() bool {
 	return any
 }
 
-// arrive lets wait what has come by now.
+// arrive puts the applications that have arrived by now into the queue.
 func (c *Cluster) arrive() {
 	for apps := c.Workload.Apps; c.arrived < len(apps) && apps[c.arrived].Arrival <= c.Now; c.arrived++ {
 		c.waiting.add(c.rank[c.arrived])
 	}
 }
 
-// schedule lets the policy start things, and the hosts bear what comes of it.
+// schedule lets the policy start components, and then enforces what hosts can give.
 func (c *Cluster) schedule() {
 	c.policy.Schedule(c)
 	c.reconcile()
@@ -292,7 +292,7 @@ func (c *Cluster) finish(app int32) {
 	c.ended++
 }
 
-// tick measures, shapes, finds out what components really use, and starts what fits.
+// tick measures, lets the policy rightsize, finds what components really use, and starts what fits.
 func (c *Cluster) tick() {
 	c.measure()
 	c.policy.Rightsize(c)

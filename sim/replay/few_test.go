@@ -12,7 +12,7 @@ import (
 	"evenkeel/sim/workload"
 )
 
-// What a series is forecast hangs on its own values alone: fits are remembered, and those of series that began alike and went on differently are not mixed up.
+// The forecast of a series depends on its own values alone: fits are cached, and those of series that began alike and went on differently are not mixed up.
 func TestRememberedFitsAreOfTheSameValues(t *testing.T) {
 	for name, maker := range map[string]func() func(int) forecast.Model{"arima10": FewARIMA, "gp10": FewGP} {
 		t.Run(name, func(t *testing.T) {

@@ -9,14 +9,14 @@ import (
 
 // counting says what of a host counts as taken for a Placer.
 type counting interface {
-	// Begin is told the hosts' capacities, before anything starts.
+	// Begin gets the hosts' capacities, before anything starts.
 	Begin(capacity []flex.Vector)
 
 	// Placed and Ended report a component and its request; measured is for how many calls of Measure it was there.
 	Placed(host int, request flex.Vector)
 	Ended(host int, request flex.Vector, measured int)
 
-	// Measure is informed of what the tick that ended has shown.
+	// Measure gets what was measured in the tick that ended.
 	Measure(m *measuredTick)
 
 	// Counts is what a request counts as before anything was measured of the component.
@@ -26,7 +26,7 @@ type counting interface {
 	Taken(host int) flex.Vector
 }
 
-// measuredTick is what a tick has shown.
+// measuredTick is what was measured in a tick.
 type measuredTick struct {
 	Used, Asked []flex.Vector // by host: what is used, and what those that run have asked for
 	Quality     float64       // share of components that got what they are owed (Flex, eq. 14); NaN: none ran
@@ -43,9 +43,9 @@ func (*measuredTick) request(c *Cluster, slot int) flex.Vector {
 // Placer starts components one by one on the host that sim/flex picks, by what its counting says is taken. The policies
 // of Flex and of Ha et al. are Placers.
 //
-// It knows what the latest tick measured and what it has started since. Applications wait in a queue of its own, where one that does
-// not fit waits for its back-off and holds up nobody; Ha's wait in order. All components of an application start together or not at all, elastic ones apart,
-// which are not started.
+// It knows what the latest tick measured and what it has started since. Applications wait in the Placer's own queue. One that does
+// not fit waits for its back-off and delays no other; Ha's wait in order. All core components of an application start together or not at
+// all; elastic ones are not started.
 type Placer struct {
 	label    string
 	how      Enforcement
@@ -90,7 +90,7 @@ type PlacerTick struct {
 	Uneven        flex.Vector // standard deviation among hosts of what is used, over its mean
 	Waiting       int         // applications
 	Started       int         // applications, since the beginning
-	CrowdedCPU    int         // hosts on which somebody wants more CPU than there is
+	CrowdedCPU    int         // hosts whose components want more CPU than there is
 	CrowdedMemory int         // hosts on which memory is short
 }
 
@@ -228,7 +228,7 @@ func (p *Placer) start(c *Cluster, app int32) bool {
 	c.Start(app, p.hosts)
 	p.started++
 	for s := c.FirstOf(app); s >= 0; s = c.NextOf(s) {
-		p.forget(s) // who had the slot before
+		p.forget(s) // the component that had the slot before
 		for int(s) >= len(p.known) {
 			p.known = append(p.known, placedIn{})
 		}
@@ -241,7 +241,7 @@ func (p *Placer) start(c *Cluster, app int32) bool {
 	return true
 }
 
-// notice finds who has gone since the last tick, and applications that failed and wait again.
+// notice finds the components that have gone since the last tick, and applications that failed and wait again.
 func (p *Placer) notice(c *Cluster) {
 	for s := range p.known {
 		if k := &p.known[s]; k.born != 0 && (c.App[s] < 0 || c.Born[s] != k.born) {
@@ -249,7 +249,7 @@ func (p *Placer) notice(c *Cluster) {
 		}
 	}
 	if p.how.Paged || p.inOrder {
-		return // nobody ends before its time, or all are gone through in any case
+		return // no application ends early, or the queue is gone through whole in any case
 	}
 	for app := c.FirstWaiting(); app >= 0 && c.Rank(app) <= p.rank; app = c.NextWaiting(app) {
 		if c.Failures[app]+c.Preemptions[app] != p.fails[app] {
@@ -258,7 +258,7 @@ func (p *Placer) notice(c *Cluster) {
 	}
 }
 
-// forget lets go of who was in a slot.
+// forget removes the component that was in a slot.
 func (p *Placer) forget(s int32) {
 	if int(s) >= len(p.known) || p.known[s].born == 0 {
 		return

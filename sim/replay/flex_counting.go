@@ -41,7 +41,7 @@ type byLoad struct {
 }
 
 func (b *byLoad) Begin(capacity []flex.Vector) {
-	b.penalty, _ = forecast.NewPenalty(b.settings) // checked by who made the policy
+	b.penalty, _ = forecast.NewPenalty(b.settings) // checked when the policy was made
 	b.load, b.fresh, b.ticks = make([]flex.Vector, len(capacity)), make([]flex.Vector, len(capacity)), 0
 	b.part = flex.Vector{1, 1}
 }
@@ -94,7 +94,7 @@ var flexRetry = flex.Backoff{First: 60, Max: 1800}
 // flexCharge is what a task of the same source on a host costs: as much as 1% of load. The paper gives no figure.
 const flexCharge = 0.01
 
-// paged is how the hosts of Flex's evaluation share what is short, memory too: nobody ends.
+// paged is how the hosts of Flex's evaluation share what is short, memory too: no task ends.
 var paged = Enforcement{Paged: true}
 
 // LeastFit counts requests, up to the capacity, and takes the host on which the largest share asked for is least (Flex, sec. 5.1).

@@ -10,8 +10,8 @@ import (
 
 // OffloadSettings says when running components leave a host that is about to be short. The zero value: never.
 type OffloadSettings struct {
-	Above        float64 // a host of whose CPU or memory more than this share is used is relieved
-	Below        float64 // no host is filled beyond this share by it
+	Above        float64 // components leave a host of whose CPU or memory more than this share is used
+	Below        float64 // such moves fill no host beyond this share
 	MinResidency int     // ticks that a component stays where it was moved to
 	MaxPerTick   int     // components that leave a host in one tick
 }
@@ -96,8 +96,8 @@ func (p *Placer) move(c *Cluster, b *byLoad, h int32, k int, over float64) bool 
 	return true
 }
 
-// Steady is how Evenkeel would run the same cluster: FlexF with a penalty that can rise again, and hosts that are about to be short relieved by
-// live migration.
+// Steady is how Evenkeel would run the same cluster: FlexF with a penalty that can rise again, and live migration away from hosts that are
+// about to be short.
 func Steady(penalty forecast.MarginSettings, charge, margin float64, r OffloadSettings) (*Placer, error) {
 	if err := penalty.Check(); err != nil {
 		return nil, fmt.Errorf("policy Evenkeel: %w", err)
@@ -109,8 +109,8 @@ func Steady(penalty forecast.MarginSettings, charge, margin float64, r OffloadSe
 	return p, p.check()
 }
 
-// EvenkeelPlacer is Steady with the settings that docs/reproduction/flex.md reports: a penalty that begins low and rises with trouble, requests
-// counted as one and a half times what components use of theirs, and hosts relieved at 95%.
+// EvenkeelPlacer is Steady with the settings that docs/reproduction/flex.md reports: a penalty that begins low and rises when quality falls, requests
+// counted as one and a half times what components use of theirs, and moves away from hosts above 95%.
 func EvenkeelPlacer() *Placer {
 	penalty := forecast.QualityPenalty
 	penalty.Start = penalty.Min

@@ -110,7 +110,7 @@ func (w *observed) Schedule(c *Cluster) {
 	w.after(c)
 }
 
-// Memory that is short ends nobody on hosts that share it, and counts: two tasks that asked for 3 GiB each and use them on 4 GiB get 2 each.
+// On hosts that share memory a shortage ends no task, and counts as missed: two tasks that asked for 3 GiB each and use them on 4 GiB get 2 each.
 func TestPagedByHand(t *testing.T) {
 	w := &workload.Workload{Patterns: []workload.Pattern{{1}, {0.5}}}
 	one(w, 0, 600, 1, 3*gib, 0, 0)
@@ -143,7 +143,7 @@ func TestPagedByHand(t *testing.T) {
 	}
 }
 
-// A host above its mark is relieved by the component that sends the fewest bytes of those that are enough, to the emptiest host.
+// From a host above its mark moves the component that sends the fewest bytes of those that are enough, to the emptiest host.
 func TestOffloadByHand(t *testing.T) {
 	p, err := Steady(forecast.QualityPenalty, 0, 0, OffloadSettings{Above: 0.8, Below: 0.8, MinResidency: 10, MaxPerTick: 1})
 	p = must(t, p, err)
@@ -194,8 +194,8 @@ func randomDay(t *rapid.T) (*workload.Workload, []Host) {
 	return w, hosts
 }
 
-// Requests that run keep to theta times every host, quality is whole where theta is 1, what is reported adds up, and every task is done in
-// the end: nobody starves. Twice the same is the same.
+// The requests that run on a host never exceed theta times its capacity, quality is 1 where theta is 1, reported sums add up, and every task
+// is done in the end: none starves. Equal inputs give equal results.
 func TestPlacerLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, hosts := randomDay(t)
@@ -351,8 +351,8 @@ func TestFlexGolden(t *testing.T) {
 	}
 }
 
-// Who gets less than owed on a crowded host is who does by the paper's three cases of weighted fair share, of CPU, which the engine divides by itself, and
-// of memory.
+// On an overloaded host the components that get less than owed are those of the paper's three cases of weighted fair share: of CPU, which the engine divides
+// by itself, and of memory.
 func TestQualityIsThatOfFairShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "tasks")

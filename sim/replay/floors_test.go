@@ -9,7 +9,7 @@ import (
 	"evenkeel/sim/workload"
 )
 
-// pinnedAbove looks whether everybody has the memory that it is never to have less of.
+// pinnedAbove checks that every component has at least its floor of memory.
 type pinnedAbove struct {
 	*Rightsizing
 	t *rapid.T

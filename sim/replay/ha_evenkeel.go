@@ -5,10 +5,10 @@ import (
 	"evenkeel/sim/flex"
 )
 
-// haKnown counts what Evenkeel would: what the tasks of a host are likely to use at most at any one time. Each uses a part of its request, spread as
-// the parts of all tasks that were seen so far are: so the sum of means, or what is used now if that is more, and a buffer of
-// K2 standard deviations of the sum (forecast.Buffer), for tasks peak apart from each other. That must fit the host. What is used of memory must
-// keep to what is allowed besides, as with Ha; CPU need not, for where it is short tasks are slower and nobody ends.
+// haKnown counts as Evenkeel would: what the tasks of a host are likely to use at most at any one time. Each task uses a part of its request; the
+// part is distributed as the parts of all tasks that were observed so far. The count is the sum of the means, or what is used now if that is more, and a
+// buffer of K2 standard deviations of the sum (forecast.Buffer), because tasks peak at different times. That must fit the host. Besides, memory in use
+// must keep to what is allowed, as with Ha. CPU need not: where it is short tasks are slower and none ends.
 type haKnown struct {
 	allowed
 	buffer [2]forecast.Buffer // of CPU, of memory

@@ -71,7 +71,7 @@ func TestHaEvenkeelNeedByHand(t *testing.T) {
 	}
 }
 
-// By reservation nobody fails who uses no more than its request; all end in any case; twice the same is the same.
+// By reservation no task fails that uses no more than its request; all tasks are done in any case; equal inputs give equal results.
 func TestHaLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, err := workload.Ha{Tasks: rapid.IntRange(1, 60).Draw(t, "tasks"), ExtremeFit: rapid.Bool().Draw(t, "fit")}.Draw(rapid.Uint64Range(0, 1000).Draw(t, "seed"))

@@ -76,7 +76,7 @@ func (f *Models) Watch(c *Cluster) {
 	}
 }
 
-// observe tells a model what was measured. Use at a limit is the least that was wanted; models that do not know the difference take it for all.
+// observe gives a model what was measured. Use at a limit is a lower bound of what was wanted; models without censored values take it as measured.
 func observe(m forecast.Model, used float64, short bool) {
 	if m, ok := m.(interface{ ObserveCensored(float64) }); ok && short {
 		m.ObserveCensored(used)

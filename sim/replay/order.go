@@ -2,8 +2,8 @@ package replay
 
 import "math/bits"
 
-// ranks is a set of small numbers that can be gone through in order, or from any of them on, without sorting: bits, and above them
-// bits that say which words have any.
+// ranks is a set of small numbers that can be iterated in order, or from any of them on, without sorting: words of bits, and above them
+// bits that say which of these words are not 0.
 type ranks struct {
 	levels [][]uint64
 	n      int // members

@@ -1,22 +1,22 @@
 package replay
 
-// Policy decides who starts where, what each component is allocated, and who gives way.
+// Policy decides where components start, what each is allocated, and which are evicted.
 //
 // It reads the exported arrays of a Cluster and never writes to them; it changes the cluster by its methods only.
 type Policy interface {
 	// Name is for people: "reservation".
 	Name() string
 
-	// Begin is informed of the cluster before anything arrives, and says how allocations are enforced.
+	// Begin gets the cluster before anything arrives, and returns how allocations are enforced.
 	Begin(c *Cluster) Enforcement
 
-	// Rightsize is asked at every tick, once use was measured. It may allocate, preempt and move.
+	// Rightsize is called at every tick, once use was measured. It may allocate, preempt and move.
 	Rightsize(c *Cluster)
 
-	// Schedule is asked whenever something might start: after arrivals, ends, failures and Shape.
+	// Schedule is called whenever something might start: after arrivals, ends, failures and Rightsize.
 	Schedule(c *Cluster)
 
-	// FreeMemory is asked when the components on a host are about to use more memory than it has. If it frees too little the kernel ends
+	// FreeMemory is called when the components on a host are about to use more memory than it has. If it frees too little the kernel ends
 	// components, the one farthest above its allocation first, then the largest.
 	FreeMemory(c *Cluster, host int32)
 }
@@ -29,8 +29,8 @@ type Enforcement struct {
 	// Hard: a component that uses more memory than its allocation ends. Otherwise one ends only where its host has none left.
 	Hard bool
 
-	// Paged: where a host has no memory left nobody ends. What there is is shared as weighted fair share does (sim/flex), and who gets
-	// less than both its use and its request counts as missed. That is how Flex was evaluated; no host does it at this speed.
+	// Paged: where a host has no memory left no component ends. The memory is shared by weighted fair share (sim/flex), and a component that
+	// gets less than both its use and its request counts as missed. That is how Flex was evaluated; no real host pages at this speed.
 	Paged bool
 }
 

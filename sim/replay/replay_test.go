@@ -58,7 +58,7 @@ func TestMetricsByHand(t *testing.T) {
 	near(t, "QoS", r.QoS, 1)
 	near(t, "least yield", r.MinYield, 1)
 	near(t, "thrash", r.Thrash, 0)
-	// Looked at at 0 s, when nothing had arrived, and at 60 and 120 s, when the first ran; at 180 s all was over.
+	// Ticks at 0 s, when nothing had arrived, and at 60 and 120 s, when the first ran; at 180 s all was done.
 	near(t, "seconds", r.Seconds, 180)
 	near(t, "allocated CPU", r.AllocatedCPU, (0+3+3)/12.0)
 	near(t, "used CPU", r.UsedCPU, (0+1.5+1.5)/12)
@@ -146,7 +146,7 @@ func TestShortMemoryEnds(t *testing.T) {
 	near(t, "last end", r.Turnaround.Max, 400)
 	near(t, "thrash", r.Thrash, 120.0/(120+400))
 
-	// Whoever is asked to relieve the host does so.
+	// A policy that is asked to free memory on the host does so.
 	r = run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{freeMemory: func(c *Cluster, h int32) { c.Requeue(c.App[c.FirstOn(h)]) }}, Options{Until: 3000})
 	if r.Failed != 0 || r.Requeues == 0 {
 		t.Errorf("failed %v, %d requeues: the policy made room", r.Failed, r.Requeues)
@@ -263,7 +263,7 @@ func TestConservation(t *testing.T) {
 			p = &greedy{how: Enforcement{Capped: rapid.Bool().Draw(t, "capped"), Hard: rapid.Bool().Draw(t, "hard")}}
 			hosts = []Host{{CPU: 8, Memory: 9 * gib}}
 		}
-		o := Options{Until: 1e5} // who is ended again and again never gets done
+		o := Options{Until: 1e5} // an application that fails again and again is never done
 		r, err := Run(w, hosts, watched{p, t}, o)
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ type appSums struct {
 	kills                         int64   // components that ended for want of memory
 }
 
-// tally counts what is of no one application.
+// tally counts what belongs to no single application.
 type tally struct {
 	tasks, missed       int64 // components times ticks, and those in which one got less than it should have
 	kills               int64
@@ -135,7 +135,7 @@ type Result struct {
 	Stretch    Spread `json:"stretch"`    // turnaround over work, both at least StretchFloor; see App.Stretch
 
 	// Slack is what was allocated and not used, of what was asked for: the mean over applications of each one's over its time.
-	// SlackOfAllocation is the same of what was allocated.
+	// SlackCPUOfAllocation and SlackMemoryOfAllocation are the same, of what was allocated.
 	SlackCPU                float64 `json:"slackCPU"`
 	SlackMemory             float64 `json:"slackMemory"`
 	SlackCPUOfAllocation    float64 `json:"slackCPUOfAllocation"`

@@ -25,10 +25,11 @@ type Rightsizing struct {
 	// Trust is how often an application may fail before it is given its request for good, so that it ends at some time; 0: no matter how often.
 	Trust int32
 
-	// EmergencyEviction: a host whose memory runs out has the components taken off it that the rightsizer would let go for what is used now.
+	// EmergencyEviction: from a host whose memory runs out, the components are evicted that the rightsizer would evict if the use of now were the need.
 	EmergencyEviction bool
 
-	// Optional: where no memory is forecast for a component it wishes for its request, and nobody has to go for that; otherwise it needs it.
+	// Optional: a component without a trusted forecast of its memory gets its request only if no other has to be evicted for it. Without Optional its need is
+	// its request.
 	Optional bool
 
 	// Floors is the memory that components never have less of, bytes, by group (of Workload.Groups); nil: 0.
@@ -145,7 +146,7 @@ func (p *Rightsizing) floor(c *Cluster, s int32) float64 {
 	return min(p.Floors[c.Group[s]], c.RequestMemory[s])
 }
 
-// Need is what the latest Shape found a component to need, cores and bytes.
+// Need is what the latest Rightsize found a component to need, cores and bytes.
 func (p *Rightsizing) Need(slot int32) (cpu, memory float64) {
 	if int(slot) >= len(p.claims.cpu) {
 		return 0, 0

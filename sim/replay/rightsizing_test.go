@@ -16,7 +16,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")
 
-// Whoever knows what will be used, and decides who gives way, fails nobody: Algorithm 1 with an oracle.
+// Algorithm 1 with an oracle fails no component: it knows what will be used, and evicts in time.
 func TestPessimistWithOracleFailsNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, hosts := drawn(t)

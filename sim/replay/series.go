@@ -6,7 +6,7 @@ import "evenkeel/forecast"
 type Series struct {
 	Steps int // ticks ahead; 0: forecast.Horizon
 
-	// Untrusted forecasts are believed too.
+	// Untrusted: forecasts count also where they are not trusted.
 	Untrusted bool
 
 	series []two    // [slot]
@@ -55,7 +55,7 @@ func (f *Series) Watch(c *Cluster) {
 				f.phase++
 			}
 		}
-		// A step is told once, and later than the one before: nothing to be refused.
+		// Each step is observed once, and later than the one before: Observe has nothing to refuse.
 		_ = f.series[s][0].Observe(f.step, c.UsedCPU[s], c.Short[s])
 		_ = f.series[s][1].Observe(f.step, c.UsedMemory[s], false)
 	}

@@ -73,7 +73,7 @@ func (p *WholeHosts) find(c *Cluster, app int32) bool {
 				}
 				if at == next {
 					for ; next < len(p.candidate) && !fitsIn(c.Hosts[p.candidate[next]], g.CPU, g.Memory); next++ {
-						p.left = append(p.left, Host{}) // taken by nobody else either: hosts are seldom so unequal
+						p.left = append(p.left, Host{}) // no later component takes it either: hosts are seldom so unequal
 					}
 					if next == len(p.candidate) {
 						return false

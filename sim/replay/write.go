@@ -109,5 +109,5 @@ func flush(c *csv.Writer) error {
 	return nil
 }
 
-// number has as many digits as tell values apart, and no more than six behind the first.
+// number has as many digits as distinguish values, and no more than six behind the first.
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 7, 64) }

@@ -191,7 +191,7 @@ func (b *broken) Predict(out []forecast.Prediction) bool {
 	return ok
 }
 
-// An origin counts for all models or for none, and who is to blame is counted.
+// An origin counts for all models or for none, and the model that fails is counted.
 func TestSameOriginsForAll(t *testing.T) {
 	values := make([]float64, 30)
 	for i := range values {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The columns that are read, by their names in the header.
+// bitbrainsColumns are the columns that are read, by their names in the header.
 var bitbrainsColumns = [...]string{"Timestamp [ms]", "CPU cores", "CPU capacity provisioned [MHZ]", "CPU usage [MHZ]",
 	"Memory capacity provisioned [KB]", "Memory usage [KB]"}
 

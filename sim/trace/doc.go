@@ -12,7 +12,7 @@
 //
 // Sources are folders, archives (.tar.gz, .tar) and single files, gzipped or not. Times are put on a grid: a value a little
 // early or late keeps its place, the places of a gap hold NaN, and of several values for one place the first counts.
-// What was left out or mended is told in notes. Sizes are bounded, so that a bad file costs an error and not the machine.
+// Notes say what was left out or corrected. Sizes are bounded, so that a bad file costs an error and not the machine.
 //
 // LoadSWF reads another kind of file: logs of parallel machines in the standard workload format (SWF 2.2; seconds, KB per
 // processor), whose jobs were submitted, waited and ran.

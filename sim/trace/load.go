@@ -115,7 +115,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// key orders and tells apart series.
+// key orders series and distinguishes them.
 func key(s Series) string { return s.Set + "\x00" + s.VM + "\x00" + string(s.Resource) }
 
 // errUnknown says that a file is in none of the formats.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A time of NAB, in an unstated zone that is taken for UTC.
+// nabTime is the form of NAB's times, in an unstated zone that is taken for UTC.
 const nabTime = "2006-01-02 15:04:05"
 
 func knownNAB(head []byte) bool { return firstLine(head) == "timestamp,value" }

@@ -17,13 +17,13 @@ import (
 // Request is a VM, a pod or a job that was asked for.
 type Request struct {
 	Name     string  // unique within what was read; "": the files have no names
-	Batch    int     // requests that one tenant made together have the same, from 0; -1: the files do not tell
+	Batch    int     // requests that one tenant made together have the same, from 0; -1: not in the files
 	Submit   float64 // seconds from the beginning of the trace
-	Start    float64 // when it was placed, seconds from the beginning; NaN: never, or not told
-	Run      float64 // seconds from Start, or from Submit where that is not told; NaN: not told
+	Start    float64 // when it was placed, seconds from the beginning; NaN: never, or not known
+	Run      float64 // seconds from Start, or from Submit where Start is not known; NaN: not known
 	Censored bool    // it still ran when the trace ended: Run is a lower bound
-	CPU      float64 // cores; NaN: not told
-	Memory   float64 // bytes; NaN: not told
+	CPU      float64 // cores; NaN: not known
+	Memory   float64 // bytes; NaN: not known
 	GPUs     float64
 }
 
@@ -112,7 +112,7 @@ func amount(what, text string) (float64, error) {
 	return v, nil
 }
 
-// maybe is amount where nothing may stand for what is not told.
+// maybe is amount of a field that may be empty: the file does not state the value.
 func maybe(what, text string) (float64, error) {
 	if text == "" {
 		return math.NaN(), nil

@@ -14,7 +14,7 @@ func at(m fstest.MapFS, name string) Source { return Source{m, name} }
 
 func ptr(s Source) *Source { return &s }
 
-// describe of requests: what a test compares.
+// describe gives requests as a text, which tests compare.
 func describe(all []Request) string {
 	var b strings.Builder
 	for _, q := range all {

@@ -19,7 +19,7 @@ type Series struct {
 	VM       string // unique within the set
 	Resource Resource
 	Step     time.Duration // from one value to the next
-	Start    time.Time     // of the first value; zero where the files do not tell
+	Start    time.Time     // of the first value; zero where the files do not state it
 	Values   []float64     // at least one; NaN was not measured. The unit is the format's.
 	Limit    float64       // the most that the VM had, in the unit of the values; NaN is unknown. Some measured more.
 }

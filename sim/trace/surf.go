@@ -11,8 +11,8 @@ import (
 const surfSet = "surf"
 
 // LoadSURF reads the jobs of the SURF Lisa cluster as OpenDC packages them, in order of submission, and what CPU each used (MHz, every
-// 30 s), in the same order; a job without fragments has no series. CPU and memory of a request are not told: OpenDC's columns for
-// them hold constants.
+// 30 s), in the same order; a job without fragments has no series. CPU and memory of a request are not known: OpenDC's columns
+// for them hold constants.
 func LoadSURF(o Options, tasks, fragments Source) ([]Request, []Series, error) {
 	o = o.withDefaults()
 	var jobs []Request

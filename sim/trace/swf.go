@@ -30,8 +30,8 @@ type ParallelJob struct {
 type Log struct {
 	Computer   string        // as the header names it; "": it does not
 	Start      time.Time     // from which Submit counts; zero: unknown
-	Nodes      int           // 0: the header does not tell
-	Processors int           // of the machine; 0: the header does not tell
+	Nodes      int           // 0: not in the header
+	Processors int           // of the machine; 0: not in the header
 	Jobs       []ParallelJob // by Submit, of equal ones as in the file
 	Notes      []string      // what was left out, for people
 }

@@ -21,7 +21,7 @@ type Cut struct {
 	From  float64 // seconds of the record that are left out
 	Span  float64 // seconds of it that are played; 0: what there is, a week at most
 	Load  float64 // what is asked for over what there is of the resource of which more is, over the span; 0: as recorded
-	Apps  int     // so many, instead of a load; 0: not told
+	Apps  int     // so many, instead of a load; 0: not limited by number
 	Seed  uint64
 
 	// Poisson: VMs of which only use is known come one by one, at random times and for a random time of Life seconds on average (exponential).
@@ -30,7 +30,7 @@ type Cut struct {
 	Life    float64
 }
 
-// week is what is played of a record unless told otherwise, seconds.
+// week is how much of a record is played by default, seconds.
 const week = 7 * 86400.0
 
 func (c *Cut) check() error {
@@ -153,14 +153,14 @@ func some(rng *rand.Rand, asks []ask, c *Cut, span float64, again func(a ask) as
 	return out
 }
 
-// workloadOf makes asks applications.
+// workloadOf makes applications of asks.
 func workloadOf(asks []ask, patterns []Pattern, span float64) (*Workload, error) {
 	w := &Workload{Patterns: patterns}
 	for i := range asks {
 		a := &asks[i]
 		work := max(1, a.life)
 		if a.stays {
-			work = 10 * max(span, a.life) // nobody sees its end
+			work = 10 * max(span, a.life) // it outlasts what is played
 		}
 		w.Apps = append(w.Apps, App{Arrival: a.arrival, Work: work, Source: a.source, First: int32(len(w.Groups)), Groups: 1})
 		w.Groups = append(w.Groups, Group{Count: int32(a.count), CPU: a.cpu, Memory: a.memory, CPUUse: a.cpuUse, MemoryUse: a.memoryUse})

@@ -30,7 +30,7 @@ const (
 	flexUsedCPU, flexUsedMemory   = 0.70, 0.68
 )
 
-// FlexNode is a node of the evaluation: cores and bytes.
+// FlexNodeCPU and FlexNodeMemory are a node of the evaluation: cores and bytes.
 const (
 	FlexNodeCPU    = 64.0
 	FlexNodeMemory = 128 << 30
@@ -47,7 +47,7 @@ type flexClass struct {
 	peak      float64 // how many times its mean CPU use rises in a peak
 }
 
-// Batch, production, system.
+// flexClasses are batch, production and system.
 var flexClasses = [...]flexClass{
 	{share: 0.62, size: 0.5, cpu: 0.55, cpuSpread: 0.70, memory: 0.50, peak: 2.2},
 	{share: 0.32, size: 1.5, cpu: 0.30, cpuSpread: 0.45, memory: 0.60, peak: 1.6},

@@ -16,7 +16,7 @@ import (
 //   - on 8 hosts that may give 18 cores and 28 GB each, reservations make memory the bottleneck, of which about half is then used, and
 //     use alone would make CPU the bottleneck: the work takes 16% less time.
 //
-// What arrives comes as fast as it can be taken: both ways to schedule always have tasks that wait.
+// Tasks arrive as fast as the cluster can take them: under both policies tasks always wait.
 type Ha struct {
 	Tasks int // 0: 18,000
 

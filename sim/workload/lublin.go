@@ -64,8 +64,8 @@ type BatchJob struct {
 	Memory float64 // of one task, as a part of a node, in (0, 1]
 }
 
-// Draw is n jobs in order of submission, of whole seconds. CPU and Memory are 0: the model does not tell. Equal seeds give
-// equal jobs.
+// Draw is n jobs in order of submission, of whole seconds. CPU and Memory are 0: the model does not have them. Equal seeds
+// give equal jobs.
 func (m Lublin) Draw(seed uint64, n int) ([]BatchJob, error) {
 	if m.Nodes < 1 || n < 0 {
 		return nil, fmt.Errorf("%d jobs on %d nodes cannot be drawn", n, m.Nodes)

@@ -16,7 +16,7 @@ const BitbrainsCore = 2600.0 // MHz
 // absent is after how many values that were not measured a VM was off, and used nothing; fewer are as the value before.
 const absent = 12
 
-// vmSizes are drawn for VMs whose size nobody tells, and are the commonest of Azure's VM arrivals of 2017: share, cores, GiB.
+// vmSizes are drawn for VMs whose size is not known. They are the commonest of Azure's VM arrivals of 2017: share, cores, GiB.
 var vmSizes = []struct{ share, cpu, memory float64 }{
 	{0.45, 1, 1.75}, {0.28, 2, 3.5}, {0.11, 4, 7}, {0.11, 8, 14}, {0.05, 8, 56},
 }
@@ -142,7 +142,7 @@ func MeasuredUses(series []trace.Series, seed uint64) (*Uses, error) {
 //
 //	Bitbrains          CPU in MHz, of BitbrainsCore per core, bursts above the request included; memory in KB. All is measured. A VM that was off for more
 //	                   than an hour used nothing.
-//	Google2011         CPU and memory in percent of what nobody told: sizes are drawn from those of Azure's VMs.
+//	Google2011         CPU and memory in percent of an unstated whole: sizes are drawn from those of Azure's VMs.
 //	PlanetLab, NAB     CPU in percent: sizes are drawn, and memory is that of ServiceUses. Every VM-day is a VM, and all days begin together.
 //
 // Memory above what the VM had, and percents above 100, count as all of it.

@@ -24,11 +24,11 @@ import (
 // No application asks for more than Widest of the cluster: those with many components have small ones. None is more than
 // Largest of all that the cluster can do in the time, or one draw would be the whole workload.
 //
-// How fast memory use changes the paper does not say either. By default all of a shape passes in an application's life, however short that is:
-// the hard case for who has to foresee it. With Sampled short applications live through the first part of theirs.
+// The paper does not say either how fast memory use changes. By default all of a shape passes in an application's life, however short that is:
+// the hard case for a forecast. With Sampled, short applications live through only the first part of their shape.
 //
-// Nothing in the paper says how loaded the cluster was. With less asked for than there is nobody waits and no policy can be better than
-// another; Load is set so that reservation has to queue.
+// Nothing in the paper says how loaded the cluster was. With less asked for than there is no application waits and no policy can be better
+// than another; Load is set so that reservation has to queue.
 type Pace struct {
 	Apps    int
 	Hosts   int
@@ -42,7 +42,7 @@ type Pace struct {
 	Sampled float64 // seconds from one value of memory use to the next, at least; below 4: 4
 }
 
-// TraceSampling is how far apart the samples of use lie in Google's trace of 2011, seconds: with it as Pace.Sampled nothing changes faster than that trace can tell.
+// TraceSampling is how far apart the samples of use lie in Google's trace of 2011, seconds: with it as Pace.Sampled nothing changes faster than that trace can show.
 const TraceSampling = 300.0
 
 // Scaled is the same with so many hosts, applications and days. Few applications are larger, each, or they could not be enough.
@@ -166,7 +166,7 @@ func (p Pace) last(w *Workload, longs, shares []float64, memory bool) {
 func cut(x, lowest, highest float64) float64 { return max(lowest, min(highest, x)) }
 
 // BatchPatterns draws shapes of use whose peak is 1, of n values each. Those of even number are CPU: bursts above a quiet level, waves, phases, a wandering
-// level. Those of odd number are the memory of a life: it begins low and is highest late in most, so that many who fit when they came do not fit later.
+// level. Those of odd number are the memory of a life: in most it begins low and is highest late, so that many components that fit at first do not later.
 func BatchPatterns(rng *rand.Rand, kinds, n int) []Pattern {
 	out := make([]Pattern, kinds)
 	for k := range out {

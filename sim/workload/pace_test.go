@@ -19,7 +19,7 @@ func drawPace(t *testing.T, p Pace, seed uint64) *Workload {
 	return w
 }
 
-// What the paper states of its workload holds of ours.
+// What the paper states of its workload holds for this one.
 func TestPaceIsAsStated(t *testing.T) {
 	p := PaceDefault
 	p.Apps = 20000

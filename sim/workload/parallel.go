@@ -7,9 +7,9 @@ import (
 	"evenkeel/sim/trace"
 )
 
-// ParallelLog is jobs of a parallel machine: each an application of one component per processor, of one core each, all of which are needed and make
-// progress together. Memory of a component is what the log reports a processor; where it does not, a core's part of the smallest host's memory times a share
-// that is drawn as DrawMemory does. What is used is given from u. Work is the run time that was logged.
+// ParallelLog is jobs of a parallel machine. Each is an application of one component per processor, of one core each, all of which are needed and make
+// progress together. A component's memory is what the log has per processor; where it has none, a core's part of the smallest host's memory times a share
+// that is drawn as DrawMemory does. Use is drawn from u. Work is the run time that was logged.
 //
 // With a load the gaps between submissions are made shorter or longer, all by one factor; with a number the jobs after so many are left out.
 func ParallelLog(jobs []trace.ParallelJob, u *Uses, c Cut) (*Workload, float64, []string, error) {

@@ -16,7 +16,7 @@ import (
 
 var nan = math.NaN()
 
-// series of one VM of Bitbrains, in steps of 5 minutes.
+// vmSeries are the series of one VM of Bitbrains, in steps of 5 minutes.
 func vmSeries(vm string, begin time.Duration, cpu, memory []float64) []trace.Series {
 	at := time.Date(2013, 7, 1, 0, 0, 0, 0, time.UTC).Add(begin)
 	return []trace.Series{
@@ -69,7 +69,7 @@ func TestMeasuredByHand(t *testing.T) {
 	}
 }
 
-// Sizes and memory that the set does not tell are drawn, and that is said.
+// Sizes and memory that the set does not have are drawn, and notes say so.
 func TestMeasuredPercents(t *testing.T) {
 	series := []trace.Series{{Set: string(trace.PlanetLab), VM: "a", Resource: trace.CPU, Step: 5 * time.Minute, Values: values(288, 30), Limit: 100}}
 	w, _, notes, err := Measured(series, Cut{Hosts: []Room{{8, 64 << 30}}})
@@ -132,7 +132,7 @@ func TestRequestedByHand(t *testing.T) {
 	if all := strings.Join(notes, "; "); !strings.Contains(all, "1 of 4 were never placed") || !strings.Contains(all, "1 of 3 VMs would not fit") || !strings.Contains(all, "GPUs of 1") {
 		t.Error(all)
 	}
-	// Where nobody says how long they were, lives are drawn.
+	// Where the record has no lengths of lives, lives are drawn.
 	for i := range requests {
 		requests[i].Run, requests[i].Censored = nan, false
 	}

@@ -8,7 +8,7 @@ import (
 	"evenkeel/sim/trace"
 )
 
-// Lives are drawn for VMs of which nobody says how long they were: log-normal, fitted to those of Azure's VMs that are told (Cortez et al. 2017, sec. 3:
+// Lives are drawn for VMs whose lives the record does not have: log-normal, fitted to the published ones of Azure's VMs (Cortez et al. 2017, sec. 3:
 // most end within an hour, those that outlast a day take nearly all core-hours).
 const (
 	drawnLifeMedian = 1800.0 // seconds
@@ -16,11 +16,11 @@ const (
 	maxDrawnLife    = 30 * 86400.0
 )
 
-// Requested are VMs or pods that were asked for: each an application of one component, from when it was submitted for as long as it ran. What it used is given
-// from u. One that still ran when the record ended outlasts what is played. Those that were never placed, and so have no life, are left out;
-// where no life is told at all, lives are drawn. GPUs are not played. More load than there is in the record is not made up: the cluster is emptier.
+// Requested makes a workload of VMs or pods that were asked for. Each is an application of one component, from when it was submitted for as long as it ran.
+// Its use is drawn from u. One that still ran when the record ended outlasts what is played. Those that were never placed, and so have no life, are left out;
+// where the record has no lives at all, they are drawn. GPUs are not played. More load than the record has is not made up: the cluster is emptier.
 //
-// With a load or a number, as many are drawn from the record as it takes; arrivals stay as they were.
+// With a load or a number, as many are drawn from the record as that takes; arrivals stay as they were.
 func Requested(requests []trace.Request, u *Uses, c Cut) (*Workload, float64, []string, error) {
 	if err := c.check(); err != nil {
 		return nil, 0, nil, err

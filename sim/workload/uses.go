@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// Uses are what components may use of what they asked for, to be given to those of whom only that is known.
+// Uses are patterns of what components use of their requests, for components of which only the requests are known.
 type Uses struct {
 	Patterns []Pattern
 	Of       []PairOfUse
@@ -34,7 +34,7 @@ const (
 //	         the mean; noise that is forgotten by a fifth each 5 minutes, of 0.3 of the level; 0 to 3 bursts a day to 1.5 to 6 times the level; never above 1
 //	memory   level uniform in 0.25 .. 0.85; follows the day by up to a tenth of it; wanders by 2% of it; never above 1
 //
-// Azure's data do not tell memory in use: that is a guess.
+// Azure's data do not have memory in use: the figures for memory are a guess.
 func ServiceUses(seed uint64) *Uses {
 	rng := rand.New(rand.NewPCG(seed, 0x73657276))
 	u := &Uses{Step: serviceStep}

@@ -20,7 +20,7 @@ type App struct {
 	Arrival  float64 // seconds from the beginning
 	Work     float64 // seconds it takes with all components at full speed; > 0
 	Priority int32   // the greater goes first; of equal ones the one that arrived first
-	Source   int32   // who it is of: a user, a job's template
+	Source   int32   // where it comes from: a user, a job's template
 	First    int32   // its groups are Workload.Groups[First : First+Groups]
 	Groups   int32
 }

@@ -19,7 +19,7 @@ type Line struct {
 }
 
 // Pages are the Markdown files of the repository that show commands: those in
-// its root, below docs/ and below examples/. The change log reports the past.
+// its root, below docs/ and below examples/. The change log is left out: it is about earlier versions.
 func Pages(root string) ([]string, error) {
 	pages, err := filepath.Glob(filepath.Join(root, "*.md"))
 	if err != nil {

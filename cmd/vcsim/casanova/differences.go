@@ -1,6 +1,6 @@
 package casanova
 
-// differencesText is what does not hang on a run's figures.
+// differencesText is the part of the report that does not depend on a run's figures.
 const differencesText = `**MCB1 to MCB4**, which sort ascending, are about half as far from the best as published (MCB3 on large instances: a fifth less). What was tried and does
 not explain it: the other truncation (table above), and beginning with the memory list instead of the CPU list on an empty host.
 Reporting the target of the search instead of the realized yield moves the small averages to MCB8 1.16, MCB5 1.85, MCB6 2.71, MCB7 4.19,

@@ -112,7 +112,7 @@ type Options struct {
 	// Only names the algorithms to run; nil: all of the paper's.
 	Only []string
 
-	// Progress is told now and then how many of all instances are done; nil: nobody.
+	// Progress is called now and then with how many of all instances are done; nil: not called.
 	Progress func(done, all int)
 }
 
@@ -155,7 +155,7 @@ func Run(ctx context.Context, set Set, o Options) (*Results, error) {
 			}
 		})
 	}
-	// Spread over the specifications, so that the time that is left can be told.
+	// Spread over the specifications, so that the time that is left can be estimated.
 	for i := 0; i < len(r.outcomes) && ctx.Err() == nil; i++ {
 		select {
 		case next <- i%len(r.specs)*n + i/len(r.specs):

@@ -18,7 +18,7 @@ type Chart struct {
 	Series []Series
 }
 
-// Axis is what is on an axis. With Least = Greatest it is as long as the values
+// Axis is what is on an axis. With Min = Max it is as long as the values
 // need.
 type Axis struct {
 	Label    string
@@ -45,7 +45,7 @@ const (
 	markerSize              = 3.6
 )
 
-// colours are those of Okabe and Ito, which the colour-blind can tell apart, and grey.
+// colours are those of Okabe and Ito, which the colour-blind can distinguish, and grey.
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9", "#8c6d1f", "#777777", "#a020a0"}
 
 var dashes = []string{"", "7 3", "2 3", "9 3 2 3"}

@@ -22,8 +22,8 @@ type Instance struct {
 // Jobs of a synthetic instance in the paper.
 const Jobs = 1000
 
-// What the paper has in every simulation: nodes of the synthetic cluster, the penalty. A
-// node's memory is ours; only bytes hang on it.
+// What the paper has in every simulation: nodes of the synthetic cluster, the penalty. The paper
+// does not state a node's memory; only bytes moved depend on it.
 const (
 	nodes      = 128
 	penalty    = 300     // s

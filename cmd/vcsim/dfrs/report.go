@@ -169,7 +169,7 @@ func (r *Report) costs(p *page) {
 	p.say("\n![bytes by load](dfrs/bytes.svg)\n\n")
 }
 
-// Loads of the scaled instances.
+// loads of the scaled instances.
 func (r *Results) loads() (loads []float64) {
 	for _, i := range r.Instances {
 		if i.Set == Scaled && !slices.Contains(loads, i.Load) {

@@ -31,8 +31,8 @@ type Results struct {
 	Outcomes  [][]Outcome // [instance][entry]
 }
 
-// Run replays every instance under every policy, but for what the state remembers. progress is informed of how many replays are
-// done; nil: nobody is.
+// Run replays every instance under every policy, except the replays whose results the state has. It calls progress with the number
+// of replays that are done; nil: no calls.
 func Run(ctx context.Context, instances []Instance, entries []Entry, workers int, state *State, progress func(done, all int)) (*Results, error) {
 	r := &Results{Instances: instances, Entries: entries, Bounds: make([]float64, len(instances)), Outcomes: make([][]Outcome, len(instances))}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -120,7 +120,7 @@ func (r *Results) Mean(entry int, keep func(*Instance) bool, figure func(*Outcom
 
 func ofSet(set string) func(*Instance) bool { return func(i *Instance) bool { return i.Set == set } }
 
-// Figures of an outcome.
+// degradation and the functions after it are figures of an outcome.
 func degradation(o *Outcome) float64 { return o.Degradation }
 func average(o *Outcome) float64     { return o.AvgStretch }
 func idle(o *Outcome) float64        { return 100 * o.Idle }

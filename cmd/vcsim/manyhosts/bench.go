@@ -42,8 +42,8 @@ type Options struct {
 	Small       int           // virtual clusters of 1 to so many VMs under load
 	Clients     int
 	SampleEvery time.Duration
-	// Nice is by how much the hosts, which have CPUs of their own elsewhere, give way to servers and clients while
-	// requests are offered, 0 to 19.
+	// Nice is the nice value of the hosts while requests are offered, 0 to 19, so that servers and clients run first. In a
+	// real cluster hosts have CPUs of their own.
 	Nice     int
 	Progress io.Writer // what happens meanwhile, for people
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Offer is a stream of requests, as it is given to a process of its own: what clients take of the machine is told
-// apart from what hosts take.
+// Offer is a stream of requests. A process of its own sends them, so that the CPU that clients use is measured apart
+// from what hosts use.
 type Offer struct {
 	Servers []string      `json:"servers"`
 	Token   string        `json:"token"`

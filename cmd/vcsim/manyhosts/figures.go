@@ -52,7 +52,7 @@ type Disk struct {
 	Index     uint64  `json:"index"`
 }
 
-// Restart of a server under load, until it held all that the leader held when it was started.
+// Restart of a server under load, until it had all log entries that the leader had when the server was started.
 type Restart struct {
 	Server  string  `json:"server"`
 	By      string  `json:"by"`

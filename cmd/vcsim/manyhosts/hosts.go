@@ -58,8 +58,8 @@ func (k *keep) Save(m agent.PersistentState) error {
 	return nil
 }
 
-// startAgents runs an agent per host until ctx ends. Nobody is where consoles would come from, and
-// nothing gossips: 1,000 hosts on one machine would talk to themselves most of the time.
+// startAgents runs an agent per host until ctx ends. The hosts serve no consoles and do not gossip: the gossip of
+// 1,000 hosts on one machine would take most of its time.
 func startAgents(ctx context.Context, wg *sync.WaitGroup, dir string, hosts, servers []string, host func(string) hypervisor.Host, sampleEvery time.Duration) error {
 	log := slog.New(slog.DiscardHandler)
 	slots := make(chan struct{}, joinsAtOnce)

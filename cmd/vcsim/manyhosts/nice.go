@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// setNice sets by how much all threads of this process give way to others, 0 to 19; those that it makes later do so,
-// too, and processes that it starts. To go back down to 0 takes root's rights.
+// setNice sets the nice value of all threads of this process, 0 to 19. Threads that it makes later and processes that it
+// starts inherit the value. To go back down to 0 takes root's rights.
 func setNice(by int) error {
-	for again := true; again; { // a thread that has yet to be told may make another one meanwhile
+	for again := true; again; { // a thread that still has the old value may make another one meanwhile
 		again = false
 		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// All threads give way, those that are made meanwhile too, and no more once they are told not to.
+// setNice lowers the priority of all threads, also of those that are made meanwhile, and setNice(0) restores it for all.
 func TestSetNice(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not without root's rights")

@@ -14,7 +14,7 @@ func each(a, b *replay.Result) float64 {
 	return ratio(sum, n)
 }
 
-// causes shows what the gains hang on: one thing changed at a time, then some together.
+// causes shows what the gains depend on: one setting changed at a time, then some together.
 func (r *Results) causes(say func(string, ...any)) {
 	if len(r.Causes) == 0 {
 		return

@@ -16,7 +16,7 @@ type Size struct {
 	Seeds int // workloads that the oracle is tried on
 
 	Oracle     workload.Pace // what the oracle is tried on
-	Maps       workload.Pace // for the heat maps, and for what they hang on
+	Maps       workload.Pace // for the heat maps, and for what they depend on
 	Own        workload.Pace // for the comparison with Evenkeel's settings
 	Validation uint64        // seed of that comparison: none that a setting was chosen on
 	Loads      []float64
@@ -28,7 +28,7 @@ type Size struct {
 	AtLength []string      // under which policies, besides reservation; nil: that is not played
 }
 
-// Cause is one thing that the gains over reservation may hang on, changed alone or with others.
+// Cause is one setting that the gains over reservation may depend on, changed alone or with others.
 type Cause struct {
 	Name    string
 	Sampled float64 // of the workload
@@ -110,7 +110,7 @@ type Results struct {
 	Oracle map[string][]*replay.Result // [policy], by seed
 	Sweep  map[string][]*replay.Result // [policy], by load
 	Base   *replay.Result              // of the heat maps
-	Soft   map[string]*replay.Result   // of the same workload, memory limits that give way where there is memory
+	Soft   map[string]*replay.Result   // of the same workload, with memory limits that a component may exceed while its host has memory
 	Maps   map[string][][]*replay.Result
 	Own    []*replay.Result
 	Causes [][]Tried // by cause, by draw
@@ -128,7 +128,7 @@ var (
 		"evenkeel:oracle", "evenkeel:last", Ours}
 )
 
-// Ours is the setting of Evenkeel that is held against Pace's.
+// Ours is the setting of Evenkeel that is compared with Pace's.
 const Ours = "evenkeel:persist:0.05:0@grace=60"
 
 // Run does all experiments.
