@@ -11,19 +11,18 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// outcome of acting: how many operations changed something, and what to tell.
+// outcome is the outcome of acting: how many operations changed something, and what to report.
 type outcome struct {
 	acted    int
 	statuses []Status
 }
 
-// decidedFor is how long what was decided may be carried out. After that it is decided again: a hypervisor may have
-// hung meanwhile, and the leader may have given this host up and started a VM elsewhere, on the same disk.
+// decidedFor is how long a decision may be carried out. After that the agent decides again: a hypervisor may have hung
+// meanwhile, and the leader may have lost this host and started a VM elsewhere, on the same disk.
 const decidedFor = 10 * time.Second
 
-// act carries the operations out in order. It stops at a Destroy or SetCPU that
-// fails, because those after it count on it; anything else that fails only takes its own
-// report with it, so that one VM's trouble does not hold up the host.
+// act carries the operations out in order. It stops at a Destroy or SetCPU that fails, because those after it count on it. Any
+// other operation that fails only loses its own report, so that one VM's trouble does not hold up the host.
 func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
 	var out outcome
 	var failed error
@@ -126,7 +125,7 @@ func (r *runner) do(ctx context.Context, op Operation) error {
 	switch op := op.(type) {
 	case Shutdown:
 		err := absentIsFine(r.Hypervisor.Stop(ctx, op.VM))
-		if !errors.Is(err, hypervisor.ErrUnavailable) { // then nobody was asked, and no grace runs out
+		if !errors.Is(err, hypervisor.ErrUnavailable) { // then libvirt was not asked, and no grace runs out
 			r.asked[op.VM] = time.Now()
 		}
 		return err
@@ -152,8 +151,7 @@ func (r *runner) do(ctx context.Context, op Operation) error {
 	return fmt.Errorf("no way to carry out a %T", op)
 }
 
-// destroyRun carries out the Destroy operations at the head of ops, up to a
-// few, side by side, and says how many there were.
+// destroyRun carries out the Destroy operations at the head of ops, up to a few, side by side, and returns how many there were.
 func (r *runner) destroyRun(ctx context.Context, ops []Operation) (int, error) {
 	var run []Destroy
 	for _, op := range ops {
@@ -184,8 +182,8 @@ func absentIsFine(err error) error {
 	return err
 }
 
-// startSome begins the first few starts of a list that begins with one, side by
-// side. What follows them in the list waits for the next round.
+// startSome begins the first few starts of a list that begins with a start, side by side. What follows them in the list waits
+// for the next round.
 func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int, error) {
 	var specs []hypervisor.Spec
 	var report []Status
@@ -237,7 +235,7 @@ func (r *runner) startSome(ctx context.Context, ops []Operation) ([]Status, int,
 	return statuses, acted, failed
 }
 
-// unstarted says of those VMs of all that are not among some why they do not start.
+// unstarted returns, for the VMs of all that are not in some, a status that says why they do not start.
 func unstarted(all, some []hypervisor.Spec, why string) []Status {
 	var out []Status
 	for _, spec := range all {

@@ -9,9 +9,9 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Available is what a host itself holds to be available for new VMs: the lesser of its allowance less what VMs use, and of its
-// capacity less what it estimates to be in use (Ha, eq. 5 and 6). CPU is compressible: it is the mean use of a step that counts, and who gets
-// less is slower. Memory is not: it is the most that was in use in a step.
+// Available is what a host reports to be available for new VMs: the lesser of its allowance less what VMs use, and of its
+// capacity less what it estimates to be in use (Ha, eq. 5 and 6). CPU is compressible: the mean use of a step counts, and a VM
+// that gets less is slower. Memory is not: the most that was in use in a step counts.
 type Available struct {
 	Available Limits // below 0 where the host is overloaded
 	Used      Limits // by the VMs of the cluster, in the last step; memory with what a VM costs the host beyond its own
@@ -20,8 +20,8 @@ type Available struct {
 	VMs map[string]uint64 `json:",omitempty"`
 }
 
-// hostLoad estimates what is in use on a host. Every VM has an estimate of its own, so that what a VM takes that is gone goes with it: eq. 4 is
-// for hosts that know the sum alone.
+// hostLoad estimates what is in use on a host. Every VM has an estimate of its own, so that the estimate of a VM that is gone
+// goes with it: eq. 4 is for hosts that know only the sum.
 type hostLoad struct {
 	vms       map[string]*vmLoad
 	other     forecast.DampedLoad // what is no VM's of the cluster
@@ -51,8 +51,8 @@ type machine struct {
 	overhead  int64
 }
 
-// measure what VMs use now. listed are the VMs with our mark by the hypervisor's word, used the cores of those that were measured. Once a step is over, or
-// a VM that was in it is gone, there is a new word.
+// measure takes in what VMs use now. listed are the VMs with this cluster's mark that the hypervisor lists, used the cores of
+// those that were measured. Once a step is over, or a VM that was in it is gone, measure publishes a new Available.
 func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, listed map[string]hypervisor.VM, m machine, now time.Time, step time.Duration) {
 	left := false
 	for id, v := range l.vms {
@@ -93,7 +93,7 @@ func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, li
 	}
 }
 
-// inUse is the memory that a guest uses; of one that reports nothing all it has.
+// inUse is the memory that a guest uses; for a guest that reports nothing, all that it has.
 func inUse(s *hypervisor.Stats) int64 {
 	if s.Available < 0 {
 		return s.Balloon
@@ -101,7 +101,7 @@ func inUse(s *hypervisor.Stats) int64 {
 	return max(0, s.Balloon-s.Available)
 }
 
-// observe a step that is over.
+// observe ends a step.
 func (l *hostLoad) observe(m machine) {
 	var used Limits
 	for _, v := range l.vms {
@@ -114,14 +114,14 @@ func (l *hostLoad) observe(m machine) {
 		v.cpu, v.n, v.memory = 0, 0, 0
 	}
 	other := forecast.Amounts{CPU: m.foreign.CPU, Memory: float64(m.foreign.Memory)}
-	if l.left >= 0 { // what the kernel has given out is in use, whoever has it; VMs are counted by themselves
+	if l.left >= 0 { // what the kernel has given out is in use, whatever process has it; VMs are counted by themselves
 		other.Memory = max(other.Memory, float64(m.capacity.Memory-l.left-used.Memory))
 	}
 	l.other.Observe(other)
 	l.publish(m, used)
 }
 
-// publish what is available, by the estimates.
+// publish computes what is available from the estimates.
 func (l *hostLoad) publish(m machine, used Limits) {
 	e, known := l.other.Estimate(), make(map[string]uint64, len(l.vms))
 	for id, v := range l.vms {
@@ -136,7 +136,7 @@ func (l *hostLoad) publish(m machine, used Limits) {
 
 func limits(cpu, memory float64) Limits { return Limits{CPU: cpu, Memory: int64(math.Floor(memory))} }
 
-// report with samples is the last word; without, nothing is known to hold any more.
+// report returns the last Available if there are samples, else nil: without samples nothing is known to hold any more.
 func (l *hostLoad) report(samples []Sample) *Available {
 	if samples == nil {
 		return nil
@@ -144,7 +144,7 @@ func (l *hostLoad) report(samples []Sample) *Available {
 	return l.available
 }
 
-// observe what VMs use now.
+// observe takes in what VMs use now.
 func (r *runner) observe(stats []hypervisor.Stats, out []Sample) {
 	if r.capacity.CPU == 0 {
 		return // it is not known yet

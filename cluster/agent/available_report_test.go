@@ -22,7 +22,7 @@ func (h left) Pressure(ctx context.Context) (hypervisor.Pressure, error) {
 	return p, err
 }
 
-// The agent tells with its samples what its host holds to be available.
+// The agent reports with its samples the availability of its host.
 func TestAvailabilityIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		for _, bytes := range []int64{hypervisor.Unknown, gib} {

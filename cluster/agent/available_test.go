@@ -19,7 +19,7 @@ type loaded struct {
 	m      machine
 	listed map[string]hypervisor.VM
 	use    map[string]float64 // cores
-	memory map[string]int64   // in use, bytes; below 0: the guest does not tell
+	memory map[string]int64   // in use, bytes; below 0: the guest does not report it
 }
 
 const (
@@ -154,7 +154,7 @@ func TestAvailableBesideOthers(t *testing.T) {
 	}
 }
 
-// What was told is not changed under who reads it, and nothing is told without samples.
+// A report that was made does not change while another goroutine reads it. Without samples nothing is reported.
 func TestAvailabilityIsKept(t *testing.T) {
 	w := newLoaded(t)
 	w.run("a", 1, 4, 8*giga)

@@ -6,8 +6,8 @@ import (
 	"evenkeel/cluster/lease"
 )
 
-// Beginning is what the leader gives the agent of a host that lost what it knew and was let in again in the same run of the
-// machine, while VMs run on it: see state.Host.RunsOn.
+// Beginning is the state that the leader gives the agent of a host that lost its own state and was admitted again in the same
+// run of the machine, while VMs run on it: see state.Host.RunsOn.
 type Beginning struct {
 	Epoch uint64 `json:"epoch"` // what is older is refused, as by the agent before
 	Index uint64 `json:"index"`
@@ -18,8 +18,8 @@ type Beginning struct {
 	Sending map[string]Sending `json:"sending,omitempty"`
 }
 
-// Memory that the agent begins with, where the request to join was sent at that instant, in that run of the machine. Restartable
-// VMs that are not there any more were stopped for want of a lease, as far as anybody knows.
+// Memory returns the state with which the agent begins; sent is when the request to join was sent, boot the run of the machine.
+// Restartable VMs that are not there any more are taken to have been stopped for want of a lease.
 func (b Beginning) Memory(boot string, sent lease.Instant) PersistentState {
 	m := PersistentState{Epoch: b.Epoch, Index: b.Index, Boot: boot, Lapsed: true, Sending: b.Sending}
 	// Without one it is over: restartable VMs are stopped before the agent asks for another.

@@ -8,8 +8,8 @@ import (
 	"evenkeel/cluster/agent"
 )
 
-// An agent that lost what it knew, and begins with what the leader gave it: restartable VMs run on with a lease, and are stopped at
-// once without one. What went meanwhile is told as lost, and orders of before its admission are refused.
+// An agent that lost what it knew begins with what the leader gives it: restartable VMs run on with a lease, and are stopped at
+// once without one. The agent reports VMs that ended meanwhile as lost, and refuses orders from before its admission.
 func TestBeginning(t *testing.T) {
 	for _, lease := range []time.Duration{0, 20 * time.Second} {
 		guard(t, nil, []agent.VM{leased(wanted("a")), leased(wanted("c")), wanted("b")}, func(t *testing.T, g *guarded) {
@@ -41,7 +41,7 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// A machine is said to be the one that the host's VMs run on only once the leader knows what went with the run before.
+// The agent reports the machine on which the host's VMs run only once the leader knows what ended with the run before.
 func TestMachineIsReportedOnceItsVMsAre(t *testing.T) {
 	guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
 		said := func() (out []string) {

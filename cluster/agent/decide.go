@@ -41,8 +41,8 @@ type (
 		Spec hypervisor.Spec
 		Move Move
 	}
-	// Resume a VM that its move left paused here: at the target once the source has said that it left, at the source where
-	// the migration ended without handing it over.
+	// Resume resumes a VM that its move left paused here: at the target once the source has reported that it left, at the
+	// source where the migration ended without handing it over.
 	Resume struct {
 		VM, Name         string
 		Generation, Move uint64 // Move.Open
@@ -58,7 +58,7 @@ type (
 	// Blocked says why something that is wanted cannot be done yet. It does nothing.
 	Blocked struct {
 		VM, Name, Why string
-		// More: a running VM goes without what it is to have more, and nobody else waits for that.
+		// More: a running VM goes without the CPU or memory that it is to have more; no other VM waits for that.
 		More bool
 	}
 )
@@ -107,23 +107,23 @@ type Past struct {
 	Balloon map[string]int64
 	// FailedStart is why the last start of a VM failed for good; of that generation.
 	FailedStart map[string]Failure
-	// Cleared: generations whose disk was removed, by VM id. Once it was, the leader may start the VM elsewhere, on a
-	// disk of the same name in a shared pool, before this host hears of it.
+	// Cleared: generations whose disk was removed, by VM id. Once the disk is removed, the leader may start the VM elsewhere,
+	// on a disk of the same name in a shared pool, before this host learns of it.
 	Cleared map[string]uint64
 	// Ended is the reason the hypervisor gave when a VM stopped, by VM id.
 	Ended map[string]string
 	// Lost: generations of VMs that were stopped for want of a lease, by VM id.
 	Lost map[string]uint64
-	// Lapsed: restartable VMs were stopped for want of a lease since the leader last heard of this host.
+	// Lapsed: restartable VMs were stopped for want of a lease since the host last reported to the leader.
 	Lapsed bool
-	// Fresh: the machine was started since the leader last heard of it.
+	// Fresh: the machine was started since the host last reported to the leader.
 	Fresh bool
 	// Cores of the machine: a VM without a cap takes no more, however many vCPUs it has; 0 = not known.
 	Cores float64
-	// Guests are those whose memory the host looks after, by id: that report, or did.
+	// Guests are those whose memory the host looks after, by id: those that report, or did.
 	Guests map[string]GuestNeed
-	// Moving: VMs whose migration is going on. Moved: how the open move's migration ended. Handed: those that the open move may have
-	// taken away: its migration ended well, or how it ended is not known.
+	// Moving: VMs whose migration goes on. Moved: how the open move's migration ended. Handed: VMs that the open move may have
+	// taken away: its migration ended well, or its end is not known.
 	Moving map[string]bool
 	Moved  map[string]MoveEnd
 	Handed map[string]bool
@@ -138,39 +138,37 @@ type Past struct {
 	Waited map[string]bool
 	// Leftover is for how long VMs are seen to be left over from a migration, by id.
 	Leftover map[string]time.Duration
-	// Waits are VMs that may start and are not here, by id. GivenUp: generations of those that this host told that it does not
-	// start them.
+	// Waits are VMs that may start and are not here, by id. GivenUp are the generations that this host has reported that it
+	// does not start.
 	Waits   map[string]Waits
 	GivenUp map[string]uint64
 }
 
-// Failure of a start.
+// Failure is a start that failed.
 type Failure struct {
 	Generation uint64
 	Reason     string
 }
 
-// Differences that say nothing: a cap may be read back as it was not set by so
-// much, and a balloon is set in whole pages that some drivers round.
+// Differences without meaning: a cap may be read back that differs this much from the one set, and a balloon is set in whole
+// pages that some drivers round.
 const (
 	cpuSlack     = 1e-4    // cores
 	balloonSlack = 1 << 20 // bytes
 )
 
-// tiny is a difference of caps that is none, cores.
+// tiny is the difference up to which two caps count as equal, cores.
 const tiny = 1e-9
 
 // roomWithin is how long the source of a move waits for the target to have room.
 const roomWithin = 30 * time.Second
 
-// minCap is the least share a host can enforce, cores: 1 ms of CPU time in each second.
-// A VM that is given less (the host's CPU went to VMs that are not ours) gets
-// this much: a cap of 0 would be no cap at all.
+// minCap is the least share that a host can enforce, cores: 1 ms of CPU time in each second. A VM that is given less (foreign
+// VMs have the host's CPU) gets this much: a cap of 0 would be no cap at all.
 const minCap = 0.001
 
-// Decide returns the steps from what is there to what is wanted, in the order
-// to take them. If a Destroy or a SetCPU fails, those after it must wait for the
-// next round: they count on it.
+// Decide returns the operations from what is there to what is wanted, in the order in which to carry them out. If a Destroy or
+// a SetCPU fails, those after it must wait for the next round: they count on it.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}, given: map[string]int64{}, due: map[string]int64{}, cuts: map[string]int64{}}
 	unknown := map[string]bool{}
@@ -251,8 +249,8 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	return d.ops
 }
 
-// Unmanaged are the VMs that carry this cluster's mark but are not the leader's
-// on this host: to be reported and left alone.
+// Unmanaged returns the VMs that carry this cluster's mark but are not in the leader's desired state for this host. The agent
+// reports them and leaves them alone.
 func Unmanaged(want Desired, there []hypervisor.VM) []hypervisor.VM {
 	known := map[string]bool{}
 	for _, vm := range want.VMs {
@@ -267,8 +265,8 @@ func Unmanaged(want Desired, there []hypervisor.VM) []hypervisor.VM {
 	return out
 }
 
-// others is what VMs take that are not the leader's on this host, and how many there are: those without this
-// cluster's mark, and of the marked ones those that are unknown. They keep what they have, so each counts with all its memory.
+// others returns what VMs take that are not in the leader's desired state for this host, and how many there are: foreign VMs,
+// and unmanaged ones. They keep what they have, so each counts with all its memory.
 func others(cluster string, overhead int64, cores float64, unknown map[string]bool, there []hypervisor.VM) (use Limits, n int) {
 	for _, vm := range there {
 		if !vm.Foreign && vm.Cluster == cluster && !unknown[vm.Identity.VM] {
@@ -293,7 +291,7 @@ type decider struct {
 	memory int64            // bytes, likewise
 	fits   bool             // what was in force at first, and what is to come
 	given  map[string]int64 // what guests that are short of memory are to have after the steps so far
-	due    map[string]int64 // what the leader says that a VM is to have, whatever its guest cannot do without
+	due    map[string]int64 // what a VM is to have by the leader's desired state, whatever its guest cannot do without
 	cuts   map[string]int64 // what VMs are cut down to
 	ops    []Operation
 }
@@ -308,7 +306,7 @@ func inForce(vm hypervisor.VM) float64 {
 	return float64(vm.VCPUs)
 }
 
-// force is the cap in force on a VM: what was set, if what is read back can be that.
+// force is the cap in force on a VM: the cap that was set, if what is read back can be that.
 func (d *decider) force(vm hypervisor.VM) float64 {
 	read := inForce(vm)
 	if set, known := d.past.CPU[vm.Identity.VM]; known && math.Abs(set-read) <= cpuSlack {
@@ -320,15 +318,14 @@ func (d *decider) force(vm hypervisor.VM) float64 {
 // maxCPU is what the caps in force may sum to, cores; a sum of floats may be off by a little.
 func (d *decider) maxCPU() float64 { return d.want.CPU*(1+tiny) + tiny }
 
-// ours says whether the running instance is the one that the leader means. An
-// instance of another generation is never touched: either this desired state
-// is old, or something is wrong that only a person can sort out.
+// ours says whether the running instance is the one that the leader means. The agent never touches an instance of another
+// generation: either this desired state is old, or something is wrong that only an operator can mend.
 func ours(vm VM, now hypervisor.VM, runs bool) bool {
 	return runs && now.Generation == vm.Spec.Generation
 }
 
-// expect counts a VM that may come at any moment as if it were here: it comes with the cap it has, and nothing that
-// is here may have grown into its room.
+// expect counts a VM that may arrive at any moment as if it were here: it arrives with the cap that it has, and no VM that is
+// here may have grown into its share.
 func (d *decider) expect(vm VM) {
 	now := d.there[vm.Spec.Identity.VM] // what is there of it
 	cpu, memory := vm.Spec.CPU.Cap, max(vm.ChargedMemory, vm.Spec.Balloon)
@@ -367,7 +364,7 @@ func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
 	}
 }
 
-// shrink gives back before anything grows. VMs that stop keep what they have.
+// shrink takes CPU and memory back before any VM grows. VMs that stop keep what they have.
 func (d *decider) shrink(vm VM, now hypervisor.VM, runs bool) {
 	if !ours(vm, now, runs) || vm.Want != WantRun {
 		return
@@ -386,7 +383,7 @@ func (d *decider) shrink(vm VM, now hypervisor.VM, runs bool) {
 	}
 }
 
-// grow gives more as far as it fits with what is in force.
+// grow gives more CPU and memory as far as that fits with what is in force.
 func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	if !ours(vm, now, runs) || vm.Want != WantRun {
 		return
@@ -413,19 +410,19 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	}
 }
 
-// reportAndClear tells the leader what it does not know yet, and clears away.
+// reportAndClear reports to the leader what it does not know yet, and clears away what is left of the VM.
 func (d *decider) reportAndClear(vm VM, now hypervisor.VM, runs bool) {
 	id, gen := vm.Spec.Identity.VM, vm.Spec.Generation
 	switch {
 	case runs && now.Generation != gen:
-		// Held already.
+		// Blocked already.
 	case runs && now.Leftover && vm.stays(): // its move is closed as one that it stayed in
 		if d.past.Leftover[id] >= leftoverFor {
 			d.add(Resume{id, vm.Spec.Name, gen, 0, vm.Spec.Leased, true})
 		}
 	case runs:
 		st := Status{VM: id, Generation: gen, Phase: PhaseRunning}
-		// Told only where it changes what the leader counts, or it would be told for ever.
+		// It is reported only where it changes what the leader counts; otherwise the agent would report it in every round.
 		switch charged := max(now.Balloon, vm.Spec.Balloon); {
 		case charged < vm.ChargedMemory && now.Balloon <= vm.Spec.Balloon+balloonSlack:
 			st.ChargedMemory = charged // the guest has let go
@@ -463,19 +460,19 @@ func colon(s string) string {
 	return ": " + s
 }
 
-// lost: this very instance was stopped for want of a lease.
+// lost says whether this very instance was stopped for want of a lease.
 func (d *decider) lost(vm VM) bool {
 	gen, is := d.past.Lost[vm.Spec.Identity.VM]
 	return is && gen == vm.Spec.Generation
 }
 
-// givenUp: this host told, or is about to tell, that it does not start this very instance.
+// givenUp: this host has reported, or is about to report, that it does not start this very instance.
 func (d *decider) givenUp(vm VM) bool {
 	gen, is := d.past.GivenUp[vm.Spec.Identity.VM]
 	return is && gen == vm.Spec.Generation
 }
 
-// start boots what is permitted and fits with what is in force.
+// start boots a VM that is permitted and fits with what is in force.
 func (d *decider) start(vm VM, _ hypervisor.VM, runs bool) {
 	if runs || vm.Want != WantRun || !vm.MayStart || vm.Seen || vm.EndKnown || d.lost(vm) || d.givenUp(vm) {
 		return

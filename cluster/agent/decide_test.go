@@ -223,7 +223,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// model is a host that does what it is told.
+// model is a host that carries out every order.
 type model struct{ vms []hypervisor.VM }
 
 func (m *model) find(id string) int {
@@ -412,7 +412,7 @@ func TestDecideIsSafe(t *testing.T) {
 				}
 			}
 		}
-		// The order of the lists is nobody's choice.
+		// The order of the lists has no meaning.
 		shuffled, mixed := want, slices.Clone(there)
 		shuffled.VMs = rapid.Permutation(want.VMs).Draw(t, "order")
 		mixed = rapid.Permutation(mixed).Draw(t, "order there")

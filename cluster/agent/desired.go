@@ -7,7 +7,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Want is what is to become of a VM.
+// Want is the state in which the leader wants a VM.
 type Want string
 
 // A VM is to run, to be shut down (its disk kept, if it keeps one), or to be gone with all it has.
@@ -28,7 +28,7 @@ type VM struct {
 	Seen bool
 	// EndKnown: the leader knows that it does not run, and why.
 	EndKnown bool `json:"Settled"`
-	// Waits is why it does not start, as the host told the leader last.
+	// Waits is why it does not start, as the host reported it to the leader last.
 	Waits string `json:",omitempty"`
 	// ChargedMemory is the memory the leader counts for it, bytes; at least Spec.Balloon.
 	ChargedMemory int64 `json:"Held"`
@@ -41,23 +41,22 @@ type VM struct {
 	Move *Move
 }
 
-// Move is the leader's word to hand a running VM over by live migration. That it ended is
-// the hypervisors' word.
+// Move is the leader's order to hand a running VM over by live migration. Only the reports of the two hypervisors end it.
 type Move struct {
-	// Open is the log index of the intent: which move this is. What is informed of a move names it.
+	// Open is the log index of the intent: which move this is. A report of a move names it.
 	Open uint64 `json:",omitempty"`
 	To   string // host
 	URI  string // of its hypervisor
 	// Incoming: this host is the target. It neither starts the VM nor clears it away.
 	Incoming bool
-	// SourceLost: the source is proved not to run it. If it does not run here, nobody does.
+	// SourceLost: the source is proved not to run it. If it does not run here, no host runs it.
 	SourceLost bool `json:"SourceGone"`
-	// Wait: the target has not said yet that it has room (PhaseRoom). Until then the source keeps the VM.
+	// Wait: the target has not reported yet that it has room (PhaseRoom). Until then the source keeps the VM.
 	Wait bool `json:",omitempty"`
 	// Permit is the number of the last permit to hand the VM over. What the source reports its staying names it.
 	Permit uint64 `json:",omitempty"`
 
-	// Paused: the guest arrives paused. Left: its source said that it handed the VM over, and the target has it go on.
+	// Paused: the guest arrives paused. Left: its source reported that it handed the VM over, and the target resumes it.
 	Paused bool `json:",omitempty"`
 	Left   bool `json:",omitempty"`
 
@@ -69,31 +68,31 @@ type Move struct {
 	// target before all of its memory is there. CopyStorage: its disk moves with it. SharedDisk: its disk is
 	// in a pool that the operator declared to be the same on all hosts.
 	AutoConverge, PostCopy, CopyStorage, SharedDisk bool `json:",omitempty"`
-	// Abort says why the move is to be given up; "" = it is not.
+	// Abort says why the move is to be given up; "" = it goes on.
 	Abort string `json:",omitempty"`
 }
 
-// Desired is the leader's word to one host.
+// Desired is the desired state that the leader sends to one host.
 type Desired struct {
 	Cluster string // id; marks our VMs
 	Epoch   uint64 // raised when the cluster was recovered from a lost quorum
 	Index   uint64 // log index of the snapshot this was taken from
-	// RequiredIndex is the log index of the last change that the leader may wait for: what is beyond it only repeats what the
-	// host said itself; 0: it is not said.
+	// RequiredIndex is the log index of the last change for which the leader may wait: later changes only repeat what the host
+	// reported itself; 0: it is not known.
 	RequiredIndex uint64 `json:",omitempty"`
-	// Freeze says why nothing is to be started, stopped or changed here now: the cluster was
-	// restored and does not know yet what runs where. "" = go on.
+	// Freeze says why nothing is to be started, stopped or changed here now: the cluster was restored and does not know yet
+	// what runs where. "" = there is no recovery freeze.
 	Freeze   string `json:"Hold"`
 	CPU      float64
 	Memory   int64 // what our VMs may take together: cores, bytes
 	Overhead int64 // bytes a VM costs beyond its own memory
-	// Foreign is what CPU and Memory leave out for VMs that are not the leader's here, by this host's own word: what
-	// they take is not to be counted against CPU and Memory once more.
+	// Foreign is what CPU and Memory leave out for foreign and unmanaged VMs, as this host reported it: what they take must not
+	// be counted against CPU and Memory once more.
 	Foreign Limits
 	VMs     []VM
 }
 
-// Status is a step of one VM to be asked to the leader.
+// Status is a step of one VM that the agent reports to the leader.
 type Status struct {
 	VM            string
 	Generation    uint64
@@ -113,10 +112,10 @@ type Status struct {
 	Left    bool `json:",omitempty"`
 }
 
-// Phase is what the host saw of a VM.
+// Phase is what the host observed of a VM.
 type Phase string
 
-// What a host can say of a VM.
+// Phases that a host can report of a VM.
 const (
 	PhaseRunning  Phase = "running"
 	PhaseStopped  Phase = "stopped"
@@ -126,7 +125,7 @@ const (
 	PhaseStayed   Phase = "stayed"   // its move ended, and it runs here
 	PhaseRoom     Phase = "room"     // it is to come here, and has room until it does
 	PhaseArrived  Phase = "arrived"
-	PhaseLeft     Phase = "left" // the source's side of its move ended well; that it arrived is the target's word
+	PhaseLeft     Phase = "left" // the source's side of its move ended well; only the target reports that it arrived
 )
 
 // Sample is the last measurement of one VM.
@@ -145,7 +144,7 @@ type Sample struct {
 	Guest *Guest `json:",omitempty"`
 }
 
-// Report is what an agent tells the leader after each round.
+// Report is what an agent sends to the leader after each round.
 type Report struct {
 	Host       string
 	Capacity   hypervisor.Capacity
@@ -157,7 +156,7 @@ type Report struct {
 	Reach      bool   // the hypervisor answers
 	Error      string // what went wrong in the last round, "" = nothing
 	Index      uint64 // of the desired state that is in force now, but for starts that hang; 0 = not in force
-	// Quiet: nobody waits for the Index. If there is nothing else that is new, samples may bring it.
+	// Quiet: no caller waits for the Index. If there is nothing else that is new, samples may bring it.
 	Quiet bool `json:"-"`
 	// Lacking are VMs that go without what they are to have more than now, by id: with Index, all but that is in force.
 	Lacking  []string `json:",omitempty"`
@@ -166,10 +165,10 @@ type Report struct {
 	// Estimates that changed since the last report that got through.
 	Estimates []Estimate           `json:",omitempty"`
 	Pressure  *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
-	Available *Available           `json:",omitempty"` // what the host holds to be so, told with the samples; nil: what it said last holds, or it does not tell
+	Available *Available           `json:",omitempty"` // the host's availability, sent with the samples; nil: the last report of it holds, or the host does not report it
 	Unmanaged []string             `json:"Unknown"`    // VMs with our mark that the leader does not know here
-	// Epoch in which the leader said whose host this is, before the agent looked at what runs: Running are the VMs of
-	// that cluster. A grant may have told the agent of a later one.
+	// Epoch is the epoch in which the leader said to which cluster this host belongs, before the agent listed what runs:
+	// Running are the VMs of that cluster. A grant may have given the agent a later epoch.
 	Epoch uint64
 	// Running are all VMs with our mark that the hypervisor lists; nil if it was not asked.
 	Running []Instance
@@ -185,7 +184,7 @@ type Report struct {
 	Hangs []Hang `json:",omitempty"`
 }
 
-// MoveProgress is how far a migration got, by the hypervisor's count.
+// MoveProgress is how far a migration is, by the hypervisor's count.
 type MoveProgress struct {
 	Move             uint64 // Move.Open
 	VM               string
@@ -196,10 +195,10 @@ type MoveProgress struct {
 	Text             string        `json:",omitempty"`
 }
 
-// Migrates is what a host has to take VMs over from another, and to hand them over.
+// Migrates is what a host needs to take VMs over from another, and to hand them over.
 type Migrates = hypervisor.Partner
 
-// Instance is a VM that runs on a host, by the hypervisor's word.
+// Instance is a VM that runs on a host, as the hypervisor lists it.
 type Instance struct {
 	VM         string
 	Name       string
@@ -209,7 +208,7 @@ type Instance struct {
 	Leaving    bool `json:",omitempty"` // being handed over: it may run elsewhere by now
 }
 
-// instanceOf names a VM that the hypervisor lists, without what is said of it.
+// instanceOf returns the instance that the hypervisor lists, without its state.
 func instanceOf(vm hypervisor.VM) Instance {
 	return Instance{VM: vm.Identity.VM, Generation: vm.Generation}
 }
@@ -220,18 +219,18 @@ type Limits struct {
 	Memory int64
 }
 
-// Leader is where an agent gets its orders and leaves its reports.
+// Leader gives an agent its orders and takes its reports.
 type Leader interface {
-	// Desired state of a host, and a channel that closes when it may have changed. With an error the channel, if there is
-	// one, closes when the leader is heard again.
+	// Desired returns the desired state of a host, and a channel that closes when it may have changed. With an error the
+	// channel, if there is one, closes when the leader is heard again.
 	Desired(ctx context.Context, host string) (Desired, <-chan struct{}, error)
 	// Report what the host did and saw. It returns once statuses are recorded.
 	Report(ctx context.Context, r Report) error
 	// Permit asks for the right to start a generation or to hand a VM over, right before that is done.
 	// The answer is worth something for as long as the agent would have waited for it.
 	Permit(ctx context.Context, q PermitRequest) (Permit, error)
-	// Renew the host's lease. The leader answers after a check of its leadership that began
-	// after the question arrived, and after the log knows what the renewal says of the host.
+	// Renew renews the host's lease. The leader answers after a check of its leadership that began after the request arrived,
+	// and after the log has what the renewal says of the host.
 	Renew(ctx context.Context, r Renewal) (Grant, error)
 }
 
@@ -246,7 +245,7 @@ type PermitRequest struct {
 	Resumes []Handover `json:",omitempty"`
 }
 
-// Handover of a VM to the target of its open move.
+// Handover asks to hand a VM over to the target of its open move.
 type Handover struct {
 	VM               string
 	Generation, Move uint64 // Move.Open
@@ -267,18 +266,18 @@ type Renewal struct {
 	Host string
 	// Enforcing: the agent stops restartable VMs when the lease runs out.
 	Enforcing bool
-	// Watchdog is armed, and turns the host off so long after the agent has last said that it
-	// is well; 0 = there is none, or it is not armed.
+	// Watchdog is armed, and turns the host off this long after the agent last petted it; 0 = there is none, or it is not
+	// armed.
 	Watchdog time.Duration
-	// Left is how much of the lease that the host holds was left when it asked.
+	// Left is how much of the host's lease was left when it asked.
 	Left time.Duration
-	// Boot tells one run of the machine from the next.
+	// Boot differs from one run of the machine to the next.
 	Boot string
-	// Machine tells one machine from another. It is said once the leader took a whole report of this run of the machine: what
-	// ran here in the run before is known to be gone then. "" = not yet, or not known.
+	// Machine differs from one machine to another. The agent sends it once the leader took a whole report of this run of the
+	// machine: the leader then knows that what ran here in the run before is gone. "" = not yet, or not known.
 	Machine string `json:",omitempty"`
-	// Watched: the host's configuration names a watchdog, armed or not. At is the host's CLOCK_BOOTTIME at the
-	// sending. Nothing is decided by these two: they are for who watches over the cluster.
+	// Watched: the host's configuration names a watchdog, armed or not. At is the host's CLOCK_BOOTTIME when the renewal was
+	// sent. Nothing is decided by these two: they are for monitoring.
 	Watched bool
 	At      time.Duration
 }
@@ -287,8 +286,8 @@ type Renewal struct {
 type Grant struct {
 	Epoch, Term, Index uint64
 	Lease              time.Duration // from the sending of the renewal
-	// Enforce says whether restartable VMs are to be stopped when the lease runs out, and
-	// the watchdog to be armed while there are any; false while fencing is disabled.
+	// Enforce says whether restartable VMs are to be stopped when the lease runs out, and the watchdog to be armed while there
+	// are any; false while fencing is disabled.
 	Enforce bool
 	// Servers of the cluster, where a later question may be asked: host:port.
 	Servers []string

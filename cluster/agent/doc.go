@@ -1,4 +1,4 @@
-// Package agent makes one host's VMs be what the leader wants.
+// Package agent brings one host's VMs to the desired state that the leader sends.
 //
 // Decide is pure: from the desired state, what the hypervisor lists and what
 // was tried before, it returns the operations to carry out, in order. Run is
@@ -6,15 +6,15 @@
 // events of the hypervisor and by changes of the desired state.
 //
 // The order keeps a host within its limits at every instant (design rule 3):
-// what leaves first, then what shrinks, then what grows, then what starts,
-// and nothing that would not fit with what is in force right then.
+// VMs that leave come first, then those that shrink, then those that grow, then
+// those that start. Nothing is done that would not fit with what is in force right then.
 //
-// Between the leader's words it looks after its guests' memory (GuestNeed): one that is short of
-// it gets more within a sample, as far as the host goes, and none is squeezed below what it uses. It never lowers a
-// balloon below the leader's target, nor changes one while its VM moves.
+// Between two desired states the agent looks after its guests' memory (GuestNeed): a guest that is
+// short of it gets more within a sample, as far as the host has it, and none is squeezed below what
+// it uses. The agent never lowers a balloon below the leader's target, nor changes one while its VM moves.
 //
-// It never touches a VM that does not carry this cluster's mark, never stops
-// one that it does not know, never starts one without a permit for that very
-// generation, and takes no silence of the hypervisor for an answer: while the
-// hypervisor is out of reach nothing is decided and nothing reported gone.
+// The agent never touches a VM that does not carry this cluster's mark, never stops
+// one that it does not know, and never starts one without a permit for that very
+// generation. Silence of the hypervisor is no answer: while the hypervisor is out
+// of reach the agent decides nothing and reports no VM as gone.
 package agent

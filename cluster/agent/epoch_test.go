@@ -9,7 +9,7 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// After a restore the leader waits for what was listed once the new epoch was known: it is told at once.
+// After a restore the leader waits for a list of VMs taken once the new epoch was known. The agent reports it at once.
 func TestRunReportsANewEpoch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
@@ -23,8 +23,8 @@ func TestRunReportsANewEpoch(t *testing.T) {
 	})
 }
 
-// A restore that puts the state of another cluster in force makes its VMs ours: what is informed of the new epoch has them, also
-// where a grant had told the agent of that epoch before the state was heard of.
+// A restore that puts the state of another cluster in force makes its VMs this cluster's. The report of the new epoch has them,
+// also where a grant had given the agent that epoch before it received the state.
 func TestRunReportsAnotherCluster(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		t.Run(fmt.Sprint("granted before ", granted), func(t *testing.T) {

@@ -19,7 +19,7 @@ type Estimate struct {
 	CPU, Memory Ahead     // cores; bytes
 }
 
-// Ahead is what is forecast of one resource of a VM for the next AheadSteps steps, one figure each; empty: nothing is.
+// Ahead is the forecast of one resource of a VM for the next AheadSteps steps, one figure each; empty: there is no forecast.
 type Ahead struct {
 	Mean      []float64 `json:",omitempty"`
 	Deviation []float64 `json:",omitempty"` // standard, of the value itself
@@ -27,21 +27,21 @@ type Ahead struct {
 	Reason    string    `json:",omitempty"` // why it is not trusted
 }
 
-// AheadSteps is how many steps of a forecast a host tells.
+// AheadSteps is how many steps of a forecast a host reports.
 const AheadSteps = forecast.Horizon
 
-// Guest is what a guest reports of its memory, and how it takes what is asked of it.
+// Guest is what a guest reports of its memory, and how it follows its balloon.
 type Guest struct {
-	// Available is what it could take into use without swapping, Unused what holds nothing: bytes, hypervisor.Unknown where
-	// it does not tell.
+	// Available is what the guest could take into use without swapping, Unused what holds nothing: bytes, hypervisor.Unknown
+	// where the guest does not report it.
 	Available, Unused int64
 	SwapIn            float64 // bytes per second since the sample before
 	MajorFaults       float64 // per second, likewise
-	Pressure          string  `json:",omitempty"` // why the host holds it to be short of memory now; "" = it is not
-	Follows           bool    `json:",omitempty"` // it did as it was informed of when its balloon was last set
+	Pressure          string  `json:",omitempty"` // why the host counts it as short of memory now; "" = it does not
+	Follows           bool    `json:",omitempty"` // it followed when its balloon was last set
 }
 
-// ahead is a forecast as it is told: no more digits than it has.
+// ahead is a forecast as it is reported: no more digits than it has.
 func ahead(f forecast.Forecast, unit float64) Ahead {
 	out := Ahead{Trusted: f.Trusted, Reason: f.Reason}
 	for _, p := range f.Ahead {
@@ -55,13 +55,13 @@ func ahead(f forecast.Forecast, unit float64) Ahead {
 	return out
 }
 
-// What figures are asked to.
+// Units to which figures are rounded.
 const (
 	cpuUnit    = 1e-4     // cores
 	memoryUnit = 64 << 10 // bytes
 )
 
-// estimate of a VM by what its series know. f is locked.
+// estimate returns the estimate of a VM from its series. f is locked.
 func (f *forecaster) estimate(vm string, v *vmSeries) *Estimate {
 	e := &Estimate{VM: vm}
 	for resource, s := range v.series {
@@ -77,7 +77,7 @@ func (f *forecaster) estimate(vm string, v *vmSeries) *Estimate {
 	return e
 }
 
-// stale says why nothing may rest on a forecast of what was measured until then; "" = it may.
+// stale says why no decision may rest on a forecast of what was measured until then; "" = one may.
 func (f *forecaster) stale(until, now time.Time) string {
 	if until.IsZero() || now.Sub(until) <= maxStale*f.step {
 		return ""
@@ -85,7 +85,7 @@ func (f *forecaster) stale(until, now time.Time) string {
 	return "nothing was measured since " + until.Format(time.RFC3339)
 }
 
-// estimates of the VMs that are kept, by id.
+// estimates returns the estimates of the VMs that are kept, by id.
 func (r *Recorder) estimates(now time.Time) []Estimate {
 	if r == nil {
 		return nil
@@ -114,7 +114,7 @@ func (r *Recorder) estimates(now time.Time) []Estimate {
 	return out
 }
 
-// estimateDigest is what tells one estimate from another that it is worth to send.
+// estimateDigest is what must differ between two estimates for the second one to be sent.
 type estimateDigest struct {
 	generation  uint64
 	until       time.Time
@@ -125,7 +125,7 @@ func (e Estimate) digest() estimateDigest {
 	return estimateDigest{e.Generation, e.Until, e.CPU.Trusted, e.Memory.Trusted}
 }
 
-// fresh are the estimates of VMs that run here and were not told yet.
+// fresh returns the estimates of VMs that run here and were not reported yet.
 func (r *runner) fresh() []Estimate {
 	var out []Estimate
 	for _, e := range r.Recorder.estimates(time.Now()) {
@@ -153,10 +153,10 @@ func (r *runner) acknowledge(sent []Estimate) {
 // maxFine is how many steps of less than a minute are kept for a VM.
 const maxFine = 720
 
-// fine says whether forecasts go by steps that histories do not have.
+// fine says whether forecasts have shorter steps than histories.
 func (r *Recorder) fine() bool { return r.forecasts.step < history.Minute.Step() }
 
-// recordFine takes a measurement in for forecasts that go by less than a minute.
+// recordFine takes in a measurement for forecasts whose steps are less than a minute.
 func (v *recorded) recordFine(s *hypervisor.Stats, vm hypervisor.VM, step time.Duration) {
 	one := sampleOf(v.fineLast, s, vm)
 	last := *s
@@ -172,7 +172,7 @@ func (v *recorded) recordFine(s *hypervisor.Stats, vm hypervisor.VM, step time.D
 		b.Censored = 1
 	}
 	switch n := len(v.fine); {
-	case n > 0 && !b.At.After(v.fine[n-1].At) && v.fine[n-1].At.Sub(b.At) < time.Minute: // a second one in a step says no more
+	case n > 0 && !b.At.After(v.fine[n-1].At) && v.fine[n-1].At.Sub(b.At) < time.Minute: // a second measurement in a step adds nothing
 		return
 	case n > 0 && !b.At.After(v.fine[n-1].At): // the clock was set back
 		v.fine = nil

@@ -12,7 +12,7 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// estimated is what a leader was informed of a VM: all estimates, in order.
+// estimated returns all estimates of a VM that the leader received, in order.
 func (l *leader) estimated(id string) []agent.Estimate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func TestEstimatesAreReported(t *testing.T) {
 			}
 		}
 
-		// What did not get through is told again, and once.
+		// An estimate that did not reach the leader is reported again, and once.
 		l.mu.Lock()
 		l.down = errors.New("no leader")
 		l.mu.Unlock()
@@ -72,7 +72,7 @@ func TestEstimatesAreReported(t *testing.T) {
 			}
 		}
 
-		// Nothing is informed of a VM that is gone.
+		// A VM that is gone is not reported.
 		l.order(func(d *agent.Desired) { absent(&d.VMs[0]) })
 		after(time.Minute)
 		before = len(l.estimated("a"))

@@ -14,7 +14,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Resources that VMs are measured by.
+// Resources of VMs that are measured.
 const (
 	ResourceCPU    = "cpu"    // cores
 	ResourceMemory = "memory" // bytes
@@ -23,7 +23,7 @@ const (
 // Notes that travel with a history: the state of the forecasts, by resource.
 var forecastNotes = map[string]byte{ResourceCPU: 1, ResourceMemory: 2}
 
-// How forecasts are kept up.
+// When forecasts are brought up to date.
 const (
 	forecastStep  = time.Minute
 	forecastEvery = 10 * time.Second // how often, at least, it is looked whether a minute is over
@@ -32,13 +32,13 @@ const (
 	forecastRound = 2 * time.Second
 	minSamples    = 3 // that a minute takes to count as measured
 	maxCensored   = 0.5
-	maxStale      = 5 // steps: nothing rests on a forecast of what was so long ago
+	maxStale      = 5 // steps: nothing rests on a forecast of what was measured longer ago
 
 	// MaxSteps is how far ahead a forecast goes, in steps.
 	MaxSteps = 60
 )
 
-// VMForecast is what a VM will use of a resource, as its host has it.
+// VMForecast is the forecast of what a VM will use of a resource, as its host has it.
 type VMForecast struct {
 	Resource string
 	Step     time.Duration
@@ -64,7 +64,7 @@ func newForecaster(step time.Duration) *forecaster {
 	return &forecaster{step: step, space: forecast.NewWorkspace(), of: map[string]*vmSeries{}}
 }
 
-// minSamples that a step takes to count as measured.
+// minSamples is how many samples a step takes to count as measured.
 func (f *forecaster) minSamples() int {
 	if f.step < history.Minute.Step() { // one measurement may be all that it has
 		return 1
@@ -72,7 +72,8 @@ func (f *forecaster) minSamples() int {
 	return minSamples
 }
 
-// fresh series of a VM. CPU has a bound; memory has none: of a guest that reports nothing what its emulator takes is in it.
+// fresh returns new series for a VM. CPU has a bound. Memory has none: for a guest that reports nothing it includes what its
+// emulator takes.
 func (f *forecaster) fresh(vm string, vcpus int) *vmSeries {
 	v := &vmSeries{vcpus: vcpus, series: map[string]*forecast.Series{}}
 	for resource := range forecastNotes {
@@ -87,7 +88,7 @@ func (f *forecaster) fresh(vm string, vcpus int) *vmSeries {
 	return v
 }
 
-// minutes is a VM's history as forecasts want it.
+// minutes is a VM's history in the form that forecasts take.
 type minutes struct {
 	vm    string
 	vcpus int
@@ -98,10 +99,10 @@ type minutes struct {
 
 func (f *forecaster) stepOf(at time.Time) int64 { return at.UnixNano() / int64(f.step) }
 
-// endOf a step.
+// endOf returns the end of a step.
 func (f *forecaster) endOf(step int64) time.Time { return time.Unix(0, (step+1)*int64(f.step)).UTC() }
 
-// learn what is new in a VM's minutes.
+// learn takes in what is new in a VM's minutes.
 func (f *forecaster) learn(m minutes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,7 +161,7 @@ func (f *forecaster) due(vm string, over time.Time) (since int64, due bool) {
 	return lowest, limit < f.stepOf(over)-1
 }
 
-// forget VMs that are not kept.
+// forget drops VMs that are not kept.
 func (f *forecaster) forget(kept func(vm string) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +172,7 @@ func (f *forecaster) forget(kept func(vm string) bool) {
 	}
 }
 
-// notes are the state of a VM's forecasts.
+// notes returns the state of a VM's forecasts.
 func (f *forecaster) notes(vm string) history.Notes {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,8 +187,9 @@ func (f *forecaster) notes(vm string) history.Notes {
 	return out
 }
 
-// restore what notes say of a VM that has so many vCPUs. Of what is known here already the series stays that has seen more. What
-// is missing, of another version, damaged, or was bounded by another number of vCPUs is learned again from the minutes.
+// restore takes in what notes say of a VM that has that many vCPUs. Where this host has a series already, the one that has seen
+// more stays. A series that is missing, of another version, damaged, or was bounded by another number of vCPUs is learned again
+// from the minutes.
 func (f *forecaster) restore(vm string, vcpus int, notes history.Notes) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +220,7 @@ func (f *forecaster) restore(vm string, vcpus int, notes history.Notes) error {
 	return nil
 }
 
-// state is what is forecast of a VM; false if nothing is known of it.
+// state returns the forecast of a VM; false if nothing is known of it.
 func (f *forecaster) state(vm, resource string, steps int) (VMForecast, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,8 +235,8 @@ func (f *forecaster) state(vm, resource string, steps int) (VMForecast, bool) {
 	return out, true
 }
 
-// Forecast of what a VM that runs here will use of a resource in the next minutes, at most MaxSteps. hypervisor.ErrNotFound if
-// nothing was measured of it.
+// Forecast returns the forecast of what a VM that runs here will use of a resource in the next minutes, at most MaxSteps. The
+// error is hypervisor.ErrNotFound if nothing was measured of it.
 func (r *Recorder) Forecast(vm, resource string, steps int) (VMForecast, error) {
 	if _, is := forecastNotes[resource]; !is || steps < 1 || steps > MaxSteps {
 		return VMForecast{}, fmt.Errorf("forecast of %.40q, %d steps: %w", resource, steps, hypervisor.ErrInvalid)
@@ -249,7 +251,7 @@ func (r *Recorder) Forecast(vm, resource string, steps int) (VMForecast, error) 
 	return out, nil
 }
 
-// forecasting keeps the forecasts up until ctx ends.
+// forecasting brings the forecasts up to date until ctx ends.
 func (r *Recorder) forecasting(ctx context.Context) {
 	tick := time.NewTicker(min(forecastEvery, r.forecasts.step))
 	defer tick.Stop()
@@ -263,7 +265,7 @@ func (r *Recorder) forecasting(ctx context.Context) {
 	}
 }
 
-// forecastDue learns the minutes that are over, of VM after VM, as far as the time of a round goes.
+// forecastDue learns the minutes that are over, VM by VM, as far as the time of a round allows.
 func (r *Recorder) forecastDue(ctx context.Context) {
 	type waiting struct {
 		vm    string
@@ -302,7 +304,7 @@ func (r *Recorder) forecastDue(ctx context.Context) {
 	}
 }
 
-// measuredUntil is, for each VM with a history, until when it was measured.
+// measuredUntil returns, for each VM with a history, until when it was measured.
 func (r *Recorder) measuredUntil() map[string]time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -318,7 +320,7 @@ func (r *Recorder) measuredUntil() map[string]time.Time {
 	return out
 }
 
-// minutesOf a VM that are later than a step.
+// minutesOf returns the minutes of a VM that are later than a step.
 func (r *Recorder) minutesOf(vm string, step int64) (minutes, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -99,7 +99,7 @@ func TestForecasts(t *testing.T) {
 			t.Errorf("after a restart: %d steps, until %v", len(g.Ahead), g.Until)
 		}
 		before := foreseen(t, rec, "a")
-		after(4 * time.Minute) // what nobody measures any more is not trusted for long
+		after(4 * time.Minute) // a forecast without new samples is not trusted for long
 		if g := foreseen(t, rec, "a"); !g.Trusted {
 			t.Errorf("four minutes after the last: %s", g.Reason)
 		}

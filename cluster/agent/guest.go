@@ -7,7 +7,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// When a guest is held to be short of memory. One that has all the memory it can have is not: there is nothing to give.
+// When a guest counts as short of memory. A guest that has all the memory it can have does not: there is nothing to give.
 const (
 	// pressureBelow: what it could take into use without swapping is less than that share of its balloon.
 	pressureBelow = 0.10
@@ -24,20 +24,20 @@ const (
 	// grantStep is how much more than it has, or than it uses, a guest under memory pressure gets at a time: a share of all its memory.
 	grantStep = 4 // its fourth
 
-	// grantStays for so many steps of forecasts after the guest was under memory pressure last.
+	// grantStays is how many steps of forecasts a grant stays after the guest was last under memory pressure.
 	grantStays = 10
-	// defies for so many: a guest that did not follow its balloon is not asked again.
+	// defies is for how many steps a guest that did not follow its balloon is not asked again.
 	defies = 10
 )
 
-// GuestNeed is what the host itself asks for a guest's sake. The zero value asks for nothing.
+// GuestNeed is the memory that the host itself asks for a guest. The zero value asks for nothing.
 type GuestNeed struct {
 	MinBalloon int64 // bytes: its balloon is not shrunk below that
 	Raise      int64 // bytes: it is short of memory, and to have that much as far as there is room
 	Enough     int64 // bytes: it could do with that for now, by what it uses; 0 = more than that is not known
 }
 
-// guestWatch is what an agent sees of one guest's memory over time. One with nothing but a step knows nothing.
+// guestWatch is what an agent observes of one guest's memory over time. With nothing but a step it knows nothing.
 type guestWatch struct {
 	step       time.Duration // of forecasts
 	generation uint64
@@ -75,7 +75,7 @@ func (g *guestWatch) set(from, to int64, now time.Time) {
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
 
-// observe a measurement of a guest that can have so much memory.
+// observe takes in a measurement of a guest that can have that much memory.
 func (g *guestWatch) observe(s hypervisor.Stats, memory int64, window time.Duration) {
 	if g.generation != s.Generation {
 		*g = guestWatch{step: g.step, generation: s.Generation}
@@ -105,7 +105,7 @@ func (g *guestWatch) observe(s hypervisor.Stats, memory int64, window time.Durat
 	}
 }
 
-// follow sees how far the balloon is.
+// follow notes how far the balloon is.
 func (g *guestWatch) follow(s hypervisor.Stats) {
 	if g.target == 0 {
 		return
@@ -124,7 +124,7 @@ func (g *guestWatch) follow(s hypervisor.Stats) {
 	}
 }
 
-// rates of what was read back, since the oldest measurement of the window: bytes and faults per second.
+// rates returns what the guest read back since the oldest measurement of the window: bytes and faults per second.
 func (g *guestWatch) rates() (swapIn, faults float64) {
 	if len(g.points) < 2 {
 		return 0, 0
@@ -137,19 +137,20 @@ func (g *guestWatch) rates() (swapIn, faults float64) {
 	return max(0, float64(b.swapIn-a.swapIn)) / wall, max(0, float64(b.faults-a.faults)) / wall
 }
 
-// reports: the guest says what it uses.
+// reports says whether the guest reports what it uses.
 func (g *guestWatch) reports() bool { return g.last.Available >= 0 && g.last.Balloon > 0 }
 
-// reportedSinceResize says whether the guest reported since its balloon moved. What was left while it did is no share of the size that it
-// has now: the host learns of both at their own times.
+// reportedSinceResize says whether the guest reported since its balloon moved. What was left during the move is no share of the
+// present size: the host learns of both at different times.
 func (g *guestWatch) reportedSinceResize() bool {
 	return g.last.Reported.IsZero() || g.last.Reported.After(g.moved) || g.last.Reported.Equal(g.last.At)
 }
 
-// used is what it cannot do without, bytes.
+// used is the memory without which the guest cannot run, bytes.
 func (g *guestWatch) used() int64 { return max(0, g.last.Balloon-g.last.Available) }
 
-// shortage says why the guest is short of memory; "" = it is not, or nobody knows. took: it took memory back by itself.
+// shortage says why the guest is short of memory; "" = it is not, or that is not known. took: the guest took memory back by
+// itself.
 func (g *guestWatch) shortage(took bool) string {
 	s := g.last
 	if took {
@@ -171,7 +172,8 @@ func (g *guestWatch) shortage(took bool) string {
 	return ""
 }
 
-// raise what a guest under memory pressure is to have: a step more, once it reported since it got the last one.
+// raise raises the memory that a guest under memory pressure is to have: a step more, once it reported since it got the last
+// one.
 func (g *guestWatch) raise(took bool) {
 	s := g.last
 	if s.Balloon >= g.memory-balloonSlack { // it has all there is
@@ -179,18 +181,19 @@ func (g *guestWatch) raise(took bool) {
 		return
 	}
 	if g.grant > s.Balloon+balloonSlack || s.Reported.Before(g.raised) && !took {
-		return // there is no room for it yet, or it has not said yet what it made of it
+		return // there is no room for it yet, or it has not reported since it got the last
 	}
 	g.grant = min(g.memory, max(g.grant, s.Balloon+g.memory/grantStep, g.used()+g.memory/grantStep))
 	g.raised = s.At
 }
 
-// content: it reported that it is short of memory no more, though it was given less than it was to have, and no more is on its way.
+// content says whether the guest reported that it is short of memory no more, though it was given less than it was to have, and
+// no more is on its way.
 func (g *guestWatch) content() bool {
 	return g.pressure == "" && g.reports() && g.reportedSinceResize() && !g.last.Reported.Before(g.raised) && (g.reached || g.target <= g.last.Balloon)
 }
 
-// need of the guest now.
+// need returns the guest's need now.
 func (g *guestWatch) need() GuestNeed {
 	n := GuestNeed{MinBalloon: g.grant}
 	if g.grant > g.last.Balloon+balloonSlack && !g.content() {
@@ -209,7 +212,7 @@ func (g *guestWatch) need() GuestNeed {
 	return n
 }
 
-// report what there is to tell; nil of a guest that reports nothing.
+// report returns what the guest reports; nil of a guest that reports nothing.
 func (g *guestWatch) report() *Guest {
 	if !g.reports() && g.last.Unused < 0 {
 		return nil
@@ -222,7 +225,7 @@ func (g *guestWatch) report() *Guest {
 	return out
 }
 
-// keepMinBalloon guests from being squeezed further than they can bear, whatever their target is.
+// keepMinBalloon keeps guests from being squeezed further than they can bear, whatever their target is.
 func (d *decider) keepMinBalloon(vms []VM) {
 	for i := range vms {
 		if now, in := d.eased(vms[i]); in {
@@ -239,7 +242,7 @@ func (d *decider) eased(vm VM) (hypervisor.VM, bool) {
 	return now, vm.Move == nil && vm.Want == WantRun && ours(vm, now, runs) && now.State != hypervisor.Incoming
 }
 
-// deficit is what a guest that is short of memory is to have, and how much of that does not count as its own yet.
+// deficit returns the memory that a guest short of memory is to have, and how much of that is not charged to it yet.
 func (d *decider) deficit(vm VM) (now hypervisor.VM, goal, more int64) {
 	now, in := d.eased(vm)
 	raise := d.past.Guests[now.Identity.VM].Raise
@@ -250,8 +253,8 @@ func (d *decider) deficit(vm VM) (now hypervisor.VM, goal, more int64) {
 	return now, goal, max(0, goal-max(now.Balloon, d.past.Balloon[now.Identity.VM]))
 }
 
-// emergencyGrant gives guests that are short of memory more of it, before anything else grows: all that they are to have, or of what
-// there is a part in proportion to what they lack.
+// emergencyGrant gives more memory to guests that are short of it, before any other VM grows: all that they are to have, or, if
+// there is less, a part in proportion to their deficits.
 func (d *decider) emergencyGrant(vms []VM) {
 	all := int64(0)
 	for _, vm := range vms {

@@ -34,8 +34,8 @@ func handedTo(m *agent.Move)    { m.Paused, m.SourceLost, m.Left = true, true, t
 func stands(v *hypervisor.VM)   { v.State = hypervisor.Paused }
 func arriving(v *hypervisor.VM) { v.State = hypervisor.Incoming }
 
-// What either host of a move does and tells. A VM is handed over once its target has room, with no more than its share; the target lets nothing
-// grow into that room; and what is told names the move and the last permit.
+// The tests say what either host of a move does and reports. A VM is handed over once its target has memory and CPU for it,
+// with no more than its share. The target lets no other VM grow into that. The report names the move and the last permit.
 func TestDecideMoves(t *testing.T) {
 	small := func(vms ...agent.VM) agent.Desired { // room for three VMs
 		d := host(vms...)
@@ -171,7 +171,7 @@ func on(t *testing.T, w *simulated.World, host string) bool {
 	return slices.ContainsFunc(vms, func(vm hypervisor.VM) bool { return vm.Identity.VM == "m" && vm.State != hypervisor.Incoming })
 }
 
-// Nothing is handed over without a permit, and that it stayed is told.
+// Nothing is handed over without a permit, and the agent reports that the VM stayed.
 func TestHandOverNeedsPermit(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		twoHosts(t, func(_ *simulated.World, l *leader) { l.refuse = refuse }, func(w *simulated.World, l *leader) {
@@ -185,7 +185,7 @@ func TestHandOverNeedsPermit(t *testing.T) {
 	}
 }
 
-// A migration that an agent before this one began does not outlive the word that the VM stayed.
+// A migration that an agent before this one began does not outlive the report that the VM stayed.
 func TestStaysForGood(t *testing.T) {
 	twoHosts(t, func(w *simulated.World, l *leader) {
 		l.want.VMs[0].Want = agent.WantStop
@@ -220,7 +220,7 @@ func TestOrphansEndFirst(t *testing.T) {
 	})
 }
 
-// What was listed before the host knew of a move says nothing of who runs the VM since.
+// A list of VMs from before the host knew of a move proves nothing of which host runs the VM since.
 func TestListedBeforeTheMove(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader()
@@ -306,7 +306,7 @@ func TestResumedHereIsNotHandedOver(t *testing.T) {
 	})
 }
 
-// A VM that is suspended on its host, and came there by a migration whose figures are still kept, is not taken for a copy that is left over.
+// A VM that is suspended on its host, and came there by a migration whose figures are still kept, is not taken for a leftover.
 func TestSuspendedIsNotOutdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := withM(t)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Who goes without more holds nobody up; who waits to be started, and what else is to be done, does.
+// A VM that runs without more memory or CPU delays no operation. A VM that waits to be started does, and so does other work
+// that is left.
 func TestUngranted(t *testing.T) {
 	more, start := Blocked{VM: "a", More: true}, Blocked{VM: "b"}
 	for _, c := range []struct {

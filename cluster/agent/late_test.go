@@ -33,8 +33,8 @@ func (c *counting) Destroy(ctx context.Context, id string) error {
 	return c.Host.Destroy(ctx, id)
 }
 
-// count what an agent removes in a minute, with a leader whose word does not change by what it hears, and that
-// is not heard itself after a while.
+// count counts what an agent removes in a minute, with a leader whose desired state does not change by the reports, and from
+// which the agent receives nothing after a while.
 func (g *guarded) count(t *testing.T, hang, heard time.Duration, want ...agent.VM) map[string]int {
 	t.Helper()
 	o := g.options()

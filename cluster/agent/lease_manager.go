@@ -13,7 +13,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Watchdog turns the host off unless it is petted. cluster/watchdog has the real one.
+// Watchdog turns the host off unless the agent pets it. cluster/watchdog has the real one.
 type Watchdog interface {
 	// Arm makes it count, and returns the time-out that is in force. Arming twice is petting.
 	Arm() (time.Duration, error)
@@ -24,7 +24,7 @@ type Watchdog interface {
 	Stop() error
 }
 
-// PersistentState is what an agent must know again after it was restarted. It is kept on disk.
+// PersistentState is what an agent must know again after a restart. It is kept on disk.
 type PersistentState struct {
 	Epoch uint64 // of the desired state; older ones are refused
 	Index uint64
@@ -41,16 +41,16 @@ type PersistentState struct {
 	Lapsed bool
 	// Sending are the moves whose VMs this host began to send and that are open still, by VM. The map is not changed.
 	Sending map[string]Sending `json:",omitempty"`
-	// GivenUp are the generations that this host was to start and told the leader that it will not, by VM. The map is not changed.
+	// GivenUp are the generations that this host was to start and reported that it will not, by VM. The map is not changed.
 	GivenUp map[string]uint64 `json:",omitempty"`
 }
 
-// newer says whether desired state of that epoch and index is not older than what was seen.
+// newer says whether desired state of that epoch and index is not older than the newest that the agent received.
 func (m PersistentState) newer(epoch, index uint64) bool {
 	return epoch > m.Epoch || epoch == m.Epoch && index >= m.Index
 }
 
-// StateStore stores a Memory.
+// StateStore stores a PersistentState.
 type StateStore interface {
 	Load() (PersistentState, error)
 	Save(PersistentState) error
@@ -59,39 +59,38 @@ type StateStore interface {
 // petEvery is how often a watchdog is petted, as a share of its time-out.
 const petEvery = 5
 
-// stopEvery is how often the end of restartable VMs is tried while they have no right to run.
+// stopEvery is how often the agent tries to stop restartable VMs while they have no right to run.
 const stopEvery = time.Second
 
-// knownFor so long what the hypervisor listed says what runs, once the lease is over.
+// knownFor is how long, once the lease is over, the hypervisor's last list counts as what runs.
 const knownFor = 3 * stopEvery
 
 // listWithin is how long the hypervisor may take to list VMs when the lease is over.
 const listWithin = 10 * time.Second
 
-// leaseManager holds the host's lease: it renews it, pets the watchdog, and stops restartable
-// VMs when it runs out. It does not wait for the rounds of the runner: a hypervisor that hangs
-// must not keep the watchdog from being petted, nor keep it petted.
+// leaseManager renews the host's lease, pets the watchdog, and stops restartable VMs when the lease runs out. It does not wait
+// for the rounds of the runner: a hypervisor that hangs must neither keep the watchdog from being petted nor keep it petted.
 type leaseManager struct {
 	o     Options
 	log   *slog.Logger
 	clock func() lease.Instant
 
-	writing chan struct{} // holds one while somebody writes: one at a time, the latest last. A disk may hang: a lock would do, but not in simulated time
+	writing chan struct{} // holds one while a goroutine writes: one at a time, the latest last. A disk may hang: a lock would do, but not in simulated time
 
 	mu         sync.Mutex
 	memory     PersistentState
 	persistent PersistentState      // as the next agent would find it
-	running    int                  // restartable VMs that run here, as the hypervisor last said
-	known      bool                 // it said so
+	running    int                  // restartable VMs that run here, as the hypervisor last listed
+	known      bool                 // the hypervisor answered
 	asOf       lease.Instant        // when it was asked
 	starting   int                  // restartable VMs being started, listed yet or not
 	expected   int                  // restartable VMs that open moves are to bring
-	heard      bool                 // the leader has said how many
+	heard      bool                 // the leader has sent how many
 	stopped    map[string]stoppedVM // for want of a lease, by id
 	dog        Watchdog             // the one in use
 	leaving    bool                 // it is of an earlier configuration, and to be disarmed
 	wd         time.Duration
-	unsure     bool          // the watchdog could not be petted: it must not be informed of as armed
+	unsure     bool          // the watchdog could not be petted: it must not be reported as armed
 	renewed    chan struct{} // closed and made again at each answered renewal
 
 	dirty chan struct{} // holds one while there is something to save
@@ -138,7 +137,7 @@ func earlier(o Options, as string) (Watchdog, error) {
 	return o.Earlier(as)
 }
 
-// run until ctx ends. It leaves the watchdog counting: another agent takes over, or the host has none.
+// run runs until ctx ends. It leaves the watchdog counting: another agent takes over, or the host has none.
 func (k *leaseManager) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { k.renewing(ctx) })
@@ -201,14 +200,13 @@ func (k *leaseManager) renew(ctx context.Context) (time.Duration, error) {
 	return wait, nil
 }
 
-// stoppedSince says whether it was seen, after that instant, that no restartable VM runs. An agent that hung
-// finds its lease over when it goes on: what was proved of the host meanwhile does not become untrue by a
-// renewal. k is locked.
+// stoppedSince says whether a list after that instant showed that no restartable VM runs. An agent that hung finds its lease
+// over when it goes on: a renewal does not undo what was proved of the host meanwhile. k is locked.
 func (k *leaseManager) stoppedSince(end lease.Instant) bool {
 	return k.known && k.running+k.starting == 0 && k.asOf >= end
 }
 
-// granted takes the answer to a renewal in and returns when to ask again.
+// granted takes in the answer to a renewal and returns when to ask again.
 func (k *leaseManager) granted(q Renewal, sent lease.Instant, g Grant) (time.Duration, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -221,7 +219,8 @@ func (k *leaseManager) granted(q Renewal, sent lease.Instant, g Grant) (time.Dur
 	k.renewed = make(chan struct{})
 	none := k.known && k.heard && k.running+k.starting+k.expected == 0
 	if k.memory.Armed && q.Watchdog == 0 && (none || !g.Enforce || k.leaving) {
-		// Only now, when the leader has taken the word that it is not armed: it counts on it.
+		// Only now, when the leader has taken the renewal which says that the watchdog is not armed: until then it counts on
+		// it.
 		left := k.leaving
 		if err := k.stopLocked(); err != nil || !left {
 			return lease.RenewEvery(g.Lease), nil
@@ -233,12 +232,12 @@ func (k *leaseManager) granted(q Renewal, sent lease.Instant, g Grant) (time.Dur
 			k.log.Error("arm the watchdog", "error", err)
 			break
 		}
-		return 10 * time.Millisecond, nil // and tell the leader
+		return 10 * time.Millisecond, nil // and report it to the leader
 	}
 	return lease.RenewEvery(g.Lease), nil
 }
 
-// stopLocked stops the watchdog, and puts the one of the configuration in the place of one of an earlier.
+// stopLocked stops the watchdog, and replaces one of an earlier configuration by the configured one.
 func (k *leaseManager) stopLocked() error {
 	if err := k.dog.Stop(); err != nil {
 		k.log.Error("disarm the watchdog", "error", err)
@@ -275,8 +274,8 @@ func (k *leaseManager) armLocked() error {
 	return nil
 }
 
-// save what must be known again, soon: a disk that is slow or hangs must not hold up a renewal, the end of VMs, or
-// the watchdog.
+// save wakes the writing of the persistent state. It does not wait: a disk that is slow or hangs must not hold up a renewal,
+// the end of VMs, or the watchdog.
 func (k *leaseManager) save() {
 	select {
 	case k.dirty <- struct{}{}:
@@ -301,7 +300,7 @@ func (k *leaseManager) saving(ctx context.Context) {
 	}
 }
 
-// write what must be known again, now.
+// write writes the persistent state now.
 func (k *leaseManager) write() error {
 	k.writing <- struct{}{}
 	defer func() { <-k.writing }()
@@ -317,13 +316,13 @@ func (k *leaseManager) write() error {
 	return nil
 }
 
-// enforces says whether the end of the lease stops VMs here, also if the next agent has to do it.
+// enforces says whether the end of the lease stops VMs here, also if the next agent has to stop them.
 func (k *leaseManager) enforces() bool {
 	will := func(h lease.Holder) bool { return !h.Had || h.Enforce }
 	return will(k.memory.Lease) && (k.o.State == nil || will(k.persistent.Lease))
 }
 
-// petting tells the watchdog that the host is well, as long as it is.
+// petting pets the watchdog as long as the host is well.
 func (k *leaseManager) petting(ctx context.Context) {
 	for ctx.Err() == nil {
 		k.mu.Lock()
@@ -379,13 +378,13 @@ func (k *leaseManager) stopping(ctx context.Context) {
 	}
 }
 
-// stoppedVM is what of a VM was stopped, and when it was gone by: never, while it is being stopped.
+// stoppedVM is which generation of a VM was stopped, and by when it was gone: never, while it is being stopped.
 type stoppedVM struct {
 	generation uint64
 	at         lease.Instant
 }
 
-// stopLeased destroys every restartable VM of the host, by the mark on the VMs.
+// stopLeased destroys every restartable VM of the host, which it knows by the mark.
 func (k *leaseManager) stopLeased(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
@@ -407,7 +406,7 @@ func (k *leaseManager) stopLeased(ctx context.Context) {
 		}
 		wg.Go(func() {
 			k.log.Warn("the lease is over: restartable VM stopped", "vm", vm.Name, "generation", vm.Generation)
-			k.mu.Lock() // before it goes: who sees that it is gone must know why
+			k.mu.Lock() // before it goes: a goroutine that sees it gone must know why
 			k.stopped[vm.Identity.VM] = stoppedVM{vm.Generation, math.MaxInt64}
 			k.mu.Unlock()
 			if err := k.o.Hypervisor.Destroy(ctx, vm.Identity.VM); err != nil {
@@ -438,8 +437,8 @@ func (k *leaseManager) stopLeased(ctx context.Context) {
 	}
 }
 
-// observe takes in what the hypervisor lists, asked at that instant, and returns the generations of VMs that were
-// stopped for want of a lease, by id.
+// observe takes in the hypervisor's list, asked for at that instant, and returns the generations of VMs that were stopped for
+// want of a lease, by id.
 func (k *leaseManager) observe(asOf lease.Instant, vms []hypervisor.VM) map[string]uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -466,8 +465,8 @@ func (k *leaseManager) observe(asOf lease.Instant, vms []hypervisor.VM) map[stri
 	return absent
 }
 
-// starts says whether n restartable VMs may be started now: the lease is held, and the
-// watchdog, if there is one, armed and known to the leader. started must be called once they are, or are not.
+// starts says whether n restartable VMs may be started now: the host has a lease, and the watchdog, if there is one, is armed
+// and known to the leader. The caller must call started once they are started, or are not.
 func (k *leaseManager) starts(ctx context.Context, n int) error {
 	k.mu.Lock()
 	k.starting += n
@@ -475,7 +474,7 @@ func (k *leaseManager) starts(ctx context.Context, n int) error {
 	return k.guarded(ctx)
 }
 
-// expects so many restartable VMs to come by moves. The watchdog is armed for them before they come: a host that loses its
+// expects notes how many restartable VMs are to come by moves. The watchdog is armed before they come: a host that loses its
 // power right after a move is proved lost as any other.
 func (k *leaseManager) expects(want Desired) {
 	n := 0
@@ -489,7 +488,7 @@ func (k *leaseManager) expects(want Desired) {
 	k.mu.Unlock()
 }
 
-// guarded makes sure that the lease is held, and that the leader knows of the armed watchdog, if there is one.
+// guarded makes sure that the host has a lease, and that the leader knows of the armed watchdog, if there is one.
 func (k *leaseManager) guarded(ctx context.Context) error {
 	k.mu.Lock()
 	leased, armed, enforce, guarded := k.memory.Lease.Leased(k.clock()), k.memory.Armed, k.memory.Lease.Enforce, k.dog != nil
@@ -516,21 +515,21 @@ func (k *leaseManager) started(n int) {
 	k.running, k.known, k.asOf = k.running+n, false, k.clock() // until the next list
 }
 
-// leased says whether the lease is held now.
+// leased says whether the host has a lease now.
 func (k *leaseManager) leased() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.memory.Lease.Leased(k.clock())
 }
 
-// went says whether VMs that the leader believes to run went with an earlier run of the machine, or with a lease.
+// went says whether VMs that the leader believes to run ended with an earlier run of the machine, or with a lease.
 func (k *leaseManager) went() (fresh, lapsed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.memory.Fresh, k.memory.Lapsed
 }
 
-// reportAccepted: the leader took a whole report of this run of the machine.
+// reportAccepted notes that the leader took a whole report of this run of the machine.
 func (k *leaseManager) reportAccepted() {
 	k.mu.Lock()
 	was := k.memory.Fresh || k.memory.Lapsed
@@ -541,7 +540,7 @@ func (k *leaseManager) reportAccepted() {
 	}
 }
 
-// advance takes in the index of a desired state, or says that it is too old.
+// advance takes in the index of a desired state, or returns an error if it is too old.
 func (k *leaseManager) advance(epoch, index uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -178,8 +178,8 @@ func TestLeaseEnds(t *testing.T) {
 	})
 }
 
-// An agent that hung, or was away, until its lease was over stops what ran on it before it asks for
-// another: the leader may have been told meanwhile that the host is dead.
+// An agent that hung, or was away, until its lease was over stops what ran on it before it asks for another: meanwhile the
+// leader may have had a proof that the host is dead.
 func TestLapsedLeaseStopsFirst(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a")), wanted("b")}, func(t *testing.T, g *guarded) {
 		g.start(t)()
@@ -247,8 +247,8 @@ func TestWatchdogIsArmedWhileNeeded(t *testing.T) {
 	})
 }
 
-// A hypervisor that does not answer when the lease is over cannot say that the VMs are gone:
-// the watchdog is left to run out.
+// A hypervisor that does not answer when the lease is over cannot confirm that the VMs are gone: the watchdog is left to run
+// out.
 func TestWatchdogRunsOutWhereVMsCannotBeStopped(t *testing.T) {
 	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)
@@ -296,8 +296,8 @@ func TestAgentRestart(t *testing.T) {
 	}
 }
 
-// A VM that a host stopped for want of a lease may be started there again: what was said of one
-// generation says nothing of the next.
+// A VM that a host stopped for want of a lease may be started there again: a report of one generation means nothing for the
+// next.
 func TestStoppedVMStartsAgainHere(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)
@@ -319,7 +319,7 @@ func TestStoppedVMStartsAgainHere(t *testing.T) {
 	})
 }
 
-// slowly says that a VM is destroyed long after it is.
+// slowly reports that a VM is destroyed long after it is.
 type slowly struct{ hypervisor.Host }
 
 func (h slowly) Destroy(ctx context.Context, vm string) error {
@@ -328,8 +328,8 @@ func (h slowly) Destroy(ctx context.Context, vm string) error {
 	return err
 }
 
-// A VM that is being stopped for want of a lease did not end by itself, also for those who see it gone before whoever stopped it is told so: an
-// agent that hung until its lease was over does all of that at once.
+// A VM that is being stopped for want of a lease did not end by itself. This holds also for a goroutine that sees the VM gone
+// before the one that stopped it has its answer: an agent that hung until its lease was over does all of that at once.
 func TestStoppedVMIsLostAtOnce(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -356,7 +356,7 @@ func TestStoppedVMIsLostAtOnce(t *testing.T) {
 	})
 }
 
-// What a host stopped for want of a lease is told as lost also by an agent that was started after it.
+// An agent reports as lost also what the agent before it stopped for want of a lease.
 func TestStoppedBeforeTheAgentWasRestarted(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)
@@ -400,8 +400,8 @@ func TestRestartsDoNotPetWithoutLease(t *testing.T) {
 	})
 }
 
-// An agent whose disk is full does not say that it enforces its lease, if the next agent, which reads what was
-// kept while the cluster was disarmed, would not.
+// An agent whose disk is full does not report that it enforces its lease, if the next agent, which reads what was stored while
+// fencing was disabled, would not.
 func TestEnforcingIsStoredBeforeItIsReported(t *testing.T) {
 	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
 		set := func(fencingDisabled, full bool) {
@@ -432,7 +432,7 @@ func TestEnforcingIsStoredBeforeItIsReported(t *testing.T) {
 	})
 }
 
-// What went with the machine is told as lost, not as ended by itself.
+// VMs that went with the machine are reported as lost, not as ended by themselves.
 func TestHostRestart(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a")), wanted("b")}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)
@@ -493,7 +493,7 @@ func TestOlderStateIsRefused(t *testing.T) {
 	})
 }
 
-// While there is a recovery freeze nothing changes, but what runs is told.
+// During a recovery freeze nothing changes, but the agent reports what runs.
 func TestRecoveryFreeze(t *testing.T) {
 	guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
 		stop := g.start(t)

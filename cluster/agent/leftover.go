@@ -10,18 +10,18 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// A source of a migration whose hypervisor died in the last phase stays behind paused. It runs nothing, takes its memory, and
-// bars the VM from this host. A target keeps a copy, paused, of a VM whose source was cut off from it and has it go on. By post-copy both may
-// run. What is the VM is resumed (see Resume). What is not is destroyed once the leader says, by the log, that the VM runs elsewhere, has ended,
-// or is to start again.
+// The source of a migration whose hypervisor died in the last phase keeps a paused domain. It runs nothing, takes its memory,
+// and bars the VM from this host. A target keeps a paused copy of a VM whose source lost the connection and resumed it. With
+// post-copy both may run. The domain that is the VM is resumed (see Resume). Any other is destroyed once the leader answers,
+// from the log, that the VM runs elsewhere, has ended, or is to start again.
 
 const (
-	// leftoverFor so long a VM is seen to be left over before that is believed.
+	// leftoverFor is how long a VM must be seen left over before it counts as that.
 	leftoverFor = 5 * time.Second
-	// askAgain so long after the leader has refused that a VM is destroyed it is asked again.
+	// askAgain is how long after the leader has refused that a VM is destroyed it is asked again.
 	askAgain = 30 * time.Second
-	// strandedFor so long the target of an open move may take to say that the VM runs there. What is destroyed after that is the guest's
-	// memory, and it is of use only if the target has it not.
+	// strandedFor is how long the target of an open move may take to report that the VM runs there. What is destroyed after
+	// that is the guest's memory, which is of use only if the target does not have it.
 	strandedFor = time.Minute
 )
 
@@ -36,7 +36,7 @@ func (o Clear) String() string {
 	return fmt.Sprintf("destroy %s generation %d, which a migration left behind", o.Name, o.Generation)
 }
 
-// clear what migrations left behind, for as long as is needed to believe it.
+// clear destroys what migrations left behind, once it has been there for long enough to count as left behind.
 func (d *decider) clear(vms []VM) {
 	leaves, goesOn := map[string]bool{}, map[string]bool{}
 	for _, vm := range vms {
@@ -60,11 +60,11 @@ func (d *decider) clear(vms []VM) {
 	}
 }
 
-// stays: by the leader's word the VM runs here, and no move of it is open.
+// stays says whether, in the desired state, the VM runs here, and no move of it is open.
 func (vm VM) stays() bool { return vm.Move == nil && !vm.MayStart && !vm.EndKnown }
 
-// leftovers notes since when VMs are seen to be left over: paused by a migration that goes on no more, or running and not the
-// leader's here.
+// leftovers notes since when VMs count as left over: paused by a migration that goes on no more, or running and not in the
+// leader's desired state for this host.
 func (r *runner) leftovers(there []hypervisor.VM, at time.Time) {
 	before, unknown := r.leftover, r.unmanaged(there)
 	r.leftover = map[Instance]time.Time{}
@@ -83,7 +83,7 @@ func (r *runner) leftovers(there []hypervisor.VM, at time.Time) {
 	maps.DeleteFunc(r.refused, func(i Instance, _ time.Time) bool { _, is := r.leftover[i]; return !is })
 }
 
-// mayClear are the VMs that are to be destroyed if the leader permits it, and for how long they were seen.
+// mayClear returns the VMs to destroy if the leader permits it, and for how long they have been left over.
 func (r *runner) mayClear(at time.Time) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for i, since := range r.leftover {
@@ -94,7 +94,8 @@ func (r *runner) mayClear(at time.Time) map[string]time.Duration {
 	return out
 }
 
-// clearAway destroys what a migration left behind. The leader is asked right before: its answer is of the log as it is then.
+// clearAway destroys what a migration left behind. It asks the leader right before: the leader answers from the log as it is
+// then.
 func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
 	i := Instance{VM: op.VM, Generation: op.Generation, Leftover: op.Paused}
 	p, err := r.permit(ctx, PermitRequest{Host: r.Host, Leftovers: []Instance{i}})
@@ -113,7 +114,7 @@ func (r *runner) clearAway(ctx context.Context, op Clear) (bool, error) {
 	return true, nil
 }
 
-// isLeftover: a VM was seen to be left over for long enough to say so.
+// isLeftover says whether a VM has been left over for long enough to be reported.
 func (r *runner) isLeftover(vm hypervisor.VM) bool {
 	since, is := r.leftover[instanceOf(vm)]
 	return is && (vm.Leftover || r.isStanding(vm)) && time.Since(since) >= leftoverFor

@@ -65,8 +65,9 @@ func behind(t *testing.T, w *simulated.World, id string) {
 	}
 }
 
-// A VM whose name is barred by what a migration left behind starts once that is cleared away; where the leader does not permit it, the leader is told
-// why it does not start, and after a time that it does not run; it is never started after that, not by another agent either.
+// A VM whose name is taken by a migration's leftover starts once the leftover is destroyed. Where the leader does not permit
+// that, the agent reports why the VM does not start, and after a time that it does not run. After that no agent ever starts it,
+// also not one that comes later.
 func TestRunLeftovers(t *testing.T) {
 	guard(t, nil, []agent.VM{leased(wanted("a", generation(2)))}, func(t *testing.T, g *guarded) {
 		behind(t, g.w, "a")
@@ -110,8 +111,8 @@ func TestRunLeftovers(t *testing.T) {
 	})
 }
 
-// A VM that the state has elsewhere and that runs here as well, as its source took a lost answer for a failure, is destroyed here; one that the
-// leader does not say that of is left alone.
+// A VM that the state has on another host and that runs here as well, because its source took a lost answer for a failure, is
+// destroyed here. Where the leader does not confirm that, the VM is left alone.
 func TestRunElsewhere(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		guard(t, nil, []agent.VM{wanted("a")}, func(t *testing.T, g *guarded) {
@@ -133,7 +134,8 @@ func TestRunElsewhere(t *testing.T) {
 	}
 }
 
-// What does not fit says so, and is given back if it may run elsewhere; unless this agent, or one before it, may have tried.
+// A VM that does not fit is reported as waiting. It is given back if it may run elsewhere, unless this agent, or one before it,
+// may have tried to start it.
 func TestRunWaits(t *testing.T) {
 	big := func(id string) agent.VM { return wanted(id, capped(3)) }
 	for _, c := range []struct {

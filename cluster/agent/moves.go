@@ -21,7 +21,7 @@ type MoveEnd struct {
 	Downtime time.Duration
 }
 
-// move handles a VM with an open move: it is handed over, and what becomes of it is told.
+// move handles a VM with an open move: it hands the VM over, and reports how the move ended.
 func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	id, name, gen, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, vm.Move
 	end, ended := d.past.Moved[id]
@@ -36,11 +36,11 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 		report(PhaseLost, absent)
 	case m.Incoming && m.Wait && (now.Leftover || paused):
 		d.add(Blocked{id, name, "an earlier migration left it behind here", false})
-	case m.Incoming && m.Paused && paused && m.Left && d.past.Unresumable[id]: // it has ended: no host runs it, and none may until that is told
+	case m.Incoming && m.Paused && paused && m.Left && d.past.Unresumable[id]: // it has ended: no host runs it, and none may until the agent has reported that
 		d.add(Destroy{id, name})
 	case m.Incoming && m.Paused && paused && m.Left && !d.past.Resumed[id]:
 		d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, false})
-	case m.Incoming && m.Paused && runs && (paused && !m.Left || !m.SourceLost): // its source has not said yet that it left
+	case m.Incoming && m.Paused && runs && (paused && !m.Left || !m.SourceLost): // its source has not reported yet that it left
 	case m.Incoming && ours(vm, now, runs) && now.State != hypervisor.Incoming:
 		report(PhaseArrived, "")
 	case m.Incoming && m.Wait && d.fits:
@@ -53,7 +53,7 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 			d.add(AbortMove{id, name, m.Open, m.Abort})
 		}
 	case !runs:
-		report(PhaseLost, absent) // of this host; the target has its say
+		report(PhaseLost, absent) // of this host; the target reports its own side
 	case m.Paused && now.Generation == gen && now.Leftover:
 		if d.past.Leftover[id] >= leftoverFor {
 			d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, true})
@@ -81,23 +81,23 @@ func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
 	}
 }
 
-// handedOverAndHere is how a migration ended whose VM did not go.
+// handedOverAndHere is the error of a migration that libvirt reported as done, though the VM did not leave.
 const handedOverAndHere = "libvirt reported success, but the VM still runs on this host"
 
-// stays: whatever its migration came to, the VM is here.
+// stays notes that the VM is here, whatever the outcome of its migration.
 func (e *MoveEnd) stays() {
 	if e.Unknown = false; e.Error == "" {
 		e.Error = handedOverAndHere
 	}
 }
 
-// Moves under way report how far they got so often.
+// progressEvery is how often moves under way report their progress.
 const progressEvery = time.Second
 
 // movesEnd bounds the wait, at an agent's end, for moves that it gives up.
 const movesEnd = 10 * time.Second
 
-// errOrphan: a migration that was begun by an agent that has ended since. Nobody counted its bytes.
+// errOrphan: a migration that was begun by an agent that has ended since. No agent counted its bytes.
 var errOrphan = errors.New("the agent was restarted while it went on, and gave it up: nobody counted its bytes")
 
 // errUncounted: a migration that an agent before this one began, and that ended with it.
@@ -119,8 +119,8 @@ type moving struct {
 	last hypervisor.Moved
 }
 
-// stays makes sure that a VM of which that is to be told does not go: no migration of it goes on. One may that an agent
-// before this one began, or whose end was not heard of.
+// stays makes sure that a VM which the agent is about to report as staying does not leave: it ends every migration of it. One
+// may go on that an agent before this one began, or whose end was not reported.
 func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, decidedFor) // one past the point of no return ends in its own time
 	defer cancel()
@@ -129,8 +129,8 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 		err = r.runsOn(ctx, st)
 	}
 	if err == nil {
-		// A hypervisor sets nothing of a VM on its way: it waits for the end, and then says that the VM is not there.
-		// The share is the one in force: where it could not be read it is not known, and 0 would take it off.
+		// The hypervisor sets no cap of a VM that is migrating: it waits for the end, and then answers that the VM is not
+		// there. The share is the one in force: where it could not be read it is not known, and 0 would remove the cap.
 		share := r.caps[st.VM].CPU
 		if kept, set := r.shares[st.VM]; set {
 			share = hypervisor.CPU{Cap: kept, Weight: kept}
@@ -147,7 +147,7 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 		st.Bytes, st.Reason = max(st.Bytes, moved.Bytes), st.Reason+"; "+errOrphan.Error()
 	}
 	if m := r.moves[st.VM]; m == nil || m.open != st.Move {
-		// The leader may hear of it late: what was asked to have stayed is not handed over after that.
+		// The leader may receive the report late: a VM that was reported to have stayed is not handed over after that.
 		r.moves[st.VM] = never(st.VM, st.Move, st.Bytes, st.Reason)
 	}
 	r.moves[st.VM].end.stays()
@@ -155,7 +155,7 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 	return st, nil
 }
 
-// runsOn: a VM that a migration left paused does not run on by itself.
+// runsOn returns an error if the VM does not run here: a VM that a migration left paused does not resume by itself.
 func (r *runner) runsOn(ctx context.Context, st Status) error {
 	vms, err := r.Hypervisor.List(ctx)
 	if err != nil {
@@ -169,8 +169,8 @@ func (r *runner) runsOn(ctx context.Context, st Status) error {
 	return errors.New("its migration did not leave it running")
 }
 
-// giveUpOrphans ends, as an agent's first step, the migrations that the one before it began: nobody counts their bytes, and after
-// a restore a VM that this host reports must not go. It returns what is there then.
+// giveUpOrphans ends, as an agent's first step, the migrations that the agent before it began: no agent counts their bytes, and
+// after a restore a VM that this host reports must not leave. It returns the VMs that are on the host then.
 func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hypervisor.VM, error) {
 	var failed error
 	begun := r.lease.sending()
@@ -206,7 +206,7 @@ func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hy
 	return r.listVMs(ctx)
 }
 
-// arrives adds what the migration took, by this host's count: the source may be gone.
+// arrives adds the bytes of the migration by this host's count: the source may be gone.
 func (r *runner) arrives(ctx context.Context, st Status) Status {
 	moved, known := r.resumed[st.Move]
 	if !known {
@@ -220,7 +220,7 @@ func (r *runner) arrives(ctx context.Context, st Status) Status {
 	return st
 }
 
-// never is a migration that was not begun.
+// never returns a migration that was not begun.
 func never(id string, open uint64, bytes int64, why string) *moving {
 	done := make(chan struct{})
 	close(done)
@@ -277,12 +277,13 @@ func (r *runner) ends(ctx context.Context, id string) error {
 	}
 }
 
-// withoutID is a text about one VM that does not name it: who reads it knows which, and equal causes of several VMs read alike.
+// withoutID returns a text about one VM without its id: the reader knows which VM it is, and equal causes of several VMs read
+// alike.
 func withoutID(text, id string) string {
 	return regexp.MustCompile(`(\bVM )?\b`+regexp.QuoteMeta(id)+`\b`).ReplaceAllString(text, "it")
 }
 
-// because adds to an error why its context was ended: that says more than that it was.
+// because adds to an error the cause for which its context was ended.
 func because(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {
 		return fmt.Errorf("%w: %w", why, err)
@@ -297,7 +298,7 @@ func orphaned(found bool) error {
 	return nil
 }
 
-// carryOut runs what becomes of a move to its end, beside the rounds.
+// carryOut runs a move's migration, or its end, beside the rounds.
 func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint64, f func(context.Context, *moving) (hypervisor.Moved, error)) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	id := of.VM
@@ -324,7 +325,7 @@ func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint
 	}()
 }
 
-// wake the loop: a migration ended, or came to nothing.
+// wake wakes the loop: a migration ended, or was not begun.
 func (r *runner) wake() {
 	select {
 	case r.moved <- struct{}{}:
@@ -346,8 +347,8 @@ func (r *runner) awaitMoves() {
 	}
 }
 
-// over notes that a migration had ended before the host's VMs were listed. What it sent is told also if the move was closed
-// meanwhile, by the target's word.
+// over notes that a migration had ended before the host's VMs were listed. The agent reports what it sent also if the leader
+// closed the move meanwhile, by the target's report.
 func (r *runner) over(m *moving) {
 	if !m.over && m.end.Error == "" {
 		r.Recorder.leaves(m.id)
@@ -356,7 +357,7 @@ func (r *runner) over(m *moving) {
 	m.over = true
 }
 
-// progress of the moves that go on from here.
+// progress returns the progress of the moves that go on from here.
 func (r *runner) progress() []MoveProgress {
 	var out []MoveProgress
 	for _, m := range r.moves {
@@ -381,7 +382,7 @@ func (r *runner) pace() time.Duration {
 	if len(r.progress()) > 0 || r.watched() {
 		every = min(every, progressEvery)
 	}
-	if r.Recorder != nil { // whose ten seconds begin when those of the clock do
+	if r.Recorder != nil { // its ten seconds begin when those of the clock do
 		every = min(every, tillSlot(time.Now().Add(-phase(r.Host))))
 	}
 	return every
@@ -395,15 +396,15 @@ func phase(host string) time.Duration {
 	return time.Duration(h.Sum32()%8000) * time.Millisecond
 }
 
-// known is a move that a host knew of.
+// known identifies a move that a host knew of.
 type known struct {
 	vm         string
 	open       uint64
 	sourceLost bool // its source
 }
 
-// news says whether there are moves that this host did not know of when its VMs were listed: what was listed then says
-// nothing of who runs what since.
+// news says whether there are moves that this host did not know of when its VMs were listed: that list then proves nothing of
+// which host runs them since.
 func (r *runner) news(want Desired) bool {
 	before := r.known
 	r.known = map[known]bool{}

@@ -109,7 +109,7 @@ func TestMoveProgress(t *testing.T) {
 	})
 }
 
-// An agent that ends gives its moves up: nobody would count their bytes.
+// An agent that ends gives its moves up: no agent would count their bytes.
 func TestMoveEndsWithAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := withM(t)
@@ -143,8 +143,8 @@ func (d slowDisk) Save(m agent.PersistentState) error {
 	return d.memoryState.Save(m)
 }
 
-// A move begins on a disk that writes something else just then, after it: also in simulated time, which goes on only while nobody waits for a
-// lock.
+// A move begins on a disk that is busy with another write, and waits for it. That works also in simulated time, which goes on
+// only while no goroutine waits for a lock.
 func TestMoveWaitsForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := withM(t)

@@ -9,11 +9,11 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// permitWithin is how long the answer to a question for permits may take. An answer that
-// comes later may be about a state that is long gone.
+// permitWithin is how long the answer to a question for permits may take. A later answer may be about a state that is long
+// gone.
 const permitWithin = 5 * time.Second
 
-// permit asks the leader. An answer that took too long, or is older than what was seen, is an error.
+// permit asks the leader. An answer that took too long, or is older than what the agent received before, is an error.
 func (r *runner) permit(ctx context.Context, q PermitRequest) (Permit, error) {
 	ctx, cancel := context.WithTimeout(ctx, permitWithin)
 	defer cancel()
@@ -28,8 +28,8 @@ func (r *runner) permit(ctx context.Context, q PermitRequest) (Permit, error) {
 	return p, err
 }
 
-// mayHandOver asks the leader, right before it is done, whether a VM may be handed over. The permit is in the log: whatever
-// was decided on older permits and is heard of later, that the VM stayed above all, counts no more.
+// mayHandOver asks the leader, right before the hand-over, whether a VM may be handed over. The permit is in the log. A report
+// that rests on an older permit and arrives later, above all that the VM stayed, is void.
 func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
 	h := Handover{VM: op.Spec.VM, Generation: op.Spec.Generation, Move: op.Move.Open}
 	p, err := r.permit(ctx, PermitRequest{Host: r.Host, Moves: []Handover{h}})
@@ -45,8 +45,8 @@ func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
 	return true, nil
 }
 
-// permitted asks the leader, right before they are started, which of the VMs may be, and
-// returns those, and how many of them the lease manager must be informed of once they are started or are not.
+// permitted asks the leader, right before the VMs are started, which of them may be. It returns those, and how many of them the
+// caller must report to the lease manager once they are started or are not.
 func (r *runner) permitted(ctx context.Context, specs []hypervisor.Spec) ([]hypervisor.Spec, int, error) {
 	leased := 0
 	q := PermitRequest{Host: r.Host}

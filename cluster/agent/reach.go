@@ -14,8 +14,8 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Whether this host can send VMs to others is looked at before anybody wants to: see reach. A few thousand hosts must not each
-// connect to every other, so each looks at a bounded number of them at a time, and goes round.
+// The agent tests whether this host can send VMs to others before any move needs that: see reach. A few thousand hosts must not
+// each connect to every other, so each tests a bounded number of them at a time, and goes round.
 const (
 	// PeersAtOnce are the hosts that one look goes to at most, and as many that were not reached before.
 	PeersAtOnce = 32
@@ -25,10 +25,10 @@ const (
 	reachStale  = 15 * time.Minute // what was found is not believed any longer
 	reachLimit  = 10 * time.Second // for one connection
 	reachLanes  = 3                // connections at once
-	reachSecond = 5 * time.Second  // a failure counts if it is there so long after as well
+	reachSecond = 5 * time.Second  // a failure counts if it is there this long after as well
 )
 
-// PeersWanted asks the leader which hosts to look at.
+// PeersWanted asks the leader which hosts to test.
 type PeersWanted struct {
 	Host string
 	// After this host, by name and in a ring, come the Most hosts that are wanted; besides those of Again that there still are.
@@ -53,14 +53,14 @@ type MissingRoute struct {
 	Here bool `json:",omitempty"` // the cause lies on this host
 }
 
-// probeResult is what the last look at a host found.
+// probeResult is what the last probe of a host found.
 type probeResult struct {
 	hypervisor.Obstacle
 	at        time.Time
 	transport string // see transportOf
 }
 
-// transportOf an address is what of it decides which of this host's own files it takes to get there.
+// transportOf returns the part of an address that decides which of this host's own files a connection needs.
 func transportOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -69,19 +69,19 @@ func transportOf(uri string) string {
 	return u.Scheme + " " + u.Query().Get("pkipath")
 }
 
-// reach is what is known of the ways from this host to others.
+// reach has the known routes from this host to others.
 type reach struct {
 	host   string
 	hyp    hypervisor.Host
 	peers  func(context.Context, PeersWanted) (Peers, error)
-	news   func() // what is to be told has changed
+	news   func() // called when what is to be reported has changed
 	failed func(error)
 
 	mu   sync.Mutex
 	seen map[string]probeResult // by host
 }
 
-// report is what the leader is to know now.
+// report returns what the leader is to know now.
 func (r *reach) report(now time.Time) []MissingRoute {
 	if r == nil {
 		return nil
@@ -91,8 +91,8 @@ func (r *reach) report(now time.Time) []MissingRoute {
 	return missingRoutes(r.seen, now)
 }
 
-// missingRoutes of what was found, for the leader. A cause that lies here, where all hosts that were looked at are reached by the same way, keeps
-// this host from all of them, also from those not looked at.
+// missingRoutes returns the routes that were found missing, for the leader. A cause that lies on this host, where all hosts
+// that were probed are reached over the same transport, keeps this host from all others, also from those not probed.
 func missingRoutes(seen map[string]probeResult, now time.Time) (out []MissingRoute) {
 	var here probeResult // the latest cause that lies here
 	for _, l := range seen {
@@ -117,7 +117,7 @@ func missingRoutes(seen map[string]probeResult, now time.Time) (out []MissingRou
 	return out
 }
 
-// missed are the hosts that were not reached, those first that were looked at longest ago.
+// missed returns the hosts that were not reached, those first whose probe was longest ago.
 func missed(seen map[string]probeResult, limit int) (out []string) {
 	for host, l := range seen {
 		if l.Why != "" {
@@ -130,7 +130,7 @@ func missed(seen map[string]probeResult, limit int) (out []string) {
 	return out[:min(len(out), limit)]
 }
 
-// run looks at other hosts until ctx ends.
+// run probes other hosts until ctx ends.
 func (r *reach) run(ctx context.Context) {
 	after, lastRound := r.host, time.Time{}
 	wait := rand.N(mendEvery / 6) // not all hosts at the same moment
@@ -166,7 +166,7 @@ func (r *reach) run(ctx context.Context) {
 	}
 }
 
-// probe at hosts, and forget those of again that are none any more.
+// probe probes hosts, and forgets those of again that are hosts no more.
 func (r *reach) probe(ctx context.Context, again []string, peers []Peer) {
 	found := r.ask(ctx, peers)
 	var twice []Peer // it may have been a moment
@@ -193,7 +193,7 @@ func (r *reach) probe(ctx context.Context, again []string, peers []Peer) {
 	r.record(peers, found, again)
 }
 
-// record what was found, and tell it if that is news.
+// record notes what was found, and reports it if it is news.
 func (r *reach) record(peers []Peer, found map[string]probeResult, again []string) {
 	now := time.Now()
 	r.mu.Lock()
@@ -218,7 +218,7 @@ func (r *reach) record(peers []Peer, found map[string]probeResult, again []strin
 	}
 }
 
-// ask hosts, a few at once. Whose way could not be found out are left out.
+// ask probes hosts, a few at once. It leaves out those whose route could not be found out.
 func (r *reach) ask(ctx context.Context, peers []Peer) map[string]probeResult {
 	out := map[string]probeResult{}
 	var mu sync.Mutex
@@ -252,8 +252,8 @@ func (r *reach) one(ctx context.Context, p Peer) (probeResult, error) {
 	return probeResult{o, time.Now(), transportOf(p.URI)}, err
 }
 
-// after a migration that failed: what is in the way, "" if nothing is. What is found is told before that end is, so that no other VM is
-// sent the same way.
+// after finds out what is in the way after a migration failed, "" if nothing is. The agent reports it before it reports the end
+// of the migration, so that the leader sends no other VM by the same route.
 func (r *reach) after(ctx context.Context, p Peer) string {
 	if r == nil || ctx.Err() != nil {
 		return ""

@@ -55,7 +55,7 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// counted is a hypervisor that counts who looks at whom, and how many at once.
+// counted is a hypervisor that counts which hosts probe which, and how many at once.
 type counted struct {
 	hypervisor.Host
 	mu        sync.Mutex
@@ -112,7 +112,7 @@ func looks(t *testing.T, hosts int, f func(t *testing.T, w *simulated.World, c *
 	})
 }
 
-// What is in the way is told within a look, is looked at again soon, and is told no more once it is mended.
+// What is in the way is reported within one look, is looked at again soon, and is reported no more once it is mended.
 func TestReach(t *testing.T) {
 	looks(t, 4, func(t *testing.T, w *simulated.World, _ *counted, _ *reach, reported func() string) {
 		must(t, w.NoRoute("h1", "h3", hypervisor.Obstacle{Why: "refused"}))
@@ -134,7 +134,7 @@ func TestReach(t *testing.T) {
 	})
 }
 
-// What lasts for a moment is not told, and a host is not asked by more than a few connections at once.
+// What lasts for a moment is not reported. A host is not probed over more than a few connections at once.
 func TestReachIsPatient(t *testing.T) {
 	looks(t, 20, func(t *testing.T, w *simulated.World, c *counted, r *reach, reported func() string) {
 		must(t, w.NoRoute("h1", "h3", hypervisor.Obstacle{Why: "refused"}))
@@ -175,7 +175,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A migration that failed says what is in the way, and tells it with that end.
+// After a migration that failed the agent reports what is in the way, together with that end.
 func TestReachAfterAMigration(t *testing.T) {
 	looks(t, 3, func(t *testing.T, w *simulated.World, _ *counted, r *reach, reported func() string) {
 		pass(time.Minute)

@@ -2,18 +2,19 @@ package agent
 
 import "evenkeel/hypervisor"
 
-// minCut is what is taken from a balloon at least: less is not worth the guest's trouble, bytes.
+// minCut is the least that is taken from a balloon, bytes: less is not worth the guest's work.
 const minCut = 2 * balloonSlack
 
-// unused is memory that a guest has and makes no use of.
+// unused is memory that a guest has and does not use.
 type unused struct {
 	vm          string // id
 	from, bytes int64  // what its balloon is or is about to be, and how much less it could be
 }
 
-// cut takes back from balloons what their guests do not use, where guests took more than there is: that is the host's to do,
-// and not to be put off until the leader has looked. First goes what guests were given by their host beyond what the leader says, which is also taken where others
-// are short of memory. What is still too much goes from those whose balloons may be shrunk, down to what they may always count on.
+// cut takes back from balloons what their guests do not use, where guests took more than there is. That is the host's duty, and
+// must not wait until the leader has looked. What the host gave guests beyond the leader's target goes first; it is also taken
+// where other guests are short of memory. What is still too much is taken from balloons that may be shrunk, down to what their
+// guests may always count on.
 func (d *decider) cut(vms []VM) {
 	coming, lacking := int64(0), int64(0) // bytes that are being given back, and that guests are short of
 	var beyond, within []unused
@@ -47,7 +48,7 @@ func (d *decider) cut(vms []VM) {
 	d.take(within, over-coming-taken)
 }
 
-// take so much, from each in proportion to what it has to spare.
+// take takes that many bytes, from each VM in proportion to its unused memory.
 func (d *decider) take(from []unused, bytes int64) (taken int64) {
 	all := int64(0)
 	for _, s := range from {

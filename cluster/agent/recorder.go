@@ -17,8 +17,8 @@ import (
 // RecorderOptions are what a Recorder needs.
 type RecorderOptions struct {
 	Dir string // where histories outlast a restart; "" = nowhere
-	// Fetch gets the history of a VM that came from another host, from there. ErrNoHistory: there is none, and none
-	// will come. nil: nobody is asked.
+	// Fetch gets the history of a VM that came from another host, from that host. ErrNoHistory: there is none, and none will
+	// come. nil: no host is asked.
 	Fetch func(ctx context.Context, vm string) ([]byte, error)
 	// Step of forecasts; default a minute, at least a second. Shorter ones are for trying out: they rest on what was measured
 	// since the agent began, not on histories, and the host must be measured as often.
@@ -26,7 +26,7 @@ type RecorderOptions struct {
 	Log  *slog.Logger
 }
 
-// ErrNoHistory: the VM did not come from a host that would know what it used.
+// ErrNoHistory says that the VM did not come from a host that could have its history.
 var ErrNoHistory = errors.New("no host has a history of the VM")
 
 // How long histories are kept of VMs that do not run here.
@@ -39,16 +39,16 @@ const (
 	HistoryKept = keptAfterMove
 )
 
-// longestStep is the longest time between two measurements that a sample is made of. What a counter grew by over a longer time
-// says nothing of ten seconds.
+// longestStep is the longest time between two measurements from which a sample is made. How much a counter grew over a longer
+// time says nothing of ten seconds.
 const longestStep = time.Minute
 
-// Recorder keeps the histories of a host's VMs: an agent gives it what it measures, servers ask it for what there is. It
-// is safe for concurrent use, and holds nothing up: it writes files and asks other hosts in its own time (run).
+// Recorder keeps the histories of a host's VMs: an agent gives it its measurements, servers ask it for histories. It is safe
+// for concurrent use. Callers wait for neither files nor other hosts: it writes and asks in its own goroutine (run).
 type Recorder struct {
 	o    RecorderOptions
 	log  *slog.Logger
-	wake chan struct{} // holds one when there is somebody new to ask for
+	wake chan struct{} // holds one when there is a new VM to ask for
 
 	mu  sync.Mutex
 	vms map[string]*recorded
@@ -76,14 +76,14 @@ type recorded struct {
 	written time.Time // up to where Raw was, then
 }
 
-// asking is how far it is to get a VM's history from the host that it came from.
+// asking is the state of the request for a VM's history to the host from which it came.
 type asking struct {
 	since, next time.Time
 	wait        time.Duration
 }
 
-// OpenRecorder with the histories that the directory holds. What cannot be read is left out, and said in the log: a history
-// is not worth an agent.
+// OpenRecorder returns a Recorder with the histories in the directory. It leaves out, and logs, what cannot be read: the loss
+// of a history must not stop an agent.
 func OpenRecorder(o RecorderOptions) *Recorder {
 	if o.Step == 0 {
 		o.Step = forecastStep
@@ -94,7 +94,7 @@ func OpenRecorder(o RecorderOptions) *Recorder {
 	return r
 }
 
-// record what was measured of all VMs of the host at once. vms is what the hypervisor listed last.
+// record takes in the measurements of all VMs of the host at once. vms is what the hypervisor listed last.
 func (r *Recorder) record(stats []hypervisor.Stats, vms map[string]hypervisor.VM) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +126,7 @@ func (r *Recorder) record(stats []hypervisor.Stats, vms map[string]hypervisor.VM
 	}
 }
 
-// slot is the number of the ten seconds that a time is in.
+// slot is the number of the ten seconds in which a time is.
 func slot(t time.Time) int64 { return t.UnixNano() / int64(history.RawStep) }
 
 // tillSlot is how long it is until the next ten seconds have begun, and a moment more.
@@ -134,7 +134,7 @@ func tillSlot(now time.Time) time.Duration {
 	return history.RawStep - time.Duration(now.UnixNano()%int64(history.RawStep)) + 20*time.Millisecond
 }
 
-// sampleOf what a VM used between two measurements. last is nil before the first.
+// sampleOf returns what a VM used between two measurements. last is nil before the first.
 func sampleOf(last, s *hypervisor.Stats, vm hypervisor.VM) history.Sample {
 	nan := math.NaN()
 	out := history.Sample{At: s.At.Add(-history.RawStep / 2), CPU: nan, Throttled: nan, Memory: MemoryUsed(*s), Balloon: float64(s.Balloon)}
@@ -156,7 +156,7 @@ func sampleOf(last, s *hypervisor.Stats, vm hypervisor.VM) history.Sample {
 }
 
 // MemoryUsed is what a VM uses of its memory, in bytes: its balloon less what the guest reports that it could take into use
-// without swapping; of a guest that reports nothing, the host's memory that it holds.
+// without swapping; for a guest that reports nothing, the host's memory that the VM takes.
 func MemoryUsed(s hypervisor.Stats) float64 {
 	if s.Available >= 0 && s.Balloon > 0 {
 		return float64(max(0, s.Balloon-s.Available))
@@ -167,7 +167,8 @@ func MemoryUsed(s hypervisor.Stats) float64 {
 	return math.NaN()
 }
 
-// askFor the history of a VM that is new here, or was away for a while, unless this agent started it. r is locked.
+// askFor notes that the history of a VM is to be asked for: the VM is new here, or was away for a while, and this agent did not
+// start it. r is locked.
 func (r *Recorder) askFor(v *recorded, s *hypervisor.Stats) {
 	if r.o.Fetch == nil || v.started == s.Generation && v.started != 0 {
 		return
@@ -184,7 +185,7 @@ func (r *Recorder) wakeUp() {
 	}
 }
 
-// starts is informed of a generation that this agent is about to start.
+// starts notes a generation that this agent is about to start.
 func (r *Recorder) starts(vm string, generation uint64) {
 	if r == nil {
 		return
@@ -199,7 +200,7 @@ func (r *Recorder) starts(vm string, generation uint64) {
 	v.started, v.left = generation, time.Time{}
 }
 
-// leaves is informed of a VM that was handed over, or deleted.
+// leaves notes a VM that was handed over, or deleted.
 func (r *Recorder) leaves(vm string) {
 	if r == nil {
 		return
@@ -211,8 +212,8 @@ func (r *Recorder) leaves(vm string) {
 	}
 }
 
-// History of a VM that runs here, or ran here until a while ago, as history.Encode makes it, with the state of its forecasts.
-// hypervisor.ErrNotFound if there is none.
+// History returns the history of a VM that runs here, or ran here until a while ago, as history.Encode makes it, with the state
+// of its forecasts. The error is hypervisor.ErrNotFound if there is none.
 func (r *Recorder) History(vm string) ([]byte, error) {
 	notes := r.forecasts.notes(vm)
 	r.mu.Lock()

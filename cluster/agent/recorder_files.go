@@ -47,13 +47,13 @@ func (v *recorded) note(id string) []byte {
 	return b
 }
 
-// diskHealth is what came of writing: each trouble is said once, and what has not changed is not written again.
+// diskHealth is the outcome of writing: each error is logged once, and files that have not changed are not written again.
 type diskHealth struct {
 	failed bool
 	tails  []byte
 }
 
-// fileOf a VM's history; "" for ids that make no file's name.
+// fileOf returns the file of a VM's history; "" for an id that cannot be a file's name.
 func (r *Recorder) fileOf(id string) string {
 	ok := id != "" && len(id) <= 64 && strings.Trim(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == ""
 	if r.o.Dir == "" || !ok {
@@ -70,7 +70,7 @@ func (r *Recorder) remove(id string) {
 	}
 }
 
-// write down what was not yet. A disk that is full keeps nothing from being measured.
+// write writes what was not written yet. A full disk does not stop measurements.
 func (r *Recorder) write(now time.Time) {
 	if r.o.Dir == "" {
 		return
@@ -88,7 +88,7 @@ func (r *Recorder) write(now time.Time) {
 	r.disk.failed = err != nil
 }
 
-// writeWhole writes those whole histories that it is time for. They are spread over the time between two.
+// writeWhole writes the whole histories that are due. They are spread over the time between two writes.
 func (r *Recorder) writeWhole(now time.Time) error {
 	type file struct {
 		id   string
@@ -133,7 +133,7 @@ func (r *Recorder) writeWhole(now time.Time) error {
 	return failed
 }
 
-// dueWhole are the VMs whose whole history is to be written.
+// dueWhole returns the VMs whose whole history is due to be written.
 func (r *Recorder) dueWhole(now time.Time) (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +188,7 @@ func replaceFile(path string, data []byte) error {
 	return os.Rename(next.Name(), path)
 }
 
-// load what an agent before this one wrote down.
+// load reads what an agent before this one wrote.
 func (r *Recorder) load(now time.Time) {
 	if r.o.Dir == "" {
 		return
@@ -219,7 +219,7 @@ func (r *Recorder) load(now time.Time) {
 	}
 }
 
-// oldFile says that no VM that is kept has written a file.
+// oldFile says whether no VM that is kept can have written the file.
 func oldFile(path string, now time.Time) bool {
 	info, err := os.Stat(path)
 	return err == nil && now.Sub(info.ModTime()) > keptStopped
@@ -244,7 +244,7 @@ func (r *Recorder) loadWhole(path string, now time.Time) error {
 	return nil
 }
 
-// spread is when, within the time between two, a VM's history is written first.
+// spread is when, within the time between two writes, a VM's history is first written.
 func spread(id string) time.Duration {
 	var n uint32
 	for _, b := range []byte(id) {

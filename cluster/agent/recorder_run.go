@@ -10,17 +10,17 @@ import (
 	"evenkeel/cluster/history"
 )
 
-// How a host is asked for the history of a VM that came from it.
+// When and how often a host is asked for the history of a VM that came from it.
 const (
 	firstAsk = 2 * time.Second // the move may not be closed yet
 	lastAsk  = 5 * time.Minute
 	askTime  = 20 * time.Second // for one try
 )
 
-// writeEvery is how often what was measured is written down: at most so much is lost when the agent is killed.
+// writeEvery is how often measurements are written: at most that much is lost when the agent is killed.
 const writeEvery = time.Minute
 
-// run until ctx ends: writes histories down, asks for those of VMs that came from elsewhere, and forgets VMs that are gone.
+// run works until ctx ends: it writes histories, asks for those of VMs that came from elsewhere, and forgets VMs that are gone.
 func (r *Recorder) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -40,7 +40,7 @@ func (r *Recorder) run(ctx context.Context) {
 	}
 }
 
-// fetching asks for histories until ctx ends. Nothing else waits for who is asked.
+// fetching asks for histories until ctx ends. No other work waits for the host that is asked.
 func (r *Recorder) fetching(ctx context.Context) {
 	for {
 		timer := time.NewTimer(r.untilAsk(time.Now()))
@@ -56,7 +56,7 @@ func (r *Recorder) fetching(ctx context.Context) {
 	}
 }
 
-// untilAsk is how long it is until somebody is to be asked.
+// untilAsk is how long it is until the next history is to be asked for.
 func (r *Recorder) untilAsk(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *Recorder) untilAsk(now time.Time) time.Duration {
 	return max(0, wait)
 }
 
-// fetchDue gets the histories that it is time to ask for, one after the other.
+// fetchDue gets the histories that are due, one after the other.
 func (r *Recorder) fetchDue(ctx context.Context) {
 	now := time.Now()
 	var due []string
@@ -101,8 +101,8 @@ func (r *Recorder) fetchDue(ctx context.Context) {
 	}
 }
 
-// takeForecasts goes on with the forecasts of a VM where the host that it came from left them, if that had seen more. What was
-// measured here since is learned again; everything, where there are no forecasts of that host to go on with.
+// takeForecasts goes on with the forecasts of a VM where the host from which it came left them, if that host had seen more.
+// What was measured here since is learned again; everything is, where that host had no forecasts.
 func (r *Recorder) takeForecasts(id string, notes history.Notes) {
 	r.mu.Lock()
 	v := r.vms[id]
@@ -119,7 +119,7 @@ func (r *Recorder) takeForecasts(id string, notes history.Notes) {
 	}
 }
 
-// fetched takes in what came of asking for a VM's history; false if there was nothing to take in, or no need of it any more.
+// fetched takes in the answer to a request for a VM's history; false if there was nothing to take in, or it is needed no more.
 func (r *Recorder) fetched(id string, h *history.History, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +149,7 @@ func (r *Recorder) fetched(id string, h *history.History, err error) bool {
 	return false
 }
 
-// forget VMs that left, or do not run, for long.
+// forget drops VMs that left, or have not run, for long.
 func (r *Recorder) forget(now time.Time) {
 	var absent []string
 	r.mu.Lock()

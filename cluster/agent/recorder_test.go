@@ -222,7 +222,7 @@ func TestRecorderWithoutADisk(t *testing.T) {
 	})
 }
 
-// elsewhere has histories of VMs at another host, and answers as it is told.
+// elsewhere has histories of VMs at another host, and gives the answers that the test sets.
 type elsewhere struct {
 	mu    sync.Mutex
 	asked []time.Time
@@ -258,7 +258,8 @@ func arrives(t *testing.T, w *simulated.World, id string) agent.VM {
 	return vm
 }
 
-// A VM that came from another host brings its history along, however long it takes to be had; one that was started here is asked of nobody.
+// A VM that came from another host brings its history along, however long it takes to get it. For a VM that was started here no
+// host is asked.
 func TestRecorderGetsTheHistoryOfWhatArrives(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		var before history.History
@@ -319,7 +320,7 @@ func TestRecorderWritesAfterTheClockWasSetBack(t *testing.T) {
 	})
 }
 
-// Whoever is asked and does not answer keeps nothing from being written down.
+// A host that is asked and does not answer stops no writing.
 func TestRecorderWritesWhileItAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		dir := t.TempDir()

@@ -47,8 +47,8 @@ func memoryOf(t *testing.T, w *simulated.World, id string) simulated.GuestMemory
 	return g
 }
 
-// Guests of 1 GiB are squeezed to half of it. One spikes from idle to nearly all in 2 s: it gets memory at once, nobody is killed, the leader
-// hears of it, and the others notice nothing.
+// Guests of 1 GiB are squeezed to half of it. One spikes from idle to nearly all in 2 s. It gets memory at once, no process is
+// killed, the agent reports it to the leader, and the other guests are not affected.
 func TestGuestThatSpikesIsGrantedMemory(t *testing.T) {
 	const memory = 3*gib/2 + gib/2 + 3*64*mib // the three as they are squeezed, and room for one to grow back
 	spike := func(deflates bool, swap int64) simulated.Guest {

@@ -10,20 +10,20 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// A VM arrives paused by its move, and goes on at the target once its source has said, by the log, that it left and did not run
-// there since. A source that does not hear what became of the hand-over has its VM go on and says so; it then never says
-// that it left. So the VM goes on in one place, whatever either side heard of the other.
+// A VM arrives paused by its move. The target resumes it once its source has said, in the log, that the VM left and did not run
+// there since. A source that does not learn the outcome of the hand-over resumes its VM and reports that; it then never reports
+// that the VM left. So only one host resumes the VM, whatever either host learned of the other.
 
-// handedOver: the VM is not here any more because its open move took it away. It is not said of one that may have run here, and ended,
-// after its migration: what the target holds is older than that.
+// handedOver says whether the VM is not here any more because its open move took it away. It is false for a VM that may have
+// run here, and ended, after its migration: what the target has is older than that.
 func (d *decider) handedOver(vm VM) bool {
 	return vm.Move.Paused && !vm.Move.Incoming && d.past.Handed[vm.Spec.Identity.VM] && !d.lost(vm) && !d.past.Fresh && !(d.past.Lapsed && vm.Spec.Leased)
 }
 
-// resumeWithin is for how long it is tried to resume a VM that came. After that it has ended, as one that crashes.
+// resumeWithin is for how long the agent tries to resume a VM that arrived. After that the VM has ended, as one that crashes.
 const resumeWithin = time.Minute
 
-// stands notes which VMs came by a migration and stand paused, and since when.
+// stands notes which VMs came by a migration and are paused, and since when.
 func (r *runner) stands(there []hypervisor.VM, at time.Time) {
 	before := r.standing
 	r.standing = map[Instance]time.Time{}
@@ -49,14 +49,14 @@ func (r *runner) stands(there []hypervisor.VM, at time.Time) {
 	}
 }
 
-// isStanding: see stands.
+// isStanding says whether stands has noted the VM.
 func (r *runner) isStanding(vm hypervisor.VM) bool {
 	_, is := r.standing[instanceOf(vm)]
 	return is
 }
 
-// outdated: what stands here paused came by a move that is closed, or its source is lost and may have run it since. After a restore the
-// state may be older than what stands here: then the VM may have run elsewhere since, too.
+// outdated says whether the paused VM here came by a move that is closed, or its source is lost and may have run it since.
+// After a restore the state may be older than the paused VM: then the VM may have run elsewhere since, too.
 func (r *runner) outdated(i Instance) bool {
 	if _, stands := r.standing[i]; !stands || r.counts == nil {
 		return false
@@ -65,8 +65,8 @@ func (r *runner) outdated(i Instance) bool {
 	return r.frozen || !coming && r.counts[i.VM] != i.Generation || coming && (in.Move.Wait || in.Move.SourceLost && !in.Move.Left)
 }
 
-// recordStays notes which VMs run here after a migration of which it was not known how it ended: should they go later, that did not take
-// them. Migrations of an agent before this one have ended by then.
+// recordStays notes which VMs run here after a migration whose end was not known: if they leave later, that migration did not
+// take them. Migrations of an agent before this one have ended by then.
 func (r *runner) recordStays() {
 	for id, vm := range r.caps {
 		if vm.State == hypervisor.Incoming {
@@ -82,7 +82,7 @@ func (r *runner) recordStays() {
 	}
 }
 
-// resume a VM. The leader is asked right before: its answer is of the log as it is then.
+// resume resumes a VM. It asks the leader right before: the leader answers from the log as it is then.
 func (r *runner) resume(ctx context.Context, op Resume) (bool, error) {
 	if op.Leased {
 		defer r.lease.started(1)

@@ -13,7 +13,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Options of an agent. The zero durations mean the defaults.
+// Options are the options of an agent. The zero durations stand for the defaults.
 type Options struct {
 	Host       string // the host's name in the cluster
 	Hypervisor hypervisor.Host
@@ -26,20 +26,20 @@ type Options struct {
 
 	StopGrace   time.Duration // from the power button to the plug; default 30 s
 	SampleEvery time.Duration // default 1 s
-	ListEvery   time.Duration // how often to look even if nothing is said to have changed; default 15 s
+	ListEvery   time.Duration // how often to look even if no event arrives; default 15 s
 	UseWindow   time.Duration // over which CPU use is averaged; default 5 s
 	Step        time.Duration // of forecasts, as the Recorder's; what guests get for being short of memory stays for ten; default a minute
 
 	Watchdog Watchdog // nil: none guards the host's leases
-	// WatchdogAs tells one configuration of the watchdog from another, its time-out included. A watchdog that an agent before
-	// this one armed by another is what Earlier makes of that: it is petted, and never reported as armed, until the leader
-	// knows that it counts on it no more; then it is disarmed, and Watchdog takes its place.
+	// WatchdogAs identifies one configuration of the watchdog, its time-out included. If an agent before this one armed another
+	// one, Earlier makes a Watchdog of its identifier. The agent pets that one, and never reports it as armed, until the leader
+	// knows that it counts on it no more. Then the agent disarms it, and Watchdog takes its place.
 	WatchdogAs string
 	Earlier    func(as string) (Watchdog, error)
 	Recorder   *Recorder  // of the VMs' histories; nil: none are kept
 	State      StateStore // nil: nothing is known again after a restart, restartable VMs are stopped at it
-	Boot       string     // tells one run of the machine from the next
-	Machine    string     // tells one machine from another; "" = not known
+	Boot       string     // differs from one run of the machine to the next
+	Machine    string     // differs from one machine to another; "" = not known
 	MigrateURI string     // where other hosts reach this one's hypervisor
 	// Peers asks the leader which hosts VMs may be sent to: see reach. nil: whether this host reaches others is not looked at.
 	Peers func(context.Context, PeersWanted) (Peers, error)
@@ -58,8 +58,8 @@ const (
 	lastBackoff    = 5 * time.Second
 )
 
-// Run drives the host until ctx ends. It changes nothing on its way out: VMs go
-// on as they are, and moves that go on are given up, as nobody would count their bytes.
+// Run drives the host until ctx ends. It changes nothing on its way out: VMs go on as they are. It gives up moves that go on,
+// as no agent would count their bytes.
 func Run(ctx context.Context, o Options) error {
 	if o.StopGrace == 0 {
 		o.StopGrace = 30 * time.Second
@@ -136,7 +136,7 @@ func (r *runner) subscribe(ctx context.Context) (<-chan hypervisor.Event, error)
 	}
 }
 
-// outOfReach informs the leader that nothing is known of this host's VMs.
+// outOfReach reports to the leader that nothing is known of this host's VMs.
 func (r *runner) outOfReach(ctx context.Context, err error) error {
 	r.last.Reach, r.last.Error, r.last.Index, r.last.Hangs = false, err.Error(), 0, r.hangs()
 	r.last.Statuses, r.last.Samples, r.last.Estimates, r.last.Pressure, r.last.Available = nil, nil, nil, nil, nil
@@ -148,7 +148,7 @@ type balloonTry struct {
 	at     time.Time
 }
 
-// waiting for room at the target of a move.
+// waiting is a VM that waits for the target of its move to have room.
 type waiting struct {
 	open  uint64
 	since time.Time
@@ -176,8 +176,8 @@ type runner struct {
 	guests       map[string]*guestWatch
 	load         hostLoad
 	raised       map[string]int64                  // what guests that are short of memory were to have in the last round
-	cluster      string                            // id; "" until the leader said it; see belong
-	epoch        uint64                            // in which the leader said it
+	cluster      string                            // id; "" until the leader sent it; see belong
+	epoch        uint64                            // in which the leader sent it
 	steps        string                            // of the last round that acted
 	lost         map[string]uint64                 // generations of VMs that were stopped for want of a lease
 	moves        map[string]*moving                // migrations that this agent began
@@ -187,11 +187,11 @@ type runner struct {
 	waits        map[string]waiting                // VMs whose move waits for room
 	alone        bool                              // no migration goes on that an agent before this one began
 	acknowledged map[string]estimateDigest         // estimates that the leader has, by VM
-	orphans      map[string]int64                  // bytes that such migrations sent, by VM, until that is told
+	orphans      map[string]int64                  // bytes that such migrations sent, by VM, until that is reported
 	begun        map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
 	leftover     map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
-	frozen       bool                              // by the leader's last word nothing is to change here: see Desired.Freeze
-	coming       map[string]VM                     // of open moves to this host, as the leader last told, by id
+	frozen       bool                              // by the leader's last desired state nothing is to change here: see Desired.Freeze
+	coming       map[string]VM                     // of open moves to this host, as the leader last sent them, by id
 	standing     map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
 	failing      map[uint64]time.Time              // since when VMs that came cannot be resumed, by Move.Open
 	resumed      map[uint64]hypervisor.Moved       // what open moves took that brought VMs which were resumed, by Move.Open
@@ -201,11 +201,11 @@ type runner struct {
 	ending       sync.WaitGroup                    // migrations that go on
 	starts       map[string]*starting              // under way, by VM
 	beside       sync.WaitGroup                    // starts that have not ended
-	lateStarts   error                             // what went wrong with starts that no round waited for; until a round has told
-	hung         map[hypervisor.Hung]time.Duration // calls of the hypervisor that hang, as they were told
-	left         []Status                          // of VMs that were handed over, yet to be told
-	sent         map[string]sentStatus             // what the leader was informed of VMs lately, by id
-	unspoken     time.Time                         // since when rounds that acted were not informed of; zero: the last one was
+	lateStarts   error                             // what went wrong with starts that no round waited for; until a round has reported it
+	hung         map[hypervisor.Hung]time.Duration // calls of the hypervisor that hang, as they were reported
+	left         []Status                          // of VMs that were handed over, yet to be reported
+	sent         map[string]sentStatus             // what was last reported of VMs to the leader, by id
+	unspoken     time.Time                         // since when rounds that acted were not reported; zero: the last one was
 	partner      Migrates                          // what the host has for moves, as last asked
 	surveyed     time.Time                         // when that was
 	lease        *leaseManager
@@ -294,8 +294,8 @@ func (r *runner) balloonDue() bool {
 	return false
 }
 
-// round looks, decides, acts and reports once. again: something was done, so
-// look again whether it holds. changed closes when the desired state changes.
+// round looks, decides, acts and reports once. again: the round did something, so that the next one must look whether it holds.
+// changed closes when the desired state changes.
 func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}, err error) {
 	there, err := r.listVMs(ctx)
 	if err != nil {
@@ -323,7 +323,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 			return false, nil, errors.Join(err, r.outOfReach(ctx, err))
 		}
 	}
-	// The leader must know the host's limits before it says what is to run on it.
+	// The leader must know the host's limits before it decides what is to run on it.
 	report := r.describe(there)
 	if !r.knows(report) {
 		if err := r.Leader.Report(ctx, report); err != nil {
@@ -337,7 +337,7 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	if err := r.lease.advance(want.Epoch, want.Index); err != nil {
 		return false, changed, err
 	}
-	if want.Epoch > r.epoch { // after a restore the leader waits for what is listed once this host has heard of it
+	if want.Epoch > r.epoch { // after a restore the leader waits for a list of VMs made once this host knew of the restore
 		r.belong(want)
 		r.learn(want)
 		clear(r.sent)
@@ -401,8 +401,8 @@ func (r *runner) round(ctx context.Context) (again bool, changed <-chan struct{}
 	return (done.acted > 0 || r.underPressure()) && opErr == nil, changed, opErr
 }
 
-// belong to the cluster of want, in its epoch: what is listed from now on is informed of those. A restore may put the state of
-// another cluster in force, whose VMs were no concern of this agent before.
+// belong makes this agent's VMs those of the cluster of want, in its epoch: what is listed from now on is reported in that
+// epoch. A restore may put the state of another cluster in force, whose VMs were no concern of this agent before.
 func (r *runner) belong(want Desired) {
 	if r.cluster != want.Cluster {
 		r.alone = false
@@ -419,7 +419,7 @@ func (r *runner) listVMs(ctx context.Context) ([]hypervisor.VM, error) {
 		r.capacity = c
 	}
 	if r.surveyed.IsZero() || time.Since(r.surveyed) > surveyEvery {
-		// Only what is planned hangs on it: a move that the target cannot take fails, and says why.
+		// Only plans depend on it: a move that the target cannot take fails, and its error says why.
 		if p, err := r.Hypervisor.Partner(ctx); err == nil {
 			r.partner, r.surveyed = p, time.Now()
 		} else if ctx.Err() == nil {
@@ -481,7 +481,7 @@ func (r *runner) describe(there []hypervisor.VM) Report {
 	return out
 }
 
-// learn which VMs the leader knows here.
+// learn notes which VMs the leader knows here.
 func (r *runner) learn(want Desired) {
 	r.counts = make(map[string]uint64, len(want.VMs))
 	r.coming, r.frozen = map[string]VM{}, want.Freeze != ""
@@ -499,8 +499,8 @@ func (r *runner) learn(want Desired) {
 	maps.DeleteFunc(r.failing, func(move uint64, _ time.Time) bool { return !open[move] })
 }
 
-// unmanaged VMs have our mark, and the leader was last seen not to know them here. One that comes or goes by migration it
-// knows, or will in a moment: the intent is recorded before the move begins.
+// unmanaged returns the VMs that have this cluster's mark, and that the leader's last desired state did not have here. The
+// leader knows a VM that comes or goes by migration, or will in a moment: it records the intent before the move begins.
 func (r *runner) unmanaged(there []hypervisor.VM) map[string]bool {
 	out := map[string]bool{}
 	for _, vm := range there {
@@ -551,7 +551,7 @@ func (r *runner) past(want Desired) Past {
 	return p
 }
 
-// pastMoves is what was done before for the moves that are open, and forgets the others.
+// pastMoves adds what was done before for the moves that are open, and forgets the others.
 func (r *runner) pastMoves(want Desired, p Past) {
 	open, waits := map[string]uint64{}, map[string]waiting{}
 	for _, vm := range want.VMs {

@@ -488,7 +488,7 @@ func TestRunAdopts(t *testing.T) {
 	})
 }
 
-// Started, and the leader could not be told: it is told later, and nothing starts twice.
+// The VM is started, and the leader cannot be reached. The agent reports the start later, and nothing starts twice.
 func TestRunWithoutALeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
@@ -529,8 +529,8 @@ func TestRunRefusesOldOrders(t *testing.T) {
 	})
 }
 
-// A balloon that does not move is tried again now and then, without a busy loop, and the leader goes on
-// counting the memory; once it moves the leader is told once.
+// A balloon that does not move is tried again now and then, without a busy loop, and the leader goes on counting the memory.
+// Once it moves, the agent reports it once.
 func TestRunStuckBalloon(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))

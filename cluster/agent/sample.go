@@ -19,8 +19,7 @@ type usePoint struct {
 	used time.Duration
 }
 
-// add a measurement and return the cores used since the oldest one within the
-// window; 0 while there is but one.
+// add takes in a measurement and returns the cores used since the oldest one within the window; 0 while there is but one.
 func (u *useWindow) add(s hypervisor.Stats, window time.Duration) float64 {
 	if u.generation != s.Generation || (len(u.points) > 0 && s.VCPUTime < u.points[len(u.points)-1].used) {
 		u.generation, u.points = s.Generation, nil
@@ -75,7 +74,7 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 	return out, nil
 }
 
-// pressure of the host; nil where its kernel measures none.
+// pressure returns the pressure of the host; nil where its kernel measures none.
 func (r *runner) pressure(ctx context.Context) *hypervisor.Pressure {
 	p, err := r.Hypervisor.Pressure(ctx)
 	if r.load.left = p.Available; err != nil {
@@ -110,7 +109,7 @@ func (r *runner) sample(ctx context.Context) error {
 	return nil
 }
 
-// guest that the agent watches over.
+// guest returns the watch of the guest with that id, a new one if there is none.
 func (r *runner) guest(id string) *guestWatch {
 	g := r.guests[id]
 	if g == nil {
@@ -120,7 +119,7 @@ func (r *runner) guest(id string) *guestWatch {
 	return g
 }
 
-// needs of the guests, by id.
+// needs returns the needs of the guests, by id.
 func (r *runner) needs() map[string]GuestNeed {
 	out := map[string]GuestNeed{}
 	for id, g := range r.guests {
@@ -131,7 +130,7 @@ func (r *runner) needs() map[string]GuestNeed {
 	return out
 }
 
-// squeezes says whether a balloon is to be shrunk by the leader's word: not before it is known what its guest needs now.
+// squeezes says whether a balloon is to be shrunk to the leader's target: not before it is known what its guest needs now.
 func (r *runner) squeezes(want Desired) bool {
 	for _, vm := range want.VMs {
 		if now, runs := r.caps[vm.Spec.Identity.VM]; runs && vm.Want == WantRun && vm.Spec.Balloon < now.Balloon-balloonSlack {
@@ -151,7 +150,7 @@ func raises(needs map[string]GuestNeed) map[string]int64 {
 	return out
 }
 
-// watched says whether a guest's memory is to be looked at often: it is short of it, or gives some back.
+// watched says whether a guest's memory must be looked at often: it is short of it, or gives some back.
 func (r *runner) watched() bool {
 	for _, g := range r.guests {
 		if g.need().Raise > 0 || g.pressure != "" && g.last.Balloon < g.memory-balloonSlack || g.target > 0 && !g.reached && g.defied.IsZero() {
@@ -161,7 +160,7 @@ func (r *runner) watched() bool {
 	return false
 }
 
-// underPressure says whether a guest is short of memory that was not, or is to have more than was known in the last round.
+// underPressure says whether a guest is short of memory that was not, or is to have more than the last round knew.
 func (r *runner) underPressure() bool {
 	for id, bytes := range raises(r.needs()) {
 		if bytes > r.raised[id] {

@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// Sending is a move whose VM this host began to send, as the next agent must know of it: what was sent when this one ended
-// without a word may have been counted by nobody.
+// Sending is a move whose VM this host began to send, as the next agent must know of it: if this agent ended without a report,
+// it may be that what was sent is not counted.
 type Sending struct {
 	Open     uint64 // of the move
 	MaxBytes int64  `json:"Most"` // bytes it may send; 0 = no bound
@@ -15,7 +15,7 @@ type Sending struct {
 	Kept bool `json:",omitempty"`
 }
 
-// sends keeps, before the first byte goes, that a move's VM is sent.
+// sends stores, before the first byte is sent, that a move's VM is sent.
 func (k *leaseManager) sends(id string, s Sending) error {
 	if k.o.State == nil {
 		return nil
@@ -73,7 +73,7 @@ func (k *leaseManager) staysHere(id string, which func(Sending) bool) bool {
 	return true
 }
 
-// sent forgets moves that are open no more: what they sent was told.
+// sent forgets moves that are open no more: their bytes were reported.
 func (k *leaseManager) sent(open map[string]uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,7 +85,7 @@ func (k *leaseManager) sent(open map[string]uint64) {
 	}
 }
 
-// sending are the moves that an agent before this one began, by VM.
+// sending returns the moves that an agent before this one began, by VM.
 func (k *leaseManager) sending() map[string]Sending {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"evenkeel/cluster/agent"
 )
 
-// A move that was begun is known to the next agent: if it ended without a word, all that it was allowed counts as sent, and the VM is not
-// sent again under that allotment. One that is open no more is forgotten.
+// A move that was begun is known to the next agent: if it ended without a report, all that it was allowed counts as sent, and
+// the VM is not sent again under that allotment. A move that is open no more is forgotten.
 func TestUncountedBytes(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

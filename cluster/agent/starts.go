@@ -10,9 +10,9 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Starts are under way beside the rounds: one that takes long, or hangs, holds up neither the shares of other VMs nor the
-// reports. A start that has not ended may yet bring its VM up, so nothing that takes for granted that the VM does not run is done or told
-// until it has.
+// Starts are under way beside the rounds: a start that takes long, or hangs, delays neither the shares of other VMs nor the
+// reports. A start that has not ended may yet bring its VM up. Until it has ended, the agent does nothing, and reports nothing,
+// that takes for granted that the VM does not run.
 
 // startPatience is how long a round waits for the starts that it begins.
 const startPatience = 5 * time.Second
@@ -24,20 +24,20 @@ type starting struct {
 	err  error         // set before
 }
 
-// Starting says of a VM whose start has not ended why it has not, in words that stay the same.
+// Starting says of a VM why its start has not ended, in a text that stays the same.
 type Starting struct {
 	Why  string
 	Hung bool // a call of the hypervisor that is about it had its time and has no answer
 }
 
-// Hang is a call of the hypervisor that had its time and has no answer.
+// Hang is a call of the hypervisor that had its time and has not returned.
 type Hang struct {
 	Call   string        // with its object
 	VM     string        `json:",omitempty"` // id
-	Waited time.Duration // when it was first told
+	Waited time.Duration // when it was first reported
 }
 
-// begin the start of VMs that are permitted, and wait for them for a moment. It returns those that have ended.
+// begin begins the start of VMs that are permitted, and waits for them for a moment. It returns those that have ended.
 func (r *runner) begin(ctx context.Context, specs []hypervisor.Spec) []*starting {
 	begun, at := make([]*starting, len(specs)), time.Now()
 	for i, spec := range specs {
@@ -79,7 +79,7 @@ func (r *runner) begin(ctx context.Context, specs []hypervisor.Spec) []*starting
 func (r *runner) awaitHung(ctx context.Context, id string) {
 	for hung := false; slices.ContainsFunc(hypervisor.HangingOf(r.Hypervisor), func(h hypervisor.Hung) bool { return h.VM == id }); hung = true {
 		if !hung {
-			r.wake() // to tell
+			r.wake() // so that it is reported
 		}
 		select {
 		case <-ctx.Done():
@@ -112,7 +112,7 @@ func (r *runner) takeStart(ctx context.Context, s *starting) error {
 	}
 	switch {
 	case errors.Is(s.err, hypervisor.ErrUnavailable) || ctx.Err() != nil:
-		// says nothing of the VM
+		// proves nothing of the VM
 	case errors.Is(s.err, hypervisor.ErrInvalid):
 		a.final = s.err.Error()
 	case errors.Is(s.err, hypervisor.ErrExists):
@@ -128,8 +128,8 @@ func (r *runner) takeStart(ctx context.Context, s *starting) error {
 	return fmt.Errorf("start VM %s: %w", s.spec.Name, s.err)
 }
 
-// takeStarts takes in the starts that ended since rounds waited for them. To be called before VMs are listed: the list shows
-// what came of them.
+// takeStarts takes in the starts that ended since rounds waited for them. Call it before VMs are listed: the list then shows
+// the VMs that they started.
 func (r *runner) takeStarts(ctx context.Context) {
 	for _, s := range r.starts {
 		if s.over() {
@@ -138,7 +138,7 @@ func (r *runner) takeStarts(ctx context.Context) {
 	}
 }
 
-// notEnded are the VMs whose start has not ended, by id: it is under way, or a call about the VM hangs.
+// notEnded returns the VMs whose start has not ended, by id: it is under way, or a call about the VM hangs.
 func (r *runner) notEnded() map[string]Starting {
 	out := map[string]Starting{}
 	for id := range r.starts {
@@ -152,7 +152,8 @@ func (r *runner) notEnded() map[string]Starting {
 	return out
 }
 
-// unlessHung are the operations without those that hold back a VM, or report one, whose start hangs: all that can be done for what is wanted is done without it.
+// unlessHung returns the operations without those that hold back, or report, a VM whose start hangs: all else that can be done
+// for the desired state is done without it.
 func unlessHung(ops []Operation, starting map[string]Starting) []Operation {
 	return slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool {
 		switch op := op.(type) {
@@ -165,7 +166,7 @@ func unlessHung(ops []Operation, starting map[string]Starting) []Operation {
 	})
 }
 
-// hangs are the calls of the hypervisor that hang, as they are told.
+// hangs returns the calls of the hypervisor that hang, as they are reported.
 func (r *runner) hangs() []Hang {
 	var out []Hang
 	waited := map[hypervisor.Hung]time.Duration{}
@@ -182,8 +183,8 @@ func (r *runner) hangs() []Hang {
 	return out
 }
 
-// othersStart says why no further VM is started: as many as are started side by side have not ended. A hypervisor that hangs must not
-// have all that work for it taken up by calls that hang.
+// othersStart says why no further VM is started: as many as are started side by side have not ended. Calls that hang must not
+// take up all workers of the hypervisor.
 func (p Past) othersStart() string {
 	var hung []string
 	for _, s := range p.Starting {

@@ -124,8 +124,8 @@ func TestRunGoesOnWhileAStartHangs(t *testing.T) {
 	})
 }
 
-// A start that hangs is told after its time, by the call, and not tried again while it does; nothing is informed of its VM that takes for granted
-// that it does not run. Once the call has ended the VM is started.
+// A start that hangs is reported after its time, with the name of the call, and is not tried again while it hangs. The agent
+// reports nothing of its VM that takes for granted that it does not run. Once the call has ended the VM is started.
 func TestRunReportsAStartThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
@@ -188,7 +188,7 @@ func TestRunBoundsStartsThatHang(t *testing.T) {
 	})
 }
 
-// What Decide makes of a VM whose start has not ended.
+// The operations of Decide for a VM whose start has not ended.
 func TestDecideOnStartsThatHaveNotEnded(t *testing.T) {
 	under, hung := agent.Starting{Why: "it is under way"}, agent.Starting{Why: "it hangs", Hung: true}
 	absent, lost := wanted("a"), wanted("a")

@@ -10,14 +10,14 @@ import (
 	"evenkeel/internal/statefile"
 )
 
-// StateFile keeps a Memory in a file with a checksum and a second copy, each there whole or not at all.
+// StateFile keeps a PersistentState in a file with a checksum and a second copy, each there whole or not at all.
 //
-// The copy may stand in for the file: what an agent has told the leader, or has begun, is what Save had returned from, and by
-// then both have it. An older memory may not: it may lack that the end of the lease stops VMs (the leader counts on it), an
+// The copy may stand in for the file: an agent reports to the leader, or begins, only what Save has returned from, and by then
+// both have it. An older state may not stand in: it may lack that the end of the lease stops VMs (the leader counts on it), an
 // epoch whose orders replaced others, or a move whose bytes are to be counted.
 type StateFile string
 
-// Load implements Keep. A file that is not there, nor its copy, is an empty memory.
+// Load implements StateStore. If neither the file nor its copy is there, the state is empty.
 func (f StateFile) Load() (PersistentState, error) {
 	var m PersistentState
 	fallback, err := statefile.Read(string(f), func(b []byte) error {
@@ -36,7 +36,7 @@ func (f StateFile) Load() (PersistentState, error) {
 	return m, nil
 }
 
-// Save implements Keep.
+// Save implements StateStore.
 func (f StateFile) Save(m PersistentState) error {
 	b, err := json.Marshal(m)
 	if err != nil {

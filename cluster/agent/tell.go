@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// What is worth a call to the leader, and what is not: where many VMs come and go, the calls of their hosts are most of
-// what servers do.
+// What is worth a call to the leader, and what is not: where many VMs come and go, the calls of their hosts are most of the
+// servers' work.
 
-// unspokenFor is how long a host may act without a word. A hypervisor that is quick has done all there is to do by then.
+// unspokenFor is how long a host may act without a report. A hypervisor that is quick has done everything by then.
 const unspokenFor = 250 * time.Millisecond
 
-// resendAfter is how long what the leader has taken is not said again. It took it into the log before it answered; its next
-// word, which shows that, may be on its way.
+// resendAfter is how long a status that the leader has taken is not sent again. The leader took it into the log before it
+// answered; its next desired state, which shows that, may be on its way.
 const resendAfter = 5 * time.Second
 
 // sentStatus is a status that the leader has taken.
@@ -27,8 +27,8 @@ func plain(st Status) bool {
 	return st.Move == 0 && st.ChargedMemory == 0 && (st.Phase == PhaseRunning || st.Phase == PhaseStopped && st.SourceLost)
 }
 
-// knows says whether the leader has all that a report tells but for what runs, which the end of the round tells. Where
-// VMs may come and go by themselves it is told at once.
+// knows says whether the leader has all that a report has, except for the list of what runs, which the end of the round
+// reports. Where VMs may come and go by themselves, that list is reported at once.
 func (r *runner) knows(now Report) bool {
 	if len(now.Moves) > 0 || slices.ContainsFunc(now.Running, func(i Instance) bool { return i.Incoming || i.Leaving }) {
 		return false
@@ -40,8 +40,8 @@ func (r *runner) knows(now Report) bool {
 	return reflect.DeepEqual(was, now)
 }
 
-// mayWait says whether a round need not be informed of: it did something, so that the next one follows at once and sees
-// what came of it, and it has nothing to say that the next one will not say as well.
+// mayWait says whether a round need not be reported: it did something, so that the next one follows at once and sees what came
+// of it, and it has nothing to report that the next one will not report as well.
 func (r *runner) mayWait(done outcome) bool {
 	if done.acted == 0 || len(r.left) > 0 || len(r.moves) > 0 || r.underPressure() || slices.ContainsFunc(done.statuses, func(st Status) bool { return !plain(st) }) {
 		r.unspoken = time.Time{}
@@ -66,7 +66,7 @@ func (r *runner) unacknowledged(statuses []Status) []Status {
 	})
 }
 
-// has: the leader has taken these statuses.
+// has notes that the leader has taken these statuses.
 func (r *runner) has(statuses []Status) {
 	for id, s := range r.sent {
 		if time.Since(s.at) >= resendAfter {
@@ -81,8 +81,8 @@ func (r *runner) has(statuses []Status) {
 	}
 }
 
-// ungranted are the VMs that go without what they are to have more. all: that is all that is left to do, beside saying
-// what is done.
+// ungranted returns the VMs that do not get the CPU or memory that they are to have more. all: nothing else is left to do,
+// except to report what is done.
 func ungranted(ops []Operation) (vms []string, all bool) {
 	for _, op := range ops {
 		switch op := op.(type) {

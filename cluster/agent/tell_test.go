@@ -12,7 +12,7 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// telling are the reports that are more than samples.
+// telling returns the reports that are more than samples.
 func (l *leader) telling() (out []agent.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func closed(t *testing.T, w *simulated.World) {
 	}
 }
 
-// A VM that starts at once is informed of once, and so is its end: with what runs then, and the index in force.
+// A VM that starts at once is reported once, and so is its end: with what runs then, and the index in force.
 func TestOneReportForAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := timed(t, 0)
@@ -73,7 +73,7 @@ func TestOneReportForAStart(t *testing.T) {
 	})
 }
 
-// What the leader took and does not act on is said again, in the end.
+// A status that the leader took and does not act on is reported again, in the end.
 func TestReportedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"))
@@ -86,7 +86,7 @@ func TestReportedAgain(t *testing.T) {
 	})
 }
 
-// A host that takes its time over many starts says meanwhile what runs.
+// A host that takes its time over many starts reports meanwhile what runs.
 func TestSlowStartsAreReportedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := timed(t, 400*time.Millisecond)

@@ -44,8 +44,8 @@ func TestRunForeign(t *testing.T) {
 	})
 }
 
-// What the leader does not know is reported as taken, until it does; so it places nothing there. An agent that was
-// started again reports it from its first word on.
+// VMs that the leader does not know are reported as taking capacity, until it knows them; so it places nothing there. An agent
+// that was started again reports them from its first report on.
 func TestRunReportsWhatIsUnmanaged(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"), wanted("b"))
@@ -78,7 +78,8 @@ func TestRunReportsWhatIsUnmanaged(t *testing.T) {
 	})
 }
 
-// After a restore the leader plans on a host from its first word in the new epoch on: that word counts what is unknown there.
+// After a restore the leader plans on a host from its first report in the new epoch on: that report counts the unmanaged VMs
+// there.
 func TestRunCountsWhatIsUnmanagedBeforeInventory(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *simulated.World) {
 		l := newLeader(wanted("a"), wanted("b"))

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// waitsSilently so long a VM that is to start waits before the leader is informed of why: most wait for another that shrinks.
+	// waitsSilently is how long a VM that is to start waits before the agent reports why: most wait for another VM that
+	// shrinks.
 	waitsSilently = 5 * time.Second
 	// startWithin is how long a restartable VM waits here for its start before this host gives it back, to be started elsewhere.
 	startWithin = time.Minute
@@ -21,7 +22,7 @@ type Waits struct {
 	Tried bool
 }
 
-// GiveUp a start that does not come: from then on this host never starts that generation.
+// GiveUp gives up a start that does not come: from then on this host never starts that generation.
 type GiveUp struct {
 	VM, Name   string
 	Generation uint64
@@ -32,7 +33,8 @@ func (o GiveUp) String() string {
 	return fmt.Sprintf("give up the start of %s generation %d: %s", o.Name, o.Generation, o.Why)
 }
 
-// waits: a VM that is to start here does not yet. The leader is informed of why, and after startWithin that it does not run.
+// waits: a VM that is to start here does not yet. The agent reports why to the leader, and after startWithin that it does not
+// run.
 func (d *decider) waits(vm VM, why string) {
 	id, name, gen := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation
 	d.add(Blocked{id, name, why, false})
@@ -73,7 +75,7 @@ type toStart struct {
 	tried      bool
 }
 
-// tries to start a VM, from now on.
+// tries notes that the agent tries to start a VM from now on.
 func (r *runner) tries(id string) {
 	if w, is := r.toStart[id]; is {
 		w.tried = true
@@ -81,7 +83,7 @@ func (r *runner) tries(id string) {
 	}
 }
 
-// startsDue are the VMs that may start and are not here.
+// startsDue returns the VMs that may start and are not here.
 func (r *runner) startsDue(at time.Time) map[string]Waits {
 	out := map[string]Waits{}
 	for id, w := range r.toStart {
@@ -90,7 +92,8 @@ func (r *runner) startsDue(at time.Time) map[string]Waits {
 	return out
 }
 
-// givesUp keeps, before it is told, that a generation is not started here: an agent after this one must not do it either.
+// givesUp stores, before the agent reports it, that a generation is not started here: an agent after this one must not start it
+// either.
 func (k *leaseManager) givesUp(id string, generation uint64) error {
 	k.mu.Lock()
 	if k.memory.GivenUp[id] == generation {
@@ -118,7 +121,7 @@ func (k *leaseManager) givesUp(id string, generation uint64) error {
 	return nil
 }
 
-// givenUp are the generations that this host does not start, by VM; those that the leader asks for no more are forgotten.
+// givenUp returns the generations that this host does not start, by VM. It forgets those for which the leader asks no more.
 func (k *leaseManager) givenUp(want Desired) map[string]uint64 {
 	asked := make(map[string]uint64, len(want.VMs))
 	for _, vm := range want.VMs {

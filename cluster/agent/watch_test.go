@@ -33,7 +33,7 @@ func (w *watched) sees(balloon, available int64, swap, faults int64) GuestNeed {
 	return w.need()
 }
 
-// When a guest is held to be short of memory, and what it gets.
+// When a guest counts as short of memory, and what it gets.
 func TestGuestIsShortOfMemory(t *testing.T) {
 	for _, c := range []struct {
 		name               string
@@ -66,7 +66,7 @@ func TestGuestIsShortOfMemory(t *testing.T) {
 	}
 }
 
-// A guest gets a step at a time, once it said what it made of the last, and keeps it for a while.
+// A guest gets one step at a time, once it reported after the last step, and keeps it for a while.
 func TestEmergencyGrantStepByStep(t *testing.T) {
 	w := watched{guestWatch: guestWatch{step: time.Minute}}
 	if n := w.sees(400, 20, 0, 0); n.Raise != 650*mib || n.MinBalloon != 650*mib {

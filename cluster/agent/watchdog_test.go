@@ -11,8 +11,8 @@ import (
 	"evenkeel/cluster/agent"
 )
 
-// reconfigured runs an agent with a restartable VM and an armed watchdog, and then another with that configuration, which
-// finds the armed one by how it was armed.
+// reconfigured runs an agent with a restartable VM and an armed watchdog, and then another agent with that configuration, which
+// finds the armed watchdog by the configuration that armed it.
 func reconfigured(t *testing.T, now *wdog, as string, f func(t *testing.T, g *guarded)) {
 	t.Helper()
 	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
@@ -82,7 +82,7 @@ func TestWatchdogOutOfTheConfiguration(t *testing.T) {
 	})
 }
 
-// While nobody leads it stays armed and is petted for as long as the lease lasts.
+// While there is no leader it stays armed and is petted for as long as the lease lasts.
 func TestWatchdogStaysArmedUnheard(t *testing.T) {
 	reconfigured(t, nil, "", func(t *testing.T, g *guarded) {
 		g.l.cut(errCut)

@@ -1,10 +1,10 @@
-// Package audit records who asked for what, from where, and what came of it. It keeps a file of its own, apart from
-// the cluster's events: what strangers do cannot push records of others out of it.
+// Package audit records which caller asked for what, from where, and with which outcome. It keeps a file of its own, apart from
+// the cluster's events: refused strangers cannot push records of others out of it.
 package audit
 
 import "context"
 
-// Actor is who asks.
+// Actor is the caller of a request.
 type Actor struct {
 	// ID is "token:ID" for a token of the API, "certificate:SERIAL" for a member's certificate, "local" for root on a
 	// host's own socket, and "" for one that is not authenticated.

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Options of a Log.
+// Options are the options of a Log.
 type Options struct {
 	Path   string // the file that is written; those before it are Path.1 (the newest), Path.2, ...
 	Server string // of every record
@@ -63,7 +63,7 @@ type Log struct {
 	done sync.WaitGroup
 }
 
-// Open the log at a path, and go on after its last record.
+// Open opens the log at a path, and goes on after its last record.
 func Open(o Options) (*Log, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = defaultBytes
@@ -111,7 +111,7 @@ func (l *Log) lastSeq() (seq uint64) {
 	return 0
 }
 
-// open the file for appending. Its mode is 0600 whoever made it, and a symbolic link is not followed.
+// open opens the file for appending. Its mode is 0600 whatever program made it, and a symbolic link is not followed.
 func (l *Log) open() error {
 	f, err := os.OpenFile(l.o.Path, os.O_CREATE|os.O_APPEND|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -194,7 +194,7 @@ func (l *Log) write(r Record, now time.Time) error {
 	return err
 }
 
-// reopenMoved makes the file again if somebody has moved or removed it. It looks once a second.
+// reopenMoved makes the file again if it was moved or removed. It looks once a second.
 func (l *Log) reopenMoved(now time.Time) {
 	if d := now.Sub(l.checked); l.file == nil || d >= 0 && d < checkEvery {
 		return
@@ -209,8 +209,8 @@ func (l *Log) reopenMoved(now time.Time) {
 	l.file = nil
 }
 
-// rotate makes the file the first of the old ones, and drops the oldest. The file that is written is closed only once
-// all that can fail without it is done.
+// rotate makes the file the first of the old ones, and drops the oldest. It closes the file that is written only once all is
+// done that can fail without it.
 func (l *Log) rotate() error {
 	old := func(n int) string { return l.o.Path + "." + strconv.Itoa(n) }
 	if l.o.Files > 1 {
@@ -270,13 +270,13 @@ func (l *Log) flush() {
 	}
 }
 
-// Counts of a log since it was opened.
+// Counts are the counts of a log since it was opened.
 type Counts struct {
 	Written, Failed uint64 // records
 	Refused         map[string]uint64
 }
 
-// Counts since the log was opened.
+// Counts returns the counts since the log was opened.
 func (l *Log) Counts() Counts {
 	out := Counts{Refused: map[string]uint64{}}
 	for i, kind := range RefusalKinds {

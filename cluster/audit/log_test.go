@@ -49,7 +49,7 @@ func seqs(a Answer) (out []uint64) {
 // files are kept than wanted, all of mode 0600.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(path, nil, 0o644); err != nil { // one that somebody made readable
+	if err := os.WriteFile(path, nil, 0o644); err != nil { // one that any user may read
 		t.Fatal(err)
 	}
 	o := Options{Path: path, MaxBytes: 2000, Files: 3}
@@ -206,8 +206,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// A file that somebody moved away is made again; one that cannot be written costs records, which are counted, and one line
-// of the log a minute.
+// A file that was moved away is made again. One that cannot be written costs records, which are counted, and one line of the
+// log a minute.
 func TestMovedAndLost(t *testing.T) {
 	var at atomic.Int64 // nanoseconds after noon; the log's own flushes read the clock, too
 	var said bytes.Buffer

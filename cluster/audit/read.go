@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// Answer to a query.
+// Answer is the answer to a query.
 type Answer struct {
-	Server string   `json:"server,omitempty"` // whose log it is from; "" = of several
+	Server string   `json:"server,omitempty"` // the server whose log it is from; "" = of several
 	Items  []Record `json:"items"`            // newest last
 	// Missing servers, and why they are: "s2: not reachable".
 	Missing []string `json:"missing,omitempty"`
@@ -68,7 +68,7 @@ func (l *Log) Query(ctx context.Context, f Filter) (Answer, error) {
 				more = ctx.Err() == nil
 				return more
 			}
-			r = r.bounded() // the file may have been written by somebody else
+			r = r.bounded() // the file may have been written by another program
 			if f.Match(r) {
 				if size += len(line); size > maxAnswer {
 					out.Cut, more = true, false
@@ -90,7 +90,7 @@ func (l *Log) Query(ctx context.Context, f Filter) (Answer, error) {
 	return out, nil
 }
 
-// files of the log, the newest first, opened. Those that are not there are left out.
+// files opens the files of the log, the newest first. It leaves out those that do not exist.
 func (l *Log) files() ([]*os.File, error) {
 	var out []*os.File
 	for n := range l.o.Files {
@@ -117,8 +117,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// backwards calls with the lines of a file as it is now, the last one first, until that returns false. A line that
-// has more than maxLine bytes, or no end, is given as an empty one.
+// backwards calls with for each line of a file as it is now, the last one first, until with returns false. A line that has more
+// than maxLine bytes, or no end, is given as an empty one.
 func backwards(f *os.File, with func(line []byte) bool) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -171,7 +171,7 @@ func backwards(f *os.File, with func(line []byte) bool) error {
 	return nil
 }
 
-// Notes say what is not in an answer, and why.
+// Notes say what is missing in an answer, and why.
 func (a Answer) Notes() []string {
 	out := slices.Clone(a.Missing)
 	if a.Damaged > 0 {
@@ -183,7 +183,7 @@ func (a Answer) Notes() []string {
 	return out
 }
 
-// Merge answers of several servers by time into one with the newest so many records.
+// Merge merges the answers of several servers by time into one, with the newest records up to the filter's limit.
 func Merge(answers []Answer, f Filter) Answer {
 	out := Answer{Items: []Record{}}
 	for _, a := range answers {

@@ -28,7 +28,7 @@ type Record struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Object is what a request was about.
+// Object is the object of a request.
 type Object struct {
 	Kind string `json:"kind,omitempty"` // "virtual-cluster", "host", "vm", ...
 	Name string `json:"name,omitempty"`
@@ -49,7 +49,7 @@ const (
 	Failed  = "failed"  // any other error
 )
 
-// OutcomeOf an HTTP status.
+// OutcomeOf returns the outcome for an HTTP status.
 func OutcomeOf(status int) string {
 	switch {
 	case status == 401, status == 403, status == 429:
@@ -68,7 +68,7 @@ const (
 	maxLine   = 8 << 10
 )
 
-// bounded is a record that is safe to write and to show: every field has its bound and no control characters.
+// bounded returns the record in a form that is safe to write and to show: every field has its bound and no control characters.
 func (r Record) bounded() Record {
 	for _, f := range []*string{&r.Server, &r.Actor.ID, &r.Actor.Name, &r.Actor.Client, &r.Actor.Request, &r.Verb, &r.Object.Kind, &r.Object.Name, &r.Outcome} {
 		*f = Printable(*f, maxField)
@@ -78,7 +78,7 @@ func (r Record) bounded() Record {
 	return r
 }
 
-// Printable is at most so many bytes of a text, with '?' for what a terminal does not show as it stands.
+// Printable returns at most bound bytes of a text, with '?' for what a terminal does not show as it stands.
 func Printable(s string, bound int) string {
 	cut := len(s) > bound
 	if cut {
@@ -112,10 +112,10 @@ type Filter struct {
 	Verb         string    // any case
 	Object       string    // kind, name, or kind/name
 	Outcome      string    // ok, refused, failed, or an HTTP status
-	Limit        int       // the newest so many; 0 = 100
+	Limit        int       // the number of the newest records; 0 = 100
 }
 
-// Match says whether a record is wanted.
+// Match says whether the filter wants a record.
 func (f Filter) Match(r Record) bool {
 	switch {
 	case !f.Since.IsZero() && r.At.Before(f.Since), !f.Until.IsZero() && !r.At.Before(f.Until):
@@ -140,7 +140,7 @@ func matchActor(wanted string, a Actor) bool {
 	return kinded && wanted == id || wanted == host(a.Client)
 }
 
-// host of an address, which may have a port.
+// host returns the host of an address, which may have a port.
 func host(address string) string {
 	if h, _, err := net.SplitHostPort(address); err == nil {
 		return h
@@ -148,7 +148,7 @@ func host(address string) string {
 	return address
 }
 
-// Values of a filter, as ParseFilter reads them.
+// Values returns a filter in the form that ParseFilter reads.
 func (f Filter) Values() url.Values {
 	v := url.Values{}
 	set := func(name, text string) {
@@ -172,8 +172,8 @@ func (f Filter) Values() url.Values {
 	return v
 }
 
-// ParseFilter reads what Values wrote. An unknown field is an error: a filter that is not understood in full would
-// answer with records that were not asked for.
+// ParseFilter reads what Values wrote. An unknown field is an error: with a filter that is not understood in full the answer
+// would have records that were not asked for.
 func ParseFilter(v url.Values) (f Filter, err error) {
 	for name, values := range v {
 		text := values[0]
@@ -202,7 +202,7 @@ func ParseFilter(v url.Values) (f Filter, err error) {
 	return f, nil
 }
 
-// limit is how many records are wanted.
+// limit is how many records the filter wants.
 func (f Filter) limit() int {
 	if f.Limit <= 0 {
 		return 100

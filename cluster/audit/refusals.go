@@ -20,30 +20,30 @@ const (
 	SeveralRefused = "refusals"
 )
 
-// RefusalKinds are those that are counted.
+// RefusalKinds are the kinds that are counted.
 var RefusalKinds = [...]string{Unauthenticated, ConnectionRefused, JoinRefused, CertificateRefused}
 
-// Refusal of something to somebody who is not authenticated.
+// Refusal is the refusal of a request whose client is not authenticated.
 type Refusal struct {
 	Kind    string
 	Address string // of the client, with or without a port
-	By      string // the agent that says so, "" = this server itself
+	By      string // the agent that reports it, "" = this server itself
 	// Class is why, in one of a few ways: of each class the first Detail is kept. Never text that a stranger chose.
 	Class, Detail string
 	Count         uint64    // 0 is 1
 	Since         time.Time // of a Count above 1; zero: now
 }
 
-// Summary of refusals to one address, or to all that there was no room for (Others).
+// Summary is a summary of refusals to one address, or to all those for which there was no room (Others).
 type Summary struct {
 	Refusal
 	From, To time.Time
 }
 
-// Others stands for the addresses that were counted together.
+// Others stands for the addresses that are counted together.
 const Others = "others"
 
-// Text of a summary, for people.
+// Text is the text of a summary, for people.
 func (s Summary) Text() string {
 	text := s.Detail
 	if s.By != "" {
@@ -69,10 +69,10 @@ const (
 	refusalEvery = time.Minute
 )
 
-// Refusals counts refusals per kind and address, and says when they are to be recorded: the first one of an address at
-// once, those that follow within a minute as one summary when the minute is over, and so on. At most so many summaries
-// are made in a minute, of which the last one has all that the others left out. It keeps at most 256 rows: the one that
-// was least recently seen is folded into that last summary when there are more.
+// Refusals counts refusals per kind and address, and says when to record them: the first one of an address at once, those that
+// follow within a minute as one summary when the minute is over, and so on. The number of summaries in a minute is bounded; the
+// last one of the minute has all that the others left out. Refusals keeps at most 256 rows: if there are more, the row that was
+// seen longest ago is folded into that last summary.
 //
 // It is not safe for concurrent use. Time comes in.
 type Refusals struct {
@@ -98,7 +98,7 @@ type refusalRow struct {
 	lastSummary time.Time // zero: none so far
 }
 
-// NewRefusals that make at most so many summaries a minute.
+// NewRefusals returns Refusals that make at most limit summaries a minute.
 func NewRefusals(limit int) *Refusals {
 	return &Refusals{max: max(2, limit), every: refusalEvery, rows: map[refusalKey]*list.Element{}, order: list.New(), kinds: map[string]uint64{}}
 }
@@ -109,7 +109,7 @@ func (r *Refusals) Every(d time.Duration) *Refusals {
 	return r
 }
 
-// Add a refusal, and return what is to be recorded now.
+// Add adds a refusal, and returns what to record now.
 func (r *Refusals) Add(q Refusal, now time.Time) []Summary {
 	key := refusalKey{Printable(q.Kind, maxField), Printable(host(q.Address), maxField), Printable(q.By, maxField)}
 	e := r.rows[key]
@@ -143,7 +143,7 @@ func (r *Refusals) Add(q Refusal, now time.Time) []Summary {
 	return nil
 }
 
-// Due summaries. Call it every few seconds.
+// Due returns the summaries that are due. Call it every few seconds.
 func (r *Refusals) Due(now time.Time) (out []Summary) {
 	r.minute(now)
 	var next *list.Element
@@ -166,7 +166,7 @@ func (r *Refusals) Due(now time.Time) (out []Summary) {
 	return out
 }
 
-// Rest is all that is left to summarise, as few summaries as Due makes: at the end.
+// Rest returns all that is left to summarise, in as few summaries as Due: for the end.
 func (r *Refusals) Rest(now time.Time) []Summary {
 	for e := r.order.Front(); e != nil; e = e.Next() {
 		e.Value.(*refusalRow).lastSummary = time.Time{}
@@ -175,20 +175,20 @@ func (r *Refusals) Rest(now time.Time) []Summary {
 	return r.Due(now)
 }
 
-// minute begins another one when the present one is over.
+// minute begins the next minute when the present one is over.
 func (r *Refusals) minute(now time.Time) {
 	if over(r.since, now, r.every) {
 		r.since, r.made = now, 0
 	}
 }
 
-// over says whether a time has passed since then. A clock that was set back counts as passed.
+// over says whether d has passed since then. A clock that was set back counts as passed.
 func over(then, now time.Time, d time.Duration) bool {
 	passed := now.Sub(then)
 	return then.IsZero() || passed >= d || passed < 0
 }
 
-// summarise a row if that is due and there is room for it in this minute. One summary is kept for the others.
+// summarise summarises a row if that is due and there is room for it in this minute. One summary is kept for the others.
 func (r *Refusals) summarise(row *refusalRow, now time.Time) (Summary, bool) {
 	if row.count == 0 || !over(row.lastSummary, now, r.every) || r.made >= r.max-1 {
 		return Summary{}, false
@@ -211,7 +211,7 @@ func (r *Refusals) summary(row *refusalRow, now time.Time) Summary {
 	return s
 }
 
-// fold a row into the others.
+// fold folds a row into the others.
 func (r *Refusals) fold(row *refusalRow) {
 	if row.count == 0 {
 		return

@@ -21,7 +21,7 @@ func (c *Control) Desired(ctx context.Context, host string) (agent.Desired, <-ch
 	return w.desired, w.changed, nil
 }
 
-// desired state of a host, out of a snapshot. It is likely to have about so many VMs.
+// desired makes the desired state of a host from a snapshot. vms is how many VMs it is likely to have.
 func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 	meta, _ := s.Meta()
 	h, _ := s.Host(host)
@@ -75,7 +75,7 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 	return out
 }
 
-// imagesOf a snapshot by name, each looked up once: VMs on a host often have the same ones.
+// imagesOf returns the images of a snapshot by name, each looked up once: VMs on a host often have the same ones.
 func imagesOf(s *state.Snapshot) func(name string) (state.Image, bool) {
 	type found struct {
 		image state.Image
@@ -97,7 +97,7 @@ func imagesOf(s *state.Snapshot) func(name string) (state.Image, bool) {
 	}
 }
 
-// specOf a VM as its host is to run it.
+// specOf returns a VM's specification for its host.
 func specOf(images func(string) (state.Image, bool), meta state.Meta, g *state.Group, vm *state.VM) hypervisor.Spec {
 	spec := hypervisor.Spec{
 		Identity: hypervisor.Identity{Cluster: meta.ID, VM: vm.ID, Generation: vm.Generation},
@@ -135,8 +135,7 @@ func specOf(images func(string) (state.Image, bool), meta state.Meta, g *state.G
 	return spec
 }
 
-// Report implements agent.Leader. What the log must know is proposed; the
-// rest is kept as the latest word of that host.
+// Report implements agent.Leader. It proposes what must be in the log; the rest is kept as the latest report of that host.
 func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	s := c.o.State.Snapshot()
 	if m, _ := s.Meta(); len(r.Statuses) > 0 && r.Epoch < m.Epoch {
@@ -207,7 +206,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	return nil
 }
 
-// incoming are the instances that run nothing where they are.
+// incoming returns the instances that run nothing where they are.
 func incoming(running []agent.Instance) (out []agent.Instance) {
 	for _, i := range running {
 		if i.Incoming {
@@ -244,7 +243,7 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 			continue
 		case agent.PhaseRoom:
 			from, reported := c.resumes(vm.Host)
-			if !reported { // it is told again
+			if !reported { // the agent reports it again
 				continue
 			}
 			now.Room, now.Resumes = true, st.Resumes && from
@@ -256,7 +255,7 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 			now.Phase, now.Left = state.Phase(st.Phase), st.Left && vm.Paused
 		}
 		if now == (state.VMStatus{VM: vm.ID, Generation: vm.Generation, Phase: state.Running}) && vm.Phase == state.Running && vm.MovingTo == "" {
-			continue // said before
+			continue // reported before
 		}
 		body.VMs = append(body.VMs, now)
 	}
@@ -275,8 +274,8 @@ func (c *Control) resumes(host string) (it, reported bool) {
 	return live.Resumes, reported
 }
 
-// recordMoves closes moves by what the hypervisors say: a VM that runs on the target has arrived, one whose move ended
-// and that runs on the source has stayed. Which move that is, and which attempt, is said with it: what comes late settles no other.
+// recordMoves closes moves by the reports of the hypervisors: a VM that runs on the target has arrived, one whose move ended
+// and that runs on the source has stayed. The report names the move and the attempt, so that a late one closes no other.
 func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Report) error {
 	var over []state.Move
 	for _, st := range r.Statuses {
@@ -300,7 +299,7 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 	return nil
 }
 
-// recordInventory passes on what a host runs, while there is a recovery freeze that waits for it.
+// recordInventory proposes the inventory of a host, during a recovery freeze that waits for it.
 func (c *Control) recordInventory(ctx context.Context, s *state.Snapshot, r agent.Report) error {
 	m, _ := s.Meta()
 	// What was listed before the agent knew of this epoch may be from before the restore.
@@ -313,7 +312,7 @@ func (c *Control) recordInventory(ctx context.Context, s *state.Snapshot, r agen
 			body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation, Leftover: true})
 			continue
 		}
-		if i.Incoming || i.Leaving { // where it runs is not decided yet: the host tells again once it is
+		if i.Incoming || i.Leaving { // where it runs is not decided yet: the host reports again once it is
 			return nil
 		}
 		body.VMs = append(body.VMs, state.Instance{VM: i.VM, Generation: i.Generation})

@@ -25,17 +25,17 @@ import (
 	"evenkeel/cluster/waits"
 )
 
-// Log is where decisions become facts: *node.Node.
+// Log takes decisions into the replicated log: *node.Node.
 type Log interface {
-	// Apply an entry and return what the state said of it, or that it is not known to be in the log.
+	// Apply applies an entry and returns the state's outcome, or an error if the entry is not known to be in the log.
 	Apply(ctx context.Context, entry []byte) (index uint64, outcome, err error)
-	// Linearize returns once the local state holds all that was acknowledged before.
+	// Linearize returns once the local state has all that was acknowledged before.
 	Linearize(ctx context.Context) error
 	Leads() bool
 	Leader() string
 }
 
-// Options of the service.
+// Options are the options of the service.
 type Options struct {
 	State    *state.Store
 	Log      Log
@@ -46,7 +46,8 @@ type Options struct {
 	// History gets what a host measured of a VM (its id), as history.Encode makes it; hypervisor.ErrNotFound if that is nothing.
 	// nil: no histories are kept.
 	History func(ctx context.Context, host, vm string) ([]byte, error)
-	// Forecast gets what a host expects a VM to use of a resource in so many minutes; there is one where there is History.
+	// Forecast gets the forecast of what a VM will use of a resource in the given number of minutes; it is set where History
+	// is.
 	Forecast func(ctx context.Context, host, vm, resource string, steps int) (agent.VMForecast, error)
 	// Inspect looks at an image's file before it enters the catalogue, and fills in its sizes.
 	Inspect func(img state.Image) (state.Image, error)
@@ -66,11 +67,11 @@ type Options struct {
 	Servers func() []string
 }
 
-// Fence turns a host's power off by a device made for it.
+// Fence turns a host's power off by its fence device.
 type Fence interface {
 	// Has says whether there is a device for the host.
 	Has(host string) bool
-	// Test asks the device whether the host's power is on, and says so in words.
+	// Test asks the device whether the host's power is on, and returns the answer as a text.
 	Test(ctx context.Context, host string) (string, error)
 	// Off turns the power off and returns what proves it, once the device confirms that it is off.
 	Off(ctx context.Context, host string) (string, error)
@@ -110,10 +111,10 @@ type Control struct {
 	ids        io.Reader
 }
 
-// tries before a request gives up because the state keeps changing under it.
+// tries is how often a request is planned before it gives up because the state keeps changing.
 const tries = 8
 
-// New makes the service. It answers what needs no leader; Begin it for each term in which its server leads.
+// New makes the service. It answers requests that need no leader; call StartTerm for each term in which its server leads.
 func New(o Options) *Control {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -134,8 +135,8 @@ func New(o Options) *Control {
 		fencing: map[string]*fencing{}, sourceLost: map[string]lostSince{}, ids: ulid.Monotonic(o.Entropy, 0), desired: desiredCache{by: map[string]cachedDesired{}}, rightsizing: rightsizing{wake: make(chan struct{}, 1)}}
 }
 
-// StartTerm a term in which this server leads: nothing is known of any host, and each counts as
-// renewed now (design rule 9). It makes the cluster if the state is empty, with that id; "" = a new one.
+// StartTerm begins a term in which this server leads: nothing is known of any host, and each lease counts as renewed now
+// (design rule 9). It makes the cluster if the state is empty, with that id; "" = a new one.
 func (c *Control) StartTerm(ctx context.Context, term uint64, id string) error {
 	c.mu.Lock()
 	c.term, c.begun = term, c.o.Clock()
@@ -171,7 +172,7 @@ func (c *Control) env() loop.Env {
 	return c.withMargin(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Unavailable: c.unavailable(s), Awaited: c.awaited(s), Lists: c.lists, Pools: c.pools()})
 }
 
-// lists are the hosts whose hypervisor listed a VM of that id last.
+// lists returns the hosts whose hypervisor last listed a VM of that id.
 func (c *Control) lists(vm string) (hosts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +185,7 @@ func (c *Control) lists(vm string) (hosts []string) {
 	return hosts
 }
 
-// propose a command and return what became of it.
+// propose proposes a command and returns its outcome.
 func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error {
 	entry, err := c.o.State.Snapshot().Encode(kind, c.o.Now(), body)
 	if err != nil {
@@ -202,7 +203,7 @@ func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error 
 	return outcome
 }
 
-// plan waits for the turn to make a plan, no longer than who asked for it does.
+// plan waits for its turn to make a plan, until ctx, the caller's, ends.
 func (c *Control) plan(ctx context.Context) error {
 	select {
 	case c.planning <- struct{}{}:
@@ -214,7 +215,7 @@ func (c *Control) plan(ctx context.Context) error {
 
 func (c *Control) planned() { <-c.planning }
 
-// View is the cluster as it is now; stale: as this server knows it.
+// View returns the cluster as it is now; stale: as this server knows it.
 func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 	if !stale {
 		if err := c.o.Log.Linearize(ctx); err != nil {
@@ -234,7 +235,7 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 	return v, nil
 }
 
-// fill a view with what agents said, all at one time.
+// fill adds to a view what agents reported, all at one time.
 func (c *Control) fill(v *View) {
 	v.live, v.leases, v.unavailable, v.availability = map[string]HostLive{}, map[string]leaseView{}, c.unavailable(v.Snapshot), c.rightsizing.availability()
 	c.mu.Lock()
@@ -260,10 +261,10 @@ func (c *Control) fill(v *View) {
 	})
 }
 
-// Index of the log up to which the state of this server has come.
+// Index is the log index up to which this server has applied the log.
 func (c *Control) Index() uint64 { return c.o.State.Snapshot().Index() }
 
-// Await returns once the state of this server has come to that index.
+// Await returns once this server has applied the log up to that index.
 func (c *Control) Await(ctx context.Context, index uint64) error {
 	for {
 		s := c.o.State.Snapshot()
@@ -293,12 +294,12 @@ func (c *Control) Ready() error {
 	return nil
 }
 
-// sameBy stands for whoever asks in fingerprints: a request that is sent again is the same one whoever sends it, with a
-// new token say. It is what programs wrote before they knew who asks.
+// sameBy stands for the caller in fingerprints: a request that is sent again is the same one, whichever caller sends it, for
+// example with a new token. Programs wrote this text before they knew the caller.
 const sameBy = "an operator"
 
-// fingerprint of a request, so that an idempotency key is not used for two
-// different ones. What JSON cannot say (NaN) is refused by validation later on.
+// fingerprint identifies a request, so that an idempotency key is not used for two different ones. Validation refuses later
+// what JSON cannot say (NaN).
 func fingerprint(verb, name string, body any) string {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -308,12 +309,12 @@ func fingerprint(verb, name string, body any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// decision of a request on a snapshot. alone: no other plan is on its way. If it is not alone it may say
-// that it would have to be, and else plans for nothing but the hosts that the plan touches.
+// decider decides on a request by a snapshot. global: no other plan is in flight. Without that, scoped means that the plan
+// affects only the hosts that it lists; if that cannot be, the decider must be called again with global.
 type decider func(s *state.Snapshot, global bool) (a loop.Answer, scoped bool, err error)
 
-// change plans on a snapshot, proposes, and plans again if the state had moved
-// on. decide must be a function of the snapshot, and of what is on its way.
+// change plans on a snapshot, proposes, and plans again if the state had changed meanwhile. decide must be a function of the
+// snapshot, and of the plans in flight.
 func (c *Control) change(ctx context.Context, verb, name string, body any, call Call, decide decider) (Result, error) {
 	print := fingerprint(verb, name, body)
 	if err := c.o.Log.Linearize(ctx); err != nil {
@@ -328,7 +329,7 @@ func (c *Control) change(ctx context.Context, verb, name string, body any, call 
 	}
 }
 
-// try plans once. again: the state had moved on.
+// try plans once. again: the state had changed meanwhile.
 func (c *Control) try(ctx context.Context, verb, name, print string, call Call, global bool, decide decider) (r Result, again bool, err error) {
 	if err := c.plan(ctx); err != nil {
 		return r, false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
@@ -400,7 +401,7 @@ func replay(s *state.Snapshot, print string, call Call) (Result, bool, error) {
 	return Result{Operation: op, VC: vc, Decision: vc.Decision, Replayed: true}, true, nil
 }
 
-// remembered is what is kept for a request that was carried out before under its idempotency key.
+// remembered returns the stored answer to a request that was carried out before under its idempotency key.
 func remembered(s *state.Snapshot, print string, call Call) (state.Remembered, bool, error) {
 	r, ok := s.Remembered(call.IdempotencyKey)
 	if call.IdempotencyKey == "" || !ok {
@@ -412,7 +413,7 @@ func remembered(s *state.Snapshot, print string, call Call) (state.Remembered, b
 	return r, true, nil
 }
 
-// preview is the VC of a plan and its VMs, as they would be once it is applied.
+// preview returns the VC of a plan and its VMs, as they would be once the plan is applied.
 func (c *Control) preview(s *state.Snapshot, p *state.Plan) (state.VC, []state.VM) {
 	vc := *p.VC
 	vc.Groups = slices.Clone(vc.Groups)
@@ -437,7 +438,7 @@ func (c *Control) preview(s *state.Snapshot, p *state.Plan) (state.VC, []state.V
 	return vc, vms
 }
 
-// changesOf a plan, in the order of its rows.
+// changesOf returns the changes of a plan, in the order of its rows.
 func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 	var out []Change
 	named := map[string]state.VC{}

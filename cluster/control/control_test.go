@@ -108,7 +108,7 @@ func TestStopStart(t *testing.T) {
 	})
 }
 
-// A VM that ends by itself is not started again; its VC says so; start brings it back.
+// A VM that ends by itself is not started again; the state of its VC shows that; start brings it back.
 func TestCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 1)
@@ -340,7 +340,7 @@ func TestScaleMemoryRefused(t *testing.T) {
 	})
 }
 
-// Nobody is admitted to nothing: a VC that accepts any yield still needs a least share.
+// No VC is admitted without a share: a VC that accepts any yield still needs a minimum share.
 func TestNoShareLeft(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)

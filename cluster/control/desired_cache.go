@@ -8,22 +8,22 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// desiredCache is what each host was last told. With many hosts nearly every change concerns few of
-// them: the others' word stays as it is, its index included, and nobody is woken.
+// desiredCache has the desired state that each host was sent last. With many hosts nearly every change concerns few of them:
+// the desired state of the others stays as it is, its index included, and no stream is woken.
 type desiredCache struct {
 	mu   sync.Mutex
 	term uint64
 	by   map[string]cachedDesired
 }
 
-// cachedDesired to a host, good until changed is closed.
+// cachedDesired is the desired state of one host, valid until changed is closed.
 type cachedDesired struct {
 	desired agent.Desired // not to be changed
 	changed <-chan struct{}
 }
 
-// to a host, of a state that was known to be the newest in a term. One host's words come in the order of
-// their indexes: an agent refuses a word that is older than one it knows of.
+// to returns the desired state of a host from a state that was known to be the newest in a term. The desired states of one host
+// come in the order of their indexes: an agent refuses one that is older than the newest it has.
 func (w *desiredCache) to(store *state.Store, host string, term uint64) cachedDesired {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,7 +36,7 @@ func (w *desiredCache) to(store *state.Store, host string, term uint64) cachedDe
 			return old
 		}
 	}
-	changed := store.WatchHost(host) // before the snapshot, or a change in between would wake nobody
+	changed := store.WatchHost(host) // before the snapshot, or a change in between would wake no stream
 	now := cachedDesired{desired(store.Snapshot(), host, likely), changed}
 	if w.term == term {
 		w.by[host] = now
@@ -44,14 +44,14 @@ func (w *desiredCache) to(store *state.Store, host string, term uint64) cachedDe
 	return now
 }
 
-// startTerm a term without words: others may have said newer ones since the last.
+// startTerm begins a term with an empty cache: other leaders may have sent newer desired states since the last.
 func (w *desiredCache) startTerm(term uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.term, w.by = term, map[string]cachedDesired{}
 }
 
-// desiredFor a host, after a check begun after the call that this server leads.
+// desiredFor returns the desired state of a host, after a check of this server's leadership that began after the call.
 func (c *Control) desiredFor(ctx context.Context, host string) (cachedDesired, error) {
 	term := c.termNow()
 	if err := c.o.Log.Linearize(ctx); err != nil {
@@ -60,8 +60,8 @@ func (c *Control) desiredFor(ctx context.Context, host string) (cachedDesired, e
 	return c.desired.to(c.o.State, host, term), nil
 }
 
-// termNow is the term in which this server last began to lead. What is remembered for a term must be of a state
-// that was checked after the term was read.
+// termNow is the term in which this server last began to lead. What is cached for a term must be of a state that was checked
+// after the term was read.
 func (c *Control) termNow() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"evenkeel/migration"
 )
 
-// DrainRequest asks for a host to be emptied by live migration.
+// DrainRequest asks for the drain of a host: all its VMs leave by live migration.
 type DrainRequest struct {
 	Deadline   time.Duration // after which no move begins; 0: none
 	MaxBytes   *int64        // most bytes that its moves may send; nil or -1: no bound
@@ -22,10 +22,10 @@ type DrainRequest struct {
 	Reason     string
 }
 
-// Blocker is a VM that keeps its host from being emptied.
+// Blocker is a VM that keeps its host from being drained.
 type Blocker = loop.Blocker
 
-// DrainResult is the answer to a request to empty a host.
+// DrainResult is the answer to a request to drain a host.
 type DrainResult struct {
 	Host      string
 	Plan      state.MovePlan // without an id and steps where nothing has to move
@@ -35,7 +35,7 @@ type DrainResult struct {
 	Replayed  bool
 }
 
-// Blocked says that a host cannot be emptied, and why. Nothing was moved or changed. It is a conflict.
+// Blocked says that a host cannot be drained, and why. Nothing was moved or changed. It is a conflict.
 type Blocked struct {
 	Host     string
 	Blockers []Blocker
@@ -68,9 +68,10 @@ func (q DrainRequest) check() error {
 	return f.err()
 }
 
-// Drain begins to empty a host: nothing new comes to it, and what runs there moves to others. What cannot leave is listed
-// before anything moves; unless that is accepted (OnBlocked) the answer is *Blocked, and nothing is changed. A drain that goes on
-// is given the new bounds. It is over once the hypervisor says that the host runs none of this cluster's VMs: see Empty.
+// Drain begins to drain a host: it takes no new VMs, and those that run there move to others. VMs that cannot leave are listed
+// before anything moves. Unless the request accepts that (OnBlocked), the answer is *Blocked, and nothing is changed. A drain
+// that goes on is given the new bounds. It is over once the hypervisor reports that the host runs none of this cluster's VMs:
+// see Empty.
 func (c *Control) Drain(ctx context.Context, host string, q DrainRequest, call Call) (DrainResult, error) {
 	if err := q.check(); err != nil {
 		return DrainResult{}, err
@@ -146,7 +147,7 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 	return r, false, nil
 }
 
-// drainOf a host as it would be begun now.
+// drainOf returns the drain of a host as it would begin now.
 func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.HostDrain, loop.DrainAnswer, error) {
 	now := c.o.Now().UTC()
 	d := state.Drain{State: state.DrainRunning, Since: now, MaxBytes: -1, OnBlocked: q.OnBlocked, By: q.By, Reason: q.Reason}
@@ -189,16 +190,16 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	return body, a, nil
 }
 
-// drainEffort bounds the search for where VMs go: see migration.Problem.
+// drainEffort bounds the search for targets of VMs: see migration.Problem.
 const drainEffort = 20_000_000
 
-// drainFleet is the cluster as drains are planned on.
+// drainFleet is the cluster as drains are planned on it.
 func (c *Control) drainFleet(s *state.Snapshot, supersedes []string, keep map[string]string) *loop.Fleet {
 	meta, _ := s.Meta()
 	return loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{Supersedes: supersedes, Pinned: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
 }
 
-// Undrain makes a host take VMs again, and stops emptying it: moves under way end, nothing is moved back.
+// Undrain makes a host take VMs again, and ends its drain: moves under way end, nothing is moved back.
 func (c *Control) Undrain(ctx context.Context, host string, call Call) error {
 	what := "undrain host " + host
 	for n := 0; ; n++ {
@@ -230,21 +231,21 @@ func (c *Control) Undrain(ctx context.Context, host string, call Call) error {
 	}
 }
 
-// DrainBatch is hosts that can be emptied together.
+// DrainBatch has hosts that can be drained at the same time.
 type DrainBatch struct {
 	Hosts    []string
 	Bytes    int64   // predicted
 	MinYield float64 // of the cluster while they are empty
 }
 
-// Undrainable is a host that cannot be emptied as things are.
+// Undrainable is a host that cannot be drained in the present state.
 type Undrainable struct {
 	Host     string
 	Why      string
 	Blockers []Blocker
 }
 
-// DrainGroups are the hosts that can be emptied together, one group after another: see Turns.
+// DrainGroups returns the drain batches, one after another, as names of hosts: see DrainBatches.
 func (c *Control) DrainGroups(ctx context.Context) ([][]string, error) {
 	batches, _, err := c.DrainBatches(ctx)
 	if err != nil {
@@ -257,8 +258,9 @@ func (c *Control) DrainGroups(ctx context.Context) ([][]string, error) {
 	return out, nil
 }
 
-// DrainBatches are all hosts but those with a drain, sorted into groups that can be emptied together while everything fits on the others, rules kept,
-// at a minimum yield that is not below the present one or the cluster's default, whichever is less; and the hosts for which there is no way.
+// DrainBatches sorts all hosts, except those with a drain, into batches of hosts that can be drained at the same time:
+// everything fits on the other hosts, rules are kept, and the minimum yield is not below the lower of the present one and the
+// cluster's default. It also returns the hosts that cannot be drained.
 func (c *Control) DrainBatches(ctx context.Context) ([]DrainBatch, []Undrainable, error) {
 	s, err := c.beforePlan(ctx, "hosts that can be emptied together")
 	if err != nil {
@@ -310,17 +312,17 @@ func (c *Control) DrainBatches(ctx context.Context) ([]DrainBatch, []Undrainable
 	return groups, stuck, nil
 }
 
-// EmptyView is whether a host runs any VM of this cluster, by its hypervisor's word.
+// EmptyView says whether a host runs any VM of this cluster, by its hypervisor's list.
 type EmptyView struct {
 	Host      string
 	Empty     bool
-	VMs       []string // that it runs, by its word, or may run, by the state
+	VMs       []string // that it runs, by its list, or may run, by the state
 	Unmanaged []string // that carry this cluster's mark, and are unknown to its state
 	At        time.Time
 }
 
-// Empty says whether a host runs none of this cluster's VMs. That it does is true only by its hypervisor's own list, told in this
-// leader's term, with everything in force that was decided for the host, and while no move goes there.
+// Empty says whether a host runs none of this cluster's VMs. It is true only by the list of the host's own hypervisor, reported
+// in this leader's term, with everything in force that was decided for the host, and while no move goes to the host.
 func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
 	out := EmptyView{Host: host}
 	if err := c.o.Log.Linearize(ctx); err != nil {
@@ -349,7 +351,7 @@ func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
 	return out, nil
 }
 
-// inventoryOf is what a host's hypervisor last listed, and when it said so; zero: it has not in this term.
+// inventoryOf returns the last list of a host's hypervisor, and when it was reported; zero: none was in this term.
 func (c *Control) inventoryOf(s *state.Snapshot, h state.Host) (loop.HostInventory, time.Time) {
 	c.mu.Lock()
 	live, out := c.live[h.Name], c.unavailableLocked(&h, c.o.Clock())

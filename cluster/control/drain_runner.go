@@ -41,11 +41,11 @@ func (d *draining) of(host string) []Blocker {
 	return d.blockers[host]
 }
 
-// drainEvery is how often drains are looked at though nothing changes: deadlines pass, hosts fall silent.
+// drainEvery is how often drains are evaluated though nothing changes: deadlines pass, hosts fall silent.
 const drainEvery = time.Second
 
-// emptyHosts sees to it that hosts with a drain become empty, or say why they do not, until ctx ends. The moves that
-// it plans are carried out as those of any plan.
+// emptyHosts drains the hosts that have a drain, or reports why they are not empty, until ctx ends. The moves that it plans are
+// carried out as those of any plan.
 func (c *Control) emptyHosts(ctx context.Context) {
 	states := drainState{map[string]time.Time{}, map[string]time.Time{}}
 	for ctx.Err() == nil {
@@ -74,7 +74,7 @@ func (c *Control) emptyHosts(ctx context.Context) {
 	}
 }
 
-// drainState is what one look at drains leaves for the next, by host.
+// drainState is what one evaluation of drains leaves for the next, by host.
 type drainState struct {
 	unavailable map[string]time.Time // since when it is out
 	vain        map[string]time.Time // when moves were last planned in vain
@@ -162,7 +162,7 @@ func (c *Control) drainHost(ctx context.Context, name string, states drainState)
 	return err
 }
 
-// DrainVM is a VM of a host that is emptied.
+// DrainVM is a VM of a host that is being drained.
 type DrainVM struct {
 	VM, VC     string // names
 	State      string // that of its step: waiting, preparing, moving, done, failed, skipped; or stays, stopping, comes, starting
@@ -175,14 +175,14 @@ type DrainVM struct {
 	Text       string
 }
 
-// DrainView is how far a host is on its way to be emptied.
+// DrainView is how far the drain of a host is.
 type DrainView struct {
 	state.Drain
 	BytesMoved int64
 	VMs        []DrainVM
 }
 
-// DrainView of a host.
+// DrainView returns how far the drain of a host is.
 func (v *View) DrainView(h state.Host) DrainView {
 	out := DrainView{Drain: h.Drain, BytesMoved: h.Drain.Moved}
 	if h.Drain.State == "" {
@@ -223,7 +223,7 @@ func (v *View) DrainView(h state.Host) DrainView {
 	return out
 }
 
-// moves fills in what is known of a migration.
+// moves adds what is known of a migration.
 func (d DrainVM) moves(m MigrationView) DrainVM {
 	d.BytesMoved = m.BytesMoved
 	if m.Live == nil {
@@ -236,7 +236,7 @@ func (d DrainVM) moves(m MigrationView) DrainVM {
 	return d
 }
 
-// stays adds a VM of the host that no step moves now, or says of its last step why it is there still.
+// stays adds a VM of the host that no step moves now, or the reason of its last step for its being there still.
 func (v *View) stays(out *DrainView, rows map[string]int, h state.Host, vm state.VM) {
 	at, known := rows[vm.Name]
 	if known {

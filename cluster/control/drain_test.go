@@ -42,7 +42,8 @@ func on(v *control.View, host string) []state.VM {
 	return slices.DeleteFunc(v.VMsOn(host), func(vm state.VM) bool { return !vm.ConsumesResources() })
 }
 
-// The main job: a host is emptied while it works, others run on, and the hypervisor has the last word.
+// The main job: a host is drained while it works, VMs of other hosts run on, and only the hypervisor's list proves that the
+// host is empty.
 func TestDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 3)
@@ -128,7 +129,7 @@ func pinned(name, host string) state.VC {
 	return x
 }
 
-// A VM that cannot move is named before anything moves; the other ways of going on do what they say.
+// A VM that cannot move is named before anything moves; the other options do what their names say.
 func TestDrainWithAVMThatCannotMove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
@@ -176,7 +177,7 @@ func TestDrainWithAVMThatCannotMove(t *testing.T) {
 		if vm.Phase != state.Stopped || !strings.Contains(vm.Reason, "h1") || v.VCView(p).State != state.VCFailed || v.VCView(p).Reason == "" {
 			t.Errorf("VM %+v, virtual cluster %+v", vm, v.VCView(p))
 		}
-		// It stays down until somebody starts it, where it may run.
+		// It stays down until a user starts it, where it may run.
 		var refused *control.Refused
 		p.OnFull = state.Reject
 		if _, err := c.Start(ctx, "pin", control.Call{}); err != nil && !errors.As(err, &refused) {
@@ -190,7 +191,7 @@ func TestDrainWithAVMThatCannotMove(t *testing.T) {
 	})
 }
 
-// All other hosts are full: nothing moves, and the answer says what lacks.
+// All other hosts are full: nothing moves, and the answer names what is short.
 func TestDrainWhereAllHostsAreFull(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startCluster(t, scratch.Dir(t), newWorld(t, 3), 3)
@@ -390,8 +391,8 @@ func TestDrainRefuses(t *testing.T) {
 	})
 }
 
-// A host whose hypervisor falls silent during its drain: that is said, it is not said to be empty, and the drain goes on
-// once it answers.
+// A host whose hypervisor falls silent during its drain: the drain reports the silence, does not report that the host is empty,
+// and goes on once it answers.
 func TestDrainOfAHostThatFallsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
@@ -427,7 +428,7 @@ func TestDrainOfAHostThatFallsSilent(t *testing.T) {
 	})
 }
 
-// Hosts that can be emptied together are, while new VCs are admitted; then the next.
+// Hosts that can be drained at the same time are, while new VCs are admitted; then the next batch.
 func TestRollingMaintenance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 4)

@@ -15,13 +15,13 @@ var (
 	ErrConflict = state.ErrConflict
 	// ErrPrecondition: the object is not at the version that If-Match named. It is a conflict too.
 	ErrPrecondition = fmt.Errorf("not at the version asked for: %w", state.ErrConflict)
-	// ErrNoLeader: nobody can decide now.
+	// ErrNoLeader: there is no leader now, so that nothing can be decided.
 	ErrNoLeader = errors.New("no leader")
 	// ErrTimeout: the answer did not come in time; the change may still happen.
 	ErrTimeout = errors.New("timed out, may still be going on")
 )
 
-// FrozenError says that nothing may change until hosts have said what they run.
+// FrozenError says that nothing may change until hosts have reported what they run.
 type FrozenError struct {
 	Reason  string
 	Pending []string

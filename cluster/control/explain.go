@@ -8,16 +8,16 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Explanation of why a VC stands as it does.
+// Explanation says why a VC is in its present state.
 type Explanation struct {
-	Decision   state.Decision // what admission said last; for a queued VC what it says now
+	Decision   state.Decision // admission's last answer; for a queued VC its answer now
 	Yield      float64
 	MinYield   float64
 	Bottleneck string // the host that keeps its yield down, "" if none does
 	Lines      []string
 }
 
-// Explain the state and yield of a VC.
+// Explain explains the state and yield of a VC.
 func Explain(v *View, vc state.VC) Explanation {
 	view := v.VCView(vc)
 	out := Explanation{Decision: vc.Decision, Yield: view.Yield, MinYield: vc.MinYield}
@@ -80,7 +80,7 @@ func Explain(v *View, vc state.VC) Explanation {
 // maxRecommendations is how many VMs of one VC are explained one by one.
 const maxRecommendations = 64
 
-// rightsizingOf a VC whose needs are estimated: what that means for each of its VMs.
+// rightsizingOf says, for a VC whose needs are estimated, what that means for each of its VMs.
 func (v *View) rightsizingOf(vc state.VC) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	meta, _ := v.Meta()
@@ -115,7 +115,7 @@ func (v *View) rightsizingOf(vc state.VC) (lines []string) {
 	return lines
 }
 
-// needOn a host, of the VMs that hold CPU there, cores.
+// needOn is the need of the VMs that have CPU on a host, cores.
 func (v *View) needOn(host string) float64 {
 	var need float64
 	for _, vm := range v.VMsOn(host) {

@@ -35,8 +35,7 @@ func (c *testCluster) host(v *control.View, name string) control.HostView {
 	return v.HostView(h)
 }
 
-// A hypervisor that cannot be reached is said to be so; its VMs are not said to be gone, and are as
-// before when it is back.
+// A hypervisor that cannot be reached is reported as such. Its VMs are not reported as gone, and are as before when it is back.
 func TestHypervisorOutOfReach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 1)
@@ -108,7 +107,7 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
-// A balloon that sticks: the memory counts as held, nobody else gets it, and it is freed when the guest lets go.
+// A balloon that sticks: the memory stays charged to the VM, no other VM gets it, and it is freed when the guest gives it back.
 func TestBalloonSticks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 1)
@@ -142,8 +141,8 @@ func TestBalloonSticks(t *testing.T) {
 	})
 }
 
-// A host that lost its power: its VMs are nowhere else, and say so; when it is back they have failed,
-// and run again when somebody asks for it.
+// A host that lost its power: its VMs run on no other host, and their state says so. When the host is back they have failed,
+// and run again when a user asks for it.
 func TestPowerLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
@@ -185,8 +184,8 @@ func TestPowerLoss(t *testing.T) {
 	})
 }
 
-// VMs that are not ours take all the CPU of a host: ours get the least there is, say so, and get
-// their share back.
+// Foreign VMs take all the CPU of a host: the cluster's VMs get the minimum, their status shows it, and they get their share
+// back.
 func TestForeignTakesAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 1)

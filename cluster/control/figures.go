@@ -10,7 +10,7 @@ import (
 	"evenkeel/cluster/lease"
 )
 
-// HostStats are what only the leader knows of a host, for those who watch over the cluster.
+// HostStats are what only the leader knows of a host, for monitoring.
 type HostStats struct {
 	// Unproved are its restartable VMs that wait since nothing proves, nor ever will by itself, that
 	// the host has lost them.
@@ -23,19 +23,19 @@ type HostStats struct {
 	RateKnown bool
 }
 
-// FenceCount are the times that fence devices were asked to turn a host off, by how it ended.
+// FenceCount counts how often fence devices were asked to turn a host off, by the outcome.
 type FenceCount struct{ Proved, Failed int }
 
-// counters are counted and measured besides what is decided; nothing is decided by them.
+// counters are counted and measured for monitoring; no decision rests on them.
 type counters struct {
 	mu         sync.Mutex
 	fenced     map[string]FenceCount
 	clocks     map[string]*rate
 	watched    map[string]bool
-	duplicates map[string][2]time.Time // VMs that two hosts say to run, and when the two took the samples that first said so
+	duplicates map[string][2]time.Time // VMs that two hosts report to run, and when the two took the samples that first showed it
 }
 
-// rate of a host's clock against this server's.
+// rate is the rate of a host's clock against this server's.
 type rate struct {
 	boot             string
 	host, here       lease.Instant // where it is measured from
@@ -51,14 +51,14 @@ const (
 	maxRateWindow = time.Hour
 )
 
-// startTerm a term: nothing is known of any host. What was fenced stays counted.
+// startTerm begins a term: nothing is known of any host. The counts of fence devices stay.
 func (f *counters) startTerm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clocks, f.watched, f.duplicates = map[string]*rate{}, map[string]bool{}, map[string][2]time.Time{}
 }
 
-// renewed notes what a renewal says besides what the lease is judged by.
+// renewed notes what a renewal has besides what the lease depends on.
 func (f *counters) renewed(r agent.Renewal, here lease.Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *counters) renewed(r agent.Renewal, here lease.Instant) {
 		f.clocks, f.watched = map[string]*rate{}, map[string]bool{}
 	}
 	f.watched[r.Host] = r.Watched
-	if r.At == 0 { // of a version that does not say
+	if r.At == 0 { // of a version that does not send it
 		return
 	}
 	c := f.clocks[r.Host]
@@ -83,7 +83,7 @@ func (f *counters) renewed(r agent.Renewal, here lease.Instant) {
 	}
 }
 
-// off turns a host off with its device, and counts how that ended.
+// off turns a host off with its device, and counts the outcome.
 func (c *Control) off(ctx context.Context, host string) (string, error) {
 	proof, err := c.o.Fence.Off(ctx, host)
 	f := &c.counters
@@ -102,14 +102,14 @@ func (c *Control) off(ctx context.Context, host string) (string, error) {
 	return proof, err
 }
 
-// Fenced counts what devices were asked to do by this server, by host.
+// Fenced returns how often this server asked devices to turn hosts off, by host.
 func (c *Control) Fenced() map[string]FenceCount {
 	c.counters.mu.Lock()
 	defer c.counters.mu.Unlock()
 	return maps.Clone(c.counters.fenced)
 }
 
-// HostStats of all hosts, on the server that leads.
+// HostStats returns the statistics of all hosts, on the server that leads.
 func (c *Control) HostStats(v *View) map[string]HostStats {
 	meta, _ := v.Meta()
 	out := map[string]HostStats{}
@@ -136,9 +136,9 @@ func (c *Control) HostStats(v *View) map[string]HostStats {
 	return out
 }
 
-// Duplicates are the VMs that two hosts say to run while no move of theirs is open. Hosts that are not heard of
-// count for nothing, and a VM counts only once both have said so again since it was first seen: what a host said last
-// before a VM left it is not news.
+// Duplicates returns the VMs that two hosts report to run while no move of theirs is open. Hosts that do not report do not
+// count. A VM counts only once both hosts have reported it again since the duplicate was first observed: a host's last report
+// from before a VM left it proves nothing.
 func (c *Control) Duplicates(v *View) []string {
 	where := map[string][]agent.Sample{}
 	v.fill()

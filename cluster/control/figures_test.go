@@ -10,7 +10,7 @@ import (
 	"evenkeel/forecast"
 )
 
-// The rate of a host's clock is what its renewals say, once they have said it for long enough, of one run of the machine.
+// The rate of a host's clock follows from its renewals, once they have come for long enough, of one run of the machine.
 func TestClockRate(t *testing.T) {
 	var f counters
 	renew := func(here time.Duration, fast float64, boot string) {
@@ -38,7 +38,7 @@ func TestClockRate(t *testing.T) {
 	}
 }
 
-// What a VM needs does not hang on how many steps somebody asked for, and its buffer is that of the step that needs most.
+// A VM's need does not depend on how many steps of the forecast were asked for. Its buffer is that of the step that needs most.
 func TestNeedByForecast(t *testing.T) {
 	var ahead []forecast.Prediction
 	for i := range 60 {

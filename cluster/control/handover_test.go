@@ -19,7 +19,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// lateLog commits entries at once, or holds them so that nobody knows what becomes of them.
+// lateLog commits entries at once, or delays them so that their outcome is unknown.
 type lateLog struct {
 	mu      sync.Mutex // entries come one after the other
 	store   *state.Store
@@ -58,7 +58,7 @@ type mover struct {
 	past   map[string]*attempt // by VM
 	stage  int                 // 0: to look, 1: to hear what is wanted, 2: to decide and act
 	grant  *agent.Handover     // it has a permit, and is about to begin
-	// What outlives a process: the move that was begun, and whether it was informed that it ended and kept the VM.
+	// What outlives a process: the move that was begun, and whether the agent received that it ended and kept the VM.
 	sent uint64
 	kept bool
 	// No migration goes on that a process before this one began.
@@ -130,7 +130,7 @@ func (j *journey) report(host string, statuses []agent.Status) agent.Report {
 		Running: []agent.Instance{}, Statuses: statuses, Resumes: j.resumes}
 }
 
-// list is what the hypervisor of a host says.
+// list is what the hypervisor of a host lists.
 func (j *journey) list(host string) (out []hypervisor.VM) {
 	vm := hypervisor.VM{Identity: hypervisor.Identity{Cluster: "c", VM: "m", Generation: 1}, Name: "ek-v-g-0", State: hypervisor.Running, VCPUs: 1, Memory: 1 << 30,
 		Balloon: 1 << 30, CPU: hypervisor.CPU{Cap: 1, Weight: 1}}
@@ -175,7 +175,7 @@ func (j *journey) round(host string) {
 		if !m.alone && j.from == host {
 			j.end(rapid.Bool().Draw(j.t, "it is handed over first"))
 		}
-		if !m.alone && m.sent != 0 && j.at == host { // nobody counted what it sent
+		if !m.alone && m.sent != 0 && j.at == host { // no agent counted what it sent
 			m.past["m"] = &attempt{open: m.sent, done: true, over: true, err: "uncounted", unknown: !m.kept}
 		}
 		m.alone = true

@@ -16,7 +16,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Unreachable says that what is asked for is known to a host only, and that the host does not answer.
+// Unreachable says that only a host has what was asked for, and that the host does not answer.
 type Unreachable struct {
 	VM, Host string
 	Err      error
@@ -28,10 +28,10 @@ func (e *Unreachable) Error() string {
 		e.VM, e.Host, e.Err, e.Host)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Unreachable) Unwrap() error { return e.Err }
 
-// History of a VM, by its name or id, from the host that it is on.
+// History returns the history of a VM, by its name or id, from its host.
 func (c *Control) History(ctx context.Context, name string) (*history.History, history.Notes, state.VM, error) {
 	vm, err := c.placed(name)
 	if err != nil {
@@ -53,14 +53,14 @@ func (c *Control) History(ctx context.Context, name string) (*history.History, h
 	return h, notes, vm, nil
 }
 
-// Need of a VM, as it is declared, and as it is by what is forecast of its next forecast.Horizon steps.
+// Need is a VM's need, as declared, and as its forecast for the next forecast.Horizon steps gives it.
 type Need struct {
 	Declared float64
 	Forecast float64 // the most that is expected, with its buffer; 0 where nothing is
 	Buffer   float64 // that of the step that needs most
 }
 
-// by what is forecast; of so many steps however many are asked for.
+// by computes the need from a forecast; always from that many steps, however many were asked for.
 func (n *Need) by(ahead []forecast.Prediction, buffer forecast.Buffer) {
 	ahead = ahead[:min(forecast.Horizon, len(ahead))]
 	if len(ahead) == 0 {
@@ -76,7 +76,8 @@ func (n *Need) by(ahead []forecast.Prediction, buffer forecast.Buffer) {
 	}
 }
 
-// Forecast of what a VM, by its name or id, will use of a resource, from its host. Until is zero where nothing was measured yet.
+// Forecast returns the forecast of what a VM, by its name or id, will use of a resource, from its host. Until is zero where
+// nothing was measured yet.
 func (c *Control) Forecast(ctx context.Context, name, resource string, steps int) (agent.VMForecast, Need, state.VM, error) {
 	vm, err := c.placed(name)
 	if err != nil {
@@ -111,7 +112,7 @@ func (c *Control) Forecast(ctx context.Context, name, resource string, steps int
 	return f, need, vm, nil
 }
 
-// placed is the VM of that name or id, which has a host that keeps what it used.
+// placed returns the VM of that name or id, which has a host that keeps its history.
 func (c *Control) placed(name string) (state.VM, error) {
 	s := c.o.State.Snapshot()
 	vm, ok := s.VMNamed(name)
@@ -129,8 +130,8 @@ func (c *Control) placed(name string) (state.VM, error) {
 	return vm, nil
 }
 
-// HistoryFor the agent of a host to which a VM has moved: what the hosts measured that it was on within the last hour.
-// agent.ErrNoHistory where it came from none. An error of another kind is worth another try.
+// HistoryFor returns, to the agent of a host to which a VM has moved, what the VM's earlier hosts of the last hour measured.
+// The error is agent.ErrNoHistory if it came from none. After any other error the agent may try again.
 func (c *Control) HistoryFor(ctx context.Context, host, id string) ([]byte, error) {
 	s := c.o.State.Snapshot()
 	vm, ok := s.VM(id)
@@ -183,5 +184,5 @@ func (c *Control) HistoryFor(ctx context.Context, host, id string) ([]byte, erro
 	return history.Encode(out, notes), nil
 }
 
-// historyTime bounds how long a host is asked.
+// historyTime bounds how long the leader waits for a host's answer.
 const historyTime = 10 * time.Second

@@ -13,7 +13,8 @@ import (
 	"evenkeel/test/scratch"
 )
 
-// A VM that moves on takes along what both hosts measured that it was on; nobody but its host is given that.
+// A VM that moves twice takes along what both hosts measured while it ran there. Only the VM's present host is given that
+// history.
 func TestHistoryOverTwoMoves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startCluster(t, scratch.Dir(t), newWorld(t, 3), 3)

@@ -33,8 +33,8 @@ func (c *Control) Cordon(ctx context.Context, host string, on bool, reason strin
 	return nil
 }
 
-// once carries out a change of the catalogue that ends with its log entry. f plans on a snapshot, and proposes. A request whose idempotency key
-// was used for it before has been carried out already, however long ago it was sent.
+// once carries out a change of the catalogue that ends with its log entry. f plans on a snapshot, and proposes. If the
+// idempotency key was used for the same request before, once changes nothing, however long ago that was.
 func (c *Control) once(ctx context.Context, verb, name string, body any, call Call, f func(*state.Snapshot, *state.Remembered) error) (replayed bool, err error) {
 	if call.IdempotencyKey == "" {
 		return false, f(c.o.State.Snapshot(), nil)
@@ -55,7 +55,7 @@ func (c *Control) once(ctx context.Context, verb, name string, body any, call Ca
 	}
 }
 
-// AddImage puts a file that lies on the hosts into the catalogue.
+// AddImage adds an entry for a file that lies on the hosts to the catalogue.
 func (c *Control) AddImage(ctx context.Context, img state.Image, call Call) (added state.Image, replayed bool, err error) {
 	replayed, err = c.once(ctx, "image add", img.Name, img, call, func(s *state.Snapshot, r *state.Remembered) error {
 		added, err = c.addImage(ctx, s, img, r, call.DryRun)
@@ -108,7 +108,7 @@ func (c *Control) addImage(ctx context.Context, s *state.Snapshot, img state.Ima
 	return img, nil
 }
 
-// DeleteImage takes an image out of the catalogue. The file stays.
+// DeleteImage deletes an image from the catalogue. The file stays.
 func (c *Control) DeleteImage(ctx context.Context, name string, call Call) error {
 	_, err := c.once(ctx, "image delete", name, nil, call, func(s *state.Snapshot, r *state.Remembered) error {
 		return c.deleteImage(ctx, s, name, r, call.DryRun)
@@ -129,7 +129,7 @@ func (c *Control) deleteImage(ctx context.Context, s *state.Snapshot, name strin
 	return nil
 }
 
-// imageFree is what deleting an image would meet; applying the deletion looks again.
+// imageFree returns the error that deleting an image would meet; the deletion checks again when it is applied.
 func imageFree(s *state.Snapshot, name string) error {
 	for _, vc := range s.VCs() {
 		for _, g := range vc.Groups {

@@ -8,17 +8,17 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// inflightPlans is the narrow plans that are on their way into the log: made one after the other, each on the
-// hosts that those before it leave alone, and committed together. Applying looks at each again. A plan
-// that may concern everybody is made when none is on its way.
+// inflightPlans are the scoped plans that are on their way into the log. They are made one after the other, each on hosts that
+// those before it do not affect, and committed together. Each is checked again when it is applied. A plan that may affect all
+// hosts is made when none is in flight.
 type inflightPlans struct {
 	mu    sync.Mutex
 	n     int
 	hosts map[string]int
-	empty chan struct{} // closed once n is 0; nil while nobody waits
+	empty chan struct{} // closed once n is 0; nil while no goroutine waits
 }
 
-// off it goes; down must be called once it is in the state or never will be.
+// off notes that a plan is in flight; the caller must call down once it is in the state or never will be.
 func (f *inflightPlans) off(p *state.Plan) (down func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -45,14 +45,14 @@ func (f *inflightPlans) off(p *state.Plan) (down func()) {
 	}
 }
 
-// busy says whether a plan on its way touches a host.
+// busy says whether a plan in flight affects a host.
 func (f *inflightPlans) busy(host string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hosts[host] > 0
 }
 
-// drained waits until none is on its way. The caller sees to it that no new one goes off.
+// drained waits until no plan is in flight. The caller must see to it that no new one is proposed.
 func (f *inflightPlans) drained(ctx context.Context) error {
 	f.mu.Lock()
 	if f.n == 0 {

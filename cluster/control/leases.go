@@ -13,12 +13,11 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// DefaultLease is how long a host may run restartable VMs without a word of the leader.
+// DefaultLease is how long a host may run restartable VMs without a renewal by the leader.
 const DefaultLease = 20 * time.Second
 
-// Renew implements agent.Leader (design rule 9): it answers after a check of this server's
-// leadership that began after the question came, and after the log knows what the
-// renewal says of how the host enforces its lease.
+// Renew implements agent.Leader (design rule 9). It answers after a check of this server's leadership that began after the
+// request arrived, and after the log has what the renewal says of how the host enforces its lease.
 func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
 	began := c.termNow()
 	c.counters.renewed(r, c.o.Clock())
@@ -31,7 +30,7 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: it has not reported yet: %w", r.Host, ErrNotFound)
 	}
 	now := state.Fencing{Enforcing: r.Enforcing, Watchdog: r.Watchdog.Milliseconds(), Lease: c.o.Lease.Milliseconds()}
-	if left := r.Left.Milliseconds() + 1; left > now.Lease { // it holds one of a server with longer leases
+	if left := r.Left.Milliseconds() + 1; left > now.Lease { // it has one of a server with longer leases
 		now.Lease = max(left, h.Fencing.Lease)
 	}
 	said := state.HostFencing{Host: r.Host, Fencing: now}
@@ -53,7 +52,7 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	delete(c.fencing, r.Host)
 	term := c.term
 	c.mu.Unlock()
-	w := c.desired.to(c.o.State, r.Host, began) // its index: the agent would refuse its own word under a higher one
+	w := c.desired.to(c.o.State, r.Host, began) // its index: the agent would refuse its own desired state under a higher one
 	g := agent.Grant{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index, Lease: c.o.Lease, Enforce: !meta.FencingDisabled}
 	if c.o.Servers != nil {
 		g.Servers = c.o.Servers()
@@ -61,9 +60,9 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	return g, nil
 }
 
-// Readmit is what the agent of a host begins with that was let in again, by an entry of this term's log, in the same run of its
-// machine; false: there is nothing to begin with. Nothing is decided for the host until its agent has reported. The lease counts
-// from before the entry, which ended whatever the renewals before it could have proved.
+// Readmit returns the state with which the agent of a host begins that was admitted again, by an entry of this term's log, in
+// the same run of its machine; false: there is none. Nothing is decided for the host until its agent has reported. The lease
+// counts from before the entry, which ended whatever the renewals before it could have proved.
 func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, bool) {
 	s := c.o.State.Snapshot()
 	h, known := s.Host(host)
@@ -101,7 +100,7 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return agent.Permit{}, fmt.Errorf("permit for host %s: %w: %w", q.Host, ErrNoLeader, err)
 	}
-	// Before the snapshot: a host that held its lease then is not proved lost before it had to stop what it starts now.
+	// Before the snapshot: a host that had its lease then is not proved lost before it had to stop what it starts now.
 	c.mu.Lock()
 	runs, lossPending := c.leases.Leased(q.Host, c.o.Clock()), c.leases.LossPending(q.Host)
 	c.mu.Unlock()
@@ -169,8 +168,8 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	return p, nil
 }
 
-// permitMoves gives the permits to hand VMs over: by the log, so that they come before or after all else that is said of
-// these moves, and what was said before is distinguished from what is said after.
+// permitMoves gives the permits to hand VMs over. They are in the log, so that each comes before or after every other entry
+// about these moves, and reports of before the permit differ from reports of after it.
 func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.PermitRequest, p *agent.Permit) error {
 	meta, _ := s.Meta()
 	body := state.VMReport{Host: q.Host}
@@ -212,7 +211,7 @@ func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Pe
 	return nil
 }
 
-// judge the lease of a host by what was heard in this term.
+// judge returns the verdict on a host's lease by the renewals of this term.
 func (c *Control) judge(h state.Host, m state.Meta) lease.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +223,7 @@ func enforcementOf(h state.Host) lease.Enforcement {
 	return lease.Enforcement{Enforcing: f.Enforcing, Watchdog: time.Duration(f.Watchdog) * time.Millisecond, Lease: time.Duration(f.Lease) * time.Millisecond}
 }
 
-// unavailable are the hosts that nothing may be decided for now (design rule 1), and why.
+// unavailable returns the hosts for which nothing may be decided now (design rule 1), and why.
 func (c *Control) unavailable(s *state.Snapshot) map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +238,7 @@ func (c *Control) unavailable(s *state.Snapshot) map[string]string {
 	return out
 }
 
-// isUnavailable says whether a host is one of out.
+// isUnavailable says whether unavailable has the host.
 func (c *Control) isUnavailable(s *state.Snapshot, host string) bool {
 	h, ok := s.Host(host)
 	c.mu.Lock()
@@ -263,21 +262,21 @@ func (c *Control) unavailableLocked(h *state.Host, now lease.Instant) string {
 	return ""
 }
 
-// guardEvery is how often hosts are looked at that were not heard of.
+// guardEvery is how often silent hosts are checked.
 const guardEvery = time.Second
 
-// fencing of one host by its device.
+// fencing is the fencing of one host by its device.
 type fencing struct {
 	busy bool
 	said string // why it was in vain
 	next time.Time
 }
 
-// fenceAgain after a device did not confirm.
+// fenceAgain is how long after a device did not confirm it is tried again.
 const fenceAgain = 30 * time.Second
 
-// Guard watches for hosts that fell silent, until ctx ends: it records what is proved of them,
-// sets fence devices to work, and says so where nothing can be proved.
+// Guard watches for hosts that fell silent, until ctx ends: it records what is proved of them, starts fence devices, and
+// reports where nothing can be proved.
 func (c *Control) Guard(ctx context.Context) {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
@@ -325,9 +324,9 @@ func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, sa
 		}
 		c.log.Warn("host lost", "host", h.Name, "proof", v.Text)
 		return c.hostFailed(ctx, h.Name, s.Index(), state.ProofLease, v.Text)
-	case v.In >= 0: // the watchdog will have its say
+	case v.In >= 0: // the watchdog will reset the host
 		return nil
-	case meta.FencingDisabled, meta.RecoveryFreeze.On(): // what is held is not turned off either
+	case meta.FencingDisabled, meta.RecoveryFreeze.On(): // a host is not turned off either during a recovery freeze, or while fencing is disabled
 	case c.o.Fence != nil && c.o.Fence.Has(h.Name):
 		c.fence(ctx, h.Name, s.Index())
 	}
@@ -350,8 +349,8 @@ func (c *Control) guard(ctx context.Context, s *state.Snapshot, h state.Host, sa
 		Text: "nothing proves that it is dead, its restartable VMs are not started elsewhere: " + text + "; vcctl host confirm-dead " + h.Name + " if you know"})
 }
 
-// arriving says whether a restartable VM may have come to the host, by migration, after its lease had ended, so that
-// the watchdog may not have had its say. A VM cannot come any more once it is proved gone from its source.
+// arriving says whether a restartable VM may have come to the host, by migration, after its lease had ended, so that the
+// watchdog may not have reset the host since. A VM cannot come any more once it is proved gone from its source.
 func (c *Control) arriving(s *state.Snapshot, h state.Host) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -371,23 +370,23 @@ func (c *Control) arriving(s *state.Snapshot, h state.Host) bool {
 	return coming
 }
 
-// lostSince is when this server first saw, in this term, that a VM was proved gone from the source of its move.
+// lostSince is when this server first observed, in this term, that a VM was proved gone from the source of its move.
 type lostSince struct {
 	index uint64
 	at    lease.Instant
 }
 
-// hostFailed proposes that the host is lost. That it holds no more meanwhile is no fault.
+// hostFailed proposes that the host is lost. If the proof does not hold any more meanwhile, that is no error.
 func (c *Control) hostFailed(ctx context.Context, host string, basis uint64, proof state.Proof, text string) error {
 	err := c.proposeLoss(ctx, state.HostLost{Host: host, Proof: proof, Text: text, Basis: basis})
 	if errors.Is(err, state.ErrConflict) {
-		return nil // the cluster was disarmed, or the watchdog, or the host was heard of, since we looked
+		return nil // fencing, or the watchdog, was disabled, or the host renewed, since the check
 	}
 	return err
 }
 
-// proposeLoss of a host. From the last look at the proof until it is in the log the host is granted nothing: what
-// it would start then is not covered by the proof.
+// proposeLoss proposes the loss of a host. From the last check of the proof until it is in the log the host is granted nothing:
+// the proof does not cover what it would start then.
 func (c *Control) proposeLoss(ctx context.Context, b state.HostLost) error {
 	c.mu.Lock()
 	leases := c.leases // of this term
@@ -405,7 +404,7 @@ func (c *Control) proposeLoss(ctx context.Context, b state.HostLost) error {
 	if again {
 		return fmt.Errorf("host %s was heard of again: %w", b.Host, ErrConflict)
 	}
-	// Whoever asked may go away meanwhile, but what becomes of the entry must be known.
+	// The caller may go away meanwhile, but the outcome of the entry must be known.
 	err := c.propose(context.WithoutCancel(ctx), state.KindHostLost, b)
 	if !errors.Is(err, ErrTimeout) { // else it is known once another term has begun
 		c.mu.Lock()
@@ -426,7 +425,7 @@ func runsRestartable(s *state.Snapshot, host string) (runs bool) {
 	return runs
 }
 
-// fence sets the host's device to work, unless it is at work.
+// fence starts the host's fence device, unless it is at work.
 func (c *Control) fence(ctx context.Context, host string, basis uint64) {
 	c.mu.Lock()
 	f := c.fencing[host]

@@ -149,7 +149,7 @@ func TestNothingIsGrantedWhileALossIsRecorded(t *testing.T) {
 	})
 }
 
-// While the cluster is held after a restore no host is turned off by itself.
+// During a recovery freeze after a restore the leader turns no host off by itself.
 func TestNothingIsFencedDuringARecoveryFreeze(t *testing.T) {
 	for _, frozen := range []bool{false, true} {
 		d := &device{}
@@ -191,8 +191,8 @@ func TestLeasesOfAnotherLeaderAreLonger(t *testing.T) {
 	})
 }
 
-// A migration that was under way when a snapshot was restored is over before the recovery freeze is: neither of its hosts
-// can say before where the VM runs.
+// A migration that was under way when a snapshot was restored is over before the recovery freeze is: before that neither of its
+// hosts can report where the VM runs.
 func TestRecoveryFreezeWaitsForMigrations(t *testing.T) {
 	lead(t, nil, func(t *testing.T, s *site, vm state.VM) {
 		s.freeze()

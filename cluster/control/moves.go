@@ -41,7 +41,7 @@ type refusal struct {
 	why   string
 }
 
-// retryMoves is how often the loop looks at plans that are carried out, though nothing changes: time may decide.
+// retryMoves is how often the loop evaluates running plans though nothing changes: deadlines may pass.
 const retryMoves = time.Second
 
 func (m *moving) startTerm() {
@@ -60,7 +60,7 @@ func (m *moving) fresh() {
 	}
 }
 
-// observe takes in how fast guests write that are on their way.
+// observe takes in how fast the guests write whose migration goes on.
 func (m *moving) observe(r agent.Report) {
 	if len(r.Moves) == 0 {
 		return
@@ -74,7 +74,7 @@ func (m *moving) observe(r agent.Report) {
 	}
 }
 
-// due says when the loop is to look again though nothing changed.
+// due says when the loop must look again though nothing changed.
 func (m *moving) due(now time.Time) <-chan time.Time {
 	at := m.wake
 	if m.on.Load() {
@@ -86,12 +86,12 @@ func (m *moving) due(now time.Time) <-chan time.Time {
 		return nil
 	}
 	if !at.After(now) {
-		m.wake = time.Time{} // once: who looks then says when to look next
+		m.wake = time.Time{} // once: that evaluation says when to look next
 	}
 	return time.After(max(at.Sub(now), debounce))
 }
 
-// boundsOf a move, out of its migration's row, for the agents.
+// boundsOf adds a move's bounds from its migration's row, for the agents.
 func boundsOf(to *agent.Move, s *state.Snapshot, meta state.Meta, g *state.Group, vm *state.VM) {
 	for _, pool := range meta.Settings.SharedPools {
 		to.SharedDisk = to.SharedDisk || pool == g.Disk.Pool
@@ -105,13 +105,13 @@ func boundsOf(to *agent.Move, s *state.Snapshot, meta state.Meta, g *state.Group
 	to.AutoConverge, to.PostCopy, to.CopyStorage, to.Abort = o.AutoConverge, o.PostCopy, o.CopyStorage, m.Abort
 }
 
-// sentBytes of a move that a status tells the end of: never less than was told before.
+// sentBytes returns the bytes of a move whose end a status reports: never less than was reported before.
 func sentBytes(s *state.Snapshot, st agent.Status) int64 {
 	m, _ := s.MigrationOpened(st.VM, st.Move)
 	return max(st.Bytes, m.BytesMoved)
 }
 
-// recordSent passes on what migrations sent, by their source's last word. It may come after the VM arrived.
+// recordSent proposes what migrations sent, by their source's last report. It may come after the VM arrived.
 func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Report) error {
 	for _, st := range r.Statuses {
 		if st.Phase != agent.PhaseLeft || st.Move == 0 {
@@ -129,7 +129,7 @@ func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Rep
 	return nil
 }
 
-// carryOn does what is to be done now about the plans of moves that run, and about moves that are to end.
+// carryOn takes the next steps of running move plans, and of moves that are to end.
 func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) (bool, error) {
 	m := &c.moves
 	m.fresh()
@@ -190,7 +190,8 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) 
 	return acted, nil
 }
 
-// weigh the re-balances under way once more where needs have changed since: one whose moves to come do not help any more is planned again.
+// weigh evaluates running re-balances again where needs have changed since: one whose remaining moves do not help any more is
+// planned again.
 func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (bool, error) {
 	needs := loop.Needs(s)
 	meta, _ := s.Meta()
@@ -218,7 +219,7 @@ func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (b
 	return false, nil
 }
 
-// pools that hosts have, as far as their agents have reported to this server.
+// pools returns the pools of hosts, as far as their agents have reported to this server.
 func (c *Control) pools() loop.Pools {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +236,7 @@ func poolsOf(live map[string]HostLive) loop.Pools {
 	return out
 }
 
-// fleetObservation are what agents said of VMs and of what they have for those of others.
+// fleetObservation returns what agents reported of VMs, and of what their hosts need to take VMs over.
 func (c *Control) fleetObservation(s *state.Snapshot) loop.FleetObservation {
 	out := loop.FleetObservation{Use: map[string]loop.Use{}, Partners: map[string]hypervisor.Partner{}}
 	for _, m := range s.Migrations() {
@@ -264,8 +265,8 @@ func (c *Control) fleetObservation(s *state.Snapshot) loop.FleetObservation {
 	return out
 }
 
-// replan what is left of a plan some moves of which did not come about. Where nothing helps any more it has failed; while hosts are silent
-// that could take VMs, it ends as stopped instead.
+// replan plans again what is left of a plan some moves of which did not happen. Where nothing helps any more the plan has
+// failed. While hosts are silent that could take VMs, it ends as stopped instead.
 func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a *loop.Replan) error {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
@@ -307,7 +308,7 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a
 	return c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: next, Version: a.Plan.ModifyIndex})
 }
 
-// ask is the environment of a request: what does not fit is informed of what moves would make room for it.
+// ask is the environment of a request: the answer to a VC that does not fit says which moves would make room for it.
 func (c *Control) ask() loop.Env {
 	env := c.env()
 	env.Advise = func(s *state.Snapshot, vc state.VC) string {
@@ -342,7 +343,7 @@ func (c *Control) ask() loop.Env {
 	return env
 }
 
-// maxAdvised VMs: with more of them a refusal does not wait for a plan of moves.
+// maxAdvised is the number of VMs beyond which a refusal does not wait for a plan of moves.
 const maxAdvised = 2000
 
 func gibText(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

@@ -74,7 +74,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// A re-balance asked for raises the minimum yield within its budget, and says so; a second finds nothing to do.
+// A re-balance that was asked for raises the minimum yield within its budget, and reports it; a second one finds nothing to do.
 func TestRebalance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)
@@ -182,7 +182,7 @@ func TestApplyStalePlan(t *testing.T) {
 	})
 }
 
-// What waits for want of room is informed of what would make room, and gets it.
+// A VC that waits for want of room is answered which moves would make room, and gets it.
 func TestRoomForOneThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 2)

@@ -9,17 +9,17 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// How old a thing is that a host told is counted from when it came in, by the leader's clock: what a host's clock shows says
-// nothing. Within one report its times may be compared, as they are by one clock.
+// The age of what a host reports is counted from when the report came in, by the leader's clock: the time of a host's clock
+// proves nothing. Within one report its times may be compared, as they are by one clock.
 
-// forecastOf a VM, as it came in.
+// forecastOf is the forecast of a VM, as it came in.
 type forecastOf struct {
 	agent.Estimate
 	until time.Time // Until, by the leader's clock
 }
 
-// hostNow is what the host's clock showed when it reported: VMs are measured right before that. Without a sample nobody knows,
-// and what is told counts as new: how old forecasts get the host watches itself (agent.Ahead.Trusted).
+// hostNow returns the time by the host's clock when it reported: VMs are measured right before that. Without a sample that time
+// is not known, and what is reported counts as new. The host itself watches how old forecasts get (agent.Ahead.Trusted).
 func hostNow(r agent.Report) (now time.Time) {
 	for _, m := range r.Samples {
 		if m.At.After(now) {
@@ -29,7 +29,7 @@ func hostNow(r agent.Report) (now time.Time) {
 	return now
 }
 
-// observe takes in what a host forecasts, and wakes who looks where somebody is short of something.
+// observe takes in what a host forecasts, and wakes the rightsizing goroutine where a VM is short of memory or CPU.
 func (x *rightsizing) observe(s *state.Snapshot, r agent.Report, now time.Time) {
 	x.mu.Lock()
 	there := hostNow(r)
@@ -41,7 +41,7 @@ func (x *rightsizing) observe(s *state.Snapshot, r agent.Report, now time.Time) 
 	x.margin.heard(r.Host, r.Available, now)
 	x.mu.Unlock()
 	meta, _ := s.Meta()
-	on := meta.Settings.Rightsizing.WithDefaults().Mode == state.RightsizingOn // else nobody's need is estimated: with many VMs at their caps asking for each takes time
+	on := meta.Settings.Rightsizing.WithDefaults().Mode == state.RightsizingOn // else no VM's need is estimated: with many VMs at their caps asking for each takes time
 	for _, m := range r.Samples {
 		if m.Guest != nil && m.Guest.Pressure != "" || on && m.Cap > 0 && m.Used >= 0.95*m.Cap && estimated(s, m.VM) {
 			select {
@@ -53,7 +53,7 @@ func (x *rightsizing) observe(s *state.Snapshot, r agent.Report, now time.Time) 
 	}
 }
 
-// observations is what the leader knows besides the state; what is known of VMs that are gone is forgotten.
+// observations returns what the leader knows besides the state, and forgets what it knew of VMs that are gone.
 func (c *Control) observations(s *state.Snapshot, x *loop.Rightsizer) loop.Observations {
 	in := loop.Observations{Now: c.o.Now().UTC(), VMs: map[string]loop.VMObservation{}, Unavailable: c.unavailable(s)}
 	m := &c.rightsizing

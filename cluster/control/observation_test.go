@@ -7,7 +7,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// A host's clock may be an hour off: what it told is as old as the leader counts since, no more and no less.
+// A host's clock may be an hour off: the age of what it reported is what the leader counts since, no more and no less.
 func TestHostsClockIsWrong(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
 		recommendationIn(t, func(t *testing.T, h *rightsizedHost) {

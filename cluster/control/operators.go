@@ -9,7 +9,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// askedBy says at the end of an event's text who asked for it: nothing if that is not known.
+// askedBy names the caller, for the end of an event's text: nothing if the caller is not known.
 func askedBy(ctx context.Context) string {
 	if a := audit.Of(ctx); a.ID != "" {
 		return "; asked for by " + a.String()
@@ -17,8 +17,8 @@ func askedBy(ctx context.Context) string {
 	return ""
 }
 
-// ConfirmDead takes an operator's word that a host is dead: its VMs are lost, the
-// restartable ones start elsewhere. A host that is heard of is not dead.
+// ConfirmDead records an operator's confirmation that a host is dead: its VMs are lost, the restartable ones start elsewhere. A
+// host that still reports is not dead.
 func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error {
 	if err := checkReason("reason", reason); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 	return proof, c.proposeLoss(ctx, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof + askedBy(ctx), Basis: basis})
 }
 
-// SetFencing says whether leases that run out stop VMs; they do not during work on the network.
+// SetFencing enables or disables fencing: whether a host stops VMs when its lease runs out. Operators disable it for work on the network.
 func (c *Control) SetFencing(ctx context.Context, enable bool, reason string) error {
 	if err := checkReason("reason", reason); err != nil {
 		return err
@@ -91,8 +91,8 @@ func (c *Control) Audit(ctx context.Context, kind, object, name, text string) er
 	return c.propose(ctx, state.KindAudit, state.Audit{Kind: kind, Object: object, Name: name, Text: text})
 }
 
-// Propose a command of those that only change the cluster's own tables: members, tokens,
-// certificates. What the state says of it is the outcome.
+// Propose proposes a command of those that only change the cluster's own tables: members, tokens, certificates. It returns the
+// outcome of applying it.
 func (c *Control) Propose(ctx context.Context, kind state.Kind, body any) error {
 	switch kind {
 	case state.KindMemberPut, state.KindMemberDrop, state.KindTokenPut, state.KindJoin, state.KindCertificate, state.KindAdminToken, state.KindMove:

@@ -10,40 +10,41 @@ import (
 	"evenkeel/forecast"
 )
 
-// boldnesses of estimates, in order.
+// boldnesses are the degrees of aggressiveness of estimates, in order.
 var boldnesses = [...]string{state.Conservative, state.Balanced, state.Aggressive}
 
-// MarginStatus is the factor by which estimated needs of one boldness count where new VMs are placed.
+// MarginStatus is the factor by which estimated needs of one aggressiveness count where new VMs are placed.
 type MarginStatus struct {
 	Aggressiveness string
 	Factor         float64
 	forecast.MarginSettings
 }
 
-// HostAvailability is what a host itself holds to be available for new VMs.
+// HostAvailability is what a host reports to be available for new VMs.
 type HostAvailability struct {
 	loop.HostAvailability
 	Ignored string // why it counts for nothing; "" = it counts where needs are estimated
 }
 
-// AdmissionStatus is by what new VMs are placed.
+// AdmissionStatus is the admission margin and the headroom by which new VMs are placed.
 type AdmissionStatus struct {
 	InForce bool // needs are estimated, and that is in force; else it is only shown
 	Margins []MarginStatus
-	// Quality is the share of looks at VMs, in the last whole period, at which a VM had what it could use; in the shadow that would have. Below
+	// Quality is the share of looks at VMs, in the last whole period, at which a VM had what it could use; in shadow mode that would have. Below
 	// 0: not known yet.
 	Quality float64
 	Target  float64 // that it is to be above
 	Hosts   []HostHeadroom
 }
 
-// HostHeadroom is what a host has for new VMs, and what it says of that itself.
+// HostHeadroom is what a host has for new VMs, and what its agent reports of that.
 type HostHeadroom struct {
 	loop.Headroom
 	Availability loop.HostAvailability // zero: it reported none
 }
 
-// admissionMargin are what estimates are not taken at their word by. The leader keeps them; a new one begins again. All of it is guarded by shapes.mu.
+// admissionMargin is the margin between estimates and what new VMs may count on. The leader keeps it; a new leader begins
+// again. The lock of rightsizing guards all of it.
 type admissionMargin struct {
 	availability map[string]loop.HostAvailability
 	mode         state.RightsizingMode // in which the penalties were begun
@@ -57,7 +58,8 @@ func (d *admissionMargin) startTerm() {
 	*d = admissionMargin{availability: map[string]loop.HostAvailability{}, quality: -1}
 }
 
-// in begins the penalties again where the mode is another: what the shadow found of what would have been is no credit for what is.
+// in begins the penalties again if the mode has changed: what shadow mode observed of what would have been proves nothing of
+// what is.
 func (d *admissionMargin) in(mode state.RightsizingMode) {
 	if d.mode == mode {
 		return
@@ -68,7 +70,7 @@ func (d *admissionMargin) in(mode state.RightsizingMode) {
 	}
 }
 
-// heard a host's word.
+// heard takes in the availability that a host reported.
 func (d *admissionMargin) heard(host string, a *agent.Available, now time.Time) {
 	if a == nil || d.availability == nil {
 		return
@@ -76,7 +78,7 @@ func (d *admissionMargin) heard(host string, a *agent.Available, now time.Time) 
 	d.availability[host] = loop.HostAvailability{At: now, Available: state.Resources(a.Available), Used: state.Resources(a.Used), VMs: a.VMs}
 }
 
-// observe what a look found, and once a period what that makes of the penalties.
+// observe takes in the result of an evaluation, and updates the penalties once a period.
 func (d *admissionMargin) observe(out *loop.Rightsizing, now time.Time, period time.Duration) {
 	d.in(out.Mode)
 	if out.Mode == state.RightsizingOff {
@@ -106,12 +108,12 @@ func (d *admissionMargin) observe(out *loop.Rightsizing, now time.Time, period t
 	}
 }
 
-// underMemoryPressure: it is given less than it uses, or in the shadow would be.
+// underMemoryPressure says whether the VM is given less than it uses, or in shadow mode would be.
 func underMemoryPressure(v *loop.Recommendation, mode state.RightsizingMode) bool {
 	return v.ShortMemory > 0 || mode == state.RightsizingOn && v.UnderPressure
 }
 
-// margin as it is now.
+// margin returns the margin as it is now.
 func (d *admissionMargin) margin() loop.Margin {
 	p := loop.Margin{Quality: d.quality}
 	for i, into := range []*float64{&p.Conservative, &p.Balanced, &p.Aggressive} {
@@ -120,7 +122,7 @@ func (d *admissionMargin) margin() loop.Margin {
 	return p
 }
 
-// withMargin fills in what new VMs are placed by where needs are estimated. A server that does not lead knows nothing of it.
+// withMargin adds the margin by which new VMs are placed where needs are estimated. A server that does not lead has none.
 func (c *Control) withMargin(s *state.Snapshot, env loop.Env) loop.Env {
 	env.Period = c.o.Period
 	meta, _ := s.Meta()
@@ -135,14 +137,14 @@ func (c *Control) withMargin(s *state.Snapshot, env loop.Env) loop.Env {
 	return env
 }
 
-// availability that hosts told.
+// availability returns the availability that hosts reported.
 func (x *rightsizing) availability() map[string]loop.HostAvailability {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return maps.Clone(x.margin.availability)
 }
 
-// admission as it stands.
+// admission returns the present status of admission.
 func (c *Control) admission(s *state.Snapshot) AdmissionStatus {
 	meta, _ := s.Meta()
 	mode := meta.Settings.Rightsizing.WithDefaults().Mode

@@ -33,8 +33,8 @@ func demanding(name string) state.VC {
 	return x
 }
 
-// P begins at its start, falls while VMs have what they can use, and rises when some have not: then what fitted before is refused, and says
-// why; it is admitted, without being asked again, once P has fallen.
+// P begins at its start, falls while VMs have what they can use, and rises when some have not. Then a VC that fitted before is
+// refused, with the reason. It is admitted, without another request, once P has fallen.
 func TestMarginFollowsQuality(t *testing.T) {
 	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		if p, a := h.margin(); p != 1.5 || a.InForce || a.Quality >= 0 {
@@ -112,7 +112,7 @@ func TestMarginFollowsQuality(t *testing.T) {
 	})
 }
 
-// A host's word bounds what it is given, where needs are estimated, until it is old.
+// A host's reported availability bounds what it is given, where needs are estimated, until the report is old.
 func TestHostAvailability(t *testing.T) {
 	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		h.run("a", state.NeedsEstimated, "core", 1<<30, 256<<20)

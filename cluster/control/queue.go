@@ -7,14 +7,14 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// queueMemory is what the loop remembers of the queue from one plan to the next.
+// queueMemory is what the loop keeps of the queue from one plan to the next.
 type queueMemory struct {
 	fitting []string        // ids of VCs that were found to fit and are not admitted yet
 	known   map[string]bool // ids of the queue as it was then
 }
 
-// admit returns a plan that admits one VC of the queue, nil if none fits. The whole
-// queue is decided at once; that is worth nothing any more once somebody new waits.
+// admit returns a plan that admits one VC of the queue, nil if none fits. The whole queue is decided at once. That decision is
+// void once another VC joins the queue.
 func (t *queueMemory) admit(s *state.Snapshot, env loop.Env) *state.Plan {
 	queue := loop.Queue(s)
 	isNew := func(vc state.VC) bool { return !t.known[vc.ID] }

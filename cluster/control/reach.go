@@ -13,7 +13,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Peers are hosts that an agent is to look at, whether VMs could be sent there: those that are heard of.
+// Peers returns hosts to which an agent is to test the route: those that report.
 func (c *Control) Peers(_ context.Context, q agent.PeersWanted) (agent.Peers, error) {
 	s := c.o.State.Snapshot()
 	if _, ok := s.Host(q.Host); !ok {
@@ -30,7 +30,7 @@ func (c *Control) Peers(_ context.Context, q agent.PeersWanted) (agent.Peers, er
 	return nextPeers(all, q), nil
 }
 
-// nextPeers are those of all that are asked for again, and the next ones of the ring, each once.
+// nextPeers returns those of all that are asked for again, and the next ones of the ring, each once.
 func nextPeers(all []agent.Peer, q agent.PeersWanted) agent.Peers {
 	slices.SortFunc(all, func(a, b agent.Peer) int { return strings.Compare(a.Host, b.Host) })
 	out := agent.Peers{Peers: []agent.Peer{}, Next: q.After}
@@ -60,7 +60,7 @@ func nextPeers(all []agent.Peer, q agent.PeersWanted) agent.Peers {
 	return out
 }
 
-// routesLocked are what agents found in the way of VMs, by the host that would send them. c.mu is held.
+// routesLocked returns the obstacles that agents found, by the host that would send VMs. c.mu is held.
 func (c *Control) routesLocked() loop.Routes {
 	out := loop.Routes{}
 	for host, l := range c.live {
@@ -80,8 +80,8 @@ func (c *Control) routes() loop.Routes {
 	return c.routesLocked()
 }
 
-// MissingRoutes are the hosts that cannot send VMs to others, by their agents' word, in sentences; equal causes once. What is said by or of hosts that
-// are not heard of counts for nothing.
+// MissingRoutes returns the hosts that cannot send VMs to others, as their agents report it, in sentences; equal causes once.
+// Reports of, and about, hosts that are silent do not count.
 func (v *View) MissingRoutes() []loop.MissingRoute {
 	v.fill()
 	routes := loop.Routes{}

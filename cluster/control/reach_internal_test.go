@@ -8,7 +8,8 @@ import (
 	"evenkeel/cluster/agent"
 )
 
-// Hosts are looked at by turns: nobody looks at more than a few at a time, all get their turn, and what was not reached is asked for again.
+// Hosts are probed in turns: no host probes more than a few at a time, all get their turn, and a host that was not reached is
+// asked for again.
 func TestNextPeers(t *testing.T) {
 	var all []agent.Peer
 	for i := range 100 {

@@ -16,8 +16,8 @@ var noCA = hypervisor.Obstacle{Why: "/etc/pki/CA/cacert.pem is missing", Here: t
 
 const noCAOnH1 = "host h1 cannot send VMs: /etc/pki/CA/cacert.pem is missing on h1"
 
-// A host that cannot send VMs is named as such before anybody wants it empty; its drain is refused before anything moves, and goes
-// on once the cause is mended.
+// A host that cannot send VMs is named as such before any drain is asked for. Its drain is refused before anything moves, and
+// goes on once the cause is mended.
 func TestDrainOfAHostThatCannotSend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 3)
@@ -57,7 +57,8 @@ func TestDrainOfAHostThatCannotSend(t *testing.T) {
 	})
 }
 
-// What nobody knew of before a drain is found out by its first moves: the cause is named right, and no VM is tried twice for it.
+// A fault that was not known before a drain is found by its first moves: the cause is named right, and no VM is tried twice for
+// it.
 func TestDrainThatFindsNoRoute(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		world := newWorld(t, 3)

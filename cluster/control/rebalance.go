@@ -15,10 +15,10 @@ import (
 // RebalanceRequest asks for a plan of moves that raises the minimum yield.
 type RebalanceRequest struct {
 	MaxBytes *int64 // most bytes that may be moved; nil: the cluster's default; -1: no bound
-	By, Text string // who asks, and why
+	By, Text string // the caller, and why
 }
 
-// MoveResult is a plan of moves that was made. Without steps there is nothing worth moving, and the plan's reason says why.
+// MoveResult is a plan of moves that was made. Without steps no move is worth it, and the plan's reason says why.
 type MoveResult struct {
 	Plan      state.MovePlan
 	Operation state.Operation // zero in a dry run
@@ -26,19 +26,19 @@ type MoveResult struct {
 	Replayed  bool // the answer to an idempotency key used before
 }
 
-// CurvePoint is the minimum yield that so many bytes buy.
+// CurvePoint is the minimum yield that a number of bytes buys.
 type CurvePoint struct {
 	Bytes    int64
 	MinYield float64
 }
 
-// MigrationView is a migration with how far it is, while it goes on.
+// MigrationView is a migration with its progress, while it goes on.
 type MigrationView struct {
 	state.Migration
-	Live *agent.MoveProgress // nil: its host has not said
+	Live *agent.MoveProgress // nil: its host has not reported
 }
 
-// MigrationView of a migration.
+// MigrationView returns a migration with its progress.
 func (v *View) MigrationView(m state.Migration) MigrationView {
 	out := MigrationView{Migration: m}
 	if m.State != state.MigrationRunning {
@@ -54,7 +54,7 @@ func (v *View) MigrationView(m state.Migration) MigrationView {
 	return out
 }
 
-// before says whether requests about moves can be answered: by the leader, of a cluster that waits for nobody.
+// before says whether this server can answer requests about moves: it leads, and the cluster waits for no host.
 func (c *Control) before(ctx context.Context, what string) (*state.Snapshot, error) {
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", what, ErrNoLeader, err)
@@ -85,8 +85,8 @@ func replayMoves(s *state.Snapshot, print string, call Call) (MoveResult, bool, 
 	return MoveResult{Plan: plan, Operation: r.Operation, Replayed: true}, true, nil
 }
 
-// Rebalance plans moves that raise the minimum yield, and has them carried out. It takes the place of such a plan that is carried
-// out: moves under way end, those that have not begun are planned again.
+// Rebalance plans moves that raise the minimum yield, and has them carried out. It replaces a re-balance that is under way:
+// moves under way end, those that have not begun are planned again.
 func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) (MoveResult, error) {
 	if err := checkReason("text", q.Text); err != nil {
 		return MoveResult{}, err
@@ -123,7 +123,7 @@ func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) 
 	})
 }
 
-// movePlan makes a plan on a snapshot and records it; again if the state had moved on.
+// movePlan makes a plan on a snapshot and records it; it plans again if the state had changed meanwhile.
 func (c *Control) movePlan(ctx context.Context, verb, print string, call Call, make func(s *state.Snapshot) (state.MovePlanPut, error)) (MoveResult, error) {
 	for n := 0; ; n++ {
 		r, again, err := c.tryMovePlan(ctx, verb, print, call, make)
@@ -191,7 +191,7 @@ func (c *Control) Curve(ctx context.Context) ([]CurvePoint, error) {
 	return out, nil
 }
 
-// ApplyPlan has a plan that was put forward carried out, if it still is what it was.
+// ApplyPlan has a proposed plan carried out, if it is still valid.
 func (c *Control) ApplyPlan(ctx context.Context, id string, call Call) (MoveResult, error) {
 	return c.movePlan(ctx, "rebalance", fingerprint("apply", id, nil), call, func(s *state.Snapshot) (state.MovePlanPut, error) {
 		p, ok := s.MovePlan(id)
@@ -254,7 +254,7 @@ func orOperator(by string) string {
 	return by
 }
 
-// AbortMigration has the source give a move up. The VM runs on where it is; whether it does is the hosts' word.
+// AbortMigration orders the source to give a move up. The VM runs on where it is; only the hosts' reports say where that is.
 func (c *Control) AbortMigration(ctx context.Context, id, by string) (state.Migration, error) {
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return state.Migration{}, fmt.Errorf("abort migration %s: %w: %w", id, ErrNoLeader, err)
@@ -308,8 +308,8 @@ func checkReason(field, text string) error {
 	return nil
 }
 
-// makeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission
-// then starts it as any other.
+// makeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission then
+// starts it as any other.
 func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
@@ -341,7 +341,7 @@ func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error)
 	return false, nil
 }
 
-// Of the queue, how many VCs room is looked for at a time, and how many plans one VC is given within a cool-down.
+// For how many VCs of the queue room is looked for at a time, and how many plans one VC is given within a cool-down.
 const (
 	maxRoomTries = 4
 	maxRoomPlans = 2
@@ -356,7 +356,7 @@ func recentRoomPlans(s *state.Snapshot, vc string, since time.Time) (n int) {
 	return n
 }
 
-// putPlan records a plan of the loop. It takes the place of those that nobody applied.
+// putPlan records a plan of the loop. It replaces plans that no user applied.
 func (c *Control) putPlan(ctx context.Context, s *state.Snapshot, plan state.MovePlan) (bool, error) {
 	put := state.MovePlanPut{Plan: plan}
 	for _, p := range s.MovePlans() {
@@ -371,10 +371,10 @@ func (c *Control) putPlan(ctx context.Context, s *state.Snapshot, plan state.Mov
 	return err == nil, err
 }
 
-// balanceInterval at whether moves would help.
+// balanceInterval is how often the leader looks whether moves would help.
 const balanceInterval = time.Second
 
-// balance looks for moves that raise the minimum yield, if it is time to.
+// balance plans moves that raise the minimum yield, if a plan is due.
 func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) {
 	m := &c.moves
 	meta, _ := s.Meta()
@@ -415,7 +415,7 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 	return c.putPlan(ctx, s, plan)
 }
 
-// balanceObservation of the cluster, for the question whether to look for moves. Where everybody has what they need a quick look says so.
+// balanceObservation returns what decides whether moves are looked for. Where every VM has what it needs a quick look says so.
 func (c *Control) balanceObservation(s *state.Snapshot, env loop.Env, set state.MoveSettings) loop.BalanceObservation {
 	full := true
 	s.EachVC(func(vc *state.VC) bool {

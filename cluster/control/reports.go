@@ -7,11 +7,12 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// A new leader knows of no host what it runs and could take until that host's agent has reported to it. Until all have, or a
-// lease has passed in which a host that lives reports, it plans nothing that needs a target, and gives no verdict for want of one.
+// A new leader does not know what a host runs, and which VMs it could take, until that host's agent has reported to it. Until
+// all have, or a lease has passed in which a host that lives reports, it plans nothing that needs a target, and refuses nothing
+// for want of one.
 
-// owesReport says whether a leader that a host has not reported to must not plan without it. A lost host has proof instead, and one that
-// is closed without a drain and without VMs is neither source nor target.
+// owesReport says whether a leader must not plan without a host that has not reported to it. A lost host has a proof instead,
+// and one that is cordoned without a drain and without VMs is neither source nor target.
 func owesReport(h *state.Host, reported bool, vms func() int) bool {
 	if reported || h.Lost.Proof != "" {
 		return false
@@ -19,7 +20,7 @@ func owesReport(h *state.Host, reported bool, vms func() int) bool {
 	return !h.Cordoned || h.Drain.State == state.DrainRunning || vms() > 0
 }
 
-// unreported are the hosts that owe this leader a report, by name.
+// unreported returns the hosts that owe this leader a report, by name.
 func (c *Control) unreported(s *state.Snapshot) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +35,7 @@ func (c *Control) unreported(s *state.Snapshot) []string {
 	return names
 }
 
-// awaited are the unreported hosts that are waited for: none once this server has led for a lease.
+// awaited returns the unreported hosts for which the leader waits: none once this server has led for a lease.
 func (c *Control) awaited(s *state.Snapshot) []string {
 	c.mu.Lock()
 	early := c.o.Clock()-c.begun < c.o.Lease
@@ -45,7 +46,7 @@ func (c *Control) awaited(s *state.Snapshot) []string {
 	return c.unreported(s)
 }
 
-// allReported is the error of a request that cannot be answered rightly before all hosts have reported; nil: it can.
+// allReported returns the error of a request that cannot be answered rightly before all hosts have reported; nil: it can.
 func (c *Control) allReported(s *state.Snapshot, what string) error {
 	if hosts := c.awaited(s); len(hosts) > 0 {
 		return fmt.Errorf("%s: hosts that have yet to report to the new leader: %s; try again in a moment: %w", what, someNames(hosts), ErrNoLeader)
@@ -53,7 +54,7 @@ func (c *Control) allReported(s *state.Snapshot, what string) error {
 	return nil
 }
 
-// someNames of many.
+// someNames names some of many.
 func someNames(all []string) string {
 	const few = 5
 	if len(all) <= few {

@@ -169,8 +169,8 @@ func (c *crew) underWay() state.MovePlan {
 	return r.Plan
 }
 
-// A leader plans nothing again, and no plan ends, before it knows of all hosts what they could take: a target whose first report comes late is
-// one that the moves go to once it has come.
+// A leader plans nothing again, and no plan ends, before it knows of all hosts which VMs they could take: moves go to a target
+// whose first report comes late, once it has come.
 func TestATargetReportsLateToANewLeader(t *testing.T) {
 	for _, late := range []time.Duration{0, 300 * time.Millisecond, time.Second, 3 * time.Second, control.DefaultLease - time.Second} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestATargetReportsLateToANewLeader(t *testing.T) {
 	}
 }
 
-// Nobody waits for ever: once a lease has passed the plan ends, but not as failed, and it names the host that was not counted.
+// No plan waits for ever: once a lease has passed the plan ends, but not as failed, and it names the host that was not counted.
 func TestATargetDoesNotReportToANewLeader(t *testing.T) {
 	newCrew(t, func(t *testing.T, c *crew) {
 		c.crowd([]string{"h2"}, "a", "b", "c", "d")
@@ -326,7 +326,7 @@ func TestTheQueueBeforeHostsReport(t *testing.T) {
 	}, "h2")
 }
 
-// VMs that were lost with a host are not said to have no room, either.
+// VMs that were lost with a host are not reported as having no room, either.
 func TestARestartBeforeHostsReport(t *testing.T) {
 	newCrew(t, func(t *testing.T, c *crew) {
 		begin := func(x state.VC, on string) state.VC {
@@ -359,8 +359,8 @@ func TestARestartBeforeHostsReport(t *testing.T) {
 	}, "h2", "h3")
 }
 
-// A host that is emptied is closed, and a leader that begins meanwhile waits for its report as for any other's: the drain does not say that it
-// is silent. One that is closed and off does not hold up the others.
+// A host with a drain is closed for VMs. A leader that begins meanwhile waits for its report as for any other host's: the drain
+// does not report it as silent. A host that is closed and off does not hold up the others.
 func TestADrainGoesOnUnderANewLeader(t *testing.T) {
 	for _, left := range []int{0, 2} {
 		t.Run(fmt.Sprintf("%d VMs", left), func(t *testing.T) {

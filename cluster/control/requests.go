@@ -9,11 +9,11 @@ type Call struct {
 	DryRun         bool   // plan and answer, change nothing
 }
 
-// Result of a request.
+// Result is the result of a request.
 type Result struct {
 	Operation state.Operation // zero in a dry run
 	VC        state.VC        // as it is after the change; in a dry run as it would be
-	Decision  state.Decision  // what admission said, where it was asked
+	Decision  state.Decision  // admission's answer, where it was asked
 	Changes   []Change        // what the plan does (a dry run: would do)
 	VMs       []state.VM      // of a dry run: the VMs of VC as they would be
 	DryRun    bool
@@ -22,7 +22,7 @@ type Result struct {
 	rightsizing state.RightsizingSettings
 }
 
-// Change is one step of a plan, in words and in figures.
+// Change is one step of a plan, as a text and in figures.
 type Change struct {
 	Verb string // place, cap, balloon, start, stop, delete
 	VM   string // name, "" where the change is to a group

@@ -12,19 +12,19 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// wakesPerPeriod at needs there may be between two others, where somebody is short of something.
+// wakesPerPeriod is how many evaluations of needs there may be between two regular ones, where a VM is short of memory or CPU.
 const wakesPerPeriod = 6
 
-// reportEvery so many periods the leader says what rightsizing did, so that the next leader goes on from there.
+// reportEvery is after how many periods the leader records what rightsizing did, so that the next leader goes on from there.
 const reportEvery = 10
 
-// RightsizingStatus is how rightsizing stands.
+// RightsizingStatus is the present status of rightsizing.
 type RightsizingStatus struct {
 	Settings    state.RightsizingSettings // with defaults
 	EvaluatedAt time.Time                 // zero: not yet, since this server began to lead
-	Reclaimed   state.Resources           // by the last look: in force, or in the shadow what would be
+	Reclaimed   state.Resources           // by the last look: in force, or in shadow mode what would be
 	VMs         []loop.Recommendation
-	Hours       []state.RightsizingHour // oldest first; by this leader, and what others told before
+	Hours       []state.RightsizingHour // oldest first; by this leader, and what earlier leaders reported
 	Waiting     []string                // VMs that were preempted and wait for room, by name
 	Admission   AdmissionStatus
 }
@@ -42,7 +42,7 @@ type RightsizingStats struct {
 
 // rightsizing is what the leader remembers of needs besides the state.
 type rightsizing struct {
-	wake  chan struct{} // somebody is short of something
+	wake  chan struct{} // a VM is short of memory or CPU
 	again atomic.Uint64 // counts the looks that found VMs to be started again
 
 	mu          sync.Mutex
@@ -51,14 +51,14 @@ type rightsizing struct {
 	begun       bool                  // a term began: the goroutine that looks forgets
 	evaluatedAt time.Time
 	last        loop.Rightsizing
-	hours       []state.RightsizingHour // oldest first; those that the log was not told as they are have no id
+	hours       []state.RightsizingHour // oldest first; those that differ from the log, or are not in it, have no id
 	epoch       uint64                  // of the state that they were read from
-	saved       time.Time               // when they were last told to the log
+	saved       time.Time               // when they were last written to the log
 	total       RightsizingStats
 	margin      admissionMargin
 }
 
-// startTerm a term, with the hours that were told before.
+// startTerm begins a term with the hours that are in the log.
 func (x *rightsizing) startTerm(now time.Time, s *state.Snapshot) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -69,7 +69,7 @@ func (x *rightsizing) startTerm(now time.Time, s *state.Snapshot) {
 	x.margin.startTerm()
 }
 
-// estimated: less than was declared is thought to be what a VM needs.
+// estimated says whether a VM's estimated need is less than was declared.
 func estimated(s *state.Snapshot, id string) bool {
 	vm, _ := s.VM(id)
 	vc, _ := s.VC(vm.VC)
@@ -77,7 +77,7 @@ func estimated(s *state.Snapshot, id string) bool {
 	return g.Estimated > 0
 }
 
-// rightsizeOn looks at what VMs need until ctx ends.
+// rightsizeOn evaluates the needs of VMs until ctx ends.
 func (c *Control) rightsizeOn(ctx context.Context) {
 	x := loop.Rightsizer{Period: c.o.Period}
 	sooner := c.o.Period / wakesPerPeriod
@@ -94,7 +94,7 @@ func (c *Control) rightsizeOn(ctx context.Context) {
 		if err := c.rightsize(ctx, &x); err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) && !errors.Is(err, state.ErrConflict) {
 			c.log.Warn("rightsizing", "error", err)
 		}
-		timer.Reset(sooner) // who is short now is looked at again no sooner
+		timer.Reset(sooner) // VMs that are short now are evaluated again no sooner
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -105,7 +105,7 @@ func (c *Control) rightsizeOn(ctx context.Context) {
 	}
 }
 
-// rightsize looks once, and proposes what was found.
+// rightsize evaluates needs once, and proposes the changes.
 func (c *Control) rightsize(ctx context.Context, x *loop.Rightsizer) error {
 	if !c.o.Log.Leads() {
 		return ErrNoLeader
@@ -142,7 +142,7 @@ func (c *Control) rightsize(ctx context.Context, x *loop.Rightsizer) error {
 	return errors.Join(err, c.reportHours(ctx, s, in.Now))
 }
 
-// waitsAgain: a VM that was preempted may start again.
+// waitsAgain says whether a VM that was preempted may start again.
 func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 	found := false
 	s.EachVM(func(vm *state.VM) bool {
@@ -152,7 +152,7 @@ func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 	return found
 }
 
-// reportHours of what rightsizing did, now and then.
+// reportHours proposes the hours of rightsizing now and then.
 func (c *Control) reportHours(ctx context.Context, s *state.Snapshot, now time.Time) error {
 	x := &c.rightsizing
 	hours := x.unsaved(now, reportEvery*c.o.Period)
@@ -164,14 +164,14 @@ func (c *Control) reportHours(ctx context.Context, s *state.Snapshot, now time.T
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i := range x.hours { // nothing was noted meanwhile: who notes is who tells
+	for i := range x.hours { // nothing was noted meanwhile: the goroutine that notes hours is the one that writes them
 		x.hours[i].ID = "told"
 	}
 	x.saved = now
 	return nil
 }
 
-// unsaved are the hours that the log was not told as they are, if it is so long ago that it was told any.
+// unsaved returns the hours that differ from those in the log; none if the log was written less than every ago.
 func (x *rightsizing) unsaved(now time.Time, every time.Duration) []state.RightsizingHour {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -181,7 +181,7 @@ func (x *rightsizing) unsaved(now time.Time, every time.Duration) []state.Rights
 	return slices.DeleteFunc(slices.Clone(x.hours), func(h state.RightsizingHour) bool { return h.ID != "" })
 }
 
-// hour of what rightsizing did, in that mode.
+// hour returns the hour of what rightsizing does now, in that mode.
 func (x *rightsizing) hour(now time.Time, mode state.RightsizingMode) *state.RightsizingHour {
 	from := now.Truncate(time.Hour)
 	same := func(h state.RightsizingHour) bool { return h.Mode == mode && h.From.Equal(from) }
@@ -196,7 +196,7 @@ func (x *rightsizing) hour(now time.Time, mode state.RightsizingMode) *state.Rig
 	return &state.RightsizingHour{} // older than all that are kept
 }
 
-// note what a look found.
+// note adds the result of an evaluation to the hour.
 func (x *rightsizing) note(now time.Time, period time.Duration, s *state.Snapshot, out loop.Rightsizing, gone int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -248,7 +248,7 @@ func (x *rightsizing) note(now time.Time, period time.Duration, s *state.Snapsho
 	}
 }
 
-// Rightsizing is how it stands. Of the leader only.
+// Rightsizing returns the present status of rightsizing. Only the leader has it.
 func (c *Control) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
 	s, err := c.before(ctx, "rightsizing")
 	if err != nil {
@@ -271,7 +271,7 @@ func (c *Control) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
 	return out, nil
 }
 
-// RightsizingStats of a server that leads.
+// RightsizingStats returns the counts of a server that leads.
 func (c *Control) RightsizingStats() RightsizingStats {
 	c.rightsizing.mu.Lock()
 	defer c.rightsizing.mu.Unlock()
@@ -283,7 +283,7 @@ func (c *Control) RightsizingStats() RightsizingStats {
 	return out
 }
 
-// recommendations is what the last look found of VMs, by id.
+// recommendations returns what the last evaluation found for VMs, by id.
 func (x *rightsizing) recommendations() map[string]loop.Recommendation {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -151,7 +151,7 @@ func (h *rightsizedHost) explained(name string) string {
 	return strings.Join(control.Explain(v, x).Lines, "\n")
 }
 
-// A leader goes on from what the one before reported the shadow: all but its last minutes.
+// A leader goes on from the last report of shadow mode of the one before it: all but its last minutes.
 func TestTheShadowOutlivesTheLeader(t *testing.T) {
 	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		const gib = 1 << 30
@@ -224,7 +224,8 @@ func TestTheShadowOfARestoredState(t *testing.T) {
 	})
 }
 
-// From the shadow, over what is reclaimed and admitted, to who gives way and comes back, and the switch that ends it.
+// The whole way of rightsizing: from shadow mode, over memory that is reclaimed and VCs that are admitted into it, to VMs that
+// are evicted and come back, and the switch that ends it.
 func TestRightsizing(t *testing.T) {
 	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
 		const gib = 1 << 30

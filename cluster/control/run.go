@@ -13,18 +13,17 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// debounce is how long the state must be still before the loop looks at it:
-// a burst of reports is one look.
+// debounce is how long the state must be unchanged before the loop looks at it: a burst of reports is one look.
 const debounce = 10 * time.Millisecond
 
-// restFor so many times as long as a look took in vain the loop waits before the next: with many hosts, requests
-// have the turn meanwhile. But no longer than maxRest.
+// After a look in vain the loop rests for restFor times as long as the look took, at most maxRest: with many hosts, requests
+// are served meanwhile.
 const (
 	restFor = 24
 	maxRest = time.Second
 )
 
-// retryAfter a plan that could not be proposed.
+// retryAfter is how long after a plan that could not be proposed the loop tries again.
 const retryAfter = time.Second
 
 // Run is the control loop: whenever the state changes it admits what fits of
@@ -66,8 +65,9 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// planInputs is what plans depend on: the placement index, the settings, the hosts that are out or awaited, whether VMs are being moved by a plan,
-// whether some that were preempted have waited for long enough, and what bars VMs from hosts that migrations left them on.
+// planInputs are what plans depend on: the placement index, the settings, the hosts that are unavailable or awaited, whether a
+// plan is moving VMs, whether some preempted VMs have waited for long enough, and what bars VMs from hosts on which migrations
+// left them.
 type planInputs struct {
 	index, settings      uint64
 	unavailable, awaited string
@@ -81,9 +81,8 @@ func (c *Control) inputsOf(s *state.Snapshot, env loop.Env) planInputs {
 	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), c.moves.on.Load(), c.rightsizing.again.Load(), c.relisted.Load()}
 }
 
-// stage proposes one plan, if there is one to propose. idle is the look at which there
-// last was none: most changes of the state (a VM was seen running, an operation
-// recorded) cannot make one.
+// stage proposes one plan, if there is one to propose. idle are the inputs for which there last was none: most changes of the
+// state (a VM was seen running, an operation recorded) cannot make one.
 func (c *Control) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	if !c.o.Log.Leads() {
 		return false, ErrNoLeader
@@ -140,14 +139,14 @@ func (c *Control) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	return err == nil, err
 }
 
-// unavailableNames names the hosts that are out.
+// unavailableNames names the unavailable hosts.
 func (c *Control) unavailableNames(s *state.Snapshot) string { return namesOf(c.unavailable(s)) }
 
 func namesOf(out map[string]string) string {
 	return strings.Join(slices.Sorted(maps.Keys(out)), " ")
 }
 
-// wakeLoop the loop: something changed that is not in the log.
+// wakeLoop wakes the loop: something changed that is not in the log.
 func (c *Control) wakeLoop() {
 	select {
 	case c.wake <- struct{}{}:

@@ -10,18 +10,18 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// tokenUsesEvery is how often the leader records when tokens were last used, and by how much the time of one must have
-// moved to be recorded: each record is an entry of the log.
+// tokenUsesEvery is how often the leader records when tokens were last used, and how much later than recorded a token's last
+// use must be to be recorded: each record is an entry of the log.
 const tokenUsesEvery = 10 * time.Minute
 
-// tokenUses are the last uses of tokens of the API that this server knows of: its own, and on the leader those that the
-// other servers reported.
+// tokenUses are the last uses of API tokens that this server knows of: its own, and on the leader those that the other servers
+// reported.
 type tokenUses struct {
 	mu sync.Mutex
 	at map[string]time.Time // by id of the token
 }
 
-// note a use; earlier ones than that known change nothing.
+// note takes in a use; uses earlier than the known one change nothing.
 func (u *tokenUses) note(id string, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -33,7 +33,7 @@ func (u *tokenUses) note(id string, at time.Time) {
 	}
 }
 
-// all that are known of the tokens that the cluster has; the others are forgotten.
+// all returns the uses of the tokens that the cluster has, and forgets the others.
 func (u *tokenUses) all(s *state.Snapshot) map[string]time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -44,7 +44,7 @@ func (u *tokenUses) all(s *state.Snapshot) map[string]time.Time {
 	return maps.Clone(u.at)
 }
 
-// usesToRecord are those that are later than the recorded ones by more than least, in order of their ids.
+// usesToRecord returns those that are later than the recorded ones by more than shortest, in order of their ids.
 func usesToRecord(tokens []state.Token, seen map[string]time.Time, shortest time.Duration) []state.TokenUse {
 	var out []state.TokenUse
 	for _, t := range tokens {
@@ -55,7 +55,7 @@ func usesToRecord(tokens []state.Token, seen map[string]time.Time, shortest time
 	return out
 }
 
-// Token of the API by its id, as this server's state has it.
+// Token returns the API token of that id, as this server's state has it.
 func (c *Control) Token(id string) (state.Token, bool) { return c.o.State.Snapshot().Token(id) }
 
 // AwaitToken is Token, but waits until the token is there or ctx ends: the state of a server that follows lags a little
@@ -92,7 +92,7 @@ func (c *Control) MakeToken(ctx context.Context, t state.Token, dryRun bool) (st
 	return made, nil
 }
 
-// RevokeToken of the API, and return it. dryRun: only say whether it could be.
+// RevokeToken revokes an API token, and returns it. dryRun: only say whether it could be.
 func (c *Control) RevokeToken(ctx context.Context, d state.TokenDrop, dryRun bool) (state.Token, error) {
 	t, err := c.o.State.Snapshot().CheckTokenDrop(d)
 	if err != nil || dryRun {
@@ -101,10 +101,10 @@ func (c *Control) RevokeToken(ctx context.Context, d state.TokenDrop, dryRun boo
 	return t, c.propose(ctx, state.KindTokenDrop, d)
 }
 
-// UseToken remembers that a token was used at a time.
+// UseToken notes that a token was used at a time.
 func (c *Control) UseToken(id string, at time.Time) { c.used.note(id, at) }
 
-// TokenUses are the last uses of tokens that this server knows of, by id; see UseToken.
+// TokenUses returns the last uses of tokens that this server knows of, by id; see UseToken.
 func (c *Control) TokenUses() map[string]time.Time { return c.used.all(c.o.State.Snapshot()) }
 
 // keepTokenUses records the last uses now and then, while this server leads.

@@ -10,8 +10,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Bounds of what a VC may ask for. They keep nonsense out; what a site allows
-// is in state.Settings.
+// Bounds of what a VC may ask for. They keep nonsense out; state.Settings has what a site allows.
 const (
 	maxCPU       = 1024.0  // cores of one VM's need
 	maxVCPUs     = 1024    // of one VM
@@ -33,7 +32,7 @@ var (
 	labelVal  = regexp.MustCompile(`^([a-zA-Z0-9]([-._a-zA-Z0-9]{0,61}[a-zA-Z0-9])?)?$`)
 )
 
-// faults collects what is wrong with a request.
+// faults collects the faults of a request.
 type faults []FieldError
 
 func (f *faults) add(field string, value any, format string, args ...any) {
@@ -123,7 +122,7 @@ func oneOf(f *faults, field string, value *string, standard string, allowed ...s
 	f.add(field, clip(*value), "must be %s", strings.Join(allowed, " or "))
 }
 
-// checkSize of a group: its count and needs.
+// checkSize checks the size of a group: its count and needs.
 func checkSize(f *faults, at string, set state.Settings, g state.Group) {
 	if g.Count < 1 || g.Count > set.MaxVMs {
 		f.add(at+"count", g.Count, "must be from 1 to %d", set.MaxVMs)
@@ -152,7 +151,7 @@ func number(x float64) any {
 	return fmt.Sprint(x)
 }
 
-// checkBoot: every image must be in the catalogue, of the right kind, and by name.
+// checkBoot checks the images: each must be in the catalogue, of the right kind, and by name.
 func checkBoot(f *faults, at string, s *state.Snapshot, set state.Settings, g *state.Group) {
 	has := g.Boot.Kernel != "" || g.Boot.Initrd != "" || g.Boot.Cmdline != ""
 	switch {
@@ -233,8 +232,8 @@ func checkRest(f *faults, at string, s *state.Snapshot, set state.Settings, g *s
 	}
 }
 
-// checkAffinity: what a rule names must be there when it is written. What goes away
-// later stands for nothing from then on.
+// checkAffinity checks that what a rule names exists when the rule is written. If it is deleted later, the rule's name matches
+// nothing from then on.
 func checkAffinity(f *faults, at string, s *state.Snapshot, own string, a state.Affinity) {
 	if a.Spread != "" && a.Spread != "host" {
 		f.add(at+"spread", clip(a.Spread), "must be host, or left out")
@@ -291,8 +290,7 @@ func clip(s string) string {
 	return s
 }
 
-// checkRestart: VMs that are started on another host need a disk that is there, too, or none
-// that outlives them.
+// checkRestart checks disks: VMs that are started on another host need a disk that is there, too, or none that outlives them.
 func checkRestart(f *faults, s *state.Snapshot, set state.Settings, vc state.VC) {
 	if !vc.Restartable() {
 		return

@@ -9,8 +9,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Create a VC. spec has its name, wishes and groups; MinYield below 0 and empty
-// fields mean the cluster's defaults.
+// Create creates a VC. spec has its name, options and groups; MinYield below 0 and empty fields mean the cluster's defaults.
 func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result, error) {
 	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		if call.IfMatch != 0 {
@@ -49,7 +48,7 @@ func (e *Exists) Error() string { return e.Text }
 // Is makes it an ErrConflict.
 func (e *Exists) Is(target error) bool { return target == ErrConflict }
 
-// vmNamesFree: "a-b" with group "c" and "a" with group "b-c" would make VMs of the same name.
+// vmNamesFree refuses VCs whose VMs would have the names of others: "a-b" with group "c" and "a" with group "b-c" would.
 func vmNamesFree(s *state.Snapshot, vc state.VC) error {
 	for i, g := range vc.Groups {
 		for task := range g.Count {
@@ -64,7 +63,7 @@ func vmNamesFree(s *state.Snapshot, vc state.VC) error {
 	return nil
 }
 
-// existing finds the VC that a request is about.
+// existing returns the VC that a request names.
 func existing(s *state.Snapshot, name string, call Call) (state.VC, error) {
 	vc, ok := s.VCNamed(name)
 	if !ok {
@@ -76,7 +75,7 @@ func existing(s *state.Snapshot, name string, call Call) (state.VC, error) {
 	return vc, nil
 }
 
-// busy refuses to start what still stops.
+// busy refuses to start a VC that is still being stopped.
 func busy(s *state.Snapshot, vc state.VC) error {
 	if vc.Goal == state.GoalDelete {
 		return fmt.Errorf("virtual cluster %s is being deleted: %w", vc.Name, ErrConflict)
@@ -112,7 +111,7 @@ func (c *Control) Scale(ctx context.Context, name string, by Scale, call Call) (
 	})
 }
 
-// rescale is vc with the change made, or what is wrong with it.
+// rescale returns vc with the change made, or the fault of the change.
 func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (state.VC, error) {
 	at := -1
 	for i, g := range vc.Groups {
@@ -173,7 +172,7 @@ func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (stat
 	return vc, f.err()
 }
 
-// Start a VC that is stopped, or the VMs of it that failed.
+// Start starts a VC that is stopped, or the VMs of it that failed.
 func (c *Control) Start(ctx context.Context, name string, call Call) (Result, error) {
 	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
@@ -190,7 +189,7 @@ func (c *Control) Start(ctx context.Context, name string, call Call) (Result, er
 	})
 }
 
-// Stop a VC: its guests are asked to power off; its disks are kept.
+// Stop stops a VC: its agents ask the guests to power off; its disks are kept.
 func (c *Control) Stop(ctx context.Context, name string, call Call) (Result, error) {
 	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)
@@ -204,7 +203,7 @@ func (c *Control) Stop(ctx context.Context, name string, call Call) (Result, err
 	})
 }
 
-// Delete a VC with all it has.
+// Delete deletes a VC with all it has.
 func (c *Control) Delete(ctx context.Context, name string, call Call) (Result, error) {
 	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
 		vc, err := existing(s, name, call)

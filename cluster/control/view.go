@@ -11,7 +11,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// HostLive is what a host's agent last said of itself.
+// HostLive is what a host's agent last reported of the host.
 type HostLive struct {
 	Synced uint64 // log index up to which the desired state is in force
 	Shrunk uint64 // log index up to which all of it is in force that takes something from a VM
@@ -21,7 +21,8 @@ type HostLive struct {
 	VMs    map[string]agent.Sample
 	// Sampled is when VMs came in, by the leader's clock.
 	Sampled time.Time
-	// Pressure of the machine, measured with the samples of its VMs; nil: its kernel measures none, or its agent does not tell.
+	// Pressure of the machine, measured with the samples of its VMs; nil: its kernel measures none, or its agent does not
+	// report it.
 	Pressure  *hypervisor.Pressure
 	Unmanaged []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
 	// Running are the VMs of this cluster that the hypervisor listed last; ListedFor is the log index up to which what is
@@ -32,7 +33,7 @@ type HostLive struct {
 
 	Resumes       bool                 // its agent resumes VMs that a migration left paused
 	Moves         []agent.MoveProgress // the migrations that go on from there
-	Migrates      agent.Migrates       // what it has for VMs that move there; the zero value: it has not said
+	Migrates      agent.Migrates       // what it has for VMs that move there; the zero value: it has not reported
 	MissingRoutes []agent.MissingRoute // where it cannot send VMs
 }
 
@@ -42,7 +43,8 @@ type Hang struct {
 	Heard time.Time // when its agent first reported it, by the leader's clock
 }
 
-// HangsOf a host after a report: a call that was informed of before is informed of since then.
+// HangsOf returns the hanging calls of a host after a report: a call that was reported before keeps the time of its first
+// report.
 func HangsOf(before []Hang, now []agent.Hang, at time.Time) []Hang {
 	var out []Hang
 	for _, h := range now {
@@ -78,7 +80,7 @@ type View struct {
 	blockers func(host string) []Blocker
 	// recommendations is what was found last of what VMs need, by their ids.
 	recommendations func() map[string]loop.Recommendation
-	// withMargin fills in what new VMs are placed by where needs are estimated, and words are what hosts hold to be available.
+	// withMargin adds the margin by which new VMs are placed where needs are estimated, and the availability that hosts report.
 	withMargin   func(loop.Env) loop.Env
 	availability map[string]loop.HostAvailability
 	// Late is what waits for too long, as far as this server knows.
@@ -92,7 +94,7 @@ type leaseView struct {
 	heard time.Duration
 }
 
-// VMView is a VM with the figures users care for.
+// VMView is a VM with its live figures, for users.
 type VMView struct {
 	state.VM
 	VCName     string
@@ -134,11 +136,12 @@ type VCView struct {
 	Yield  float64
 	Count  state.Count
 	Reason string
-	// Estimates says whether its needs are declared or estimated, Boldness how bold the estimates are; "" = there are none.
+	// Estimates says whether its needs are declared or estimated, Aggressiveness how aggressive the estimates are; "" = there
+	// are none.
 	Estimates, Aggressiveness string
 }
 
-// VM with its live figures.
+// VMView returns a VM with its live figures.
 func (v *View) VMView(vm state.VM) VMView {
 	vc, _ := v.VC(vm.VC)
 	g, _ := vc.GroupOf(vm)
@@ -162,7 +165,7 @@ func (v *View) VMView(vm state.VM) VMView {
 	v.fill()
 	live := v.live[vm.Host]
 	if (!live.Reach || v.leases[vm.Host].state == "over") && vm.Phase == state.Running {
-		out.State = "unknown" // its host cannot say
+		out.State = "unknown" // its host cannot report
 	}
 	s, ok := live.VMs[vm.ID]
 	if !ok || s.Generation != vm.Generation {
@@ -175,7 +178,7 @@ func (v *View) VMView(vm state.VM) VMView {
 	return out
 }
 
-// HostView of a host.
+// HostView returns a host with its live figures.
 func (v *View) HostView(h state.Host) HostView {
 	v.fill()
 	out := HostView{Host: h, State: "ready", Lease: "unknown", Heard: -1}
@@ -220,13 +223,13 @@ func (v *View) HostView(h state.Host) HostView {
 	return out
 }
 
-// VCView of a VC.
+// VCView returns a VC with its state and yield.
 func (v *View) VCView(vc state.VC) VCView {
 	meta, _ := v.Meta()
 	return viewOf(vc, v.VMsOf(vc.ID), meta.Settings.Rightsizing)
 }
 
-// View is the VC of a dry run as it would be.
+// View returns the VC of a dry run as it would be.
 func (r Result) View() VCView { return viewOf(r.VC, r.VMs, r.rightsizing) }
 
 func viewOf(vc state.VC, vms []state.VM, set state.RightsizingSettings) VCView {
@@ -261,8 +264,8 @@ func viewOf(vc state.VC, vms []state.VM, set state.RightsizingSettings) VCView {
 	return out
 }
 
-// synced is the log index up to which what is wanted is in force on a host. An agent tells the index at
-// which its own part of the state last changed.
+// synced is the log index up to which the desired state is in force on a host. An agent reports the index at which its own part
+// of the state last changed.
 func (v *View) synced(host string) uint64 {
 	synced := v.syncedUpTo(host)
 	if h, ok := v.Host(host); ok && synced > 0 && synced >= h.Version {
@@ -271,7 +274,7 @@ func (v *View) synced(host string) uint64 {
 	return synced
 }
 
-// MinYield of the cluster: the least yield of the VCs that run, 1 if none does.
+// MinYield is the minimum yield of the cluster: the lowest yield of the VCs that run, 1 if none does.
 func (v *View) MinYield() float64 {
 	y := 1.0
 	for _, vc := range v.VCs() {
@@ -282,7 +285,7 @@ func (v *View) MinYield() float64 {
 	return y
 }
 
-// Progress of an operation.
+// Progress returns the progress of an operation.
 func (v *View) Progress(op state.Operation) state.Progress {
 	return v.ProgressOf(op, v.synced)
 }

@@ -10,7 +10,7 @@ import (
 // waitsEvery is how often the leader looks at what waits.
 const waitsEvery = 10 * time.Second
 
-// watchWaits until ctx ends: since when things wait is known since this server leads.
+// watchWaits notes since when things wait, until ctx ends. It knows that only since this server leads.
 func (c *Control) watchWaits(ctx context.Context) {
 	tick := time.NewTicker(waitsEvery)
 	defer tick.Stop()
@@ -23,7 +23,7 @@ func (c *Control) watchWaits(ctx context.Context) {
 	}
 }
 
-// Late is what waits for longer than it should, the longest first; none is known to a server that does not lead.
+// Late returns what waits for longer than it should, the longest first; a server that does not lead knows of none.
 func (c *Control) Late() []waits.Late {
 	if !c.o.Log.Leads() {
 		c.waiting.Lock()

@@ -11,13 +11,13 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// SimulatedHost is a host, or some equal ones, that a simulation adds.
+// SimulatedHost is a host, or several equal ones, that a simulation adds.
 type SimulatedHost = loop.SimulatedHost
 
 // SimulatedNeed is another CPU need of each VM of a group.
 type SimulatedNeed = loop.SimulatedNeed
 
-// SimulateRequest asks what would be if the cluster were another. Nothing is changed.
+// SimulateRequest asks for the state of a cluster that differs from this one. Nothing is changed.
 type SimulateRequest struct {
 	AddHosts    []SimulatedHost
 	RemoveHosts []string
@@ -29,7 +29,7 @@ type SimulateRequest struct {
 // Unplaced is a VM that would have no host.
 type Unplaced = loop.Unplaced
 
-// SimulateResult is what would be.
+// SimulateResult is the state that would be.
 type SimulateResult struct {
 	MinYieldBefore, MinYieldAfter         float64
 	AverageYieldBefore, AverageYieldAfter float64
@@ -39,10 +39,10 @@ type SimulateResult struct {
 	Plan                                  state.MovePlan // the moves that would lead there; it is not kept
 }
 
-// FailoverRow says what becomes of the cluster if one host dies.
+// FailoverRow says what happens in the cluster if one host fails.
 type FailoverRow = loop.FailoverRow
 
-// Simulate says what would be if the cluster were another.
+// Simulate returns the state of a cluster that differs from this one.
 func (c *Control) Simulate(ctx context.Context, q SimulateRequest) (SimulateResult, error) {
 	if q.MaxBytes != nil && *q.MaxBytes < -1 {
 		return SimulateResult{}, &Invalid{Fields: []FieldError{{Field: "maxBytes", Text: "must be a number of bytes, or -1 for no bound", Value: *q.MaxBytes}}}
@@ -81,7 +81,7 @@ func (c *Control) Simulate(ctx context.Context, q SimulateRequest) (SimulateResu
 		AverageYieldAfter: o.Plan.AverageYieldAfter, Bytes: o.Plan.Bytes, Refused: o.Refused, Unplaced: o.Unplaced, Plan: o.Plan}, nil
 }
 
-// FailoverCapacity says for each host whether everything would still fit if it died (N+1).
+// FailoverCapacity says for each host whether everything would still fit if it failed (N+1).
 func (c *Control) FailoverCapacity(ctx context.Context) ([]FailoverRow, error) {
 	s, err := c.beforePlan(ctx, "room for the VMs of a host that dies")
 	if err != nil {

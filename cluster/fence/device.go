@@ -25,7 +25,7 @@ type Device struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// Level is devices that must all be off for the host to be: one for each power supply.
+// Level has devices that must all be off for the host to be: one for each power supply.
 type Level []Device
 
 // Bounds of a device's Timeout.
@@ -34,7 +34,7 @@ const (
 	MaxTimeout     = 10 * time.Minute
 )
 
-// maxOptions of one device, and maxValue bytes of one of them: far above any use.
+// maxOptions bounds the options of one device, maxValue the bytes of one of them: far above any use.
 const (
 	maxOptions = 64
 	maxValue   = 4096
@@ -82,7 +82,7 @@ var reserved = map[string]string{
 	"debug-file":     "agents would write the password to a file",
 }
 
-// Check says what is wrong with a device, every part of it, as far as can be told without running anything.
+// Check says what is wrong with a device, every part of it, as far as that can be known without running anything.
 func (d Device) Check() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -132,7 +132,7 @@ func (d Device) Check() error {
 	return errors.Join(errs...)
 }
 
-// checkValue: agents read lines, trim them, and take quotes off; what would arrive changed is refused.
+// checkValue refuses values that would arrive changed: agents read lines, trim them, and take quotes off.
 func checkValue(v string) error {
 	switch {
 	case len(v) > maxValue:

@@ -15,7 +15,7 @@
 //
 // Some programs of the family do not cut power: they ask a person, cut storage
 // or a network port, or pretend. They are refused by name (notPower). So are agents
-// that somebody but root could have written.
+// that a user other than root could have written.
 //
 // # Several devices
 //
@@ -28,10 +28,10 @@
 //
 // # Secrets
 //
-// Passwords are read from files that nobody but their owner may read, each time
+// Passwords are read from files that only their owner may read, each time
 // they are needed, and go to the agent on its standard input: never into its
 // arguments, its environment, a log or an error. What an agent prints is searched for
-// them, as they are and as they look in quotes, in a URL or in base64, before anybody sees it.
+// them, as they are and as they look in quotes, in a URL or in base64, before it is shown or logged.
 //
 // This package never decides that a host is to be fenced, and keeps no state. Two calls
 // for one host at a time are the caller's to prevent.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Proof that the power of a host is off.
+// Proof is the proof that the power of a host is off.
 type Proof struct {
 	Level  int       // the level that proved it, from 1
 	Agents []string  // the agents of that level's devices
@@ -16,14 +16,14 @@ type Proof struct {
 	Output string    // what the agents printed then, without secrets
 }
 
-// Power is what a device says of the host's power.
+// Power is what a device reports of the host's power.
 type Power string
 
-// What a device may say.
+// What a device may report.
 const (
 	PowerOn      Power = "on"
 	PowerOff     Power = "off"
-	PowerUnknown Power = "unknown" // no answer, or none that means either; Err says more
+	PowerUnknown Power = "unknown" // no answer, or one that means neither; Err has more
 )
 
 // Status is one device's answer to the question for the host's power.
@@ -85,7 +85,7 @@ func (r *Runner) fence(ctx context.Context, level Level) (Proof, error) {
 	}
 }
 
-// command has a device do something and say that it did.
+// command has a device do something, and returns an error unless the device reports that it did.
 func (r *Runner) command(ctx context.Context, d Device, action string) error {
 	a, err := r.run(ctx, d, action)
 	if err != nil {

@@ -151,7 +151,7 @@ func TestNoProof(t *testing.T) {
 	}
 }
 
-// gone waits until a process that was killed is no more, or a zombie of whoever inherited it.
+// gone waits until a process that was killed is no more, or is a zombie of the process that inherited it.
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	n, err := strconv.Atoi(pid)

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Hosts is the fence devices of a cluster's hosts, by the hosts' names. It may
-// be used by several goroutines.
+// Hosts has the fence devices of a cluster's hosts, by the hosts' names. Several goroutines may use it.
 type Hosts struct {
 	runner *Runner
 	levels map[string][]Level
@@ -18,7 +17,7 @@ type Hosts struct {
 // NewHosts takes checked levels. It keeps the map, which must not change any more.
 func NewHosts(r *Runner, levels map[string][]Level) *Hosts { return &Hosts{r, levels} }
 
-// errNone: there is no device.
+// errNone says that there is no device.
 var errNone = errors.New("it has no fence device in this server's configuration")
 
 // Has says whether there is a device for the host.
@@ -48,7 +47,7 @@ func (h *Hosts) On(ctx context.Context, host string) error {
 	return h.runner.PowerOn(ctx, host, h.levels[host])
 }
 
-// Test asks every device of the host for the power, and says what it answered, a line for each device.
+// Test asks every device of the host for the power, and returns the answers, a line for each device.
 func (h *Hosts) Test(ctx context.Context, host string) (string, error) {
 	if !h.Has(host) {
 		return "", fmt.Errorf("test the fence devices of host %s: %w", host, errNone)

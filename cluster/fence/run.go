@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Options of a Runner.
+// Options are the options of a Runner.
 type Options struct {
 	// Dirs are where agents are looked up, in order; none: /usr/sbin, /sbin, /usr/local/sbin.
 	Dirs []string
@@ -25,7 +25,7 @@ type Options struct {
 	Log  *slog.Logger // nil: none
 }
 
-// Runner runs fence agents. It may be used by several goroutines.
+// Runner runs fence agents. Several goroutines may use it.
 type Runner struct {
 	dirs         []string
 	verify, poll time.Duration
@@ -63,13 +63,13 @@ const (
 	exitOff = 2
 )
 
-// answer of one run of an agent.
+// answer is the answer of one run of an agent.
 type answer struct {
 	exit   int
 	output string // scrubbed
 }
 
-// errRun: the agent gave no answer at all.
+// errRun says that the agent gave no answer at all.
 var errRun = errors.New("the agent gave no answer")
 
 // lookUp finds the agent's program.
@@ -183,7 +183,7 @@ func (c *capped) Write(b []byte) (int, error) {
 	return c.Buffer.Write(b)
 }
 
-// ownedHere: by root, or by the user that this process runs as.
+// ownedHere returns an error unless the file belongs to root, or to the user as which this process runs.
 func ownedHere(info os.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -19,8 +19,8 @@ import (
 //
 //	index(u32) cpu cpuMax cap throttled memory memoryMax balloon (f32 each) nCPU nMem censored (u16 each)
 //
-// Tags from 0x80 on are of who keeps the history, and are handed back as they are. Sections that a reader does not know it
-// skips, so that members one version apart understand each other; version is raised when that is not enough.
+// Tags from 0x80 on belong to the program that keeps the history, and are given back unchanged. A reader skips sections that it
+// does not know, so that members one version apart understand each other; version is raised when that is not enough.
 const (
 	magic   = "EKHIST"
 	version = 1
@@ -36,18 +36,18 @@ const (
 	firstNote  = 0x80
 )
 
-// ErrEncoding: the bytes are no history, or not one of a version that is known.
+// ErrEncoding says that the bytes are no history, or not one of a known version.
 var ErrEncoding = errors.New("not an encoded history")
 
-// ErrDamaged: the bytes were a history of this version, and the checksum is wrong. It is an ErrEncoding.
+// ErrDamaged says that the bytes were a history of this version, and the checksum is wrong. It is an ErrEncoding.
 var ErrDamaged = fmt.Errorf("%w: the checksum is wrong", ErrEncoding)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Notes are bytes that travel with a history, by a number of the keeper's choice from 0 to 7.
+// Notes are bytes that travel with a history, each under a number from 0 to 7 that the caller chooses.
 type Notes map[byte][]byte
 
-// Encode a history and notes; notes that are too large are left out.
+// Encode encodes a history and notes; it leaves out notes that are too large.
 func Encode(h *History, notes Notes) []byte {
 	out := make([]byte, 0, headerSize+h.encodedSize()+1<<10)
 	out = append(out, magic...)
@@ -92,7 +92,7 @@ func (h *History) encodedSize() int {
 	return n
 }
 
-// bits of a float; all that are no number alike.
+// bits returns the bits of a float; all NaNs give the same.
 func bits(v float32) uint32 {
 	if v != v {
 		return 0x7fc00000
@@ -100,8 +100,8 @@ func bits(v float32) uint32 {
 	return math.Float32bits(v)
 }
 
-// Decode an encoded history. What it returns is sound whatever the bytes are: figures are finite or NaN, times ascend, and it
-// takes at most MaxBytes, notes apart.
+// Decode decodes a history. The result is sound whatever the bytes are: figures are finite or NaN, times ascend, and it takes
+// at most MaxBytes, notes apart.
 func Decode(data []byte) (*History, Notes, error) {
 	fail := func(format string, args ...any) (*History, Notes, error) {
 		return nil, nil, fmt.Errorf("%w: %s", ErrEncoding, fmt.Sprintf(format, args...))

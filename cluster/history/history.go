@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Resolution of a ring.
+// Resolution is the resolution of a ring.
 type Resolution int
 
-// The resolutions there are, the finest first.
+// The resolutions, the finest first.
 const (
 	Raw         Resolution = iota // 10 s, for 1 h
 	Minute                        // for 6 h
@@ -43,22 +43,22 @@ func (r Resolution) Step() time.Duration { return tiers[r].step }
 // Kept is how far back buckets of the resolution go.
 func (r Resolution) Kept() time.Duration { return tiers[r].step * time.Duration(tiers[r].n) }
 
-// Sample is one measurement. NaN is what was not measured.
+// Sample is one measurement. NaN stands for what was not measured.
 type Sample struct {
 	// At is the middle of the time that it is of.
 	At time.Time
-	// CPU is what the vCPUs used, in cores; Cap what they were held to, in cores, 0 = not at all.
+	// CPU is what the vCPUs used, in cores; Cap the cap, in cores, 0 = none.
 	CPU, Cap float64
-	// Throttled is how much of the time a thread was held back by the cap, all vCPUs together: 0 to 1.
+	// Throttled is the part of the time for which the cap stopped a thread, all vCPUs together: 0 to 1.
 	Throttled float64
 	// Censored: the VM would have used more than CPU, had it been let.
 	Censored bool
 	// Memory is what the VM used, in bytes: its balloon less what the guest reports as available; where the guest reports
-	// nothing, the host's memory that it held. Balloon is what it had.
+	// nothing, the host's memory that the VM took. Balloon is what it had.
 	Memory, Balloon float64
 }
 
-// Bucket is what was measured in one step of a resolution. NaN is what was not measured.
+// Bucket is what was measured in one step of a resolution. NaN stands for what was not measured.
 type Bucket struct {
 	At        time.Time // its begin; a multiple of the step
 	CPU       float64   // mean, cores
@@ -69,12 +69,12 @@ type Bucket struct {
 	Memory    float64   // mean, bytes
 	MemoryMax float64
 	Balloon   float64 // mean, bytes
-	// CPUSamples and MemorySamples are how many samples it holds of each: fewer than the step has room for where the VM did not
-	// run all the time, or the bucket has not ended.
+	// CPUSamples and MemorySamples are how many samples the bucket has of each: fewer than the step has room for where the VM
+	// did not run all the time, or the bucket has not ended.
 	CPUSamples, MemorySamples int
 }
 
-// slot is a Bucket as it is kept.
+// slot is a Bucket in the form in which it is kept.
 type slot struct {
 	index                uint32 // time since 1970 in steps
 	cpu, cpuMax          float32
@@ -85,12 +85,12 @@ type slot struct {
 	nCPU, nMem, censored uint16
 }
 
-// History of one VM. The zero value is an empty one. It is not safe for concurrent use.
+// History is the history of one VM. The zero value is an empty one. It is not safe for concurrent use.
 type History struct {
 	rings [resolutions]ring
 }
 
-// ring of slots, of ascending index.
+// ring has slots, of ascending index.
 type ring struct {
 	slots []slot
 	first int // where the oldest is, once the ring is full
@@ -113,7 +113,7 @@ func (r *ring) last() *slot {
 	return r.at(len(r.slots) - 1)
 }
 
-// add a slot that is later than all others.
+// add adds a slot that is later than all others.
 func (r *ring) add(s slot, limit int) {
 	if len(r.slots) < limit {
 		if len(r.slots) == cap(r.slots) { // by a quarter: what is kept for good should fit well
@@ -130,7 +130,7 @@ func (r *ring) add(s slot, limit int) {
 	}
 }
 
-// keep the first n slots only.
+// keep keeps only the first n slots.
 func (r *ring) keep(n int) {
 	if n == r.len() {
 		return
@@ -142,7 +142,7 @@ func (r *ring) keep(n int) {
 	*r = ring{slots: kept}
 }
 
-// from is where the slots begin that the ring still vouches for: those within its span of the latest one.
+// from is where the valid slots of the ring begin: those within its span of the latest one.
 func (r *ring) from(res Resolution) int {
 	last := r.last()
 	if last == nil {
@@ -155,7 +155,7 @@ func (r *ring) from(res Resolution) int {
 	return i
 }
 
-// indexOf a time in steps of a resolution; false for times that no history has.
+// indexOf returns a time in steps of a resolution; false for times that no history has.
 func indexOf(at time.Time, res Resolution) (uint32, bool) {
 	n := at.Unix() / int64(tiers[res].step/time.Second)
 	return uint32(n), at.Unix() >= 0 && n < math.MaxUint32 //nolint:gosec // checked beside it
@@ -165,9 +165,9 @@ func timeOf(index uint32, res Resolution) time.Time {
 	return time.Unix(int64(index)*int64(tiers[res].step/time.Second), 0).UTC()
 }
 
-// Add a sample. One that is older than the last by more than a step of Raw says that the clock was set back: what was
-// written of the time after it is forgotten. A second one within one step of Raw is not taken, nor is one in
-// which nothing was measured.
+// Add adds a sample. A sample that is older than the last by more than a step of Raw shows that the clock was set back: the
+// buckets of the time after it are dropped. Add ignores a second sample within one step of Raw, and a sample in which nothing
+// was measured.
 func (h *History) Add(s Sample) bool {
 	index, ok := indexOf(s.At, Raw)
 	cpu, memory := finite(s.CPU), finite(s.Memory)
@@ -215,7 +215,7 @@ func (h *History) Add(s Sample) bool {
 
 var nan32 = float32(math.NaN())
 
-// finite is the value, and below 0 for what is none.
+// finite returns the value, and a value below 0 for NaN and infinities.
 func finite(v float64) float64 {
 	if !(v >= 0) || v > math.MaxFloat32 {
 		return -1
@@ -223,7 +223,8 @@ func finite(v float64) float64 {
 	return v
 }
 
-// join a later slot of the same time, a step of which has room for so many samples: more come where a clock was set back.
+// join adds a later slot of the same time, a step of which has room for a bounded number of samples: more come where a clock
+// was set back.
 func (s *slot) join(l slot, step time.Duration) {
 	s.throttled = mean(s.throttled, s.nCPU, l.throttled, l.nCPU)
 	s.balloon = mean(s.balloon, s.nMem, l.balloon, l.nMem)
@@ -237,7 +238,7 @@ func (s *slot) join(l slot, step time.Duration) {
 	s.censored = min(s.censored+l.censored, s.nCPU)
 }
 
-// mean of two means of n and m values; NaN is one of none.
+// mean returns the mean of two means of n and m values; NaN is the mean of none.
 func mean(a float32, n uint16, b float32, m uint16) float32 {
 	switch {
 	case a != a:
@@ -268,7 +269,7 @@ func (h *History) forgetFrom(at time.Time) {
 	}
 }
 
-// Last is the begin of the latest bucket of Raw; false if there is none.
+// Last returns the begin of the latest bucket of Raw; false if there is none.
 func (h *History) Last() (time.Time, bool) {
 	if s := h.rings[Raw].last(); s != nil {
 		return timeOf(s.index, Raw), true
@@ -276,7 +277,7 @@ func (h *History) Last() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Empty says whether there is nothing in it.
+// Empty says whether the history has no bucket.
 func (h *History) Empty() bool {
 	for res := range resolutions {
 		if h.rings[res].len() > 0 {
@@ -286,7 +287,7 @@ func (h *History) Empty() bool {
 	return true
 }
 
-// Buckets of a resolution that end after a time, the oldest first. The last may not have ended.
+// Buckets returns the buckets of a resolution that end after a time, the oldest first. The last may not have ended.
 func (h *History) Buckets(res Resolution, since time.Time) []Bucket {
 	r := &h.rings[res]
 	var out []Bucket
@@ -312,7 +313,7 @@ func (s *slot) bucket(at time.Time) Bucket {
 	return b
 }
 
-// Bytes is the memory that the history takes, but for the allocator's rounding.
+// Bytes is the memory that the history takes, except for the allocator's rounding.
 func (h *History) Bytes() int {
 	n := 0
 	for res := range resolutions {

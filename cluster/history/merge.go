@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Merge makes one history of what two hosts measured of one VM, at different times: it ran on one of them only. Where both
-// have a bucket of the same time, one of Raw is the one that holds more; a wider one is made again of Raw where that still reaches
-// back to its begin, and else is the one with more samples. Merging what was merged before changes nothing.
-// Neither argument is changed, nor used by the result.
+// Merge makes one history of what two hosts measured of one VM, at different times: it ran on only one of them at a time. Where
+// both have a bucket of the same time, Merge takes the fuller one of Raw. It makes a wider bucket again from Raw where Raw
+// still reaches back to its begin, and else takes the one with more samples. Merging again what was merged before changes
+// nothing. Neither argument is changed, nor used by the result.
 func Merge(a, b *History) *History {
 	out := &History{}
 	out.rings[Raw] = union(&a.rings[Raw], &b.rings[Raw], Raw, fuller)
@@ -37,13 +37,13 @@ func fuller(x, y slot) slot {
 	return x
 }
 
-// key is all that a slot holds, as figures that compare equal where they are: NaN does not.
+// key has all figures of a slot in a form in which equal ones compare equal: NaN does not.
 func (s *slot) key() [10]uint32 {
 	return [...]uint32{bits(s.cpu), bits(s.memory), bits(s.cpuMax), bits(s.memoryMax), bits(s.cap), bits(s.throttled), bits(s.balloon),
 		uint32(s.nCPU), uint32(s.nMem), uint32(s.censored)}
 }
 
-// union of two rings, less what is too old then.
+// union returns the union of two rings, without what is too old then.
 func union(a, b *ring, res Resolution, both func(x, y slot) slot) ring {
 	var out ring
 	i, j := a.from(res), b.from(res)
@@ -70,7 +70,7 @@ func union(a, b *ring, res Resolution, both func(x, y slot) slot) ring {
 	return out
 }
 
-// remake a wider slot of those of Raw; false if Raw does not reach back to its begin.
+// remake makes a wider slot again from those of Raw; false if Raw does not reach back to its begin.
 func (r *ring) remake(index uint32, res Resolution) (slot, bool) {
 	per := uint32(tiers[res].step / RawStep) //nolint:gosec // a small constant
 	last := r.last()
@@ -94,8 +94,8 @@ func (r *ring) remake(index uint32, res Resolution) (slot, bool) {
 	return out, found
 }
 
-// Tail is what Raw holds of the time after at, as a history of its own that Extend takes: what has to be written down
-// between two copies of the whole.
+// Tail returns what Raw has of the time after at, as a history that Extend takes: what must be written between two copies of
+// the whole.
 func (h *History) Tail(at time.Time) *History {
 	out := &History{}
 	r := &h.rings[Raw]
@@ -107,7 +107,7 @@ func (h *History) Tail(at time.Time) *History {
 	return out
 }
 
-// Extend adds what a tail has in Raw and is later than all that is here, as if it had been measured again.
+// Extend adds what a tail has in Raw and is later than all that the history has, as if it had been measured again.
 func (h *History) Extend(tail *History) {
 	r := &tail.rings[Raw]
 	for i := range r.len() {

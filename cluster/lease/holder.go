@@ -5,15 +5,14 @@ import "time"
 // Instant is a reading of one machine's CLOCK_BOOTTIME: time since it booted.
 type Instant = time.Duration
 
-// Holder is an agent's side: whether this host may run restartable VMs now.
-// The zero Holder holds nothing and enforces nothing. It is a value: methods
-// return what it becomes.
+// Holder is an agent's side: whether this host may run restartable VMs now. The zero Holder has no lease and enforces nothing.
+// It is a value: methods return the changed one.
 type Holder struct {
-	// Until the lease lasts, if Held was ever true; counted from the sending of the renewal.
+	// Until is the end of the lease, if Had was ever true; counted from the sending of the renewal.
 	Until Instant
-	// Had: a lease was held, be it over by now.
+	// Had: there was a lease, though it may be over by now.
 	Had bool
-	// Enforce: the leader's last word on whether the end of the lease stops VMs.
+	// Enforce says whether the end of the lease stops VMs, by the leader's last answer.
 	Enforce bool
 }
 
@@ -30,12 +29,11 @@ func (h Holder) Granted(sent Instant, lease time.Duration, enforce bool) Holder 
 // Leased says whether the lease runs at the instant.
 func (h Holder) Leased(now Instant) bool { return h.Had && now < h.Until }
 
-// MustStop says whether restartable VMs have no right to run at the instant.
-// While fencing is disabled they have.
+// MustStop says whether restartable VMs have no right to run at the instant. While fencing is disabled they have it.
 func (h Holder) MustStop(now Instant) bool { return !h.Leased(now) && (h.Enforce || !h.Had) }
 
-// MayPet says whether the watchdog is to be informed that this host is well. running
-// are the restartable VMs that the hypervisor last listed, known whether it answered.
+// MayPet says whether the agent may pet the watchdog: whether this host is well. running are the restartable VMs that the
+// hypervisor last listed, known whether it answered.
 func (h Holder) MayPet(now Instant, running int, known bool) bool {
 	return !h.MustStop(now) || known && running == 0
 }

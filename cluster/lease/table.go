@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Rates of two clocks may differ by so much, as a fraction.
+// Rates is how far the rates of two clocks may differ, as a fraction.
 const Rates = 0.01
 
-// Margin is what the leader waits beyond the end of the lease and the time-out of
-// the watchdog, for rounding, scheduling and the reset itself.
+// Margin is how long the leader waits beyond the end of the lease and the time-out of the watchdog, for rounding, scheduling
+// and the reset itself.
 const Margin = 2 * time.Second
 
 // Stopped is how long after a restartable VM came to a host without a lease it surely runs there no more,
@@ -19,17 +19,18 @@ func Stopped(watchdog time.Duration) time.Duration {
 	return need + time.Duration(float64(need)*Rates) + Margin
 }
 
-// Enforcement is what the log knows of a host's way to enforce its lease: what its
-// renewals said, recorded before they were answered.
+// Enforcement is how a host enforces its lease, as the log has it: its renewals reported it, and were answered after it was
+// recorded.
 type Enforcement struct {
 	Enforcing bool
 	Watchdog  time.Duration // time-out of the armed watchdog, 0 = none is armed
-	// Lease is the longest that the host may hold since its last renewal, of this leader or of one whose leases are longer.
+	// Lease is the longest lease that the host may have since its last renewal, of this leader or of one whose leases are
+	// longer.
 	Lease time.Duration
 }
 
-// Table is the leader's side: when it answered which host last, in this term.
-// It belongs to one term and to one goroutine at a time.
+// Table is the leader's side: when it last answered a renewal of which host, in this term. It belongs to one term and to one
+// goroutine at a time.
 type Table struct {
 	lease         time.Duration
 	elected       Instant
@@ -37,14 +38,14 @@ type Table struct {
 	pendingLosses map[string]int // losses on their way into the log
 }
 
-// NewTable at the leader's election, of leases that last so long. Every host counts as renewed then.
+// NewTable makes the table at the leader's election, for leases of that length. Every host counts as renewed then.
 func NewTable(lease time.Duration, elected Instant) *Table {
 	return &Table{lease: lease, elected: elected, hosts: map[string]Instant{}, pendingLosses: map[string]int{}}
 }
 
-// Renewed: the host's renewal is about to be answered. It must be called before the answer leaves,
-// so that what the host holds can only end earlier than what is counted here. False: it must not be
-// answered, the host's loss is on its way into the log.
+// Renewed notes that the host's renewal is about to be answered. The caller must call it before the answer leaves, so that the
+// host's lease can only end earlier than what is counted here. False: the caller must not answer, the host's loss is on its way
+// into the log.
 func (t *Table) Renewed(host string, now Instant) bool {
 	if t.pendingLosses[host] > 0 {
 		return false
@@ -53,14 +54,14 @@ func (t *Table) Renewed(host string, now Instant) bool {
 	return true
 }
 
-// BeginLoss: what was proved of a host is on its way into the log. What the host begins now would not be covered by
-// the proof: it is granted nothing until Recorded, called once it is known what became of the entry.
+// BeginLoss notes that a proof of the host's loss is on its way into the log. The proof does not cover what the host begins
+// now: it is granted nothing until Recorded, which the caller calls once it knows the outcome of the entry.
 func (t *Table) BeginLoss(host string) { t.pendingLosses[host]++ }
 
-// Recorded ends Losing.
+// Recorded ends what BeginLoss began.
 func (t *Table) Recorded(host string) { t.pendingLosses[host]-- }
 
-// Leased says whether the host holds a lease, and may be granted something on it.
+// Leased says whether the host has a lease, and may be granted something on it.
 func (t *Table) Leased(host string, now Instant) bool {
 	ago, _ := t.Heard(host, now)
 	return ago < t.lease && !t.LossPending(host)
@@ -79,19 +80,19 @@ func (t *Table) Heard(host string, now Instant) (ago time.Duration, inTerm bool)
 	return now - at, inTerm
 }
 
-// Verdict on a host.
+// Verdict is the leader's judgement of a host.
 type Verdict struct {
-	// Leased: the host holds its lease, as far as this leader knows.
+	// Leased: the host has its lease, as far as this leader knows.
 	Leased bool
 	// Over: the host has surely stopped its restartable VMs, or is off.
 	Over bool
-	// In is how long it takes until Over, if nothing is heard; 0 if it is, below 0 if it never will be.
+	// In is how long it takes until Over, if the host does not renew; 0 if it is over, below 0 if it never will be.
 	In time.Duration
-	// Why it is not over, or how it is proved, in words.
+	// Text says why it is not over, or how it is proved.
 	Text string
 }
 
-// Judge what is known of the host by its silence alone (design rule 9).
+// Judge judges a host by its silence alone (design rule 9).
 func (t *Table) Judge(host string, enforcement Enforcement, armed bool, now Instant) Verdict {
 	ago, _ := t.Heard(host, now)
 	if ago < t.lease {

@@ -9,8 +9,8 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// admitNew is admit, with a better placement if a bounded search finds one, where VMs that run may count as more than they are estimated to
-// need: what fits only if estimates are right is refused, and says so.
+// admitNew is admit with a bounded search for a better placement, where running VMs may count as more than their estimated
+// need. It refuses VMs that fit only if estimates are right, and its decision says so.
 func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
 	adm := p.admit(wanted)
 	if !adm.Admitted {
@@ -45,12 +45,10 @@ func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
 	return no
 }
 
-// placeEffort bounds the search for a better placement than admission's own,
-// in the allocator's steps: some milliseconds.
+// placeEffort bounds the search for a better placement than admission's own, in the allocator's steps: some milliseconds.
 const placeEffort = 300_000
 
-// admit asks the allocator, and refuses what its answer does not know of: disks
-// that lie where their VMs may not start.
+// admit asks the allocator, and refuses what the allocator does not know of: disks that lie where their VMs may not start.
 func (p *problem) admit(wanted []state.VM) allocator.Admission {
 	if stuck, is := bound(p, wanted); is {
 		return stuck
@@ -67,8 +65,8 @@ func (p *problem) admit(wanted []state.VM) allocator.Admission {
 	return adm
 }
 
-// better is a placement of the new VMs with a greater minimum yield, if a
-// bounded search finds one; VMs that have a host stay there.
+// better returns a placement of the new VMs with a higher minimum yield, if a bounded search finds one; VMs that have a host
+// stay there.
 func better(p *problem, s allocator.Solution) allocator.Solution {
 	if s.MinYield >= s.UpperBound-1e-6 || len(s.Shortfall) > 0 {
 		return s
@@ -85,8 +83,7 @@ func better(p *problem, s allocator.Solution) allocator.Solution {
 	return o.Solution
 }
 
-// bound refuses VMs whose disk lies on a host that takes no new VM: they can start
-// nowhere else, and not there.
+// bound refuses VMs whose disk lies on a host that takes no new VM: they can start only there.
 func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
 	reasons := map[string]allocator.HostReason{}
 	for _, vm := range wanted {
@@ -114,7 +111,7 @@ func bound(p *problem, wanted []state.VM) (allocator.Admission, bool) {
 	return out, true
 }
 
-// divide the CPU among all, new VMs being where they are to be.
+// divide divides the CPU among all VMs, with the new ones on the given hosts.
 func (p *problem) divide(hosts [][]int) (allocator.Solution, error) {
 	q := p.Problem
 	q.Groups = slices.Clone(p.Groups)

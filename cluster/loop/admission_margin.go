@@ -12,8 +12,8 @@ import (
 	"evenkeel/forecast"
 )
 
-// MarginFor says how the factor P follows the quality of service, where estimates are to be that bold (Flex, Algorithm 3). Balanced is
-// what Flex was evaluated with, but with a minimum from which it can rise again.
+// MarginFor says how the factor P follows the quality of service for estimates of that aggressiveness (Flex, Algorithm 3).
+// Balanced has the values with which Flex was evaluated, but with a minimum from which P can rise again.
 func MarginFor(aggressiveness string) forecast.MarginSettings {
 	s := forecast.QualityPenalty
 	switch aggressiveness {
@@ -25,16 +25,16 @@ func MarginFor(aggressiveness string) forecast.MarginSettings {
 	return s
 }
 
-// Margin is by how much larger than it is estimated the need of running VMs counts where new ones are to be placed (Flex, eq. 13), by the
-// boldness of their estimates. The zero value: they count as they are.
+// Margin is the factor by which the estimated need of running VMs is raised where new ones are to be placed (Flex, eq. 13), by
+// the aggressiveness of their estimates. With the zero value they count as estimated.
 type Margin struct {
 	Conservative, Balanced, Aggressive float64
-	// Quality that it follows: the share of looks at VMs, in the period before, at which a VM had what it could use (eq. 14). Below 0: not
-	// known. It is for words alone.
+	// Quality is what the factor follows: the share of evaluations of VMs, in the period before, at which a VM had what it
+	// could use (eq. 14). Below 0: not known. It is only for texts.
 	Quality float64
 }
 
-// Of estimates that are to be that bold, at least 1.
+// Of returns the factor for estimates of that aggressiveness, at least 1.
 func (p Margin) Of(aggressiveness string) float64 {
 	f := p.Balanced
 	switch aggressiveness {
@@ -46,18 +46,18 @@ func (p Margin) Of(aggressiveness string) float64 {
 	return max(1, f)
 }
 
-// HostAvailability is what a host itself holds to be available for new VMs (Ha, eq. 5 and 6), and what it counted for that.
+// HostAvailability is what a host reports to be available for new VMs (Ha, eq. 5 and 6), and from what it computed that.
 type HostAvailability struct {
-	At        time.Time       // when it was heard
+	At        time.Time       // when it was received
 	Available state.Resources // may be below 0
 	Used      state.Resources // by its VMs, in its last step
 	VMs       map[string]uint64
 }
 
-// availabilityStale is how many periods old a host's word may be.
+// availabilityStale is how many periods old a host's report may be.
 const availabilityStale = 5
 
-// Ignored says why a host's word counts for nothing; "" = it counts where needs are estimated.
+// Ignored says why a host's reported availability does not count; "" = it counts where needs are estimated.
 func (e Env) Ignored(host string) string {
 	w, reported := e.Availability[host]
 	switch {
@@ -69,7 +69,8 @@ func (e Env) Ignored(host string) string {
 	return ""
 }
 
-// availabilityOf whether a host holds so much to be available beside all that was placed there since it said so. Also where that counts for nothing.
+// availabilityOf says whether a host reports that much to be available beside all that was placed there since that report. It
+// is true also where the report does not count.
 func (e Env) availabilityOf(s *state.Snapshot, host string, more state.Resources) bool {
 	if len(e.Availability) == 0 || e.Ignored(host) != "" {
 		return true
@@ -96,7 +97,8 @@ func (e Env) availabilityOf(s *state.Snapshot, host string, more state.Resources
 
 func (e Env) period() time.Duration { return cmp.Or(e.Period, time.Minute) }
 
-// headroom is what a host has for VMs that are placed now: CPU at the least yields of all, and memory with what a VM costs its host beyond its own.
+// headroom is what a host has for VMs that are placed now: CPU at the minimum yields of all, and memory with what a VM costs
+// its host beyond its own.
 type headroom struct {
 	cpu, memory float64
 	// By the estimates alone.
@@ -104,11 +106,12 @@ type headroom struct {
 	// What its VMs with estimated needs need, and what that counts as: cores, bytes.
 	needs, counts  state.Resources
 	availability   HostAvailability
-	ignored        string // why the word counts for nothing; "" = it counts
-	byAvailability bool   // it is the word that leaves so little
+	ignored        string // why the reported availability does not count; "" = it counts
+	byAvailability bool   // the reported availability is what leaves so little
 }
 
-// sharesEstimates says whether needs are estimated in this cluster and that is in force, for some VC that runs or waits, or for this one.
+// sharesEstimates says whether needs are estimated in this cluster and that is in force, for some VC that runs or waits, or for
+// this one.
 func sharesEstimates(s *state.Snapshot, vc *state.VC) (set state.RightsizingSettings, is bool) {
 	meta, _ := s.Meta()
 	set = meta.Settings.Rightsizing.WithDefaults()
@@ -129,7 +132,7 @@ type marginRules struct {
 	margin Margin
 }
 
-// cpu that each VM of a group counts as, cores. nil: what it needs by its estimate.
+// cpu is the CPU as which each VM of a group counts, cores. nil: its estimated need.
 func (d *marginRules) cpu(vc *state.VC, g state.Group) float64 {
 	if d == nil || g.Estimated <= 0 || !d.set.Estimates(vc) {
 		return g.Need()
@@ -137,7 +140,7 @@ func (d *marginRules) cpu(vc *state.VC, g state.Group) float64 {
 	return max(g.Need(), min(d.margin.Of(d.set.AggressivenessOf(vc))*g.Need(), g.CPU))
 }
 
-// memory that a VM counts as at least, bytes. nil: what it is due.
+// memory is the memory as which a VM counts at least, bytes. nil: its balloon target.
 func (d *marginRules) memory(vc *state.VC, g state.Group, vm state.VM) int64 {
 	if d == nil || vm.Target <= 0 || !d.set.Estimates(vc) {
 		return vm.Due(g)
@@ -145,12 +148,13 @@ func (d *marginRules) memory(vc *state.VC, g state.Group, vm state.VM) int64 {
 	return int64(min(d.margin.Of(d.set.AggressivenessOf(vc))*float64(vm.Due(g)), float64(g.Memory)))
 }
 
-// applyMargin finds the room for new VMs where estimates are not taken at their word: the problem is of everything that runs, and finished. Nothing is
-// done where needs are not estimated.
+// applyMargin computes the headroom for new VMs where the margin is added to estimates. The problem has all VMs that run, and
+// is finished. Where needs are not estimated applyMargin changes nothing.
 //
-// In memory it is what the host has less P times what its VMs are expected to need (Flex, Algorithm 3: P L + r <= C), and no more than what is
-// left beside the reserve. In CPU, of which all may get less than they need, everybody must be sure of the least yield they accept even if needs were P
-// times as large. No VM counts as more than it declared: it can use no more. Nor is there more than the host itself holds to be available.
+// In memory the headroom is what the host has less P times the expected needs of its VMs (Flex, Algorithm 3: P L + r <= C), and
+// at most what is left beside the reserve. In CPU, of which all VMs may get less than they need, each VC must be sure of its
+// minimum yield even if needs were P times as large. No VM counts as more than it declared: it can use no more. The headroom is
+// never more than the host's reported availability.
 func (p *problem) applyMargin(s *state.Snapshot, skip string, env Env, vc *state.VC) {
 	set, is := sharesEstimates(s, vc)
 	if !is {
@@ -161,7 +165,7 @@ func (p *problem) applyMargin(s *state.Snapshot, skip string, env Env, vc *state
 	more := make([]state.Resources, len(p.Hosts)) // that needs count as beyond what they are, CPU at the least yields
 	owed := make([]float64, len(p.Hosts))         // CPU at the least yields
 	missed := make([]state.Resources, len(p.Hosts))
-	known := make([]float64, len(p.Hosts)) // of owed: to VMs that the word knows
+	known := make([]float64, len(p.Hosts)) // of owed: to VMs that the reported availability includes
 	memory := func(vc *state.VC, g state.Group, vm state.VM, at int) {
 		charged := max(vm.ChargedMemory, vm.Due(g))
 		if w := p.headroom[at].availability; w.VMs[vm.ID] != vm.Generation {
@@ -234,7 +238,7 @@ func (p *problem) applyMargin(s *state.Snapshot, skip string, env Env, vc *state
 	}
 }
 
-// exceeds names the first host on which VMs that are placed there have more than the room for new ones; -1: none.
+// exceeds returns the first host on which the VMs that are placed there exceed the headroom for new ones; -1: none.
 func (p *problem) exceeds(hosts [][]int) int {
 	cpu, memory := make([]float64, len(p.Hosts)), make([]float64, len(p.Hosts))
 	for i := range p.groups {
@@ -253,8 +257,8 @@ func (p *problem) exceeds(hosts [][]int) int {
 	return -1
 }
 
-// restricted is the problem with hosts that have no more than what runs there and the room for new VMs. Who runs keeps what they are sure of;
-// what they have beyond it does not count.
+// restricted returns the problem with hosts that have no more than what runs there and the headroom for new VMs. VMs that run
+// keep what they are sure of; what they have beyond it does not count.
 func (p *problem) restricted() *problem {
 	t := *p
 	t.Hosts, t.unavailable = slices.Clone(p.Hosts), map[string]string{}
@@ -286,7 +290,7 @@ func (p *problem) explainHeadroom(j int) string {
 	return strings.Join(explained, "; ")
 }
 
-// factors by which needs count, in words; "" = as they are.
+// factors names the factors by which needs are multiplied; "" = none is above 1.
 func (p *problem) factors() string {
 	var out []string
 	for _, text := range []string{state.Conservative, state.Balanced, state.Aggressive} {
@@ -300,7 +304,7 @@ func (p *problem) factors() string {
 	return "what running VMs are estimated to need counts " + strings.Join(out, ", ")
 }
 
-// explainRefusal says why what would fit by the estimates is refused.
+// explainRefusal says why a VC that would fit by the estimates is refused.
 func (p *problem) explainRefusal() string {
 	text := "by the estimates alone it would fit"
 	if factors := p.factors(); factors != "" {
@@ -332,7 +336,7 @@ func (p *problem) explainRefusal() string {
 	return text
 }
 
-// advice on what would make room.
+// advice says what would make room.
 func (p *problem) advice() []string {
 	best := math.Inf(1)
 	for text := range p.aggressiveness {
@@ -350,17 +354,18 @@ func (p *problem) advice() []string {
 	return out
 }
 
-// Headroom is what one host has for new VMs, and why no more.
+// Headroom is what one host has for new VMs, and why it has no more.
 type Headroom struct {
 	Host string
-	// Free by the estimates alone, and where they are not taken at their word: cores at the least yields that all accept, bytes.
+	// Free by the estimates alone, and with the margin: cores at the minimum yields of all VCs, bytes.
 	FreeByEstimates, Free state.Resources
 	// Needs of its VMs whose needs are estimated, and what they count as.
 	Needs, Counts state.Resources
-	Ignored       string // why the host's own word counts for nothing; "" = it counts, where needs are estimated
+	Ignored       string // why the host's own report does not count; "" = it counts, where needs are estimated
 }
 
-// HeadroomForNew of all hosts, as a VC with estimated needs would find them now. In the shadow estimates are not in force, and count as nothing.
+// HeadroomForNew returns the headroom of all hosts, as a VC with estimated needs would find it now. In shadow mode estimates
+// are not in force, and do not count.
 func HeadroomForNew(s *state.Snapshot, env Env) []Headroom {
 	p := newProblem(s, "")
 	p.shut(env.Unavailable)

@@ -8,8 +8,8 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// What is planned from the rooms heeds estimates no more than a plan in full: it takes a VM where everybody could have what they declared, and
-// where the host itself has that to give.
+// The capacity index heeds estimates no more than a full plan: it takes a VM where all VMs could have what they declared, and
+// where the host reports that to be available.
 func TestFastPathWithEstimates(t *testing.T) {
 	var names []string
 	for i := range 64 {

@@ -39,7 +39,7 @@ func squeezed(t failer, mode state.RightsizingMode) *rightsized {
 	return c
 }
 
-// What running VMs are estimated to need counts P times where new ones are placed, in both resources; refusals say so.
+// The estimated needs of running VMs count P times where new ones are placed, in both resources; refusals say so.
 func TestMarginedAdmission(t *testing.T) {
 	for name, tc := range map[string]struct {
 		margin      float64
@@ -102,7 +102,7 @@ func decisionText(d state.Decision) string {
 	return text
 }
 
-// Who has room elsewhere goes there, and nobody else is given less for it.
+// A VM that has room on another host goes there, and no other VM is given less for it.
 func TestMarginedPlacement(t *testing.T) {
 	c := squeezed(t, state.RightsizingOn)
 	c.host("h2", 2.5, 8*gib, state.Resources{}) // smaller: by the estimates h1 is as good
@@ -123,7 +123,8 @@ func TestMarginedPlacement(t *testing.T) {
 	}
 }
 
-// Moves that would make room for who waits are looked for by the same count: none where it fits by the estimates, one where that is not believed.
+// Moves that would make room for a VC that waits are planned with the same margin: none where it fits by the estimates, one
+// where the margin refuses that.
 func TestHeadroomByMoves(t *testing.T) {
 	c := squeezed(t, state.RightsizingOn)
 	c.host("h2", 4, 8*gib, state.Resources{})
@@ -146,7 +147,7 @@ func TestHeadroomByMoves(t *testing.T) {
 	}
 }
 
-// With rightsizing off, in the shadow, or where nobody's needs are estimated, neither penalty nor words count.
+// With rightsizing off, in shadow mode, or where no VM's needs are estimated, neither penalty nor availability counts.
 func TestNoMargin(t *testing.T) {
 	availability := map[string]loop.HostAvailability{"h1": {At: start.Add(time.Hour), Available: r(0, 0)}}
 	for name, make := range map[string]func() *rightsized{
@@ -180,7 +181,8 @@ func TestNoMargin(t *testing.T) {
 	}
 }
 
-// A host's own word bounds what new VMs get there, less what was placed since; one that is old or missing counts for nothing, and that is said.
+// A host's reported availability bounds what new VMs get there, less what was placed since. A report that is old or missing
+// does not count, and the answer says so.
 func TestHostAvailability(t *testing.T) {
 	const ample = 1.0
 	for name, tc := range map[string]struct {
@@ -230,8 +232,9 @@ func TestHostAvailability(t *testing.T) {
 	}
 }
 
-// Whoever comes, whatever is estimated and said: there is never more room than without, the same where nothing is doubted, what is admitted
-// would be admitted without doubt too, and on a host that takes a VM everything fits though estimates were P times as large.
+// For any VC, estimates and reports: there is never more headroom than without a margin, and the same where the margin is none.
+// What is admitted would be admitted without a margin too, and on a host that takes a VM everything fits though estimates were
+// P times as large.
 func TestRoomIsNeverMore(t *testing.T) {
 	less, refused, elsewhere := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -309,8 +312,8 @@ func TestRoomIsNeverMore(t *testing.T) {
 	}
 }
 
-// fitsMargined: a host that took a VM since has room for everything, with estimates P times as large but no larger than declared, and
-// gives new VMs no more memory than it said.
+// fitsMargined checks a host that took a VM since: it has room for everything, with estimates P times as large but no larger
+// than declared, and gives new VMs no more memory than it reported.
 func (c *rightsized) fitsMargined(before *state.Snapshot, p loop.Margin, availability map[string]loop.HostAvailability) {
 	c.t.Helper()
 	after := c.Snapshot()
@@ -351,7 +354,8 @@ func (c *rightsized) fitsMargined(before *state.Snapshot, p loop.Margin, availab
 	}
 }
 
-// The words for how bold estimates are stand for penalties that can be made, the bolder the lower, and that can rise again from where they end.
+// The names of degrees of aggressiveness stand for penalties that can be made, the more aggressive the lower, and that can rise
+// again from where they end.
 func TestPenaltyTexts(t *testing.T) {
 	last := math.Inf(1)
 	for _, text := range []string{state.Conservative, state.Balanced, state.Aggressive} {

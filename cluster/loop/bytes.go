@@ -6,15 +6,15 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Use is what was last measured of a VM that runs.
+// Use is the last measurement of a VM that runs.
 type Use struct {
 	Resident int64   // bytes of the host's memory that it has; 0 = not known
 	Dirty    float64 // bytes per second that it writes again, measured when it last moved; 0 = not known
 	Sent     int64   // bytes that its last move sent, whatever became of it; 0 = not known
 }
 
-// What live migration is reckoned to cost. A hypervisor stops the guest once what is left goes within its downtime; a
-// guest that writes nearly as fast as can be sent is slowed down, or the move ends at its allotment.
+// The predicted cost of live migration. A hypervisor stops the guest once what is left can be sent within its downtime. A guest
+// that writes nearly as fast as the link sends is slowed down, or the move ends at its allotment.
 const (
 	downtime        = 0.3     // seconds
 	maxPasses       = 3.0     // times the memory, however fast the guest writes
@@ -22,8 +22,9 @@ const (
 	minSlack        = 4 << 20 // bytes
 )
 
-// memoryBytes is what moving a VM is predicted to send of its memory: what is in use of it once (Casanova et al. 2008, eq. 31, count no
-// more), then what the guest wrote again meanwhile, and so on: a geometric series with the ratio of dirty rate to bandwidth.
+// memoryBytes predicts how many bytes of its memory the move of a VM sends: what is in use once (Casanova et al. 2008, eq. 31,
+// count no more), then what the guest wrote again meanwhile, and so on: a geometric series with the ratio of dirty rate to
+// bandwidth.
 func memoryBytes(inUse int64, dirty, bandwidth float64) float64 {
 	total, left := 0.0, float64(inUse)
 	for range 64 {
@@ -39,8 +40,8 @@ func memoryBytes(inUse int64, dirty, bandwidth float64) float64 {
 	return min(total, maxPasses*float64(inUse))
 }
 
-// moveBytes is what moving a VM is predicted to send: memory, its disk if that is copied, and something to spare. What its last
-// move needed more than was expected is expected of the next.
+// moveBytes predicts how many bytes the move of a VM sends: memory, its disk if that is copied, and a margin. What its last
+// move needed beyond the prediction is added for the next.
 func moveBytes(g state.Group, vm state.VM, u Use, disk int64, bandwidth float64) int64 {
 	inUse := max(vm.ChargedMemory, vm.Due(g))
 	if u.Resident > 0 {

@@ -9,12 +9,11 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// CapacityIndex is what each host has left, kept from one snapshot to the next. A request that all of its
-// hosts can serve in full changes nothing for anybody else, so that with many hosts it is planned from
-// the rooms alone (Roomy); and where everybody has all that they need there is nothing to do (Still).
-// What it knows is checked again when the plan is applied.
+// CapacityIndex has the free capacity of each host, kept from one snapshot to the next. A request that its hosts can serve in
+// full changes nothing for any other VC, so that with many hosts it is planned from the index alone (TryFastPath). Where every
+// VM has all that it needs there is nothing to do (Steady). What the index says is checked again when the plan is applied.
 //
-// The zero value knows nothing. It belongs to one goroutine at a time.
+// The zero value knows nothing. One goroutine at a time uses it.
 type CapacityIndex struct {
 	by      map[string]*hostCapacity
 	list    []*hostCapacity // those of the last snapshot, by name
@@ -82,7 +81,7 @@ func (r *CapacityIndex) follow(s *state.Snapshot) {
 	}
 }
 
-// capacityOf a host, on which some VMs are expected.
+// capacityOf returns the free capacity of a host, on which some VMs are expected.
 func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapacity {
 	free, load := h.Usable(), s.LoadOf(h.Name)
 	one := &hostCapacity{host: h.Name, version: h.Version, size: free, cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve.Bytes(),
@@ -114,7 +113,8 @@ func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapaci
 	return one
 }
 
-// expect VMs that are about to move there. A host's version moves when one begins to be expected, and when it ends.
+// expect adds VMs that are about to move to the host. A host's version changes when a VM begins to be expected, and when that
+// ends.
 func (one *hostCapacity) expect(s *state.Snapshot, ids []string) {
 	slices.Sort(ids) // sums do not hang on their order
 	kept := one.reserve.Bytes()
@@ -136,16 +136,15 @@ func (one *hostCapacity) expect(s *state.Snapshot, ids []string) {
 	one.memory -= one.reserve.Bytes() - kept
 }
 
-// minFastPathHosts is how many hosts a cluster has at least whose requests are planned from the rooms. With fewer, a
-// plan in full takes no longer.
+// minFastPathHosts is from how many hosts on requests are planned from the index. With fewer, a full plan takes no longer.
 const minFastPathHosts = 64
 
-// TryFastPath answers a request for a new VC if each of its VMs can have all that it needs of hosts that have that
-// left, beside what everybody has already; false: not, or it cannot be said without a plan in full. No
-// other place could serve it better, and nobody is served otherwise: what has come free beside it is for Reallocate. Hosts that are shut are passed over (Env.Unavailable is not asked).
+// TryFastPath answers a request for a new VC if hosts have all that its VMs need left, beside what every other VM has already.
+// false: they have not, or only a full plan can say. No other place could serve the VC better, and no other VC's share changes:
+// what has come free besides is for Reallocate. Hosts that are shut are passed over (Env.Unavailable is not asked).
 //
-// Where needs are estimated it says no more of hosts than would be true if all their VMs needed what they declared, whatever Env.Margin is, and
-// heeds what hosts themselves hold to be available.
+// Where needs are estimated it grants no more of a host than would be free if all its VMs needed what they declared, whatever
+// Env.Margin is. It heeds the availability that hosts report.
 //
 // Each VM goes where most is left, so that many that come at once start side by side.
 func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env Env, shut func(host string) bool) (Answer, bool) {
@@ -207,8 +206,8 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env Env, shu
 	return Answer{Plan: &plan, Decision: d}, true
 }
 
-// Steady says that there is nothing to decide: nobody waits, nothing is lost, everybody who runs has all
-// that they need, and no host is beyond its limits. It is a quick look; false may be wrong.
+// Steady says that there is nothing to decide: no VC waits, nothing is lost, every VM that runs has all that it needs, and no
+// host is beyond its limits. It is a quick look; false may be wrong.
 func (r *CapacityIndex) Steady(s *state.Snapshot) bool {
 	r.follow(s)
 	for _, one := range r.list {

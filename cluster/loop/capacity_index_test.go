@@ -11,8 +11,9 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// What is planned from the rooms is what a plan in full could not do better: it applies, nobody else gets
-// anything else, the minimum yield is as high as in a plan in full, once what is free is shared again. And where all is still, no stage has a plan.
+// A full plan could do no better than one made by the capacity index: the latter applies, no other VC's share changes, and the
+// minimum yield is as high as in a full plan, once what is free is shared again. Where Steady says that there is nothing to
+// decide, no stage has a plan.
 func TestRooms(t *testing.T) {
 	const hosts = 64
 	planned, still := 0, 0

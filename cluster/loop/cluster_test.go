@@ -140,7 +140,7 @@ func (c *cluster) create(x state.VC) loop.Answer {
 	return a
 }
 
-// commitPlan lets the hosts do what they were told, and the queue and the shares follow.
+// commitPlan lets the hosts carry out their orders; the queue and the shares follow.
 func (c *cluster) commitPlan() {
 	c.t.Helper()
 	for _, vm := range c.Snapshot().VMs() {
@@ -149,7 +149,7 @@ func (c *cluster) commitPlan() {
 	c.decide()
 }
 
-// follow is the word of its host on a VM that has come as far as it is to.
+// follow reports for its host that a VM has come as far as it is to.
 func (c *cluster) follow(vm state.VM) {
 	c.t.Helper()
 	st := state.VMStatus{VM: vm.ID, Generation: vm.Generation, Phase: state.Running}
@@ -180,7 +180,7 @@ func (c *cluster) decide() {
 		}
 		p := loop.Reallocate(s)
 		if p == nil {
-			for _, x := range loop.Queue(s) { // nobody waits who would fit
+			for _, x := range loop.Queue(s) { // no VC that would fit waits
 				if p := loop.Admit(s, x.ID, c.env()); p != nil {
 					c.t.Fatalf("the loop rests, and %s fits: %+v", x.Name, p)
 				}

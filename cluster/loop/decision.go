@@ -11,7 +11,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// decision is the allocator's answer in the state's terms.
+// decision returns the allocator's answer in the state's terms.
 func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.Decision {
 	d := state.Decision{At: env.Now, Admitted: adm.Admitted, Summary: adm.Summary, Advice: adm.Advice, Basis: basis,
 		MinYield: min(adm.Solution.MinYield, p.frozen), UpperBound: adm.Solution.UpperBound}
@@ -46,7 +46,7 @@ func fitsText(lowest, bound float64) string {
 	return fmt.Sprintf("fits: minimum yield of the cluster %.3f; no other place for the new VMs could give more than %.3f", lowest, bound)
 }
 
-// sortQueue orders by priority, greatest first, then by age.
+// sortQueue sorts by priority, the highest first, then by age.
 func sortQueue(vcs []state.VC) {
 	sort.SliceStable(vcs, func(a, b int) bool {
 		if vcs[a].Priority != vcs[b].Priority {

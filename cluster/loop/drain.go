@@ -10,14 +10,14 @@ import (
 	"evenkeel/migration"
 )
 
-// What becomes of VMs that cannot leave a host which is emptied, or have not left it by the deadline.
+// What is done with VMs that cannot leave a host with a drain, or have not left it by the deadline.
 const (
 	OnBlockedStop     = "stop"     // the drain is not begun, or ends
 	OnBlockedSkip     = "skip"     // they stay, all others leave
 	OnBlockedShutdown = "shutdown" // all others leave, and then they are shut down
 )
 
-// Blocker is a VM that keeps its host from being emptied.
+// Blocker is a VM that keeps its host from being drained.
 type Blocker struct {
 	ID     string
 	VM, VC string // names
@@ -25,10 +25,10 @@ type Blocker struct {
 	Advice []string // what would let it leave
 }
 
-// String says which VM, and why.
+// String returns the VM and the reason.
 func (b Blocker) String() string { return b.VM + ": " + b.Why }
 
-// DrainOptions of a plan that empties a host.
+// DrainOptions are the bounds of a plan that drains a host.
 type DrainOptions struct {
 	Budget int64 // most bytes; -1: no bound
 	// OptionalBytes is the most bytes of moves that need not be, made only if the minimum yield rises by MinGain, as a part of
@@ -36,11 +36,11 @@ type DrainOptions struct {
 	OptionalBytes int64
 	MinGain       float64
 	Deadline      time.Duration
-	// Supersedes are the plans that it takes the place of, as the fleet was told: see FleetOptions.
+	// Supersedes are the plans that this one replaces, as given to the fleet: see FleetOptions.
 	Supersedes []string
 }
 
-// DrainAnswer is how a host is emptied.
+// DrainAnswer says how a host is drained.
 type DrainAnswer struct {
 	Plan     state.MovePlan // the moves of all that can leave
 	Blockers []Blocker
@@ -50,7 +50,7 @@ type DrainAnswer struct {
 	Late int
 }
 
-// Drain plans how to empty a host: all VMs that can leave it do.
+// Drain plans the drain of a host: all VMs that can leave it do.
 func Drain(f *Fleet, host string, o DrainOptions) (DrainAnswer, error) {
 	at := f.Host(host)
 	if at < 0 {
@@ -77,7 +77,7 @@ func Drain(f *Fleet, host string, o DrainOptions) (DrainAnswer, error) {
 	return out, nil
 }
 
-// Blockers of a plan in the state's terms.
+// Blockers returns the blockers of a plan in the state's terms.
 func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 	var out []Blocker
 	for _, b := range all {
@@ -106,7 +106,7 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 	return out
 }
 
-// rulesText names the rules of a group's own; "" if it has none.
+// rulesText names the rules of a group; "" if it has none.
 func rulesText(a state.Affinity) string {
 	var rules []string
 	add := func(what string, terms ...string) {
@@ -125,9 +125,9 @@ func rulesText(a state.Affinity) string {
 	return "; its rules: " + names(rules)
 }
 
-// HostInventory is what is known of a host that is emptied, besides the state.
+// HostInventory is what is known of a host with a drain, besides the state.
 type HostInventory struct {
-	// Listed: its hypervisor said what it runs once all that is wanted of the host was in force.
+	// Listed: its hypervisor listed what it runs once all that is wanted of the host was in force.
 	Listed bool
 	// Running are names of the VMs that it listed, and Unknown those of them that the state does not know.
 	Running, Unmanaged []string
@@ -136,17 +136,17 @@ type HostInventory struct {
 	UnavailableFor time.Duration
 }
 
-// How often the moves off a host are planned again although the last ones came to nothing, and how long a host may be out of
-// reach, before its drain ends.
+// How often the moves off a host are planned again although the last ones failed, and how long a host may be out of reach,
+// before its drain ends.
 const (
 	maxFruitless   = 3
 	maxUnavailable = 5 * time.Minute
 )
 
-// retryDrain so long after moves that failed.
+// retryDrain is how long after moves that failed the drain is planned again.
 const retryDrain = 2 * time.Second
 
-// DrainStep is what to do next about a host that is emptied. The zero value: wait until something changes.
+// DrainStep is the next step of a drain. The zero value: wait until something changes.
 type DrainStep struct {
 	Put  *state.HostDrain
 	Stop *state.Plan // shuts VMs down
@@ -154,9 +154,9 @@ type DrainStep struct {
 	Blockers []Blocker
 }
 
-// NextDrain is what to do next about a host with a drain: to plan what can leave, to say that it is empty, or what keeps it from being so.
-// fleet is the cluster as it is planned on: the plans named are given up for the new one, the VMs named stay where they are. Time is one
-// of the things that change what it says.
+// NextDrain returns the next step of a host's drain: plan the moves of VMs that can leave, or report that the host is empty, or
+// what keeps it from being so. fleet returns the cluster for planning: the plans that supersedes names are given up for the new
+// one, the VMs that keep names stay where they are. The answer also changes with time.
 func NextDrain(s *state.Snapshot, h state.Host, inventory HostInventory, env Env, fleet func(supersedes []string, keep map[string]string) *Fleet) (DrainStep, error) {
 	x := drainer{s: s, h: h, d: h.Drain, inventory: inventory, env: env}
 	if x.d.State == "" || x.d.State == state.DrainDone {
@@ -188,7 +188,7 @@ func NextDrain(s *state.Snapshot, h state.Host, inventory HostInventory, env Env
 	return x.again(fleet)
 }
 
-// left are the VMs that the host runs, by the state, or that are on their way to it.
+// left returns the VMs that the host runs, by the state, or that are on their way to it.
 func left(s *state.Snapshot, host string) []state.VM {
 	var out []state.VM
 	s.EachVMOn(host, func(vm *state.VM) bool {
@@ -215,7 +215,7 @@ func (x *drainer) put(d state.Drain, plan *state.MovePlanPut) DrainStep {
 	return DrainStep{Put: &state.HostDrain{Host: x.h.Name, Drain: d, Version: x.d.Index, MovePlan: plan}}
 }
 
-// report how it stands, if that is news.
+// report reports the drain's progress, if that is news.
 func (x *drainer) report(text string) DrainStep {
 	if x.d.Text == text {
 		return DrainStep{}
@@ -225,14 +225,14 @@ func (x *drainer) report(text string) DrainStep {
 	return x.put(d, nil)
 }
 
-// end the drain, and no move of its plan begins any more.
+// end ends the drain; no move of its plan begins any more.
 func (x *drainer) end(as state.DrainState, text string) DrainStep {
 	d := x.d
 	d.State, d.Text = as, text
 	return x.put(d, x.stopped(text))
 }
 
-// stopped is the plan with no move to begin, nil if it has ended.
+// stopped returns the plan with no move left to begin, nil if the plan has ended.
 func (x *drainer) stopped(why string) *state.MovePlanPut {
 	if !x.has || x.plan.State.Ended() {
 		return nil
@@ -240,7 +240,7 @@ func (x *drainer) stopped(why string) *state.MovePlanPut {
 	return StopMoves(x.plan, why)
 }
 
-// StopMoves is a plan of which no move begins any more. Those under way end.
+// StopMoves returns a change of the plan after which none of its moves begins any more. Those under way end.
 func StopMoves(p state.MovePlan, why string) *state.MovePlanPut {
 	version := p.ModifyIndex
 	p.State, p.Reason = state.MovesStopped, why
@@ -248,7 +248,8 @@ func StopMoves(p state.MovePlan, why string) *state.MovePlanPut {
 	return &state.MovePlanPut{Plan: p, Version: version}
 }
 
-// isEmpty: nothing is left by the state. That it is so is the hypervisor's word.
+// isEmpty takes the step of a drain when the state has no VM left on the host. Only the hypervisor's list proves that the host
+// is empty.
 func (x *drainer) isEmpty() DrainStep {
 	if x.inventory.Listed && len(x.inventory.Running) == 0 && x.inventory.Unavailable == "" {
 		d := x.d
@@ -273,7 +274,7 @@ func (x *drainer) isEmpty() DrainStep {
 	return x.report("its hypervisor has yet to say that nothing is left")
 }
 
-// late: the deadline passed with VMs left.
+// late takes the step of a drain whose deadline passed with VMs left.
 func (x *drainer) late(running bool) DrainStep {
 	why := "the deadline of the drain passed"
 	text := why + "; " + x.remaining()
@@ -306,8 +307,8 @@ func (x *drainer) remaining() string {
 	return fmt.Sprintf("%d VMs are left: %s", len(out), names(out))
 }
 
-// shutDown asks the guests of VMs that run on the host, by id, to power off. They can be started again, elsewhere if their disks allow it, by
-// who starts their VC.
+// shutDown asks the guests of VMs that run on the host, by id, to power off. A user who starts their VC starts them again,
+// elsewhere if their disks allow it.
 func (x *drainer) shutDown(whys map[string]string) DrainStep {
 	p := state.Plan{Basis: x.s.Index(), Verb: "shut-down", AffectedHosts: []string{x.h.Name}}
 	for _, vm := range x.left {
@@ -327,15 +328,15 @@ func (x *drainer) shutDown(whys map[string]string) DrainStep {
 	return DrainStep{Stop: &p}
 }
 
-// plans of this drain, the present one included.
+// plans returns the plans of this drain, the present one included.
 func (x *drainer) plans() []state.MovePlan {
 	return slices.DeleteFunc(x.s.MovePlans(), func(p state.MovePlan) bool {
 		return p.Kind != state.MovesDrain || p.Host != x.h.Name || p.CreateIndex < x.d.Begun
 	})
 }
 
-// spent is what the plans of this drain sent, and with it what moves may have sent or send yet whose sources have not told. soon: the
-// word of a source may come any moment.
+// spent returns what the plans of this drain sent, and sent with what moves may have sent, or may yet send, whose sources have
+// not reported. soon: the report of a source may come any moment.
 func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 	for _, p := range plans {
 		moved += p.BytesMoved
@@ -347,8 +348,8 @@ func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 	return moved, moved + sent, soon
 }
 
-// silent says which other host is not heard of that might take VMs once it is: nothing is given up, and nobody shut down, for a host that
-// is silent for a moment. It is waited for as long as the host that is emptied would be.
+// silent names another host that does not report, and that might take VMs once it does. For a host that is silent for a moment
+// no drain is given up and no VM is shut down. The drain waits for it as long as it would for the host that is drained.
 func (x *drainer) silent() string {
 	if !x.env.Now.Before(x.d.Since.Add(maxUnavailable)) && !x.env.Now.Before(x.plan.EndedAt.Add(maxUnavailable)) {
 		return ""
@@ -361,7 +362,7 @@ func (x *drainer) silent() string {
 	return ""
 }
 
-// stuck says which VM is on its way to a host that is not heard of: its move ends once that host answers, or is proved lost.
+// stuck names a VM that is on its way to a silent host: its move ends once that host answers, or is proved lost.
 func (x *drainer) stuck() string {
 	for _, vm := range x.left {
 		if why := x.env.Unavailable[vm.MovingTo]; vm.MovingTo != "" && why != "" {
@@ -371,14 +372,14 @@ func (x *drainer) stuck() string {
 	return ""
 }
 
-// Spent is what the drain of a host may have sent, all its plans together.
+// Spent is how many bytes the drain of a host may have sent, all its plans together.
 func Spent(s *state.Snapshot, h state.Host) int64 {
 	x := drainer{s: s, h: h, d: h.Drain}
 	_, sent, _ := x.spent(x.plans())
 	return sent
 }
 
-// Superseded are the plans under way that give way to one that empties a host: all but drains of other hosts.
+// Superseded returns the plans under way that a plan to drain the host replaces: all but drains of other hosts.
 func Superseded(s *state.Snapshot, host string) []string {
 	var out []string
 	for _, p := range s.RunningMovePlans() {
@@ -389,7 +390,7 @@ func Superseded(s *state.Snapshot, host string) []string {
 	return out
 }
 
-// again plans what is left to leave.
+// again plans the moves of the VMs that are left.
 func (x *drainer) again(fleet func(supersedes []string, keep map[string]string) *Fleet) (DrainStep, error) {
 	if x.has && x.plan.State == state.MovesFailed && x.env.Now.Before(x.plan.EndedAt.Add(retryDrain)) {
 		return DrainStep{}, nil
@@ -454,7 +455,7 @@ func (x *drainer) again(fleet func(supersedes []string, keep map[string]string) 
 	return step, nil
 }
 
-// ending are the VMs on the host that stop by themselves.
+// ending returns the VMs on the host that stop by themselves.
 func (x *drainer) ending() (out []string) {
 	for _, vm := range x.left {
 		if vm.Phase == state.Stopping || vm.Goal != state.GoalRun {
@@ -464,8 +465,8 @@ func (x *drainer) ending() (out []string) {
 	return out
 }
 
-// Besides says which moves a drain may begin with that it could do without: as many bytes as a re-balance might move, for as much as
-// it would have to gain; none where nobody wants moves that were not asked for.
+// Besides says which optional moves a drain may begin with: as many bytes as a re-balance might move, for as much as it would
+// have to gain; none where the settings allow only moves that were asked for.
 func Besides(s *state.Snapshot) (bytes int64, minGain float64) {
 	m, _ := s.Meta()
 	if set := m.Settings.Moves.WithDefaults(); set.Mode == state.MovesAuto {
@@ -474,10 +475,10 @@ func Besides(s *state.Snapshot) (bytes int64, minGain float64) {
 	return 0, 0
 }
 
-// fewBlockers are named in a text; how many more there are is said.
+// fewBlockers is how many blockers a text names; it gives the number of the others.
 const fewBlockers = 3
 
-// BlockersText sums up VMs that cannot leave, equal reasons once.
+// BlockersText lists VMs that cannot leave, equal reasons once.
 func BlockersText(all []Blocker) string {
 	text := "1 VM cannot leave: "
 	if len(all) != 1 {
@@ -506,7 +507,7 @@ func BlockersText(all []Blocker) string {
 	return text
 }
 
-// names of some VMs, of which not all are written if they are many.
+// names names some VMs, not all if they are many.
 func names(all []string) string {
 	const few = 5
 	if len(all) <= few {

@@ -11,8 +11,8 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Whatever becomes of its moves, a drain comes to an end and tells the truth: drained only with nothing left, else with what is left and
-// why; no VM is stopped unless that was asked for; never more bytes than were allowed.
+// Whatever becomes of its moves, a drain ends, and its report is true: drained only with nothing left, else with what is left
+// and why. No VM is stopped unless that was asked for. The moves never send more bytes than allowed.
 func TestDrainsEndAndReportTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := []string{"a", "b", "c", "d"}[:rapid.IntRange(1, 4).Draw(t, "hosts")]

@@ -112,7 +112,7 @@ func TestNextDrain(t *testing.T) {
 	}
 }
 
-// VMs that the cluster does not know keep a host from being said to be empty.
+// VMs that the cluster does not know keep a host from being reported as empty.
 func TestNextDrainWithUnmanagedVMs(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	c.drained("a", state.Drain{})
@@ -126,7 +126,7 @@ func TestNextDrainWithUnmanagedVMs(t *testing.T) {
 	}
 }
 
-// A host that falls silent is said to, and does not keep its drain waiting for ever.
+// A host that falls silent is reported as silent, and does not keep its drain waiting for ever.
 func TestNextDrainOfASilentHost(t *testing.T) {
 	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip})
@@ -215,7 +215,7 @@ func TestNextDrainAfterFailures(t *testing.T) {
 	}
 }
 
-// A plan that somebody stops is not made again.
+// A plan that an operator stops is not made again.
 func TestNextDrainWithAStoppedPlan(t *testing.T) {
 	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedSkip})
@@ -245,7 +245,7 @@ func TestNextDrainOfLateComers(t *testing.T) {
 	}
 }
 
-// Disks that lie on their host alone keep VMs there, and it is said what would help.
+// Disks that lie only on their host keep VMs there, and the answer says what would help.
 func TestDrainOfLocalDisks(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	g := group(1, 1, gib)
@@ -268,7 +268,7 @@ func TestDrainOfLocalDisks(t *testing.T) {
 	}
 }
 
-// What a source has not informed of yet counts against the bytes of a drain, all that was allowed to it.
+// As long as a source has not reported what it sent, all that its move was allowed counts against the bytes of a drain.
 func TestNextDrainCountsWhatWasNotReported(t *testing.T) {
 	c := overfull(t, "a", "b", "d")
 	const limit = 20 * gib
@@ -290,7 +290,7 @@ func TestNextDrainCountsWhatWasNotReported(t *testing.T) {
 	}
 }
 
-// For a target that is silent for a moment nobody is shut down, and no drain is given up.
+// For a target that is silent for a moment no VM is shut down, and no drain is given up.
 func TestNextDrainWithSilentTargets(t *testing.T) {
 	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedShutdown})
@@ -316,7 +316,7 @@ func TestNextDrainWithSilentTargets(t *testing.T) {
 	}
 }
 
-// A drain that waits for a move to a host that fell silent says so, and what ends it.
+// A drain that waits for a move to a silent host reports that, and what ends the wait.
 func TestNextDrainWithAStuckMove(t *testing.T) {
 	c := overfull(t, "a", "b")
 	c.drained("a", state.Drain{OnBlocked: loop.OnBlockedStop})

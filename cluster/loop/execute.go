@@ -11,13 +11,13 @@ import (
 // maxReplans is how often what is left of a move plan is planned again.
 const maxReplans = 3
 
-// prepareFor so long a move waits for its hosts to put in force what makes room for it.
+// prepareFor is how long a move waits for its hosts to put in force what makes room for it.
 const prepareFor = 2 * time.Minute
 
-// reportWait so long at most a plan waits for the last words about its moves.
+// reportWait is how long a plan waits for the last reports of its moves.
 const reportWait = 5 * time.Second
 
-// Action is one thing to do about moves. Exactly one field is set.
+// Action is one action of a move plan. Exactly one field is set.
 type Action struct {
 	Put    *state.MovePlanPut
 	Open   *state.Move
@@ -40,7 +40,7 @@ func (a Action) String() string {
 	return "nothing"
 }
 
-// Replan asks for what is left of a plan to be planned again: see ReplanMoves.
+// Replan asks for a new plan of what is left of a plan: see ReplanMoves.
 type Replan struct {
 	Plan state.MovePlan
 	Why  string
@@ -48,13 +48,13 @@ type Replan struct {
 	Pinned map[string]string
 }
 
-// MoveExecution is what carrying plans out may use besides the snapshot.
+// MoveExecution is what the execution of plans may use besides the snapshot.
 type MoveExecution struct {
 	Env
 	// Routes are what keeps hosts from sending VMs.
 	Routes Routes
-	// SyncedUpTo is the log index up to which a host has put in force all that takes something from a VM. Who goes without more for
-	// now holds up no move.
+	// SyncedUpTo returns the log index up to which a host has put in force all that takes something from a VM. A VM that does
+	// not have its additional share yet delays no move.
 	SyncedUpTo func(host string) uint64
 	// Synced is the log index up to which a host has put in force all of it.
 	Synced func(host string) uint64
@@ -64,16 +64,16 @@ type MoveExecution struct {
 	Refused func(plan string, step int) (times int, why string)
 }
 
-// maxRefusals of the opening of a move, before it counts as failed.
+// maxRefusals is how often the opening of a move may be refused before the move counts as failed.
 const maxRefusals = 8
 
-// Next is what is to be done now to carry out the move plans that run. It is empty while there is nothing but
-// to wait: for a move to end, for a host to put shares in force.
+// Next returns the actions to take now for the running move plans. It is empty while there is nothing but to wait: for a move
+// to end, for a host to put shares in force.
 //
-// A step goes from waiting to preparing once the moves before it have ended well, a lane is free on both hosts, and the target has
-// the memory. From then on everybody counts the VM on both hosts, so that shares shrink where they must. Once they have shrunk
-// on both hosts the move is opened. No move begins while one of the plan has failed: those under way end, and
-// what is left is planned again, as soon as no host's first report is awaited.
+// A step goes from waiting to preparing once the moves before it have ended well, a lane is free on both hosts, and the target
+// has the memory. From then on the VM is charged to both hosts, so that shares shrink where they must. Once they have shrunk on
+// both hosts the move is opened. No move of a plan begins after one of it has failed: those under way end, and what is left is
+// planned again, as soon as no host's first report is awaited.
 func Next(s *state.Snapshot, in MoveExecution) []Action {
 	if m, ok := s.Meta(); !ok || m.RecoveryFreeze.On() {
 		return nil
@@ -86,7 +86,7 @@ func Next(s *state.Snapshot, in MoveExecution) []Action {
 	return actions
 }
 
-// moveExecutor is one look at all plans.
+// moveExecutor is one evaluation of all plans.
 type moveExecutor struct {
 	s     *state.Snapshot
 	in    MoveExecution
@@ -141,7 +141,7 @@ func (x *moveExecutor) aborts() (actions []Action) {
 	return actions
 }
 
-// plan is what is to be done about one.
+// plan returns the actions of one plan.
 func (x *moveExecutor) plan(p state.MovePlan) []Action {
 	steps := slices.Clone(p.Steps)
 	changed := false
@@ -224,8 +224,9 @@ func (x *moveExecutor) plan(p state.MovePlan) []Action {
 	return actions
 }
 
-// awaitsReports: of moves that ended a moment ago the sources have not told yet what they sent, or hosts have not put in force what
-// is decided about them since. Who waits for the plan sees its figures then, and the new shares.
+// awaitsReports says whether reports are missing of moves that ended a moment ago: a source has not reported yet what it sent,
+// or a host has not put in force what was decided about the move since. With them a caller that waits for the plan sees its
+// figures, and the new shares.
 func (x *moveExecutor) awaitsReports(p state.MovePlan) bool {
 	for _, m := range x.s.MigrationsOf(p.ID) {
 		if m.State == state.MigrationRunning || x.in.Now.Sub(m.EndedAt) >= reportWait {
@@ -246,7 +247,7 @@ func (x *moveExecutor) waits(id string) bool {
 	return ok && vc.Goal == state.GoalRun && !vc.Admitted
 }
 
-// stay are the VMs that plans are not to move again, and why: somebody had their moves aborted, or two failed.
+// stay returns the VMs that plans are not to move again, and why: a user had their moves aborted, or two failed.
 func stay(s *state.Snapshot, plans ...state.MovePlan) map[string]string {
 	out, failed := map[string]string{}, map[string]int{}
 	for _, p := range plans {
@@ -273,7 +274,7 @@ const (
 	fail
 )
 
-// sense says whether a step that has not begun still makes sense.
+// sense says whether a step that has not begun is still useful.
 func (x *moveExecutor) sense(plan string, steps []state.MoveStep, i int) (verdict, string) {
 	step := &steps[i]
 	vm, ok := x.s.VM(step.VM)
@@ -318,7 +319,7 @@ func (x *moveExecutor) sense(plan string, steps []state.MoveStep, i int) (verdic
 	return goOn, ""
 }
 
-// turn says whether the moves that a step waits for have ended well, or are not made any more.
+// turn says whether the moves for which a step waits have ended well, or are not made any more.
 func (x *moveExecutor) turn(steps []state.MoveStep, i int) bool {
 	for _, j := range steps[i].After {
 		if st := steps[j].State; st != state.StepDone && st != state.StepSkipped {
@@ -328,7 +329,7 @@ func (x *moveExecutor) turn(steps []state.MoveStep, i int) bool {
 	return true
 }
 
-// mayPrepare: it is the step's turn, its VM runs, and both hosts have a lane free.
+// mayPrepare says whether a step may prepare: its turn has come, its VM runs, and both hosts have a lane free.
 func (x *moveExecutor) mayPrepare(steps []state.MoveStep, i int) bool {
 	step := &steps[i]
 	vm, _ := x.s.VM(step.VM)
@@ -336,7 +337,8 @@ func (x *moveExecutor) mayPrepare(steps []state.MoveStep, i int) bool {
 		x.total < x.set.Concurrent(x.hosts) && x.busy[step.From] < x.set.PerHost && x.busy[step.To] < x.set.PerHost
 }
 
-// memoryLeft of a host beside what is there and what is expected, if a VM comes. Below 0: it has not the room.
+// memoryLeft is the memory that a host has left beside what is there and what is expected, if a VM comes. Below 0: the VM does
+// not fit.
 func (x *moveExecutor) memoryLeft(host string, vm state.VM) int64 {
 	h, _ := x.s.Host(host)
 	load := x.s.LoadOf(host)
@@ -348,8 +350,8 @@ func (x *moveExecutor) memoryLeft(host string, vm state.VM) int64 {
 	return h.Usable().Memory - used - reserve.Bytes()
 }
 
-// hasRoom says whether the target has the memory for a VM that is about to move. why: it has not, and nothing goes on that will
-// change that.
+// hasRoom says whether the target has the memory for a VM that is about to move. why: it has not, and nothing is under way that
+// will change that.
 func (x *moveExecutor) hasRoom(step *state.MoveStep, more bool) (fits bool, why string) {
 	vm, _ := x.s.VM(step.VM)
 	if x.memoryLeft(step.To, vm) >= 0 {
@@ -361,7 +363,7 @@ func (x *moveExecutor) hasRoom(step *state.MoveStep, more bool) (fits bool, why 
 	return false, fmt.Sprintf("host %s has not the %d MiB of memory any more", step.To, vm.ChargedMemory>>20)
 }
 
-// leaves says whether some VM of the host is on its way out.
+// leaves says whether some VM of the host is leaving it.
 func (x *moveExecutor) leaves(host string) bool {
 	found := false
 	x.s.EachVMOn(host, func(vm *state.VM) bool {
@@ -371,8 +373,8 @@ func (x *moveExecutor) leaves(host string) bool {
 	return found
 }
 
-// tooLong says whether a step prepares for longer than it may, from when what it waits for could begin: a share does not change while
-// a VM of its group moves.
+// tooLong says whether a step has prepared for longer than it may, counted from when what it waits for could begin: a share
+// does not change while a VM of its group moves.
 func (x *moveExecutor) tooLong(p state.MovePlan, i int) bool {
 	step := &p.Steps[i]
 	if x.in.Now.Sub(step.At) <= prepareFor || len(x.in.Awaited) > 0 { // what a host has put in force is in its report
@@ -386,7 +388,7 @@ func (x *moveExecutor) tooLong(p state.MovePlan, i int) bool {
 	return true
 }
 
-// open the move of a step that prepares, once both hosts are ready for it; nil: not yet. why it never will be.
+// open opens the move of a step that prepares, once both hosts are ready for it; nil: not yet. why: it never will.
 func (x *moveExecutor) open(p state.MovePlan, i int) (move *state.Move, why string) {
 	step := p.Steps[i]
 	vm, _ := x.s.VM(step.VM)

@@ -14,7 +14,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// mover carries plans out as the leader does, on hosts that do what they are told some time later.
+// mover carries plans out as the leader does, on hosts that carry out their orders some time later.
 type mover struct {
 	*cluster
 	caps        map[string]map[string]float64 // by host and VM: in force
@@ -86,7 +86,7 @@ func (m *mover) execute() loop.MoveExecution {
 		Refused:        func(plan string, step int) (int, string) { return m.refused[fmt.Sprint(plan, step)], "refused" }}
 }
 
-// step does what is to be done now, and says whether there was something.
+// step takes the actions that are due, and returns whether there were any.
 func (m *mover) step() bool {
 	m.t.Helper()
 	did := false
@@ -323,7 +323,7 @@ func TestExecuteTrouble(t *testing.T) {
 	}
 }
 
-// Steps that prepare and are never opened fail, and say why.
+// Steps that prepare and are never opened fail, with the reason.
 func TestExecuteInVain(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(m *mover)
@@ -361,7 +361,7 @@ func TestExecuteInVain(t *testing.T) {
 	}
 }
 
-// Moves wait for lanes: no more at once than the settings say.
+// Moves wait for lanes: no more run at once than the settings allow.
 func TestExecuteLanes(t *testing.T) {
 	c := newCluster(t, "a", "b", "c", "d")
 	for _, h := range []string{"b", "c", "d"} {

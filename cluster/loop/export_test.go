@@ -2,7 +2,7 @@ package loop
 
 import "evenkeel/cluster/state"
 
-// MemoryLeft of a host beside its reserve, as Rooms keeps it.
+// MemoryLeft is the memory that a host has left beside its reserve, as the index has it.
 func (r *CapacityIndex) MemoryLeft(s *state.Snapshot, host string) int64 {
 	r.follow(s)
 	return r.by[host].memory

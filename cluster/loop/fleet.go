@@ -13,7 +13,8 @@ import (
 	"evenkeel/migration"
 )
 
-// FleetObservation is what the leader knows of hosts and VMs besides the state, for plans of moves. What is not known is left out.
+// FleetObservation is what the leader knows of hosts and VMs besides the state, for plans of moves. What is not known is left
+// out.
 type FleetObservation struct {
 	Use      map[string]Use                // by VM id
 	Partners map[string]hypervisor.Partner // by host
@@ -34,8 +35,8 @@ type FleetOptions struct {
 	Steps int64
 }
 
-// Fleet is a snapshot as package migration knows it, and the way back. A VM that moves counts at its target, and its
-// memory on both hosts; so does the memory of a VM that another plan is to move. Neither is moved by what is planned on it.
+// Fleet is a snapshot in the terms of package migration, with the way back. A VM that moves is placed at its target, and its
+// memory is charged to both hosts; so is the memory of a VM that another plan is to move. A plan on the fleet moves neither.
 type Fleet struct {
 	migration.Problem
 	Basis uint64 // log index of the snapshot
@@ -58,14 +59,15 @@ type fleetGroup struct {
 	copy  bool       // their disks are copied
 }
 
-// NewFleet looks at a snapshot. more are VCs that do not run yet: their VMs have no host, or that where their disks lie.
+// NewFleet makes a fleet of a snapshot. more are VCs that do not run yet: their VMs have no host, or the one on which their
+// disks lie.
 func NewFleet(s *state.Snapshot, env Env, see FleetObservation, o FleetOptions, more ...state.VC) *Fleet {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
 	f := &Fleet{s: s, Basis: s.Index(), routes: see.Routes, Pinned: map[string]string{}, index: map[string]int{}, hosts: s.Hosts()}
 	f.reserve = make([]allocator.Reserve[float64], len(f.hosts))
 	f.Steps = o.Steps
-	for i := range more { // who runs already counts as where they would be admitted
+	for i := range more { // VMs that run already count as where they would be admitted
 		if rightsizing, is := sharesEstimates(s, &more[i]); is && f.margin == nil {
 			f.margin = &marginRules{rightsizing, env.Margin}
 		}
@@ -164,7 +166,8 @@ func NewFleet(s *state.Snapshot, env Env, see FleetObservation, o FleetOptions, 
 	return f
 }
 
-// subtractReserves takes the reserves off, and gives hosts that are beyond their limits what they have: what is there is there, and nothing else fits.
+// subtractReserves subtracts the reserves from the hosts. A host beyond its limits has exactly what its VMs take, so that
+// nothing else fits.
 func (f *Fleet) subtractReserves() {
 	used, reserves := make([]float64, len(f.Hosts)), make([]allocator.Reserve[float64], len(f.Hosts))
 	for _, q := range f.Groups {
@@ -182,7 +185,7 @@ func (f *Fleet) subtractReserves() {
 	}
 }
 
-// others are the moves that plans under way have yet to begin: VM ids to where they end.
+// others returns the moves that plans under way have yet to begin: VM ids to their last targets.
 func (f *Fleet) others(supersedes []string) map[string]string {
 	out := map[string]string{}
 	for _, p := range f.s.RunningMovePlans() {
@@ -198,7 +201,7 @@ func (f *Fleet) others(supersedes []string) map[string]string {
 	return out
 }
 
-// add a group of VMs, at the places they have, or are on their way to.
+// add adds a group of VMs, on the hosts on which they are, or to which they are moving.
 func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, overhead int64, see FleetObservation, o FleetOptions, set state.MoveSettings) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	memory := int64(0)
@@ -246,7 +249,7 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 	f.groups = append(f.groups, ref)
 }
 
-// keepRoom for a VM that another plan moves.
+// keepRoom keeps memory for a VM that another plan moves.
 func (f *Fleet) keepRoom(i int, vm state.VM, to string) {
 	if at, ok := f.index[to]; ok {
 		charged := max(vm.ChargedMemory, vm.Due(f.groups[i].group))
@@ -263,13 +266,13 @@ func (f *Fleet) pin(i, k int, why string) {
 	f.Pinned[f.groups[i].vms[k].ID] = why
 }
 
-// local: their disks lie on one host each.
+// local says whether each disk of the group's VMs lies on one host.
 func (f *Fleet) local(g state.Group) bool {
 	m, _ := f.s.Meta()
 	return hasDisk(f.s, g) && !slices.Contains(m.Settings.SharedPools, g.Disk.Pool)
 }
 
-// diskBytes is what copying the disk of one VM may take.
+// diskBytes is how many bytes copying the disk of one VM may take.
 func (f *Fleet) diskBytes(ref fleetGroup) int64 {
 	if !ref.copy {
 		return 0
@@ -286,13 +289,13 @@ func (f *Fleet) stuck(i int, o FleetOptions) string {
 	return ""
 }
 
-// VM of a group, by its number there.
+// VM returns a VM of a group, by its number there.
 func (f *Fleet) VM(group, vm int) state.VM { return f.groups[group].vms[vm] }
 
-// VC of a group.
+// VC returns the VC of a group.
 func (f *Fleet) VC(group int) state.VC { return f.groups[group].vc }
 
-// Host of that name: its position, -1 if there is none.
+// Host returns the position of the host of that name, -1 if there is none.
 func (f *Fleet) Host(name string) int {
 	if at, ok := f.index[name]; ok {
 		return at
@@ -300,7 +303,7 @@ func (f *Fleet) Host(name string) int {
 	return -1
 }
 
-// setRules takes over the affinity of all groups, and bars hosts that cannot run a VM as its own does.
+// setRules takes over the affinity of all groups, and bars hosts that cannot run a VM as its present host does.
 func (f *Fleet) setRules(see FleetObservation) {
 	r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(f.groups)), Affinity: make([]*allocator.Affinity, len(f.groups))}
 	there := map[string]bool{}
@@ -334,7 +337,7 @@ func (f *Fleet) setRules(see FleetObservation) {
 	}
 }
 
-// barred are the hosts that VMs of a group cannot move to from where they are. Rules are of groups: a VM that cannot go
+// barred returns the hosts to which VMs of a group cannot move from where they are. Rules hold for groups: a VM that cannot go
 // where others of its group run stays where it is.
 func (f *Fleet) barred(i int, see FleetObservation) []string {
 	if len(see.Partners) < 2 { // no two hosts can be compared: among many VMs and hosts that takes longer than all else

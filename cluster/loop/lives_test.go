@@ -134,7 +134,7 @@ func TestRandomLives(t *testing.T) {
 	t.Logf("%d pieces of advice followed", followed)
 }
 
-// text is all that an answer says.
+// text is the whole text of an answer.
 func text(a loop.Answer) string {
 	b, err := json.Marshal(a)
 	if err != nil {

@@ -26,13 +26,13 @@ type Env struct {
 	Availability map[string]HostAvailability
 	// Pools that hosts have.
 	Pools Pools
-	// Period between looks at what VMs need, by default a minute: words of hosts are worth nothing for long.
+	// Period is the time between evaluations of needs, by default a minute: reports of hosts count only for a few periods.
 	Period time.Duration
-	// Advise says what moves would make room for a VC that does not fit; "" = none are known to. nil: nobody asks.
+	// Advise says what moves would make room for a VC that does not fit; "" = none are known to. nil: no advice is given.
 	Advise func(s *state.Snapshot, vc state.VC) string
 }
 
-// Answer to a request: a plan to propose, or a refusal with its reasons.
+// Answer is the answer to a request: a plan to propose, or a refusal with its reasons.
 type Answer struct {
 	Plan     *state.Plan // nil if refused
 	Decision state.Decision
@@ -40,8 +40,7 @@ type Answer struct {
 	Queued bool
 }
 
-// Create answers a request for a new VC. vc is complete (ids and defaults
-// filled in) but for its allocations.
+// Create answers a request for a new VC. vc is complete (ids and defaults filled in) except for its allocations.
 func Create(s *state.Snapshot, vc state.VC, env Env) Answer {
 	vc.Goal = state.GoalRun
 	return place(s, vc, 0, "create", env)
@@ -63,13 +62,14 @@ func Scale(s *state.Snapshot, vc state.VC, env Env) Answer {
 	return place(s, vc, vc.ModifyIndex, "scale", env)
 }
 
-// Consider is what admission would say of a VC now, without a plan.
+// Consider returns what admission would decide on a VC now, without a plan.
 func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
 	p, wanted := problemWith(s, vc, env, nil)
 	return decision(p, p.admitNew(wanted), s.Index(), env)
 }
 
-// problemWith is the problem of everything that runs and vc in its new form. more adds to it VCs in a form of their own, which are skipped.
+// problemWith returns the problem of all VMs that run and vc in its new form. more adds VCs in a form of their own to it, which
+// skip names.
 func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), skip ...string) (*problem, []state.VM) {
 	p := newProblem(s, append(skip, vc.ID)...)
 	p.shut(env.Unavailable)
@@ -85,7 +85,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), s
 			p.Groups[len(p.Groups)-1].Requested = true // needs that grow in place are checked too
 		}
 	}
-	// VMs that this change sends away hold their memory and cap until they are gone.
+	// VMs that this change removes keep their memory and cap until they are gone.
 	for _, vm := range surplus(s, vc) {
 		for _, name := range []string{vm.Host, vm.MovingTo} {
 			if at, ok := p.index[name]; ok && vm.ConsumesResources() {
@@ -164,7 +164,7 @@ func anyRunning(s *state.Snapshot, vc state.VC) bool {
 	return false
 }
 
-// unknown is the VC without what was estimated of groups some VMs of which are to start: what a new VM needs is not known.
+// unknown returns the VC without the estimates of groups some VMs of which are to start: the need of a new VM is not known.
 func unknown(vc state.VC, vms []state.VM) state.VC {
 	groups := slices.Clone(vc.Groups)
 	for _, vm := range vms {
@@ -180,9 +180,8 @@ func unknown(vc state.VC, vms []state.VM) state.VC {
 
 var pastTense = map[string]string{"create": "created", "start": "started", "scale": "scaled", "admit": "admitted"}
 
-// wantedVMs are the VMs that vc is to have: of those it has the ones with the
-// lowest numbers, and new ones under the lowest numbers that are free. A number is
-// free once the VM that had it is gone from its host. A VM that is to be placed has
+// wantedVMs returns the VMs that vc is to have: of its present ones those with the lowest numbers, and new ones under the
+// lowest numbers that are free. A number is free once the VM that had it is gone from its host. A VM that is to be placed has
 // Host "".
 func wantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	var out []state.VM
@@ -207,8 +206,7 @@ func wantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	return out
 }
 
-// kept are the VMs of a group that stay, by number, and used the numbers that any
-// VM of it still has.
+// kept returns the VMs of a group that stay, by number, and the numbers that any VM of the group still has.
 func kept(s *state.Snapshot, vc state.VC, g state.Group) (vms []state.VM, used map[int]bool) {
 	used = map[int]bool{}
 	for _, vm := range s.VMsOf(vc.ID) {
@@ -224,7 +222,8 @@ func kept(s *state.Snapshot, vc state.VC, g state.Group) (vms []state.VM, used m
 	return vms[:min(len(vms), g.Count)], used
 }
 
-// keepsPlace: a disk that outlives the run lies on one host, unless its pool is shared.
+// keepsPlace says whether the group's VMs must start where they ran: a disk that outlives the run lies on one host, unless its
+// pool is shared.
 func keepsPlace(s *state.Snapshot, g state.Group) bool {
 	img, _ := s.Image(g.Image)
 	if m, _ := s.Meta(); slices.Contains(m.Settings.SharedPools, g.Disk.Pool) {
@@ -233,8 +232,7 @@ func keepsPlace(s *state.Snapshot, g state.Group) bool {
 	return !g.Disk.Ephemeral && (g.Disk.Size > 0 || img.Kind == state.DiskImage)
 }
 
-// started is the VM as it is once it may start; one that holds its place
-// already only has its memory target followed.
+// started returns the VM as it is once it may start. Of a VM that has its place already only the memory target changes.
 func started(vm state.VM, g state.Group) state.VM {
 	if vm.ConsumesResources() {
 		vm.ChargedMemory = max(vm.ChargedMemory, vm.Due(g))
@@ -246,7 +244,7 @@ func started(vm state.VM, g state.Group) state.VM {
 	return vm
 }
 
-// surplus are the VMs of vc beyond its counts, on their way out.
+// surplus returns the VMs of vc beyond its counts, on their way out.
 func surplus(s *state.Snapshot, vc state.VC) []state.VM {
 	stay := map[string]bool{}
 	for _, g := range vc.Groups {
@@ -265,7 +263,7 @@ func surplus(s *state.Snapshot, vc state.VC) []state.VM {
 	return out
 }
 
-// leaving is the VM on its way to goal: it keeps its cap and its memory until its host says that it is gone.
+// leaving returns the VM on its way to goal: it keeps its cap and its memory until its host reports that it is gone.
 func leaving(vm state.VM, vc state.VC, goal state.Goal) state.VM {
 	vm.Goal = goal
 	switch vm.Phase {
@@ -276,7 +274,7 @@ func leaving(vm state.VM, vc state.VC, goal state.Goal) state.VM {
 	return vm
 }
 
-// changed drops the rows that are as they were.
+// changed drops the rows that have not changed.
 func changed(s *state.Snapshot, vms []state.VM) []state.VM {
 	var out []state.VM
 	for _, vm := range vms {
@@ -297,7 +295,7 @@ func Delete(s *state.Snapshot, vc state.VC, _ Env) Answer {
 	return leave(s, vc, state.GoalDelete, "deleting", "deletion requested")
 }
 
-// declared are the groups without what was estimated of them.
+// declared returns the groups without their estimates.
 func declared(groups []state.Group) []state.Group {
 	groups = slices.Clone(groups)
 	for i := range groups {
@@ -322,8 +320,8 @@ func leave(s *state.Snapshot, vc state.VC, goal state.Goal, verb, text string) A
 		VMs: changed(s, vms), AffectedHosts: sorted(affected), Text: text}}
 }
 
-// Reallocate shares the CPU of all hosts again among the VMs that run, where
-// they are. It returns nil where the shares in force are right.
+// Reallocate divides the CPU of all hosts again among the VMs that run, where they are. It returns nil where the shares in
+// force are right.
 func Reallocate(s *state.Snapshot) *state.Plan {
 	p := newProblem(s, "")
 	p.clampToUsage()

@@ -267,7 +267,7 @@ func TestScaleMemoryWithoutRoom(t *testing.T) {
 	}
 }
 
-// A VM that ended by itself is not started again until somebody asks for it.
+// A VM that ended by itself is not started again until a user asks for it.
 func TestFailedVMs(t *testing.T) {
 	c := newCluster(t, "h1")
 	c.create(vc("a", 0.5, group(2, 1, gib)))
@@ -306,7 +306,7 @@ func TestStartWithoutRoomWhileSomeRun(t *testing.T) {
 	}
 }
 
-// Whoever waits keeps the turn when asked again.
+// A VC that waits keeps its turn when it is asked for again.
 func TestQueuedKeepsItsTurn(t *testing.T) {
 	c := newCluster(t, "h1")
 	c.create(vc("full", 1, group(4, 1, gib)))

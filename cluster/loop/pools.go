@@ -14,7 +14,7 @@ import (
 // pools yet: it may have any.
 type Pools map[string]map[string]string
 
-// lacking says whether a host is known not to have the pool that the disks of a group's VMs are made in.
+// lacking says whether a host is known not to have the pool of a group's disks.
 func (p Pools) lacking(s *state.Snapshot, host string, g state.Group) bool {
 	has, known := p[host]
 	if !known || g.Disk.Pool == "" || !hasDisk(s, g) {
@@ -30,7 +30,7 @@ func hasDisk(s *state.Snapshot, g state.Group) bool {
 	return g.Disk.Size > 0 || img.Kind == state.DiskImage
 }
 
-// heed which hosts lack the pool of a group some VMs of which are to be placed: those are no candidates.
+// heed takes hosts out of the candidates that lack the pool of a group some VMs of which are to be placed.
 func (p *problem) heed(s *state.Snapshot, pools Pools) {
 	if len(pools) == 0 {
 		return
@@ -46,7 +46,7 @@ func (p *problem) heed(s *state.Snapshot, pools Pools) {
 	}
 }
 
-// lackingOf are the hosts that lack the pool of a group.
+// lackingOf returns the hosts that lack the pool of a group.
 func (p *problem) lackingOf(i int) []string {
 	if i >= len(p.lacking) {
 		return nil

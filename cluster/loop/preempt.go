@@ -6,11 +6,11 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// preemptedFor so long a VM waits at least before it is started again.
+// preemptedFor is how long a preempted VM waits at least before it is started again.
 const preemptedFor = 10 * time.Minute
 
-// Preempt plans what a preemption takes: an elastic VM is stopped and starts again once there is room; a whole VC goes back to the
-// queue, at the place it had. nil: it makes no sense any more.
+// Preempt plans a preemption: an elastic VM is stopped and starts again once there is room; a whole VC goes back to the queue,
+// at the place it had. nil: there is nothing to preempt any more.
 func Preempt(s *state.Snapshot, p Preemption, env Env) *state.Plan {
 	vc, ok := s.VC(p.VC)
 	if !ok || vc.Goal != state.GoalRun || !vc.Admitted {
@@ -48,7 +48,7 @@ func Preempt(s *state.Snapshot, p Preemption, env Env) *state.Plan {
 	return plan
 }
 
-// ComesBack: a VM that was preempted, is stopped by now, and has waited for long enough.
+// ComesBack says whether a VM that was preempted has been stopped, and has waited for long enough.
 func ComesBack(vm *state.VM, now time.Time) bool {
 	return vm.PreemptedAt > 0 && vm.Goal == state.GoalStop && vm.Phase == state.Stopped && now.Sub(time.Unix(vm.PreemptedAt, 0)) >= preemptedFor
 }

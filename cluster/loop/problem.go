@@ -9,7 +9,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// problem is the allocator's view of a snapshot, and the way back.
+// problem is the allocator's view of a snapshot, with the way back.
 type problem struct {
 	allocator.Problem
 	hosts  []state.Host
@@ -22,7 +22,7 @@ type problem struct {
 	minMemory int64
 	// reserve is, per host, kept for memory that VMs may take back by themselves.
 	reserve []allocator.Reserve[int64]
-	// unavailable are hosts that take no new VM now though nobody cordoned them, and why.
+	// unavailable are hosts that take no new VM now though they are not cordoned, and why.
 	unavailable map[string]string
 	// expected are the targets of VMs that are about to move, by id: they count there as well.
 	expected map[string]string
@@ -46,15 +46,14 @@ type groupRef struct {
 	frozen bool
 }
 
-// newProblem holds every VM that is to run and holds CPU and memory, at its
-// place. skip is the id of a VC that the caller adds in its new form.
+// newProblem has every VM that is to run and takes CPU and memory, at its place. skip is the id of a VC that the caller adds in
+// its new form.
 //
-// Hosts offer what they may use, less what stopping VMs still hold, less
-// memory held beyond the targets, less the reserve for VMs that grow back (design rule 3).
+// Hosts offer what they may use, less what stopping VMs still take, less memory charged beyond the targets, less the reserve
+// for VMs that grow back (design rule 3).
 //
-// A VM that moves counts on both hosts, and its whole group keeps the share it has: a cap cannot be changed
-// meanwhile, and VMs of a group have equal ones. A VM that is about to move counts on both hosts, too, but may be
-// given another share first.
+// A VM that moves is charged to both hosts, and its whole group keeps its share: a cap cannot be changed meanwhile, and VMs of
+// a group have equal ones. A VM that is about to move is charged to both hosts, too, but may be given another share first.
 func newProblem(s *state.Snapshot, skip ...string) *problem {
 	p := &problem{hosts: s.Hosts(), index: map[string]int{}, expected: s.Preparing(), frozen: 1}
 	for i, h := range p.hosts {
@@ -96,8 +95,8 @@ func newProblem(s *state.Snapshot, skip ...string) *problem {
 	return p
 }
 
-// shut takes hosts out that nothing may be decided for: those that have not reported in this
-// term or do not answer, by the caller's word, and those that are lost.
+// shut takes hosts out for which nothing may be decided: those that out names, which have not reported in this term or do not
+// answer, and those that are lost.
 func (p *problem) shut(out map[string]string) {
 	p.unavailable = map[string]string{}
 	for i, h := range p.hosts {
@@ -134,7 +133,8 @@ func (p *problem) addLive(s *state.Snapshot, vc state.VC) {
 	}
 }
 
-// freeze the share of a group some VM of which moves: it is taken off its hosts, and the group needs no CPU any more.
+// freeze freezes the share of a group some VM of which moves: it is subtracted from its hosts, and the group needs no CPU any
+// more.
 func (p *problem) freeze(i int) {
 	ref, g := &p.groups[i], &p.Groups[i]
 	ref.frozen = true
@@ -147,8 +147,8 @@ func (p *problem) freeze(i int) {
 	g.CPU, g.MinYield, g.RequiredYield = 0, 0, 0
 }
 
-// add appends a group. VMs with a Host stay there, the others are to be placed. Those that are about to move are
-// counted at their targets as well; twice: so are those that move.
+// add appends a group. VMs with a Host stay there, the others are to be placed. VMs that are about to move are counted at their
+// targets as well; twice: so are those that move.
 func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, twice bool) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	real := len(vms)
@@ -190,8 +190,8 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 	p.groups = append(p.groups, groupRef{vc: vc, group: g, vms: vms, real: real})
 }
 
-// keepShare of a VM that moves, whose group may be given another: it keeps the share it has until it has arrived. It returns the yield
-// below which the group's would be less than that.
+// keepShare handles a VM that moves, and whose group may be given another share: the VM keeps its share until it has arrived.
+// It returns the yield below which the group's share would be less than that.
 func (p *problem) keepShare(vm state.VM, g state.Group) float64 {
 	need := g.Need()
 	if vm.Frozen <= need {
@@ -208,11 +208,11 @@ func (p *problem) keepShare(vm state.VM, g state.Group) float64 {
 	return 1
 }
 
-// minCPU is the least share a host can enforce, cores: nobody runs on less.
+// minCPU is the least share a host can enforce, cores: no VM runs with less.
 const minCPU = 0.001
 
-// minYieldOf of a group that is to run: that of the least share, but no more
-// than it has if its host has nothing left to give.
+// minYieldOf is the minimum yield of a group that is to run: that of the least share, but no more than it has if its host has
+// nothing left to give.
 func minYieldOf(g state.Group) float64 {
 	y := min(1, minCPU/g.Need())
 	if g.Allocation > 0 {
@@ -221,17 +221,17 @@ func minYieldOf(g state.Group) float64 {
 	return y
 }
 
-// finish takes the reserves off, once all groups are there. A host that is beyond
-// its limits already has nothing to offer, not less.
+// finish subtracts the reserves, once all groups are there. A host that is beyond its limits already has nothing to offer, not
+// less.
 func (p *problem) finish() {
 	for i := range p.Hosts {
 		p.Hosts[i].CPU, p.Hosts[i].Memory = max(0, p.Hosts[i].CPU), max(0, p.Hosts[i].Memory-float64(p.reserve[i].Bytes()))
 	}
 }
 
-// clampToUsage makes room in the model for VMs that sit on a host which is beyond
-// its memory already (foreign VMs came, the allowance was cut, guests took memory back): sharing CPU
-// among those that are there must not fail for it, nor a start elsewhere. Nothing more fits there.
+// clampToUsage raises the memory of hosts that are beyond it already, in the model, to what their VMs use (foreign VMs came,
+// the allowance was cut, guests took memory back). Otherwise sharing CPU among those VMs would fail, and so would a start
+// elsewhere. Nothing more fits on such a host.
 func (p *problem) clampToUsage() {
 	p.finish()
 	charged := make([]float64, len(p.Hosts))
@@ -247,9 +247,9 @@ func (p *problem) clampToUsage() {
 	}
 }
 
-// allocations of a solution that differ from those in force, and the hosts
-// they touch. A rise of less than a millionth is left alone: it is not worth
-// a call to every host. A fall never is left alone, or sums could exceed a limit.
+// allocations returns the allocations of a solution that differ from those in force, and the hosts that they affect. A rise of
+// less than a millionth is left out: it is not worth a call to every host. A fall is never left out, or sums could exceed a
+// limit.
 func (p *problem) allocations(cpu []float64, hosts [][]int, except string) ([]state.Allocation, map[string]bool) {
 	cpu = slices.Clone(cpu)
 	for i, ref := range p.groups {
@@ -278,8 +278,8 @@ func (p *problem) allocations(cpu []float64, hosts [][]int, except string) ([]st
 	return out, affected
 }
 
-// rounding is what a share may be off by, relative, when it is meant to be all that is needed. It is far below what
-// sums over a host may be off by.
+// rounding is how far a share may be from the full need, relative, and still count as it. It is far below the rounding of sums
+// over a host.
 const rounding = 1e-12
 
 func sorted(set map[string]bool) []string {

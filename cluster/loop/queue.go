@@ -7,7 +7,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Queue is the VCs that wait, in the order in which they are tried.
+// Queue returns the VCs that wait, in the order in which they are tried.
 func Queue(s *state.Snapshot) []state.VC {
 	var waiting []state.VC
 	for _, vc := range s.VCs() {
@@ -19,10 +19,9 @@ func Queue(s *state.Snapshot) []state.VC {
 	return waiting
 }
 
-// Fitting is the ids of the VCs in the queue that fit now, each beside those before
-// it: by priority, then age. A later VC that fits does not wait for an earlier one that
-// does not. Of VCs whose disks lie on hosts it is not known: they are in the list,
-// for Admit to decide on.
+// Fitting returns the ids of the VCs in the queue that fit now, each beside those before it: by priority, then age. A later VC
+// that fits does not wait for an earlier one that does not. Whether a VC fits whose disks lie on hosts is not known: it is in
+// the list, and Admit decides on it.
 func Fitting(s *state.Snapshot, env Env) []string {
 	queue := Queue(s)
 	if len(queue) == 0 {
@@ -77,8 +76,7 @@ func Fitting(s *state.Snapshot, env Env) []string {
 	return ids
 }
 
-// Admit returns a plan that admits a VC of the queue; nil if it does not wait any
-// more or does not fit.
+// Admit returns a plan that admits a VC of the queue; nil if it does not wait any more or does not fit.
 func Admit(s *state.Snapshot, id string, env Env) *state.Plan {
 	vc, ok := s.VC(id)
 	if !ok || vc.Goal != state.GoalRun || vc.Admitted {
@@ -90,8 +88,7 @@ func Admit(s *state.Snapshot, id string, env Env) *state.Plan {
 	return nil
 }
 
-// AdmitQueue returns a plan that admits the first VC of the queue that fits now; nil
-// if none does.
+// AdmitQueue returns a plan that admits the first VC of the queue that fits now; nil if none does.
 func AdmitQueue(s *state.Snapshot, env Env) *state.Plan {
 	for _, id := range Fitting(s, env) {
 		if p := Admit(s, id, env); p != nil {

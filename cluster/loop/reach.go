@@ -9,13 +9,13 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Routes are what keeps hosts from sending VMs, by the host that would and the one that VMs would go to; "" = any.
+// Routes are the obstacles to sending VMs, by the host that would send and the one to which VMs would go; "" = any.
 type Routes map[string]map[string]hypervisor.Obstacle
 
-// MovingDocs is where it is written what hosts need to send VMs to each other.
+// MovingDocs is the page that says what hosts need to send VMs to each other.
 const MovingDocs = "docs/how-to/set-up-live-migration.md"
 
-// Why no VM can be sent from one host to another; "" = one can, as far as is known.
+// Why says why no VM can be sent from one host to another; "" = one can, as far as is known.
 func (w Routes) Why(from, to string) string {
 	if all := w[from][""]; all.Why != "" {
 		return causeOn(all, from)
@@ -31,7 +31,7 @@ func (w Routes) any(from string) string {
 	return ""
 }
 
-// causeOn is a cause with the hosts it lies on, if it is not on the way.
+// causeOn returns a cause with the hosts on which it lies, if it does not lie between them.
 func causeOn(o hypervisor.Obstacle, hosts ...string) string {
 	if o.Why == "" || !o.Here {
 		return o.Why
@@ -39,14 +39,14 @@ func causeOn(o hypervisor.Obstacle, hosts ...string) string {
 	return o.Why + " on " + names(hosts)
 }
 
-// MissingRoute is hosts that cannot send VMs to others for the same cause.
+// MissingRoute has hosts that cannot send VMs to others for the same cause.
 type MissingRoute struct {
 	From []string
 	To   []string // nil: any host
 	Why  hypervisor.Obstacle
 }
 
-// String names all of it, and where to read how it is mended.
+// String names all hosts, the cause, and the page that says how to mend it.
 func (n MissingRoute) String() string {
 	text := names(n.From) + " cannot send VMs"
 	if len(n.To) > 0 {
@@ -55,7 +55,8 @@ func (n MissingRoute) String() string {
 	return fmt.Sprintf("%s: %s (see %s)", text, causeOn(n.Why, n.From...), MovingDocs)
 }
 
-// Sum puts what has the same cause together: first the hosts that do not reach one other, or none, and then those that all of these do not reach.
+// Sum joins the obstacles of the same cause: first the hosts that do not reach one other, or none, and then the hosts that all
+// of these do not reach.
 func (w Routes) Sum() (out []MissingRoute) {
 	type key struct {
 		to  string

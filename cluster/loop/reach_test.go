@@ -15,7 +15,7 @@ const noCA = "/etc/pki/CA/cacert.pem is missing"
 func here(why string) hypervisor.Obstacle  { return hypervisor.Obstacle{Why: why, Here: true} }
 func there(why string) hypervisor.Obstacle { return hypervisor.Obstacle{Why: why} }
 
-// Equal causes are said once, over the hosts that send and those that are not reached.
+// Equal causes are named once, over the hosts that send and those that are not reached.
 func TestSumOfRoutes(t *testing.T) {
 	const see = " (see docs/how-to/set-up-live-migration.md)"
 	for _, tc := range []struct {
@@ -45,7 +45,8 @@ func TestSumOfRoutes(t *testing.T) {
 	}
 }
 
-// A drain sees which hosts are not reached: they take no VM, and if none is reached that is said once, before anything moves.
+// A drain knows which hosts are not reached: they take no VM. If none is reached the answer says that once, before anything
+// moves.
 func TestDrainOverRoutes(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -10,7 +10,7 @@ import (
 	"evenkeel/migration"
 )
 
-// budgetOf bytes as package migration has it; below 0: no bound.
+// budgetOf returns bytes in the terms of package migration; below 0: no bound.
 func budgetOf(bytes int64) float64 {
 	if bytes < 0 {
 		return math.Inf(1)
@@ -18,9 +18,9 @@ func budgetOf(bytes int64) float64 {
 	return float64(bytes)
 }
 
-// Rebalance is the plan of moves that raises the minimum yield, within a budget of bytes (-1: no bound). Without steps
-// there is no move worth it, and the reason says why, with the figures. thrifty: of plans that bring nearly
-// as much the one that moves least.
+// Rebalance returns the plan of moves that raises the minimum yield, within a budget of bytes (-1: no bound). A plan without
+// steps says that no move is worth it; its reason says why, with the figures. thrifty: of plans that bring nearly as much, take
+// the one that moves least.
 func Rebalance(f *Fleet, budget int64, minGain float64, thrifty bool) (state.MovePlan, error) {
 	pl, err := migration.New(f.Problem)
 	if err != nil {
@@ -35,7 +35,7 @@ func Rebalance(f *Fleet, budget int64, minGain float64, thrifty bool) (state.Mov
 	return out, nil
 }
 
-// Curve is the minimum yield over the bytes moved.
+// Curve returns the minimum yield over the bytes moved.
 func Curve(f *Fleet) ([]migration.Point, error) {
 	pl, err := migration.New(f.Problem)
 	if err != nil {
@@ -44,8 +44,9 @@ func Curve(f *Fleet) ([]migration.Point, error) {
 	return pl.Curve(), nil
 }
 
-// PlanRoom is the plan of moves after which the VCs that the fleet was made with beside what runs fit, within a budget of bytes
-// (-1: no bound). It has no steps if there is none within the budget. takes is how many bytes would do; +Inf: none are known to.
+// PlanRoom returns the plan of moves after which the VCs fit that the fleet has beside those that run, within a budget of bytes
+// (-1: no bound). It has no steps if there is none within the budget. takes is how many bytes would be enough; +Inf: no number
+// is known to be.
 func PlanRoom(f *Fleet, budget int64) (plan state.MovePlan, takes float64, err error) {
 	pl, err := migration.New(f.Problem)
 	if err != nil {
@@ -62,8 +63,8 @@ func PlanRoom(f *Fleet, budget int64) (plan state.MovePlan, takes float64, err e
 	return out, takes, nil
 }
 
-// MovePlan is a plan of package migration as it is recorded: its moves, each with the moves it has to wait for, and with its
-// allotment. They have neither an id nor a time yet, and nothing of it has begun.
+// MovePlan returns a plan of package migration in the form in which it is recorded: its moves, each with the moves for which it
+// waits, and with its allotment. The plan has no id and no time yet, and no move of it has begun.
 func (f *Fleet) MovePlan(p migration.Plan, kind state.MovePlanKind, budget int64) state.MovePlan {
 	out := state.MovePlan{Kind: kind, State: state.MovesRunning, Basis: f.Basis, Budget: budget, Seconds: p.Seconds, Reason: p.Reason, Effort: f.Steps,
 		MinYieldBefore: p.MinYieldBefore, MinYieldAfter: p.MinYieldAfter, AverageYieldBefore: p.AverageYieldBefore, AverageYieldAfter: p.AverageYieldAfter,
@@ -102,11 +103,11 @@ func (f *Fleet) MovePlan(p migration.Plan, kind state.MovePlanKind, budget int64
 	return out
 }
 
-// maxOver is how many times what it is predicted to send a move may send at most: one that needs more will not end.
+// maxOver is how many times its predicted bytes a move may send at most: one that needs more will not end.
 const maxOver = 4
 
-// allot shares a budget out among moves: what each is predicted to send, and what is left in proportion, up to maxOver. The sum is never
-// above the budget.
+// allot divides a budget among moves: to each what it is predicted to send, and of what is left a part in proportion, up to
+// maxOver. The sum is never above the budget.
 func allot(steps []state.MoveStep, budget int64) {
 	sum := int64(0)
 	for i := range steps {
@@ -125,8 +126,8 @@ func allot(steps []state.MoveStep, budget int64) {
 	}
 }
 
-// ReplanMoves is a plan some moves of which did not come about, with moves that take their place: those that have yet to begin are
-// left out, and what else helps is added, within what is left of the budget. instead is the plan for that; where it has no
+// ReplanMoves returns a plan some moves of which did not happen, with moves that take their place: moves that have yet to begin
+// are left out, and others that help are added, within what is left of the budget. instead is the plan for that. If it has no
 // steps nothing else helps, and its reason says why.
 func ReplanMoves(old state.MovePlan, instead state.MovePlan, why string) state.MovePlan {
 	out := old
@@ -154,8 +155,8 @@ func ReplanMoves(old state.MovePlan, instead state.MovePlan, why string) state.M
 	return out
 }
 
-// Left is what a plan may still send: its budget, less what it sent, less what moves may have sent or send yet whose sources have
-// not told. -1: no bound.
+// Left is what a plan may still send: its budget, less what it sent, less what moves may have sent, or may yet send, whose
+// sources have not reported. Bytes; -1: no bound.
 func Left(s *state.Snapshot, p state.MovePlan) int64 {
 	if p.Budget < 0 {
 		return -1
@@ -167,19 +168,19 @@ func Left(s *state.Snapshot, p state.MovePlan) int64 {
 	return max(0, left)
 }
 
-// beyond is what a migration may have sent, or may send yet, beyond what is in its plan's sum, bytes.
+// beyond is what a migration may have sent, or may yet send, beyond what its plan's sum has, bytes.
 func beyond(m state.Migration) int64 {
 	switch {
 	case m.State == state.MigrationRunning:
 		return max(m.MaxBytes, m.BytesMoved)
-	case !m.Reported: // what it said is in the sum
+	case !m.Reported: // what it reported is in the sum
 		return max(0, m.MaxBytes-m.BytesMoved)
 	}
 	return 0
 }
 
-// StillValid says why a plan that was made earlier is not what it was any more; "" = it is: its VMs are where they were, its hosts take VMs,
-// and the minimum yield rises by it.
+// StillValid says why a plan that was made earlier is not valid any more; "" = it is: its VMs are where they were, its hosts
+// take VMs, and it raises the minimum yield.
 func (f *Fleet) StillValid(p state.MovePlan) string {
 	place := map[string]string{}
 	for _, step := range p.Steps {
@@ -215,7 +216,8 @@ func (f *Fleet) StillValid(p state.MovePlan) string {
 	return ""
 }
 
-// Outcome is the minimum yield that CPU shared again gives without the moves of a plan that have not begun, and with them.
+// Outcome returns the minimum yield after a new division of the CPU: without the moves of a plan that have not begun, and with
+// them.
 func (f *Fleet) Outcome(p state.MovePlan) (without, with float64, err error) {
 	place := map[string]int{}
 	for _, step := range p.Steps {
@@ -250,7 +252,7 @@ func (f *Fleet) Outcome(p state.MovePlan) (without, with float64, err error) {
 	return without, sol.MinYield, nil
 }
 
-// Needs is the log index of the last change of what somebody who runs needs.
+// Needs is the log index of the last change of what a VC needs.
 func Needs(s *state.Snapshot) uint64 {
 	last := uint64(0)
 	s.EachVC(func(vc *state.VC) bool { last = max(last, vc.ModifyIndex); return true })

@@ -138,7 +138,7 @@ func TestMoveBytes(t *testing.T) {
 	}
 }
 
-// What waits for want of room is informed of what room would take, and gets it within the budget.
+// A VC that waits for want of room is answered which moves room would take, and gets it within the budget.
 func TestRoom(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	for name, shut := range map[string]string{"x": "a", "y": "b"} { // one on each host

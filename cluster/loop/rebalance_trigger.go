@@ -9,10 +9,10 @@ import (
 	"evenkeel/migration"
 )
 
-// Pace bounds how often VMs that run are moved to balance a cluster, and for how little gain. Every manager's
-// users complain first of needless moves: each bound answers one of the complaints.
+// Pace bounds how often VMs that run are moved to balance a cluster, and for how little gain. The first complaint of users of
+// such managers is needless moves: each bound answers one cause of it.
 type Pace struct {
-	StabilizationWindow time.Duration // so long VMs must have had less than they need before anything is planned
+	StabilizationWindow time.Duration // for this long VMs must have had less than they need before anything is planned
 	Period              time.Duration // between looks at a cluster in which nothing changed
 	CoolDown            time.Duration // after a re-balance; n of them within the last four hours make it n times as long
 	MinGain             float64       // of the minimum yield, as a share of it; 0.1 = a tenth more
@@ -20,13 +20,13 @@ type Pace struct {
 	IdleBelow           float64       // nothing is moved while the cluster's VMs need less than this share of its CPU; 0 = no such bound
 }
 
-// PaceOf a cluster's settings.
+// PaceOf returns the pace of a cluster's settings.
 func PaceOf(m state.MoveSettings) Pace {
 	m = m.WithDefaults()
 	return Pace{StabilizationWindow: m.StabilizationWindow.Duration(), Period: m.Period.Duration(), CoolDown: m.CoolDown.Duration(), MinGain: m.MinGain, OnJoin: m.OnJoin, IdleBelow: m.IdleBelow}
 }
 
-// BalanceObservation is what the cluster looks like now.
+// BalanceObservation is the present state of the cluster, as far as re-balances depend on it.
 type BalanceObservation struct {
 	Now      time.Time
 	MinYield float64     // of all VMs that run, at the caps they have
@@ -38,7 +38,7 @@ type BalanceObservation struct {
 	Ended    []time.Time // when re-balances ended that moved something; in any order
 }
 
-// ObserveBalance a snapshot. Out are hosts that are not heard of now.
+// ObserveBalance returns the observation of a snapshot. env.Unavailable are hosts that are silent now.
 func ObserveBalance(s *state.Snapshot, env Env) BalanceObservation {
 	in := BalanceObservation{Now: env.Now, MinYield: 1}
 	have, need := 0.0, 0.0
@@ -91,8 +91,8 @@ func ObserveBalance(s *state.Snapshot, env Env) BalanceObservation {
 	return in
 }
 
-// Balance is what is remembered from one sight to the next. The zero value remembers nothing: a new leader
-// begins with it, and at worst waits for one Hold more.
+// Balance is what is kept from one observation to the next. The zero value knows nothing: a new leader begins with it, and at
+// worst waits for one more stabilization window.
 type Balance struct {
 	Since       time.Time // VMs get less than they need
 	EvaluatedAt time.Time // a plan was last looked for
@@ -101,10 +101,10 @@ type Balance struct {
 	Stable      time.Time // since when hosts are as they are; zero: since before the first sight
 }
 
-// Verdict is whether a plan is to be looked for now.
+// Verdict says whether to look for a plan now.
 type Verdict struct {
 	Evaluate bool
-	Why      string    // in words
+	Why      string    // a text
 	Next     time.Time // when to ask again if nothing changes; zero: not before something does
 }
 
@@ -114,8 +114,8 @@ const full = 1 - 1e-6
 // remembered is how long a re-balance counts towards the cool-down of the next.
 const remembered = 4 * time.Hour
 
-// Due says whether it is time to look for moves that raise the minimum yield. It looks at nothing that costs:
-// whether there is a plan worth its bytes is for Worth to say.
+// Due says whether it is time to look for moves that raise the minimum yield. It computes nothing costly: Worth says whether a
+// plan is worth its bytes.
 func (b Balance) Due(p Pace, in BalanceObservation) (Balance, Verdict) {
 	if in.Hosts != b.Hosts {
 		if b.Hosts != 0 {
@@ -159,7 +159,7 @@ func (b Balance) Due(p Pace, in BalanceObservation) (Balance, Verdict) {
 	return b, Verdict{Evaluate: true, Next: in.Now.Add(p.Period), Why: fmt.Sprintf("VMs get less than they need since %s: minimum yield %.3f", in.Now.Sub(b.Since).Round(time.Second), in.MinYield)}
 }
 
-// recent counts the re-balances that ended within the last four hours, and says when the last of them did.
+// recent counts the re-balances that ended within the last four hours, and returns when the last of them did.
 func recent(in BalanceObservation) (n int, last time.Time) {
 	for _, at := range in.Ended {
 		if in.Now.Sub(at) < remembered {
@@ -172,11 +172,12 @@ func recent(in BalanceObservation) (n int, last time.Time) {
 	return n, last
 }
 
-// nearly all of what can be gained is enough, if it takes fewer bytes.
+// nearly is the part of the possible gain that is enough, if it takes fewer bytes.
 const nearly = 0.95
 
-// Worth is the plan to carry out of all that are possible within a budget of bytes: the best; thrifty: of those that bring nearly all
-// that can be gained the one that moves least. not says why none is worth it, with the figures; "" = this one is.
+// Worth returns the plan to carry out of all that are possible within a budget of bytes: the best one; thrifty: of those that
+// bring nearly all of the possible gain the one that moves least. not says why none is worth it, with the figures; "" = this
+// one is.
 func Worth(pl *migration.Planner, budget, minGain float64, thrifty bool) (plan migration.Plan, not string) {
 	plan = pl.Plan(budget)
 	switch gain := plan.MinYieldAfter - plan.MinYieldBefore; {

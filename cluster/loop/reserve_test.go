@@ -28,7 +28,8 @@ func left(s *state.Snapshot, host string) int64 {
 	return h.Usable().Memory - l.Memory - l.Reserve.Bytes()
 }
 
-// Eight VMs may take back 3 GiB each: nobody is admitted into a quarter of that, by any count, and to the last MiB all have the same.
+// Eight VMs may take back 3 GiB each: no VC is admitted into a quarter of that, by any count, and all counts agree to the last
+// MiB.
 func TestAQuarterIsKept(t *testing.T) {
 	c := newCluster(t)
 	c.host("h1", 4, 40*gib, state.Resources{})
@@ -56,7 +57,7 @@ func TestAQuarterIsKept(t *testing.T) {
 		t.Errorf("planned into the reserve: %v", err)
 	}
 	c.enact("b", a.Plan)
-	// Where it is short of that nothing is to be done: nobody goes, others stay as they are.
+	// Where less than the reserve is left nothing is done: no VM is evicted, others stay as they are.
 	c.host("h1", 4, has+gib, state.Resources{})
 	for _, p := range []*state.Plan{loop.Reallocate(c.Snapshot()), loop.Restart(c.Snapshot(), c.env())} {
 		if p != nil {

@@ -10,19 +10,17 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// maxTries bounds how many VMs of one VC are tried one by one, where they do not
-// all fit.
+// maxTries bounds how many VMs of one VC are tried one by one, where they do not all fit.
 const maxTries = 64
 
-// maxLost bounds how many VCs with lost VMs an admission makes sure to leave room for, one by one.
+// maxLost bounds for how many VCs with lost VMs, one by one, an admission makes sure to leave room.
 const maxLost = 8
 
-// Restart plans the start of VMs that were lost with their host, or preempted: of the first VC, by
-// priority, then age, some of whose VMs fit. Restartable VMs start wherever they fit,
-// the others on their own host once it is back. Where none fits, the plan records why,
-// if that is news; nil if there is nothing to do.
+// Restart plans the start of VMs that were lost with their host, or preempted: of the first VC, by priority, then age, some of
+// whose VMs fit. Restartable VMs start wherever they fit, the others on their own host once it is back. Where none fits, the
+// plan records why, if that is news. It is nil if there is nothing to do.
 //
-// It needs no proof of its own: a VM is lost only once it is proved that no host runs it.
+// Restart needs no proof of its own: a VM is lost only once it is proved that no host runs it.
 func Restart(s *state.Snapshot, env Env) *state.Plan {
 	var waiting []state.VC
 	for _, vc := range s.VCs() {
@@ -50,8 +48,8 @@ func Restart(s *state.Snapshot, env Env) *state.Plan {
 	return news
 }
 
-// lostVMs of a VC that may be started again now, the core ones first. A VM that is not
-// restartable waits for its own host.
+// lostVMs returns the lost VMs of a VC that may be started again now, the core ones first. A VM that is not restartable waits
+// for its own host.
 func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	var out []state.VM
 	for _, vm := range s.VMsOf(vc.ID) {
@@ -76,8 +74,8 @@ func lostVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	return out
 }
 
-// barred are the hosts that none of the lost VMs can start on: those that are out, and those that list one of them. A VM that is bound
-// to its host waits there until that is cleared away.
+// barred returns the hosts on which none of the lost VMs can start: those that are unavailable, and those that list one of
+// them. A VM that is bound to its host waits until what is listed there is cleared away.
 func barred(lost []state.VM, env Env) map[string]string {
 	out := maps.Clone(env.Unavailable)
 	for _, vm := range lost {
@@ -104,7 +102,7 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env Env) (*state.P
 	chosen := p.addLost(s, vc, lost)
 	p.heed(s, env.Pools)
 	p.clampToUsage()                                                                       // its other VMs stay as they are
-	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // who lost their host are no new ones
+	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // VMs that lost their host are not new
 		p.applyMargin(s, vc.ID, env, &vc)
 	}
 	adm := p.admitNew(lost)
@@ -148,8 +146,8 @@ func (p *problem) addLost(s *state.Snapshot, vc state.VC, lost []state.VM) map[s
 	return chosen
 }
 
-// lostBefore names the first VC, by priority, then age, whose lost VMs fit now, and would not any more beside wanted, VMs of vc that are to be
-// placed; "" if there is none. VMs that were admitted once start again before others are admitted.
+// lostBefore names the first VC, by priority, then age, whose lost VMs fit now, and would not fit beside wanted, VMs of vc that
+// are to be placed; "" if there is none. VMs that were admitted once start again before others are admitted.
 func lostBefore(s *state.Snapshot, vc state.VC, env Env) string {
 	var waiting []state.VC
 	lost := map[string][]state.VM{}

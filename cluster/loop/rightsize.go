@@ -11,13 +11,13 @@ import (
 	"evenkeel/forecast"
 )
 
-// How VMs are rightsized.
+// Constants of rightsizing.
 const (
 	rightsizeRest     = 10   // periods for which what grew, or was short, gives nothing back
-	rightsizeStale    = 10   // periods after which what was measured says nothing
-	pressureThreshold = 0.9  // of its target that a guest uses which says that it is short of memory, for the shadow
+	rightsizeStale    = 10   // periods after which a measurement does not count any more
+	pressureThreshold = 0.9  // of its target that a guest uses which reports that it is short of memory, for shadow mode
 	pressurePeriods   = 1440 // periods, a day of minutes, for which what was short is given what it used then
-	preemptAfter      = 1    // period for which nobody found another way
+	preemptAfter      = 1    // period for which no other remedy was found
 	rightsizeStep     = 0.1  // of a VM's memory that its target falls at most in a period
 	rightsizeSlack    = 0.2  // of what it uses now that it has beside that at least: more than its host insists on
 	pressureGrowth    = 0.1  // of its memory that a VM which is short of it gets at least, each look
@@ -28,7 +28,8 @@ const (
 	megabyte          = 1 << 20
 )
 
-// BufferFor says how much beside a forecast VMs are given whose estimates are to be that bold. Balanced is what Pace found best (sec. IV-C).
+// BufferFor returns how much VMs are given beyond their forecast for estimates of that aggressiveness. Balanced has the best
+// value of Pace (sec. IV-C).
 func BufferFor(aggressiveness string) forecast.Buffer {
 	b := forecast.DefaultBuffer
 	switch aggressiveness {
@@ -47,7 +48,7 @@ type Ahead struct {
 	Reason          string // why not
 }
 
-// need of what was declared.
+// need is the need of a VM that declared that much.
 func (a Ahead) need(b forecast.Buffer, declared float64) float64 {
 	ahead := make([]forecast.Prediction, min(len(a.Mean), len(a.Deviation)))
 	for i := range ahead {
@@ -56,7 +57,7 @@ func (a Ahead) need(b forecast.Buffer, declared float64) float64 {
 	return b.Need(declared, ahead)
 }
 
-// VMObservation is what a host last reported one VM, by its estimate and by its sample. Times are by the leader's clock.
+// VMObservation is what a host last reported of one VM, by its estimate and by its sample. Times are by the leader's clock.
 type VMObservation struct {
 	Generation uint64 // that the estimate is of; 0: there was none in this term
 	Until      time.Time
@@ -80,14 +81,14 @@ type Observations struct {
 	Unavailable map[string]string
 }
 
-// Recommendation is what is found of one VM.
+// Recommendation is the recommendation for one VM.
 type Recommendation struct {
 	VM, Name, VC, Group, Host string // VM by id, VC by name
 	Generation                uint64
 	CPU                       float64 // declared, cores
 	Need                      float64 // of each VM of its group, cores
 	Memory                    int64   // declared
-	Target                    int64   // that it has, or in the shadow would have
+	Target                    int64   // that it has, or in shadow mode would have
 	Next                      int64   // that it is given now
 	Text                      string
 	Excluded                  string // why its memory is left alone; "" = it is not
@@ -97,7 +98,7 @@ type Recommendation struct {
 	ShortMemory int64
 }
 
-// Preemption is a VM, or a whole VC, that makes room in memory for others.
+// Preemption is a VM, or a whole VC, that is evicted to make room in memory for others.
 type Preemption struct {
 	VC     string // id
 	VM     string // id; "": all of the VC
@@ -105,18 +106,19 @@ type Preemption struct {
 	Reason string
 }
 
-// Rightsizing is what a look found.
+// Rightsizing is the result of an evaluation.
 type Rightsizing struct {
 	Mode    state.RightsizingMode
-	Command state.Rightsize // in the shadow empty
+	Command state.Rightsize // in shadow mode empty
 	Preempt []Preemption
-	VMs     []Recommendation // whose needs are estimated, in the shadow all; in order of VCs and names
-	// Reclaimed of what was declared, or in the shadow what would be: cores and bytes.
+	VMs     []Recommendation // whose needs are estimated, in shadow mode all; in order of VCs and names
+	// Reclaimed of what was declared, or in shadow mode what would be: cores and bytes.
 	Reclaimed state.Resources
 }
 
-// Rightsizer remembers from look to look what grew, and in the shadow what would be in force. The zero value knows nothing; a new leader
-// begins with it, and takes nothing from anybody before it has seen for itself. It belongs to one goroutine at a time.
+// Rightsizer keeps, from evaluation to evaluation, what grew, and in shadow mode what would be in force. The zero value knows
+// nothing. A new leader begins with it, and takes nothing from a VM before it has observed it itself. One goroutine at a time
+// uses it.
 type Rightsizer struct {
 	// Period is the step of forecasts; 0 = a minute. What grew rests for ten of them.
 	Period time.Duration
@@ -132,7 +134,7 @@ type Rightsizer struct {
 	refs   []ref // by component
 }
 
-// ref of a component.
+// ref says to which VM a component belongs.
 type ref struct {
 	vc         string // id
 	vm         string // id
@@ -151,13 +153,14 @@ type rightsizedVM struct {
 	generation uint64 // that all of this is of
 }
 
-// optional is what a VM is given where there is room, beyond what it is expected to need.
+// optional is what a VM is given where there is room, beyond its expected need.
 type optional struct {
 	memory float64 // bytes; 0: none
 	text   string
 }
 
-// pressureMemory is what a VM is given that was short of memory: no forecast saw what it used, and it may do so again.
+// pressureMemory is the memory that a VM is given which was short of it: no forecast predicted its use, and it may use as much
+// again.
 func (v *rightsizedVM) pressureMemory(in Observations, period time.Duration, short bool, see VMObservation) optional {
 	day := pressurePeriods * period
 	switch {
@@ -186,7 +189,7 @@ type rightsizedGroup struct {
 
 type groupKey struct{ vc, group string }
 
-// Evaluate at a snapshot.
+// Evaluate evaluates the needs of VMs at a snapshot.
 func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Rightsizing {
 	meta, _ := s.Meta()
 	set := meta.Settings.Rightsizing.WithDefaults()
@@ -231,7 +234,8 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Rightsizing {
 	return out
 }
 
-// dropOptional forgets the wishes on hosts where somebody goes, or has less than he needs: what was granted is to go before anybody does.
+// dropOptional drops the optional memory on hosts where a VM is to be evicted, or has less than it needs: optional memory that
+// was granted goes before any VM does.
 func (x *Rightsizer) dropOptional(r *rightsizing.Result, out *Rightsizing) bool {
 	short, found := make([]bool, len(x.p.Hosts)), false
 	for i := range x.refs {
@@ -254,10 +258,11 @@ func (x *Rightsizer) dropOptional(r *rightsizing.Result, out *Rightsizing) bool 
 	return found
 }
 
-// maxNamed VMs are named in one event.
+// maxNamed is how many VMs one event names.
 const maxNamed = 8
 
-// rightsizeText is for the event: whose memory rises because it is short of it. What changes every minute is no event.
+// rightsizeText is the text of the event: it names the VMs whose memory rises because they are short of it. Changes of every
+// minute are no event.
 func rightsizeText(out *Rightsizing) string {
 	var names []string
 	more := 0

@@ -10,8 +10,8 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// fill the problem: every VM that holds memory, VC by VC in the order of the scheduler. VMs for which nothing can be decided
-// now are fixed, and so are those of VCs whose needs are declared.
+// fill fills the problem with every VM that takes memory, VC by VC in the order of the scheduler. VMs for which nothing can be
+// decided now are fixed, and so are those of VCs whose needs are declared.
 func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in Observations, out *Rightsizing) {
 	p := &x.p
 	p.Hosts, p.Apps, p.Components, x.refs = p.Hosts[:0], p.Apps[:0], p.Components[:0], x.refs[:0]
@@ -71,7 +71,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 	}
 }
 
-// app is an application that is put together.
+// app is an application while it is put together.
 type app struct {
 	components []rightsizing.Component
 	refs       []ref
@@ -81,7 +81,7 @@ func (a *app) add(c rightsizing.Component, r ref) {
 	a.components, a.refs = append(a.components, c), append(a.refs, r)
 }
 
-// app goes into the problem.
+// app adds an application to the problem.
 func (x *Rightsizer) app(a app, fixed bool) {
 	if len(a.components) == 0 {
 		return
@@ -91,7 +91,7 @@ func (x *Rightsizer) app(a app, fixed bool) {
 	x.refs = append(x.refs, a.refs...)
 }
 
-// consider the memory of a VM that runs: what it needs, what it must have, and why it is left alone.
+// consider decides on the memory of a VM that runs: what it needs, what it must have, and why it is left alone.
 func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set state.RightsizingSettings, in Observations, estimated bool, c *rightsizing.Component) Recommendation {
 	v := x.vms[vm.ID]
 	if v == nil || v.generation != vm.Generation {
@@ -109,7 +109,7 @@ func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set stat
 	out := Recommendation{VM: vm.ID, Name: vm.Name, VC: vc.Name, Group: g.Name, Host: vm.Host, CPU: g.CPU, Memory: g.Memory, Target: target, Generation: vm.Generation}
 	see := in.VMs[vm.ID]
 	out.UnderPressure = see.Pressure != ""
-	give := func(why string) Recommendation { // what was taken, as far as there is room; nobody goes for it
+	give := func(why string) Recommendation { // gives back what was taken, as far as there is room; no VM is evicted for it
 		out.Excluded = why
 		c.Need.Memory, c.Required = float64(g.Memory), float64(target)
 		return out
@@ -171,10 +171,10 @@ func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set stat
 	return out
 }
 
-// stale is the age at which what was measured says nothing any more.
+// stale is the age from which a measurement does not count any more.
 func (x *Rightsizer) stale() time.Duration { return rightsizeStale * x.Period }
 
-// want of the CPU of a VM's group: no less than what that VM needs.
+// want raises the CPU need of a VM's group to the need of that VM.
 func (x *Rightsizer) want(vc *state.VC, g state.Group, vm state.VM, in Observations, set state.RightsizingSettings, estimated, still bool) {
 	key := groupKey{vc.ID, g.Name}
 	q := x.groups[key]
@@ -208,7 +208,7 @@ func (v VMObservation) cutOff(g state.Group) bool {
 	return v.Cap > 0 && v.Cap < g.CPU*(1-1e-6) && v.Used >= atCap*v.Cap
 }
 
-// present need of a group, or in the shadow that which would be.
+// present is the present need of a group, or in shadow mode the one that would be.
 func (q *rightsizedGroup) present(g state.Group, shadow bool) float64 {
 	switch {
 	case !shadow:
@@ -219,7 +219,7 @@ func (q *rightsizedGroup) present(g state.Group, shadow bool) float64 {
 	return g.CPU
 }
 
-// targets of VMs, by the answer.
+// targets sets the targets of VMs from the result.
 func (x *Rightsizer) targets(in Observations, r *rightsizing.Result, out *Rightsizing) {
 	for i, ref := range x.refs {
 		if ref.rightsized < 0 {
@@ -274,7 +274,7 @@ func (x *Rightsizer) targets(in Observations, r *rightsizing.Result, out *Rights
 	}
 }
 
-// needs of groups: they rise at once, and fall only some time after that.
+// needs sets the needs of groups: they rise at once, and fall only some time after that.
 func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Rightsizing, may bool) {
 	at := map[groupKey][]int{} // where VMs of a group stand
 	for _, r := range x.refs {
@@ -328,7 +328,8 @@ func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Rightsizing,
 	})
 }
 
-// preempt says who makes room in memory: what was found for a while, or at once where somebody is short of memory already.
+// preempt picks the VMs and VCs that are evicted for memory: those that were found for a while, or at once where a VM is short
+// of memory already.
 func (x *Rightsizer) preempt(in Observations, r *rightsizing.Result, out *Rightsizing) {
 	underPressure := map[int]bool{}
 	for i, ref := range x.refs {
@@ -355,7 +356,7 @@ func (x *Rightsizer) preempt(in Observations, r *rightsizing.Result, out *Rights
 		}
 		wait := preemptAfter * x.Period
 		switch {
-		case o.Why == rightsizing.NoReserve: // nobody goes without what he needs: it may pass
+		case o.Why == rightsizing.NoReserve: // no VM has less than it needs: it may pass
 			wait = rightsizeRest * x.Period
 		case underPressure[c.Host]:
 			wait = 0

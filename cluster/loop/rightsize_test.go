@@ -47,7 +47,7 @@ func (c *rightsized) run(name string, needs string, role string, count int, decl
 	}
 }
 
-// minute passes: hosts tell, the leader looks, hosts follow.
+// minute passes: hosts report, the leader looks, hosts follow.
 func (c *rightsized) minute() loop.Rightsizing {
 	c.t.Helper()
 	c.now = c.now.Add(time.Minute)
@@ -187,7 +187,7 @@ func stopOf(c *rightsized, name string) *state.Plan {
 	return loop.Stop(c.Snapshot(), c.named(name), c.env()).Plan
 }
 
-// CPU that nobody needs is distributed, and taken back by who comes.
+// Surplus CPU is distributed, and taken back by a VM that comes.
 func TestSurplusIsDistributed(t *testing.T) {
 	c := newRightsized(t, state.RightsizingOn, "h1") // 4 cores, 8 GiB
 	c.run("a", state.NeedsEstimated, "core", 2, r(2, 2*gib), r(0.3, gib))
@@ -231,7 +231,8 @@ func TestShadowChangesNothing(t *testing.T) {
 	}
 }
 
-// A VM that jumps to what no forecast saw is short of memory once, and not again for a day. It is a wish: for what others have nobody goes.
+// A VM that jumps to what no forecast predicted is short of memory once, and not again for a day. The memory is optional: no VM
+// is evicted from what it has for it.
 func TestShortOnceADay(t *testing.T) {
 	c := newRightsized(t, state.RightsizingOn, "h1")
 	c.run("a", state.NeedsEstimated, "core", 2, r(1, 3*gib), r(0.3, gib/2))
@@ -270,7 +271,7 @@ func TestShortOnceADay(t *testing.T) {
 
 }
 
-// What was granted of a wish goes before anybody does, and before another's need is not met.
+// Optional memory that was granted goes before a VM is evicted, and before another VM's need is not met.
 func TestOptionalMemoryGoesFirst(t *testing.T) {
 	c := newRightsized(t, state.RightsizingOn, "h1")
 	c.run("b", state.NeedsEstimated, "core", 2, r(0.5, 3*gib), r(0.3, gib/2))
@@ -295,7 +296,7 @@ func TestOptionalMemoryGoesFirst(t *testing.T) {
 	}
 }
 
-// Who is left alone, and why.
+// VMs that rightsizing leaves alone, and why.
 func TestLeftAlone(t *testing.T) {
 	for name, x := range map[string]struct {
 		edit func(*loop.VMObservation)
@@ -330,7 +331,7 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// A VM whose needs were declared is not touched by what others need.
+// The needs of others change nothing for a VM whose needs were declared.
 func TestEviction(t *testing.T) {
 	c := newRightsized(t, state.RightsizingOn, "h1")
 	c.run("old", state.NeedsEstimated, "core", 1, r(1, 4*gib), r(0.1, gib))
@@ -374,7 +375,7 @@ func TestCoreGoesWhole(t *testing.T) {
 	c.run("old", state.NeedsEstimated, "core", 1, r(1, 4*gib), r(0.1, gib))
 	c.run("young", state.NeedsEstimated, "core", 1, r(1, 2*gib), r(0.1, gib))
 	c.minutes(14)
-	c.host("h1", 4, 8*gib, r(0, 4*gib)) // memory goes to a VM of somebody else
+	c.host("h1", 4, 8*gib, r(0, 4*gib)) // memory goes to a foreign VM
 	c.use["old-g0-0"], c.use["young-g0-0"] = r(0.1, 3*gib), r(0.1, 1800*mib)
 	c.minutes(3)
 	x := c.named("young")
@@ -389,8 +390,8 @@ func TestCoreGoesWhole(t *testing.T) {
 	}
 }
 
-// Whatever is used: limits hold at every step (see check), nobody is below the floor, what was declared is kept, and a plan made on a
-// state applies to it.
+// Whatever is used: limits hold at every step (see check), no VM is below the floor, what was declared is kept, and a plan made
+// on a state applies to it.
 func TestRightsizeUnderAnyUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newRightsized(t, state.RightsizingOn, "h1", "h2")

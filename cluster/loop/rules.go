@@ -9,8 +9,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// rules are the labels and the affinity of all groups of the problem, nil if no
-// group has a rule.
+// rules returns the labels and the affinity of all groups of the problem, nil if no group has a rule.
 func (p *problem) rules() *allocator.Rules {
 	deficit := slices.ContainsFunc(p.lacking, func(hosts []string) bool { return len(hosts) > 0 })
 	if !deficit && !slices.ContainsFunc(p.groups, func(r groupRef) bool { return !r.group.Affinity.Empty() }) {
@@ -19,7 +18,7 @@ func (p *problem) rules() *allocator.Rules {
 	return p.labels()
 }
 
-// labels are the rules of all groups, also if there is none: others may name their labels.
+// labels returns the rules of all groups, also if there is none: others may name their labels.
 func (p *problem) labels() *allocator.Rules {
 	r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(p.groups)), Affinity: make([]*allocator.Affinity, len(p.groups))}
 	for i, ref := range p.groups {
@@ -35,8 +34,8 @@ func (p *problem) labels() *allocator.Rules {
 	return r
 }
 
-// rulesForNew are the rules as far as they can be kept by VMs to be placed: VMs that
-// stay require and prefer nothing any more, and names of what is gone are left out.
+// rulesForNew returns the rules as far as VMs to be placed can keep them: VMs that stay require and prefer nothing any more,
+// and names that match nothing are left out.
 func (p *problem) rulesForNew() *allocator.Rules {
 	r := p.rules()
 	if r == nil {
@@ -67,7 +66,7 @@ func (p *problem) rulesForNew() *allocator.Rules {
 	return r
 }
 
-// broken are the rules that a placement does not keep, of the VMs for which of holds.
+// broken returns the rules that a placement does not keep, of the VMs for which of holds.
 func (p *problem) broken(hosts [][]int, of func(vm state.VM) bool) []allocator.Broken {
 	r := p.rules()
 	if r == nil {
@@ -81,7 +80,7 @@ func (p *problem) breaks(hosts [][]int) bool {
 	return len(p.broken(hosts, func(vm state.VM) bool { return !vm.ConsumesResources() })) > 0
 }
 
-// misplaced refuses VMs whose disk lies on a host that a rule keeps them from now.
+// misplaced refuses VMs whose disk lies on a host from which a rule keeps them now.
 func (p *problem) misplaced(hosts [][]int) (allocator.Admission, bool) {
 	broken := p.broken(hosts, func(vm state.VM) bool { return !vm.ConsumesResources() && vm.Host != "" })
 	if len(broken) == 0 {
@@ -101,8 +100,7 @@ func (p *problem) misplaced(hosts [][]int) (allocator.Admission, bool) {
 	return out, true
 }
 
-// RulesOf a VC, in words: of each group how many of the VMs that run keep each rule,
-// and which VM breaks which.
+// RulesOf describes the rules of a VC: for each group how many of the VMs that run keep each rule, and which VM breaks which.
 func RulesOf(s *state.Snapshot, vc state.VC) []string {
 	var lines []string
 	p := newProblem(s, "")
@@ -120,7 +118,7 @@ func RulesOf(s *state.Snapshot, vc state.VC) []string {
 			continue
 		}
 		a := r.Affinity[i]
-		// say how many VMs of the group keep a rule that is the only one.
+		// say adds how many VMs of the group keep a rule that is the only one.
 		say := func(rule string, only allocator.Affinity) {
 			alone := allocator.Rules{ByCluster: true, Labels: r.Labels, Affinity: make([]*allocator.Affinity, len(p.groups))}
 			alone.Affinity[i] = &only

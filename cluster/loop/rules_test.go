@@ -9,8 +9,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// keepsRules checks, from the definition of affinity alone, the VMs that hold a place
-// now and held none before.
+// keepsRules checks, from the definition of affinity alone, the VMs that have a place now and had none before.
 func keepsRules(t failer, what string, before, after *state.Snapshot) {
 	t.Helper()
 	group := func(vm state.VM) (string, state.Group) {
@@ -163,8 +162,7 @@ func TestAffinity(t *testing.T) {
 	}
 }
 
-// A disk keeps its VM on a host; if a rule has come to keep it from there, it does
-// not start, and is informed of why.
+// A disk keeps its VM on a host. If a new rule bars the VM from that host, it does not start, and its reason says why.
 func TestDiskAgainstARule(t *testing.T) {
 	c := newCluster(t, "h1")
 	x := vc("x", 0.5, group(1, 1, gib))

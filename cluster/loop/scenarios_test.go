@@ -18,9 +18,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// TestScenarios plays testdata/scenarios/*.txt: clusters whose users feared, or suffered, needless moves, moves that end worse, and
-// drains that hang. What is decided, when and why, is in the .golden beside each. Decisions are the product's own; hosts do at once what they
-// are told, and moves take the time that is predicted.
+// TestScenarios plays testdata/scenarios/*.txt: clusters whose users feared, or suffered, needless moves, moves that end worse,
+// and drains that hang. What is decided, when and why, is in the .golden beside each. Decisions are the product's own. Hosts
+// carry out orders at once, and moves take the time that is predicted.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
@@ -50,7 +50,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// tick is how often everybody looks.
+// tick is how often the leader and the hosts look.
 const tick = 10 * time.Second
 
 // play is a scenario under way.
@@ -134,7 +134,7 @@ func (p *play) say(format string, args ...any) {
 	fmt.Fprintf(&p.out, "%8s  %s\n", p.now, fmt.Sprintf(format, args...))
 }
 
-// apply does what a line of a scenario says.
+// apply carries out a line of a scenario.
 func (p *play) apply(line string) {
 	p.t.Helper()
 	availability := strings.Fields(line)
@@ -188,7 +188,7 @@ func (p *play) number(s string) float64 {
 
 func (p *play) size(s string) int64 { return int64(p.number(strings.TrimSuffix(s, "GiB"))) * gib }
 
-// place a VC where the scenario says, running.
+// place places a VC where the scenario says, running.
 func (p *play) place(name string, opts map[string]string) {
 	p.t.Helper()
 	hosts := strings.Split(opts["on"], ",")
@@ -276,7 +276,7 @@ func (p *play) decide() {
 	p.t.Fatal("the loop does not come to rest")
 }
 
-// land the VMs whose moves took as long as was predicted.
+// land ends the moves of VMs that took as long as was predicted.
 func (p *play) land() {
 	for _, m := range p.Snapshot().Migrations() {
 		if m.State != state.MigrationRunning || p.now < p.flying[m.ID] {
@@ -326,7 +326,7 @@ func (p *play) fleet(supersedes []string, keep map[string]string) *loop.Fleet {
 	return loop.NewFleet(p.Snapshot(), p.env(), loop.FleetObservation{}, loop.FleetOptions{Supersedes: supersedes, Pinned: keep})
 }
 
-// drain a host. What keeps VMs from leaving it is said before anything moves.
+// drain drains a host. The VMs that cannot leave it are named before anything moves.
 func (p *play) drain(host, onBlocked string) {
 	p.t.Helper()
 	if onBlocked == "" {

@@ -2,12 +2,12 @@ package loop
 
 import "math"
 
-// surplusSteps is how finely CPU that is left is given out, as parts of what was declared: a change is a call to each host.
+// surplusSteps is into how many parts of the declared need surplus CPU is divided: a change is a call to each host.
 const surplusSteps = 8
 
-// distributeSurplus CPU that hosts have left to VMs whose needs are estimated, up to what was declared: an estimate may be wrong, and
-// a cap that nobody else gains by would only hold them back. What is distributed is taken back by the next plan that needs it. VMs of a group
-// have equal shares; hosts are where the VMs are, or are to be.
+// distributeSurplus gives the CPU that hosts have left to VMs whose needs are estimated, up to what was declared: an estimate
+// may be wrong, and a cap by which no other VM gains would only restrict them. The next plan that needs the surplus takes it
+// back. VMs of a group have equal shares. hosts are where the VMs are, or are to be.
 func (p *problem) distributeSurplus(cpu []float64, hosts [][]int) {
 	var left []float64
 	var takers []int
@@ -62,7 +62,7 @@ func (p *problem) distributeSurplus(cpu []float64, hosts [][]int) {
 	}
 }
 
-// places that VMs have.
+// places returns the hosts of VMs.
 func (p *problem) places() [][]int {
 	out := make([][]int, len(p.Groups))
 	for i := range p.Groups {

@@ -12,7 +12,7 @@ import (
 	"evenkeel/migration"
 )
 
-// Simulation a cluster would be, other than it is.
+// Simulation says how a cluster is to differ from the present one.
 type Simulation struct {
 	Add    []SimulatedHost
 	Remove []string // names of hosts
@@ -20,7 +20,7 @@ type Simulation struct {
 	Budget int64 // most bytes that may be moved; -1: no bound
 }
 
-// SimulatedHost is a host, or some equal ones, that are not there.
+// SimulatedHost is a host, or several equal ones, that a simulation adds.
 type SimulatedHost struct {
 	CPU    float64 // cores that may be used
 	Memory int64   // bytes that may be used
@@ -36,21 +36,21 @@ type SimulatedNeed struct {
 // Unplaced is a VM that would have no host.
 type Unplaced struct{ VM, VC, Why string }
 
-// Outcome of a simulation.
+// Outcome is the result of a simulation.
 type Outcome struct {
 	Plan     state.MovePlan // the moves that would lead there, with the yields before and after
 	Refused  []string       // VCs that would not be admitted, or not get what they were promised, each with why
 	Unplaced []Unplaced
 }
 
-// ErrWhat: the question names what is not there, or asks for what can never be.
+// ErrWhat says that a simulation names an object that does not exist, or asks for what can never be.
 var ErrWhat = errors.New("no such what-if")
 
-// simulateEffort bounds the search for where VMs would be: see migration.Problem.
+// simulateEffort bounds the search for hosts of VMs: see migration.Problem.
 const simulateEffort = 50_000_000
 
-// Simulate says what would be if a cluster were another: what runs there is moved for the greatest minimum yield within the bytes,
-// VMs of hosts that are thought away going to others. VCs that wait are then admitted as far as they fit.
+// Simulate returns the state that a changed cluster would have: VMs that run are moved for the highest minimum yield within the
+// bytes, and VMs of removed hosts go to others. VCs that wait are then admitted as far as they fit.
 func Simulate(s *state.Snapshot, env Env, see FleetObservation, w Simulation) (Outcome, error) {
 	meta, _ := s.Meta()
 	var running []string
@@ -84,7 +84,7 @@ func Simulate(s *state.Snapshot, env Env, see FleetObservation, w Simulation) (O
 	return out, nil
 }
 
-// yieldsNow are the least yield and the mean of the VCs that run, as things are.
+// yieldsNow returns the lowest and the mean yield of the VCs that run, as things are.
 func (f *Fleet) yieldsNow(s *state.Snapshot) (lowest, mean float64) {
 	lowest, n := 1.0, 0
 	seen := map[string]bool{}
@@ -103,7 +103,7 @@ func (f *Fleet) yieldsNow(s *state.Snapshot) (lowest, mean float64) {
 	return lowest, mean / float64(n)
 }
 
-// change the fleet, and say which hosts are thought away.
+// change changes the fleet, and returns which hosts are removed.
 func (f *Fleet) change(w Simulation, out *Outcome) (gone []int, err error) {
 	for i, h := range w.Add {
 		if !(h.CPU > 0) || math.IsInf(h.CPU, 0) || h.Memory <= 0 || h.Count < 1 {
@@ -136,7 +136,7 @@ func (f *Fleet) change(w Simulation, out *Outcome) (gone []int, err error) {
 	return gone, nil
 }
 
-// need changes what each VM of a group needs.
+// need changes the need of each VM of a group.
 func (f *Fleet) need(need SimulatedNeed, out *Outcome) error {
 	vc, ok := f.s.VCNamed(need.VC)
 	if !ok {
@@ -168,7 +168,8 @@ func (f *Fleet) need(need SimulatedNeed, out *Outcome) error {
 	return nil
 }
 
-// best is the plan of moves for the greatest minimum yield within a budget once some hosts are gone, and what cannot leave them.
+// best returns the plan of moves for the highest minimum yield within a budget once some hosts are gone, and the VMs that
+// cannot leave them.
 func (f *Fleet) best(gone []int, budget int64) (migration.Plan, []migration.Blocker, error) {
 	if len(gone) > 0 {
 		d, err := migration.Drain(f.Problem, migration.DrainRequest{Hosts: gone, Budget: budgetOf(budget), Partial: true, OptionalBytes: math.Inf(1)})
@@ -185,13 +186,13 @@ func (f *Fleet) best(gone []int, budget int64) (migration.Plan, []migration.Bloc
 		if plan := pl.Plan(budgetOf(budget)); plan.Feasible || again {
 			return plan, nil, nil
 		}
-		for i := range f.Groups { // what cannot be kept is told: see promises
+		for i := range f.Groups { // what cannot be kept is reported: see promises
 			f.Groups[i].MinYield = 0
 		}
 	}
 }
 
-// promises that are not kept: virtual clusters that would get less than the least yield they accept.
+// promises adds the virtual clusters that would get less than the minimum yield that they accept.
 func (f *Fleet) promises(plan migration.Plan, out *Outcome) {
 	yields := map[string]float64{}
 	floor := map[string]float64{}
@@ -272,7 +273,7 @@ func (f *Fleet) queue(s *state.Snapshot, env Env, gone []int, plan migration.Pla
 	}
 }
 
-// FailoverRow says what becomes of a cluster if one host dies.
+// FailoverRow says what happens in a cluster if one host fails.
 type FailoverRow struct {
 	Host     string
 	Fits     bool // all its VMs find room on others
@@ -281,8 +282,8 @@ type FailoverRow struct {
 	Text     string
 }
 
-// FailoverCapacity says for each host whether the others could run all its VMs if it died (N+1), at which minimum yield, and which VMs would
-// find no room and why. The words also say it of those alone that start again by themselves.
+// FailoverCapacity says for each host whether the others could run all its VMs if it failed (N+1), at which minimum yield, and
+// which VMs would find no room and why. The text also says it for only those VMs that start again by themselves.
 func FailoverCapacity(s *state.Snapshot, env Env) ([]FailoverRow, error) {
 	f := NewFleet(s, env, FleetObservation{}, FleetOptions{Steps: simulateEffort})
 	all, err := migration.FailoverCapacity(f.Problem, nil)

@@ -66,7 +66,8 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// What waits is admitted if there is room in the end, and said to wait still if not; promises that would be broken are told.
+// A VC that waits is admitted if there is room in the end, and reported as waiting still if not. Promises that would be broken
+// are reported.
 func TestSimulateTheQueueAndPromises(t *testing.T) {
 	c := newCluster(t, "a")
 	c.enact("x", loop.Create(c.Snapshot(), vc("x", 0.8, group(2, 2, 3*gib)), c.env()).Plan)

@@ -28,13 +28,13 @@ const (
 	maxRefusalWhy    = 256  // bytes of why, in such a line
 )
 
-// refusalEvent is an event that the state does not show: something was refused. The server it happened on tells the leader,
-// which records it.
+// refusalEvent is an event that the state does not show: something was refused. The server that refused reports it to the
+// leader, which records it.
 type refusalEvent struct {
 	N    uint64    `json:"n"` // 1, 2, 3, ... on its server
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
-	Name string    `json:"name"` // of whom it concerns: an address
+	Name string    `json:"name"` // its object: an address
 	Text string    `json:"text"`
 
 	// Of what Text is made.
@@ -75,7 +75,7 @@ func (r *ring) add(list []audit.Summary, now time.Time) {
 
 func eventText(s audit.Summary) string { return audit.Printable(s.Text(), maxEventText) }
 
-// last events, with those that are due now. It logs the lines that are due, too.
+// last returns the last events, with those that are due now. It logs the lines that are due, too.
 func (r *ring) last(now time.Time) []refusalEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *ring) warn(list []audit.Summary) {
 	}
 }
 
-// refused hears of connections that were refused.
+// refused takes in a connection that was refused.
 func (m *Member) refused(remote net.Addr, why error) {
 	q := audit.Refusal{Kind: refusedKind, Address: remote.String(), Detail: why.Error()}
 	defer func() { m.audits.logRefused(m.log, q, time.Now()) }()
@@ -146,7 +146,7 @@ func (m *Member) newRecording() *recording {
 	return &recording{event: m.Audit, refusals: audit.NewRefusals(maxRefusalEvents)}
 }
 
-// take the events of a server that come after number n, and return the number of the last one. A server that was
+// take takes in the events of a server that come after number n, and returns the number of the last one. A server that was
 // started again counts from 1.
 func (r *recording) take(events []refusalEvent, n uint64, now time.Time) uint64 {
 	if len(events) > 0 && events[len(events)-1].N < n {
@@ -163,7 +163,7 @@ func (r *recording) take(events []refusalEvent, n uint64, now time.Time) uint64 
 	return n
 }
 
-// record what is due. What the log does not take now it is given again.
+// record records the events that are due. What the log does not take now is recorded later.
 func (r *recording) record(ctx context.Context, now time.Time) {
 	r.waiting = append(r.waiting, r.refusals.Due(now)...)
 	for len(r.waiting) > 0 {

@@ -59,8 +59,8 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 }
 
-// What a server tells is recorded as it tells it; one that was started again counts from 1; of the time
-// before this server led only what is fresh is recorded.
+// What a server reports is recorded as it reports it. A server that was started again counts from 1. Of the time before this
+// server led only what is fresh is recorded.
 func TestRecording(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	var got []string

@@ -19,7 +19,7 @@ import (
 	"evenkeel/cluster/transport"
 )
 
-// ErrMember: the directory is a member's already.
+// ErrMember says that the directory is a member's already.
 var ErrMember = errors.New("this host is a member of a cluster already")
 
 // Init makes a new cluster whose first server is this member: its CA, its keys, and an
@@ -57,8 +57,8 @@ func Init(dir, name, advertise string, agent bool) (string, error) {
 	return id, write(dir, pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: ca.CertPEM()}, caKey, newGossipKey(), []string{advertise})
 }
 
-// InitAs makes a new cluster whose first server is this member, by a certificate of the operator's own PKI: the cluster has the id
-// that is in it, and no CA of its own.
+// InitAs makes a new cluster whose first server is this member, by a certificate of the operator's own PKI: the cluster has the
+// id that the certificate has, and no CA of its own.
 func InitAs(dir string, own pki.Files, advertise string) (pki.Identity, error) {
 	certificates, err := openOwn(dir, own, advertise)
 	if err != nil {
@@ -70,10 +70,11 @@ func InitAs(dir string, own pki.Files, advertise string) (pki.Identity, error) {
 	return certificates.Identity(), writeKnown(dir, newGossipKey(), []string{advertise})
 }
 
-// ErrCertificate: the host's certificate of the operator's own PKI is of no use here.
+// ErrCertificate says that the host's certificate of the operator's own PKI cannot be used here.
 var ErrCertificate = errors.New("the certificate that the configuration names")
 
-// openOwn reads the certificate of a host that is no member yet. API clients must find the server's address in it.
+// openOwn reads the certificate of a host that is no member yet. The certificate must have the address at which API clients
+// find the server.
 func openOwn(dir string, own pki.Files, advertise string) (*pki.CertificateStore, error) {
 	if Entered(dir, true) {
 		return nil, ErrMember
@@ -96,7 +97,7 @@ func openOwn(dir string, own pki.Files, advertise string) (*pki.CertificateStore
 	return certificates, nil
 }
 
-// write an identity: what makes it one, the certificate, comes last.
+// write writes an identity. The certificate, which makes it one, comes last.
 func write(dir string, m pki.Material, caKey, gossipKey []byte, servers []string) error {
 	if len(caKey) > 0 {
 		if err := writeSecret(filepath.Join(dir, caKeyFile), caKey); err != nil {
@@ -112,8 +113,8 @@ func write(dir string, m pki.Material, caKey, gossipKey []byte, servers []string
 	return pki.FilesIn(pkiDir(dir)).Write(m)
 }
 
-// writeKnown keeps what a member must know of its cluster. Where the servers are makes one with a certificate of its own a
-// member, so it comes last.
+// writeKnown writes what a member must know of its cluster. The list of servers makes a host with a certificate of the
+// operator's PKI a member, so it comes last.
 func writeKnown(dir string, gossipKey []byte, servers []string) error {
 	if err := writeSecret(filepath.Join(dir, gossipKeyFile), gossipKey); err != nil {
 		return err
@@ -121,7 +122,7 @@ func writeKnown(dir string, gossipKey []byte, servers []string) error {
 	return writeServers(dir, servers)
 }
 
-// namesOf a member's certificate: where API clients find it.
+// namesOf returns the names in a member's certificate: where API clients find the member.
 func namesOf(advertise string) (pki.Names, error) {
 	host, _, err := net.SplitHostPort(advertise)
 	if err != nil {
@@ -130,8 +131,8 @@ func namesOf(advertise string) (pki.Names, error) {
 	return pki.NamesOf(net.JoinHostPort(host, "0"), "localhost:0", "127.0.0.1:0")
 }
 
-// Join enters a cluster with a token, through one of the servers at the addresses. on is the run of the machine that this host is,
-// if it is known: a member that lost its disk while VMs run on it comes back by that.
+// Join enters a cluster with a token, through one of the servers at the addresses. The options give the run of the machine that
+// this host is, if it is known: with it a member that lost its disk while VMs run on it is admitted again.
 func Join(ctx context.Context, dir, name, advertise, token string, addresses []string, o ...JoinOptions) (pki.Identity, error) {
 	var none pki.Identity
 	if HasIdentity(dir) {
@@ -198,10 +199,10 @@ func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token str
 	return certificates.Identity(), writeKnown(dir, a.GossipKey, a.Servers)
 }
 
-// connect to a server of the cluster, below TLS.
+// connect connects to a server of the cluster, below TLS.
 type connect = func(ctx context.Context, address string) (net.Conn, error)
 
-// JoinOptions of who enters a cluster.
+// JoinOptions are options of a host that enters a cluster.
 type JoinOptions struct {
 	Machine state.Machine // on which the new member runs; zero: it is not known
 	Connect connect       // nil: TCP
@@ -215,12 +216,12 @@ func joining(q transport.JoinRequest, o []JoinOptions) (transport.JoinRequest, c
 	return q, o[0].Connect
 }
 
-// agentFile is what the agent of that name must know again.
+// agentFile is the file of the state of the agent of that name.
 func agentFile(dir, name string) agent.StateFile {
 	return agent.StateFile(filepath.Join(dir, "agents", name+".json"))
 }
 
-// writeHeard keeps what the cluster answered, but for what makes this host a member. The request was sent at that instant.
+// writeHeard writes the cluster's answer, except for what makes this host a member. sent is when the request was sent.
 func writeHeard(dir, name string, ask transport.JoinRequest, a transport.JoinAnswer, sent lease.Instant) error {
 	if a.Agent != nil {
 		if err := agentFile(dir, name).Save(a.Agent.Memory(ask.Boot, sent)); err != nil {
@@ -241,16 +242,18 @@ func writeRevoked(dir string, list []pki.Revocation) error {
 	return err
 }
 
-// While servers elect a leader, or have too many requests to join, nobody can be let in: who joins asks again so often, for so long.
+// While servers elect a leader, or have too many requests to join, no member can be let in. A host that joins asks again every
+// askAgain, for admittedWithin.
 const (
 	admittedWithin = 10 * time.Second
 	askAgain       = 300 * time.Millisecond
 )
 
-// passes says whether the same question may be answered otherwise in a moment.
+// passes says whether the same request may be answered otherwise in a moment.
 func passes(a transport.Answer) bool { return a == transport.Leaderless || a == transport.Busy }
 
-// enter a cluster through the first of the addresses that answers. The question was not sent before the instant.
+// enter enters a cluster through the first of the addresses that answers. The request was not sent before the instant that it
+// returns.
 func enter(ctx context.Context, addresses []string, ask func(address string) (transport.JoinAnswer, error)) (transport.JoinAnswer, lease.Instant, error) {
 	end := time.Now().Add(admittedWithin)
 	for {
@@ -275,7 +278,7 @@ func enterOnce(addresses []string, ask func(address string) (transport.JoinAnswe
 		if err == nil {
 			return a, nil
 		}
-		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && !passes(said) { // another server would not say otherwise
+		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && !passes(said) { // another server would not answer otherwise
 			return a, fmt.Errorf("join the cluster: %w", err)
 		}
 		failed = errors.Join(failed, err)

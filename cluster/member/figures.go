@@ -9,10 +9,10 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// Metrics of this server itself, for those who watch over it.
+// Metrics are the metrics of this server itself, for monitoring.
 type Metrics struct {
 	Leads   bool
-	Contact time.Duration // since it heard of the leader; 0 on the leader itself, negative: never
+	Contact time.Duration // since it received something from the leader; 0 on the leader itself, negative: never
 	// SlowLog is the time spent in slow appends to its log: see node.Appends.
 	SlowLog time.Duration
 	// DiskFree and DiskSize are of the file system with its log, bytes.
@@ -23,14 +23,14 @@ type Metrics struct {
 	Certificates  []CertificateMetrics
 }
 
-// CertificateMetrics say how long a certificate that counts is good for.
+// CertificateMetrics say for how long a certificate is valid.
 type CertificateMetrics struct {
 	Member      string // its name; "cluster" for that of the CA
 	CA          bool
 	Until, From time.Time
 }
 
-// Metrics of this server.
+// Metrics returns the metrics of this server.
 func (m *Member) Metrics() (Metrics, error) {
 	here, _ := m.Leader()
 	stats := m.node.Stats()

@@ -37,7 +37,8 @@ func HasIdentity(dir string) bool {
 	return err == nil
 }
 
-// foundingOf the cluster that made the gossip's key, which all its members have; "" = there is none. It does not give the key away.
+// foundingOf identifies the founding of the cluster by the gossip key made then, which all its members have; "" = there is
+// none. It does not reveal the key.
 func foundingOf(dir string) (string, error) {
 	key, err := readSecret(dir, gossipKeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,8 +56,8 @@ func foundingOf(dir string) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// Entered says whether the directory is a member's of some cluster, by an identity in it, or, where it has a certificate of the
-// operator's own PKI (own), by what it knows of the cluster.
+// Entered says whether the directory is a member's of some cluster: it has an identity, or, where the member has a certificate
+// of the operator's own PKI (own), what it knows of the cluster.
 func Entered(dir string, own bool) bool {
 	if HasIdentity(dir) {
 		return true
@@ -65,7 +66,8 @@ func Entered(dir string, own bool) bool {
 	return own && err == nil
 }
 
-// Orphan says whether the directory is that of a member whose certificate was of the operator's own PKI and is named no more.
+// Orphan says whether the directory is that of a member whose certificate was of the operator's own PKI, and which the
+// configuration no longer names.
 func Orphan(dir string, own bool) bool {
 	if own || HasIdentity(dir) {
 		return false
@@ -97,7 +99,8 @@ func newGossipKey() []byte {
 	return key
 }
 
-// readServers of the cluster, as this member last heard. current is false if the list is a copy that may be older.
+// readServers returns the servers of the cluster, as this member last received them. current is false if the list is a copy
+// that may be older.
 func readServers(dir string) (servers []string, current bool, err error) {
 	path := filepath.Join(dir, serversFile)
 	fallback, err := statefile.Read(path, func(b []byte) error {

@@ -8,8 +8,7 @@ import (
 	"evenkeel/cluster/node"
 )
 
-// gossiping keeps this member in the talk of all members, until ctx ends. What is heard
-// there is logged and shown; nothing is decided by it.
+// gossiping takes part in gossip until ctx ends. It logs and shows what it learns; nothing is decided by it.
 func (m *Member) gossiping(ctx context.Context) {
 	if m.o.Gossip == "" {
 		return
@@ -60,7 +59,8 @@ func (m *Member) gossiping(ctx context.Context) {
 	}
 }
 
-// Clocks of the members that were heard of lately, as told from this one's; nil if this member does not take part in gossip.
+// Clocks returns how far the clocks of the members that were heard of lately are from this one's; nil if this member does not
+// take part in gossip.
 func (m *Member) Clocks() []node.Clock {
 	if g := m.talk.Load(); g != nil {
 		return g.Clocks()
@@ -68,14 +68,14 @@ func (m *Member) Clocks() []node.Clock {
 	return nil
 }
 
-// hint to this host's agent, if there is one, that there may be a leader.
+// hint notifies this host's agent, if there is one, that there may be a leader.
 func (m *Member) hint() {
 	if a := m.orders.Load(); a != nil {
 		a.Hint()
 	}
 }
 
-// announce that this server leads, or leads no more, to all members.
+// announce announces to all members that this server leads, or leads no more.
 func (m *Member) announce() {
 	select {
 	case m.announced <- struct{}{}:
@@ -83,7 +83,7 @@ func (m *Member) announce() {
 	}
 }
 
-// watchLeader tells this host's agent when the server beside it knows of another leader, until ctx ends.
+// watchLeader notifies this host's agent when the server beside it knows of another leader, until ctx ends.
 func (m *Member) watchLeader(ctx context.Context) {
 	for {
 		now, changed := m.node.Leadership()
@@ -98,7 +98,8 @@ func (m *Member) watchLeader(ctx context.Context) {
 	}
 }
 
-// gossipAddresses of other members: those in the state, or where servers are, with this member's port.
+// gossipAddresses returns the gossip addresses of other members: those in the state, or those of servers with this member's
+// port.
 func (m *Member) gossipAddresses() []string {
 	var out []string
 	if m.State != nil {
@@ -121,7 +122,7 @@ func (m *Member) gossipAddresses() []string {
 	return out
 }
 
-// Gossips are the members that seem to be there, by their own talk; nil if this member does not take part.
+// Gossips returns the members that seem to be there, by gossip; nil if this member does not take part.
 func (m *Member) Gossips() []node.Peer {
 	if g := m.talk.Load(); g != nil {
 		return g.Peers()

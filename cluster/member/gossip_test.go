@@ -126,7 +126,7 @@ func TestGossipWithoutRemoved(t *testing.T) {
 	if k, err := os.ReadFile(filepath.Join(s.dirs["h1"], "gossip.key")); err != nil || string(k) != string(old) {
 		t.Errorf("the founding key was changed: %v", err)
 	}
-	// With the old key, and with whatever the removed one has heard since, nobody is a member.
+	// The old key, and whatever the removed member has received since, make no member.
 	for _, ring := range [][][]byte{{old}, keys(out).Keys} {
 		if len(ring) == 0 {
 			continue

@@ -29,13 +29,13 @@ type GossipRotation struct {
 // DefaultGossipRotation gives members a minute to learn a key, and ten to stop using the old one.
 var DefaultGossipRotation = GossipRotation{Spread: time.Minute, Keep: 10 * time.Minute}
 
-// nextKeys says which keys follow on keys that have been in force for so long, while the certificates of those serials are
+// nextKeys returns the keys that follow on keys which have been in force for since, while the certificates of those serials are
 // revoked; false: the same ones. fresh makes a key.
 func nextKeys(k transport.GossipKeys, revoked []string, since time.Duration, rotation GossipRotation, fresh func() []byte) (transport.GossipKeys, bool) {
 	covered := func(serial string) bool { _, found := slices.BinarySearch(k.Covers, serial); return found }
 	switch {
 	case slices.ContainsFunc(revoked, func(s string) bool { return !covered(s) }):
-		// Whoever was removed knows all keys, also one that is pending. The one that it replaced may be in use still.
+		// A removed member knows all keys, also one that is pending. The one that it replaced may be in use still.
 		used := k.Keys
 		if k.Pending {
 			used = slices.Delete(slices.Clone(k.Keys), 1, 2)
@@ -79,18 +79,18 @@ func checkGossipKeys(k transport.GossipKeys) error {
 	return nil
 }
 
-// gossipKeys are those that this member has, in memory, on disk and in use. It is safe for concurrent use.
+// gossipKeys are the gossip keys of this member, in memory, on disk and in use. It is safe for concurrent use.
 type gossipKeys struct {
 	mu    sync.Mutex
 	path  string
 	log   *slog.Logger
 	keys  transport.GossipKeys
 	talk  *node.Gossip // nil: this member does not gossip, or not yet
-	heard string       // version that the leader was heard to have
+	heard string       // the version that the leader last reported
 	news  chan struct{}
 }
 
-// load the keys from a member's directory: those of the file, or else the one that was made with the cluster.
+// load reads the keys from a member's directory: those of the file, or else the one that was made with the cluster.
 func (g *gossipKeys) load(dir string, log *slog.Logger) {
 	g.path, g.log, g.news = filepath.Join(dir, gossipKeysFile), log, make(chan struct{}, 1)
 	b, err := os.ReadFile(g.path)
@@ -112,14 +112,14 @@ func (g *gossipKeys) load(dir string, log *slog.Logger) {
 	g.keys = versioned(transport.GossipKeys{Keys: [][]byte{founding}})
 }
 
-// now are the keys that this member has.
+// now returns the keys that this member has.
 func (g *gossipKeys) now() transport.GossipKeys {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.keys
 }
 
-// use the keys, and those that follow, for this member's gossip.
+// use makes this member's gossip use the keys, and those that follow.
 func (g *gossipKeys) use(talk *node.Gossip) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +129,7 @@ func (g *gossipKeys) use(talk *node.Gossip) {
 	}
 }
 
-// set other keys, on disk first.
+// set stores other keys, on disk first.
 func (g *gossipKeys) set(k transport.GossipKeys) error {
 	if err := checkGossipKeys(k); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (g *gossipKeys) set(k transport.GossipKeys) error {
 	return nil
 }
 
-// hear which version the leader has.
+// hear notes which version the leader has.
 func (g *gossipKeys) hear(version string) {
 	g.mu.Lock()
 	g.heard = version
@@ -164,7 +164,7 @@ func (g *gossipKeys) hear(version string) {
 	}
 }
 
-// outdated says whether the leader was heard to have other keys.
+// outdated says whether the leader is known to have other keys.
 func (g *gossipKeys) outdated() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,8 +175,8 @@ func (m *Member) gossipRotation() GossipRotation {
 	return cmp.Or(m.o.GossipRotation, DefaultGossipRotation)
 }
 
-// rotateGossipKeys replaces the keys of gossip for as long as this server leads, after certificates were revoked: who has one
-// may know the keys. What the leader before it had begun, it goes on with, or begins again with a key of its own.
+// rotateGossipKeys replaces the gossip keys for as long as this server leads, after certificates were revoked: the holder of
+// one may know the keys. It goes on with what the leader before it had begun, or begins again with a key of its own.
 func (m *Member) rotateGossipKeys(ctx context.Context) {
 	rotation, since := m.gossipRotation(), time.Now()
 	for {
@@ -202,14 +202,14 @@ func (m *Member) rotateGossipKeys(ctx context.Context) {
 	}
 }
 
-// fetchGossipKeys keeps the keys of gossip those that the leader has, until ctx ends: an agent hears with its orders that there are
-// others; a server looks now and then.
+// fetchGossipKeys keeps this member's gossip keys equal to the leader's, until ctx ends. An agent learns with its desired state
+// that there are others; a server asks now and then.
 func (m *Member) fetchGossipKeys(ctx context.Context) {
 	every, failures := m.gossipRotation().Spread/6, 0
 	for {
 		pause := every
 		if m.State == nil && !m.gossipKeys.outdated() {
-			pause = time.Hour // the stream tells
+			pause = time.Hour // the stream brings them
 		} else if failures > 0 {
 			pause = max(every, askAgainAfter(failures, nil))
 		}

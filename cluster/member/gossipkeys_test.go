@@ -61,8 +61,8 @@ func TestNextGossipKeys(t *testing.T) {
 	}
 }
 
-// Whatever happens when: what one step seals, a member that is one step behind can open, and the other way around; and once all
-// is done, nobody who was removed knows the key.
+// In any order of events: what one step seals, a member that is one step behind can open, and the other way around. Once all is
+// done, no removed member knows the key.
 func TestGossipKeysLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fresh, known := makeKeys(), map[string]bool{}
@@ -102,7 +102,7 @@ func TestGossipKeysLaws(t *testing.T) {
 	})
 }
 
-// Keys outlive a restart, in a file that is nobody else's to read; a file that is damaged is as none.
+// Keys outlive a restart, in a file that only its owner may read. A file that is damaged is as none.
 func TestGossipKeysFile(t *testing.T) {
 	dir, fresh, log := t.TempDir(), makeKeys(), slog.New(slog.DiscardHandler)
 	founding := fresh()

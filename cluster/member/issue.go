@@ -17,10 +17,10 @@ import (
 	"evenkeel/cluster/transport"
 )
 
-// ErrNoCA: this cluster's certificates come from elsewhere.
+// ErrNoCA says that this cluster's certificates come from the operator's own PKI.
 var ErrNoCA = errors.New("the certificates of this cluster come from a PKI of the operator's own: give the host one, name it in its configuration (pki), and let it join then")
 
-// issue a certificate and record its number, so that it can be revoked.
+// issue issues a certificate and records its number, so that it can be revoked.
 func (m *Member) issue(ctx context.Context, id pki.Identity, address string, request []byte) (transport.Certificate, error) {
 	if m.ca == nil {
 		return transport.Certificate{}, ErrNoCA
@@ -43,8 +43,8 @@ func (m *Member) issue(ctx context.Context, id pki.Identity, address string, req
 	return transport.Certificate{Cert: string(pki.EncodeCertificates(cert)), CA: string(pki.EncodeCertificates(m.certificates.CAs()...))}, nil
 }
 
-// certificateOf says what certificate of the operator's own PKI a joiner holds, or why it is none for this cluster and that token,
-// which admits it.
+// certificateOf returns the certificate of the operator's own PKI that a joining host has, or says why it has none for this
+// cluster and that token, which admits it.
 func (m *Member) certificateOf(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
 	invalid := func(field, format string, args ...any) error {
 		return &control.Invalid{Fields: []control.FieldError{{Field: field, Text: fmt.Sprintf(format, args...)}}}
@@ -72,7 +72,7 @@ func (m *Member) certificateOf(t state.JoinToken, q transport.JoinRequest) (*x50
 	return certs[0], nil
 }
 
-// rolesOf an identity, for people.
+// rolesOf returns the roles of an identity, for people.
 func rolesOf(id pki.Identity) string { return strings.TrimSuffix(id.String(), " "+id.Name) }
 
 // tokenWait is for how long a server that does not lead waits for a join token that its state lacks.
@@ -80,7 +80,7 @@ const tokenWait = 500 * time.Millisecond
 
 // MayJoin says whether the token of a request to join is good, by the state of this server. It is asked before anything else of
 // the request is read or handed on. A server that does not lead may be behind: it refuses after tokenWait at the earliest,
-// whatever is wrong with the token. Errors wrap state.ErrToken, or control.ErrNoLeader if nobody can know.
+// whatever is wrong with the token. Errors wrap state.ErrToken, or control.ErrNoLeader if no server can know.
 func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, tokenWait)
 	defer cancel()
@@ -106,20 +106,20 @@ func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
 	}
 }
 
-// admits looks the token of a request up, and says whether it lets that member in now.
+// admits looks the token of a request up, and says whether it admits that member now.
 func (m *Member) admits(s *state.Snapshot, q transport.JoinRequest) (state.JoinToken, error) {
-	t, _ := s.JoinToken(q.ID) // the zero one admits nobody
+	t, _ := s.JoinToken(q.ID) // the zero one admits no member
 	return t, t.Admits(pki.HashSecret(q.Secret), state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent}, time.Now())
 }
 
-// refuseToken records that a join token was refused. Nothing in the record but the address is the choice of whoever sent the request.
+// refuseToken records that a join token was refused. Of what the request's sender chose, the record has only the address.
 func (m *Member) refuseToken(ctx context.Context, why error) error {
 	m.refusedJoin(ctx, why.Error())
 	return why
 }
 
-// Admit lets a new member in on a join token (POST /v1/cluster/join). Nothing is parsed, proposed or changed before the token is
-// found to be good. The state checks it once more when it applies the join: two may show one token at once.
+// Admit admits a new member on a join token (POST /v1/cluster/join). Nothing is parsed, proposed or changed before the token is
+// found to be good. The state checks it again when it applies the join: two hosts may show one token at once.
 func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.JoinAnswer, error) {
 	var none transport.JoinAnswer
 	t, err := m.admits(m.State.Snapshot(), q)
@@ -159,7 +159,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		}
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}
-	m.port.Recheck() // of who was in under that name before
+	m.port.Recheck() // of the member that had that name before
 	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Servers: m.Servers(), Revoked: m.revocations()}
 	if b, is := m.Readmit(q.Name, join.Machine); is && t.Agent {
 		out.Agent = &b
@@ -193,7 +193,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	return out, nil
 }
 
-// forget the vote of a server that is let in again: it comes without the log that it voted with, and a voter must
+// forget removes the vote of a server that is admitted again: it comes without the log with which it voted, and a voter must
 // never forget what it acknowledged. The token admits it.
 func (m *Member) forget(ctx context.Context, t state.JoinToken, q transport.JoinRequest) error {
 	if _, known := m.State.Snapshot().Member(q.Name); !known || t.For != q.Name {
@@ -205,12 +205,12 @@ func (m *Member) forget(ctx context.Context, t state.JoinToken, q transport.Join
 	return nil
 }
 
-// NewJoinToken makes a token that lets one member in, one that was never in. Its text is shown once.
+// NewJoinToken makes a token that admits one member which never was one. Its text is shown once.
 func (m *Member) NewJoinToken(ctx context.Context, server, agent, noVote bool, life time.Duration, comment string) (string, state.JoinToken, error) {
 	return m.NewToken(ctx, life, state.JoinToken{Server: server, Agent: agent, NoVote: noVote, Comment: comment})
 }
 
-// NewToken makes a token that lets one member in, as the row says. Its text is shown once.
+// NewToken makes a token that admits one member, as the row says. Its text is shown once.
 func (m *Member) NewToken(ctx context.Context, life time.Duration, row state.JoinToken) (string, state.JoinToken, error) {
 	t, err := pki.NewJoinToken(m.certificates.CAs()[0], rand.Reader)
 	if m.ca != nil {
@@ -262,7 +262,7 @@ func (k known) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit,
 	return k.Control.Permit(ctx, q)
 }
 
-// Peers that an agent is to look at.
+// Peers returns the hosts to which an agent is to test the route.
 func (k known) Peers(ctx context.Context, q agent.PeersWanted) (agent.Peers, error) {
 	if err := k.is(q.Host); err != nil {
 		return agent.Peers{}, err

@@ -15,8 +15,8 @@ import (
 	"evenkeel/cluster/transport"
 )
 
-// Without a good token the log has nothing of a request to join, however often it is made; every token that is not good is
-// refused with the same error, and before another fault of the request is told.
+// Without a good token the log has nothing of a request to join, however often it is made. Every token that is not good is
+// refused with the same error, and before another fault of the request is reported.
 func TestAdmitWithoutToken(t *testing.T) {
 	s := newSite(t, 2)
 	m := s.first()
@@ -85,7 +85,8 @@ func TestAdmitWithoutToken(t *testing.T) {
 	}
 }
 
-// A certificate is renewed for who shows one that is recorded, a few times in ten minutes; what is refused leaves no entry in the log.
+// A certificate is renewed for a member that shows a recorded one, a few times in ten minutes. A refused renewal leaves no
+// entry in the log.
 func TestRenewals(t *testing.T) {
 	s := newSite(t, 1)
 	m := s.first()

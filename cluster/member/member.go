@@ -26,7 +26,7 @@ import (
 	"evenkeel/internal/statefile"
 )
 
-// Options of a member.
+// Options are the options of a member.
 type Options struct {
 	Dir      string       // its identity, its log, what its agent must know again
 	Listener net.Listener // below TLS; the member closes it
@@ -36,14 +36,15 @@ type Options struct {
 	// nothing else of the API is answered then. The member closes it.
 	APIListener net.Listener
 	Advertise   string // where others find the port, host:port
-	// Gossip is where to listen for it, and what to tell others of where that is, host:port; "" = none, and the same.
+	// Gossip is where to listen for it, and GossipAdvertise the address under which others reach it, host:port; "" = none, and
+	// the same.
 	Gossip, GossipAdvertise string
 	// PKI of the operator's own, with the member's files; zero: those in Dir.
 	PKI pki.Files
 
 	// API makes the public API of a server. It is called once, before Start returns.
 	API func(*Member) transport.Handler
-	// AgentOnly leaves the server out, whatever the identity says: its disk is full.
+	// AgentOnly leaves the server out, whatever roles the identity has: its disk is full.
 	AgentOnly bool
 	// Agent is what the agent is made of; its Leader, Keep and Log are set here. Its Clock is the server's, too.
 	Agent   agent.Options
@@ -61,23 +62,23 @@ type Options struct {
 	IfRemoved string
 	// GossipRotation says how the keys of gossip are replaced; zero: DefaultGossipRotation.
 	GossipRotation GossipRotation
-	// Audit is the log of who asked for what; nil: none is kept. Whoever starts the member closes it after the member.
+	// Audit is the audit log; nil: none is kept. The caller of Start closes it after the member.
 	Audit *audit.Log
-	// Now is the time of day that certificates of others are judged by and that others are told; nil: time.Now.
+	// Now is the time of day by which certificates of others are judged, and which others receive; nil: time.Now.
 	Now func() time.Time
 	// SnapshotEvery and Trailing are those of node.Options.
 	SnapshotEvery, Trailing uint64
 }
 
-// Backups of a server: it saves the state to Dir at intervals, and keeps the latest
-// files and the last one of each of so many days. Dir "" = none.
+// Backups are the automatic backups of a server: it saves the state to Dir at intervals, and keeps the latest files and the
+// last one of each of a number of days. Dir "" = none.
 type Backups struct {
 	Dir          string
 	Every        time.Duration
 	Latest, Days int
 }
 
-// Member is one that runs.
+// Member is a running member.
 type Member struct {
 	o            Options
 	log          *slog.Logger
@@ -114,13 +115,13 @@ type Member struct {
 	gossipKeys gossipKeys
 
 	audits ring
-	shut   *pki.RevokedFile // certificates that count no more, as far as was heard
+	shut   *pki.RevokedFile // revoked certificates, as far as this member has received them
 
 	failed chan error
 	close  func() error
 }
 
-// openCertificates of the operator's own files, or of those in the directory.
+// openCertificates opens the operator's own files, or those in the directory.
 func openCertificates(dir string, own pki.Files) (*pki.CertificateStore, error) {
 	foreign := own != (pki.Files{})
 	if !foreign {
@@ -133,7 +134,7 @@ func openCertificates(dir string, own pki.Files) (*pki.CertificateStore, error) 
 	return certificates, nil
 }
 
-// IdentityIn a member's directory, or in files of the operator's own PKI that are not zero.
+// IdentityIn returns the identity in a member's directory, or in files of the operator's own PKI that are not zero.
 func IdentityIn(dir string, own pki.Files) (pki.Identity, error) {
 	certificates, err := openCertificates(dir, own)
 	if err != nil {
@@ -142,8 +143,8 @@ func IdentityIn(dir string, own pki.Files) (pki.Identity, error) {
 	return certificates.Identity(), nil
 }
 
-// Start a member on what its directory holds. It returns once the port is open; Ready
-// says when the member can do its work.
+// Start starts a member on the content of its directory. It returns once the port is open; Ready says when the member can do
+// its work.
 func Start(ctx context.Context, o Options) (*Member, error) {
 	certificates, err := openCertificates(o.Dir, o.PKI)
 	if err != nil {
@@ -368,8 +369,8 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 	return nil
 }
 
-// handOver lets another server lead before this one stops, so that requests need not wait
-// for an election. A server that is alone, or that nobody follows, stops all the same.
+// handOver lets another server lead before this one stops, so that requests need not wait for an election. A server that is
+// alone, or has no follower, stops all the same.
 func (m *Member) handOver() {
 	if m.node == nil || !m.node.Leads() || len(m.node.Servers()) < 2 {
 		return
@@ -381,10 +382,10 @@ func (m *Member) handOver() {
 	}
 }
 
-// Identity of this member.
+// Identity returns the identity of this member.
 func (m *Member) Identity() pki.Identity { return m.identity }
 
-// Failed gives the error of a part that could not go on.
+// Failed returns a channel of the error of a part that could not go on.
 func (m *Member) Failed() <-chan error { return m.failed }
 
 // Close stops the member. VMs run on; the hypervisor stays open.
@@ -411,7 +412,7 @@ type addresses struct {
 	all []string
 }
 
-// Servers of the cluster, by the addresses of their ports. The answer is not to be changed.
+// Servers returns the servers of the cluster, by the addresses of their ports. The caller must not change the answer.
 func (m *Member) Servers() []string {
 	if old := m.servers.Load(); old != nil && time.Since(old.at) < serversEvery {
 		return old.all
@@ -424,14 +425,13 @@ func (m *Member) Servers() []string {
 	return now.all
 }
 
-// Leader is whether this server leads, and where the one that does can be asked; "" if
-// nobody is known to lead.
+// Leader returns whether this server leads, and where the one that does can be asked; "" if no leader is known.
 func (m *Member) Leader() (here bool, address string) {
 	l := m.lead()
 	return l.Here, l.Address
 }
 
-// Client asks other members, and hands requests on to the one that leads.
+// Client calls other members, and forwards requests to the one that leads.
 func (m *Member) Client() *transport.Client { return m.client }
 
 func (m *Member) console(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
@@ -445,7 +445,7 @@ func (m *Member) console(ctx context.Context, host, vm string) (io.ReadWriteClos
 	return m.client.Console(ctx, row.Address, host, vm)
 }
 
-// history of a VM from its host.
+// history reads the history of a VM from its host.
 func (m *Member) history(ctx context.Context, host, vm string) ([]byte, error) {
 	if host == m.identity.Name && m.recorder != nil {
 		return m.recorder.History(vm)
@@ -457,7 +457,7 @@ func (m *Member) history(ctx context.Context, host, vm string) ([]byte, error) {
 	return m.client.History(ctx, row.Address, host, vm)
 }
 
-// forecast of a VM from its host.
+// forecast reads the forecast of a VM from its host.
 func (m *Member) forecast(ctx context.Context, host, vm, resource string, steps int) (agent.VMForecast, error) {
 	if host == m.identity.Name && m.recorder != nil {
 		return m.recorder.Forecast(vm, resource, steps)

@@ -158,7 +158,8 @@ func (s *site) join(name string, server bool) *member.Member {
 	return s.joinAs(name, state.JoinToken{Server: server, Agent: true})
 }
 
-// joinAs what the token says. On a busy machine the leader may change meanwhile, and the token may have been used all the same.
+// joinAs joins a member with the roles of the token. On a busy machine the leader may change meanwhile, and the token may have
+// been used all the same.
 func (s *site) joinAs(name string, row state.JoinToken) *member.Member {
 	s.t.Helper()
 	l := s.listen(name)
@@ -376,7 +377,7 @@ func TestNonVotingServer(t *testing.T) {
 	s.eventually("h2 follows", func() bool { return s.up["h2"].Index() >= m.Index() && m.Index() > 0 })
 }
 
-// A server whose disk is full runs its agent alone: the host is heard of, and keeps its lease.
+// A server whose disk is full runs its agent alone: the host reports, and keeps its lease.
 func TestAgentOnly(t *testing.T) {
 	s := newSite(t, 3)
 	s.first()
@@ -405,8 +406,8 @@ func TestAgentOnly(t *testing.T) {
 	})
 }
 
-// A thief with the certificate of a server that was removed cannot pose as the leader to an agent that is lured to it, also
-// to one that has just been started and has heard of nobody yet. And the cluster hears of it.
+// A thief with the certificate of a server that was removed cannot pose as the leader to an agent that is lured to it, also not
+// to one that has just been started and knows of no revocation yet. The cluster records the attempt.
 func TestRemovedServerIsNoLeader(t *testing.T) {
 	s := newSite(t, 4)
 	m := s.first()
@@ -482,7 +483,7 @@ func TestRemovedServerIsNoLeader(t *testing.T) {
 	}
 }
 
-// A host that is dead for good, with VMs that were deleted since: once an operator says so, it can be removed.
+// A host that is dead for good, with VMs that were deleted since, can be removed once an operator confirms that it is dead.
 func TestRemoveDeadHost(t *testing.T) {
 	s := newSite(t, 2)
 	s.lease = 3 * time.Second
@@ -514,8 +515,8 @@ func TestRemoveDeadHost(t *testing.T) {
 	}
 }
 
-// A server whose certificate comes from a PKI of the operator's own goes on with what it has, also where the CA that the cluster
-// was made with is believed no more.
+// A server whose certificate comes from a PKI of the operator's own goes on with what it has, also where members no longer
+// believe the CA with which the cluster was made.
 func TestOwnPKI(t *testing.T) {
 	s := newSite(t, 1)
 	m := s.first()

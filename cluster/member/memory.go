@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// How a server's garbage is collected. What a server keeps, little changes of: looking through it as often as programs
-// usually do takes an eighth of its time under load. Up to roomy bytes of heap it may have five times what it keeps, so
-// that a server of 1,000 hosts and 10,000 VMs stays well under 1 GiB; beyond that less, down to twice, as programs have.
+// How a server's garbage is collected. Little of a server's memory changes: marking it as often as programs usually do takes an
+// eighth of the server's time under load. Up to roomy bytes of live heap the heap may be five times as large, so that a server
+// of 1,000 hosts and 10,000 VMs stays well under 1 GiB; beyond that less, down to twice, as in other programs.
 const (
 	ampleMemory       = 700 << 20
 	maxGarbagePercent = 400 // percent of what is kept
@@ -17,7 +17,7 @@ const (
 	paceEvery         = 10 * time.Second
 )
 
-// garbagePercent garbage beside so many bytes that are kept, in percent of them.
+// garbagePercent is how much garbage there may be beside that many live bytes, in percent of them.
 func garbagePercent(kept uint64) int {
 	if kept == 0 {
 		return maxGarbagePercent
@@ -25,8 +25,8 @@ func garbagePercent(kept uint64) int {
 	return int(max(minGarbagePercent, min(maxGarbagePercent, 100*(float64(ampleMemory)/float64(kept)-1))))
 }
 
-// PaceGC is for the program that runs a server: it fits the garbage collector to what the server keeps, until stop is
-// called. set is what the environment has in GOGC: where an operator chose, nothing is done.
+// PaceGC is for the program that runs a server: it fits the garbage collector to the server's live memory, until stop is
+// called. set is the environment's GOGC: if an operator set it, PaceGC does nothing.
 func PaceGC(set string) (stop func()) {
 	if set != "" {
 		return func() {}

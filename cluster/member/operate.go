@@ -13,7 +13,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// about is what a server tells the others of itself.
+// about is what a server reports to the others of itself.
 type about struct {
 	Stats   node.Stats     `json:"stats"`
 	Version string         `json:"version"`
@@ -30,7 +30,7 @@ func (m *Member) about() any {
 		Gossip: m.o.GossipAdvertise, Audits: m.audits.last(time.Now()), TokenUses: m.TokenUses()}
 }
 
-// healths are what servers last said of themselves, on the leader.
+// healths are what servers last reported of themselves, on the leader.
 type healths struct {
 	mu sync.Mutex
 	of map[string]about
@@ -50,10 +50,10 @@ func (m *Member) askHealth(ctx context.Context, of node.Server) (node.Stats, err
 	return a.Stats, nil
 }
 
-// registerEvery is how often the leader looks whether servers run another version.
+// registerEvery is how often the leader checks whether servers run another version.
 const registerEvery = 5 * time.Second
 
-// register keeps the rows of servers as they are, this one's first.
+// register keeps the rows of servers up to date, this one's first.
 func (m *Member) register(ctx context.Context) {
 	recorded, events := map[string]uint64{}, m.newRecording()
 	for {
@@ -80,7 +80,7 @@ func (m *Member) register(ctx context.Context) {
 				m.log.Warn("register", "member", name, "error", err)
 				continue
 			}
-			if !ok { // of the member that made the cluster nobody recorded it
+			if !ok { // the member that made the cluster has no record of its own joining
 				leaf := m.certificates.Leaf()
 				serial := state.Serial{Number: pki.SerialOf(leaf), Until: leaf.NotAfter.UTC()}
 				if err := m.Propose(ctx, state.KindCertificate, state.Certificate{Member: name, Serial: serial}); err != nil {
@@ -103,13 +103,14 @@ func (m *Member) register(ctx context.Context) {
 	}
 }
 
-// Nodes are the servers as Raft knows them, and what would make the cluster survive more.
+// Nodes returns the servers as Raft knows them, and what would make the cluster survive more failures.
 func (m *Member) Nodes() ([]node.Server, string) {
 	servers := m.node.Servers()
 	return servers, node.Advice(servers)
 }
 
-// Remove a member: its vote, its certificates, and the row of its host, which must have no VM but those that leave with it.
+// Remove removes a member: its vote, its certificates, and the row of its host, which must have no VM but those that leave with
+// it.
 func (m *Member) Remove(ctx context.Context, name string, force bool) error {
 	row, ok := m.State.Snapshot().Member(name)
 	if !ok {
@@ -152,7 +153,7 @@ func mayLeave(s *state.Snapshot, name string) error {
 	return nil
 }
 
-// TransferLeadership hands leadership to a server; "" is the one that is furthest.
+// TransferLeadership transfers leadership to a server; "" is the one whose log is the newest.
 func (m *Member) TransferLeadership(ctx context.Context, to string) error {
 	if _, ok := m.State.Snapshot().Member(to); !ok && to != "" {
 		return fmt.Errorf("hand leadership to %s: member %s: %w", to, to, control.ErrNotFound)
@@ -163,8 +164,8 @@ func (m *Member) TransferLeadership(ctx context.Context, to string) error {
 // SaveSnapshot writes the state of the cluster, with all that was acknowledged.
 func (m *Member) SaveSnapshot(ctx context.Context, w io.Writer) error { return m.node.Save(ctx, w) }
 
-// RestoreSnapshot puts a saved state in force. Everything is held then until the hosts, and those in waitFor,
-// have said what they run.
+// RestoreSnapshot puts a saved state in force. A recovery freeze follows until the hosts, and those in waitFor, have reported
+// what they run.
 func (m *Member) RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (node.Saved, error) {
 	for _, name := range waitFor {
 		if !pki.ValidName(name) {

@@ -33,7 +33,7 @@ type renewals struct {
 	by *lru.Cache[string, *rate.Limiter]
 }
 
-// take one for a member at that time.
+// take counts one for a member at that time.
 func (r *renewals) take(member string, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,8 +94,8 @@ func (m *Member) Renew(ctx context.Context, id pki.Identity, serial string, requ
 	return m.issue(ctx, id, row.Address, request)
 }
 
-// Record implements transport.Issuer: what a member shows by now is to be revoked with it. serial is that of the certificate that
-// the connection showed.
+// Record implements transport.Issuer: the certificate that a member shows now is to be revoked with the member. serial is that
+// of the certificate that the connection showed.
 func (m *Member) Record(ctx context.Context, id pki.Identity, serial string, chain []byte) error {
 	row, ok := m.State.Snapshot().Member(id.Name)
 	if !ok {
@@ -143,7 +143,7 @@ const (
 	recordWithin  = time.Minute
 )
 
-// askAgainAfter says how long a member waits after so many failures in a row before the one with that error.
+// askAgainAfter is how long a member waits after that many failures in a row, the last with that error.
 func askAgainAfter(failures int, err error) time.Duration {
 	if errors.Is(err, transport.ErrThrottled) {
 		return renewEvery
@@ -197,8 +197,8 @@ func (m *Member) keepCertificate(ctx context.Context) error {
 	}
 }
 
-// renew has the leader issue another certificate. The one that this member shows is recorded first: a state that was restored may
-// not know it, and what is not known is not renewed.
+// renew has the leader issue another certificate. The one that this member shows is recorded first: a restored state may not
+// have it, and a certificate that the state does not have is not renewed.
 func (m *Member) renew(ctx context.Context) error {
 	if err := m.takenDown(ctx); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (m *Member) takenDown(ctx context.Context) error {
 	return m.atServer(func(address string) error { return m.client.RecordCertificate(ctx, address, chain) })
 }
 
-// atServer does something at one server after the other, until one has done it or the leader has said that it will not.
+// atServer calls f with one server after the other, until one has done it or the leader has answered that it will not.
 func (m *Member) atServer(f func(address string) error) error {
 	var servers []string
 	var err error

@@ -12,25 +12,24 @@ import (
 const (
 	// revokedEvery is how old what is known of revoked certificates may be: agents' streams ask once a second each.
 	revokedEvery = time.Second
-	// reportEvery is how often an agent looks whether it has refused somebody.
+	// reportEvery is how often an agent looks whether it has refused a peer.
 	reportEvery = 5 * time.Second
 	// maxReported are the events of one agent that are taken down in a minute.
 	maxReported = 10
 )
 
-// revocations is a list of certificates that count no more, as of a time.
+// revocations is a list of revoked certificates, as of a time.
 type revocations struct {
 	at  time.Time
 	all []pki.Revocation
 }
 
-// revoked says whether a certificate counts no more: by the state that this server has, or by what this member has
-// heard before.
+// revoked says whether a certificate is revoked: by the state that this server has, or by what this member has received before.
 func (m *Member) revoked(serial string) bool {
 	return m.shut.Has(serial) || m.State != nil && m.State.Snapshot().Revoked(serial)
 }
 
-// revocations of the state. The answer is not to be changed.
+// revocations returns the revoked certificates of the state. The caller must not change the answer.
 func (m *Member) revocations() []pki.Revocation {
 	if old := m.revokedNow.Load(); old != nil && time.Since(old.at) < revokedEvery {
 		return old.all
@@ -43,7 +42,7 @@ func (m *Member) revocations() []pki.Revocation {
 	return now.all
 }
 
-// shutOut takes in which certificates count no more, and ends the connections of those who have them.
+// shutOut takes in revoked certificates, and ends the connections of their holders.
 func (m *Member) shutOut(list []pki.Revocation) {
 	news, err := m.shut.Add(list, time.Now())
 	if err != nil {
@@ -54,8 +53,7 @@ func (m *Member) shutOut(list []pki.Revocation) {
 	}
 }
 
-// keepRevoked keeps what the state of a server says of revoked certificates also where it is known before the state is,
-// until ctx ends.
+// keepRevoked stores the revoked certificates of a server's state, so that they are known before the state is, until ctx ends.
 func (m *Member) keepRevoked(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.shutOut(m.revocations())
@@ -66,7 +64,7 @@ func (m *Member) keepRevoked(ctx context.Context) {
 	}
 }
 
-// telling the leader whom an agent that is no server refused, until ctx ends.
+// telling reports to the leader which peers an agent that is no server refused, until ctx ends.
 func (m *Member) telling(ctx context.Context) {
 	var reported uint64
 	for ctx.Err() == nil {
@@ -88,7 +86,7 @@ func (m *Member) telling(ctx context.Context) {
 	}
 }
 
-// report the leader through the first server that finds it.
+// report reports events to the leader through the first server that finds it.
 func (m *Member) report(ctx context.Context, events []transport.Event) bool {
 	servers, _, err := readServers(m.o.Dir)
 	if err != nil {
@@ -106,14 +104,14 @@ func (m *Member) report(ctx context.Context, events []transport.Event) bool {
 	return false
 }
 
-// taken counts what was taken down of one agent since a time.
+// taken counts the recorded events of one agent since a time.
 type taken struct {
 	since time.Time
 	n     int
 }
 
-// takeDown what an agent reports itself: whom it refused, and nothing else. What it says is not proved, so it is said who
-// says it, and how much of it is taken down is bounded.
+// takeDown records what an agent reports itself: the peers that it refused, and nothing else. The report is not proved. So the
+// record names the agent, and the number of records is bounded.
 func (m *Member) takeDown(host string, events []transport.Event) {
 	m.tellers.mu.Lock()
 	defer m.tellers.mu.Unlock()

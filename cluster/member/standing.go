@@ -30,8 +30,8 @@ func (m *Member) isShut() {
 	}
 }
 
-// watchStanding finds out, once servers refuse this member, whether the cluster has removed it, and says so once. While it is
-// removed, nothing else is asked, and this less and less often, until it is let in again or shows another certificate.
+// watchStanding finds out, once servers refuse this member, whether the cluster has removed it, and reports that once. While it
+// is removed it asks nothing else, and this less and less often, until it is admitted again or shows another certificate.
 func (m *Member) watchStanding(ctx context.Context) {
 	for {
 		select {
@@ -60,7 +60,8 @@ func (m *Member) watchStanding(ctx context.Context) {
 	}
 }
 
-// awaitReturn waits until the certificate of that serial counts again, or this member shows another one. false: ctx has ended.
+// awaitReturn waits until the certificate of that serial is valid again, or this member shows another one. false: ctx has
+// ended.
 func (m *Member) awaitReturn(ctx context.Context, serial string) bool {
 	pause, asked := askStanding, time.Now()
 	for wait(ctx, askStanding) {
@@ -78,7 +79,7 @@ func (m *Member) awaitReturn(ctx context.Context, serial string) bool {
 	return false
 }
 
-// wait so long. false: ctx has ended.
+// wait waits for d. false: ctx has ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -88,8 +89,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// standing of this member's certificate by the word of the other servers: nil if it counts, transport.ErrRemoved if one of them
-// says that it was revoked (another may not have heard of that yet), another error if none has said.
+// standing asks the other servers for the standing of this member's certificate: nil if it is valid, transport.ErrRemoved if
+// one of them answers that it was revoked (another may not know that yet), another error if none has answered.
 func (m *Member) standing(ctx context.Context) (serial string, err error) {
 	serial = pki.SerialOf(m.certificates.Leaf())
 	servers, err := m.otherServers()
@@ -114,7 +115,7 @@ func (m *Member) standing(ctx context.Context) (serial string, err error) {
 	return serial, failed
 }
 
-// otherServers of the cluster, by their addresses.
+// otherServers returns the other servers of the cluster, by their addresses.
 func (m *Member) otherServers() ([]string, error) {
 	var all []string
 	var err error

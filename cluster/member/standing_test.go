@@ -47,7 +47,7 @@ func (j *journal) of(t *testing.T, name string) (out []entry) {
 	return out
 }
 
-// since a member said that it was removed: that entry, and those after it. nil: it has not said so.
+// since returns the entry in which a member reported that it was removed, and those after it; nil: it has not reported that.
 func (j *journal) since(t *testing.T, name string) []entry {
 	all := j.of(t, name)
 	for i, e := range all {
@@ -58,8 +58,8 @@ func (j *journal) since(t *testing.T, name string) []entry {
 	return nil
 }
 
-// A member that was removed while it ran says so once, with the way out, and goes on about nothing; so does one that was down meanwhile.
-// Its VMs are not touched. Let in again, it works.
+// A member that was removed while it ran reports that once, with the way out, and logs nothing more. So does one that was down
+// meanwhile. Its VMs are not touched. Admitted again, it works.
 func TestRemovedMembersSaySoOnce(t *testing.T) {
 	s, j := newSite(t, 4), &journal{}
 	s.log = slog.New(slog.NewJSONHandler(j, nil))

@@ -20,10 +20,10 @@ type Trail struct {
 	m          *Member
 }
 
-// Trail of this member.
+// Trail returns the trail of this member.
 func (m *Member) Trail() Trail { return Trail{m.o.Audit, m} }
 
-// Query the logs of all servers. One that does not answer is named in the answer.
+// Query queries the logs of all servers. The answer names a server that does not answer.
 func (t Trail) Query(ctx context.Context, f audit.Filter) (audit.Answer, error) {
 	own, err := t.Log.Query(ctx, f)
 	if err != nil || t.m.State == nil {
@@ -52,7 +52,7 @@ func (t Trail) Query(ctx context.Context, f audit.Filter) (audit.Answer, error) 
 	return audit.Merge(answers, f), nil
 }
 
-// RecordAction takes into the audit log what this member did, or would not do, for whoever asks in the context.
+// RecordAction records in the audit log what this member did, or refused to do, for the caller in the context.
 func (m *Member) RecordAction(ctx context.Context, verb string, object audit.Object, detail string, err error) {
 	r := audit.Record{Actor: audit.Of(ctx), Verb: verb, Object: object, Outcome: audit.Ok, Detail: detail}
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	autopilot "github.com/hashicorp/raft-autopilot"
 )
 
-// Autopilot gives new servers their vote and takes dead ones out, on the leader.
+// Autopilot gives new servers their vote and removes dead ones, on the leader.
 type Autopilot struct {
 	Off   bool          // it only watches
 	Every time.Duration // between two looks at all servers; 0 = 2 s
@@ -21,12 +21,12 @@ type Autopilot struct {
 	// log may lack; 0 = 1000.
 	Contact   time.Duration
 	MaxBehind uint64
-	// DeadAfter so long a silence a server is removed, as long as a majority of healthy voters and at least MinVoters
+	// DeadAfter is the silence after which a server is removed, as long as a majority of healthy voters and at least MinVoters
 	// (0 = 3) voters remain. 0 = never.
 	DeadAfter time.Duration
 	MinVoters int
-	// SlowAppend is how long an append to a log may take; 0 = 1 s. A leader whose appends all took longer for SlowFor (0 = 5 s) hands
-	// leadership to a voter whose log is quick.
+	// SlowAppend is how long an append to a log may take; 0 = 1 s. A leader whose appends all took longer for SlowFor (0 = 5 s)
+	// transfers leadership to a voter whose log is quick.
 	SlowAppend, SlowFor time.Duration
 	// Votes says whether a server is to have a vote; nil: all of them. It must not wait.
 	Votes func(id string) bool
@@ -55,7 +55,7 @@ func (a Autopilot) defaults() Autopilot {
 	return a
 }
 
-// pilot runs autopilot while this server leads, and keeps what the servers told.
+// pilot runs autopilot while this server leads, and keeps what the servers reported.
 type pilot struct {
 	node *Node
 	conf Autopilot
@@ -75,13 +75,13 @@ type added struct {
 	index uint64
 }
 
-// caughtUp says whether a server has answered since it was added, and has the entries of before. Autopilot's own state of
-// a server that was removed and added again may be that of before: the server may have lost its log meanwhile.
+// caughtUp says whether a server has answered since it was added, and has the entries from before. Autopilot's own state of a
+// server that was removed and added again may be from before: the server may have lost its log meanwhile.
 func (a added) caughtUp(t serverAnswer) bool {
 	return t.asked && t.err == nil && !t.begun.Before(a.at) && t.stats.Index >= a.index
 }
 
-// serverAnswer is what a server said last, and whether it said it when it was last asked.
+// serverAnswer is what a server last answered, and whether it answered when it was last asked.
 type serverAnswer struct {
 	stats Stats
 	at    time.Time // of its last answer; of the first look at it, if there was none
@@ -92,7 +92,7 @@ type serverAnswer struct {
 
 func (p *pilot) init(n *Node) { p.node, p.conf, p.end = n, n.o.Autopilot.defaults(), func() {} }
 
-// start runs it for one term. It does not wait.
+// start runs autopilot for one term. It does not wait.
 func (p *pilot) start(ctx context.Context, l *life) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *pilot) start(ctx context.Context, l *life) {
 	p.run = run
 }
 
-// stop ends it; runs says when it has ended.
+// stop ends autopilot; runs says when it has ended.
 func (p *pilot) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *pilot) caughtUp(id raft.ServerID) bool {
 	return !known || a.caughtUp(p.answers[id])
 }
 
-// judge fills in what the leader knows of a server.
+// judge adds what the leader knows of a server.
 func (p *pilot) judge(l *life, s *Server) {
 	p.mu.Lock()
 	run, since := p.run, p.since
@@ -187,14 +187,14 @@ func (p *pilot) judge(l *life, s *Server) {
 	}
 }
 
-// guarded is raft for autopilot: its changes of the servers and ours do not cross.
+// guarded is raft for autopilot: it keeps autopilot's changes of the servers and the node's own from crossing.
 type guarded struct {
 	*raft.Raft
 	node *Node
 }
 
-// AddVoter implements autopilot.Raft. What it was decided by may be older than a removal: raft would take the server in
-// again, and count on it for its quorum.
+// AddVoter implements autopilot.Raft. The decision may be older than a removal: raft would add the server again, and count on
+// it for its quorum.
 func (g guarded) AddVoter(id raft.ServerID, a raft.ServerAddress, prev uint64, _ time.Duration) raft.IndexFuture {
 	_ = g.node.members.take(context.Background()) // which does not end
 	defer g.node.members.give()
@@ -228,7 +228,7 @@ func (g guarded) RemoveServer(id raft.ServerID, prev uint64, _ time.Duration) ra
 	return f
 }
 
-// delegate tells autopilot of the servers.
+// delegate gives autopilot the list of servers.
 type delegate struct {
 	*pilot
 	life *life
@@ -276,7 +276,7 @@ func (d delegate) FetchServerStats(ctx context.Context, servers map[raft.ServerI
 		}
 		s := &autopilot.ServerStats{LastContact: stats.Contact, LastTerm: stats.Term, LastIndex: stats.Index}
 		if d.answers[id].err != nil || stats.Down != "" {
-			s.LastContact = -1 // or autopilot would judge by what it said before
+			s.LastContact = -1 // or autopilot would judge by an earlier answer
 		}
 		out[id] = s
 	}
@@ -299,7 +299,7 @@ func (d delegate) KnownServers() map[raft.ServerID]*autopilot.Server {
 	return out
 }
 
-// dead: nothing was heard of the server for so long that it is to be removed.
+// dead says whether the server has not answered for so long that it is to be removed.
 func (d delegate) dead(id raft.ServerID) bool {
 	if string(id) == d.node.id || d.conf.DeadAfter == 0 {
 		return false
@@ -333,7 +333,7 @@ func (d delegate) RemoveFailedServer(s *autopilot.Server) {
 	n.log.Warn("removed a dead server", "server", s.ID, "silent for", d.conf.DeadAfter)
 }
 
-// promoter is autopilot's own, for those servers that are to vote.
+// promoter is autopilot's own promoter, for those servers that are to vote.
 type promoter struct {
 	*autopilot.StablePromoter
 	conf Autopilot
@@ -351,8 +351,8 @@ func (p promoter) CalculatePromotionsAndDemotions(c *autopilot.Config, s *autopi
 	return changes
 }
 
-// FilterFailedServerRemovals implements autopilot.Promoter: one voter at a time, and none while those that
-// are well are no majority.
+// FilterFailedServerRemovals implements autopilot.Promoter: it removes one voter at a time, and none while the healthy ones are
+// no majority.
 func (p promoter) FilterFailedServerRemovals(_ *autopilot.Config, s *autopilot.State, f *autopilot.FailedServers) *autopilot.FailedServers {
 	f.StaleVoters, f.StaleNonVoters = nil, nil // all are known: see KnownServers
 	healthy := 0

@@ -27,7 +27,7 @@ const (
 	maxHeader     = 64 << 10 // bytes of the first line
 )
 
-// errEmpty: there is nothing to save.
+// errEmpty says that there is nothing to save.
 var errEmpty = errors.New("this server holds no cluster yet")
 
 // Header is the first line of a saved snapshot.
@@ -54,7 +54,7 @@ func (h Header) seal() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Saved is what a saved snapshot holds.
+// Saved describes a saved snapshot.
 type Saved struct {
 	Header
 	Hosts      int `json:"hosts"`
@@ -66,8 +66,8 @@ type Saved struct {
 	Events     int `json:"events"`
 }
 
-// Save writes the state to a file that Inspect and Restore read. Everything that was acknowledged before
-// the call is in it; only the leader can give that.
+// Save writes the state to a file that Inspect and Restore read. It has everything that was acknowledged before the call; only
+// the leader can give that.
 func (n *Node) Save(ctx context.Context, w io.Writer) error {
 	if err := n.Linearize(ctx); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
@@ -98,7 +98,7 @@ func (n *Node) save(w io.Writer) (Header, error) {
 	return h, nil
 }
 
-// Inspect reads a saved snapshot, checks that it is whole and unchanged, and says what is in it.
+// Inspect reads a saved snapshot, checks that it is whole and unchanged, and describes it.
 func Inspect(r io.Reader) (Saved, error) {
 	saved, _, err := inspect(r)
 	if err != nil {
@@ -107,7 +107,7 @@ func Inspect(r io.Reader) (Saved, error) {
 	return saved, nil
 }
 
-// inspect also gives the state's part of the file.
+// inspect also returns the state's part of the file.
 func inspect(r io.Reader) (Saved, []byte, error) {
 	in := bufio.NewReaderSize(r, maxHeader)
 	line, err := in.ReadSlice('\n')
@@ -150,17 +150,18 @@ func parseHeader(line []byte) (Header, error) {
 	return h, nil
 }
 
-// restorePart is how much of a saved state goes into one entry of the log, bytes, where nothing else is set: Raft sends up to 64 entries at once. maxRestored is
-// how much of it all servers are to hold in memory, several times over, while it takes the place of theirs.
+// restorePart is how many bytes of a saved state go into one entry of the log, where nothing else is set: Raft sends up to 64
+// entries at once. maxRestored is how many bytes of a saved state a server accepts: all servers have them in memory, several
+// times over, while the saved state replaces theirs.
 const (
 	restorePart = 128 << 10
 	maxRestored = 256 << 20
 )
 
-// Restore puts a saved snapshot in force on all servers. Only the leader can. The state it makes is held (see
-// state.PrepareRestore): nothing is started or stopped until the hosts have said what they run. A snapshot of
-// another cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone. Hosts in waitFor are waited for, too (see state.PrepareRestore).
-// With ErrUnknown it may be in force.
+// Restore puts a saved snapshot in force on all servers. Only the leader can. The new state is under a recovery freeze (see
+// state.PrepareRestore): nothing is started or stopped until the hosts have reported what they run. A snapshot of another
+// cluster is refused with ErrRefused unless foreign is set. What was in the log after the snapshot is gone. The recovery freeze
+// waits for the hosts in waitFor, too. With ErrUnknown the snapshot may be in force.
 func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (Saved, error) {
 	saved, body, err := inspect(r)
 	if err != nil {
@@ -198,7 +199,7 @@ func (n *Node) Restore(ctx context.Context, r io.Reader, foreign bool, waitFor .
 	return saved, nil
 }
 
-// restoreInLog tells the state as entries of the log: all servers change theirs at the same place in it, or none does.
+// restoreInLog writes the state as entries of the log: all servers change theirs at the same place in it, or none does.
 func (n *Node) restoreInLog(ctx context.Context, is *state.Snapshot, body []byte, what state.Restore) error {
 	size := cmp.Or(n.o.RestorePart, restorePart)
 	what.Of = (len(body) + size - 1) / size
@@ -215,30 +216,31 @@ func (n *Node) restoreInLog(ctx context.Context, is *state.Snapshot, body []byte
 	return nil
 }
 
-// restorePastLog is for a state that is ahead of this log, as that of another cluster may be: Raft's own way, which needs no quorum to
-// begin with.
+// restorePastLog is for a state whose index is above this log's, as that of another cluster may be. It uses Raft's own restore,
+// which needs no quorum to begin with.
 func (n *Node) restorePastLog(ctx context.Context, l *life, is *state.Snapshot, saved Saved, body []byte, what state.Restore) error {
 	var buffered bytes.Buffer
 	if err := state.PrepareRestore(bytes.NewReader(body), &buffered, "restore", time.Now(), is, what.WaitFor...); err != nil {
 		return err
 	}
-	// Past all logs, not only this one: a server that led once, and is away, may hold entries that were never committed. If one is where the restored
-	// state is, or after it, Raft's library finds its term in that server's log, not in the snapshot that it just took, refuses what comes next, and takes
-	// the snapshot again, for ever. Nobody has as many such entries as there are from snapshot to snapshot. Nor is it to be further: if this server loses its
-	// place before others have the restored state, it is out of step until the next leader's snapshots come past it.
+	// The index must be past all logs, not only this one: a server that led once, and is away, may hold entries that were never
+	// committed. If one is at the restored state's index, or after it, Raft's library finds its term in that server's log, not
+	// in the snapshot that the server just took, refuses what comes next, and takes the snapshot again, for ever. No server has
+	// as many such entries as there are from snapshot to snapshot. The index must not be further either: if this server loses
+	// leadership before others have the restored state, it is out of step until the next leader's snapshots come past it.
 	index := max(saved.Index, l.raft.LastIndex()) + l.raft.ReloadableConfig().SnapshotThreshold
 	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: index, Term: saved.Term, Size: int64(buffered.Len())}
 	if err := n.wait(ctx, l, waited(func() error { return l.raft.Restore(meta, &buffered, changeTimeout) })); err != nil {
 		return err
 	}
-	// The state says the index it was saved with, until an entry after it is applied: no reader is to meet that.
+	// Until an entry after it is applied, the state has the index with which it was saved: no reader must see that.
 	if err := n.record(ctx, is, state.KindAudit, state.Audit{Kind: "snapshot-restored", Object: "cluster", Name: saved.Cluster, Text: what.Text}); err != nil {
-		return fmt.Errorf("%w: it is in force, but that could not be recorded: %v", ErrUnknown, err) //nolint:errorlint // nobody is to try again
+		return fmt.Errorf("%w: it is in force, but that could not be recorded: %v", ErrUnknown, err) //nolint:errorlint // the client must not try again
 	}
 	return nil
 }
 
-// record a command in the log.
+// record puts a command into the log.
 func (n *Node) record(ctx context.Context, is *state.Snapshot, kind state.Kind, body any) error {
 	entry, err := is.Encode(kind, time.Now(), body)
 	if err != nil {
@@ -248,7 +250,7 @@ func (n *Node) record(ctx context.Context, is *state.Snapshot, kind state.Kind, 
 	return errors.Join(err, outcome)
 }
 
-// waited is a call as a future.
+// waited makes a future of a call.
 type waited func() error
 
 // Error implements raft.Future.

@@ -18,11 +18,12 @@ import (
 	"evenkeel/internal/statefile"
 )
 
-// bbolt ends the program, by a panic in a goroutine of its own or by a fault of its memory map, where it meets a page that is not
-// what it must be, and passes over a meta page that is damaged: it takes the one before it, and with it forgets a vote or
-// entries that this server has acknowledged. So the file's structure is checked before bbolt opens it.
+// bbolt ends the program, by a panic in a goroutine of its own or by a fault of its memory map, where it meets a damaged page.
+// It passes over a damaged meta page: it takes the earlier one, and so forgets a vote or entries that this server has
+// acknowledged. So the file's structure is checked before bbolt opens it.
 //
-// The format is that of bbolt's version 2 files, all numbers in the machine's byte order (little endian on all that we build for).
+// The format is that of bbolt's version 2 files, all numbers in the machine's byte order (little endian on all machines for
+// which vcd is built).
 const (
 	boltMagic      = 0xED0CDAED
 	boltVersion    = 2
@@ -35,7 +36,7 @@ const (
 	boltInBucket   = 16 // bytes of a bucket in a leaf before its inline page: root, sequence
 )
 
-// boltFile is one that is being checked.
+// boltFile is a file that is being checked.
 type boltFile struct {
 	from     io.ReaderAt
 	pageSize uint64
@@ -57,8 +58,8 @@ func checkBolt(from io.ReaderAt, size int64) error {
 	return f.walk(root, nil, nil)
 }
 
-// meta reads both meta pages and returns the root of the newer one. A meta is within one sector, which a disk writes whole or not
-// at all: one that is not whole was damaged later.
+// meta reads both meta pages and returns the root of the newer one. A meta is within one sector, which a disk writes whole or
+// not at all: one that is not whole was damaged later.
 func (f *boltFile) meta(size int64) (root uint64, err error) {
 	var newest uint64
 	sizes := []uint64{0}
@@ -98,7 +99,7 @@ func u16(b []byte, at int) uint16 { return binary.LittleEndian.Uint16(b[at:]) }
 func u32(b []byte, at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 
-// walk the tree below a page, whose keys must be from least on and before end; nil = no bound.
+// walk checks the tree below a page, whose keys must be from lowest on and before end; nil = no bound.
 func (f *boltFile) walk(id uint64, lowest, end []byte) error {
 	b, err := f.page(id)
 	if err == nil {
@@ -119,7 +120,7 @@ type pageError struct {
 
 func (e *pageError) Error() string { return fmt.Sprintf("page %d: %v", e.id, e.err) }
 
-// page with those that it goes on in.
+// page returns a page with its overflow pages.
 func (f *boltFile) page(id uint64) ([]byte, error) {
 	if id < 2 || id >= f.pages {
 		return nil, fmt.Errorf("there is none of that number among %d", f.pages)
@@ -143,7 +144,7 @@ func (f *boltFile) page(id uint64) ([]byte, error) {
 	return b, err
 }
 
-// elements of a page.
+// elements checks the elements of a page.
 func (f *boltFile) elements(b []byte, lowest, end []byte) error {
 	flags, count := u16(b, 8), int(u16(b, 10))
 	if flags != boltBranch && flags != boltLeaf || flags == boltBranch && count == 0 {
@@ -188,7 +189,7 @@ func (f *boltFile) elements(b []byte, lowest, end []byte) error {
 	return nil
 }
 
-// bucket in a leaf: its pages, or the one that is inline.
+// bucket checks a bucket in a leaf: its pages, or the inline one.
 func (f *boltFile) bucket(value []byte) error {
 	if len(value) < boltInBucket {
 		return fmt.Errorf("a bucket of %d bytes", len(value))
@@ -203,7 +204,7 @@ func (f *boltFile) bucket(value []byte) error {
 	return f.elements(inline, nil, nil)
 }
 
-// checkDB checks the file of the log before it is opened. One that is not there, or empty, is that of a new server.
+// checkDB checks the file of the log before it is opened. A file that is missing or empty is that of a new server.
 func checkDB(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -214,7 +215,7 @@ func checkDB(path string) error {
 	}
 	defer file.Close() //nolint:errcheck // it was read only
 	if syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
-		return nil // another process has it open: opening it says so
+		return nil // another process has it open: opening it gives that error
 	}
 	info, err := file.Stat()
 	if err != nil || info.Size() == 0 {
@@ -226,8 +227,8 @@ func checkDB(path string) error {
 	return nil
 }
 
-// checkLog reads the newest snapshot and all of the log, so that what is damaged in them is known before raft, which cannot go on
-// then, meets it. Entries up to the snapshot may be missing, those after it may not.
+// checkLog reads the newest snapshot and the whole log. So damage is known before raft meets it, which could not go on then.
+// Entries up to the snapshot may be missing, those after it may not.
 func checkLog(d disk, snaps raft.SnapshotStore, dir string) error {
 	path := filepath.Join(dir, "raft.db")
 	list, err := snaps.List()

@@ -110,7 +110,7 @@ func TestDamagedSnapshot(t *testing.T) {
 	for i := range 8 {
 		_, _, _ = n.Apply(t.Context(), entry(i)) // it may not lead yet
 		for !n.Leads() {
-			time.Sleep(time.Millisecond) // sleep: a server alone tells nobody that it leads
+			time.Sleep(time.Millisecond) // sleep: a server alone notifies no other that it leads
 		}
 	}
 	if err := n.Snapshot(); err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Members tell each other the time of day in the answers to gossip's probes: gossip needs no certificates, which a wrong clock
-// takes for expired. Nothing is decided by it; it is for who watches over the cluster.
+// Members send each other the time of day in the answers to gossip's probes: gossip needs no certificates, which a wrong clock
+// takes for expired. Nothing is decided by it; it is for operators.
 
-// ClockSlack is how far clocks may be apart before it is told.
+// ClockSlack is how far clocks may be apart before that is reported.
 const ClockSlack = 30 * time.Second
 
-// clockHeard is for how long what a member said of its clock counts.
+// clockHeard is for how long a member's report of its clock counts.
 const clockHeard = 10 * time.Minute
 
-// Clock of a member, as it is distinguished from this one's.
+// Clock is a member's clock, compared with this one's.
 type Clock struct {
 	Name   string
 	Server bool
@@ -28,16 +28,16 @@ type Clock struct {
 	Margin time.Duration // by which Ahead may be wrong: half of a round trip
 }
 
-// heardClock is what a member said.
+// heardClock is what a member reported.
 type heardClock struct {
 	reported time.Time
-	at       time.Duration // by a clock that is never set, when it was said
+	at       time.Duration // when it was reported, by a clock that is never set
 	margin   time.Duration
 }
 
-// WrongClocks says which clocks are wrong: those that differ from the median of the servers' clocks by more than ClockSlack and what
-// is not known for sure. Where as many
-// servers are on one side as on the other, as of two, nothing says which is wrong: then it is said of all. The order is that of clocks.
+// WrongClocks returns the clocks that are wrong: those that differ from the median of the servers' clocks by more than
+// ClockSlack and the uncertainty of the measurement. Where as many servers are on one side as on the other, as with two, it is
+// not known which are wrong, and all are returned. The order is that of clocks.
 func WrongClocks(clocks []Clock) []WrongClock {
 	var servers []Clock
 	for _, c := range clocks {
@@ -74,7 +74,7 @@ func WrongClocks(clocks []Clock) []WrongClock {
 
 // WrongClock is a clock that differs from the others.
 type WrongClock struct {
-	Name  string   // "" where nothing says which it is:
+	Name  string   // "" where it is not known which it is:
 	Among []string // then it is one of these servers
 	Ahead time.Duration
 }
@@ -93,7 +93,7 @@ func (w WrongClock) String() string {
 	return fmt.Sprintf("its clock is wrong: %s %s those of most servers; certificates count by it: %s", rounded(w.Ahead.Abs()), side, mend)
 }
 
-// rounded to what people read: days, hours or seconds.
+// rounded rounds to the units of a text: days, hours or seconds.
 func rounded(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -104,7 +104,7 @@ func rounded(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Clocks of the members that were heard of lately, this one's first.
+// Clocks returns the clocks of the members that were heard of lately, this one's first.
 func (g *Gossip) Clocks() []Clock {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +127,7 @@ func (d gossipDelegate) AckPayload() []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(d.o.Wall().UnixNano())) //nolint:gosec // back in NotifyPingComplete
 }
 
-// NotifyPingComplete implements memberlist.PingDelegate. What is no time of day is passed over.
+// NotifyPingComplete implements memberlist.PingDelegate. It ignores a payload that is no time of day.
 func (d gossipDelegate) NotifyPingComplete(other *memberlist.Node, rtt time.Duration, payload []byte) {
 	if len(payload) != 8 || rtt < 0 {
 		return

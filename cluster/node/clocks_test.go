@@ -66,7 +66,8 @@ func TestWrongClockText(t *testing.T) {
 	}
 }
 
-// Members tell each other their time of day. One that is set is informed of as it is now, whatever was heard before.
+// Members send each other their time of day. After a clock is set its member is reported with the new time, whatever was
+// received before.
 func TestGossipReportsClocks(t *testing.T) {
 	t.Parallel()
 	const far = 400 * 24 * time.Hour

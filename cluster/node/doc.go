@@ -1,12 +1,12 @@
 // Package node runs Raft: a durable log and snapshots under one directory, and
-// the state of package state as what the log is applied to. It knows who the
-// servers are, who leads, and how a server is added, removed, saved, restored and recovered.
+// the state of package state, to which the log is applied. It knows which
+// servers there are, which one leads, and how a server is added, removed, saved, restored and recovered.
 //
 // It is a shell. It knows nothing of what the entries mean and decides nothing about
 // hosts or VMs; it is the only package that imports raft and memberlist. One voter or many, the
 // path is the same: Apply goes through the log, Linearize asks whether this server still leads.
 //
-// What it holds to, where that is more than the library gives:
+// What it guarantees beyond the library:
 //
 //   - Verify counts only answers of voters to messages that were sent after it began. The
 //     library's own check also counts answers to older messages and those of servers without a
@@ -14,8 +14,8 @@
 //   - A server whose log cannot be written is down, as if it had crashed: it gives up
 //     leadership, acknowledges and answers nothing, and comes back by itself once a write
 //     succeeds. The process goes on.
-//   - Leadership is informed of once all that was committed before it is applied here, and its loss
+//   - Leadership is reported once all that was committed before it is applied here, and its loss
 //     at once.
 //
-// Gossip says who seems to be there. It is a hint, never proof.
+// Gossip says which members seem to be there. It is a hint, never proof.
 package node

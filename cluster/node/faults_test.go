@@ -104,8 +104,8 @@ func TestFullDiskOfLeader(t *testing.T) {
 	})
 }
 
-// A follower with a full disk takes nobody down; with two of three full nothing is acknowledged, and all is
-// well when there is room.
+// A follower with a full disk stops no other server. With two of three full nothing is acknowledged. All is well when there is
+// space again.
 func TestFullDiskOfFollowers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g, disks := fullGroup(t, "")

@@ -10,11 +10,10 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// fsm lets raft drive the state.
+// fsm lets raft apply entries to the state.
 type fsm struct {
 	store *state.Store
-	// has is the index up to which the state held everything when raft was started; 0 once
-	// the state was replaced.
+	// has is the index up to which the state had everything when raft was started; 0 once the state was replaced.
 	has uint64
 }
 
@@ -66,16 +65,16 @@ func (s saved) Persist(sink raft.SnapshotSink) error {
 	return sink.Close()
 }
 
-// unhurried writes with pauses: nobody waits for a snapshot, and all servers take theirs at about the same time, while requests
-// do wait.
+// unhurried writes with pauses: no caller waits for a snapshot, and all servers take theirs at about the same time, while
+// requests do wait.
 type unhurried struct {
 	to     io.Writer
 	since  time.Time     // the last write was done
 	paused time.Duration // in all
 }
 
-// How an unhurried writer pauses: for so many times what was worked, up to most at once, and so long in all: a server that is
-// stopped waits for its snapshot.
+// How an unhurried writer pauses: for pauseTimes the time worked, at most maxPause at once and pauseInAll in all: a server that
+// is stopped waits for its snapshot.
 const (
 	pauseTimes = 3
 	maxPause   = 20 * time.Millisecond

@@ -26,10 +26,10 @@ import (
 // GossipKeyBytes is the length of a key that all members of a cluster share.
 const GossipKeyBytes = 32
 
-// MaxGossipKeys is how many keys a member knows at a time.
+// MaxGossipKeys is how many keys a member has at a time.
 const MaxGossipKeys = 3
 
-// GossipMeta is what a member tells all others of itself. As JSON it has room for 512 bytes.
+// GossipMeta is what a member reports to all others of itself. As JSON it has room for 512 bytes.
 type GossipMeta struct {
 	Roles   []string `json:"roles"`
 	Address string   `json:"address"` // of its port for everything else
@@ -37,11 +37,11 @@ type GossipMeta struct {
 	Term    uint64   `json:"term,omitempty"` // in which it leads; 0 = it does not
 }
 
-// GossipOptions of a member.
+// GossipOptions are the options of a member's gossip.
 type GossipOptions struct {
 	Name      string   // of the member, for ever
 	Bind      string   // host:port for UDP and TCP
-	Advertise string   // host:port that others are told; "" = where it listens
+	Advertise string   // host:port under which others reach it; "" = where it listens
 	Keys      [][]byte // 1 to MaxGossipKeys, each GossipKeyBytes long: it seals with the first and opens with all
 	Meta      GossipMeta
 	Log       *slog.Logger
@@ -49,12 +49,11 @@ type GossipOptions struct {
 	Network *GossipNetwork
 	// Interval between two probes of others, and what follows from it; 0 = 1 s.
 	Interval time.Duration
-	Wall     func() time.Time     // the time of day that others are told; default time.Now
+	Wall     func() time.Time     // the time of day that others receive; default time.Now
 	Steady   func() time.Duration // never set, and goes on while the machine sleeps; default CLOCK_BOOTTIME
 }
 
-// gossipMeta is what is sent. memberlist does not say whether a member left or failed, so one that
-// leaves says so before.
+// gossipMeta is what is sent. memberlist does not say whether a member left or failed, so a member that leaves says so before.
 type gossipMeta struct {
 	GossipMeta
 	Leaving bool `json:"leaving,omitempty"`
@@ -70,11 +69,11 @@ type Peer struct {
 // HintKind says what seems to have happened to a member.
 type HintKind string
 
-// What gossip tells.
+// Kinds of hints that gossip gives.
 const (
 	HintJoined  HintKind = "joined"
 	HintChanged HintKind = "changed" // its meta
-	HintLeft    HintKind = "left"    // it said so itself
+	HintLeft    HintKind = "left"    // it announced that itself
 	HintFailed  HintKind = "failed"  // it does not answer
 )
 
@@ -84,14 +83,13 @@ type Hint struct {
 	Peer
 }
 
-// Gossip is a member's part of the talk of all members about who seems to be there.
-// What it says is encrypted, and strangers get no answer.
+// Gossip is a member's part in gossip: which members seem to be there. Its messages are encrypted, and strangers get no answer.
 type Gossip struct {
 	ml    *memberlist.Memberlist
 	ring  *memberlist.Keyring
 	o     GossipOptions
 	hints chan Hint
-	lost  chan struct{} // somebody does not answer any more
+	lost  chan struct{} // a member does not answer any more
 
 	mu      sync.Mutex
 	meta    GossipMeta
@@ -104,7 +102,7 @@ type Gossip struct {
 	failure error
 }
 
-// OpenGossip starts it. It knows nobody until Join.
+// OpenGossip starts it. It knows no member until Join.
 func OpenGossip(o GossipOptions) (*Gossip, error) {
 	fail := func(err error) (*Gossip, error) { return nil, fmt.Errorf("open gossip of %s: %w", o.Name, err) }
 	if o.Name == "" {
@@ -160,7 +158,7 @@ func checkKeys(keys [][]byte) error {
 	return nil
 }
 
-// SetKeys replaces the keys: from now on it seals with the first, opens with all of them, and with no other.
+// SetKeys replaces the keys: from now on gossip seals with the first, opens with all of them, and with no other.
 func (g *Gossip) SetKeys(keys [][]byte) error {
 	if err := checkKeys(keys); err != nil {
 		return fmt.Errorf("keys of gossip: %w", err)
@@ -227,17 +225,17 @@ func splitAddress(a string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// Address under which this member listens.
+// Address returns the address on which this member listens.
 func (g *Gossip) Address() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.peers[g.o.Name].Gossip
 }
 
-// Hints of changes. If nobody takes them, the oldest are dropped: Peers has the whole picture.
+// Hints returns hints of changes. If the caller does not take them, the oldest are dropped: Peers has the whole picture.
 func (g *Gossip) Hints() <-chan Hint { return g.hints }
 
-// Peers that seem to be there, this member among them, by name.
+// Peers returns the members that seem to be there, this one among them, by name.
 func (g *Gossip) Peers() []Peer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -252,7 +250,7 @@ func readPeer(n *memberlist.Node) (p Peer, leaving bool) {
 	return Peer{Name: n.Name, Gossip: n.Address(), Meta: m.GossipMeta}, m.Leaving
 }
 
-// SetMeta tells all others what has changed.
+// SetMeta reports to all others what has changed.
 func (g *Gossip) SetMeta(m GossipMeta) error {
 	if err := g.setMeta(m); err != nil {
 		return err
@@ -277,9 +275,9 @@ func (g *Gossip) setMeta(m GossipMeta) error {
 	return nil
 }
 
-// Join keeps this member in touch with the others until ctx is done: whoever of seeds (addresses for
-// gossip) does not seem to be there is asked again, with growing pauses while nobody answers.
-// So two halves of a cluster find each other again, which gossip by itself does not do.
+// Join keeps this member in touch with the others until ctx is done. It asks each of seeds (addresses for gossip) again that
+// does not seem to be there, with growing pauses while none answers. So two halves of a cluster find each other again, which
+// gossip by itself does not do.
 func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
 	shortest := time.Second
 	if g.o.Interval > 0 {
@@ -310,7 +308,7 @@ func (g *Gossip) Join(ctx context.Context, seeds func() []string) {
 	}
 }
 
-// missing are those addresses at which nobody seems to be there.
+// missing are those addresses at which no member seems to be there.
 func (g *Gossip) missing(seeds []string) []string {
 	there := map[string]bool{}
 	for _, p := range g.Peers() {
@@ -325,7 +323,7 @@ func (g *Gossip) missing(seeds []string) []string {
 	return out
 }
 
-// Close tells the others that this member leaves, and ends.
+// Close reports to the others that this member leaves, and ends.
 func (g *Gossip) Close() error {
 	g.closing.Do(func() {
 		g.mu.Lock()
@@ -344,7 +342,7 @@ func (g *Gossip) Close() error {
 	return g.failure
 }
 
-// gossipDelegate is what memberlist asks and tells.
+// gossipDelegate implements what memberlist asks and reports.
 type gossipDelegate struct{ *Gossip }
 
 // NodeMeta implements memberlist.Delegate.
@@ -375,7 +373,7 @@ func (d gossipDelegate) NotifyJoin(n *memberlist.Node) {
 func (d gossipDelegate) NotifyUpdate(n *memberlist.Node) {
 	p, leaving := readPeer(n)
 	d.keep(p, true)
-	if !leaving { // or it is informed of when it has left
+	if !leaving { // else NotifyLeave reports it once it has left
 		d.notify(HintChanged, p)
 	}
 }
@@ -422,8 +420,8 @@ func (d gossipDelegate) notify(k HintKind, p Peer) {
 	}
 }
 
-// gossipLog hands memberlist's lines on. They are for debugging: what they complain of as errors is
-// what strangers send, and members that do not answer are informed of as hints.
+// gossipLog hands memberlist's lines on. They are for debugging: what they complain of as errors is what strangers send.
+// Members that do not answer are reported as hints.
 type gossipLog struct{ log *slog.Logger }
 
 // Write implements io.Writer.

@@ -15,9 +15,9 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// vetting is memberlist's transport over UDP and TCP behind a door: memberlist answers a stream that it cannot
-// decrypt with an error, and strangers are to get no answer. So the first message is decrypted here,
-// too, before memberlist sees the connection. Packets that it cannot decrypt it drops by itself.
+// vetting checks streams before memberlist, over UDP and TCP, sees them: memberlist answers a stream that it cannot decrypt
+// with an error, and strangers must get no answer. So the first message is decrypted here, too. memberlist itself drops packets
+// that it cannot decrypt.
 type vetting struct {
 	*memberlist.NetTransport
 	keys    func() [][]byte // that members know now; their lengths were checked
@@ -91,11 +91,11 @@ func (v *vetting) run() {
 	}
 }
 
-// vet hands a connection on whose first message was made with the key, and closes any other.
+// vet hands on a connection whose first message was sealed with the key, and closes any other.
 func (v *vetting) vet(c net.Conn) {
 	ended := make(chan struct{})
 	defer close(ended)
-	go func() { // a closed transport waits for nobody
+	go func() { // a closed transport waits for no peer
 		select {
 		case <-v.stop:
 			_ = c.SetDeadline(time.Unix(1, 0))
@@ -137,7 +137,7 @@ func (v *vetting) first(c net.Conn) ([]byte, error) {
 	return append(head, b...), c.SetDeadline(time.Time{})
 }
 
-// again is a connection whose first bytes are read once more.
+// again is a connection whose first bytes are read a second time.
 type again struct {
 	net.Conn
 	rest *bytes.Reader
@@ -151,15 +151,15 @@ func (a *again) Read(b []byte) (int, error) {
 	return a.Conn.Read(b)
 }
 
-// GossipNetwork carries gossip within a process, for tests and simulations. What is sent to somebody who is not
-// there, or does not keep up, is lost.
+// GossipNetwork carries gossip within a process, for tests and simulations. What is sent to a member that is not there, or does
+// not keep up, is lost.
 type GossipNetwork struct {
 	mu    sync.Mutex
 	nodes map[string]*gossipNode
 	drop  func(from, to string) bool
 }
 
-// NewGossipNetwork is one that loses nothing.
+// NewGossipNetwork returns a network that loses nothing.
 func NewGossipNetwork() *GossipNetwork {
 	return &GossipNetwork{nodes: map[string]*gossipNode{}}
 }
@@ -187,7 +187,7 @@ func (n *GossipNetwork) attach(address string) (*gossipNode, error) {
 	return t, nil
 }
 
-// to is the node at an address, nil if what is sent there is lost.
+// to returns the node at an address, nil if what is sent there is lost.
 func (n *GossipNetwork) to(from, address string) *gossipNode {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -248,7 +248,7 @@ func (t *gossipNode) Shutdown() error {
 	t.of.mu.Unlock()
 	for {
 		select {
-		case c := <-t.streams: // nobody takes them any more
+		case c := <-t.streams: // no caller takes them any more
 			_ = c.Close()
 		default:
 			return nil

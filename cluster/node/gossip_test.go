@@ -120,7 +120,7 @@ func TestGossipOptions(t *testing.T) {
 	}
 }
 
-// Two halves that were cut off from each other are informed of it, and find each other again.
+// Two halves that were cut off from each other report that, and find each other again.
 func TestGossipHealsAfterPartition(t *testing.T) {
 	network := NewGossipNetwork()
 	var cut atomic.Bool
@@ -148,7 +148,7 @@ func TestGossipHealsAfterPartition(t *testing.T) {
 	}
 }
 
-// A member that stops without a word is found out; the network does not wait for it.
+// A member that stops without announcing it is found out; the network does not wait for it.
 func TestGossipCrash(t *testing.T) {
 	network := NewGossipNetwork()
 	a := gossip(t, GossipOptions{Name: "a", Advertise: "10.0.0.1:1", Network: network})
@@ -171,7 +171,7 @@ func TestGossipCrash(t *testing.T) {
 	}
 }
 
-// Who does not know the key hears nothing: no answer to a packet, none on a stream, and is no member.
+// A stranger without the key gets nothing: no answer to a packet, none on a stream, and is no member.
 func TestGossipSaysNothingToStrangers(t *testing.T) {
 	a := gossip(t, GossipOptions{Name: "a", Bind: "127.0.0.1:0"})
 	stranger, err := net.Dial("udp", a.Address())
@@ -240,7 +240,8 @@ func TestGossipSaysNothingToStrangers(t *testing.T) {
 	}
 }
 
-// Keys are replaced while members talk: nobody loses sight of anybody, and who has but the old key is a stranger in the end.
+// Keys are replaced while members talk: no member loses another, and a member that has but the old key is a stranger in the
+// end.
 func TestGossipKeysAreReplaced(t *testing.T) {
 	old, next := gossipKey, bytes.Repeat([]byte{9}, GossipKeyBytes)
 	var members []*Gossip
@@ -256,7 +257,7 @@ func TestGossipKeysAreReplaced(t *testing.T) {
 		sees(t, g, all...)
 	}
 	version := 0
-	// talk: what one tells, by packets, reaches all; a push and pull over a stream works between any two.
+	// talk: what one sends, by packets, reaches all; a push and pull over a stream works between any two.
 	talk := func(what string) {
 		t.Helper()
 		version++
@@ -287,7 +288,8 @@ func TestGossipKeysAreReplaced(t *testing.T) {
 			talk(fmt.Sprintf("%d keys, the first of %d, at %d members", len(step), step[0][0], i+1))
 		}
 	}
-	// One that was removed, and has the old key: it is heard by nobody, and nothing that it hears it can read.
+	// A member that was removed, and has the old key: no member accepts what it sends, and it can read nothing that it
+	// receives.
 	out := gossip(t, GossipOptions{Name: "out", Bind: "127.0.0.1:0"})
 	for _, g := range members {
 		if n, err := out.ml.Join([]string{g.Address()}); n != 0 || err == nil {

@@ -74,7 +74,7 @@ func newGroup(t *testing.T, size int) *group {
 	return g
 }
 
-// add a server with a vote, through whoever leads: on a slow machine that may change meanwhile.
+// add adds a server with a vote, through the present leader: on a slow machine that may change meanwhile.
 func (g *group) add(m *member) {
 	g.t.Helper()
 	g.until(m.id+" is added", func() bool { return g.leader().AddServer(g.t.Context(), m.id, m.address, true) == nil })
@@ -179,7 +179,7 @@ func (g *group) doing() any {
 
 func (m *member) images() int { return len(m.store.Snapshot().Images()) }
 
-// put entries [from, to) through whoever leads.
+// put writes entries [from, to) through the present leader.
 func (g *group) put(from, to int) {
 	g.t.Helper()
 	for n := from; n < to; n++ {

@@ -13,28 +13,27 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// hclogAdapter hands raft's log lines to slog. What raft calls info is of
-// interest while debugging only.
+// hclogAdapter hands raft's log lines to slog. raft's level info is of interest only for debugging.
 type hclogAdapter struct {
 	log       *slog.Logger
 	name      string
 	args      []any
-	unbatched bool // no other server: that none is heard of is no news
+	unbatched bool // no other server: that none answers is no news
 	last      *repeatedMessage
 	// removed says whether the cluster has removed this server, so that no other one answers it; nil: it has not.
 	removed func() bool
 }
 
-// repeatedMessage remembers complaints: raft repeats them twice a second for each server that is away.
+// repeatedMessage remembers warnings: raft repeats them twice a second for each server that is away.
 type repeatedMessage struct {
 	mu sync.Mutex
 	at map[string]time.Time
 }
 
-// repeatAfter so long a complaint is worth a line again.
+// repeatAfter is how long after a warning the same one is logged again.
 const repeatAfter = time.Minute
 
-// again says whether the complaint was made a short time ago, and remembers it if not.
+// again says whether the warning was given a short time ago, and remembers it if not.
 func (s *repeatedMessage) again(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +51,7 @@ func newHclog(log *slog.Logger, alone bool) *hclogAdapter {
 	return &hclogAdapter{log: log, unbatched: alone, last: &repeatedMessage{at: map[string]time.Time{}}}
 }
 
-// subject is what a complaint is about: the peer, if one is named.
+// subject is the peer that a warning names, if it names one.
 func subject(msg string, args []any) string {
 	for n := 0; n+1 < len(args); n += 2 {
 		if args[n] == "peer" || args[n] == "server-id" || args[n] == "target" {
@@ -90,7 +89,7 @@ func (a *hclogAdapter) Info(msg string, args ...any)  { a.Log(hclog.Info, msg, a
 func (a *hclogAdapter) Warn(msg string, args ...any)  { a.Log(hclog.Warn, msg, args...) }
 func (a *hclogAdapter) Error(msg string, args ...any) { a.Log(hclog.Error, msg, args...) }
 
-// IsTrace and the like: slog drops what nobody wants.
+// IsTrace and the like: slog drops what its level excludes.
 func (a *hclogAdapter) IsTrace() bool { return false }
 func (a *hclogAdapter) IsDebug() bool { return a.enabled(slog.LevelDebug) }
 func (a *hclogAdapter) IsInfo() bool  { return a.enabled(slog.LevelDebug) }
@@ -122,7 +121,7 @@ func (a *hclogAdapter) Named(name string) hclog.Logger {
 // ResetNamed implements hclog.Logger.
 func (a *hclogAdapter) ResetNamed(name string) hclog.Logger { return a.Named(name) }
 
-// SetLevel implements hclog.Logger: slog's handler has the say.
+// SetLevel implements hclog.Logger: slog's handler decides on levels.
 func (a *hclogAdapter) SetLevel(hclog.Level) {}
 
 // GetLevel implements hclog.Logger.

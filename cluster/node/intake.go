@@ -9,10 +9,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// intake gathers entries on their way to raft, which commits together what waits for it: one write to the disk, one
-// message to each server, one transaction of the state. A lone entry goes at once; where others are under way, entries
-// are handed over no more often than every intakeApart. Raft takes the first of them alone and the others after it: it
-// could take all at once (BatchApplyCh), but would then forget some of those who wait when it ends.
+// intake gathers entries on their way to raft, which commits together what waits for it: one write to the disk, one message to
+// each server, one transaction of the state. A lone entry goes at once. Where others are under way, entries are handed over at
+// most every intakeApart. Raft takes the first of them alone and the others after it. It could take all at once (BatchApplyCh),
+// but when it ends it would then forget some callers that wait.
 type intake struct {
 	mu      sync.Mutex
 	waiting []*offered
@@ -33,7 +33,8 @@ type offered struct {
 	handed chan raft.ApplyFuture
 }
 
-// submit an entry over to raft; settled must be called once its outcome is there, or nobody waits for it any more.
+// submit hands an entry over to raft. The caller must call awaitApplied once the entry's outcome is there, or once it waits for
+// it no more.
 func (n *Node) submit(ctx context.Context, l *life, entry []byte, timeout time.Duration) (f raft.ApplyFuture, awaitApplied func(), err error) {
 	in := &n.intake
 	o := &offered{to: l, entry: entry, until: time.Now().Add(timeout), handed: make(chan raft.ApplyFuture, 1)}
@@ -65,7 +66,7 @@ func (n *Node) submit(ctx context.Context, l *life, entry []byte, timeout time.D
 	return nil, nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 }
 
-// takeIn runs until nobody waits.
+// takeIn runs until no entry waits.
 func (n *Node) takeIn() {
 	in := &n.intake
 	for {

@@ -9,16 +9,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Leadership is who leads, as this server knows it.
+// Leadership says who leads, as this server knows it.
 type Leadership struct {
 	Term uint64
-	// Leads: this server leads in Term, and its state holds all that was committed before.
+	// Leads: this server leads in Term, and its state has all that was committed before.
 	Leads bool
 	// Leader and Address of the server that leads, "" if none is known.
 	Leader, Address string
 }
 
-// leadership keeps the newest one, and wakes those who watch it.
+// leadership keeps the newest Leadership, and wakes its watchers.
 type leadership struct {
 	mu      sync.Mutex
 	now     Leadership
@@ -44,17 +44,15 @@ func (l *leadership) lost(term uint64, id, address string) {
 	})
 }
 
-// Leadership tells who leads now, and gives a channel that is closed when that changes.
-// Changes in between may be missed, but never a change of term: who leads in another term than
-// before has lost leadership in between.
+// Leadership returns who leads now, and a channel that is closed when that changes. Changes in between may be missed, but never
+// a change of term: a server that leads in another term than before has lost leadership in between.
 func (n *Node) Leadership() (now Leadership, changed <-chan struct{}) {
 	n.lead.mu.Lock()
 	defer n.lead.mu.Unlock()
 	return n.lead.now, n.lead.changed
 }
 
-// Lead waits until this server leads and its state holds all that was
-// committed before its term.
+// Lead waits until this server leads and its state has all that was committed before its term.
 func (n *Node) Lead(ctx context.Context) error {
 	for {
 		now, changed := n.Leadership()
@@ -167,7 +165,7 @@ func (n *Node) watch(ctx context.Context, l *life) error {
 	}
 }
 
-// heard of another server that leads, or of none.
+// heard notes that another server leads, or none.
 func (l *leadership) heard(r *raft.Raft) {
 	address, id := r.LeaderWithID()
 	term := r.CurrentTerm()
@@ -178,7 +176,7 @@ func (l *leadership) heard(r *raft.Raft) {
 	})
 }
 
-// awaitApplied waits until all that was committed before this term is applied, and tells that this server leads.
+// awaitApplied waits until all that was committed before this term is applied, and then reports that this server leads.
 func (n *Node) awaitApplied(ctx context.Context, l *life) {
 	for ctx.Err() == nil {
 		term := l.raft.CurrentTerm()

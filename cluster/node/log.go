@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Apply puts an entry into the log and returns once it is committed and
-// applied here. outcome is what state.Store.Apply said of it; err means that it is not
-// known to be in the log: ErrNotLeader says that it is not, ErrUnknown that it may be.
+// Apply puts an entry into the log and returns once it is committed and applied here. outcome is the result of
+// state.Store.Apply; err means that the entry is not known to be in the log: ErrNotLeader says that it is not, ErrUnknown that
+// it may be.
 func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, err error) {
 	l := n.cur.Load()
 	if l == nil {
@@ -35,13 +35,11 @@ func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, 
 	return f.Index(), outcome, nil
 }
 
-// Linearize returns once the state here holds every entry that was
-// acknowledged by anyone before the call. Only the leader can.
+// Linearize returns once the state here has every entry that any server acknowledged before the call. Only the leader can.
 func (n *Node) Linearize(ctx context.Context) error {
-	// What this server acknowledged in its term it has applied. What others did before is
-	// applied once a barrier of this term has come through; neither the commit index nor
-	// the applied index says so (a new leader does not know yet what is committed, and
-	// raft counts an entry as applied when it is handed over, not when it is in the state).
+	// This server has applied what it acknowledged in its term. What others acknowledged before is applied once a barrier of
+	// this term has come through. Neither the commit index nor the applied index shows that (a new leader does not know yet
+	// what is committed, and raft counts an entry as applied when it is handed over, not when it is in the state).
 	for {
 		l := n.cur.Load()
 		if l == nil {
@@ -90,7 +88,7 @@ func (n *Node) Leads() bool {
 	return l != nil && l.raft.State() == raft.Leader
 }
 
-// Status in words and figures, for people.
+// Status returns the status in texts and figures, for people.
 func (n *Node) Status() map[string]string {
 	if l := n.cur.Load(); l != nil {
 		return l.raft.Stats()
@@ -98,7 +96,7 @@ func (n *Node) Status() map[string]string {
 	return map[string]string{"state": "Down"}
 }
 
-// Snapshot saves the state now and lets the log before it go.
+// Snapshot saves the state now and truncates the log before it.
 func (n *Node) Snapshot() error {
 	l := n.cur.Load()
 	if l == nil {
@@ -110,7 +108,7 @@ func (n *Node) Snapshot() error {
 	return nil
 }
 
-// wait for a future, translated to our errors.
+// wait waits for a future, and translates its error to this package's.
 func (n *Node) wait(ctx context.Context, l *life, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
@@ -119,7 +117,7 @@ func (n *Node) wait(ctx context.Context, l *life, f raft.Future) error {
 	case err = <-done:
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
-	case <-l.over: // an instance of raft that ends forgets some of those who wait
+	case <-l.over: // an instance of raft that ends forgets some callers that wait
 		select {
 		case err = <-done:
 		default:
@@ -140,7 +138,7 @@ func (n *Node) wait(ctx context.Context, l *life, f raft.Future) error {
 	return fmt.Errorf("%w: %w", ErrUnknown, err)
 }
 
-// ended says why an instance of raft ended under somebody who waited for it.
+// ended says why an instance of raft ended while a caller waited for it.
 func (n *Node) ended() error {
 	select {
 	case <-n.closed:

@@ -9,19 +9,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Stats is what a server reports itself. The leader asks for it through Options.Health.
+// Stats is what a server reports of itself. The leader asks for it through Options.Health.
 type Stats struct {
 	ID      string        `json:"id"`
 	Term    uint64        `json:"term"`           // of the last entry of its log
 	Index   uint64        `json:"index"`          // of the last entry of its log
 	Commit  uint64        `json:"commit"`         // it knows that entries up to this one are in force
-	Applied uint64        `json:"applied"`        // its state holds the entries up to this one
-	Contact time.Duration `json:"contact"`        // since it last heard of the leader, nanoseconds; 0 on the leader itself, negative: never
+	Applied uint64        `json:"applied"`        // its state has the entries up to this one
+	Contact time.Duration `json:"contact"`        // since it last received something from the leader, nanoseconds; 0 on the leader itself, negative: never
 	Down    string        `json:"down,omitempty"` // why its log cannot be written
 	Appends Appends       `json:"appends,omitzero"`
 }
 
-// Stats of this server.
+// Stats returns the stats of this server.
 func (n *Node) Stats() Stats {
 	s := Stats{ID: n.id, Contact: -1, Appends: n.appends.lately(time.Now())}
 	l := n.cur.Load()
@@ -30,7 +30,7 @@ func (n *Node) Stats() Stats {
 		return s
 	}
 	s.Index, s.Commit, s.Applied = l.raft.LastIndex(), l.raft.CommitIndex(), l.raft.AppliedIndex()
-	// raft tells the last entry's term only as text.
+	// raft gives the last entry's term only as text.
 	if _, err := fmt.Sscan(l.raft.Stats()["last_log_term"], &s.Term); err != nil {
 		s.Term = 0
 	}
@@ -52,13 +52,13 @@ type Server struct {
 	Healthy bool          `json:"healthy"`
 	Since   time.Time     `json:"since,omitzero"`    // Healthy is as it is since then
 	Contact time.Duration `json:"contact"`           // since it last answered the leader; negative: it has not yet
-	Behind  uint64        `json:"behind"`            // entries in force that its state does not hold yet
-	Stats   Stats         `json:"stats"`             // as it last told
+	Behind  uint64        `json:"behind"`            // entries in force that its state does not have yet
+	Stats   Stats         `json:"stats"`             // as it last reported
 	Trouble string        `json:"trouble,omitempty"` // why it is not healthy
-	Slow    string        `json:"slow,omitempty"`    // what is to be said of its log, if that is slow
+	Slow    string        `json:"slow,omitempty"`    // a text about its log, if that is slow
 }
 
-// Servers of the cluster, as this server knows them.
+// Servers returns the servers of the cluster, as this server knows them.
 func (n *Node) Servers() []Server {
 	l := n.cur.Load()
 	if l == nil {
@@ -77,7 +77,7 @@ func (n *Node) Servers() []Server {
 	return out
 }
 
-// Advice says what would make the cluster survive more, "" if nothing does.
+// Advice says what would make the cluster survive more failures, "" if nothing does.
 func Advice(servers []Server) string {
 	voters := 0
 	for _, s := range servers {
@@ -98,9 +98,9 @@ func Advice(servers []Server) string {
 	return ""
 }
 
-// AddServer makes a server known to the cluster, under its id and address. It gets the log, and a vote at once if
-// voter is set; otherwise when Autopilot finds that it has caught up. A server that is known gets its new address, and
-// loses no vote. Only the leader can.
+// AddServer adds a server to the cluster, under its id and address. The server gets the log, and a vote at once if voter is
+// set; otherwise when Autopilot finds that it has caught up. A server that is in the cluster gets its new address, and loses no
+// vote. Only the leader can.
 func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) error {
 	if err := n.members.take(ctx); err != nil {
 		return fmt.Errorf("add server %s: %w", id, err)
@@ -134,7 +134,7 @@ func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) er
 	return nil
 }
 
-// turn is for one at a time to take. Waiting for it ends with the context: what is done in a turn may take long.
+// turn is taken by one goroutine at a time. Waiting for it ends with the context: the work in a turn may take long.
 type turn chan struct{}
 
 func (t turn) take(ctx context.Context) error {
@@ -151,9 +151,9 @@ func (t turn) give() { <-t }
 // changeTimeout bounds how long a change of the servers waits for the one before it.
 const changeTimeout = 5 * time.Second
 
-// RemoveServer takes a server out of the cluster, if it is in. It refuses, with ErrRefused, to remove the last voter and,
-// without force, to leave fewer healthy voters than a majority. A leader that is to be removed hands leadership on and
-// answers ErrNotLeader: ask again, there.
+// RemoveServer removes a server from the cluster, if it is in. It refuses, with ErrRefused, to remove the last voter and,
+// without force, to leave fewer healthy voters than a majority. A leader that is to be removed transfers leadership and answers
+// ErrNotLeader: the caller must ask the new leader.
 func (n *Node) RemoveServer(ctx context.Context, id string, force bool) error {
 	if err := n.members.take(ctx); err != nil {
 		return fmt.Errorf("remove server %s: %w", id, err)
@@ -214,7 +214,7 @@ func (n *Node) Demote(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-// removal says whether a server may lose its vote. gone: it is not there.
+// removal says whether a server may lose its vote. gone: it is not in the cluster.
 func removal(servers []Server, id string, force bool) (gone bool, err error) {
 	gone = true
 	var voter bool
@@ -242,8 +242,8 @@ func removal(servers []Server, id string, force bool) (gone bool, err error) {
 	return false, nil
 }
 
-// TransferLeadership hands leadership to a voting server; "" is the one whose log is the newest. It returns
-// once this server does not lead any more. Nothing to do if the other leads already.
+// TransferLeadership transfers leadership to a voting server; "" is the one whose log is the newest. It returns once this
+// server does not lead any more. If the other leads already, it does nothing.
 func (n *Node) TransferLeadership(ctx context.Context, to string) error {
 	if err := n.members.take(ctx); err != nil {
 		return fmt.Errorf("transfer leadership to %q: %w", to, err)
@@ -287,7 +287,7 @@ func transferable(servers []Server, from, to string) error {
 	return nil
 }
 
-// leading is what a change of the servers starts from.
+// leading returns what a change of the servers needs.
 func (n *Node) leading() (*life, []Server, error) {
 	l := n.cur.Load()
 	if l == nil {

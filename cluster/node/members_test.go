@@ -234,8 +234,8 @@ func TestNoVote(t *testing.T) {
 	}
 }
 
-// Writers go on while leaders are killed, come back and hand over; what was acknowledged is there, and there is
-// never more than one who leads in a term.
+// Writers go on while leaders are killed, come back and transfer leadership. What was acknowledged is there, and no term has
+// more than one leader.
 func TestLeaderChangesUnderWrites(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := newGroup(t, 3)

@@ -12,11 +12,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Memory is a server's disk that is none, for simulations: it outlives the node, so that
-// a server can crash and come back.
+// Memory stands for a server's disk, for simulations: it outlives the node, so that a server can crash and come back.
 type Memory struct{ disk *memoryDisk }
 
-// NewMemory is an empty disk.
+// NewMemory returns an empty disk.
 func NewMemory() *Memory { return &Memory{&memoryDisk{InmemStore: raft.NewInmemStore()}} }
 
 // memoryDisk implements disk and raft.SnapshotStore.
@@ -97,7 +96,7 @@ func (s *memorySink) Cancel() error {
 	return nil
 }
 
-// Close implements raft.SnapshotSink: only now the snapshot is there.
+// Close implements raft.SnapshotSink: only now the snapshot exists.
 func (s *memorySink) Close() error {
 	if s.done {
 		return nil

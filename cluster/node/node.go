@@ -30,20 +30,20 @@ var (
 	ErrBadSnapshot = errors.New("no good snapshot")
 )
 
-// errDown says why raft does not run now.
+// errDown says that raft does not run now because the log cannot be written.
 var errDown = errors.New("this server's log cannot be written")
 
-// Options of a node.
+// Options are the options of a node.
 type Options struct {
 	Dir string // holds raft.db and snapshots/
 	ID  string // of this server, for ever
-	// Stream carries Raft; nil: a server alone, reachable by nobody. Advertise is the address under
-	// which others reach it. The node closes it.
+	// Stream carries Raft; nil: a server alone, which no other reaches. Advertise is the address under which others reach it.
+	// The node closes it.
 	Stream    Stream
 	Advertise string
 	State     *state.Store
 	Log       *slog.Logger
-	// Removed says whether the cluster is known to have removed this server: what Raft complains of then is no news. nil: it is not.
+	// Removed says whether the cluster is known to have removed this server: Raft's warnings are no news then. nil: it is not.
 	Removed func() bool
 	// Bootstrap makes this server the first and only voter of a new cluster, if there is no log yet. Without it,
 	// a server with a Stream and no log waits until the leader of a cluster adds it.
@@ -51,7 +51,8 @@ type Options struct {
 	// Used: the directory was used before, so that a missing or empty log is an
 	// error and not a new cluster.
 	Used bool
-	// SnapshotEvery so many log entries; 0 = 8192. Trailing are kept behind it.
+	// SnapshotEvery is after how many log entries a snapshot is saved; 0 = 8192. Trailing is how many entries are kept behind
+	// it.
 	SnapshotEvery uint64
 	Trailing      uint64
 	// Timers of Raft; zero values are the usual ones.
@@ -78,17 +79,17 @@ type Options struct {
 	voters    []raft.Server
 }
 
-// cachedEntries of the log are kept in memory, the newest ones.
+// cachedEntries is how many entries of the log are kept in memory, the newest ones.
 const cachedEntries = 256
 
-// usualBeat is Timers.Heartbeat where none is given.
+// usualBeat is the heartbeat where Timers.Heartbeat is not set.
 const usualBeat = 700 * time.Millisecond
 
-// Timers of Raft.
+// Timers are the timers of Raft.
 type Timers struct {
-	// Heartbeat is how long a server waits to hear of the leader before it stands for election itself; 0 = 0.7 s
-	// (100 ms for a server alone). Elections take as long at most, a leader that hears of no majority for half as
-	// long gives up.
+	// Heartbeat is how long a server waits for a message of the leader before it stands for election itself; 0 = 0.7 s (100 ms
+	// for a server alone). Elections take as long at most. A leader that has no answer of a majority for half as long gives up
+	// leadership.
 	Heartbeat time.Duration
 	// Retry is how long a server whose log cannot be written waits before it tries again, longer each time; 0 = 1 s.
 	Retry time.Duration
@@ -122,7 +123,7 @@ type Node struct {
 	failure error // of Close
 }
 
-// life is raft from one opening of the disk to its end.
+// life is an instance of raft, from one opening of the disk to its end.
 type life struct {
 	raft   *raft.Raft
 	disk   disk
@@ -142,7 +143,7 @@ func (l *life) fail(err error) {
 	}
 }
 
-// Open starts the server on what its directory holds.
+// Open starts the server on the content of its directory.
 func Open(o Options) (*Node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &Node{o: o, state: o.State, id: o.ID, members: make(turn, 1), closed: make(chan struct{}), end: cancel}
@@ -169,7 +170,7 @@ func Open(o Options) (*Node, error) {
 	return n, nil
 }
 
-// alone says whether nobody else can reach this server.
+// alone says whether no other server can reach this one.
 func (n *Node) alone() bool { return n.o.Stream == nil && n.o.transport == nil }
 
 func (n *Node) openWire() *wire {
@@ -199,10 +200,10 @@ func (n *Node) config() *raft.Config {
 	}
 	beat := n.o.Timers.Heartbeat
 	if beat == 0 && n.alone() {
-		beat = 100 * time.Millisecond // nobody else votes, so nobody's network needs patience
+		beat = 100 * time.Millisecond // no other server votes, so no network needs patience
 	}
-	// A server that waits draws from once to twice the time, and may draw again when the last word came just
-	// before: three times as long until it stands is possible, and more than 3 s without a leader are too many.
+	// A server that waits draws from once to twice the time, and may draw again when the last message came just before: three
+	// times as long until it stands is possible, and more than 3 s without a leader are too many.
 	conf.HeartbeatTimeout, conf.ElectionTimeout = usualBeat, usualBeat
 	if beat > 0 {
 		conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = beat, beat, max(5*time.Millisecond, beat/2)
@@ -247,8 +248,8 @@ func (n *Node) startTerm(first bool) (l *life, err error) {
 			return nil, err
 		}
 	}
-	// A state that goes on after a failed write must not fall back to the last snapshot: what it holds was
-	// committed, and does not change.
+	// A state that goes on after a failed write must not fall back to the last snapshot: what it has was committed, and does
+	// not change.
 	have := n.state.Snapshot().Index()
 	saved, err := l.snaps.List()
 	if err != nil {
@@ -287,8 +288,7 @@ func (n *Node) bootstrap(conf *raft.Config, store *storage, snaps raft.SnapshotS
 	return nil
 }
 
-// live runs beside raft: it reports leadership, and takes a server down whose log cannot be
-// written until it can.
+// live runs beside raft: it reports leadership, and stops a server whose log cannot be written until it can.
 func (n *Node) live(ctx context.Context, l *life) {
 	retry := n.o.Timers.Retry
 	if retry == 0 {

@@ -233,7 +233,7 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-// child serves until it is killed: it puts images and says which were acknowledged.
+// child serves until it is killed: it puts images and prints which were acknowledged.
 func child(dir string) {
 	s, err := tryOpen(Options{Dir: dir, SnapshotEvery: 40, Trailing: 10})
 	if err == nil {

@@ -22,14 +22,15 @@ type Recovered struct {
 	Hosts   []string // that the state knows, by name: those that are waited for
 }
 
-// Recover makes the stopped server whose directory Options name the only voter of its cluster, with all that its log holds: for a cluster
-// that has lost its majority for good. What other servers acknowledged and this one never heard of is lost, and what
-// was under way may be in force. The state is held (see state.PrepareRestore). The other servers must not come back
-// on their old directories: they would form the old cluster again.
+// Recover makes the stopped server whose directory the options name the only voter of its cluster, with all that its log has:
+// for a cluster that has lost its majority for good. What other servers acknowledged and this one never received is lost, and
+// what was under way may be in force. The state is under a recovery freeze (see state.PrepareRestore). The other servers must
+// not come back on their old directories: they would form the old cluster again.
 //
-// Hosts in waitFor are waited for as well: they joined by what the lost servers had, and this one never heard of them.
+// The recovery freeze waits for the hosts in waitFor as well: they joined by the log of the lost servers, and this one never
+// received that.
 //
-// Of the options it needs Dir (or Memory), ID, Advertise and Log. It fails while the directory is in use.
+// Of the options Recover needs Dir (or Memory), ID, Advertise and Log. It fails while the directory is in use.
 func Recover(o Options, waitFor ...string) (r Recovered, err error) {
 	fail := func(err error) (Recovered, error) { return r, fmt.Errorf("recover server %s: %w", o.ID, err) }
 	if o.Memory == nil {
@@ -88,8 +89,8 @@ func Recover(o Options, waitFor ...string) (r Recovered, err error) {
 	return r, nil
 }
 
-// Examine says what the stopped server whose directory Options name has: who the servers were and which hosts there are by its word,
-// and the last entry of its log. It changes nothing. It fails while the directory is in use.
+// Examine returns what the stopped server whose directory the options name has: the servers and the hosts by its state, and the
+// last entry of its log. It changes nothing. It fails while the directory is in use.
 func Examine(o Options) (r Recovered, err error) {
 	fail := func(err error) (Recovered, error) { return r, fmt.Errorf("examine server %s: %w", o.ID, err) }
 	if _, err := os.Stat(o.Dir); err != nil { // a new log is not to be made
@@ -141,7 +142,8 @@ func Examine(o Options) (r Recovered, err error) {
 	return r, nil
 }
 
-// replay the newest snapshot and the log after it into a state, as a recovery does: with what was never known to be in force.
+// replay applies the newest snapshot and the log after it to a state, as a recovery does: also entries that were never known to
+// be in force.
 func replay(s *state.Store, logs raft.LogStore, snaps raft.SnapshotStore, last uint64) error {
 	list, err := snaps.List()
 	if err != nil {
@@ -177,7 +179,7 @@ func hostNames(s *state.Snapshot) (out []string) {
 	return out
 }
 
-// recoveringFSM saves what it was given as a held state.
+// recoveringFSM saves the state that it was given, under a recovery freeze.
 type recoveringFSM struct {
 	fsm
 	waitFor []string

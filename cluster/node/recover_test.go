@@ -11,7 +11,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Two of three servers are gone for good: the third goes on alone with all it has, held, and takes new ones in.
+// Two of three servers are gone for good: the third goes on alone with all it has, under a recovery freeze, and adds new ones.
 func TestRecoverFromLostQuorum(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := newGroup(t, 3)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The name of a saved snapshot's file says when it was saved, so that what is kept follows from names alone.
+// The name of a saved snapshot's file gives its time, so that names alone decide which files are kept.
 const (
 	backupPrefix = "evenkeel-"
 	backupSuffix = ".snapshot"
@@ -45,8 +45,8 @@ func backupAt(name string) (at time.Time, index uint64, ok bool) {
 	return at, index, true
 }
 
-// expired are those of a directory's files that need not be kept: snapshots, by their names, but for the
-// latest ones and the last one of each of so many days (UTC) that have any. Other files are never named.
+// expired returns those of a directory's files that need not be kept: snapshots, by their names, except the latest ones and the
+// last one of each of the last days (UTC) that have any. It never returns other files.
 func expired(names []string, latest, days int) []string {
 	type file struct {
 		name  string
@@ -76,14 +76,14 @@ func expired(names []string, latest, days int) []string {
 	return out
 }
 
-// Backups saves the state of this server at intervals. Every server does it for itself, leader or not, so that
-// no server takes the only ones with it.
+// Backups saves the state of this server at intervals. Every server saves its own, leader or not, so that no lost server takes
+// the only backups with it.
 type Backups struct {
 	Node   *Node
 	Dir    string
 	Every  time.Duration
 	Latest int // that many of the newest are kept
-	Days   int // and the last one of each of so many days
+	Days   int // and the last one of each of this many days
 
 	writing sync.Mutex // one writer at a time
 	mu      sync.Mutex
@@ -131,7 +131,7 @@ func (b *Backups) Run(ctx context.Context) {
 	}
 }
 
-// newest of the directory: its time and index.
+// newest returns the time and the index of the newest file in the directory.
 func (b *Backups) newest() (at time.Time, index uint64) {
 	entries, err := os.ReadDir(b.Dir)
 	if err != nil {
@@ -145,7 +145,7 @@ func (b *Backups) newest() (at time.Time, index uint64) {
 	return at, index
 }
 
-// Once saves now, unless the newest file has it all, and removes what need not be kept.
+// Once saves now, unless the newest file has it all, and removes files that need not be kept.
 func (b *Backups) Once() error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -181,7 +181,7 @@ func (b *Backups) Once() error {
 	return nil
 }
 
-// write one file: it has its name only once it is whole and on disk.
+// write writes one file: it has its name only once it is whole and on disk.
 func (b *Backups) write() (err error) {
 	f, err := os.CreateTemp(b.Dir, savingPrefix+"*")
 	if err != nil {

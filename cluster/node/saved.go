@@ -8,7 +8,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Load reads a saved snapshot into a state of its own, for questions about it. Nothing is put in force.
+// Load reads a saved snapshot into a state of its own, to be read. Nothing is put in force.
 func Load(r io.Reader) (Saved, *state.Store, error) {
 	saved, body, err := inspect(r)
 	if err != nil {

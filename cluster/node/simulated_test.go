@@ -189,7 +189,7 @@ func (c *simulated) leader() (leader *server) {
 	return leader
 }
 
-// put so many more entries, and say how long that took.
+// put writes count more entries, and returns how long that took.
 func (c *simulated) put(count int) time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -363,7 +363,7 @@ func TestRestoreWhileAnOldLeaderIsAway(t *testing.T) {
 	}
 }
 
-// A leader that is cut off while it restores changes nobody's state, its own neither, and comes back into step.
+// A leader that is cut off while it restores changes no server's state, its own neither, and comes back into step.
 func TestRestoreByALeaderThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := simulate(t, 3)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Heartbeats do not touch the disk, so that Raft does not notice a leader whose log takes long to write, and every change takes
-// as long. Such a leader hands leadership on, if a voter's log is quick.
+// Heartbeats do not touch the disk. So Raft does not notice a leader whose log takes long to write, though every change takes
+// as long. Such a leader transfers leadership, if a voter's log is quick.
 
-// Appends are how a server's writes to its log went in the last 30 s.
+// Appends sums up a server's writes to its log in the last 30 s.
 type Appends struct {
 	Count   int           `json:"count"`
 	Slowest time.Duration `json:"slowest"` // nanoseconds
@@ -61,7 +61,7 @@ func (a *appendTimes) end(now time.Time) {
 	s.count, s.slowest = s.count+1, max(s.slowest, took)
 }
 
-// lately is how it went up to now. Of an append under way that is slow already the time so far counts.
+// lately returns the appends up to now. Of an append under way that is slow already the time so far counts.
 func (a *appendTimes) lately(now time.Time) Appends {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,11 +81,13 @@ func (a *appendTimes) lately(now time.Time) Appends {
 	return out
 }
 
-// quickAppends so many there must be in the window for a voter's log to count as quick, all of them at most half as long as a slow one: where
-// all are equally slow none is, and who was slow is not before it has been well for the whole window.
+// quickAppends is how many appends there must be in the window for a voter's log to count as quick, all of them at most half as
+// long as a slow one. So no log counts as quick where all are equally slow, and one that was slow does only once it has been
+// well for the whole window.
 const quickAppends = 2
 
-// successor is the voter that a leader hands leadership to, "" if it keeps it: its own log must have been slow for SlowFor, and the voter's quick.
+// successor is the voter to which a leader transfers leadership, "" if the leader keeps it: its own log must have been slow for
+// SlowFor, and the voter's quick.
 func (a Autopilot) successor(leader string, servers []Server) string {
 	to, shortest := "", time.Duration(0)
 	for _, s := range servers {
@@ -103,7 +105,7 @@ func (a Autopilot) successor(leader string, servers []Server) string {
 	return to
 }
 
-// slowLog says of a server's log that it is slow; "": it is not.
+// slowLog describes a server's log that is slow; "": it is not.
 func (a Autopilot) slowLog(lately Appends) string {
 	if lately.Slow < a.SlowFor {
 		return ""
@@ -112,10 +114,10 @@ func (a Autopilot) slowLog(lately Appends) string {
 		a.SlowAppend, lately.Slow.Round(100*time.Millisecond), lately.Slowest.Round(100*time.Millisecond))
 }
 
-// handOnAgain so long after an attempt in vain.
+// handOnAgain is how long after an attempt in vain the leader tries again.
 const handOnAgain = 30 * time.Second
 
-// watchLog hands leadership on when this server's log is slow, until ctx ends.
+// watchLog transfers leadership when this server's log is slow, until ctx ends.
 func (p *pilot) watchLog(ctx context.Context) {
 	wait := p.conf.Every
 	for {

@@ -89,7 +89,8 @@ func (c *simulated) putFor(long time.Duration) {
 
 func (c *simulated) slow(id string, takes time.Duration) { c.full[id].takes.Store(int64(takes)) }
 
-// A leader whose log is slow hands leadership on, to stay there: the slow one does not get it back, nor when it is quick again.
+// A leader whose log is slow transfers leadership for good: the slow server does not get it back, not even when its log is
+// quick again.
 func TestSlowLogInSimulatedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := simulate(t, 3)

@@ -16,22 +16,22 @@ import (
 	"evenkeel/internal/statefile"
 )
 
-// The writes that Options.Fault is asked about.
+// The writes for which Options.Fault is asked.
 const (
 	WriteLog      = "log"      // entries of the log
 	WriteTrim     = "trim"     // entries taken off one of its ends
-	WriteVote     = "vote"     // the term, and who was voted for
+	WriteVote     = "vote"     // the term, and the server for which this one voted
 	WriteSnapshot = "snapshot" // a part of a snapshot
 )
 
-// disk holds what a server must not forget.
+// disk has what a server must not forget.
 type disk interface {
 	raft.LogStore
 	raft.StableStore
 	Close() error
 }
 
-// openDisk opens what Options name: the directory's files, or memory.
+// openDisk opens what the options name: the directory's files, or memory.
 func openDisk(o Options, logger *hclogAdapter) (d disk, snapshots raft.SnapshotStore, err error) {
 	if o.Memory != nil {
 		if err := o.Memory.disk.open(); err != nil {
@@ -69,14 +69,13 @@ func openDisk(o Options, logger *hclogAdapter) (d disk, snapshots raft.SnapshotS
 	return store, snaps, nil
 }
 
-// storage is a disk as one life of a server sees it. The first write that fails
-// ends that life: nothing is written after it, as if the server had crashed there.
+// storage is a disk as one life of a server uses it. The first write that fails ends that life: nothing is written after it, as
+// if the server had crashed there.
 type storage struct {
 	disk
 	fault   func(write string) error
 	appends *appendTimes
-	// failed is informed of the first failed write once the server runs; before that a failure
-	// is an error of opening.
+	// failed is called with the first failed write once the server runs; before that a failure is an error of opening.
 	failed  func(error)
 	running atomic.Bool
 	dead    atomic.Bool
@@ -126,15 +125,14 @@ func (s *storage) Set(key, value []byte) error {
 func (s *storage) SetUint64(key []byte, value uint64) error {
 	err := s.write(WriteVote, func() error { return s.disk.SetUint64(key, value) })
 	if err != nil && s.running.Load() {
-		// The library answers a term that it cannot save with a panic, which would take
-		// agents and VMs' leases down with this server. Its goroutine ends here instead: it does
-		// what it owes to those who wait (deferred), and nothing after.
+		// The library answers a term that it cannot save with a panic, which would take agents and VMs' leases down with this
+		// server. Its goroutine ends here instead: it runs its deferred functions, on which others wait, and nothing after.
 		runtime.Goexit()
 	}
 	return err
 }
 
-// probe tries whether there is room again, with more than one usual entry.
+// probe tests whether there is space again, with more than one usual entry.
 func (s *storage) probe() error {
 	key := []byte("evenkeel-probe")
 	if err := s.Set(key, make([]byte, 1<<20)); err != nil {
@@ -149,7 +147,7 @@ func (s *storage) probe() error {
 	return nil
 }
 
-// faultySnapshots asks about each part of a snapshot that is written.
+// faultySnapshots asks Options.Fault about each part of a snapshot that is written.
 type faultySnapshots struct {
 	raft.SnapshotStore
 	fault func(write string) error

@@ -54,20 +54,22 @@ func (n *Node) awaitLoss(ctx context.Context) error {
 	}
 }
 
-// handing watches for a transfer of leadership that raft 1.7.3 never ends. A second one to a server that hangs waits to tell that server's
-// replication of it; if that ends first, as leadership is lost, nobody ever listens, and this raft takes no entry any more, also when it leads again:
-// it holds the transfer for under way. Only another raft helps.
+// handing watches for a transfer of leadership that raft 1.7.3 never ends. A second transfer, to a server that hangs, waits to
+// notify that server's replication. If the replication ends first, as leadership is lost, the notification is never received,
+// and this raft takes no entry any more, also when it leads again: it holds the transfer for under way. Only another raft
+// helps.
 type handing struct {
 	transfers atomic.Int32 // of ours that are under way
 	refused   atomic.Int64 // since when entries are refused for one that is not, nanoseconds since 1970; 0: they are not
 }
 
-// stuckFor so many elections' time is longer than raft goes on with a transfer that was given up.
+// stuckFor is how many election timeouts a transfer must last to count as stuck: longer than raft goes on with a transfer that
+// was given up.
 const stuckFor = 10
 
 var errStuck = errors.New("raft does not end a transfer of leadership, and is begun again")
 
-// hears what became of an entry.
+// hears takes in the outcome of an entry.
 func (h *handing) hears(err error, now time.Time, election time.Duration) (stuck bool) {
 	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) || h.transfers.Load() > 0 {
 		h.refused.Store(0)

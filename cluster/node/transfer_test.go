@@ -18,7 +18,7 @@ type inTransfer struct{}
 
 func (inTransfer) Error() error { return raft.ErrLeadershipTransferInProgress }
 
-// A raft that refuses all entries for a transfer that nobody makes any more is begun again, and no earlier than that is certain.
+// A raft that refuses all entries for a transfer that is no longer made is begun again, and no earlier than that is certain.
 func TestStuckTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, err := Open(Options{ID: "s1", Memory: NewMemory(), State: state.New(), Log: slog.New(slog.DiscardHandler), Bootstrap: true})

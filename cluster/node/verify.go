@@ -9,16 +9,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// verifier lets those who ask at the same time share a check.
+// verifier lets callers that ask at the same time share a check.
 type verifier struct {
 	mu      sync.Mutex
 	running bool
-	next    *check    // begins after everyone who waits for it has arrived
+	next    *check    // begins after all callers that wait for it have arrived
 	last    time.Time // one began
 	shut    bool
 }
 
-// checksApart is the least time from one check to the next: each is a message to every server, and many who ask at the
+// checksApart is the least time from one check to the next: each is a message to every server, and many callers that ask at the
 // same time come one by one.
 const checksApart = 4 * time.Millisecond
 
@@ -28,9 +28,9 @@ type check struct {
 	err  error
 }
 
-// Verify returns the term in which this server leads, after a check begun after the call: a majority of
-// the voters answered, in that term, to what was sent to them since. Calls that wait at the same time share one
-// check. err wraps ErrNotLeader if the check failed.
+// Verify returns the term in which this server leads, after a check begun after the call: a majority of the voters answered, in
+// that term, to messages sent to them since. Calls that wait at the same time share one check. err wraps ErrNotLeader if the
+// check failed.
 func (n *Node) Verify(ctx context.Context) (term uint64, err error) {
 	v := &n.verify
 	v.mu.Lock()
@@ -56,7 +56,7 @@ func (n *Node) Verify(ctx context.Context) (term uint64, err error) {
 	}
 }
 
-// checks runs until nobody waits.
+// checks runs until no caller waits.
 func (n *Node) checks() {
 	v := &n.verify
 	for {
@@ -69,7 +69,7 @@ func (n *Node) checks() {
 		early := checksApart - time.Since(v.last)
 		v.mu.Unlock()
 		if early > 0 && !n.alone() {
-			select { // whoever comes meanwhile shares the check
+			select { // callers that come meanwhile share the check
 			case <-time.After(early):
 			case <-n.closed:
 			}
@@ -122,7 +122,7 @@ func (n *Node) check() (term uint64, err error) {
 	}
 }
 
-// voters of the newest configuration, committed or not: raft counts by it, too.
+// voters returns the voters of the newest configuration, committed or not: raft counts by it, too.
 func voters(r *raft.Raft) []raft.ServerID {
 	var out []raft.ServerID
 	for _, s := range r.GetConfiguration().Configuration().Servers {

@@ -106,8 +106,8 @@ func leaderOf(t testing.TB, servers []*server, but *server) (*server, int) {
 	return s, at
 }
 
-// Answers to what was sent before the check began say nothing: the servers that gave them may
-// have elected another leader since. raft's own check takes them.
+// Answers to what was sent before the check began prove nothing: the servers that gave them may have elected another leader
+// since. raft's own check accepts them.
 func TestVerifyCountsFreshAnswersOnly(t *testing.T) {
 	servers, wires, gates := wired(t, 3, 0, 400*time.Millisecond)
 	first, at := leaderOf(t, servers, nil)

@@ -17,8 +17,8 @@ type Stream interface {
 	Dial(address string, timeout time.Duration) (net.Conn, error)
 }
 
-// layer is a Stream as raft wants it. It knows its connections, so that they can be
-// ended, and the address that others are told.
+// layer is a Stream as raft wants it. It knows its connections, so that they can be ended, and the address under which others
+// reach it.
 type layer struct {
 	Stream
 	advertise string
@@ -63,7 +63,7 @@ func (l *layer) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, er
 	return l.track(l.Stream.Dial(string(to), min(timeout, 2*time.Second)))
 }
 
-// Addr implements net.Listener: raft tells it to others.
+// Addr implements net.Listener: raft sends it to others.
 func (l *layer) Addr() net.Addr { return address(l.advertise) }
 
 type address string
@@ -74,7 +74,7 @@ func (address) Network() string { return "tcp" }
 // String implements net.Addr.
 func (a address) String() string { return string(a) }
 
-// drop ends all connections; closed ones stay away for good.
+// drop ends all connections; forGood: new connections are closed, too.
 func (l *layer) drop(forGood bool) {
 	l.mu.Lock()
 	conns := l.conns
@@ -85,7 +85,7 @@ func (l *layer) drop(forGood bool) {
 	}
 }
 
-// preVoter is what all transports of raft's own are.
+// preVoter is the interface that all transports of raft's own implement.
 type preVoter interface {
 	raft.Transport
 	raft.WithPreVote
@@ -100,20 +100,20 @@ type wire struct {
 	mu   sync.Mutex
 	seq  uint64 // counts messages and checks
 	acks map[raft.ServerID]ack
-	news chan struct{} // closed at the next answer, if somebody waits
-	cut  chan struct{} // closed when raft ends: nothing is held back any more
+	news chan struct{} // closed at the next answer, if a caller waits
+	cut  chan struct{} // closed when raft ends: no error is delayed any more
 }
 
-// ack is what a server is known to have agreed to.
+// ack is the last message to which a server is known to have agreed.
 type ack struct {
 	term uint64    // of the leader it follows
 	sent uint64    // number of the last message that it answered
 	at   time.Time // of the answer
 }
 
-// AppendEntriesPipeline implements raft.Transport: there are none. With entries under way when a server answers
-// no (it was restarted, its disk was full), raft 1.7.3 waits for ever to write to a pipeline whose answers nobody
-// reads any more: the server gets heartbeats but no entry for as long as the leader leads, and that raft never ends.
+// AppendEntriesPipeline implements raft.Transport: there are none. With entries under way when a server answers no (it was
+// restarted, its disk was full), raft 1.7.3 waits for ever to write to a pipeline whose answers no goroutine reads any more:
+// the server gets heartbeats but no entry for as long as the leader leads, and that raft never ends.
 func (w *wire) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
@@ -160,9 +160,9 @@ func (w *wire) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft
 // delayFor is how long an error of a message with entries is held back at most.
 const delayFor = time.Second
 
-// delay back that a message with entries did not get through, until the server answers heartbeats again. Raft waits
-// twice as long after each such error, up to ten seconds, and sends nothing meanwhile: a server that was away for
-// some seconds would be left to itself for as long again once it is back.
+// delay delays the error that a message with entries did not get through, until the server answers heartbeats again. Raft waits
+// twice as long after each such error, up to ten seconds, and sends nothing meanwhile: a server that was away for some seconds
+// would get no entries for as long again once it is back.
 func (w *wire) delay(id raft.ServerID, cut <-chan struct{}) {
 	before := w.contact(id)
 	timer := time.NewTimer(delayFor)
@@ -228,7 +228,7 @@ func (w *wire) close() error {
 	return err
 }
 
-// interrupt ends what is under way to and from others.
+// interrupt ends what is under way to and from other servers.
 func (w *wire) interrupt(forGood bool) {
 	w.mu.Lock()
 	close(w.cut)
@@ -239,8 +239,7 @@ func (w *wire) interrupt(forGood bool) {
 	}
 }
 
-// refuse answers all that comes in with an error until the returned function is called:
-// there is no raft that could.
+// refuse answers all incoming messages with an error until the returned function is called: no raft runs that could answer.
 func (w *wire) refuse(why error) (end func()) {
 	w.SetHeartbeatHandler(nil)
 	stop, done := make(chan struct{}), make(chan struct{})

@@ -24,7 +24,8 @@ func (a *away) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.A
 	return nil
 }
 
-// That entries did not get through is told once the server answers again, or after a while; that a heartbeat did not, at once.
+// That entries did not get through is reported once the server answers again, or after a while; that a heartbeat did not, at
+// once.
 func TestErrorsOfEntriesAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &away{}

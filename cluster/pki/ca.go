@@ -37,8 +37,8 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// GenerateKey makes a P-256 key from 32 bytes of entropy (crypto/rand.Reader but
-// in tests), or some more: bytes that are no key, one time in 2^32, are passed over.
+// GenerateKey makes a P-256 key from 32 bytes of entropy (crypto/rand.Reader except in tests), or some more: it skips bytes
+// that are no key, one time in 2^32.
 func GenerateKey(entropy io.Reader) (*ecdsa.PrivateKey, error) {
 	for range 128 { // bytes that never make a key are no entropy
 		raw := make([]byte, 32)
@@ -67,7 +67,7 @@ func NewCA(cluster string, now time.Time, entropy io.Reader) (*CA, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// Clients tell authorities apart by this name, so that of two clusters it differs.
+		// Clients distinguish authorities by this name, so that of two clusters it differs.
 		Subject:   pkix.Name{Organization: []string{"Evenkeel"}, CommonName: "Evenkeel CA " + cluster},
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLife),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
@@ -106,13 +106,13 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 	return nil, errors.New("read the CA: there is no CA's certificate of that key")
 }
 
-// Certificate of the CA. It is not to be changed.
+// Certificate returns the CA's certificate. The caller must not change it.
 func (ca *CA) Certificate() *x509.Certificate { return ca.cert }
 
 // CertPEM is the CA's certificate.
 func (ca *CA) CertPEM() []byte { return EncodeCertificates(ca.cert) }
 
-// KeyPEM is the CA's key, PKCS #8. Whoever has it can be any member.
+// KeyPEM is the CA's key, PKCS #8. Its holder can pose as any member.
 func (ca *CA) KeyPEM() ([]byte, error) { return EncodeKey(ca.key) }
 
 // Names are the DNS names and addresses at which API clients find a server.
@@ -121,7 +121,7 @@ type Names struct {
 	IPs []net.IP
 }
 
-// NamesOf is the host part of addresses of the form "host:port".
+// NamesOf returns the host parts of addresses of the form "host:port".
 func NamesOf(addresses ...string) (Names, error) {
 	var out Names
 	for _, address := range addresses {
@@ -138,9 +138,9 @@ func NamesOf(addresses ...string) (Names, error) {
 	return out, nil
 }
 
-// Issue makes a certificate for a member's public key (P-256). It holds from an hour
-// ago for life from now, at most as long as the CA. Names are for servers; those of an identity
-// that is none are left out, so that a host cannot pose as the API.
+// Issue makes a certificate for a member's public key (P-256). It is valid from an hour ago for life from now, at most as long
+// as the CA. Names are for servers: Issue leaves them out for an identity that is no server, so that a host cannot pose as the
+// API.
 func (ca *CA) Issue(public crypto.PublicKey, id Identity, names Names, now time.Time, life time.Duration, entropy io.Reader) (*x509.Certificate, error) {
 	if err := id.Validate(); err != nil {
 		return nil, fmt.Errorf("issue a certificate: %w", err)
@@ -185,7 +185,7 @@ func (ca *CA) Issue(public crypto.PublicKey, id Identity, names Names, now time.
 	return cert, nil
 }
 
-// newSerial is a positive number of 128 random bits.
+// newSerial returns a positive number of 128 random bits.
 func newSerial(entropy io.Reader) (*big.Int, error) {
 	raw := make([]byte, 16)
 	for range 8 {
@@ -199,9 +199,9 @@ func newSerial(entropy io.Reader) (*big.Int, error) {
 	return nil, errors.New("make a serial number: the source of randomness is broken")
 }
 
-// SerialOf is how a certificate is named in lists of revoked ones: its serial number in lower-case
-// hexadecimal, at least 32 digits. A PKI of the operator's own may count from 1, and again with another CA: a short number
-// names nobody, so the certificate's fingerprint takes its place.
+// SerialOf is how a certificate is named in lists of revoked ones: its serial number in lower-case hexadecimal, at least 32
+// digits. A PKI of the operator's own may count from 1, and again with another CA: a short number identifies no certificate, so
+// the certificate's fingerprint takes its place.
 func SerialOf(cert *x509.Certificate) string {
 	raw := cert.SerialNumber.Bytes()
 	if len(raw) <= 8 {

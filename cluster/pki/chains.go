@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// chains remembers which chains of certificates were found to lead to one set of roots, and between which instants: when 1,000 agents come
-// to a new leader, checking the signatures of certificates that were seen a minute ago takes a quarter of their handshakes. What can change
-// meanwhile (who is revoked, what is wanted, the time) is asked each time. nil remembers nothing.
+// chains remembers which chains of certificates lead to one set of roots, and between which instants: when 1,000 agents come to
+// a new leader, checking again the signatures of certificates that were seen a minute ago takes a quarter of their handshakes.
+// What can change meanwhile (revocations, the wanted identity, the time) is checked each time. nil remembers nothing.
 type chains struct {
 	mu    sync.Mutex
 	until map[[sha256.Size]byte]validity
@@ -18,7 +18,7 @@ type chains struct {
 
 type validity struct{ from, to time.Time }
 
-// maxChains are remembered; with more all are forgotten.
+// maxChains is how many chains are remembered; with more all are forgotten.
 const maxChains = 4096
 
 // lead says why a chain does not lead to one of the roots with all of it valid now. The roots are the same at each call.
@@ -42,7 +42,7 @@ func (c *chains) lead(certs []*x509.Certificate, roots *x509.CertPool, now time.
 	for _, cert := range certs[1:] {
 		between.AddCert(cert)
 	}
-	// Which of the two usages matters depends on who called whom; members do both.
+	// Which of the two usages matters depends on which side called; members do both.
 	chains, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
 	if err != nil || c == nil {

@@ -65,7 +65,8 @@ func (f Files) promote() error {
 	return nil
 }
 
-// read the files; m is what was read, also with an error. waiting is a key that a crash left beside the one in place, nil if there is none.
+// read reads the files; m is what was read, also with an error. waiting is a key that a crash left beside the one in place, nil
+// if there is none.
 func (f Files) read(openTo fs.FileMode) (m Material, waiting []byte, err error) {
 	if m.Cert, err = readFile(f.Cert); err != nil {
 		return Material{}, nil, err
@@ -88,7 +89,7 @@ func (f Files) read(openTo fs.FileMode) (m Material, waiting []byte, err error) 
 	return m, waiting, nil
 }
 
-// damaged says which of a member's files, of which m was read, is to blame.
+// damaged names the one of a member's files, of which m was read, that is at fault.
 func (f Files) damaged(m Material, err error) error {
 	d := &statefile.Damaged{Path: f.Cert, Err: err}
 	if _, bad := ParseKey(m.Key); bad != nil {
@@ -125,8 +126,7 @@ func WriteCA(certFile, keyFile string, ca *CA) error {
 	return replaceFile(certFile, ca.CertPEM(), 0o644)
 }
 
-// ReadCA reads a CA's key, which none but its owner may read, and its certificate out of those in
-// certFile.
+// ReadCA reads a CA's key, which only its owner may read, and its certificate out of those in certFile.
 func ReadCA(certFile, keyFile string) (*CA, error) {
 	cert, err := readFile(certFile)
 	if err != nil {
@@ -158,7 +158,7 @@ func readFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// readKey reads a file that only its owner may read or write; openTo are rights of others that are fine.
+// readKey reads a file that only its owner may read or write; openTo are rights of others that are allowed.
 func readKey(path string, openTo fs.FileMode) ([]byte, error) {
 	content, err := secretfile.Read(path, secretfile.Rule{MaxBytes: maxFile, OpenTo: openTo})
 	if err != nil {
@@ -167,7 +167,7 @@ func readKey(path string, openTo fs.FileMode) ([]byte, error) {
 	return content, nil
 }
 
-// replaceFile puts a file in the place of another, whole or not at all, unless it is there already.
+// replaceFile replaces a file, whole or not at all, unless it has that content already.
 func replaceFile(path string, content []byte, mode fs.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm() == mode {

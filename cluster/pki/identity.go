@@ -8,20 +8,19 @@ import (
 	"strings"
 )
 
-// scheme of the URIs that carry identities.
+// scheme is the scheme of the URIs that carry identities.
 const scheme = "evenkeel"
 
-// Roles as they stand in a URI.
+// Roles in the form in which a URI has them.
 const (
 	roleServer = "server"
 	roleAgent  = "agent"
 )
 
-// ErrIdentity: a certificate does not say in as many words who a member is.
+// ErrIdentity says that a certificate does not name a member exactly.
 var ErrIdentity = errors.New("no identity of a member")
 
-// Identity is who a member is: the cluster's id, the member's name (its host's, a
-// DNS label) and its roles.
+// Identity names a member: the cluster's id, the member's name (its host's, a DNS label) and its roles.
 type Identity struct {
 	Cluster string
 	Name    string
@@ -55,7 +54,7 @@ func (id Identity) Validate() error {
 	return nil
 }
 
-// URIs of a valid identity, one per role.
+// URIs returns the URIs of a valid identity, one per role.
 func (id Identity) URIs() []string {
 	var out []string
 	for _, u := range id.uris() {
@@ -75,9 +74,8 @@ func (id Identity) uris() []*url.URL {
 	return out
 }
 
-// IdentityOf is the identity a certificate carries: exactly one cluster, one
-// name, and each role once at most. URIs of other schemes are not looked at: a PKI
-// of the operator's own may put some there. Errors wrap ErrIdentity. It does not
+// IdentityOf returns the identity that a certificate carries: exactly one cluster, one name, and each role once at most. It
+// ignores URIs of other schemes: a PKI of the operator's own may put some there. Errors wrap ErrIdentity. IdentityOf does not
 // say whether the certificate is to be believed: see Verify.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	uris := make([]string, len(cert.URIs))

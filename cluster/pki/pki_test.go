@@ -134,7 +134,7 @@ func TestIssueAndVerify(t *testing.T) {
 	}
 }
 
-// What is remembered of chains has an end, and is of chains that held.
+// Chains are remembered for a bounded time, and only those that were valid.
 func TestChainsAreRememberedForAWhile(t *testing.T) {
 	ca, other := newCA(t, "c", 1), newCA(t, "c", 2)
 	cert, _ := issue(t, ca, Identity{Cluster: "c", Name: "h1", Agent: true}, 3)

@@ -18,12 +18,12 @@ import (
 // maxRequest is more than any request for a certificate takes, bytes.
 const maxRequest = 8 << 10
 
-// NewRequest is a request for a certificate (PKCS #10, PEM). It proves that its sender has
-// the key, and says nothing else: names and roles come from elsewhere.
+// NewRequest makes a request for a certificate (PKCS #10, PEM). It proves that its sender has the key, and says nothing else:
+// names and roles come from elsewhere.
 func NewRequest(key crypto.Signer) ([]byte, error) { return newRequest(key, pkix.Name{}) }
 
-// NewProof is a request that proves that its sender has the key, for one purpose and no other: whoever comes by it can use it for
-// nothing else. See CheckProof.
+// NewProof makes a request that proves that its sender has the key, for one purpose and no other: a thief of the proof can use
+// it for nothing else. See CheckProof.
 func NewProof(key crypto.Signer, purpose string) ([]byte, error) {
 	return newRequest(key, pkix.Name{CommonName: purposeName(purpose)})
 }
@@ -41,8 +41,7 @@ func newRequest(key crypto.Signer, subject pkix.Name) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
 }
 
-// KeyOfRequest is the public key (P-256) a request was made with. Everything
-// else in it is ignored.
+// KeyOfRequest returns the public key (P-256) with which a request was made. It ignores everything else in the request.
 func KeyOfRequest(text []byte) (crypto.PublicKey, error) {
 	request, err := parseRequest(text)
 	if err != nil {
@@ -55,7 +54,8 @@ func KeyOfRequest(text []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// CheckProof says what is wrong with a proof that its maker has the key of a certificate, of whatever kind it is, for a purpose.
+// CheckProof says what is wrong with a proof, for a purpose, that its maker has the key of a certificate, of whatever kind the
+// key is.
 func CheckProof(text []byte, cert *x509.Certificate, purpose string) error {
 	request, err := parseRequest(text)
 	if err != nil {
@@ -70,7 +70,7 @@ func CheckProof(text []byte, cert *x509.Certificate, purpose string) error {
 	return nil
 }
 
-// parseRequest reads a request that was signed with the key that is in it.
+// parseRequest reads a request that was signed with the key that it has.
 func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 	if len(text) > maxRequest {
 		return nil, fmt.Errorf("request for a certificate: more than %d bytes", maxRequest)

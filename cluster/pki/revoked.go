@@ -14,15 +14,15 @@ import (
 	"evenkeel/internal/statefile"
 )
 
-// Revocation is a certificate that counts no more, though it has not ended.
+// Revocation is a certificate that was revoked before it expired.
 type Revocation struct {
-	Serial string    `json:"serial"` // as SerialOf says it
+	Serial string    `json:"serial"` // as SerialOf gives it
 	Until  time.Time `json:"until"`  // when the certificate ends by itself
 }
 
-// RevokedFile is a list of certificates that count no more, kept in a file, for a member that may be started where nobody
-// who knows them can be asked. It only grows, until the certificates on it have ended by themselves: who could take from
-// it could make a stolen certificate good again. It is safe for concurrent use.
+// RevokedFile is a list of revoked certificates, kept in a file, for a member that may be started where it can ask no server
+// that knows them. It only grows, until the certificates on it have expired by themselves: an attacker who could take from it
+// could make a stolen certificate good again. It is safe for concurrent use.
 type RevokedFile struct {
 	path string
 
@@ -31,8 +31,8 @@ type RevokedFile struct {
 	serials atomic.Pointer[map[string]bool]
 }
 
-// OpenRevoked reads the list in a file. A file that is not there is an empty list; one that cannot be read is an error, for
-// without it everybody who was shut out would be let in.
+// OpenRevoked reads the list in a file. A file that does not exist is an empty list. One that cannot be read is an error:
+// without it all members that were shut out would be let in.
 func OpenRevoked(path string) (*RevokedFile, error) {
 	f := &RevokedFile{path: path}
 	f.replace(nil)
@@ -51,7 +51,7 @@ func OpenRevoked(path string) (*RevokedFile, error) {
 	return f, nil
 }
 
-// replace a list from now on.
+// replace replaces the list from now on.
 func (f *RevokedFile) replace(list []Revocation) {
 	f.list = list
 	serials := make(map[string]bool, len(list))
@@ -64,8 +64,8 @@ func (f *RevokedFile) replace(list []Revocation) {
 // Has says whether the certificate of that serial is on the list.
 func (f *RevokedFile) Has(serial string) bool { return (*f.serials.Load())[serial] }
 
-// Add what is not on the list yet. news: there was something; it counts from now on, also if an error says that it could
-// not be kept. What has ended by itself is dropped.
+// Add adds what is not on the list yet. news: there was something; it is in force from now on, also if an error says that it
+// could not be written. Certificates that have expired are dropped.
 func (f *RevokedFile) Add(more []Revocation, now time.Time) (news bool, err error) {
 	f.writing.Lock()
 	defer f.writing.Unlock()

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// CertificateStore holds this member's certificate, its key and the CAs it believes, and
-// hands them to TLS. It is safe for concurrent use; what was handed out stays
-// good when the certificate is replaced, so that no connection ends by it.
+// CertificateStore has this member's certificate, its key and the CAs that it believes, and gives them to TLS. It is safe for
+// concurrent use. What it gave out stays good when the certificate is replaced, so that no connection ends by that.
 type CertificateStore struct {
 	files   Files
 	foreign bool
@@ -25,7 +24,7 @@ type CertificateStore struct {
 	now     atomic.Pointer[generation]
 }
 
-// generation is one generation of what a certificate store holds. It is not changed, but for what it remembers.
+// generation is one generation of a certificate store's content. It does not change, except for what it remembers.
 type generation struct {
 	pair  tls.Certificate // with the CA at its end: a joiner compares its fingerprint
 	id    Identity
@@ -47,7 +46,7 @@ func OpenStore(files Files, foreign bool, now time.Time) (*CertificateStore, err
 	return k, nil
 }
 
-// load what is on disk, under writing.
+// load reads what is on disk. The caller holds the lock writing.
 func (k *CertificateStore) load(now time.Time) error {
 	var openTo fs.FileMode
 	if k.foreign {
@@ -137,14 +136,14 @@ func newGeneration(m Material, now time.Time) (*generation, error) {
 	return h, nil
 }
 
-// Identity of this member.
+// Identity returns the identity of this member.
 func (k *CertificateStore) Identity() Identity { return k.now.Load().id }
 
-// Leaf is this member's certificate. It is not to be changed.
+// Leaf returns this member's certificate. The caller must not change it.
 func (k *CertificateStore) Leaf() *x509.Certificate { return k.now.Load().pair.Leaf }
 
-// Chain is this member's certificate and what leads from it to a CA, PEM, with a proof that this member has its key, for a
-// purpose: see NewProof.
+// Chain returns this member's certificate and those that lead from it to a CA, PEM, with a proof that this member has its key,
+// for a purpose: see NewProof.
 func (k *CertificateStore) Chain(purpose string) (chain, proof []byte, err error) {
 	h := k.now.Load()
 	certs := make([]*x509.Certificate, len(h.pair.Certificate))
@@ -161,7 +160,7 @@ func (k *CertificateStore) Chain(purpose string) (chain, proof []byte, err error
 	return EncodeCertificates(certs...), proof, err
 }
 
-// Roots are the CAs that are believed. The pool is not to be changed.
+// Roots returns the CAs that are believed. The caller must not change the pool.
 func (k *CertificateStore) Roots() *x509.CertPool { return k.now.Load().roots }
 
 // Verify is the function of that name, against the CAs that the certificate store holds.
@@ -184,14 +183,14 @@ func (k *CertificateStore) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificat
 	return &k.now.Load().pair, nil
 }
 
-// GetClientCertificate is for tls.Config. The certificate is shown to whoever asks: servers of
-// other clusters refuse it, and say why.
+// GetClientCertificate is for tls.Config. The certificate is shown to every server that asks for it: servers of other clusters
+// refuse it, and say why.
 func (k *CertificateStore) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return &k.now.Load().pair, nil
 }
 
-// RenewDue says whether two thirds of the certificate's life are over. It is
-// never time for one that is not ours to renew.
+// RenewDue says whether two thirds of the certificate's life are over. It is never true for a certificate that the operator
+// renews.
 func (k *CertificateStore) RenewDue(now time.Time) bool {
 	return !k.foreign && !now.Before(k.RenewAt())
 }
@@ -205,8 +204,8 @@ func (k *CertificateStore) RenewAt() time.Time {
 // Foreign says whether the certificate is of a PKI of the operator's own.
 func (k *CertificateStore) Foreign() bool { return k.foreign }
 
-// Replace writes a renewed certificate, its key and the CAs to disk and hands
-// them out from then on. They must be of the same member.
+// Replace writes a renewed certificate, its key and the CAs to disk and gives them out from then on. They must be of the same
+// member.
 func (k *CertificateStore) Replace(m Material, now time.Time) error {
 	if k.foreign {
 		return errors.New("replace the member's certificate: it is of the operator's own PKI")
@@ -230,8 +229,8 @@ func (k *CertificateStore) Replace(m Material, now time.Time) error {
 	return nil
 }
 
-// Refresh reads the files again if they changed on disk. If what is there now
-// cannot be used, the old goes on being handed out and the error says why.
+// Refresh reads the files again if they changed on disk. If their content cannot be used, the store goes on with the old one,
+// and the error says why.
 func (k *CertificateStore) Refresh(now time.Time) (changed bool, err error) {
 	k.writing.Lock()
 	defer k.writing.Unlock()

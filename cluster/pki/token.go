@@ -19,17 +19,17 @@ const (
 	tokenSecretBytes = 32
 )
 
-// ErrToken: what was given is no join token.
+// ErrToken says that a text is no join token.
 var ErrToken = errors.New("not a join token")
 
-// Pin is the SHA-256 of a CA's SubjectPublicKeyInfo. A joiner knows the cluster by it.
+// Pin is the SHA-256 of a CA's SubjectPublicKeyInfo. A joining host knows the cluster by it.
 type Pin [sha256.Size]byte
 
-// PinOf the key of a CA.
+// PinOf returns the pin of a CA's key.
 func PinOf(ca *x509.Certificate) Pin { return sha256.Sum256(ca.RawSubjectPublicKeyInfo) }
 
-// JoinToken lets one new member in, once. The roles it gives, until when, and whether it was used
-// are in the replicated state, under its ID; the state has HashSecret(Secret), never the secret.
+// JoinToken lets one new member in, once. The replicated state has, under its ID, the roles that it gives, when it expires, and
+// whether it was used. It has HashSecret(Secret), never the secret.
 type JoinToken struct {
 	ID     string // 16 hexadecimal digits
 	Secret string // 43 characters of base64url
@@ -45,7 +45,7 @@ func NewJoinToken(ca *x509.Certificate, entropy io.Reader) (JoinToken, error) {
 	return JoinToken{ID: hex.EncodeToString(raw[:tokenIDBytes]), Secret: base64.RawURLEncoding.EncodeToString(raw[tokenIDBytes:]), Pin: PinOf(ca)}, nil
 }
 
-// Text is the token as it is handed to the joiner: ekj1.ID.SECRET.PIN.
+// Text is the token in the form that the joining host gets: ekj1.ID.SECRET.PIN.
 func (t JoinToken) Text() string {
 	return tokenPrefix + "." + t.ID + "." + t.Secret + "." + base64.RawURLEncoding.EncodeToString(t.Pin[:])
 }
@@ -53,7 +53,7 @@ func (t JoinToken) Text() string {
 // String is for logs: it leaves the secret out.
 func (t JoinToken) String() string { return "join token " + t.ID }
 
-// GoString is String, so that %#v tells no more.
+// GoString is String, so that %#v shows no more.
 func (t JoinToken) GoString() string { return t.String() }
 
 // ParseJoinToken reads the text of a token, strictly: there is one text for each
@@ -78,7 +78,7 @@ func ParseJoinToken(text string) (JoinToken, error) {
 	return JoinToken{ID: parts[1], Secret: parts[2], Pin: Pin(pin)}, nil
 }
 
-// decode64 takes the one right form only: the decoder itself passes over line ends.
+// decode64 takes only the one right form: the decoder itself skips line ends.
 func decode64(s string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err == nil && base64.RawURLEncoding.EncodeToString(b) != s {
@@ -87,8 +87,8 @@ func decode64(s string) ([]byte, error) {
 	return b, err
 }
 
-// HashSecret is what the state keeps of a secret: its SHA-256 in hexadecimal. The secret has 256
-// random bits, so nothing slower is needed.
+// HashSecret returns what the state has of a secret: its SHA-256 in hexadecimal. The secret has 256 random bits, so nothing
+// slower is needed.
 func HashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])

@@ -11,7 +11,7 @@ import (
 // maxChain is how many certificates a member may present.
 const maxChain = 8
 
-// Reason says in one word why a certificate is refused; fit for events and metrics.
+// Reason is one word for why a certificate is refused; fit for events and metrics.
 type Reason string
 
 // Why a certificate is refused.
@@ -27,12 +27,11 @@ const (
 	NoRole        Reason = "no-role"    // it does not have the role that this takes
 )
 
-// Refusal is an error that says why a certificate is refused, and whose it was as far as that can
-// be known. Identity is believed only if the reason is Revoked, WrongName or NoRole: what comes
-// before in Verify held then.
+// Refusal is an error that says why a certificate is refused, and whose it was as far as that can be known. Identity is to be
+// believed only if the reason is Revoked, WrongName or NoRole: the checks before those in Verify had succeeded.
 type Refusal struct {
 	Reason   Reason
-	Identity Identity // as the certificate says; zero if it says none
+	Identity Identity // the identity in the certificate; zero if it has none
 	Serial   string   // of the certificate, "" if there is none
 	Detail   string
 }
@@ -54,16 +53,15 @@ func (r *Refusal) Error() string {
 
 // Want is what the holder of a certificate must be.
 type Want struct {
-	Cluster string // id; "" = any, for whoever does not know it yet
+	Cluster string // id; "" = any, for a host that does not know it yet
 	Name    string // "" = any
 	Server  bool   // it must be a server
 	Agent   bool   // it must be an agent
 }
 
-// Verify says who presented a chain of certificates (DER, the member's first), or
-// why it is refused: then the error is a *Refusal. It holds if the chain leads to one of the roots, all
-// of it is valid now, the first is not in the list of revoked ones (nil: there is
-// none) and its identity is what is wanted.
+// Verify returns the identity of the member that presented a chain of certificates (DER, the member's first), or why it is
+// refused: then the error is a *Refusal. A chain is accepted if it leads to one of the roots, all of it is valid now, the first
+// is not in the list of revoked ones (nil: there is none) and its identity is the wanted one.
 func Verify(chain [][]byte, roots *x509.CertPool, now time.Time, revoked func(serial string) bool, want Want) (Identity, error) {
 	if len(chain) == 0 {
 		return Identity{}, &Refusal{Reason: NoCertificate}
@@ -82,7 +80,7 @@ func Verify(chain [][]byte, roots *x509.CertPool, now time.Time, revoked func(se
 	return verify(certs, roots, nil, now, revoked, want)
 }
 
-// byClock says whose time it was judged by: that clock may be the one that is wrong.
+// byClock says by whose time it was judged: that clock may be the wrong one.
 func byClock(now time.Time) string {
 	return "by this server's clock, which says " + now.UTC().Format(time.RFC3339)
 }

@@ -24,7 +24,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Options of a cluster.
+// Options are the options of a cluster.
 type Options struct {
 	Dir string // holds the log in raft/
 	ID  string // of the server, for ever
@@ -45,7 +45,7 @@ type Options struct {
 	Fault                   func(write string) error
 }
 
-// Cluster is one that runs.
+// Cluster is a running cluster.
 type Cluster struct {
 	*control.Control
 	State *state.Store
@@ -54,7 +54,7 @@ type Cluster struct {
 	close  func() error
 }
 
-// Start a cluster on what its directory holds. It returns once the server leads.
+// Start starts a cluster on the content of its directory. It returns once the server leads.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Cluster{State: state.New()}
@@ -138,10 +138,10 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 	return nil
 }
 
-// Failed gives the error of an agent that could not go on.
+// Failed returns a channel of the error of an agent that could not go on.
 func (c *Cluster) Failed() <-chan error { return c.failed }
 
-// AwaitReady returns once every host has reported, or why that will not be.
+// AwaitReady returns once every host has reported, or with the reason why that will not be.
 func (c *Cluster) AwaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -17,7 +17,7 @@ var (
 	ErrInUse = errors.New("in use")
 )
 
-// How much of the past is kept.
+// Limits of the past that is kept.
 const (
 	keepEvents     = 10_000
 	keepOperations = 10_000
@@ -36,15 +36,15 @@ func (s *Store) Apply(index uint64, entry []byte) error {
 	return s.ApplyAll([]Entry{{index, entry}})[0]
 }
 
-// Entry of the log.
+// Entry is one entry of the log.
 type Entry struct {
 	Index uint64
 	Data  []byte
 }
 
-// ApplyAll applies entries one after the other, as Apply does, and returns the outcome of each. Others see the state
-// before all of them, after all of them, or after some that came first: where many entries come at once, a
-// transaction for each is what takes most of the time.
+// ApplyAll applies entries one after the other, as Apply does, and returns the outcome of each. A reader sees the state before
+// all of them, after all of them, or after some that came first. One transaction serves many entries, because a transaction for
+// each would take most of the time.
 func (s *Store) ApplyAll(entries []Entry) []error {
 	out := make([]error, len(entries))
 	for from := 0; from < len(entries); {
@@ -53,8 +53,9 @@ func (s *Store) ApplyAll(entries []Entry) []error {
 	return out
 }
 
-// applySome applies the first of some entries in one transaction and says how many those were: up to the first that is
-// refused. What such a one did is taken back with all that came before it, which is then done once more.
+// applySome applies the first of some entries in one transaction and returns how many those were: up to the first that is
+// refused. A refused entry takes back all that came before it in the transaction; applySome then applies the earlier ones once
+// more.
 func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	db := s.current()
 	if s.cache.db != db {
@@ -91,7 +92,7 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	return n
 }
 
-// apply an entry, or leave the transaction to be aborted.
+// apply applies an entry. After an error the caller must abort the transaction.
 func (w *writer) apply(e Entry) error {
 	cmd, body, err := Decode(e.Data)
 	if err != nil {
@@ -221,8 +222,8 @@ func (w *writer) finish() {
 	}
 }
 
-// forget drops what is old. Operations go by their index: their ids tell their age by
-// the clocks of those who proposed them, which may be set back.
+// forget drops what is old. The index of an operation gives its age: its id carries the time by the clock of the member that
+// proposed it, and that clock may be set back.
 func (w *writer) forget() {
 	forgetRows(w, tRevoked, func(r *Revoked) bool { return w.at.Sub(r.Until) > keepRevoked })
 	forgetRows(w, tTokens, func(t *JoinToken) bool { return w.at.Sub(t.Until) > keepRevoked })
@@ -246,7 +247,7 @@ func (w *writer) forget() {
 	}
 }
 
-// forgetRemembered drops the keys of requests that are too old. There may be very many: only those that are old are looked at.
+// forgetRemembered drops the keys of requests that are too old. There may be very many: it reads only those that are old.
 func (w *writer) forgetRemembered() {
 	var rows []*Remembered
 	each(w.read(), func(r *Remembered) bool {
@@ -260,7 +261,7 @@ func (w *writer) forgetRemembered() {
 	}
 }
 
-// forgetRows drops the rows of a table that are too old. They are looked at in place: most are kept.
+// forgetRows drops the rows of a table that are too old. It reads them in place: most are kept.
 func forgetRows[T any](w *writer, table string, tooOld func(*T) bool) {
 	var rows []*T
 	each(w.read(), func(row *T) bool {
@@ -274,7 +275,7 @@ func forgetRows[T any](w *writer, table string, tooOld func(*T) bool) {
 	}
 }
 
-// event records what happened; the oldest one makes room.
+// event records what happened, and drops the oldest event when there are more than keepEvents.
 func (w *writer) event(kind, object, name, format string, args ...any) {
 	w.pos.Seq++
 	w.put(tEvents, &Event{Seq: w.pos.Seq, Index: w.index, At: w.at, Kind: kind, Object: object, Name: name, Text: fmt.Sprintf(format, args...)})
@@ -285,7 +286,7 @@ func (w *writer) event(kind, object, name, format string, args ...any) {
 	}
 }
 
-// touch marks a host as changed for whoever plans on an older snapshot.
+// touch marks a host as changed, so that a plan made on an older snapshot conflicts.
 func (w *writer) touch(host string) {
 	if h, ok := w.read().Host(host); ok && h.Version != w.index {
 		h.Version = w.index

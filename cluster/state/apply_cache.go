@@ -2,7 +2,7 @@ package state
 
 import memdb "github.com/hashicorp/go-memdb"
 
-// applyCache is what who applies knows of the state besides the state itself: it says nothing that is not in there, and saves looking for it.
+// applyCache has what Apply reads often. It says nothing that is not in the state, and saves looking for it there.
 type applyCache struct {
 	db      *memdb.MemDB   // that it is of
 	vcs     map[string]*VC // rows, by id; not all of them. nil: none are kept
@@ -10,10 +10,10 @@ type applyCache struct {
 	ops     int            // operations that are kept, or unknown
 }
 
-// unknown number of operations.
+// unknown is an unknown number of operations.
 const unknown = -1
 
-// maxCached is how many VCs are kept at hand; with more all are looked up again.
+// maxCached is how many VCs are cached; with more all are looked up again.
 const maxCached = 1 << 16
 
 func (h *applyCache) store(vc *VC) {
@@ -26,7 +26,7 @@ func (h *applyCache) store(vc *VC) {
 	h.vcs[vc.ID] = vc
 }
 
-// put a row that is in the transaction now.
+// put takes in a row that is in the transaction now.
 func (h *applyCache) put(row any) {
 	if vc, is := row.(*VC); is {
 		h.changed = append(h.changed, vc.ID)
@@ -34,7 +34,7 @@ func (h *applyCache) put(row any) {
 	}
 }
 
-// drop a row that was in the transaction.
+// drop takes out a row that was in the transaction.
 func (h *applyCache) drop(row any) {
 	switch r := row.(type) {
 	case *VC:
@@ -47,7 +47,7 @@ func (h *applyCache) drop(row any) {
 	}
 }
 
-// putOperation keeps an operation, and counts it.
+// putOperation writes an operation, and counts it.
 func (w *writer) putOperation(op *Operation) {
 	if _, there := peek[Operation](w.read(), tOps, "id", op.ID); !there && w.cache.ops != unknown {
 		w.cache.ops++

@@ -115,8 +115,7 @@ type Init struct {
 	Settings Settings `json:"settings"`
 }
 
-// HostReport is what a host's agent says the machine is. It creates the host
-// or changes its limits.
+// HostReport is a machine as its host's agent reports it. It creates the host or changes its limits.
 type HostReport struct {
 	Name       string    `json:"name"`
 	Capacity   Resources `json:"capacity"`
@@ -155,21 +154,21 @@ type Plan struct {
 	Text          string      `json:"text,omitempty"` // for the event
 }
 
-// Allocation gives each VM of a group so many cores.
+// Allocation gives each VM of a group that many cores.
 type Allocation struct {
 	VC    string  `json:"vc"` // id
 	Group string  `json:"group"`
 	CPU   float64 `json:"cpu"`
 }
 
-// VMReport is what a host says has become of its VMs.
+// VMReport is what a host reports of its VMs.
 type VMReport struct {
 	Host string     `json:"host"`
 	VMs  []VMStatus `json:"vms"`
 }
 
-// VMStatus is a step of one VM, by the word of its host. Gone: nothing of it
-// is left there, disks included. Held 0 leaves the memory held as it is.
+// VMStatus is a step of one VM, as its host reports it. SourceLost: nothing of the VM is left there, disks included.
+// ChargedMemory 0 leaves the charged memory as it is.
 type VMStatus struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
@@ -179,8 +178,8 @@ type VMStatus struct {
 	Move   uint64 `json:"move,omitempty"`
 	Room   bool   `json:"room,omitempty"`
 	Permit bool   `json:"permit,omitempty"`
-	// Resumes, with Room: the host has a guest that arrives paused go on once its source has said that it left.
-	// Left, with the phase lost, by the source: it handed the VM over, and did not run it since.
+	// Resumes, with Room: the host resumes a guest that arrives paused once its source has reported that it left. Left, with
+	// the phase lost, by the source: it handed the VM over, and did not run it since.
 	Resumes       bool   `json:"resumes,omitempty"`
 	Left          bool   `json:"left,omitempty"`
 	Phase         Phase  `json:"phase"`
@@ -201,7 +200,7 @@ type ImageDrop struct {
 	Remembered *Remembered `json:"remembered,omitempty"`
 }
 
-// ErrTooNew: not every member can read such a command yet.
+// ErrTooNew says that not every member can read such a command yet.
 var ErrTooNew = errors.New("not all members run a version that knows this yet: upgrade them first")
 
 // Encode makes a log entry of a command body, in the newest version of the format.
@@ -209,7 +208,7 @@ func Encode(kind Kind, at time.Time, body any) ([]byte, error) {
 	return present.encode(FormatVersion, kind, at, body)
 }
 
-// Encode makes a log entry that every server can read: see Format. The error wraps ErrTooNew if that cannot be.
+// Encode makes a log entry that every server can read: see Format. The error wraps ErrTooNew if there is no such form.
 func (s *Snapshot) Encode(kind Kind, at time.Time, body any) ([]byte, error) {
 	return present.encode(s.Format(), kind, at, body)
 }
@@ -274,7 +273,7 @@ func (f format) decodeAny(b []byte) (c Command, body any, err error) {
 	return c, body, nil
 }
 
-// since is the version of the format that brought the newest field that is set in a body; 0 is version 1. A body that got
+// since is the version of the format that brought the newest field that is set in a body; 0 is version 1. A body type that got
 // fields since then has a method for it.
 func since(body any) int {
 	if b, ok := body.(interface{ since() int }); ok {
@@ -283,8 +282,8 @@ func since(body any) int {
 	return 0
 }
 
-// decodeEncoded reads an entry that is written as Encode writes it: its frame is taken off by hand, so that the
-// body is read once and not once more as a part of the whole. false: look at it closer.
+// decodeEncoded reads an entry that is written as Encode writes it. It cuts the frame off by hand, so that the body is read
+// once and not once more as a part of the whole. false: decodeAny must read the entry.
 func (f format) decodeEncoded(b []byte) (c Command, body any, ok bool) {
 	rest, ok1 := bytes.CutPrefix(b, []byte(`{"v":`))
 	version, rest, ok2 := bytes.Cut(rest, []byte(`,"kind":"`))

@@ -198,7 +198,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// The whole life of a VC: create, run, stop, start again, delete; its events tell it.
+// The whole life of a VC: create, run, stop, start again, delete. Its events report each of these.
 func TestLifeOfAVC(t *testing.T) {
 	k := small(t, 1)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1"))

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// EventFilter says which events are wanted. What is empty matches all.
+// EventFilter says which events are wanted. An empty field matches all.
 type EventFilter struct {
 	Kinds []string  // any of them; one that ends in * stands for all that begin like it
 	Name  string    // of the object
 	Since time.Time // not before
 }
 
-// Match says whether an event is wanted.
+// Match says whether the filter wants an event.
 func (f EventFilter) Match(e Event) bool {
 	if f.Name != "" && e.Name != f.Name || e.At.Before(f.Since) {
 		return false
@@ -26,8 +26,8 @@ func (f EventFilter) Match(e Event) bool {
 	})
 }
 
-// EventsWhere are the events that a filter wants with a greater number than after, oldest first: the oldest limit of
-// them, or with newest the newest limit.
+// EventsWhere returns the events that a filter wants with a greater number than after, oldest first: the oldest limit of them,
+// or with newest the newest limit.
 func (s *Snapshot) EventsWhere(f EventFilter, after uint64, newest bool, limit int) []Event {
 	if last, all := s.LastEvent(), len(f.Kinds) == 0 && f.Name == "" && f.Since.IsZero(); newest && all && last > uint64(limit) {
 		after = max(after, last-uint64(limit))

@@ -9,7 +9,7 @@ import (
 // Kinds of commands, in order of their names.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(present.kinds)) }
 
-// SeenAmiss is what who applies has at hand otherwise than it is.
+// SeenAmiss returns the ids for which the cache differs from the state.
 func (s *Store) SeenAmiss() (ids []string) {
 	if s.cache.db != s.db {
 		return nil

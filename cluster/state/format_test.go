@@ -108,7 +108,7 @@ func TestOldestServerSetsTheFormat(t *testing.T) {
 	}
 }
 
-// An entry has nothing that came after the version that it says it is of, however it is written.
+// An entry has nothing that is newer than the version that it names, however it is written.
 func TestEntryOfItsVersion(t *testing.T) {
 	next := nextFormat()
 	for entry, good := range map[string]bool{
@@ -125,7 +125,8 @@ func TestEntryOfItsVersion(t *testing.T) {
 	}
 }
 
-// A saved state of a later version is refused by who does not know that, and by an entry of a version that does not.
+// A saved state of a later version is refused by a program that does not know that version, and by an entry of an earlier
+// version.
 func TestSavedStateOfALaterVersion(t *testing.T) {
 	s := New()
 	entry, err := Encode(KindInit, time.Unix(1, 0), Init{ID: "c"})

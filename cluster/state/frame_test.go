@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The frame of an entry that is read by hand says what it says to a reader of JSON, and is written as json.Marshal would.
+// The frame of an entry that is read by hand has the same content for a reader of JSON, and is written as json.Marshal would.
 func TestFrameByHand(t *testing.T) {
 	read := 0
 	for v := 1; v <= FormatVersion; v++ {

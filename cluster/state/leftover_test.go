@@ -60,7 +60,8 @@ func TestLeftoverStays(t *testing.T) {
 	}
 }
 
-// What stands paused by a move goes on at its source until that has said that it left, and at its target from then on.
+// A VM that is paused by a move is resumed at its source until the source has reported that it left, and at its target from
+// then on.
 func TestResumeRefused(t *testing.T) {
 	vm := func(change ...func(*state.VM)) state.VM {
 		out := state.VM{ID: "a", Host: "h1", Generation: 2, Phase: state.Running, MovingTo: "h2", Move: 7, Ready: true, Paused: true}
@@ -105,7 +106,8 @@ func TestResumeRefused(t *testing.T) {
 	}
 }
 
-// The target's word makes a move one whose guest arrives paused, and the source's word that it left counts for its own move only.
+// The target's report makes a move one whose guest arrives paused, and the source's report that the VM left counts only for its
+// own move.
 func TestLeft(t *testing.T) {
 	for _, c := range []struct {
 		name          string

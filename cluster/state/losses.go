@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// HostFencing is what a renewal said of how the host enforces its lease.
+// HostFencing records how the host enforces its lease, as a renewal reported it.
 type HostFencing struct {
 	Host    string  `json:"host"`
 	Fencing Fencing `json:"fencing"`
@@ -13,24 +13,25 @@ type HostFencing struct {
 	Machine Machine `json:"machine,omitzero"`
 }
 
-// HostLost: the host is proved to run no VM, or none of its restartable ones.
+// HostLost records a proof that the host runs no VM, or none of its restartable ones.
 type HostLost struct {
 	Host  string `json:"host"`
 	Proof Proof  `json:"proof"`
-	Text  string `json:"text"` // how it was proved, by whom
-	// Basis is the log index up to which the state was known when the proof began. It says nothing of a VM that
-	// moves to the host and was proved gone from its source only after that: it may have arrived since.
+	Text  string `json:"text"` // how it was proved, and by which server or operator
+	// Basis is the log index of the state when the proof began. It proves nothing of a VM that moves to the host and was proved
+	// gone from its source only after that: the VM may have arrived since.
 	Basis uint64 `json:"basis"`
 }
 
-// Inventory is what a host runs, told while there is a recovery freeze. A VM's generation becomes that of what runs, also if the state knows
-// of a later one: no permit for that one is good any more, for it is of an epoch before this one.
+// Inventory is the list of VMs that a host runs, reported during a recovery freeze. A VM's generation becomes that of the
+// instance that runs, even if the state knows of a later one: the permit of the later one is of an epoch before this one, and
+// is not valid any more.
 type Inventory struct {
 	Host string     `json:"host"`
 	VMs  []Instance `json:"vms"`
 }
 
-// Instance is a VM that a host runs by its hypervisor's word.
+// Instance is a VM that a host runs, as its hypervisor lists it.
 type Instance struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
@@ -38,13 +39,13 @@ type Instance struct {
 	Leftover bool `json:"leftover,omitempty"`
 }
 
-// SetFencing or disarm the leases of the whole cluster.
+// SetFencing enables or disables fencing in the whole cluster.
 type SetFencing struct {
 	FencingDisabled bool   `json:"disarmed"`
 	Reason          string `json:"reason,omitempty"`
 }
 
-// OnHostLoss of a VC.
+// Values of VC.OnHostLoss.
 const (
 	KeepOnLoss    = "keep"
 	RestartOnLoss = "restart"
@@ -116,9 +117,9 @@ func (w *writer) hostLost(b *HostLost) error {
 	return nil
 }
 
-// sourceLost: the VM is proved not to run on that host. It is lost once it is proved so of
-// every host that may hold it (design rule 1). A VM goes from the source of its move to the target, never
-// back: of the target it must be proved after it was proved of the source, or it may have come in between.
+// sourceLost records that the VM is proved not to run on that host. The VM is lost once this is proved of every host that may
+// hold it (design rule 1). A VM goes from the source of its move to the target, never back. So the proof for the target must
+// come after that for the source, or the VM may have come in between.
 func (w *writer) sourceLost(vm VM, host, why string) bool {
 	switch {
 	case vm.MovingTo == "", host == vm.MovingTo && vm.SourceLost == vm.Host:
@@ -131,7 +132,7 @@ func (w *writer) sourceLost(vm VM, host, why string) bool {
 	return false
 }
 
-// markLost a VM: nobody holds it, and it is to be started again if it was to run.
+// markLost records that no host runs the VM any more. The leader starts it again if its goal was to run.
 func (w *writer) markLost(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
 	w.endMigration(vm, false, false, 0, 0, why)
@@ -158,8 +159,8 @@ func (w *writer) setFencing(b *SetFencing) error {
 	}
 	m.FencingDisabled, m.FencingDisabledReason = b.FencingDisabled, b.Reason
 	w.put(tMeta, &m)
-	// A host may have been informed of the other state, and not have been heard since: what it
-	// said before proves nothing until it says it again.
+	// The host may have received the other state, and may not have reported since. What it reported before proves nothing until
+	// it reports it again.
 	for _, h := range w.read().Hosts() {
 		if h.Fencing != (Fencing{}) {
 			h.Fencing = Fencing{}
@@ -174,8 +175,7 @@ func (w *writer) setFencing(b *SetFencing) error {
 	return nil
 }
 
-// inventory takes in what a host runs, while there is a recovery freeze: what runs is where it runs,
-// whatever the state says.
+// inventory takes in what a host runs, during a recovery freeze: a VM is where it runs, whatever the state says.
 func (w *writer) inventory(b *Inventory) error {
 	m, _ := w.read().Meta()
 	if _, ok := w.read().Host(b.Host); !ok {
@@ -200,7 +200,7 @@ func (w *writer) inventory(b *Inventory) error {
 		}
 		if vm.InventoryConfirmed(m) && vm.Host != b.Host {
 			w.event("vm-duplicate", "vm", vm.Name, "runs on host %s (generation %d) and on host %s (generation %d)", vm.Host, vm.Generation, b.Host, r.Generation)
-			if r.Generation < vm.Generation { // of the same one the later word counts: it may have moved between the two
+			if r.Generation < vm.Generation { // of the same generation the later report counts: the VM may have moved between the two
 				continue
 			}
 		}
@@ -227,7 +227,7 @@ func (w *writer) inventory(b *Inventory) error {
 	return nil
 }
 
-// InventoryConfirmed says whether a host has told in this epoch that it runs the VM.
+// InventoryConfirmed says whether a host has reported in this epoch that it runs the VM.
 func (v VM) InventoryConfirmed(m Meta) bool { return v.InventoryEpoch == m.Epoch && m.Epoch > 0 }
 
 func mustVC(w *writer, vm VM) VC {
@@ -235,8 +235,8 @@ func mustVC(w *writer, vm VM) VC {
 	return vc
 }
 
-// inventoryTaken: the host needs not be waited for any more. With the last one the recovery freeze
-// ends, and what nobody runs is lost.
+// inventoryTaken records that the recovery freeze does not wait for the host any more. With the last host the recovery freeze
+// ends, and a VM that no host runs is lost.
 func (w *writer) inventoryTaken(host string) {
 	m, ok := w.read().Meta()
 	if !ok || !m.RecoveryFreeze.On() || !slices.Contains(m.RecoveryFreeze.Pending, host) {

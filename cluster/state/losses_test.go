@@ -126,7 +126,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// What is said late of one move settles no other, whichever way it went.
+// A late report of one move changes nothing of another, in whichever direction the VM moved.
 func TestMovesAreDistinguished(t *testing.T) {
 	k := small(t, 3)
 	restartable(t, k, "r", "h1")
@@ -231,7 +231,7 @@ func TestShareOnTheWay(t *testing.T) {
 	loads("there", 0, 1)
 }
 
-// After a restore nothing changes until every host has said what it runs, and what runs counts.
+// After a restore nothing changes until every host has reported what it runs, and what runs counts.
 func TestRecoveryFreeze(t *testing.T) {
 	k := small(t, 3)
 	restartable(t, k, "a", "h1", "h2")
@@ -347,8 +347,8 @@ func TestRestoreKnowsWhatCameSince(t *testing.T) {
 	}
 }
 
-// A cluster that takes another one's state over keeps its own members and tokens beside those of the state, and lets members of
-// the old one in again while they have yet to say what they run: their VMs run on.
+// A cluster that takes another one's state over keeps its own members and tokens beside those of the state. It admits members
+// of the old cluster again while they have yet to report what they run: their VMs run on.
 func TestRestoreOfAnotherCluster(t *testing.T) {
 	lost := small(t, 2)
 	restartable(t, lost, "a", "h1", "h2")
@@ -400,8 +400,8 @@ func TestRestoreOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// A host whose joining is known to nobody but the operator is waited for like the others: by what it says, or by the word that it
-// is dead.
+// The recovery freeze waits also for a host of which only the operator knows that it had joined. The wait ends with the host's
+// report, or with the confirmation that it is dead.
 func TestRestoreWaitsForNamedHosts(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		k := small(t, 1)
@@ -464,8 +464,8 @@ func TestRemovedMemberStaysOut(t *testing.T) {
 	k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "h2"})
 }
 
-// Deleted VMs whose host is dead for good wait for nobody any more: they go with it. Those that are not deleted keep the
-// host in the cluster, and so do deleted ones while nothing proves that the host is dead.
+// A deleted VM whose host is dead for good waits for no host: it leaves the state with its host. A VM that is not deleted keeps
+// the host in the cluster. So does a deleted one while nothing proves that the host is dead.
 func TestDeletedVMsGoWithTheirDeadHost(t *testing.T) {
 	k := small(t, 2)
 	for _, name := range []string{"h1", "h2"} {
@@ -519,8 +519,8 @@ func TestVMOnTwoHostsIsSaidLoudly(t *testing.T) {
 	t.Error("no event says that the VM runs twice")
 }
 
-// A host that was informed of a cluster with fencing disabled and not heard of since does not stop its VMs: what
-// it said before must prove nothing once the cluster is armed again.
+// A host that received that fencing is disabled, and did not report since, does not stop its VMs. What it reported before must
+// prove nothing once fencing is enabled again.
 func TestArmingForgetsWhatWasSaidBefore(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "r", "h1")
@@ -536,7 +536,7 @@ func TestArmingForgetsWhatWasSaidBefore(t *testing.T) {
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofLease, Text: "silent"})
 }
 
-// Whoever takes the name of a member that is silent must not be taken for its machine, on which VMs may run.
+// A machine that takes the name of a silent member must not be taken for that member's machine, on which VMs may run.
 func TestNameOfAHostWithVMsIsNotReused(t *testing.T) {
 	k := small(t, 2)
 	restartable(t, k, "r", "h1")

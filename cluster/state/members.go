@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// MemberDrop takes a member out of the cluster. Its certificates count no more. The row of
-// its host goes with it, which must hold no VM. Of a host that is proved dead, VMs that are deleted and that it can clear
-// away no more go with it.
+// MemberDrop takes a member out of the cluster and revokes its certificates. The row of its host goes with it; that host must
+// hold no VM. With a host that is proved dead go its deleted VMs, which it can clear away no more.
 type MemberDrop struct {
 	Name string `json:"name"`
 }
 
-// Join lets a member in on a token, once. The proposer's clock says whether the token is over.
+// Join lets a member in on a token, once. The proposer's clock decides whether the token has expired.
 type Join struct {
 	Token  string `json:"token"` // id
 	Hash   string `json:"hash"`  // of the secret that was shown
@@ -24,7 +23,7 @@ type Join struct {
 	Machine Machine `json:"machine,omitzero"`
 }
 
-// Certificate was issued to a member.
+// Certificate records that a certificate was issued to a member.
 type Certificate struct {
 	Member string `json:"member"`
 	Serial Serial `json:"serial"`
@@ -39,31 +38,31 @@ type Audit struct {
 	Text   string `json:"text"`
 }
 
-// Members by name, in order.
+// Members returns the members in order of their names.
 func (s *Snapshot) Members() []Member { return all[Member](s, tMembers, "id") }
 
-// Member of that name.
+// Member returns the member of that name.
 func (s *Snapshot) Member(name string) (Member, bool) { return first[Member](s, tMembers, "id", name) }
 
-// JoinTokens in order of their ids.
+// JoinTokens returns the join tokens in order of their ids.
 func (s *Snapshot) JoinTokens() []JoinToken { return all[JoinToken](s, tTokens, "id") }
 
-// JoinToken of that id.
+// JoinToken returns the join token of that id.
 func (s *Snapshot) JoinToken(id string) (JoinToken, bool) {
 	return first[JoinToken](s, tTokens, "id", id)
 }
 
-// Revoked says whether the certificate of that number counts no more.
+// Revoked says whether the certificate of that number is revoked.
 func (s *Snapshot) Revoked(number string) bool {
 	_, gone := first[Revoked](s, tRevoked, "id", number)
 	return gone
 }
 
-// RevokedCertificates in order of their numbers.
+// RevokedCertificates returns the revoked certificates in order of their numbers.
 func (s *Snapshot) RevokedCertificates() []Revoked { return all[Revoked](s, tRevoked, "id") }
 
-// Format is the version of the log and of snapshots that every server can read. While servers
-// are upgraded it is that of the older ones, so that each can take over from each.
+// Format is the version of the log and of snapshots that every server can read. While servers are upgraded it is that of the
+// older ones, so that any server can take over from any other.
 func (s *Snapshot) Format() int { return s.readable(FormatVersion) }
 
 // readable is Format for a program that knows the versions up to newest.
@@ -131,13 +130,13 @@ func (w *writer) memberDrop(b *MemberDrop) error {
 	return nil
 }
 
-// LeavesWith says whether a VM goes with its host when that is removed: it is deleted, it is proved not to run, and
-// the host is dead, so that nobody is left to clear it away. The end of a lease says nothing of a host's disks.
+// LeavesWith says whether a VM leaves the state with its host when that is removed: the VM is deleted, it is proved not to run,
+// and the host is dead, so that no agent is left to clear the VM away. The end of a lease says nothing of a host's disks.
 func (v VM) LeavesWith(h Host) bool {
 	return (h.Lost.Proof == ProofOperator || h.Lost.Proof == ProofFence) && v.Goal == GoalDelete && !v.ConsumesResources() && v.Host == h.Name && v.MovingTo == ""
 }
 
-// leaveDead drops those of a dead host's VMs that go with it and returns the others.
+// leaveDead drops the VMs that leave the state with their dead host (see LeavesWith), and returns the others.
 func (w *writer) leaveDead(h Host, on []VM) (left []VM) {
 	for _, vm := range on {
 		if !vm.LeavesWith(h) {
@@ -162,14 +161,14 @@ func (w *writer) tokenPut(b *JoinToken) error {
 	return nil
 }
 
-// ErrToken: the join token is not known, used, over, or shown with the wrong secret.
+// ErrToken says that the join token is not known, used, expired, or shown with the wrong secret.
 var ErrToken = fmt.Errorf("join token refused")
 
 // noHash is compared with where there is no token: no secret has this hash, and the comparison takes the same time.
 const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// Admits says whether the token lets a member in that showed a secret of that hash: nil, or an error that wraps ErrToken. A
-// token that is not known is the zero one. The secret is compared in constant time, and first, whatever else is wrong.
+// Admits says whether the token admits a member that showed a secret of that hash: nil, or an error that wraps ErrToken. The
+// zero token stands for one that is not known. The secret is compared in constant time, and first, whatever else is wrong.
 func (t JoinToken) Admits(hash string, m Member, at time.Time) error {
 	known := t.Hash
 	if known == "" {
@@ -194,13 +193,14 @@ func (t JoinToken) Admits(hash string, m Member, at time.Time) error {
 	return nil
 }
 
-// RunsOn says whether that is the run of the machine in which the host's agent last renewed its lease.
+// RunsOn says whether m is the run of the machine in which the host's agent last renewed its lease.
 func (h Host) RunsOn(m Machine) bool { return m.ID != "" && m.Boot != "" && m == h.Machine }
 
 // CheckJoin says why a member may not take the name of one that is in the cluster, on a token that admits it: nil, or an error
-// that wraps ErrConflict. It may be another machine: the VMs that the old one holds would be taken for its own, and what it does not
-// run for ended. A host that holds VMs takes its name again only in the run of the machine in which they were started: what its
-// hypervisor lists is then what became of them. docs/explanation/safety.md has the argument.
+// that wraps ErrConflict. The new member may be another machine. Then the cluster would take the VMs of the old one for the new
+// one's, and those that the new one does not run for ended. A host that holds VMs takes its name again only in the run of the
+// machine in which they were started: what its hypervisor lists is then what became of them. docs/explanation/safety.md has the
+// argument.
 func (s *Snapshot) CheckJoin(b Join) error {
 	m := b.Member
 	t, _ := s.JoinToken(b.Token)
@@ -212,8 +212,9 @@ func (s *Snapshot) CheckJoin(b Join) error {
 	}
 	h, _ := s.Host(m.Name)
 	meta, _ := s.Meta()
-	// It may take the name of a host that has yet to say what it runs after a restore: what the state says of its VMs is not believed anyway.
-	// What it says then is taken for what runs under that name, so it must be the same machine, or the old one must be off.
+	// The new member may take the name of a host that has yet to send its inventory after a restore: what the state says of
+	// that host's VMs is not believed anyway. Its inventory is then taken for what runs under that name, so it must be the same
+	// machine, or the old one must be off.
 	if slices.Contains(meta.RecoveryFreeze.Pending, m.Name) || h.RunsOn(b.Machine) {
 		return nil
 	}
@@ -245,7 +246,7 @@ func (w *writer) join(b *Join) error {
 	}
 	if old, known := w.read().Member(m.Name); known {
 		if h, is := w.read().Host(m.Name); is && h.RunsOn(b.Machine) && h.Fencing != (Fencing{}) {
-			h.Fencing = Fencing{} // what the agent before it said of its lease proves nothing of the one to come
+			h.Fencing = Fencing{} // what the agent before it reported of its lease proves nothing of the one to come
 			w.put(tHosts, &h)
 		}
 		for _, s := range old.Serials {
@@ -260,10 +261,10 @@ func (w *writer) join(b *Join) error {
 	return w.memberPut(&m)
 }
 
-// MaxSerials is how many certificates that have not ended a member may have. All of them are revoked with it.
+// MaxSerials is how many certificates that have not expired a member may have. All of them are revoked with it.
 const MaxSerials = 16
 
-// Certificates of the member that have not ended.
+// Certificates returns how many certificates of the member have not expired.
 func (m Member) Certificates(at time.Time) (n int) {
 	for _, s := range m.Serials {
 		if !at.After(s.Until) {

@@ -8,13 +8,13 @@ import (
 // Millis is a duration in milliseconds.
 type Millis int64
 
-// Duration it stands for.
+// Duration returns it as a time.Duration.
 func (m Millis) Duration() time.Duration { return time.Duration(m) * time.Millisecond }
 
 // MovePlanKind says what a move plan is for.
 type MovePlanKind string
 
-// What VMs are moved for.
+// Kinds of move plans.
 const (
 	MovesRebalance MovePlanKind = "rebalance" // a greater minimum yield
 	MovesDrain     MovePlanKind = "drain"     // an empty host
@@ -30,7 +30,7 @@ const (
 	MovesRunning    MovePlanState = "running"    // carried out
 	MovesDone       MovePlanState = "done"       // every step ended well, or made no sense any more
 	MovesFailed     MovePlanState = "failed"     // moves failed, and planning again did not help
-	MovesStopped    MovePlanState = "stopped"    // somebody, or something, stopped it: see Reason
+	MovesStopped    MovePlanState = "stopped"    // an operator or the leader stopped it: see Reason
 	MovesSuperseded MovePlanState = "superseded" // another plan took its place
 )
 
@@ -70,7 +70,7 @@ type MovePlan struct {
 	State     MovePlanState `json:"state"`
 	Host      string        `json:"host,omitempty"` // drain: the host to be emptied
 	VC        string        `json:"vc,omitempty"`   // room: id of the VC that it is made for
-	By        string        `json:"by,omitempty"`   // who or what asked
+	By        string        `json:"by,omitempty"`   // the caller, or the part of the leader, that asked
 	Text      string        `json:"text,omitempty"` // their reason
 	Basis     uint64        `json:"basis"`          // log index of the snapshot it was made on
 	CreatedAt time.Time     `json:"createdAt"`
@@ -91,7 +91,7 @@ type MovePlan struct {
 	Tries  int   `json:"tries"`  // how often what was left was planned again
 	// Failures are the moves that failed and were planned again for.
 	Failures int        `json:"failures,omitempty"`
-	Reason   string     `json:"reason"` // in words: why this plan, or why none; of one that ended early: why
+	Reason   string     `json:"reason"` // a text: why this plan, or why none; of one that ended early: why
 	Steps    []MoveStep `json:"steps,omitempty"`
 
 	CreateIndex uint64 `json:"createIndex"`
@@ -113,7 +113,7 @@ type MoveStep struct {
 	// CopyStorage: its disks are copied as well; Bytes counts them.
 	CopyStorage bool    `json:"copyStorage,omitempty"`
 	Staging     bool    `json:"parks,omitempty"` // it waits there, to move on
-	Reason      string  `json:"reason"`          // in words
+	Reason      string  `json:"reason"`          // a text
 	Begins      float64 `json:"begins"`          // predicted, seconds after the plan began
 	Seconds     float64 `json:"seconds"`         // predicted
 
@@ -121,7 +121,7 @@ type MoveStep struct {
 	Since     uint64    `json:"since,omitempty"`     // log index at which it came to its state
 	At        time.Time `json:"at,omitzero"`         // and when
 	Migration string    `json:"migration,omitempty"` // id, once there is one
-	Text      string    `json:"text,omitempty"`      // what became of it
+	Text      string    `json:"text,omitempty"`      // a text: its outcome
 }
 
 // MigrationState says how far a migration is.
@@ -135,7 +135,7 @@ const (
 	MigrationAborted MigrationState = "aborted"
 )
 
-// Migration is one move, from its intent on. How far it is right now is not stored: the source's agent tells it.
+// Migration is one move, from its intent on. Its progress is not stored: the source's agent reports it.
 type Migration struct {
 	ID         string         `json:"id"`
 	VM         string         `json:"vm"` // id
@@ -150,9 +150,9 @@ type Migration struct {
 
 	Bytes      int64 `json:"bytes"`      // predicted
 	MaxBytes   int64 `json:"maxBytes"`   // its allotment; -1 = no bound
-	BytesMoved int64 `json:"bytesMoved"` // by the source's last word
+	BytesMoved int64 `json:"bytesMoved"` // by the source's last report
 	DowntimeMs int64 `json:"downtimeMs"`
-	// Reported: the source said what it sent in all. Until then it may be as much as was allowed.
+	// Reported: the source reported what it sent in all. Until then it may be as much as was allowed.
 	Reported bool `json:"told,omitempty"`
 
 	Reason  string      `json:"reason,omitempty"` // why it moves
@@ -175,18 +175,18 @@ type MoveOptions struct {
 	Deadline     Millis `json:"deadline,omitempty"` // the source gives up after that; 0 = never
 }
 
-// DrainState says how far a host is emptied.
+// DrainState says how far the drain of a host is.
 type DrainState string
 
 // States of a drain.
 const (
 	DrainRunning DrainState = "draining"
-	DrainDone    DrainState = "drained" // its hypervisor says that it runs none of ours
+	DrainDone    DrainState = "drained" // its hypervisor lists none of this cluster's VMs
 	DrainBlocked DrainState = "blocked" // some VMs cannot leave: see Text
 	DrainStopped DrainState = "stopped"
 )
 
-// Drain of a host. The zero value is none. A host with a drain takes no new VMs.
+// Drain is the drain of a host. The zero value is none. A host with a drain takes no new VMs.
 type Drain struct {
 	State     DrainState `json:"state,omitempty"`
 	Since     time.Time  `json:"since,omitzero"`
@@ -195,14 +195,14 @@ type Drain struct {
 	OnBlocked string     `json:"onBlocked,omitempty"` // stop, skip, shutdown: what to do about VMs that cannot leave
 	By        string     `json:"by,omitempty"`
 	Reason    string     `json:"reason,omitempty"`
-	Text      string     `json:"text,omitempty"`  // how it stands, in words
+	Text      string     `json:"text,omitempty"`  // a text: its progress
 	Plan      string     `json:"plan,omitempty"`  // its move plan
 	Moved     int64      `json:"moved,omitempty"` // bytes, of plans before that one
 	Index     uint64     `json:"index,omitempty"` // log index of its last change
 	Begun     uint64     `json:"begun,omitempty"` // log index of its beginning: plans made since are of it
 }
 
-// MoveMode says who decides on moves that nobody asked for.
+// MoveMode says who decides on moves that no operator asked for.
 type MoveMode string
 
 // Modes of re-balancing.
@@ -216,9 +216,9 @@ const (
 type MoveSettings struct {
 	Mode                MoveMode `json:"mode,omitempty"`
 	Period              Millis   `json:"period,omitempty"`    // between two looks
-	MinResidency        Millis   `json:"grace,omitempty"`     // a VM that moved is left alone for so long
+	MinResidency        Millis   `json:"grace,omitempty"`     // for this long a VM that moved is not moved again
 	CoolDown            Millis   `json:"coolDown,omitempty"`  // after a plan ended, until the next
-	StabilizationWindow Millis   `json:"hold,omitempty"`      // a gain must have been there for so long
+	StabilizationWindow Millis   `json:"hold,omitempty"`      // for this long a gain must have been there
 	MinGain             float64  `json:"leastGain,omitempty"` // of the minimum yield, relative
 	IdleBelow           float64  `json:"idleBelow,omitempty"` // use of the cluster's CPU, 0 to 1, below which nothing moves; 0 = any
 	MaxBytes            int64    `json:"maxBytes,omitempty"`  // of one plan; 0 = bandwidth x period
@@ -246,7 +246,7 @@ const (
 	defaultLink                = 125_000_000 // 1 Gbit/s, bytes per second
 )
 
-// WithDefaults fills in what is not set, but for Total, Bandwidth and MaxBytes (see Concurrent, Link and Budget), and IdleBelow.
+// WithDefaults fills in what is not set, except Total, Bandwidth and MaxBytes (see Concurrent, Link and Budget), and IdleBelow.
 func (m MoveSettings) WithDefaults() MoveSettings {
 	set(&m.Mode, MovesAuto)
 	set(&m.Period, defaultPeriod)
@@ -266,8 +266,8 @@ func set[T comparable](field *T, to T) {
 	}
 }
 
-// Concurrent is how many moves may run at once in a cluster of so many hosts: Total, or else 8,
-// or a move per four hosts where those are more.
+// Concurrent returns how many moves may run at once in a cluster of that many hosts: Total if it is set, else the larger of 8
+// and a move per four hosts.
 func (m MoveSettings) Concurrent(hosts int) int {
 	if m.Total > 0 {
 		return m.Total
@@ -275,7 +275,7 @@ func (m MoveSettings) Concurrent(hosts int) int {
 	return max(defaultTotal, hosts/4)
 }
 
-// Link is the speed of one move that predictions go by, bytes per second.
+// Link is the speed of one move on which predictions rest, bytes per second.
 func (m MoveSettings) Link() int64 {
 	if m.Bandwidth > 0 {
 		return m.Bandwidth
@@ -283,7 +283,7 @@ func (m MoveSettings) Link() int64 {
 	return defaultLink
 }
 
-// Budget is the most bytes of a plan that nobody gave a bound: MaxBytes, or what one move could send in a period.
+// Budget is the most bytes of a plan for which no bound was given: MaxBytes, or what one move could send in a period.
 func (m MoveSettings) Budget() int64 {
 	if m.MaxBytes > 0 {
 		return m.MaxBytes
@@ -292,15 +292,15 @@ func (m MoveSettings) Budget() int64 {
 	return m.Link() / 1000 * int64(m.Period)
 }
 
-// MovePlans in order of their ids, that is of their age.
+// MovePlans returns the move plans in order of their ids, that is of their age.
 func (s *Snapshot) MovePlans() []MovePlan { return all[MovePlan](s, tMovePlans, "id") }
 
-// MovePlan of that id.
+// MovePlan returns the move plan of that id.
 func (s *Snapshot) MovePlan(id string) (MovePlan, bool) {
 	return first[MovePlan](s, tMovePlans, "id", id)
 }
 
-// RunningMovePlans in order of their ids.
+// RunningMovePlans returns the running move plans in order of their ids.
 func (s *Snapshot) RunningMovePlans() []MovePlan {
 	var out []MovePlan
 	each(s, func(p *MovePlan) bool {
@@ -312,23 +312,23 @@ func (s *Snapshot) RunningMovePlans() []MovePlan {
 	return out
 }
 
-// Migrations in order of their ids, that is of their age.
+// Migrations returns the migrations in order of their ids, that is of their age.
 func (s *Snapshot) Migrations() []Migration { return all[Migration](s, tMigrations, "id") }
 
-// Migration of that id.
+// Migration returns the migration of that id.
 func (s *Snapshot) Migration(id string) (Migration, bool) {
 	return first[Migration](s, tMigrations, "id", id)
 }
 
-// VMsMovingTo are the VMs that an open move takes to that host.
+// VMsMovingTo returns the VMs that an open move takes to that host.
 func (s *Snapshot) VMsMovingTo(host string) []VM { return all[VM](s, tVMs, "movingTo", host) }
 
-// MigrationsOf a move plan.
+// MigrationsOf returns the migrations of a move plan.
 func (s *Snapshot) MigrationsOf(plan string) []Migration {
 	return all[Migration](s, tMigrations, "plan", plan)
 }
 
-// MigrationOf a VM that is on its way.
+// MigrationOf returns the open migration of a VM.
 func (s *Snapshot) MigrationOf(vm string) (Migration, bool) {
 	for _, m := range all[Migration](s, tMigrations, "vm", vm) {
 		if m.State == MigrationRunning {
@@ -338,7 +338,7 @@ func (s *Snapshot) MigrationOf(vm string) (Migration, bool) {
 	return Migration{}, false
 }
 
-// MigrationOpened of a VM by the log index of the move.
+// MigrationOpened returns a VM's migration that was opened at that log index.
 func (s *Snapshot) MigrationOpened(vm string, open uint64) (Migration, bool) {
 	for _, m := range all[Migration](s, tMigrations, "vm", vm) {
 		if m.Open == open {
@@ -348,7 +348,7 @@ func (s *Snapshot) MigrationOpened(vm string, open uint64) (Migration, bool) {
 	return Migration{}, false
 }
 
-// Preparing are the steps of running plans that count on both hosts although they have not begun: VM ids to targets.
+// Preparing returns the steps of running plans that are charged to both hosts although they have not begun: VM ids to targets.
 func (s *Snapshot) Preparing() map[string]string {
 	var out map[string]string
 	each(s, func(p *MovePlan) bool {
@@ -368,7 +368,7 @@ func (s *Snapshot) Preparing() map[string]string {
 	return out
 }
 
-// moveProgress is that of an operation that moves VMs: the drain of a host, or a plan of its own.
+// moveProgress is the progress of an operation that moves VMs: the drain of a host, or a plan of its own.
 func (s *Snapshot) moveProgress(op Operation) Progress {
 	if op.Host != "" {
 		return s.drainProgress(op)
@@ -380,7 +380,7 @@ func (s *Snapshot) moveProgress(op Operation) Progress {
 	return p.Progress()
 }
 
-// Progress of a plan: the steps that are over of all its steps.
+// Progress returns the progress of a plan: the steps that are over of all its steps.
 func (p MovePlan) Progress() Progress {
 	done, failed := 0, 0
 	for i := range p.Steps {
@@ -409,7 +409,7 @@ func (p MovePlan) Progress() Progress {
 	return out
 }
 
-// drainProgress counts the VMs that have left the host since: those that are there still are what is left.
+// drainProgress counts the VMs that have left the host since the drain began; those that are still there are what is left.
 func (s *Snapshot) drainProgress(op Operation) Progress {
 	h, ok := s.Host(op.Host)
 	if !ok {

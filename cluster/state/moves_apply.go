@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// How much of the past of moves is kept.
+// Limits of the past of moves that is kept.
 const (
 	keepMovePlans  = 200
 	keepMigrations = 1000
 )
 
-// Move opens or closes the intent to move a VM by live migration. While it is open the
-// VM counts on both hosts.
+// Move opens or closes the intent to move a VM by live migration. While it is open the VM is charged to both hosts.
 type Move struct {
 	VM         string `json:"vm"` // id
 	Generation uint64 `json:"generation"`
@@ -37,7 +36,7 @@ type Move struct {
 	Options    MoveOptions `json:"options,omitzero"`
 }
 
-// MovePlanPut records a move plan, or what became of it.
+// MovePlanPut records a move plan, or its outcome.
 type MovePlanPut struct {
 	Plan    MovePlan `json:"plan"`
 	Version uint64   `json:"version"` // ModifyIndex it must still have; 0: it is new
@@ -50,14 +49,14 @@ type MovePlanPut struct {
 	Remembered *Remembered `json:"remembered,omitempty"`
 }
 
-// StepChange is what became of one step.
+// StepChange is the change of one step.
 type StepChange struct {
 	Step  int       `json:"step"` // its place in the plan
 	State StepState `json:"state"`
 	Text  string    `json:"text,omitempty"`
 }
 
-// Shorter is b for a log that holds old: with changes in place of the steps, if those say it all.
+// Shorter returns b for a log that has the plan old: with changes in place of the steps, if those say it all.
 func (b MovePlanPut) Shorter(old MovePlan) MovePlanPut {
 	if b.Version == 0 || b.Version != old.ModifyIndex || b.Plan.ID != old.ID || len(b.Plan.Steps) != len(old.Steps) {
 		return b
@@ -90,20 +89,20 @@ type HostDrain struct {
 	Remembered *Remembered  `json:"remembered,omitempty"`
 }
 
-// MigrationReport is the source's word of what a migration sent. It may come after the target's word that the VM arrived.
+// MigrationReport is the source's report of what a migration sent. It may come after the target's report that the VM arrived.
 type MigrationReport struct {
 	ID         string `json:"id"`
 	Bytes      int64  `json:"bytes"`
 	DowntimeMs int64  `json:"downtimeMs"`
 }
 
-// MigrationAbort: the source's agent is to give the move up.
+// MigrationAbort orders the source's agent to give the move up.
 type MigrationAbort struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
 }
 
-// movePlanPut records a plan, and touches the hosts where what is counted of its steps changes.
+// movePlanPut records a plan, and touches the hosts to which its steps are charged otherwise than before.
 func (w *writer) movePlanPut(b *MovePlanPut) error {
 	p := b.Plan
 	old, exists := w.read().MovePlan(p.ID)
@@ -148,7 +147,7 @@ func (w *writer) movePlanPut(b *MovePlanPut) error {
 	return nil
 }
 
-// Skipped are steps of which those end the steps that have not begun.
+// Skipped returns the steps with those that have not begun ended as skipped.
 func Skipped(steps []MoveStep, why string) []MoveStep {
 	steps = slices.Clone(steps)
 	for i := range steps {
@@ -205,7 +204,7 @@ func (w *writer) putMovePlan(p MovePlan) {
 	}
 }
 
-// forgetMovePlans drops the oldest that ended.
+// forgetMovePlans drops the oldest plans that ended.
 func (w *writer) forgetMovePlans() {
 	rows := w.read().MovePlans()
 	for i := 0; i < len(rows) && len(rows)-keepMovePlans > i; i++ {
@@ -342,7 +341,7 @@ func (w *writer) openMove(vm VM, b *Move) error {
 	return nil
 }
 
-// withoutMove is the VM without its move. A VM that stops keeps its cap.
+// withoutMove returns the VM without its move. A VM that stops keeps its cap.
 func (v VM) withoutMove() VM {
 	if v.Move != 0 && v.Phase != Stopping {
 		v.Frozen = 0
@@ -395,8 +394,8 @@ func (w *writer) forgetMigrations() {
 	}
 }
 
-// endMigration of a VM whose move is closed, however it was, and the step of its plan with it.
-// told: by the source's word, which says what it sent.
+// endMigration closes the migration of a VM, whatever its end, and the step of its plan. reported: the source's agent reported
+// the end, and how many bytes it sent.
 func (w *writer) endMigration(vm VM, arrived, reported bool, bytes, downtimeMs int64, text string) {
 	if vm.MovingTo == "" {
 		return
@@ -417,7 +416,7 @@ func (w *writer) endMigration(vm VM, arrived, reported bool, bytes, downtimeMs i
 		m.State, m.Error = MigrationFailed, text
 	}
 	if !arrived && vm.Goal != GoalRun {
-		step = StepSkipped // nobody wants it there any more
+		step = StepSkipped // the goal is not to run any more
 	}
 	w.put(tMigrations, &m)
 	p, ok := w.read().MovePlan(m.Plan)
@@ -441,7 +440,7 @@ func (w *writer) migrationReport(b *MigrationReport) error {
 	if m.Reported && more == 0 && b.DowntimeMs <= m.DowntimeMs {
 		return nil
 	}
-	m.Reported = true // it is the last word, also if it comes before that of the target
+	m.Reported = true // it is the last report, also if it comes before that of the target
 	m.BytesMoved, m.DowntimeMs, m.ModifyIndex = m.BytesMoved+more, max(m.DowntimeMs, b.DowntimeMs), w.index
 	w.put(tMigrations, &m)
 	if p, ok := w.read().MovePlan(m.Plan); ok && m.Plan != "" && m.State != MigrationRunning {

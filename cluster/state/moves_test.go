@@ -93,7 +93,8 @@ func withMoves(t *testing.T, k *cluster) {
 	k.must(t, state.KindMovePlan, state.MovePlanPut{Plan: room})
 }
 
-// Whether what runs is counted twice while a step prepares, who is informed of what when a move ends, and what an end adds up to.
+// The test checks three things: whether the VM is charged twice while a step prepares, what is reported to which host when a
+// move ends, and the sums at an end.
 func TestMovePlan(t *testing.T) {
 	k := small(t, 2)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1", "h1"))
@@ -185,7 +186,7 @@ func TestMoveEndsWithItsHost(t *testing.T) {
 	}
 }
 
-// A host that is emptied takes no VMs, and only the end of its drain opens it.
+// A host with a drain takes no VMs, and only the end of its drain opens it.
 func TestDrain(t *testing.T) {
 	k := small(t, 1)
 	k.must(t, state.KindDrain, state.HostDrain{Host: "h1", Drain: state.Drain{State: state.DrainRunning, Reason: "fan"}})
@@ -254,7 +255,7 @@ func TestOldMovesAreForgotten(t *testing.T) {
 	}
 }
 
-// The source's last word is its last, whether it comes before that of the target or after it, and whoever counted more.
+// The source's last report is final, whether it comes before that of the target or after it, and whichever counted more.
 func TestSourceReports(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		k := small(t, 2)
@@ -276,7 +277,7 @@ func TestSourceReports(t *testing.T) {
 	}
 }
 
-// What became of steps is written without the steps, and comes to the same.
+// The changes of steps are written without the steps, and give the same result.
 func TestChangesOfStepsAreShort(t *testing.T) {
 	const steps = 300
 	whole, short := small(t, 2), small(t, 2)

@@ -11,8 +11,8 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// snapshotFormat names the file format of Save: a header line, a line per row, and a
-// last line that seals all before it, so that half a file is not taken for a whole one.
+// snapshotFormat names the file format of Save: a header line, a line per row, and a last line that seals all before it, so
+// that a file that was cut off is not taken for a whole one.
 const snapshotFormat = "evenkeel-state"
 
 // tSeal is the table name on the last line.
@@ -95,10 +95,10 @@ func (s *Snapshot) save(to io.Writer, version int) error {
 	return nil
 }
 
-// Restore replaces the state by a saved one, whole or not at all.
+// Restore replaces the state by a saved one, or changes nothing.
 func (s *Store) Restore(from io.Reader) error { return s.restore(from, FormatVersion) }
 
-// restore what programs wrote that know the format up to that version.
+// restore reads what programs wrote that know the format up to that version.
 func (s *Store) restore(from io.Reader, newest int) error {
 	in := bufio.NewReaderSize(from, 1<<16)
 	sum := sha256.New()
@@ -158,7 +158,7 @@ func (s *Store) restore(from io.Reader, newest int) error {
 	return nil
 }
 
-// checkSeal holds the last line against what was read before it and what is left.
+// checkSeal compares the last line with what was read before it, and refuses bytes after it.
 func checkSeal(l line, sum []byte, rest *bufio.Reader) error {
 	var got seal
 	if err := strict(l.Row, &got); err != nil {

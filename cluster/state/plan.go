@@ -74,8 +74,8 @@ func (w *writer) plan(p *Plan) error {
 	return nil
 }
 
-// affected are the hosts whose load a plan can change, by name: those it says it
-// touches, and those it touches without saying so.
+// affected returns the hosts whose load a plan can change, by name: those that it lists as affected, and those that it changes
+// without listing them.
 func (w *writer) affected(p *Plan) []string {
 	s := w.read()
 	set := map[string]bool{}
@@ -142,7 +142,7 @@ func (w *writer) putVC(p *Plan) error {
 	return nil
 }
 
-// imagesThere: an image may have left the catalogue since the plan was made.
+// imagesThere checks the VC's images again: one may have left the catalogue since the plan was made.
 func (w *writer) imagesThere(vc VC) error {
 	if vc.Goal != GoalRun {
 		return nil
@@ -221,7 +221,7 @@ func (w *writer) allocate(a Allocation) error {
 	return nil
 }
 
-// allocate to a group of a row that is not in the state yet.
+// allocate sets the allocation of a group in a row that is not in the state yet.
 func (v *VC) allocate(a Allocation) error {
 	g := v.SharedGroup(a.Group)
 	if g == nil {
@@ -231,12 +231,12 @@ func (v *VC) allocate(a Allocation) error {
 	return nil
 }
 
-// Load is what the VMs of a host take of it.
+// Load is what the VMs of a host are charged to it.
 type Load struct {
 	CPU    float64 // cores: allocations, and the caps that stopping VMs keep
-	Memory int64   // bytes: held, with overhead
-	// Reserve is kept for what VMs may take back by themselves: their boot memory
-	// less what they hold (design rule 3), bytes.
+	Memory int64   // bytes: charged, with overhead
+	// Reserve is kept for what VMs may take back by themselves, bytes: their boot memory less what they are charged (design
+	// rule 3).
 	Reserve allocator.Reserve[int64]
 	VMs     int
 }
@@ -246,7 +246,7 @@ func (s *Snapshot) LoadOf(host string) Load {
 	return s.loadOf(host, func(id string) *VC { vc, _ := s.SharedVC(id); return vc })
 }
 
-// loadOf is LoadOf with a way to see VCs.
+// loadOf is LoadOf with the caller's way to read VCs.
 func (s *Snapshot) loadOf(host string, see func(id string) *VC) Load {
 	var l Load
 	var overhead int64

@@ -17,12 +17,12 @@ const (
 	VCDeleting VCState = "deleting"
 )
 
-// Count adds up the phases of VMs.
+// Count has the number of VMs in each phase.
 type Count struct {
 	Starting, Running, Stopping, Stopped, Failed, Lost int
 }
 
-// CountPhases of VMs.
+// CountPhases counts the phases of VMs.
 func CountPhases(vms []VM) Count {
 	var c Count
 	for _, vm := range vms {
@@ -44,7 +44,7 @@ func CountPhases(vms []VM) Count {
 	return c
 }
 
-// StateOf a VC from its row and its VMs.
+// StateOf returns the state of a VC from its row and its VMs.
 func StateOf(vc VC, vms []VM) VCState {
 	c := CountPhases(vms)
 	for _, vm := range vms {
@@ -75,10 +75,10 @@ func StateOf(vc VC, vms []VM) VCState {
 	return VCRunning
 }
 
-// shutDown: it was stopped by itself, as when its host was emptied, and stays so until its VC is started.
+// shutDown says whether the VM was stopped alone, as when its host was drained. It stays stopped until its VC is started.
 func (v VM) shutDown() bool { return v.Phase == Stopped && v.Goal == GoalStop }
 
-// Yield of each VM of the group: allocation / need, in [0, 1]; 1 for a need of 0.
+// Yield is that of each VM of the group: allocation / need, in [0, 1]; 1 for a need of 0.
 func (g Group) Yield() float64 {
 	need := g.Need()
 	if need <= 0 {
@@ -87,7 +87,7 @@ func (g Group) Yield() float64 {
 	return min(1, g.Allocation/need)
 }
 
-// YieldOf a VC is the least yield of its groups.
+// YieldOf returns the yield of a VC: the lowest yield of its groups.
 func YieldOf(vc VC) float64 {
 	y := 1.0
 	for _, g := range vc.Groups {
@@ -107,15 +107,15 @@ const (
 	OpSuperseded OpState = "superseded" // a later request changed what is wanted
 )
 
-// Progress of an operation: Done of Total steps (VMs).
+// Progress is the progress of an operation: Done of Total steps (VMs).
 type Progress struct {
 	State       OpState
 	Done, Total int
 	Text        string
 }
 
-// ProgressOf an operation. enacted tells up to which log index a host's agent
-// has put the desired state into force; 0 where it has not said so yet.
+// ProgressOf returns the progress of an operation. enacted returns the log index up to which a host's agent has put the desired
+// state into force; 0 if the agent has not reported one yet.
 func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Progress {
 	if op.MovePlan != "" || op.Host != "" {
 		return s.moveProgress(op)
@@ -145,7 +145,7 @@ func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Pr
 	return s.runProgress(op, vc, vms, enacted)
 }
 
-// runProgress is the progress of what ends in a VC that runs as asked: create, start, scale.
+// runProgress is the progress of an operation that ends in a VC that runs as asked: create, start, scale.
 func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(string) uint64) Progress {
 	c := CountPhases(vms)
 	p := Progress{State: OpPending, Done: c.Running, Total: len(vms), Text: fmt.Sprintf("%d of %d VMs running", c.Running, len(vms))}

@@ -6,14 +6,18 @@ import (
 	"time"
 )
 
-// PrepareRestore copies a saved state so that it can be put in force again, on a cluster whose
-// hosts went on without it: nothing is started or stopped until every host has said what it
-// runs (design rule 1). Its epoch is above its own, above that of the state it replaces (now; nil if that is not
-// known), and not below the seconds since 1970 at that time, so that it is new also where the newest state is not known.
-// What renewals had said of watchdogs is forgotten. Hosts that came since it was saved are waited for as well: they
-// may run its VMs. Who may come in is as it is now, and not as it was: members, the certificates that were
-// revoked, and tokens; of another cluster's state that is put in force here, as it is now and as it was. Hosts in
-// waitFor are waited for, too, and their agents listened to: somebody knows that they had joined, though neither state does.
+// PrepareRestore copies a saved state so that it can be put in force again, on a cluster whose hosts went on without it.
+// Nothing is started or stopped until every host has reported what it runs (design rule 1).
+//
+// The epoch of the copy is above the saved one, above that of the state it replaces (now; nil if that is not known), and not
+// below the seconds since 1970 at that time. So it is new also where the newest state is not known.
+//
+// The copy drops what lease renewals had reported of watchdogs. The recovery freeze waits also for hosts that joined since the
+// state was saved: they may run its VMs. Members, revoked certificates and tokens decide who may connect. Of these the copy has
+// the current ones, not the saved ones. If the saved state is another cluster's, it has both the current and the saved ones.
+// The recovery freeze waits for the hosts in waitFor, too, and the cluster accepts their agents: an operator knows that they
+// had joined, though neither state does.
+//
 // reason is a noun: "restore", "recovery".
 func PrepareRestore(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot, waitFor ...string) error {
 	s, err := prepareRestore(in, reason, at, now, FormatVersion, waitFor...)
@@ -23,7 +27,8 @@ func PrepareRestore(in io.Reader, out io.Writer, reason string, at time.Time, no
 	return s.Snapshot().Save(out)
 }
 
-// prepareRestore by a program that knows the format up to that version, as all programs do that apply an entry of it.
+// prepareRestore is PrepareRestore by a program that knows the format up to that version, as all programs do that apply an
+// entry of it.
 func prepareRestore(in io.Reader, reason string, at time.Time, now *Snapshot, version int, waitFor ...string) (*Store, error) {
 	s := New()
 	if err := s.restore(in, version); err != nil {
@@ -73,8 +78,8 @@ func prepareRestore(in io.Reader, reason string, at time.Time, now *Snapshot, ve
 	return s, nil
 }
 
-// beside the state of another cluster, which this one takes over, what holds of members, tokens and certificates is what
-// both say: who restores it does not lose access by it, and the servers that there are stay servers.
+// beside merges members, tokens and certificates into the state of another cluster that this one takes over: both states' rows
+// hold. So an operator who restores it does not lose access by it, and the present servers stay servers.
 func (w *writer) beside(now *Snapshot) {
 	w.waitForNew(now)
 	for _, m := range w.read().Members() { // what its servers know counts once they are here again
@@ -95,7 +100,7 @@ func (w *writer) beside(now *Snapshot) {
 	}
 }
 
-// waitForNew hosts, which the saved state does not know.
+// waitForNew makes the recovery freeze wait for hosts that the saved state does not know.
 func (w *writer) waitForNew(now *Snapshot) {
 	for _, h := range now.Hosts() {
 		if _, known := w.read().Host(h.Name); !known {
@@ -104,8 +109,8 @@ func (w *writer) waitForNew(now *Snapshot) {
 	}
 }
 
-// since the state was saved, hosts, members, certificates and tokens came and went: what holds of them is
-// what now says.
+// since brings hosts, members, certificates and tokens up to date: they came and went since the state was saved, and those of
+// now hold.
 func (w *writer) since(now *Snapshot) {
 	w.waitForNew(now)
 	replace(w, now, tMembers, (*Snapshot).Members)
@@ -116,7 +121,7 @@ func (w *writer) since(now *Snapshot) {
 	}
 }
 
-// replace the rows of a table by those of another state.
+// replace replaces the rows of a table by those of another state.
 func replace[T any](w *writer, by *Snapshot, table string, rows func(*Snapshot) []T) {
 	for _, row := range rows(w.read()) {
 		w.drop(table, &row)

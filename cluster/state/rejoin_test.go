@@ -9,8 +9,8 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// A host that lost its disk takes its name again while its VMs run, in the run of the machine that its agent last renewed for, and in
-// no other. What the agent before it said of its lease proves nothing from then on.
+// A host that lost its disk takes its name again while its VMs run, in the run of the machine for which its agent last renewed,
+// and in no other. What the agent before it reported of its lease proves nothing from then on.
 func TestNameIsTakenAgainInTheSameRun(t *testing.T) {
 	was := state.Machine{ID: "m1", Boot: "b1"}
 	for _, c := range []struct {

@@ -2,9 +2,9 @@ package state
 
 import "fmt"
 
-// LeftoverStays says why a paused VM of that generation, which a migration left behind on a host, may not be destroyed; "" if it
-// can never be resumed rightly, as the VM was seen to run elsewhere since, has ended, or is to start again. deleted: it is paused, and no state
-// was ever restored here, so that a VM that the state does not know was deleted.
+// LeftoverStays says why a paused VM of that generation, which a migration left behind on a host, may not be destroyed; "" if
+// it may. It may where it can never be resumed rightly: the VM was seen to run elsewhere since, has ended, or is to start
+// again. deleted: it is paused, and no state was ever restored here, so that a VM that the state does not know was deleted.
 func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bool) string {
 	switch here := vm.Host == host; {
 	case !known && deleted:
@@ -30,7 +30,7 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 		case vm.Paused && vm.SourceLost == "":
 			return "it is to be resumed here, as it was not handed over"
 		}
-		return "" // the target says that the VM arrived, or it is lost
+		return "" // the target reports that the VM arrived, or the VM is lost
 	case vm.MovingTo != "" || vm.Phase == Running || vm.Phase == Stopping:
 		if here {
 			return "by the state it runs here"
@@ -42,8 +42,8 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 	return ""
 }
 
-// ResumeRefused says why a host may not have a VM go on that stands paused there by a move, or by one that is closed (0); "" if it
-// may. A move's source may until it has said that the VM left: the target goes by that word alone.
+// ResumeRefused says why a host may not resume a VM that is paused there by a move, or by one that is closed (0); "" if it may.
+// A move's source may resume the VM until it has reported that the VM left: only that report lets the target resume it.
 func ResumeRefused(vm VM, known bool, host string, generation, move uint64) string {
 	switch {
 	case !known || vm.Generation != generation || vm.Move != move || vm.MovingTo != "" && !vm.Paused:
@@ -62,8 +62,8 @@ func ResumeRefused(vm VM, known bool, host string, generation, move uint64) stri
 	return "it is neither the source nor the target of the move"
 }
 
-// vmReport moves VMs on by the word of their host. A status for another host's
-// VM, another generation, another move or an unknown VM is stale and changes nothing.
+// vmReport applies a host's report to its VMs. A status for another host's VM, another generation, another move or an unknown
+// VM is stale and changes nothing.
 func (w *writer) vmReport(b *VMReport) error {
 	if _, ok := w.read().Host(b.Host); !ok {
 		return fmt.Errorf("host %s: %w", b.Host, ErrNotFound)
@@ -114,10 +114,10 @@ func (w *writer) step(vm VM, st VMStatus) {
 	}
 	switch st.Phase {
 	case Running:
-		// The host's word wins over a failure reported before: what runs is counted.
+		// The host's report wins over a failure reported before: what runs is counted.
 		if vm.Phase == Starting || ((vm.Phase == Failed || vm.Phase == Lost) && vm.Goal == GoalRun) {
 			vm.Phase, vm.Reason = Running, ""
-			if old.Phase != Starting { // it holds again what it held
+			if old.Phase != Starting { // it is charged again what it was charged
 				vc, _ := w.read().VC(vm.VC)
 				g, _ := vc.GroupOf(vm)
 				vm.ChargedMemory = max(vm.ChargedMemory, vm.Due(g))
@@ -137,12 +137,12 @@ func (w *writer) step(vm VM, st VMStatus) {
 		if vm.Phase == Stopped || vm.Phase == Failed || vm.Phase == Lost {
 			break
 		}
-		if vm.Goal != GoalStop || vm.Reason == "" { // else it is said already why it was stopped
+		if vm.Goal != GoalStop || vm.Reason == "" { // else the reason says already why it was stopped
 			vm.Reason = st.Reason
 		}
 		vm.Phase = st.Phase
 		if vm.Goal == GoalRun {
-			vm.Phase = Failed // nobody asked it to end
+			vm.Phase = Failed // it ended without an order
 		}
 		vm.ChargedMemory, vm.Frozen, vm.Target = 0, 0, 0
 	}

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// keepParts of a restore that was not ended.
+// keepParts is how long the parts of a restore that was not ended are kept.
 const keepParts = 10 * time.Minute
 
-// Restore is a part of a saved state that is put in force. Parts come in order; with the last one the whole state is replaced by what
-// they hold together, held as Held makes it, or nothing is changed. So all servers change it at the same place in the log.
+// Restore is a part of a saved state that is put in force. Parts come in order. With the last one the whole state is replaced
+// by what the parts hold together, under the recovery freeze of PrepareRestore, or nothing is changed. So all servers change it
+// at the same place in the log.
 type Restore struct {
 	ID   string `json:"id"` // of all parts
 	Part int    `json:"part"`
@@ -23,7 +24,7 @@ type Restore struct {
 	Text    string   `json:"text,omitempty"`    // for the event
 }
 
-// maxParts of a restore.
+// maxParts is how many parts a restore may have.
 const maxParts = 1 << 16
 
 func (b *Restore) valid() error {
@@ -67,7 +68,7 @@ func (w *writer) restore(b *Restore) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, ErrInvalid)
 	}
-	if at := s.Snapshot().Index(); at >= w.index { // its rows say when they changed
+	if at := s.Snapshot().Index(); at >= w.index { // the saved state's rows have the indexes of their changes
 		return fmt.Errorf("it is of index %d, this is %d: %w", at, w.index, ErrConflict)
 	}
 	is, known := w.read().Meta()
@@ -80,7 +81,7 @@ func (w *writer) restore(b *Restore) error {
 	return nil
 }
 
-// replaceBy another state all that there is.
+// replaceBy replaces the whole state by another one.
 func (w *writer) replaceBy(s *Snapshot) {
 	for table := range schema().Tables {
 		if _, err := w.txn.DeleteAll(table, "id"); err != nil {
@@ -104,10 +105,10 @@ func (w *writer) replaceBy(s *Snapshot) {
 	w.cache.vcs, w.cache.ops = nil, unknown
 }
 
-// every row of a table is to be forgotten.
+// every says of every row of a table that it is to be dropped.
 func every[T any](*T) bool { return true }
 
-// forgetParts of a restore that nobody goes on with.
+// forgetParts drops the parts of restores that no client goes on with: those older than keepParts.
 func (w *writer) forgetParts() {
 	forgetRows(w, tRestore, func(p *restorePart) bool { return w.at.Sub(p.At) > keepParts })
 }

@@ -30,7 +30,8 @@ func withRestore(t *testing.T, k *cluster) {
 	k.must(t, state.KindRestore, parts("r2", "never ended", 2)[0])
 }
 
-// A saved state takes the place of all that there is, once the last part of it is there, and as Held says; until then nothing is changed.
+// A saved state replaces the whole state once its last part is there, under the recovery freeze of PrepareRestore. Until then
+// nothing is changed.
 func TestRestoreInTheLog(t *testing.T) {
 	k := small(t, 3)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "old", 1, gib, "h1", "h2"))
@@ -166,7 +167,7 @@ func TestRestoreInTheLogIsRefused(t *testing.T) {
 	}
 }
 
-// Parts that nobody goes on with are forgotten.
+// Parts of a restore that no client goes on with are dropped.
 func TestRestoreThatIsNotEnded(t *testing.T) {
 	k := small(t, 1)
 	k.must(t, state.KindRestore, parts("r", strings.Repeat("x", 100), 2)[0])

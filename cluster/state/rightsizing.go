@@ -1,6 +1,6 @@
 package state
 
-// RightsizingMode says what is done with estimates of what VMs need.
+// RightsizingMode says what is done with estimates of needs.
 type RightsizingMode string
 
 // Modes of rightsizing.
@@ -10,24 +10,25 @@ const (
 	RightsizingOn     RightsizingMode = "on"
 )
 
-// Needs of a VC: where they come from.
+// Sources of a VC's needs.
 const (
 	NeedsDeclared  = "declared"
 	NeedsEstimated = "estimated"
 )
 
-// How bold estimates are.
+// How aggressive estimates are.
 const (
 	Conservative = "conservative"
 	Balanced     = "balanced"
 	Aggressive   = "aggressive"
 )
 
-// RightsizingSettings say whose needs are estimated, and what is done with that. A zero field stands for its default: see WithDefaults.
+// RightsizingSettings say which VCs' needs are estimated, and what is done with the estimates. A zero field stands for its
+// default: see WithDefaults.
 type RightsizingSettings struct {
 	Mode           RightsizingMode `json:"mode,omitempty"`
-	Needs          string          `json:"needs,omitempty"`          // of a VC that says nothing
-	Aggressiveness string          `json:"aggressiveness,omitempty"` // of a VC that says nothing
+	Needs          string          `json:"needs,omitempty"`          // of a VC that does not set them
+	Aggressiveness string          `json:"aggressiveness,omitempty"` // of a VC that does not set it
 }
 
 // WithDefaults fills in what is not set.
@@ -47,7 +48,7 @@ func (x RightsizingSettings) Estimates(vc *VC) bool {
 	return needs == NeedsEstimated
 }
 
-// AggressivenessOf of the estimates for a VC.
+// AggressivenessOf returns the aggressiveness of the estimates for a VC.
 func (x RightsizingSettings) AggressivenessOf(vc *VC) string {
 	if vc.Aggressiveness != "" {
 		return vc.Aggressiveness
@@ -55,7 +56,7 @@ func (x RightsizingSettings) AggressivenessOf(vc *VC) string {
 	return x.WithDefaults().Aggressiveness
 }
 
-// Need of one VM, cores: what was estimated, or else declared.
+// Need is the need of one VM, cores: the estimated one, if there is one, else the declared one.
 func (g Group) Need() float64 {
 	if g.Estimated > 0 {
 		return min(g.Estimated, g.CPU)
@@ -71,8 +72,8 @@ func (v VM) Due(g Group) int64 {
 	return g.Memory
 }
 
-// Rightsize sets estimated needs and balloon targets, all of them or none. It is checked again when applied: limits
-// of the hosts, floors, and whether who shall have less still agrees to it.
+// Rightsize sets estimated needs and balloon targets, all of them or none. Apply checks it again: the limits of the hosts, the
+// floors, and whether each VC that shall have less still allows it.
 type Rightsize struct {
 	Basis   uint64      `json:"basis"` // log index of the snapshot it was made on
 	Needs   []GroupNeed `json:"needs,omitempty"`

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// rightsize sets needs and targets. Memory that a target gives back counts until the host says that it is free (VM.ChargedMemory).
+// rightsize sets needs and targets. Memory that a target gives back stays charged until the host reports that it is free
+// (VM.ChargedMemory).
 func (w *writer) rightsize(b *Rightsize) error {
 	if b.Basis >= w.index {
 		return fmt.Errorf("rightsized on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
@@ -50,7 +51,7 @@ func (w *writer) rightsize(b *Rightsize) error {
 	return nil
 }
 
-// rightsizes says why a VC is not to be given less than was declared; "" = it may be.
+// rightsizes says why a VC must not be given less than was declared; "" = it may be.
 func rightsizes(vc *VC, set RightsizingSettings, basis uint64) string {
 	switch {
 	case vc.ModifyIndex > basis:

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// RightsizingHours are kept, of what rightsizing did: seven days of one mode.
+// RightsizingHours is how many hours of rightsizing are kept: seven days of one mode.
 const RightsizingHours = 7 * 24
 
-// RightsizingHour is what rightsizing did in an hour, or in the shadow would have done. VM-minutes count each VM for each minute.
+// RightsizingHour is what rightsizing did in an hour, or in shadow mode would have done. VM-minutes count each VM for each
+// minute.
 type RightsizingHour struct {
 	ID      string          `json:"id,omitempty"` // by From, then Mode; set when applied
 	From    time.Time       `json:"from"`         // a whole hour
@@ -28,18 +29,18 @@ type RightsizingHour struct {
 	Preempted   int     `json:"preempted"`
 }
 
-// RightsizingReport is what a leader reports what rightsizing did, so that the next one goes on from there: hours that are new, or that it told less
-// of before.
+// RightsizingReport has what rightsizing did, as the leader records it, so that the next leader goes on from there. It has the
+// hours that are new, and those of which an earlier report had less.
 type RightsizingReport struct {
 	Hours []RightsizingHour `json:"hours"`
 }
 
-// RightsizingHours that were told, oldest first.
+// RightsizingHours returns the recorded hours, oldest first.
 func (s *Snapshot) RightsizingHours() []RightsizingHour {
 	return all[RightsizingHour](s, tRightsizingHours, "id")
 }
 
-// rightsizingReport puts hours in place of what was informed of them before. The oldest are forgotten.
+// rightsizingReport puts hours in the place of earlier reports of the same hours. It drops the oldest.
 func (w *writer) rightsizingReport(b *RightsizingReport) error {
 	for _, h := range b.Hours {
 		h.From = h.From.UTC()

@@ -67,7 +67,8 @@ func withHours(t *testing.T, k *cluster) {
 	}
 }
 
-// An hour that is told again replaces what was informed of it; the oldest are forgotten; what nobody can have seen is refused whole.
+// An hour that is reported again replaces the earlier report of it. The oldest hours are dropped. A report with an hour that no
+// leader can have observed is refused whole.
 func TestRightsizingHours(t *testing.T) {
 	k := small(t, 1)
 	hour := func(n int, mode state.RightsizingMode, minutes float64) state.RightsizingHour {

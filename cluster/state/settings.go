@@ -20,7 +20,7 @@ type Settings struct {
 	Rightsizing RightsizingSettings `json:"shaping,omitzero"`
 }
 
-// DefaultSettings of a cluster that nobody set otherwise.
+// DefaultSettings returns the settings of a cluster that no operator has changed.
 func DefaultSettings() Settings {
 	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096}
 }

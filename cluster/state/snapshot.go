@@ -4,8 +4,7 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// Snapshot is a consistent view of the state at one log index. Its rows are
-// constants.
+// Snapshot is a consistent view of the state at one log index. Its rows are constants.
 type Snapshot struct {
 	txn *memdb.Txn
 }
@@ -34,7 +33,7 @@ func all[T any](s *Snapshot, table, index string, args ...any) []T {
 	return out
 }
 
-// peek is first without a copy: the row is not to be changed.
+// peek is first without a copy: the caller must not change the row.
 func peek[T any](s *Snapshot, table, index string, args ...any) (*T, bool) {
 	obj, err := s.txn.First(table, index, args...)
 	if err != nil {
@@ -46,7 +45,7 @@ func peek[T any](s *Snapshot, table, index string, args ...any) (*T, bool) {
 	return obj.(*T), true
 }
 
-// final row of an index, not to be changed.
+// final returns the last row of an index, which the caller must not change.
 func final[T any](s *Snapshot, table, index string) (*T, bool) {
 	obj, err := s.txn.Last(table, index)
 	if err != nil {
@@ -58,7 +57,7 @@ func final[T any](s *Snapshot, table, index string) (*T, bool) {
 	return obj.(*T), true
 }
 
-// each calls f with the rows, not to be changed, until it returns false.
+// each calls f with the rows, which f must not change, until f returns false.
 func each[T any](s *Snapshot, f func(*T) bool, table, index string, args ...any) {
 	it, err := s.txn.Get(table, index, args...)
 	if err != nil {
@@ -81,7 +80,7 @@ func (s *Snapshot) EachVC(f func(*VC) bool) { each(s, f, tVCs, "id") }
 // EachVM is EachHost for the VMs, in order of their ids.
 func (s *Snapshot) EachVM(f func(*VM) bool) { each(s, f, tVMs, "id") }
 
-// EachVMOn is EachVM for those whose place is that host, and then for those that an open move takes there.
+// EachVMOn is EachVM for the VMs that are placed on that host, and then for those that an open move takes there.
 func (s *Snapshot) EachVMOn(host string, f func(*VM) bool) {
 	more := true
 	again := func(vm *VM) bool { more = f(vm); return more }
@@ -102,8 +101,8 @@ func (s *Snapshot) Index() uint64 {
 	return p.Index
 }
 
-// PlacementIndex is the log index of the last change that placements and
-// shares depend on: a host's limits or load, or what a VC is to be.
+// PlacementIndex is the log index of the last change on which placements and shares depend: a host's limits or load, or a VC's
+// desired state.
 func (s *Snapshot) PlacementIndex() uint64 {
 	last := s.TakenOut()
 	if h, ok := final[Host](s, tHosts, "version"); ok {
@@ -115,7 +114,7 @@ func (s *Snapshot) PlacementIndex() uint64 {
 	return last
 }
 
-// TakenOut is the log index at which a host was last taken out, 0 if none was.
+// TakenOut is the log index at which a host was last removed from the cluster, 0 if none was.
 func (s *Snapshot) TakenOut() uint64 {
 	p, _ := first[position](s, tIndex, "id", "log")
 	return p.Placement
@@ -146,61 +145,60 @@ func (s *Snapshot) Meta() (Meta, bool) {
 	return *m, true
 }
 
-// Hosts by name, in order.
+// Hosts returns the hosts in order of their names.
 func (s *Snapshot) Hosts() []Host { return all[Host](s, tHosts, "id") }
 
-// Host of that name.
+// Host returns the host of that name.
 func (s *Snapshot) Host(name string) (Host, bool) { return first[Host](s, tHosts, "id", name) }
 
-// VCs in order of their ids, that is of their age.
+// VCs returns the VCs in order of their ids, that is of their age.
 func (s *Snapshot) VCs() []VC { return all[VC](s, tVCs, "id") }
 
-// VC of that id.
+// VC returns the VC of that id.
 func (s *Snapshot) VC(id string) (VC, bool) { return first[VC](s, tVCs, "id", id) }
 
-// SharedVC is VC without a copy: the row is not to be changed.
+// SharedVC is VC without a copy: the caller must not change the row.
 func (s *Snapshot) SharedVC(id string) (*VC, bool) { return peek[VC](s, tVCs, "id", id) }
 
-// VCNamed is the VC of that name.
+// VCNamed returns the VC of that name.
 func (s *Snapshot) VCNamed(name string) (VC, bool) { return first[VC](s, tVCs, "name", name) }
 
-// VMs in order of their ids.
+// VMs returns the VMs in order of their ids.
 func (s *Snapshot) VMs() []VM { return all[VM](s, tVMs, "id") }
 
-// VM of that id.
+// VM returns the VM of that id.
 func (s *Snapshot) VM(id string) (VM, bool) { return first[VM](s, tVMs, "id", id) }
 
-// VMNamed is the VM of that name.
+// VMNamed returns the VM of that name.
 func (s *Snapshot) VMNamed(name string) (VM, bool) { return first[VM](s, tVMs, "name", name) }
 
-// VMsOf are the VMs of a VC, by its id.
+// VMsOf returns the VMs of a VC, by its id.
 func (s *Snapshot) VMsOf(vc string) []VM { return all[VM](s, tVMs, "vc", vc) }
 
-// VMsOn are the VMs whose place is that host, whatever their phase.
+// VMsOn returns the VMs that are placed on that host, whatever their phase.
 func (s *Snapshot) VMsOn(host string) []VM { return all[VM](s, tVMs, "host", host) }
 
-// Images by name, in order.
+// Images returns the images in order of their names.
 func (s *Snapshot) Images() []Image { return all[Image](s, tImages, "id") }
 
-// Image of that name.
+// Image returns the image of that name.
 func (s *Snapshot) Image(name string) (Image, bool) { return first[Image](s, tImages, "id", name) }
 
-// Operations in order of their ids, that is of their age.
+// Operations returns the operations in order of their ids, that is of their age.
 func (s *Snapshot) Operations() []Operation { return all[Operation](s, tOps, "id") }
 
-// Operation of that id.
+// Operation returns the operation of that id.
 func (s *Snapshot) Operation(id string) (Operation, bool) {
 	return first[Operation](s, tOps, "id", id)
 }
 
-// Remembered is the answer given before for an idempotency key.
+// Remembered returns the answer given before for an idempotency key.
 func (s *Snapshot) Remembered(key string) (Remembered, bool) {
 	return first[Remembered](s, tIdem, "id", key)
 }
 
-// EventsAfter are the events with a greater number than seq, oldest first, at
-// most limit of them (0: all). The oldest ones are dropped after a while:
-// see keepEvents.
+// EventsAfter returns the events with a greater number than seq, oldest first, at most limit of them (0: all). The oldest
+// events are dropped after a while: see keepEvents.
 func (s *Snapshot) EventsAfter(seq uint64, limit int) []Event {
 	it, err := s.txn.LowerBound(tEvents, "id", seq+1)
 	if err != nil {
@@ -219,7 +217,7 @@ func (s *Snapshot) LastEvent() uint64 {
 	return p.Seq
 }
 
-// GroupOf is the group of the VC that a VM belongs to.
+// GroupOf returns the group of the VC to which a VM belongs.
 func (v VC) GroupOf(vm VM) (Group, bool) {
 	if g := v.SharedGroup(vm.Group); g != nil {
 		return *g, true
@@ -227,7 +225,7 @@ func (v VC) GroupOf(vm VM) (Group, bool) {
 	return Group{}, false
 }
 
-// SharedGroup of that name, not to be changed; nil if there is none, or no VC.
+// SharedGroup returns the group of that name, which the caller must not change; nil if there is none, or no VC.
 func (v *VC) SharedGroup(name string) *Group {
 	if v == nil {
 		return nil

@@ -38,7 +38,7 @@ type position struct {
 	Key   string `json:"key"`
 	Index uint64 `json:"index"`
 	Seq   uint64 `json:"seq"`
-	// Placement is the index at which a host was last taken out.
+	// Placement is the log index at which a host was last removed from the cluster.
 	Placement uint64 `json:"placement,omitempty"`
 }
 
@@ -89,10 +89,10 @@ func schema() *memdb.DBSchema {
 	return s
 }
 
-// seconds since 1970, so that earlier ones are smaller numbers, also before 1970.
+// seconds returns the seconds since 1970, so that earlier times are smaller numbers, also before 1970.
 func seconds(at time.Time) uint64 { return uint64(at.Unix()) ^ 1<<63 }
 
-// numberIndex orders rows by a number; those that have none are not in it.
+// numberIndex orders rows by a number; rows without one are not in it.
 type numberIndex[T any] struct{ of func(*T) (uint64, bool) }
 
 // FromObject implements memdb.SingleIndexer.
@@ -117,7 +117,7 @@ func (numberIndex[T]) FromArgs(args ...any) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(nil, n), nil
 }
 
-// Store holds the state. One goroutine applies, any number read.
+// Store holds the state. One goroutine applies entries, any number read.
 type Store struct {
 	mu sync.RWMutex // guards the pointer, not the data: Restore swaps it
 	db *memdb.MemDB
@@ -142,7 +142,7 @@ func (s *Store) current() *memdb.MemDB {
 	return s.db
 }
 
-// Snapshot is the state as it is now. It costs a pointer copy and does not change.
+// Snapshot returns the state as it is now. It costs a pointer copy and does not change.
 func (s *Store) Snapshot() *Snapshot {
 	s.mu.RLock() // or Restore could swap and wake in between, and a watch would sleep for ever
 	defer s.mu.RUnlock()

@@ -99,7 +99,7 @@ func TestOldLogsTogether(t *testing.T) {
 	}
 }
 
-// Half of what comes together is refused: the others are in force, each at its own index, and only they are informed of.
+// Half of a batch is refused. The others are in force, each at its own index, and only they are reported.
 func TestHalfIsRefused(t *testing.T) {
 	k := small(t, 2)
 	basis := k.Snapshot()

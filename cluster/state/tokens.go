@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Role is what the holder of a token of the API may do. Package api/server says which routes each may ask for.
+// Role is what the holder of an API token may do. Package api/server says which routes each role may use.
 type Role string
 
 // The roles.
@@ -18,17 +18,17 @@ const (
 	RoleMetrics  Role = "metrics"
 )
 
-// Roles that there are, the one with the most rights first.
+// Roles returns all roles, the one with the most rights first.
 func Roles() []Role { return []Role{RoleAdmin, RoleOperator, RoleAuditor, RoleMetrics} }
 
-// Token is a bearer token of the API. Its secret is known by its SHA-256 only.
+// Token is a bearer token of the API. The state has only the SHA-256 of its secret.
 type Token struct {
 	ID     string `json:"id"`   // 16 hex digits; stands in the token's text
 	Hash   string `json:"hash"` // SHA-256 of the token's whole text, hexadecimal
 	Name   string `json:"name"`
 	Role   Role   `json:"role"`
 	Tenant string `json:"tenant,omitempty"` // always "": for tenants, which no version has yet
-	// MadeAt is the time of the log entry; MadeBy is who asked for it, as audit.Actor writes it.
+	// MadeAt is the time of the log entry; MadeBy is the caller that asked for it, as audit.Actor writes it.
 	MadeAt time.Time `json:"madeAt"`
 	MadeBy string    `json:"madeBy,omitempty"`
 	// Until is when it ends; zero: never.
@@ -40,9 +40,9 @@ type Token struct {
 // TokenDrop revokes a token of the API.
 type TokenDrop struct {
 	ID string `json:"id"`
-	By string `json:"by,omitempty"` // who asked, as audit.Actor writes it
-	// AdminElsewhere: there is an admin token that does not expire and that the state does not hold (the file of
-	// `vcd dev`), so that the last one of the state may go.
+	By string `json:"by,omitempty"` // the caller, as audit.Actor writes it
+	// AdminElsewhere: there is an admin token that does not expire and that is not in the state (it is in the file of `vcd
+	// dev`), so that the last one of the state may go.
 	AdminElsewhere bool `json:"adminElsewhere,omitempty"`
 }
 
@@ -70,8 +70,8 @@ const (
 // TokenNameRule says what names of tokens are valid.
 const TokenNameRule = "must be 1 to 63 printable ASCII characters, without a space at either end"
 
-// ValidTokenName says whether a name keeps TokenNameRule. ASCII, because Unicode's idea of what is printable changes
-// with the version of the program, and every server must judge an entry of the log alike.
+// ValidTokenName says whether a name keeps TokenNameRule. The rule says ASCII, because Unicode's set of printable characters
+// changes with the version of the program, and every server must judge an entry of the log alike.
 func ValidTokenName(name string) bool {
 	return name != "" && len(name) <= maxTokenName && isPrintable(name) && strings.TrimSpace(name) == name
 }
@@ -85,7 +85,7 @@ var (
 	tokenHashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// Ended says whether the token's time is over.
+// Ended says whether the token has expired.
 func (t Token) Ended(now time.Time) bool { return !t.Until.IsZero() && !now.Before(t.Until) }
 
 func (t *Token) valid() error {
@@ -128,10 +128,10 @@ func (u *TokensUsed) valid() error {
 	return nil
 }
 
-// Tokens of the API in order of their ids.
+// Tokens returns the API tokens in order of their ids.
 func (s *Snapshot) Tokens() []Token { return all[Token](s, tAdmins, "id") }
 
-// Token of that id.
+// Token returns the API token of that id.
 func (s *Snapshot) Token(id string) (Token, bool) { return first[Token](s, tAdmins, "id", id) }
 
 // CheckTokenPut says why a token cannot be added; nil if it can.
@@ -150,8 +150,8 @@ func (s *Snapshot) CheckTokenPut(t Token) error {
 	return nil
 }
 
-// CheckTokenDrop returns the token that would be revoked, or why it cannot be: it is not there, or it is the last admin
-// token that does not expire. A cluster that nobody can administer must not come about.
+// CheckTokenDrop returns the token that would be revoked, or why it cannot be: it does not exist, or it is the last admin token
+// that does not expire. A cluster that no token can administer must not come about.
 func (s *Snapshot) CheckTokenDrop(d TokenDrop) (Token, error) {
 	t, ok := s.Token(d.ID)
 	if !ok {
@@ -215,7 +215,7 @@ func (w *writer) tokensUsed(b *TokensUsed) error {
 	return nil
 }
 
-// forgetEndedTokens drops the rows of tokens that ended some time ago.
+// forgetEndedTokens drops the rows of tokens that expired some time ago.
 func (w *writer) forgetEndedTokens() {
 	forgetRows(w, tAdmins, func(t *Token) bool { return !t.Until.IsZero() && w.at.Sub(t.Until) > keepEndedTokens })
 }

@@ -19,7 +19,7 @@ func token(name string, role state.Role) state.Token {
 	return state.Token{ID: text[:16], Hash: text, Name: name, Role: role, MadeBy: "test (token:0)"}
 }
 
-// administered says whether a token is there with which the cluster can be administered for ever.
+// administered says whether there is a token that can administer the cluster for ever.
 func administered(s *state.Snapshot) bool {
 	for _, t := range s.Tokens() {
 		if t.Role == state.RoleAdmin && t.Until.IsZero() {

@@ -8,13 +8,13 @@ type Resources struct {
 	Memory int64   `json:"memory"`
 }
 
-// Meta is what the cluster knows of itself. There is one row.
+// Meta is the cluster's own row. There is one.
 type Meta struct {
 	ID        string    `json:"id"` // marks the cluster's VMs on their hosts, for ever
 	CreatedAt time.Time `json:"createdAt"`
 	Settings  Settings  `json:"settings"`
-	// Epoch is raised when the cluster is recovered from a lost quorum or restored: what was
-	// said before counts for nothing with the agents, however high its index.
+	// Epoch is raised when the cluster is recovered from a lost quorum or restored: agents refuse orders of an earlier epoch,
+	// however high their index.
 	Epoch uint64 `json:"epoch,omitempty"`
 	// FencingDisabled: leases that run out stop no VM, and prove nothing.
 	FencingDisabled       bool           `json:"disarmed,omitempty"`
@@ -24,17 +24,17 @@ type Meta struct {
 	SettingsIndex uint64 `json:"settingsIndex,omitempty"`
 }
 
-// RecoveryFreeze keeps everything as it is after a restore or a recovery, until every host that
-// was known has said what it runs or was confirmed dead. The zero value is none.
+// RecoveryFreeze keeps everything as it is after a restore or a recovery, until every known host has sent its inventory or was
+// confirmed dead. The zero value is none.
 type RecoveryFreeze struct {
 	Reason  string   `json:"reason,omitempty"`
-	Pending []string `json:"pending,omitempty"` // hosts not heard of yet, by name
+	Pending []string `json:"pending,omitempty"` // hosts that have not reported yet, by name
 }
 
 // On says whether there is a recovery freeze.
 func (h RecoveryFreeze) On() bool { return h.Reason != "" }
 
-// Host is a machine and what Evenkeel may use of it.
+// Host is a machine and the part of it that Evenkeel may use.
 type Host struct {
 	Name         string    `json:"name"`
 	Capacity     Resources `json:"capacity"`
@@ -50,7 +50,7 @@ type Host struct {
 	Fencing      Fencing   `json:"fencing,omitzero"`
 	Lost         Loss      `json:"lost,omitzero"`
 	Drain        Drain     `json:"drain,omitzero"`
-	// Machine whose agent last renewed the host's lease, after it had reported all that runs in this run of the machine.
+	// Machine is the run of the machine whose agent last renewed the host's lease, after it had reported all that runs in it.
 	Machine Machine `json:"machine,omitzero"`
 
 	CreateIndex uint64 `json:"createIndex"`
@@ -59,47 +59,45 @@ type Host struct {
 	Version uint64 `json:"version"`
 }
 
-// Machine is one run of a machine, from its start to its end. The zero value is not known.
+// Machine is one run of a machine, from its start to its end. The zero value stands for an unknown run.
 type Machine struct {
 	ID   string `json:"id,omitempty"`
 	Boot string `json:"boot,omitempty"` // differs between any two runs of any machines
 }
 
-// Fencing is what the host's agent said of how it enforces its lease. It is recorded
-// before the renewal that said it is answered.
+// Fencing is how the host enforces its lease, as its agent reported in a renewal. It is recorded before that renewal is
+// answered.
 type Fencing struct {
 	Enforcing bool  `json:"enforcing,omitempty"`
 	Watchdog  int64 `json:"watchdog,omitempty"` // time-out of the armed watchdog, milliseconds; 0 = none is armed
-	// Lease is the longest that the host may hold since its last renewal, milliseconds: servers may be configured
-	// with different ones, and a host holds what it was granted. 0 = that of whoever leads.
+	// Lease is the longest lease that the host may have since its last renewal, milliseconds: servers may be configured with
+	// different ones, and a host has what it was granted. 0 = that of the server that leads.
 	Lease int64 `json:"lease,omitempty"`
 }
 
-// Loss of a host: what it was proved to have no right to any more, and how. The zero
-// value is none; the host's next report ends it.
+// Loss says what a lost host is proved not to run any more, and how. The zero value is none; the host's next report ends it.
 type Loss struct {
 	At    time.Time `json:"at,omitzero"`
 	Proof Proof     `json:"proof,omitempty"`
 	Text  string    `json:"text,omitempty"`
 }
 
-// Proof that a host does not run VMs (design rules 1 and 9).
+// Proof is the kind of proof that a host does not run VMs (design rules 1 and 9).
 type Proof string
 
 // The proofs there are.
 const (
 	ProofLease    Proof = "lease"    // its lease and its watchdog ran out: of its restartable VMs only
-	ProofFence    Proof = "fence"    // a fence device says that its power is off
-	ProofOperator Proof = "operator" // an operator says that it is dead
+	ProofFence    Proof = "fence"    // a fence device reports that its power is off
+	ProofOperator Proof = "operator" // an operator confirms that it is dead
 )
 
-// Usable is what VMs of ours may have on the host: the allowance less what
-// foreign VMs take, at least zero.
+// Usable is what VMs of this cluster may use on the host: the allowance less what foreign VMs take, at least zero.
 func (h Host) Usable() Resources {
 	return Resources{CPU: max(0, h.Allowance.CPU-h.Foreign.CPU), Memory: max(0, h.Allowance.Memory-h.Foreign.Memory)}
 }
 
-// OnFull says what becomes of a VC that does not fit now.
+// OnFull says what is done with a VC that does not fit now.
 type OnFull string
 
 // The two answers to a full cluster.
@@ -108,7 +106,7 @@ const (
 	Reject OnFull = "reject"
 )
 
-// Goal is what the tenant wants of a VC.
+// Goal is the state in which the tenant wants a VC.
 type Goal string
 
 // A VC is to run, to be stopped (disks kept), or to be gone.
@@ -161,9 +159,8 @@ type Group struct {
 	Estimated  float64 `json:"estimated,omitempty"` // cores that one VM is found to need; 0 = what was declared: see Need
 }
 
-// Affinity of a group: which hosts its VMs may, must and should share with whom. A term
-// is host:NAME, vc:NAME or label=value. Names may come to stand for nothing; they are
-// kept as they were written.
+// Affinity of a group says on which hosts, and beside which other VMs, its VMs must, should and must not run. A term is
+// host:NAME, vc:NAME or label=value. A name may come to match nothing; terms are kept as they were written.
 type Affinity struct {
 	Spread  string   `json:"spread,omitempty"`  // "host": no two VMs of the group on one host
 	Require []string `json:"require,omitempty"` // one of the hosts; of every other term, another VM on the same host
@@ -183,21 +180,21 @@ type Boot struct {
 	Cmdline string `json:"cmdline,omitempty"`
 }
 
-// Disk of each VM of a group; the zero value is none beyond what the image asks for.
+// Disk is the disk of each VM of a group; the zero value is none beyond what the image asks for.
 type Disk struct {
 	Size      int64  `json:"size,omitempty"`
 	Pool      string `json:"pool,omitempty"`
 	Ephemeral bool   `json:"ephemeral,omitempty"`
 }
 
-// CloudInit is handed to the guests of a group as it is.
+// CloudInit is given to the guests of a group unchanged.
 type CloudInit struct {
 	UserData      string `json:"userData,omitempty"`
 	MetaData      string `json:"metaData,omitempty"`
 	NetworkConfig string `json:"networkConfig,omitempty"`
 }
 
-// Decision is an answer of admission, kept so that it can be explained later.
+// Decision is an answer of admission, stored so that it can be explained later.
 type Decision struct {
 	At         time.Time    `json:"at,omitzero"`
 	Admitted   bool         `json:"admitted"`
@@ -209,7 +206,7 @@ type Decision struct {
 	Basis      uint64       `json:"basis"`            // log index of the snapshot it was made on
 }
 
-// HostReason is why a host did not take what was asked.
+// HostReason is why a host did not take what was asked for.
 type HostReason struct {
 	Host          string  `json:"host"`
 	Cordoned      bool    `json:"cordoned,omitempty"`
@@ -219,15 +216,15 @@ type HostReason struct {
 	Text          string  `json:"text"`
 }
 
-// Phase is where a VM stands. It moves forward within a generation.
+// Phase is the phase of a VM's life. It moves forward within a generation.
 type Phase string
 
-// The phases of a VM. The host's own report moves it on.
+// The phases of a VM. The report of its host moves it on.
 const (
 	Starting Phase = "starting" // permitted to start; not yet seen running
 	Running  Phase = "running"  // its host saw it run
-	Stopping Phase = "stopping" // to be stopped; still held by its host
-	Stopped  Phase = "stopped"  // its host says that it does not run
+	Stopping Phase = "stopping" // to be stopped; still charged to its host
+	Stopped  Phase = "stopped"  // its host reports that it does not run
 	Failed   Phase = "failed"   // ended without being asked to, or could not start: see Reason
 	Lost     Phase = "lost"     // went with its host, as is proved; to be started again: see VM.Bound
 )
@@ -248,8 +245,8 @@ type VM struct {
 	Reason     string `json:"reason,omitempty"`
 	VCPUs      int    `json:"vcpus"`      // as started
 	BootMemory int64  `json:"bootMemory"` // as started: the most its balloon can give back, bytes
-	// ChargedMemory is the memory the host still holds for it, bytes: at least its
-	// balloon target, more until the host reports that the guest has let go.
+	// ChargedMemory is the memory that the VM is charged on its host, bytes: at least its balloon target, more until the host
+	// reports that the guest has given it back.
 	ChargedMemory int64 `json:"held"`
 	// Target of its balloon, bytes; 0 = the memory of its group: see Due.
 	Target int64 `json:"target,omitempty"`
@@ -260,19 +257,19 @@ type VM struct {
 	MovingTo string `json:"movingTo,omitempty"`
 	// SourceLost is the source of an open move, once it was proved to run the VM no more: only then the target can be.
 	SourceLost string `json:"goneFrom,omitempty"`
-	// Move is the log index at which the open move was opened: what is said of another move settles nothing of this
-	// one. 0: none is open.
+	// Move is the log index at which the open move was opened: a report of another move changes nothing of this one. 0: none is
+	// open.
 	Move uint64 `json:"move,omitempty"`
 	// Ready: the target of the open move has room for the VM and keeps it. Only then the source hands over.
 	Ready bool `json:"ready,omitempty"`
-	// Permit is the log index of the last permit that the source of the open move was given to hand the VM over. Its
-	// word that the VM stayed counts only if it is of after that permit: an attempt begins with one.
+	// Permit is the log index of the last permit to hand the VM over that the source of the open move was given. The source's
+	// report that the VM stayed counts only if it names this permit: an attempt begins with one.
 	Permit uint64 `json:"permit,omitempty"`
-	// Paused: the guest of the open move arrives paused, by the word of its target (VMStatus.Resumes). Left: the
-	// source said that it handed the VM over and that it did not run there since. Only then the target has it go on.
+	// Paused: the guest of the open move arrives paused, as its target reports (VMStatus.Resumes). Left: the source reported
+	// that it handed the VM over and that it did not run there since. Only then the target resumes it.
 	Paused bool `json:"paused,omitempty"`
 	Left   bool `json:"left,omitempty"`
-	// InventoryEpoch is the epoch in which a host last told, during a recovery freeze, that it runs the VM.
+	// InventoryEpoch is the epoch in which a host last reported, during a recovery freeze, that it runs the VM.
 	InventoryEpoch uint64 `json:"seenEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.
 	Frozen float64 `json:"frozen,omitempty"`
@@ -316,8 +313,7 @@ type Image struct {
 	CreateIndex uint64    `json:"createIndex"`
 }
 
-// Operation is a change that a user asked for and can wait on. Its progress
-// is not stored: see Snapshot.Progress.
+// Operation is a change that a user asked for and can wait for. Its progress is not stored: see Snapshot.ProgressOf.
 type Operation struct {
 	ID    string    `json:"id"`
 	Kind  string    `json:"kind"` // create, scale, start, stop, delete; rebalance, drain
@@ -345,20 +341,20 @@ type Member struct {
 	JoinIndex uint64    `json:"joinIndex"`
 }
 
-// Serial of a certificate and when it ends.
+// Serial is the number of a certificate, and when that expires.
 type Serial struct {
 	Number string    `json:"number"` // hexadecimal
 	Until  time.Time `json:"until"`
 }
 
-// Revoked is a certificate that counts no more.
+// Revoked is a revoked certificate.
 type Revoked struct {
 	Number string    `json:"number"`
 	Name   string    `json:"name"` // of the member that had it
 	Until  time.Time `json:"until"`
 }
 
-// JoinToken lets one member in. Its secret is known by its SHA-256 only.
+// JoinToken lets one member in. The state has only the SHA-256 of its secret.
 type JoinToken struct {
 	ID      string    `json:"id"`
 	Hash    string    `json:"hash"`
@@ -384,7 +380,7 @@ type Event struct {
 	Text   string    `json:"text"`
 }
 
-// Remembered is the answer kept for an idempotency key.
+// Remembered is the answer stored for an idempotency key.
 type Remembered struct {
 	Key         string    `json:"key"`
 	Fingerprint string    `json:"fingerprint"` // of the request it was first used with

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// ErrInvalid: the command says what no state can hold (a row without a name, an
-// unknown phase, negative memory). Its proposer has a fault; the state stays as it is.
+// ErrInvalid says that no state can have what the command says (a row without a name, an unknown phase, negative memory). Its
+// proposer has a fault; the state stays as it is.
 var ErrInvalid = errors.New("malformed command")
 
 // maxVMMemory bounds one amount of memory, bytes, so that sums do not overflow.
 const maxVMMemory = 1 << 56
 
-// valid says what is wrong with a command that decodes. Such a command is in the log for
-// ever, so it must be refused the same way by every program that reads it, and never by a panic.
+// valid says what is wrong with a command that decodes. Such a command is in the log for ever. So every program that reads it
+// must refuse it the same way, and never panic.
 func valid(body any) error {
 	switch b := body.(type) {
 	case *Init:
@@ -67,7 +67,7 @@ func valid(body any) error {
 	return nil
 }
 
-// check that names are there and can be keys: pairs of field and value.
+// check says which of the names is missing or cannot be a key: pairs of field and value.
 func check(object, name string, pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] == "" || strings.ContainsRune(pairs[i+1], 0) {
@@ -155,7 +155,7 @@ func (v *VM) valid() error {
 
 func (g Goal) known() bool { return g == GoalRun || g == GoalStop || g == GoalDelete }
 
-// rank of a phase within a generation: a VM only goes up. -1 is no phase.
+// rank is the rank of a phase within a generation: a VM only goes up. -1 is no phase.
 func (p Phase) rank() int {
 	switch p {
 	case Starting:

@@ -2,17 +2,16 @@ package state
 
 import "sync"
 
-// hostWatches wake those who look at what single hosts are to run. With many hosts a watch on the
-// whole state would wake all of them for what concerns one.
+// hostWatches wake the readers of single hosts' desired state. With many hosts a watch on the whole state would wake all
+// readers for what concerns one host.
 type hostWatches struct {
 	mu sync.Mutex
 	by map[string]chan struct{}
 }
 
-// WatchHost returns a channel that is closed once a change is in force that may concern what a host is to run: a
-// change of its own row, of a VM that is there or on its way there, of the virtual cluster of such a VM, of
-// images, or of the cluster's own row. Take it before the snapshot that is looked at. A change is told before
-// Apply returns.
+// WatchHost returns a channel that is closed once a change is in force that may concern what a host is to run: a change of its
+// own row, of a VM that is there or on its way there, of the virtual cluster of such a VM, of images, or of the cluster's own
+// row. The caller takes the channel before it takes the snapshot that it reads. The channel is closed before Apply returns.
 func (s *Store) WatchHost(host string) <-chan struct{} {
 	w := &s.watches
 	w.mu.Lock()
@@ -43,7 +42,7 @@ func (w *hostWatches) fire(hosts map[string]bool, all bool) {
 	}
 }
 
-// concern the hosts that a row is about. It is called before a row is put or dropped.
+// concern marks the hosts that a row is about. It is called before a row is put or dropped.
 func (w *writer) concern(row any) {
 	on := func(vm *VM) { w.hosts[vm.Host], w.hosts[vm.MovingTo] = true, true }
 	switch r := row.(type) {

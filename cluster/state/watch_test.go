@@ -192,7 +192,7 @@ func TestRememberedKeys(t *testing.T) {
 	t.Error("not forgotten after a day")
 }
 
-// concernOf is all that a host is informed of, in one text.
+// concernOf is the whole desired state of a host, in one text.
 func concernOf(s *state.Snapshot, host string) string {
 	var b strings.Builder
 	meta, _ := s.Meta()
@@ -206,7 +206,7 @@ func concernOf(s *state.Snapshot, host string) string {
 	return b.String()
 }
 
-// Whatever changes of what a host is told, its watch fires before Apply returns.
+// Whatever changes in a host's desired state, its watch fires before Apply returns.
 func TestWatchHost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := small(t, len(hostNames))

@@ -8,13 +8,13 @@ import (
 	"net/http"
 )
 
-// about says how this server is.
+// about answers with this server's status.
 func (p *Peers) about(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(p.o.About()) // whoever asked is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(p.o.About()) // the client is gone: an error has no receiver
 }
 
-// About asks a server how it is: what its PeersOptions.About returns, decoded into out.
+// About asks a server for its status: what its PeersOptions.About returns, decoded into out.
 func (c *Client) About(ctx context.Context, address string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, urlOf(address, "about").String(), nil)
 	if err != nil {

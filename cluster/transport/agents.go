@@ -20,38 +20,39 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// How an Agent waits.
+// How long an Agent waits.
 const (
 	sampleEvery  = 2 * time.Second
-	silence      = 5 * time.Second // without a frame, after which nobody leads: two heartbeats, and time for the second to come late
+	silence      = 5 * time.Second // without a frame, after which there is no leader: two heartbeats, and time for the second to come late
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
-	hungFor      = 30 * time.Second // a server that took the connection and then said nothing is asked last
+	hungFor      = 30 * time.Second // a server that took the connection and did not answer is asked last
 	reportTime   = 10 * time.Second // for one try at one server
 	askTime      = 3 * time.Second
 
 	samplesEarly = 100 * time.Millisecond // may a report be: the agent's clock ticks once a second, not to the millisecond
 )
 
-// AgentOptions are what an Agent needs. The zero durations mean the defaults.
+// AgentOptions are what an Agent needs. The zero durations stand for the defaults.
 type AgentOptions struct {
 	Host    string // this member's name
 	Dialer  *Dialer
 	Servers []string // addresses ("host:port") of servers of the cluster, at least one
-	// Learned hears of another list of servers, to be kept for the next start. nil: nobody does.
+	// Learned is called with another list of servers, to be kept for the next start. nil: it is not called.
 	Learned func(servers []string)
-	// Revoked hears of certificates that count no more, at the beginning of each stream and when there are others. nil: nobody does.
+	// Revoked is called with the certificates that are revoked, at the beginning of each stream and when there are others. nil:
+	// it is not called.
 	Revoked func([]pki.Revocation)
-	// Gossip hears of the version of the leader's keys of gossip like that. nil: nobody does.
+	// Gossip is called like that with the version of the leader's gossip keys. nil: it is not called.
 	Gossip func(version string)
-	// Shut hears that a server refused this member in TLS. nil: nobody does.
+	// Shut is called when a server refused this member in TLS. nil: it is not called.
 	Shut func()
 	// Rand spreads reconnects. The Agent uses it alone.
 	Rand *rand.Rand
 	Log  *slog.Logger
 
-	SampleEvery  time.Duration // samples are sent so often; of those between only the last counts; default 2 s
-	Silence      time.Duration // without a word from the leader, after which there is none; default 5 s
+	SampleEvery  time.Duration // interval at which samples are sent; of those between only the last counts; default 2 s
+	Silence      time.Duration // without a frame from the leader, after which there is none; default 5 s
 	FirstBackoff time.Duration // between tries to connect; default 100 ms, doubled
 	LastBackoff  time.Duration // up to 5 s; each drawn from its upper half
 }
@@ -128,7 +129,8 @@ func (a *Agent) Run(ctx context.Context) {
 		if errors.Is(err, errHangs) {
 			a.hangs(address)
 		}
-		// Unless a server says that the leader is elsewhere though it was asked to relay, what the leader said last stands until it says more.
+		// Unless a server answers that the leader is elsewhere though it was asked to relay, the leader's last desired state
+		// stands until it sends another.
 		if other := (*elsewhere)(nil); errors.As(err, &other) && (begun || !asked) {
 			if relayed = !a.goDirect(other.leader); !relayed {
 				elsewhereAt = other.leader
@@ -144,14 +146,14 @@ func (a *Agent) Run(ctx context.Context) {
 		}
 		wait := a.next(address, backoff)
 		level := slog.LevelInfo
-		if errors.Is(err, ErrRemoved) { // it was said once
+		if errors.Is(err, ErrRemoved) { // it was reported once
 			level = slog.LevelDebug
 		}
 		a.o.Log.Log(ctx, level, "no leader is heard", "server", address, "error", err, "retry", wait)
 		backoff = min(2*backoff, a.o.LastBackoff)
 		over := time.After(wait)
-		// One hint for each time that is waited through: where servers cannot keep up with all who try, hints must not
-		// make everybody try again and again.
+		// One hint for each wait: where servers cannot keep up with all agents that try, hints must not make all of them try
+		// again and again.
 		wake := a.wake
 		if hinted && !begun {
 			wake = nil
@@ -172,7 +174,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.ended(ctx.Err())
 }
 
-// Hint that there may be a leader to be heard again: if the Agent waits before it tries, it tries soon.
+// Hint says that a leader may be reachable again: an Agent that waits before it tries then tries soon.
 func (a *Agent) Hint() {
 	select {
 	case a.wake <- struct{}{}:
@@ -206,7 +208,7 @@ func (a *Agent) next(after string, backoff time.Duration) time.Duration {
 	return backoff/2 + time.Duration(a.o.Rand.Int64N(int64(backoff/2)+1))
 }
 
-// ended: there is no stream any more.
+// ended notes that there is no stream any more.
 func (a *Agent) ended(why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -218,8 +220,8 @@ func (a *Agent) ended(why error) {
 	}
 }
 
-// follow the stream of desired state of one server to its end. relayed: also if another server leads; else the error is then *elsewhere. begun:
-// it had one.
+// follow follows the stream of desired state of one server to its end. relayed: also if another server leads; else the error is
+// then *elsewhere. begun: it had a desired state.
 func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -289,7 +291,7 @@ func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun
 	}
 }
 
-// because says why a context ended, if that is why a call failed.
+// because returns the cause for which a context ended, if that is why a call failed.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -321,7 +323,7 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// have the latest word, the first of its stream or a later one.
+// have takes in the latest desired state, the first of its stream or a later one.
 func (a *Agent) have(want agent.Desired, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -349,10 +351,10 @@ func (a *Agent) learn(servers []string) {
 	}
 }
 
-// Desired implements agent.Leader: the latest word, as long as the leader is heard; else an error
-// that is ErrNoLeader. The channel closes at the next change, when the leader is not heard any
-// more, and when it is heard again. The state is not to be changed. While the cluster is known to have removed this member it
-// waits, as Report does: there is nothing to be said, and nobody to say it to. Calls about leases and permits fail at once.
+// Desired implements agent.Leader. It returns the latest desired state as long as the leader is heard, else an error that is
+// ErrNoLeader. The channel closes at the next change, when the leader is not heard any more, and when it is heard again. The
+// caller must not change the state. While the cluster is known to have removed this member Desired waits, as Report does: no
+// server has a desired state for it, and none takes its report. Calls about leases and permits fail at once.
 func (a *Agent) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
 	if host != a.o.Host {
 		return agent.Desired{}, nil, fmt.Errorf("desired state of host %s: this is %s", host, a.o.Host)
@@ -383,7 +385,7 @@ func (a *Agent) letIn(ctx context.Context) error {
 	}
 }
 
-// Report implements agent.Leader. One that has nothing new is not sent; samples go along, or alone, so often: see
+// Report implements agent.Leader. A report that has nothing new is not sent. Samples go along, or alone at the interval
 // AgentOptions.SampleEvery.
 func (a *Agent) Report(ctx context.Context, r agent.Report) error {
 	if err := a.letIn(ctx); err != nil {
@@ -437,7 +439,7 @@ func (a *Agent) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit
 	return out, err
 }
 
-// Peers are the hosts that the leader wants looked at.
+// Peers returns the hosts to which the leader wants the route tested.
 func (a *Agent) Peers(ctx context.Context, q agent.PeersWanted) (agent.Peers, error) {
 	var out agent.Peers
 	err := a.ask(ctx, callPeers, q, &out)
@@ -456,7 +458,7 @@ func (a *Agent) ask(ctx context.Context, kind string, in, out any) error {
 	return nil
 }
 
-// isFresh says whether the stream is another than when this was asked last.
+// isFresh says whether the stream is another one than when isFresh was last called.
 func (a *Agent) isFresh() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -483,8 +485,8 @@ func (a *Agent) turn(ctx context.Context, kind string) error {
 
 func (a *Agent) leave(kind string) { <-a.oneAtATime[kind] }
 
-// call the leader through the server that answered last, and else through the others,
-// each once. n is the number under which it was answered.
+// call calls the leader through the server that answered last, and else through the others, each once. n is the number under
+// which it was answered.
 func (a *Agent) call(ctx context.Context, kind string, perTry time.Duration, in, out any) (n uint64, err error) {
 	a.mu.Lock()
 	order := a.order(a.at)
@@ -509,8 +511,8 @@ func (a *Agent) call(ctx context.Context, kind string, perTry time.Duration, in,
 	return 0, errors.Join(errs...)
 }
 
-// spoken: the leader has answered, if not as one would like; or this member is not let in. Another
-// server would not say otherwise.
+// spoken says whether the leader has answered, though with an error, or this member is not let in. Another server would not
+// answer otherwise.
 func spoken(err error) bool {
 	var p *Problem
 	if !errors.As(err, &p) {
@@ -523,7 +525,7 @@ func spoken(err error) bool {
 	return false
 }
 
-// answered: that server finds the leader. A stream that is alive stays where it is.
+// answered notes that that server finds the leader. A stream that is alive stays where it is.
 func (a *Agent) answered(address string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -563,7 +565,7 @@ func (a *Agent) callAt(ctx context.Context, address, kind string, in, out any) (
 	}
 }
 
-// openSession has the leader open a session, if there is none. One is opened at a time.
+// openSession has the leader open a session, if there is none. Only one is opened at a time.
 func (a *Agent) openSession(ctx context.Context, address string) (uint64, error) {
 	select {
 	case a.opening <- struct{}{}:

@@ -113,7 +113,7 @@ func raw(t *testing.T, d *Dialer, method, url string, header http.Header, body s
 
 func trespass(err error) bool { return errors.As(err, new(*Trespass)) }
 
-// A certificate speaks for its own host and in its own roles, whatever is said beside it.
+// A certificate gives rights for its own host and in its own roles, whatever the request says beside it.
 func TestTrespass(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
@@ -317,7 +317,7 @@ func TestLateCalls(t *testing.T) {
 	}
 }
 
-// A leader that says nothing any more is none.
+// A leader that sends nothing any more is none.
 func TestSilence(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
@@ -388,7 +388,8 @@ func TestLeaderFails(t *testing.T) {
 	}
 }
 
-// A server that takes connections and says nothing is asked last, and who waits for its answer goes on to the next.
+// A server that takes connections and does not answer is asked last, and a caller that waits for its answer goes on to the
+// next.
 func TestHungServer(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")

@@ -17,8 +17,8 @@ var NoServer Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Requ
 	refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this member is an agent; ask one of the cluster's servers")
 })
 
-// JoinAlone is the public API on the members' port of a server that has a second port for the API: new members join there,
-// and nothing else is answered but how the server is.
+// JoinAlone is the public API on the members' port of a server that has a second port for the API: new members join there, and
+// else it answers only with the server's health.
 func JoinAlone(api Handler) Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -31,7 +31,7 @@ func JoinAlone(api Handler) Handler {
 	})
 }
 
-// Times and sizes of the public API. Callers that have not authenticated have these; the API gives more time to those that have.
+// Times and sizes of the public API for clients that have not authenticated; the API gives more time to those that have.
 const (
 	apiHeaderTime = 10 * time.Second
 	apiWriteTime  = 5 * time.Second
@@ -41,8 +41,9 @@ const (
 	apiStreams    = 100 // of one HTTP/2 connection at once
 )
 
-// ServeAPI answers on connections that are past their TLS handshake, until ctx ends. Connections of Port.API are closed when
-// nobody authenticates on them in time. A handler with a method Drain is called before the end, so that it ends its streams.
+// ServeAPI answers on connections that are past their TLS handshake, until ctx ends. It closes connections of Port.API on which
+// no client authenticates in time. It calls a handler's method Drain, if there is one, before the end, so that the handler ends
+// its streams.
 func ServeAPI(ctx context.Context, h Handler, l net.Listener, log *slog.Logger) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)

@@ -14,7 +14,7 @@ import (
 // maxAudit is the most bytes that are read of another server's audit records.
 const maxAudit = 16 << 20
 
-// registerAudit has Peers answer other servers with this one's audit records.
+// registerAudit makes Peers answer other servers with this one's audit records.
 func (p *Peers) registerAudit(mux *http.ServeMux) {
 	if p.o.Audit != nil {
 		mux.HandleFunc("GET /v1/audit", p.serversOnly("read the audit log", p.audit))
@@ -41,7 +41,7 @@ func (p *Peers) audit(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
-	_ = out.Encode(a) // the client is gone: nobody to tell
+	_ = out.Encode(a) // the client is gone: an error has no receiver
 }
 
 // Audit asks a server for its own audit records.

@@ -12,26 +12,25 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// Headers between members. From anybody but a server they are refused.
+// Headers between members. They are refused from any other sender than a server.
 const (
-	headerCaller  = "Evenkeel-Caller"  // on whose behalf a server relays: the URIs of the identity, and the serial of the certificate
+	headerCaller  = "Evenkeel-Caller"  // the member for which a server relays: the URIs of the identity, and the serial of the certificate
 	headerClient  = "Evenkeel-Client"  // address of the client of a forwarded request
 	headerSession = "Evenkeel-Session" // of an agent's calls
 	headerCall    = "Evenkeel-Call"    // number of the call in its session
-	headerLeader  = "Evenkeel-Leader"  // address of who leads, said by a server that relays a stream or says where to ask
+	headerLeader  = "Evenkeel-Leader"  // address of the leader, from a server that relays a stream or names the leader
 
-	headerDirect = "Evenkeel-Straight" // of an agent that asks for a stream: who does not lead shall not relay it, but say who leads
+	headerDirect = "Evenkeel-Straight" // of an agent that asks for a stream: a server that does not lead must not relay it, but name the leader
 )
 
-// Caller is who asks.
+// Caller is the member that calls.
 type Caller struct {
 	pki.Identity
 	Serial string // of its certificate
 	Relay  string // name of the server through which it asks, "" = directly
 }
 
-// Trespass is an error that says that a member asked for what is not its to ask for. It goes to
-// Security.Refused.
+// Trespass is the error of a member that asked for something to which it has no right. It goes to Security.Refused.
 type Trespass struct {
 	Caller Caller
 	What   string // "speak for host h2", ...
@@ -48,7 +47,7 @@ func (t *Trespass) Error() string {
 
 type callerKey struct{}
 
-// peerOf is who is at the other end of a connection that is past its handshake.
+// peerOf puts into the context the member at the other end of a connection that is past its handshake.
 func peerOf(ctx context.Context, c net.Conn) context.Context {
 	conn, ok := c.(peerConn)
 	if !ok {
@@ -70,7 +69,7 @@ type peer struct {
 	conn *tls.Conn
 }
 
-// identify finds out which member asks, and ends what one that was removed meanwhile still asks.
+// identify finds out which member calls, and ends the calls of one that was removed meanwhile.
 func (s Security) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, ok := r.Context().Value(callerKey{}).(peer)
@@ -103,7 +102,7 @@ func (p *Peers) onBehalf(next http.Handler) http.Handler {
 	})
 }
 
-// behind is the member on whose behalf a server asks.
+// behind returns the member on whose behalf a server calls.
 func (p *Peers) behind(relay Caller, text string) (Caller, error) {
 	fields := strings.Fields(text)
 	if !relay.Server {
@@ -125,13 +124,13 @@ func (p *Peers) behind(relay Caller, text string) (Caller, error) {
 
 func (c Caller) header() string { return strings.Join(c.URIs(), " ") + " " + c.Serial }
 
-// callerOf a request that went through identify.
+// callerOf returns the caller of a request that went through identify.
 func callerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
 }
 
-// trespass reports what a member tried, and refuses it.
+// trespass reports the call of a member that has no right to it, and refuses it.
 func (p *Peers) trespass(w http.ResponseWriter, r *http.Request, err error) {
 	var remote net.Addr = named{"tcp", r.RemoteAddr}
 	if at, e := netip.ParseAddrPort(r.RemoteAddr); e == nil {
@@ -141,7 +140,7 @@ func (p *Peers) trespass(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, http.StatusForbidden, kindForbidden, "%v", err)
 }
 
-// serversOnly is for what only servers may ask.
+// serversOnly answers only calls of servers.
 func (p *Peers) serversOnly(what string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c := callerOf(r.Context()); !c.Server || c.Relay != "" {
@@ -152,7 +151,7 @@ func (p *Peers) serversOnly(what string, next http.HandlerFunc) http.HandlerFunc
 	}
 }
 
-// itsAgent is for what only the agent of the host in the path may ask.
+// itsAgent answers only calls of the agent of the host in the path.
 func (p *Peers) itsAgent(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := callerOf(r.Context())

@@ -58,9 +58,9 @@ func (w *weather) breakSome() {
 	}
 }
 
-// Whatever the network does and whoever leads: what an agent holds for its orders is what a leader
-// said, in that order; what a leader takes comes in the order in which it was sent, however late
-// some of it is; what was acknowledged was taken; and in the end all is as it should be.
+// Whatever the network does and whichever server leads: what an agent takes for its orders is what a leader sent, in that
+// order. What a leader takes comes in the order in which it was sent, however late some of it is. What was acknowledged was
+// taken. In the end all is as it should be.
 func TestBadWeather(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -17,12 +17,13 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// ClientOptions of a Client.
+// ClientOptions are the options of a Client.
 type ClientOptions struct {
 	Log *slog.Logger
 }
 
-// RecordCertificate has a server (which has the leader) take down which certificate of the operator's own PKI this member shows now.
+// RecordCertificate asks a server (which asks the leader) to record the certificate of the operator's own PKI that this member
+// shows now.
 func (c *Client) RecordCertificate(ctx context.Context, address string, chain []byte) error {
 	if err := post(ctx, c.http, urlOf(address, "certificate").String(), nil, certificateRequest{Chain: string(chain)}, nil); err != nil {
 		return fmt.Errorf("record the certificate at %s: %w", address, err)
@@ -30,9 +31,8 @@ func (c *Client) RecordCertificate(ctx context.Context, address string, chain []
 	return nil
 }
 
-// RenewCertificate asks a server (which asks the leader) for another certificate
-// of this member's own identity, for the key of a request (pki.NewRequest). Hand what it gives to
-// pki.CertificateStore.Replace.
+// RenewCertificate asks a server (which asks the leader) for another certificate of this member's own identity, for the key of
+// a request (pki.NewRequest). Pass the result to pki.CertificateStore.Replace.
 func (c *Client) RenewCertificate(ctx context.Context, address string, request []byte) (Certificate, error) {
 	var out Certificate
 	err := post(ctx, c.http, urlOf(address, "certificate").String(), nil, certificateRequest{Request: string(request)}, &out)
@@ -89,18 +89,18 @@ type JoinAnswer struct {
 	Agent *agent.Beginning `json:"agent,omitempty"`
 }
 
-// joinPath is where the public API takes new members.
+// joinPath is where the public API admits new members.
 const joinPath = "/v1/cluster/join"
 
-// Join enters a cluster through the server at an address. The secret of the token is sent only after the
-// server has shown a certificate of a server of the cluster with the token's CA: whoever else answers at
-// the address learns nothing. connect nil: TCP.
+// Join enters a cluster through the server at an address. The secret of the token is sent only after the server has shown a
+// certificate of a server of the cluster with the token's CA: any other machine that answers at the address learns nothing.
+// connect nil: TCP.
 func Join(ctx context.Context, address string, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error)) (JoinAnswer, error) {
 	out, err := join(ctx, address, token, ask, connect, func(certs []*x509.Certificate) error { return verifyPinned(certs, token.Pin, time.Now()) })
 	if err != nil {
 		return JoinAnswer{}, fmt.Errorf("join at %s: %w", address, err)
 	}
-	// Who holds the CA's key holds the cluster; still, what it gave is checked before it is kept.
+	// The holder of the CA's key controls the cluster; still, what it gave is checked before it is kept.
 	certs, err := pki.ParseCertificates([]byte(out.Cert))
 	if err != nil {
 		return JoinAnswer{}, fmt.Errorf("join at %s: the certificate it gave: %w", address, err)
@@ -115,8 +115,8 @@ func Join(ctx context.Context, address string, token pki.JoinToken, ask JoinRequ
 	return out, nil
 }
 
-// JoinAs enters the cluster that the keeper's certificate names, with that certificate. The secret of the token is sent only to a
-// server of that cluster by the CAs that the keeper believes, whatever CA the token names. connect nil: TCP.
+// JoinAs enters the cluster that the certificate in the store names, with that certificate. The secret of the token is sent
+// only to a server of that cluster by the CAs that the store believes, whatever CA the token names. connect nil: TCP.
 func JoinAs(ctx context.Context, address string, certificates *pki.CertificateStore, token pki.JoinToken, ask JoinRequest, connect func(ctx context.Context, address string) (net.Conn, error)) (JoinAnswer, error) {
 	principal := certificates.Identity()
 	ask.ID, ask.Secret, ask.Name = token.ID, token.Secret, principal.Name
@@ -172,7 +172,7 @@ func dialBelieved(ctx context.Context, address string, believe func([]*x509.Cert
 	return conn, nil
 }
 
-// verifyPinned: the chain ends at the CA with that fingerprint, and begins with a server of its cluster.
+// verifyPinned checks that the chain ends at the CA with that fingerprint, and begins with a server of its cluster.
 func verifyPinned(certs []*x509.Certificate, pin pki.Pin, now time.Time) error {
 	raw := make([][]byte, len(certs))
 	roots, found := x509.NewCertPool(), false
@@ -190,7 +190,7 @@ func verifyPinned(certs []*x509.Certificate, pin pki.Pin, now time.Time) error {
 	return err
 }
 
-// Console opens the console of a VM at the member that is its host. protocol errors are *Problem.
+// Console opens the console of a VM at the member that is its host. Errors of the protocol are *Problem.
 func (c *Client) Console(ctx context.Context, address, host, id string) (io.ReadWriteCloser, error) {
 	t := newTransport(c.dialer, ProtocolPeer, pki.Want{Name: host, Agent: true})
 	t.DisableKeepAlives = true

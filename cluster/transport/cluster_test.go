@@ -95,7 +95,7 @@ func refusal(reason pki.Reason) func(error) bool {
 	}
 }
 
-// eventually polls, for what nobody tells.
+// eventually polls, for what no event reports.
 func (s *site) eventually(what string, satisfied func() bool) {
 	s.t.Helper()
 	patience.Eventually(s.t, patience.Stall, what, func() any {
@@ -316,7 +316,7 @@ func (b *brain) taken() []agent.Report {
 	return slices.Clone(b.reports)
 }
 
-// lead is who leads, by the word of one server.
+// lead says which server leads, as one server knows it.
 type lead struct {
 	mu  sync.Mutex
 	now Leading
@@ -337,7 +337,7 @@ func (l *lead) ask() Leading {
 	return l.now
 }
 
-// over dials a port as anybody might.
+// over dials a port as any client might.
 func over(t testing.TB, address string, conf *tls.Config) (*tls.Conn, error) {
 	t.Helper()
 	conf.InsecureSkipVerify = true

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Limits of connections on which no member has shown its certificate.
+// Limits bound the connections on which no member has shown its certificate.
 type Limits struct {
 	// Connections in all: handshakes under way and connections of the public API, of which at most three quarters are past
 	// their handshake, so that members' handshakes always find room. 0: half of the descriptors that the process may open, so
@@ -19,12 +19,12 @@ type Limits struct {
 	Connections int
 	// Tables that share the process's descriptors, where Connections is 0. 0: 1.
 	Tables int
-	// PerAddress bounds those of one address (of a /64 for IPv6) on which nobody has authenticated, and a quarter of all of that
-	// address. 0: 256.
+	// PerAddress bounds the connections of one address (of a /64 for IPv6) on which no client has authenticated, and a quarter
+	// of all connections of that address. 0: 256.
 	PerAddress int
 	// Handshakes bounds those under way. 0: 1,024.
 	Handshakes int
-	// Stranger is how long a connection lives on which nobody authenticates. 0: 15 s.
+	// Stranger is how long a connection lives on which no client authenticates. 0: 15 s.
 	Stranger time.Duration
 }
 
@@ -64,19 +64,19 @@ func (l Limits) established() int { return max(1, l.Connections*3/4) }
 // ofAddress bounds all connections of one address.
 func (l Limits) ofAddress() int { return 4 * l.PerAddress }
 
-// class of a connection.
+// class is the class of a connection.
 type class int
 
 const (
-	unknown     class = iota // past its handshake; nobody has authenticated on it
+	unknown     class = iota // past its handshake; no client has authenticated on it
 	handshaking              // a member, perhaps
-	idle                     // somebody has authenticated; no request is under way
-	busy                     // somebody has authenticated; a request is under way
+	idle                     // a client has authenticated; no request is under way
+	busy                     // a client has authenticated; a request is under way
 	classes
 )
 
-// Connections are those on which no member has shown its certificate. When a limit is reached, the oldest connection of
-// whoever causes it is closed: see victim. Several ports may share them.
+// Connections are the connections on which no member has shown its certificate. When a limit is reached, the oldest connection
+// of the client that causes it is closed: see victim. Several ports may share them.
 type Connections struct {
 	limits Limits
 	now    func() time.Time
@@ -87,7 +87,7 @@ type Connections struct {
 	of        map[net.Conn]*connection // by the connection above TLS
 }
 
-// lists of connections by class, the oldest first.
+// lists are the connections by class, the oldest first.
 type lists [classes]list.List
 
 func (l *lists) len() int {
@@ -98,11 +98,11 @@ func (l *lists) len() int {
 	return n
 }
 
-// strangers are those on which nobody has authenticated.
+// strangers counts the connections on which no client has authenticated.
 func (l *lists) strangers() int { return l[unknown].Len() + l[handshaking].Len() }
 
-// stranger is the oldest of the larger of the two classes of strangers: a flood is its own victim, be it of connections that never
-// finish their handshake or of those that then say nothing.
+// stranger returns the oldest of the larger of the two classes of strangers: a flood is its own victim, be it of connections
+// that never finish their handshake or of those that then send nothing.
 func (l *lists) stranger() *connection {
 	if l[handshaking].Len() > l[unknown].Len() {
 		return first(&l[handshaking])
@@ -110,7 +110,7 @@ func (l *lists) stranger() *connection {
 	return oldest(&l[unknown], &l[handshaking])
 }
 
-// connection is one of them.
+// connection is one connection of the table.
 type connection struct {
 	below   net.Conn // what is closed
 	from    netip.Prefix
@@ -128,8 +128,8 @@ func NewConnections(l Limits) *Connections {
 	return &Connections{limits: l.withDefaults(), now: time.Now, addresses: map[netip.Prefix]*lists{}, of: map[net.Conn]*connection{}}
 }
 
-// SourceOf an address is what counts as one client: an IPv4 address, or the /64 of an IPv6 address, of which a client has as many
-// as it likes. An address that is not known is the zero prefix.
+// SourceOf returns the part of an address that counts as one client: an IPv4 address, or the /64 of an IPv6 address, of which a
+// client has as many as it likes. An unknown address gives the zero prefix.
 func SourceOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := a.BitLen()
@@ -140,13 +140,13 @@ func SourceOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// sourceOf the other side of a connection.
+// sourceOf returns the source of the other side of a connection.
 func sourceOf(remote net.Addr) netip.Prefix {
 	at, _ := netip.ParseAddrPort(remote.String()) // else the zero address, whose source is not known
 	return SourceOf(at.Addr())
 }
 
-// add a connection that was accepted.
+// add adds a connection that was accepted.
 func (t *Connections) add(below net.Conn) *connection {
 	c := &connection{below: below, from: sourceOf(below.RemoteAddr()), class: handshaking}
 	t.mu.Lock()
@@ -177,8 +177,8 @@ func (t *Connections) add(below net.Conn) *connection {
 	return c
 }
 
-// victim is the connection to close when the table is full: the oldest stranger, or else the oldest that is not used, or else
-// the oldest of the address that has most. The lock is held.
+// victim returns the connection to close when the table is full: the oldest stranger, or else the oldest that is not used, or
+// else the oldest of the address that has most. The lock is held.
 func (t *Connections) victim() *connection {
 	if v := t.all.stranger(); v != nil {
 		return v
@@ -186,7 +186,7 @@ func (t *Connections) victim() *connection {
 	return t.known()
 }
 
-// known is the victim among the connections on which somebody has authenticated. The lock is held.
+// known is the victim among the connections on which a client has authenticated. The lock is held.
 func (t *Connections) known() *connection {
 	if v := first(&t.all[idle]); v != nil {
 		return v
@@ -203,7 +203,7 @@ func (t *Connections) known() *connection {
 	return first(&greedy[busy])
 }
 
-// put a connection into the lists of its class. The lock is held.
+// put adds a connection to the lists of its class. The lock is held.
 func (t *Connections) put(c *connection) {
 	at := t.addresses[c.from]
 	if at == nil {
@@ -213,7 +213,7 @@ func (t *Connections) put(c *connection) {
 	c.inAll, c.inAddr = t.all[c.class].PushBack(c), at[c.class].PushBack(c)
 }
 
-// take a connection out of the lists of its class. The lock is held.
+// take takes a connection out of the lists of its class. The lock is held.
 func (t *Connections) take(c *connection) {
 	at := t.addresses[c.from]
 	t.all[c.class].Remove(c.inAll)
@@ -230,7 +230,7 @@ func first(l *list.List) *connection {
 	return nil
 }
 
-// oldest of the first list that has any.
+// oldest returns the oldest connection of the first list that has any.
 func oldest(lists ...*list.List) *connection {
 	for _, l := range lists {
 		if c := first(l); c != nil {
@@ -264,7 +264,7 @@ func (t *Connections) enter(c *connection, above net.Conn) bool {
 	return true
 }
 
-// authenticated says that somebody has shown a token on a connection.
+// authenticated notes that a client has shown a token on a connection.
 func (t *Connections) authenticated(c *connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -273,7 +273,7 @@ func (t *Connections) authenticated(c *connection) {
 	}
 }
 
-// state of a connection, by the HTTP server.
+// state notes the state of a connection, from the HTTP server.
 func (t *Connections) state(above net.Conn, s http.ConnState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -290,7 +290,7 @@ func (t *Connections) state(above net.Conn, s http.ConnState) {
 	}
 }
 
-// move a connection to the end of another class. The lock is held.
+// move moves a connection to the end of another class. The lock is held.
 func (t *Connections) move(c *connection, to class) {
 	t.take(c)
 	c.class = to
@@ -304,7 +304,7 @@ func (t *Connections) done(c *connection) {
 	t.remove(c)
 }
 
-// remove a connection. The lock is held.
+// remove removes a connection. The lock is held.
 func (t *Connections) remove(c *connection) {
 	if c.removed {
 		return
@@ -316,7 +316,7 @@ func (t *Connections) remove(c *connection) {
 	}
 }
 
-// sweep closes the connections on which nobody has authenticated in time.
+// sweep closes the connections on which no client has authenticated in time.
 func (t *Connections) sweep() {
 	t.mu.Lock()
 	now := t.now()

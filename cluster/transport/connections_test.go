@@ -87,8 +87,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// Whoever floods an address with handshakes is its own victim, and not those from there who have just finished theirs; and the
-// other way round.
+// A client that floods an address with handshakes is its own victim, and not those from there who have just finished theirs;
+// and the other way round.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	table := newTable(Limits{Connections: 1000, PerAddress: 8, Handshakes: 100})
 	fresh := table.stranger("192.0.2.1:1")
@@ -189,7 +189,8 @@ func TestConnectionsLimits(t *testing.T) {
 	})
 }
 
-// A connection on which nobody authenticates ends in time, whatever it does; one on which somebody has goes on.
+// A connection on which no client authenticates ends in time, whatever it does. One on which a client has authenticated goes
+// on.
 func TestStrangersAreClosed(t *testing.T) {
 	s := newSite(t)
 	s.apis["s1"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

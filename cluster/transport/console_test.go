@@ -13,7 +13,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// tty is a host whose VMs' consoles say back what they are told.
+// tty is a host whose VMs' consoles echo their input.
 type tty struct {
 	mu   sync.Mutex
 	open []net.Conn

@@ -215,7 +215,7 @@ func TestReportDelta(t *testing.T) {
 	})
 }
 
-// stateOf a, by samples that were told: "" if it runs.
+// stateOf returns the state of the VM a by the samples that were reported: "" if it runs.
 func stateOf(r agent.Report) string {
 	for _, s := range r.Samples {
 		if s.State != "running" {
@@ -297,7 +297,7 @@ func TestReadLine(t *testing.T) {
 	}
 }
 
-// Whatever a stream says, the decoder neither panics nor gives a state with a VM twice.
+// Whatever a stream has, the decoder neither panics nor gives a state with a VM twice.
 func FuzzFrames(f *testing.F) {
 	var e desiredEncoder
 	var seed bytes.Buffer
@@ -351,9 +351,8 @@ func FuzzChange(f *testing.F) {
 	})
 }
 
-// The words between members of different versions: what stands in testdata, as an earlier version
-// wrote it, is understood for ever. -rewrite writes it as this version does, for a new file beside
-// the old.
+// The messages between members of different versions: what testdata has, as an earlier version wrote it, is understood for
+// ever. -rewrite writes it as this version does, for a new file beside the old.
 func TestWireFormat(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
 	moving := vm("b", 2)
@@ -444,7 +443,8 @@ func TestPressureIsNoNews(t *testing.T) {
 	}
 }
 
-// So is what a host holds to be available: it comes with the samples, and what was told before is not informed of a later report.
+// The same holds for a host's availability: it comes with the samples, and a report that was made does not change with a later
+// one.
 func TestAvailableIsNoNews(t *testing.T) {
 	var e reportEncoder
 	var d reportDecoder

@@ -10,8 +10,8 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// Frame is one line of a stream of desired state: JSON, ended by a line feed. One without Head says
-// only that the leader is there.
+// Frame is one line of a stream of desired state: JSON, ended by a line feed. One without Head only says that the leader is
+// alive.
 type Frame struct {
 	// N counts the frames of a stream that have a Head: 1, 2, 3, ...; the first of them is whole.
 	// In a frame without, it is that of the last one with.
@@ -21,11 +21,11 @@ type Frame struct {
 	// Changed are VMs that are new or not as they were, Removed the ids of those that are there no more.
 	Changed []agent.VM `json:"changed,omitempty"`
 	Removed []string   `json:"removed,omitempty"`
-	// Servers of the cluster ("host:port") are told at first and when they changed.
+	// Servers of the cluster ("host:port") are sent at first and when they changed.
 	Servers []string `json:"servers,omitempty"`
-	// Revoked certificates are told like that, too. Who hears of one never forgets it before it ends.
+	// Revoked certificates are sent likewise. A member that received one keeps it until the certificate has expired.
 	Revoked []pki.Revocation `json:"revoked,omitempty"`
-	// Gossip is the version of the keys of gossip (GossipKeys), told like that, too.
+	// Gossip is the version of the gossip keys (GossipKeys), sent likewise.
 	Gossip string `json:"gossip,omitempty"`
 }
 
@@ -37,11 +37,10 @@ func byID(a, b agent.VM) int { return strings.Compare(idOf(a), idOf(b)) }
 type desiredEncoder struct {
 	n    uint64
 	head agent.Desired
-	vms  map[string]*agent.VM // in the last state's own, which nobody changes
+	vms  map[string]*agent.VM // in the last state itself, which no code changes
 }
 
-// frame is what changed since the last state; false if nothing did. VMs are told
-// apart by their ids, and there is one of each.
+// frame is what changed since the last state; false if nothing did. The id of a VM identifies it: there is one VM of each id.
 func (e *desiredEncoder) frame(want agent.Desired) (Frame, bool) {
 	head := want
 	head.VMs = nil
@@ -70,8 +69,8 @@ func (e *desiredEncoder) frame(want agent.Desired) (Frame, bool) {
 	return out, true
 }
 
-// canWait says whether a state differs from the last one by nothing but its indexes, if at all: something happened in
-// the cluster that does not concern the host, or by what the host said itself: that a VM which it was to start runs.
+// canWait says whether a state differs from the last one in nothing but its indexes, if at all. Then something happened in the
+// cluster that does not concern the host, or that the host reported itself: that a VM which it was to start runs.
 func (e *desiredEncoder) canWait(want agent.Desired) bool {
 	if e.n == 0 || len(want.VMs) != len(e.vms) {
 		return false
@@ -98,7 +97,7 @@ func (e *desiredEncoder) canWait(want agent.Desired) bool {
 	return true
 }
 
-// same word on a VM.
+// same says whether two desired states of a VM are equal.
 func same(a, b *agent.VM) bool {
 	if (a.Move == nil) != (b.Move == nil) || a.Move != nil && *a.Move != *b.Move {
 		return false
@@ -114,8 +113,8 @@ type desiredDecoder struct {
 	now agent.Desired
 }
 
-// take a frame in. changed: there is a new state in now, its VMs ordered by id. An
-// error means that a frame is missing; the stream has to begin again.
+// take takes in a frame. changed: there is a new state in now, its VMs ordered by id. An error means that a frame is missing;
+// the stream has to begin again.
 func (d *desiredDecoder) take(f Frame) (changed bool, err error) {
 	if f.Head == nil {
 		if f.N != d.n {

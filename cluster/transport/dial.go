@@ -23,19 +23,17 @@ const (
 
 const handshakeTimeout = 5 * time.Second
 
-// Security is what decides whom a member believes. It is shared by the Port and the Dialer.
+// Security decides which members a member believes. The Port and the Dialer share it.
 type Security struct {
 	Certificates *pki.CertificateStore
-	// Revoked says whether a certificate of that serial was revoked, by the state at hand. It is
-	// asked often.
+	// Revoked says whether a certificate of that serial was revoked, by this server's state. It is called often.
 	Revoked func(serial string) bool
-	// Refused hears of everybody who was refused, and why (*pki.Refusal, *Trespass, an error of
-	// TLS), for audit events. It must not block, and sees to it itself that a flood does no harm.
-	// nil: nobody listens.
+	// Refused is called with every peer that was refused, and why (*pki.Refusal, *Trespass, an error of TLS), for audit events.
+	// It must not block, and must itself see to it that a flood does no harm. nil: it is not called.
 	Refused func(remote net.Addr, why error)
-	// Founding tells clusters of one name apart, which a PKI of the operator's own may certify one after the other: a name that
-	// members of one founding have in common and send along (in TLS's server_name, as nobody has any other use for it). Members
-	// with certificates of such a PKI refuse others. "" = it is not known, and is not sent.
+	// Founding distinguishes clusters of one name, which a PKI of the operator's own may certify one after the other. It is a
+	// name that members of one founding have in common and send along (in TLS's server_name, which has no other use here).
+	// Members with certificates of such a PKI refuse others. "" = it is not known, and is not sent.
 	Founding string
 	// Now is the time certificates are judged by; nil: time.Now.
 	Now func() time.Time
@@ -56,7 +54,7 @@ func (s Security) refused(remote net.Addr, why error) {
 
 func (s Security) cluster() string { return s.Certificates.Identity().Cluster }
 
-// verify the chain that the other side of a connection presented.
+// verify checks the chain that the other side of a connection presented.
 func (s Security) verify(certs []*x509.Certificate, want pki.Want) (pki.Identity, error) {
 	want.Cluster = s.cluster()
 	return s.Certificates.Verify(certs, s.now(), s.Revoked, want)
@@ -71,7 +69,7 @@ func (s Security) sameFounding(certs []*x509.Certificate, theirs string) error {
 	return &pki.Refusal{Reason: pki.WrongCluster, Identity: id, Serial: pki.SerialOf(certs[0]), Detail: "it is of another cluster of that name, which was made at another time"}
 }
 
-// still says whether a certificate that was good at the handshake still is.
+// still says whether a certificate that was good at the handshake is still good.
 func (s Security) still(cert *x509.Certificate) error {
 	if serial := pki.SerialOf(cert); s.Revoked != nil && s.Revoked(serial) {
 		id, _ := pki.IdentityOf(cert) // it was read at the handshake
@@ -94,9 +92,9 @@ type Dialer struct {
 	standing standing
 }
 
-// Dial connects to a member and speaks one of the protocols of members to it. It fails if the other
-// side is not what is wanted (the cluster is ours in any case), so that no word
-// of ours reaches a stranger. While this member is known to be removed, it fails at once.
+// Dial connects to a member and speaks one of the protocols of members to it. It fails if the other side is not what is wanted
+// (the cluster is this one in any case), so that nothing that this member says reaches a stranger. While this member is known
+// to be removed, it fails at once.
 func (d *Dialer) Dial(ctx context.Context, address, protocol string, want pki.Want) (*tls.Conn, error) {
 	if _, err := d.Removed(); err != nil {
 		return nil, fmt.Errorf("connect to %s over %s: %w", address, protocol, err)

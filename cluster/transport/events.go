@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Event is what an agent reports itself for the record: a connection that it refused.
+// Event is an event that an agent itself reports: a connection that it refused.
 type Event struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
-	Name string    `json:"name"` // of whom it concerns: a member, or an address
+	Name string    `json:"name"` // its object: a member, or an address
 	Text string    `json:"text"`
 }
 
-// maxEvents of one call, and the longest field of one, bytes.
+// maxEvents bounds the events of one call, maxEventText the longest field of one, bytes.
 const (
 	maxEvents    = 64
 	maxEventText = 1000
 )
 
-// eventsRequest is the body of a call that tells events.
+// eventsRequest is the body of a call that reports events.
 type eventsRequest struct {
 	Events []Event `json:"events"`
 }
 
-// events of an agent are taken down by the server that leads.
+// events takes the events of an agent to the server that leads, which records them.
 func (p *Peers) events(w http.ResponseWriter, r *http.Request) {
 	var reported eventsRequest
 	if !readCall(w, r, maxCall, &reported) {
@@ -46,7 +46,7 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// ReportEvents a server (which tells the leader) of events on a host, this member's own.
+// ReportEvents reports events on a host, this member's own, to a server, which passes them to the leader.
 func (c *Client) ReportEvents(ctx context.Context, address, host string, events []Event) error {
 	if err := post(ctx, c.http, urlOf(address, "hosts", host, "events").String(), nil, eventsRequest{events}, nil); err != nil {
 		return fmt.Errorf("tell %s of events: %w", address, err)

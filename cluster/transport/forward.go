@@ -17,8 +17,8 @@ const headerRequest = "X-Request-Id"
 
 type forwardedKey struct{}
 
-// ForwardedBy is the server that forwarded this request, "" if it came directly. A handler that
-// finds one must answer itself, or refuse.
+// ForwardedBy returns the server that forwarded this request, "" if it came directly. A handler of a forwarded request must
+// answer itself, or refuse.
 func ForwardedBy(ctx context.Context) string {
 	name, _ := ctx.Value(forwardedKey{}).(string)
 	return name
@@ -27,10 +27,10 @@ func ForwardedBy(ctx context.Context) string {
 // Forwarder forwards requests of the public API to the server that leads.
 type Forwarder struct{ relay *relay }
 
-// Forward sends a request on to the server at an address: token, idempotency key and body, event streams and WebSockets.
-// The caller has authenticated the request and bounded its body before. The request's id goes with it, also one that
-// stands in the answer's header only. A request that was forwarded before is refused, so that two servers
-// that take each other for the leader do not pass it back and forth.
+// Forward sends a request on to the server at an address: token, idempotency key and body, event streams and WebSockets. The
+// caller must have authenticated the request and bounded its body. The request's id goes with it, also if only the answer's
+// header has it. A request that was forwarded before is refused, so that two servers that take each other for the leader do not
+// pass it back and forth.
 func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, address string) {
 	if by := ForwardedBy(r.Context()); by != "" {
 		refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and %s, which handed the request on, thought it did", by)
@@ -59,8 +59,8 @@ type ForwardedOptions struct {
 	Log *slog.Logger
 }
 
-// Forwarded answers requests of the public API that other servers forward, over ek-forward/1. It knows the API and nothing
-// of the calls between members.
+// Forwarded answers requests of the public API that other servers forward, over ek-forward/1. It has the API and none of the
+// calls between members.
 type Forwarded struct {
 	o       ForwardedOptions
 	handler http.Handler
@@ -103,7 +103,7 @@ func (f *Forwarded) answer(w http.ResponseWriter, r *http.Request) {
 	f.o.API.ServeHTTP(w, in)
 }
 
-// Client asks other members.
+// Client calls other members.
 type Client struct {
 	dialer *Dialer
 	http   *http.Transport // to servers

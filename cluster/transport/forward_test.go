@@ -195,7 +195,7 @@ func TestForward(t *testing.T) {
 	to = leader.at
 	leader.stop()
 	p := problem("POST", "/v1/echo/", "{}")
-	if p.Type == kindTimeout { // over the connection that was open still: whether it arrived nobody knows
+	if p.Type == kindTimeout { // over the connection that was open still: whether it arrived is unknown
 		p = problem("POST", "/v1/echo/", "{}")
 	}
 	if p.Type != kindNoLeader {
@@ -203,7 +203,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// The leader ends while it works on a request: nobody knows what became of it.
+// The leader ends while it works on a request: the request's outcome is unknown.
 func TestForwardLosesTheAnswer(t *testing.T) {
 	s := newSite(t)
 	api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -297,7 +297,7 @@ func TestRenewCertificate(t *testing.T) {
 	}
 }
 
-// Joining: the secret goes to a server of the cluster with the token's CA, and to nobody else.
+// Joining: the secret goes only to a server of the cluster with the token's CA.
 func TestJoin(t *testing.T) {
 	s := newSite(t)
 	k := s.certificates(nil, "s1", true, true, time.Now(), time.Hour)

@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// GossipKeys are the keys of the cluster's gossip, by the word of the server that leads. They are secret: they go to members only.
+// GossipKeys are the keys of the cluster's gossip, as the server that leads gives them. They are secret: they go to members
+// only.
 type GossipKeys struct {
 	Version string   `json:"version"` // another one for other keys; it does not give them away
 	Keys    [][]byte `json:"keys"`    // members seal with the first and open with all
@@ -19,7 +20,7 @@ type GossipKeys struct {
 // String is for logs: it leaves the keys out.
 func (k GossipKeys) String() string { return "gossip keys " + k.Version }
 
-// GoString is String, so that %#v tells no more.
+// GoString is String, so that %#v shows no more.
 func (k GossipKeys) GoString() string { return k.String() }
 
 // gossipKeys answers a member that has other keys than the leader.
@@ -32,7 +33,7 @@ func (p *Peers) gossipKeys(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, r, p.o.GossipKeys())
 }
 
-// gossipVersion of the keys that this server has.
+// gossipVersion is the version of the keys that this server has.
 func (p *Peers) gossipVersion() string {
 	if p.o.GossipKeys == nil {
 		return ""

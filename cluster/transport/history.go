@@ -16,7 +16,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// History of VMs goes two ways: a server reads it from the host of a VM, and an agent asks the leader for what other hosts
+// The history of a VM goes two ways: a server reads it from the VM's host, and an agent asks the leader for what other hosts
 // have of a VM that came to it. Neither goes through reports.
 
 // historyTime is how long an agent waits for one server's answer.
@@ -25,7 +25,7 @@ const historyTime = 15 * time.Second
 // historyType is the media type of an encoded history.
 const historyType = "application/octet-stream"
 
-// history is what was measured of a VM on this host.
+// history answers with what was measured of a VM on this host.
 func (p *Peers) history(w http.ResponseWriter, r *http.Request) {
 	data, err := p.o.Histories.History(r.PathValue("id"))
 	if err != nil {
@@ -33,10 +33,10 @@ func (p *Peers) history(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", historyType)
-	_, _ = w.Write(data) // the server is gone: nobody to tell
+	_, _ = w.Write(data) // the server is gone: an error has no receiver
 }
 
-// forecast of what a VM on this host will use.
+// forecast answers with the forecast of what a VM on this host will use.
 func (p *Peers) forecast(w http.ResponseWriter, r *http.Request) {
 	steps, err := strconv.Atoi(r.FormValue("steps"))
 	if err != nil {
@@ -62,7 +62,8 @@ func refuseHistory(w http.ResponseWriter, err error) {
 	}
 }
 
-// History of a VM from the member that is its host, as history.Encode makes it. hypervisor.ErrNotFound if nothing was measured.
+// History reads the history of a VM from the member that is its host, as history.Encode makes it. The error is
+// hypervisor.ErrNotFound if nothing was measured.
 func (c *Client) History(ctx context.Context, address, host, id string) ([]byte, error) {
 	data, err := c.read(ctx, host, urlOf(address, "host", "vms", id, "history").String(), history.MaxEncoded)
 	if err != nil {
@@ -71,7 +72,8 @@ func (c *Client) History(ctx context.Context, address, host, id string) ([]byte,
 	return data, nil
 }
 
-// Forecast of what a VM will use of a resource, from the member that is its host. hypervisor.ErrNotFound if nothing was measured.
+// Forecast reads the forecast of what a VM will use of a resource from the member that is its host. The error is
+// hypervisor.ErrNotFound if nothing was measured.
 func (c *Client) Forecast(ctx context.Context, address, host, id, resource string, steps int) (agent.VMForecast, error) {
 	u := urlOf(address, "host", "vms", id, "forecast")
 	u.RawQuery = url.Values{"resource": {resource}, "steps": {strconv.Itoa(steps)}}.Encode()
@@ -86,7 +88,7 @@ func (c *Client) Forecast(ctx context.Context, address, host, id, resource strin
 	return out, nil
 }
 
-// read from the host of a VM.
+// read reads from the host of a VM.
 func (c *Client) read(ctx context.Context, host, url string, limit int) ([]byte, error) {
 	t := newTransport(c.dialer, ProtocolPeer, pki.Want{Name: host, Agent: true})
 	t.DisableKeepAlives = true
@@ -117,12 +119,12 @@ type historyRequest struct {
 	VM string `json:"vm"`
 }
 
-// historyAnswer has it, as history.Encode makes it.
+// historyAnswer has the history, as history.Encode makes it.
 type historyAnswer struct {
 	History []byte `json:"history"`
 }
 
-// historyFor an agent.
+// historyFor answers an agent's historyRequest.
 func (p *Peers) historyFor(w http.ResponseWriter, r *http.Request) {
 	var q historyRequest
 	if !readCall(w, r, maxCall, &q) {
@@ -139,7 +141,8 @@ func (p *Peers) historyFor(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// History of a VM that came to this host, from where it was before. agent.ErrNoHistory if it came from nowhere.
+// History returns the history of a VM that came to this host, from its earlier hosts. The error is agent.ErrNoHistory if it
+// came from none.
 func (a *Agent) History(ctx context.Context, vm string) ([]byte, error) {
 	a.mu.Lock()
 	servers := a.order(a.at)

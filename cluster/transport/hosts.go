@@ -31,10 +31,9 @@ const (
 	callPeers  = "peers"
 )
 
-// line is what an agent said last to this leader. Its calls carry a session, which the leader gave
-// it, and a number that grows. They are answered one by one in that order. A call that was on its
-// way for so long that a later one came before it is refused: it would say again what is no longer
-// so.
+// line is what an agent last sent to this leader. Its calls carry a session, which the leader gave it, and a number that grows.
+// They are answered one by one in that order. A call that took so long that a later one came before it is refused: it would
+// report again what is no longer so.
 type line struct {
 	busy map[string]chan struct{} // by kind; each holds one while a call is answered
 
@@ -53,7 +52,7 @@ type sessionAnswer struct {
 	Session uint64 `json:"session"`
 }
 
-// session begins a new one, and so ends the one before it.
+// session begins a new session, which ends the one before it.
 func (p *Peers) session(w http.ResponseWriter, r *http.Request) {
 	var raw [8]byte
 	_, _ = crand.Read(raw[:]) // never fails
@@ -69,8 +68,8 @@ func (p *Peers) session(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, r, sessionAnswer{Session: session})
 }
 
-// enter finds the line of a call and waits for its turn. It answers, and leave is
-// nil, if the call is not the latest of its kind.
+// enter finds the line of a call and waits for its turn. If the call is not the latest of its kind, enter answers it, and leave
+// is nil.
 func (p *Peers) enter(w http.ResponseWriter, r *http.Request, kind string) (l *line, n uint64, leave func()) {
 	session, err1 := strconv.ParseUint(r.Header.Get(headerSession), 10, 64)
 	n, err2 := strconv.ParseUint(r.Header.Get(headerCall), 10, 64)
@@ -110,7 +109,7 @@ func (p *Peers) enter(w http.ResponseWriter, r *http.Request, kind string) (l *l
 	return nil, 0, nil
 }
 
-// report takes what an agent did and saw.
+// report takes an agent's report.
 func (p *Peers) report(w http.ResponseWriter, r *http.Request) {
 	var c Change
 	if !readCall(w, r, maxReport, &c) {
@@ -147,27 +146,27 @@ func (p *Peers) report(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// renew a lease.
+// renew renews a lease.
 func (p *Peers) renew(w http.ResponseWriter, r *http.Request) {
 	call(p, w, r, callRenew, func(a agent.Renewal) string { return a.Host }, p.o.Leader.Renew)
 }
 
-// permit starts.
+// permit answers a request for permits.
 func (p *Peers) permit(w http.ResponseWriter, r *http.Request) {
 	call(p, w, r, callPermit, func(q agent.PermitRequest) string { return q.Host }, p.o.Leader.Permit)
 }
 
-// peers that an agent is to look at.
+// peersOf answers with the hosts to which an agent is to test the route.
 func (p *Peers) peersOf(w http.ResponseWriter, r *http.Request) {
 	call(p, w, r, callPeers, func(q agent.PeersWanted) string { return q.Host }, p.o.Leader.(peerLister).Peers)
 }
 
-// peerLister is a Leader that knows which hosts VMs may be sent to.
+// peerLister is a Leader that knows to which hosts VMs may be sent.
 type peerLister interface {
 	Peers(context.Context, agent.PeersWanted) (agent.Peers, error)
 }
 
-// call reads a question, checks that it is about the caller's own host, and asks the leader.
+// call reads a request, checks that it is about the caller's own host, and asks the leader.
 func call[Q, A any](p *Peers, w http.ResponseWriter, r *http.Request, kind string, host func(Q) string, ask func(context.Context, Q) (A, error)) {
 	var q Q
 	if !readCall(w, r, maxCall, &q) {
@@ -220,7 +219,7 @@ func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
 	}
 	begun := false
 	var later *agent.Desired  // what can wait
-	var soon <-chan time.Time // when that is told; nil while nothing waits
+	var soon <-chan time.Time // when that is sent; nil while nothing waits
 	spacing := minSpacing
 	send := func(f Frame) error {
 		var line bytes.Buffer

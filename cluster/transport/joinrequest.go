@@ -40,7 +40,7 @@ type JoinRequest struct {
 	Boot    string `json:"boot,omitempty"`
 }
 
-// Purpose of the proof that comes with a Chain: this token, for this member, here.
+// Purpose is the purpose of the proof that comes with a Chain: this token, for this member, in this cluster.
 func (q JoinRequest) Purpose(cluster string) string {
 	return strings.Join([]string{"join", cluster, q.ID, q.Secret, q.Name, q.Address}, "\n")
 }
@@ -48,7 +48,7 @@ func (q JoinRequest) Purpose(cluster string) string {
 // String is for logs: it leaves the secret out.
 func (q JoinRequest) String() string { return fmt.Sprintf("request of %.64q to join", q.Name) }
 
-// GoString is String, so that %#v tells no more.
+// GoString is String, so that %#v shows no more.
 func (q JoinRequest) GoString() string { return q.String() }
 
 // ParseJoin decodes one request to join, strictly: a field that is not known is an error. It checks no field; see Check.
@@ -65,7 +65,8 @@ func ParseJoin(body []byte) (JoinRequest, error) {
 	return q, nil
 }
 
-// Check the form and the length of every field: nil, or a *control.Invalid that names all that are wrong. It parses no certificate.
+// Check checks the form and the length of every field: nil, or a *control.Invalid that names all that are wrong. It parses no
+// certificate.
 func (q JoinRequest) Check() error {
 	var faults []control.FieldError
 	fault := func(field, text string) { faults = append(faults, control.FieldError{Field: field, Text: text}) }
@@ -121,7 +122,8 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// isDNSName: labels of 1 to 63 letters, digits, hyphens and underscores, none with a hyphen at an end. A final dot is allowed.
+// isDNSName says whether s is a DNS name: labels of 1 to 63 letters, digits, hyphens and underscores, none with a hyphen at an
+// end. A final dot is allowed.
 func isDNSName(s string) bool {
 	s = strings.TrimSuffix(s, ".")
 	if s == "" || len(s) > 253 {

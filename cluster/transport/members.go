@@ -16,7 +16,7 @@ type members struct {
 	idle   chan struct{} // set by wait; closes when none is open
 }
 
-// keep a connection in mind until it is closed; false if all are to be closed.
+// keep keeps a connection in the table until it is closed; false if all are to be closed.
 func (m *members) keep(conn *tls.Conn, below *watched) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *members) recheck(s Security) {
 	}
 }
 
-// closeAll that are open now or would be later.
+// closeAll closes all connections that are open, and those that open later.
 func (m *members) closeAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *members) closeAll() {
 	}
 }
 
-// wait until their holders have closed them all, at most so long.
+// wait waits until their users have closed them all, at most for max.
 func (m *members) wait(max time.Duration) {
 	m.mu.Lock()
 	if len(m.open) == 0 {

@@ -62,28 +62,28 @@ type Histories interface {
 	Forecast(vm, resource string, steps int) (agent.VMForecast, error)
 }
 
-// PeersOptions are what Peers needs. What a member does not do is nil.
+// PeersOptions are what Peers needs. A field that the member has no use for is nil.
 type PeersOptions struct {
 	Security
 	Dialer *Dialer
-	// Lead says who leads, as far as this server knows. It is asked often.
+	// Lead says which server leads, as far as this server knows. It is called often.
 	Lead func() Leading
 	// Leader answers agents while this server leads.
 	Leader agent.Leader
 	// NoLeader says whether an error of Leader or Issuer means that this server does not lead after
 	// all. nil: none does.
 	NoLeader func(error) bool
-	// Servers of the cluster ("host:port"), told to agents; nil: nothing is told.
+	// Servers of the cluster ("host:port"), sent to agents; nil: nothing is sent.
 	Servers func() []string
-	// Revocations are certificates that count no more, told to agents; nil: nothing is told. The answer is not changed.
+	// Revocations are the revoked certificates, sent to agents; nil: nothing is sent. The answer is not changed.
 	Revocations func() []pki.Revocation
-	// GossipKeys are the keys of the cluster's gossip, told to members while this server leads; nil: nothing is told.
+	// GossipKeys are the keys of the cluster's gossip, sent to members while this server leads; nil: nothing is sent.
 	GossipKeys func() GossipKeys
 	// Record takes down what an agent reports itself, while this server leads; nil: such calls are not answered.
 	Record func(host string, events []Event)
 	// Issuer renews certificates while this server leads.
 	Issuer Issuer
-	// About is what other servers may know of this one: a value that JSON can hold.
+	// About returns what other servers may know of this one: a value that JSON can hold.
 	About func() any
 	// Audit reads this server's own audit log for other servers; nil: such calls are not answered.
 	Audit func(context.Context, audit.Filter) (audit.Answer, error)
@@ -95,14 +95,14 @@ type PeersOptions struct {
 	Histories Histories
 	Log       *slog.Logger
 
-	Heartbeat time.Duration // of streams of desired state on which nothing else is told; news that can wait is told after half of it; default 2 s
+	Heartbeat time.Duration // of streams of desired state on which nothing else is sent; news that can wait is sent after half of it; default 2 s
 }
 
-// Leading is who leads, by the word of one server.
+// Leading says which server leads, as one server knows it.
 type Leading struct {
 	Here    bool   // this server does
 	Term    uint64 // in which it leads; another one for another leader
-	Address string // else: of the peer server of the one that does, "host:port"; "" = nobody knows
+	Address string // else: of the peer server of the one that does, "host:port"; "" = not known
 }
 
 // Peers answers other members over ek-peer/1.
@@ -115,7 +115,7 @@ type Peers struct {
 	taken    sync.WaitGroup // connections that handlers took over
 
 	mu    sync.Mutex
-	lines map[string]*line // by host: what its agent said last, while this server leads
+	lines map[string]*line // by host: what its agent last sent, while this server leads
 }
 
 // NewPeers makes the peer server of a member.
@@ -171,8 +171,7 @@ func NewPeers(o PeersOptions) *Peers {
 // ServeHTTP implements http.Handler.
 func (p *Peers) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
 
-// Serve answers on the listener (Port.Peers) until ctx ends; then streams end, and
-// calls under way have a moment to finish.
+// Serve answers on the listener (Port.Peers) until ctx ends; then streams end, and calls under way have a moment to finish.
 func (p *Peers) Serve(ctx context.Context, listener net.Listener) error {
 	err := serveMembers(ctx, p, listener, p.o.Log, func() { p.drain.Do(func() { close(p.draining) }) })
 	p.taken.Wait()
@@ -216,7 +215,7 @@ func serveMembers(ctx context.Context, h http.Handler, listener net.Listener, lo
 	return err
 }
 
-// leaderOnly is for what only the server that leads answers. Another one relays it, once.
+// leaderOnly answers only on the server that leads. Another server relays the call, once.
 func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		lead := p.o.Lead()
@@ -265,7 +264,7 @@ func readCall(w http.ResponseWriter, r *http.Request, limit int64, v any) bool {
 	return true
 }
 
-// decodeOne JSON value, and nothing after it. Fields that are not known are those of a later version.
+// decodeOne decodes one JSON value, with nothing after it. Unknown fields are those of a later version.
 func decodeOne(body []byte, v any) error {
 	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("decode %T: %w", v, err)
@@ -273,7 +272,7 @@ func decodeOne(body []byte, v any) error {
 	return nil
 }
 
-// answer with JSON.
+// answer answers with JSON.
 func (p *Peers) answer(w http.ResponseWriter, r *http.Request, v any) {
 	var body bytes.Buffer
 	if err := json.NewEncoder(&body).Encode(v); err != nil {
@@ -282,10 +281,10 @@ func (p *Peers) answer(w http.ResponseWriter, r *http.Request, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body.Bytes()) // the client is gone: nobody to tell
+	_, _ = w.Write(body.Bytes()) // the client is gone: an error has no receiver
 }
 
-// certificate renews that of the caller.
+// certificate renews the caller's certificate.
 func (p *Peers) certificate(w http.ResponseWriter, r *http.Request) {
 	var ask certificateRequest
 	if !readCall(w, r, maxCall, &ask) {
@@ -315,11 +314,11 @@ type certificateRequest struct {
 	Chain string `json:"chain,omitempty"`
 }
 
-// fail answers for an error of the control plane. Whatever it is, the caller tries again, here or
-// elsewhere: it is informed of why, for its log.
+// fail answers for an error of the control plane. Whatever it is, the caller tries again, here or elsewhere: the answer says
+// why, for the caller's log.
 func (p *Peers) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // nobody waits any more
+		return // the caller is gone
 	}
 	p.o.Log.DebugContext(r.Context(), "a member's call failed", "path", r.URL.Path, "member", callerOf(r.Context()).Name, "error", err)
 	if !p.o.Lead().Here || errors.Is(err, ErrNoLeader) || (p.o.NoLeader != nil && p.o.NoLeader(err)) {

@@ -37,8 +37,7 @@ type PortOptions struct {
 	HandshakeTimeout time.Duration // default 5 s
 }
 
-// Port is the one port of a member. New, then hand Raft, API and Peers to those who serve
-// them, then Serve.
+// Port is the one port of a member. Call NewPort, give Raft, API and Peers to their servers, then call Serve.
 type Port struct {
 	o    PortOptions
 	raft *Streams
@@ -92,9 +91,9 @@ func (p *Port) Peers() net.Listener { return p.peer }
 // Forwarded has the connections of servers that forward requests of the public API, for Forwarded.Serve.
 func (p *Port) Forwarded() net.Listener { return p.forward }
 
-// Serve takes connections until ctx ends; then it closes the port, all that wait in it, and the
-// streams of Raft. Calls of members under way have a moment to finish, if Peers.Serve
-// ends at the same time. Connections of the API are their server's to close.
+// Serve takes connections until ctx ends; then it closes the port, all connections that wait in it, and the streams of Raft.
+// Calls of members under way have a moment to finish, if Peers.Serve ends at the same time. The API's server closes the
+// connections of the API.
 func (p *Port) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -151,7 +150,7 @@ func (p *Port) end() {
 	p.wg.Wait()
 }
 
-// begin a handshake, if there is room for one more connection.
+// begin begins a handshake, if there is room for one more connection.
 func (p *Port) begin(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetKeepAliveConfig(keepAlive) // without it a dead peer is found out later
@@ -224,12 +223,11 @@ func (p *Port) handshake(raw net.Conn, entry *connection) {
 	}
 }
 
-// peerConn is a connection of ek-peer/1 or ek-forward/1. http.Server would turn a *tls.Conn away whose protocol it
-// does not know.
+// peerConn is a connection of ek-peer/1 or ek-forward/1. http.Server would refuse a *tls.Conn whose protocol it does not know.
 type peerConn struct{ *tls.Conn }
 
-// config of a handshake: members' protocols are for members only, the rest is
-// for everybody. A member that is no server has no API and no Raft.
+// config is the configuration of a handshake: members' protocols are for members only, the others for all clients. A member
+// that is no server has no API and no Raft.
 func (p *Port) config() *tls.Config {
 	server, members := p.o.Certificates.Identity().Server, p.memberConfig()
 	return &tls.Config{
@@ -270,7 +268,7 @@ func (p *Port) memberConfig() *tls.Config {
 	}
 }
 
-// recheck now and then.
+// recheck calls Recheck now and then.
 func (p *Port) recheck(ctx context.Context) {
 	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()

@@ -210,8 +210,8 @@ func TestDialRefusesOtherMembers(t *testing.T) {
 	}
 }
 
-// Whoever does not finish a handshake is cut off after a time; of too many the oldest at once. Neither
-// keeps a member out.
+// A client that does not finish a handshake is cut off after a time; of too many the oldest at once. Neither keeps a member
+// out.
 func TestSlowHandshakes(t *testing.T) {
 	s := newSite(t)
 	m := s.member("s1", true, false, PeersOptions{Lead: none}, func(o *PortOptions) {

@@ -14,7 +14,7 @@ import (
 
 // Errors of calls to other members.
 var (
-	// ErrNoLeader: nobody who leads is known or can be reached now. Try again.
+	// ErrNoLeader: no leader is known or can be reached now. Try again.
 	ErrNoLeader = errors.New("no leader")
 	// ErrRefused: the other member does not let this one do that.
 	ErrRefused = errors.New("refused by the member asked")
@@ -33,7 +33,7 @@ const (
 	problemPrefix  = "urn:evenkeel:problem:"
 	kindMalformed  = problemPrefix + "malformed"
 	kindForbidden  = problemPrefix + "forbidden"
-	kindMember     = problemPrefix + "member-refused" // the member that sent the request, whoever it did so for
+	kindMember     = problemPrefix + "member-refused" // the member that sent the request, for whichever caller it did so
 	kindNotFound   = problemPrefix + "not-found"
 	kindWhole      = problemPrefix + "whole-report-wanted"
 	kindSession    = problemPrefix + "unknown-session"
@@ -68,7 +68,7 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s (%d): %s", p.Title, p.Status, p.Detail)
 }
 
-// Is says which sentinel of this package a problem is.
+// Is says which sentinel of this package a problem matches.
 func (p *Problem) Is(target error) bool {
 	switch target {
 	case ErrNoLeader:
@@ -89,20 +89,20 @@ func (p *Problem) Is(target error) bool {
 	return false
 }
 
-// Answer is what the cluster said to a request, if it said anything: who asks another server hears nothing else.
+// Answer is what the cluster answered to a request, if it answered: a member that asks another server learns nothing else.
 type Answer int
 
-// The answers there are.
+// The kinds of answers.
 const (
 	NoAnswer   Answer = iota
 	Forbidden         // the right to it was not shown
 	Conflict          // it does not go with the state of things
 	Malformed         // it can never be answered otherwise
-	Leaderless        // nobody leads now; nothing was changed, and it may be asked again
+	Leaderless        // there is no leader now; nothing was changed, and the client may ask again
 	Busy              // the server takes no more requests now; it may be asked again
 )
 
-// AnswerOf reads an error of Join. detail is the cluster's own words.
+// AnswerOf reads an error of Join. detail is the cluster's own text.
 func AnswerOf(err error) (a Answer, detail string) {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -152,7 +152,7 @@ func refuse(w http.ResponseWriter, status int, kind, format string, args ...any)
 		h.Set("Retry-After", "1")
 	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(Problem{Type: kind, Title: titles[kind], Status: status, Detail: fmt.Sprintf(format, args...)}) // the client is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(Problem{Type: kind, Title: titles[kind], Status: status, Detail: fmt.Sprintf(format, args...)}) // the client is gone: an error has no receiver
 }
 
 // problemOf reads an answer that is no success as an error.
@@ -160,7 +160,7 @@ func problemOf(resp *http.Response) error {
 	p := &Problem{Title: http.StatusText(resp.StatusCode), Status: resp.StatusCode}
 	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && kind == problemMediaType {
 		if text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem)); err == nil {
-			_ = json.Unmarshal(text, p) // what it is not, the status says
+			_ = json.Unmarshal(text, p) // the status gives what the document does not
 		}
 	}
 	p.Status = resp.StatusCode

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// directAgain after the stream went straight to a leader, and it did not answer, it does so again.
+// directAgain is how long after a leader did not answer directly the stream goes to it directly again.
 const directAgain = 5 * time.Minute
 
-// errRedirect: the stream comes by a server that relays what the leader says, which can be asked itself.
+// errRedirect says that the stream comes through a server that relays the leader's answers, and that the leader can be asked
+// directly.
 var errRedirect = errors.New("the leader can be asked itself")
 
-// elsewhere: the server asked does not lead, and says who does. To ask that one costs a connection; to have it relayed costs the server asked another
-// one, and later a third.
+// elsewhere says that the server that was asked does not lead, and which one does. A direct stream to the leader costs one
+// connection; a relayed one costs the relaying server another, and later a third.
 type elsewhere struct {
 	leader string
 	error
 }
 
-// mayGo says whether the stream may go straight to a leader: it is known, and was not tried in vain a while ago.
+// mayGo says whether the stream may go directly to a leader: the leader is known, and did not fail to answer a while ago.
 func (a *Agent) mayGo(leader string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,15 +32,15 @@ func (a *Agent) mayGoLocked(leader string) bool {
 	return slices.Contains(a.servers, leader) && (!tried || time.Since(at) >= directAgain)
 }
 
-// reached: the server answered, whatever it said. The stream may go straight to it the next time that it leads.
+// reached notes that the server answered, whatever it answered. The stream may go to it directly the next time that it leads.
 func (a *Agent) reached(server string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.tried, server)
 }
 
-// patience is how long a stream stays with a server that relays it, being asked to as the leader did not answer itself. The leader is not
-// tried again and again.
+// patience is how long a stream stays with a server that was asked to relay it because the leader did not answer directly. The
+// leader is not tried again and again.
 func (a *Agent) patience(leader string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,7 +51,7 @@ func (a *Agent) patience(leader string) time.Duration {
 	return wait
 }
 
-// goDirect has the stream, and what is asked, go to the leader itself from now on, if it may.
+// goDirect makes the stream, and calls, go to the leader directly from now on, if they may.
 func (a *Agent) goDirect(leader string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"evenkeel/cluster/agent"
 )
 
-// counting is an agent of host h1 that may not reach the leader, and says how often it connected to whom.
+// counting is an agent of host h1 that may not reach the leader, and that counts how often it connected to which server.
 func (s *site) counting(leader string, reached bool, servers ...string) (a *Agent, dialed func(address string) int) {
 	var mu sync.Mutex
 	times := map[string]int{}
@@ -35,8 +35,8 @@ func (s *site) counting(leader string, reached bool, servers ...string) (a *Agen
 	}
 }
 
-// A server that does not lead relays nothing for an agent that can ask the leader itself: it says who leads. Where the leader cannot be reached it
-// relays, and the leader is tried seldom.
+// A server that does not lead relays nothing for an agent that can ask the leader itself: it names the leader. Where the agent
+// cannot reach the leader the server relays, and the agent tries the leader seldom.
 func TestElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		reached bool
@@ -85,8 +85,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// A stream that a server relays goes straight to the leader after a while, without a moment in which no leader is heard, and the
-// leader is told everything again. An agent that the leader cannot be reached from stays with the relay, and tries seldom.
+// A stream that a server relays moves to the leader after a while, without a moment in which the agent hears no leader, and the
+// agent reports everything to the leader again. An agent that cannot reach the leader stays with the relay, and tries seldom.
 func TestDirectToTheLeader(t *testing.T) {
 	for name, reached := range map[string]bool{"reached": true, "out of reach": false} {
 		t.Run(name, func(t *testing.T) {

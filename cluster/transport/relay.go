@@ -39,13 +39,13 @@ func newTransport(d *Dialer, protocol string, want pki.Want) *http.Transport {
 	}
 }
 
-// unreachable: a request was not even sent.
+// unreachable says that a request was not even sent.
 type unreachable struct{ error }
 
 func (u *unreachable) Unwrap() error { return u.error }
 
-// neverArrived says of an error that the other side cannot have had the whole request: there was no
-// connection, or it would not take all of it.
+// neverArrived says whether, by an error, the other side cannot have had the whole request: there was no connection, or it
+// would not take all of it.
 func neverArrived(err error) bool {
 	var failed *net.OpError
 	return errors.As(err, new(*unreachable)) || (errors.As(err, &failed) && failed.Op == "write")
@@ -82,8 +82,8 @@ type relay struct {
 	proxy     *httputil.ReverseProxy
 }
 
-// relayed calls that may be under way at the same time without a handshake for the next ones: a server has the calls of
-// a third of 1,000 agents to hand on, or of all of them where the other followers are down.
+// relayed is how many relayed calls may be under way at the same time without a handshake for the next ones: a server relays
+// the calls of a third of 1,000 agents, or of all of them where the other followers are down.
 const relayed = 1024
 
 func newRelay(d *Dialer, protocol string, log *slog.Logger) *relay {
@@ -106,7 +106,7 @@ func newRelay(d *Dialer, protocol string, log *slog.Logger) *relay {
 			r.Out.Host = r.In.Host
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			// What this server has said already, the other one says again.
+			// The other server's answer repeats the headers that this server has set already.
 			to, _ := resp.Request.Context().Value(target{}).(destination)
 			if resp.StatusCode == http.StatusForbidden {
 				if err := refusedMember(resp); err != nil {
@@ -138,7 +138,8 @@ func newRelay(d *Dialer, protocol string, log *slog.Logger) *relay {
 	}}
 }
 
-// refusedMember is an error if the other server refused this one, not the request that it relays: its sender may ask elsewhere.
+// refusedMember returns an error if the other server refused this one, not the request that it relays: the request's sender may
+// ask elsewhere.
 func refusedMember(resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	if err != nil {
@@ -156,15 +157,15 @@ func refusedMember(resp *http.Response) error {
 	return &unreachable{fmt.Errorf("it refuses this server: %s", p.Detail)}
 }
 
-// destination of a request that is relayed.
+// destination is where a request is relayed to.
 type destination struct {
 	address string
-	client  string      // address of who sent it, for forwarded requests
+	client  string      // address of the sender, for forwarded requests
 	request string      // id of the request
 	said    http.Header // of the answer, by this server
 }
 
-// send a request to the server at an address, and the answer back.
+// send relays a request to the server at an address, and the answer back.
 func (y *relay) send(w http.ResponseWriter, r *http.Request, to destination) {
 	to.said = w.Header()
 	y.proxy.ServeHTTP(patient{w}, r.WithContext(context.WithValue(r.Context(), target{}, to)))
@@ -183,7 +184,7 @@ func (w patient) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (y *relay) close() { y.transport.CloseIdleConnections() }
 
-// urlOf a path of a member's peer server.
+// urlOf returns the URL of a path of a member's peer server.
 func urlOf(address string, segments ...string) *url.URL {
 	for i, s := range segments {
 		segments[i] = url.PathEscape(s)

@@ -12,10 +12,11 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Change is a report as it is sent: what is new since one that the leader took.
-// Statuses are steps and estimates what changed: they are always new. Samples are measurements: told now and then.
+// Change is a report as it is sent: what is new since one that the leader took. Statuses are steps and estimates are changes:
+// they are always new. Samples are measurements: they are sent now and then.
 type Change struct {
-	// Since is the number of the report, the last that was taken, that holds but for what is told here; 0 if there is a Head here.
+	// Since is the number of the last report that the leader took. It holds but for what this change has; 0 if there is a Head
+	// here.
 	Since uint64 `json:"since,omitempty"`
 	// Index is that of the report where it is not that of the one before: it changes with nearly every report.
 	Index *uint64 `json:"index,omitempty"`
@@ -30,7 +31,7 @@ type Change struct {
 	Estimates []agent.Estimate `json:"estimates,omitempty"`
 	// Pressure is of the host, when the samples were taken: it changes with every report.
 	Pressure *hypervisor.Pressure `json:"pressure,omitempty"`
-	// Available is told with samples; nobody waits for it.
+	// Available is sent with samples; no caller waits for it.
 	Available *agent.Available `json:"available,omitempty"`
 }
 
@@ -40,20 +41,22 @@ type reportEncoder struct {
 	last, next reportHead // by it, and by the last change that was made
 }
 
-// reportHead is the head of a report: its Index, what runs, and all else as JSON; and of its samples what the leader is to hear at once.
+// reportHead is the head of a report: its Index, what runs, and all else as JSON; and of its samples what must reach the leader
+// at once.
 type reportHead struct {
 	index    uint64
 	running  []agent.Instance // ordered; nil: the hypervisor was not asked
 	rest     []byte
-	sampled  bool // samples were told with the last whole report, or since
+	sampled  bool // samples were sent with the last whole report, or since
 	pressure string
 	states   string
 }
 
-// change of a report since the last one that was taken. Make it again for another try: nothing
-// counts until taken. due: it is time for samples. Else they are left out where others were told: those hold. Not so where they tell that a VM is
-// short of memory, or not any more, or does not run as it did, or where estimates come with them, whose age they tell. news: there is more
-// in it than samples and what is Quiet, if that. An Index of 0 says nothing to a leader that was told another: it keeps the highest.
+// change returns what is new since the last report that the leader took. Call it again for another try: nothing counts until
+// taken. due: it is time for samples. If it is not, change leaves samples out where others were sent before: those hold. It
+// sends them all the same where they say that a VM is short of memory, or is so no more, or does not run as it did, and where
+// estimates come with them, whose age they give. news: there is more in the change than samples and what is Quiet, if that. An
+// Index of 0 changes nothing for a leader that has another one: it keeps the highest.
 func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure, Available: r.Available}
 	e.next = reportHead{index: r.Index, running: byInstance(r.Running), pressure: e.last.pressure, states: e.last.states}
@@ -88,7 +91,8 @@ func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool,
 	return out, news, nil
 }
 
-// pressureDigest are the VMs that are short of memory: the leader is to hear at once of one that was not, and of one that is not any more.
+// pressureDigest lists the VMs that are short of memory: the leader must learn at once of one that was not, and of one that is
+// not any more.
 func pressureDigest(r agent.Report) string {
 	out := ""
 	for _, s := range r.Samples {
@@ -99,7 +103,7 @@ func pressureDigest(r agent.Report) string {
 	return out
 }
 
-// states of the VMs that do not simply run.
+// states lists the states of the VMs that do not simply run.
 func states(r agent.Report) string {
 	out := ""
 	for _, s := range r.Samples {
@@ -117,7 +121,7 @@ func byInstance(running []agent.Instance) []agent.Instance {
 	return out
 }
 
-// instances in an order in which only equal ones are equal.
+// instances compares instances in an order in which only equal ones are equal.
 func instances(a, b agent.Instance) int {
 	one := func(is bool) int {
 		if is {
@@ -128,7 +132,7 @@ func instances(a, b agent.Instance) int {
 	return cmp.Or(strings.Compare(a.VM, b.VM), strings.Compare(a.Name, b.Name), cmp.Compare(a.Generation, b.Generation), one(a.Incoming)-one(b.Incoming), one(a.Leftover)-one(b.Leftover), one(a.Leaving)-one(b.Leaving))
 }
 
-// without some of them. Both are ordered; where one is there twice, each counts.
+// without returns all without some. Both are ordered; where an instance is there twice, each counts.
 func without(all, some []agent.Instance) []agent.Instance {
 	var out []agent.Instance
 	for _, one := range all {
@@ -144,7 +148,7 @@ func without(all, some []agent.Instance) []agent.Instance {
 	return out
 }
 
-// taken: the leader has what the last change told, under that number.
+// taken notes that the leader has what the last change reported, under that number.
 func (e *reportEncoder) taken(n uint64) { e.n, e.last = n, e.next }
 
 // reportDecoder puts reports of one host together again. The zero value knows none.
@@ -153,8 +157,8 @@ type reportDecoder struct {
 	head agent.Report
 }
 
-// take a change in; errWhole if what it is a change of is not known here. It counts for the next
-// one only when it is kept.
+// take takes in a change; the error is errWhole if the report that it changes is not known here. Later changes may rest on it
+// only once it is kept.
 func (d *reportDecoder) take(c Change) (agent.Report, error) {
 	r := d.head
 	switch {
@@ -184,7 +188,7 @@ func (d *reportDecoder) take(c Change) (agent.Report, error) {
 	return r, nil
 }
 
-// keep a report as what later ones are changes of.
+// keep keeps a report as the one that later changes change.
 func (d *reportDecoder) keep(n uint64, r agent.Report) {
 	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available = nil, nil, nil, nil, nil
 	d.n, d.head = n, r

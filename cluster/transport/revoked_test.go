@@ -10,7 +10,7 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// An agent is informed of which certificates count no more, at first and when there are others, through whichever server.
+// An agent receives which certificates are revoked, at first and when there are others, through whichever server.
 func TestRevocationsAreReported(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// serverStats to a server: what is known of how it answers.
+// serverStats is what is known of how a server answers.
 type serverStats struct {
 	hung time.Time // when it was found to hang last
 	// up ends when the server is found to hang: calls that wait for it go on to the next one.
@@ -15,10 +15,10 @@ type serverStats struct {
 	cut context.CancelCauseFunc
 }
 
-// errHangs: a server took the connection and says nothing. Its process may stand still.
+// errHangs says that a server took the connection and does not answer. Its process may stand still.
 var errHangs = errors.New("the server hangs")
 
-// serverTo a server. The lock is held.
+// serverTo returns the statistics of a server. The lock is held.
 func (a *Agent) serverTo(address string) *serverStats {
 	w := a.perServer[address]
 	if w == nil {
@@ -31,7 +31,7 @@ func (a *Agent) serverTo(address string) *serverStats {
 	return w
 }
 
-// hangs: the server is asked last for a while, and what waits for it is given up.
+// hangs notes that a server hangs: it is asked last for a while, and what waits for it is given up.
 func (a *Agent) hangs(address string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -40,7 +40,7 @@ func (a *Agent) hangs(address string) {
 	w.cut(errHangs)
 }
 
-// order in which servers are asked: from one on, those that hang last, the latest last of all.
+// order is the order in which servers are asked: from one on, those that hang last, the latest last of all.
 func (a *Agent) order(from int) []string {
 	around := slices.Concat(a.servers[from:], a.servers[:from])
 	hung := func(address string) (at time.Time) {
@@ -53,7 +53,7 @@ func (a *Agent) order(from int) []string {
 	return around
 }
 
-// waiting for one answer of a server.
+// waiting returns the context of a call that waits for one answer of a server.
 func (a *Agent) waiting(ctx context.Context, address string, limit time.Duration) (context.Context, func()) {
 	a.mu.Lock()
 	up := a.serverTo(address).up

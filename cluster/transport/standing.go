@@ -14,8 +14,9 @@ import (
 	"evenkeel/cluster/pki"
 )
 
-// ProtocolStanding answers one question: whether the certificate that the caller shows was revoked. It is the one protocol
-// that a revoked certificate is good for. Whoever is refused by the others hears in TLS that its certificate is bad, not why.
+// ProtocolStanding answers one question: whether the certificate that the caller shows was revoked. It is the only protocol
+// that accepts a revoked certificate. A member that the other protocols refuse learns in TLS that its certificate is bad, not
+// why.
 const ProtocolStanding = "ek-standing/1"
 
 const maxStanding = 1 << 10 // bytes of an answer
@@ -35,8 +36,8 @@ type standing struct {
 	back chan struct{} // closes once the member is removed no more; nil: it is not known to be removed
 }
 
-// Removed says whether the cluster is known to have removed this member: the error is ErrRemoved then, and back closes when that
-// is over. Until then the Dialer connects to nobody.
+// Removed says whether the cluster is known to have removed this member: the error is ErrRemoved then, and back closes when
+// that is over. Until then the Dialer connects to no server.
 func (d *Dialer) Removed() (back <-chan struct{}, err error) {
 	d.standing.mu.Lock()
 	defer d.standing.mu.Unlock()
@@ -99,7 +100,7 @@ func (p *Port) answerStanding(conn *tls.Conn) {
 	_ = json.NewEncoder(conn).Encode(standingAnswer{Serial: serial, Revoked: p.o.Revoked != nil && p.o.Revoked(serial)})
 }
 
-// onlyRevoked says whether all that is wrong with a certificate is that it was revoked.
+// onlyRevoked says whether the only fault of a certificate is that it was revoked.
 func onlyRevoked(err error) bool {
 	var r *pki.Refusal
 	return errors.As(err, &r) && r.Reason == pki.Revoked

@@ -45,8 +45,8 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// An agent whose member was removed goes on as if there were no leader for its leases, asks nothing of the network and says
-// nothing, and goes on once its member counts again.
+// An agent whose member was removed goes on as if there were no leader for its leases, asks nothing of the network and reports
+// nothing, and goes on once its member is admitted again.
 func TestAgentOfRemovedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}

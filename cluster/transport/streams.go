@@ -14,7 +14,7 @@ const (
 	acceptTime = 5 * time.Second // for which they do
 )
 
-// queue is a net.Listener of connections that somebody else accepted.
+// queue is a net.Listener of connections that another listener accepted.
 type queue struct {
 	addr  net.Addr
 	conns chan net.Conn
@@ -27,7 +27,7 @@ func newQueue(addr net.Addr) *queue {
 	return &queue{addr: addr, conns: make(chan net.Conn, waiting), done: make(chan struct{})}
 }
 
-// put a connection in; false if nobody takes it.
+// put puts a connection in; false if the queue is closed, or no caller accepts the connection within acceptTime.
 func (q *queue) put(c net.Conn) bool {
 	select { // of two that are ready, select takes any
 	case <-q.done:
@@ -39,7 +39,7 @@ func (q *queue) put(c net.Conn) bool {
 	select {
 	case q.conns <- c:
 		select {
-		case <-q.done: // closed meanwhile: whoever finds the connection closes it
+		case <-q.done: // closed meanwhile: the side that finds the connection closes it
 			q.drain()
 		default:
 		}
@@ -65,7 +65,7 @@ func (q *queue) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. What waits is closed, too.
+// Close implements net.Listener. It closes the connections that wait, too.
 func (q *queue) Close() error {
 	q.once.Do(func() { close(q.done) })
 	q.drain()
@@ -86,16 +86,16 @@ func (q *queue) drain() {
 // Addr implements net.Listener.
 func (q *queue) Addr() net.Addr { return q.addr }
 
-// named is an address by name.
+// named is an address that has only a name.
 type named struct{ network, address string }
 
 func (n named) Network() string { return n.network }
 func (n named) String() string  { return n.address }
 
-// watched says when a connection is closed.
+// watched reports when a connection is closed.
 type watched struct {
 	net.Conn
-	closed func() // set before anybody else has the connection
+	closed func() // set before any other code has the connection
 	once   sync.Once
 }
 
@@ -107,16 +107,15 @@ func (w *watched) Close() error {
 	return err
 }
 
-// Streams are the connections of ek-raft/1: a net.Listener for those that other
-// servers open, and Dial for those to them. Addr is the advertised address.
+// Streams are the connections of ek-raft/1: a net.Listener for those that other servers open, and Dial for those to them. Addr
+// is the advertised address.
 type Streams struct {
 	*queue
 	dialer  *Dialer
 	members members // whose streams were accepted
 }
 
-// Close implements net.Listener. It ends the streams that were accepted, too: nobody would tell who
-// reads from them.
+// Close implements net.Listener. It ends the streams that were accepted, too: their readers would not notice otherwise.
 func (s *Streams) Close() error {
 	err := s.queue.Close()
 	s.members.closeAll()

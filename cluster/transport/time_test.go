@@ -410,8 +410,8 @@ func (c *churn) Desired(ctx context.Context, host string) (agent.Desired, <-chan
 	return c.brain.Desired(ctx, host)
 }
 
-// What does not concern a host is looked at a few times a second at most, and told a
-// second later; what does concern it arrives soon all the same.
+// A change that does not concern a host is looked at a few times a second at most, and sent to it a second later. A change that
+// concerns it arrives soon all the same.
 func TestChurnElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, l := newSite(t), newBrain(), &lead{}

@@ -16,7 +16,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// What a host said itself, and indexes, can wait; all else cannot.
+// What a host reported itself, and indexes, can wait; all else cannot.
 func TestWhatCanWait(t *testing.T) {
 	vm := func(id string, change func(*agent.VM)) agent.VM {
 		v := agent.VM{Spec: hypervisor.Spec{Identity: hypervisor.Identity{VM: id, Generation: 1}, CPU: hypervisor.CPU{Cap: 1}}, Want: agent.WantRun, MayStart: true}
@@ -73,7 +73,7 @@ func TestWhatCanWait(t *testing.T) {
 	}
 }
 
-// An index that nobody waits for is no news. It goes along with the next report that there is.
+// An index for which no caller waits is no news. It goes along with the next report that there is.
 func TestQuietIndexIsNoNews(t *testing.T) {
 	var e reportEncoder
 	r := agent.Report{Host: "h1", Reach: true, Index: 5}
@@ -117,7 +117,7 @@ func (f *frames) Write(line []byte) (int, error) {
 
 func (f *frames) Flush() {}
 
-// A stream shows every two seconds that it lives, unless it told something meanwhile; what can wait does so for one second.
+// A stream shows every two seconds that it lives, unless it sent something meanwhile; what can wait does so for one second.
 func TestSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newBrain(), &lead{}

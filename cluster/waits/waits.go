@@ -1,4 +1,4 @@
-// Package waits knows the states of the cluster that are no ends: why each of them goes on, for how long it may before it is a
+// Package waits knows the states of the cluster that are not final: why each of them lasts, for how long it may before it is a
 // condition that an operator sees, and what ends it. Its rules cover every value of the state's enumerations, which a test
 // compares with the source of package state.
 package waits
@@ -13,7 +13,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Rule of one state that waits.
+// Rule is the rule of one state that waits.
 type Rule struct {
 	Object string // what is in that state: vm, vc, plan, host
 	Enum   string // the enumeration of package state, and the value of it
@@ -39,7 +39,7 @@ var (
 	Cancelled = Rule{"host", "DrainState", string(state.DrainStopped), 0, "", "vcctl host undrain %s, or vcctl host drain %s"}
 )
 
-// Rules that there are.
+// Rules are all rules.
 var Rules = []Rule{Starting, Stopping, Lost, Moving, Handed, Queued, Degraded, Proposed, Carried, Draining, Blocked, Cancelled}
 
 // Wait is one object in a state that waits.
@@ -51,7 +51,7 @@ type Wait struct {
 	Reason string // "" = none is known
 }
 
-// Of the cluster: all that waits, and why. out are the hosts that do not answer, and why.
+// Of returns all that waits in the cluster, and why. out are the hosts that do not answer, and why.
 func Of(s *state.Snapshot, out map[string]string) []Wait {
 	var all []Wait
 	blocked := freeze(s)
@@ -100,7 +100,7 @@ func Of(s *state.Snapshot, out map[string]string) []Wait {
 	return all
 }
 
-// freeze says why nothing is started or stopped anywhere; "" = that is not so.
+// freeze says why nothing is started or stopped anywhere; "" = there is no recovery freeze.
 func freeze(s *state.Snapshot) string {
 	meta, _ := s.Meta()
 	if !meta.RecoveryFreeze.On() {
@@ -202,20 +202,20 @@ type Late struct {
 	For time.Duration // at least: since this server leads
 }
 
-// Tracker notes since when things wait. Its zero value has seen nothing.
+// Tracker notes since when things wait. Its zero value has noted nothing.
 type Tracker struct {
 	known map[string]waitTimes
 	at    time.Time // of the last look
 }
 
-// waitTimes of one wait: since when, and since when for no known reason; zero: there is one.
+// waitTimes are the times of one wait: since when it lasts, and since when for no known reason; zero: there is one.
 type waitTimes struct{ since, unexplained time.Time }
 
-// blindFor so long without a look nothing is known of reasons: there was no leader, or it stood still.
+// blindFor is for how long without an evaluation nothing is known of reasons: there was no leader, or it stood still.
 const blindFor = 30 * time.Second
 
-// Evaluate at what waits now, and return what does so for too long, the longest first. A wait without a reason is late only once it
-// went without for its limit: what waited for a leader goes on a moment after there is one.
+// Evaluate takes in what waits now, and returns what has waited for too long, the longest first. A wait without a reason is
+// late only once it had none for its limit: a wait for a leader goes on for a moment after there is one.
 func (t *Tracker) Evaluate(now time.Time, all []Wait) []Late {
 	before, blind := t.known, now.Sub(t.at) > blindFor
 	t.known, t.at = make(map[string]waitTimes, len(all)), now
@@ -242,15 +242,15 @@ func (t *Tracker) Evaluate(now time.Time, all []Wait) []Late {
 	return late
 }
 
-// Condition is what an operator is informed of waits of one kind for one reason.
+// Condition is the condition that reports waits of one kind for one reason to an operator.
 type Condition struct {
 	Object, Name, Text string
 }
 
-// maxNamed of what waits for one reason are named.
+// maxNamed is how many objects that wait for one reason a condition names.
 const maxNamed = 5
 
-// Conditions of what waits for too long, in the order of the first of each.
+// Conditions returns the conditions of waits that last too long, in the order of the first of each.
 func Conditions(late []Late) []Condition {
 	type group struct{ value, host, reason string }
 	var order []group

@@ -37,7 +37,7 @@ var within = map[string]string{
 	"OpState.pending":     "VCState.queued", // or the phases of its VMs
 }
 
-// enumerations of package state whose name says that they are of a state: every type Phase or ...State of strings, with its values.
+// enumerations returns the enumerations of states in package state: every string type named Phase or ...State, with its values.
 func enumerations(t *testing.T) map[string][]string {
 	t.Helper()
 	set := token.NewFileSet()

@@ -1,12 +1,12 @@
-// Package watchdog arms, pets and disarms what ends this host when nobody pets
+// Package watchdog arms, pets and disarms what resets this host when the agent does not pet
 // it any more: the kernel's watchdog device (/dev/watchdog), or a watchdog
 // outside the host that is reached over a unix socket.
 //
 // An armed watchdog is what turns the end of a lease into proof: a host that
 // did not stop its restartable VMs in time is reset. So this package is
-// careful about one thing, which is not to call armed what is not:
+// careful about one thing: it must not call a watchdog armed that is not.
 //
-//   - the time-out that counts is the one that the driver says it took, not
+//   - the time-out that counts is the one that the driver reports, not
 //     the one it was asked for;
 //   - a device that stops when its file is closed is refused, for then a crash
 //     of this process would disarm it;
@@ -14,7 +14,7 @@
 //   - an outside watchdog must answer that it is armed.
 //
 // Open arms. The end of the process, or Close, leaves the watchdog armed and
-// counting: only Disarm stops it. A process that comes back after a crash opens
+// counting: only Stop stops it. A process that comes back after a crash opens
 // it again, which also pets it, within the time that is left; then it pets on, or
 // disarms if there is nothing to guard.
 //

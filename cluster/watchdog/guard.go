@@ -25,11 +25,11 @@ func NewGuard(path string, timeout time.Duration) (*Guard, error) {
 	return &Guard{path: path, timeout: timeout}, nil
 }
 
-// String tells one configuration of a watchdog from another: its path and time-out. ParseGuard reads it.
+// String identifies one configuration of a watchdog: its path and time-out. ParseGuard reads it.
 func (g *Guard) String() string { return g.path + " " + g.timeout.String() }
 
-// ParseGuard makes the Guard that String was called of: a watchdog that was armed by an earlier configuration can be
-// petted and disarmed by that one only.
+// ParseGuard makes the Guard from the text of its String: only a guard of the earlier configuration can pet and disarm a
+// watchdog that was armed by it.
 func ParseGuard(text string) (*Guard, error) {
 	at := strings.LastIndexByte(text, ' ')
 	if at < 0 {
@@ -85,8 +85,7 @@ func (g *Guard) Pet() error {
 	return nil
 }
 
-// Stop stops the watchdog, which is opened for that if it has to be: one that
-// was lost counts on.
+// Stop stops the watchdog. It opens it if it has to: a watchdog that was lost counts on.
 func (g *Guard) Stop() error {
 	if g.w == nil {
 		w, err := Open(g.path, g.timeout)

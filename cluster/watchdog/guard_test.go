@@ -17,7 +17,7 @@ import (
 // The agent wants exactly this.
 var _ agent.Watchdog = (*Guard)(nil)
 
-// outside is an outside watchdog that says what time-out it takes, and can hang up on its host.
+// outside is an outside watchdog that answers with the time-out that it takes, and can close its host's connection.
 type outside struct {
 	path  string
 	takes chan string   // answers, one for each connection
@@ -155,7 +155,7 @@ func TestGuardLonger(t *testing.T) {
 			t.Errorf("pet = %v, want an error with the other time-out", err)
 		}
 	}
-	// The agent may arm it again, and tell the leader.
+	// The agent may arm it again, and report it to the leader.
 	o.takes <- "armed 20 x\n"
 	if took, err := g.Arm(); err != nil || took != 20*time.Second {
 		t.Errorf("Arm = %v, %v", took, err)

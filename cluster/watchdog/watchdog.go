@@ -32,7 +32,7 @@ type Watchdog struct {
 	name    string
 }
 
-// line is what a watchdog is petted through: a device file or a connection.
+// line is the device file or the connection through which a watchdog is petted.
 type line interface {
 	// Write hands the bytes to the watchdog within a bounded time.
 	Write([]byte) (int, error)
@@ -57,11 +57,9 @@ func Check(timeout time.Duration) error {
 	return nil
 }
 
-// Open arms the watchdog at path, a character device or a unix socket, with
-// this time-out. A watchdog that is armed already, by a process that is gone,
-// is taken over. Where Open fails with ErrUnsuitable, the watchdog is disarmed.
-// After any other failure it is left as it is, perhaps counting: it may guard
-// VMs that a process before this one had armed it for.
+// Open arms the watchdog at path, a character device or a unix socket, with this time-out. It takes over a watchdog that is
+// armed already, by a process that is gone. Where Open fails with ErrUnsuitable, the watchdog is disarmed. After any other
+// failure it is left as it is, perhaps counting: it may guard VMs for which a process before this one had armed it.
 func Open(path string, timeout time.Duration) (*Watchdog, error) {
 	w, err := open(path, timeout)
 	if err != nil {
@@ -97,10 +95,10 @@ func open(path string, timeout time.Duration) (*Watchdog, error) {
 	return w, nil
 }
 
-// Timeout is what the watchdog says it took: it resets the host that long after the last pet.
+// Timeout is the time-out that the watchdog reports: it resets the host that long after the last pet.
 func (w *Watchdog) Timeout() time.Duration { return w.timeout }
 
-// Name is what the watchdog calls itself.
+// Name is the watchdog's own name.
 func (w *Watchdog) Name() string { return w.name }
 
 // Pet starts the time-out again. After an error the watchdog may be counting or
@@ -115,11 +113,10 @@ func (w *Watchdog) Pet() error {
 	return nil
 }
 
-// Stop stops the watchdog and closes it. Whoever counts on it must know
-// before: what was said about this host has to be taken back first. A kernel that was told never to stop
-// a watchdog (nowayout) goes on counting all the same, without saying so: on
-// such a host the end of petting is a reset, and the watchdog is best left to
-// another program that pets for as long as the machine is up.
+// Stop stops the watchdog and closes it. The leader must know before: what the agent reported of this host has to be taken back
+// first. A kernel that is set never to stop a watchdog (nowayout) goes on counting all the same, without saying so: on such a
+// host the end of petting is a reset, and the watchdog is best left to another program that pets for as long as the machine is
+// up.
 func (w *Watchdog) Stop() error {
 	if w.line == nil {
 		return fmt.Errorf("disarm watchdog %s: %w", w.path, ErrClosed)

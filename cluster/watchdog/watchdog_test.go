@@ -101,9 +101,8 @@ func TestOutsideWatchdog(t *testing.T) {
 	}
 }
 
-// TestUnclearAnswers: what does not say that it is armed is not armed. It is
-// told to stop only where that is certain to be right: else it may be guarding
-// what a process before this one started.
+// TestUnclearAnswers: a watchdog whose answer does not say that it is armed is not armed. It is stopped only where that is
+// certain to be right: else it may be guarding what a process before this one started.
 func TestUnclearAnswers(t *testing.T) {
 	tests := []struct{ name, answer, want, rest string }{
 		{"refused", "refused 15 s is too long\n", `refused: "15 s is too long"`, ""},
