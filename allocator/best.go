@@ -149,7 +149,8 @@ func (w *work) without() Outcome {
 	if !ok || len(s.Shortfall) > 0 {
 		return none
 	}
-	o := Outcome{Verdict: Feasible, Solution: s, UpperBound: min(w.bound, s.UpperBound)}
+	o := Outcome{Verdict: Feasible, Solution: s, UpperBound: max(min(w.bound, s.UpperBound), s.MinYield)}
+	o.Solution.UpperBound = o.UpperBound
 	o.Moved = w.s.moved(w.p, s.Hosts)
 	if s.MinYield >= o.UpperBound-provedGap {
 		o.Verdict = Optimal
