@@ -61,7 +61,7 @@ ci: setup-lint lint build test-ci demo ## all that must pass: lint, build, tests
 
 .PHONY: test-ci
 test-ci: setup
-	@scripts/test.sh --beside "race fuzz" real
+	@scripts/test.sh race real fuzz
 
 # Without a limit of go test's: each wait of the run has its own.
 .PHONY: chaos

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh [--beside "STAGE..."] STAGE... runs the tests in stages, each on its own share of the packages:
+# test.sh STAGE... runs the tests in stages, each on its own share of the packages:
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, and not on the
 #          packages that decide: none of them starts a goroutine, a house rule)
@@ -7,7 +7,6 @@
 #          needs no libvirt), one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
-# Stages of --beside run at the same time as the others, with what these leave of the CPU, where 8 GiB of memory are free; else before them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
 set -euo pipefail
@@ -113,8 +112,7 @@ run() {
 			export EVENKEEL_QEMU=$PWD/build/qemu
 			stage "conformance and migration on the QEMU of backports" go_test -p 1 -count 1 -run 'Conformance|Migrate|Moves' \
 				<<<$'evenkeel/hypervisor/libvirt\nevenkeel/test/migrate\nevenkeel/test/cluster'
-			EVENKEEL_CHAOS_SEED=16 stage "chaos: five minutes of faults, and cuts and kills at hand-overs" go_test -p 1 -count 1 -v -timeout 40m -run 'TestMoves|TestChaos$' \
-				<<<'evenkeel/test/chaos'
+			stage "cuts and kills at the hand-over of migrations" go_test -p 1 -count 1 -run 'TestMoves' <<<'evenkeel/test/chaos'
 			unset EVENKEEL_QEMU
 		else
 			echo "== NOT RUN: migration on real QEMU (no newer QEMU to be had)"
@@ -131,35 +129,11 @@ run() {
 	esac
 }
 
-beside=()
-if [[ ${1:-} == --beside ]]; then
-	read -ra beside <<<"$2"
-	shift 2
-fi
-free=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo)
-if [[ ${#beside[@]} -gt 0 && $free -lt 8 ]]; then
-	set -- "${beside[@]}" "$@"
-	beside=()
-fi
-if [[ ${#beside[@]} -gt 0 ]]; then
-	echo "== beside the rest: ${beside[*]}"
-	(
-		trap - EXIT
-		renice -n 19 -p "$BASHPID" >/dev/null
-		timeout=$((${timeout%m} * 3))m
-		for s in "${beside[@]}"; do run "$s"; done
-	) >"$logs/beside the rest" 2>&1 &
-	beside_pid=$!
-fi
 for s in "$@"; do run "$s"; done
-if [[ ${#beside[@]} -gt 0 ]]; then
-	wait "$beside_pid" || echo "beside the rest" >>"$logs/failed"
-	cat "$logs/beside the rest"
-fi
 echo "== stages"
 cat "$logs/summary"
 echo "== the ten slowest tests"
-cat "$logs"/events/*.json 2>/dev/null | jq -rs '[.[] | select(.Test and (.Test | contains("/") | not) and .Elapsed)] | sort_by(-.Elapsed) | .[:10][] | "\(.Elapsed * 10 | round / 10) s\t\(.Package | ltrimstr("evenkeel/")) \(.Test)"'
+cat "$logs"/events/*.json 2>/dev/null | jq -rs '[.[] | select(.Test and (.Test | contains("/") | not) and .Elapsed)] | sort_by(-.Elapsed) | .[:10][] | "\(.Elapsed * 10 | round / 10) s\t\(.Package | ltrimstr("evenkeel/")) \(.Test)"' || true
 if [[ -e $logs/failed ]]; then
 	while read -r s; do
 		echo "FAILED: $s"

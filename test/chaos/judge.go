@@ -20,8 +20,11 @@ type Loss struct {
 	Daemon bool
 }
 
-// starts is how long libvirt starts a VM at most, on a busy machine.
-const starts = 10 * time.Second
+// On a busy machine libvirt starts a VM for at most so long, and takes so long to end one whose migration hangs.
+const (
+	starts = 10 * time.Second
+	ends   = 30 * time.Second
+)
 
 // apart is the tolerance for a loss that is seen after what it ended or let begin. It covers the kernel's ticks, and how often
 // processes, power and events are listed.
@@ -78,7 +81,11 @@ func endedWith(losses []Loss, i watch.Instance) bool {
 		if l.Daemon { // the next one ends what it finds half started
 			return l.At.Sub(i.Started) < starts && i.Seen.After(l.At.Add(-apart)) && i.Seen.Before(l.At.Add(starts))
 		}
-		return l.At.Sub(i.Seen).Abs() < apart
+		within := apart
+		if l.Domain != "" {
+			within = ends
+		}
+		return i.Seen.After(l.At.Add(-apart)) && i.Seen.Before(l.At.Add(within))
 	})
 }
 
