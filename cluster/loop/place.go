@@ -64,14 +64,17 @@ func Scale(s *state.Snapshot, vc state.VC, env Env) Answer {
 
 // Consider returns what admission would decide on a VC now, without a plan.
 func Consider(s *state.Snapshot, vc state.VC, env Env) state.Decision {
-	p, wanted := problemWith(s, vc, env, nil)
+	p, wanted := problemWith(s, vc, env)
 	return decision(p, p.admitNew(wanted), s.Index(), env)
 }
 
-// problemWith returns the problem of all VMs that run and vc in its new form. more adds VCs in a form of their own to it, which
-// skip names.
-func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), skip ...string) (*problem, []state.VM) {
-	p := newProblem(s, append(skip, vc.ID)...)
+// problemWith is the problem of everything that runs, of vc in its new form, and of the lost VMs that are to start beside it.
+func problemWith(s *state.Snapshot, vc state.VC, env Env, beside ...lostVC) (*problem, []state.VM) {
+	skip := []string{vc.ID}
+	for _, b := range beside {
+		skip = append(skip, b.vc.ID)
+	}
+	p := newProblem(s, skip...)
 	p.shut(env.Unavailable)
 	wanted := wantedVMs(s, vc, env)
 	vc = unknown(vc, wanted)
@@ -95,8 +98,8 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), s
 			}
 		}
 	}
-	if more != nil {
-		more(p)
+	for _, b := range beside {
+		p.addLost(s, unknown(b.vc, b.vms), b.vms)
 	}
 	p.heed(s, env.Pools)
 	p.finish()
@@ -106,7 +109,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env, more func(*problem), s
 
 // place asks admission for vc and turns the answer into a plan.
 func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env) Answer {
-	p, wanted := problemWith(s, vc, env, nil)
+	p, wanted := problemWith(s, vc, env)
 	adm := p.admitNew(wanted)
 	if adm.Admitted {
 		if first := lostBefore(s, vc, env); first != "" {

@@ -22,16 +22,10 @@ const maxLost = 8
 //
 // Restart needs no proof of its own: a VM is lost only once it is proved that no host runs it.
 func Restart(s *state.Snapshot, env Env) *state.Plan {
-	var waiting []state.VC
-	for _, vc := range s.VCs() {
-		if vc.Goal == state.GoalRun && vc.Admitted && len(lostVMs(s, vc, env)) > 0 {
-			waiting = append(waiting, vc)
-		}
-	}
-	sortQueue(waiting)
+	waiting, lostOf := lostVCs(s, env)
 	var news *state.Plan
 	for _, vc := range waiting {
-		lost := lostVMs(s, vc, env)
+		lost := lostOf[vc.ID]
 		plan, d := restart(s, vc, lost, env)
 		for i := 0; plan == nil && len(lost) > 1 && i < min(len(lost), maxTries); i++ {
 			plan, _ = restart(s, vc, lost[i:i+1], env)
@@ -46,6 +40,22 @@ func Restart(s *state.Snapshot, env Env) *state.Plan {
 		}
 	}
 	return news
+}
+
+// lostVCs returns the VCs with VMs that may be started again now, by priority, then age, and these VMs by the id of their VC.
+func lostVCs(s *state.Snapshot, env Env) (vcs []state.VC, lost map[string][]state.VM) {
+	lost = map[string][]state.VM{}
+	for _, vc := range s.VCs() {
+		if vc.Goal != state.GoalRun || !vc.Admitted {
+			continue
+		}
+		if vms := lostVMs(s, vc, env); len(vms) > 0 {
+			vcs = append(vcs, vc)
+			lost[vc.ID] = vms
+		}
+	}
+	sortQueue(vcs)
+	return vcs, lost
 }
 
 // lostVMs returns the lost VMs of a VC that may be started again now, the core ones first. A VM that is not restartable waits
@@ -146,27 +156,29 @@ func (p *problem) addLost(s *state.Snapshot, vc state.VC, lost []state.VM) map[s
 	return chosen
 }
 
+// lostVC is a VC with VMs of it that are to start again.
+type lostVC struct {
+	vc  state.VC
+	vms []state.VM
+}
+
 // lostBefore names the first VC, by priority, then age, whose lost VMs fit now, and would not fit beside wanted, VMs of vc that
 // are to be placed; "" if there is none. VMs that were admitted once start again before others are admitted.
 func lostBefore(s *state.Snapshot, vc state.VC, env Env) string {
-	var waiting []state.VC
-	lost := map[string][]state.VM{}
-	for _, other := range s.VCs() {
-		if other.ID == vc.ID || other.Goal != state.GoalRun || !other.Admitted {
+	waiting, lostOf := lostVCs(s, env)
+	seen := 0
+	for _, other := range waiting {
+		lost := slices.DeleteFunc(lostOf[other.ID], func(vm state.VM) bool { return vm.PreemptedAt != 0 })
+		if other.ID == vc.ID || len(lost) == 0 {
 			continue
 		}
-		vms := slices.DeleteFunc(lostVMs(s, other, env), func(vm state.VM) bool { return vm.PreemptedAt != 0 })
-		if len(vms) > 0 {
-			waiting = append(waiting, other)
-			lost[other.ID] = vms
+		if seen++; seen > maxLost {
+			break
 		}
-	}
-	sortQueue(waiting)
-	for _, other := range waiting[:min(len(waiting), maxLost)] {
-		if plan, _ := restart(s, other, slices.Clone(lost[other.ID]), env); plan == nil {
+		if plan, _ := restart(s, other, lost, env); plan == nil {
 			continue // it waits for room, whether vc is admitted or not
 		}
-		p, wanted := problemWith(s, vc, env, func(p *problem) { p.addLost(s, unknown(other, lost[other.ID]), lost[other.ID]) }, other.ID)
+		p, wanted := problemWith(s, vc, env, lostVC{other, lost})
 		if !p.admit(wanted).Admitted {
 			return other.Name
 		}

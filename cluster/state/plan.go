@@ -58,20 +58,7 @@ func (w *writer) plan(p *Plan) error {
 	if p.VC != nil && p.VC.Goal == GoalDelete {
 		w.sweep(p.VC.ID)
 	}
-	if p.Operation != nil {
-		op := *p.Operation
-		op.Index = w.index
-		w.putOperation(&op)
-	}
-	if p.Remembered != nil {
-		r := *p.Remembered
-		if _, taken := w.read().Remembered(r.Key); taken {
-			return fmt.Errorf("idempotency key %q is taken: %w", r.Key, ErrConflict)
-		}
-		r.At, r.Index = w.at, w.index
-		w.put(tIdem, &r)
-	}
-	return nil
+	return w.remember(p.Operation, p.Remembered)
 }
 
 // affected returns the hosts whose load a plan can change, by name: those that it lists as affected, and those that it changes
